@@ -1,0 +1,523 @@
+/* The contract between host, firmware, units and Python. The only definition of every number and
+ * structure that crosses the card's edge. Kept to what cffi parses without a preprocessor: plain
+ * #define NAME NUMBER, enums, fixed-width structs. Little endian, natural alignment, no padding that
+ * is not named. Every structure that is written to board memory starts with its size in bytes. */
+#ifndef LORA_ABI_H
+#define LORA_ABI_H
+
+#include <stdint.h>
+
+#define LORA_ABI_NUMBER 1
+
+/* --- arithmetic constants (numbers) ------------------------------------------------------------ */
+#define LORA_UNIT_COLUMNS 32 /* K is cut into units of 32 columns */
+#define LORA_SEGMENTS 8      /* segment s = units floor(s*B/8) .. floor((s+1)*B/8)-1 */
+#define LORA_TILE_POSITIONS 32
+#define LORA_FP16_NAN 0x7e00
+#define LORA_FP32_NAN 0x7fc00000
+
+/* --- weight blocks ----------------------------------------------------------------------------
+ * A matrix [K][N] is cut into blocks of 128 (K) x 32 (N), numbered K fastest: block
+ * j = column_tile * ceil(K/128) + k_block. Request r = j / merge. Within a group of bank_count banks
+ * starting at bank_first:  bank = bank_first + (first + r) mod bank_count,
+ * line = weight_line + ((first + r) / bank_count * merge + j mod merge) * (block bytes / 64).
+ * Inside an FP16 block the element (k, n) is at index k*32 + n. Rows k >= K and columns n >= N are
+ * zero and are not read. */
+#define LORA_BLOCK_K 128
+#define LORA_BLOCK_N 32
+#define LORA_BLOCK_BYTES_FP16 8192
+#define LORA_LINE_BYTES 64 /* board addresses count lines of 64 bytes within a bank */
+
+/* --- limits of this ABI (a manifest may set less, never more) ---------------------------------- */
+#define LORA_MAX_BOARDS 8
+#define LORA_MAX_BANKS 63
+#define LORA_BANK_ONCHIP 63 /* the activation buffer; not visible to the host */
+#define LORA_NO_BANK 255
+#define LORA_MAX_ARENAS 128
+#define LORA_MAX_LISTS 2
+#define LORA_MAX_COUNTERS 8192
+#define LORA_NO_COUNTER 0xffff
+#define LORA_MAX_ROWS 64
+#define LORA_MAX_SCRATCH 128
+#define LORA_MAX_SEQUENCES 64
+#define LORA_MAX_KV_OPS 512
+#define LORA_MAX_TAPS 8
+#define LORA_PORTS 2
+#define LORA_NO_PORT 255
+#define LORA_ROW_GROUP 16 /* rows packed into one link transfer (paper, section III.B) */
+
+/* --- control registers of lora_ctrl ------------------------------------------------------------ */
+enum lora_control_register {
+    LORA_REG_AP_CTRL = 0x00, /* bit 0 start, 1 done (clears on read), 2 idle, 3 ready */
+    LORA_REG_GIE = 0x04,
+    LORA_REG_IER = 0x08,
+    LORA_REG_ISR = 0x0c,
+    LORA_REG_OPERATION = 0x10, /* enum lora_operation */
+    LORA_REG_LIST_ID = 0x14,
+    LORA_REG_BLOCK_OFFSET = 0x18, /* bytes into the control bank: step block, list or link test */
+    LORA_REG_STEP = 0x1c,
+    LORA_REG_EPOCH = 0x20,
+    LORA_REG_BANK = 0x24, /* CHECKSUM: range to sum */
+    LORA_REG_OFFSET_LO = 0x28,
+    LORA_REG_OFFSET_HI = 0x2c,
+    LORA_REG_BYTES_LO = 0x30,
+    LORA_REG_BYTES_HI = 0x34,
+    LORA_REG_CONTROL_BANK = 0x38,
+    LORA_REG_ARENA_COUNT = 0x3c,
+    LORA_REG_IDENTITY_ABI = 0x40, /* from here on read-only */
+    LORA_REG_IDENTITY_BOARD = 0x44, /* enum lora_board_kind */
+    LORA_REG_IDENTITY_SERIAL = 0x48,
+    LORA_REG_FIRMWARE_CRC = 0x4c,
+    LORA_REG_FIRMWARE_STATE = 0x50, /* enum lora_firmware_state */
+    LORA_REG_WATCHDOG_MS = 0x54,    /* writable: ends a run before the host's timeout */
+    LORA_REG_LAST_INDEX = 0x80,     /* + 4*unit: last command index started there, ~0 none */
+    LORA_REG_UNIT_STATE = 0xa0,     /* + 4*unit: enum lora_unit_state */
+    LORA_REG_ARENAS = 0x400         /* LORA_MAX_ARENAS records of struct lora_arena_record */
+};
+#define LORA_AP_START 0x1
+#define LORA_AP_DONE 0x2
+#define LORA_AP_IDLE 0x4
+#define LORA_AP_READY 0x8
+
+enum lora_board_kind { LORA_BOARD_U280 = 0x280, LORA_BOARD_V80 = 0x80 };
+
+enum lora_operation {
+    LORA_OP_IDENTIFY = 1, /* writes a completion record, nothing else */
+    LORA_OP_REGISTER = 2, /* check and seal the list at BLOCK_OFFSET */
+    LORA_OP_STEP = 3,     /* run list LIST_ID on the step block at BLOCK_OFFSET */
+    LORA_OP_CHECKSUM = 4, /* CRC-32 of BANK, OFFSET, BYTES by the DMA unit */
+    LORA_OP_LINK_TEST = 5 /* numbered pattern both ways: struct lora_link_test at BLOCK_OFFSET */
+};
+
+enum lora_firmware_state {
+    LORA_FW_IDLE = 0,
+    LORA_FW_RUNNING = 1,
+    LORA_FW_WAITING = 2,
+    LORA_FW_DONE = 3,
+    LORA_FW_ERROR = 4
+};
+
+struct lora_arena_record { /* 32 bytes; registers at LORA_REG_ARENAS */
+    uint64_t base;         /* physical address, from the runtime that reserved it */
+    uint64_t offset;       /* first byte of the bank that it covers */
+    uint64_t bytes;
+    uint32_t bank;
+    uint32_t valid;
+};
+
+/* --- what stands at fixed places in the control bank (DDR[0]) ---------------------------------- */
+#define LORA_COMPLETION_OFFSET 0x0
+#define LORA_ERROR_OFFSET 0x80
+#define LORA_CONTROL_PAGE 0x1000 /* the first page of the control bank is the firmware's */
+
+enum lora_status {
+    LORA_OK = 0,
+    /* firmware and units; each is written to the error record */
+    LORA_ERR_ABI = 1,
+    LORA_ERR_SIZE = 2,       /* a structure's size or a count is out of range */
+    LORA_ERR_CRC = 3,        /* a list does not match its seal */
+    LORA_ERR_OPCODE = 4,     /* unknown opcode, unit or vector operation */
+    LORA_ERR_ADDRESS = 5,    /* outside every arena, or crossing one's end */
+    LORA_ERR_COUNTER = 6,    /* counter outside the list's, or one that nothing signals */
+    LORA_ERR_LIST = 7,       /* list id not registered */
+    LORA_ERR_STEP = 8,       /* step number is neither last+1 nor a redo with a higher epoch */
+    LORA_ERR_ROW = 9,        /* a row's field is out of range, found/expected say which */
+    LORA_ERR_KV = 10,        /* a KV operation's field is out of range */
+    LORA_ERR_WATCHDOG = 11,  /* a unit did not finish or a counter never came */
+    LORA_ERR_LINK_DOWN = 12, /* port lost its channel */
+    LORA_ERR_LINK_CRC = 13,  /* a frame's CRC or header did not hold */
+    LORA_ERR_LINK_POISON = 14, /* another board failed this step */
+    LORA_ERR_UNIT = 15,      /* a unit reported failure */
+    LORA_ERR_OPERATION = 16, /* unknown control operation */
+    /* host library */
+    LORA_ERR_ARGUMENT = 64,
+    LORA_ERR_MEMORY = 65, /* host memory exhausted */
+    LORA_ERR_URI = 66,
+    LORA_ERR_TRANSPORT = 67,
+    LORA_ERR_BANK_FULL = 68,
+    LORA_ERR_RANGE = 69, /* access outside a reserved arena */
+    LORA_ERR_OVERLAY = 70,
+    LORA_ERR_IDENTITY = 71,
+    LORA_ERR_TIMEOUT = 72, /* a hang: neither done nor error within the timeout */
+    LORA_ERR_LINK_STATUS = 73, /* bring-up: channel not healthy in time */
+    LORA_ERR_LINK_CONFIG = 74, /* framing or width differ from the manifest */
+    LORA_ERR_LINK_PAYLOAD = 75, /* pattern arrived wrong */
+    LORA_ERR_LINK_CABLING = 76, /* the far board is not the cabling map's */
+    LORA_ERR_COMPLETION = 77, /* done bit without a matching completion record */
+    LORA_ERR_CANCELLED = 78,
+    LORA_ERR_NAN = 79 /* non-finite values were written */
+};
+
+struct lora_completion { /* 128 bytes at LORA_COMPLETION_OFFSET */
+    uint32_t size;
+    uint32_t abi;
+    uint32_t operation;
+    uint32_t status;
+    uint32_t step;
+    uint32_t epoch;
+    uint32_t list_id;
+    uint32_t row_count;
+    uint32_t selected_count;
+    uint32_t checksum; /* of CHECKSUM */
+    uint32_t nonfinite_count;
+    uint32_t nonfinite_index; /* command that wrote the first one */
+    uint32_t nonfinite_row;   /* index of the row in the step */
+    uint32_t frames_sent;
+    uint32_t frames_received;
+    uint32_t frames_dropped; /* of an old epoch */
+    uint64_t cycles;
+    uint32_t reserved[14];
+};
+
+struct lora_error_record { /* 64 bytes at LORA_ERROR_OFFSET; `code` is LORA_OK when there is none */
+    uint32_t size;
+    uint32_t code;
+    uint32_t index; /* of the command, ~0 where none is concerned */
+    uint32_t opcode;
+    uint32_t unit;
+    uint32_t bank;
+    uint64_t offset; /* bytes */
+    uint32_t found;
+    uint32_t expected;
+    uint32_t counter;
+    uint32_t port;
+    uint32_t step;
+    uint32_t row;
+    uint32_t reserved[2];
+};
+
+/* --- firmware image ---------------------------------------------------------------------------- */
+#define LORA_IMAGE_MAGIC 0x57464c41 /* "ALFW" */
+struct lora_image_header {          /* 32 bytes before the code */
+    uint32_t magic;
+    uint32_t size; /* of this header */
+    uint32_t abi;
+    uint32_t board; /* enum lora_board_kind */
+    uint32_t code_bytes;
+    uint32_t code_crc;
+    uint32_t entry; /* offset of the first instruction in the code */
+    uint32_t reserved;
+};
+
+/* --- commands ---------------------------------------------------------------------------------- */
+enum lora_unit {
+    LORA_UNIT_CONTROL = 0, /* FENCE, END */
+    LORA_UNIT_MPU = 1,
+    LORA_UNIT_VFU = 2,
+    LORA_UNIT_ROUTER = 3,
+    LORA_UNIT_DMA = 4,
+    LORA_UNITS = 5
+};
+enum lora_unit_state { LORA_UNIT_IDLE = 0, LORA_UNIT_BUSY = 1, LORA_UNIT_DONE = 2, LORA_UNIT_FAILED = 3 };
+
+enum lora_opcode {
+    LORA_CMD_MATRIX = 1,    /* MPU */
+    LORA_CMD_VECTOR = 2,    /* VFU */
+    LORA_CMD_ATTENTION = 3, /* MPU (it owns the multipliers; SoftMax inside) */
+    LORA_CMD_KV_STORE = 4,  /* DMA: rows' K and V into their scratch slots */
+    LORA_CMD_KV_COMMIT = 5, /* DMA: the step header's KV operations, all layers */
+    LORA_CMD_GATHER = 6,    /* ROUTER: all-gather of activations or LayerNorm sums */
+    LORA_CMD_MOVE_ROWS = 7, /* DMA: copy rows between buffers */
+    LORA_CMD_CHECKSUM = 8,  /* DMA; only issued by LORA_OP_CHECKSUM */
+    LORA_CMD_FENCE = 9,     /* CONTROL: all units idle */
+    LORA_CMD_END = 10       /* CONTROL: last command of every list */
+};
+
+enum lora_vector_op {
+    LORA_VEC_EMBED = 1,        /* y = FP16(token[t] + position[p + extra]) or FP16(token[t]) */
+    LORA_VEC_ADD_POSITION = 2, /* y = FP16(x + position[p + extra]) (OPT's project_in) */
+    LORA_VEC_LN_SUMS = 3,      /* z[segment] = {T, Q} of the local segments */
+    LORA_VEC_RMS_SUMS = 4,     /* z[segment] = {S} of the local segments */
+    LORA_VEC_LN_APPLY = 5,
+    LORA_VEC_RMS_APPLY = 6,
+    LORA_VEC_ROPE = 7,     /* in place on the q and k columns of a QKV row */
+    LORA_VEC_RESIDUAL = 8, /* y = FP16(x + z) */
+    LORA_VEC_RELU = 9,
+    LORA_VEC_GELU_TANH = 10,
+    LORA_VEC_GELU_ERF = 11,
+    LORA_VEC_SWIGLU = 12, /* y = FP16(silu(x) * z) */
+    LORA_VEC_ARGMAX = 13  /* y = struct lora_argmax of an FP32 row; lowest id wins */
+};
+
+enum lora_element { LORA_FP16 = 1, LORA_FP32 = 2 };
+
+enum lora_command_flag {
+    LORA_FLAG_WAIT_SEGMENTS = 0x1,   /* wait_counter..+7, one a segment */
+    LORA_FLAG_WAIT_GROUPS = 0x2,     /* wait_value counts row groups: times ceil(rows/ROW_GROUP) */
+    LORA_FLAG_SIGNAL_SEGMENTS = 0x4, /* GATHER: signal_counter..+7, one more a row group */
+    LORA_FLAG_SELECTED = 0x8,        /* works on the selected rows, packed, not on all rows */
+    LORA_FLAG_PACK = 0x10,           /* MOVE_ROWS: source row = selected[i], target row = i */
+    LORA_FLAG_SIGNAL_HEADS = 0x20    /* ATTENTION: signal_counter rises by one a head */
+};
+/* "selected" rows are those with want_logits or want_argmax, in row order. A command with SELECTED
+ * and no selected rows finishes at once and signals. Waits on 0 row groups hold at once. */
+
+/* Every command is 64 bytes and begins with these 12. Activation addresses are byte offsets into
+ * the bank named beside them (on-chip or control bank); row i stands at offset + i*stride. */
+struct lora_command {
+    uint8_t opcode;
+    uint8_t unit;
+    uint16_t flags;
+    uint16_t wait_counter; /* LORA_NO_COUNTER: starts when its unit is free */
+    uint16_t wait_value;
+    uint16_t signal_counter; /* rises by one when the command is done */
+    uint16_t layer;          /* for messages and traces; 0xffff outside the blocks */
+    uint32_t body[13];
+};
+
+struct lora_matrix { /* y = FP16(x*W + bias), or FP32 */
+    uint8_t opcode, unit;
+    uint16_t flags, wait_counter, wait_value, signal_counter, layer;
+    uint8_t bank_first, bank_count, merge, weight_type; /* enum lora_element of W */
+    uint32_t weight_line;
+    uint16_t first;
+    uint8_t x_bank, y_bank;
+    uint32_t k, n;
+    uint32_t x_offset, x_stride;
+    uint32_t y_offset, y_stride;
+    uint32_t bias_line; /* FP16 [n] */
+    uint8_t bias_bank;  /* LORA_NO_BANK: no bias */
+    uint8_t y_type;     /* enum lora_element */
+    uint16_t reserved;
+    uint32_t reserved_2;
+    uint32_t reserved_3;
+};
+
+struct lora_vector {
+    uint8_t opcode, unit;
+    uint16_t flags, wait_counter, wait_value, signal_counter, layer;
+    uint8_t op, a_bank, b_bank, y_bank; /* x and z are on-chip but for ARGMAX, whose x is in y_bank */
+    uint32_t columns;                   /* real local columns */
+    uint32_t x_offset, x_stride;
+    uint32_t y_offset, y_stride;
+    uint32_t z_offset, z_stride;
+    uint32_t a_line, b_line; /* tables: EMBED token, position; NORM gamma, beta; ROPE cos/sin */
+    uint32_t scalar;         /* FP32 bits: eps */
+    uint32_t first;          /* global index of the first local column (ARGMAX: token id) */
+    uint32_t extra;          /* NORM: d; EMBED, ADD_POSITION: row offset; ROPE: head_dim */
+};
+/* Table rows of EMBED and ADD_POSITION are the local columns padded to whole lines.
+ * ROPE's table row p is FP32 cos[head_dim/2], sin[head_dim/2], padded to whole lines.
+ * NORM sums: z row = 8 records, LN {FP32 T, Q}, RMS {FP32 S}, indexed by segment of d; this board
+ * writes the segments that it owns; a norm without gamma/beta has a_bank/b_bank LORA_NO_BANK. */
+
+struct lora_attention {
+    uint8_t opcode, unit;
+    uint16_t flags, wait_counter, wait_value, signal_counter, layer;
+    uint16_t head_dim, kv_layer;
+    uint16_t q_heads, q_first;   /* local count, first global query head */
+    uint16_t kv_heads, kv_first; /* local count, first global KV head */
+    uint16_t group, reserved;    /* query heads a KV head: kv = (q_first+i)/group - kv_first */
+    uint32_t q_offset, q_stride;
+    uint32_t y_offset, y_stride;
+    uint32_t scale; /* FP32 bits */
+    uint32_t reserved_2[4];
+};
+
+struct lora_kv_store {
+    uint8_t opcode, unit;
+    uint16_t flags, wait_counter, wait_value, signal_counter, layer;
+    uint16_t head_dim, kv_layer;
+    uint16_t kv_heads, reserved;
+    uint32_t k_offset, v_offset, stride; /* on-chip; head h at + h*head_dim*2 */
+    uint32_t reserved_2[8];
+};
+
+struct lora_gather {
+    uint8_t opcode, unit;
+    uint16_t flags, wait_counter, wait_value, signal_counter, layer;
+    uint32_t offset, stride; /* on-chip, full width; the local share stands in place already */
+    uint32_t columns;
+    uint16_t share_unit;    /* board b owns columns from min(columns, floor(b*U/N)*share_unit), */
+                            /* U = ceil(columns/share_unit) */
+    uint16_t segment_unit;  /* segment s = columns floor(s*B/8)*segment_unit .., B likewise */
+    uint16_t element_bytes; /* FP16 2; LayerNorm's pair 8; RMSNorm's sum 4 */
+    uint16_t collective;    /* number of this collective in the list */
+    uint32_t reserved[8];
+};
+
+struct lora_move_rows {
+    uint8_t opcode, unit;
+    uint16_t flags, wait_counter, wait_value, signal_counter, layer;
+    uint8_t x_bank, y_bank;
+    uint16_t reserved;
+    uint32_t x_offset, x_stride;
+    uint32_t y_offset, y_stride;
+    uint32_t bytes; /* of one row */
+    uint32_t reserved_2[7];
+};
+
+struct lora_argmax { /* 8 bytes a selected row */
+    float value;     /* NaN where any logit is NaN */
+    uint32_t token;  /* ~0 where the board has no vocabulary */
+};
+
+/* --- command list: header, then command_count commands ---------------------------------------- */
+struct lora_list { /* 256 bytes */
+    uint32_t size; /* of this header */
+    uint32_t abi;
+    uint32_t list_id;
+    uint32_t command_count;
+    uint32_t crc; /* CRC-32 of header and commands with this field 0 */
+    uint32_t counter_count;
+    uint8_t rank, boards; /* place in the path or ring */
+    uint8_t ring;         /* 1: the last board's next is the first */
+    uint8_t port_next, port_previous;
+    uint8_t control_bank, table_bank, reserved_0;
+    uint32_t max_rows, max_scratch, max_sequences;
+    uint32_t max_tiles;  /* tiles a sequence may have */
+    uint32_t page_count; /* KV pages; the first ceil(max_scratch/32) hold the scratch slots */
+    uint32_t vocabulary, positions;
+    uint32_t onchip_bytes;
+    /* KV block of (page, layer, head, v): j = page*page_stride + (layer*kv_heads + head)*2 + v,
+     * page_stride = (kv_layers*kv_heads*2) | 1; bank = kv_bank_first + j mod kv_bank_count;
+     * line = kv_line + j / kv_bank_count * head_dim   (a block is 32*head_dim*2 = 64*head_dim B).
+     * K is [head_dim][32], V is [32][head_dim]. Slot s lives in page s/32, lane s mod 32. */
+    uint8_t kv_bank_first, kv_bank_count;
+    uint16_t kv_layers, kv_heads, head_dim;
+    uint32_t kv_line;
+    uint32_t table_line; /* uint16 page_table[max_sequences][max_tiles], padded to lines a row */
+    uint32_t results_offset, results_bytes; /* bytes in the control bank */
+    uint32_t embed_columns;  /* width of a vector input (LORA_ROW_VECTOR), the whole row */
+    uint32_t taps;
+    uint32_t reserved[40];
+};
+
+/* --- one step ---------------------------------------------------------------------------------- */
+enum lora_row_flag {
+    LORA_ROW_WANT_LOGITS = 0x1,
+    LORA_ROW_WANT_ARGMAX = 0x2,
+    LORA_ROW_WANT_HIDDEN = 0x4,
+    LORA_ROW_VECTOR = 0x8 /* `token` is the byte offset in the step block of an FP16 input vector */
+};
+
+struct lora_row { /* 64 bytes */
+    uint32_t sequence;
+    uint32_t position;
+    uint32_t token;
+    int32_t adapter; /* slot, -1 none */
+    int32_t slot;    /* scratch slot of this row */
+    int32_t parent;  /* -1: last committed position; else slot of an uncommitted row */
+    uint32_t flags;
+    uint32_t reserved[9];
+};
+
+enum lora_kv_op_kind {
+    LORA_KV_TABLE = 1,  /* table[sequence][a] = page b */
+    LORA_KV_LENGTH = 2, /* length[sequence] = a; drops its uncommitted rows (new, forked, freed) */
+    LORA_KV_COPY = 3,   /* first c positions of page a to page b, all layers and heads */
+    LORA_KV_COMMIT = 4  /* path of c slots at index b of the path array, from length a; the other
+                           uncommitted rows of the sequence are dropped; c may be 0 */
+};
+struct lora_kv_op { /* 16 bytes; done in order, before the rows */
+    uint16_t kind;
+    uint16_t sequence;
+    uint32_t a, b, c;
+};
+
+/* A row may not use a slot that the same step's header commits: a redone step reads it again. */
+struct lora_step { /* 64 bytes, then kv_ops, path, rows and vectors at the offsets named here */
+    uint32_t size; /* of this header */
+    uint32_t abi;
+    uint32_t bytes; /* of the whole block */
+    uint32_t list_id;
+    uint32_t step;
+    uint32_t epoch;
+    uint32_t row_count, rows_offset;
+    uint32_t kv_op_count, kv_ops_offset;
+    uint32_t path_count, path_offset; /* uint16 slots, at most LORA_MAX_ROWS*LORA_MAX_SEQUENCES */
+    uint32_t reserved[4];
+};
+
+/* What firmware derives from a step block and its own tables, and hands to the units. */
+struct lora_slot {
+    int16_t parent; /* slot, -1 */
+    uint16_t sequence;
+    uint32_t position;
+    uint32_t valid;
+};
+struct lora_step_state {
+    uint32_t size;
+    uint32_t step, epoch, list_id;
+    uint32_t row_count, selected_count;
+    uint32_t kv_op_count, path_count;
+    uint32_t block_offset; /* of the step block in the control bank */
+    uint32_t kv_ops_offset, path_offset; /* bytes in the control bank */
+    uint32_t reserved;
+    uint16_t selected[LORA_MAX_ROWS];
+    uint32_t lengths[LORA_MAX_SEQUENCES]; /* committed, this step's commits included */
+    struct lora_slot slots[LORA_MAX_SCRATCH]; /* this step's rows included */
+    struct lora_row rows[LORA_MAX_ROWS];
+};
+
+/* --- links ------------------------------------------------------------------------------------- */
+enum lora_link_register { /* Aurora cores, as published by AuroraFlow */
+    LORA_LINK_CORE_RESET = 0x10,
+    LORA_LINK_COUNTER_RESET = 0x14,
+    LORA_LINK_CONFIGURATION = 0x18, /* bit 0 tkeep, 1 tlast (framing), 2..10 FIFO width in bytes */
+    LORA_LINK_FIFO_THRESHOLDS = 0x1c,
+    LORA_LINK_STATUS = 0x20,
+    LORA_LINK_NOT_OK_CYCLES = 0x24,
+    LORA_LINK_FIFO_STATUS = 0x28,
+    LORA_LINK_RX_OVERFLOWS = 0x2c,
+    LORA_LINK_TX_OVERFLOWS = 0x30,
+    LORA_LINK_FC_FULL = 0x34,
+    LORA_LINK_FC_EMPTY = 0x38,
+    LORA_LINK_FC_LATENCY = 0x3c,
+    LORA_LINK_TX_COUNT = 0x40, /* 64-byte transfers */
+    LORA_LINK_RX_COUNT = 0x44,
+    LORA_LINK_GT_NOT_READY = 0x48, /* + 4*lane */
+    LORA_LINK_LINE_DOWN = 0x58,    /* + 4*lane */
+    LORA_LINK_PLL_NOT_LOCKED = 0x68,
+    LORA_LINK_MMCM_NOT_LOCKED = 0x6c,
+    LORA_LINK_HARD_ERRORS = 0x70,
+    LORA_LINK_SOFT_ERRORS = 0x74,
+    LORA_LINK_CHANNEL_DOWN = 0x78,
+    LORA_LINK_FRAMES_RECEIVED = 0x7c,
+    LORA_LINK_FRAMES_WITH_ERRORS = 0x80
+};
+#define LORA_LINK_HEALTHY 0x11ff
+#define LORA_LINK_TKEEP 0x1
+#define LORA_LINK_FRAMING 0x2
+
+#define LORA_FRAME_MAGIC 0x41524f4c /* "LORA" */
+#define LORA_FRAME_PAYLOAD 4096
+enum lora_frame_kind { LORA_FRAME_DATA = 1, LORA_FRAME_POISON = 2, LORA_FRAME_TEST = 3 };
+struct lora_frame { /* 32 bytes, then `length` payload bytes, then CRC-32 of both */
+    uint32_t magic;
+    uint32_t epoch;
+    uint32_t step;
+    uint16_t collective;
+    uint16_t row_group;
+    uint8_t source; /* rank */
+    uint8_t segment; /* first segment in the payload */
+    uint8_t hop;    /* hops still to go, this one included */
+    uint8_t kind;
+    uint16_t segments; /* how many consecutive segments the block has */
+    uint16_t part;     /* of a block cut into several frames */
+    uint32_t offset;   /* of this part in the block, bytes */
+    uint32_t length;   /* payload bytes */
+};
+/* A block is, for one source and row group, the rows of the group one after another, each the bytes
+ * of `segments` consecutive segments of the source's share. Consecutive segments travel as one block
+ * while it fits one frame, deterministically: greedy from the first segment.
+ * On a ring of N, blocks of even number go ceil((N-1)/2) hops to next and floor((N-1)/2) to previous,
+ * odd ones the other way round (Figure 9: two blocks in N-1 full-duplex cycles); on a path a block
+ * goes to both ends. Blocks of a source are numbered through one collective. */
+
+struct lora_link_test_port { /* 32 bytes */
+    uint32_t enabled;        /* in */
+    uint32_t sent, received, bad; /* out: frames */
+    uint32_t peer_serial, peer_port; /* out: as the far board named itself, ~0 unheard */
+    uint32_t first_bad;
+    uint32_t reserved;
+};
+struct lora_link_test { /* in the control bank at BLOCK_OFFSET */
+    uint32_t size;
+    uint32_t frames; /* in: how many each way */
+    uint32_t payload; /* in: bytes each */
+    uint32_t seed;
+    struct lora_link_test_port ports[LORA_PORTS];
+};
+
+#endif

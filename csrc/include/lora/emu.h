@@ -1,0 +1,59 @@
+/* The emulated cluster: boards, their memory, firmware, units and the cables between them. Boards of
+ * one cluster are opened through the transport as "emu:CLUSTER/BOARD". */
+#ifndef LORA_EMU_H
+#define LORA_EMU_H
+
+#include <stdint.h>
+
+struct lora_emu_cable {
+    uint32_t board_a, port_a, board_b, port_b;
+};
+
+struct lora_emu_config {
+    uint32_t size;
+    uint32_t boards;
+    const struct lora_board_info *board_info; /* one a board */
+    uint32_t cable_count;
+    uint32_t clock_hz;              /* of lora_ctrl */
+    const struct lora_emu_cable *cables;
+    const struct lora_kernels *kernels; /* must outlive the cluster */
+    uint32_t link_configuration;    /* LORA_LINK_CONFIGURATION's value */
+    uint32_t trace_capacity;        /* records kept a board, 0 for no trace */
+};
+
+enum lora_emu_fault_kind {
+    LORA_FAULT_NONE = 0,          /* clears all faults of the board */
+    LORA_FAULT_LINK_DOWN = 1,     /* a = port */
+    LORA_FAULT_LINK_FLIP = 2,     /* a = port, b = frames to pass first, c = how many to damage: one
+                                     payload bit on the wire, the CRC as sent */
+    LORA_FAULT_LINK_GARBLE = 3,   /* a = port: payload wrong, CRC right (a silent fault) */
+    LORA_FAULT_LINK_CONFIG = 4,   /* a = port, b = configuration value to report */
+    LORA_FAULT_UNIT_STUCK = 5,    /* a = unit: never finishes */
+    LORA_FAULT_COMPLETION_LOST = 6, /* the done bit comes, the completion record does not */
+    LORA_FAULT_DONE_LOST = 7,     /* neither done bit nor record */
+    LORA_FAULT_FIRMWARE_DEAD = 8  /* never polled: registers answer, nothing runs */
+};
+
+struct lora_trace_record { /* 40 bytes: one command of one step */
+    uint32_t step, index;
+    uint8_t opcode, unit, op, reserved;
+    uint16_t layer, reserved_2;
+    uint32_t rows, reserved_3;
+    uint64_t begin, end; /* board clock */
+};
+
+int lora_emu_create(const struct lora_emu_config *config, uint32_t *cluster,
+                    struct lora_failure *failure);
+void lora_emu_destroy(uint32_t cluster);
+int lora_emu_fault(uint32_t cluster, uint32_t board, uint32_t kind, uint32_t a, uint32_t b,
+                   uint32_t c);
+/* Copies at most capacity records, oldest first, and empties the trace. */
+uint32_t lora_emu_trace(uint32_t cluster, uint32_t board, struct lora_trace_record *records,
+                        uint32_t capacity, uint32_t *dropped);
+/* Frame bytes (header, payload, CRC) and payload bytes sent by a port since creation. */
+int lora_emu_link_bytes(uint32_t cluster, uint32_t board, uint32_t port, uint64_t *frame_bytes,
+                        uint64_t *payload_bytes);
+
+extern const struct lora_transport lora_transport_emu;
+
+#endif

@@ -1,0 +1,103 @@
+/* The C host library: a cluster of opened boards. Logic above the seam: URIs, overlays' checks,
+ * arenas and ranges, link bring-up, submit, poll, timeouts, the greedy token loop. */
+#ifndef LORA_HOST_H
+#define LORA_HOST_H
+
+#include <stdint.h>
+
+struct lora_cluster;
+
+struct lora_timeouts { /* every wait of the library, microseconds of transport time */
+    uint32_t size;
+    uint32_t core_reset_us;   /* hold of a link core's reset */
+    uint32_t link_up_us;      /* until status is healthy on both ends */
+    uint32_t link_test_us;
+    uint32_t register_list_us;
+    uint32_t step_us;         /* more than the firmware's watchdog */
+    uint32_t watchdog_ms;
+    uint32_t checksum_us;
+    uint32_t poll_us; /* between two polls */
+};
+void lora_timeouts_default(struct lora_timeouts *timeouts);
+
+int lora_cluster_open(const char *const *uris, uint32_t count, struct lora_cluster **cluster,
+                      struct lora_failure *failure);
+void lora_cluster_close(struct lora_cluster *cluster);
+int lora_cluster_set_timeouts(struct lora_cluster *cluster, const struct lora_timeouts *timeouts);
+int lora_cluster_info(struct lora_cluster *cluster, uint32_t board, struct lora_board_info *info,
+                      struct lora_failure *failure);
+/* Loads the program and checks identity: board kind, ABI, firmware CRC. */
+int lora_cluster_program(struct lora_cluster *cluster, uint32_t board,
+                         const struct lora_program *program, uint32_t control_bank,
+                         struct lora_failure *failure);
+
+/* Memory. Every range is checked against the reserved arenas before the transport sees it. */
+int lora_cluster_reserve(struct lora_cluster *cluster, uint32_t board, uint32_t bank,
+                         uint64_t offset, uint64_t bytes, struct lora_failure *failure);
+int lora_cluster_write(struct lora_cluster *cluster, uint32_t board, uint32_t bank, uint64_t offset,
+                       const void *data, uint64_t bytes, struct lora_failure *failure);
+int lora_cluster_read(struct lora_cluster *cluster, uint32_t board, uint32_t bank, uint64_t offset,
+                      void *data, uint64_t bytes, struct lora_failure *failure);
+int lora_cluster_checksum(struct lora_cluster *cluster, uint32_t board, uint32_t bank,
+                          uint64_t offset, uint64_t bytes, uint32_t *crc,
+                          struct lora_failure *failure);
+int lora_cluster_register_read(struct lora_cluster *cluster, uint32_t board, uint32_t block,
+                               uint32_t offset, uint32_t *value, struct lora_failure *failure);
+
+/* Links. */
+struct lora_cable {
+    uint32_t board_a, port_a, board_b, port_b;
+};
+struct lora_link_status {
+    uint32_t status, configuration, frames_received, frames_with_errors, channel_down, rx_overflows;
+};
+/* Reset, wait for both ends, check configuration (mask: bits that must be as wanted), reset
+ * counters, payload test both ways, far identity against the cables. */
+int lora_cluster_links_up(struct lora_cluster *cluster, const struct lora_cable *cables,
+                          uint32_t count, uint32_t configuration, uint32_t configuration_mask,
+                          struct lora_failure *failure);
+int lora_cluster_link_status(struct lora_cluster *cluster, uint32_t board, uint32_t port,
+                             struct lora_link_status *status, struct lora_failure *failure);
+
+/* Command lists and steps. */
+int lora_cluster_register_list(struct lora_cluster *cluster, uint32_t board, uint32_t list_id,
+                               uint32_t offset, struct lora_failure *failure);
+/* Writes the step block (struct lora_step and what follows) to every board at block_offset, starts
+ * all boards, then waits for all. `step` and `epoch` in the block are filled in here. A step that
+ * fails on a link's CRC is redone once with a higher epoch. completions: one a board, may be NULL. */
+int lora_cluster_step(struct lora_cluster *cluster, void *block, uint32_t bytes,
+                      uint32_t block_offset, struct lora_completion *completions,
+                      struct lora_failure *failure);
+
+/* Greedy decode wholly in C: from `token` at `position` of `sequence`, one row a step, the step's
+ * argmax read from every board at results_offset[board]. Pages must be in the table already. */
+struct lora_greedy {
+    uint32_t size;
+    uint32_t list_id, block_offset;
+    uint32_t sequence, position, token; /* the pending token and its position */
+    uint32_t slot_a, slot_b;            /* two scratch slots used in turn */
+    uint32_t pending_slot;              /* slot of the last uncommitted row, ~0 none */
+    uint32_t max_tokens;
+    const uint32_t *argmax_offset;      /* one a board, bytes in the control bank */
+    const uint32_t *stop_tokens;
+    uint32_t stop_count;
+    /* Called with each token; a result other than 0 ends the loop. */
+    int (*on_token)(void *context, uint32_t token);
+    void *context;
+    uint32_t emitted, last_token, last_slot; /* out: last_slot holds an uncommitted row */
+};
+int lora_cluster_greedy(struct lora_cluster *cluster, struct lora_greedy *loop,
+                        struct lora_failure *failure);
+
+struct lora_cluster_stats {
+    uint64_t steps, redone_steps, frames_dropped;
+    uint32_t epoch, step;
+};
+int lora_cluster_get_stats(struct lora_cluster *cluster, struct lora_cluster_stats *stats);
+
+/* Text of the hang report or of the last failure's board state; "" when there is none. */
+const char *lora_cluster_report(struct lora_cluster *cluster);
+const char *lora_status_name(int status);
+uint32_t lora_crc32(uint32_t crc, const void *data, uint64_t bytes); /* as zlib's crc32 */
+
+#endif

@@ -1,0 +1,80 @@
+/* The seam. One table of functions a transport fills (emu; later xrt, slash); nothing above it knows
+ * which one runs. Every function returns an enum lora_status and fills `failure` when it is not
+ * LORA_OK; none prints or aborts. Handles are used by one thread at a time, different handles by
+ * different threads. */
+#ifndef LORA_TRANSPORT_H
+#define LORA_TRANSPORT_H
+
+#include <stdint.h>
+
+/* Who failed, where, and with which numbers; message is one line without a newline. */
+struct lora_failure {
+    uint32_t size;
+    uint32_t code;  /* enum lora_status */
+    int32_t board;  /* index in the cluster, -1 none */
+    int32_t bank, port;
+    int32_t peer_board, peer_port;
+    uint32_t index, opcode, unit, counter, row; /* ~0 where not concerned */
+    uint32_t found, expected;
+    uint64_t offset, requested, available, capacity; /* bytes */
+    char message[256];
+};
+
+enum lora_block { LORA_BLOCK_CONTROL = 0, LORA_BLOCK_LINK0 = 1, LORA_BLOCK_LINK1 = 2, LORA_BLOCKS = 3 };
+
+struct lora_board_info {
+    uint32_t size;
+    uint32_t board_kind; /* enum lora_board_kind */
+    uint32_t serial;     /* unique in the cluster */
+    uint32_t bank_count;
+    uint64_t bank_bytes[63];
+    char name[32];   /* "u280" */
+    char address[64]; /* as opened */
+};
+
+/* What a manifest says that a transport must know; the overlay reader fills it. */
+struct lora_program {
+    uint32_t size;
+    uint32_t board_kind;
+    uint32_t abi;
+    uint32_t onchip_bytes; /* activation buffer */
+    uint64_t block_base[3]; /* register blocks by enum lora_block */
+    const uint8_t *image;   /* firmware image with its header */
+    uint64_t image_bytes;
+    const char *container; /* vendor container's path, NULL where the transport needs none */
+};
+
+enum lora_run_state { LORA_RUN_BUSY = 0, LORA_RUN_DONE = 1 };
+
+struct lora_transport {
+    uint32_t size;
+    const char *scheme; /* "emu" */
+    /* `address` is the URI without "scheme:". */
+    int (*open)(const char *address, void **handle, struct lora_failure *failure);
+    void (*close)(void *handle);
+    int (*info)(void *handle, struct lora_board_info *info, struct lora_failure *failure);
+    int (*program)(void *handle, const struct lora_program *program, struct lora_failure *failure);
+    /* An arena covers [offset, offset+bytes) of a bank; base is its physical address. */
+    int (*reserve)(void *handle, uint32_t bank, uint64_t offset, uint64_t bytes, uint64_t *base,
+                   struct lora_failure *failure);
+    int (*release)(void *handle, uint32_t bank, uint64_t offset, struct lora_failure *failure);
+    int (*register_read)(void *handle, uint32_t block, uint32_t offset, uint32_t *value,
+                         struct lora_failure *failure);
+    int (*register_write)(void *handle, uint32_t block, uint32_t offset, uint32_t value,
+                          struct lora_failure *failure);
+    int (*memory_read)(void *handle, uint32_t bank, uint64_t offset, void *data, uint64_t bytes,
+                       struct lora_failure *failure);
+    int (*memory_write)(void *handle, uint32_t bank, uint64_t offset, const void *data,
+                        uint64_t bytes, struct lora_failure *failure);
+    /* Start lora_ctrl with the registers OPERATION..CONTROL_BANK as given (11 words from 0x10). */
+    int (*submit)(void *handle, const uint32_t arguments[11], struct lora_failure *failure);
+    /* Never blocks longer than one slice of work. Reads and so clears the done bit. */
+    int (*poll)(void *handle, uint32_t *run_state, struct lora_failure *failure);
+    /* Lets board time pass; emulated boards run on their own clock, so it may return at once. */
+    int (*sleep)(void *handle, uint32_t microseconds, struct lora_failure *failure);
+    /* The runtime's own reset: contents of memory, arenas and the program are lost; the handle
+     * stays and identity may be read again. */
+    int (*reset)(void *handle, struct lora_failure *failure);
+};
+
+#endif
