@@ -1,0 +1,60 @@
+# make demo, make test: everything that a fresh machine with Python, gcc and make needs.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+SOURCES := $(shell find sdk host csrc firmware overlays boards models -type f \
+             ! -name '*.so' ! -name '*.o' ! -path '*/__pycache__/*' 2>/dev/null) pyproject.toml setup.py
+
+.PHONY: demo test slow parity lint ext c-test rv32 clean
+
+demo: $(VENV)/.installed
+	$(BIN)/lora-run --boards 4 --stats examples/prompt.txt
+
+test: $(VENV)/.installed-test
+	$(BIN)/python -m pytest -q -n 2 tests
+
+slow: $(VENV)/.installed-test
+	$(BIN)/python -m pytest -q -n 2 -m slow tests
+
+parity: $(VENV)/.installed-parity
+	$(BIN)/python -m pytest -q -m parity --require-parity tests
+
+lint: $(VENV)/.installed-lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy sdk/lora_sdk host/lora_host
+	$(MAKE) -C tests/c warnings
+
+# For work on the C sources: builds the extension in place; run with PYTHONPATH=sdk:host.
+ext:
+	$(PYTHON) host/lora_host/ffi_build.py
+
+c-test:
+	$(MAKE) -C tests/c check
+
+rv32:
+	$(MAKE) -C firmware rv32
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: $(VENV)/bin/python $(SOURCES)
+	$(BIN)/python -m pip install --quiet .
+	touch $@
+
+$(VENV)/.installed-test: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet '.[test]'
+	touch $@
+
+$(VENV)/.installed-lint: $(VENV)/.installed-test
+	$(BIN)/python -m pip install --quiet '.[lint]'
+	touch $@
+
+# torch first and alone: this version has a CPU build, newer ones bring gigabytes of CUDA.
+$(VENV)/.installed-parity: $(VENV)/.installed-test
+	$(BIN)/python -m pip install --quiet torch==2.13.0
+	$(BIN)/python -m pip install --quiet '.[parity]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) build *.egg-info host/lora_host/_lora*.so host/lora_host/_lora.c host/lora_host/_lora.o
