@@ -9,5 +9,5 @@ setup(
     packages=[*find_packages("sdk"), *find_packages("host"), *DATA],
     package_dir={"lora_sdk": "sdk/lora_sdk", "lora_host": "host/lora_host", **DATA},
     package_data={name: ["**/*"] for name in DATA},
-    cffi_modules=["host/lora_host/ffi_build.py:ffibuilder"],
+    cffi_modules=["host/lora_host/ffi_build.py:make_builder"],
 )

@@ -1,0 +1,120 @@
+"""Builds `lora_host._lora`, the cffi module over the C library, emulated boards and firmware.
+
+`python host/lora_host/ffi_build.py` builds in place; setup.py calls `make_builder`. The cdef is made
+from the C headers themselves: numbers and structures have one definition (csrc/include/lora).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from cffi import FFI
+
+ROOT = Path(__file__).resolve().parents[2]
+HEADERS = ("abi", "transport", "kernels", "emu", "host")
+SOURCE_GLOBS = (
+    "csrc/src/*.c",
+    "csrc/emu/*.c",
+    "csrc/emu/kernels/*.c",
+    "firmware/*.c",
+)
+CARD_ONLY = {"hal_card.c"}  # the card's HAL: compiled for rv32 only
+INCLUDE_FOLDERS = ("csrc/include", "csrc/src", "csrc/emu", "firmware")
+# -ffp-contract=off: a fused multiply-add would change stored bits. No -march=native: wide
+# instruction sets are chosen per function at run time.
+FLAGS = ("-std=c11", "-O3", "-ffp-contract=off", "-Wall", "-Wextra", "-pthread")
+NATIVE_KERNELS = "lora_kernels_native"
+
+CALLBACKS = """
+extern "Python" int lora_py_matrix(void *context, struct lora_unit_call *call);
+extern "Python" int lora_py_vector(void *context, struct lora_unit_call *call);
+extern "Python" int lora_py_attention(void *context, struct lora_unit_call *call);
+extern "Python" int lora_py_token(void *context, uint32_t token);
+extern "Python" int lora_py_cancelled(void *context);
+"""
+
+
+def header_cdef(text: str) -> str:
+    """One header as cffi parses it: without comments, includes and the include guard."""
+    text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
+    lines = []
+    for line in text.splitlines():
+        directive = line.strip()
+        if directive.startswith("#define") and len(directive.split()) > 2:
+            lines.append(line.rstrip())
+        elif not directive.startswith("#") and directive:
+            lines.append(line.rstrip())
+    return "\n".join(lines) + "\n"
+
+
+def source_files() -> list[Path]:
+    """All C files of the library, sorted, the card's own HAL left out."""
+    files = [path for pattern in SOURCE_GLOBS for path in sorted(ROOT.glob(pattern))]
+    return [path for path in files if path.name not in CARD_ONLY]
+
+
+def has_native_kernels(sources: list[Path]) -> bool:
+    """Whether a source defines the native kernel table."""
+    return any(
+        re.search(rf"\b{NATIVE_KERNELS}\s*=", path.read_text())
+        for path in sources
+        if path.parent.name == "kernels"
+    )
+
+
+def cdef_text(native: bool) -> str:
+    """The whole cdef; `native` adds the table of native kernels."""
+    folder = ROOT / "csrc" / "include" / "lora"
+    parts = [header_cdef((folder / f"{name}.h").read_text()) for name in HEADERS]
+    if native:
+        parts.append(f"extern const struct lora_kernels {NATIVE_KERNELS};\n")
+    return "".join(parts) + CALLBACKS
+
+
+def make_builder(absolute: bool = False) -> FFI:
+    """The cffi builder. Paths are relative to the current folder, as setuptools wants them, or
+    absolute for a build in another folder."""
+    sources = source_files()
+    native = has_native_kernels(sources)
+    preamble = "".join(f'#include "lora/{name}.h"\n' for name in HEADERS)
+    if native:
+        preamble += f"extern const struct lora_kernels {NATIVE_KERNELS};\n"
+
+    def place(path: Path) -> str:
+        return str(path) if absolute else os.path.relpath(path)
+
+    builder = FFI()
+    builder.cdef(cdef_text(native))
+    builder.set_source(
+        "lora_host._lora",
+        preamble,
+        sources=[place(path) for path in sources],
+        include_dirs=[place(ROOT / folder) for folder in INCLUDE_FOLDERS],
+        extra_compile_args=list(FLAGS),
+        extra_link_args=["-pthread"],
+        libraries=["m"],
+    )
+    return builder
+
+
+def build_in_place() -> Path:
+    """Compiles into a folder of its own and moves the finished module into place at once, so that
+    a running program or a second build never sees half a file. Returns the module's path."""
+    target_folder = ROOT / "host" / "lora_host"
+    (ROOT / "build").mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="ffi-", dir=ROOT / "build") as folder:
+        built = Path(make_builder(absolute=True).compile(tmpdir=folder, verbose=False))
+        arriving = target_folder / f".{built.name}.{os.getpid()}"
+        shutil.copy2(built, arriving)
+    target = target_folder / built.name
+    os.replace(arriving, target)
+    return target
+
+
+if __name__ == "__main__":
+    sys.stdout.write(f"{build_in_place()}\n")
