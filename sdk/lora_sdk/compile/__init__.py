@@ -1,0 +1,1 @@
+"""From a model and its plan to the command lists that boards run."""

@@ -1,0 +1,1 @@
+"""How a model lies on boards: partition, topology, placement. Pure functions, nothing is loaded."""

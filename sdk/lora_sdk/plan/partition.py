@@ -1,0 +1,76 @@
+"""Which columns and heads each board owns (the `lora` scheme: tensor parallel by column)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lora_host import abi
+from lora_host.errors import RequestError
+
+if TYPE_CHECKING:
+    from lora_sdk.model.spec import ModelConfig
+
+BOARD_COUNTS = (1, 2, 4, 8)  # divisors of the eight segments: every segment lies on one board
+
+
+def deal(columns: int, unit: int, rank: int, boards: int) -> range:
+    """Columns of board `rank`: units floor(rank*U/boards) .. of `unit` columns, U = their number,
+    the last one short. May be empty."""
+    units = -(-columns // unit)
+    first, last = (min(columns, index * units // boards * unit) for index in (rank, rank + 1))
+    return range(first, last)
+
+
+@dataclass(frozen=True)
+class Share:
+    """One board's part of a model. All ranges are global; heads count heads, the others columns."""
+
+    rank: int
+    boards: int
+    q_heads: range
+    kv_heads: range
+    hidden: range
+    ffn: range
+    vocabulary: range
+    embed: range
+
+
+class Partition:
+    """The shares of a model over 1, 2, 4 or 8 boards; RequestError where it cannot be dealt."""
+
+    def __init__(self, config: ModelConfig, boards: int) -> None:
+        if boards not in BOARD_COUNTS:
+            raise RequestError(f"{boards} boards were asked for, expected 1, 2, 4 or 8")
+        if boards > config.heads:
+            fewer = max(count for count in BOARD_COUNTS if count <= config.heads)
+            raise RequestError(
+                f"{boards} boards were asked for, but the model has {config.heads} query heads and "
+                f"each board needs one; use at most {fewer}"
+            )
+        self.config = config
+        self.boards = boards
+
+    def share(self, rank: int) -> Share:
+        """The part of board `rank` (place in the path or ring, not the board's index)."""
+        config, unit = self.config, abi.UNIT_COLUMNS
+
+        def columns(count: int) -> range:
+            return deal(count, unit, rank, self.boards)
+
+        q_heads = deal(config.heads, 1, rank, self.boards)
+        group = config.heads // config.kv_heads
+        return Share(
+            rank=rank,
+            boards=self.boards,
+            q_heads=q_heads,
+            kv_heads=range(q_heads.start // group, -(-q_heads.stop // group)),
+            hidden=columns(config.hidden),
+            ffn=columns(config.ffn),
+            vocabulary=columns(config.vocabulary),
+            embed=columns(config.embed_dim),
+        )
+
+    def shares(self) -> tuple[Share, ...]:
+        """All shares by rank."""
+        return tuple(self.share(rank) for rank in range(self.boards))
