@@ -1,0 +1,200 @@
+"""The weights of a model under canonical names, as FP16, read only where and when they are asked
+for. Opening reads headers alone, so that planning is instant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lora_host.errors import ModelError
+from lora_sdk.model.config import architecture_module, load_config
+from lora_sdk.model.container import RAW_TYPES
+from lora_sdk.model.folder import Tensors, find_tensors
+from lora_sdk.model.half import to_half
+from lora_sdk.model.source import Source
+from lora_sdk.model.spec import ModelConfig
+
+HEAD = "lm_head.weight"
+
+
+class Checkpoint:
+    """Memory-mapped weights; make one with `Checkpoint.open`."""
+
+    def __init__(
+        self, folder: Path, config: ModelConfig, sources: Mapping[str, Source], tensors: Tensors,
+        prefix: str,
+    ) -> None:
+        self.folder = folder
+        self.config = config
+        self._sources = sources
+        self._tensors = tensors
+        self._prefix = prefix
+
+    @classmethod
+    def open(cls, folder: str | Path, config: ModelConfig | None = None) -> Checkpoint:
+        """Check names, types and shapes of all tensors against `config` (read from the folder
+        where None). Raises ModelError naming the tensor or file: missing, extra, misshapen, of a
+        type other than F32, BF16, F16; truncated or corrupt files."""
+        folder = Path(folder)
+        config = config or load_config(folder)
+        module = architecture_module(config)
+        tensors = find_tensors(folder)
+        prefix = _prefix(tensors, module.PREFIXES, module.PROBE)
+        sources: dict[str, Source] = module.sources(config)
+        checkpoint = cls(folder, config, sources, tensors, prefix)
+        checkpoint._check_entries()
+        checkpoint._check_extra(module.IGNORED)
+        if config.tied:
+            table = sources["embed.token"]
+            rows, columns = table.file_shape
+            sources["lm_head"] = Source(table.tensor, "oi", (rows, columns), 0, rows)
+        return checkpoint
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All canonical names; `lm_head` is among them also where it is tied."""
+        return tuple(self._sources)
+
+    @property
+    def bytes(self) -> int:
+        """FP16 bytes of the model, a tied pair counted once (its second copy is a replica)."""
+        return sum(
+            2 * prod(source.shape)
+            for name, source in self._sources.items()
+            if not (name == "lm_head" and self.config.tied)
+        )
+
+    def has(self, name: str) -> bool:
+        """True where the model has a tensor of this canonical name."""
+        return name in self._sources
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Canonical shape: matrices [K, N], vectors [N], tables [rows, columns]."""
+        return self._source(name).shape
+
+    def matrix(
+        self, name: str, start: int = 0, stop: int | None = None
+    ) -> NDArray[np.float16]:
+        """Output columns start..stop-1 of a matrix: FP16 [K, stop-start], C order. Only those
+        columns are read. ModelError names the tensor on NaN, infinity or |w| >= 65520."""
+        source = self._source(name, "io", "oi")
+        start, stop = _range(name, start, stop, source.count)
+        first, last = source.first + start, source.first + stop
+        raw, kind, label = self._raw(source)
+        if source.layout == "io":
+            return to_half(raw[:, first:last], kind, label)
+        if name == "lm_head" and self.config.tied:
+            self._check_tied(start, stop)
+        return np.ascontiguousarray(to_half(raw[first:last], kind, label).T)
+
+    def vector(self, name: str) -> NDArray[np.float16]:
+        """A bias or norm parameter: FP16 [N]."""
+        source = self._source(name, "vector")
+        raw, kind, label = self._raw(source)
+        return to_half(raw[source.first : source.first + source.count], kind, label)
+
+    def table(
+        self, name: str, column_start: int = 0, column_stop: int | None = None
+    ) -> NDArray[np.float16]:
+        """Columns of an embedding: FP16 [rows, column_stop-column_start]."""
+        source = self._source(name, "table")
+        start, stop = _range(name, column_start, column_stop, source.count)
+        raw, kind, label = self._raw(source)
+        return to_half(raw[:, start:stop], kind, label)
+
+    def rows(self, name: str, start: int, stop: int) -> NDArray[np.float16]:
+        """Whole rows start..stop-1 of an embedding: FP16 [stop-start, columns]."""
+        source = self._source(name, "table")
+        start, stop = _range(name, start, stop, source.file_shape[0])
+        raw, kind, label = self._raw(source)
+        return to_half(raw[start:stop], kind, label)
+
+    def _source(self, name: str, *layouts: str) -> Source:
+        source = self._sources.get(name)
+        if source is None:
+            raise ModelError(f"{name}: no such tensor in {self.folder}")
+        if layouts and source.layout not in layouts:
+            raise ModelError(f"{name}: is a {source.layout}, read as {' or '.join(layouts)}")
+        return source
+
+    def _file_name(self, source: Source) -> str:
+        name = source.tensor if source.tensor == HEAD else self._prefix + source.tensor
+        if source.tensor.startswith("embed_tokens") or source.tensor == "wte.weight":
+            # A tied file may hold the pair under lm_head's name only.
+            if name not in self._tensors and self.config.tied and HEAD in self._tensors:
+                return HEAD
+        return name
+
+    def _raw(self, source: Source) -> tuple[NDArray[Any], str, str]:
+        name = self._file_name(source)
+        container, entry = self._tensors[name]
+        return container.array(entry), entry.kind, name
+
+    def _check_entries(self) -> None:
+        for source in self._sources.values():
+            name = self._file_name(source)
+            if name not in self._tensors:
+                raise ModelError(f"{name}: missing from {self.folder}, expected shape"
+                                 f" {list(source.file_shape)}")
+            self._check_entry(name, source.file_shape)
+        if self.config.tied and HEAD in self._tensors:
+            self._check_entry(HEAD, self._sources["embed.token"].file_shape)
+
+    def _check_entry(self, name: str, shape: tuple[int, ...]) -> None:
+        container, entry = self._tensors[name]
+        if entry.shape != shape:
+            raise ModelError(f"{name}: shape {list(entry.shape)} in {container.path.name}, expected"
+                             f" {list(shape)} by config.json")
+        if entry.kind not in RAW_TYPES:
+            raise ModelError(f"{name}: dtype {entry.kind} in {container.path.name}, expected one of"
+                             f" {', '.join(RAW_TYPES)}")
+
+    def _check_extra(self, ignored: Any) -> None:
+        used = {self._file_name(source) for source in self._sources.values()}
+        if self.config.tied:
+            used.add(HEAD)
+        extra = [
+            name for name in self._tensors
+            if name not in used and not ignored.fullmatch(name.removeprefix(self._prefix))
+        ]
+        if extra:
+            more = f" and {len(extra) - 1} more" if len(extra) > 1 else ""
+            raise ModelError(f"{sorted(extra)[0]}{more}: in {self.folder} but not in a model of"
+                             " this config.json, expected no other tensors")
+
+    def _check_tied(self, start: int, stop: int) -> None:
+        """Where a tied file holds both of the pair they must agree: readers differ on which one
+        would win."""
+        token = self._file_name(self._sources["embed.token"])
+        if HEAD not in self._tensors or token == HEAD:
+            return
+        (here, entry), (there, other) = self._tensors[HEAD], self._tensors[token]
+        head = to_half(here.array(entry)[start:stop], entry.kind, HEAD)
+        tokens = to_half(there.array(other)[start:stop], other.kind, token)
+        if not np.array_equal(head, tokens):
+            raise ModelError(f"{HEAD}: differs from {token} though tie_word_embeddings is true; set"
+                             " it to false in config.json to use both")
+
+
+def _prefix(tensors: Iterable[str], prefixes: tuple[str, ...], probe: str) -> str:
+    names = [name for name in tensors if name != HEAD]
+    for prefix in prefixes:
+        if prefix + probe in names:
+            return prefix
+    # The probe itself is missing: the error that follows names it as this file would spell it.
+    for prefix in prefixes:
+        if prefix and any(name.startswith(prefix) for name in names):
+            return prefix
+    return prefixes[-1]
+
+
+def _range(name: str, start: int, stop: int | None, count: int) -> tuple[int, int]:
+    stop = count if stop is None else stop
+    if not 0 <= start <= stop <= count:
+        raise ModelError(f"{name}: columns {start}..{stop} asked of {count}")
+    return start, stop

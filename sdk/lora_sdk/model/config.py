@@ -1,0 +1,79 @@
+"""config.json of a Hugging Face folder -> ModelConfig."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from lora_host.errors import ModelError
+from lora_sdk.model import gpt2, llama, opt
+from lora_sdk.model.fields import Fields
+from lora_sdk.model.refused import HARMLESS, refuse_unsupported
+from lora_sdk.model.spec import ModelConfig, RopeConfig
+
+__all__ = ["ARCHITECTURES", "ModelConfig", "RopeConfig", "architecture_module", "load_config"]
+
+ARCHITECTURES: dict[str, ModuleType] = {"gpt2": gpt2, "opt": opt, "llama": llama, "mistral": llama}
+MAX_JSON_BYTES = 16 << 20
+
+
+def load_config(folder: str | Path) -> ModelConfig:
+    """Read config.json, and the token ids of generation_config.json where there is one.
+
+    Raises ModelError with one line that names the file and the field: missing or malformed file,
+    unknown architecture, a field of the wrong type or range, arithmetic that is not supported.
+    """
+    path = Path(folder) / "config.json"
+    fields = Fields(read_json(path), str(path))
+    module = _architecture(fields)
+    refuse_unsupported(fields)
+    config: ModelConfig = module.normalise(fields)
+    config = _with_ids(config, fields)
+    fields.warn_unknown(HARMLESS)
+    generation = Path(folder) / "generation_config.json"
+    if generation.exists():
+        config = _with_ids(config, Fields(read_json(generation), str(generation)))
+    return config
+
+
+def architecture_module(config: ModelConfig) -> ModuleType:
+    """The module that knows the tensor names of `config`."""
+    return ARCHITECTURES[config.architecture]
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file of at most 16 MiB; ModelError names the file."""
+    try:
+        if path.stat().st_size > MAX_JSON_BYTES:
+            raise ModelError(f"{path}: larger than {MAX_JSON_BYTES >> 20} MiB, expected JSON")
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ModelError(f"{path}: not found, expected a Hugging Face model folder") from None
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"{path}: not valid JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise ModelError(f"{path}: found a {type(value).__name__}, expected a JSON object")
+    return value
+
+
+def _architecture(fields: Fields) -> ModuleType:
+    kind = fields.raw("model_type")[1]
+    if isinstance(kind, str) and kind in ARCHITECTURES:
+        return ARCHITECTURES[kind]
+    raise fields.error("model_type", kind, "a supported architecture: " + ", ".join(ARCHITECTURES))
+
+
+def _with_ids(config: ModelConfig, fields: Fields) -> ModelConfig:
+    """`config` with the token ids that `fields` gives; what it leaves out stays."""
+    bos, eos, pad = (fields.ids(f"{name}_token_id") for name in ("bos", "eos", "pad"))
+    return replace(
+        config,
+        bos=bos[0] if bos else config.bos,
+        eos=eos or config.eos,
+        pad=pad[0] if pad else config.pad,
+    )

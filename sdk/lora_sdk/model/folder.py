@@ -1,0 +1,77 @@
+"""The weight files of a model folder: single or sharded, and nothing outside the folder."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from lora_host.errors import ModelError
+from lora_sdk.model.config import read_json
+from lora_sdk.model.container import Container, Entry
+
+SINGLE = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+
+Tensors = dict[str, tuple[Container, Entry]]
+
+
+def find_tensors(folder: Path) -> Tensors:
+    """File's tensor name -> (file, entry), from headers alone.
+
+    Raises ModelError: no weights, only .bin/.pt/.pth (with the command that converts them), a
+    shard missing, corrupt or outside the folder, a tensor twice or missing from its shard.
+    """
+    if (folder / SINGLE).is_file():
+        container = Container(folder / SINGLE)
+        return {name: (container, entry) for name, entry in container.entries.items()}
+    if (folder / INDEX).is_file():
+        return _sharded(folder)
+    raise _none(folder)
+
+
+def _sharded(folder: Path) -> Tensors:
+    path = folder / INDEX
+    places = read_json(path).get("weight_map")
+    if not isinstance(places, dict) or not places:
+        raise ModelError(f"{path}: weight_map is missing or empty, expected tensor -> file")
+    containers = {name: _shard(folder, name) for name in dict.fromkeys(places.values())}
+    found: Tensors = {}
+    for container in containers.values():
+        for name, entry in container.entries.items():
+            if name in found:
+                raise ModelError(f"{name}: stands in {found[name][0].path.name} and in"
+                                 f" {container.path.name}, expected once")
+            found[name] = (container, entry)
+    for name, file in places.items():
+        if name not in containers[file].entries:
+            raise ModelError(f"{name}: missing from {folder / file}, where {INDEX} places it")
+    return found
+
+
+def _shard(folder: Path, name: object) -> Container:
+    # Links inside the folder are how hub caches store files; a name with a path is not trusted.
+    if not isinstance(name, str) or Path(name).name != name or "\\" in name or "\0" in name:
+        raise ModelError(f"{folder / INDEX}: names the file {name!r}, expected a file of the folder")
+    if not name.endswith(".safetensors"):
+        raise ModelError(f"{folder / INDEX}: names the file {name!r}, expected *.safetensors")
+    if not (folder / name).is_file():
+        raise ModelError(f"{folder / name}: missing, {INDEX} names it; fetch it again")
+    return Container(folder / name)
+
+
+def _none(folder: Path) -> ModelError:
+    if not folder.is_dir():
+        return ModelError(f"{folder}: no such folder, expected a Hugging Face model folder")
+    old = sorted(path.name for path in folder.iterdir() if path.suffix in (".bin", ".pt", ".pth"))
+    if not old:
+        return ModelError(f"{folder}: no weights, expected {SINGLE} or {INDEX}")
+    code = (
+        "from transformers import AutoModelForCausalLM as M, AutoTokenizer as T;"
+        " import sys; a, b = sys.argv[1:]; M.from_pretrained(a).save_pretrained(b);"
+        " T.from_pretrained(a).save_pretrained(b)"
+    )
+    source, target = shlex.quote(str(folder)), shlex.quote(f"{folder.resolve()}-safetensors")
+    return ModelError(
+        f"{folder}: found only {old[0]}, expected {SINGLE}; convert with:"
+        f" python -c {shlex.quote(code)} {source} {target}"
+    )

@@ -1,0 +1,83 @@
+"""Fields of config.json that mean another arithmetic, and fields that mean none."""
+
+from __future__ import annotations
+
+from lora_host.errors import ModelError
+from lora_sdk.model.fields import Fields
+
+# field -> (values that mean "off", what it would ask for)
+_REFUSED: dict[str, tuple[tuple[object, ...], str]] = {
+    "attn_logit_softcapping": ((), "soft-capping of attention scores"),
+    "final_logit_softcapping": ((), "soft-capping of logits"),
+    "logit_softcapping": ((), "soft-capping of logits"),
+    "partial_rotary_factor": ((1, 1.0), "rotating a part of a head"),
+    "rotary_pct": ((1, 1.0), "rotating a part of a head"),
+    "rotary_dim": ((), "rotating a part of a head"),
+    "no_rope_layers": (([],), "layers without rotary positions"),
+    "alibi": ((False,), "ALiBi"),
+    "quantization_config": (({},), "a quantised checkpoint"),
+    "compression_config": (({},), "a quantised checkpoint"),
+    "num_experts": ((0, 1), "a mixture of experts"),
+    "num_local_experts": ((0, 1), "a mixture of experts"),
+    "n_routed_experts": ((0,), "a mixture of experts"),
+    "num_experts_per_tok": ((0,), "a mixture of experts"),
+    "moe_intermediate_size": ((0,), "a mixture of experts"),
+    "add_cross_attention": ((False,), "cross-attention"),
+    "is_encoder_decoder": ((False,), "an encoder and a decoder"),
+    "pruned_heads": (({},), "pruned heads"),
+    "attention_chunk_size": ((), "chunked attention"),
+    "attention_multiplier": ((), "another attention scale"),
+    "query_pre_attn_scalar": ((), "another attention scale"),
+    "embedding_multiplier": ((1, 1.0), "scaled embeddings"),
+    "residual_multiplier": ((1, 1.0), "scaled residuals"),
+    "logits_scaling": ((1, 1.0), "scaled logits"),
+    "logit_scale": ((1, 1.0), "scaled logits"),
+    "scale_emb": ((1, 1.0), "scaled embeddings"),
+    "scale_depth": ((), "scaled residuals"),
+    "clip_qkv": ((), "clipped q, k and v"),
+    "qk_layernorm": ((False,), "norms of q and k"),
+    "use_qk_norm": ((False,), "norms of q and k"),
+    "qk_norm": ((False,), "norms of q and k"),
+    "multi_query": ((False,), "this form of multi-query attention"),
+    "parallel_attn": ((False,), "attention beside the MLP"),
+    "use_parallel_residual": ((False,), "attention beside the MLP"),
+}
+
+# Training, bookkeeping and output options: no logit depends on them. pretraining_tp cuts products
+# into slices that are added again: the same sums.
+HARMLESS = (
+    "_attn_implementation", "_attn_implementation_autoset", "_commit_hash", "_name_or_path",
+    "_flash_attn_2_enabled", "architectures", "attention_dropout", "attn_pdrop",
+    "chunk_size_feed_forward", "cls_token_id", "dropout", "dtype", "embd_pdrop",
+    "finetuning_task", "gradient_checkpointing", "hidden_dropout", "id2label",
+    "init_std", "initializer_range", "is_decoder", "keys_to_ignore_at_inference", "label2id",
+    "layerdrop", "mask_token_id", "max_sequence_length", "model_type", "n_ctx", "output_attentions",
+    "output_hidden_states", "prefix", "pretraining_tp", "problem_type", "resid_pdrop",
+    "return_dict", "sep_token_id", "summary_activation", "summary_first_dropout",
+    "summary_proj_to_labels", "summary_type", "summary_use_proj", "task_specific_params",
+    "tie_encoder_decoder", "tokenizer_class", "torch_dtype", "torchscript", "transformers_version",
+    "unsloth_fixed", "unsloth_version", "use_bfloat16", "use_cache",
+)
+
+
+def refuse_unsupported(fields: Fields) -> None:
+    """Raise ModelError naming the first field that asks for arithmetic this engine has not."""
+    for name, (off, what) in _REFUSED.items():
+        fields.only(name, off, what)
+
+
+def refuse_window(fields: Fields, positions: int, default: int | None) -> None:
+    """Refuse a sliding window that the model's `positions` would reach, or other layer types."""
+    name, window = fields.raw("sliding_window", default)
+    used = fields.flag("use_sliding_window", True)
+    if window is not None and (isinstance(window, bool) or not isinstance(window, int)):
+        raise fields.error(name, window, "an integer or null")
+    if used and window is not None and 0 < window < positions:
+        raise ModelError(
+            f"{fields.where}: sliding_window {window} is shorter than max_position_embeddings"
+            f" {positions} and is not supported; set max_position_embeddings to {window} to use the"
+            " model within its window"
+        )
+    kinds = fields.raw("layer_types", [])[1]
+    if not isinstance(kinds, list) or any(kind != "full_attention" for kind in kinds):
+        raise fields.error("layer_types", kinds, "a list of full_attention only")

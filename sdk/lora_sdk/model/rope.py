@@ -1,0 +1,48 @@
+"""Cosines and sines of rotary positions, made once per model and placed as bytes: no board
+computes them, so float64 costs nothing and every board count reads the same values."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lora_host.errors import ModelError
+from lora_host.numerics import exp2_64, log2_64, sincos_64
+from lora_sdk.model.spec import ModelConfig, RopeConfig
+
+
+def rope_table(config: ModelConfig, positions: int) -> NDArray[np.float32]:
+    """Table [positions, 2, head_dim/2]: cosines at index 0, sines at 1, of position * inv_freq.
+
+    Raises ModelError where the model has no rotary positions.
+    """
+    if config.rope is None:
+        raise ModelError(f"{config.architecture}: has no rotary positions, rope_table was asked")
+    inverse = inverse_frequencies(config.rope, config.head_dim)
+    place = np.arange(positions, dtype=np.float32)
+    angle = (place[:, None] * inverse[None, :]).astype(np.float64)  # one FP32 rounding
+    sine, cosine = sincos_64(angle)
+    return np.stack([cosine, sine], axis=1).astype(np.float32)
+
+
+def inverse_frequencies(rope: RopeConfig, head_dim: int) -> NDArray[np.float32]:
+    """theta^(-2i/head_dim), scaled as `rope.kind` says in float64, rounded once: [head_dim/2]."""
+    exponent = np.arange(0, head_dim, 2, dtype=np.float64) / -float(head_dim)
+    inverse = exp2_64(exponent * log2_64(np.full(exponent.shape, rope.theta, np.float64)))
+    if rope.kind == "linear":
+        inverse = inverse / rope.factor
+    elif rope.kind == "llama3":
+        inverse = _llama3(rope, inverse)
+    return inverse.astype(np.float32)
+
+
+def _llama3(rope: RopeConfig, inverse: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Long waves are slowed by `factor`, short ones kept, those between blended."""
+    wave = 2.0 * math.pi / inverse
+    old, low, high = float(rope.original_positions), rope.low_freq_factor, rope.high_freq_factor
+    share = (old / wave - low) / (high - low)
+    blended = (1.0 - share) * (inverse / rope.factor) + share * inverse
+    slow_or_blended = np.where(wave > old / low, inverse / rope.factor, blended)
+    return np.where(wave < old / high, inverse, slow_or_blended)

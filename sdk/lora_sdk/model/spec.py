@@ -1,0 +1,69 @@
+"""The one normalised description of a model that every later part reads."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class RopeConfig:
+    """Rotary positions. `kind` says which scaling of the inverse frequencies is used; the fields
+    below `theta` are 1 or 0 where the kind does not read them."""
+
+    kind: Literal["default", "linear", "llama3"]
+    theta: float
+    factor: float = 1.0
+    low_freq_factor: float = 1.0
+    high_freq_factor: float = 1.0
+    original_positions: int = 0
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """A model as the engine computes it; sizes are in elements.
+
+    `positions` is the longest context; `position_rows` the rows of a learned position table (0
+    without one), of which position p reads row p + `position_offset`. `embed_dim` is the width of
+    token embeddings and lm_head, `hidden` except where OPT projects.
+    """
+
+    architecture: Literal["gpt2", "opt", "llama"]
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    ffn: int
+    vocabulary: int
+    positions: int
+    embed_dim: int
+    norm: Literal["layernorm", "rmsnorm"]
+    norm_eps: float
+    norm_first: bool
+    final_norm: bool
+    norm_affine: bool
+    activation: Literal["relu", "gelu_tanh", "gelu_erf", "silu"]
+    gated: bool
+    rope: RopeConfig | None
+    position_rows: int
+    position_offset: int
+    tied: bool
+    qkv_bias: bool = False
+    o_bias: bool = False
+    mlp_bias: bool = False
+    scale_scores: bool = True
+    scale_by_layer: bool = False
+    bos: int | None = None
+    eos: tuple[int, ...] = ()
+    pad: int | None = None
+
+    def attention_scale(self, layer: int) -> np.float32:
+        """The factor of q.k in `layer` (0 is the first): a double rounded once to FP32."""
+        scale = 1.0 / math.sqrt(self.head_dim) if self.scale_scores else 1.0
+        if self.scale_by_layer:
+            scale = scale / (layer + 1)
+        return np.float32(scale)
