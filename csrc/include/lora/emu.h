@@ -31,7 +31,9 @@ enum lora_emu_fault_kind {
     LORA_FAULT_UNIT_STUCK = 5,    /* a = unit: never finishes */
     LORA_FAULT_COMPLETION_LOST = 6, /* the done bit comes, the completion record does not */
     LORA_FAULT_DONE_LOST = 7,     /* neither done bit nor record */
-    LORA_FAULT_FIRMWARE_DEAD = 8  /* never polled: registers answer, nothing runs */
+    LORA_FAULT_FIRMWARE_DEAD = 8, /* never polled: registers answer, nothing runs */
+    LORA_FAULT_MISFILE = 9        /* the router files received blocks under the source's neighbour
+                                     (source ^ 1): what the identity tests must notice */
 };
 
 struct lora_trace_record { /* 40 bytes: one command of one step */
