@@ -1,0 +1,28 @@
+/* The native kernels: C that equals the NumPy model bit for bit. The fastest variant that the
+ * machine supports is taken at first use. */
+#ifndef LORA_NATIVE_H
+#define LORA_NATIVE_H
+
+#include <stdint.h>
+
+extern const struct lora_kernels lora_kernels_native;
+
+/* Variants, slowest first: "plain", "avx2", "avx512". NULL past the last one. */
+const char *lora_native_variant(uint32_t index);
+/* 1 when this machine can run it. */
+int lora_native_supported(uint32_t index);
+/* Takes one variant from now on, for tests; returns 0, or -1 when unknown or not supported.
+ * NULL goes back to the fastest. Not while a kernel runs. */
+int lora_native_force(const char *variant);
+const char *lora_native_current(void);
+
+struct lora_coefficient { /* one table of coefficients.h */
+    const char *name;
+    const void *values;
+    uint32_t count;
+    uint32_t element_bytes; /* 4 float, 8 double */
+};
+/* By the name without "lora_"; NULL when there is none. */
+const struct lora_coefficient *lora_coefficient_find(const char *name);
+
+#endif
