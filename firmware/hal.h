@@ -14,6 +14,9 @@ void hal_set_register(uint32_t offset, uint32_t value);
 void hal_read(uint32_t bank, uint64_t offset, void *data, uint32_t bytes);
 void hal_write(uint32_t bank, uint64_t offset, const void *data, uint32_t bytes);
 
+/* Size of the activation buffer, bank LORA_BANK_ONCHIP. */
+uint32_t hal_onchip_bytes(void);
+
 /* Units. start: the unit is idle, the structures stay valid until it is done. poll: state, and on
  * DONE or FAILED the result, after which the unit is idle again. */
 struct hal_unit_result {

@@ -347,6 +347,16 @@ struct lora_move_rows {
     uint32_t reserved_2[7];
 };
 
+struct lora_checksum { /* CRC-32 of a range of a bank, continued from `crc` as zlib does */
+    uint8_t opcode, unit;
+    uint16_t flags, wait_counter, wait_value, signal_counter, layer;
+    uint32_t bank;
+    uint32_t crc; /* of what came before, 0 at first; the sum so far is hal_unit_result.value */
+    uint32_t offset_lo, offset_hi;
+    uint32_t bytes;
+    uint32_t reserved[8];
+};
+
 struct lora_argmax { /* 8 bytes a selected row */
     float value;     /* NaN where any logit is NaN */
     uint32_t token;  /* ~0 where the board has no vocabulary */
