@@ -9,17 +9,20 @@ from __future__ import annotations
 import re
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+Table = NDArray[Any]  # float32 or float64
+
 _HEADER = Path(__file__).resolve().parents[2] / "csrc/include/lora/coefficients.h"
 _DEFINITION = re.compile(r"static const (float|double) lora_(\w+)(?:\[(\d+)\])? = \{?([^;{}]*)\}?;")
-_DTYPES = {"float": np.dtype(np.float32), "double": np.dtype(np.float64)}
+_DTYPES: dict[str, Any] = {"float": np.float32, "double": np.float64}
 
 
 @cache
-def coefficients(name: str) -> NDArray[np.floating]:
+def coefficients(name: str) -> Table:
     """The table `name` (without "lora_"), float32 or float64, shape [count], read-only.
 
     Raises KeyError when there is no such table.
@@ -31,18 +34,18 @@ def coefficients(name: str) -> NDArray[np.floating]:
     return _from_extension(_lora.ffi, _lora.lib, name)
 
 
-def _from_extension(ffi: object, lib: object, name: str) -> NDArray[np.floating]:
-    found = lib.lora_coefficient_find(name.encode())  # type: ignore[attr-defined]
+def _from_extension(ffi: Any, lib: Any, name: str) -> Table:
+    found = lib.lora_coefficient_find(name.encode())
     if not found:
         raise KeyError(name)
     kind = {4: "float", 8: "double"}[found.element_bytes]
-    data = ffi.buffer(found.values, found.count * found.element_bytes)  # type: ignore[attr-defined]
+    data = ffi.buffer(found.values, found.count * found.element_bytes)
     values = np.frombuffer(data, _DTYPES[kind]).copy()
     values.flags.writeable = False
     return values
 
 
-def parse_header(text: str) -> dict[str, NDArray[np.floating]]:
+def parse_header(text: str) -> dict[str, Table]:
     """All tables of the header's text by name."""
     tables = {}
     for kind, name, count, body in _DEFINITION.findall(text):

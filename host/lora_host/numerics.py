@@ -8,6 +8,7 @@ function is called; the coefficients are the committed ones.
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,8 +33,8 @@ def quiet() -> np.errstate:
 
 
 @cache
-def _scalar(name: str) -> np.floating:
-    return coefficients(name)[0]  # type: ignore[no-any-return]
+def _scalar(name: str) -> Any:
+    return coefficients(name)[0]
 
 
 def to_fp16(x: F32, out: F16 | None = None) -> F16:
@@ -105,7 +106,7 @@ def gelu(x: F32, kind: str) -> F32:
     return np.where(inside, y, np.where(x < np.float32(-8), _ZERO, x))
 
 
-def _horner(table: NDArray[np.floating], x: F64) -> F64:
+def _horner(table: NDArray[Any], x: F64) -> F64:
     p: F64 = np.full_like(x, table[0])
     for c in table[1:]:
         p = p * x + c
@@ -167,7 +168,8 @@ def sincos_64(x: ArrayLike) -> tuple[F64, F64]:
     c = _horner(coefficients("cos_c"), square)
     quadrant = n.astype(np.int64) & 3
     swapped = (quadrant & 1).astype(bool)
-    sine, cosine = np.where(swapped, c, s), np.where(swapped, s, c)
+    sine: F64 = np.where(swapped, c, s)
+    cosine: F64 = np.where(swapped, s, c)
     sine = np.where(quadrant & 2, -sine, sine)
     cosine = np.where((quadrant + 1) & 2, -cosine, cosine)
     return sine, cosine

@@ -1,0 +1,92 @@
+"""Facts of boards, from the YAML files in `boards/`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from .data import data_folder
+from .errors import RequestError
+from .naming import did_you_mean
+from .schema import read_checked
+
+
+@dataclass(frozen=True)
+class Bank:
+    """One memory bank. Capacity and usable are bytes, bandwidth is bytes a second."""
+
+    index: int
+    name: str
+    kind: str
+    capacity: int
+    usable: int
+    bandwidth: int
+
+
+@dataclass(frozen=True)
+class BoardLinks:
+    """A board's link cages."""
+
+    ports: int
+    lanes: int
+    max_lane_bits_per_second: int
+
+
+@dataclass(frozen=True)
+class Board:
+    """A board: `kind` is the number its identity register shows, `clock_hz` its highest kernel
+    clock."""
+
+    name: str
+    title: str
+    kind: int
+    clock_hz: int
+    banks: tuple[Bank, ...]
+    links: BoardLinks
+
+    @property
+    def ports(self) -> int:
+        """Link ports."""
+        return self.links.ports
+
+    def bank_name(self, index: int) -> str:
+        """Name of a bank for messages, also of one that the board lacks."""
+        if 0 <= index < len(self.banks):
+            return self.banks[index].name
+        return f"bank {index}"
+
+
+def board_names() -> tuple[str, ...]:
+    """Names that `load_board` takes, sorted."""
+    return tuple(sorted(path.stem for path in data_folder("boards").glob("*.yaml")))
+
+
+@cache
+def load_board(name: str) -> Board:
+    """The board called `name`. RequestError, with the nearest known name, when there is none."""
+    names = board_names()
+    if name not in names:
+        raise RequestError(f"board {name!r} is not known; {did_you_mean(name, names)}")
+    folder = data_folder("boards")
+    facts = read_checked(folder / f"{name}.yaml", folder / "board.schema.json", RequestError)
+    banks: list[Bank] = []
+    for group in facts["bank_groups"]:
+        for number in range(group["count"]):
+            banks.append(
+                Bank(
+                    index=len(banks),
+                    name=f"{group['prefix']}[{number}]",
+                    kind=group["kind"],
+                    capacity=group["capacity_bytes"],
+                    usable=group["usable_bytes"],
+                    bandwidth=group["bytes_per_second"],
+                )
+            )
+    return Board(
+        name=facts["name"],
+        title=facts["title"],
+        kind=facts["kind"],
+        clock_hz=facts["clock_hz"],
+        banks=tuple(banks),
+        links=BoardLinks(**facts["links"]),
+    )

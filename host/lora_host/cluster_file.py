@@ -1,0 +1,110 @@
+"""Cluster files: which boards there are, and which port is cabled to which."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .boards import board_names
+from .errors import LinkError, RequestError
+from .naming import did_you_mean
+from .schema import read_checked
+
+EMULATED_SCHEME = "emu"
+SCHEMES = (EMULATED_SCHEME,)
+MAX_BOARDS = 8
+
+
+@dataclass(frozen=True)
+class BoardEntry:
+    """A board of the cluster: its URI, and the serial number that its register must show."""
+
+    uri: str
+    serial: int
+
+
+@dataclass(frozen=True)
+class Cable:
+    """A cable between two ports; boards by their place in the cluster."""
+
+    board_a: int
+    port_a: int
+    board_b: int
+    port_b: int
+
+    def __str__(self) -> str:
+        return f"board {self.board_a} port {self.port_a} - board {self.board_b} port {self.port_b}"
+
+
+@dataclass(frozen=True)
+class ClusterFile:
+    """A checked cluster file."""
+
+    boards: tuple[BoardEntry, ...]
+    cables: tuple[Cable, ...]
+
+
+def load_cluster(path: str | Path) -> ClusterFile:
+    """Reads and checks a cluster file. RequestError names the field, URI or serial at fault;
+    LinkError the cable."""
+    path = Path(path)
+    schema = Path(__file__).with_name("cluster.schema.json")
+    content = read_checked(path, schema, RequestError)
+    boards = tuple(BoardEntry(**entry) for entry in content["boards"])
+    cables = tuple(Cable(**entry) for entry in content["cables"])
+    for entry in boards:
+        check_uri(entry.uri)
+    _check_serials(path, boards)
+    check_cables(cables, len(boards), f"{path}: ")
+    return ClusterFile(boards, cables)
+
+
+def ring(boards: int) -> tuple[Cable, ...]:
+    """Default cabling: port 1 of board b to port 0 of board b+1, closed; two boards share one
+    cable, one board has none. RequestError when `boards` is not 1..8."""
+    if not 1 <= boards <= MAX_BOARDS:
+        raise RequestError(f"{boards} boards asked for, 1..{MAX_BOARDS} expected")
+    count = {1: 0, 2: 1}.get(boards, boards)
+    return tuple(Cable(b, 1, (b + 1) % boards, 0) for b in range(count))
+
+
+def check_uri(uri: str) -> tuple[str, str]:
+    """(scheme, rest) of a board's URI. RequestError with the nearest known URI otherwise."""
+    scheme, colon, rest = uri.partition(":")
+    known = [f"{EMULATED_SCHEME}:{name}" for name in board_names()]
+    if not colon or scheme not in SCHEMES or uri not in known:
+        raise RequestError(f"device {uri!r}: not a device URI; {did_you_mean(uri, known)}")
+    return scheme, rest
+
+
+def check_cables(cables: Sequence[Cable], boards: int, prefix: str = "") -> None:
+    """LinkError when a cable names a board that is not there, a port twice, or its own board."""
+    used: dict[tuple[int, int], Cable] = {}
+    for cable in cables:
+        for board, port in ((cable.board_a, cable.port_a), (cable.board_b, cable.port_b)):
+            if not 0 <= board < boards:
+                raise LinkError(
+                    f"{prefix}cable {cable}: board {board} found, 0..{boards - 1} expected"
+                )
+            if port not in (0, 1):
+                raise LinkError(f"{prefix}cable {cable}: port {port} found, 0 or 1 expected")
+            if (board, port) in used:
+                raise LinkError(
+                    f"{prefix}cable {cable}: board {board} port {port} already has the cable "
+                    f"{used[board, port]}"
+                )
+            used[board, port] = cable
+        if cable.board_a == cable.board_b:
+            raise LinkError(f"{prefix}cable {cable}: both ends on one board; connect two boards")
+
+
+def _check_serials(path: Path, boards: Sequence[BoardEntry]) -> None:
+    seen: dict[int, int] = {}
+    for index, entry in enumerate(boards):
+        if entry.serial in seen:
+            raise RequestError(
+                f"{path}: boards.{index}.serial: {entry.serial} is board {seen[entry.serial]}'s "
+                "already; every board has its own"
+            )
+        seen[entry.serial] = index

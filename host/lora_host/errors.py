@@ -1,0 +1,89 @@
+"""All errors of the project: one tree, by who failed. A message is one line: the thing, what was
+found, what was expected, what to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class FailureFields:
+    """The numbers of `struct lora_failure`; None where one is not concerned. Bytes, not MiB."""
+
+    code: int
+    status: str
+    board: int | None = None
+    bank: int | None = None
+    port: int | None = None
+    peer_board: int | None = None
+    peer_port: int | None = None
+    index: int | None = None
+    opcode: int | None = None
+    unit: int | None = None
+    counter: int | None = None
+    row: int | None = None
+    found: int | None = None
+    expected: int | None = None
+    offset: int | None = None
+    requested: int | None = None
+    available: int | None = None
+    capacity: int | None = None
+
+
+class LoraError(Exception):
+    """Base of all errors. `failure` holds the C library's fields where the error came from there;
+    `report` the text of the board state captured with it, or ""."""
+
+    def __init__(
+        self, message: str, *, failure: FailureFields | None = None, report: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.failure = failure
+        self.report = report
+
+
+class OverlayError(LoraError):
+    """Manifest, firmware image, board and ABI do not fit each other."""
+
+
+class TransportError(LoraError):
+    """A board, its runtime or its driver failed."""
+
+
+class HangError(TransportError):
+    """A run did not end in time. Sticky: the cluster refuses work until it is reset."""
+
+
+class LinkError(LoraError):
+    """A link is down, delivers wrong bytes, or is not the cabling map's."""
+
+
+class PlacementError(LoraError):
+    """Something does not fit, or lies outside what was reserved."""
+
+
+class CommandError(LoraError):
+    """Firmware refused a command list or a step. `index`, `opcode` and `address` (bank, byte offset)
+    name the command; None where none is concerned."""
+
+    def __init__(
+        self, message: str, *, failure: FailureFields | None = None, report: str = ""
+    ) -> None:
+        super().__init__(message, failure=failure, report=report)
+        self.index = failure.index if failure else None
+        self.opcode = failure.opcode if failure else None
+        self.address: tuple[int, int] | None = None
+        if failure and failure.bank is not None and failure.offset is not None:
+            self.address = (failure.bank, failure.offset)
+
+
+class ModelError(LoraError):
+    """Checkpoint, configuration or a value computed from them cannot be used."""
+
+
+class AdapterError(LoraError):
+    """An adapter cannot be loaded or used."""
+
+
+class RequestError(LoraError):
+    """A bad argument of a user's call."""

@@ -1,0 +1,49 @@
+"""Reads a YAML file and checks it against a JSON schema; the first fault becomes one line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jsonschema import Draft202012Validator, ValidationError
+from jsonschema.exceptions import best_match
+
+from .errors import LoraError
+from .naming import did_you_mean
+
+
+def read_checked(path: Path, schema_path: Path, error: type[LoraError]) -> dict[str, Any]:
+    """The file's content. Raises `error`, naming file and field, when it is missing, not YAML or
+    not what the schema says."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as cause:
+        reason = cause.strerror if isinstance(cause, OSError) else "not UTF-8 text"
+        raise error(f"{path}: cannot be read: {reason}") from cause
+    try:
+        content = yaml.safe_load(text)
+    except yaml.YAMLError as cause:
+        detail = " ".join(str(cause).split())
+        raise error(f"{path}: not YAML: {detail}") from cause
+    schema = json.loads(schema_path.read_text(encoding="utf-8"))
+    fault = best_match(Draft202012Validator(schema).iter_errors(content))
+    if fault is not None:
+        raise error(f"{path}: {_one_line(fault)}")
+    assert isinstance(content, dict)  # every schema here is of an object
+    return content
+
+
+def _one_line(fault: ValidationError) -> str:
+    where = ".".join(str(step) for step in fault.absolute_path) or "top level"
+    known = fault.schema.get("properties", {}) if isinstance(fault.schema, dict) else {}
+    if fault.validator == "additionalProperties" and isinstance(fault.instance, dict):
+        extra = sorted(str(key) for key in fault.instance if key not in known)
+        return f"{where}: unknown field {extra[0]!r}, {did_you_mean(extra[0], known)}"
+    if fault.validator == "required":
+        missing = [name for name in fault.validator_value if name not in fault.instance]
+        return f"{where}: field {missing[0]!r} is missing"
+    found = str(fault.instance)
+    found = found if len(found) <= 60 else found[:57] + "..."
+    return f"{where}: found {found}, expected {fault.validator} {fault.validator_value}"
