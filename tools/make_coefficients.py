@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import mpmath
 import numpy as np
@@ -20,7 +21,8 @@ HEADER = ROOT / "csrc/include/lora/coefficients.h"
 SOURCE = ROOT / "csrc/src/coefficients.c"
 GELU_INTERVALS = 1024
 mpmath.mp.prec = 240
-Real = mpmath.mpf
+mpf = mpmath.mpf
+Real = Any  # mpmath carries no types
 Function = Callable[[Real], Real]
 
 
@@ -56,7 +58,7 @@ def to_float(value: Real) -> float:
     with mpmath.workprec(24):
         rounded = float(+value)
     if rounded and abs(rounded) < 2.0**-126:  # binary32 subnormal: round on its fixed grid
-        rounded = float(mpmath.nint(value * Real(2) ** 149) * Real(2) ** -149)
+        rounded = float(mpmath.nint(value * mpf(2) ** 149) * mpf(2) ** -149)
     return rounded + 0.0
 
 
@@ -68,7 +70,7 @@ def to_double(value: Real) -> float:
 def cut(value: Real, bits: int) -> float:
     """`value` toward zero to `bits` significant bits, so that small integers times it are exact."""
     exponent = int(mpmath.floor(mpmath.log(abs(value), 2))) + 1 - bits
-    return float(mpmath.floor(value / Real(2) ** exponent) * Real(2) ** exponent)
+    return float(mpmath.floor(value / mpf(2) ** exponent) * mpf(2) ** exponent)
 
 
 def exp_entries() -> list[Entry]:
@@ -84,9 +86,9 @@ def exp_entries() -> list[Entry]:
         Entry("exp_c", "float", coefficients, "exp(r), highest power first"),
         Entry("log2e", "float", [to_float(1 / mpmath.log(2))], "", True),
         Entry("ln2_hi", "float", [high], "n*ln2_hi is exact", True),
-        Entry("ln2_lo", "float", [to_float(mpmath.log(2) - Real(high))], "", True),
+        Entry("ln2_lo", "float", [to_float(mpmath.log(2) - mpf(high))], "", True),
         Entry("exp_min", "float", [-87.0], "below: +0", True),
-        Entry("exp_max", "float", [to_float(Real("88.7"))], "above: +infinity", True),
+        Entry("exp_max", "float", [to_float(mpf("88.7"))], "above: +infinity", True),
     ]
 
 
@@ -96,24 +98,24 @@ def log2_exp2_entries() -> list[Entry]:
 
     def log_series(z: Real) -> Real:
         s = mpmath.sqrt(z)
-        return 2 / mpmath.log(2) * (mpmath.atanh(s) / s if s else Real(1))
+        return 2 / mpmath.log(2) * (mpmath.atanh(s) / s if s else mpf(1))
 
     exp2 = near_minimax(
         lambda r: mpmath.expm1(r * mpmath.log(2)) / r if r else mpmath.log(2),
-        Real(-1) / 2, Real(1) / 2, 11,
+        mpf(-1) / 2, mpf(1) / 2, 11,
     )  # fmt: skip
-    log2 = near_minimax(log_series, Real(0), limit, 10)
+    log2 = near_minimax(log_series, mpf(0), limit, 10)
     return [
         Entry("log2_c", "double", [to_double(c) for c in log2], "log2(m)/s in s*s"),
         Entry("exp2_c", "double", [*(to_double(c) for c in exp2), 1.0], "2^r"),
         Entry("ln2", "double", [to_double(mpmath.log(2))], "", True),
-        Entry("sqrt_half", "double", [to_double(mpmath.sqrt(Real(1) / 2))], "", True),
+        Entry("sqrt_half", "double", [to_double(mpmath.sqrt(mpf(1) / 2))], "", True),
     ]
 
 
 def sincos_entries() -> list[Entry]:
     """sin(r) = r*S(r*r) and cos(r) = C(r*r) on [-pi/4, pi/4], both exact at 0."""
-    limit = (mpmath.pi / 4) ** 2 * Real("1.0001")
+    limit = (mpmath.pi / 4) ** 2 * mpf("1.0001")
 
     def sin_tail(z: Real) -> Real:
         r = mpmath.sqrt(z)
@@ -122,12 +124,12 @@ def sincos_entries() -> list[Entry]:
     def cos_tail(z: Real) -> Real:
         return (mpmath.cos(mpmath.sqrt(z)) - 1) / z
 
-    sin = [to_double(c) for c in near_minimax(sin_tail, Real(0), limit, 6)]
-    cos = [to_double(c) for c in near_minimax(cos_tail, Real(0), limit, 7)]
+    sin = [to_double(c) for c in near_minimax(sin_tail, mpf(0), limit, 6)]
+    cos = [to_double(c) for c in near_minimax(cos_tail, mpf(0), limit, 7)]
     half_pi = mpmath.pi / 2
     p1 = cut(half_pi, 33)
-    p2 = cut(half_pi - Real(p1), 33)
-    p3 = to_double(half_pi - Real(p1) - Real(p2))
+    p2 = cut(half_pi - mpf(p1), 33)
+    p3 = to_double(half_pi - mpf(p1) - mpf(p2))
     return [
         Entry("sin_c", "double", [*sin, 1.0], "sin(r)/r in r*r"),
         Entry("cos_c", "double", [*cos, 1.0], "cos(r) in r*r"),
@@ -137,7 +139,7 @@ def sincos_entries() -> list[Entry]:
 
 
 def gelu_tanh(x: Real) -> Real:
-    inner = mpmath.sqrt(2 / mpmath.pi) * (x + Real("0.044715") * x**3)
+    inner = mpmath.sqrt(2 / mpmath.pi) * (x + mpf("0.044715") * x**3)
     return x / 2 * (1 + mpmath.tanh(inner))
 
 
@@ -149,10 +151,10 @@ def gelu_entries() -> list[Entry]:
     """Chords of 1024 equal intervals on [-8, 8) between exact end values: y = a_i*x + b_i."""
     entries = []
     for name, function in (("gelu_tanh", gelu_tanh), ("gelu_erf", gelu_erf)):
-        ends = [function(Real(i - 512) / 64) for i in range(GELU_INTERVALS + 1)]
+        ends = [function(mpf(i - 512) / 64) for i in range(GELU_INTERVALS + 1)]
         slopes = [(ends[i + 1] - ends[i]) * 64 for i in range(GELU_INTERVALS)]
-        shifts = [ends[i] - slopes[i] * Real(i - 512) / 64 for i in range(GELU_INTERVALS)]
-        shifts[511] = shifts[512] = Real(0)  # both chords pass through (0, 0)
+        shifts = [ends[i] - slopes[i] * mpf(i - 512) / 64 for i in range(GELU_INTERVALS)]
+        shifts[511] = shifts[512] = mpf(0)  # both chords pass through (0, 0)
         for part, values in (("a", slopes), ("b", shifts)):
             entries.append(Entry(f"{name}_{part}", "float", [to_float(v) for v in values], ""))
     return entries
@@ -201,7 +203,7 @@ def source_text(entries: list[Entry]) -> str:
     )
     return (
         "/* Made by tools/make_coefficients.py: the coefficients by name, for Python. */\n"
-        '#include "lora/coefficients.h"\n\n#include <string.h>\n\n#include "lora/native.h"\n\n'
+        '#include "lora/coefficients.h"\n\n#include <string.h>\n\n#include "lora/constants.h"\n\n'
         f"static const struct lora_coefficient table[] = {{\n{rows}\n}};\n\n"
         "const struct lora_coefficient *lora_coefficient_find(const char *name) {\n"
         "    for (uint32_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)\n"

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "lora/native.h"
+#include "lora/constants.h"
 
 static const struct lora_coefficient table[] = {
     {"exp_c", lora_exp_c, 7, sizeof(float)},

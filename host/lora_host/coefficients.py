@@ -28,7 +28,7 @@ def coefficients(name: str) -> Table:
     Raises KeyError when there is no such table.
     """
     try:
-        from lora_host import _lora
+        from lora_host import _lora  # type: ignore[attr-defined,unused-ignore]
     except ImportError:
         return parse_header(_HEADER.read_text())[name]
     return _from_extension(_lora.ffi, _lora.lib, name)
@@ -40,7 +40,7 @@ def _from_extension(ffi: Any, lib: Any, name: str) -> Table:
         raise KeyError(name)
     kind = {4: "float", 8: "double"}[found.element_bytes]
     data = ffi.buffer(found.values, found.count * found.element_bytes)
-    values = np.frombuffer(data, _DTYPES[kind]).copy()
+    values: Table = np.frombuffer(data, _DTYPES[kind]).copy()
     values.flags.writeable = False
     return values
 

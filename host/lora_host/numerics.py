@@ -123,7 +123,8 @@ def log2_64(x: ArrayLike) -> F64:
     m = np.where(small, m + m, m)
     exponent = exponent - small
     s = (m - 1.0) / (m + 1.0)
-    return exponent.astype(np.float64) + s * _horner(coefficients("log2_c"), s * s)
+    y: F64 = exponent.astype(np.float64) + s * _horner(coefficients("log2_c"), s * s)
+    return y
 
 
 def exp2_64(x: ArrayLike) -> F64:
@@ -136,7 +137,8 @@ def exp2_64(x: ArrayLike) -> F64:
     whole = n.astype(np.int64)
     half = whole >> 1
     y = p * _two_to_the_64(half) * _two_to_the_64(whole - half)
-    return np.where(inside, y, np.where(x < -1022.0, 0.0, np.where(x >= 1024.0, np.inf, x)))
+    outside = np.where(x < -1022.0, 0.0, np.where(x >= 1024.0, np.inf, x))
+    return np.where(inside, y, outside)
 
 
 def _two_to_the_64(n: NDArray[np.int64]) -> F64:

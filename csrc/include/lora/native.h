@@ -16,13 +16,4 @@ int lora_native_supported(uint32_t index);
 int lora_native_force(const char *variant);
 const char *lora_native_current(void);
 
-struct lora_coefficient { /* one table of coefficients.h */
-    const char *name;
-    const void *values;
-    uint32_t count;
-    uint32_t element_bytes; /* 4 float, 8 double */
-};
-/* By the name without "lora_"; NULL when there is none. */
-const struct lora_coefficient *lora_coefficient_find(const char *name);
-
 #endif
