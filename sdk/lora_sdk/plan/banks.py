@@ -1,0 +1,237 @@
+"""Addresses within banks: weight blocks striped over a group of banks, and what lies in one bank."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lora_host import abi
+from lora_host.errors import OverlayError, PlacementError
+
+from lora_sdk.plan.tensors import MatrixSpec, Part, TableSpec, padded
+
+if TYPE_CHECKING:
+    from lora_host.boards import Board
+    from lora_host.overlay import Overlay
+
+MIB = 1 << 20
+BLOCK_LINES = abi.BLOCK_BYTES_FP16 // abi.LINE_BYTES
+
+
+@dataclass(frozen=True)
+class MatrixPlacement:
+    """A matrix [k, n] in the block formula of abi.h; `bias` is the table that holds its bias."""
+
+    spec: MatrixSpec
+    bank_first: int
+    bank_count: int
+    merge: int
+    first: int
+    weight_line: int
+    spilled: bool
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def k(self) -> int:
+        return self.spec.k
+
+    @property
+    def n(self) -> int:
+        return self.spec.n
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """(checkpoint tensor, start, stop) of the columns, in order."""
+        return self.spec.parts
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the weights themselves."""
+        return self.spec.bytes
+
+    @property
+    def placed_bytes(self) -> int:
+        """Bytes of all blocks, their padding included."""
+        return self.requests * self.merge * abi.BLOCK_BYTES_FP16
+
+    @property
+    def requests(self) -> int:
+        """Memory requests of `merge` blocks that stream the matrix once."""
+        return -(-self.spec.blocks // self.merge)
+
+    def address(self, block: int) -> tuple[int, int]:
+        """(bank, byte offset) of block `block` = column tile * ceil(k/128) + k block."""
+        request, place = divmod(block, self.merge)
+        row, bank = divmod(self.first + request, self.bank_count)
+        line = self.weight_line + (row * self.merge + place) * BLOCK_LINES
+        return self.bank_first + bank, line * abi.LINE_BYTES
+
+
+@dataclass(frozen=True)
+class TablePlacement:
+    """A table [rows, columns] from line `line` of `bank` on, rows padded to whole lines."""
+
+    spec: TableSpec
+    bank: int
+    line: int
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the values themselves."""
+        return self.spec.bytes
+
+    @property
+    def placed_bytes(self) -> int:
+        return self.spec.rows * self.spec.row_bytes
+
+    @property
+    def offset(self) -> int:
+        """Byte offset in the bank."""
+        return self.line * abi.LINE_BYTES
+
+
+class Stripes:
+    """One running request number over the weight banks, so that nothing is lost between matrices."""
+
+    def __init__(self, banks: Banks) -> None:
+        self.banks = banks
+        self.requests = 0
+
+    @property
+    def end_line(self) -> int:
+        """First line that no matrix reaches, in any of the banks."""
+        rows = -(-self.requests // self.banks.weight_count)
+        return rows * self.banks.merge * BLOCK_LINES
+
+    def place(self, spec: MatrixSpec, reserved_lines: int) -> MatrixPlacement | None:
+        """The next place for a matrix, None where fewer than `reserved_lines` would stay free."""
+        row, first = divmod(self.requests, self.banks.weight_count)
+        merge = self.banks.merge
+        line = row * merge * BLOCK_LINES
+        placed = MatrixPlacement(
+            spec, self.banks.weight_first, self.banks.weight_count, merge, first, line, False
+        )
+        before = self.requests
+        self.requests += placed.requests
+        if self.end_line + reserved_lines > self.banks.weight_lines:
+            self.requests = before
+            return None
+        return placed
+
+
+class Shelf:
+    """Ranges of one bank, taken one after another."""
+
+    def __init__(self, banks: Banks, bank: int, start: int = 0) -> None:
+        self.banks = banks
+        self.bank = bank
+        self.end = start
+
+    @property
+    def free(self) -> int:
+        """Bytes left."""
+        return self.banks.usable(self.bank) - self.end
+
+    def take(self, what: str, count: int, align: int = abi.LINE_BYTES) -> int:
+        """Byte offset of `count` new bytes; PlacementError, with the bank's figures, when full."""
+        start = -(-self.end // align) * align
+        if start + count > self.banks.usable(self.bank):
+            raise self.banks.full(what, self.bank, count, self.free)
+        self.end = start + count
+        return start
+
+    def table(self, spec: TableSpec) -> TablePlacement:
+        """A place for a table."""
+        offset = self.take(spec.name, spec.rows * spec.row_bytes)
+        return TablePlacement(spec, self.bank, offset // abi.LINE_BYTES)
+
+    def matrix(self, spec: MatrixSpec) -> MatrixPlacement:
+        """A place for a whole matrix outside the weight banks."""
+        merge = self.banks.merge
+        count = -(-spec.blocks // merge) * merge * abi.BLOCK_BYTES_FP16
+        line = self.take(spec.name, count) // abi.LINE_BYTES
+        return MatrixPlacement(spec, self.bank, 1, merge, 0, line, True)
+
+
+class Banks:
+    """The banks that an overlay uses on one board; `rank` names the board in messages."""
+
+    def __init__(self, overlay: Overlay, board: Board, rank: int) -> None:
+        self.board = board
+        self.rank = rank
+        self.merge = overlay.merge
+        self.control = overlay.control_bank
+        self.spill = tuple(overlay.spill_banks)
+        self.weight_first = overlay.weight_banks[0]
+        self.weight_count = len(overlay.weight_banks)
+        self._check(overlay)
+        self.weight_lines = min(map(self.usable, overlay.weight_banks)) // abi.LINE_BYTES
+
+    def _check(self, overlay: Overlay) -> None:
+        named = {self.control, *self.spill, *overlay.weight_banks}
+        unknown = sorted(named - {bank.index for bank in self.board.banks})
+        if unknown:
+            raise OverlayError(
+                f"overlay {overlay.name} names bank {unknown[0]}, but board {self.board.name} has "
+                f"{len(self.board.banks)} banks"
+            )
+        first = overlay.weight_banks[0]
+        if list(overlay.weight_banks) != list(range(first, first + self.weight_count)):
+            raise OverlayError(f"overlay {overlay.name}: weight banks are not consecutive")
+        if set(overlay.weight_banks) & {self.control, *self.spill}:
+            raise OverlayError(
+                f"overlay {overlay.name}: control and spill banks must not be weight banks"
+            )
+
+    def usable(self, bank: int) -> int:
+        """Bytes of a bank that may be reserved."""
+        return self.board.banks[bank].usable
+
+    def full(self, what: str, bank: int, requested: int, free: int) -> PlacementError:
+        """The error of a bank that has no room for `what`."""
+        return PlacementError(
+            f"{what} does not fit on board {self.rank}, bank {self.board.bank_name(bank)}: requested "
+            f"{mib(requested)}, free {mib(free)}, capacity {mib(self.usable(bank))}"
+        )
+
+    def weights_full(self, what: str, requested: int, reserved_lines: int, end: int) -> str:
+        """Why `what` is not in the weight banks."""
+        count = self.weight_count
+        free = max(0, self.weight_lines - reserved_lines - end) * abi.LINE_BYTES * count
+        names = [self.board.bank_name(self.weight_first + index) for index in (0, count - 1)]
+        return (
+            f"{what}: requested {mib(requested)}, free in {names[0]}..{names[1]} {mib(free)} beside "
+            f"{mib(reserved_lines * abi.LINE_BYTES * count)} kept for the KV cache"
+        )
+
+
+def mib(count: int) -> str:
+    """Bytes as MiB, for messages."""
+    return f"{count / MIB:.1f} MiB"
+
+
+def real_bytes(placed: Iterable[MatrixPlacement | TablePlacement]) -> int:
+    """Bytes of the values themselves."""
+    return sum(item.bytes for item in placed)
+
+
+__all__ = [
+    "BLOCK_LINES",
+    "MIB",
+    "Banks",
+    "MatrixPlacement",
+    "Shelf",
+    "Stripes",
+    "TablePlacement",
+    "mib",
+    "padded",
+    "real_bytes",
+]

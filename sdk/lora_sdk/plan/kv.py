@@ -1,0 +1,58 @@
+"""The KV cache's pages over a board's weight banks (abi.h spells the address of a block)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lora_host import abi
+
+
+def tiles(positions: int) -> int:
+    """Pages that so many positions of one sequence need."""
+    return -(-positions // abi.TILE_POSITIONS)
+
+
+@dataclass(frozen=True)
+class KvLayout:
+    """`pages` pages (the first `scratch_pages` for uncommitted rows) of `layers` x `heads` x {K, V}
+    blocks of 32 positions, striped over banks `bank_first` .. from line `line` on."""
+
+    bank_first: int
+    bank_count: int
+    line: int
+    layers: int
+    heads: int
+    head_dim: int
+    pages: int
+    scratch_pages: int
+
+    @property
+    def page_stride(self) -> int:
+        """Blocks from one page to the next; odd, so that a block's bank changes with the page."""
+        return (self.layers * self.heads * 2) | 1
+
+    @property
+    def block_bytes(self) -> int:
+        return abi.LINE_BYTES * self.head_dim
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all blocks, without the stride's gaps."""
+        return self.pages * self.layers * self.heads * 2 * self.block_bytes
+
+    @property
+    def lines(self) -> int:
+        """Lines that the cache takes of every bank, from `line` on."""
+        return -(-self.pages * self.page_stride // self.bank_count) * self.head_dim
+
+    def address(self, page: int, layer: int, head: int, value: bool) -> tuple[int, int]:
+        """(bank, byte offset) of the K or V block of a local KV head."""
+        block = page * self.page_stride + (layer * self.heads + head) * 2 + int(value)
+        bank = self.bank_first + block % self.bank_count
+        line = self.line + block // self.bank_count * self.head_dim
+        return bank, line * abi.LINE_BYTES
+
+    def capacity(self, bank_lines: int) -> int:
+        """Pages that fit where the smallest of the banks has `bank_lines` lines in all."""
+        free = max(0, bank_lines - self.line) // self.head_dim
+        return free * self.bank_count // self.page_stride

@@ -1,0 +1,62 @@
+"""Where activations lie in the on-chip buffer, and how many rows of a step fit in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lora_host import abi
+
+from lora_sdk.plan.partition import Share
+from lora_sdk.plan.tensors import FP16_BYTES, padded
+
+if TYPE_CHECKING:
+    from lora_sdk.model.spec import ModelConfig
+
+
+@dataclass(frozen=True)
+class OnchipBuffer:
+    """Row i stands at offset + i*stride bytes of abi.BANK_ONCHIP."""
+
+    offset: int
+    stride: int
+
+
+def row_strides(config: ModelConfig, share: Share) -> dict[str, int]:
+    """Bytes of one row of each buffer.
+
+    Only what a gather fills is as wide as the model (`input`, `attention`, `ffn`, `head`, `embed`);
+    the rest is the board's own columns: the residual, results of products, norm sums (III.A)."""
+    hidden, local = config.hidden, len(share.hidden)
+    heads = len(share.q_heads) + 2 * len(share.kv_heads)
+    columns = {
+        "residual": local,
+        "input": hidden,
+        "qkv": heads * config.head_dim,
+        "attention": config.heads * config.head_dim,
+        "product": local,
+        "up": len(share.ffn) * (2 if config.gated else 1),
+        "ffn": config.ffn,
+        "packed": local,
+        "head": hidden,
+    }
+    if config.embed_dim != hidden:
+        columns["embed"] = config.embed_dim
+    strides = {name: padded(count * FP16_BYTES) for name, count in columns.items()}
+    strides["sums"] = padded(abi.SEGMENTS * 8)
+    return strides
+
+
+def row_bytes(config: ModelConfig, share: Share) -> int:
+    """On-chip bytes that one row of a step takes."""
+    return sum(row_strides(config, share).values())
+
+
+def layout(config: ModelConfig, share: Share, rows: int) -> dict[str, OnchipBuffer]:
+    """All buffers for steps of at most `rows` rows, one after another from offset 0."""
+    buffers: dict[str, OnchipBuffer] = {}
+    offset = 0
+    for name, stride in row_strides(config, share).items():
+        buffers[name] = OnchipBuffer(offset, stride)
+        offset += stride * rows
+    return buffers
