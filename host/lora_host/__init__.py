@@ -1,1 +1,1 @@
-"""The Python side of the boards: overlays, clusters, links, memory and steps, over the C library."""
+"""The Python side of the boards: overlays, clusters, links, memory, steps, over the C library."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .boards import board_names
+from .data import data_folder
 from .errors import LinkError, RequestError
 from .naming import did_you_mean
 from .schema import read_checked
@@ -49,7 +50,7 @@ def load_cluster(path: str | Path) -> ClusterFile:
     """Reads and checks a cluster file. RequestError names the field, URI or serial at fault;
     LinkError the cable."""
     path = Path(path)
-    schema = Path(__file__).with_name("cluster.schema.json")
+    schema = data_folder("boards") / "cluster.schema.json"
     content = read_checked(path, schema, RequestError)
     boards = tuple(BoardEntry(**entry) for entry in content["boards"])
     cables = tuple(Cable(**entry) for entry in content["cables"])

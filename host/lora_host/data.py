@@ -8,7 +8,7 @@ _INSTALLED = {"overlays": "overlays", "boards": "boards_data"}
 
 
 def data_folder(name: str) -> Path:
-    """Folder of `name` ("overlays" or "boards"). FileNotFoundError when the installation lacks it."""
+    """Folder of `name`: "overlays" or "boards". FileNotFoundError when it is not installed."""
     package = Path(__file__).resolve().parent
     for folder in (package / _INSTALLED[name], package.parents[1] / name):
         if folder.is_dir():

@@ -63,8 +63,8 @@ class PlacementError(LoraError):
 
 
 class CommandError(LoraError):
-    """Firmware refused a command list or a step. `index`, `opcode` and `address` (bank, byte offset)
-    name the command; None where none is concerned."""
+    """Firmware refused a command list or a step. `index`, `opcode` and `address` (bank, byte
+    offset) name the command; None where none is concerned."""
 
     def __init__(
         self, message: str, *, failure: FailureFields | None = None, report: str = ""

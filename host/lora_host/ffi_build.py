@@ -1,7 +1,7 @@
 """Builds `lora_host._lora`, the cffi module over the C library, emulated boards and firmware.
 
-`python host/lora_host/ffi_build.py` builds in place; setup.py calls `make_builder`. The cdef is made
-from the C headers themselves: numbers and structures have one definition (csrc/include/lora).
+`python host/lora_host/ffi_build.py` builds in place; setup.py calls `make_builder`. The cdef is
+made from the C headers themselves: numbers and structures have one definition (csrc/include/lora).
 """
 
 from __future__ import annotations
@@ -44,10 +44,9 @@ def header_cdef(text: str) -> str:
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
     lines = []
     for line in text.splitlines():
-        directive = line.strip()
-        if directive.startswith("#define") and len(directive.split()) > 2:
-            lines.append(line.rstrip())
-        elif not directive.startswith("#") and directive:
+        words = line.split()
+        is_number = len(words) > 2 and words[0] == "#define"
+        if words and (is_number or not words[0].startswith("#")):
             lines.append(line.rstrip())
     return "\n".join(lines) + "\n"
 

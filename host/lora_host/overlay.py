@@ -121,7 +121,9 @@ class Overlay:
 
 def overlay_names() -> tuple[str, ...]:
     """Names of the overlays that ship with the package, sorted."""
-    return tuple(sorted(path.parent.name for path in data_folder("overlays").glob("*/manifest.yaml")))
+    return tuple(
+        sorted(path.parent.name for path in data_folder("overlays").glob("*/manifest.yaml"))
+    )
 
 
 def load_overlay(name: str | Path) -> Overlay:
