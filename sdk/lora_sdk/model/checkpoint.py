@@ -124,11 +124,10 @@ class Checkpoint:
 
     def _file_name(self, source: Source) -> str:
         name = source.tensor if source.tensor == HEAD else self._prefix + source.tensor
-        if source.tensor.startswith("embed_tokens") or source.tensor == "wte.weight":
-            # A tied file may hold the pair under lm_head's name only.
-            if name not in self._tensors and self.config.tied and HEAD in self._tensors:
-                return HEAD
-        return name
+        # A tied file may hold the pair under lm_head's name only.
+        embeds = source.tensor == self._sources["embed.token"].tensor
+        missing = name not in self._tensors and HEAD in self._tensors
+        return HEAD if embeds and missing and self.config.tied else name
 
     def _raw(self, source: Source) -> tuple[NDArray[Any], str, str]:
         name = self._file_name(source)

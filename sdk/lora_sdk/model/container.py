@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,9 @@ from lora_host.errors import ModelError
 MAX_HEADER_BYTES = 100_000_000  # the format's own limit
 
 # Type name -> NumPy type of the raw bytes. BF16 is the upper half of an FP32.
-RAW_TYPES = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16": np.dtype("<u2")}
+RAW_TYPES: dict[str, np.dtype[Any]] = {
+    "F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16": np.dtype("<u2")
+}
 # Sizes of the other types, so that a buffer which is ignored by name does not make a file wrong.
 _BYTES = {
     "BOOL": 1, "U8": 1, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1, "I16": 2, "U16": 2, "F16": 2,
@@ -57,7 +59,7 @@ class Container:
 
     def array(self, entry: Entry) -> NDArray[Any]:
         """The tensor's raw elements in its file's shape, a view of the mapped file."""
-        raw = self._map[entry.start : entry.start + entry.bytes]
+        raw: NDArray[Any] = self._map[entry.start : entry.start + entry.bytes]
         return raw.view(RAW_TYPES[entry.kind]).reshape(entry.shape)
 
     @cached_property
@@ -112,7 +114,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _naturals(value: Any) -> bool:
+def _naturals(value: object) -> TypeGuard[list[int]]:
     return (
         isinstance(value, list)
         and len(value) <= 16

@@ -51,7 +51,7 @@ def _sharded(folder: Path) -> Tensors:
 def _shard(folder: Path, name: object) -> Container:
     # Links inside the folder are how hub caches store files; a name with a path is not trusted.
     if not isinstance(name, str) or Path(name).name != name or "\\" in name or "\0" in name:
-        raise ModelError(f"{folder / INDEX}: names the file {name!r}, expected a file of the folder")
+        raise ModelError(f"{folder / INDEX}: names the file {name!r}, expected one of the folder")
     if not name.endswith(".safetensors"):
         raise ModelError(f"{folder / INDEX}: names the file {name!r}, expected *.safetensors")
     if not (folder / name).is_file():

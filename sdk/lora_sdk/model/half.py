@@ -33,11 +33,12 @@ def to_half(raw: NDArray[Any], kind: str, tensor: str) -> NDArray[np.float16]:
     return out
 
 
-def _widen(raw: NDArray[Any], kind: str) -> NDArray[Any]:
+def _widen(raw: NDArray[Any], kind: str) -> NDArray[np.floating[Any]]:
     """Elements as a float type that NumPy knows; BF16 widens exactly to FP32."""
     if kind != "BF16":
         return raw
-    return (raw.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    wide: NDArray[np.uint32] = raw.astype(np.uint32) << np.uint32(16)
+    return wide.view(np.float32)
 
 
 def _error(values: NDArray[Any], tensor: str) -> ModelError:

@@ -1,4 +1,4 @@
-"""OPT: configuration fields and tensor names, pre- and post-LayerNorm, with projected embeddings."""
+"""OPT: configuration fields and tensor names, pre- and post-LayerNorm, projected embeddings."""
 
 from __future__ import annotations
 

@@ -24,7 +24,8 @@ def rope_table(config: ModelConfig, positions: int) -> NDArray[np.float32]:
     place = np.arange(positions, dtype=np.float32)
     angle = (place[:, None] * inverse[None, :]).astype(np.float64)  # one FP32 rounding
     sine, cosine = sincos_64(angle)
-    return np.stack([cosine, sine], axis=1).astype(np.float32)
+    table: NDArray[np.float32] = np.stack([cosine, sine], axis=1).astype(np.float32)
+    return table
 
 
 def inverse_frequencies(rope: RopeConfig, head_dim: int) -> NDArray[np.float32]:
@@ -45,4 +46,5 @@ def _llama3(rope: RopeConfig, inverse: NDArray[np.float64]) -> NDArray[np.float6
     share = (old / wave - low) / (high - low)
     blended = (1.0 - share) * (inverse / rope.factor) + share * inverse
     slow_or_blended = np.where(wave > old / low, inverse / rope.factor, blended)
-    return np.where(wave < old / high, inverse, slow_or_blended)
+    scaled: NDArray[np.float64] = np.where(wave < old / high, inverse, slow_or_blended)
+    return scaled

@@ -66,4 +66,5 @@ class ModelConfig:
         scale = 1.0 / math.sqrt(self.head_dim) if self.scale_scores else 1.0
         if self.scale_by_layer:
             scale = scale / (layer + 1)
-        return np.float32(scale)
+        rounded: np.float32 = np.float32(scale)
+        return rounded

@@ -1,0 +1,157 @@
+"""Sums, norms and functions of the FP16 path. FP32 arrays stand for FP16 values where a line says
+so; every line is one rounding per operation in the order that the rules give."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+F32 = NDArray[np.float32]
+UNIT, SEGMENTS, TILE = 32, 8, 32
+
+_HEADER = Path(__file__).resolve().parents[2] / "csrc" / "include" / "lora" / "coefficients.h"
+
+
+@cache
+def coefficient(name: str) -> F32:
+    """A float table or constant of the committed header."""
+    match = re.search(rf"float lora_{name}(?:\[\d+\])? = {{?([^;}}]*)}}?;", _HEADER.read_text())
+    assert match, name
+    return np.array([float.fromhex(t.strip().rstrip("f")) for t in match[1].split(",")], np.float32)
+
+
+def store(values: F32) -> F32:
+    """FP16 as it is stored, given back as FP32."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        half = values.astype(np.float16)
+    return half.astype(np.float32)
+
+
+def segments(columns: int) -> list[range]:
+    """The eight segments of a sum over `columns`, in columns."""
+    units = -(-columns // UNIT)
+    edges = [min(columns, s * units // SEGMENTS * UNIT) for s in range(SEGMENTS + 1)]
+    return [range(a, b) for a, b in zip(edges, edges[1:], strict=False)]
+
+
+def tree(parts: list[Any], add: Callable[[Any, Any], Any]) -> Any:
+    """((0+1)+(2+3))+((4+5)+(6+7))."""
+    a, b, c, d, e, f, g, h = parts
+    return add(add(add(a, b), add(c, d)), add(add(e, f), add(g, h)))
+
+
+def product(x: F32, w: F32) -> F32:
+    """x [rows, K] times w [K, N], both of FP16 values: FP32 [rows, N]."""
+    parts = []
+    for segment in segments(x.shape[1]):
+        total = np.zeros((x.shape[0], w.shape[1]), np.float32)
+        for k in segment:
+            total += x[:, k, None] * w[k]
+        parts.append(total)
+    result: F32 = tree(parts, np.add)
+    return result
+
+
+def layer_norm(x: F32, gamma: F32, beta: F32, eps: float) -> F32:
+    """LayerNorm of FP16 rows x [rows, d], stored."""
+    parts = [_moments(x[:, segment.start : segment.stop]) for segment in segments(x.shape[1])]
+    _, total, square = tree(parts, _merge)
+    d = np.float32(x.shape[1])
+    mean = total / d
+    r = np.float32(1) / np.sqrt(square / d + np.float32(eps))
+    return store(((x - mean[:, None]) * r[:, None]) * gamma + beta)
+
+
+def _moments(x: F32) -> tuple[int, F32, F32]:
+    n = x.shape[1]
+    total, square = np.zeros(len(x), np.float32), np.zeros(len(x), np.float32)
+    for column in range(n):
+        total = total + x[:, column]
+    mean = total / np.float32(n) if n else total
+    for column in range(n):
+        off = x[:, column] - mean
+        square = square + off * off
+    return n, total, square
+
+
+def _merge(a: tuple[int, F32, F32], b: tuple[int, F32, F32]) -> tuple[int, F32, F32]:
+    (na, ta, qa), (nb, tb, qb) = a, b
+    if na == 0 or nb == 0:
+        return b if na == 0 else a
+    delta = tb / np.float32(nb) - ta / np.float32(na)
+    weight = np.float32(na * nb) / np.float32(na + nb)
+    return na + nb, ta + tb, (qa + qb) + (delta * delta) * weight
+
+
+def rms_norm(x: F32, gamma: F32, eps: float) -> F32:
+    """RMSNorm of FP16 rows, stored."""
+    parts = []
+    for segment in segments(x.shape[1]):
+        total = np.zeros(len(x), np.float32)
+        for column in segment:
+            total = total + x[:, column] * x[:, column]
+        parts.append(total)
+    r = np.float32(1) / np.sqrt(tree(parts, np.add) / np.float32(x.shape[1]) + np.float32(eps))
+    return store((x * r[:, None]) * gamma)
+
+
+def exp(x: F32) -> F32:
+    """The contract's exp in FP32."""
+    c = coefficient("exp_c")
+    with np.errstate(invalid="ignore", over="ignore"):
+        clipped = np.clip(x, -100, 100)
+        n = np.rint(clipped * coefficient("log2e"))
+        r = (clipped - n * coefficient("ln2_hi")) - n * coefficient("ln2_lo")
+        p = np.full(x.shape, c[0], np.float32)
+        for term in c[1:]:
+            p = p * r + term
+        half = np.floor(n / 2)
+        y = p * np.exp2(half) * np.exp2(n - half)
+    y = np.where(x < np.float32(-87), np.float32(0), y)
+    y = np.where(x > np.float32(88.7), np.float32(np.inf), y)
+    return np.where(np.isnan(x), np.float32(np.nan), y).astype(np.float32)
+
+
+def silu(g: F32) -> F32:
+    """g / (1 + exp(-g))."""
+    with np.errstate(invalid="ignore"):
+        return g / (np.float32(1) + exp(-g))
+
+
+def gelu(x: F32, table: str) -> F32:
+    """Chords of the committed table "tanh" or "erf"."""
+    slope, offset = coefficient(f"gelu_{table}_a"), coefficient(f"gelu_{table}_b")
+    inside = (x >= -8) & (x < 8)
+    index = np.where(inside, np.floor(np.where(inside, x, 0) * 64) + 512, 0).astype(int)
+    y = np.where(inside, slope[index] * x + offset[index], x)
+    return np.where(x < -8, np.float32(0), y).astype(np.float32)
+
+
+def activate(x: F32, kind: str) -> F32:
+    """The configuration's activation of stored values, stored."""
+    if kind == "relu":
+        return store(np.where(x > 0, x, np.where(np.isnan(x), x, np.float32(0))))
+    return store(gelu(x, kind.removeprefix("gelu_")))
+
+
+def attend(q: F32, k: F32, v: F32, scale: np.float32) -> F32:
+    """Causal attention of one head over FP16 q, k, v [positions, head_dim], stored."""
+    count = len(q)
+    visible = np.tri(count, dtype=bool)
+    scores = product(q, np.ascontiguousarray(k.T)) * scale
+    top = np.where(visible, scores, -np.inf).max(axis=1, keepdims=True)
+    e = np.where(visible, store(exp(scores - top)), np.float32(0))
+    below, above = np.zeros((count, 1), np.float32), np.zeros(v.shape, np.float32)
+    for start in range(0, count, TILE):
+        tile_below, tile_above = np.zeros_like(below), np.zeros_like(above)
+        for j in range(start, min(start + TILE, count)):
+            tile_below = tile_below + e[:, j, None]
+            tile_above = tile_above + np.where(visible[:, j, None], e[:, j, None] * v[j], 0)
+        below, above = below + tile_below, above + tile_above
+    return store(above / below)

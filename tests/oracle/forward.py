@@ -1,0 +1,131 @@
+"""The whole forward pass of a sequence, from canonical FP16 weights to FP32 logits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lora_sdk.model.checkpoint import Checkpoint
+from lora_sdk.model.spec import ModelConfig, RopeConfig
+from tests.oracle.arithmetic import (
+    F32, activate, attend, layer_norm, product, rms_norm, silu, store
+)
+
+Weights = dict[str, NDArray[np.float16]]
+
+
+def load_weights(checkpoint: Checkpoint) -> Weights:
+    """Every tensor under its canonical name, whole."""
+    read = {1: checkpoint.vector, 2: checkpoint.matrix}
+    return {
+        name: checkpoint.table(name) if name.startswith("embed.")
+        else read[len(checkpoint.shape(name))](name)
+        for name in checkpoint.names
+    }
+
+
+class Oracle:
+    """`Oracle(config, weights).logits(tokens)`."""
+
+    def __init__(self, config: ModelConfig, weights: Mapping[str, NDArray[np.float16]]) -> None:
+        self.config = config
+        self.weights = {name: array.astype(np.float32) for name, array in weights.items()}
+
+    def logits(self, tokens: Sequence[int]) -> F32:
+        """FP32 [len(tokens), vocabulary]: row p is what follows tokens[: p + 1]."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            x = self._embed(np.asarray(tokens))
+            for layer in range(self.config.layers):
+                x = self._block(x, layer)
+            if self.config.final_norm:
+                x = self._norm(x, "final_norm")
+            if "project_out" in self.weights:
+                x = self._linear(x, "project_out")
+            return product(x, self.weights["lm_head"])
+
+    def _embed(self, tokens: NDArray[np.int64]) -> F32:
+        x = self.weights["embed.token"][tokens]
+        if "project_in" in self.weights:
+            x = self._linear(x, "project_in")
+        if self.config.position_rows:
+            places = np.arange(len(tokens)) + self.config.position_offset
+            x = store(x + self.weights["embed.position"][places])
+        return x
+
+    def _block(self, x: F32, layer: int) -> F32:
+        """Pre- or post-norm: the norm stands before the branch or after its residual."""
+        for branch, norm in ((self._attention, "attn_norm"), (self._mlp, "mlp_norm")):
+            name = f"layer.{layer}.{norm}"
+            if self.config.norm_first:
+                x = store(x + branch(self._norm(x, name), layer))
+            else:
+                x = self._norm(store(x + branch(x, layer)), name)
+        return x
+
+    def _norm(self, x: F32, name: str) -> F32:
+        gamma = self.weights.get(f"{name}.gamma", np.ones(x.shape[1], np.float32))
+        if self.config.norm == "rmsnorm":
+            return rms_norm(x, gamma, self.config.norm_eps)
+        beta = self.weights.get(f"{name}.beta", np.zeros(x.shape[1], np.float32))
+        return layer_norm(x, gamma, beta, self.config.norm_eps)
+
+    def _linear(self, x: F32, name: str) -> F32:
+        total = product(x, self.weights[name])
+        if f"{name}.bias" in self.weights:
+            total = total + self.weights[f"{name}.bias"]
+        return store(total)
+
+    def _attention(self, x: F32, layer: int) -> F32:
+        config, name = self.config, f"layer.{layer}"
+        q, k, v = (self._heads(self._linear(x, f"{name}.{part}")) for part in "qkv")
+        if config.rope is not None:
+            q, k = (rotate(part, config.rope) for part in (q, k))
+        group = config.heads // config.kv_heads
+        scale = config.attention_scale(layer)
+        heads = [attend(q[h], k[h // group], v[h // group], scale) for h in range(config.heads)]
+        return self._linear(np.concatenate(heads, axis=1), f"{name}.o")
+
+    def _heads(self, x: F32) -> F32:
+        return x.reshape(len(x), -1, self.config.head_dim).transpose(1, 0, 2)
+
+    def _mlp(self, x: F32, layer: int) -> F32:
+        name = f"layer.{layer}"
+        up = self._linear(x, f"{name}.up")
+        if self.config.gated:
+            inner = store(silu(self._linear(x, f"{name}.gate")) * up)
+        else:
+            inner = activate(up, self.config.activation)
+        return self._linear(inner, f"{name}.down")
+
+
+def rotate(x: F32, rope: RopeConfig) -> F32:
+    """Rotary positions 0.. of FP16 heads [heads, positions, head_dim], stored."""
+    half = x.shape[2] // 2
+    cos, sin = angles(rope, x.shape[1], x.shape[2])
+    a, b = x[..., :half], x[..., half:]
+    return np.concatenate([store(a * cos - b * sin), store(b * cos + a * sin)], axis=2)
+
+
+def angles(rope: RopeConfig, positions: int, head_dim: int) -> tuple[F32, F32]:
+    """(cos, sin) [positions, head_dim/2]. The system's float64 functions serve here: one rounding
+    to FP32 hides their last bits, and so they check the product's polynomials."""
+    inverse = np.float64(rope.theta) ** (-np.arange(0, head_dim, 2) / head_dim)
+    if rope.kind == "linear":
+        inverse = inverse / rope.factor
+    if rope.kind == "llama3":
+        inverse = np.array([_llama3(rope, float(f)) for f in inverse])
+    place = np.arange(positions, dtype=np.float32)
+    angle = (place[:, None] * inverse.astype(np.float32)).astype(np.float64)
+    return np.cos(angle).astype(np.float32), np.sin(angle).astype(np.float32)
+
+
+def _llama3(rope: RopeConfig, frequency: float) -> float:
+    wave, old = 2 * np.pi / frequency, rope.original_positions
+    if wave > old / rope.low_freq_factor:
+        return frequency / rope.factor
+    if wave < old / rope.high_freq_factor:
+        return frequency
+    s = (old / wave - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor)
+    return float((1 - s) * (frequency / rope.factor) + s * frequency)

@@ -1,0 +1,126 @@
+"""Names, shapes and values of a variant's tensors, as transformers saves them. Written apart from
+the SDK's tables of names, which it is there to check."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+WEIGHT_STD = 0.02
+BIAS_STD = 0.1
+# The sum of four uniform 16-bit numbers, centred: nearly normal, and exact on every machine.
+_SUM_STD = 65536.0 / np.sqrt(3.0)
+
+Shape = tuple[int, ...]
+
+
+def make_tensors(
+    name: str, config: dict[str, Any], prefix: bool, factor: float
+) -> dict[str, NDArray[np.float32]]:
+    """File's tensor name -> FP32 values that FP16 holds exactly; matrices `factor` times larger."""
+    kind = {"mistral": "llama"}.get(config["model_type"], config["model_type"])
+    shapes = {"gpt2": _gpt2, "opt": _opt, "llama": _llama}[kind](config)
+    lead = {"gpt2": "transformer.", "opt": "model.decoder.", "llama": "model."}[kind]
+    tensors = {}
+    for tensor, shape in shapes:
+        full = lead + tensor if prefix and not tensor.startswith("lm_head") else tensor
+        tensors[full] = _values(name, tensor, shape, factor)
+    return tensors
+
+
+def normal(key: str, count: int) -> NDArray[np.float64]:
+    """`count` numbers of mean 0 and deviation 1 that follow from `key` alone."""
+    seed = int.from_bytes(hashlib.sha256(key.encode()).digest()[:16], "little")
+    words: NDArray[np.uint64] = np.random.PCG64(seed).random_raw(count)
+    parts = words.astype("<u8").view("<u2").reshape(count, 4).astype(np.int64)
+    total: NDArray[np.float64] = parts.sum(axis=1) - 2.0 * 65535
+    return total / _SUM_STD
+
+
+def _values(name: str, tensor: str, shape: Shape, factor: float) -> NDArray[np.float32]:
+    draw = normal(f"{name}/{tensor}", int(np.prod(shape)))
+    if len(shape) == 2:
+        draw *= WEIGHT_STD * factor
+    else:
+        draw *= BIAS_STD
+        draw += 1.0 if _is_gamma(tensor) else 0.0
+    return draw.astype(np.float16).astype(np.float32).reshape(shape)
+
+
+def _is_gamma(tensor: str) -> bool:
+    return tensor.endswith(".weight")
+
+
+Shapes = Iterator[tuple[str, Shape]]
+
+
+def _gpt2(c: dict[str, Any]) -> Shapes:
+    d, ffn = c["n_embd"], c.get("n_inner") or 4 * c["n_embd"]
+    yield "wte.weight", (c["vocab_size"], d)
+    yield "wpe.weight", (c["n_positions"], d)
+    for layer in range(c["n_layer"]):
+        h = f"h.{layer}."
+        for norm in ("ln_1", "ln_2"):
+            yield h + norm + ".weight", (d,)
+            yield h + norm + ".bias", (d,)
+        for part, shape in (("attn.c_attn", (d, 3 * d)), ("attn.c_proj", (d, d)),
+                            ("mlp.c_fc", (d, ffn)), ("mlp.c_proj", (ffn, d))):
+            yield h + part + ".weight", shape
+            yield h + part + ".bias", shape[1:]
+    yield "ln_f.weight", (d,)
+    yield "ln_f.bias", (d,)
+    if not c.get("tie_word_embeddings", True):
+        yield "lm_head.weight", (c["vocab_size"], d)
+
+
+def _opt(c: dict[str, Any]) -> Shapes:
+    d, ffn, e = c["hidden_size"], c["ffn_dim"], c.get("word_embed_proj_dim") or c["hidden_size"]
+    affine, bias = c.get("layer_norm_elementwise_affine", True), c.get("enable_bias", True)
+    before = c.get("do_layer_norm_before", True)
+    yield "embed_tokens.weight", (c["vocab_size"], e)
+    yield "embed_positions.weight", (c["max_position_embeddings"] + 2, d)
+    if e != d:
+        yield "project_in.weight", (d, e)
+        yield "project_out.weight", (e, d)
+    norms = ["final_layer_norm"] if before and not c.get("_remove_final_layer_norm") else []
+    linears = []
+    for layer in range(c["num_hidden_layers"]):
+        h = f"layers.{layer}."
+        norms += [h + "self_attn_layer_norm", h + "final_layer_norm"]
+        linears += [(h + f"self_attn.{p}_proj", (d, d)) for p in ("q", "k", "v", "out")]
+        linears += [(h + "fc1", (ffn, d)), (h + "fc2", (d, ffn))]
+    for norm in norms if affine else []:
+        yield norm + ".weight", (d,)
+        yield norm + ".bias", (d,)
+    for linear, shape in linears:
+        yield linear + ".weight", shape
+        if bias:
+            yield linear + ".bias", shape[:1]
+    if not c.get("tie_word_embeddings", True):
+        yield "lm_head.weight", (c["vocab_size"], e)
+
+
+def _llama(c: dict[str, Any]) -> Shapes:
+    d, ffn, heads = c["hidden_size"], c["intermediate_size"], c["num_attention_heads"]
+    head_dim = c.get("head_dim") or d // heads
+    q, kv = heads * head_dim, c.get("num_key_value_heads", heads) * head_dim
+    yield "embed_tokens.weight", (c["vocab_size"], d)
+    for layer in range(c["num_hidden_layers"]):
+        h = f"layers.{layer}."
+        yield h + "input_layernorm.weight", (d,)
+        yield h + "post_attention_layernorm.weight", (d,)
+        for part, shape in (("q", (q, d)), ("k", (kv, d)), ("v", (kv, d)), ("o", (d, q))):
+            yield h + f"self_attn.{part}_proj.weight", shape
+            if c.get("attention_bias"):
+                yield h + f"self_attn.{part}_proj.bias", shape[:1]
+        for part, shape in (("gate", (ffn, d)), ("up", (ffn, d)), ("down", (d, ffn))):
+            yield h + f"mlp.{part}_proj.weight", shape
+            if c.get("mlp_bias"):
+                yield h + f"mlp.{part}_proj.bias", shape[:1]
+    yield "norm.weight", (d,)
+    if not c["tie_word_embeddings"]:
+        yield "lm_head.weight", (c["vocab_size"], d)
