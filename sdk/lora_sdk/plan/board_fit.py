@@ -1,0 +1,151 @@
+"""One board's placement in the making: weights first, then what the cache leaves room for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lora_host import abi
+from lora_host.errors import PlacementError
+
+from lora_sdk.plan.banks import Banks, MatrixPlacement, Shelf, Stripes, TablePlacement, mib
+from lora_sdk.plan.kv import KvLayout
+from lora_sdk.plan.model_plan import BankUse, Replica
+from lora_sdk.plan.partition import Share
+from lora_sdk.plan.tensors import (
+    FP16_BYTES,
+    MatrixSpec,
+    TableSpec,
+    matrix_specs,
+    table_specs,
+)
+
+if TYPE_CHECKING:
+    from lora_sdk.model.spec import ModelConfig
+
+
+class BoardFit:
+    """Places one share. Weights stream from the weight banks (HBM); what one step reads once and
+    in small pieces lies in the spill banks (DDR), as the paper's V.C does."""
+
+    def __init__(self, config: ModelConfig, share: Share, banks: Banks) -> None:
+        self.config = config
+        self.share = share
+        self.banks = banks
+        self.matrices: dict[str, MatrixPlacement] = {}
+        self.tables: dict[str, TablePlacement] = {}
+        self._left_over: list[MatrixSpec] = []
+        self._stripes = Stripes(banks)
+        self.control_shelf = Shelf(banks, banks.control, abi.CONTROL_PAGE)
+        others = [Shelf(banks, bank) for bank in banks.spill if bank != banks.control]
+        self._shelves = [*reversed(others), self.control_shelf]
+
+    def place_weights(self, reserved_pages: int) -> None:
+        """Weights into the weight banks as far as `reserved_pages` KV pages stay free."""
+        reserved = self._kv(reserved_pages, 0, line=0).lines
+        for spec in matrix_specs(self.config, self.share):
+            placed = self._stripes.place(spec, reserved)
+            if placed is None:
+                self._left_over.append(spec)
+            else:
+                self.matrices[spec.name] = placed
+
+    def kv_pages(self) -> int:
+        """KV pages that fit behind the weights."""
+        return self._kv(0, 0, self._stripes.end_line).capacity(self.banks.weight_lines)
+
+    def kv_layout(self, pages: int, scratch_pages: int) -> KvLayout:
+        """The cache's place, uniform over the weight banks, behind the weights."""
+        return self._kv(pages, scratch_pages, self._stripes.end_line)
+
+    def _kv(self, pages: int, scratch_pages: int, line: int) -> KvLayout:
+        return KvLayout(
+            bank_first=self.banks.weight_first,
+            bank_count=self.banks.weight_count,
+            line=line,
+            layers=self.config.layers,
+            heads=len(self.share.kv_heads),
+            head_dim=self.config.head_dim,
+            pages=pages,
+            scratch_pages=scratch_pages,
+        )
+
+    def kv_full(self, wanted_pages: int, fitting_pages: int) -> str:
+        """Requested, free and capacity of the weight banks, for an error."""
+        banks = self.banks
+        wanted, fitting = self._kv(wanted_pages, 0, 0), self._kv(max(0, fitting_pages), 0, 0)
+        first, last = (
+            banks.board.bank_name(banks.weight_first + index)
+            for index in (0, banks.weight_count - 1)
+        )
+        capacity = banks.weight_lines * abi.LINE_BYTES * banks.weight_count
+        return (
+            f"KV cache does not fit on board {banks.rank}, banks {first}..{last}: requested "
+            f"{mib(wanted.bytes)}, free {mib(fitting.bytes)}, capacity {mib(capacity)}"
+        )
+
+    def place_tables(self, context: int) -> None:
+        """Tables into the spill banks, the control bank last."""
+        for spec in table_specs(self.config, self.share, context):
+            self.tables[spec.name] = self._table(spec)
+
+    def _table(self, spec: TableSpec) -> TablePlacement:
+        for shelf in self._shelves[:-1]:
+            if spec.rows * spec.row_bytes <= shelf.free - abi.LINE_BYTES:
+                return shelf.table(spec)
+        return self._shelves[-1].table(spec)
+
+    def place_spilled(self) -> None:
+        """Matrices that the weight banks had no room for, whole, into the emptiest spill bank."""
+        for spec in self._left_over:
+            shelf = max(self._shelves, key=lambda shelf: shelf.free)
+            try:
+                self.matrices[spec.name] = shelf.matrix(spec)
+            except PlacementError as error:
+                raise PlacementError(f"{error}, and the weight banks are full") from None
+
+    def arenas(self, kv: KvLayout) -> dict[int, int]:
+        """Bytes to reserve of each bank, from offset 0 on."""
+        banks = range(self.banks.weight_first, self.banks.weight_first + self.banks.weight_count)
+        found = {bank: (kv.line + kv.lines) * abi.LINE_BYTES for bank in banks}
+        found.update({shelf.bank: shelf.end for shelf in self._shelves if shelf.end})
+        return found
+
+    def use(self, kv: KvLayout, control_end: int) -> tuple[BankUse, ...]:
+        """What each bank holds, for the table."""
+        line = abi.LINE_BYTES
+        found = [
+            BankUse(bank, kv.line * line, kv.lines * line, 0, 0, self.banks.usable(bank))
+            for bank in range(kv.bank_first, kv.bank_first + kv.bank_count)
+        ]
+        for shelf in sorted(self._shelves, key=lambda shelf: shelf.bank):
+            spilled = sum(
+                matrix.placed_bytes
+                for matrix in self.matrices.values()
+                if matrix.spilled and matrix.bank_first == shelf.bank
+            )
+            held = control_end if shelf is self.control_shelf else 0
+            tables = shelf.end - spilled - held
+            found.append(
+                BankUse(shelf.bank, spilled, 0, tables, held, self.banks.usable(shelf.bank))
+            )
+        return tuple(found)
+
+    def replicas(self) -> tuple[Replica, ...]:
+        """What this board holds although another place has it: each shared KV head belongs to the
+        first board that owns one of its query heads, a tied lm_head repeats the embedding."""
+        found: list[Replica] = []
+        config, share = self.config, self.share
+        group = config.heads // config.kv_heads
+        shared = sum(1 for head in share.kv_heads if head * group < share.q_heads.start)
+        if shared:
+            rows = config.hidden + (1 if config.qkv_bias else 0)
+            each = rows * config.head_dim * FP16_BYTES * 2
+            size = config.layers * shared * each
+            found.append(Replica("k and v", f"{shared} KV heads shared with board before", size))
+        if config.tied and share.vocabulary:
+            size = config.embed_dim * len(share.vocabulary) * FP16_BYTES
+            found.append(Replica("lm_head", "tied to embed.token, which lies by column", size))
+        rope = self.tables.get("rope")
+        if rope is not None:
+            found.append(Replica("rope", "every board holds the whole table", rope.bytes))
+        return tuple(found)

@@ -1,0 +1,170 @@
+"""The plan of a model on boards: everything that loading, lowering and running need to know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from lora_host import abi
+
+from lora_sdk.plan.banks import MatrixPlacement, TablePlacement, real_bytes
+from lora_sdk.plan.collectives import Collective, LinkBytes, add_traffic
+from lora_sdk.plan.control import ControlLayout
+from lora_sdk.plan.kv import KvLayout
+from lora_sdk.plan.onchip import OnchipBuffer
+from lora_sdk.plan.partition import Share
+from lora_sdk.plan.topology import Route
+
+if TYPE_CHECKING:
+    from lora_host.boards import Board
+    from lora_host.overlay import Overlay
+
+    from lora_sdk.model.spec import ModelConfig
+
+
+@dataclass(frozen=True)
+class Replica:
+    """Bytes of a board that repeat what another place holds already."""
+
+    what: str
+    why: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class BankUse:
+    """Bytes of one bank by purpose, padding included; `free` is what is left of `usable`."""
+
+    bank: int
+    weights: int
+    kv: int
+    tables: int
+    control: int
+    usable: int
+
+    @property
+    def reserved(self) -> int:
+        return self.weights + self.kv + self.tables + self.control
+
+    @property
+    def free(self) -> int:
+        return self.usable - self.reserved
+
+
+@dataclass(frozen=True)
+class BoardPlan:
+    """One board. `board` is its index in the cluster, `rank` its place in the route; `arenas` are
+    the bytes to reserve of each bank, from offset 0 on."""
+
+    rank: int
+    board: int
+    share: Share
+    matrices: dict[str, MatrixPlacement]
+    tables: dict[str, TablePlacement]
+    kv: KvLayout
+    control: ControlLayout
+    onchip: dict[str, OnchipBuffer]
+    arenas: dict[int, int]
+    use: tuple[BankUse, ...]
+    replicas: tuple[Replica, ...]
+
+    @property
+    def spilled(self) -> tuple[MatrixPlacement, ...]:
+        """Matrices that found no room in the weight banks."""
+        return tuple(matrix for matrix in self.matrices.values() if matrix.spilled)
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of matrices and tables without padding; computed tables (RoPE) are not weights."""
+        tables = [table for table in self.tables.values() if table.spec.kind != "rope"]
+        return real_bytes(self.matrices.values()) + real_bytes(tables)
+
+    @property
+    def placed_bytes(self) -> int:
+        """Bytes that loading writes, padding and RoPE tables included."""
+        matrices = sum(matrix.placed_bytes for matrix in self.matrices.values())
+        return matrices + sum(table.placed_bytes for table in self.tables.values())
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`boards` by rank. A pure function of its inputs: equal inputs give equal plans.
+
+    `context` is the longest sequence, `page_count` the KV pages of every board (scratch pages
+    included), `row_limit` the rows a step may have, `context_limit` the longest context that one
+    sequence could have with this placement of the weights."""
+
+    config: ModelConfig
+    overlay: Overlay
+    board: Board
+    route: Route
+    boards: tuple[BoardPlan, ...]
+    context: int
+    context_limit: int
+    page_count: int
+    max_sequences: int
+    row_limit: int
+    hidden_taps: tuple[int, ...]
+    collectives: tuple[Collective, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of boards."""
+        return len(self.boards)
+
+    @cached_property
+    def by_board(self) -> dict[int, BoardPlan]:
+        """Board plans by the board's index in the cluster."""
+        return {plan.board: plan for plan in self.boards}
+
+    @property
+    def weight_bytes(self) -> int:
+        """Weight bytes over all boards without padding: the model's plus the replicas'."""
+        return sum(plan.weight_bytes for plan in self.boards)
+
+    @property
+    def replica_bytes(self) -> int:
+        """Weight bytes that lie somewhere else as well."""
+        return sum(
+            replica.bytes
+            for plan in self.boards
+            for replica in plan.replicas
+            if replica.what != "rope"
+        )
+
+    @property
+    def host_bytes(self) -> int:
+        """Host memory that the boards' banks take when every byte of them has been touched:
+        emulated banks live in it, and XRT keeps a mirror of each buffer object."""
+        return sum(sum(plan.arenas.values()) for plan in self.boards)
+
+    @property
+    def scratch_pages(self) -> int:
+        """Pages that hold the scratch slots; the first of page_count."""
+        return self.boards[0].kv.scratch_pages
+
+    @property
+    def max_tiles(self) -> int:
+        """Tiles of 32 positions that a sequence may have."""
+        return -(-self.context // abi.TILE_POSITIONS)
+
+    def link_bytes(self, rows: int, selected: int) -> dict[tuple[int, int], LinkBytes]:
+        """Bytes that each port sends in one step of `rows` rows, `selected` of them selected, by
+        (board, port)."""
+        count, ring = self.size, self.route.ring
+        totals = {
+            (rank, direction): LinkBytes()
+            for rank in range(count)
+            for direction in ("next", "previous")
+        }
+        for collective in self.collectives if count > 1 else ():
+            add_traffic(
+                totals, collective, count, ring, selected if collective.selected else rows
+            )
+        ports = {"next": self.route.port_next, "previous": self.route.port_previous}
+        return {
+            (self.route.order[rank], ports[direction][rank]): sent
+            for (rank, direction), sent in totals.items()
+            if ports[direction][rank] != abi.NO_PORT
+        }

@@ -1,0 +1,215 @@
+"""Placement: where every byte of a model lies on every board, before anything is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from lora_host import abi
+from lora_host.errors import PlacementError, RequestError
+
+from lora_sdk.plan import control, onchip
+from lora_sdk.plan.banks import Banks
+from lora_sdk.plan.board_fit import BoardFit
+from lora_sdk.plan.collectives import collectives
+from lora_sdk.plan.kv import tiles
+from lora_sdk.plan.model_plan import BoardPlan, Plan
+from lora_sdk.plan.partition import BOARD_COUNTS, Partition, Share
+from lora_sdk.plan.topology import Route
+
+if TYPE_CHECKING:
+    from lora_host.boards import Board
+    from lora_host.overlay import Overlay
+
+    from lora_sdk.model.spec import ModelConfig
+
+DEFAULT_SEQUENCES = 16
+DEFAULT_RESERVE = 2048  # positions of KV kept free for one sequence before weights may fill HBM
+MAX_PAGES = 0xFFFF  # page numbers are uint16
+
+
+def make_plan(
+    config: ModelConfig,
+    overlay: Overlay,
+    board: Board,
+    boards: int,
+    context: int | None = None,
+    sequences: int | None = None,
+    route: Route | None = None,
+    hidden_taps: Sequence[int] = (),
+) -> Plan:
+    """The placement of `config` on `boards` boards of one kind.
+
+    `context`: longest sequence in positions, None for the longest that fits, at most the model's.
+    `sequences`: how many may be open; their pages are shared where not all of them fit in full.
+    `route`: places of the boards in the cabling, None for the default ring. `hidden_taps`: layers
+    (0..layers) whose input the step may return. PlacementError names what does not fit, and what
+    would; RequestError an argument out of range."""
+    _check_arguments(config, overlay, context, sequences, hidden_taps)
+    partition = Partition(config, boards)
+    if route is None:
+        route = default_route(boards)
+    if len(route.order) != boards:
+        raise RequestError(f"the route has {len(route.order)} boards, expected {boards}")
+    try:
+        return _plan(partition, overlay, board, context, sequences, route, tuple(hidden_taps))
+    except PlacementError as error:
+        fits = _boards_that_fit(partition, overlay, board, context, sequences, hidden_taps)
+        raise PlacementError(f"{error}; {fits}") from None
+
+
+def default_route(boards: int) -> Route:
+    """The ring of boards 0.. that emulated boards have: port 1 to the next board's port 0; two
+    boards have one cable."""
+    ring = boards > 2
+    last = 1 if ring else abi.NO_PORT
+    first = 0 if ring else abi.NO_PORT
+    if boards == 1:
+        return Route((0,), False, (abi.NO_PORT,), (abi.NO_PORT,), ())
+    return Route(
+        tuple(range(boards)), ring, (1,) * (boards - 1) + (last,), (first,) + (0,) * (boards - 1), ()
+    )
+
+
+def _check_arguments(
+    config: ModelConfig,
+    overlay: Overlay,
+    context: int | None,
+    sequences: int | None,
+    taps: Sequence[int],
+) -> None:
+    if context is not None and not 1 <= context <= config.positions:
+        raise RequestError(
+            f"context {context} is out of range: the model has {config.positions} positions"
+        )
+    if sequences is not None and not 1 <= sequences <= overlay.max_sequences:
+        raise RequestError(
+            f"{sequences} sequences are out of range: overlay {overlay.name} takes 1 to "
+            f"{overlay.max_sequences}"
+        )
+    if len(taps) > abi.MAX_TAPS or any(not 0 <= tap <= config.layers for tap in taps):
+        raise RequestError(
+            f"hidden taps {list(taps)} are out of range: at most {abi.MAX_TAPS} layers in "
+            f"0..{config.layers}"
+        )
+
+
+def _plan(
+    partition: Partition,
+    overlay: Overlay,
+    board: Board,
+    context: int | None,
+    sequences: int | None,
+    route: Route,
+    taps: tuple[int, ...],
+) -> Plan:
+    config = partition.config
+    shares = partition.shares()
+    rows = _row_limit(config, overlay, shares)
+    scratch = tiles(overlay.max_scratch)
+    reserve = scratch + tiles(context or min(config.positions, DEFAULT_RESERVE))
+    fits = [BoardFit(config, share, Banks(overlay, board, share.rank)) for share in shares]
+    for fit in fits:
+        fit.place_weights(reserve)
+    room = min(MAX_PAGES, *(fit.kv_pages() for fit in fits)) - scratch
+    limit = min(config.positions, max(0, room) * abi.TILE_POSITIONS)
+    chosen = context or limit
+    if limit < max(chosen, 1):
+        raise _no_kv(fits, context, limit, room + scratch, reserve)
+    each = tiles(chosen)
+    count = sequences or max(1, min(DEFAULT_SEQUENCES, overlay.max_sequences, room // each))
+    pages = scratch + min(room, each * count)
+    plans = tuple(
+        _board(fit, route, rows, chosen, pages, scratch, count, taps) for fit in fits
+    )
+    return Plan(
+        config=config,
+        overlay=overlay,
+        board=board,
+        route=route,
+        boards=plans,
+        context=chosen,
+        context_limit=limit,
+        page_count=pages,
+        max_sequences=count,
+        row_limit=rows,
+        hidden_taps=taps,
+        collectives=collectives(config),
+    )
+
+
+def _board(
+    fit: BoardFit,
+    route: Route,
+    rows: int,
+    context: int,
+    pages: int,
+    scratch: int,
+    sequences: int,
+    taps: tuple[int, ...],
+) -> BoardPlan:
+    """One board's placement once context and pages, which all boards share, are known."""
+    share, config = fit.share, fit.config
+    kv = fit.kv_layout(pages, scratch)
+    held = control.layout(
+        config, share, fit.control_shelf, rows, tiles(context), sequences, len(taps)
+    )
+    control_end = fit.control_shelf.end
+    fit.place_tables(context)
+    fit.place_spilled()
+    return BoardPlan(
+        rank=share.rank,
+        board=route.order[share.rank],
+        share=share,
+        matrices=fit.matrices,
+        tables=fit.tables,
+        kv=kv,
+        control=held,
+        onchip=onchip.layout(config, share, rows),
+        arenas=fit.arenas(kv),
+        use=fit.use(kv, control_end),
+        replicas=fit.replicas(),
+    )
+
+
+def _row_limit(config: ModelConfig, overlay: Overlay, shares: Sequence[Share]) -> int:
+    """Rows a step may have: what the manifest allows and the on-chip buffer of every board holds."""
+    needed = [onchip.row_bytes(config, share) for share in shares]
+    worst = max(range(len(shares)), key=needed.__getitem__)
+    rows = min(overlay.max_step_rows, abi.MAX_ROWS, overlay.onchip_bytes // needed[worst])
+    if rows < 1:
+        raise PlacementError(
+            f"activations of one row do not fit on board {worst}, on-chip buffer: requested "
+            f"{needed[worst] / 1024:.1f} KiB, capacity {overlay.onchip_bytes / 1024:.1f} KiB"
+        )
+    return rows
+
+
+def _no_kv(
+    fits: Sequence[BoardFit], context: int | None, limit: int, pages: int, wanted: int
+) -> PlacementError:
+    """The error of a context that the weight banks have no room for."""
+    worst = min(fits, key=lambda fit: fit.kv_pages())
+    what = f"a context of {context} positions" if context else "a KV cache for one sequence"
+    longest = f"the longest context that fits is {limit}" if limit > 0 else "no context fits"
+    return PlacementError(f"{what}: {worst.kv_full(wanted, pages)}; {longest}")
+
+
+def _boards_that_fit(
+    partition: Partition,
+    overlay: Overlay,
+    board: Board,
+    context: int | None,
+    sequences: int | None,
+    taps: Sequence[int],
+) -> str:
+    """The smallest larger number of boards on which the same request fits, in words."""
+    for count in BOARD_COUNTS:
+        if partition.boards < count <= partition.config.heads:
+            wider = Partition(partition.config, count)
+            try:
+                _plan(wider, overlay, board, context, sequences, default_route(count), tuple(taps))
+            except PlacementError:
+                continue
+            return f"{count} boards would fit"
+    return "no number of boards up to 8 would fit"
