@@ -1,0 +1,71 @@
+"""Puts commands in order and gives each a counter to signal and one to wait on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from lora_host import abi
+from lora_host.errors import PlacementError
+
+from lora_sdk.compile.isa import NO_LAYER, Attention, Command, Gather
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that a later command may wait for: a counter (eight, where `segments`) that reaches
+    `value`, signalled by a command of `unit`."""
+
+    unit: int
+    counter: int
+    value: int = 1
+    segments: bool = False
+
+
+class Builder:
+    """A command list in the making. Counters are never used twice in one list."""
+
+    def __init__(self) -> None:
+        self.commands: list[Command] = []
+        self.layer = NO_LAYER
+        self._counters = 0
+
+    def emit(self, kind: type[Command], after: Event | None, **fields: Any) -> Event:
+        """Appends a command that starts when `after` has happened and its unit is free. Units run
+        in order, so an event of the same unit needs no counter."""
+        flags = fields.pop("flags", 0)
+        waits: dict[str, int] = {}
+        if after is not None and after.unit != kind.UNIT:
+            waits = {"wait_counter": after.counter, "wait_value": after.value}
+            if after.segments:
+                flags |= abi.FLAG_WAIT_SEGMENTS | abi.FLAG_WAIT_GROUPS
+        segments = bool(flags & abi.FLAG_SIGNAL_SEGMENTS)
+        counter = self._take(abi.SEGMENTS if segments else 1)
+        self.commands.append(
+            kind(flags=flags, signal_counter=counter, layer=self.layer, **waits, **fields)
+        )
+        return Event(kind.UNIT, counter, segments=segments)
+
+    def gather(self, after: Event | None, segments: bool, **fields: Any) -> Event:
+        """A gather; where `segments`, its event is the arrival of each of the eight."""
+        flags = fields.pop("flags", 0) | (abi.FLAG_SIGNAL_SEGMENTS if segments else 0)
+        return self.emit(Gather, after, flags=flags, **fields)
+
+    def attention(self, after: Event | None, **fields: Any) -> Event:
+        """Attention; its event is the last head's end."""
+        event = self.emit(Attention, after, flags=abi.FLAG_SIGNAL_HEADS, **fields)
+        return Event(event.unit, event.counter, value=fields["q_heads"])
+
+    def finish(self, kind: type[Command], **fields: Any) -> None:
+        """Appends a command that nothing waits for."""
+        self.commands.append(kind(**fields))
+
+    def _take(self, count: int) -> int:
+        first = self._counters
+        self._counters += count
+        if self._counters > abi.MAX_COUNTERS:
+            raise PlacementError(
+                f"the command list needs more than {abi.MAX_COUNTERS} counters; the model has too "
+                "many layers for this ABI"
+            )
+        return first

@@ -1,0 +1,282 @@
+"""Commands as values, and their 64-byte records, headers and seal as abi.h lays them out."""
+
+from __future__ import annotations
+
+import dataclasses
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from lora_host import abi
+from lora_host.errors import PlacementError
+
+if TYPE_CHECKING:
+    from lora_sdk.plan.model_plan import Plan
+
+NO_LAYER = 0xFFFF
+_NOT_ENCODED = {"what"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """What every command has. `what` names it in messages and is not encoded; the other fields are
+    those of `struct lora_command`."""
+
+    STRUCT: ClassVar[str] = "command"
+    OPCODE: ClassVar[int]
+    UNIT: ClassVar[int]
+
+    what: str
+    flags: int = 0
+    wait_counter: int = abi.NO_COUNTER
+    wait_value: int = 0
+    signal_counter: int = abi.NO_COUNTER
+    layer: int = NO_LAYER
+
+    def __str__(self) -> str:
+        return self.what if self.layer == NO_LAYER else f"layer {self.layer} {self.what}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Matrix(Command):
+    """MPU: y = FP16(x*W + bias), or FP32."""
+
+    STRUCT = "matrix"
+    OPCODE = abi.CMD_MATRIX
+    UNIT = abi.UNIT_MPU
+
+    bank_first: int
+    bank_count: int
+    merge: int
+    weight_line: int
+    first: int
+    x_bank: int
+    y_bank: int
+    k: int
+    n: int
+    x_offset: int
+    x_stride: int
+    y_offset: int
+    y_stride: int
+    weight_type: int = abi.FP16
+    y_type: int = abi.FP16
+    bias_line: int = 0
+    bias_bank: int = abi.NO_BANK
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vector(Command):
+    """VFU: one of enum lora_vector_op on rows."""
+
+    STRUCT = "vector"
+    OPCODE = abi.CMD_VECTOR
+    UNIT = abi.UNIT_VFU
+
+    op: int
+    columns: int
+    x_offset: int = 0
+    x_stride: int = 0
+    y_offset: int = 0
+    y_stride: int = 0
+    z_offset: int = 0
+    z_stride: int = 0
+    y_bank: int = abi.BANK_ONCHIP
+    a_bank: int = abi.NO_BANK
+    a_line: int = 0
+    b_bank: int = abi.NO_BANK
+    b_line: int = 0
+    scalar: int = 0
+    first: int = 0
+    extra: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attention(Command):
+    """MPU: attention of the local query heads over the KV cache; signals per head."""
+
+    STRUCT = "attention"
+    OPCODE = abi.CMD_ATTENTION
+    UNIT = abi.UNIT_MPU
+
+    head_dim: int
+    kv_layer: int
+    q_heads: int
+    q_first: int
+    kv_heads: int
+    kv_first: int
+    group: int
+    q_offset: int
+    q_stride: int
+    y_offset: int
+    y_stride: int
+    scale: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class KvStore(Command):
+    """DMA: the rows' K and V into their scratch slots."""
+
+    STRUCT = "kv_store"
+    OPCODE = abi.CMD_KV_STORE
+    UNIT = abi.UNIT_DMA
+
+    head_dim: int
+    kv_layer: int
+    kv_heads: int
+    k_offset: int
+    v_offset: int
+    stride: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class KvCommit(Command):
+    """DMA: the step header's KV operations."""
+
+    OPCODE = abi.CMD_KV_COMMIT
+    UNIT = abi.UNIT_DMA
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gather(Command):
+    """Router: all-gather of rows whose local share stands in place."""
+
+    STRUCT = "gather"
+    OPCODE = abi.CMD_GATHER
+    UNIT = abi.UNIT_ROUTER
+
+    offset: int
+    stride: int
+    columns: int
+    share_unit: int
+    segment_unit: int
+    element_bytes: int
+    collective: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class MoveRows(Command):
+    """DMA: rows from one buffer to another."""
+
+    STRUCT = "move_rows"
+    OPCODE = abi.CMD_MOVE_ROWS
+    UNIT = abi.UNIT_DMA
+
+    x_bank: int
+    y_bank: int
+    x_offset: int
+    x_stride: int
+    y_offset: int
+    y_stride: int
+    bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fence(Command):
+    """All units idle."""
+
+    OPCODE = abi.CMD_FENCE
+    UNIT = abi.UNIT_CONTROL
+
+
+@dataclass(frozen=True, kw_only=True)
+class End(Command):
+    """Last command of every list."""
+
+    OPCODE = abi.CMD_END
+    UNIT = abi.UNIT_CONTROL
+
+
+def record(command: Command) -> bytes:
+    """The command's 64 bytes. OverflowError names a field whose value has no room in it."""
+    values = np.zeros((), abi.dtype(command.STRUCT))
+    values["opcode"], values["unit"] = command.OPCODE, command.UNIT
+    for field in dataclasses.fields(command):
+        if field.name not in _NOT_ENCODED:
+            _store(values, field.name, getattr(command, field.name), command)
+    return values.tobytes()
+
+
+def _store(values: np.ndarray, name: str, value: int, command: Command) -> None:  # type: ignore[type-arg]
+    kind = np.iinfo(values.dtype[name])
+    if not kind.min <= value <= kind.max:
+        raise OverflowError(f"{command}: {name} is {value}, expected at most {kind.max}")
+    values[name] = value
+
+
+def float_bits(value: float) -> int:
+    """The FP32 bits of a number."""
+    return int(np.float32(value).view(np.uint32))
+
+
+def counter_count(commands: Sequence[Command]) -> int:
+    """Counters that a list uses."""
+    highest = 0
+    for command in commands:
+        eight = abi.FLAG_WAIT_SEGMENTS, abi.FLAG_SIGNAL_SEGMENTS
+        counters = (command.wait_counter, command.signal_counter)
+        for counter, flag in zip(counters, eight, strict=True):
+            if counter != abi.NO_COUNTER:
+                width = abi.SEGMENTS if command.flags & flag else 1
+                highest = max(highest, counter + width)
+    return highest
+
+
+def encode(commands: Sequence[Command], plan: Plan, rank: int, list_id: int) -> bytes:
+    """Header and commands of board `rank`'s list, sealed by CRC-32. PlacementError where the list is
+    longer than the plan's room for it."""
+    body = b"".join(record(command) for command in commands)
+    header = _header(commands, plan, rank, list_id)
+    room = plan.boards[rank].control.list_bytes
+    if header.nbytes + len(body) > room:
+        raise PlacementError(
+            f"command list of board {rank} takes {header.nbytes + len(body)} B, expected at most "
+            f"{room} B"
+        )
+    header["crc"] = zlib.crc32(header.tobytes() + body)
+    return header.tobytes() + body
+
+
+def _header(
+    commands: Sequence[Command], plan: Plan, rank: int, list_id: int
+) -> np.ndarray:  # type: ignore[type-arg]
+    board, route = plan.boards[rank], plan.route
+    values = {
+        "size": abi.dtype("list").itemsize,
+        "abi": abi.ABI_NUMBER,
+        "list_id": list_id,
+        "command_count": len(commands),
+        "counter_count": counter_count(commands),
+        "rank": rank,
+        "boards": plan.size,
+        "ring": int(route.ring),
+        "port_next": route.port_next[rank],
+        "port_previous": route.port_previous[rank],
+        "control_bank": plan.overlay.control_bank,
+        "table_bank": plan.overlay.control_bank,
+        "max_rows": plan.row_limit,
+        "max_scratch": plan.overlay.max_scratch,
+        "max_sequences": plan.max_sequences,
+        "max_tiles": plan.max_tiles,
+        "page_count": plan.page_count,
+        "vocabulary": plan.config.vocabulary,
+        "positions": plan.context,
+        "onchip_bytes": plan.overlay.onchip_bytes,
+        "kv_bank_first": board.kv.bank_first,
+        "kv_bank_count": board.kv.bank_count,
+        "kv_layers": board.kv.layers,
+        "kv_heads": board.kv.heads,
+        "head_dim": board.kv.head_dim,
+        "kv_line": board.kv.line,
+        "table_line": board.control.table_offset // abi.LINE_BYTES,
+        "results_offset": board.control.results_offset,
+        "results_bytes": board.control.results_bytes,
+        "embed_columns": plan.config.embed_dim,
+        "taps": len(plan.hidden_taps),
+    }
+    header = np.zeros((), abi.dtype("list"))
+    for name, value in values.items():
+        header[name] = value
+    return header

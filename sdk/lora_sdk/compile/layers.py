@@ -1,0 +1,119 @@
+"""One decoder block: attention and feed-forward, norms before or after (III.A, Figure 4)."""
+
+from __future__ import annotations
+
+from lora_host import abi
+
+from lora_sdk.compile.builder import Event
+from lora_sdk.compile.isa import KvStore, Vector, float_bits
+from lora_sdk.compile.parts import Lowering
+from lora_sdk.plan.tensors import FP16_BYTES
+
+ACTIVATIONS = {
+    "relu": abi.VEC_RELU,
+    "gelu_tanh": abi.VEC_GELU_TANH,
+    "gelu_erf": abi.VEC_GELU_ERF,
+}
+
+
+def block(part: Lowering, layer: int, stream: Event | None) -> Event | None:
+    """Both halves of block `layer`; returns the event of the new stream."""
+    prefix = f"layer.{layer}"
+    first = part.config.norm_first
+    half = _norm_before if first else _norm_after
+    stream = half(part, f"{prefix}.attn_norm", stream, _attention, layer)
+    return half(part, f"{prefix}.mlp_norm", stream, _feed_forward, layer)
+
+
+def _norm_before(part, norm, stream, half, layer):  # type: ignore[no-untyped-def]
+    event = part.norm(stream, norm, part.stream(), part.local("input", part.board.share.hidden))
+    event = half(part, layer, part.gather(event, "input"))
+    return part.residual(event, part.stream())
+
+
+def _norm_after(part, norm, stream, half, layer):  # type: ignore[no-untyped-def]
+    event = half(part, layer, part.gather(stream, "input"))
+    event = part.residual(event, part.buffer("residual"))
+    return part.norm(event, norm, part.buffer("residual"), part.stream())
+
+
+def _attention(part: Lowering, layer: int, event: Event | None) -> Event | None:
+    """qkv, RoPE, K and V into the cache, attention, gather by head, o."""
+    config, share = part.config, part.board.share
+    qkv, prefix = part.buffer("qkv"), f"layer.{layer}"
+    q_columns = len(share.q_heads) * config.head_dim
+    kv_columns = len(share.kv_heads) * config.head_dim
+    event = part.matrix(event, f"{prefix}.qkv", "input", qkv)
+    if config.rope is not None:
+        event = part.builder.emit(
+            Vector,
+            event,
+            what="rope",
+            op=abi.VEC_ROPE,
+            columns=q_columns + kv_columns,
+            extra=config.head_dim,
+            **part.address("x", qkv),
+            **part.address("y", qkv),
+            **part.table_a("rope"),
+        )
+    event = part.builder.emit(
+        KvStore,
+        event,
+        what="kv store",
+        head_dim=config.head_dim,
+        kv_layer=layer,
+        kv_heads=len(share.kv_heads),
+        k_offset=qkv.offset + q_columns * FP16_BYTES,
+        v_offset=qkv.offset + (q_columns + kv_columns) * FP16_BYTES,
+        stride=qkv.stride,
+    )
+    whole = part.buffer("attention")
+    event = part.builder.attention(
+        event,
+        what="attention",
+        head_dim=config.head_dim,
+        kv_layer=layer,
+        q_heads=len(share.q_heads),
+        q_first=share.q_heads.start,
+        kv_heads=len(share.kv_heads),
+        kv_first=share.kv_heads.start,
+        group=config.heads // config.kv_heads,
+        q_offset=qkv.offset,
+        q_stride=qkv.stride,
+        y_offset=whole.offset + share.q_heads.start * config.head_dim * FP16_BYTES,
+        y_stride=whole.stride,
+        scale=float_bits(float(config.attention_scale(layer))),
+    )
+    event = part.gather(event, "attention")
+    return part.matrix(event, f"{prefix}.o", "attention", part.buffer("product"))
+
+
+def _feed_forward(part: Lowering, layer: int, event: Event | None) -> Event | None:
+    """up (and gate), activation, gather, down."""
+    prefix = f"layer.{layer}"
+    event = part.matrix(event, f"{prefix}.up", "input", part.buffer("up"))
+    event = _activation(part, event)
+    event = part.gather(event, "ffn")
+    return part.matrix(event, f"{prefix}.down", "ffn", part.buffer("product"))
+
+
+def _activation(part: Lowering, event: Event | None) -> Event | None:
+    config, ffn, up = part.config, part.board.share.ffn, part.buffer("up")
+    if not ffn:
+        return event
+    fields = {**part.address("x", up), **part.address("y", part.local("ffn", ffn))}
+    if config.gated:
+        op = abi.VEC_SWIGLU
+        fields["z_offset"] = up.offset + len(ffn) * FP16_BYTES
+        fields["z_stride"] = up.stride
+    else:
+        op = ACTIVATIONS[config.activation]
+    return part.builder.emit(
+        Vector,
+        event,
+        what=f"activation {config.activation}",
+        op=op,
+        columns=len(ffn),
+        first=ffn.start,
+        **fields,
+    )

@@ -1,0 +1,109 @@
+"""A model's step as commands: one list a board, the same for every step.
+
+Order within a unit is the list's; between units only counters order, and each command waits for at
+most one event. What a command reads has been written when that event has happened. That nothing is
+overwritten too early follows from the order too; with R(n) the Router's n-th gather:
+
+- `input` (gathered) is read by qkv or up and sent by its gather. Before the next norm writes it,
+  RESIDUAL has waited for o or down, which the MPU runs after qkv or up; and the norm has waited for
+  the gather of its own sums, which the Router runs after the gather of `input`. So neither reads it
+  any more. The same holds for `attention` and `ffn`: their next writer has waited, over a matrix
+  product, for the segments of a later gather. `head` and `embed` are written once a list, `embed`
+  a second time by project_out, which has waited for the gather of `head`.
+- A board may receive only into a gather that it has started itself, so a faster neighbour cannot
+  write into a buffer that is still in use here. This needs that a gather starts late enough on a
+  board that owns no column of it (narrow models), and so has nothing to wait for: before any gather
+  into `input` the Router has run the gather of `attention` or of `ffn` that follows the last product
+  that read `input`; that gather waits for this board's attention, or for its `ffn` columns, or, where
+  it has none, there was no product. For `attention` and `ffn` it is the gather of norm sums, which
+  waits for RESIDUAL, after o or down; without hidden columns there is no o and no down.
+- `sums`: the norm that reads it has waited for its gather as a whole, sending included, before the
+  next norm writes it.
+- `qkv`, `up`, `product`: written by the MPU after it has run what reads them (attention) or after a
+  product that waited for what reads them (SWIGLU and RESIDUAL, on the VFU before the norm or before
+  the gather that the product waits for).
+- Scratch KV: KV_STORE of a layer is awaited by that layer's attention; KV_COMMIT is first on the same
+  unit (DMA), so page tables and lengths are this step's before any row is stored or read.
+- Residual: written by the VFU alone. Taps and PACK read it on the DMA: a tap stands before its
+  layer's KV_STORE, which attention waits for, and RESIDUAL comes after attention; PACK stands after
+  the last RESIDUAL.
+- Results in the control bank: read by the host after END, which comes after a FENCE.
+
+One board has no gathers; the same order holds by the VFU's and MPU's waits for each other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lora_host import abi
+
+from lora_sdk.compile import head, layers
+from lora_sdk.compile.builder import Event
+from lora_sdk.compile.isa import Command, End, Fence, KvCommit, Vector
+from lora_sdk.compile.parts import Lowering
+
+if TYPE_CHECKING:
+    from lora_sdk.model.spec import ModelConfig
+    from lora_sdk.plan.model_plan import Plan
+
+
+def lower(config: ModelConfig, plan: Plan, rank: int) -> list[Command]:
+    """The command list of board `rank`."""
+    part = Lowering(config, plan, rank)
+    part.builder.emit(KvCommit, None, what="kv commit")
+    stream = _embed(part)
+    for layer in range(config.layers):
+        part.builder.layer = layer
+        part.tap(layer, stream)
+        stream = layers.block(part, layer, stream)
+    part.leave_layers()
+    part.tap(config.layers, stream)
+    head.lower_head(part, stream)
+    part.builder.finish(Fence, what="fence")
+    part.builder.finish(End, what="end")
+    part.check_collectives()
+    return part.builder.commands
+
+
+def _embed(part: Lowering) -> Event | None:
+    """The first residual: token (and position), through OPT's project_in where the model has it."""
+    config, share = part.config, part.board.share
+    projected = config.embed_dim != config.hidden
+    columns = share.embed if projected else share.hidden
+    target = part.local("embed", columns) if projected else part.stream()
+    event = None
+    if columns:
+        event = part.builder.emit(
+            Vector,
+            None,
+            what="embed",
+            op=abi.VEC_EMBED,
+            columns=len(columns),
+            first=columns.start,
+            **part.table_a("embed.token"),
+            **({} if projected else part.positions()),
+            **part.address("y", target),
+        )
+    if not projected:
+        return event
+    event = part.gather(event, "embed")
+    event = part.matrix(event, "project_in", "embed", part.stream())
+    return _add_position(part, event)
+
+
+def _add_position(part: Lowering, after: Event | None) -> Event | None:
+    config, hidden = part.config, part.board.share.hidden
+    if not hidden or not config.position_rows:
+        return after
+    return part.builder.emit(
+        Vector,
+        after,
+        what="add position",
+        op=abi.VEC_ADD_POSITION,
+        columns=len(hidden),
+        first=hidden.start,
+        **part.positions(),
+        **part.address("x", part.stream()),
+        **part.address("y", part.stream()),
+    )
