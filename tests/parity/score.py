@@ -1,0 +1,86 @@
+"""The parity criterion: what is kept of transformers' logits, and how ours are held against it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tests.variant_tensors import normal
+from tests.variants import Scale, Variant
+
+PROMPTS = (333, 118, 75)  # positions of each prompt: 526 together
+KEPT = 18  # positions whose logits are kept whole
+SCALES: tuple[Scale, ...] = ("init", "x3")
+BOUND = {"init": 0.006, "x3": 0.013}  # of the logits' standard deviation
+EXCUSED = {"init": 0.06, "x3": 0.12}  # of the positions: top two closer than twice the bound
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+def prompts(which: Variant) -> list[NDArray[np.int64]]:
+    """Random token ids, the same on every machine."""
+    size = which.config["vocab_size"]
+    draws = [normal(f"{which.name}/prompt{i}", count) for i, count in enumerate(PROMPTS)]
+    return [(np.abs(draw) * 1e6).astype(np.int64) % size for draw in draws]
+
+
+def kept_positions(total: int) -> NDArray[np.int64]:
+    """Which of all positions, in prompt order, are kept whole: spread evenly, the last included."""
+    return np.linspace(0, total - 1, KEPT).astype(np.int64)
+
+
+def summarise(logits: Sequence[NDArray[np.float32]]) -> dict[str, NDArray[Any]]:
+    """Of transformers' logits a prompt: argmax, gap of the top two, deviation, some rows whole."""
+    every = np.concatenate(logits)
+    top = np.sort(every, axis=1)
+    return {
+        "argmax": every.argmax(axis=1).astype(np.uint16),
+        "gap": (top[:, -1] - top[:, -2]).astype(np.float32),
+        "std": np.float64(every.std(dtype=np.float64)),
+        "logits": every[kept_positions(len(every))],
+    }
+
+
+@dataclass(frozen=True)
+class Score:
+    """How near our logits are. `worst` is the largest error over the kept rows, `excused` the share
+    of positions whose top two are too close to be held to, `wrong` positions that differ and are
+    not excused; errors are in parts of the logits' standard deviation."""
+
+    worst: float
+    excused: float
+    wrong: tuple[int, ...]
+    positions: int
+
+    def passes(self, scale: Scale) -> bool:
+        """True where all three limits of the scale hold."""
+        near = self.worst <= BOUND[scale] and self.excused <= EXCUSED[scale]
+        return near and not self.wrong
+
+
+def score(
+    ours: Sequence[NDArray[np.float32]], fixture: Arrays, scale: Scale, first: int = 0
+) -> Score:
+    """Hold logits of the prompts from number `first` on, [len, vocabulary] each, against the
+    fixture. The excused share is over the positions that are compared."""
+    start = sum(PROMPTS[:first])
+    every = np.concatenate(ours)
+    stop = start + len(every)
+    assert stop - start == sum(PROMPTS[first : first + len(ours)]), "whole prompts only"
+    std = float(fixture[f"{scale}_std"])
+    gap = fixture[f"{scale}_gap"][start:stop]
+    differs = every.argmax(axis=1) != fixture[f"{scale}_argmax"][start:stop]
+    close = gap < 2 * BOUND[scale] * std
+    kept = kept_positions(sum(PROMPTS))
+    inside = (kept >= start) & (kept < stop)
+    errors = np.abs(every[kept[inside] - start] - fixture[f"{scale}_logits"][inside])
+    return Score(
+        worst=float(np.nan_to_num(errors, nan=np.inf).max()) / std,
+        excused=float(close.mean()),
+        wrong=tuple(int(i) + start for i in np.flatnonzero(differs & ~close)),
+        positions=len(every),
+    )
