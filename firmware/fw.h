@@ -1,0 +1,207 @@
+/* The firmware's own structures; what the outside sees is firmware.h. */
+#ifndef LORA_FW_H
+#define LORA_FW_H
+
+#include <stdint.h>
+
+#include "firmware.h"
+#include "hal.h"
+#include "lora/abi.h"
+
+#define FW_NONE 0xffffffffu
+#define FW_MAX_COMMANDS 8192
+#define FW_CHUNK_COMMANDS 16 /* commands are fetched and sealed in chunks of 1 KiB */
+#define FW_CHUNKS (FW_MAX_COMMANDS / FW_CHUNK_COMMANDS)
+#define FW_CACHE_CHUNKS 8     /* shared by all units: they stand near each other in a list */
+#define FW_COMMAND_BYTES 64
+#define FW_MAX_DIMENSION 0x100000u /* K, N and columns: keeps block numbers within 32 bits */
+#define FW_SWEEP 32                /* commands looked at in one poll by one unit */
+#define FW_WATCHDOG_DEFAULT_MS 10000u
+#define FW_CHECKSUM_SLICE 0x100000u
+
+/* What a slice of work says of the run. FAILED: fw->error is filled. */
+enum fw_outcome { FW_MORE, FW_WAITING, FW_OVER, FW_FAILED };
+
+enum fw_phase {
+    FW_PHASE_IDLE,
+    FW_PHASE_SEAL,      /* REGISTER: CRC of the whole list, seal of each chunk */
+    FW_PHASE_CHECK,     /* REGISTER: every command's fields and addresses */
+    FW_PHASE_REHEARSE,  /* REGISTER: the counters, without the units */
+    FW_PHASE_KV,        /* STEP: the header's KV operations, in order */
+    FW_PHASE_KV_MOVE,   /* STEP: data moves that must go before a table entry changes */
+    FW_PHASE_ROWS,      /* STEP: the rows */
+    FW_PHASE_RUN,       /* STEP: the list */
+    FW_PHASE_CHECKSUM,
+    FW_PHASE_LINK_TEST
+};
+
+struct fw_arena {
+    uint64_t offset, bytes;
+    uint32_t bank, reserved;
+};
+
+struct fw_list {
+    struct lora_list header;
+    uint32_t valid;
+    uint32_t offset;    /* of the header in the control bank */
+    uint32_t kv_commit; /* index of its KV_COMMIT, FW_NONE without */
+    uint32_t kv_store;  /* index of its first KV_STORE, FW_NONE without */
+    uint32_t arena_count, arena_seal; /* the arenas its addresses were checked against */
+    uint32_t seal[FW_CHUNKS];
+};
+
+struct fw_cursor { /* one a unit: how far it is in the list */
+    uint32_t index;  /* of the command that runs, or is looked at next */
+    uint32_t loaded; /* `command` is the one at `index` */
+    uint32_t state;  /* LORA_UNIT_IDLE or LORA_UNIT_BUSY */
+    uint32_t rows;   /* that the command works on */
+    uint32_t groups[LORA_SEGMENTS]; /* GATHER: row groups signalled so far */
+    struct lora_command command;
+};
+
+struct fw_undo { /* a page table entry as it was before the step */
+    uint16_t sequence, tile, page;
+};
+
+struct fw_commit_range { /* tiles that this step's unmoved commits write; empty: first > last */
+    uint16_t first, last;
+};
+
+struct fw {
+    uint32_t booted;
+    uint32_t phase, operation;
+    uint32_t control_bank, block_offset;
+    uint64_t started, progressed; /* cycles */
+    uint32_t arena_count;
+    struct fw_arena arenas[LORA_MAX_ARENAS];
+    struct fw_list lists[LORA_MAX_LISTS];
+    struct fw_list *list; /* that is registered or runs */
+    struct lora_error_record error;
+    struct lora_completion completion;
+
+    /* Progress of REGISTER. */
+    uint32_t scan, crc;
+    uint32_t collective; /* number of the last GATHER, FW_NONE before the first */
+    uint32_t rehearse_groups, rehearse_selected;
+
+    /* The list's execution, live or rehearsed. */
+    uint32_t rows, selected;
+    uint32_t live; /* 0: a rehearsal, in which units finish at once */
+    struct fw_cursor cursors[LORA_UNITS];
+    uint16_t counters[LORA_MAX_COUNTERS];
+    uint32_t cached[FW_CACHE_CHUNKS]; /* chunk number, FW_NONE empty */
+    struct lora_command cache[FW_CACHE_CHUNKS][FW_CHUNK_COMMANDS];
+
+    /* STEP. state.lengths and state.slots are the tables themselves. */
+    struct lora_step header;
+    struct lora_step_state state;
+    uint32_t last_step, last_epoch;
+    uint32_t accepted; /* this run's header was accepted: a failure restores and poisons */
+    uint32_t scan_kv, moved_kv, scan_row;
+    uint32_t committed[LORA_MAX_SCRATCH / 32]; /* slots that this step's header commits */
+    uint32_t tables_seen[LORA_MAX_SEQUENCES / 32];
+    struct fw_commit_range commits[LORA_MAX_SEQUENCES];
+    uint32_t before_lengths[LORA_MAX_SEQUENCES];
+    struct lora_slot before_slots[LORA_MAX_SCRATCH];
+    uint32_t undo_count, undo_list; /* page table entries to restore, and whose table they are in */
+    struct fw_undo undo[LORA_MAX_KV_OPS];
+
+    struct lora_link_test link_test;
+    uint64_t checksum_offset, checksum_left;
+};
+
+/* fw_memory.c */
+void fw_copy(void *target, const void *source, uint32_t bytes);
+void fw_zero(void *target, uint32_t bytes);
+uint32_t fw_crc32(uint32_t crc, const void *data, uint32_t bytes);
+uint32_t fw_seal(uint32_t seal, const void *data, uint32_t words);
+
+/* fw_arena.c */
+void fw_arenas_load(struct fw *fw);
+uint32_t fw_arenas_seal(const struct fw *fw, uint32_t count);
+/* Whether [offset, offset+bytes) of a bank lies in one arena. */
+int fw_in_arena(const struct fw *fw, uint32_t bank, uint64_t offset, uint64_t bytes);
+/* The same, filling the error record where it does not. FW_MORE or FW_FAILED. */
+uint32_t fw_check_range(struct fw *fw, uint32_t bank, uint64_t offset, uint64_t bytes);
+
+/* fw_error.c */
+void fw_blame_none(struct fw *fw);
+void fw_blame(struct fw *fw, uint32_t index, const struct lora_command *command);
+/* Fills the error record's code, found, expected; always FW_FAILED. */
+uint32_t fw_fail(struct fw *fw, uint32_t code, uint32_t found, uint32_t expected);
+
+/* fw_fetch.c */
+void fw_fetch_reset(struct fw *fw);
+uint32_t fw_chunk_commands(const struct fw_list *list, uint32_t chunk);
+/* The command at index, NULL (error filled) where the chunk no longer matches its seal. Valid until
+ * the next call. */
+const struct lora_command *fw_fetch(struct fw *fw, uint32_t index);
+
+/* fw_registry.c */
+uint32_t fw_register_begin(struct fw *fw);
+uint32_t fw_register_seal(struct fw *fw);
+uint32_t fw_register_check(struct fw *fw);
+void fw_register_finish(struct fw *fw);
+
+/* fw_header.c, fw_check.c, fw_check_vector.c */
+uint32_t fw_check_header(struct fw *fw, const struct fw_list *list);
+uint32_t fw_check_command(struct fw *fw, uint32_t index, const struct lora_command *command);
+uint32_t fw_check_vector(struct fw *fw, const struct lora_list *list,
+                         const struct lora_vector *command);
+struct fw_buffer { /* rows of activations */
+    uint32_t bank, offset, stride;
+    uint32_t row_bytes;
+    uint32_t align; /* bytes */
+};
+uint32_t fw_check_buffer(struct fw *fw, const struct lora_list *list, struct fw_buffer buffer);
+
+/* fw_counters.c */
+void fw_execution_reset(struct fw *fw, uint32_t rows, uint32_t selected, uint32_t live);
+uint32_t fw_command_rows(const struct fw *fw, const struct lora_command *command);
+uint32_t fw_row_groups(uint32_t rows);
+/* FW_NONE where the command may start, else the counter that it waits for. */
+uint32_t fw_missing_counter(const struct fw *fw, const struct lora_command *command, uint32_t rows);
+void fw_signal(struct fw *fw, struct fw_cursor *cursor);
+void fw_signal_groups(struct fw *fw, struct fw_cursor *cursor,
+                      const uint32_t groups[LORA_SEGMENTS]);
+
+/* fw_dispatch.c */
+uint32_t fw_dispatch(struct fw *fw); /* one sweep over the units */
+uint32_t fw_register_rehearse(struct fw *fw);
+/* Says in the error record what the run waits for. */
+void fw_blame_stall(struct fw *fw);
+
+/* fw_unit.c */
+void fw_unit_begin(struct fw *fw, uint32_t unit);
+/* Polls a busy unit: FW_WAITING, FW_OVER (results taken into the completion record) or FW_FAILED. */
+uint32_t fw_unit_poll(struct fw *fw, uint32_t unit, struct hal_unit_result *result);
+void fw_units_abort(struct fw *fw);
+
+/* fw_step.c, fw_kv.c, fw_rows.c, fw_tables.c */
+uint32_t fw_step_begin(struct fw *fw);
+uint32_t fw_step_kv(struct fw *fw);
+uint32_t fw_step_kv_move(struct fw *fw);
+uint32_t fw_step_rows(struct fw *fw);
+uint32_t fw_step_start(struct fw *fw);
+void fw_commits_reset(struct fw *fw);
+void fw_tables_backup(struct fw *fw);
+void fw_tables_restore(struct fw *fw);
+uint32_t fw_scratch_pages(const struct lora_list *list);
+uint32_t fw_table_row_bytes(const struct lora_list *list);
+uint32_t fw_table_page(const struct lora_list *list, uint32_t sequence, uint32_t tile);
+uint32_t fw_table_write(struct fw *fw, uint32_t sequence, uint32_t tile, uint32_t page);
+/* Whether tiles first..last-1 of a sequence name pages of the pool. */
+uint32_t fw_table_check(struct fw *fw, uint32_t sequence, uint32_t first, uint32_t last);
+
+/* fw_service.c */
+uint32_t fw_checksum_begin(struct fw *fw);
+uint32_t fw_checksum(struct fw *fw);
+uint32_t fw_link_test_begin(struct fw *fw);
+uint32_t fw_link_test(struct fw *fw);
+void fw_link_test_store(struct fw *fw);
+
+/* fw_complete.c */
+uint32_t fw_watchdog_expired(const struct fw *fw);
+void fw_complete(struct fw *fw);
+
+#endif

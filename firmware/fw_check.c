@@ -1,0 +1,281 @@
+/* REGISTER: every field of a command, every address that it can reach with max_rows rows. */
+#include "fw.h"
+
+/* Activations stand on-chip or, for what the host reads, in the list's results. */
+uint32_t fw_check_buffer(struct fw *fw, const struct lora_list *list, struct fw_buffer buffer)
+{
+    uint64_t low = 0, high = list->onchip_bytes;
+    uint64_t end = (uint64_t)buffer.offset + (uint64_t)(list->max_rows - 1) * buffer.stride +
+                   buffer.row_bytes;
+    if (buffer.row_bytes == 0)
+        return FW_MORE;
+    fw->error.bank = buffer.bank;
+    fw->error.offset = buffer.offset;
+    if (buffer.bank == list->control_bank) {
+        low = list->results_offset;
+        high = low + list->results_bytes;
+    } else if (buffer.bank != LORA_BANK_ONCHIP) {
+        return fw_fail(fw, LORA_ERR_ADDRESS, buffer.bank, LORA_BANK_ONCHIP);
+    }
+    if (buffer.offset < low || end > high)
+        return fw_fail(fw, LORA_ERR_ADDRESS, end > FW_NONE ? FW_NONE : (uint32_t)end,
+                       high > FW_NONE ? FW_NONE : (uint32_t)high);
+    if ((buffer.offset | buffer.stride) & (buffer.align - 1))
+        return fw_fail(fw, LORA_ERR_ADDRESS, buffer.stride, buffer.align);
+    if (list->max_rows > 1 && buffer.stride < buffer.row_bytes)
+        return fw_fail(fw, LORA_ERR_ADDRESS, buffer.stride, buffer.row_bytes);
+    return FW_MORE;
+}
+
+static uint32_t check_dimension(struct fw *fw, uint32_t value, uint32_t least)
+{
+    if (value >= least && value <= FW_MAX_DIMENSION)
+        return FW_MORE;
+    return fw_fail(fw, LORA_ERR_SIZE, value, value < least ? least : FW_MAX_DIMENSION);
+}
+
+/* Blocks of a matrix in one of its banks: requests first .. first+requests-1, of which this bank has
+ * each one that is `i` modulo the number of banks (abi.h, weight blocks). */
+static uint32_t check_weight_bank(struct fw *fw, const struct lora_matrix *matrix, uint32_t i,
+                                  uint32_t blocks)
+{
+    uint32_t banks = matrix->bank_count, merge = matrix->merge;
+    uint32_t requests = (blocks + merge - 1) / merge;
+    uint32_t last = matrix->first + requests - 1;
+    uint32_t low = matrix->first + (i + banks - matrix->first % banks) % banks;
+    uint32_t high, tail = merge;
+    uint64_t request_bytes = (uint64_t)merge * LORA_BLOCK_BYTES_FP16;
+    uint64_t start, bytes;
+    if (low > last)
+        return FW_MORE;
+    high = last - (last + banks - i) % banks;
+    if (high == last)
+        tail = blocks - (requests - 1) * merge;
+    start = (uint64_t)matrix->weight_line * LORA_LINE_BYTES + low / banks * request_bytes;
+    bytes = (high / banks - low / banks) * request_bytes + (uint64_t)tail * LORA_BLOCK_BYTES_FP16;
+    return fw_check_range(fw, matrix->bank_first + i, start, bytes);
+}
+
+static uint32_t check_weights(struct fw *fw, const struct lora_matrix *matrix)
+{
+    uint32_t blocks = (matrix->k + LORA_BLOCK_K - 1) / LORA_BLOCK_K *
+                      ((matrix->n + LORA_BLOCK_N - 1) / LORA_BLOCK_N);
+    if (blocks == 0)
+        return FW_MORE;
+    if (matrix->merge == 0)
+        return fw_fail(fw, LORA_ERR_SIZE, 0, 1);
+    if (matrix->bank_count == 0 || matrix->bank_first + matrix->bank_count > LORA_MAX_BANKS) {
+        fw->error.bank = matrix->bank_first;
+        return fw_fail(fw, LORA_ERR_ADDRESS, matrix->bank_count, LORA_MAX_BANKS);
+    }
+    for (uint32_t i = 0; i < matrix->bank_count; i++)
+        if (check_weight_bank(fw, matrix, i, blocks) == FW_FAILED)
+            return FW_FAILED;
+    return FW_MORE;
+}
+
+static uint32_t check_matrix(struct fw *fw, const struct lora_list *list,
+                             const struct lora_matrix *matrix)
+{
+    uint32_t y_bytes = matrix->y_type == LORA_FP32 ? 4 : 2;
+    struct fw_buffer x = {matrix->x_bank, matrix->x_offset, matrix->x_stride, matrix->k * 2, 2};
+    struct fw_buffer y = {matrix->y_bank, matrix->y_offset, matrix->y_stride, matrix->n * y_bytes,
+                          y_bytes};
+    if (check_dimension(fw, matrix->k, 1) == FW_FAILED ||
+        check_dimension(fw, matrix->n, 0) == FW_FAILED)
+        return FW_FAILED;
+    if (matrix->weight_type != LORA_FP16)
+        return fw_fail(fw, LORA_ERR_OPCODE, matrix->weight_type, LORA_FP16);
+    if (matrix->y_type != LORA_FP16 && matrix->y_type != LORA_FP32)
+        return fw_fail(fw, LORA_ERR_OPCODE, matrix->y_type, LORA_FP16);
+    if (fw_check_buffer(fw, list, x) == FW_FAILED || fw_check_buffer(fw, list, y) == FW_FAILED ||
+        check_weights(fw, matrix) == FW_FAILED)
+        return FW_FAILED;
+    if (matrix->bias_bank == LORA_NO_BANK)
+        return FW_MORE;
+    return fw_check_range(fw, matrix->bias_bank, (uint64_t)matrix->bias_line * LORA_LINE_BYTES,
+                          matrix->n * 2);
+}
+
+static uint32_t check_equal(struct fw *fw, uint32_t found, uint32_t expected)
+{
+    return found == expected ? (uint32_t)FW_MORE : fw_fail(fw, LORA_ERR_SIZE, found, expected);
+}
+
+static uint32_t check_below(struct fw *fw, uint32_t found, uint32_t limit)
+{
+    return found < limit ? (uint32_t)FW_MORE : fw_fail(fw, LORA_ERR_SIZE, found, limit);
+}
+
+static uint32_t check_attention(struct fw *fw, const struct lora_list *list,
+                                const struct lora_attention *command)
+{
+    uint32_t bytes = (uint32_t)command->q_heads * command->head_dim * 2;
+    struct fw_buffer q = {LORA_BANK_ONCHIP, command->q_offset, command->q_stride, bytes, 2};
+    struct fw_buffer y = {LORA_BANK_ONCHIP, command->y_offset, command->y_stride, bytes, 2};
+    uint32_t last = (uint32_t)command->q_first + command->q_heads - 1;
+    if (check_equal(fw, command->head_dim, list->head_dim) == FW_FAILED ||
+        check_equal(fw, command->kv_heads, list->kv_heads) == FW_FAILED ||
+        check_below(fw, command->kv_layer, list->kv_layers) == FW_FAILED)
+        return FW_FAILED;
+    if (command->group == 0)
+        return fw_fail(fw, LORA_ERR_SIZE, 0, 1);
+    if (command->q_heads != 0) {
+        if (command->q_first / command->group < command->kv_first)
+            return fw_fail(fw, LORA_ERR_SIZE, command->q_first, command->kv_first);
+        if (check_below(fw, last / command->group - command->kv_first, command->kv_heads) ==
+            FW_FAILED)
+            return FW_FAILED;
+    }
+    if (fw_check_buffer(fw, list, q) == FW_FAILED)
+        return FW_FAILED;
+    return fw_check_buffer(fw, list, y);
+}
+
+static uint32_t check_kv_store(struct fw *fw, const struct lora_list *list,
+                               const struct lora_kv_store *command)
+{
+    uint32_t bytes = (uint32_t)command->kv_heads * command->head_dim * 2;
+    struct fw_buffer k = {LORA_BANK_ONCHIP, command->k_offset, command->stride, bytes, 2};
+    struct fw_buffer v = {LORA_BANK_ONCHIP, command->v_offset, command->stride, bytes, 2};
+    if (check_equal(fw, command->head_dim, list->head_dim) == FW_FAILED ||
+        check_equal(fw, command->kv_heads, list->kv_heads) == FW_FAILED ||
+        check_below(fw, command->kv_layer, list->kv_layers) == FW_FAILED ||
+        fw_check_buffer(fw, list, k) == FW_FAILED)
+        return FW_FAILED;
+    return fw_check_buffer(fw, list, v);
+}
+
+static uint32_t check_gather(struct fw *fw, const struct lora_list *list,
+                             const struct lora_gather *command)
+{
+    uint32_t width = command->element_bytes;
+    struct fw_buffer rows = {LORA_BANK_ONCHIP, command->offset, command->stride,
+                             command->columns * width, 2};
+    if (check_dimension(fw, command->columns, 1) == FW_FAILED)
+        return FW_FAILED;
+    if (width != 2 && width != 4 && width != 8)
+        return fw_fail(fw, LORA_ERR_SIZE, width, 2);
+    if (command->share_unit == 0 || command->segment_unit == 0)
+        return fw_fail(fw, LORA_ERR_SIZE, 0, 1);
+    if (fw->collective != FW_NONE && command->collective <= fw->collective)
+        return fw_fail(fw, LORA_ERR_SIZE, command->collective, fw->collective + 1);
+    fw->collective = command->collective;
+    return fw_check_buffer(fw, list, rows);
+}
+
+static uint32_t check_move(struct fw *fw, const struct lora_list *list,
+                           const struct lora_move_rows *command)
+{
+    struct fw_buffer x = {command->x_bank, command->x_offset, command->x_stride, command->bytes, 1};
+    struct fw_buffer y = {command->y_bank, command->y_offset, command->y_stride, command->bytes, 1};
+    if (fw_check_buffer(fw, list, x) == FW_FAILED)
+        return FW_FAILED;
+    return fw_check_buffer(fw, list, y);
+}
+
+/* One KV_COMMIT, before the first KV_STORE: a slot is moved before it is written again. */
+static uint32_t check_kv_order(struct fw *fw, uint32_t index, uint32_t opcode)
+{
+    struct fw_list *entry = fw->list;
+    if (opcode == LORA_CMD_KV_STORE && entry->kv_store == FW_NONE)
+        entry->kv_store = index;
+    if (opcode != LORA_CMD_KV_COMMIT)
+        return FW_MORE;
+    if (entry->kv_commit != FW_NONE)
+        return fw_fail(fw, LORA_ERR_OPCODE, index, entry->kv_commit);
+    if (entry->kv_store != FW_NONE)
+        return fw_fail(fw, LORA_ERR_OPCODE, index, entry->kv_store);
+    entry->kv_commit = index;
+    return FW_MORE;
+}
+
+static uint32_t check_counter(struct fw *fw, uint32_t counter, int segments)
+{
+    uint32_t last = counter + (segments ? LORA_SEGMENTS - 1 : 0);
+    if (counter == LORA_NO_COUNTER || last < fw->list->header.counter_count)
+        return FW_MORE;
+    fw->error.counter = last;
+    return fw_fail(fw, LORA_ERR_COUNTER, last, fw->list->header.counter_count);
+}
+
+/* The unit that executes an opcode and the flags that it knows; unit LORA_UNITS: no such opcode. */
+static void opcode_rules(uint32_t opcode, uint32_t *unit, uint32_t *flags)
+{
+    static const struct {
+        uint8_t unit, flags;
+    } rules[] = {
+        {LORA_UNITS, 0},
+        {LORA_UNIT_MPU, LORA_FLAG_SELECTED},
+        {LORA_UNIT_VFU, LORA_FLAG_SELECTED},
+        {LORA_UNIT_MPU, LORA_FLAG_SELECTED | LORA_FLAG_SIGNAL_HEADS},
+        {LORA_UNIT_DMA, 0},
+        {LORA_UNIT_DMA, 0},
+        {LORA_UNIT_ROUTER, LORA_FLAG_SELECTED | LORA_FLAG_SIGNAL_SEGMENTS},
+        {LORA_UNIT_DMA, LORA_FLAG_SELECTED | LORA_FLAG_PACK},
+        {LORA_UNITS, 0}, /* CHECKSUM is not for lists */
+        {LORA_UNIT_CONTROL, 0},
+        {LORA_UNIT_CONTROL, 0},
+    };
+    uint32_t known = opcode < sizeof rules / sizeof rules[0] ? opcode : 0;
+    *unit = rules[known].unit;
+    *flags = rules[known].flags | LORA_FLAG_WAIT_SEGMENTS | LORA_FLAG_WAIT_GROUPS;
+}
+
+static uint32_t check_common(struct fw *fw, uint32_t index, const struct lora_command *command)
+{
+    uint32_t unit, flags;
+    int last = index + 1 == fw->list->header.command_count;
+    opcode_rules(command->opcode, &unit, &flags);
+    if (unit == LORA_UNITS)
+        return fw_fail(fw, LORA_ERR_OPCODE, command->opcode, LORA_CMD_END);
+    if (command->unit != unit)
+        return fw_fail(fw, LORA_ERR_OPCODE, command->unit, unit);
+    if (command->flags & ~flags)
+        return fw_fail(fw, LORA_ERR_OPCODE, command->flags, flags);
+    if (last != (command->opcode == LORA_CMD_END))
+        return fw_fail(fw, LORA_ERR_OPCODE, command->opcode, LORA_CMD_END);
+    if (check_counter(fw, command->wait_counter, command->flags & LORA_FLAG_WAIT_SEGMENTS) ==
+        FW_FAILED)
+        return FW_FAILED;
+    if (check_counter(fw, command->signal_counter, command->flags & LORA_FLAG_SIGNAL_SEGMENTS) ==
+        FW_FAILED)
+        return FW_FAILED;
+    return check_kv_order(fw, index, command->opcode);
+}
+
+union any_command {
+    struct lora_command command;
+    struct lora_matrix matrix;
+    struct lora_vector vector;
+    struct lora_attention attention;
+    struct lora_kv_store kv_store;
+    struct lora_gather gather;
+    struct lora_move_rows move;
+};
+
+uint32_t fw_check_command(struct fw *fw, uint32_t index, const struct lora_command *command)
+{
+    const struct lora_list *list = &fw->list->header;
+    union any_command any;
+    fw_copy(&any, command, sizeof any);
+    fw_blame(fw, index, command);
+    if (check_common(fw, index, command) == FW_FAILED)
+        return FW_FAILED;
+    switch (command->opcode) {
+    case LORA_CMD_MATRIX:
+        return check_matrix(fw, list, &any.matrix);
+    case LORA_CMD_VECTOR:
+        return fw_check_vector(fw, list, &any.vector);
+    case LORA_CMD_ATTENTION:
+        return check_attention(fw, list, &any.attention);
+    case LORA_CMD_KV_STORE:
+        return check_kv_store(fw, list, &any.kv_store);
+    case LORA_CMD_GATHER:
+        return check_gather(fw, list, &any.gather);
+    case LORA_CMD_MOVE_ROWS:
+        return check_move(fw, list, &any.move);
+    default:
+        return FW_MORE;
+    }
+}

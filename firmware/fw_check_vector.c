@@ -1,0 +1,128 @@
+/* REGISTER: operands of vector operations; which of x, y, z and the tables an operation uses. */
+#include "fw.h"
+
+enum operand {
+    X_ROW = 0x1,      /* FP16 columns, on-chip */
+    Y_ROW = 0x2,      /* FP16 columns */
+    Z_ROW = 0x4,      /* FP16 columns, on-chip */
+    Z_LN = 0x8,       /* LayerNorm's sums */
+    Z_RMS = 0x10,     /* RMSNorm's sums */
+    A_COLUMNS = 0x20, /* FP16 columns; may be absent */
+    B_COLUMNS = 0x40,
+    A_TOKENS = 0x80,     /* a table row a token */
+    B_POSITIONS = 0x100, /* a table row a position; may be absent */
+    A_ANGLES = 0x200,
+    X_LOGITS = 0x400 /* FP32 columns, with Y the argmax record */
+};
+
+static uint32_t operands(uint32_t op)
+{
+    static const uint16_t rules[] = {
+        0,
+        A_TOKENS | B_POSITIONS | Y_ROW,
+        X_ROW | B_POSITIONS | Y_ROW,
+        X_ROW | Z_LN,
+        X_ROW | Z_RMS,
+        X_ROW | Z_LN | A_COLUMNS | B_COLUMNS | Y_ROW,
+        X_ROW | Z_RMS | A_COLUMNS | Y_ROW,
+        X_ROW | A_ANGLES,
+        X_ROW | Z_ROW | Y_ROW,
+        X_ROW | Y_ROW,
+        X_ROW | Y_ROW,
+        X_ROW | Y_ROW,
+        X_ROW | Z_ROW | Y_ROW,
+        X_LOGITS,
+    };
+    return op < sizeof rules / sizeof rules[0] ? rules[op] : 0;
+}
+
+static uint32_t check_buffers(struct fw *fw, const struct lora_list *list,
+                              const struct lora_vector *v, uint32_t uses)
+{
+    uint32_t sums = uses & Z_LN ? 8 : 4;
+    struct fw_buffer x = {LORA_BANK_ONCHIP, v->x_offset, v->x_stride, v->columns * 2, 2};
+    struct fw_buffer y = {v->y_bank, v->y_offset, v->y_stride, v->columns * 2, 2};
+    struct fw_buffer z = {LORA_BANK_ONCHIP, v->z_offset, v->z_stride, v->columns * 2, 2};
+    if (uses & X_LOGITS) {
+        x = (struct fw_buffer){v->y_bank, v->x_offset, v->x_stride, v->columns * 4, 4};
+        y.row_bytes = sizeof(struct lora_argmax);
+        y.align = 4;
+    }
+    if (uses & (Z_LN | Z_RMS)) {
+        z.row_bytes = LORA_SEGMENTS * sums;
+        z.align = 4;
+    }
+    if ((uses & (X_ROW | X_LOGITS)) && fw_check_buffer(fw, list, x) == FW_FAILED)
+        return FW_FAILED;
+    if ((uses & (Y_ROW | X_LOGITS)) && fw_check_buffer(fw, list, y) == FW_FAILED)
+        return FW_FAILED;
+    if (uses & (Z_ROW | Z_LN | Z_RMS))
+        return fw_check_buffer(fw, list, z);
+    return FW_MORE;
+}
+
+/* A table of `rows` rows, each padded to whole lines. */
+static uint32_t check_table(struct fw *fw, uint32_t bank, uint32_t line, uint64_t rows,
+                            uint32_t row_bytes)
+{
+    uint32_t padded = (row_bytes + LORA_LINE_BYTES - 1) / LORA_LINE_BYTES * LORA_LINE_BYTES;
+    return fw_check_range(fw, bank, (uint64_t)line * LORA_LINE_BYTES, rows * padded);
+}
+
+static uint32_t check_tables(struct fw *fw, const struct lora_list *list,
+                             const struct lora_vector *v, uint32_t uses)
+{
+    uint32_t bytes = v->columns * 2;
+    if ((uses & A_COLUMNS) && v->a_bank != LORA_NO_BANK &&
+        check_table(fw, v->a_bank, v->a_line, 1, bytes) == FW_FAILED)
+        return FW_FAILED;
+    if ((uses & B_COLUMNS) && v->b_bank != LORA_NO_BANK &&
+        check_table(fw, v->b_bank, v->b_line, 1, bytes) == FW_FAILED)
+        return FW_FAILED;
+    if ((uses & A_TOKENS) &&
+        check_table(fw, v->a_bank, v->a_line, list->vocabulary, bytes) == FW_FAILED)
+        return FW_FAILED;
+    if ((uses & B_POSITIONS) && v->b_bank != LORA_NO_BANK) {
+        if (v->extra > FW_MAX_DIMENSION)
+            return fw_fail(fw, LORA_ERR_SIZE, v->extra, FW_MAX_DIMENSION);
+        return check_table(fw, v->b_bank, v->b_line, (uint64_t)list->positions + v->extra, bytes);
+    }
+    if (uses & A_ANGLES)
+        return check_table(fw, v->a_bank, v->a_line, list->positions, v->extra * 4);
+    return FW_MORE;
+}
+
+/* `first` and `extra`, where the operation gives them a meaning. */
+static uint32_t check_meaning(struct fw *fw, const struct lora_list *list,
+                              const struct lora_vector *v, uint32_t uses)
+{
+    uint64_t end = (uint64_t)v->first + v->columns;
+    uint32_t limit = FW_NONE;
+    if (uses & (Z_LN | Z_RMS)) {
+        if (v->extra == 0 || v->extra > FW_MAX_DIMENSION)
+            return fw_fail(fw, LORA_ERR_SIZE, v->extra, FW_MAX_DIMENSION);
+        limit = v->extra;
+    } else if (uses & X_LOGITS) {
+        limit = list->vocabulary;
+    } else if ((uses & A_TOKENS) && list->embed_columns != 0) {
+        limit = list->embed_columns; /* of a row given as a vector, these columns are read */
+    }
+    if (v->columns != 0 && end > limit)
+        return fw_fail(fw, LORA_ERR_SIZE, end > FW_NONE ? FW_NONE : (uint32_t)end, limit);
+    if ((uses & A_ANGLES) && (v->extra != list->head_dim || v->extra % 2 || v->columns % v->extra))
+        return fw_fail(fw, LORA_ERR_SIZE, v->extra, list->head_dim);
+    return FW_MORE;
+}
+
+uint32_t fw_check_vector(struct fw *fw, const struct lora_list *list, const struct lora_vector *v)
+{
+    uint32_t uses = operands(v->op);
+    if (uses == 0)
+        return fw_fail(fw, LORA_ERR_OPCODE, v->op, LORA_VEC_ARGMAX);
+    if (v->columns > FW_MAX_DIMENSION)
+        return fw_fail(fw, LORA_ERR_SIZE, v->columns, FW_MAX_DIMENSION);
+    if (check_meaning(fw, list, v, uses) == FW_FAILED ||
+        check_buffers(fw, list, v, uses) == FW_FAILED)
+        return FW_FAILED;
+    return check_tables(fw, list, v, uses);
+}

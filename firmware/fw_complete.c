@@ -1,0 +1,70 @@
+/* The end of a run: error record, completion record, then the done bit. */
+#include "fw.h"
+
+/* A step or link test ends within the time that the host knows of. One that only waits for another
+ * board has all of it; a fault of this board is told earlier, so that the neighbours hear of it by
+ * poison before their own time is over and one board is named. Registration and checksums take as
+ * long as they move. */
+uint32_t fw_watchdog_expired(const struct fw *fw)
+{
+    uint32_t ms = hal_register(LORA_REG_WATCHDOG_MS);
+    uint64_t limit = (uint64_t)(ms ? ms : FW_WATCHDOG_DEFAULT_MS) * hal_cycles_per_ms();
+    uint64_t since = fw->started;
+    int remote = fw->phase == FW_PHASE_LINK_TEST;
+    if (fw->operation == LORA_OP_REGISTER || fw->operation == LORA_OP_CHECKSUM)
+        since = fw->progressed;
+    if (fw->phase == FW_PHASE_RUN) {
+        remote = fw->cursors[LORA_UNIT_ROUTER].state == LORA_UNIT_BUSY;
+        for (uint32_t unit = LORA_UNIT_MPU; unit < LORA_UNITS; unit++)
+            if (unit != LORA_UNIT_ROUTER && fw->cursors[unit].state == LORA_UNIT_BUSY)
+                remote = 0;
+    }
+    if (!remote)
+        limit -= limit >> 2;
+    return hal_cycles() - since > limit;
+}
+
+static void write_records(struct fw *fw)
+{
+    if (!fw_in_arena(fw, fw->control_bank, 0, LORA_CONTROL_PAGE))
+        return;
+    hal_write(fw->control_bank, LORA_ERROR_OFFSET, &fw->error, sizeof fw->error);
+    hal_write(fw->control_bank, LORA_COMPLETION_OFFSET, &fw->completion, sizeof fw->completion);
+}
+
+static void end_failed_step(struct fw *fw)
+{
+    if (fw->accepted) {
+        fw_tables_restore(fw);
+        if (fw->list->header.boards > 1)
+            hal_links_poison(&fw->list->header, &fw->state);
+    }
+}
+
+static void end_good_step(struct fw *fw)
+{
+    fw->last_step = fw->state.step;
+    fw->last_epoch = fw->state.epoch;
+}
+
+/* fw->error.code tells how the run ended. */
+void fw_complete(struct fw *fw)
+{
+    if (fw->error.code != LORA_OK)
+        fw_units_abort(fw);
+    if (fw->operation == LORA_OP_STEP) {
+        if (fw->error.code != LORA_OK)
+            end_failed_step(fw);
+        else
+            end_good_step(fw);
+    }
+    if (fw->error.code == LORA_OK)
+        fw_blame_none(fw);
+    fw->completion.status = fw->error.code;
+    fw->completion.cycles = hal_cycles() - fw->started;
+    write_records(fw);
+    fw->phase = FW_PHASE_IDLE;
+    hal_set_register(LORA_REG_FIRMWARE_STATE,
+                     fw->error.code == LORA_OK ? LORA_FW_DONE : LORA_FW_ERROR);
+    hal_set_register(LORA_REG_AP_CTRL, LORA_AP_DONE | LORA_AP_IDLE | LORA_AP_READY);
+}

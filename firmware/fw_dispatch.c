@@ -1,0 +1,190 @@
+/* Runs a list: every unit takes its own commands in order, units run concurrently, counters say who
+ * waits for whom. A rehearsal is the same with units that finish at once: counters only rise, so if
+ * it reaches END, every live run with as many row groups does. */
+#include "fw.h"
+
+/* Moves a unit's cursor to its next command. FW_MORE: loaded. FW_WAITING: it stands before a FENCE
+ * or END that is not passed yet, or has looked far enough for one poll. */
+static uint32_t find_command(struct fw *fw, uint32_t unit)
+{
+    struct fw_cursor *cursor = &fw->cursors[unit];
+    uint32_t count = fw->list->header.command_count;
+    for (uint32_t looked = 0; !cursor->loaded; looked++) {
+        const struct lora_command *command;
+        if (looked == FW_SWEEP || cursor->index >= count)
+            return FW_WAITING;
+        command = fw_fetch(fw, cursor->index);
+        if (command == 0)
+            return FW_FAILED;
+        if (command->unit == unit) {
+            fw_copy(&cursor->command, command, sizeof cursor->command);
+            cursor->rows = fw_command_rows(fw, command);
+            cursor->loaded = 1;
+        } else if (command->unit == LORA_UNIT_CONTROL &&
+                   cursor->index >= fw->cursors[LORA_UNIT_CONTROL].index) {
+            return FW_WAITING;
+        } else {
+            cursor->index++;
+        }
+    }
+    return FW_MORE;
+}
+
+static void pass_command(struct fw *fw, struct fw_cursor *cursor)
+{
+    fw_signal(fw, cursor);
+    cursor->loaded = 0;
+    cursor->index++;
+}
+
+static uint32_t poll_busy(struct fw *fw, uint32_t unit)
+{
+    struct fw_cursor *cursor = &fw->cursors[unit];
+    struct hal_unit_result result;
+    uint32_t outcome = fw_unit_poll(fw, unit, &result);
+    if (outcome == FW_OVER) {
+        pass_command(fw, cursor);
+        return FW_MORE;
+    }
+    if (outcome == FW_WAITING && (cursor->command.flags & LORA_FLAG_SIGNAL_SEGMENTS)) {
+        uint32_t groups[LORA_SEGMENTS] = {0};
+        hal_unit_segments(unit, groups);
+        fw_signal_groups(fw, cursor, groups);
+    }
+    return outcome;
+}
+
+/* Nothing to do: no rows, or no KV data that has not been moved. */
+static int is_empty(const struct fw *fw, const struct fw_cursor *cursor)
+{
+    if (cursor->command.opcode == LORA_CMD_KV_COMMIT)
+        return fw->state.kv_op_count == 0;
+    return cursor->rows == 0;
+}
+
+/* Takes commands until one runs or waits; FW_MORE when anything moved. */
+static uint32_t feed_unit(struct fw *fw, uint32_t unit)
+{
+    struct fw_cursor *cursor = &fw->cursors[unit];
+    uint32_t from = cursor->index, outcome;
+    if (cursor->state == LORA_UNIT_BUSY) {
+        outcome = poll_busy(fw, unit);
+        if (outcome != FW_MORE)
+            return outcome;
+    }
+    for (uint32_t taken = 0; taken < FW_SWEEP; taken++) {
+        outcome = find_command(fw, unit);
+        if (outcome == FW_FAILED)
+            return outcome;
+        if (outcome == FW_WAITING ||
+            fw_missing_counter(fw, &cursor->command, cursor->rows) != FW_NONE)
+            break;
+        if (fw->live && !is_empty(fw, cursor)) {
+            fw_unit_begin(fw, unit);
+            return FW_MORE;
+        }
+        for (uint32_t s = 0; s < LORA_SEGMENTS; s++)
+            cursor->groups[s] = 0;
+        pass_command(fw, cursor);
+    }
+    return cursor->index != from ? FW_MORE : FW_WAITING;
+}
+
+/* FENCE and END hold until every unit stands idle before them. */
+static uint32_t feed_control(struct fw *fw)
+{
+    struct fw_cursor *cursor = &fw->cursors[LORA_UNIT_CONTROL];
+    uint32_t from = cursor->index;
+    uint32_t outcome = find_command(fw, LORA_UNIT_CONTROL);
+    if (outcome != FW_MORE)
+        return outcome == FW_WAITING && cursor->index != from ? (uint32_t)FW_MORE : outcome;
+    for (uint32_t unit = LORA_UNIT_MPU; unit < LORA_UNITS; unit++)
+        if (fw->cursors[unit].state == LORA_UNIT_BUSY || fw->cursors[unit].loaded ||
+            fw->cursors[unit].index < cursor->index)
+            return cursor->index != from ? FW_MORE : FW_WAITING;
+    if (fw_missing_counter(fw, &cursor->command, cursor->rows) != FW_NONE)
+        return FW_WAITING;
+    if (fw->live)
+        hal_set_register(LORA_REG_LAST_INDEX + 4 * LORA_UNIT_CONTROL, cursor->index);
+    if (cursor->command.opcode == LORA_CMD_END)
+        return FW_OVER;
+    pass_command(fw, cursor);
+    return FW_MORE;
+}
+
+uint32_t fw_dispatch(struct fw *fw)
+{
+    uint32_t moved = FW_WAITING;
+    uint32_t outcome = feed_control(fw);
+    if (outcome == FW_FAILED || outcome == FW_OVER)
+        return outcome;
+    if (outcome == FW_MORE)
+        moved = FW_MORE;
+    for (uint32_t unit = LORA_UNIT_MPU; unit < LORA_UNITS; unit++) {
+        outcome = feed_unit(fw, unit);
+        if (outcome == FW_FAILED)
+            return outcome;
+        if (outcome == FW_MORE)
+            moved = FW_MORE;
+    }
+    return moved;
+}
+
+/* The unit to name when nothing moves: one that runs other than the Router, which may only wait for
+ * another board; then the Router; then one whose counter did not come. */
+static uint32_t stalled_unit(const struct fw *fw)
+{
+    uint32_t unit;
+    for (unit = LORA_UNIT_MPU; unit < LORA_UNITS; unit++)
+        if (fw->cursors[unit].state == LORA_UNIT_BUSY && unit != LORA_UNIT_ROUTER)
+            return unit;
+    if (fw->cursors[LORA_UNIT_ROUTER].state == LORA_UNIT_BUSY)
+        return LORA_UNIT_ROUTER;
+    for (unit = LORA_UNIT_MPU; unit < LORA_UNITS; unit++)
+        if (fw->cursors[unit].loaded)
+            return unit;
+    return LORA_UNIT_CONTROL;
+}
+
+void fw_blame_stall(struct fw *fw)
+{
+    uint32_t unit = stalled_unit(fw);
+    const struct fw_cursor *cursor = &fw->cursors[unit];
+    if (!cursor->loaded)
+        return;
+    fw_blame(fw, cursor->index, &cursor->command);
+    fw->error.unit = unit;
+    if (cursor->state == LORA_UNIT_BUSY)
+        return;
+    fw->error.counter = fw_missing_counter(fw, &cursor->command, cursor->rows);
+    if (fw->error.counter != FW_NONE) {
+        fw->error.found = fw->counters[fw->error.counter];
+        fw->error.expected = cursor->command.wait_value;
+        if (cursor->command.flags & LORA_FLAG_WAIT_GROUPS)
+            fw->error.expected *= fw_row_groups(cursor->rows);
+    }
+}
+
+/* All numbers of row groups that a step can have, of all rows and of the selected ones. */
+uint32_t fw_register_rehearse(struct fw *fw)
+{
+    uint32_t outcome = fw_dispatch(fw);
+    if (outcome == FW_FAILED || outcome == FW_MORE)
+        return outcome;
+    if (outcome == FW_WAITING) {
+        fw_blame_stall(fw);
+        return fw_fail(fw, LORA_ERR_COUNTER, fw->error.found, fw->error.expected);
+    }
+    if (fw->rehearse_selected < fw->rehearse_groups) {
+        fw->rehearse_selected++;
+    } else if (fw->rehearse_groups < fw_row_groups(fw->list->header.max_rows)) {
+        fw->rehearse_groups++;
+        fw->rehearse_selected = 0;
+    } else {
+        fw_register_finish(fw);
+        return FW_OVER;
+    }
+    fw_execution_reset(fw, fw->rehearse_groups * LORA_ROW_GROUP,
+                       fw->rehearse_selected * LORA_ROW_GROUP, 0);
+    return FW_MORE;
+}
