@@ -1,0 +1,178 @@
+/* Frames between ports: FIFO, back-pressure, counters, and what faults do on the wire. */
+#include "board.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lora/host.h"
+
+#define FIFO_MASK (EMU_FIFO_FRAMES - 1)
+
+int emu_port_init(struct emu_port *port, struct emu_board *board, uint32_t index) {
+    port->board = board;
+    port->index = index;
+    port->slots = calloc(EMU_FIFO_FRAMES, EMU_SLOT_BYTES);
+    return port->slots ? LORA_OK : LORA_ERR_MEMORY;
+}
+
+void emu_port_free(struct emu_port *port) { free(port->slots); }
+
+void emu_port_flush(struct emu_port *port) {
+    port->head = port->tail = port->checked = port->poisons = 0;
+    port->flow_stopped = false;
+}
+
+void emu_port_power_off(struct emu_port *port) {
+    emu_port_flush(port);
+    memset(&port->counters, 0, sizeof port->counters);
+    port->core_reset = port->reset_done = false;
+    emu_port_refresh(port);
+}
+
+static bool end_ready(const struct emu_port *port, uint64_t now) {
+    return port->board->programmed && port->reset_done && !port->core_reset &&
+           !port->faults.down && now >= port->ready_at;
+}
+
+static void refresh_end(struct emu_port *port, bool up, uint64_t now) {
+    if (!port->up) port->counters.not_ok_cycles += now - port->refreshed_at;
+    port->refreshed_at = now;
+    if (port->up && !up) {
+        port->counters.channel_down++;
+        port->counters.line_down++;
+        port->board->cluster->activity++;
+    }
+    port->up = up;
+}
+
+void emu_port_refresh(struct emu_port *port) {
+    uint64_t now = port->board->cluster->now;
+    bool up = port->peer && end_ready(port, now) && end_ready(port->peer, now);
+    refresh_end(port, up, now);
+    if (port->peer && port->peer != port) refresh_end(port->peer, up, now);
+}
+
+uint8_t *emu_frame_payload(struct lora_frame *frame) { return (uint8_t *)(frame + 1); }
+
+/* The hop count changes on the way; the CRC is end to end, so it counts as 0. */
+uint32_t emu_frame_crc(const struct lora_frame *frame) {
+    struct lora_frame header = *frame;
+    header.hop = 0;
+    uint32_t crc = lora_crc32(0, &header, sizeof header);
+    return lora_crc32(crc, frame + 1, frame->length);
+}
+
+void emu_frame_seal(struct lora_frame *frame, uint32_t crc) {
+    memcpy(emu_frame_payload(frame) + frame->length, &crc, sizeof crc);
+}
+
+static struct lora_frame *slot(const struct emu_port *port, uint32_t index) {
+    return (struct lora_frame *)(void *)(port->slots + (index & FIFO_MASK) * (size_t)EMU_SLOT_BYTES);
+}
+
+static uint32_t fill_level(const struct emu_port *port) { return port->tail - port->head; }
+
+/* The last place is kept for a poison frame: it must get through when everything else is stuck. */
+struct lora_frame *emu_port_claim(struct emu_port *port, uint32_t spare) {
+    if (!port->up) return NULL;
+    struct emu_port *far = port->peer;
+    if (fill_level(far) + spare + 1 > EMU_FIFO_FRAMES - 1) {
+        if (!far->flow_stopped) port->counters.flow_full++;
+        far->flow_stopped = true;
+        return NULL;
+    }
+    return slot(far, far->tail);
+}
+
+/* Damage to a frame in flight. A flipped bit is seen by the core's own frame CRC as well; garbled
+ * payload under a right CRC is the fault that only a payload check finds. */
+static void damage(struct emu_port *port, struct lora_frame *frame) {
+    struct emu_port_faults *faults = &port->faults;
+    if (faults->garble && frame->length > 0) {
+        emu_frame_payload(frame)[frame->length / 2] ^= 0x5a;
+        emu_frame_seal(frame, emu_frame_crc(frame));
+    }
+    if (faults->flip_count == 0) return;
+    if (faults->flip_after > 0) {
+        faults->flip_after--;
+        return;
+    }
+    faults->flip_count--;
+    emu_frame_payload(frame)[frame->length / 2] ^= 0x10; /* of an empty payload, its CRC */
+    port->peer->counters.frames_with_errors++;
+}
+
+void emu_port_commit(struct emu_port *port) {
+    struct emu_port *far = port->peer;
+    struct lora_frame *frame = slot(far, far->tail);
+    uint32_t bytes = (uint32_t)sizeof *frame + frame->length + 4;
+    uint32_t transfers = (bytes + 63) / 64;
+    damage(port, frame);
+    far->poisons += frame->kind == LORA_FRAME_POISON;
+    far->tail++;
+    port->counters.tx += transfers;
+    far->counters.rx += transfers;
+    far->counters.frames_received++;
+    port->frame_bytes += bytes;
+    port->payload_bytes += frame->length;
+    port->board->cluster->activity++;
+}
+
+void emu_port_poison(struct emu_port *port, uint32_t epoch, uint32_t step, uint8_t source) {
+    if (!port->up || fill_level(port->peer) == EMU_FIFO_FRAMES) return;
+    if (emu_port_poisoned(port->peer, epoch, step)) return;
+    struct lora_frame *frame = slot(port->peer, port->peer->tail);
+    *frame = (struct lora_frame){.magic = LORA_FRAME_MAGIC,
+                                 .epoch = epoch,
+                                 .step = step,
+                                 .source = source,
+                                 .hop = 1,
+                                 .kind = LORA_FRAME_POISON};
+    emu_frame_seal(frame, emu_frame_crc(frame));
+    emu_port_commit(port);
+}
+
+struct lora_frame *emu_port_head(const struct emu_port *port) {
+    return fill_level(port) ? slot(port, port->head) : NULL;
+}
+
+void emu_port_pop(struct emu_port *port) {
+    port->poisons -= slot(port, port->head)->kind == LORA_FRAME_POISON;
+    port->head++;
+    if (port->flow_stopped) {
+        port->flow_stopped = false;
+        port->counters.flow_empty++;
+    }
+    port->board->cluster->activity++;
+}
+
+bool emu_port_head_intact(struct emu_port *port) {
+    if (port->checked == port->head + 1) return true; /* it waited for something else */
+    const struct lora_frame *frame = slot(port, port->head);
+    if (frame->magic != LORA_FRAME_MAGIC || frame->length > LORA_FRAME_PAYLOAD) return false;
+    if (frame->kind < LORA_FRAME_DATA || frame->kind > LORA_FRAME_TEST) return false;
+    uint32_t crc;
+    memcpy(&crc, (const uint8_t *)(frame + 1) + frame->length, sizeof crc);
+    if (crc != emu_frame_crc(frame)) return false;
+    port->checked = port->head + 1;
+    return true;
+}
+
+bool emu_port_poisoned(const struct emu_port *port, uint32_t epoch, uint32_t step) {
+    if (port->poisons == 0) return false;
+    for (uint32_t at = port->head; at != port->tail; at++) {
+        const struct lora_frame *frame = slot(port, at);
+        if (frame->kind == LORA_FRAME_POISON && frame->epoch == epoch && frame->step == step)
+            return true;
+    }
+    return false;
+}
+
+uint32_t emu_port_drop_before(struct emu_port *port, uint32_t epoch) {
+    uint32_t dropped = 0;
+    for (;; dropped++) {
+        const struct lora_frame *frame = emu_port_head(port);
+        if (!frame || (int32_t)(frame->epoch - epoch) >= 0) return dropped;
+        emu_port_pop(port);
+    }
+}

@@ -1,0 +1,157 @@
+/* Inside the emulated cluster: what its layers (memory, registers, links, units, firmware) share.
+ * Everything here is guarded by the cluster's one lock. */
+#ifndef EMU_BOARD_H
+#define EMU_BOARD_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "firmware.h"
+#include "hal.h"
+#include "lora/abi.h"
+#include "lora/kernels.h"
+#include "lora/transport.h"
+#include "lora/emu.h"
+#include "aurora.h"
+#include "router.h"
+
+#define EMU_BANKS 64
+#define EMU_BANK_ARENAS 32
+#define EMU_CONTROL_BYTES (LORA_REG_ARENAS + LORA_MAX_ARENAS * 32)
+#define EMU_ONCHIP_LIMIT (256u << 20)
+
+struct emu_arena {
+    uint64_t offset, bytes;
+};
+
+struct emu_bank {
+    uint8_t *mapping; /* address space of the whole bank, committed arena by arena */
+    uint64_t mapping_bytes;
+    uint32_t arena_count;
+    struct emu_arena arenas[EMU_BANK_ARENAS];
+};
+
+struct emu_memory {
+    struct emu_bank banks[EMU_BANKS];
+    uint8_t *base[EMU_BANKS];     /* what kernels see: NULL where nothing is reserved */
+    uint64_t bytes[EMU_BANKS];    /* end of the last arena */
+    uint64_t capacity[EMU_BANKS];
+    uint64_t physical[EMU_BANKS]; /* address of the bank's first byte on the board */
+};
+
+struct emu_unit {
+    uint32_t state; /* enum lora_unit_state */
+    struct hal_unit_result result;
+};
+
+struct emu_link_test {
+    bool active;
+};
+
+struct emu_trace {
+    struct lora_trace_record *records;
+    uint32_t capacity, first, count, dropped;
+    uint64_t begin[LORA_UNITS];
+};
+
+struct emu_board {
+    struct emu_cluster *cluster;
+    uint32_t index;
+    struct lora_board_info info;
+    struct emu_memory memory;
+    bool programmed, in_flight;
+    uint32_t control[EMU_CONTROL_BYTES / 4]; /* register file of lora_ctrl */
+    struct fw *firmware;
+    struct emu_unit units[LORA_UNITS];
+    struct emu_router router;
+    struct emu_link_test link_test;
+    struct emu_port ports[LORA_PORTS];
+    uint32_t link_epoch;
+    uint32_t frames_dropped; /* not yet handed to the firmware with a unit's result */
+    uint32_t stuck_units;    /* faults: bit per unit */
+    bool completion_lost, done_lost, firmware_dead;
+    struct emu_trace trace;
+};
+
+struct emu_cluster {
+    uint32_t id, boards;
+    uint32_t clock_hz, link_configuration;
+    const struct lora_kernels *kernels;
+    pthread_mutex_t lock;
+    uint64_t now;      /* board clock, cycles; one for all boards, as real time is */
+    uint64_t activity; /* rises with everything that changes the cluster's state */
+    uint32_t users;    /* guarded by the registry */
+    bool destroyed;
+    struct emu_cluster *next;
+    struct emu_board board[];
+};
+
+/* failure.c: fills `failure` (which may be NULL) and returns `code`. */
+int emu_fail(struct lora_failure *failure, int code, const struct emu_board *board,
+             const char *format, ...) __attribute__((format(printf, 4, 5)));
+
+/* cluster.c */
+struct emu_cluster *emu_cluster_acquire(uint32_t id);
+void emu_cluster_release(struct emu_cluster *cluster);
+/* A use without the lock, for an open handle. */
+void emu_cluster_hold(struct emu_cluster *cluster);
+void emu_cluster_drop(struct emu_cluster *cluster);
+
+/* scheduler.c: both expect the lock to be held. */
+void emu_run(struct emu_cluster *cluster, const struct emu_board *until_done);
+void emu_sleep(struct emu_cluster *cluster, uint32_t microseconds);
+uint64_t emu_cycles(const struct emu_cluster *cluster, uint64_t microseconds);
+
+/* program.c */
+int emu_program(struct emu_board *board, const struct lora_program *program,
+                struct lora_failure *failure);
+void emu_reset(struct emu_board *board);
+
+/* memory.c */
+void emu_memory_init(struct emu_memory *memory, const struct lora_board_info *info);
+void emu_memory_clear(struct emu_memory *memory);
+int emu_memory_reserve(struct emu_board *board, uint32_t bank, uint64_t offset, uint64_t bytes,
+                       struct lora_failure *failure);
+int emu_memory_release(struct emu_board *board, uint32_t bank, uint64_t offset,
+                       struct lora_failure *failure);
+int emu_memory_onchip(struct emu_board *board, uint32_t bytes, struct lora_failure *failure);
+/* The bytes of a range, or NULL where it is not inside one arena. */
+uint8_t *emu_memory_at(const struct emu_memory *memory, uint32_t bank, uint64_t offset,
+                       uint64_t bytes);
+
+/* registers.c: the host's view of lora_ctrl. */
+void emu_control_program(struct emu_board *board, uint32_t firmware_crc);
+int emu_control_read(struct emu_board *board, uint32_t offset, uint32_t *value,
+                     struct lora_failure *failure);
+int emu_control_write(struct emu_board *board, uint32_t offset, uint32_t value,
+                      struct lora_failure *failure);
+int emu_control_start(struct emu_board *board, struct lora_failure *failure);
+
+/* units.c */
+void emu_unit_start(struct emu_board *board, uint32_t unit, const struct lora_command *command,
+                    const struct lora_list *list, const struct lora_step_state *state);
+uint32_t emu_unit_poll(struct emu_board *board, uint32_t unit, struct hal_unit_result *result);
+void emu_unit_abort(struct emu_board *board, uint32_t unit);
+
+/* dma.c, kv_moves.c: each returns an enum lora_status. */
+int emu_dma(struct emu_board *board, const struct lora_command *command,
+            const struct lora_list *list, const struct lora_step_state *state,
+            struct hal_unit_result *result);
+int emu_kv_store(struct emu_board *board, const struct lora_kv_store *command,
+                 const struct lora_list *list, const struct lora_step_state *state);
+int emu_kv_commit(struct emu_board *board, const struct lora_list *list,
+                  const struct lora_step_state *state);
+
+/* link_test.c */
+uint32_t emu_link_test_slice(struct emu_board *board, struct lora_link_test *test);
+
+/* trace.c */
+void emu_trace_mark(struct emu_board *board, uint32_t index, const struct lora_command *command,
+                    uint32_t rows, uint32_t end);
+
+/* firmware/hal_host.c: the board that this thread's firmware runs on. */
+void emu_hal_bind(struct emu_board *board);
+
+#endif

@@ -1,0 +1,43 @@
+/* Which blocks one all-gather consists of: the same pure function on every board. */
+#ifndef EMU_GATHER_PLAN_H
+#define EMU_GATHER_PLAN_H
+
+#include <stdint.h>
+
+#include "lora/abi.h"
+
+#define GATHER_GROUPS (LORA_MAX_ROWS / LORA_ROW_GROUP)
+#define GATHER_BLOCKS (GATHER_GROUPS * LORA_SEGMENTS)
+
+struct gather_shape { /* what a plan depends on */
+    uint32_t columns;
+    uint16_t share_unit, segment_unit, element_bytes;
+    uint8_t boards, rows;
+};
+
+struct gather_block {
+    uint8_t group, first, segments, reserved;
+    uint32_t column, columns; /* of the full-width row */
+    uint32_t bytes;           /* whole block: rows of the group, one after another */
+};
+
+struct gather_source {
+    uint32_t block_count;
+    struct gather_block blocks[GATHER_BLOCKS]; /* in the order of their numbers */
+    uint8_t number[GATHER_GROUPS][LORA_SEGMENTS]; /* of the block that starts there; 255 none */
+};
+
+struct gather_plan {
+    struct gather_shape shape;
+    uint32_t groups;
+    uint32_t segment_start[LORA_SEGMENTS + 1];
+    uint32_t share_start[LORA_MAX_BOARDS + 1];
+    struct gather_source sources[LORA_MAX_BOARDS];
+};
+
+void gather_plan_make(struct gather_plan *plan, const struct gather_shape *shape);
+uint32_t gather_group_rows(const struct gather_plan *plan, uint32_t group);
+/* Columns of a segment that a board owns. */
+uint32_t gather_overlap(const struct gather_plan *plan, uint32_t source, uint32_t segment);
+
+#endif

@@ -1,0 +1,170 @@
+/* Moves within the KV cache: a row's K and V into its scratch slot, committed rows to their logical
+ * places, pages for fork. A block holds 32 positions of one layer, head and K or V: K as
+ * [head_dim][32], V as [32][head_dim], FP16. Only the page table says which page a tile has. */
+#include "board.h"
+
+#include <string.h>
+
+#define TILE LORA_TILE_POSITIONS
+#define BYTES 2u /* FP16 */
+
+struct place { /* one position of the cache */
+    uint32_t page, lane;
+};
+
+struct kv {
+    const struct emu_memory *memory;
+    const struct lora_list *list;
+    uint32_t page_stride; /* blocks; odd, so that pages spread over the banks */
+    uint64_t block_bytes;
+};
+
+static bool kv_open(struct kv *kv, const struct emu_board *board, const struct lora_list *list) {
+    uint32_t banks = (uint32_t)list->kv_bank_first + list->kv_bank_count;
+    kv->memory = &board->memory;
+    kv->list = list;
+    kv->page_stride = ((uint32_t)list->kv_layers * list->kv_heads * 2) | 1;
+    kv->block_bytes = (uint64_t)TILE * list->head_dim * BYTES;
+    return list->kv_bank_count > 0 && banks <= EMU_BANKS && list->head_dim > 0;
+}
+
+static uint16_t *block_at(const struct kv *kv, uint32_t page, uint32_t layer, uint32_t head,
+                          uint32_t v) {
+    const struct lora_list *list = kv->list;
+    if (page >= list->page_count) return NULL;
+    uint64_t block =
+        (uint64_t)page * kv->page_stride + ((uint64_t)layer * list->kv_heads + head) * 2 + v;
+    uint32_t bank = list->kv_bank_first + (uint32_t)(block % list->kv_bank_count);
+    uint64_t line = list->kv_line + block / list->kv_bank_count * list->head_dim;
+    return (void *)emu_memory_at(kv->memory, bank, line * LORA_LINE_BYTES, kv->block_bytes);
+}
+
+static bool slot_place(const struct lora_list *list, uint32_t slot, struct place *place) {
+    *place = (struct place){slot / TILE, slot % TILE};
+    return slot < list->max_scratch;
+}
+
+/* --- KV_STORE ---------------------------------------------------------------------------------- */
+static void store_head(uint16_t *k_block, uint16_t *v_block, uint32_t lane, uint32_t head_dim,
+                       const uint8_t *k, const uint8_t *v) {
+    for (uint32_t d = 0; d < head_dim; d++) memcpy(&k_block[d * TILE + lane], k + d * BYTES, BYTES);
+    memcpy(&v_block[lane * head_dim], v, head_dim * BYTES);
+}
+
+static int store_row(const struct kv *kv, const struct lora_kv_store *command,
+                     struct place place, uint64_t row_offset) {
+    uint32_t head_bytes = command->head_dim * BYTES;
+    uint64_t span = (uint64_t)command->kv_heads * head_bytes;
+    const uint8_t *k =
+        emu_memory_at(kv->memory, LORA_BANK_ONCHIP, command->k_offset + row_offset, span);
+    const uint8_t *v =
+        emu_memory_at(kv->memory, LORA_BANK_ONCHIP, command->v_offset + row_offset, span);
+    if (!k || !v) return LORA_ERR_ADDRESS;
+    for (uint32_t head = 0; head < command->kv_heads; head++) {
+        uint16_t *k_block = block_at(kv, place.page, command->kv_layer, head, 0);
+        uint16_t *v_block = block_at(kv, place.page, command->kv_layer, head, 1);
+        if (!k_block || !v_block) return LORA_ERR_ADDRESS;
+        store_head(k_block, v_block, place.lane, command->head_dim,
+                   k + (size_t)head * head_bytes, v + (size_t)head * head_bytes);
+    }
+    return LORA_OK;
+}
+
+int emu_kv_store(struct emu_board *board, const struct lora_kv_store *command,
+                 const struct lora_list *list, const struct lora_step_state *state) {
+    struct kv kv;
+    if (!kv_open(&kv, board, list) || command->head_dim != list->head_dim ||
+        command->kv_heads > list->kv_heads || command->kv_layer >= list->kv_layers ||
+        state->row_count > LORA_MAX_ROWS)
+        return LORA_ERR_SIZE;
+    for (uint32_t i = 0; i < state->row_count; i++) {
+        struct place place;
+        int32_t slot = state->rows[i].slot;
+        if (slot < 0 || !slot_place(list, (uint32_t)slot, &place)) return LORA_ERR_ROW;
+        int status = store_row(&kv, command, place, (uint64_t)i * command->stride);
+        if (status) return status;
+    }
+    return LORA_OK;
+}
+
+/* --- KV_COMMIT --------------------------------------------------------------------------------- */
+static int copy_positions(const struct kv *kv, struct place from, struct place to,
+                          uint32_t count) {
+    const struct lora_list *list = kv->list;
+    uint32_t head_dim = list->head_dim;
+    for (uint32_t layer = 0; layer < list->kv_layers; layer++) {
+        for (uint32_t head = 0; head < list->kv_heads; head++) {
+            const uint16_t *k_from = block_at(kv, from.page, layer, head, 0);
+            const uint16_t *v_from = block_at(kv, from.page, layer, head, 1);
+            uint16_t *k_to = block_at(kv, to.page, layer, head, 0);
+            uint16_t *v_to = block_at(kv, to.page, layer, head, 1);
+            if (!k_from || !v_from || !k_to || !v_to) return LORA_ERR_ADDRESS;
+            for (uint32_t d = 0; d < head_dim; d++)
+                memmove(&k_to[d * TILE + to.lane], &k_from[d * TILE + from.lane], count * BYTES);
+            memmove(&v_to[to.lane * head_dim], &v_from[from.lane * head_dim],
+                    (size_t)count * head_dim * BYTES);
+        }
+    }
+    return LORA_OK;
+}
+
+static bool logical_place(const struct kv *kv, uint32_t sequence, uint32_t position,
+                          struct place *place) {
+    const struct lora_list *list = kv->list;
+    uint32_t tile = position / TILE;
+    if (sequence >= list->max_sequences || tile >= list->max_tiles) return false;
+    uint64_t row_lines = ((uint64_t)list->max_tiles * 2 + LORA_LINE_BYTES - 1) / LORA_LINE_BYTES;
+    uint64_t offset = (list->table_line + sequence * row_lines) * LORA_LINE_BYTES + tile * 2ull;
+    const uint8_t *entry = emu_memory_at(kv->memory, list->table_bank, offset, 2);
+    if (!entry) return false;
+    uint16_t page;
+    memcpy(&page, entry, sizeof page);
+    *place = (struct place){page, position % TILE};
+    return page < list->page_count;
+}
+
+static int commit_path(const struct kv *kv, const struct lora_kv_op *op, const uint8_t *path,
+                       uint32_t path_count) {
+    if (op->b > path_count || op->c > path_count - op->b) return LORA_ERR_KV;
+    for (uint32_t i = 0; i < op->c; i++) {
+        uint16_t slot;
+        struct place from, to;
+        memcpy(&slot, path + ((size_t)op->b + i) * sizeof slot, sizeof slot);
+        if (!slot_place(kv->list, slot, &from) ||
+            !logical_place(kv, op->sequence, op->a + i, &to))
+            return LORA_ERR_KV;
+        int status = copy_positions(kv, from, to, 1);
+        if (status) return status;
+    }
+    return LORA_OK;
+}
+
+static int copy_page(const struct kv *kv, const struct lora_kv_op *op) {
+    if (op->a >= kv->list->page_count || op->b >= kv->list->page_count || op->c > TILE)
+        return LORA_ERR_KV;
+    return copy_positions(kv, (struct place){op->a, 0}, (struct place){op->b, 0}, op->c);
+}
+
+/* Tables and lengths are the firmware's own; the data moves are all that the unit has to do. */
+int emu_kv_commit(struct emu_board *board, const struct lora_list *list,
+                  const struct lora_step_state *state) {
+    struct kv kv;
+    if (state->kv_op_count == 0) return LORA_OK;
+    if (!kv_open(&kv, board, list) || state->kv_op_count > LORA_MAX_KV_OPS ||
+        state->path_count > LORA_MAX_ROWS * LORA_MAX_SEQUENCES)
+        return LORA_ERR_SIZE;
+    const uint8_t *ops = emu_memory_at(kv.memory, list->control_bank, state->kv_ops_offset,
+                                       (uint64_t)state->kv_op_count * sizeof(struct lora_kv_op));
+    const uint8_t *path = emu_memory_at(kv.memory, list->control_bank, state->path_offset,
+                                        (uint64_t)state->path_count * 2);
+    if (!ops || (state->path_count && !path)) return LORA_ERR_ADDRESS;
+    for (uint32_t i = 0; i < state->kv_op_count; i++) {
+        struct lora_kv_op op;
+        int status = LORA_OK;
+        memcpy(&op, ops + i * sizeof op, sizeof op);
+        if (op.kind == LORA_KV_COMMIT) status = commit_path(&kv, &op, path, state->path_count);
+        if (op.kind == LORA_KV_COPY) status = copy_page(&kv, &op);
+        if (status) return status;
+    }
+    return LORA_OK;
+}

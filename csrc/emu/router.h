@@ -1,0 +1,51 @@
+/* The Router unit: all-gathers over the links, one at a time, never blocking. */
+#ifndef EMU_ROUTER_H
+#define EMU_ROUTER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "lora/abi.h"
+#include "gather_plan.h"
+
+#define EMU_PLANS 16 /* plans kept; a model has few distinct gather shapes */
+
+enum emu_direction { EMU_NEXT = 0, EMU_PREVIOUS = 1, EMU_DIRECTIONS = 2 };
+
+struct emu_board;
+struct emu_port;
+
+struct emu_router {
+    uint32_t state;  /* enum lora_unit_state */
+    uint32_t status; /* enum lora_status of a failed gather */
+    uint32_t failed_port;
+    uint32_t frames_sent, frames_received, frames_dropped;
+    const struct gather_plan *plan;
+    uint32_t rank, boards;
+    bool ring;
+    struct emu_port *out[EMU_DIRECTIONS]; /* frames going that way leave here */
+    struct emu_port *in[EMU_DIRECTIONS];  /* frames going that way arrive here */
+    uint8_t *base; /* row 0 of the on-chip buffer */
+    uint32_t stride;
+    uint32_t epoch, step, collective;
+    uint32_t missing[GATHER_GROUPS][LORA_SEGMENTS]; /* bytes */
+    uint32_t missing_total;
+    uint32_t groups_done[LORA_SEGMENTS];
+    uint32_t received[LORA_MAX_BOARDS][GATHER_BLOCKS]; /* bytes of each block so far */
+    struct {
+        uint32_t block, offset;
+    } cursor[EMU_DIRECTIONS];
+    struct gather_plan plans[EMU_PLANS];
+    uint32_t plan_next;
+    bool misfile; /* fault: files blocks under the source's neighbour */
+};
+
+void emu_router_start(struct emu_board *board, const struct lora_gather *command,
+                      const struct lora_list *list, const struct lora_step_state *state);
+/* Moves what can move; returns true when anything did. */
+bool emu_router_pump(struct emu_board *board);
+void emu_router_abort(struct emu_board *board);
+void emu_router_poison(struct emu_board *board, const struct lora_list *list,
+                       const struct lora_step_state *state);
+
+#endif

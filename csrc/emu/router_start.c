@@ -1,0 +1,123 @@
+/* Starting, ending and poisoning gathers; the frames themselves move in router.c. */
+#include "board.h"
+
+#include <string.h>
+
+static const struct gather_plan *plan_of(struct emu_router *router,
+                                         const struct gather_shape *shape) {
+    for (uint32_t i = 0; i < EMU_PLANS; i++) {
+        const struct gather_shape *known = &router->plans[i].shape;
+        if (known->columns == shape->columns && known->rows == shape->rows &&
+            known->boards == shape->boards && known->share_unit == shape->share_unit &&
+            known->segment_unit == shape->segment_unit &&
+            known->element_bytes == shape->element_bytes)
+            return &router->plans[i];
+    }
+    struct gather_plan *plan = &router->plans[router->plan_next++ % EMU_PLANS];
+    gather_plan_make(plan, shape);
+    return plan;
+}
+
+static uint32_t check(const struct lora_gather *command, const struct lora_list *list) {
+    uint16_t element = command->element_bytes;
+    if (element != 2 && element != 4 && element != 8) return LORA_ERR_SIZE;
+    if (command->columns == 0 || command->share_unit == 0 || command->segment_unit == 0)
+        return LORA_ERR_SIZE;
+    if (list->boards == 0 || list->boards > LORA_MAX_BOARDS || list->rank >= list->boards)
+        return LORA_ERR_SIZE;
+    return LORA_OK;
+}
+
+static uint32_t row_count(const struct lora_gather *command, const struct lora_step_state *state) {
+    uint32_t rows =
+        command->flags & LORA_FLAG_SELECTED ? state->selected_count : state->row_count;
+    return rows < LORA_MAX_ROWS ? rows : LORA_MAX_ROWS;
+}
+
+static struct emu_port *port_at(struct emu_board *board, uint32_t port) {
+    return port < LORA_PORTS ? &board->ports[port] : NULL;
+}
+
+/* Ends of a path have one neighbour. Frames that go to next arrive from previous. */
+static bool connect(struct emu_board *board, const struct lora_list *list) {
+    struct emu_router *router = &board->router;
+    bool has_next = list->ring || list->rank + 1u < list->boards;
+    bool has_previous = list->ring || list->rank > 0;
+    router->out[EMU_NEXT] = has_next ? port_at(board, list->port_next) : NULL;
+    router->out[EMU_PREVIOUS] = has_previous ? port_at(board, list->port_previous) : NULL;
+    router->in[EMU_NEXT] = router->out[EMU_PREVIOUS];
+    router->in[EMU_PREVIOUS] = router->out[EMU_NEXT];
+    if (has_next && has_previous && list->port_next == list->port_previous) return false;
+    return !(has_next && !router->out[EMU_NEXT]) && !(has_previous && !router->out[EMU_PREVIOUS]);
+}
+
+static void count_missing(struct emu_router *router) {
+    const struct gather_plan *plan = router->plan;
+    uint32_t width = plan->shape.element_bytes;
+    memset(router->missing, 0, sizeof router->missing);
+    memset(router->groups_done, 0, sizeof router->groups_done);
+    router->missing_total = 0;
+    for (uint32_t s = 0; s < LORA_SEGMENTS; s++) {
+        uint32_t columns = plan->segment_start[s + 1] - plan->segment_start[s];
+        columns -= gather_overlap(plan, router->rank, s);
+        for (uint32_t g = 0; g < plan->groups; g++) {
+            router->missing[g][s] = columns * gather_group_rows(plan, g) * width;
+            router->missing_total += router->missing[g][s];
+            router->groups_done[s] += router->missing[g][s] == 0;
+        }
+    }
+}
+
+static uint32_t begin(struct emu_board *board, const struct lora_gather *command,
+                      const struct lora_list *list, const struct lora_step_state *state) {
+    struct emu_router *router = &board->router;
+    uint32_t status = check(command, list);
+    if (status) return status;
+    uint32_t rows = row_count(command, state);
+    uint64_t width = (uint64_t)command->columns * command->element_bytes;
+    uint64_t span = rows ? (uint64_t)(rows - 1) * command->stride + width : 0;
+    router->base = emu_memory_at(&board->memory, LORA_BANK_ONCHIP, command->offset, span);
+    if (!router->base || width > command->stride) return LORA_ERR_ADDRESS;
+    router->boards = list->boards;
+    router->rank = list->rank;
+    router->ring = list->ring != 0;
+    router->stride = command->stride;
+    router->epoch = state->epoch;
+    router->step = state->step;
+    router->collective = command->collective;
+    struct gather_shape shape = {.columns = command->columns,
+                                 .share_unit = command->share_unit,
+                                 .segment_unit = command->segment_unit,
+                                 .element_bytes = command->element_bytes,
+                                 .boards = list->boards,
+                                 .rows = (uint8_t)rows};
+    router->plan = plan_of(router, &shape);
+    memset(router->received, 0, sizeof router->received);
+    memset(router->cursor, 0, sizeof router->cursor);
+    memset(router->out, 0, sizeof router->out);
+    memset(router->in, 0, sizeof router->in);
+    count_missing(router);
+    return router->boards > 1 && rows > 0 && !connect(board, list) ? LORA_ERR_LINK_DOWN : LORA_OK;
+}
+
+void emu_router_start(struct emu_board *board, const struct lora_gather *command,
+                      const struct lora_list *list, const struct lora_step_state *state) {
+    struct emu_router *router = &board->router;
+    router->frames_sent = router->frames_received = 0;
+    router->frames_dropped = board->frames_dropped;
+    board->frames_dropped = 0;
+    router->failed_port = LORA_NO_PORT;
+    router->status = begin(board, command, list, state);
+    router->state = router->status ? LORA_UNIT_FAILED : LORA_UNIT_BUSY;
+    if (router->state == LORA_UNIT_BUSY) emu_router_pump(board);
+}
+
+void emu_router_abort(struct emu_board *board) { board->router.state = LORA_UNIT_IDLE; }
+
+void emu_router_poison(struct emu_board *board, const struct lora_list *list,
+                       const struct lora_step_state *state) {
+    struct emu_port *ports[2] = {port_at(board, list->port_next),
+                                 port_at(board, list->port_previous)};
+    for (uint32_t i = 0; i < 2; i++)
+        if (ports[i]) emu_port_poison(ports[i], state->epoch, state->step, list->rank);
+}

@@ -1,0 +1,82 @@
+/* The HAL in the emulated board. Which board: bound by the scheduler before each fw_poll. */
+#include "hal.h"
+
+#include <string.h>
+
+#include "board.h"
+
+static _Thread_local struct emu_board *current;
+
+void emu_hal_bind(struct emu_board *board) { current = board; }
+
+uint32_t hal_register(uint32_t offset) {
+    return offset < EMU_CONTROL_BYTES ? current->control[offset / 4] : 0;
+}
+
+/* The firmware may write every register; a lost done bit is lost on its way to the host. */
+void hal_set_register(uint32_t offset, uint32_t value) {
+    if (offset >= EMU_CONTROL_BYTES) return;
+    if (offset == LORA_REG_AP_CTRL && current->done_lost) value &= ~(uint32_t)LORA_AP_DONE;
+    if (current->control[offset / 4] == value) return;
+    current->control[offset / 4] = value;
+    current->cluster->activity++;
+}
+
+/* A range outside the arenas reads as zeros and takes no writes, as an AXI decode error would. */
+void hal_read(uint32_t bank, uint64_t offset, void *data, uint32_t bytes) {
+    const uint8_t *at = emu_memory_at(&current->memory, bank, offset, bytes);
+    if (at) memcpy(data, at, bytes);
+    else memset(data, 0, bytes);
+}
+
+static bool completion_is_lost(uint32_t bank, uint64_t offset) {
+    bool lost = current->completion_lost || current->done_lost;
+    return lost && bank == current->control[LORA_REG_CONTROL_BANK / 4] &&
+           offset < LORA_COMPLETION_OFFSET + sizeof(struct lora_completion);
+}
+
+void hal_write(uint32_t bank, uint64_t offset, const void *data, uint32_t bytes) {
+    uint8_t *at = emu_memory_at(&current->memory, bank, offset, bytes);
+    if (!at || completion_is_lost(bank, offset)) return;
+    memcpy(at, data, bytes);
+    current->cluster->activity++;
+}
+
+uint32_t hal_onchip_bytes(void) { return (uint32_t)current->memory.bytes[LORA_BANK_ONCHIP]; }
+
+void hal_unit_start(uint32_t unit, const struct lora_command *command,
+                    const struct lora_list *list, const struct lora_step_state *state) {
+    emu_unit_start(current, unit, command, list, state);
+}
+
+uint32_t hal_unit_poll(uint32_t unit, struct hal_unit_result *result) {
+    return emu_unit_poll(current, unit, result);
+}
+
+void hal_unit_segments(uint32_t unit, uint32_t groups[LORA_SEGMENTS]) {
+    memset(groups, 0, LORA_SEGMENTS * sizeof groups[0]);
+    if (unit == LORA_UNIT_ROUTER && current->router.plan)
+        memcpy(groups, current->router.groups_done, sizeof current->router.groups_done);
+}
+
+void hal_unit_abort(uint32_t unit) { emu_unit_abort(current, unit); }
+
+void hal_links_epoch(uint32_t epoch) {
+    current->link_epoch = epoch;
+    for (uint32_t p = 0; p < LORA_PORTS; p++)
+        current->frames_dropped += emu_port_drop_before(&current->ports[p], epoch);
+}
+
+void hal_links_poison(const struct lora_list *list, const struct lora_step_state *state) {
+    emu_router_poison(current, list, state);
+}
+
+uint32_t hal_link_test(struct lora_link_test *test) { return emu_link_test_slice(current, test); }
+
+uint64_t hal_cycles(void) { return current->cluster->now; }
+
+uint32_t hal_cycles_per_ms(void) { return (uint32_t)emu_cycles(current->cluster, 1000); }
+
+void hal_trace(uint32_t index, const struct lora_command *command, uint32_t rows, uint32_t end) {
+    emu_trace_mark(current, index, command, rows, end);
+}
