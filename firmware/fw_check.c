@@ -1,6 +1,15 @@
 /* REGISTER: every field of a command, every address that it can reach with max_rows rows. */
 #include "fw.h"
 
+static uint32_t fail_buffer(struct fw *fw, const struct fw_buffer *buffer, uint64_t found,
+                            uint64_t expected)
+{
+    fw->error.bank = buffer->bank;
+    fw->error.offset = buffer->offset;
+    return fw_fail(fw, LORA_ERR_ADDRESS, found > FW_NONE ? FW_NONE : (uint32_t)found,
+                   (uint32_t)expected);
+}
+
 /* Activations stand on-chip or, for what the host reads, in the list's results. */
 uint32_t fw_check_buffer(struct fw *fw, const struct lora_list *list, struct fw_buffer buffer)
 {
@@ -9,21 +18,20 @@ uint32_t fw_check_buffer(struct fw *fw, const struct lora_list *list, struct fw_
                    buffer.row_bytes;
     if (buffer.row_bytes == 0)
         return FW_MORE;
-    fw->error.bank = buffer.bank;
-    fw->error.offset = buffer.offset;
     if (buffer.bank == list->control_bank) {
         low = list->results_offset;
         high = low + list->results_bytes;
     } else if (buffer.bank != LORA_BANK_ONCHIP) {
-        return fw_fail(fw, LORA_ERR_ADDRESS, buffer.bank, LORA_BANK_ONCHIP);
+        return fail_buffer(fw, &buffer, buffer.bank, LORA_BANK_ONCHIP);
     }
-    if (buffer.offset < low || end > high)
-        return fw_fail(fw, LORA_ERR_ADDRESS, end > FW_NONE ? FW_NONE : (uint32_t)end,
-                       high > FW_NONE ? FW_NONE : (uint32_t)high);
+    if (buffer.offset < low)
+        return fail_buffer(fw, &buffer, buffer.offset, low);
+    if (end > high)
+        return fail_buffer(fw, &buffer, end, high);
     if ((buffer.offset | buffer.stride) & (buffer.align - 1))
-        return fw_fail(fw, LORA_ERR_ADDRESS, buffer.stride, buffer.align);
+        return fail_buffer(fw, &buffer, buffer.stride, buffer.align);
     if (list->max_rows > 1 && buffer.stride < buffer.row_bytes)
-        return fw_fail(fw, LORA_ERR_ADDRESS, buffer.stride, buffer.row_bytes);
+        return fail_buffer(fw, &buffer, buffer.stride, buffer.row_bytes);
     return FW_MORE;
 }
 

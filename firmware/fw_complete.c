@@ -32,13 +32,15 @@ static void write_records(struct fw *fw)
     hal_write(fw->control_bank, LORA_COMPLETION_OFFSET, &fw->completion, sizeof fw->completion);
 }
 
+/* The tables are now as before the step: it is the next one again, even if it had been done once. */
 static void end_failed_step(struct fw *fw)
 {
-    if (fw->accepted) {
-        fw_tables_restore(fw);
-        if (fw->list->header.boards > 1)
-            hal_links_poison(&fw->list->header, &fw->state);
-    }
+    if (!fw->accepted)
+        return;
+    fw_tables_restore(fw);
+    fw->last_step = fw->state.step - 1;
+    if (fw->list->header.boards > 1)
+        hal_links_poison(&fw->list->header, &fw->state);
 }
 
 static void end_good_step(struct fw *fw)

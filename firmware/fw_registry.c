@@ -5,6 +5,8 @@
 static void begin_entry(struct fw *fw, struct fw_list *entry)
 {
     entry->valid = 0;
+    if (entry == &fw->lists[fw->undo_list])
+        fw->undo_count = 0; /* its page table may stand elsewhere from now on */
     entry->offset = fw->block_offset;
     entry->kv_commit = entry->kv_store = FW_NONE;
     fw->list = entry;

@@ -75,7 +75,7 @@ void fw_tables_backup(struct fw *fw)
     fw->undo_list = fw->state.list_id;
 }
 
-/* Newest first: an entry may have been written twice. */
+/* Newest first: an entry may have been written twice. A table whose arena is gone stays as it is. */
 void fw_tables_restore(struct fw *fw)
 {
     const struct lora_list *list = &fw->lists[fw->undo_list].header;
@@ -83,6 +83,8 @@ void fw_tables_restore(struct fw *fw)
     fw_copy(fw->state.slots, fw->before_slots, sizeof fw->before_slots);
     while (fw->undo_count > 0) {
         const struct fw_undo *undo = &fw->undo[--fw->undo_count];
-        store_page(list, undo->sequence, undo->tile, undo->page);
+        uint64_t offset = entry_offset(list, undo->sequence, undo->tile);
+        if (fw_in_arena(fw, list->table_bank, offset, 2))
+            store_page(list, undo->sequence, undo->tile, undo->page);
     }
 }
