@@ -2,6 +2,190 @@
 
 from __future__ import annotations
 
-from lora_sdk.step import KvOp, Row, StepResult
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["KvOp", "Row", "StepResult"]
+import numpy as np
+import numpy.typing as npt
+
+from lora_host import abi
+from lora_host.errors import ModelError, RequestError
+
+from lora_sdk.block import build_block
+from lora_sdk.compile.isa import Command, encode
+from lora_sdk.compile.lower import lower
+from lora_sdk.loading import Loader, Progress, Weights
+from lora_sdk.plan.model_plan import BoardPlan, Plan
+from lora_sdk.step import KvOp, Row, StepResult, selected_rows
+
+if TYPE_CHECKING:
+    from lora_host.cluster import Cluster
+
+    from lora_sdk.model.spec import ModelConfig
+
+__all__ = ["KvOp", "Row", "Runner", "StepResult"]
+
+LIST_ID = 0
+
+
+class Runner:
+    """A model on the boards of an open cluster.
+
+    Making one brings up the plan's links, reserves the arenas, loads and checks the weights and
+    registers every board's command list. `progress(done, total)` is called with bytes."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: ModelConfig,
+        checkpoint: Weights,
+        plan: Plan,
+        progress: Progress | None = None,
+    ) -> None:
+        if cluster.size != plan.size:
+            raise RequestError(
+                f"the plan is for {plan.size} boards, the cluster has {cluster.size}; open as many "
+                "as the plan needs"
+            )
+        self.cluster = cluster
+        self.config = config
+        self.plan = plan
+        self._control_bank = plan.overlay.control_bank
+        self._block_offset = plan.boards[0].control.block_offset
+        for board in plan.boards:
+            for bank, size in sorted(board.arenas.items()):
+                cluster.reserve(board.board, bank, size)
+        if plan.size > 1:
+            cluster.links_up(plan.route.cables)
+        self._loader = Loader(cluster, plan, checkpoint, progress)
+        self._loader.load()
+        self._loader.check()
+        self.commands: dict[int, list[Command]] = {}
+        for board in plan.boards:
+            self._register(board)
+
+    def _register(self, board: BoardPlan) -> None:
+        commands = lower(self.config, self.plan, board.rank)
+        self.commands[board.board] = commands
+        data = encode(commands, self.plan, board.rank, LIST_ID)
+        offset = board.control.list_offset
+        self.cluster.write(board.board, self._control_bank, offset, data)
+        self.cluster.register_list(board.board, LIST_ID, offset)
+
+    @property
+    def argmax_offsets(self) -> list[int]:
+        """Where each board writes the argmax record of selected row 0, by board: bytes in the
+        control bank."""
+        boards = self.plan.by_board
+        return [boards[index].control.argmax_offset for index in range(self.plan.size)]
+
+    def check_weights(self) -> None:
+        """Compares the weights on the boards with what was loaded; TransportError where they
+        differ."""
+        self._loader.check()
+
+    def step(
+        self, rows: Sequence[Row], kv_ops: Sequence[KvOp] = (), path: Sequence[int] = ()
+    ) -> StepResult:
+        """Runs one step on all boards and reads what its rows want.
+
+        RequestError for more rows or operations than a step takes; CommandError where the firmware
+        refuses a row; ModelError where a unit wrote a value that is not finite."""
+        self._check_counts(rows, kv_ops, path)
+        columns = self.config.embed_dim
+        block = build_block(rows, kv_ops, path, LIST_ID, columns)
+        completions = self.cluster.step(block, self._block_offset)
+        self._check_finite(rows, completions)
+        chosen = selected_rows(rows)
+        hidden_rows = tuple(index for index, row in enumerate(rows) if row.want_hidden)
+        return StepResult(
+            step=int(completions[0]["step"]),
+            rows=chosen,
+            logits=self._logits(len(chosen)) if any(r.want_logits for r in rows) else None,
+            argmax=self._argmax(len(chosen)) if any(r.want_argmax for r in rows) else None,
+            hidden=self._hidden(hidden_rows) if hidden_rows else None,
+            hidden_rows=hidden_rows,
+            completions=completions,
+        )
+
+    def _check_counts(
+        self, rows: Sequence[Row], kv_ops: Sequence[KvOp], path: Sequence[int]
+    ) -> None:
+        most = abi.MAX_ROWS * abi.MAX_SEQUENCES
+        for what, count, limit in (
+            ("rows", len(rows), self.plan.row_limit),
+            ("KV operations", len(kv_ops), abi.MAX_KV_OPS),
+            ("path entries", len(path), most),
+        ):
+            if count > limit:
+                raise RequestError(f"a step with {count} {what} was asked for, at most {limit}")
+        if any(row.want_hidden for row in rows) and not self.plan.hidden_taps:
+            raise RequestError("a row wants hidden states, but the plan has no hidden taps")
+
+    def _check_finite(self, rows: Sequence[Row], completions: npt.NDArray[np.void]) -> None:
+        """Names the first command of any board that wrote NaN or infinity."""
+        broken = [
+            (int(record["nonfinite_index"]), board)
+            for board, record in enumerate(completions)
+            if record["nonfinite_count"]
+        ]
+        if not broken:
+            return
+        index, board = min(broken)
+        record, commands = completions[board], self.commands[board]
+        place = int(record["nonfinite_row"])
+        command = str(commands[index]) if index < len(commands) else f"command {index}"
+        row = rows[place] if place < len(rows) else None
+        where = f" (sequence {row.sequence}, position {row.position})" if row else ""
+        raise ModelError(
+            f"{command} wrote {int(record['nonfinite_count'])} values that are NaN or infinite, the "
+            f"first in row {place}{where} on board {board}; expected finite numbers; the model "
+            "overflows FP16 here"
+        )
+
+    def _read(self, board: BoardPlan, offset: int, shape: tuple[int, ...], kind: Any) -> Any:
+        """An array of results from a board's control bank."""
+        array = np.empty(shape, kind)
+        if array.size:
+            self.cluster.read_into(board.board, self._control_bank, offset, array)
+        return array
+
+    def _logits(self, count: int) -> npt.NDArray[np.float32]:
+        """FP32 [count, vocabulary]: the boards' shares side by side, without their padding."""
+        shares = []
+        for board in self.plan.boards:
+            control = board.control
+            shape = (count, control.logits_stride // 4)
+            padded = self._read(board, control.logits_offset, shape, np.float32)
+            shares.append(padded[:, : len(board.share.vocabulary)])
+        return np.concatenate(shares, axis=1)
+
+    def _argmax(self, count: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.uint32]]:
+        """The greatest logit of each row and its token; of equal ones the lowest token, as ranks
+        hold ascending tokens; NaN where a board found one."""
+        records = np.stack(
+            [
+                self._read(board, board.control.argmax_offset, (count,), abi.dtype("argmax"))
+                for board in self.plan.boards
+                if board.share.vocabulary
+            ]
+        )
+        best = np.argmax(records["value"], axis=0)  # the first greatest, or the first NaN
+        rows = np.arange(count)
+        return records["value"][best, rows], records["token"][best, rows]
+
+    def _hidden(self, rows: tuple[int, ...]) -> npt.NDArray[np.float16]:
+        """FP16 [taps, len(rows), hidden] of these rows of the step."""
+        taps, count = len(self.plan.hidden_taps), max(rows) + 1
+        parts = []
+        for board in self.plan.boards:
+            control, local = board.control, len(board.share.hidden)
+            shape = (count, control.hidden_stride // 2)
+            whole = [
+                self._read(
+                    board, control.hidden_offset + tap * control.hidden_tap_bytes, shape, np.float16
+                )
+                for tap in range(taps)
+            ]
+            parts.append(np.stack(whole)[:, list(rows), :local])
+        return np.concatenate(parts, axis=2)
