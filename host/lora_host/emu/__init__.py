@@ -1,0 +1,68 @@
+"""The NumPy kernel model: the reference of every stored bit, called by the emulated units."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from lora_host.emu.attention import attention
+from lora_host.emu.matrix import matrix
+from lora_host.emu.unit_call import UnitCall
+from lora_host.emu.vector import vector
+from lora_host.numerics import quiet
+
+KERNELS: dict[str, Callable[[UnitCall], None]] = {
+    "matrix": matrix,
+    "vector": vector,
+    "attention": attention,
+}
+_OK, _ERR_UNIT = 0, 15
+_failures: list[str] = []
+
+
+def run_kernel(ffi: Any, name: str, call: Any) -> int:
+    """Runs kernel `name` on a struct lora_unit_call. Returns 0, or LORA_ERR_UNIT after an
+    exception, whose text `take_failure` gives."""
+    try:
+        with quiet():
+            KERNELS[name](UnitCall(ffi, call, name))
+    except Exception:
+        _failures.append(traceback.format_exc())
+        return _ERR_UNIT
+    return _OK
+
+
+def take_failure() -> str:
+    """Traceback of the first kernel that failed since the last call, "" when none did."""
+    text = _failures[0] if _failures else ""
+    _failures.clear()
+    return text
+
+
+def register(ffi: Any, lib: Any) -> Any:
+    """Binds the model to the extension's callbacks; returns a struct lora_kernels * that C may call
+    as long as it is kept."""
+
+    def bind(name: str) -> Any:
+        def callback(_context: Any, call: Any) -> int:
+            return run_kernel(ffi, name, call)
+
+        ffi.def_extern(name=f"lora_py_{name}", error=_ERR_UNIT)(callback)
+        return getattr(lib, f"lora_py_{name}")
+
+    table = ffi.new("struct lora_kernels *")
+    table.size = ffi.sizeof("struct lora_kernels")
+    table.context = ffi.NULL
+    table.name = _text(ffi)
+    for name in KERNELS:
+        setattr(table, name, bind(name))
+    return table
+
+
+_kept: dict[int, Any] = {}
+
+
+def _text(ffi: Any) -> Any:
+    """The name that --stats shows; kept for as long as the process runs."""
+    return _kept.setdefault(id(ffi), ffi.new("char[]", b"numpy"))

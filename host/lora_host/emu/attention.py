@@ -1,0 +1,97 @@
+"""Attention over KV blocks in two passes: the maximum, then the tiled sums (docs: numbers)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lora_host.emu.kv_pages import TILE, read_kv, visible_sets
+from lora_host.emu.matrix import longest_segment
+from lora_host.emu.unit_call import BANK_ONCHIP, UnitCall
+from lora_host.numerics import F32, exp32, to_fp16
+from lora_host.segments import segment_bounds, tree_sum
+
+WORK_ELEMENTS = 1 << 19  # gathered values held at once
+
+
+def attention(call: UnitCall) -> None:
+    """All rows and local query heads of the command."""
+    c = call.command
+    if call.row_count == 0:
+        return
+    width = c.q_heads * c.head_dim
+    q = call.rows_view(BANK_ONCHIP, c.q_offset, c.q_stride, width, np.float16)
+    q = q.astype(np.float32).reshape(call.row_count, c.q_heads, c.head_dim)
+    result = np.empty_like(q)
+    # the KV head of each query head, both counted on this board
+    heads = (np.arange(c.q_heads) + c.q_first) // c.group - c.kv_first
+    for visible in visible_sets(call):
+        keys, values = read_kv(call, visible)
+        keys, values = keys[heads], values[heads]
+        per_row = visible.entries.shape[1] * width
+        at_once = max(1, WORK_ELEMENTS // per_row)
+        for i in range(0, len(visible.rows), at_once):
+            rows, entries = visible.rows[i : i + at_once], visible.entries[i : i + at_once]
+            result[rows] = attend(q[rows], keys, values, entries, call.fp32(c.scale))
+    y = call.rows_view(BANK_ONCHIP, c.y_offset, c.y_stride, width, np.float16)
+    call.store_fp16(y, result.reshape(y.shape))
+
+
+def attend(q: F32, keys: F32, values: F32, entries: NDArray[np.int64], scale: np.float32) -> F32:
+    """[rows, heads, head_dim] of one sequence's rows before rounding to FP16.
+
+    `entries` [rows, positions] names K and V's entry at each logical position; -1 is not seen and
+    reads the last entry, which is zero: its e is +0 and adds nothing.
+    """
+    scores = score(q, keys) * scale
+    hidden = (entries < 0)[:, None, :]
+    entries = np.where(entries < 0, keys.shape[2] - 1, entries)
+    index = np.broadcast_to(entries[:, None, :], (*scores.shape[:2], entries.shape[1]))
+    ordered = np.take_along_axis(scores, index, axis=2)
+    np.copyto(ordered, np.float32(-np.inf), where=hidden)
+    largest = ordered.max(axis=2, keepdims=True)
+    e = to_fp16(exp32(ordered - largest)).astype(np.float32)
+    return weigh(e, values, entries)
+
+
+def score(q: F32, keys: F32) -> F32:
+    """q.k of every row, head and entry by the segment rule: [rows, heads, entries]."""
+    head_dim = q.shape[2]
+    bounds = [(start, end) for start, end in segment_bounds(head_dim) if start < end]
+    steps = longest_segment(head_dim)
+    # [steps, segments, ...]; segments that are shorter end in +0
+    packed_q = np.zeros((steps, len(bounds), *q.shape[:2]), np.float32)
+    packed_k = np.zeros((steps, len(bounds), keys.shape[0], keys.shape[2]), np.float32)
+    for s, (start, end) in enumerate(bounds):
+        packed_q[: end - start, s] = q[:, :, start:end].transpose(2, 0, 1)
+        packed_k[: end - start, s] = keys[:, start:end].transpose(1, 0, 2)
+    total = np.zeros((len(bounds), *q.shape[:2], keys.shape[2]), np.float32)
+    product = np.empty_like(total)
+    for step_q, step_k in zip(packed_q, packed_k, strict=True):
+        np.multiply(step_q[..., None], step_k[:, None], out=product)
+        np.add(total, product, out=total)
+    found = iter(total)
+    parts = [next(found) if a < b else None for a, b in segment_bounds(head_dim)]
+    return tree_sum(parts)
+
+
+def weigh(e: F32, values: F32, entries: NDArray[np.int64]) -> F32:
+    """sum(e*v)/sum(e): sequential in a tile of 32 positions, then tile after tile."""
+    rows, heads, positions = e.shape
+    head_dim = values.shape[2]
+    tiles = positions // TILE
+    e = e.reshape(rows, heads, tiles, TILE)
+    ordered = values[:, entries].reshape(heads, rows, tiles, TILE, head_dim)
+    np.multiply(ordered, e.transpose(1, 0, 2, 3)[..., None], out=ordered)
+    tile_e = np.zeros((rows, heads, tiles), np.float32)
+    tile_ev = np.zeros((heads, rows, tiles, head_dim), np.float32)
+    for lane in range(TILE):
+        np.add(tile_e, e[..., lane], out=tile_e)
+        np.add(tile_ev, ordered[:, :, :, lane], out=tile_ev)
+    sum_e = np.zeros((rows, heads), np.float32)
+    sum_ev = np.zeros((heads, rows, head_dim), np.float32)
+    for tile in range(tiles):
+        np.add(sum_e, tile_e[:, :, tile], out=sum_e)
+        np.add(sum_ev, tile_ev[:, :, tile], out=sum_ev)
+    result: F32 = sum_ev.transpose(1, 0, 2) / sum_e[..., None]
+    return result

@@ -1,0 +1,106 @@
+"""Where a row's keys and values stand: committed positions by the page table, uncommitted rows in
+the scratch pages, and what each row of a step may see of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lora_host.emu.unit_call import LINE_BYTES, UnitCall, padded
+from lora_host.numerics import F16, F32
+
+TILE = 32
+
+
+@dataclass(frozen=True)
+class Visible:
+    """What rows of one sequence see: `slots` follow the `committed` positions as entries, and
+    `entries` [rows, tiles*32] says which entry stands at each logical position, -1 none."""
+
+    rows: list[int]
+    sequence: int
+    committed: int
+    slots: list[int]
+    entries: NDArray[np.int64]
+
+
+def visible_sets(call: UnitCall) -> list[Visible]:
+    """The command's rows by sequence, each with its committed prefix, ancestors and itself."""
+    by_sequence: dict[int, list[int]] = {}
+    step_rows = call.rows()
+    for i, row in enumerate(step_rows):
+        by_sequence.setdefault(row.sequence, []).append(i)
+    return [_visible(call, sequence, rows, step_rows) for sequence, rows in by_sequence.items()]
+
+
+def _visible(call: UnitCall, sequence: int, rows: list[int], step_rows: list[Any]) -> Visible:
+    chains: dict[int, list[int]] = {-1: []}
+    paths = [_chain(call, chains, step_rows[i].slot) for i in rows]
+    slots = sorted({slot for path in paths for slot in path})
+    committed = int(call.state.lengths[sequence])
+    place = {slot: committed + i for i, slot in enumerate(slots)}
+    tiles = -(-(committed + max(len(path) for path in paths)) // TILE)
+    entries = np.full((len(rows), tiles * TILE), -1, np.int64)
+    entries[:, :committed] = np.arange(committed)
+    for entry_row, path in zip(entries, paths, strict=True):
+        entry_row[committed : committed + len(path)] = [place[slot] for slot in path]
+    return Visible(rows, sequence, committed, slots, entries)
+
+
+def _chain(call: UnitCall, chains: dict[int, list[int]], slot: int) -> list[int]:
+    """Slots from the first uncommitted ancestor down to `slot`; ValueError when parents circle."""
+    missing: list[int] = []
+    while slot not in chains:
+        if len(missing) > call.list.max_scratch:
+            raise ValueError(f"the parents of slot {missing[0]} form a circle")
+        missing.append(slot)
+        slot = call.state.slots[slot].parent
+    path = chains[slot]
+    for slot in reversed(missing):
+        path = [*path, slot]
+        chains[slot] = path
+    return path
+
+
+def kv_block(call: UnitCall, page: int, head: int, values: bool) -> F16:
+    """One block: K as [head_dim, 32], V as [32, head_dim]."""
+    header, layer = call.list, call.command.kv_layer
+    stride = (header.kv_layers * header.kv_heads * 2) | 1
+    j = page * stride + (layer * header.kv_heads + head) * 2 + int(values)
+    bank = header.kv_bank_first + j % header.kv_bank_count
+    line = header.kv_line + j // header.kv_bank_count * header.head_dim
+    shape = (TILE, header.head_dim) if values else (header.head_dim, TILE)
+    return call.view(bank, line * LINE_BYTES, shape, np.float16)
+
+
+def read_kv(call: UnitCall, visible: Visible) -> tuple[F32, F32]:
+    """(K [heads, head_dim, entries], V [heads, entries, head_dim]) in FP32.
+
+    One more entry, all +0, stands at the end for positions that a row does not see.
+    """
+    heads, head_dim = call.list.kv_heads, call.list.head_dim
+    count = visible.committed + len(visible.slots) + 1
+    keys = np.zeros((heads, head_dim, count), np.float32)
+    values = np.zeros((heads, count, head_dim), np.float32)
+    pages = _page_table(call, visible.sequence)
+    for head in range(heads):
+        for start in range(0, visible.committed, TILE):
+            end = min(start + TILE, visible.committed)
+            page = int(pages[start // TILE])
+            keys[head, :, start:end] = kv_block(call, page, head, False)[:, : end - start]
+            values[head, start:end] = kv_block(call, page, head, True)[: end - start]
+        for i, slot in enumerate(visible.slots, visible.committed):
+            page, lane = divmod(slot, TILE)
+            keys[head, :, i] = kv_block(call, page, head, False)[:, lane]
+            values[head, i] = kv_block(call, page, head, True)[lane]
+    return keys, values
+
+
+def _page_table(call: UnitCall, sequence: int) -> NDArray[np.uint16]:
+    header = call.list
+    offset = header.table_line * LINE_BYTES + sequence * padded(2 * header.max_tiles)
+    table: NDArray[np.uint16] = call.view(header.table_bank, offset, (header.max_tiles,), np.uint16)
+    return table

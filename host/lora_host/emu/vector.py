@@ -1,0 +1,146 @@
+"""The vector unit's operations on rows of activations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from lora_host import numerics
+from lora_host.emu import norm
+from lora_host.emu.unit_call import BANK_ONCHIP, LINE_BYTES, NO_BANK, UnitCall, padded
+from lora_host.numerics import F32
+
+ROW_VECTOR = 0x8
+NO_TOKEN = 0xFFFFFFFF
+
+
+def vector(call: UnitCall) -> None:
+    """Dispatches by operation; ValueError when there is no such one."""
+    operation = _OPERATIONS.get(call.command.op)
+    if operation is None:
+        raise ValueError(f"vector operation {call.command.op} is unknown")
+    if call.row_count:
+        operation(call)
+
+
+def _x(call: UnitCall) -> F32:
+    c = call.command
+    x = call.rows_view(BANK_ONCHIP, c.x_offset, c.x_stride, c.columns, np.float16)
+    return x.astype(np.float32)
+
+
+def _z(call: UnitCall) -> F32:
+    c = call.command
+    z = call.rows_view(BANK_ONCHIP, c.z_offset, c.z_stride, c.columns, np.float16)
+    return z.astype(np.float32)
+
+
+def _store(call: UnitCall, values: F32) -> None:
+    c = call.command
+    y = call.rows_view(c.y_bank, c.y_offset, c.y_stride, c.columns, np.float16)
+    call.store_fp16(y, values)
+
+
+def _table_row(call: UnitCall, bank: int, line: int, row: int) -> Any:
+    """Row of an FP16 table whose rows are the local columns, padded to whole lines."""
+    columns = call.command.columns
+    offset = line * LINE_BYTES + row * padded(2 * columns)
+    return call.view(bank, offset, (columns,), np.float16)
+
+
+def _positions(call: UnitCall) -> F32:
+    """position[p + extra] of each row, FP32 [rows, columns]."""
+    c = call.command
+    rows = [_table_row(call, c.b_bank, c.b_line, r.position + c.extra) for r in call.rows()]
+    return np.array(rows).astype(np.float32)
+
+
+def _embed(call: UnitCall) -> None:
+    """FP16(token + position), or FP16(token) where the model has no positions."""
+    c = call.command
+    values = np.array([_token_row(call, row) for row in call.rows()]).astype(np.float32)
+    _store(call, values if c.b_bank == NO_BANK else values + _positions(call))
+
+
+def _token_row(call: UnitCall, row: Any) -> Any:
+    c = call.command
+    if not row.flags & ROW_VECTOR:
+        return _table_row(call, c.a_bank, c.a_line, row.token)
+    offset = call.state.block_offset + row.token + 2 * c.first
+    return call.view(call.list.control_bank, offset, (c.columns,), np.float16)
+
+
+def _add_position(call: UnitCall) -> None:
+    _store(call, _x(call) + _positions(call))
+
+
+def _rope(call: UnitCall) -> None:
+    """In place, every head of the q and k columns: pairs are columns i and i + head_dim/2."""
+    c = call.command
+    head_dim, half = c.extra, c.extra // 2
+    stored = call.rows_view(BANK_ONCHIP, c.x_offset, c.x_stride, c.columns, np.float16)
+    x = stored.astype(np.float32).reshape(call.row_count, c.columns // head_dim, head_dim)
+    stride = padded(4 * head_dim)
+    table = np.array(
+        [
+            call.view(c.a_bank, c.a_line * LINE_BYTES + r.position * stride, (2, half), np.float32)
+            for r in call.rows()
+        ]
+    )
+    cos, sin = table[:, None, 0], table[:, None, 1]
+    a, b = x[..., :half], x[..., half:]
+    turned = np.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
+    call.store_fp16(stored, turned.reshape(stored.shape))
+
+
+def _residual(call: UnitCall) -> None:
+    _store(call, _x(call) + _z(call))
+
+
+def _relu(call: UnitCall) -> None:
+    _store(call, numerics.relu(_x(call)))
+
+
+def _gelu_tanh(call: UnitCall) -> None:
+    _store(call, numerics.gelu(_x(call), "tanh"))
+
+
+def _gelu_erf(call: UnitCall) -> None:
+    _store(call, numerics.gelu(_x(call), "erf"))
+
+
+def _swiglu(call: UnitCall) -> None:
+    _store(call, numerics.silu(_x(call)) * _z(call))
+
+
+def _argmax(call: UnitCall) -> None:
+    """Largest logit and its token, the lowest of equal ones; NaN when any logit is NaN."""
+    c = call.command
+    y = call.rows_view(c.y_bank, c.y_offset, c.y_stride, 2, np.uint32)
+    if c.columns == 0:  # no vocabulary on this board: a value below every logit
+        y[:, 0] = np.float32(-np.inf).view(np.uint32)
+        y[:, 1] = NO_TOKEN
+        return
+    x = call.rows_view(c.y_bank, c.x_offset, c.x_stride, c.columns, np.float32)
+    best = np.argmax(x, axis=1)  # the first maximum, or the first NaN
+    call.store_fp32(y[:, 0].view(np.float32), np.take_along_axis(x, best[:, None], 1)[:, 0])
+    y[:, 1] = best + c.first
+
+
+_OPERATIONS: dict[int, Callable[[UnitCall], None]] = {
+    1: _embed,
+    2: _add_position,
+    3: norm.ln_sums,
+    4: norm.rms_sums,
+    5: norm.ln_apply,
+    6: norm.rms_apply,
+    7: _rope,
+    8: _residual,
+    9: _relu,
+    10: _gelu_tanh,
+    11: _gelu_erf,
+    12: _swiglu,
+    13: _argmax,
+}

@@ -1,0 +1,42 @@
+"""How a sum along K is cut: eight fixed segments, and the tree that joins them (docs: numbers)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+UNIT_COLUMNS = 32
+SEGMENTS = 8
+
+F32 = NDArray[np.float32]
+
+
+@cache
+def segment_bounds(columns: int) -> tuple[tuple[int, int], ...]:
+    """(first, end) column of each of the eight segments of a sum over `columns`; empty ones too."""
+    units = -(-columns // UNIT_COLUMNS)
+    ends = [min(columns, s * units // SEGMENTS * UNIT_COLUMNS) for s in range(SEGMENTS + 1)]
+    return tuple((ends[s], ends[s + 1]) for s in range(SEGMENTS))
+
+
+def tree_sum(parts: Sequence[F32 | None]) -> F32:
+    """((0+1)+(2+3))+((4+5)+(6+7)); None is an empty segment.
+
+    An empty segment's sum is +0 and no segment's sum is ever -0, so leaving it out changes no bit.
+    """
+    level = list(parts)
+    while len(level) > 1:
+        level = [_add(level[i], level[i + 1]) for i in range(0, len(level), 2)]
+    if level[0] is None:
+        raise ValueError("tree_sum: every segment is empty")
+    return level[0]
+
+
+def _add(a: F32 | None, b: F32 | None) -> F32 | None:
+    if a is None or b is None:
+        return b if a is None else a
+    total: F32 = a + b
+    return total
