@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 WEIGHT_STD = 0.02
-BIAS_STD = 0.1
+BIAS_STD = 0.1  # large enough for one that is dropped to be seen
+NORM_STD = 0.1
 # The sum of four uniform 16-bit numbers, centred: nearly normal, and exact on every machine.
 _SUM_STD = 65536.0 / np.sqrt(3.0)
 
@@ -21,7 +22,7 @@ Shape = tuple[int, ...]
 def make_tensors(
     name: str, config: dict[str, Any], prefix: bool, factor: float
 ) -> dict[str, NDArray[np.float32]]:
-    """File's tensor name -> FP32 values that FP16 holds exactly; matrices `factor` times larger."""
+    """File's tensor name -> FP32 values that FP16 holds exactly; but norms `factor` times larger."""
     kind = {"mistral": "llama"}.get(config["model_type"], config["model_type"])
     shapes = {"gpt2": _gpt2, "opt": _opt, "llama": _llama}[kind](config)
     lead = {"gpt2": "transformer.", "opt": "model.decoder.", "llama": "model."}[kind]
@@ -45,14 +46,12 @@ def _values(name: str, tensor: str, shape: Shape, factor: float) -> NDArray[np.f
     draw = normal(f"{name}/{tensor}", int(np.prod(shape)))
     if len(shape) == 2:
         draw *= WEIGHT_STD * factor
+    elif "norm" in tensor or "ln_" in tensor:
+        draw *= NORM_STD
+        draw += 1.0 if tensor.endswith(".weight") else 0.0
     else:
-        draw *= BIAS_STD
-        draw += 1.0 if _is_gamma(tensor) else 0.0
+        draw *= BIAS_STD * factor
     return draw.astype(np.float16).astype(np.float32).reshape(shape)
-
-
-def _is_gamma(tensor: str) -> bool:
-    return tensor.endswith(".weight")
 
 
 Shapes = Iterator[tuple[str, Shape]]
