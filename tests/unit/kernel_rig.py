@@ -28,6 +28,13 @@ def numpy_runner(name: str, call: Any) -> int:
     return status
 
 
+def refusing_runner(name: str, call: Any) -> int:
+    """For tests that expect the model to refuse."""
+    status = run_kernel(native.ffi(), name, call)
+    assert take_failure()
+    return status
+
+
 @dataclass
 class Result:
     status: int
