@@ -14,7 +14,7 @@ from lora_host.errors import ModelError, RequestError
 from lora_sdk.block import build_block
 from lora_sdk.compile.isa import Command, encode
 from lora_sdk.compile.lower import lower
-from lora_sdk.loading import Loader, Progress, Weights
+from lora_sdk.weight_loading import Loader, Progress, Weights
 from lora_sdk.plan.model_plan import BoardPlan, Plan
 from lora_sdk.step import KvOp, Row, StepResult, selected_rows
 
