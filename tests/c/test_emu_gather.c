@@ -1,0 +1,304 @@
+/* All-gathers on rings and paths against a simple loop, byte for byte, and what goes wrong on links. */
+#include "emu_board.h"
+
+struct run {
+    struct test_cluster cluster;
+    enum test_shape shape;
+    struct emu_board *boards[LORA_MAX_BOARDS];
+    struct lora_list lists[LORA_MAX_BOARDS];
+    struct lora_step_state state;
+    struct lora_gather gather;
+};
+
+static uint32_t random_word(void) {
+    static uint32_t state = 12345;
+    state = state * 1664525u + 1013904223u;
+    return state >> 8;
+}
+
+static struct run run_open(uint32_t boards, enum test_shape shape) {
+    struct run run = {.cluster = test_open(boards, shape, 0), .shape = shape};
+    test_links_up(&run.cluster);
+    for (uint32_t b = 0; b < boards; b++) {
+        run.boards[b] = test_inside(&run.cluster, b);
+        run.lists[b] = (struct lora_list){.rank = (uint8_t)b,
+                                          .boards = (uint8_t)boards,
+                                          .ring = shape == TEST_RING,
+                                          .port_next = 1,
+                                          .port_previous = 0};
+    }
+    run.state = (struct lora_step_state){.size = sizeof run.state, .step = 7, .epoch = 3};
+    run.gather = (struct lora_gather){.opcode = LORA_CMD_GATHER, .unit = LORA_UNIT_ROUTER};
+    return run;
+}
+
+static void run_close(struct run *run) { test_close(&run->cluster); }
+
+static uint32_t share_start(const struct lora_gather *gather, uint32_t boards, uint32_t b) {
+    uint32_t units = (gather->columns + gather->share_unit - 1) / gather->share_unit;
+    uint32_t start = b * units / boards * gather->share_unit;
+    return start < gather->columns ? start : gather->columns;
+}
+
+/* Fills every board's buffer with rubbish but for its own share of the rows. */
+static void scatter(struct run *run, uint8_t *full, uint32_t rows) {
+    const struct lora_gather *g = &run->gather;
+    uint32_t width = g->columns * g->element_bytes;
+    for (uint32_t i = 0; i < rows * width; i++) full[i] = (uint8_t)random_word();
+    for (uint32_t b = 0; b < run->cluster.boards; b++) {
+        uint8_t *onchip = run->boards[b]->memory.base[LORA_BANK_ONCHIP];
+        uint32_t first = share_start(g, run->cluster.boards, b) * g->element_bytes;
+        uint32_t last = share_start(g, run->cluster.boards, b + 1) * g->element_bytes;
+        memset(onchip, 0xee, TEST_ONCHIP);
+        for (uint32_t r = 0; r < rows; r++)
+            memcpy(onchip + g->offset + r * g->stride + first, full + r * width + first,
+                   last - first);
+    }
+}
+
+static bool gathered(struct run *run, const uint8_t *full, uint32_t rows) {
+    const struct lora_gather *g = &run->gather;
+    uint32_t width = g->columns * g->element_bytes;
+    for (uint32_t b = 0; b < run->cluster.boards; b++) {
+        const uint8_t *onchip = run->boards[b]->memory.base[LORA_BANK_ONCHIP];
+        for (uint32_t r = 0; r < rows; r++) {
+            const uint8_t *row = onchip + g->offset + r * g->stride;
+            if (memcmp(row, full + r * width, width)) return false;
+            if (g->stride > width && row[width] != 0xee) return false;
+        }
+    }
+    return true;
+}
+
+static void start(struct run *run, uint32_t board) {
+    emu_unit_start(run->boards[board], LORA_UNIT_ROUTER, (void *)&run->gather, &run->lists[board],
+                   &run->state);
+}
+
+static uint32_t poll(struct run *run, uint32_t board, struct hal_unit_result *result) {
+    return emu_unit_poll(run->boards[board], LORA_UNIT_ROUTER, result);
+}
+
+/* Polls the boards in an order of its own until all have ended; returns the worst status. */
+static uint32_t finish(struct run *run, struct hal_unit_result results[LORA_MAX_BOARDS]) {
+    uint32_t ended = 0, worst = LORA_OK, boards = run->cluster.boards;
+    for (uint32_t turn = 0; ended != (1u << boards) - 1; turn++) {
+        CHECK(turn < 100000);
+        uint32_t b = random_word() % boards;
+        if (ended & 1u << b) continue;
+        uint32_t state = poll(run, b, &results[b]);
+        if (state == LORA_UNIT_BUSY) continue;
+        ended |= 1u << b;
+        if (results[b].status > worst) worst = results[b].status;
+    }
+    return worst;
+}
+
+static void check_one(struct run *run, uint32_t rows, uint32_t selected) {
+    static uint8_t full[TEST_ONCHIP];
+    struct hal_unit_result results[LORA_MAX_BOARDS];
+    run->state.row_count = rows;
+    run->state.selected_count = selected;
+    uint32_t used = run->gather.flags & LORA_FLAG_SELECTED ? selected : rows;
+    scatter(run, full, used);
+    for (uint32_t b = 0; b < run->cluster.boards; b++) start(run, b);
+    CHECK(finish(run, results) == LORA_OK);
+    CHECK(gathered(run, full, used));
+    uint32_t sent = 0, received = 0, groups[LORA_SEGMENTS];
+    for (uint32_t b = 0; b < run->cluster.boards; b++) {
+        emu_hal_bind(run->boards[b]);
+        hal_unit_segments(LORA_UNIT_ROUTER, groups);
+        for (uint32_t s = 0; s < LORA_SEGMENTS; s++)
+            CHECK(groups[s] == (used + LORA_ROW_GROUP - 1) / LORA_ROW_GROUP);
+        CHECK(results[b].frames_dropped == 0);
+        CHECK(run->boards[b]->ports[0].head == run->boards[b]->ports[0].tail);
+        CHECK(run->boards[b]->ports[1].head == run->boards[b]->ports[1].tail);
+        sent += results[b].frames_sent;
+        received += results[b].frames_received;
+    }
+    CHECK(sent == received);
+    run->gather.collective++;
+}
+
+static void check_shapes(uint32_t boards, enum test_shape shape) {
+    static const struct { uint32_t columns; uint16_t share, segment, element; } cases[] = {
+        {256, 32, 32, 2}, {8, 1, 1, 8},     {8, 1, 1, 4},   {320, 64, 32, 2}, {50, 32, 32, 2},
+        {7, 1, 32, 2},    {1000, 96, 32, 2}, {31, 32, 32, 2}, {3000, 32, 32, 2}, {1, 1, 1, 2},
+    };
+    static const uint32_t rows[] = {1, 2, 15, 16, 17, 33, 64};
+    struct run run = run_open(boards, shape);
+    for (uint32_t c = 0; c < sizeof cases / sizeof cases[0]; c++)
+        for (uint32_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
+            struct lora_gather *g = &run.gather;
+            g->columns = cases[c].columns;
+            g->share_unit = cases[c].share;
+            g->segment_unit = cases[c].segment;
+            g->element_bytes = cases[c].element;
+            g->stride = (cases[c].columns * cases[c].element + 63) / 64 * 64;
+            g->offset = 4096;
+            g->flags = 0;
+            check_one(&run, rows[r], 0);
+            g->flags = LORA_FLAG_SELECTED;
+            check_one(&run, rows[r], rows[r] / 2);
+        }
+    run_close(&run);
+}
+
+static void set_plain(struct run *run, uint32_t rows) {
+    run->gather.columns = 256;
+    run->gather.share_unit = run->gather.segment_unit = 32;
+    run->gather.element_bytes = 2;
+    run->gather.stride = 512;
+    run->gather.offset = 0;
+    run->gather.flags = 0;
+    run->state.row_count = rows;
+}
+
+static void fault(struct run *run, uint32_t board, uint32_t kind, uint32_t a, uint32_t b,
+                  uint32_t c) {
+    CHECK(lora_emu_fault(run->cluster.id, board, kind, a, b, c) == LORA_OK);
+}
+
+static void check_flip(void) {
+    struct run run = run_open(4, TEST_RING);
+    struct hal_unit_result result = {0};
+    set_plain(&run, 1);
+    fault(&run, 0, LORA_FAULT_LINK_FLIP, 1, 0, 1);
+    for (uint32_t b = 0; b < 4; b++) start(&run, b);
+    for (int i = 0; i < 10; i++)
+        if (poll(&run, 1, &result) == LORA_UNIT_FAILED) break;
+    CHECK(result.status == LORA_ERR_LINK_CRC && result.port == 0);
+    CHECK(test_read(&run.cluster, 1, LORA_BLOCK_LINK0, LORA_LINK_FRAMES_WITH_ERRORS) == 1);
+    /* Its firmware poisons both neighbours: 2, which misses the block, ends; 0 and 3 have theirs. */
+    emu_hal_bind(run.boards[1]);
+    hal_links_poison(&run.lists[1], &run.state);
+    CHECK(poll(&run, 2, &result) == LORA_UNIT_FAILED);
+    CHECK(result.status == LORA_ERR_LINK_POISON && result.port == 0);
+    emu_unit_abort(run.boards[0], LORA_UNIT_ROUTER);
+    emu_unit_abort(run.boards[3], LORA_UNIT_ROUTER);
+    /* A new epoch: the old frames go, counted, and the same step succeeds. */
+    run.state.epoch++;
+    uint32_t dropped = 0;
+    for (uint32_t b = 0; b < 4; b++) {
+        emu_hal_bind(run.boards[b]);
+        hal_links_epoch(run.state.epoch);
+        dropped += run.boards[b]->frames_dropped;
+        run.boards[b]->frames_dropped = 0;
+    }
+    CHECK(dropped > 0);
+    check_one(&run, 1, 0);
+    run_close(&run);
+}
+
+static void check_down(void) {
+    struct run run = run_open(4, TEST_PATH);
+    struct hal_unit_result result;
+    set_plain(&run, 1);
+    fault(&run, 2, LORA_FAULT_LINK_DOWN, 0, 0, 0);
+    for (uint32_t b = 0; b < 4; b++) start(&run, b);
+    CHECK(poll(&run, 1, &result) == LORA_UNIT_FAILED);
+    CHECK(result.status == LORA_ERR_LINK_DOWN && result.port == 1);
+    CHECK(poll(&run, 2, &result) == LORA_UNIT_FAILED);
+    CHECK(result.status == LORA_ERR_LINK_DOWN && result.port == 0);
+    CHECK(test_read(&run.cluster, 1, LORA_BLOCK_LINK1, LORA_LINK_CHANNEL_DOWN) == 1);
+    CHECK(test_read(&run.cluster, 1, LORA_BLOCK_LINK1, LORA_LINK_STATUS) != LORA_LINK_HEALTHY);
+    CHECK(poll(&run, 0, &result) == LORA_UNIT_BUSY); /* its own cable is well */
+    run_close(&run);
+}
+
+/* Boards 0 and 1 are ahead by as many collectives as they can; 2 and 3 come late. */
+static void check_future_frames(void) {
+    struct run run = run_open(2, TEST_PATH);
+    struct hal_unit_result results[LORA_MAX_BOARDS];
+    static uint8_t full[4096];
+    set_plain(&run, 1);
+    scatter(&run, full, 1);
+    struct lora_gather later = run.gather;
+    later.collective = 1;
+    later.offset = 8192;
+    /* Board 1's frame of collective 1 stands in board 0's FIFO before board 0 has begun it. */
+    start(&run, 1);
+    start(&run, 0);
+    CHECK(poll(&run, 1, &results[1]) == LORA_UNIT_DONE);
+    emu_unit_start(run.boards[1], LORA_UNIT_ROUTER, (void *)&later, &run.lists[1], &run.state);
+    CHECK(run.boards[0]->ports[1].tail - run.boards[0]->ports[1].head >= 1);
+    CHECK(poll(&run, 0, &results[0]) == LORA_UNIT_DONE);
+    CHECK(gathered(&run, full, 1));
+    CHECK(run.boards[0]->ports[1].tail - run.boards[0]->ports[1].head == 1);
+    emu_unit_start(run.boards[0], LORA_UNIT_ROUTER, (void *)&later, &run.lists[0], &run.state);
+    CHECK(finish(&run, results) == LORA_OK);
+    CHECK(results[0].frames_received == 1 && results[0].frames_dropped == 0);
+    run_close(&run);
+}
+
+static void check_hostile_header(void) {
+    static const struct { size_t at; uint8_t value; } wrong[] = {
+        {offsetof(struct lora_frame, source), 9}, {offsetof(struct lora_frame, source), 0},
+        {offsetof(struct lora_frame, segment), 200}, {offsetof(struct lora_frame, segment), 1},
+        {offsetof(struct lora_frame, row_group), 77}, {offsetof(struct lora_frame, segments), 3},
+        {offsetof(struct lora_frame, part), 1},       {offsetof(struct lora_frame, offset), 64},
+        {offsetof(struct lora_frame, length), 8},     {offsetof(struct lora_frame, hop), 3},
+        {offsetof(struct lora_frame, length) + 3, 1}, {offsetof(struct lora_frame, kind), 0},
+        {offsetof(struct lora_frame, magic), 0},
+    };
+    for (uint32_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        struct run run = run_open(2, TEST_PATH);
+        struct hal_unit_result result = {0};
+        set_plain(&run, 1);
+        start(&run, 1);
+        struct lora_frame *frame = emu_port_head(&run.boards[0]->ports[1]);
+        CHECK(frame);
+        ((uint8_t *)frame)[wrong[i].at] = wrong[i].value;
+        if (frame->length <= LORA_FRAME_PAYLOAD) emu_frame_seal(frame, emu_frame_crc(frame));
+        start(&run, 0);
+        CHECK(poll(&run, 0, &result) == LORA_UNIT_FAILED && result.status == LORA_ERR_LINK_CRC);
+        run_close(&run);
+    }
+}
+
+static void check_misfile(void) {
+    struct run run = run_open(4, TEST_RING);
+    struct hal_unit_result results[LORA_MAX_BOARDS];
+    static uint8_t full[4096];
+    set_plain(&run, 1);
+    fault(&run, 2, LORA_FAULT_MISFILE, 0, 0, 0);
+    scatter(&run, full, 1);
+    for (uint32_t b = 0; b < 4; b++) start(&run, b);
+    CHECK(finish(&run, results) == LORA_OK);
+    CHECK(!gathered(&run, full, 1));
+    run_close(&run);
+}
+
+/* Figure 9: two blocks a board on a ring of four take three hops of each cable direction. */
+static void check_link_bytes(void) {
+    struct run run = run_open(4, TEST_RING);
+    set_plain(&run, 16);
+    run.gather.columns = 1024; /* each share: 256 columns, two segments of 4096 bytes */
+    run.gather.stride = 2048;
+    check_one(&run, 16, 0);
+    for (uint32_t b = 0; b < 4; b++)
+        for (uint32_t p = 0; p < 2; p++) {
+            uint64_t frames, payload;
+            CHECK(lora_emu_link_bytes(run.cluster.id, b, p, &frames, &payload) == LORA_OK);
+            CHECK(payload == 3 * 4096 && frames == payload + 3 * 36);
+        }
+    run_close(&run);
+}
+
+int main(void) {
+    check_shapes(1, TEST_RING);
+    check_shapes(2, TEST_PATH);
+    check_shapes(2, TEST_RING);
+    check_shapes(4, TEST_RING);
+    check_shapes(4, TEST_PATH);
+    check_shapes(8, TEST_RING);
+    check_shapes(8, TEST_PATH);
+    check_flip();
+    check_down();
+    check_future_frames();
+    check_hostile_header();
+    check_misfile();
+    check_link_bytes();
+    puts("emu_gather: ok");
+    return 0;
+}
