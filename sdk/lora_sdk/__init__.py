@@ -1,0 +1,90 @@
+"""lora_sdk: large language models on clusters of FPGA boards, emulated where there is no board.
+
+    from lora_sdk import Engine, SamplingParams
+
+    with Engine(boards=4) as engine:
+        print(engine.generate("Once upon a time", SamplingParams(max_tokens=32)).text)
+
+Names are imported when first used: importing the package touches neither boards nor the environment.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lora_host.errors import (
+        AdapterError,
+        CommandError,
+        HangError,
+        LinkError,
+        LoraError,
+        ModelError,
+        OverlayError,
+        PlacementError,
+        RequestError,
+        TransportError,
+    )
+
+    from lora_sdk.demo import demo_model_path
+    from lora_sdk.engine import Engine
+    from lora_sdk.results import Output, Piece, Result, Verified
+    from lora_sdk.sampling import SamplingParams
+    from lora_sdk.step import Row, StepResult
+    from lora_sdk.verify import Tree
+
+_HOMES = {
+    "lora_host.errors": (
+        "AdapterError",
+        "CommandError",
+        "HangError",
+        "LinkError",
+        "LoraError",
+        "ModelError",
+        "OverlayError",
+        "PlacementError",
+        "RequestError",
+        "TransportError",
+    ),
+    "lora_sdk.demo": ("demo_model_path",),
+    "lora_sdk.engine": ("Engine",),
+    "lora_sdk.results": ("Output", "Piece", "Result", "Verified"),
+    "lora_sdk.sampling": ("SamplingParams",),
+    "lora_sdk.step": ("Row", "StepResult"),
+    "lora_sdk.verify": ("Tree",),
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "AdapterError",
+    "CommandError",
+    "Engine",
+    "HangError",
+    "LinkError",
+    "LoraError",
+    "ModelError",
+    "Output",
+    "OverlayError",
+    "Piece",
+    "PlacementError",
+    "RequestError",
+    "Result",
+    "Row",
+    "SamplingParams",
+    "StepResult",
+    "TransportError",
+    "Tree",
+    "Verified",
+    "demo_model_path",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

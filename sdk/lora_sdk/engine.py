@@ -1,0 +1,374 @@
+"""Engine: a model on boards, and all that a program asks of it."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+import numpy as np
+from lora_host import abi
+from lora_host.errors import LoraError, RequestError
+from numpy.typing import NDArray
+
+from lora_sdk.chat import Message, check_messages, find_template, render
+from lora_sdk.generator import Generator
+from lora_sdk.greedy import GreedyLoop
+from lora_sdk.kvcache import KvCache
+from lora_sdk.opening import open_model
+from lora_sdk.options import Progress, make_options
+from lora_sdk.requests import OnPiece, Request
+from lora_sdk.results import Piece, Result, Verified
+from lora_sdk.rows import build_rows, check_rows
+from lora_sdk.sampling import Sampler, SamplingParams
+from lora_sdk.step import Row, StepResult
+from lora_sdk.stepper import Stepper
+from lora_sdk.submission import Prompt, make_request, make_sampler, one_prompt, prompts_of
+from lora_sdk.tokenizer import Tokenizer
+from lora_sdk.verify import Tree, verify
+
+if TYPE_CHECKING:
+    from lora_host.cluster import Cluster
+
+    from lora_sdk.model.spec import ModelConfig
+    from lora_sdk.plan.model_plan import Plan
+
+Logits = NDArray[np.float32]
+
+
+class Engine:
+    """A model placed on 1, 2, 4 or 8 boards.
+
+    Use it as a context manager. `generate`, `stream`, `chat` and their async forms work on text;
+    `open_sequence`, `rows`, `step`, `commit`, `fork` and `verify` on tokens. Several threads may
+    call it at once: their requests run as rows of the same steps.
+    """
+
+    def __init__(
+        self,
+        model: str | Path | None = None,
+        boards: int | None = None,
+        devices: Sequence[str] = (),
+        cluster_file: str | Path | None = None,
+        overlay: str = "lora_f_u280",
+        kernels: str = "native",
+        context: int | None = None,
+        max_sequences: int | None = None,
+        progress: Progress | None = None,
+        hidden_layers: Sequence[int] = (),
+        trace: bool = False,
+    ) -> None:
+        """Open boards and place a model on them.
+
+        `model`: Hugging Face folder, None for the demo model. `boards`: 1, 2, 4 or 8; None takes as
+        many as `devices` or the cluster file names, else 1. `devices`: URIs as emu:u280. `kernels`:
+        "native" or "numpy", for emulated boards. `context`: positions of a sequence, None for all
+        that fit. `max_sequences`: sequences open at once. `progress(done, total)`: bytes placed.
+        `hidden_layers`: layers whose input rows may ask for. `trace`: keep the boards' command
+        traces. Raises the LoraError of whatever does not fit, in one line.
+        """
+        options = make_options(
+            model, boards, devices, cluster_file, overlay, kernels, context, max_sequences,
+            hidden_layers, trace,
+        )  # fmt: skip
+        self.model_path = options.model
+        self._loaded = open_model(options, progress)
+        plan = self._loaded.plan
+        self._cache = KvCache(
+            plan.page_count,
+            plan.max_sequences,
+            plan.overlay.max_scratch,
+            plan.context,
+            abi.MAX_KV_OPS,
+        )
+        runner = self._loaded.runner
+        self._stepper = Stepper(runner, self._cache)
+        greedy = GreedyLoop(runner, self._stepper, self._cache)
+        self._generator = Generator(self._stepper, self._cache, plan.row_limit, greedy)
+        self._closed = False
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the boards back. Calling it again does nothing."""
+        if not self._closed:
+            self._closed = True
+            self._generator.close()
+            self._loaded.stack.close()
+
+    # --- what was loaded ------------------------------------------------------------------------
+
+    @property
+    def config(self) -> ModelConfig:
+        """The model's normalised configuration."""
+        return self._loaded.config
+
+    @property
+    def plan(self) -> Plan:
+        """Where everything lies on the boards."""
+        return self._loaded.plan
+
+    @property
+    def cluster(self) -> Cluster:
+        """The opened boards."""
+        return self._loaded.cluster
+
+    @property
+    def context(self) -> int:
+        """Positions that a sequence may have."""
+        return self.plan.context
+
+    @property
+    def steps(self) -> int:
+        """Steps run through Python so far; the boards' own greedy loop is not counted."""
+        return self._stepper.steps
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The model folder's tokenizer; ModelError where it has none."""
+        return Tokenizer(self.model_path, self.config.vocabulary)
+
+    def check_weights(self) -> None:
+        """Sum every placed weight on the boards and compare; PlacementError names what differs."""
+        with self._generator.lock:
+            self._loaded.runner.check_weights()
+
+    # --- text -----------------------------------------------------------------------------------
+
+    def generate(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        params: SamplingParams | Sequence[SamplingParams] | None = None,
+        on_piece: OnPiece | None = None,
+    ) -> Result | list[Result]:
+        """Continue a prompt (text or token ids), or several at once; one Result each.
+
+        `params`: one for all, or one a prompt; None is greedy. `on_piece` hears each piece of a
+        single prompt as it comes. Raises RequestError for a bad argument or a prompt beyond the
+        context, ModelError for NaN logits, and what the boards raise.
+        """
+        several, single = prompts_of(prompts)
+        if params is None or isinstance(params, SamplingParams):
+            each = [params or SamplingParams()] * len(several)
+        else:
+            each = list(params)
+        if len(each) != len(several):
+            raise RequestError(f"{len(each)} sampling parameters for {len(several)} prompts")
+        if on_piece is not None and not single:
+            raise RequestError("on_piece hears a single prompt; use stream or astream for several")
+        requests = [
+            make_request(self, prompt, p, on_piece)
+            for prompt, p in zip(several, each, strict=True)
+        ]
+        self._run(requests)
+        results = [request.result() for request in requests]
+        return results[0] if single else results
+
+    def stream(self, prompt: Prompt, params: SamplingParams | None = None) -> Iterator[Piece]:
+        """Pieces of one prompt's continuation as they come. Closing the iterator cancels."""
+        pieces: list[Piece] = []
+        request = self._submit(prompt, params, pieces.append)
+        try:
+            while pieces or not request.ended:
+                if pieces:
+                    yield pieces.pop(0)
+                else:
+                    self._generator.advance()
+            request.result()
+        finally:
+            if not request.ended:
+                self._generator.forget(request)
+
+    async def agenerate(self, prompt: Prompt, params: SamplingParams | None = None) -> Result:
+        """`generate` of one prompt for asyncio; cancelling the task cancels the request."""
+        from lora_sdk.background import collect
+
+        return await collect(self._generator, make_request(self, one_prompt(prompt), params))
+
+    def astream(
+        self, prompt: Prompt, params: SamplingParams | None = None
+    ) -> AsyncIterator[Piece]:
+        """`stream` for asyncio; leaving the loop cancels the request."""
+        from lora_sdk.background import pieces
+
+        return pieces(self._generator, make_request(self, one_prompt(prompt), params))
+
+    def chat(
+        self,
+        messages: Sequence[Message],
+        params: SamplingParams | None = None,
+        on_piece: OnPiece | None = None,
+    ) -> Result:
+        """Apply the model's chat template to messages of {'role', 'content'} and answer them.
+
+        ModelError where the model has no template.
+        """
+        result = self.generate(self.chat_tokens(messages), params, on_piece)
+        assert isinstance(result, Result)  # a single prompt
+        return result
+
+    def chat_tokens(self, messages: Sequence[Message]) -> list[int]:
+        """Token ids of the prompt that the chat template makes of messages."""
+        check_messages(messages)
+        template = find_template(self.model_path, self.tokenizer)
+        text = render(template, messages, self.tokenizer, add_generation_prompt=True)
+        return self.tokenizer.encode(text, special=False)  # the template wrote BOS itself
+
+    def _submit(self, prompt: Prompt, params: SamplingParams | None, on_piece: OnPiece) -> Request:
+        request = make_request(self, one_prompt(prompt), params, on_piece)
+        self._generator.submit(request)
+        return request
+
+    def _run(self, requests: Sequence[Request]) -> None:
+        for request in requests:
+            self._generator.submit(request)
+        try:
+            while not all(request.ended for request in requests):
+                self._generator.advance(one_step=False)
+        finally:
+            for request in requests:
+                if not request.ended:
+                    self._generator.forget(request)
+
+    # --- tokens ---------------------------------------------------------------------------------
+
+    def open_sequence(self) -> int:
+        """A new empty sequence; RequestError when all are open."""
+        with self._generator.lock:
+            return self._cache.open()
+
+    def release(self, sequence: int) -> None:
+        """Free a sequence's cache."""
+        with self._generator.lock:
+            self._cache.close(sequence)
+
+    def length(self, sequence: int) -> int:
+        """Committed positions of a sequence."""
+        return self._cache.length(sequence)
+
+    def rows(
+        self,
+        sequence: int,
+        tokens: Sequence[int],
+        parents: Sequence[int] | None = None,
+        *,
+        after: int = -1,
+        logits: Collection[int] | bool = True,
+        argmax: Collection[int] = (),
+        hidden: Collection[int] = (),
+    ) -> list[Row]:
+        """Rows for `step`: a chain, or the tree that `parents` (indices into tokens) describe.
+
+        They hang on the last committed position, or on the uncommitted row in slot `after`.
+        `logits`, `argmax`, `hidden`: indices of the rows that want them, True for all.
+        """
+        every = range(len(tokens))
+        with self._generator.lock:
+            if len(tokens) > self._cache.free_slots:
+                self._stepper.flush()
+            return build_rows(
+                self._cache,
+                sequence,
+                tokens,
+                parents,
+                after=after,
+                logits=(every if logits else ()) if isinstance(logits, bool) else logits,
+                argmax=argmax,
+                hidden=hidden,
+            )
+
+    def step(self, rows: Sequence[Row]) -> StepResult:
+        """Run rows as one step; their K and V lie in scratch slots until `commit` or `drop`.
+
+        A step that raises a LoraError may be run again with the same rows.
+        """
+        with self._generator.lock:
+            check_rows(self._cache, rows, self.plan.row_limit, self.config.vocabulary)
+            return self._stepper.run(rows)
+
+    def discard(self, rows: Sequence[Row]) -> None:
+        """Give back the slots of rows that are not going to be run."""
+        with self._generator.lock:
+            self._cache.give_slots([row.slot for row in rows])
+
+    def commit(self, sequence: int, slots: Sequence[int]) -> None:
+        """Append a path of uncommitted rows, root first, to the sequence; drop its other ones."""
+        with self._generator.lock:
+            self._cache.commit(sequence, slots)
+
+    def drop(self, sequence: int) -> None:
+        """Drop all uncommitted rows of a sequence."""
+        with self._generator.lock:
+            self._cache.drop(sequence)
+
+    def fork(self, sequence: int) -> int:
+        """A new sequence with the same committed positions; full pages are shared."""
+        with self._generator.lock:
+            return self._cache.fork(sequence)
+
+    def prefill(self, sequence: int, tokens: Sequence[int]) -> Logits:
+        """Run and commit tokens in as few steps as they fit; logits FP32 [V] of the last one."""
+        limit = self.plan.row_limit
+        if not tokens:
+            raise RequestError("no tokens to prefill; expected at least one")
+        for start in range(0, len(tokens), limit):
+            chunk = tokens[start : start + limit]
+            last = start + limit >= len(tokens)
+            rows = self.rows(sequence, chunk, logits=[len(chunk) - 1] if last else ())
+            try:
+                result = self.step(rows)
+            except LoraError:
+                self.discard(rows)
+                raise
+            self.commit(sequence, [row.slot for row in rows])
+        assert result.logits is not None  # of the last row
+        return result.logits[0]
+
+    def verify(
+        self,
+        sequence: int,
+        tree: Tree,
+        params: SamplingParams | None = None,
+        *,
+        sample: int = 0,
+        prompt_tokens: int = 0,
+        commit: bool = True,
+    ) -> Verified:
+        """Check drafted tokens against the model in one step.
+
+        The tree's root is the pending token. Returns the accepted drafts and the model's own next
+        token, which is pending then, and commits the accepted path unless `commit` is False. With
+        a temperature, `params.seed` is needed and noise is keyed by position, so the tokens are
+        those of plain decoding; the first `prompt_tokens` committed tokens count as prompt.
+        """
+        params = params or SamplingParams()
+        if not params.greedy and params.seed is None:
+            raise RequestError("verify samples with the noise of params.seed; set it")
+        with self._generator.lock:
+            if len(tree.tokens) > self.plan.row_limit:
+                raise RequestError(
+                    f"a tree of {len(tree.tokens)} rows; the overlay takes {self.plan.row_limit}"
+                )
+            if len(tree.tokens) > self._cache.free_slots:
+                self._stepper.flush()
+            sampler = self.sampler(params, sample)
+            return verify(
+                self._stepper, self._cache, sampler, sequence, tree, prompt_tokens, commit
+            )
+
+    def sampler(self, params: SamplingParams, sample: int = 0) -> Sampler:
+        """The sampler that requests with these parameters use."""
+        seed = secrets.randbits(64) if params.seed is None else params.seed
+        return make_sampler(self, params, seed, sample)

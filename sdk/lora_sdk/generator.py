@@ -1,0 +1,265 @@
+"""The generation loop: what is waiting becomes rows, rows become tokens, tokens become pieces."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Sequence
+
+from lora_host.errors import LoraError, RequestError
+
+from lora_sdk.greedy import GreedyLoop
+from lora_sdk.kvcache import KvCache
+from lora_sdk.requests import Request
+from lora_sdk.results import Piece
+from lora_sdk.rows import build_rows
+from lora_sdk.sampling.logprobs import PositionLogprobs, position_logprobs
+from lora_sdk.scheduler import Scheduler, Slice, Track
+from lora_sdk.step import Row, StepResult
+from lora_sdk.stepper import Stepper
+from lora_sdk.verify import choose_for_row
+
+
+class Generator:
+    """Runs requests. Any thread may submit and advance; one at a time advances."""
+
+    def __init__(
+        self, stepper: Stepper, cache: KvCache, row_limit: int, greedy: GreedyLoop | None = None
+    ) -> None:
+        self._stepper = stepper
+        self._cache = cache
+        self._scheduler = Scheduler(cache, row_limit)
+        self._greedy = greedy
+        self._inbox: deque[Request] = deque()
+        self.lock = threading.RLock()
+        self._closed = False
+        self._work = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def submit(self, request: Request) -> None:
+        """Hand a request in; it takes part from the next step on."""
+        if self._closed:
+            raise RequestError("the engine is closed; open another one")
+        self._inbox.append(request)
+        self._work.set()
+
+    def forget(self, request: Request) -> None:
+        """Free what a request holds that nobody waits for any more."""
+        request.cancel()
+        with self.lock:
+            self._take_inbox()
+            self._scheduler.remove(request)
+
+    def run_in_background(self) -> None:
+        """Have a thread that advances whenever there is work, until `close`."""
+        with self.lock:
+            if self._thread is None and not self._closed:
+                self._thread = threading.Thread(
+                    target=self._run_thread, name="lora-generator", daemon=True
+                )
+                self._thread.start()
+
+    def close(self) -> None:
+        """Fail what still runs and end the thread."""
+        self._closed = True
+        self._work.set()
+        with self.lock:
+            self._fail_all(RequestError("the engine was closed while the request ran"))
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _run_thread(self) -> None:
+        while not self._closed:
+            self._work.wait()
+            self._work.clear()
+            try:
+                while not self._closed and self.advance(one_step=False):
+                    pass
+            except Exception:  # its requests hold it; their owners raise it
+                self._work.set()
+
+    def advance(self, one_step: bool = True) -> bool:
+        """Run one step, or with `one_step` False as many as the boards' own greedy loop takes.
+
+        False when there is nothing to do. A failed step fails every request that runs or waits.
+        """
+        with self.lock:
+            try:
+                return self._advance(one_step)
+            except BaseException as error:
+                # A LoraError leaves the boards' tables as they were; after anything else nobody
+                # knows whether the step ran.
+                if not isinstance(error, LoraError):
+                    self._cache.reset()
+                self._fail_all(error)
+                raise
+
+    def _advance(self, one_step: bool) -> bool:
+        self._take_inbox()
+        self._cancel()
+        self._admit()
+        if self._scheduler.idle:
+            return False
+        track = None if one_step else self._lone_track()
+        if track is not None and self._greedy is not None:
+            self._run_greedy(track, self._greedy)
+        elif self._scheduler.running:
+            self._run_step()
+        return True
+
+    # --- requests in and out --------------------------------------------------------------------
+
+    def _take_inbox(self) -> None:
+        while self._inbox:
+            request = self._inbox.popleft()
+            try:
+                self._scheduler.submit(request)
+            except RequestError as error:
+                request.fail(error)
+
+    def _cancel(self) -> None:
+        """Cancelled requests end before anything else runs."""
+        for request in self._scheduler.drop_cancelled():
+            for sample in request.samples:
+                if sample.finish_reason is None:
+                    self._deliver(request, sample.cancel())
+
+    def _admit(self) -> None:
+        self._scheduler.admit()
+        if self._scheduler.blocked() is None:
+            return
+        self._stepper.flush()  # what has just been freed
+        self._scheduler.admit()
+        request = self._scheduler.blocked()
+        if request is not None:
+            self._drop(
+                request,
+                RequestError(
+                    f"no room for the request: {self._cache.free_pages} KV pages and "
+                    f"{self._cache.free_sequences} sequences are free; release sequences"
+                ),
+            )
+
+    def _drop(self, request: Request, error: BaseException) -> None:
+        """Fail one request and let the others go on."""
+        request.fail(error)
+        self._scheduler.remove(request)
+
+    def _fail_all(self, error: BaseException) -> None:
+        for request in [*self._scheduler.abandon(), *self._inbox]:
+            request.fail(error)
+        self._inbox.clear()
+
+    def _deliver(self, request: Request, piece: Piece) -> None:
+        try:
+            request.deliver(piece)
+        except BaseException as error:  # the listener's own failure ends its request alone
+            self._drop(request, error)
+
+    # --- one step -------------------------------------------------------------------------------
+
+    def _run_step(self) -> None:
+        slices = self._scheduler.plan()
+        if not slices:  # every slot waits for its commit to be carried
+            self._stepper.flush()
+            slices = self._scheduler.plan()
+        rows = [row for piece in slices for row in self._rows(piece)]
+        try:
+            result = self._stepper.run(rows)
+        except LoraError:
+            self._cache.give_slots([row.slot for row in rows])
+            raise
+        first = 0
+        for piece in slices:
+            part = range(first, first + piece.count)
+            self._cache.commit(piece.track.sequence, [rows[i].slot for i in part])
+            self._after_slice(piece, result, rows, part)
+            first += piece.count
+
+    def _rows(self, piece: Slice) -> list[Row]:
+        track = piece.track
+        last = [piece.count - 1] if piece.complete else []
+        prompt_logprobs = track.request.params.prompt_logprobs is not None
+        shown = range(piece.count) if prompt_logprobs and track.prefilling else ()
+        logits = {*shown, *(last if self._needs_logits(track) else ())}
+        return build_rows(
+            self._cache,
+            track.sequence,
+            track.todo[: piece.count],
+            logits=logits,
+            argmax=[i for i in last if i not in logits],
+        )
+
+    @staticmethod
+    def _needs_logits(track: Track) -> bool:
+        return track.request.params.needs_logits
+
+    def _after_slice(
+        self, piece: Slice, result: StepResult, rows: Sequence[Row], part: range
+    ) -> None:
+        track = piece.track
+        del track.todo[: piece.count]
+        try:
+            self._note_prompt(track, result, rows, part)
+            if not track.todo:
+                for one in [track, *self._scheduler.fork(track)]:
+                    self._emit(one, result, part[-1], rows[part[-1]])
+        except LoraError as error:
+            self._drop(track.request, error)
+
+    def _note_prompt(
+        self, track: Track, result: StepResult, rows: Sequence[Row], part: range
+    ) -> None:
+        """Log probabilities of the prompt's tokens, each from the row before it."""
+        request = track.request
+        count = request.params.prompt_logprobs
+        if count is None or not track.prefilling or track.sample is not request.samples[0]:
+            return
+        assert result.logits is not None  # asked for by these rows
+        if not request.prompt_logprobs:
+            request.prompt_logprobs.append(None)  # nothing comes before the first token
+        for index in part:
+            following = rows[index].position + 1
+            if following < len(request.tokens):
+                logits = result.logits[result.rows.index(index)]
+                entry = position_logprobs(logits, request.tokens[following], count)
+                request.prompt_logprobs.append(entry)
+
+    def _emit(self, track: Track, result: StepResult, index: int, row: Row) -> None:
+        token, logprobs = choose_for_row(
+            result, index, row, track.sample.sampler, track.request.tokens, track.sample.output
+        )
+        self._accept(track, token, logprobs)
+
+    def _accept(self, track: Track, token: int, logprobs: PositionLogprobs | None) -> None:
+        piece = track.sample.accept(token, logprobs)
+        track.todo = [token]
+        if track.sample.finish_reason is not None:
+            self._scheduler.end(track)
+        self._deliver(track.request, piece)
+
+    # --- the boards' own loop -------------------------------------------------------------------
+
+    def _lone_track(self) -> Track | None:
+        """The only running sequence, when it decodes greedily and nothing waits."""
+        if len(self._scheduler.running) != 1 or self._scheduler.waiting:
+            return None
+        track = self._scheduler.running[0]
+        ready = not track.prefilling and len(track.todo) == 1 and not track.siblings
+        return track if ready and not self._needs_logits(track) else None
+
+    def _run_greedy(self, track: Track, loop: GreedyLoop) -> None:
+        request = track.request
+
+        def on_token(token: int) -> bool:
+            piece = track.sample.accept(token)
+            track.todo = [token]
+            try:
+                request.deliver(piece)
+            except BaseException as error:  # ends the loop; raised where the result is asked for
+                request.fail(error)
+            return request.done or request.cancelled or bool(self._inbox)
+
+        loop.run(track.sequence, track.todo[0], track.sample.left, on_token)
+        if request.done or request.error is not None:
+            self._scheduler.remove(request)

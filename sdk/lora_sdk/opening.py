@@ -1,0 +1,73 @@
+"""From options to a model on boards: what can be refused is refused before a board is opened."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lora_sdk.options import EngineOptions, Progress
+
+if TYPE_CHECKING:
+    from lora_host.cluster import Cluster
+
+    from lora_sdk.model.spec import ModelConfig
+    from lora_sdk.plan.model_plan import Plan
+    from lora_sdk.runner import Runner
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A placed model. Closing `stack` gives the boards and the files back."""
+
+    config: ModelConfig
+    plan: Plan
+    cluster: Cluster
+    runner: Runner
+    stack: ExitStack
+
+
+def open_model(options: EngineOptions, progress: Progress | None) -> Opened:
+    """Plan, open the boards, place the weights. Errors of every layer pass through."""
+    from lora_host.cluster import Cluster
+    from lora_host.cluster_file import load_cluster, ring
+    from lora_host.overlay import load_overlay
+
+    from lora_sdk.model.checkpoint import Checkpoint
+    from lora_sdk.model.config import load_config
+    from lora_sdk.plan.placement import make_plan
+    from lora_sdk.plan.topology import route
+    from lora_sdk.runner import Runner
+
+    config = load_config(options.model)
+    overlay = load_overlay(options.overlay)
+    file = load_cluster(options.cluster_file) if options.cluster_file else None
+    cables = file.cables if file is not None else ring(options.boards)
+    plan = make_plan(
+        config,
+        overlay,
+        overlay.board,
+        options.boards,
+        context=options.context,
+        sequences=options.max_sequences,
+        route=route(cables, options.boards),
+        hidden_taps=options.hidden_layers,
+    )
+    checkpoint = Checkpoint.open(options.model, config)
+    stack = ExitStack()
+    try:
+        cluster = stack.enter_context(
+            Cluster.open(
+                boards=options.boards,
+                devices=options.devices,
+                cluster_file=options.cluster_file,
+                overlay=overlay,
+                kernels=options.kernels,
+                trace=options.trace,
+            )
+        )
+        runner = Runner(cluster, config, checkpoint, plan, progress=progress)
+    except BaseException:
+        stack.close()
+        raise
+    return Opened(config, plan, cluster, runner, stack)

@@ -1,0 +1,67 @@
+"""Natural-log probabilities of FP32 logits by the project's own exp and log2."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from lora_host import numerics
+from numpy.typing import NDArray
+
+Logits = NDArray[np.float32]
+LN2 = float.fromhex("0x1.62e42fefa39efp-1")
+
+
+@dataclass(frozen=True)
+class TokenLogprob:
+    """A token's log probability (natural) and its rank, 1 being the likeliest."""
+
+    token: int
+    logprob: float
+    rank: int
+
+
+@dataclass(frozen=True)
+class PositionLogprobs:
+    """The chosen token, and the likeliest ones, most likely first."""
+
+    chosen: TokenLogprob
+    top: tuple[TokenLogprob, ...]
+
+
+def normaliser(logits: Logits) -> tuple[float, float]:
+    """Largest logit and natural log of sum(exp(logit - largest)), both float64."""
+    top = np.max(logits)
+    total = np.cumsum(numerics.exp32(logits - top).astype(np.float64))[-1]
+    return float(top), float(numerics.log2_64(total)) * LN2
+
+
+def rank_of(logits: Logits, token: int) -> int:
+    """1 + how many tokens come before: larger logit, or an equal one and a lower id."""
+    value = logits[token]
+    before = int(np.count_nonzero(logits > value))
+    return 1 + before + int(np.count_nonzero(logits[:token] == value))
+
+
+def position_logprobs(logits: Logits, chosen: int, count: int) -> PositionLogprobs:
+    """Log probabilities of `chosen` and of the `count` likeliest tokens of logits [V]."""
+    top, log_total = normaliser(logits)
+
+    def entry(token: int, rank: int) -> TokenLogprob:
+        return TokenLogprob(token, (float(logits[token]) - top) - log_total, rank)
+
+    return PositionLogprobs(
+        entry(chosen, rank_of(logits, chosen)),
+        tuple(entry(token, rank + 1) for rank, token in enumerate(top_tokens(logits, count))),
+    )
+
+
+def top_tokens(logits: Logits, count: int) -> list[int]:
+    """Ids of the `count` largest logits, largest first, of equal ones the lower id first."""
+    count = min(count, logits.size)
+    if count == 0:
+        return []
+    edge = np.partition(logits, logits.size - count)[logits.size - count]
+    candidates = np.flatnonzero(logits >= edge)
+    order = np.argsort(-logits[candidates], kind="stable")[:count]
+    return [int(token) for token in candidates[order]]

@@ -1,0 +1,56 @@
+"""What is done to raw logits before temperature: penalties, bias, forbidden tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from lora_host.errors import RequestError
+from numpy.typing import NDArray
+
+from lora_sdk.sampling.params import SamplingParams
+
+Logits = NDArray[np.float32]
+
+
+def penalise(
+    logits: Logits, params: SamplingParams, prompt: Sequence[int], output: Sequence[int]
+) -> None:
+    """Apply repetition, frequency and presence penalties, then bias, to logits [V] in place.
+
+    Each is one FP32 operation a token. Repetition counts prompt and output, the other two the
+    output alone, as vLLM does.
+    """
+    if params.repetition_penalty != 1.0:
+        seen = np.unique(np.asarray([*prompt, *output], dtype=np.int64))
+        factor = np.float32(params.repetition_penalty)
+        values = logits[seen]
+        logits[seen] = np.where(values > 0, values / factor, values * factor)
+    if output and (params.frequency_penalty or params.presence_penalty):
+        seen, counts = np.unique(np.asarray(output, dtype=np.int64), return_counts=True)
+        logits[seen] -= np.float32(params.frequency_penalty) * counts.astype(np.float32)
+        logits[seen] -= np.float32(params.presence_penalty)
+    for token, bias in params.logit_bias.items():
+        logits[token] += np.float32(bias)
+
+
+def forbid_bad_words(
+    logits: Logits, bad_words: Sequence[Sequence[int]], output: Sequence[int]
+) -> None:
+    """Forbid, in place, the last token of each bad word that the output's end would complete."""
+    for word in bad_words:
+        before = len(word) - 1
+        if before == 0 or tuple(output[-before:]) == tuple(word[:-1]):
+            logits[word[-1]] = -np.inf
+
+
+def restrict(logits: Logits, allowed: NDArray[np.bool_]) -> None:
+    """Forbid, in place, every token that the mask [V] does not allow."""
+    mask = np.asarray(allowed)
+    if mask.shape != logits.shape or mask.dtype != np.bool_:
+        raise RequestError(
+            f"allowed-token mask is {mask.dtype} {list(mask.shape)}; expected bool {list(logits.shape)}"
+        )
+    if not mask.any():
+        raise RequestError("allowed-token mask allows no token; allow at least one")
+    logits[~mask] = -np.inf

@@ -1,0 +1,79 @@
+"""One sample's choice of tokens: the order of operations, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from lora_host.errors import RequestError
+from numpy.typing import NDArray
+
+from lora_sdk.sampling import penalties, philox, select
+from lora_sdk.sampling.logprobs import PositionLogprobs, position_logprobs
+from lora_sdk.sampling.params import SamplingParams
+
+Logits = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """Chooses tokens for sample `sample` of a request.
+
+    `end_tokens` are the ids that end the text (forbidden before min_tokens), `bad_words` the token
+    sequences of params.bad_words, `seed` the request's own.
+    """
+
+    params: SamplingParams
+    vocabulary: int
+    seed: int
+    sample: int = 0
+    end_tokens: frozenset[int] = frozenset()
+    bad_words: tuple[tuple[int, ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        for token in [*self.params.logit_bias, *self.params.stop_token_ids]:
+            if token >= self.vocabulary:
+                raise RequestError(
+                    f"token id {token} of the sampling parameters is outside the vocabulary of "
+                    f"{self.vocabulary}"
+                )
+
+    def choose(
+        self, logits: Logits, position: int, prompt: Sequence[int], output: Sequence[int]
+    ) -> tuple[int, PositionLogprobs | None]:
+        """The token at `position` from logits FP32 [V], and its log probabilities if asked for.
+
+        `prompt` and `output` are the tokens before it. Raises ModelError on NaN logits, RequestError
+        where nothing may be chosen.
+        """
+        params = self.params
+        select.check_finite(logits, position)
+        processed = self._processed(logits, prompt, output)
+        if params.greedy:
+            tempered = processed
+            token = select.likeliest(processed)
+            if processed[token] == -np.inf:
+                raise RequestError("no token may be chosen: every one is forbidden")
+        else:
+            tempered = select.tempered(processed, params.temperature)
+            u = philox.uniform(self.seed, self.sample, position)
+            token = select.draw(tempered, u, params.top_k, params.top_p, params.min_p)
+        if params.logprobs is None:
+            return token, None
+        shown = logits if params.logprobs_mode == "raw" else tempered
+        return token, position_logprobs(shown, token, params.logprobs)
+
+    def _processed(self, logits: Logits, prompt: Sequence[int], output: Sequence[int]) -> Logits:
+        """A copy of the logits after penalties, bias and what is forbidden."""
+        params = self.params
+        processed = np.array(logits, dtype=np.float32)
+        penalties.penalise(processed, params, prompt, output)
+        penalties.forbid_bad_words(processed, self.bad_words, output)
+        if len(output) < params.min_tokens:
+            processed[sorted(self.end_tokens)] = -np.inf
+        if params.allowed_tokens is not None:
+            allowed = params.allowed_tokens(tuple(output))
+            if allowed is not None:
+                penalties.restrict(processed, allowed)
+        return processed

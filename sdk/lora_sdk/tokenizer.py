@@ -1,0 +1,115 @@
+"""tokenizer.json of a model folder, by the tokenizers package."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from lora_host.errors import ModelError, RequestError
+
+MAX_CONFIG_BYTES = 16 << 20
+
+
+class Tokenizer:
+    """Text to token ids and back. Special tokens (BOS) are added exactly as tokenizer.json says."""
+
+    def __init__(self, folder: Path, vocabulary: int) -> None:
+        """`vocabulary` is the model's: an id beyond it is an error. ModelError: no usable file."""
+        path = folder / "tokenizer.json"
+        if not path.is_file():
+            raise ModelError(
+                f"{folder} has no tokenizer.json; expected the file of the tokenizers package, or "
+                "token ids instead of text"
+            )
+        self._backend = _load(path)
+        self._backend.no_truncation()
+        self._backend.no_padding()
+        self._vocabulary = vocabulary
+        self._folder = folder
+        self._config: dict[str, Any] | None = None
+        self.byte_fallback = "ByteFallback" in repr(self._backend.decoder)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """tokenizer_config.json, {} where there is none."""
+        if self._config is None:
+            self._config = read_json_object(self._folder / "tokenizer_config.json")
+        return self._config
+
+    def encode(self, text: str, special: bool = True) -> list[int]:
+        """Token ids of `text`; with `special` also those that the tokenizer puts around it."""
+        ids: list[int] = self._backend.encode(text, add_special_tokens=special).ids
+        if ids and max(ids) >= self._vocabulary:
+            raise ModelError(
+                f"tokenizer.json gives id {max(ids)}, the model has {self._vocabulary} tokens; "
+                "expected the model's own tokenizer"
+            )
+        return ids
+
+    def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:
+        """Text of token ids; bytes that are not UTF-8 become U+FFFD."""
+        text: str = self._backend.decode(list(ids), skip_special_tokens=skip_special)
+        return text
+
+    def token_text(self, token: int) -> str:
+        """The text of one token alone, special ones too."""
+        return self.decode([token], skip_special=False)
+
+    @property
+    def begins_with(self) -> tuple[int, ...]:
+        """The special tokens that the tokenizer puts before a text (BOS), () for none."""
+        plain = self.encode("a", special=False)
+        full = self.encode("a")
+        for start in range(len(full) - len(plain) + 1):
+            if full[start : start + len(plain)] == plain:
+                return tuple(full[:start])
+        return ()
+
+    def spellings(self, word: str) -> tuple[tuple[int, ...], ...]:
+        """Token sequences of a word at the start of a text and inside one (after a space)."""
+        bare = word.lstrip()
+        found = (tuple(self.encode(text, special=False)) for text in (word, bare, f" {bare}"))
+        return tuple(dict.fromkeys(ids for ids in found if ids))
+
+
+def _load(path: Path) -> Any:
+    from tokenizers import Tokenizer as Backend
+
+    try:
+        return Backend.from_file(str(path))
+    except Exception as error:  # the package raises bare Exception
+        raise ModelError(f"{path} cannot be read: {one_line(error)}") from None
+
+
+def one_line(error: object) -> str:
+    """An error's text on one line."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def read_json_object(path: Path) -> dict[str, Any]:
+    """The object of a JSON file, {} where there is no file; ModelError names a bad one."""
+    if not path.is_file():
+        return {}
+    if path.stat().st_size > MAX_CONFIG_BYTES:
+        raise ModelError(f"{path} has {path.stat().st_size} bytes; at most {MAX_CONFIG_BYTES}")
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"{path} is not JSON: {one_line(error)}") from None
+    if not isinstance(value, dict):
+        raise ModelError(f"{path} holds a {type(value).__name__}; expected a JSON object")
+    return value
+
+
+def check_token_ids(ids: Sequence[int], vocabulary: int) -> list[int]:
+    """`ids` as ints; RequestError where one is not a token of the model."""
+    for index, token in enumerate(ids):
+        if isinstance(token, bool) or not hasattr(token, "__index__"):
+            raise RequestError(f"token {index} of the prompt is {token!r}; expected an integer")
+        if not 0 <= int(token) < vocabulary:
+            raise RequestError(
+                f"token {index} of the prompt is {int(token)}; expected 0..{vocabulary - 1}"
+            )
+    return [int(token) for token in ids]

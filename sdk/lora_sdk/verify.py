@@ -1,0 +1,131 @@
+"""Verification of a tree of drafted tokens by the target model, in one step.
+
+The root row is the pending token: sampled, its K and V not yet written. At each node of the accepted
+path the target's own token is chosen with the noise of its position, so the tokens are those of
+plain decoding whatever was drafted; a child that holds that token is accepted, else the walk ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lora_host.errors import LoraError, RequestError
+
+from lora_sdk.kvcache import KvCache
+from lora_sdk.results import Verified
+from lora_sdk.rows import build_rows
+from lora_sdk.sampling import Sampler
+from lora_sdk.sampling.logprobs import PositionLogprobs
+from lora_sdk.step import Row, StepResult
+from lora_sdk.stepper import Stepper, argmax_of
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Drafted tokens. `tokens[0]` is the pending one and `parents[0]` -1; other parents are indices
+    below their own. Siblings are allowed."""
+
+    tokens: Sequence[int]
+    parents: Sequence[int]
+
+    def __post_init__(self) -> None:
+        if not self.tokens or list(self.parents).count(-1) != 1 or self.parents[0] != -1:
+            raise RequestError(
+                "a tree begins with the pending token, parent -1, and has no other root; found "
+                f"tokens {list(self.tokens)}, parents {list(self.parents)}"
+            )
+
+    @classmethod
+    def chain(cls, pending: int, drafted: Sequence[int] = ()) -> Tree:
+        """One draft after another behind the pending token."""
+        return cls((pending, *drafted), tuple(range(-1, len(drafted))))
+
+    def children(self, node: int) -> list[int]:
+        """Nodes whose parent is `node`."""
+        return [child for child, parent in enumerate(self.parents) if parent == node]
+
+
+def verify(
+    stepper: Stepper,
+    cache: KvCache,
+    sampler: Sampler,
+    sequence: int,
+    tree: Tree,
+    prompt_tokens: int,
+    commit: bool,
+) -> Verified:
+    """Run the tree in one step, walk it, and commit the accepted path unless told not to.
+
+    The first `prompt_tokens` committed tokens count as prompt, the others as output, where
+    penalties ask. Verification length = len(tree.tokens); tokens returned = accepted drafts + 1.
+    """
+    every = range(len(tree.tokens))
+    plain = not sampler.params.needs_logits
+    rows = build_rows(
+        cache,
+        sequence,
+        tree.tokens,
+        tree.parents,
+        logits=() if plain else every,
+        argmax=every if plain else (),
+    )
+    try:
+        result = stepper.run(rows)
+    except LoraError:
+        cache.give_slots([row.slot for row in rows])
+        raise
+    history = cache.tokens(sequence)
+    try:
+        verified = _walk(result, rows, sampler, tree, history, prompt_tokens)
+    except LoraError:
+        cache.drop(sequence)
+        raise
+    if commit:
+        cache.commit(sequence, verified.slots)
+    return verified
+
+
+def _walk(
+    result: StepResult,
+    rows: Sequence[Row],
+    sampler: Sampler,
+    tree: Tree,
+    history: Sequence[int],
+    prompt_tokens: int,
+) -> Verified:
+    prompt, output = list(history[:prompt_tokens]), list(history[prompt_tokens:])
+    tokens: list[int] = []
+    accepted: list[int] = []
+    logprobs: list[PositionLogprobs] = []
+    node: int | None = 0
+    while node is not None:
+        accepted.append(node)
+        output.append(tree.tokens[node])
+        token, shown = choose_for_row(result, node, rows[node], sampler, prompt, output)
+        tokens.append(token)
+        if shown is not None:
+            logprobs.append(shown)
+        node = next((c for c in tree.children(node) if tree.tokens[c] == token), None)
+    return Verified(
+        tuple(tokens),
+        tuple(accepted),
+        tuple(rows[node].slot for node in accepted),
+        None if sampler.params.logprobs is None else tuple(logprobs),
+    )
+
+
+def choose_for_row(
+    result: StepResult,
+    index: int,
+    row: Row,
+    sampler: Sampler,
+    prompt: Sequence[int],
+    output: Sequence[int],
+) -> tuple[int, PositionLogprobs | None]:
+    """The token after row `index` of a step: from its argmax where that is enough."""
+    if not row.want_logits:
+        return argmax_of(result, index), None
+    assert result.logits is not None  # asked for by this row
+    logits = result.logits[result.rows.index(index)]
+    return sampler.choose(logits, row.position + 1, prompt, output)
