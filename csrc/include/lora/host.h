@@ -95,6 +95,16 @@ struct lora_cluster_stats {
 };
 int lora_cluster_get_stats(struct lora_cluster *cluster, struct lora_cluster_stats *stats);
 
+/* Ends a running call soon with LORA_ERR_CANCELLED; from any thread or signal handler. The boards may
+ * still be running: the next call waits for them first. */
+void lora_cluster_cancel(struct lora_cluster *cluster);
+/* Called now and then while boards are polled; a result other than 0 cancels. NULL for none. */
+void lora_cluster_on_poll(struct lora_cluster *cluster, int (*cancelled)(void *context),
+                          void *context);
+/* After a hang: all boards through their runtime's reset, identity read again. Overlays, arenas,
+ * lists and links are to be set up anew. */
+int lora_cluster_reset(struct lora_cluster *cluster, struct lora_failure *failure);
+
 /* Text of the hang report or of the last failure's board state; "" when there is none. */
 const char *lora_cluster_report(struct lora_cluster *cluster);
 const char *lora_status_name(int status);

@@ -1,0 +1,136 @@
+/* The host library's own structures; what callers see is lora/host.h. */
+#ifndef LORA_INTERNAL_H
+#define LORA_INTERNAL_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lora/abi.h"
+#include "lora/transport.h"
+#include "lora/host.h"
+
+#define LORA_NONE 0xffffffffu
+#define LORA_MAX_CABLES (LORA_MAX_BOARDS * LORA_PORTS / 2)
+#define LORA_REPORT_BYTES 16384
+/* Room for the control page and the link test while links come up before anything is reserved. */
+#define LORA_CONTROL_MINIMUM (2 * LORA_CONTROL_PAGE)
+
+struct lora_arena {
+    uint32_t bank;
+    uint64_t offset, bytes, base;
+};
+
+struct lora_board {
+    const struct lora_transport *transport;
+    void *handle;
+    struct lora_board_info info;
+    uint32_t programmed;
+    uint32_t control_bank;
+    uint32_t watchdog_ms; /* as last written */
+    uint32_t in_flight;   /* started and not yet seen done */
+    uint32_t arena_count;
+    struct lora_arena arenas[LORA_MAX_ARENAS];
+    struct lora_completion completion; /* of the last run */
+    struct lora_error_record error;
+};
+
+struct lora_cluster {
+    uint32_t count;
+    struct lora_board boards[LORA_MAX_BOARDS];
+    struct lora_timeouts timeouts;
+    uint32_t cable_count;
+    struct lora_cable cables[LORA_MAX_CABLES];
+    uint32_t epoch, step; /* last ones used */
+    uint32_t dirty;       /* the last step did not end well: boards may differ by one step */
+    struct lora_cluster_stats stats;
+    uint32_t hung;
+    struct lora_failure hang; /* the first one, told again until reset */
+    atomic_int cancel;
+    int (*cancelled)(void *context);
+    void *cancel_context;
+    uint64_t cancel_asked_ns; /* when the callback was last asked */
+    char report[LORA_REPORT_BYTES];
+};
+
+struct lora_run { /* one operation of lora_ctrl */
+    uint32_t operation, list_id, block_offset, bank;
+    uint64_t offset, bytes;
+    uint32_t timeout_us, watchdog_ms;
+};
+
+/* failure.c */
+/* Sets all fields to "not concerned". Returns `failure`, or `spare` where the caller wants none. */
+struct lora_failure *lora_failure_begin(struct lora_failure *failure, struct lora_failure *spare);
+int lora_fail(struct lora_failure *failure, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Puts the board before the message of a transport. Returns `status`. */
+int lora_fail_board(const struct lora_cluster *cluster, uint32_t board, int status,
+                    struct lora_failure *failure);
+
+/* describe.c */
+/* The failure that a board's error record tells. Returns its code. */
+int lora_describe_error(const struct lora_cluster *cluster, uint32_t board,
+                        struct lora_failure *failure);
+
+/* uri.c */
+int lora_transport_find(const char *uri, const struct lora_transport **transport,
+                        const char **address, struct lora_failure *failure);
+
+/* cluster.c */
+int lora_check_board(const struct lora_cluster *cluster, uint32_t board,
+                     struct lora_failure *failure);
+int lora_check_ready(const struct lora_cluster *cluster, uint32_t board,
+                     struct lora_failure *failure);
+
+/* memory.c: `lora_check_range` expects a checked board. */
+int lora_check_range(const struct lora_cluster *cluster, uint32_t board, uint32_t bank,
+                     uint64_t offset, uint64_t bytes, struct lora_failure *failure);
+int lora_memory_release(struct lora_cluster *cluster, uint32_t board, uint32_t bank,
+                        uint64_t offset, struct lora_failure *failure);
+int lora_memory_read(struct lora_cluster *cluster, uint32_t board, uint32_t bank, uint64_t offset,
+                     void *data, uint64_t bytes, struct lora_failure *failure);
+int lora_memory_write(struct lora_cluster *cluster, uint32_t board, uint32_t bank, uint64_t offset,
+                      const void *data, uint64_t bytes, struct lora_failure *failure);
+
+/* registers: by transport, with the board in the failure. */
+int lora_register_read(struct lora_cluster *cluster, uint32_t board, uint32_t block,
+                       uint32_t offset, uint32_t *value, struct lora_failure *failure);
+int lora_register_write(struct lora_cluster *cluster, uint32_t board, uint32_t block,
+                        uint32_t offset, uint32_t value, struct lora_failure *failure);
+
+/* run.c */
+/* Starts the operation on all boards of the mask, then waits for all of them; the completion and
+ * error records are in the boards. `failure` is the primary one. */
+int lora_run(struct lora_cluster *cluster, uint32_t mask, const struct lora_run *run,
+             struct lora_failure *failure);
+
+/* wait.c */
+int lora_wait(struct lora_cluster *cluster, uint32_t mask, uint32_t timeout_us,
+              struct lora_failure *failure);
+/* Waits for what an earlier, cancelled or failed run left in flight. */
+int lora_drain(struct lora_cluster *cluster, struct lora_failure *failure);
+int lora_cancel_wanted(struct lora_cluster *cluster);
+
+/* outcome.c */
+/* Reads the records of the boards in the mask and picks the failure that caused the others. */
+int lora_outcome(struct lora_cluster *cluster, uint32_t mask, const struct lora_run *run,
+                 struct lora_failure *failure);
+
+/* links.c */
+/* Which end of which cable this port is: 1 and the far end, 0 where it has no cable. */
+int lora_cable_peer(const struct lora_cluster *cluster, uint32_t board, uint32_t port,
+                    uint32_t *peer_board, uint32_t *peer_port);
+int lora_fail_link(const struct lora_cluster *cluster, uint32_t board, uint32_t port, int code,
+                   struct lora_failure *failure, const char *format, ...)
+    __attribute__((format(printf, 6, 7)));
+
+/* link_test.c */
+int lora_link_prove(struct lora_cluster *cluster, struct lora_failure *failure);
+
+/* report.c */
+void lora_report_capture(struct lora_cluster *cluster, const char *reason);
+const char *lora_unit_name(uint32_t unit);
+const char *lora_opcode_name(uint32_t opcode);
+
+#endif

@@ -1,0 +1,149 @@
+/* Proof of every cable by payload: links with clean error bits that deliver wrong bytes are known,
+ * and so are cables in the wrong port. All boards run the test at once. */
+#include "internal.h"
+
+#include <string.h>
+
+#define TEST_FRAMES 64
+#define TEST_PAYLOAD 1024
+#define TEST_OFFSET LORA_CONTROL_PAGE
+
+struct proof {
+    uint32_t mask;      /* boards with a cable */
+    uint32_t temporary; /* boards whose control arena is reserved for the test alone */
+    struct lora_link_test tests[LORA_MAX_BOARDS];
+    struct lora_link_test kept[LORA_MAX_BOARDS]; /* what stood there before */
+};
+
+static void plan(const struct lora_cluster *cluster, struct proof *proof) {
+    memset(proof, 0, sizeof *proof);
+    for (uint32_t b = 0; b < cluster->count; b++) {
+        struct lora_link_test *test = &proof->tests[b];
+        *test = (struct lora_link_test){.size = sizeof *test,
+                                        .frames = TEST_FRAMES,
+                                        .payload = TEST_PAYLOAD,
+                                        .seed = 0x5eed0000u + cluster->epoch};
+        for (uint32_t p = 0; p < LORA_PORTS; p++) {
+            uint32_t peer_board, peer_port;
+            test->ports[p].peer_serial = test->ports[p].peer_port = LORA_NONE;
+            if (!lora_cable_peer(cluster, b, p, &peer_board, &peer_port)) continue;
+            test->ports[p].enabled = 1;
+            proof->mask |= 1u << b;
+        }
+    }
+}
+
+static int has_control_arena(const struct lora_board *board) {
+    for (uint32_t a = 0; a < board->arena_count; a++)
+        if (board->arenas[a].bank == board->control_bank) return 1;
+    return 0;
+}
+
+static int place(struct lora_cluster *cluster, struct proof *proof, struct lora_failure *failure) {
+    for (uint32_t b = 0; b < cluster->count; b++) {
+        struct lora_board *it = &cluster->boards[b];
+        int status = LORA_OK;
+        if (!(proof->mask >> b & 1)) continue;
+        if (!has_control_arena(it)) {
+            status = lora_cluster_reserve(cluster, b, it->control_bank, 0, LORA_CONTROL_MINIMUM,
+                                          failure);
+            if (!status) proof->temporary |= 1u << b;
+        }
+        if (!status)
+            status = lora_memory_read(cluster, b, it->control_bank, TEST_OFFSET, &proof->kept[b],
+                                      sizeof proof->kept[b], failure);
+        if (!status)
+            status = lora_memory_write(cluster, b, it->control_bank, TEST_OFFSET, &proof->tests[b],
+                                       sizeof proof->tests[b], failure);
+        if (status) return status;
+    }
+    return LORA_OK;
+}
+
+/* Reads the results and puts back what stood there. */
+static int collect(struct lora_cluster *cluster, struct proof *proof,
+                   struct lora_failure *failure) {
+    for (uint32_t b = 0; b < cluster->count; b++) {
+        struct lora_board *it = &cluster->boards[b];
+        if (!(proof->mask >> b & 1)) continue;
+        int status = lora_memory_read(cluster, b, it->control_bank, TEST_OFFSET, &proof->tests[b],
+                                      sizeof proof->tests[b], failure);
+        if (!status)
+            status = lora_memory_write(cluster, b, it->control_bank, TEST_OFFSET, &proof->kept[b],
+                                       sizeof proof->kept[b], failure);
+        if (status) return status;
+    }
+    return LORA_OK;
+}
+
+static int release(struct lora_cluster *cluster, const struct proof *proof,
+                   struct lora_failure *failure) {
+    int first = LORA_OK;
+    for (uint32_t b = 0; b < cluster->count; b++) {
+        if (!(proof->temporary >> b & 1)) continue;
+        int status = lora_memory_release(cluster, b, cluster->boards[b].control_bank, 0, failure);
+        if (!first) first = status;
+    }
+    return first;
+}
+
+static int check_port(const struct lora_cluster *cluster, uint32_t board, uint32_t port,
+                      const struct lora_link_test_port *result, struct lora_failure *failure) {
+    uint32_t peer_board = 0, peer_port = 0;
+    lora_cable_peer(cluster, board, port, &peer_board, &peer_port);
+    if (result->sent != TEST_FRAMES || result->received != TEST_FRAMES || result->bad) {
+        failure->found = result->bad ? result->bad : result->received;
+        failure->expected = result->bad ? 0 : TEST_FRAMES;
+        return lora_fail_link(cluster, board, port, LORA_ERR_LINK_PAYLOAD, failure,
+                              "sent %u and received %u test frames, %u of them wrong; %d, %d and 0 "
+                              "expected",
+                              result->sent, result->received, result->bad, TEST_FRAMES,
+                              TEST_FRAMES);
+    }
+    uint32_t serial = cluster->boards[peer_board].info.serial;
+    if (result->peer_serial == serial && result->peer_port == peer_port) return LORA_OK;
+    failure->found = result->peer_serial;
+    failure->expected = serial;
+    return lora_fail_link(cluster, board, port, LORA_ERR_LINK_CABLING, failure,
+                          "hears serial %u port %u, serial %u port %u expected; correct the cable "
+                          "or the cabling map",
+                          result->peer_serial, result->peer_port, serial, peer_port);
+}
+
+static int check_all(const struct lora_cluster *cluster, const struct proof *proof,
+                     struct lora_failure *failure) {
+    for (uint32_t b = 0; b < cluster->count; b++)
+        for (uint32_t p = 0; p < LORA_PORTS; p++) {
+            if (!proof->tests[b].ports[p].enabled) continue;
+            int status = check_port(cluster, b, p, &proof->tests[b].ports[p], failure);
+            if (status) return status;
+        }
+    return LORA_OK;
+}
+
+int lora_link_prove(struct lora_cluster *cluster, struct lora_failure *failure) {
+    struct proof proof;
+    struct lora_failure later;
+    const struct lora_run run = {.operation = LORA_OP_LINK_TEST,
+                                 .block_offset = TEST_OFFSET,
+                                 .timeout_us = cluster->timeouts.link_test_us,
+                                 .watchdog_ms = cluster->timeouts.link_test_us / 2000};
+    plan(cluster, &proof);
+    int status = place(cluster, &proof, failure);
+    if (!status) {
+        status = lora_run(cluster, proof.mask, &run, failure);
+        /* A board that ended the test with an error has still written what it counted, which says
+         * more; after a cancelled or hanging run nothing is read. */
+        if (status < LORA_ERR_ARGUMENT) {
+            lora_failure_begin(&later, NULL);
+            int found = collect(cluster, &proof, &later);
+            if (!found) found = check_all(cluster, &proof, &later);
+            if (found) {
+                *failure = later;
+                status = found;
+            }
+        }
+    }
+    int released = release(cluster, &proof, status ? lora_failure_begin(NULL, &later) : failure);
+    return status ? status : released;
+}

@@ -1,0 +1,81 @@
+/* What the boards say of a run that has ended, and which of several failures caused the others. */
+#include "internal.h"
+
+static int completion_matches(const struct lora_cluster *cluster,
+                              const struct lora_completion *record, const struct lora_run *run) {
+    if (record->size != sizeof *record || record->abi != LORA_ABI_NUMBER) return 0;
+    if (record->operation != run->operation) return 0;
+    return run->operation != LORA_OP_STEP ||
+           (record->step == cluster->step && record->epoch == cluster->epoch);
+}
+
+static int read_outcome(struct lora_cluster *cluster, uint32_t board, const struct lora_run *run,
+                        struct lora_failure *failure) {
+    struct lora_board *it = &cluster->boards[board];
+    int status = lora_memory_read(cluster, board, it->control_bank, LORA_COMPLETION_OFFSET,
+                                  &it->completion, sizeof it->completion, failure);
+    if (status) return status;
+    if (!completion_matches(cluster, &it->completion, run)) {
+        failure->board = (int32_t)board;
+        failure->found = it->completion.step;
+        failure->expected = cluster->step;
+        return lora_fail(failure, LORA_ERR_COMPLETION,
+                         "board %u (%s): done, but its completion record says operation %u step %u "
+                         "epoch %u; operation %u step %u epoch %u expected",
+                         board, it->info.address, it->completion.operation, it->completion.step,
+                         it->completion.epoch, run->operation, cluster->step, cluster->epoch);
+    }
+    if (it->completion.status == LORA_OK) return LORA_OK;
+    status = lora_memory_read(cluster, board, it->control_bank, LORA_ERROR_OFFSET, &it->error,
+                              sizeof it->error, failure);
+    return status ? status : lora_describe_error(cluster, board, failure);
+}
+
+/* Lower causes higher. A board that waits in its Router for another one's frames only tells that
+ * something is wrong elsewhere; so does a poison frame. */
+static int rank_of(const struct lora_failure *failure) {
+    switch (failure->code) {
+    case LORA_ERR_LINK_POISON: return 4;
+    case LORA_ERR_WATCHDOG: return failure->unit == LORA_UNIT_ROUTER ? 3 : 2;
+    case LORA_ERR_COMPLETION: return 1;
+    default: return 0;
+    }
+}
+
+/* A wait for frames that never came is a link's failure if a link is down. */
+static int blame_link(struct lora_cluster *cluster, struct lora_failure *failure) {
+    for (uint32_t c = 0; c < cluster->cable_count; c++) {
+        const struct lora_cable *cable = &cluster->cables[c];
+        const uint32_t ends[2][2] = {{cable->board_a, cable->port_a},
+                                     {cable->board_b, cable->port_b}};
+        for (int e = 0; e < 2; e++) {
+            struct lora_failure ignored, *unused = lora_failure_begin(NULL, &ignored);
+            uint32_t value = 0;
+            if (lora_register_read(cluster, ends[e][0], LORA_BLOCK_LINK0 + ends[e][1],
+                                   LORA_LINK_STATUS, &value, unused))
+                continue;
+            if (value == LORA_LINK_HEALTHY) continue;
+            failure->found = value;
+            failure->expected = LORA_LINK_HEALTHY;
+            return lora_fail_link(cluster, ends[e][0], ends[e][1], LORA_ERR_LINK_DOWN, failure,
+                                  "is down during a step: status 0x%04x found, 0x%04x expected",
+                                  value, LORA_LINK_HEALTHY);
+        }
+    }
+    return (int)failure->code;
+}
+
+int lora_outcome(struct lora_cluster *cluster, uint32_t mask, const struct lora_run *run,
+                 struct lora_failure *failure) {
+    struct lora_failure best, now;
+    lora_failure_begin(&best, NULL);
+    for (uint32_t b = 0; b < cluster->count; b++) {
+        if (!(mask >> b & 1)) continue;
+        lora_failure_begin(&now, NULL);
+        if (read_outcome(cluster, b, run, &now) == LORA_OK) continue;
+        if (best.code == LORA_OK || rank_of(&now) < rank_of(&best)) best = now;
+    }
+    if (best.code == LORA_OK) return LORA_OK;
+    *failure = best;
+    return rank_of(failure) >= 3 ? blame_link(cluster, failure) : (int)failure->code;
+}

@@ -1,0 +1,111 @@
+/* The board state at a failure, as text: registers, last commands, units and links. */
+#include "internal.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *const unit_names[LORA_UNITS] = {"CONTROL", "MPU", "VFU", "ROUTER", "DMA"};
+static const char *const opcode_names[] = {
+    "?",        "MATRIX",    "VECTOR",   "ATTENTION", "KV_STORE", "KV_COMMIT",
+    "GATHER", "MOVE_ROWS", "CHECKSUM", "FENCE",     "END"};
+static const char *const unit_states[] = {"idle", "busy", "done", "failed"};
+static const char *const firmware_states[] = {"idle", "running", "waiting", "done", "error"};
+
+#define NAMED(table, index) \
+    ((index) < sizeof(table) / sizeof((table)[0]) ? (table)[index] : "unknown")
+
+const char *lora_unit_name(uint32_t unit) { return NAMED(unit_names, unit); }
+const char *lora_opcode_name(uint32_t opcode) { return NAMED(opcode_names, opcode); }
+
+static void add(struct lora_cluster *cluster, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void add(struct lora_cluster *cluster, const char *format, ...) {
+    size_t used = strlen(cluster->report);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(cluster->report + used, sizeof cluster->report - used, format, arguments);
+    va_end(arguments);
+}
+
+/* A register for the report: what cannot be read shows as all ones. AP_CTRL is left alone, since
+ * reading it clears the done bit. */
+static uint32_t peek(struct lora_cluster *cluster, uint32_t board, uint32_t block,
+                     uint32_t offset) {
+    struct lora_board *it = &cluster->boards[board];
+    struct lora_failure ignored;
+    uint32_t value = 0;
+    int status = it->transport->register_read(it->handle, block, offset, &value,
+                                              lora_failure_begin(NULL, &ignored));
+    return status ? LORA_NONE : value;
+}
+
+static void add_control(struct lora_cluster *cluster, uint32_t b) {
+    const struct lora_board *it = &cluster->boards[b];
+    uint32_t state = peek(cluster, b, LORA_BLOCK_CONTROL, LORA_REG_FIRMWARE_STATE);
+    add(cluster, "board %u %s (%s, serial %u): %s, firmware %s\n", b, it->info.address,
+        it->info.name, it->info.serial, it->in_flight ? "in flight" : "no run in flight",
+        NAMED(firmware_states, state));
+    add(cluster, "  lora_ctrl: operation %u list %u block 0x%x step %u epoch %u crc 0x%08x\n",
+        peek(cluster, b, LORA_BLOCK_CONTROL, LORA_REG_OPERATION),
+        peek(cluster, b, LORA_BLOCK_CONTROL, LORA_REG_LIST_ID),
+        peek(cluster, b, LORA_BLOCK_CONTROL, LORA_REG_BLOCK_OFFSET),
+        peek(cluster, b, LORA_BLOCK_CONTROL, LORA_REG_STEP),
+        peek(cluster, b, LORA_BLOCK_CONTROL, LORA_REG_EPOCH),
+        peek(cluster, b, LORA_BLOCK_CONTROL, LORA_REG_FIRMWARE_CRC));
+}
+
+static void add_units(struct lora_cluster *cluster, uint32_t b) {
+    for (uint32_t u = 0; u < LORA_UNITS; u++) {
+        uint32_t state = peek(cluster, b, LORA_BLOCK_CONTROL, LORA_REG_UNIT_STATE + 4 * u);
+        uint32_t last = peek(cluster, b, LORA_BLOCK_CONTROL, LORA_REG_LAST_INDEX + 4 * u);
+        if (last == LORA_NONE)
+            add(cluster, "  unit %s: %s, no command yet\n", unit_names[u],
+                NAMED(unit_states, state));
+        else
+            add(cluster, "  unit %s: %s, last command %u\n", unit_names[u],
+                NAMED(unit_states, state), last);
+    }
+}
+
+static void add_records(struct lora_cluster *cluster, uint32_t b) {
+    const struct lora_board *it = &cluster->boards[b];
+    add(cluster, "  last completion: operation %u %s step %u epoch %u\n", it->completion.operation,
+        lora_status_name((int)it->completion.status), it->completion.step, it->completion.epoch);
+    if (it->error.code != LORA_OK)
+        add(cluster, "  last error: %s index %u opcode %s step %u\n",
+            lora_status_name((int)it->error.code), it->error.index,
+            lora_opcode_name(it->error.opcode), it->error.step);
+}
+
+static void add_links(struct lora_cluster *cluster, uint32_t b) {
+    for (uint32_t p = 0; p < LORA_PORTS; p++) {
+        uint32_t peer_board, peer_port, block = LORA_BLOCK_LINK0 + p;
+        if (!lora_cable_peer(cluster, b, p, &peer_board, &peer_port)) continue;
+        uint32_t status = peek(cluster, b, block, LORA_LINK_STATUS);
+        add(cluster,
+            "  port %u to board %u port %u: status 0x%04x (%s), frames %u, bad %u, channel down "
+            "%u, RX overflows %u\n",
+            p, peer_board, peer_port, status, status == LORA_LINK_HEALTHY ? "up" : "DOWN",
+            peek(cluster, b, block, LORA_LINK_FRAMES_RECEIVED),
+            peek(cluster, b, block, LORA_LINK_FRAMES_WITH_ERRORS),
+            peek(cluster, b, block, LORA_LINK_CHANNEL_DOWN),
+            peek(cluster, b, block, LORA_LINK_RX_OVERFLOWS));
+    }
+}
+
+void lora_report_capture(struct lora_cluster *cluster, const char *reason) {
+    cluster->report[0] = 0;
+    add(cluster, "%s\n", reason);
+    for (uint32_t b = 0; b < cluster->count; b++) {
+        add_control(cluster, b);
+        add_units(cluster, b);
+        add_records(cluster, b);
+        add_links(cluster, b);
+    }
+}
+
+const char *lora_cluster_report(struct lora_cluster *cluster) {
+    return cluster ? cluster->report : "";
+}

@@ -1,0 +1,92 @@
+/* Polling of started runs, on the transport's own clock, with an end to every wait. */
+#define _POSIX_C_SOURCE 200809L
+#include "internal.h"
+
+#include <time.h>
+
+#define CANCEL_INTERVAL_NS 20000000u /* a person does not notice 20 ms; Python's lock is taken */
+
+static uint64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+int lora_cancel_wanted(struct lora_cluster *cluster) {
+    if (atomic_exchange(&cluster->cancel, 0)) return 1;
+    if (!cluster->cancelled) return 0;
+    uint64_t now = now_ns();
+    if (now - cluster->cancel_asked_ns < CANCEL_INTERVAL_NS) return 0;
+    cluster->cancel_asked_ns = now;
+    return cluster->cancelled(cluster->cancel_context) != 0;
+}
+
+void lora_cluster_cancel(struct lora_cluster *cluster) {
+    if (cluster) atomic_store(&cluster->cancel, 1);
+}
+
+void lora_cluster_on_poll(struct lora_cluster *cluster, int (*cancelled)(void *context),
+                          void *context) {
+    if (!cluster) return;
+    cluster->cancelled = cancelled;
+    cluster->cancel_context = context;
+    cluster->cancel_asked_ns = now_ns();
+}
+
+/* Polls each board of *pending once and takes out those that are done or broken. */
+static int poll_once(struct lora_cluster *cluster, uint32_t *pending,
+                     struct lora_failure *failure) {
+    for (uint32_t b = 0; b < cluster->count; b++) {
+        struct lora_board *it = &cluster->boards[b];
+        uint32_t state = LORA_RUN_BUSY;
+        if (!(*pending >> b & 1)) continue;
+        int status = it->transport->poll(it->handle, &state, failure);
+        if (status) return lora_fail_board(cluster, b, status, failure);
+        if (state != LORA_RUN_DONE) continue;
+        it->in_flight = 0;
+        *pending &= ~(1u << b);
+    }
+    return LORA_OK;
+}
+
+static uint32_t first_of(uint32_t mask) {
+    uint32_t b = 0;
+    while (!(mask >> b & 1)) b++;
+    return b;
+}
+
+static int hang(struct lora_cluster *cluster, uint32_t pending, uint32_t timeout_us,
+                struct lora_failure *failure) {
+    uint32_t b = first_of(pending);
+    failure->board = (int32_t)b;
+    lora_fail(failure, LORA_ERR_TIMEOUT,
+              "board %u (%s) hangs: neither done nor failed within %.3f s; see the report, then "
+              "reset the cluster",
+              b, cluster->boards[b].info.address, (double)timeout_us / 1e6);
+    lora_report_capture(cluster, failure->message);
+    cluster->hung = 1;
+    cluster->hang = *failure;
+    return LORA_ERR_TIMEOUT;
+}
+
+int lora_wait(struct lora_cluster *cluster, uint32_t mask, uint32_t timeout_us,
+              struct lora_failure *failure) {
+    uint32_t pending = mask;
+    for (uint64_t waited = 0;; waited += cluster->timeouts.poll_us) {
+        int status = poll_once(cluster, &pending, failure);
+        if (status || !pending) return status;
+        if (lora_cancel_wanted(cluster))
+            return lora_fail(failure, LORA_ERR_CANCELLED, "cancelled while boards were running");
+        if (waited >= timeout_us) return hang(cluster, pending, timeout_us, failure);
+        uint32_t b = first_of(pending);
+        struct lora_board *it = &cluster->boards[b];
+        status = it->transport->sleep(it->handle, cluster->timeouts.poll_us, failure);
+        if (status) return lora_fail_board(cluster, b, status, failure);
+    }
+}
+
+int lora_drain(struct lora_cluster *cluster, struct lora_failure *failure) {
+    uint32_t mask = 0;
+    for (uint32_t b = 0; b < cluster->count; b++) mask |= cluster->boards[b].in_flight << b;
+    return mask ? lora_wait(cluster, mask, cluster->timeouts.step_us, failure) : LORA_OK;
+}
