@@ -1,4 +1,4 @@
-"""Packs the control program's code into a firmware image: `struct lora_image_header`, then the code.
+"""Packs the control program's code into an image: `struct lora_image_header`, then the code.
 
     python tools/firmware_image.py --board 0x280 --entry 0 CODE IMAGE
 

@@ -3,8 +3,8 @@
     python tools/firmware_stack.py --script card.ld BUILD_FOLDER
 
 Reads the call graphs that gcc writes beside each object (-fcallgraph-info=su). Prints the deepest
-path; exit code 1 where it exceeds the linker script's STACK_BYTES, where a function may call itself,
-calls through a pointer, or has a frame of unknown size.
+path; exit code 1 where it exceeds the linker script's STACK_BYTES, where a function may call
+itself, calls through a pointer, or has a frame of unknown size.
 """
 
 from __future__ import annotations
