@@ -153,4 +153,22 @@ static inline void test_reserve(struct test_cluster *cluster, uint32_t board, ui
     CHECK(transport->reserve(cluster->handle[board], bank, offset, bytes, &base, NULL) == 0);
 }
 
+/* Record `index` of the arena registers, as the host writes it. */
+static inline void test_arena(struct test_cluster *cluster, uint32_t board, uint32_t index,
+                              uint32_t bank, uint64_t offset, uint64_t bytes) {
+    struct lora_arena_record record = {
+        .offset = offset, .bytes = bytes, .bank = bank, .valid = 1};
+    uint32_t words[sizeof record / 4];
+    memcpy(words, &record, sizeof record);
+    for (uint32_t i = 0; i < sizeof record / 4; i++)
+        test_write(cluster, board, LORA_BLOCK_CONTROL,
+                   LORA_REG_ARENAS + index * (uint32_t)sizeof record + 4 * i, words[i]);
+    test_write(cluster, board, LORA_BLOCK_CONTROL, LORA_REG_ARENA_COUNT, index + 1);
+}
+
+/* The last of submit's arguments; ARENA_COUNT is a register of its own. */
+static inline void test_arguments(uint32_t arguments[11], uint32_t control_bank) {
+    arguments[(LORA_REG_CONTROL_BANK - LORA_REG_OPERATION) / 4] = control_bank;
+}
+
 #endif
