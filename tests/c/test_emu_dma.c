@@ -1,0 +1,216 @@
+/* The DMA unit against the KV layout as abi.h spells it: stores, commits over tiles, page copies,
+ * packed rows, and ranges that are not there. */
+#include "emu_board.h"
+
+#define LAYERS 3
+#define HEADS 2
+#define HEAD_DIM 16
+#define PAGES 7
+#define BANKS 3
+#define FIRST_BANK 4
+#define KV_LINE 128
+#define STRIDE 256
+#define OPS_OFFSET 0x2000
+#define PATH_OFFSET 0x3000
+#define TABLE_LINE 256
+
+struct fixture {
+    struct test_cluster cluster;
+    struct emu_board *board;
+    struct lora_list list;
+    struct lora_step_state state;
+};
+
+static struct fixture open_fixture(void) {
+    struct fixture f = {.cluster = test_open(1, TEST_PATH, 0)};
+    f.board = test_inside(&f.cluster, 0);
+    for (uint32_t b = 0; b < BANKS; b++)
+        test_reserve(&f.cluster, 0, FIRST_BANK + b, KV_LINE * 64, 1u << 20);
+    test_reserve(&f.cluster, 0, TEST_DDR, 0, 1u << 16);
+    f.list = (struct lora_list){.max_scratch = 40,
+                                .max_sequences = 3,
+                                .max_tiles = 40,
+                                .page_count = PAGES,
+                                .control_bank = TEST_DDR,
+                                .table_bank = TEST_DDR,
+                                .table_line = TABLE_LINE,
+                                .kv_bank_first = FIRST_BANK,
+                                .kv_bank_count = BANKS,
+                                .kv_layers = LAYERS,
+                                .kv_heads = HEADS,
+                                .head_dim = HEAD_DIM,
+                                .kv_line = KV_LINE};
+    f.state = (struct lora_step_state){
+        .size = sizeof f.state, .kv_ops_offset = OPS_OFFSET, .path_offset = PATH_OFFSET};
+    return f;
+}
+
+static uint16_t *cell(struct fixture *f, uint32_t page, uint32_t layer, uint32_t head, uint32_t v,
+                      uint32_t lane, uint32_t d) {
+    uint32_t page_stride = (LAYERS * HEADS * 2) | 1;
+    uint32_t j = page * page_stride + (layer * HEADS + head) * 2 + v;
+    uint64_t line = KV_LINE + (uint64_t)(j / BANKS) * HEAD_DIM;
+    uint16_t *block = (void *)(f->board->memory.base[FIRST_BANK + j % BANKS] + line * 64);
+    return v ? &block[lane * HEAD_DIM + d] : &block[d * 32 + lane];
+}
+
+static uint16_t value_of(uint32_t tag, uint32_t layer, uint32_t head, uint32_t v, uint32_t d) {
+    return (uint16_t)(tag * 251 + layer * 1009 + head * 211 + v * 97 + d * 7 + 1);
+}
+
+static uint32_t unit(struct fixture *f, const void *command) {
+    struct hal_unit_result result;
+    emu_unit_start(f->board, LORA_UNIT_DMA, command, &f->list, &f->state);
+    uint32_t state = emu_unit_poll(f->board, LORA_UNIT_DMA, &result);
+    CHECK((state == LORA_UNIT_DONE) == (result.status == LORA_OK));
+    return result.status;
+}
+
+/* Rows with the given slots, K and V of every layer; the tag of a row is tag + its index. */
+static void store_rows(struct fixture *f, const int32_t *slots, uint32_t rows, uint32_t tag) {
+    f->state.row_count = rows;
+    for (uint32_t layer = 0; layer < LAYERS; layer++) {
+        for (uint32_t i = 0; i < rows; i++) {
+            uint16_t *row = (void *)(f->board->memory.base[LORA_BANK_ONCHIP] + 512 + i * STRIDE);
+            f->state.rows[i].slot = slots[i];
+            for (uint32_t h = 0; h < HEADS; h++)
+                for (uint32_t d = 0; d < HEAD_DIM; d++) {
+                    row[h * HEAD_DIM + d] = value_of(tag + i, layer, h, 0, d);
+                    row[64 + h * HEAD_DIM + d] = value_of(tag + i, layer, h, 1, d);
+                }
+        }
+        struct lora_kv_store store = {.opcode = LORA_CMD_KV_STORE,
+                                      .unit = LORA_UNIT_DMA,
+                                      .head_dim = HEAD_DIM,
+                                      .kv_layer = (uint16_t)layer,
+                                      .kv_heads = HEADS,
+                                      .k_offset = 512,
+                                      .v_offset = 512 + 128,
+                                      .stride = STRIDE};
+        CHECK(unit(f, &store) == LORA_OK);
+    }
+}
+
+static bool holds(struct fixture *f, uint32_t page, uint32_t lane, uint32_t tag) {
+    for (uint32_t layer = 0; layer < LAYERS; layer++)
+        for (uint32_t h = 0; h < HEADS; h++)
+            for (uint32_t v = 0; v < 2; v++)
+                for (uint32_t d = 0; d < HEAD_DIM; d++)
+                    if (*cell(f, page, layer, h, v, lane, d) != value_of(tag, layer, h, v, d))
+                        return false;
+    return true;
+}
+
+static void set_table(struct fixture *f, uint32_t sequence, uint32_t tile, uint16_t page) {
+    uint64_t row_bytes = 128; /* 40 tiles of 2 bytes, in whole lines */
+    uint64_t offset = TABLE_LINE * 64 + sequence * row_bytes + tile * 2;
+    CHECK(transport->memory_write(f->cluster.handle[0], TEST_DDR, offset, &page, 2, NULL) == 0);
+}
+
+static uint32_t commit(struct fixture *f, const struct lora_kv_op *ops, uint32_t count,
+                       const uint16_t *path, uint32_t path_count) {
+    void *handle = f->cluster.handle[0];
+    struct lora_command command = {.opcode = LORA_CMD_KV_COMMIT, .unit = LORA_UNIT_DMA};
+    CHECK(transport->memory_write(handle, TEST_DDR, OPS_OFFSET, ops, count * sizeof *ops, NULL) ==
+          0);
+    if (path_count)
+        CHECK(transport->memory_write(handle, TEST_DDR, PATH_OFFSET, path, path_count * 2, NULL) ==
+              0);
+    f->state.kv_op_count = count;
+    f->state.path_count = path_count;
+    return unit(f, &command);
+}
+
+static void check_moves(void) {
+    struct fixture f = open_fixture();
+    static const int32_t slots[] = {0, 31, 32, 39, 7};
+    static const uint16_t path[] = {9, 31, 39, 0, 7};
+    store_rows(&f, slots, 5, 100);
+    CHECK(holds(&f, 0, 0, 100) && holds(&f, 0, 31, 101) && holds(&f, 1, 0, 102));
+    CHECK(holds(&f, 1, 7, 103) && holds(&f, 0, 7, 104) && !holds(&f, 0, 1, 100));
+    /* Sequence 2 from length 30: over the end of tile 0 (page 5) into tile 1 (page 3). */
+    set_table(&f, 2, 0, 5);
+    set_table(&f, 2, 1, 3);
+    struct lora_kv_op op = {.kind = LORA_KV_COMMIT, .sequence = 2, .a = 30, .b = 1, .c = 4};
+    for (int again = 0; again < 2; again++) { /* commits are idempotent */
+        CHECK(commit(&f, &op, 1, path, 5) == LORA_OK);
+        CHECK(holds(&f, 5, 30, 101) && holds(&f, 5, 31, 103));
+        CHECK(holds(&f, 3, 0, 100) && holds(&f, 3, 1, 104) && !holds(&f, 3, 2, 104));
+    }
+    /* A fork's copy, then a commit into it, in order. */
+    struct lora_kv_op fork[] = {{.kind = LORA_KV_COPY, .a = 3, .b = 6, .c = 2},
+                                {.kind = LORA_KV_LENGTH, .sequence = 1, .a = 34},
+                                {.kind = LORA_KV_COMMIT, .sequence = 1, .a = 33, .b = 1, .c = 1}};
+    set_table(&f, 1, 1, 6);
+    CHECK(commit(&f, fork, 3, path, 5) == LORA_OK);
+    CHECK(holds(&f, 6, 0, 100) && holds(&f, 6, 1, 101) && holds(&f, 3, 1, 104));
+    test_close(&f.cluster);
+}
+
+static void check_hostile_moves(void) {
+    struct fixture f = open_fixture();
+    static const uint16_t path[] = {9, 40};
+    static const struct lora_kv_op wrong[] = {
+        {.kind = LORA_KV_COMMIT, .sequence = 2, .a = 0, .b = 1, .c = 1},  /* slot 40 of 40 */
+        {.kind = LORA_KV_COMMIT, .sequence = 2, .a = 0, .b = 1, .c = 2},  /* beyond the path */
+        {.kind = LORA_KV_COMMIT, .sequence = 2, .a = 0, .b = ~0u, .c = 2},
+        {.kind = LORA_KV_COMMIT, .sequence = 3, .a = 0, .b = 0, .c = 1},
+        {.kind = LORA_KV_COMMIT, .sequence = 2, .a = 40 * 32, .b = 0, .c = 1},
+        {.kind = LORA_KV_COMMIT, .sequence = 2, .a = 32, .b = 0, .c = 1}, /* page 7 of 7 */
+        {.kind = LORA_KV_COPY, .a = 7, .b = 0, .c = 1},
+        {.kind = LORA_KV_COPY, .a = 0, .b = 7, .c = 1},
+        {.kind = LORA_KV_COPY, .a = 0, .b = 1, .c = 33},
+    };
+    set_table(&f, 2, 0, 5);
+    set_table(&f, 2, 1, 7);
+    for (uint32_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        CHECK(commit(&f, &wrong[i], 1, path, 2) == LORA_ERR_KV);
+    f.list.kv_line = 1u << 20; /* blocks outside the arenas */
+    CHECK(commit(&f, &(struct lora_kv_op){.kind = LORA_KV_COPY, .c = 1}, 1, path, 2) ==
+          LORA_ERR_ADDRESS);
+    test_close(&f.cluster);
+}
+
+static void check_rows(void) {
+    struct fixture f = open_fixture();
+    uint8_t *onchip = f.board->memory.base[LORA_BANK_ONCHIP];
+    for (uint32_t i = 0; i < 64 * 10; i++) onchip[i] = (uint8_t)(i / 64);
+    f.state.row_count = 10;
+    f.state.selected_count = 3;
+    f.state.selected[0] = 1;
+    f.state.selected[1] = 4;
+    f.state.selected[2] = 9;
+    struct lora_move_rows move = {.opcode = LORA_CMD_MOVE_ROWS,
+                                  .unit = LORA_UNIT_DMA,
+                                  .flags = LORA_FLAG_PACK,
+                                  .x_bank = LORA_BANK_ONCHIP,
+                                  .y_bank = TEST_DDR,
+                                  .x_stride = 64,
+                                  .y_offset = 0x4000,
+                                  .y_stride = 128,
+                                  .bytes = 60};
+    const uint8_t *target = f.board->memory.base[TEST_DDR] + 0x4000;
+    CHECK(unit(&f, &move) == LORA_OK);
+    CHECK(target[0] == 1 && target[128] == 4 && target[256 + 59] == 9);
+    CHECK(target[60] == 0 && target[384] == 0);
+    move.flags = LORA_FLAG_SELECTED;
+    CHECK(unit(&f, &move) == LORA_OK);
+    CHECK(target[0] == 0 && target[128] == 1 && target[256] == 2 && target[384] == 0);
+    move.flags = 0;
+    CHECK(unit(&f, &move) == LORA_OK && target[9 * 128] == 9);
+    f.state.selected[2] = 10;
+    move.flags = LORA_FLAG_PACK;
+    CHECK(unit(&f, &move) == LORA_ERR_ROW);
+    f.state.selected[2] = 9;
+    move.x_offset = TEST_ONCHIP - 64;
+    CHECK(unit(&f, &move) == LORA_ERR_ADDRESS);
+    test_close(&f.cluster);
+}
+
+int main(void) {
+    check_moves();
+    check_hostile_moves();
+    check_rows();
+    puts("emu_dma: ok");
+    return 0;
+}
