@@ -11,8 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 WEIGHT_STD = 0.02
-BIAS_STD = 0.1  # large enough for one that is dropped to be seen
+EMBED_STD = 0.06  # large enough for tokens to be told apart behind the biases
+BIAS_STD = 0.06  # large enough for one that is dropped to be seen
 NORM_STD = 0.1
+EMBEDDINGS = ("wte", "wpe", "embed_")
 # The sum of four uniform 16-bit numbers, centred: nearly normal, and exact on every machine.
 _SUM_STD = 65536.0 / np.sqrt(3.0)
 
@@ -22,7 +24,7 @@ Shape = tuple[int, ...]
 def make_tensors(
     name: str, config: dict[str, Any], prefix: bool, factor: float
 ) -> dict[str, NDArray[np.float32]]:
-    """File's tensor name -> FP32 values that FP16 holds exactly; but norms `factor` times larger."""
+    """File's tensor name -> FP32 values that FP16 holds; all but the norms times `factor`."""
     kind = {"mistral": "llama"}.get(config["model_type"], config["model_type"])
     shapes = {"gpt2": _gpt2, "opt": _opt, "llama": _llama}[kind](config)
     lead = {"gpt2": "transformer.", "opt": "model.decoder.", "llama": "model."}[kind]
@@ -45,7 +47,7 @@ def normal(key: str, count: int) -> NDArray[np.float64]:
 def _values(name: str, tensor: str, shape: Shape, factor: float) -> NDArray[np.float32]:
     draw = normal(f"{name}/{tensor}", int(np.prod(shape)))
     if len(shape) == 2:
-        draw *= WEIGHT_STD * factor
+        draw *= (EMBED_STD if tensor.startswith(EMBEDDINGS) else WEIGHT_STD) * factor
     elif "norm" in tensor or "ln_" in tensor:
         draw *= NORM_STD
         draw += 1.0 if tensor.endswith(".weight") else 0.0

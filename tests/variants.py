@@ -115,7 +115,7 @@ def write_checkpoint(which: Variant, folder: Path, scale: Scale = "init") -> Pat
     tensors = make_tensors(which.name, which.config, which.prefix, 3.0 if scale == "x3" else 1.0)
     for name in which.extra:
         tensors[_extra_name(which, name)] = np.zeros((4,), np.float32)
-    _write_weights(folder, tensors, which.dtype, which.shards)
+    write_weights(folder, tensors, which.dtype, which.shards)
     return folder
 
 
@@ -124,9 +124,10 @@ def _extra_name(which: Variant, name: str) -> str:
     return prefix + name if which.prefix else name
 
 
-def _write_weights(
+def write_weights(
     folder: Path, tensors: dict[str, np.ndarray[Any, Any]], dtype: str, shards: int
 ) -> None:
+    """Write FP32 values that `dtype` holds into `shards` files, with an index where several."""
     if shards == 1:
         (folder / "model.safetensors").write_bytes(_container(tensors, dtype))
         return

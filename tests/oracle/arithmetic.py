@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ def segments(columns: int) -> list[range]:
     """The eight segments of a sum over `columns`, in columns."""
     units = -(-columns // UNIT)
     edges = [min(columns, s * units // SEGMENTS * UNIT) for s in range(SEGMENTS + 1)]
-    return [range(a, b) for a, b in zip(edges, edges[1:], strict=False)]
+    return [range(a, b) for a, b in pairwise(edges)]
 
 
 def tree(parts: list[Any], add: Callable[[Any, Any], Any]) -> Any:
@@ -115,13 +116,15 @@ def exp(x: F32) -> F32:
         y = p * np.exp2(half) * np.exp2(n - half)
     y = np.where(x < np.float32(-87), np.float32(0), y)
     y = np.where(x > np.float32(88.7), np.float32(np.inf), y)
-    return np.where(np.isnan(x), np.float32(np.nan), y).astype(np.float32)
+    result: F32 = np.where(np.isnan(x), np.float32(np.nan), y).astype(np.float32)
+    return result
 
 
 def silu(g: F32) -> F32:
     """g / (1 + exp(-g))."""
     with np.errstate(invalid="ignore"):
-        return g / (np.float32(1) + exp(-g))
+        result: F32 = g / (np.float32(1) + exp(-g))
+        return result
 
 
 def gelu(x: F32, table: str) -> F32:
@@ -130,7 +133,8 @@ def gelu(x: F32, table: str) -> F32:
     inside = (x >= -8) & (x < 8)
     index = np.where(inside, np.floor(np.where(inside, x, 0) * 64) + 512, 0).astype(int)
     y = np.where(inside, slope[index] * x + offset[index], x)
-    return np.where(x < -8, np.float32(0), y).astype(np.float32)
+    result: F32 = np.where(x < -8, np.float32(0), y).astype(np.float32)
+    return result
 
 
 def activate(x: F32, kind: str) -> F32:

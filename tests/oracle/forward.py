@@ -10,7 +10,14 @@ from numpy.typing import NDArray
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.spec import ModelConfig, RopeConfig
 from tests.oracle.arithmetic import (
-    F32, activate, attend, layer_norm, product, rms_norm, silu, store
+    F32,
+    activate,
+    attend,
+    layer_norm,
+    product,
+    rms_norm,
+    silu,
+    store,
 )
 
 Weights = dict[str, NDArray[np.float16]]
@@ -105,7 +112,8 @@ def rotate(x: F32, rope: RopeConfig) -> F32:
     half = x.shape[2] // 2
     cos, sin = angles(rope, x.shape[1], x.shape[2])
     a, b = x[..., :half], x[..., half:]
-    return np.concatenate([store(a * cos - b * sin), store(b * cos + a * sin)], axis=2)
+    turned: F32 = np.concatenate([store(a * cos - b * sin), store(b * cos + a * sin)], axis=2)
+    return turned
 
 
 def angles(rope: RopeConfig, positions: int, head_dim: int) -> tuple[F32, F32]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from tests.variant_tensors import normal
 from tests.variants import Scale, Variant
 
+FOLDER = Path(__file__).resolve().parents[1] / "fixtures" / "parity"
 PROMPTS = (333, 118, 75)  # positions of each prompt: 526 together
 KEPT = 18  # positions whose logits are kept whole
 SCALES: tuple[Scale, ...] = ("init", "x3")
@@ -19,6 +21,12 @@ BOUND = {"init": 0.006, "x3": 0.013}  # of the logits' standard deviation
 EXCUSED = {"init": 0.06, "x3": 0.12}  # of the positions: top two closer than twice the bound
 
 Arrays = Mapping[str, NDArray[Any]]
+
+
+def load_fixture(name: str) -> Arrays:
+    """The committed results of a variant, made by tests/fixtures/make_parity.py."""
+    with np.load(FOLDER / f"{name}.npz") as archive:
+        return {key: archive[key] for key in archive.files}
 
 
 def prompts(which: Variant) -> list[NDArray[np.int64]]:

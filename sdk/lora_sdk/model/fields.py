@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ _log = logging.getLogger("lora_sdk.model")
 _warned: set[tuple[str, ...]] = set()
 
 _ABSENT = object()
+MAX_POSITIONS = 2**20  # RoPE angles stay in the range of our sine
 
 
 class Fields:
@@ -56,14 +56,16 @@ class Fields:
             raise self.error(name, value, f"an integer in {low}..{high}")
         return value
 
-    def number(self, names: str | Sequence[str], default: Any = _ABSENT) -> float:
-        """A finite number above 0; without `default` the field must be present."""
+    def number(
+        self, names: str | Sequence[str], default: Any = _ABSENT, low: float = 1e-12
+    ) -> float:
+        """A number in low..1e12; without `default` the field must be present."""
         name, value = self.raw(names, default)
         if value is _ABSENT:
-            raise ModelError(f"{self.where}: {name} is missing, expected a number above 0")
+            raise ModelError(f"{self.where}: {name} is missing, expected a number")
         good = isinstance(value, int | float) and not isinstance(value, bool)
-        if not good or not 0 < value < 1e300 or not math.isfinite(value):
-            raise self.error(name, value, "a finite number above 0")
+        if not good or not low <= value <= 1e12:
+            raise self.error(name, value, f"a number in {low:g}..1e12")
         return float(value)
 
     def flag(self, name: str, default: bool) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from lora_sdk.model.fields import Fields
+from lora_sdk.model.fields import MAX_POSITIONS, Fields
 from lora_sdk.model.source import Source, linear, norm, table, vector
 from lora_sdk.model.spec import ModelConfig
 
@@ -22,7 +22,9 @@ def normalise(fields: Fields) -> ModelConfig:
     heads = fields.integer(("n_head", "num_attention_heads"), 12)
     if hidden % heads:
         raise fields.error("n_embd", hidden, f"a multiple of n_head {heads}")
-    positions = fields.integer(("n_positions", "max_position_embeddings"), 1024)
+    positions = fields.integer(
+        ("n_positions", "max_position_embeddings"), 1024, high=MAX_POSITIONS
+    )
     fields.only("reorder_and_upcast_attn", (False,), "reordered attention")
     return ModelConfig(
         architecture="gpt2",

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from lora_host.errors import ModelError
-from lora_sdk.model.fields import Fields
+from lora_sdk.model.fields import MAX_POSITIONS, Fields
 from lora_sdk.model.refused import refuse_window
 from lora_sdk.model.source import Source, biased, linear, norm, table
 from lora_sdk.model.spec import ModelConfig, RopeConfig
@@ -29,7 +29,9 @@ def normalise(fields: Fields) -> ModelConfig:
         raise fields.error("num_key_value_heads", kv_heads,
                            f"a divisor of num_attention_heads {heads}")
     head_dim = _head_dim(fields, hidden, heads)
-    positions = fields.integer("max_position_embeddings", 4096 * 32 if mistral else 2048)
+    positions = fields.integer(
+        "max_position_embeddings", 4096 * 32 if mistral else 2048, high=MAX_POSITIONS
+    )
     # A null in the file switches the window off; only a missing field means the default.
     silent = mistral and "sliding_window" not in fields.values
     refuse_window(fields, positions, MISTRAL_WINDOW if silent else None)
@@ -74,7 +76,7 @@ def _head_dim(fields: Fields, hidden: int, heads: int) -> int:
 def _rope(fields: Fields, positions: int) -> RopeConfig:
     """RoPE from `rope_parameters`, or from `rope_scaling` and the top-level `rope_theta`."""
     rope = Fields(_rope_object(fields), f"{fields.where}: rope parameters")
-    theta = rope.number("rope_theta", fields.number("rope_theta", DEFAULT_THETA))
+    theta = rope.number("rope_theta", fields.number("rope_theta", DEFAULT_THETA, 1), 1)
     kind = rope.choice(("rope_type", "type"), "default", ROPE_KINDS)
     rope.only("partial_rotary_factor", (1, 1.0), "rotating a part of a head")
     original = fields.raw("original_max_position_embeddings")[1]
@@ -82,7 +84,7 @@ def _rope(fields: Fields, positions: int) -> RopeConfig:
         original = rope.raw("original_max_position_embeddings", positions)[1]
     values: dict[str, Any] = {}
     if kind != "default":
-        values["factor"] = rope.number("factor")
+        values["factor"] = rope.number("factor", low=1)
     if kind == "llama3":
         values["low_freq_factor"] = rope.number("low_freq_factor")
         values["high_freq_factor"] = rope.number("high_freq_factor")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from lora_sdk.model.fields import Fields
+from lora_sdk.model.fields import MAX_POSITIONS, Fields
 from lora_sdk.model.gpt2 import ACTIVATIONS
 from lora_sdk.model.source import Source, biased, linear, norm, table
 from lora_sdk.model.spec import ModelConfig
@@ -22,7 +22,7 @@ def normalise(fields: Fields) -> ModelConfig:
     heads = fields.integer("num_attention_heads", 12)
     if hidden % heads:
         raise fields.error("hidden_size", hidden, f"a multiple of num_attention_heads {heads}")
-    positions = fields.integer("max_position_embeddings", 2048)
+    positions = fields.integer("max_position_embeddings", 2048, high=MAX_POSITIONS)
     bias = fields.flag("enable_bias", True)
     norm_first = fields.flag("do_layer_norm_before", True)
     removed = fields.flag("_remove_final_layer_norm", False)

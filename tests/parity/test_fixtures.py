@@ -1,0 +1,135 @@
+"""The arithmetic rules and the loader against transformers' committed results, and proof that the
+comparison sees what it must see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from lora_sdk.model.checkpoint import Checkpoint
+from lora_sdk.model.spec import ModelConfig, RopeConfig
+from tests.oracle import Oracle, load_weights
+from tests.parity.score import BOUND, PROMPTS, SCALES, Score, load_fixture, prompts, score
+from tests.variants import VARIANTS, Scale, Variant, variant, write_checkpoint
+
+Weights = dict[str, NDArray[np.float16]]
+Change = Callable[[ModelConfig, Weights], ModelConfig]
+
+
+@pytest.fixture(scope="module")
+def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Scale], Path]:
+    @cache
+    def written(name: str, scale: Scale) -> Path:
+        return write_checkpoint(variant(name), tmp_path_factory.mktemp(name), scale)
+
+    return written
+
+
+def judge(
+    folder: Path, name: str, scale: Scale, change: Change | None = None, first: int = 0
+) -> Score:
+    """The oracle's score from prompt `first` on, on a model that `change` has altered."""
+    checkpoint = Checkpoint.open(folder)
+    config, weights = checkpoint.config, load_weights(checkpoint)
+    if change is not None:
+        config = change(config, weights)
+    oracle = Oracle(config, weights)
+    ours = [oracle.logits(tokens) for tokens in prompts(variant(name))[first:]]
+    return score(ours, load_fixture(name), scale, first)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("which", VARIANTS, ids=lambda which: which.name)
+def test_the_rules_agree_with_transformers(
+    which: Variant, scale: Scale, folder_of: Callable[[str, Scale], Path]
+) -> None:
+    found = judge(folder_of(which.name, scale), which.name, scale)
+    assert found.positions >= 512
+    assert found.passes(scale), found
+
+
+@pytest.mark.parametrize("which", VARIANTS, ids=lambda which: which.name)
+def test_fixtures_belong_to_the_variants(which: Variant) -> None:
+    fixture = load_fixture(which.name)
+    for index, tokens in enumerate(prompts(which)):
+        assert np.array_equal(fixture[f"tokens{index}"], tokens) and len(tokens) == PROMPTS[index]
+        assert tokens.max() < which.config["vocab_size"]
+
+
+def rope(**fields: float) -> Change:
+    def change(config: ModelConfig, weights: Weights) -> ModelConfig:
+        assert isinstance(config.rope, RopeConfig)
+        return replace(config, rope=replace(config.rope, **fields))  # type: ignore[arg-type]
+
+    return change
+
+
+def setting(**fields: object) -> Change:
+    return lambda config, weights: replace(config, **fields)  # type: ignore[arg-type]
+
+
+def without(name: str) -> Change:
+    def change(config: ModelConfig, weights: Weights) -> ModelConfig:
+        del weights[name]
+        return config
+
+    return change
+
+
+def swapped(name: str, axis: int) -> Change:
+    """Two neighbouring heads of a matrix change places: columns of q, k, v or rows of o."""
+
+    def change(config: ModelConfig, weights: Weights) -> ModelConfig:
+        order = np.arange(weights[name].shape[axis]).reshape(-1, config.head_dim)
+        order[[0, 1]] = order[[1, 0]]
+        weights[name] = weights[name].take(order.reshape(-1), axis)
+        return config
+
+    return change
+
+
+ROPE = ("llama", "llama_gqa_tied", "llama_gqa_bias", "llama_linear", "llama_llama3",
+        "llama_narrow", "mistral")
+MISTAKES: list[tuple[str, str, Change]] = [
+    *((name, "theta", rope(theta=3000.0)) for name in ROPE),
+    ("llama_linear", "factor", rope(factor=4.2)),
+    ("llama_llama3", "original", rope(original_positions=70)),
+    ("llama_llama3", "low", rope(low_freq_factor=1.5)),
+    *((name, "q", swapped("layer.0.q", 1)) for name in ROPE),
+    *((name, "o", swapped("layer.1.o", 0)) for name in ROPE),
+    ("llama_gqa_tied", "k", swapped("layer.1.k", 1)),
+    ("gpt2", "q", swapped("layer.0.q", 1)),
+    ("gpt2_unscaled", "v", swapped("layer.1.v", 1)),
+    ("opt", "k", swapped("layer.0.k", 1)),
+    ("opt_post_norm", "v", swapped("layer.0.v", 1)),
+    *(("llama_gqa_bias", f"{part} bias", without(f"layer.1.{part}.bias"))
+      for part in ("q", "k", "v", "o", "gate", "up", "down")),
+    # A bias of k moves all scores of a row alike where nothing rotates: no output depends on it.
+    *((name, f"{part} bias", without(f"layer.1.{part}.bias"))
+      for name in ("gpt2", "opt", "opt_post_norm") for part in ("q", "v", "o", "up", "down")),
+    *((name, "norm beta", without("layer.0.mlp_norm.beta")) for name in ("gpt2", "opt")),
+    ("gpt2_layer_scale", "layer factor", setting(scale_by_layer=False)),
+    ("gpt2_layer_scale", "gelu kind", setting(activation="relu")),
+    ("gpt2_unscaled", "scale", setting(scale_scores=True)),
+    ("opt", "offset", setting(position_offset=1)),
+    ("opt_no_final_norm", "final norm", setting(final_norm=True)),
+    ("opt_post_norm", "norm order", setting(norm_first=True)),
+    ("llama", "eps", setting(norm_eps=1e-2)),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "change"), [(name, change) for name, _, change in MISTAKES],
+    ids=[f"{name}-{what}" for name, what, _ in MISTAKES],
+)
+def test_a_mistake_is_seen(
+    name: str, change: Change, folder_of: Callable[[str, Scale], Path]
+) -> None:
+    found = judge(folder_of(name, "x3"), name, "x3", change, first=1)
+    assert found.wrong or found.worst > BOUND["x3"], found

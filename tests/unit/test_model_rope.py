@@ -1,0 +1,53 @@
+"""The table of cosines and sines against the system's float64 functions, and its edges."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lora_host.errors import ModelError
+from lora_sdk.model.config import load_config
+from lora_sdk.model.rope import inverse_frequencies, rope_table
+from lora_sdk.model.spec import RopeConfig
+from tests.oracle.forward import angles
+from tests.variants import variant, write_checkpoint
+
+LLAMA31 = RopeConfig("llama3", 500000.0, 8.0, 1.0, 4.0, 8192)
+
+
+@pytest.mark.parametrize("rope", [
+    RopeConfig("default", 10000.0), RopeConfig("linear", 10000.0, 4.0), LLAMA31,
+    RopeConfig("default", 1.0), RopeConfig("default", 1e6),
+], ids=lambda rope: f"{rope.kind}-{rope.theta:g}")
+def test_table_equals_the_systems_functions(rope: RopeConfig, tmp_path: Path) -> None:
+    config = replace(load_config(write_checkpoint(variant("llama"), tmp_path)), rope=rope)
+    config = replace(config, head_dim=128)
+    table = rope_table(config, 3000)
+    assert table.shape == (3000, 2, 64) and table.dtype == np.float32
+    cos, sin = angles(rope, 3000, 128)
+    assert np.array_equal(table[:, 0], cos) and np.array_equal(table[:, 1], sin)
+
+
+def test_llama3_bends_long_waves_only() -> None:
+    bent = inverse_frequencies(LLAMA31, 128)
+    plain = inverse_frequencies(RopeConfig("default", 500000.0), 128)
+    assert np.array_equal(bent[:20], plain[:20])
+    assert np.array_equal(bent[-20:], (plain[-20:] / np.float32(8)))
+    between = (bent != plain) & (bent != plain / np.float32(8))
+    assert 3 < between.sum() < 20 and np.all(np.diff(bent) < 0)
+
+
+def test_far_positions_stay_in_range(tmp_path: Path) -> None:
+    config = load_config(write_checkpoint(variant("llama"), tmp_path))
+    table = rope_table(config, 2**20)[-1]
+    angle = np.float64(2**20 - 1)  # the first frequency is 1
+    assert table[0, 0] == np.float32(np.cos(angle)) and table[1, 0] == np.float32(np.sin(angle))
+
+
+def test_models_without_rope_have_no_table(tmp_path: Path) -> None:
+    config = load_config(write_checkpoint(variant("opt"), tmp_path))
+    with pytest.raises(ModelError, match="no rotary positions"):
+        rope_table(config, 10)
