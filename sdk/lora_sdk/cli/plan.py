@@ -1,0 +1,52 @@
+"""`lora plan`: will it fit, and where does it lie; nothing is loaded."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+from lora_host.boards import load_board
+from lora_host.errors import PlacementError
+from lora_host.overlay import load_overlay
+
+from lora_sdk.demo import demo_model_path
+from lora_sdk.model.checkpoint import Checkpoint
+from lora_sdk.model.config import load_config
+from lora_sdk.plan.placement import make_plan
+from lora_sdk.plan.report import report, table
+
+
+@click.command("plan")
+@click.option("--model", "model", type=click.Path(path_type=Path), help="Hugging Face model folder")
+@click.option("--boards", default=1, show_default=True, help="number of boards: 1, 2, 4 or 8")
+@click.option("-c", "--context", type=int, help="positions of a sequence; default: what fits")
+@click.option("--sequences", type=int, help="sequences open at once; default: up to 16")
+@click.option("--overlay", default="lora_f_u280", show_default=True, help="overlay name or folder")
+@click.option("--json", "as_json", is_flag=True, help="print JSON")
+def plan(
+    model: Path | None,
+    boards: int,
+    context: int | None,
+    sequences: int | None,
+    overlay: str,
+    as_json: bool,
+) -> None:
+    """Print where a model would lie on the boards' banks, and whether it fits.
+
+    Only config.json and the headers of the weight files are read. The exit code is 1 where the
+    model does not fit."""
+    folder = model or demo_model_path()
+    config = load_config(folder)
+    Checkpoint.open(folder, config)  # names and shapes of all tensors, headers only
+    chosen = load_overlay(overlay)
+    board = load_board(chosen.board.name)
+    try:
+        found = report(make_plan(config, chosen, board, boards, context, sequences))
+    except PlacementError as error:
+        if not as_json:
+            raise
+        click.echo(json.dumps({"fits": False, "boards": boards, "error": str(error)}, indent=2))
+        raise SystemExit(1) from None
+    found["model"] = str(folder)
+    click.echo(json.dumps(found, indent=2) if as_json else table(found), nl=as_json)

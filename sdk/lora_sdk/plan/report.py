@@ -1,0 +1,152 @@
+"""A plan as JSON values and as the table that `lora plan` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Any
+
+from lora_sdk.plan.banks import MIB, MatrixPlacement
+from lora_sdk.plan.model_plan import BankUse, BoardPlan, Plan
+
+COLUMNS = ("weights", "kv", "tables", "control", "free")
+
+
+def report(plan: Plan) -> dict[str, Any]:
+    """The plan's figures; sizes are bytes, padding included where the name says "placed"."""
+    return {
+        "fits": True,
+        "overlay": plan.overlay.name,
+        "board_type": plan.board.name,
+        "boards": plan.size,
+        "ring": plan.route.ring,
+        "route": list(plan.route.order),
+        "context": plan.context,
+        "longest_context": plan.context_limit,
+        "model_positions": plan.config.positions,
+        "sequences": plan.max_sequences,
+        "kv_pages": plan.page_count,
+        "scratch_pages": plan.scratch_pages,
+        "rows_a_step": plan.row_limit,
+        "weight_bytes": plan.weight_bytes,
+        "replica_bytes": plan.replica_bytes,
+        "placed_bytes": sum(board.placed_bytes for board in plan.boards),
+        "host_bytes": plan.host_bytes,
+        "board": [_board(plan, board) for board in plan.boards],
+        "link_bytes_a_decoded_token": [
+            {"board": board, "port": port, "bytes": sent.frames, "payload_bytes": sent.payload}
+            for (board, port), sent in sorted(plan.link_bytes(1, 1).items())
+        ],
+    }
+
+
+def _board(plan: Plan, board: BoardPlan) -> dict[str, Any]:
+    share = board.share
+    return {
+        "rank": board.rank,
+        "board": board.board,
+        "query_heads": [share.q_heads.start, share.q_heads.stop],
+        "kv_heads": [share.kv_heads.start, share.kv_heads.stop],
+        "columns": {
+            name: [columns.start, columns.stop]
+            for name, columns in (
+                ("hidden", share.hidden),
+                ("ffn", share.ffn),
+                ("vocabulary", share.vocabulary),
+            )
+        },
+        "banks": [_bank(plan, use) for use in board.use],
+        "replicas": [
+            {"what": replica.what, "why": replica.why, "bytes": replica.bytes}
+            for replica in board.replicas
+        ],
+        "spilled": [_spilled(plan, matrix) for matrix in board.spilled],
+    }
+
+
+def _bank(plan: Plan, use: BankUse) -> dict[str, Any]:
+    figures = {name: getattr(use, name) for name in COLUMNS}
+    return {"bank": plan.board.bank_name(use.bank), **figures, "usable": use.usable}
+
+
+def _spilled(plan: Plan, matrix: MatrixPlacement) -> dict[str, Any]:
+    """A matrix outside the weight banks, and what streaming it from there adds to a token."""
+    weight_banks = [plan.board.banks[bank].bandwidth for bank in plan.overlay.weight_banks]
+    there = plan.board.banks[matrix.bank_first].bandwidth
+    extra = matrix.placed_bytes / there - matrix.placed_bytes / sum(weight_banks)
+    return {
+        "matrix": matrix.name,
+        "bytes": matrix.bytes,
+        "bank": plan.board.bank_name(matrix.bank_first),
+        "modelled_extra_ms_a_token": extra * 1e3,
+    }
+
+
+def table(found: dict[str, Any]) -> str:
+    """The text of `lora plan` for the figures that `report` made."""
+    return "\n".join(_lines(found)) + "\n"
+
+
+def _lines(found: dict[str, Any]) -> Iterator[str]:
+    yield (
+        f"{found['boards']} x {found['board_type']}, overlay {found['overlay']}: yes, it fits; "
+        f"MiB a bank"
+    )
+    yield f"{'board':<6} {'bank':<14}" + "".join(f"{name:>10}" for name in COLUMNS)
+    for board in found["board"]:
+        yield from _bank_lines(board)
+    yield from _summary(found)
+    yield from _remarks(found)
+    for link in found["link_bytes_a_decoded_token"]:
+        yield (
+            f"link: board {link['board']} port {link['port']} sends {link['bytes']} B a decoded "
+            f"token, {link['payload_bytes']} B of it payload"
+        )
+
+
+def _bank_lines(board: dict[str, Any]) -> Iterator[str]:
+    """One line a run of banks with equal figures."""
+    for figures, run in groupby(board["banks"], key=lambda bank: [bank[name] for name in COLUMNS]):
+        names = [bank["bank"] for bank in run]
+        name = names[0] if len(names) == 1 else f"{names[0]}..{names[-1].partition('[')[2]}"
+        values = "".join(f"{figure / MIB:>10.1f}" for figure in figures)
+        yield f"{board['board']:<6} {name.replace('..', '-').replace(']-', '-'):<14}{values}"
+
+
+def _summary(found: dict[str, Any]) -> Iterator[str]:
+    yield (
+        f"context {found['context']} for {found['sequences']} sequences; the longest that fits one "
+        f"sequence: {found['longest_context']} of the model's {found['model_positions']}"
+    )
+    yield (
+        f"weights {_mib(found['weight_bytes'])} with {_mib(found['replica_bytes'])} of replicas; "
+        f"{_mib(found['placed_bytes'])} are written with padding"
+    )
+    yield f"host memory: at most {_mib(found['host_bytes'])} for the boards' banks"
+
+
+def _remarks(found: dict[str, Any]) -> Iterator[str]:
+    replicas: dict[tuple[str, str], list[int]] = {}
+    for board in found["board"]:
+        for replica in board["replicas"]:
+            replicas.setdefault((replica["what"], replica["why"]), []).append(replica["bytes"])
+    for (what, why), sizes in replicas.items():
+        yield f"replica: {what}, {why}: {_mib(sum(sizes))} on {len(sizes)} boards"
+    for board in found["board"]:
+        if board["spilled"]:
+            yield _spill_line(board["board"], board["spilled"])
+
+
+def _spill_line(board: int, spilled: list[dict[str, Any]]) -> str:
+    cost = sum(matrix["modelled_extra_ms_a_token"] for matrix in spilled)
+    size = sum(matrix["bytes"] for matrix in spilled)
+    names = [matrix["matrix"] for matrix in spilled]
+    listed = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if names[4:] else "")
+    return (
+        f"spill: board {board} reads {_mib(size)} from DDR, {cost:.1f} ms a token more (modelled): "
+        f"{listed}"
+    )
+
+
+def _mib(count: int) -> str:
+    return f"{count / MIB:.{1 if count >= MIB else 3}f} MiB"

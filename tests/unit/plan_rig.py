@@ -1,0 +1,46 @@
+"""Small models, boards and overlays for tests of planning and lowering."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from lora_host.boards import Board
+from lora_host.overlay import Overlay, load_overlay
+from lora_sdk.model.spec import ModelConfig, RopeConfig
+
+LLAMA = ModelConfig(
+    architecture="llama", layers=3, hidden=144, heads=9, kv_heads=3, head_dim=16, ffn=200,
+    vocabulary=301, positions=256, embed_dim=144, norm="rmsnorm", norm_eps=1e-5, norm_first=True,
+    final_norm=True, norm_affine=True, activation="silu", gated=True,
+    rope=RopeConfig("default", 1e4), position_rows=0, position_offset=0, tied=False,
+)  # fmt: skip
+GPT2 = replace(
+    LLAMA, architecture="gpt2", kv_heads=9, norm="layernorm", activation="gelu_tanh", gated=False,
+    rope=None, position_rows=256, tied=True, qkv_bias=True, o_bias=True, mlp_bias=True,
+)  # fmt: skip
+OPT_POST = replace(
+    GPT2, architecture="opt", embed_dim=80, norm_first=False, final_norm=False, activation="relu",
+    position_rows=258, position_offset=2,
+)  # fmt: skip
+NARROW = replace(LLAMA, hidden=48, heads=8, kv_heads=2, head_dim=16, ffn=40, embed_dim=48)
+MODELS = {"llama": LLAMA, "gpt2": GPT2, "opt_post": OPT_POST, "narrow": NARROW}
+LLAMA2_7B = replace(
+    LLAMA, layers=32, hidden=4096, heads=32, kv_heads=32, head_dim=128, ffn=11008,
+    vocabulary=32000, positions=4096, embed_dim=4096,
+)  # fmt: skip
+
+
+def overlay(**changes: Any) -> Overlay:
+    """The shipped U280 overlay with some fields changed."""
+    return replace(load_overlay("lora_f_u280"), **changes)
+
+
+def board(hbm: int | None = None, ddr: int | None = None) -> Board:
+    """A U280 whose banks have so many usable bytes."""
+    whole = load_overlay("lora_f_u280").board
+    sizes = {"hbm": hbm, "ddr": ddr}
+    return replace(
+        whole,
+        banks=tuple(replace(bank, usable=sizes[bank.kind] or bank.usable) for bank in whole.banks),
+    )

@@ -1,0 +1,241 @@
+"""No two commands may touch the same bytes at the same time, on any board, whatever the timing.
+
+The lists of all boards are turned into one graph of what surely happens before what: order within a
+unit, signals and waits, and arrival of gathered columns after their owners' gathers have started.
+Then every two commands of a board of which one writes what the other touches must be ordered as in
+the list."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from lora_host import abi
+from lora_sdk.compile import lower as lowering
+from lora_sdk.compile.isa import (
+    Attention, Command, Fence, Gather, KvCommit, KvStore, Matrix, MoveRows, Vector
+)  # fmt: skip
+from lora_sdk.plan.model_plan import Plan
+from lora_sdk.plan.partition import deal
+from lora_sdk.plan.placement import make_plan
+from tests.unit.plan_rig import GPT2, LLAMA, NARROW, OPT_POST, board, overlay
+
+ONCHIP = abi.BANK_ONCHIP
+ROWS = 3
+MODELS = {
+    "llama": LLAMA,
+    "gpt2": GPT2,
+    "opt_post": OPT_POST,
+    "opt_pre_projected": replace(OPT_POST, norm_first=True),
+    "narrow": NARROW,
+    "narrow_post": replace(OPT_POST, hidden=48, heads=8, kv_heads=8, head_dim=6, ffn=40),
+    "narrow_wide_ffn": replace(NARROW, ffn=384),
+}
+Interval = tuple[object, int, int]  # (bank or name, start, end)
+
+
+@dataclass
+class Access:
+    reads: list[Interval] = field(default_factory=list)
+    writes: list[Interval] = field(default_factory=list)
+
+
+def rows_of(bank: int, offset: int, stride: int, width: int) -> list[Interval]:
+    return [(bank, offset + i * stride, offset + i * stride + width) for i in range(ROWS)]
+
+
+def access_matrix(c: Matrix) -> Access:
+    width = c.n * (4 if c.y_type == abi.FP32 else 2)
+    return Access(
+        rows_of(c.x_bank, c.x_offset, c.x_stride, c.k * 2),
+        rows_of(c.y_bank, c.y_offset, c.y_stride, width),
+    )
+
+
+def access_vector(c: Vector) -> Access:
+    x = rows_of(ONCHIP, c.x_offset, c.x_stride, c.columns * 2)
+    y = rows_of(c.y_bank, c.y_offset, c.y_stride, c.columns * 2)
+    record = 8 if c.op in (abi.VEC_LN_SUMS, abi.VEC_LN_APPLY) else 4
+    sums = rows_of(ONCHIP, c.z_offset, c.z_stride, 8 * record)
+    z = rows_of(ONCHIP, c.z_offset, c.z_stride, c.columns * 2)
+    if c.op == abi.VEC_EMBED:
+        return Access([], y)
+    if c.op in (abi.VEC_LN_SUMS, abi.VEC_RMS_SUMS):
+        return Access(x, sums)
+    if c.op in (abi.VEC_LN_APPLY, abi.VEC_RMS_APPLY):
+        return Access(x + sums, y)
+    if c.op == abi.VEC_ROPE:
+        return Access(x, x)
+    if c.op in (abi.VEC_RESIDUAL, abi.VEC_SWIGLU):
+        return Access(x + z, y)
+    if c.op == abi.VEC_ARGMAX:
+        logits = rows_of(c.y_bank, c.x_offset, c.x_stride, c.columns * 4)
+        return Access(logits, rows_of(c.y_bank, c.y_offset, c.y_stride, 8))
+    return Access(x, y)
+
+
+def access_attention(c: Attention) -> Access:
+    width = c.q_heads * c.head_dim * 2
+    return Access(
+        [*rows_of(ONCHIP, c.q_offset, c.q_stride, width), ("kv", c.kv_layer, c.kv_layer + 1)],
+        rows_of(ONCHIP, c.y_offset, c.y_stride, width),
+    )
+
+
+def access_kv_store(c: KvStore) -> Access:
+    width = c.kv_heads * c.head_dim * 2
+    reads = rows_of(ONCHIP, c.k_offset, c.stride, width)
+    reads += rows_of(ONCHIP, c.v_offset, c.stride, width)
+    return Access(reads, [("kv", c.kv_layer, c.kv_layer + 1)])
+
+
+def access_move(c: MoveRows) -> Access:
+    return Access(
+        rows_of(c.x_bank, c.x_offset, c.x_stride, c.bytes),
+        rows_of(c.y_bank, c.y_offset, c.y_stride, c.bytes),
+    )
+
+
+def access(command: Command) -> Access:
+    """What a command touches, but for gathers, which touch in two phases."""
+    if isinstance(command, KvCommit):
+        return Access([], [("kv", 0, 1 << 30)])
+    known = {
+        Matrix: access_matrix,
+        Vector: access_vector,
+        Attention: access_attention,
+        KvStore: access_kv_store,
+        MoveRows: access_move,
+    }
+    return known[type(command)](command)
+
+
+def split_columns(c: Gather, rank: int, boards: int) -> tuple[list[Interval], list[Interval]]:
+    """(own columns, the others' columns) of a gather's rows."""
+    own = deal(c.columns, c.share_unit, rank, boards)
+    e = c.element_bytes
+    pieces = ((own.start, own.stop), (0, own.start), (own.stop, c.columns))
+    mine, left, right = (
+        rows_of(ONCHIP, c.offset + first * e, c.stride, (last - first) * e)
+        for first, last in pieces
+    )
+    return mine, left + right
+
+
+class Graph:
+    """Nodes are (rank, index, phase): "start", "data" (a gather's columns are here) and "done"."""
+
+    def __init__(self, lists: list[list[Command]]) -> None:
+        self.lists = lists
+        self.after: dict[tuple[int, int, str], set[tuple[int, int, str]]] = defaultdict(set)
+        for rank, commands in enumerate(lists):
+            self._local(rank, commands)
+        self._links()
+        self._reach: dict[tuple[int, int, str], set[tuple[int, int, str]]] = {}
+
+    def _local(self, rank: int, commands: list[Command]) -> None:
+        last: dict[int, int] = {}
+        signals: dict[int, tuple[int, str]] = {}
+        for index, command in enumerate(commands):
+            start, done = (rank, index, "start"), (rank, index, "done")
+            self.after[start].add((rank, index, "data"))
+            self.after[rank, index, "data"].add(done)
+            if isinstance(command, Fence):
+                break
+            if command.UNIT in last:
+                self.after[rank, last[command.UNIT], "done"].add(start)
+            last[command.UNIT] = index
+            if command.wait_counter != abi.NO_COUNTER:
+                source, phase = signals[command.wait_counter]
+                self.after[rank, source, phase].add(start)
+            by_segment = bool(command.flags & abi.FLAG_SIGNAL_SEGMENTS)
+            signals[command.signal_counter] = (index, "data" if by_segment else "done")
+
+    def _links(self) -> None:
+        boards = len(self.lists)
+        gathers: dict[int, list[tuple[int, int, Gather]]] = defaultdict(list)
+        for rank, commands in enumerate(self.lists):
+            for index, command in enumerate(commands):
+                if isinstance(command, Gather):
+                    gathers[command.collective].append((rank, index, command))
+        for found in gathers.values():
+            assert len(found) == boards
+            for rank, index, command in found:
+                if deal(command.columns, command.share_unit, rank, boards):
+                    for other, other_index, _ in found:
+                        if other != rank:
+                            self.after[rank, index, "start"].add((other, other_index, "data"))
+
+    def reach(self, node: tuple[int, int, str]) -> set[tuple[int, int, str]]:
+        if node not in self._reach:
+            seen, open_nodes = set(), [node]
+            while open_nodes:
+                for following in self.after[open_nodes.pop()]:
+                    if following not in seen:
+                        seen.add(following)
+                        open_nodes.append(following)
+            self._reach[node] = seen
+        return self._reach[node]
+
+
+def touches(
+    rank: int, index: int, command: Command, boards: int
+) -> list[tuple[int, str, list[Interval], bool]]:
+    """(index, last phase, intervals, writes) of a command."""
+    if isinstance(command, Gather):
+        own, others = split_columns(command, rank, boards)
+        return [(index, "done", own, False), (index, "data", others, True)]
+    found = access(command)
+    return [(index, "done", found.reads, False), (index, "done", found.writes, True)]
+
+
+def overlap(a: list[Interval], b: list[Interval]) -> bool:
+    return any(x[0] == y[0] and x[1] < y[2] and y[1] < x[2] for x in a for y in b)
+
+
+def hazards(lists: list[list[Command]]) -> list[str]:
+    graph = Graph(lists)
+    found = []
+    for rank, commands in enumerate(lists):
+        spans = [
+            span
+            for index, command in enumerate(commands[:-2])
+            for span in touches(rank, index, command, len(lists))
+        ]
+        for place, (index, phase, intervals, writes) in enumerate(spans):
+            for later, _, others, other_writes in spans[place + 1 :]:
+                if later == index or not (writes or other_writes):
+                    continue
+                if not overlap(intervals, others):
+                    continue
+                if (rank, later, "start") not in graph.reach((rank, index, phase)):
+                    found.append(f"rank {rank}: {commands[index]} and {commands[later]}")
+    return found
+
+
+def lists_of(config, boards: int, taps: bool = True) -> tuple[Plan, list[list[Command]]]:
+    hidden_taps = (0, 1, config.layers) if taps else ()
+    plan = make_plan(config, overlay(), board(), boards, hidden_taps=hidden_taps)
+    return plan, [lowering.lower(config, plan, rank) for rank in range(boards)]
+
+
+@pytest.mark.parametrize("boards", [1, 2, 4, 8])
+@pytest.mark.parametrize("config", MODELS.values(), ids=MODELS)
+def test_no_command_overwrites_what_another_still_needs(config, boards: int) -> None:
+    _, lists = lists_of(config, boards)
+    assert hazards(lists) == []
+
+
+@pytest.mark.parametrize("boards", [1, 4])
+def test_every_wait_is_needed(boards: int) -> None:
+    """Taking any one wait out must show as a hazard: so the test above can fail."""
+    config = replace(GPT2, layers=1)
+    _, lists = lists_of(config, boards, taps=False)
+    waiting = [i for i, c in enumerate(lists[0]) if c.wait_counter != abi.NO_COUNTER]
+    assert len(waiting) >= 8
+    for index in waiting:
+        changed = list(lists[0])
+        changed[index] = replace(changed[index], wait_counter=abi.NO_COUNTER)
+        assert hazards([changed, *lists[1:]]), str(changed[index])
