@@ -1,6 +1,7 @@
 /* Opening and closing of boards: all or none. */
 #include "internal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +20,7 @@ static int open_board(struct lora_cluster *cluster, const char *uri, struct lora
     cluster->count++; /* from here on lora_cluster_close closes it */
     board->info.size = sizeof board->info;
     status = board->transport->info(board->handle, &board->info, failure);
+    snprintf(board->info.address, sizeof board->info.address, "%s", uri); /* as it was named */
     if (status) return lora_fail_board(cluster, cluster->count - 1, status, failure);
     if (board->info.bank_count > LORA_MAX_BANKS)
         return lora_fail(failure, LORA_ERR_TRANSPORT, "device '%.80s': %u banks found, at most %u",

@@ -25,6 +25,7 @@ int lora_fail(struct lora_failure *failure, int code, const char *format, ...) {
     return code;
 }
 
+/* Some transports name the board themselves. */
 int lora_fail_board(const struct lora_cluster *cluster, uint32_t board, int status,
                     struct lora_failure *failure) {
     char said[sizeof failure->message];
@@ -33,6 +34,7 @@ int lora_fail_board(const struct lora_cluster *cluster, uint32_t board, int stat
     said[sizeof said - 1] = 0;
     if (!said[0]) snprintf(said, sizeof said, "transport reports %s", lora_status_name(status));
     failure->board = (int32_t)board;
+    if (!strncmp(said, "board ", 6)) return lora_fail(failure, status, "%s", said);
     return lora_fail(failure, status, "board %u (%s): %s", board,
                      cluster->boards[board].info.address, said);
 }

@@ -66,12 +66,15 @@ def has_native_kernels(sources: list[Path]) -> bool:
     )
 
 
+def header_names(native: bool) -> tuple[str, ...]:
+    """The headers, each after those it needs; `native` adds the native kernels' one."""
+    return (*HEADERS, "native") if native else HEADERS
+
+
 def cdef_text(native: bool) -> str:
     """The whole cdef; `native` adds the table of native kernels."""
     folder = ROOT / "csrc" / "include" / "lora"
-    parts = [header_cdef((folder / f"{name}.h").read_text()) for name in HEADERS]
-    if native:
-        parts.append(f"extern const struct lora_kernels {NATIVE_KERNELS};\n")
+    parts = [header_cdef((folder / f"{name}.h").read_text()) for name in header_names(native)]
     return "".join(parts) + CALLBACKS
 
 
@@ -80,9 +83,7 @@ def make_builder(absolute: bool = False) -> FFI:
     absolute for a build in another folder."""
     sources = source_files()
     native = has_native_kernels(sources)
-    preamble = "".join(f'#include "lora/{name}.h"\n' for name in HEADERS)
-    if native:
-        preamble += f"extern const struct lora_kernels {NATIVE_KERNELS};\n"
+    preamble = "".join(f'#include "lora/{name}.h"\n' for name in header_names(native))
 
     def place(path: Path) -> str:
         return str(path) if absolute else os.path.relpath(path)

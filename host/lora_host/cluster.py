@@ -1,0 +1,302 @@
+"""A cluster of opened boards: memory, links, command lists, steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from . import abi, native
+from .callbacks import Listener
+from .cluster_file import Cable, ClusterFile
+from .emulated import Emulated
+from .errors import RequestError, TransportError
+from .handle import Handle
+from .overlay import Overlay
+from .records import (
+    BoardInfo,
+    ClusterStats,
+    GreedyResult,
+    LinkStatus,
+    board_info,
+    fields_of,
+    timeout_record,
+)
+from .selection import Selection, select
+
+NO_SLOT = 0xFFFFFFFF
+
+
+class Cluster:
+    """Boards that are open and hold the overlay. Made by `Cluster.open`; a context manager.
+
+    `size` boards with `infos`; `cables` between them; `kernels_name` as the emulated units name
+    theirs, "" on real boards; `why` says in one line why these boards were taken; `emulated` is
+    what only emulation has, None on real boards. All calls raise errors of `lora_host.errors`, and
+    may come from any thread, one at a time."""
+
+    def __init__(
+        self, handle: Handle, selection: Selection, overlay: Overlay, emulated: Emulated | None
+    ) -> None:
+        self._handle = handle
+        self._ffi = native.ffi()
+        self.overlay = overlay
+        self.emulated = emulated
+        self.size = len(selection.boards)
+        self.cables = selection.cables
+        self.why = selection.why
+        self.kernels_name = emulated.kernels_name if emulated else ""
+        for board in range(self.size):
+            self._program(board)
+        self.infos: tuple[BoardInfo, ...] = tuple(map(self._info, range(self.size)))
+        self._check_serials(selection)
+
+    @classmethod
+    def open(
+        cls,
+        boards: int | None = None,
+        devices: Sequence[str] = (),
+        cluster_file: str | Path | ClusterFile | None = None,
+        *,
+        overlay: Overlay,
+        kernels: str = "native",
+        timeouts: Mapping[str, int] | None = None,
+        trace: bool = False,
+    ) -> Cluster:
+        """Opens boards and loads the overlay: all of them or none.
+
+        `boards`: how many; `devices`: their URIs; `cluster_file`: boards and cabling; without the
+        last two, emulated boards in a ring. `kernels`: "native" or "numpy", for emulated boards.
+        `timeouts`: changes to the library's, by field of struct lora_timeouts. `trace`: emulated
+        boards record their commands. Raises RequestError, OverlayError, TransportError."""
+        selection = select(boards, devices, cluster_file, overlay)
+        record = timeout_record(timeouts)
+        serials = [entry.serial for entry in selection.boards]
+        emulated = Emulated(overlay, serials, selection.cables, kernels, trace)
+        handle: Handle | None = None
+        try:
+            handle = Handle([emulated.uri(board) for board in range(len(serials))], record)
+            return cls(handle, selection, overlay, emulated)
+        except BaseException:
+            if handle is not None:
+                handle.close()
+            emulated.close()
+            raise
+
+    def close(self) -> None:
+        """Gives the boards back, cancelling a call in another thread. Twice is no error."""
+        self._handle.close()
+        if self.emulated is not None:
+            self.emulated.close()
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # --- memory ---
+
+    def reserve(self, board: int, bank: int, bytes: int, offset: int = 0) -> None:
+        """Reserves [offset, offset+bytes) of a bank. PlacementError names requested, free and
+        capacity when the bank is full."""
+        self._check_unsigned(board=board, bank=bank, offset=offset, bytes=bytes)
+        self._handle.call("reserve", board, bank, offset, bytes)
+
+    def write(self, board: int, bank: int, offset: int, buffer: Any) -> None:
+        """Writes a contiguous buffer (bytes, array, memory map) to a reserved range."""
+        data = self._buffer(buffer, writable=False)
+        self._check_unsigned(board=board, bank=bank, offset=offset)
+        self._handle.call("write", board, bank, offset, data, len(data))
+
+    def read(self, board: int, bank: int, offset: int, bytes: int) -> bytearray:
+        """Reads a reserved range."""
+        self._check_unsigned(board=board, bank=bank, offset=offset, bytes=bytes)
+        if bytes > sum(self.infos[board].banks) if board < self.size else False:
+            raise RequestError(f"board {board}: {bytes} B asked for, more than the board has")
+        data = bytearray(bytes)
+        self.read_into(board, bank, offset, data)
+        return data
+
+    def read_into(self, board: int, bank: int, offset: int, array: Any) -> None:
+        """Fills a contiguous, writable buffer from a reserved range."""
+        data = self._buffer(array, writable=True)
+        self._check_unsigned(board=board, bank=bank, offset=offset)
+        self._handle.call("read", board, bank, offset, data, len(data))
+
+    def checksum(self, board: int, bank: int, offset: int, bytes: int) -> int:
+        """CRC-32 (zlib's) of a reserved range, summed by the board itself."""
+        self._check_unsigned(board=board, bank=bank, offset=offset, bytes=bytes)
+        place = self._ffi.new("uint32_t *")
+        self._handle.call("checksum", board, bank, offset, bytes, place)
+        return int(place[0])
+
+    def register(self, board: int, block: int, offset: int) -> int:
+        """A register of lora_ctrl (block 0) or of a link core (1, 2)."""
+        self._check_unsigned(board=board, block=block, offset=offset)
+        place = self._ffi.new("uint32_t *")
+        self._handle.call("register_read", board, block, offset, place)
+        return int(place[0])
+
+    # --- links ---
+
+    def links_up(self, cables: Sequence[Cable]) -> None:
+        """Brings these links up on both ends and proves each by payload and by who answers.
+        LinkError names both ends."""
+        ends = self._ffi.new("struct lora_cable[]", max(1, len(cables)))
+        for end, cable in zip(ends, cables, strict=False):
+            self._check_unsigned(
+                board_a=cable.board_a,
+                port_a=cable.port_a,
+                board_b=cable.board_b,
+                port_b=cable.port_b,
+            )
+            end.board_a, end.port_a = cable.board_a, cable.port_a
+            end.board_b, end.port_b = cable.board_b, cable.port_b
+        configuration = self.overlay.link_configuration
+        mask = self.overlay.link_configuration_mask
+        self._handle.call("links_up", ends, len(cables), configuration, mask)
+
+    def link_status(self, board: int, port: int) -> LinkStatus:
+        """A port's registers."""
+        self._check_unsigned(board=board, port=port)
+        record = self._ffi.new("struct lora_link_status *")
+        self._handle.call("link_status", board, port, record)
+        return LinkStatus(**fields_of(record, *LinkStatus.__dataclass_fields__))
+
+    # --- lists and steps ---
+
+    def register_list(self, board: int, list_id: int, offset: int) -> None:
+        """Has a board check and seal the list at `offset` of its control bank. CommandError names
+        the command at fault."""
+        self._check_unsigned(board=board, list_id=list_id, offset=offset)
+        self._handle.call("register_list", board, list_id, offset)
+
+    def step(self, block: bytearray, block_offset: int) -> npt.NDArray[np.void]:
+        """Runs one step on all boards: `block` is a struct lora_step and what belongs to it; its
+        `step` and `epoch` are filled in. Returns the completion records, [size] of
+        abi.dtype("completion"). After an error or Ctrl-C the same step may be run again."""
+        self._check_unsigned(block_offset=block_offset)
+        records = np.zeros(self.size, abi.dtype("completion"))
+        place = self._ffi.from_buffer("struct lora_completion[]", records, require_writable=True)
+        data = self._buffer(block, writable=True)
+        self._handle.call("step", data, len(data), block_offset, place)
+        return records
+
+    def greedy(
+        self,
+        sequence: int,
+        position: int,
+        token: int,
+        slots: tuple[int, int],
+        max_tokens: int,
+        argmax_offsets: Sequence[int],
+        block_offset: int,
+        *,
+        list_id: int = 0,
+        pending_slot: int | None = None,
+        stop_tokens: Sequence[int] = (),
+        on_token: Callable[[int], bool | None] | None = None,
+    ) -> GreedyResult:
+        """Greedy decoding wholly in C from the pending `token` at `position`; the pages are in the
+        table already. `slots` are used in turn; `pending_slot` holds the row before, if it is not
+        committed. `argmax_offsets`: of each board's record, bytes in the control bank. `on_token`
+        hears each token, stop tokens included; True ends the loop; what it raises is raised here.
+        ModelError where a logit is not finite."""
+        if len(argmax_offsets) != self.size:
+            raise RequestError(f"{len(argmax_offsets)} argmax offsets, {self.size} expected")
+        self._check_unsigned(sequence=sequence, position=position, token=token, slot_a=slots[0])
+        self._check_unsigned(slot_b=slots[1], max_tokens=max_tokens, block_offset=block_offset)
+        listener = Listener(on_token)
+        context = self._ffi.new_handle(listener)
+        offsets = self._ffi.new("uint32_t[]", list(argmax_offsets))
+        stops = self._ffi.new("uint32_t[]", list(stop_tokens))
+        loop = self._ffi.new("struct lora_greedy *")
+        loop.size = self._ffi.sizeof("struct lora_greedy")
+        loop.list_id, loop.block_offset = list_id, block_offset
+        loop.sequence, loop.position, loop.token = sequence, position, token
+        loop.slot_a, loop.slot_b = slots
+        loop.pending_slot = NO_SLOT if pending_slot is None else pending_slot
+        loop.max_tokens = max_tokens
+        loop.argmax_offset, loop.stop_tokens, loop.stop_count = offsets, stops, len(stop_tokens)
+        if on_token is not None:
+            loop.on_token, loop.context = native.lib().lora_py_token, context
+        self._handle.call("greedy", loop)
+        if listener.raised is not None:
+            raise listener.raised
+        last = int(loop.last_slot)
+        return GreedyResult(
+            int(loop.emitted), int(loop.last_token), None if last == NO_SLOT else last
+        )
+
+    # --- state ---
+
+    def stats(self) -> ClusterStats:
+        """Counts since opening."""
+        names = ClusterStats.__dataclass_fields__
+        return ClusterStats(**fields_of(self._handle.stats(), *names))
+
+    def report(self) -> str:
+        """Registers, last commands, units and links as they were at the last failure or hang."""
+        return self._handle.report()
+
+    def reset(self) -> None:
+        """After a hang: resets all boards and loads the overlay again. Memory, lists and links are
+        to be set up anew."""
+        self._handle.call("reset")
+        for board in range(self.size):
+            self._program(board)
+
+    # --- inside ---
+
+    def _program(self, board: int) -> None:
+        overlay = self.overlay
+        image = self._ffi.from_buffer(overlay.image)
+        container = self._ffi.NULL
+        if overlay.container is not None:
+            container = self._ffi.new("char[]", str(overlay.container).encode())
+        program = self._ffi.new("struct lora_program *")
+        program.size = self._ffi.sizeof("struct lora_program")
+        program.board_kind = overlay.board.kind
+        program.abi = overlay.abi
+        program.onchip_bytes = overlay.onchip_bytes
+        program.block_base = list(overlay.block_base)
+        program.image = self._ffi.cast("uint8_t *", image)
+        program.image_bytes = len(image)
+        program.container = container
+        self._handle.call("program", board, program, overlay.control_bank)
+
+    def _info(self, board: int) -> BoardInfo:
+        record = self._ffi.new("struct lora_board_info *")
+        self._handle.call("info", board, record)
+        return board_info(record)
+
+    def _check_serials(self, selection: Selection) -> None:
+        for board, (entry, info) in enumerate(zip(selection.boards, self.infos, strict=True)):
+            if entry.serial != info.serial:
+                raise TransportError(
+                    f"board {board} ({entry.uri}): serial {info.serial} found, {entry.serial} "
+                    "expected; correct the cluster file"
+                )
+
+    def _buffer(self, buffer: Any, *, writable: bool) -> Any:
+        try:
+            return self._ffi.from_buffer(buffer, require_writable=writable)
+        except (TypeError, ValueError, BufferError) as cause:
+            raise RequestError(f"a contiguous buffer was expected: {cause}") from cause
+
+    @staticmethod
+    def _check_unsigned(**values: int) -> None:
+        for name, value in values.items():
+            limit = 64 if name in ("offset", "bytes") else 32
+            if not 0 <= value < 1 << limit:
+                raise RequestError(f"{name}: {value} found, 0..2^{limit}-1 expected")

@@ -1,0 +1,139 @@
+"""Emulated boards: the cluster that the C library runs in this process, and what only emulation
+has: faults, traces and byte counts of links."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from . import abi, native
+from .cluster_file import Cable
+from .errors import RequestError
+from .failure import to_error
+from .naming import did_you_mean
+from .overlay import Overlay
+
+KERNELS = ("native", "numpy")
+TRACE_CAPACITY = 1 << 17  # records a board: 5 MiB
+
+
+def kernel_table(name: str) -> Any:
+    """`struct lora_kernels *` of "native" or "numpy". RequestError for others, and for "native" in
+    a build without it."""
+    ffi, lib = native.ffi(), native.lib()
+    if name == "numpy":
+        from .emu import register
+
+        return register(ffi, lib)
+    if name != "native":
+        raise RequestError(f"kernels {name!r} are not known; {did_you_mean(name, KERNELS)}")
+    if not hasattr(lib, "lora_kernels_native"):
+        raise RequestError("kernels 'native': this build has none; use kernels='numpy'")
+    return ffi.addressof(lib, "lora_kernels_native")
+
+
+class Emulated:
+    """An emulated cluster: `len(serials)` boards of the overlay's kind, with these cables. It lives
+    until `close`, or until nothing refers to it."""
+
+    def __init__(
+        self,
+        overlay: Overlay,
+        serials: Sequence[int],
+        cables: Sequence[Cable],
+        kernels: str = "native",
+        trace: bool = False,
+    ) -> None:
+        ffi, lib = native.ffi(), native.lib()
+        self.size = len(serials)
+        self.dropped = [0] * self.size
+        table = kernel_table(kernels)
+        self.kernels_name: str = ffi.string(table.name).decode()
+        infos = ffi.new("struct lora_board_info[]", self.size)
+        for info, serial in zip(infos, serials, strict=True):
+            _fill_info(info, overlay, serial)
+        ends = ffi.new("struct lora_emu_cable[]", max(1, len(cables)))
+        for end, cable in zip(ends, cables, strict=False):
+            end.board_a, end.port_a = cable.board_a, cable.port_a
+            end.board_b, end.port_b = cable.board_b, cable.port_b
+        config = ffi.new("struct lora_emu_config *")
+        config.size = ffi.sizeof("struct lora_emu_config")
+        config.boards = self.size
+        config.board_info = infos
+        config.cable_count = len(cables)
+        config.cables = ends
+        config.clock_hz = overlay.clock_hz
+        config.kernels = table
+        config.link_configuration = overlay.link_configuration
+        config.trace_capacity = TRACE_CAPACITY if trace else 0
+        number = ffi.new("uint32_t *")
+        failure = ffi.new("struct lora_failure *")
+        if lib.lora_emu_create(config, number, failure):
+            raise to_error(failure)
+        self.number = int(number[0])
+        # `table` must outlive the cluster: the finalizer holds it.
+        self._finalizer = weakref.finalize(self, _destroy, lib, self.number, table)
+
+    def close(self) -> None:
+        """Ends the cluster; boards that are still open keep it until they are closed."""
+        self._finalizer()
+
+    def uri(self, board: int) -> str:
+        """The URI under which the C library opens a board."""
+        return f"emu:{self.number}/{board}"
+
+    def fault(self, board: int, kind: int, a: int = 0, b: int = 0, c: int = 0) -> None:
+        """Plants a fault (abi.FAULT_...; abi.FAULT_NONE clears all of the board). RequestError for
+        one that does not exist."""
+        self._check_board(board)
+        status = native.lib().lora_emu_fault(self.number, board, kind, a, b, c)
+        if status:
+            raise RequestError(f"fault {kind} ({a}, {b}, {c}) on board {board}: no such fault")
+
+    def trace(self, board: int) -> npt.NDArray[np.void]:
+        """Commands run by a board since the last call, oldest first: abi.dtype("trace_record").
+        What did not fit is counted in `dropped[board]`."""
+        self._check_board(board)
+        ffi = native.ffi()
+        records = np.zeros(TRACE_CAPACITY, abi.dtype("trace_record"))
+        lost = ffi.new("uint32_t *")
+        count = native.lib().lora_emu_trace(
+            self.number,
+            board,
+            ffi.from_buffer("struct lora_trace_record[]", records, require_writable=True),
+            TRACE_CAPACITY,
+            lost,
+        )
+        self.dropped[board] += int(lost[0])
+        return records[:count].copy()
+
+    def link_bytes(self, board: int, port: int) -> tuple[int, int]:
+        """(frame bytes, payload bytes) that a port has sent since the cluster was made."""
+        self._check_board(board)
+        ffi = native.ffi()
+        sums = ffi.new("uint64_t[2]")
+        if native.lib().lora_emu_link_bytes(self.number, board, port, sums, sums + 1):
+            raise RequestError(f"board {board} port {port}: no such port")
+        return int(sums[0]), int(sums[1])
+
+    def _check_board(self, board: int) -> None:
+        if not 0 <= board < self.size:
+            raise RequestError(f"board {board}: the cluster has boards 0..{self.size - 1}")
+
+
+def _fill_info(info: Any, overlay: Overlay, serial: int) -> None:
+    info.size = native.ffi().sizeof("struct lora_board_info")
+    info.board_kind = overlay.board.kind
+    info.serial = serial
+    info.bank_count = len(overlay.board.banks)
+    for bank in overlay.board.banks:
+        info.bank_bytes[bank.index] = bank.usable
+    info.name = overlay.board.name.encode()
+
+
+def _destroy(lib: Any, number: int, _table: Any) -> None:
+    lib.lora_emu_destroy(number)

@@ -1,0 +1,90 @@
+"""From the C library's failures to Python's errors."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from . import native
+from .errors import (
+    CommandError,
+    FailureFields,
+    HangError,
+    LinkError,
+    LoraError,
+    ModelError,
+    OverlayError,
+    PlacementError,
+    RequestError,
+    TransportError,
+)
+
+_CLASSES: dict[type[LoraError], tuple[str, ...]] = {
+    OverlayError: ("ABI", "OVERLAY", "IDENTITY"),
+    CommandError: (
+        "SIZE",
+        "CRC",
+        "OPCODE",
+        "ADDRESS",
+        "COUNTER",
+        "LIST",
+        "STEP",
+        "ROW",
+        "KV",
+        "OPERATION",
+        "UNIT",
+    ),
+    HangError: ("WATCHDOG", "TIMEOUT"),
+    LinkError: (
+        "LINK_DOWN",
+        "LINK_CRC",
+        "LINK_POISON",
+        "LINK_STATUS",
+        "LINK_CONFIG",
+        "LINK_PAYLOAD",
+        "LINK_CABLING",
+    ),
+    TransportError: ("MEMORY", "TRANSPORT", "COMPLETION", "CANCELLED"),
+    PlacementError: ("BANK_FULL", "RANGE"),
+    RequestError: ("ARGUMENT", "URI"),
+    ModelError: ("NAN",),
+}
+
+_UNSIGNED = ("index", "opcode", "unit", "counter", "row")
+_SIGNED = ("board", "bank", "port", "peer_board", "peer_port")
+_PLAIN = ("found", "expected", "offset", "requested", "available", "capacity")
+_NONE = 0xFFFFFFFF
+
+
+@cache
+def error_classes() -> dict[int, type[LoraError]]:
+    """The class of each status code but LORA_OK."""
+    library = native.lib()
+    return {
+        int(getattr(library, f"LORA_ERR_{name}")): kind
+        for kind, names in _CLASSES.items()
+        for name in names
+    }
+
+
+def failure_fields(failure: Any) -> FailureFields:
+    """FailureFields of a `struct lora_failure *`."""
+    name = native.ffi().string(native.lib().lora_status_name(failure.code)).decode()
+    values: dict[str, int | None] = {}
+    for field in _UNSIGNED:
+        value = int(getattr(failure, field))
+        values[field] = None if value == _NONE else value
+    for field in _SIGNED:
+        value = int(getattr(failure, field))
+        values[field] = None if value < 0 else value
+    for field in _PLAIN:
+        values[field] = int(getattr(failure, field))
+    return FailureFields(code=int(failure.code), status=name, **values)
+
+
+def to_error(failure: Any, report: str = "") -> LoraError:
+    """The error that a `struct lora_failure *` stands for."""
+    fields = failure_fields(failure)
+    message = native.ffi().string(failure.message).decode(errors="replace") or fields.status
+    kind = error_classes().get(fields.code, TransportError)
+    return kind(message, failure=fields, report=report)

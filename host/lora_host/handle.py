@@ -1,0 +1,80 @@
+"""One opened cluster of the C library: its pointer, its lock, and how a failed call is raised."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+from . import native
+from .callbacks import bind
+from .errors import TransportError
+from .failure import to_error
+from .interrupt import Interrupt
+
+
+class Handle:
+    """Calls into C go through `call`, one at a time. Closed by `close`, or when nothing refers to
+    it any more, or at exit."""
+
+    def __init__(self, uris: Sequence[str], timeouts: Any) -> None:
+        self._ffi, self._lib = native.ffi(), native.lib()
+        bind()
+        self._lock = threading.RLock()
+        self._failure = self._ffi.new("struct lora_failure *")
+        self._interrupt = Interrupt()
+        self._context = self._ffi.new_handle(self._interrupt)
+        self._pointer = self._open(uris)
+        self._finalizer = weakref.finalize(self, self._lib.lora_cluster_close, self._pointer)
+        self._lib.lora_cluster_set_timeouts(self._pointer, timeouts)
+        self._lib.lora_cluster_on_poll(self._pointer, self._lib.lora_py_cancelled, self._context)
+
+    def _open(self, uris: Sequence[str]) -> Any:
+        names = [self._ffi.new("char[]", uri.encode()) for uri in uris]
+        place = self._ffi.new("struct lora_cluster **")
+        table = self._ffi.new("char *[]", names)
+        if self._lib.lora_cluster_open(table, len(names), place, self._failure):
+            raise to_error(self._failure)
+        return place[0]
+
+    @property
+    def closed(self) -> bool:
+        """Whether the boards have been given back."""
+        return not self._finalizer.alive
+
+    def close(self) -> None:
+        """Gives the boards back. A call that runs in another thread is cancelled first."""
+        if self.closed:
+            return
+        self._lib.lora_cluster_cancel(self._pointer)
+        with self._lock:
+            self._finalizer()
+
+    def call(self, name: str, *arguments: Any) -> None:
+        """Calls lora_cluster_<name>(cluster, *arguments, failure) and raises what fails."""
+        with self._lock:
+            pointer = self._alive()
+            with self._interrupt:
+                function = getattr(self._lib, f"lora_cluster_{name}")
+                status = function(pointer, *arguments, self._failure)
+            if status:
+                raise to_error(self._failure, self.report())
+
+    def stats(self) -> Any:
+        """`struct lora_cluster_stats *`."""
+        record = self._ffi.new("struct lora_cluster_stats *")
+        with self._lock:
+            self._lib.lora_cluster_get_stats(self._alive(), record)
+        return record
+
+    def report(self) -> str:
+        """Board state as it was at the last failure or the first hang, "" when there was none."""
+        with self._lock:
+            text: bytes = self._ffi.string(self._lib.lora_cluster_report(self._alive()))
+        return text.decode(errors="replace")
+
+    def _alive(self) -> Any:
+        if self.closed:
+            raise TransportError("the cluster is closed; open it again")
+        return self._pointer

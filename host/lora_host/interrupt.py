@@ -1,0 +1,51 @@
+"""Ctrl-C while C runs: remembered, seen by the library at its next poll, raised afterwards."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import Any
+
+Handler = Callable[[int, FrameType | None], Any]
+
+
+class Interrupt:
+    """Guards calls into C: `with interrupt: call()`. While inside, SIGINT only sets `pressed`,
+    which the poll callback reads; on leaving, the handler that was there before is called. Outside
+    the main thread it does nothing, since Python delivers signals to the main thread only."""
+
+    def __init__(self) -> None:
+        self.pressed = False
+        self._before: Handler | None = None
+        self._depth = 0
+
+    def __enter__(self) -> Interrupt:
+        self._depth += 1
+        if self._depth > 1 or threading.current_thread() is not threading.main_thread():
+            return self
+        before = signal.getsignal(signal.SIGINT)
+        if callable(before):
+            self.pressed = False
+            self._before = before
+            signal.signal(signal.SIGINT, self._press)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._depth -= 1
+        if self._depth or self._before is None:
+            return
+        before, self._before = self._before, None
+        signal.signal(signal.SIGINT, before)
+        if self.pressed:
+            self.pressed = False
+            before(signal.SIGINT, None)
+
+    def _press(self, _signal: int, _frame: FrameType | None) -> None:
+        self.pressed = True

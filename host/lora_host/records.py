@@ -1,0 +1,98 @@
+"""What the C library tells of boards, links and runs, as Python values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from . import native
+from .errors import RequestError
+from .naming import did_you_mean
+
+
+@dataclass(frozen=True)
+class BoardInfo:
+    """An opened board: `kind` as its identity register shows it, `banks` bytes of each bank."""
+
+    address: str
+    name: str
+    kind: int
+    serial: int
+    banks: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class LinkStatus:
+    """Registers of one port. `healthy`: power, lanes, lock and channel as they should be."""
+
+    status: int
+    configuration: int
+    frames_received: int
+    frames_with_errors: int
+    channel_down: int
+    rx_overflows: int
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the channel is up without an error bit."""
+        return self.status == int(native.lib().LORA_LINK_HEALTHY)
+
+
+@dataclass(frozen=True)
+class ClusterStats:
+    """Counts since the cluster was opened, and the last step and epoch."""
+
+    steps: int
+    redone_steps: int
+    frames_dropped: int
+    epoch: int
+    step: int
+
+
+@dataclass(frozen=True)
+class GreedyResult:
+    """Tokens emitted, the last of them (pending: its K and V are not written), and the slot of the
+    last uncommitted row, None when no row ran."""
+
+    emitted: int
+    last_token: int
+    last_slot: int | None
+
+
+def fields_of(record: Any, *names: str) -> dict[str, int]:
+    """Integer fields of a C structure by name."""
+    return {name: int(getattr(record, name)) for name in names}
+
+
+def board_info(record: Any) -> BoardInfo:
+    """BoardInfo of a `struct lora_board_info`."""
+    text = native.ffi().string
+    return BoardInfo(
+        address=text(record.address).decode(errors="replace"),
+        name=text(record.name).decode(errors="replace"),
+        kind=int(record.board_kind),
+        serial=int(record.serial),
+        banks=tuple(int(record.bank_bytes[bank]) for bank in range(record.bank_count)),
+    )
+
+
+def timeout_record(changes: Mapping[str, int] | None) -> Any:
+    """`struct lora_timeouts *` with the defaults and these changes (microseconds, watchdog_ms in
+    milliseconds). RequestError for an unknown name or a value that is not above 0."""
+    ffi, lib = native.ffi(), native.lib()
+    record = ffi.new("struct lora_timeouts *")
+    lib.lora_timeouts_default(record)
+    known = [name for name, _ in ffi.typeof("struct lora_timeouts").fields if name != "size"]
+    for name, value in (changes or {}).items():
+        if name not in known:
+            raise RequestError(f"timeout {name!r} is not known; {did_you_mean(name, known)}")
+        if not 0 < value < 1 << 32:
+            raise RequestError(f"timeout {name}: {value} found, 1..{(1 << 32) - 1} expected")
+        setattr(record, name, value)
+    if record.step_us // 1000 <= record.watchdog_ms:
+        raise RequestError(
+            f"timeout step_us: {record.step_us} us found, more than the watchdog's "
+            f"{record.watchdog_ms} ms expected"
+        )
+    return record

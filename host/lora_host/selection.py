@@ -1,0 +1,90 @@
+"""Which boards a cluster is opened on, with which serial numbers and cables, and why these."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .cluster_file import (
+    BoardEntry,
+    Cable,
+    ClusterFile,
+    check_cables,
+    check_uri,
+    load_cluster,
+    ring,
+)
+from .errors import OverlayError, RequestError
+from .overlay import Overlay
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The boards to open. `why` is one line for the user."""
+
+    boards: tuple[BoardEntry, ...]
+    cables: tuple[Cable, ...]
+    why: str
+
+
+def select(
+    boards: int | None,
+    devices: Sequence[str],
+    cluster_file: str | Path | ClusterFile | None,
+    overlay: Overlay,
+) -> Selection:
+    """The boards that the options name. RequestError when they contradict each other, OverlayError
+    when a board is not of the overlay's kind."""
+    if cluster_file is not None and devices:
+        raise RequestError("devices and a cluster file were both given; the file names the devices")
+    if cluster_file is not None:
+        chosen = _from_file(cluster_file, boards)
+    elif devices:
+        chosen = _from_devices(devices, boards)
+    else:
+        chosen = _emulated(1 if boards is None else boards, overlay)
+    for place, entry in enumerate(chosen.boards):
+        _, kind = check_uri(entry.uri)
+        if kind != overlay.board.name:
+            raise OverlayError(
+                f"board {place} ({entry.uri}): a {kind} found, overlay {overlay.name} is for a "
+                f"{overlay.board.name}; take another board or overlay"
+            )
+    return chosen
+
+
+def _entries(uris: Sequence[str]) -> tuple[BoardEntry, ...]:
+    return tuple(BoardEntry(uri, place + 1) for place, uri in enumerate(uris))
+
+
+def _emulated(boards: int, overlay: Overlay) -> Selection:
+    cables = ring(boards)
+    uri = f"emu:{overlay.board.name}"
+    plural = "s" if boards > 1 else ""
+    return Selection(
+        _entries([uri] * boards),
+        cables,
+        f"{boards} emulated {overlay.board.name} board{plural}: this build has no driver for real "
+        "ones",
+    )
+
+
+def _from_devices(devices: Sequence[str], boards: int | None) -> Selection:
+    if boards is not None and boards != len(devices):
+        raise RequestError(f"{boards} boards asked for, but {len(devices)} devices named")
+    return Selection(_entries(devices), ring(len(devices)), "as named by device")
+
+
+def _from_file(source: str | Path | ClusterFile, boards: int | None) -> Selection:
+    file = source if isinstance(source, ClusterFile) else load_cluster(source)
+    name = "a cluster file" if isinstance(source, ClusterFile) else str(source)
+    count = len(file.boards) if boards is None else boards
+    if not 1 <= count <= len(file.boards):
+        raise RequestError(f"{name}: {len(file.boards)} boards found, {count} asked for")
+    cables = tuple(c for c in file.cables if c.board_a < count and c.board_b < count)
+    check_cables(cables, count, f"{name}: ")
+    why = f"as named in {name}"
+    if count < len(file.boards):
+        why += f": the first {count} of {len(file.boards)}"
+    return Selection(file.boards[:count], cables, why)
