@@ -55,11 +55,12 @@ void emu_port_refresh(struct emu_port *port) {
 uint8_t *emu_frame_payload(struct lora_frame *frame) { return (uint8_t *)(frame + 1); }
 
 /* The hop count changes on the way; the CRC is end to end, so it counts as 0. */
-uint32_t emu_frame_crc(const struct lora_frame *frame) {
-    struct lora_frame header = *frame;
-    header.hop = 0;
-    uint32_t crc = lora_crc32(0, &header, sizeof header);
-    return lora_crc32(crc, frame + 1, frame->length);
+uint32_t emu_frame_crc(struct lora_frame *frame) {
+    uint8_t hop = frame->hop;
+    frame->hop = 0;
+    uint32_t crc = lora_crc32(0, frame, sizeof *frame + (uint64_t)frame->length);
+    frame->hop = hop;
+    return crc;
 }
 
 void emu_frame_seal(struct lora_frame *frame, uint32_t crc) {
@@ -138,7 +139,7 @@ struct lora_frame *emu_port_head(const struct emu_port *port) {
 
 void emu_port_pop(struct emu_port *port) {
     port->poisons -= slot(port, port->head)->kind == LORA_FRAME_POISON;
-    port->head++;
+    if (++port->head == port->tail) port->head = port->tail = port->checked = 0; /* warm slots */
     if (port->flow_stopped) {
         port->flow_stopped = false;
         port->counters.flow_empty++;
@@ -148,7 +149,7 @@ void emu_port_pop(struct emu_port *port) {
 
 bool emu_port_head_intact(struct emu_port *port) {
     if (port->checked == port->head + 1) return true; /* it waited for something else */
-    const struct lora_frame *frame = slot(port, port->head);
+    struct lora_frame *frame = slot(port, port->head);
     if (frame->magic != LORA_FRAME_MAGIC || frame->length > LORA_FRAME_PAYLOAD) return false;
     if (frame->kind < LORA_FRAME_DATA || frame->kind > LORA_FRAME_TEST) return false;
     uint32_t crc;

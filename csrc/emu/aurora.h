@@ -71,7 +71,7 @@ bool emu_port_poisoned(const struct emu_port *port, uint32_t epoch, uint32_t ste
 uint32_t emu_port_drop_before(struct emu_port *port, uint32_t epoch);
 
 uint8_t *emu_frame_payload(struct lora_frame *frame);
-uint32_t emu_frame_crc(const struct lora_frame *frame);
+uint32_t emu_frame_crc(struct lora_frame *frame);
 void emu_frame_seal(struct lora_frame *frame, uint32_t crc);
 
 /* aurora_registers.c */

@@ -230,10 +230,21 @@ static void check_checksum(void) {
     test_close(&cluster);
 }
 
+static uint32_t crc_by_bits(const uint8_t *bytes, uint32_t count) {
+    uint32_t crc = ~0u;
+    for (uint32_t i = 0; i < count * 8; i++) {
+        uint32_t bit = (crc ^ bytes[i / 8] >> i % 8) & 1;
+        crc = crc >> 1 ^ (bit ? 0xedb88320u : 0);
+    }
+    return ~crc;
+}
+
 static void check_crc(void) {
     uint8_t bytes[300];
     CHECK(lora_crc32(0, "123456789", 9) == 0xcbf43926u && lora_crc32(0, "", 0) == 0);
     for (uint32_t i = 0; i < sizeof bytes; i++) bytes[i] = (uint8_t)(i * 37);
+    for (uint32_t cut = 0; cut <= sizeof bytes; cut++)
+        CHECK(lora_crc32(0, bytes, cut) == crc_by_bits(bytes, cut));
     for (uint32_t cut = 0; cut <= sizeof bytes; cut++)
         CHECK(lora_crc32(lora_crc32(0, bytes, cut), bytes + cut, sizeof bytes - cut) ==
               lora_crc32(0, bytes, sizeof bytes));
