@@ -132,7 +132,8 @@ def gelu(x: F32, table: str) -> F32:
     slope, offset = coefficient(f"gelu_{table}_a"), coefficient(f"gelu_{table}_b")
     inside = (x >= -8) & (x < 8)
     index = np.where(inside, np.floor(np.where(inside, x, 0) * 64) + 512, 0).astype(int)
-    y = np.where(inside, slope[index] * x + offset[index], x)
+    y = slope[index] * np.where(inside, x, np.float32(0)) + offset[index]
+    y = np.where(inside, y, x)
     result: F32 = np.where(x < -8, np.float32(0), y).astype(np.float32)
     return result
 
