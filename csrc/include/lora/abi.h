@@ -493,7 +493,8 @@ enum lora_link_register { /* Aurora cores, as published by AuroraFlow */
 #define LORA_FRAME_MAGIC 0x41524f4c /* "LORA" */
 #define LORA_FRAME_PAYLOAD 4096
 enum lora_frame_kind { LORA_FRAME_DATA = 1, LORA_FRAME_POISON = 2, LORA_FRAME_TEST = 3 };
-struct lora_frame { /* 32 bytes, then `length` payload bytes, then CRC-32 of both */
+struct lora_frame { /* 32 bytes, then `length` payload bytes, then CRC-32 of both with hop as 0:
+                       end to end, since hop alone changes on the way */
     uint32_t magic;
     uint32_t epoch;
     uint32_t step;
@@ -513,7 +514,8 @@ struct lora_frame { /* 32 bytes, then `length` payload bytes, then CRC-32 of bot
  * while it fits one frame, deterministically: greedy from the first segment.
  * On a ring of N, blocks of even number go ceil((N-1)/2) hops to next and floor((N-1)/2) to previous,
  * odd ones the other way round (Figure 9: two blocks in N-1 full-duplex cycles); on a path a block
- * goes to both ends. Blocks of a source are numbered through one collective. */
+ * goes to both ends. Blocks of a source are numbered through one collective, row group by row group;
+ * segments in which the source has no columns make no block. */
 
 struct lora_link_test_port { /* 32 bytes */
     uint32_t enabled;        /* in */
