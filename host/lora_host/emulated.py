@@ -33,7 +33,7 @@ def kernel_table(name: str) -> Any:
         raise RequestError(f"kernels {name!r} are not known; {did_you_mean(name, KERNELS)}")
     if not hasattr(lib, "lora_kernels_native"):
         raise RequestError("kernels 'native': this build has none; use kernels='numpy'")
-    return ffi.addressof(lib, "lora_kernels_native")
+    return ffi.new("struct lora_kernels *", lib.lora_kernels_native)
 
 
 class Emulated:
