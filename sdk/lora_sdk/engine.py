@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from lora_host import abi
-from lora_host.errors import LoraError, RequestError
+from lora_host.errors import RequestError
 from numpy.typing import NDArray
 
 from lora_sdk.chat import Message, check_messages, find_template, render
 from lora_sdk.generator import Generator
-from lora_sdk.greedy import GreedyLoop
+from lora_sdk.greedy import BoardLoop, GreedyLoop
 from lora_sdk.kvcache import KvCache
 from lora_sdk.opening import open_model
 from lora_sdk.options import Progress, make_options
@@ -86,7 +86,7 @@ class Engine:
         )
         runner = self._loaded.runner
         self._stepper = Stepper(runner, self._cache)
-        greedy = GreedyLoop(runner, self._stepper, self._cache)
+        greedy = GreedyLoop(BoardLoop(self.cluster, runner), self._stepper, self._cache)
         self._generator = Generator(self._stepper, self._cache, plan.row_limit, greedy)
         self._closed = False
 
@@ -292,11 +292,12 @@ class Engine:
     def step(self, rows: Sequence[Row]) -> StepResult:
         """Run rows as one step; their K and V lie in scratch slots until `commit` or `drop`.
 
-        A step that raises a LoraError may be run again with the same rows.
+        After a LoraError the same rows may be run again, but for a ModelError: then the boards have
+        done the step, and all uncommitted rows of its sequences are dropped.
         """
         with self._generator.lock:
             check_rows(self._cache, rows, self.plan.row_limit, self.config.vocabulary)
-            return self._stepper.run(rows)
+            return self._stepper.run(rows, retry=True)
 
     def discard(self, rows: Sequence[Row]) -> None:
         """Give back the slots of rows that are not going to be run."""
@@ -327,11 +328,8 @@ class Engine:
             chunk = tokens[start : start + limit]
             last = start + limit >= len(tokens)
             rows = self.rows(sequence, chunk, logits=[len(chunk) - 1] if last else ())
-            try:
-                result = self.step(rows)
-            except LoraError:
-                self.discard(rows)
-                raise
+            with self._generator.lock:
+                result = self._stepper.run(rows)
             self.commit(sequence, [row.slot for row in rows])
         assert result.logits is not None  # of the last row
         return result.logits[0]

@@ -164,17 +164,14 @@ class Generator:
             self._stepper.flush()
             slices = self._scheduler.plan()
         rows = [row for piece in slices for row in self._rows(piece)]
-        try:
-            result = self._stepper.run(rows)
-        except LoraError:
-            self._cache.give_slots([row.slot for row in rows])
-            raise
+        result = self._stepper.run(rows)
         first = 0
         for piece in slices:
             part = range(first, first + piece.count)
-            self._cache.commit(piece.track.sequence, [rows[i].slot for i in part])
-            self._after_slice(piece, result, rows, part)
             first += piece.count
+            if piece.track in self._scheduler.running:  # its request may have failed just now
+                self._cache.commit(piece.track.sequence, [rows[i].slot for i in part])
+                self._after_slice(piece, result, rows, part)
 
     def _rows(self, piece: Slice) -> list[Row]:
         track = piece.track

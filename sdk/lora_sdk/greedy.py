@@ -4,17 +4,24 @@ listener's."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+from lora_host.errors import ModelError
 
 from lora_sdk.kvcache import KvCache, Uncommitted
 from lora_sdk.stepper import Stepper
+
+if TYPE_CHECKING:
+    from lora_host.cluster import Cluster
+
+    from lora_sdk.runner import Runner
 
 OnToken = Callable[[int], bool]
 """Called with each token; True ends the loop."""
 
 
-class GreedyRunner(Protocol):
-    """What is needed of lora_sdk.runner.Runner."""
+class Loop(Protocol):
+    """Runs rows from the pending token on, the two slots in turn, until `on_token` says so."""
 
     def greedy(
         self,
@@ -24,15 +31,43 @@ class GreedyRunner(Protocol):
         slots: tuple[int, int],
         max_tokens: int,
         on_token: OnToken,
-        stop_tokens: Sequence[int] = (),
-    ) -> int: ...
+    ) -> None: ...
+
+
+class BoardLoop:
+    """The C host's loop on the runner's boards."""
+
+    def __init__(self, cluster: Cluster, runner: Runner) -> None:
+        self._cluster = cluster
+        self._runner = runner
+
+    def greedy(
+        self,
+        sequence: int,
+        position: int,
+        token: int,
+        slots: tuple[int, int],
+        max_tokens: int,
+        on_token: OnToken,
+    ) -> None:
+        """See Cluster.greedy."""
+        self._cluster.greedy(
+            sequence,
+            position,
+            token,
+            slots,
+            max_tokens,
+            self._runner.argmax_offsets,
+            self._runner.plan.boards[0].control.block_offset,
+            on_token=on_token,
+        )
 
 
 class GreedyLoop:
     """The loop with the cache's books around it."""
 
-    def __init__(self, runner: GreedyRunner, stepper: Stepper, cache: KvCache) -> None:
-        self._runner = runner
+    def __init__(self, loop: Loop, stepper: Stepper, cache: KvCache) -> None:
+        self._loop = loop
         self._stepper = stepper
         self._cache = cache
 
@@ -48,33 +83,36 @@ class GreedyLoop:
         self._stepper.flush()
         slots = self._cache.take_slots(2)
         run = [token]  # tokens whose rows have run, then the pending one
-        raised: list[BaseException] = []
 
         def listen(emitted: int) -> bool:
             run.append(emitted)
-            try:
-                return on_token(emitted)
-            except BaseException as error:  # must not cross the C frames
-                raised.append(error)
-                return True
+            return on_token(emitted)
 
         try:
-            self._runner.greedy(
-                sequence, start, token, (slots[0], slots[1]), max_tokens, listen
-            )
-        finally:
+            self._loop.greedy(sequence, start, token, (slots[0], slots[1]), max_tokens, listen)
+        except ModelError:  # the last row ran, and its header committed the one before
+            self._settle(sequence, start, run, slots)
+            self._cache.drop(sequence)
+            raise
+        except BaseException:
             self._settle(sequence, start, run[:-1], slots)
-        if raised:
-            raise raised[0]
+            self._commit_last(sequence)
+            raise
+        self._settle(sequence, start, run[:-1], slots)
+        self._commit_last(sequence)
 
     def _settle(self, sequence: int, start: int, run: Sequence[int], slots: Sequence[int]) -> None:
         """The rows of `run` took the slots in turn; all but the last are committed."""
-        last, other = (slots[0], slots[1]) if len(run) % 2 else (slots[1], slots[0])
         if not run:
             self._cache.give_slots(slots)
             return
+        last, other = (slots[0], slots[1]) if len(run) % 2 else (slots[1], slots[0])
         self._cache.committed_elsewhere(sequence, run[:-1])
         row = Uncommitted(run[-1], start + len(run) - 1, -1)
         self._cache.add_row(sequence, last, row)
-        self._cache.commit(sequence, [last])
         self._cache.give_slots([other])
+
+    def _commit_last(self, sequence: int) -> None:
+        slots = list(self._cache.uncommitted(sequence))
+        if slots:
+            self._cache.commit(sequence, slots)

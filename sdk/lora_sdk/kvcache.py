@@ -65,10 +65,17 @@ class KvCache:
         self._page_count = page_count
         self._max_scratch = max_scratch
         self._max_ops = max_ops
-        self.reset()
+        self._forget()
 
     def reset(self) -> None:
         """Forget everything, as after a step of which nobody knows whether it ran."""
+        self._forget()
+        # The boards may still hold rows: the next step drops them, and frees their slots.
+        self._queue = [(KvOp.length(number, 0), ()) for number in range(self.max_sequences)]
+        self._leaving_slots = list(self._slots)
+        self._slots.clear()
+
+    def _forget(self) -> None:
         self._references: dict[int, int] = {}
         self._pages = deque(range(self._first_page, self._page_count))
         self._numbers = deque(range(self.max_sequences))

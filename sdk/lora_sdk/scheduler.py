@@ -31,7 +31,7 @@ class Group:
         return each + (len(self.samples) - 1) * (each - len(prompt) // PAGE_POSITIONS)
 
 
-@dataclass
+@dataclass(eq=False)  # a track equals itself alone
 class Track:
     """A running sequence. `todo`: tokens whose K and V are not computed yet."""
 
@@ -110,8 +110,8 @@ class Scheduler:
         """Start waiting groups, oldest first, while sequences and pages are free."""
         while self._waiting:
             group = self._waiting[0]
-            enough = group.pages() <= self._cache.free_pages
-            if not enough or len(group.samples) > self._cache.free_sequences:
+            places = self._cache.free_sequences - sum(len(t.siblings) for t in self.running)
+            if group.pages() > self._cache.free_pages or len(group.samples) > places:
                 return
             self._waiting.popleft()
             self._start(group)

@@ -28,17 +28,28 @@ class Stepper:
         self.steps = 0
         self.rows = 0
 
-    def run(self, rows: Sequence[Row]) -> StepResult:
+    def run(self, rows: Sequence[Row], retry: bool = False) -> StepResult:
         """One step with these rows, whose slots were taken from the cache.
 
-        A LoraError leaves the books as they were: the step may be run again. Any other exception
-        (Ctrl-C) leaves unknown whether the step ran, so every sequence is forgotten.
+        A LoraError leaves the books as they were before the call; the rows' slots are given back,
+        or with `retry` kept, so that the same rows may run again. A ModelError means that the step
+        ran but is worthless: its rows are dropped. After any other exception (Ctrl-C) every
+        sequence is forgotten.
         """
-        while self._cache.more_than_a_header:
-            self._step(())
-        result = self._step(rows)
-        for row in rows:
-            self._cache.add_row(row.sequence, row.slot, Uncommitted(row.token, row.position, row.parent))
+        try:
+            while self._cache.more_than_a_header:
+                self._step(())
+            result = self._step(rows)
+        except ModelError:
+            self._note(rows)
+            for sequence in {row.sequence for row in rows}:
+                self._cache.drop(sequence)
+            raise
+        except LoraError:
+            if not retry:
+                self._cache.give_slots([row.slot for row in rows])
+            raise
+        self._note(rows)
         return result
 
     def flush(self) -> None:
@@ -50,6 +61,9 @@ class Stepper:
         header = self._cache.next_header()
         try:
             result = self._runner.step(rows, header.kv_ops, header.path)
+        except ModelError:  # raised of the results: the boards have done the step
+            self._cache.step_done()
+            raise
         except LoraError:
             self._cache.step_failed()
             raise
@@ -60,6 +74,11 @@ class Stepper:
         self.steps += 1
         self.rows += len(rows)
         return result
+
+    def _note(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            uncommitted = Uncommitted(row.token, row.position, row.parent)
+            self._cache.add_row(row.sequence, row.slot, uncommitted)
 
 
 def argmax_of(result: StepResult, index: int) -> int:

@@ -70,11 +70,7 @@ def verify(
         logits=() if plain else every,
         argmax=every if plain else (),
     )
-    try:
-        result = stepper.run(rows)
-    except LoraError:
-        cache.give_slots([row.slot for row in rows])
-        raise
+    result = stepper.run(rows)
     history = cache.tokens(sequence)
     try:
         verified = _walk(result, rows, sampler, tree, history, prompt_tokens)

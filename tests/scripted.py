@@ -1,0 +1,157 @@
+"""A runner without boards for tests of what stands above it: pages and slots hold token ids, and a
+row's logits are a fixed function of the tokens that it sees. It refuses what firmware refuses."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from lora_host import abi
+from lora_host.errors import ModelError
+from lora_sdk.greedy import GreedyLoop
+from lora_sdk.kvcache import KvCache
+from lora_sdk.step import KvOp, Row, StepResult, selected_rows
+from lora_sdk.stepper import Stepper
+
+VOCABULARY = 61
+UNWRITTEN = -1
+
+
+def logits_of(tokens: Sequence[int]) -> np.ndarray:
+    """FP32 [VOCABULARY] that depend on every token and its place."""
+    seed = zlib.crc32(np.asarray(tokens, "<i8").tobytes())
+    return np.random.default_rng(seed).standard_normal(VOCABULARY).astype(np.float32) * 3
+
+
+def greedy_tokens(prompt: Sequence[int], count: int) -> list[int]:
+    """What plain greedy decoding emits."""
+    tokens = list(prompt)
+    for _ in range(count):
+        tokens.append(int(np.argmax(logits_of(tokens))))
+    return tokens[len(prompt) :]
+
+
+class ScriptedRunner:
+    """Boards' state as the ABI describes it, with a log of the steps."""
+
+    def __init__(self, pages: int, sequences: int = 4, scratch: int = 128) -> None:
+        self.pages = np.full((pages, abi.TILE_POSITIONS), UNWRITTEN, dtype=np.int64)
+        self.first_page = -(-scratch // abi.TILE_POSITIONS)
+        self.scratch = scratch
+        self.tables: list[dict[int, int]] = [{} for _ in range(sequences)]
+        self.lengths = [0] * sequences
+        self.slots: dict[int, tuple[int, int, int]] = {}  # slot -> sequence, parent, token
+        self.steps: list[list[Row]] = []
+        self.headers: list[list[KvOp]] = []
+        self.before_step: Callable[[], None] = lambda: None
+
+    def step(
+        self, rows: Sequence[Row], kv_ops: Sequence[KvOp] = (), path: Sequence[int] = ()
+    ) -> StepResult:
+        self.before_step()
+        assert len(kv_ops) <= abi.MAX_KV_OPS
+        taken = {slot for op in kv_ops for slot in self._apply(op, path)}
+        for row in rows:
+            assert row.slot not in taken, "a slot that this header commits"
+            self._add(row)
+        self.steps.append(list(rows))
+        self.headers.append(list(kv_ops))
+        selected = selected_rows(rows)
+        logits = np.stack([logits_of(self._seen(rows[i])) for i in selected]) if selected else None
+        argmax = None
+        if logits is not None:
+            ids = logits.argmax(axis=1)
+            argmax = (logits[np.arange(len(ids)), ids], ids.astype(np.uint32))
+        return StepResult(
+            len(self.steps), selected, logits, argmax, None, (), np.zeros(1, np.void(0).dtype)
+        )
+
+    def greedy(
+        self,
+        sequence: int,
+        position: int,
+        token: int,
+        slots: tuple[int, int],
+        max_tokens: int,
+        on_token: Callable[[int], bool],
+    ) -> None:
+        """The C host's loop, step by step."""
+        emitted = 0
+        while emitted < max_tokens:
+            slot = slots[emitted % 2]
+            header, path = [], []
+            if emitted:
+                header, path = [KvOp.commit(sequence, position - 1, 0, 1)], [slots[1 - emitted % 2]]
+            row = Row(sequence, position, token, slot, -1, want_argmax=True)
+            result = self.step([row], header, path)
+            assert result.argmax is not None
+            token = int(result.argmax[1][0])
+            if np.isnan(result.argmax[0][0]):
+                raise ModelError("logits hold NaN")
+            emitted, position = emitted + 1, position + 1
+            if on_token(token):
+                break
+
+    def _apply(self, op: KvOp, path: Sequence[int]) -> list[int]:
+        if op.kind == abi.KV_TABLE:
+            assert self.first_page <= op.b < len(self.pages)
+            self.tables[op.sequence][op.a] = op.b
+        elif op.kind == abi.KV_LENGTH:
+            self.lengths[op.sequence] = op.a
+            return self._drop(op.sequence)
+        elif op.kind == abi.KV_COPY:
+            self.pages[op.b] = UNWRITTEN
+            self.pages[op.b, : op.c] = self.pages[op.a, : op.c]
+        else:
+            assert op.kind == abi.KV_COMMIT and op.a == self.lengths[op.sequence]
+            for slot in path[op.b : op.b + op.c]:
+                assert self.slots[slot][0] == op.sequence
+                self._place(op.sequence, self.lengths[op.sequence], self.slots[slot][2])
+                self.lengths[op.sequence] += 1
+            return self._drop(op.sequence)
+        return []
+
+    def _place(self, sequence: int, position: int, token: int) -> None:
+        tile, lane = divmod(position, abi.TILE_POSITIONS)
+        self.pages[self.tables[sequence][tile], lane] = token
+
+    def _drop(self, sequence: int) -> list[int]:
+        gone = [slot for slot, row in self.slots.items() if row[0] == sequence]
+        for slot in gone:
+            del self.slots[slot]
+        return gone
+
+    def _add(self, row: Row) -> None:
+        assert 0 <= row.slot < self.scratch and row.slot not in self.slots
+        assert row.parent == -1 or self.slots[row.parent][0] == row.sequence
+        self.slots[row.slot] = (row.sequence, row.parent, row.token)
+        assert row.position == len(self._seen(row)) - 1
+
+    def _seen(self, row: Row) -> list[int]:
+        """Committed prefix, ancestors, the row itself."""
+        chain, slot = [], row.slot
+        while slot != -1:
+            _, parent, token = self.slots[slot]
+            chain.append(token)
+            slot = parent
+        prefix = []
+        for position in range(self.lengths[row.sequence]):
+            tile, lane = divmod(position, abi.TILE_POSITIONS)
+            token = int(self.pages[self.tables[row.sequence][tile], lane])
+            assert token != UNWRITTEN
+            prefix.append(token)
+        return prefix + chain[::-1]
+
+
+class Bench:
+    """A scripted runner with the books above it."""
+
+    def __init__(
+        self, pages: int = 40, sequences: int = 4, scratch: int = 128, context: int = 300
+    ) -> None:
+        self.runner = ScriptedRunner(pages, sequences, scratch)
+        self.cache = KvCache(pages, sequences, scratch, context, abi.MAX_KV_OPS)
+        self.stepper = Stepper(self.runner, self.cache)
+        self.loop = GreedyLoop(self.runner, self.stepper, self.cache)

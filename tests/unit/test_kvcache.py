@@ -1,0 +1,242 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lora_host import abi
+from lora_host.errors import LinkError, RequestError
+from lora_sdk.kvcache import KvCache, pages_for
+from lora_sdk.rows import build_rows
+from tests.scripted import Bench
+
+
+def feed(bench: Bench, sequence: int, tokens: list[int]) -> None:
+    """Run tokens as one chain and commit them."""
+    rows = build_rows(bench.cache, sequence, tokens)
+    bench.stepper.run(rows)
+    bench.cache.commit(sequence, [row.slot for row in rows])
+
+
+def sees(bench: Bench, sequence: int, token: int = 5) -> list[int]:
+    """Tokens that a new row of the sequence sees on the boards; the row is dropped again."""
+    rows = build_rows(bench.cache, sequence, [token], logits=[0])
+    bench.stepper.run(rows)
+    seen = bench.runner._seen(rows[0])
+    bench.cache.drop(sequence)
+    return seen[:-1]
+
+
+def test_pages_for() -> None:
+    assert [pages_for(n) for n in (0, 1, 32, 33)] == [0, 1, 1, 2]
+
+
+def test_scratch_pages_are_never_given_to_a_sequence() -> None:
+    bench = Bench(pages=8, scratch=128)
+    sequence = bench.cache.open()
+    bench.cache.grow(sequence, 128)
+    assert bench.cache.pages(sequence) == (4, 5, 6, 7)
+
+
+def test_a_committed_slot_is_not_used_by_rows_of_the_step_that_commits_it() -> None:
+    bench = Bench(scratch=4)
+    sequence = bench.cache.open()
+    feed(bench, sequence, [1, 2])
+    assert bench.cache.free_slots == 2
+    second = build_rows(bench.cache, sequence, [3, 4])
+    assert {row.slot for row in second} == {2, 3}
+    with pytest.raises(RequestError, match="scratch slots"):
+        build_rows(bench.cache, sequence, [5])
+    bench.stepper.run(second)
+    assert bench.cache.free_slots == 2  # the first two, their commit has been carried
+    assert {row.slot for row in build_rows(bench.cache, sequence, [5, 6], after=3)} == {0, 1}
+
+
+def test_commit_travels_in_the_next_header_or_an_empty_step() -> None:
+    bench = Bench()
+    sequence = bench.cache.open()
+    feed(bench, sequence, [1, 2, 3])
+    assert all(op.kind != abi.KV_COMMIT for op in bench.runner.headers[-1])
+    bench.stepper.flush()
+    commits = [op for op in bench.runner.headers[-1] if op.kind == abi.KV_COMMIT]
+    assert [(op.a, op.c) for op in commits] == [(0, 3)] and bench.runner.steps[-1] == []
+
+
+def test_fork_shares_full_pages_and_copies_the_last_partial_one() -> None:
+    bench = Bench()
+    parent = bench.cache.open()
+    feed(bench, parent, list(range(40)))
+    child = bench.cache.fork(parent)
+    assert bench.cache.pages(child)[0] == bench.cache.pages(parent)[0]
+    assert bench.cache.pages(child)[1] != bench.cache.pages(parent)[1]
+    feed(bench, child, [50])
+    feed(bench, parent, [51])
+    assert sees(bench, child) == [*range(40), 50]
+    assert sees(bench, parent) == [*range(40), 51]
+
+
+def test_fork_at_a_page_boundary_copies_nothing() -> None:
+    bench = Bench()
+    parent = bench.cache.open()
+    feed(bench, parent, list(range(32)))
+    child = bench.cache.fork(parent)
+    assert bench.cache.pages(child) == bench.cache.pages(parent)
+    bench.stepper.flush()
+    assert all(op.kind != abi.KV_COPY for header in bench.runner.headers for op in header)
+
+
+def test_a_shared_page_outlives_its_first_owner() -> None:
+    bench = Bench(pages=4 + 3)
+    parent = bench.cache.open()
+    feed(bench, parent, list(range(33)))
+    child = bench.cache.fork(parent)
+    shared = bench.cache.pages(parent)[0]
+    bench.cache.close(parent)
+    bench.stepper.flush()
+    other = bench.cache.open()
+    bench.cache.grow(other, 32)
+    assert bench.cache.pages(other)[0] != shared
+    assert sees(bench, child) == list(range(33))
+
+
+def test_pages_come_back_after_the_step_that_freed_them() -> None:
+    bench = Bench(pages=4 + 2)
+    sequence = bench.cache.open()
+    feed(bench, sequence, list(range(50)))
+    bench.cache.close(sequence)
+    assert bench.cache.free_pages == 0 and bench.cache.leaving
+    bench.stepper.flush()
+    assert bench.cache.free_pages == 2 and not bench.cache.leaving
+    assert bench.cache.free_slots == 128
+
+
+def test_promised_pages_are_kept_for_their_sequence() -> None:
+    bench = Bench(pages=4 + 3)
+    first = bench.cache.open(promised=2)
+    second = bench.cache.open()
+    bench.cache.grow(second, 32)
+    with pytest.raises(RequestError, match="exhausted"):
+        bench.cache.grow(second, 33)
+    bench.cache.grow(first, 64)
+    assert bench.cache.free_pages == 0
+
+
+def test_commit_refuses_what_is_no_path() -> None:
+    bench = Bench()
+    sequence = bench.cache.open()
+    rows = build_rows(bench.cache, sequence, [1, 2, 3], [-1, 0, 0])
+    bench.stepper.run(rows)
+    slots = [row.slot for row in rows]
+    for path in ([slots[1]], [slots[0], slots[1], slots[2]], [99]):
+        with pytest.raises(RequestError, match="slot"):
+            bench.cache.commit(sequence, path)
+    bench.cache.commit(sequence, [slots[0], slots[2]])
+    assert sees(bench, sequence) == [1, 3]
+
+
+def test_a_failed_step_keeps_its_header_and_may_run_again() -> None:
+    bench = Bench()
+    sequence = bench.cache.open()
+    feed(bench, sequence, [1, 2])
+    rows = build_rows(bench.cache, sequence, [3])
+
+    def fail() -> None:
+        raise LinkError("cable out")
+
+    bench.runner.before_step = fail
+    with pytest.raises(LinkError):
+        bench.stepper.run(rows)
+    bench.runner.before_step = lambda: None
+    bench.stepper.run(rows)
+    assert bench.runner._seen(rows[0]) == [1, 2, 3]
+
+
+def test_an_interrupted_step_forgets_every_sequence() -> None:
+    bench = Bench()
+    sequence = bench.cache.open()
+    feed(bench, sequence, [1, 2])
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    bench.runner.before_step = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        bench.stepper.flush()
+    bench.runner.before_step = lambda: None
+    assert not bench.cache.is_open(sequence) and bench.cache.free_slots == 0
+    again = bench.cache.open()
+    bench.stepper.flush()
+    assert bench.cache.free_slots == 128
+    feed(bench, again, [7])
+    assert sees(bench, again) == [7]
+
+
+def test_more_operations_than_a_header_holds_go_ahead_in_empty_steps() -> None:
+    bench = Bench()
+    cache = KvCache(40, 4, 128, 300, max_ops=3)
+    bench.cache = bench.stepper._cache = cache
+    parent = cache.open()
+    feed(bench, parent, list(range(64)))
+    cache.grow(parent, 200)
+    feed(bench, parent, [3])
+    assert max(len(header) for header in bench.runner.headers) <= 3
+    assert [len(rows) for rows in bench.runner.steps if rows] == [64, 1]
+    assert sees(bench, parent) == [*range(64), 3]
+
+
+def test_unknown_sequences_and_too_many_are_refused() -> None:
+    bench = Bench(sequences=1)
+    with pytest.raises(RequestError, match="sequence 0 is not open"):
+        bench.cache.close(0)
+    bench.cache.open()
+    with pytest.raises(RequestError, match="all 1 sequences"):
+        bench.cache.open()
+
+
+def test_the_context_is_a_limit() -> None:
+    bench = Bench(context=40)
+    sequence = bench.cache.open()
+    with pytest.raises(RequestError, match="1 more than the context of 40"):
+        bench.cache.grow(sequence, 41)
+    with pytest.raises(RequestError, match="position 40"):
+        build_rows(bench.cache, sequence, list(range(41)))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_any_order_of_calls_leaves_each_sequence_its_own_tokens(data: st.DataObject) -> None:
+    """Random feeding, trees, forks, drops and closes against plain lists."""
+    bench = Bench(pages=1 + 14, scratch=24)
+    expected: dict[int, list[int]] = {}
+    for _ in range(data.draw(st.integers(5, 30))):
+        action = data.draw(st.sampled_from(["open", "feed", "tree", "fork", "close", "check"]))
+        if action == "open" or not expected:
+            if bench.cache.free_sequences:
+                expected[bench.cache.open()] = []
+            continue
+        sequence = data.draw(st.sampled_from(sorted(expected)))
+        tokens = data.draw(st.lists(st.integers(0, 60), min_size=1, max_size=11))
+        bench.stepper.flush()
+        try:
+            if action == "feed":
+                feed(bench, sequence, tokens)
+                expected[sequence] += tokens
+            elif action == "tree":
+                rows = build_rows(bench.cache, sequence, [*tokens, 1, 2], [*range(-1, len(tokens) - 1), 0, 0])
+                bench.stepper.run(rows)
+                bench.cache.commit(sequence, [rows[0].slot, rows[-1].slot])
+                expected[sequence] += [tokens[0], 2]
+            elif action == "fork" and bench.cache.free_sequences:
+                expected[bench.cache.fork(sequence)] = list(expected[sequence])
+            elif action == "close":
+                bench.cache.close(sequence)
+                del expected[sequence]
+        except RequestError as error:
+            assert "exhausted" in str(error)
+            bench.cache.drop(sequence)
+    bench.stepper.flush()
+    for sequence, tokens in expected.items():
+        assert list(bench.cache.tokens(sequence)) == tokens
+        assert sees(bench, sequence) == tokens
+    used = {page for s in expected for page in bench.cache.pages(s)}
+    bench.stepper.flush()
+    assert bench.cache.free_pages == 14 - len(used) and bench.cache.free_slots == 24

@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lora_host.errors import ModelError
+from lora_sdk.streaming import Detokenizer, StopMatcher, TextStream
+from lora_sdk.tokenizer import Tokenizer
+from tests.variant_tokenizer import make_tokenizer
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    folder = tmp_path_factory.mktemp("tokenizer")
+    make_tokenizer(400).save(str(folder / "tokenizer.json"))
+    return Tokenizer(folder, 400)
+
+
+@pytest.fixture(scope="module")
+def byte_fallback(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    """A SentencePiece-like tokenizer: words with a space mark, bytes as <0xNN>."""
+    from tokenizers import Tokenizer as Backend
+    from tokenizers import decoders, models
+
+    words = {"<unk>": 0, "▁hi": 1, "▁you": 2, "o": 3}
+    pieces = {**words, **{f"<0x{byte:02X}>": 4 + byte for byte in range(256)}}
+    backend = Backend(models.BPE(vocab=pieces, merges=[], byte_fallback=True, unk_token="<unk>"))
+    backend.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    folder = tmp_path_factory.mktemp("bytes")
+    backend.save(str(folder / "tokenizer.json"))
+    return Tokenizer(folder, len(pieces))
+
+
+def byte_tokens(data: bytes) -> list[int]:
+    return [4 + byte for byte in data]
+
+
+def pieces_of(detokenizer: Detokenizer, ids: Sequence[int]) -> list[str]:
+    return [detokenizer.push(token) for token in ids] + [detokenizer.finish()]
+
+
+def test_incomplete_characters_are_held_back(tokenizer: Tokenizer) -> None:
+    ids = tokenizer.encode("aé€😀b", special=False)
+    assert len(ids) == 1 + 2 + 3 + 4 + 1
+    pieces = pieces_of(Detokenizer(tokenizer), ids)
+    assert pieces == ["a", "", "é", "", "", "€", "", "", "", "😀", "b", ""]
+
+
+def test_bytes_that_never_become_a_character_are_shown_once_that_is_sure(
+    tokenizer: Tokenizer,
+) -> None:
+    start = tokenizer.encode("€", special=False)[:2]
+    letter = tokenizer.encode("x", special=False)
+    assert pieces_of(Detokenizer(tokenizer), [*start, *letter]) == ["", "", "\ufffdx", ""]
+    assert pieces_of(Detokenizer(tokenizer), start) == ["", "", "\ufffd"]
+
+
+def test_byte_fallback_holds_a_whole_character(byte_fallback: Tokenizer) -> None:
+    assert byte_fallback.byte_fallback
+    ids = [1, *byte_tokens("€".encode()), 2]
+    assert pieces_of(Detokenizer(byte_fallback, prompt=[2]), ids) == [" hi", "", "", "€", " you", ""]
+
+
+def test_the_prompts_end_decides_the_first_space(byte_fallback: Tokenizer) -> None:
+    assert pieces_of(Detokenizer(byte_fallback, prompt=[1, 3]), [2])[0] == " you"
+    assert pieces_of(Detokenizer(byte_fallback), [2])[0] == "you"
+
+
+def test_a_character_begun_in_the_prompt_comes_out_whole(tokenizer: Tokenizer) -> None:
+    ids = tokenizer.encode("€", special=False)
+    assert pieces_of(Detokenizer(tokenizer, prompt=ids[:2]), ids[2:]) == ["€", ""]
+
+
+def test_special_tokens_are_left_out_or_kept(tokenizer: Tokenizer) -> None:
+    ids = [*tokenizer.encode("a", special=False), 1]
+    assert pieces_of(Detokenizer(tokenizer), ids) == ["a", "", ""]
+    assert pieces_of(Detokenizer(tokenizer, skip_special=False), ids) == ["a", "</s>", ""]
+
+
+@settings(max_examples=150, deadline=None)
+@given(ids=st.lists(st.integers(0, 399), max_size=40), cut=st.integers(0, 10))
+def test_pieces_of_any_tokens_join_to_the_text_of_all(ids: list[int], cut: int) -> None:
+    tokenizer = _shared()
+    prompt, rest = ids[:cut], ids[cut:]
+    whole = tokenizer.decode(ids)
+    joined = "".join(pieces_of(Detokenizer(tokenizer, prompt), rest))
+    assert whole.endswith(joined)
+    if not prompt:
+        assert joined == whole
+
+
+_TOKENIZER: list[Tokenizer] = []
+
+
+def _shared() -> Tokenizer:
+    if not _TOKENIZER:
+        import tempfile
+
+        with tempfile.TemporaryDirectory() as folder:
+            make_tokenizer(400).save(str(Path(folder) / "tokenizer.json"))
+            _TOKENIZER.append(Tokenizer(Path(folder), 400))
+    return _TOKENIZER[0]
+
+
+def run(matcher: StopMatcher, pieces: Sequence[str]) -> list[str]:
+    shown = [matcher.push(piece) for piece in pieces]
+    return [*shown, matcher.finish()]
+
+
+def test_a_stop_string_across_pieces_is_never_shown() -> None:
+    matcher = StopMatcher(["STOP"])
+    assert run(matcher, ["ab S", "T", "OP cd", "ef"]) == ["ab ", "", "", "", ""]
+    assert matcher.matched == "STOP"
+
+
+def test_what_could_begin_a_stop_string_is_shown_once_it_does_not() -> None:
+    matcher = StopMatcher(["aab"])
+    assert run(matcher, ["a", "a", "a", "c"]) == ["", "", "a", "aac", ""]
+    assert matcher.matched is None
+    assert run(StopMatcher(["xyz"]), ["wxy"]) == ["w", "xy"]
+
+
+def test_the_earliest_of_several_stops_wins_and_of_those_the_longest() -> None:
+    matcher = StopMatcher(["b", "bc", "ab"])
+    assert run(matcher, ["xabc"])[0] == "x" and matcher.matched == "ab"
+    matcher = StopMatcher(["b", "bc"])
+    assert run(matcher, ["xbc"])[0] == "x" and matcher.matched == "bc"
+
+
+def test_the_stop_string_may_be_kept() -> None:
+    assert run(StopMatcher(["END"], include=True), ["a E", "ND b"]) == ["a ", "END", ""]
+
+
+def test_nothing_matches_before_min_tokens() -> None:
+    matcher = StopMatcher(["a"])
+    assert matcher.push("ba", match=False) == "ba" and matcher.matched is None
+    assert matcher.push("ca") == "c" and matcher.matched == "a"
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    text=st.text("ab", max_size=30),
+    stops=st.lists(st.text("ab", min_size=1, max_size=4), min_size=1, max_size=3),
+    cuts=st.lists(st.integers(1, 4), min_size=1, max_size=5),
+)
+def test_pieces_equal_a_search_in_the_whole_text(
+    text: str, stops: list[str], cuts: list[int]
+) -> None:
+    matcher = StopMatcher(stops)
+    shown, at, turn = "", 0, 0
+    while at < len(text) and matcher.matched is None:
+        size = cuts[turn % len(cuts)]
+        shown += matcher.push(text[at : at + size])
+        # Nothing shown may lie behind a stop's beginning.
+        assert all(stop not in shown for stop in stops)
+        at, turn = at + size, turn + 1
+    shown += matcher.finish()
+    # A stop is searched for when its last character is there: the one that ends first, in pieces.
+    ends = [text.find(stop) for stop in stops if stop in text]
+    assert (matcher.matched is not None) == bool(ends)
+    assert text.startswith(shown)
+    if not ends:
+        assert shown == text
+
+
+def test_text_stream_flushes_what_it_held(tokenizer: Tokenizer) -> None:
+    stream = TextStream(tokenizer, (), ["zzz"], include_stop=False, skip_special=True)
+    for token in tokenizer.encode("az", special=False):
+        stream.push(token)
+    assert stream.text == "a" and stream.finish() == "z" and stream.text == "az"
+
+
+def test_tokenizer_refuses_what_it_cannot_read(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"has no tokenizer\.json"):
+        Tokenizer(tmp_path, 10)
+    (tmp_path / "tokenizer.json").write_text("{")
+    with pytest.raises(ModelError, match="cannot be read"):
+        Tokenizer(tmp_path, 10)
+
+
+def test_an_id_beyond_the_model_is_refused(tmp_path: Path) -> None:
+    make_tokenizer(400).save(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(ModelError, match="the model has 100 tokens"):
+        Tokenizer(tmp_path, 100).encode("é")
