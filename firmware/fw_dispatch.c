@@ -131,19 +131,19 @@ uint32_t fw_dispatch(struct fw *fw)
 }
 
 /* The unit to name when nothing moves: one that runs other than the Router, which may only wait for
- * another board; then the Router; then one whose counter did not come. */
+ * another board; then the Router; then, of those whose counter did not come, the first in the list. */
 static uint32_t stalled_unit(const struct fw *fw)
 {
-    uint32_t unit;
+    uint32_t unit, first = LORA_UNIT_CONTROL;
     for (unit = LORA_UNIT_MPU; unit < LORA_UNITS; unit++)
         if (fw->cursors[unit].state == LORA_UNIT_BUSY && unit != LORA_UNIT_ROUTER)
             return unit;
     if (fw->cursors[LORA_UNIT_ROUTER].state == LORA_UNIT_BUSY)
         return LORA_UNIT_ROUTER;
     for (unit = LORA_UNIT_MPU; unit < LORA_UNITS; unit++)
-        if (fw->cursors[unit].loaded)
-            return unit;
-    return LORA_UNIT_CONTROL;
+        if (fw->cursors[unit].loaded && fw->cursors[unit].index < fw->cursors[first].index)
+            first = unit;
+    return first;
 }
 
 void fw_blame_stall(struct fw *fw)
