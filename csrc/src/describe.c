@@ -36,6 +36,7 @@ static void place(const struct lora_error_record *error, char *text, size_t byte
 }
 
 static void detail(const struct lora_error_record *error, char *text, size_t bytes) {
+    text[0] = 0;
     switch (error->code) {
     case LORA_ERR_ADDRESS:
         snprintf(text, bytes, "bank %u offset 0x%llx", error->bank,
@@ -46,10 +47,10 @@ static void detail(const struct lora_error_record *error, char *text, size_t byt
         if (error->counter != LORA_NONE)
             snprintf(text, bytes, "counter %u at %u, %u expected", error->counter, error->found,
                      error->expected);
-        else
+        else if (error->unit < LORA_UNITS)
             snprintf(text, bytes, "unit %s", lora_unit_name(error->unit));
         break;
-    case LORA_ERR_LINK_POISON: text[0] = 0; break;
+    case LORA_ERR_LINK_POISON: break;
     default:
         snprintf(text, bytes, "0x%x found, 0x%x expected", error->found, error->expected);
         break;
@@ -89,7 +90,7 @@ int lora_describe_error(const struct lora_cluster *cluster, uint32_t board,
                               "lost its channel during step %u", error->step);
     if (error->code == LORA_ERR_LINK_CRC)
         return lora_fail_link(cluster, board, error->port, LORA_ERR_LINK_CRC, failure,
-                              "delivered a damaged frame in step %u", error->step);
+                              "delivered a frame with a wrong CRC or header in step %u", error->step);
     place(error, where, sizeof where);
     detail(error, numbers, sizeof numbers);
     return lora_fail(failure, (int)error->code, "board %u (%s)%s: %s%s%s", board,

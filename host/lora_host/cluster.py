@@ -79,7 +79,8 @@ class Cluster:
         emulated = Emulated(overlay, serials, selection.cables, kernels, trace)
         handle: Handle | None = None
         try:
-            handle = Handle([emulated.uri(board) for board in range(len(serials))], record)
+            uris = [emulated.uri(board) for board in range(len(serials))]
+            handle = Handle(uris, record, emulated.kernel_failure)
             return cls(handle, selection, overlay, emulated)
         except BaseException:
             if handle is not None:

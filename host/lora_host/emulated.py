@@ -86,6 +86,14 @@ class Emulated:
         """The URI under which the C library opens a board."""
         return f"emu:{self.number}/{board}"
 
+    def kernel_failure(self) -> str:
+        """Traceback of a NumPy kernel that has failed since the last call, "" without."""
+        if self.kernels_name != "numpy":
+            return ""
+        from .emu import take_failure
+
+        return take_failure()
+
     def fault(self, board: int, kind: int, a: int = 0, b: int = 0, c: int = 0) -> None:
         """Plants a fault (abi.FAULT_...; abi.FAULT_NONE clears all of the board). RequestError for
         one that does not exist."""

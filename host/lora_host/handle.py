@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import native
@@ -16,11 +16,14 @@ from .interrupt import Interrupt
 
 class Handle:
     """Calls into C go through `call`, one at a time. Closed by `close`, or when nothing refers to
-    it any more, or at exit."""
+    it any more, or at exit. `explain` gives text to add to the report of a failure."""
 
-    def __init__(self, uris: Sequence[str], timeouts: Any) -> None:
+    def __init__(
+        self, uris: Sequence[str], timeouts: Any, explain: Callable[[], str] = str
+    ) -> None:
         self._ffi, self._lib = native.ffi(), native.lib()
         bind()
+        self._explain = explain
         self._lock = threading.RLock()
         self._failure = self._ffi.new("struct lora_failure *")
         self._interrupt = Interrupt()
@@ -59,7 +62,7 @@ class Handle:
                 function = getattr(self._lib, f"lora_cluster_{name}")
                 status = function(pointer, *arguments, self._failure)
             if status:
-                raise to_error(self._failure, self.report())
+                raise to_error(self._failure, self.report() + self._explain())
 
     def stats(self) -> Any:
         """`struct lora_cluster_stats *`."""
