@@ -95,7 +95,7 @@ def test_layernorm(columns: int, affine: bool) -> None:
 
 
 def test_norm_over_boards_is_the_same() -> None:
-    """Two boards sum their own segments; with both halves of the records it is one board's result."""
+    """Two boards sum their own segments; with both halves of the records the result is the same."""
     x = random_fp16(4, 3, 288)
     whole, halves = Rig(), []
     whole.rows(3)

@@ -1,0 +1,86 @@
+/* Inner loops in plain C: what every machine runs. */
+#include "exponential.h"
+#include "half.h"
+#include "segments.h"
+#include "variant.h"
+
+static int always(void) {
+    return 1;
+}
+
+static void halves_to_floats(const uint16_t *halves, uint32_t count, float *floats) {
+    for (uint32_t i = 0; i < count; i++)
+        floats[i] = half_to_float(halves[i]);
+}
+
+static uint32_t floats_to_halves(const float *floats, uint32_t count, uint16_t *halves) {
+    uint32_t bad = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint16_t half = float_to_half(floats[i]);
+        bad += (half & 0x7c00) == 0x7c00;
+        halves[i] = half;
+    }
+    return bad;
+}
+
+static void segment(const float *x, uint64_t x_stride, uint32_t rows, uint32_t first, uint32_t end,
+                    const uint16_t *const *blocks, float *work, float *out) {
+    for (uint32_t k = first; k < end; k++)
+        halves_to_floats(blocks[k / LORA_BLOCK_K] + k % LORA_BLOCK_K * LORA_BLOCK_N, LORA_BLOCK_N,
+                         work + (uint64_t)(k - first) * LORA_BLOCK_N);
+    for (uint32_t row = 0; row < rows; row++) {
+        const float *values = x + row * x_stride;
+        float sum[LORA_BLOCK_N] = {0};
+        for (uint32_t k = first; k < end; k++) {
+            const float *weights = work + (uint64_t)(k - first) * LORA_BLOCK_N;
+            for (uint32_t n = 0; n < LORA_BLOCK_N; n++)
+                sum[n] = sum[n] + values[k] * weights[n];
+        }
+        memcpy(out + (uint64_t)row * LORA_BLOCK_N, sum, sizeof(sum));
+    }
+}
+
+static void scores(const float *q, const uint16_t *k, uint32_t head_dim, float out[32]) {
+    float sums[LORA_SEGMENTS][LORA_TILE_POSITIONS] = {{0}};
+    float values[LORA_TILE_POSITIONS];
+    for (uint32_t s = 0; s < LORA_SEGMENTS; s++) {
+        uint32_t end = segment_start(head_dim, s + 1);
+        for (uint32_t d = segment_start(head_dim, s); d < end; d++) {
+            halves_to_floats(k + (uint64_t)d * LORA_TILE_POSITIONS, LORA_TILE_POSITIONS, values);
+            for (uint32_t i = 0; i < LORA_TILE_POSITIONS; i++)
+                sums[s][i] = sums[s][i] + q[d] * values[i];
+        }
+    }
+    for (uint32_t i = 0; i < LORA_TILE_POSITIONS; i++) {
+        float parts[LORA_SEGMENTS];
+        for (uint32_t s = 0; s < LORA_SEGMENTS; s++)
+            parts[s] = sums[s][i];
+        out[i] = segment_tree(parts);
+    }
+}
+
+static void exponentials(const float *s, uint32_t count, float largest, float *e) {
+    for (uint32_t i = 0; i < count; i++)
+        e[i] = half_to_float(float_to_half(exp32(s[i] - largest)));
+}
+
+static void weigh(const float *e, const uint16_t *const *v, uint32_t count, uint32_t head_dim,
+                  float *sum) {
+    for (uint32_t d = 0; d < head_dim; d++) {
+        float tile = 0.0f;
+        for (uint32_t i = 0; i < count; i++)
+            tile = tile + e[i] * half_to_float(v[i][d]);
+        sum[d] = sum[d] + tile;
+    }
+}
+
+const struct lora_variant lora_variant_plain = {
+    .name = "plain",
+    .supported = always,
+    .halves_to_floats = halves_to_floats,
+    .floats_to_halves = floats_to_halves,
+    .segment = segment,
+    .scores = scores,
+    .exponentials = exponentials,
+    .weigh = weigh,
+};

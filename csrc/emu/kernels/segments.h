@@ -1,0 +1,21 @@
+/* How a sum along K is cut, and the tree that joins the eight segments. */
+#ifndef LORA_KERNELS_SEGMENTS_H
+#define LORA_KERNELS_SEGMENTS_H
+
+#include <stdint.h>
+
+#include "lora/abi.h"
+
+/* First column of segment s of a sum over `columns`; s = 8 gives the end. */
+static inline uint32_t segment_start(uint32_t columns, uint32_t s) {
+    uint64_t units = ((uint64_t)columns + LORA_UNIT_COLUMNS - 1) / LORA_UNIT_COLUMNS;
+    uint64_t start = s * units / LORA_SEGMENTS * LORA_UNIT_COLUMNS;
+    return start < columns ? (uint32_t)start : columns;
+}
+
+static inline float segment_tree(const float sums[LORA_SEGMENTS]) {
+    return ((sums[0] + sums[1]) + (sums[2] + sums[3])) +
+           ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+}
+
+#endif

@@ -1,0 +1,44 @@
+/* The inner loops that have more than one implementation, chosen when the machine is known. Every
+ * variant gives the same bits. */
+#ifndef LORA_KERNELS_VARIANT_H
+#define LORA_KERNELS_VARIANT_H
+
+#include <stdint.h>
+
+#include "lora/kernels.h"
+
+struct lora_variant {
+    const char *name;
+    int (*supported)(void);
+
+    void (*halves_to_floats)(const uint16_t *halves, uint32_t count, float *floats);
+    /* Rounds and stores; returns how many were not finite. */
+    uint32_t (*floats_to_halves)(const float *floats, uint32_t count, uint16_t *halves);
+
+    /* One segment of a column tile: out[row][32] = sum over k = first..end-1 of x[row][k] * W[k][32].
+     * x are FP16 values; blocks[k / 128] is the tile's k-th block; work holds (end-first)*32 floats. */
+    void (*segment)(const float *x, uint64_t x_stride, uint32_t rows, uint32_t first, uint32_t end,
+                    const uint16_t *const *blocks, float *work, float *out);
+
+    /* q.k of the 32 positions of one K block [head_dim][32], by the segment rule. */
+    void (*scores)(const float *q, const uint16_t *k, uint32_t head_dim, float out[32]);
+    /* e[i] = FP16(exp(s[i] - largest)) as FP32. */
+    void (*exponentials)(const float *s, uint32_t count, float largest, float *e);
+    /* sum[d] += (sequential sum over i of e[i] * v[i][d] from +0): one tile, at most 32 positions. */
+    void (*weigh)(const float *e, const uint16_t *const *v, uint32_t count, uint32_t head_dim,
+                  float *sum);
+};
+
+extern const struct lora_variant lora_variant_plain;
+extern const struct lora_variant lora_variant_avx2;
+extern const struct lora_variant lora_variant_avx512;
+
+const struct lora_variant *lora_variant_current(void);
+
+int lora_native_matrix(void *context, struct lora_unit_call *call);
+int lora_native_vector(void *context, struct lora_unit_call *call);
+int lora_native_attention(void *context, struct lora_unit_call *call);
+/* LORA_VEC_LN_SUMS .. LORA_VEC_RMS_APPLY; work holds `columns` floats. */
+int lora_native_norm(struct lora_unit_call *call, float *work);
+
+#endif

@@ -1,0 +1,265 @@
+"""Every native variant against the NumPy model, bit for bit, on random and extreme inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lora_host import native
+from tests.unit import kernel_rig
+from tests.unit.kernel_rig import CONTROL, NO_BANK, ONCHIP, SELECTED, TABLES, Rig
+from tests.unit.test_kernels_attention import Attention
+from tests.unit.test_kernels_matrix import FP16, FP32, run_matrix
+from tests.unit.test_kernels_vector import STRIDE, X, Y, Z, bits, place_table, run_vector
+
+EXTREMES = np.array(
+    [0x0000, 0x8000, 0x0001, 0x8001, 0x03FF, 0x0400, 0x7BFF, 0xFBFF, 0x7C00, 0xFC00, 0x7E00, 0xFE01,
+     0x7C01, 0x3C00, 0xBC00, 0x4800, 0xC800, 0x47FF, 0xC7FF, 0xC801],
+    np.uint16,
+).view(np.float16)  # fmt: skip
+NAMES = ["plain"]
+FEW = settings(max_examples=25, deadline=None,
+               suppress_health_check=[HealthCheck.function_scoped_fixture])  # fmt: skip
+
+
+def variants() -> list[tuple[str, bool]]:
+    """(name, whether this machine runs it) of every variant in the library."""
+    lib, ffi = native.lib(), native.ffi()
+    found = []
+    while name := lib.lora_native_variant(len(found)):
+        found.append((ffi.string(name).decode(), bool(lib.lora_native_supported(len(found)))))
+    return found
+
+
+def run_native(name: str, call: Any) -> int:
+    table = native.lib().lora_kernels_native
+    return int(getattr(table, name)(table.context, call))
+
+
+@pytest.fixture(params=NAMES)
+def variant(request: pytest.FixtureRequest) -> Iterator[str]:
+    supported = dict(variants())
+    if not supported.get(request.param):
+        pytest.skip(f"{request.param}: not on this machine")
+    lib, ffi = native.lib(), native.ffi()
+    assert lib.lora_native_force(request.param.encode()) == 0
+    assert ffi.string(lib.lora_native_current()).decode() == request.param
+    yield request.param
+    lib.lora_native_force(ffi.NULL)
+
+
+def test_every_variant_of_the_library_is_tested_here() -> None:
+    assert [name for name, _ in variants()] == NAMES
+    assert native.lib().lora_native_force(b"no such variant") == -1
+
+
+def cpu_flags() -> set[str]:
+    with open("/proc/cpuinfo") as file:
+        for line in file:
+            if line.startswith("flags"):
+                return set(line.split(":")[1].split())
+    return set()
+
+
+def test_what_the_machine_has_is_not_skipped() -> None:
+    flags = cpu_flags()
+    if not flags:
+        pytest.skip("this machine does not list its instruction sets")
+    needed = {
+        "plain": set(),
+        "avx2": {"avx2", "fma", "f16c"},
+        "avx512": {"avx512f", "avx512bw", "avx512vl", "avx512dq", "f16c", "fma", "avx2"},
+    }
+    for name, supported in variants():
+        assert supported == (needed[name] <= flags), name
+
+
+def values(seed: int, shape: tuple[int, ...], extreme: float, wide: bool) -> np.ndarray:
+    """FP16 of moderate or wide exponents, a share of them from the list of extremes."""
+    generator = np.random.default_rng(seed)
+    exponents = generator.integers(-14, 12, shape) if wide else generator.integers(-4, 2, shape)
+    x = (generator.standard_normal(shape) * np.exp2(exponents)).astype(np.float16)
+    chosen = generator.random(shape) < extreme
+    x[chosen] = generator.choice(EXTREMES, int(chosen.sum()))
+    return x
+
+
+KINDS = st.tuples(st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.002, 0.3]), st.booleans())
+
+
+def both(build: Any) -> None:
+    """Runs `build` on a rig of each implementation and compares memory and counts."""
+    results = []
+    for runner in (kernel_rig.numpy_runner, run_native):
+        rig = Rig(runner=runner, bank_bytes=1 << 20)
+        found = build(rig)
+        results.append((rig.banks, found))
+    (memory, found), (native_memory, native_found) = results
+    for bank in memory:
+        different = np.flatnonzero(memory[bank] != native_memory[bank])
+        assert different.size == 0, f"bank {bank}, first byte {different[0]:#x}"
+    assert found == native_found
+
+
+@FEW
+@given(
+    kind=KINDS,
+    k=st.integers(1, 700),
+    n=st.integers(1, 80),
+    rows=st.integers(1, 9),
+    biased=st.booleans(),
+    y_type=st.sampled_from([FP16, FP32]),
+)
+def test_matrix(variant: str, kind: Any, k: int, n: int, rows: int, biased: bool, y_type: int):
+    seed, extreme, wide = kind
+    x, w = values(seed, (rows, k), extreme, wide), values(seed + 1, (k, n), extreme / 9, wide)
+    bias = values(seed + 2, (n,), extreme, wide) if biased else None
+
+    def build(rig: Rig) -> Any:
+        rig.rows(rows + 3, selected=range(1, rows + 1))
+        return run_matrix(rig, x, w, bias, y_type, SELECTED)[1]
+
+    both(build)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 17, 64])
+def test_matrix_row_counts(variant: str, rows: int) -> None:
+    x, w = values(rows, (rows, 416), 0, True), values(2, (416, 96), 0, False)
+
+    def build(rig: Rig) -> Any:
+        rig.rows(rows)
+        return run_matrix(rig, x, w)[1]
+
+    both(build)
+
+
+@FEW
+@given(kind=KINDS, op=st.sampled_from([8, 9, 10, 11, 12]), columns=st.integers(1, 300))
+def test_elementwise(variant: str, kind: Any, op: int, columns: int) -> None:
+    seed, extreme, wide = kind
+
+    def build(rig: Rig) -> Any:
+        rig.rows(2)
+        rig.place_rows(ONCHIP, X, STRIDE, values(seed, (2, columns), extreme, wide))
+        rig.place_rows(ONCHIP, Z, STRIDE, values(seed + 1, (2, columns), extreme, wide))
+        return run_vector(rig, op, columns)
+
+    both(build)
+
+
+@pytest.mark.parametrize("op", [9, 10, 11, 12])
+def test_activations_of_every_fp16_value(variant: str, op: int) -> None:
+    every = np.arange(65536, dtype=np.uint16).view(np.float16).reshape(64, 1024)
+
+    def build(rig: Rig) -> Any:
+        rig.rows(64)
+        rig.place_rows(ONCHIP, 0, STRIDE, every)
+        rig.place_rows(ONCHIP, Z, STRIDE, np.ones_like(every))
+        return run_vector(rig, op, 1024, x_offset=0)
+
+    both(build)
+
+
+@FEW
+@given(kind=KINDS, columns=st.integers(1, 700), rms=st.booleans(), affine=st.booleans())
+def test_norm(variant: str, kind: Any, columns: int, rms: bool, affine: bool) -> None:
+    seed, extreme, wide = kind
+    bank = TABLES if affine else NO_BANK
+
+    def build(rig: Rig) -> Any:
+        rig.rows(3)
+        rig.place_rows(ONCHIP, X, STRIDE, values(seed, (3, columns), extreme / 20, wide))
+        rig.place(TABLES, 640, values(seed + 1, (columns,), extreme / 20, False))
+        rig.place(TABLES, 6400, values(seed + 2, (columns,), extreme / 20, False))
+        first = run_vector(rig, 4 if rms else 3, columns, extra=columns)
+        fields = {"extra": columns, "scalar": bits(1e-5), "a_bank": bank, "a_line": 10,
+                  "b_bank": bank, "b_line": 100}  # fmt: skip
+        return first, run_vector(rig, 6 if rms else 5, columns, **fields)
+
+    both(build)
+
+
+@FEW
+@given(kind=KINDS, half=st.integers(1, 64), heads=st.integers(1, 4))
+def test_embed_and_rope(variant: str, kind: Any, half: int, heads: int) -> None:
+    seed, extreme, wide = kind
+    columns = 2 * half * heads
+
+    def build(rig: Rig) -> Any:
+        rig.rows(3)
+        rig.state.block_offset = 4096
+        place_table(rig, 64, values(seed, (30, columns), extreme, wide))
+        place_table(rig, 64 * 1000, values(seed + 1, (30, columns), extreme, wide))
+        angles = np.random.default_rng(seed).standard_normal((30, 2 * half)).astype(np.float32)
+        place_table(rig, 64 * 4000, angles)
+        rig.place(CONTROL, 4096 + 64, values(seed + 3, (columns + 8,), extreme, wide))
+        for i, (token, position) in enumerate([(3, 0), (29, 27), (64, 9)]):
+            rig.state.rows[i].token, rig.state.rows[i].position = token, position
+        rig.state.rows[2].flags = 0x8
+        tables = {"a_bank": TABLES, "b_bank": TABLES, "b_line": 1000, "extra": 2}
+        first = run_vector(rig, 1, columns, a_line=1, first=4, **tables)
+        second = run_vector(rig, 2, columns, x_offset=Y, **tables)
+        third = run_vector(rig, 7, columns, x_offset=Y, a_bank=TABLES, a_line=4000, extra=2 * half)
+        return first, second, third
+
+    both(build)
+
+
+@FEW
+@given(seed=st.integers(0, 2**32 - 1), columns=st.integers(0, 200), nan=st.booleans())
+def test_argmax(variant: str, seed: int, columns: int, nan: bool) -> None:
+    x = np.random.default_rng(seed).integers(-3, 3, (4, columns)).astype(np.float32)
+    if nan and columns:
+        x[1, seed % columns] = np.nan
+        x[2, seed % columns] = np.inf
+
+    def build(rig: Rig) -> Any:
+        rig.rows(9, selected=[1, 4, 5, 6])
+        rig.place_rows(CONTROL, X, STRIDE, x)
+        return run_vector(rig, 13, columns, flags=SELECTED, y_bank=CONTROL, y_stride=8, first=77)
+
+    both(build)
+
+
+@FEW
+@given(
+    kind=KINDS,
+    head_dim=st.sampled_from([8, 32, 40, 64, 72, 128, 264]),
+    committed=st.integers(0, 130),
+    kv_heads=st.integers(1, 2),
+    fresh=st.integers(1, 12),
+)
+def test_attention(
+    variant: str, kind: Any, head_dim: int, committed: int, kv_heads: int, fresh: int
+) -> None:
+    """A random tree of uncommitted rows on two sequences, slots dealt at random."""
+    seed, extreme, wide = kind
+    generator = np.random.default_rng(seed)
+    slots = generator.permutation(64)[:fresh].tolist()
+    kv = values(seed, (2, committed + fresh, kv_heads, head_dim), extreme / 50, wide)
+    q = values(seed + 1, (fresh, 2 * kv_heads, head_dim), extreme / 50, wide)
+
+    def build(rig: Rig) -> Any:
+        choose = np.random.default_rng(seed + 2)
+        tool = Attention(rig, head_dim, kv_heads)
+        tool.commit(0, *kv[:, :committed])
+        tool.commit(5, *kv[:, : committed // 2])
+        for i, slot in enumerate(slots):
+            sequence, parent, position = (0, -1, committed)
+            before = int(choose.integers(-1, i)) if i else -1
+            if before >= 0:
+                entry = rig.state.slots[slots[before]]
+                sequence, parent, position = entry.sequence, slots[before], entry.position + 1
+            elif choose.random() < 0.3:
+                sequence, position = 5, committed // 2
+            tool.slot(slot, sequence, parent, position, *kv[:, committed + i])
+            tool.row(i, sequence, slot)
+        rig.rows(fresh)
+        return tool.run(q, 0.21, group=2, q_first=4, kv_first=2)[1]
+
+    both(build)
