@@ -16,6 +16,7 @@ from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.spec import ModelConfig, RopeConfig
 from tests.oracle import Oracle, load_weights
 from tests.parity.score import BOUND, PROMPTS, SCALES, Score, load_fixture, prompts, score
+from tests.parity.selection import every_variant, slow_unless_quick
 from tests.variants import VARIANTS, Scale, Variant, variant, write_checkpoint
 
 Weights = dict[str, NDArray[np.float16]]
@@ -45,7 +46,7 @@ def judge(
 
 
 @pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("which", VARIANTS, ids=lambda which: which.name)
+@pytest.mark.parametrize("which", every_variant())
 def test_the_rules_agree_with_transformers(
     which: Variant, scale: Scale, folder_of: Callable[[str, Scale], Path]
 ) -> None:
@@ -125,8 +126,9 @@ MISTAKES: list[tuple[str, str, Change]] = [
 
 
 @pytest.mark.parametrize(
-    ("name", "change"), [(name, change) for name, _, change in MISTAKES],
-    ids=[f"{name}-{what}" for name, what, _ in MISTAKES],
+    ("name", "change"),
+    [pytest.param(name, change, id=f"{name}-{what}", marks=slow_unless_quick(name))
+     for name, what, change in MISTAKES],
 )
 def test_a_mistake_is_seen(
     name: str, change: Change, folder_of: Callable[[str, Scale], Path]
