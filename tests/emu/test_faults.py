@@ -65,7 +65,7 @@ def test_a_flipped_bit_in_placed_weights_is_found_by_the_checksum(runner: Runner
 
 def test_a_stuck_unit_is_named_by_the_watchdog(runner: Runner) -> None:
     fault(runner, 1, abi.FAULT_UNIT_STUCK, abi.UNIT_VFU)
-    with pytest.raises((CommandError, HangError), match="board 1.*(VFU|vector)"):
+    with pytest.raises((CommandError, HangError), match=r"board 1.*(VFU|vector)"):
         Driver(runner).feed(0, TOKENS, (4,))
     fault(runner, 1, abi.FAULT_NONE)
     assert Driver(runner).feed(1, TOKENS, (4,)).shape[0] == 4
