@@ -19,7 +19,7 @@ F16 = NDArray[np.float16]
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
 
-FP16_NAN = np.uint16(0x7E00)
+FP16_NAN = np.uint16(0x7E00)  # every NaN that is written
 FP32_NAN = np.uint32(0x7FC00000)
 SINCOS_LIMIT = float(2**20)  # |x|*2/pi up to which n*P1 and n*P2 are exact
 

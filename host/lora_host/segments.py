@@ -8,8 +8,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-UNIT_COLUMNS = 32
-SEGMENTS = 8
+from lora_host import abi
 
 F32 = NDArray[np.float32]
 
@@ -17,9 +16,10 @@ F32 = NDArray[np.float32]
 @cache
 def segment_bounds(columns: int) -> tuple[tuple[int, int], ...]:
     """(first, end) column of each of the eight segments of a sum over `columns`; empty ones too."""
-    units = -(-columns // UNIT_COLUMNS)
-    ends = [min(columns, s * units // SEGMENTS * UNIT_COLUMNS) for s in range(SEGMENTS + 1)]
-    return tuple((ends[s], ends[s + 1]) for s in range(SEGMENTS))
+    unit, segments = abi.UNIT_COLUMNS, abi.SEGMENTS
+    units = -(-columns // unit)
+    ends = [min(columns, s * units // segments * unit) for s in range(segments + 1)]
+    return tuple((ends[s], ends[s + 1]) for s in range(segments))
 
 
 def tree_sum(parts: Sequence[F32 | None]) -> F32:

@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
+from lora_host import abi
 from lora_host.emu.attention import attention
 from lora_host.emu.matrix import matrix
 from lora_host.emu.unit_call import UnitCall
@@ -17,7 +18,7 @@ KERNELS: dict[str, Callable[[UnitCall], None]] = {
     "vector": vector,
     "attention": attention,
 }
-_OK, _ERR_UNIT = 0, 15
+_OK, _ERR_UNIT = abi.OK, abi.ERR_UNIT
 _failures: list[str] = []
 
 

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lora_host import abi
 from lora_host.emu.unit_call import LINE_BYTES, UnitCall, padded
 from lora_host.numerics import F16, F32
 
-TILE = 32
+TILE: int = abi.TILE_POSITIONS
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from lora_host import abi
 from lora_host.emu.unit_call import LINE_BYTES, NO_BANK, UnitCall
 from lora_host.numerics import F32
-from lora_host.segments import SEGMENTS, UNIT_COLUMNS, segment_bounds, tree_sum
+from lora_host.segments import segment_bounds, tree_sum
 
-BLOCK_K, BLOCK_N, BLOCK_BYTES = 128, 32, 8192
-TYPE_FP32 = 2
+BLOCK_K, BLOCK_N, BLOCK_BYTES = abi.BLOCK_K, abi.BLOCK_N, abi.BLOCK_BYTES_FP16
+SEGMENTS, UNIT_COLUMNS, TYPE_FP32 = abi.SEGMENTS, abi.UNIT_COLUMNS, abi.FP32
 WORK_ELEMENTS = 1 << 18  # products held at once: they stay in the cache
 MIN_COLUMNS = 128  # shorter runs leave NumPy busy with its own loops
 

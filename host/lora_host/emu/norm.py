@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from lora_host import abi
 from lora_host.emu.unit_call import BANK_ONCHIP, LINE_BYTES, NO_BANK, UnitCall
 from lora_host.numerics import F32
-from lora_host.segments import SEGMENTS, segment_bounds, tree_sum
+from lora_host.segments import segment_bounds, tree_sum
 
+SEGMENTS: int = abi.SEGMENTS
 Sums = tuple[F32, F32, int]  # T, Q [rows] and how many columns they cover
 
 

@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from lora_host import abi
 from lora_host.numerics import F16, F32, canonical_fp32, to_fp16
 
-LINE_BYTES = 64
-NO_BANK = 255
-BANK_ONCHIP = 63
-FLAG_SELECTED = 0x8
+LINE_BYTES, NO_BANK, BANK_ONCHIP = abi.LINE_BYTES, abi.NO_BANK, abi.BANK_ONCHIP
+FLAG_SELECTED = abi.FLAG_SELECTED
 NO_ROW = 0xFFFFFFFF
 _EXPONENT = np.uint16(0x7C00)
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from lora_host import numerics
+from lora_host import abi, numerics
 from lora_host.emu import norm
 from lora_host.emu.unit_call import BANK_ONCHIP, LINE_BYTES, NO_BANK, UnitCall, padded
 from lora_host.numerics import F32
 
-ROW_VECTOR = 0x8
+ROW_VECTOR = abi.ROW_VECTOR
 NO_TOKEN = 0xFFFFFFFF
 
 
@@ -130,17 +130,17 @@ def _argmax(call: UnitCall) -> None:
 
 
 _OPERATIONS: dict[int, Callable[[UnitCall], None]] = {
-    1: _embed,
-    2: _add_position,
-    3: norm.ln_sums,
-    4: norm.rms_sums,
-    5: norm.ln_apply,
-    6: norm.rms_apply,
-    7: _rope,
-    8: _residual,
-    9: _relu,
-    10: _gelu_tanh,
-    11: _gelu_erf,
-    12: _swiglu,
-    13: _argmax,
+    abi.VEC_EMBED: _embed,
+    abi.VEC_ADD_POSITION: _add_position,
+    abi.VEC_LN_SUMS: norm.ln_sums,
+    abi.VEC_RMS_SUMS: norm.rms_sums,
+    abi.VEC_LN_APPLY: norm.ln_apply,
+    abi.VEC_RMS_APPLY: norm.rms_apply,
+    abi.VEC_ROPE: _rope,
+    abi.VEC_RESIDUAL: _residual,
+    abi.VEC_RELU: _relu,
+    abi.VEC_GELU_TANH: _gelu_tanh,
+    abi.VEC_GELU_ERF: _gelu_erf,
+    abi.VEC_SWIGLU: _swiglu,
+    abi.VEC_ARGMAX: _argmax,
 }
