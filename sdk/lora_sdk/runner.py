@@ -125,15 +125,14 @@ class Runner:
     def _check_finite(self, rows: Sequence[Row], completions: npt.NDArray[np.void]) -> None:
         """Names the first command of any board that wrote NaN or infinity."""
         broken = [
-            (int(record["nonfinite_index"]), board)
+            (int(record["nonfinite_index"]), int(record["nonfinite_row"]), board)
             for board, record in enumerate(completions)
             if record["nonfinite_count"]
         ]
         if not broken:
             return
-        index, board = min(broken)
+        index, place, board = min(broken)
         record, commands = completions[board], self.commands[board]
-        place = int(record["nonfinite_row"])
         command = str(commands[index]) if index < len(commands) else f"command {index}"
         row = rows[place] if place < len(rows) else None
         where = f" (sequence {row.sequence}, position {row.position})" if row else ""
