@@ -41,7 +41,8 @@ def normal(key: str, count: int) -> NDArray[np.float64]:
     words: NDArray[np.uint64] = np.random.PCG64(seed).random_raw(count)
     parts = words.astype("<u8").view("<u2").reshape(count, 4).astype(np.int64)
     total: NDArray[np.float64] = parts.sum(axis=1) - 2.0 * 65535
-    return total / _SUM_STD
+    scaled: NDArray[np.float64] = total / _SUM_STD
+    return scaled
 
 
 def _values(name: str, tensor: str, shape: Shape, factor: float) -> NDArray[np.float32]:

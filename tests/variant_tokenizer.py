@@ -14,7 +14,8 @@ SPECIAL = ("<s>", "</s>", "<pad>")
 def make_tokenizer(size: int) -> Tokenizer:
     """Ids 0..2 are <s>, </s>, <pad>, then 256 bytes, then merges of two letters."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    merges = list(islice(product(ascii_lowercase, repeat=2), size - 3 - len(alphabet)))
+    pairs = ((a, b) for a, b in product(ascii_lowercase, repeat=2))
+    merges = list(islice(pairs, size - 3 - len(alphabet)))
     pieces = [*SPECIAL, *alphabet, *("".join(merge) for merge in merges)]
     assert len(pieces) == size, (len(pieces), size)
     vocabulary = {piece: index for index, piece in enumerate(pieces)}

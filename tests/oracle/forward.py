@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +41,7 @@ class Oracle:
         self.config = config
         self.weights = {name: array.astype(np.float32) for name, array in weights.items()}
 
-    def logits(self, tokens: Sequence[int]) -> F32:
+    def logits(self, tokens: Sequence[int] | NDArray[np.integer[Any]]) -> F32:
         """FP32 [len(tokens), vocabulary]: row p is what follows tokens[: p + 1]."""
         with np.errstate(over="ignore", invalid="ignore"):
             x = self._embed(np.asarray(tokens))
@@ -95,7 +96,8 @@ class Oracle:
         return self._linear(np.concatenate(heads, axis=1), f"{name}.o")
 
     def _heads(self, x: F32) -> F32:
-        return x.reshape(len(x), -1, self.config.head_dim).transpose(1, 0, 2)
+        heads: F32 = x.reshape(len(x), -1, self.config.head_dim).transpose(1, 0, 2)
+        return heads
 
     def _mlp(self, x: F32, layer: int) -> F32:
         name = f"layer.{layer}"

@@ -98,6 +98,7 @@ REFUSED = [
     ("llama", {"rope_scaling": {"type": "linear", "factor": 2.0}, "rope_parameters": {
         "type": "linear", "factor": 4.0}}, "rope_scaling"),
     ("llama", {"partial_rotary_factor": 0.25}, "partial_rotary_factor"),
+    ("llama", {"rope_interleaved": True}, "rope_interleaved"),
     ("llama", {"attn_logit_softcapping": 50.0}, "attn_logit_softcapping"),
     ("llama", {"final_logit_softcapping": 30.0}, "final_logit_softcapping"),
     ("llama", {"hidden_act": "gelu"}, "hidden_act"),
@@ -160,6 +161,20 @@ def test_unknown_fields_warn_once_by_name(tmp_path: Path, caplog: Any) -> None:
         load(tmp_path, fields)
     assert [record.getMessage().count("shiny_new_option") for record in caplog.records] == [1]
     assert "embd_pdrop" not in caplog.text and "none_at_all" not in caplog.text
+
+
+HUB_FIELDS = {
+    "gpt2": "attn_pdrop embd_pdrop n_ctx resid_pdrop summary_type task_specific_params _num_labels",
+    "opt": "_name_or_path activation_dropout attention_dropout init_std layerdrop prefix use_cache",
+    "llama": "pretraining_tp max_sequence_length attention_dropout torch_dtype is_llama_config",
+    "mistral": "initializer_range use_cache transformers_version _attn_implementation_autoset",
+}
+
+
+@pytest.mark.parametrize("name", HUB_FIELDS)
+def test_fields_of_well_known_models_are_known(tmp_path: Path, name: str, caplog: Any) -> None:
+    load(tmp_path, changed(name, **dict.fromkeys(HUB_FIELDS[name].split(), 1)))
+    assert caplog.records == []
 
 
 def test_ids_come_from_both_files(tmp_path: Path) -> None:

@@ -47,7 +47,8 @@ def header(**changes: Any) -> bytes:
     header(data_offsets=[0, 17]), header(data_offsets=[16, 0]), header(data_offsets=[-16, 0]),
     header(data_offsets=[4, 20]), header(shape=[2, 3]), header(shape=[2, -2]), header(shape=4),
     header(shape=[2**40, 2**40]), header(dtype="F99"), header(dtype=4), header(shape=[2.0, 2]),
-    b'{"w": 3}', b"[]", b"{", b"\xff\xff", header().replace(b'"F32"', b"NaN"), b"[" * 50_000,
+    header().replace(b'"w"', b'"w\\n"'), b'{"w": 3}', b"[]", b"{", b"\xff\xff",
+    header().replace(b'"F32"', b"NaN"), b"[" * 50_000,
     header()[:-1] + b', "w": {"dtype": "F32", "shape": [], "data_offsets": [16, 20]}}',
     b'{"a": {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]},'
     b' "b": {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}}',

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from lora_host.errors import ModelError
 
 MAX_HEADER_BYTES = 100_000_000  # the format's own limit
+MAX_NAME = 512
 
 # Type name -> NumPy type of the raw bytes. BF16 is the upper half of an FP32.
 RAW_TYPES: dict[str, np.dtype[Any]] = {
@@ -87,6 +88,8 @@ class Container:
         return entries
 
     def _entry(self, name: str, value: object) -> Entry:
+        if not name.isprintable() or len(name) > MAX_NAME:  # names are quoted in messages
+            raise self._error(f"a tensor's name is not printable or longer than {MAX_NAME}")
         if not isinstance(value, dict):
             raise self._error(f"tensor {name!r} is not an object")
         kind, shape = value.get("dtype"), value.get("shape")

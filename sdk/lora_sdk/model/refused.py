@@ -13,6 +13,7 @@ _REFUSED: dict[str, tuple[tuple[object, ...], str]] = {
     "partial_rotary_factor": ((1, 1.0), "rotating a part of a head"),
     "rotary_pct": ((1, 1.0), "rotating a part of a head"),
     "rotary_dim": ((), "rotating a part of a head"),
+    "rope_interleaved": ((False,), "rotating neighbouring columns"),
     "no_rope_layers": (([],), "layers without rotary positions"),
     "alibi": ((False,), "ALiBi"),
     "quantization_config": (({},), "a quantised checkpoint"),
@@ -46,17 +47,19 @@ _REFUSED: dict[str, tuple[tuple[object, ...], str]] = {
 # Training, bookkeeping and output options: no logit depends on them. pretraining_tp cuts products
 # into slices that are added again: the same sums.
 HARMLESS = (
-    "_attn_implementation", "_attn_implementation_autoset", "_commit_hash", "_name_or_path",
-    "_flash_attn_2_enabled", "architectures", "attention_dropout", "attn_pdrop",
-    "chunk_size_feed_forward", "cls_token_id", "dropout", "dtype", "embd_pdrop",
-    "finetuning_task", "gradient_checkpointing", "hidden_dropout", "id2label",
-    "init_std", "initializer_range", "is_decoder", "keys_to_ignore_at_inference", "label2id",
-    "layerdrop", "mask_token_id", "max_sequence_length", "model_type", "n_ctx", "output_attentions",
+    "_attn_implementation", "_attn_implementation_autoset", "_commit_hash",
+    "_flash_attn_2_enabled", "_name_or_path", "_num_labels", "activation_dropout",
+    "architectures", "attention_dropout", "attn_pdrop", "chunk_size_feed_forward",
+    "cls_token_id", "dropout", "dtype", "embd_pdrop", "finetuning_task",
+    "gradient_checkpointing", "hidden_dropout", "id2label", "init_std", "initializer_range",
+    "is_decoder", "is_llama_config", "keys_to_ignore_at_inference", "label2id", "layerdrop",
+    "mask_token_id", "max_sequence_length", "model_type", "n_ctx", "output_attentions",
     "output_hidden_states", "prefix", "pretraining_tp", "problem_type", "resid_pdrop",
     "return_dict", "sep_token_id", "summary_activation", "summary_first_dropout",
     "summary_proj_to_labels", "summary_type", "summary_use_proj", "task_specific_params",
-    "tie_encoder_decoder", "tokenizer_class", "torch_dtype", "torchscript", "transformers_version",
-    "unsloth_fixed", "unsloth_version", "use_bfloat16", "use_cache",
+    "tie_encoder_decoder", "tokenizer_class", "torch_dtype", "torchscript",
+    "transformers.js_config", "transformers_version", "unsloth_fixed", "unsloth_version",
+    "use_bfloat16", "use_cache",
 )
 
 
