@@ -33,6 +33,11 @@ class Continuation:
     prompt: int
 
 
+def beginnings(texts: Sequence[Continuation], new_tokens: int) -> list[Continuation]:
+    """The same texts, cut after `new_tokens` new ones."""
+    return [Continuation(text.ids[: text.prompt + new_tokens], text.prompt) for text in texts]
+
+
 def in_best(logits: Tensor, wanted: Tensor, width: int) -> Tensor:
     """Whether wanted [T] is among the `width` best of logits [T, V]."""
     best = logits.topk(width, dim=-1).indices

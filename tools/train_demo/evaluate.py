@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from .acceptance import CHAIN, TREE, Hits, draft_hits, eagle3_hits, mean_emitted
+from .acceptance import CHAIN, TREE, Hits, beginnings, draft_hits, eagle3_hits, mean_emitted
 from .corpus import Document, byte_count, xz_bits_per_byte
 from .export import load_llama, load_tokenizer
 from .generate import continue_greedily, cut_prompts
@@ -26,13 +26,13 @@ from .train_eagle3 import load_eagle3
 
 @dataclass
 class Results:
-    """What was measured: bits per byte by row, AAT by draft as (chain of 4, of 3, tree)."""
+    """What was measured: bits per byte by row, and AAT by draft and setting."""
 
     code_bytes: int
     prose_bytes: int
     code: dict[str, float] = field(default_factory=dict)
     prose: dict[str, float] = field(default_factory=dict)
-    emitted: dict[str, tuple[float, float, float]] = field(default_factory=dict)
+    emitted: dict[str, dict[str, float]] = field(default_factory=dict)
     parameters: dict[str, int] = field(default_factory=dict)
     prompts: int = 0
     new_tokens: int = 0
@@ -95,8 +95,12 @@ def measure_drafts(
         EAGLE3: eagle3_hits(target, head),
     }
     for name, hits in drafts.items():
-        chain, short, tree = (mean_emitted(hits, texts, w) for w in (CHAIN, CHAIN[:3], TREE))
-        results.emitted[name] = (chain, short, tree)
+        results.emitted[name] = {
+            "chain of 4": mean_emitted(hits, texts, CHAIN),
+            "first 32 tokens": mean_emitted(hits, beginnings(texts, 32), CHAIN),
+            "chain of 3": mean_emitted(hits, texts, CHAIN[:3]),
+            "tree": mean_emitted(hits, texts, TREE),
+        }
 
 
 def folder_bytes(folder: Path) -> int:

@@ -1,4 +1,4 @@
-"""The stages of a run: text, target, small draft, EAGLE-3 head, adapters.
+"""The stages of a run: target, its own text, small draft, EAGLE-3 head, adapters.
 
 Every stage reads what earlier ones wrote to the output folder, so each can be repeated alone.
 """
@@ -19,6 +19,7 @@ from .draft import train_draft
 from .export import export_llama, load_llama, load_tokenizer
 from .model import Llama
 from .optim import Budget
+from .own_text import mixed_stream, write_own_text
 from .plans import Plans
 from .score import bits_per_byte
 from .target import train_target
@@ -73,10 +74,33 @@ def run_target(texts: Texts, plans: Plans, budget: Budget, out: Path) -> None:
     _timed("target", budget, action)
 
 
+def own_text_path(out: Path) -> Path:
+    """Where the target's own text lies: beside the models' folder, it is not shipped."""
+    return out.parent / "build" / f"{out.name}_own_text.safetensors"
+
+
+def run_own_text(texts: Texts, plans: Plans, budget: Budget, out: Path) -> None:
+    """Let the target in `out` continue prompts from the training half of the code."""
+    tokenizer = load_tokenizer(out / TARGET)
+
+    def action() -> None:
+        train, path = texts.code.train, own_text_path(out)
+        count = write_own_text(out / TARGET, tokenizer, train, plans, path)
+        print(f"own text: {count} tokens", flush=True)
+
+    _timed("own_text", budget, action)
+
+
+def draft_stream(tokenizer: Tokenizer, texts: Texts, plans: Plans, out: Path) -> torch.Tensor:
+    """What both drafts are trained on."""
+    corpus_stream = token_stream(tokenizer, texts.code.train)
+    return mixed_stream(corpus_stream, own_text_path(out), plans.own_share)
+
+
 def run_draft(texts: Texts, plans: Plans, budget: Budget, out: Path) -> None:
     """Distil the small draft from the target in `out`."""
     target, tokenizer = load_llama(out / TARGET), load_tokenizer(out / TARGET)
-    windows = Windows(token_stream(tokenizer, texts.code.train), plans.draft.seed)
+    windows = Windows(draft_stream(tokenizer, texts, plans, out), plans.draft.seed)
 
     def action() -> None:
         draft = train_draft(target, windows, plans.draft, budget)
@@ -88,7 +112,7 @@ def run_draft(texts: Texts, plans: Plans, budget: Budget, out: Path) -> None:
 def run_eagle3(texts: Texts, plans: Plans, budget: Budget, out: Path) -> None:
     """Train the EAGLE-3 head for the target in `out`."""
     target, tokenizer = load_llama(out / TARGET), load_tokenizer(out / TARGET)
-    windows = Windows(token_stream(tokenizer, texts.code.train), plans.eagle3.seed)
+    windows = Windows(draft_stream(tokenizer, texts, plans, out), plans.eagle3.seed)
 
     def action() -> None:
         head = train_eagle3(target, windows, plans.eagle3, budget)
@@ -112,6 +136,7 @@ def run_adapter(name: str, texts: Texts, plans: Plans, budget: Budget, out: Path
 
 STAGES: dict[str, Callable[[Texts, Plans, Budget, Path], None]] = {
     "target": run_target,
+    "own_text": run_own_text,
     "draft": run_draft,
     "eagle3": run_eagle3,
     "lora": lambda *rest: run_adapter("lora", *rest),

@@ -11,7 +11,7 @@ from .model import Shape
 from .target import TargetPlan
 from .train_eagle3 import Eagle3Plan
 
-STEPS = {"target": 5000, "draft": 1500, "eagle3": 1000, "lora": 300, "bdlora": 300}
+STEPS = {"target": 5000, "own_text": 1, "draft": 1500, "eagle3": 1000, "lora": 300, "bdlora": 300}
 """Steps of each stage for the shipped models."""
 
 SMOKE_STEPS = dict.fromkeys(STEPS, 3)
@@ -38,6 +38,10 @@ class Plans:
     prompts: int = 64
     prompt_length: int = 128
     new_tokens: int = 128
+    own_prompts: int = 1024
+    own_prompt_length: int = 64
+    own_new_tokens: int = 320
+    own_share: float = 0.5
 
     def trim(self, split: Split) -> Split:
         """`split` with at most `most_bytes` of its smallest documents in each half."""
@@ -73,4 +77,7 @@ def smoke_plans() -> Plans:
         prompts=4,
         prompt_length=16,
         new_tokens=16,
+        own_prompts=4,
+        own_prompt_length=16,
+        own_new_tokens=40,
     )

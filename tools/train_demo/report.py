@@ -25,7 +25,8 @@ same files joined into one, which lets it use all earlier files as context.
 AAT: mean tokens emitted a verification, the bonus token included, on the target's own greedy text:
 {prompts} held-out prompts, at most {new_tokens} new tokens each. A chain of 4 drafts 4 tokens
 (5 rows with the root), a chain of 3 makes 4 rows, the tree has {widths} children a node by depth
-({rows} rows).
+({rows} rows). A model of this size falls into repetition when it is greedy, which is easy to
+draft: "first 32 tokens" is the chain of 4 over the beginning of each text alone.
 
 Repeat: `python -m tools.train_demo.evaluate --models models`.
 """
@@ -65,12 +66,13 @@ def bits_table(title: str, rows: dict[str, float], base: str, sizes: dict[str, i
 
 def emitted_table(results: Results) -> list[str]:
     """AAT of each draft."""
+    settings = list(next(iter(results.emitted.values())))
     lines = [
-        "| draft | parameters | AAT, chain of 4 | chain of 3 | tree |",
-        "|---|---:|---:|---:|---:|",
+        f"| draft | parameters | AAT, {' | '.join(settings)} |",
+        "|---|---:|" + "---:|" * len(settings),
     ]
     for name, values in results.emitted.items():
-        cells = " | ".join(f"{value:.2f}" for value in values)
+        cells = " | ".join(f"{value:.2f}" for value in values.values())
         lines.append(f"| {name} | {results.parameters[name]:,} | {cells} |")
     return lines
 
