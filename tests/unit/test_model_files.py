@@ -38,6 +38,13 @@ def test_truncated_files_are_named(tmp_path: Path, size: int) -> None:
         Checkpoint.open(tmp_path)
 
 
+def test_bytes_behind_the_last_tensor_are_refused(tmp_path: Path) -> None:
+    path = write_checkpoint(variant("llama_narrow"), tmp_path) / "model.safetensors"
+    path.write_bytes(path.read_bytes() + b"\0")
+    with pytest.raises(ModelError, match=r"file of \d+ bytes, its header says \d+"):
+        Checkpoint.open(tmp_path)
+
+
 def header(**changes: Any) -> bytes:
     entry = {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16], **changes}
     return json.dumps({"w": entry}).encode()
