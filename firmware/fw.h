@@ -124,6 +124,8 @@ int fw_in_arena(const struct fw *fw, uint32_t bank, uint64_t offset, uint64_t by
 /* The same, filling the error record where it does not. FW_MORE or FW_FAILED. */
 uint32_t fw_check_range(struct fw *fw, uint32_t bank, uint64_t offset, uint64_t bytes);
 
+int fw_overlap(uint64_t a, uint64_t a_bytes, uint64_t b, uint64_t b_bytes);
+
 /* fw_error.c */
 void fw_blame_none(struct fw *fw);
 void fw_blame(struct fw *fw, uint32_t index, const struct lora_command *command);

@@ -40,6 +40,11 @@ int fw_in_arena(const struct fw *fw, uint32_t bank, uint64_t offset, uint64_t by
     return 0;
 }
 
+int fw_overlap(uint64_t a, uint64_t a_bytes, uint64_t b, uint64_t b_bytes)
+{
+    return a_bytes && b_bytes && a < b + b_bytes && b < a + a_bytes;
+}
+
 static uint32_t clamp(uint64_t value)
 {
     return value > FW_NONE ? FW_NONE : (uint32_t)value;

@@ -6,11 +6,6 @@ static uint64_t lines(uint32_t line)
     return (uint64_t)line * LORA_LINE_BYTES;
 }
 
-static int overlaps(uint64_t a, uint64_t a_bytes, uint64_t b, uint64_t b_bytes)
-{
-    return a_bytes && b_bytes && a < b + b_bytes && b < a + a_bytes;
-}
-
 static uint32_t within(struct fw *fw, uint32_t value, uint32_t low, uint32_t high)
 {
     return value >= low && value <= high ? (uint32_t)FW_MORE
@@ -92,7 +87,7 @@ static uint32_t check_pool(struct fw *fw, const struct lora_list *list)
         if (fw_check_range(fw, bank, lines(list->kv_line), bytes) == FW_FAILED)
             return FW_FAILED;
         if (bank == list->table_bank &&
-            overlaps(lines(list->kv_line), bytes, lines(list->table_line),
+            fw_overlap(lines(list->kv_line), bytes, lines(list->table_line),
                      (uint64_t)list->max_sequences * fw_table_row_bytes(list))) {
             fw->error.bank = bank;
             fw->error.offset = lines(list->table_line);
@@ -110,13 +105,13 @@ static uint32_t check_places(struct fw *fw, const struct fw_list *entry)
     uint64_t list_bytes = sizeof *list + (uint64_t)list->command_count * FW_COMMAND_BYTES;
     uint64_t table = lines(list->table_line);
     uint64_t table_bytes = (uint64_t)list->max_sequences * fw_table_row_bytes(list);
-    int clash = overlaps(list->results_offset, list->results_bytes, entry->offset, list_bytes) ||
+    int clash = fw_overlap(list->results_offset, list->results_bytes, entry->offset, list_bytes) ||
                 (list->results_bytes && list->results_offset < LORA_CONTROL_PAGE) ||
                 entry->offset < LORA_CONTROL_PAGE || entry->offset % 4 != 0;
     if (list->table_bank == fw->control_bank)
         clash |= table < LORA_CONTROL_PAGE ||
-                 overlaps(table, table_bytes, entry->offset, list_bytes) ||
-                 overlaps(table, table_bytes, list->results_offset, list->results_bytes);
+                 fw_overlap(table, table_bytes, entry->offset, list_bytes) ||
+                 fw_overlap(table, table_bytes, list->results_offset, list->results_bytes);
     if (clash) {
         fw->error.bank = fw->control_bank;
         fw->error.offset = list->results_offset;

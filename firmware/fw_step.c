@@ -12,18 +12,24 @@ static uint32_t check_part(struct fw *fw, uint32_t offset, uint32_t count, uint3
     return FW_MORE;
 }
 
-/* The block may not touch what this step writes in the control bank. */
-static uint32_t check_block(struct fw *fw, const struct lora_list *list)
+/* The block may not touch the first page, the list, or what a step writes. */
+static uint32_t check_block(struct fw *fw, const struct fw_list *entry)
 {
-    uint64_t begin = fw->block_offset, end = begin + fw->header.bytes;
-    uint64_t results = list->results_offset;
-    if (begin < LORA_CONTROL_PAGE || begin % 4 != 0 ||
-        (list->results_bytes && begin < results + list->results_bytes && results < end)) {
+    const struct lora_list *list = &entry->header;
+    uint64_t begin = fw->block_offset, bytes = fw->header.bytes;
+    uint32_t list_bytes = sizeof *list + list->command_count * FW_COMMAND_BYTES;
+    int clash = begin < LORA_CONTROL_PAGE || begin % 4 != 0 ||
+                fw_overlap(begin, bytes, entry->offset, list_bytes) ||
+                fw_overlap(begin, bytes, list->results_offset, list->results_bytes);
+    if (list->table_bank == fw->control_bank)
+        clash |= fw_overlap(begin, bytes, (uint64_t)list->table_line * LORA_LINE_BYTES,
+                            (uint64_t)list->max_sequences * fw_table_row_bytes(list));
+    if (clash) {
         fw->error.bank = fw->control_bank;
         fw->error.offset = begin;
         return fw_fail(fw, LORA_ERR_ADDRESS, fw->block_offset, list->results_offset);
     }
-    return fw_check_range(fw, fw->control_bank, begin, fw->header.bytes);
+    return fw_check_range(fw, fw->control_bank, begin, bytes);
 }
 
 static uint32_t check_counts(struct fw *fw, const struct lora_list *list)
@@ -87,7 +93,7 @@ static uint32_t check_step_header(struct fw *fw)
         return fw_fail(fw, LORA_ERR_ABI, header->abi, LORA_ABI_NUMBER);
     if (check_list(fw) == FW_FAILED || check_number(fw) == FW_FAILED)
         return FW_FAILED;
-    return check_block(fw, &fw->list->header);
+    return check_block(fw, fw->list);
 }
 
 static void fill_state(struct fw *fw)

@@ -62,7 +62,6 @@ void hal_unit_segments(uint32_t unit, uint32_t groups[LORA_SEGMENTS]) {
 void hal_unit_abort(uint32_t unit) { emu_unit_abort(current, unit); }
 
 void hal_links_epoch(uint32_t epoch) {
-    current->link_epoch = epoch;
     for (uint32_t p = 0; p < LORA_PORTS; p++)
         current->frames_dropped += emu_port_drop_before(&current->ports[p], epoch);
 }

@@ -3,6 +3,7 @@
 #ifndef TEST_FW_BOARD_H
 #define TEST_FW_BOARD_H
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +37,7 @@ enum {
     CONTROL = 32, /* DDR[0] */
     BANK_BYTES = 1 << 18,
     ONCHIP_BYTES = 1 << 16,
-    LIST_AT = 0x2000,
+    LIST_AT = 0x3000,
     STEP_AT = 0x1000,
     RESULTS_AT = 0x8000,
     RESULTS_BYTES = 0x4000,
