@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -152,11 +152,13 @@ class Engine:
         prompts: Prompt | Sequence[Prompt],
         params: SamplingParams | Sequence[SamplingParams] | None = None,
         on_piece: OnPiece | None = None,
+        on_result: Callable[[int, Result], None] | None = None,
     ) -> Result | list[Result]:
         """Continue a prompt (text or token ids), or several at once; one Result each.
 
         `params`: one for all, or one a prompt; None is greedy. `on_piece` hears each piece of a
-        single prompt as it comes. Raises RequestError for a bad argument or a prompt beyond the
+        single prompt as it comes, and ends it by returning True; `on_result` hears each finished
+        prompt's place and result. Raises RequestError for a bad argument or a prompt beyond the
         context, ModelError for NaN logits, and what the boards raise.
         """
         several, single = prompts_of(prompts)
@@ -172,6 +174,9 @@ class Engine:
             make_request(self, prompt, p, on_piece)
             for prompt, p in zip(several, each, strict=True)
         ]
+        for index, request in enumerate(requests):
+            if on_result is not None:
+                request.on_end = _teller(on_result, index, request)
         self._run(requests)
         results = [request.result() for request in requests]
         return results[0] if single else results
@@ -370,3 +375,15 @@ class Engine:
         """The sampler that requests with these parameters use."""
         seed = secrets.randbits(64) if params.seed is None else params.seed
         return make_sampler(self, params, seed, sample)
+
+
+def _teller(
+    on_result: Callable[[int, Result], None], index: int, request: Request
+) -> Callable[[], None]:
+    """Tells of a request's result when it has ended well."""
+
+    def tell() -> None:
+        if request.error is None:
+            on_result(index, request.result())
+
+    return tell

@@ -36,6 +36,17 @@ def normaliser(logits: Logits) -> tuple[float, float]:
     return float(top), float(numerics.log2_64(total)) * LN2
 
 
+def log_probability(logits: Logits, token: int) -> float:
+    """Natural log probability of one token of logits [V]."""
+    top, log_total = normaliser(logits)
+    return (float(logits[token]) - top) - log_total
+
+
+def log_of_count(count: int) -> float:
+    """Natural log of a whole number above 0."""
+    return float(numerics.log2_64(np.float64(count))) * LN2
+
+
 def rank_of(logits: Logits, token: int) -> int:
     """1 + how many tokens come before: larger logit, or an equal one and a lower id."""
     value = logits[token]

@@ -1,0 +1,1 @@
+"""Command lines: `lora-run` writes text, `lora` does everything else."""

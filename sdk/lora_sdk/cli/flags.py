@@ -1,0 +1,32 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def engine_options(function: Function) -> Function:
+    """Options that say which model runs on which boards: the arguments of Engine."""
+    for option in reversed(
+        [
+            click.option("-m", "--model", metavar="DIR", help="Hugging Face model folder [demo]"),
+            click.option("--boards", type=int, metavar="N", help="1, 2, 4 or 8 boards [1]"),
+            click.option("--device", "devices", multiple=True, metavar="URI",
+                         help="board to use, as emu:u280; once a board"),
+            click.option("--cluster", "cluster_file", metavar="FILE",
+                         help="cluster file: boards and cabling"),
+            click.option("--overlay", default="lora_f_u280", show_default=True,
+                         help="overlay name or folder"),
+            click.option("--kernels", type=click.Choice(["native", "numpy"]), default="native",
+                         show_default=True, help="kernels of emulated boards"),
+            click.option("-c", "--ctx-size", "context", type=int, metavar="N",
+                         help="context in positions [all that fit]"),
+        ]
+    ):  # fmt: skip
+        function = option(function)
+    return function

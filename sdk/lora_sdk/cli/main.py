@@ -1,0 +1,55 @@
+"""`lora`: the commands beside `lora-run`."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import click
+
+from lora_sdk.cli.outcome import run_command
+
+COMMANDS = {
+    "eval": "lora_sdk.cli.eval:evaluate",
+    "plan": "lora_sdk.cli.plan:plan",
+}
+"""Name of a command -> where it lies; imported when it is asked for."""
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported one at a time."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, attribute = COMMANDS[cmd_name].split(":")
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        from lora_host.naming import did_you_mean
+
+        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
+            hint = did_you_mean(args[0], sorted(COMMANDS))
+            raise click.UsageError(f"no command {args[0]!r}; {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Text is written by lora-run; see lora-run --help.",
+)
+def lora() -> None:
+    """Plan and measure models on clusters of FPGA boards, emulated where there are none."""
+
+
+def main() -> None:
+    """Entry point of `lora`."""
+    sys.exit(run_command(lora, "lora"))

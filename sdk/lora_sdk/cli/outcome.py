@@ -1,0 +1,70 @@
+"""How a command ends: one line on stderr for whatever went wrong, and an exit code.
+
+0: done. 1: the work failed. 2: the command was asked for something it cannot do. 130: Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import click
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
+
+
+def run_command(command: click.Command, name: str, arguments: Sequence[str] | None = None) -> int:
+    """Run a click command and return its exit code; no exception gets out."""
+    import click
+    from lora_host.errors import LoraError, RequestError
+
+    warnings.showwarning = lambda message, *_args, **_more: say(name, "warning", message)
+    try:
+        code = command.main(arguments, prog_name=name, standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except (KeyboardInterrupt, click.Abort):
+        return EXIT_INTERRUPTED
+    except click.UsageError as error:
+        hint = f" (try {name} --help)" if error.ctx is None else f" (try {error.ctx.command_path} --help)"
+        return fail(name, error.format_message() + hint, EXIT_USAGE)
+    except click.ClickException as error:
+        return fail(name, error.format_message(), error.exit_code)
+    except RequestError as error:
+        return fail(name, error, EXIT_USAGE)
+    except LoraError as error:
+        return fail(name, error, EXIT_FAILED)
+    except BrokenPipeError:  # whoever read the text has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_FAILED
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        return fail(name, f"{where}{error.strerror or error}", EXIT_FAILED)
+    except MemoryError:
+        return fail(name, "this computer's memory is exhausted; take a smaller model", EXIT_FAILED)
+
+
+def fail(name: str, message: object, code: int) -> int:
+    """Say what went wrong; returns `code`."""
+    say(name, "error", message)
+    return code
+
+
+def say(name: str, kind: str, message: object) -> None:
+    """One line on stderr."""
+    line = " ".join(str(message).split())
+    print(f"{name}: {kind}: {line}", file=sys.stderr, flush=True)
+
+
+def exit_with(code: int) -> None:
+    """End the program without a traceback, even if Ctrl-C comes again."""
+    try:
+        sys.stderr.flush()
+    finally:
+        sys.exit(code)

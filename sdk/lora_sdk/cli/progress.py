@@ -1,0 +1,56 @@
+"""Progress on a terminal's stderr; silent where stderr is no terminal."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
+
+
+class ProgressBar:
+    """A context manager that is called with (done, total)."""
+
+    def __init__(self, what: str, unit: str = "B", quiet: bool = False) -> None:
+        self._what = what
+        self._unit = unit
+        self._shown = sys.stderr.isatty() and not quiet
+        self._bar: tqdm[None] | None = None
+
+    def __enter__(self) -> ProgressBar:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Take the bar off the terminal."""
+        if self._bar is not None:
+            self._bar.close()
+
+    def __call__(self, done: int, total: int) -> None:
+        if not self._shown:
+            return
+        if self._bar is None:
+            self._bar = self._open(total)
+        self._bar.update(done - self._bar.n)
+
+    def _open(self, total: int) -> tqdm[None]:
+        from tqdm import tqdm
+
+        return tqdm(
+            total=total,
+            desc=self._what,
+            unit=self._unit,
+            unit_scale=True,
+            unit_divisor=1024 if self._unit == "B" else 1000,
+            leave=False,
+            file=sys.stderr,
+        )

@@ -1,0 +1,126 @@
+"""Prompts from the command line: a file, standard input, an option, or a batch of JSON lines."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lora_host.errors import RequestError
+
+from lora_sdk.sampling import SamplingParams
+
+MAX_PROMPT_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class BatchLine:
+    """One line of a batch file: `prompt` is text, token ids, or chat messages."""
+
+    number: int
+    prompt: str | list[int] | None
+    messages: list[Mapping[str, Any]] | None
+    params: SamplingParams
+
+
+def read_prompt(source: str) -> str:
+    """The text of a prompt file, or of standard input for "-"; one final newline is dropped.
+
+    RequestError: the file is missing, empty or not UTF-8.
+    """
+    text = _decode(_read(source), source)
+    text = text.removesuffix("\n").removesuffix("\r") if text.endswith("\n") else text
+    if not text:
+        raise RequestError(f"prompt file {name_of(source)} is empty; expected text")
+    return text
+
+
+def name_of(source: str) -> str:
+    """How a source is called in messages."""
+    return "standard input" if source == "-" else source
+
+
+def read_batch(source: str, defaults: Mapping[str, object]) -> list[BatchLine]:
+    """Lines of a batch file: a JSON string, or an object with "prompt", "tokens" or "messages" and
+    sampling parameters, which go before `defaults`. RequestError names the line."""
+    lines = _decode(_read(source), source).splitlines()
+    batch = [
+        _batch_line(name_of(source), number, line, defaults)
+        for number, line in enumerate(lines, start=1)
+        if line.strip()
+    ]
+    if not batch:
+        raise RequestError(f"batch file {name_of(source)} is empty; expected JSON lines")
+    return batch
+
+
+def _batch_line(
+    name: str, number: int, line: str, defaults: Mapping[str, object]
+) -> BatchLine:
+    where = f"{name} line {number}"
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise RequestError(f"{where} is not JSON: {error}") from None
+    if isinstance(value, str):
+        value = {"prompt": value}
+    if not isinstance(value, dict):
+        raise RequestError(f"{where} holds a {type(value).__name__}; expected a string or object")
+    given = [key for key in ("prompt", "tokens", "messages") if key in value]
+    if len(given) != 1:
+        raise RequestError(f"{where} has {given or 'no prompt'}; expected one of prompt, tokens, messages")
+    content = value.pop(given[0])
+    expected = str if given[0] == "prompt" else list
+    if not isinstance(content, expected):
+        raise RequestError(f"{where}: {given[0]} is {content!r}; expected a {expected.__name__}")
+    try:
+        params = SamplingParams.from_mapping({**defaults, **value})
+    except RequestError as error:
+        raise RequestError(f"{where}: {error}") from None
+    if given[0] == "messages":
+        return BatchLine(number, None, content, params)
+    return BatchLine(number, content, None, params)
+
+
+def _read(source: str) -> bytes:
+    if source == "-":
+        data = sys.stdin.buffer.read(MAX_PROMPT_BYTES + 1)
+    else:
+        path = Path(source)
+        if not path.exists():
+            raise RequestError(f"prompt file {source} is not there; expected a text file or -")
+        if path.is_dir():
+            raise RequestError(f"prompt file {source} is a folder; expected a text file")
+        try:
+            with path.open("rb") as file:
+                data = file.read(MAX_PROMPT_BYTES + 1)
+        except OSError as error:
+            raise RequestError(f"prompt file {source} cannot be read: {error.strerror}") from None
+    if len(data) > MAX_PROMPT_BYTES:
+        raise RequestError(f"{name_of(source)} has more than {MAX_PROMPT_BYTES >> 20} MiB")
+    return data
+
+
+def _decode(data: bytes, source: str) -> str:
+    try:
+        return data.decode("utf-8").removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        raise RequestError(
+            f"{name_of(source)} is not UTF-8: byte {data[error.start]:#04x} at {error.start}; "
+            "convert it, as with iconv -t utf-8"
+        ) from None
+
+
+def one_source(prompt: str | None, source: str | None, batch: str | None) -> None:
+    """RequestError unless exactly one prompt was given."""
+    given: Sequence[str] = [
+        name
+        for name, value in (("-p", prompt), ("PROMPT_FILE", source), ("--batch", batch))
+        if value is not None
+    ]
+    if len(given) != 1:
+        found = " and ".join(given) if given else "none"
+        raise RequestError(f"a prompt comes from one of PROMPT_FILE, -p, --batch; found {found}")

@@ -1,0 +1,171 @@
+"""The options of `lora-run` and what it does with them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lora_sdk.cli.flags import engine_options
+from lora_sdk.cli.progress import ProgressBar
+from lora_sdk.cli.prompts import BatchLine, name_of, one_source, read_batch, read_prompt
+from lora_sdk.cli.statistics import Statistics
+from lora_sdk.sampling import SamplingParams
+from lora_sdk.sampling.params import DEFAULT_MAX_TOKENS
+
+if TYPE_CHECKING:
+    from lora_sdk.engine import Engine
+    from lora_sdk.results import Piece, Result
+
+EPILOG = """\b
+Examples:
+  lora-run --boards 4 prompt.txt
+  lora-run -p "def add(a, b):" -n 40
+  echo "Once upon a time" | lora-run --boards 2 --temp 0.8 --top-p 0.95 --seed 7 -
+  lora-run --model ~/models/gpt2 --device emu:u280 --device emu:u280 prompt.txt
+  lora-run --chat --model ~/models/llama -p "What is an FPGA?"
+  lora-run --batch prompts.jsonl > results.jsonl
+\b
+The text goes to stdout and nothing else does. Exit code: 0 done, 1 failed, 2 refused,
+130 Ctrl-C. A line of --batch is a JSON string, or an object with prompt, tokens or
+messages and sampling parameters; every result is one JSON line, in the same order."""
+
+
+@click.command(
+    "lora-run", epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]}
+)
+@click.argument("source", metavar="[PROMPT_FILE|-]", required=False)
+@click.option("-p", "--prompt", metavar="TEXT", help="prompt text instead of a file")
+@click.option("--batch", metavar="FILE", help="JSON lines of prompts that run together")
+@engine_options
+@click.option("-n", "--predict", "max_tokens", type=int, default=DEFAULT_MAX_TOKENS,
+              show_default=True, help="new tokens at most; -1: until the context is full")
+@click.option("--min-tokens", type=int, default=0, help="no end before so many new tokens")
+@click.option("--temp", "--temperature", "temperature", type=float, default=0.0,
+              show_default=True, help="0: the likeliest token")
+@click.option("--top-k", type=int, default=0, help="keep the K likeliest tokens; 0: all")
+@click.option("--top-p", type=float, default=1.0, help="keep the likeliest up to this probability")
+@click.option("--min-p", type=float, default=0.0, help="keep those this likely against the best")
+@click.option("--repeat-penalty", type=float, default=1.0, help="against tokens seen before")
+@click.option("--presence-penalty", type=float, default=0.0, help="against tokens of the output")
+@click.option("--frequency-penalty", type=float, default=0.0, help="the same, a time each")
+@click.option("-s", "--seed", type=int, help="0..2^64-1; the statistics name one that was drawn")
+@click.option("-r", "--stop", "--reverse-prompt", "stop", multiple=True, metavar="TEXT",
+              help="text that ends the output; may be repeated")
+@click.option("--ignore-eos", is_flag=True, help="go on after end-of-text")
+@click.option("--logprobs", type=int, help="with --json: log probabilities and the N likeliest")
+@click.option("--chat", is_flag=True, help="the prompt is a user's message: apply the template")
+@click.option("--echo", is_flag=True, help="write the prompt before its continuation")
+@click.option("--json", "as_json", is_flag=True, help="write one JSON object instead of text")
+@click.option("--stats", "details", is_flag=True, help="more than one line of statistics")
+@click.option("-q", "--quiet", is_flag=True, help="no progress and no statistics")
+def lora_run(
+    source: str | None,
+    prompt: str | None,
+    batch: str | None,
+    chat: bool,
+    echo: bool,
+    as_json: bool,
+    details: bool,
+    quiet: bool,
+    **options: Any,
+) -> int:
+    """Continue a prompt with a model on FPGA boards, emulated where there are none."""
+    one_source(prompt, source, batch)
+    engine_names = ("model", "boards", "devices", "cluster_file", "overlay", "kernels", "context")
+    engine_arguments = {name: options.pop(name) for name in engine_names}
+    sampling = _sampling(options)
+    params = SamplingParams.from_mapping(sampling)
+    lines = read_batch(batch, sampling) if batch is not None else None
+    text = prompt if prompt is not None else read_prompt(source) if source is not None else ""
+    sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
+
+    from lora_sdk.engine import Engine
+
+    statistics = Statistics()
+    with (
+        ProgressBar("loading", quiet=quiet) as progress,
+        Engine(progress=progress, **engine_arguments) as engine,
+    ):
+        progress.close()
+        statistics.loaded(engine)
+        if lines is not None:
+            _run_batch(engine, lines, name_of(batch or ""), statistics)
+        else:
+            _run_one(engine, text, params, statistics, chat=chat, echo=echo, as_json=as_json)
+        if not quiet:
+            statistics.write(engine, details)
+    return 0
+
+
+def _sampling(options: dict[str, Any]) -> dict[str, object]:
+    """Flags as sampling parameters."""
+    sampling: dict[str, object] = dict(options)
+    sampling["repetition_penalty"] = sampling.pop("repeat_penalty")
+    if sampling["max_tokens"] == -1:
+        sampling["max_tokens"] = None
+    return sampling
+
+
+def _run_one(
+    engine: Engine,
+    text: str,
+    params: SamplingParams,
+    statistics: Statistics,
+    *,
+    chat: bool,
+    echo: bool,
+    as_json: bool,
+) -> None:
+    prompt: str | list[int] = text
+    if chat:
+        prompt = engine.chat_tokens([{"role": "user", "content": text}])
+    if echo and not as_json:
+        sys.stdout.write(text)
+    ended_line = True
+
+    def show(piece: Piece) -> None:
+        nonlocal ended_line
+        statistics.heard(piece)
+        if not as_json and piece.text:
+            sys.stdout.write(piece.text)
+            sys.stdout.flush()
+            ended_line = piece.text.endswith("\n")
+
+    result = engine.generate(prompt, params, on_piece=show)
+    assert not isinstance(result, list)  # a single prompt
+    statistics.add(result)
+    if as_json:
+        _write_json(result.as_dict())
+    elif sys.stdout.isatty() and not ended_line:
+        sys.stdout.write("\n")  # for the shell's prompt; piped text stays as it is
+
+
+def _run_batch(
+    engine: Engine, lines: list[BatchLine], name: str, statistics: Statistics
+) -> None:
+    """All lines together; results are written in the lines' order as soon as they can be."""
+    prompts = [
+        engine.chat_tokens(line.messages) if line.messages is not None else line.prompt or ""
+        for line in lines
+    ]
+    finished: dict[int, Result] = {}
+    following = 0
+
+    def write(index: int, result: Result) -> None:
+        nonlocal following
+        statistics.add(result)
+        finished[index] = result
+        while following in finished:
+            entry = {"index": following, **finished.pop(following).as_dict()}
+            _write_json(entry)
+            following += 1
+
+    engine.generate(prompts, [line.params for line in lines], on_result=write)
+
+
+def _write_json(value: object) -> None:
+    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,86 @@
+"""The statistics that `lora-run` writes to stderr. Every number is measured on this computer."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from lora_sdk.cli.clock import since_start
+
+if TYPE_CHECKING:
+    from lora_sdk.engine import Engine
+    from lora_sdk.results import Piece, Result
+
+
+class Statistics:
+    """Times and counts of one run of the program."""
+
+    def __init__(self) -> None:
+        self._load_began = time.monotonic()
+        self._load_seconds = 0.0
+        self._began = 0.0
+        self._first_token: float | None = None
+        self._prompt_tokens = 0
+        self._new_tokens = 0
+        self._first_latency = 0.0
+        self._results = 0
+        self._seed = 0
+
+    def loaded(self, engine: Engine) -> None:
+        """The model is on the boards."""
+        self._began = time.monotonic()
+        self._load_seconds = self._began - self._load_began
+
+    def heard(self, piece: Piece) -> None:
+        """A piece came."""
+        if self._first_token is None and piece.token_id is not None:
+            self._first_token = since_start()
+
+    def add(self, result: Result) -> None:
+        """A request is finished."""
+        self._results += 1
+        self._prompt_tokens += result.prompt_tokens
+        self._new_tokens += result.completion_tokens
+        self._first_latency = max(self._first_latency, result.timing.first_token)
+        self._seed = result.seed
+
+    def write(self, engine: Engine, details: bool) -> None:
+        """One line, or with `details` several."""
+        seconds = time.monotonic() - self._began
+        boards = engine.cluster.size
+        emulated = engine.cluster.emulated is not None
+        kind = f"{'emulated ' if emulated else ''}board{'s' if boards > 1 else ''}"
+        kernels = f", {engine.cluster.kernels_name} kernels" if engine.cluster.kernels_name else ""
+        first = ""
+        if self._first_token is not None:
+            first = f", first token {self._first_token:.2f} s after the program's start"
+        self._line(
+            f"measured: {self._prompt_tokens} prompt and {self._new_tokens} new tokens in "
+            f"{seconds:.2f} s ({self._new_tokens / max(seconds, 1e-9):.1f} new tokens/s){first}; "
+            f"{boards} {kind}{kernels}"
+        )
+        if details:
+            self._details(engine)
+
+    def _details(self, engine: Engine) -> None:
+        plan = engine.plan
+        stats = engine.cluster.stats()
+        mebibytes = plan.weight_bytes / (1 << 20)
+        self._line(f"boards: {engine.cluster.why}")
+        self._line(
+            f"measured: loading {mebibytes:.1f} MiB of weights took {self._load_seconds:.2f} s"
+        )
+        self._line(
+            f"measured: longest wait for a first token {self._first_latency:.3f} s, "
+            f"{stats.steps} steps, {stats.redone_steps} redone, {stats.frames_dropped} frames "
+            f"dropped; {self._results} requests, last seed {self._seed}"
+        )
+        self._line(
+            f"planned: context {plan.context} positions, {plan.max_sequences} sequences, "
+            f"{plan.row_limit} rows a step"
+        )
+
+    @staticmethod
+    def _line(text: str) -> None:
+        print(text, file=sys.stderr)
