@@ -9,7 +9,6 @@ import numpy as np
 
 from lora_host import abi
 from lora_host.errors import RequestError
-
 from lora_sdk.plan.tensors import FP16_BYTES, padded
 from lora_sdk.step import KvOp, Row
 

@@ -23,7 +23,7 @@ def pack_blocks(columns: Half) -> Half:
 
 
 def pack_rows(values: npt.NDArray[np.generic], row_bytes: int) -> Bytes:
-    """A table [rows, columns] with each row padded by zeros to `row_bytes`: uint8 [rows, row_bytes]."""
+    """A table [rows, columns], each row padded by zeros: uint8 [rows, row_bytes]."""
     rows, columns = values.shape
     packed = np.zeros((rows, row_bytes), np.uint8)
     packed[:, : columns * values.itemsize] = np.ascontiguousarray(values).view(np.uint8)

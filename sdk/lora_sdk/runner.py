@@ -10,17 +10,15 @@ import numpy.typing as npt
 
 from lora_host import abi
 from lora_host.errors import ModelError, RequestError
-
 from lora_sdk.block import build_block
 from lora_sdk.compile.isa import Command, encode
 from lora_sdk.compile.lower import lower
-from lora_sdk.weight_loading import Loader, Progress, Weights
 from lora_sdk.plan.model_plan import BoardPlan, Plan
 from lora_sdk.step import KvOp, Row, StepResult, selected_rows
+from lora_sdk.weight_loading import Loader, Progress, Weights
 
 if TYPE_CHECKING:
     from lora_host.cluster import Cluster
-
     from lora_sdk.model.spec import ModelConfig
 
 __all__ = ["KvOp", "Row", "Runner", "StepResult"]
@@ -137,8 +135,8 @@ class Runner:
         row = rows[place] if place < len(rows) else None
         where = f" (sequence {row.sequence}, position {row.position})" if row else ""
         raise ModelError(
-            f"{command} wrote {int(record['nonfinite_count'])} values that are NaN or infinite, the "
-            f"first in row {place}{where} on board {board}; expected finite numbers; the model "
+            f"{command} wrote {int(record['nonfinite_count'])} values that are NaN or infinite, "
+            f"the first in row {place}{where} on board {board}; expected finite numbers; the model "
             "overflows FP16 here"
         )
 

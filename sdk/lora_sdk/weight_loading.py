@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from lora_host import abi
 from lora_host.errors import TransportError
-
 from lora_sdk.model.rope import rope_table
 from lora_sdk.packing import Half, pack_blocks, pack_rows
 from lora_sdk.plan.banks import MatrixPlacement, TablePlacement, mib
@@ -76,9 +75,9 @@ class Loader:
             if found != placed.crc:
                 bank = self._plan.board.bank_name(placed.bank)
                 raise TransportError(
-                    f"board {placed.board} bank {bank}: checksum of {mib(placed.bytes)} at offset "
-                    f"{placed.offset:#x} is {found:#010x}, expected {placed.crc:#010x}; the weights "
-                    "on the board are damaged, load them again and check the board's memory"
+                    f"board {placed.board} bank {bank}: checksum of {mib(placed.bytes)} at "
+                    f"offset {placed.offset:#x} is {found:#010x}, expected {placed.crc:#010x}; the "
+                    "weights on the board are damaged, load them again and check the board's memory"
                 )
 
     def _load_matrix(self, board: BoardPlan, placed: MatrixPlacement) -> None:
@@ -97,11 +96,11 @@ class Loader:
         """Columns start..stop of the board's matrix, from the tensors that it is made of."""
         pieces, first = [], 0
         for part in placed.parts:
-            low, high = max(start, first), min(stop, first + part.count)
+            low, high = max(start, first), min(stop, first + part.width)
             if low < high:
                 shift = part.start - first
                 pieces.append(self._weights.matrix(part.tensor, low + shift, high + shift))
-            first += part.count
+            first += part.width
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces, axis=1)
 
     def _write_blocks(
@@ -136,7 +135,7 @@ class Loader:
         return np.concatenate(pieces)[None]
 
     def _write(self, board: int, bank: int, offset: int, data: npt.NDArray[np.generic]) -> None:
-        raw = memoryview(np.ascontiguousarray(data)).cast("B")
+        raw = np.ascontiguousarray(data).view(np.uint8).reshape(-1).data
         self._cluster.write(board, bank, offset, raw)
         last = self._last.get((board, bank))
         if last is not None and last.offset + last.bytes == offset:

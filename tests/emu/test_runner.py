@@ -144,7 +144,7 @@ def test_a_vector_takes_the_place_of_its_embedding(folder: Path, boards: int) ->
     table = checkpoint.table("embed.token")
     rows = chain(want_logits=True)
     vectors = [replace(row, token=0, vector=table[row.token]) for row in rows]
-    mixed = [vector if i % 2 else row for i, (row, vector) in enumerate(zip(rows, vectors))]
+    mixed = [vectors[i] if i % 2 else row for i, row in enumerate(rows)]
     with opened(folder, boards) as runner:
         want = run(runner, rows).logits
         assert want is not None
@@ -181,7 +181,7 @@ def test_ranks_follow_the_cabling_and_not_the_boards_numbers(folder: Path, file:
         got = run(runner, rows).logits
         assert got is not None and got.tobytes() == want[1:6:2].tobytes()
         for end, sent in planned.items():
-            now = tuple(a - b for a, b in zip(emulated.link_bytes(*end), before[end]))
+            now = tuple(a - b for a, b in zip(emulated.link_bytes(*end), before[end], strict=True))
             assert now == (sent.frames, sent.payload), end
 
 
@@ -201,7 +201,7 @@ def test_link_bytes_with_fewer_selected_rows(
         pages = [KvOp.table(0, 1, runner.plan.scratch_pages + 1)]
         runner.step(chained, fresh(runner) + pages)
         for end, sent in planned.items():
-            now = tuple(a - b for a, b in zip(emulated.link_bytes(*end), before[end]))
+            now = tuple(a - b for a, b in zip(emulated.link_bytes(*end), before[end], strict=True))
             assert now == (sent.frames, sent.payload), end
 
 

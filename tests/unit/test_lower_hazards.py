@@ -15,7 +15,15 @@ import pytest
 from lora_host import abi
 from lora_sdk.compile import lower as lowering
 from lora_sdk.compile.isa import (
-    Attention, Command, Fence, Gather, KvCommit, KvStore, Matrix, MoveRows, Vector
+    Attention,
+    Command,
+    Fence,
+    Gather,
+    KvCommit,
+    KvStore,
+    Matrix,
+    MoveRows,
+    Vector,
 )  # fmt: skip
 from lora_sdk.plan.model_plan import Plan
 from lora_sdk.plan.partition import deal

@@ -51,7 +51,9 @@ def test_a_narrow_model_leaves_boards_without_columns() -> None:
 
 @pytest.mark.parametrize("boards", [0, 3, 16, -1])
 def test_other_board_counts_are_refused(boards: int) -> None:
-    with pytest.raises(RequestError, match=f"{boards} boards were asked for, expected 1, 2, 4 or 8"):
+    with pytest.raises(
+        RequestError, match=f"{boards} boards were asked for, expected 1, 2, 4 or 8"
+    ):
         Partition(LLAMA, boards)
 
 
@@ -59,5 +61,5 @@ def test_more_boards_than_query_heads_are_refused() -> None:
     from dataclasses import replace
 
     config = replace(LLAMA, heads=3, kv_heads=3)
-    with pytest.raises(RequestError, match="3 query heads .* use at most 2"):
+    with pytest.raises(RequestError, match=r"3 query heads .* use at most 2"):
         Partition(config, 4)

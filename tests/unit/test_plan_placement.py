@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -16,7 +17,9 @@ from tests.unit.plan_rig import GPT2, LLAMA, LLAMA2_7B, MODELS, OPT_POST, board,
 BLOCK = abi.BLOCK_BYTES_FP16
 
 
-def plan(config=LLAMA, boards=4, hbm=None, ddr=None, context=None, sequences=None, **changes) -> Plan:
+def plan(
+    config=LLAMA, boards=4, hbm=None, ddr=None, context=None, sequences=None, **changes
+) -> Plan:
     return make_plan(config, overlay(**changes), board(hbm, ddr), boards, context, sequences)
 
 
@@ -35,7 +38,9 @@ def ranges(found: BoardPlan, control_bank: int) -> Iterator[tuple[int, int, int,
     kv, control = found.kv, found.control
     for page in range(kv.pages):
         for block in range(kv.layers * kv.heads * 2):
-            bank, offset = kv.address(page, block // 2 // kv.heads, block // 2 % kv.heads, block % 2)
+            bank, offset = kv.address(
+                page, block // 2 // kv.heads, block // 2 % kv.heads, block % 2
+            )
             yield bank, offset, offset + kv.head_dim * 64, f"kv page {page} block {block}"
     yield control_bank, 0, abi.CONTROL_PAGE, "firmware's page"
     yield control_bank, control.block_offset, control.block_offset + control.block_bytes, "block"
@@ -51,9 +56,7 @@ def test_nothing_overlaps_and_everything_is_reserved(config, boards: int, merge:
     found = plan(config, boards, merge=merge, sequences=3)
     for one in found.boards:
         placed = sorted(ranges(one, found.overlay.control_bank))
-        for (bank, _, end, name), (other, start, _, next_name) in zip(
-            placed, placed[1:], strict=False
-        ):
+        for (bank, _, end, name), (other, start, _, next_name) in pairwise(placed):
             assert bank != other or end <= start, (name, next_name)
         for bank, _, end, name in placed:
             assert end <= one.arenas[bank], name
@@ -126,7 +129,9 @@ def test_default_context_is_the_models_or_what_fits() -> None:
     assert not small.boards[0].spilled and 2048 <= small.context < 8192
     assert small.context == small.context_limit and small.max_sequences == 1
     assert plan(LONG, 1, hbm=150_000, context=small.context).context == small.context
-    with pytest.raises(PlacementError, match=r"a context of 8192 .*longest context that fits is \d+;"):
+    with pytest.raises(
+        PlacementError, match=r"a context of 8192 .*longest context that fits is \d+;"
+    ):
         plan(LONG, 1, hbm=150_000, context=8192)
 
 
@@ -160,8 +165,8 @@ def test_full_banks_name_tensor_board_bank_and_figures() -> None:
     quarter = {"hbm": 64 << 20, "ddr": 4 << 30}
     with pytest.raises(
         PlacementError,
-        match=r"layer\.\d+\.\w+ does not fit on board 0, bank DDR\[\d\]: requested [\d.]+ MiB, free "
-        r"[\d.]+ MiB, capacity 4096.0 MiB.*; 2 boards would fit",
+        match=r"layer\.\d+\.\w+ does not fit on board 0, bank DDR\[\d\]: requested [\d.]+ MiB, "
+        r"free [\d.]+ MiB, capacity 4096.0 MiB.*; 2 boards would fit",
     ):
         plan(LLAMA2_7B, 1, **quarter)
     assert plan(LLAMA2_7B, 2, **quarter).context > 0
@@ -170,7 +175,9 @@ def test_full_banks_name_tensor_board_bank_and_figures() -> None:
 
 
 def test_no_room_for_the_cache_names_the_banks() -> None:
-    with pytest.raises(PlacementError, match=r"a KV cache for one sequence.*HBM\[0\]..HBM\[31\].*MiB"):
+    with pytest.raises(
+        PlacementError, match=r"a KV cache for one sequence.*HBM\[0\]..HBM\[31\].*MiB"
+    ):
         plan(boards=1, hbm=2048)
 
 

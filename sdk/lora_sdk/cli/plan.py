@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import click
+
 from lora_host.boards import load_board
 from lora_host.errors import PlacementError
 from lora_host.overlay import load_overlay
-
 from lora_sdk.demo import demo_model_path
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.config import load_config

@@ -7,7 +7,6 @@ from typing import Any
 
 from lora_host import abi
 from lora_host.errors import PlacementError
-
 from lora_sdk.compile.isa import NO_LAYER, Attention, Command, Gather
 
 
@@ -34,7 +33,7 @@ class Builder:
         """Appends a command that starts when `after` has happened and its unit is free. Units run
         in order, so an event of the same unit needs no counter."""
         flags = fields.pop("flags", 0)
-        waits: dict[str, int] = {}
+        waits: dict[str, Any] = {}
         if after is not None and after.unit != kind.UNIT:
             waits = {"wait_counter": after.counter, "wait_value": after.value}
             if after.segments:

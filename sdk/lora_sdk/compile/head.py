@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from lora_host import abi
-
 from lora_sdk.compile.builder import Event
 from lora_sdk.compile.isa import MoveRows, Vector
 from lora_sdk.compile.parts import Lowering

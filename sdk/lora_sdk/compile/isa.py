@@ -6,7 +6,7 @@ import dataclasses
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -199,7 +199,7 @@ def record(command: Command) -> bytes:
     return values.tobytes()
 
 
-def _store(values: np.ndarray, name: str, value: int, command: Command) -> None:  # type: ignore[type-arg]
+def _store(values: Any, name: str, value: int, command: Command) -> None:
     kind = np.iinfo(values.dtype[name])
     if not kind.min <= value <= kind.max:
         raise OverflowError(f"{command}: {name} is {value}, expected at most {kind.max}")
@@ -225,8 +225,8 @@ def counter_count(commands: Sequence[Command]) -> int:
 
 
 def encode(commands: Sequence[Command], plan: Plan, rank: int, list_id: int) -> bytes:
-    """Header and commands of board `rank`'s list, sealed by CRC-32. PlacementError where the list is
-    longer than the plan's room for it."""
+    """Header and commands of board `rank`'s list, sealed by CRC-32. PlacementError where the list
+    is longer than the plan's room for it."""
     body = b"".join(record(command) for command in commands)
     header = _header(commands, plan, rank, list_id)
     room = plan.boards[rank].control.list_bytes
@@ -236,12 +236,11 @@ def encode(commands: Sequence[Command], plan: Plan, rank: int, list_id: int) -> 
             f"{room} B"
         )
     header["crc"] = zlib.crc32(header.tobytes() + body)
-    return header.tobytes() + body
+    sealed: bytes = header.tobytes() + body
+    return sealed
 
 
-def _header(
-    commands: Sequence[Command], plan: Plan, rank: int, list_id: int
-) -> np.ndarray:  # type: ignore[type-arg]
+def _header(commands: Sequence[Command], plan: Plan, rank: int, list_id: int) -> Any:
     board, route = plan.boards[rank], plan.route
     values = {
         "size": abi.dtype("list").itemsize,

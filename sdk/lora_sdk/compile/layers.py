@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from lora_host import abi
+from collections.abc import Callable
 
+from lora_host import abi
 from lora_sdk.compile.builder import Event
 from lora_sdk.compile.isa import KvStore, Vector, float_bits
 from lora_sdk.compile.parts import Lowering
@@ -16,6 +17,9 @@ ACTIVATIONS = {
 }
 
 
+Half = Callable[[Lowering, int, Event | None], Event | None]
+
+
 def block(part: Lowering, layer: int, stream: Event | None) -> Event | None:
     """Both halves of block `layer`; returns the event of the new stream."""
     prefix = f"layer.{layer}"
@@ -25,13 +29,19 @@ def block(part: Lowering, layer: int, stream: Event | None) -> Event | None:
     return half(part, f"{prefix}.mlp_norm", stream, _feed_forward, layer)
 
 
-def _norm_before(part, norm, stream, half, layer):  # type: ignore[no-untyped-def]
+def _norm_before(
+    part: Lowering, norm: str, stream: Event | None, half: Half, layer: int
+) -> Event | None:
+    """stream + half(norm(stream))."""
     event = part.norm(stream, norm, part.stream(), part.local("input", part.board.share.hidden))
     event = half(part, layer, part.gather(event, "input"))
     return part.residual(event, part.stream())
 
 
-def _norm_after(part, norm, stream, half, layer):  # type: ignore[no-untyped-def]
+def _norm_after(
+    part: Lowering, norm: str, stream: Event | None, half: Half, layer: int
+) -> Event | None:
+    """norm(stream + half(stream)): OPT's post-LayerNorm order."""
     event = half(part, layer, part.gather(stream, "input"))
     event = part.residual(event, part.buffer("residual"))
     return part.norm(event, norm, part.buffer("residual"), part.stream())

@@ -10,20 +10,20 @@ overwritten too early follows from the order too; with R(n) the Router's n-th ga
   any more. The same holds for `attention` and `ffn`: their next writer has waited, over a matrix
   product, for the segments of a later gather. `head` and `embed` are written once a list, `embed`
   a second time by project_out, which has waited for the gather of `head`.
-- A board may receive only into a gather that it has started itself, so a faster neighbour cannot
-  write into a buffer that is still in use here. This needs that a gather starts late enough on a
-  board that owns no column of it (narrow models), and so has nothing to wait for: before any gather
-  into `input` the Router has run the gather of `attention` or of `ffn` that follows the last product
-  that read `input`; that gather waits for this board's attention, or for its `ffn` columns, or, where
-  it has none, there was no product. For `attention` and `ffn` it is the gather of norm sums, which
-  waits for RESIDUAL, after o or down; without hidden columns there is no o and no down.
+- A board receives only into a gather that it has started itself, so a faster neighbour cannot write
+  into a buffer that is still in use here. A board that owns no column of a gather (narrow models)
+  has nothing to wait for, yet starts it late enough: before a gather into `input` the Router has
+  run the gather of `attention` or `ffn` behind the last product that read `input`, which waits for
+  this board's attention or its `ffn` columns; where it has none of these, there was no product. For
+  `attention` and `ffn` it is the gather of norm sums, which waits for RESIDUAL, after o or down;
+  without hidden columns there is no o and no down.
 - `sums`: the norm that reads it has waited for its gather as a whole, sending included, before the
   next norm writes it.
 - `qkv`, `up`, `product`: written by the MPU after it has run what reads them (attention) or after a
-  product that waited for what reads them (SWIGLU and RESIDUAL, on the VFU before the norm or before
-  the gather that the product waits for).
-- Scratch KV: KV_STORE of a layer is awaited by that layer's attention; KV_COMMIT is first on the same
-  unit (DMA), so page tables and lengths are this step's before any row is stored or read.
+  product that waited for what reads them (SWIGLU and RESIDUAL, on the VFU before the norm
+  or before the gather that the product waits for).
+- Scratch KV: a layer's KV_STORE is awaited by its attention; KV_COMMIT is first on the same unit
+  (DMA), so page tables and lengths are this step's before any row is stored or read.
 - Residual: written by the VFU alone. Taps and PACK read it on the DMA: a tap stands before its
   layer's KV_STORE, which attention waits for, and RESIDUAL comes after attention; PACK stands after
   the last RESIDUAL.
@@ -37,7 +37,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lora_host import abi
-
 from lora_sdk.compile import head, layers
 from lora_sdk.compile.builder import Event
 from lora_sdk.compile.isa import Command, End, Fence, KvCommit, Vector

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lora_host import abi
-
 from lora_sdk.compile.builder import Builder, Event
 from lora_sdk.compile.isa import NO_LAYER, Matrix, MoveRows, Vector, float_bits
 from lora_sdk.plan.onchip import OnchipBuffer

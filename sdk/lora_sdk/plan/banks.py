@@ -1,4 +1,4 @@
-"""Addresses within banks: weight blocks striped over a group of banks, and what lies in one bank."""
+"""Addresses within banks: weight blocks striped over many, tables and other ranges in one."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from lora_host import abi
 from lora_host.errors import OverlayError, PlacementError
-
-from lora_sdk.plan.tensors import MatrixSpec, Part, TableSpec, padded
+from lora_sdk.plan.tensors import MatrixSpec, Part, TableSpec
 
 if TYPE_CHECKING:
     from lora_host.boards import Board
@@ -99,7 +98,7 @@ class TablePlacement:
 
 
 class Stripes:
-    """One running request number over the weight banks, so that nothing is lost between matrices."""
+    """One running request number over the weight banks: nothing is lost between matrices."""
 
     def __init__(self, banks: Banks) -> None:
         self.banks = banks
@@ -198,18 +197,8 @@ class Banks:
     def full(self, what: str, bank: int, requested: int, free: int) -> PlacementError:
         """The error of a bank that has no room for `what`."""
         return PlacementError(
-            f"{what} does not fit on board {self.rank}, bank {self.board.bank_name(bank)}: requested "
-            f"{mib(requested)}, free {mib(free)}, capacity {mib(self.usable(bank))}"
-        )
-
-    def weights_full(self, what: str, requested: int, reserved_lines: int, end: int) -> str:
-        """Why `what` is not in the weight banks."""
-        count = self.weight_count
-        free = max(0, self.weight_lines - reserved_lines - end) * abi.LINE_BYTES * count
-        names = [self.board.bank_name(self.weight_first + index) for index in (0, count - 1)]
-        return (
-            f"{what}: requested {mib(requested)}, free in {names[0]}..{names[1]} {mib(free)} beside "
-            f"{mib(reserved_lines * abi.LINE_BYTES * count)} kept for the KV cache"
+            f"{what} does not fit on board {self.rank}, bank {self.board.bank_name(bank)}: "
+            f"requested {mib(requested)}, free {mib(free)}, capacity {mib(self.usable(bank))}"
         )
 
 
@@ -221,17 +210,3 @@ def mib(count: int) -> str:
 def real_bytes(placed: Iterable[MatrixPlacement | TablePlacement]) -> int:
     """Bytes of the values themselves."""
     return sum(item.bytes for item in placed)
-
-
-__all__ = [
-    "BLOCK_LINES",
-    "MIB",
-    "Banks",
-    "MatrixPlacement",
-    "Shelf",
-    "Stripes",
-    "TablePlacement",
-    "mib",
-    "padded",
-    "real_bytes",
-]

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from lora_host import abi
 from lora_host.errors import PlacementError
-
 from lora_sdk.plan.banks import Banks, MatrixPlacement, Shelf, Stripes, TablePlacement, mib
 from lora_sdk.plan.kv import KvLayout
 from lora_sdk.plan.model_plan import BankUse, Replica

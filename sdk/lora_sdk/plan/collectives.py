@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lora_host import abi
-
 from lora_sdk.plan.partition import deal
 from lora_sdk.plan.tensors import FP16_BYTES
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lora_host import abi
-
 from lora_sdk.plan.banks import Shelf
 from lora_sdk.plan.partition import Share
 from lora_sdk.plan.tensors import FP16_BYTES, FP32_BYTES, padded

@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from lora_host import abi
-
 from lora_sdk.plan.banks import MatrixPlacement, TablePlacement, real_bytes
 from lora_sdk.plan.collectives import Collective, LinkBytes, add_traffic
 from lora_sdk.plan.control import ControlLayout
@@ -19,7 +18,6 @@ from lora_sdk.plan.topology import Route
 if TYPE_CHECKING:
     from lora_host.boards import Board
     from lora_host.overlay import Overlay
-
     from lora_sdk.model.spec import ModelConfig
 
 
@@ -159,9 +157,7 @@ class Plan:
             for direction in ("next", "previous")
         }
         for collective in self.collectives if count > 1 else ():
-            add_traffic(
-                totals, collective, count, ring, selected if collective.selected else rows
-            )
+            add_traffic(totals, collective, count, ring, selected if collective.selected else rows)
         ports = {"next": self.route.port_next, "previous": self.route.port_previous}
         return {
             (self.route.order[rank], ports[direction][rank]): sent

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from lora_host import abi
 from lora_host.errors import PlacementError, RequestError
-
 from lora_sdk.plan import control, onchip
 from lora_sdk.plan.banks import Banks
 from lora_sdk.plan.board_fit import BoardFit
@@ -20,7 +19,6 @@ from lora_sdk.plan.topology import Route
 if TYPE_CHECKING:
     from lora_host.boards import Board
     from lora_host.overlay import Overlay
-
     from lora_sdk.model.spec import ModelConfig
 
 DEFAULT_SEQUENCES = 16
@@ -67,7 +65,11 @@ def default_route(boards: int) -> Route:
     if boards == 1:
         return Route((0,), False, (abi.NO_PORT,), (abi.NO_PORT,), ())
     return Route(
-        tuple(range(boards)), ring, (1,) * (boards - 1) + (last,), (first,) + (0,) * (boards - 1), ()
+        tuple(range(boards)),
+        ring,
+        (1,) * (boards - 1) + (last,),
+        (first,) + (0,) * (boards - 1),
+        (),
     )
 
 
@@ -119,9 +121,7 @@ def _plan(
     each = tiles(chosen)
     count = sequences or max(1, min(DEFAULT_SEQUENCES, overlay.max_sequences, room // each))
     pages = scratch + min(room, each * count)
-    plans = tuple(
-        _board(fit, route, rows, chosen, pages, scratch, count, taps) for fit in fits
-    )
+    plans = tuple(_board(fit, route, rows, chosen, pages, scratch, count, taps) for fit in fits)
     return Plan(
         config=config,
         overlay=overlay,
@@ -173,7 +173,7 @@ def _board(
 
 
 def _row_limit(config: ModelConfig, overlay: Overlay, shares: Sequence[Share]) -> int:
-    """Rows a step may have: what the manifest allows and the on-chip buffer of every board holds."""
+    """Rows a step may have: what the manifest allows and every board's on-chip buffer holds."""
     needed = [onchip.row_bytes(config, share) for share in shares]
     worst = max(range(len(shares)), key=needed.__getitem__)
     rows = min(overlay.max_step_rows, abi.MAX_ROWS, overlay.onchip_bytes // needed[worst])

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from lora_host import abi
-
 from lora_sdk.plan.partition import Share
 
 if TYPE_CHECKING:
@@ -18,14 +17,14 @@ FP32_BYTES = 4
 
 
 class Part(NamedTuple):
-    """Output columns (or elements, or columns of an embedding) start..stop of a checkpoint tensor."""
+    """Columns start..stop of a checkpoint tensor: outputs, a vector's elements, an embedding's."""
 
     tensor: str
     start: int
     stop: int
 
     @property
-    def count(self) -> int:
+    def width(self) -> int:
         return self.stop - self.start
 
 
@@ -42,7 +41,7 @@ class MatrixSpec:
 
     @property
     def n(self) -> int:
-        return sum(part.count for part in self.parts)
+        return sum(part.width for part in self.parts)
 
     @property
     def blocks(self) -> int:
@@ -67,7 +66,7 @@ class TableSpec:
 
     @property
     def columns(self) -> int:
-        return sum(part.count for part in self.parts)
+        return sum(part.width for part in self.parts)
 
     @property
     def row_bytes(self) -> int:
@@ -114,11 +113,15 @@ def _layer_matrices(config: ModelConfig, share: Share, layer: int) -> Iterator[M
     prefix = f"layer.{layer}"
     attention = config.heads * config.head_dim
     qkv_bias = f"{prefix}.qkv.bias" if config.qkv_bias else None
-    yield MatrixSpec(f"{prefix}.qkv", layer, config.hidden, _qkv_parts(config, share, prefix), qkv_bias)
+    yield MatrixSpec(
+        f"{prefix}.qkv", layer, config.hidden, _qkv_parts(config, share, prefix), qkv_bias
+    )
     o_bias = f"{prefix}.o.bias" if config.o_bias else None
     yield _plain(f"{prefix}.o", layer, attention, share.hidden, o_bias)
     up_bias = f"{prefix}.up.bias" if config.mlp_bias else None
-    yield MatrixSpec(f"{prefix}.up", layer, config.hidden, _up_parts(config, share, prefix), up_bias)
+    yield MatrixSpec(
+        f"{prefix}.up", layer, config.hidden, _up_parts(config, share, prefix), up_bias
+    )
     down_bias = f"{prefix}.down.bias" if config.mlp_bias else None
     yield _plain(f"{prefix}.down", layer, config.ffn, share.hidden, down_bias)
 

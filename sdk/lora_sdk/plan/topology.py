@@ -4,23 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from lora_host import abi
+from lora_host.cluster_file import Cable
 from lora_host.errors import LinkError
-
-
-class CableLike(Protocol):
-    """A cable between two ports of two boards."""
-
-    @property
-    def board_a(self) -> int: ...
-    @property
-    def port_a(self) -> int: ...
-    @property
-    def board_b(self) -> int: ...
-    @property
-    def port_b(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -33,7 +20,7 @@ class Route:
     ring: bool
     port_next: tuple[int, ...]
     port_previous: tuple[int, ...]
-    cables: tuple[CableLike, ...]
+    cables: tuple[Cable, ...]
 
 
 @dataclass(frozen=True)
@@ -43,10 +30,10 @@ class _End:
     port: int
     board: int
     far_port: int
-    cable: CableLike
+    cable: Cable
 
 
-def route(cables: Sequence[CableLike], boards: int) -> Route:
+def route(cables: Sequence[Cable], boards: int) -> Route:
     """The ring of exactly `boards` boards if the cabling has one, else a path of that many.
 
     A board has two ports, so the cabling is a set of rings and paths. Of several candidates the one
@@ -64,7 +51,7 @@ def route(cables: Sequence[CableLike], boards: int) -> Route:
     return _make(ends, min(paths), ring=False)
 
 
-def _ends(cables: Sequence[CableLike]) -> dict[int, list[_End]]:
+def _ends(cables: Sequence[Cable]) -> dict[int, list[_End]]:
     """Each board's cables, lower far board first."""
     ends: dict[int, list[_End]] = {}
     used: set[tuple[int, int]] = set()
@@ -125,7 +112,7 @@ def _windows(order: list[int], closed: bool, boards: int) -> list[list[int]]:
 def _make(ends: dict[int, list[_End]], order: list[int], ring: bool) -> Route:
     count = len(order)
     port_next, port_previous = [abi.NO_PORT] * count, [abi.NO_PORT] * count
-    cables: list[CableLike] = []
+    cables: list[Cable] = []
     for rank in range(count if ring else count - 1):
         far = (rank + 1) % count
         end = next(end for end in ends[order[rank]] if end.board == order[far])
@@ -134,7 +121,9 @@ def _make(ends: dict[int, list[_End]], order: list[int], ring: bool) -> Route:
     return Route(tuple(order), ring, tuple(port_next), tuple(port_previous), tuple(cables))
 
 
-def _missing(runs: list[tuple[list[int], bool]], ends: dict[int, list[_End]], boards: int) -> LinkError:
+def _missing(
+    runs: list[tuple[list[int], bool]], ends: dict[int, list[_End]], boards: int
+) -> LinkError:
     if not runs:
         return LinkError(f"the cabling has no cables, expected a ring or path of {boards} boards")
     longest = max((order for order, _ in runs), key=len)
