@@ -68,7 +68,8 @@ void emu_frame_seal(struct lora_frame *frame, uint32_t crc) {
 }
 
 static struct lora_frame *slot(const struct emu_port *port, uint32_t index) {
-    return (struct lora_frame *)(void *)(port->slots + (index & FIFO_MASK) * (size_t)EMU_SLOT_BYTES);
+    void *at = port->slots + (index & FIFO_MASK) * (size_t)EMU_SLOT_BYTES;
+    return at;
 }
 
 static uint32_t fill_level(const struct emu_port *port) { return port->tail - port->head; }

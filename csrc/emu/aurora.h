@@ -9,6 +9,7 @@
 
 #define EMU_FIFO_FRAMES 32 /* power of two */
 #define EMU_FRAME_BYTES (sizeof(struct lora_frame) + LORA_FRAME_PAYLOAD + 4)
+#define EMU_LANES_UP_US 5000 /* from a core's release, or a cable's return, to channel up */
 #define EMU_SLOT_BYTES 4160 /* a frame in whole 64-byte transfers */
 
 struct emu_board;
@@ -18,7 +19,7 @@ struct emu_port_counters { /* cleared by LORA_LINK_COUNTER_RESET */
     uint64_t not_ok_cycles;
     uint32_t tx, rx; /* 64-byte transfers */
     uint32_t flow_full, flow_empty;
-    uint32_t gt_not_ready, line_down, pll_not_locked, mmcm_not_locked, channel_down;
+    uint32_t line_down, pll_not_locked, mmcm_not_locked, channel_down;
     uint32_t frames_received, frames_with_errors;
 };
 

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #define RESET_HOLD_US 1000000 /* the core needs a second in reset */
-#define LANES_UP_US 5000
 #define STATUS_GT_READY 0x00f
 #define STATUS_LANES_UP 0x0f0
 #define STATUS_PLL_LOCK 0x100
@@ -32,16 +31,11 @@ static uint32_t fifo_status(const struct emu_port *port) {
 
 static uint32_t clamp(uint64_t value) { return value > ~0u ? ~0u : (uint32_t)value; }
 
-static uint32_t per_lane(const struct emu_port *port, uint32_t offset) {
-    const struct emu_port_counters *counters = &port->counters;
-    return offset < LORA_LINK_LINE_DOWN ? counters->gt_not_ready : counters->line_down;
-}
-
 uint32_t emu_link_read(struct emu_port *port, uint32_t offset) {
     emu_port_refresh(port);
     const struct emu_port_counters *counters = &port->counters;
-    if (offset >= LORA_LINK_GT_NOT_READY && offset < LORA_LINK_PLL_NOT_LOCKED)
-        return per_lane(port, offset);
+    if (offset >= LORA_LINK_LINE_DOWN && offset < LORA_LINK_PLL_NOT_LOCKED)
+        return counters->line_down; /* one register a lane; the lanes fall together */
     switch (offset) {
     case LORA_LINK_CORE_RESET: return port->core_reset;
     case LORA_LINK_CONFIGURATION:
@@ -60,7 +54,7 @@ uint32_t emu_link_read(struct emu_port *port, uint32_t offset) {
     case LORA_LINK_CHANNEL_DOWN: return counters->channel_down;
     case LORA_LINK_FRAMES_RECEIVED: return counters->frames_received;
     case LORA_LINK_FRAMES_WITH_ERRORS: return counters->frames_with_errors;
-    default: return 0; /* overflows, hard and soft errors stay 0; unused offsets read 0 */
+    default: return 0; /* overflows, lost GTs, hard and soft errors: they stay 0 here */
     }
 }
 
@@ -78,7 +72,7 @@ static void leave_reset(struct emu_port *port, uint64_t now) {
     const struct emu_cluster *cluster = port->board->cluster;
     port->core_reset = false;
     port->reset_done = now - port->reset_since >= emu_cycles(cluster, RESET_HOLD_US);
-    port->ready_at = now + emu_cycles(cluster, LANES_UP_US);
+    port->ready_at = now + emu_cycles(cluster, EMU_LANES_UP_US);
 }
 
 void emu_link_write(struct emu_port *port, uint32_t offset, uint32_t value) {

@@ -68,7 +68,6 @@ struct emu_board {
     struct emu_router router;
     struct emu_link_test link_test;
     struct emu_port ports[LORA_PORTS];
-    uint32_t link_epoch;
     uint32_t frames_dropped; /* not yet handed to the firmware with a unit's result */
     uint32_t stuck_units;    /* faults: bit per unit */
     bool completion_lost, done_lost, firmware_dead;

@@ -70,7 +70,7 @@ void lora_emu_destroy(uint32_t id) {
     if (cluster) drop_user(cluster); /* the creator's use; open handles keep it alive */
 }
 
-/* --- creation ---------------------------------------------------------------------------------- */
+/* --- creation -------------------------------------------------------------------------------- */
 static bool kernels_complete(const struct lora_kernels *kernels) {
     return kernels && kernels->size == sizeof *kernels && kernels->matrix && kernels->vector &&
            kernels->attention;

@@ -3,13 +3,12 @@
 
 #include <string.h>
 
-#define LANES_UP_US 5000
-
 static void clear_port(struct emu_port *port) {
     bool was_down = port->faults.down;
     memset(&port->faults, 0, sizeof port->faults);
+    const struct emu_cluster *cluster = port->board->cluster;
     if (was_down) /* the lanes train again */
-        port->ready_at = port->board->cluster->now + emu_cycles(port->board->cluster, LANES_UP_US);
+        port->ready_at = cluster->now + emu_cycles(cluster, EMU_LANES_UP_US);
 }
 
 static void clear_all(struct emu_board *board) {

@@ -44,7 +44,7 @@ static bool slot_place(const struct lora_list *list, uint32_t slot, struct place
     return slot < list->max_scratch;
 }
 
-/* --- KV_STORE ---------------------------------------------------------------------------------- */
+/* --- KV_STORE -------------------------------------------------------------------------------- */
 static void store_head(uint16_t *k_block, uint16_t *v_block, uint32_t lane, uint32_t head_dim,
                        const uint8_t *k, const uint8_t *v) {
     for (uint32_t d = 0; d < head_dim; d++) memcpy(&k_block[d * TILE + lane], k + d * BYTES, BYTES);
@@ -87,7 +87,7 @@ int emu_kv_store(struct emu_board *board, const struct lora_kv_store *command,
     return LORA_OK;
 }
 
-/* --- KV_COMMIT --------------------------------------------------------------------------------- */
+/* --- KV_COMMIT ------------------------------------------------------------------------------- */
 static int copy_positions(const struct kv *kv, struct place from, struct place to,
                           uint32_t count) {
     const struct lora_list *list = kv->list;

@@ -69,7 +69,7 @@ static void power_off(struct emu_board *board) {
     memset(board->units, 0, sizeof board->units);
     board->router.state = LORA_UNIT_IDLE;
     board->link_test.active = false;
-    board->link_epoch = board->frames_dropped = 0;
+    board->frames_dropped = 0;
     for (uint32_t p = 0; p < LORA_PORTS; p++) emu_port_power_off(&board->ports[p]);
 }
 

@@ -43,8 +43,8 @@ static uint32_t eight_bytes(uint32_t crc, const uint8_t *at) {
 }
 
 #if defined(__x86_64__)
-/* Folding after Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ" (Intel,
- * 2009), with its reflected constants for this polynomial. */
+/* Folding after Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ"
+ * (Intel, 2009), with its reflected constants for this polynomial. */
 #define FOLDED __attribute__((target("pclmul,sse4.1")))
 #define FOLD_LEAST 64
 

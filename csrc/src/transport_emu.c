@@ -25,7 +25,8 @@ static int unlock(struct emu_board *board, int status) {
 static bool parse_number(const char **at, uint32_t *value) {
     const char *from = *at;
     uint64_t total = 0;
-    while (*from >= '0' && *from <= '9' && total <= ~0u) total = total * 10 + (uint32_t)(*from++ - '0');
+    for (; *from >= '0' && *from <= '9' && total <= ~0u; from++)
+        total = total * 10 + (uint32_t)(*from - '0');
     if (from == *at || total > ~0u) return false;
     *value = (uint32_t)total;
     *at = from;

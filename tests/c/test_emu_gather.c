@@ -1,4 +1,4 @@
-/* All-gathers on rings and paths against a simple loop, byte for byte, and what goes wrong on links. */
+/* All-gathers on rings and paths against a plain loop, byte for byte, and what fails on links. */
 #include "emu_board.h"
 
 struct run {
@@ -169,7 +169,7 @@ static void check_flip(void) {
         if (poll(&run, 1, &result) == LORA_UNIT_FAILED) break;
     CHECK(result.status == LORA_ERR_LINK_CRC && result.port == 0);
     CHECK(test_read(&run.cluster, 1, LORA_BLOCK_LINK0, LORA_LINK_FRAMES_WITH_ERRORS) == 1);
-    /* Its firmware poisons both neighbours: 2, which misses the block, ends; 0 and 3 have theirs. */
+    /* Its firmware poisons both neighbours: 2, which misses the block, ends; 0 and 3 have it. */
     emu_hal_bind(run.boards[1]);
     hal_links_poison(&run.lists[1], &run.state);
     CHECK(poll(&run, 2, &result) == LORA_UNIT_FAILED);

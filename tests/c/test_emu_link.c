@@ -1,4 +1,4 @@
-/* Aurora bring-up by registers and the link test through the firmware, with each fault of a cable. */
+/* Aurora bring-up by registers; the link test through the firmware, with each fault of a cable. */
 #include "emu_board.h"
 
 #define BLOCK_OFFSET 0x2000
