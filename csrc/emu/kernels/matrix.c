@@ -31,6 +31,14 @@ static const uint16_t *weight_block(const struct product *p, uint32_t tile, uint
     return call_at(p->call, bank, offset, LORA_BLOCK_BYTES_FP16, sizeof(uint16_t));
 }
 
+/* The tree over eight arrays of `size` sums, into the first one. */
+static void join_parts(float *parts, uint64_t size) {
+    const float *a = parts, *b = a + size, *c = b + size, *d = c + size;
+    const float *e = d + size, *f = e + size, *g = f + size, *h = g + size;
+    for (uint64_t i = 0; i < size; i++)
+        parts[i] = ((a[i] + b[i]) + (c[i] + d[i])) + ((e[i] + f[i]) + (g[i] + h[i]));
+}
+
 /* FP32 sums of one tile, the tree included, into parts[0]: [rows][32]. */
 static int multiply_tile(struct product *p, uint32_t tile) {
     uint32_t count = k_blocks(p->command), k = p->command->k;
@@ -43,12 +51,7 @@ static int multiply_tile(struct product *p, uint32_t tile) {
     for (uint32_t s = 0; s < LORA_SEGMENTS; s++)
         p->variant->segment(p->x, k, p->rows, segment_start(k, s), segment_start(k, s + 1),
                             p->blocks, p->work, p->parts + s * size);
-    for (uint64_t i = 0; i < size; i++) {
-        float sums[LORA_SEGMENTS];
-        for (uint32_t s = 0; s < LORA_SEGMENTS; s++)
-            sums[s] = p->parts[s * size + i];
-        p->parts[i] = segment_tree(sums);
-    }
+    join_parts(p->parts, size);
     return LORA_OK;
 }
 

@@ -8,6 +8,9 @@
 
 static const struct lora_variant *const variants[] = {
     &lora_variant_plain,
+#if defined(__x86_64__)
+    &lora_variant_avx2,
+#endif
 };
 #define VARIANTS (sizeof(variants) / sizeof(variants[0]))
 

@@ -1,0 +1,215 @@
+/* Inner loops for AVX2 with F16C and FMA. FMA only ever joins an FP16 x FP16 product, which is exact
+ * in FP32, to its sum: the same bits as multiplying, then adding. */
+#if defined(__x86_64__)
+
+#include <immintrin.h>
+
+#include "exponential.h"
+#include "half.h"
+#include "segments.h"
+#include "variant.h"
+
+#define AVX2 __attribute__((target("avx2,f16c,fma")))
+#define AVX2_INLINE __attribute__((target("avx2,f16c,fma"), always_inline)) static inline
+#define LANES 8
+#define VECTORS (LORA_BLOCK_N / LANES)
+#define PREFETCH_HALVES 1024 /* two units ahead */
+
+static int supported(void) {
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c") &&
+           __builtin_cpu_supports("fma");
+}
+
+AVX2_INLINE __m256 load_halves(const uint16_t *halves) {
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)halves));
+}
+
+AVX2 static void halves_to_floats(const uint16_t *halves, uint32_t count, float *floats) {
+    uint32_t i = 0;
+    for (; i + LANES <= count; i += LANES)
+        _mm256_storeu_ps(floats + i, load_halves(halves + i));
+    for (; i < count; i++)
+        floats[i] = half_to_float(halves[i]);
+}
+
+AVX2 static uint32_t floats_to_halves(const float *floats, uint32_t count, uint16_t *halves) {
+    const __m128i magnitude = _mm_set1_epi16(0x7fff), infinity = _mm_set1_epi16(0x7c00);
+    const __m128i largest = _mm_set1_epi16(0x7bff), nan = _mm_set1_epi16(LORA_FP16_NAN);
+    uint32_t i = 0, bad = 0;
+    for (; i + LANES <= count; i += LANES) {
+        __m128i half = _mm256_cvtps_ph(_mm256_loadu_ps(floats + i), _MM_FROUND_TO_NEAREST_INT);
+        __m128i size = _mm_and_si128(half, magnitude);
+        half = _mm_blendv_epi8(half, nan, _mm_cmpgt_epi16(size, infinity));
+        int mask = _mm_movemask_epi8(_mm_cmpgt_epi16(size, largest));
+        bad += (uint32_t)__builtin_popcount((unsigned)mask) / 2;
+        _mm_storeu_si128((__m128i *)(void *)(halves + i), half);
+    }
+    for (; i < count; i++) {
+        halves[i] = float_to_half(floats[i]);
+        bad += (halves[i] & 0x7c00) == 0x7c00;
+    }
+    return bad;
+}
+
+AVX2_INLINE void store_sums(float *out, const __m256 *sum) {
+    for (int v = 0; v < VECTORS; v++)
+        _mm256_storeu_ps(out + v * LANES, sum[v]);
+}
+
+/* One row reads each weight once: it is converted on the way. */
+AVX2 static void segment_one(const float *x, uint32_t first, uint32_t end,
+                             const uint16_t *const *blocks, float *out) {
+    __m256 sum[VECTORS] = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(),
+                           _mm256_setzero_ps()};
+    for (uint32_t unit = first; unit < end; unit += LORA_UNIT_COLUMNS) {
+        const uint16_t *weights = blocks[unit / LORA_BLOCK_K] + unit % LORA_BLOCK_K * LORA_BLOCK_N;
+        uint32_t steps = end - unit < LORA_UNIT_COLUMNS ? end - unit : LORA_UNIT_COLUMNS;
+        for (uint32_t k = 0; k < steps; k++, weights += LORA_BLOCK_N) {
+            __m256 value = _mm256_broadcast_ss(x + unit + k);
+            _mm_prefetch((const char *)(weights + PREFETCH_HALVES), _MM_HINT_T0);
+            for (int v = 0; v < VECTORS; v++)
+                sum[v] = _mm256_fmadd_ps(value, load_halves(weights + v * LANES), sum[v]);
+        }
+    }
+    store_sums(out, sum);
+}
+
+/* `rows` rows, a constant of at most 3: their sums stay in registers. */
+AVX2_INLINE void segment_rows(const float *x, uint64_t x_stride, const int rows, uint32_t steps,
+                              const float *weights, float *out) {
+    __m256 sum[3][VECTORS];
+    for (int r = 0; r < rows; r++)
+        for (int v = 0; v < VECTORS; v++)
+            sum[r][v] = _mm256_setzero_ps();
+    for (uint32_t k = 0; k < steps; k++, weights += LORA_BLOCK_N)
+        for (int v = 0; v < VECTORS; v++) {
+            __m256 weight = _mm256_loadu_ps(weights + v * LANES);
+            for (int r = 0; r < rows; r++)
+                sum[r][v] = _mm256_fmadd_ps(_mm256_broadcast_ss(x + (uint64_t)r * x_stride + k),
+                                            weight, sum[r][v]);
+        }
+    for (int r = 0; r < rows; r++)
+        store_sums(out + r * LORA_BLOCK_N, sum[r]);
+}
+
+AVX2 static void segment(const float *x, uint64_t x_stride, uint32_t rows, uint32_t first,
+                         uint32_t end, const uint16_t *const *blocks, float *work, float *out) {
+    if (rows == 1) {
+        segment_one(x, first, end, blocks, out);
+        return;
+    }
+    for (uint32_t k = first; k < end; k += LORA_UNIT_COLUMNS) {
+        uint32_t steps = end - k < LORA_UNIT_COLUMNS ? end - k : LORA_UNIT_COLUMNS;
+        halves_to_floats(blocks[k / LORA_BLOCK_K] + k % LORA_BLOCK_K * LORA_BLOCK_N,
+                         steps * LORA_BLOCK_N, work + (uint64_t)(k - first) * LORA_BLOCK_N);
+    }
+    x += first;
+    for (; rows >= 3; rows -= 3, x += 3 * x_stride, out += 3 * LORA_BLOCK_N)
+        segment_rows(x, x_stride, 3, end - first, work, out);
+    if (rows == 2)
+        segment_rows(x, x_stride, 2, end - first, work, out);
+    else if (rows == 1)
+        segment_rows(x, x_stride, 1, end - first, work, out);
+}
+
+AVX2 static void scores(const float *q, const uint16_t *k, uint32_t head_dim, float out[32]) {
+    float sums[LORA_SEGMENTS][LORA_TILE_POSITIONS];
+    for (uint32_t s = 0; s < LORA_SEGMENTS; s++) {
+        __m256 sum[VECTORS] = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(),
+                               _mm256_setzero_ps()};
+        uint32_t end = segment_start(head_dim, s + 1);
+        for (uint32_t d = segment_start(head_dim, s); d < end; d++) {
+            __m256 value = _mm256_broadcast_ss(q + d);
+            const uint16_t *keys = k + (uint64_t)d * LORA_TILE_POSITIONS;
+            for (int v = 0; v < VECTORS; v++)
+                sum[v] = _mm256_fmadd_ps(value, load_halves(keys + v * LANES), sum[v]);
+        }
+        store_sums(sums[s], sum);
+    }
+    for (uint32_t i = 0; i < LORA_TILE_POSITIONS; i++)
+        out[i] = ((sums[0][i] + sums[1][i]) + (sums[2][i] + sums[3][i])) +
+                 ((sums[4][i] + sums[5][i]) + (sums[6][i] + sums[7][i]));
+}
+
+/* exp of eight values: every step as in exp32. */
+AVX2_INLINE __m256 exp_vector(__m256 x) {
+    __m256 low = _mm256_set1_ps(lora_exp_min), high = _mm256_set1_ps(lora_exp_max);
+    __m256 inside =
+        _mm256_and_ps(_mm256_cmp_ps(x, low, _CMP_GE_OQ), _mm256_cmp_ps(x, high, _CMP_LE_OQ));
+    __m256 safe = _mm256_and_ps(x, inside);
+    __m256 n = _mm256_round_ps(_mm256_mul_ps(safe, _mm256_set1_ps(lora_log2e)),
+                               _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    __m256 r = _mm256_sub_ps(safe, _mm256_mul_ps(n, _mm256_set1_ps(lora_ln2_hi)));
+    r = _mm256_sub_ps(r, _mm256_mul_ps(n, _mm256_set1_ps(lora_ln2_lo)));
+    __m256 p = _mm256_set1_ps(lora_exp_c[0]);
+    for (int i = 1; i < 7; i++)
+        p = _mm256_add_ps(_mm256_mul_ps(p, r), _mm256_set1_ps(lora_exp_c[i]));
+    __m256i whole = _mm256_cvtps_epi32(n), bias = _mm256_set1_epi32(127);
+    __m256i half = _mm256_srai_epi32(whole, 1);
+    __m256i rest = _mm256_sub_epi32(whole, half);
+    p = _mm256_mul_ps(p, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(half, bias), 23)));
+    p = _mm256_mul_ps(p, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(rest, bias), 23)));
+    __m256 outside = _mm256_blendv_ps(x, _mm256_setzero_ps(), _mm256_cmp_ps(x, low, _CMP_LT_OQ));
+    __m256 infinity = _mm256_set1_ps(__builtin_inff());
+    outside = _mm256_blendv_ps(outside, infinity, _mm256_cmp_ps(x, high, _CMP_GT_OQ));
+    return _mm256_blendv_ps(outside, p, inside);
+}
+
+AVX2 static void exponentials(const float *s, uint32_t count, float largest, float *e) {
+    __m256 most = _mm256_set1_ps(largest);
+    uint32_t i = 0;
+    for (; i + LANES <= count; i += LANES) {
+        __m256 y = exp_vector(_mm256_sub_ps(_mm256_loadu_ps(s + i), most));
+        __m128i half = _mm256_cvtps_ph(y, _MM_FROUND_TO_NEAREST_INT);
+        _mm256_storeu_ps(e + i, _mm256_cvtph_ps(half));
+    }
+    for (; i < count; i++)
+        e[i] = half_to_float(float_to_half(exp32(s[i] - largest)));
+}
+
+/* `vectors` times eight columns from d on. */
+AVX2_INLINE void weigh_columns(const float *e, const uint16_t *const *v, uint32_t count,
+                               uint32_t d, const int vectors, float *sum) {
+    __m256 tile[VECTORS];
+    for (int j = 0; j < vectors; j++)
+        tile[j] = _mm256_setzero_ps();
+    for (uint32_t i = 0; i < count; i++) {
+        __m256 weight = _mm256_broadcast_ss(e + i);
+        for (int j = 0; j < vectors; j++)
+            tile[j] = _mm256_fmadd_ps(weight, load_halves(v[i] + d + j * LANES), tile[j]);
+    }
+    for (int j = 0; j < vectors; j++) {
+        float *target = sum + d + j * LANES;
+        _mm256_storeu_ps(target, _mm256_add_ps(_mm256_loadu_ps(target), tile[j]));
+    }
+}
+
+AVX2 static void weigh(const float *e, const uint16_t *const *v, uint32_t count, uint32_t head_dim,
+                       float *sum) {
+    uint32_t d = 0;
+    for (; d + VECTORS * LANES <= head_dim; d += VECTORS * LANES)
+        weigh_columns(e, v, count, d, VECTORS, sum);
+    for (; d + LANES <= head_dim; d += LANES)
+        weigh_columns(e, v, count, d, 1, sum);
+    for (; d < head_dim; d++) {
+        float tile = 0.0f;
+        for (uint32_t i = 0; i < count; i++)
+            tile = tile + e[i] * half_to_float(v[i][d]);
+        sum[d] = sum[d] + tile;
+    }
+}
+
+const struct lora_variant lora_variant_avx2 = {
+    .name = "avx2",
+    .supported = supported,
+    .halves_to_floats = halves_to_floats,
+    .floats_to_halves = floats_to_halves,
+    .segment = segment,
+    .scores = scores,
+    .exponentials = exponentials,
+    .weigh = weigh,
+};
+
+#else
+typedef int lora_avx2_not_here; /* a translation unit may not be empty */
+#endif
