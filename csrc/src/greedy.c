@@ -41,19 +41,25 @@ static void build(const struct lora_greedy *loop, uint32_t slot, struct greedy_b
                                    .flags = LORA_ROW_WANT_ARGMAX};
 }
 
+/* The first command of any board that wrote such a value: the others only pass it on. */
 static int check_finite(const struct lora_cluster *cluster, struct lora_failure *failure) {
+    const struct lora_completion *first = NULL;
+    uint32_t board = 0;
     for (uint32_t b = 0; b < cluster->count; b++) {
         const struct lora_completion *record = &cluster->boards[b].completion;
         if (!record->nonfinite_count) continue;
-        failure->board = (int32_t)b;
-        failure->index = record->nonfinite_index;
-        failure->row = record->nonfinite_row;
-        return lora_fail(failure, LORA_ERR_NAN,
-                         "board %u (%s) command %u row %u: %u values written are not finite", b,
-                         cluster->boards[b].info.address, record->nonfinite_index,
-                         record->nonfinite_row, record->nonfinite_count);
+        if (first && first->nonfinite_index <= record->nonfinite_index) continue;
+        first = record;
+        board = b;
     }
-    return LORA_OK;
+    if (!first) return LORA_OK;
+    failure->board = (int32_t)board;
+    failure->index = first->nonfinite_index;
+    failure->row = first->nonfinite_row;
+    return lora_fail(failure, LORA_ERR_NAN,
+                     "board %u (%s) command %u row %u: %u values written are not finite", board,
+                     cluster->boards[board].info.address, first->nonfinite_index,
+                     first->nonfinite_row, first->nonfinite_count);
 }
 
 /* The largest logit of all boards; of equal ones the lowest token. */

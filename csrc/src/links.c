@@ -57,15 +57,16 @@ static uint32_t ends_of(const struct lora_cluster *cluster, struct end ends[2 * 
     return count;
 }
 
+/* To all ports, those that the map leaves free too: a cable that sits in the wrong one then has a
+ * channel, and the payload test can tell where it sits. */
 static int write_all(struct lora_cluster *cluster, uint32_t offset, uint32_t value,
                      struct lora_failure *failure) {
-    struct end ends[2 * LORA_MAX_CABLES];
-    uint32_t count = ends_of(cluster, ends);
-    for (uint32_t e = 0; e < count; e++) {
-        int status = lora_register_write(cluster, ends[e].board, LORA_BLOCK_LINK0 + ends[e].port,
-                                         offset, value, failure);
-        if (status) return status;
-    }
+    for (uint32_t b = 0; b < cluster->count; b++)
+        for (uint32_t p = 0; p < LORA_PORTS && cluster->boards[b].programmed; p++) {
+            int status =
+                lora_register_write(cluster, b, LORA_BLOCK_LINK0 + p, offset, value, failure);
+            if (status) return status;
+        }
     return LORA_OK;
 }
 

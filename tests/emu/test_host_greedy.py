@@ -1,0 +1,134 @@
+"""The greedy loop in C emits the tokens that steps driven from Python emit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lora_host import abi
+from lora_host.errors import ModelError, RequestError
+from lora_host.records import GreedyResult
+from lora_sdk.runner import KvOp, Row, Runner
+from tests.drive import open_runner
+from tests.variants import variant, write_checkpoint
+
+PROMPT = (5, 17, 99, 3)
+COUNT = 12
+FIRST_PAGE = abi.MAX_SCRATCH // abi.TILE_POSITIONS
+
+
+@pytest.fixture(scope="module")
+def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
+    folder = write_checkpoint(variant("llama_narrow"), tmp_path_factory.mktemp("greedy") / "model")
+    with open_runner(folder, 4) as opened:
+        yield opened
+
+
+def prefill(runner: Runner, sequence: int) -> int:
+    """Commits the prompt; returns the token after it."""
+    ops = [KvOp.length(sequence, 0), KvOp.table(sequence, 0, FIRST_PAGE + sequence)]
+    last = len(PROMPT) - 1
+    rows = [
+        Row(sequence, place, token, place, place - 1, want_argmax=place == last)
+        for place, token in enumerate(PROMPT)
+    ]
+    result = runner.step(rows, ops)
+    assert result.argmax is not None
+    runner.step([], [KvOp.commit(sequence, 0, 0, len(PROMPT))], list(range(len(PROMPT))))
+    return int(result.argmax[1][0])
+
+
+def by_steps(runner: Runner, sequence: int, token: int, count: int) -> list[int]:
+    """Tokens after `token`, a step each; every step commits the row before."""
+    tokens: list[int] = []
+    ops: list[KvOp] = []
+    path: list[int] = []
+    for turn in range(count):
+        position, slot = len(PROMPT) + turn, 10 + turn % 2
+        result = runner.step([Row(sequence, position, token, slot, want_argmax=True)], ops, path)
+        assert result.argmax is not None
+        token = int(result.argmax[1][0])
+        tokens.append(token)
+        ops, path = [KvOp.commit(sequence, position, 0, 1)], [slot]
+    return tokens
+
+
+def greedy(
+    runner: Runner, token: int, count: int = COUNT, at: int = len(PROMPT), **options: Any
+) -> tuple[list[int], GreedyResult]:
+    """Tokens heard from the loop on sequence 0, and its result."""
+    heard: list[int] = []
+    options.setdefault("on_token", heard.append)
+    offset = runner.plan.boards[0].control.block_offset
+    result = runner.cluster.greedy(
+        0, at, token, (40, 41), count, runner.argmax_offsets, offset, **options
+    )
+    return heard, result
+
+
+def test_the_loop_equals_steps_from_python(runner: Runner) -> None:
+    token = prefill(runner, 0)
+    heard, result = greedy(runner, token)
+    assert (result.emitted, result.last_token) == (COUNT, heard[-1])
+    assert len(set(heard)) > 1
+    runner.step([], [KvOp.length(0, 0)])
+    assert prefill(runner, 1) == token
+    assert by_steps(runner, 1, token, COUNT) == heard
+    runner.step([], [KvOp.length(1, 0)])
+
+
+def test_a_second_call_goes_on_from_the_uncommitted_row(runner: Runner) -> None:
+    token = prefill(runner, 0)
+    whole, _ = greedy(runner, token)
+    prefill(runner, 0)
+    first, result = greedy(runner, token, 5)
+    assert result.last_slot in (40, 41)
+    rest, _ = greedy(runner, first[-1], COUNT - 5, len(PROMPT) + 5, pending_slot=result.last_slot)
+    assert first + rest == whole
+
+
+def test_it_ends_at_a_stop_token_and_when_the_listener_says_so(runner: Runner) -> None:
+    token = prefill(runner, 0)
+    heard, _ = greedy(runner, token, 6)
+    stop = heard[2]
+    count = heard.index(stop) + 1
+    prefill(runner, 0)
+    cut, result = greedy(runner, token, stop_tokens=[stop])
+    assert cut == heard[:count] and result.emitted == count
+    prefill(runner, 0)
+    assert greedy(runner, token, on_token=lambda _token: True)[1].emitted == 1
+
+
+def test_what_the_listener_raises_comes_out(runner: Runner) -> None:
+    def fail(_token: int) -> None:
+        raise LookupError("listener")
+
+    token = prefill(runner, 0)
+    with pytest.raises(LookupError, match="listener"):
+        greedy(runner, token, on_token=fail)
+
+
+def test_bad_slots_and_offsets_are_refused(runner: Runner) -> None:
+    offset = runner.plan.boards[0].control.block_offset
+    with pytest.raises(RequestError, match="slots 4 and 4"):
+        runner.cluster.greedy(0, 1, 5, (4, 4), 1, runner.argmax_offsets, offset)
+    with pytest.raises(RequestError, match="1 argmax offsets, 4 expected"):
+        runner.cluster.greedy(0, 1, 5, (4, 5), 1, [0], offset)
+
+
+# Board 0 has no column of the FFN in this narrow model; board 3 has.
+def test_a_value_that_is_not_finite_ends_the_loop(runner: Runner) -> None:
+    token = prefill(runner, 0)
+    plan = runner.plan.boards[3]
+    matrix = plan.matrices["layer.1.down"]
+    bank, offset = matrix.bank_first + matrix.first, matrix.weight_line * abi.LINE_BYTES
+    kept = runner.cluster.read(plan.board, bank, offset, 2)
+    runner.cluster.write(plan.board, bank, offset, np.array([0x7E00], np.uint16))
+    try:
+        with pytest.raises(ModelError, match=r"board \d .* command \d+ row 0: .* not finite"):
+            greedy(runner, token)
+    finally:
+        runner.cluster.write(plan.board, bank, offset, kept)

@@ -1,0 +1,149 @@
+"""Boards, cluster files, URIs and what is chosen of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from lora_host.boards import load_board
+from lora_host.cluster_file import (
+    BoardEntry,
+    Cable,
+    ClusterFile,
+    check_cables,
+    check_uri,
+    load_cluster,
+    ring,
+)
+from lora_host.errors import LinkError, OverlayError, RequestError
+from lora_host.overlay import load_overlay
+from lora_host.selection import select
+
+TOPOLOGIES = Path(__file__).parents[1] / "topologies"
+U280 = "emu:u280"
+
+
+def test_board_facts_are_the_data_sheets() -> None:
+    board = load_board("u280")
+    assert [bank.name for bank in board.banks][::11] == ["HBM[0]", "HBM[11]", "HBM[22]", "DDR[1]"]
+    hbm = [bank for bank in board.banks if bank.kind == "hbm"]
+    assert sum(bank.capacity for bank in hbm) == 8 << 30
+    assert sum(bank.bandwidth for bank in hbm) == 460_000_000_000
+    assert board.bank_name(33) == "DDR[1]" and board.bank_name(34) == "bank 34"
+    v80 = load_board("v80")
+    assert sum(bank.capacity for bank in v80.banks) == 64 << 30 and v80.kind == 0x80
+
+
+def test_an_unknown_board_is_suggested() -> None:
+    with pytest.raises(RequestError, match=r"board 'u28' is not known; did you mean 'u280'\?"):
+        load_board("u28")
+
+
+@pytest.mark.parametrize(("name", "boards"), [("single", 1), ("pair", 2), ("ring4", 4)])
+def test_shipped_rings_are_the_default_cabling(name: str, boards: int) -> None:
+    file = load_cluster(TOPOLOGIES / f"{name}.yaml")
+    assert len(file.boards) == boards and file.cables == ring(boards)
+
+
+def test_every_topology_can_be_read() -> None:
+    files = sorted(TOPOLOGIES.glob("*.yaml"))
+    assert len(files) >= 6
+    for path in files:
+        load_cluster(path)
+
+
+@pytest.mark.parametrize("boards", [0, 9])
+def test_rings_have_one_to_eight_boards(boards: int) -> None:
+    with pytest.raises(RequestError, match=f"{boards} boards asked for, 1..8 expected"):
+        ring(boards)
+
+
+@pytest.mark.parametrize(
+    ("uri", "hint"),
+    [
+        ("emu:u208", "did you mean 'emu:u280'"),
+        ("em:u280", "did you mean 'emu:u280'"),
+        ("emu:v8", "did you mean 'emu:v80'"),
+        ("", "known: emu:u280, emu:v80"),
+        ("/dev/xdma0", "known: emu:u280, emu:v80"),
+    ],
+)
+def test_a_bad_uri_gets_a_hint(uri: str, hint: str) -> None:
+    with pytest.raises(RequestError, match=hint):
+        check_uri(uri)
+
+
+def write(tmp_path: Path, boards: object, cables: object = ()) -> Path:
+    path = tmp_path / "cluster.yaml"
+    path.write_text(yaml.safe_dump({"boards": boards, "cables": list(cables)}))  # type: ignore[call-overload]
+    return path
+
+
+@pytest.mark.parametrize(
+    ("boards", "message"),
+    [
+        ([], "boards"),
+        ([{"uri": U280}], "field 'serial' is missing"),
+        ([{"uri": "emu:u28", "serial": 1}], "did you mean 'emu:u280'"),
+        ([{"uri": U280, "serial": 1, "slot": 2}], "boards.0: unknown field 'slot'"),
+        ([{"uri": U280, "serial": 0}], r"boards.0.serial: found 0, expected minimum 1"),
+        ([{"uri": U280, "serial": 5}] * 2, "boards.1.serial: 5 is board 0's already"),
+    ],
+)
+def test_a_wrong_cluster_file_is_named(tmp_path: Path, boards: object, message: str) -> None:
+    with pytest.raises(RequestError, match=message):
+        load_cluster(write(tmp_path, boards))
+
+
+@pytest.mark.parametrize(
+    ("cables", "message"),
+    [
+        ([Cable(0, 1, 2, 0)], "board 2 found, 0..1 expected"),
+        ([Cable(0, 2, 1, 0)], "port 2 found, 0 or 1 expected"),
+        ([Cable(0, 1, 0, 0)], "both ends on one board"),
+        ([Cable(0, 1, 1, 0), Cable(1, 0, 0, 0)], "board 1 port 0 already has the cable board 0"),
+    ],
+)
+def test_a_wrong_cable_is_named(cables: list[Cable], message: str) -> None:
+    with pytest.raises(LinkError, match=message):
+        check_cables(cables, 2)
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match=r"none\.yaml: cannot be read"):
+        load_cluster(tmp_path / "none.yaml")
+    path = tmp_path / "bytes.yaml"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(RequestError, match="not UTF-8"):
+        load_cluster(path)
+
+
+def test_selection_says_why() -> None:
+    overlay = load_overlay("lora_f_u280")
+    chosen = select(2, (), None, overlay)
+    assert chosen.cables == ring(2) and "emulated" in chosen.why and "\n" not in chosen.why
+    assert select(None, [U280] * 3, None, overlay).cables == ring(3)
+    file = load_cluster(TOPOLOGIES / "ring4.yaml")
+    part = select(2, (), file, overlay)
+    assert part.boards == file.boards[:2] and part.cables == (Cable(0, 1, 1, 0),)
+    assert "first 2 of 4" in part.why
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((3, [U280], None), "3 boards asked for, but 1 devices named"),
+        ((None, [U280], ClusterFile((), ())), "both given"),
+        ((2, (), ClusterFile((BoardEntry(U280, 1),), ())), "1 boards found, 2 asked for"),
+    ],
+)
+def test_options_that_contradict_are_refused(arguments: tuple[object, ...], message: str) -> None:
+    with pytest.raises(RequestError, match=message):
+        select(*arguments, load_overlay("lora_f_u280"))  # type: ignore[arg-type]
+
+
+def test_a_board_of_another_kind_is_refused() -> None:
+    with pytest.raises(OverlayError, match=r"a v80 found, overlay lora_f_u280 is for a u280"):
+        select(None, [U280, "emu:v80"], None, load_overlay("lora_f_u280"))
