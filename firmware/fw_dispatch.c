@@ -150,7 +150,7 @@ void fw_blame_stall(struct fw *fw)
 {
     uint32_t unit = stalled_unit(fw);
     const struct fw_cursor *cursor = &fw->cursors[unit];
-    if (!cursor->loaded)
+    if (!cursor->loaded && cursor->state != LORA_UNIT_BUSY)
         return;
     fw_blame(fw, cursor->index, &cursor->command);
     fw->error.unit = unit;

@@ -42,11 +42,6 @@ static struct lora_row *step_row(struct test_step *step, uint32_t sequence, uint
     return row;
 }
 
-static void step_path(struct test_step *step, uint16_t slot)
-{
-    step->path[step->header.path_count++] = slot;
-}
-
 static uint32_t step_run(const struct test_step *step)
 {
     memcpy(board.banks[CONTROL] + STEP_AT, step, sizeof *step);
@@ -56,16 +51,6 @@ static uint32_t step_run(const struct test_step *step)
     board.registers[LORA_REG_EPOCH / 4] = step->header.epoch;
     board.log_count = board.aborted = board.poisoned = 0;
     return operate(LORA_OP_STEP);
-}
-
-/* The n-th start of an opcode in the last step. */
-static const struct started *start_of(uint32_t opcode, uint32_t n)
-{
-    for (uint32_t i = 0; i < board.log_count; i++)
-        if (board.log[i].command.opcode == opcode && n-- == 0)
-            return &board.log[i];
-    fprintf(stderr, "opcode %u was not started that often\n", opcode);
-    exit(1);
 }
 
 static uint16_t *table_entry(uint32_t sequence, uint32_t tile)

@@ -3,6 +3,21 @@
 
 static struct test_list list;
 
+/* The n-th start of an opcode in the last step. */
+static const struct started *start_of(uint32_t opcode, uint32_t n)
+{
+    for (uint32_t i = 0; i < board.log_count; i++)
+        if (board.log[i].command.opcode == opcode && n-- == 0)
+            return &board.log[i];
+    fprintf(stderr, "opcode %u was not started that often\n", opcode);
+    exit(1);
+}
+
+static void step_path(struct test_step *step, uint16_t slot)
+{
+    step->path[step->header.path_count++] = slot;
+}
+
 /* Sequence 0: step 1 writes a chain of three rows and a sibling of the second. */
 static void chain(void)
 {

@@ -1,0 +1,366 @@
+/* Running a list: order by counters, fences, failures, the watchdog, records; checksum, link test. */
+#include "fw_step.h"
+
+static struct test_list list;
+
+static struct test_step one_row(uint32_t number, uint32_t flags)
+{
+    struct test_step step = step_new(number, 0);
+    step_row(&step, 0, 0, 10, -1)->flags = flags;
+    return step;
+}
+
+/* Place of a list's command in the order of starts, ~0 where it was not started. */
+static uint32_t order_of(uint32_t index)
+{
+    for (uint32_t i = 0; i < board.log_count; i++)
+        if (board.log[i].command.layer == index)
+            return i;
+    return 0xffffffff;
+}
+
+static void expect_order(uint32_t first, uint32_t second)
+{
+    CHECK(order_of(first) != 0xffffffff && order_of(second) != 0xffffffff);
+    CHECK(order_of(first) < order_of(second));
+}
+
+/* The waits of fw_list.h hold whatever the units' speed; every command starts once. */
+static void test_order(void)
+{
+    for (uint32_t round = 0; round < 81; round++) {
+        struct test_step step = one_row(1, LORA_ROW_WANT_ARGMAX);
+        uint32_t speed = round;
+        board_ready(&list);
+        step_op(&step, LORA_KV_LENGTH, 0, 0, 0, 0); /* gives KV_COMMIT something to do */
+        for (uint32_t unit = 1; unit < LORA_UNITS; unit++, speed /= 3)
+            board.units[unit].delay = speed % 3 * 7;
+        CHECK_EQUAL(step_run(&step), LORA_OK);
+        CHECK_EQUAL(board.log_count, FENCE_AT);
+        CHECK_EQUAL(board.traced, FENCE_AT * 0x10001);
+        expect_order(EMBED_AT, GATHER_AT);
+        expect_order(GATHER_AT, MATRIX_AT);
+        expect_order(MATRIX_AT, ROPE_AT);
+        expect_order(ROPE_AT, KV_STORE_AT);
+        expect_order(KV_COMMIT_AT, KV_STORE_AT);
+        expect_order(KV_STORE_AT, ATTENTION_AT);
+        expect_order(ATTENTION_AT, PACK_AT);
+        expect_order(PACK_AT, HEAD_GATHER_AT);
+        expect_order(HEAD_GATHER_AT, HEAD_AT);
+        expect_order(HEAD_AT, ARGMAX_AT);
+        board_close();
+    }
+}
+
+/* No selected rows: what works on them is passed over; no rows: all but KV_COMMIT is. */
+static void test_nothing_to_do(void)
+{
+    struct test_step step = one_row(1, 0);
+    board_ready(&list);
+    CHECK_EQUAL(step_run(&step), LORA_OK);
+    CHECK_EQUAL(board.log_count, 6); /* no operations, so no KV_COMMIT either */
+    CHECK_EQUAL(order_of(PACK_AT), 0xffffffff);
+    CHECK_EQUAL(order_of(HEAD_AT), 0xffffffff);
+    step = step_new(2, 0);
+    CHECK_EQUAL(step_run(&step), LORA_OK);
+    CHECK_EQUAL(board.log_count, 0);
+    board_close();
+}
+
+static void poll(uint32_t times)
+{
+    while (times--) {
+        board.cycles += 10;
+        (void)fw_poll(board.fw);
+    }
+}
+
+static void start_step(const struct test_step *step)
+{
+    memcpy(board.banks[CONTROL] + STEP_AT, step, sizeof *step);
+    board.registers[LORA_REG_BLOCK_OFFSET / 4] = STEP_AT;
+    board.registers[LORA_REG_STEP / 4] = step->header.step;
+    board.registers[LORA_REG_EPOCH / 4] = step->header.epoch;
+    board.registers[LORA_REG_OPERATION / 4] = LORA_OP_STEP;
+    board.registers[LORA_REG_AP_CTRL / 4] = LORA_AP_START;
+    board.log_count = 0;
+}
+
+/* A product that waits for segments starts when all eight have all their row groups, gather done or
+ * not; with two groups, one is not enough. */
+static void test_segments(void)
+{
+    struct test_step step = step_new(1, 0);
+    board_ready(&list);
+    for (int32_t i = 0; i < 17; i++)
+        step_row(&step, 0, (uint32_t)i, i, i - 1);
+    board.units[LORA_UNIT_ROUTER].stuck = 1;
+    start_step(&step);
+    poll(20);
+    CHECK(order_of(GATHER_AT) != 0xffffffff);
+    for (uint32_t s = 0; s < LORA_SEGMENTS; s++)
+        board.segments[s] = s == 3 ? 1 : 2;
+    poll(20);
+    CHECK_EQUAL(order_of(MATRIX_AT), 0xffffffff);
+    board.segments[3] = 2;
+    poll(20);
+    CHECK(order_of(MATRIX_AT) != 0xffffffff);
+    CHECK_EQUAL(board.registers[LORA_REG_LAST_INDEX / 4 + LORA_UNIT_ROUTER], GATHER_AT);
+    CHECK_EQUAL(board.registers[LORA_REG_UNIT_STATE / 4 + LORA_UNIT_ROUTER], LORA_UNIT_BUSY);
+    CHECK_EQUAL(board.registers[LORA_REG_LAST_INDEX / 4 + LORA_UNIT_MPU], ATTENTION_AT);
+    CHECK_EQUAL(board.registers[LORA_REG_FIRMWARE_STATE / 4], LORA_FW_WAITING);
+    board.units[LORA_UNIT_ROUTER].stuck = 0;
+    memset(board.segments, 0, sizeof board.segments);
+    poll(40);
+    CHECK_EQUAL(completion().status, LORA_OK);
+    CHECK(board.registers[LORA_REG_AP_CTRL / 4] & LORA_AP_DONE);
+    board_close();
+}
+
+/* Nothing behind a FENCE starts while a unit before it still runs. */
+static void test_fence(void)
+{
+    struct test_step step = one_row(1, LORA_ROW_WANT_ARGMAX);
+    struct test_list fenced = list;
+    fenced.commands[COMMANDS] = fenced.commands[END_AT];
+    fenced.commands[END_AT] = fenced.commands[EMBED_AT];
+    fenced.commands[END_AT].command.signal_counter = LORA_NO_COUNTER;
+    fenced.commands[END_AT].command.layer = END_AT;
+    fenced.header.command_count = COMMANDS + 1;
+    board_ready(&fenced);
+    board.units[LORA_UNIT_DMA].stuck = 1;
+    step_op(&step, LORA_KV_LENGTH, 0, 0, 0, 0); /* gives KV_COMMIT something to do */
+    start_step(&step);
+    poll(60);
+    CHECK_EQUAL(order_of(END_AT), 0xffffffff);
+    board.units[LORA_UNIT_DMA].stuck = 0;
+    poll(60);
+    CHECK_EQUAL(completion().status, LORA_OK);
+    CHECK_EQUAL(order_of(END_AT), board.log_count - 1);
+    board_close();
+}
+
+static void test_unit_failure(void)
+{
+    struct test_step step = one_row(1, 0);
+    board_ready(&list);
+    *table_entry(1, 0) = 5;
+    step_op(&step, LORA_KV_TABLE, 1, 0, 6, 0);
+    board.units[LORA_UNIT_DMA].delay = 1000; /* busy when the VFU fails */
+    board.units[LORA_UNIT_VFU].status = LORA_ERR_UNIT;
+    CHECK_EQUAL(step_run(&step), LORA_ERR_UNIT);
+    CHECK_EQUAL(error_record().index, EMBED_AT);
+    CHECK_EQUAL(error_record().opcode, LORA_CMD_VECTOR);
+    CHECK_EQUAL(error_record().unit, LORA_UNIT_VFU);
+    CHECK_EQUAL(error_record().step, 1);
+    CHECK_EQUAL(board.aborted, 1u << LORA_UNIT_DMA);
+    CHECK_EQUAL(board.poisoned, 1);
+    CHECK_EQUAL(*table_entry(1, 0), 5);
+    board.units[LORA_UNIT_VFU].status = LORA_OK;
+    CHECK_EQUAL(step_run(&step), LORA_OK); /* the same step, the same slot */
+    CHECK_EQUAL(*table_entry(1, 0), 6);
+    CHECK_EQUAL(error_record().code, LORA_OK);
+    board_close();
+}
+
+static void test_link_failure(void)
+{
+    struct test_step step = one_row(1, 0);
+    board_ready(&list);
+    step.header.epoch = 4;
+    board.units[LORA_UNIT_ROUTER].status = LORA_ERR_LINK_CRC;
+    board.units[LORA_UNIT_ROUTER].result.port = 1;
+    CHECK_EQUAL(step_run(&step), LORA_ERR_LINK_CRC);
+    CHECK_EQUAL(error_record().port, 1);
+    CHECK_EQUAL(error_record().index, GATHER_AT);
+    CHECK_EQUAL(board.poison_epoch, 4);
+    board_close();
+}
+
+/* A stuck unit of this board is told at three quarters of the time, a silent neighbour at its end. */
+static void test_watchdog(void)
+{
+    static const struct {
+        uint32_t unit, index, quarters;
+    } cases[] = {{LORA_UNIT_MPU, MATRIX_AT, 3},
+                 {LORA_UNIT_VFU, EMBED_AT, 3},
+                 {LORA_UNIT_DMA, KV_STORE_AT, 3},
+                 {LORA_UNIT_ROUTER, GATHER_AT, 4}};
+    for (uint32_t i = 0; i < 4; i++) {
+        struct test_step step = one_row(1, 0);
+        uint64_t took;
+        board_ready(&list);
+        board.units[cases[i].unit].stuck = 1;
+        took = board.cycles;
+        CHECK_EQUAL(step_run(&step), LORA_ERR_WATCHDOG);
+        took = board.cycles - took;
+        CHECK(took >= 25 * cases[i].quarters * CYCLES_PER_MS);
+        CHECK(took < 25 * cases[i].quarters * CYCLES_PER_MS + 100);
+        CHECK_EQUAL(error_record().index, cases[i].index);
+        CHECK_EQUAL(error_record().unit, cases[i].unit);
+        CHECK_EQUAL(board.aborted, 1u << cases[i].unit);
+        CHECK_EQUAL(board.poisoned, 1);
+        board.units[cases[i].unit].stuck = 0;
+        CHECK_EQUAL(step_run(&step), LORA_OK);
+        board_close();
+    }
+}
+
+static void test_one_board_does_not_poison(void)
+{
+    struct test_list alone = list;
+    struct test_step step = one_row(1, 0);
+    alone.header.boards = 1;
+    alone.header.port_next = LORA_NO_PORT;
+    board_ready(&alone);
+    board.units[LORA_UNIT_MPU].status = LORA_ERR_UNIT;
+    CHECK_EQUAL(step_run(&step), LORA_ERR_UNIT);
+    CHECK_EQUAL(board.poisoned, 0);
+    board_close();
+}
+
+/* The first non-finite value is the first of the list, though another unit was faster. */
+static void test_nonfinite(void)
+{
+    struct test_step step = one_row(1, LORA_ROW_WANT_LOGITS);
+    board_ready(&list);
+    board.units[LORA_UNIT_VFU].delay = 50;
+    step_op(&step, LORA_KV_LENGTH, 0, 0, 0, 0);
+    board.units[LORA_UNIT_DMA].result.nonfinite_count = 2;
+    board.units[LORA_UNIT_DMA].result.nonfinite_row = 7;
+    board.units[LORA_UNIT_MPU].result.nonfinite_count = 1;
+    board.units[LORA_UNIT_ROUTER].result.frames_sent = 3;
+    board.units[LORA_UNIT_ROUTER].result.frames_received = 4;
+    board.units[LORA_UNIT_ROUTER].result.frames_dropped = 1;
+    CHECK_EQUAL(step_run(&step), LORA_OK);
+    CHECK_EQUAL(completion().nonfinite_index, KV_COMMIT_AT);
+    CHECK_EQUAL(completion().nonfinite_row, 7);
+    CHECK_EQUAL(completion().nonfinite_count, 2 * 3 + 3);
+    CHECK_EQUAL(completion().frames_sent, 6);
+    CHECK_EQUAL(completion().frames_received, 8);
+    CHECK_EQUAL(completion().frames_dropped, 2);
+    CHECK(completion().cycles >= 500);
+    step = step_new(2, 0);
+    step_row(&step, 0, 1, 11, 10);
+    board.units[LORA_UNIT_DMA].result.nonfinite_count = 0;
+    CHECK_EQUAL(step_run(&step), LORA_OK);
+    CHECK_EQUAL(completion().nonfinite_index, MATRIX_AT); /* before ATTENTION's */
+    board_close();
+}
+
+static uint32_t checksum(uint32_t bank, uint64_t offset, uint64_t bytes)
+{
+    board.registers[LORA_REG_BANK / 4] = bank;
+    board.registers[LORA_REG_OFFSET_LO / 4] = (uint32_t)offset;
+    board.registers[LORA_REG_OFFSET_HI / 4] = (uint32_t)(offset >> 32);
+    board.registers[LORA_REG_BYTES_LO / 4] = (uint32_t)bytes;
+    board.registers[LORA_REG_BYTES_HI / 4] = (uint32_t)(bytes >> 32);
+    return operate(LORA_OP_CHECKSUM);
+}
+
+static void test_checksum(void)
+{
+    board_open();
+    for (uint32_t i = 0; i < BANK_BYTES; i++)
+        board.banks[1][i] = (uint8_t)(i * 7 + i / 251);
+    CHECK_EQUAL(checksum(1, 0, BANK_BYTES), LORA_OK);
+    CHECK_EQUAL(completion().checksum, lora_crc32(0, board.banks[1], BANK_BYTES));
+    CHECK_EQUAL(checksum(1, 13, 1001), LORA_OK);
+    CHECK_EQUAL(completion().checksum, lora_crc32(0, board.banks[1] + 13, 1001));
+    CHECK_EQUAL(checksum(1, 0, 0), LORA_OK);
+    CHECK_EQUAL(completion().checksum, 0);
+    CHECK_EQUAL(checksum(1, 1, BANK_BYTES), LORA_ERR_ADDRESS);
+    CHECK_EQUAL(error_record().bank, 1);
+    CHECK_EQUAL(checksum(1, 0xffffffffffffffff, 2), LORA_ERR_ADDRESS);
+    CHECK_EQUAL(checksum(1, 0, 0x100000001), LORA_ERR_ADDRESS);
+    CHECK_EQUAL(checksum(LORA_BANK_ONCHIP, 0, 64), LORA_ERR_ADDRESS);
+    board.units[LORA_UNIT_DMA].stuck = 1;
+    CHECK_EQUAL(checksum(1, 0, 64), LORA_ERR_WATCHDOG);
+    CHECK_EQUAL(error_record().unit, LORA_UNIT_DMA);
+    board_close();
+}
+
+/* Ranges longer than one command are summed in slices: a bank of 3.5 slices, seen through one. */
+static void test_checksum_slices(void)
+{
+    static uint8_t large[3 * 0x100000 + 0x80000];
+    uint8_t *small;
+    board_open();
+    small = board.banks[1];
+    for (uint32_t i = 0; i < sizeof large; i++)
+        large[i] = (uint8_t)(i >> 16 ^ i * 5);
+    board.banks[1] = large;
+    board.large_bank = 1;
+    set_arena(1, 1, 0, sizeof large);
+    CHECK_EQUAL(checksum(1, 0, sizeof large), LORA_OK);
+    CHECK_EQUAL(board.log_count, 4);
+    CHECK_EQUAL(completion().checksum, lora_crc32(0, large, sizeof large));
+    board.banks[1] = small;
+    board_close();
+}
+
+static uint32_t link_test(struct lora_link_test *test)
+{
+    memcpy(board.banks[CONTROL] + STEP_AT, test, sizeof *test);
+    board.registers[LORA_REG_BLOCK_OFFSET / 4] = STEP_AT;
+    (void)operate(LORA_OP_LINK_TEST);
+    memcpy(test, board.banks[CONTROL] + STEP_AT, sizeof *test);
+    return completion().status;
+}
+
+static void test_link_test(void)
+{
+    struct lora_link_test test = {.size = sizeof test, .frames = 8, .payload = 4096,
+                                  .ports = {{.enabled = 0}, {.enabled = 1}}};
+    board_open();
+    board.link_polls = 5;
+    CHECK_EQUAL(link_test(&test), LORA_OK);
+    CHECK_EQUAL(test.ports[1].received, 8);
+    test.ports[1].received = 0;
+    board.link_polls = 0xffffffff;
+    CHECK_EQUAL(link_test(&test), LORA_ERR_WATCHDOG);
+    CHECK_EQUAL(error_record().port, 1);
+    board.link_polls = 0;
+    board.link_state = LORA_UNIT_FAILED;
+    CHECK_EQUAL(link_test(&test), LORA_ERR_LINK_DOWN);
+    CHECK_EQUAL(error_record().port, 1);
+    test.payload = 4097;
+    CHECK_EQUAL(link_test(&test), LORA_ERR_SIZE);
+    test.size = 8;
+    CHECK_EQUAL(link_test(&test), LORA_ERR_SIZE);
+    board.registers[LORA_REG_BLOCK_OFFSET / 4] = 0x40; /* the firmware's own page */
+    CHECK_EQUAL(operate(LORA_OP_LINK_TEST), LORA_ERR_ADDRESS);
+    board_close();
+}
+
+/* Without an arena for the records there is only the done bit and the state register. */
+static void test_no_control_bank(void)
+{
+    board_open();
+    board.registers[LORA_REG_CONTROL_BANK / 4] = 33;
+    board.registers[LORA_REG_OPERATION / 4] = LORA_OP_IDENTIFY;
+    board.registers[LORA_REG_AP_CTRL / 4] = LORA_AP_START;
+    CHECK_EQUAL(fw_poll(board.fw), LORA_FW_DONE);
+    CHECK(board.registers[LORA_REG_AP_CTRL / 4] & LORA_AP_DONE);
+    board_close();
+}
+
+int main(void)
+{
+    list = list_new();
+    test_order();
+    test_nothing_to_do();
+    test_segments();
+    test_fence();
+    test_unit_failure();
+    test_link_failure();
+    test_watchdog();
+    test_one_board_does_not_poison();
+    test_nonfinite();
+    test_checksum();
+    test_checksum_slices();
+    test_link_test();
+    test_no_control_bank();
+    puts("firmware runs: ok");
+    return 0;
+}
