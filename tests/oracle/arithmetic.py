@@ -102,6 +102,11 @@ def rms_norm(x: F32, gamma: F32, eps: float) -> F32:
     return store((x * r[:, None]) * gamma)
 
 
+def _power_of_two(n: NDArray[np.int32]) -> F32:
+    result: F32 = np.ldexp(np.ones(n.shape, np.float32), n)
+    return result
+
+
 def exp(x: F32) -> F32:
     """The contract's exp in FP32."""
     c = coefficient("exp_c")
@@ -112,8 +117,8 @@ def exp(x: F32) -> F32:
         p = np.full(x.shape, c[0], np.float32)
         for term in c[1:]:
             p = p * r + term
-        half = np.floor(n / 2)
-        y = p * np.exp2(half) * np.exp2(n - half)
+        whole = n.astype(np.int32)
+        y = p * _power_of_two(whole >> 1) * _power_of_two(whole - (whole >> 1))
     y = np.where(x < np.float32(-87), np.float32(0), y)
     y = np.where(x > np.float32(88.7), np.float32(np.inf), y)
     result: F32 = np.where(np.isnan(x), np.float32(np.nan), y).astype(np.float32)
