@@ -1,0 +1,74 @@
+"""`lora plan`: figures that add up, as a table and as JSON, from headers alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from lora_host.errors import PlacementError
+from lora_sdk.cli.plan import plan as command
+from lora_sdk.plan.placement import make_plan
+from lora_sdk.plan.report import report, table
+from tests.unit.plan_rig import GPT2, LLAMA2_7B, board, overlay
+from tests.variants import variant, write_checkpoint
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_checkpoint(variant("llama_gqa_tied"), tmp_path_factory.mktemp("plan") / "model")
+
+
+def test_figures_of_the_banks_add_up() -> None:
+    plan = make_plan(GPT2, overlay(), board(), 4)
+    found = json.loads(json.dumps(report(plan)))
+    for one, real in zip(found["board"], plan.boards, strict=True):
+        for bank in one["banks"]:
+            parts = [bank[name] for name in ("weights", "kv", "tables", "control", "free")]
+            assert sum(parts) == bank["usable"] and min(parts) >= 0
+        placed = sum(bank["weights"] + bank["tables"] for bank in one["banks"])
+        assert placed >= real.placed_bytes
+    assert found["fits"] and found["weight_bytes"] == plan.weight_bytes
+    assert len(found["link_bytes_a_decoded_token"]) == 8
+
+
+def test_the_table_names_banks_context_replicas_and_links() -> None:
+    text = table(report(make_plan(GPT2, overlay(), board(), 2)))
+    lines = text.splitlines()
+    assert lines[0].startswith("2 x u280, overlay lora_f_u280: yes, it fits")
+    assert any(line.startswith("0      HBM[0-31] ") for line in lines)
+    assert any(line.startswith("1      DDR[0] ") for line in lines)
+    assert any("context 256 for 16 sequences" in line for line in lines)
+    assert any(line.startswith("replica: lm_head, tied") for line in lines)
+    assert any(line.startswith("link: board 0 port 1 sends ") for line in lines)
+
+
+def test_spill_is_listed_with_its_cost() -> None:
+    found = report(make_plan(LLAMA2_7B, overlay(), board(), 1))
+    spilled = found["board"][0]["spilled"]
+    assert spilled and all(matrix["modelled_extra_ms_a_token"] > 0 for matrix in spilled)
+    assert "ms a token more (modelled): layer." in table(found)
+
+
+def test_the_command_prints_a_table_or_json(folder: Path) -> None:
+    text = CliRunner().invoke(command, ["--model", str(folder), "--boards", "4"])
+    assert text.exit_code == 0 and "4 x u280" in text.output
+    answer = CliRunner().invoke(command, ["--model", str(folder), "--boards", "4", "--json"])
+    found = json.loads(answer.output)
+    assert found["boards"] == 4 and found["context"] == 384 and found["model"] == str(folder)
+    shorter = ["--model", str(folder), "--json", "-c", "100", "--sequences", "2"]
+    assert json.loads(CliRunner().invoke(command, shorter).output)["kv_pages"] == 4 + 2 * 4
+
+
+def test_what_does_not_fit_is_said_in_json_and_by_the_exit_code(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lora_sdk.cli.plan.load_board", lambda name: board(hbm=2048))
+    arguments = ["--model", str(folder), "--boards", "1", "--json"]
+    answer = CliRunner().invoke(command, arguments)
+    found = json.loads(answer.output)
+    assert answer.exit_code == 1 and found["fits"] is False and "MiB" in found["error"]
+    with pytest.raises(PlacementError, match="KV cache"):
+        CliRunner().invoke(command, arguments[:-1], catch_exceptions=False)
