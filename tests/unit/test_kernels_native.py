@@ -23,7 +23,7 @@ EXTREMES = np.array(
      0x7C01, 0x3C00, 0xBC00, 0x4800, 0xC800, 0x47FF, 0xC7FF, 0xC801],
     np.uint16,
 ).view(np.float16)  # fmt: skip
-NAMES = ["plain", "avx2"]
+NAMES = ["plain", "avx2", "avx512"]
 FEW = settings(max_examples=25, deadline=None,
                suppress_health_check=[HealthCheck.function_scoped_fixture])  # fmt: skip
 

@@ -10,6 +10,7 @@ static const struct lora_variant *const variants[] = {
     &lora_variant_plain,
 #if defined(__x86_64__)
     &lora_variant_avx2,
+    &lora_variant_avx512,
 #endif
 };
 #define VARIANTS (sizeof(variants) / sizeof(variants[0]))

@@ -1,0 +1,174 @@
+/* Inner loops for AVX-512: twice the lanes for matrix products and attention; the rest is AVX2's.
+ * FMA only ever joins an FP16 x FP16 product, which is exact in FP32, to its sum. */
+#if defined(__x86_64__)
+
+#include <immintrin.h>
+
+#include "half.h"
+#include "segments.h"
+#include "variant.h"
+
+#define AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx2,f16c,fma")))
+#define AVX512_INLINE                                                                              \
+    __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx2,f16c,fma"), always_inline))     \
+    static inline
+#define LANES 16
+#define VECTORS (LORA_BLOCK_N / LANES)
+#define MOST_ROWS 8
+#define PREFETCH_HALVES 1024 /* two units ahead */
+
+static int supported(void) {
+    return lora_variant_avx2.supported() && __builtin_cpu_supports("avx512f") &&
+           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+           __builtin_cpu_supports("avx512dq");
+}
+
+AVX512_INLINE __m512 load_halves(const uint16_t *halves) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)halves));
+}
+
+/* One row reads each weight once: it is converted on the way. */
+AVX512 static void segment_one(const float *x, uint32_t first, uint32_t end,
+                               const uint16_t *const *blocks, float *out) {
+    __m512 sum[VECTORS] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
+    for (uint32_t unit = first; unit < end; unit += LORA_UNIT_COLUMNS) {
+        const uint16_t *weights = blocks[unit / LORA_BLOCK_K] + unit % LORA_BLOCK_K * LORA_BLOCK_N;
+        uint32_t steps = end - unit < LORA_UNIT_COLUMNS ? end - unit : LORA_UNIT_COLUMNS;
+        for (uint32_t k = 0; k < steps; k++, weights += LORA_BLOCK_N) {
+            __m512 value = _mm512_set1_ps(x[unit + k]);
+            _mm_prefetch((const char *)(weights + PREFETCH_HALVES), _MM_HINT_T0);
+            for (int v = 0; v < VECTORS; v++)
+                sum[v] = _mm512_fmadd_ps(value, load_halves(weights + v * LANES), sum[v]);
+        }
+    }
+    for (int v = 0; v < VECTORS; v++)
+        _mm512_storeu_ps(out + v * LANES, sum[v]);
+}
+
+/* `rows` rows, a constant of at most MOST_ROWS: their sums stay in registers. */
+AVX512_INLINE void segment_rows(const float *x, uint64_t x_stride, const int rows, uint32_t steps,
+                                const float *weights, float *out) {
+    __m512 sum[MOST_ROWS][VECTORS];
+    for (int r = 0; r < rows; r++)
+        for (int v = 0; v < VECTORS; v++)
+            sum[r][v] = _mm512_setzero_ps();
+    for (uint32_t k = 0; k < steps; k++, weights += LORA_BLOCK_N)
+        for (int v = 0; v < VECTORS; v++) {
+            __m512 weight = _mm512_loadu_ps(weights + v * LANES);
+            for (int r = 0; r < rows; r++)
+                sum[r][v] =
+                    _mm512_fmadd_ps(_mm512_set1_ps(x[(uint64_t)r * x_stride + k]), weight, sum[r][v]);
+        }
+    for (int r = 0; r < rows; r++)
+        for (int v = 0; v < VECTORS; v++)
+            _mm512_storeu_ps(out + r * LORA_BLOCK_N + v * LANES, sum[r][v]);
+}
+
+AVX512 static void convert(const uint16_t *halves, uint32_t count, float *floats) {
+    for (uint32_t i = 0; i < count; i += LANES)
+        _mm512_storeu_ps(floats + i, load_halves(halves + i));
+}
+
+AVX512 static void segment(const float *x, uint64_t x_stride, uint32_t rows, uint32_t first,
+                           uint32_t end, const uint16_t *const *blocks, float *work, float *out) {
+    if (rows == 1) {
+        segment_one(x, first, end, blocks, out);
+        return;
+    }
+    for (uint32_t k = first; k < end; k += LORA_UNIT_COLUMNS) {
+        uint32_t steps = end - k < LORA_UNIT_COLUMNS ? end - k : LORA_UNIT_COLUMNS;
+        convert(blocks[k / LORA_BLOCK_K] + k % LORA_BLOCK_K * LORA_BLOCK_N, steps * LORA_BLOCK_N,
+                work + (uint64_t)(k - first) * LORA_BLOCK_N);
+    }
+    x += first;
+    for (; rows >= 8; rows -= 8, x += 8 * x_stride, out += 8 * LORA_BLOCK_N)
+        segment_rows(x, x_stride, 8, end - first, work, out);
+    for (; rows >= 3; rows -= 3, x += 3 * x_stride, out += 3 * LORA_BLOCK_N)
+        segment_rows(x, x_stride, 3, end - first, work, out);
+    if (rows == 2)
+        segment_rows(x, x_stride, 2, end - first, work, out);
+    else if (rows == 1)
+        segment_rows(x, x_stride, 1, end - first, work, out);
+}
+
+AVX512 static void scores(const float *q, const uint16_t *k, uint32_t head_dim, float out[32]) {
+    __m512 sums[LORA_SEGMENTS][VECTORS];
+    for (uint32_t s = 0; s < LORA_SEGMENTS; s++) {
+        __m512 sum[VECTORS] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
+        uint32_t end = segment_start(head_dim, s + 1);
+        for (uint32_t d = segment_start(head_dim, s); d < end; d++) {
+            __m512 value = _mm512_set1_ps(q[d]);
+            const uint16_t *keys = k + (uint64_t)d * LORA_TILE_POSITIONS;
+            for (int v = 0; v < VECTORS; v++)
+                sum[v] = _mm512_fmadd_ps(value, load_halves(keys + v * LANES), sum[v]);
+        }
+        for (int v = 0; v < VECTORS; v++)
+            sums[s][v] = sum[v];
+    }
+    for (int v = 0; v < VECTORS; v++) {
+        __m512 a = _mm512_add_ps(_mm512_add_ps(sums[0][v], sums[1][v]),
+                                 _mm512_add_ps(sums[2][v], sums[3][v]));
+        __m512 b = _mm512_add_ps(_mm512_add_ps(sums[4][v], sums[5][v]),
+                                 _mm512_add_ps(sums[6][v], sums[7][v]));
+        _mm512_storeu_ps(out + v * LANES, _mm512_add_ps(a, b));
+    }
+}
+
+AVX512 static void weigh_columns(const float *e, const uint16_t *const *v, uint32_t count,
+                                 uint32_t d, float *sum) {
+    __m512 tile[VECTORS] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
+    for (uint32_t i = 0; i < count; i++) {
+        __m512 weight = _mm512_set1_ps(e[i]);
+        for (int j = 0; j < VECTORS; j++)
+            tile[j] = _mm512_fmadd_ps(weight, load_halves(v[i] + d + j * LANES), tile[j]);
+    }
+    for (int j = 0; j < VECTORS; j++) {
+        float *target = sum + d + j * LANES;
+        _mm512_storeu_ps(target, _mm512_add_ps(_mm512_loadu_ps(target), tile[j]));
+    }
+}
+
+static void halves_to_floats(const uint16_t *halves, uint32_t count, float *floats) {
+    lora_variant_avx2.halves_to_floats(halves, count, floats);
+}
+
+static uint32_t floats_to_halves(const float *floats, uint32_t count, uint16_t *halves) {
+    return lora_variant_avx2.floats_to_halves(floats, count, halves);
+}
+
+static void exponentials(const float *s, uint32_t count, float largest, float *e) {
+    lora_variant_avx2.exponentials(s, count, largest, e);
+}
+
+/* The columns past the last whole 32 go the way of AVX2, their pointers moved on. */
+static void weigh_rest(const float *e, const uint16_t *const *v, uint32_t count, uint32_t d,
+                       uint32_t head_dim, float *sum) {
+    const uint16_t *rest[LORA_TILE_POSITIONS];
+    for (uint32_t i = 0; i < count; i++)
+        rest[i] = v[i] + d;
+    lora_variant_avx2.weigh(e, rest, count, head_dim - d, sum + d);
+}
+
+static void weigh(const float *e, const uint16_t *const *v, uint32_t count, uint32_t head_dim,
+                  float *sum) {
+    uint32_t d = 0;
+    for (; d + VECTORS * LANES <= head_dim; d += VECTORS * LANES)
+        weigh_columns(e, v, count, d, sum);
+    if (d < head_dim)
+        weigh_rest(e, v, count, d, head_dim, sum);
+}
+
+const struct lora_variant lora_variant_avx512 = {
+    .name = "avx512",
+    .supported = supported,
+    .halves_to_floats = halves_to_floats,
+    .floats_to_halves = floats_to_halves,
+    .segment = segment,
+    .scores = scores,
+    .exponentials = exponentials,
+    .weigh = weigh,
+};
+
+#else
+typedef int lora_avx512_not_here; /* a translation unit may not be empty */
+#endif
