@@ -88,7 +88,8 @@ class Runner:
         """Runs one step on all boards and reads what its rows want.
 
         RequestError for more rows or operations than a step takes; CommandError where the firmware
-        refuses a row; ModelError where a unit wrote a value that is not finite."""
+        refuses a row; ModelError where a unit wrote a value that is not finite: the boards have
+        done that step, commits included, and the next one follows it."""
         self._check_counts(rows, kv_ops, path)
         columns = self.config.embed_dim
         block = build_block(rows, kv_ops, path, LIST_ID, columns)
