@@ -5,7 +5,8 @@
 
 #include "board.h"
 
-static _Thread_local struct emu_board *current;
+/* initial-exec: read on every HAL call, so no call of the loader's to find it. */
+static _Thread_local struct emu_board *current __attribute__((tls_model("initial-exec")));
 
 void emu_hal_bind(struct emu_board *board) { current = board; }
 
@@ -74,7 +75,7 @@ uint32_t hal_link_test(struct lora_link_test *test) { return emu_link_test_slice
 
 uint64_t hal_cycles(void) { return current->cluster->now; }
 
-uint32_t hal_cycles_per_ms(void) { return (uint32_t)emu_cycles(current->cluster, 1000); }
+uint32_t hal_cycles_per_ms(void) { return current->cluster->clock_hz / 1000; }
 
 void hal_trace(uint32_t index, const struct lora_command *command, uint32_t rows, uint32_t end) {
     emu_trace_mark(current, index, command, rows, end);

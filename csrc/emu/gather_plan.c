@@ -17,7 +17,7 @@ uint32_t gather_group_rows(const struct gather_plan *plan, uint32_t group) {
     return least(plan->shape.rows - group * LORA_ROW_GROUP, LORA_ROW_GROUP);
 }
 
-uint32_t gather_overlap(const struct gather_plan *plan, uint32_t source, uint32_t segment) {
+static uint32_t overlap(const struct gather_plan *plan, uint32_t source, uint32_t segment) {
     uint32_t first = plan->share_start[source], last = plan->share_start[source + 1];
     if (first < plan->segment_start[segment]) first = plan->segment_start[segment];
     last = least(last, plan->segment_start[segment + 1]);
@@ -41,7 +41,7 @@ static void plan_group(struct gather_plan *plan, uint32_t rank, uint32_t group) 
     uint32_t column_bytes = gather_group_rows(plan, group) * plan->shape.element_bytes;
     struct gather_block *open = NULL;
     for (uint32_t segment = 0; segment < LORA_SEGMENTS; segment++) {
-        uint32_t columns = gather_overlap(plan, rank, segment);
+        uint32_t columns = plan->overlap[rank][segment];
         if (columns == 0) continue;
         uint32_t bytes = columns * column_bytes;
         if (!open || open->bytes + bytes > LORA_FRAME_PAYLOAD) {
@@ -64,6 +64,7 @@ void gather_plan_make(struct gather_plan *plan, const struct gather_shape *shape
     for (uint32_t b = 0; b <= shape->boards; b++)
         plan->share_start[b] = dealt(shape->columns, shape->share_unit, b, shape->boards);
     for (uint32_t b = 0; b < shape->boards; b++) {
+        for (uint32_t s = 0; s < LORA_SEGMENTS; s++) plan->overlap[b][s] = overlap(plan, b, s);
         memset(plan->sources[b].number, NONE, sizeof plan->sources[b].number);
         for (uint32_t group = 0; group < plan->groups; group++) plan_group(plan, b, group);
     }

@@ -32,12 +32,11 @@ struct gather_plan {
     uint32_t groups;
     uint32_t segment_start[LORA_SEGMENTS + 1];
     uint32_t share_start[LORA_MAX_BOARDS + 1];
+    uint32_t overlap[LORA_MAX_BOARDS][LORA_SEGMENTS]; /* columns of a segment that a board owns */
     struct gather_source sources[LORA_MAX_BOARDS];
 };
 
 void gather_plan_make(struct gather_plan *plan, const struct gather_shape *shape);
 uint32_t gather_group_rows(const struct gather_plan *plan, uint32_t group);
-/* Columns of a segment that a board owns. */
-uint32_t gather_overlap(const struct gather_plan *plan, uint32_t source, uint32_t segment);
 
 #endif

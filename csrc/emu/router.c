@@ -84,7 +84,7 @@ static void count_arrival(struct emu_router *router, uint32_t source,
     uint32_t column_bytes =
         gather_group_rows(router->plan, block->group) * router->plan->shape.element_bytes;
     for (uint32_t s = block->first; s < (uint32_t)block->first + block->segments; s++)
-        arrived(router, block->group, s, gather_overlap(router->plan, source, s) * column_bytes);
+        arrived(router, block->group, s, router->plan->overlap[source][s] * column_bytes);
 }
 
 /* Every field of the header against what this collective must deliver next. NULL: it does not. */

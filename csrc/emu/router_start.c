@@ -3,16 +3,12 @@
 
 #include <string.h>
 
+_Static_assert(sizeof(struct gather_shape) == 12, "a shape has no padding: it compares as bytes");
+
 static const struct gather_plan *plan_of(struct emu_router *router,
                                          const struct gather_shape *shape) {
-    for (uint32_t i = 0; i < EMU_PLANS; i++) {
-        const struct gather_shape *known = &router->plans[i].shape;
-        if (known->columns == shape->columns && known->rows == shape->rows &&
-            known->boards == shape->boards && known->share_unit == shape->share_unit &&
-            known->segment_unit == shape->segment_unit &&
-            known->element_bytes == shape->element_bytes)
-            return &router->plans[i];
-    }
+    for (uint32_t i = 0; i < EMU_PLANS; i++)
+        if (memcmp(&router->plans[i].shape, shape, sizeof *shape) == 0) return &router->plans[i];
     struct gather_plan *plan = &router->plans[router->plan_next++ % EMU_PLANS];
     gather_plan_make(plan, shape);
     return plan;
@@ -59,7 +55,7 @@ static void count_missing(struct emu_router *router) {
     router->missing_total = 0;
     for (uint32_t s = 0; s < LORA_SEGMENTS; s++) {
         uint32_t columns = plan->segment_start[s + 1] - plan->segment_start[s];
-        columns -= gather_overlap(plan, router->rank, s);
+        columns -= plan->overlap[router->rank][s];
         for (uint32_t g = 0; g < plan->groups; g++) {
             router->missing[g][s] = columns * gather_group_rows(plan, g) * width;
             router->missing_total += router->missing[g][s];
