@@ -24,7 +24,9 @@ def prompts_of(prompts: Prompt | Sequence[Prompt]) -> tuple[list[Prompt], bool]:
     if isinstance(prompts, str):
         return [prompts], True
     several = list(prompts)
-    if several and all(hasattr(token, "__index__") for token in several):
+    if not several:
+        raise RequestError("no prompt was given; expected a text, token ids, or a list of those")
+    if all(hasattr(token, "__index__") for token in several):
         return [several], True  # type: ignore[list-item]
     return several, False  # type: ignore[return-value]
 

@@ -1,0 +1,321 @@
+"""The engine on emulated boards: text in, text out, the same on any number of them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from lora_host.errors import ModelError, RequestError
+from lora_sdk import Engine, Result, SamplingParams
+from tests.variants import variant, write_checkpoint
+
+PROMPTS = ["The quick brown fox", "a", "def f(x):\n    return x", "€ and 😀, then more " * 5]
+SAMPLED = SamplingParams(
+    max_tokens=12, temperature=0.9, top_k=50, top_p=0.95, min_p=0.01, seed=11,
+    repetition_penalty=1.1, presence_penalty=0.2, frequency_penalty=0.1,
+)  # fmt: skip
+GREEDY = SamplingParams(max_tokens=12)
+LONG = SamplingParams(max_tokens=350, ignore_eos=True)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_checkpoint(variant("llama_narrow"), tmp_path_factory.mktemp("engine") / "model")
+
+
+@pytest.fixture(scope="module")
+def engine(folder: Path, devices: tuple[str, ...]) -> Iterator[Engine]:
+    with Engine(folder, boards=2, devices=devices[:2], max_sequences=4) as opened:
+        yield opened
+
+
+def alone(engine: Engine, prompt: str | list[int], params: SamplingParams) -> Result:
+    result = engine.generate(prompt, params)
+    assert isinstance(result, Result)
+    return result
+
+
+@pytest.fixture(scope="module")
+def expected(engine: Engine) -> dict[str, list[tuple[int, ...]]]:
+    """Each prompt alone, step by step."""
+    return {
+        name: [tokens_by_steps(engine, prompt, params) for prompt in PROMPTS]
+        for name, params in (("greedy", GREEDY), ("sampled", SAMPLED))
+    }
+
+
+def tokens_by_steps(engine: Engine, prompt: str, params: SamplingParams) -> tuple[int, ...]:
+    pieces = list(engine.stream(prompt, params))
+    return tuple(p.token_id for p in pieces if p.token_id is not None)
+
+
+@pytest.mark.parametrize("boards, kernels", [(1, "native"), (4, "native"), (8, "native"), (2, "numpy")])
+def test_tokens_are_the_same_on_any_boards_in_any_batch(
+    boards: int, kernels: str, folder: Path, expected: dict[str, list[tuple[int, ...]]]
+) -> None:
+    order = [2, 0, 3, 1]
+    with Engine(folder, boards=boards, kernels=kernels, max_sequences=3) as engine:
+        for name, params in (("greedy", GREEDY), ("sampled", SAMPLED)):
+            results = engine.generate([PROMPTS[i] for i in order], params)
+            assert isinstance(results, list)
+            assert [r.token_ids for r in results] == [expected[name][i] for i in order]
+
+
+def test_the_boards_loop_emits_what_steps_emit(
+    engine: Engine, expected: dict[str, list[tuple[int, ...]]]
+) -> None:
+    before = engine.steps
+    assert alone(engine, PROMPTS[0], GREEDY).token_ids == expected["greedy"][0]
+    assert engine.steps - before < 4  # prefill and the table; the rest ran in C
+
+
+def test_streamed_pieces_join_to_the_text(engine: Engine) -> None:
+    for params in (GREEDY, SAMPLED):
+        pieces = list(engine.stream(PROMPTS[3], params))
+        assert "".join(p.text for p in pieces) == alone(engine, PROMPTS[3], params).text
+        assert [p.finish_reason for p in pieces if p.finish_reason] == ["length"]
+
+
+def test_closing_a_stream_cancels_and_frees(engine: Engine) -> None:
+    stream = engine.stream(PROMPTS[0], SamplingParams(max_tokens=300))
+    assert next(stream).token_id is not None
+    stream.close()
+    assert len(engine.generate([PROMPTS[1]] * 4, SamplingParams(max_tokens=2))) == 4
+
+
+def test_a_stop_string_ends_the_text_before_it(engine: Engine) -> None:
+    text = alone(engine, PROMPTS[0], SamplingParams(max_tokens=20, ignore_eos=True)).text
+    stop = text[5:8]
+    place = text.index(stop)
+    params = SamplingParams(max_tokens=20, ignore_eos=True, stop=[stop])
+    for result in (
+        alone(engine, PROMPTS[0], params),
+        engine.generate([PROMPTS[1], PROMPTS[0]], params)[1],
+    ):
+        output = result.outputs[0]
+        assert output.text == text[:place]
+        assert (output.finish_reason, output.stop_reason) == ("stop", stop)
+    kept = SamplingParams(max_tokens=20, ignore_eos=True, stop=[stop], include_stop_str_in_output=True)
+    assert alone(engine, PROMPTS[0], kept).text == text[: place + len(stop)]
+
+
+def test_end_of_text_may_be_several_tokens_of_the_generation_config(
+    folder: Path, tmp_path: Path, expected: dict[str, list[tuple[int, ...]]]
+) -> None:
+    tokens = expected["greedy"][0]
+    copy = tmp_path / "model"
+    copy.mkdir()
+    for file in folder.iterdir():
+        (copy / file.name).symlink_to(file)
+    (copy / "generation_config.json").unlink(missing_ok=True)
+    ends = [tokens[3], 280]
+    (copy / "generation_config.json").write_text(json.dumps({"eos_token_id": ends}))
+    with Engine(copy) as engine:
+        first = next(i for i, token in enumerate(tokens) if token in ends)
+        output = alone(engine, PROMPTS[0], GREEDY).outputs[0]
+        assert output.token_ids == tokens[: first + 1] and output.finish_reason == "stop"
+        assert output.stop_reason == tokens[first]
+        ignored = SamplingParams(max_tokens=12, ignore_eos=True)
+        assert alone(engine, PROMPTS[0], ignored).token_ids == tokens
+        least = SamplingParams(max_tokens=12, min_tokens=first + 2)
+        assert len(alone(engine, PROMPTS[0], least).token_ids) > first + 1
+
+
+def test_n_samples_are_those_of_their_index(engine: Engine) -> None:
+    params = SamplingParams(max_tokens=8, temperature=1.0, seed=5, n=6)
+    result = alone(engine, PROMPTS[2], params)
+    assert len({o.token_ids for o in result.outputs}) > 1
+    batched = engine.generate([PROMPTS[0], PROMPTS[2]], params)[1]
+    assert [o.token_ids for o in batched.outputs] == [o.token_ids for o in result.outputs]
+    one = SamplingParams(max_tokens=8, temperature=1.0, seed=5)
+    assert alone(engine, PROMPTS[2], one).token_ids == result.outputs[0].token_ids
+
+
+def test_a_drawn_seed_is_told_and_repeats(engine: Engine) -> None:
+    first = alone(engine, PROMPTS[0], SamplingParams(max_tokens=8, temperature=1.0))
+    again = SamplingParams(max_tokens=8, temperature=1.0, seed=first.seed)
+    assert alone(engine, PROMPTS[0], again).token_ids == first.token_ids
+
+
+def test_logprobs_hold_the_chosen_token_and_its_rank(engine: Engine) -> None:
+    params = SamplingParams(max_tokens=5, logprobs=3, prompt_logprobs=0)
+    result = alone(engine, PROMPTS[0], params)
+    logprobs = result.outputs[0].logprobs
+    assert logprobs is not None and len(logprobs) == 5
+    for token, entry in zip(result.token_ids, logprobs, strict=True):
+        assert entry.chosen.token == token and entry.chosen.rank == 1
+        assert entry.top[0] == entry.chosen and len(entry.top) == 3
+    assert result.prompt_logprobs is not None
+    assert len(result.prompt_logprobs) == result.prompt_tokens
+
+
+def test_prompt_logprobs_equal_those_of_the_same_tokens_when_generated(engine: Engine) -> None:
+    made = alone(engine, PROMPTS[0], SamplingParams(max_tokens=6, logprobs=0))
+    whole = [*made.prompt_token_ids, *made.token_ids]
+    params = SamplingParams(max_tokens=1, prompt_logprobs=0)
+    again = alone(engine, whole, params).prompt_logprobs
+    assert again is not None and made.outputs[0].logprobs is not None
+    assert list(again[-6:]) == list(made.outputs[0].logprobs)
+
+
+def test_bad_words_and_the_mask_hook(engine: Engine) -> None:
+    import numpy as np
+
+    first = alone(engine, PROMPTS[0], SamplingParams(max_tokens=1)).token_ids[0]
+    word = engine.tokenizer.token_text(first)
+    if word.strip() and "\ufffd" not in word:
+        banned = SamplingParams(max_tokens=1, bad_words=[word])
+        assert alone(engine, PROMPTS[0], banned).token_ids[0] != first
+    allowed = np.zeros(engine.config.vocabulary, dtype=np.bool_)
+    allowed[100:103] = True
+    params = SamplingParams(max_tokens=6, allowed_tokens=lambda tokens: allowed)
+    assert set(alone(engine, PROMPTS[0], params).token_ids) <= {100, 101, 102}
+
+
+def test_the_context_is_the_end_and_a_longer_prompt_is_refused(folder: Path) -> None:
+    with Engine(folder, context=40) as engine:
+        result = alone(engine, [5] * 38, SamplingParams(max_tokens=None, ignore_eos=True))
+        assert len(result.token_ids) == 3 and result.finish_reason == "length"
+        with pytest.raises(RequestError, match="42 tokens, 2 more than the context of 40"):
+            engine.generate([5] * 42)
+
+
+@pytest.mark.parametrize(
+    "prompt, message",
+    [([], "no prompt was given"), ("", "empty"), ([5, 999], "expected 0..289"), ([-1], "expected 0..289")],
+)
+def test_bad_prompts_are_refused(engine: Engine, prompt: object, message: str) -> None:
+    with pytest.raises(RequestError, match=message):
+        engine.generate(prompt, SamplingParams(max_tokens=1))  # type: ignore[arg-type]
+
+
+def test_async_requests_run_together_and_equal_the_others(
+    engine: Engine, expected: dict[str, list[tuple[int, ...]]]
+) -> None:
+    async def work() -> list[Result]:
+        return await asyncio.gather(*(engine.agenerate(p, SAMPLED) for p in PROMPTS))
+
+    assert [r.token_ids for r in asyncio.run(work())] == expected["sampled"]
+
+
+def test_leaving_an_async_stream_cancels_it(engine: Engine) -> None:
+    async def work() -> int:
+        count = 0
+        async for piece in engine.astream(PROMPTS[0], LONG):
+            count += piece.token_id is not None
+            if count == 3:
+                break
+        many = SamplingParams(max_tokens=350, ignore_eos=True, temperature=1.0, n=64)
+        task = asyncio.create_task(engine.agenerate(PROMPTS[1], many))
+        await asyncio.sleep(0.05)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        after = await engine.agenerate(PROMPTS[1], GREEDY)
+        return count + len(after.token_ids)
+
+    assert asyncio.run(work()) <= 15
+
+
+def test_async_errors_reach_their_task(engine: Engine) -> None:
+    async def work() -> None:
+        with pytest.raises(RequestError, match="no token may be chosen|allows no token"):
+            await engine.agenerate("a", SamplingParams(allowed_tokens=lambda tokens: _none(engine)))
+
+    asyncio.run(work())
+
+
+def _none(engine: Engine) -> object:
+    import numpy as np
+
+    return np.zeros(engine.config.vocabulary, dtype=np.bool_)
+
+
+def test_an_interrupted_generation_leaves_a_working_engine(
+    engine: Engine, expected: dict[str, list[tuple[int, ...]]]
+) -> None:
+    def interrupt(piece: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        engine.generate(PROMPTS[0], SamplingParams(max_tokens=50), on_piece=interrupt)
+    assert alone(engine, PROMPTS[0], GREEDY).token_ids == expected["greedy"][0]
+
+
+def test_results_are_heard_as_they_finish(engine: Engine) -> None:
+    heard: list[int] = []
+    params = [SamplingParams(max_tokens=n, ignore_eos=True) for n in (9, 3, 6)]
+    engine.generate(PROMPTS[:3], params, on_result=lambda index, result: heard.append(index))
+    assert heard == [1, 2, 0]
+
+
+def test_base_models_have_no_chat_and_say_so(engine: Engine) -> None:
+    with pytest.raises(ModelError, match="no chat template: it is a base model"):
+        engine.chat([{"role": "user", "content": "hi"}])
+
+
+def test_chat_applies_the_template_and_writes_no_second_beginning(
+    folder: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "model"
+    copy.mkdir()
+    for file in folder.iterdir():
+        (copy / file.name).symlink_to(file)
+    (copy / "chat_template.jinja").write_text(
+        "{% for m in messages %}<s>[{{ m['role'] }}] {{ m['content'] | trim }}</s>\n{% endfor %}"
+        "{% if add_generation_prompt %}[assistant]{% endif %}"
+    )
+    with Engine(copy) as engine:
+        tokens = engine.chat_tokens([{"role": "user", "content": " hello "}])
+        wanted = engine.tokenizer.encode("<s>[user] hello</s>\n[assistant]", special=False)
+        assert tokens == wanted and tokens.count(0) == 1
+        answer = engine.chat([{"role": "user", "content": " hello "}], GREEDY)
+        assert answer.token_ids == alone(engine, wanted, GREEDY).token_ids
+        with pytest.raises(RequestError, match="expected 'role' and 'content'"):
+            engine.chat([{"role": "user"}])
+
+
+def test_without_a_tokenizer_token_ids_still_work(folder: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "model"
+    copy.mkdir()
+    for file in folder.iterdir():
+        if file.name != "tokenizer.json":
+            (copy / file.name).symlink_to(file)
+    with Engine(copy) as engine:
+        assert len(alone(engine, [5, 6, 7], GREEDY).token_ids) == 12
+        with pytest.raises(ModelError, match=r"no tokenizer\.json"):
+            engine.generate("text")
+
+
+def test_a_closed_engine_refuses_work(folder: Path) -> None:
+    engine = Engine(folder)
+    engine.close()
+    engine.close()
+    with pytest.raises(RequestError, match="closed"):
+        engine.generate([5])
+
+
+@pytest.mark.parametrize(
+    "arguments, error, message",
+    [
+        ({"boards": 3}, RequestError, "3 boards were asked for; expected 1, 2, 4 or 8"),
+        ({"boards": 0}, RequestError, "0 boards"),
+        ({"boards": 2, "devices": ["emu:u280"]}, RequestError, "2 boards were asked for, 1 devices"),
+        ({"devices": ["emu:u28"]}, RequestError, "did you mean"),
+        ({"kernels": "cuda"}, RequestError, "'native' or 'numpy'"),
+        ({"context": 0}, RequestError, "context"),
+        ({"context": 100000}, RequestError, "context 100000"),
+        ({"max_sequences": 65}, RequestError, "65 sequences"),
+        ({"hidden_layers": [99]}, RequestError, "hidden"),
+        ({"model": "/nowhere"}, ModelError, "is not there"),
+    ],
+)
+def test_bad_arguments_are_refused_in_one_line(
+    folder: Path, arguments: dict[str, object], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message) as caught:
+        Engine(**{"model": folder, **arguments}).close()  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
