@@ -117,7 +117,8 @@ class Emulated:
             lost,
         )
         self.dropped[board] += int(lost[0])
-        return records[:count].copy()
+        kept: npt.NDArray[np.void] = records[:count].copy()
+        return kept
 
     def link_bytes(self, board: int, port: int) -> tuple[int, int]:
         """(frame bytes, payload bytes) that a port has sent since the cluster was made."""

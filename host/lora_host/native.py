@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 from .errors import OverlayError
@@ -36,25 +37,25 @@ _SIZES = {
 @cache
 def _module() -> Any:
     try:
-        from . import _lora
+        module = import_module("lora_host._lora")
     except ImportError as cause:
         raise OverlayError(
             f"lora_host._lora: the C library cannot be loaded ({cause}); "
             "build it with 'pip install .' or 'make ext'"
         ) from cause
-    found = int(_lora.lib.LORA_ABI_NUMBER)
+    found = int(module.lib.LORA_ABI_NUMBER)
     if found != ABI_NUMBER:
         raise OverlayError(
             f"lora_host._lora: ABI {found} found, {ABI_NUMBER} expected; rebuild with 'make ext'"
         )
     for name, size in _SIZES.items():
-        compiled = _lora.ffi.sizeof(f"struct {name}")
+        compiled = module.ffi.sizeof(f"struct {name}")
         if compiled != size:
             raise OverlayError(
                 f"lora_host._lora: struct {name} has {compiled} bytes, {size} expected; "
                 "rebuild with 'make ext'"
             )
-    return _lora
+    return module
 
 
 def ffi() -> Any:

@@ -42,7 +42,9 @@ def _one_line(fault: ValidationError) -> str:
         extra = sorted(str(key) for key in fault.instance if key not in known)
         return f"{where}: unknown field {extra[0]!r}, {did_you_mean(extra[0], known)}"
     if fault.validator == "required":
-        missing = [name for name in fault.validator_value if name not in fault.instance]
+        instance: Any = fault.instance
+        wanted: Any = fault.validator_value
+        missing = [name for name in wanted if name not in instance]
         return f"{where}: field {missing[0]!r} is missing"
     found = str(fault.instance)
     found = found if len(found) <= 60 else found[:57] + "..."
