@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from . import native
@@ -12,6 +13,9 @@ from .callbacks import bind
 from .errors import TransportError
 from .failure import to_error
 from .interrupt import Interrupt
+
+# Calls that wait for boards and so can be cancelled.
+RUNS = frozenset(("links_up", "register_list", "checksum", "step", "greedy"))
 
 
 class Handle:
@@ -58,8 +62,8 @@ class Handle:
         """Calls lora_cluster_<name>(cluster, *arguments, failure) and raises what fails."""
         with self._lock:
             pointer = self._alive()
-            with self._interrupt:
-                function = getattr(self._lib, f"lora_cluster_{name}")
+            function = getattr(self._lib, f"lora_cluster_{name}")
+            with self._interrupt if name in RUNS else nullcontext():
                 status = function(pointer, *arguments, self._failure)
             if status:
                 raise to_error(self._failure, self.report() + self._explain())
