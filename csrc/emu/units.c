@@ -1,6 +1,7 @@
 /* Units as the firmware sees them: start, poll, abort. All but the Router finish within start; the
  * result waits for the poll. */
 #include "board.h"
+#include "kernels/float_mode.h"
 
 #include <string.h>
 
@@ -20,10 +21,12 @@ static int call_kernel(struct emu_board *board, const struct lora_command *comma
                                   .bank_bytes = board->memory.bytes,
                                   .nonfinite_row = NO_ROW};
     int status = LORA_ERR_OPCODE;
+    uint64_t mode = float_mode_set();
     if (command->opcode == LORA_CMD_MATRIX) status = kernels->matrix(kernels->context, &call);
     if (command->opcode == LORA_CMD_VECTOR) status = kernels->vector(kernels->context, &call);
     if (command->opcode == LORA_CMD_ATTENTION)
         status = kernels->attention(kernels->context, &call);
+    float_mode_restore(mode);
     result->nonfinite_count = call.nonfinite_count;
     result->nonfinite_row = call.nonfinite_row;
     return status;

@@ -266,3 +266,42 @@ def test_attention(
         return tool.run(q, 0.21, group=2, q_first=4, kv_first=2)[1]
 
     both(build)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from(["matrix", "vector", "attention"]), st.binary(min_size=52, max_size=52))
+def test_any_command_is_run_or_refused(name: str, body: bytes) -> None:
+    """Bytes of any kind after the head: a status, no access outside the banks."""
+    rig = Rig(runner=run_native, bank_bytes=1 << 14)
+    rig.rows(2)
+    rig.list.kv_bank_count, rig.list.head_dim, rig.list.max_tiles = 3, 8, 4
+    command = rig.ffi.new(f"struct lora_{name} *")
+    rig.ffi.buffer(command)[12:] = body
+    fields = {key: getattr(command, key) for key, _ in rig.ffi.typeof(command).item.fields}
+    if name == "vector":
+        fields["op"] = 1 + fields["op"] % 14
+    assert rig.run(name, **plain_fields(fields)).status in {0, 2, 4, 5, 9, 65}
+
+
+def plain_fields(fields: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in fields.items() if isinstance(value, int)}
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "value"),
+    [("matrix", "weight_line", 1 << 20), ("matrix", "bias_bank", 9), ("matrix", "x_offset", 1),
+     ("matrix", "x_bank", 40), ("matrix", "y_stride", 1 << 30), ("matrix", "k", 1 << 25),
+     ("matrix", "merge", 0), ("matrix", "bank_first", 60)],
+)  # fmt: skip
+def test_a_bad_matrix_command_is_refused(name: str, field: str, value: int) -> None:
+    rig = Rig(runner=run_native)
+    rig.rows(2)
+    good = {
+        "bank_count": 3, "merge": 2, "weight_type": FP16, "k": 64, "n": 40, "x_bank": ONCHIP,
+        "y_bank": ONCHIP, "x_stride": 128, "y_offset": 4096, "y_stride": 128, "bias_bank": NO_BANK,
+        "y_type": FP16,
+    }  # fmt: skip
+    assert rig.run(name, **good).status == 0
+    before = {bank: memory.copy() for bank, memory in rig.banks.items()}
+    assert rig.run(name, **{**good, field: value}).status in {2, 5}
+    assert all((memory == before[bank]).all() for bank, memory in rig.banks.items())

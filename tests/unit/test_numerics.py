@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from lora_host import coefficients as coefficient_module
 from lora_host import numerics
 from lora_host.coefficients import coefficients, parse_header
@@ -139,3 +140,10 @@ def test_to_fp16() -> None:
     odd_nan = np.array([0xFF800001, 0x7FFFFFFF], np.uint32).view(np.float32)
     assert numerics.to_fp16(odd_nan).view(np.uint16).tolist() == [0x7E00, 0x7E00]
     assert numerics.canonical_fp32(odd_nan).view(np.uint32).tolist() == [0x7FC00000] * 2
+
+
+def test_compiler_flags_keep_every_rounding() -> None:
+    from lora_host.ffi_build import FLAGS
+
+    assert "-ffp-contract=off" in FLAGS
+    assert not [f for f in FLAGS if f.startswith(("-ffast-math", "-Ofast", "-march", "-funsafe"))]

@@ -76,7 +76,7 @@ static int score_head(struct attend *a, uint32_t kv_head, float *largest) {
         const uint16_t *k = kv_block(a, a->pages[start / TILE], kv_head, 0);
         if (!k)
             return LORA_ERR_ADDRESS;
-        a->variant->scores(a->q, k, head_dim, a->s + start); /* lanes past the end: replaced below */
+        a->variant->scores(a->q, k, head_dim, a->s + start); /* lanes past the end: replaced */
     }
     for (uint32_t page = 0; page < SCRATCH_PAGES; page++) {
         if (!a->page_used[page])

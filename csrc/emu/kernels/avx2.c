@@ -1,5 +1,5 @@
-/* Inner loops for AVX2 with F16C and FMA. FMA only ever joins an FP16 x FP16 product, which is exact
- * in FP32, to its sum: the same bits as multiplying, then adding. */
+/* Inner loops for AVX2 with F16C and FMA. FMA only ever joins an FP16 x FP16 product, which is
+ * exact in FP32, to its sum: the same bits as multiplying, then adding. */
 #if defined(__x86_64__)
 
 #include <immintrin.h>

@@ -55,9 +55,10 @@ AVX512_INLINE void segment_rows(const float *x, uint64_t x_stride, const int row
     for (uint32_t k = 0; k < steps; k++, weights += LORA_BLOCK_N)
         for (int v = 0; v < VECTORS; v++) {
             __m512 weight = _mm512_loadu_ps(weights + v * LANES);
-            for (int r = 0; r < rows; r++)
-                sum[r][v] =
-                    _mm512_fmadd_ps(_mm512_set1_ps(x[(uint64_t)r * x_stride + k]), weight, sum[r][v]);
+            for (int r = 0; r < rows; r++) {
+                __m512 value = _mm512_set1_ps(x[(uint64_t)r * x_stride + k]);
+                sum[r][v] = _mm512_fmadd_ps(value, weight, sum[r][v]);
+            }
         }
     for (int r = 0; r < rows; r++)
         for (int v = 0; v < VECTORS; v++)

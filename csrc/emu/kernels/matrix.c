@@ -127,7 +127,8 @@ int lora_native_matrix(void *context, struct lora_unit_call *call) {
     call->nonfinite_row = NO_ROW;
     if (p.rows == 0)
         return LORA_OK;
-    if (p.rows > LORA_MAX_ROWS || c->k == 0 || c->bank_count == 0 || c->merge == 0)
+    if (p.rows > LORA_MAX_ROWS || c->k == 0 || c->k > MOST_COLUMNS ||
+        c->n > MOST_COLUMNS || c->bank_count == 0 || c->merge == 0)
         return LORA_ERR_SIZE;
     uint32_t size = c->y_type == LORA_FP32 ? 4 : 2;
     struct rows x = call_operand(call, c->x_bank, c->x_offset, c->x_stride, 2ull * c->k, 2);
@@ -135,7 +136,8 @@ int lora_native_matrix(void *context, struct lora_unit_call *call) {
         call_operand(call, c->y_bank, c->y_offset, c->y_stride, (uint64_t)size * c->n, size);
     const uint16_t *bias = NULL;
     if (c->bias_bank != LORA_NO_BANK) {
-        bias = call_at(call, c->bias_bank, (uint64_t)c->bias_line * LORA_LINE_BYTES, 2ull * c->n, 2);
+        uint64_t offset = (uint64_t)c->bias_line * LORA_LINE_BYTES;
+        bias = call_at(call, c->bias_bank, offset, 2ull * c->n, 2);
         if (!bias)
             return LORA_ERR_ADDRESS;
     }

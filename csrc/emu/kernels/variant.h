@@ -15,8 +15,8 @@ struct lora_variant {
     /* Rounds and stores; returns how many were not finite. */
     uint32_t (*floats_to_halves)(const float *floats, uint32_t count, uint16_t *halves);
 
-    /* One segment of a column tile: out[row][32] = sum over k = first..end-1 of x[row][k] * W[k][32].
-     * x are FP16 values; blocks[k / 128] is the tile's k-th block; work holds (end-first)*32 floats. */
+    /* One segment of a column tile: out[row][32] = sum over k = first..end-1 of x[row][k]*W[k][32].
+     * x holds FP16 values; blocks[k / 128] is the tile's block; work holds (end-first)*32 floats. */
     void (*segment)(const float *x, uint64_t x_stride, uint32_t rows, uint32_t first, uint32_t end,
                     const uint16_t *const *blocks, float *work, float *out);
 
@@ -24,7 +24,7 @@ struct lora_variant {
     void (*scores)(const float *q, const uint16_t *k, uint32_t head_dim, float out[32]);
     /* e[i] = FP16(exp(s[i] - largest)) as FP32. */
     void (*exponentials)(const float *s, uint32_t count, float largest, float *e);
-    /* sum[d] += (sequential sum over i of e[i] * v[i][d] from +0): one tile, at most 32 positions. */
+    /* sum[d] += (sequential sum over i of e[i]*v[i][d] from +0): one tile, at most 32 positions. */
     void (*weigh)(const float *e, const uint16_t *const *v, uint32_t count, uint32_t head_dim,
                   float *sum);
 };

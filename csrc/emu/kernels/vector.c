@@ -232,7 +232,7 @@ int lora_native_vector(void *context, struct lora_unit_call *call) {
     call->nonfinite_row = NO_ROW;
     if (call_rows(call) == 0)
         return LORA_OK;
-    if (call_rows(call) > LORA_MAX_ROWS)
+    if (call_rows(call) > LORA_MAX_ROWS || r.command->columns > MOST_COLUMNS)
         return LORA_ERR_SIZE;
     r.x = malloc((2ull * r.command->columns + 1) * sizeof(float));
     if (!r.x)
