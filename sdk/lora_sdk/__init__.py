@@ -5,7 +5,7 @@
     with Engine(boards=4) as engine:
         print(engine.generate("Once upon a time", SamplingParams(max_tokens=32)).text)
 
-Names are imported when first used: importing the package touches neither boards nor the environment.
+Names are imported when first used: importing the package touches neither boards nor environment.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
         RequestError,
         TransportError,
     )
-
     from lora_sdk.demo import demo_model_path
     from lora_sdk.engine import Engine
     from lora_sdk.results import Output, Piece, Result, Verified

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from lora_host.errors import ModelError, RequestError
-
 from lora_sdk.tokenizer import Tokenizer, one_line
 
 Message = Mapping[str, Any]

@@ -10,10 +10,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 import numpy as np
-from lora_host import abi
-from lora_host.errors import RequestError
 from numpy.typing import NDArray
 
+from lora_host import abi
+from lora_host.errors import RequestError
 from lora_sdk.chat import Message, check_messages, find_template, render
 from lora_sdk.generator import Generator
 from lora_sdk.greedy import BoardLoop, GreedyLoop
@@ -32,7 +32,6 @@ from lora_sdk.verify import Tree, verify
 
 if TYPE_CHECKING:
     from lora_host.cluster import Cluster
-
     from lora_sdk.model.spec import ModelConfig
     from lora_sdk.plan.model_plan import Plan
 
@@ -171,8 +170,7 @@ class Engine:
         if on_piece is not None and not single:
             raise RequestError("on_piece hears a single prompt; use stream or astream for several")
         requests = [
-            make_request(self, prompt, p, on_piece)
-            for prompt, p in zip(several, each, strict=True)
+            make_request(self, prompt, p, on_piece) for prompt, p in zip(several, each, strict=True)
         ]
         for index, request in enumerate(requests):
             if on_result is not None:
@@ -202,9 +200,7 @@ class Engine:
 
         return await collect(self._generator, make_request(self, one_prompt(prompt), params))
 
-    def astream(
-        self, prompt: Prompt, params: SamplingParams | None = None
-    ) -> AsyncIterator[Piece]:
+    def astream(self, prompt: Prompt, params: SamplingParams | None = None) -> AsyncIterator[Piece]:
         """`stream` for asyncio; leaving the loop cancels the request."""
         from lora_sdk.background import pieces
 
@@ -337,7 +333,8 @@ class Engine:
                 result = self._stepper.run(rows)
             self.commit(sequence, [row.slot for row in rows])
         assert result.logits is not None  # of the last row
-        return result.logits[0]
+        logits: Logits = result.logits[0]
+        return logits
 
     def verify(
         self,

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lora_host.errors import RequestError
-
-from lora_sdk.sampling.logprobs import LN2, log_probability, log_of_count
+from lora_sdk.sampling.logprobs import LN2, log_of_count, log_probability
 
 if TYPE_CHECKING:
     from lora_sdk.engine import Engine
@@ -53,7 +52,7 @@ def windows_of(tokens: int, first: int, context: int, stride: int) -> list[Windo
     A window has at most context + 1 tokens, since its last one is predicted, not run. Each but the
     first begins so that it counts `stride` new tokens and has the rest before them as context.
     """
-    windows = []
+    windows: list[Window] = []
     scored = first
     while scored < tokens:
         stop = min(tokens, context + 1 if not windows else scored + stride)

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Sequence
 
 from lora_host.errors import LoraError, RequestError
-
 from lora_sdk.greedy import GreedyLoop
 from lora_sdk.kvcache import KvCache
 from lora_sdk.requests import Request

@@ -7,13 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from lora_host.errors import ModelError
-
 from lora_sdk.kvcache import KvCache, Uncommitted
 from lora_sdk.stepper import Stepper
 
 if TYPE_CHECKING:
     from lora_host.cluster import Cluster
-
     from lora_sdk.runner import Runner
 
 OnToken = Callable[[int], bool]

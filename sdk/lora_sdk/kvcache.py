@@ -2,8 +2,8 @@
 
 The boards hold the bytes; this module decides which page and which slot, and makes the KV
 operations that the next step's header carries. Pages of 32 positions; the first pages of a board
-hold the scratch slots, the others belong to sequences. What a header frees is taken again only after
-the step that carried it has completed, because a redone step reads it once more.
+hold the scratch slots, the others belong to sequences. What a header frees is taken again only
+after the step that carried it has completed, because a redone step reads it once more.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from lora_host.errors import RequestError
-
 from lora_sdk.step import KvOp
 
 PAGE_POSITIONS = 32
@@ -71,8 +70,8 @@ class KvCache:
         """Forget everything, as after a step of which nobody knows whether it ran."""
         self._forget()
         # The boards may still hold rows: the next step drops them, and frees their slots.
-        self._queue = [(KvOp.length(number, 0), ()) for number in range(self.max_sequences)]
-        self._leaving_slots = list(self._slots)
+        self._queue.extend((KvOp.length(number, 0), ()) for number in range(self.max_sequences))
+        self._leaving_slots.extend(self._slots)
         self._slots.clear()
 
     def _forget(self) -> None:
@@ -222,8 +221,8 @@ class KvCache:
 
     def _exhausted(self) -> RequestError:
         return RequestError(
-            f"KV pages are exhausted: {self.total_pages} of {PAGE_POSITIONS} positions are in use or "
-            "promised; release a sequence or plan for fewer or shorter ones"
+            f"KV pages are exhausted: {self.total_pages} of {PAGE_POSITIONS} positions are in use "
+            "or promised; release a sequence or plan for fewer or shorter ones"
         )
 
     def _release(self, page: int) -> None:
@@ -247,8 +246,8 @@ class KvCache:
         """`count` scratch slots for rows of the next step."""
         if count > len(self._slots):
             raise RequestError(
-                f"{count} scratch slots wanted, {len(self._slots)} of {self._max_scratch} are free; "
-                "commit or drop uncommitted rows, and run a step"
+                f"{count} scratch slots wanted, {len(self._slots)} of {self._max_scratch} are "
+                "free; commit or drop uncommitted rows, and run a step"
             )
         return [self._slots.popleft() for _ in range(count)]
 
@@ -270,7 +269,7 @@ class KvCache:
         self._get(sequence).rows[slot] = row
 
     def commit(self, sequence: int, path: Sequence[int]) -> None:
-        """Move a path of slots (root first) to its logical places; drop the sequence's other rows."""
+        """Move a path of slots, root first, to its logical places; drop the other rows."""
         owner = self._get(sequence)
         start = len(owner.tokens)
         self._check_path(sequence, path)

@@ -10,7 +10,6 @@ from lora_sdk.options import EngineOptions, Progress
 
 if TYPE_CHECKING:
     from lora_host.cluster import Cluster
-
     from lora_sdk.model.spec import ModelConfig
     from lora_sdk.plan.model_plan import Plan
     from lora_sdk.runner import Runner
@@ -32,7 +31,6 @@ def open_model(options: EngineOptions, progress: Progress | None) -> Opened:
     from lora_host.cluster import Cluster
     from lora_host.cluster_file import load_cluster, ring
     from lora_host.overlay import load_overlay
-
     from lora_sdk.model.checkpoint import Checkpoint
     from lora_sdk.model.config import load_config
     from lora_sdk.plan.placement import make_plan

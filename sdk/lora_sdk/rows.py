@@ -1,11 +1,10 @@
-"""Rows from tokens: positions from parents, scratch slots from the cache, checked before they run."""
+"""Rows from tokens: positions from parents, scratch slots from the cache, checked before a run."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
 from lora_host.errors import RequestError
-
 from lora_sdk.kvcache import KvCache
 from lora_sdk.step import Row
 

@@ -1,8 +1,8 @@
 """Which sequences run, and which of their tokens the next step holds.
 
-First come, first served; a request starts once all pages that it may need are free, so a running one
-never has to stop for another. Every running sequence gets a row of each step as long as there are
-rows; what is left goes to prompts, oldest first.
+First come, first served; a request starts once all pages that it may need are free, so a running
+one never has to stop for another. Every running sequence gets a row of each step as long as there
+are rows; what is left goes to prompts, oldest first.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from lora_host.errors import RequestError
-
 from lora_sdk.kvcache import PAGE_POSITIONS, KvCache, pages_for
 from lora_sdk.requests import Request, Sample, positions_of
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from lora_host.errors import LoraError, ModelError
-
 from lora_sdk.kvcache import KvCache, Uncommitted
 from lora_sdk.step import KvOp, Row, StepResult
 

@@ -1,7 +1,7 @@
 """Text out of tokens, piece by piece: nothing is shown that a later token could change.
 
-Held back are bytes that are no complete UTF-8 character yet, and an end of the text that could begin
-a stop string.
+Held back are bytes that are no complete UTF-8 character yet, and an end of the text that could
+begin a stop string.
 """
 
 from __future__ import annotations

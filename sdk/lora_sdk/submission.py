@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from lora_host.errors import ModelError, RequestError
-
 from lora_sdk.requests import OnPiece, Request, Sample
 from lora_sdk.sampling import Sampler, SamplingParams
 from lora_sdk.streaming import TextStream

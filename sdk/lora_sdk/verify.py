@@ -1,8 +1,9 @@
 """Verification of a tree of drafted tokens by the target model, in one step.
 
-The root row is the pending token: sampled, its K and V not yet written. At each node of the accepted
-path the target's own token is chosen with the noise of its position, so the tokens are those of
-plain decoding whatever was drafted; a child that holds that token is accepted, else the walk ends.
+The root row is the pending token: sampled, its K and V not yet written. At each node of the
+accepted path the target's own token is chosen with the noise of its position, so the tokens are
+those of plain decoding whatever was drafted; a child that holds that token is accepted, else the
+walk ends.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lora_host.errors import LoraError, RequestError
-
 from lora_sdk.kvcache import KvCache
 from lora_sdk.results import Verified
 from lora_sdk.rows import build_rows
@@ -30,6 +30,11 @@ class Tree:
     parents: Sequence[int]
 
     def __post_init__(self) -> None:
+        if len(self.tokens) != len(self.parents):
+            raise RequestError(
+                f"a tree of {len(self.tokens)} tokens has {len(self.parents)} parents; expected as "
+                "many parents"
+            )
         if not self.tokens or list(self.parents).count(-1) != 1 or self.parents[0] != -1:
             raise RequestError(
                 "a tree begins with the pending token, parent -1, and has no other root; found "

@@ -13,11 +13,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from lora_sdk import Engine, Result, SamplingParams
 from tests.variants import variant, write_checkpoint
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN = "from lora_sdk.cli.run import main; main()"
+ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT / 'sdk'}{os.pathsep}{ROOT / 'host'}"}
 LORA = "from lora_sdk.cli.main import main; main()"
 
 
@@ -34,12 +36,11 @@ def prompt(tmp_path: Path) -> Path:
 
 
 def command(code: str, *arguments: object, **more: object) -> subprocess.CompletedProcess[bytes]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (ROOT / "sdk", ROOT / "host")))}
     return subprocess.run(
         [sys.executable, "-c", code, *map(str, arguments)],
         capture_output=True,
         timeout=60,
-        env=environment,
+        env=ENVIRONMENT,
         **more,  # type: ignore[call-overload]
     )
 
@@ -238,7 +239,22 @@ def test_more_boards_than_query_heads(tmp_path: Path) -> None:
     small = variant("llama_narrow")
     config = {**small.config, "num_attention_heads": 4, "hidden_size": 64}
     model = write_checkpoint(replace(small, name="few_heads", config=config), tmp_path / "model")
-    one_line_error(lora_run("--model", model, "--boards", 8, "-p", "x"), "8 boards", "4 query heads")
+    one_line_error(
+        lora_run("--model", model, "--boards", 8, "-p", "x"), "8 boards", "4 query heads"
+    )
+
+
+def test_a_model_that_does_not_fit_says_how_many_boards_would_do(tmp_path: Path) -> None:
+    """Refused from config.json alone: no weights are there."""
+    config = {
+        "model_type": "llama", "hidden_size": 8192, "num_attention_heads": 64,
+        "num_key_value_heads": 8, "intermediate_size": 28672, "num_hidden_layers": 80,
+        "vocab_size": 32000, "max_position_embeddings": 4096, "rms_norm_eps": 1e-5,
+        "hidden_act": "silu", "tie_word_embeddings": False,
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    done = lora_run("--model", tmp_path, "-p", "x")
+    one_line_error(done, "board 0", "requested", "capacity", "MiB", "8 boards")
 
 
 def test_an_overlay_of_another_abi_is_refused(folder: Path, tmp_path: Path) -> None:
@@ -259,7 +275,7 @@ def test_ctrl_c_stops_at_once_with_130_and_no_traceback(folder: Path) -> None:
          "--kernels", "numpy", "--boards", "4", "-p", "once"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": f"{ROOT / 'sdk'}{os.pathsep}{ROOT / 'host'}"},
+        env=ENVIRONMENT,
     )  # fmt: skip
     assert process.stdout is not None and process.stderr is not None
     assert process.stdout.read(1)  # it has begun to write
@@ -278,7 +294,7 @@ def test_a_reader_that_leaves_is_no_traceback(folder: Path) -> None:
          "--kernels", "numpy", "-p", "once"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": f"{ROOT / 'sdk'}{os.pathsep}{ROOT / 'host'}"},
+        env=ENVIRONMENT,
     )  # fmt: skip
     assert process.stdout is not None and process.stderr is not None
     process.stdout.read(1)
@@ -307,11 +323,11 @@ def test_importing_the_package_touches_nothing() -> None:
 def test_eval_counts_every_byte(folder: Path, tmp_path: Path) -> None:
     file = tmp_path / "text.txt"
     file.write_text("def f(x):\n    return x\n" * 30)
-    done = command(LORA, "eval", "--model", folder, "--text", file, "--json", "-c", 128)
-    found = json.loads(done.stdout)
+    shared = ("eval", "--model", folder, "--text", file, "--json", "-c", 128)
+    found = json.loads(command(LORA, *shared).stdout)
     assert found["bytes"] == file.stat().st_size and found["windows"] > 1
     # A random model's best guess is no better than uniform over the vocabulary.
     assert 0.8 < found["bits_per_byte"] * found["bytes"] / found["tokens"] / 8.18 < 1.5
-    again = command(LORA, "eval", "--model", folder, "--text", file, "--json", "-c", 128, "--boards", 4)
+    again = command(LORA, *shared, "--boards", 4)
     assert json.loads(again.stdout)["bits_per_byte"] == found["bits_per_byte"]
     one_line_error(command(LORA, "eval", "--model", folder, "--text", tmp_path / "no"), "not there")

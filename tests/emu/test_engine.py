@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
 from lora_host.errors import ModelError, RequestError
 from lora_sdk import Engine, Result, SamplingParams
 from tests.variants import variant, write_checkpoint
@@ -52,7 +54,9 @@ def tokens_by_steps(engine: Engine, prompt: str, params: SamplingParams) -> tupl
     return tuple(p.token_id for p in pieces if p.token_id is not None)
 
 
-@pytest.mark.parametrize("boards, kernels", [(1, "native"), (4, "native"), (8, "native"), (2, "numpy")])
+@pytest.mark.parametrize(
+    "boards, kernels", [(1, "native"), (4, "native"), (8, "native"), (2, "numpy")]
+)
 def test_tokens_are_the_same_on_any_boards_in_any_batch(
     boards: int, kernels: str, folder: Path, expected: dict[str, list[tuple[int, ...]]]
 ) -> None:
@@ -98,7 +102,7 @@ def test_a_stop_string_ends_the_text_before_it(engine: Engine) -> None:
         output = result.outputs[0]
         assert output.text == text[:place]
         assert (output.finish_reason, output.stop_reason) == ("stop", stop)
-    kept = SamplingParams(max_tokens=20, ignore_eos=True, stop=[stop], include_stop_str_in_output=True)
+    kept = replace(params, include_stop_str_in_output=True)
     assert alone(engine, PROMPTS[0], kept).text == text[: place + len(stop)]
 
 
@@ -185,7 +189,12 @@ def test_the_context_is_the_end_and_a_longer_prompt_is_refused(folder: Path) -> 
 
 @pytest.mark.parametrize(
     "prompt, message",
-    [([], "no prompt was given"), ("", "empty"), ([5, 999], "expected 0..289"), ([-1], "expected 0..289")],
+    [
+        ([], "no prompt was given"),
+        ("", "empty"),
+        ([5, 999], "expected 0..289"),
+        ([-1], "expected 0..289"),
+    ],
 )
 def test_bad_prompts_are_refused(engine: Engine, prompt: object, message: str) -> None:
     with pytest.raises(RequestError, match=message):
@@ -222,7 +231,7 @@ def test_leaving_an_async_stream_cancels_it(engine: Engine) -> None:
 
 def test_async_errors_reach_their_task(engine: Engine) -> None:
     async def work() -> None:
-        with pytest.raises(RequestError, match="no token may be chosen|allows no token"):
+        with pytest.raises(RequestError, match="allows no token"):
             await engine.agenerate("a", SamplingParams(allowed_tokens=lambda tokens: _none(engine)))
 
     asyncio.run(work())
@@ -303,7 +312,11 @@ def test_a_closed_engine_refuses_work(folder: Path) -> None:
     [
         ({"boards": 3}, RequestError, "3 boards were asked for; expected 1, 2, 4 or 8"),
         ({"boards": 0}, RequestError, "0 boards"),
-        ({"boards": 2, "devices": ["emu:u280"]}, RequestError, "2 boards were asked for, 1 devices"),
+        (
+            {"boards": 2, "devices": ["emu:u280"]},
+            RequestError,
+            "2 boards were asked for, 1 devices",
+        ),
         ({"devices": ["emu:u28"]}, RequestError, "did you mean"),
         ({"kernels": "cuda"}, RequestError, "'native' or 'numpy'"),
         ({"context": 0}, RequestError, "context"),

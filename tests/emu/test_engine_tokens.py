@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from lora_host.errors import LinkError, LoraError, RequestError
 from lora_sdk import Engine, SamplingParams, Tree
 from tests.variants import variant, write_checkpoint
@@ -95,9 +96,7 @@ def test_trees_emit_the_tokens_of_plain_decoding(
         nodes.append(wrong)
         parents.append(last)
         before = engine.steps
-        found = engine.verify(
-            sequence, Tree(nodes, parents), params, prompt_tokens=len(PROMPT)
-        )
+        found = engine.verify(sequence, Tree(nodes, parents), params, prompt_tokens=len(PROMPT))
         assert engine.steps == before + 1  # one step whatever the tree
         assert len(found.tokens) == len(found.accepted)  # accepted drafts + 1, root + drafts
         if len(tokens) + right < COUNT:
@@ -188,7 +187,9 @@ def test_hidden_states_come_from_rows_that_want_them(folder: Path) -> None:
 @pytest.mark.parametrize(
     "nodes, parents", [([], []), ([1, 2], [-1, -1]), ([1, 2], [0, -1]), ([1, 2], [-1])]
 )
-def test_a_tree_has_one_root(nodes: list[int], parents: list[int], engine: Engine, sequence: int) -> None:
+def test_a_tree_has_one_root(
+    nodes: list[int], parents: list[int], engine: Engine, sequence: int
+) -> None:
     with pytest.raises(RequestError):
         engine.verify(sequence, Tree(nodes, parents))
 

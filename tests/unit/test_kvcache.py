@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from lora_host import abi
 from lora_host.errors import LinkError, RequestError
 from lora_sdk.kvcache import KvCache, pages_for
@@ -221,7 +222,9 @@ def test_any_order_of_calls_leaves_each_sequence_its_own_tokens(data: st.DataObj
                 feed(bench, sequence, tokens)
                 expected[sequence] += tokens
             elif action == "tree":
-                rows = build_rows(bench.cache, sequence, [*tokens, 1, 2], [*range(-1, len(tokens) - 1), 0, 0])
+                rows = build_rows(
+                    bench.cache, sequence, [*tokens, 1, 2], [*range(-1, len(tokens) - 1), 0, 0]
+                )
                 bench.stepper.run(rows)
                 bench.cache.commit(sequence, [rows[0].slot, rows[-1].slot])
                 expected[sequence] += [tokens[0], 2]

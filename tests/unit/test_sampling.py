@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+
 from lora_host.errors import ModelError, RequestError
 from lora_sdk.sampling import Sampler, SamplingParams, philox, select
 from lora_sdk.sampling.logprobs import normaliser, position_logprobs, rank_of, top_tokens

@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from lora_host.errors import RequestError
 from lora_sdk.sampling import SamplingParams
 

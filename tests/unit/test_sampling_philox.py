@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from lora_sdk.sampling import philox
 
 
@@ -12,7 +13,9 @@ def numpy_words(counter: tuple[int, int, int, int], key: tuple[int, int], count:
     return [int(w) for w in generator.random_raw(count)]
 
 
-@pytest.mark.parametrize("counter", [(1, 0, 0, 0), (12345, 0, 0, 0), (0, 0, 0, 0), (7, 8, 9, 2**64 - 1)])
+@pytest.mark.parametrize(
+    "counter", [(1, 0, 0, 0), (12345, 0, 0, 0), (0, 0, 0, 0), (7, 8, 9, 2**64 - 1)]
+)
 @pytest.mark.parametrize("key", [(0, 0), (42, 3), (2**64 - 1, 2**64 - 1)])
 def test_block_equals_numpys_generator(
     counter: tuple[int, int, int, int], key: tuple[int, int]

@@ -1,4 +1,4 @@
-"""The generation loop on scripted boards: whatever is mixed in a step, tokens are plain decoding's."""
+"""The generation loop on scripted boards: whatever shares a step, tokens are plain decoding's."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+
 from lora_host.errors import LinkError, ModelError, RequestError
 from lora_sdk.generator import Generator
 from lora_sdk.requests import Request, Sample
@@ -20,9 +21,7 @@ class Driven(Bench):
 
     def __init__(self, row_limit: int = 16, loop: bool = False, **sizes: int) -> None:
         super().__init__(**sizes)
-        self.generator = Generator(
-            self.stepper, self.cache, row_limit, self.loop if loop else None
-        )
+        self.generator = Generator(self.stepper, self.cache, row_limit, self.loop if loop else None)
 
     def request(self, tokens: Sequence[int], **fields: object) -> Request:
         params = SamplingParams(**{"max_tokens": 5, "seed": 7, **fields})  # type: ignore[arg-type]

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from lora_host.errors import ModelError
 from lora_sdk.streaming import Detokenizer, StopMatcher, TextStream
 from lora_sdk.tokenizer import Tokenizer
@@ -29,7 +30,12 @@ def byte_fallback(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
     pieces = {**words, **{f"<0x{byte:02X}>": 4 + byte for byte in range(256)}}
     backend = Backend(models.BPE(vocab=pieces, merges=[], byte_fallback=True, unk_token="<unk>"))
     backend.decoder = decoders.Sequence(
-        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+        [
+            decoders.Replace("▁", " "),
+            decoders.ByteFallback(),
+            decoders.Fuse(),
+            decoders.Strip(" ", 1, 0),
+        ]
     )
     folder = tmp_path_factory.mktemp("bytes")
     backend.save(str(folder / "tokenizer.json"))
@@ -63,7 +69,14 @@ def test_bytes_that_never_become_a_character_are_shown_once_that_is_sure(
 def test_byte_fallback_holds_a_whole_character(byte_fallback: Tokenizer) -> None:
     assert byte_fallback.byte_fallback
     ids = [1, *byte_tokens("€".encode()), 2]
-    assert pieces_of(Detokenizer(byte_fallback, prompt=[2]), ids) == [" hi", "", "", "€", " you", ""]
+    assert pieces_of(Detokenizer(byte_fallback, prompt=[2]), ids) == [
+        " hi",
+        "",
+        "",
+        "€",
+        " you",
+        "",
+    ]
 
 
 def test_the_prompts_end_decides_the_first_space(byte_fallback: Tokenizer) -> None:

@@ -15,20 +15,23 @@ from lora_sdk.cli.progress import ProgressBar
 
 @click.command("eval")
 @click.option("--text", "path", required=True, metavar="FILE", help="UTF-8 text to score")
-@click.option("--stride", type=int, metavar="N",
-              help="tokens that count in each window but the first [half the context]")
+@click.option(
+    "--stride",
+    type=int,
+    metavar="N",
+    help="tokens that count in each window but the first [half the context]",
+)
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
 @engine_options
 def evaluate(path: str, stride: int | None, as_json: bool, **engine_arguments: Any) -> int:
     """Print bits per byte and perplexity of a text, every byte of it counted.
 
-    The text is run in windows of the context's length. In the first all tokens count, in the others
-    the last --stride ones, with the tokens before them as context. The first token is predicted from
-    the tokenizer's beginning-of-text token; where it has none, it counts as one of the vocabulary's
-    tokens, all equally likely.
+    The text is run in windows of the context's length. In the first all tokens count, in the
+    others the last --stride ones, with the tokens before them as context. The first token is
+    predicted from the tokenizer's beginning-of-text token; where it has none, it counts as one of
+    the vocabulary's tokens, all equally likely.
     """
     from lora_host.errors import RequestError
-
     from lora_sdk.engine import Engine
     from lora_sdk.evaluation import evaluate_text
 

@@ -22,6 +22,7 @@ EXIT_INTERRUPTED = 130
 def run_command(command: click.Command, name: str, arguments: Sequence[str] | None = None) -> int:
     """Run a click command and return its exit code; no exception gets out."""
     import click
+
     from lora_host.errors import LoraError, RequestError
 
     warnings.showwarning = lambda message, *_args, **_more: say(name, "warning", message)
@@ -32,8 +33,8 @@ def run_command(command: click.Command, name: str, arguments: Sequence[str] | No
     except (KeyboardInterrupt, click.Abort):
         return EXIT_INTERRUPTED
     except click.UsageError as error:
-        hint = f" (try {name} --help)" if error.ctx is None else f" (try {error.ctx.command_path} --help)"
-        return fail(name, error.format_message() + hint, EXIT_USAGE)
+        path = name if error.ctx is None else error.ctx.command_path
+        return fail(name, f"{error.format_message()} (try {path} --help)", EXIT_USAGE)
     except click.ClickException as error:
         return fail(name, error.format_message(), error.exit_code)
     except RequestError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -17,7 +17,7 @@ class ProgressBar:
         self._what = what
         self._unit = unit
         self._shown = sys.stderr.isatty() and not quiet
-        self._bar: tqdm[None] | None = None
+        self._bar: tqdm[Any] | None = None
 
     def __enter__(self) -> ProgressBar:
         return self
@@ -42,10 +42,10 @@ class ProgressBar:
             self._bar = self._open(total)
         self._bar.update(done - self._bar.n)
 
-    def _open(self, total: int) -> tqdm[None]:
+    def _open(self, total: int) -> tqdm[Any]:
         from tqdm import tqdm
 
-        return tqdm(
+        bar: tqdm[Any] = tqdm(
             total=total,
             desc=self._what,
             unit=self._unit,
@@ -54,3 +54,4 @@ class ProgressBar:
             leave=False,
             file=sys.stderr,
         )
+        return bar

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from lora_host.errors import RequestError
-
 from lora_sdk.sampling import SamplingParams
 
 MAX_PROMPT_BYTES = 64 << 20
@@ -21,9 +20,9 @@ class BatchLine:
     """One line of a batch file: `prompt` is text, token ids, or chat messages."""
 
     number: int
-    prompt: str | list[int] | None
-    messages: list[Mapping[str, Any]] | None
     params: SamplingParams
+    prompt: str | list[int] | None = None
+    messages: list[Mapping[str, Any]] | None = None
 
 
 def read_prompt(source: str) -> str:
@@ -57,9 +56,7 @@ def read_batch(source: str, defaults: Mapping[str, object]) -> list[BatchLine]:
     return batch
 
 
-def _batch_line(
-    name: str, number: int, line: str, defaults: Mapping[str, object]
-) -> BatchLine:
+def _batch_line(name: str, number: int, line: str, defaults: Mapping[str, object]) -> BatchLine:
     where = f"{name} line {number}"
     try:
         value = json.loads(line)
@@ -71,18 +68,19 @@ def _batch_line(
         raise RequestError(f"{where} holds a {type(value).__name__}; expected a string or object")
     given = [key for key in ("prompt", "tokens", "messages") if key in value]
     if len(given) != 1:
-        raise RequestError(f"{where} has {given or 'no prompt'}; expected one of prompt, tokens, messages")
-    content = value.pop(given[0])
-    expected = str if given[0] == "prompt" else list
-    if not isinstance(content, expected):
-        raise RequestError(f"{where}: {given[0]} is {content!r}; expected a {expected.__name__}")
+        found = " and ".join(given) or "no prompt"
+        raise RequestError(f"{where} has {found}; expected one of prompt, tokens, messages")
+    content: Any = value.pop(given[0])
+    if not isinstance(content, str if given[0] == "prompt" else list):
+        expected = "string" if given[0] == "prompt" else "list"
+        raise RequestError(f"{where}: {given[0]} is {content!r}; expected a {expected}")
     try:
         params = SamplingParams.from_mapping({**defaults, **value})
     except RequestError as error:
         raise RequestError(f"{where}: {error}") from None
     if given[0] == "messages":
-        return BatchLine(number, None, content, params)
-    return BatchLine(number, content, None, params)
+        return BatchLine(number, params, messages=content)
+    return BatchLine(number, params, prompt=content)
 
 
 def _read(source: str) -> bytes:

@@ -33,18 +33,30 @@ The text goes to stdout and nothing else does. Exit code: 0 done, 1 failed, 2 re
 messages and sampling parameters; every result is one JSON line, in the same order."""
 
 
-@click.command(
-    "lora-run", epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]}
-)
+@click.command("lora-run", epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("source", metavar="[PROMPT_FILE|-]", required=False)
 @click.option("-p", "--prompt", metavar="TEXT", help="prompt text instead of a file")
 @click.option("--batch", metavar="FILE", help="JSON lines of prompts that run together")
 @engine_options
-@click.option("-n", "--predict", "max_tokens", type=int, default=DEFAULT_MAX_TOKENS,
-              show_default=True, help="new tokens at most; -1: until the context is full")
+@click.option(
+    "-n",
+    "--predict",
+    "max_tokens",
+    type=int,
+    default=DEFAULT_MAX_TOKENS,
+    show_default=True,
+    help="new tokens at most; -1: until the context is full",
+)
 @click.option("--min-tokens", type=int, default=0, help="no end before so many new tokens")
-@click.option("--temp", "--temperature", "temperature", type=float, default=0.0,
-              show_default=True, help="0: the likeliest token")
+@click.option(
+    "--temp",
+    "--temperature",
+    "temperature",
+    type=float,
+    default=0.0,
+    show_default=True,
+    help="0: the likeliest token",
+)
 @click.option("--top-k", type=int, default=0, help="keep the K likeliest tokens; 0: all")
 @click.option("--top-p", type=float, default=1.0, help="keep the likeliest up to this probability")
 @click.option("--min-p", type=float, default=0.0, help="keep those this likely against the best")
@@ -52,8 +64,15 @@ messages and sampling parameters; every result is one JSON line, in the same ord
 @click.option("--presence-penalty", type=float, default=0.0, help="against tokens of the output")
 @click.option("--frequency-penalty", type=float, default=0.0, help="the same, a time each")
 @click.option("-s", "--seed", type=int, help="0..2^64-1; the statistics name one that was drawn")
-@click.option("-r", "--stop", "--reverse-prompt", "stop", multiple=True, metavar="TEXT",
-              help="text that ends the output; may be repeated")
+@click.option(
+    "-r",
+    "--stop",
+    "--reverse-prompt",
+    "stop",
+    multiple=True,
+    metavar="TEXT",
+    help="text that ends the output; may be repeated",
+)
 @click.option("--ignore-eos", is_flag=True, help="go on after end-of-text")
 @click.option("--logprobs", type=int, help="with --json: log probabilities and the N likeliest")
 @click.option("--chat", is_flag=True, help="the prompt is a user's message: apply the template")
@@ -143,9 +162,7 @@ def _run_one(
         sys.stdout.write("\n")  # for the shell's prompt; piped text stays as it is
 
 
-def _run_batch(
-    engine: Engine, lines: list[BatchLine], name: str, statistics: Statistics
-) -> None:
+def _run_batch(engine: Engine, lines: list[BatchLine], name: str, statistics: Statistics) -> None:
     """All lines together; results are written in the lines' order as soon as they can be."""
     prompts = [
         engine.chat_tokens(line.messages) if line.messages is not None else line.prompt or ""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from lora_host import numerics
 from numpy.typing import NDArray
+
+from lora_host import numerics
 
 Logits = NDArray[np.float32]
 LN2 = float.fromhex("0x1.62e42fefa39efp-1")

@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
 import numpy as np
+
 from lora_host.errors import RequestError
 
 AllowedTokens = Callable[[Sequence[int]], "np.ndarray | None"]
-"""Hook before sampling: from the tokens emitted so far to a bool mask [vocabulary], None for all."""
+"""Hook before sampling: the tokens emitted so far -> a bool mask [vocabulary], None for all."""
 
 DEFAULT_MAX_TOKENS = 128
 
@@ -166,7 +167,12 @@ def _check_reals(p: SamplingParams) -> None:
     for name, (low, high, low_included) in limits.items():
         value = getattr(p, name)
         expected = f"a number {'from' if low_included else 'above'} {low:g} to {high:g}"
-        if not _is_real(value) or value > high or value < low or (value == low and not low_included):
+        if (
+            not _is_real(value)
+            or value > high
+            or value < low
+            or (value == low and not low_included)
+        ):
             raise _refuse(name, value, expected)
     for token, bias in p.logit_bias.items():
         if not _is_integer(token) or token < 0 or not _is_real(bias):

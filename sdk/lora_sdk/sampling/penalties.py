@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from lora_host.errors import RequestError
 from numpy.typing import NDArray
 
+from lora_host.errors import RequestError
 from lora_sdk.sampling.params import SamplingParams
 
 Logits = NDArray[np.float32]
@@ -49,7 +49,8 @@ def restrict(logits: Logits, allowed: NDArray[np.bool_]) -> None:
     mask = np.asarray(allowed)
     if mask.shape != logits.shape or mask.dtype != np.bool_:
         raise RequestError(
-            f"allowed-token mask is {mask.dtype} {list(mask.shape)}; expected bool {list(logits.shape)}"
+            f"allowed-token mask is {mask.dtype} {list(mask.shape)}; expected bool "
+            f"{list(logits.shape)}"
         )
     if not mask.any():
         raise RequestError("allowed-token mask allows no token; allow at least one")

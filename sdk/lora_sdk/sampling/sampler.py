@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from lora_host.errors import RequestError
 from numpy.typing import NDArray
 
+from lora_host.errors import RequestError
 from lora_sdk.sampling import penalties, philox, select
 from lora_sdk.sampling.logprobs import PositionLogprobs, position_logprobs
 from lora_sdk.sampling.params import SamplingParams
@@ -44,8 +44,8 @@ class Sampler:
     ) -> tuple[int, PositionLogprobs | None]:
         """The token at `position` from logits FP32 [V], and its log probabilities if asked for.
 
-        `prompt` and `output` are the tokens before it. Raises ModelError on NaN logits, RequestError
-        where nothing may be chosen.
+        `prompt` and `output` are the tokens before it. Raises ModelError on NaN logits,
+        RequestError where nothing may be chosen.
         """
         params = self.params
         select.check_finite(logits, position)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
+
 from lora_host import numerics
 from lora_host.errors import ModelError, RequestError
-from numpy.typing import NDArray
 
 Logits = NDArray[np.float32]
 _TINY = float(np.finfo(np.float32).tiny)
@@ -33,10 +34,11 @@ def tempered(logits: Logits, temperature: float) -> Logits:
         raise RequestError("no token may be chosen: every one is forbidden")
     if top == np.inf:
         raise ModelError(
-            f"logit of token {likeliest(logits)} is infinite; expected a finite number to sample from"
+            f"logit of token {likeliest(logits)} is infinite; expected finite ones to sample from"
         )
     with np.errstate(over="ignore"):  # a tiny temperature sends all but the likeliest to -infinity
-        return (logits - top) / np.float32(max(temperature, _TINY))
+        scaled: Logits = (logits - top) / np.float32(max(temperature, _TINY))
+    return scaled
 
 
 def keep_top_k(logits: Logits, k: int) -> NDArray[np.bool_]:
@@ -44,7 +46,7 @@ def keep_top_k(logits: Logits, k: int) -> NDArray[np.bool_]:
     if k <= 0 or k >= logits.size:
         return np.ones(logits.size, dtype=np.bool_)
     edge = np.partition(logits, logits.size - k)[logits.size - k]
-    keep = logits > edge
+    keep: NDArray[np.bool_] = logits > edge
     ties = np.flatnonzero(logits == edge)
     keep[ties[: k - int(np.count_nonzero(keep))]] = True
     return keep
