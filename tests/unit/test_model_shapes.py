@@ -1,0 +1,47 @@
+"""Model shapes by name: what the papers' table III says, and the same through a folder."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from lora_host.errors import ModelError
+from lora_sdk.model.shapes import SHAPES, find_config, shape_config, shape_json
+
+
+@pytest.mark.parametrize(
+    ("name", "hidden", "head_dim", "ffn", "layers"),
+    [
+        ("gpt2-345m", 1024, 64, 4096, 24),
+        ("gpt2-774m", 1280, 64, 5120, 36),
+        ("gpt2-1.5b", 1536, 64, 6144, 48),
+        ("gpt2-xl", 1600, 64, 6400, 48),
+        ("opt-6.7b", 4096, 128, 16384, 32),
+        ("llama2-7b", 4096, 128, 11008, 32),
+        ("llama3.1-8b", 4096, 128, 14336, 32),
+    ],
+)
+def test_table_iii(name: str, hidden: int, head_dim: int, ffn: int, layers: int) -> None:
+    config = shape_config(name)
+    assert (config.hidden, config.head_dim, config.ffn, config.layers) == (
+        hidden, head_dim, ffn, layers)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_folder_with_the_shape_gives_the_same_configuration(name: str, tmp_path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(shape_json(name)))
+    by_folder = find_config(tmp_path)
+    assert find_config(tmp_path / "config.json") == by_folder
+    assert replace(by_folder, bos=None, eos=(), pad=None) == shape_config(name)
+
+
+def test_an_unknown_name_gets_a_suggestion() -> None:
+    with pytest.raises(ModelError, match=r"did you mean 'llama2-7b'"):
+        find_config("lama2-7b")
+    with pytest.raises(ModelError, match="no model shape"):
+        shape_config("nothing")
+
+
+def test_the_json_is_a_copy() -> None:
+    shape_json("llama3.1-8b")["rope_scaling"]["factor"] = 1.0
+    assert shape_json("llama3.1-8b")["rope_scaling"]["factor"] == 8.0
