@@ -254,7 +254,7 @@ def test_a_model_that_does_not_fit_says_how_many_boards_would_do(tmp_path: Path)
     }  # fmt: skip
     (tmp_path / "config.json").write_text(json.dumps(config))
     done = lora_run("--model", tmp_path, "-p", "x")
-    one_line_error(done, "board 0", "requested", "capacity", "MiB", "8 boards")
+    one_line_error(done, "board 0", "requested", "capacity", "MiB", "4 boards would fit")
 
 
 def test_an_overlay_of_another_abi_is_refused(folder: Path, tmp_path: Path) -> None:

@@ -70,10 +70,7 @@ def _batch_line(name: str, number: int, line: str, defaults: Mapping[str, object
     if len(given) != 1:
         found = " and ".join(given) or "no prompt"
         raise RequestError(f"{where} has {found}; expected one of prompt, tokens, messages")
-    content: Any = value.pop(given[0])
-    if not isinstance(content, str if given[0] == "prompt" else list):
-        expected = "string" if given[0] == "prompt" else "list"
-        raise RequestError(f"{where}: {given[0]} is {content!r}; expected a {expected}")
+    content = _checked(where, given[0], value.pop(given[0]))
     try:
         params = SamplingParams.from_mapping({**defaults, **value})
     except RequestError as error:
@@ -81,6 +78,14 @@ def _batch_line(name: str, number: int, line: str, defaults: Mapping[str, object
     if given[0] == "messages":
         return BatchLine(number, params, messages=content)
     return BatchLine(number, params, prompt=content)
+
+
+def _checked(where: str, kind: str, content: object) -> Any:
+    """A batch line's prompt, tokens or messages, of the right type."""
+    if not isinstance(content, str if kind == "prompt" else list):
+        expected = "string" if kind == "prompt" else "list"
+        raise RequestError(f"{where}: {kind} is {content!r}; expected a {expected}")
+    return content
 
 
 def _read(source: str) -> bytes:
