@@ -40,11 +40,7 @@ class Runner:
         plan: Plan,
         progress: Progress | None = None,
     ) -> None:
-        if cluster.size != plan.size:
-            raise RequestError(
-                f"the plan is for {plan.size} boards, the cluster has {cluster.size}; open as many "
-                "as the plan needs"
-            )
+        _check_boards(cluster, plan)
         self.cluster = cluster
         self.config = config
         self.plan = plan
@@ -187,3 +183,18 @@ class Runner:
             ]
             parts.append(np.stack(whole)[:, list(rows), :local])
         return np.concatenate(parts, axis=2)
+
+
+def _check_boards(cluster: Cluster, plan: Plan) -> None:
+    """The plan's boards are the cluster's, each once."""
+    if cluster.size != plan.size:
+        raise RequestError(
+            f"the plan is for {plan.size} boards, the cluster has {cluster.size}; open as many "
+            "as the plan needs"
+        )
+    outside = [board for board in plan.route.order if not 0 <= board < cluster.size]
+    if outside:
+        raise RequestError(
+            f"the plan's route uses board {outside[0]}, the cluster has boards 0 to "
+            f"{cluster.size - 1}; find the route in the opened cluster's cables"
+        )

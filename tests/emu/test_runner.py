@@ -257,6 +257,17 @@ def test_a_plan_for_other_boards_is_refused(llama: Path) -> None:
         Runner(cluster, config, Checkpoint.open(llama), plan)
 
 
+def test_a_route_over_boards_that_are_not_open_is_refused(llama: Path) -> None:
+    config = load_config(llama)
+    wide = (Cable(0, 1, 3, 0), Cable(3, 1, 1, 0), Cable(1, 1, 2, 0))
+    plan = make_plan(config, OVERLAY, load_board("u280"), 2, route=route(wide, 2))
+    with (
+        Cluster.open(2, overlay=OVERLAY) as cluster,
+        pytest.raises(RequestError, match="route uses board 3, the cluster has boards 0 to 1"),
+    ):
+        Runner(cluster, config, Checkpoint.open(llama), plan)
+
+
 def test_steps_that_are_too_large_are_refused(llama: Path) -> None:
     with opened(llama, 1) as runner:
         with pytest.raises(RequestError, match="65 rows was asked for, at most 64"):

@@ -41,6 +41,9 @@ def ranges(found: BoardPlan, control_bank: int) -> Iterator[tuple[int, int, int,
             bank, offset = kv.address(
                 page, block // 2 // kv.heads, block // 2 % kv.heads, block % 2
             )
+            number = page * (kv.layers * kv.heads * 2 | 1) + block
+            assert bank == kv.bank_first + number % kv.bank_count
+            assert offset == (kv.line + number // kv.bank_count * kv.head_dim) * 64
             yield bank, offset, offset + kv.head_dim * 64, f"kv page {page} block {block}"
     yield control_bank, 0, abi.CONTROL_PAGE, "firmware's page"
     yield control_bank, control.block_offset, control.block_offset + control.block_bytes, "block"
@@ -108,6 +111,13 @@ def test_the_seven_billion_model_fits_one_board_by_spilling() -> None:
     assert one.weight_bytes == two.weight_bytes
     assert one.context >= 2048 and two.context == 4096
     assert plan(LLAMA2_7B, 1, context=4096).context == 4096  # more spills, the context is kept
+
+
+def test_the_step_block_lies_at_the_same_place_on_every_board() -> None:
+    for config in MODELS.values():
+        found = plan(config, 8).boards
+        assert len({(one.control.block_offset, one.control.block_bytes) for one in found}) == 1
+        assert all(one.control.link_test_offset == abi.CONTROL_PAGE for one in found)
 
 
 def test_planning_is_pure() -> None:

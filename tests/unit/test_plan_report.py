@@ -58,6 +58,7 @@ def test_the_command_prints_a_table_or_json(folder: Path) -> None:
     answer = CliRunner().invoke(command, ["--model", str(folder), "--boards", "4", "--json"])
     found = json.loads(answer.output)
     assert found["boards"] == 4 and found["context"] == 384 and found["model"] == str(folder)
+    assert "1 x u280" in CliRunner().invoke(command, []).output  # the demo model on one board
     shorter = ["--model", str(folder), "--json", "-c", "100", "--sequences", "2"]
     assert json.loads(CliRunner().invoke(command, shorter).output)["kv_pages"] == 4 + 2 * 4
 
