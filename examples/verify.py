@@ -1,4 +1,4 @@
-"""Speculative decoding by hand: drafts are looked up in the prompt, the model checks them in one step.
+"""Speculative decoding by hand: drafts are looked up in the prompt, the model checks them at once.
 
 The text is that of plain greedy decoding, whatever was drafted; good drafts save steps.
 
