@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from lora_host.numerics import F32
 from lora_host.segments import segment_bounds, tree_sum
 
 BLOCK_K, BLOCK_N, BLOCK_BYTES = abi.BLOCK_K, abi.BLOCK_N, abi.BLOCK_BYTES_FP16
-SEGMENTS, UNIT_COLUMNS, TYPE_FP32 = abi.SEGMENTS, abi.UNIT_COLUMNS, abi.FP32
+SEGMENTS, TYPE_FP32 = abi.SEGMENTS, abi.FP32
 WORK_ELEMENTS = 1 << 18  # products held at once: they stay in the cache
 MIN_COLUMNS = 128  # shorter runs leave NumPy busy with its own loops
 
@@ -56,37 +55,23 @@ def pack_rows(x: Any) -> F32:
     return packed
 
 
-@cache
-def _unit_places(columns: int) -> tuple[tuple[int, int], ...]:
-    """(segment, unit within the segment) of every unit of K."""
-    places = []
-    for s, (start, end) in enumerate(segment_bounds(columns)):
-        places += [(s, u) for u in range(-(-(end - start) // UNIT_COLUMNS))]
-    return tuple(places)
-
-
 def read_weights(call: UnitCall, start: int, stop: int) -> F32:
-    """Columns start..stop-1 as FP32 [longest segment, 8, columns]; padding is not read.
+    """Columns start..stop-1 as FP32 [longest segment, 8, columns]; `start` begins a tile.
 
     Converted anew at each call: what stands in board memory now is what counts.
     """
     k = call.command.k
-    packed = np.zeros((longest_segment(k), SEGMENTS, stop - start), np.float32)
-    places = _unit_places(k)
-    per_block = BLOCK_K // UNIT_COLUMNS
-    for tile in range(start // BLOCK_N, -(-stop // BLOCK_N)):
-        left = tile * BLOCK_N - start
-        columns = min(BLOCK_N, stop - start - left)
-        for k_block in range(-(-k // BLOCK_K)):
-            block = weight_block(call, tile, k_block)
-            first = k_block * per_block
-            for i, (segment, unit) in enumerate(places[first : first + per_block]):
-                real = min(UNIT_COLUMNS, k - (first + i) * UNIT_COLUMNS)
-                top = unit * UNIT_COLUMNS
-                packed[top : top + real, segment, left : left + columns] = block[
-                    i * UNIT_COLUMNS : i * UNIT_COLUMNS + real, :columns
-                ]
-    return packed
+    first, tiles = start // BLOCK_N, -(-(stop - start) // BLOCK_N)
+    blocks = np.empty((tiles, -(-k // BLOCK_K), BLOCK_K, BLOCK_N), np.float16)
+    for tile in range(tiles):
+        for k_block in range(blocks.shape[1]):
+            blocks[tile, k_block] = weight_block(call, first + tile, k_block)
+    columns = blocks.reshape(tiles, -1, BLOCK_N)
+    columns[-1, :, (stop - start - 1) % BLOCK_N + 1 :] = 0  # padding takes no part
+    packed = np.zeros((longest_segment(k), SEGMENTS, tiles, BLOCK_N), np.float32)
+    for s, (top, end) in enumerate(segment_bounds(k)):
+        packed[: end - top, s] = columns[:, top:end].transpose(1, 0, 2)
+    return packed.reshape(*packed.shape[:2], -1)[:, :, : stop - start]
 
 
 def weight_block(call: UnitCall, tile: int, k_block: int) -> Any:
