@@ -3,7 +3,11 @@ pyproject.toml cannot say."""
 
 from setuptools import find_packages, setup
 
-DATA = {"lora_host.overlays": "overlays", "lora_host.boards_data": "boards", "lora_sdk.models": "models"}
+DATA = {
+    "lora_host.overlays": "overlays",
+    "lora_host.boards_data": "boards",
+    "lora_sdk.models": "models",
+}
 
 setup(
     packages=[*find_packages("sdk"), *find_packages("host"), *DATA],
