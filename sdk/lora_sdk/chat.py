@@ -34,9 +34,13 @@ def render(
     template: str, messages: Sequence[Message], tokenizer: Tokenizer, add_generation_prompt: bool
 ) -> str:
     """The prompt text that `template` makes of the messages, in jinja2's sandbox."""
-    from jinja2 import TemplateError
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-
+    try:
+        from jinja2 import TemplateError
+        from jinja2.sandbox import ImmutableSandboxedEnvironment
+    except ImportError:
+        raise ModelError(
+            "chat templates need the jinja2 package; install it, or lora-fpga[chat]"
+        ) from None
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
     )

@@ -170,7 +170,8 @@ class Engine:
         if on_piece is not None and not single:
             raise RequestError("on_piece hears a single prompt; use stream or astream for several")
         requests = [
-            make_request(self, prompt, p, on_piece) for prompt, p in zip(several, each, strict=True)
+            make_request(self, prompt, one, on_piece, None if single else index)
+            for index, (prompt, one) in enumerate(zip(several, each, strict=True))
         ]
         for index, request in enumerate(requests):
             if on_result is not None:

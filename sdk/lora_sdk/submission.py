@@ -43,9 +43,21 @@ def make_request(
     prompt: Prompt,
     params: SamplingParams | None,
     on_piece: OnPiece | None = None,
+    index: int | None = None,
 ) -> Request:
-    """A request ready to be submitted; RequestError for an empty or too long prompt."""
-    params = params or SamplingParams()
+    """A request ready to be submitted; RequestError for an empty or too long prompt, which begins
+    with the prompt's `index` where it is one of several."""
+    try:
+        return _request(engine, prompt, params or SamplingParams(), on_piece)
+    except RequestError as error:
+        if index is None:
+            raise
+        raise RequestError(f"prompt {index}: {error}") from None
+
+
+def _request(
+    engine: Engine, prompt: Prompt, params: SamplingParams, on_piece: OnPiece | None
+) -> Request:
     text = prompt if isinstance(prompt, str) else None
     tokens = _tokens(engine, prompt)
     if not tokens:

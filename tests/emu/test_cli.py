@@ -145,6 +145,13 @@ def test_bad_batch_lines_are_named(folder: Path, tmp_path: Path, content: str, p
     one_line_error(lora_run("--model", folder, "--batch", file), part)
 
 
+def test_a_prompt_of_a_batch_that_is_too_long_is_named(folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "batch.jsonl"
+    file.write_text(json.dumps("a") + "\n" + json.dumps({"tokens": [5] * 400}))
+    done = lora_run("--model", folder, "--batch", file)
+    one_line_error(done, "prompt 1: the prompt has 400 tokens, 16 more than the context of 384")
+
+
 @pytest.mark.parametrize(
     "content, parts",
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -104,6 +105,28 @@ def test_a_stop_string_ends_the_text_before_it(engine: Engine) -> None:
         assert (output.finish_reason, output.stop_reason) == ("stop", stop)
     kept = replace(params, include_stop_str_in_output=True)
     assert alone(engine, PROMPTS[0], kept).text == text[: place + len(stop)]
+
+
+def test_a_stop_string_counts_from_min_tokens_on(engine: Engine) -> None:
+    whole = alone(engine, PROMPTS[0], SamplingParams(max_tokens=20, ignore_eos=True, logprobs=0))
+    stop = whole.text[0]
+    params = SamplingParams(max_tokens=20, ignore_eos=True, stop=[stop], min_tokens=6)
+    output = alone(engine, PROMPTS[0], params).outputs[0]
+    assert len(output.token_ids) >= 6 and output.text.startswith(stop)
+
+
+def test_evaluation_sums_the_prompts_own_log_probabilities(engine: Engine) -> None:
+    from lora_sdk.evaluation import evaluate_text
+
+    text = PROMPTS[2] * 3
+    entries = alone(engine, text, SamplingParams(max_tokens=1, prompt_logprobs=0)).prompt_logprobs
+    assert entries is not None
+    nats = [entry.chosen.logprob for entry in entries if entry is not None]
+    begin = engine.tokenizer.begins_with
+    bits = -sum(nats) / math.log(2) + (0 if begin else math.log2(engine.config.vocabulary))
+    found = evaluate_text(engine, text.encode())
+    assert found.windows == 1 and found.bits == pytest.approx(bits, rel=1e-12)
+    assert found.tokens == len(entries) - len(begin) and found.bytes == len(text.encode())
 
 
 def test_end_of_text_may_be_several_tokens_of_the_generation_config(

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lora_host import abi
-from lora_host.errors import LinkError, RequestError
+from lora_host.errors import LinkError, ModelError, RequestError
 from lora_sdk.kvcache import KvCache, pages_for
 from lora_sdk.rows import build_rows
 from tests.scripted import Bench
@@ -149,6 +149,25 @@ def test_a_failed_step_keeps_its_header_and_may_run_again() -> None:
     bench.runner.before_step = lambda: None
     bench.stepper.run(rows)
     assert bench.runner._seen(rows[0]) == [1, 2, 3]
+
+
+def test_a_step_with_worthless_results_has_been_done_and_its_rows_are_dropped() -> None:
+    bench = Bench()
+    sequence = bench.cache.open()
+    feed(bench, sequence, [1, 2])
+    step = bench.runner.step
+
+    def overflow(*arguments: object) -> None:
+        step(*arguments)  # type: ignore[arg-type]
+        raise ModelError("a unit wrote infinity")
+
+    bench.runner.step = overflow  # type: ignore[assignment,method-assign]
+    with pytest.raises(ModelError):
+        feed(bench, sequence, [3, 4])
+    bench.runner.step = step  # type: ignore[method-assign]
+    assert sees(bench, sequence) == [1, 2]
+    bench.stepper.flush()
+    assert bench.cache.free_slots == 128
 
 
 def test_an_interrupted_step_forgets_every_sequence() -> None:

@@ -34,8 +34,9 @@ def test_block_equals_the_authors_known_answer() -> None:
 
 
 def test_uniform_takes_53_bits_of_the_first_word() -> None:
-    word = philox.block((17, 0, 0, 0), (5, 2))[0]
-    assert philox.uniform(5, 2, 17) == (word >> 11) / 2**53
+    for position in range(20):
+        word = philox.block((position, 0, 0, 0), (5, 2))[0]
+        assert philox.uniform(5, 2, position) == (word >> 11) / 2**53
     assert philox.uniform(5, 2, 17) != philox.uniform(5, 2, 18) != philox.uniform(5, 3, 17)
 
 

@@ -200,3 +200,21 @@ def test_an_id_beyond_the_model_is_refused(tmp_path: Path) -> None:
     make_tokenizer(400).save(str(tmp_path / "tokenizer.json"))
     with pytest.raises(ModelError, match="the model has 100 tokens"):
         Tokenizer(tmp_path, 100).encode("é")
+
+
+def test_the_beginning_of_text_is_exactly_the_tokenizers(tmp_path: Path) -> None:
+    from tokenizers.processors import TemplateProcessing
+
+    backend = make_tokenizer(400)
+    backend.save(str(tmp_path / "tokenizer.json"))
+    plain = Tokenizer(tmp_path, 400)
+    assert plain.begins_with == () and plain.encode("ab") == plain.encode("ab", special=False)
+    backend.post_processor = TemplateProcessing(
+        single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 1)]
+    )
+    backend.enable_truncation(4)
+    backend.save(str(tmp_path / "tokenizer.json"))
+    begun = Tokenizer(tmp_path, 400)
+    inside = plain.encode("a long text")
+    assert begun.begins_with == (0,) and begun.encode("a long text") == [0, *inside, 1]
+    assert begun.encode("a long text", special=False) == inside

@@ -180,7 +180,11 @@ def _run_batch(engine: Engine, lines: list[BatchLine], name: str, statistics: St
             _write_json(entry)
             following += 1
 
-    engine.generate(prompts, [line.params for line in lines], on_result=write)
+    try:
+        engine.generate(prompts, [line.params for line in lines], on_result=write)
+    finally:  # where a prompt failed, those after it may be finished all the same
+        for index in sorted(finished):
+            _write_json({"index": index, **finished[index].as_dict()})
 
 
 def _write_json(value: object) -> None:
