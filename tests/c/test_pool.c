@@ -1,0 +1,90 @@
+/* The thread pool: every item once, on all threads, from spinning and from sleeping workers, and in
+ * the float mode that kernels need. Meant for the thread sanitizer as well. */
+#define _GNU_SOURCE
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "kernels/float_mode.h"
+#include "lora/pool.h"
+
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                        \
+            exit(1);                                                                               \
+        }                                                                                          \
+    } while (0)
+
+#define MOST 200000
+
+struct tally {
+    uint8_t *seen;         /* [items], written without a lock: only one thread may get an item */
+    atomic_uint threads;   /* bit a thread that took one */
+    atomic_uint wrong;     /* items done under another float mode */
+    uint32_t limit, pause; /* threads allowed; nanoseconds an item takes */
+};
+
+static void rest(uint32_t nanoseconds) {
+    struct timespec time = {0, (long)nanoseconds};
+    if (nanoseconds) nanosleep(&time, NULL);
+}
+
+static void take(void *context, uint32_t item, uint32_t thread) {
+    struct tally *tally = context;
+    CHECK(thread < tally->limit);
+    tally->seen[item]++;
+    atomic_fetch_or(&tally->threads, 1u << thread);
+    volatile float small = 0x1p-140f;
+    if (small * 0.5f != 0x1p-141f) atomic_fetch_add(&tally->wrong, 1);
+    rest(tally->pause);
+}
+
+static uint32_t run(struct lora_pool *pool, uint32_t items, uint32_t pause) {
+    struct tally tally = {.seen = calloc(items + 1, 1), .limit = lora_pool_threads(pool),
+                          .pause = pause};
+    CHECK(tally.seen);
+    lora_pool_run(pool, items, take, &tally);
+    for (uint32_t i = 0; i < items; i++) CHECK(tally.seen[i] == 1);
+    CHECK(tally.seen[items] == 0);
+    CHECK(atomic_load(&tally.wrong) == 0);
+    free(tally.seen);
+    return atomic_load(&tally.threads);
+}
+
+static void test_threads(uint32_t threads) {
+    struct lora_pool *pool = lora_pool_create(threads);
+    CHECK(pool && lora_pool_threads(pool) == threads);
+    CHECK(run(pool, 0, 0) == 0);
+    CHECK(run(pool, 1, 0) == 1);
+    CHECK(run(pool, 4 * threads, 1000000) == (1u << threads) - 1); /* nobody is left out */
+    for (uint32_t round = 0; round < 2000; round++) run(pool, round % 37, 0);
+    for (uint32_t round = 0; round < 20; round++) {
+        rest(200000); /* long enough to fall asleep */
+        CHECK(run(pool, 4 * threads, 1000000) == (1u << threads) - 1);
+    }
+    run(pool, MOST, 0); /* more than one ticket holds */
+    lora_pool_free(pool);
+}
+
+int main(void) {
+#if defined(__x86_64__)
+    _mm_setcsr(_mm_getcsr() | 0x8000); /* the workers may not inherit this thread's mode */
+    struct lora_pool *pool = lora_pool_create(2);
+    struct tally tally = {.seen = calloc(64, 1), .limit = 2, .pause = 1000000};
+    lora_pool_run(pool, 64, take, &tally);
+    CHECK(atomic_load(&tally.wrong) < 64 && atomic_load(&tally.threads) == 3);
+    free(tally.seen);
+    lora_pool_free(pool);
+    _mm_setcsr(_mm_getcsr() & ~0x8000u);
+#endif
+    CHECK(lora_pool_threads(NULL) == 1);
+    CHECK(run(NULL, 100, 0) == 1);
+    for (uint32_t threads = 1; threads <= 4; threads++) test_threads(threads);
+    lora_pool_free(lora_pool_create(4)); /* never used: no thread to join */
+    lora_pool_free(NULL);
+    puts("pool: ok");
+    return 0;
+}
