@@ -90,7 +90,7 @@ static uint32_t feed_unit(struct fw *fw, uint32_t unit)
     return cursor->index != from ? FW_MORE : FW_WAITING;
 }
 
-/* FENCE and END hold until every unit stands idle before them. */
+/* FENCE and END hold until every unit stands before them, so has nothing to run. */
 static uint32_t feed_control(struct fw *fw)
 {
     struct fw_cursor *cursor = &fw->cursors[LORA_UNIT_CONTROL];
@@ -99,8 +99,7 @@ static uint32_t feed_control(struct fw *fw)
     if (outcome != FW_MORE)
         return outcome == FW_WAITING && cursor->index != from ? (uint32_t)FW_MORE : outcome;
     for (uint32_t unit = LORA_UNIT_MPU; unit < LORA_UNITS; unit++)
-        if (fw->cursors[unit].state == LORA_UNIT_BUSY || fw->cursors[unit].loaded ||
-            fw->cursors[unit].index < cursor->index)
+        if (fw->cursors[unit].index < cursor->index)
             return cursor->index != from ? FW_MORE : FW_WAITING;
     if (fw_missing_counter(fw, &cursor->command, cursor->rows) != FW_NONE)
         return FW_WAITING;
