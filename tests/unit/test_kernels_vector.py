@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lora_host.emu import norm
 from lora_host.numerics import exp32, gelu
 from lora_host.segments import segment_bounds
 from tests.unit.kernel_rig import CONTROL, NO_BANK, ONCHIP, SELECTED, TABLES, Rig, refusing_runner
@@ -110,6 +111,29 @@ def test_norm_over_boards_is_the_same() -> None:
     joined = np.concatenate([halves[0][:, :8], halves[1][:, 8:]], axis=1)
     assert joined.tobytes() == whole.read_rows(ONCHIP, Z, STRIDE, (3, 16), np.float32).tobytes()
     assert np.isnan(halves[0][:, 8:]).all()  # the other board's records are not touched
+
+
+def test_absent_beta_is_a_zero_that_is_added() -> None:
+    """0 * -1 is -0, and -0 + 0 is +0."""
+    rig = Rig()
+    rig.rows(1)
+    rig.place(ONCHIP, X, np.full(64, 3, np.float16))
+    rig.place(TABLES, 640, np.full(64, -1, np.float16))
+    run_vector(rig, LN_SUMS, 64, extra=64)
+    run_vector(rig, LN_APPLY, 64, extra=64, scalar=bits(1e-5), a_bank=TABLES, a_line=10)
+    assert set(output(rig, 1, 64)[0].view(np.uint16).tolist()) == {0}
+
+
+def test_merge_is_spelled_as_the_contract_says() -> None:
+    """FP16 results seldom show a different spelling; the sums themselves do."""
+    generator = np.random.default_rng(5)
+    t_a, q_a, t_b, q_b = generator.random((4, 50)).astype(np.float32) * F(9)
+    total, squares, columns = norm.merge((t_a, q_a, 64), (t_b, q_b, 96))
+    assert columns == 160
+    for i in range(50):
+        delta = t_b[i] / F(96) - t_a[i] / F(64)
+        wanted = (q_a[i] + q_b[i]) + (delta * delta) * (F(6144) / F(160))
+        assert (total[i], squares[i]) == (t_a[i] + t_b[i], wanted)
 
 
 @pytest.mark.parametrize("columns", [64, 300])
