@@ -35,7 +35,6 @@ def render(
 ) -> str:
     """The prompt text that `template` makes of the messages, in jinja2's sandbox."""
     try:
-        from jinja2 import TemplateError
         from jinja2.sandbox import ImmutableSandboxedEnvironment
     except ImportError:
         raise ModelError(
@@ -56,10 +55,8 @@ def render(
         return environment.from_string(template).render(
             messages=list(messages), add_generation_prompt=add_generation_prompt, **special
         )
-    except TemplateError as error:
+    except Exception as error:  # a template's expressions may fail in any way
         raise RequestError(f"chat template refused the messages: {one_line(error)}") from None
-    except RecursionError:
-        raise RequestError("chat template does not end; expected one without recursion") from None
 
 
 def check_messages(messages: Sequence[Message]) -> None:
