@@ -107,10 +107,15 @@ def test_a_lost_completion_record_is_told_from_success(runner: Runner) -> None:
         step(runner)
     assert caught.value.failure is not None
     assert caught.value.failure.status == "LORA_ERR_COMPLETION"
-    with pytest.raises(TransportError, match=r"board 3 .* completion record"):
-        runner.cluster.checksum(3, 32, 0, 64)
     fault(runner, 3, abi.FAULT_NONE)
     assert step(runner) == want
+
+
+def test_an_earlier_runs_record_does_not_pass_for_a_lost_one(runner: Runner) -> None:
+    runner.cluster.checksum(3, 32, 0, 64)
+    fault(runner, 3, abi.FAULT_COMPLETION_LOST)
+    with pytest.raises(TransportError, match=r"board 3 .* completion record"):
+        runner.cluster.checksum(3, 32, 0, 64)
 
 
 def test_a_damaged_frame_costs_one_redo_and_two_are_an_error(runner: Runner) -> None:

@@ -98,10 +98,19 @@ def test_wrong_bytes_are_found_by_payload(four: Cluster, kind: str) -> None:
     four.links_up(four.cables)
 
 
-def test_a_cable_in_another_board_is_named(four: Cluster) -> None:
-    swapped = (Cable(0, 1, 2, 0), Cable(1, 1, 3, 0))
-    error = raises(four, swapped)
+@pytest.mark.parametrize(
+    ("cables", "heard"),
+    [
+        ((Cable(0, 1, 3, 0), Cable(2, 1, 1, 0)), 2),  # two cables swapped: all answer
+        ((Cable(0, 1, 2, 0),), 2),  # nobody answers until the free ports are asked as well
+    ],
+)
+def test_a_cable_in_another_board_is_named(
+    four: Cluster, cables: tuple[Cable, ...], heard: int
+) -> None:
+    error = raises(four, cables)
     assert error.failure is not None and error.failure.status == "LORA_ERR_LINK_CABLING"
+    assert f"board 0's end hears serial {heard} port 0" in str(error)
     four.links_up(four.cables)
 
 
