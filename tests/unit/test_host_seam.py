@@ -1,0 +1,46 @@
+"""Above transport.h nothing knows which transport runs; C is built without what changes bits."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from lora_host import ffi_build
+
+ROOT = Path(__file__).parents[2]
+ABOVE = [
+    path
+    for path in sorted((ROOT / "csrc" / "src").glob("*.[ch]"))
+    if path.name != "uri.c" and not path.name.startswith("transport_")
+]
+
+
+def code_of(path: Path) -> str:
+    return re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("path", ABOVE, ids=lambda path: path.name)
+def test_the_host_library_knows_no_transport(path: Path) -> None:
+    assert not re.search(r"\bemu|lora_emu|transport_emu|\bxrt|\bvrtd", code_of(path))
+    assert not re.search(r"\b(printf|puts|fprintf|abort|exit)\s*\(", code_of(path))
+
+
+def test_nothing_in_the_sdk_decides_by_emulation() -> None:
+    for path in (ROOT / "sdk" / "lora_sdk").rglob("*.py"):
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            assert not re.match(r"\s*(if|elif|while|assert)\b.*emulated", line), f"{path}:{number}"
+
+
+def test_the_build_leaves_sums_in_their_order() -> None:
+    flags = " ".join(ffi_build.FLAGS)
+    assert "-ffp-contract=off" in flags and "-std=c11" in flags
+    assert not re.search(r"-ffast-math|-Ofast|-march=|-mfma|-funsafe", flags)
+    assert "hal_card.c" not in {path.name for path in ffi_build.source_files()}
+
+
+def test_the_cdef_is_the_headers_own_text() -> None:
+    text = ffi_build.cdef_text(native=True)
+    assert "#define LORA_BLOCK_K 128" in text and "struct lora_row {" in text
+    assert "lora_kernels_native" in text and "#include" not in text and "#ifndef" not in text
