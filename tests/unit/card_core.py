@@ -1,0 +1,163 @@
+"""The card around its soft core: an instruction-set emulator runs the overlay's firmware image, and
+the blocks of firmware/hal_card.h answer: registers, unit mailboxes, the window into board memory."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lora_host import abi
+
+unicorn = pytest.importorskip("unicorn", reason="the rv32 image needs an rv32 core")
+
+ROOT = Path(__file__).resolve().parents[2]
+IMAGE = ROOT / "overlays" / "lora_f_u280" / "firmware.bin"
+LOCAL_BYTES = 64 * 1024
+CONTROL = 32
+SLICE = 200_000  # instructions between two looks at the done bit
+PAGE = 0x1000
+
+
+def card_constants() -> dict[str, int]:
+    """Addresses and offsets of hal_card.h by name."""
+    text = (ROOT / "firmware" / "hal_card.h").read_text()
+    return {
+        name: int(value, 16) for name, value in re.findall(r"(CARD_\w+) =? ?(0x\w+?)u?\b", text)
+    }
+
+
+CARD = card_constants()
+
+
+class Card:
+    """One board: soft core, registers, sparse memory by bank, units that are done at once."""
+
+    def __init__(self) -> None:
+        self.registers = np.zeros(0x2000 // 4, np.uint32)
+        self.banks: dict[int, bytearray] = {}
+        self.window = [0, 0]  # bank, page
+        self.started: list[tuple[int, bytes]] = []
+        self.done_units: set[int] = set()
+        self.command = bytearray(64)  # as written into a mailbox; one is filled at a time
+        self.cycles = 0
+        header, code = self._image()
+        self.core = unicorn.Uc(unicorn.UC_ARCH_RISCV, unicorn.UC_MODE_RISCV32)
+        self.core.mem_map(0, LOCAL_BYTES)
+        self.core.mem_write(0, code)
+        self.pc = int(header["entry"])
+        self._map("REGISTERS", 0x2000, self._read_register, self._write_register)
+        self._map("UNITS", 0x8000, self._read_unit, self._write_unit)
+        self._map("LINKS", PAGE, self._read_zero, self._write_nothing)
+        self._map("WINDOW_SELECT", PAGE, self._read_zero, self._write_select)
+        self._map("BOARD", PAGE, self._read_board, self._write_nothing)
+        self._map("WINDOW", PAGE, self._read_window, self._write_window)
+
+    @staticmethod
+    def _image() -> tuple[Any, bytes]:
+        data = IMAGE.read_bytes()
+        header = np.frombuffer(data, abi.dtype("image_header"), 1)[0]
+        return header, data[int(header["size"]) :]
+
+    def _map(self, block: str, size: int, read: Any, write: Any) -> None:
+        self.core.mmio_map(CARD[f"CARD_{block}"], size, read, None, write, None)
+
+    # The blocks, as the core sees them.
+
+    def _read_zero(self, core: Any, offset: int, size: int, data: Any) -> int:
+        return 0
+
+    def _write_nothing(self, core: Any, offset: int, size: int, value: int, data: Any) -> None:
+        pass
+
+    def _read_register(self, core: Any, offset: int, size: int, data: Any) -> int:
+        return int(self.registers[offset // 4])
+
+    def _write_register(self, core: Any, offset: int, size: int, value: int, data: Any) -> None:
+        self.registers[offset // 4] = value
+
+    def _read_unit(self, core: Any, offset: int, size: int, data: Any) -> int:
+        unit, place = divmod(offset, CARD["CARD_UNIT_STRIDE"])
+        if place == CARD["CARD_UNIT_CONTROL"] and unit in self.done_units:
+            return CARD["CARD_DONE"]
+        return 0
+
+    def _write_unit(self, core: Any, offset: int, size: int, value: int, data: Any) -> None:
+        unit, place = divmod(offset, CARD["CARD_UNIT_STRIDE"])
+        command = CARD["CARD_UNIT_COMMAND"]
+        if command <= place < command + 64:
+            self.command[place - command : place - command + size] = value.to_bytes(size, "little")
+        elif place == CARD["CARD_UNIT_CONTROL"] and value == CARD["CARD_START"]:
+            self.started.append((unit, bytes(self.command)))
+            self.done_units.add(unit)
+        elif place == CARD["CARD_UNIT_CONTROL"]:
+            self.done_units.discard(unit)
+
+    def _write_select(self, core: Any, offset: int, size: int, value: int, data: Any) -> None:
+        self.window[offset // 4] = value
+
+    def _read_board(self, core: Any, offset: int, size: int, data: Any) -> int:
+        self.cycles += 1
+        constants = {
+            CARD["CARD_ONCHIP_BYTES"]: 16 << 20,
+            CARD["CARD_CYCLES_PER_MS"]: 200_000,
+            CARD["CARD_CYCLES_LO"]: self.cycles,
+        }
+        return constants.get(offset, 0)
+
+    def _place(self, offset: int, size: int) -> tuple[bytearray, int]:
+        bank, page = self.window
+        memory = self.banks.setdefault(bank, bytearray())
+        at = page * PAGE + offset
+        if len(memory) < at + size:
+            memory.extend(bytes(at + PAGE - len(memory)))
+        return memory, at
+
+    def _read_window(self, core: Any, offset: int, size: int, data: Any) -> int:
+        memory, at = self._place(offset, size)
+        return int.from_bytes(memory[at : at + size], "little")
+
+    def _write_window(self, core: Any, offset: int, size: int, value: int, data: Any) -> None:
+        memory, at = self._place(offset, size)
+        memory[at : at + size] = value.to_bytes(size, "little")
+
+    # The host's side.
+
+    def write(self, bank: int, offset: int, data: bytes) -> None:
+        """Bytes into board memory."""
+        memory = self.banks.setdefault(bank, bytearray())
+        memory.extend(bytes(max(0, offset + len(data) - len(memory))))
+        memory[offset : offset + len(data)] = data
+
+    def set_arenas(self, arenas: dict[int, int]) -> None:
+        """One arena a bank, from offset 0."""
+        records = np.zeros(len(arenas), abi.dtype("arena_record"))
+        for record, (bank, size) in zip(records, sorted(arenas.items()), strict=True):
+            record["bank"], record["bytes"], record["valid"] = bank, size, 1
+        words = np.frombuffer(records.tobytes(), np.uint32)
+        first = abi.REG_ARENAS // 4
+        self.registers[first : first + len(words)] = words
+        self.registers[abi.REG_ARENA_COUNT // 4] = len(arenas)
+
+    def operate(self, operation: int, slices: int = 400, **registers: int) -> Any:
+        """Runs one operation to its done bit; returns (completion record, error record)."""
+        self.started.clear()
+        self.registers[abi.REG_OPERATION // 4] = operation
+        self.registers[abi.REG_CONTROL_BANK // 4] = CONTROL
+        for name, value in registers.items():
+            self.registers[getattr(abi, f"REG_{name}") // 4] = value
+        self.registers[abi.REG_AP_CTRL // 4] = abi.AP_START
+        for _ in range(slices):
+            self.core.emu_start(self.pc, LOCAL_BYTES, count=SLICE)
+            self.pc = self.core.reg_read(unicorn.riscv_const.UC_RISCV_REG_PC)
+            if self.registers[abi.REG_AP_CTRL // 4] & abi.AP_DONE:
+                break
+        else:
+            pytest.fail(f"operation {operation} has no end; the core stands at {self.pc:#x}")
+        memory = bytes(self.banks[CONTROL][:0x1000])
+        completion = np.frombuffer(memory, abi.dtype("completion"), 1, abi.COMPLETION_OFFSET)[0]
+        error = np.frombuffer(memory, abi.dtype("error_record"), 1, abi.ERROR_OFFSET)[0]
+        return completion, error
