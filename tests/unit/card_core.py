@@ -1,5 +1,5 @@
-"""The card around its soft core: an instruction-set emulator runs the overlay's firmware image, and
-the blocks of firmware/hal_card.h answer: registers, unit mailboxes, the window into board memory."""
+"""The card around its soft core: an instruction-set emulator runs the overlay's firmware image,
+and the blocks of firmware/hal_card.h answer: registers, unit mailboxes, window to board memory."""
 
 from __future__ import annotations
 
