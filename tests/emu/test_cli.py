@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -15,11 +14,12 @@ from pathlib import Path
 import pytest
 
 from lora_sdk import Engine, Result, SamplingParams
+from tests.processes import environment
 from tests.variants import variant, write_checkpoint
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN = "from lora_sdk.cli.run import main; main()"
-ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT / 'sdk'}{os.pathsep}{ROOT / 'host'}"}
+ENVIRONMENT = environment()
 LORA = "from lora_sdk.cli.main import main; main()"
 
 

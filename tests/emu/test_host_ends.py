@@ -3,7 +3,6 @@ calls, Ctrl-C. The boards' lists are real ones; the steps are small."""
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from lora_host import abi
 from lora_host.errors import CommandError, HangError, LinkError, TransportError
 from lora_sdk.runner import KvOp, Row, Runner
 from tests.drive import open_runner
+from tests.processes import environment
 from tests.variants import variant, write_checkpoint
 
 FIRST_PAGE = abi.MAX_SCRATCH // abi.TILE_POSITIONS
@@ -195,13 +195,12 @@ CTRL_C = """
 
 @pytest.mark.parametrize("kernels", ["native", "numpy"])
 def test_ctrl_c_ends_a_step_cleanly_and_boards_still_work(folder: Path, kernels: str) -> None:
-    environment = dict(os.environ, PYTHONPATH=f"{ROOT}/sdk:{ROOT}/host:{ROOT}")
     process = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(CTRL_C), str(folder), kernels],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=environment,
+        env=environment(),
     )
     assert process.stdout is not None and process.stdout.readline() == "ready\n"
     time.sleep(0.3)
