@@ -11,7 +11,7 @@ from .model import Shape
 from .target import TargetPlan
 from .train_eagle3 import Eagle3Plan
 
-STEPS = {"target": 5000, "own_text": 1, "draft": 1500, "eagle3": 1000, "lora": 300, "bdlora": 300}
+STEPS = {"target": 2180, "own_text": 1, "draft": 1500, "eagle3": 1000, "lora": 300, "bdlora": 300}
 """Steps of each stage for the shipped models."""
 
 SMOKE_STEPS = dict.fromkeys(STEPS, 3)
@@ -39,8 +39,8 @@ class Plans:
     prompt_length: int = 128
     new_tokens: int = 128
     own_prompts: int = 1024
-    own_prompt_length: int = 64
-    own_new_tokens: int = 320
+    own_prompt_length: int = 96
+    own_new_tokens: int = 160
     own_share: float = 0.5
 
     def trim(self, split: Split) -> Split:
