@@ -12,6 +12,7 @@
 #include "hal.h"
 #include "lora/abi.h"
 #include "lora/kernels.h"
+#include "lora/pool.h"
 #include "lora/transport.h"
 #include "lora/emu.h"
 #include "aurora.h"
@@ -44,6 +45,8 @@ struct emu_memory {
 struct emu_unit {
     uint32_t state; /* enum lora_unit_state */
     struct hal_unit_result result;
+    bool queued; /* for the next batch of kernels */
+    struct lora_unit_call call;
 };
 
 struct emu_link_test {
@@ -78,6 +81,8 @@ struct emu_cluster {
     uint32_t id, boards;
     uint32_t clock_hz, link_configuration;
     const struct lora_kernels *kernels;
+    struct lora_pool *pool; /* NULL where kernels cannot share work */
+    uint32_t queued;        /* units that wait for a batch */
     pthread_mutex_t lock;
     uint64_t now;      /* board clock, cycles; one for all boards, as real time is */
     uint64_t activity; /* rises with everything that changes the cluster's state */
@@ -133,6 +138,8 @@ void emu_unit_start(struct emu_board *board, uint32_t unit, const struct lora_co
                     const struct lora_list *list, const struct lora_step_state *state);
 uint32_t emu_unit_poll(struct emu_board *board, uint32_t unit, struct hal_unit_result *result);
 void emu_unit_abort(struct emu_board *board, uint32_t unit);
+/* Runs the kernels of all units that were started since; false when there are none. */
+bool emu_units_run(struct emu_cluster *cluster);
 
 /* dma.c, kv_moves.c: each returns an enum lora_status. */
 int emu_dma(struct emu_board *board, const struct lora_command *command,

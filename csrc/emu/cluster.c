@@ -19,6 +19,7 @@ static void board_free(struct emu_board *board) {
 
 static void cluster_free(struct emu_cluster *cluster) {
     for (uint32_t i = 0; i < cluster->boards; i++) board_free(&cluster->board[i]);
+    lora_pool_free(cluster->pool);
     pthread_mutex_destroy(&cluster->lock);
     free(cluster);
 }
@@ -169,6 +170,13 @@ static struct emu_cluster *make(const struct lora_emu_config *config) {
             return NULL;
         }
     connect_cables(cluster, config);
+    if (config->kernels->batch && config->threads != 1) {
+        cluster->pool = lora_pool_create(config->threads);
+        if (!cluster->pool) {
+            cluster_free(cluster);
+            return NULL;
+        }
+    }
     return cluster;
 }
 
@@ -187,6 +195,14 @@ int lora_emu_create(const struct lora_emu_config *config, uint32_t *id,
     *id = cluster->id;
     pthread_mutex_unlock(&registry);
     return LORA_OK;
+}
+
+uint32_t lora_emu_threads(uint32_t cluster) {
+    struct emu_cluster *found = emu_cluster_acquire(cluster);
+    if (!found) return 0;
+    uint32_t threads = lora_pool_threads(found->pool);
+    emu_cluster_release(found);
+    return threads;
 }
 
 int lora_emu_link_bytes(uint32_t cluster, uint32_t board, uint32_t port, uint64_t *frame_bytes,

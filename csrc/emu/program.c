@@ -66,6 +66,7 @@ static int check_program(const struct emu_board *board, const struct lora_progra
 static void power_off(struct emu_board *board) {
     board->programmed = board->in_flight = false;
     memset(board->control, 0, sizeof board->control);
+    for (uint32_t unit = 0; unit < LORA_UNITS; unit++) emu_unit_abort(board, unit);
     memset(board->units, 0, sizeof board->units);
     board->router.state = LORA_UNIT_IDLE;
     board->link_test.active = false;

@@ -1,5 +1,6 @@
 /* Board time and the scheduler: slices in which every board's firmware, units and links do what
- * they can, until nothing more moves. Time passes only through sleep and, a little, through work,
+ * they can; when nothing more moves, the kernels that were started run, all boards' at once. Time
+ * passes only through sleep and, a little, through work,
  * so a run is the same whatever the machine's speed. */
 #include "board.h"
 
@@ -22,7 +23,7 @@ static bool run_slice(struct emu_cluster *cluster) {
     uint64_t before = cluster->activity;
     for (uint32_t i = 0; i < cluster->boards; i++) run_board(&cluster->board[i]);
     emu_hal_bind(NULL);
-    if (cluster->activity == before) return false;
+    if (cluster->activity == before && !emu_units_run(cluster)) return false;
     cluster->now += SLICE_CYCLES;
     return true;
 }

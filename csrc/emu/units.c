@@ -1,5 +1,5 @@
-/* Units as the firmware sees them: start, poll, abort. All but the Router finish within start; the
- * result waits for the poll. */
+/* Units as the firmware sees them: start, poll, abort. DMA finishes within start, and so do kernels
+ * that work alone; those that can share threads wait for each other, so that boards run at once. */
 #include "board.h"
 #include "kernels/float_mode.h"
 
@@ -8,45 +8,58 @@
 #define START_CYCLES 32 /* board time that a start costs */
 #define NO_ROW 0xffffffffu
 
-static int call_kernel(struct emu_board *board, const struct lora_command *command,
-                       const struct lora_list *list, const struct lora_step_state *state,
-                       struct hal_unit_result *result) {
+static struct lora_unit_call call_of(const struct emu_board *board,
+                                     const struct lora_command *command,
+                                     const struct lora_list *list,
+                                     const struct lora_step_state *state) {
+    return (struct lora_unit_call){.size = sizeof(struct lora_unit_call),
+                                   .board = board->index,
+                                   .command = command,
+                                   .list = list,
+                                   .state = state,
+                                   .banks = board->memory.base,
+                                   .bank_bytes = board->memory.bytes,
+                                   .nonfinite_row = NO_ROW};
+}
+
+static int call_kernel(const struct emu_board *board, struct lora_unit_call *call) {
     const struct lora_kernels *kernels = board->cluster->kernels;
-    struct lora_unit_call call = {.size = sizeof call,
-                                  .board = board->index,
-                                  .command = command,
-                                  .list = list,
-                                  .state = state,
-                                  .banks = board->memory.base,
-                                  .bank_bytes = board->memory.bytes,
-                                  .nonfinite_row = NO_ROW};
     int status = LORA_ERR_OPCODE;
     uint64_t mode = float_mode_set();
-    if (command->opcode == LORA_CMD_MATRIX) status = kernels->matrix(kernels->context, &call);
-    if (command->opcode == LORA_CMD_VECTOR) status = kernels->vector(kernels->context, &call);
-    if (command->opcode == LORA_CMD_ATTENTION)
-        status = kernels->attention(kernels->context, &call);
+    uint32_t opcode = call->command->opcode;
+    if (opcode == LORA_CMD_MATRIX) status = kernels->matrix(kernels->context, call);
+    if (opcode == LORA_CMD_VECTOR) status = kernels->vector(kernels->context, call);
+    if (opcode == LORA_CMD_ATTENTION) status = kernels->attention(kernels->context, call);
     float_mode_restore(mode);
-    result->nonfinite_count = call.nonfinite_count;
-    result->nonfinite_row = call.nonfinite_row;
     return status;
 }
 
-static int run_now(struct emu_board *board, uint32_t unit, const struct lora_command *command,
-                   const struct lora_list *list, const struct lora_step_state *state,
-                   struct hal_unit_result *result) {
-    if (unit == LORA_UNIT_DMA) return emu_dma(board, command, list, state, result);
-    if (unit == LORA_UNIT_MPU || unit == LORA_UNIT_VFU)
-        return call_kernel(board, command, list, state, result);
-    return LORA_ERR_OPCODE;
+static void finish(struct emu_unit *entry, int status) {
+    entry->result.nonfinite_count = entry->call.nonfinite_count;
+    entry->result.nonfinite_row = entry->call.nonfinite_row;
+    entry->result.status = (uint32_t)status;
+    entry->state = status ? LORA_UNIT_FAILED : LORA_UNIT_DONE;
+}
+
+static void start_kernel(struct emu_board *board, struct emu_unit *entry) {
+    if (!board->cluster->kernels->batch) {
+        finish(entry, call_kernel(board, &entry->call));
+        return;
+    }
+    entry->queued = true;
+    board->cluster->queued++;
+}
+
+static void unqueue(struct emu_board *board, struct emu_unit *entry) {
+    if (entry->queued) board->cluster->queued--;
+    entry->queued = false;
 }
 
 void emu_unit_start(struct emu_board *board, uint32_t unit, const struct lora_command *command,
                     const struct lora_list *list, const struct lora_step_state *state) {
     if (unit >= LORA_UNITS) return;
     struct emu_unit *entry = &board->units[unit];
-    memset(&entry->result, 0, sizeof entry->result);
-    entry->result.nonfinite_row = NO_ROW;
+    entry->result = (struct hal_unit_result){.nonfinite_row = NO_ROW};
     entry->result.port = LORA_NO_PORT;
     entry->state = LORA_UNIT_BUSY;
     board->cluster->now += START_CYCLES;
@@ -56,9 +69,37 @@ void emu_unit_start(struct emu_board *board, uint32_t unit, const struct lora_co
         emu_router_start(board, (const struct lora_gather *)(const void *)command, list, state);
         return;
     }
-    int status = run_now(board, unit, command, list, state, &entry->result);
-    entry->result.status = (uint32_t)status;
-    entry->state = status ? LORA_UNIT_FAILED : LORA_UNIT_DONE;
+    entry->call = call_of(board, command, list, state);
+    if (unit == LORA_UNIT_DMA)
+        finish(entry, emu_dma(board, command, list, state, &entry->result));
+    else if (unit == LORA_UNIT_MPU || unit == LORA_UNIT_VFU) start_kernel(board, entry);
+    else finish(entry, LORA_ERR_OPCODE);
+}
+
+bool emu_units_run(struct emu_cluster *cluster) {
+    const struct lora_kernels *kernels = cluster->kernels;
+    struct emu_unit *entries[LORA_MAX_BOARDS * LORA_UNITS];
+    struct lora_unit_call calls[LORA_MAX_BOARDS * LORA_UNITS];
+    int statuses[LORA_MAX_BOARDS * LORA_UNITS];
+    uint32_t count = 0;
+    if (cluster->queued == 0) return false;
+    for (uint32_t b = 0; b < cluster->boards; b++)
+        for (uint32_t unit = 0; unit < LORA_UNITS; unit++) {
+            struct emu_unit *entry = &cluster->board[b].units[unit];
+            if (!entry->queued) continue;
+            unqueue(&cluster->board[b], entry);
+            calls[count] = entry->call;
+            entries[count++] = entry;
+        }
+    uint64_t mode = float_mode_set();
+    kernels->batch(kernels->context, cluster->pool, calls, statuses, count);
+    float_mode_restore(mode);
+    for (uint32_t i = 0; i < count; i++) {
+        entries[i]->call = calls[i];
+        finish(entries[i], statuses[i]);
+    }
+    cluster->activity++;
+    return true;
 }
 
 static void take_router(struct emu_board *board, struct emu_unit *entry) {
@@ -92,5 +133,6 @@ uint32_t emu_unit_poll(struct emu_board *board, uint32_t unit, struct hal_unit_r
 void emu_unit_abort(struct emu_board *board, uint32_t unit) {
     if (unit >= LORA_UNITS) return;
     board->units[unit].state = LORA_UNIT_IDLE;
+    unqueue(board, &board->units[unit]);
     if (unit == LORA_UNIT_ROUTER) emu_router_abort(board);
 }

@@ -3,11 +3,12 @@
 #include <stdlib.h>
 
 #include "half.h"
-#include "operands.h"
-#include "variant.h"
+#include "job.h"
 
 #define SCRATCH_PAGES (LORA_MAX_SCRATCH / LORA_TILE_POSITIONS)
 #define TILE LORA_TILE_POSITIONS
+#define ITEMS_WANTED 8      /* of a call with few rows: heads are dealt */
+#define PRODUCTS_PER_NS 10
 
 struct attend {
     struct lora_unit_call *call;
@@ -148,9 +149,12 @@ static int attend_head(struct attend *a, uint32_t kv_head) {
     return LORA_OK;
 }
 
-static int attend_row(struct attend *a, uint32_t row, const uint16_t *q, uint16_t *y) {
+static int attend_heads(struct attend *a, struct lora_job *job, uint32_t row, uint32_t first,
+                        uint32_t end) {
     const struct lora_attention *c = a->command;
-    for (uint32_t head = 0; head < c->q_heads; head++) {
+    const uint16_t *q = half_row(job->attention.q, row);
+    uint16_t *y = half_row(job->attention.y, row);
+    for (uint32_t head = first; head < end; head++) {
         uint32_t place = head * c->head_dim;
         uint32_t global = (c->q_first + head) / c->group;
         if (global < c->kv_first || global - c->kv_first >= c->kv_heads)
@@ -159,49 +163,75 @@ static int attend_row(struct attend *a, uint32_t row, const uint16_t *q, uint16_
         int status = attend_head(a, global - c->kv_first);
         if (status != LORA_OK)
             return status;
-        uint32_t bad = a->variant->floats_to_halves(a->sum, c->head_dim, y + place);
-        call_count_nonfinite(a->call, row, bad);
+        job_count_nonfinite(job, row, a->variant->floats_to_halves(a->sum, c->head_dim, y + place));
     }
     return LORA_OK;
 }
 
-static int attend_rows(struct attend *a, struct rows q, struct rows y) {
-    for (uint32_t row = 0; row < call_rows(a->call); row++) {
-        int status = find_row(a, call_row(a->call, row));
-        if (status == LORA_OK)
-            status = attend_row(a, row, half_row(q, row), half_row(y, row));
-        if (status != LORA_OK)
-            return status;
-    }
-    return LORA_OK;
+static uint32_t cuts(const struct lora_job *job) {
+    uint32_t heads = job->attention.command->q_heads;
+    return (heads + job->attention.heads - 1) / job->attention.heads;
 }
 
-int lora_native_attention(void *context, struct lora_unit_call *call) {
-    (void)context;
-    const struct lora_attention *c = (const struct lora_attention *)(const void *)call->command;
-    const struct lora_list *list = call->list;
-    struct attend a = {.call = call, .command = c, .variant = lora_variant_current()};
-    call->nonfinite_count = 0;
-    call->nonfinite_row = NO_ROW;
-    if (call_rows(call) == 0)
-        return LORA_OK;
-    if (call_rows(call) > LORA_MAX_ROWS || c->group == 0 || c->head_dim != list->head_dim ||
-        c->head_dim == 0 || list->kv_bank_count == 0 || list->max_tiles > 0x10000)
+static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
+    const struct attention_job *t = &job->attention;
+    uint64_t size = 2 * t->positions + 2ull * t->command->head_dim;
+    struct attend a = {.call = job->call, .command = t->command, .variant = job->variant};
+    a.s = t->scratch + size * thread;
+    a.e = a.s + t->positions;
+    a.q = a.e + t->positions;
+    a.sum = a.q + t->command->head_dim;
+    uint32_t row = item / cuts(job), first = item % cuts(job) * t->heads;
+    uint32_t left = t->command->q_heads - first;
+    int status = find_row(&a, call_row(job->call, row));
+    if (status == LORA_OK)
+        status = attend_heads(&a, job, row, first, first + (left < t->heads ? left : t->heads));
+    return status;
+}
+
+/* The longest sequence of the step decides how much room the scores take, and the work. */
+static uint32_t most_positions(const struct lora_job *job) {
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < job->rows; i++) {
+        uint32_t sequence = call_row(job->call, i)->sequence;
+        uint32_t length = sequence < LORA_MAX_SEQUENCES ? job->call->state->lengths[sequence] : 0;
+        most = length > most ? length : most;
+    }
+    uint64_t room = (uint64_t)job->call->list->max_tiles * TILE;
+    return most < room ? most : (uint32_t)room;
+}
+
+static void cut(struct lora_job *job) {
+    struct attention_job *t = &job->attention;
+    uint32_t heads = t->command->q_heads;
+    uint32_t pieces = job->rows < ITEMS_WANTED ? ITEMS_WANTED / job->rows : 1;
+    t->heads = heads > pieces ? (heads + pieces - 1) / pieces : 1;
+    job->items = heads ? job->rows * cuts(job) : 0;
+    uint64_t seen = t->positions - LORA_MAX_SCRATCH + TILE; /* about */
+    job->work = 2 * job->rows * seen * heads * t->command->head_dim / PRODUCTS_PER_NS;
+}
+
+int lora_attention_begin(struct lora_job *job) {
+    struct attention_job *t = &job->attention;
+    const struct lora_attention *c =
+        (const struct lora_attention *)(const void *)job->call->command;
+    const struct lora_list *list = job->call->list;
+    t->command = c;
+    if (c->group == 0 || c->head_dim != list->head_dim || c->head_dim == 0 ||
+        list->kv_bank_count == 0 || list->max_tiles > 0x10000)
         return LORA_ERR_SIZE;
     uint64_t width = 2ull * c->q_heads * c->head_dim;
-    struct rows q = call_operand(call, LORA_BANK_ONCHIP, c->q_offset, c->q_stride, width, 2);
-    struct rows y = call_operand(call, LORA_BANK_ONCHIP, c->y_offset, c->y_stride, width, 2);
-    if (!q.base || !y.base)
+    t->q = call_operand(job->call, LORA_BANK_ONCHIP, c->q_offset, c->q_stride, width, 2);
+    t->y = call_operand(job->call, LORA_BANK_ONCHIP, c->y_offset, c->y_stride, width, 2);
+    if (!t->q.base || !t->y.base)
         return LORA_ERR_ADDRESS;
-    uint64_t positions = (uint64_t)list->max_tiles * TILE + LORA_MAX_SCRATCH;
-    float *memory = malloc((2 * positions + 2ull * c->head_dim) * sizeof(float));
-    if (!memory)
+    t->positions = ((uint64_t)most_positions(job) + TILE - 1) / TILE * TILE + LORA_MAX_SCRATCH;
+    job->memory =
+        malloc((2 * t->positions + 2ull * c->head_dim) * job->threads * sizeof(float));
+    if (!job->memory)
         return LORA_ERR_MEMORY;
-    a.s = memory;
-    a.e = a.s + positions;
-    a.q = a.e + positions;
-    a.sum = a.q + c->head_dim;
-    int status = attend_rows(&a, q, y);
-    free(memory);
-    return status;
+    t->scratch = job->memory;
+    cut(job);
+    job->run = run;
+    return LORA_OK;
 }

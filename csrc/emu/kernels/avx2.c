@@ -13,7 +13,7 @@
 #define AVX2_INLINE __attribute__((target("avx2,f16c,fma"), always_inline)) static inline
 #define LANES 8
 #define VECTORS (LORA_BLOCK_N / LANES)
-#define PREFETCH_HALVES 1024 /* two units ahead */
+#define AHEAD LORA_UNIT_COLUMNS /* rows of K: 2 KiB, inside this block or in the next one */
 
 static int supported(void) {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c") &&
@@ -56,31 +56,52 @@ AVX2_INLINE void store_sums(float *out, const __m256 *sum) {
         _mm256_storeu_ps(out + v * LANES, sum[v]);
 }
 
-/* One row reads each weight once: it is converted on the way. */
-AVX2 static void segment_one(const float *x, uint32_t first, uint32_t end,
-                             const uint16_t *const *blocks, float *out) {
-    __m256 sum[VECTORS] = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(),
-                           _mm256_setzero_ps()};
-    for (uint32_t unit = first; unit < end; unit += LORA_UNIT_COLUMNS) {
-        const uint16_t *weights = blocks[unit / LORA_BLOCK_K] + unit % LORA_BLOCK_K * LORA_BLOCK_N;
-        uint32_t steps = end - unit < LORA_UNIT_COLUMNS ? end - unit : LORA_UNIT_COLUMNS;
-        for (uint32_t k = 0; k < steps; k++, weights += LORA_BLOCK_N) {
-            __m256 value = _mm256_broadcast_ss(x + unit + k);
-            _mm_prefetch((const char *)(weights + PREFETCH_HALVES), _MM_HINT_T0);
-            for (int v = 0; v < VECTORS; v++)
-                sum[v] = _mm256_fmadd_ps(value, load_halves(weights + v * LANES), sum[v]);
-        }
-    }
-    store_sums(out, sum);
+AVX2_INLINE const uint16_t *unit_at(const uint16_t *const *blocks, uint32_t k) {
+    return blocks[k / LORA_BLOCK_K] + k % LORA_BLOCK_K * LORA_BLOCK_N;
 }
 
-/* `rows` rows, a constant of at most 3: their sums stay in registers. */
-AVX2_INLINE void segment_rows(const float *x, uint64_t x_stride, const int rows, uint32_t steps,
-                              const float *weights, float *out) {
+/* Up to one unit of one row, each weight converted on the way; the unit after next is fetched. */
+AVX2_INLINE void row_unit(const float *x, uint32_t steps, const uint16_t *weights,
+                          const uint16_t *ahead, __m256 *sum) {
+    for (uint32_t k = 0; k < steps; k++, weights += LORA_BLOCK_N, ahead += LORA_BLOCK_N) {
+        __m256 value = _mm256_broadcast_ss(x + k);
+        _mm_prefetch((const char *)ahead, _MM_HINT_T0);
+        for (int v = 0; v < VECTORS; v++)
+            sum[v] = _mm256_fmadd_ps(value, load_halves(weights + v * LANES), sum[v]);
+    }
+}
+
+AVX2 static void join_sums(const float sums[LORA_SEGMENTS][LORA_BLOCK_N], float out[32]) {
+    for (uint32_t i = 0; i < LORA_BLOCK_N; i++)
+        out[i] = ((sums[0][i] + sums[1][i]) + (sums[2][i] + sums[3][i])) +
+                 ((sums[4][i] + sums[5][i]) + (sums[6][i] + sums[7][i]));
+}
+
+AVX2 static void row(const float *x, uint32_t k, const uint16_t *const *blocks, float out[32]) {
+    float sums[LORA_SEGMENTS][LORA_BLOCK_N];
+    for (uint32_t s = 0; s < LORA_SEGMENTS; s++) {
+        __m256 sum[VECTORS] = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(),
+                               _mm256_setzero_ps()};
+        uint32_t end = segment_start(k, s + 1);
+        for (uint32_t at = segment_start(k, s); at < end; at += LORA_UNIT_COLUMNS) {
+            const uint16_t *weights = unit_at(blocks, at), *ahead = unit_at(blocks, at + AHEAD);
+            if (end - at >= LORA_UNIT_COLUMNS)
+                row_unit(x + at, LORA_UNIT_COLUMNS, weights, ahead, sum);
+            else
+                row_unit(x + at, end - at, weights, ahead, sum);
+        }
+        store_sums(sums[s], sum);
+    }
+    join_sums(sums, out);
+}
+
+/* `rows` rows, a constant of at most 3: their sums stay in registers and go on in `out`. */
+AVX2_INLINE void add_rows(const float *x, uint64_t x_stride, const int rows, uint32_t steps,
+                          const float *weights, float *out) {
     __m256 sum[3][VECTORS];
     for (int r = 0; r < rows; r++)
         for (int v = 0; v < VECTORS; v++)
-            sum[r][v] = _mm256_setzero_ps();
+            sum[r][v] = _mm256_loadu_ps(out + r * LORA_BLOCK_N + v * LANES);
     for (uint32_t k = 0; k < steps; k++, weights += LORA_BLOCK_N)
         for (int v = 0; v < VECTORS; v++) {
             __m256 weight = _mm256_loadu_ps(weights + v * LANES);
@@ -92,24 +113,25 @@ AVX2_INLINE void segment_rows(const float *x, uint64_t x_stride, const int rows,
         store_sums(out + r * LORA_BLOCK_N, sum[r]);
 }
 
+AVX2 static void add_block(const float *x, uint64_t x_stride, uint32_t rows, uint32_t steps,
+                           const float *weights, float *out) {
+    for (; rows >= 3; rows -= 3, x += 3 * x_stride, out += 3 * LORA_BLOCK_N)
+        add_rows(x, x_stride, 3, steps, weights, out);
+    if (rows == 2)
+        add_rows(x, x_stride, 2, steps, weights, out);
+    else if (rows == 1)
+        add_rows(x, x_stride, 1, steps, weights, out);
+}
+
 AVX2 static void segment(const float *x, uint64_t x_stride, uint32_t rows, uint32_t first,
                          uint32_t end, const uint16_t *const *blocks, float *work, float *out) {
-    if (rows == 1) {
-        segment_one(x, first, end, blocks, out);
-        return;
+    memset(out, 0, (uint64_t)rows * LORA_BLOCK_N * sizeof(float));
+    for (uint32_t k = first, steps; k < end; k += steps) {
+        steps = LORA_BLOCK_K - k % LORA_BLOCK_K;
+        steps = end - k < steps ? end - k : steps;
+        halves_to_floats(unit_at(blocks, k), steps * LORA_BLOCK_N, work);
+        add_block(x + k, x_stride, rows, steps, work, out);
     }
-    for (uint32_t k = first; k < end; k += LORA_UNIT_COLUMNS) {
-        uint32_t steps = end - k < LORA_UNIT_COLUMNS ? end - k : LORA_UNIT_COLUMNS;
-        halves_to_floats(blocks[k / LORA_BLOCK_K] + k % LORA_BLOCK_K * LORA_BLOCK_N,
-                         steps * LORA_BLOCK_N, work + (uint64_t)(k - first) * LORA_BLOCK_N);
-    }
-    x += first;
-    for (; rows >= 3; rows -= 3, x += 3 * x_stride, out += 3 * LORA_BLOCK_N)
-        segment_rows(x, x_stride, 3, end - first, work, out);
-    if (rows == 2)
-        segment_rows(x, x_stride, 2, end - first, work, out);
-    else if (rows == 1)
-        segment_rows(x, x_stride, 1, end - first, work, out);
 }
 
 AVX2 static void scores(const float *q, const uint16_t *k, uint32_t head_dim, float out[32]) {
@@ -126,9 +148,7 @@ AVX2 static void scores(const float *q, const uint16_t *k, uint32_t head_dim, fl
         }
         store_sums(sums[s], sum);
     }
-    for (uint32_t i = 0; i < LORA_TILE_POSITIONS; i++)
-        out[i] = ((sums[0][i] + sums[1][i]) + (sums[2][i] + sums[3][i])) +
-                 ((sums[4][i] + sums[5][i]) + (sums[6][i] + sums[7][i]));
+    join_sums(sums, out);
 }
 
 /* exp of eight values: every step as in exp32. */
@@ -204,6 +224,7 @@ const struct lora_variant lora_variant_avx2 = {
     .supported = supported,
     .halves_to_floats = halves_to_floats,
     .floats_to_halves = floats_to_halves,
+    .row = row,
     .segment = segment,
     .scores = scores,
     .exponentials = exponentials,

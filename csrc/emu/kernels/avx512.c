@@ -15,7 +15,7 @@
 #define LANES 16
 #define VECTORS (LORA_BLOCK_N / LANES)
 #define MOST_ROWS 8
-#define PREFETCH_HALVES 1024 /* two units ahead */
+#define AHEAD LORA_UNIT_COLUMNS /* rows of K: 2 KiB, inside this block or in the next one */
 
 static int supported(void) {
     return lora_variant_avx2.supported() && __builtin_cpu_supports("avx512f") &&
@@ -27,31 +27,55 @@ AVX512_INLINE __m512 load_halves(const uint16_t *halves) {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)halves));
 }
 
-/* One row reads each weight once: it is converted on the way. */
-AVX512 static void segment_one(const float *x, uint32_t first, uint32_t end,
-                               const uint16_t *const *blocks, float *out) {
-    __m512 sum[VECTORS] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
-    for (uint32_t unit = first; unit < end; unit += LORA_UNIT_COLUMNS) {
-        const uint16_t *weights = blocks[unit / LORA_BLOCK_K] + unit % LORA_BLOCK_K * LORA_BLOCK_N;
-        uint32_t steps = end - unit < LORA_UNIT_COLUMNS ? end - unit : LORA_UNIT_COLUMNS;
-        for (uint32_t k = 0; k < steps; k++, weights += LORA_BLOCK_N) {
-            __m512 value = _mm512_set1_ps(x[unit + k]);
-            _mm_prefetch((const char *)(weights + PREFETCH_HALVES), _MM_HINT_T0);
-            for (int v = 0; v < VECTORS; v++)
-                sum[v] = _mm512_fmadd_ps(value, load_halves(weights + v * LANES), sum[v]);
-        }
-    }
-    for (int v = 0; v < VECTORS; v++)
-        _mm512_storeu_ps(out + v * LANES, sum[v]);
+AVX512_INLINE const uint16_t *unit_at(const uint16_t *const *blocks, uint32_t k) {
+    return blocks[k / LORA_BLOCK_K] + k % LORA_BLOCK_K * LORA_BLOCK_N;
 }
 
-/* `rows` rows, a constant of at most MOST_ROWS: their sums stay in registers. */
-AVX512_INLINE void segment_rows(const float *x, uint64_t x_stride, const int rows, uint32_t steps,
-                                const float *weights, float *out) {
+/* Up to one unit of one row, each weight converted on the way; the unit after next is fetched. */
+AVX512_INLINE void row_unit(const float *x, uint32_t steps, const uint16_t *weights,
+                            const uint16_t *ahead, __m512 *sum) {
+    for (uint32_t k = 0; k < steps; k++, weights += LORA_BLOCK_N, ahead += LORA_BLOCK_N) {
+        __m512 value = _mm512_set1_ps(x[k]);
+        _mm_prefetch((const char *)ahead, _MM_HINT_T0);
+        for (int v = 0; v < VECTORS; v++)
+            sum[v] = _mm512_fmadd_ps(value, load_halves(weights + v * LANES), sum[v]);
+    }
+}
+
+AVX512_INLINE __m512 tree(const __m512 sums[LORA_SEGMENTS][VECTORS], int v) {
+    __m512 a = _mm512_add_ps(_mm512_add_ps(sums[0][v], sums[1][v]),
+                             _mm512_add_ps(sums[2][v], sums[3][v]));
+    __m512 b = _mm512_add_ps(_mm512_add_ps(sums[4][v], sums[5][v]),
+                             _mm512_add_ps(sums[6][v], sums[7][v]));
+    return _mm512_add_ps(a, b);
+}
+
+AVX512 static void row(const float *x, uint32_t k, const uint16_t *const *blocks, float out[32]) {
+    __m512 sums[LORA_SEGMENTS][VECTORS];
+    for (uint32_t s = 0; s < LORA_SEGMENTS; s++) {
+        __m512 sum[VECTORS] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
+        uint32_t end = segment_start(k, s + 1);
+        for (uint32_t at = segment_start(k, s); at < end; at += LORA_UNIT_COLUMNS) {
+            const uint16_t *weights = unit_at(blocks, at), *ahead = unit_at(blocks, at + AHEAD);
+            if (end - at >= LORA_UNIT_COLUMNS)
+                row_unit(x + at, LORA_UNIT_COLUMNS, weights, ahead, sum);
+            else
+                row_unit(x + at, end - at, weights, ahead, sum);
+        }
+        for (int v = 0; v < VECTORS; v++)
+            sums[s][v] = sum[v];
+    }
+    for (int v = 0; v < VECTORS; v++)
+        _mm512_storeu_ps(out + v * LANES, tree(sums, v));
+}
+
+/* `rows` rows, a constant of at most MOST_ROWS: their sums stay in registers and go on in `out`. */
+AVX512_INLINE void add_rows(const float *x, uint64_t x_stride, const int rows, uint32_t steps,
+                            const float *weights, float *out) {
     __m512 sum[MOST_ROWS][VECTORS];
     for (int r = 0; r < rows; r++)
         for (int v = 0; v < VECTORS; v++)
-            sum[r][v] = _mm512_setzero_ps();
+            sum[r][v] = _mm512_loadu_ps(out + r * LORA_BLOCK_N + v * LANES);
     for (uint32_t k = 0; k < steps; k++, weights += LORA_BLOCK_N)
         for (int v = 0; v < VECTORS; v++) {
             __m512 weight = _mm512_loadu_ps(weights + v * LANES);
@@ -65,31 +89,38 @@ AVX512_INLINE void segment_rows(const float *x, uint64_t x_stride, const int row
             _mm512_storeu_ps(out + r * LORA_BLOCK_N + v * LANES, sum[r][v]);
 }
 
-AVX512 static void convert(const uint16_t *halves, uint32_t count, float *floats) {
-    for (uint32_t i = 0; i < count; i += LANES)
+/* Converts a run of weights, fetching the same run of the block after next. */
+AVX512 static void convert(const uint16_t *halves, const uint16_t *ahead, uint32_t count,
+                           float *floats) {
+    for (uint32_t i = 0; i < count; i += 2 * LANES) {
+        _mm_prefetch((const char *)(ahead + i), _MM_HINT_T0);
         _mm512_storeu_ps(floats + i, load_halves(halves + i));
+        _mm512_storeu_ps(floats + i + LANES, load_halves(halves + i + LANES));
+    }
+}
+
+AVX512 static void add_block(const float *x, uint64_t x_stride, uint32_t rows, uint32_t steps,
+                             const float *weights, float *out) {
+    for (; rows >= 8; rows -= 8, x += 8 * x_stride, out += 8 * LORA_BLOCK_N)
+        add_rows(x, x_stride, 8, steps, weights, out);
+    for (; rows >= 3; rows -= 3, x += 3 * x_stride, out += 3 * LORA_BLOCK_N)
+        add_rows(x, x_stride, 3, steps, weights, out);
+    if (rows == 2)
+        add_rows(x, x_stride, 2, steps, weights, out);
+    else if (rows == 1)
+        add_rows(x, x_stride, 1, steps, weights, out);
 }
 
 AVX512 static void segment(const float *x, uint64_t x_stride, uint32_t rows, uint32_t first,
                            uint32_t end, const uint16_t *const *blocks, float *work, float *out) {
-    if (rows == 1) {
-        segment_one(x, first, end, blocks, out);
-        return;
+    memset(out, 0, (uint64_t)rows * LORA_BLOCK_N * sizeof(float));
+    for (uint32_t k = first, steps; k < end; k += steps) {
+        steps = LORA_BLOCK_K - k % LORA_BLOCK_K;
+        steps = end - k < steps ? end - k : steps;
+        const uint16_t *ahead = blocks[k / LORA_BLOCK_K + 1] + k % LORA_BLOCK_K * LORA_BLOCK_N;
+        convert(unit_at(blocks, k), ahead, steps * LORA_BLOCK_N, work);
+        add_block(x + k, x_stride, rows, steps, work, out);
     }
-    for (uint32_t k = first; k < end; k += LORA_UNIT_COLUMNS) {
-        uint32_t steps = end - k < LORA_UNIT_COLUMNS ? end - k : LORA_UNIT_COLUMNS;
-        convert(blocks[k / LORA_BLOCK_K] + k % LORA_BLOCK_K * LORA_BLOCK_N, steps * LORA_BLOCK_N,
-                work + (uint64_t)(k - first) * LORA_BLOCK_N);
-    }
-    x += first;
-    for (; rows >= 8; rows -= 8, x += 8 * x_stride, out += 8 * LORA_BLOCK_N)
-        segment_rows(x, x_stride, 8, end - first, work, out);
-    for (; rows >= 3; rows -= 3, x += 3 * x_stride, out += 3 * LORA_BLOCK_N)
-        segment_rows(x, x_stride, 3, end - first, work, out);
-    if (rows == 2)
-        segment_rows(x, x_stride, 2, end - first, work, out);
-    else if (rows == 1)
-        segment_rows(x, x_stride, 1, end - first, work, out);
 }
 
 AVX512 static void scores(const float *q, const uint16_t *k, uint32_t head_dim, float out[32]) {
@@ -106,13 +137,8 @@ AVX512 static void scores(const float *q, const uint16_t *k, uint32_t head_dim, 
         for (int v = 0; v < VECTORS; v++)
             sums[s][v] = sum[v];
     }
-    for (int v = 0; v < VECTORS; v++) {
-        __m512 a = _mm512_add_ps(_mm512_add_ps(sums[0][v], sums[1][v]),
-                                 _mm512_add_ps(sums[2][v], sums[3][v]));
-        __m512 b = _mm512_add_ps(_mm512_add_ps(sums[4][v], sums[5][v]),
-                                 _mm512_add_ps(sums[6][v], sums[7][v]));
-        _mm512_storeu_ps(out + v * LANES, _mm512_add_ps(a, b));
-    }
+    for (int v = 0; v < VECTORS; v++)
+        _mm512_storeu_ps(out + v * LANES, tree(sums, v));
 }
 
 AVX512 static void weigh_columns(const float *e, const uint16_t *const *v, uint32_t count,
@@ -164,6 +190,7 @@ const struct lora_variant lora_variant_avx512 = {
     .supported = supported,
     .halves_to_floats = halves_to_floats,
     .floats_to_halves = floats_to_halves,
+    .row = row,
     .segment = segment,
     .scores = scores,
     .exponentials = exponentials,

@@ -1,34 +1,50 @@
-/* Matrix product y = FP16(x*W + bias), or FP32: a column tile at a time over all rows. */
+/* Matrix product y = FP16(x*W + bias), or FP32. An item is a run of column tiles over all rows: no two
+ * items touch the same columns of y. */
 #include <stdlib.h>
 
 #include "half.h"
-#include "operands.h"
+#include "job.h"
 #include "segments.h"
-#include "variant.h"
 
-struct product {
-    struct lora_unit_call *call;
-    const struct lora_matrix *command;
-    const struct lora_variant *variant;
-    uint32_t rows;
-    float *x;                /* [rows][k] */
-    float *parts;            /* [8][rows][32] */
-    float *work;             /* [longest segment][32] */
-    const uint16_t **blocks; /* of the tile at hand, by K */
+#define ITEM_BYTES 65536       /* of weights in an item: some microseconds of reading */
+#define WEIGHT_BYTES_PER_NS 16 /* one thread reads about so many */
+#define PRODUCTS_PER_NS 40     /* of many rows */
+
+/* Walks a matrix's blocks in the order of their numbers: j, bank and place, without divisions. */
+struct walk {
+    const struct lora_job *job;
+    uint64_t place; /* in blocks from weight_line, within the bank */
+    uint32_t bank, within; /* within the request: j mod merge */
 };
 
 static uint32_t k_blocks(const struct lora_matrix *command) {
     return (uint32_t)(((uint64_t)command->k + LORA_BLOCK_K - 1) / LORA_BLOCK_K);
 }
 
-static const uint16_t *weight_block(const struct product *p, uint32_t tile, uint32_t k_block) {
-    const struct lora_matrix *c = p->command;
-    uint64_t j = (uint64_t)tile * k_blocks(c) + k_block;
+static struct walk walk_from(const struct lora_job *job, uint64_t j) {
+    const struct lora_matrix *c = job->matrix.command;
     uint64_t request = c->first + j / c->merge;
-    uint64_t place = request / c->bank_count * c->merge + j % c->merge;
-    uint32_t bank = c->bank_first + (uint32_t)(request % c->bank_count);
-    uint64_t offset = (uint64_t)c->weight_line * LORA_LINE_BYTES + place * LORA_BLOCK_BYTES_FP16;
-    return call_at(p->call, bank, offset, LORA_BLOCK_BYTES_FP16, sizeof(uint16_t));
+    return (struct walk){.job = job,
+                         .place = request / c->bank_count * c->merge,
+                         .bank = (uint32_t)(request % c->bank_count),
+                         .within = (uint32_t)(j % c->merge)};
+}
+
+/* NULL where the block leaves its bank. */
+static const uint16_t *walk_next(struct walk *walk) {
+    const struct lora_matrix *c = walk->job->matrix.command;
+    uint64_t offset = (uint64_t)c->weight_line * LORA_LINE_BYTES +
+                      (walk->place + walk->within) * LORA_BLOCK_BYTES_FP16;
+    const uint16_t *block = call_at(walk->job->call, c->bank_first + walk->bank, offset,
+                                    LORA_BLOCK_BYTES_FP16, sizeof(uint16_t));
+    if (++walk->within == c->merge) {
+        walk->within = 0;
+        if (++walk->bank == c->bank_count) {
+            walk->bank = 0;
+            walk->place += c->merge;
+        }
+    }
+    return block;
 }
 
 /* The tree over eight arrays of `size` sums, into the first one. */
@@ -39,28 +55,29 @@ static void join_parts(float *parts, uint64_t size) {
         parts[i] = ((a[i] + b[i]) + (c[i] + d[i])) + ((e[i] + f[i]) + (g[i] + h[i]));
 }
 
-/* FP32 sums of one tile, the tree included, into parts[0]: [rows][32]. */
-static int multiply_tile(struct product *p, uint32_t tile) {
-    uint32_t count = k_blocks(p->command), k = p->command->k;
-    for (uint32_t i = 0; i < count; i++) {
-        p->blocks[i] = weight_block(p, tile, i);
-        if (!p->blocks[i])
-            return LORA_ERR_ADDRESS;
+/* FP32 sums of one tile, the tree included: sums[row][32]; parts has room for eight of them. */
+static void multiply_tile(const struct lora_job *job, const uint16_t *const *blocks, float *parts) {
+    const struct matrix_job *m = &job->matrix;
+    uint32_t k = m->command->k;
+    if (job->rows == 1) {
+        job->variant->row(m->x, k, blocks, parts);
+        return;
     }
-    uint64_t size = (uint64_t)p->rows * LORA_BLOCK_N;
+    float work[LORA_BLOCK_K * LORA_BLOCK_N];
+    uint64_t size = (uint64_t)job->rows * LORA_BLOCK_N;
     for (uint32_t s = 0; s < LORA_SEGMENTS; s++)
-        p->variant->segment(p->x, k, p->rows, segment_start(k, s), segment_start(k, s + 1),
-                            p->blocks, p->work, p->parts + s * size);
-    join_parts(p->parts, size);
-    return LORA_OK;
+        job->variant->segment(m->x, k, job->rows, segment_start(k, s), segment_start(k, s + 1),
+                              blocks, work, parts + s * size);
+    join_parts(parts, size);
 }
 
-static void add_bias(struct product *p, const uint16_t *bias, uint32_t columns) {
+static void add_bias(const struct lora_job *job, const uint16_t *bias, uint32_t columns,
+                     float *sums) {
     float values[LORA_BLOCK_N];
-    p->variant->halves_to_floats(bias, columns, values);
-    for (uint32_t row = 0; row < p->rows; row++)
+    job->variant->halves_to_floats(bias, columns, values);
+    for (uint32_t row = 0; row < job->rows; row++)
         for (uint32_t n = 0; n < columns; n++)
-            p->parts[row * LORA_BLOCK_N + n] = p->parts[row * LORA_BLOCK_N + n] + values[n];
+            sums[row * LORA_BLOCK_N + n] = sums[row * LORA_BLOCK_N + n] + values[n];
 }
 
 static uint32_t store_floats(const float *values, uint32_t count, float *target) {
@@ -73,82 +90,109 @@ static uint32_t store_floats(const float *values, uint32_t count, float *target)
     return bad;
 }
 
-static void store_tile(struct product *p, struct rows y, uint32_t first, uint32_t columns) {
-    for (uint32_t row = 0; row < p->rows; row++) {
-        const float *values = p->parts + (uint64_t)row * LORA_BLOCK_N;
+static void store_tile(struct lora_job *job, uint32_t first, uint32_t columns, const float *sums) {
+    const struct matrix_job *m = &job->matrix;
+    for (uint32_t row = 0; row < job->rows; row++, sums += LORA_BLOCK_N) {
         uint32_t bad =
-            p->command->y_type == LORA_FP32
-                ? store_floats(values, columns, float_row(y, row) + first)
-                : p->variant->floats_to_halves(values, columns, half_row(y, row) + first);
-        call_count_nonfinite(p->call, row, bad);
+            m->command->y_type == LORA_FP32
+                ? store_floats(sums, columns, float_row(m->y, row) + first)
+                : job->variant->floats_to_halves(sums, columns, half_row(m->y, row) + first);
+        job_count_nonfinite(job, row, bad);
     }
 }
 
-static int multiply(struct product *p, struct rows y, const uint16_t *bias) {
-    uint32_t n = p->command->n;
-    for (uint32_t tile = 0; tile * LORA_BLOCK_N < n; tile++) {
-        uint32_t first = tile * LORA_BLOCK_N;
-        uint32_t columns = n - first < LORA_BLOCK_N ? n - first : LORA_BLOCK_N;
-        int status = multiply_tile(p, tile);
-        if (status != LORA_OK)
-            return status;
-        if (bias)
-            add_bias(p, bias + first, columns);
-        store_tile(p, y, first, columns);
+static int run_tile(struct lora_job *job, struct walk *walk, const uint16_t **blocks,
+                    uint32_t tile) {
+    const struct matrix_job *m = &job->matrix;
+    uint32_t first = tile * LORA_BLOCK_N, count = k_blocks(m->command);
+    uint32_t left = m->command->n - first;
+    uint32_t columns = left < LORA_BLOCK_N ? left : LORA_BLOCK_N;
+    float parts[LORA_SEGMENTS * LORA_MAX_ROWS * LORA_BLOCK_N];
+    for (uint32_t i = 0; i < count; i++) {
+        blocks[i] = walk_next(walk);
+        if (!blocks[i])
+            return LORA_ERR_ADDRESS;
     }
+    struct walk ahead = *walk;
+    const uint16_t *next = left > LORA_BLOCK_N ? walk_next(&ahead) : NULL;
+    blocks[count] = next ? next : blocks[count - 1];
+    multiply_tile(job, blocks, parts);
+    if (m->bias)
+        add_bias(job, m->bias + first, columns, parts);
+    store_tile(job, first, columns, parts);
     return LORA_OK;
 }
 
-/* One allocation for everything the product needs; 0 rows of pointers first, they align best. */
-static void *allocate(struct product *p) {
-    uint64_t k = p->command->k, rows = p->rows, longest = 0;
-    for (uint32_t s = 0; s < LORA_SEGMENTS; s++) {
-        uint64_t length = segment_start((uint32_t)k, s + 1) - segment_start((uint32_t)k, s);
-        longest = length > longest ? length : longest;
-    }
-    uint64_t pointers = k_blocks(p->command) * sizeof(*p->blocks);
-    uint64_t parts = LORA_SEGMENTS * rows * LORA_BLOCK_N, work = longest * LORA_BLOCK_N;
-    void *memory = malloc(pointers + (parts + work + rows * k) * sizeof(float));
-    if (memory) {
-        p->blocks = memory;
-        p->parts = (float *)(void *)((uint8_t *)memory + pointers);
-        p->work = p->parts + parts;
-        p->x = p->work + work;
-    }
-    return memory;
+static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
+    const struct matrix_job *m = &job->matrix;
+    uint32_t count = k_blocks(m->command);
+    uint32_t tiles = (uint32_t)(((uint64_t)m->command->n + LORA_BLOCK_N - 1) / LORA_BLOCK_N);
+    uint32_t first = item * m->tiles;
+    uint32_t end = tiles - first < m->tiles ? tiles : first + m->tiles;
+    const uint16_t **blocks = (const uint16_t **)job->memory + (uint64_t)thread * (count + 1);
+    struct walk walk = walk_from(job, (uint64_t)first * count);
+    int status = LORA_OK;
+    for (uint32_t tile = first; tile < end && status == LORA_OK; tile++)
+        status = run_tile(job, &walk, blocks, tile);
+    return status;
 }
 
-int lora_native_matrix(void *context, struct lora_unit_call *call) {
-    (void)context;
-    const struct lora_matrix *c = (const struct lora_matrix *)(const void *)call->command;
-    struct product p = {.call = call, .command = c, .variant = lora_variant_current()};
-    p.rows = call_rows(call);
-    call->nonfinite_count = 0;
-    call->nonfinite_row = NO_ROW;
-    if (p.rows == 0)
-        return LORA_OK;
-    if (p.rows > LORA_MAX_ROWS || c->k == 0 || c->k > MOST_COLUMNS ||
-        c->n > MOST_COLUMNS || c->bank_count == 0 || c->merge == 0)
-        return LORA_ERR_SIZE;
+static int find_operands(struct lora_job *job, struct rows *x) {
+    struct matrix_job *m = &job->matrix;
+    const struct lora_matrix *c = m->command;
     uint32_t size = c->y_type == LORA_FP32 ? 4 : 2;
-    struct rows x = call_operand(call, c->x_bank, c->x_offset, c->x_stride, 2ull * c->k, 2);
-    struct rows y =
-        call_operand(call, c->y_bank, c->y_offset, c->y_stride, (uint64_t)size * c->n, size);
-    const uint16_t *bias = NULL;
+    *x = call_operand(job->call, c->x_bank, c->x_offset, c->x_stride, 2ull * c->k, 2);
+    m->y = call_operand(job->call, c->y_bank, c->y_offset, c->y_stride, (uint64_t)size * c->n, size);
+    m->bias = NULL;
     if (c->bias_bank != LORA_NO_BANK) {
         uint64_t offset = (uint64_t)c->bias_line * LORA_LINE_BYTES;
-        bias = call_at(call, c->bias_bank, offset, 2ull * c->n, 2);
-        if (!bias)
+        m->bias = call_at(job->call, c->bias_bank, offset, 2ull * c->n, 2);
+        if (!m->bias)
             return LORA_ERR_ADDRESS;
     }
-    if (!x.base || !y.base)
-        return LORA_ERR_ADDRESS;
-    void *memory = allocate(&p);
-    if (!memory)
+    return x->base && m->y.base ? LORA_OK : LORA_ERR_ADDRESS;
+}
+
+/* Pointers to blocks, a set a thread, and the rows in FP32, read by all. */
+static int allocate(struct lora_job *job, struct rows x) {
+    uint32_t k = job->matrix.command->k;
+    uint64_t pointers = ((uint64_t)k_blocks(job->matrix.command) + 1) * job->threads;
+    uint64_t bytes = (pointers * sizeof(uint16_t *) + 63) / 64 * 64;
+    job->memory = malloc(bytes + (uint64_t)job->rows * k * sizeof(float));
+    if (!job->memory)
         return LORA_ERR_MEMORY;
-    for (uint32_t row = 0; row < p.rows; row++)
-        p.variant->halves_to_floats(half_row(x, row), c->k, p.x + (uint64_t)row * c->k);
-    int status = multiply(&p, y, bias);
-    free(memory);
-    return status;
+    job->matrix.x = (float *)(void *)((uint8_t *)job->memory + bytes);
+    for (uint32_t row = 0; row < job->rows; row++)
+        job->variant->halves_to_floats(half_row(x, row), k, job->matrix.x + (uint64_t)row * k);
+    return LORA_OK;
+}
+
+static void cut(struct lora_job *job) {
+    const struct lora_matrix *c = job->matrix.command;
+    uint64_t tile_bytes = (uint64_t)k_blocks(c) * LORA_BLOCK_BYTES_FP16;
+    uint64_t tiles = ((uint64_t)c->n + LORA_BLOCK_N - 1) / LORA_BLOCK_N;
+    uint64_t together = job->rows > 4 ? 1 : ITEM_BYTES / tile_bytes;
+    job->matrix.tiles = together ? (uint32_t)together : 1;
+    job->items = (uint32_t)((tiles + job->matrix.tiles - 1) / job->matrix.tiles);
+    job->work = tiles * tile_bytes / WEIGHT_BYTES_PER_NS;
+    uint64_t products = (uint64_t)job->rows * c->k * c->n / PRODUCTS_PER_NS;
+    if (products > job->work)
+        job->work = products;
+}
+
+int lora_matrix_begin(struct lora_job *job) {
+    const struct lora_matrix *c = (const struct lora_matrix *)(const void *)job->call->command;
+    struct rows x;
+    job->matrix.command = c;
+    if (c->k == 0 || c->k > MOST_COLUMNS || c->n > MOST_COLUMNS || c->bank_count == 0 ||
+        c->merge == 0)
+        return LORA_ERR_SIZE;
+    int status = find_operands(job, &x);
+    if (status == LORA_OK)
+        status = allocate(job, x);
+    if (status != LORA_OK)
+        return status;
+    cut(job);
+    job->run = run;
+    return LORA_OK;
 }

@@ -2,19 +2,14 @@
 #include <math.h>
 
 #include "half.h"
-#include "operands.h"
+#include "job.h"
 #include "segments.h"
-#include "variant.h"
 
 /* Sums of a run of columns: T, Q and how many columns. */
 struct sums {
     float total, squares;
     uint64_t columns;
 };
-
-static const struct lora_vector *vector_of(const struct lora_unit_call *call) {
-    return (const struct lora_vector *)(const void *)call->command;
-}
 
 static uint32_t store_sum(float value, float *target) {
     uint32_t bits = bits_of_float(value);
@@ -40,10 +35,12 @@ static uint32_t rms_segment(const float *x, uint32_t count, float *record) {
 }
 
 /* The records of the segments whose columns stand on this board; the others are not touched. */
-static void sum_row(struct lora_unit_call *call, uint32_t row, const float *x, float *records) {
-    const struct lora_vector *c = vector_of(call);
+void lora_norm_sums(struct lora_job *job, uint32_t row, float *x) {
+    const struct lora_vector *c = job->vector.command;
+    float *records = float_row(job->vector.z_rows, row);
     int layer_norm = c->op == LORA_VEC_LN_SUMS;
     uint64_t local_end = (uint64_t)c->first + c->columns;
+    job->variant->halves_to_floats(half_row(job->vector.x_rows, row), c->columns, x);
     for (uint32_t s = 0; s < LORA_SEGMENTS; s++) {
         uint32_t start = segment_start(c->extra, s), end = segment_start(c->extra, s + 1);
         if (start == end || start < c->first || end > local_end)
@@ -51,7 +48,7 @@ static void sum_row(struct lora_unit_call *call, uint32_t row, const float *x, f
         const float *columns = x + (start - c->first);
         uint32_t bad = layer_norm ? ln_segment(columns, end - start, records + 2 * s)
                                   : rms_segment(columns, end - start, records + s);
-        call_count_nonfinite(call, row, bad);
+        job_count_nonfinite(job, row, bad);
     }
 }
 
@@ -86,71 +83,85 @@ static float join_records(const float *records, uint32_t width) {
     return segment_tree(sums);
 }
 
-static float parameter(const uint16_t *table, uint32_t column, float absent) {
-    return table ? half_to_float(table[column]) : absent;
+/* z becomes a parameter's values: its table's, or the one it has when absent. */
+static void load_parameter(const struct lora_job *job, const uint16_t *table, float absent,
+                           float *z) {
+    uint32_t columns = job->vector.command->columns;
+    if (table)
+        job->variant->halves_to_floats(table, columns, z);
+    for (uint32_t i = 0; !table && i < columns; i++)
+        z[i] = absent;
 }
 
-struct parameters {
-    const uint16_t *gamma, *beta; /* NULL: 1 and +0 */
-};
-
-static void apply_row(const struct lora_vector *c, struct parameters p, const float *records,
-                      float *x) {
+static void apply_rms(const struct lora_job *job, const float *records, float *x, float *z) {
+    const struct lora_vector *c = job->vector.command;
     float eps = float_of_bits(c->scalar), width = (float)c->extra;
-    if (c->op == LORA_VEC_RMS_APPLY) {
-        float r = 1.0f / sqrtf(join_records(records, c->extra) / width + eps);
-        for (uint32_t i = 0; i < c->columns; i++)
-            x[i] = (x[i] * r) * parameter(p.gamma, i, 1.0f);
-        return;
-    }
+    float r = 1.0f / sqrtf(join_records(records, c->extra) / width + eps);
+    load_parameter(job, job->vector.gamma, 1.0f, z);
+    for (uint32_t i = 0; i < c->columns; i++)
+        x[i] = (x[i] * r) * z[i];
+}
+
+static void apply_layer(const struct lora_job *job, const float *records, float *x, float *z) {
+    const struct lora_vector *c = job->vector.command;
+    float eps = float_of_bits(c->scalar), width = (float)c->extra;
     struct sums sums = merge_records(records, c->extra);
     float mean = sums.total / width;
     float r = 1.0f / sqrtf(sums.squares / width + eps);
+    load_parameter(job, job->vector.gamma, 1.0f, z);
     for (uint32_t i = 0; i < c->columns; i++)
-        x[i] = ((x[i] - mean) * r) * parameter(p.gamma, i, 1.0f) + parameter(p.beta, i, 0.0f);
+        x[i] = ((x[i] - mean) * r) * z[i];
+    load_parameter(job, job->vector.beta, 0.0f, z);
+    for (uint32_t i = 0; i < c->columns; i++)
+        x[i] = x[i] + z[i];
 }
 
-/* A parameter table, NULL where absent; 0 when it leaves its bank. */
-static int find_parameter(const struct lora_unit_call *call, uint32_t bank, uint32_t line,
+void lora_norm_apply(struct lora_job *job, uint32_t row, float *x, float *z) {
+    const struct vector_job *v = &job->vector;
+    const float *records = float_row(v->z_rows, row);
+    job->variant->halves_to_floats(half_row(v->x_rows, row), v->command->columns, x);
+    if (v->command->op == LORA_VEC_RMS_APPLY)
+        apply_rms(job, records, x, z);
+    else
+        apply_layer(job, records, x, z);
+    uint16_t *y = half_row(v->y_rows, row);
+    job_count_nonfinite(job, row, job->variant->floats_to_halves(x, v->command->columns, y));
+}
+
+/* A parameter table, NULL where absent. */
+static int find_parameter(const struct lora_job *job, uint32_t bank, uint32_t line,
                           const uint16_t **table) {
+    *table = NULL;
     if (bank == LORA_NO_BANK)
-        return 1;
-    uint64_t bytes = 2ull * vector_of(call)->columns;
-    *table = call_at(call, bank, (uint64_t)line * LORA_LINE_BYTES, bytes, 2);
-    return *table != NULL;
+        return LORA_OK;
+    uint64_t bytes = 2ull * job->vector.command->columns;
+    *table = call_at(job->call, bank, (uint64_t)line * LORA_LINE_BYTES, bytes, 2);
+    return *table ? LORA_OK : LORA_ERR_ADDRESS;
 }
 
-int lora_native_norm(struct lora_unit_call *call, float *work) {
-    const struct lora_vector *c = vector_of(call);
-    const struct lora_variant *variant = lora_variant_current();
+static int find_outputs(struct lora_job *job, int layer_norm) {
+    struct vector_job *v = &job->vector;
+    const struct lora_vector *c = v->command;
+    v->y_rows = call_operand(job->call, c->y_bank, c->y_offset, c->y_stride, 2ull * c->columns, 2);
+    int status = find_parameter(job, c->a_bank, c->a_line, &v->gamma);
+    if (status == LORA_OK && layer_norm)
+        status = find_parameter(job, c->b_bank, c->b_line, &v->beta);
+    return v->y_rows.base ? status : LORA_ERR_ADDRESS;
+}
+
+int lora_norm_begin(struct lora_job *job) {
+    struct vector_job *v = &job->vector;
+    const struct lora_vector *c = v->command;
     int sums = c->op == LORA_VEC_LN_SUMS || c->op == LORA_VEC_RMS_SUMS;
     int layer_norm = c->op == LORA_VEC_LN_SUMS || c->op == LORA_VEC_LN_APPLY;
     uint64_t record_bytes = LORA_SEGMENTS * (layer_norm ? 8 : 4);
-    struct rows x =
-        call_operand(call, LORA_BANK_ONCHIP, c->x_offset, c->x_stride, 2ull * c->columns, 2);
-    struct rows z = call_operand(call, LORA_BANK_ONCHIP, c->z_offset, c->z_stride, record_bytes, 4);
-    struct rows y = {NULL, 0};
-    struct parameters parameters = {NULL, NULL};
-    if (!sums) {
-        y = call_operand(call, c->y_bank, c->y_offset, c->y_stride, 2ull * c->columns, 2);
-        if (!y.base || !find_parameter(call, c->a_bank, c->a_line, &parameters.gamma))
-            return LORA_ERR_ADDRESS;
-        if (layer_norm && !find_parameter(call, c->b_bank, c->b_line, &parameters.beta))
-            return LORA_ERR_ADDRESS;
-    }
-    if (!x.base || !z.base)
+    v->x_rows = call_operand(job->call, LORA_BANK_ONCHIP, c->x_offset, c->x_stride,
+                             2ull * c->columns, 2);
+    v->z_rows =
+        call_operand(job->call, LORA_BANK_ONCHIP, c->z_offset, c->z_stride, record_bytes, 4);
+    if (!sums && find_outputs(job, layer_norm) != LORA_OK)
         return LORA_ERR_ADDRESS;
-    if (c->extra == 0)
-        return LORA_ERR_SIZE;
-    for (uint32_t row = 0; row < call_rows(call); row++) {
-        variant->halves_to_floats(half_row(x, row), c->columns, work);
-        if (sums) {
-            sum_row(call, row, work, float_row(z, row));
-            continue;
-        }
-        apply_row(c, parameters, float_row(z, row), work);
-        call_count_nonfinite(call, row,
-                             variant->floats_to_halves(work, c->columns, half_row(y, row)));
-    }
-    return LORA_OK;
+    if (!v->x_rows.base || !v->z_rows.base)
+        return LORA_ERR_ADDRESS;
+    return c->extra ? LORA_OK : LORA_ERR_SIZE;
 }

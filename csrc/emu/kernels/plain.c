@@ -23,20 +23,35 @@ static uint32_t floats_to_halves(const float *floats, uint32_t count, uint16_t *
     return bad;
 }
 
+/* Steps k..end-1 of one block for one row: sum[32] goes on. */
+static void add_block(const float *values, uint32_t steps, const float *weights, float *sum) {
+    for (uint32_t k = 0; k < steps; k++)
+        for (uint32_t n = 0; n < LORA_BLOCK_N; n++)
+            sum[n] = sum[n] + values[k] * weights[k * LORA_BLOCK_N + n];
+}
+
 static void segment(const float *x, uint64_t x_stride, uint32_t rows, uint32_t first, uint32_t end,
                     const uint16_t *const *blocks, float *work, float *out) {
-    for (uint32_t k = first; k < end; k++)
-        halves_to_floats(blocks[k / LORA_BLOCK_K] + k % LORA_BLOCK_K * LORA_BLOCK_N, LORA_BLOCK_N,
-                         work + (uint64_t)(k - first) * LORA_BLOCK_N);
-    for (uint32_t row = 0; row < rows; row++) {
-        const float *values = x + row * x_stride;
-        float sum[LORA_BLOCK_N] = {0};
-        for (uint32_t k = first; k < end; k++) {
-            const float *weights = work + (uint64_t)(k - first) * LORA_BLOCK_N;
-            for (uint32_t n = 0; n < LORA_BLOCK_N; n++)
-                sum[n] = sum[n] + values[k] * weights[n];
-        }
-        memcpy(out + (uint64_t)row * LORA_BLOCK_N, sum, sizeof(sum));
+    memset(out, 0, (uint64_t)rows * LORA_BLOCK_N * sizeof(float));
+    for (uint32_t k = first, steps; k < end; k += steps) {
+        steps = LORA_BLOCK_K - k % LORA_BLOCK_K;
+        steps = end - k < steps ? end - k : steps;
+        halves_to_floats(blocks[k / LORA_BLOCK_K] + k % LORA_BLOCK_K * LORA_BLOCK_N,
+                         steps * LORA_BLOCK_N, work);
+        for (uint32_t row = 0; row < rows; row++)
+            add_block(x + row * x_stride + k, steps, work, out + (uint64_t)row * LORA_BLOCK_N);
+    }
+}
+
+static void row(const float *x, uint32_t k, const uint16_t *const *blocks, float out[32]) {
+    float work[LORA_BLOCK_K * LORA_BLOCK_N], parts[LORA_SEGMENTS][LORA_BLOCK_N];
+    for (uint32_t s = 0; s < LORA_SEGMENTS; s++)
+        segment(x, k, 1, segment_start(k, s), segment_start(k, s + 1), blocks, work, parts[s]);
+    for (uint32_t n = 0; n < LORA_BLOCK_N; n++) {
+        float sums[LORA_SEGMENTS];
+        for (uint32_t s = 0; s < LORA_SEGMENTS; s++)
+            sums[s] = parts[s][n];
+        out[n] = segment_tree(sums);
     }
 }
 
@@ -79,6 +94,7 @@ const struct lora_variant lora_variant_plain = {
     .supported = always,
     .halves_to_floats = halves_to_floats,
     .floats_to_halves = floats_to_halves,
+    .row = row,
     .segment = segment,
     .scores = scores,
     .exponentials = exponentials,

@@ -57,4 +57,5 @@ const struct lora_kernels lora_kernels_native = {
     .matrix = lora_native_matrix,
     .vector = lora_native_vector,
     .attention = lora_native_attention,
+    .batch = lora_native_batch,
 };

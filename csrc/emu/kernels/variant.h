@@ -15,8 +15,12 @@ struct lora_variant {
     /* Rounds and stores; returns how many were not finite. */
     uint32_t (*floats_to_halves)(const float *floats, uint32_t count, uint16_t *halves);
 
+    /* One row times one column tile: out[32] = the sum over k, tree included. blocks[k / 128] is the
+     * tile's block, and after the last stands the block that is read next, to be fetched ahead. */
+    void (*row)(const float *x, uint32_t k, const uint16_t *const *blocks, float out[32]);
+
     /* One segment of a column tile: out[row][32] = sum over k = first..end-1 of x[row][k]*W[k][32].
-     * x holds FP16 values; blocks[k / 128] is the tile's block; work holds (end-first)*32 floats. */
+     * x holds FP16 values; blocks as above; work holds LORA_BLOCK_K*32 floats. */
     void (*segment)(const float *x, uint64_t x_stride, uint32_t rows, uint32_t first, uint32_t end,
                     const uint16_t *const *blocks, float *work, float *out);
 
@@ -35,10 +39,11 @@ extern const struct lora_variant lora_variant_avx512;
 
 const struct lora_variant *lora_variant_current(void);
 
+/* batch.c: one call, or several with their items shared by the pool's threads. */
 int lora_native_matrix(void *context, struct lora_unit_call *call);
 int lora_native_vector(void *context, struct lora_unit_call *call);
 int lora_native_attention(void *context, struct lora_unit_call *call);
-/* LORA_VEC_LN_SUMS .. LORA_VEC_RMS_APPLY; work holds `columns` floats. */
-int lora_native_norm(struct lora_unit_call *call, float *work);
+void lora_native_batch(void *context, struct lora_pool *pool, struct lora_unit_call *calls,
+                       int *statuses, uint32_t count);
 
 #endif

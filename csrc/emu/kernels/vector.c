@@ -4,89 +4,71 @@
 
 #include "exponential.h"
 #include "half.h"
-#include "operands.h"
-#include "variant.h"
+#include "job.h"
 
-/* A call with its operands found: a row is read into x (and z), changed in place and stored. */
-struct rows_call {
-    struct lora_unit_call *call;
+#define ITEM_COLUMNS 8192  /* of all rows of an item: some microseconds of work */
+#define COLUMNS_PER_NS 1
+
+/* One thread's buffers for a row. */
+struct row_work {
+    struct lora_job *job;
     const struct lora_vector *command;
-    const struct lora_variant *variant;
     float *x, *z; /* [columns] each */
-    struct rows x_rows, y_rows, z_rows;
 };
 
-static int find(struct rows_call *r, struct rows *rows, uint32_t bank, uint32_t offset,
-                uint32_t stride) {
-    *rows = call_operand(r->call, bank, offset, stride, 2ull * r->command->columns, 2);
-    return rows->base != NULL;
+static void load(const struct row_work *w, struct rows rows, uint32_t row, float *values) {
+    w->job->variant->halves_to_floats(half_row(rows, row), w->command->columns, values);
 }
 
-static int find_x(struct rows_call *r) {
-    return find(r, &r->x_rows, LORA_BANK_ONCHIP, r->command->x_offset, r->command->x_stride);
-}
-
-static int find_y(struct rows_call *r) {
-    return find(r, &r->y_rows, r->command->y_bank, r->command->y_offset, r->command->y_stride);
-}
-
-static int find_z(struct rows_call *r) {
-    return find(r, &r->z_rows, LORA_BANK_ONCHIP, r->command->z_offset, r->command->z_stride);
-}
-
-static void load(struct rows_call *r, struct rows rows, uint32_t row, float *values) {
-    r->variant->halves_to_floats(half_row(rows, row), r->command->columns, values);
-}
-
-static void store(struct rows_call *r, struct rows rows, uint32_t row) {
-    uint32_t bad = r->variant->floats_to_halves(r->x, r->command->columns, half_row(rows, row));
-    call_count_nonfinite(r->call, row, bad);
+static void store(const struct row_work *w, uint32_t row) {
+    uint16_t *target = half_row(w->job->vector.y_rows, row);
+    uint32_t bad = w->job->variant->floats_to_halves(w->x, w->command->columns, target);
+    job_count_nonfinite(w->job, row, bad);
 }
 
 /* Row of an FP16 table whose rows are the local columns, padded to whole lines. */
-static const uint16_t *table_row(const struct rows_call *r, uint32_t bank, uint32_t line,
+static const uint16_t *table_row(const struct row_work *w, uint32_t bank, uint32_t line,
                                  uint64_t row) {
-    uint64_t bytes = 2ull * r->command->columns;
+    uint64_t bytes = 2ull * w->command->columns;
     uint64_t offset = (uint64_t)line * LORA_LINE_BYTES + row * padded_lines(bytes);
-    return call_at(r->call, bank, offset, bytes, 2);
+    return call_at(w->job->call, bank, offset, bytes, 2);
 }
 
-static const uint16_t *input_row(const struct rows_call *r, const struct lora_row *row) {
-    const struct lora_vector *c = r->command;
+static const uint16_t *input_row(const struct row_work *w, const struct lora_row *row) {
+    const struct lora_vector *c = w->command;
+    const struct lora_unit_call *call = w->job->call;
     if (!(row->flags & LORA_ROW_VECTOR))
-        return table_row(r, c->a_bank, c->a_line, row->token);
-    uint64_t offset = (uint64_t)r->call->state->block_offset + row->token + 2ull * c->first;
-    return call_at(r->call, r->call->list->control_bank, offset, 2ull * c->columns, 2);
+        return table_row(w, c->a_bank, c->a_line, row->token);
+    uint64_t offset = (uint64_t)call->state->block_offset + row->token + 2ull * c->first;
+    return call_at(call, call->list->control_bank, offset, 2ull * c->columns, 2);
 }
 
 /* x += position[p + extra] */
-static int add_position(struct rows_call *r, const struct lora_row *row) {
-    const struct lora_vector *c = r->command;
+static int add_position(const struct row_work *w, const struct lora_row *row) {
+    const struct lora_vector *c = w->command;
     uint64_t index = (uint64_t)row->position + c->extra;
-    const uint16_t *position = table_row(r, c->b_bank, c->b_line, index);
+    const uint16_t *position = table_row(w, c->b_bank, c->b_line, index);
     if (!position)
-        return 0;
+        return LORA_ERR_ADDRESS;
+    w->job->variant->halves_to_floats(position, c->columns, w->z);
     for (uint32_t i = 0; i < c->columns; i++)
-        r->x[i] = r->x[i] + half_to_float(position[i]);
-    return 1;
+        w->x[i] = w->x[i] + w->z[i];
+    return LORA_OK;
 }
 
-static int embed(struct rows_call *r) {
-    const struct lora_vector *c = r->command;
-    int from_x = c->op == LORA_VEC_ADD_POSITION;
-    if (!find_y(r) || (from_x && !find_x(r)))
+static int embed(const struct row_work *w, uint32_t i) {
+    const struct lora_vector *c = w->command;
+    const struct lora_row *row = call_row(w->job->call, i);
+    int from_x = c->op == LORA_VEC_ADD_POSITION, status = LORA_OK;
+    const uint16_t *input = from_x ? half_row(w->job->vector.x_rows, i) : input_row(w, row);
+    if (!input)
         return LORA_ERR_ADDRESS;
-    for (uint32_t i = 0; i < call_rows(r->call); i++) {
-        const struct lora_row *row = call_row(r->call, i);
-        const uint16_t *input = from_x ? half_row(r->x_rows, i) : input_row(r, row);
-        if (!input)
-            return LORA_ERR_ADDRESS;
-        r->variant->halves_to_floats(input, c->columns, r->x);
-        if ((from_x || c->b_bank != LORA_NO_BANK) && !add_position(r, row))
-            return LORA_ERR_ADDRESS;
-        store(r, r->y_rows, i);
-    }
-    return LORA_OK;
+    w->job->variant->halves_to_floats(input, c->columns, w->x);
+    if (from_x || c->b_bank != LORA_NO_BANK)
+        status = add_position(w, row);
+    if (status == LORA_OK)
+        store(w, i);
+    return status;
 }
 
 /* One row's heads: pairs are columns i and i + head_dim/2; the table row is cos, then sin. */
@@ -100,23 +82,17 @@ static void turn(float *x, uint32_t columns, uint32_t head_dim, const float *tab
         }
 }
 
-static int rope(struct rows_call *r) {
-    const struct lora_vector *c = r->command;
-    if (c->extra == 0 || c->extra % 2 || c->columns % c->extra)
-        return LORA_ERR_SIZE;
-    if (!find_x(r))
+static int rope(const struct row_work *w, uint32_t i) {
+    const struct lora_vector *c = w->command;
+    const struct lora_unit_call *call = w->job->call;
+    uint64_t stride = padded_lines(4ull * c->extra);
+    uint64_t offset = (uint64_t)c->a_line * LORA_LINE_BYTES + call_row(call, i)->position * stride;
+    const float *table = call_at(call, c->a_bank, offset, 4ull * c->extra, 4);
+    if (!table)
         return LORA_ERR_ADDRESS;
-    for (uint32_t i = 0; i < call_rows(r->call); i++) {
-        uint64_t stride = padded_lines(4ull * c->extra);
-        uint64_t offset =
-            (uint64_t)c->a_line * LORA_LINE_BYTES + call_row(r->call, i)->position * stride;
-        const float *table = call_at(r->call, c->a_bank, offset, 4ull * c->extra, 4);
-        if (!table)
-            return LORA_ERR_ADDRESS;
-        load(r, r->x_rows, i, r->x);
-        turn(r->x, c->columns, c->extra, table);
-        store(r, r->x_rows, i);
-    }
+    load(w, w->job->vector.x_rows, i, w->x);
+    turn(w->x, c->columns, c->extra, table);
+    store(w, i);
     return LORA_OK;
 }
 
@@ -130,10 +106,10 @@ static float gelu(float x, const float *a, const float *b) {
     return product + b[i + 512];
 }
 
-static void change(struct rows_call *r) {
-    float *x = r->x, *z = r->z;
-    uint32_t columns = r->command->columns;
-    switch (r->command->op) {
+static void change(const struct row_work *w) {
+    float *x = w->x, *z = w->z;
+    uint32_t columns = w->command->columns;
+    switch (w->command->op) {
     case LORA_VEC_RESIDUAL:
         for (uint32_t i = 0; i < columns; i++)
             x[i] = x[i] + z[i];
@@ -156,18 +132,16 @@ static void change(struct rows_call *r) {
     }
 }
 
-static int elementwise(struct rows_call *r) {
-    uint32_t op = r->command->op;
-    int two = op == LORA_VEC_RESIDUAL || op == LORA_VEC_SWIGLU;
-    if (!find_x(r) || !find_y(r) || (two && !find_z(r)))
-        return LORA_ERR_ADDRESS;
-    for (uint32_t row = 0; row < call_rows(r->call); row++) {
-        load(r, r->x_rows, row, r->x);
-        if (two)
-            load(r, r->z_rows, row, r->z);
-        change(r);
-        store(r, r->y_rows, row);
-    }
+static int has_z(uint32_t op) {
+    return op == LORA_VEC_RESIDUAL || op == LORA_VEC_SWIGLU;
+}
+
+static int elementwise(const struct row_work *w, uint32_t row) {
+    load(w, w->job->vector.x_rows, row, w->x);
+    if (has_z(w->command->op))
+        load(w, w->job->vector.z_rows, row, w->z);
+    change(w);
+    store(w, row);
     return LORA_OK;
 }
 
@@ -183,62 +157,144 @@ static struct lora_argmax largest(const float *x, uint32_t columns, uint32_t fir
     return best;
 }
 
-static int argmax(struct rows_call *r) {
-    const struct lora_vector *c = r->command;
-    struct rows x =
-        call_operand(r->call, c->y_bank, c->x_offset, c->x_stride, 4ull * c->columns, 4);
-    struct rows y = call_operand(r->call, c->y_bank, c->y_offset, c->y_stride, 8, 4);
-    if ((c->columns && !x.base) || !y.base)
-        return LORA_ERR_ADDRESS;
-    for (uint32_t row = 0; row < call_rows(r->call); row++) {
-        struct lora_argmax best = largest(float_row(x, row), c->columns, c->first);
-        memcpy(float_row(y, row), &best, sizeof(best));
-        uint32_t bad = (bits_of_float(best.value) & 0x7f800000) == 0x7f800000;
-        call_count_nonfinite(r->call, row, c->columns ? bad : 0);
-    }
+static int argmax(const struct row_work *w, uint32_t row) {
+    const struct lora_vector *c = w->command;
+    const struct vector_job *v = &w->job->vector;
+    struct lora_argmax best = largest(float_row(v->x_rows, row), c->columns, c->first);
+    memcpy(float_row(v->y_rows, row), &best, sizeof(best));
+    uint32_t bad = (bits_of_float(best.value) & 0x7f800000) == 0x7f800000;
+    job_count_nonfinite(w->job, row, c->columns ? bad : 0);
     return LORA_OK;
 }
 
-static int dispatch(struct rows_call *r) {
-    switch (r->command->op) {
+static int run_row(const struct row_work *w, uint32_t row) {
+    switch (w->command->op) {
     case LORA_VEC_EMBED:
     case LORA_VEC_ADD_POSITION:
-        return embed(r);
+        return embed(w, row);
+    case LORA_VEC_LN_SUMS:
+    case LORA_VEC_RMS_SUMS:
+        lora_norm_sums(w->job, row, w->x);
+        return LORA_OK;
+    case LORA_VEC_LN_APPLY:
+    case LORA_VEC_RMS_APPLY:
+        lora_norm_apply(w->job, row, w->x, w->z);
+        return LORA_OK;
+    case LORA_VEC_ROPE:
+        return rope(w, row);
+    case LORA_VEC_ARGMAX:
+        return argmax(w, row);
+    default:
+        return elementwise(w, row);
+    }
+}
+
+static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
+    const struct vector_job *v = &job->vector;
+    uint64_t columns = v->command->columns;
+    struct row_work work = {.job = job, .command = v->command};
+    uint32_t first = item * v->rows;
+    uint32_t end = job->rows - first < v->rows ? job->rows : first + v->rows;
+    int status = LORA_OK;
+    work.x = v->x + 2 * columns * thread;
+    work.z = work.x + columns;
+    for (uint32_t row = first; row < end && status == LORA_OK; row++)
+        status = run_row(&work, row);
+    return status;
+}
+
+/* --- what a call needs is found before any row is touched ------------------------------------ */
+static int find(struct lora_job *job, struct rows *rows, uint32_t bank, uint32_t offset,
+                uint32_t stride, uint32_t element) {
+    uint64_t bytes = (uint64_t)element * job->vector.command->columns;
+    *rows = call_operand(job->call, bank, offset, stride, bytes, element);
+    return rows->base ? LORA_OK : LORA_ERR_ADDRESS;
+}
+
+static int find_x(struct lora_job *job) {
+    const struct lora_vector *c = job->vector.command;
+    return find(job, &job->vector.x_rows, LORA_BANK_ONCHIP, c->x_offset, c->x_stride, 2);
+}
+
+static int find_y(struct lora_job *job) {
+    const struct lora_vector *c = job->vector.command;
+    return find(job, &job->vector.y_rows, c->y_bank, c->y_offset, c->y_stride, 2);
+}
+
+static int find_xy(struct lora_job *job) {
+    int status = find_x(job);
+    return status == LORA_OK ? find_y(job) : status;
+}
+
+static int begin_rope(struct lora_job *job) {
+    const struct lora_vector *c = job->vector.command;
+    if (c->extra == 0 || c->extra % 2 || c->columns % c->extra)
+        return LORA_ERR_SIZE;
+    int status = find_x(job);
+    job->vector.y_rows = job->vector.x_rows; /* in place */
+    return status;
+}
+
+static int begin_elementwise(struct lora_job *job) {
+    const struct lora_vector *c = job->vector.command;
+    int status = find_xy(job);
+    if (status == LORA_OK && has_z(c->op))
+        status = find(job, &job->vector.z_rows, LORA_BANK_ONCHIP, c->z_offset, c->z_stride, 2);
+    return status;
+}
+
+static int begin_argmax(struct lora_job *job) {
+    const struct lora_vector *c = job->vector.command;
+    struct vector_job *v = &job->vector;
+    int status = find(job, &v->x_rows, c->y_bank, c->x_offset, c->x_stride, 4);
+    v->y_rows = call_operand(job->call, c->y_bank, c->y_offset, c->y_stride, 8, 4);
+    if ((c->columns && status != LORA_OK) || !v->y_rows.base)
+        return LORA_ERR_ADDRESS;
+    return LORA_OK;
+}
+
+static int find_operands(struct lora_job *job) {
+    switch (job->vector.command->op) {
+    case LORA_VEC_EMBED:
+        return find_y(job);
+    case LORA_VEC_ADD_POSITION:
+        return find_xy(job);
     case LORA_VEC_LN_SUMS:
     case LORA_VEC_RMS_SUMS:
     case LORA_VEC_LN_APPLY:
     case LORA_VEC_RMS_APPLY:
-        return lora_native_norm(r->call, r->x);
+        return lora_norm_begin(job);
     case LORA_VEC_ROPE:
-        return rope(r);
+        return begin_rope(job);
     case LORA_VEC_RESIDUAL:
     case LORA_VEC_RELU:
     case LORA_VEC_GELU_TANH:
     case LORA_VEC_GELU_ERF:
     case LORA_VEC_SWIGLU:
-        return elementwise(r);
+        return begin_elementwise(job);
     case LORA_VEC_ARGMAX:
-        return argmax(r);
+        return begin_argmax(job);
     default:
         return LORA_ERR_OPCODE;
     }
 }
 
-int lora_native_vector(void *context, struct lora_unit_call *call) {
-    (void)context;
-    struct rows_call r = {.call = call, .variant = lora_variant_current()};
-    r.command = (const struct lora_vector *)(const void *)call->command;
-    call->nonfinite_count = 0;
-    call->nonfinite_row = NO_ROW;
-    if (call_rows(call) == 0)
-        return LORA_OK;
-    if (call_rows(call) > LORA_MAX_ROWS || r.command->columns > MOST_COLUMNS)
+int lora_vector_begin(struct lora_job *job) {
+    struct vector_job *v = &job->vector;
+    v->command = (const struct lora_vector *)(const void *)job->call->command;
+    uint32_t columns = v->command->columns;
+    if (columns > MOST_COLUMNS)
         return LORA_ERR_SIZE;
-    r.x = malloc((2ull * r.command->columns + 1) * sizeof(float));
-    if (!r.x)
+    int status = find_operands(job);
+    if (status != LORA_OK)
+        return status;
+    job->memory = malloc((2ull * columns * job->threads + 1) * sizeof(float));
+    if (!job->memory)
         return LORA_ERR_MEMORY;
-    r.z = r.x + r.command->columns;
-    int status = dispatch(&r);
-    free(r.x);
-    return status;
+    v->x = job->memory;
+    v->rows = columns < ITEM_COLUMNS ? ITEM_COLUMNS / (columns ? columns : 1) : 1;
+    job->items = (job->rows + v->rows - 1) / v->rows;
+    job->work = (uint64_t)job->rows * columns / COLUMNS_PER_NS;
+    job->run = run;
+    return LORA_OK;
 }

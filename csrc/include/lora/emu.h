@@ -19,6 +19,8 @@ struct lora_emu_config {
     const struct lora_kernels *kernels; /* must outlive the cluster */
     uint32_t link_configuration;    /* LORA_LINK_CONFIGURATION's value */
     uint32_t trace_capacity;        /* records kept a board, 0 for no trace */
+    uint32_t threads;               /* for kernels that can share work; 0: one a CPU */
+    uint32_t reserved;
 };
 
 enum lora_emu_fault_kind {
@@ -47,6 +49,8 @@ struct lora_trace_record { /* 40 bytes: one command of one step */
 int lora_emu_create(const struct lora_emu_config *config, uint32_t *cluster,
                     struct lora_failure *failure);
 void lora_emu_destroy(uint32_t cluster);
+/* Threads that kernels of this cluster run on; 0 for an unknown cluster. */
+uint32_t lora_emu_threads(uint32_t cluster);
 int lora_emu_fault(uint32_t cluster, uint32_t board, uint32_t kind, uint32_t a, uint32_t b,
                    uint32_t c);
 /* Copies at most capacity records, oldest first, and empties the trace. */

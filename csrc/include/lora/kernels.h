@@ -17,6 +17,8 @@ struct lora_unit_call {
     uint32_t nonfinite_row;                /* out: step row index of the first, ~0 none */
 };
 
+struct lora_pool;
+
 /* Each returns 0, or an enum lora_status. The firmware has checked every address. */
 struct lora_kernels {
     uint32_t size;
@@ -26,6 +28,10 @@ struct lora_kernels {
     int (*matrix)(void *context, struct lora_unit_call *call);
     int (*vector)(void *context, struct lora_unit_call *call);
     int (*attention)(void *context, struct lora_unit_call *call);
+    /* Optional: calls of several units at once, split over the threads of a pool. NULL: they run one
+     * after another on the caller's thread. */
+    void (*batch)(void *context, struct lora_pool *pool, struct lora_unit_call *calls,
+                  int *statuses, uint32_t count);
 };
 
 #endif

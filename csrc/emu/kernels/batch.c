@@ -1,0 +1,137 @@
+/* Kernel calls as jobs: begun one after another, their items taken by all threads, then closed. */
+#include "job.h"
+
+#include <stdlib.h>
+
+#include "lora/pool.h"
+
+#define MOST_CALLS 64
+#define ALONE_NS 4000 /* less work than this is done sooner than shared */
+
+typedef int (*begin_job)(struct lora_job *job);
+
+static int begin_nothing(struct lora_job *job) {
+    (void)job;
+    return LORA_ERR_OPCODE;
+}
+
+static begin_job begin_of(const struct lora_unit_call *call) {
+    switch (call->command->opcode) {
+    case LORA_CMD_MATRIX:
+        return lora_matrix_begin;
+    case LORA_CMD_VECTOR:
+        return lora_vector_begin;
+    case LORA_CMD_ATTENTION:
+        return lora_attention_begin;
+    default:
+        return begin_nothing;
+    }
+}
+
+static void fail(struct lora_job *job, uint32_t item, int status) {
+    uint64_t failed = (uint64_t)item << 16 | (uint16_t)status;
+    uint64_t before = atomic_load(&job->failed);
+    while (failed < before && !atomic_compare_exchange_weak(&job->failed, &before, failed)) {
+    }
+}
+
+static void open_job(struct lora_job *job, struct lora_unit_call *call, begin_job begin,
+                     uint32_t threads) {
+    job->call = call;
+    job->variant = lora_variant_current();
+    job->threads = threads;
+    job->rows = call_rows(call);
+    job->items = 0;
+    job->work = 0;
+    job->memory = NULL;
+    atomic_init(&job->failed, ~0ull);
+    atomic_init(&job->nonfinite_count, 0);
+    atomic_init(&job->nonfinite_row, NO_ROW);
+    int status = LORA_OK;
+    if (job->rows > LORA_MAX_ROWS)
+        status = LORA_ERR_SIZE;
+    else if (job->rows)
+        status = begin(job);
+    if (status != LORA_OK)
+        fail(job, 0, status);
+}
+
+static int close_job(struct lora_job *job) {
+    uint64_t failed = atomic_load(&job->failed);
+    free(job->memory);
+    job->call->nonfinite_count = atomic_load(&job->nonfinite_count);
+    job->call->nonfinite_row = atomic_load(&job->nonfinite_row);
+    return failed == ~0ull ? LORA_OK : (int)(failed & 0xffff);
+}
+
+struct batch {
+    struct lora_job jobs[MOST_CALLS];
+    uint32_t count;
+};
+
+/* Items are numbered through the jobs. */
+static void run_item(void *context, uint32_t item, uint32_t thread) {
+    struct batch *batch = context;
+    struct lora_job *job = batch->jobs;
+    for (; item >= job->items; job++)
+        item -= job->items;
+    int status = job->run(job, item, thread);
+    if (status != LORA_OK)
+        fail(job, item, status);
+}
+
+static void run_jobs(struct batch *batch, struct lora_pool *pool) {
+    uint32_t items = 0;
+    uint64_t work = 0;
+    for (uint32_t i = 0; i < batch->count; i++) {
+        if (atomic_load(&batch->jobs[i].failed) != ~0ull)
+            batch->jobs[i].items = 0;
+        items += batch->jobs[i].items;
+        work += batch->jobs[i].work;
+    }
+    lora_pool_run(work < ALONE_NS ? NULL : pool, items, run_item, batch);
+}
+
+void lora_native_batch(void *context, struct lora_pool *pool, struct lora_unit_call *calls,
+                       int *statuses, uint32_t count) {
+    (void)context;
+    struct batch batch;
+    for (uint32_t first = 0; first < count; first += batch.count) {
+        batch.count = count - first < MOST_CALLS ? count - first : MOST_CALLS;
+        for (uint32_t i = 0; i < batch.count; i++)
+            open_job(&batch.jobs[i], &calls[first + i], begin_of(&calls[first + i]),
+                     lora_pool_threads(pool));
+        run_jobs(&batch, pool);
+        for (uint32_t i = 0; i < batch.count; i++)
+            statuses[first + i] = close_job(&batch.jobs[i]);
+    }
+}
+
+/* A call on its own, on the caller's thread. */
+static int run_one(struct lora_unit_call *call, begin_job begin) {
+    struct lora_job job;
+    open_job(&job, call, begin, 1);
+    int status = LORA_OK;
+    if (atomic_load(&job.failed) != ~0ull)
+        job.items = 0;
+    for (uint32_t item = 0; item < job.items && status == LORA_OK; item++)
+        status = job.run(&job, item, 0);
+    if (status != LORA_OK)
+        fail(&job, 0, status);
+    return close_job(&job);
+}
+
+int lora_native_matrix(void *context, struct lora_unit_call *call) {
+    (void)context;
+    return run_one(call, lora_matrix_begin);
+}
+
+int lora_native_vector(void *context, struct lora_unit_call *call) {
+    (void)context;
+    return run_one(call, lora_vector_begin);
+}
+
+int lora_native_attention(void *context, struct lora_unit_call *call) {
+    (void)context;
+    return run_one(call, lora_attention_begin);
+}

@@ -1,0 +1,75 @@
+/* A kernel call cut into items that threads may take in any order: none reads what another writes. */
+#ifndef LORA_KERNELS_JOB_H
+#define LORA_KERNELS_JOB_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "operands.h"
+#include "variant.h"
+
+struct matrix_job {
+    const struct lora_matrix *command;
+    float *x; /* [rows][k] */
+    struct rows y;
+    const uint16_t *bias; /* NULL without */
+    uint32_t tiles;       /* column tiles an item */
+};
+
+struct vector_job {
+    const struct lora_vector *command;
+    float *x, *z; /* [columns] of thread 0, the others' follow */
+    struct rows x_rows, y_rows, z_rows;
+    const uint16_t *gamma, *beta; /* of a norm; NULL without */
+    uint32_t rows;                /* an item */
+};
+
+struct attention_job {
+    const struct lora_attention *command;
+    struct rows q, y;
+    uint64_t positions; /* room for so many scores a thread */
+    float *scratch;     /* [threads][2*positions + 2*head_dim] */
+    uint32_t heads;     /* an item; all rows have the same cuts */
+};
+
+struct lora_job {
+    struct lora_unit_call *call;
+    const struct lora_variant *variant;
+    uint32_t rows, threads;
+    uint32_t items;
+    uint64_t work; /* about nanoseconds on one thread */
+    int (*run)(struct lora_job *job, uint32_t item, uint32_t thread);
+    void *memory;
+    union {
+        struct matrix_job matrix;
+        struct vector_job vector;
+        struct attention_job attention;
+    };
+    _Atomic uint64_t failed; /* lowest item that failed, times 2^16, and its status; ~0 none */
+    _Atomic uint32_t nonfinite_count, nonfinite_row;
+};
+
+/* Check a call and cut it: an enum lora_status. `threads` may run items at once. */
+int lora_matrix_begin(struct lora_job *job);
+int lora_vector_begin(struct lora_job *job);
+int lora_attention_begin(struct lora_job *job);
+/* LORA_VEC_LN_SUMS .. LORA_VEC_RMS_APPLY; x and z hold `columns` floats each. */
+int lora_norm_begin(struct lora_job *job);
+void lora_norm_sums(struct lora_job *job, uint32_t row, float *x);
+void lora_norm_apply(struct lora_job *job, uint32_t row, float *x, float *z);
+
+/* The lowest of what several threads find. */
+static inline void job_least_row(struct lora_job *job, uint32_t row) {
+    uint32_t before = atomic_load(&job->nonfinite_row);
+    while (row < before && !atomic_compare_exchange_weak(&job->nonfinite_row, &before, row)) {
+    }
+}
+
+static inline void job_count_nonfinite(struct lora_job *job, uint32_t i, uint32_t count) {
+    if (count == 0)
+        return;
+    atomic_fetch_add(&job->nonfinite_count, count);
+    job_least_row(job, call_step_row(job->call, i));
+}
+
+#endif
