@@ -168,8 +168,9 @@ static int emu_memory_write(void *handle, uint32_t bank, uint64_t offset, const 
                             uint64_t bytes, struct lora_failure *failure) {
     struct emu_board *board = lock(handle);
     uint8_t *at = host_range(board, bank, offset, bytes, failure);
+    unlock(board, LORA_OK); /* before the copy: threads that load a model write at once */
     if (at && bytes) memcpy(at, data, bytes);
-    return unlock(board, at ? LORA_OK : LORA_ERR_RANGE);
+    return at ? LORA_OK : LORA_ERR_RANGE;
 }
 
 static int emu_submit(void *handle, const uint32_t arguments[11], struct lora_failure *failure) {

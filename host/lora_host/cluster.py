@@ -12,11 +12,12 @@ import numpy.typing as npt
 
 from . import abi, native
 from .callbacks import Listener
-from .cluster_file import Cable, ClusterFile
+from .cluster_file import Cable, ClusterFile, is_emulated
 from .emulated import Emulated
 from .errors import RequestError, TransportError
 from .handle import Handle
 from .overlay import Overlay
+from .placing import PackTask, Placing, Range, Scratch
 from .records import (
     BoardInfo,
     ClusterStats,
@@ -75,7 +76,9 @@ class Cluster:
         boards record their commands. Raises RequestError, OverlayError, TransportError."""
         selection = select(boards, devices, cluster_file, overlay)
         record = timeout_record(timeouts)
-        serials = [entry.serial for entry in selection.boards]
+        if not is_emulated(selection.boards[0].uri):
+            return cls._open_real(selection, overlay, record)
+        serials = [entry.serial or place + 1 for place, entry in enumerate(selection.boards)]
         emulated = Emulated(overlay, serials, selection.cables, kernels, trace)
         handle: Handle | None = None
         try:
@@ -86,6 +89,15 @@ class Cluster:
             if handle is not None:
                 handle.close()
             emulated.close()
+            raise
+
+    @classmethod
+    def _open_real(cls, selection: Selection, overlay: Overlay, timeouts: Any) -> Cluster:
+        handle = Handle([entry.uri for entry in selection.boards], timeouts)
+        try:
+            return cls(handle, selection, overlay, None)
+        except BaseException:
+            handle.close()
             raise
 
     def close(self) -> None:
@@ -133,6 +145,15 @@ class Cluster:
         data = self._buffer(array, writable=True)
         self._check_unsigned(board=board, bank=bank, offset=offset)
         self._handle.call("read", board, bank, offset, data, len(data))
+
+    def place(self, tasks: Sequence[PackTask], scratch: Scratch) -> list[Range]:
+        """Converts, packs and writes tensors on `scratch.threads` threads: what was written, with
+        checksums. ModelError names the first weight that FP16 cannot hold."""
+        if not tasks:
+            return []
+        placing = Placing(tasks, scratch)
+        self._handle.call("place", placing.record)
+        return placing.ranges
 
     def checksum(self, board: int, bank: int, offset: int, bytes: int) -> int:
         """CRC-32 (zlib's) of a reserved range, summed by the board itself."""
@@ -283,7 +304,7 @@ class Cluster:
 
     def _check_serials(self, selection: Selection) -> None:
         for board, (entry, info) in enumerate(zip(selection.boards, self.infos, strict=True)):
-            if entry.serial != info.serial:
+            if entry.serial not in (None, info.serial):
                 raise TransportError(
                     f"board {board} ({entry.uri}): serial {info.serial} found, {entry.serial} "
                     "expected; correct the cluster file"

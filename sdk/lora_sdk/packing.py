@@ -1,4 +1,7 @@
-"""Tensors as the bytes that boards read: weight blocks and padded table rows (abi.h)."""
+"""Tensors as the bytes that boards read: weight blocks and padded table rows (abi.h).
+
+`pack_blocks` and `pack_rows` spell the layout; loading packs in C (csrc/src/pack_*.c), which equals
+them bit for bit."""
 
 from __future__ import annotations
 

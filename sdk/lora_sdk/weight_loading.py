@@ -1,10 +1,12 @@
-"""Writes a model's weights into the boards' banks and compares checksums made by the boards."""
+"""Writes a model's weights into the boards' banks and compares checksums made by the boards.
+
+The files are mapped and packed in C piece by piece, so the model is never in host memory twice."""
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -12,15 +14,18 @@ import numpy.typing as npt
 
 from lora_host import abi
 from lora_host.errors import TransportError
+from lora_host.placing import PackPart, PackTask, Range, Scratch
 from lora_sdk.model.rope import rope_table
-from lora_sdk.packing import Half, pack_blocks, pack_rows
+from lora_sdk.model.stored import Stored
+from lora_sdk.packing import pack_rows
 from lora_sdk.plan.banks import MatrixPlacement, TablePlacement, mib
 from lora_sdk.plan.model_plan import BoardPlan, Plan
+from lora_sdk.plan.tensors import Part
 
 if TYPE_CHECKING:
     from lora_host.cluster import Cluster
 
-STAGING_BYTES = 16 << 20  # host memory for one piece of a tensor on its way to a board
+BATCH_BYTES = 32 << 20  # of the files, mapped at once; also the step of progress and of Ctrl-C
 
 Progress = Callable[[int, int], None]
 
@@ -28,44 +33,41 @@ Progress = Callable[[int, int], None]
 class Weights(Protocol):
     """What loading needs of lora_sdk.model.checkpoint.Checkpoint."""
 
-    def matrix(self, name: str, start: int, stop: int) -> Half: ...
-    def vector(self, name: str) -> Half: ...
-    def rows(self, name: str, start: int, stop: int) -> Half: ...
-
-
-@dataclass
-class Range:
-    """Bytes of one bank that loading wrote without a gap, and their CRC-32."""
-
-    board: int
-    bank: int
-    offset: int
-    bytes: int
-    crc: int
+    def stored(self, name: str) -> Stored: ...
+    def forget(self) -> None: ...
 
 
 class Loader:
     """Loads every board of a plan. `ranges` is what was written."""
 
     def __init__(
-        self, cluster: Cluster, plan: Plan, weights: Weights, progress: Progress | None = None
+        self,
+        cluster: Cluster,
+        plan: Plan,
+        weights: Weights,
+        progress: Progress | None = None,
+        threads: int | None = None,
     ) -> None:
+        """`progress(done, total)` hears bytes; `threads` pack, None for one a core."""
         self.ranges: list[Range] = []
         self._cluster = cluster
         self._plan = plan
         self._weights = weights
         self._progress = progress
+        self._threads = threads
         self._last: dict[tuple[int, int], Range] = {}
         self._total = sum(board.placed_bytes for board in plan.boards)
         self._done = 0
 
     def load(self) -> None:
-        """Writes all matrices and tables; ModelError for a weight that FP16 cannot hold."""
+        """Writes all matrices and tables; ModelError names a weight that FP16 cannot hold."""
+        scratch = Scratch(self._threads)
+        for batch in _batches(task for board in self._plan.boards for task in self._tasks(board)):
+            self._note(self._cluster.place(batch, scratch))
+            self._weights.forget()
         for board in self._plan.boards:
-            for matrix in board.matrices.values():
-                self._load_matrix(board, matrix)
-            for table in board.tables.values():
-                self._load_table(board, table)
+            if "rope" in board.tables:
+                self._load_rope(board, board.tables["rope"])
 
     def check(self) -> None:
         """Compares each range with the board's own sum; TransportError names the first that
@@ -80,85 +82,89 @@ class Loader:
                     "weights on the board are damaged, load them again and check the board's memory"
                 )
 
-    def _load_matrix(self, board: BoardPlan, placed: MatrixPlacement) -> None:
-        """Column tiles in pieces that the staging buffer holds."""
-        k_blocks = -(-placed.k // abi.BLOCK_K)
-        tiles = max(1, STAGING_BYTES // (k_blocks * abi.BLOCK_BYTES_FP16))
-        step = tiles * abi.BLOCK_N
-        for start in range(0, placed.n, step):
-            stop = min(placed.n, start + step)
-            blocks = pack_blocks(self._columns(placed, start, stop))
-            if stop == placed.n:
-                blocks = _whole_requests(blocks, placed)
-            self._write_blocks(board, placed, start // abi.BLOCK_N * k_blocks, blocks)
+    def _tasks(self, board: BoardPlan) -> Iterator[PackTask]:
+        """All that the files hold of a board, in pieces of about a batch at most."""
+        for matrix in board.matrices.values():
+            yield from self._matrix_tasks(board, matrix)
+        for table in board.tables.values():
+            if table.spec.kind != "rope":
+                yield from self._table_tasks(board, table)
 
-    def _columns(self, placed: MatrixPlacement, start: int, stop: int) -> Half:
-        """Columns start..stop of the board's matrix, from the tensors that it is made of."""
-        pieces, first = [], 0
-        for part in placed.parts:
-            low, high = max(start, first), min(stop, first + part.width)
-            if low < high:
-                shift = part.start - first
-                pieces.append(self._weights.matrix(part.tensor, low + shift, high + shift))
-            first += part.width
-        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces, axis=1)
+    def _matrix_tasks(self, board: BoardPlan, placed: MatrixPlacement) -> Iterator[PackTask]:
+        parts = self._parts(placed.parts)
+        tiles = -(-placed.n // abi.BLOCK_N)
+        step = _units(placed.k * abi.BLOCK_N, parts)
+        for first in range(0, tiles, step):
+            yield PackTask(
+                board.board, parts, placed.k, placed.n, first, min(step, tiles - first),
+                placed.bank_first, placed.weight_line * abi.LINE_BYTES, placed.bank_count,
+                placed.merge, placed.first,
+            )  # fmt: skip
 
-    def _write_blocks(
-        self, board: BoardPlan, placed: MatrixPlacement, first: int, blocks: Half
-    ) -> None:
-        """Consecutive blocks from block `first` on; those of one bank are one run of bytes."""
-        numbers = np.arange(first, first + len(blocks))
-        banks = (placed.first + numbers // placed.merge) % placed.bank_count
-        for bank in np.unique(banks):
-            chosen = np.flatnonzero(banks == bank)
-            where, offset = placed.address(int(numbers[chosen[0]]))
-            self._write(board.board, where, offset, blocks[chosen])
-
-    def _load_table(self, board: BoardPlan, placed: TablePlacement) -> None:
-        """Table rows in pieces that the staging buffer holds."""
+    def _table_tasks(self, board: BoardPlan, placed: TablePlacement) -> Iterator[PackTask]:
         spec = placed.spec
-        step = max(1, STAGING_BYTES // spec.row_bytes)
-        for start in range(0, spec.rows, step):
-            stop = min(spec.rows, start + step)
-            packed = pack_rows(self._table_rows(placed, start, stop), spec.row_bytes)
-            self._write(board.board, placed.bank, placed.offset + start * spec.row_bytes, packed)
+        parts = self._parts(spec.parts)
+        step = _units(spec.columns, parts)
+        for first in range(0, spec.rows, step):
+            yield PackTask(
+                board.board, parts, spec.rows, spec.columns, first, min(step, spec.rows - first),
+                placed.bank, placed.offset, row_bytes=spec.row_bytes,
+            )  # fmt: skip
 
-    def _table_rows(self, placed: TablePlacement, start: int, stop: int) -> npt.NDArray[np.generic]:
-        spec = placed.spec
-        if spec.kind == "rope":
-            table = rope_table(self._plan.config, spec.rows)
-            return table.reshape(spec.rows, -1)[start:stop]
-        if spec.kind == "embedding":
-            (part,) = spec.parts
-            return self._weights.rows(part.tensor, start, stop)[:, part.start : part.stop]
-        pieces = [self._weights.vector(part.tensor)[part.start : part.stop] for part in spec.parts]
-        return np.concatenate(pieces)[None]
+    def _parts(self, parts: tuple[Part, ...]) -> tuple[PackPart, ...]:
+        found = []
+        for part in parts:
+            if part.width:
+                it = self._weights.stored(part.tensor)
+                first = it.first + part.start
+                found.append(PackPart(it.label, it.array, it.kind, it.axes, first, part.width))
+        return tuple(found)
 
-    def _write(self, board: int, bank: int, offset: int, data: npt.NDArray[np.generic]) -> None:
-        raw = np.ascontiguousarray(data).view(np.uint8).reshape(-1).data
-        self._cluster.write(board, bank, offset, raw)
-        last = self._last.get((board, bank))
-        if last is not None and last.offset + last.bytes == offset:
-            last.bytes += raw.nbytes
-            last.crc = zlib.crc32(raw, last.crc)
-        else:
-            last = Range(board, bank, offset, raw.nbytes, zlib.crc32(raw))
-            self._last[board, bank] = last
-            self.ranges.append(last)
-        self._done += raw.nbytes
+    @cached_property
+    def _rope(self) -> npt.NDArray[np.float32]:
+        rows = max(b.tables["rope"].spec.rows for b in self._plan.boards if "rope" in b.tables)
+        return rope_table(self._plan.config, rows)
+
+    def _load_rope(self, board: BoardPlan, placed: TablePlacement) -> None:
+        """The one table that is computed, in pieces of a batch."""
+        rows, row_bytes = placed.spec.rows, placed.spec.row_bytes
+        step = max(1, BATCH_BYTES // row_bytes)
+        for start in range(0, rows, step):
+            piece = self._rope[start : min(rows, start + step)]
+            raw = pack_rows(piece.reshape(len(piece), -1), row_bytes).reshape(-1).data
+            offset = placed.offset + start * row_bytes
+            self._cluster.write(board.board, placed.bank, offset, raw)
+            crc = zlib.crc32(raw)
+            self._note([Range(board.board, placed.bank, offset, raw.nbytes, crc)])
+
+    def _note(self, written: list[Range]) -> None:
+        """Joins what was written to what lies before it."""
+        for new in written:
+            last = self._last.get((new.board, new.bank))
+            self._done += new.bytes
+            if last is None or not last.join(new):
+                self._last[new.board, new.bank] = new
+                self.ranges.append(new)
         if self._progress is not None:
             self._progress(self._done, self._total)
 
 
-def _whole_requests(blocks: Half, placed: MatrixPlacement) -> Half:
-    """The matrix's last blocks with zero blocks behind them up to a whole request, so that every
-    placed byte has been written."""
-    missing = placed.requests * placed.merge - placed.spec.blocks
-    if not missing:
-        return blocks
-    return np.concatenate([blocks, np.zeros((missing, *blocks.shape[1:]), np.float16)])
+def _units(elements: int, parts: tuple[PackPart, ...]) -> int:
+    """Tiles or rows, of so many elements each, that a batch holds."""
+    return max(1, BATCH_BYTES // (elements * max(part.data.itemsize for part in parts)))
 
 
-def placed_ranges(loader: Loader) -> Iterator[Range]:
-    """What was written, by board and bank."""
-    yield from sorted(loader.ranges, key=lambda item: (item.board, item.bank, item.offset))
+def _batches(tasks: Iterator[PackTask]) -> Iterator[list[PackTask]]:
+    """Tasks together as long as they read no more than BATCH_BYTES."""
+    batch: list[PackTask] = []
+    size = 0
+    for task in tasks:
+        unit = task.n if task.row_bytes else task.k * abi.BLOCK_N
+        reads = task.count * unit * max(part.data.itemsize for part in task.parts)
+        if batch and size + reads > BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+        batch.append(task)
+        size += reads
+    if batch:
+        yield batch

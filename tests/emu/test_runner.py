@@ -22,6 +22,7 @@ from lora_host.overlay import Overlay, load_overlay
 from lora_sdk.compile.isa import Gather, encode
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.config import load_config
+from lora_sdk.model.stored import Stored
 from lora_sdk.plan.placement import make_plan
 from lora_sdk.plan.topology import route
 from lora_sdk.runner import KvOp, Row, Runner, StepResult
@@ -100,9 +101,10 @@ def test_of_equal_logits_the_lowest_token_wins_over_boards(llama: Path) -> None:
     class Flat(Checkpoint):
         """Every column of lm_head the same: all logits are equal."""
 
-        def matrix(self, name: str, start: int = 0, stop: int | None = None) -> Any:
-            found = super().matrix(name, start, stop)
-            return np.full_like(found, 0.125) if name == "lm_head" else found
+        def stored(self, name: str) -> Stored:
+            found = super().stored(name)
+            flat = np.full(found.array.shape, 0.125, np.float16)
+            return replace(found, array=flat, kind="F16") if name == "lm_head" else found
 
     weights = Flat.open(llama)
     with opened(llama, 4, weights=weights) as runner:
@@ -235,9 +237,10 @@ def test_values_that_overflow_name_layer_operation_and_row(llama: Path) -> None:
     class Loud(Checkpoint):
         """o of layer 1 overflows FP16."""
 
-        def matrix(self, name: str, start: int = 0, stop: int | None = None) -> Any:
-            found = super().matrix(name, start, stop)
-            return np.full_like(found, 60000) if name == "layer.1.o" else found
+        def stored(self, name: str) -> Stored:
+            found = super().stored(name)
+            loud = np.full(found.array.shape, 60000, np.float16)
+            return replace(found, array=loud, kind="F16") if name == "layer.1.o" else found
 
     with opened(llama, 4, weights=Loud.open(llama)) as runner, pytest.raises(ModelError) as caught:
         run(runner, chain())

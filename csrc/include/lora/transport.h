@@ -25,7 +25,7 @@ enum lora_block { LORA_BLOCK_CONTROL = 0, LORA_BLOCK_LINK0 = 1, LORA_BLOCK_LINK1
 struct lora_board_info {
     uint32_t size;
     uint32_t board_kind; /* enum lora_board_kind */
-    uint32_t serial;     /* unique in the cluster */
+    uint32_t serial;     /* unique in the cluster; 0: not known before an overlay is loaded */
     uint32_t bank_count;
     uint64_t bank_bytes[63];
     char name[32];   /* "u280" */
@@ -64,6 +64,8 @@ struct lora_transport {
                           struct lora_failure *failure);
     int (*memory_read)(void *handle, uint32_t bank, uint64_t offset, void *data, uint64_t bytes,
                        struct lora_failure *failure);
+    /* Several threads may write different ranges of one handle at once, and do nothing else with it
+     * meanwhile: loading packs weights on all cores. */
     int (*memory_write)(void *handle, uint32_t bank, uint64_t offset, const void *data,
                         uint64_t bytes, struct lora_failure *failure);
     /* Start lora_ctrl with the registers OPERATION..CONTROL_BANK as given (11 words from 0x10). */

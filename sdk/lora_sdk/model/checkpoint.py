@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +18,10 @@ from lora_sdk.model.folder import Tensors, find_tensors
 from lora_sdk.model.half import to_half
 from lora_sdk.model.source import Source
 from lora_sdk.model.spec import ModelConfig
+from lora_sdk.model.stored import Stored
 
 HEAD = "lm_head.weight"
+TIED_ROWS = 4096  # compared at once
 
 
 class Checkpoint:
@@ -34,6 +36,7 @@ class Checkpoint:
         self._sources = sources
         self._tensors = tensors
         self._prefix = prefix
+        self._tied_checked = False
 
     @classmethod
     def open(cls, folder: str | Path, config: ModelConfig | None = None) -> Checkpoint:
@@ -113,6 +116,25 @@ class Checkpoint:
         start, stop = _range(name, start, stop, source.file_shape[0])
         raw, kind, label = self._raw(source)
         return to_half(raw[start:stop], kind, label)
+
+    def stored(self, name: str) -> Stored:
+        """A tensor as the file holds it, not converted and not checked. ModelError where a tied
+        file holds a pair that differs."""
+        source = self._source(name)
+        if name == "lm_head" and self.config.tied and not self._tied_checked:
+            for start in range(0, source.count, TIED_ROWS):
+                self._check_tied(start, min(source.count, start + TIED_ROWS))
+            self._tied_checked = True
+        raw, kind, label = self._raw(source)
+        axes: Literal["io", "oi"] = "oi" if source.layout == "oi" else "io"
+        return Stored(label, raw, kind, axes, source.first, source.count)
+
+    def forget(self) -> None:
+        """Takes the files' pages that were read out of this process's memory; the system keeps
+        them for who reads next."""
+        containers = {container.path: container for container, _ in self._tensors.values()}
+        for container in containers.values():
+            container.forget()
 
     def _source(self, name: str, *layouts: str) -> Source:
         source = self._sources.get(name)

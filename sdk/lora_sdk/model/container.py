@@ -3,6 +3,7 @@ mapped here, because for NumPy the library copies whole tensors and has no BF16.
 
 from __future__ import annotations
 
+import mmap
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -62,11 +63,22 @@ class Container:
         raw: NDArray[Any] = self._map[entry.start : entry.start + entry.bytes]
         return raw.view(RAW_TYPES[entry.kind]).reshape(entry.shape)
 
+    def forget(self) -> None:
+        """Unmaps the pages that were read; reading maps them again."""
+        if "_file" in self.__dict__:
+            self._file.madvise(mmap.MADV_DONTNEED)
+
+    @cached_property
+    def _file(self) -> mmap.mmap:
+        with self.path.open("rb") as file:
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        if len(mapped) != self._size:
+            raise self._error("changed its size since it was opened")
+        return mapped
+
     @cached_property
     def _map(self) -> NDArray[np.uint8]:
-        if self.path.stat().st_size != self._size:
-            raise self._error("changed its size since it was opened")
-        return np.memmap(self.path, dtype=np.uint8, mode="r")
+        return np.frombuffer(self._file, np.uint8)
 
     def _entries(self, file: Any, start: int) -> dict[str, Entry]:
         """The format leaves no gaps, so that sizes in the order of offsets give the offsets."""

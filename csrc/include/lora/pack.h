@@ -1,0 +1,80 @@
+/* From a checkpoint's tensors to bytes of board memory: conversion to FP16, transposition, weight
+ * blocks (abi.h), writing and checksums, on several threads and without a copy of the model. */
+#ifndef LORA_PACK_H
+#define LORA_PACK_H
+
+#include <stdint.h>
+
+struct lora_cluster;
+struct lora_failure;
+
+enum lora_source_type { LORA_SOURCE_F16 = 0, LORA_SOURCE_BF16 = 1, LORA_SOURCE_F32 = 2 };
+enum lora_axes {
+    LORA_AXES_IO = 0, /* the file's rows are inputs; tables: their rows; vectors: one row */
+    LORA_AXES_OI = 1  /* the file's rows are outputs */
+};
+
+struct lora_pack_part { /* outputs first .. first+count-1 of a file's tensor [rows, columns] */
+    const char *name;   /* the file's, for messages */
+    const void *data;   /* the whole tensor, C order, of any alignment */
+    uint64_t bytes;
+    uint64_t rows, columns;
+    uint64_t first, count;
+    uint32_t element, axes;
+};
+
+enum lora_pack_kind { LORA_PACK_MATRIX = 0, LORA_PACK_TABLE = 1 };
+
+/* Parts side by side are a matrix [k, n], of which column tiles tile_first .. tile_first+tile_count-1
+ * are placed, or a table [k, n], of which rows row_first .. row_first+row_count-1 are. */
+struct lora_pack_task {
+    uint32_t kind, board;
+    uint32_t part_first, part_count;
+    uint64_t k, n;
+    uint64_t first, count;                      /* tiles or rows */
+    uint32_t bank, bank_count;                  /* tables: bank_count 1 */
+    uint32_t merge, request_first;              /* matrices: blocks a request, first request */
+    uint64_t offset;                            /* bytes in the bank, of the whole matrix or table */
+    uint64_t row_bytes;                         /* tables: whole lines, what is padded is zero */
+};
+
+struct lora_range { /* bytes of one bank that were written without a gap, and their CRC-32 */
+    uint32_t board, bank;
+    uint64_t offset, bytes;
+    uint32_t crc, reserved;
+};
+
+struct lora_placing {
+    uint32_t size;
+    uint32_t threads; /* 1..LORA_PACK_THREADS */
+    const struct lora_pack_part *parts;
+    const struct lora_pack_task *tasks;
+    uint32_t part_count, task_count;
+    struct lora_range *ranges; /* out, by board, bank, offset */
+    uint32_t range_capacity;   /* the sum of the tasks' bank_count is enough */
+    uint32_t range_count;      /* out */
+    void *scratch;             /* scratch_bytes / threads for each, in whole lines */
+    uint64_t scratch_bytes;    /* holds at least a column tile with a request's padding, or a row */
+};
+#define LORA_PACK_THREADS 64
+#define LORA_PACK_K_BLOCKS 4096 /* 524288 inputs */
+
+/* Places all tasks. A part whose tile range ends the matrix also fills its last request with zero
+ * blocks. LORA_ERR_NAN names the first weight, in the order of tasks, that FP16 cannot hold: NaN,
+ * infinity, or a magnitude of 65520 or more. */
+int lora_cluster_place(struct lora_cluster *cluster, struct lora_placing *placing,
+                       struct lora_failure *failure);
+
+/* The blocks of a whole matrix, K fastest, into memory of `bytes` bytes. One thread. */
+int lora_pack_blocks(const struct lora_pack_part *parts, uint32_t part_count, uint64_t k, uint64_t n,
+                     void *blocks, uint64_t bytes, struct lora_failure *failure);
+
+/* CRC-32 of two ranges one behind the other, from theirs and the second one's length. */
+uint32_t lora_crc32_combine(uint32_t first, uint32_t second, uint64_t second_bytes);
+
+/* Conversion in use: "plain" or "f16c". Forcing one is for tests: 0, or -1 where the machine has it
+ * not; NULL goes back to the fastest. */
+const char *lora_pack_variant(void);
+int lora_pack_force(const char *variant);
+
+#endif

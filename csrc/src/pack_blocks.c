@@ -1,0 +1,196 @@
+/* Column tiles of a matrix, and rows of a table, from the tensors that they are made of. */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "pack.h"
+
+#define MOST (1ull << 31)           /* of rows and columns: products of two fit 64 bits */
+#define LINE_TILES 32               /* tiles that a line of converted inputs covers */
+#define LINE (LINE_TILES * LORA_BLOCK_N)
+
+static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+static int check_part(const struct lora_pack_part *part, uint64_t k, uint32_t kind, uint32_t axes,
+                      struct lora_failure *failure) {
+    int oi = part->axes == LORA_AXES_OI;
+    const char *name = part->name ? part->name : "?";
+    if (!part->data || part->element > LORA_SOURCE_F32 || part->axes != axes ||
+        axes > LORA_AXES_OI || (oi && kind == LORA_PACK_TABLE))
+        return lora_fail(failure, LORA_ERR_ARGUMENT,
+                         "%.120s: element %u, axes %u: not known, or not as the part before", name,
+                         part->element, part->axes);
+    uint64_t inputs = oi ? part->columns : part->rows, outputs = oi ? part->rows : part->columns;
+    if (part->rows >= MOST || part->columns >= MOST || inputs != k || part->first > outputs ||
+        part->count > outputs - part->first ||
+        part->bytes != part->rows * part->columns * pack_element_bytes(part->element))
+        return lora_fail(failure, LORA_ERR_ARGUMENT,
+                         "%.120s: [%" PRIu64 ", %" PRIu64 "] in %" PRIu64 " B, outputs %" PRIu64
+                         " + %" PRIu64 ": does not fit %" PRIu64 " inputs",
+                         name, part->rows, part->columns, part->bytes, part->first, part->count, k);
+    return LORA_OK;
+}
+
+int pack_check(const struct lora_pack_part *parts, uint32_t part_count,
+               const struct lora_pack_task *task, struct lora_failure *failure) {
+    uint64_t n = 0;
+    if (task->part_first > part_count || task->part_count > part_count - task->part_first ||
+        !task->part_count || !task->k || !task->n || task->k >= MOST || task->n >= MOST)
+        return lora_fail(failure, LORA_ERR_ARGUMENT,
+                         "packing: [%" PRIu64 ", %" PRIu64 "] of %u parts from part %u of %u",
+                         task->k, task->n, task->part_count, task->part_first, part_count);
+    uint32_t axes = parts[task->part_first].axes; /* of all parts: tiles may hold outputs of two */
+    for (uint32_t p = 0; p < task->part_count; p++) {
+        const struct lora_pack_part *part = parts + task->part_first + p;
+        int status = check_part(part, task->k, task->kind, axes, failure);
+        if (status) return status;
+        n += part->count;
+    }
+    if (n != task->n)
+        return lora_fail(failure, LORA_ERR_ARGUMENT,
+                         "packing %.120s: parts of %" PRIu64 " outputs, %" PRIu64 " expected",
+                         parts[task->part_first].name, n, task->n);
+    return LORA_OK;
+}
+
+/* Elements at [row, column ..] of the file. */
+static int convert(uint16_t *out, const struct lora_pack_part *part, uint64_t row, uint64_t column,
+                   uint64_t count, struct lora_failure *failure) {
+    uint64_t size = pack_element_bytes(part->element);
+    const uint8_t *at = (const uint8_t *)part->data + (row * part->columns + column) * size;
+    if (!pack_halves(out, at, count, part->element)) return LORA_OK;
+    double value = 0;
+    column += pack_find_bad(at, count, part->element, &value);
+    const char *name = part->name ? part->name : "?";
+    if (isfinite(value))
+        return lora_fail(failure, LORA_ERR_NAN,
+                         "%.120s: weight [%" PRIu64 ", %" PRIu64 "] is %g, out of FP16's range: "
+                         "expected magnitudes below 65520",
+                         name, row, column, value);
+    return lora_fail(failure, LORA_ERR_NAN,
+                     "%.120s: weight [%" PRIu64 ", %" PRIu64 "] is %s, expected a finite number",
+                     name, row, column, isnan(value) ? "nan" : value > 0 ? "inf" : "-inf");
+}
+
+/* The next run of outputs from `column` of the matrix on, that one part holds: its place in the
+ * file. Returns its length. */
+static uint64_t run_at(const struct lora_pack_part *parts, const struct lora_pack_task *task,
+                       uint64_t column, uint64_t limit, const struct lora_pack_part **part,
+                       uint64_t *output) {
+    const struct lora_pack_part *at = parts + task->part_first;
+    while (column >= at->count) column -= (at++)->count;
+    *part = at;
+    *output = at->first + column;
+    return least(limit, at->count - column);
+}
+
+/* One input of the columns column .. column+count-1, file's rows being inputs. */
+static int convert_line(uint16_t *line, const struct lora_pack_part *parts,
+                        const struct lora_pack_task *task, uint64_t row, uint64_t column,
+                        uint64_t count, struct lora_failure *failure) {
+    while (count) {
+        const struct lora_pack_part *part;
+        uint64_t output, run = run_at(parts, task, column, count, &part, &output);
+        int status = convert(line, part, row, output, run, failure);
+        if (status) return status;
+        line += run;
+        column += run;
+        count -= run;
+    }
+    return LORA_OK;
+}
+
+/* At most LINE_TILES tiles: each input is one line of the file, cut into 64 bytes a tile. */
+static int tiles_io(const struct lora_pack_part *parts, const struct lora_pack_task *task,
+                    uint64_t first, uint64_t count, uint16_t *const *blocks,
+                    struct lora_failure *failure) {
+    uint16_t line[LINE];
+    uint64_t k_blocks = (task->k + LORA_BLOCK_K - 1) / LORA_BLOCK_K;
+    uint64_t column = first * LORA_BLOCK_N;
+    uint64_t width = least(task->n - column, count * LORA_BLOCK_N);
+    memset(line, 0, sizeof line);
+    for (uint64_t k = 0; k < k_blocks * LORA_BLOCK_K; k++) {
+        if (k == task->k) memset(line, 0, sizeof line); /* padding from here on */
+        if (k < task->k) {
+            int status = convert_line(line, parts, task, k, column, width, failure);
+            if (status) return status;
+        }
+        uint64_t place = k % LORA_BLOCK_K * LORA_BLOCK_N, block = k / LORA_BLOCK_K;
+        for (uint64_t tile = 0; tile < count; tile++)
+            memcpy(blocks[tile * k_blocks + block] + place, line + tile * LORA_BLOCK_N,
+                   LORA_BLOCK_N * sizeof line[0]);
+    }
+    return LORA_OK;
+}
+
+/* One tile: its columns are lines of the file. */
+static int tile_oi(const struct lora_pack_part *parts, const struct lora_pack_task *task,
+                   uint64_t tile, uint16_t *const *blocks, struct lora_failure *failure) {
+    uint16_t columns[LORA_BLOCK_N * LORA_BLOCK_K];
+    uint64_t column = tile * LORA_BLOCK_N, width = least(task->n - column, LORA_BLOCK_N);
+    memset(columns, 0, sizeof columns);
+    for (uint64_t k = 0, block = 0; k < task->k; k += LORA_BLOCK_K, block++) {
+        uint64_t depth = least(task->k - k, LORA_BLOCK_K);
+        if (depth < LORA_BLOCK_K) memset(columns, 0, sizeof columns);
+        for (uint64_t c = 0; c < width; c++) {
+            const struct lora_pack_part *part;
+            uint64_t output;
+            run_at(parts, task, column + c, 1, &part, &output);
+            int status = convert(columns + c * LORA_BLOCK_K, part, output, k, depth, failure);
+            if (status) return status;
+        }
+        pack_transpose(blocks[block], columns);
+    }
+    return LORA_OK;
+}
+
+int pack_tiles(const struct lora_pack_part *parts, const struct lora_pack_task *task,
+               uint64_t first, uint64_t count, uint16_t *const *blocks,
+               struct lora_failure *failure) {
+    uint64_t k_blocks = (task->k + LORA_BLOCK_K - 1) / LORA_BLOCK_K;
+    int oi = parts[task->part_first].axes == LORA_AXES_OI;
+    for (uint64_t done = 0; done < count;) {
+        uint64_t now = oi ? 1 : least(count - done, LINE_TILES);
+        uint16_t *const *at = blocks + done * k_blocks;
+        int status = oi ? tile_oi(parts, task, first + done, at, failure)
+                        : tiles_io(parts, task, first + done, now, at, failure);
+        if (status) return status;
+        done += now;
+    }
+    return LORA_OK;
+}
+
+int pack_rows(const struct lora_pack_part *parts, const struct lora_pack_task *task, uint64_t first,
+              uint64_t count, uint8_t *rows, struct lora_failure *failure) {
+    for (uint64_t r = 0; r < count; r++, rows += task->row_bytes) {
+        void *line = rows; /* rows are whole lines of an aligned buffer */
+        int status = convert_line(line, parts, task, first + r, 0, task->n, failure);
+        if (status) return status;
+        memset(rows + 2 * task->n, 0, task->row_bytes - 2 * task->n);
+    }
+    return LORA_OK;
+}
+
+int lora_pack_blocks(const struct lora_pack_part *parts, uint32_t part_count, uint64_t k, uint64_t n,
+                     void *blocks, uint64_t bytes, struct lora_failure *failure) {
+    struct lora_failure spare;
+    const struct lora_pack_task task = {.kind = LORA_PACK_MATRIX, .part_count = part_count,
+                                        .k = k, .n = n};
+    failure = lora_failure_begin(failure, &spare);
+    if (!parts || !blocks) return lora_fail(failure, LORA_ERR_ARGUMENT, "packing: no memory given");
+    int status = pack_check(parts, part_count, &task, failure);
+    if (status) return status;
+    uint64_t k_blocks = (k + LORA_BLOCK_K - 1) / LORA_BLOCK_K;
+    uint64_t tiles = (n + LORA_BLOCK_N - 1) / LORA_BLOCK_N;
+    if (k_blocks > LORA_PACK_K_BLOCKS || bytes != k_blocks * tiles * LORA_BLOCK_BYTES_FP16)
+        return lora_fail(failure, LORA_ERR_ARGUMENT,
+                         "packing: %" PRIu64 " blocks of %d B asked for in %" PRIu64 " B",
+                         k_blocks * tiles, LORA_BLOCK_BYTES_FP16, bytes);
+    uint16_t *at = blocks, *tile_blocks[LORA_PACK_K_BLOCKS];
+    for (uint64_t tile = 0; tile < tiles && !status; tile++) {
+        for (uint64_t b = 0; b < k_blocks; b++, at += LORA_BLOCK_K * LORA_BLOCK_N)
+            tile_blocks[b] = at;
+        status = pack_tiles(parts, &task, tile, 1, tile_blocks, failure);
+    }
+    return status;
+}

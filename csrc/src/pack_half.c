@@ -1,0 +1,155 @@
+/* Elements of a checkpoint as FP16, nearest even, whatever the thread's rounding mode. */
+#include <stdatomic.h>
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include "pack.h"
+
+#define EXPONENT 0x7c00u
+
+typedef int convert(uint16_t *out, const uint8_t *in, uint64_t count);
+
+struct variant {
+    const char *name;
+    convert *from_bf16, *from_f32;
+};
+
+uint64_t pack_element_bytes(uint32_t element) { return element == LORA_SOURCE_F32 ? 4 : 2; }
+
+static int is_bad(uint16_t half) { return (half & EXPONENT) == EXPONENT; }
+
+/* By integers alone: no instruction here looks at the rounding mode. */
+static uint16_t half_of(uint32_t bits) {
+    uint32_t sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7fffffffu;
+    if (magnitude > 0x7f800000u) return (uint16_t)(sign | 0x7e00u);
+    if (magnitude >= 0x477ff000u) return (uint16_t)(sign | EXPONENT); /* 65520 and more */
+    uint32_t shift = 13, value = magnitude - 0x38000000u;
+    if (magnitude < 0x38800000u) { /* below 2^-14: a subnormal of 2^-24 steps */
+        uint32_t exponent = magnitude >> 23;
+        if (exponent < 102) return (uint16_t)sign; /* below 2^-25 */
+        shift = 126 - exponent;
+        value = (magnitude & 0x7fffffu) | 0x800000u;
+    }
+    uint32_t half = value >> shift, rest = value & ((1u << shift) - 1), middle = 1u << (shift - 1);
+    half += rest > middle || (rest == middle && (half & 1));
+    return (uint16_t)(sign | half);
+}
+
+static uint32_t f32_bits(const uint8_t *at) {
+    uint32_t bits;
+    memcpy(&bits, at, sizeof bits);
+    return bits;
+}
+
+static uint32_t u16_bits(const uint8_t *at) {
+    uint16_t bits;
+    memcpy(&bits, at, sizeof bits);
+    return bits;
+}
+
+static int plain_bf16(uint16_t *out, const uint8_t *in, uint64_t count) {
+    int bad = 0;
+    for (uint64_t i = 0; i < count; i++) bad |= is_bad(out[i] = half_of(u16_bits(in + 2 * i) << 16));
+    return bad;
+}
+
+static int plain_f32(uint16_t *out, const uint8_t *in, uint64_t count) {
+    int bad = 0;
+    for (uint64_t i = 0; i < count; i++) bad |= is_bad(out[i] = half_of(f32_bits(in + 4 * i)));
+    return bad;
+}
+
+static const struct variant plain = {"plain", plain_bf16, plain_f32};
+
+#if defined(__x86_64__)
+#define F16C __attribute__((target("avx2,f16c")))
+#define NEAREST (_MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
+
+F16C static inline __m128i store_eight(uint16_t *out, __m256 values, __m128i bad) {
+    const __m128i exponent = _mm_set1_epi16(EXPONENT);
+    __m128i halves = _mm256_cvtps_ph(values, NEAREST);
+    _mm_storeu_si128((__m128i *)(void *)out, halves);
+    return _mm_or_si128(bad, _mm_cmpeq_epi16(_mm_and_si128(halves, exponent), exponent));
+}
+
+F16C static int f16c_f32(uint16_t *out, const uint8_t *in, uint64_t count) {
+    uint64_t whole = count & ~7ull;
+    __m128i bad = _mm_setzero_si128();
+    for (uint64_t i = 0; i < whole; i += 8)
+        bad = store_eight(out + i, _mm256_loadu_ps((const float *)(const void *)(in + 4 * i)), bad);
+    return _mm_movemask_epi8(bad) | plain_f32(out + whole, in + 4 * whole, count - whole);
+}
+
+F16C static int f16c_bf16(uint16_t *out, const uint8_t *in, uint64_t count) {
+    uint64_t whole = count & ~7ull;
+    __m128i bad = _mm_setzero_si128();
+    for (uint64_t i = 0; i < whole; i += 8) {
+        __m128i raw = _mm_loadu_si128((const __m128i *)(const void *)(in + 2 * i));
+        __m256i wide = _mm256_slli_epi32(_mm256_cvtepu16_epi32(raw), 16);
+        bad = store_eight(out + i, _mm256_castsi256_ps(wide), bad);
+    }
+    return _mm_movemask_epi8(bad) | plain_bf16(out + whole, in + 2 * whole, count - whole);
+}
+
+static const struct variant f16c = {"f16c", f16c_bf16, f16c_f32};
+#endif
+
+static _Atomic(const struct variant *) current;
+
+static const struct variant *fastest(void) {
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) return &f16c;
+#endif
+    return &plain;
+}
+
+static const struct variant *chosen(void) {
+    const struct variant *found = atomic_load(&current);
+    if (!found) atomic_store(&current, found = fastest());
+    return found;
+}
+
+const char *lora_pack_variant(void) { return chosen()->name; }
+
+int lora_pack_force(const char *variant) {
+    const struct variant *found = variant ? NULL : fastest();
+    if (variant && !strcmp(variant, plain.name)) found = &plain;
+    if (variant && !strcmp(variant, fastest()->name)) found = fastest();
+    if (!found) return -1;
+    atomic_store(&current, found);
+    return 0;
+}
+
+int pack_halves(uint16_t *out, const uint8_t *in, uint64_t count, uint32_t element) {
+    if (element == LORA_SOURCE_F32) return chosen()->from_f32(out, in, count);
+    if (element == LORA_SOURCE_BF16) return chosen()->from_bf16(out, in, count);
+    memcpy(out, in, 2 * count);
+    uint16_t bad = 0; /* no branch: compilers make vectors of this */
+    for (uint64_t i = 0; i < count; i++) bad |= (uint16_t)((out[i] & EXPONENT) == EXPONENT);
+    return bad;
+}
+
+static double widened(uint32_t bits) {
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+uint64_t pack_find_bad(const uint8_t *in, uint64_t count, uint32_t element, double *value) {
+    for (uint64_t i = 0; i < count; i++) {
+        if (element == LORA_SOURCE_F16) {
+            uint32_t half = u16_bits(in + 2 * i);
+            if (!is_bad((uint16_t)half)) continue;
+            *value = widened((half & 0x8000u) << 16 | 0x7f800000u | (half & 0x3ffu) << 13);
+            return i;
+        }
+        uint32_t bits = element == LORA_SOURCE_F32 ? f32_bits(in + 4 * i) : u16_bits(in + 2 * i)
+                                                                                 << 16;
+        *value = widened(bits);
+        if (is_bad(half_of(bits))) return i;
+    }
+    return count;
+}

@@ -1,0 +1,170 @@
+/* Placing of tensors by several threads. Jobs are handed out in order, so that the job that fails
+ * first in that order is known whichever thread ran it: all before it have been handed out. */
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pack_job.h"
+
+#define MOST_MERGE 1024u
+#define MOST_OFFSET (1ull << 48)
+
+struct jobs {
+    struct lora_cluster *cluster;
+    const struct lora_placing *placing;
+    uint64_t *first_job;    /* of each task, and behind the last one */
+    uint64_t buffer_bytes;  /* a thread */
+    struct lora_range *runs; /* LORA_MAX_BANKS a job */
+    atomic_ullong next;
+    atomic_uint threads;
+    pthread_mutex_t lock;   /* of what follows */
+    uint64_t failed;        /* the first job that failed, ~0 none */
+    int status;
+    struct lora_failure failure;
+};
+
+static int check_task(struct lora_cluster *cluster, const struct lora_placing *placing,
+                      const struct lora_pack_task *task, struct lora_failure *failure) {
+    int table = task->kind == LORA_PACK_TABLE;
+    uint64_t units = table ? task->k : (task->n + LORA_BLOCK_N - 1) / LORA_BLOCK_N;
+    int status = lora_check_ready(cluster, task->board, failure);
+    if (!status) status = pack_check(placing->parts, placing->part_count, task, failure);
+    if (status) return status;
+    int wrong = task->kind > LORA_PACK_TABLE || task->first > units ||
+                task->count > units - task->first || task->bank_count - 1u >= LORA_MAX_BANKS ||
+                task->offset >= MOST_OFFSET || task->offset % LORA_LINE_BYTES;
+    if (table)
+        wrong |= task->bank_count != 1 || task->row_bytes < 2 * task->n ||
+                 task->row_bytes % LORA_LINE_BYTES || task->row_bytes >= MOST_OFFSET;
+    else
+        wrong |= task->merge - 1u >= MOST_MERGE ||
+                 task->k > (uint64_t)LORA_PACK_K_BLOCKS * LORA_BLOCK_K;
+    if (!wrong) return LORA_OK;
+    return lora_fail(failure, LORA_ERR_ARGUMENT,
+                     "placing %.100s: units %" PRIu64 " + %" PRIu64 " of %" PRIu64 ", %u banks, "
+                     "merge %u, rows of %" PRIu64 " B: out of range",
+                     placing->parts[task->part_first].name, task->first, task->count, units,
+                     task->bank_count, task->merge, task->row_bytes);
+}
+
+/* Counts the jobs of every task. */
+static int count_jobs(struct jobs *jobs, struct lora_failure *failure) {
+    const struct lora_placing *placing = jobs->placing;
+    for (uint32_t t = 0; t < placing->task_count; t++) {
+        const struct lora_pack_task *task = placing->tasks + t;
+        int status = check_task(jobs->cluster, placing, task, failure);
+        if (status) return status;
+        uint64_t units = pack_job_units(task, jobs->buffer_bytes);
+        if (!units)
+            return lora_fail(failure, LORA_ERR_ARGUMENT,
+                             "placing %.100s: scratch memory of %" PRIu64
+                             " B a thread holds not one tile or row",
+                             placing->parts[task->part_first].name, jobs->buffer_bytes);
+        jobs->first_job[t + 1] = jobs->first_job[t] + (task->count + units - 1) / units;
+    }
+    return LORA_OK;
+}
+
+static void fail_job(struct jobs *jobs, uint64_t job, int status,
+                     const struct lora_failure *failure) {
+    pthread_mutex_lock(&jobs->lock);
+    if (job < jobs->failed) {
+        jobs->failed = job;
+        jobs->status = status;
+        jobs->failure = *failure;
+    }
+    pthread_mutex_unlock(&jobs->lock);
+    atomic_store(&jobs->next, jobs->first_job[jobs->placing->task_count]);
+}
+
+static int run_job(struct jobs *jobs, uint64_t job, const struct pack_thread *thread,
+                   struct lora_failure *failure) {
+    const struct lora_placing *placing = jobs->placing;
+    uint32_t t = 0, end = placing->task_count;
+    while (end - t > 1) { /* the last task whose first job is not behind this one */
+        uint32_t middle = t + (end - t) / 2;
+        if (jobs->first_job[middle] <= job) t = middle;
+        else end = middle;
+    }
+    const struct lora_pack_task *task = placing->tasks + t;
+    uint64_t units = pack_job_units(task, jobs->buffer_bytes);
+    uint64_t done = (job - jobs->first_job[t]) * units, left = task->count - done;
+    return pack_job(jobs->cluster, placing, task, task->first + done, left < units ? left : units,
+                    thread, jobs->runs + job * LORA_MAX_BANKS, failure);
+}
+
+static void *work(void *context) {
+    struct jobs *jobs = context;
+    struct lora_failure failure;
+    uint64_t count = jobs->first_job[jobs->placing->task_count], job;
+    uint64_t index = atomic_fetch_add(&jobs->threads, 1);
+    struct pack_thread thread = {
+        .buffer = (uint8_t *)jobs->placing->scratch + index * jobs->buffer_bytes,
+        .buffer_bytes = jobs->buffer_bytes,
+        .blocks = malloc((jobs->buffer_bytes / LORA_BLOCK_BYTES_FP16 + 1) * sizeof(uint16_t *)),
+    };
+    lora_failure_begin(&failure, &failure);
+    while ((job = atomic_fetch_add(&jobs->next, 1)) < count) {
+        int status = thread.blocks ? run_job(jobs, job, &thread, &failure)
+                                   : lora_fail(&failure, LORA_ERR_MEMORY, "placing: no memory");
+        if (status) fail_job(jobs, job, status, &failure);
+    }
+    free(thread.blocks);
+    return NULL;
+}
+
+static void run_threads(struct jobs *jobs) {
+    pthread_t thread[LORA_PACK_THREADS];
+    uint32_t started = 0;
+    uint64_t count = jobs->first_job[jobs->placing->task_count];
+    while (started + 1 < jobs->placing->threads && started + 1 < count &&
+           !pthread_create(&thread[started], NULL, work, jobs))
+        started++; /* with fewer than asked for it takes longer, no more */
+    work(jobs);
+    for (uint32_t i = 0; i < started; i++) pthread_join(thread[i], NULL);
+}
+
+static int place(struct jobs *jobs, struct lora_placing *placing, struct lora_failure *failure) {
+    int status = count_jobs(jobs, failure);
+    if (status) return status;
+    uint64_t room = jobs->first_job[placing->task_count] * LORA_MAX_BANKS;
+    jobs->runs = calloc(room + 1, sizeof *jobs->runs);
+    if (!jobs->runs || room > UINT32_MAX)
+        return lora_fail(failure, LORA_ERR_MEMORY, "placing: no memory for %" PRIu64 " runs", room);
+    run_threads(jobs);
+    if (jobs->status) {
+        *failure = jobs->failure;
+        return jobs->status;
+    }
+    uint32_t ranges = pack_join(jobs->runs, (uint32_t)room);
+    if (ranges > placing->range_capacity)
+        return lora_fail(failure, LORA_ERR_ARGUMENT, "placing: %u ranges written, room for %u",
+                         ranges, placing->range_capacity);
+    memcpy(placing->ranges, jobs->runs, ranges * sizeof *jobs->runs);
+    placing->range_count = ranges;
+    return LORA_OK;
+}
+
+int lora_cluster_place(struct lora_cluster *cluster, struct lora_placing *placing,
+                       struct lora_failure *failure) {
+    struct lora_failure spare;
+    failure = lora_failure_begin(failure, &spare);
+    int status = lora_check_ready(cluster, 0, failure);
+    if (status) return status;
+    if (!placing || placing->size != sizeof *placing || placing->threads - 1u >= LORA_PACK_THREADS ||
+        !placing->parts || !placing->tasks || !placing->ranges || !placing->scratch ||
+        (uintptr_t)placing->scratch % LORA_LINE_BYTES)
+        return lora_fail(failure, LORA_ERR_ARGUMENT,
+                         "placing: a field is missing or out of range");
+    struct jobs jobs = {.cluster = cluster, .placing = placing, .failed = ~0ull,
+                        .lock = PTHREAD_MUTEX_INITIALIZER};
+    jobs.buffer_bytes = placing->scratch_bytes / placing->threads / LORA_LINE_BYTES * LORA_LINE_BYTES;
+    placing->range_count = 0;
+    jobs.first_job = calloc((size_t)placing->task_count + 1, sizeof *jobs.first_job);
+    status = jobs.first_job ? place(&jobs, placing, failure)
+                            : lora_fail(failure, LORA_ERR_MEMORY, "placing: no memory");
+    free(jobs.first_job);
+    free(jobs.runs);
+    return status;
+}
