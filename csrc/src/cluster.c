@@ -28,10 +28,11 @@ static int open_board(struct lora_cluster *cluster, const char *uri, struct lora
     return LORA_OK;
 }
 
-static int check_serials(const struct lora_cluster *cluster, struct lora_failure *failure) {
+int lora_check_serials(const struct lora_cluster *cluster, struct lora_failure *failure) {
     for (uint32_t b = 1; b < cluster->count; b++)
         for (uint32_t a = 0; a < b; a++)
-            if (cluster->boards[a].info.serial == cluster->boards[b].info.serial) {
+            if (cluster->boards[b].info.serial &&
+                cluster->boards[a].info.serial == cluster->boards[b].info.serial) {
                 failure->board = (int32_t)b;
                 return lora_fail(failure, LORA_ERR_URI,
                                  "boards %u (%.60s) and %u (%.60s) are one board, serial %u; name "
@@ -58,7 +59,7 @@ int lora_cluster_open(const char *const *uris, uint32_t count, struct lora_clust
     lora_timeouts_default(&opened->timeouts);
     opened->stats = (struct lora_cluster_stats){0};
     for (uint32_t b = 0; b < count && !status; b++) status = open_board(opened, uris[b], failure);
-    if (!status) status = check_serials(opened, failure);
+    if (!status) status = lora_check_serials(opened, failure);
     if (status) {
         lora_cluster_close(opened);
         return status;

@@ -82,6 +82,8 @@ int lora_check_board(const struct lora_cluster *cluster, uint32_t board,
                      struct lora_failure *failure);
 int lora_check_ready(const struct lora_cluster *cluster, uint32_t board,
                      struct lora_failure *failure);
+/* No board twice; a board without a program does not tell its serial (0) yet. */
+int lora_check_serials(const struct lora_cluster *cluster, struct lora_failure *failure);
 
 /* memory.c: `lora_check_range` expects a checked board. */
 int lora_check_range(const struct lora_cluster *cluster, uint32_t board, uint32_t bank,

@@ -87,6 +87,18 @@ static int check_program(const struct lora_cluster *cluster, uint32_t board,
     return LORA_OK;
 }
 
+/* Real boards tell their serial only through the overlay's register. */
+static int learn_serial(struct lora_cluster *cluster, uint32_t board,
+                        struct lora_failure *failure) {
+    struct lora_board *it = &cluster->boards[board];
+    struct lora_board_info info = {.size = sizeof info};
+    if (it->info.serial) return LORA_OK;
+    int status = it->transport->info(it->handle, &info, failure);
+    if (status) return lora_fail_board(cluster, board, status, failure);
+    it->info.serial = info.serial;
+    return lora_check_serials(cluster, failure);
+}
+
 int lora_cluster_program(struct lora_cluster *cluster, uint32_t board,
                          const struct lora_program *program, uint32_t control_bank,
                          struct lora_failure *failure) {
@@ -100,7 +112,8 @@ int lora_cluster_program(struct lora_cluster *cluster, uint32_t board,
     struct lora_board *it = &cluster->boards[board];
     status = it->transport->program(it->handle, program, failure);
     if (status) return lora_fail_board(cluster, board, status, failure);
-    status = check_identity(cluster, board, &header, failure);
+    status = learn_serial(cluster, board, failure);
+    if (!status) status = check_identity(cluster, board, &header, failure);
     if (status) return status;
     it->programmed = 1;
     it->control_bank = control_bank;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,16 +14,18 @@ from .naming import did_you_mean
 from .schema import read_checked
 
 EMULATED_SCHEME = "emu"
-SCHEMES = (EMULATED_SCHEME,)
+REAL_SCHEMES = {"xrt": "u280", "slash": "v80"}  # runtime -> the board that it serves
+_BDF = re.compile(r"([0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}(\.[0-7])?", re.IGNORECASE)
 MAX_BOARDS = 8
 
 
 @dataclass(frozen=True)
 class BoardEntry:
-    """A board of the cluster: its URI, and the serial number that its register must show."""
+    """A board of the cluster: its URI, and the serial number that its register must show, None
+    where any will do."""
 
     uri: str
-    serial: int
+    serial: int | None
 
 
 @dataclass(frozen=True)
@@ -70,13 +73,22 @@ def ring(boards: int) -> tuple[Cable, ...]:
     return tuple(Cable(b, 1, (b + 1) % boards, 0) for b in range(count))
 
 
+def is_emulated(uri: str) -> bool:
+    """Whether a checked URI names an emulated board."""
+    return uri.startswith(f"{EMULATED_SCHEME}:")
+
+
 def check_uri(uri: str) -> tuple[str, str]:
-    """(scheme, rest) of a board's URI. RequestError with the nearest known URI otherwise."""
-    scheme, colon, rest = uri.partition(":")
+    """(scheme, name of the board's kind) of a board's URI: emu:KIND, xrt:BDF, xrt:INDEX or
+    slash:BDF. RequestError with the nearest known URI otherwise."""
+    scheme, _, rest = uri.partition(":")
+    if scheme in REAL_SCHEMES and (_BDF.fullmatch(rest) or (scheme == "xrt" and rest.isdecimal())):
+        return scheme, REAL_SCHEMES[scheme]
     known = [f"{EMULATED_SCHEME}:{name}" for name in board_names()]
-    if not colon or scheme not in SCHEMES or uri not in known:
-        raise RequestError(f"device {uri!r}: not a device URI; {did_you_mean(uri, known)}")
-    return scheme, rest
+    if uri in known:
+        return scheme, rest
+    known += ["xrt:0", "xrt:0000:3b:00.1", "slash:0000:21:00.0"]
+    raise RequestError(f"device {uri!r}: not a device URI; {did_you_mean(uri, known)}")
 
 
 def check_cables(cables: Sequence[Cable], boards: int, prefix: str = "") -> None:
@@ -103,6 +115,8 @@ def check_cables(cables: Sequence[Cable], boards: int, prefix: str = "") -> None
 def _check_serials(path: Path, boards: Sequence[BoardEntry]) -> None:
     seen: dict[int, int] = {}
     for index, entry in enumerate(boards):
+        if entry.serial is None:
+            continue
         if entry.serial in seen:
             raise RequestError(
                 f"{path}: boards.{index}.serial: {entry.serial} is board {seen[entry.serial]}'s "

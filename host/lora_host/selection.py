@@ -12,6 +12,7 @@ from .cluster_file import (
     ClusterFile,
     check_cables,
     check_uri,
+    is_emulated,
     load_cluster,
     ring,
 )
@@ -51,11 +52,15 @@ def select(
                 f"board {place} ({entry.uri}): a {kind} found, overlay {overlay.name} is for a "
                 f"{overlay.board.name}; take another board or overlay"
             )
+    if len({is_emulated(entry.uri) for entry in chosen.boards}) > 1:
+        raise RequestError("emulated and real boards were named; one cluster has one sort of them")
     return chosen
 
 
 def _entries(uris: Sequence[str]) -> tuple[BoardEntry, ...]:
-    return tuple(BoardEntry(uri, place + 1) for place, uri in enumerate(uris))
+    return tuple(
+        BoardEntry(uri, place + 1 if is_emulated(uri) else None) for place, uri in enumerate(uris)
+    )
 
 
 def _emulated(boards: int, overlay: Overlay) -> Selection:
