@@ -1,0 +1,98 @@
+"""Section VI.C's analyses: what the synchronisation methods of LORA save, in cycles."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from lora_sdk.model.shapes import shape_config
+from lora_sdk.timing import step as steps
+from lora_sdk.timing.designs import ArrayDesign, load_design
+from lora_sdk.timing.facts import board_facts
+from lora_sdk.timing.machine import LAYERNORM_PASSES, Machine, machine_of
+from lora_sdk.timing.schedule import schedule
+from lora_sdk.timing.shape_ops import step_ops
+
+
+def _lora_q() -> Machine:
+    """VI.C names LORA-Q for the products; its clock also gives the sums' 220 cycles."""
+    design = load_design("lora-q")
+    assert isinstance(design, ArrayDesign)  # shipped data
+    return machine_of(design, board_facts("u280"))
+
+
+def summation(model: str = "gpt2-1.5b", boards: int = 4, rows: int = 32) -> dict[str, float]:
+    """LayerNorm split over boards, in cycles: `row` mean and variance of one row, `communication`
+    its all-reduce, `longer` the increase without packing and pipelining, `prefill` and `decode` the
+    speed-up against a LayerNorm replicated on every board, `saved` the share of buffers saved."""
+    machine, hidden = _lora_q(), shape_config(model).hidden
+    one_pass = hidden / boards / machine.lanes
+    row = 2 * (one_pass + machine.sum_cycles)
+    rest = one_pass + machine.rest_cycles
+    communication = (boards - 1) * machine.hop_cycles
+    passes = LAYERNORM_PASSES * one_pass
+    replicated = LAYERNORM_PASSES * hidden / machine.lanes
+    latency = machine.norm_cycles
+    return {
+        "row": row,
+        "communication": communication,
+        "longer": (row + communication + rest) / (row + rest) - 1,
+        "prefill": (rows * replicated + latency) / (rows * passes + latency + communication),
+        "decode": (replicated + latency) / (passes + latency + communication),
+        "saved": 1 - 1 / boards,
+    }
+
+
+def reordering(model: str = "opt-6.7b", boards: int = 4, rows: int = 32) -> dict[str, float]:
+    """Local columns first and early broadcast, in cycles: `tile` a product over the local columns
+    for one column tile, `receive` a neighbour's columns at the stated line rate and `receive_port`
+    at the port's width, `idle` what a column tile waits without reordering (port), `window` the
+    product of one neighbour's share that hides it, `longer` the increase of prefill without both.
+
+    The paper counts 32 rows at the full rate of the 64-row array here; so does this."""
+    machine, config = replace(_lora_q(), pad_rows=False), shape_config(model)
+    local = config.hidden // boards
+    tile = _product(machine, rows, local, 32)
+    sent = rows * local * machine.activation_bytes
+    receive = machine.hop_cycles + sent / machine.port_rate
+    port = machine.hop_cycles + sent / 32
+    idle = port - tile
+    queries = config.heads * config.head_dim
+    columns = queries + 2 * config.kv_heads * config.head_dim + 2 * config.hidden + config.ffn
+    stalls = config.layers * math.ceil(columns / boards / 32) * idle
+    whole = schedule(step_ops(machine, config, boards, steps.prefill(rows))).cycles
+    return {
+        "tile": tile,
+        "receive": receive,
+        "receive_port": port,
+        "idle": idle,
+        "window": _product(machine, rows, local, local),
+        "longer": stalls / whole,
+    }
+
+
+def _product(machine: Machine, rows: int, k: int, n: int) -> float:
+    """The paper's count of a product: full rate, an overhead a column tile, one start."""
+    return rows * k * n / machine.macs + n / 32 * machine.tile_cycles + machine.start_cycles
+
+
+def scaling(
+    design: str, model: str = "gpt2-345m", inputs: int = 64, outputs: int = 64
+) -> dict[int, float]:
+    """Speed-up of a whole request on 1, 2 and 4 boards (Figure 16)."""
+    from lora_sdk.timing.model import run_time
+    from lora_sdk.timing.target import make_target
+
+    config = shape_config(model)
+    times = {
+        boards: run_time(
+            make_target(design, "u280", config, boards), model, inputs, outputs
+        ).latency_ms
+        for boards in (1, 2, 4)
+    }
+    return {boards: times[1] / time for boards, time in times.items()}
+
+
+def energy_per_token(board: str, boards: int, tokens_per_second: float) -> float:
+    """Joules a token of `boards` boards running at their typical power."""
+    return boards * board_facts(board).power_watts / tokens_per_second

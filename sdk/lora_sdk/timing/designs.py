@@ -1,0 +1,187 @@
+"""Accelerator designs as data: `data/designs.yaml`, or a YAML file of the same form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from lora_host.errors import RequestError
+from lora_host.naming import did_you_mean
+from lora_sdk.timing.facts import DATA, only_known, read_yaml, resolved
+
+
+@dataclass(frozen=True)
+class Link:
+    """A link between neighbours: line rate, bytes a cycle of the user port, one hop's latency, and
+    rows packed into one transfer (III.B)."""
+
+    bits_per_second: float
+    port_bytes: int
+    latency_s: float
+    row_group: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArrayDesign:
+    """LORA and its like: an array of multipliers (MPU), vector lanes (VFU), a Router.
+
+    Cycle fields count cycles of `clock_hz`. `array` is rows x columns of multipliers, `tile` T_m.
+    `weight_bits` without, `metadata` the share that scales and zero points add. `kv_bytes` is one
+    element's. The on-chip KV cache holds `kv_onchip_tokens` positions of a model with
+    `kv_onchip_hidden` columns and `kv_onchip_layers` blocks. `prefetch_bytes`: weights that may be
+    fetched ahead while the MPU waits. `row_grain`: "array" pads the rows of a matrix product to the
+    array's, "row" pads none. `gathers` "overlapped" or "stalled"; `norms` "split" or "replicated".
+    """
+
+    name: str
+    title: str
+    kind: str
+    origin: str
+    boards: tuple[str, ...]
+    clock_hz: float
+    array: tuple[int, int]
+    tile: int
+    lanes: int
+    precision: str
+    weight_bits: float
+    metadata: float
+    activation_bytes: int
+    kv_bytes: int
+    kv_grouped: bool
+    kv_onchip_tokens: int
+    kv_onchip_hidden: int
+    kv_onchip_layers: int
+    hbm_efficiency: float
+    fill_cycles: float
+    tile_cycles: float
+    start_cycles: float
+    sum_cycles: float
+    rest_cycles: float
+    prefetch_bytes: int
+    prefill_copy: str
+    row_grain: str
+    lm_head: bool
+    gathers: str
+    norms: str
+    link: Link
+    utilisation: float = 1.0
+    row_by_row: bool = False
+    speculation: str | None = None
+    resources: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def macs(self) -> float:
+        """Multiply-accumulates a cycle that work."""
+        return self.array[0] * self.array[1] * self.utilisation
+
+    @property
+    def weight_bytes(self) -> float:
+        """Bytes of one weight, its share of scales and zero points included."""
+        return self.weight_bits / 8 * (1 + self.metadata)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamDesign:
+    """FlightLLM's decoder: a stream of weights, loads that must be issued, a KV cache.
+
+    `macs` a cycle on the board, or `macs_by_board`. `loads_per_block` loads for each `block_bytes`
+    of weights, divided by `merge` (the prefetch ratio); `kv_factor` times the ideal KV time."""
+
+    name: str
+    title: str
+    kind: str
+    origin: str
+    boards: tuple[str, ...]
+    clock_hz: float
+    weight_bits: float
+    metadata: float
+    kv_bytes: int
+    hbm_efficiency: float
+    kv_factor: float
+    issue_cycles: float
+    loads_per_block: int
+    block_bytes: int
+    merge: int
+    prefill_utilisation: float
+    macs: float = 0.0
+    macs_by_board: Mapping[str, float] = field(default_factory=dict)
+    speculation: str | None = None
+
+    def macs_on(self, board: str) -> float:
+        """Multiply-accumulates a cycle on `board`."""
+        return float(self.macs_by_board.get(board, self.macs))
+
+    @property
+    def weight_bytes(self) -> float:
+        """Bytes of one weight, its share of scales and zero points included."""
+        return self.weight_bits / 8 * (1 + self.metadata)
+
+
+Design = ArrayDesign | StreamDesign
+KINDS: dict[str, type[ArrayDesign] | type[StreamDesign]] = {
+    "array": ArrayDesign,
+    "stream": StreamDesign,
+}
+
+
+@cache
+def _shipped() -> Mapping[str, Mapping[str, Any]]:
+    found: Mapping[str, Mapping[str, Any]] = read_yaml(DATA / "designs.yaml")
+    return found
+
+
+def design_names() -> tuple[str, ...]:
+    """Names of the designs that ship with the package."""
+    return tuple(_shipped())
+
+
+def load_design(name: str | Path) -> Design:
+    """The design called `name`, or the one design in a YAML file.
+
+    RequestError: unknown name (with the nearest), unknown or missing field."""
+    text = str(name)
+    if text in _shipped():
+        return make_design(text, _whole(_shipped(), text))
+    path = Path(name)
+    if path.suffix in (".yaml", ".yml") and path.is_file():
+        content = read_yaml(path)
+        if not isinstance(content, dict) or len(content) != 1:
+            raise RequestError(f"{path}: expected one design: a name and its fields")
+        (own,) = content
+        return make_design(own, _whole({**_shipped(), **content}, own))
+    raise RequestError(f"design {text!r} is not known; {did_you_mean(text, design_names())}")
+
+
+def _whole(table: Mapping[str, Mapping[str, Any]], name: str) -> dict[str, Any]:
+    """The fields of `name` on top of those of its base."""
+    own = dict(table[name])
+    base = own.pop("base", None)
+    if base is None:
+        return own
+    if base not in table or base == name:
+        raise RequestError(f"design {name}: base {base!r} is not another design")
+    return {**_whole(table, base), **own}
+
+
+def make_design(name: str, values: Mapping[str, Any]) -> Design:
+    """A design from its fields; RequestError names a field that is unknown or missing."""
+    kind = KINDS.get(values.get("kind", ""))
+    if kind is None:
+        raise RequestError(f"design {name}: kind {values.get('kind')!r}, expected array or stream")
+    only_known(kind, values, f"design {name}")
+    made: dict[str, Any] = {key: resolved(value) for key, value in values.items()}
+    made["name"] = name
+    for key in ("boards", "array"):
+        if key in made:
+            made[key] = tuple(made[key])
+    if "link" in made and not isinstance(made["link"], Link):
+        only_known(Link, made["link"], f"design {name}: link")
+        made["link"] = Link(**made["link"])
+    for entry in fields(kind):
+        required = entry.default is MISSING and entry.default_factory is MISSING
+        if required and entry.name not in made:
+            raise RequestError(f"design {name}: field {entry.name!r} is missing")
+    return kind(**made)

@@ -1,0 +1,143 @@
+"""Boards, fitted parameters and draft models of the timing model, from `data/`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from lora_host.errors import RequestError
+from lora_host.naming import did_you_mean
+
+DATA = Path(__file__).resolve().parent / "data"
+MAX_PARAMETERS = 12
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One fitted number, with what it means and the published row it was fitted to."""
+
+    name: str
+    value: float
+    unit: str
+    meaning: str
+    source: str
+
+
+@dataclass(frozen=True)
+class BoardFacts:
+    """A board as timing and resources see it. Bandwidths are bytes a second of all banks together,
+    `bram` counts blocks of 36 Kbit, `macs_per_dsp` is INT8."""
+
+    name: str
+    title: str
+    memory: str
+    bytes_per_second: float
+    capacity_bytes: int
+    ddr_bytes_per_second: float
+    ddr_capacity_bytes: int
+    max_clock_hz: float
+    dsp: int
+    bram: int
+    uram: int
+    lut: int
+    ff: int
+    macs_per_dsp: int
+    power_watts: float
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A draft model: mean tokens a verification of `x` rows emits, and what drafting takes."""
+
+    name: str
+    title: str
+    b: tuple[tuple[int, float], ...]
+    draft_base: float
+    draft_slope: float
+
+    def aat(self, x: int, context: int) -> float:
+        """Mean emitted tokens of a verification of x rows (root included) at a context; AAT(1) = 1
+        (equation 3 of the tree-speculation paper with C = 1/2)."""
+        (low, b_low), (high, b_high) = self.b[0], self.b[-1]
+        place = math.log2(min(max(context, low), high) / low) / math.log2(high / low)
+        b = b_low + (b_high - b_low) * place
+        return 1.0 + b * (math.log(2.0) + math.log(x - 0.5))
+
+    def draft_share(self, x: int) -> float:
+        """Time of drafting x - 1 tokens, in plain steps; nothing is drafted for x = 1."""
+        return self.draft_base + self.draft_slope * x if x > 1 else 0.0
+
+
+def read_yaml(path: Path) -> Any:
+    """The content of a YAML file; RequestError in one line where it cannot be read."""
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise RequestError(f"{path}: cannot be read: {error}") from None
+    except yaml.YAMLError as error:
+        raise RequestError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
+
+
+@cache
+def parameters() -> Mapping[str, Parameter]:
+    """The fitted parameters by name."""
+    found = {entry["name"]: Parameter(**entry) for entry in read_yaml(DATA / "parameters.yaml")}
+    if len(found) > MAX_PARAMETERS:
+        raise AssertionError(f"{len(found)} fitted parameters, at most {MAX_PARAMETERS}")
+    return found
+
+
+@cache
+def _boards() -> Mapping[str, BoardFacts]:
+    return {
+        name: BoardFacts(name=name, **facts)
+        for name, facts in read_yaml(DATA / "boards.yaml").items()
+    }
+
+
+def board_names() -> tuple[str, ...]:
+    """Names that `board_facts` takes."""
+    return tuple(_boards())
+
+
+def board_facts(name: str) -> BoardFacts:
+    """The board called `name`; RequestError, with the nearest name, where there is none."""
+    if name not in _boards():
+        raise RequestError(f"board {name!r} is not known; {did_you_mean(name, board_names())}")
+    return _boards()[name]
+
+
+@cache
+def drafts() -> Mapping[str, Draft]:
+    """Draft models by name."""
+    return {
+        name: Draft(
+            name=name,
+            title=entry["title"],
+            b=tuple((int(context), float(b)) for context, b in entry["b"]),
+            draft_base=float(entry["draft_base"]),
+            draft_slope=float(entry["draft_slope"]),
+        )
+        for name, entry in read_yaml(DATA / "speculation.yaml").items()
+    }
+
+
+def resolved(value: object) -> object:
+    """`value`, or where it names a fitted parameter, that parameter's value."""
+    if isinstance(value, str) and value in parameters():
+        return parameters()[value].value
+    return value
+
+
+def only_known(kind: type, values: Mapping[str, object], where: str) -> None:
+    """RequestError naming the first key of `values` that the dataclass `kind` has not."""
+    known = [field.name for field in fields(kind)]
+    for name in values:
+        if name not in known:
+            raise RequestError(f"{where}: unknown field {name!r}; {did_you_mean(name, known)}")

@@ -1,0 +1,262 @@
+"""Operators of a step from a board's command list: what the emulated boards really run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from lora_host import abi
+from lora_host.errors import RequestError
+from lora_sdk.compile import isa
+from lora_sdk.plan.collectives import Collective, LinkBytes, add_traffic
+from lora_sdk.timing import costs
+from lora_sdk.timing.facts import parameters
+from lora_sdk.timing.machine import Machine
+from lora_sdk.timing.ops import ATTENTION, DMA, KV, LINK, MPU, ROUTER, VECTOR, VFU, WEIGHTS, Op
+from lora_sdk.timing.shape_ops import ATTENTION_STARTS
+from lora_sdk.timing.step import StepShape, whole_tiles
+
+if TYPE_CHECKING:
+    from lora_sdk.plan.model_plan import Plan
+
+UNITS = {
+    abi.UNIT_MPU: MPU,
+    abi.UNIT_VFU: VFU,
+    abi.UNIT_ROUTER: ROUTER,
+    abi.UNIT_DMA: DMA,
+    abi.UNIT_CONTROL: "control",
+}
+
+
+class ListTiming:
+    """Turns the command list of the board at `rank` into operators, for any step."""
+
+    def __init__(
+        self, machine: Machine, plan: Plan, rank: int, commands: Sequence[isa.Command]
+    ) -> None:
+        self.machine = machine
+        self.plan = plan
+        self.board = plan.boards[rank]
+        self._places = list(_places(commands, plan.size))
+
+    def ops(self, step: StepShape) -> list[Op]:
+        """The operators of one step, an operator a command, in the list's order.
+
+        RequestError names a command that has no timing."""
+        known: dict[Any, dict[str, Any]] = {}  # equal commands of other blocks cost the same
+        found: list[Op] = []
+        for command, place, key in self._places:
+            cost = known.get(key)
+            if cost is None:
+                cost = known[key] = self._cost(command, step)
+            found.append(Op(**place, **cost))
+        return found
+
+    def _cost(self, command: isa.Command, step: StepShape) -> dict[str, Any]:
+        """Cost fields of a command in a step."""
+        rows = step.sampled if command.flags & abi.FLAG_SELECTED else step.rows
+        cost = COSTS.get(type(command))
+        if cost is None:
+            raise RequestError(
+                f"command {command.what!r} ({type(command).__name__}) has no timing; "
+                "add it to lora_sdk.timing.list_ops"
+            )
+        return cost(self, command, rows, step)
+
+    # What a command moves.
+
+    def bank_cycles(self, bank: int, size: float) -> float:
+        """Cycles in which one bank streams `size` bytes."""
+        machine, board = self.machine, self.plan.board
+        efficiency = parameters()["lora_hbm_efficiency"].value
+        return size / (efficiency * board.banks[bank].bandwidth / machine.clock_hz)
+
+
+def _places(
+    commands: Sequence[isa.Command], boards: int
+) -> Iterator[tuple[isa.Command, dict[str, Any], Any]]:
+    """Each command with what no step changes: unit, names, what it waits for; and the key under
+    which its cost is kept."""
+    signals: dict[int, int] = {}
+    for index, command in enumerate(commands):
+        after: tuple[int, ...] = ()
+        if command.wait_counter != abi.NO_COUNTER:
+            after = (signals[command.wait_counter],)
+        segments = bool(command.flags & abi.FLAG_WAIT_SEGMENTS)
+        place = {
+            "unit": UNITS[command.UNIT],
+            "what": command.what,
+            "layer": -1 if command.layer == isa.NO_LAYER else command.layer,
+            "after": after,
+            "segments": segments,
+            "local": 1 / boards if segments else 1.0,
+        }
+        selected = bool(command.flags & abi.FLAG_SELECTED)
+        yield command, place, (type(command), selected, *_sizes(command))
+        if command.signal_counter != abi.NO_COUNTER:
+            signals[command.signal_counter] = index
+
+
+def _sizes(command: isa.Command) -> tuple[Any, ...]:
+    if isinstance(command, isa.Matrix):
+        return command.k, command.n, command.bank_first, command.bank_count, command.merge
+    if isinstance(command, isa.Vector):
+        return command.op, command.columns
+    if isinstance(command, isa.Attention):
+        return command.q_heads, command.kv_heads, command.head_dim
+    if isinstance(command, isa.Gather):
+        return command.columns, command.share_unit, command.segment_unit, command.element_bytes
+    return tuple(getattr(command, name, 0) for name in ("kv_heads", "head_dim", "bytes"))
+
+
+def _matrix(
+    timing: ListTiming, command: isa.Matrix, rows: int, step: StepShape
+) -> dict[str, Any]:
+    machine = timing.machine
+    blocks = math.ceil(command.k / abi.BLOCK_K) * math.ceil(command.n / abi.BLOCK_N)
+    requests = math.ceil(blocks / command.merge)
+    passes = costs.matrix_passes(machine, rows) if rows else 0
+    block = block_bytes(command)
+    fullest = passes * math.ceil(requests / command.bank_count) * command.merge * block
+    return {
+        "category": WEIGHTS,
+        "start": machine.start_cycles,
+        "compute": costs.matrix_cycles(machine, rows, command.k, command.n),
+        "stream": timing.bank_cycles(command.bank_first, fullest),
+        "bytes": float(passes * blocks * block),
+        "macs": float(rows) * command.k * command.n,
+        "banks": (command.bank_first, command.bank_count, fullest),
+    }
+
+
+def block_bytes(command: isa.Matrix) -> int:
+    """Bytes of one placed weight block of the command's weights."""
+    if command.weight_type == abi.FP16:
+        return abi.BLOCK_BYTES_FP16
+    raise RequestError(
+        f"command {command.what!r} has weights of type {command.weight_type}, which has no timing"
+    )
+
+
+def _attention(
+    timing: ListTiming, command: isa.Attention, rows: int, step: StepShape
+) -> dict[str, Any]:
+    machine, heads, dim = timing.machine, command.q_heads, command.head_dim
+    softmax = costs.softmax_cycles(machine, rows, heads, step.visible)
+    kv = timing.board.kv
+    blocks = 2 * command.kv_heads * whole_tiles(step.kv_positions) // abi.TILE_POSITIONS
+    block = abi.TILE_POSITIONS * dim * machine.kv_bytes
+    fullest = math.ceil(blocks / kv.bank_count) * block
+    return {
+        "category": ATTENTION,
+        "start": ATTENTION_STARTS * machine.start_cycles,
+        "compute": costs.attention_cycles(machine, dim, heads, step.visible) + softmax,
+        "vector": softmax,
+        "stream": timing.bank_cycles(kv.bank_first, fullest),
+        "bytes": float(blocks * block),
+        "macs": costs.attention_macs(dim, heads, step.visible),
+        "banks": (kv.bank_first, kv.bank_count, fullest),
+    }
+
+
+PASSES = {
+    abi.VEC_LN_SUMS: 2,
+    abi.VEC_ARGMAX: 1,
+}
+
+
+def _vector(timing: ListTiming, command: isa.Vector, rows: int, step: StepShape) -> dict[str, Any]:
+    machine = timing.machine
+    latency = {
+        abi.VEC_LN_SUMS: 2 * machine.sum_cycles,
+        abi.VEC_RMS_SUMS: machine.sum_cycles,
+        abi.VEC_LN_APPLY: machine.rest_cycles,
+        abi.VEC_RMS_APPLY: machine.rest_cycles,
+    }.get(command.op, 0.0)
+    passes = PASSES.get(command.op, 1)
+    return {
+        "category": VECTOR,
+        "start": machine.start_cycles if rows else 0.0,
+        "compute": costs.vector_cycles(machine, rows, command.columns, passes) + rows * latency,
+    }
+
+
+def _gather(timing: ListTiming, command: isa.Gather, rows: int, step: StepShape) -> dict[str, Any]:
+    machine, plan = timing.machine, timing.plan
+    ring = plan.route.ring
+    collective = Collective(
+        "", command.columns, command.share_unit, command.segment_unit, command.element_bytes
+    )
+    sent = _busiest_port(collective, plan.size, ring, rows)
+    hops = plan.size // 2 if ring else plan.size - 1
+    moving = hops * machine.hop_cycles if sent else 0.0
+    return {
+        "category": LINK,
+        "start": machine.start_cycles if rows else 0.0,
+        "compute": moving + sent / machine.port_rate,
+        "link_bytes": float(sent),
+    }
+
+
+@cache
+def _busiest_port(collective: Collective, boards: int, ring: bool, rows: int) -> int:
+    """Bytes, frames included, of the port that sends most."""
+    totals = {
+        (rank, way): LinkBytes() for rank in range(boards) for way in ("next", "previous")
+    }
+    add_traffic(totals, collective, boards, ring, rows)
+    return max(sent.frames for sent in totals.values())
+
+
+def _kv_store(
+    timing: ListTiming, command: isa.KvStore, rows: int, step: StepShape
+) -> dict[str, Any]:
+    machine = timing.machine
+    lines = rows * command.kv_heads * position_lines(command.head_dim, machine.kv_bytes)
+    return {"category": KV, "start": machine.start_cycles, "compute": float(lines),
+            "bytes": float(lines * abi.LINE_BYTES)}  # fmt: skip
+
+
+def _kv_commit(
+    timing: ListTiming, command: isa.KvCommit, rows: int, step: StepShape
+) -> dict[str, Any]:
+    """Each committed position is read and written, in every block and KV head of the board."""
+    config, machine = timing.plan.config, timing.machine
+    heads = len(timing.board.share.kv_heads)
+    each = config.layers * heads * position_lines(config.head_dim, machine.kv_bytes)
+    lines = 2 * step.committed * each
+    return {"category": KV, "start": machine.start_cycles if lines else 0.0,
+            "compute": float(lines), "bytes": float(lines * abi.LINE_BYTES)}  # fmt: skip
+
+
+def position_lines(head_dim: int, element: int) -> int:
+    """Lines of 64 bytes that one position of one head touches: K lies [head_dim][32], so each of
+    its elements is in a line of its own; V is contiguous. The DMA moves a line a cycle."""
+    return head_dim + math.ceil(head_dim * element / abi.LINE_BYTES)
+
+
+def _move(timing: ListTiming, command: isa.MoveRows, rows: int, step: StepShape) -> dict[str, Any]:
+    lines = rows * math.ceil(command.bytes / abi.LINE_BYTES)
+    return {"category": KV, "start": timing.machine.start_cycles if rows else 0.0,
+            "compute": float(lines)}  # fmt: skip
+
+
+def _nothing(
+    timing: ListTiming, command: isa.Command, rows: int, step: StepShape
+) -> dict[str, Any]:
+    return {"category": KV, "compute": 0.0}
+
+
+COSTS: dict[type[isa.Command], Callable[..., dict[str, Any]]] = {
+    isa.Matrix: _matrix,
+    isa.Vector: _vector,
+    isa.Attention: _attention,
+    isa.Gather: _gather,
+    isa.KvStore: _kv_store,
+    isa.KvCommit: _kv_commit,
+    isa.MoveRows: _move,
+    isa.Fence: _nothing,
+    isa.End: _nothing,
+}

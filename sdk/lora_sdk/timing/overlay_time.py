@@ -1,0 +1,78 @@
+"""Modelled time of steps on an overlay: the same for emulated runs, plans and `lora model`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lora_sdk.compile.lower import lower
+from lora_sdk.timing.list_ops import ListTiming
+from lora_sdk.timing.machine import machine_of_overlay
+from lora_sdk.timing.ops import Op
+from lora_sdk.timing.schedule import Timeline, schedule
+from lora_sdk.timing.step import StepShape
+
+if TYPE_CHECKING:
+    from lora_sdk.compile.isa import Command
+    from lora_sdk.model.spec import ModelConfig
+    from lora_sdk.plan.model_plan import Plan
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """One step: the timeline and operators of the slowest board, by rank."""
+
+    rank: int
+    timeline: Timeline
+    ops: Sequence[Op]
+
+
+class OverlayTiming:
+    """Times steps of a placed model. A step takes as long as its slowest board, each timed as if
+    its neighbours kept pace with it. `commands` by rank are the lists that the boards hold; without
+    them they are lowered from the plan, which gives the same lists."""
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        plan: Plan,
+        commands: Mapping[int, Sequence[Command]] | None = None,
+    ) -> None:
+        self.plan = plan
+        self.machine = machine_of_overlay(plan.overlay)
+        self._boards: dict[int, ListTiming] = {}
+        seen = set()
+        for board in plan.boards:
+            share = board.share
+            sizes = tuple(
+                len(part)
+                for part in (share.q_heads, share.kv_heads, share.hidden, share.ffn,
+                             share.vocabulary, share.embed)
+            )  # fmt: skip
+            spilled = tuple(sorted(name for name, m in board.matrices.items() if m.spilled))
+            if (sizes, spilled) in seen:
+                continue  # the same list up to addresses
+            seen.add((sizes, spilled))
+            held = lower(config, plan, board.rank) if commands is None else commands[board.rank]
+            self._boards[board.rank] = ListTiming(self.machine, plan, board.rank, held)
+        self._known: dict[StepShape, StepTime] = {}
+
+    def step(self, shape: StepShape, keep: bool = False) -> StepTime:
+        """The time of one step. `keep`: with the spans of every operator."""
+        if shape in self._known and not keep:
+            return self._known[shape]
+        slowest: StepTime | None = None
+        for rank, timing in self._boards.items():
+            ops = timing.ops(shape)
+            timeline = schedule(ops, self.machine.prefetch_cycles, keep)
+            if slowest is None or timeline.cycles > slowest.timeline.cycles:
+                slowest = StepTime(rank, timeline, ops)
+        assert slowest is not None  # a plan has boards
+        if not keep and len(self._known) < 4096:
+            self._known[shape] = slowest
+        return slowest
+
+    def rank_ops(self, rank: int, shape: StepShape) -> list[Op]:
+        """The operators of one rank that is timed on its own."""
+        return self._boards[rank].ops(shape)

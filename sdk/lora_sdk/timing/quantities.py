@@ -1,0 +1,140 @@
+"""The quantities that published rows name, each from `key=value` arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+
+from lora_host.errors import RequestError
+from lora_sdk.model.shapes import shape_config
+from lora_sdk.timing import analyses
+from lora_sdk.timing.designs import ArrayDesign, StreamDesign, load_design
+from lora_sdk.timing.facts import board_facts
+from lora_sdk.timing.model import run_time, speculate, token_time
+from lora_sdk.timing.report import Report
+from lora_sdk.timing.stream_model import StreamModel
+from lora_sdk.timing.target import Target, make_target
+
+Arguments = Mapping[str, str]
+DOLLARS = 8000.0  # price of a U280, GLITCHES table II
+
+
+def evaluate(quantity: str, arguments: str) -> float:
+    """The model's value of a quantity. Arguments `over.KEY=VALUE` divide it by the same quantity
+    with KEY changed. RequestError: unknown quantity."""
+    pairs = dict(entry.split("=", 1) for entry in arguments.split())
+    plain = {key: value for key, value in pairs.items() if not key.startswith("over.")}
+    over = {key[5:]: value for key, value in pairs.items() if key.startswith("over.")}
+    value = _value(quantity, plain)
+    return value / _value(quantity, {**plain, **over}) if over else value
+
+
+def _value(quantity: str, arguments: Arguments) -> float:
+    kind, _, name = quantity.partition(".")
+    if kind not in KINDS:
+        raise RequestError(f"quantity {quantity!r} is not known; kinds: {', '.join(KINDS)}")
+    return KINDS[kind](name, arguments)
+
+
+@cache
+def _target(design: str, board: str | None, model: str, boards: int) -> Target:
+    return make_target(design, board, shape_config(model), boards)
+
+
+def _of(arguments: Arguments) -> Target:
+    return _target(arguments["design"], arguments.get("board"), arguments["model"],
+                   int(arguments.get("boards", "1")))  # fmt: skip
+
+
+@cache
+def _run_report(arguments: tuple[tuple[str, str], ...]) -> Report:
+    pairs = dict(arguments)
+    return run_time(_of(pairs), pairs["model"], int(pairs["in"]), int(pairs["out"]))
+
+
+def _run(name: str, arguments: Arguments) -> float:
+    return float(_run_report(tuple(sorted(arguments.items()))).as_dict()[name])
+
+
+def _token(name: str, arguments: Arguments) -> float:
+    report = token_time(_of(arguments), arguments["model"], int(arguments["context"]))
+    if name.endswith("%"):
+        return 100.0 * report.utilisation[name[:-1]]
+    return float(report.as_dict()[name])
+
+
+def _sd(name: str, arguments: Arguments) -> float:
+    target = _of(arguments)
+    length = int(arguments["length"]) if "length" in arguments else None
+    if name in ("mean_speedup", "mean_against"):
+        contexts = [int(text) for text in arguments["contexts"].split(",")]
+        gains = [_gain(target, context, length) for context in contexts]
+        return sum(gains) / len(gains)
+    found = speculate(target, int(arguments["context"]), length)
+    return {
+        "tokens_per_second": 1 / found.per_token,
+        "speedup": found.plain_s / found.per_token,
+        "length": float(found.length),
+    }[name]
+
+
+def _gain(target: Target, context: int, length: int | None) -> float:
+    """Speed of the best round over plain decoding, or over a round of `length` rows."""
+    best = speculate(target, context)
+    against = speculate(target, context, length or 1)
+    return against.per_token / best.per_token
+
+
+def _stream(name: str, arguments: Arguments) -> float:
+    design = load_design(arguments["design"])
+    assert isinstance(design, StreamDesign)  # published rows
+    board = board_facts(design.boards[0])
+    model = StreamModel(design, board, shape_config(arguments["model"]))
+    if "length" in arguments:
+        time = model.prefill(int(arguments["length"]))
+    else:
+        time = model.decode(int(arguments["context"]))
+    moved = time.bytes["weights"] + time.bytes["kv"]
+    return {
+        "gop": 2e-9 * time.macs,
+        "gb": 1e-9 * moved,
+        "intensity": 2 * time.macs / moved,
+        "ms": 1e3 * time.seconds,
+        "per_joule": 1 / (time.seconds * board.power_watts),
+        "per_dollar": 1 / (time.seconds * DOLLARS),
+    }[name.partition("_")[2]]
+
+
+def _array(name: str, arguments: Arguments) -> float:
+    """Bandwidth in GB/s that the multipliers ask for, fill included (V.C): a column of weights a
+    cycle in prefill, a weight for each multiplier in decode."""
+    design = load_design(arguments["design"])
+    assert isinstance(design, ArrayDesign)  # published rows
+    share = design.fill_cycles / design.tile
+    rate = design.weight_bytes * design.clock_hz / 1e9
+    if name == "prefill_gb_s":
+        return design.array[1] * rate / (1 + share / 2)
+    return design.array[0] * design.array[1] * rate / (1 + share)
+
+
+def _summation(name: str, arguments: Arguments) -> float:
+    return _percent(analyses.summation(), name)
+
+
+def _reordering(name: str, arguments: Arguments) -> float:
+    return _percent(analyses.reordering(), name)
+
+
+def _percent(values: Mapping[str, float], name: str) -> float:
+    return 100.0 * values[name[:-1]] if name.endswith("%") else values[name]
+
+
+KINDS: dict[str, Callable[[str, Arguments], float]] = {
+    "run": _run,
+    "token": _token,
+    "sd": _sd,
+    "stream": _stream,
+    "array": _array,
+    "summation": _summation,
+    "reordering": _reordering,
+}

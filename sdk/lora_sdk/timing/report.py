@@ -1,0 +1,77 @@
+"""What `lora model` answers: times, rates, where the time went, bytes, utilisation of each roof."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass
+class Totals:
+    """Sums over a run, from which a report is made. Times in seconds."""
+
+    seconds: float = 0.0
+    by: dict[str, float] = field(default_factory=dict)
+    bytes: dict[str, float] = field(default_factory=dict)
+    macs: float = 0.0
+
+    def add(self, other: Totals, times: float = 1.0) -> None:
+        """Adds `other`, `times` over."""
+        self.seconds += times * other.seconds
+        self.macs += times * other.macs
+        for mine, theirs in ((self.by, other.by), (self.bytes, other.bytes)):
+            for key, value in theirs.items():
+                mine[key] = mine.get(key, 0.0) + times * value
+
+
+@dataclass(frozen=True)
+class Roofs:
+    """Peaks of one board: memory and link bytes a second, multiply-accumulates a second. `memory`
+    is the vendor's peak, whatever the design reaches of it."""
+
+    memory: float
+    compute: float
+    link: float
+
+
+@dataclass(frozen=True)
+class Report:
+    """A modelled time. `latency_ms` is one token's at a context, or the whole run's with input and
+    output lengths; `breakdown_ms` sums to it. `bytes` are those one board moves in that time,
+    `utilisation` the share of each roof."""
+
+    label: str
+    design: str
+    board: str
+    model: str
+    boards: int
+    mode: str
+    latency_ms: float
+    tokens_per_second: float
+    breakdown_ms: dict[str, float]
+    bytes: dict[str, float]
+    utilisation: dict[str, float]
+    details: dict[str, Any]
+    notes: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; `breakdown` in milliseconds, details beside the other keys."""
+        values = asdict(self)
+        values["breakdown"] = values.pop("breakdown_ms")
+        values.update(values.pop("details"))
+        values["notes"] = list(self.notes)
+        return values
+
+
+def utilisation(totals: Totals, roofs: Roofs) -> dict[str, float]:
+    """Share of each roof that a run used."""
+    if totals.seconds <= 0.0:
+        return {}
+    memory = totals.bytes.get("weights", 0.0) + totals.bytes.get("kv", 0.0)
+    shares = {
+        "memory": memory / totals.seconds / roofs.memory,
+        "compute": totals.macs / totals.seconds / roofs.compute,
+    }
+    if roofs.link:
+        shares["link"] = totals.bytes.get("link", 0.0) / totals.seconds / roofs.link
+    return shares

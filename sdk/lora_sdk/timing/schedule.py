@@ -1,0 +1,98 @@
+"""Operators -> when each begins and ends, and where the time went.
+
+Units run in order and side by side. Memory streams ahead of the MPU by at most the prefetch buffer.
+An operator behind a gather works on local data first (III.B, the fourth method), so that only what
+the local share does not cover is exposed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lora_sdk.timing.ops import CATEGORIES, ROUTER, VECTOR, Op
+
+
+@dataclass(frozen=True)
+class Span:
+    """When operator `index` worked, in cycles of the design's clock."""
+
+    index: int
+    begin: float
+    end: float
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """`cycles` in all; `exposed` link cycles that nothing hid, `hidden` the others; `by` the cycles
+    on the critical path by category (weights, attention, vfu, kv, start_up, link_exposed), which
+    sum to `cycles`; `stall` the part of it that waited for memory."""
+
+    cycles: float
+    by: dict[str, float]
+    hidden: float
+    stall: float
+    busy: dict[str, float]
+    spans: tuple[Span, ...]
+
+
+def schedule(ops: Sequence[Op], prefetch_cycles: float = 0.0, keep: bool = False) -> Timeline:
+    """Times `ops`. `prefetch_cycles`: what the prefetch buffer holds, in cycles of streaming.
+    `keep`: also return the spans."""
+    unit_free: dict[str, float] = {}
+    begins = [0.0] * len(ops)
+    ends = [0.0] * len(ops)
+    by = dict.fromkeys((*CATEGORIES, "start_up", "link_exposed"), 0.0)
+    busy: dict[str, float] = {}
+    memory = front = stall = linked = 0.0
+    for index, op in enumerate(ops):
+        begin = unit_free.get(op.unit, 0.0)
+        gathered = 0.0
+        for other in op.after:
+            if op.segments and ops[other].unit == ROUTER:
+                begin = max(begin, begins[other])
+                gathered = max(gathered, ends[other])
+            else:
+                begin = max(begin, ends[other])
+        work = op.compute
+        if op.stream:
+            earliest = max(memory, begin + op.start - prefetch_cycles, 0.0)
+            memory = earliest + op.stream
+            work = max(work, memory - begin - op.start)
+        end = begin + op.start + work
+        if gathered:
+            end = max(end, gathered + (1.0 - op.local) * work)
+        begins[index], ends[index] = begin, end
+        unit_free[op.unit] = end
+        busy[op.unit] = busy.get(op.unit, 0.0) + op.start + op.compute
+        if op.unit == ROUTER:
+            linked += end - begin
+        if end <= front or (op.unit == ROUTER and _covered(ops, index)):
+            continue
+        _attribute(by, op, end - front, work, end - begin)
+        stall += min(end - front, max(0.0, work - op.compute))
+        front = end
+    hidden = max(0.0, linked - by["link_exposed"])
+    spans = tuple(Span(i, begins[i], ends[i]) for i in range(len(ops))) if keep else ()
+    return Timeline(max(ends, default=0.0), by, hidden, stall, busy, spans)
+
+
+def _covered(ops: Sequence[Op], index: int) -> bool:
+    """Whether the next operator that waits for this gather counts what it leaves exposed."""
+    following = ops[index + 1] if index + 1 < len(ops) else None
+    return following is not None and following.segments and index in following.after
+
+
+def _attribute(by: dict[str, float], op: Op, new: float, work: float, whole: float) -> None:
+    """Splits the `new` cycles that `op` adds to the critical path."""
+    if op.unit == ROUTER:
+        by["link_exposed"] += new
+        return
+    exposed = min(new, max(0.0, whole - op.start - work))
+    by["link_exposed"] += exposed
+    new -= exposed
+    start = min(new, op.start)
+    by["start_up"] += start
+    new -= start
+    vector = min(new, op.vector)
+    by[VECTOR] += vector
+    by[op.category] += new - vector

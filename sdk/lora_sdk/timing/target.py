@@ -1,0 +1,219 @@
+"""What can be timed: a design or an overlay, on a board, with a model, on so many boards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from lora_host.errors import RequestError
+from lora_host.naming import did_you_mean
+from lora_sdk.timing import step as steps
+from lora_sdk.timing.designs import ArrayDesign, Design, StreamDesign, design_names, load_design
+from lora_sdk.timing.facts import Draft, board_facts, drafts
+from lora_sdk.timing.machine import machine_of
+from lora_sdk.timing.ops import ATTENTION, WEIGHTS, Op
+from lora_sdk.timing.report import Roofs, Totals
+from lora_sdk.timing.schedule import Timeline, schedule
+from lora_sdk.timing.shape import block_weights, head_weights, kv_elements
+from lora_sdk.timing.shape_ops import step_ops
+from lora_sdk.timing.stream_model import StreamModel, StreamTime
+
+if TYPE_CHECKING:
+    from lora_sdk.model.spec import ModelConfig
+
+
+class Target(Protocol):
+    """Times the three kinds of step. `bytes` are one board's."""
+
+    name: str
+    board: str
+    boards: int
+    draft: Draft | None
+    roofs: Roofs
+    notes: tuple[str, ...]
+
+    def decode(self, context: int) -> Totals:
+        """One token that sees `context` positions."""
+
+    def verify(self, rows: int, context: int) -> Totals:
+        """A tree of `rows` rows over `context` positions."""
+
+    def prefill(self, length: int) -> Totals:
+        """A prompt of `length` tokens."""
+
+
+class ArrayTarget:
+    """An array design."""
+
+    def __init__(self, design: ArrayDesign, board: str, config: ModelConfig, boards: int) -> None:
+        self.facts = board_facts(board)
+        self.machine = machine_of(design, self.facts)
+        self.design, self.config = design, config
+        self.name, self.board, self.boards = design.name, board, boards
+        self.draft = drafts()[design.speculation] if design.speculation else None
+        link = self.machine.port_rate * self.machine.clock_hz * (2 if boards > 2 else 1)
+        self.roofs = Roofs(
+            memory=self.facts.bytes_per_second,
+            compute=design.array[0] * design.array[1] * design.clock_hz,
+            link=link if boards > 1 else 0.0,
+        )
+        self.notes = self._notes()
+
+    def decode(self, context: int) -> Totals:
+        return self._run(steps.decode(context))
+
+    def verify(self, rows: int, context: int) -> Totals:
+        return self._run(steps.verify(rows, context))
+
+    def prefill(self, length: int) -> Totals:
+        return self._run(steps.prefill(length))
+
+    def ops(self, shape: steps.StepShape) -> list[Op]:
+        """The operators of a step."""
+        return step_ops(self.machine, self.config, self.boards, shape)
+
+    def _run(self, shape: steps.StepShape) -> Totals:
+        ops = self.ops(shape)
+        timeline = schedule(ops, self.machine.prefetch_cycles)
+        return totals_of(ops, timeline, self.machine.clock_hz)
+
+    def _notes(self) -> tuple[str, ...]:
+        design, config = self.design, self.config
+        found = ["modelled"]
+        if design.origin == "own":
+            found.append("this design is not built: its time and resources are modelled only")
+        weights = (block_weights(config) + head_weights(config)) * design.weight_bytes
+        share = weights / self.boards
+        if share > self.facts.capacity_bytes:
+            found.append(
+                f"does not fit: {share / 1e9:.2f} GB of weights a board, "
+                f"{self.facts.capacity_bytes / 1e9:.2f} GB of {self.facts.memory.upper()}; "
+                "timed as if it did"
+            )
+        if not config.norm_first and design.norms == "split":
+            found.append(
+                "the overlap of gathers assumes norms before the sums (pre-LayerNorm); this model "
+                "has them after, so its exchanges stand between the sum and the next gather"
+            )
+        return tuple(found)
+
+
+class StreamTarget:
+    """A FlightLLM-like design."""
+
+    def __init__(self, design: StreamDesign, board: str, config: ModelConfig, boards: int) -> None:
+        if boards != 1:
+            raise RequestError(
+                f"design {design.name} on {boards} boards: it runs on one board only; "
+                "take another design, or --boards 1"
+            )
+        facts = board_facts(board)
+        self.model = StreamModel(design, facts, config)
+        self.name, self.board, self.boards = design.name, board, boards
+        self.draft = drafts()[design.speculation] if design.speculation else None
+        self.roofs = Roofs(facts.bytes_per_second, self.model.macs * design.clock_hz, 0.0)
+        weights = (block_weights(config) + head_weights(config)) * design.weight_bytes
+        fits = weights + kv_elements(config) * design.kv_bytes <= facts.capacity_bytes
+        self.notes: tuple[str, ...] = ("modelled",) if fits else (
+            "modelled",
+            f"{weights / 1e9:.2f} GB of weights do not fit the board's "
+            f"{facts.capacity_bytes / 1e9:.2f} GB; the paper's times imply them",
+        )
+
+    def decode(self, context: int) -> Totals:
+        return _of_stream(self.model.decode(context))
+
+    def verify(self, rows: int, context: int) -> Totals:
+        return _of_stream(self.model.verify(rows, context))
+
+    def prefill(self, length: int) -> Totals:
+        return _of_stream(self.model.prefill(length))
+
+
+class OverlayTarget:
+    """An overlay with its own command lists; boards as its placement allows."""
+
+    def __init__(
+        self, overlay: str, config: ModelConfig, boards: int, context: int | None = None
+    ) -> None:
+        from lora_host.boards import load_board
+        from lora_host.overlay import load_overlay
+        from lora_sdk.plan.placement import make_plan
+        from lora_sdk.timing.overlay_time import OverlayTiming
+
+        chosen = load_overlay(overlay)
+        plan = make_plan(config, chosen, load_board(chosen.board.name), boards, context)
+        self.timing = OverlayTiming(config, plan)
+        self.row_limit = plan.row_limit
+        self.name, self.board, self.boards = chosen.name, chosen.board.name, boards
+        self.draft: Draft | None = drafts()["longspec"]
+        machine = self.timing.machine
+        banks = [chosen.board.banks[bank].bandwidth for bank in chosen.weight_banks]
+        link = machine.port_rate * machine.clock_hz * (2 if boards > 2 else 1)
+        self.roofs = Roofs(
+            memory=float(sum(banks)),
+            compute=machine.rows * machine.columns * machine.clock_hz,
+            link=link if boards > 1 else 0.0,
+        )
+        self.notes: tuple[str, ...] = ("modelled",)
+
+    def decode(self, context: int) -> Totals:
+        return self.run(steps.decode(context))
+
+    def verify(self, rows: int, context: int) -> Totals:
+        return self.run(steps.verify(rows, context))
+
+    def prefill(self, length: int) -> Totals:
+        totals = Totals()
+        for shape in steps.prefill_steps(length, self.row_limit):
+            totals.add(self.run(shape))
+        return totals
+
+    def run(self, shape: steps.StepShape) -> Totals:
+        """One step."""
+        found = self.timing.step(shape)
+        return totals_of(found.ops, found.timeline, self.timing.machine.clock_hz)
+
+
+def totals_of(ops: Sequence[Op], timeline: Timeline, clock_hz: float) -> Totals:
+    """Cycles as seconds, bytes by kind."""
+    by = {name: cycles / clock_hz for name, cycles in timeline.by.items()}
+    moved = {
+        "weights": sum(op.bytes for op in ops if op.category == WEIGHTS),
+        "kv": sum(op.bytes for op in ops if op.category == ATTENTION),
+        "link": sum(op.link_bytes for op in ops),
+    }
+    return Totals(timeline.cycles / clock_hz, by, moved, sum(op.macs for op in ops))
+
+
+def _of_stream(time: StreamTime) -> Totals:
+    return Totals(time.seconds, dict(time.by), dict(time.bytes), time.macs)
+
+
+def make_target(design: str, board: str | None, config: ModelConfig, boards: int) -> Target:
+    """The design, or overlay, called `design` on a board (None: the first it exists for).
+
+    RequestError names what is unknown or does not go together."""
+    from lora_host.overlay import overlay_names
+
+    if boards < 1:
+        raise RequestError(f"{boards} boards; expected at least 1")
+    if design in overlay_names():
+        target = OverlayTarget(design, config, boards)
+        if board is not None and board != target.board:
+            raise RequestError(
+                f"overlay {design} is for board {target.board}, not {board}; drop --board"
+            )
+        return target
+    known = (*design_names(), *overlay_names())
+    if design not in design_names() and not design.endswith((".yaml", ".yml")):
+        raise RequestError(f"design {design!r} is not known; {did_you_mean(design, known)}")
+    return target_of(load_design(design), board, config, boards)
+
+
+def target_of(design: Design, board: str | None, config: ModelConfig, boards: int) -> Target:
+    """A loaded design on a board."""
+    chosen = board or design.boards[0]
+    if isinstance(design, ArrayDesign):
+        return ArrayTarget(design, chosen, config, boards)
+    return StreamTarget(design, chosen, config, boards)

@@ -1,0 +1,125 @@
+"""Designs, reports and the floors of our own designs."""
+
+import time
+
+import pytest
+
+from lora_host.errors import RequestError
+from lora_sdk.model.shapes import shape_config
+from lora_sdk.timing import step as steps
+from lora_sdk.timing.designs import ArrayDesign, design_names, load_design
+from lora_sdk.timing.facts import board_facts, drafts, parameters
+from lora_sdk.timing.machine import machine_of
+from lora_sdk.timing.model import run_time, speculate, token_time
+from lora_sdk.timing.schedule import schedule
+from lora_sdk.timing.shape_ops import step_ops
+from lora_sdk.timing.target import make_target
+
+
+def target(design: str, model: str, boards: int = 1, board: str | None = None):
+    return make_target(design, board, shape_config(model), boards)
+
+
+@pytest.mark.parametrize(
+    ("design", "boards", "plain", "speculative"),
+    [("own-u280", 1, 104, 160), ("own-u280", 4, 370, 600), ("own-v80", 1, 180, 180),
+     ("own-v80", 4, 600, 950)],
+)  # fmt: skip
+def test_floors_of_our_designs(design: str, boards: int, plain: float, speculative: float) -> None:
+    """LLaMA2-7B at context 128 with lm_head."""
+    found = target(design, "llama2-7b", boards)
+    assert token_time(found, "", 128).tokens_per_second >= plain
+    assert token_time(found, "", 128, "sd").tokens_per_second >= speculative
+
+
+def test_long_context_floor() -> None:
+    found = target("own-v80", "llama3.1-8b")
+    assert token_time(found, "", 16384).tokens_per_second >= 33
+
+
+def test_our_designs_claim_no_more_bandwidth_than_was_calibrated() -> None:
+    for name in design_names():
+        design = load_design(name)
+        if design.origin == "own":
+            assert design.hbm_efficiency <= parameters()["lora_hbm_efficiency"].value
+            assert isinstance(design, ArrayDesign) and design.lm_head
+
+
+def test_breakdown_sums_to_the_latency() -> None:
+    for design, boards in (("lora-f", 4), ("dfx", 2), ("own-u280", 4), ("flightllm", 1)):
+        report = token_time(target(design, "llama2-7b", boards), "llama2-7b", 300)
+        assert sum(report.breakdown_ms.values()) == pytest.approx(report.latency_ms, rel=1e-9)
+        assert all(0 <= share <= 1 for share in report.utilisation.values())
+
+
+def test_a_model_of_70_billion_on_64_boards_is_timed_in_two_seconds() -> None:
+    began = time.monotonic()
+    report = token_time(target("own-v80", "llama2-70b", 64), "llama2-70b", 1024)
+    assert time.monotonic() - began < 2.0
+    assert report.breakdown_ms["link_exposed"] > 0
+
+
+def test_more_boards_are_faster_and_their_overheads_show() -> None:
+    times = [
+        run_time(target("lora-f", "gpt2-345m", boards), "", 64, 64).latency_ms
+        for boards in (1, 2, 4)
+    ]
+    assert times[0] > times[1] > times[2]
+    assert times[0] / times[2] < 4 and times[0] / times[2] < 2 * times[0] / times[1]
+
+
+def test_long_outputs_are_sampled_close_to_the_exact_sum() -> None:
+    found = target("lora-q", "gpt2-345m")
+    sampled = run_time(found, "", 8, 400).latency_ms
+    exact = found.prefill(8).seconds + sum(found.decode(9 + i).seconds for i in range(400))
+    assert sampled == pytest.approx(1e3 * exact, rel=1e-6)
+
+
+def test_the_prefetch_buffer_hides_memory_only_as_far_as_it_reaches() -> None:
+    """Without it, gaps add to the stream; with a boundless one, only the stream is left."""
+    design = load_design("own-u280")
+    assert isinstance(design, ArrayDesign)
+    machine = machine_of(design, board_facts("u280"))
+    ops = step_ops(machine, shape_config("llama2-7b"), 1, steps.decode(128))
+    stream = sum(op.stream for op in ops)
+    none, some, all_of_it = (schedule(ops, size).cycles for size in (0.0, 300.0, 1e12))
+    assert none > some > all_of_it >= stream
+
+
+def test_local_work_hides_gathers_and_stalled_ones_are_exposed() -> None:
+    overlapped = token_time(target("lora-f", "opt-6.7b", 4), "", 64)
+    stalled = token_time(target("dfx", "opt-6.7b", 4), "", 64)
+    assert overlapped.breakdown_ms["link_exposed"] < stalled.breakdown_ms["link_exposed"]
+
+
+def test_aat_of_one_row_is_one_and_plain_decoding_never_loses() -> None:
+    draft = drafts()["longspec"]
+    assert draft.aat(1, 128) == pytest.approx(1.0)
+    found = target("flightllm-sd", "llama3.1-8b", board="v80")
+    best = speculate(found, 128)
+    assert best.per_token <= found.decode(128).seconds
+    assert speculate(found, 128, 1).per_token == pytest.approx(found.decode(128).seconds)
+
+
+def test_what_does_not_go_together_is_refused_in_one_line() -> None:
+    for arguments, words in (
+        (("lora-x", None, "gpt2-345m", 1), "did you mean 'lora-"),
+        (("lora-f", "v80", "gpt2-345m", 1), "it exists for u280"),
+        (("flightllm", None, "llama2-7b", 2), "one board only"),
+        (("lora-f", None, "gpt2-345m", 17), "query heads"),
+        (("lora-f", "u281", "gpt2-345m", 1), "did you mean 'u280'"),
+    ):
+        design, board, model, boards = arguments
+        with pytest.raises(RequestError, match=words):
+            token_time(make_target(design, board, shape_config(model), boards), model, 16)
+    with pytest.raises(RequestError, match="no draft model"):
+        token_time(target("lora-f", "gpt2-345m"), "", 16, "sd")
+    with pytest.raises(RequestError, match="context 0 is out of range"):
+        token_time(target("lora-f", "gpt2-345m"), "", 0)
+
+
+def test_a_model_that_does_not_fit_is_said() -> None:
+    notes = token_time(target("lora-f", "llama2-7b"), "", 16).notes
+    assert any("does not fit" in note for note in notes)
+    notes = token_time(target("lora-f", "gpt2-345m"), "", 1).notes
+    assert not any("does not fit" in note for note in notes)
