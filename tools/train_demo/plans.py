@@ -11,7 +11,7 @@ from .model import Shape
 from .target import TargetPlan
 from .train_eagle3 import Eagle3Plan
 
-STEPS = {"target": 2180, "own_text": 1, "draft": 1500, "eagle3": 1000, "lora": 300, "bdlora": 300}
+STEPS = {"target": 2180, "own_text": 1, "draft": 751, "eagle3": 1000, "lora": 300, "bdlora": 300}
 """Steps of each stage for the shipped models."""
 
 SMOKE_STEPS = dict.fromkeys(STEPS, 3)
