@@ -5,8 +5,11 @@
 #include <string.h>
 
 #include "lora/emu.h"
+#include "transport_xrt.h"
+#include "lora/slash.h"
 
-static const struct lora_transport *const transports[] = {&lora_transport_emu};
+static const struct lora_transport *const transports[] = {&lora_transport_emu, &lora_transport_xrt,
+                                                         &lora_transport_slash};
 #define TRANSPORTS (sizeof transports / sizeof transports[0])
 
 static int unknown(const char *uri, struct lora_failure *failure) {

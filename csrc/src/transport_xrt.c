@@ -1,0 +1,230 @@
+/* The transport of Alveo boards: "xrt:INDEX" or "xrt:BDF". lora_ctrl is driven through its registers,
+ * not through the runtime's runs: a run of the runtime's cannot be cancelled, a register can always
+ * be read. */
+#define _POSIX_C_SOURCE 200809L
+#include "transport_xrt.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "board_lock.h"
+
+#define GONE 0xffffffffu /* what the bus answers for a card that is not there any more */
+
+static struct xrt_handle *open_handles;
+
+static int is_index(const char *address) {
+    size_t digits = strspn(address, "0123456789");
+    return digits > 0 && digits < 5 && !address[digits];
+}
+
+static int open_device(struct xrt_handle *board, struct lora_failure *failure) {
+    const struct xrt_api *api = xrt_api(failure);
+    if (!api) return LORA_ERR_TRANSPORT;
+    const char *address = board->address;
+    board->device = is_index(address) ? api->device_open((unsigned int)strtoul(address, NULL, 10))
+                                      : api->device_open_bdf(address);
+    if (!board->device)
+        return lora_fail(failure, LORA_ERR_TRANSPORT,
+                         "xrt:%s: the runtime finds no such board; lora list shows those that it "
+                         "finds, lora doctor what is missing",
+                         address);
+    for (struct xrt_handle *other = open_handles; other; other = other->next)
+        if (other != board && other->device == board->device) {
+            board->device = NULL; /* the other one's: closing it would close both */
+            return lora_fail(failure, LORA_ERR_URI,
+                             "xrt:%s and xrt:%s are one board; name each board once", address,
+                             other->address);
+        }
+    return LORA_OK;
+}
+
+/* With the lock held. The runtime gives the same handle for one index twice. */
+static int open_locked(struct xrt_handle *board, struct lora_failure *failure) {
+    for (struct xrt_handle *other = open_handles; other; other = other->next)
+        if (!strcmp(other->address, board->address))
+            return lora_fail(failure, LORA_ERR_URI,
+                             "xrt:%s: open in this process already; name each board once",
+                             board->address);
+    int status = lora_board_lock("xrt", board->address, &board->holder, failure);
+    return status ? status : open_device(board, failure);
+}
+
+static int xrt_open(const char *address, void **handle, struct lora_failure *failure) {
+    if (!address || !address[0] || strlen(address) >= sizeof ((struct xrt_handle *)0)->address)
+        return lora_fail(failure, LORA_ERR_URI,
+                         "xrt:%.64s: an index (xrt:0) or a BDF (xrt:0000:3b:00.1) expected",
+                         address ? address : "");
+    if (!xrt_api(failure)) return LORA_ERR_TRANSPORT; /* before the runtime can end the process */
+    struct xrt_handle *board = calloc(1, sizeof *board);
+    if (!board) return lora_fail(failure, LORA_ERR_MEMORY, "xrt:%s: no host memory", address);
+    memcpy(board->address, address, strlen(address) + 1);
+    board->holder = -1;
+    for (uint32_t port = 0; port < LORA_PORTS; port++) board->link_index[port] = -1;
+    pthread_mutex_init(&board->sync, NULL);
+    xrt_lock();
+    int status = open_locked(board, failure);
+    if (!status) {
+        board->next = open_handles;
+        open_handles = board;
+    }
+    xrt_unlock();
+    if (status) {
+        lora_board_unlock(board->holder);
+        pthread_mutex_destroy(&board->sync);
+        free(board);
+        return status;
+    }
+    *handle = board;
+    return LORA_OK;
+}
+
+static void close_device(struct xrt_handle *board) {
+    struct lora_failure ignored;
+    const struct xrt_api *api = xrt_api(lora_failure_begin(NULL, &ignored));
+    xrt_unload(board);
+    if (api && board->device) api->device_close(board->device);
+    board->device = board->shim = NULL;
+}
+
+static void xrt_close(void *handle) {
+    struct xrt_handle *board = handle;
+    if (!board) return;
+    xrt_lock();
+    struct xrt_handle **at = &open_handles;
+    while (*at && *at != board) at = &(*at)->next;
+    if (*at) *at = board->next;
+    close_device(board);
+    lora_board_unlock(board->holder);
+    xrt_unlock();
+    pthread_mutex_destroy(&board->sync);
+    free(board);
+}
+
+/* The banks are the board's; that the container has them all is checked when it is loaded. */
+static int xrt_info(void *handle, struct lora_board_info *info, struct lora_failure *failure) {
+    const struct xrt_handle *board = handle;
+    (void)failure;
+    *info = (struct lora_board_info){.size = sizeof *info,
+                                     .board_kind = LORA_BOARD_U280,
+                                     .serial = board->serial,
+                                     .bank_count = XRT_BANKS,
+                                     .name = "u280"};
+    for (uint32_t bank = 0; bank < XRT_BANKS; bank++) info->bank_bytes[bank] = xrt_bank_usable(bank);
+    memcpy(info->address, board->address, sizeof info->address);
+    return LORA_OK;
+}
+
+static int fail_register(uint32_t block, uint32_t offset, int result, const char *verb,
+                         struct lora_failure *failure) {
+    return lora_fail(failure, LORA_ERR_TRANSPORT,
+                     "register block %u offset 0x%x: the runtime cannot %s it (%d); reset the "
+                     "board, then open it again",
+                     block, offset, verb, result);
+}
+
+static int check_block(const struct xrt_handle *board, uint32_t block,
+                       struct lora_failure *failure) {
+    if (block >= LORA_BLOCKS)
+        return lora_fail(failure, LORA_ERR_ARGUMENT, "register block %u, 0..%d expected", block,
+                         LORA_BLOCKS - 1);
+    if (!board->kernel)
+        return lora_fail(failure, LORA_ERR_TRANSPORT,
+                         "no overlay is loaded, so no register answers");
+    return LORA_OK;
+}
+
+static int xrt_register_read(void *handle, uint32_t block, uint32_t offset, uint32_t *value,
+                             struct lora_failure *failure) {
+    struct xrt_handle *board = handle;
+    int status = check_block(board, block, failure);
+    if (status) return status;
+    int result;
+    if (block == LORA_BLOCK_CONTROL) {
+        result = xrt_api(failure)->kernel_read(board->kernel, offset, value);
+    } else {
+        uint32_t index = (uint32_t)board->link_index[block - LORA_BLOCK_LINK0];
+        result = xrt_ip_api(failure)->read(board->shim, index, offset, value);
+    }
+    return result ? fail_register(block, offset, result, "read", failure) : LORA_OK;
+}
+
+static int xrt_register_write(void *handle, uint32_t block, uint32_t offset, uint32_t value,
+                              struct lora_failure *failure) {
+    struct xrt_handle *board = handle;
+    int status = check_block(board, block, failure);
+    if (status) return status;
+    int result;
+    if (block == LORA_BLOCK_CONTROL) {
+        result = xrt_api(failure)->kernel_write(board->kernel, offset, value);
+    } else {
+        uint32_t index = (uint32_t)board->link_index[block - LORA_BLOCK_LINK0];
+        result = xrt_ip_api(failure)->write(board->shim, index, offset, value);
+    }
+    return result ? fail_register(block, offset, result, "write", failure) : LORA_OK;
+}
+
+static int xrt_submit(void *handle, const uint32_t arguments[11], struct lora_failure *failure) {
+    uint32_t control = 0;
+    int status = xrt_register_read(handle, LORA_BLOCK_CONTROL, LORA_REG_AP_CTRL, &control, failure);
+    if (!status && !(control & LORA_AP_IDLE))
+        status = lora_fail(failure, LORA_ERR_TRANSPORT,
+                           "lora_ctrl is busy (AP_CTRL 0x%x), idle expected; wait or reset", control);
+    for (uint32_t i = 0; i < 11 && !status; i++)
+        status = xrt_register_write(handle, LORA_BLOCK_CONTROL, LORA_REG_OPERATION + 4 * i,
+                                    arguments[i], failure);
+    if (status) return status;
+    return xrt_register_write(handle, LORA_BLOCK_CONTROL, LORA_REG_AP_CTRL, LORA_AP_START, failure);
+}
+
+static int xrt_poll(void *handle, uint32_t *run_state, struct lora_failure *failure) {
+    uint32_t control = 0;
+    int status = xrt_register_read(handle, LORA_BLOCK_CONTROL, LORA_REG_AP_CTRL, &control, failure);
+    if (status) return status;
+    if (control == GONE)
+        return lora_fail(failure, LORA_ERR_TRANSPORT,
+                         "AP_CTRL reads 0x%x: the card has left the bus; reset it or the machine",
+                         control);
+    *run_state = control & LORA_AP_DONE ? LORA_RUN_DONE : LORA_RUN_BUSY;
+    return LORA_OK;
+}
+
+static int xrt_sleep(void *handle, uint32_t microseconds, struct lora_failure *failure) {
+    struct timespec left = {microseconds / 1000000, (long)(microseconds % 1000000) * 1000};
+    (void)handle;
+    (void)failure;
+    while (nanosleep(&left, &left)) {} /* a signal cuts it short: the rest, too */
+    return LORA_OK;
+}
+
+/* There is no call that resets one card in every version: closing the device ends all that it holds,
+ * and the next load programs it anew. */
+static int xrt_reset(void *handle, struct lora_failure *failure) {
+    struct xrt_handle *board = handle;
+    xrt_lock();
+    close_device(board);
+    int status = open_device(board, failure);
+    xrt_unlock();
+    return status;
+}
+
+const struct lora_transport lora_transport_xrt = {
+    .size = sizeof(struct lora_transport),
+    .scheme = "xrt",
+    .open = xrt_open,
+    .close = xrt_close,
+    .info = xrt_info,
+    .program = xrt_program,
+    .reserve = xrt_reserve,
+    .release = xrt_release,
+    .register_read = xrt_register_read,
+    .register_write = xrt_register_write,
+    .memory_read = xrt_memory_read,
+    .memory_write = xrt_memory_write,
+    .submit = xrt_submit,
+    .poll = xrt_poll,
+    .sleep = xrt_sleep,
+    .reset = xrt_reset,
+};

@@ -1,0 +1,105 @@
+/* Alveo boards through XRT: what the files of this transport share. */
+#ifndef LORA_TRANSPORT_XRT_H
+#define LORA_TRANSPORT_XRT_H
+
+#include <pthread.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "internal.h"
+
+#define XRT_HBM_BANKS 32
+#define XRT_DDR_BANKS 2
+#define XRT_BANKS (XRT_HBM_BANKS + XRT_DDR_BANKS)
+#define XRT_NAME 64
+
+/* The runtime's C interface, by name in libxrt_coreutil.so.2. The xcl entries lie in the driver's
+ * own library, which the runtime loads when the first device is opened. */
+struct xrt_api {
+    void *(*device_open)(unsigned int index);
+    void *(*device_open_bdf)(const char *bdf);
+    int (*device_close)(void *device);
+    int (*device_load)(void *device, const char *path);
+    int (*device_uuid)(void *device, unsigned char uuid[16]);
+    void *(*device_shim)(void *device);
+    void *(*bo_alloc)(void *device, size_t bytes, uint64_t flags, uint32_t memory);
+    int (*bo_free)(void *bo);
+    void *(*bo_map)(void *bo);
+    uint64_t (*bo_address)(void *bo);
+    int (*bo_sync)(void *bo, int direction, size_t bytes, size_t offset);
+    void *(*kernel_open)(void *device, const unsigned char uuid[16], const char *name);
+    int (*kernel_close)(void *kernel);
+    int (*kernel_read)(void *kernel, uint32_t offset, uint32_t *value);
+    int (*kernel_write)(void *kernel, uint32_t offset, uint32_t value);
+};
+
+struct xrt_ip_api {
+    int (*index)(void *shim, const char *name);
+    int (*open)(void *shim, const unsigned char uuid[16], unsigned int index, _Bool shared);
+    int (*close)(void *shim, const unsigned char uuid[16], unsigned int index);
+    int (*read)(void *shim, uint32_t index, uint32_t offset, uint32_t *value);
+    int (*write)(void *shim, uint32_t index, uint32_t offset, uint32_t value);
+};
+
+/* What a container's own sections say. */
+struct xrt_container {
+    unsigned char uuid[16];
+    int32_t memory[XRT_BANKS];   /* index in the topology that the runtime counts by, -1 none */
+    uint64_t bytes[XRT_BANKS];   /* capacity */
+    uint8_t connected[XRT_BANKS]; /* reached by lora_ctrl */
+    char unit[LORA_BLOCKS][XRT_NAME]; /* "kernel:instance" by enum lora_block, "" none */
+    uint64_t unit_base[LORA_BLOCKS];
+};
+
+struct xrt_arena {
+    uint32_t bank;
+    uint64_t offset, bytes;
+    void *bo;
+    uint8_t *mirror; /* the buffer object's host copy */
+};
+
+struct xrt_handle {
+    struct xrt_handle *next; /* open handles, guarded by the lock of xrt_lock() */
+    char address[64];
+    void *device, *kernel, *shim;
+    int holder; /* descriptor of the board's lock file */
+    int link_index[LORA_PORTS]; /* -1: no context is open */
+    uint32_t serial;
+    struct xrt_container container;
+    pthread_mutex_t sync; /* one transfer of a board at a time */
+    uint32_t arena_count;
+    struct xrt_arena arenas[LORA_MAX_ARENAS];
+};
+
+/* transport_xrt_api.c: resolved once; NULL with `failure` filled. */
+const struct xrt_api *xrt_api(struct lora_failure *failure);
+const struct xrt_ip_api *xrt_ip_api(struct lora_failure *failure);
+/* Opening, loading and closing devices is one at a time in a process: the runtime's own order of
+ * these from several threads is not safe. */
+void xrt_lock(void);
+void xrt_unlock(void);
+
+/* transport_xrt_container.c */
+int xrt_container_read(const char *path, struct xrt_container *container,
+                       struct lora_failure *failure);
+void xrt_bank_name(uint32_t bank, char name[16]);
+uint64_t xrt_bank_usable(uint32_t bank);
+
+/* transport_xrt_memory.c */
+int xrt_reserve(void *handle, uint32_t bank, uint64_t offset, uint64_t bytes, uint64_t *base,
+                struct lora_failure *failure);
+int xrt_release(void *handle, uint32_t bank, uint64_t offset, struct lora_failure *failure);
+int xrt_memory_read(void *handle, uint32_t bank, uint64_t offset, void *data, uint64_t bytes,
+                    struct lora_failure *failure);
+int xrt_memory_write(void *handle, uint32_t bank, uint64_t offset, const void *data, uint64_t bytes,
+                     struct lora_failure *failure);
+void xrt_release_all(struct xrt_handle *handle);
+
+/* transport_xrt_program.c */
+int xrt_program(void *handle, const struct lora_program *program, struct lora_failure *failure);
+/* Gives back kernel and link contexts, not the device. */
+void xrt_unload(struct xrt_handle *handle);
+
+extern const struct lora_transport lora_transport_xrt;
+
+#endif
