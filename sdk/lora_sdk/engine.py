@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from lora_host.cluster import Cluster
     from lora_sdk.model.spec import ModelConfig
     from lora_sdk.plan.model_plan import Plan
+    from lora_sdk.timing.run import RunTime
 
 Logits = NDArray[np.float32]
 
@@ -138,6 +139,18 @@ class Engine:
     def tokenizer(self) -> Tokenizer:
         """The model folder's tokenizer; ModelError where it has none."""
         return Tokenizer(self.model_path, self.config.vocabulary)
+
+    def model_time(self) -> RunTime:
+        """Record from now on what the steps would take on real boards: modelled, not measured.
+
+        A second call starts anew. RequestError: a command of the lists has no timing."""
+        from lora_sdk.timing.run import RunTime
+
+        runner = self._loaded.runner
+        lists = {plan.rank: runner.commands[plan.board] for plan in self.plan.boards}
+        time = RunTime(self.config, self.plan, lists)
+        runner.on_step = time.add
+        return time
 
     def check_weights(self) -> None:
         """Sum every placed weight on the boards and compare; PlacementError names what differs."""

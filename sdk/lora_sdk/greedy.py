@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from lora_host.errors import ModelError
 from lora_sdk.kvcache import KvCache, Uncommitted
 from lora_sdk.stepper import Stepper
+from lora_sdk.timing.step import StepShape
 
 if TYPE_CHECKING:
     from lora_host.cluster import Cluster
@@ -49,6 +50,16 @@ class BoardLoop:
         on_token: OnToken,
     ) -> None:
         """See Cluster.greedy."""
+        context, committed = position, 0
+
+        def heard(emitted: int) -> bool:
+            nonlocal context, committed
+            context += 1
+            if self._runner.on_step is not None:
+                self._runner.on_step(StepShape(1, context, context, 1, committed))
+            committed = 1
+            return on_token(emitted)
+
         self._cluster.greedy(
             sequence,
             position,
@@ -57,7 +68,7 @@ class BoardLoop:
             max_tokens,
             self._runner.argmax_offsets,
             self._runner.plan.boards[0].control.block_offset,
-            on_token=on_token,
+            on_token=heard,
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from lora_sdk.compile.isa import Command, encode
 from lora_sdk.compile.lower import lower
 from lora_sdk.plan.model_plan import BoardPlan, Plan
 from lora_sdk.step import KvOp, Row, StepResult, selected_rows
+from lora_sdk.timing.step import StepShape, of_rows
 from lora_sdk.weight_loading import Loader, Progress, Weights
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class Runner:
         self._loader.load()
         self._loader.check()
         self.commands: dict[int, list[Command]] = {}
+        self.on_step: Callable[[StepShape], None] | None = None  # hears every step that was run
         for board in plan.boards:
             self._register(board)
 
@@ -92,6 +94,9 @@ class Runner:
         completions = self.cluster.step(block, self._block_offset)
         self._check_finite(rows, completions)
         chosen = selected_rows(rows)
+        if self.on_step is not None:
+            places = ((row.sequence, row.position) for row in rows)
+            self.on_step(of_rows(places, len(chosen), len(path)))
         hidden_rows = tuple(index for index, row in enumerate(rows) if row.want_hidden)
         return StepResult(
             step=int(completions[0]["step"]),

@@ -110,6 +110,8 @@ def lora_run(
     ):
         progress.close()
         statistics.loaded(engine)
+        if details and not quiet:
+            statistics.model(engine)
         if lines is not None:
             _run_batch(engine, lines, name_of(batch or ""), statistics)
         else:

@@ -1,4 +1,4 @@
-"""The statistics that `lora-run` writes to stderr. Every number is measured on this computer."""
+"""What `lora-run` writes to stderr: measured on this computer, but for lines that say modelled."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from lora_sdk.cli.clock import since_start
 if TYPE_CHECKING:
     from lora_sdk.engine import Engine
     from lora_sdk.results import Piece, Result
+    from lora_sdk.timing.run import RunTime
 
 
 class Statistics:
@@ -26,11 +27,16 @@ class Statistics:
         self._first_latency = 0.0
         self._results = 0
         self._seed = 0
+        self._modelled: RunTime | None = None
 
     def loaded(self, engine: Engine) -> None:
         """The model is on the boards."""
         self._began = time.monotonic()
         self._load_seconds = self._began - self._load_began
+
+    def model(self, engine: Engine) -> None:
+        """Also report what the steps from here on would take on real boards."""
+        self._modelled = engine.model_time()
 
     def heard(self, piece: Piece) -> None:
         """A piece came."""
@@ -80,6 +86,9 @@ class Statistics:
             f"planned: context {plan.context} positions, {plan.max_sequences} sequences, "
             f"{plan.row_limit} rows a step"
         )
+        if self._modelled is not None:
+            for line in self._modelled.lines():
+                self._line(line)
 
     @staticmethod
     def _line(text: str) -> None:

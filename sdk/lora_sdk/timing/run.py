@@ -1,0 +1,69 @@
+"""What the steps of a run would take on real boards: modelled, beside what was measured."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from lora_sdk.timing.overlay_time import OverlayTiming
+from lora_sdk.timing.report import Totals
+from lora_sdk.timing.step import StepShape
+from lora_sdk.timing.target import totals_of
+
+if TYPE_CHECKING:
+    from lora_sdk.compile.isa import Command
+    from lora_sdk.model.spec import ModelConfig
+    from lora_sdk.plan.model_plan import Plan
+
+
+class RunTime:
+    """Counts the shapes of steps and times them when asked. `commands` by rank are the lists that
+    the boards hold."""
+
+    def __init__(
+        self, config: ModelConfig, plan: Plan, commands: Mapping[int, Sequence[Command]]
+    ) -> None:
+        self.timing = OverlayTiming(config, plan, commands)
+        self.steps: Counter[StepShape] = Counter()
+
+    def add(self, shape: StepShape) -> None:
+        """A step was run."""
+        self.steps[shape] += 1
+
+    def seconds(self, shape: StepShape) -> float:
+        """Modelled seconds of one step."""
+        return self.timing.step(shape).timeline.cycles / self.timing.machine.clock_hz
+
+    def totals(self, prefill: bool) -> Totals:
+        """Sums over the steps that carry rows nobody sampled (prompts), or over all others."""
+        found = Totals()
+        for shape, count in self.steps.items():
+            if (shape.rows > shape.sampled) == prefill:
+                time = self.timing.step(shape)
+                clock = self.timing.machine.clock_hz
+                found.add(totals_of(time.ops, time.timeline, clock), count)
+        return found
+
+    def lines(self) -> list[str]:
+        """The report of `lora-run --stats`."""
+        first, then = self.totals(True), self.totals(False)
+        steps = sum(n for shape, n in self.steps.items() if shape.rows == shape.sampled > 0)
+        rows = sum(n * s.sampled for s, n in self.steps.items() if s.rows == s.sampled)
+        name, size = self.timing.plan.overlay.name, self.timing.plan.size
+        text = f"modelled: {name} on {size} real board{'s' if size > 1 else ''}"
+        found = [f"{text}: prefill {first.seconds * 1e3:.3f} ms"]
+        if steps:
+            each = then.seconds / steps * 1e3
+            found[0] += f", {each:.3f} ms a step after it ({steps} steps, {rows} rows sampled)"
+        whole = Totals()
+        whole.add(first)
+        whole.add(then)
+        if whole.seconds:
+            shares = ", ".join(
+                f"{part.replace('_', ' ')} {value / whole.seconds:.0%}"
+                for part, value in sorted(whole.by.items(), key=lambda entry: -entry[1])
+                if value > 0
+            )
+            found.append(f"modelled: of {whole.seconds * 1e3:.3f} ms: {shares}")
+        return found

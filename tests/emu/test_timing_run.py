@@ -1,0 +1,77 @@
+"""Modelled time of emulated runs: the same as `lora model` says of the same steps and overlay."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from lora_sdk import Engine, SamplingParams
+from lora_sdk.demo import demo_model_path
+from lora_sdk.model.config import load_config
+from lora_sdk.timing import step as steps
+from lora_sdk.timing.model import token_time
+from lora_sdk.timing.run import RunTime
+from lora_sdk.timing.target import OverlayTarget
+from lora_sdk.verify import Tree
+
+PROMPT = [5, 9, 2, 40, 17, 3, 8]
+GREEDY = SamplingParams(max_tokens=6, ignore_eos=True)
+
+
+@pytest.fixture(scope="module", params=[1, 2, 4])
+def run(request: pytest.FixtureRequest) -> tuple[RunTime, OverlayTarget]:
+    with Engine(boards=request.param, context=128) as engine:
+        time = engine.model_time()
+        engine.generate(PROMPT, GREEDY)
+        engine.generate(PROMPT, replace(GREEDY, temperature=0.8, seed=3))  # not the boards' loop
+        sequence = engine.open_sequence()
+        engine.prefill(sequence, PROMPT)
+        engine.verify(sequence, Tree((4, 5, 6), (-1, 0, 0)))
+    config = load_config(demo_model_path())
+    return time, OverlayTarget("lora_f_u280", config, request.param, context=128)
+
+
+def test_every_step_takes_exactly_what_lora_model_says(run) -> None:
+    time, target = run
+    assert sum(time.steps.values()) >= 13
+    for shape in time.steps:
+        assert time.seconds(shape) == target.run(shape).seconds
+        assert time.timing.step(shape).timeline.by == target.timing.step(shape).timeline.by
+
+
+def test_the_engine_counts_what_ran(run) -> None:
+    time, _ = run
+    prompt = steps.prefill(len(PROMPT))
+    assert time.steps[prompt] >= 1
+    lengths = {shape.kv_positions for shape in time.steps if shape == steps.decode(shape.visible)}
+    assert len(lengths) >= 4  # each decoded token sees one position more
+    assert any(shape.rows == 3 and shape.sampled == 3 for shape in time.steps)
+
+
+def test_a_decoded_token_takes_what_lora_model_answers(run) -> None:
+    time, target = run
+    context = next(s.visible for s in time.steps if s == steps.decode(s.visible))
+    report = token_time(target, "demo", context)
+    assert report.latency_ms == 1e3 * time.seconds(steps.decode(context))
+
+
+def test_time_does_not_depend_on_values() -> None:
+    """Other tokens of the same number take the same time."""
+    sums = []
+    for seed in (1, 2):
+        tokens = [int(t) for t in np.random.default_rng(seed).integers(10, 200, 9)]
+        with Engine(boards=2, context=64) as engine:
+            time = engine.model_time()
+            engine.generate(tokens, GREEDY)
+            sums.append((time.totals(True).seconds, time.totals(False).seconds))
+    assert sums[0] == sums[1]
+    assert min(sums[0]) > 0
+
+
+def test_statistics_say_modelled(run) -> None:
+    time, _ = run
+    first, second = time.lines()
+    assert first.startswith("modelled:") and "prefill" in first and "ms a step" in first
+    assert second.startswith("modelled:") and "weights" in second
