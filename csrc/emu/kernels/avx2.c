@@ -13,7 +13,8 @@
 #define AVX2_INLINE __attribute__((target("avx2,f16c,fma"), always_inline)) static inline
 #define LANES 8
 #define VECTORS (LORA_BLOCK_N / LANES)
-#define AHEAD LORA_UNIT_COLUMNS /* rows of K: 2 KiB, inside this block or in the next one */
+#define STREAMS 2
+#define AHEAD 4 /* units of 2 KiB that each stream is fetched ahead */
 
 static int supported(void) {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c") &&
@@ -60,15 +61,59 @@ AVX2_INLINE const uint16_t *unit_at(const uint16_t *const *blocks, uint32_t k) {
     return blocks[k / LORA_BLOCK_K] + k % LORA_BLOCK_K * LORA_BLOCK_N;
 }
 
-/* Up to one unit of one row, each weight converted on the way; the unit after next is fetched. */
-AVX2_INLINE void row_unit(const float *x, uint32_t steps, const uint16_t *weights,
-                          const uint16_t *ahead, __m256 *sum) {
-    for (uint32_t k = 0; k < steps; k++, weights += LORA_BLOCK_N, ahead += LORA_BLOCK_N) {
+/* Up to one unit of one segment, each weight converted on the way. */
+AVX2_INLINE void add_unit(const float *x, uint32_t steps, const uint16_t *weights,
+                            __m256 *sum) {
+    for (uint32_t k = 0; k < steps; k++, weights += LORA_BLOCK_N) {
         __m256 value = _mm256_broadcast_ss(x + k);
-        _mm_prefetch((const char *)ahead, _MM_HINT_T0);
         for (int v = 0; v < VECTORS; v++)
             sum[v] = _mm256_fmadd_ps(value, load_halves(weights + v * LANES), sum[v]);
     }
+}
+
+/* A unit of several segments at once: they lie in different places of memory, and what comes after
+ * each is fetched meanwhile, so that more requests are under way than one stream has. */
+AVX2_INLINE void add_units(const float *const *x, const uint16_t *const *weights,
+                             const uint16_t *const *ahead, __m256 sum[STREAMS][VECTORS]) {
+    for (uint32_t k = 0; k < LORA_UNIT_COLUMNS; k++)
+        for (int i = 0; i < STREAMS; i++) {
+            __m256 value = _mm256_broadcast_ss(x[i] + k);
+            _mm_prefetch((const char *)(ahead[i] + k * LORA_BLOCK_N), _MM_HINT_T0);
+            for (int v = 0; v < VECTORS; v++)
+                sum[i][v] = _mm256_fmadd_ps(
+                    value, load_halves(weights[i] + k * LORA_BLOCK_N + v * LANES), sum[i][v]);
+        }
+}
+
+/* Sums of segments s .. s+STREAMS-1. After them those from `following` on are read, in `next`. */
+AVX2_INLINE void add_segments(const float *x, const uint32_t *starts, uint32_t s,
+                                const uint16_t *const *blocks, uint32_t following,
+                                const uint16_t *const *next, __m256 sum[STREAMS][VECTORS]) {
+    uint32_t units = common_units(starts, s, STREAMS), whole = units * LORA_UNIT_COLUMNS;
+    uint32_t ahead_units = units < AHEAD ? units : AHEAD;
+    for (int i = 0; i < STREAMS; i++)
+        for (int v = 0; v < VECTORS; v++)
+            sum[i][v] = _mm256_setzero_ps();
+    for (uint32_t u = 0; u < units; u++) {
+        const uint16_t *weights[STREAMS], *ahead[STREAMS];
+        const float *values[STREAMS];
+        uint32_t at = u * LORA_UNIT_COLUMNS, then = at + ahead_units * LORA_UNIT_COLUMNS;
+        for (uint32_t i = 0; i < STREAMS; i++) {
+            values[i] = x + starts[s + i] + at;
+            weights[i] = unit_at(blocks, starts[s + i] + at);
+            ahead[i] = u + ahead_units < units
+                           ? unit_at(blocks, starts[s + i] + then)
+                           : unit_at(next, starts[following + i] + then - whole);
+        }
+        add_units(values, weights, ahead, sum);
+    }
+    for (uint32_t i = 0; i < STREAMS; i++)
+        for (uint32_t at = starts[s + i] + whole; at < starts[s + i + 1];
+             at += LORA_UNIT_COLUMNS) {
+            uint32_t left = starts[s + i + 1] - at;
+            add_unit(x + at, left < LORA_UNIT_COLUMNS ? left : LORA_UNIT_COLUMNS,
+                     unit_at(blocks, at), sum[i]);
+        }
 }
 
 AVX2 static void join_sums(const float sums[LORA_SEGMENTS][LORA_BLOCK_N], float out[32]) {
@@ -77,20 +122,15 @@ AVX2 static void join_sums(const float sums[LORA_SEGMENTS][LORA_BLOCK_N], float 
                  ((sums[4][i] + sums[5][i]) + (sums[6][i] + sums[7][i]));
 }
 
-AVX2 static void row(const float *x, uint32_t k, const uint16_t *const *blocks, float out[32]) {
+AVX2 static void row(const float *x, const uint32_t starts[9], const uint16_t *const *blocks,
+                     const uint16_t *const *next, float out[32]) {
     float sums[LORA_SEGMENTS][LORA_BLOCK_N];
-    for (uint32_t s = 0; s < LORA_SEGMENTS; s++) {
-        __m256 sum[VECTORS] = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(),
-                               _mm256_setzero_ps()};
-        uint32_t end = segment_start(k, s + 1);
-        for (uint32_t at = segment_start(k, s); at < end; at += LORA_UNIT_COLUMNS) {
-            const uint16_t *weights = unit_at(blocks, at), *ahead = unit_at(blocks, at + AHEAD);
-            if (end - at >= LORA_UNIT_COLUMNS)
-                row_unit(x + at, LORA_UNIT_COLUMNS, weights, ahead, sum);
-            else
-                row_unit(x + at, end - at, weights, ahead, sum);
-        }
-        store_sums(sums[s], sum);
+    for (uint32_t s = 0; s < LORA_SEGMENTS; s += STREAMS) {
+        __m256 sum[STREAMS][VECTORS];
+        uint32_t following = (s + STREAMS) % LORA_SEGMENTS;
+        add_segments(x, starts, s, blocks, following, following ? blocks : next, sum);
+        for (uint32_t i = 0; i < STREAMS; i++)
+            store_sums(sums[s + i], sum[i]);
     }
     join_sums(sums, out);
 }

@@ -15,7 +15,8 @@
 #define LANES 16
 #define VECTORS (LORA_BLOCK_N / LANES)
 #define MOST_ROWS 8
-#define AHEAD LORA_UNIT_COLUMNS /* rows of K: 2 KiB, inside this block or in the next one */
+#define STREAMS 4
+#define AHEAD 4 /* units of 2 KiB that each stream is fetched ahead */
 
 static int supported(void) {
     return lora_variant_avx2.supported() && __builtin_cpu_supports("avx512f") &&
@@ -31,15 +32,59 @@ AVX512_INLINE const uint16_t *unit_at(const uint16_t *const *blocks, uint32_t k)
     return blocks[k / LORA_BLOCK_K] + k % LORA_BLOCK_K * LORA_BLOCK_N;
 }
 
-/* Up to one unit of one row, each weight converted on the way; the unit after next is fetched. */
-AVX512_INLINE void row_unit(const float *x, uint32_t steps, const uint16_t *weights,
-                            const uint16_t *ahead, __m512 *sum) {
-    for (uint32_t k = 0; k < steps; k++, weights += LORA_BLOCK_N, ahead += LORA_BLOCK_N) {
+/* Up to one unit of one segment, each weight converted on the way. */
+AVX512_INLINE void add_unit(const float *x, uint32_t steps, const uint16_t *weights,
+                            __m512 *sum) {
+    for (uint32_t k = 0; k < steps; k++, weights += LORA_BLOCK_N) {
         __m512 value = _mm512_set1_ps(x[k]);
-        _mm_prefetch((const char *)ahead, _MM_HINT_T0);
         for (int v = 0; v < VECTORS; v++)
             sum[v] = _mm512_fmadd_ps(value, load_halves(weights + v * LANES), sum[v]);
     }
+}
+
+/* A unit of several segments at once: they lie in different places of memory, and what comes after
+ * each is fetched meanwhile, so that more requests are under way than one stream has. */
+AVX512_INLINE void add_units(const float *const *x, const uint16_t *const *weights,
+                             const uint16_t *const *ahead, __m512 sum[STREAMS][VECTORS]) {
+    for (uint32_t k = 0; k < LORA_UNIT_COLUMNS; k++)
+        for (int i = 0; i < STREAMS; i++) {
+            __m512 value = _mm512_set1_ps(x[i][k]);
+            _mm_prefetch((const char *)(ahead[i] + k * LORA_BLOCK_N), _MM_HINT_T0);
+            for (int v = 0; v < VECTORS; v++)
+                sum[i][v] = _mm512_fmadd_ps(
+                    value, load_halves(weights[i] + k * LORA_BLOCK_N + v * LANES), sum[i][v]);
+        }
+}
+
+/* Sums of segments s .. s+STREAMS-1. After them those from `following` on are read, in `next`. */
+AVX512_INLINE void add_segments(const float *x, const uint32_t *starts, uint32_t s,
+                                const uint16_t *const *blocks, uint32_t following,
+                                const uint16_t *const *next, __m512 sum[STREAMS][VECTORS]) {
+    uint32_t units = common_units(starts, s, STREAMS), whole = units * LORA_UNIT_COLUMNS;
+    uint32_t ahead_units = units < AHEAD ? units : AHEAD;
+    for (int i = 0; i < STREAMS; i++)
+        for (int v = 0; v < VECTORS; v++)
+            sum[i][v] = _mm512_setzero_ps();
+    for (uint32_t u = 0; u < units; u++) {
+        const uint16_t *weights[STREAMS], *ahead[STREAMS];
+        const float *values[STREAMS];
+        uint32_t at = u * LORA_UNIT_COLUMNS, then = at + ahead_units * LORA_UNIT_COLUMNS;
+        for (uint32_t i = 0; i < STREAMS; i++) {
+            values[i] = x + starts[s + i] + at;
+            weights[i] = unit_at(blocks, starts[s + i] + at);
+            ahead[i] = u + ahead_units < units
+                           ? unit_at(blocks, starts[s + i] + then)
+                           : unit_at(next, starts[following + i] + then - whole);
+        }
+        add_units(values, weights, ahead, sum);
+    }
+    for (uint32_t i = 0; i < STREAMS; i++)
+        for (uint32_t at = starts[s + i] + whole; at < starts[s + i + 1];
+             at += LORA_UNIT_COLUMNS) {
+            uint32_t left = starts[s + i + 1] - at;
+            add_unit(x + at, left < LORA_UNIT_COLUMNS ? left : LORA_UNIT_COLUMNS,
+                     unit_at(blocks, at), sum[i]);
+        }
 }
 
 AVX512_INLINE __m512 tree(const __m512 sums[LORA_SEGMENTS][VECTORS], int v) {
@@ -50,21 +95,11 @@ AVX512_INLINE __m512 tree(const __m512 sums[LORA_SEGMENTS][VECTORS], int v) {
     return _mm512_add_ps(a, b);
 }
 
-AVX512 static void row(const float *x, uint32_t k, const uint16_t *const *blocks, float out[32]) {
+AVX512 static void row(const float *x, const uint32_t starts[9], const uint16_t *const *blocks,
+                       const uint16_t *const *next, float out[32]) {
     __m512 sums[LORA_SEGMENTS][VECTORS];
-    for (uint32_t s = 0; s < LORA_SEGMENTS; s++) {
-        __m512 sum[VECTORS] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
-        uint32_t end = segment_start(k, s + 1);
-        for (uint32_t at = segment_start(k, s); at < end; at += LORA_UNIT_COLUMNS) {
-            const uint16_t *weights = unit_at(blocks, at), *ahead = unit_at(blocks, at + AHEAD);
-            if (end - at >= LORA_UNIT_COLUMNS)
-                row_unit(x + at, LORA_UNIT_COLUMNS, weights, ahead, sum);
-            else
-                row_unit(x + at, end - at, weights, ahead, sum);
-        }
-        for (int v = 0; v < VECTORS; v++)
-            sums[s][v] = sum[v];
-    }
+    add_segments(x, starts, 0, blocks, STREAMS, blocks, sums);
+    add_segments(x, starts, STREAMS, blocks, 0, next, sums + STREAMS);
     for (int v = 0; v < VECTORS; v++)
         _mm512_storeu_ps(out + v * LANES, tree(sums, v));
 }

@@ -1,4 +1,5 @@
-/* A kernel call cut into items that threads may take in any order: none reads what another writes. */
+/* A kernel call cut into items that threads may take in any order: none reads what another
+ * writes. */
 #ifndef LORA_KERNELS_JOB_H
 #define LORA_KERNELS_JOB_H
 
@@ -13,7 +14,7 @@ struct matrix_job {
     float *x; /* [rows][k] */
     struct rows y;
     const uint16_t *bias; /* NULL without */
-    uint32_t tiles;       /* column tiles an item */
+    uint32_t starts[LORA_SEGMENTS + 1];
 };
 
 struct vector_job {

@@ -1,12 +1,13 @@
-/* Matrix product y = FP16(x*W + bias), or FP32. An item is a run of column tiles over all rows: no two
- * items touch the same columns of y. */
+/* Matrix product y = FP16(x*W + bias), or FP32. An item is every n-th column tile over all rows: no
+ * two items touch the same columns of y. */
+#include <stdbool.h>
 #include <stdlib.h>
 
 #include "half.h"
 #include "job.h"
 #include "segments.h"
 
-#define ITEM_BYTES 65536       /* of weights in an item: some microseconds of reading */
+#define ITEMS_A_THREAD 4       /* so that the last one to end is not long alone */
 #define WEIGHT_BYTES_PER_NS 16 /* one thread reads about so many */
 #define PRODUCTS_PER_NS 40     /* of many rows */
 
@@ -19,6 +20,10 @@ struct walk {
 
 static uint32_t k_blocks(const struct lora_matrix *command) {
     return (uint32_t)(((uint64_t)command->k + LORA_BLOCK_K - 1) / LORA_BLOCK_K);
+}
+
+static uint32_t tile_count(const struct lora_matrix *command) {
+    return (uint32_t)(((uint64_t)command->n + LORA_BLOCK_N - 1) / LORA_BLOCK_N);
 }
 
 static struct walk walk_from(const struct lora_job *job, uint64_t j) {
@@ -56,18 +61,19 @@ static void join_parts(float *parts, uint64_t size) {
 }
 
 /* FP32 sums of one tile, the tree included: sums[row][32]; parts has room for eight of them. */
-static void multiply_tile(const struct lora_job *job, const uint16_t *const *blocks, float *parts) {
+static void multiply_tile(const struct lora_job *job, const uint16_t *const *blocks,
+                          const uint16_t *const *next, float *parts) {
     const struct matrix_job *m = &job->matrix;
     uint32_t k = m->command->k;
     if (job->rows == 1) {
-        job->variant->row(m->x, k, blocks, parts);
+        job->variant->row(m->x, m->starts, blocks, next, parts);
         return;
     }
     float work[LORA_BLOCK_K * LORA_BLOCK_N];
     uint64_t size = (uint64_t)job->rows * LORA_BLOCK_N;
     for (uint32_t s = 0; s < LORA_SEGMENTS; s++)
-        job->variant->segment(m->x, k, job->rows, segment_start(k, s), segment_start(k, s + 1),
-                              blocks, work, parts + s * size);
+        job->variant->segment(m->x, k, job->rows, m->starts[s], m->starts[s + 1], blocks, work,
+                              parts + s * size);
     join_parts(parts, size);
 }
 
@@ -101,39 +107,50 @@ static void store_tile(struct lora_job *job, uint32_t first, uint32_t columns, c
     }
 }
 
-static int run_tile(struct lora_job *job, struct walk *walk, const uint16_t **blocks,
-                    uint32_t tile) {
+/* blocks: the tile's, then one more, to be fetched ahead by products of many rows. */
+static void run_tile(struct lora_job *job, const uint16_t *const *blocks,
+                     const uint16_t *const *next, uint32_t tile) {
     const struct matrix_job *m = &job->matrix;
-    uint32_t first = tile * LORA_BLOCK_N, count = k_blocks(m->command);
-    uint32_t left = m->command->n - first;
+    uint32_t first = tile * LORA_BLOCK_N, left = m->command->n - first;
     uint32_t columns = left < LORA_BLOCK_N ? left : LORA_BLOCK_N;
     float parts[LORA_SEGMENTS * LORA_MAX_ROWS * LORA_BLOCK_N];
-    for (uint32_t i = 0; i < count; i++) {
-        blocks[i] = walk_next(walk);
-        if (!blocks[i])
-            return LORA_ERR_ADDRESS;
-    }
-    struct walk ahead = *walk;
-    const uint16_t *next = left > LORA_BLOCK_N ? walk_next(&ahead) : NULL;
-    blocks[count] = next ? next : blocks[count - 1];
-    multiply_tile(job, blocks, parts);
+    multiply_tile(job, blocks, next, parts);
     if (m->bias)
         add_bias(job, m->bias + first, columns, parts);
     store_tile(job, first, columns, parts);
+}
+
+/* The blocks of a tile; no tile, no blocks. */
+static int find_blocks(const struct lora_job *job, uint32_t tile, const uint16_t **blocks) {
+    uint32_t count = k_blocks(job->matrix.command);
+    if (tile >= tile_count(job->matrix.command))
+        return LORA_OK;
+    struct walk walk = walk_from(job, (uint64_t)tile * count);
+    for (uint32_t i = 0; i < count; i++) {
+        blocks[i] = walk_next(&walk);
+        if (!blocks[i])
+            return LORA_ERR_ADDRESS;
+    }
     return LORA_OK;
 }
 
+/* Every items-th tile. Two lists of blocks take turns: the tile at hand and the one after it. */
 static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
-    const struct matrix_job *m = &job->matrix;
-    uint32_t count = k_blocks(m->command);
-    uint32_t tiles = (uint32_t)(((uint64_t)m->command->n + LORA_BLOCK_N - 1) / LORA_BLOCK_N);
-    uint32_t first = item * m->tiles;
-    uint32_t end = tiles - first < m->tiles ? tiles : first + m->tiles;
-    const uint16_t **blocks = (const uint16_t **)job->memory + (uint64_t)thread * (count + 1);
-    struct walk walk = walk_from(job, (uint64_t)first * count);
-    int status = LORA_OK;
-    for (uint32_t tile = first; tile < end && status == LORA_OK; tile++)
-        status = run_tile(job, &walk, blocks, tile);
+    const struct lora_matrix *command = job->matrix.command;
+    uint32_t count = k_blocks(command), tiles = tile_count(command);
+    uint64_t stride = (uint64_t)count + 1;
+    const uint16_t **blocks = (const uint16_t **)job->memory + 2 * stride * thread;
+    const uint16_t **next = blocks + stride;
+    int status = find_blocks(job, item, blocks);
+    for (uint32_t tile = item; tile < tiles && status == LORA_OK; tile += job->items) {
+        bool last = tiles - tile <= job->items;
+        status = find_blocks(job, tile + job->items, next);
+        const uint16_t **then = last || status != LORA_OK ? blocks : next;
+        blocks[count] = then[0];
+        run_tile(job, blocks, then, tile);
+        next = blocks;
+        blocks = then;
+    }
     return status;
 }
 
@@ -142,7 +159,8 @@ static int find_operands(struct lora_job *job, struct rows *x) {
     const struct lora_matrix *c = m->command;
     uint32_t size = c->y_type == LORA_FP32 ? 4 : 2;
     *x = call_operand(job->call, c->x_bank, c->x_offset, c->x_stride, 2ull * c->k, 2);
-    m->y = call_operand(job->call, c->y_bank, c->y_offset, c->y_stride, (uint64_t)size * c->n, size);
+    uint64_t y_bytes = (uint64_t)size * c->n;
+    m->y = call_operand(job->call, c->y_bank, c->y_offset, c->y_stride, y_bytes, size);
     m->bias = NULL;
     if (c->bias_bank != LORA_NO_BANK) {
         uint64_t offset = (uint64_t)c->bias_line * LORA_LINE_BYTES;
@@ -156,7 +174,7 @@ static int find_operands(struct lora_job *job, struct rows *x) {
 /* Pointers to blocks, a set a thread, and the rows in FP32, read by all. */
 static int allocate(struct lora_job *job, struct rows x) {
     uint32_t k = job->matrix.command->k;
-    uint64_t pointers = ((uint64_t)k_blocks(job->matrix.command) + 1) * job->threads;
+    uint64_t pointers = 2 * ((uint64_t)k_blocks(job->matrix.command) + 1) * job->threads;
     uint64_t bytes = (pointers * sizeof(uint16_t *) + 63) / 64 * 64;
     job->memory = malloc(bytes + (uint64_t)job->rows * k * sizeof(float));
     if (!job->memory)
@@ -167,13 +185,13 @@ static int allocate(struct lora_job *job, struct rows x) {
     return LORA_OK;
 }
 
+/* An item is every n-th tile, so that its thread knows what to fetch ahead and the threads stay near
+ * each other in memory. */
 static void cut(struct lora_job *job) {
     const struct lora_matrix *c = job->matrix.command;
     uint64_t tile_bytes = (uint64_t)k_blocks(c) * LORA_BLOCK_BYTES_FP16;
-    uint64_t tiles = ((uint64_t)c->n + LORA_BLOCK_N - 1) / LORA_BLOCK_N;
-    uint64_t together = job->rows > 4 ? 1 : ITEM_BYTES / tile_bytes;
-    job->matrix.tiles = together ? (uint32_t)together : 1;
-    job->items = (uint32_t)((tiles + job->matrix.tiles - 1) / job->matrix.tiles);
+    uint32_t tiles = tile_count(c), most = ITEMS_A_THREAD * job->threads;
+    job->items = tiles < most ? tiles : most;
     job->work = tiles * tile_bytes / WEIGHT_BYTES_PER_NS;
     uint64_t products = (uint64_t)job->rows * c->k * c->n / PRODUCTS_PER_NS;
     if (products > job->work)
@@ -192,6 +210,8 @@ int lora_matrix_begin(struct lora_job *job) {
         status = allocate(job, x);
     if (status != LORA_OK)
         return status;
+    for (uint32_t s = 0; s <= LORA_SEGMENTS; s++)
+        job->matrix.starts[s] = segment_start(c->k, s);
     cut(job);
     job->run = run;
     return LORA_OK;

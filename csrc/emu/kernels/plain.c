@@ -43,10 +43,12 @@ static void segment(const float *x, uint64_t x_stride, uint32_t rows, uint32_t f
     }
 }
 
-static void row(const float *x, uint32_t k, const uint16_t *const *blocks, float out[32]) {
+static void row(const float *x, const uint32_t starts[9], const uint16_t *const *blocks,
+                const uint16_t *const *next, float out[32]) {
     float work[LORA_BLOCK_K * LORA_BLOCK_N], parts[LORA_SEGMENTS][LORA_BLOCK_N];
+    (void)next;
     for (uint32_t s = 0; s < LORA_SEGMENTS; s++)
-        segment(x, k, 1, segment_start(k, s), segment_start(k, s + 1), blocks, work, parts[s]);
+        segment(x, 0, 1, starts[s], starts[s + 1], blocks, work, parts[s]);
     for (uint32_t n = 0; n < LORA_BLOCK_N; n++) {
         float sums[LORA_SEGMENTS];
         for (uint32_t s = 0; s < LORA_SEGMENTS; s++)

@@ -13,6 +13,17 @@ static inline uint32_t segment_start(uint32_t columns, uint32_t s) {
     return start < columns ? (uint32_t)start : columns;
 }
 
+/* Whole units that each of `count` segments from s on has. */
+static inline uint32_t common_units(const uint32_t starts[LORA_SEGMENTS + 1], uint32_t s,
+                                    uint32_t count) {
+    uint32_t least = 0xffffffffu;
+    for (uint32_t i = s; i < s + count; i++) {
+        uint32_t units = (starts[i + 1] - starts[i]) / LORA_UNIT_COLUMNS;
+        least = units < least ? units : least;
+    }
+    return least;
+}
+
 static inline float segment_tree(const float sums[LORA_SEGMENTS]) {
     return ((sums[0] + sums[1]) + (sums[2] + sums[3])) +
            ((sums[4] + sums[5]) + (sums[6] + sums[7]));

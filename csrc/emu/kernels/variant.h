@@ -15,12 +15,15 @@ struct lora_variant {
     /* Rounds and stores; returns how many were not finite. */
     uint32_t (*floats_to_halves)(const float *floats, uint32_t count, uint16_t *halves);
 
-    /* One row times one column tile: out[32] = the sum over k, tree included. blocks[k / 128] is the
-     * tile's block, and after the last stands the block that is read next, to be fetched ahead. */
-    void (*row)(const float *x, uint32_t k, const uint16_t *const *blocks, float out[32]);
+    /* One row times one column tile: out[32] = the sum over k, tree included. starts[s] is where
+     * segment s begins, starts[8] is k; blocks[k / 128] is the tile's block. The blocks of `next`
+     * are read after these, so that they may be fetched ahead. */
+    void (*row)(const float *x, const uint32_t starts[9], const uint16_t *const *blocks,
+                const uint16_t *const *next, float out[32]);
 
     /* One segment of a column tile: out[row][32] = sum over k = first..end-1 of x[row][k]*W[k][32].
-     * x holds FP16 values; blocks as above; work holds LORA_BLOCK_K*32 floats. */
+     * x holds FP16 values; one more block than the tile has is fetched ahead; work holds
+     * LORA_BLOCK_K*32 floats. */
     void (*segment)(const float *x, uint64_t x_stride, uint32_t rows, uint32_t first, uint32_t end,
                     const uint16_t *const *blocks, float *work, float *out);
 
