@@ -3,19 +3,47 @@
 #define LORA_PACK_INTERNAL_H
 
 #include <stdint.h>
+#include <string.h>
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 
 #include "internal.h"
 #include "lora/pack.h"
 
+#define PACK_EXPONENT 0x7c00 /* of FP16: all ones in what is not finite */
+
 /* pack_half.c */
 uint64_t pack_element_bytes(uint32_t element);
-/* `count` elements as FP16; 0, or not 0 where one is not finite afterwards. */
+/* `count` elements as FP16; 0, or not 0 where one is not finite afterwards. Reads and writes nothing
+ * else. */
 int pack_halves(uint16_t *out, const uint8_t *in, uint64_t count, uint32_t element);
 /* Place of the first of `count` elements that FP16 cannot hold, and its value. */
 uint64_t pack_find_bad(const uint8_t *in, uint64_t count, uint32_t element, double *value);
 
-/* pack_transpose.c: [32][128] -> [128][32] */
-void pack_transpose(uint16_t *block, const uint16_t *columns);
+/* PACK_COPY elements that are FP16 already, as pack_halves. Inline: loading spends its time here. */
+#define PACK_COPY 32
+static inline int pack_copy(uint16_t *out, const uint8_t *in) {
+#if defined(__SSE2__) /* part of every x86-64 */
+    __m128i greatest = _mm_setzero_si128();
+    for (int i = 0; i < PACK_COPY; i += 8) {
+        __m128i eight = _mm_loadu_si128((const __m128i *)(const void *)(in + 2 * i));
+        greatest = _mm_max_epi16(greatest, _mm_and_si128(eight, _mm_set1_epi16(0x7fff)));
+        _mm_storeu_si128((__m128i *)(void *)(out + i), eight);
+    }
+    return _mm_movemask_epi8(_mm_cmpgt_epi16(greatest, _mm_set1_epi16(PACK_EXPONENT - 1)));
+#else
+    int bad = 0;
+    memcpy(out, in, PACK_COPY * sizeof *out);
+    for (int i = 0; i < PACK_COPY; i++) bad |= (out[i] & PACK_EXPONENT) == PACK_EXPONENT;
+    return bad;
+#endif
+}
+
+/* pack_transpose.c: FP16 [32][128], `stride` bytes a column, -> a block [128][32]. 0, or not 0 where
+ * an element is not finite. */
+int pack_transpose(uint16_t *block, const uint8_t *columns, uint64_t stride);
 
 /* pack_blocks.c */
 int pack_check(const struct lora_pack_part *parts, uint32_t part_count,

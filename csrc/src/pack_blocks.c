@@ -6,10 +6,14 @@
 #include "pack.h"
 
 #define MOST (1ull << 31)           /* of rows and columns: products of two fit 64 bits */
-#define LINE_TILES 32               /* tiles that a line of converted inputs covers */
-#define LINE (LINE_TILES * LORA_BLOCK_N)
+#define TILES 32                    /* that are packed together: as many lines of the file at once */
+#define AHEAD 8                     /* inputs that are asked for early */
 
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+static int task_is_oi(const struct lora_pack_part *parts, const struct lora_pack_task *task) {
+    return parts[task->part_first].axes == LORA_AXES_OI;
+}
 
 static int check_part(const struct lora_pack_part *part, uint64_t k, uint32_t kind, uint32_t axes,
                       struct lora_failure *failure) {
@@ -100,46 +104,96 @@ static int convert_line(uint16_t *line, const struct lora_pack_part *parts,
     return LORA_OK;
 }
 
-/* At most LINE_TILES tiles: each input is one line of the file, cut into 64 bytes a tile. */
+/* A tile whose columns lie in one part: where its input 0 is in the file, and what an input more
+ * is there. `at` is NULL for a tile that is cut by two parts or by the matrix's end. */
+struct tile_source {
+    const struct lora_pack_part *part;
+    const uint8_t *at;
+    uint64_t stride, output;
+};
+
+static struct tile_source source_of(const struct lora_pack_part *parts,
+                                    const struct lora_pack_task *task, uint64_t tile) {
+    struct tile_source found = {0};
+    uint64_t column = tile * LORA_BLOCK_N;
+    if (task->n - column < LORA_BLOCK_N) return found;
+    if (run_at(parts, task, column, LORA_BLOCK_N, &found.part, &found.output) < LORA_BLOCK_N)
+        return found;
+    uint64_t size = pack_element_bytes(found.part->element);
+    found.stride = found.part->columns * size;
+    found.at = (const uint8_t *)found.part->data +
+               (task_is_oi(parts, task) ? found.output * found.stride : found.output * size);
+    return found;
+}
+
+/* Input k of one tile. */
+static int tile_input(uint16_t *row, const struct lora_pack_part *parts,
+                      const struct lora_pack_task *task, const struct tile_source *source,
+                      uint64_t tile, uint64_t k, struct lora_failure *failure) {
+    if (source->at) {
+        const uint8_t *at = source->at + k * source->stride;
+        __builtin_prefetch(at + AHEAD * source->stride); /* rows are too short for the hardware's */
+        if (!(source->part->element == LORA_SOURCE_F16
+                  ? pack_copy(row, at)
+                  : pack_halves(row, at, LORA_BLOCK_N, source->part->element)))
+            return LORA_OK;
+    }
+    uint64_t column = tile * LORA_BLOCK_N;
+    memset(row, 0, LORA_BLOCK_N * sizeof row[0]);
+    return convert_line(row, parts, task, k, column, least(task->n - column, LORA_BLOCK_N),
+                        failure);
+}
+
+/* At most TILES tiles, whose inputs are lines of the file. */
 static int tiles_io(const struct lora_pack_part *parts, const struct lora_pack_task *task,
                     uint64_t first, uint64_t count, uint16_t *const *blocks,
                     struct lora_failure *failure) {
-    uint16_t line[LINE];
+    struct tile_source source[TILES];
     uint64_t k_blocks = (task->k + LORA_BLOCK_K - 1) / LORA_BLOCK_K;
-    uint64_t column = first * LORA_BLOCK_N;
-    uint64_t width = least(task->n - column, count * LORA_BLOCK_N);
-    memset(line, 0, sizeof line);
-    for (uint64_t k = 0; k < k_blocks * LORA_BLOCK_K; k++) {
-        if (k == task->k) memset(line, 0, sizeof line); /* padding from here on */
-        if (k < task->k) {
-            int status = convert_line(line, parts, task, k, column, width, failure);
+    for (uint64_t tile = 0; tile < count; tile++) source[tile] = source_of(parts, task, first + tile);
+    for (uint64_t k = 0; k < task->k; k++)
+        for (uint64_t tile = 0; tile < count; tile++) {
+            uint16_t *block = blocks[tile * k_blocks + k / LORA_BLOCK_K];
+            int status = tile_input(block + k % LORA_BLOCK_K * LORA_BLOCK_N, parts, task,
+                                    source + tile, first + tile, k, failure);
             if (status) return status;
         }
-        uint64_t place = k % LORA_BLOCK_K * LORA_BLOCK_N, block = k / LORA_BLOCK_K;
-        for (uint64_t tile = 0; tile < count; tile++)
-            memcpy(blocks[tile * k_blocks + block] + place, line + tile * LORA_BLOCK_N,
-                   LORA_BLOCK_N * sizeof line[0]);
-    }
+    uint64_t rest = task->k % LORA_BLOCK_K * LORA_BLOCK_N;
+    for (uint64_t tile = 0; tile < count && rest; tile++)
+        memset(blocks[(tile + 1) * k_blocks - 1] + rest, 0,
+               LORA_BLOCK_BYTES_FP16 - rest * sizeof(uint16_t));
     return LORA_OK;
 }
 
-/* One tile: its columns are lines of the file. */
-static int tile_oi(const struct lora_pack_part *parts, const struct lora_pack_task *task,
-                   uint64_t tile, uint16_t *const *blocks, struct lora_failure *failure) {
+/* One block of a tile whose columns are lines of the file, through a copy in which they are FP16
+ * and padded. */
+static int block_oi(const struct lora_pack_part *parts, const struct lora_pack_task *task,
+                    uint64_t tile, uint64_t k, uint16_t *block, struct lora_failure *failure) {
     uint16_t columns[LORA_BLOCK_N * LORA_BLOCK_K];
     uint64_t column = tile * LORA_BLOCK_N, width = least(task->n - column, LORA_BLOCK_N);
-    memset(columns, 0, sizeof columns);
+    uint64_t depth = least(task->k - k, LORA_BLOCK_K);
+    if (width < LORA_BLOCK_N || depth < LORA_BLOCK_K) memset(columns, 0, sizeof columns);
+    for (uint64_t c = 0; c < width; c++) {
+        const struct lora_pack_part *part;
+        uint64_t output;
+        run_at(parts, task, column + c, 1, &part, &output);
+        int status = convert(columns + c * LORA_BLOCK_K, part, output, k, depth, failure);
+        if (status) return status;
+    }
+    pack_transpose(block, (const uint8_t *)columns, LORA_BLOCK_K * sizeof columns[0]);
+    return LORA_OK;
+}
+
+static int tile_oi(const struct lora_pack_part *parts, const struct lora_pack_task *task,
+                   uint64_t tile, uint16_t *const *blocks, struct lora_failure *failure) {
+    struct tile_source source = source_of(parts, task, tile);
+    int direct = source.at && source.part->element == LORA_SOURCE_F16;
     for (uint64_t k = 0, block = 0; k < task->k; k += LORA_BLOCK_K, block++) {
-        uint64_t depth = least(task->k - k, LORA_BLOCK_K);
-        if (depth < LORA_BLOCK_K) memset(columns, 0, sizeof columns);
-        for (uint64_t c = 0; c < width; c++) {
-            const struct lora_pack_part *part;
-            uint64_t output;
-            run_at(parts, task, column + c, 1, &part, &output);
-            int status = convert(columns + c * LORA_BLOCK_K, part, output, k, depth, failure);
-            if (status) return status;
-        }
-        pack_transpose(blocks[block], columns);
+        if (direct && task->k - k >= LORA_BLOCK_K &&
+            !pack_transpose(blocks[block], source.at + 2 * k, source.stride))
+            continue;
+        int status = block_oi(parts, task, tile, k, blocks[block], failure);
+        if (status) return status;
     }
     return LORA_OK;
 }
@@ -148,9 +202,9 @@ int pack_tiles(const struct lora_pack_part *parts, const struct lora_pack_task *
                uint64_t first, uint64_t count, uint16_t *const *blocks,
                struct lora_failure *failure) {
     uint64_t k_blocks = (task->k + LORA_BLOCK_K - 1) / LORA_BLOCK_K;
-    int oi = parts[task->part_first].axes == LORA_AXES_OI;
+    int oi = task_is_oi(parts, task);
     for (uint64_t done = 0; done < count;) {
-        uint64_t now = oi ? 1 : least(count - done, LINE_TILES);
+        uint64_t now = oi ? 1 : least(count - done, TILES);
         uint16_t *const *at = blocks + done * k_blocks;
         int status = oi ? tile_oi(parts, task, first + done, at, failure)
                         : tiles_io(parts, task, first + done, now, at, failure);

@@ -8,8 +8,6 @@
 
 #include "pack.h"
 
-#define EXPONENT 0x7c00u
-
 typedef int convert(uint16_t *out, const uint8_t *in, uint64_t count);
 
 struct variant {
@@ -19,13 +17,13 @@ struct variant {
 
 uint64_t pack_element_bytes(uint32_t element) { return element == LORA_SOURCE_F32 ? 4 : 2; }
 
-static int is_bad(uint16_t half) { return (half & EXPONENT) == EXPONENT; }
+static int is_bad(uint16_t half) { return (half & PACK_EXPONENT) == PACK_EXPONENT; }
 
 /* By integers alone: no instruction here looks at the rounding mode. */
 static uint16_t half_of(uint32_t bits) {
     uint32_t sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7fffffffu;
     if (magnitude > 0x7f800000u) return (uint16_t)(sign | 0x7e00u);
-    if (magnitude >= 0x477ff000u) return (uint16_t)(sign | EXPONENT); /* 65520 and more */
+    if (magnitude >= 0x477ff000u) return (uint16_t)(sign | PACK_EXPONENT); /* 65520 and more */
     uint32_t shift = 13, value = magnitude - 0x38000000u;
     if (magnitude < 0x38800000u) { /* below 2^-14: a subnormal of 2^-24 steps */
         uint32_t exponent = magnitude >> 23;
@@ -69,7 +67,7 @@ static const struct variant plain = {"plain", plain_bf16, plain_f32};
 #define NEAREST (_MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
 
 F16C static inline __m128i store_eight(uint16_t *out, __m256 values, __m128i bad) {
-    const __m128i exponent = _mm_set1_epi16(EXPONENT);
+    const __m128i exponent = _mm_set1_epi16(PACK_EXPONENT);
     __m128i halves = _mm256_cvtps_ph(values, NEAREST);
     _mm_storeu_si128((__m128i *)(void *)out, halves);
     return _mm_or_si128(bad, _mm_cmpeq_epi16(_mm_and_si128(halves, exponent), exponent));
@@ -123,13 +121,22 @@ int lora_pack_force(const char *variant) {
     return 0;
 }
 
-int pack_halves(uint16_t *out, const uint8_t *in, uint64_t count, uint32_t element) {
-    if (element == LORA_SOURCE_F32) return chosen()->from_f32(out, in, count);
-    if (element == LORA_SOURCE_BF16) return chosen()->from_bf16(out, in, count);
-    memcpy(out, in, 2 * count);
-    uint16_t bad = 0; /* no branch: compilers make vectors of this */
-    for (uint64_t i = 0; i < count; i++) bad |= (uint16_t)((out[i] & EXPONENT) == EXPONENT);
+static int plain_f16(uint16_t *out, const uint8_t *in, uint64_t count) {
+    int bad = 0;
+    for (uint64_t i = 0; i < count; i++) bad |= is_bad(out[i] = (uint16_t)u16_bits(in + 2 * i));
     return bad;
+}
+
+static int copy_f16(uint16_t *out, const uint8_t *in, uint64_t count) {
+    uint64_t whole = count & ~(PACK_COPY - 1ull);
+    int bad = 0;
+    for (uint64_t i = 0; i < whole; i += PACK_COPY) bad |= pack_copy(out + i, in + 2 * i);
+    return bad | plain_f16(out + whole, in + 2 * whole, count - whole);
+}
+
+int pack_halves(uint16_t *out, const uint8_t *in, uint64_t count, uint32_t element) {
+    if (element == LORA_SOURCE_F16) return copy_f16(out, in, count);
+    return (element == LORA_SOURCE_F32 ? chosen()->from_f32 : chosen()->from_bf16)(out, in, count);
 }
 
 static double widened(uint32_t bits) {
