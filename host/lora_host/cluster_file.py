@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,10 +43,26 @@ class Cable:
 
 @dataclass(frozen=True)
 class ClusterFile:
-    """A checked cluster file."""
+    """A checked cluster file. `name` says in messages which boards of which file these are."""
 
     boards: tuple[BoardEntry, ...]
     cables: tuple[Cable, ...]
+    name: str = "a cluster file"
+
+    def only(self, boards: Iterable[int]) -> ClusterFile:
+        """Some of the boards and the cables among them, in the file's order, numbered anew."""
+        kept = sorted(set(boards))
+        if len(kept) == len(self.boards):
+            return self
+        place = {board: index for index, board in enumerate(kept)}
+        cables = tuple(
+            Cable(place[c.board_a], c.port_a, place[c.board_b], c.port_b)
+            for c in self.cables
+            if c.board_a in place and c.board_b in place
+        )
+        which = ", ".join(map(str, kept))
+        name = f"{self.name} (of its {len(self.boards)} boards {which})"
+        return ClusterFile(tuple(self.boards[board] for board in kept), cables, name)
 
 
 def load_cluster(path: str | Path) -> ClusterFile:
@@ -61,7 +77,7 @@ def load_cluster(path: str | Path) -> ClusterFile:
         check_uri(entry.uri)
     _check_serials(path, boards)
     check_cables(cables, len(boards), f"{path}: ")
-    return ClusterFile(boards, cables)
+    return ClusterFile(boards, cables, str(path))
 
 
 def ring(boards: int) -> tuple[Cable, ...]:

@@ -83,13 +83,9 @@ def _from_devices(devices: Sequence[str], boards: int | None) -> Selection:
 
 def _from_file(source: str | Path | ClusterFile, boards: int | None) -> Selection:
     file = source if isinstance(source, ClusterFile) else load_cluster(source)
-    name = "a cluster file" if isinstance(source, ClusterFile) else str(source)
     count = len(file.boards) if boards is None else boards
     if not 1 <= count <= len(file.boards):
-        raise RequestError(f"{name}: {len(file.boards)} boards found, {count} asked for")
-    cables = tuple(c for c in file.cables if c.board_a < count and c.board_b < count)
-    check_cables(cables, count, f"{name}: ")
-    why = f"as named in {name}"
-    if count < len(file.boards):
-        why += f": the first {count} of {len(file.boards)}"
-    return Selection(file.boards[:count], cables, why)
+        raise RequestError(f"{file.name}: {len(file.boards)} boards found, {count} asked for")
+    chosen = file.only(range(count))
+    check_cables(chosen.cables, count, f"{file.name}: ")
+    return Selection(chosen.boards, chosen.cables, f"as named in {chosen.name}")

@@ -6,10 +6,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lora_host.errors import RequestError
 from lora_sdk.options import EngineOptions, Progress
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from lora_host.cluster import Cluster
+    from lora_host.cluster_file import ClusterFile
     from lora_sdk.model.spec import ModelConfig
     from lora_sdk.plan.model_plan import Plan
     from lora_sdk.runner import Runner
@@ -26,10 +30,22 @@ class Opened:
     stack: ExitStack
 
 
+def connected(path: Path, boards: int) -> ClusterFile:
+    """The cluster file's boards that a ring or path of so many connects. RequestError when the file
+    has fewer, LinkError when no path of them is so long."""
+    from lora_host.cluster_file import load_cluster
+    from lora_sdk.plan.topology import route
+
+    file = load_cluster(path)
+    if boards > len(file.boards):
+        raise RequestError(f"{path}: {len(file.boards)} boards found, {boards} asked for")
+    return file.only(route(file.cables, boards).order)
+
+
 def open_model(options: EngineOptions, progress: Progress | None) -> Opened:
     """Plan, open the boards, place the weights. Errors of every layer pass through."""
     from lora_host.cluster import Cluster
-    from lora_host.cluster_file import load_cluster, ring
+    from lora_host.cluster_file import ring
     from lora_host.overlay import load_overlay
     from lora_sdk.model.checkpoint import Checkpoint
     from lora_sdk.model.config import load_config
@@ -39,7 +55,7 @@ def open_model(options: EngineOptions, progress: Progress | None) -> Opened:
 
     config = load_config(options.model)
     overlay = load_overlay(options.overlay)
-    file = load_cluster(options.cluster_file) if options.cluster_file else None
+    file = connected(options.cluster_file, options.boards) if options.cluster_file else None
     cables = file.cables if file is not None else ring(options.boards)
     plan = make_plan(
         config,
@@ -58,7 +74,7 @@ def open_model(options: EngineOptions, progress: Progress | None) -> Opened:
             Cluster.open(
                 boards=options.boards,
                 devices=options.devices,
-                cluster_file=options.cluster_file,
+                cluster_file=file,
                 overlay=overlay,
                 kernels=options.kernels,
                 trace=options.trace,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,13 +13,11 @@ from pathlib import Path
 import pytest
 
 from lora_sdk import Engine, Result, SamplingParams
+from tests.commands import LORA, RUN, command, lora_run, one_line_error
 from tests.processes import environment
 from tests.variants import variant, write_checkpoint
 
-ROOT = Path(__file__).resolve().parents[2]
-RUN = "from lora_sdk.cli.run import main; main()"
 ENVIRONMENT = environment()
-LORA = "from lora_sdk.cli.main import main; main()"
 
 
 @pytest.fixture(scope="module")
@@ -35,20 +32,6 @@ def prompt(tmp_path: Path) -> Path:
     return file
 
 
-def command(code: str, *arguments: object, **more: object) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)],
-        capture_output=True,
-        timeout=60,
-        env=ENVIRONMENT,
-        **more,  # type: ignore[call-overload]
-    )
-
-
-def lora_run(*arguments: object, **more: object) -> subprocess.CompletedProcess[bytes]:
-    return command(RUN, *arguments, **more)
-
-
 @pytest.fixture(scope="module")
 def expected(folder: Path) -> Callable[..., Result]:
     def of(text: str, **fields: object) -> Result:
@@ -58,16 +41,6 @@ def expected(folder: Path) -> Callable[..., Result]:
             return result
 
     return of
-
-
-def one_line_error(done: subprocess.CompletedProcess[bytes], *parts: str) -> str:
-    """The single line on stderr of a command that failed, stdout empty."""
-    text = done.stderr.decode()
-    assert done.returncode in (1, 2) and done.stdout == b""
-    assert text.count("\n") == 1 and "Traceback" not in text, text
-    for part in parts:
-        assert part in text, text
-    return text
 
 
 def test_stdout_is_the_text_and_nothing_else(
@@ -150,130 +123,6 @@ def test_a_prompt_of_a_batch_that_is_too_long_is_named(folder: Path, tmp_path: P
     file.write_text(json.dumps("a") + "\n" + json.dumps({"tokens": [5] * 400}))
     done = lora_run("--model", folder, "--batch", file)
     one_line_error(done, "prompt 1: the prompt has 400 tokens, 16 more than the context of 384")
-
-
-@pytest.mark.parametrize(
-    "content, parts",
-    [
-        (None, ("is not there",)),
-        (b"", ("is empty",)),
-        (b"\n", ("is empty",)),
-        (b"ab\xff\xfe", ("is not UTF-8", "0xff at 2")),
-        (b"x " * 250, ("tokens", "more than the context of 384")),
-    ],
-)
-def test_bad_prompt_files(
-    folder: Path, tmp_path: Path, content: bytes | None, parts: tuple[str, ...]
-) -> None:
-    file = tmp_path / "prompt.txt"
-    if content is not None:
-        file.write_bytes(content)
-    one_line_error(lora_run("--model", folder, file), *parts)
-
-
-@pytest.mark.parametrize(
-    "arguments, parts",
-    [
-        (("--boards", 3), ("3 boards", "1, 2, 4 or 8")),
-        (("--boards", 0), ("0 boards",)),
-        (("--device", "emo:u280"), ("emo", "did you mean")),
-        (("--device", "emu:u28"), ("did you mean", "u280")),
-        (("--overlay", "lora_f_u28"), ("did you mean",)),
-        (("--temp", "-1"), ("temperature",)),
-        (("-n", "0"), ("max_tokens",)),
-        (("--top-p", "2"), ("top_p",)),
-        (("-c", "9999"), ("context 9999",)),
-        (("--cluster", "/nowhere.yaml"), ("/nowhere.yaml",)),
-        (("--chat",), ("no chat template",)),
-        (("--nonsense",), ("nonsense",)),
-    ],
-)
-def test_bad_arguments(folder: Path, arguments: tuple[object, ...], parts: tuple[str, ...]) -> None:
-    one_line_error(lora_run("--model", folder, *arguments, "-p", "hi"), *parts)
-
-
-def test_a_prompt_comes_from_one_place(folder: Path, prompt: Path) -> None:
-    one_line_error(lora_run("--model", folder), "found none")
-    one_line_error(lora_run("--model", folder, "-p", "x", prompt), "-p and PROMPT_FILE")
-
-
-def broken(folder: Path, target: Path, change: Callable[[Path], None]) -> Path:
-    shutil.copytree(folder, target)
-    change(target)
-    return target
-
-
-def _cut(model: Path) -> None:
-    file = model / "model.safetensors"
-    file.write_bytes(file.read_bytes()[:-100])
-
-
-def _garbage(model: Path) -> None:
-    (model / "model.safetensors").write_bytes(b"\xff" * 4000)
-
-
-def _architecture(model: Path) -> None:
-    (model / "config.json").write_text('{"model_type": "mamba"}')
-
-
-def _only_bin(model: Path) -> None:
-    (model / "model.safetensors").rename(model / "pytorch_model.bin")
-
-
-@pytest.mark.parametrize(
-    "change, parts",
-    [
-        (_cut, ("model.safetensors",)),
-        (_garbage, ("model.safetensors",)),
-        (_architecture, ("mamba", "gpt2")),
-        (_only_bin, (".bin",)),
-        (lambda model: (model / "tokenizer.json").unlink(), ("no tokenizer.json",)),
-        (lambda model: (model / "tokenizer.json").write_text("{}"), ("tokenizer.json",)),
-        (lambda model: (model / "config.json").unlink(), ("config.json",)),
-        (lambda model: (model / "config.json").write_text("{"), ("config.json", "JSON")),
-    ],
-)
-def test_bad_models(
-    folder: Path, tmp_path: Path, change: Callable[[Path], None], parts: tuple[str, ...]
-) -> None:
-    model = broken(folder, tmp_path / "model", change)
-    one_line_error(lora_run("--model", model, "-p", "hi"), *parts)
-
-
-def test_more_boards_than_query_heads(tmp_path: Path) -> None:
-    from dataclasses import replace
-
-    small = variant("llama_narrow")
-    config = {**small.config, "num_attention_heads": 4, "hidden_size": 64}
-    model = write_checkpoint(replace(small, name="few_heads", config=config), tmp_path / "model")
-    one_line_error(
-        lora_run("--model", model, "--boards", 8, "-p", "x"), "8 boards", "4 query heads"
-    )
-
-
-def test_a_model_that_does_not_fit_says_how_many_boards_would_do(tmp_path: Path) -> None:
-    """Refused from config.json alone: no weights are there."""
-    config = {
-        "model_type": "llama", "hidden_size": 8192, "num_attention_heads": 64,
-        "num_key_value_heads": 8, "intermediate_size": 28672, "num_hidden_layers": 80,
-        "vocab_size": 32000, "max_position_embeddings": 4096, "rms_norm_eps": 1e-5,
-        "hidden_act": "silu", "tie_word_embeddings": False,
-    }  # fmt: skip
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    done = lora_run("--model", tmp_path, "-p", "x")
-    one_line_error(done, "board 0", "requested", "capacity", "MiB", "4 boards would fit")
-
-
-def test_an_overlay_of_another_abi_is_refused(folder: Path, tmp_path: Path) -> None:
-    overlay = tmp_path / "overlay"
-    shutil.copytree(ROOT / "overlays" / "lora_f_u280", overlay)
-    manifest = overlay / "manifest.yaml"
-    text = manifest.read_text()
-    assert "abi: 1" in text
-    manifest.write_text(text.replace("abi: 1", "abi: 7"))
-    one_line_error(
-        lora_run("--model", folder, "--overlay", overlay, "-p", "x"), "ABI 7 found, 1 expected"
-    )
 
 
 def test_ctrl_c_stops_at_once_with_130_and_no_traceback(folder: Path) -> None:

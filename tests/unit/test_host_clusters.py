@@ -128,7 +128,15 @@ def test_selection_says_why() -> None:
     file = load_cluster(TOPOLOGIES / "ring4.yaml")
     part = select(2, (), file, overlay)
     assert part.boards == file.boards[:2] and part.cables == (Cable(0, 1, 1, 0),)
-    assert "first 2 of 4" in part.why
+    assert part.why.endswith("ring4.yaml (of its 4 boards 0, 1)")
+
+
+def test_some_boards_of_a_file_keep_their_serials_and_the_cables_among_them() -> None:
+    file = load_cluster(TOPOLOGIES / "ring8.yaml")
+    part = file.only([6, 0, 7])
+    assert [entry.serial for entry in part.boards] == [101, 107, 108]
+    assert set(part.cables) == {Cable(1, 1, 2, 0), Cable(2, 1, 0, 0)}
+    assert file.only(range(8)) is file
 
 
 @pytest.mark.parametrize(

@@ -13,13 +13,22 @@ from lora_host.overlay import load_overlay
 from lora_sdk.demo import demo_model_path
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.config import load_config
+from lora_sdk.opening import connected
 from lora_sdk.plan.placement import make_plan
 from lora_sdk.plan.report import report, table
+from lora_sdk.plan.topology import route
 
 
 @click.command("plan")
 @click.option("--model", "model", type=click.Path(path_type=Path), help="Hugging Face model folder")
 @click.option("--boards", default=1, show_default=True, help="number of boards: 1, 2, 4 or 8")
+@click.option(
+    "--cluster",
+    "cluster_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="cluster file: boards and cabling; default: a ring",
+)
 @click.option("-c", "--context", type=int, help="positions of a sequence; default: what fits")
 @click.option("--sequences", type=int, help="sequences open at once; default: up to 16")
 @click.option("--overlay", default="lora_f_u280", show_default=True, help="overlay name or folder")
@@ -27,6 +36,7 @@ from lora_sdk.plan.report import report, table
 def plan(
     model: Path | None,
     boards: int,
+    cluster_file: Path | None,
     context: int | None,
     sequences: int | None,
     overlay: str,
@@ -41,12 +51,15 @@ def plan(
     Checkpoint.open(folder, config)  # names and shapes of all tensors, headers only
     chosen = load_overlay(overlay)
     board = load_board(chosen.board.name)
+    cluster = connected(cluster_file, boards) if cluster_file else None
+    way = route(cluster.cables, boards) if cluster else None
     try:
-        found = report(make_plan(config, chosen, board, boards, context, sequences))
+        found = report(make_plan(config, chosen, board, boards, context, sequences, way))
     except PlacementError as error:
         if not as_json:
             raise
         click.echo(json.dumps({"fits": False, "boards": boards, "error": str(error)}, indent=2))
         raise SystemExit(1) from None
     found["model"] = str(folder)
+    found["cluster"] = cluster.name if cluster else None
     click.echo(json.dumps(found, indent=2) if as_json else table(found), nl=as_json)

@@ -95,6 +95,7 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
     yield f"{'board':<6} {'bank':<14}" + "".join(f"{name:>10}" for name in COLUMNS)
     for board in found["board"]:
         yield from _bank_lines(board)
+    yield _cabling(found)
     yield from _summary(found)
     yield from _remarks(found)
     for link in found["link_bytes_a_decoded_token"]:
@@ -102,6 +103,12 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
             f"link: board {link['board']} port {link['port']} sends {link['bytes']} B a decoded "
             f"token, {link['payload_bytes']} B of it payload"
         )
+
+
+def _cabling(found: dict[str, Any]) -> str:
+    order = "-".join(map(str, found["route"]))
+    shape = "a ring" if found["ring"] else "a path" if found["boards"] > 1 else "no link"
+    return f"boards by rank: {order}, {shape}, cabled as {found.get('cluster') or 'by default'}"
 
 
 def _bank_lines(board: dict[str, Any]) -> Iterator[str]:
