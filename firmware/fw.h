@@ -157,6 +157,14 @@ struct fw_buffer { /* rows of activations */
 };
 uint32_t fw_check_buffer(struct fw *fw, const struct lora_list *list, struct fw_buffer buffer);
 
+/* fw_adapter.c */
+uint32_t fw_check_adapter_slots(struct fw *fw, const struct lora_list *list);
+uint32_t fw_check_matrix_adapter(struct fw *fw, const struct lora_list *list,
+                                 const struct lora_matrix *matrix);
+uint32_t fw_check_adapter(struct fw *fw, const struct lora_list *list,
+                          const struct lora_adapter *command);
+uint32_t fw_check_row_adapter(struct fw *fw, const struct lora_row *row);
+
 /* fw_counters.c */
 void fw_execution_reset(struct fw *fw, uint32_t rows, uint32_t selected, uint32_t live);
 uint32_t fw_command_rows(const struct fw *fw, const struct lora_command *command);

@@ -97,7 +97,8 @@ static uint32_t check_matrix(struct fw *fw, const struct lora_list *list,
     if (matrix->y_type != LORA_FP16 && matrix->y_type != LORA_FP32)
         return fw_fail(fw, LORA_ERR_OPCODE, matrix->y_type, LORA_FP16);
     if (fw_check_buffer(fw, list, x) == FW_FAILED || fw_check_buffer(fw, list, y) == FW_FAILED ||
-        check_weights(fw, matrix) == FW_FAILED)
+        check_weights(fw, matrix) == FW_FAILED ||
+        fw_check_matrix_adapter(fw, list, matrix) == FW_FAILED)
         return FW_FAILED;
     if (matrix->bias_bank == LORA_NO_BANK)
         return FW_MORE;
@@ -224,6 +225,7 @@ static void opcode_rules(uint32_t opcode, uint32_t *unit, uint32_t *flags)
         {LORA_UNITS, 0}, /* CHECKSUM is not for lists */
         {LORA_UNIT_CONTROL, 0},
         {LORA_UNIT_CONTROL, 0},
+        {LORA_UNIT_MPU, LORA_FLAG_SELECTED},
     };
     uint32_t known = opcode < sizeof rules / sizeof rules[0] ? opcode : 0;
     *unit = rules[known].unit;
@@ -260,6 +262,7 @@ union any_command {
     struct lora_kv_store kv_store;
     struct lora_gather gather;
     struct lora_move_rows move;
+    struct lora_adapter adapter;
 };
 
 uint32_t fw_check_command(struct fw *fw, uint32_t index, const struct lora_command *command)
@@ -283,6 +286,8 @@ uint32_t fw_check_command(struct fw *fw, uint32_t index, const struct lora_comma
         return check_gather(fw, list, &any.gather);
     case LORA_CMD_MOVE_ROWS:
         return check_move(fw, list, &any.move);
+    case LORA_CMD_ADAPTER:
+        return fw_check_adapter(fw, list, &any.adapter);
     default:
         return FW_MORE;
     }

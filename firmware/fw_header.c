@@ -141,5 +141,7 @@ uint32_t fw_check_header(struct fw *fw, const struct fw_list *entry)
         return FW_FAILED;
     if (check_places(fw, entry) == FW_FAILED)
         return FW_FAILED;
-    return check_pool(fw, list);
+    if (check_pool(fw, list) == FW_FAILED)
+        return FW_FAILED;
+    return fw_check_adapter_slots(fw, list);
 }

@@ -69,8 +69,8 @@ static uint32_t check_row(struct fw *fw, const struct lora_row *row)
     if (row->position >= list->positions ||
         row->position / LORA_TILE_POSITIONS >= list->max_tiles)
         return fail_row(fw, row->position, list->positions);
-    if (row->adapter != -1)
-        return fail_row(fw, (uint32_t)row->adapter, FW_NONE);
+    if (fw_check_row_adapter(fw, row) == FW_FAILED)
+        return FW_FAILED;
     if (row->flags & ~(uint32_t)ROW_FLAGS)
         return fail_row(fw, row->flags, ROW_FLAGS);
     if ((row->flags & LORA_ROW_WANT_HIDDEN) && list->taps == 0)

@@ -30,6 +30,8 @@ static int call_kernel(const struct emu_board *board, struct lora_unit_call *cal
     if (opcode == LORA_CMD_MATRIX) status = kernels->matrix(kernels->context, call);
     if (opcode == LORA_CMD_VECTOR) status = kernels->vector(kernels->context, call);
     if (opcode == LORA_CMD_ATTENTION) status = kernels->attention(kernels->context, call);
+    if (opcode == LORA_CMD_ADAPTER && kernels->adapter)
+        status = kernels->adapter(kernels->context, call);
     float_mode_restore(mode);
     return status;
 }

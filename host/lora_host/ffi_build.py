@@ -16,7 +16,7 @@ from pathlib import Path
 from cffi import FFI
 
 ROOT = Path(__file__).resolve().parents[2]
-HEADERS = ("abi", "transport", "kernels", "emu", "host", "pack", "constants")
+HEADERS = ("abi", "transport", "kernels", "emu", "host", "slash", "pack", "constants")
 SOURCE_GLOBS = (
     "csrc/src/*.c",
     "csrc/emu/*.c",
@@ -34,6 +34,7 @@ CALLBACKS = """
 extern "Python" int lora_py_matrix(void *context, struct lora_unit_call *call);
 extern "Python" int lora_py_vector(void *context, struct lora_unit_call *call);
 extern "Python" int lora_py_attention(void *context, struct lora_unit_call *call);
+extern "Python" int lora_py_adapter(void *context, struct lora_unit_call *call);
 extern "Python" int lora_py_token(void *context, uint32_t token);
 extern "Python" int lora_py_cancelled(void *context);
 """
@@ -97,7 +98,7 @@ def make_builder(absolute: bool = False) -> FFI:
         include_dirs=[place(ROOT / folder) for folder in INCLUDE_FOLDERS],
         extra_compile_args=list(FLAGS),
         extra_link_args=["-pthread"],
-        libraries=["m"],
+        libraries=["m", "dl"],
     )
     return builder
 

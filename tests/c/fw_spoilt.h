@@ -61,7 +61,7 @@ SPOIL(taps_many, h->taps = LORA_MAX_TAPS + 1)
 SPOIL(vocabulary_none, h->vocabulary = 0)
 
 SPOIL(opcode_zero, c[MATRIX_AT].command.opcode = 0)
-SPOIL(opcode_unknown, c[MATRIX_AT].command.opcode = 11)
+SPOIL(opcode_unknown, c[MATRIX_AT].command.opcode = 12)
 SPOIL(opcode_checksum, (c[PACK_AT].command.opcode = LORA_CMD_CHECKSUM))
 SPOIL(wrong_unit, c[MATRIX_AT].command.unit = LORA_UNIT_VFU)
 SPOIL(unknown_unit, c[MATRIX_AT].command.unit = 9)
@@ -172,7 +172,7 @@ static const struct spoilt spoilt[] = {
     {"taps", taps_many, LORA_ERR_SIZE, HEADER},
     {"vocabulary", vocabulary_none, LORA_ERR_SIZE, HEADER},
     {"opcode 0", opcode_zero, LORA_ERR_OPCODE, MATRIX_AT},
-    {"opcode 11", opcode_unknown, LORA_ERR_OPCODE, MATRIX_AT},
+    {"opcode 12", opcode_unknown, LORA_ERR_OPCODE, MATRIX_AT},
     {"checksum in a list", opcode_checksum, LORA_ERR_OPCODE, PACK_AT},
     {"unit of another opcode", wrong_unit, LORA_ERR_OPCODE, MATRIX_AT},
     {"unit 9", unknown_unit, LORA_ERR_OPCODE, MATRIX_AT},

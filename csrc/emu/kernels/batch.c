@@ -23,6 +23,8 @@ static begin_job begin_of(const struct lora_unit_call *call) {
         return lora_vector_begin;
     case LORA_CMD_ATTENTION:
         return lora_attention_begin;
+    case LORA_CMD_ADAPTER:
+        return lora_adapter_begin;
     default:
         return begin_nothing;
     }
@@ -134,4 +136,9 @@ int lora_native_vector(void *context, struct lora_unit_call *call) {
 int lora_native_attention(void *context, struct lora_unit_call *call) {
     (void)context;
     return run_one(call, lora_attention_begin);
+}
+
+int lora_native_adapter(void *context, struct lora_unit_call *call) {
+    (void)context;
+    return run_one(call, lora_adapter_begin);
 }

@@ -15,6 +15,13 @@ struct matrix_job {
     struct rows y;
     const uint16_t *bias; /* NULL without */
     uint32_t starts[LORA_SEGMENTS + 1];
+    struct rows h; /* of the rows' adapters, where the command has a number for them */
+};
+
+struct adapter_job {
+    const struct lora_adapter *command;
+    float *x; /* [rows][k] of the rows that name an adapter */
+    struct rows h;
 };
 
 struct vector_job {
@@ -45,6 +52,7 @@ struct lora_job {
         struct matrix_job matrix;
         struct vector_job vector;
         struct attention_job attention;
+        struct adapter_job adapter;
     };
     _Atomic uint64_t failed; /* lowest item that failed, times 2^16, and its status; ~0 none */
     _Atomic uint32_t nonfinite_count, nonfinite_row;
@@ -54,6 +62,9 @@ struct lora_job {
 int lora_matrix_begin(struct lora_job *job);
 int lora_vector_begin(struct lora_job *job);
 int lora_attention_begin(struct lora_job *job);
+int lora_adapter_begin(struct lora_job *job);
+/* adapter.c: what the rows' adapters add to sums[row][32] of one column tile. */
+int lora_adapter_up(const struct lora_job *job, uint32_t tile, uint32_t columns, float *sums);
 /* LORA_VEC_LN_SUMS .. LORA_VEC_RMS_APPLY; x and z hold `columns` floats each. */
 int lora_norm_begin(struct lora_job *job);
 void lora_norm_sums(struct lora_job *job, uint32_t row, float *x);

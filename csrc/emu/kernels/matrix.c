@@ -108,7 +108,7 @@ static void store_tile(struct lora_job *job, uint32_t first, uint32_t columns, c
 }
 
 /* blocks: the tile's, then one more, to be fetched ahead by products of many rows. */
-static void run_tile(struct lora_job *job, const uint16_t *const *blocks,
+static int run_tile(struct lora_job *job, const uint16_t *const *blocks,
                      const uint16_t *const *next, uint32_t tile) {
     const struct matrix_job *m = &job->matrix;
     uint32_t first = tile * LORA_BLOCK_N, left = m->command->n - first;
@@ -117,7 +117,10 @@ static void run_tile(struct lora_job *job, const uint16_t *const *blocks,
     multiply_tile(job, blocks, next, parts);
     if (m->bias)
         add_bias(job, m->bias + first, columns, parts);
-    store_tile(job, first, columns, parts);
+    int status = m->command->adapter ? lora_adapter_up(job, tile, columns, parts) : LORA_OK;
+    if (status == LORA_OK)
+        store_tile(job, first, columns, parts);
+    return status;
 }
 
 /* The blocks of a tile; no tile, no blocks. */
@@ -147,7 +150,8 @@ static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
         status = find_blocks(job, tile + job->items, next);
         const uint16_t **then = last || status != LORA_OK ? blocks : next;
         blocks[count] = then[0];
-        run_tile(job, blocks, then, tile);
+        if (status == LORA_OK)
+            status = run_tile(job, blocks, then, tile);
         next = blocks;
         blocks = then;
     }
@@ -166,6 +170,12 @@ static int find_operands(struct lora_job *job, struct rows *x) {
         uint64_t offset = (uint64_t)c->bias_line * LORA_LINE_BYTES;
         m->bias = call_at(job->call, c->bias_bank, offset, 2ull * c->n, 2);
         if (!m->bias)
+            return LORA_ERR_ADDRESS;
+    }
+    if (c->adapter) {
+        m->h = call_operand(job->call, LORA_BANK_ONCHIP, c->h_offset, c->h_stride,
+                            2ull * job->call->list->adapter_columns, 2);
+        if (!m->h.base)
             return LORA_ERR_ADDRESS;
     }
     return x->base && m->y.base ? LORA_OK : LORA_ERR_ADDRESS;

@@ -57,5 +57,6 @@ const struct lora_kernels lora_kernels_native = {
     .matrix = lora_native_matrix,
     .vector = lora_native_vector,
     .attention = lora_native_attention,
+    .adapter = lora_native_adapter,
     .batch = lora_native_batch,
 };

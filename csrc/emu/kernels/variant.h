@@ -46,6 +46,7 @@ const struct lora_variant *lora_variant_current(void);
 int lora_native_matrix(void *context, struct lora_unit_call *call);
 int lora_native_vector(void *context, struct lora_unit_call *call);
 int lora_native_attention(void *context, struct lora_unit_call *call);
+int lora_native_adapter(void *context, struct lora_unit_call *call);
 void lora_native_batch(void *context, struct lora_pool *pool, struct lora_unit_call *calls,
                        int *statuses, uint32_t count);
 

@@ -220,7 +220,8 @@ enum lora_opcode {
     LORA_CMD_MOVE_ROWS = 7, /* DMA: copy rows between buffers */
     LORA_CMD_CHECKSUM = 8,  /* DMA; only issued by LORA_OP_CHECKSUM */
     LORA_CMD_FENCE = 9,     /* CONTROL: all units idle */
-    LORA_CMD_END = 10       /* CONTROL: last command of every list */
+    LORA_CMD_END = 10,      /* CONTROL: last command of every list */
+    LORA_CMD_ADAPTER = 11   /* MPU: h = FP16(A*x) of the rows that name an adapter */
 };
 
 enum lora_vector_op {
@@ -278,9 +279,19 @@ struct lora_matrix { /* y = FP16(x*W + bias), or FP32 */
     uint32_t bias_line; /* FP16 [n] */
     uint8_t bias_bank;  /* LORA_NO_BANK: no bias */
     uint8_t y_type;     /* enum lora_element */
-    uint16_t reserved;
-    uint32_t reserved_2;
-    uint32_t reserved_3;
+    uint16_t adapter;   /* 0 none; else 1 + the matrix's number in the slots' directories: y becomes */
+                        /* FP16((acc + bias) + scale*(B*h)) in the rows that name an adapter */
+    uint32_t h_offset, h_stride; /* on-chip, what the ADAPTER command of that number has written */
+};
+
+struct lora_adapter { /* h = FP16(A*x), FP16 rows on-chip, x as the matrix product reads it */
+    uint8_t opcode, unit;
+    uint16_t flags, wait_counter, wait_value, signal_counter, layer;
+    uint16_t adapter, reserved; /* number of the matrix in the slots' directories */
+    uint32_t k;
+    uint32_t x_offset, x_stride;
+    uint32_t h_offset, h_stride; /* rows of the list's adapter_columns values */
+    uint32_t reserved_2[7];
 };
 
 struct lora_vector {
@@ -390,7 +401,55 @@ struct lora_list { /* 256 bytes */
     uint32_t results_offset, results_bytes; /* bytes in the control bank */
     uint32_t embed_columns;  /* width of a vector input (LORA_ROW_VECTOR), the whole row */
     uint32_t taps;
-    uint32_t reserved[40];
+    /* Adapter slots, 0 without adapters. A slot is adapter_chunks chunks of LORA_ADAPTER_CHUNK bytes,
+     * one linear space; chunk c of slot s is number r = s*adapter_chunks + c:
+     * bank = adapter_bank_first + r mod adapter_bank_count,
+     * line = adapter_line + r / adapter_bank_count * (LORA_ADAPTER_CHUNK / 64). */
+    uint32_t adapter_slots, adapter_chunks;
+    uint32_t adapter_matrices; /* entries of a slot's directory */
+    uint32_t adapter_columns;  /* FP16 values of a row of h */
+    uint32_t adapter_line;
+    uint8_t adapter_bank_first, adapter_bank_count;
+    uint16_t reserved_1;
+    uint32_t reserved[34];
+};
+
+/* --- adapter slots ------------------------------------------------------------------------------
+ * A slot begins with its header, then the directory: one struct lora_adapter_matrix a matrix; each
+ * names its factors, `down_count` of A, then `up_count` of B, at `offset` bytes of the slot. Factors
+ * are what this board holds of one checkpoint tensor's A or B, or of one block of a block-diagonal
+ * one. j counts ranks of the whole adapter, so the sums of B*h are cut as for the dense matrix.
+ *   A: FP16 [ceil(rank_count/8)][count][8], k = first .. first+count-1, ranks beyond the last zero;
+ *   B: FP16 [column tiles of the matrix that first .. first+count-1 touches][rank_count][32].
+ * Rank j of h stands at column h_first + j / h_run * h_skip + j mod h_run. */
+#define LORA_ADAPTER_CHUNK 8192
+#define LORA_ADAPTER_MAGIC 0x54504441 /* "ADPT"; any other first word: the slot is empty */
+#define LORA_ADAPTER_GROUP 8          /* ranks that lie together in A */
+#define LORA_MAX_ADAPTER_SLOTS 1024
+#define LORA_MAX_ADAPTER_RANK 1024
+
+struct lora_adapter_slot { /* 64 bytes */
+    uint32_t magic;
+    uint32_t size;     /* of this header */
+    uint32_t bytes;    /* of the slot that are used */
+    uint32_t matrices; /* of the directory, which follows */
+    uint32_t reserved[12];
+};
+
+struct lora_adapter_matrix { /* 8 bytes */
+    uint32_t offset; /* of its factors, 64 bytes each */
+    uint16_t down_count, up_count;
+};
+
+struct lora_adapter_factor { /* 64 bytes */
+    uint32_t first, count; /* A: columns of x; B: columns of the board's matrix */
+    uint32_t offset;       /* of the values, a multiple of 64 */
+    uint16_t rank_first, rank_count;
+    uint16_t rank;  /* of the whole adapter, a multiple of 8 */
+    uint16_t h_run; /* at least 1 */
+    uint32_t h_first, h_skip;
+    uint32_t scale; /* B: FP32 bits */
+    uint32_t reserved[8];
 };
 
 /* --- one step ---------------------------------------------------------------------------------- */

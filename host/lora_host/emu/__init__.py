@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lora_host import abi
+from lora_host.emu.adapter import adapter
 from lora_host.emu.attention import attention
 from lora_host.emu.matrix import matrix
 from lora_host.emu.unit_call import UnitCall
@@ -17,6 +18,7 @@ KERNELS: dict[str, Callable[[UnitCall], None]] = {
     "matrix": matrix,
     "vector": vector,
     "attention": attention,
+    "adapter": adapter,
 }
 _OK, _ERR_UNIT = abi.OK, abi.ERR_UNIT
 _failures: list[str] = []

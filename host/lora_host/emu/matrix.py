@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from lora_host import abi
+from lora_host.emu.adapter_up import add_adapters
 from lora_host.emu.unit_call import LINE_BYTES, NO_BANK, UnitCall
 from lora_host.numerics import F32
 from lora_host.segments import segment_bounds, tree_sum
@@ -35,6 +36,8 @@ def matrix(call: UnitCall) -> None:
             offset = c.bias_line * LINE_BYTES + 2 * start
             bias = call.view(c.bias_bank, offset, (stop - start,), np.float16)
             total = total + bias.astype(np.float32)
+        if c.adapter:
+            add_adapters(call, total, start)
         store(y[:, start:stop], total)
 
 

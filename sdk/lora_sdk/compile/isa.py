@@ -14,6 +14,7 @@ from lora_host import abi
 from lora_host.errors import PlacementError
 
 if TYPE_CHECKING:
+    from lora_sdk.plan.adapters import AdapterLayout
     from lora_sdk.plan.model_plan import Plan
 
 NO_LAYER = 0xFFFF
@@ -65,6 +66,25 @@ class Matrix(Command):
     y_type: int = abi.FP16
     bias_line: int = 0
     bias_bank: int = abi.NO_BANK
+    adapter: int = 0
+    h_offset: int = 0
+    h_stride: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adapter(Command):
+    """MPU: h = FP16(A*x) of the rows that name an adapter, for the matrix of this number."""
+
+    STRUCT = "adapter"
+    OPCODE = abi.CMD_ADAPTER
+    UNIT = abi.UNIT_MPU
+
+    adapter: int
+    k: int
+    x_offset: int
+    x_stride: int
+    h_offset: int
+    h_stride: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -274,8 +294,24 @@ def _header(commands: Sequence[Command], plan: Plan, rank: int, list_id: int) ->
         "results_bytes": board.control.results_bytes,
         "embed_columns": plan.config.embed_dim,
         "taps": len(plan.hidden_taps),
+        **_adapters(board.adapters),
     }
     header = np.zeros((), abi.dtype("list"))
     for name, value in values.items():
         header[name] = value
     return header
+
+
+def _adapters(layout: AdapterLayout | None) -> dict[str, int]:
+    """The header's fields of the adapter slots; nothing without them."""
+    if layout is None:
+        return {}
+    return {
+        "adapter_slots": layout.slots,
+        "adapter_chunks": layout.chunks,
+        "adapter_matrices": layout.matrices,
+        "adapter_columns": layout.columns,
+        "adapter_line": layout.line,
+        "adapter_bank_first": layout.bank_first,
+        "adapter_bank_count": layout.bank_count,
+    }

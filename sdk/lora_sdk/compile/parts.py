@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lora_host import abi
+from lora_sdk.compile.adapters import adapter_product
 from lora_sdk.compile.builder import Builder, Event
 from lora_sdk.compile.isa import NO_LAYER, Matrix, MoveRows, Vector, float_bits
 from lora_sdk.plan.onchip import OnchipBuffer
@@ -110,8 +111,9 @@ class Lowering:
         y_bank: int = abi.BANK_ONCHIP,
         y_type: int = abi.FP16,
     ) -> Event | None:
-        """target = source * matrix `name` (+ its bias)."""
+        """target = source * matrix `name` (+ its bias, + what the rows' adapters add)."""
         placed = self.board.matrices.get(name)
+        after, adapter = adapter_product(self, after, name, source)
         if placed is None:
             return after
         bias: dict[str, int] = {}
@@ -136,6 +138,7 @@ class Lowering:
             **self.address("x", self.buffer(source)),
             **self.address("y", target),
             **bias,
+            **adapter,
         )
 
     def norm(

@@ -6,6 +6,14 @@ from typing import TYPE_CHECKING
 
 from lora_host import abi
 from lora_host.errors import PlacementError
+from lora_sdk.plan.adapters import (
+    MATRICES,
+    AdapterLayout,
+    AdapterOptions,
+    bank_lines,
+    h_columns,
+    slot_chunks,
+)
 from lora_sdk.plan.banks import Banks, MatrixPlacement, Shelf, Stripes, TablePlacement, mib
 from lora_sdk.plan.kv import KvLayout
 from lora_sdk.plan.model_plan import BankUse, Replica
@@ -26,7 +34,17 @@ class BoardFit:
     """Places one share. Weights stream from the weight banks (HBM); what one step reads once and
     in small pieces lies in the spill banks (DDR), as the paper's V.C does."""
 
-    def __init__(self, config: ModelConfig, share: Share, banks: Banks) -> None:
+    def __init__(
+        self,
+        config: ModelConfig,
+        share: Share,
+        banks: Banks,
+        adapters: AdapterOptions | None = None,
+    ) -> None:
+        self._adapters = adapters or AdapterOptions()
+        chunks = slot_chunks(config, share, self._adapters) if self._adapters.slots else 0
+        self._chunks = chunks
+        self._adapter_lines = bank_lines(self._adapters.slots * chunks, banks.weight_count)
         self.config = config
         self.share = share
         self.banks = banks
@@ -40,7 +58,7 @@ class BoardFit:
 
     def place_weights(self, reserved_pages: int) -> None:
         """Weights into the weight banks as far as `reserved_pages` KV pages stay free."""
-        reserved = self._kv(reserved_pages, 0, line=0).lines
+        reserved = self._kv(reserved_pages, 0, line=0).lines + self._adapter_lines
         for spec in matrix_specs(self.config, self.share):
             placed = self._stripes.place(spec, reserved)
             if placed is None:
@@ -50,11 +68,30 @@ class BoardFit:
 
     def kv_pages(self) -> int:
         """KV pages that fit behind the weights."""
-        return self._kv(0, 0, self._stripes.end_line).capacity(self.banks.weight_lines)
+        return self._kv(0, 0, self._kv_line).capacity(self.banks.weight_lines)
+
+    @property
+    def _kv_line(self) -> int:
+        """The cache stands behind weights and adapter slots."""
+        return self._stripes.end_line + self._adapter_lines
+
+    def adapter_layout(self) -> AdapterLayout | None:
+        """The slots' place, behind the weights; None without slots."""
+        if not self._adapters.slots:
+            return None
+        return AdapterLayout(
+            slots=self._adapters.slots,
+            chunks=self._chunks,
+            bank_first=self.banks.weight_first,
+            bank_count=self.banks.weight_count,
+            line=self._stripes.end_line,
+            columns=h_columns(self.config, self._adapters, self.share.boards),
+            matrices=self.config.layers * len(MATRICES),
+        )
 
     def kv_layout(self, pages: int, scratch_pages: int) -> KvLayout:
         """The cache's place, uniform over the weight banks, behind the weights."""
-        return self._kv(pages, scratch_pages, self._stripes.end_line)
+        return self._kv(pages, scratch_pages, self._kv_line)
 
     def _kv(self, pages: int, scratch_pages: int, line: int) -> KvLayout:
         return KvLayout(
@@ -113,7 +150,15 @@ class BoardFit:
         """What each bank holds, for the table."""
         line = abi.LINE_BYTES
         found = [
-            BankUse(bank, kv.line * line, kv.lines * line, 0, 0, self.banks.usable(bank))
+            BankUse(
+                bank,
+                weights=self._stripes.end_line * line,
+                kv=kv.lines * line,
+                tables=0,
+                control=0,
+                usable=self.banks.usable(bank),
+                adapters=self._adapter_lines * line,
+            )
             for bank in range(kv.bank_first, kv.bank_first + kv.bank_count)
         ]
         for shelf in sorted(self._shelves, key=lambda shelf: shelf.bank):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lora_host import abi
+from lora_sdk.plan.adapters import MATRICES, AdapterOptions, tensor_count
 from lora_sdk.plan.partition import deal
 from lora_sdk.plan.tensors import FP16_BYTES
 
@@ -76,13 +77,29 @@ def head_outputs(what: str, config: ModelConfig) -> Collective:
     return Collective(what, columns, config.head_dim, abi.UNIT_COLUMNS, FP16_BYTES)
 
 
-def collectives(config: ModelConfig) -> tuple[Collective, ...]:
+def adapter_ranks(
+    what: str, config: ModelConfig, matrix: str, adapters: AdapterOptions, boards: int
+) -> Collective:
+    """S-LoRA's gather of h before a product: each board's ranks of all the matrix's tensors."""
+    share = adapters.share(boards) * tensor_count(config, matrix)
+    return Collective(what, share * boards, share, share, FP16_BYTES)
+
+
+def collectives(
+    config: ModelConfig, adapters: AdapterOptions | None = None, boards: int = 1
+) -> tuple[Collective, ...]:
     """All gathers of a step in the order in which every board runs them."""
     found: list[Collective] = []
     if config.embed_dim != config.hidden:
         found.append(activations("project_in", config.embed_dim))
     for layer in range(config.layers):
-        found.extend(_layer(config, f"layer.{layer}"))
+        prefix = f"layer.{layer}"
+        for collective in _layer(config, prefix):
+            found.append(collective)
+            matrix = collective.what.rpartition(".")[2]
+            if matrix in MATRICES and adapters is not None and adapters.dealt:
+                what = f"{prefix}.{matrix} adapter"
+                found.append(adapter_ranks(what, config, matrix, adapters, boards))
     if config.final_norm:
         found.append(norm_sums("final_norm", config, selected=True))
     if config.embed_dim != config.hidden:

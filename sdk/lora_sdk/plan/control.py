@@ -51,9 +51,10 @@ def block_bytes(rows: int, embed_columns: int) -> int:
     return size + rows * padded(embed_columns * FP16_BYTES)
 
 
-def list_bytes(layers: int, taps: int) -> int:
-    """Room for a command list: at most 24 commands a layer and 24 outside the layers."""
-    commands = 24 * (layers + 1) + taps
+def list_bytes(layers: int, taps: int, adapters: bool = False) -> int:
+    """Room for a command list: at most 24 commands a layer and 24 outside the layers; adapters add
+    a product and, dealt by rank, a gather to each of the four matrices."""
+    commands = 24 * (layers + 1) + taps + (8 * layers if adapters else 0)
     return abi.dtype("list").itemsize + commands * abi.dtype("command").itemsize
 
 
@@ -65,6 +66,7 @@ def layout(
     max_tiles: int,
     max_sequences: int,
     taps: int,
+    adapters: bool = False,
 ) -> ControlLayout:
     """Places all of it behind the firmware's own page; PlacementError where the bank is full."""
     link_test = shelf.take("link test", abi.dtype("link_test").itemsize, PAGE)
@@ -72,7 +74,7 @@ def layout(
     block = shelf.take("step block", block_size, PAGE)
     table_stride = padded(max_tiles * 2)
     table = shelf.take("page tables", max_sequences * table_stride, PAGE)
-    list_size = list_bytes(config.layers, taps)
+    list_size = list_bytes(config.layers, taps, adapters)
     commands = shelf.take("command list", list_size, PAGE)
     logits_stride = _tiles32(len(share.vocabulary)) * FP32_BYTES
     hidden_stride = padded(len(share.hidden) * FP16_BYTES)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from lora_host import abi
+from lora_sdk.plan.adapters import AdapterLayout, AdapterOptions
 from lora_sdk.plan.banks import MatrixPlacement, TablePlacement, real_bytes
 from lora_sdk.plan.collectives import Collective, LinkBytes, add_traffic
 from lora_sdk.plan.control import ControlLayout
@@ -40,10 +41,11 @@ class BankUse:
     tables: int
     control: int
     usable: int
+    adapters: int = 0
 
     @property
     def reserved(self) -> int:
-        return self.weights + self.kv + self.tables + self.control
+        return self.weights + self.kv + self.tables + self.control + self.adapters
 
     @property
     def free(self) -> int:
@@ -66,6 +68,7 @@ class BoardPlan:
     arenas: dict[int, int]
     use: tuple[BankUse, ...]
     replicas: tuple[Replica, ...]
+    adapters: AdapterLayout | None = None
 
     @property
     def spilled(self) -> tuple[MatrixPlacement, ...]:
@@ -105,6 +108,7 @@ class Plan:
     row_limit: int
     hidden_taps: tuple[int, ...]
     collectives: tuple[Collective, ...]
+    adapters: AdapterOptions = field(default_factory=AdapterOptions)
 
     @property
     def size(self) -> int:

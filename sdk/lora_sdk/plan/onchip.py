@@ -21,11 +21,12 @@ class OnchipBuffer:
     stride: int
 
 
-def row_strides(config: ModelConfig, share: Share) -> dict[str, int]:
+def row_strides(config: ModelConfig, share: Share, adapter_columns: int = 0) -> dict[str, int]:
     """Bytes of one row of each buffer.
 
     Only what a gather fills is as wide as the model (`input`, `attention`, `ffn`, `head`, `embed`);
-    the rest is the board's own columns: the residual, results of products, norm sums (III.A)."""
+    the rest is the board's own columns: the residual, results of products, norm sums (III.A).
+    `adapter_columns`: values of a row of adapters' h, 0 without adapters."""
     hidden, local = config.hidden, len(share.hidden)
     heads = len(share.q_heads) + 2 * len(share.kv_heads)
     columns = {
@@ -43,19 +44,23 @@ def row_strides(config: ModelConfig, share: Share) -> dict[str, int]:
         columns["embed"] = config.embed_dim
     strides = {name: padded(count * FP16_BYTES) for name, count in columns.items()}
     strides["sums"] = padded(abi.SEGMENTS * 8)
+    if adapter_columns:
+        strides["adapter"] = padded(adapter_columns * FP16_BYTES)
     return strides
 
 
-def row_bytes(config: ModelConfig, share: Share) -> int:
+def row_bytes(config: ModelConfig, share: Share, adapter_columns: int = 0) -> int:
     """On-chip bytes that one row of a step takes."""
-    return sum(row_strides(config, share).values())
+    return sum(row_strides(config, share, adapter_columns).values())
 
 
-def layout(config: ModelConfig, share: Share, rows: int) -> dict[str, OnchipBuffer]:
+def layout(
+    config: ModelConfig, share: Share, rows: int, adapter_columns: int = 0
+) -> dict[str, OnchipBuffer]:
     """All buffers for steps of at most `rows` rows, one after another from offset 0."""
     buffers: dict[str, OnchipBuffer] = {}
     offset = 0
-    for name, stride in row_strides(config, share).items():
+    for name, stride in row_strides(config, share, adapter_columns).items():
         buffers[name] = OnchipBuffer(offset, stride)
         offset += stride * rows
     return buffers

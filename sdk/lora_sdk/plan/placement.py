@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from lora_host import abi
 from lora_host.errors import PlacementError, RequestError
 from lora_sdk.plan import control, onchip
+from lora_sdk.plan.adapters import AdapterOptions, h_columns
 from lora_sdk.plan.banks import Banks
 from lora_sdk.plan.board_fit import BoardFit
 from lora_sdk.plan.collectives import collectives
@@ -35,13 +36,15 @@ def make_plan(
     sequences: int | None = None,
     route: Route | None = None,
     hidden_taps: Sequence[int] = (),
+    adapters: AdapterOptions | None = None,
 ) -> Plan:
     """The placement of `config` on `boards` boards of one kind.
 
     `context`: longest sequence in positions, None for the longest that fits, at most the model's.
     `sequences`: how many may be open; their pages are shared where not all of them fit in full.
     `route`: places of the boards in the cabling, None for the default ring. `hidden_taps`: layers
-    (0..layers) whose input the step may return. PlacementError names what does not fit, and what
+    (0..layers) whose input the step may return. `adapters`: slots for them, None for
+    none. PlacementError names what does not fit, and what
     would; RequestError an argument out of range."""
     _check_arguments(config, overlay, context, sequences, hidden_taps)
     partition = Partition(config, boards)
@@ -50,9 +53,12 @@ def make_plan(
     if len(route.order) != boards:
         raise RequestError(f"the route has {len(route.order)} boards, expected {boards}")
     try:
-        return _plan(partition, overlay, board, context, sequences, route, tuple(hidden_taps))
+        taps = tuple(hidden_taps)
+        return _plan(partition, overlay, board, context, sequences, route, taps, adapters)
     except PlacementError as error:
-        fits = _boards_that_fit(partition, overlay, board, context, sequences, hidden_taps)
+        fits = _boards_that_fit(
+            partition, overlay, board, context, sequences, hidden_taps, adapters
+        )
         raise PlacementError(f"{error}; {fits}") from None
 
 
@@ -104,13 +110,17 @@ def _plan(
     sequences: int | None,
     route: Route,
     taps: tuple[int, ...],
+    adapters: AdapterOptions | None,
 ) -> Plan:
     config = partition.config
     shares = partition.shares()
-    rows = _row_limit(config, overlay, shares)
+    adapters = adapters or AdapterOptions()
+    rows = _row_limit(config, overlay, shares, adapters)
     scratch = tiles(overlay.max_scratch)
     reserve = scratch + tiles(context or min(config.positions, DEFAULT_RESERVE))
-    fits = [BoardFit(config, share, Banks(overlay, board, share.rank)) for share in shares]
+    fits = [
+        BoardFit(config, share, Banks(overlay, board, share.rank), adapters) for share in shares
+    ]
     for fit in fits:
         fit.place_weights(reserve)
     room = min(MAX_PAGES, *(fit.kv_pages() for fit in fits)) - scratch
@@ -134,7 +144,8 @@ def _plan(
         max_sequences=count,
         row_limit=rows,
         hidden_taps=taps,
-        collectives=collectives(config),
+        collectives=collectives(config, adapters, partition.boards),
+        adapters=adapters,
     )
 
 
@@ -151,8 +162,16 @@ def _board(
     """One board's placement once context and pages, which all boards share, are known."""
     share, config = fit.share, fit.config
     kv = fit.kv_layout(pages, scratch)
+    slots = fit.adapter_layout()
     held = control.layout(
-        config, share, fit.control_shelf, rows, tiles(context), sequences, len(taps)
+        config,
+        share,
+        fit.control_shelf,
+        rows,
+        tiles(context),
+        sequences,
+        len(taps),
+        slots is not None,
     )
     control_end = fit.control_shelf.end
     fit.place_tables(context)
@@ -165,16 +184,20 @@ def _board(
         tables=fit.tables,
         kv=kv,
         control=held,
-        onchip=onchip.layout(config, share, rows),
+        onchip=onchip.layout(config, share, rows, slots.columns if slots else 0),
         arenas=fit.arenas(kv),
         use=fit.use(kv, control_end),
         replicas=fit.replicas(),
+        adapters=slots,
     )
 
 
-def _row_limit(config: ModelConfig, overlay: Overlay, shares: Sequence[Share]) -> int:
+def _row_limit(
+    config: ModelConfig, overlay: Overlay, shares: Sequence[Share], adapters: AdapterOptions
+) -> int:
     """Rows a step may have: what the manifest allows and every board's on-chip buffer holds."""
-    needed = [onchip.row_bytes(config, share) for share in shares]
+    h = h_columns(config, adapters, len(shares)) if adapters.slots else 0
+    needed = [onchip.row_bytes(config, share, h) for share in shares]
     worst = max(range(len(shares)), key=needed.__getitem__)
     rows = min(overlay.max_step_rows, abi.MAX_ROWS, overlay.onchip_bytes // needed[worst])
     if rows < 1:
@@ -202,13 +225,15 @@ def _boards_that_fit(
     context: int | None,
     sequences: int | None,
     taps: Sequence[int],
+    adapters: AdapterOptions | None,
 ) -> str:
     """The smallest larger number of boards on which the same request fits, in words."""
     for count in BOARD_COUNTS:
         if partition.boards < count <= partition.config.heads:
             wider = Partition(partition.config, count)
             try:
-                _plan(wider, overlay, board, context, sequences, default_route(count), tuple(taps))
+                route = default_route(count)
+                _plan(wider, overlay, board, context, sequences, route, tuple(taps), adapters)
             except PlacementError:
                 continue
             return f"{count} boards would fit"

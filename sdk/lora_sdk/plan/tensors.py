@@ -96,7 +96,7 @@ def matrix_specs(config: ModelConfig, share: Share) -> list[MatrixSpec]:
     if config.embed_dim != config.hidden:
         specs.append(_plain("project_in", None, config.embed_dim, share.hidden))
     for layer in range(config.layers):
-        specs.extend(_layer_matrices(config, share, layer))
+        specs.extend(layer_matrices(config, share, layer))
     if config.embed_dim != config.hidden:
         specs.append(_plain("project_out", None, config.hidden, share.embed))
     specs.append(_plain("lm_head", None, config.embed_dim, share.vocabulary))
@@ -109,7 +109,8 @@ def _plain(
     return MatrixSpec(name, layer, k, (Part(name, columns.start, columns.stop),), bias)
 
 
-def _layer_matrices(config: ModelConfig, share: Share, layer: int) -> Iterator[MatrixSpec]:
+def layer_matrices(config: ModelConfig, share: Share, layer: int) -> Iterator[MatrixSpec]:
+    """The four matrices of a layer; those without columns too."""
     prefix = f"layer.{layer}"
     attention = config.heads * config.head_dim
     qkv_bias = f"{prefix}.qkv.bias" if config.qkv_bias else None

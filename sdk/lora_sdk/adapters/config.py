@@ -1,0 +1,251 @@
+"""adapter_config.json of a PEFT folder: what is understood, and what is refused by name."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lora_host.errors import AdapterError
+
+FILE = "adapter_config.json"
+
+# Fields that change the result, and the values under which they do not.
+_NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "use_dora": (None, False),
+    "lora_bias": (None, False),
+    "bias": (None, "none"),
+    "modules_to_save": (None, []),
+    "target_parameters": (None, []),
+    "trainable_token_indices": (None, [], {}),
+    "layer_replication": (None, []),
+    "alora_invocation_tokens": (None, []),
+    "use_qalora": (None, False),
+    "arrow_config": (None,),
+    "megatron_config": (None,),
+    "monteclora_config": (None,),
+    "velora_config": (None,),
+}
+# Fields that say how it was trained or made, or that are read below.
+_KNOWN = {
+    "peft_type", "task_type", "auto_mapping", "base_model_name_or_path", "revision", "peft_version",
+    "inference_mode", "r", "lora_alpha", "lora_dropout", "target_modules", "exclude_modules",
+    "fan_in_fan_out", "use_rslora", "init_lora_weights", "layers_to_transform", "layers_pattern",
+    "rank_pattern", "alpha_pattern", "megatron_core", "loftq_config", "eva_config", "corda_config",
+    "lora_ga_config", "runtime_config", "qalora_group_size", "use_bdlora", "ensure_weight_tying",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """use_bdlora: which modules have a blocked A or B, by parts of their names."""
+
+    a: tuple[str, ...]
+    b: tuple[str, ...]
+    count: int
+    strict: bool
+
+    def side(self, module: str) -> str | None:
+        """"a" or "b", the factor of `module` that is block-diagonal, None where neither is."""
+        a = any(pattern in module for pattern in self.a)
+        b = any(pattern in module for pattern in self.b)
+        if a and b:
+            raise AdapterError(f"use_bdlora names {module} in both lists; expected one of them")
+        if not a and not b and self.strict:
+            raise AdapterError(
+                f"use_bdlora names {module} in neither list; expected one, or match_strict false"
+            )
+        return "a" if a else "b" if b else None
+
+
+@dataclass(frozen=True)
+class PeftConfig:
+    """What of adapter_config.json decides the arithmetic."""
+
+    rank: int
+    alpha: float
+    rslora: bool
+    targets: str | tuple[str, ...]
+    excluded: str | tuple[str, ...]
+    layers: tuple[int, ...] | None
+    layers_pattern: tuple[str, ...]
+    rank_pattern: Mapping[str, int]
+    alpha_pattern: Mapping[str, float]
+    blocks: Blocks | None
+
+    def rank_of(self, module: str) -> int:
+        """The rank that the configuration gives a module."""
+        return int(_by_pattern(self.rank_pattern, module, self.rank))
+
+    def scale_of(self, module: str) -> float:
+        """alpha/r, with rsLoRA alpha/sqrt(r)."""
+        rank = self.rank_of(module)
+        alpha = float(_by_pattern(self.alpha_pattern, module, self.alpha))
+        return alpha / math.sqrt(rank) if self.rslora else alpha / rank
+
+    def has(self, module: str) -> bool:
+        """Whether a module (its name without base_model.model) is adapted."""
+        if _named(self.excluded, module) or not _named(self.targets, module):
+            return False
+        if self.layers is None or isinstance(self.targets, str):
+            return True
+        found = self._layer(module)
+        return found is not None and found in self.layers
+
+    def _layer(self, module: str) -> int | None:
+        patterns = self.layers_pattern or (r"[^.]*",)
+        for pattern in patterns:
+            match = re.match(rf"(?:^|.*?\.){pattern}\.(\d+)\.", module)
+            if match:
+                return int(match.group(1))
+        return None
+
+
+def _named(names: str | tuple[str, ...], module: str) -> bool:
+    if isinstance(names, str):
+        return bool(names) and re.fullmatch(names, module) is not None
+    return any(module == name or module.endswith(f".{name}") for name in names)
+
+
+def _by_pattern(patterns: Mapping[str, Any], module: str, default: Any) -> Any:
+    for pattern, value in patterns.items():
+        if re.match(rf"(.*\.)?({pattern})$", module):
+            return value
+    return default
+
+
+def load_peft_config(folder: Path) -> PeftConfig:
+    """Read and check a PEFT folder's configuration; AdapterError names field, value and wish."""
+    path = folder / FILE
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise AdapterError(
+            f"{path}: {error.strerror or error}; expected a folder as PEFT saves it"
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise AdapterError(f"{path}: no JSON: {error}") from None
+    if not isinstance(values, dict):
+        raise AdapterError(f"{path}: a {type(values).__name__}, expected an object")
+    return parse(values)
+
+
+def parse(values: Mapping[str, Any]) -> PeftConfig:
+    """The same of the object itself."""
+    if values.get("peft_type") != "LORA":
+        raise _refused("peft_type", values.get("peft_type"), '"LORA"')
+    for name, neutral in _NEUTRAL.items():
+        if name in values and values[name] not in neutral:
+            raise _refused(name, values[name], f"{neutral[-1]!r}: it is not supported")
+    unknown = sorted(set(values) - _KNOWN - set(_NEUTRAL))
+    set_ones = [name for name in unknown if values[name] not in (None, False, [], {}, "")]
+    if set_ones:
+        raise _refused(set_ones[0], values[set_ones[0]], "no such field: it may change the result")
+    return PeftConfig(
+        rank=_integer(values, "r", 8),
+        alpha=_number(values.get("lora_alpha", 8), "lora_alpha"),
+        rslora=_flag(values, "use_rslora"),
+        targets=_names(values, "target_modules"),
+        excluded=_names(values, "exclude_modules"),
+        layers=_layers(values),
+        layers_pattern=_tuple(values, "layers_pattern"),
+        rank_pattern=_pattern(values, "rank_pattern", _whole),
+        alpha_pattern=_pattern(values, "alpha_pattern", _number),
+        blocks=_blocks(values.get("use_bdlora")),
+    )
+
+
+def _refused(name: str, found: Any, expected: str) -> AdapterError:
+    return AdapterError(f"{FILE}: {name} is {str(found)[:80]!r}, expected {expected}")
+
+
+def _whole(value: Any, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 1 << 16:
+        raise _refused(name, value, "an integer from 1 to 65536")
+    return value
+
+
+def _integer(values: Mapping[str, Any], name: str, default: int) -> int:
+    return _whole(values.get(name, default), name)
+
+
+def _number(value: Any, name: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise _refused(name, value, "a finite number")
+    return float(value)
+
+
+def _flag(values: Mapping[str, Any], name: str) -> bool:
+    if values.get(name) not in (None, True, False):
+        raise _refused(name, values[name], "true or false")
+    return bool(values.get(name))
+
+
+def _texts(value: Any, name: str) -> tuple[str, ...]:
+    if not isinstance(value, Sequence) or not all(isinstance(item, str) for item in value):
+        raise _refused(name, value, "a list of names")
+    return tuple(value)
+
+
+def _names(values: Mapping[str, Any], name: str) -> str | tuple[str, ...]:
+    value = values.get(name)
+    if value is None:
+        return ()
+    if isinstance(value, str):
+        if value == "all-linear":
+            return r".*\.(?!lm_head$|project_in$|project_out$)[^.]+"
+        return _expression(value, name)
+    return _texts(value, name)
+
+
+def _expression(value: str, name: str) -> str:
+    try:
+        re.compile(value)
+    except re.error as error:
+        raise _refused(name, value, f"a regular expression ({error})") from None
+    return value
+
+
+def _tuple(values: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    value = values.get(name)
+    if isinstance(value, str):
+        value = [value] if value else []
+    found = _texts(value or [], name)
+    return tuple(_expression(item, name) for item in found)
+
+
+def _layers(values: Mapping[str, Any]) -> tuple[int, ...] | None:
+    value = values.get("layers_to_transform")
+    if value is None or value == []:
+        return None
+    found = [value] if isinstance(value, int) else value
+    if not isinstance(found, list) or not all(isinstance(i, int) and i >= 0 for i in found):
+        raise _refused("layers_to_transform", value, "layer numbers")
+    return tuple(found)
+
+
+def _pattern(values: Mapping[str, Any], name: str, check: Any) -> dict[str, Any]:
+    value = values.get(name) or {}
+    if not isinstance(value, dict):
+        raise _refused(name, value, "an object")
+    return {_expression(key, name): check(entry, name) for key, entry in value.items()}
+
+
+def _blocks(value: Any) -> Blocks | None:
+    if value is None or value is False:
+        return None
+    if not isinstance(value, dict):
+        raise _refused("use_bdlora", value, "null or an object")
+    known = {"target_modules_bd_a", "target_modules_bd_b", "nblocks", "match_strict"}
+    if set(value) - known:
+        raise _refused("use_bdlora", value, f"the keys {', '.join(sorted(known))}")
+    return Blocks(
+        a=_texts(value.get("target_modules_bd_a") or [], "target_modules_bd_a"),
+        b=_texts(value.get("target_modules_bd_b") or [], "target_modules_bd_b"),
+        count=_integer(value, "nblocks", 1),
+        strict=bool(value.get("match_strict", True)),
+    )

@@ -1,0 +1,135 @@
+"""What of an adapter one board holds: factors of A and B for each of its matrices.
+
+B lies by column, as the board's own columns. Of a blocked B (bd_b) only the blocks that those
+columns meet are held, and of A only their ranks; a blocked A (bd_a) is applied whole, block by
+block (BD-LoRA, section 3). With S-LoRA A is dealt by rank and h gathered. Absent blocks are left
+out everywhere, so that all ways and board counts make the same sums."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lora_sdk.adapters.weights import AdapterWeights, Half, Module, Target
+from lora_sdk.plan.adapters import AdapterOptions, padded_rank
+from lora_sdk.plan.tensors import MatrixSpec
+
+if TYPE_CHECKING:
+    from lora_sdk.plan.partition import Share
+
+
+@dataclass(frozen=True)
+class Placing:
+    """How ranks of one tensor stand in a row of h."""
+
+    h_first: int
+    h_run: int
+    h_skip: int
+
+
+@dataclass(frozen=True)
+class Factor:
+    """`values` FP16 [rank_count, count]: of A columns first.. of x, of B
+    columns first.. of the board's matrix. Ranks count from the adapter's first one."""
+
+    first: int
+    rank_first: int
+    rank: int
+    scale: np.float32
+    placing: Placing
+    values: Half
+
+
+@dataclass(frozen=True)
+class MatrixCut:
+    """The factors of one matrix."""
+
+    down: tuple[Factor, ...]
+    up: tuple[Factor, ...]
+
+
+def cut(
+    weights: AdapterWeights, spec: MatrixSpec, share: Share, options: AdapterOptions
+) -> MatrixCut:
+    """The part of an adapter that board `share` needs for matrix `spec`."""
+    down: list[Factor] = []
+    up: list[Factor] = []
+    column = 0
+    for index, part in enumerate(spec.parts):
+        target = weights.targets.get(part.tensor)
+        if target is not None:
+            place = _placing(target.module, index, len(spec.parts), share.boards, options)
+            columns = range(part.start, part.stop)
+            ups = list(_up(target, columns, column, place))
+            down.extend(_down(target.module, _ranks(target.module, ups, share, options), place))
+            up.extend(ups)
+        column += part.width
+    return MatrixCut(tuple(down), tuple(up))
+
+
+def _placing(
+    module: Module, index: int, tensors: int, boards: int, options: AdapterOptions
+) -> Placing:
+    shards, share = options.shards(boards), options.share(boards)
+    if shards == 1:
+        return Placing(index * share, padded_rank(module.rank), 0)
+    return Placing(index * share, -(-module.rank // shards), tensors * share)
+
+
+def _up(target: Target, columns: range, local: int, place: Placing) -> Iterator[Factor]:
+    """B's blocks that meet the board's columns of a tensor; `local`: where these begin."""
+    module = target.module
+    height, ranks = module.outputs // module.b_blocks, module.rank // module.b_blocks
+    start, stop = target.first + columns.start, target.first + columns.stop
+    for block in range(module.b_blocks):
+        low, high = max(start, block * height), min(stop, (block + 1) * height)
+        if low < high:
+            first = local + low - start
+            rank = padded_rank(module.rank)
+            values = module.b[low:high].T
+            yield Factor(first, block * ranks, rank, module.scale, place, values)
+
+
+def _ranks(module: Module, ups: list[Factor], share: Share, options: AdapterOptions) -> range:
+    """Ranks of A that this board applies."""
+    shards = options.shards(share.boards)
+    if shards > 1:
+        run = -(-module.rank // shards)
+        return range(min(module.rank, share.rank * run), min(module.rank, (share.rank + 1) * run))
+    if not ups:
+        return range(0)
+    if options.mode == "nfs":
+        return range(module.rank)
+    return range(ups[0].rank_first, ups[-1].rank_first + len(ups[-1].values))
+
+
+def _down(module: Module, ranks: range, place: Placing) -> Iterator[Factor]:
+    """A's rows `ranks`, a factor for each of its blocks."""
+    height, width = module.rank // module.a_blocks, module.inputs // module.a_blocks
+    for block in range(module.a_blocks):
+        low, high = max(ranks.start, block * height), min(ranks.stop, (block + 1) * height)
+        if low < high:
+            rank, values = padded_rank(module.rank), module.a[low:high]
+            yield Factor(block * width, low, rank, module.scale, place, values)
+
+
+def a_layout(values: Half) -> NDArray[np.float16]:
+    """[rank_count, count] -> [ceil(rank_count/8)][count][8], as abi.h lays out A."""
+    ranks, count = values.shape
+    padded = np.zeros((padded_rank(ranks), count), np.float16)
+    padded[:ranks] = values
+    return np.ascontiguousarray(padded.reshape(-1, 8, count).transpose(0, 2, 1))
+
+
+def b_layout(values: Half, first: int) -> NDArray[np.float16]:
+    """[rank_count, count] from column `first` on -> [tiles][rank_count][32]."""
+    ranks, count = values.shape
+    left = first % 32
+    tiles = -(-(left + count) // 32)
+    padded = np.zeros((ranks, tiles * 32), np.float16)
+    padded[:, left : left + count] = values
+    return np.ascontiguousarray(padded.reshape(ranks, tiles, 32).transpose(1, 0, 2))

@@ -1,0 +1,239 @@
+"""Adapters in host memory and the slots on the boards into which they are brought on demand: least
+recently used out, pinned while a sequence uses them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lora_host import abi
+from lora_host.errors import AdapterError
+from lora_host.naming import did_you_mean
+from lora_sdk.adapters.image import Image, slot_image
+from lora_sdk.adapters.weights import AdapterWeights, load_adapter_weights
+
+if TYPE_CHECKING:
+    from lora_host.cluster import Cluster
+    from lora_sdk.plan.model_plan import BoardPlan, Plan
+
+HEADER_BYTES = 64
+
+
+@dataclass(frozen=True)
+class AdapterInfo:
+    """A loaded adapter. `slot`: where it is on the boards, None in host memory alone; `users`:
+    sequences that use it now; `bytes`: what bringing it in moves, over all boards; `blocks`:
+    nblocks of a BD-LoRA adapter, else 1; `note`: what is to be said of how it is sharded."""
+
+    name: str
+    path: Path
+    rank: int
+    blocks: int
+    bytes: int
+    slot: int | None
+    users: int
+    note: str
+
+
+@dataclass
+class _Loaded:
+    path: Path
+    rank: int
+    blocks: int
+    note: str
+    images: list[Image]  # by rank of the board
+    slot: int | None = None
+    users: int = 0
+    used: int = 0  # turn of the last use
+
+
+class AdapterSlots:
+    """All adapters of an engine. Not thread-safe: the engine's lock is held around every call."""
+
+    def __init__(self, cluster: Cluster, plan: Plan) -> None:
+        self._cluster = cluster
+        self._plan = plan
+        self._loaded: dict[str, _Loaded] = {}
+        self._slots: list[str | None] = [None] * plan.adapters.slots
+        self._sequences: dict[int, str] = {}
+        self._turn = 0
+        self.swaps = 0
+        self.swap_bytes = 0
+
+    # --- loading --------------------------------------------------------------------------------
+
+    def load(self, name: str, path: str | Path, scale: float = 1.0) -> AdapterInfo:
+        """Read a PEFT folder into host memory; nothing moves to the boards yet."""
+        if not self._slots:
+            raise AdapterError(
+                "the engine was opened without adapter slots; open it with max_adapters of at "
+                "least 1"
+            )
+        if not name or not name.isprintable():
+            raise AdapterError(f"adapter name {name!r}: expected printable text")
+        if name in self._loaded:
+            raise AdapterError(f"adapter {name!r} is loaded already; unload it first")
+        weights = load_adapter_weights(path, self._plan.config, scale)
+        if weights.rank > self._plan.adapters.max_rank:
+            raise AdapterError(
+                f"adapter {name!r}: rank {weights.rank}, the slots take at most "
+                f"{self._plan.adapters.max_rank}; open the engine with a larger max_adapter_rank"
+            )
+        note = self._sharding(name, weights)
+        images = [slot_image(weights, self._plan, board, name) for board in self._plan.boards]
+        self._loaded[name] = _Loaded(weights.path, weights.rank, weights.blocks, note, images)
+        return self.info(name)
+
+    def _sharding(self, name: str, weights: AdapterWeights) -> str:
+        """What is to be said of how it is sharded; AdapterError where mode "bd" cannot hold."""
+        boards, mode = self._plan.size, self._plan.adapters.mode
+        if mode not in ("auto", "bd") or boards == 1:
+            return ""
+        if weights.blocks == 1:
+            note = "is not block-diagonal: A is replicated"
+        elif weights.blocks % boards:
+            note = (
+                f"nblocks {weights.blocks} is no multiple of {boards} boards: boards hold every "
+                "block that their columns meet"
+            )
+        else:
+            return ""
+        if mode == "bd":
+            raise AdapterError(f"adapter {name!r} {note}; expected a sharded one in mode 'bd'")
+        return note
+
+    def unload(self, name: str) -> None:
+        """Forget an adapter; AdapterError while sequences use it."""
+        found = self._get(name)
+        if found.users:
+            raise AdapterError(
+                f"adapter {name!r} is used by {found.users} sequences; wait for them or cancel them"
+            )
+        if found.slot is not None:
+            self._empty(found.slot)
+        del self._loaded[name]
+
+    def info(self, name: str) -> AdapterInfo:
+        """What is known of one adapter."""
+        found = self._get(name)
+        size = sum(image.nbytes for image in found.images)
+        return AdapterInfo(
+            name, found.path, found.rank, found.blocks, size, found.slot, found.users, found.note
+        )
+
+    def infos(self) -> list[AdapterInfo]:
+        """All loaded adapters, by name."""
+        return [self.info(name) for name in sorted(self._loaded)]
+
+    def check(self, name: str) -> None:
+        """AdapterError where no adapter of that name is loaded."""
+        self._get(name)
+
+    def _get(self, name: str) -> _Loaded:
+        found = self._loaded.get(name)
+        if found is None:
+            hint = did_you_mean(name, list(self._loaded)) if self._loaded else "none is loaded"
+            raise AdapterError(f"adapter {name!r} is not loaded; {hint}")
+        return found
+
+    # --- sequences ------------------------------------------------------------------------------
+
+    def has_room(self, name: str | None) -> bool:
+        """Whether a further sequence may use the adapter now: it is on the boards, or a slot is
+        free or held by one that nobody uses."""
+        if name is None or name not in self._loaded or self._loaded[name].slot is not None:
+            return True
+        return self._victim() is not None
+
+    def attach(self, sequence: int, name: str) -> None:
+        """Have a sequence's rows use an adapter, brought in where it is not on the boards."""
+        found = self._get(name)
+        if found.slot is None:
+            self._bring_in(name, found)
+        self._pin(sequence, name)
+
+    def closed(self, sequence: int) -> None:
+        """The sequence is no more."""
+        name = self._sequences.pop(sequence, None)
+        if name is not None:
+            self._loaded[name].users -= 1
+
+    def forked(self, parent: int, child: int) -> None:
+        """The child uses what its parent does."""
+        if parent in self._sequences:
+            self._pin(child, self._sequences[parent])
+
+    def forgotten(self) -> None:
+        """All sequences are no more."""
+        for sequence in list(self._sequences):
+            self.closed(sequence)
+
+    def slot_of(self, sequence: int) -> int:
+        """Slot of the sequence's adapter, -1 without one."""
+        name = self._sequences.get(sequence)
+        slot = self._loaded[name].slot if name is not None else None
+        return -1 if slot is None else slot
+
+    def _pin(self, sequence: int, name: str) -> None:
+        found = self._loaded[name]
+        self._sequences[sequence] = name
+        self._turn += 1
+        found.users += 1
+        found.used = self._turn
+
+    # --- the boards -----------------------------------------------------------------------------
+
+    def _victim(self) -> int | None:
+        """The slot to fill: an empty one, else the least recently used that nobody uses."""
+        if None in self._slots:
+            return self._slots.index(None)
+        held = [(self._loaded[name].used, slot) for slot, name in enumerate(self._slots) if name
+                and not self._loaded[name].users]  # fmt: skip
+        return min(held)[1] if held else None
+
+    def _bring_in(self, name: str, found: _Loaded) -> None:
+        slot = self._victim()
+        if slot is None:
+            raise AdapterError(
+                f"adapter {name!r}: all {len(self._slots)} slots are in use; release sequences or "
+                "open the engine with a larger max_adapters"
+            )
+        self._empty(slot)
+        for board, image in zip(self._plan.boards, found.images, strict=True):
+            self._write(board, slot, image)
+        for board, image in zip(self._plan.boards, found.images, strict=True):
+            self._write_header(board, slot, image[:HEADER_BYTES])
+        self._slots[slot], found.slot = name, slot
+        self.swaps += 1
+        self.swap_bytes += sum(image.nbytes for image in found.images)
+
+    def _empty(self, slot: int) -> None:
+        """The slot holds nothing from now on, whatever happens next."""
+        name, self._slots[slot] = self._slots[slot], None
+        if name is None:
+            return
+        self._loaded[name].slot = None
+        for board in self._plan.boards:
+            self._write_header(board, slot, np.zeros(HEADER_BYTES, np.uint8))
+
+    def _write_header(self, board: BoardPlan, slot: int, header: Image) -> None:
+        assert board.adapters is not None
+        bank, offset, _, _ = next(board.adapters.runs(slot, 0, HEADER_BYTES))
+        self._cluster.write(board.board, bank, offset, header.data)
+
+    def _write(self, board: BoardPlan, slot: int, image: Image) -> None:
+        """All but the header; the chunks of one bank stand one behind the other."""
+        layout, size = board.adapters, abi.ADAPTER_CHUNK
+        assert layout is not None
+        chunks = -(-len(image) // size)
+        for first in range(min(layout.bank_count, chunks)):
+            numbers = range(first, chunks, layout.bank_count)
+            pieces = [image[n * size : (n + 1) * size] for n in numbers]
+            skip = HEADER_BYTES if first == 0 else 0
+            start = first * size + skip
+            bank, offset, _, _ = next(layout.runs(slot, start, start + 1))
+            data = np.concatenate(pieces)[skip:]
+            self._cluster.write(board.board, bank, offset, data.data)

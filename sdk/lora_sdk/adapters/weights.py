@@ -1,0 +1,223 @@
+"""An adapter's weights under the model's canonical names, from a PEFT folder's tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lora_host.errors import AdapterError, ModelError
+from lora_sdk.adapters.config import PeftConfig, load_peft_config
+from lora_sdk.model.config import architecture_module
+from lora_sdk.model.container import RAW_TYPES, Container
+from lora_sdk.model.half import to_half
+from lora_sdk.model.source import Source
+
+if TYPE_CHECKING:
+    from lora_sdk.model.spec import ModelConfig
+
+Half = NDArray[np.float16]
+FILE = "adapter_model.safetensors"
+LEAD = "base_model.model."
+TENSORS = ("q", "k", "v", "o", "gate", "up", "down")  # of a layer, that may be adapted
+
+
+@dataclass(frozen=True)
+class Module:
+    """One adapted linear of the file. Canonical tensors are runs of its outputs.
+
+    `a` FP16 [rank, inputs] and `b` FP16 [outputs, rank]; of a block-diagonal A (`a_blocks` > 1) or
+    B the blocks alone, packed as PEFT does: block i is the i-th chunk along dimension 0, so that a
+    is [rank, inputs/a_blocks], b [outputs, rank/b_blocks]."""
+
+    name: str
+    rank: int
+    scale: np.float32
+    inputs: int
+    outputs: int
+    a: Half
+    b: Half
+    a_blocks: int
+    b_blocks: int
+
+
+@dataclass(frozen=True)
+class Target:
+    """A canonical tensor's outputs within its module: `first` .. of it, `count` of them."""
+
+    module: Module
+    first: int
+    count: int
+
+
+@dataclass(frozen=True)
+class AdapterWeights:
+    """A loaded adapter. `targets` by canonical name ("layer.0.q"); `rank` the largest; `blocks`
+    the number of blocks of a BD-LoRA adapter, 1 of others."""
+
+    path: Path
+    targets: Mapping[str, Target]
+    rank: int
+    blocks: int
+
+    @property
+    def bytes(self) -> int:
+        """FP16 bytes of all factors as the folder holds them."""
+        modules = {id(t.module): t.module for t in self.targets.values()}
+        return sum(module.a.nbytes + module.b.nbytes for module in modules.values())
+
+
+def load_adapter_weights(
+    folder: str | Path, config: ModelConfig, factor: float = 1.0
+) -> AdapterWeights:
+    """Read a PEFT folder for a model; `factor` multiplies its scales. AdapterError names the field
+    or tensor that is wrong, missing or not the model's."""
+    folder = Path(folder)
+    peft = load_peft_config(folder)
+    try:
+        return _load(folder, peft, config, factor)
+    except ModelError as error:  # of the file itself
+        raise AdapterError(str(error)) from None
+
+
+def _load(
+    folder: Path, peft: PeftConfig, config: ModelConfig, factor: float
+) -> AdapterWeights:
+    linears = _linears(config)
+    container = Container(folder / FILE)
+    tensors, full = _by_module(container, linears, config)
+    _check_targets(peft, linears, tensors, full, folder)
+    targets: dict[str, Target] = {}
+    for name, found in tensors.items():
+        sources = linears[name]
+        source = next(iter(sources.values()))
+        module = _module(container, name, full[name], found, source, peft, factor)
+        for canonical, source in sources.items():
+            targets[canonical] = Target(module, source.first, source.count)
+    if not targets:
+        raise AdapterError(f"{folder / FILE}: no tensor of an adapter in it")
+    rank = max(target.module.rank for target in targets.values())
+    blocks = max(max(t.module.a_blocks, t.module.b_blocks) for t in targets.values())
+    return AdapterWeights(folder, targets, rank, blocks)
+
+
+def _linears(config: ModelConfig) -> dict[str, dict[str, Source]]:
+    """Module name without the model's prefix -> its canonical tensors' sources."""
+    found: dict[str, dict[str, Source]] = {}
+    for canonical, source in architecture_module(config).sources(config).items():
+        parts = canonical.split(".")
+        if parts[0] == "layer" and parts[-1] in TENSORS and len(parts) == 3:
+            found.setdefault(source.tensor.removesuffix(".weight"), {})[canonical] = source
+    return found
+
+
+def _by_module(
+    container: Container, linears: Mapping[str, object], config: ModelConfig
+) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+    """Module -> {"A": tensor, "B": tensor}, and module -> its name as PEFT matches it."""
+    prefixes = architecture_module(config).PREFIXES
+    found: dict[str, dict[str, str]] = {}
+    full: dict[str, str] = {}
+    for tensor in container.entries:
+        path, _, factor = tensor.removesuffix(".weight").rpartition(".lora_")
+        name = path.removeprefix(LEAD)
+        short = next((s for p in prefixes if (s := name.removeprefix(p)) in linears), None)
+        if factor not in ("A", "B") or short is None or not tensor.endswith(".weight"):
+            raise AdapterError(
+                f"{tensor}: in {container.path}, but this model adapts no such tensor; expected "
+                f"lora_A or lora_B of a layer's linear; the adapter is another model's, or adapts "
+                "embeddings or lm_head, which is not supported"
+            )
+        found.setdefault(short, {})[factor] = tensor
+        full[short] = name
+    return found, full
+
+
+def _check_targets(
+    peft: PeftConfig,
+    linears: Mapping[str, object],
+    tensors: Mapping[str, Mapping[str, str]],
+    full: Mapping[str, str],
+    folder: Path,
+) -> None:
+    """Every linear that the configuration names has both factors, and no other has any."""
+    for name, found in tensors.items():
+        for factor in ("A", "B"):
+            if factor not in found:
+                missing = f"{LEAD}{full[name]}.lora_{factor}.weight"
+                raise AdapterError(f"{missing}: missing from {folder}")
+        if not peft.has(full[name]):
+            raise AdapterError(
+                f"{LEAD}{full[name]}.lora_A.weight: in {folder}, but target_modules does not name "
+                "its module; expected no other tensors"
+            )
+    lead = next((full[name].removesuffix(name) for name in tensors), "")
+    for name in linears:
+        if name not in tensors and peft.has(lead + name):
+            raise AdapterError(f"{LEAD}{lead}{name}.lora_A.weight: missing from {folder}")
+
+
+def _module(
+    container: Container,
+    name: str,
+    full: str,
+    tensors: Mapping[str, str],
+    source: Source,
+    peft: PeftConfig,
+    factor: float,
+) -> Module:
+    rows, columns = source.file_shape
+    inputs, outputs = (rows, columns) if source.layout == "io" else (columns, rows)
+    rank = peft.rank_of(full)
+    side = peft.blocks.side(full) if peft.blocks is not None else None
+    count = peft.blocks.count if peft.blocks is not None and side else 1
+    a_blocks, b_blocks = (count if side == "a" else 1), (count if side == "b" else 1)
+    for what, size in (("rank", rank), ("inputs", inputs if a_blocks > 1 else outputs)):
+        if size % count:
+            raise AdapterError(f"{full}: {what} {size} is no multiple of nblocks {count}")
+    shapes = {"A": (rank, inputs // a_blocks), "B": (outputs, rank // b_blocks)}
+    values = {factor: _half(container, tensors[factor], shapes[factor]) for factor in ("A", "B")}
+    scale = np.float32(peft.scale_of(full) * factor)
+    return Module(
+        name, rank, scale, inputs, outputs, values["A"], values["B"], a_blocks, b_blocks
+    )
+
+
+def _half(container: Container, tensor: str, shape: tuple[int, int]) -> Half:
+    entry = container.entries[tensor]
+    if entry.shape != shape:
+        raise AdapterError(
+            f"{tensor}: shape {list(entry.shape)}, expected {list(shape)} by adapter_config.json "
+            "and the model; the rank or the base model is another"
+        )
+    if entry.kind not in RAW_TYPES:
+        raise AdapterError(f"{tensor}: dtype {entry.kind}, expected one of {', '.join(RAW_TYPES)}")
+    return to_half(container.array(entry), entry.kind, tensor)
+
+
+def dense_factors(target: Target) -> tuple[Half, Half]:
+    """(A [rank, inputs], B [count, rank]) of a canonical tensor with blocks written out."""
+    module = target.module
+    a = _block_diagonal(module.a, module.a_blocks)
+    b = _block_diagonal(module.b, module.b_blocks)
+    return a, b[target.first : target.first + target.count]
+
+
+def _block_diagonal(packed: Half, blocks: int) -> Half:
+    rows, columns = packed.shape
+    dense = np.zeros((rows, columns * blocks), np.float16)
+    for block, (top, left) in enumerate(_corners(rows, columns, blocks)):
+        height = rows // blocks
+        dense[top : top + height, left : left + columns] = packed[
+            block * height : (block + 1) * height
+        ]
+    return dense
+
+
+def _corners(rows: int, columns: int, blocks: int) -> Iterator[tuple[int, int]]:
+    for block in range(blocks):
+        yield block * (rows // blocks), block * columns

@@ -1,0 +1,155 @@
+"""Room for adapters: slots in the weight banks, and how a matrix's ranks are dealt over boards.
+
+An adapter's A is applied to the gathered input and its B makes the board's own columns, so sharding
+by column alone needs no communication (BD-LoRA, section 3); only S-LoRA's way, which deals A by
+rank, has a further gather of h before each product."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lora_host import abi
+from lora_host.errors import RequestError
+from lora_sdk.plan.partition import Share
+from lora_sdk.plan.tensors import FP16_BYTES, MatrixSpec, layer_matrices, padded
+
+if TYPE_CHECKING:
+    from lora_sdk.model.spec import ModelConfig
+
+MODES = ("auto", "nfs", "s", "bd")
+MATRICES = ("qkv", "o", "up", "down")  # of a layer, in the order of their numbers
+FACTORS = 32  # struct lora_adapter_factor a matrix that a slot has room for
+DEFAULT_RANK = 64
+CHUNK_LINES = 8192 // 64
+
+
+@dataclass(frozen=True)
+class AdapterOptions:
+    """`slots` adapters at once on the boards (0: no support for them in the list), of ranks up to
+    `max_rank`. `mode`: "auto" shards block-diagonal adapters and replicates A of the others; "nfs"
+    (not fully sharded) replicates A of all; "s" (S-LoRA) deals A by rank and gathers h; "bd" is
+    auto that refuses adapters which are not sharded without communication."""
+
+    slots: int = 0
+    max_rank: int = DEFAULT_RANK
+    mode: str = "auto"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.slots <= abi.MAX_ADAPTER_SLOTS:
+            raise RequestError(
+                f"max_adapters is {self.slots}; expected 0 to {abi.MAX_ADAPTER_SLOTS}"
+            )
+        if not 1 <= self.max_rank <= abi.MAX_ADAPTER_RANK:
+            raise RequestError(
+                f"max_adapter_rank is {self.max_rank}; expected 1 to {abi.MAX_ADAPTER_RANK}"
+            )
+        if self.mode not in MODES:
+            raise RequestError(f"adapter_mode {self.mode!r}; expected one of {', '.join(MODES)}")
+
+    @property
+    def rank(self) -> int:
+        """The largest rank, padded."""
+        return padded_rank(self.max_rank)
+
+    @property
+    def dealt(self) -> bool:
+        """Whether A lies by rank, so that h has to be gathered."""
+        return self.slots > 0 and self.mode == "s"
+
+    def shards(self, boards: int) -> int:
+        """Boards over which the ranks of A are dealt."""
+        return boards if self.dealt else 1
+
+    def share(self, boards: int) -> int:
+        """Ranks of one tensor that a board has at most in its run of h."""
+        return -(-self.rank // self.shards(boards))
+
+
+@dataclass(frozen=True)
+class AdapterLayout:
+    """One board's slots. `columns`: values of a row of h; `matrices`: a slot's directory."""
+
+    slots: int
+    chunks: int
+    bank_first: int
+    bank_count: int
+    line: int
+    columns: int
+    matrices: int
+
+    @property
+    def slot_bytes(self) -> int:
+        return self.chunks * abi.ADAPTER_CHUNK
+
+    @property
+    def lines(self) -> int:
+        """Lines that all slots take of every bank, from `line` on."""
+        return bank_lines(self.slots * self.chunks, self.bank_count)
+
+    def runs(self, slot: int, start: int, stop: int) -> Iterator[tuple[int, int, int, int]]:
+        """(bank, byte offset, from, to) of bytes start..stop-1 of a slot, a chunk at a time."""
+        while start < stop:
+            chunk, within = divmod(start, abi.ADAPTER_CHUNK)
+            row, bank = divmod(slot * self.chunks + chunk, self.bank_count)
+            end = min(stop, start - within + abi.ADAPTER_CHUNK)
+            offset = self.line * abi.LINE_BYTES + row * abi.ADAPTER_CHUNK + within
+            yield self.bank_first + bank, offset, start, end
+            start = end
+
+
+def padded_rank(rank: int) -> int:
+    """`rank` up to a whole group."""
+    return -(-rank // abi.ADAPTER_GROUP) * abi.ADAPTER_GROUP
+
+
+def bank_lines(chunks: int, banks: int) -> int:
+    """Lines of each of `banks` banks over which `chunks` chunks are dealt one by one."""
+    return -(-chunks // banks) * CHUNK_LINES
+
+
+def matrix_number(name: str) -> int | None:
+    """Number of the matrix `layer.I.NAME` in a slot's directory; None for what no layer has."""
+    parts = name.split(".")
+    if parts[0] != "layer" or parts[-1] not in MATRICES:
+        return None
+    return int(parts[1]) * len(MATRICES) + MATRICES.index(parts[-1])
+
+
+def tensor_count(config: ModelConfig, matrix: str) -> int:
+    """Checkpoint tensors that are one matrix of the boards."""
+    return {"qkv": 3, "up": 2 if config.gated else 1}.get(matrix, 1)
+
+
+def inputs(config: ModelConfig, matrix: str) -> int:
+    """K of a layer's matrix."""
+    found = {"o": config.heads * config.head_dim, "down": config.ffn}
+    return found.get(matrix, config.hidden)
+
+
+def h_columns(config: ModelConfig, options: AdapterOptions, boards: int) -> int:
+    """Values of a row of h: those of the matrix with the most tensors."""
+    most = max(tensor_count(config, matrix) for matrix in MATRICES)
+    return options.shards(boards) * options.share(boards) * most
+
+
+def slot_chunks(config: ModelConfig, share: Share, options: AdapterOptions) -> int:
+    """Chunks of a slot on one board: an adapter of the largest rank on every matrix, its A whole,
+    or with "s" this board's ranks of it."""
+    values = 0
+    for layer in range(config.layers):
+        for spec in layer_matrices(config, share, layer):
+            values += _matrix_bytes(spec, options, share.boards)
+    matrices = config.layers * len(MATRICES)
+    directory = padded(matrices * abi.dtype("adapter_matrix").itemsize)
+    factors = matrices * FACTORS * abi.dtype("adapter_factor").itemsize
+    total = abi.dtype("adapter_slot").itemsize + directory + factors + values
+    return -(-total // abi.ADAPTER_CHUNK)
+
+
+def _matrix_bytes(spec: MatrixSpec, options: AdapterOptions, boards: int) -> int:
+    tensors = len(spec.parts)
+    a = tensors * padded_rank(options.share(boards)) * spec.k
+    tiles = -(-spec.n // abi.BLOCK_N) + tensors  # a tensor may begin inside a tile
+    return (a + options.rank * tiles * abi.BLOCK_N) * FP16_BYTES
