@@ -1,0 +1,50 @@
+"""A tokenizer for a model without one: any text goes in, every id comes back as text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import count, product
+from pathlib import Path
+from string import ascii_lowercase
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lora_sdk.model.spec import ModelConfig
+
+
+def write_tokenizer(folder: Path, config: ModelConfig) -> None:
+    """tokenizer.json and tokenizer_config.json: bytes, then made-up words that decode only. The
+    model's special ids are special; a vocabulary too small for all bytes holds the ASCII ones."""
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
+    special = special_names(config)
+    pieces = _pieces()
+    vocabulary = {special.get(i) or next(pieces): i for i in range(config.vocabulary)}
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([AddedToken(name, special=True) for name in special.values()])
+    tokenizer.save(str(folder / "tokenizer.json"))
+    described: dict[str, object] = {"tokenizer_class": "PreTrainedTokenizerFast"}
+    for key, ids in (("bos", (config.bos,)), ("eos", config.eos), ("pad", (config.pad,))):
+        if ids and ids[0] in special:
+            described[f"{key}_token"] = special[ids[0]]
+    (folder / "tokenizer_config.json").write_text(json.dumps(described, indent=2) + "\n")
+
+
+def special_names(config: ModelConfig) -> dict[int, str]:
+    """Id -> name of the model's special tokens that its vocabulary has."""
+    ids = [*config.eos, config.bos, config.pad]
+    kept = dict.fromkeys(i for i in ids if i is not None and 0 <= i < config.vocabulary)
+    return {i: f"<|special_{i}|>" for i in kept}
+
+
+def _pieces() -> Iterator[str]:
+    """The 256 bytes as byte-level tokenizers spell them, ASCII first, then words without end."""
+    from tokenizers import pre_tokenizers
+
+    yield from sorted(pre_tokenizers.ByteLevel.alphabet())
+    for length in count(2):
+        for letters in product(ascii_lowercase, repeat=length):
+            yield "Ġ" + "".join(letters)  # a word with a space before it
