@@ -121,6 +121,9 @@ int emu_memory_reserve(struct emu_board *board, uint32_t bank, uint64_t offset, 
 int emu_memory_release(struct emu_board *board, uint32_t bank, uint64_t offset,
                        struct lora_failure *failure);
 int emu_memory_onchip(struct emu_board *board, uint32_t bytes, struct lora_failure *failure);
+/* Takes these arenas, which lie in a file, in place of all of the board's; lora_emu_attach. */
+int emu_memory_attach(struct emu_board *board, const struct lora_arena_record *arenas,
+                      uint32_t count, int fd, struct lora_failure *failure);
 /* The bytes of a range, or NULL where it is not inside one arena. */
 uint8_t *emu_memory_at(const struct emu_memory *memory, uint32_t bank, uint64_t offset,
                        uint64_t bytes);

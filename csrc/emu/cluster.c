@@ -217,3 +217,16 @@ int lora_emu_link_bytes(uint32_t cluster, uint32_t board, uint32_t port, uint64_
     emu_cluster_release(found);
     return status;
 }
+
+int lora_emu_attach(uint32_t cluster, uint32_t board, const struct lora_arena_record *arenas,
+                    uint32_t count, int fd, struct lora_failure *failure) {
+    struct emu_cluster *found = emu_cluster_acquire(cluster);
+    if (!found || board >= found->boards || count > LORA_MAX_ARENAS) {
+        if (found) emu_cluster_release(found);
+        return emu_fail(failure, LORA_ERR_ARGUMENT, NULL,
+                        "emulated cluster %u board %u: %u arenas to attach", cluster, board, count);
+    }
+    int status = emu_memory_attach(&found->board[board], arenas, count, fd, failure);
+    emu_cluster_release(found);
+    return status;
+}

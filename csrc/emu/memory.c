@@ -172,6 +172,34 @@ int emu_memory_onchip(struct emu_board *board, uint32_t bytes, struct lora_failu
     return LORA_OK;
 }
 
+static int attach(struct emu_board *board, const struct lora_arena_record *arena, int fd,
+                  struct lora_failure *failure) {
+    uint64_t pad = arena->offset % PAGE;
+    if (arena->base % PAGE != pad || arena->base > INT64_MAX)
+        return emu_fail(failure, LORA_ERR_ARGUMENT, board,
+                        "board %u bank %u: arena at offset %#llx and address %#llx differ modulo "
+                        "%llu",
+                        board->index, arena->bank, (unsigned long long)arena->offset,
+                        (unsigned long long)arena->base, PAGE);
+    int status = emu_memory_reserve(board, arena->bank, arena->offset, arena->bytes, failure);
+    if (status) return status;
+    void *at = board->memory.base[arena->bank] + arena->offset - pad;
+    if (mmap(at, arena->bytes + pad, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
+             (off_t)(arena->base - pad)) != MAP_FAILED)
+        return LORA_OK;
+    return emu_fail(failure, LORA_ERR_MEMORY, board, "board %u bank %u: its file cannot be mapped",
+                    board->index, arena->bank);
+}
+
+int emu_memory_attach(struct emu_board *board, const struct lora_arena_record *arenas,
+                      uint32_t count, int fd, struct lora_failure *failure) {
+    int status = LORA_OK;
+    for (uint32_t bank = 0; bank < board->info.bank_count; bank++) unmap(&board->memory, bank);
+    for (uint32_t i = 0; i < count && status == LORA_OK; i++)
+        if (arenas[i].valid) status = attach(board, &arenas[i], fd, failure);
+    return status;
+}
+
 uint8_t *emu_memory_at(const struct emu_memory *memory, uint32_t bank, uint64_t offset,
                        uint64_t bytes) {
     if (bank >= EMU_BANKS) return NULL;

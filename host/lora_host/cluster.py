@@ -295,6 +295,7 @@ class Cluster:
         program.image = self._ffi.cast("uint8_t *", image)
         program.image_bytes = len(image)
         program.container = container
+        program.clock_hz = overlay.clock_hz
         self._handle.call("program", board, program, overlay.control_bank)
 
     def _info(self, board: int) -> BoardInfo:

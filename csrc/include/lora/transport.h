@@ -42,6 +42,8 @@ struct lora_program {
     const uint8_t *image;   /* firmware image with its header */
     uint64_t image_bytes;
     const char *container; /* vendor container's path, NULL where the transport needs none */
+    uint32_t clock_hz;     /* of the kernels; 0: as the container sets it */
+    uint32_t reserved;
 };
 
 enum lora_run_state { LORA_RUN_BUSY = 0, LORA_RUN_DONE = 1 };

@@ -1,0 +1,126 @@
+/* Inside the V80's transport: what its files share. SLASH is AMD's platform for that card; its
+ * daemon vrtd hands out memory, BARs and DMA as file descriptors over a socket. For vrtd 1.0.0. */
+#ifndef LORA_TRANSPORT_SLASH_H
+#define LORA_TRANSPORT_SLASH_H
+
+#include <stdint.h>
+
+#include "internal.h"
+#include "lora/slash.h"
+
+#define SLASH_HBM_BANKS 32
+#define SLASH_BANKS (SLASH_HBM_BANKS + 1)
+#define SLASH_DDR_BANK SLASH_HBM_BANKS
+#define SLASH_HBM_BASE 0x4000000000ull
+#define SLASH_DDR_BASE 0x60000000000ull
+#define SLASH_HBM_BYTES (1ull << 30) /* a pseudo-channel: two of the allocator's regions */
+#define SLASH_DDR_BYTES (32ull << 30)
+#define SLASH_REGION_BYTES (512ull << 20) /* also the largest buffer */
+#define SLASH_GRANULE (64ull << 20)
+#define SLASH_BUFFERS 255 /* a board, over all its users */
+#define SLASH_PAGE 4096u /* vrtd 1.0.0 wraps longer transfers inside one page: wrong data */
+#define SLASH_BAR 0
+
+enum slash_opcode {
+    SLASH_COUNT = 0,
+    SLASH_INFO = 1,
+    SLASH_BAR_INFO = 2,
+    SLASH_BAR_FD = 3,
+    SLASH_DESIGN = 8,
+    SLASH_CLOCK = 9,
+    SLASH_BUFFER_OPEN = 10,
+    SLASH_BUFFER_CLOSE = 11,
+    SLASH_BY_BDF = 12,
+    SLASH_HOTPLUG = 13,
+    SLASH_SENSORS = 14
+};
+#define LORA_SLASH_PACKET 4096
+#define SLASH_USER_CLOCK 1 /* region 0 is the service clock */
+#define SLASH_CLOCK_SET 1
+struct __attribute__((packed)) slash_clock_body {
+    uint32_t device, hz;
+    uint8_t operation, region;
+};
+#define SLASH_BUSY 8 /* vrtd's answer when memory or buffers are used up */
+
+struct slash_wire { /* one connection, used by one thread at a time */
+    int socket;     /* -1: closed, or out of step after a request without an answer */
+    uint32_t sequence;
+};
+
+struct slash_request {
+    uint16_t opcode;
+    const void *body;
+    uint16_t body_bytes;
+    int fd;              /* sent along, -1 none */
+    void *answer;
+    uint16_t answer_bytes; /* exactly, or at most where `answer_any` is set */
+    uint16_t answer_any;
+    int *answer_fd; /* NULL: none is expected */
+    uint32_t timeout_ms;
+    uint16_t result;       /* out: vrtd's return */
+    uint16_t answer_found; /* out: bytes */
+};
+
+struct slash_buffer {
+    uint64_t physical, bytes;
+    int fd;
+};
+
+struct slash_arena {
+    uint32_t bank, piece_count;
+    uint64_t offset, bytes, base;
+    struct slash_buffer *pieces; /* adjacent on the board */
+};
+
+struct slash_handle {
+    struct slash_wire wire;
+    char bdf[32];
+    uint32_t device; /* vrtd's index; may change with a reset */
+    int bar_fd;
+    volatile uint32_t *bar;
+    uint64_t bar_bytes;
+    uint64_t block_base[LORA_BLOCKS];
+    uint32_t programmed, buffer_count, arena_count;
+    struct slash_arena arenas[LORA_MAX_ARENAS];
+};
+
+/* transport_slash_wire.c */
+const char *slash_socket_path(void);
+int slash_connect(struct slash_wire *wire, struct lora_failure *failure);
+void slash_disconnect(struct slash_wire *wire);
+/* Sends, waits, checks. A return of vrtd other than 0 is LORA_ERR_TRANSPORT with it in `result`. */
+int slash_call(struct slash_wire *wire, struct slash_request *request,
+               struct lora_failure *failure);
+/* Whether the daemon still holds its end. */
+int slash_alive(const struct slash_wire *wire);
+
+/* transport_slash_board.c: finding, opening and resetting a board. */
+int slash_board_open(struct slash_handle *handle, struct lora_failure *failure);
+void slash_board_close(struct slash_handle *handle);
+int slash_reset(void *handle, struct lora_failure *failure);
+
+/* transport_slash_memory.c */
+int slash_reserve(void *handle, uint32_t bank, uint64_t offset, uint64_t bytes, uint64_t *base,
+                  struct lora_failure *failure);
+int slash_release(void *handle, uint32_t bank, uint64_t offset, struct lora_failure *failure);
+int slash_memory_read(void *handle, uint32_t bank, uint64_t offset, void *data, uint64_t bytes,
+                      struct lora_failure *failure);
+int slash_memory_write(void *handle, uint32_t bank, uint64_t offset, const void *data,
+                       uint64_t bytes, struct lora_failure *failure);
+void slash_release_all(struct slash_handle *handle);
+
+/* transport_slash_register.c */
+int slash_register_read(void *handle, uint32_t block, uint32_t offset, uint32_t *value,
+                        struct lora_failure *failure);
+int slash_register_write(void *handle, uint32_t block, uint32_t offset, uint32_t value,
+                         struct lora_failure *failure);
+
+/* transport_slash_program.c */
+int slash_program(void *handle, const struct lora_program *program, struct lora_failure *failure);
+
+/* transport_slash_archive.c: a descriptor with the bytes of a member of a tar archive. */
+int slash_archive_member(const char *path, const char *member, int *fd,
+                         struct lora_failure *failure);
+
+#endif

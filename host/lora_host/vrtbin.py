@@ -1,0 +1,347 @@
+"""The V80's overlay archive (vrtbin): a tar of system_map.xml and design.pdi. Reader, writer from a
+manifest, and the check of one against the other.
+
+    python -m lora_host.vrtbin OVERLAY     writes the emulation's archive that the manifest names
+
+What is written here holds no bitstream: its design is a marked text with the firmware image, which
+only the emulated board behind a stand-in daemon can load."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import sys
+import tarfile
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass
+from pathlib import Path
+
+from .errors import OverlayError
+from .overlay import Overlay, load_overlay
+
+MARK = b"emulation: holds no bitstream\n"
+MAP_NAME, DESIGN_NAME = "system_map.xml", "design.pdi"
+PLATFORMS = ("Hardware", "Emulation", "Simulation")
+KERNEL_RANGE = 0x10000
+CONTROL_KERNEL = "lora_ctrl"
+LINK_KERNELS = ("aurora_flow_0", "aurora_flow_1")
+# Scalars of lora_ctrl as registers: name, offset (lora/abi.h), 32-bit words.
+SCALARS = (
+    ("operation", 0x10, 1),
+    ("list_id", 0x14, 1),
+    ("block_offset", 0x18, 1),
+    ("step", 0x1C, 1),
+    ("epoch", 0x20, 1),
+    ("bank", 0x24, 1),
+    ("offset", 0x28, 2),  # a 64-bit argument is two words
+    ("bytes", 0x30, 2),
+    ("control_bank", 0x38, 1),
+    ("arena_count", 0x3C, 1),
+)
+_MAX_MEMBERS, _MAX_MEMBER, _MAX_MAP = 64, 1 << 30, 1 << 22
+_LIMIT = 1 << 31  # of the whole archive, unpacked
+
+
+@dataclass(frozen=True)
+class VrtKernel:
+    """A kernel of the system map. Connections: port name -> bank, as "HBM3" or "DDR0"."""
+
+    name: str
+    base: int
+    bytes: int
+    registers: tuple[tuple[str, int], ...]
+    arguments: tuple[str, ...]
+    connections: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Vrtbin:
+    """A read archive: `designs` are the PDIs by name, design.pdi among them."""
+
+    platform: str
+    clock_hz: int
+    kernels: tuple[VrtKernel, ...]
+    designs: dict[str, bytes]
+
+    @property
+    def emulation(self) -> bool:
+        """Whether the design is ours and holds no bitstream."""
+        return self.designs[DESIGN_NAME].startswith(MARK)
+
+
+@dataclass(frozen=True)
+class EmulationDesign:
+    """What an emulated board is loaded with: activation buffer in bytes, register bases of
+    lora_ctrl and both links, firmware image with its header."""
+
+    board_kind: int
+    abi: int
+    onchip_bytes: int
+    block_base: tuple[int, int, int]
+    image: bytes
+
+
+# --- reading ---
+
+
+def read_vrtbin(path: str | Path) -> Vrtbin:
+    """Reads and checks an archive. OverlayError names the file and the member or field at fault."""
+    path = Path(path)
+    try:
+        data = path.read_bytes()
+    except OSError as cause:
+        raise OverlayError(f"{path}: vrtbin cannot be read: {cause.strerror}") from cause
+    members = _members(path, data)
+    for name in (MAP_NAME, DESIGN_NAME):
+        if name not in members:
+            raise OverlayError(f"{path}: no {name} among {sorted(members) or 'nothing'}")
+    designs = {name: text for name, text in members.items() if name != MAP_NAME}
+    platform, clock_hz, kernels = _read_map(path, members[MAP_NAME])
+    return Vrtbin(platform, clock_hz, kernels, designs)
+
+
+def _unpacked(path: Path, data: bytes) -> bytes:
+    if not data.startswith(b"\x1f\x8b"):
+        return data
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as stream:
+            plain = stream.read(_LIMIT + 1)
+    except (OSError, EOFError) as cause:
+        raise OverlayError(f"{path}: damaged gzip: {cause}") from cause
+    if len(plain) > _LIMIT:
+        raise OverlayError(f"{path}: unpacks to more than {_LIMIT} B; not a vrtbin")
+    return plain
+
+
+def _members(path: Path, data: bytes) -> dict[str, bytes]:
+    members: dict[str, bytes] = {}
+    try:
+        with tarfile.open(fileobj=io.BytesIO(_unpacked(path, data)), mode="r:") as archive:
+            for entry in archive:
+                name = entry.name.removeprefix("./")
+                if entry.isdir() and name in ("", "."):
+                    continue
+                _check_member(path, entry, name, members)
+                stream = archive.extractfile(entry)
+                members[name] = stream.read() if stream is not None else b""
+                if len(members[name]) != entry.size:
+                    raise OverlayError(f"{path}: member {name} is cut off")
+    except tarfile.TarError as cause:
+        raise OverlayError(f"{path}: not a tar archive: {cause}") from cause
+    return members
+
+
+def _check_member(path: Path, entry: tarfile.TarInfo, name: str, members: dict[str, bytes]) -> None:
+    where = f"{path}: member {name[:60]!r}"
+    if not entry.isreg():
+        raise OverlayError(f"{where}: not a plain file; a vrtbin has only those")
+    if "/" in name or "\\" in name or name.startswith("."):
+        raise OverlayError(f"{where}: a name with a folder; a vrtbin has none")
+    if name != MAP_NAME and not name.endswith(".pdi"):
+        raise OverlayError(f"{where}: {MAP_NAME} and *.pdi expected")
+    if name in members:
+        raise OverlayError(f"{where}: found twice")
+    limit = _MAX_MAP if name == MAP_NAME else _MAX_MEMBER
+    if entry.size > limit or len(members) >= _MAX_MEMBERS:
+        raise OverlayError(
+            f"{where}: {entry.size} B, {len(members)} members before it; at most {limit} B and "
+            f"{_MAX_MEMBERS} members expected"
+        )
+
+
+def _read_map(path: Path, text: bytes) -> tuple[str, int, tuple[VrtKernel, ...]]:
+    if b"<!" in text.replace(b"<!--", b""):  # no entities: they can grow without bound
+        raise OverlayError(f"{path}: {MAP_NAME}: a document type is declared; none expected")
+    try:
+        root = ET.fromstring(text)
+    except (ET.ParseError, ValueError) as cause:
+        raise OverlayError(f"{path}: {MAP_NAME}: not XML: {cause}") from cause
+    platform = _text(path, root, "Platform")
+    if platform not in PLATFORMS:
+        raise OverlayError(
+            f"{path}: {MAP_NAME}: Platform {platform!r} found, {', '.join(PLATFORMS)} expected"
+        )
+    kernels = tuple(_read_kernel(path, node) for node in root.iter("Kernel"))
+    return platform, _number(path, _text(path, root, "ClockFrequency"), "ClockFrequency"), kernels
+
+
+def _read_kernel(path: Path, node: ET.Element) -> VrtKernel:
+    name = _text(path, node, "Name")
+    rows = [row for row in node.iter("register")]
+    registers = tuple(
+        (row.get("name", ""), _number(path, row.get("offset", ""), f"{name} register"))
+        for row in rows
+    )
+    arguments = tuple(row.get("name", "") for row in node.iter("functional_arg"))
+    connections = tuple(
+        (row.get("port", ""), row.get("target", "")) for row in node.iter("connection")
+    )
+    base = _number(path, _text(path, node, "BaseAddress"), f"{name} BaseAddress")
+    size = _number(path, _text(path, node, "Range"), f"{name} Range")
+    return VrtKernel(name, base, size, registers, arguments, connections)
+
+
+def _text(path: Path, node: ET.Element, name: str) -> str:
+    found = node.findtext(name)
+    if found is None or not found.strip():
+        raise OverlayError(f"{path}: {MAP_NAME}: {name} is missing in <{node.tag}>")
+    return found.strip()
+
+
+def _number(path: Path, text: str, what: str) -> int:
+    try:
+        value = int(text, 0)
+    except ValueError:
+        value = -1
+    if not 0 <= value < 1 << 64:
+        raise OverlayError(f"{path}: {MAP_NAME}: {what}: {text[:40]!r} found, a number expected")
+    return value
+
+
+def emulation_design(pdi: bytes) -> EmulationDesign:
+    """The emulation's design out of its PDI. OverlayError where it is not one of ours."""
+    line, newline, image = pdi.removeprefix(MARK).partition(b"\n")
+    if not pdi.startswith(MARK) or not newline or len(line) > 4096:
+        raise OverlayError(f"{DESIGN_NAME}: not the emulation's: its first line is not {MARK!r}")
+    try:
+        facts = json.loads(line)
+        kind, abi, onchip = (int(facts[key]) for key in ("board", "abi", "onchip_bytes"))
+        control, link0, link1 = (int(base) for base in facts["block_base"])
+    except (ValueError, KeyError, TypeError) as cause:
+        raise OverlayError(f"{DESIGN_NAME}: facts of the emulation: {cause!r}") from cause
+    return EmulationDesign(kind, abi, onchip, (control, link0, link1), image)
+
+
+# --- writing ---
+
+
+def bank_target(overlay: Overlay, bank: int) -> str:
+    """Name of a bank in the system map: "HBM3", "DDR0"."""
+    return overlay.board.banks[bank].name.replace("[", "").replace("]", "")
+
+
+def expected_kernels(overlay: Overlay) -> tuple[VrtKernel, ...]:
+    """The kernels that a container of this manifest has."""
+    banks = sorted({overlay.control_bank, *overlay.weight_banks, *overlay.spill_banks})
+    registers = [("ap_ctrl", 0)]
+    for name, offset, words in SCALARS:
+        if words == 1:
+            registers.append((name, offset))
+        else:
+            registers += [(f"{name}_{word + 1}", offset + 4 * word) for word in range(words)]
+    control = VrtKernel(
+        CONTROL_KERNEL,
+        overlay.block_base[0],
+        KERNEL_RANGE,
+        tuple(registers),
+        tuple(name for name, _, _ in SCALARS),
+        tuple((f"m_axi_{bank_target(overlay, b).lower()}", bank_target(overlay, b)) for b in banks),
+    )
+    links = (
+        VrtKernel(name, base, KERNEL_RANGE, (), (), ())
+        for name, base in zip(LINK_KERNELS, overlay.block_base[1:], strict=True)
+    )
+    return (control, *links)
+
+
+def _system_map(overlay: Overlay) -> bytes:
+    root = ET.Element("SystemMap")
+    root.append(ET.Comment(" " + MARK.decode().strip() + " "))
+    ET.SubElement(root, "Platform").text = "Emulation"
+    ET.SubElement(root, "ClockFrequency").text = str(overlay.clock_hz)
+    for kernel in expected_kernels(overlay):
+        node = ET.SubElement(root, "Kernel")
+        ET.SubElement(node, "Name").text = kernel.name
+        ET.SubElement(node, "BaseAddress").text = f"{kernel.base:#x}"
+        ET.SubElement(node, "Range").text = f"{kernel.bytes:#x}"
+        for name, offset in kernel.registers:
+            ET.SubElement(node, "register", name=name, offset=f"{offset:#x}", width="32")
+        for index, name in enumerate(kernel.arguments):
+            ET.SubElement(node, "functional_arg", idx=str(index), name=name)
+        for port, target in kernel.connections:
+            ET.SubElement(node, "connection", port=port, target=target)
+    ET.indent(root)
+    return bytes(ET.tostring(root, encoding="utf-8")) + b"\n"
+
+
+def _design(overlay: Overlay) -> bytes:
+    facts = {
+        "board": overlay.board.kind,
+        "abi": overlay.abi,
+        "onchip_bytes": overlay.onchip_bytes,
+        "block_base": list(overlay.block_base),
+    }
+    return MARK + json.dumps(facts).encode() + b"\n" + overlay.image
+
+
+def write_vrtbin(overlay: Overlay) -> bytes:
+    """The emulation's archive for a manifest: same bytes for the same manifest and image."""
+    place = io.BytesIO()
+    with tarfile.open(fileobj=place, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        for name, text in ((MAP_NAME, _system_map(overlay)), (DESIGN_NAME, _design(overlay))):
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = len(text), 0o644
+            archive.addfile(entry, io.BytesIO(text))
+    return place.getvalue()
+
+
+# --- checking ---
+
+
+def check_vrtbin(vrtbin: Vrtbin, overlay: Overlay, name: str) -> None:
+    """OverlayError, expected against found, where an archive does not fit its manifest."""
+    found = differences(vrtbin, overlay)
+    if found:
+        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+        raise OverlayError(
+            f"{name}: {found[0]}{more}; take the vrtbin that belongs to {overlay.name}"
+        )
+
+
+def differences(vrtbin: Vrtbin, overlay: Overlay) -> list[str]:
+    """Every difference of an archive from its manifest, a line each."""
+    lines: list[str] = []
+
+    def differ(what: str, found: object, expected: object) -> None:
+        if found != expected:
+            lines.append(f"{what} {found} found, {expected} expected")
+
+    differ("clock", f"{vrtbin.clock_hz} Hz", f"{overlay.clock_hz} Hz")
+    there = {kernel.name: kernel for kernel in vrtbin.kernels}
+    for kernel in expected_kernels(overlay):
+        if kernel.name not in there:
+            lines.append(f"kernel {kernel.name} is missing among {sorted(there)}")
+            continue
+        found = there[kernel.name]
+        differ(f"kernel {kernel.name}: base", f"{found.base:#x}", f"{kernel.base:#x}")
+        for register in kernel.registers:
+            if register not in found.registers:
+                lines.append(f"kernel {kernel.name}: no register {register[0]} at {register[1]:#x}")
+        reached = {target for _, target in found.connections}
+        for _, target in kernel.connections:
+            if target not in reached:
+                lines.append(f"kernel {kernel.name}: bank {target} is not connected")
+    if vrtbin.emulation:
+        design = emulation_design(vrtbin.designs[DESIGN_NAME])
+        differ("ABI", design.abi, overlay.abi)
+        differ("board kind", f"{design.board_kind:#x}", f"{overlay.board.kind:#x}")
+        if design.image != overlay.image:
+            lines.append("another firmware image than the overlay's found")
+    return lines
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Command line; returns the exit code."""
+    names = sys.argv[1:] if arguments is None else arguments
+    for name in names:
+        overlay = load_overlay(name)
+        if overlay.container is None:
+            sys.stderr.write(f"{name}: the manifest names no container\n")
+            return 1
+        overlay.container.write_bytes(write_vrtbin(overlay))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
