@@ -47,3 +47,16 @@ void emu_sleep(struct emu_cluster *cluster, uint32_t microseconds) {
         for (uint32_t p = 0; p < LORA_PORTS; p++) emu_port_refresh(&cluster->board[i].ports[p]);
     emu_run(cluster, NULL);
 }
+
+/* The lock is free between two calls, so other threads' register reads wait for one slice at most,
+ * never for a whole run. */
+int lora_emu_advance(uint32_t id, uint32_t microseconds, uint32_t *moved) {
+    struct emu_cluster *cluster = emu_cluster_acquire(id);
+    if (!cluster) return LORA_ERR_ARGUMENT;
+    cluster->now += emu_cycles(cluster, microseconds);
+    for (uint32_t i = 0; microseconds && i < cluster->boards; i++)
+        for (uint32_t p = 0; p < LORA_PORTS; p++) emu_port_refresh(&cluster->board[i].ports[p]);
+    *moved = run_slice(cluster);
+    emu_cluster_release(cluster);
+    return LORA_OK;
+}

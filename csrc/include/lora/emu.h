@@ -66,6 +66,10 @@ int lora_emu_link_bytes(uint32_t cluster, uint32_t board, uint32_t port, uint64_
 int lora_emu_attach(uint32_t cluster, uint32_t board, const struct lora_arena_record *arenas,
                     uint32_t count, int fd, struct lora_failure *failure);
 
+/* For boards that are driven from another process: `microseconds` of board time pass, then one slice
+ * runs. *moved is 0 when nothing could, so that only time helps. */
+int lora_emu_advance(uint32_t cluster, uint32_t microseconds, uint32_t *moved);
+
 extern const struct lora_transport lora_transport_emu;
 
 #endif
