@@ -17,6 +17,7 @@ from lora_host.cluster import Cluster
 from lora_host.overlay import Overlay, load_overlay
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.config import load_config
+from lora_sdk.plan.adapters import AdapterOptions
 from lora_sdk.plan.placement import make_plan
 from lora_sdk.plan.topology import route
 from lora_sdk.runner import KvOp, Row, Runner
@@ -36,6 +37,7 @@ def open_runner(
     devices: Sequence[str] = (),
     trace: bool = False,
     hidden_taps: Sequence[int] = (),
+    adapters: AdapterOptions | None = None,
 ) -> Iterator[Runner]:
     """A model on boards: emulated unless `devices` names others."""
     overlay = overlay or load_overlay("lora_f_u280")
@@ -53,6 +55,7 @@ def open_runner(
             sequences=sequences,
             route=path,
             hidden_taps=tuple(hidden_taps),
+            adapters=adapters,
         )
         yield Runner(cluster, config, Checkpoint.open(folder, config), plan)
 
@@ -74,6 +77,7 @@ class Driver:
     def __init__(self, runner: Runner) -> None:
         self.runner = runner
         self.sequences: dict[int, Sequence_] = {}
+        self.adapters: dict[int, int] = {}  # slot of a sequence's adapter, none without an entry
         self._next_page = -(-abi.MAX_SCRATCH // abi.TILE_POSITIONS)
         self._half = 0
 
@@ -137,9 +141,9 @@ class Driver:
             sequence = self.sequences[number]
             parent = sequence.pending[-1] if sequence.pending else -1
             position = sequence.length + len(sequence.pending)
-            rows.append(
-                Row(number, position, int(chunks[number][index]), slot, parent, want_logits=True)
-            )
+            adapter = self.adapters.get(number, -1)
+            token = int(chunks[number][index])
+            rows.append(Row(number, position, token, slot, parent, adapter, want_logits=True))
             owners.append(number)
             sequence.pending.append(slot)
             slot += 1

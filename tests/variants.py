@@ -129,20 +129,20 @@ def write_weights(
 ) -> None:
     """Write FP32 values that `dtype` holds into `shards` files, with an index where several."""
     if shards == 1:
-        (folder / "model.safetensors").write_bytes(_container(tensors, dtype))
+        (folder / "model.safetensors").write_bytes(write_container(tensors, dtype))
         return
     places = {}
     for shard in range(shards):
         file = f"model-{shard + 1:05d}-of-{shards:05d}.safetensors"
         part = dict(list(tensors.items())[shard::shards])
-        (folder / file).write_bytes(_container(part, dtype))
+        (folder / file).write_bytes(write_container(part, dtype))
         places.update(dict.fromkeys(part, file))
     total = sum(array.nbytes for array in tensors.values())
     index = {"metadata": {"total_size": total}, "weight_map": places}
     _write_json(folder / "model.safetensors.index.json", index)
 
 
-def _container(tensors: dict[str, np.ndarray[Any, Any]], dtype: str) -> bytes:
+def write_container(tensors: dict[str, np.ndarray[Any, Any]], dtype: str) -> bytes:
     """A safetensors file. By hand: the library writes BF16 only from torch's tensors."""
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     data = bytearray()

@@ -1,0 +1,139 @@
+"""Random PEFT folders for the models of tests/variants.py, the same bytes on every machine. Written
+apart from the SDK's tables of names, which it is there to check."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import load_file
+
+from tests.variant_tensors import normal
+from tests.variants import Variant, write_container
+
+BD_A = ("o_proj", "out_proj", "down_proj", "fc2", "c_proj")
+BD_B = ("q_proj", "k_proj", "v_proj", "up_proj", "gate_proj", "fc1", "c_fc", "c_attn")
+STD = 0.06  # large enough for an adapter to move logits by a good part of their deviation
+
+
+@dataclass(frozen=True)
+class Folder:
+    """An adapter that can be written. `blocks`: nblocks of BD-LoRA, 0 for plain LoRA."""
+
+    name: str
+    rank: int = 8
+    blocks: int = 0
+    targets: Sequence[str] | str | None = None  # None: all linears of the layers
+    config: Mapping[str, Any] = field(default_factory=dict)
+    drop: Sequence[str] = ()  # parts of names of tensors that are left out
+
+
+def linears(config: Mapping[str, Any]) -> Iterator[tuple[str, int, int]]:
+    """(module, inputs, outputs) of every linear of the layers, named as PEFT names them."""
+    kind = config["model_type"]
+    if kind == "gpt2":
+        d, ffn = config["n_embd"], config.get("n_inner") or 4 * config["n_embd"]
+        parts = {"attn.c_attn": (d, 3 * d), "attn.c_proj": (d, d), "mlp.c_fc": (d, ffn),
+                 "mlp.c_proj": (ffn, d)}
+        lead, layers = "transformer.h", config["n_layer"]
+    elif kind == "opt":
+        d, ffn = config["hidden_size"], config["ffn_dim"]
+        parts = {f"self_attn.{p}_proj": (d, d) for p in ("q", "k", "v", "out")}
+        parts |= {"fc1": (d, ffn), "fc2": (ffn, d)}
+        lead, layers = "model.decoder.layers", config["num_hidden_layers"]
+    else:
+        d, ffn, heads = (config[k] for k in ("hidden_size", "intermediate_size",
+                                             "num_attention_heads"))
+        size = config.get("head_dim") or d // heads
+        kv = config.get("num_key_value_heads", heads) * size
+        parts = {"self_attn.q_proj": (d, heads * size), "self_attn.k_proj": (d, kv),
+                 "self_attn.v_proj": (d, kv), "self_attn.o_proj": (heads * size, d),
+                 "mlp.gate_proj": (d, ffn), "mlp.up_proj": (d, ffn), "mlp.down_proj": (ffn, d)}
+        lead, layers = "model.layers", config["num_hidden_layers"]
+    for layer in range(layers):
+        for part, (inputs, outputs) in parts.items():
+            yield f"{lead}.{layer}.{part}", inputs, outputs
+
+
+def write_adapter(model: Variant, folder: Folder, path: Path) -> Path:
+    """Write adapter_config.json and adapter_model.safetensors into `path` and return it."""
+    path.mkdir(parents=True, exist_ok=True)
+    chosen = list(linears(model.config))
+    names = folder.targets if folder.targets is not None else sorted(
+        {module.rpartition(".")[2] for module, _, _ in chosen}
+    )
+    config: dict[str, Any] = {
+        "peft_type": "LORA", "task_type": "CAUSAL_LM", "r": folder.rank,
+        "lora_alpha": 2 * folder.rank, "lora_dropout": 0.0, "bias": "none", "target_modules": names,
+        "fan_in_fan_out": model.config["model_type"] == "gpt2", "use_bdlora": None,
+    }
+    if folder.blocks:
+        config["use_bdlora"] = {"target_modules_bd_a": list(BD_A),
+                                "target_modules_bd_b": list(BD_B), "nblocks": folder.blocks}
+    config.update(folder.config)
+    (path / "adapter_config.json").write_text(json.dumps(config, indent=1))
+    tensors: dict[str, NDArray[np.float32]] = {}
+    for module, inputs, outputs in chosen:
+        last = module.rpartition(".")[2]
+        if isinstance(names, str) or last not in names:
+            continue
+        rank = config.get("rank_pattern", {}).get(last, folder.rank)
+        a = (rank, inputs // (folder.blocks if folder.blocks and last in BD_A else 1))
+        b = (outputs, rank // (folder.blocks if folder.blocks and last in BD_B else 1))
+        lead = f"base_model.model.{module}.lora_"
+        tensors[f"{lead}A.weight"] = _values(folder.name, f"{module}.A", a)
+        tensors[f"{lead}B.weight"] = _values(folder.name, f"{module}.B", b)
+    kept = {n: t for n, t in tensors.items() if not any(part in n for part in folder.drop)}
+    (path / "adapter_model.safetensors").write_bytes(write_container(kept, "F32"))
+    return path
+
+
+def _values(name: str, tensor: str, shape: tuple[int, int]) -> NDArray[np.float32]:
+    draw = normal(f"{name}/{tensor}", int(np.prod(shape))) * STD
+    return draw.astype(np.float16).astype(np.float32).reshape(shape)
+
+
+def read_factors(model: Variant, path: Path) -> dict[str, tuple[Any, Any, float]]:
+    """Canonical name -> (A [rank, inputs], B [outputs, rank], scale), FP32, blocks written out."""
+    config = json.loads((path / "adapter_config.json").read_text())
+    tensors = load_file(path / "adapter_model.safetensors")
+    found: dict[str, tuple[Any, Any, float]] = {}
+    for module, inputs, outputs in linears(model.config):
+        if f"base_model.model.{module}.lora_A.weight" not in tensors:
+            continue
+        a, b = (tensors[f"base_model.model.{module}.lora_{f}.weight"] for f in "AB")
+        a = _written_out(a, inputs // a.shape[1])
+        b = _written_out(b, len(a) // b.shape[1])
+        rank = len(a)
+        last = module.rpartition(".")[2]
+        alpha = config.get("alpha_pattern", {}).get(last, config["lora_alpha"])
+        scale = alpha / (rank**0.5 if config.get("use_rslora") else rank)
+        layer = next(part for part in module.split(".") if part.isdigit())
+        if last == "c_attn":
+            for place, letter in enumerate("qkv"):
+                rows = slice(place * outputs // 3, (place + 1) * outputs // 3)
+                found[f"layer.{layer}.{letter}"] = (a, b[rows], scale)
+        else:
+            found[f"layer.{layer}.{_canonical(module)}"] = (a, b, scale)
+    return found
+
+
+def _canonical(module: str) -> str:
+    last = module.rpartition(".")[2]
+    if last == "c_proj":
+        return "o" if ".attn." in module else "down"
+    names = {"c_fc": "up", "fc1": "up", "fc2": "down", "out_proj": "o"}
+    return names.get(last, last.removesuffix("_proj"))
+
+
+def _written_out(packed: NDArray[np.float32], blocks: int) -> NDArray[np.float32]:
+    rows, columns = packed.shape
+    dense = np.zeros((rows, columns * blocks), np.float32)
+    for i, block in enumerate(np.split(packed, blocks)):
+        dense[i * len(block) : (i + 1) * len(block), i * columns : (i + 1) * columns] = block
+    return dense
