@@ -10,7 +10,9 @@ import click
 from lora_sdk.cli.outcome import run_command
 
 COMMANDS = {
+    "dse": "lora_sdk.cli.dse:dse",
     "eval": "lora_sdk.cli.eval:evaluate",
+    "model": "lora_sdk.cli.model:model",
     "plan": "lora_sdk.cli.plan:plan",
 }
 """Name of a command -> where it lies; imported when it is asked for."""

@@ -42,7 +42,8 @@ class OverlayTiming:
         self.plan = plan
         self.machine = machine_of_overlay(plan.overlay)
         self._boards: dict[int, ListTiming] = {}
-        seen = set()
+        self._like: dict[int, int] = {}
+        seen: dict[object, int] = {}
         for board in plan.boards:
             share = board.share
             sizes = tuple(
@@ -51,28 +52,29 @@ class OverlayTiming:
                              share.vocabulary, share.embed)
             )  # fmt: skip
             spilled = tuple(sorted(name for name, m in board.matrices.items() if m.spilled))
-            if (sizes, spilled) in seen:
+            like = self._like[board.rank] = seen.setdefault((sizes, spilled), board.rank)
+            if like != board.rank:
                 continue  # the same list up to addresses
-            seen.add((sizes, spilled))
             held = lower(config, plan, board.rank) if commands is None else commands[board.rank]
             self._boards[board.rank] = ListTiming(self.machine, plan, board.rank, held)
         self._known: dict[StepShape, StepTime] = {}
 
-    def step(self, shape: StepShape, keep: bool = False) -> StepTime:
-        """The time of one step. `keep`: with the spans of every operator."""
-        if shape in self._known and not keep:
+    def step(self, shape: StepShape) -> StepTime:
+        """The time of one step."""
+        if shape in self._known:
             return self._known[shape]
         slowest: StepTime | None = None
         for rank, timing in self._boards.items():
             ops = timing.ops(shape)
-            timeline = schedule(ops, self.machine.prefetch_cycles, keep)
+            timeline = schedule(ops, self.machine.prefetch_cycles)
             if slowest is None or timeline.cycles > slowest.timeline.cycles:
                 slowest = StepTime(rank, timeline, ops)
         assert slowest is not None  # a plan has boards
-        if not keep and len(self._known) < 4096:
+        if len(self._known) < 4096:
             self._known[shape] = slowest
         return slowest
 
-    def rank_ops(self, rank: int, shape: StepShape) -> list[Op]:
-        """The operators of one rank that is timed on its own."""
-        return self._boards[rank].ops(shape)
+    def board_step(self, rank: int, shape: StepShape) -> tuple[list[Op], Timeline]:
+        """The operators of one board with their spans."""
+        ops = self._boards[self._like[rank]].ops(shape)
+        return ops, schedule(ops, self.machine.prefetch_cycles, keep=True)

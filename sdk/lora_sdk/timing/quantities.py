@@ -7,7 +7,7 @@ from functools import cache
 
 from lora_host.errors import RequestError
 from lora_sdk.model.shapes import shape_config
-from lora_sdk.timing import analyses
+from lora_sdk.timing import analyses, resources
 from lora_sdk.timing.designs import ArrayDesign, StreamDesign, load_design
 from lora_sdk.timing.facts import board_facts
 from lora_sdk.timing.model import run_time, speculate, token_time
@@ -129,12 +129,32 @@ def _percent(values: Mapping[str, float], name: str) -> float:
     return 100.0 * values[name[:-1]] if name.endswith("%") else values[name]
 
 
+def _resource(name: str, arguments: Arguments) -> float:
+    design = load_design(arguments["design"])
+    assert isinstance(design, ArrayDesign)  # published rows
+    macs, kind = design.array[0] * design.array[1], design.precision
+    taken = resources.resources(design, board_facts(design.boards[0]))
+    return {
+        "dsp": taken.dsp,
+        "bram": taken.bram,
+        "uram": taken.uram,
+        "lut": taken.lut / 1e3,
+        "ff": taken.ff / 1e3,
+        "mpu_dsp": taken.dsp - resources.vfu_dsp(design.lanes),
+        "vfu_dsp": resources.vfu_dsp(design.lanes),
+        "mpu_bram": resources.MAC_BRAM[kind] * macs,
+        "mpu_lut_k": resources.MAC_LUT[kind] * macs / 1e3,
+        "vfu_lut_k": resources.LANE_LUT * design.lanes / 1e3,
+    }[name]
+
+
 KINDS: dict[str, Callable[[str, Arguments], float]] = {
     "run": _run,
     "token": _token,
     "sd": _sd,
     "stream": _stream,
     "array": _array,
+    "resource": _resource,
     "summation": _summation,
     "reordering": _reordering,
 }

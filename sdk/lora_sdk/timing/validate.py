@@ -54,7 +54,7 @@ def _row(entry: dict[str, str]) -> Row:
         if entry["quantity"] == LENGTHS:
             error = _length_error(entry)
         else:
-            error = value / float(entry["value"]) - 1
+            error = value / float(entry["value"]) - 1 if float(entry["value"]) else value
     return Row(
         source=entry["source"],
         metric=entry["metric"],

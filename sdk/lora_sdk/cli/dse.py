@@ -1,0 +1,108 @@
+"""`lora dse`: search for the fastest design that fits a board."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lora_host.errors import RequestError
+
+if TYPE_CHECKING:
+    from lora_sdk.timing.dse import Candidate, Exploration
+
+
+@click.command("dse")
+@click.option("--board", default="u280", show_default=True, help="u280, v80 or vhk158")
+@click.option("--boards", default=1, show_default=True, help="number of boards")
+@click.option("--model", "model", required=True, help="a shape by name, a folder or config.json")
+@click.option("--in", "inputs", default=32, show_default=True, help="prompt length")
+@click.option("--out", "outputs", default=256, show_default=True, help="new tokens")
+@click.option("--precision", multiple=True, type=click.Choice(["fp16", "w8a8", "w4a8"]),
+              help="precisions to search; default: all")  # fmt: skip
+@click.option("--seed", default=1, show_default=True, help="of the search")
+@click.option("--no-prefetch", is_flag=True, help="only designs without a prefetch buffer")
+@click.option("--manifest", "output", type=click.Path(path_type=Path),
+              help="write the overlay manifest that the result would need")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="print JSON")
+def dse(
+    board: str,
+    boards: int,
+    model: str,
+    inputs: int,
+    outputs: int,
+    precision: tuple[str, ...],
+    seed: int,
+    no_prefetch: bool,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    """Search array, tile, lanes, buffers, ports and precision for the lowest modelled latency.
+
+    Limits are the board's resources and bandwidth; every number is modelled."""
+    import yaml
+
+    from lora_sdk.model.shapes import find_config
+    from lora_sdk.timing.dse import Exploration, manifest
+
+    space: dict[str, tuple[Any, ...]] = {}
+    if precision:
+        space["precision"] = precision
+    if no_prefetch:
+        space["prefetch_bytes"] = (0,)
+    search = Exploration(board, boards, find_config(model), inputs, outputs, space)
+    began = time.monotonic()
+    best = search.evolve(seed)
+    took = time.monotonic() - began
+    if not best.feasible:
+        raise RequestError(f"no design of the space fits {board}; over: {dict(best.excess)}")
+    facts = manifest(best, board)
+    if output is not None:
+        try:
+            output.write_text(yaml.safe_dump(facts, sort_keys=False), encoding="utf-8")
+        except OSError as error:
+            raise RequestError(f"{output}: cannot be written: {error.strerror}") from None
+    if as_json:
+        found = {**_plain(search, best), "seconds_searched": took, "manifest": facts}
+        click.echo(json.dumps(found, indent=2))
+    else:
+        click.echo(_text(search, best, model, took))
+
+
+def _plain(search: Exploration, best: Candidate) -> dict[str, Any]:
+    return {
+        "label": "modelled",
+        "latency_ms": best.seconds * 1e3,
+        "tokens_per_second": search.outputs / best.seconds,
+        "values": dict(best.values),
+        "clock_hz": best.design.clock_hz,
+        "resources": {
+            name: {"count": getattr(best.resources, name), "share": share}
+            for name, share in best.resources.shares(search.board).items()
+        },
+        "evaluated": search.evaluated,
+    }
+
+
+def _text(search: Exploration, best: Candidate, model: str, took: float) -> str:
+    lines = [
+        f"modelled: {best.seconds * 1e3:.2f} ms for {model} {search.inputs}:{search.outputs} on "
+        f"{search.boards} x {search.board.name}, {search.outputs / best.seconds:.1f} tokens/s "
+        f"({search.evaluated} designs in {took:.1f} s)"
+    ]
+    for name, value in best.values.items():
+        lines.append(f"  {name.replace('_', ' '):<16} {value}")
+    for name, share in best.resources.shares(search.board).items():
+        count = getattr(best.resources, name)
+        lines.append(f"  {name.upper():<16} {count:.0f} ({share:.0%})")
+    for precision in ("fp16", "w8a8"):
+        if search.board.name == "u280":
+            from lora_sdk.timing.dse import paper_values
+
+            paper = search.candidate(paper_values(precision))
+            lines.append(f"  the paper's {precision.upper():<5} would take "
+                         f"{paper.seconds * 1e3:.2f} ms")  # fmt: skip
+    return "\n".join(lines)

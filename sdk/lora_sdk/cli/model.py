@@ -1,0 +1,168 @@
+"""`lora model`: what a design would take on boards; nothing is run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lora_host.errors import RequestError
+
+if TYPE_CHECKING:
+    from lora_sdk.timing.report import Report
+
+
+@click.command("model")
+@click.option("--design", help="lora-f, lora-q, dfx, flightllm, own-u280, ... or an overlay")
+@click.option("--board", help="u280, v80, vhk158 or u250; default: the design's first")
+@click.option("--model", "model", help="a shape by name, a model folder or its config.json")
+@click.option("--boards", default=1, show_default=True, help="number of boards")
+@click.option("-c", "--context", type=int, help="time of one token that sees so many positions")
+@click.option("--in", "inputs", type=int, help="with --out: prompt length of a whole request")
+@click.option("--out", "outputs", type=int, help="with --in: new tokens of a whole request")
+@click.option("--mode", type=click.Choice(["ar", "sd"]), default="ar", show_default=True,
+              help="plain decoding or tree speculation")  # fmt: skip
+@click.option("--verify-length", type=int, help="rows of a verification; default: the best")
+@click.option("--trace", "trace", type=click.Path(path_type=Path),
+              help="write one step's Perfetto trace (with --context)")  # fmt: skip
+@click.option("--validate", is_flag=True, help="compare with every published number")
+@click.option("--list", "listing", is_flag=True, help="list designs, boards and model shapes")
+@click.option("--json", "as_json", is_flag=True, help="print JSON")
+def model(
+    design: str | None,
+    board: str | None,
+    model: str | None,
+    boards: int,
+    context: int | None,
+    inputs: int | None,
+    outputs: int | None,
+    mode: str,
+    verify_length: int | None,
+    trace: Path | None,
+    validate: bool,
+    listing: bool,
+    as_json: bool,
+) -> None:
+    """Modelled time of a design on boards: one token at --context, or a request of --in and --out.
+
+    Every number is modelled; nothing is loaded or run."""
+    if listing:
+        _list()
+        return
+    if validate:
+        _validate(as_json)
+        return
+    if design is None or model is None:
+        raise RequestError("--design and --model are needed; lora model --list names them")
+    report = answer(
+        design, board, model, boards, context, inputs, outputs, mode, verify_length
+    )
+    if trace is not None:
+        _trace(trace, design, board, model, boards, context, mode, verify_length)
+    click.echo(json.dumps(report.as_dict(), indent=2) if as_json else text(report))
+
+
+def answer(
+    design: str,
+    board: str | None,
+    model: str,
+    boards: int,
+    context: int | None,
+    inputs: int | None,
+    outputs: int | None,
+    mode: str,
+    verify_length: int | None,
+) -> Report:
+    """The report that the options ask for. RequestError: they do not go together."""
+    from lora_sdk.model.shapes import find_config
+    from lora_sdk.timing.model import MAX_LENGTH, run_time, token_time
+    from lora_sdk.timing.target import make_target
+
+    if verify_length is not None and mode != "sd":
+        raise RequestError("--verify-length belongs to --mode sd")
+    if verify_length is not None and not 1 <= verify_length <= 4 * MAX_LENGTH:
+        raise RequestError(f"--verify-length {verify_length}: expected 1 to {4 * MAX_LENGTH}")
+    target = make_target(design, board, find_config(model), boards)
+    if inputs is not None and outputs is not None and context is None:
+        return run_time(target, model, inputs, outputs, mode, verify_length)
+    if context is not None and inputs is None and outputs is None:
+        return token_time(target, model, context, mode, verify_length)
+    raise RequestError("give either --context, or both --in and --out")
+
+
+def text(report: Report) -> str:
+    """The report for people."""
+    speed = f"{report.tokens_per_second:.1f} tokens/s"
+    lines = [
+        f"modelled: {report.design} on {report.boards} x {report.board}, {report.model}: "
+        f"{report.latency_ms:.3f} ms, {speed}"
+    ]
+    for name, value in report.details.items():
+        shown = f"{value:.3f}" if isinstance(value, float) else str(value)
+        lines.append(f"  {name.replace('_', ' '):<24} {shown}")
+    total = sum(report.breakdown_ms.values())
+    for name, value in report.breakdown_ms.items():
+        if value > 0:
+            share = value / total
+            lines.append(f"  {name.replace('_', ' '):<24} {value:.3f} ms ({share:.1%})")
+    for name, share in report.utilisation.items():
+        lines.append(f"  {name + ' roof':<24} {share:.1%}")
+    moved = ", ".join(f"{name} {size / 1e6:.2f} MB" for name, size in report.bytes.items())
+    lines.append(f"  {'bytes of a board':<24} {moved}")
+    lines.extend(f"  note: {note}" for note in report.notes if note != "modelled")
+    return "\n".join(lines)
+
+
+def _list() -> None:
+    from lora_host.overlay import overlay_names
+    from lora_sdk.model.shapes import SHAPES
+    from lora_sdk.timing.designs import design_names, load_design
+    from lora_sdk.timing.facts import board_facts, board_names
+
+    click.echo("designs")
+    for name in design_names():
+        found = load_design(name)
+        click.echo(f"  {name:<18} {', '.join(found.boards):<24} {found.title}")
+    for name in overlay_names():
+        click.echo(f"  {name:<18} {'emulated overlay'}")
+    click.echo("boards")
+    for name in board_names():
+        click.echo(f"  {name:<18} {board_facts(name).title}")
+    click.echo("models\n  " + ", ".join(SHAPES) + ", or a folder with config.json")
+
+
+def _validate(as_json: bool) -> None:
+    from lora_sdk.timing.validate import summary, table, validate
+
+    rows = validate()
+    if as_json:
+        found: dict[str, Any] = {"rows": [row.as_dict() for row in rows], "summary": summary(rows)}
+        click.echo(json.dumps(found, indent=2))
+    else:
+        click.echo(table(rows))
+
+
+def _trace(
+    path: Path,
+    design: str,
+    board: str | None,
+    model: str,
+    boards: int,
+    context: int | None,
+    mode: str,
+    verify_length: int | None,
+) -> None:
+    from lora_sdk.model.shapes import find_config
+    from lora_sdk.timing.step import decode, verify
+    from lora_sdk.timing.target import make_target
+    from lora_sdk.timing.trace import trace_target, write_trace
+
+    if context is None:
+        raise RequestError("--trace shows one step; give --context")
+    rows = verify_length or 1
+    shape = verify(rows, context) if mode == "sd" and rows > 1 else decode(context)
+    target = make_target(design, board, find_config(model), boards)
+    dropped = write_trace(path, trace_target(target, shape))
+    click.echo(f"wrote {path}: {dropped} events dropped", err=True)

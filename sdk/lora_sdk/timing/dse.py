@@ -1,0 +1,223 @@
+"""Exploration (LORA V.D, equation 13): the fastest design that fits a board."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from lora_host.errors import RequestError
+from lora_sdk.timing.designs import ArrayDesign, load_design
+from lora_sdk.timing.facts import board_facts
+from lora_sdk.timing.machine import machine_of
+from lora_sdk.timing.resources import Resources, onchip_tokens, port_count, resources
+from lora_sdk.timing.schedule import schedule
+from lora_sdk.timing.shape_ops import step_ops
+from lora_sdk.timing.step import StepShape, decode, prefill
+
+if TYPE_CHECKING:
+    from lora_sdk.model.spec import ModelConfig
+
+SPACE: dict[str, tuple[Any, ...]] = {
+    "precision": ("fp16", "w8a8", "w4a8"),
+    "array_rows": (16, 32, 64, 128),
+    "array_columns": (16, 32, 64, 128),
+    "tile": (16, 32, 64, 128),
+    "lanes": (4, 8, 16, 32),
+    "kv_uram": (0, 216, 432, 864),
+    "prefetch_bytes": (0, 1 << 20, 4 << 20, 16 << 20),
+    "ports": (8, 16, 32, 64),
+}
+"""Candidate values of each variable; the paper prunes its space the same way (V.D)."""
+BASES = {"fp16": "lora-f", "w8a8": "lora-q", "w4a8": "own-u280"}
+PENALTY = 1e3  # of the excess over a limit, against seconds
+POINTS = 4  # contexts at which decoding is timed; between them it is a straight line
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One point of the space. `seconds` is the request's modelled time, `excess` what is over its
+    limit and by how much of the board."""
+
+    values: Mapping[str, Any]
+    design: ArrayDesign
+    resources: Resources
+    seconds: float
+    excess: Mapping[str, float]
+
+    @property
+    def feasible(self) -> bool:
+        """Whether it fits the board."""
+        return not self.excess
+
+    @property
+    def objective(self) -> float:
+        """What is minimised: the time, plus a penalty where it does not fit."""
+        return self.seconds + PENALTY * sum(self.excess.values())
+
+
+class Exploration:
+    """Times points of a space for one request on boards of one kind; each point once."""
+
+    def __init__(
+        self,
+        board: str,
+        boards: int,
+        config: ModelConfig,
+        inputs: int,
+        outputs: int,
+        space: Mapping[str, Sequence[Any]] | None = None,
+    ) -> None:
+        """`space`: candidate values by variable; what it leaves out keeps SPACE's. RequestError:
+        an unknown variable, no board, a length out of range."""
+        for name in space or {}:
+            if name not in SPACE:
+                raise RequestError(f"variable {name!r} is not one of {', '.join(SPACE)}")
+        if inputs < 1 or outputs < 1:
+            raise RequestError(f"lengths {inputs} and {outputs}: expected at least 1")
+        self.board = board_facts(board)
+        self.boards, self.config = boards, config
+        self.inputs, self.outputs = inputs, outputs
+        self.space = {name: tuple((space or {}).get(name, SPACE[name])) for name in SPACE}
+        self._known: dict[tuple[int, ...], Candidate] = {}
+
+    @property
+    def evaluated(self) -> int:
+        """Points that were timed."""
+        return len(self._known)
+
+    def at(self, places: Sequence[int]) -> Candidate:
+        """The candidate at these places in each variable's values."""
+        key = tuple(int(place) for place in places)
+        if key not in self._known:
+            pairs = zip(self.space.items(), key, strict=True)
+            self._known[key] = self.candidate({name: v[place] for (name, v), place in pairs})
+        return self._known[key]
+
+    def candidate(self, values: Mapping[str, Any]) -> Candidate:
+        """Times one set of values."""
+        design = make(values, self.board.name)
+        ports = min(values["ports"], port_count(self.board))
+        taken = resources(design, self.board, ports)
+        excess = taken.excess(self.board)
+        side = min(values["array_rows"], values["array_columns"])
+        if values["tile"] > side:  # a vector tile runs through one row of the array (IV.B)
+            excess["tile"] = values["tile"] / side - 1
+        if ports < port_count(self.board):
+            share = ports / port_count(self.board)
+            design = replace(design, hbm_efficiency=design.hbm_efficiency * share)
+        return Candidate(values, design, taken, self._seconds(design), excess)
+
+    def _seconds(self, design: ArrayDesign) -> float:
+        machine = machine_of(design, self.board)
+
+        def one(shape: StepShape) -> float:
+            ops = step_ops(machine, self.config, self.boards, shape)
+            return machine.seconds(schedule(ops, machine.prefetch_cycles).cycles)
+
+        first, last = self.inputs + 1, self.inputs + self.outputs
+        places = [first + (last - first) * i / (POINTS - 1) for i in range(POINTS)]
+        times = [one(decode(round(place))) for place in places]
+        inner = sum(times[1:-1]) + (times[0] + times[-1]) / 2
+        return one(prefill(self.inputs)) + inner / (POINTS - 1) * self.outputs
+
+    def exhaustive(self) -> Candidate:
+        """The best of all points; for small spaces."""
+        return min((self.at(point) for point in self._points()), key=_order)
+
+    def evolve(self, seed: int = 1, generations: int = 30) -> Candidate:
+        """The best point that differential evolution finds. RequestError without scipy."""
+        try:
+            from scipy.optimize import differential_evolution
+        except ImportError:
+            raise RequestError(
+                "exploration needs scipy: pip install 'lora-fpga[dse]'"
+            ) from None
+        bounds = [(0, len(values) - 1) for values in self.space.values()]
+        differential_evolution(
+            lambda places: self.at([round(place) for place in places]).objective,
+            bounds,
+            integrality=[True] * len(bounds),
+            popsize=6,
+            maxiter=generations,
+            mutation=(0.5, 1.0),
+            recombination=0.7,
+            seed=seed,
+            polish=False,
+            tol=1e-9,
+        )
+        return min(self._known.values(), key=_order)
+
+    def _points(self) -> Iterator[tuple[int, ...]]:
+        return itertools.product(*(range(len(values)) for values in self.space.values()))
+
+
+def _order(candidate: Candidate) -> tuple[bool, float, float]:
+    """Feasible first, then fast, then small: equal times go to the design that takes less."""
+    size = candidate.resources.dsp + candidate.resources.bram + candidate.resources.uram
+    return not candidate.feasible, candidate.objective, size
+
+
+def make(values: Mapping[str, Any], board: str) -> ArrayDesign:
+    """A design from a point's values: the precision's base design with these sizes."""
+    base = load_design(BASES[values["precision"]])
+    assert isinstance(base, ArrayDesign)  # shipped data
+    kept = {key: value for key, value in base.resources.items() if key != "mpu_dsp_per_mac"}
+    design = replace(
+        base,
+        name="explored",
+        origin="own",
+        boards=(board,),
+        array=(values["array_rows"], values["array_columns"]),
+        tile=values["tile"],
+        lanes=values["lanes"],
+        prefetch_bytes=values["prefetch_bytes"],
+        resources=kept,
+    )
+    return onchip_tokens(design, values["kv_uram"])
+
+
+def paper_values(precision: str = "fp16") -> dict[str, Any]:
+    """The point of the space that is LORA-F or LORA-Q (table IV)."""
+    side = 32 if precision == "fp16" else 64
+    return {
+        "precision": precision,
+        "array_rows": side,
+        "array_columns": side,
+        "tile": side,
+        "lanes": 8,
+        "kv_uram": 864,
+        "prefetch_bytes": 0,
+        "ports": 32,
+    }
+
+
+def manifest(candidate: Candidate, board: str) -> dict[str, Any]:
+    """The overlay manifest that a candidate would need. Its kernels, and for other boards than the
+    shipped overlay's the register bases, are those of the build that makes it."""
+    import yaml
+
+    from lora_host.overlay import load_overlay
+
+    shipped = load_overlay("lora_f_u280")
+    facts: dict[str, Any] = yaml.safe_load(shipped.path.read_text(encoding="utf-8"))
+    design, values = candidate.design, candidate.values
+    rows, columns = design.array
+    facts.update(
+        name=f"explored_{values['precision']}_{board}",
+        title=f"explored, {values['precision'].upper()}, for {board}",
+        board=board,
+        precision=values["precision"],
+        clock_hz=int(design.clock_hz),
+        tiling={
+            "array_rows": rows,
+            "array_columns": columns,
+            "tile": design.tile,
+            "vector_lanes": design.lanes,
+        },
+        merge=4 if design.prefetch_bytes else 1,
+        prefill_copy=design.prefill_copy,
+    )
+    facts["banks"]["weights"] = {"first": 0, "count": min(32, values["ports"])}
+    return facts

@@ -1,0 +1,140 @@
+"""One step as a Chrome/Perfetto trace: a process a board, a thread a unit and link."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lora_host.errors import RequestError
+from lora_sdk.timing.ops import DMA, MPU, ROUTER, VFU, Op
+from lora_sdk.timing.schedule import Timeline, schedule
+from lora_sdk.timing.step import StepShape
+from lora_sdk.timing.target import ArrayTarget, OverlayTarget, Target
+
+MAX_EVENTS = 200_000
+THREADS = (MPU, VFU, ROUTER, DMA, "control", "link")
+MICROSECONDS = 1e6
+
+
+@dataclass(frozen=True)
+class BoardTrace:
+    """A board's operators and their spans, in cycles of `clock_hz`."""
+
+    board: int
+    clock_hz: float
+    ops: Sequence[Op]
+    timeline: Timeline
+
+
+def trace_target(target: Target, shape: StepShape) -> list[BoardTrace]:
+    """Every board of a target in one step. Boards of a design all have the largest share; those of
+    an overlay have their own. RequestError: a stream design has no operators."""
+    if isinstance(target, ArrayTarget):
+        ops = target.ops(shape)
+        timeline = schedule(ops, target.machine.prefetch_cycles, keep=True)
+        clock = target.machine.clock_hz
+        return [BoardTrace(board, clock, ops, timeline) for board in range(target.boards)]
+    if isinstance(target, OverlayTarget):
+        timing = target.timing
+        return [
+            BoardTrace(
+                plan.board, timing.machine.clock_hz, *timing.board_step(plan.rank, shape)
+            )
+            for plan in timing.plan.boards
+        ]
+    raise RequestError(f"design {target.name} has no operators to trace; take an array design")
+
+
+def trace_events(
+    boards: Sequence[BoardTrace], limit: int = MAX_EVENTS
+) -> tuple[list[dict[str, Any]], int]:
+    """(events, number dropped): names, complete events in time order of each board, and flows from
+    each transfer on a link to the next board's."""
+    events = [entry for trace in boards for entry in _names(trace.board)]
+    room = max(0, limit - len(events))
+    slices = [entry for trace in boards for entry in _slices(trace)]
+    flows = list(_flows(boards))
+    slices.sort(key=lambda entry: (entry["ts"], entry["pid"], entry["tid"]))
+    kept = slices[:room]
+    # A flow is kept whole or not at all: a start without its end draws an arrow to nowhere.
+    last = kept[-1]["ts"] if len(kept) < len(slices) and kept else float("inf")
+    spare = (room - len(kept)) // 2
+    pairs = [pair for pair in flows if pair[1]["ts"] <= last][:spare]
+    dropped = len(slices) - len(kept) + 2 * (len(flows) - len(pairs))
+    events += kept + [entry for pair in pairs for entry in pair]
+    return events, dropped
+
+
+def write_trace(path: Path, boards: Sequence[BoardTrace], limit: int = MAX_EVENTS) -> int:
+    """Writes a trace file; returns how many events were dropped, which the file says too.
+
+    RequestError: the file cannot be written."""
+    events, dropped = trace_events(boards, limit)
+    content = {
+        "traceEvents": events,
+        "displayTimeUnit": "ns",
+        "otherData": {
+            "label": "modelled",
+            "boards": len(boards),
+            "events_dropped": dropped,
+            "event_limit": limit,
+        },
+    }
+    try:
+        path.write_text(json.dumps(content), encoding="utf-8")
+    except OSError as error:
+        raise RequestError(f"{path}: trace cannot be written: {error.strerror}") from None
+    return dropped
+
+
+def _names(board: int) -> Iterator[dict[str, Any]]:
+    yield {"ph": "M", "name": "process_name", "pid": board, "tid": 0,
+           "args": {"name": f"board {board} (modelled)"}}  # fmt: skip
+    for tid, name in enumerate(THREADS):
+        yield {"ph": "M", "name": "thread_name", "pid": board, "tid": tid, "args": {"name": name}}
+
+
+def _slices(trace: BoardTrace) -> Iterator[dict[str, Any]]:
+    """A complete event an operator; a gather's transfer once more on the link's thread."""
+    for span in trace.timeline.spans:
+        op = trace.ops[span.index]
+        event = {
+            "ph": "X",
+            "name": op.what,
+            "cat": op.category,
+            "pid": trace.board,
+            "tid": THREADS.index(op.unit),
+            "ts": _time(trace, span.begin),
+            "dur": _time(trace, span.end - span.begin),
+            "args": {"layer": op.layer, "bytes": round(op.bytes), "macs": round(op.macs)},
+        }
+        yield event
+        if op.unit == ROUTER and op.link_bytes:
+            args = {"bytes": round(op.link_bytes)}
+            yield {**event, "tid": THREADS.index("link"), "name": f"send {op.what}", "args": args}
+
+
+def _flows(boards: Sequence[BoardTrace]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """From a board's transfer to the same one's end on its neighbour."""
+    link = THREADS.index("link")
+    for place, trace in enumerate(boards[:-1]):
+        there = boards[place + 1]
+        for span in trace.timeline.spans:
+            op = trace.ops[span.index]
+            if op.unit != ROUTER or not op.link_bytes or span.index >= len(there.timeline.spans):
+                continue
+            other = there.timeline.spans[span.index]
+            common = {"cat": "transfer", "name": op.what, "id": place * len(trace.ops) + span.index}
+            start = _time(trace, span.begin)
+            yield (
+                {**common, "ph": "s", "pid": trace.board, "tid": link, "ts": start},
+                {**common, "ph": "f", "bp": "e", "pid": there.board, "tid": link,
+                 "ts": max(start, _time(there, other.end))},
+            )  # fmt: skip
+
+
+def _time(trace: BoardTrace, cycles: float) -> float:
+    return cycles / trace.clock_hz * MICROSECONDS

@@ -1,0 +1,110 @@
+"""Resources and exploration (V.D)."""
+
+from dataclasses import replace
+
+import pytest
+
+from lora_host.errors import RequestError
+from lora_sdk.model.shapes import shape_config
+from lora_sdk.timing.designs import ArrayDesign, design_names, load_design
+from lora_sdk.timing.dse import Exploration, manifest, paper_values
+from lora_sdk.timing.facts import board_facts
+from lora_sdk.timing.resources import (
+    LIMITS,
+    resources,
+    stream_buffer_bram,
+    vfu_dsp,
+    weight_buffer_bram,
+)
+from lora_sdk.timing.validate import errors, validate
+
+SMALL = {
+    "precision": ("fp16",), "array_rows": (16, 32, 64), "array_columns": (16, 32, 64),
+    "tile": (16, 32), "lanes": (4, 8, 16), "kv_uram": (0, 864), "prefetch_bytes": (0,),
+    "ports": (16, 32),
+}  # fmt: skip
+
+
+def test_equations_5_to_7_by_hand() -> None:
+    assert weight_buffer_bram(32, 16, 32) == 64  # 32 partitions, each one block, twice
+    assert weight_buffer_bram(64, 16, 2) == 1 * 2 * 2 * 2
+    assert weight_buffer_bram(32, 32, 32) == 128  # words wider than 18 bits take two blocks
+    assert stream_buffer_bram(16 * 16, 512) == 8  # 256 bits over words of 36
+    assert stream_buffer_bram(16 * 16, 513) == 16
+    assert vfu_dsp(8) == 648  # table IV
+    assert vfu_dsp(16) - vfu_dsp(8) == 8 * (75 + 2 * 3)
+
+
+def test_table_iv_resources() -> None:
+    assert max(errors(validate(), "resource")) < 0.01
+
+
+def test_our_designs_fit_their_boards() -> None:
+    for name in design_names():
+        design = load_design(name)
+        if design.origin == "own":
+            assert isinstance(design, ArrayDesign)
+            board = board_facts(design.boards[0])
+            taken = resources(design, board)
+            assert not taken.excess(board), (name, taken.shares(board))
+
+
+def test_a_design_that_does_not_fit_is_named_by_resource() -> None:
+    design = load_design("lora-f")
+    assert isinstance(design, ArrayDesign)
+    board = board_facts("u280")
+    excess = resources(replace(design, array=(64, 64)), board).excess(board)
+    assert "dsp" in excess and excess["dsp"] == pytest.approx((24576 + 648) / 9024 - LIMITS["dsp"])
+
+
+def test_evolution_finds_what_exhaustive_search_finds() -> None:
+    pytest.importorskip("scipy")
+    config = replace(shape_config("gpt2-345m"), layers=4)
+    every = Exploration("u280", 1, config, 32, 64, SMALL)
+    best = every.exhaustive()
+    assert every.evaluated == 216 and best.feasible
+    search = Exploration("u280", 1, config, 32, 64, SMALL)
+    found = search.evolve(seed=3)
+    assert search.evaluated < every.evaluated
+    assert found.seconds <= best.seconds * 1.01
+
+
+@pytest.mark.parametrize("precision", ["fp16", "w8a8"])
+def test_the_papers_configurations_are_near_the_optimum(precision: str) -> None:
+    """Of the space without a prefetch buffer, which the paper's designs have not."""
+    config = replace(shape_config("gpt2-1.5b"), layers=6)
+    space = {
+        "precision": (precision,), "prefetch_bytes": (0,), "kv_uram": (0, 864), "ports": (16, 32),
+        "array_rows": (32, 64, 128), "array_columns": (32, 64, 128), "lanes": (4, 8, 16),
+    }  # fmt: skip
+    search = Exploration("u280", 4, config, 32, 256, {**space, "tile": (32, 64)})
+    best = search.exhaustive()
+    paper = search.candidate(paper_values(precision))
+    assert paper.feasible
+    assert paper.seconds <= 1.05 * best.seconds
+
+
+def test_infeasible_points_lose_and_unknown_variables_are_refused() -> None:
+    config = replace(shape_config("gpt2-345m"), layers=2)
+    search = Exploration("u280", 1, config, 8, 8)
+    huge = search.candidate({**paper_values(), "array_columns": 128, "array_rows": 128})
+    assert not huge.feasible and huge.objective > search.candidate(paper_values()).objective
+    with pytest.raises(RequestError, match="is not one of"):
+        Exploration("u280", 1, config, 8, 8, {"colour": (1,)})
+
+
+def test_the_manifest_follows_the_schema_but_for_what_is_not_built() -> None:
+    import json
+
+    from jsonschema import Draft202012Validator
+
+    from lora_host.data import data_folder
+
+    config = replace(shape_config("gpt2-345m"), layers=2)
+    found = Exploration("u280", 1, config, 8, 8).candidate(paper_values())
+    facts = manifest(found, "u280")
+    schema = json.loads((data_folder("overlays") / "manifest.schema.json").read_text())
+    assert not list(Draft202012Validator(schema).iter_errors(facts))
+    assert facts["tiling"] == {
+        "array_rows": 32, "array_columns": 32, "tile": 32, "vector_lanes": 8
+    }  # fmt: skip
