@@ -16,8 +16,10 @@
 #include "kernels/float_mode.h"
 
 #define MOST_ITEMS 0xffffu  /* of one ticket */
-#define SPIN_NS 40000       /* longer than what lies between two kernels; waking costs as much */
+#define SPIN_NS 50000       /* longer than what lies between two runs; waking costs as much */
 #define SPINS_BETWEEN 64    /* looks between two at the clock */
+#define LOOKS_BEFORE_YIELD 4096 /* some 100 us */
+#define NO_CPU (-1)
 #define LINE 64             /* words that different threads write lie on lines of their own */
 
 typedef void (*pool_task)(void *context, uint32_t item, uint32_t thread);
@@ -26,6 +28,7 @@ struct worker {
     struct lora_pool *pool;
     pthread_t handle;
     uint32_t thread;
+    int cpu; /* where it stays, NO_CPU: anywhere */
 };
 
 struct lora_pool {
@@ -33,10 +36,12 @@ struct lora_pool {
     _Alignas(LINE) _Atomic uint32_t unfinished;
     _Alignas(LINE) _Atomic uint32_t sleepers;
     atomic_bool ending;
+    atomic_int caller_cpu, spare_cpu; /* spare: no worker stays there, the caller should */
     _Alignas(LINE) pool_task task; /* of the run that the ticket names */
     void *context;
     uint32_t threads, started; /* started: workers that run */
     bool tried;                /* to start them */
+    bool placed;               /* workers stay on CPUs of their own */
     pid_t owner;               /* a forked child has the pool without its threads */
     pthread_mutex_t lock;
     pthread_cond_t wake;
@@ -59,8 +64,24 @@ static uint64_t now_ns(void) {
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* Takes items until there are none. */
-static void work(struct lora_pool *pool, uint32_t thread) {
+static void stay_on(int cpu) {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    pthread_setaffinity_np(pthread_self(), sizeof one, &one);
+}
+
+/* A worker and the caller on one CPU would wait for each other: where every thread can have a CPU of
+ * its own, the worker leaves to the spare one when the caller was moved to its. */
+static void keep_apart(struct worker *self) {
+    struct lora_pool *pool = self->pool;
+    if (self->cpu == NO_CPU || atomic_load(&pool->caller_cpu) != self->cpu) return;
+    self->cpu = atomic_exchange(&pool->spare_cpu, self->cpu);
+    stay_on(self->cpu);
+}
+
+/* Takes items until there are none; returns what the ticket showed then. */
+static uint64_t work(struct lora_pool *pool, uint32_t thread) {
     uint64_t ticket = atomic_load(&pool->ticket);
     while (has_items(ticket)) {
         if (!atomic_compare_exchange_weak(&pool->ticket, &ticket, ticket + 1)) continue;
@@ -68,26 +89,30 @@ static void work(struct lora_pool *pool, uint32_t thread) {
         atomic_fetch_sub(&pool->unfinished, 1);
         ticket = atomic_load(&pool->ticket);
     }
+    return ticket;
 }
 
-/* Work, or the end of a while without any. */
-static bool spin_for_work(struct lora_pool *pool) {
+/* Returns what the ticket shows once it is another than `seen`, or `seen` after a while. */
+static uint64_t spin_for_work(struct worker *self, uint64_t seen) {
+    struct lora_pool *pool = self->pool;
     uint64_t since = now_ns();
     do {
+        keep_apart(self);
         for (uint32_t i = 0; i < SPINS_BETWEEN; i++) {
-            if (has_items(atomic_load(&pool->ticket))) return true;
+            uint64_t ticket = atomic_load(&pool->ticket);
+            if (ticket != seen) return ticket;
             relax();
         }
     } while (!atomic_load(&pool->ending) && now_ns() - since < SPIN_NS);
-    return false;
+    return seen;
 }
 
 /* The sleeper counts itself, then looks; the caller announces, then counts sleepers: one sees the
- * other. */
-static void sleep_for_work(struct lora_pool *pool) {
+ * other. Work that was over before the sleeper woke is followed by more: it does not sleep on. */
+static void sleep_for_work(struct lora_pool *pool, uint64_t seen) {
     pthread_mutex_lock(&pool->lock);
     atomic_fetch_add(&pool->sleepers, 1);
-    while (!has_items(atomic_load(&pool->ticket)) && !atomic_load(&pool->ending))
+    while (atomic_load(&pool->ticket) == seen && !atomic_load(&pool->ending))
         pthread_cond_wait(&pool->wake, &pool->lock);
     atomic_fetch_sub(&pool->sleepers, 1);
     pthread_mutex_unlock(&pool->lock);
@@ -96,11 +121,25 @@ static void sleep_for_work(struct lora_pool *pool) {
 static void *worker_main(void *argument) {
     struct worker *self = argument;
     float_mode_set();
+    if (self->cpu != NO_CPU) stay_on(self->cpu);
+    uint64_t seen = 0;
     while (!atomic_load(&self->pool->ending)) {
-        if (!spin_for_work(self->pool)) sleep_for_work(self->pool);
-        work(self->pool, self->thread);
+        uint64_t ticket = spin_for_work(self, seen);
+        if (ticket == seen) sleep_for_work(self->pool, seen);
+        keep_apart(self);
+        seen = work(self->pool, self->thread);
     }
     return NULL;
+}
+
+/* The index-th CPU that this process may use, `without` left out. */
+static int nth_cpu(uint32_t index, int without) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof set, &set)) return NO_CPU;
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &set) && cpu != without && index-- == 0) return cpu;
+    return NO_CPU;
 }
 
 static uint32_t usable_cpus(void) {
@@ -119,9 +158,11 @@ struct lora_pool *lora_pool_create(uint32_t threads) {
     atomic_init(&pool->unfinished, 0);
     atomic_init(&pool->sleepers, 0);
     atomic_init(&pool->ending, false);
+    atomic_init(&pool->caller_cpu, NO_CPU);
+    atomic_init(&pool->spare_cpu, NO_CPU);
     pool->threads = threads < LORA_POOL_THREADS ? threads : LORA_POOL_THREADS;
     pool->started = 0;
-    pool->tried = false;
+    pool->tried = pool->placed = false;
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->wake, NULL);
     return pool;
@@ -148,7 +189,8 @@ uint32_t lora_pool_threads(const struct lora_pool *pool) { return pool ? pool->t
 
 static bool start_worker(struct lora_pool *pool, uint32_t index) {
     struct worker *worker = &pool->workers[index];
-    *worker = (struct worker){.pool = pool, .thread = index + 1};
+    *worker = (struct worker){.pool = pool, .thread = index + 1, .cpu = NO_CPU};
+    if (pool->placed) worker->cpu = nth_cpu(index, atomic_load(&pool->spare_cpu));
     return pthread_create(&worker->handle, NULL, worker_main, worker) == 0;
 }
 
@@ -158,7 +200,10 @@ static void start_workers(struct lora_pool *pool) {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
+    int here = sched_getcpu();
     pool->tried = true;
+    pool->placed = here >= 0 && usable_cpus() == pool->threads;
+    atomic_store(&pool->spare_cpu, here);
     pool->owner = getpid();
     while (pool->started + 1 < pool->threads && start_worker(pool, pool->started)) pool->started++;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -167,7 +212,7 @@ static void start_workers(struct lora_pool *pool) {
 /* Others hold the last items: they are about to end, unless they lost their CPU. */
 static void wait_for_others(struct lora_pool *pool) {
     for (uint32_t looks = 0; atomic_load(&pool->unfinished); looks++) {
-        if (looks < 1u << 14) relax();
+        if (looks < LOOKS_BEFORE_YIELD) relax();
         else sched_yield();
     }
 }
@@ -176,6 +221,7 @@ static void run_ticket(struct lora_pool *pool, uint32_t count, pool_task task, v
     uint64_t number = (atomic_load(&pool->ticket) >> 32) + 1;
     pool->task = task;
     pool->context = context;
+    if (pool->placed) atomic_store(&pool->caller_cpu, sched_getcpu());
     atomic_store(&pool->unfinished, count);
     atomic_store(&pool->ticket, number << 32 | (uint64_t)count << 16);
     if (atomic_load(&pool->sleepers)) wake_all(pool);
