@@ -14,7 +14,7 @@ LORA = "from lora_sdk.cli.main import main; main()"
 def command(code: str, *arguments: object, **more: object) -> subprocess.CompletedProcess[bytes]:
     """A Python program with arguments; `more` is for subprocess.run."""
     return subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)],
+        [sys.executable, "-c", code, *(a if isinstance(a, bytes) else str(a) for a in arguments)],
         capture_output=True,
         timeout=60,
         env=environment(),

@@ -78,7 +78,19 @@ class CommandError(LoraError):
 
 
 class ModelError(LoraError):
-    """Checkpoint, configuration or a value computed from them cannot be used."""
+    """Checkpoint, configuration or a value computed from them cannot be used. `row` is the index in
+    its step of the row that the value was computed for; None where no row is concerned."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        failure: FailureFields | None = None,
+        report: str = "",
+        row: int | None = None,
+    ) -> None:
+        super().__init__(message, failure=failure, report=report)
+        self.row = failure.row if failure else row
 
 
 class AdapterError(LoraError):

@@ -26,7 +26,14 @@ from lora_sdk.rows import build_rows, check_rows
 from lora_sdk.sampling import Sampler, SamplingParams
 from lora_sdk.step import Row, StepResult
 from lora_sdk.stepper import Stepper
-from lora_sdk.submission import Prompt, make_request, make_sampler, one_prompt, prompts_of
+from lora_sdk.submission import (
+    Prompt,
+    make_request,
+    make_sampler,
+    one_prompt,
+    params_of,
+    prompts_of,
+)
 from lora_sdk.tokenizer import Tokenizer
 from lora_sdk.verify import Tree, verify
 
@@ -174,12 +181,7 @@ class Engine:
         context, ModelError for NaN logits, and what the boards raise.
         """
         several, single = prompts_of(prompts)
-        if params is None or isinstance(params, SamplingParams):
-            each = [params or SamplingParams()] * len(several)
-        else:
-            each = list(params)
-        if len(each) != len(several):
-            raise RequestError(f"{len(each)} sampling parameters for {len(several)} prompts")
+        each = params_of(params, len(several))
         if on_piece is not None and not single:
             raise RequestError("on_piece hears a single prompt; use stream or astream for several")
         requests = [
@@ -368,6 +370,8 @@ class Engine:
         those of plain decoding; the first `prompt_tokens` committed tokens count as prompt.
         """
         params = params or SamplingParams()
+        if not isinstance(tree, Tree):
+            raise RequestError(f"the tree is {tree!r:.60}; expected a Tree, as Tree.chain makes")
         if not params.greedy and params.seed is None:
             raise RequestError("verify samples with the noise of params.seed; set it")
         with self._generator.lock:

@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 
-from lora_host.errors import LoraError, RequestError
+from lora_host.errors import LoraError, ModelError, RequestError
 from lora_sdk.greedy import GreedyLoop
 from lora_sdk.kvcache import KvCache
 from lora_sdk.requests import Request
@@ -62,8 +62,7 @@ class Generator:
         """Fail what still runs and end the thread."""
         self._closed = True
         self._work.set()
-        with self.lock:
-            self._fail_all(RequestError("the engine was closed while the request ran"))
+        self.advance()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
 
@@ -94,6 +93,9 @@ class Generator:
                 raise
 
     def _advance(self, one_step: bool) -> bool:
+        if self._closed:
+            self._fail_all(RequestError("the engine was closed while the request ran"))
+            return False
         self._take_inbox()
         self._cancel()
         self._admit()
@@ -163,7 +165,11 @@ class Generator:
             self._stepper.flush()
             slices = self._scheduler.plan()
         rows = [row for piece in slices for row in self._rows(piece)]
-        result = self._stepper.run(rows)
+        try:
+            result = self._stepper.run(rows)
+        except ModelError as error:
+            self._fail_owner(slices, error)
+            return
         first = 0
         for piece in slices:
             part = range(first, first + piece.count)
@@ -171,6 +177,15 @@ class Generator:
             if piece.track in self._scheduler.running:  # its request may have failed just now
                 self._cache.commit(piece.track.sequence, [rows[i].slot for i in part])
                 self._after_slice(piece, result, rows, part)
+
+    def _fail_owner(self, slices: Sequence[Slice], error: ModelError) -> None:
+        """End the request whose row has a value that is not finite; the others' rows, dropped with
+        it, run again in the next step."""
+        if error.row is None:
+            raise error
+        owners = [piece.track.request for piece in slices for _ in range(piece.count)]
+        request = owners[error.row]
+        self._drop(request, ModelError(f"{request.name}: {error}", row=error.row))
 
     def _rows(self, piece: Slice) -> list[Row]:
         track = piece.track
@@ -254,8 +269,11 @@ class Generator:
                 request.deliver(piece)
             except BaseException as error:  # ends the loop; raised where the result is asked for
                 request.fail(error)
-            return request.done or request.cancelled or bool(self._inbox)
+            return request.done or request.cancelled or bool(self._inbox) or self._closed
 
-        loop.run(track.sequence, track.todo[0], track.sample.left, on_token)
+        try:
+            loop.run(track.sequence, track.todo[0], track.sample.left, on_token)
+        except ModelError as error:
+            request.fail(ModelError(f"{request.name}: {error}", row=error.row))
         if request.done or request.error is not None:
             self._scheduler.remove(request)

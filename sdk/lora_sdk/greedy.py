@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from lora_host.errors import ModelError
 from lora_sdk.kvcache import KvCache, Uncommitted
+from lora_sdk.nonfinite import nonfinite_error
 from lora_sdk.stepper import Stepper
 from lora_sdk.timing.step import StepShape
 
@@ -49,7 +50,7 @@ class BoardLoop:
         max_tokens: int,
         on_token: OnToken,
     ) -> None:
-        """See Cluster.greedy."""
+        """See Cluster.greedy. ModelError names the command whose value is not finite."""
         context, committed = position, 0
 
         def heard(emitted: int) -> bool:
@@ -60,16 +61,24 @@ class BoardLoop:
             committed = 1
             return on_token(emitted)
 
-        self._cluster.greedy(
-            sequence,
-            position,
-            token,
-            slots,
-            max_tokens,
-            self._runner.argmax_offsets,
-            self._runner.plan.boards[0].control.block_offset,
-            on_token=heard,
-        )
+        try:
+            self._cluster.greedy(
+                sequence,
+                position,
+                token,
+                slots,
+                max_tokens,
+                self._runner.argmax_offsets,
+                self._runner.plan.boards[0].control.block_offset,
+                on_token=heard,
+            )
+        except ModelError as error:
+            at = error.failure
+            if at is None or at.board is None or at.index is None:
+                raise
+            where = f"in the row of sequence {sequence}, position {context}"
+            lists = self._runner.commands
+            raise nonfinite_error(lists, at.board, at.index, where, at.row) from error
 
 
 class GreedyLoop:

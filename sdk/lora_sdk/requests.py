@@ -92,6 +92,7 @@ class Request:
     seed: int
     samples: list[Sample]
     on_piece: OnPiece | None = None
+    name: str = "the prompt"  # in messages
     on_end: Callable[[], None] | None = None
     prompt_logprobs: list[PositionLogprobs | None] = field(default_factory=list)
     cancelled: bool = False

@@ -9,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from lora_host import abi
-from lora_host.errors import ModelError, RequestError
+from lora_host.errors import RequestError
 from lora_sdk.block import build_block
 from lora_sdk.compile.isa import Command, encode
 from lora_sdk.compile.lower import lower
+from lora_sdk.nonfinite import first_board, nonfinite_error
 from lora_sdk.plan.model_plan import BoardPlan, Plan
 from lora_sdk.step import KvOp, Row, StepResult, selected_rows
 from lora_sdk.timing.step import StepShape, of_rows
@@ -124,22 +125,21 @@ class Runner:
 
     def _check_finite(self, rows: Sequence[Row], completions: npt.NDArray[np.void]) -> None:
         """Names the first command of any board that wrote NaN or infinity."""
-        broken = [
-            (int(record["nonfinite_index"]), int(record["nonfinite_row"]), board)
+        broken = {
+            board: int(record["nonfinite_index"])
             for board, record in enumerate(completions)
             if record["nonfinite_count"]
-        ]
+        }
         if not broken:
             return
-        index, place, board = min(broken)
-        record, commands = completions[board], self.commands[board]
-        command = str(commands[index]) if index < len(commands) else f"command {index}"
+        board = first_board(self.commands, broken)
+        place = int(completions[board]["nonfinite_row"])
         row = rows[place] if place < len(rows) else None
-        where = f" (sequence {row.sequence}, position {row.position})" if row else ""
-        raise ModelError(
-            f"{command} wrote {int(record['nonfinite_count'])} values that are NaN or infinite, "
-            f"the first in row {place}{where} on board {board}; expected finite numbers; the model "
-            "overflows FP16 here"
+        where = f"first in row {place}"
+        if row is not None:
+            where += f" (sequence {row.sequence}, position {row.position})"
+        raise nonfinite_error(
+            self.commands, board, broken[board], where, None if row is None else place
         )
 
     def _read(self, board: BoardPlan, offset: int, shape: tuple[int, ...], kind: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from lora_host.errors import ModelError, RequestError
@@ -22,12 +22,30 @@ def prompts_of(prompts: Prompt | Sequence[Prompt]) -> tuple[list[Prompt], bool]:
     """The prompts as a list, and whether a single one was given."""
     if isinstance(prompts, str):
         return [prompts], True
+    if isinstance(prompts, (bytes, Mapping)) or not isinstance(prompts, Iterable):
+        raise RequestError(
+            f"the prompt is {prompts!r:.60}; expected a text, token ids, or a list of those"
+        )
     several = list(prompts)
     if not several:
         raise RequestError("no prompt was given; expected a text, token ids, or a list of those")
     if all(hasattr(token, "__index__") for token in several):
         return [several], True  # type: ignore[list-item]
     return several, False  # type: ignore[return-value]
+
+
+def params_of(
+    params: SamplingParams | Sequence[SamplingParams] | None, count: int
+) -> list[SamplingParams]:
+    """Sampling parameters of each of `count` prompts: their own, or the same for all."""
+    if params is None or isinstance(params, SamplingParams):
+        return [params or SamplingParams()] * count
+    if isinstance(params, (str, bytes, Mapping)) or not isinstance(params, Iterable):
+        raise RequestError(f"params is {params!r:.60}; expected SamplingParams, or one a prompt")
+    each = list(params)
+    if len(each) != count:
+        raise RequestError(f"{len(each)} sampling parameters for {count} prompts")
+    return each
 
 
 def one_prompt(prompt: Prompt) -> Prompt:
@@ -48,17 +66,22 @@ def make_request(
     """A request ready to be submitted; RequestError for an empty or too long prompt, which begins
     with the prompt's `index` where it is one of several."""
     try:
-        return _request(engine, prompt, params or SamplingParams(), on_piece)
+        request = _request(engine, prompt, params or SamplingParams(), on_piece)
     except RequestError as error:
         if index is None:
             raise
         raise RequestError(f"prompt {index}: {error}") from None
+    if index is not None:
+        request.name = f"prompt {index}"
+    return request
 
 
 def _request(
     engine: Engine, prompt: Prompt, params: SamplingParams, on_piece: OnPiece | None
 ) -> Request:
     text = prompt if isinstance(prompt, str) else None
+    if not isinstance(params, SamplingParams):
+        raise RequestError(f"params is {params!r:.60}; expected SamplingParams")
     tokens = _tokens(engine, prompt)
     if not tokens:
         raise RequestError("the prompt is empty; expected at least one token")
@@ -97,6 +120,8 @@ def make_sampler(engine: Engine, params: SamplingParams, seed: int, sample: int)
 def _tokens(engine: Engine, prompt: Prompt) -> list[int]:
     if isinstance(prompt, str):
         return engine.tokenizer.encode(prompt)
+    if isinstance(prompt, (bytes, Mapping)) or not isinstance(prompt, Iterable):
+        raise RequestError(f"the prompt is {prompt!r:.60}; expected a text or token ids")
     return check_token_ids(prompt, engine.config.vocabulary)
 
 

@@ -40,6 +40,13 @@ class Tokenizer:
 
     def encode(self, text: str, special: bool = True) -> list[int]:
         """Token ids of `text`; with `special` also those that the tokenizer puts around it."""
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise RequestError(
+                f"the text is not Unicode: {text[error.start]!r} at {error.start} stands for a "
+                "byte that is not UTF-8; expected UTF-8"
+            ) from None
         ids: list[int] = self._backend.encode(text, add_special_tokens=special).ids
         if ids and max(ids) >= self._vocabulary:
             raise ModelError(

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from lora_sdk import Engine, SamplingParams
-from tests.commands import LORA, command, lora_run, one_line_error
+from tests.commands import LORA, RUN, command, lora_run, one_line_error
 from tests.variants import variant, write_checkpoint
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -57,10 +58,41 @@ def test_bad_prompt_files(
         (("--cluster", "/nowhere.yaml"), ("/nowhere.yaml",)),
         (("--chat",), ("no chat template",)),
         (("--nonsense",), ("nonsense",)),
+        (("--temp", "nan"), ("temperature is nan", "0 to 1e+06")),
+        (("--logprobs", "2"), ("--logprobs needs --json",)),
+        (("--echo", "--json"), ("--echo is for text",)),
     ],
 )
 def test_bad_arguments(folder: Path, arguments: tuple[object, ...], parts: tuple[str, ...]) -> None:
     one_line_error(lora_run("--model", folder, *arguments, "-p", "hi"), *parts)
+
+
+def test_a_prompt_that_is_no_unicode(folder: Path) -> None:
+    one_line_error(lora_run("--model", folder, "-p", b"a\xff"), "not Unicode", "at 1")
+
+
+def test_flags_that_a_batch_has_no_use_for(folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "batch.jsonl"
+    file.write_text('"a"')
+    one_line_error(lora_run("--model", folder, "--batch", file, "--chat"), "--chat is for one")
+    one_line_error(lora_run("--model", folder, "--batch", file, "--echo"), "--echo is for one")
+
+
+@pytest.mark.parametrize(
+    "closed, arguments, part",
+    [(0, "-", "standard input is closed"), (1, "-p x", "standard output is closed")],
+)
+def test_closed_standard_streams(folder: Path, closed: int, arguments: str, part: str) -> None:
+    code = f"import os; os.execlp('sh', 'sh', '-c', '\"$@\" {closed}>&-', '-', *{{argv}})"
+    argv = [sys.executable, "-c", RUN, "--model", str(folder), "-n", "2", *arguments.split()]
+    one_line_error(command(code.format(argv=argv)), part)
+
+
+def test_a_closed_stderr_puts_nothing_on_stdout(folder: Path) -> None:
+    argv = [sys.executable, "-c", RUN, "--model", str(folder), "-n", "5", "--json", "-p", "x"]
+    code = f"import os; os.execlp('sh', 'sh', '-c', '\"$@\" 2>&-', '-', *{argv})"
+    done = command(code)
+    assert done.returncode == 0 and json.loads(done.stdout)["usage"]["completion_tokens"] == 5
 
 
 def test_a_prompt_comes_from_one_place(folder: Path) -> None:

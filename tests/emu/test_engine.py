@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -217,11 +218,25 @@ def test_the_context_is_the_end_and_a_longer_prompt_is_refused(folder: Path) -> 
         ("", "empty"),
         ([5, 999], "expected 0..289"),
         ([-1], "expected 0..289"),
+        (None, "the prompt is None"),
+        (5, "the prompt is 5"),
+        (b"ab", "the prompt is b'ab'"),
+        ([5, "a"], "prompt 0: the prompt is 5"),
+        ([1.5], "prompt 0: the prompt is 1.5"),
+        ("a\udcff", "not Unicode"),
     ],
 )
 def test_bad_prompts_are_refused(engine: Engine, prompt: object, message: str) -> None:
     with pytest.raises(RequestError, match=message):
         engine.generate(prompt, SamplingParams(max_tokens=1))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("params", [5, {"max_tokens": 3}, "greedy", [GREEDY, GREEDY], [7]])
+def test_bad_parameters_are_refused(engine: Engine, params: object) -> None:
+    with pytest.raises(RequestError, match=r"SamplingParams|2 sampling parameters for 1 prompts"):
+        engine.generate("a", params)  # type: ignore[arg-type]
+    with pytest.raises(RequestError, match="expected a Tree"):
+        engine.verify(0, [5])  # type: ignore[arg-type]
 
 
 def test_async_requests_run_together_and_equal_the_others(
@@ -241,8 +256,11 @@ def test_leaving_an_async_stream_cancels_it(engine: Engine) -> None:
             if count == 3:
                 break
         many = SamplingParams(max_tokens=350, ignore_eos=True, temperature=1.0, n=64)
+        before = engine.steps
         task = asyncio.create_task(engine.agenerate(PROMPTS[1], many))
-        await asyncio.sleep(0.05)
+        while engine.steps < before + 2:  # it runs; thousands of steps are left
+            await asyncio.sleep(0.001)
+        assert not task.done()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -250,6 +268,41 @@ def test_leaving_an_async_stream_cancels_it(engine: Engine) -> None:
         return count + len(after.token_ids)
 
     assert asyncio.run(work()) <= 15
+
+
+def test_closing_ends_the_boards_own_loop(folder: Path) -> None:
+    """Another thread's long greedy run ends at its next token, and its caller hears why."""
+    engine = Engine(folder)
+    began = threading.Event()
+    raised: list[BaseException] = []
+    heard = 0
+
+    def listen(piece: object) -> None:
+        nonlocal heard
+        heard += 1
+        began.set()
+        if heard == 3:
+            closing.wait(20)
+
+    def run() -> None:
+        try:
+            engine.generate(PROMPTS[0], LONG, on_piece=listen)
+        except BaseException as error:
+            raised.append(error)
+
+    closing = threading.Event()
+    runner = threading.Thread(target=run)
+    runner.start()
+    assert began.wait(20)
+    closer = threading.Thread(target=engine.close)
+    closer.start()
+    while not engine._closed:
+        closer.join(0.001)
+    closing.set()
+    closer.join(20)
+    runner.join(20)
+    assert [type(error) for error in raised] == [RequestError] and "closed" in str(raised[0])
+    assert heard <= 3
 
 
 def test_async_errors_reach_their_task(engine: Engine) -> None:

@@ -25,6 +25,10 @@ def run_command(command: click.Command, name: str, arguments: Sequence[str] | No
 
     from lora_host.errors import LoraError, RequestError
 
+    if sys.stderr is None:  # closed by whoever started the program
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    if sys.stdout is None:
+        return fail(name, "standard output is closed; expected a place for the text", EXIT_FAILED)
     warnings.showwarning = lambda message, *_args, **_more: say(name, "warning", message)
     try:
         code = command.main(arguments, prog_name=name, standalone_mode=False)

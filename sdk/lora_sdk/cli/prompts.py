@@ -90,6 +90,8 @@ def _checked(where: str, kind: str, content: object) -> Any:
 
 def _read(source: str) -> bytes:
     if source == "-":
+        if sys.stdin is None:
+            raise RequestError("standard input is closed; expected the prompt there")
         data = sys.stdin.buffer.read(MAX_PROMPT_BYTES + 1)
     else:
         path = Path(source)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lora_host.errors import RequestError
 from lora_sdk.cli.flags import engine_options
 from lora_sdk.cli.progress import ProgressBar
 from lora_sdk.cli.prompts import BatchLine, name_of, one_source, read_batch, read_prompt
@@ -93,6 +94,7 @@ def lora_run(
 ) -> int:
     """Continue a prompt with a model on FPGA boards, emulated where there are none."""
     one_source(prompt, source, batch)
+    _check_output(options, batch=batch is not None, chat=chat, echo=echo, as_json=as_json)
     engine_names = ("model", "boards", "devices", "cluster_file", "overlay", "kernels", "context")
     engine_arguments = {name: options.pop(name) for name in engine_names}
     sampling = _sampling(options)
@@ -121,6 +123,21 @@ def lora_run(
     return 0
 
 
+def _check_output(
+    options: dict[str, Any], *, batch: bool, chat: bool, echo: bool, as_json: bool
+) -> None:
+    """RequestError for a flag that would have no effect."""
+    if batch and (chat or echo):
+        raise RequestError(
+            f"--{'chat' if chat else 'echo'} is for one prompt; a line of --batch has messages for "
+            "chat, and its result is JSON"
+        )
+    if echo and as_json:
+        raise RequestError("--echo is for text; with --json the prompt is in the object")
+    if options["logprobs"] is not None and not (as_json or batch):
+        raise RequestError("--logprobs needs --json: text has no place for them")
+
+
 def _sampling(options: dict[str, Any]) -> dict[str, object]:
     """Flags as sampling parameters."""
     sampling: dict[str, object] = dict(options)
@@ -143,7 +160,7 @@ def _run_one(
     prompt: str | list[int] = text
     if chat:
         prompt = engine.chat_tokens([{"role": "user", "content": text}])
-    if echo and not as_json:
+    if echo:
         sys.stdout.write(text)
     ended_line = True
 

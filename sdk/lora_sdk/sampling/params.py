@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,10 @@ AllowedTokens = Callable[[Sequence[int]], "np.ndarray | None"]
 """Hook before sampling: the tokens emitted so far -> a bool mask [vocabulary], None for all."""
 
 DEFAULT_MAX_TOKENS = 128
+# Beyond these, logits leave FP32's range; within them sampling is already uniform, or certain.
+MAX_TEMPERATURE = 1e6
+MAX_BIAS = 1e6
+PENALTY_RANGE = (1e-6, 1e6)
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,7 @@ class SamplingParams:
     """Subtracted from a token's logit once for each time that the output holds it."""
     logit_bias: Mapping[int, float] = field(default_factory=dict)
     """Added to the logits of these token ids."""
-    bad_words: Sequence[str] = ()
+    bad_words: str | Sequence[str] = ()
     """Words that are not produced: the last token of each is forbidden after the ones before it."""
     seed: int | None = None
     """0..2**64-1; None draws one, which the result tells."""
@@ -69,10 +74,10 @@ class SamplingParams:
     """Hook before sampling that restricts the next token (grammars)."""
 
     def __post_init__(self) -> None:
-        stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
-        object.__setattr__(self, "stop", stop)
-        object.__setattr__(self, "bad_words", tuple(self.bad_words))
-        object.__setattr__(self, "stop_token_ids", tuple(self.stop_token_ids))
+        for name in ("stop", "bad_words", "stop_token_ids"):
+            object.__setattr__(self, name, _as_tuple(name, getattr(self, name)))
+        if not isinstance(self.logit_bias, Mapping):
+            raise _refuse("logit_bias", self.logit_bias, "a mapping of token ids to numbers")
         object.__setattr__(self, "logit_bias", dict(self.logit_bias))
         _check_integers(self)
         _check_reals(self)
@@ -119,12 +124,21 @@ class SamplingParams:
         return cls(**given)  # type: ignore[arg-type]
 
 
+def _as_tuple(name: str, value: object) -> tuple[Any, ...]:
+    """A sequence parameter; a string is one of its entries."""
+    if isinstance(value, str):
+        return (value,)
+    if isinstance(value, (bytes, Mapping)) or not isinstance(value, Iterable):
+        raise _refuse(name, value, "a list")
+    return tuple(value)
+
+
 def _token_key(key: object) -> object:
     return int(key) if isinstance(key, str) and key.isdecimal() else key
 
 
 def _refuse(name: str, found: object, expected: str) -> RequestError:
-    return RequestError(f"sampling parameter {name} is {found!r}; expected {expected}")
+    return RequestError(f"sampling parameter {name} is {found!r:.60}; expected {expected}")
 
 
 def _is_integer(value: object) -> bool:
@@ -157,10 +171,10 @@ def _check_integers(p: SamplingParams) -> None:
 
 def _check_reals(p: SamplingParams) -> None:
     limits: dict[str, tuple[float, float, bool]] = {
-        "temperature": (0.0, math.inf, True),
+        "temperature": (0.0, MAX_TEMPERATURE, True),
         "top_p": (0.0, 1.0, False),
         "min_p": (0.0, 1.0, True),
-        "repetition_penalty": (0.0, math.inf, False),
+        "repetition_penalty": (*PENALTY_RANGE, True),
         "presence_penalty": (-2.0, 2.0, True),
         "frequency_penalty": (-2.0, 2.0, True),
     }
@@ -175,13 +189,18 @@ def _check_reals(p: SamplingParams) -> None:
         ):
             raise _refuse(name, value, expected)
     for token, bias in p.logit_bias.items():
-        if not _is_integer(token) or token < 0 or not _is_real(bias):
-            raise _refuse("logit_bias", {token: bias}, "token ids with finite numbers")
+        if not _is_integer(token) or token < 0 or not _is_real(bias) or abs(bias) > MAX_BIAS:
+            expected = f"token ids with numbers from {-MAX_BIAS:g} to {MAX_BIAS:g}"
+            raise _refuse("logit_bias", {token: bias}, expected)
 
 
 def _is_real(value: object) -> bool:
-    number = isinstance(value, (int, float, np.integer, np.floating))
-    return number and not isinstance(value, bool) and math.isfinite(float(value))  # type: ignore[arg-type]
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an integer beyond float64
+        return False
 
 
 def _check_texts(p: SamplingParams) -> None:

@@ -1,0 +1,50 @@
+"""Which command wrote the first value that is not finite: the boards after it only pass it on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from lora_host.errors import ModelError
+from lora_sdk.compile.isa import Command
+
+Lists = Mapping[int, Sequence[Command]]
+"""Each board's command list."""
+
+
+def first_board(lists: Lists, found: Mapping[int, int]) -> int:
+    """The board, of those with a command index in `found`, whose command stands first in the model.
+
+    Boards without columns of an operation lack its commands, so indices of two boards do not
+    compare: a command's place is its greatest index on any board."""
+    places: dict[tuple[str, int], int] = {}
+    for commands in lists.values():
+        for index, key in enumerate(_keys(commands)):
+            places[key] = max(places.get(key, 0), index)
+
+    def place(board: int) -> int:
+        keys = list(_keys(lists[board]))
+        return places[keys[found[board]]] if found[board] < len(keys) else len(keys)
+
+    return min(sorted(found), key=place)
+
+
+def _keys(commands: Sequence[Command]) -> Iterator[tuple[str, int]]:
+    """Each command's name, and how many of that name came before it."""
+    seen: Counter[str] = Counter()
+    for command in commands:
+        yield str(command), seen[str(command)]
+        seen[str(command)] += 1
+
+
+def nonfinite_error(
+    lists: Lists, board: int, index: int, where: str, row: int | None
+) -> ModelError:
+    """The error of command `index` of a board, which wrote NaN or infinity for step row `row`."""
+    commands = lists[board]
+    command = str(commands[index]) if index < len(commands) else f"command {index}"
+    return ModelError(
+        f"{command} wrote NaN or infinity, {where} on board {board}; expected finite numbers; the "
+        "model overflows FP16 here, take a checkpoint made for FP16",
+        row=row,
+    )
