@@ -96,7 +96,7 @@ class Runner:
         self._check_finite(rows, completions)
         chosen = selected_rows(rows)
         if self.on_step is not None:
-            places = ((row.sequence, row.position) for row in rows)
+            places = ((row.sequence, row.position, row.adapter) for row in rows)
             self.on_step(of_rows(places, len(chosen), len(path)))
         hidden_rows = tuple(index for index, row in enumerate(rows) if row.want_hidden)
         return StepResult(

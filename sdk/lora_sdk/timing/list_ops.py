@@ -101,7 +101,10 @@ def _places(
 
 def _sizes(command: isa.Command) -> tuple[Any, ...]:
     if isinstance(command, isa.Matrix):
-        return command.k, command.n, command.bank_first, command.bank_count, command.merge
+        banks = command.bank_first, command.bank_count, command.merge
+        return command.k, command.n, *banks, bool(command.adapter)
+    if isinstance(command, isa.Adapter):
+        return (command.k,)
     if isinstance(command, isa.Vector):
         return command.op, command.columns
     if isinstance(command, isa.Attention):
@@ -120,14 +123,39 @@ def _matrix(
     passes = costs.matrix_passes(machine, rows) if rows else 0
     block = block_bytes(command)
     fullest = passes * math.ceil(requests / command.bank_count) * command.merge * block
+    rank = timing.plan.adapters.rank if command.adapter else 0
+    more = _factor(timing, step, rank, command.n)
     return {
         "category": WEIGHTS,
         "start": machine.start_cycles,
-        "compute": costs.matrix_cycles(machine, rows, command.k, command.n),
-        "stream": timing.bank_cycles(command.bank_first, fullest),
-        "bytes": float(passes * blocks * block),
-        "macs": float(rows) * command.k * command.n,
+        "compute": costs.matrix_cycles(machine, rows, command.k, command.n) + more["compute"],
+        "stream": timing.bank_cycles(command.bank_first, fullest) + more["stream"],
+        "bytes": float(passes * blocks * block) + more["bytes"],
+        "macs": float(rows) * command.k * command.n + more["macs"],
         "banks": (command.bank_first, command.bank_count, fullest),
+    }
+
+
+def _adapter(
+    timing: ListTiming, command: isa.Adapter, rows: int, step: StepShape
+) -> dict[str, Any]:
+    rank = timing.plan.adapters.share(timing.plan.size)
+    start = timing.machine.start_cycles if step.adapted else 0.0
+    return {"category": WEIGHTS, "start": start, **_factor(timing, step, rank, command.k)}
+
+
+def _factor(timing: ListTiming, step: StepShape, rank: int, width: int) -> dict[str, float]:
+    """A or B of the rows that name an adapter, timed at the largest rank that a slot takes; each
+    adapter's factor is read once."""
+    layout = timing.board.adapters
+    if not rank or not step.adapted or layout is None:
+        return dict.fromkeys(("compute", "stream", "bytes", "macs"), 0.0)
+    size = step.adapters * rank * width * 2
+    return {
+        "compute": costs.matrix_cycles(timing.machine, step.adapted, width, rank),
+        "stream": timing.bank_cycles(layout.bank_first, size / layout.bank_count),
+        "bytes": float(size),
+        "macs": float(step.adapted) * rank * width,
     }
 
 
@@ -251,6 +279,7 @@ def _nothing(
 
 COSTS: dict[type[isa.Command], Callable[..., dict[str, Any]]] = {
     isa.Matrix: _matrix,
+    isa.Adapter: _adapter,
     isa.Vector: _vector,
     isa.Attention: _attention,
     isa.Gather: _gather,

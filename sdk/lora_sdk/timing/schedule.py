@@ -59,8 +59,10 @@ def schedule(ops: Sequence[Op], prefetch_cycles: float = 0.0, keep: bool = False
             memory = earliest + op.stream
             work = max(work, memory - begin - op.start)
         end = begin + op.start + work
+        exposed = 0.0
         if gathered:
-            end = max(end, gathered + (1.0 - op.local) * work)
+            exposed = max(0.0, gathered + (1.0 - op.local) * work - end)
+            end += exposed
         begins[index], ends[index] = begin, end
         unit_free[op.unit] = end
         busy[op.unit] = busy.get(op.unit, 0.0) + op.start + op.compute
@@ -68,7 +70,7 @@ def schedule(ops: Sequence[Op], prefetch_cycles: float = 0.0, keep: bool = False
             linked += end - begin
         if end <= front or (op.unit == ROUTER and _covered(ops, index)):
             continue
-        _attribute(by, op, end - front, work, end - begin)
+        _attribute(by, op, end - front, exposed)
         stall += min(end - front, max(0.0, work - op.compute))
         front = end
     hidden = max(0.0, linked - by["link_exposed"])
@@ -82,12 +84,12 @@ def _covered(ops: Sequence[Op], index: int) -> bool:
     return following is not None and following.segments and index in following.after
 
 
-def _attribute(by: dict[str, float], op: Op, new: float, work: float, whole: float) -> None:
+def _attribute(by: dict[str, float], op: Op, new: float, exposed: float) -> None:
     """Splits the `new` cycles that `op` adds to the critical path."""
     if op.unit == ROUTER:
         by["link_exposed"] += new
         return
-    exposed = min(new, max(0.0, whole - op.start - work))
+    exposed = min(new, exposed)
     by["link_exposed"] += exposed
     new -= exposed
     start = min(new, op.start)

@@ -13,13 +13,15 @@ class StepShape:
     """Rows of a step; `visible` is the sum over rows of the positions each sees, itself included;
     `kv_positions` the positions of K and V read from the cache, once a sequence; `sampled` the rows
     that go through lm_head; `committed` the positions that the step's header moves into the cache
-    first (those of the step before)."""
+    first (those of the step before); `adapted` rows name an adapter, `adapters` different ones."""
 
     rows: int
     visible: int
     kv_positions: int
     sampled: int
     committed: int = 0
+    adapted: int = 0
+    adapters: int = 0
 
 
 def decode(context: int) -> StepShape:
@@ -48,15 +50,20 @@ def verify(length: int, context: int) -> StepShape:
     return StepShape(length, length * context, context, length, 1)
 
 
-def of_rows(rows: Iterable[tuple[int, int]], sampled: int, committed: int = 0) -> StepShape:
-    """The shape of (sequence, position) rows as the engine makes them."""
+def of_rows(rows: Iterable[tuple[int, int, int]], sampled: int, committed: int = 0) -> StepShape:
+    """The shape of (sequence, position, adapter or -1) rows as the engine makes them."""
     longest: dict[int, int] = {}
+    named: list[int] = []
     count = visible = 0
-    for sequence, position in rows:
+    for sequence, position, adapter in rows:
         count += 1
+        if adapter >= 0:
+            named.append(adapter)
         visible += position + 1
         longest[sequence] = max(longest.get(sequence, 0), position + 1)
-    return StepShape(count, visible, sum(longest.values()), sampled, committed)
+    return StepShape(
+        count, visible, sum(longest.values()), sampled, committed, len(named), len(set(named))
+    )
 
 
 def whole_tiles(positions: int) -> int:

@@ -1,0 +1,136 @@
+"""Timing of command lists: every model and board count, what it depends on and what it does not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from lora_host.boards import load_board
+from lora_host.errors import RequestError
+from lora_host.overlay import load_overlay
+from lora_sdk.compile.isa import Fence
+from lora_sdk.compile.lower import lower
+from lora_sdk.model.shapes import shape_config
+from lora_sdk.plan.adapters import AdapterOptions
+from lora_sdk.plan.placement import make_plan
+from lora_sdk.timing import step as steps
+from lora_sdk.timing.list_ops import ListTiming, position_lines
+from lora_sdk.timing.machine import machine_of_overlay
+from lora_sdk.timing.overlay_time import OverlayTiming
+from lora_sdk.timing.schedule import schedule
+from lora_sdk.timing.target import make_target
+from tests.unit.plan_rig import GPT2, LLAMA, MODELS, overlay
+
+
+def timing(config=GPT2, boards=4, adapters=None, **changes) -> OverlayTiming:
+    chosen = overlay(**changes)
+    return OverlayTiming(
+        config, make_plan(config, chosen, chosen.board, boards, context=128, adapters=adapters)
+    )
+
+
+@pytest.mark.parametrize("boards", [1, 2, 4, 8])
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("shape", [steps.decode(40), steps.prefill(33), steps.verify(5, 70)])
+def test_every_list_is_timed_and_accounted_for(name: str, boards: int, shape) -> None:
+    found = timing(MODELS[name], boards).step(shape)
+    timeline = found.timeline
+    assert timeline.cycles > 0
+    assert sum(timeline.by.values()) == pytest.approx(timeline.cycles, rel=1e-9)
+    assert (timeline.by["link_exposed"] > 0) == (boards > 1)
+    for op in found.ops:
+        _, count, fullest = op.banks
+        assert count * fullest >= op.bytes or op.category not in ("weights", "attention")
+
+
+def test_the_same_step_takes_the_same_time_twice_and_by_given_lists() -> None:
+    chosen = overlay()
+    plan = make_plan(LLAMA, chosen, chosen.board, 4, context=64)
+    lists = {rank: lower(LLAMA, plan, rank) for rank in range(4)}
+    shape = steps.decode(33)
+    assert (
+        OverlayTiming(LLAMA, plan).step(shape).timeline
+        == OverlayTiming(LLAMA, plan, lists).step(shape).timeline
+    )
+
+
+def test_a_slower_link_fewer_lanes_and_a_smaller_array_take_longer() -> None:
+    whole = load_overlay("lora_f_u280")
+    config = replace(shape_config("gpt2-345m"), layers=2)
+    shape = steps.decode(64)
+    base = timing(config).step(shape).timeline.cycles
+    slow = replace(whole.links, latency_ns=900)
+    narrow = replace(whole.tiling, vector_lanes=2)
+    small = replace(whole.tiling, array_columns=16)
+    assert timing(config, links=slow).step(shape).timeline.cycles > base
+    assert timing(config, tiling=narrow).step(shape).timeline.cycles > base
+    assert timing(config, tiling=small).step(shape).timeline.cycles > base
+
+
+def test_lists_and_shapes_agree_on_what_dominates() -> None:
+    """The design lora-f and the overlay of that name differ by what the list spells out (its norm
+    exchange, a start a command, lm_head); on one board the products agree closely."""
+    config = shape_config("gpt2-345m")
+    by_list = make_target("lora_f_u280", None, config, 1).decode(64)
+    by_shape = make_target("lora-f", None, config, 1).decode(64)
+    head = config.hidden * config.vocabulary / 1024 * (32 + 10.2) / 32 / 200e6
+    assert by_list.by["weights"] - head == pytest.approx(by_shape.by["weights"], rel=0.02)
+    assert by_list.seconds - head == pytest.approx(by_shape.seconds, rel=0.35)
+
+
+def test_post_layernorm_is_timed_as_its_list_says() -> None:
+    """Its norms' exchanges stand between the sum and the next gather: nothing local hides them."""
+    post = timing(MODELS["opt_post"], 4).step(steps.decode(16)).timeline
+    pre = timing(replace(MODELS["opt_post"], norm_first=True), 4).step(steps.decode(16)).timeline
+    assert post.by["link_exposed"] >= pre.by["link_exposed"] * 0.95
+
+
+def test_rows_with_adapters_cost_more_and_empty_slots_nothing() -> None:
+    plain = timing(LLAMA, 1).step(steps.decode(20)).timeline.cycles
+    slots = timing(LLAMA, 1, AdapterOptions(slots=2, max_rank=8))
+    assert slots.step(steps.decode(20)).timeline.cycles == plain
+    adapted = replace(steps.decode(20), adapted=1, adapters=1)
+    assert slots.step(adapted).timeline.cycles > plain
+    wide = timing(LLAMA, 1, AdapterOptions(slots=2, max_rank=64))
+    assert wide.step(adapted).timeline.cycles > slots.step(adapted).timeline.cycles
+
+
+def test_slots_give_up_the_overlap_of_the_gather_before_a_product() -> None:
+    """ADAPTER stands before the product on the same unit and waits for every segment."""
+    plain = timing(LLAMA, 2).step(steps.decode(20)).timeline
+    slots = timing(LLAMA, 2, AdapterOptions(slots=2, max_rank=8)).step(steps.decode(20)).timeline
+    assert slots.by["link_exposed"] > plain.by["link_exposed"]
+    assert slots.by["weights"] == pytest.approx(plain.by["weights"])
+
+
+def test_the_shapes_of_engine_rows() -> None:
+    assert steps.of_rows([(0, 0, -1), (0, 1, -1), (0, 2, -1)], 1) == steps.prefill(3)
+    assert steps.of_rows([(0, 39, -1)], 1, 1) == steps.decode(40)
+    both = steps.of_rows([(0, 9, 1), (1, 4, 1), (2, 0, -1)], 3)
+    assert (both.visible, both.kv_positions) == (10 + 5 + 1, 10 + 5 + 1)
+    assert (both.adapted, both.adapters) == (2, 1)
+
+
+def test_prompts_are_cut_as_the_engine_cuts_them() -> None:
+    cut = steps.prefill_steps(70, 32)
+    assert [shape.rows for shape in cut] == [32, 32, 6]
+    assert [shape.sampled for shape in cut] == [0, 0, 1]
+    assert [shape.committed for shape in cut] == [0, 32, 32]
+    assert sum(shape.visible for shape in cut) == steps.prefill(70).visible
+
+
+def test_a_command_without_timing_is_named() -> None:
+    class Strange(Fence):
+        pass
+
+    chosen = overlay()
+    plan = make_plan(LLAMA, chosen, load_board("u280"), 1, context=64)
+    lists = [*lower(LLAMA, plan, 0), Strange(what="something new")]
+    made = ListTiming(machine_of_overlay(chosen), plan, 0, lists)
+    with pytest.raises(RequestError, match=r"'something new' .* has no timing"):
+        schedule(made.ops(steps.decode(3)))
+
+
+def test_a_position_of_the_cache_touches_a_line_an_element_of_k() -> None:
+    assert position_lines(128, 2) == 128 + 4
