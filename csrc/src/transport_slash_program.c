@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #define DESIGN_MS 120000  /* a full PDI over PCIe, with its boot */
-#define IDENTITY_MS 10000 /* until the soft core answers */
+#define IDENTITY_MS 3000  /* until the soft core answers: it starts in milliseconds */
 #define LOOK_MS 5
 #define ANSWER_MS 5000
 #define CLOCK_TOLERANCE 50 /* a fiftieth: what the clock wizard may be off */

@@ -16,6 +16,7 @@ from .cluster_file import Cable, ClusterFile, is_emulated
 from .emulated import Emulated
 from .errors import RequestError, TransportError
 from .handle import Handle
+from .lab.lock import BoardLock
 from .overlay import Overlay
 from .placing import PackTask, Placing, Range, Scratch
 from .records import (
@@ -41,9 +42,15 @@ class Cluster:
     may come from any thread, one at a time."""
 
     def __init__(
-        self, handle: Handle, selection: Selection, overlay: Overlay, emulated: Emulated | None
+        self,
+        handle: Handle,
+        selection: Selection,
+        overlay: Overlay,
+        emulated: Emulated | None,
+        lock: BoardLock | None = None,
     ) -> None:
         self._handle = handle
+        self._lock = lock
         self._ffi = native.ffi()
         self.overlay = overlay
         self.emulated = emulated
@@ -93,11 +100,16 @@ class Cluster:
 
     @classmethod
     def _open_real(cls, selection: Selection, overlay: Overlay, timeouts: Any) -> Cluster:
-        handle = Handle([entry.uri for entry in selection.boards], timeouts)
+        uris = [entry.uri for entry in selection.boards]
+        lock = BoardLock(uris)
+        handle: Handle | None = None
         try:
-            return cls(handle, selection, overlay, None)
+            handle = Handle(uris, timeouts)
+            return cls(handle, selection, overlay, None, lock)
         except BaseException:
-            handle.close()
+            if handle is not None:
+                handle.close()
+            lock.close()
             raise
 
     def close(self) -> None:
@@ -105,6 +117,8 @@ class Cluster:
         self._handle.close()
         if self.emulated is not None:
             self.emulated.close()
+        if self._lock is not None:
+            self._lock.close()
 
     def __enter__(self) -> Cluster:
         return self

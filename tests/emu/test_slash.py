@@ -1,0 +1,230 @@
+"""V80 boards through SLASH: the transport against a stand-in vrtd that drives emulated boards."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lora_host import abi
+from lora_host.cluster import Cluster
+from lora_host.errors import LinkError, OverlayError, PlacementError, TransportError
+from lora_host.overlay import load_overlay
+from lora_host.vrtd_standin.process import Standin
+from lora_sdk import Engine, SamplingParams
+from tests.slash import OVERLAY, build_card, run_client, start_client
+
+PROMPT = "import os\n"
+GREEDY = SamplingParams(max_tokens=64, ignore_eos=True)
+TOKENS = """
+import sys
+from lora_sdk import Engine, SamplingParams
+with Engine(boards=2, devices=sys.argv[1:], overlay='lora_f_v80') as engine:
+    found = engine.generate('import os\\n', SamplingParams(max_tokens=64, ignore_eos=True))
+    print(*found.token_ids)
+"""
+HOLD = """
+import sys, time
+from lora_host.cluster import Cluster
+from lora_host.overlay import load_overlay
+cluster = Cluster.open(devices=sys.argv[1:], overlay=load_overlay('lora_f_v80'))
+cluster.reserve(0, 32, 1 << 20)
+print('open', flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def locks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LORA_LOCK_FOLDER", str(tmp_path_factory.mktemp("locks")))
+        yield
+
+
+@pytest.fixture(scope="module")
+def standin() -> Iterator[Standin]:
+    with Standin(2) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def card(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_card(tmp_path_factory.mktemp("card"))
+
+
+def connect(monkeypatch: pytest.MonkeyPatch, running: Standin) -> None:
+    monkeypatch.setenv("LORA_VRTD_SOCKET", str(running.socket))
+
+
+def tokens_on(boards: int, overlay: str) -> list[int]:
+    with Engine(boards=boards, overlay=overlay) as engine:
+        return list(engine.generate(PROMPT, GREEDY).token_ids)  # type: ignore[union-attr]
+
+
+def test_the_demo_models_tokens_are_those_of_emulated_boards(standin: Standin, card: Path) -> None:
+    """With DMA that wraps, sources that must be writable and a done bit that clears."""
+    found = run_client(TOKENS, standin, *standin.uris, LD_PRELOAD=str(card))
+    expected = tokens_on(2, "lora_f_u280")
+    assert [int(word) for word in found.split()] == expected == tokens_on(2, OVERLAY)
+    assert len(expected) == 64
+
+
+def test_the_card_model_catches_long_transfers_and_read_only_sources(
+    standin: Standin, card: Path
+) -> None:
+    """What the test above relies on can fail."""
+    code = """
+import errno, mmap, os
+fd = os.memfd_create('v80-9-memory')
+os.ftruncate(fd, 1 << 16)
+os.pwrite(fd, bytes(4096) + bytes([7]) * 4096, 8192)
+print(os.pread(fd, 1, 8192)[0], os.pread(fd, 1, 12288)[0])
+try:
+    os.pwrite(fd, mmap.mmap(-1, 4096, prot=mmap.PROT_READ), 0)
+except OSError as error:
+    print(errno.errorcode[error.errno])
+"""
+    assert run_client(code, standin, LD_PRELOAD=str(card)).split() == ["7", "0", "EFAULT"]
+
+
+def test_memory_of_several_buffers_and_odd_ranges(
+    standin: Standin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect(monkeypatch, standin)
+    rng = np.random.default_rng(5)
+    with Cluster.open(devices=standin.uris[:1], overlay=load_overlay(OVERLAY)) as cluster:
+        for bank, size in ((3, 700 << 20), (32, 1300 << 20), (4, 8192)):
+            cluster.reserve(0, bank, size)
+            for offset in (1, 4095, size // 2 - 77, (512 << 20) - 5000, size - 9001):
+                if not 0 <= offset <= size - 9001:
+                    continue
+                data = rng.integers(0, 256, 9001, np.uint8)
+                cluster.write(0, bank, offset, data)
+                assert bytes(cluster.read(0, bank, offset, 9001)) == data.tobytes()
+        cluster.reserve(0, 5, 8192, offset=192)  # not at a page's begin
+        data = rng.integers(0, 256, 8192, np.uint8)
+        cluster.write(0, 5, 192, data)
+        assert bytes(cluster.read(0, 5, 192, 8192)) == data.tobytes()
+        crc = cluster.checksum(0, 5, 192 + 64, 4096)  # the board finds the same bytes there
+        assert crc == zlib.crc32(data[64 : 64 + 4096].tobytes())
+
+
+def test_a_bank_that_is_full_and_a_quota_that_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Standin(1, ["--buffers", "3"]) as running:
+        connect(monkeypatch, running)
+        with Cluster.open(devices=running.uris, overlay=load_overlay(OVERLAY)) as cluster:
+            for bank in range(3):
+                cluster.reserve(0, bank, 4096)
+            with pytest.raises(PlacementError, match=r"HBM\[3\].*vrtd is out of it.*255") as caught:
+                cluster.reserve(0, 3, 4096)
+            assert caught.value.failure is not None and caught.value.failure.bank == 3
+
+
+def test_no_daemon(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("LORA_VRTD_SOCKET", str(tmp_path / "none.sock"))
+    with pytest.raises(TransportError, match=r"none\.sock.*start vrtd"):
+        Cluster.open(devices=["slash:0000:21:00.0"], overlay=load_overlay(OVERLAY))
+
+
+def test_an_unknown_board_and_a_board_named_twice(
+    standin: Standin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect(monkeypatch, standin)
+    overlay = load_overlay(OVERLAY)
+    with pytest.raises(Exception, match=r"knows no board 0000:99:00\.0"):
+        Cluster.open(devices=["slash:0000:99:00.0"], overlay=overlay)
+    with pytest.raises(TransportError, match=r"this process \(\d+\) holds it already"):
+        Cluster.open(devices=["slash:0000:21:00.0", "slash:21:00.0"], overlay=overlay)
+    with pytest.raises(OverlayError, match=r"a v80 found, overlay lora_f_u280 is for a u280"):
+        Cluster.open(devices=standin.uris, overlay=load_overlay("lora_f_u280"))
+
+
+def test_a_design_that_did_not_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Standin(1) as running:
+        connect(monkeypatch, running)
+        running.tell("lose 0 1")
+        with pytest.raises(OverlayError, match=r"reports the design as written, but.*ABI 0"):
+            Cluster.open(devices=running.uris, overlay=load_overlay(OVERLAY))
+
+
+def test_a_link_that_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Standin(2) as running:
+        connect(monkeypatch, running)
+        running.tell(f"fault 0 {abi.FAULT_LINK_DOWN} 1 0 0")
+        overlay = load_overlay(OVERLAY)
+        with Cluster.open(devices=running.uris, overlay=overlay) as cluster:
+            began = time.monotonic()
+            with pytest.raises(LinkError, match="board 0 port 1 - board 1 port 0"):
+                cluster.links_up(cluster.cables)
+            assert time.monotonic() - began < 3 * 4.1  # reset and up take 4.1 s at most
+
+
+def test_a_daemon_that_dies_in_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Standin(1) as running:
+        connect(monkeypatch, running)
+        with Cluster.open(devices=running.uris, overlay=load_overlay(OVERLAY)) as cluster:
+            cluster.reserve(0, 32, 1 << 20)
+            running.kill()
+            began = time.monotonic()
+            with pytest.raises(TransportError, match=r"vrtd at .* is gone"):
+                cluster.checksum(0, 32, 0, 4096)
+            assert time.monotonic() - began < 1
+
+
+def test_a_board_is_held_by_one_process_and_a_killed_one_leaves_nothing(
+    standin: Standin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect(monkeypatch, standin)
+    overlay = load_overlay(OVERLAY)
+    holder: subprocess.Popen[str] = start_client(HOLD, standin, *standin.uris)
+    try:
+        assert holder.stdout is not None and holder.stdout.readline() == "open\n"
+        with pytest.raises(TransportError, match=rf"held by process {holder.pid} \("):
+            Cluster.open(devices=standin.uris, overlay=overlay)
+    finally:
+        holder.kill()
+        holder.communicate()
+    with Cluster.open(devices=standin.uris, overlay=overlay) as cluster:
+        for bank in (0, 31):  # whole banks are free again
+            cluster.reserve(0, bank, 1 << 30)
+
+
+def test_a_hang_is_told_and_reset_brings_the_board_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Standin(1) as running:
+        connect(monkeypatch, running)
+        limits = {"checksum_us": 300_000}
+        with Cluster.open(
+            devices=running.uris, overlay=load_overlay(OVERLAY), timeouts=limits
+        ) as cluster:
+            cluster.reserve(0, 32, 1 << 20)
+            running.tell(f"fault 0 {abi.FAULT_DONE_LOST} 0 0 0")
+            began = time.monotonic()
+            with pytest.raises(TransportError, match="hangs"):
+                cluster.checksum(0, 32, 0, 4096)
+            assert time.monotonic() - began < 3
+            running.tell(f"fault 0 {abi.FAULT_NONE} 0 0 0")
+            cluster.reset()
+            cluster.reserve(0, 32, 1 << 20)
+            assert cluster.checksum(0, 32, 0, 4096) >= 0
+
+
+def test_the_development_branch_is_refused(standin: Standin, tmp_path: Path) -> None:
+    source = tmp_path / "vrtd.c"
+    source.write_text("int vrtd_cfgmem_program(void) { return 0; }\n")
+    library = tmp_path / "libvrtd.so.1"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source], check=True)
+    process = start_client(TOKENS, standin, *standin.uris, LD_LIBRARY_PATH=str(tmp_path))
+    _, err = process.communicate(timeout=60)
+    assert process.returncode and "development branch, vrtd 1.0.0 expected" in err
+
+
+def test_the_stand_in_ends_with_its_last_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Standin(1, ["--exit-with-last-client"]) as running:
+        connect(monkeypatch, running)
+        Cluster.open(devices=running.uris, overlay=load_overlay(OVERLAY)).close()
+        assert running.process.wait(5) == 0

@@ -1,0 +1,48 @@
+"""Clients of the stand-in vrtd in processes of their own, with what the card does preloaded."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lora_host.vrtd_standin.process import Standin
+from tests.processes import environment
+
+OVERLAY = "lora_f_v80"
+SOURCE = Path(__file__).parent / "slash_card.c"
+
+
+def build_card(folder: Path) -> Path:
+    """The library that makes DMA wrap and the done bit clear, or a visible skip without gcc."""
+    if shutil.which("gcc") is None:
+        pytest.skip("gcc is not installed")
+    library = folder / "slash_card.so"
+    flags = ["-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
+    subprocess.run(["gcc", *flags, "-o", library, SOURCE, "-ldl"], check=True)
+    return library
+
+
+def start_client(
+    code: str, standin: Standin, *arguments: str, **more: str
+) -> subprocess.Popen[str]:
+    """Python code as a client of the stand-in."""
+    variables = {**environment(), "LORA_VRTD_SOCKET": str(standin.socket), **more}
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *arguments],
+        env=variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def run_client(code: str, standin: Standin, *arguments: str, **more: str) -> str:
+    """What the code prints; fails with its stderr where it fails."""
+    process = start_client(code, standin, *arguments, **more)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    return out
