@@ -53,3 +53,20 @@ def test_bad_loads_are_named() -> None:
         BeamLoad(1, 0, 4, 4)
     with pytest.raises(RequestError, match="step is 0"):
         segment_bytes(EXAMPLE, 1, 0)
+
+
+def test_lora_plan_prints_modelled_tokens_and_beam_memory() -> None:
+    import json
+
+    from click.testing import CliRunner
+
+    from lora_sdk.cli.plan import plan
+
+    arguments = ["--boards", "2", "-c", "256", "--beam-search", "2", "4", "64", "40"]
+    found = json.loads(CliRunner().invoke(plan, [*arguments, "--json"]).stdout)
+    assert [entry["context"] for entry in found["modelled"]] == [128, 256]
+    assert all(entry["modelled_ms_a_token"] > 0 for entry in found["modelled"])
+    sizes = found["beam_search"]
+    assert sizes["standard_bytes"] * (64 + 4 * 48) == sizes["segment_bytes"] * 4 * (64 + 40)
+    text = CliRunner().invoke(plan, arguments).stdout
+    assert "modelled: " in text and "by the segment policy" in text

@@ -16,7 +16,9 @@ from lora_sdk.model.config import load_config
 from lora_sdk.opening import connected
 from lora_sdk.plan.placement import make_plan
 from lora_sdk.plan.report import report, table
+from lora_sdk.plan.segment_kv import BeamLoad, beam_line, beam_memory
 from lora_sdk.plan.topology import route
+from lora_sdk.timing.planned import token_lines, token_times
 
 
 @click.command("plan")
@@ -32,6 +34,13 @@ from lora_sdk.plan.topology import route
 @click.option("-c", "--context", type=int, help="positions of a sequence; default: what fits")
 @click.option("--sequences", type=int, help="sequences open at once; default: up to 16")
 @click.option("--overlay", default="lora_f_u280", show_default=True, help="overlay name or folder")
+@click.option(
+    "--beam-search",
+    "beam_search",
+    type=(int, int, int, int),
+    metavar="BATCH BEAMS PROMPT RESPONSE",
+    help="also print the KV cache that such a beam search needs",
+)
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
 def plan(
     model: Path | None,
@@ -40,6 +49,7 @@ def plan(
     context: int | None,
     sequences: int | None,
     overlay: str,
+    beam_search: tuple[int, int, int, int] | None,
     as_json: bool,
 ) -> None:
     """Print where a model would lie on the boards' banks, and whether it fits.
@@ -54,12 +64,23 @@ def plan(
     cluster = connected(cluster_file, boards) if cluster_file else None
     way = route(cluster.cables, boards) if cluster else None
     try:
-        found = report(make_plan(config, chosen, board, boards, context, sequences, way))
+        made = make_plan(config, chosen, board, boards, context, sequences, way)
     except PlacementError as error:
         if not as_json:
             raise
         click.echo(json.dumps({"fits": False, "boards": boards, "error": str(error)}, indent=2))
         raise SystemExit(1) from None
+    found = report(made)
+    found["modelled"] = token_times(config, made)
     found["model"] = str(folder)
     found["cluster"] = cluster.name if cluster else None
-    click.echo(json.dumps(found, indent=2) if as_json else table(found), nl=as_json)
+    if beam_search is not None:
+        found["beam_search"] = beam_memory(config, BeamLoad(*beam_search))
+    if as_json:
+        click.echo(json.dumps(found, indent=2))
+        return
+    click.echo(table(found), nl=False)
+    for line in token_lines(found["modelled"]):
+        click.echo(line)
+    if beam_search is not None:
+        click.echo(beam_line(found["beam_search"]))

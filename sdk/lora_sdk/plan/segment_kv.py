@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lora_host import abi
 from lora_host.errors import RequestError
 
 if TYPE_CHECKING:
@@ -53,3 +54,24 @@ def segment_bytes(load: BeamLoad, token: int, step: int = RESPONSE_STEP) -> int:
         raise RequestError(f"step is {step}; expected at least 1")
     grown = -(-load.response // step) * step
     return load.batch * (load.prompt + load.beams * grown) * token
+
+
+def beam_memory(config: ModelConfig, load: BeamLoad) -> dict[str, int]:
+    """Bytes of the whole KV cache of a beam search on FP16 K and V: with the standard policy, with
+    the segment policy as in the paper, and with this engine's forked pages of 32 positions."""
+    token = config_token_bytes(config)
+    return {
+        "standard_bytes": standard_bytes(load, token),
+        "segment_bytes": segment_bytes(load, token),
+        "forked_pages_bytes": segment_bytes(load, token, abi.TILE_POSITIONS),
+    }
+
+
+def beam_line(found: dict[str, int]) -> str:
+    """The same for people."""
+    standard, segment = found["standard_bytes"], found["segment_bytes"]
+    return (
+        f"beam search: KV cache of {standard / 1e9:.2f} GB by the standard policy, "
+        f"{segment / 1e9:.2f} GB by the segment policy ({segment / standard:.0%}), "
+        f"{found['forked_pages_bytes'] / 1e9:.2f} GB in pages of 32"
+    )
