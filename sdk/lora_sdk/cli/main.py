@@ -14,6 +14,7 @@ COMMANDS = {
     "eval": "lora_sdk.cli.eval:evaluate",
     "model": "lora_sdk.cli.model:model",
     "plan": "lora_sdk.cli.plan:plan",
+    "plot": "lora_sdk.cli.plot:plot",
 }
 """Name of a command -> where it lies; imported when it is asked for."""
 

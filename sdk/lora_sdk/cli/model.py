@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 @click.option("--trace", "trace", type=click.Path(path_type=Path),
               help="write one step's Perfetto trace (with --context)")  # fmt: skip
 @click.option("--validate", is_flag=True, help="compare with every published number")
+@click.option("--analyses", is_flag=True, help="print LORA's synchronisation analyses (VI.C)")
 @click.option("--list", "listing", is_flag=True, help="list designs, boards and model shapes")
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
 def model(
@@ -42,6 +43,7 @@ def model(
     verify_length: int | None,
     trace: Path | None,
     validate: bool,
+    analyses: bool,
     listing: bool,
     as_json: bool,
 ) -> None:
@@ -53,6 +55,9 @@ def model(
         return
     if validate:
         _validate(as_json)
+        return
+    if analyses:
+        _analyses(as_json)
         return
     if design is None or model is None:
         raise RequestError("--design and --model are needed; lora model --list names them")
@@ -142,6 +147,13 @@ def _validate(as_json: bool) -> None:
         click.echo(json.dumps(found, indent=2))
     else:
         click.echo(table(rows))
+
+
+def _analyses(as_json: bool) -> None:
+    from lora_sdk.timing.analyses import analyses_text, every_analysis
+
+    found = every_analysis()
+    click.echo(json.dumps(found, indent=2) if as_json else analyses_text(found))
 
 
 def _trace(

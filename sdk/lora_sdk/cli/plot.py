@@ -1,0 +1,26 @@
+"""`lora plot`: modelled times as PNG or SVG."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command("plot")
+@click.argument("kind", type=click.Choice(["breakdown", "scaling", "roofline", "speculation"]))
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True,
+              help="file to write: .png or .svg")  # fmt: skip
+@click.option("--design", "designs", multiple=True, help="may be repeated; default: own-u280")
+@click.option("--model", "model", default="llama2-7b", show_default=True,
+              help="a shape by name, a model folder or its config.json")  # fmt: skip
+@click.option("--boards", default=1, show_default=True, help="number of boards")
+@click.option("-c", "--context", default=128, show_default=True, help="positions a token sees")
+def plot(
+    kind: str, output: Path, designs: tuple[str, ...], model: str, boards: int, context: int
+) -> None:
+    """Draw where a token's time goes, how boards scale, the roofline, or tree speculation."""
+    from lora_sdk.timing.plots import draw
+
+    draw(kind, output, designs or ("own-u280",), model, boards, context)
+    click.echo(f"wrote {output}", err=True)
