@@ -76,6 +76,7 @@ class ScriptedRunner:
         slots: tuple[int, int],
         max_tokens: int,
         on_token: Callable[[int], bool],
+        adapter: int = -1,
     ) -> None:
         """The C host's loop, step by step."""
         emitted = 0

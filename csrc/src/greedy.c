@@ -35,7 +35,7 @@ static void build(const struct lora_greedy *loop, uint32_t slot, struct greedy_b
     block->row = (struct lora_row){.sequence = loop->sequence,
                                    .position = loop->position,
                                    .token = loop->token,
-                                   .adapter = -1,
+                                   .adapter = (int32_t)loop->adapter - 1,
                                    .slot = (int32_t)slot,
                                    .parent = -1,
                                    .flags = LORA_ROW_WANT_ARGMAX};
@@ -98,6 +98,9 @@ static int check_loop(const struct lora_cluster *cluster, const struct lora_gree
                          "sequence below %d expected",
                          loop->slot_a, loop->slot_b, loop->sequence, LORA_MAX_SCRATCH,
                          LORA_MAX_SEQUENCES);
+    if (loop->adapter > LORA_MAX_ADAPTER_SLOTS)
+        return lora_fail(failure, LORA_ERR_ARGUMENT, "greedy: adapter slot %u; at most %d expected",
+                         loop->adapter - 1, LORA_MAX_ADAPTER_SLOTS - 1);
     if (loop->pending_slot != LORA_NONE &&
         (loop->pending_slot >= LORA_MAX_SCRATCH || !loop->position))
         return lora_fail(failure, LORA_ERR_ARGUMENT, "greedy: pending slot %u at position %u",

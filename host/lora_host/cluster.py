@@ -242,12 +242,13 @@ class Cluster:
         pending_slot: int | None = None,
         stop_tokens: Sequence[int] = (),
         on_token: Callable[[int], bool | None] | None = None,
+        adapter: int = -1,
     ) -> GreedyResult:
         """Greedy decoding wholly in C from the pending `token` at `position`; the pages are in the
         table already. `slots` are used in turn; `pending_slot` holds the row before, if it is not
         committed. `argmax_offsets`: of each board's record, bytes in the control bank. `on_token`
         hears each token, stop tokens included; True ends the loop; what it raises is raised here.
-        ModelError where a logit is not finite."""
+        `adapter`: slot that the rows name, -1 none. ModelError where a logit is not finite."""
         if len(argmax_offsets) != self.size:
             raise RequestError(f"{len(argmax_offsets)} argmax offsets, {self.size} expected")
         self._check_unsigned(sequence=sequence, position=position, token=token, slot_a=slots[0])
@@ -262,7 +263,7 @@ class Cluster:
         loop.sequence, loop.position, loop.token = sequence, position, token
         loop.slot_a, loop.slot_b = slots
         loop.pending_slot = NO_SLOT if pending_slot is None else pending_slot
-        loop.max_tokens = max_tokens
+        loop.max_tokens, loop.adapter = max_tokens, adapter + 1
         loop.argmax_offset, loop.stop_tokens, loop.stop_count = offsets, stops, len(stop_tokens)
         if on_token is not None:
             loop.on_token, loop.context = native.lib().lora_py_token, context

@@ -14,12 +14,15 @@ from numpy.typing import NDArray
 
 from lora_host import abi
 from lora_host.errors import RequestError
+from lora_sdk.adapters.api import AdapterApi
+from lora_sdk.adapters.slots import AdapterSlots
 from lora_sdk.chat import Message, check_messages, find_template, render
 from lora_sdk.generator import Generator
 from lora_sdk.greedy import BoardLoop, GreedyLoop
 from lora_sdk.kvcache import KvCache
 from lora_sdk.opening import open_model
 from lora_sdk.options import Progress, make_options
+from lora_sdk.plan.adapters import DEFAULT_RANK, AdapterOptions
 from lora_sdk.requests import OnPiece, Request
 from lora_sdk.results import Piece, Result, Verified
 from lora_sdk.rows import build_rows, check_rows
@@ -46,7 +49,7 @@ if TYPE_CHECKING:
 Logits = NDArray[np.float32]
 
 
-class Engine:
+class Engine(AdapterApi):
     """A model placed on 1, 2, 4 or 8 boards.
 
     Use it as a context manager. `generate`, `stream`, `chat` and their async forms work on text;
@@ -67,6 +70,9 @@ class Engine:
         progress: Progress | None = None,
         hidden_layers: Sequence[int] = (),
         trace: bool = False,
+        max_adapters: int = 0,
+        max_adapter_rank: int = DEFAULT_RANK,
+        adapter_mode: str = "auto",
     ) -> None:
         """Open boards and place a model on them.
 
@@ -75,26 +81,32 @@ class Engine:
         "native" or "numpy", for emulated boards. `context`: positions of a sequence, None for all
         that fit. `max_sequences`: sequences open at once. `progress(done, total)`: bytes placed.
         `hidden_layers`: layers whose input rows may ask for. `trace`: keep the boards' command
-        traces. Raises the LoraError of whatever does not fit, in one line.
+        traces. `max_adapters`: slots for adapters; `max_adapter_rank`: the largest rank they take;
+        `adapter_mode`: "auto", "nfs", "s" or "bd", see lora_sdk.plan.adapters.
+        Raises the LoraError of whatever does not fit, in one line.
         """
         options = make_options(
             model, boards, devices, cluster_file, overlay, kernels, context, max_sequences,
-            hidden_layers, trace,
+            hidden_layers, trace, AdapterOptions(max_adapters, max_adapter_rank, adapter_mode),
         )  # fmt: skip
         self.model_path = options.model
         self._loaded = open_model(options, progress)
         plan = self._loaded.plan
+        self._adapters = AdapterSlots(self._loaded.cluster, plan)
         self._cache = KvCache(
             plan.page_count,
             plan.max_sequences,
             plan.overlay.max_scratch,
             plan.context,
             abi.MAX_KV_OPS,
+            watcher=self._adapters,
         )
         runner = self._loaded.runner
-        self._stepper = Stepper(runner, self._cache)
+        self._stepper = Stepper(runner, self._cache, self._adapters if max_adapters else None)
         greedy = GreedyLoop(BoardLoop(self.cluster, runner), self._stepper, self._cache)
-        self._generator = Generator(self._stepper, self._cache, plan.row_limit, greedy)
+        self._generator = Generator(
+            self._stepper, self._cache, plan.row_limit, greedy, self._adapters
+        )
         self._closed = False
 
     def __enter__(self) -> Engine:
@@ -260,11 +272,6 @@ class Engine:
                     self._generator.forget(request)
 
     # --- tokens ---------------------------------------------------------------------------------
-
-    def open_sequence(self) -> int:
-        """A new empty sequence; RequestError when all are open."""
-        with self._generator.lock:
-            return self._cache.open()
 
     def release(self, sequence: int) -> None:
         """Free a sequence's cache."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from lora_host.errors import LoraError, ModelError, RequestError
 from lora_sdk.greedy import GreedyLoop
@@ -18,16 +19,24 @@ from lora_sdk.step import Row, StepResult
 from lora_sdk.stepper import Stepper
 from lora_sdk.verify import choose_for_row
 
+if TYPE_CHECKING:
+    from lora_sdk.adapters.slots import AdapterSlots
+
 
 class Generator:
     """Runs requests. Any thread may submit and advance; one at a time advances."""
 
     def __init__(
-        self, stepper: Stepper, cache: KvCache, row_limit: int, greedy: GreedyLoop | None = None
+        self,
+        stepper: Stepper,
+        cache: KvCache,
+        row_limit: int,
+        greedy: GreedyLoop | None = None,
+        adapters: AdapterSlots | None = None,
     ) -> None:
         self._stepper = stepper
         self._cache = cache
-        self._scheduler = Scheduler(cache, row_limit)
+        self._scheduler = Scheduler(cache, row_limit, adapters)
         self._greedy = greedy
         self._inbox: deque[Request] = deque()
         self.lock = threading.RLock()
@@ -132,7 +141,15 @@ class Generator:
         self._stepper.flush()  # what has just been freed
         self._scheduler.admit()
         request = self._scheduler.blocked()
-        if request is not None:
+        if request is not None and not self._scheduler.has_slot(request):
+            self._drop(
+                request,
+                RequestError(
+                    f"no room for adapter {request.params.adapter!r}: every slot is used by an "
+                    "open sequence; release sequences or open with a larger max_adapters"
+                ),
+            )
+        elif request is not None:
             self._drop(
                 request,
                 RequestError(

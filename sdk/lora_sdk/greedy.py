@@ -21,7 +21,8 @@ OnToken = Callable[[int], bool]
 
 
 class Loop(Protocol):
-    """Runs rows from the pending token on, the two slots in turn, until `on_token` says so."""
+    """Runs rows from the pending token on, the two slots in turn, until `on_token` says so.
+    `adapter`: the slot that they name, -1 none."""
 
     def greedy(
         self,
@@ -31,6 +32,7 @@ class Loop(Protocol):
         slots: tuple[int, int],
         max_tokens: int,
         on_token: OnToken,
+        adapter: int,
     ) -> None: ...
 
 
@@ -49,6 +51,7 @@ class BoardLoop:
         slots: tuple[int, int],
         max_tokens: int,
         on_token: OnToken,
+        adapter: int,
     ) -> None:
         """See Cluster.greedy. ModelError names the command whose value is not finite."""
         context, committed = position, 0
@@ -71,6 +74,7 @@ class BoardLoop:
                 self._runner.argmax_offsets,
                 self._runner.plan.boards[0].control.block_offset,
                 on_token=heard,
+                adapter=adapter,
             )
         except ModelError as error:
             at = error.failure
@@ -107,7 +111,15 @@ class GreedyLoop:
             return on_token(emitted)
 
         try:
-            self._loop.greedy(sequence, start, token, (slots[0], slots[1]), max_tokens, listen)
+            self._loop.greedy(
+                sequence,
+                start,
+                token,
+                (slots[0], slots[1]),
+                max_tokens,
+                listen,
+                self._stepper.adapter_of(sequence),
+            )
         except ModelError:  # the last row ran, and its header committed the one before
             self._settle(sequence, start, run, slots)
             self._cache.drop(sequence)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from lora_host.errors import RequestError
 from lora_sdk.step import KvOp
@@ -48,6 +49,16 @@ class Header:
     path: list[int]
 
 
+class SequenceWatcher(Protocol):
+    """Hears which sequences begin as others' copies and which end."""
+
+    def forked(self, parent: int, child: int) -> None: ...
+
+    def closed(self, sequence: int) -> None: ...
+
+    def forgotten(self) -> None: ...
+
+
 class KvCache:
     """Pages, sequences and slots of one loaded model.
 
@@ -56,9 +67,16 @@ class KvCache:
     """
 
     def __init__(
-        self, page_count: int, max_sequences: int, max_scratch: int, context: int, max_ops: int
+        self,
+        page_count: int,
+        max_sequences: int,
+        max_scratch: int,
+        context: int,
+        max_ops: int,
+        watcher: SequenceWatcher | None = None,
     ) -> None:
         self.context = context
+        self._watcher = watcher
         self.max_sequences = max_sequences
         self._first_page = pages_for(max_scratch)
         self._page_count = page_count
@@ -73,6 +91,8 @@ class KvCache:
         self._queue.extend((KvOp.length(number, 0), ()) for number in range(self.max_sequences))
         self._leaving_slots.extend(self._slots)
         self._slots.clear()
+        if self._watcher is not None:
+            self._watcher.forgotten()
 
     def _forget(self) -> None:
         self._references: dict[int, int] = {}
@@ -166,6 +186,8 @@ class KvCache:
             self._release(page)
         del self._open[sequence]
         self._numbers.append(sequence)
+        if self._watcher is not None:
+            self._watcher.closed(sequence)
 
     def fork(self, sequence: int, promised: int = 0) -> int:
         """A new sequence with the same committed positions.
@@ -190,6 +212,8 @@ class KvCache:
             self._queue.append((KvOp.copy(parent.pages[full], page, rest), ()))
         forked.tokens = list(parent.tokens)
         self._queue.append((KvOp.length(child, len(forked.tokens)), ()))
+        if self._watcher is not None:
+            self._watcher.forked(sequence, child)
         return child
 
     def grow(self, sequence: int, positions: int) -> None:

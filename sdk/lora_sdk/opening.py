@@ -66,6 +66,7 @@ def open_model(options: EngineOptions, progress: Progress | None) -> Opened:
         sequences=options.max_sequences,
         route=route(cables, options.boards),
         hidden_taps=options.hidden_layers,
+        adapters=options.adapters,
     )
     checkpoint = Checkpoint.open(options.model, config)
     stack = ExitStack()

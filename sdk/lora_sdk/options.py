@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from lora_host.errors import ModelError, RequestError
+from lora_sdk.plan.adapters import AdapterOptions
 
 KERNELS = ("native", "numpy")
+TIMED = "timed"  # native, with the time spent in them counted: for measurements
 
 Progress = Callable[[int, int], None]
 """Called while weights load with (bytes placed so far, bytes in all)."""
@@ -28,6 +30,7 @@ class EngineOptions:
     max_sequences: int | None
     hidden_layers: tuple[int, ...]
     trace: bool
+    adapters: AdapterOptions = field(default_factory=AdapterOptions)
 
 
 def make_options(
@@ -41,9 +44,10 @@ def make_options(
     max_sequences: int | None,
     hidden_layers: Sequence[int],
     trace: bool,
+    adapters: AdapterOptions | None = None,
 ) -> EngineOptions:
     """Checked options; RequestError names the argument."""
-    if kernels not in KERNELS:
+    if kernels not in (*KERNELS, TIMED):
         raise RequestError(f"kernels {kernels!r}; expected {' or '.join(map(repr, KERNELS))}")
     if isinstance(devices, str):
         raise RequestError(f"devices is the string {devices!r}; expected a list of URIs")
@@ -60,6 +64,7 @@ def make_options(
         max_sequences=max_sequences,
         hidden_layers=tuple(hidden_layers),
         trace=trace,
+        adapters=adapters or AdapterOptions(),
     )
 
 

@@ -10,10 +10,14 @@ from __future__ import annotations
 import time
 from collections import deque
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from lora_host.errors import RequestError
+from lora_host.errors import LoraError, RequestError
 from lora_sdk.kvcache import PAGE_POSITIONS, KvCache, pages_for
 from lora_sdk.requests import Request, Sample, positions_of
+
+if TYPE_CHECKING:
+    from lora_sdk.adapters.slots import AdapterSlots
 
 
 @dataclass
@@ -62,8 +66,11 @@ class Slice:
 class Scheduler:
     """The queue of requests and the sequences that run."""
 
-    def __init__(self, cache: KvCache, row_limit: int) -> None:
+    def __init__(
+        self, cache: KvCache, row_limit: int, adapters: AdapterSlots | None = None
+    ) -> None:
         self._cache = cache
+        self._adapters = adapters
         self._row_limit = row_limit
         self._waiting: deque[Group] = deque()
         self.running: list[Track] = []
@@ -106,14 +113,19 @@ class Scheduler:
         self._waiting = deque(g for g in self._waiting if g.request is not request)
 
     def admit(self) -> None:
-        """Start waiting groups, oldest first, while sequences and pages are free."""
+        """Start waiting groups, oldest first, while sequences, pages and adapter slots are free."""
         while self._waiting:
             group = self._waiting[0]
             places = self._cache.free_sequences - sum(len(t.siblings) for t in self.running)
             if group.pages() > self._cache.free_pages or len(group.samples) > places:
                 return
-            self._waiting.popleft()
+            if not self.has_slot(group.request):
+                return
             self._start(group)
+
+    def has_slot(self, request: Request) -> bool:
+        """Whether the request's adapter is on the boards or could be brought there now."""
+        return self._adapters is None or self._adapters.has_room(request.params.adapter)
 
     def blocked(self) -> Request | None:
         """The first waiting request, when nothing runs that could make room for it."""
@@ -164,12 +176,26 @@ class Scheduler:
         return list({id(request): request for request in every}.values())
 
     def _start(self, group: Group) -> None:
-        sequence = self._cache.open(group.pages())
         request = group.request
+        sequence = self._cache.open(group.pages())
+        try:
+            self._attach(sequence, request.params.adapter)
+        except BaseException as error:
+            self._cache.close(sequence)
+            if not isinstance(error, LoraError):
+                raise
+            self.remove(request)
+            request.fail(error)
+            return
+        self._waiting.popleft()
         if request.started is None:
             request.started = time.monotonic()
         leader, *siblings = group.samples
         self.running.append(Track(request, leader, sequence, list(request.tokens), siblings))
+
+    def _attach(self, sequence: int, adapter: str | None) -> None:
+        if adapter is not None and self._adapters is not None:
+            self._adapters.attach(sequence, adapter)
 
     def _in_turn(self, budget: int) -> list[Track]:
         """The tracks that get a row; all of them, or by turns where rows are too few."""

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
 
 from lora_host.errors import LoraError, ModelError
 from lora_sdk.kvcache import KvCache, Uncommitted
 from lora_sdk.step import KvOp, Row, StepResult
+
+if TYPE_CHECKING:
+    from lora_sdk.adapters.slots import AdapterSlots
 
 
 class StepRunner(Protocol):
@@ -21,7 +25,11 @@ class StepRunner(Protocol):
 class Stepper:
     """Runs rows and keeps the cache's books in line with what the boards have done."""
 
-    def __init__(self, runner: StepRunner, cache: KvCache) -> None:
+    def __init__(
+        self, runner: StepRunner, cache: KvCache, adapters: AdapterSlots | None = None
+    ) -> None:
+        """`adapters` says which adapter slot each sequence's rows name; None: they name none."""
+        self._adapters = adapters
         self._runner = runner
         self._cache = cache
         self.steps = 0
@@ -59,7 +67,7 @@ class Stepper:
     def _step(self, rows: Sequence[Row]) -> StepResult:
         header = self._cache.next_header()
         try:
-            result = self._runner.step(rows, header.kv_ops, header.path)
+            result = self._runner.step(self._adapted(rows), header.kv_ops, header.path)
         except ModelError:  # raised of the results: the boards have done the step
             self._cache.step_done()
             raise
@@ -73,6 +81,15 @@ class Stepper:
         self.steps += 1
         self.rows += len(rows)
         return result
+
+    def adapter_of(self, sequence: int) -> int:
+        """Adapter slot that the sequence's rows name, -1 none."""
+        return -1 if self._adapters is None else self._adapters.slot_of(sequence)
+
+    def _adapted(self, rows: Sequence[Row]) -> Sequence[Row]:
+        if self._adapters is None:
+            return rows
+        return [replace(row, adapter=self.adapter_of(row.sequence)) for row in rows]
 
     def _note(self, rows: Sequence[Row]) -> None:
         for row in rows:

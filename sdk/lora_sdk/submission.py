@@ -82,6 +82,8 @@ def _request(
     text = prompt if isinstance(prompt, str) else None
     if not isinstance(params, SamplingParams):
         raise RequestError(f"params is {params!r:.60}; expected SamplingParams")
+    if params.adapter is not None:
+        engine.check_adapter(params.adapter)
     tokens = _tokens(engine, prompt)
     if not tokens:
         raise RequestError("the prompt is empty; expected at least one token")

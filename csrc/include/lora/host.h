@@ -59,6 +59,15 @@ int lora_cluster_links_up(struct lora_cluster *cluster, const struct lora_cable 
 int lora_cluster_link_status(struct lora_cluster *cluster, uint32_t board, uint32_t port,
                              struct lora_link_status *status, struct lora_failure *failure);
 
+/* What a port heard, whatever a cabling map says: test frames and who sent them, ~0 nobody. */
+struct lora_link_found {
+    uint32_t status, sent, received, bad, peer_serial, peer_port;
+};
+/* Brings every port up and lets each say who it is: `found` has LORA_PORTS records a board. Ends what
+ * lora_cluster_links_up has set up. */
+int lora_cluster_links_discover(struct lora_cluster *cluster, struct lora_link_found *found,
+                                struct lora_failure *failure);
+
 /* Command lists and steps. */
 int lora_cluster_register_list(struct lora_cluster *cluster, uint32_t board, uint32_t list_id,
                                uint32_t offset, struct lora_failure *failure);
@@ -85,6 +94,7 @@ struct lora_greedy {
     int (*on_token)(void *context, uint32_t token);
     void *context;
     uint32_t emitted, last_token, last_slot; /* out: last_slot holds an uncommitted row */
+    uint32_t adapter; /* 0 none, else 1 + the adapter slot that the rows name */
 };
 int lora_cluster_greedy(struct lora_cluster *cluster, struct lora_greedy *loop,
                         struct lora_failure *failure);

@@ -70,6 +70,8 @@ class SamplingParams:
     """Leave the stop string, or the stop token's text, in the text."""
     skip_special_tokens: bool = True
     """Leave special tokens out of the text."""
+    adapter: str | None = None
+    """Name of a loaded adapter; None: the model alone."""
     allowed_tokens: AllowedTokens | None = None
     """Hook before sampling that restricts the next token (grammars)."""
 
