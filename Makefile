@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 SOURCES := $(shell find sdk host csrc firmware overlays boards models -type f \
              ! -name '*.so' ! -name '*.o' ! -path '*/__pycache__/*' 2>/dev/null) pyproject.toml setup.py
 
-.PHONY: demo test slow parity lint ext c-test rv32 clean
+.PHONY: demo test slow bench parity lint ext c-test rv32 clean
 
 demo: $(VENV)/.installed
 	$(BIN)/lora-run --boards 4 --stats examples/prompt.txt
@@ -15,6 +15,11 @@ test: $(VENV)/.installed-test
 
 slow: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -q -n 2 -m slow tests
+
+# Figures beside their floors and goals; leave the machine alone meanwhile. Models go to a temporary
+# folder: 4 GB of disk, 8 GB of memory.
+bench: $(VENV)/.installed-test
+	$(BIN)/python -m pytest -q -s -m bench tests/bench
 
 parity: $(VENV)/.installed-parity
 	$(BIN)/python -m pytest -q -m parity --require-parity tests

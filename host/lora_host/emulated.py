@@ -17,23 +17,24 @@ from .failure import to_error
 from .naming import did_you_mean
 from .overlay import Overlay
 
-KERNELS = ("native", "numpy")
+KERNELS = ("native", "numpy", "timed")
 TRACE_CAPACITY = 1 << 17  # records a board: 5 MiB
 
 
 def kernel_table(name: str) -> Any:
-    """`struct lora_kernels *` of "native" or "numpy". RequestError for others, and for "native" in
-    a build without it."""
+    """`struct lora_kernels *` of "native", "numpy" or "timed" (native, with the time spent in them
+    counted). RequestError for others, and for the native ones in a build without them."""
     ffi, lib = native.ffi(), native.lib()
     if name == "numpy":
         from .emu import register
 
         return register(ffi, lib)
-    if name != "native":
+    if name not in KERNELS:
         raise RequestError(f"kernels {name!r} are not known; {did_you_mean(name, KERNELS)}")
     if not hasattr(lib, "lora_kernels_native"):
-        raise RequestError("kernels 'native': this build has none; use kernels='numpy'")
-    return ffi.new("struct lora_kernels *", lib.lora_kernels_native)
+        raise RequestError(f"kernels {name!r}: this build has none; use kernels='numpy'")
+    native_table = lib.lora_kernels_timed if name == "timed" else lib.lora_kernels_native
+    return ffi.new("struct lora_kernels *", native_table)
 
 
 class Emulated:
@@ -52,6 +53,9 @@ class Emulated:
         self.size = len(serials)
         self.dropped = [0] * self.size
         table = kernel_table(kernels)
+        self._time = ffi.new("struct lora_kernel_time *")
+        if kernels == "timed":
+            table.context = self._time
         self.kernels_name: str = ffi.string(table.name).decode()
         infos = ffi.new("struct lora_board_info[]", self.size)
         for info, serial in zip(infos, serials, strict=True):
@@ -75,8 +79,9 @@ class Emulated:
         if lib.lora_emu_create(config, number, failure):
             raise to_error(failure)
         self.number = int(number[0])
-        # `table` must outlive the cluster: the finalizer holds it.
-        self._finalizer = weakref.finalize(self, _destroy, lib, self.number, table)
+        # The table and its context must outlive the cluster: the finalizer holds them.
+        kept = (table, self._time)
+        self._finalizer = weakref.finalize(self, _destroy, lib, self.number, kept)
 
     def close(self) -> None:
         """Ends the cluster; boards that are still open keep it until they are closed."""
@@ -93,6 +98,11 @@ class Emulated:
         from .emu import take_failure
 
         return take_failure()
+
+    @property
+    def kernel_seconds(self) -> float:
+        """Wall-clock seconds inside kernels="timed" since the cluster was made, 0 for others."""
+        return int(self._time.nanoseconds) * 1e-9
 
     def fault(self, board: int, kind: int, a: int = 0, b: int = 0, c: int = 0) -> None:
         """Plants a fault (abi.FAULT_...; abi.FAULT_NONE clears all of the board). RequestError for
@@ -144,5 +154,5 @@ def _fill_info(info: Any, overlay: Overlay, serial: int) -> None:
     info.name = overlay.board.name.encode()
 
 
-def _destroy(lib: Any, number: int, _table: Any) -> None:
+def _destroy(lib: Any, number: int, _kept: Any) -> None:
     lib.lora_emu_destroy(number)

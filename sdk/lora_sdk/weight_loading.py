@@ -62,6 +62,7 @@ class Loader:
     def load(self) -> None:
         """Writes all matrices and tables; ModelError names a weight that FP16 cannot hold."""
         scratch = Scratch(self._threads)
+        self._note([])
         for batch in _batches(task for board in self._plan.boards for task in self._tasks(board)):
             self._note(self._cluster.place(batch, scratch))
             self._weights.forget()

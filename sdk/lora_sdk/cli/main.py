@@ -10,11 +10,13 @@ import click
 from lora_sdk.cli.outcome import run_command
 
 COMMANDS = {
+    "bench": "lora_sdk.cli.bench:bench",
     "dse": "lora_sdk.cli.dse:dse",
     "eval": "lora_sdk.cli.eval:evaluate",
     "model": "lora_sdk.cli.model:model",
     "plan": "lora_sdk.cli.plan:plan",
     "plot": "lora_sdk.cli.plot:plot",
+    "synth": "lora_sdk.cli.synth:synth",
 }
 """Name of a command -> where it lies; imported when it is asked for."""
 

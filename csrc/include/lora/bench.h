@@ -1,0 +1,31 @@
+/* What measurements need: how fast this machine reads and copies memory, and native kernels that
+ * count the time spent in them. */
+#ifndef LORA_BENCH_H
+#define LORA_BENCH_H
+
+#include <stdint.h>
+
+/* Memory as boards have it: aligned to huge pages, asked for and touched. NULL without memory. */
+void *lora_bench_buffer(uint64_t bytes);
+void lora_bench_free(void *buffer, uint64_t bytes);
+
+/* Loops that read memory as fast as they can, by index; NULL past the last one. */
+const char *lora_bench_reader(uint32_t index);
+/* 1 when this machine can run it. */
+int lora_bench_reader_supported(uint32_t index);
+/* Reads the buffer `passes` times, each thread its own part. Returns nanoseconds of all passes, 0 for
+ * an argument out of range or without threads. */
+uint64_t lora_bench_read(const void *buffer, uint64_t bytes, uint32_t threads, uint32_t passes,
+                         uint32_t reader);
+/* memcpy into fresh huge pages, which are given back. Returns nanoseconds, 0 as above. */
+uint64_t lora_bench_copy(const void *from, uint64_t bytes, uint32_t threads);
+#define LORA_BENCH_THREADS 64
+
+/* The native kernels with a watch around each call. Its context is a struct lora_kernel_time. */
+struct lora_kernel_time {
+    uint64_t nanoseconds; /* wall clock inside the kernels, since the cluster was made */
+    uint64_t calls;
+};
+extern const struct lora_kernels lora_kernels_timed;
+
+#endif

@@ -1,0 +1,57 @@
+"""Figures of several rounds: medians and spread, as JSON and as a table. All are measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from statistics import median
+from typing import Any
+
+from lora_sdk.bench.rounds import Round
+
+FIGURES = tuple(field.name for field in fields(Round) if field.name != "reader")
+"""Names of a round's numbers."""
+
+LABELS = {
+    "decode_tokens_per_second": ("decode", "tokens/s", 1.0),
+    "prefill_tokens_per_second": ("prefill", "tokens/s", 1.0),
+    "step_seconds": ("decode step", "ms", 1e3),
+    "host_seconds_per_step": ("  outside the kernels", "us", 1e6),
+    "read_bandwidth_bytes_per_second": ("memory read", "GB/s", 1e-9),
+    "share_of_read_bandwidth": ("  share that decode reaches", "", 1.0),
+    "loading_bytes_per_second": ("loading", "GB/s", 1e-9),
+    "copy_bytes_per_second": ("memcpy into fresh pages", "GB/s", 1e-9),
+    "share_of_copy_bandwidth": ("  share that loading reaches", "", 1.0),
+    "check_bytes_per_second": ("checksums by the boards", "GB/s", 1e-9),
+}
+
+
+def summarise(rounds: Sequence[Round], **facts: Any) -> dict[str, Any]:
+    """Medians by figure, their [least, greatest] under `spread`, all rounds, and `facts`."""
+    values = {name: [getattr(one, name) for one in rounds] for name in FIGURES}
+    return {
+        "label": "measured",
+        **facts,
+        **{name: median(found) for name, found in values.items()},
+        "reader": rounds[-1].reader,
+        "spread": {name: [min(found), max(found)] for name, found in values.items()},
+        "rounds": [{name: found[i] for name, found in values.items()} for i in range(len(rounds))],
+    }
+
+
+def table(report: dict[str, Any]) -> str:
+    """The report as lines: median, least and greatest."""
+    lines = [
+        f"{report['model']} on {report['boards']} emulated board(s), "
+        f"{report['threads']} thread(s), prompt {report['prompt_tokens']} + "
+        f"{report['new_tokens']} tokens",
+        f"measured: median of {len(report['rounds'])} rounds (least .. greatest)",
+    ]
+    for name, (label, unit, scale) in LABELS.items():
+        low, high = (value * scale for value in report["spread"][name])
+        lines.append(f"{label:28}{report[name] * scale:10.2f} {unit:9}({low:.2f} .. {high:.2f})")
+    lines.append(
+        "outside the kernels: a decode step's wall clock less that spent in the kernels of all "
+        f"boards; memory read: '{report['reader']}', {report['read_bytes'] / 1e6:.0f} MB"
+    )
+    return "\n".join(lines)

@@ -1,0 +1,129 @@
+"""`lora bench` on the demo-sized end: its figures belong together, and memory is really read."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from lora_host import native
+from lora_host.errors import RequestError
+from lora_sdk.bench.measure import compare, token_bytes
+from lora_sdk.bench.memory import ReadBuffer, bound_threads, copy_bandwidth
+from lora_sdk.bench.report import FIGURES, summarise
+from lora_sdk.bench.rounds import Round, Workload
+from lora_sdk.cli.bench import bench
+from lora_sdk.engine import Engine
+from lora_sdk.sampling import SamplingParams
+from tests.variants import variant, write_checkpoint
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_checkpoint(variant("llama"), tmp_path_factory.mktemp("m") / "llama")
+
+
+def test_the_command_prints_the_keys_that_others_read(folder: Path) -> None:
+    short = ["--model", str(folder), "--boards", "2", "--prompt", "8", "--tokens", "4"]
+    answer = CliRunner().invoke(bench, [*short, "--rounds", "2", "--json"], catch_exceptions=False)
+    report = json.loads(answer.stdout)
+    assert report["label"] == "measured" and len(report["rounds"]) == 2
+    for name in (
+        "decode_tokens_per_second",
+        "prefill_tokens_per_second",
+        "read_bandwidth_bytes_per_second",
+        "share_of_read_bandwidth",
+        *FIGURES,
+    ):
+        low, high = report["spread"][name]
+        assert 0 < low <= report[name] <= high, name
+    assert report["host_seconds_per_step"] < report["step_seconds"]
+    for one in report["rounds"]:
+        share = (
+            report["bytes_per_token"]
+            * one["decode_tokens_per_second"]
+            / one["read_bandwidth_bytes_per_second"]
+        )
+        assert share == pytest.approx(one["share_of_read_bandwidth"])
+    text = CliRunner().invoke(bench, [*short, "--rounds", "1"]).output
+    assert "measured: median of 1 rounds" in text and "tokens/s" in text
+
+
+def test_workloads_take_turns(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def note(work: Workload, buffer: ReadBuffer, count: int) -> Round:
+        seen.append(work.boards)
+        assert buffer.bytes >= min(count, 1 << 16)
+        return Round(*[float(len(seen))] * len(FIGURES), reader="plain")
+
+    monkeypatch.setattr("lora_sdk.bench.measure.run_round", note)
+    works = [Workload(folder, boards, 1, 8, 4) for boards in (1, 4)]
+    one, four = compare(works, 3)
+    assert seen == [1, 4, 1, 4, 1, 4]
+    assert one["step_seconds"] == 3 and one["spread"]["step_seconds"] == [1, 5]
+    assert four["boards"] == 4 and [r["step_seconds"] for r in four["rounds"]] == [2, 4, 6]
+
+
+def test_medians_and_spread_of_rounds() -> None:
+    rounds = [Round(*[float(v)] * len(FIGURES), reader="plain") for v in (5, 1, 9)]
+    report = summarise(rounds, model="m")
+    assert report["decode_tokens_per_second"] == 5
+    assert report["spread"]["decode_tokens_per_second"] == [1, 9]
+
+
+def test_time_in_kernels_is_part_of_the_wall_clock(folder: Path) -> None:
+    """And the timed kernels compute what the native ones do."""
+    params = SamplingParams(max_tokens=12, ignore_eos=True)
+    with Engine(folder, boards=2) as plain:
+        expected = plain.generate([5, 6, 7], params).token_ids  # type: ignore[union-attr]
+        assert plain.cluster.emulated is not None
+        assert plain.cluster.emulated.kernel_seconds == 0
+    with Engine(folder, boards=2, kernels="timed") as engine:
+        emulated = engine.cluster.emulated
+        assert emulated is not None and engine.cluster.kernels_name == "native"
+        before, began = emulated.kernel_seconds, time.perf_counter()
+        found = engine.generate([5, 6, 7], params).token_ids  # type: ignore[union-attr]
+        assert 0 < emulated.kernel_seconds - before < time.perf_counter() - began
+        assert found == expected
+
+
+def test_every_reader_reads_all_of_the_buffer() -> None:
+    """Twice the bytes take longer than half of them, with every variant that the machine has."""
+    lib = native.lib()
+    with ReadBuffer(64 << 20) as large:
+        rates = large.bandwidth(1)
+        assert "plain" in rates and all(1e8 < rate < 1e12 for rate in rates.values())
+        for index in range(len(rates)):
+            took = [
+                min(lib.lora_bench_read(large._memory, size << 20, 1, 1, index) for _ in range(5))
+                for size in (2, 64)
+            ]
+            assert took[1] > 8 * took[0], index
+        assert lib.lora_bench_read(large._memory, 1 << 20, 0, 1, 0) == 0
+        assert lib.lora_bench_read(large._memory, 1 << 20, 1, 1, 99) == 0
+
+
+def test_copies_are_timed_and_given_back(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    path.write_bytes(os.urandom(8 << 20))
+    assert 1e7 < copy_bandwidth([path, path], 2) < 1e12
+
+
+def test_threads_are_cores_of_the_process_and_come_back() -> None:
+    cores = os.sched_getaffinity(0)
+    with bound_threads(1) as count:
+        assert count == 1 == len(os.sched_getaffinity(0))
+    assert os.sched_getaffinity(0) == cores
+    with pytest.raises(RequestError, match="threads; expected"), bound_threads(len(cores) + 1):
+        pass
+
+
+def test_bytes_of_a_token_are_the_weight_blocks(folder: Path) -> None:
+    """Boards share the work: padding apart, as much is read on four as on one."""
+    one, four = (token_bytes(Workload(folder, boards, 1, 8, 4)) for boards in (1, 4))
+    assert 0 < one <= four
