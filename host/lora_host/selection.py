@@ -70,8 +70,8 @@ def _emulated(boards: int, overlay: Overlay) -> Selection:
     return Selection(
         _entries([uri] * boards),
         cables,
-        f"{boards} emulated {overlay.board.name} board{plural}: this build has no driver for real "
-        "ones",
+        f"{boards} emulated {overlay.board.name} board{plural}: no device or cluster file names "
+        "real ones",
     )
 
 

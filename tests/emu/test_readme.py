@@ -1,0 +1,45 @@
+"""What the README says can be done as it stands there."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from lora_sdk import demo_model_path
+from tests.commands import LORA, RUN, command
+
+ROOT = Path(__file__).resolve().parents[2]
+TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", TEXT, re.DOTALL | re.MULTILINE)
+LINES = [
+    line.partition(" #")[0]
+    for kind, block in BLOCKS
+    for line in block.splitlines()
+    if line.startswith(("lora-run ", "lora "))
+]
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_commands_work(line: str) -> None:
+    program, *arguments = shlex.split(line)
+    known = {"DIR": str(demo_model_path()), "FILE": "examples/prompt.txt"}
+    arguments = [known.get(argument, argument) for argument in arguments]
+    done = command(RUN if program == "lora-run" else LORA, *arguments, cwd=ROOT)
+    assert done.returncode == 0 and done.stdout, done.stderr.decode()
+
+
+def test_the_python_example_runs() -> None:
+    (code,) = [block for kind, block in BLOCKS if kind == "python"]
+    done = command(code, cwd=ROOT)
+    assert done.returncode == 0 and len(done.stdout) > 100, done.stderr.decode()
+
+
+def test_make_targets_and_files_are_there() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    targets = re.findall(r"^make (\w+)", TEXT, re.MULTILINE)
+    assert targets and all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)
+    paths = re.findall(r"\b(?:sdk|host|csrc|firmware|docs|overlays|examples)/[\w./]+\w", TEXT)
+    assert len(paths) > 10 and not [path for path in paths if not (ROOT / path).exists()]
