@@ -11,7 +11,6 @@ from lora_sdk.plan.adapters import AdapterOptions
 
 KERNELS = ("native", "numpy")
 TIMED = "timed"  # native, with the time spent in them counted: for measurements
-TIMED = "timed"  # native, with the time spent in them counted: for measurements
 
 Progress = Callable[[int, int], None]
 """Called while weights load with (bytes placed so far, bytes in all)."""
