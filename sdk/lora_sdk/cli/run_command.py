@@ -9,6 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lora_host.errors import RequestError
+from lora_sdk.cli.adapters import (
+    adapter_options,
+    default_adapter,
+    load_adapters,
+    take_adapters,
+)
 from lora_sdk.cli.flags import engine_options
 from lora_sdk.cli.progress import ProgressBar
 from lora_sdk.cli.prompts import BatchLine, name_of, one_source, read_batch, read_prompt
@@ -39,6 +45,7 @@ messages and sampling parameters; every result is one JSON line, in the same ord
 @click.option("-p", "--prompt", metavar="TEXT", help="prompt text instead of a file")
 @click.option("--batch", metavar="FILE", help="JSON lines of prompts that run together")
 @engine_options
+@adapter_options
 @click.option(
     "-n",
     "--predict",
@@ -97,7 +104,9 @@ def lora_run(
     _check_output(options, batch=batch is not None, chat=chat, echo=echo, as_json=as_json)
     engine_names = ("model", "boards", "devices", "cluster_file", "overlay", "kernels", "context")
     engine_arguments = {name: options.pop(name) for name in engine_names}
-    sampling = _sampling(options)
+    adapters, more = take_adapters(options)
+    engine_arguments.update(more)
+    sampling = {**_sampling(options), **default_adapter(adapters)}
     params = SamplingParams.from_mapping(sampling)
     lines = read_batch(batch, sampling) if batch is not None else None
     text = prompt if prompt is not None else read_prompt(source) if source is not None else ""
@@ -111,6 +120,9 @@ def lora_run(
         Engine(progress=progress, **engine_arguments) as engine,
     ):
         progress.close()
+        notes = load_adapters(engine, adapters)
+        if notes and not quiet:
+            click.echo("\n".join(notes), err=True)
         statistics.loaded(engine)
         if details and not quiet:
             statistics.model(engine)

@@ -84,6 +84,8 @@ class SamplingParams:
         _check_integers(self)
         _check_reals(self)
         _check_texts(self)
+        if self.adapter is not None and not isinstance(self.adapter, str):
+            raise RequestError(f"adapter is {self.adapter!r}; expected the name of a loaded one")
 
     @property
     def stops(self) -> tuple[str, ...]:

@@ -1,0 +1,94 @@
+"""Options of `lora-run` that name adapters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from lora_host.errors import RequestError
+
+if TYPE_CHECKING:
+    from lora_sdk.engine import Engine
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class NamedAdapter:
+    """NAME=PATH[:SCALE]."""
+
+    name: str
+    path: Path
+    scale: float = 1.0
+
+
+def adapter_options(function: Function) -> Function:
+    """--adapter and what belongs to it."""
+    for option in (
+        click.option("--adapter-mode", type=click.Choice(["auto", "nfs", "s", "bd"]),
+                     default="auto", show_default=True, help="how adapters are sharded"),
+        click.option("--max-adapters", type=int, metavar="N",
+                     help="adapters on the boards at once [all]"),
+        click.option("--adapter", "adapters", multiple=True, metavar="NAME=PATH[:SCALE]",
+                     help="PEFT folder; the first one is used where a --batch line names none"),
+    ):  # fmt: skip
+        function = option(function)
+    return function
+
+
+def take_adapters(options: dict[str, Any]) -> tuple[list[NamedAdapter], dict[str, Any]]:
+    """Take the options of `adapter_options` out: the adapters, and the Engine's arguments."""
+    found = [parse_adapter(text) for text in options.pop("adapters")]
+    slots, mode = options.pop("max_adapters"), options.pop("adapter_mode")
+    if not found:
+        if slots is not None:
+            raise RequestError("--max-adapters is for --adapter; name an adapter")
+        return [], {}
+    slots = len(found) if slots is None else slots
+    if slots < 1:
+        raise RequestError(f"--max-adapters is {slots}; expected at least 1")
+    return found, {
+        "max_adapters": slots,
+        "max_adapter_rank": max(_rank(adapter) for adapter in found),
+        "adapter_mode": mode,
+    }
+
+
+def default_adapter(found: Sequence[NamedAdapter]) -> Mapping[str, object]:
+    """The sampling parameter of prompts that name no adapter."""
+    return {"adapter": found[0].name} if found else {}
+
+
+def load_adapters(engine: Engine, found: Sequence[NamedAdapter]) -> list[str]:
+    """Load all of them; what is to be said of how they are sharded, a line each."""
+    infos = [engine.load_adapter(one.name, one.path, one.scale) for one in found]
+    return [f"adapter {info.name}: {info.note}" for info in infos if info.note]
+
+
+def parse_adapter(text: str) -> NamedAdapter:
+    """NAME=PATH or NAME=PATH:SCALE; a path that holds a colon stays whole where it is there."""
+    name, equals, rest = text.partition("=")
+    if not name or not equals or not rest:
+        raise RequestError(f"--adapter {text!r}; expected NAME=PATH or NAME=PATH:SCALE")
+    path, colon, scale = rest.rpartition(":")
+    if not colon or Path(rest).exists():
+        return NamedAdapter(name, Path(rest))
+    try:
+        factor = float(scale)
+    except ValueError:
+        factor = math.nan
+    if not math.isfinite(factor):
+        raise RequestError(f"--adapter {text!r}: scale {scale!r}; expected a number")
+    return NamedAdapter(name, Path(path), factor)
+
+
+def _rank(adapter: NamedAdapter) -> int:
+    from lora_sdk.adapters.config import load_peft_config
+
+    config = load_peft_config(adapter.path)
+    return max(config.rank, *config.rank_pattern.values(), 1)
