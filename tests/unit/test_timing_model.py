@@ -92,6 +92,14 @@ def test_local_work_hides_gathers_and_stalled_ones_are_exposed() -> None:
     assert overlapped.breakdown_ms["link_exposed"] < stalled.breakdown_ms["link_exposed"]
 
 
+def test_scaling_of_lora_f_is_better_than_dfx() -> None:
+    """VI.B: DFX stalls at every gather and replicates its LayerNorms."""
+    from lora_sdk.timing.analyses import scaling
+
+    lora, dfx = scaling("lora-f"), scaling("dfx")
+    assert lora[2] > dfx[2] and lora[4] > dfx[4]
+
+
 def test_aat_of_one_row_is_one_and_plain_decoding_never_loses() -> None:
     draft = drafts()["longspec"]
     assert draft.aat(1, 128) == pytest.approx(1.0)

@@ -84,6 +84,14 @@ def test_the_papers_configurations_are_near_the_optimum(precision: str) -> None:
     assert paper.seconds <= 1.05 * best.seconds
 
 
+def test_searching_with_few_blocks_is_close_to_timing_all() -> None:
+    search = Exploration("u280", 4, shape_config("gpt2-1.5b"), 32, 64)
+    for changes in ({}, {"prefetch_bytes": 1 << 20}, {"prefetch_bytes": 16 << 20, "kv_uram": 0}):
+        values = {**paper_values("w8a8"), **changes}
+        few, every = search.candidate(values, whole=False), search.candidate(values)
+        assert few.seconds == pytest.approx(every.seconds, rel=0.03)
+
+
 def test_infeasible_points_lose_and_unknown_variables_are_refused() -> None:
     config = replace(shape_config("gpt2-345m"), layers=2)
     search = Exploration("u280", 1, config, 8, 8)

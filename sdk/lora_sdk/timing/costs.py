@@ -79,9 +79,14 @@ def gather_cycles(
     machine: Machine, boards: int, columns: int, rows: int, element: int
 ) -> tuple[float, float]:
     """(cycles, bytes on the busiest port) of an all-gather as in Figure 9: n/2 hops, and what a
-    board receives over its two full-duplex links (one where there are two boards)."""
+    board receives over its two full-duplex links (one where there are two boards). A stalled gather
+    (DFX) passes each row round the ring, n - 1 hops one way."""
     if boards == 1:
         return 0.0, 0.0
+    if machine.stalled:
+        row = (boards - 1) / boards * columns * element
+        hops = (boards - 1) * machine.hop_cycles * (rows if machine.row_by_row else 1)
+        return hops + rows * row / machine.port_rate, rows * row
     links = 2 if boards > 2 else 1
     received = (boards - 1) / boards * columns * rows * element / links
     return boards / 2 * machine.hop_cycles + received / machine.port_rate, received

@@ -53,7 +53,7 @@ class ArrayDesign:
     kv_grouped: bool
     kv_onchip_tokens: int
     kv_onchip_hidden: int
-    kv_onchip_layers: int
+    kv_onchip_layers: float
     hbm_efficiency: float
     fill_cycles: float
     tile_cycles: float

@@ -32,6 +32,7 @@ SPACE: dict[str, tuple[Any, ...]] = {
 """Candidate values of each variable; the paper prunes its space the same way (V.D)."""
 BASES = {"fp16": "lora-f", "w8a8": "lora-q", "w4a8": "own-u280"}
 PENALTY = 1e3  # of the excess over a limit, against seconds
+RAMP = 4  # blocks after which a step is taken as periodic while searching
 POINTS = 4  # contexts at which decoding is timed; between them it is a straight line
 
 
@@ -92,11 +93,12 @@ class Exploration:
         key = tuple(int(place) for place in places)
         if key not in self._known:
             pairs = zip(self.space.items(), key, strict=True)
-            self._known[key] = self.candidate({name: v[place] for (name, v), place in pairs})
+            values = {name: candidates[place] for (name, candidates), place in pairs}
+            self._known[key] = self.candidate(values, whole=False)
         return self._known[key]
 
-    def candidate(self, values: Mapping[str, Any]) -> Candidate:
-        """Times one set of values."""
+    def candidate(self, values: Mapping[str, Any], whole: bool = True) -> Candidate:
+        """Times one set of values; `whole`: with every block, not from a few of them."""
         design = make(values, self.board.name)
         ports = min(values["ports"], port_count(self.board))
         taken = resources(design, self.board, ports)
@@ -107,14 +109,24 @@ class Exploration:
         if ports < port_count(self.board):
             share = ports / port_count(self.board)
             design = replace(design, hbm_efficiency=design.hbm_efficiency * share)
-        return Candidate(values, design, taken, self._seconds(design), excess)
+        return Candidate(values, design, taken, self._seconds(design, whole), excess)
 
-    def _seconds(self, design: ArrayDesign) -> float:
-        machine = machine_of(design, self.board)
+    def _seconds(self, design: ArrayDesign, exact: bool) -> float:
+        whole = self.config.layers
+
+        def of_layers(shape: StepShape, layers: int) -> float:
+            # The on-chip cache's share a block stays that of the whole model.
+            held = design.kv_onchip_layers * layers / whole
+            machine = machine_of(replace(design, kv_onchip_layers=held), self.board)
+            ops = step_ops(machine, replace(self.config, layers=layers), self.boards, shape)
+            return machine.seconds(schedule(ops, machine.prefetch_cycles).cycles)
 
         def one(shape: StepShape) -> float:
-            ops = step_ops(machine, self.config, self.boards, shape)
-            return machine.seconds(schedule(ops, machine.prefetch_cycles).cycles)
+            # Blocks are alike: once the prefetch buffer is in its rhythm, each takes as long.
+            if exact or whole <= 2 * RAMP:
+                return of_layers(shape, whole)
+            few, more = of_layers(shape, RAMP), of_layers(shape, 2 * RAMP)
+            return more + (whole - 2 * RAMP) / RAMP * (more - few)
 
         first, last = self.inputs + 1, self.inputs + self.outputs
         places = [first + (last - first) * i / (POINTS - 1) for i in range(POINTS)]
@@ -124,7 +136,13 @@ class Exploration:
 
     def exhaustive(self) -> Candidate:
         """The best of all points; for small spaces."""
-        return min((self.at(point) for point in self._points()), key=_order)
+        for point in self._points():
+            self.at(point)
+        return self._best()
+
+    def _best(self) -> Candidate:
+        """The best of the points so far, timed with every block."""
+        return self.candidate(min(self._known.values(), key=_order).values)
 
     def evolve(self, seed: int = 1, generations: int = 30) -> Candidate:
         """The best point that differential evolution finds. RequestError without scipy."""
@@ -147,7 +165,7 @@ class Exploration:
             polish=False,
             tol=1e-9,
         )
-        return min(self._known.values(), key=_order)
+        return self._best()
 
     def _points(self) -> Iterator[tuple[int, ...]]:
         return itertools.product(*(range(len(values)) for values in self.space.values()))
