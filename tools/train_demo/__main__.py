@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 
 from .evaluate import evaluate_and_write
@@ -40,6 +41,9 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--smoke", action="store_true", help="tiny sizes, seconds")
+    parser.add_argument(
+        "--resume", action="store_true", help="go on training the EAGLE-3 head that lies in --out"
+    )
     parser.add_argument("--no-evaluate", action="store_true")
     return parser
 
@@ -58,6 +62,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the stages that were asked for, then measure what was made."""
     options = build_parser().parse_args(arguments)
     plans = smoke_plans() if options.smoke else Plans()
+    plans = replace(plans, resume=options.resume)
     run_stages(options.stages, plans, build_budgets(options), options.out, options.threads)
     write_notice(options.out)
     if not options.no_evaluate:

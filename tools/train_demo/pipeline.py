@@ -24,7 +24,7 @@ from .plans import Plans
 from .score import bits_per_byte
 from .target import train_target
 from .tokenizer import train_tokenizer
-from .train_eagle3 import export_eagle3, train_eagle3
+from .train_eagle3 import export_eagle3, load_eagle3, new_head, train_eagle3
 
 TARGET = "demo"
 DRAFT = "demo_draft"
@@ -112,10 +112,15 @@ def run_draft(texts: Texts, plans: Plans, budget: Budget, out: Path) -> None:
 def run_eagle3(texts: Texts, plans: Plans, budget: Budget, out: Path) -> None:
     """Train the EAGLE-3 head for the target in `out`."""
     target, tokenizer = load_llama(out / TARGET), load_tokenizer(out / TARGET)
-    windows = Windows(draft_stream(tokenizer, texts, plans, out), plans.eagle3.seed)
+    seed = plans.eagle3.seed + (1000 if plans.resume else 0)  # fresh windows
+    windows = Windows(draft_stream(tokenizer, texts, plans, out), seed)
 
     def action() -> None:
-        head = train_eagle3(target, windows, plans.eagle3, budget)
+        if plans.resume:
+            head = load_eagle3(out / EAGLE3, target.shape)
+        else:
+            head = new_head(target, plans.eagle3.seed)
+        train_eagle3(target, head, windows, plans.eagle3, budget)
         export_eagle3(head, target.shape.layers, out / EAGLE3)
 
     _timed("eagle3", budget, action)

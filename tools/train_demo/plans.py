@@ -11,7 +11,7 @@ from .model import Shape
 from .target import TargetPlan
 from .train_eagle3 import Eagle3Plan
 
-STEPS = {"target": 2180, "own_text": 1, "draft": 751, "eagle3": 1000, "lora": 300, "bdlora": 300}
+STEPS = {"target": 2180, "own_text": 1, "draft": 751, "eagle3": 291, "lora": 300, "bdlora": 300}
 """Steps of each stage for the shipped models."""
 
 SMOKE_STEPS = dict.fromkeys(STEPS, 3)
@@ -42,6 +42,7 @@ class Plans:
     own_prompt_length: int = 96
     own_new_tokens: int = 160
     own_share: float = 0.5
+    resume: bool = False
 
     def trim(self, split: Split) -> Split:
         """`split` with at most `most_bytes` of its smallest documents in each half."""

@@ -49,12 +49,19 @@ def unrolled_loss(target: Llama, head: Eagle3Head, inputs: Tensor, plan: Eagle3P
     return total / weights
 
 
-def train_eagle3(target: Llama, source: Windows, plan: Eagle3Plan, budget: Budget) -> Eagle3Head:
-    """Train a head on windows of `source`."""
-    torch.manual_seed(plan.seed)
-    target.requires_grad_(False)
+def new_head(target: Llama, seed: int) -> Eagle3Head:
+    """An untrained head that begins with what it can take from the target."""
+    torch.manual_seed(seed)
     head = Eagle3Head(target.shape)
     head.start_from_target(target)
+    return head
+
+
+def train_eagle3(
+    target: Llama, head: Eagle3Head, source: Windows, plan: Eagle3Plan, budget: Budget
+) -> Eagle3Head:
+    """Train `head` on windows of `source`."""
+    target.requires_grad_(False)
     optimizers = build_optimizers(head, plan.rates)
     compute: Callable[..., Tensor] = unrolled_loss
     if plan.compiled:
