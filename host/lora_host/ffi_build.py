@@ -27,7 +27,11 @@ CARD_ONLY = {"hal_card.c"}  # the card's HAL: compiled for rv32 only
 INCLUDE_FOLDERS = ("csrc/include", "csrc/src", "csrc/emu", "firmware")
 # -ffp-contract=off: a fused multiply-add would change stored bits. No -march=native: wide
 # instruction sets are chosen per function at run time.
-FLAGS = ("-std=c11", "-O3", "-ffp-contract=off", "-Wall", "-Wextra", "-pthread")
+# -fvisibility=hidden: calls between the library's own files need no table of the loader's.
+FLAGS = (
+    *("-std=c11", "-O3", "-ffp-contract=off", "-fvisibility=hidden"),
+    *("-Wall", "-Wextra", "-pthread"),
+)
 NATIVE_KERNELS = "lora_kernels_native"
 
 CALLBACKS = """

@@ -1,6 +1,5 @@
 /* Adapters (BD-LoRA, section 3): h = FP16(A*x) before a matrix product, scale*(B*h) on its FP32
  * accumulator. Sums are cut as those of the dense matrix; absent blocks are not multiplied. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "adapter_slot.h"
@@ -119,10 +118,9 @@ int lora_adapter_begin(struct lora_job *job) {
                         2ull * job->call->list->adapter_columns, 2);
     if (!x.base || !a->h.base)
         return LORA_ERR_ADDRESS;
-    job->memory = malloc((uint64_t)job->rows * c->k * sizeof(float));
-    if (!job->memory)
+    a->x = lora_job_memory(job, (uint64_t)job->rows * c->k * sizeof(float));
+    if (!a->x)
         return LORA_ERR_MEMORY;
-    a->x = job->memory;
     for (uint32_t row = 0; row < job->rows; row++)
         if (call_row(job->call, row)->adapter >= 0) {
             job->variant->halves_to_floats(half_row(x, row), c->k, a->x + (uint64_t)row * c->k);

@@ -1,6 +1,5 @@
 /* Attention over KV blocks: the maximum first, then the sums, tile by tile in logical order. */
 #include <math.h>
-#include <stdlib.h>
 
 #include "half.h"
 #include "job.h"
@@ -226,11 +225,10 @@ int lora_attention_begin(struct lora_job *job) {
     if (!t->q.base || !t->y.base)
         return LORA_ERR_ADDRESS;
     t->positions = ((uint64_t)most_positions(job) + TILE - 1) / TILE * TILE + LORA_MAX_SCRATCH;
-    job->memory =
-        malloc((2 * t->positions + 2ull * c->head_dim) * job->threads * sizeof(float));
-    if (!job->memory)
+    uint64_t a_thread = 2 * t->positions + 2ull * c->head_dim;
+    t->scratch = lora_job_memory(job, a_thread * job->threads * sizeof(float));
+    if (!t->scratch)
         return LORA_ERR_MEMORY;
-    t->scratch = job->memory;
     cut(job);
     job->run = run;
     return LORA_OK;

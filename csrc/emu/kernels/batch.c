@@ -37,9 +37,21 @@ static void fail(struct lora_job *job, uint32_t item, int status) {
     }
 }
 
+void *lora_job_memory(struct lora_job *job, uint64_t bytes) {
+    struct job_room *room = job->room;
+    if (bytes <= sizeof(room->bytes) - room->used) {
+        void *found = room->bytes + room->used;
+        room->used += (uint32_t)((bytes + LORA_LINE_BYTES - 1) / LORA_LINE_BYTES * LORA_LINE_BYTES);
+        return found;
+    }
+    job->memory = malloc(bytes);
+    return job->memory;
+}
+
 static void open_job(struct lora_job *job, struct lora_unit_call *call, begin_job begin,
-                     uint32_t threads) {
+                     uint32_t threads, struct job_room *room) {
     job->call = call;
+    job->room = room;
     job->variant = lora_variant_current();
     job->threads = threads;
     job->rows = call_rows(call);
@@ -67,8 +79,9 @@ static int close_job(struct lora_job *job) {
 }
 
 struct batch {
-    struct lora_job jobs[MOST_CALLS];
     uint32_t count;
+    struct job_room room;
+    struct lora_job jobs[MOST_CALLS];
 };
 
 /* Items are numbered through the jobs. */
@@ -99,10 +112,11 @@ void lora_native_batch(void *context, struct lora_pool *pool, struct lora_unit_c
     (void)context;
     struct batch batch;
     for (uint32_t first = 0; first < count; first += batch.count) {
+        batch.room.used = 0;
         batch.count = count - first < MOST_CALLS ? count - first : MOST_CALLS;
         for (uint32_t i = 0; i < batch.count; i++)
             open_job(&batch.jobs[i], &calls[first + i], begin_of(&calls[first + i]),
-                     lora_pool_threads(pool));
+                     lora_pool_threads(pool), &batch.room);
         run_jobs(&batch, pool);
         for (uint32_t i = 0; i < batch.count; i++)
             statuses[first + i] = close_job(&batch.jobs[i]);
@@ -112,7 +126,9 @@ void lora_native_batch(void *context, struct lora_pool *pool, struct lora_unit_c
 /* A call on its own, on the caller's thread. */
 static int run_one(struct lora_unit_call *call, begin_job begin) {
     struct lora_job job;
-    open_job(&job, call, begin, 1);
+    struct job_room room;
+    room.used = 0;
+    open_job(&job, call, begin, 1, &room);
     int status = LORA_OK;
     if (atomic_load(&job.failed) != ~0ull)
         job.items = 0;

@@ -9,9 +9,12 @@
 #include "operands.h"
 #include "variant.h"
 
+#define JOB_ROOM_BYTES 131072
+
 struct matrix_job {
     const struct lora_matrix *command;
     float *x; /* [rows][k] */
+    const uint16_t **lists; /* of blocks: two a thread, one block longer than a tile */
     struct rows y;
     const uint16_t *bias; /* NULL without */
     uint32_t starts[LORA_SEGMENTS + 1];
@@ -40,6 +43,12 @@ struct attention_job {
     uint32_t heads;     /* an item; all rows have the same cuts */
 };
 
+/* Working memory of the jobs of one batch: steps of one row need no allocation. */
+struct job_room {
+    uint32_t used;
+    _Alignas(LORA_LINE_BYTES) uint8_t bytes[JOB_ROOM_BYTES];
+};
+
 struct lora_job {
     struct lora_unit_call *call;
     const struct lora_variant *variant;
@@ -47,7 +56,8 @@ struct lora_job {
     uint32_t items;
     uint64_t work; /* about nanoseconds on one thread */
     int (*run)(struct lora_job *job, uint32_t item, uint32_t thread);
-    void *memory;
+    struct job_room *room;
+    void *memory; /* what the room did not hold */
     union {
         struct matrix_job matrix;
         struct vector_job vector;
@@ -58,6 +68,8 @@ struct lora_job {
     _Atomic uint32_t nonfinite_count, nonfinite_row;
 };
 
+/* Memory until the job is closed; NULL where there is none. Once a job. */
+void *lora_job_memory(struct lora_job *job, uint64_t bytes);
 /* Check a call and cut it: an enum lora_status. `threads` may run items at once. */
 int lora_matrix_begin(struct lora_job *job);
 int lora_vector_begin(struct lora_job *job);

@@ -1,7 +1,6 @@
 /* Matrix product y = FP16(x*W + bias), or FP32. An item is every n-th column tile over all rows: no
  * two items touch the same columns of y. */
 #include <stdbool.h>
-#include <stdlib.h>
 
 #include "half.h"
 #include "job.h"
@@ -142,7 +141,7 @@ static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
     const struct lora_matrix *command = job->matrix.command;
     uint32_t count = k_blocks(command), tiles = tile_count(command);
     uint64_t stride = (uint64_t)count + 1;
-    const uint16_t **blocks = (const uint16_t **)job->memory + 2 * stride * thread;
+    const uint16_t **blocks = job->matrix.lists + 2 * stride * thread;
     const uint16_t **next = blocks + stride;
     int status = find_blocks(job, item, blocks);
     for (uint32_t tile = item; tile < tiles && status == LORA_OK; tile += job->items) {
@@ -186,10 +185,11 @@ static int allocate(struct lora_job *job, struct rows x) {
     uint32_t k = job->matrix.command->k;
     uint64_t pointers = 2 * ((uint64_t)k_blocks(job->matrix.command) + 1) * job->threads;
     uint64_t bytes = (pointers * sizeof(uint16_t *) + 63) / 64 * 64;
-    job->memory = malloc(bytes + (uint64_t)job->rows * k * sizeof(float));
-    if (!job->memory)
+    void *memory = lora_job_memory(job, bytes + (uint64_t)job->rows * k * sizeof(float));
+    if (!memory)
         return LORA_ERR_MEMORY;
-    job->matrix.x = (float *)(void *)((uint8_t *)job->memory + bytes);
+    job->matrix.lists = memory;
+    job->matrix.x = (float *)(void *)((uint8_t *)memory + bytes);
     for (uint32_t row = 0; row < job->rows; row++)
         job->variant->halves_to_floats(half_row(x, row), k, job->matrix.x + (uint64_t)row * k);
     return LORA_OK;

@@ -1,6 +1,5 @@
 /* The vector unit's operations on rows of activations. */
 #include <math.h>
-#include <stdlib.h>
 
 #include "exponential.h"
 #include "half.h"
@@ -288,10 +287,9 @@ int lora_vector_begin(struct lora_job *job) {
     int status = find_operands(job);
     if (status != LORA_OK)
         return status;
-    job->memory = malloc((2ull * columns * job->threads + 1) * sizeof(float));
-    if (!job->memory)
+    v->x = lora_job_memory(job, (2ull * columns * job->threads + 1) * sizeof(float));
+    if (!v->x)
         return LORA_ERR_MEMORY;
-    v->x = job->memory;
     v->rows = columns < ITEM_COLUMNS ? ITEM_COLUMNS / (columns ? columns : 1) : 1;
     job->items = (job->rows + v->rows - 1) / v->rows;
     job->work = (uint64_t)job->rows * columns / COLUMNS_PER_NS;
