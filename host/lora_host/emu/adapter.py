@@ -26,7 +26,7 @@ def adapter(call: UnitCall) -> None:
             values[rows] = _product(slot, factor, chosen, c.k)
             stored = np.empty(values.shape, np.float16)
             call.store_fp16(stored, values)
-            h[np.ix_(rows, columns)] = stored[rows]
+            h[np.array(rows)[:, None], columns] = stored[rows]
 
 
 def _product(slot: Slot, factor: Any, x: F32, k: int) -> F32:

@@ -56,7 +56,9 @@ class Slot:
         count, ranks = int(factor["count"]), int(factor["rank_count"])
         groups = -(-ranks // GROUP)
         raw = self.read(int(factor["offset"]), groups * count * GROUP * 2).view(np.float16)
-        return raw.reshape(groups, count, GROUP).transpose(1, 0, 2).reshape(count, -1)[:, :ranks]
+        by_column = raw.reshape(groups, count, GROUP).transpose(1, 0, 2)
+        values: NDArray[np.float16] = by_column.reshape(count, -1)[:, :ranks]
+        return values
 
     def b_values(self, factor: Any) -> NDArray[np.float16]:
         """B's part, whole column tiles: FP16 [rank_count, tiles*32]."""
@@ -64,7 +66,9 @@ class Slot:
         ranks = int(factor["rank_count"])
         tiles = -(-(first + count) // BLOCK_N) - first // BLOCK_N
         raw = self.read(int(factor["offset"]), tiles * ranks * BLOCK_N * 2).view(np.float16)
-        return raw.reshape(tiles, ranks, BLOCK_N).transpose(1, 0, 2).reshape(ranks, -1)
+        by_rank = raw.reshape(tiles, ranks, BLOCK_N).transpose(1, 0, 2)
+        values: NDArray[np.float16] = by_rank.reshape(ranks, -1)
+        return values
 
 
 def slots_of_rows(call: UnitCall) -> Iterator[tuple[Slot, list[int]]]:

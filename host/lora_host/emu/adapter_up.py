@@ -25,7 +25,7 @@ def add_adapters(call: UnitCall, total: F32, start: int) -> None:
             low, high = max(first, start), min(first + int(factor["count"]), start + total.shape[1])
             if low >= high:
                 continue
-            chosen = h[np.ix_(rows, h_columns(factor))].astype(np.float32)
+            chosen = h[rows][:, h_columns(factor)].astype(np.float32)
             product = _product(slot, factor, chosen, low, high)
             scale = call.fp32(int(factor["scale"]))
             total[rows, low - start : high - start] += scale * product
