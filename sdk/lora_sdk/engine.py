@@ -36,6 +36,7 @@ from lora_sdk.submission import (
     one_prompt,
     params_of,
     prompts_of,
+    teller,
 )
 from lora_sdk.tokenizer import Tokenizer
 from lora_sdk.verify import Tree, verify
@@ -202,7 +203,7 @@ class Engine(AdapterApi):
         ]
         for index, request in enumerate(requests):
             if on_result is not None:
-                request.on_end = _teller(on_result, index, request)
+                request.on_end = teller(on_result, index, request)
         self._run(requests)
         results = [request.result() for request in requests]
         return results[0] if single else results
@@ -397,15 +398,3 @@ class Engine(AdapterApi):
         """The sampler that requests with these parameters use."""
         seed = secrets.randbits(64) if params.seed is None else params.seed
         return make_sampler(self, params, seed, sample)
-
-
-def _teller(
-    on_result: Callable[[int, Result], None], index: int, request: Request
-) -> Callable[[], None]:
-    """Tells of a request's result when it has ended well."""
-
-    def tell() -> None:
-        if request.error is None:
-            on_result(index, request.result())
-
-    return tell

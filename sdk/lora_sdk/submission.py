@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from lora_host.errors import ModelError, RequestError
 from lora_sdk.requests import OnPiece, Request, Sample
+from lora_sdk.results import Result
 from lora_sdk.sampling import Sampler, SamplingParams
 from lora_sdk.streaming import TextStream
 from lora_sdk.tokenizer import check_token_ids
@@ -101,6 +102,18 @@ def _request(
         for index in range(params.n)
     ]
     return Request(text, tokens, params, seed, samples, on_piece)
+
+
+def teller(
+    on_result: Callable[[int, Result], None], index: int, request: Request
+) -> Callable[[], None]:
+    """Tells of a request's result when it has ended well."""
+
+    def tell() -> None:
+        if request.error is None:
+            on_result(index, request.result())
+
+    return tell
 
 
 def make_sampler(engine: Engine, params: SamplingParams, seed: int, sample: int) -> Sampler:

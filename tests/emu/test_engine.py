@@ -211,34 +211,6 @@ def test_the_context_is_the_end_and_a_longer_prompt_is_refused(folder: Path) -> 
             engine.generate([5] * 42)
 
 
-@pytest.mark.parametrize(
-    "prompt, message",
-    [
-        ([], "no prompt was given"),
-        ("", "empty"),
-        ([5, 999], "expected 0..289"),
-        ([-1], "expected 0..289"),
-        (None, "the prompt is None"),
-        (5, "the prompt is 5"),
-        (b"ab", "the prompt is b'ab'"),
-        ([5, "a"], "prompt 0: the prompt is 5"),
-        ([1.5], "prompt 0: the prompt is 1.5"),
-        ("a\udcff", "not Unicode"),
-    ],
-)
-def test_bad_prompts_are_refused(engine: Engine, prompt: object, message: str) -> None:
-    with pytest.raises(RequestError, match=message):
-        engine.generate(prompt, SamplingParams(max_tokens=1))  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("params", [5, {"max_tokens": 3}, "greedy", [GREEDY, GREEDY], [7]])
-def test_bad_parameters_are_refused(engine: Engine, params: object) -> None:
-    with pytest.raises(RequestError, match=r"SamplingParams|2 sampling parameters for 1 prompts"):
-        engine.generate("a", params)  # type: ignore[arg-type]
-    with pytest.raises(RequestError, match="expected a Tree"):
-        engine.verify(0, [5])  # type: ignore[arg-type]
-
-
 def test_async_requests_run_together_and_equal_the_others(
     engine: Engine, expected: dict[str, list[tuple[int, ...]]]
 ) -> None:
@@ -381,30 +353,3 @@ def test_a_closed_engine_refuses_work(folder: Path) -> None:
     engine.close()
     with pytest.raises(RequestError, match="closed"):
         engine.generate([5])
-
-
-@pytest.mark.parametrize(
-    "arguments, error, message",
-    [
-        ({"boards": 3}, RequestError, "3 boards were asked for; expected 1, 2, 4 or 8"),
-        ({"boards": 0}, RequestError, "0 boards"),
-        (
-            {"boards": 2, "devices": ["emu:u280"]},
-            RequestError,
-            "2 boards were asked for, 1 devices",
-        ),
-        ({"devices": ["emu:u28"]}, RequestError, "did you mean"),
-        ({"kernels": "cuda"}, RequestError, "'native' or 'numpy'"),
-        ({"context": 0}, RequestError, "context"),
-        ({"context": 100000}, RequestError, "context 100000"),
-        ({"max_sequences": 65}, RequestError, "65 sequences"),
-        ({"hidden_layers": [99]}, RequestError, "hidden"),
-        ({"model": "/nowhere"}, ModelError, "is not there"),
-    ],
-)
-def test_bad_arguments_are_refused_in_one_line(
-    folder: Path, arguments: dict[str, object], error: type[Exception], message: str
-) -> None:
-    with pytest.raises(error, match=message) as caught:
-        Engine(**{"model": folder, **arguments}).close()  # type: ignore[arg-type]
-    assert "\n" not in str(caught.value)

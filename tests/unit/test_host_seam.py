@@ -47,6 +47,17 @@ def test_nothing_in_the_sdk_decides_by_emulation() -> None:
             assert not re.match(r"\s*(if|elif|while|assert)\b.*emulated", line), f"{path}:{number}"
 
 
+def test_arrows_point_down() -> None:
+    """sdk -> host -> csrc: the host package knows nothing of the SDK, nor C of Python."""
+    below = [
+        *(ROOT / "host" / "lora_host").rglob("*.py"),
+        *(path for path in (ROOT / "csrc").rglob("*.[ch]")),
+        *(ROOT / "firmware").rglob("*.[ch]"),
+    ]
+    assert len(below) > 50
+    assert not [path for path in below if "lora_sdk" in path.read_text(encoding="utf-8")]
+
+
 def test_the_build_leaves_sums_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ffi_build, "ROOT", ROOT)
     flags = " ".join(ffi_build.FLAGS)
