@@ -45,7 +45,8 @@ static const struct symbol ip_symbols[] = {
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 static struct xrt_api api;
 static struct xrt_ip_api ip_api;
-static int have_api, have_ip_api;
+static pthread_mutex_t resolving = PTHREAD_MUTEX_INITIALIZER;
+static atomic_int have_api, have_ip_api;
 
 void xrt_lock(void) { pthread_mutex_lock(&guard); }
 void xrt_unlock(void) { pthread_mutex_unlock(&guard); }
@@ -92,12 +93,13 @@ static int load(struct lora_failure *failure) {
 }
 
 const struct xrt_api *xrt_api(struct lora_failure *failure) {
+    if (have_api) return &api;
     int status = check_environment(failure);
     if (status) return NULL;
-    xrt_lock();
+    pthread_mutex_lock(&resolving);
     if (!have_api) status = load(failure);
     if (!status) have_api = 1;
-    xrt_unlock();
+    pthread_mutex_unlock(&resolving);
     return status ? NULL : &api;
 }
 

@@ -1,0 +1,183 @@
+"""What an Alveo container of an overlay holds, derived from the manifest: kernels, their arguments
+and the banks these reach, register bases, clock. One description makes the emulation's container,
+the linker's configuration and the check of a user's own container."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from uuid import UUID, uuid5
+
+from . import abi, axlf
+from .errors import OverlayError
+from .kernel_metadata import GLOBAL, SCALAR, STREAM, Argument, Kernel, write_kernels
+from .overlay import Overlay
+from .xclbin import (
+    Clock,
+    Connection,
+    Ip,
+    Memory,
+    pack_clocks,
+    pack_connections,
+    pack_ips,
+    pack_memories,
+    write_xclbin,
+)
+
+PLATFORM = "xilinx_u280_gen3x16_xdma_base_1"
+EMULATION_MARK = b"emulation: holds no bitstream"
+CONTROL_KERNEL = "lora_ctrl"
+LINK_KERNELS = ("aurora_flow_0", "aurora_flow_1")
+_NAMESPACE = UUID("6f1d5c0e-9a3b-4d0c-8a51-0d7c1b1c280f")
+_MEMORY_KINDS = {"hbm": axlf.MEM_HBM, "ddr": axlf.MEM_DDR4}
+_CARD_DDR_BASE, _CARD_DDR_STEP = 0x40_0000_0000, 0x10_0000_0000
+# Pointer registers of the memory ports; the bases in use go through the arena records.
+_POINTERS = 0x100
+
+# (name, register) of lora_ctrl's scalars, in order of their argument ids.
+SCALARS = (
+    ("operation", "OPERATION"),
+    ("list_id", "LIST_ID"),
+    ("block_offset", "BLOCK_OFFSET"),
+    ("step", "STEP"),
+    ("epoch", "EPOCH"),
+    ("bank", "BANK"),
+    ("offset_lo", "OFFSET_LO"),
+    ("offset_hi", "OFFSET_HI"),
+    ("bytes_lo", "BYTES_LO"),
+    ("bytes_hi", "BYTES_HI"),
+    ("control_bank", "CONTROL_BANK"),
+    ("arena_count", "ARENA_COUNT"),
+)
+
+
+@dataclass(frozen=True)
+class Description:
+    """A container's contents as the manifest wants them."""
+
+    memories: tuple[Memory, ...]
+    ips: tuple[Ip, ...]
+    connections: tuple[Connection, ...]
+    clocks: tuple[Clock, ...]
+    kernels: tuple[Kernel, ...]
+
+
+def instance_name(kernel: str) -> str:
+    """Name of the single instance of a kernel in our containers."""
+    return f"{kernel}_1" if kernel == CONTROL_KERNEL else kernel
+
+
+def describe(overlay: Overlay) -> Description:
+    """The container that belongs to a manifest. OverlayError when the board takes no xclbin."""
+    if overlay.board.name != "u280":
+        raise OverlayError(
+            f"overlay {overlay.name}: board {overlay.board.name} found, u280 expected: "
+            "its container is no xclbin"
+        )
+    memories = _memories(overlay)
+    control = _control_kernel(overlay)
+    links = tuple(
+        _link_kernel(name, overlay.block_base[1 + i]) for i, name in enumerate(LINK_KERNELS)
+    )
+    kernels = (control, *links)
+    pairs = [(kernel, kernel.instances[0]) for kernel in kernels]
+    ips = sorted(
+        (
+            Ip(
+                axlf.IP_KERNEL,
+                axlf.AP_CTRL_HS if kernel is control else axlf.AP_CTRL_NONE,
+                base,
+                f"{kernel.name}:{instance}",
+            )
+            for kernel, (instance, base) in pairs
+        ),
+        key=lambda ip: ip.base,
+    )
+    place = next(i for i, ip in enumerate(ips) if ip.kernel == CONTROL_KERNEL)
+    pointers = [a for a in control.arguments if a.qualifier == GLOBAL]
+    connections = tuple(Connection(a.id, place, bank) for bank, a in enumerate(pointers))
+    mhz = overlay.clock_hz // 1_000_000
+    clocks = (
+        Clock(mhz, axlf.CLOCK_DATA, "DATA_CLK"),
+        Clock(mhz, axlf.CLOCK_KERNEL, "KERNEL_CLK"),
+        Clock(100, axlf.CLOCK_SYSTEM, "SYSTEM_CLK"),
+    )
+    return Description(memories, tuple(ips), connections, clocks, kernels)
+
+
+def emulation_container(overlay: Overlay) -> bytes:
+    """An xclbin that the runtimes' emulations load. Its BITSTREAM section says that it is none and
+    its mode is software emulation's, so no card takes it."""
+    parts = describe(overlay)
+    facts = {
+        "lora": {
+            "overlay": overlay.name,
+            "abi": overlay.abi,
+            "precision": overlay.precision,
+            "note": EMULATION_MARK.decode(),
+        }
+    }
+    xml = write_kernels(PLATFORM, overlay.clock_hz // 1_000_000, parts.kernels)
+    sections = [
+        (axlf.BITSTREAM, EMULATION_MARK + b"\n"),
+        (axlf.MEM_TOPOLOGY, pack_memories(parts.memories)),
+        (axlf.IP_LAYOUT, pack_ips(parts.ips)),
+        (axlf.CONNECTIVITY, pack_connections(parts.connections)),
+        (axlf.CLOCK_FREQ_TOPOLOGY, pack_clocks(parts.clocks)),
+        (axlf.BUILD_METADATA, _json(_build_metadata(overlay))),
+        (axlf.EMBEDDED_METADATA, xml),
+        (axlf.USER_METADATA, _json(facts)),
+    ]
+    identity = uuid5(_NAMESPACE, repr([(kind, content) for kind, content in sections]))
+    return write_xclbin(identity, axlf.MODE_SW_EMU, PLATFORM, sections)
+
+
+def _memories(overlay: Overlay) -> tuple[Memory, ...]:
+    memories, hbm, ddr = [], 0, _CARD_DDR_BASE
+    for bank in overlay.board.banks:
+        base = hbm if bank.kind == "hbm" else ddr
+        memories.append(Memory(_MEMORY_KINDS[bank.kind], True, bank.capacity, base, bank.name))
+        if bank.kind == "hbm":
+            hbm += bank.capacity
+        else:
+            ddr += _CARD_DDR_STEP
+    return tuple(memories)
+
+
+def _control_kernel(overlay: Overlay) -> Kernel:
+    scalars = [
+        Argument(name, i, SCALAR, "S_AXI_CONTROL", 4, int(getattr(abi, f"REG_{register}")), "uint")
+        for i, (name, register) in enumerate(SCALARS)
+    ]
+    pointers = [
+        Argument(
+            bank.name.lower().replace("[", "_").rstrip("]"),
+            len(scalars) + i,
+            GLOBAL,
+            f"M_AXI_{bank.name.replace('[', '_').rstrip(']')}",
+            8,
+            _POINTERS + 8 * i,
+            "void*",
+        )
+        for i, bank in enumerate(overlay.board.banks)
+    ]
+    instance = (instance_name(CONTROL_KERNEL), overlay.block_base[0])
+    return Kernel(CONTROL_KERNEL, "ap_ctrl_hs", (*scalars, *pointers), (instance,))
+
+
+def _link_kernel(name: str, base: int) -> Kernel:
+    streams = tuple(
+        Argument(port.lower(), i, STREAM, port, 4, 0, "stream")
+        for i, port in enumerate(("RX", "TX"))
+    )
+    return Kernel(name, "ap_ctrl_none", streams, ((instance_name(name), base),))
+
+
+def _build_metadata(overlay: Overlay) -> dict[str, object]:
+    rom = {"vbnvName": PLATFORM}
+    dsa = {"feature_roms": [{"featureRom": rom, **rom}], "board_id": overlay.board.name}
+    return {"build_metadata": {"dsa": dsa, "xclbin": {"packaged_by": "lora overlay build"}}}
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, indent=1).encode()

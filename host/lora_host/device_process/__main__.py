@@ -1,0 +1,86 @@
+"""The device process of one board: connects to the host, hands the connection to the cluster
+process, and waits until either ends."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+FOLDER_VARIABLE = "LORA_EMULATION_DIR"
+SOCKET_NAME = "cluster.sock"
+HELLO = b"LORA"
+CONNECT_SECONDS = 30.0  # the host listens before it starts us; a loaded machine may be slow
+
+
+def main() -> int:
+    """Exit code 0 once the host or the cluster process has ended the session."""
+    os.closerange(3, 256)  # other boards' sockets, inherited: they would never see their end
+    folder = Path(os.environ[FOLDER_VARIABLE])
+    name = os.environ["EMULATION_SOCKETID"]
+    found = re.match(r"device(\d+)_", name)
+    if not found:
+        sys.stderr.write(f"EMULATION_SOCKETID {name!r}: device<N>_... expected\n")
+        return 2
+    host = _connect(_socket_folder() / name)
+    for _ in range(3):
+        cluster = _join(folder)
+        socket.send_fds(cluster, [HELLO + bytes([int(found[1])])], [host.fileno()])
+        if cluster.recv(1):  # taken; nothing comes back from one that was about to end
+            host.close()
+            cluster.recv(1)
+            return 0
+        cluster.close()
+    sys.stderr.write(f"{folder}: the cluster process does not take board {found[1]}\n")
+    return 1
+
+
+def _socket_folder() -> Path:
+    user = os.environ.get("USER")
+    folder = Path(tempfile.gettempdir())
+    return folder / user if user else folder
+
+
+def _connect(path: Path) -> socket.socket:
+    end = time.monotonic() + CONNECT_SECONDS
+    while True:
+        connection = socket.socket(socket.AF_UNIX)
+        try:
+            connection.connect(str(path))
+            return connection
+        except OSError:
+            connection.close()
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.01)
+
+
+def _join(folder: Path) -> socket.socket:
+    """A connection to the cluster process, which is started if there is none."""
+    with (folder / "cluster.lock").open("w") as guard:
+        fcntl.flock(guard, fcntl.LOCK_EX)
+        connection = socket.socket(socket.AF_UNIX)
+        try:
+            connection.connect(str(folder / SOCKET_NAME))
+            return connection
+        except OSError:
+            connection.close()
+        with (folder / "cluster.log").open("ab") as log:
+            subprocess.Popen(
+                [sys.executable, "-m", "lora_host.device_process.cluster_process", str(folder)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # XRT ends whole process groups
+            )
+        return _connect(folder / SOCKET_NAME)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

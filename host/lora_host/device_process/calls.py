@@ -1,0 +1,98 @@
+"""The calls that XRT makes to a device process, by number, on an emulated board."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+
+from .board import EmulatedBoard
+from .wire import Value, data, number
+
+Fields = Mapping[int, "int | memoryview"]
+Answer = dict[int, Value]
+
+_WORD = struct.Struct("<I")
+CLOSE, LOAD, ALLOCATE, FREE, TO_DEVICE, FROM_DEVICE = 1, 3, 4, 5, 6, 7
+WRITE_KERNEL, READ_KERNEL, SETUP, REGISTER_WRITE, REGISTER_READ = 9, 11, 28, 51, 52
+
+
+def is_last(call: int, fields: Fields) -> bool:
+    """Whether the host closes the device: a close before a load does not."""
+    return call == CLOSE and number(fields, 3) != 0
+
+
+def _close(_board: EmulatedBoard, _fields: Fields) -> Answer:
+    return {1: 1}
+
+
+def _load(board: EmulatedBoard, _fields: Fields) -> Answer:
+    board.program()
+    return {1: 1}
+
+
+def _setup(_board: EmulatedBoard, _fields: Fields) -> Answer:
+    return {1: 1}
+
+
+def _allocate(board: EmulatedBoard, fields: Fields) -> Answer:
+    # No file name: host and device copies stay apart, so a missing sync shows.
+    return {1: int(board.allocate(number(fields, 1), number(fields, 2))), 2: b""}
+
+
+def _free(board: EmulatedBoard, fields: Fields) -> Answer:
+    return {1: int(board.free(number(fields, 1)))}
+
+
+def _to_device(board: EmulatedBoard, fields: Fields) -> Answer:
+    size = number(fields, 5)
+    board.write(number(fields, 3), data(fields, 4)[:size])
+    return {1: size}
+
+
+def _from_device(board: EmulatedBoard, fields: Fields) -> Answer:
+    size = number(fields, 5)
+    return {1: size, 2: board.read(number(fields, 4), size)}
+
+
+def _write_kernel(board: EmulatedBoard, fields: Fields) -> Answer:
+    """A run of the runtime's own: the register map of one kernel."""
+    base, content = number(fields, 2), data(fields, 4)
+    for offset in range(0x10, len(content) - 3, 4):
+        board.register_write(base, offset, _WORD.unpack_from(content, offset)[0])
+    if len(content) >= 4 and _WORD.unpack_from(content)[0] & 1:
+        board.register_write(base, 0, 1)
+    return {1: 1}
+
+
+def _read_kernel(board: EmulatedBoard, fields: Fields) -> Answer:
+    value = board.register_read(number(fields, 2), 0)
+    return {1: 1, 2: _WORD.pack(value)}
+
+
+def _register_write(board: EmulatedBoard, fields: Fields) -> Answer:
+    value = int(_WORD.unpack(bytes(data(fields, 3)[:4]).ljust(4, b"\0"))[0])
+    board.register_write(number(fields, 1), number(fields, 2), value)
+    return {1: 1}
+
+
+def _register_read(board: EmulatedBoard, fields: Fields) -> Answer:
+    return {1: 1, 2: _WORD.pack(board.register_read(number(fields, 1), number(fields, 2)))}
+
+
+CALLS: dict[int, Callable[[EmulatedBoard, Fields], Answer]] = {
+    CLOSE: _close,
+    LOAD: _load,
+    ALLOCATE: _allocate,
+    FREE: _free,
+    TO_DEVICE: _to_device,
+    FROM_DEVICE: _from_device,
+    WRITE_KERNEL: _write_kernel,
+    READ_KERNEL: _read_kernel,
+    SETUP: _setup,
+    REGISTER_WRITE: _register_write,
+    REGISTER_READ: _register_read,
+}
+"""By number of the call; others are not served."""
+
+FAILED: Answer = {1: 0}
+"""What a call that failed answers: not valid, not acknowledged, 0 bytes moved."""

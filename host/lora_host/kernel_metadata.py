@@ -1,0 +1,120 @@
+"""EMBEDDED_METADATA of an xclbin: the XML that names kernels, their arguments and instances."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from xml.etree import ElementTree
+
+from .errors import OverlayError
+
+SCALAR, GLOBAL, STREAM = 0, 1, 4  # addressQualifier
+MAX_XML_BYTES = 16 << 20
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A kernel's argument; `offset` and `size` (bytes) of its registers; `port` "" for streams'
+    and scalars' own port name."""
+
+    name: str
+    id: int
+    qualifier: int
+    port: str
+    size: int
+    offset: int
+    type: str
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel with its arguments and (instance, base) pairs; `control` as the XML spells it."""
+
+    name: str
+    control: str
+    arguments: tuple[Argument, ...]
+    instances: tuple[tuple[str, int], ...]
+
+
+def read_kernels(xml: bytes, name: str) -> tuple[Kernel, ...]:
+    """Kernels that the section names; none when it is empty. OverlayError when it is malformed."""
+    text = xml.rstrip(b"\0 \r\n")
+    if not text:
+        return ()
+    # Entities could grow without bound; XRT's own tools write none.
+    if len(text) > MAX_XML_BYTES or b"<!DOCTYPE" in text or b"<!ENTITY" in text:
+        raise OverlayError(f"{name}: EMBEDDED_METADATA: {len(text)} B with entities or too long")
+    try:
+        root = ElementTree.fromstring(text)
+        return tuple(_kernel(node) for node in root.iter("kernel"))
+    except (ElementTree.ParseError, ValueError, KeyError) as cause:
+        raise OverlayError(f"{name}: EMBEDDED_METADATA cannot be read: {cause}") from cause
+
+
+def _kernel(node: ElementTree.Element) -> Kernel:
+    arguments = tuple(
+        Argument(
+            name=arg.attrib["name"],
+            id=int(arg.get("id") or -1),
+            qualifier=int(arg.get("addressQualifier", "0")),
+            port=arg.get("port", ""),
+            size=int(arg.get("size", "0"), 0),
+            offset=int(arg.get("offset", "0"), 0),
+            type=arg.get("type", ""),
+        )
+        for arg in node.findall("arg")
+    )
+    instances = []
+    for instance in node.findall("instance"):
+        remap = instance.find("addrRemap")
+        base = int(remap.attrib["base"], 0) if remap is not None else 0
+        instances.append((instance.attrib["name"], base))
+    return Kernel(
+        node.attrib["name"], node.get("hwControlProtocol", ""), arguments, tuple(instances)
+    )
+
+
+def write_kernels(platform: str, clock_mhz: int, kernels: Sequence[Kernel]) -> bytes:
+    """The section for these kernels, as XRT reads it."""
+    project = ElementTree.Element("project", name="lora")
+    shell = ElementTree.SubElement(
+        project, "platform", vendor="xilinx", boardid="u280", name=platform
+    )
+    device = ElementTree.SubElement(shell, "device", name="fpga0")
+    core = ElementTree.SubElement(
+        device, "core", name="OCL_REGION_0", target="csim", type="clc_region"
+    )
+    ElementTree.SubElement(core, "kernelClocks").append(
+        ElementTree.Element("clock", port="KERNEL_CLK", frequency=f"{clock_mhz}.0MHz")
+    )
+    for kernel in kernels:
+        core.append(_element(kernel))
+    text: bytes = ElementTree.tostring(project, encoding="utf-8", xml_declaration=True)
+    return text
+
+
+def _element(kernel: Kernel) -> ElementTree.Element:
+    node = ElementTree.Element(
+        "kernel", name=kernel.name, language="ip_c", hwControlProtocol=kernel.control
+    )
+    ports = {a.port for a in kernel.arguments if a.port}
+    for port in sorted(ports):
+        mode = "slave" if port == "S_AXI_CONTROL" else "master"
+        span = "0x10000" if mode == "slave" else "0xFFFFFFFF"
+        ElementTree.SubElement(
+            node, "port", name=port, mode=mode, range=span,
+            dataWidth="32" if mode == "slave" else "512", portType="addressable", base="0x0",
+        )  # fmt: skip
+    for argument in kernel.arguments:
+        ElementTree.SubElement(
+            node, "arg", name=argument.name, addressQualifier=str(argument.qualifier),
+            id=str(argument.id) if argument.id >= 0 else "", port=argument.port,
+            size=hex(argument.size), offset=hex(argument.offset), hostOffset="0x0",
+            hostSize=hex(argument.size), type=argument.type,
+        )  # fmt: skip
+    for instance, base in kernel.instances:
+        element = ElementTree.SubElement(node, "instance", name=instance)
+        ElementTree.SubElement(
+            element, "addrRemap", base=hex(base), range="0x10000", port="S_AXI_CONTROL"
+        )
+    return node

@@ -1,0 +1,182 @@
+"""An environment in which XRT's software emulation (sw_emu) or its noop mode finds emulated boards:
+`with XrtEnvironment(boards=4) as environment: run(..., env=environment.variables)`; or, for a
+program, `python -m lora_host.xrt_environment --boards 4 -- lora-run --device xrt:0 ...`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from .alveo_container import PLATFORM
+from .errors import LoraError, TransportError
+from .overlay import load_overlay
+
+LIBRARY_FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib", "/opt/xilinx/xrt/lib")
+LIBRARIES = ("core", "noop", "swemu", "hwemu")
+MODEL = "data/emulation/unified/cpu_em/generic_pcie/model/genericpciemodel"
+SOCKET_PATH_LIMIT = 106
+
+# CpuemShim::alloc_void() of 2.13.0 drops realloc's result unless the buffer is absent. The test of
+# the old pointer (48 85 c0: test rax,rax) becomes a jump to the branch that keeps the new one.
+FAULT_OFFSET, FAULT_AROUND = 0x9272C, bytes.fromhex("4885c075e6488b bb".replace(" ", ""))
+FAULT_CURE = bytes.fromhex("ebe290")
+
+
+class XrtEnvironment:
+    """A temporary folder with what XRT looks for, and the `variables` that point to it. A context
+    manager; leaving it removes the folder. TransportError when Debian's packages are missing."""
+
+    def __init__(
+        self,
+        boards: int = 1,
+        *,
+        overlay: str = "lora_f_u280",
+        mode: str = "sw_emu",
+        banks: Sequence[str] | None = None,
+    ) -> None:
+        source = find_libraries()
+        self._folder = tempfile.TemporaryDirectory(prefix="lora-xrt-")
+        self.folder = Path(self._folder.name)
+        try:
+            self._fill(source, boards, overlay, banks)
+        except BaseException:
+            self._folder.cleanup()
+            raise
+        user = self.folder.name
+        self._sockets = Path(tempfile.gettempdir()) / user
+        if len(str(self._sockets)) + 40 > SOCKET_PATH_LIMIT:
+            raise TransportError(
+                f"{self._sockets}: too long for sockets; set TMPDIR to a short path"
+            )
+        self.variables: Mapping[str, str] = {
+            **os.environ,
+            "XILINX_XRT": str(self.folder / "xrt"),
+            "XILINX_VITIS": str(self.folder / "vitis"),
+            "XCL_EMULATION_MODE": mode,
+            "EMCONFIG_PATH": str(self.folder),
+            "SDACCEL_EM_RUN_DIR": str(self.folder / "run"),
+            "LORA_EMULATION_DIR": str(self.folder),
+            "LORA_LOCK_DIR": str(self.folder),  # emulated boards are this process's own
+            "USER": user,
+        }
+
+    def close(self) -> None:
+        """Removes everything."""
+        shutil.rmtree(self._sockets, ignore_errors=True)
+        self._folder.cleanup()
+
+    def __enter__(self) -> XrtEnvironment:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def log(self) -> str:
+        """What the cluster process has said."""
+        path = self.folder / "cluster.log"
+        return path.read_text() if path.is_file() else ""
+
+    def _fill(self, source: Path, boards: int, overlay: str, banks: Sequence[str] | None) -> None:
+        libraries = self.folder / "xrt" / "lib"
+        libraries.mkdir(parents=True)
+        for name in LIBRARIES:
+            library = source / f"libxrt_{name}.so.2"
+            if name == "swemu":
+                (libraries / library.name).write_bytes(cured(library))
+            elif library.exists():
+                (libraries / library.name).symlink_to(library)
+        (self.folder / "run").mkdir()
+        self._write_model()
+        sizes = banks or [_size(bank.capacity) for bank in load_overlay(overlay).board.banks]
+        (self.folder / "emconfig.json").write_text(json.dumps(emulation_config(boards, sizes)))
+        facts = {"boards": boards, "overlay": overlay}
+        (self.folder / "cluster.json").write_text(json.dumps(facts))
+
+    def _write_model(self) -> None:
+        model = self.folder / "vitis" / MODEL
+        model.parent.mkdir(parents=True)
+        package = Path(__file__).resolve().parents[1]
+        model.write_text(
+            "#!/bin/sh\n"
+            f'export PYTHONPATH="{package}${{PYTHONPATH:+:$PYTHONPATH}}"\n'
+            f'exec "{sys.executable}" -m lora_host.device_process\n'
+        )
+        model.chmod(0o755)
+
+
+def find_libraries() -> Path:
+    """Folder of XRT's libraries. TransportError naming the packages when they are missing."""
+    for folder in map(Path, LIBRARY_FOLDERS):
+        if all((folder / f"libxrt_{name}.so.2").exists() for name in ("coreutil", "core", "swemu")):
+            return folder
+    raise TransportError(
+        "libxrt_coreutil.so.2, libxrt_swemu.so.2: not found; "
+        "apt install libxrt1 libxrt-dev libxrt-utils (XRT 2.13)"
+    )
+
+
+def cured(library: Path) -> bytes:
+    """The library's bytes without the use after free at the first load. Another version than
+    2.13.0's, whose bytes differ there, is taken as it is."""
+    content = bytearray(library.read_bytes())
+    end = FAULT_OFFSET + len(FAULT_AROUND)
+    if bytes(content[FAULT_OFFSET:end]) == FAULT_AROUND:
+        content[FAULT_OFFSET : FAULT_OFFSET + len(FAULT_CURE)] = FAULT_CURE
+    return bytes(content)
+
+
+def _size(bytes: int) -> str:
+    """As XRT reads it: more than four digits of M it takes for too much."""
+    return f"{bytes >> 30}G" if bytes >= 1 << 30 else f"{bytes >> 20}M"
+
+
+def emulation_config(boards: int, sizes: Sequence[str]) -> dict[str, object]:
+    """emconfig.json: `boards` cards with banks of these sizes ("256M")."""
+    device = {
+        "Name": PLATFORM,
+        "DataAlignment": "4096",
+        "DdrBanks": [{"Size": size} for size in sizes],
+        "OclFreqency": "300",  # spelt so
+        "NumDevices": "1",
+    }
+    board = {"NumBoards": str(boards), "Devices": [device]}
+    platform = {"UnifiedPlatform": "true", "ExpandedPR": "true", "Boards": [board]}
+    return {"Version": {"FileVersion": "2.0"}, "Platform": platform}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command on emulated boards behind XRT; returns its exit code."""
+    parser = argparse.ArgumentParser(prog="python -m lora_host.xrt_environment")
+    parser.add_argument("--boards", type=int, default=1)
+    parser.add_argument("--overlay", default="lora_f_u280")
+    parser.add_argument("--mode", choices=("sw_emu", "noop"), default="sw_emu")
+    parser.add_argument("command", nargs=argparse.REMAINDER)
+    chosen = parser.parse_args(arguments)
+    command = [word for word in chosen.command if word != "--"] or [os.environ.get("SHELL", "sh")]
+    try:
+        with XrtEnvironment(chosen.boards, overlay=chosen.overlay, mode=chosen.mode) as place:
+            # A session of its own: XRT sends SIGTERM to its whole process group.
+            child = subprocess.Popen(command, env=dict(place.variables), start_new_session=True)
+            signal.signal(signal.SIGINT, lambda *_: child.send_signal(signal.SIGINT))
+            return child.wait()
+    except LoraError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

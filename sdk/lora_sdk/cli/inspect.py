@@ -1,0 +1,55 @@
+"""`lora inspect FILE`: what a vendor container holds, and whether it fits an overlay's manifest. No
+board and no runtime is needed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lora_host.axlf import MAGIC as XCLBIN_MAGIC
+from lora_host.errors import OverlayError
+from lora_host.overlay import Overlay, load_overlay
+from lora_sdk.cli.inspect_xclbin import inspect_xclbin, xclbin_table
+
+Inspect = Callable[[Path, Overlay | None], dict[str, Any]]
+Table = Callable[[dict[str, Any]], str]
+
+# (first bytes of the file, facts of it, the same as text)
+KINDS: tuple[tuple[bytes, Inspect, Table], ...] = ((XCLBIN_MAGIC, inspect_xclbin, xclbin_table),)
+
+
+@click.command("inspect")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--overlay", "name", help="compare with this overlay's manifest")
+@click.option("--json", "as_json", is_flag=True, help="print JSON")
+def inspect(file: Path, name: str | None, as_json: bool) -> None:
+    """Show kernels, arguments, banks and clocks of a container FILE.
+
+    With --overlay, everything that differs from the manifest is listed, found against expected, and
+    the exit code is then 1."""
+    chosen = load_overlay(name) if name else None
+    facts_of, table = kind_of(file)
+    facts = facts_of(file, chosen)
+    click.echo(json.dumps(facts, indent=2) if as_json else table(facts))
+    if facts.get("differences"):
+        raise SystemExit(1)
+
+
+def kind_of(file: Path) -> tuple[Inspect, Table]:
+    """The functions for a file, by its first bytes. OverlayError when none knows it."""
+    try:
+        with file.open("rb") as stream:
+            start = stream.read(512)
+    except OSError as cause:
+        raise OverlayError(f"{file}: cannot be read: {cause.strerror}") from cause
+    for magic, facts_of, table in KINDS:
+        if start.startswith(magic):
+            return facts_of, table
+    raise OverlayError(
+        f"{file}: begins with {start[:8]!r}, a container's first bytes expected; name an xclbin or "
+        "a vrtbin"
+    )

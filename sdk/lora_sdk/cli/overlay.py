@@ -1,0 +1,63 @@
+"""`lora overlay build`: the container that the runtimes' emulations load, and the linker's
+configuration, both from the manifest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from lora_host.alveo_container import emulation_container
+from lora_host.errors import RequestError
+from lora_host.linker_config import linker_config
+from lora_host.overlay import Overlay, load_overlay, overlay_names
+
+
+@click.group("overlay")
+def overlay() -> None:
+    """Make what an overlay's manifest implies."""
+
+
+@overlay.command("build")
+@click.argument("names", nargs=-1)
+@click.option("--out", type=click.Path(path_type=Path), help="folder; default: the overlay's own")
+@click.option(
+    "--check", is_flag=True, help="write nothing; exit code 1 where a file is not current"
+)
+def build(names: tuple[str, ...], out: Path | None, check: bool) -> None:
+    """Write container and linker configuration of the overlays NAMES (default: all).
+
+    The container says "emulation: holds no bitstream": runtimes' emulations load it, a card never
+    does. A bitstream is linked by the vendor's tools with the .cfg file."""
+    stale = 0
+    for name in names or overlay_names():
+        chosen = load_overlay(name)
+        for path, content in artefacts(chosen, out or chosen.path.parent):
+            if path.is_file() and path.read_bytes() == content:
+                click.echo(f"{path}: current")
+            elif check:
+                stale += 1
+                click.echo(f"{path}: not current; run 'lora overlay build'")
+            else:
+                _write(path, content)
+                click.echo(f"{path}: written, {len(content)} B")
+    if stale:
+        raise SystemExit(1)
+
+
+def artefacts(chosen: Overlay, folder: Path) -> list[tuple[Path, bytes]]:
+    """(file, content) of all that is made from one manifest."""
+    if chosen.board.name != "u280":
+        return []
+    return [
+        (folder / f"{chosen.name}.xclbin", emulation_container(chosen)),
+        (folder / f"{chosen.name}.cfg", linker_config(chosen).encode()),
+    ]
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    except OSError as cause:
+        raise RequestError(f"{path}: cannot be written: {cause.strerror}") from cause
