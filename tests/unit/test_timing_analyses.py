@@ -49,6 +49,14 @@ def test_lora_model_prints_reports_and_analyses() -> None:
     assert sum(found["breakdown"].values()) == pytest.approx(found["latency_ms"])
 
 
+def test_validate_prints_every_row_and_the_parameters() -> None:
+    text = CliRunner().invoke(model, ["--validate"]).stdout
+    assert sum(line.startswith(("calibrated ", "consistent ")) for line in text.splitlines()) >= 109
+    assert "at least 259" in text and "lora_hbm_efficiency" in text
+    found = json.loads(CliRunner().invoke(model, ["--validate", "--json"]).stdout)
+    assert len(found["rows"]) == found["summary"]["rows"] == 345
+
+
 @pytest.mark.parametrize(
     "arguments",
     [["--design", "lora-f"], ["--design", "lora-f", "--model", "gpt2-345m"],

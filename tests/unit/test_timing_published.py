@@ -58,7 +58,7 @@ def test_each_parameter_matters(name: str, monkeypatch: pytest.MonkeyPatch) -> N
     quantities._target.cache_clear()
     quantities._run_report.cache_clear()
     try:
-        assert max(errors(validate(), CALIBRATED)) > 0.05
+        assert max(errors(validate(CALIBRATED), CALIBRATED)) > 0.05
     finally:
         quantities._target.cache_clear()
         quantities._run_report.cache_clear()

@@ -36,7 +36,7 @@ def test_equations_5_to_7_by_hand() -> None:
 
 
 def test_table_iv_resources() -> None:
-    assert max(errors(validate(), "resource")) < 0.01
+    assert max(errors(validate("resource"), "resource")) < 0.01
 
 
 def test_our_designs_fit_their_boards() -> None:

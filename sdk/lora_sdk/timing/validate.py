@@ -41,10 +41,11 @@ class Row:
         return asdict(self)
 
 
-def validate() -> list[Row]:
-    """All published rows with the model's values."""
+def validate(status: str | None = None) -> list[Row]:
+    """The published rows, all or those with a status, with the model's values."""
     with (DATA / "published.csv").open(encoding="utf-8", newline="") as file:
-        return [_row(entry) for entry in csv.DictReader(file)]
+        entries = [e for e in csv.DictReader(file) if status in (None, e["status"])]
+    return [_row(entry) for entry in entries]
 
 
 def _row(entry: dict[str, str]) -> Row:
