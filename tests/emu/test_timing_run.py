@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -68,6 +70,21 @@ def test_time_does_not_depend_on_values() -> None:
             sums.append((time.totals(True).seconds, time.totals(False).seconds))
     assert sums[0] == sums[1]
     assert min(sums[0]) > 0
+
+
+def test_the_trace_of_a_run_has_its_steps_one_after_another(run, tmp_path: Path) -> None:
+    time, target = run
+    path = tmp_path / "run.json"
+    assert time.write_trace(path) == 0
+    content = json.loads(path.read_text())
+    assert content["otherData"] | {"steps_dropped": 0} == content["otherData"]
+    spans = [event for event in content["traceEvents"] if event["ph"] == "X"]
+    assert {event["pid"] for event in spans} == set(range(target.boards))
+    ends = max(event["ts"] + event["dur"] for event in spans)
+    whole = sum(time.seconds(shape) * count for shape, count in time.steps.items())
+    assert ends == pytest.approx(whole * 1e6)
+    flows = [event["id"] for event in content["traceEvents"] if event["ph"] == "s"]
+    assert len(flows) == len(set(flows))
 
 
 def test_statistics_say_modelled(run) -> None:

@@ -10,7 +10,7 @@ import pytest
 from lora_sdk.model.shapes import shape_config
 from lora_sdk.timing.step import decode
 from lora_sdk.timing.target import make_target
-from lora_sdk.timing.trace import THREADS, trace_events, trace_target, write_trace
+from lora_sdk.timing.trace import THREADS, trace_events, trace_target, write_steps, write_trace
 
 
 @pytest.fixture(scope="module", params=["lora-f", "lora_f_u280"])
@@ -42,6 +42,16 @@ def test_events_are_valid_and_do_not_overlap_on_a_thread(boards, tmp_path: Path)
         assert start["ts"] <= end["ts"] and start["pid"] != end["pid"]
     named = {event["pid"] for event in content["traceEvents"] if event["name"] == "process_name"}
     assert named == {0, 1, 2, 3}
+
+
+def test_later_steps_are_counted_once_the_limit_is_reached(boards, tmp_path: Path) -> None:
+    path = tmp_path / "steps.json"
+    one = len(trace_events(boards)[0])
+    dropped = write_steps(path, [boards, boards], later=7, limit=one)
+    content = json.loads(path.read_text())
+    assert len(content["traceEvents"]) == one and dropped > 0
+    assert content["otherData"]["events_dropped"] == dropped
+    assert content["otherData"]["steps_dropped"] == 7
 
 
 def test_the_trace_ends_when_the_step_does(boards) -> None:

@@ -87,6 +87,7 @@ messages and sampling parameters; every result is one JSON line, in the same ord
 @click.option("--echo", is_flag=True, help="write the prompt before its continuation")
 @click.option("--json", "as_json", is_flag=True, help="write one JSON object instead of text")
 @click.option("--stats", "details", is_flag=True, help="more than one line of statistics")
+@click.option("--trace", "trace_file", metavar="FILE", help="modelled times as a Perfetto trace")
 @click.option("-q", "--quiet", is_flag=True, help="no progress and no statistics")
 def lora_run(
     source: str | None,
@@ -96,6 +97,7 @@ def lora_run(
     echo: bool,
     as_json: bool,
     details: bool,
+    trace_file: str | None,
     quiet: bool,
     **options: Any,
 ) -> int:
@@ -124,7 +126,7 @@ def lora_run(
         if notes and not quiet:
             click.echo("\n".join(notes), err=True)
         statistics.loaded(engine)
-        if details and not quiet:
+        if trace_file is not None or (details and not quiet):
             statistics.model(engine)
         if lines is not None:
             _run_batch(engine, lines, name_of(batch or ""), statistics)
@@ -132,6 +134,8 @@ def lora_run(
             _run_one(engine, text, params, statistics, chat=chat, echo=echo, as_json=as_json)
         if not quiet:
             statistics.write(engine, details)
+        if trace_file is not None:
+            statistics.trace(trace_file, quiet)
     return 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lora_sdk.cli.clock import since_start
@@ -37,6 +38,13 @@ class Statistics:
     def model(self, engine: Engine) -> None:
         """Also report what the steps from here on would take on real boards."""
         self._modelled = engine.model_time()
+
+    def trace(self, file: str, quiet: bool) -> None:
+        """Writes the modelled times of the steps to a trace file."""
+        assert self._modelled is not None  # `model` came first
+        dropped = self._modelled.write_trace(Path(file))
+        if not quiet:
+            self._line(f"modelled: trace in {file}, {dropped} events dropped")
 
     def heard(self, piece: Piece) -> None:
         """A piece came."""

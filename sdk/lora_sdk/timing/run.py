@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lora_sdk.timing.overlay_time import OverlayTiming
 from lora_sdk.timing.report import Totals
 from lora_sdk.timing.step import StepShape
 from lora_sdk.timing.target import totals_of
+from lora_sdk.timing.trace import BoardTrace, trace_overlay, write_steps
 
 if TYPE_CHECKING:
     from lora_sdk.compile.isa import Command
     from lora_sdk.model.spec import ModelConfig
     from lora_sdk.plan.model_plan import Plan
+
+TRACED_STEPS = 500
 
 
 class RunTime:
@@ -26,10 +30,13 @@ class RunTime:
     ) -> None:
         self.timing = OverlayTiming(config, plan, commands)
         self.steps: Counter[StepShape] = Counter()
+        self.first: list[StepShape] = []  # in order, for a trace; the counter has all
 
     def add(self, shape: StepShape) -> None:
         """A step was run."""
         self.steps[shape] += 1
+        if len(self.first) < TRACED_STEPS:
+            self.first.append(shape)
 
     def seconds(self, shape: StepShape) -> float:
         """Modelled seconds of one step."""
@@ -44,6 +51,18 @@ class RunTime:
                 clock = self.timing.machine.clock_hz
                 found.add(totals_of(time.ops, time.timeline, clock), count)
         return found
+
+    def write_trace(self, path: Path) -> int:
+        """Writes the first steps as a Perfetto trace, one after another as boards would run them;
+        returns how many events were dropped. RequestError: the file cannot be written."""
+        later = sum(self.steps.values()) - len(self.first)
+        return write_steps(path, self._traces(), later)
+
+    def _traces(self) -> Iterator[list[BoardTrace]]:
+        offset = 0.0
+        for shape in self.first:
+            yield trace_overlay(self.timing, shape, offset)
+            offset += self.timing.step(shape).timeline.cycles
 
     def lines(self) -> list[str]:
         """The report of `lora-run --stats`."""

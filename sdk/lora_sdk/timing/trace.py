@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lora_host.errors import RequestError
 from lora_sdk.timing.ops import DMA, MPU, ROUTER, VFU, Op
 from lora_sdk.timing.schedule import Timeline, schedule
 from lora_sdk.timing.step import StepShape
 from lora_sdk.timing.target import ArrayTarget, OverlayTarget, Target
+
+if TYPE_CHECKING:
+    from lora_sdk.timing.overlay_time import OverlayTiming
 
 MAX_EVENTS = 200_000
 THREADS = (MPU, VFU, ROUTER, DMA, "control", "link")
@@ -21,12 +24,13 @@ MICROSECONDS = 1e6
 
 @dataclass(frozen=True)
 class BoardTrace:
-    """A board's operators and their spans, in cycles of `clock_hz`."""
+    """A board's operators and their spans, in cycles of `clock_hz`, from `offset` cycles on."""
 
     board: int
     clock_hz: float
     ops: Sequence[Op]
     timeline: Timeline
+    offset: float = 0.0
 
 
 def trace_target(target: Target, shape: StepShape) -> list[BoardTrace]:
@@ -38,25 +42,31 @@ def trace_target(target: Target, shape: StepShape) -> list[BoardTrace]:
         clock = target.machine.clock_hz
         return [BoardTrace(board, clock, ops, timeline) for board in range(target.boards)]
     if isinstance(target, OverlayTarget):
-        timing = target.timing
-        return [
-            BoardTrace(
-                plan.board, timing.machine.clock_hz, *timing.board_step(plan.rank, shape)
-            )
-            for plan in timing.plan.boards
-        ]
+        return trace_overlay(target.timing, shape)
     raise RequestError(f"design {target.name} has no operators to trace; take an array design")
 
 
+def trace_overlay(
+    timing: OverlayTiming, shape: StepShape, offset: float = 0.0
+) -> list[BoardTrace]:
+    """Every board of an overlay in one step that begins at `offset` cycles."""
+    clock = timing.machine.clock_hz
+    return [
+        BoardTrace(plan.board, clock, *timing.board_step(plan.rank, shape), offset)
+        for plan in timing.plan.boards
+    ]
+
+
 def trace_events(
-    boards: Sequence[BoardTrace], limit: int = MAX_EVENTS
+    boards: Sequence[BoardTrace], limit: int = MAX_EVENTS, step: int = 0
 ) -> tuple[list[dict[str, Any]], int]:
     """(events, number dropped): names, complete events in time order of each board, and flows from
-    each transfer on a link to the next board's."""
-    events = [entry for trace in boards for entry in _names(trace.board)]
+    each transfer on a link to the next board's. `step` keeps flows of several steps apart; names
+    come with the first."""
+    events = [] if step else [entry for trace in boards for entry in _names(trace.board)]
     room = max(0, limit - len(events))
     slices = [entry for trace in boards for entry in _slices(trace)]
-    flows = list(_flows(boards))
+    flows = list(_flows(boards, step))
     slices.sort(key=lambda entry: (entry["ts"], entry["pid"], entry["tid"]))
     kept = slices[:room]
     # A flow is kept whole or not at all: a start without its end draws an arrow to nowhere.
@@ -73,21 +83,49 @@ def write_trace(path: Path, boards: Sequence[BoardTrace], limit: int = MAX_EVENT
 
     RequestError: the file cannot be written."""
     events, dropped = trace_events(boards, limit)
+    _write(path, events, dropped, len(boards), limit)
+    return dropped
+
+
+def write_steps(
+    path: Path, steps: Iterable[Sequence[BoardTrace]], later: int = 0, limit: int = MAX_EVENTS
+) -> int:
+    """Writes steps one after another; returns how many events were dropped. The file says so, and
+    that `later` further steps are not in it. RequestError: the file cannot be written."""
+    events: list[dict[str, Any]] = []
+    dropped = boards = 0
+    for number, step in enumerate(steps):
+        found, lost = trace_events(step, limit - len(events), number)
+        events += found
+        dropped += lost
+        boards = len(step)
+    _write(path, events, dropped, boards, limit, later)
+    return dropped
+
+
+def _write(
+    path: Path,
+    events: list[dict[str, Any]],
+    dropped: int,
+    boards: int,
+    limit: int,
+    later: int = 0,
+) -> None:
     content = {
         "traceEvents": events,
         "displayTimeUnit": "ns",
         "otherData": {
             "label": "modelled",
-            "boards": len(boards),
+            "boards": boards,
             "events_dropped": dropped,
             "event_limit": limit,
+            "steps_dropped": later,
         },
     }
     try:
         path.write_text(json.dumps(content), encoding="utf-8")
     except OSError as error:
         raise RequestError(f"{path}: trace cannot be written: {error.strerror}") from None
-    return dropped
 
 
 def _names(board: int) -> Iterator[dict[str, Any]]:
@@ -107,7 +145,7 @@ def _slices(trace: BoardTrace) -> Iterator[dict[str, Any]]:
             "cat": op.category,
             "pid": trace.board,
             "tid": THREADS.index(op.unit),
-            "ts": _time(trace, span.begin),
+            "ts": _time(trace, trace.offset + span.begin),
             "dur": _time(trace, span.end - span.begin),
             "args": {"layer": op.layer, "bytes": round(op.bytes), "macs": round(op.macs)},
         }
@@ -117,7 +155,9 @@ def _slices(trace: BoardTrace) -> Iterator[dict[str, Any]]:
             yield {**event, "tid": THREADS.index("link"), "name": f"send {op.what}", "args": args}
 
 
-def _flows(boards: Sequence[BoardTrace]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+def _flows(
+    boards: Sequence[BoardTrace], step: int
+) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """From a board's transfer to the same one's end on its neighbour."""
     link = THREADS.index("link")
     for place, trace in enumerate(boards[:-1]):
@@ -127,12 +167,13 @@ def _flows(boards: Sequence[BoardTrace]) -> Iterator[tuple[dict[str, Any], dict[
             if op.unit != ROUTER or not op.link_bytes or span.index >= len(there.timeline.spans):
                 continue
             other = there.timeline.spans[span.index]
-            common = {"cat": "transfer", "name": op.what, "id": place * len(trace.ops) + span.index}
-            start = _time(trace, span.begin)
+            common = {"cat": "transfer", "name": op.what,
+                      "id": f"{step}.{place}.{span.index}"}  # fmt: skip
+            start = _time(trace, trace.offset + span.begin)
             yield (
                 {**common, "ph": "s", "pid": trace.board, "tid": link, "ts": start},
                 {**common, "ph": "f", "bp": "e", "pid": there.board, "tid": link,
-                 "ts": max(start, _time(there, other.end))},
+                 "ts": max(start, _time(there, there.offset + other.end))},
             )  # fmt: skip
 
 
