@@ -127,8 +127,15 @@ int lora_fail_link(const struct lora_cluster *cluster, uint32_t board, uint32_t 
                    struct lora_failure *failure, const char *format, ...)
     __attribute__((format(printf, 6, 7)));
 
+/* To a register of every port of every board with a program. */
+int lora_links_write(struct lora_cluster *cluster, uint32_t offset, uint32_t value,
+                     struct lora_failure *failure);
+
 /* link_test.c */
 int lora_link_prove(struct lora_cluster *cluster, struct lora_failure *failure);
+/* Payload both ways on every port that has a channel; what was heard, board by board. */
+int lora_link_hear(struct lora_cluster *cluster, struct lora_link_found *found,
+                   struct lora_failure *failure);
 
 /* report.c */
 void lora_report_capture(struct lora_cluster *cluster, const char *reason);

@@ -59,7 +59,7 @@ static uint32_t ends_of(const struct lora_cluster *cluster, struct end ends[2 * 
 
 /* To all ports, those that the map leaves free too: a cable that sits in the wrong one then has a
  * channel, and the payload test can tell where it sits. */
-static int write_all(struct lora_cluster *cluster, uint32_t offset, uint32_t value,
+int lora_links_write(struct lora_cluster *cluster, uint32_t offset, uint32_t value,
                      struct lora_failure *failure) {
     for (uint32_t b = 0; b < cluster->count; b++)
         for (uint32_t p = 0; p < LORA_PORTS && cluster->boards[b].programmed; p++) {
@@ -184,13 +184,13 @@ int lora_cluster_links_up(struct lora_cluster *cluster, const struct lora_cable 
     if (count) memcpy(cluster->cables, cables, count * sizeof *cables);
     cluster->cable_count = count;
     if (!count) return LORA_OK;
-    status = write_all(cluster, LORA_LINK_CORE_RESET, 1, failure);
+    status = lora_links_write(cluster, LORA_LINK_CORE_RESET, 1, failure);
     if (!status) status = let_pass(cluster, cluster->timeouts.core_reset_us, failure);
-    if (!status) status = write_all(cluster, LORA_LINK_CORE_RESET, 0, failure);
+    if (!status) status = lora_links_write(cluster, LORA_LINK_CORE_RESET, 0, failure);
     if (!status) status = wait_healthy(cluster, failure);
     if (!status) status = check_configuration(cluster, configuration, configuration_mask, failure);
-    if (!status) status = write_all(cluster, LORA_LINK_COUNTER_RESET, 1, failure);
-    if (!status) status = write_all(cluster, LORA_LINK_COUNTER_RESET, 0, failure);
+    if (!status) status = lora_links_write(cluster, LORA_LINK_COUNTER_RESET, 1, failure);
+    if (!status) status = lora_links_write(cluster, LORA_LINK_COUNTER_RESET, 0, failure);
     return status ? status : lora_link_prove(cluster, failure);
 }
 

@@ -244,3 +244,19 @@ int lora_slash_clock(const char *bdf, uint32_t *hz, struct lora_failure *failure
     slash_disconnect(&wire);
     return status;
 }
+
+int lora_slash_peek(const char *bdf, uint64_t address, uint32_t *words, uint32_t count,
+                    struct lora_failure *failure) {
+    struct lora_failure spare;
+    struct slash_handle handle = {0};
+    failure = lora_failure_begin(failure, &spare);
+    snprintf(handle.bdf, sizeof handle.bdf, "%s", bdf);
+    int status = slash_board_open(&handle, failure);
+    if (status) return status;
+    handle.programmed = 1;
+    handle.block_base[LORA_BLOCK_CONTROL] = address;
+    for (uint32_t i = 0; i < count && !status; i++)
+        status = slash_register_read(&handle, LORA_BLOCK_CONTROL, 4 * i, &words[i], failure);
+    slash_board_close(&handle);
+    return status;
+}

@@ -23,9 +23,11 @@ from .records import (
     BoardInfo,
     ClusterStats,
     GreedyResult,
+    LinkFound,
     LinkStatus,
     board_info,
     fields_of,
+    link_found,
     timeout_record,
 )
 from .selection import Selection, select
@@ -56,6 +58,7 @@ class Cluster:
         self.emulated = emulated
         self.size = len(selection.boards)
         self.cables = selection.cables
+        self.entries = selection.boards
         self.why = selection.why
         self.kernels_name = emulated.kernels_name if emulated else ""
         for board in range(self.size):
@@ -201,6 +204,16 @@ class Cluster:
         configuration = self.overlay.link_configuration
         mask = self.overlay.link_configuration_mask
         self._handle.call("links_up", ends, len(cables), configuration, mask)
+
+    def links_discover(self) -> list[list[LinkFound]]:
+        """Brings every port up and lets each say who it is, whatever the cabling map says:
+        [board][port]. Links in use are to be brought up anew."""
+        found = self._ffi.new("struct lora_link_found[]", self.size * abi.PORTS)
+        self._handle.call("links_discover", found)
+        return [
+            [link_found(found[board * abi.PORTS + port]) for port in range(abi.PORTS)]
+            for board in range(self.size)
+        ]
 
     def link_status(self, board: int, port: int) -> LinkStatus:
         """A port's registers."""

@@ -10,6 +10,8 @@ from . import native
 from .errors import RequestError
 from .naming import did_you_mean
 
+_NOBODY = 0xFFFFFFFF  # LORA_NONE: a port that heard nothing
+
 
 @dataclass(frozen=True)
 class BoardInfo:
@@ -37,6 +39,28 @@ class LinkStatus:
     def healthy(self) -> bool:
         """Whether the channel is up without an error bit."""
         return self.status == int(native.lib().LORA_LINK_HEALTHY)
+
+
+@dataclass(frozen=True)
+class LinkFound:
+    """What a port heard: test frames sent, received and wrong, and who sent them (None: nobody)."""
+
+    status: int
+    sent: int
+    received: int
+    bad: int
+    peer_serial: int | None
+    peer_port: int | None
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the channel is up without an error bit."""
+        return self.status == int(native.lib().LORA_LINK_HEALTHY)
+
+    @property
+    def clean(self) -> bool:
+        """Whether all that was sent to it arrived, and right."""
+        return self.sent > 0 and self.received == self.sent and self.bad == 0
 
 
 @dataclass(frozen=True)
@@ -74,6 +98,17 @@ def board_info(record: Any) -> BoardInfo:
         kind=int(record.board_kind),
         serial=int(record.serial),
         banks=tuple(int(record.bank_bytes[bank]) for bank in range(record.bank_count)),
+    )
+
+
+def link_found(record: Any) -> LinkFound:
+    """LinkFound of a `struct lora_link_found`."""
+    values = fields_of(record, "status", "sent", "received", "bad")
+    heard = int(record.peer_serial) not in (0, _NOBODY)
+    return LinkFound(
+        **values,
+        peer_serial=int(record.peer_serial) if heard else None,
+        peer_port=int(record.peer_port) if heard else None,
     )
 
 

@@ -11,12 +11,20 @@ from lora_sdk.cli.outcome import run_command
 
 COMMANDS = {
     "bench": "lora_sdk.cli.bench:bench",
+    "doctor": "lora_sdk.cli.doctor:doctor",
     "dse": "lora_sdk.cli.dse:dse",
     "eval": "lora_sdk.cli.eval:evaluate",
+    "inspect": "lora_sdk.cli.inspect:inspect",
+    "links": "lora_sdk.cli.links:links",
+    "list": "lora_sdk.cli.list:list_boards",
     "model": "lora_sdk.cli.model:model",
+    "overlay": "lora_sdk.cli.overlay:overlay",
     "plan": "lora_sdk.cli.plan:plan",
     "plot": "lora_sdk.cli.plot:plot",
+    "program": "lora_sdk.cli.program:program",
+    "reset": "lora_sdk.cli.reset:reset",
     "synth": "lora_sdk.cli.synth:synth",
+    "validate": "lora_sdk.cli.validate:validate",
 }
 """Name of a command -> where it lies; imported when it is asked for."""
 

@@ -1,0 +1,113 @@
+"""The actual cabling of a cluster, from what every port heard, and how it differs from a map."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import yaml
+
+from ..cluster_file import BoardEntry, Cable
+from ..records import LinkFound
+
+Port = tuple[int, int]  # board, port
+
+
+@dataclass(frozen=True)
+class Cabling:
+    """`cables` between two boards; `problems` a line each: loopbacks, wrong bytes, one-way links,
+    ports whose channel is down. `silent`: the ports without a channel."""
+
+    cables: tuple[Cable, ...]
+    problems: tuple[str, ...]
+    silent: tuple[Port, ...]
+
+
+def name(port: Port) -> str:
+    """A port in messages."""
+    return f"board {port[0]} port {port[1]}"
+
+
+def actual(found: Sequence[Sequence[LinkFound]], serials: Sequence[int]) -> Cabling:
+    """The cabling that the ports' reports show. `found` is [board][port]; `serials` by board."""
+    place = {serial: board for board, serial in enumerate(serials)}
+    heard: dict[Port, Port] = {}
+    problems: list[str] = []
+    silent: list[Port] = []
+    for board, ports in enumerate(found):
+        for port, link in enumerate(ports):
+            here = (board, port)
+            if not link.healthy:
+                silent.append(here)
+            elif link.peer_serial is None or link.peer_port is None:
+                problems.append(f"{name(here)}: channel up, but nobody answers")
+            elif link.peer_serial not in place:
+                problems.append(
+                    f"{name(here)}: cabled to serial {link.peer_serial} port {link.peer_port}, "
+                    "which is not in this cluster"
+                )
+            else:
+                heard[here] = (place[link.peer_serial], link.peer_port)
+            if link.healthy and link.peer_serial is not None and not link.clean:
+                problems.append(
+                    f"{name(here)}: {link.received} of {link.sent} test frames arrived, "
+                    f"{link.bad} of them wrong; change the cable"
+                )
+    cables: list[Cable] = []
+    for here, there in sorted(heard.items()):
+        if here == there or here[0] == there[0]:
+            if here <= there:
+                problems.append(f"{name(here)}: a loopback to {name(there)}")
+        elif heard.get(there) != here:
+            problems.append(f"{name(here)}: hears {name(there)}, which does not hear it")
+        elif here < there:
+            cables.append(Cable(*here, *there))
+    return Cabling(tuple(cables), tuple(problems), tuple(silent))
+
+
+def ends(cables: Sequence[Cable]) -> dict[Port, Port]:
+    """Every port with a cable -> the port at its other end."""
+    table: dict[Port, Port] = {}
+    for cable in cables:
+        a, b = (cable.board_a, cable.port_a), (cable.board_b, cable.port_b)
+        table[a], table[b] = b, a
+    return table
+
+
+def compare(cabling: Cabling, expected: Sequence[Cable]) -> list[str]:
+    """Every difference from the cabling map, a line each: missing cables, cables in the wrong port
+    (swapped ports), cables that the map does not have."""
+    there, lines = ends(cabling.cables), []
+    wanted = ends(expected)
+    for cable in expected:
+        a, b = (cable.board_a, cable.port_a), (cable.board_b, cable.port_b)
+        if there.get(a) == b:
+            continue
+        for end, far in ((a, b), (b, a)):
+            sits = there.get(end)
+            if sits is not None:
+                swapped = " (the ports of a board are swapped)" if sits[0] == far[0] else ""
+                lines.append(f"{name(end)}: cabled to {name(sits)}, {name(far)} expected{swapped}")
+        if a not in there and b not in there:
+            lines.append(f"cable {cable} is missing, or both ends are down")
+        elif a not in there or b not in there:
+            lone = a if a not in there else b
+            lines.append(f"{name(lone)}: no cable, or its channel is down")
+    for cable in cabling.cables:
+        if (cable.board_a, cable.port_a) not in wanted and (
+            cable.board_b,
+            cable.port_b,
+        ) not in wanted:
+            lines.append(f"cable {cable} is not in the map")
+    return lines
+
+
+def cluster_text(boards: Sequence[BoardEntry], serials: Sequence[int], cabling: Cabling) -> str:
+    """A cluster file of what was found."""
+    known = [replace(entry, serial=serial) for entry, serial in zip(boards, serials, strict=True)]
+    content = {
+        "boards": [{"uri": entry.uri, "serial": entry.serial} for entry in known],
+        "cables": [vars(cable) for cable in cabling.cables],
+    }
+    head = "".join(f"# {line}\n" for line in cabling.problems)
+    return head + yaml.safe_dump(content, sort_keys=False)

@@ -1,0 +1,212 @@
+"""What this computer lacks for real boards, each with the line that cures it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..errors import LoraError
+from . import slash
+from .inventory import BoardView, pci_boards
+from .lock import lock_folder
+
+OK, NOTE, MISSING = "ok", "note", "missing"
+_PINNED = 64 << 20  # bytes that a runtime pins for its queues and bounce buffers
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing: `state` ok, note or missing; `cure` a line to run, "" where none is needed."""
+
+    state: str
+    thing: str
+    found: str
+    cure: str = ""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where to look; tests name a tree of their own. `loads` tells whether a library can be
+    loaded."""
+
+    root: Path = Path("/")
+    environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    loads: Callable[[str], bool] = lambda name: _loads(name)
+
+    def path(self, name: str) -> Path:
+        """A path of the computer."""
+        return self.root / name.lstrip("/")
+
+    @property
+    def boards(self) -> list[BoardView]:
+        """Boards on the PCI bus."""
+        return pci_boards(self.path("/sys/bus/pci/devices"))
+
+    @property
+    def modules(self) -> set[str]:
+        """Kernel modules that are loaded."""
+        try:
+            lines = self.path("/proc/modules").read_text().splitlines()
+        except OSError:
+            return set()
+        return {line.split()[0] for line in lines if line.strip()}
+
+    @property
+    def container(self) -> bool:
+        """Whether this is a container, which sees only the device nodes given to it."""
+        return any(self.path(name).exists() for name in ("/.dockerenv", "/run/.containerenv"))
+
+
+def _loads(name: str) -> bool:
+    try:
+        ctypes.CDLL(name)
+    except OSError:
+        return False
+    return True
+
+
+def examine(machine: Machine | None = None) -> list[Finding]:
+    """Everything that was looked at, in the order in which it should be cured."""
+    machine = machine or Machine()
+    boards = machine.boards
+    kinds = {board.board for board in boards}
+    findings = [_library(), _bus(boards)]
+    socket = Path(slash.socket_path())
+    if "v80" in kinds or socket.exists():
+        findings += _v80(machine, boards, socket)
+    if "u280" in kinds or "XILINX_XRT" in machine.environment:
+        findings += _xrt(machine, boards)
+    findings += [_shells(machine, boards), _pinned(), _locks()]
+    return findings
+
+
+def _library() -> Finding:
+    from .. import native
+
+    try:
+        native.lib()
+    except LoraError as error:
+        return Finding(MISSING, "C library", str(error), "pip install --force-reinstall .")
+    return Finding(OK, "C library", f"ABI {native.ABI_NUMBER}")
+
+
+def _bus(boards: list[BoardView]) -> Finding:
+    if boards:
+        return Finding(OK, "boards on the PCI bus", ", ".join(b.uri for b in boards))
+    return Finding(
+        NOTE, "boards on the PCI bus", "none; emulated ones run without any",
+        "lspci -d 10ee: shows what the computer sees; power off and seat the card if nothing",
+    )  # fmt: skip
+
+
+def _v80(machine: Machine, boards: list[BoardView], socket: Path) -> list[Finding]:
+    findings = []
+    for board in boards:
+        if board.board == "v80" and not board.driver:
+            findings.append(
+                Finding(MISSING, f"{board.uri}: driver", "none bound", "sudo modprobe slash")
+            )
+    if not socket.exists():
+        cure = "sudo systemctl enable --now vrtd"
+        if machine.container:
+            cure = f"give the container the socket: -v {socket}:{socket}"
+        return [*findings, Finding(MISSING, "vrtd", f"no socket {socket}", cure)]
+    if not os.access(socket, os.R_OK | os.W_OK):
+        group = _group(socket)
+        cure = f"sudo usermod -aG {group} $USER, then log in anew"
+        return [*findings, Finding(MISSING, "vrtd", f"no right to use {socket}", cure)]
+    try:
+        served = slash.devices()
+    except LoraError as error:
+        return [*findings, Finding(MISSING, "vrtd", str(error), "sudo systemctl restart vrtd")]
+    found = ", ".join(bdf for bdf, _ in served) or "no board"
+    state = OK if served else MISSING
+    return [*findings, Finding(state, "vrtd", f"serves {found}", "" if served else "v80-smi list")]
+
+
+def _group(path: Path) -> str:
+    import grp
+
+    try:
+        return grp.getgrgid(path.stat().st_gid).gr_name
+    except (OSError, KeyError):
+        return "the socket's group"
+
+
+def _xrt(machine: Machine, boards: list[BoardView]) -> list[Finding]:
+    findings = []
+    wanted = [board for board in boards if board.board == "u280"]
+    if wanted and "xocl" not in machine.modules:
+        findings.append(Finding(MISSING, "driver xocl", "not loaded", "sudo modprobe xocl"))
+    elif wanted:
+        findings.append(Finding(OK, "driver xocl", "loaded"))
+    folder = machine.environment.get("XILINX_XRT", "")
+    if not folder or not Path(folder).is_dir():
+        found = f"XILINX_XRT={folder or 'unset'}"
+        findings.append(
+            Finding(MISSING, "XRT", found, "source /opt/xilinx/xrt/setup.sh (Debian: export "
+                    "XILINX_XRT=/usr)")
+        )  # fmt: skip
+    else:
+        findings.append(Finding(OK, "XRT", f"XILINX_XRT={folder}"))
+    name = "libxrt_coreutil.so.2"
+    if machine.loads(name):
+        findings.append(Finding(OK, "runtime library", name))
+    else:
+        findings.append(
+            Finding(MISSING, "runtime library", f"{name} cannot be loaded", "sudo apt install "
+                    "libxrt1, or AMD's xrt package")
+        )  # fmt: skip
+    return findings + ([_nodes(machine)] if wanted else [])
+
+
+def _nodes(machine: Machine) -> Finding:
+    nodes = sorted(machine.path("/dev/dri").glob("renderD*"))
+    if not nodes:
+        cure = "sudo modprobe xocl"
+        if machine.container:
+            cure = "give the container the nodes: --device /dev/dri --device /dev/xclmgmt*"
+        return Finding(MISSING, "device nodes", "no /dev/dri/renderD*", cure)
+    closed = [n for n in nodes if not os.access(n, os.R_OK | os.W_OK)]
+    if closed:
+        cure = f"sudo usermod -aG {_group(closed[0])} $USER, then log in anew"
+        return Finding(MISSING, "device nodes", f"no right to use {closed[0].name}", cure)
+    return Finding(OK, "device nodes", ", ".join(n.name for n in nodes))
+
+
+def _shells(machine: Machine, boards: list[BoardView]) -> Finding:
+    """Boards of one cluster need one shell: overlays are linked against it."""
+    shells: dict[str, str] = {}
+    for board in boards:
+        folder = machine.path("/sys/bus/pci/devices") / board.uri.partition(":")[2]
+        for place in sorted(folder.glob("rom*/VBNV")):
+            shells[board.uri] = place.read_text().strip()
+    if len(set(shells.values())) > 1:
+        found = ", ".join(f"{uri} {shell}" for uri, shell in shells.items())
+        return Finding(
+            MISSING, "same shell on all boards", found, "sudo xbmgmt program --base --device BDF"
+        )
+    found = next(iter(shells.values()), "none to compare")
+    return Finding(OK, "same shell on all boards", found)
+
+
+def _pinned() -> Finding:
+    soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    if soft == resource.RLIM_INFINITY or soft >= _PINNED:
+        found = "unlimited" if soft == resource.RLIM_INFINITY else f"{soft >> 20} MiB"
+        return Finding(OK, "pinned memory", found)
+    return Finding(
+        NOTE, "pinned memory", f"{soft >> 10} KiB, {_PINNED >> 20} MiB are of use",
+        "echo '* - memlock unlimited' | sudo tee /etc/security/limits.d/lora.conf",
+    )  # fmt: skip
+
+
+def _locks() -> Finding:
+    folder = lock_folder()
+    if folder.is_dir() and os.access(folder, os.W_OK):
+        return Finding(OK, "locks", str(folder))
+    return Finding(MISSING, "locks", f"{folder} cannot be written", f"mkdir -p {folder}")

@@ -1,0 +1,133 @@
+"""Boards of this computer: from the PCI bus and from the runtimes, and who holds them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .. import abi
+from ..errors import LoraError
+from ..overlay import Overlay, load_overlay, overlay_names
+from . import slash
+from .lock import holder, program_name
+
+SYSFS = Path("/sys/bus/pci/devices")
+VENDOR = 0x10EE
+# PCI device id -> (board, the function that a runtime names it by)
+KNOWN = {0x50B6: ("v80", "slash"), 0x500D: ("u280", "xrt")}
+
+
+@dataclass(frozen=True)
+class PortView:
+    """A link port as its status register shows it."""
+
+    port: int
+    status: int
+    healthy: bool
+
+
+@dataclass
+class BoardView:
+    """One board. `overlay` is "" where none of this project's is loaded or it cannot be told;
+    `holder` the process that holds the board."""
+
+    uri: str
+    board: str
+    driver: str = ""
+    overlay: str = ""
+    abi: int | None = None
+    serial: int | None = None
+    links: list[PortView] = field(default_factory=list)
+    sensors: dict[str, str] = field(default_factory=dict)
+    holder: int | None = None
+    holder_name: str = ""
+    problem: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+
+def _hex(path: Path) -> int | None:
+    try:
+        return int(path.read_text().strip(), 16)
+    except (OSError, ValueError):
+        return None
+
+
+def pci_boards(sysfs: Path = SYSFS) -> list[BoardView]:
+    """Boards on the PCI bus, by BDF."""
+    found = []
+    for entry in sorted(sysfs.glob("*")) if sysfs.is_dir() else []:
+        known = KNOWN.get(_hex(entry / "device") or 0)
+        if _hex(entry / "vendor") != VENDOR or known is None:
+            continue
+        board, scheme = known
+        driver = entry / "driver"
+        name = driver.resolve().name if driver.exists() else ""
+        found.append(BoardView(f"{scheme}:{entry.name}", board, name))
+    return found
+
+
+def _overlays(board: str) -> list[Overlay]:
+    overlays = [load_overlay(name) for name in overlay_names()]
+    return [overlay for overlay in overlays if overlay.board.name == board]
+
+
+def _identify(view: BoardView, bdf: str) -> None:
+    for overlay in _overlays("v80"):
+        found = slash.identity(bdf, overlay.block_base[0])
+        if found is None:
+            continue
+        view.abi, view.serial = found.abi, found.serial
+        match = found.abi == overlay.abi and found.firmware_crc == overlay.image_crc
+        view.overlay = overlay.name if match else f"another (firmware {found.firmware_crc:#010x})"
+        for port, base in enumerate(overlay.block_base[1:]):
+            (status,) = slash.peek(bdf, base + abi.LINK_STATUS, 1)
+            view.links.append(PortView(port, status, status == abi.LINK_HEALTHY))
+        if match:
+            return
+
+
+def slash_boards() -> list[BoardView]:
+    """The V80 boards that vrtd serves. TransportError without vrtd."""
+    views = []
+    for bdf, _name in slash.devices():
+        view = BoardView(f"slash:{bdf}", "v80", "vrtd")
+        try:
+            _identify(view, bdf)
+            for sensor in slash.sensors(bdf):
+                view.sensors[sensor.name] = f"{sensor.value:g} {sensor.unit}"
+        except LoraError as error:
+            view.problem = str(error)
+        views.append(view)
+    return views
+
+
+def inventory(sysfs: Path = SYSFS) -> list[BoardView]:
+    """All boards of this computer: those of the bus, completed by what their runtime tells."""
+    views = {view.uri: view for view in pci_boards(sysfs)}
+    wanted = (
+        any(view.board == "v80" for view in views.values()) or Path(slash.socket_path()).exists()
+    )
+    if wanted:
+        try:
+            for view in slash_boards():
+                _replace(views, view)
+        except LoraError as error:
+            for view in views.values():
+                if view.board == "v80":
+                    view.problem = str(error)
+    for view in views.values():
+        view.holder = holder(view.uri)
+        view.holder_name = program_name(view.holder) if view.holder else ""
+    return list(views.values())
+
+
+def _replace(views: dict[str, BoardView], view: BoardView) -> None:
+    """vrtd names a board by a function of its own: one board is one line."""
+    slot = view.uri.rpartition(".")[0]
+    for uri in [uri for uri in views if uri.rpartition(".")[0] == slot]:
+        view.driver = views.pop(uri).driver or view.driver
+    views[view.uri] = view

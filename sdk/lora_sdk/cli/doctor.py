@@ -1,0 +1,27 @@
+"""`lora doctor`: what this computer lacks for real boards."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import click
+
+from lora_host.lab.doctor import MISSING, examine
+
+
+@click.command("doctor")
+@click.option("--json", "as_json", is_flag=True, help="print JSON")
+def doctor(as_json: bool) -> None:
+    """Look at drivers, runtimes, rights, device nodes, shells and limits, and name the line that
+    cures what is missing. The exit code is 1 where something is."""
+    findings = examine()
+    if as_json:
+        click.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
+    else:
+        for it in findings:
+            click.echo(f"{it.state:<8} {it.thing}: {it.found}")
+            if it.cure:
+                click.echo(f"         -> {it.cure}")
+    if any(finding.state == MISSING for finding in findings):
+        raise SystemExit(1)

@@ -1,0 +1,90 @@
+"""`lora links`: status, payload test and cabling of the boards' links."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from lora_sdk.cli.boards_flags import board_options, overlay_for
+
+TIMES = 2  # a link that comes up once may not come up again
+
+
+@click.command("links")
+@board_options
+@click.option("--test", is_flag=True, help="payload both ways on every cable, twice, and cabling")
+@click.option("--discover", is_flag=True, help="write a cluster file of the actual cabling")
+def links(
+    devices: tuple[str, ...],
+    cluster_file: str | None,
+    boards: int | None,
+    overlay: str | None,
+    test: bool,
+    discover: bool,
+) -> None:
+    """Show the links' registers; --test proves the cables; --discover > cluster.yaml finds out
+    which port is cabled to which.
+
+    The overlay is loaded first. The exit code is 1 where a cable of the map is missing, sits in
+    another port, or delivers wrong bytes."""
+    from lora_host.cluster import Cluster
+
+    chosen = overlay_for(overlay, devices, cluster_file)
+    with Cluster.open(boards, devices, cluster_file, overlay=chosen) as cluster:
+        if discover:
+            _discover(cluster)
+            return
+        problems = _test(cluster) if test else []
+        _show(cluster)
+    for line in problems:
+        click.echo(f"problem: {line}")
+    if problems:
+        raise SystemExit(1)
+
+
+def _discover(cluster: Any) -> None:
+    from lora_host.lab.cabling import actual, cluster_text
+
+    serials = [info.serial for info in cluster.infos]
+    cabling = actual(cluster.links_discover(), serials)
+    click.echo(cluster_text(cluster.entries, serials, cabling), nl=False)
+    for line in cabling.problems:
+        click.echo(line, err=True)
+
+
+def _test(cluster: Any) -> list[str]:
+    from lora_host.errors import LinkError
+    from lora_host.lab.cabling import actual, compare
+
+    serials = [info.serial for info in cluster.infos]
+    problems: list[str] = []
+    for turn in range(1, TIMES + 1):
+        cabling = actual(cluster.links_discover(), serials)
+        found = [*cabling.problems, *compare(cabling, cluster.cables)]
+        if not found:
+            try:
+                cluster.links_up(cluster.cables)
+            except LinkError as error:
+                found = [str(error)]
+        verdict = "problems" if found else "no problem"
+        click.echo(
+            f"run {turn} of {TIMES}: {len(cluster.cables)} cables of the map, "
+            f"{len(cabling.cables)} found, {verdict}"
+        )
+        problems += [line for line in found if line not in problems]
+    return problems
+
+
+def _show(cluster: Any) -> None:
+    from lora_host import abi
+
+    for board in range(cluster.size):
+        for port in range(abi.PORTS):
+            it = cluster.link_status(board, port)
+            click.echo(
+                f"board {board} port {port}: {'up' if it.healthy else 'down'} "
+                f"status {it.status:#06x} configuration {it.configuration:#x} frames "
+                f"{it.frames_received} with errors {it.frames_with_errors} overflows "
+                f"{it.rx_overflows} times down {it.channel_down}"
+            )

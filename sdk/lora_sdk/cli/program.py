@@ -1,0 +1,24 @@
+"""`lora program`: loads an overlay and reads back what the boards then are."""
+
+from __future__ import annotations
+
+import click
+
+from lora_sdk.cli.boards_flags import overlay_for
+
+
+@click.command("program")
+@click.option("--device", "devices", multiple=True, required=True, metavar="URI",
+              help="board to load, as slash:0000:21:00.0; once a board")  # fmt: skip
+@click.option("--overlay", metavar="NAME", help="overlay [LORA-F of the first board's kind]")
+def program(devices: tuple[str, ...], overlay: str | None) -> None:
+    """Load an overlay on boards and check that it runs there: ABI, board kind, firmware CRC."""
+    from lora_host.cluster import Cluster
+
+    chosen = overlay_for(overlay, devices, None)
+    with Cluster.open(devices=devices, overlay=chosen) as cluster:
+        for info in cluster.infos:
+            click.echo(
+                f"{info.address}: {chosen.name}, ABI {chosen.abi}, firmware "
+                f"{chosen.image_crc:#010x}, serial {info.serial}"
+            )

@@ -1,0 +1,27 @@
+"""`lora reset`: a board's reset by its runtime, and the check that it worked."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from lora_sdk.cli.boards_flags import overlay_for
+
+
+@click.command("reset")
+@click.option("--device", "devices", multiple=True, required=True, metavar="URI",
+              help="board to reset, as slash:0000:21:00.0; once a board")  # fmt: skip
+@click.option("--overlay", metavar="NAME", help="overlay [LORA-F of the first board's kind]")
+def reset(devices: tuple[str, ...], overlay: str | None) -> None:
+    """Reset boards, wait until each is back, load the overlay, and run a command on each: only then
+    the reset has worked. Fails where another process holds a board."""
+    from lora_host.lab.reset import reset_boards
+
+    began = time.monotonic()
+    for info, crc in reset_boards(devices, overlay_for(overlay, devices, None)):
+        took = time.monotonic() - began
+        click.echo(
+            f"{info.address}: back after {took:.1f} s, serial {info.serial}, checksum {crc:#010x} "
+            "right"
+        )

@@ -1,0 +1,113 @@
+"""`lora validate`: are boards, links and units sound?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from lora_sdk.cli.boards_flags import board_options, overlay_for
+
+MIB = 1 << 20
+TOKENS = [(7 * i + 11) % 500 + 3 for i in range(40)]  # more than one tile of 32 positions
+STEPS = 4
+
+
+@click.command("validate")
+@board_options
+@click.option("--mib", type=click.IntRange(1), default=1, show_default=True,
+              help="how much of each bank the memory test covers")  # fmt: skip
+def validate(
+    devices: tuple[str, ...],
+    cluster_file: str | None,
+    boards: int | None,
+    overlay: str | None,
+    mib: int,
+) -> None:
+    """Test the memory of each bank, every cable, and the units by known answers.
+
+    Known answers: a demo model's logits on these boards must equal, byte for byte, those of one
+    emulated board; on several boards they pass every gather. The exit code is 1 where anything is
+    wrong."""
+    from lora_host.cluster import Cluster
+
+    chosen = overlay_for(overlay, devices, cluster_file)
+    faults: list[str] = []
+    with Cluster.open(boards, devices, cluster_file, overlay=chosen) as cluster:
+        size = cluster.size
+        faults += _memory(cluster, mib * MIB)
+        faults += _links(cluster)
+    faults += _answers(devices, cluster_file, size, chosen)
+    for line in faults:
+        click.echo(f"fault: {line}")
+    if faults:
+        raise SystemExit(1)
+    click.echo(f"{size} board{'s' if size > 1 else ''}: sound")
+
+
+def _memory(cluster: Any, size: int) -> list[str]:
+    from lora_host.lab.memory import check_memory
+
+    results = list(check_memory(cluster, size))
+    bad = [f"board {r.board} {r.bank}: {r.fault}" for r in results if r.fault]
+    total = sum(r.bytes for r in results) / MIB
+    click.echo(f"memory: {len(results)} banks, {total:.0f} MiB: {_verdict(bad)}")
+    return bad
+
+
+def _links(cluster: Any) -> list[str]:
+    from lora_host.errors import LinkError
+
+    bad = []
+    try:
+        cluster.links_up(cluster.cables)
+    except LinkError as error:
+        bad.append(str(error))
+    click.echo(f"links: {len(cluster.cables)} cables, payload both ways: {_verdict(bad)}")
+    return bad
+
+
+def _answers(
+    devices: Sequence[str], cluster_file: str | None, size: int, overlay: Any
+) -> list[str]:
+    from lora_host.errors import LoraError
+
+    try:
+        found = _logits(boards=size, devices=devices, cluster_file=cluster_file, overlay=overlay)
+    except LoraError as error:
+        bad = [f"known answers: {error}"]
+    else:
+        bad = [
+            f"known answers: logits of step {step} differ from the emulated board's"
+            for step, (ours, theirs) in enumerate(zip(found, _logits(boards=1), strict=True))
+            if ours != theirs
+        ]
+    what = "matrix, vector, DMA" + (" and router units" if size > 1 else " units")
+    click.echo(f"known answers of {what}: {STEPS} steps: {_verdict(bad)}")
+    return bad
+
+
+def _logits(**options: Any) -> list[bytes]:
+    """Logits as bytes: of the prompt's last row, then of greedy steps."""
+    from lora_host.overlay import Overlay
+    from lora_sdk import Engine
+
+    chosen = options.get("overlay")
+    if isinstance(chosen, Overlay):
+        options["overlay"] = str(chosen.path)
+    out = []
+    with Engine(**options) as engine:
+        sequence = engine.open_sequence()
+        logits = engine.prefill(sequence, TOKENS)
+        tokens = list(TOKENS)
+        for _ in range(STEPS):
+            out.append(logits.tobytes())
+            tokens.append(int(logits.argmax()))
+            logits = engine.prefill(sequence, tokens[-1:])
+        engine.release(sequence)
+    return out
+
+
+def _verdict(bad: Sequence[str]) -> str:
+    return f"{len(bad)} faults" if bad else "right"

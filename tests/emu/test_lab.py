@@ -1,0 +1,136 @@
+"""The lab's commands on emulated boards, and through the stand-in vrtd."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from lora_host import abi
+from lora_host.cluster import Cluster
+from lora_host.cluster_file import BoardEntry, load_cluster
+from lora_host.overlay import load_overlay
+from lora_host.vrtd_standin.process import Standin
+from lora_sdk.cli.main import lora
+from lora_sdk.cli.outcome import run_command
+
+
+@pytest.fixture(autouse=True)
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LORA_LOCK_FOLDER", str(tmp_path / "locks"))
+    monkeypatch.setenv("LORA_VRTD_SOCKET", str(tmp_path / "none.sock"))
+
+
+@pytest.fixture
+def standin(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Standin]:
+    with Standin(2, getattr(request, "param", ())) as running:
+        monkeypatch.setenv("LORA_VRTD_SOCKET", str(running.socket))
+        yield running
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(lora, arguments)
+
+
+def devices(standin: Standin) -> list[str]:
+    return [word for uri in standin.uris for word in ("--device", uri)]
+
+
+def test_list_shows_boards_overlays_links_and_holders(standin: Standin) -> None:
+    views = json.loads(run("list", "--json").stdout)
+    assert [v["uri"] for v in views] == list(standin.uris)
+    assert views[0]["overlay"] == "" and views[0]["holder"] is None
+    assert views[0]["sensors"]["hbm_temp"] == "41.5 C"
+    with Cluster.open(devices=standin.uris, overlay=load_overlay("lora_f_v80")) as cluster:
+        cluster.links_up(cluster.cables)
+        views = json.loads(run("list", "--json").stdout)
+        assert views[1]["overlay"] == "lora_f_v80" and views[1]["abi"] == abi.ABI_NUMBER
+        assert views[1]["serial"] == 0x5101 and views[1]["holder"] is not None
+        healthy = [[port["healthy"] for port in view["links"]] for view in views]
+        assert healthy == [[False, True], [True, False]]
+        assert "held by" in run("list").stdout
+
+
+def test_links_of_emulated_boards() -> None:
+    found = run("links", "--boards", "4", "--test")
+    assert found.exit_code == 0, found.output
+    assert found.stdout.count("4 cables of the map, 4 found, no problem") == 2
+    file = yaml.safe_load(run("links", "--boards", "2", "--discover").stdout)
+    assert file["cables"] == [{"board_a": 0, "port_a": 1, "board_b": 1, "port_b": 0}]
+
+
+@pytest.mark.parametrize("standin", [("--cables", "0.1-1.1")], indirect=True)
+def test_links_finds_swapped_ports_and_writes_the_real_cabling(
+    standin: Standin, tmp_path: Path
+) -> None:
+    found = run("links", *devices(standin), "--discover")
+    assert found.exit_code == 0, found.output
+    file = tmp_path / "cluster.yaml"
+    file.write_text(found.stdout)
+    cable = {"board_a": 0, "port_a": 1, "board_b": 1, "port_b": 1}
+    assert yaml.safe_load(found.stdout)["cables"] == [cable]
+    against_ring = run("links", *devices(standin), "--test")
+    assert against_ring.exit_code == 1 and "ports of a board are swapped" in against_ring.stdout
+    assert load_cluster(file).boards[1] == BoardEntry(standin.uris[1], 0x5101)
+
+
+def test_validate_tells_sound_boards_from_a_silent_link_fault(standin: Standin) -> None:
+    sound = run("validate", *devices(standin))
+    assert sound.exit_code == 0, sound.output
+    assert "66 banks, 66 MiB: right" in sound.stdout and "2 boards: sound" in sound.stdout
+    standin.tell(f"fault 0 {abi.FAULT_LINK_GARBLE} 1 0 0")
+    bad = run("validate", *devices(standin))
+    assert bad.exit_code == 1 and "fault: link board 1 port 0 - board 0 port 1" in bad.stdout
+
+
+def test_validate_compares_known_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    from lora_sdk.cli import validate
+
+    real = validate._logits
+    monkeypatch.setattr(
+        validate,
+        "_logits",
+        lambda **options: [b"another" if options["boards"] == 1 else x for x in real(**options)],
+    )
+    found = run("validate", "--boards", "2")
+    assert found.exit_code == 1 and "logits of step 0 differ" in found.stdout
+
+
+def test_the_memory_test_finds_wrong_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    from lora_host.lab.memory import check_memory
+
+    with Cluster.open(boards=1, overlay=load_overlay("lora_f_u280")) as cluster:
+        real = cluster.write
+
+        def spoilt(board: int, bank: int, offset: int, data: bytearray) -> None:
+            if bank == 7:
+                data[100] ^= 1
+            real(board, bank, offset, data)
+
+        monkeypatch.setattr(cluster, "write", spoilt)
+        faults = {r.bank: r.fault for r in check_memory(cluster, 4096) if r.fault}
+    assert (
+        list(faults) == ["HBM[7]"] and "1 wrong bytes, the first at offset 0x64" in faults["HBM[7]"]
+    )
+
+
+def test_program_and_reset_check_that_they_worked(
+    standin: Standin, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loaded = run("program", *devices(standin))
+    assert loaded.exit_code == 0 and "lora_f_v80, ABI 1" in loaded.stdout
+    again = run("reset", *devices(standin))
+    assert again.exit_code == 0 and "back after" in again.stdout
+    standin.tell("lose 1 1")
+    assert run_command(lora, "lora", ["reset", *devices(standin)]) == 1
+    assert "reports the design as written, but the board shows" in capsys.readouterr().err
+    assert run_command(lora, "lora", ["reset", "--device", "emu:v80"]) == 2
+
+
+def test_doctor_reports_a_missing_daemon_only_where_a_board_is(standin: Standin) -> None:
+    found = json.loads(run("doctor", "--json").stdout)
+    assert {"vrtd": "ok"}.items() <= {f["thing"]: f["state"] for f in found}.items()

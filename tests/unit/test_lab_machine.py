@@ -1,0 +1,137 @@
+"""Locks, the PCI bus and the doctor, on trees of the tests' own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lora_host.errors import TransportError
+from lora_host.lab.doctor import MISSING, OK, Finding, Machine, examine
+from lora_host.lab.inventory import pci_boards
+from lora_host.lab.lock import BoardLock, canonical, holder, lock_path
+from tests.processes import environment
+
+URI = "slash:0000:21:00.0"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("LORA_LOCK_FOLDER", str(tmp_path / "locks"))
+    monkeypatch.setenv("LORA_VRTD_SOCKET", str(tmp_path / "none.sock"))
+    return tmp_path
+
+
+def test_all_spellings_of_a_board_are_one() -> None:
+    spellings = ("slash:21:00.0", "slash:0000:21:00.2", "SLASH:0000:21:00", URI)
+    assert len({canonical(uri) for uri in spellings}) == 1
+    assert canonical("xrt:0") == "xrt:0"
+
+
+def test_a_lock_is_all_or_none_and_names_its_holder() -> None:
+    other = "slash:0000:22:00.0"
+    held = BoardLock([URI])
+    assert holder(URI) == os.getpid() and holder(other) is None
+    with pytest.raises(TransportError, match=rf"this process \({os.getpid()}\) holds it"):
+        BoardLock([other, URI])
+    assert holder(other) is None  # given back
+    held.close()
+    assert holder(URI) is None
+    BoardLock([URI]).close()
+
+
+def test_a_killed_holder_leaves_a_lock_that_heals() -> None:
+    code = f"""
+import time
+from lora_host.lab.lock import BoardLock
+lock = BoardLock([{URI!r}])
+print('held', flush=True)
+time.sleep(60)
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment()
+    )
+    assert process.stdout is not None and process.stdout.readline() == "held\n"
+    assert holder(URI) == process.pid
+    with pytest.raises(TransportError, match=rf"held by process {process.pid} \(python"):
+        BoardLock([URI])
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    assert lock_path(URI).read_text().strip() == str(process.pid)  # stale text, no lock
+    BoardLock([URI]).close()
+
+
+def test_a_lock_file_that_is_a_link_is_refused(folder: Path) -> None:
+    lock_path(URI).parent.mkdir()
+    lock_path(URI).symlink_to(folder / "victim")
+    with pytest.raises(TransportError, match="cannot be opened"):
+        BoardLock([URI])
+    assert not (folder / "victim").exists()
+
+
+def board(root: Path, bdf: str, device: str, shell: str = "", driver: str = "") -> None:
+    place = root / "sys/bus/pci/devices" / bdf
+    place.mkdir(parents=True)
+    (place / "vendor").write_text("0x10ee\n")
+    (place / "device").write_text(device + "\n")
+    if shell:
+        (place / "rom.u.1").mkdir()
+        (place / "rom.u.1" / "VBNV").write_text(shell + "\n")
+    if driver:
+        (root / "drivers" / driver).mkdir(parents=True, exist_ok=True)
+        (place / "driver").symlink_to(root / "drivers" / driver)
+
+
+def test_boards_of_the_bus(folder: Path) -> None:
+    board(folder, "0000:21:00.2", "0x50b6", driver="slash")
+    board(folder, "0000:3b:00.1", "0x500d")
+    board(folder, "0000:3b:00.0", "0x500c")  # the management function is no board
+    found = pci_boards(folder / "sys/bus/pci/devices")
+    assert [(b.uri, b.board, b.driver) for b in found] == [
+        ("slash:0000:21:00.2", "v80", "slash"),
+        ("xrt:0000:3b:00.1", "u280", ""),
+    ]
+
+
+def look(root: Path, **variables: str) -> dict[str, Finding]:
+    machine = Machine(root, variables, loads=lambda _: False)
+    return {finding.thing: finding for finding in examine(machine)}
+
+
+def test_a_computer_without_boards_lacks_nothing(folder: Path) -> None:
+    (folder / "locks").mkdir()
+    assert not [f for f in look(folder).values() if f.state == MISSING]
+
+
+def test_the_doctor_names_what_each_board_lacks_and_the_cure(folder: Path) -> None:
+    board(folder, "0000:21:00.2", "0x50b6")
+    board(folder, "0000:3b:00.1", "0x500d", shell="shell_a")
+    board(folder, "0000:5e:00.1", "0x500d", shell="shell_b")
+    found = look(folder)
+    cures = {thing: f.cure for thing, f in found.items() if f.state == MISSING}
+    assert cures["slash:0000:21:00.2: driver"] == "sudo modprobe slash"
+    assert cures["vrtd"] == "sudo systemctl enable --now vrtd"
+    assert cures["driver xocl"] == "sudo modprobe xocl"
+    assert "XILINX_XRT" in cures["XRT"] and "libxrt1" in cures["runtime library"]
+    assert cures["device nodes"] == "sudo modprobe xocl"
+    assert (
+        "shell_a" in found["same shell on all boards"].found and cures["same shell on all boards"]
+    )
+    assert cures["locks"].startswith("mkdir -p")
+    (folder / ".dockerenv").touch()
+    assert "--device /dev/dri" in look(folder)["device nodes"].cure
+
+
+def test_what_is_there_is_not_missed(folder: Path) -> None:
+    board(folder, "0000:3b:00.1", "0x500d", shell="shell_a")
+    (folder / "proc").mkdir()
+    (folder / "proc/modules").write_text("xocl 1 0 - Live 0x0\n")
+    (folder / "dev/dri").mkdir(parents=True)
+    (folder / "dev/dri/renderD128").touch()
+    (folder / "locks").mkdir()
+    machine = Machine(folder, {"XILINX_XRT": str(folder)}, loads=lambda _: True)
+    assert {f.state for f in examine(machine) if f.thing != "pinned memory"} == {OK}

@@ -1,0 +1,117 @@
+"""vrtbin archives: what is written is read back; hostile ones are refused in one line."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tarfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lora_host.errors import OverlayError
+from lora_host.overlay import Overlay, load_overlay
+from lora_host.vrtbin import (
+    MARK,
+    check_vrtbin,
+    differences,
+    emulation_design,
+    read_vrtbin,
+    write_vrtbin,
+)
+
+MAP = b"<S><Platform>Hardware</Platform><ClockFrequency>200000000</ClockFrequency></S>"
+Member = tuple[str, bytes]
+
+
+@pytest.fixture(scope="module")
+def overlay() -> Overlay:
+    return load_overlay("lora_f_v80")
+
+
+def archive(*members: Member, kind: bytes = tarfile.REGTYPE) -> bytes:
+    place = io.BytesIO()
+    with tarfile.open(fileobj=place, mode="w") as tar:
+        for name, text in members:
+            entry = tarfile.TarInfo(name)
+            entry.size = len(text) if kind == tarfile.REGTYPE else 0
+            entry.type, entry.linkname = kind, "/etc/passwd"
+            tar.addfile(entry, io.BytesIO(text))
+    return place.getvalue()
+
+
+def written(folder: Path, data: bytes) -> Path:
+    path = folder / "some.vrtbin"
+    path.write_bytes(data)
+    return path
+
+
+def test_the_committed_archive_is_what_the_manifest_says(overlay: Overlay) -> None:
+    assert overlay.container is not None
+    assert overlay.container.read_bytes() == write_vrtbin(overlay)
+
+
+def test_what_is_written_is_read_back(overlay: Overlay, tmp_path: Path) -> None:
+    data = write_vrtbin(overlay)
+    for packed in (data, gzip.compress(data)):
+        found = read_vrtbin(written(tmp_path, packed))
+        assert found.emulation and found.platform == "Emulation"
+        assert differences(found, overlay) == []
+        design = emulation_design(found.designs["design.pdi"])
+        assert design.image == overlay.image and design.block_base == overlay.block_base
+    assert MARK in data
+
+
+def test_differences_from_a_manifest_are_named(overlay: Overlay, tmp_path: Path) -> None:
+    found = read_vrtbin(written(tmp_path, write_vrtbin(overlay)))
+    other = replace(overlay, clock_hz=150_000_000, block_base=(0, *overlay.block_base[1:]))
+    assert differences(found, other)[0] == "clock 200000000 Hz found, 150000000 Hz expected"
+    with pytest.raises(OverlayError, match=r"clock 200000000 Hz found.*\(and \d+ more\).*lora_f"):
+        check_vrtbin(found, other, "x.vrtbin")
+    bare = replace(found, kernels=found.kernels[1:])
+    assert differences(bare, overlay)[0].startswith("kernel lora_ctrl is missing among")
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"", "not a tar archive"),
+        (b"\x1f\x8b rubbish", "damaged gzip"),
+        (archive(("design.pdi", b"x")), "no system_map.xml"),
+        (archive(("system_map.xml", MAP)), "no design.pdi"),
+        (archive(("../design.pdi", b"x")), "a name with a folder"),
+        (archive(("/etc/design.pdi", b"x")), "a name with a folder"),
+        (archive(("design.pdi", b""), kind=tarfile.SYMTYPE), "not a plain file"),
+        (archive(("note.txt", b"x")), r"system_map\.xml and \*\.pdi expected"),
+        (archive(("design.pdi", b"x"), ("design.pdi", b"y")), "found twice"),
+        (archive(("system_map.xml", b"<S>"), ("design.pdi", b"x")), "not XML"),
+        (
+            archive(("system_map.xml", b"<!DOCTYPE a []>" + MAP), ("design.pdi", b"")),
+            "a document type is declared",
+        ),
+        (
+            archive(("system_map.xml", MAP.replace(b"Hardware", b"Toy")), ("design.pdi", b"")),
+            "Platform 'Toy' found, Hardware",
+        ),
+        (
+            archive(("system_map.xml", MAP.replace(b"200000000", b"fast")), ("design.pdi", b"")),
+            "'fast' found, a number expected",
+        ),
+    ],
+)  # fmt: skip
+def test_hostile_archives(data: bytes, says: str, tmp_path: Path) -> None:
+    with pytest.raises(OverlayError, match=says):
+        read_vrtbin(written(tmp_path, data))
+
+
+def test_a_truncated_archive(overlay: Overlay, tmp_path: Path) -> None:
+    data = write_vrtbin(overlay)
+    with pytest.raises(OverlayError):
+        read_vrtbin(written(tmp_path, data[: len(data) // 3]))
+
+
+@pytest.mark.parametrize("pdi", [b"", MARK, MARK + b"{}\n", MARK + b"[1]\nx", b"\x01real PDI"])
+def test_a_design_that_is_not_ours(pdi: bytes) -> None:
+    with pytest.raises(OverlayError, match=r"design\.pdi"):
+        emulation_design(pdi)
