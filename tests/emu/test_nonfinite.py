@@ -55,6 +55,9 @@ def test_the_request_is_named_and_the_others_go_on(engine: Engine) -> None:
         0: want.token_ids,
         2: want.token_ids,
     }
+    engine._stepper.flush()
+    assert engine._cache.free_slots == engine.plan.overlay.max_scratch
+    assert engine._cache.free_sequences == engine.plan.max_sequences
 
 
 def test_the_boards_own_loop_names_it_too(engine: Engine) -> None:
