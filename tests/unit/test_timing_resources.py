@@ -116,3 +116,19 @@ def test_the_manifest_follows_the_schema_but_for_what_is_not_built() -> None:
     assert facts["tiling"] == {
         "array_rows": 32, "array_columns": 32, "tile": 32, "vector_lanes": 8
     }  # fmt: skip
+
+
+def test_lora_dse_prints_a_design_and_writes_its_manifest(tmp_path) -> None:
+    import yaml
+    from click.testing import CliRunner
+
+    from lora_sdk.cli.dse import dse
+
+    pytest.importorskip("scipy")
+    path = tmp_path / "manifest.yaml"
+    arguments = ["--model", "gpt2-345m", "--in", "8", "--out", "16", "--precision", "fp16",
+                 "--no-prefetch", "--manifest", str(path)]  # fmt: skip
+    run = CliRunner().invoke(dse, arguments)
+    assert run.exit_code == 0 and run.stdout.startswith("modelled: ")
+    facts = yaml.safe_load(path.read_text())
+    assert facts["precision"] == "fp16" and facts["tiling"]["array_rows"] in (16, 32, 64, 128)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
@@ -121,6 +122,18 @@ class StreamDesign:
 
 
 Design = ArrayDesign | StreamDesign
+POSITIVE = (
+    "clock_hz", "tile", "lanes", "weight_bits", "activation_bytes", "kv_bytes", "hbm_efficiency",
+    "utilisation", "bits_per_second", "port_bytes", "row_group", "block_bytes", "merge",
+    "prefill_utilisation",
+)  # fmt: skip
+CHOICES: dict[str, tuple[Any, ...]] = {
+    "row_grain": ("array", "row"),
+    "gathers": ("overlapped", "stalled"),
+    "norms": ("split", "replicated"),
+    "prefill_copy": ("none", "ddr"),
+}
+
 KINDS: dict[str, type[ArrayDesign] | type[StreamDesign]] = {
     "array": ArrayDesign,
     "stream": StreamDesign,
@@ -157,6 +170,8 @@ def load_design(name: str | Path) -> Design:
 
 def _whole(table: Mapping[str, Mapping[str, Any]], name: str) -> dict[str, Any]:
     """The fields of `name` on top of those of its base."""
+    if not isinstance(table[name], dict):
+        raise RequestError(f"design {name}: found {table[name]!r}, expected its fields")
     own = dict(table[name])
     base = own.pop("base", None)
     if base is None:
@@ -184,4 +199,29 @@ def make_design(name: str, values: Mapping[str, Any]) -> Design:
         required = entry.default is MISSING and entry.default_factory is MISSING
         if required and entry.name not in made:
             raise RequestError(f"design {name}: field {entry.name!r} is missing")
+    _check_numbers(kind, made, f"design {name}")
+    if "link" in made:
+        _check_numbers(Link, vars(made["link"]), f"design {name}: link")
+    for key, allowed in CHOICES.items():
+        if key in made and made[key] not in allowed:
+            expected = " or ".join(map(str, allowed))
+            raise RequestError(f"design {name}: {key} is {made[key]!r}, expected {expected}")
+    if kind is ArrayDesign and (
+        len(made["array"]) != 2 or not all(isinstance(side, int) and side > 0
+                                           for side in made["array"])
+    ):  # fmt: skip
+        raise RequestError(f"design {name}: array is {made['array']}, expected rows and columns")
     return kind(**made)
+
+
+def _check_numbers(kind: type, made: Mapping[str, Any], where: str) -> None:
+    """RequestError naming the first number that is none, negative or not finite, or 0 where it
+    divides."""
+    for entry in fields(kind):
+        if entry.type not in ("int", "float") or entry.name not in made:
+            continue
+        value = made[entry.name]
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        low = "a number above 0" if entry.name in POSITIVE else "a number of at least 0"
+        if not number or not 0 <= value < math.inf or (value == 0 and entry.name in POSITIVE):
+            raise RequestError(f"{where}: {entry.name} is {value!r}, expected {low}")

@@ -1,0 +1,59 @@
+"""Designs from YAML files: what is wrong is named, what is right is timed."""
+
+from pathlib import Path
+
+import pytest
+
+from lora_host.errors import RequestError
+from lora_host.overlay import overlay_names
+from lora_sdk.model.shapes import shape_config
+from lora_sdk.timing.designs import design_names, load_design
+from lora_sdk.timing.facts import board_facts, board_names
+from lora_sdk.timing.model import token_time
+from lora_sdk.timing.target import make_target
+
+
+def test_a_file_builds_on_a_shipped_design(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("mine: { base: lora-f, lanes: 32, origin: own }\n")
+    config = shape_config("gpt2-345m")
+    mine = token_time(make_target(str(path), None, config, 2), "", 128)
+    theirs = token_time(make_target("lora-f", None, config, 2), "", 128)
+    assert mine.design == "mine" and mine.latency_ms < theirs.latency_ms
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("mine: { base: lora-f, lane: 4 }", "did you mean 'lanes'"),
+        ("mine: { base: lora-f, lanes: 0 }", "lanes is 0, expected a number above 0"),
+        ("mine: { base: lora-f, lanes: many }", "lanes is 'many'"),
+        ("mine: { base: lora-f, clock_hz: .inf }", "clock_hz is inf"),
+        ("mine: { base: lora-f, kv_bytes: true }", "kv_bytes is True"),
+        ("mine: { base: lora-f, array: [32] }", "expected rows and columns"),
+        ("mine: { base: lora-f, norms: both }", "expected split or replicated"),
+        ("mine: { base: mine }", "not another design"),
+        ("mine: { kind: array }", "is missing"),
+        ("mine: 3", "expected its fields"),
+        ("a: {}\nb: {}", "expected one design"),
+        ("mine: [", "not YAML"),
+    ],
+)
+def test_what_is_wrong_is_named(text: str, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    with pytest.raises(RequestError, match=words) as caught:
+        load_design(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_everything_that_ships_can_be_timed() -> None:
+    for name in design_names():
+        model = "llama2-7b" if name.startswith("flight") else "gpt2-345m"
+        for board in load_design(name).boards:
+            assert token_time(make_target(name, board, shape_config(model), 1), "", 64).latency_ms
+    for name in overlay_names():
+        found = token_time(make_target(name, None, shape_config("gpt2-345m"), 2), "", 64)
+        assert found.latency_ms > 0 and found.design == name
+    for name in board_names():
+        assert board_facts(name).dsp > 0
