@@ -14,7 +14,7 @@ class AdapterPlan:
 
     rank: int = 8
     blocks: int = 0
-    sequences: int = 16
+    sequences: int = 4
     length: int = 256
     rate: float = 3e-3
     seed: int = 4

@@ -69,7 +69,7 @@ def train_adapter(folder: Path, source: Windows, plan: AdapterPlan, budget: Budg
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         budget.done += 1
-        if budget.done % 25 == 0:
+        if budget.done % 10 == 0:
             print(f"step {budget.done} share {share:.3f} loss {loss.item():.4f}", flush=True)
     return model
 

@@ -11,7 +11,7 @@ from .model import Shape
 from .target import TargetPlan
 from .train_eagle3 import Eagle3Plan
 
-STEPS = {"target": 2180, "own_text": 1, "draft": 751, "eagle3": 291, "lora": 300, "bdlora": 300}
+STEPS = {"target": 2180, "own_text": 1, "draft": 751, "eagle3": 291, "lora": 192, "bdlora": 155}
 """Steps of each stage for the shipped models."""
 
 SMOKE_STEPS = dict.fromkeys(STEPS, 3)
@@ -33,7 +33,7 @@ class Plans:
     target: TargetPlan = field(default_factory=TargetPlan)
     draft: DraftPlan = field(default_factory=DraftPlan)
     eagle3: Eagle3Plan = field(default_factory=Eagle3Plan)
-    adapters: dict[str, AdapterPlan] = field(default_factory=lambda: _adapter_plans(16, 256))
+    adapters: dict[str, AdapterPlan] = field(default_factory=lambda: _adapter_plans(4, 256))
     most_bytes: int | None = None
     prompts: int = 64
     prompt_length: int = 128
