@@ -77,19 +77,21 @@ class Cluster:
         kernels: str = "native",
         timeouts: Mapping[str, int] | None = None,
         trace: bool = False,
+        threads: int | None = None,
     ) -> Cluster:
         """Opens boards and loads the overlay: all of them or none.
 
         `boards`: how many; `devices`: their URIs; `cluster_file`: boards and cabling; without the
         last two, emulated boards in a ring. `kernels`: "native" or "numpy", for emulated boards.
         `timeouts`: changes to the library's, by field of struct lora_timeouts. `trace`: emulated
-        boards record their commands. Raises RequestError, OverlayError, TransportError."""
+        boards record their commands. `threads`: of native kernels, None for one a CPU. Raises
+        RequestError, OverlayError, TransportError."""
         selection = select(boards, devices, cluster_file, overlay)
         record = timeout_record(timeouts)
         if not is_emulated(selection.boards[0].uri):
             return cls._open_real(selection, overlay, record)
         serials = [entry.serial or place + 1 for place, entry in enumerate(selection.boards)]
-        emulated = Emulated(overlay, serials, selection.cables, kernels, trace)
+        emulated = Emulated(overlay, serials, selection.cables, kernels, trace, threads)
         handle: Handle | None = None
         try:
             uris = [emulated.uri(board) for board in range(len(serials))]

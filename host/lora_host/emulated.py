@@ -39,7 +39,8 @@ def kernel_table(name: str) -> Any:
 
 class Emulated:
     """An emulated cluster: `len(serials)` boards of the overlay's kind, with these cables. It lives
-    until `close`, or until nothing refers to it."""
+    until `close`, or until nothing refers to it. Native kernels run on `threads`, None for one a
+    CPU."""
 
     def __init__(
         self,
@@ -48,6 +49,7 @@ class Emulated:
         cables: Sequence[Cable],
         kernels: str = "native",
         trace: bool = False,
+        threads: int | None = None,
     ) -> None:
         ffi, lib = native.ffi(), native.lib()
         self.size = len(serials)
@@ -74,6 +76,7 @@ class Emulated:
         config.kernels = table
         config.link_configuration = overlay.link_configuration
         config.trace_capacity = TRACE_CAPACITY if trace else 0
+        config.threads = threads or 0
         number = ffi.new("uint32_t *")
         failure = ffi.new("struct lora_failure *")
         if lib.lora_emu_create(config, number, failure):
@@ -98,6 +101,19 @@ class Emulated:
         from .emu import take_failure
 
         return take_failure()
+
+    @property
+    def variant(self) -> str:
+        """Instruction set of the native kernels ("plain", "avx2", "avx512"), "" for others."""
+        if self.kernels_name == "numpy":
+            return ""
+        ffi, lib = native.ffi(), native.lib()
+        return str(ffi.string(lib.lora_native_current()).decode())
+
+    @property
+    def threads(self) -> int:
+        """Threads that the kernels run on."""
+        return int(native.lib().lora_emu_threads(self.number))
 
     @property
     def kernel_seconds(self) -> float:

@@ -74,6 +74,7 @@ class Engine(AdapterApi):
         max_adapters: int = 0,
         max_adapter_rank: int = DEFAULT_RANK,
         adapter_mode: str = "auto",
+        threads: int | None = None,
     ) -> None:
         """Open boards and place a model on them.
 
@@ -83,16 +84,16 @@ class Engine(AdapterApi):
         that fit. `max_sequences`: sequences open at once. `progress(done, total)`: bytes placed.
         `hidden_layers`: layers whose input rows may ask for. `trace`: keep the boards' command
         traces. `max_adapters`: slots for adapters; `max_adapter_rank`: the largest rank they take;
-        `adapter_mode`: "auto", "nfs", "s" or "bd", see lora_sdk.plan.adapters.
-        Raises the LoraError of whatever does not fit, in one line.
+        `adapter_mode`: "auto", "nfs", "s" or "bd", see lora_sdk.plan.adapters. `threads`: of native
+        kernels, None for one a CPU. Raises the LoraError of whatever does not fit, in one line.
         """
+        adapters = AdapterOptions(max_adapters, max_adapter_rank, adapter_mode)
         options = make_options(
             model, boards, devices, cluster_file, overlay, kernels, context, max_sequences,
-            hidden_layers, trace, AdapterOptions(max_adapters, max_adapter_rank, adapter_mode),
-        )  # fmt: skip
+            hidden_layers, trace, adapters, threads)  # fmt: skip
         self.model_path = options.model
         self._loaded = open_model(options, progress)
-        plan = self._loaded.plan
+        plan, runner = self._loaded.plan, self._loaded.runner
         self._adapters = AdapterSlots(self._loaded.cluster, plan)
         self._cache = KvCache(
             plan.page_count,
@@ -102,7 +103,6 @@ class Engine(AdapterApi):
             abi.MAX_KV_OPS,
             watcher=self._adapters,
         )
-        runner = self._loaded.runner
         self._stepper = Stepper(runner, self._cache, self._adapters if max_adapters else None)
         greedy = GreedyLoop(BoardLoop(self.cluster, runner), self._stepper, self._cache)
         self._generator = Generator(

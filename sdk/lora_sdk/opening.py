@@ -79,6 +79,7 @@ def open_model(options: EngineOptions, progress: Progress | None) -> Opened:
                 overlay=overlay,
                 kernels=options.kernels,
                 trace=options.trace,
+                threads=options.threads,
             )
         )
         runner = Runner(cluster, config, checkpoint, plan, progress=progress)

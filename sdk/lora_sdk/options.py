@@ -31,6 +31,7 @@ class EngineOptions:
     hidden_layers: tuple[int, ...]
     trace: bool
     adapters: AdapterOptions = field(default_factory=AdapterOptions)
+    threads: int | None = None
 
 
 def make_options(
@@ -45,6 +46,7 @@ def make_options(
     hidden_layers: Sequence[int],
     trace: bool,
     adapters: AdapterOptions | None = None,
+    threads: int | None = None,
 ) -> EngineOptions:
     """Checked options; RequestError names the argument."""
     if kernels not in (*KERNELS, TIMED):
@@ -53,6 +55,7 @@ def make_options(
         raise RequestError(f"devices is the string {devices!r}; expected a list of URIs")
     _check_count("context", context)
     _check_count("max_sequences", max_sequences)
+    _check_count("threads", threads)
     return EngineOptions(
         model=_model_folder(model),
         boards=_board_count(boards, tuple(devices), cluster_file),
@@ -65,6 +68,7 @@ def make_options(
         hidden_layers=tuple(hidden_layers),
         trace=trace,
         adapters=adapters or AdapterOptions(),
+        threads=threads,
     )
 
 

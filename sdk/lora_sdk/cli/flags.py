@@ -9,6 +9,12 @@ import click
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+ENGINE_OPTIONS = (
+    *("model", "boards", "devices", "cluster_file"),
+    *("overlay", "kernels", "threads", "context"),
+)
+"""Names of the arguments that `engine_options` gives, as Engine takes them."""
+
 
 def engine_options(function: Function) -> Function:
     """Options that say which model runs on which boards: the arguments of Engine."""
@@ -24,6 +30,8 @@ def engine_options(function: Function) -> Function:
                          help="overlay name or folder"),
             click.option("--kernels", type=click.Choice(["native", "numpy"]), default="native",
                          show_default=True, help="kernels of emulated boards"),
+            click.option("--threads", type=int, metavar="T",
+                         help="threads of native kernels [one a CPU]"),
             click.option("-c", "--ctx-size", "context", type=int, metavar="N",
                          help="context in positions [all that fit]"),
         ]

@@ -15,7 +15,7 @@ from lora_sdk.cli.adapters import (
     load_adapters,
     take_adapters,
 )
-from lora_sdk.cli.flags import engine_options
+from lora_sdk.cli.flags import ENGINE_OPTIONS, engine_options
 from lora_sdk.cli.progress import ProgressBar
 from lora_sdk.cli.prompts import BatchLine, name_of, one_source, read_batch, read_prompt
 from lora_sdk.cli.statistics import Statistics
@@ -104,8 +104,7 @@ def lora_run(
     """Continue a prompt with a model on FPGA boards, emulated where there are none."""
     one_source(prompt, source, batch)
     _check_output(options, batch=batch is not None, chat=chat, echo=echo, as_json=as_json)
-    engine_names = ("model", "boards", "devices", "cluster_file", "overlay", "kernels", "context")
-    engine_arguments = {name: options.pop(name) for name in engine_names}
+    engine_arguments = {name: options.pop(name) for name in ENGINE_OPTIONS}
     adapters, more = take_adapters(options)
     engine_arguments.update(more)
     sampling = {**_sampling(options), **default_adapter(adapters)}
