@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from lora_host.errors import OverlayError
 from lora_host.overlay import Overlay, load_overlay
@@ -20,6 +21,7 @@ from lora_host.vrtbin import (
     read_vrtbin,
     write_vrtbin,
 )
+from lora_sdk.cli.inspect import inspect
 
 MAP = b"<S><Platform>Hardware</Platform><ClockFrequency>200000000</ClockFrequency></S>"
 Member = tuple[str, bytes]
@@ -115,3 +117,13 @@ def test_a_truncated_archive(overlay: Overlay, tmp_path: Path) -> None:
 def test_a_design_that_is_not_ours(pdi: bytes) -> None:
     with pytest.raises(OverlayError, match=r"design\.pdi"):
         emulation_design(pdi)
+
+
+def test_inspect_shows_an_archive_and_what_differs(overlay: Overlay, tmp_path: Path) -> None:
+    path = str(written(tmp_path, gzip.compress(write_vrtbin(overlay))))
+    runner = CliRunner()
+    fits = runner.invoke(inspect, [path, "--overlay", "lora_f_v80"])
+    assert fits.exit_code == 0 and "holds no bitstream" in fits.output
+    assert "kernel lora_ctrl at 0x20200000000" in fits.output and "DDR0" in fits.output
+    other = runner.invoke(inspect, [path, "--overlay", "lora_f_u280"])
+    assert other.exit_code == 1 and "base 0x20200000000 found, 0x800000 expected" in other.output

@@ -13,13 +13,21 @@ import click
 from lora_host.axlf import MAGIC as XCLBIN_MAGIC
 from lora_host.errors import OverlayError
 from lora_host.overlay import Overlay, load_overlay
+from lora_sdk.cli.inspect_vrtbin import inspect_vrtbin, vrtbin_table
 from lora_sdk.cli.inspect_xclbin import inspect_xclbin, xclbin_table
 
 Inspect = Callable[[Path, Overlay | None], dict[str, Any]]
 Table = Callable[[dict[str, Any]], str]
 
 # (first bytes of the file, facts of it, the same as text)
-KINDS: tuple[tuple[bytes, Inspect, Table], ...] = ((XCLBIN_MAGIC, inspect_xclbin, xclbin_table),)
+KINDS: tuple[tuple[bytes, Inspect, Table], ...] = (
+    (XCLBIN_MAGIC, inspect_xclbin, xclbin_table),
+    # a tar begins with its first member's name; it may be gzip'd
+    *(
+        (first, inspect_vrtbin, vrtbin_table)
+        for first in (b"system_map.xml", b"design.pdi", b"./", b"\x1f\x8b")
+    ),
+)
 
 
 @click.command("inspect")

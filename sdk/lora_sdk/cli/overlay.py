@@ -11,6 +11,7 @@ from lora_host.alveo_container import emulation_container
 from lora_host.errors import RequestError
 from lora_host.linker_config import linker_config
 from lora_host.overlay import Overlay, load_overlay, overlay_names
+from lora_host.vrtbin import write_vrtbin
 
 
 @click.group("overlay")
@@ -47,8 +48,8 @@ def build(names: tuple[str, ...], out: Path | None, check: bool) -> None:
 
 def artefacts(chosen: Overlay, folder: Path) -> list[tuple[Path, bytes]]:
     """(file, content) of all that is made from one manifest."""
-    if chosen.board.name != "u280":
-        return []
+    if chosen.board.name == "v80":
+        return [(folder / f"{chosen.name}.vrtbin", write_vrtbin(chosen))]
     return [
         (folder / f"{chosen.name}.xclbin", emulation_container(chosen)),
         (folder / f"{chosen.name}.cfg", linker_config(chosen).encode()),
