@@ -24,13 +24,25 @@ static int open_device(struct xrt_handle *board, struct lora_failure *failure) {
     const struct xrt_api *api = xrt_api(failure);
     if (!api) return LORA_ERR_TRANSPORT;
     const char *address = board->address;
+    struct xrt_signals signals;
+    xrt_signals_keep(&signals);
     board->device = is_index(address) ? api->device_open((unsigned int)strtoul(address, NULL, 10))
                                       : api->device_open_bdf(address);
+    xrt_signals_put_back(&signals);
     if (!board->device)
         return lora_fail(failure, LORA_ERR_TRANSPORT,
                          "xrt:%s: the runtime finds no such board; lora list shows those that it "
                          "finds, lora doctor what is missing",
                          address);
+    /* The emulation makes up a board of its own for an index too high. */
+    if (is_index(address) && strtoul(address, NULL, 10) >= xrt_board_count()) {
+        api->device_close(board->device);
+        board->device = NULL;
+        return lora_fail(failure, LORA_ERR_TRANSPORT,
+                         "xrt:%s: %u boards found, an index below that expected; lora list shows "
+                         "them",
+                         address, xrt_board_count());
+    }
     for (struct xrt_handle *other = open_handles; other; other = other->next)
         if (other != board && other->device == board->device) {
             board->device = NULL; /* the other one's: closing it would close both */
@@ -166,9 +178,17 @@ static int xrt_register_write(void *handle, uint32_t block, uint32_t offset, uin
     return result ? fail_register(block, offset, result, "write", failure) : LORA_OK;
 }
 
+static int read_control(void *handle, uint32_t *control, struct lora_failure *failure) {
+    int status = xrt_register_read(handle, LORA_BLOCK_CONTROL, LORA_REG_AP_CTRL, control, failure);
+    if (status || *control != GONE) return status;
+    return lora_fail(failure, LORA_ERR_TRANSPORT,
+                     "AP_CTRL reads 0x%x: the card has left the bus; reset it or the machine",
+                     *control);
+}
+
 static int xrt_submit(void *handle, const uint32_t arguments[11], struct lora_failure *failure) {
     uint32_t control = 0;
-    int status = xrt_register_read(handle, LORA_BLOCK_CONTROL, LORA_REG_AP_CTRL, &control, failure);
+    int status = read_control(handle, &control, failure);
     if (!status && !(control & LORA_AP_IDLE))
         status = lora_fail(failure, LORA_ERR_TRANSPORT,
                            "lora_ctrl is busy (AP_CTRL 0x%x), idle expected; wait or reset", control);
@@ -181,12 +201,8 @@ static int xrt_submit(void *handle, const uint32_t arguments[11], struct lora_fa
 
 static int xrt_poll(void *handle, uint32_t *run_state, struct lora_failure *failure) {
     uint32_t control = 0;
-    int status = xrt_register_read(handle, LORA_BLOCK_CONTROL, LORA_REG_AP_CTRL, &control, failure);
+    int status = read_control(handle, &control, failure);
     if (status) return status;
-    if (control == GONE)
-        return lora_fail(failure, LORA_ERR_TRANSPORT,
-                         "AP_CTRL reads 0x%x: the card has left the bus; reset it or the machine",
-                         control);
     *run_state = control & LORA_AP_DONE ? LORA_RUN_DONE : LORA_RUN_BUSY;
     return LORA_OK;
 }

@@ -3,6 +3,7 @@
 #define LORA_TRANSPORT_XRT_H
 
 #include <pthread.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -74,10 +75,21 @@ struct xrt_handle {
 /* transport_xrt_api.c: resolved once; NULL with `failure` filled. */
 const struct xrt_api *xrt_api(struct lora_failure *failure);
 const struct xrt_ip_api *xrt_ip_api(struct lora_failure *failure);
+/* How many boards the runtime finds, ~0 where it cannot tell; after the first one was opened. */
+uint32_t xrt_board_count(void);
 /* Opening, loading and closing devices is one at a time in a process: the runtime's own order of
  * these from several threads is not safe. */
 void xrt_lock(void);
 void xrt_unlock(void);
+
+/* The runtime's software emulation puts its own handlers in place of the program's, and they end the
+ * process, say when any child of it ends: kept and put back around what does so. */
+#define XRT_SIGNALS 6
+struct xrt_signals {
+    struct sigaction kept[XRT_SIGNALS];
+};
+void xrt_signals_keep(struct xrt_signals *signals);
+void xrt_signals_put_back(const struct xrt_signals *signals);
 
 /* transport_xrt_container.c */
 int xrt_container_read(const char *path, struct xrt_container *container,

@@ -116,3 +116,20 @@ const struct xrt_ip_api *xrt_ip_api(struct lora_failure *failure) {
     have_ip_api = 1;
     return &ip_api;
 }
+
+static const int signals_kept[XRT_SIGNALS] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGABRT};
+
+void xrt_signals_keep(struct xrt_signals *signals) {
+    for (int i = 0; i < XRT_SIGNALS; i++) sigaction(signals_kept[i], NULL, &signals->kept[i]);
+}
+
+void xrt_signals_put_back(const struct xrt_signals *signals) {
+    for (int i = 0; i < XRT_SIGNALS; i++) sigaction(signals_kept[i], &signals->kept[i], NULL);
+}
+
+uint32_t xrt_board_count(void) {
+    unsigned int (*probe)(void) = NULL;
+    void *found = dlsym(RTLD_DEFAULT, "xclProbe");
+    memcpy(&probe, &found, sizeof probe);
+    return probe ? probe() : LORA_NONE;
+}

@@ -1,4 +1,5 @@
 /* Loading of a container, and what is opened with it: lora_ctrl and the link cores. */
+#define _POSIX_C_SOURCE 200809L
 #include "transport_xrt.h"
 
 #include <stdio.h>
@@ -32,7 +33,10 @@ static int load(struct xrt_handle *board, const struct xrt_api *api, const char 
                 struct lora_failure *failure) {
     unsigned char found[16] = {0};
     char found_text[33], expected_text[33];
+    struct xrt_signals signals;
+    xrt_signals_keep(&signals);
     int result = api->device_load(board->device, path);
+    xrt_signals_put_back(&signals);
     if (result)
         return lora_fail(failure, LORA_ERR_OVERLAY,
                          "container %.100s: the runtime refuses it (%d): it is for another shell, "

@@ -5,8 +5,9 @@
 #include <string.h>
 
 #include "lora/emu.h"
-#include "transport_xrt.h"
 #include "lora/slash.h"
+
+extern const struct lora_transport lora_transport_xrt;
 
 static const struct lora_transport *const transports[] = {&lora_transport_emu, &lora_transport_xrt,
                                                          &lora_transport_slash};

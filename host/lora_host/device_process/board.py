@@ -1,6 +1,6 @@
 """One emulated board as XRT sees it: buffer objects at physical addresses, register blocks at
-their bases. Which bytes of which bank a buffer object is, the host says through lora_ctrl's arena records,
-as on the card; until then the bytes are kept aside."""
+their bases. Which bytes of which bank a buffer object is, the host says through lora_ctrl's arena
+records, as on the card; until then the bytes are kept aside."""
 
 from __future__ import annotations
 

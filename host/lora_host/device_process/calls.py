@@ -94,5 +94,20 @@ CALLS: dict[int, Callable[[EmulatedBoard, Fields], Answer]] = {
 }
 """By number of the call; others are not served."""
 
-FAILED: Answer = {1: 0}
+_ALL_ONES = b"\xff\xff\xff\xff"
+
+
+def answer_gone(call: int, fields: Fields) -> Answer:
+    """What a card that has left the bus answers: all ones to reads, nothing to writes. XRT would
+    end its whole process if the connection were closed instead."""
+    if call == CLOSE:
+        return {1: 1}
+    if call in (REGISTER_READ, READ_KERNEL):
+        return {1: 1, 2: _ALL_ONES}
+    if call == FROM_DEVICE:
+        return {1: number(fields, 5), 2: b"\xff" * number(fields, 5)}
+    return FAILED
+
+
+FAILED: Answer = {1: 0, 2: b""}
 """What a call that failed answers: not valid, not acknowledged, 0 bytes moved."""

@@ -19,7 +19,7 @@ from lora_host.overlay import load_overlay
 from . import wire
 from .__main__ import HELLO, SOCKET_NAME
 from .board import EmulatedBoard
-from .calls import CALLS, FAILED, is_last
+from .calls import CALLS, FAILED, Answer, Fields, answer_gone, is_last
 
 FIRST_CLIENT_SECONDS = 60.0  # the device process that starts us connects at once
 PEER_SECONDS = 10.0  # a host that stops in the middle of a message is gone
@@ -31,6 +31,7 @@ class Client:
 
     def __init__(self, host: socket.socket, life: socket.socket, board: EmulatedBoard) -> None:
         self.host, self.life, self.board = host, life, board
+        self.gone = False  # the device process died: the card has left the bus
         host.settimeout(PEER_SECONDS)
 
     def serve(self) -> bool:
@@ -42,17 +43,20 @@ class Client:
         fields = wire.decode(self._receive(size))
         if call not in CALLS:
             raise TransportError(f"call {call} is not served")
-        try:
-            answer = CALLS[call](self.board, fields)
-        except LoraError as error:
-            _say(f"call {call}: {error}")
-            answer = FAILED
+        answer = answer_gone(call, fields) if self.gone else self._perform(call, fields)
         pieces = wire.encode(answer)
         total = sum(map(len, pieces))
         self.host.sendall(wire.ANSWER.pack(wire.FRAME_TAGS[0], total))
         for piece in pieces:
             self.host.sendall(piece)
         return not is_last(call, fields)
+
+    def _perform(self, call: int, fields: Fields) -> Answer:
+        try:
+            return CALLS[call](self.board, fields)
+        except LoraError as error:
+            _say(f"call {call}: {error}")
+            return FAILED
 
     def _receive(self, size: int) -> memoryview:
         buffer = bytearray(size)
@@ -113,8 +117,12 @@ class ClusterProcess:
         client = self._clients.get(key.data)
         if client is None:
             return  # dropped earlier in this round
+        if key.fileobj is client.life:
+            self._selector.unregister(client.life)
+            client.gone = True
+            return
         try:
-            alive = key.fileobj is client.host and client.serve()
+            alive = client.serve()
         except (LoraError, OSError) as error:
             _say(f"board {key.data}: {error}")
             alive = False
@@ -147,8 +155,9 @@ class ClusterProcess:
 
     def _drop(self, index: int) -> None:
         client = self._clients.pop(index)
-        for connection in (client.host, client.life):
-            self._selector.unregister(connection)
+        self._selector.unregister(client.host)
+        if not client.gone:
+            self._selector.unregister(client.life)
         client.close()
 
 
