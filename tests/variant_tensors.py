@@ -69,8 +69,12 @@ def _gpt2(c: dict[str, Any]) -> Shapes:
         for norm in ("ln_1", "ln_2"):
             yield h + norm + ".weight", (d,)
             yield h + norm + ".bias", (d,)
-        for part, shape in (("attn.c_attn", (d, 3 * d)), ("attn.c_proj", (d, d)),
-                            ("mlp.c_fc", (d, ffn)), ("mlp.c_proj", (ffn, d))):
+        for part, shape in (
+            ("attn.c_attn", (d, 3 * d)),
+            ("attn.c_proj", (d, d)),
+            ("mlp.c_fc", (d, ffn)),
+            ("mlp.c_proj", (ffn, d)),
+        ):
             yield h + part + ".weight", shape
             yield h + part + ".bias", shape[1:]
     yield "ln_f.weight", (d,)

@@ -30,70 +30,204 @@ class Variant:
 
 
 def _gpt2(**fields: Any) -> dict[str, Any]:
-    base = {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_positions": 384,
-            "n_layer": 2, "layer_norm_epsilon": 1e-5, "activation_function": "gelu_new"}
+    base = {
+        "model_type": "gpt2",
+        "architectures": ["GPT2LMHeadModel"],
+        "n_positions": 384,
+        "n_layer": 2,
+        "layer_norm_epsilon": 1e-5,
+        "activation_function": "gelu_new",
+    }
     return {**base, **fields}
 
 
 def _opt(**fields: Any) -> dict[str, Any]:
-    base = {"model_type": "opt", "architectures": ["OPTForCausalLM"], "num_hidden_layers": 2,
-            "max_position_embeddings": 384, "activation_function": "relu"}
+    base = {
+        "model_type": "opt",
+        "architectures": ["OPTForCausalLM"],
+        "num_hidden_layers": 2,
+        "max_position_embeddings": 384,
+        "activation_function": "relu",
+    }
     return {**base, **fields}
 
 
 def _llama(**fields: Any) -> dict[str, Any]:
-    base = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "num_hidden_layers": 2,
-            "max_position_embeddings": 384, "rms_norm_eps": 1e-5, "hidden_act": "silu",
-            "tie_word_embeddings": False}
+    base = {
+        "model_type": "llama",
+        "architectures": ["LlamaForCausalLM"],
+        "num_hidden_layers": 2,
+        "max_position_embeddings": 384,
+        "rms_norm_eps": 1e-5,
+        "hidden_act": "silu",
+        "tie_word_embeddings": False,
+    }
     return {**base, **fields}
 
 
 VARIANTS: tuple[Variant, ...] = (
     Variant("gpt2", _gpt2(n_embd=192, n_head=12, vocab_size=515), extra=("h.0.attn.bias",)),
-    Variant("gpt2_layer_scale", _gpt2(
-        n_embd=128, n_head=8, n_inner=320, n_layer=3, vocab_size=300, activation_function="gelu",
-        scale_attn_by_inverse_layer_idx=True), dtype="F16", prefix=False),
-    Variant("gpt2_unscaled", _gpt2(
-        n_embd=160, n_head=10, vocab_size=331, activation_function="gelu_pytorch_tanh",
-        scale_attn_weights=False, tie_word_embeddings=False), dtype="BF16"),
-    Variant("opt", _opt(
-        hidden_size=160, num_attention_heads=10, ffn_dim=416, vocab_size=387), dtype="F16"),
-    Variant("opt_post_norm", _opt(
-        hidden_size=128, num_attention_heads=8, ffn_dim=256, vocab_size=297,
-        do_layer_norm_before=False, word_embed_proj_dim=80)),
-    Variant("opt_plain", _opt(
-        hidden_size=192, num_attention_heads=8, ffn_dim=352, vocab_size=301, enable_bias=False,
-        layer_norm_elementwise_affine=False, activation_function="gelu"), shards=3),
-    Variant("opt_no_final_norm", _opt(
-        hidden_size=144, num_attention_heads=9, ffn_dim=288, vocab_size=299,
-        _remove_final_layer_norm=True, tie_word_embeddings=False)),
-    Variant("llama", _llama(
-        hidden_size=144, num_attention_heads=9, intermediate_size=392, vocab_size=521)),
-    Variant("llama_gqa_tied", _llama(
-        hidden_size=192, num_attention_heads=12, num_key_value_heads=4, head_dim=32,
-        intermediate_size=400, vocab_size=330, tie_word_embeddings=True), dtype="BF16", shards=2,
-        extra=("layers.0.self_attn.rotary_emb.inv_freq",)),
-    Variant("llama_gqa_bias", _llama(
-        hidden_size=144, num_attention_heads=12, num_key_value_heads=3, head_dim=24,
-        intermediate_size=336, vocab_size=311, attention_bias=True, mlp_bias=True,
-        rope_parameters={"rope_type": "default", "rope_theta": 5000.0})),
-    Variant("llama_linear", _llama(
-        hidden_size=128, num_attention_heads=8, num_key_value_heads=2, head_dim=64,
-        intermediate_size=352, vocab_size=317, rope_theta=10000.0,
-        rope_scaling={"type": "linear", "factor": 4.0}), dtype="F16"),
-    Variant("llama_llama3", _llama(
-        hidden_size=160, num_attention_heads=10, num_key_value_heads=5, head_dim=48,
-        intermediate_size=416, vocab_size=345, max_position_embeddings=512,
-        rope_parameters={"rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0,
-                         "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-                         "original_max_position_embeddings": 64})),
-    Variant("llama_narrow", _llama(
-        hidden_size=48, num_attention_heads=8, num_key_value_heads=2, head_dim=16, rope_theta=2e4,
-        intermediate_size=80, vocab_size=290, num_hidden_layers=3)),
-    Variant("mistral", _llama(
-        model_type="mistral", architectures=["MistralForCausalLM"], hidden_size=96,
-        num_attention_heads=8, num_key_value_heads=4, head_dim=16, intermediate_size=224,
-        vocab_size=309, sliding_window=None), dtype="BF16"),
+    Variant(
+        "gpt2_layer_scale",
+        _gpt2(
+            n_embd=128,
+            n_head=8,
+            n_inner=320,
+            n_layer=3,
+            vocab_size=300,
+            activation_function="gelu",
+            scale_attn_by_inverse_layer_idx=True,
+        ),
+        dtype="F16",
+        prefix=False,
+    ),
+    Variant(
+        "gpt2_unscaled",
+        _gpt2(
+            n_embd=160,
+            n_head=10,
+            vocab_size=331,
+            activation_function="gelu_pytorch_tanh",
+            scale_attn_weights=False,
+            tie_word_embeddings=False,
+        ),
+        dtype="BF16",
+    ),
+    Variant(
+        "opt",
+        _opt(hidden_size=160, num_attention_heads=10, ffn_dim=416, vocab_size=387),
+        dtype="F16",
+    ),
+    Variant(
+        "opt_post_norm",
+        _opt(
+            hidden_size=128,
+            num_attention_heads=8,
+            ffn_dim=256,
+            vocab_size=297,
+            do_layer_norm_before=False,
+            word_embed_proj_dim=80,
+        ),
+    ),
+    Variant(
+        "opt_plain",
+        _opt(
+            hidden_size=192,
+            num_attention_heads=8,
+            ffn_dim=352,
+            vocab_size=301,
+            enable_bias=False,
+            layer_norm_elementwise_affine=False,
+            activation_function="gelu",
+        ),
+        shards=3,
+    ),
+    Variant(
+        "opt_no_final_norm",
+        _opt(
+            hidden_size=144,
+            num_attention_heads=9,
+            ffn_dim=288,
+            vocab_size=299,
+            _remove_final_layer_norm=True,
+            tie_word_embeddings=False,
+        ),
+    ),
+    Variant(
+        "llama",
+        _llama(hidden_size=144, num_attention_heads=9, intermediate_size=392, vocab_size=521),
+    ),
+    Variant(
+        "llama_gqa_tied",
+        _llama(
+            hidden_size=192,
+            num_attention_heads=12,
+            num_key_value_heads=4,
+            head_dim=32,
+            intermediate_size=400,
+            vocab_size=330,
+            tie_word_embeddings=True,
+        ),
+        dtype="BF16",
+        shards=2,
+        extra=("layers.0.self_attn.rotary_emb.inv_freq",),
+    ),
+    Variant(
+        "llama_gqa_bias",
+        _llama(
+            hidden_size=144,
+            num_attention_heads=12,
+            num_key_value_heads=3,
+            head_dim=24,
+            intermediate_size=336,
+            vocab_size=311,
+            attention_bias=True,
+            mlp_bias=True,
+            rope_parameters={"rope_type": "default", "rope_theta": 5000.0},
+        ),
+    ),
+    Variant(
+        "llama_linear",
+        _llama(
+            hidden_size=128,
+            num_attention_heads=8,
+            num_key_value_heads=2,
+            head_dim=64,
+            intermediate_size=352,
+            vocab_size=317,
+            rope_theta=10000.0,
+            rope_scaling={"type": "linear", "factor": 4.0},
+        ),
+        dtype="F16",
+    ),
+    Variant(
+        "llama_llama3",
+        _llama(
+            hidden_size=160,
+            num_attention_heads=10,
+            num_key_value_heads=5,
+            head_dim=48,
+            intermediate_size=416,
+            vocab_size=345,
+            max_position_embeddings=512,
+            rope_parameters={
+                "rope_type": "llama3",
+                "rope_theta": 500.0,
+                "factor": 8.0,
+                "low_freq_factor": 1.0,
+                "high_freq_factor": 4.0,
+                "original_max_position_embeddings": 64,
+            },
+        ),
+    ),
+    Variant(
+        "llama_narrow",
+        _llama(
+            hidden_size=48,
+            num_attention_heads=8,
+            num_key_value_heads=2,
+            head_dim=16,
+            rope_theta=2e4,
+            intermediate_size=80,
+            vocab_size=290,
+            num_hidden_layers=3,
+        ),
+    ),
+    Variant(
+        "mistral",
+        _llama(
+            model_type="mistral",
+            architectures=["MistralForCausalLM"],
+            hidden_size=96,
+            num_attention_heads=8,
+            num_key_value_heads=4,
+            head_dim=16,
+            intermediate_size=224,
+            vocab_size=309,
+            sliding_window=None,
+        ),
+        dtype="BF16",
+    ),
 )
 
 

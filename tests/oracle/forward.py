@@ -28,7 +28,8 @@ def load_weights(checkpoint: Checkpoint) -> Weights:
     """Every tensor under its canonical name, whole."""
     read = {1: checkpoint.vector, 2: checkpoint.matrix}
     return {
-        name: checkpoint.table(name) if name.startswith("embed.")
+        name: checkpoint.table(name)
+        if name.startswith("embed.")
         else read[len(checkpoint.shape(name))](name)
         for name in checkpoint.names
     }

@@ -10,9 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def reference_logits(
-    folder: Path, prompts: Sequence[NDArray[Any]]
-) -> list[NDArray[np.float32]]:
+def reference_logits(folder: Path, prompts: Sequence[NDArray[Any]]) -> list[NDArray[np.float32]]:
     """FP32 [len, vocabulary] of each prompt, teacher-forced. AssertionError where transformers
     finds a tensor missing, extra or misshapen: the writer's names must be its own."""
     import torch

@@ -95,8 +95,15 @@ def swapped(name: str, axis: int) -> Change:
     return change
 
 
-ROPE = ("llama", "llama_gqa_tied", "llama_gqa_bias", "llama_linear", "llama_llama3",
-        "llama_narrow", "mistral")
+ROPE = (
+    "llama",
+    "llama_gqa_tied",
+    "llama_gqa_bias",
+    "llama_linear",
+    "llama_llama3",
+    "llama_narrow",
+    "mistral",
+)
 MISTAKES: list[tuple[str, str, Change]] = [
     *((name, "theta", rope(theta=3000.0)) for name in ROPE),
     ("llama_linear", "factor", rope(factor=4.2)),
@@ -109,11 +116,16 @@ MISTAKES: list[tuple[str, str, Change]] = [
     ("gpt2_unscaled", "v", swapped("layer.1.v", 1)),
     ("opt", "k", swapped("layer.0.k", 1)),
     ("opt_post_norm", "v", swapped("layer.0.v", 1)),
-    *(("llama_gqa_bias", f"{part} bias", without(f"layer.1.{part}.bias"))
-      for part in ("q", "k", "v", "o", "gate", "up", "down")),
+    *(
+        ("llama_gqa_bias", f"{part} bias", without(f"layer.1.{part}.bias"))
+        for part in ("q", "k", "v", "o", "gate", "up", "down")
+    ),
     # A bias of k moves all scores of a row alike where nothing rotates: no output depends on it.
-    *((name, f"{part} bias", without(f"layer.1.{part}.bias"))
-      for name in ("gpt2", "opt", "opt_post_norm") for part in ("q", "v", "o", "up", "down")),
+    *(
+        (name, f"{part} bias", without(f"layer.1.{part}.bias"))
+        for name in ("gpt2", "opt", "opt_post_norm")
+        for part in ("q", "v", "o", "up", "down")
+    ),
     *((name, "norm beta", without("layer.0.mlp_norm.beta")) for name in ("gpt2", "opt")),
     ("gpt2_layer_scale", "layer factor", setting(scale_by_layer=False)),
     ("gpt2_layer_scale", "gelu kind", setting(activation="relu")),
@@ -127,8 +139,10 @@ MISTAKES: list[tuple[str, str, Change]] = [
 
 @pytest.mark.parametrize(
     ("name", "change"),
-    [pytest.param(name, change, id=f"{name}-{what}", marks=slow_unless_quick(name))
-     for name, what, change in MISTAKES],
+    [
+        pytest.param(name, change, id=f"{name}-{what}", marks=slow_unless_quick(name))
+        for name, what, change in MISTAKES
+    ],
 )
 def test_a_mistake_is_seen(
     name: str, change: Change, folder_of: Callable[[str, Scale], Path]

@@ -64,8 +64,9 @@ def test_llama_matrices_are_turned_to_input_by_output(tmp_path: Path) -> None:
     assert np.array_equal(found, exact.astype(np.float16).T[:, 5:70]) and found.flags.c_contiguous
     head = checkpoint.matrix("lm_head", 7, 11)
     assert np.array_equal(head, checkpoint.rows("embed.token", 7, 11).T)
-    assert np.array_equal(checkpoint.table("embed.token", 3, 9),
-                          checkpoint.rows("embed.token", 0, 330)[:, 3:9])
+    assert np.array_equal(
+        checkpoint.table("embed.token", 3, 9), checkpoint.rows("embed.token", 0, 330)[:, 3:9]
+    )
 
 
 def test_an_empty_share_is_legal(tmp_path: Path) -> None:
@@ -87,10 +88,15 @@ def test_a_range_outside_is_refused(tmp_path: Path) -> None:
 K = "model.layers.0.self_attn.k_proj.weight"
 
 
-@pytest.mark.parametrize(("value", "words"), [
-    (np.nan, "are nan"), (np.inf, "are inf"), (65520.0, "65520 is out of FP16's range"),
-    (-1e30, "-1e\\+30 is out of FP16's range"),
-])
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (np.nan, "are nan"),
+        (np.inf, "are inf"),
+        (65520.0, "65520 is out of FP16's range"),
+        (-1e30, "-1e\\+30 is out of FP16's range"),
+    ],
+)
 def test_bad_weights_name_the_tensor(tmp_path: Path, value: float, words: str) -> None:
     array = tensors_of(variant("llama"))[K].copy()
     array[100, 3] = value
@@ -159,8 +165,10 @@ def test_a_tied_file_may_hold_only_the_head(tmp_path: Path) -> None:
 
 
 def test_buffers_of_old_files_are_ignored_by_name(tmp_path: Path) -> None:
-    old = {name: np.zeros((1, 1, 4, 4), np.float32) for name in (
-        "transformer.h.0.attn.bias", "transformer.h.1.attn.masked_bias")}
+    old = {
+        name: np.zeros((1, 1, 4, 4), np.float32)
+        for name in ("transformer.h.0.attn.bias", "transformer.h.1.attn.masked_bias")
+    }
     Checkpoint.open(written(tmp_path / "a", "gpt2", **old))
     frequencies = {"model.layers.1.self_attn.rotary_emb.inv_freq": np.zeros(8, np.float32)}
     Checkpoint.open(written(tmp_path / "b", "llama", **frequencies))

@@ -64,19 +64,44 @@ def test_attention_scale_is_one_rounding_of_the_double(tmp_path: Path) -> None:
     assert unscaled.attention_scale(1) == 1.0
 
 
-@pytest.mark.parametrize(("fields", "expected"), [
-    ({}, RopeConfig("default", 10000.0)),
-    ({"rope_theta": 5e5}, RopeConfig("default", 5e5)),
-    ({"rope_parameters": {"rope_type": "default", "rope_theta": 7.0}}, RopeConfig("default", 7.0)),
-    ({"rope_scaling": {"type": "linear", "factor": 8}, "rope_theta": 3.0},
-     RopeConfig("linear", 3.0, 8.0)),
-    ({"rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
-                       "high_freq_factor": 4.0, "original_max_position_embeddings": 99}},
-     RopeConfig("llama3", 10000.0, 8.0, 1.0, 4.0, 99)),
-    ({"rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
-                       "high_freq_factor": 4.0}},
-     RopeConfig("llama3", 10000.0, 8.0, 1.0, 4.0, 384)),
-])
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, RopeConfig("default", 10000.0)),
+        ({"rope_theta": 5e5}, RopeConfig("default", 5e5)),
+        (
+            {"rope_parameters": {"rope_type": "default", "rope_theta": 7.0}},
+            RopeConfig("default", 7.0),
+        ),
+        (
+            {"rope_scaling": {"type": "linear", "factor": 8}, "rope_theta": 3.0},
+            RopeConfig("linear", 3.0, 8.0),
+        ),
+        (
+            {
+                "rope_scaling": {
+                    "rope_type": "llama3",
+                    "factor": 8.0,
+                    "low_freq_factor": 1.0,
+                    "high_freq_factor": 4.0,
+                    "original_max_position_embeddings": 99,
+                }
+            },
+            RopeConfig("llama3", 10000.0, 8.0, 1.0, 4.0, 99),
+        ),
+        (
+            {
+                "rope_scaling": {
+                    "rope_type": "llama3",
+                    "factor": 8.0,
+                    "low_freq_factor": 1.0,
+                    "high_freq_factor": 4.0,
+                }
+            },
+            RopeConfig("llama3", 10000.0, 8.0, 1.0, 4.0, 384),
+        ),
+    ],
+)
 def test_rope_old_and_new_spelling(
     tmp_path: Path, fields: dict[str, Any], expected: RopeConfig
 ) -> None:
@@ -89,14 +114,26 @@ REFUSED = [
     ("llama", {"rope_scaling": {"rope_type": "yarn", "factor": 2.0}}, "rope_type"),
     ("llama", {"rope_scaling": {"type": "dynamic", "factor": 2.0}}, "type"),
     ("llama", {"rope_parameters": {"rope_type": "longrope"}}, "rope_type"),
-    ("llama", {"rope_parameters": {"rope_theta": 1e4, "partial_rotary_factor": 0.5}},
-     "partial_rotary_factor"),
+    (
+        "llama",
+        {"rope_parameters": {"rope_theta": 1e4, "partial_rotary_factor": 0.5}},
+        "partial_rotary_factor",
+    ),
     ("llama", {"rope_parameters": {"full_attention": {"rope_theta": 1e4}}}, "full_attention"),
-    ("llama", {"rope_parameters": {"type": "linear", "factor": 2.0, "attention_factor": 2.0}},
-     "attention_factor"),
+    (
+        "llama",
+        {"rope_parameters": {"type": "linear", "factor": 2.0, "attention_factor": 2.0}},
+        "attention_factor",
+    ),
     ("llama", {"rope_parameters": {"type": "linear"}}, "factor"),
-    ("llama", {"rope_scaling": {"type": "linear", "factor": 2.0}, "rope_parameters": {
-        "type": "linear", "factor": 4.0}}, "rope_scaling"),
+    (
+        "llama",
+        {
+            "rope_scaling": {"type": "linear", "factor": 2.0},
+            "rope_parameters": {"type": "linear", "factor": 4.0},
+        },
+        "rope_scaling",
+    ),
     ("llama", {"partial_rotary_factor": 0.25}, "partial_rotary_factor"),
     ("llama", {"rope_interleaved": True}, "rope_interleaved"),
     ("llama", {"attn_logit_softcapping": 50.0}, "attn_logit_softcapping"),

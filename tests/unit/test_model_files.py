@@ -49,16 +49,32 @@ def header(**changes: Any) -> bytes:
     return json.dumps({"w": entry}).encode()
 
 
-@pytest.mark.parametrize("text", [
-    header(data_offsets=[0, 17]), header(data_offsets=[16, 0]), header(data_offsets=[-16, 0]),
-    header(data_offsets=[4, 20]), header(shape=[2, 3]), header(shape=[2, -2]), header(shape=4),
-    header(shape=[2**40, 2**40]), header(dtype="F99"), header(dtype=4), header(shape=[2.0, 2]),
-    header().replace(b'"w"', b'"w\\n"'), b'{"w": 3}', b"[]", b"{", b"\xff\xff",
-    header().replace(b'"F32"', b"NaN"), b"[" * 50_000,
-    header()[:-1] + b', "w": {"dtype": "F32", "shape": [], "data_offsets": [16, 20]}}',
-    b'{"a": {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]},'
-    b' "b": {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}}',
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        header(data_offsets=[0, 17]),
+        header(data_offsets=[16, 0]),
+        header(data_offsets=[-16, 0]),
+        header(data_offsets=[4, 20]),
+        header(shape=[2, 3]),
+        header(shape=[2, -2]),
+        header(shape=4),
+        header(shape=[2**40, 2**40]),
+        header(dtype="F99"),
+        header(dtype=4),
+        header(shape=[2.0, 2]),
+        header().replace(b'"w"', b'"w\\n"'),
+        b'{"w": 3}',
+        b"[]",
+        b"{",
+        b"\xff\xff",
+        header().replace(b'"F32"', b"NaN"),
+        b"[" * 50_000,
+        header()[:-1] + b', "w": {"dtype": "F32", "shape": [], "data_offsets": [16, 20]}}',
+        b'{"a": {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]},'
+        b' "b": {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}}',
+    ],
+)
 def test_corrupt_headers_are_one_line(tmp_path: Path, text: bytes) -> None:
     path = tmp_path / "w.safetensors"
     path.write_bytes(len(text).to_bytes(8, "little") + text + bytes(16))
@@ -90,10 +106,21 @@ def shards(folder: Path) -> dict[str, Any]:
     return index
 
 
-@pytest.mark.parametrize("name", [
-    "../model-00001-of-00003.safetensors", "/etc/passwd", "a/b.safetensors", "..", "", 7, None,
-    "evil.bin", "x\\y.safetensors", "a\0.safetensors",
-])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../model-00001-of-00003.safetensors",
+        "/etc/passwd",
+        "a/b.safetensors",
+        "..",
+        "",
+        7,
+        None,
+        "evil.bin",
+        "x\\y.safetensors",
+        "a\0.safetensors",
+    ],
+)
 def test_an_index_may_name_only_files_of_the_folder(tmp_path: Path, name: object) -> None:
     index = shards(tmp_path)
     index["weight_map"][next(iter(index["weight_map"]))] = name

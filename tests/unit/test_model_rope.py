@@ -18,10 +18,17 @@ from tests.variants import variant, write_checkpoint
 LLAMA31 = RopeConfig("llama3", 500000.0, 8.0, 1.0, 4.0, 8192)
 
 
-@pytest.mark.parametrize("rope", [
-    RopeConfig("default", 10000.0), RopeConfig("linear", 10000.0, 4.0), LLAMA31,
-    RopeConfig("default", 1.0), RopeConfig("default", 1e6),
-], ids=lambda rope: f"{rope.kind}-{rope.theta:g}")
+@pytest.mark.parametrize(
+    "rope",
+    [
+        RopeConfig("default", 10000.0),
+        RopeConfig("linear", 10000.0, 4.0),
+        LLAMA31,
+        RopeConfig("default", 1.0),
+        RopeConfig("default", 1e6),
+    ],
+    ids=lambda rope: f"{rope.kind}-{rope.theta:g}",
+)
 def test_table_equals_the_systems_functions(rope: RopeConfig, tmp_path: Path) -> None:
     config = replace(load_config(write_checkpoint(variant("llama"), tmp_path)), rope=rope)
     config = replace(config, head_dim=128)

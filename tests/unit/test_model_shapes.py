@@ -24,7 +24,11 @@ from lora_sdk.model.shapes import SHAPES, find_config, shape_config, shape_json
 def test_table_iii(name: str, hidden: int, head_dim: int, ffn: int, layers: int) -> None:
     config = shape_config(name)
     assert (config.hidden, config.head_dim, config.ffn, config.layers) == (
-        hidden, head_dim, ffn, layers)
+        hidden,
+        head_dim,
+        ffn,
+        layers,
+    )
 
 
 @pytest.mark.parametrize("name", SHAPES)

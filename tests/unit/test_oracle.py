@@ -16,12 +16,17 @@ F32 = NDArray[np.float32]
 EVERY_FP16 = np.arange(65536, dtype=np.uint16).view(np.float16).astype(np.float32)
 
 
-@pytest.mark.parametrize(("ours", "theirs"), [
-    (arithmetic.exp, numerics.exp32), (arithmetic.silu, numerics.silu),
-    (lambda x: arithmetic.gelu(x, "tanh"), lambda x: numerics.gelu(x, "tanh")),
-    (lambda x: arithmetic.gelu(x, "erf"), lambda x: numerics.gelu(x, "erf")),
-    (lambda x: arithmetic.activate(x, "relu"), numerics.relu),
-], ids=["exp", "silu", "gelu_tanh", "gelu_erf", "relu"])
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (arithmetic.exp, numerics.exp32),
+        (arithmetic.silu, numerics.silu),
+        (lambda x: arithmetic.gelu(x, "tanh"), lambda x: numerics.gelu(x, "tanh")),
+        (lambda x: arithmetic.gelu(x, "erf"), lambda x: numerics.gelu(x, "erf")),
+        (lambda x: arithmetic.activate(x, "relu"), numerics.relu),
+    ],
+    ids=["exp", "silu", "gelu_tanh", "gelu_erf", "relu"],
+)
 def test_functions_agree_bit_for_bit(
     ours: Callable[[F32], F32], theirs: Callable[[F32], F32]
 ) -> None:
@@ -50,8 +55,10 @@ def test_segments_cover_the_columns_once(columns: int) -> None:
 
 def test_a_product_is_eight_sums_and_a_tree() -> None:
     draw = np.random.default_rng(5)
-    x, w = (draw.normal(size=shape).astype(np.float16).astype(np.float32)
-            for shape in ((1, 300), (300, 1)))
+    x, w = (
+        draw.normal(size=shape).astype(np.float16).astype(np.float32)
+        for shape in ((1, 300), (300, 1))
+    )
     sums = []
     for part in arithmetic.segments(300):
         total = np.float32(0)

@@ -28,7 +28,11 @@ class Checkpoint:
     """Memory-mapped weights; make one with `Checkpoint.open`."""
 
     def __init__(
-        self, folder: Path, config: ModelConfig, sources: Mapping[str, Source], tensors: Tensors,
+        self,
+        folder: Path,
+        config: ModelConfig,
+        sources: Mapping[str, Source],
+        tensors: Tensors,
         prefix: str,
     ) -> None:
         self.folder = folder
@@ -80,9 +84,7 @@ class Checkpoint:
         """Canonical shape: matrices [K, N], vectors [N], tables [rows, columns]."""
         return self._source(name).shape
 
-    def matrix(
-        self, name: str, start: int = 0, stop: int | None = None
-    ) -> NDArray[np.float16]:
+    def matrix(self, name: str, start: int = 0, stop: int | None = None) -> NDArray[np.float16]:
         """Output columns start..stop-1 of a matrix: FP16 [K, stop-start], C order. Only those
         columns are read. ModelError names the tensor on NaN, infinity or |w| >= 65520."""
         source = self._source(name, "io", "oi")
@@ -160,8 +162,9 @@ class Checkpoint:
         for source in self._sources.values():
             name = self._file_name(source)
             if name not in self._tensors:
-                raise ModelError(f"{name}: missing from {self.folder}, expected shape"
-                                 f" {list(source.file_shape)}")
+                raise ModelError(
+                    f"{name}: missing from {self.folder}, expected shape {list(source.file_shape)}"
+                )
             self._check_entry(name, source.file_shape)
         if self.config.tied and HEAD in self._tensors:
             self._check_entry(HEAD, self._sources["embed.token"].file_shape)
@@ -169,24 +172,31 @@ class Checkpoint:
     def _check_entry(self, name: str, shape: tuple[int, ...]) -> None:
         container, entry = self._tensors[name]
         if entry.shape != shape:
-            raise ModelError(f"{name}: shape {list(entry.shape)} in {container.path.name}, expected"
-                             f" {list(shape)} by config.json")
+            raise ModelError(
+                f"{name}: shape {list(entry.shape)} in {container.path.name}, expected"
+                f" {list(shape)} by config.json"
+            )
         if entry.kind not in RAW_TYPES:
-            raise ModelError(f"{name}: dtype {entry.kind} in {container.path.name}, expected one of"
-                             f" {', '.join(RAW_TYPES)}")
+            raise ModelError(
+                f"{name}: dtype {entry.kind} in {container.path.name}, expected one of"
+                f" {', '.join(RAW_TYPES)}"
+            )
 
     def _check_extra(self, ignored: Any) -> None:
         used = {self._file_name(source) for source in self._sources.values()}
         if self.config.tied:
             used.add(HEAD)
         extra = [
-            name for name in self._tensors
+            name
+            for name in self._tensors
             if name not in used and not ignored.fullmatch(name.removeprefix(self._prefix))
         ]
         if extra:
             more = f" and {len(extra) - 1} more" if len(extra) > 1 else ""
-            raise ModelError(f"{sorted(extra)[0]}{more}: in {self.folder} but not in a model of"
-                             " this config.json, expected no other tensors")
+            raise ModelError(
+                f"{sorted(extra)[0]}{more}: in {self.folder} but not in a model of"
+                " this config.json, expected no other tensors"
+            )
 
     def _check_tied(self, start: int, stop: int) -> None:
         """Where a tied file holds both of the pair they must agree: readers differ on which one
@@ -198,8 +208,10 @@ class Checkpoint:
         head = to_half(here.array(entry)[start:stop], entry.kind, HEAD)
         tokens = to_half(there.array(other)[start:stop], other.kind, token)
         if not np.array_equal(head, tokens):
-            raise ModelError(f"{HEAD}: differs from {token} though tie_word_embeddings is true; set"
-                             " it to false in config.json to use both")
+            raise ModelError(
+                f"{HEAD}: differs from {token} though tie_word_embeddings is true; set"
+                " it to false in config.json to use both"
+            )
 
 
 def _prefix(tensors: Iterable[str], prefixes: tuple[str, ...], probe: str) -> str:

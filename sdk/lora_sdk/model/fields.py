@@ -100,10 +100,13 @@ class Fields:
     def warn_unknown(self, harmless: Sequence[str]) -> None:
         """Name the fields that nothing has read, once for each set of names."""
         known = self._read.union(harmless)
-        unknown = tuple(sorted(
-            name for name, value in self.values.items()
-            if name not in known and value is not None
-        ))
+        unknown = tuple(
+            sorted(
+                name
+                for name, value in self.values.items()
+                if name not in known and value is not None
+            )
+        )
         if unknown and unknown not in _warned:
             _warned.add(unknown)
             listed = ", ".join(_short(name) for name in unknown[:16])

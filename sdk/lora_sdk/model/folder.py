@@ -39,8 +39,10 @@ def _sharded(folder: Path) -> Tensors:
     for container in containers.values():
         for name, entry in container.entries.items():
             if name in found:
-                raise ModelError(f"{name}: stands in {found[name][0].path.name} and in"
-                                 f" {container.path.name}, expected once")
+                raise ModelError(
+                    f"{name}: stands in {found[name][0].path.name} and in"
+                    f" {container.path.name}, expected once"
+                )
             found[name] = (container, entry)
     for name, file in places.items():
         if name not in containers[file].entries:

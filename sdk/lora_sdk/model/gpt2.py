@@ -9,7 +9,10 @@ from lora_sdk.model.source import Source, linear, norm, table, vector
 from lora_sdk.model.spec import ModelConfig
 
 ACTIVATIONS = {
-    "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "gelu": "gelu_erf", "relu": "relu"
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu": "gelu_erf",
+    "relu": "relu",
 }
 PREFIXES = ("transformer.", "")
 PROBE = "wte.weight"
@@ -22,9 +25,7 @@ def normalise(fields: Fields) -> ModelConfig:
     heads = fields.integer(("n_head", "num_attention_heads"), 12)
     if hidden % heads:
         raise fields.error("n_embd", hidden, f"a multiple of n_head {heads}")
-    positions = fields.integer(
-        ("n_positions", "max_position_embeddings"), 1024, high=MAX_POSITIONS
-    )
+    positions = fields.integer(("n_positions", "max_position_embeddings"), 1024, high=MAX_POSITIONS)
     fields.only("reorder_and_upcast_attn", (False,), "reordered attention")
     return ModelConfig(
         architecture="gpt2",
@@ -72,14 +73,18 @@ def sources(config: ModelConfig) -> dict[str, Source]:
 
 
 def _layer(name: str, tensor: str, d: int, ffn: int) -> dict[str, Source]:
-    found = {**norm(f"{name}.attn_norm", f"{tensor}.ln_1", d),
-             **norm(f"{name}.mlp_norm", f"{tensor}.ln_2", d)}
+    found = {
+        **norm(f"{name}.attn_norm", f"{tensor}.ln_1", d),
+        **norm(f"{name}.mlp_norm", f"{tensor}.ln_2", d),
+    }
     for part, letter in enumerate("qkv"):
         weight, bias = f"{tensor}.attn.c_attn.weight", f"{tensor}.attn.c_attn.bias"
         found[f"{name}.{letter}"] = Source(weight, "io", (d, 3 * d), part * d, d)
         found[f"{name}.{letter}.bias"] = Source(bias, "vector", (3 * d,), part * d, d)
     for part_name, part_tensor, inputs, outputs in (
-        ("o", "attn.c_proj", d, d), ("up", "mlp.c_fc", d, ffn), ("down", "mlp.c_proj", ffn, d)
+        ("o", "attn.c_proj", d, d),
+        ("up", "mlp.c_fc", d, ffn),
+        ("down", "mlp.c_proj", ffn, d),
     ):
         weight = f"{tensor}.{part_tensor}.weight"
         found[f"{name}.{part_name}"] = Source(weight, "io", (inputs, outputs), 0, outputs)

@@ -26,8 +26,9 @@ def normalise(fields: Fields) -> ModelConfig:
     heads = fields.integer("num_attention_heads", 32)
     kv_heads = fields.integer("num_key_value_heads", 8 if mistral else heads)
     if heads % kv_heads:
-        raise fields.error("num_key_value_heads", kv_heads,
-                           f"a divisor of num_attention_heads {heads}")
+        raise fields.error(
+            "num_key_value_heads", kv_heads, f"a divisor of num_attention_heads {heads}"
+        )
     head_dim = _head_dim(fields, hidden, heads)
     positions = fields.integer(
         "max_position_embeddings", 4096 * 32 if mistral else 2048, high=MAX_POSITIONS
@@ -91,8 +92,11 @@ def _rope(fields: Fields, positions: int) -> RopeConfig:
         checked = Fields({"original_max_position_embeddings": original}, rope.where)
         values["original_positions"] = checked.integer("original_max_position_embeddings")
         if values["high_freq_factor"] <= values["low_freq_factor"]:
-            raise rope.error("high_freq_factor", values["high_freq_factor"],
-                             f"more than low_freq_factor {values['low_freq_factor']}")
+            raise rope.error(
+                "high_freq_factor",
+                values["high_freq_factor"],
+                f"more than low_freq_factor {values['low_freq_factor']}",
+            )
     _refuse_rest(rope)
     return RopeConfig(kind=kind, theta=theta, **values)
 
@@ -133,15 +137,21 @@ def sources(config: ModelConfig) -> dict[str, Source]:
 def _layer(config: ModelConfig, name: str, tensor: str) -> dict[str, Source]:
     d, ffn = config.hidden, config.ffn
     queries, keys = config.heads * config.head_dim, config.kv_heads * config.head_dim
-    found = {**norm(f"{name}.attn_norm", f"{tensor}.input_layernorm", d, beta=False),
-             **norm(f"{name}.mlp_norm", f"{tensor}.post_attention_layernorm", d, beta=False)}
+    found = {
+        **norm(f"{name}.attn_norm", f"{tensor}.input_layernorm", d, beta=False),
+        **norm(f"{name}.mlp_norm", f"{tensor}.post_attention_layernorm", d, beta=False),
+    }
     for part, inputs, outputs, bias in (
-        ("q", d, queries, config.qkv_bias), ("k", d, keys, config.qkv_bias),
-        ("v", d, keys, config.qkv_bias), ("o", queries, d, config.o_bias),
+        ("q", d, queries, config.qkv_bias),
+        ("k", d, keys, config.qkv_bias),
+        ("v", d, keys, config.qkv_bias),
+        ("o", queries, d, config.o_bias),
     ):
-        found.update(biased(f"{name}.{part}", f"{tensor}.self_attn.{part}_proj",
-                            inputs, outputs, bias))
+        found.update(
+            biased(f"{name}.{part}", f"{tensor}.self_attn.{part}_proj", inputs, outputs, bias)
+        )
     for part, inputs, outputs in (("gate", d, ffn), ("up", d, ffn), ("down", ffn, d)):
-        found.update(biased(f"{name}.{part}", f"{tensor}.mlp.{part}_proj",
-                            inputs, outputs, config.mlp_bias))
+        found.update(
+            biased(f"{name}.{part}", f"{tensor}.mlp.{part}_proj", inputs, outputs, config.mlp_bias)
+        )
     return found
