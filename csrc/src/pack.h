@@ -56,6 +56,10 @@ int pack_tiles(const struct lora_pack_part *parts, const struct lora_pack_task *
 int pack_rows(const struct lora_pack_part *parts, const struct lora_pack_task *task, uint64_t first,
               uint64_t count, uint8_t *rows, struct lora_failure *failure);
 
+/* crc32_combine.c: what `bytes` more bytes do to a CRC-32, and the CRC-32 of two ranges. */
+uint32_t crc32_shift(uint64_t bytes);
+uint32_t crc32_join(uint32_t first, uint32_t second, uint32_t shift);
+
 /* pack_ranges.c: sorts and joins ranges that touch. Returns their number. */
 uint32_t pack_join(struct lora_range *ranges, uint32_t count);
 

@@ -8,6 +8,8 @@
 #define MOST (1ull << 31)           /* of rows and columns: products of two fit 64 bits */
 #define TILES 32                    /* that are packed together: as many lines of the file at once */
 #define AHEAD 8                     /* inputs that are asked for early */
+#define GROUP 8                     /* inputs of a tile before the next tile's: fewer blocks at once
+                                       in the first cache, where all lie in the same few sets */
 
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
@@ -151,12 +153,15 @@ static int tiles_io(const struct lora_pack_part *parts, const struct lora_pack_t
     struct tile_source source[TILES];
     uint64_t k_blocks = (task->k + LORA_BLOCK_K - 1) / LORA_BLOCK_K;
     for (uint64_t tile = 0; tile < count; tile++) source[tile] = source_of(parts, task, first + tile);
-    for (uint64_t k = 0; k < task->k; k++)
+    for (uint64_t from = 0; from < task->k; from += GROUP)
         for (uint64_t tile = 0; tile < count; tile++) {
-            uint16_t *block = blocks[tile * k_blocks + k / LORA_BLOCK_K];
-            int status = tile_input(block + k % LORA_BLOCK_K * LORA_BLOCK_N, parts, task,
-                                    source + tile, first + tile, k, failure);
-            if (status) return status;
+            uint16_t *block = blocks[tile * k_blocks + from / LORA_BLOCK_K];
+            uint64_t to = least(task->k, from + GROUP);
+            for (uint64_t k = from; k < to; k++) {
+                int status = tile_input(block + k % LORA_BLOCK_K * LORA_BLOCK_N, parts, task,
+                                        source + tile, first + tile, k, failure);
+                if (status) return status;
+            }
         }
     uint64_t rest = task->k % LORA_BLOCK_K * LORA_BLOCK_N;
     for (uint64_t tile = 0; tile < count && rest; tile++)

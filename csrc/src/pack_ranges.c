@@ -11,14 +11,16 @@ static int compare(const void *left, const void *right) {
 }
 
 uint32_t pack_join(struct lora_range *ranges, uint32_t count) {
-    uint32_t kept = 0;
+    uint32_t kept = 0, shift = 0;
+    uint64_t shift_bytes = 0; /* of `shift`: most ranges are equally long */
     qsort(ranges, count, sizeof *ranges, compare);
     for (uint32_t i = 0; i < count; i++) {
         struct lora_range *last = ranges + kept - 1;
         if (!ranges[i].bytes) continue;
         if (kept && last->board == ranges[i].board && last->bank == ranges[i].bank &&
             last->offset + last->bytes == ranges[i].offset) {
-            last->crc = lora_crc32_combine(last->crc, ranges[i].crc, ranges[i].bytes);
+            if (shift_bytes != ranges[i].bytes) shift = crc32_shift(shift_bytes = ranges[i].bytes);
+            last->crc = crc32_join(last->crc, ranges[i].crc, shift);
             last->bytes += ranges[i].bytes;
         } else {
             ranges[kept++] = ranges[i];
