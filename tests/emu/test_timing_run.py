@@ -47,6 +47,8 @@ def test_the_engine_counts_what_ran(run) -> None:
     time, _ = run
     prompt = steps.prefill(len(PROMPT))
     assert time.steps[prompt] >= 1
+    # Both loops, the boards' own and Python's, decode at 10 and commit the row before.
+    assert time.steps[steps.decode(10)] == 2
     lengths = {shape.kv_positions for shape in time.steps if shape == steps.decode(shape.visible)}
     assert len(lengths) >= 4  # each decoded token sees one position more
     assert any(shape.rows == 3 and shape.sampled == 3 for shape in time.steps)
