@@ -16,6 +16,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--require-hw", action="store_true", help="missing boards fail instead of skipping"
     )
     parser.addoption(
+        "--require-xrt",
+        action="store_true",
+        help="missing XRT libraries fail instead of skipping",
+    )
+    parser.addoption(
         "--require-parity",
         action="store_true",
         help="missing torch or transformers fail instead of skipping",

@@ -72,6 +72,12 @@ static int check_top(const struct view *file, struct lora_failure *failure) {
     uint32_t count = word(file->at + COUNT_AT);
     if (count > MAX_SECTIONS || TOP_BYTES + (uint64_t)count * SECTION_BYTES > file->bytes)
         return bad(file, failure, "more sections are named than it can hold");
+    for (uint32_t i = 0; i < count; i++) { /* the runtime trusts all of them */
+        const uint8_t *header = file->at + TOP_BYTES + (size_t)i * SECTION_BYTES;
+        uint64_t offset = wide(header + 24), size = wide(header + 32);
+        if (offset > file->bytes || size > file->bytes - offset)
+            return bad(file, failure, "a section lies beyond its end");
+    }
     return LORA_OK;
 }
 

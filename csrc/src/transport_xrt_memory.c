@@ -145,12 +145,28 @@ static int transfer(struct xrt_handle *board, const struct xrt_arena *arena, int
                      arena->bank, (unsigned long long)bytes, direction ? "from" : "to", result);
 }
 
+/* A card that has left the bus answers all ones, data too; lora_ctrl's ABI number is never that. */
+static int check_presence(const struct xrt_handle *board, const uint8_t *read, uint64_t bytes,
+                          struct lora_failure *failure) {
+    uint32_t abi = 0;
+    for (uint64_t i = 0; i < bytes && i < 64; i++)
+        if (read[i] != 0xff) return LORA_OK;
+    const struct xrt_api *api = xrt_api(failure);
+    if (api && !api->kernel_read(board->kernel, LORA_REG_IDENTITY_ABI, &abi) && abi != LORA_NONE)
+        return LORA_OK;
+    return lora_fail(failure, LORA_ERR_TRANSPORT,
+                     "the ABI register reads 0x%x: the card has left the bus; reset it or the "
+                     "machine",
+                     abi);
+}
+
 int xrt_memory_read(void *handle, uint32_t bank, uint64_t offset, void *data, uint64_t bytes,
                     struct lora_failure *failure) {
     struct xrt_arena *arena = find(handle, bank, offset, bytes, failure);
     if (!arena) return LORA_ERR_RANGE;
     uint64_t at = offset - arena->offset;
     int status = transfer(handle, arena, FROM_DEVICE, at, bytes, failure);
+    if (!status && bytes) status = check_presence(handle, arena->mirror + at, bytes, failure);
     if (!status && bytes) memcpy(data, arena->mirror + at, bytes);
     return status;
 }

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 
 from .alveo_container import PLATFORM
+from .cluster_file import Cable, ring
 from .errors import LoraError, TransportError
 from .overlay import load_overlay
 
@@ -33,7 +34,8 @@ FAULT_CURE = bytes.fromhex("ebe290")
 
 class XrtEnvironment:
     """A temporary folder with what XRT looks for, and the `variables` that point to it. A context
-    manager; leaving it removes the folder. TransportError when Debian's packages are missing."""
+    manager; leaving it removes the folder. `banks`: sizes in place of the board's; `cables` in
+    place of a ring. TransportError when Debian's packages are missing."""
 
     def __init__(
         self,
@@ -42,12 +44,14 @@ class XrtEnvironment:
         overlay: str = "lora_f_u280",
         mode: str = "sw_emu",
         banks: Sequence[str] | None = None,
+        cables: Sequence[Cable] | None = None,
     ) -> None:
         source = find_libraries()
         self._folder = tempfile.TemporaryDirectory(prefix="lora-xrt-")
         self.folder = Path(self._folder.name)
         try:
             self._fill(source, boards, overlay, banks)
+            self._write_cluster(boards, overlay, ring(boards) if cables is None else cables)
         except BaseException:
             self._folder.cleanup()
             raise
@@ -103,7 +107,10 @@ class XrtEnvironment:
         self._write_model()
         sizes = banks or [_size(bank.capacity) for bank in load_overlay(overlay).board.banks]
         (self.folder / "emconfig.json").write_text(json.dumps(emulation_config(boards, sizes)))
-        facts = {"boards": boards, "overlay": overlay}
+
+    def _write_cluster(self, boards: int, overlay: str, cables: Sequence[Cable]) -> None:
+        ends = [(c.board_a, c.port_a, c.board_b, c.port_b) for c in cables]
+        facts = {"boards": boards, "overlay": overlay, "cables": ends}
         (self.folder / "cluster.json").write_text(json.dumps(facts))
 
     def _write_model(self) -> None:

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from lora_host import native
-from lora_host.cluster_file import ring
+from lora_host.cluster_file import Cable
 from lora_host.emulated import Emulated
 from lora_host.errors import LoraError, TransportError
 from lora_host.overlay import load_overlay
@@ -82,7 +82,8 @@ class ClusterProcess:
         facts = json.loads((folder / "cluster.json").read_text())
         self._overlay = load_overlay(facts["overlay"])
         boards = int(facts["boards"])
-        self._cluster = Emulated(self._overlay, range(1, boards + 1), ring(boards))
+        cables = [Cable(*ends) for ends in facts["cables"]]
+        self._cluster = Emulated(self._overlay, range(1, boards + 1), cables)
         self._moved = native.ffi().new("uint32_t *")
         self._clients: dict[int, Client] = {}
         self._boards = boards
