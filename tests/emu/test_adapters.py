@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lora_host import abi
+from lora_host import abi, native
 from lora_host.errors import CommandError
 from lora_sdk.adapters.slots import AdapterSlots
 from lora_sdk.model.checkpoint import Checkpoint
@@ -112,6 +112,24 @@ def test_the_numpy_kernels_give_the_same_bytes(mode: str, made: Callable[[str], 
         got = driver.step(dict.fromkeys(range(5), tokens[:12]))
         for number, adapter in enumerate(ORDER):
             assert got[number].tobytes() == found[2][adapter][:12].tobytes(), adapter
+
+
+@pytest.mark.parametrize("inner", [b"plain", b"avx2"])
+def test_every_native_inner_loop_gives_the_same_bytes(
+    inner: bytes, made: Callable[[str], Made]
+) -> None:
+    found, tokens = made("llama_gqa_bias"), tokens_of("llama_gqa_bias", LENGTH)
+    ffi, lib = native.ffi(), native.lib()
+    if lib.lora_native_force(inner):
+        pytest.skip(f"this machine has no {inner.decode()}")
+    try:
+        with adapted(found, 2) as (runner, held):
+            driver = drive(runner, held, ORDER)
+            got = driver.step(dict.fromkeys(range(5), tokens[:9]))
+    finally:
+        lib.lora_native_force(ffi.NULL)
+    for number, adapter in enumerate(ORDER):
+        assert got[number].tobytes() == found[2][adapter][:9].tobytes(), adapter
 
 
 @pytest.mark.parametrize("name", NAMES)

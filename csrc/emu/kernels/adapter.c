@@ -2,6 +2,7 @@
  * accumulator. Sums are cut as those of the dense matrix; absent blocks are not multiplied. */
 #include <string.h>
 
+#include "adapter_lanes.h"
 #include "adapter_slot.h"
 #include "half.h"
 #include "job.h"
@@ -9,31 +10,32 @@
 
 #define GROUP LORA_ADAPTER_GROUP
 #define SHARES 4 /* items a row: groups of ranks dealt in turn */
-#define RUN_K 128
-#define RUN_RANKS 32
 #define PRODUCTS_PER_NS 4
 
-typedef float lanes __attribute__((vector_size(GROUP * sizeof(float))));
+static const struct adapter_lanes *lanes_of(const struct lora_job *job) {
+#if defined(__x86_64__)
+    if (job->variant != &lora_variant_plain)
+        return &adapter_lanes_avx2;
+#endif
+    (void)job;
+    return &adapter_lanes_plain;
+}
 
-/* sum[0..7] += x[k]*A[k][0..7], k = first..end-1 in order; values at `offset` of the slot. */
+/* sum[0..7] += x[k]*A[k][0..7], k = 0..count-1 in order; values at `offset` of the slot. */
 static int add_group(const struct lora_job *job, struct adapter_slot slot, uint64_t offset,
-                     const float *x, uint32_t count, lanes *sum) {
-    lanes values[RUN_K], total = *sum;
+                     const float *x, uint32_t count, float *sum) {
+    const struct adapter_lanes *lanes = lanes_of(job);
     while (count) {
         uint32_t run = slot_run(offset) / (GROUP * 2);
         run = run < count ? run : count;
-        run = run < RUN_K ? run : RUN_K;
         const uint16_t *halves = slot_at(slot, offset, run * GROUP * 2ull, 2);
         if (!halves)
             return LORA_ERR_ADDRESS;
-        job->variant->halves_to_floats(halves, run * GROUP, (float *)values);
-        for (uint32_t k = 0; k < run; k++)
-            total = total + x[k] * values[k];
+        lanes->down(x, halves, run, sum);
         x += run;
         count -= run;
         offset += run * GROUP * 2ull;
     }
-    *sum = total;
     return LORA_OK;
 }
 
@@ -43,7 +45,7 @@ static int group_sums(const struct lora_job *job, struct adapter_slot slot,
                       float out[GROUP]) {
     uint32_t k = job->adapter.command->k;
     uint64_t base = f->offset + (uint64_t)group * f->count * GROUP * 2;
-    lanes part[LORA_SEGMENTS];
+    float part[LORA_SEGMENTS][GROUP];
     memset(part, 0, sizeof part);
     for (uint32_t s = 0; s < LORA_SEGMENTS; s++) {
         uint32_t low = segment_start(k, s), high = segment_start(k, s + 1);
@@ -52,13 +54,13 @@ static int group_sums(const struct lora_job *job, struct adapter_slot slot,
         if (low >= high)
             continue;
         uint64_t offset = base + (uint64_t)(low - f->first) * GROUP * 2;
-        int status = add_group(job, slot, offset, x + low, high - low, &part[s]);
+        int status = add_group(job, slot, offset, x + low, high - low, part[s]);
         if (status != LORA_OK)
             return status;
     }
-    lanes total = ((part[0] + part[1]) + (part[2] + part[3])) +
-                  ((part[4] + part[5]) + (part[6] + part[7]));
-    memcpy(out, &total, sizeof total);
+    for (uint32_t j = 0; j < GROUP; j++)
+        out[j] = ((part[0][j] + part[1][j]) + (part[2][j] + part[3][j])) +
+                 ((part[4][j] + part[5][j]) + (part[6][j] + part[7][j]));
     return LORA_OK;
 }
 
@@ -118,16 +120,19 @@ int lora_adapter_begin(struct lora_job *job) {
                         2ull * job->call->list->adapter_columns, 2);
     if (!x.base || !a->h.base)
         return LORA_ERR_ADDRESS;
+    job->run = run;
+    for (uint32_t row = 0; row < job->rows; row++)
+        if (call_row(job->call, row)->adapter >= 0)
+            job->work += (uint64_t)c->k * 2 * GROUP / PRODUCTS_PER_NS;
+    if (job->work == 0)
+        return LORA_OK;
     a->x = lora_job_memory(job, (uint64_t)job->rows * c->k * sizeof(float));
     if (!a->x)
         return LORA_ERR_MEMORY;
     for (uint32_t row = 0; row < job->rows; row++)
-        if (call_row(job->call, row)->adapter >= 0) {
+        if (call_row(job->call, row)->adapter >= 0)
             job->variant->halves_to_floats(half_row(x, row), c->k, a->x + (uint64_t)row * c->k);
-            job->work += (uint64_t)c->k * GROUP / PRODUCTS_PER_NS;
-        }
     job->items = job->rows * SHARES;
-    job->run = run;
     return LORA_OK;
 }
 
@@ -135,7 +140,7 @@ int lora_adapter_begin(struct lora_job *job) {
 static int add_ranks(const struct lora_job *job, struct adapter_slot slot,
                      const struct lora_adapter_factor *f, uint64_t offset, const float *h,
                      float parts[LORA_SEGMENTS][LORA_BLOCK_N]) {
-    float values[RUN_RANKS * LORA_BLOCK_N];
+    const struct adapter_lanes *lanes = lanes_of(job);
     for (uint32_t s = 0; s < LORA_SEGMENTS; s++) {
         uint32_t j = segment_start(f->rank, s), end = segment_start(f->rank, s + 1);
         j = j > f->rank_first ? j : f->rank_first;
@@ -144,17 +149,25 @@ static int add_ranks(const struct lora_job *job, struct adapter_slot slot,
             uint64_t at = offset + (uint64_t)(j - f->rank_first) * LORA_BLOCK_N * 2;
             uint32_t count = slot_run(at) / (LORA_BLOCK_N * 2);
             count = count < end - j ? count : end - j;
-            count = count < RUN_RANKS ? count : RUN_RANKS;
             const uint16_t *halves = slot_at(slot, at, count * LORA_BLOCK_N * 2ull, 2);
             if (!halves)
                 return LORA_ERR_ADDRESS;
-            job->variant->halves_to_floats(halves, count * LORA_BLOCK_N, values);
-            for (uint32_t i = 0; i < count; i++, j++)
-                for (uint32_t n = 0; n < LORA_BLOCK_N; n++)
-                    parts[s][n] = parts[s][n] + h[j - f->rank_first] * values[i * LORA_BLOCK_N + n];
+            lanes->up(h + (j - f->rank_first), halves, count, parts[s]);
+            j += count;
         }
     }
     return LORA_OK;
+}
+
+/* sums[n] = sums[n] + scale*total, the tree over the segments included. */
+static void add_scaled(float scale, float (*p)[LORA_BLOCK_N], uint32_t low, uint32_t high,
+                       float *sums) {
+    float total[LORA_BLOCK_N];
+    for (uint32_t n = 0; n < LORA_BLOCK_N; n++)
+        total[n] = ((p[0][n] + p[1][n]) + (p[2][n] + p[3][n])) +
+                   ((p[4][n] + p[5][n]) + (p[6][n] + p[7][n]));
+    for (uint32_t n = low; n < high; n++)
+        sums[n] = sums[n] + scale * total[n];
 }
 
 /* sums[n] = sums[n] + scale*(B*h) in those of the tile's columns that the factor has. */
@@ -177,13 +190,8 @@ static int apply_factor(const struct lora_job *job, struct adapter_slot slot,
     uint64_t tile_bytes = (uint64_t)f->rank_count * LORA_BLOCK_N * 2;
     uint64_t offset = f->offset + (tile - f->first / LORA_BLOCK_N) * tile_bytes;
     int status = add_ranks(job, slot, f, offset, h, parts);
-    float scale = float_of_bits(f->scale);
-    for (uint32_t n = low - first; n < high - first && status == LORA_OK; n++) {
-        float column[LORA_SEGMENTS];
-        for (uint32_t s = 0; s < LORA_SEGMENTS; s++)
-            column[s] = parts[s][n];
-        sums[n] = sums[n] + scale * segment_tree(column);
-    }
+    if (status == LORA_OK)
+        add_scaled(float_of_bits(f->scale), parts, low - first, high - first, sums);
     return status;
 }
 
