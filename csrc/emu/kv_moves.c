@@ -3,16 +3,19 @@
  * [head_dim][32], V as [32][head_dim], FP16. Only the page table says which page a tile has. */
 #include "board.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #define TILE LORA_TILE_POSITIONS
 #define BYTES 2u /* FP16 */
+#define LINES_ALONE 2048 /* fewer are moved sooner by one thread */
 
 struct place { /* one position of the cache */
     uint32_t page, lane;
 };
 
 struct kv {
+    struct lora_pool *pool;
     const struct emu_memory *memory;
     const struct lora_list *list;
     uint32_t page_stride; /* blocks; odd, so that pages spread over the banks */
@@ -21,6 +24,7 @@ struct kv {
 
 static bool kv_open(struct kv *kv, const struct emu_board *board, const struct lora_list *list) {
     uint32_t banks = (uint32_t)list->kv_bank_first + list->kv_bank_count;
+    kv->pool = board->cluster->pool;
     kv->memory = &board->memory;
     kv->list = list;
     kv->page_stride = ((uint32_t)list->kv_layers * list->kv_heads * 2) | 1;
@@ -47,7 +51,8 @@ static bool slot_place(const struct lora_list *list, uint32_t slot, struct place
 /* --- KV_STORE -------------------------------------------------------------------------------- */
 static void store_head(uint16_t *k_block, uint16_t *v_block, uint32_t lane, uint32_t head_dim,
                        const uint8_t *k, const uint8_t *v) {
-    for (uint32_t d = 0; d < head_dim; d++) memcpy(&k_block[d * TILE + lane], k + d * BYTES, BYTES);
+    const uint16_t *values = (const uint16_t *)(const void *)k;
+    for (uint32_t d = 0; d < head_dim; d++) k_block[d * TILE + lane] = values[d];
     memcpy(&v_block[lane * head_dim], v, head_dim * BYTES);
 }
 
@@ -88,24 +93,51 @@ int emu_kv_store(struct emu_board *board, const struct lora_kv_store *command,
 }
 
 /* --- KV_COMMIT ------------------------------------------------------------------------------- */
+struct copy { /* of some positions, a layer an item */
+    const struct kv *kv;
+    struct place from, to;
+    uint32_t count;
+    atomic_bool failed;
+};
+
+/* Each position of K lies on a line of its own: one position is moved without a call an element. */
+static void copy_keys(uint16_t *to, const uint16_t *from, uint32_t head_dim, uint32_t count) {
+    if (count == 1) {
+        for (uint32_t d = 0; d < head_dim; d++) to[d * TILE] = from[d * TILE];
+        return;
+    }
+    for (uint32_t d = 0; d < head_dim; d++)
+        memmove(&to[d * TILE], &from[d * TILE], count * BYTES);
+}
+
+static void copy_layer(void *context, uint32_t layer, uint32_t thread) {
+    struct copy *copy = context;
+    const struct kv *kv = copy->kv;
+    struct place from = copy->from, to = copy->to;
+    uint32_t head_dim = kv->list->head_dim;
+    (void)thread;
+    for (uint32_t head = 0; head < kv->list->kv_heads; head++) {
+        const uint16_t *k_from = block_at(kv, from.page, layer, head, 0);
+        const uint16_t *v_from = block_at(kv, from.page, layer, head, 1);
+        uint16_t *k_to = block_at(kv, to.page, layer, head, 0);
+        uint16_t *v_to = block_at(kv, to.page, layer, head, 1);
+        if (!k_from || !v_from || !k_to || !v_to) {
+            atomic_store(&copy->failed, true);
+            return;
+        }
+        copy_keys(k_to + to.lane, k_from + from.lane, head_dim, copy->count);
+        memmove(&v_to[to.lane * head_dim], &v_from[from.lane * head_dim],
+                (size_t)copy->count * head_dim * BYTES);
+    }
+}
+
 static int copy_positions(const struct kv *kv, struct place from, struct place to,
                           uint32_t count) {
     const struct lora_list *list = kv->list;
-    uint32_t head_dim = list->head_dim;
-    for (uint32_t layer = 0; layer < list->kv_layers; layer++) {
-        for (uint32_t head = 0; head < list->kv_heads; head++) {
-            const uint16_t *k_from = block_at(kv, from.page, layer, head, 0);
-            const uint16_t *v_from = block_at(kv, from.page, layer, head, 1);
-            uint16_t *k_to = block_at(kv, to.page, layer, head, 0);
-            uint16_t *v_to = block_at(kv, to.page, layer, head, 1);
-            if (!k_from || !v_from || !k_to || !v_to) return LORA_ERR_ADDRESS;
-            for (uint32_t d = 0; d < head_dim; d++)
-                memmove(&k_to[d * TILE + to.lane], &k_from[d * TILE + from.lane], count * BYTES);
-            memmove(&v_to[to.lane * head_dim], &v_from[from.lane * head_dim],
-                    (size_t)count * head_dim * BYTES);
-        }
-    }
-    return LORA_OK;
+    struct copy copy = {.kv = kv, .from = from, .to = to, .count = count};
+    uint64_t lines = (uint64_t)list->kv_layers * list->kv_heads * list->head_dim;
+    lora_pool_run(lines < LINES_ALONE ? NULL : kv->pool, list->kv_layers, copy_layer, &copy);
+    return atomic_load(&copy.failed) ? LORA_ERR_ADDRESS : LORA_OK;
 }
 
 static bool logical_place(const struct kv *kv, uint32_t sequence, uint32_t position,
