@@ -64,7 +64,7 @@ class Engine(AdapterApi):
         boards: int | None = None,
         devices: Sequence[str] = (),
         cluster_file: str | Path | None = None,
-        overlay: str = "lora_f_u280",
+        overlay: str | None = None,
         kernels: str = "native",
         context: int | None = None,
         max_sequences: int | None = None,
@@ -79,9 +79,10 @@ class Engine(AdapterApi):
         """Open boards and place a model on them.
 
         `model`: Hugging Face folder, None for the demo model. `boards`: 1, 2, 4 or 8; None takes as
-        many as `devices` or the cluster file names, else 1. `devices`: URIs as emu:u280. `kernels`:
-        "native" or "numpy", for emulated boards. `context`: positions of a sequence, None for all
-        that fit. `max_sequences`: sequences open at once. `progress(done, total)`: bytes placed.
+        many as `devices` or the cluster file names, else 1. `devices`: URIs as emu:u280. `overlay`:
+        name or folder, None for LORA-F of the first board's kind. `kernels`: "native" or "numpy",
+        for emulated boards. `context`: positions of a sequence, None for all that fit.
+        `max_sequences`: sequences open at once. `progress(done, total)`: bytes placed.
         `hidden_layers`: layers whose input rows may ask for. `trace`: keep the boards' command
         traces. `max_adapters`: slots for adapters; `max_adapter_rank`: the largest rank they take;
         `adapter_mode`: "auto", "nfs", "s" or "bd", see lora_sdk.plan.adapters. `threads`: of native

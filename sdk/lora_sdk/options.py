@@ -39,7 +39,7 @@ def make_options(
     boards: int | None,
     devices: Sequence[str],
     cluster_file: str | Path | None,
-    overlay: str,
+    overlay: str | None,
     kernels: str,
     context: int | None,
     max_sequences: int | None,
@@ -61,7 +61,7 @@ def make_options(
         boards=_board_count(boards, tuple(devices), cluster_file),
         devices=tuple(devices),
         cluster_file=Path(cluster_file) if cluster_file else None,
-        overlay=overlay,
+        overlay=overlay or _default_overlay(devices, cluster_file),
         kernels=kernels,
         context=context,
         max_sequences=max_sequences,
@@ -70,6 +70,12 @@ def make_options(
         adapters=adapters or AdapterOptions(),
         threads=threads,
     )
+
+
+def _default_overlay(devices: Sequence[str], cluster_file: str | Path | None) -> str:
+    from lora_host.selection import default_overlay
+
+    return default_overlay(devices, cluster_file)
 
 
 def _model_folder(model: str | Path | None) -> Path:

@@ -24,7 +24,7 @@ GREEDY = SamplingParams(max_tokens=64, ignore_eos=True)
 TOKENS = """
 import sys
 from lora_sdk import Engine, SamplingParams
-with Engine(boards=2, devices=sys.argv[1:], overlay='lora_f_v80') as engine:
+with Engine(devices=sys.argv[1:]) as engine:
     found = engine.generate('import os\\n', SamplingParams(max_tokens=64, ignore_eos=True))
     print(*found.token_ids)
 """

@@ -30,13 +30,7 @@ def board_options(function: Function) -> Function:
 
 def overlay_for(name: str | None, devices: Sequence[str], cluster_file: str | None) -> Any:
     """The overlay of this name, or the LORA-F of the first board named (u280 where none is)."""
-    from lora_host.cluster_file import check_uri, load_cluster
     from lora_host.overlay import load_overlay
+    from lora_host.selection import default_overlay
 
-    if name is not None:
-        return load_overlay(name)
-    uris = list(devices)
-    if cluster_file is not None:
-        uris = [entry.uri for entry in load_cluster(cluster_file).boards]
-    kind = check_uri(uris[0])[1] if uris else "u280"
-    return load_overlay(f"lora_f_{kind}")
+    return load_overlay(name or default_overlay(devices, cluster_file))
