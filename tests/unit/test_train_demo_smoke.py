@@ -44,6 +44,8 @@ def test_topics_are_split_by_name() -> None:
     split = corpus.split_topics(corpus.gather_topics())
     assert split.train and split.held_out
     assert not {doc.name for doc in split.train} & {doc.name for doc in split.held_out}
+    trained = set().union(*(corpus.long_lines(document) for document in split.train))
+    assert not [doc.name for doc in split.held_out if trained & corpus.long_lines(doc)]
 
 
 def test_split_follows_the_name_alone(tmp_path: Path) -> None:

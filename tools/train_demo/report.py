@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 METHOD = """Text: the standard library and `pydoc` topics of Python {python}; the split is by a
 fixed hash of each top-level name. Held-out code: {code}
-({code_bytes} bytes). Held-out prose: {topics} topics ({prose_bytes} bytes). Models run in float32
+({code_bytes} bytes). Held-out prose: {topics} topics that share no long line with those trained on
+({prose_bytes} bytes). Models run in float32
 from their FP16 values, in transformers {transformers} and PEFT {peft} with torch {torch}.
 
 Bits per byte: each file is cut into windows of 1024 tokens that share no context; every window is
