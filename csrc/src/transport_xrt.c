@@ -9,8 +9,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "board_lock.h"
-
 #define GONE 0xffffffffu /* what the bus answers for a card that is not there any more */
 
 static struct xrt_handle *open_handles;
@@ -60,8 +58,7 @@ static int open_locked(struct xrt_handle *board, struct lora_failure *failure) {
             return lora_fail(failure, LORA_ERR_URI,
                              "xrt:%s: open in this process already; name each board once",
                              board->address);
-    int status = lora_board_lock("xrt", board->address, &board->holder, failure);
-    return status ? status : open_device(board, failure);
+    return open_device(board, failure);
 }
 
 static int xrt_open(const char *address, void **handle, struct lora_failure *failure) {
@@ -73,7 +70,6 @@ static int xrt_open(const char *address, void **handle, struct lora_failure *fai
     struct xrt_handle *board = calloc(1, sizeof *board);
     if (!board) return lora_fail(failure, LORA_ERR_MEMORY, "xrt:%s: no host memory", address);
     memcpy(board->address, address, strlen(address) + 1);
-    board->holder = -1;
     for (uint32_t port = 0; port < LORA_PORTS; port++) board->link_index[port] = -1;
     pthread_mutex_init(&board->sync, NULL);
     xrt_lock();
@@ -84,7 +80,6 @@ static int xrt_open(const char *address, void **handle, struct lora_failure *fai
     }
     xrt_unlock();
     if (status) {
-        lora_board_unlock(board->holder);
         pthread_mutex_destroy(&board->sync);
         free(board);
         return status;
@@ -109,7 +104,6 @@ static void xrt_close(void *handle) {
     while (*at && *at != board) at = &(*at)->next;
     if (*at) *at = board->next;
     close_device(board);
-    lora_board_unlock(board->holder);
     xrt_unlock();
     pthread_mutex_destroy(&board->sync);
     free(board);

@@ -63,7 +63,6 @@ struct xrt_handle {
     struct xrt_handle *next; /* open handles, guarded by the lock of xrt_lock() */
     char address[64];
     void *device, *kernel, *shim;
-    int holder; /* descriptor of the board's lock file */
     int link_index[LORA_PORTS]; /* -1: no context is open */
     uint32_t serial;
     struct xrt_container container;

@@ -69,7 +69,7 @@ class XrtEnvironment:
             "EMCONFIG_PATH": str(self.folder),
             "SDACCEL_EM_RUN_DIR": str(self.folder / "run"),
             "LORA_EMULATION_DIR": str(self.folder),
-            "LORA_LOCK_DIR": str(self.folder),  # emulated boards are this process's own
+            "LORA_LOCK_FOLDER": str(self.folder),  # emulated boards are this process's own
             "USER": user,
         }
 
