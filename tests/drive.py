@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from lora_host import abi
-from lora_host.boards import load_board
 from lora_host.cluster import Cluster
 from lora_host.overlay import Overlay, load_overlay
+from lora_host.selection import default_overlay
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.config import load_config
 from lora_sdk.plan.adapters import AdapterOptions
@@ -40,7 +40,7 @@ def open_runner(
     adapters: AdapterOptions | None = None,
 ) -> Iterator[Runner]:
     """A model on boards: emulated unless `devices` names others."""
-    overlay = overlay or load_overlay("lora_f_u280")
+    overlay = overlay or load_overlay(default_overlay(devices, None))
     config = load_config(folder)
     with Cluster.open(
         boards=boards, devices=tuple(devices), overlay=overlay, kernels=kernels, trace=trace
@@ -49,7 +49,7 @@ def open_runner(
         plan = make_plan(
             config,
             overlay,
-            load_board("u280"),
+            overlay.board,
             boards,
             context=context,
             sequences=sequences,
