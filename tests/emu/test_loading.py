@@ -96,19 +96,23 @@ def test_rows_of_a_table_and_a_vector() -> None:
         assert cluster.read(0, 32, begin - 1, 1) == b"\xff"
 
 
-def test_of_several_bad_weights_the_first_is_named_whatever_the_threads() -> None:
+@pytest.mark.parametrize(("first", "others"), [(3, 250), (250, 3)])
+def test_of_several_bad_weights_the_first_is_named_whatever_the_threads(
+    first: int, others: int
+) -> None:
+    """Whether it is found early in its job or after those of later jobs."""
     parts = []
     for index in range(6):
         part = random_part("F16", "io", 256, 512, index)
         if index >= 2:
-            part.data[7 * index, 31] = np.inf
+            part.data[first if index == 2 else others, 31] = np.inf
         parts.append(part)
     tasks = [PackTask(0, (p,), 256, 512, 0, 16, 0, i << 20, 4) for i, p in enumerate(parts)]
     with Cluster.open(1, overlay=OVERLAY) as cluster:
         for bank in range(4):
             cluster.reserve(0, bank, 16 << 20)
-        for threads in (1, 4, 4, 4):
-            with pytest.raises(ModelError, match=r"^w2: weight \[14, 31\] is inf"):
+        for threads in (1, *[4] * 20):
+            with pytest.raises(ModelError, match=rf"^w2: weight \[{first}, 31\] is inf"):
                 cluster.place(tasks, Scratch(threads))
 
 

@@ -132,15 +132,16 @@ def test_every_rounding_of_a_binade_boundary(variant: str) -> None:
 def test_what_fp16_cannot_hold_is_named(
     variant: str, axes: str, kind: str, bits: int, said: str
 ) -> None:
-    for row, column in ((0, 0), (5, 13), (39, 69)):
-        data = np.zeros((40, 70), TYPES[kind])
+    rows, columns = (40, 170) if axes == "oi" else (140, 70)
+    for row, column in ((0, 0), (5, 13), (39, 69), (rows - 1, columns - 1)):
+        data = np.zeros((rows, columns), TYPES[kind])
         data[row, column] = bits
-        first = 0 if axes == "oi" else 3 * (column >= 3)
-        count = (70 if axes == "io" else 40) - first
+        first = 3 * (axes == "io" and column >= 3)
+        count = (columns if axes == "io" else rows) - first
         part = PackPart("h.0.w", data.view(VIEWS[kind]), kind, axes, first, count)
         message = re.escape(f"h.0.w: weight [{row}, {column}] {said}")
         with pytest.raises(ModelError, match=message):
-            pack_parts([part], 40 if axes == "io" else 70)
+            pack_parts([part], rows if axes == "io" else columns)
 
 
 def test_what_is_not_asked_for_is_not_judged() -> None:
