@@ -33,8 +33,8 @@ static volatile uint32_t *place(const struct slash_handle *handle, uint32_t bloc
         if (at <= handle->bar_bytes - 4) return handle->bar + at / 4;
     }
     lora_fail(failure, LORA_ERR_ARGUMENT,
-              "board %s: block %u has no register 0x%x in a BAR of %llu B", handle->bdf, block, offset,
-              (unsigned long long)handle->bar_bytes);
+              "board %s: block %u has no register 0x%x in a BAR of %llu B", handle->bdf, block,
+              offset, (unsigned long long)handle->bar_bytes);
     return NULL;
 }
 

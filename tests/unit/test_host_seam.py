@@ -37,7 +37,7 @@ def code_of(path: Path) -> str:
 
 @pytest.mark.parametrize("path", ABOVE, ids=lambda path: path.name)
 def test_the_host_library_knows_no_transport(path: Path) -> None:
-    assert not re.search(r"\bemu|lora_emu|transport_emu|\bxrt|\bvrtd", code_of(path))
+    assert not re.search(r"\bemu|lora_emu|transport_emu|\bxrt|\bvrtd|\bslash_", code_of(path))
     assert not re.search(r"\b(printf|puts|fprintf|abort|exit)\s*\(", code_of(path))
 
 
