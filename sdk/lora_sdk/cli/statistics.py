@@ -82,11 +82,11 @@ class Statistics:
         stats = engine.cluster.stats()
         mebibytes = plan.weight_bytes / (1 << 20)
         self._line(f"boards: {engine.cluster.why}")
-        emulated = engine.cluster.emulated
-        if emulated is not None and emulated.variant:
+        kernels = engine.cluster.emulated  # real boards have none of this computer's
+        if kernels and kernels.variant:
             self._line(
-                f"kernels: {emulated.kernels_name}, variant {emulated.variant}, "
-                f"{emulated.threads} threads"
+                f"kernels: {kernels.kernels_name}, variant {kernels.variant}, "
+                f"{kernels.threads} threads"
             )
         self._line(
             f"measured: loading {mebibytes:.1f} MiB of weights took {self._load_seconds:.2f} s"
