@@ -191,3 +191,28 @@ def _processes(folder: Path) -> list[str]:
         if str(folder).encode() in words and b"lora_host.device_process.cluster_process" in words:
             found.append(path.parent.name)
     return found
+
+
+def test_register_reads_do_not_wait_for_another_boards_run() -> None:
+    code = """
+from lora_sdk import Engine, SamplingParams
+other = opened("xrt:1")
+engine = Engine(devices=["xrt:0"])
+over = threading.Event()
+def work():
+    engine.generate("import os\\n" * 20, SamplingParams(max_tokens=100, ignore_eos=True))
+    over.set()
+thread = threading.Thread(target=work)
+thread.start()
+reads = 0
+while not over.is_set():
+    other.register(0, 0, 0x50)
+    reads += 1
+thread.join()
+engine.close()
+other.close()
+print(reads)
+"""
+    with XrtEnvironment(2) as place:
+        reads = int(said(place, code))
+    assert reads > 1000  # one a run would be about a hundred
