@@ -11,10 +11,21 @@ from lora_sdk.cli.progress import ProgressBar
 
 
 @click.command("bench")
-@click.option("-m", "--model", type=click.Path(path_type=Path), metavar="DIR",
-              help="Hugging Face model folder [demo]")
-@click.option("--boards", type=int, default=1, show_default=True, metavar="N",
-              help="emulated boards: 1, 2, 4 or 8")
+@click.option(
+    "-m",
+    "--model",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Hugging Face model folder [demo]",
+)
+@click.option(
+    "--boards",
+    type=int,
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="emulated boards: 1, 2, 4 or 8",
+)
 @click.option("--threads", type=int, metavar="T", help="cores to use [all]")
 @click.option("--prompt", type=click.IntRange(1), default=32, show_default=True, help="tokens")
 @click.option("--tokens", type=click.IntRange(1), default=64, show_default=True, help="new tokens")
@@ -41,7 +52,12 @@ def bench(
 
     with ProgressBar("rounds", unit="round") as progress:
         report = measure(
-            model, boards=boards, threads=threads, prompt=prompt, tokens=tokens, rounds=rounds,
+            model,
+            boards=boards,
+            threads=threads,
+            prompt=prompt,
+            tokens=tokens,
+            rounds=rounds,
             progress=progress,
         )
     click.echo(json.dumps(report, indent=2) if as_json else table(report))
