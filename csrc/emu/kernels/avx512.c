@@ -14,9 +14,9 @@
     static inline
 #define LANES 16
 #define VECTORS (LORA_BLOCK_N / LANES)
-#define MOST_ROWS 8
+#define MOST_ROWS 12
 #define STREAMS 4
-#define AHEAD 4 /* units of 2 KiB that each stream is fetched ahead */
+#define AHEAD 2 /* units of 2 KiB that each stream is fetched ahead */
 
 static int supported(void) {
     return lora_variant_avx2.supported() && __builtin_cpu_supports("avx512f") &&
@@ -104,46 +104,49 @@ AVX512 static void row(const float *x, const uint32_t starts[9], const uint16_t 
         _mm512_storeu_ps(out + v * LANES, tree(sums, v));
 }
 
-/* `rows` rows, a constant of at most MOST_ROWS: their sums stay in registers and go on in `out`. */
+/* `rows` rows, a constant of at most MOST_ROWS: their sums stay in registers and go on in `out`.
+ * Meanwhile the same steps of the next block are fetched. */
 AVX512_INLINE void add_rows(const float *x, uint64_t x_stride, const int rows, uint32_t steps,
-                            const float *weights, float *out) {
+                            const float *weights, const uint16_t *ahead, float *out) {
     __m512 sum[MOST_ROWS][VECTORS];
     for (int r = 0; r < rows; r++)
         for (int v = 0; v < VECTORS; v++)
             sum[r][v] = _mm512_loadu_ps(out + r * LORA_BLOCK_N + v * LANES);
-    for (uint32_t k = 0; k < steps; k++, weights += LORA_BLOCK_N)
-        for (int v = 0; v < VECTORS; v++) {
-            __m512 weight = _mm512_loadu_ps(weights + v * LANES);
-            for (int r = 0; r < rows; r++) {
-                __m512 value = _mm512_set1_ps(x[(uint64_t)r * x_stride + k]);
-                sum[r][v] = _mm512_fmadd_ps(value, weight, sum[r][v]);
-            }
+    for (uint32_t k = 0; k < steps; k++, weights += LORA_BLOCK_N) {
+        __m512 weight[VECTORS];
+        _mm_prefetch((const char *)(ahead + k * LORA_BLOCK_N), _MM_HINT_T0);
+        for (int v = 0; v < VECTORS; v++)
+            weight[v] = _mm512_loadu_ps(weights + v * LANES);
+        for (int r = 0; r < rows; r++) {
+            __m512 value = _mm512_set1_ps(x[(uint64_t)r * x_stride + k]);
+            for (int v = 0; v < VECTORS; v++)
+                sum[r][v] = _mm512_fmadd_ps(value, weight[v], sum[r][v]);
         }
+    }
     for (int r = 0; r < rows; r++)
         for (int v = 0; v < VECTORS; v++)
             _mm512_storeu_ps(out + r * LORA_BLOCK_N + v * LANES, sum[r][v]);
 }
 
-/* Converts a run of weights, fetching the same run of the block after next. */
-AVX512 static void convert(const uint16_t *halves, const uint16_t *ahead, uint32_t count,
-                           float *floats) {
+AVX512 static void convert(const uint16_t *halves, uint32_t count, float *floats) {
     for (uint32_t i = 0; i < count; i += 2 * LANES) {
-        _mm_prefetch((const char *)(ahead + i), _MM_HINT_T0);
         _mm512_storeu_ps(floats + i, load_halves(halves + i));
         _mm512_storeu_ps(floats + i + LANES, load_halves(halves + i + LANES));
     }
 }
 
 AVX512 static void add_block(const float *x, uint64_t x_stride, uint32_t rows, uint32_t steps,
-                             const float *weights, float *out) {
+                             const float *weights, const uint16_t *ahead, float *out) {
+    for (; rows >= 12; rows -= 12, x += 12 * x_stride, out += 12 * LORA_BLOCK_N)
+        add_rows(x, x_stride, 12, steps, weights, ahead, out);
     for (; rows >= 8; rows -= 8, x += 8 * x_stride, out += 8 * LORA_BLOCK_N)
-        add_rows(x, x_stride, 8, steps, weights, out);
+        add_rows(x, x_stride, 8, steps, weights, ahead, out);
     for (; rows >= 3; rows -= 3, x += 3 * x_stride, out += 3 * LORA_BLOCK_N)
-        add_rows(x, x_stride, 3, steps, weights, out);
+        add_rows(x, x_stride, 3, steps, weights, ahead, out);
     if (rows == 2)
-        add_rows(x, x_stride, 2, steps, weights, out);
+        add_rows(x, x_stride, 2, steps, weights, ahead, out);
     else if (rows == 1)
-        add_rows(x, x_stride, 1, steps, weights, out);
+        add_rows(x, x_stride, 1, steps, weights, ahead, out);
 }
 
 AVX512 static void segment(const float *x, uint64_t x_stride, uint32_t rows, uint32_t first,
@@ -153,8 +156,8 @@ AVX512 static void segment(const float *x, uint64_t x_stride, uint32_t rows, uin
         steps = LORA_BLOCK_K - k % LORA_BLOCK_K;
         steps = end - k < steps ? end - k : steps;
         const uint16_t *ahead = blocks[k / LORA_BLOCK_K + 1] + k % LORA_BLOCK_K * LORA_BLOCK_N;
-        convert(unit_at(blocks, k), ahead, steps * LORA_BLOCK_N, work);
-        add_block(x + k, x_stride, rows, steps, work, out);
+        convert(unit_at(blocks, k), steps * LORA_BLOCK_N, work);
+        add_block(x + k, x_stride, rows, steps, work, ahead, out);
     }
 }
 
