@@ -36,5 +36,6 @@ def synth(config: str, folder: Path, seed: int, dtype: str, shards: int) -> int:
             config, folder, seed=seed, dtype=dtype.upper(), shards=shards, progress=progress
         )
     seconds = time.monotonic() - began
-    click.echo(f"{folder}: {total / 1e9:.2f} GB of {dtype.upper()} weights, {seconds:.1f} s (measured)")
+    size = f"{total / 1e9:.2f} GB of {dtype.upper()} weights"
+    click.echo(f"{folder}: {size}, {seconds:.1f} s (measured)")
     return 0
