@@ -1,5 +1,5 @@
 /* Threads for kernels and loading. A run is announced in one 64-bit word, the ticket: number of the
- * run, items, next item. Taking an item is a compare-and-swap on it, so nobody takes an item of a run
+ * run, items, next item. Taking an item is a compare-and-swap on it, so nobody takes one of a run
  * that is over, and what belongs to a run may be read once one of its items is taken. */
 #define _GNU_SOURCE
 #include "lora/pool.h"
@@ -71,7 +71,7 @@ static void stay_on(int cpu) {
     pthread_setaffinity_np(pthread_self(), sizeof one, &one);
 }
 
-/* A worker and the caller on one CPU would wait for each other: where every thread can have a CPU of
+/* A worker and the caller on one CPU would wait for each other: where each thread can have a CPU of
  * its own, the worker leaves to the spare one when the caller was moved to its. */
 static void keep_apart(struct worker *self) {
     struct lora_pool *pool = self->pool;
@@ -194,8 +194,8 @@ static bool start_worker(struct lora_pool *pool, uint32_t index) {
     return pthread_create(&worker->handle, NULL, worker_main, worker) == 0;
 }
 
-/* What the system does not give is done by fewer: the caller alone can do it all. Signals are for the
- * program's own threads. */
+/* What the system does not give is done by fewer: the caller alone can do it all. Signals are for
+ * the program's own threads. */
 static void start_workers(struct lora_pool *pool) {
     sigset_t all, before;
     sigfillset(&all);

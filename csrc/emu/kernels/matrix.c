@@ -195,7 +195,7 @@ static int allocate(struct lora_job *job, struct rows x) {
     return LORA_OK;
 }
 
-/* An item is every n-th tile, so that its thread knows what to fetch ahead and the threads stay near
+/* An item is every n-th tile: its thread knows what to fetch ahead, and the threads stay near
  * each other in memory. */
 static void cut(struct lora_job *job) {
     const struct lora_matrix *c = job->matrix.command;
