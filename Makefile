@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 SOURCES := $(shell find sdk host csrc firmware overlays boards models -type f \
              ! -name '*.so' ! -name '*.o' ! -path '*/__pycache__/*' 2>/dev/null) pyproject.toml setup.py
 
-.PHONY: demo test slow bench parity lint ext c-test rv32 clean
+.PHONY: demo test slow bench xrt parity lint ext c-test rv32 clean
 
 demo: $(VENV)/.installed
 	$(BIN)/lora-run --boards 4 --stats examples/prompt.txt
@@ -21,8 +21,13 @@ slow: $(VENV)/.installed-test
 bench: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -q -s -m bench tests/bench
 
+# The emulated boards behind the vendor's own runtime: Debian's libxrt1, libxrt-dev, libxrt-utils.
+xrt: $(VENV)/.installed-test
+	$(BIN)/python -m pytest -q -m xrt --require-xrt tests/xrt
+
 parity: $(VENV)/.installed-parity
 	$(BIN)/python -m pytest -q -m parity --require-parity tests
+	$(BIN)/python -m pytest -q tests/unit/test_train_demo_smoke.py
 
 lint: $(VENV)/.installed-lint
 	$(BIN)/ruff check .

@@ -38,8 +38,12 @@ def linears(config: Mapping[str, Any]) -> Iterator[tuple[str, int, int]]:
     kind = config["model_type"]
     if kind == "gpt2":
         d, ffn = config["n_embd"], config.get("n_inner") or 4 * config["n_embd"]
-        parts = {"attn.c_attn": (d, 3 * d), "attn.c_proj": (d, d), "mlp.c_fc": (d, ffn),
-                 "mlp.c_proj": (ffn, d)}
+        parts = {
+            "attn.c_attn": (d, 3 * d),
+            "attn.c_proj": (d, d),
+            "mlp.c_fc": (d, ffn),
+            "mlp.c_proj": (ffn, d),
+        }
         lead, layers = "transformer.h", config["n_layer"]
     elif kind == "opt":
         d, ffn = config["hidden_size"], config["ffn_dim"]
@@ -47,13 +51,20 @@ def linears(config: Mapping[str, Any]) -> Iterator[tuple[str, int, int]]:
         parts |= {"fc1": (d, ffn), "fc2": (ffn, d)}
         lead, layers = "model.decoder.layers", config["num_hidden_layers"]
     else:
-        d, ffn, heads = (config[k] for k in ("hidden_size", "intermediate_size",
-                                             "num_attention_heads"))
+        d, ffn, heads = (
+            config[k] for k in ("hidden_size", "intermediate_size", "num_attention_heads")
+        )
         size = config.get("head_dim") or d // heads
         kv = config.get("num_key_value_heads", heads) * size
-        parts = {"self_attn.q_proj": (d, heads * size), "self_attn.k_proj": (d, kv),
-                 "self_attn.v_proj": (d, kv), "self_attn.o_proj": (heads * size, d),
-                 "mlp.gate_proj": (d, ffn), "mlp.up_proj": (d, ffn), "mlp.down_proj": (ffn, d)}
+        parts = {
+            "self_attn.q_proj": (d, heads * size),
+            "self_attn.k_proj": (d, kv),
+            "self_attn.v_proj": (d, kv),
+            "self_attn.o_proj": (heads * size, d),
+            "mlp.gate_proj": (d, ffn),
+            "mlp.up_proj": (d, ffn),
+            "mlp.down_proj": (ffn, d),
+        }
         lead, layers = "model.layers", config["num_hidden_layers"]
     for layer in range(layers):
         for part, (inputs, outputs) in parts.items():
@@ -64,17 +75,28 @@ def write_adapter(model: Variant, folder: Folder, path: Path) -> Path:
     """Write adapter_config.json and adapter_model.safetensors into `path` and return it."""
     path.mkdir(parents=True, exist_ok=True)
     chosen = list(linears(model.config))
-    names = folder.targets if folder.targets is not None else sorted(
-        {module.rpartition(".")[2] for module, _, _ in chosen}
+    names = (
+        folder.targets
+        if folder.targets is not None
+        else sorted({module.rpartition(".")[2] for module, _, _ in chosen})
     )
     config: dict[str, Any] = {
-        "peft_type": "LORA", "task_type": "CAUSAL_LM", "r": folder.rank,
-        "lora_alpha": 2 * folder.rank, "lora_dropout": 0.0, "bias": "none", "target_modules": names,
-        "fan_in_fan_out": model.config["model_type"] == "gpt2", "use_bdlora": None,
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "r": folder.rank,
+        "lora_alpha": 2 * folder.rank,
+        "lora_dropout": 0.0,
+        "bias": "none",
+        "target_modules": names,
+        "fan_in_fan_out": model.config["model_type"] == "gpt2",
+        "use_bdlora": None,
     }
     if folder.blocks:
-        config["use_bdlora"] = {"target_modules_bd_a": list(BD_A),
-                                "target_modules_bd_b": list(BD_B), "nblocks": folder.blocks}
+        config["use_bdlora"] = {
+            "target_modules_bd_a": list(BD_A),
+            "target_modules_bd_b": list(BD_B),
+            "nblocks": folder.blocks,
+        }
     config.update(folder.config)
     (path / "adapter_config.json").write_text(json.dumps(config, indent=1))
     tensors: dict[str, NDArray[np.float32]] = {}

@@ -99,7 +99,7 @@ static void check_open(void) {
     static const struct {
         const char *uri;
         int code;
-    } wrong[] = {{"emu:99999/0", LORA_ERR_URI}, {"xrt:0", LORA_ERR_URI}, {"emu", LORA_ERR_URI},
+    } wrong[] = {{"emu:99999/0", LORA_ERR_URI}, {"qdma:0", LORA_ERR_URI}, {"emu", LORA_ERR_URI},
                  {"", LORA_ERR_URI},            {"emux:0/0", LORA_ERR_URI}};
     for (uint32_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         cluster = (void *)1;

@@ -44,8 +44,11 @@ def test_the_adapter_and_its_scale_are_used(root: Path) -> None:
 
 def test_batch_lines_name_their_adapters(root: Path, tmp_path: Path) -> None:
     file = tmp_path / "batch.jsonl"
-    lines = [{"prompt": "once"}, {"prompt": "once", "adapter": "b"},
-             {"prompt": "once", "adapter": None}]
+    lines = [
+        {"prompt": "once"},
+        {"prompt": "once", "adapter": "b"},
+        {"prompt": "once", "adapter": None},
+    ]
     file.write_text("\n".join(map(json.dumps, lines)))
     done = lora_run(
         "--model", root / "model", "--boards", 2, "-n", 9, "--max-adapters", 1, "--batch", file,

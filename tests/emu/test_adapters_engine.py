@@ -183,9 +183,7 @@ def test_64_adapters_8_slots_200_requests(model: Path, tmp_path: Path) -> None:
     """Ranks 4 to 256 in one batch; each output is that of a run of its own."""
     rng = random.Random(9)
     ranks = [rng.choice((4, 8, 12, 16, 32, 64, 128, 256)) for _ in range(64)]
-    with Engine(
-        model, boards=4, max_adapters=8, max_adapter_rank=256, max_sequences=24
-    ) as engine:
+    with Engine(model, boards=4, max_adapters=8, max_adapter_rank=256, max_sequences=24) as engine:
         for i, rank in enumerate(ranks):
             folder = Folder(f"m{i}", rank=rank, blocks=4 * (i % 2), config={"lora_alpha": 8})
             engine.load_adapter(f"m{i}", write_adapter(variant(NAME), folder, tmp_path / f"{i}"))

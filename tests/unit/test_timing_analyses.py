@@ -39,8 +39,21 @@ def test_scaling_deteriorates_with_boards_and_energy_follows_power() -> None:
 def test_lora_model_prints_reports_and_analyses() -> None:
     run = CliRunner().invoke(model, ["--analyses"])
     assert run.exit_code == 0 and "(9208)" in run.stdout
-    arguments = ["--design", "flightllm-sd", "--board", "v80", "--model", "llama3.1-8b",
-                 "--context", "1024", "--mode", "sd", "--verify-length", "13", "--json"]
+    arguments = [
+        "--design",
+        "flightllm-sd",
+        "--board",
+        "v80",
+        "--model",
+        "llama3.1-8b",
+        "--context",
+        "1024",
+        "--mode",
+        "sd",
+        "--verify-length",
+        "13",
+        "--json",
+    ]
     found = json.loads(CliRunner().invoke(model, arguments).stdout)
     assert found["label"] == "modelled" and found["verification_length"] == 13
     assert found["tokens_per_second"] == pytest.approx(87.89, rel=0.05)

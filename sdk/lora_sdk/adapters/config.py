@@ -50,7 +50,7 @@ class Blocks:
     strict: bool
 
     def side(self, module: str) -> str | None:
-        """"a" or "b", the factor of `module` that is block-diagonal, None where neither is."""
+        """ "a" or "b", the factor of `module` that is block-diagonal, None where neither is."""
         a = any(pattern in module for pattern in self.a)
         b = any(pattern in module for pattern in self.b)
         if a and b:

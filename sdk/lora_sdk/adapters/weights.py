@@ -84,9 +84,7 @@ def load_adapter_weights(
         raise AdapterError(str(error)) from None
 
 
-def _load(
-    folder: Path, peft: PeftConfig, config: ModelConfig, factor: float
-) -> AdapterWeights:
+def _load(folder: Path, peft: PeftConfig, config: ModelConfig, factor: float) -> AdapterWeights:
     linears = _linears(config)
     container = Container(folder / FILE)
     tensors, full = _by_module(container, linears, config)
@@ -182,9 +180,7 @@ def _module(
     shapes = {"A": (rank, inputs // a_blocks), "B": (outputs, rank // b_blocks)}
     values = {factor: _half(container, tensors[factor], shapes[factor]) for factor in ("A", "B")}
     scale = np.float32(peft.scale_of(full) * factor)
-    return Module(
-        name, rank, scale, inputs, outputs, values["A"], values["B"], a_blocks, b_blocks
-    )
+    return Module(name, rank, scale, inputs, outputs, values["A"], values["B"], a_blocks, b_blocks)
 
 
 def _half(container: Container, tensor: str, shape: tuple[int, int]) -> Half:

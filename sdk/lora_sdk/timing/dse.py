@@ -149,9 +149,7 @@ class Exploration:
         try:
             from scipy.optimize import differential_evolution
         except ImportError:
-            raise RequestError(
-                "exploration needs scipy: pip install 'lora-fpga[dse]'"
-            ) from None
+            raise RequestError("exploration needs scipy: pip install 'lora-fpga[dse]'") from None
         bounds = [(0, len(values) - 1) for values in self.space.values()]
         differential_evolution(
             lambda places: self.at([round(place) for place in places]).objective,

@@ -57,9 +57,7 @@ def _target(design: str, model: str, boards: int) -> Target:
     return make_target(design, None, find_config(model), boards)
 
 
-def _breakdown(
-    axes: Any, designs: Sequence[str], model: str, boards: int, context: int
-) -> None:
+def _breakdown(axes: Any, designs: Sequence[str], model: str, boards: int, context: int) -> None:
     """A stacked bar a design: where one token's time goes."""
     reports = [token_time(_target(name, model, boards), model, context) for name in designs]
     parts = [part for part in dict.fromkeys(p for r in reports for p in r.breakdown_ms)
@@ -110,9 +108,7 @@ def _roofline(axes: Any, designs: Sequence[str], model: str, boards: int, contex
     axes.legend(fontsize=8)
 
 
-def _speculation(
-    axes: Any, designs: Sequence[str], model: str, boards: int, context: int
-) -> None:
+def _speculation(axes: Any, designs: Sequence[str], model: str, boards: int, context: int) -> None:
     """Speed-up of tree speculation against verification length."""
     for name in designs:
         target = _target(name, model, boards)

@@ -56,9 +56,7 @@ class Resources:
 def weight_buffer_bram(tile: int, bits: int, partition: int) -> int:
     """Equation 5, in blocks of 18 Kbit: a double-buffered tile of T_m x T_m weights read from
     `partition` places at once."""
-    return (
-        math.ceil(bits / 18) * math.ceil(tile * tile / (1024 * partition)) * partition * 2
-    )
+    return math.ceil(bits / 18) * math.ceil(tile * tile / (1024 * partition)) * partition * 2
 
 
 def stream_buffer_bram(bits: int, words: int) -> int:

@@ -46,9 +46,7 @@ def trace_target(target: Target, shape: StepShape) -> list[BoardTrace]:
     raise RequestError(f"design {target.name} has no operators to trace; take an array design")
 
 
-def trace_overlay(
-    timing: OverlayTiming, shape: StepShape, offset: float = 0.0
-) -> list[BoardTrace]:
+def trace_overlay(timing: OverlayTiming, shape: StepShape, offset: float = 0.0) -> list[BoardTrace]:
     """Every board of an overlay in one step that begins at `offset` cycles."""
     clock = timing.machine.clock_hz
     return [
