@@ -200,7 +200,9 @@ def test_cluster_files_without_the_path_and_with_another_board(
     one_line_error(lora_run(*shared, broken, "--boards", 8), "4 boards found, 8 asked for")
     other = tmp_path / "other.yaml"
     other.write_text((TOPOLOGIES / "pair.yaml").read_text().replace("emu:u280", "emu:v80", 1))
-    one_line_error(lora_run(*shared, other), "board 0 (emu:v80)", "lora_f_u280 is for a u280")
+    one_line_error(lora_run(*shared, other), "board 1 (emu:u280)", "lora_f_v80 is for a v80")
+    forced = lora_run(*shared, other, "--overlay", "lora_f_u280")
+    one_line_error(forced, "board 0 (emu:v80)", "lora_f_u280 is for a u280")
 
 
 def test_of_a_larger_cluster_the_boards_with_a_path_are_taken(folder: Path, tmp_path: Path) -> None:
