@@ -11,6 +11,7 @@ import click
 from lora_host.errors import RequestError
 
 if TYPE_CHECKING:
+    from lora_sdk.timing.adapter_ops import AdapterUse
     from lora_sdk.timing.report import Report
 
 
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
 @click.option("--mode", type=click.Choice(["ar", "sd"]), default="ar", show_default=True,
               help="plain decoding or tree speculation")  # fmt: skip
 @click.option("--verify-length", type=int, help="rows of a verification; default: the best")
+@click.option("--adapter-rank", type=int, default=0, metavar="R",
+              help="every row uses an adapter of this rank; 0: none")  # fmt: skip
+@click.option("--adapter-mode", type=click.Choice(["bd", "s", "nfs"]),
+              help="how the adapter is sharded over the boards [bd]")  # fmt: skip
 @click.option("--trace", "trace", type=click.Path(path_type=Path),
               help="write one step's Perfetto trace (with --context)")  # fmt: skip
 @click.option("--validate", is_flag=True, help="compare with every published number")
@@ -41,6 +46,8 @@ def model(
     outputs: int | None,
     mode: str,
     verify_length: int | None,
+    adapter_rank: int,
+    adapter_mode: str | None,
     trace: Path | None,
     validate: bool,
     analyses: bool,
@@ -61,11 +68,12 @@ def model(
         return
     if design is None or model is None:
         raise RequestError("--design and --model are needed; lora model --list names them")
+    used = _adapter(adapter_rank, adapter_mode)
     report = answer(
-        design, board, model, boards, context, inputs, outputs, mode, verify_length
+        design, board, model, boards, context, inputs, outputs, mode, verify_length, used
     )
     if trace is not None:
-        _trace(trace, design, board, model, boards, context, mode, verify_length)
+        _trace(trace, design, board, model, boards, context, mode, verify_length, used)
     click.echo(json.dumps(report.as_dict(), indent=2) if as_json else text(report))
 
 
@@ -79,6 +87,7 @@ def answer(
     outputs: int | None,
     mode: str,
     verify_length: int | None,
+    adapter: AdapterUse | None = None,
 ) -> Report:
     """The report that the options ask for. RequestError: they do not go together."""
     from lora_sdk.model.shapes import find_config
@@ -89,12 +98,23 @@ def answer(
         raise RequestError("--verify-length belongs to --mode sd")
     if verify_length is not None and not 1 <= verify_length <= 4 * MAX_LENGTH:
         raise RequestError(f"--verify-length {verify_length}: expected 1 to {4 * MAX_LENGTH}")
-    target = make_target(design, board, find_config(model), boards)
+    target = make_target(design, board, find_config(model), boards, adapter)
     if inputs is not None and outputs is not None and context is None:
         return run_time(target, model, inputs, outputs, mode, verify_length)
     if context is not None and inputs is None and outputs is None:
         return token_time(target, model, context, mode, verify_length)
     raise RequestError("give either --context, or both --in and --out")
+
+
+def _adapter(rank: int, mode: str | None) -> AdapterUse | None:
+    """The adapter that the options name; None: none."""
+    from lora_sdk.timing.adapter_ops import AdapterUse
+
+    if rank == 0:
+        if mode is not None:
+            raise RequestError("--adapter-mode is for --adapter-rank; give a rank")
+        return None
+    return AdapterUse(rank, mode or "bd")
 
 
 def text(report: Report) -> str:
@@ -165,6 +185,7 @@ def _trace(
     context: int | None,
     mode: str,
     verify_length: int | None,
+    adapter: AdapterUse | None,
 ) -> None:
     from lora_sdk.model.shapes import find_config
     from lora_sdk.timing.step import decode, verify
@@ -175,6 +196,6 @@ def _trace(
         raise RequestError("--trace shows one step; give --context")
     rows = verify_length or 1
     shape = verify(rows, context) if mode == "sd" and rows > 1 else decode(context)
-    target = make_target(design, board, find_config(model), boards)
+    target = make_target(design, board, find_config(model), boards, adapter)
     dropped = write_trace(path, trace_target(target, shape))
     click.echo(f"wrote {path}: {dropped} events dropped", err=True)

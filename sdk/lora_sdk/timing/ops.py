@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 MPU, VFU, ROUTER, DMA = "mpu", "vfu", "router", "dma"
 WEIGHTS, ATTENTION, VECTOR, KV, LINK = "weights", "attention", "vfu", "kv", "link"
+ADAPTER = "adapter"  # only where a step uses one
 CATEGORIES = (WEIGHTS, ATTENTION, VECTOR, KV)
 
 

@@ -67,7 +67,7 @@ def utilisation(totals: Totals, roofs: Roofs) -> dict[str, float]:
     """Share of each roof that a run used."""
     if totals.seconds <= 0.0:
         return {}
-    memory = totals.bytes.get("weights", 0.0) + totals.bytes.get("kv", 0.0)
+    memory = sum(totals.bytes.get(kind, 0.0) for kind in ("weights", "kv", "adapter"))
     shares = {
         "memory": memory / totals.seconds / roofs.memory,
         "compute": totals.macs / totals.seconds / roofs.compute,

@@ -24,8 +24,9 @@ class Span:
 @dataclass(frozen=True)
 class Timeline:
     """`cycles` in all; `exposed` link cycles that nothing hid, `hidden` the others; `by` the cycles
-    on the critical path by category (weights, attention, vfu, kv, start_up, link_exposed), which
-    sum to `cycles`; `stall` the part of it that waited for memory."""
+    on the critical path by category (weights, attention, vfu, kv, start_up, link_exposed, and
+    adapter where there is one), which sum to `cycles`; `stall` the part of it that waited for
+    memory."""
 
     cycles: float
     by: dict[str, float]
@@ -97,4 +98,4 @@ def _attribute(by: dict[str, float], op: Op, new: float, exposed: float) -> None
     new -= start
     vector = min(new, op.vector)
     by[VECTOR] += vector
-    by[op.category] += new - vector
+    by[op.category] = by.get(op.category, 0.0) + new - vector

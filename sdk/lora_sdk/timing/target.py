@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Protocol
 from lora_host.errors import RequestError
 from lora_host.naming import did_you_mean
 from lora_sdk.timing import step as steps
+from lora_sdk.timing.adapter_ops import AdapterUse
 from lora_sdk.timing.designs import ArrayDesign, Design, StreamDesign, design_names, load_design
 from lora_sdk.timing.facts import Draft, board_facts, drafts
 from lora_sdk.timing.machine import machine_of
-from lora_sdk.timing.ops import ATTENTION, WEIGHTS, Op
+from lora_sdk.timing.ops import ADAPTER, ATTENTION, WEIGHTS, Op
 from lora_sdk.timing.report import Roofs, Totals
 from lora_sdk.timing.schedule import Timeline, schedule
 from lora_sdk.timing.shape import block_weights, head_weights, kv_elements
@@ -43,12 +44,19 @@ class Target(Protocol):
 
 
 class ArrayTarget:
-    """An array design."""
+    """An array design; with `adapter`, every row of a step uses it."""
 
-    def __init__(self, design: ArrayDesign, board: str, config: ModelConfig, boards: int) -> None:
+    def __init__(
+        self,
+        design: ArrayDesign,
+        board: str,
+        config: ModelConfig,
+        boards: int,
+        adapter: AdapterUse | None = None,
+    ) -> None:
         self.facts = board_facts(board)
         self.machine = machine_of(design, self.facts)
-        self.design, self.config = design, config
+        self.design, self.config, self.adapter = design, config, adapter
         self.name, self.board, self.boards = design.name, board, boards
         self.draft = drafts()[design.speculation] if design.speculation else None
         link = self.machine.port_rate * self.machine.clock_hz * (2 if boards > 2 else 1)
@@ -70,7 +78,7 @@ class ArrayTarget:
 
     def ops(self, shape: steps.StepShape) -> list[Op]:
         """The operators of a step."""
-        return step_ops(self.machine, self.config, self.boards, shape)
+        return step_ops(self.machine, self.config, self.boards, shape, self.adapter)
 
     def _run(self, shape: steps.StepShape) -> Totals:
         ops = self.ops(shape)
@@ -80,6 +88,11 @@ class ArrayTarget:
     def _notes(self) -> tuple[str, ...]:
         design, config = self.design, self.config
         found = ["modelled"]
+        if self.adapter is not None:
+            found.append(
+                f"with an adapter of rank {self.adapter.rank}, mode {self.adapter.mode}, FP16, on "
+                "every projection and row"
+            )
         if design.origin == "own":
             found.append("this design is not built: its time and resources are modelled only")
         weights = (block_weights(config) + head_weights(config)) * design.weight_bytes
@@ -114,10 +127,14 @@ class StreamTarget:
         self.roofs = Roofs(facts.bytes_per_second, self.model.macs * design.clock_hz, 0.0)
         weights = (block_weights(config) + head_weights(config)) * design.weight_bytes
         fits = weights + kv_elements(config) * design.kv_bytes <= facts.capacity_bytes
-        self.notes: tuple[str, ...] = ("modelled",) if fits else (
-            "modelled",
-            f"{weights / 1e9:.2f} GB of weights do not fit the board's "
-            f"{facts.capacity_bytes / 1e9:.2f} GB; the paper's times imply them",
+        self.notes: tuple[str, ...] = (
+            ("modelled",)
+            if fits
+            else (
+                "modelled",
+                f"{weights / 1e9:.2f} GB of weights do not fit the board's "
+                f"{facts.capacity_bytes / 1e9:.2f} GB; the paper's times imply them",
+            )
         )
 
     def decode(self, context: int) -> Totals:
@@ -183,6 +200,8 @@ def totals_of(ops: Sequence[Op], timeline: Timeline, clock_hz: float) -> Totals:
         "kv": sum(op.bytes for op in ops if op.category == ATTENTION),
         "link": sum(op.link_bytes for op in ops),
     }
+    if any(op.category == ADAPTER for op in ops):
+        moved["adapter"] = sum(op.bytes for op in ops if op.category == ADAPTER)
     return Totals(timeline.cycles / clock_hz, by, moved, sum(op.macs for op in ops))
 
 
@@ -190,8 +209,15 @@ def _of_stream(time: StreamTime) -> Totals:
     return Totals(time.seconds, dict(time.by), dict(time.bytes), time.macs)
 
 
-def make_target(design: str, board: str | None, config: ModelConfig, boards: int) -> Target:
+def make_target(
+    design: str,
+    board: str | None,
+    config: ModelConfig,
+    boards: int,
+    adapter: AdapterUse | None = None,
+) -> Target:
     """The design, or overlay, called `design` on a board (None: the first it exists for).
+    `adapter`: one that every row uses, for array designs.
 
     RequestError names what is unknown or does not go together."""
     from lora_host.overlay import overlay_names
@@ -199,6 +225,11 @@ def make_target(design: str, board: str | None, config: ModelConfig, boards: int
     if boards < 1:
         raise RequestError(f"{boards} boards; expected at least 1")
     if design in overlay_names():
+        if adapter is not None:
+            raise RequestError(
+                f"overlay {design}: adapters are timed for array designs; take --design lora-f, "
+                "or run it with lora-run --adapter --stats"
+            )
         target = OverlayTarget(design, config, boards)
         if board is not None and board != target.board:
             raise RequestError(
@@ -208,12 +239,22 @@ def make_target(design: str, board: str | None, config: ModelConfig, boards: int
     known = (*design_names(), *overlay_names())
     if design not in design_names() and not design.endswith((".yaml", ".yml")):
         raise RequestError(f"design {design!r} is not known; {did_you_mean(design, known)}")
-    return target_of(load_design(design), board, config, boards)
+    return target_of(load_design(design), board, config, boards, adapter)
 
 
-def target_of(design: Design, board: str | None, config: ModelConfig, boards: int) -> Target:
-    """A loaded design on a board."""
+def target_of(
+    design: Design,
+    board: str | None,
+    config: ModelConfig,
+    boards: int,
+    adapter: AdapterUse | None = None,
+) -> Target:
+    """A loaded design on a board. RequestError: an adapter for one that is no array design."""
     chosen = board or design.boards[0]
     if isinstance(design, ArrayDesign):
-        return ArrayTarget(design, chosen, config, boards)
+        return ArrayTarget(design, chosen, config, boards, adapter)
+    if adapter is not None:
+        raise RequestError(
+            f"design {design.name}: adapters are timed for array designs; take --design lora-f"
+        )
     return StreamTarget(design, chosen, config, boards)
