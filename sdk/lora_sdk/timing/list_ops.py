@@ -114,9 +114,7 @@ def _sizes(command: isa.Command) -> tuple[Any, ...]:
     return tuple(getattr(command, name, 0) for name in ("kv_heads", "head_dim", "bytes"))
 
 
-def _matrix(
-    timing: ListTiming, command: isa.Matrix, rows: int, step: StepShape
-) -> dict[str, Any]:
+def _matrix(timing: ListTiming, command: isa.Matrix, rows: int, step: StepShape) -> dict[str, Any]:
     machine = timing.machine
     blocks = math.ceil(command.k / abi.BLOCK_K) * math.ceil(command.n / abi.BLOCK_N)
     requests = math.ceil(blocks / command.merge)
@@ -231,9 +229,7 @@ def _gather(timing: ListTiming, command: isa.Gather, rows: int, step: StepShape)
 @cache
 def _busiest_port(collective: Collective, boards: int, ring: bool, rows: int) -> int:
     """Bytes, frames included, of the port that sends most."""
-    totals = {
-        (rank, way): LinkBytes() for rank in range(boards) for way in ("next", "previous")
-    }
+    totals = {(rank, way): LinkBytes() for rank in range(boards) for way in ("next", "previous")}
     add_traffic(totals, collective, boards, ring, rows)
     return max(sent.frames for sent in totals.values())
 
