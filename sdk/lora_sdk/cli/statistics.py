@@ -94,7 +94,7 @@ class Statistics:
         self._line(
             f"measured: longest wait for a first token {self._first_latency:.3f} s, "
             f"{stats.steps} steps, {stats.redone_steps} redone, {stats.frames_dropped} frames "
-            f"dropped; {self._results} requests, last seed {self._seed}"
+            f"dropped; {self._results} request{'s' * (self._results != 1)}, last seed {self._seed}"
         )
         self._line(
             f"planned: context {plan.context} positions, {plan.max_sequences} sequences, "
