@@ -132,3 +132,8 @@ def test_lora_dse_prints_a_design_and_writes_its_manifest(tmp_path) -> None:
     assert run.exit_code == 0 and run.stdout.startswith("modelled: ")
     facts = yaml.safe_load(path.read_text())
     assert facts["precision"] == "fp16" and facts["tiling"]["array_rows"] in (16, 32, 64, 128)
+
+
+@pytest.mark.parametrize("board, ports", [("u280", (8, 16, 32)), ("v80", (8, 16, 32, 64))])
+def test_a_design_has_no_more_ports_than_its_board(board: str, ports: tuple[int, ...]) -> None:
+    assert Exploration(board, 1, shape_config("gpt2-345m"), 32, 32).space["ports"] == ports

@@ -81,6 +81,8 @@ class Exploration:
         self.boards, self.config = boards, config
         self.inputs, self.outputs = inputs, outputs
         self.space = {name: tuple((space or {}).get(name, SPACE[name])) for name in SPACE}
+        most = port_count(self.board)
+        self.space["ports"] = tuple(dict.fromkeys(min(n, most) for n in self.space["ports"]))
         self._known: dict[tuple[int, ...], Candidate] = {}
 
     @property
