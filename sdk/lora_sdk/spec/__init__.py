@@ -1,0 +1,1 @@
+"""Speculative decoding: who drafts, which tree, and the loop that verifies."""
