@@ -21,11 +21,19 @@
  * j = column_tile * ceil(K/128) + k_block. Request r = j / merge. Within a group of bank_count banks
  * starting at bank_first:  bank = bank_first + (first + r) mod bank_count,
  * line = weight_line + ((first + r) / bank_count * merge + j mod merge) * (block bytes / 64).
- * Inside an FP16 block the element (k, n) is at index k*32 + n. Rows k >= K and columns n >= N are
- * zero and are not read. */
+ * Inside an FP16 block the element (k, n) is at index k*32 + n; inside an INT8 block at byte
+ * k/4*128 + n*4 + k%4. A 4-bit block with groups of g = 32, 64 or 128 along K begins with its values:
+ * byte k/8*128 + n*4 + k%4, low four bits where k%8 < 4, high ones else; then FP16 scales [128/g][32],
+ * then zero points, four bits each, [128/g][32], the even column low, padded to a line. So one request
+ * brings weights and what belongs to them. Rows k >= K and columns n >= N are zero and are not read. */
 #define LORA_BLOCK_K 128
 #define LORA_BLOCK_N 32
 #define LORA_BLOCK_BYTES_FP16 8192
+#define LORA_BLOCK_BYTES_INT8 4096
+#define LORA_BLOCK_BYTES_INT4 2048    /* of the values alone */
+#define LORA_BLOCK_BYTES_INT4_128 2176 /* 34 lines: values, 64 B scales, 16 B zero points */
+#define LORA_BLOCK_BYTES_INT4_64 2240
+#define LORA_BLOCK_BYTES_INT4_32 2368
 #define LORA_LINE_BYTES 64 /* board addresses count lines of 64 bytes within a bank */
 
 /* --- limits of this ABI (a manifest may set less, never more) ---------------------------------- */
@@ -237,10 +245,33 @@ enum lora_vector_op {
     LORA_VEC_GELU_TANH = 10,
     LORA_VEC_GELU_ERF = 11,
     LORA_VEC_SWIGLU = 12, /* y = FP16(silu(x) * z) */
-    LORA_VEC_ARGMAX = 13  /* y = struct lora_argmax of an FP32 row; lowest id wins */
+    LORA_VEC_ARGMAX = 13, /* y = struct lora_argmax of an FP32 row; lowest id wins */
+    LORA_VEC_QUANTISE = 14,       /* y = INT8 clamp(rint(x*scalar), -127, 127); NaN 0, counted */
+    LORA_VEC_QUANTISE_HEADS = 15, /* each head of `extra` columns by a scale of its own: */
+                                  /* z[head] = FP16(amax/127), y = INT8 as above, scalar 1/z */
+    LORA_VEC_PERMUTE = 16         /* y[i] = x[table[i]], uint32 table at a_line; elements of `extra` B */
 };
 
-enum lora_element { LORA_FP16 = 1, LORA_FP32 = 2 };
+enum lora_element { LORA_FP16 = 1, LORA_FP32 = 2, LORA_INT8 = 3 };
+
+/* weight_type of a matrix product: the low four bits say which, the high four hold log2 of the group
+ * of 4-bit weights (5, 6 or 7), else 0. */
+enum lora_weight_type {
+    LORA_WEIGHT_FP16 = 1, /* x FP16 */
+    LORA_WEIGHT_INT8 = 3, /* x INT8, exact INT32 sums */
+    LORA_WEIGHT_W4A8 = 4, /* x INT8 */
+    LORA_WEIGHT_W4A16 = 5 /* x FP16, w = FP16((q - zero)*scale) */
+};
+#define LORA_WEIGHT_TYPE_MASK 0x0f
+#define LORA_WEIGHT_GROUP_SHIFT 4
+
+/* How K and V stand in the cache. Blocks are [head_dim][32] and [32][head_dim] in every type. */
+enum lora_kv_type {
+    LORA_KV_FP16 = 0,
+    LORA_KV_INT8 = 1,      /* static scales; q is INT8 as well and both products are exact INT32 */
+    LORA_KV_INT8_HEADS = 2 /* each head of a position by its own FP16 scale: after the values of a block */
+                           /* FP16 [32], one a position; read as FP16(value*scale), then as FP16 */
+};
 
 enum lora_command_flag {
     LORA_FLAG_WAIT_SEGMENTS = 0x1,   /* wait_counter..+7, one a segment */
@@ -248,7 +279,8 @@ enum lora_command_flag {
     LORA_FLAG_SIGNAL_SEGMENTS = 0x4, /* GATHER: signal_counter..+7, one more a row group */
     LORA_FLAG_SELECTED = 0x8,        /* works on the selected rows, packed, not on all rows */
     LORA_FLAG_PACK = 0x10,           /* MOVE_ROWS: source row = selected[i], target row = i */
-    LORA_FLAG_SIGNAL_HEADS = 0x20    /* ATTENTION: signal_counter rises by one a head */
+    LORA_FLAG_SIGNAL_HEADS = 0x20,   /* ATTENTION: signal_counter rises by one a head */
+    LORA_FLAG_NO_BIAS = 0x40         /* MATRIX with scales: no bias behind them */
 };
 /* "selected" rows are those with want_logits or want_argmax, in row order. A command with SELECTED
  * and no selected rows finishes at once and signals. Waits on 0 row groups hold at once. */
@@ -266,18 +298,18 @@ struct lora_command {
     uint32_t body[13];
 };
 
-struct lora_matrix { /* y = FP16(x*W + bias), or FP32 */
+struct lora_matrix { /* y = FP16(x*W + bias), or FP32; W INT8 or W4A8: FP16(x*W*scale[n] + bias) */
     uint8_t opcode, unit;
     uint16_t flags, wait_counter, wait_value, signal_counter, layer;
-    uint8_t bank_first, bank_count, merge, weight_type; /* enum lora_element of W */
+    uint8_t bank_first, bank_count, merge, weight_type; /* enum lora_weight_type */
     uint32_t weight_line;
     uint16_t first;
     uint8_t x_bank, y_bank;
     uint32_t k, n;
     uint32_t x_offset, x_stride;
     uint32_t y_offset, y_stride;
-    uint32_t bias_line; /* FP16 [n] */
-    uint8_t bias_bank;  /* LORA_NO_BANK: no bias */
+    uint32_t bias_line; /* FP16 [n]; INT8, W4A8: FP32 scale[n] in whole lines, then the bias */
+    uint8_t bias_bank;  /* LORA_NO_BANK: neither (FP16, W4A16) */
     uint8_t y_type;     /* enum lora_element */
     uint16_t adapter;   /* 0 none; else 1 + the matrix's number in the slots' directories: y becomes */
                         /* FP16((acc + bias) + scale*(B*h)) in the rows that name an adapter */
@@ -303,9 +335,10 @@ struct lora_vector {
     uint32_t y_offset, y_stride;
     uint32_t z_offset, z_stride;
     uint32_t a_line, b_line; /* tables: EMBED token, position; NORM gamma, beta; ROPE cos/sin */
-    uint32_t scalar;         /* FP32 bits: eps */
+    uint32_t scalar;         /* FP32 bits: eps; QUANTISE: the scale's reciprocal */
     uint32_t first;          /* global index of the first local column (ARGMAX: token id) */
-    uint32_t extra;          /* NORM: d; EMBED, ADD_POSITION: row offset; ROPE: head_dim */
+    uint32_t extra;          /* NORM: d; EMBED, ADD_POSITION: row offset; ROPE, QUANTISE_HEADS: */
+                             /* head_dim; PERMUTE: bytes of an element */
 };
 /* Table rows of EMBED and ADD_POSITION are the local columns padded to whole lines.
  * ROPE's table row p is FP32 cos[head_dim/2], sin[head_dim/2], padded to whole lines.
@@ -321,17 +354,22 @@ struct lora_attention {
     uint16_t group, reserved;    /* query heads a KV head: kv = (q_first+i)/group - kv_first */
     uint32_t q_offset, q_stride;
     uint32_t y_offset, y_stride;
-    uint32_t scale; /* FP32 bits */
-    uint32_t reserved_2[4];
+    uint32_t scale;   /* FP32 bits; KV_INT8: that of q and of k included */
+    uint32_t v_scale; /* FP32 bits; KV_INT8 alone */
+    uint32_t reserved_2[3];
 };
+/* KV_INT8: q is INT8; e8 = rint(127*exp(s - m)), y = FP16((FP32(sum e8*v8)/FP32(sum e8))*v_scale).
+ * Both sums are exact up to LORA_MAX_INT8_POSITIONS; a list with more is refused. */
+#define LORA_MAX_INT8_POSITIONS 133152
 
 struct lora_kv_store {
     uint8_t opcode, unit;
     uint16_t flags, wait_counter, wait_value, signal_counter, layer;
     uint16_t head_dim, kv_layer;
     uint16_t kv_heads, reserved;
-    uint32_t k_offset, v_offset, stride; /* on-chip; head h at + h*head_dim*2 */
-    uint32_t reserved_2[8];
+    uint32_t k_offset, v_offset, stride; /* on-chip; head h at + h*head_dim*2, INT8 h*head_dim */
+    uint32_t k_scales, v_scales, scale_stride; /* on-chip, KV_INT8_HEADS: FP16, head h at + h*2 */
+    uint32_t reserved_2[5];
 };
 
 struct lora_gather {
@@ -342,7 +380,7 @@ struct lora_gather {
     uint16_t share_unit;    /* board b owns columns from min(columns, floor(b*U/N)*share_unit), */
                             /* U = ceil(columns/share_unit) */
     uint16_t segment_unit;  /* segment s = columns floor(s*B/8)*segment_unit .., B likewise */
-    uint16_t element_bytes; /* FP16 2; LayerNorm's pair 8; RMSNorm's sum 4 */
+    uint16_t element_bytes; /* INT8 1; FP16 2; LayerNorm's pair 8; RMSNorm's sum 4 */
     uint16_t collective;    /* number of this collective in the list */
     uint32_t reserved[8];
 };
@@ -392,7 +430,8 @@ struct lora_list { /* 256 bytes */
     uint32_t onchip_bytes;
     /* KV block of (page, layer, head, v): j = page*page_stride + (layer*kv_heads + head)*2 + v,
      * page_stride = (kv_layers*kv_heads*2) | 1; bank = kv_bank_first + j mod kv_bank_count;
-     * line = kv_line + j / kv_bank_count * head_dim   (a block is 32*head_dim*2 = 64*head_dim B).
+     * line = kv_line + j / kv_bank_count * block_lines; block_lines = head_dim for FP16 (64*head_dim
+     * B), head_dim/2 for KV_INT8, head_dim/2 + 1 for KV_INT8_HEADS (head_dim is even there).
      * K is [head_dim][32], V is [32][head_dim]. Slot s lives in page s/32, lane s mod 32. */
     uint8_t kv_bank_first, kv_bank_count;
     uint16_t kv_layers, kv_heads, head_dim;
@@ -410,7 +449,7 @@ struct lora_list { /* 256 bytes */
     uint32_t adapter_columns;  /* FP16 values of a row of h */
     uint32_t adapter_line;
     uint8_t adapter_bank_first, adapter_bank_count;
-    uint16_t reserved_1;
+    uint16_t kv_type; /* enum lora_kv_type */
     uint32_t reserved[34];
 };
 
