@@ -16,6 +16,7 @@ from lora_sdk.model.config import load_config
 from lora_sdk.opening import connected
 from lora_sdk.plan.placement import make_plan
 from lora_sdk.plan.report import report, table
+from lora_sdk.plan.requests import request_lines, requests_report
 from lora_sdk.plan.segment_kv import BeamLoad, beam_line, beam_memory
 from lora_sdk.plan.topology import route
 from lora_sdk.timing.planned import token_lines, token_times
@@ -41,6 +42,12 @@ from lora_sdk.timing.planned import token_lines, token_times
     metavar="BATCH BEAMS PROMPT RESPONSE",
     help="also print the KV cache that such a beam search needs",
 )
+@click.option(
+    "--requests",
+    "show_requests",
+    is_flag=True,
+    help="also print the memory requests of a token, merged and not",
+)
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
 def plan(
     model: Path | None,
@@ -50,6 +57,7 @@ def plan(
     sequences: int | None,
     overlay: str,
     beam_search: tuple[int, int, int, int] | None,
+    show_requests: bool,
     as_json: bool,
 ) -> None:
     """Print where a model would lie on the boards' banks, and whether it fits.
@@ -76,6 +84,8 @@ def plan(
     found["cluster"] = cluster.name if cluster else None
     if beam_search is not None:
         found["beam_search"] = beam_memory(config, BeamLoad(*beam_search))
+    if show_requests:
+        found["requests"] = requests_report(made)
     if as_json:
         click.echo(json.dumps(found, indent=2))
         return
@@ -84,3 +94,6 @@ def plan(
         click.echo(line)
     if beam_search is not None:
         click.echo(beam_line(found["beam_search"]))
+    if show_requests:
+        for line in request_lines(found["requests"]):
+            click.echo(line)

@@ -1,0 +1,115 @@
+"""Memory requests of a decoded token, before and after merging (GLITCHES, section IV.C).
+
+A prefetch ratio of M brings the weights of M block products in one request. FlightLLM's 4-bit
+weights need a second request for scales and zero points; our 4-bit block holds them behind its
+values, so one request brings both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lora_host import abi
+
+if TYPE_CHECKING:
+    from lora_sdk.plan.banks import MatrixPlacement
+    from lora_sdk.plan.model_plan import Plan
+
+RATIOS = (1, 2, 4, 8)
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Blocks of one kind of matrix that a board reads for a token; sizes in bytes of one block.
+    `metadata` is the part of a block that holds scales and zero points, 0 where it has none."""
+
+    name: str
+    matrices: int
+    blocks: tuple[int, ...]
+    block_bytes: int
+    metadata: int
+
+    def count(self, ratio: int) -> int:
+        """Requests of `ratio` blocks; a matrix's last one may be short."""
+        return sum(-(-blocks // ratio) for blocks in self.blocks)
+
+
+def streams(placements: dict[str, MatrixPlacement]) -> list[Stream]:
+    """One board's matrices by kind, `layer.I.` left out, in the order of a step."""
+    kinds: dict[tuple[str, int], list[int]] = {}
+    for name, placed in placements.items():
+        size = placed.placed_bytes // (placed.requests * placed.merge)
+        kinds.setdefault((name.rpartition(".")[2], size), []).append(placed.spec.blocks)
+    return [
+        Stream(kind, len(blocks), tuple(blocks), size, _metadata(size))
+        for (kind, size), blocks in kinds.items()
+    ]
+
+
+def _metadata(block_bytes: int) -> int:
+    """Only 4-bit blocks have a size between their values' and an INT8 block's."""
+    values = abi.BLOCK_BYTES_INT4
+    return block_bytes - values if values < block_bytes < abi.BLOCK_BYTES_INT8 else 0
+
+
+def requests_report(plan: Plan) -> dict[str, Any]:
+    """Requests of a decoded token on the first board: for each kind of matrix and ratio M, how many
+    and of how many bytes, and what two requests (weights, metadata) would be instead."""
+    found = streams(plan.boards[0].matrices)
+    return {
+        "merge": plan.overlay.merge,
+        "board": plan.boards[0].board,
+        "matrices": [_stream(stream, ratios(plan.overlay.merge)) for stream in found],
+        "total": [_total(found, ratio) for ratio in ratios(plan.overlay.merge)],
+    }
+
+
+def ratios(merge: int) -> tuple[int, ...]:
+    """The ratios that are shown, the overlay's own among them."""
+    return tuple(sorted({*RATIOS, merge}))
+
+
+def _stream(stream: Stream, shown: tuple[int, ...]) -> dict[str, Any]:
+    return {
+        "matrix": stream.name,
+        "matrices": stream.matrices,
+        "block_bytes": stream.block_bytes,
+        "metadata_bytes": stream.metadata,
+        "ratios": [_at(stream, ratio) for ratio in shown],
+    }
+
+
+def _at(stream: Stream, ratio: int) -> dict[str, int]:
+    count = stream.count(ratio)
+    return {
+        "ratio": ratio,
+        "requests": count,
+        "request_bytes": ratio * stream.block_bytes,
+        "requests_if_metadata_apart": 2 * count if stream.metadata else count,
+    }
+
+
+def _total(found: list[Stream], ratio: int) -> dict[str, int]:
+    at = [_at(stream, ratio) for stream in found]
+    counts = ("requests", "requests_if_metadata_apart")
+    return {"ratio": ratio, **{name: sum(one[name] for one in at) for name in counts}}
+
+
+def request_lines(found: dict[str, Any]) -> Iterator[str]:
+    """The same for people."""
+    yield (
+        f"memory requests of a decoded token, board {found['board']}; the overlay merges "
+        f"{found['merge']} block{'s' if found['merge'] > 1 else ''} a request"
+    )
+    shown = [one["ratio"] for one in found["total"]]
+    yield f"{'matrix':<14}{'block B':>8}" + "".join(f"{f'M = {ratio}':>22}" for ratio in shown)
+    for stream in found["matrices"]:
+        cells = (f"{one['requests']} x {one['request_bytes']} B" for one in stream["ratios"])
+        yield f"{stream['matrix']:<14}{stream['block_bytes']:>8}" + "".join(
+            f"{cell:>22}" for cell in cells
+        )
+    yield f"{'all':<22}" + "".join(f"{one['requests']:>22}" for one in found["total"])
+    if any(stream["metadata_bytes"] for stream in found["matrices"]):
+        apart = "".join(f"{one['requests_if_metadata_apart']:>22}" for one in found["total"])
+        yield f"{'metadata apart':<22}{apart}"
