@@ -8,6 +8,8 @@ from typing import Literal
 
 import numpy as np
 
+from lora_sdk.model.quantisation import Quantisation
+
 
 @dataclass(frozen=True)
 class RopeConfig:
@@ -28,7 +30,8 @@ class ModelConfig:
 
     `positions` is the longest context; `position_rows` the rows of a learned position table (0
     without one), of which position p reads row p + `position_offset`. `embed_dim` is the width of
-    token embeddings and lm_head, `hidden` except where OPT projects.
+    token embeddings and lm_head, `hidden` except where OPT projects. `quantisation` is None where
+    everything is FP16.
     """
 
     architecture: Literal["gpt2", "opt", "llama"]
@@ -60,6 +63,7 @@ class ModelConfig:
     bos: int | None = None
     eos: tuple[int, ...] = ()
     pad: int | None = None
+    quantisation: Quantisation | None = None
 
     def attention_scale(self, layer: int) -> np.float32:
         """The factor of q.k in `layer` (0 is the first): a double rounded once to FP32."""
