@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from lora_host import abi
+from lora_host.emu.attention_int8 import attend_int8
 from lora_host.emu.kv_pages import TILE, read_kv, visible_sets
 from lora_host.emu.matrix import longest_segment
 from lora_host.emu.unit_call import BANK_ONCHIP, UnitCall
@@ -20,7 +22,9 @@ def attention(call: UnitCall) -> None:
     if call.row_count == 0:
         return
     width = c.q_heads * c.head_dim
-    q = call.rows_view(BANK_ONCHIP, c.q_offset, c.q_stride, width, np.float16)
+    integer = call.list.kv_type == abi.KV_INT8
+    kind = np.int8 if integer else np.float16
+    q = call.rows_view(BANK_ONCHIP, c.q_offset, c.q_stride, width, kind)
     q = q.astype(np.float32).reshape(call.row_count, c.q_heads, c.head_dim)
     result = np.empty_like(q)
     # the KV head of each query head, both counted on this board
@@ -32,7 +36,11 @@ def attention(call: UnitCall) -> None:
         at_once = max(1, WORK_ELEMENTS // per_row)
         for i in range(0, len(visible.rows), at_once):
             rows, entries = visible.rows[i : i + at_once], visible.entries[i : i + at_once]
-            result[rows] = attend(q[rows], keys, values, entries, call.fp32(c.scale))
+            if integer:
+                scales = call.fp32(c.scale), call.fp32(c.v_scale)
+                result[rows] = attend_int8(q[rows], keys, values, entries, *scales)
+            else:
+                result[rows] = attend(q[rows], keys, values, entries, call.fp32(c.scale))
     y = call.rows_view(BANK_ONCHIP, c.y_offset, c.y_stride, width, np.float16)
     call.store_fp16(y, result.reshape(y.shape))
 

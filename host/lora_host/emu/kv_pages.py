@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from lora_host import abi
 from lora_host.emu.unit_call import LINE_BYTES, UnitCall, padded
-from lora_host.numerics import F16, F32
+from lora_host.numerics import F32, to_fp16
 
 TILE: int = abi.TILE_POSITIONS
 
@@ -66,19 +66,48 @@ def _chain(call: UnitCall, chains: dict[int, list[int]], slot: int) -> list[int]
     return path
 
 
-def kv_block(call: UnitCall, page: int, head: int, values: bool) -> F16:
-    """One block: K as [head_dim, 32], V as [32, head_dim]."""
+def _block_bytes(call: UnitCall) -> int:
+    """Bytes of one block, whole lines: values, then of KV_INT8_HEADS a scale a position."""
+    header = call.list
+    values = TILE * int(header.head_dim)
+    if header.kv_type == abi.KV_FP16:
+        return values * 2
+    return padded(values) + (2 * TILE if header.kv_type == abi.KV_INT8_HEADS else 0)
+
+
+def kv_block(call: UnitCall, page: int, head: int, values: bool) -> NDArray[Any]:
+    """One block as it is stored, FP16 or INT8: K as [head_dim, 32], V as [32, head_dim]."""
+    header = call.list
+    bank, offset = _block_place(call, page, head, values)
+    shape = (TILE, header.head_dim) if values else (header.head_dim, TILE)
+    return call.view(bank, offset, shape, np.float16 if header.kv_type == abi.KV_FP16 else np.int8)
+
+
+def _block_place(call: UnitCall, page: int, head: int, values: bool) -> tuple[int, int]:
+    """(bank, byte offset) of a block."""
     header, layer = call.list, call.command.kv_layer
     stride = (header.kv_layers * header.kv_heads * 2) | 1
     j = page * stride + (layer * header.kv_heads + head) * 2 + int(values)
+    place = j // header.kv_bank_count * _block_bytes(call)
     bank = header.kv_bank_first + j % header.kv_bank_count
-    line = header.kv_line + j // header.kv_bank_count * header.head_dim
-    shape = (TILE, header.head_dim) if values else (header.head_dim, TILE)
-    return call.view(bank, line * LINE_BYTES, shape, np.float16)
+    return bank, header.kv_line * LINE_BYTES + place
+
+
+def _wide_block(call: UnitCall, page: int, head: int, values: bool) -> NDArray[Any]:
+    """One block as attention reads it: INT8 by head becomes FP16(value*scale)."""
+    block = kv_block(call, page, head, values)
+    if call.list.kv_type != abi.KV_INT8_HEADS:
+        return block
+    bank, offset = _block_place(call, page, head, values)
+    behind = offset + padded(block.nbytes)
+    scales = call.view(bank, behind, (TILE,), np.float16).astype(np.float32)
+    wide = block.astype(np.float32) * (scales[:, None] if values else scales)
+    return to_fp16(wide)
 
 
 def read_kv(call: UnitCall, visible: Visible) -> tuple[F32, F32]:
-    """(K [heads, head_dim, entries], V [heads, entries, head_dim]) in FP32.
+    """(K [heads, head_dim, entries], V [heads, entries, head_dim]) in FP32; of KV_INT8 the integers
+    without their scales.
 
     One more entry, all +0, stands at the end for positions that a row does not see.
     """
@@ -91,12 +120,12 @@ def read_kv(call: UnitCall, visible: Visible) -> tuple[F32, F32]:
         for start in range(0, visible.committed, TILE):
             end = min(start + TILE, visible.committed)
             page = int(pages[start // TILE])
-            keys[head, :, start:end] = kv_block(call, page, head, False)[:, : end - start]
-            values[head, start:end] = kv_block(call, page, head, True)[: end - start]
+            keys[head, :, start:end] = _wide_block(call, page, head, False)[:, : end - start]
+            values[head, start:end] = _wide_block(call, page, head, True)[: end - start]
         for i, slot in enumerate(visible.slots, visible.committed):
             page, lane = divmod(slot, TILE)
-            keys[head, :, i] = kv_block(call, page, head, False)[:, lane]
-            values[head, i] = kv_block(call, page, head, True)[lane]
+            keys[head, :, i] = _wide_block(call, page, head, False)[:, lane]
+            values[head, i] = _wide_block(call, page, head, True)[lane]
     return keys, values
 
 

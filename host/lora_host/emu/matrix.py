@@ -1,44 +1,91 @@
-"""Matrix product: y = FP16(x*W + bias), or FP32, reading W's blocks from the banks."""
+"""Matrix product: y = FP16(x*W + bias), or FP32, reading W's blocks from the banks; of INT8
+activations FP16(x*W*scale + bias)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from lora_host import abi
 from lora_host.emu.adapter_up import add_adapters
-from lora_host.emu.unit_call import LINE_BYTES, NO_BANK, UnitCall
-from lora_host.numerics import F32
+from lora_host.emu.integer import column_scales, int8_product, w4a8_product
+from lora_host.emu.unit_call import LINE_BYTES, NO_BANK, UnitCall, padded
+from lora_host.emu.weight_blocks import (
+    BLOCK_N,
+    fp16_weights,
+    int4_weights,
+    weight_group,
+    weight_kind,
+)
+from lora_host.numerics import F16, F32, to_fp16
 from lora_host.segments import segment_bounds, tree_sum
 
-BLOCK_K, BLOCK_N, BLOCK_BYTES = abi.BLOCK_K, abi.BLOCK_N, abi.BLOCK_BYTES_FP16
 SEGMENTS, TYPE_FP32 = abi.SEGMENTS, abi.FP32
 WORK_ELEMENTS = 1 << 18  # products held at once: they stay in the cache
 MIN_COLUMNS = 128  # shorter runs leave NumPy busy with its own loops
+
+Product = Callable[[int, int], F32]
 
 
 def matrix(call: UnitCall) -> None:
     """All rows of the command, a run of column tiles at a time."""
     c = call.command
-    rows = call.row_count
-    if rows == 0:
+    if call.row_count == 0:
         return
     y_type = np.float32 if c.y_type == TYPE_FP32 else np.float16
-    x = pack_rows(call.rows_view(c.x_bank, c.x_offset, c.x_stride, c.k, np.float16))
+    product, width = _product(call)
+    scaled = weight_kind(call) in (abi.WEIGHT_INT8, abi.WEIGHT_W4A8)
     y = call.rows_view(c.y_bank, c.y_offset, c.y_stride, c.n, y_type)
     store = call.store_fp32 if c.y_type == TYPE_FP32 else call.store_fp16
-    width = max(MIN_COLUMNS, WORK_ELEMENTS // (len(x) * SEGMENTS) // BLOCK_N * BLOCK_N)
     for start in range(0, c.n, width):
         stop = min(c.n, start + width)
-        total = segmented_product(x, read_weights(call, start, stop))
-        if c.bias_bank != NO_BANK:
-            offset = c.bias_line * LINE_BYTES + 2 * start
-            bias = call.view(c.bias_bank, offset, (stop - start,), np.float16)
+        total = product(start, stop)
+        if scaled:
+            total = total * column_scales(call, start, stop)
+        offset = _bias_offset(call, scaled)
+        if offset is not None:
+            bias = call.view(c.bias_bank, offset + 2 * start, (stop - start,), np.float16)
             total = total + bias.astype(np.float32)
         if c.adapter:
             add_adapters(call, total, start)
         store(y[:, start:stop], total)
+
+
+def _bias_offset(call: UnitCall, scaled: bool) -> int | None:
+    """Bytes into its bank at which the bias begins, behind the scales where there are any; None
+    without a bias."""
+    c = call.command
+    offset = c.bias_line * LINE_BYTES
+    if scaled:
+        return None if c.flags & abi.FLAG_NO_BIAS else offset + padded(4 * c.n)
+    return None if c.bias_bank == NO_BANK else offset
+
+
+def _product(call: UnitCall) -> tuple[Product, int]:
+    """What multiplies columns start..stop-1, and how many of them at once."""
+    kind, c = weight_kind(call), call.command
+    if kind in (abi.WEIGHT_INT8, abi.WEIGHT_W4A8):
+        integer = int8_product if kind == abi.WEIGHT_INT8 else w4a8_product
+        columns = max(MIN_COLUMNS, 8 * WORK_ELEMENTS // c.k // BLOCK_N * BLOCK_N)
+        return (lambda start, stop: integer(call, start, stop)), columns
+    x = pack_rows(call.rows_view(c.x_bank, c.x_offset, c.x_stride, c.k, np.float16))
+    weights = w4a16_weights if kind == abi.WEIGHT_W4A16 else fp16_weights
+    columns = max(MIN_COLUMNS, WORK_ELEMENTS // (len(x) * SEGMENTS) // BLOCK_N * BLOCK_N)
+    return (
+        lambda start, stop: segmented_product(x, pack_columns(weights(call, start, stop)))
+    ), columns
+
+
+def w4a16_weights(call: UnitCall, start: int, stop: int) -> F16:
+    """FP16((q - zero)*scale) of columns start..stop-1: [K, columns]."""
+    values, scales, zeros = int4_weights(call, start, stop)
+    group = weight_group(call)
+    integers = values.astype(np.int8) - np.repeat(zeros, group, axis=0).astype(np.int8)
+    return to_fp16(
+        integers.astype(np.float32) * np.repeat(scales, group, axis=0).astype(np.float32)
+    )
 
 
 def longest_segment(columns: int) -> int:
@@ -51,41 +98,16 @@ def pack_rows(x: Any) -> F32:
 
     A product of two +0 added to a sum that began at +0 changes no bit, so padding may be added.
     """
-    rows, columns = x.shape
-    packed = np.zeros((longest_segment(columns), SEGMENTS, rows), np.float32)
-    for s, (start, end) in enumerate(segment_bounds(columns)):
-        packed[: end - start, s] = x[:, start:end].T
+    return pack_columns(x.T)
+
+
+def pack_columns(w: Any) -> F32:
+    """FP16 [K, columns] -> FP32 [longest segment, 8, columns], likewise."""
+    k, columns = w.shape
+    packed = np.zeros((longest_segment(k), SEGMENTS, columns), np.float32)
+    for s, (start, end) in enumerate(segment_bounds(k)):
+        packed[: end - start, s] = w[start:end]
     return packed
-
-
-def read_weights(call: UnitCall, start: int, stop: int) -> F32:
-    """Columns start..stop-1 as FP32 [longest segment, 8, columns]; `start` begins a tile.
-
-    Converted anew at each call: what stands in board memory now is what counts.
-    """
-    k = call.command.k
-    first, tiles = start // BLOCK_N, -(-(stop - start) // BLOCK_N)
-    blocks = np.empty((tiles, -(-k // BLOCK_K), BLOCK_K, BLOCK_N), np.float16)
-    for tile in range(tiles):
-        for k_block in range(blocks.shape[1]):
-            blocks[tile, k_block] = weight_block(call, first + tile, k_block)
-    columns = blocks.reshape(tiles, -1, BLOCK_N)
-    columns[-1, :, (stop - start - 1) % BLOCK_N + 1 :] = 0  # padding takes no part
-    packed = np.zeros((longest_segment(k), SEGMENTS, tiles, BLOCK_N), np.float32)
-    for s, (top, end) in enumerate(segment_bounds(k)):
-        packed[: end - top, s] = columns[:, top:end].transpose(1, 0, 2)
-    return packed.reshape(*packed.shape[:2], -1)[:, :, : stop - start]
-
-
-def weight_block(call: UnitCall, tile: int, k_block: int) -> Any:
-    """View of one block, FP16 [128, 32], where abi.h says that it lies."""
-    c = call.command
-    j = tile * -(-c.k // BLOCK_K) + k_block
-    request = c.first + j // c.merge
-    bank = c.bank_first + request % c.bank_count
-    place = request // c.bank_count * c.merge + j % c.merge
-    offset = c.weight_line * LINE_BYTES + place * BLOCK_BYTES
-    return call.view(bank, offset, (BLOCK_K, BLOCK_N), np.float16)
 
 
 def segmented_product(x: F32, w: F32) -> F32:

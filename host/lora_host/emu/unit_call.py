@@ -85,17 +85,18 @@ class UnitCall:
         target[...] = half
         bad = (half.view(np.uint16) & _EXPONENT) == _EXPONENT
         if bad.any():
-            self._count(bad)
+            self.count_nonfinite(bad)
 
     def store_fp32(self, target: F32, values: F32) -> None:
         """Stores [rows, ...]; counts what is not finite."""
         bad = ~np.isfinite(values)
         if bad.any():
             values = canonical_fp32(values.copy())
-            self._count(bad)
+            self.count_nonfinite(bad)
         target[...] = values
 
-    def _count(self, bad: NDArray[np.bool_]) -> None:
+    def count_nonfinite(self, bad: NDArray[np.bool_]) -> None:
+        """Counts values [rows, ...] that were not finite, and notes the first one's row."""
         by_row = bad.reshape(bad.shape[0], -1)
         first = self.step_row(int(np.flatnonzero(by_row.any(axis=1))[0]))
         self._call.nonfinite_count += int(bad.sum())

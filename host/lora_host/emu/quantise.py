@@ -1,0 +1,66 @@
+"""The vector unit's INT8 operations: quantising by a static scale or a head's own, and the order of
+a row's elements (numbers: integer paths)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lora_host import abi
+from lora_host.emu.unit_call import BANK_ONCHIP, LINE_BYTES, UnitCall
+from lora_host.numerics import F32, to_fp16
+
+_LARGEST = np.float32(127)
+_ELEMENTS = {1: np.uint8, 2: np.uint16}
+
+
+def quantise(call: UnitCall) -> None:
+    """y = clamp(rint(x*inv), -127, 127); NaN gives 0 and is counted."""
+    c = call.command
+    x = call.rows_view(BANK_ONCHIP, c.x_offset, c.x_stride, c.columns, np.float16)
+    _store(call, x.astype(np.float32) * call.fp32(c.scalar))
+
+
+def quantise_heads(call: UnitCall) -> None:
+    """Each head of `extra` columns by z = FP16(amax/127), which is stored; z = 0 gives y = 0."""
+    c = call.command
+    heads = c.columns // c.extra
+    x = call.rows_view(BANK_ONCHIP, c.x_offset, c.x_stride, c.columns, np.float16)
+    values = x.astype(np.float32).reshape(call.row_count, heads, c.extra)
+    sizes = np.where(np.isnan(values), np.float32(0), np.abs(values))
+    scales = to_fp16(sizes.max(axis=2) / _LARGEST)
+    z = call.rows_view(BANK_ONCHIP, c.z_offset, c.z_stride, heads, np.float16)
+    z[...] = scales
+    wide = scales.astype(np.float32)
+    inverse = np.where(wide == 0, np.float32(0), np.float32(1) / wide)
+    _store(call, (values * inverse[..., None]).reshape(x.shape))
+
+
+def permute(call: UnitCall) -> None:
+    """y[i] = x[table[i]], elements of `extra` bytes; ValueError for other sizes."""
+    c = call.command
+    if c.extra not in _ELEMENTS:
+        raise ValueError(f"elements of {c.extra} B, expected 1 or 2")
+    kind = _ELEMENTS[c.extra]
+    table = call.view(c.a_bank, c.a_line * LINE_BYTES, (c.columns,), np.uint32)
+    x = call.rows_view(BANK_ONCHIP, c.x_offset, c.x_stride, c.columns, kind)
+    y = call.rows_view(c.y_bank, c.y_offset, c.y_stride, c.columns, kind)
+    y[...] = x[:, table]
+
+
+def _store(call: UnitCall, scaled: F32) -> None:
+    """Rounds half to even into INT8 rows y."""
+    c = call.command
+    bad = np.isnan(scaled)
+    rounded: NDArray[np.float32] = np.clip(np.rint(scaled), -_LARGEST, _LARGEST)
+    y = call.rows_view(c.y_bank, c.y_offset, c.y_stride, c.columns, np.int8)
+    y[...] = np.where(bad, np.float32(0), rounded).astype(np.int8)
+    if bad.any():
+        call.count_nonfinite(bad)
+
+
+OPERATIONS = {
+    abi.VEC_QUANTISE: quantise,
+    abi.VEC_QUANTISE_HEADS: quantise_heads,
+    abi.VEC_PERMUTE: permute,
+}

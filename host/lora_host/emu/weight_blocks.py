@@ -1,0 +1,105 @@
+"""Weights as they stand in the banks: blocks of every type, put together to whole columns (abi.h).
+
+Read anew at each call: what stands in board memory now is what counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lora_host import abi
+from lora_host.emu.unit_call import LINE_BYTES, UnitCall
+from lora_host.numerics import F16
+
+BLOCK_K, BLOCK_N = abi.BLOCK_K, abi.BLOCK_N
+INT4_VALUES = abi.BLOCK_BYTES_INT4
+_FIXED_BYTES = {
+    abi.WEIGHT_FP16: abi.BLOCK_BYTES_FP16,
+    abi.WEIGHT_INT8: abi.BLOCK_BYTES_INT8,
+}
+_INT4_BYTES = {
+    32: abi.BLOCK_BYTES_INT4_32,
+    64: abi.BLOCK_BYTES_INT4_64,
+    128: abi.BLOCK_BYTES_INT4_128,
+}
+
+
+def weight_kind(call: UnitCall) -> int:
+    """enum lora_weight_type of the command."""
+    return int(call.command.weight_type) & abi.WEIGHT_TYPE_MASK
+
+
+def weight_group(call: UnitCall) -> int:
+    """Weights along K that share a scale, of 4-bit types."""
+    return 1 << (int(call.command.weight_type) >> abi.WEIGHT_GROUP_SHIFT)
+
+
+def block_bytes(call: UnitCall) -> int:
+    """Bytes of one block; ValueError for a type that does not exist."""
+    kind, group = weight_kind(call), weight_group(call)
+    if kind in _FIXED_BYTES and group == 1:
+        return _FIXED_BYTES[kind]
+    if kind in (abi.WEIGHT_W4A8, abi.WEIGHT_W4A16) and group in _INT4_BYTES:
+        return _INT4_BYTES[group]
+    raise ValueError(f"weight type {call.command.weight_type:#x} is unknown")
+
+
+def _blocks(call: UnitCall, start: int, stop: int) -> NDArray[np.uint8]:
+    """uint8 [tiles, K blocks, bytes] of columns start..stop-1; `start` begins a tile."""
+    c, size = call.command, block_bytes(call)
+    k_blocks = -(-c.k // BLOCK_K)
+    first, tiles = start // BLOCK_N, -(-(stop - start) // BLOCK_N)
+    blocks = np.empty((tiles, k_blocks, size), np.uint8)
+    for tile in range(tiles):
+        for k_block in range(k_blocks):
+            j = (first + tile) * k_blocks + k_block
+            request = c.first + j // c.merge
+            bank = c.bank_first + request % c.bank_count
+            place = request // c.bank_count * c.merge + j % c.merge
+            offset = c.weight_line * LINE_BYTES + place * size
+            blocks[tile, k_block] = call.view(bank, offset, (size,), np.uint8)
+    return blocks
+
+
+def _columns(parts: NDArray[Any], rows: int, count: int) -> NDArray[Any]:
+    """[tiles, rows and padding, 32] as [rows, count]: padding is left out."""
+    whole = parts.transpose(1, 0, 2).reshape(parts.shape[1], -1)
+    return np.ascontiguousarray(whole[:rows, :count])
+
+
+def fp16_weights(call: UnitCall, start: int, stop: int) -> F16:
+    """FP16 [K, stop-start] of FP16 blocks."""
+    blocks = _blocks(call, start, stop).view(np.float16)
+    return _columns(blocks.reshape(len(blocks), -1, BLOCK_N), call.command.k, stop - start)
+
+
+def int8_weights(call: UnitCall, start: int, stop: int) -> NDArray[np.int8]:
+    """INT8 [K, stop-start] of INT8 blocks: four weights of a column lie together."""
+    blocks = _blocks(call, start, stop).view(np.int8).reshape(-1, BLOCK_N, 4)
+    tiles = -(-(stop - start) // BLOCK_N)
+    ordered = blocks.transpose(0, 2, 1).reshape(tiles, -1, BLOCK_N)
+    return _columns(ordered, call.command.k, stop - start)
+
+
+def int4_weights(
+    call: UnitCall, start: int, stop: int
+) -> tuple[NDArray[np.uint8], F16, NDArray[np.uint8]]:
+    """(values uint8 [K, columns], scales FP16 [K/group, columns], zeros uint8 likewise)."""
+    group, count = weight_group(call), stop - start
+    blocks = _blocks(call, start, stop)
+    tiles, each, groups = len(blocks), BLOCK_K // group, call.command.k // group
+    packed = blocks[..., :INT4_VALUES].reshape(tiles, -1, BLOCK_N, 4)
+    nibbles = np.stack([packed & 15, packed >> 4], axis=2)  # [tiles, K/8, 2, 32, 4]
+    values = nibbles.transpose(0, 1, 2, 4, 3).reshape(tiles, -1, BLOCK_N)
+    end = INT4_VALUES + each * BLOCK_N * 2
+    raw = np.ascontiguousarray(blocks[..., INT4_VALUES:end]).view(np.float16)
+    scales = raw.reshape(tiles, -1, BLOCK_N)
+    pairs = blocks[..., end : end + each * BLOCK_N // 2]
+    zeros = np.stack([pairs & 15, pairs >> 4], axis=-1).reshape(tiles, -1, BLOCK_N)
+    return (
+        _columns(values, call.command.k, count),
+        _columns(scales, groups, count),
+        _columns(zeros, groups, count),
+    )
