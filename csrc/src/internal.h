@@ -108,6 +108,14 @@ int lora_run(struct lora_cluster *cluster, uint32_t mask, const struct lora_run 
              struct lora_failure *failure);
 
 /* wait.c */
+/* How long a wait has taken, in the boards' time: measured where that is this computer's, else the sum
+ * of what was slept, which the caller adds to `slept_us`. */
+struct lora_stopwatch {
+    uint64_t began_ns, slept_us;
+};
+void lora_stopwatch_start(struct lora_stopwatch *watch);
+uint64_t lora_stopwatch_us(const struct lora_stopwatch *watch,
+                           const struct lora_transport *transport);
 int lora_wait(struct lora_cluster *cluster, uint32_t mask, uint32_t timeout_us,
               struct lora_failure *failure);
 /* Waits for what an earlier, cancelled or failed run left in flight. */

@@ -34,15 +34,18 @@ static int bring_up(struct lora_cluster *cluster, struct lora_link_found *found,
                     struct lora_failure *failure) {
     uint32_t slice = cluster->timeouts.poll_us * STATUS_POLLS;
     int status = lora_links_write(cluster, LORA_LINK_CORE_RESET, 1, failure), all = 0, moved = 0;
-    uint64_t still = 0;
+    struct lora_stopwatch watch;
+    uint64_t waited = 0, moved_at = 0;
     if (!status) status = let_pass(cluster, cluster->timeouts.core_reset_us, failure);
     if (!status) status = lora_links_write(cluster, LORA_LINK_CORE_RESET, 0, failure);
-    for (uint64_t waited = 0; !status && !all && still <= SETTLE_US &&
-                              waited <= cluster->timeouts.link_up_us;
-         waited += slice) {
+    lora_stopwatch_start(&watch);
+    while (!status && !all && waited - moved_at <= SETTLE_US &&
+           waited <= cluster->timeouts.link_up_us) {
+        watch.slept_us += slice;
         status = let_pass(cluster, slice, failure);
         if (!status) status = look(cluster, found, &all, &moved, failure);
-        still = moved ? 0 : still + slice;
+        waited = lora_stopwatch_us(&watch, cluster->boards[0].transport);
+        if (moved) moved_at = waited;
     }
     if (!status) status = lora_links_write(cluster, LORA_LINK_COUNTER_RESET, 1, failure);
     return status ? status : lora_links_write(cluster, LORA_LINK_COUNTER_RESET, 0, failure);

@@ -91,7 +91,9 @@ static int wait_healthy(struct lora_cluster *cluster, struct lora_failure *failu
     struct end ends[2 * LORA_MAX_CABLES];
     uint32_t count = ends_of(cluster, ends), slice = cluster->timeouts.poll_us * STATUS_POLLS;
     uint32_t e = 0, value = 0;
-    for (uint64_t waited = 0;; waited += slice) {
+    struct lora_stopwatch watch;
+    lora_stopwatch_start(&watch);
+    for (;; watch.slept_us += slice) {
         for (; e < count; e++) { /* those before e have been seen healthy */
             int status = lora_register_read(cluster, ends[e].board,
                                             LORA_BLOCK_LINK0 + ends[e].port, LORA_LINK_STATUS,
@@ -100,7 +102,8 @@ static int wait_healthy(struct lora_cluster *cluster, struct lora_failure *failu
             if (value != LORA_LINK_HEALTHY) break;
         }
         if (e == count) return LORA_OK;
-        if (waited >= cluster->timeouts.link_up_us) break;
+        const struct lora_transport *transport = cluster->boards[ends[e].board].transport;
+        if (lora_stopwatch_us(&watch, transport) >= cluster->timeouts.link_up_us) break;
         int status = let_pass(cluster, slice, failure);
         if (status) return status;
     }

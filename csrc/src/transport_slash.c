@@ -84,6 +84,7 @@ static int slash_sleep(void *opened, uint32_t microseconds, struct lora_failure 
 const struct lora_transport lora_transport_slash = {
     .size = sizeof(struct lora_transport),
     .scheme = "slash",
+    .real_time = 1,
     .open = slash_open,
     .close = slash_close,
     .info = slash_info,

@@ -223,6 +223,7 @@ static int xrt_reset(void *handle, struct lora_failure *failure) {
 const struct lora_transport lora_transport_xrt = {
     .size = sizeof(struct lora_transport),
     .scheme = "xrt",
+    .real_time = 1,
     .open = xrt_open,
     .close = xrt_close,
     .info = xrt_info,

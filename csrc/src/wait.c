@@ -12,6 +12,15 @@ static uint64_t now_ns(void) {
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+void lora_stopwatch_start(struct lora_stopwatch *watch) {
+    *watch = (struct lora_stopwatch){.began_ns = now_ns()};
+}
+
+uint64_t lora_stopwatch_us(const struct lora_stopwatch *watch,
+                           const struct lora_transport *transport) {
+    return transport->real_time ? (now_ns() - watch->began_ns) / 1000 : watch->slept_us;
+}
+
 int lora_cancel_wanted(struct lora_cluster *cluster) {
     if (atomic_exchange(&cluster->cancel, 0)) return 1;
     if (!cluster->cancelled) return 0;
@@ -69,8 +78,8 @@ static int hang(struct lora_cluster *cluster, uint32_t pending, uint32_t timeout
     return LORA_ERR_TIMEOUT;
 }
 
-/* Seldom, once it takes long: each sleep costs the system some 50 us more than asked for, which must
- * not stretch the timeout. At most a 64th of the wait so far is lost by it. */
+/* Seldom, once it takes long: a wake-up costs this computer more than a board's register read. At most
+ * a 64th of the wait so far is lost by it. */
 static uint32_t pause_us(const struct lora_cluster *cluster, uint64_t waited) {
     uint64_t pause = waited / 64 < 1000 ? waited / 64 : 1000;
     return pause > cluster->timeouts.poll_us ? (uint32_t)pause : cluster->timeouts.poll_us;
@@ -79,16 +88,19 @@ static uint32_t pause_us(const struct lora_cluster *cluster, uint64_t waited) {
 int lora_wait(struct lora_cluster *cluster, uint32_t mask, uint32_t timeout_us,
               struct lora_failure *failure) {
     uint32_t pending = mask;
-    uint32_t pause = 0;
-    for (uint64_t waited = 0;; waited += pause) {
+    struct lora_stopwatch watch;
+    lora_stopwatch_start(&watch);
+    while (1) {
         int status = poll_once(cluster, &pending, failure);
         if (status || !pending) return status;
         if (lora_cancel_wanted(cluster))
             return lora_fail(failure, LORA_ERR_CANCELLED, "cancelled while boards were running");
-        if (waited >= timeout_us) return hang(cluster, pending, timeout_us, failure);
         uint32_t b = first_of(pending);
         struct lora_board *it = &cluster->boards[b];
-        pause = pause_us(cluster, waited);
+        uint64_t waited = lora_stopwatch_us(&watch, it->transport);
+        if (waited >= timeout_us) return hang(cluster, pending, timeout_us, failure);
+        uint32_t pause = pause_us(cluster, waited);
+        watch.slept_us += pause;
         status = it->transport->sleep(it->handle, pause, failure);
         if (status) return lora_fail_board(cluster, b, status, failure);
     }

@@ -51,6 +51,9 @@ enum lora_run_state { LORA_RUN_BUSY = 0, LORA_RUN_DONE = 1 };
 struct lora_transport {
     uint32_t size;
     const char *scheme; /* "emu" */
+    /* 1: board time is this computer's, so timeouts are measured; 0: boards have a clock of their own,
+     * which only `sleep` moves, so timeouts count what was slept. */
+    uint32_t real_time;
     /* `address` is the URI without "scheme:". */
     int (*open)(const char *address, void **handle, struct lora_failure *failure);
     void (*close)(void *handle);
