@@ -35,75 +35,11 @@ uint32_t fw_check_buffer(struct fw *fw, const struct lora_list *list, struct fw_
     return FW_MORE;
 }
 
-static uint32_t check_dimension(struct fw *fw, uint32_t value, uint32_t least)
+uint32_t fw_check_dimension(struct fw *fw, uint32_t value, uint32_t least)
 {
     if (value >= least && value <= FW_MAX_DIMENSION)
         return FW_MORE;
     return fw_fail(fw, LORA_ERR_SIZE, value, value < least ? least : FW_MAX_DIMENSION);
-}
-
-/* Blocks of a matrix in one of its banks: requests first .. first+requests-1, of which this bank has
- * each one that is `i` modulo the number of banks (abi.h, weight blocks). */
-static uint32_t check_weight_bank(struct fw *fw, const struct lora_matrix *matrix, uint32_t i,
-                                  uint32_t blocks)
-{
-    uint32_t banks = matrix->bank_count, merge = matrix->merge;
-    uint32_t requests = (blocks + merge - 1) / merge;
-    uint32_t last = matrix->first + requests - 1;
-    uint32_t low = matrix->first + (i + banks - matrix->first % banks) % banks;
-    uint32_t high, tail = merge;
-    uint64_t request_bytes = (uint64_t)merge * LORA_BLOCK_BYTES_FP16;
-    uint64_t start, bytes;
-    if (low > last)
-        return FW_MORE;
-    high = last - (last + banks - i) % banks;
-    if (high == last)
-        tail = blocks - (requests - 1) * merge;
-    start = (uint64_t)matrix->weight_line * LORA_LINE_BYTES + low / banks * request_bytes;
-    bytes = (high / banks - low / banks) * request_bytes + (uint64_t)tail * LORA_BLOCK_BYTES_FP16;
-    return fw_check_range(fw, matrix->bank_first + i, start, bytes);
-}
-
-static uint32_t check_weights(struct fw *fw, const struct lora_matrix *matrix)
-{
-    uint32_t blocks = (matrix->k + LORA_BLOCK_K - 1) / LORA_BLOCK_K *
-                      ((matrix->n + LORA_BLOCK_N - 1) / LORA_BLOCK_N);
-    if (blocks == 0)
-        return FW_MORE;
-    if (matrix->merge == 0)
-        return fw_fail(fw, LORA_ERR_SIZE, 0, 1);
-    if (matrix->bank_count == 0 || matrix->bank_first + matrix->bank_count > LORA_MAX_BANKS) {
-        fw->error.bank = matrix->bank_first;
-        return fw_fail(fw, LORA_ERR_ADDRESS, matrix->bank_count, LORA_MAX_BANKS);
-    }
-    for (uint32_t i = 0; i < matrix->bank_count; i++)
-        if (check_weight_bank(fw, matrix, i, blocks) == FW_FAILED)
-            return FW_FAILED;
-    return FW_MORE;
-}
-
-static uint32_t check_matrix(struct fw *fw, const struct lora_list *list,
-                             const struct lora_matrix *matrix)
-{
-    uint32_t y_bytes = matrix->y_type == LORA_FP32 ? 4 : 2;
-    struct fw_buffer x = {matrix->x_bank, matrix->x_offset, matrix->x_stride, matrix->k * 2, 2};
-    struct fw_buffer y = {matrix->y_bank, matrix->y_offset, matrix->y_stride, matrix->n * y_bytes,
-                          y_bytes};
-    if (check_dimension(fw, matrix->k, 1) == FW_FAILED ||
-        check_dimension(fw, matrix->n, 0) == FW_FAILED)
-        return FW_FAILED;
-    if (matrix->weight_type != LORA_FP16)
-        return fw_fail(fw, LORA_ERR_OPCODE, matrix->weight_type, LORA_FP16);
-    if (matrix->y_type != LORA_FP16 && matrix->y_type != LORA_FP32)
-        return fw_fail(fw, LORA_ERR_OPCODE, matrix->y_type, LORA_FP16);
-    if (fw_check_buffer(fw, list, x) == FW_FAILED || fw_check_buffer(fw, list, y) == FW_FAILED ||
-        check_weights(fw, matrix) == FW_FAILED ||
-        fw_check_matrix_adapter(fw, list, matrix) == FW_FAILED)
-        return FW_FAILED;
-    if (matrix->bias_bank == LORA_NO_BANK)
-        return FW_MORE;
-    return fw_check_range(fw, matrix->bias_bank, (uint64_t)matrix->bias_line * LORA_LINE_BYTES,
-                          matrix->n * 2);
 }
 
 static uint32_t check_equal(struct fw *fw, uint32_t found, uint32_t expected)
@@ -119,9 +55,11 @@ static uint32_t check_below(struct fw *fw, uint32_t found, uint32_t limit)
 static uint32_t check_attention(struct fw *fw, const struct lora_list *list,
                                 const struct lora_attention *command)
 {
-    uint32_t bytes = (uint32_t)command->q_heads * command->head_dim * 2;
-    struct fw_buffer q = {LORA_BANK_ONCHIP, command->q_offset, command->q_stride, bytes, 2};
-    struct fw_buffer y = {LORA_BANK_ONCHIP, command->y_offset, command->y_stride, bytes, 2};
+    uint32_t columns = (uint32_t)command->q_heads * command->head_dim;
+    uint32_t width = list->kv_type == LORA_KV_INT8 ? 1 : 2;
+    struct fw_buffer q = {LORA_BANK_ONCHIP, command->q_offset, command->q_stride, columns * width,
+                          width};
+    struct fw_buffer y = {LORA_BANK_ONCHIP, command->y_offset, command->y_stride, columns * 2, 2};
     uint32_t last = (uint32_t)command->q_first + command->q_heads - 1;
     if (check_equal(fw, command->head_dim, list->head_dim) == FW_FAILED ||
         check_equal(fw, command->kv_heads, list->kv_heads) == FW_FAILED ||
@@ -144,15 +82,23 @@ static uint32_t check_attention(struct fw *fw, const struct lora_list *list,
 static uint32_t check_kv_store(struct fw *fw, const struct lora_list *list,
                                const struct lora_kv_store *command)
 {
-    uint32_t bytes = (uint32_t)command->kv_heads * command->head_dim * 2;
-    struct fw_buffer k = {LORA_BANK_ONCHIP, command->k_offset, command->stride, bytes, 2};
-    struct fw_buffer v = {LORA_BANK_ONCHIP, command->v_offset, command->stride, bytes, 2};
+    uint32_t width = list->kv_type == LORA_KV_FP16 ? 2 : 1;
+    uint32_t bytes = (uint32_t)command->kv_heads * command->head_dim * width;
+    struct fw_buffer k = {LORA_BANK_ONCHIP, command->k_offset, command->stride, bytes, width};
+    struct fw_buffer v = {LORA_BANK_ONCHIP, command->v_offset, command->stride, bytes, width};
+    struct fw_buffer scales = {LORA_BANK_ONCHIP, command->k_scales, command->scale_stride,
+                               command->kv_heads * 2u, 2};
     if (check_equal(fw, command->head_dim, list->head_dim) == FW_FAILED ||
         check_equal(fw, command->kv_heads, list->kv_heads) == FW_FAILED ||
         check_below(fw, command->kv_layer, list->kv_layers) == FW_FAILED ||
-        fw_check_buffer(fw, list, k) == FW_FAILED)
+        fw_check_buffer(fw, list, k) == FW_FAILED || fw_check_buffer(fw, list, v) == FW_FAILED)
         return FW_FAILED;
-    return fw_check_buffer(fw, list, v);
+    if (list->kv_type != LORA_KV_INT8_HEADS)
+        return FW_MORE;
+    if (fw_check_buffer(fw, list, scales) == FW_FAILED)
+        return FW_FAILED;
+    scales.offset = command->v_scales;
+    return fw_check_buffer(fw, list, scales);
 }
 
 static uint32_t check_gather(struct fw *fw, const struct lora_list *list,
@@ -160,10 +106,10 @@ static uint32_t check_gather(struct fw *fw, const struct lora_list *list,
 {
     uint32_t width = command->element_bytes;
     struct fw_buffer rows = {LORA_BANK_ONCHIP, command->offset, command->stride,
-                             command->columns * width, 2};
-    if (check_dimension(fw, command->columns, 1) == FW_FAILED)
+                             command->columns * width, width == 1 ? 1 : 2};
+    if (fw_check_dimension(fw, command->columns, 1) == FW_FAILED)
         return FW_FAILED;
-    if (width != 2 && width != 4 && width != 8)
+    if (width != 1 && width != 2 && width != 4 && width != 8)
         return fw_fail(fw, LORA_ERR_SIZE, width, 2);
     if (command->share_unit == 0 || command->segment_unit == 0)
         return fw_fail(fw, LORA_ERR_SIZE, 0, 1);
@@ -215,7 +161,7 @@ static void opcode_rules(uint32_t opcode, uint32_t *unit, uint32_t *flags)
         uint8_t unit, flags;
     } rules[] = {
         {LORA_UNITS, 0},
-        {LORA_UNIT_MPU, LORA_FLAG_SELECTED},
+        {LORA_UNIT_MPU, LORA_FLAG_SELECTED | LORA_FLAG_NO_BIAS},
         {LORA_UNIT_VFU, LORA_FLAG_SELECTED},
         {LORA_UNIT_MPU, LORA_FLAG_SELECTED | LORA_FLAG_SIGNAL_HEADS},
         {LORA_UNIT_DMA, 0},
@@ -275,7 +221,7 @@ uint32_t fw_check_command(struct fw *fw, uint32_t index, const struct lora_comma
         return FW_FAILED;
     switch (command->opcode) {
     case LORA_CMD_MATRIX:
-        return check_matrix(fw, list, &any.matrix);
+        return fw_check_matrix(fw, list, &any.matrix);
     case LORA_CMD_VECTOR:
         return fw_check_vector(fw, list, &any.vector);
     case LORA_CMD_ATTENTION:

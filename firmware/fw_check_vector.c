@@ -12,7 +12,10 @@ enum operand {
     A_TOKENS = 0x80,     /* a table row a token */
     B_POSITIONS = 0x100, /* a table row a position; may be absent */
     A_ANGLES = 0x200,
-    X_LOGITS = 0x400 /* FP32 columns, with Y the argmax record */
+    X_LOGITS = 0x400, /* FP32 columns, with Y the argmax record */
+    Y_INT8 = 0x800,   /* INT8 columns */
+    Z_HEADS = 0x1000, /* FP16, one a head of `extra` columns, on-chip */
+    A_ORDER = 0x2000  /* an index a column; X and Y are elements of `extra` bytes */
 };
 
 static uint32_t operands(uint32_t op)
@@ -32,6 +35,9 @@ static uint32_t operands(uint32_t op)
         X_ROW | Y_ROW,
         X_ROW | Z_ROW | Y_ROW,
         X_LOGITS,
+        X_ROW | Y_INT8,
+        X_ROW | Y_INT8 | Z_HEADS,
+        X_ROW | Y_ROW | A_ORDER,
     };
     return op < sizeof rules / sizeof rules[0] ? rules[op] : 0;
 }
@@ -40,8 +46,9 @@ static uint32_t check_buffers(struct fw *fw, const struct lora_list *list,
                               const struct lora_vector *v, uint32_t uses)
 {
     uint32_t sums = uses & Z_LN ? 8 : 4;
-    struct fw_buffer x = {LORA_BANK_ONCHIP, v->x_offset, v->x_stride, v->columns * 2, 2};
-    struct fw_buffer y = {v->y_bank, v->y_offset, v->y_stride, v->columns * 2, 2};
+    uint32_t x_bytes = uses & A_ORDER ? v->extra : 2, y_bytes = uses & Y_INT8 ? 1 : x_bytes;
+    struct fw_buffer x = {LORA_BANK_ONCHIP, v->x_offset, v->x_stride, v->columns * x_bytes, x_bytes};
+    struct fw_buffer y = {v->y_bank, v->y_offset, v->y_stride, v->columns * y_bytes, y_bytes};
     struct fw_buffer z = {LORA_BANK_ONCHIP, v->z_offset, v->z_stride, v->columns * 2, 2};
     if (uses & X_LOGITS) {
         x = (struct fw_buffer){v->y_bank, v->x_offset, v->x_stride, v->columns * 4, 4};
@@ -52,11 +59,13 @@ static uint32_t check_buffers(struct fw *fw, const struct lora_list *list,
         z.row_bytes = LORA_SEGMENTS * sums;
         z.align = 4;
     }
+    if (uses & Z_HEADS)
+        z.row_bytes = v->columns / v->extra * 2;
     if ((uses & (X_ROW | X_LOGITS)) && fw_check_buffer(fw, list, x) == FW_FAILED)
         return FW_FAILED;
-    if ((uses & (Y_ROW | X_LOGITS)) && fw_check_buffer(fw, list, y) == FW_FAILED)
+    if ((uses & (Y_ROW | Y_INT8 | X_LOGITS)) && fw_check_buffer(fw, list, y) == FW_FAILED)
         return FW_FAILED;
-    if (uses & (Z_ROW | Z_LN | Z_RMS))
+    if (uses & (Z_ROW | Z_LN | Z_RMS | Z_HEADS))
         return fw_check_buffer(fw, list, z);
     return FW_MORE;
 }
@@ -87,6 +96,8 @@ static uint32_t check_tables(struct fw *fw, const struct lora_list *list,
             return fw_fail(fw, LORA_ERR_SIZE, v->extra, FW_MAX_DIMENSION);
         return check_table(fw, v->b_bank, v->b_line, (uint64_t)list->positions + v->extra, bytes);
     }
+    if (uses & A_ORDER)
+        return check_table(fw, v->a_bank, v->a_line, 1, v->columns * 4);
     if (uses & A_ANGLES)
         return check_table(fw, v->a_bank, v->a_line, list->positions, v->extra * 4);
     return FW_MORE;
@@ -109,7 +120,9 @@ static uint32_t check_meaning(struct fw *fw, const struct lora_list *list,
     }
     if (v->columns != 0 && end > limit)
         return fw_fail(fw, LORA_ERR_SIZE, end > FW_NONE ? FW_NONE : (uint32_t)end, limit);
-    if ((uses & A_ANGLES) && (v->extra != list->head_dim || v->extra % 2 || v->columns % v->extra))
+    if ((uses & A_ORDER) && v->extra != 1 && v->extra != 2)
+        return fw_fail(fw, LORA_ERR_SIZE, v->extra, 2);
+    if ((uses & (A_ANGLES | Z_HEADS)) && (v->extra != list->head_dim || v->extra % 2 || v->columns % v->extra))
         return fw_fail(fw, LORA_ERR_SIZE, v->extra, list->head_dim);
     return FW_MORE;
 }
@@ -118,7 +131,7 @@ uint32_t fw_check_vector(struct fw *fw, const struct lora_list *list, const stru
 {
     uint32_t uses = operands(v->op);
     if (uses == 0)
-        return fw_fail(fw, LORA_ERR_OPCODE, v->op, LORA_VEC_ARGMAX);
+        return fw_fail(fw, LORA_ERR_OPCODE, v->op, LORA_VEC_PERMUTE);
     if (v->columns > FW_MAX_DIMENSION)
         return fw_fail(fw, LORA_ERR_SIZE, v->columns, FW_MAX_DIMENSION);
     if (check_meaning(fw, list, v, uses) == FW_FAILED ||

@@ -35,6 +35,7 @@ static uint32_t check_sizes(struct fw *fw, const struct lora_list *list)
         {list->head_dim, 1, 4096},
         {list->embed_columns, 0, FW_MAX_DIMENSION},
         {list->taps, 0, LORA_MAX_TAPS},
+        {list->kv_type, 0, LORA_KV_INT8_HEADS},
     };
     for (uint32_t i = 0; i < sizeof limits / sizeof limits[0]; i++)
         if (within(fw, limits[i].value, limits[i].low, limits[i].high) == FW_FAILED)
@@ -66,13 +67,31 @@ static uint32_t check_ports(struct fw *fw, const struct lora_list *list)
     return FW_MORE;
 }
 
+/* What INT8 in the cache asks for: blocks of whole lines, sums that stay exact. */
+static uint32_t check_kv_type(struct fw *fw, const struct lora_list *list)
+{
+    const uint32_t most = LORA_MAX_INT8_POSITIONS / LORA_TILE_POSITIONS;
+    if (list->kv_type != LORA_KV_FP16 && list->head_dim % 2)
+        return fw_fail(fw, LORA_ERR_SIZE, list->head_dim, list->head_dim + 1u);
+    if (list->kv_type == LORA_KV_INT8 && list->max_tiles > most)
+        return fw_fail(fw, LORA_ERR_SIZE, list->max_tiles, most);
+    return FW_MORE;
+}
+
+static uint32_t kv_block_lines(const struct lora_list *list)
+{
+    if (list->kv_type == LORA_KV_FP16)
+        return list->head_dim;
+    return list->head_dim / 2u + (list->kv_type == LORA_KV_INT8_HEADS);
+}
+
 /* The KV pool: block j of all pages, striped over the banks one by one. */
 static uint32_t check_pool(struct fw *fw, const struct lora_list *list)
 {
     uint32_t blocks = (uint32_t)list->kv_layers * list->kv_heads * 2;
     uint32_t stride = blocks | 1;
     uint64_t last = (uint64_t)(list->page_count - 1) * stride + blocks - 1;
-    uint32_t block_bytes = (uint32_t)list->head_dim * LORA_LINE_BYTES;
+    uint32_t block_bytes = kv_block_lines(list) * LORA_LINE_BYTES;
     uint32_t banks = list->kv_bank_count;
     if (blocks == 0)
         return FW_MORE;
@@ -137,11 +156,9 @@ uint32_t fw_check_header(struct fw *fw, const struct fw_list *entry)
         fw->error.bank = list->control_bank;
         return fw_fail(fw, LORA_ERR_ADDRESS, list->control_bank, fw->control_bank);
     }
-    if (check_sizes(fw, list) == FW_FAILED || check_ports(fw, list) == FW_FAILED)
-        return FW_FAILED;
-    if (check_places(fw, entry) == FW_FAILED)
-        return FW_FAILED;
-    if (check_pool(fw, list) == FW_FAILED)
+    if (check_sizes(fw, list) == FW_FAILED || check_ports(fw, list) == FW_FAILED ||
+        check_kv_type(fw, list) == FW_FAILED || check_places(fw, entry) == FW_FAILED ||
+        check_pool(fw, list) == FW_FAILED)
         return FW_FAILED;
     return fw_check_adapter_slots(fw, list);
 }

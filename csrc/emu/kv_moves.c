@@ -1,13 +1,14 @@
 /* Moves within the KV cache: a row's K and V into its scratch slot, committed rows to their logical
  * places, pages for fork. A block holds 32 positions of one layer, head and K or V: K as
- * [head_dim][32], V as [32][head_dim], FP16. Only the page table says which page a tile has. */
+ * [head_dim][32], V as [32][head_dim], FP16 or INT8, and where each head of a position has a scale of
+ * its own these behind the values. Only the page table says which page a tile has. */
 #include "board.h"
+#include "kernels/kv_layout.h"
 
 #include <stdatomic.h>
 #include <string.h>
 
 #define TILE LORA_TILE_POSITIONS
-#define BYTES 2u /* FP16 */
 #define LINES_ALONE 2048 /* fewer are moved sooner by one thread */
 
 struct place { /* one position of the cache */
@@ -18,8 +19,10 @@ struct kv {
     struct lora_pool *pool;
     const struct emu_memory *memory;
     const struct lora_list *list;
-    uint32_t page_stride; /* blocks; odd, so that pages spread over the banks */
-    uint64_t block_bytes;
+    uint32_t width;       /* bytes of a value */
+    uint32_t value_bytes; /* of a block; its scales follow */
+    uint32_t block_lines;
+    bool scaled;
 };
 
 static bool kv_open(struct kv *kv, const struct emu_board *board, const struct lora_list *list) {
@@ -27,20 +30,23 @@ static bool kv_open(struct kv *kv, const struct emu_board *board, const struct l
     kv->pool = board->cluster->pool;
     kv->memory = &board->memory;
     kv->list = list;
-    kv->page_stride = ((uint32_t)list->kv_layers * list->kv_heads * 2) | 1;
-    kv->block_bytes = (uint64_t)TILE * list->head_dim * BYTES;
-    return list->kv_bank_count > 0 && banks <= EMU_BANKS && list->head_dim > 0;
+    kv->width = kv_element_bytes(list);
+    kv->value_bytes = kv_value_bytes(list);
+    kv->block_lines = kv_block_lines(list);
+    kv->scaled = list->kv_type == LORA_KV_INT8_HEADS;
+    return list->kv_bank_count > 0 && banks <= EMU_BANKS && list->head_dim > 0 &&
+           kv_type_right(list);
 }
 
-static uint16_t *block_at(const struct kv *kv, uint32_t page, uint32_t layer, uint32_t head,
-                          uint32_t v) {
+static uint8_t *block_at(const struct kv *kv, uint32_t page, uint32_t layer, uint32_t head,
+                         uint32_t v) {
     const struct lora_list *list = kv->list;
     if (page >= list->page_count) return NULL;
-    uint64_t block =
-        (uint64_t)page * kv->page_stride + ((uint64_t)layer * list->kv_heads + head) * 2 + v;
+    uint64_t block = kv_block_number(list, page, layer, head, v);
     uint32_t bank = list->kv_bank_first + (uint32_t)(block % list->kv_bank_count);
-    uint64_t line = list->kv_line + block / list->kv_bank_count * list->head_dim;
-    return (void *)emu_memory_at(kv->memory, bank, line * LORA_LINE_BYTES, kv->block_bytes);
+    uint64_t line = list->kv_line + block / list->kv_bank_count * kv->block_lines;
+    return emu_memory_at(kv->memory, bank, line * LORA_LINE_BYTES,
+                         (uint64_t)kv->block_lines * LORA_LINE_BYTES);
 }
 
 static bool slot_place(const struct lora_list *list, uint32_t slot, struct place *place) {
@@ -49,28 +55,60 @@ static bool slot_place(const struct lora_list *list, uint32_t slot, struct place
 }
 
 /* --- KV_STORE -------------------------------------------------------------------------------- */
-static void store_head(uint16_t *k_block, uint16_t *v_block, uint32_t lane, uint32_t head_dim,
-                       const uint8_t *k, const uint8_t *v) {
-    const uint16_t *values = (const uint16_t *)(const void *)k;
-    for (uint32_t d = 0; d < head_dim; d++) k_block[d * TILE + lane] = values[d];
-    memcpy(&v_block[lane * head_dim], v, head_dim * BYTES);
+/* Values `width` bytes wide, each onto a line of its own: one position of K. */
+static void scatter(uint8_t *to, uint32_t to_step, const uint8_t *from, uint32_t from_step,
+                    uint32_t width, uint32_t count) {
+    if (width == 1) {
+        for (uint32_t d = 0; d < count; d++) to[d * to_step] = from[d * from_step];
+        return;
+    }
+    uint16_t *halves = (uint16_t *)(void *)to;
+    const uint16_t *source = (const uint16_t *)(const void *)from;
+    for (uint32_t d = 0; d < count; d++) halves[d * to_step] = source[d * from_step];
 }
 
-static int store_row(const struct kv *kv, const struct lora_kv_store *command,
-                     struct place place, uint64_t row_offset) {
-    uint32_t head_bytes = command->head_dim * BYTES;
-    uint64_t span = (uint64_t)command->kv_heads * head_bytes;
-    const uint8_t *k =
-        emu_memory_at(kv->memory, LORA_BANK_ONCHIP, command->k_offset + row_offset, span);
-    const uint8_t *v =
-        emu_memory_at(kv->memory, LORA_BANK_ONCHIP, command->v_offset + row_offset, span);
-    if (!k || !v) return LORA_ERR_ADDRESS;
+struct stored_row { /* on-chip; the scales NULL where there are none */
+    const uint8_t *k, *v, *k_scales, *v_scales;
+};
+
+static void store_head(const struct kv *kv, uint8_t *k_block, uint8_t *v_block, uint32_t lane,
+                       const struct stored_row *row, uint32_t head) {
+    uint32_t head_dim = kv->list->head_dim, bytes = head_dim * kv->width;
+    scatter(k_block + lane * kv->width, TILE, row->k + (size_t)head * bytes, 1, kv->width,
+            head_dim);
+    memcpy(v_block + (size_t)lane * bytes, row->v + (size_t)head * bytes, bytes);
+    if (!kv->scaled) return;
+    memcpy(k_block + kv->value_bytes + lane * 2, row->k_scales + head * 2, 2);
+    memcpy(v_block + kv->value_bytes + lane * 2, row->v_scales + head * 2, 2);
+}
+
+static bool find_row(const struct kv *kv, const struct lora_kv_store *command, uint32_t i,
+                     struct stored_row *row) {
+    const uint64_t at = (uint64_t)i * command->stride;
+    const uint64_t scales_at = (uint64_t)i * command->scale_stride;
+    uint64_t span = (uint64_t)command->kv_heads * command->head_dim * kv->width;
+    uint64_t scales = kv->scaled ? command->kv_heads * 2ull : 0;
+    row->k = emu_memory_at(kv->memory, LORA_BANK_ONCHIP, command->k_offset + at, span);
+    row->v = emu_memory_at(kv->memory, LORA_BANK_ONCHIP, command->v_offset + at, span);
+    row->k_scales = row->v_scales = NULL;
+    if (kv->scaled) {
+        row->k_scales = emu_memory_at(kv->memory, LORA_BANK_ONCHIP, command->k_scales + scales_at,
+                                      scales);
+        row->v_scales = emu_memory_at(kv->memory, LORA_BANK_ONCHIP, command->v_scales + scales_at,
+                                      scales);
+    }
+    return row->k && row->v && (!kv->scaled || (row->k_scales && row->v_scales));
+}
+
+static int store_row(const struct kv *kv, const struct lora_kv_store *command, uint32_t i,
+                     struct place place) {
+    struct stored_row row;
+    if (!find_row(kv, command, i, &row)) return LORA_ERR_ADDRESS;
     for (uint32_t head = 0; head < command->kv_heads; head++) {
-        uint16_t *k_block = block_at(kv, place.page, command->kv_layer, head, 0);
-        uint16_t *v_block = block_at(kv, place.page, command->kv_layer, head, 1);
+        uint8_t *k_block = block_at(kv, place.page, command->kv_layer, head, 0);
+        uint8_t *v_block = block_at(kv, place.page, command->kv_layer, head, 1);
         if (!k_block || !v_block) return LORA_ERR_ADDRESS;
-        store_head(k_block, v_block, place.lane, command->head_dim,
-                   k + (size_t)head * head_bytes, v + (size_t)head * head_bytes);
+        store_head(kv, k_block, v_block, place.lane, &row, head);
     }
     return LORA_OK;
 }
@@ -86,7 +124,7 @@ int emu_kv_store(struct emu_board *board, const struct lora_kv_store *command,
         struct place place;
         int32_t slot = state->rows[i].slot;
         if (slot < 0 || !slot_place(list, (uint32_t)slot, &place)) return LORA_ERR_ROW;
-        int status = store_row(&kv, command, place, (uint64_t)i * command->stride);
+        int status = store_row(&kv, command, i, place);
         if (status) return status;
     }
     return LORA_OK;
@@ -101,33 +139,42 @@ struct copy { /* of some positions, a layer an item */
 };
 
 /* Each position of K lies on a line of its own: one position is moved without a call an element. */
-static void copy_keys(uint16_t *to, const uint16_t *from, uint32_t head_dim, uint32_t count) {
+static void copy_keys(const struct kv *kv, uint8_t *to, const uint8_t *from, uint32_t count) {
+    uint32_t line = TILE * kv->width;
     if (count == 1) {
-        for (uint32_t d = 0; d < head_dim; d++) to[d * TILE] = from[d * TILE];
+        scatter(to, TILE, from, TILE, kv->width, kv->list->head_dim);
         return;
     }
-    for (uint32_t d = 0; d < head_dim; d++)
-        memmove(&to[d * TILE], &from[d * TILE], count * BYTES);
+    for (uint32_t d = 0; d < kv->list->head_dim; d++)
+        memmove(to + d * line, from + d * line, (size_t)count * kv->width);
+}
+
+static void copy_head(const struct copy *copy, uint8_t *const to[2], const uint8_t *const from[2]) {
+    const struct kv *kv = copy->kv;
+    uint32_t from_lane = copy->from.lane, to_lane = copy->to.lane;
+    size_t row = (size_t)kv->list->head_dim * kv->width;
+    copy_keys(kv, to[0] + to_lane * kv->width, from[0] + from_lane * kv->width, copy->count);
+    memmove(to[1] + to_lane * row, from[1] + from_lane * row, copy->count * row);
+    for (uint32_t v = 0; kv->scaled && v < 2; v++)
+        memmove(to[v] + kv->value_bytes + to_lane * 2, from[v] + kv->value_bytes + from_lane * 2,
+                (size_t)copy->count * 2);
 }
 
 static void copy_layer(void *context, uint32_t layer, uint32_t thread) {
     struct copy *copy = context;
     const struct kv *kv = copy->kv;
     struct place from = copy->from, to = copy->to;
-    uint32_t head_dim = kv->list->head_dim;
     (void)thread;
     for (uint32_t head = 0; head < kv->list->kv_heads; head++) {
-        const uint16_t *k_from = block_at(kv, from.page, layer, head, 0);
-        const uint16_t *v_from = block_at(kv, from.page, layer, head, 1);
-        uint16_t *k_to = block_at(kv, to.page, layer, head, 0);
-        uint16_t *v_to = block_at(kv, to.page, layer, head, 1);
-        if (!k_from || !v_from || !k_to || !v_to) {
+        const uint8_t *source[2] = {block_at(kv, from.page, layer, head, 0),
+                                    block_at(kv, from.page, layer, head, 1)};
+        uint8_t *target[2] = {block_at(kv, to.page, layer, head, 0),
+                              block_at(kv, to.page, layer, head, 1)};
+        if (!source[0] || !source[1] || !target[0] || !target[1]) {
             atomic_store(&copy->failed, true);
             return;
         }
-        copy_keys(k_to + to.lane, k_from + from.lane, head_dim, copy->count);
-        memmove(&v_to[to.lane * head_dim], &v_from[from.lane * head_dim],
-                (size_t)copy->count * head_dim * BYTES);
+        copy_head(copy, target, source);
     }
 }
 

@@ -16,7 +16,7 @@ static const struct gather_plan *plan_of(struct emu_router *router,
 
 static uint32_t check(const struct lora_gather *command, const struct lora_list *list) {
     uint16_t element = command->element_bytes;
-    if (element != 2 && element != 4 && element != 8) return LORA_ERR_SIZE;
+    if (element != 1 && element != 2 && element != 4 && element != 8) return LORA_ERR_SIZE;
     if (command->columns == 0 || command->share_unit == 0 || command->segment_unit == 0)
         return LORA_ERR_SIZE;
     if (list->boards == 0 || list->boards > LORA_MAX_BOARDS || list->rank >= list->boards)

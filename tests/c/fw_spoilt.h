@@ -84,7 +84,7 @@ SPOIL(selected_too_many, (c[HEAD_AT].command.wait_counter = C_GATHER,
 SPOIL(waits_behind_fence, (c[FENCE_AT].command.wait_counter = C_COMMIT,
                            c[FENCE_AT].command.wait_value = 2))
 
-SPOIL(vector_op, c[EMBED_AT].vector.op = 14)
+SPOIL(vector_op, c[EMBED_AT].vector.op = 17)
 SPOIL(vector_op_zero, c[EMBED_AT].vector.op = 0)
 SPOIL(columns_huge, c[EMBED_AT].vector.columns = 0x80000000)
 SPOIL(table_rows, h->vocabulary = BANK_BYTES / 64 + 1)
@@ -99,7 +99,7 @@ SPOIL(argmax_beyond, c[ARGMAX_AT].vector.y_offset = RESULTS_AT + RESULTS_BYTES -
 SPOIL(argmax_before, c[ARGMAX_AT].vector.y_offset = RESULTS_AT - 8)
 SPOIL(argmax_vocabulary, c[ARGMAX_AT].vector.first = 51)
 SPOIL(argmax_unaligned, c[ARGMAX_AT].vector.y_offset += 2)
-SPOIL(weight_type, c[MATRIX_AT].matrix.weight_type = 3)
+SPOIL(weight_type, c[MATRIX_AT].matrix.weight_type = 2)
 SPOIL(y_type, c[MATRIX_AT].matrix.y_type = 0)
 SPOIL(merge_none, c[MATRIX_AT].matrix.merge = 0)
 SPOIL(banks_none, c[MATRIX_AT].matrix.bank_count = 0)

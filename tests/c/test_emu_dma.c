@@ -21,6 +21,8 @@ struct fixture {
     struct lora_step_state state;
 };
 
+static uint16_t kv_type; /* of the fixtures that follow */
+
 static struct fixture open_fixture(void) {
     struct fixture f = {.cluster = test_open(1, TEST_PATH, 0)};
     f.board = test_inside(&f.cluster, 0);
@@ -39,23 +41,39 @@ static struct fixture open_fixture(void) {
                                 .kv_layers = LAYERS,
                                 .kv_heads = HEADS,
                                 .head_dim = HEAD_DIM,
-                                .kv_line = KV_LINE};
+                                .kv_line = KV_LINE,
+                                .kv_type = kv_type};
     f.state = (struct lora_step_state){
         .size = sizeof f.state, .kv_ops_offset = OPS_OFFSET, .path_offset = PATH_OFFSET};
     return f;
 }
 
-static uint16_t *cell(struct fixture *f, uint32_t page, uint32_t layer, uint32_t head, uint32_t v,
-                      uint32_t lane, uint32_t d) {
+static uint8_t *block(struct fixture *f, uint32_t page, uint32_t layer, uint32_t head,
+                      uint32_t v) {
+    static const uint32_t lines[] = {HEAD_DIM, HEAD_DIM / 2, HEAD_DIM / 2 + 1};
     uint32_t page_stride = (LAYERS * HEADS * 2) | 1;
     uint32_t j = page * page_stride + (layer * HEADS + head) * 2 + v;
-    uint64_t line = KV_LINE + (uint64_t)(j / BANKS) * HEAD_DIM;
-    uint16_t *block = (void *)(f->board->memory.base[FIRST_BANK + j % BANKS] + line * 64);
-    return v ? &block[lane * HEAD_DIM + d] : &block[d * 32 + lane];
+    uint64_t line = KV_LINE + (uint64_t)(j / BANKS) * lines[kv_type];
+    return f->board->memory.base[FIRST_BANK + j % BANKS] + line * 64;
+}
+
+static uint32_t halves(void) { return kv_type == LORA_KV_FP16; }
+
+/* A value, or where d is HEAD_DIM the position's scale. */
+static uint16_t cell(struct fixture *f, uint32_t page, uint32_t layer, uint32_t head, uint32_t v,
+                     uint32_t lane, uint32_t d) {
+    uint8_t *bytes = block(f, page, layer, head, v);
+    uint32_t at = v ? lane * HEAD_DIM + d : d * 32 + lane;
+    uint16_t half;
+    if (d == HEAD_DIM) memcpy(&half, bytes + 32 * HEAD_DIM + lane * 2, 2);
+    else if (halves()) memcpy(&half, bytes + at * 2, 2);
+    else half = bytes[at];
+    return half;
 }
 
 static uint16_t value_of(uint32_t tag, uint32_t layer, uint32_t head, uint32_t v, uint32_t d) {
-    return (uint16_t)(tag * 251 + layer * 1009 + head * 211 + v * 97 + d * 7 + 1);
+    uint32_t value = tag * 251 + layer * 1009 + head * 211 + v * 97 + d * 7 + 1;
+    return (uint16_t)(halves() || d == HEAD_DIM ? value : value & 0xff);
 }
 
 static uint32_t unit(struct fixture *f, const void *command) {
@@ -66,18 +84,26 @@ static uint32_t unit(struct fixture *f, const void *command) {
     return result.status;
 }
 
+/* One value of row i where KV_STORE reads it, or its head's scale. */
+static void place(struct fixture *f, uint32_t i, uint32_t v, uint32_t h, uint32_t d,
+                  uint16_t value) {
+    uint8_t *onchip = f->board->memory.base[LORA_BANK_ONCHIP];
+    uint8_t *row = onchip + 512 + i * STRIDE + v * 128;
+    if (d == HEAD_DIM) memcpy(onchip + 16384 + v * 64 + i * 6 + h * 2, &value, 2);
+    else if (halves()) memcpy(row + (h * HEAD_DIM + d) * 2, &value, 2);
+    else row[h * HEAD_DIM + d] = (uint8_t)value;
+}
+
 /* Rows with the given slots, K and V of every layer; the tag of a row is tag + its index. */
 static void store_rows(struct fixture *f, const int32_t *slots, uint32_t rows, uint32_t tag) {
     f->state.row_count = rows;
     for (uint32_t layer = 0; layer < LAYERS; layer++) {
         for (uint32_t i = 0; i < rows; i++) {
-            uint16_t *row = (void *)(f->board->memory.base[LORA_BANK_ONCHIP] + 512 + i * STRIDE);
             f->state.rows[i].slot = slots[i];
-            for (uint32_t h = 0; h < HEADS; h++)
-                for (uint32_t d = 0; d < HEAD_DIM; d++) {
-                    row[h * HEAD_DIM + d] = value_of(tag + i, layer, h, 0, d);
-                    row[64 + h * HEAD_DIM + d] = value_of(tag + i, layer, h, 1, d);
-                }
+            for (uint32_t v = 0; v < 2; v++)
+                for (uint32_t h = 0; h < HEADS; h++)
+                    for (uint32_t d = 0; d <= HEAD_DIM; d++)
+                        place(f, i, v, h, d, value_of(tag + i, layer, h, v, d));
         }
         struct lora_kv_store store = {.opcode = LORA_CMD_KV_STORE,
                                       .unit = LORA_UNIT_DMA,
@@ -86,7 +112,10 @@ static void store_rows(struct fixture *f, const int32_t *slots, uint32_t rows, u
                                       .kv_heads = HEADS,
                                       .k_offset = 512,
                                       .v_offset = 512 + 128,
-                                      .stride = STRIDE};
+                                      .stride = STRIDE,
+                                      .k_scales = 16384,
+                                      .v_scales = 16384 + 64,
+                                      .scale_stride = 6};
         CHECK(unit(f, &store) == LORA_OK);
     }
 }
@@ -95,8 +124,8 @@ static bool holds(struct fixture *f, uint32_t page, uint32_t lane, uint32_t tag)
     for (uint32_t layer = 0; layer < LAYERS; layer++)
         for (uint32_t h = 0; h < HEADS; h++)
             for (uint32_t v = 0; v < 2; v++)
-                for (uint32_t d = 0; d < HEAD_DIM; d++)
-                    if (*cell(f, page, layer, h, v, lane, d) != value_of(tag, layer, h, v, d))
+                for (uint32_t d = 0; d < HEAD_DIM + (kv_type == LORA_KV_INT8_HEADS); d++)
+                    if (cell(f, page, layer, h, v, lane, d) != value_of(tag, layer, h, v, d))
                         return false;
     return true;
 }
@@ -171,6 +200,23 @@ static void check_hostile_moves(void) {
     test_close(&f.cluster);
 }
 
+static void check_hostile_types(void) {
+    static const int32_t slots[] = {3};
+    struct lora_kv_store store = {.opcode = LORA_CMD_KV_STORE, .unit = LORA_UNIT_DMA,
+                                  .head_dim = HEAD_DIM, .kv_heads = HEADS, .stride = STRIDE};
+    kv_type = LORA_KV_INT8_HEADS;
+    struct fixture f = open_fixture();
+    store_rows(&f, slots, 1, 5);
+    store.v_scales = TEST_ONCHIP - 2;
+    CHECK(unit(&f, &store) == LORA_ERR_ADDRESS);
+    f.list.kv_type = LORA_KV_INT8_HEADS + 1;
+    CHECK(unit(&f, &store) == LORA_ERR_SIZE);
+    f.list.kv_type = LORA_KV_INT8;
+    store.head_dim = f.list.head_dim = HEAD_DIM - 1;
+    CHECK(unit(&f, &store) == LORA_ERR_SIZE);
+    test_close(&f.cluster);
+}
+
 static void check_rows(void) {
     struct fixture f = open_fixture();
     uint8_t *onchip = f.board->memory.base[LORA_BANK_ONCHIP];
@@ -208,8 +254,11 @@ static void check_rows(void) {
 }
 
 int main(void) {
-    check_moves();
-    check_hostile_moves();
+    for (kv_type = LORA_KV_FP16; kv_type <= LORA_KV_INT8_HEADS; kv_type++) {
+        check_moves();
+        check_hostile_moves();
+    }
+    check_hostile_types();
     check_rows();
     puts("emu_dma: ok");
     return 0;

@@ -124,6 +124,7 @@ static void check_shapes(uint32_t boards, enum test_shape shape) {
     static const struct { uint32_t columns; uint16_t share, segment, element; } cases[] = {
         {256, 32, 32, 2}, {8, 1, 1, 8},     {8, 1, 1, 4},   {320, 64, 32, 2}, {50, 32, 32, 2},
         {7, 1, 32, 2},    {1000, 96, 32, 2}, {31, 32, 32, 2}, {3000, 32, 32, 2}, {1, 1, 1, 2},
+        {256, 32, 32, 1}, {1000, 96, 32, 1}, {50, 32, 32, 1}, {9000, 32, 32, 1}, {1, 1, 1, 1},
     };
     static const uint32_t rows[] = {1, 2, 15, 16, 17, 33, 64};
     struct run run = run_open(boards, shape);

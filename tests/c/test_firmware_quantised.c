@@ -1,0 +1,283 @@
+/* Registration of lists with INT8 and 4-bit weights, INT8 caches and quantising operations: what is
+ * taken, and that each bound is the one of abi.h and not a byte more. */
+#include "fw_list.h"
+
+struct quantised {
+    const char *what;
+    void (*change)(struct test_list *list);
+    uint32_t code;
+    uint32_t index; /* ~0: the header, or nothing */
+};
+#define NOTHING 0xffffffffu
+#define LINES 4096 /* of a bank */
+
+#define CHANGE(name, statement)                                                                    \
+    static void name(struct test_list *list)                                                       \
+    {                                                                                              \
+        struct lora_list *h = &list->header;                                                       \
+        union record *c = list->commands;                                                          \
+        struct lora_matrix *m = &c[MATRIX_AT].matrix;                                              \
+        struct lora_vector *v = &c[ROPE_AT].vector;                                                \
+        struct lora_kv_store *s = &c[KV_STORE_AT].kv_store;                                        \
+        struct lora_attention *a = &c[ATTENTION_AT].attention;                                     \
+        (void)h, (void)c, (void)m, (void)v, (void)s, (void)a;                                      \
+        statement;                                                                                 \
+    }
+
+/* --- weights; x has rows of 64 values at a stride of 128 bytes, in 65536; n is 96 --------------- */
+static void weights(struct lora_matrix *m, uint32_t type)
+{
+    m->weight_type = (uint8_t)type;
+}
+
+CHANGE(int8, weights(m, 3))
+CHANGE(int8_no_bias, (weights(m, 3), m->flags |= LORA_FLAG_NO_BIAS))
+CHANGE(int8_group, weights(m, 0x73))
+CHANGE(fp16_group, weights(m, 0x51))
+CHANGE(type_two, weights(m, 2))
+CHANGE(type_six, weights(m, 0x76))
+CHANGE(no_group, weights(m, 4))
+CHANGE(group_16, weights(m, 0x44))
+CHANGE(group_256, weights(m, 0x85))
+CHANGE(w4a8_32, weights(m, 0x54))
+CHANGE(w4a8_64, weights(m, 0x64))
+CHANGE(w4a8_128, weights(m, 0x74))
+CHANGE(w4a16_128, weights(m, 0x75))
+CHANGE(fp16_no_bias, m->flags |= LORA_FLAG_NO_BIAS)
+CHANGE(w4a16_no_bias, (weights(m, 0x75), m->flags |= LORA_FLAG_NO_BIAS))
+CHANGE(w4a16_bias_absent, (weights(m, 0x75), m->bias_bank = LORA_NO_BANK))
+CHANGE(scales_absent, (weights(m, 3), m->bias_bank = LORA_NO_BANK))
+CHANGE(no_bias_on_vector, v->flags |= LORA_FLAG_NO_BIAS)
+/* 384 B of scales and 192 of bias: 9 lines; with n = 90, 360 B of scales in 6 lines and 180. */
+CHANGE(scales_last, (weights(m, 3), m->bias_line = LINES - 9))
+CHANGE(scales_beyond, (weights(m, 3), m->bias_line = LINES - 8))
+CHANGE(scales_padded, (weights(m, 3), m->n = 90, m->bias_line = LINES - 8))
+CHANGE(scales_alone, (weights(m, 0x74), m->flags |= LORA_FLAG_NO_BIAS, m->bias_line = LINES - 6))
+CHANGE(scales_alone_beyond,
+       (weights(m, 0x74), m->flags |= LORA_FLAG_NO_BIAS, m->bias_line = LINES - 5))
+/* INT8 rows of 64 bytes may end with the buffer and begin anywhere; FP16 rows may not. */
+CHANGE(x_last, (weights(m, 3), m->x_stride = 64, m->x_offset = ONCHIP_BYTES - 40 * 64))
+CHANGE(x_odd, (weights(m, 0x54), m->x_stride = 65, m->x_offset = 1))
+CHANGE(x_beyond, (weights(m, 3), m->x_stride = 64, m->x_offset = ONCHIP_BYTES - 40 * 64 + 1))
+CHANGE(x_overlaps, (weights(m, 3), m->x_stride = 63))
+CHANGE(x_of_w4a16, (weights(m, 0x75), m->x_stride = 126))
+
+/* --- vector operations, in ROPE's place: 64 columns, heads of 16, on-chip rows of 192 bytes ------ */
+static void vector(struct lora_vector *v, uint32_t op)
+{
+    v->op = (uint8_t)op;
+    v->y_bank = LORA_BANK_ONCHIP;
+    v->y_offset = 20000, v->y_stride = 64;
+    v->z_offset = 40000, v->z_stride = 8;
+}
+
+CHANGE(quantise, vector(v, LORA_VEC_QUANTISE))
+CHANGE(quantise_odd, (vector(v, LORA_VEC_QUANTISE), v->y_offset = 20001, v->y_stride = 65))
+CHANGE(quantise_overlap, (vector(v, LORA_VEC_QUANTISE), v->y_stride = 63))
+CHANGE(quantise_last,
+       (vector(v, LORA_VEC_QUANTISE), v->y_offset = ONCHIP_BYTES - 40 * 64))
+CHANGE(quantise_beyond,
+       (vector(v, LORA_VEC_QUANTISE), v->y_offset = ONCHIP_BYTES - 40 * 64 + 1))
+CHANGE(quantise_from_beyond, (vector(v, LORA_VEC_QUANTISE), v->x_offset = ONCHIP_BYTES))
+CHANGE(heads, vector(v, LORA_VEC_QUANTISE_HEADS))
+CHANGE(heads_of_none, (vector(v, LORA_VEC_QUANTISE_HEADS), v->extra = 0))
+CHANGE(heads_of_eight, (vector(v, LORA_VEC_QUANTISE_HEADS), v->extra = 8))
+CHANGE(heads_cut, (vector(v, LORA_VEC_QUANTISE_HEADS), v->columns = 56))
+CHANGE(heads_z_overlap, (vector(v, LORA_VEC_QUANTISE_HEADS), v->z_stride = 6))
+CHANGE(heads_z_odd, (vector(v, LORA_VEC_QUANTISE_HEADS), v->z_offset = 40001))
+CHANGE(heads_z_beyond,
+       (vector(v, LORA_VEC_QUANTISE_HEADS), v->z_offset = ONCHIP_BYTES - 40 * 8 + 2))
+
+static void permute(struct lora_vector *v, uint32_t element)
+{
+    vector(v, LORA_VEC_PERMUTE);
+    v->extra = element;
+    v->y_stride = 64 * element;
+    v->a_bank = 1;
+    v->a_line = LINES - 4; /* 64 indices */
+}
+
+CHANGE(permute_int8, permute(v, 1))
+CHANGE(permute_fp16, permute(v, 2))
+CHANGE(permute_four, permute(v, 4))
+CHANGE(permute_none, permute(v, 0))
+CHANGE(permute_table, (permute(v, 1), v->a_line = LINES - 3))
+CHANGE(permute_no_table, (permute(v, 1), v->a_bank = LORA_NO_BANK))
+CHANGE(permute_overlap, (permute(v, 2), v->y_stride = 126))
+CHANGE(permute_odd, (permute(v, 2), v->y_offset = 20001))
+CHANGE(permute_beyond, (permute(v, 2), v->y_offset = ONCHIP_BYTES - 40 * 128 + 2))
+CHANGE(vector_unknown, vector(v, LORA_VEC_PERMUTE + 1))
+
+/* --- caches: 2 KV heads of 16 columns ----------------------------------------------------------- */
+CHANGE(kv_int8, h->kv_type = LORA_KV_INT8)
+CHANGE(kv_heads, (h->kv_type = LORA_KV_INT8_HEADS, s->scale_stride = 4))
+CHANGE(kv_unknown, h->kv_type = LORA_KV_INT8_HEADS + 1)
+CHANGE(kv_odd, (h->kv_type = LORA_KV_INT8, h->head_dim = 15))
+CHANGE(kv_long, (h->kv_type = LORA_KV_INT8, h->max_tiles = 4161))
+CHANGE(q_odd, (h->kv_type = LORA_KV_INT8, a->q_offset += 1, a->q_stride = 33))
+CHANGE(q_overlap, (h->kv_type = LORA_KV_INT8, a->q_stride = 31))
+CHANGE(q_heads_odd, (h->kv_type = LORA_KV_INT8_HEADS, s->scale_stride = 4, a->q_offset += 1))
+CHANGE(y_odd, (h->kv_type = LORA_KV_INT8, a->y_offset += 1))
+CHANGE(store_last, (h->kv_type = LORA_KV_INT8, s->stride = 32,
+                    s->k_offset = s->v_offset = ONCHIP_BYTES - 40 * 32))
+CHANGE(store_k_beyond, (h->kv_type = LORA_KV_INT8, s->stride = 32,
+                        s->k_offset = ONCHIP_BYTES - 40 * 32 + 1))
+CHANGE(store_v_beyond, (h->kv_type = LORA_KV_INT8, s->stride = 32,
+                        s->v_offset = ONCHIP_BYTES - 40 * 32 + 1))
+CHANGE(store_overlap, (h->kv_type = LORA_KV_INT8, s->stride = 31))
+CHANGE(scales_of_k, (kv_heads(list), s->k_scales = ONCHIP_BYTES - 40 * 4 + 2))
+CHANGE(scales_of_v, (kv_heads(list), s->v_scales = ONCHIP_BYTES - 40 * 4 + 2))
+CHANGE(scales_end, (kv_heads(list), s->k_scales = s->v_scales = ONCHIP_BYTES - 40 * 4))
+CHANGE(scales_odd, (kv_heads(list), s->v_scales = 1))
+CHANGE(scales_overlap, (kv_heads(list), s->scale_stride = 2))
+CHANGE(gather_int8, (c[GATHER_AT].gather.element_bytes = 1, c[GATHER_AT].gather.offset = 1,
+                     c[GATHER_AT].gather.stride = 65))
+CHANGE(gather_int8_beyond, (c[GATHER_AT].gather.element_bytes = 1,
+                            c[GATHER_AT].gather.offset = ONCHIP_BYTES - 39 * 128 - 63))
+
+static const struct quantised cases[] = {
+    {"INT8", int8, LORA_OK, NOTHING},
+    {"INT8 without bias", int8_no_bias, LORA_OK, NOTHING},
+    {"INT8 in groups", int8_group, LORA_ERR_OPCODE, MATRIX_AT},
+    {"FP16 in groups", fp16_group, LORA_ERR_OPCODE, MATRIX_AT},
+    {"weight type 2", type_two, LORA_ERR_OPCODE, MATRIX_AT},
+    {"weight type 6", type_six, LORA_ERR_OPCODE, MATRIX_AT},
+    {"W4A8 without group", no_group, LORA_ERR_OPCODE, MATRIX_AT},
+    {"groups of 16", group_16, LORA_ERR_OPCODE, MATRIX_AT},
+    {"groups of 256", group_256, LORA_ERR_OPCODE, MATRIX_AT},
+    {"W4A8, 32", w4a8_32, LORA_OK, NOTHING},
+    {"W4A8, 64", w4a8_64, LORA_OK, NOTHING},
+    {"W4A8, 128", w4a8_128, LORA_OK, NOTHING},
+    {"W4A16", w4a16_128, LORA_OK, NOTHING},
+    {"FP16, NO_BIAS", fp16_no_bias, LORA_ERR_OPCODE, MATRIX_AT},
+    {"W4A16, NO_BIAS", w4a16_no_bias, LORA_ERR_OPCODE, MATRIX_AT},
+    {"W4A16 without bias", w4a16_bias_absent, LORA_OK, NOTHING},
+    {"INT8 without scales", scales_absent, LORA_ERR_ADDRESS, MATRIX_AT},
+    {"NO_BIAS on a vector", no_bias_on_vector, LORA_ERR_OPCODE, ROPE_AT},
+    {"scales and bias to the end", scales_last, LORA_OK, NOTHING},
+    {"scales and bias beyond", scales_beyond, LORA_ERR_ADDRESS, MATRIX_AT},
+    {"padded scales and bias beyond", scales_padded, LORA_ERR_ADDRESS, MATRIX_AT},
+    {"scales to the end", scales_alone, LORA_OK, NOTHING},
+    {"scales beyond", scales_alone_beyond, LORA_ERR_ADDRESS, MATRIX_AT},
+    {"INT8 x to the end", x_last, LORA_OK, NOTHING},
+    {"INT8 x anywhere", x_odd, LORA_OK, NOTHING},
+    {"INT8 x beyond", x_beyond, LORA_ERR_ADDRESS, MATRIX_AT},
+    {"INT8 x overlaps", x_overlaps, LORA_ERR_ADDRESS, MATRIX_AT},
+    {"W4A16's x is FP16", x_of_w4a16, LORA_ERR_ADDRESS, MATRIX_AT},
+    {"QUANTISE", quantise, LORA_OK, NOTHING},
+    {"QUANTISE anywhere", quantise_odd, LORA_OK, NOTHING},
+    {"QUANTISE overlaps", quantise_overlap, LORA_ERR_ADDRESS, ROPE_AT},
+    {"QUANTISE to the end", quantise_last, LORA_OK, NOTHING},
+    {"QUANTISE beyond", quantise_beyond, LORA_ERR_ADDRESS, ROPE_AT},
+    {"QUANTISE from beyond", quantise_from_beyond, LORA_ERR_ADDRESS, ROPE_AT},
+    {"QUANTISE_HEADS", heads, LORA_OK, NOTHING},
+    {"heads of 0 columns", heads_of_none, LORA_ERR_SIZE, ROPE_AT},
+    {"heads of 8 columns", heads_of_eight, LORA_ERR_SIZE, ROPE_AT},
+    {"half a head", heads_cut, LORA_ERR_SIZE, ROPE_AT},
+    {"scales overlap", heads_z_overlap, LORA_ERR_ADDRESS, ROPE_AT},
+    {"scales at an odd byte", heads_z_odd, LORA_ERR_ADDRESS, ROPE_AT},
+    {"scales beyond", heads_z_beyond, LORA_ERR_ADDRESS, ROPE_AT},
+    {"PERMUTE of bytes", permute_int8, LORA_OK, NOTHING},
+    {"PERMUTE of halves", permute_fp16, LORA_OK, NOTHING},
+    {"PERMUTE of words", permute_four, LORA_ERR_SIZE, ROPE_AT},
+    {"PERMUTE of nothing", permute_none, LORA_ERR_SIZE, ROPE_AT},
+    {"PERMUTE's table beyond", permute_table, LORA_ERR_ADDRESS, ROPE_AT},
+    {"PERMUTE without table", permute_no_table, LORA_ERR_ADDRESS, ROPE_AT},
+    {"PERMUTE overlaps", permute_overlap, LORA_ERR_ADDRESS, ROPE_AT},
+    {"PERMUTE at an odd byte", permute_odd, LORA_ERR_ADDRESS, ROPE_AT},
+    {"PERMUTE beyond", permute_beyond, LORA_ERR_ADDRESS, ROPE_AT},
+    {"vector operation 17", vector_unknown, LORA_ERR_OPCODE, ROPE_AT},
+    {"INT8 cache", kv_int8, LORA_OK, NOTHING},
+    {"INT8 cache, scales a head", kv_heads, LORA_OK, NOTHING},
+    {"cache type 3", kv_unknown, LORA_ERR_SIZE, NOTHING},
+    {"odd head_dim", kv_odd, LORA_ERR_SIZE, NOTHING},
+    {"sums beyond INT32", kv_long, LORA_ERR_SIZE, NOTHING},
+    {"INT8 q anywhere", q_odd, LORA_OK, NOTHING},
+    {"INT8 q overlaps", q_overlap, LORA_ERR_ADDRESS, ATTENTION_AT},
+    {"FP16 q at an odd byte", q_heads_odd, LORA_ERR_ADDRESS, ATTENTION_AT},
+    {"attention's y at an odd byte", y_odd, LORA_ERR_ADDRESS, ATTENTION_AT},
+    {"INT8 K and V to the end", store_last, LORA_OK, NOTHING},
+    {"INT8 K beyond", store_k_beyond, LORA_ERR_ADDRESS, KV_STORE_AT},
+    {"INT8 V beyond", store_v_beyond, LORA_ERR_ADDRESS, KV_STORE_AT},
+    {"INT8 K overlaps", store_overlap, LORA_ERR_ADDRESS, KV_STORE_AT},
+    {"K's scales beyond", scales_of_k, LORA_ERR_ADDRESS, KV_STORE_AT},
+    {"V's scales beyond", scales_of_v, LORA_ERR_ADDRESS, KV_STORE_AT},
+    {"scales to the end", scales_end, LORA_OK, NOTHING},
+    {"scales at an odd byte", scales_odd, LORA_ERR_ADDRESS, KV_STORE_AT},
+    {"scales overlap", scales_overlap, LORA_ERR_ADDRESS, KV_STORE_AT},
+    {"INT8 gather anywhere", gather_int8, LORA_OK, NOTHING},
+    {"INT8 gather beyond", gather_int8_beyond, LORA_ERR_ADDRESS, GATHER_AT},
+};
+
+static void test_cases(void)
+{
+    for (uint32_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct test_list list = list_new();
+        uint32_t code;
+        board_open();
+        cases[i].change(&list);
+        code = list_register(&list);
+        if (code != cases[i].code || (code && error_record().index != cases[i].index)) {
+            fprintf(stderr, "%s: status %u at %d, expected %u at %d\n", cases[i].what, code,
+                    (int)error_record().index, cases[i].code, (int)cases[i].index);
+            exit(1);
+        }
+        board_close();
+    }
+}
+
+/* A matrix of one bank whose arena is just large enough, then a line less. */
+static void test_block_bytes(void)
+{
+    static const struct {
+        uint8_t type;
+        uint32_t lines;
+    } types[] = {{1, 128}, {3, 64}, {0x54, 37}, {0x55, 37}, {0x64, 35}, {0x65, 35}, {0x74, 34},
+                 {0x75, 34}};
+    for (uint32_t i = 0; i < sizeof types / sizeof types[0]; i++)
+        for (uint32_t less = 0; less < 2; less++) {
+            struct test_list list = list_new();
+            struct lora_matrix *m = &list.commands[MATRIX_AT].matrix;
+            board_open();
+            m->weight_type = types[i].type;
+            m->bank_count = 1;
+            m->first = 0;
+            m->k = 300, m->x_stride = 600, m->x_offset = 0; /* 3 blocks a tile, 3 tiles */
+            m->n = 90;
+            list.commands[HEAD_AT].matrix.n = 0;
+            list.commands[EMBED_AT].vector.a_bank = CONTROL;
+            list.commands[ROPE_AT].vector.a_bank = CONTROL;
+            set_arena(0, 0, 128 * 64, (uint64_t)(types[i].lines * 9 - less) * 64);
+            CHECK_EQUAL(list_register(&list), less ? LORA_ERR_ADDRESS : LORA_OK);
+            if (less)
+                CHECK_EQUAL(error_record().index, MATRIX_AT);
+            board_close();
+        }
+}
+
+/* The same for the pool: 20 pages of 9 blocks and two banks, 90 blocks each. */
+static void test_pool_bytes(void)
+{
+    static const uint32_t lines[] = {16, 8, 9};
+    for (uint16_t type = LORA_KV_FP16; type <= LORA_KV_INT8_HEADS; type++)
+        for (uint32_t less = 0; less < 2; less++) {
+            struct test_list list = list_new();
+            uint64_t bytes = 90 * 64 * (uint64_t)lines[type];
+            board_open();
+            list.header.kv_type = type;
+            list.commands[KV_STORE_AT].kv_store.scale_stride = 4;
+            set_arena(2, 2, KV_LINE * 64, bytes - 64 * less);
+            set_arena(3, 3, KV_LINE * 64, bytes);
+            CHECK_EQUAL(list_register(&list), less ? LORA_ERR_ADDRESS : LORA_OK);
+            board_close();
+        }
+}
+
+int main(void)
+{
+    test_cases();
+    test_block_bytes();
+    test_pool_bytes();
+    puts("firmware quantised: ok");
+    return 0;
+}
