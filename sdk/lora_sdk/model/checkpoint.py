@@ -1,5 +1,5 @@
-"""The weights of a model under canonical names, as FP16, read only where and when they are asked
-for. Opening reads headers alone, so that planning is instant."""
+"""The weights of a model under canonical names, as FP16 or as they are quantised, read only where
+and when they are asked for. Opening reads headers alone, so that planning is instant."""
 
 from __future__ import annotations
 
@@ -12,10 +12,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lora_host.errors import ModelError
-from lora_sdk.model.config import architecture_module, load_config
+from lora_sdk.model.attention_scales import check_attention, read_attention
+from lora_sdk.model.config import architecture_module, load_config, read_json
 from lora_sdk.model.container import RAW_TYPES
 from lora_sdk.model.folder import Tensors, find_tensors
 from lora_sdk.model.half import to_half
+from lora_sdk.model.methods import open_quantised
+from lora_sdk.model.quantisation import (
+    ActivationScales,
+    AttentionScales,
+    Int4Columns,
+    Int8Columns,
+    kv_of,
+)
+from lora_sdk.model.quantised import QuantisedMatrix, TensorFiles
 from lora_sdk.model.source import Source
 from lora_sdk.model.spec import ModelConfig
 from lora_sdk.model.stored import Stored
@@ -41,6 +51,9 @@ class Checkpoint:
         self._tensors = tensors
         self._prefix = prefix
         self._tied_checked = False
+        self._files = TensorFiles(folder, tensors)
+        self._quantised: dict[str, QuantisedMatrix] = {}
+        self._attention: dict[str, str] = {}  # scales of attention: "layer.part" -> file's name
 
     @classmethod
     def open(cls, folder: str | Path, config: ModelConfig | None = None) -> Checkpoint:
@@ -54,6 +67,8 @@ class Checkpoint:
         prefix = _prefix(tensors, module.PREFIXES, module.PROBE)
         sources: dict[str, Source] = module.sources(config)
         checkpoint = cls(folder, config, sources, tensors, prefix)
+        if config.quantisation is not None:
+            checkpoint._open_quantised(module.PREFIXES[0])
         checkpoint._check_entries()
         checkpoint._check_extra(module.IGNORED)
         if config.tied:
@@ -69,10 +84,11 @@ class Checkpoint:
 
     @property
     def bytes(self) -> int:
-        """FP16 bytes of the model, a tied pair counted once (its second copy is a replica)."""
+        """Bytes of the model as boards hold it, FP16 or quantised, a tied pair counted once (its
+        second copy is a replica)."""
         return sum(
-            2 * prod(source.shape)
-            for name, source in self._sources.items()
+            self._bytes_of(name)
+            for name in self._sources
             if not (name == "lm_head" and self.config.tied)
         )
 
@@ -88,6 +104,7 @@ class Checkpoint:
         """Output columns start..stop-1 of a matrix: FP16 [K, stop-start], C order. Only those
         columns are read. ModelError names the tensor on NaN, infinity or |w| >= 65520."""
         source = self._source(name, "io", "oi")
+        self._check_half(name)
         start, stop = _range(name, start, stop, source.count)
         first, last = source.first + start, source.first + stop
         raw, kind, label = self._raw(source)
@@ -123,6 +140,7 @@ class Checkpoint:
         """A tensor as the file holds it, not converted and not checked. ModelError where a tied
         file holds a pair that differs."""
         source = self._source(name)
+        self._check_half(name)
         if name == "lm_head" and self.config.tied and not self._tied_checked:
             for start in range(0, source.count, TIED_ROWS):
                 self._check_tied(start, min(source.count, start + TIED_ROWS))
@@ -130,6 +148,43 @@ class Checkpoint:
         raw, kind, label = self._raw(source)
         axes: Literal["io", "oi"] = "oi" if source.layout == "oi" else "io"
         return Stored(label, raw, kind, axes, source.first, source.count)
+
+    def int8(self, name: str, start: int = 0, stop: int | None = None) -> Int8Columns:
+        """Output columns start..stop-1 of an INT8 matrix; only those are read. ModelError names
+        the tensor whose scales are negative or not finite."""
+        start, stop = _range(name, start, stop, self._source(name).count)
+        return self._quantised_matrix(name, "int8").int8(start, stop)
+
+    def int4(self, name: str, start: int = 0, stop: int | None = None) -> Int4Columns:
+        """Output columns start..stop-1 of a 4-bit matrix; only those are read. ModelError names
+        the tensor whose scales are negative, not finite or out of FP16's range."""
+        start, stop = _range(name, start, stop, self._source(name).count)
+        return self._quantised_matrix(name, "w4a8", "w4a16").int4(start, stop)
+
+    def permutation(self, name: str) -> NDArray[np.uint32] | None:
+        """Inputs of a matrix in the order of its groups, uint32 [K] (act-order); None where they
+        come as they are."""
+        found = self._quantised.get(name)
+        return None if found is None else found.permutation()
+
+    def input_scale(self, name: str) -> np.float32:
+        """The static scale of the INT8 inputs of a matrix; ModelError names it where it is no
+        positive number."""
+        return self._quantised_matrix(name, "int8", "w4a8").input_scale()
+
+    def attention_scales(self, layer: int) -> AttentionScales:
+        """Static scales of q, k and v of a layer, where attention is INT8."""
+        return read_attention(self._files, self._attention, layer)
+
+    def activation_scales(self) -> ActivationScales:
+        """All static scales at once, which lowering needs; empty where nothing is quantised."""
+        inputs = {
+            name: found.input_scale()
+            for name, found in self._quantised.items()
+            if found.format.integer
+        }
+        layers = self.config.layers if kv_of(self.config) == "int8" else 0
+        return ActivationScales(inputs, tuple(map(self.attention_scales, range(layers))))
 
     def forget(self) -> None:
         """Takes the files' pages that were read out of this process's memory; the system keeps
@@ -158,8 +213,41 @@ class Checkpoint:
         container, entry = self._tensors[name]
         return container.array(entry), entry.kind, name
 
+    def _open_quantised(self, prefix: str) -> None:
+        values = read_json(self.folder / "config.json")
+        self._quantised = open_quantised(
+            values, self.config, self._files, self._sources, self._file_name, prefix
+        )
+        self._attention = check_attention(
+            self._files,
+            [self._file_name(self._sources[f"layer.{i}.q"]) for i in range(self.config.layers)],
+            needed=kv_of(self.config) == "int8",
+        )
+
+    def _quantised_matrix(self, name: str, *kinds: str) -> QuantisedMatrix:
+        found = self._quantised.get(name)
+        if found is None or found.format.kind not in kinds:
+            has = "fp16" if found is None else found.format
+            raise ModelError(f"{name}: is {has}, read as {' or '.join(kinds)}")
+        return found
+
+    def _check_half(self, name: str) -> None:
+        if name in self._quantised:
+            raise ModelError(f"{name}: is {self._quantised[name].format}, read as fp16")
+
+    def _bytes_of(self, name: str) -> int:
+        elements = prod(self._source(name).shape)
+        form = self._quantised[name].format if name in self._quantised else None
+        if form is None:
+            return 2 * elements
+        if form.group is None:
+            return elements
+        return elements // 2 + elements // form.group * 5 // 2  # scale of 16 bits, zero point of 4
+
     def _check_entries(self) -> None:
-        for source in self._sources.values():
+        for canonical, source in self._sources.items():
+            if canonical in self._quantised:
+                continue
             name = self._file_name(source)
             if name not in self._tensors:
                 raise ModelError(
@@ -183,7 +271,14 @@ class Checkpoint:
             )
 
     def _check_extra(self, ignored: Any) -> None:
-        used = {self._file_name(source) for source in self._sources.values()}
+        used = {
+            self._file_name(source)
+            for name, source in self._sources.items()
+            if name not in self._quantised
+        }
+        used.update(self._attention.values())
+        for matrix in self._quantised.values():
+            used |= matrix.tensors
         if self.config.tied:
             used.add(HEAD)
         extra = [

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
-from lora_host.errors import ModelError
 from lora_sdk.model import gpt2, llama, opt
 from lora_sdk.model.fields import Fields
+from lora_sdk.model.json_file import read_json
+from lora_sdk.model.methods import read_quantisation
 from lora_sdk.model.refused import HARMLESS, refuse_unsupported
 from lora_sdk.model.spec import ModelConfig, RopeConfig
 
-__all__ = ["ARCHITECTURES", "ModelConfig", "RopeConfig", "architecture_module", "load_config"]
+__all__ = [
+    "ARCHITECTURES",
+    "ModelConfig",
+    "RopeConfig",
+    "architecture_module",
+    "load_config",
+    "read_json",
+]
 
 ARCHITECTURES: dict[str, ModuleType] = {"gpt2": gpt2, "opt": opt, "llama": llama, "mistral": llama}
-MAX_JSON_BYTES = 16 << 20
 
 
 def load_config(folder: str | Path) -> ModelConfig:
@@ -31,6 +36,8 @@ def load_config(folder: str | Path) -> ModelConfig:
     module = _architecture(fields)
     refuse_unsupported(fields)
     config: ModelConfig = module.normalise(fields)
+    found = read_quantisation(fields, config, module.sources(config), module.PREFIXES[0])
+    config = replace(config, quantisation=found)
     config = _with_ids(config, fields)
     fields.warn_unknown(HARMLESS)
     generation = Path(folder) / "generation_config.json"
@@ -42,23 +49,6 @@ def load_config(folder: str | Path) -> ModelConfig:
 def architecture_module(config: ModelConfig) -> ModuleType:
     """The module that knows the tensor names of `config`."""
     return ARCHITECTURES[config.architecture]
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file of at most 16 MiB; ModelError names the file."""
-    try:
-        if path.stat().st_size > MAX_JSON_BYTES:
-            raise ModelError(f"{path}: larger than {MAX_JSON_BYTES >> 20} MiB, expected JSON")
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ModelError(f"{path}: not found, expected a Hugging Face model folder") from None
-    except OSError as error:
-        raise ModelError(f"{path}: cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise ModelError(f"{path}: not valid JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise ModelError(f"{path}: found a {type(value).__name__}, expected a JSON object")
-    return value
 
 
 def _architecture(fields: Fields) -> ModuleType:

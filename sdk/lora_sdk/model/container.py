@@ -24,6 +24,15 @@ RAW_TYPES: dict[str, np.dtype[Any]] = {
     "F16": np.dtype("<f2"),
     "BF16": np.dtype("<u2"),
 }
+INTEGER_TYPES: dict[str, np.dtype[Any]] = {
+    "I8": np.dtype("<i1"),
+    "I32": np.dtype("<i4"),
+    "I64": np.dtype("<i8"),
+}
+"""Types that quantised tensors are stored in."""
+
+_ARRAY_TYPES = RAW_TYPES | INTEGER_TYPES
+
 # Bits of the other types: a tensor that is ignored by name still moves those behind it.
 _BITS = {
     "F4": 4,
@@ -80,7 +89,7 @@ class Container:
     def array(self, entry: Entry) -> NDArray[Any]:
         """The tensor's raw elements in its file's shape, a view of the mapped file."""
         raw: NDArray[Any] = self._map[entry.start : entry.start + entry.bytes]
-        return raw.view(RAW_TYPES[entry.kind]).reshape(entry.shape)
+        return raw.view(_ARRAY_TYPES[entry.kind]).reshape(entry.shape)
 
     def forget(self) -> None:
         """Unmaps the pages that were read; reading maps them again."""

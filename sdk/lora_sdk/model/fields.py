@@ -25,7 +25,7 @@ class Fields:
 
     def error(self, name: str, found: object, expected: str) -> ModelError:
         """The one-line error of field `name`."""
-        return ModelError(f"{self.where}: {name} is {_short(found)}, expected {expected}")
+        return ModelError(f"{self.where}: {name} is {short(found)}, expected {expected}")
 
     def has(self, name: str) -> bool:
         """True where `name` is present and not null; marks it as read."""
@@ -95,7 +95,7 @@ class Fields:
         """Refuse the field by name unless it is absent, null or one of `allowed`."""
         value = self.raw(name)[1]
         if value is not None and not any(_same(value, item) for item in allowed):
-            raise ModelError(f"{self.where}: {name} is {_short(value)}: {what} is not supported")
+            raise ModelError(f"{self.where}: {name} is {short(value)}: {what} is not supported")
 
     def warn_unknown(self, harmless: Sequence[str]) -> None:
         """Name the fields that nothing has read, once for each set of names."""
@@ -109,7 +109,7 @@ class Fields:
         )
         if unknown and unknown not in _warned:
             _warned.add(unknown)
-            listed = ", ".join(_short(name) for name in unknown[:16])
+            listed = ", ".join(short(name) for name in unknown[:16])
             more = f" and {len(unknown) - 16} more" if len(unknown) > 16 else ""
             _log.warning("%s: unknown fields are ignored: %s%s", self.where, listed, more)
 
@@ -119,7 +119,8 @@ def _same(value: object, item: object) -> bool:
     return value == item and isinstance(value, bool) == isinstance(item, bool)
 
 
-def _short(value: object) -> str:
+def short(value: object) -> str:
+    """`value` for a message: printable, at most 80 characters."""
     text = repr(value) if isinstance(value, str) else str(value)
     text = "".join(character if character.isprintable() else "?" for character in text)
     return text if len(text) <= 80 else text[:77] + "..."

@@ -6,8 +6,8 @@ import shlex
 from pathlib import Path
 
 from lora_host.errors import ModelError
-from lora_sdk.model.config import read_json
 from lora_sdk.model.container import Container, Entry
+from lora_sdk.model.json_file import read_json
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"

@@ -26,14 +26,14 @@ def to_half(raw: NDArray[Any], kind: str, tensor: str) -> NDArray[np.float16]:
     for start in range(0, raw.shape[0], step):
         part = flat_rows[start : start + step]
         with np.errstate(over="ignore"):
-            half = _widen(part, kind).astype(np.float16)
+            half = widen(part, kind).astype(np.float16)
         if np.any((half.view(np.uint16) & _EXPONENT) == _EXPONENT):
-            raise _error(_widen(part, kind), tensor)
+            raise _error(widen(part, kind), tensor)
         out[start : start + step] = half
     return out
 
 
-def _widen(raw: NDArray[Any], kind: str) -> NDArray[np.floating[Any]]:
+def widen(raw: NDArray[Any], kind: str) -> NDArray[np.floating[Any]]:
     """Elements as a float type that NumPy knows; BF16 widens exactly to FP32."""
     if kind != "BF16":
         return raw

@@ -1,0 +1,227 @@
+"""`quantization_config` of compressed-tensors: which matrix has which format. What is supported:
+INT8 weights with static INT8 activations, 4-bit weights in groups with either INT8 or FP16
+activations, INT8 attention or K and V in INT8 by token and head."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from lora_host.errors import ModelError
+from lora_sdk.model.fields import Fields, short
+from lora_sdk.model.quantisation import GROUPS, KvKind, MatrixFormat, Quantisation
+from lora_sdk.model.targets import Module, Targets
+
+METHOD = "compressed-tensors"
+FORMATS = {"int-quantized": 8, "pack-quantized": 4}
+"""Format of stored weights -> bits of one."""
+
+STRATEGIES = {name: name for name in ("tensor", "channel", "group")}
+
+
+@dataclass(frozen=True)
+class WeightArguments:
+    """`weights` of a group: `group` is 0 where one scale belongs to a channel or to the tensor."""
+
+    bits: int
+    symmetric: bool
+    strategy: Literal["tensor", "channel", "group"]
+    group: int
+    ordered: bool
+
+
+@dataclass(frozen=True)
+class ConfigGroup:
+    """One of `config_groups`: who it means, its weights, and whether inputs are INT8."""
+
+    targets: Targets
+    weights: WeightArguments
+    integer: bool
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """A whole `quantization_config`."""
+
+    groups: tuple[ConfigGroup, ...]
+    ignore: Targets
+    kv: KvKind
+
+    def group_of(self, module: Module) -> ConfigGroup | None:
+        """The group that a module belongs to: by name before by class, then the first."""
+        if self.ignore.matches(module):
+            return None
+        for test in (Targets.by_name, Targets.matches):
+            for group in self.groups:
+                if test(group.targets, module):
+                    return group
+        return None
+
+
+def read_scheme(values: Mapping[str, Any], where: str) -> Scheme:
+    """The scheme that `quantization_config` `values` describes. ModelError names the first field,
+    behind `where`, that is malformed or asks for what is not supported."""
+    fields = Fields(values, where)
+    fields.only("quant_method", (METHOD,), "this method")
+    fields.only("sparsity_config", ({}, {"format": "dense"}), "a sparse checkpoint")
+    fields.only("transform_config", ({},), "transformed weights")
+    fields.only("quantization_status", ("compressed", "frozen"), "weights that are not compressed")
+    form = fields.raw("format", "int-quantized")[1]
+    found = fields.raw("config_groups")[1]
+    if not isinstance(found, dict) or not found:
+        raise fields.error("config_groups", found, "an object of groups")
+    groups, kv = [], _kv(fields)
+    for name, value in found.items():
+        one = _object(value, f"{where}.config_groups.{short(name).strip(chr(39))}")
+        if one.has("weights"):
+            groups.append(_group(one, form))
+        else:
+            _static(_object(one.raw("input_activations")[1], f"{one.where}.input_activations"))
+            kv = "int8"  # a group without weights means attention's q, k and v
+    return Scheme(tuple(groups), Targets(_texts(fields, "ignore"), f"{where}.ignore"), kv)
+
+
+def quantisation(
+    scheme: Scheme, modules: Mapping[str, Module], ks: Mapping[str, int]
+) -> Quantisation:
+    """The formats of the matrices `modules` by canonical name, whose inputs `ks` counts.
+
+    ModelError names a matrix whose inputs are not a multiple of its group."""
+    formats, ordered = {}, set()
+    for name, module in modules.items():
+        group = scheme.group_of(module)
+        if group is not None:
+            formats[name] = _format(group, name, ks[name])
+            if group.weights.ordered:
+                ordered.add(name)
+    return Quantisation(_title(formats, scheme.kv), formats, scheme.kv, frozenset(ordered))
+
+
+def _format(group: ConfigGroup, name: str, k: int) -> MatrixFormat:
+    if group.weights.bits == 8:
+        return MatrixFormat("int8")
+    # A scale of a larger group or of a whole channel is repeated for groups that blocks hold.
+    whole = group.weights.group or k
+    if k % whole:
+        raise ModelError(
+            f"{name}: K is {k}, not a multiple of its group of {whole}; expected a group that"
+            " divides it"
+        )
+    fitting = [size for size in GROUPS if whole % size == 0]
+    if not fitting:
+        raise ModelError(f"{name}: groups of {whole} along K; expected a multiple of {GROUPS[0]}")
+    return MatrixFormat("w4a8" if group.integer else "w4a16", fitting[-1])
+
+
+def _title(formats: Mapping[str, MatrixFormat], kv: KvKind) -> str:
+    """W8A8 and so on, by what the layers have."""
+    kinds = {format.kind for name, format in formats.items() if name != "lm_head"}
+    names = {"int8": "W8A8", "w4a8": "W4A8", "w4a16": "W4A16"}
+    title = "+".join(names[kind] for kind in sorted(kinds)) or "FP16"
+    return title if kv == "fp16" else f"{title}, {kv} KV"
+
+
+def _group(fields: Fields, form: object) -> ConfigGroup:
+    fields.only("output_activations", (), "quantised outputs")
+    own, inner = fields.raw("format", form)
+    if inner not in FORMATS:
+        raise fields.error(own, inner, "one of " + ", ".join(FORMATS))
+    weights = _weights(_object(fields.raw("weights")[1], f"{fields.where}.weights"))
+    if weights.bits != FORMATS[inner]:
+        raise ModelError(
+            f"{fields.where}.weights: num_bits is {weights.bits}, expected {FORMATS[inner]} in the"
+            f" format {inner}"
+        )
+    integer = fields.has("input_activations")
+    if integer:
+        value = fields.raw("input_activations")[1]
+        _static(_object(value, f"{fields.where}.input_activations"))
+    elif weights.bits == 8:
+        raise fields.error(
+            "input_activations", None, "static INT8 ones: 8-bit weights take no others"
+        )
+    targets = _texts(fields, "targets")
+    if not targets:
+        raise fields.error("targets", targets, "names of modules or of their classes")
+    return ConfigGroup(Targets(targets, f"{fields.where}.targets"), weights, integer)
+
+
+def _weights(fields: Fields) -> WeightArguments:
+    bits = fields.integer("num_bits", 8, 1, 64)
+    if bits not in (4, 8):
+        raise fields.error("num_bits", bits, "4 or 8")
+    _integers(fields)
+    fields.only("dynamic", (False,), "weights quantised while running")
+    fields.only("block_structure", (), "scales of two-dimensional blocks")
+    symmetric = fields.flag("symmetric", True)
+    if bits == 8 and not symmetric:
+        raise fields.error("symmetric", False, "true: INT8 weights have no zero points")
+    size = fields.integer("group_size", -1, -1)
+    inferred = "group" if size > 0 else "channel" if fields.has("group_size") else "tensor"
+    strategy = fields.choice("strategy", inferred, STRATEGIES)
+    if (strategy == "group") != (size > 0):
+        raise fields.error("group_size", size, "a size with the strategy group, and there alone")
+    if bits == 8 and strategy == "group":
+        raise fields.error("strategy", strategy, "tensor or channel for 8 bits")
+    order = fields.raw("actorder")[1]
+    if order not in (None, False, "weight", "static", "group", "dynamic"):
+        raise fields.error("actorder", order, "weight, group or null")
+    ordered = order in ("group", "dynamic")
+    return WeightArguments(bits, symmetric, strategy, max(0, size), ordered)
+
+
+def _kv(fields: Fields) -> KvKind:
+    value = fields.raw("kv_cache_scheme")[1]
+    if value is None:
+        return "fp16"
+    inner = _object(value, f"{fields.where}.kv_cache_scheme")
+    if inner.flag("dynamic", False):  # by token means, of [head][token][column], by head as well
+        _eight_bits(inner)
+        inner.choice("strategy", "token", {"token": "token"})
+        return "int8-heads"
+    _static(inner)
+    return "int8"
+
+
+def _static(fields: Fields) -> None:
+    """INT8 with one scale a tensor that calibration has fixed."""
+    _eight_bits(fields)
+    if fields.raw("dynamic", False)[1] is not False:
+        raise fields.error(
+            "dynamic", fields.raw("dynamic")[1], "false: scales are static here; calibrate the"
+            " model it was made of with lora quantize"
+        )  # fmt: skip
+    fields.choice("strategy", "tensor", {"tensor": "tensor"})
+
+
+def _eight_bits(fields: Fields) -> None:
+    bits = fields.integer("num_bits", 8, 1, 64)
+    if bits != 8:
+        raise fields.error("num_bits", bits, "8")
+    _integers(fields)
+    if not fields.flag("symmetric", True):
+        raise fields.error("symmetric", False, "true: activations have no zero points")
+
+
+def _integers(fields: Fields) -> None:
+    kind = fields.raw("type", "int")[1]
+    if not isinstance(kind, str) or kind.lower() != "int":
+        raise fields.error("type", kind, "int")
+
+
+def _object(value: object, where: str) -> Fields:
+    if not isinstance(value, dict):
+        raise ModelError(f"{where}: found {_kind(value)}, expected an object")
+    return Fields(value, where)
+
+
+def _texts(fields: Fields, name: str) -> list[str]:
+    value = fields.raw(name, [])[1]
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise fields.error(name, value, "a list of names")
+    return value
+
+
+def _kind(value: object) -> str:
+    return "nothing" if value is None else f"a {type(value).__name__}"

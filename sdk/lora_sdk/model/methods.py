@@ -1,0 +1,97 @@
+"""Which way of quantising a folder follows, by `quantization_config.quant_method`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from lora_host.errors import ModelError
+from lora_sdk.model import compressed_tensors
+from lora_sdk.model.fields import Fields
+from lora_sdk.model.packed_weights import CompressedMatrix
+from lora_sdk.model.quantisation import Quantisation
+from lora_sdk.model.quantised import QuantisedMatrix, TensorFiles
+from lora_sdk.model.source import Source
+from lora_sdk.model.spec import ModelConfig
+from lora_sdk.model.targets import Module
+
+FIELD = "quantization_config"
+HEAD = "lm_head"
+METHODS = (compressed_tensors.METHOD,)
+
+
+def read_quantisation(
+    fields: Fields, config: ModelConfig, sources: Mapping[str, Source], prefix: str
+) -> Quantisation | None:
+    """The formats that config.json's `quantization_config` asks for; None without one. `sources`
+    are the model's, `prefix` what its modules' full names begin with. ModelError names the field
+    or the matrix."""
+    values = _values(fields)
+    if values is None:
+        return None
+    found = compressed_tensors.quantisation(
+        compressed_tensors.read_scheme(values, f"{fields.where}: {FIELD}"),
+        _modules(sources, prefix),
+        {name: source.shape[0] for name, source in _matrices(sources).items()}
+        | {HEAD: config.embed_dim},
+    )
+    if config.tied and HEAD in found.formats:
+        raise ModelError(
+            f"{fields.where}: {FIELD} quantises lm_head, which tie_word_embeddings makes the token"
+            " table; add it to ignore, or untie the two"
+        )
+    found.check({name: source.shape for name, source in sources.items()})
+    return found
+
+
+def open_quantised(
+    values: Mapping[str, Any],
+    config: ModelConfig,
+    files: TensorFiles,
+    sources: Mapping[str, Source],
+    file_name: Callable[[Source], str],
+    prefix: str,
+) -> dict[str, QuantisedMatrix]:
+    """The quantised matrices of a folder whose config.json is `values`, by canonical name, their
+    tensors checked. ModelError names a tensor that is missing, misshapen or of a wrong type."""
+    fields = Fields(values, str(files.folder / "config.json"))
+    inner = _values(fields)
+    if inner is None or config.quantisation is None:
+        return {}
+    scheme = compressed_tensors.read_scheme(inner, f"{fields.where}: {FIELD}")
+    modules = _modules(sources, prefix)
+    found: dict[str, QuantisedMatrix] = {}
+    for name, form in config.quantisation.formats.items():
+        group = scheme.group_of(modules[name])
+        if group is None:
+            raise ModelError(f"{name}: has a format ({form}), but {FIELD} does not quantise it")
+        module = file_name(sources[name]).removesuffix(".weight")
+        found[name] = CompressedMatrix(files, module, sources[name], group, form)
+    return found
+
+
+def _values(fields: Fields) -> Mapping[str, Any] | None:
+    value = fields.raw(FIELD)[1]
+    if value is None or value == {}:
+        return None
+    if not isinstance(value, dict):
+        raise fields.error(FIELD, value, "an object")
+    inner = Fields(value, f"{fields.where}: {FIELD}")
+    method = inner.raw("quant_method")[1]
+    if method not in METHODS:
+        raise inner.error("quant_method", method, "one of " + ", ".join(METHODS))
+    return value
+
+
+def _matrices(sources: Mapping[str, Source]) -> dict[str, Source]:
+    return {name: source for name, source in sources.items() if source.layout in ("io", "oi")}
+
+
+def _modules(sources: Mapping[str, Source], prefix: str) -> dict[str, Module]:
+    """Also lm_head where it is tied and has no source: a folder may name it nevertheless."""
+    found = {HEAD: Module((HEAD,), "Linear")}
+    for name, source in _matrices(sources).items():
+        own = source.tensor.removesuffix(".weight")
+        names = (HEAD,) if name == HEAD else (prefix + own, own)
+        found[name] = Module(names, "Conv1D" if source.layout == "io" else "Linear")
+    return found

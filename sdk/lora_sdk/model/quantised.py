@@ -1,0 +1,111 @@
+"""Quantised matrices of a folder: what every way of quantising hands over, and checked reading."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lora_host.errors import ModelError
+from lora_sdk.model.container import INTEGER_TYPES, RAW_TYPES
+from lora_sdk.model.folder import Tensors
+from lora_sdk.model.half import widen
+from lora_sdk.model.quantisation import Int4Columns, Int8Columns, MatrixFormat
+
+FLOATS = tuple(RAW_TYPES)
+INTEGERS = tuple(INTEGER_TYPES)
+
+
+class QuantisedMatrix(Protocol):
+    """One matrix that is not FP16. Making it checks names, types and shapes of its tensors; values
+    are checked when they are read."""
+
+    format: MatrixFormat
+    shape: tuple[int, int]
+    """[K, N]."""
+    tensors: frozenset[str]
+    """Names of the file's tensors that it consists of."""
+
+    def int8(self, start: int, stop: int) -> Int8Columns:
+        """Output columns start..stop-1 of an "int8" matrix."""
+
+    def int4(self, start: int, stop: int) -> Int4Columns:
+        """Output columns start..stop-1 of a 4-bit matrix, K in the order of groups."""
+
+    def permutation(self) -> NDArray[np.uint32] | None:
+        """[K]: which input stands at each place of the groups' order; None: as they come."""
+
+    def input_scale(self) -> np.float32:
+        """The static scale of INT8 inputs."""
+
+
+@dataclass(frozen=True)
+class TensorFiles:
+    """Checked reading by the file's names."""
+
+    folder: Path
+    tensors: Tensors
+
+    def has(self, name: str) -> bool:
+        """Whether the files hold a tensor of this name."""
+        return name in self.tensors
+
+    def check(self, name: str, kinds: Sequence[str], *shapes: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of a tensor that must be there, of one of `kinds` and `shapes`; ModelError
+        names it."""
+        if name not in self.tensors:
+            raise ModelError(
+                f"{name}: missing from {self.folder}, expected shape {_either(shapes)} by"
+                " quantization_config"
+            )
+        container, entry = self.tensors[name]
+        if entry.kind not in kinds:
+            raise ModelError(
+                f"{name}: dtype {entry.kind} in {container.path.name}, expected"
+                f" {' or '.join(kinds)} by quantization_config"
+            )
+        if entry.shape not in shapes:
+            raise ModelError(
+                f"{name}: shape {list(entry.shape)} in {container.path.name}, expected"
+                f" {_either(shapes)} by config.json"
+            )
+        return entry.shape
+
+    def array(self, name: str) -> NDArray[Any]:
+        """The raw elements of a tensor that was checked, a view of the mapped file."""
+        container, entry = self.tensors[name]
+        return container.array(entry)
+
+    def floats(self, name: str, rows: slice = slice(None)) -> NDArray[np.float32]:
+        """Rows of a checked tensor of scales in FP32; ModelError where one is negative, NaN or
+        infinite."""
+        container, entry = self.tensors[name]
+        raw = container.array(entry)
+        values: NDArray[np.float32] = widen(raw[rows] if raw.ndim else raw, entry.kind).astype(
+            np.float32
+        )
+        bad = ~(np.isfinite(values) & (values >= 0))
+        if bad.any():
+            raise ModelError(
+                f"{name}: a scale is {values[bad].flat[0]}, expected numbers from 0 that are finite"
+            )
+        return values
+
+    def scalar(self, name: str) -> np.float32:
+        """The one positive element of a tensor of shape [1] or []; ModelError names it."""
+        self.check(name, FLOATS, (1,), ())
+        value = self.floats(name).reshape(-1)[0]
+        with np.errstate(over="ignore", divide="ignore"):
+            good = value > 0 and np.isfinite(np.float32(1) / value)
+        if not good:
+            raise ModelError(f"{name}: the scale is {value}, expected a positive number")
+        found: np.float32 = value
+        return found
+
+
+def _either(shapes: Sequence[tuple[int, ...]]) -> str:
+    return " or ".join(str(list(shape)) for shape in shapes)
