@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 from lora_host.errors import ModelError
+from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.gptq import PackedMatrix, Packing, quantisation, read_packing
 
 FOLDERS = Path(__file__).parents[1] / "fixtures" / "packed"
@@ -141,3 +142,27 @@ def test_groups_that_no_block_holds_are_refused() -> None:
         ModelError, match=r"layer\.0\.q: K is 96, not a multiple of its group of 64"
     ):
         quantisation(Packing(64, False, False, False, ()), {"layer.0.q": "q"}, {"layer.0.q": 96})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_folder_opens_as_a_checkpoint(name: str) -> None:
+    checkpoint = Checkpoint.open(FOLDERS / name)
+    found = checkpoint.config.quantisation
+    assert found is not None and found.format("layer.0.down").kind == "w4a16"
+    assert (found.act_order == frozenset(found.formats)) == (name == "gptq_act_order")
+    matrix, _ = matrices(name)["mlp.down_proj"]
+    part, whole = checkpoint.int4("layer.0.down", 8, 24), matrix.columns(8, 24)
+    assert np.array_equal(part.values, whole.values)
+    assert np.array_equal(part.scales, whole.scales) and np.array_equal(part.zeros, whole.zeros)
+    order = checkpoint.permutation("layer.0.down")
+    assert (order is not None) == (name == "gptq_act_order")
+    assert checkpoint.matrix("lm_head").shape == (64, 64)
+
+
+def test_a_folder_without_a_packed_tensor_names_it(tmp_path: Path) -> None:
+    tensors = load_file(FOLDERS / "gptq_v2" / "model.safetensors")
+    del tensors["model.layers.0.mlp.up_proj.qzeros"]
+    save_file(tensors, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text((FOLDERS / "gptq_v2" / "config.json").read_text())
+    with pytest.raises(ModelError, match=r"mlp\.up_proj\.qzeros: missing"):
+        Checkpoint.open(tmp_path)

@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from lora_host.errors import ModelError
-from lora_sdk.model import compressed_tensors
+from lora_sdk.model import compressed_tensors, gptq
 from lora_sdk.model.fields import Fields
+from lora_sdk.model.gptq_matrix import GptqMatrix
 from lora_sdk.model.packed_weights import CompressedMatrix
-from lora_sdk.model.quantisation import Quantisation
+from lora_sdk.model.quantisation import MatrixFormat, Quantisation
 from lora_sdk.model.quantised import QuantisedMatrix, TensorFiles
 from lora_sdk.model.source import Source
 from lora_sdk.model.spec import ModelConfig
@@ -17,7 +18,7 @@ from lora_sdk.model.targets import Module
 
 FIELD = "quantization_config"
 HEAD = "lm_head"
-METHODS = (compressed_tensors.METHOD,)
+METHODS = (compressed_tensors.METHOD, *gptq.METHODS)
 
 
 def read_quantisation(
@@ -29,12 +30,16 @@ def read_quantisation(
     values = _values(fields)
     if values is None:
         return None
-    found = compressed_tensors.quantisation(
-        compressed_tensors.read_scheme(values, f"{fields.where}: {FIELD}"),
-        _modules(sources, prefix),
-        {name: source.shape[0] for name, source in _matrices(sources).items()}
-        | {HEAD: config.embed_dim},
-    )
+    where = f"{fields.where}: {FIELD}"
+    modules = _modules(sources, prefix)
+    ks = {name: source.shape[0] for name, source in _matrices(sources).items()}
+    ks |= {HEAD: config.embed_dim}
+    if _packed(values):
+        names = {name: module.names[0] for name, module in modules.items()}
+        found = gptq.quantisation(gptq.read_packing(values, where), names, ks)
+    else:
+        scheme = compressed_tensors.read_scheme(values, where)
+        found = compressed_tensors.quantisation(scheme, modules, ks)
     if config.tied and HEAD in found.formats:
         raise ModelError(
             f"{fields.where}: {FIELD} quantises lm_head, which tie_word_embeddings makes the token"
@@ -58,16 +63,42 @@ def open_quantised(
     inner = _values(fields)
     if inner is None or config.quantisation is None:
         return {}
-    scheme = compressed_tensors.read_scheme(inner, f"{fields.where}: {FIELD}")
-    modules = _modules(sources, prefix)
-    found: dict[str, QuantisedMatrix] = {}
-    for name, form in config.quantisation.formats.items():
+    where = f"{fields.where}: {FIELD}"
+    opener = _packed_opener if _packed(inner) else _compressed_opener
+    make = opener(inner, where, files, _modules(sources, prefix))
+    return {
+        name: make(name, file_name(sources[name]).removesuffix(".weight"), sources[name], form)
+        for name, form in config.quantisation.formats.items()
+    }
+
+
+Maker = Callable[[str, str, Source, MatrixFormat], QuantisedMatrix]
+"""Canonical name, the file's module, its place and its format -> the matrix."""
+
+
+def _packed_opener(
+    values: Mapping[str, Any], where: str, files: TensorFiles, modules: Mapping[str, Module]
+) -> Maker:
+    packing = gptq.read_packing(values, where)
+    return lambda name, module, source, form: GptqMatrix(files, module, source, packing, form)
+
+
+def _compressed_opener(
+    values: Mapping[str, Any], where: str, files: TensorFiles, modules: Mapping[str, Module]
+) -> Maker:
+    scheme = compressed_tensors.read_scheme(values, where)
+
+    def make(name: str, module: str, source: Source, form: MatrixFormat) -> QuantisedMatrix:
         group = scheme.group_of(modules[name])
         if group is None:
             raise ModelError(f"{name}: has a format ({form}), but {FIELD} does not quantise it")
-        module = file_name(sources[name]).removesuffix(".weight")
-        found[name] = CompressedMatrix(files, module, sources[name], group, form)
-    return found
+        return CompressedMatrix(files, module, source, group, form)
+
+    return make
+
+
+def _packed(values: Mapping[str, Any]) -> bool:
+    return values.get("quant_method") in gptq.METHODS
 
 
 def _values(fields: Fields) -> Mapping[str, Any] | None:

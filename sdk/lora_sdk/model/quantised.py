@@ -75,6 +75,10 @@ class TensorFiles:
             )
         return entry.shape
 
+    def kind(self, name: str) -> str:
+        """The type's name of a tensor that was checked: "F16", "I32" and so on."""
+        return self.tensors[name][1].kind
+
     def array(self, name: str) -> NDArray[Any]:
         """The raw elements of a tensor that was checked, a view of the mapped file."""
         container, entry = self.tensors[name]
