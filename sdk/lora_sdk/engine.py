@@ -27,6 +27,8 @@ from lora_sdk.requests import OnPiece, Request
 from lora_sdk.results import Piece, Result, Verified
 from lora_sdk.rows import build_rows, check_rows
 from lora_sdk.sampling import Sampler, SamplingParams
+from lora_sdk.spec.opening import SpeculationOptions, open_speculation, with_taps
+from lora_sdk.spec.statistics import SpeculationStatistics
 from lora_sdk.step import Row, StepResult
 from lora_sdk.stepper import Stepper
 from lora_sdk.submission import (
@@ -75,6 +77,7 @@ class Engine(AdapterApi):
         max_adapter_rank: int = DEFAULT_RANK,
         adapter_mode: str = "auto",
         threads: int | None = None,
+        speculation: SpeculationOptions | None = None,
     ) -> None:
         """Open boards and place a model on them.
 
@@ -86,12 +89,13 @@ class Engine(AdapterApi):
         `hidden_layers`: layers whose input rows may ask for. `trace`: keep the boards' command
         traces. `max_adapters`: slots for adapters; `max_adapter_rank`: the largest rank they take;
         `adapter_mode`: "auto", "nfs", "s" or "bd", see lora_sdk.plan.adapters. `threads`: of native
-        kernels, None for one a CPU. Raises the LoraError of whatever does not fit, in one line.
+        kernels, None for one a CPU. `speculation`: who drafts, None for plain decoding; tokens are
+        the same. Raises the LoraError of whatever does not fit, in one line.
         """
         adapters = AdapterOptions(max_adapters, max_adapter_rank, adapter_mode)
         options = make_options(
             model, boards, devices, cluster_file, overlay, kernels, context, max_sequences,
-            hidden_layers, trace, adapters, threads)  # fmt: skip
+            with_taps(hidden_layers, speculation), trace, adapters, threads)  # fmt: skip
         self.model_path = options.model
         self._loaded = open_model(options, progress)
         plan, runner = self._loaded.plan, self._loaded.runner
@@ -106,8 +110,13 @@ class Engine(AdapterApi):
         )
         self._stepper = Stepper(runner, self._cache, self._adapters if max_adapters else None)
         greedy = GreedyLoop(BoardLoop(self.cluster, runner), self._stepper, self._cache)
+        try:
+            self._speculation = open_speculation(speculation, options, self._loaded, self._cache)
+        except BaseException:
+            self._loaded.stack.close()
+            raise
         self._generator = Generator(
-            self._stepper, self._cache, plan.row_limit, greedy, self._adapters
+            self._stepper, self._cache, plan.row_limit, greedy, self._adapters, self._speculation
         )
         self._closed = False
 
@@ -155,6 +164,11 @@ class Engine(AdapterApi):
     def steps(self) -> int:
         """Steps run through Python so far; the boards' own greedy loop is not counted."""
         return self._stepper.steps
+
+    @property
+    def speculation(self) -> SpeculationStatistics | None:
+        """Counts of all verifications so far, None where nobody drafts."""
+        return None if self._speculation is None else self._speculation.statistics
 
     @cached_property
     def tokenizer(self) -> Tokenizer:

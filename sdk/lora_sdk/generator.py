@@ -17,10 +17,11 @@ from lora_sdk.sampling.logprobs import PositionLogprobs, position_logprobs
 from lora_sdk.scheduler import Scheduler, Slice, Track
 from lora_sdk.step import Row, StepResult
 from lora_sdk.stepper import Stepper
-from lora_sdk.verify import choose_for_row
+from lora_sdk.verify import Tree, choose_for_row, walk
 
 if TYPE_CHECKING:
     from lora_sdk.adapters.slots import AdapterSlots
+    from lora_sdk.spec.loop import Speculation
 
 
 class Generator:
@@ -33,11 +34,15 @@ class Generator:
         row_limit: int,
         greedy: GreedyLoop | None = None,
         adapters: AdapterSlots | None = None,
+        speculation: Speculation | None = None,
     ) -> None:
         self._stepper = stepper
         self._cache = cache
         self._scheduler = Scheduler(cache, row_limit, adapters)
         self._greedy = greedy
+        self._row_limit = row_limit
+        self._speculation = speculation
+        self._plain_step = False  # the next step has no drafted rows
         self._inbox: deque[Request] = deque()
         self.lock = threading.RLock()
         self._closed = False
@@ -111,8 +116,9 @@ class Generator:
         if self._scheduler.idle:
             return False
         track = None if one_step else self._lone_track()
-        if track is not None and self._greedy is not None:
-            self._run_greedy(track, self._greedy)
+        most = 0 if track is None else self._plain_tokens(track)
+        if track is not None and most and self._greedy is not None:
+            self._run_greedy(track, self._greedy, most)
         elif self._scheduler.running:
             self._run_step()
         return True
@@ -177,23 +183,42 @@ class Generator:
     # --- one step -------------------------------------------------------------------------------
 
     def _run_step(self) -> None:
+        slices = self._plan()
+        rows: list[Row] = []
+        parts: list[range] = []
+        for piece in slices:
+            first = len(rows)
+            rows += self._rows(piece)
+            parts.append(range(first, len(rows)))
+        try:
+            result = self._stepper.run(rows)
+        except ModelError as error:
+            if any(piece.tree is not None for piece in slices):
+                self._plain_step = True  # the value may be of a draft that nobody asked for
+            else:
+                self._fail_owner(slices, error)
+            return
+        for piece, part in zip(slices, parts, strict=True):
+            if piece.track not in self._scheduler.running:  # its request has failed just now
+                continue
+            if piece.tree is not None:
+                self._after_tree(piece.track, piece.tree, result, rows, part)
+            else:
+                self._cache.commit(piece.track.sequence, [rows[i].slot for i in part])
+                self._after_slice(piece, result, rows, part)
+
+    def _plan(self) -> list[Slice]:
+        if self._speculation is not None:
+            for track in self._scheduler.running:
+                self._speculation.join(track)
         slices = self._scheduler.plan()
         if not slices:  # every slot waits for its commit to be carried
             self._stepper.flush()
             slices = self._scheduler.plan()
-        rows = [row for piece in slices for row in self._rows(piece)]
-        try:
-            result = self._stepper.run(rows)
-        except ModelError as error:
-            self._fail_owner(slices, error)
-            return
-        first = 0
-        for piece in slices:
-            part = range(first, first + piece.count)
-            first += piece.count
-            if piece.track in self._scheduler.running:  # its request may have failed just now
-                self._cache.commit(piece.track.sequence, [rows[i].slot for i in part])
-                self._after_slice(piece, result, rows, part)
+        plain, self._plain_step = self._plain_step, False
+        if self._speculation is None or plain:
+            return slices
+        return self._speculation.extend(slices, min(self._row_limit, self._cache.free_slots))
 
     def _fail_owner(self, slices: Sequence[Slice], error: ModelError) -> None:
         """End the request whose row has a value that is not finite; the others' rows, dropped with
@@ -206,6 +231,19 @@ class Generator:
 
     def _rows(self, piece: Slice) -> list[Row]:
         track = piece.track
+        hidden = self._speculation is not None and self._speculation.wants_hidden
+        if piece.tree is not None:
+            every = range(len(piece.tree.tokens))
+            plain = not self._needs_logits(track)
+            return build_rows(
+                self._cache,
+                track.sequence,
+                piece.tree.tokens,
+                piece.tree.parents,
+                logits=() if plain else every,
+                argmax=every if plain else (),
+                hidden=every if hidden else (),
+            )
         last = [piece.count - 1] if piece.complete else []
         prompt_logprobs = track.request.params.prompt_logprobs is not None
         shown = range(piece.count) if prompt_logprobs and track.prefilling else ()
@@ -216,6 +254,7 @@ class Generator:
             track.todo[: piece.count],
             logits=logits,
             argmax=[i for i in last if i not in logits],
+            hidden=range(piece.count) if hidden else (),
         )
 
     @staticmethod
@@ -227,6 +266,8 @@ class Generator:
     ) -> None:
         track = piece.track
         del track.todo[: piece.count]
+        if self._speculation is not None:
+            self._speculation.note_hidden(track, result, part)
         try:
             self._note_prompt(track, result, rows, part)
             if not track.todo:
@@ -234,6 +275,30 @@ class Generator:
                     self._emit(one, result, part[-1], rows[part[-1]])
         except LoraError as error:
             self._drop(track.request, error)
+
+    def _after_tree(
+        self, track: Track, tree: Tree, result: StepResult, rows: Sequence[Row], part: range
+    ) -> None:
+        """Take the accepted tokens one by one: what ends the text ends it inside the block."""
+        assert self._speculation is not None  # it made the tree
+        sample, request = track.sample, track.request
+        try:
+            verified = walk(
+                result, rows, part.start, sample.sampler, tree, request.tokens, sample.output[:-1]
+            )
+        except LoraError as error:
+            self._drop(request, error)
+            return
+        self._speculation.count(track, tree, len(verified.tokens))
+        self._speculation.note_hidden(
+            track, result, [part.start + node for node in verified.accepted]
+        )
+        self._cache.commit(track.sequence, verified.slots)
+        for place, token in enumerate(verified.tokens):
+            logprobs = None if verified.logprobs is None else verified.logprobs[place]
+            self._accept(track, token, logprobs)
+            if sample.finish_reason is not None or request.cancelled or request.ended:
+                return
 
     def _note_prompt(
         self, track: Track, result: StepResult, rows: Sequence[Row], part: range
@@ -276,7 +341,13 @@ class Generator:
         ready = not track.prefilling and len(track.todo) == 1 and not track.siblings
         return track if ready and not self._needs_logits(track) else None
 
-    def _run_greedy(self, track: Track, loop: GreedyLoop) -> None:
+    def _plain_tokens(self, track: Track) -> int:
+        """How many tokens the boards' own loop may decode before drafts are wanted."""
+        if self._speculation is None:
+            return track.sample.left
+        return self._speculation.plain_tokens(track)
+
+    def _run_greedy(self, track: Track, loop: GreedyLoop, most: int) -> None:
         request = track.request
 
         def on_token(token: int) -> bool:
@@ -289,7 +360,7 @@ class Generator:
             return request.done or request.cancelled or bool(self._inbox) or self._closed
 
         try:
-            loop.run(track.sequence, track.todo[0], track.sample.left, on_token)
+            loop.run(track.sequence, track.todo[0], most, on_token)
         except ModelError as error:
             request.fail(ModelError(f"{request.name}: {error}", row=error.row))
         if request.done or request.error is not None:

@@ -150,9 +150,9 @@ class KvCache:
         """Committed positions of a sequence, queued commits included."""
         return len(self._get(sequence).tokens)
 
-    def tokens(self, sequence: int) -> tuple[int, ...]:
-        """Tokens of the committed positions."""
-        return tuple(self._get(sequence).tokens)
+    def tokens(self, sequence: int, start: int = 0) -> tuple[int, ...]:
+        """Tokens of the committed positions from `start` on."""
+        return tuple(self._get(sequence).tokens[start:])
 
     def pages(self, sequence: int) -> tuple[int, ...]:
         """Pages of a sequence in logical order."""

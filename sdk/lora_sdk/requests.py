@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from lora_sdk.results import Output, Piece, Result, Timing
 from lora_sdk.sampling import Sampler, SamplingParams
 from lora_sdk.sampling.logprobs import PositionLogprobs
+from lora_sdk.spec.statistics import SpeculationStatistics
 from lora_sdk.streaming import TextStream
 
 OnPiece = Callable[[Piece], object]
@@ -102,6 +103,7 @@ class Request:
     first_token: float | None = None
     finished: float | None = None
     ended: bool = False  # every piece has been delivered
+    speculation: SpeculationStatistics | None = None  # counts, where the engine speculates
 
     @property
     def done(self) -> bool:

@@ -18,6 +18,8 @@ from lora_sdk.requests import Request, Sample, positions_of
 
 if TYPE_CHECKING:
     from lora_sdk.adapters.slots import AdapterSlots
+    from lora_sdk.spec.loop import SequenceDraft
+    from lora_sdk.verify import Tree
 
 
 @dataclass
@@ -43,6 +45,7 @@ class Track:
     sequence: int
     todo: list[int]
     siblings: list[Sample] = field(default_factory=list)  # to be forked after the prompt
+    draft: SequenceDraft | None = None
 
     @property
     def prefilling(self) -> bool:
@@ -52,15 +55,22 @@ class Track:
 
 @dataclass(frozen=True)
 class Slice:
-    """The first `count` tokens of a track's todo."""
+    """The first `count` tokens of a track's todo; with `tree` the only one, and drafts behind it."""
 
     track: Track
     count: int
+    tree: Tree | None = None
 
     @property
     def complete(self) -> bool:
         """Whether the last row's output is the next token."""
         return self.count == len(self.track.todo)
+
+    @property
+    def decoding(self) -> bool:
+        """Whether it is the pending token of a sequence whose prompt is through."""
+        track = self.track
+        return self.complete and self.count == 1 and not (track.prefilling or track.siblings)
 
 
 class Scheduler:
@@ -153,13 +163,16 @@ class Scheduler:
         for sample in siblings:
             own = pages_for(positions_of(track.request.tokens, sample.left)) - share
             sequence = self._cache.fork(track.sequence, own)
-            started.append(Track(track.request, sample, sequence, []))
+            draft = track.draft.fork() if track.draft is not None else None
+            started.append(Track(track.request, sample, sequence, [], draft=draft))
         self.running.extend(started)
         return started
 
     def end(self, track: Track) -> None:
         """Take a track out and free its sequence."""
         self.running.remove(track)
+        if track.draft is not None:
+            track.draft.close()
         if self._cache.is_open(track.sequence):
             self._cache.close(track.sequence)
 

@@ -78,7 +78,8 @@ def verify(
     result = stepper.run(rows)
     history = cache.tokens(sequence)
     try:
-        verified = _walk(result, rows, sampler, tree, history, prompt_tokens)
+        prompt, output = history[:prompt_tokens], history[prompt_tokens:]
+        verified = walk(result, rows, 0, sampler, tree, prompt, output)
     except LoraError:
         cache.drop(sequence)
         raise
@@ -87,15 +88,21 @@ def verify(
     return verified
 
 
-def _walk(
+def walk(
     result: StepResult,
     rows: Sequence[Row],
+    first: int,
     sampler: Sampler,
     tree: Tree,
-    history: Sequence[int],
-    prompt_tokens: int,
+    prompt: Sequence[int],
+    before: Sequence[int],
 ) -> Verified:
-    prompt, output = list(history[:prompt_tokens]), list(history[prompt_tokens:])
+    """The accepted path of a tree whose rows stand in the step from index `first` on.
+
+    `prompt` and `before` are the committed tokens, in two parts as penalties ask. Nothing is
+    committed. LoraError where a token cannot be chosen.
+    """
+    output = list(before)
     tokens: list[int] = []
     accepted: list[int] = []
     logprobs: list[PositionLogprobs] = []
@@ -103,7 +110,8 @@ def _walk(
     while node is not None:
         accepted.append(node)
         output.append(tree.tokens[node])
-        token, shown = choose_for_row(result, node, rows[node], sampler, prompt, output)
+        row = rows[first + node]
+        token, shown = choose_for_row(result, first + node, row, sampler, prompt, output)
         tokens.append(token)
         if shown is not None:
             logprobs.append(shown)
@@ -111,7 +119,7 @@ def _walk(
     return Verified(
         tuple(tokens),
         tuple(accepted),
-        tuple(rows[node].slot for node in accepted),
+        tuple(rows[first + node].slot for node in accepted),
         None if sampler.params.logprobs is None else tuple(logprobs),
     )
 

@@ -114,6 +114,12 @@ class Tree:
         """The most children that a node has."""
         return max(len(children) for children in self._children)
 
+    def first(self, count: int) -> Tree:
+        """The tree of the first `count` nodes, at least one: they are closed, too."""
+        if count >= self.size:
+            return self
+        return Tree(self.parents[:count], self.ranks[:count])
+
     def within(self, depth: int) -> Tree:
         """This tree without what lies deeper than `depth` drafted tokens."""
         if depth >= self.depth:

@@ -1,0 +1,270 @@
+"""A small model with the target's tokens drafts (Leviathan et al., 2023), as a chain or a tree.
+
+It runs whole on one board of its own, emulated unless a device is named, with its own KV cache.
+A proposal is one step a level of the tree: first the accepted tokens that it has not seen and the
+pending one, then the candidates of each level that have children. Rows of candidates stay in
+scratch slots until the next proposal, which commits those that were accepted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lora_host import abi
+from lora_host.errors import ModelError
+from lora_sdk.kvcache import KvCache
+from lora_sdk.options import make_options
+from lora_sdk.sampling.logprobs import top_tokens
+from lora_sdk.spec.proposer import Hidden, Tokens
+from lora_sdk.spec.tree import Tree
+from lora_sdk.step import Row, StepResult
+from lora_sdk.stepper import Stepper, argmax_of
+
+if TYPE_CHECKING:
+    from lora_sdk.opening import Opened
+
+DEVICE = "emu:u280"
+"""Where a draft runs that names no device: on this computer."""
+
+
+@dataclass(frozen=True)
+class DraftBoard:
+    """A draft model on its board."""
+
+    opened: Opened
+    cache: KvCache
+    stepper: Stepper
+
+    @property
+    def row_limit(self) -> int:
+        """Rows that a step takes."""
+        return self.opened.plan.row_limit
+
+    @property
+    def context(self) -> int:
+        """Positions that a sequence may have."""
+        return self.opened.plan.context
+
+
+def open_board(
+    folder: Path, context: int, sequences: int, device: str = DEVICE, kernels: str = "native"
+) -> DraftBoard:
+    """Place the draft model in `folder` for sequences of `context` positions, fewer where the model
+    has fewer. Errors of every layer pass through."""
+    from lora_sdk.model.config import load_config
+    from lora_sdk.opening import open_model
+
+    context = min(context, load_config(folder).positions)
+    options = make_options(
+        folder, 1, (device,), None, None, kernels, context, sequences, (), False, threads=1
+    )
+    opened = open_model(options, None)
+    plan = opened.plan
+    cache = KvCache(
+        plan.page_count, plan.max_sequences, plan.overlay.max_scratch, plan.context, abi.MAX_KV_OPS
+    )
+    return DraftBoard(opened, cache, Stepper(opened.runner, cache))
+
+
+def check_vocabulary(folder: Path, found: int, expected: int) -> None:
+    """ModelError unless the draft's vocabulary has as many tokens as the target's."""
+    if found != expected:
+        raise ModelError(
+            f"draft {folder} has a vocabulary of {found} tokens, the model has {expected}; a draft "
+            "needs the model's own tokenizer"
+        )
+
+
+class DraftModel:
+    """Proposes the likeliest tokens of a small model."""
+
+    name = "draft"
+    hidden_layers: tuple[int, ...] = ()
+    deterministic = True
+
+    def __init__(self, board: DraftBoard) -> None:
+        self._board = board
+
+    @classmethod
+    def open_model(
+        cls,
+        folder: Path,
+        vocabulary: int,
+        context: int,
+        sequences: int,
+        device: str = DEVICE,
+        kernels: str = "native",
+    ) -> DraftModel:
+        """The model in `folder` on a board. `vocabulary` and `context` are the target's.
+
+        ModelError: it has other tokens than the target."""
+        from lora_sdk.model.config import load_config
+
+        check_vocabulary(folder, load_config(folder).vocabulary, vocabulary)
+        return cls(open_board(folder, context, sequences, device, kernels))
+
+    def open(self) -> ModelDrafting:
+        """Proposals for a new sequence."""
+        return ModelDrafting(self._board, self._board.cache.open())
+
+    def close(self) -> None:
+        """Give the board back."""
+        self._board.opened.stack.close()
+
+
+@dataclass
+class _Drafted:
+    """Rows of the last proposal, which lie in scratch slots."""
+
+    chain: list[int] = field(default_factory=list)  # slots of accepted tokens, in order
+    tree: Tree = field(default_factory=Tree)
+    tokens: Tokens = field(default_factory=list)
+    slots: dict[int, int] = field(default_factory=dict)  # by node of the tree
+
+    def path(self, accepted: Sequence[int]) -> list[int]:
+        """Slots of the tree's rows that hold the first of the accepted tokens."""
+        path: list[int] = []
+        nodes: Sequence[int] = (0,)
+        for token in accepted:
+            found = [n for n in nodes if n in self.slots and self.tokens[n] == token]
+            if not found:
+                break
+            path.append(self.slots[found[0]])
+            nodes = self.tree.children(found[0])
+        return path
+
+
+class ModelDrafting:
+    """One sequence of the draft model."""
+
+    def __init__(self, board: DraftBoard, sequence: int) -> None:
+        self._board = board
+        self._cache = board.cache
+        self._sequence = sequence
+        self._waiting: list[int] = []  # accepted tokens that no committed row or chain holds
+        self._drafted: _Drafted | None = None
+
+    def accept(self, tokens: Sequence[int], hidden: Hidden | None = None) -> None:
+        """See Drafting; the rows run with the next proposal."""
+        self._waiting.extend(tokens)
+
+    def propose(self, pending: int, tree: Tree) -> Tokens:
+        """See Drafting. Beyond the draft's own context there are no proposals."""
+        proposed: Tokens = [None] * tree.size
+        proposed[0] = pending
+        self._settle()
+        root = self._cache.length(self._sequence) + len(self._waiting)
+        if tree.size == 1 or root >= self._board.context:
+            return proposed
+        result = self._catch_up(pending, tree, proposed)
+        self._name(result, [0], tree, proposed)
+        for depth, level in enumerate(tree.levels[1:-1], 1):
+            nodes = [n for n in level if proposed[n] is not None and tree.children(n)]
+            nodes = nodes[: self._room()]
+            if not nodes or root + depth >= self._board.context:
+                break
+            self._name(self._run_level(nodes, root + depth), nodes, tree, proposed)
+        return proposed
+
+    def fork(self) -> ModelDrafting:
+        """A sequence that shares the committed positions."""
+        self._settle()
+        other = type(self)(self._board, self._cache.fork(self._sequence))
+        other._waiting = list(self._waiting)
+        return other
+
+    def close(self) -> None:
+        """Free the sequence."""
+        if self._cache.is_open(self._sequence):
+            self._cache.close(self._sequence)
+
+    def _settle(self) -> None:
+        """Commit the rows whose tokens were accepted, drop the others."""
+        if self._drafted is None:
+            return
+        path = self._drafted.path(self._waiting)
+        self._cache.commit(self._sequence, [*self._drafted.chain, *path])
+        del self._waiting[: len(path)]
+        self._drafted = None
+
+    def _catch_up(self, pending: int, tree: Tree, proposed: Tokens) -> StepResult:
+        """Run what waits and the pending token, in as few steps as they fit; the last one's
+        result, whose last row is the root's."""
+        limit = self._board.row_limit
+        while len(self._waiting) >= limit:
+            rows = self._chain(self._waiting[:limit])
+            self._board.stepper.run(rows)
+            self._cache.commit(self._sequence, [row.slot for row in rows])
+            del self._waiting[:limit]
+        several = len(tree.children(0)) > 1
+        rows = self._chain([*self._waiting, pending], want_logits=several, want_argmax=not several)
+        result = self._board.stepper.run(rows)
+        *chain, root = (row.slot for row in rows)
+        self._drafted = _Drafted(chain, tree, proposed, {0: root})
+        self._waiting.clear()
+        return result
+
+    def _chain(
+        self, tokens: Sequence[int], want_logits: bool = False, want_argmax: bool = False
+    ) -> list[Row]:
+        """Rows behind the committed positions, of which the last wants something."""
+        slots = self._take(len(tokens))
+        first = self._cache.length(self._sequence)
+        last = len(tokens) - 1
+        return [
+            Row(
+                self._sequence,
+                first + i,
+                token,
+                slots[i],
+                slots[i - 1] if i else -1,
+                want_logits=want_logits and i == last,
+                want_argmax=want_argmax and i == last,
+            )
+            for i, token in enumerate(tokens)
+        ]
+
+    def _run_level(self, nodes: Sequence[int], position: int) -> StepResult:
+        """Candidates of one level, each behind its parent's row."""
+        drafted = self._drafted
+        assert drafted is not None  # `_catch_up` ran
+        tree, slots = drafted.tree, self._take(len(nodes))
+        several = any(len(tree.children(node)) > 1 for node in nodes)
+        rows = [
+            Row(
+                self._sequence,
+                position,
+                drafted.tokens[node] or 0,
+                slot,
+                drafted.slots[tree.parents[node]],
+                want_logits=several,
+                want_argmax=not several,
+            )
+            for node, slot in zip(nodes, slots, strict=True)
+        ]
+        result = self._board.stepper.run(rows)
+        drafted.slots.update(zip(nodes, slots, strict=True))
+        return result
+
+    def _name(self, result: StepResult, nodes: Sequence[int], tree: Tree, proposed: Tokens) -> None:
+        """Give the children of `nodes`, whose rows are the step's selected ones, their tokens."""
+        for place, node in enumerate(nodes):
+            children = tree.children(node)
+            if result.logits is None:
+                found = [argmax_of(result, result.rows[place])]
+            else:
+                found = top_tokens(result.logits[place], len(children))
+            for child, token in zip(children, found, strict=False):
+                proposed[child] = token
+
+    def _room(self) -> int:
+        """Rows that the next step may have."""
+        return min(self._board.row_limit, self._cache.free_slots)
+
+    def _take(self, count: int) -> list[int]:
+        if count > self._cache.free_slots:
+            self._board.stepper.flush()
+        return self._cache.take_slots(count)

@@ -1,0 +1,105 @@
+"""From a user's wish to speculate to a proposer beside the engine's model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lora_host.errors import RequestError
+from lora_sdk.spec.draft_model import DEVICE
+from lora_sdk.spec.longspec import DEFAULT_WINDOW
+from lora_sdk.spec.loop import Choose, Speculation
+from lora_sdk.spec.proposer import Proposer
+from lora_sdk.spec.tree import Tree
+
+if TYPE_CHECKING:
+    from lora_sdk.kvcache import KvCache
+    from lora_sdk.opening import Opened
+    from lora_sdk.options import EngineOptions
+
+PROPOSERS = ("draft", "eagle3", "lookup", "longspec")
+
+
+@dataclass(frozen=True)
+class SpeculationOptions:
+    """Who drafts, and which tree.
+
+    `proposer`: one of PROPOSERS. `draft`: folder of the draft model or head; look-up has none.
+    `tree`: one for all contexts, or a function of the positions that the root sees. `device`: board
+    of a draft model. `window`: tokens that "longspec" sees. RequestError names what does not fit.
+    """
+
+    proposer: str
+    draft: str | Path | None = None
+    tree: Tree | Choose = Tree.chain(5)  # noqa: RUF009  a frozen value
+    device: str = DEVICE
+    window: int = DEFAULT_WINDOW
+
+    def __post_init__(self) -> None:
+        if self.proposer not in PROPOSERS:
+            raise RequestError(f"proposer {self.proposer!r}; expected {', '.join(PROPOSERS)}")
+        if (self.draft is None) != (self.proposer == "lookup"):
+            found = "none is named" if self.draft is None else f"{self.draft} is named"
+            expected = "none" if self.proposer == "lookup" else "a folder"
+            raise RequestError(f"proposer {self.proposer}: draft {found}; expected {expected}")
+        if not isinstance(self.tree, Tree) and not callable(self.tree):
+            raise RequestError(
+                f"tree of speculation is {self.tree!r:.60}; expected a Tree or a function of the "
+                "context"
+            )
+
+    @property
+    def folder(self) -> Path:
+        """The draft's folder."""
+        assert self.draft is not None  # checked at the beginning
+        return Path(self.draft)
+
+    def choose(self, context: int) -> Tree:
+        """The tree for a root that sees `context` positions."""
+        return self.tree if isinstance(self.tree, Tree) else self.tree(context)
+
+
+def with_taps(hidden_layers: Sequence[int], options: SpeculationOptions | None) -> tuple[int, ...]:
+    """The user's hidden layers, then those that the proposer wants beside them."""
+    if options is None or options.proposer != "eagle3":
+        return tuple(hidden_layers)
+    from lora_sdk.spec.eagle3_config import load_head_config
+
+    wanted = load_head_config(options.folder).layers
+    return (*hidden_layers, *(layer for layer in wanted if layer not in hidden_layers))
+
+
+def open_speculation(
+    wish: SpeculationOptions | None, options: EngineOptions, loaded: Opened, cache: KvCache
+) -> Speculation | None:
+    """The proposer, to be closed with the engine's boards; None without a wish."""
+    if wish is None:
+        return None
+    proposer = _open_proposer(wish, options, loaded)
+    loaded.stack.callback(proposer.close)
+    return Speculation(proposer, wish.choose, cache, loaded.plan.hidden_taps)
+
+
+def _open_proposer(wish: SpeculationOptions, options: EngineOptions, loaded: Opened) -> Proposer:
+    plan, vocabulary = loaded.plan, loaded.config.vocabulary
+    if wish.proposer == "lookup":
+        from lora_sdk.spec.lookup import Lookup
+
+        return Lookup()
+    if wish.proposer == "draft":
+        from lora_sdk.spec.draft_model import DraftModel
+
+        return DraftModel.open_model(
+            wish.folder, vocabulary, plan.context, plan.max_sequences, wish.device
+        )
+    if wish.proposer == "longspec":
+        from lora_sdk.spec.longspec import LongSpec
+
+        return LongSpec.open_model(
+            wish.folder, vocabulary, plan.max_sequences, wish.window, wish.device
+        )
+    from lora_sdk.spec.eagle3 import Eagle3
+
+    return Eagle3.open_head(wish.folder, options.model, loaded.config)
