@@ -17,7 +17,7 @@ from lora_sdk.model.config import architecture_module, load_config, read_json
 from lora_sdk.model.container import RAW_TYPES
 from lora_sdk.model.folder import Tensors, find_tensors
 from lora_sdk.model.half import to_half
-from lora_sdk.model.methods import open_quantised
+from lora_sdk.model.methods import Opened, open_quantised
 from lora_sdk.model.quantisation import (
     ActivationScales,
     AttentionScales,
@@ -52,7 +52,7 @@ class Checkpoint:
         self._prefix = prefix
         self._tied_checked = False
         self._files = TensorFiles(folder, tensors)
-        self._quantised: dict[str, QuantisedMatrix] = {}
+        self._opened = Opened()
         self._attention: dict[str, str] = {}  # scales of attention: "layer.part" -> file's name
 
     @classmethod
@@ -117,6 +117,9 @@ class Checkpoint:
     def vector(self, name: str) -> NDArray[np.float16]:
         """A bias or norm parameter: FP16 [N]."""
         source = self._source(name, "vector")
+        derived = self._opened.vectors.get(name)
+        if derived is not None:
+            return to_half(derived.values(), "F32", derived.stored)
         raw, kind, label = self._raw(source)
         return to_half(raw[source.first : source.first + source.count], kind, label)
 
@@ -145,6 +148,9 @@ class Checkpoint:
             for start in range(0, source.count, TIED_ROWS):
                 self._check_tied(start, min(source.count, start + TIED_ROWS))
             self._tied_checked = True
+        derived = self._opened.vectors.get(name)
+        if derived is not None:
+            return Stored(derived.stored, derived.values(), "F32", "io", 0, source.count)
         raw, kind, label = self._raw(source)
         axes: Literal["io", "oi"] = "oi" if source.layout == "oi" else "io"
         return Stored(label, raw, kind, axes, source.first, source.count)
@@ -174,6 +180,8 @@ class Checkpoint:
 
     def attention_scales(self, layer: int) -> AttentionScales:
         """Static scales of q, k and v of a layer, where attention is INT8."""
+        if self._opened.attention:
+            return self._opened.attention[layer]
         return read_attention(self._files, self._attention, layer)
 
     def activation_scales(self) -> ActivationScales:
@@ -215,14 +223,19 @@ class Checkpoint:
 
     def _open_quantised(self, prefix: str) -> None:
         values = read_json(self.folder / "config.json")
-        self._quantised = open_quantised(
+        self._opened = open_quantised(
             values, self.config, self._files, self._sources, self._file_name, prefix
         )
-        self._attention = check_attention(
-            self._files,
-            [self._file_name(self._sources[f"layer.{i}.q"]) for i in range(self.config.layers)],
-            needed=kv_of(self.config) == "int8",
-        )
+        if not self._opened.attention:
+            self._attention = check_attention(
+                self._files,
+                [self._file_name(self._sources[f"layer.{i}.q"]) for i in range(self.config.layers)],
+                needed=kv_of(self.config) == "int8",
+            )
+
+    @property
+    def _quantised(self) -> dict[str, QuantisedMatrix]:
+        return self._opened.matrices
 
     def _quantised_matrix(self, name: str, *kinds: str) -> QuantisedMatrix:
         found = self._quantised.get(name)
@@ -246,7 +259,7 @@ class Checkpoint:
 
     def _check_entries(self) -> None:
         for canonical, source in self._sources.items():
-            if canonical in self._quantised:
+            if canonical in self._quantised or canonical in self._opened.vectors:
                 continue
             name = self._file_name(source)
             if name not in self._tensors:
@@ -274,11 +287,13 @@ class Checkpoint:
         used = {
             self._file_name(source)
             for name, source in self._sources.items()
-            if name not in self._quantised
+            if name not in self._quantised and name not in self._opened.vectors
         }
-        used.update(self._attention.values())
+        used.update(self._attention.values(), self._opened.tensors)
         for matrix in self._quantised.values():
             used |= matrix.tensors
+        for vector in self._opened.vectors.values():
+            used |= vector.tensors
         if self.config.tied:
             used.add(HEAD)
         extra = [

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from lora_host.errors import ModelError
-from lora_sdk.model import compressed_tensors, gptq
+from lora_sdk.model import compressed_tensors, gptq, smoothquant_opt
 from lora_sdk.model.fields import Fields
 from lora_sdk.model.gptq_matrix import GptqMatrix
 from lora_sdk.model.packed_weights import CompressedMatrix
-from lora_sdk.model.quantisation import MatrixFormat, Quantisation
+from lora_sdk.model.quantisation import AttentionScales, MatrixFormat, Quantisation
 from lora_sdk.model.quantised import QuantisedMatrix, TensorFiles
+from lora_sdk.model.smoothquant_opt import DerivedVector, Int8OptLayers
 from lora_sdk.model.source import Source
 from lora_sdk.model.spec import ModelConfig
 from lora_sdk.model.targets import Module
@@ -21,12 +23,26 @@ HEAD = "lm_head"
 METHODS = (compressed_tensors.METHOD, *gptq.METHODS)
 
 
+@dataclass(frozen=True)
+class Opened:
+    """What is quantised in a folder, by canonical name: matrices, biases that are made of stored
+    ones, attention's scales by layer where the method derives them, and the names of further
+    tensors that it read."""
+
+    matrices: dict[str, QuantisedMatrix] = field(default_factory=dict)
+    vectors: dict[str, DerivedVector] = field(default_factory=dict)
+    attention: tuple[AttentionScales, ...] = ()
+    tensors: frozenset[str] = frozenset()
+
+
 def read_quantisation(
     fields: Fields, config: ModelConfig, sources: Mapping[str, Source], prefix: str
 ) -> Quantisation | None:
     """The formats that config.json's `quantization_config` asks for; None without one. `sources`
     are the model's, `prefix` what its modules' full names begin with. ModelError names the field
     or the matrix."""
+    if _smoothquant(fields):
+        return smoothquant_opt.quantisation(config)
     values = _values(fields)
     if values is None:
         return None
@@ -56,20 +72,39 @@ def open_quantised(
     sources: Mapping[str, Source],
     file_name: Callable[[Source], str],
     prefix: str,
-) -> dict[str, QuantisedMatrix]:
-    """The quantised matrices of a folder whose config.json is `values`, by canonical name, their
-    tensors checked. ModelError names a tensor that is missing, misshapen or of a wrong type."""
+) -> Opened:
+    """What is quantised in a folder whose config.json is `values`, its tensors checked. ModelError
+    names a tensor that is missing, misshapen or of a wrong type."""
     fields = Fields(values, str(files.folder / "config.json"))
+    if config.quantisation is None:
+        return Opened()
+    formats = config.quantisation.formats
+    names = {name: file_name(sources[name]).removesuffix(".weight") for name in formats}
+    if _smoothquant(fields):
+        return _open_smoothquant(Int8OptLayers(files, names, config), sources, names)
     inner = _values(fields)
-    if inner is None or config.quantisation is None:
-        return {}
+    if inner is None:
+        return Opened()
     where = f"{fields.where}: {FIELD}"
     opener = _packed_opener if _packed(inner) else _compressed_opener
     make = opener(inner, where, files, _modules(sources, prefix))
-    return {
-        name: make(name, file_name(sources[name]).removesuffix(".weight"), sources[name], form)
-        for name, form in config.quantisation.formats.items()
-    }
+    return Opened({name: make(name, names[name], sources[name], formats[name]) for name in names})
+
+
+def _smoothquant(fields: Fields) -> bool:
+    return bool(fields.raw("architectures")[1] == [smoothquant_opt.CLASS])
+
+
+def _open_smoothquant(
+    layers: Int8OptLayers, sources: Mapping[str, Source], names: Mapping[str, str]
+) -> Opened:
+    shapes = {name: (sources[name].shape[0], sources[name].shape[1]) for name in names}
+    return Opened(
+        {name: layers.matrix(name, shape) for name, shape in shapes.items()},
+        {f"{name}.bias": layers.bias(name, n) for name, (_, n) in shapes.items()},
+        layers.attention,
+        layers.tensors,
+    )
 
 
 Maker = Callable[[str, str, Source, MatrixFormat], QuantisedMatrix]

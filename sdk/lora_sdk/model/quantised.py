@@ -87,16 +87,21 @@ class TensorFiles:
     def floats(self, name: str, rows: slice = slice(None)) -> NDArray[np.float32]:
         """Rows of a checked tensor of scales in FP32; ModelError where one is negative, NaN or
         infinite."""
-        container, entry = self.tensors[name]
-        raw = container.array(entry)
-        values: NDArray[np.float32] = widen(raw[rows] if raw.ndim else raw, entry.kind).astype(
-            np.float32
-        )
+        values = self.numbers(name, rows)
         bad = ~(np.isfinite(values) & (values >= 0))
         if bad.any():
             raise ModelError(
                 f"{name}: a scale is {values[bad].flat[0]}, expected numbers from 0 that are finite"
             )
+        return values
+
+    def numbers(self, name: str, rows: slice = slice(None)) -> NDArray[np.float32]:
+        """Rows of a checked tensor of floats or small integers in FP32."""
+        container, entry = self.tensors[name]
+        raw = container.array(entry)
+        values: NDArray[np.float32] = widen(raw[rows] if raw.ndim else raw, entry.kind).astype(
+            np.float32
+        )
         return values
 
     def scalar(self, name: str) -> np.float32:
