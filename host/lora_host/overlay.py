@@ -45,13 +45,16 @@ class LinkParameters:
 @dataclass(frozen=True)
 class Overlay:
     """A checked manifest. Banks are bank indices; `block_base` the register bases of lora_ctrl,
-    link 0 and link 1; `merge` the weight blocks a request (the prefetch ratio M)."""
+    link 0 and link 1; `merge` the weight blocks a request (the prefetch ratio M); `weights` and
+    `kv` the formats of matrices and of the KV cache that the units compute."""
 
     name: str
     title: str
     board: Board
     abi: int
     precision: str
+    weights: tuple[str, ...]
+    kv: tuple[str, ...]
     clock_hz: int
     tiling: Tiling
     onchip_bytes: int
@@ -170,6 +173,8 @@ def _from_facts(facts: dict[str, Any], board: Board, manifest: Path) -> Overlay:
         board=board,
         abi=facts["abi"],
         precision=facts["precision"],
+        weights=tuple(facts["weights"]),
+        kv=tuple(facts["kv"]),
         clock_hz=facts["clock_hz"],
         tiling=Tiling(**facts["tiling"]),
         onchip_bytes=facts["onchip_bytes"],

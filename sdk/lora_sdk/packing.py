@@ -1,7 +1,8 @@
 """Tensors as the bytes that boards read: weight blocks and padded table rows (abi.h).
 
-`pack_blocks` and `pack_rows` spell the layout; loading packs in C (csrc/src/pack_*.c), which equals
-them bit for bit."""
+`pack_blocks` and `pack_rows` spell the FP16 layout; loading packs FP16 in C (csrc/src/pack_*.c),
+which equals them bit for bit. Quantised blocks are packed here: four weights along K are one 32-bit
+word, so a block is a transposed array of words."""
 
 from __future__ import annotations
 
@@ -12,17 +13,72 @@ from lora_host import abi
 
 Half = npt.NDArray[np.float16]
 Bytes = npt.NDArray[np.uint8]
+Words = npt.NDArray[np.uint32]
+
+BLOCK_K, BLOCK_N = abi.BLOCK_K, abi.BLOCK_N
 
 
 def pack_blocks(columns: Half) -> Half:
     """FP16 [K, N] as weight blocks, FP16 [blocks, 128, 32], K fastest; what is padded is zero."""
     k, n = columns.shape
-    block_k, block_n = abi.BLOCK_K, abi.BLOCK_N
-    rows, tiles = -(-k // block_k), -(-n // block_n)
-    padded = np.zeros((rows * block_k, tiles * block_n), np.float16)
+    rows, tiles = -(-k // BLOCK_K), -(-n // BLOCK_N)
+    padded = np.zeros((rows * BLOCK_K, tiles * BLOCK_N), np.float16)
     padded[:k, :n] = columns
-    blocks = padded.reshape(rows, block_k, tiles, block_n).transpose(2, 0, 1, 3)
-    return np.ascontiguousarray(blocks).reshape(rows * tiles, block_k, block_n)
+    blocks = padded.reshape(rows, BLOCK_K, tiles, BLOCK_N).transpose(2, 0, 1, 3)
+    return np.ascontiguousarray(blocks).reshape(rows * tiles, BLOCK_K, BLOCK_N)
+
+
+def pack_int8(values: npt.NDArray[np.int8]) -> Bytes:
+    """INT8 [N, K] as weight blocks, uint8 [blocks, 4096], K fastest; what is padded is zero."""
+    words = _words(values.view(np.uint8), BLOCK_K)
+    return _word_blocks(words, BLOCK_K // 4).reshape(-1, abi.BLOCK_BYTES_INT8)
+
+
+def pack_int4(values: Bytes, scales: Half, zeros: Bytes, group: int, block_bytes: int) -> Bytes:
+    """4-bit weights [N, K] (a byte each) with scales and zero points [N, K/group] as weight blocks,
+    uint8 [blocks, block_bytes]: values, scales, zero points; what is padded is zero."""
+    n, k = values.shape
+    tiles, rows, each = -(-n // BLOCK_N), -(-k // BLOCK_K), BLOCK_K // group
+    blocks = np.zeros((tiles * rows, block_bytes), np.uint8)
+    quads = _words(values, BLOCK_K)
+    words = quads[:, 0::2] | quads[:, 1::2] << np.uint32(4)
+    packed = _word_blocks(words, BLOCK_K // 8).reshape(len(blocks), -1)
+    first = abi.BLOCK_BYTES_INT4
+    second = first + each * BLOCK_N * 2
+    blocks[:, :first] = packed
+    laid = _group_blocks(scales, tiles, rows, each)
+    blocks[:, first:second] = laid.view(np.uint8).reshape(len(blocks), -1)
+    pairs = _group_blocks(zeros, tiles, rows, each)
+    halves = pairs[..., 0::2] | pairs[..., 1::2] << np.uint8(4)
+    blocks[:, second : second + each * BLOCK_N // 2] = halves.reshape(len(blocks), -1)
+    return blocks
+
+
+def _words(values: Bytes, step: int) -> Words:
+    """Bytes [N, K] as words of four along K, padded with zeros to whole tiles and `step` rows."""
+    n, k = values.shape
+    tiles, rows = -(-n // BLOCK_N), -(-k // step)
+    if n % BLOCK_N or k % step or not values.flags.c_contiguous:
+        whole = np.zeros((tiles * BLOCK_N, rows * step), np.uint8)
+        whole[:n, :k] = values
+        values = whole
+    return values.view(np.uint32)
+
+
+def _word_blocks(words: Words, height: int) -> Words:
+    """Words [N, rows] in blocks of `height` rows, K fastest: [blocks, height, 32]."""
+    tiles = len(words) // BLOCK_N
+    parts = words.reshape(tiles, BLOCK_N, -1, height).transpose(0, 2, 3, 1)
+    return np.ascontiguousarray(parts).reshape(-1, height, BLOCK_N)
+
+
+def _group_blocks(values: npt.NDArray[np.generic], tiles: int, rows: int, each: int) -> npt.NDArray:
+    """[N, groups] as [tiles, K blocks, `each` groups, 32], zeros where there is none."""
+    n, groups = values.shape
+    whole = np.zeros((tiles * BLOCK_N, rows * each), values.dtype)
+    whole[:n, :groups] = values
+    laid = whole.reshape(tiles, BLOCK_N, rows, each).transpose(0, 2, 3, 1)
+    return np.ascontiguousarray(laid)
 
 
 def pack_rows(values: npt.NDArray[np.generic], row_bytes: int) -> Bytes:
@@ -31,3 +87,12 @@ def pack_rows(values: npt.NDArray[np.generic], row_bytes: int) -> Bytes:
     packed = np.zeros((rows, row_bytes), np.uint8)
     packed[:, : columns * values.itemsize] = np.ascontiguousarray(values).view(np.uint8)
     return packed
+
+
+def pack_scales(scales: npt.NDArray[np.float32], bias: Half | None) -> Bytes:
+    """FP32 scales [N] in whole lines, the FP16 bias [N] behind them: uint8 [bytes]."""
+    lines = [scales.astype("<f4"), *([] if bias is None else [bias.astype("<f2")])]
+    line = abi.LINE_BYTES
+    return np.concatenate(
+        [pack_rows(part[None], -(-part.nbytes // line) * line)[0] for part in lines]
+    )

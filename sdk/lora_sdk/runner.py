@@ -53,6 +53,8 @@ class Runner:
                 cluster.reserve(board.board, bank, size)
         if plan.size > 1:
             cluster.links_up(plan.route.cables)
+        quantised = config.quantisation is not None
+        self._scales = checkpoint.activation_scales() if quantised else None
         self._loader = Loader(cluster, plan, checkpoint, progress)
         self._loader.load()
         self._loader.check()
@@ -62,7 +64,7 @@ class Runner:
             self._register(board)
 
     def _register(self, board: BoardPlan) -> None:
-        commands = lower(self.config, self.plan, board.rank)
+        commands = lower(self.config, self.plan, board.rank, self._scales)
         self.commands[board.board] = commands
         data = encode(commands, self.plan, board.rank, LIST_ID)
         offset = board.control.list_offset

@@ -15,12 +15,14 @@ import numpy.typing as npt
 from lora_host import abi
 from lora_host.errors import TransportError
 from lora_host.placing import PackPart, PackTask, Range, Scratch
+from lora_sdk.model.quantisation import FP16, ActivationScales
 from lora_sdk.model.rope import rope_table
 from lora_sdk.model.stored import Stored
 from lora_sdk.packing import pack_rows
 from lora_sdk.plan.banks import MatrixPlacement, TablePlacement, mib
 from lora_sdk.plan.model_plan import BoardPlan, Plan
 from lora_sdk.plan.tensors import Part
+from lora_sdk.quantised_loading import QuantisedLoader, QuantisedWeights
 
 if TYPE_CHECKING:
     from lora_host.cluster import Cluster
@@ -30,11 +32,12 @@ BATCH_BYTES = 32 << 20  # of the files, mapped at once; also the step of progres
 Progress = Callable[[int, int], None]
 
 
-class Weights(Protocol):
+class Weights(QuantisedWeights, Protocol):
     """What loading needs of lora_sdk.model.checkpoint.Checkpoint."""
 
     def stored(self, name: str) -> Stored: ...
     def forget(self) -> None: ...
+    def activation_scales(self) -> ActivationScales: ...
 
 
 class Loader:
@@ -67,8 +70,21 @@ class Loader:
             self._note(self._cluster.place(batch, scratch))
             self._weights.forget()
         for board in self._plan.boards:
+            self._load_quantised(board)
             if "rope" in board.tables:
                 self._load_rope(board, board.tables["rope"])
+
+    def _load_quantised(self, board: BoardPlan) -> None:
+        loader = QuantisedLoader(self._cluster, self._weights, self._note)
+        for matrix in board.matrices.values():
+            if matrix.spec.format != FP16:
+                loader.matrix(board, matrix)
+                self._weights.forget()
+        for table in board.tables.values():
+            if table.spec.kind == "scales":
+                loader.scales(board, table)
+            elif table.spec.kind == "permutation":
+                loader.permutation(board, table)
 
     def check(self) -> None:
         """Compares each range with the board's own sum; TransportError names the first that
@@ -84,11 +100,12 @@ class Loader:
                 )
 
     def _tasks(self, board: BoardPlan) -> Iterator[PackTask]:
-        """All that the files hold of a board, in pieces of about a batch at most."""
+        """All that the files hold in FP16 of a board, in pieces of about a batch at most."""
         for matrix in board.matrices.values():
-            yield from self._matrix_tasks(board, matrix)
+            if matrix.spec.format == FP16:
+                yield from self._matrix_tasks(board, matrix)
         for table in board.tables.values():
-            if table.spec.kind != "rope":
+            if not table.spec.computed:
                 yield from self._table_tasks(board, table)
 
     def _matrix_tasks(self, board: BoardPlan, placed: MatrixPlacement) -> Iterator[PackTask]:

@@ -26,11 +26,10 @@ def attend_int8(
     head_dim] hold integers. `entries` [rows, positions] names K and V's entry at each logical
     position; -1 is not seen. e8 = rint(127*exp(s - m)); y = (sum e8*v8 / sum e8) * v_scale.
     """
-    if entries.shape[1] > abi.MAX_INT8_POSITIONS:
-        raise ValueError(
-            f"{entries.shape[1]} positions, at most {abi.MAX_INT8_POSITIONS} are exact"
-        )
     seen = entries >= 0
+    longest = int(seen.sum(axis=1).max(initial=0))
+    if longest > abi.MAX_INT8_POSITIONS:
+        raise ValueError(f"{longest} positions, at most {abi.MAX_INT8_POSITIONS} are exact")
     # float64 holds every sum exactly
     sums = np.matmul(q.astype(np.float64).transpose(1, 0, 2), keys.astype(np.float64))
     scores = sums.astype(np.float32).transpose(1, 0, 2) * scale

@@ -6,6 +6,7 @@ from lora_host import abi
 from lora_sdk.compile.builder import Event
 from lora_sdk.compile.isa import MoveRows, Vector
 from lora_sdk.compile.parts import Lowering
+from lora_sdk.compile.products import product
 from lora_sdk.plan.control import ARGMAX_BYTES
 from lora_sdk.plan.onchip import OnchipBuffer
 from lora_sdk.plan.tensors import FP16_BYTES
@@ -15,17 +16,18 @@ SELECTED = abi.FLAG_SELECTED
 
 def lower_head(part: Lowering, stream: Event | None) -> None:
     """From the last residual to FP32 logits and their greatest in the control bank."""
-    event, source = _last_hidden(part, stream), "head"
+    event, source, columns = _last_hidden(part, stream), "head", part.board.share.hidden
     if part.config.embed_dim != part.config.hidden:
-        event = part.gather(event, "head")
-        target = part.local("embed", part.board.share.embed)
-        event = part.matrix(event, "project_out", "head", target, flags=SELECTED)
-        source = "embed"
-    event = part.gather(event, source)
+        embed = part.board.share.embed
+        target = part.local("embed", embed)
+        event = product(part, event, "project_out", source, columns, target, SELECTED)
+        source, columns = "embed", embed
     control = part.board.control
     logits = OnchipBuffer(control.logits_offset, control.logits_stride)
     bank = part.plan.overlay.control_bank
-    event = part.matrix(event, "lm_head", source, logits, SELECTED, bank, abi.FP32)
+    event = product(
+        part, event, "lm_head", source, columns, logits, SELECTED, y_bank=bank, y_type=abi.FP32
+    )
     vocabulary = part.board.share.vocabulary
     part.builder.emit(
         Vector,

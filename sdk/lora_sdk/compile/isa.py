@@ -12,6 +12,7 @@ import numpy as np
 
 from lora_host import abi
 from lora_host.errors import PlacementError
+from lora_sdk.plan.formats import KV_TYPES
 
 if TYPE_CHECKING:
     from lora_sdk.plan.adapters import AdapterLayout
@@ -133,6 +134,7 @@ class Attention(Command):
     y_offset: int
     y_stride: int
     scale: int
+    v_scale: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,6 +151,9 @@ class KvStore(Command):
     k_offset: int
     v_offset: int
     stride: int
+    k_scales: int = 0
+    v_scales: int = 0
+    scale_stride: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -289,6 +294,7 @@ def _header(commands: Sequence[Command], plan: Plan, rank: int, list_id: int) ->
         "kv_heads": board.kv.heads,
         "head_dim": board.kv.head_dim,
         "kv_line": board.kv.line,
+        "kv_type": KV_TYPES[board.kv.kind],
         "table_line": board.control.table_offset // abi.LINE_BYTES,
         "results_offset": board.control.results_offset,
         "results_bytes": board.control.results_bytes,

@@ -6,9 +6,11 @@ from collections.abc import Callable
 
 from lora_host import abi
 from lora_sdk.compile.builder import Event
-from lora_sdk.compile.isa import KvStore, Vector, float_bits
+from lora_sdk.compile.isa import KvStore, Vector
+from lora_sdk.compile.kv_quantise import quantise_qkv
 from lora_sdk.compile.parts import Lowering
-from lora_sdk.plan.tensors import FP16_BYTES
+from lora_sdk.compile.products import product
+from lora_sdk.plan.tensors import FP16_BYTES, head_columns
 
 ACTIVATIONS = {
     "relu": abi.VEC_RELU,
@@ -34,38 +36,35 @@ def _norm_before(
 ) -> Event | None:
     """stream + half(norm(stream))."""
     event = part.norm(stream, norm, part.stream(), part.local("input", part.board.share.hidden))
-    event = half(part, layer, part.gather(event, "input"))
-    return part.residual(event, part.stream())
+    return part.residual(half(part, layer, event), part.stream())
 
 
 def _norm_after(
     part: Lowering, norm: str, stream: Event | None, half: Half, layer: int
 ) -> Event | None:
     """norm(stream + half(stream)): OPT's post-LayerNorm order."""
-    event = half(part, layer, part.gather(stream, "input"))
-    event = part.residual(event, part.buffer("residual"))
+    event = part.residual(half(part, layer, stream), part.buffer("residual"))
     return part.norm(event, norm, part.buffer("residual"), part.stream())
 
 
 def _attention(part: Lowering, layer: int, event: Event | None) -> Event | None:
-    """qkv, RoPE, K and V into the cache, attention, gather by head, o."""
+    """qkv, RoPE, K and V into the cache, attention, o."""
     config, share = part.config, part.board.share
     qkv, prefix = part.buffer("qkv"), f"layer.{layer}"
-    q_columns = len(share.q_heads) * config.head_dim
-    kv_columns = len(share.kv_heads) * config.head_dim
-    event = part.matrix(event, f"{prefix}.qkv", "input", qkv)
+    event = product(part, event, f"{prefix}.qkv", "input", share.hidden, qkv)
     if config.rope is not None:
         event = part.builder.emit(
             Vector,
             event,
             what="rope",
             op=abi.VEC_ROPE,
-            columns=q_columns + kv_columns,
+            columns=(len(share.q_heads) + len(share.kv_heads)) * config.head_dim,
             extra=config.head_dim,
             **part.address("x", qkv),
             **part.address("y", qkv),
             **part.table_a("rope"),
         )
+    event, places = quantise_qkv(part, event, layer)
     event = part.builder.emit(
         KvStore,
         event,
@@ -73,11 +72,9 @@ def _attention(part: Lowering, layer: int, event: Event | None) -> Event | None:
         head_dim=config.head_dim,
         kv_layer=layer,
         kv_heads=len(share.kv_heads),
-        k_offset=qkv.offset + q_columns * FP16_BYTES,
-        v_offset=qkv.offset + (q_columns + kv_columns) * FP16_BYTES,
-        stride=qkv.stride,
+        **places.store,
     )
-    whole = part.buffer("attention")
+    columns = head_columns(share.q_heads, config.head_dim)
     event = part.builder.attention(
         event,
         what="attention",
@@ -88,23 +85,18 @@ def _attention(part: Lowering, layer: int, event: Event | None) -> Event | None:
         kv_heads=len(share.kv_heads),
         kv_first=share.kv_heads.start,
         group=config.heads // config.kv_heads,
-        q_offset=qkv.offset,
-        q_stride=qkv.stride,
-        y_offset=whole.offset + share.q_heads.start * config.head_dim * FP16_BYTES,
-        y_stride=whole.stride,
-        scale=float_bits(float(config.attention_scale(layer))),
+        **part.address("y", part.local("attention", columns)),
+        **places.attention,
     )
-    event = part.gather(event, "attention")
-    return part.matrix(event, f"{prefix}.o", "attention", part.buffer("product"))
+    return product(part, event, f"{prefix}.o", "attention", columns, part.buffer("product"))
 
 
 def _feed_forward(part: Lowering, layer: int, event: Event | None) -> Event | None:
-    """up (and gate), activation, gather, down."""
-    prefix = f"layer.{layer}"
-    event = part.matrix(event, f"{prefix}.up", "input", part.buffer("up"))
+    """up (and gate), activation, down."""
+    prefix, share = f"layer.{layer}", part.board.share
+    event = product(part, event, f"{prefix}.up", "input", share.hidden, part.buffer("up"))
     event = _activation(part, event)
-    event = part.gather(event, "ffn")
-    return part.matrix(event, f"{prefix}.down", "ffn", part.buffer("product"))
+    return product(part, event, f"{prefix}.down", "ffn", share.ffn, part.buffer("product"))
 
 
 def _activation(part: Lowering, event: Event | None) -> Event | None:

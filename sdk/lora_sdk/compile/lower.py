@@ -41,15 +41,20 @@ from lora_sdk.compile import head, layers
 from lora_sdk.compile.builder import Event
 from lora_sdk.compile.isa import Command, End, Fence, KvCommit, Vector
 from lora_sdk.compile.parts import Lowering
+from lora_sdk.compile.products import product
 
 if TYPE_CHECKING:
+    from lora_sdk.model.quantisation import ActivationScales
     from lora_sdk.model.spec import ModelConfig
     from lora_sdk.plan.model_plan import Plan
 
 
-def lower(config: ModelConfig, plan: Plan, rank: int) -> list[Command]:
-    """The command list of board `rank`."""
-    part = Lowering(config, plan, rank)
+def lower(
+    config: ModelConfig, plan: Plan, rank: int, scales: ActivationScales | None = None
+) -> list[Command]:
+    """The command list of board `rank`. `scales` of a quantised model's activations; ModelError
+    names one that is missing."""
+    part = Lowering(config, plan, rank, scales)
     part.builder.emit(KvCommit, None, what="kv commit")
     stream = _embed(part)
     for layer in range(config.layers):
@@ -86,8 +91,7 @@ def _embed(part: Lowering) -> Event | None:
         )
     if not projected:
         return event
-    event = part.gather(event, "embed")
-    event = part.matrix(event, "project_in", "embed", part.stream())
+    event = product(part, event, "project_in", "embed", columns, part.stream())
     return _add_position(part, event)
 
 

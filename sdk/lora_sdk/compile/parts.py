@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lora_host import abi
-from lora_sdk.compile.adapters import adapter_product
 from lora_sdk.compile.builder import Builder, Event
 from lora_sdk.compile.isa import NO_LAYER, Matrix, MoveRows, Vector, float_bits
+from lora_sdk.model.quantisation import ActivationScales
+from lora_sdk.plan.formats import weight_type
 from lora_sdk.plan.onchip import OnchipBuffer
 from lora_sdk.plan.tensors import FP16_BYTES
 
@@ -20,8 +21,11 @@ class Lowering:
     """The state of lowering one board's list. Commands without columns on this board are left out;
     what would have waited for them waits for what they would have waited for."""
 
-    def __init__(self, config: ModelConfig, plan: Plan, rank: int) -> None:
+    def __init__(
+        self, config: ModelConfig, plan: Plan, rank: int, scales: ActivationScales | None = None
+    ) -> None:
         self.config = config
+        self.scales = scales or ActivationScales()
         self.plan = plan
         self.board = plan.boards[rank]
         self.builder = Builder()
@@ -34,10 +38,10 @@ class Lowering:
         """A whole on-chip buffer."""
         return self.board.onchip[name]
 
-    def local(self, name: str, columns: range) -> OnchipBuffer:
-        """This board's columns in place in a buffer that a gather fills."""
+    def local(self, name: str, columns: range, size: int = FP16_BYTES) -> OnchipBuffer:
+        """This board's columns, of `size` bytes each, in place in a buffer that a gather fills."""
         whole = self.board.onchip[name]
-        return OnchipBuffer(whole.offset + columns.start * FP16_BYTES, whole.stride)
+        return OnchipBuffer(whole.offset + columns.start * size, whole.stride)
 
     def stream(self) -> OnchipBuffer:
         """The rows that run through the model from block to block, this board's columns: the
@@ -110,21 +114,22 @@ class Lowering:
         flags: int = 0,
         y_bank: int = abi.BANK_ONCHIP,
         y_type: int = abi.FP16,
-    ) -> Event | None:
-        """target = source * matrix `name` (+ its bias, + what the rows' adapters add)."""
-        placed = self.board.matrices.get(name)
-        after, adapter = adapter_product(self, after, name, source)
-        if placed is None:
-            return after
-        bias: dict[str, int] = {}
-        if placed.spec.bias is not None:
-            table = self.board.tables[placed.spec.bias]
-            bias = {"bias_bank": table.bank, "bias_line": table.line}
+        **adapter: int,
+    ) -> Event:
+        """target = source * matrix `name` of this board (* its scales, + its bias, + what the rows'
+        adapters add: `adapter` has the fields)."""
+        placed = self.board.matrices[name]
+        spec = placed.spec
+        table = self.board.tables[spec.table] if spec.table is not None else None
+        bias = {} if table is None else {"bias_bank": table.bank, "bias_line": table.line}
+        if spec.scales is not None and spec.bias is None:
+            flags |= abi.FLAG_NO_BIAS
         return self.builder.emit(
             Matrix,
             after,
             what=f"matrix {name.rpartition('.')[2]}",
             flags=flags,
+            weight_type=weight_type(spec.format),
             bank_first=placed.bank_first,
             bank_count=placed.bank_count,
             merge=placed.merge,

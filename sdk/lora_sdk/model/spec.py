@@ -65,10 +65,12 @@ class ModelConfig:
     pad: int | None = None
     quantisation: Quantisation | None = None
 
-    def attention_scale(self, layer: int) -> np.float32:
-        """The factor of q.k in `layer` (0 is the first): a double rounded once to FP32."""
+    def attention_factor(self, layer: int) -> float:
+        """The factor of q.k in `layer` (0 is the first) in double precision."""
         scale = 1.0 / math.sqrt(self.head_dim) if self.scale_scores else 1.0
-        if self.scale_by_layer:
-            scale = scale / (layer + 1)
-        rounded: np.float32 = np.float32(scale)
+        return scale / (layer + 1) if self.scale_by_layer else scale
+
+    def attention_scale(self, layer: int) -> np.float32:
+        """The same rounded once to FP32."""
+        rounded: np.float32 = np.float32(self.attention_factor(layer))
         return rounded

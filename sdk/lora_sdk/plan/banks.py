@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from lora_host.overlay import Overlay
 
 MIB = 1 << 20
-BLOCK_LINES = abi.BLOCK_BYTES_FP16 // abi.LINE_BYTES
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ class MatrixPlacement:
     @property
     def placed_bytes(self) -> int:
         """Bytes of all blocks, their padding included."""
-        return self.requests * self.merge * abi.BLOCK_BYTES_FP16
+        return self.requests * self.merge * self.spec.block_bytes
 
     @property
     def requests(self) -> int:
@@ -66,8 +65,8 @@ class MatrixPlacement:
         """(bank, byte offset) of block `block` = column tile * ceil(k/128) + k block."""
         request, place = divmod(block, self.merge)
         row, bank = divmod(self.first + request, self.bank_count)
-        line = self.weight_line + (row * self.merge + place) * BLOCK_LINES
-        return self.bank_first + bank, line * abi.LINE_BYTES
+        offset = (row * self.merge + place) * self.spec.block_bytes
+        return self.bank_first + bank, self.weight_line * abi.LINE_BYTES + offset
 
 
 @dataclass(frozen=True)
@@ -98,30 +97,41 @@ class TablePlacement:
 
 
 class Stripes:
-    """One running request number over the weight banks: nothing is lost between matrices."""
+    """One running request number over the weight banks: nothing is lost between matrices whose
+    blocks are of one size. Blocks of another size begin in a new row of requests."""
 
     def __init__(self, banks: Banks) -> None:
         self.banks = banks
-        self.requests = 0
+        self.requests = 0  # of the size below, from the line below on
+        self._block_bytes = abi.BLOCK_BYTES_FP16
+        self._line = 0
 
     @property
     def end_line(self) -> int:
         """First line that no matrix reaches, in any of the banks."""
         rows = -(-self.requests // self.banks.weight_count)
-        return rows * self.banks.merge * BLOCK_LINES
+        return self._line + rows * self._row_lines
+
+    @property
+    def _row_lines(self) -> int:
+        """Lines of a bank that one request of each bank takes."""
+        return self.banks.merge * self._block_bytes // abi.LINE_BYTES
 
     def place(self, spec: MatrixSpec, reserved_lines: int) -> MatrixPlacement | None:
         """The next place for a matrix, None where fewer than `reserved_lines` would stay free."""
+        before = self.requests, self._block_bytes, self._line
+        if spec.block_bytes != self._block_bytes:
+            self._line, self.requests = self.end_line, 0
+            self._block_bytes = spec.block_bytes
         row, first = divmod(self.requests, self.banks.weight_count)
-        merge = self.banks.merge
-        line = row * merge * BLOCK_LINES
+        line = self._line + row * self._row_lines
+        banks = self.banks
         placed = MatrixPlacement(
-            spec, self.banks.weight_first, self.banks.weight_count, merge, first, line, False
+            spec, banks.weight_first, banks.weight_count, banks.merge, first, line, False
         )
-        before = self.requests
         self.requests += placed.requests
         if self.end_line + reserved_lines > self.banks.weight_lines:
-            self.requests = before
+            self.requests, self._block_bytes, self._line = before
             return None
         return placed
 
@@ -155,7 +165,7 @@ class Shelf:
     def matrix(self, spec: MatrixSpec) -> MatrixPlacement:
         """A place for a whole matrix outside the weight banks."""
         merge = self.banks.merge
-        count = -(-spec.blocks // merge) * merge * abi.BLOCK_BYTES_FP16
+        count = -(-spec.blocks // merge) * merge * spec.block_bytes
         line = self.take(spec.name, count) // abi.LINE_BYTES
         return MatrixPlacement(spec, self.bank, 1, merge, 0, line, True)
 

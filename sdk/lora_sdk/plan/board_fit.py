@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from lora_host import abi
 from lora_host.errors import PlacementError
+from lora_sdk.model.quantisation import kv_of
 from lora_sdk.plan.adapters import (
     MATRICES,
     AdapterLayout,
@@ -15,13 +16,16 @@ from lora_sdk.plan.adapters import (
     slot_chunks,
 )
 from lora_sdk.plan.banks import Banks, MatrixPlacement, Shelf, Stripes, TablePlacement, mib
+from lora_sdk.plan.formats import weight_bytes
 from lora_sdk.plan.kv import KvLayout
 from lora_sdk.plan.model_plan import BankUse, Replica
 from lora_sdk.plan.partition import Share
 from lora_sdk.plan.tensors import (
     FP16_BYTES,
+    FP32_BYTES,
     MatrixSpec,
     TableSpec,
+    layer_matrices,
     matrix_specs,
     table_specs,
 )
@@ -103,6 +107,7 @@ class BoardFit:
             head_dim=self.config.head_dim,
             pages=pages,
             scratch_pages=scratch_pages,
+            kind=kv_of(self.config),
         )
 
     def kv_full(self, wanted_pages: int, fitting_pages: int) -> str:
@@ -182,14 +187,23 @@ class BoardFit:
         group = config.heads // config.kv_heads
         shared = sum(1 for head in share.kv_heads if head * group < share.q_heads.start)
         if shared:
-            rows = config.hidden + (1 if config.qkv_bias else 0)
-            each = rows * config.head_dim * FP16_BYTES * 2
-            size = config.layers * shared * each
+            size = sum(
+                2 * _column_bytes(spec) * shared * config.head_dim
+                for layer in range(config.layers)
+                for spec in layer_matrices(config, share, layer)
+                if spec.name.endswith(".qkv")
+            )
             found.append(Replica("k and v", f"{shared} KV heads shared with board before", size))
         if config.tied and share.vocabulary:
-            size = config.embed_dim * len(share.vocabulary) * FP16_BYTES
+            size = self.matrices["lm_head"].bytes
             found.append(Replica("lm_head", "tied to embed.token, which lies by column", size))
         rope = self.tables.get("rope")
         if rope is not None:
             found.append(Replica("rope", "every board holds the whole table", rope.bytes))
         return tuple(found)
+
+
+def _column_bytes(spec: MatrixSpec) -> int:
+    """Bytes of one column of a matrix, with its scale and bias."""
+    scale = FP32_BYTES if spec.scales is not None else 0
+    return weight_bytes(spec.format, spec.k, 1) + scale + (FP16_BYTES if spec.bias else 0)

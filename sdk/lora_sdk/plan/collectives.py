@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from lora_host import abi
 from lora_sdk.plan.adapters import MATRICES, AdapterOptions, tensor_count
+from lora_sdk.plan.formats import product_format
 from lora_sdk.plan.partition import deal
 from lora_sdk.plan.tensors import FP16_BYTES
 
@@ -59,10 +60,23 @@ class LinkBytes:
     payload: int = 0
 
 
-def activations(what: str, columns: int, selected: bool = False) -> Collective:
-    """The gather of an FP16 activation row before a matrix product."""
+def activations(
+    config: ModelConfig,
+    what: str,
+    columns: int,
+    adapters: AdapterOptions | None,
+    selected: bool = False,
+) -> Collective:
+    """The gather of an activation row before the matrix product `what`."""
     unit = abi.UNIT_COLUMNS
-    return Collective(what, columns, unit, unit, FP16_BYTES, selected)
+    return Collective(what, columns, unit, unit, element_bytes(config, what, adapters), selected)
+
+
+def element_bytes(config: ModelConfig, product: str, adapters: AdapterOptions | None) -> int:
+    """Bytes of an activation on the links: INT8 where the product reads it so, but for plans with
+    adapter slots, since adapters read the FP16 activation."""
+    slots = adapters is not None and adapters.slots > 0
+    return FP16_BYTES if slots or not product_format(config, product).integer else 1
 
 
 def norm_sums(what: str, config: ModelConfig, selected: bool = False) -> Collective:
@@ -71,10 +85,10 @@ def norm_sums(what: str, config: ModelConfig, selected: bool = False) -> Collect
     return Collective(what, abi.SEGMENTS, 1, 1, record, selected)
 
 
-def head_outputs(what: str, config: ModelConfig) -> Collective:
+def head_outputs(what: str, config: ModelConfig, adapters: AdapterOptions | None) -> Collective:
     """The gather of attention's output, dealt by query head."""
-    columns = config.heads * config.head_dim
-    return Collective(what, columns, config.head_dim, abi.UNIT_COLUMNS, FP16_BYTES)
+    columns, size = config.heads * config.head_dim, element_bytes(config, what, adapters)
+    return Collective(what, columns, config.head_dim, abi.UNIT_COLUMNS, size)
 
 
 def adapter_ranks(
@@ -91,10 +105,10 @@ def collectives(
     """All gathers of a step in the order in which every board runs them."""
     found: list[Collective] = []
     if config.embed_dim != config.hidden:
-        found.append(activations("project_in", config.embed_dim))
+        found.append(activations(config, "project_in", config.embed_dim, adapters))
     for layer in range(config.layers):
         prefix = f"layer.{layer}"
-        for collective in _layer(config, prefix):
+        for collective in _layer(config, prefix, adapters):
             found.append(collective)
             matrix = collective.what.rpartition(".")[2]
             if matrix in MATRICES and adapters is not None and adapters.dealt:
@@ -103,21 +117,23 @@ def collectives(
     if config.final_norm:
         found.append(norm_sums("final_norm", config, selected=True))
     if config.embed_dim != config.hidden:
-        found.append(activations("project_out", config.hidden, selected=True))
-    found.append(activations("lm_head", config.embed_dim, selected=True))
+        found.append(activations(config, "project_out", config.hidden, adapters, selected=True))
+    found.append(activations(config, "lm_head", config.embed_dim, adapters, selected=True))
     return tuple(found)
 
 
-def _layer(config: ModelConfig, prefix: str) -> Iterator[Collective]:
+def _layer(
+    config: ModelConfig, prefix: str, adapters: AdapterOptions | None
+) -> Iterator[Collective]:
     attn_norm = norm_sums(f"{prefix}.attn_norm", config)
     mlp_norm = norm_sums(f"{prefix}.mlp_norm", config)
     if config.norm_first:
         yield attn_norm
-    yield activations(f"{prefix}.qkv", config.hidden)
-    yield head_outputs(f"{prefix}.o", config)
+    yield activations(config, f"{prefix}.qkv", config.hidden, adapters)
+    yield head_outputs(f"{prefix}.o", config, adapters)
     yield mlp_norm if config.norm_first else attn_norm
-    yield activations(f"{prefix}.up", config.hidden)
-    yield activations(f"{prefix}.down", config.ffn)
+    yield activations(config, f"{prefix}.up", config.hidden, adapters)
+    yield activations(config, f"{prefix}.down", config.ffn, adapters)
     if not config.norm_first:
         yield mlp_norm
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lora_host import abi
+from lora_sdk.model.quantisation import KvKind
 
 
 def tiles(positions: int) -> int:
@@ -25,6 +26,7 @@ class KvLayout:
     head_dim: int
     pages: int
     scratch_pages: int
+    kind: KvKind = "fp16"
 
     @property
     def page_stride(self) -> int:
@@ -32,8 +34,15 @@ class KvLayout:
         return (self.layers * self.heads * 2) | 1
 
     @property
+    def block_lines(self) -> int:
+        """Lines of one block: values, of "int8-heads" a line of scales behind them."""
+        if self.kind == "fp16":
+            return self.head_dim
+        return self.head_dim // 2 + (1 if self.kind == "int8-heads" else 0)
+
+    @property
     def block_bytes(self) -> int:
-        return abi.LINE_BYTES * self.head_dim
+        return abi.LINE_BYTES * self.block_lines
 
     @property
     def bytes(self) -> int:
@@ -43,16 +52,16 @@ class KvLayout:
     @property
     def lines(self) -> int:
         """Lines that the cache takes of every bank, from `line` on."""
-        return -(-self.pages * self.page_stride // self.bank_count) * self.head_dim
+        return -(-self.pages * self.page_stride // self.bank_count) * self.block_lines
 
     def address(self, page: int, layer: int, head: int, value: bool) -> tuple[int, int]:
         """(bank, byte offset) of the K or V block of a local KV head."""
         block = page * self.page_stride + (layer * self.heads + head) * 2 + int(value)
         bank = self.bank_first + block % self.bank_count
-        line = self.line + block // self.bank_count * self.head_dim
+        line = self.line + block // self.bank_count * self.block_lines
         return bank, line * abi.LINE_BYTES
 
     def capacity(self, bank_lines: int) -> int:
         """Pages that fit where the smallest of the banks has `bank_lines` lines in all."""
-        free = max(0, bank_lines - self.line) // self.head_dim
+        free = max(0, bank_lines - self.line) // self.block_lines
         return free * self.bank_count // self.page_stride

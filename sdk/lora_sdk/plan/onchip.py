@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lora_host import abi
+from lora_sdk.model.quantisation import kv_of
+from lora_sdk.plan.formats import act_order, product_format, products
 from lora_sdk.plan.partition import Share
 from lora_sdk.plan.tensors import FP16_BYTES, padded
 
@@ -24,9 +26,10 @@ class OnchipBuffer:
 def row_strides(config: ModelConfig, share: Share, adapter_columns: int = 0) -> dict[str, int]:
     """Bytes of one row of each buffer.
 
-    Only what a gather fills is as wide as the model (`input`, `attention`, `ffn`, `head`, `embed`);
-    the rest is the board's own columns: the residual, results of products, norm sums (III.A).
-    `adapter_columns`: values of a row of adapters' h, 0 without adapters."""
+    Only what a gather fills is as wide as the model (`input`, `attention`, `ffn`, `head`, `embed`,
+    and `input8` .. `embed8`, the same in INT8 where a product reads it so); the rest is the board's
+    own columns: the residual, results of products, norm sums (III.A). `adapter_columns`: values of
+    a row of adapters' h, 0 without adapters."""
     hidden, local = config.hidden, len(share.hidden)
     heads = len(share.q_heads) + 2 * len(share.kv_heads)
     columns = {
@@ -46,7 +49,41 @@ def row_strides(config: ModelConfig, share: Share, adapter_columns: int = 0) -> 
     strides["sums"] = padded(abi.SEGMENTS * 8)
     if adapter_columns:
         strides["adapter"] = padded(adapter_columns * FP16_BYTES)
-    return strides
+    return strides | _quantised(config, columns) | _quantised_kv(config, share)
+
+
+def eight(buffer: str) -> str:
+    """Name of the buffer that holds `buffer`'s rows in INT8."""
+    return f"{buffer}8"
+
+
+def _quantised(config: ModelConfig, columns: dict[str, int]) -> dict[str, int]:
+    """Strides of INT8 inputs and of inputs in another order."""
+    found: dict[str, int] = {}
+    if config.quantisation is None:
+        return found
+    for source, product, k in products(config):
+        integer = product_format(config, product).integer
+        if integer:
+            found[eight(source)] = padded(columns[source])
+        if act_order(config, product):
+            size = padded(k * (1 if integer else FP16_BYTES))
+            found["permuted"] = max(found.get("permuted", 0), size)
+    return found
+
+
+def _quantised_kv(config: ModelConfig, share: Share) -> dict[str, int]:
+    """Strides of q, k and v in INT8, or of k and v with their scales."""
+    kv_heads = 2 * len(share.kv_heads)
+    kind = kv_of(config)
+    if kind == "int8":
+        return {"qkv8": padded((len(share.q_heads) + kv_heads) * config.head_dim)}
+    if kind == "int8-heads":
+        return {
+            "kv8": padded(kv_heads * config.head_dim),
+            "kv_scales": padded(kv_heads * FP16_BYTES),
+        }
+    return {}
 
 
 def row_bytes(config: ModelConfig, share: Share, adapter_columns: int = 0) -> int:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from lora_host import abi
 from lora_host.errors import PlacementError, RequestError
+from lora_sdk.model.quantisation import kv_of
 from lora_sdk.plan import control, onchip
 from lora_sdk.plan.adapters import AdapterOptions, h_columns
 from lora_sdk.plan.banks import Banks
@@ -14,6 +15,7 @@ from lora_sdk.plan.board_fit import BoardFit
 from lora_sdk.plan.collectives import collectives
 from lora_sdk.plan.kv import tiles
 from lora_sdk.plan.model_plan import BoardPlan, Plan
+from lora_sdk.plan.overlay_choice import check_overlay
 from lora_sdk.plan.partition import BOARD_COUNTS, Partition, Share
 from lora_sdk.plan.topology import Route
 
@@ -47,6 +49,7 @@ def make_plan(
     none. PlacementError names what does not fit, and what
     would; RequestError an argument out of range."""
     _check_arguments(config, overlay, context, sequences, hidden_taps)
+    check_overlay(config, overlay)
     partition = Partition(config, boards)
     if route is None:
         route = default_route(boards)
@@ -90,6 +93,11 @@ def _check_arguments(
         raise RequestError(
             f"context {context} is out of range: the model has {config.positions} positions"
         )
+    if context is not None and context > _most_positions(config):
+        raise RequestError(
+            f"context {context} is out of range: INT8 attention is exact up to "
+            f"{_most_positions(config)} positions; take another KV cache"
+        )
     if sequences is not None and not 1 <= sequences <= overlay.max_sequences:
         raise RequestError(
             f"{sequences} sequences are out of range: overlay {overlay.name} takes 1 to "
@@ -124,7 +132,7 @@ def _plan(
     for fit in fits:
         fit.place_weights(reserve)
     room = min(MAX_PAGES, *(fit.kv_pages() for fit in fits)) - scratch
-    limit = min(config.positions, max(0, room) * abi.TILE_POSITIONS)
+    limit = min(_most_positions(config), max(0, room) * abi.TILE_POSITIONS)
     chosen = context or limit
     if limit < max(chosen, 1):
         raise _no_kv(fits, context, limit, room + scratch, reserve)
@@ -147,6 +155,12 @@ def _plan(
         collectives=collectives(config, adapters, partition.boards),
         adapters=adapters,
     )
+
+
+def _most_positions(config: ModelConfig) -> int:
+    """The longest context of the model's arithmetic."""
+    most = abi.MAX_INT8_POSITIONS if kv_of(config) == "int8" else config.positions
+    return min(config.positions, most)
 
 
 def _board(

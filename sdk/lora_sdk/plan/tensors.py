@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from lora_host import abi
+from lora_sdk.model.quantisation import FP16, MatrixFormat
+from lora_sdk.plan.formats import act_order, block_bytes, product_format, weight_bytes
 from lora_sdk.plan.partition import Share
 
 if TYPE_CHECKING:
@@ -31,13 +33,17 @@ class Part(NamedTuple):
 @dataclass(frozen=True)
 class MatrixSpec:
     """A matrix [k, n] of one board; its columns are those of `parts`, one after another. `bias` is
-    the name of the table that holds its bias, None without one."""
+    the name of its bias, None without one; products of INT8 activations have it behind the
+    columns' scales, in the table `scales`. `permutation` is the table with the order of its inputs
+    (act-order), None where they come in their own."""
 
     name: str
     layer: int | None
     k: int
     parts: tuple[Part, ...]
     bias: str | None
+    format: MatrixFormat = FP16
+    permutation: str | None = None
 
     @property
     def n(self) -> int:
@@ -51,18 +57,35 @@ class MatrixSpec:
     @property
     def bytes(self) -> int:
         """Bytes of the weights themselves, without padding."""
-        return self.k * self.n * FP16_BYTES
+        return weight_bytes(self.format, self.k, self.n)
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of one weight block."""
+        return block_bytes(self.format)
+
+    @property
+    def scales(self) -> str | None:
+        """The table of FP32 scales, one a column, None where the format has none."""
+        return f"{self.name}.scales" if self.format.integer else None
+
+    @property
+    def table(self) -> str | None:
+        """The table that the product reads: scales with the bias behind them, or the bias."""
+        return self.scales or self.bias
 
 
 @dataclass(frozen=True)
 class TableSpec:
-    """A table [rows, columns] that units read by row: biases, norm vectors, embeddings, RoPE."""
+    """A table [rows, columns] that units read by row: biases, norm vectors, embeddings, RoPE,
+    columns' scales (with `bias`, FP16 behind them), the order of a matrix's inputs."""
 
     name: str
-    kind: Literal["bias", "norm", "embedding", "rope"]
+    kind: Literal["bias", "norm", "embedding", "rope", "scales", "permutation"]
     rows: int
     parts: tuple[Part, ...]
     element_bytes: int = FP16_BYTES
+    bias: bool = False
 
     @property
     def columns(self) -> int:
@@ -71,12 +94,18 @@ class TableSpec:
     @property
     def row_bytes(self) -> int:
         """One row, padded to whole lines."""
-        return padded(self.columns * self.element_bytes)
+        behind = padded(self.columns * FP16_BYTES) if self.bias else 0
+        return padded(self.columns * self.element_bytes) + behind
 
     @property
     def bytes(self) -> int:
         """Bytes of the values themselves, without padding."""
-        return self.rows * self.columns * self.element_bytes
+        return self.rows * self.columns * (self.element_bytes + FP16_BYTES * self.bias)
+
+    @property
+    def computed(self) -> bool:
+        """Whether loading makes it from other values, and not from one tensor as it is."""
+        return self.kind in ("rope", "scales", "permutation")
 
 
 def padded(count: int) -> int:
@@ -94,37 +123,54 @@ def matrix_specs(config: ModelConfig, share: Share) -> list[MatrixSpec]:
     out."""
     specs: list[MatrixSpec] = []
     if config.embed_dim != config.hidden:
-        specs.append(_plain("project_in", None, config.embed_dim, share.hidden))
+        specs.append(_plain(config, "project_in", None, config.embed_dim, share.hidden))
     for layer in range(config.layers):
         specs.extend(layer_matrices(config, share, layer))
     if config.embed_dim != config.hidden:
-        specs.append(_plain("project_out", None, config.hidden, share.embed))
-    specs.append(_plain("lm_head", None, config.embed_dim, share.vocabulary))
+        specs.append(_plain(config, "project_out", None, config.hidden, share.embed))
+    specs.append(_plain(config, "lm_head", None, config.embed_dim, share.vocabulary))
     return [spec for spec in specs if spec.n]
 
 
 def _plain(
-    name: str, layer: int | None, k: int, columns: range, bias: str | None = None
+    config: ModelConfig,
+    name: str,
+    layer: int | None,
+    k: int,
+    columns: range,
+    bias: bool = False,
 ) -> MatrixSpec:
-    return MatrixSpec(name, layer, k, (Part(name, columns.start, columns.stop),), bias)
+    return _spec(config, name, layer, k, (Part(name, columns.start, columns.stop),), bias)
+
+
+def _spec(
+    config: ModelConfig,
+    name: str,
+    layer: int | None,
+    k: int,
+    parts: tuple[Part, ...],
+    bias: bool,
+) -> MatrixSpec:
+    return MatrixSpec(
+        name,
+        layer,
+        k,
+        parts,
+        f"{name}.bias" if bias else None,
+        product_format(config, name),
+        f"{name}.permutation" if act_order(config, name) else None,
+    )
 
 
 def layer_matrices(config: ModelConfig, share: Share, layer: int) -> Iterator[MatrixSpec]:
     """The four matrices of a layer; those without columns too."""
     prefix = f"layer.{layer}"
     attention = config.heads * config.head_dim
-    qkv_bias = f"{prefix}.qkv.bias" if config.qkv_bias else None
-    yield MatrixSpec(
-        f"{prefix}.qkv", layer, config.hidden, _qkv_parts(config, share, prefix), qkv_bias
-    )
-    o_bias = f"{prefix}.o.bias" if config.o_bias else None
-    yield _plain(f"{prefix}.o", layer, attention, share.hidden, o_bias)
-    up_bias = f"{prefix}.up.bias" if config.mlp_bias else None
-    yield MatrixSpec(
-        f"{prefix}.up", layer, config.hidden, _up_parts(config, share, prefix), up_bias
-    )
-    down_bias = f"{prefix}.down.bias" if config.mlp_bias else None
-    yield _plain(f"{prefix}.down", layer, config.ffn, share.hidden, down_bias)
+    qkv, up = _qkv_parts(config, share, prefix), _up_parts(config, share, prefix)
+    yield _spec(config, f"{prefix}.qkv", layer, config.hidden, qkv, config.qkv_bias)
+    yield _plain(config, f"{prefix}.o", layer, attention, share.hidden, config.o_bias)
+    yield _spec(config, f"{prefix}.up", layer, config.hidden, up, config.mlp_bias)
+    yield _plain(config, f"{prefix}.down", layer, config.ffn, share.hidden, config.mlp_bias)
 
 
 def _qkv_parts(config: ModelConfig, share: Share, prefix: str) -> tuple[Part, ...]:
@@ -150,12 +196,23 @@ def table_specs(config: ModelConfig, share: Share, context: int) -> list[TableSp
         whole = (Part("rope", 0, config.head_dim),)
         specs.append(TableSpec("rope", "rope", context, whole, FP32_BYTES))
     for spec in matrix_specs(config, share):
-        if spec.bias is not None:
-            parts = tuple(Part(f"{p.tensor}.bias", p.start, p.stop) for p in spec.parts)
-            specs.append(TableSpec(spec.bias, "bias", 1, parts))
+        specs.extend(_product_tables(spec))
     for name in norm_names(config):
         specs.extend(_norm_tables(config, share, name))
     return [spec for spec in specs if spec.columns]
+
+
+def _product_tables(spec: MatrixSpec) -> Iterator[TableSpec]:
+    """What a product reads beside its weights."""
+    if spec.scales is not None:
+        bias = spec.bias is not None
+        yield TableSpec(spec.scales, "scales", 1, spec.parts, FP32_BYTES, bias)
+    elif spec.bias is not None:
+        parts = tuple(Part(f"{p.tensor}.bias", p.start, p.stop) for p in spec.parts)
+        yield TableSpec(spec.bias, "bias", 1, parts)
+    if spec.permutation is not None:
+        whole = (Part(spec.parts[0].tensor, 0, spec.k),)
+        yield TableSpec(spec.permutation, "permutation", 1, whole, FP32_BYTES)
 
 
 def norm_names(config: ModelConfig) -> list[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lora_sdk.compile.lower import lower
+from lora_sdk.model.quantisation import unit_scales
 from lora_sdk.timing.list_ops import ListTiming
 from lora_sdk.timing.machine import machine_of_overlay
 from lora_sdk.timing.ops import Op
@@ -44,6 +45,7 @@ class OverlayTiming:
         self._boards: dict[int, ListTiming] = {}
         self._like: dict[int, int] = {}
         seen: dict[object, int] = {}
+        scales = unit_scales(config)  # their values cost nothing
         for board in plan.boards:
             share = board.share
             sizes = tuple(
@@ -55,7 +57,11 @@ class OverlayTiming:
             like = self._like[board.rank] = seen.setdefault((sizes, spilled), board.rank)
             if like != board.rank:
                 continue  # the same list up to addresses
-            held = lower(config, plan, board.rank) if commands is None else commands[board.rank]
+            held = (
+                lower(config, plan, board.rank, scales)
+                if commands is None
+                else (commands[board.rank])
+            )
             self._boards[board.rank] = ListTiming(self.machine, plan, board.rank, held)
         self._known: dict[StepShape, StepTime] = {}
 

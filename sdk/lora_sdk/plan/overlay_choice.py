@@ -1,0 +1,60 @@
+"""Which overlay computes a model: each takes some formats of weights and of the KV cache."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lora_host.errors import PlacementError
+from lora_host.overlay import load_overlay, overlay_names
+from lora_sdk.model.quantisation import kv_of
+from lora_sdk.plan.formats import check_products, product_format, products
+
+if TYPE_CHECKING:
+    from lora_host.overlay import Overlay
+    from lora_sdk.model.spec import ModelConfig
+
+PREFERENCE = ("lora_f", "lora_q", "lora_w4a8")  # simplest first
+
+
+def fits(config: ModelConfig, overlay: Overlay) -> bool:
+    """Whether the overlay's units compute every format of the model."""
+    return _refused(config, overlay) is None
+
+
+def check_overlay(config: ModelConfig, overlay: Overlay) -> None:
+    """PlacementError names what the overlay does not compute and one that would; ModelError a
+    format that its matrix cannot have."""
+    check_products(config)
+    refused = _refused(config, overlay)
+    if refused is None:
+        return
+    other = overlay_for(config, overlay.board.name)
+    hint = f"take overlay {other}" if other else "no overlay that ships takes all of the model"
+    raise PlacementError(f"{refused}, which overlay {overlay.name} does not compute; {hint}")
+
+
+def overlay_for(config: ModelConfig, board: str) -> str | None:
+    """The first overlay that ships for boards of this kind and takes the model; None without."""
+    shipped = overlay_names()
+    for name in (f"{family}_{board}" for family in PREFERENCE):
+        if name in shipped and fits(config, load_overlay(name)):
+            return name
+    return None
+
+
+def choose_overlay(config: ModelConfig, board: str) -> str:
+    """The overlay for a model where none was named: LORA-F unless the model asks for another."""
+    return overlay_for(config, board) or f"{PREFERENCE[0]}_{board}"
+
+
+def _refused(config: ModelConfig, overlay: Overlay) -> str | None:
+    """The first thing of the model that the overlay does not compute, in words."""
+    if config.quantisation is None:
+        return None
+    for _, product, _ in products(config):
+        chosen = product_format(config, product)
+        if chosen.kind not in overlay.weights:
+            return f"{product} is {chosen}"
+    if kv_of(config) not in overlay.kv:
+        return f"the KV cache is {kv_of(config)}"
+    return None
