@@ -93,6 +93,7 @@ void xrt_signals_put_back(const struct xrt_signals *signals);
 /* transport_xrt_container.c */
 int xrt_container_read(const char *path, struct xrt_container *container,
                        struct lora_failure *failure);
+int xrt_container_uuid(const char *path, unsigned char uuid[16], struct lora_failure *failure);
 void xrt_bank_name(uint32_t bank, char name[16]);
 uint64_t xrt_bank_usable(uint32_t bank);
 
@@ -105,9 +106,16 @@ int xrt_memory_read(void *handle, uint32_t bank, uint64_t offset, void *data, ui
 int xrt_memory_write(void *handle, uint32_t bank, uint64_t offset, const void *data, uint64_t bytes,
                      struct lora_failure *failure);
 void xrt_release_all(struct xrt_handle *handle);
+enum xrt_direction { XRT_TO_DEVICE = 0, XRT_FROM_DEVICE = 1 };
+/* `at` and `bytes` lie inside the arena. */
+int xrt_transfer(struct xrt_handle *board, const struct xrt_arena *arena, int direction,
+                 uint64_t at, uint64_t bytes, struct lora_failure *failure);
 
 /* transport_xrt_program.c */
 int xrt_program(void *handle, const struct lora_program *program, struct lora_failure *failure);
+/* With the lock held: loads a container whose uuid the handle has, and compares it with the board's. */
+int xrt_load(struct xrt_handle *board, const struct xrt_api *api, const char *path,
+             struct lora_failure *failure);
 /* Gives back kernel and link contexts, not the device. */
 void xrt_unload(struct xrt_handle *handle);
 

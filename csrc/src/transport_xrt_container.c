@@ -181,8 +181,18 @@ static int read_sections(const struct view *file, struct xrt_container *containe
     return check_banks(file, container, failure);
 }
 
-int xrt_container_read(const char *path, struct xrt_container *container,
-                       struct lora_failure *failure) {
+static int read_uuid(const struct view *file, struct xrt_container *container,
+                     struct lora_failure *failure) {
+    int status = check_top(file, failure);
+    if (!status) memcpy(container->uuid, file->at + UUID_AT, sizeof container->uuid);
+    return status;
+}
+
+typedef int read_fn(const struct view *file, struct xrt_container *container,
+                    struct lora_failure *failure);
+
+static int read_file(const char *path, read_fn *read, struct xrt_container *container,
+                     struct lora_failure *failure) {
     struct stat facts;
     memset(container, 0, sizeof *container);
     int file = open(path, O_RDONLY | O_CLOEXEC);
@@ -202,7 +212,19 @@ int xrt_container_read(const char *path, struct xrt_container *container,
     if (mapping == MAP_FAILED)
         return lora_fail(failure, LORA_ERR_MEMORY, "%.160s: cannot be mapped", path);
     view.at = mapping;
-    int status = read_sections(&view, container, failure);
+    int status = read(&view, container, failure);
     munmap(mapping, view.bytes);
+    return status;
+}
+
+int xrt_container_read(const char *path, struct xrt_container *container,
+                       struct lora_failure *failure) {
+    return read_file(path, read_sections, container, failure);
+}
+
+int xrt_container_uuid(const char *path, unsigned char uuid[16], struct lora_failure *failure) {
+    struct xrt_container container;
+    int status = read_file(path, read_uuid, &container, failure);
+    if (!status) memcpy(uuid, container.uuid, sizeof container.uuid);
     return status;
 }

@@ -8,7 +8,6 @@
 #define ALIGNMENT 4096u
 /* Counters of a transfer are 32 bits wide in the runtime's software emulation. */
 #define SYNC_BYTES (1ull << 30)
-enum { TO_DEVICE = 0, FROM_DEVICE = 1 };
 #define MIB(bytes) ((double)(bytes) / 1048576.0)
 
 static uint64_t reserved_in(const struct xrt_handle *board, uint32_t bank) {
@@ -127,8 +126,8 @@ static struct xrt_arena *find(struct xrt_handle *board, uint32_t bank, uint64_t 
     return NULL;
 }
 
-static int transfer(struct xrt_handle *board, const struct xrt_arena *arena, int direction,
-                    uint64_t at, uint64_t bytes, struct lora_failure *failure) {
+int xrt_transfer(struct xrt_handle *board, const struct xrt_arena *arena, int direction,
+                 uint64_t at, uint64_t bytes, struct lora_failure *failure) {
     const struct xrt_api *api = xrt_api(failure);
     int result = api ? 0 : -1;
     for (uint64_t done = 0; done < bytes && !result;) {
@@ -165,7 +164,7 @@ int xrt_memory_read(void *handle, uint32_t bank, uint64_t offset, void *data, ui
     struct xrt_arena *arena = find(handle, bank, offset, bytes, failure);
     if (!arena) return LORA_ERR_RANGE;
     uint64_t at = offset - arena->offset;
-    int status = transfer(handle, arena, FROM_DEVICE, at, bytes, failure);
+    int status = xrt_transfer(handle, arena, XRT_FROM_DEVICE, at, bytes, failure);
     if (!status && bytes) status = check_presence(handle, arena->mirror + at, bytes, failure);
     if (!status && bytes) memcpy(data, arena->mirror + at, bytes);
     return status;
@@ -177,5 +176,5 @@ int xrt_memory_write(void *handle, uint32_t bank, uint64_t offset, const void *d
     if (!arena) return LORA_ERR_RANGE;
     uint64_t at = offset - arena->offset;
     if (bytes) memcpy(arena->mirror + at, data, bytes);
-    return transfer(handle, arena, TO_DEVICE, at, bytes, failure);
+    return xrt_transfer(handle, arena, XRT_TO_DEVICE, at, bytes, failure);
 }

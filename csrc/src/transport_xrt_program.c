@@ -29,8 +29,8 @@ static void spell(const unsigned char uuid[16], char text[33]) {
     for (int i = 0; i < 16; i++) snprintf(text + 2 * i, 3, "%02x", uuid[i]);
 }
 
-static int load(struct xrt_handle *board, const struct xrt_api *api, const char *path,
-                struct lora_failure *failure) {
+int xrt_load(struct xrt_handle *board, const struct xrt_api *api, const char *path,
+             struct lora_failure *failure) {
     unsigned char found[16] = {0};
     char found_text[33], expected_text[33];
     struct xrt_signals signals;
@@ -117,7 +117,7 @@ int xrt_program(void *handle, const struct lora_program *program, struct lora_fa
     xrt_lock();
     xrt_unload(board);
     board->container = container;
-    status = load(board, api, program->container, failure);
+    status = xrt_load(board, api, program->container, failure);
     if (!status) status = open_control(board, api, failure);
     if (!status) status = open_links(board, api, failure);
     if (!status && api->kernel_read(board->kernel, LORA_REG_IDENTITY_SERIAL, &board->serial))

@@ -6,8 +6,7 @@
 
 #include "lora/emu.h"
 #include "lora/slash.h"
-
-extern const struct lora_transport lora_transport_xrt;
+#include "lora/xrt.h"
 
 static const struct lora_transport *const transports[] = {&lora_transport_emu, &lora_transport_xrt,
                                                          &lora_transport_slash};

@@ -5,6 +5,7 @@ the linker's configuration and the check of a user's own container."""
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from uuid import UUID, uuid5
 
@@ -130,6 +131,29 @@ def emulation_container(overlay: Overlay) -> bytes:
     ]
     identity = uuid5(_NAMESPACE, repr([(kind, content) for kind, content in sections]))
     return write_xclbin(identity, axlf.MODE_SW_EMU, PLATFORM, sections)
+
+
+def bare_bitstream(links: Mapping[int, int]) -> bytes:
+    """BITSTREAM section of a container that is not an overlay's: the emulated board then has link
+    cores at the bases `links`, by port, and no lora_ctrl."""
+    return EMULATION_MARK + b"\n" + _json({"links": {str(k): base for k, base in links.items()}})
+
+
+def register_bases(bitstream: bytes) -> tuple[int | None, ...] | None:
+    """Bases of lora_ctrl and the link cores that a BITSTREAM section names, None for what it has
+    not; None as a whole where it leaves them to the overlay. OverlayError for one that is no
+    emulation's."""
+    mark, _, rest = bitstream.rstrip(b"\0").partition(b"\n")
+    if mark != EMULATION_MARK:
+        raise OverlayError(f"bitstream: {bitstream[:16]!r} found, {EMULATION_MARK!r} expected")
+    if not rest.strip():
+        return None
+    try:
+        links = json.loads(rest)["links"]
+        named = {int(port): int(base) for port, base in links.items()}
+    except (ValueError, TypeError, KeyError, AttributeError) as cause:
+        raise OverlayError(f"bitstream: its register bases cannot be read: {cause}") from cause
+    return (None, *(named.get(port) for port in range(abi.PORTS)))
 
 
 def _memories(overlay: Overlay) -> tuple[Memory, ...]:

@@ -25,7 +25,7 @@ class BoardEntry:
     where any will do."""
 
     uri: str
-    serial: int | None
+    serial: int | None = None
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,7 @@ def write(tmp_path: Path, boards: object, cables: object = ()) -> Path:
     ("boards", "message"),
     [
         ([], "boards"),
-        ([{"uri": U280}], "field 'serial' is missing"),
+        ([{"serial": 5}], "field 'uri' is missing"),
         ([{"uri": "emu:u28", "serial": 1}], "did you mean 'emu:u280'"),
         ([{"uri": U280, "serial": 1, "slot": 2}], "boards.0: unknown field 'slot'"),
         ([{"uri": U280, "serial": 0}], r"boards.0.serial: found 0, expected minimum 1"),

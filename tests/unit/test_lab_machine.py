@@ -9,10 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from lora_host import axlf
+from lora_host.alveo_container import PLATFORM
 from lora_host.errors import TransportError
 from lora_host.lab.doctor import MISSING, OK, Finding, Machine, examine
 from lora_host.lab.inventory import pci_boards
 from lora_host.lab.lock import BoardLock, canonical, holder, lock_path
+from lora_host.overlay import load_overlay
+from lora_host.xclbin import Xclbin, read_xclbin
+from tests.foreign import foreign_xclbin
 from tests.processes import environment
 
 URI = "slash:0000:21:00.0"
@@ -127,7 +132,7 @@ def test_the_doctor_names_what_each_board_lacks_and_the_cure(folder: Path) -> No
 
 
 def test_what_is_there_is_not_missed(folder: Path) -> None:
-    board(folder, "0000:3b:00.1", "0x500d", shell="shell_a")
+    board(folder, "0000:3b:00.1", "0x500d", shell=PLATFORM)
     (folder / "proc").mkdir()
     (folder / "proc/modules").write_text("xocl 1 0 - Live 0x0\n")
     (folder / "dev/dri").mkdir(parents=True)
@@ -135,3 +140,43 @@ def test_what_is_there_is_not_missed(folder: Path) -> None:
     (folder / "locks").mkdir()
     machine = Machine(folder, {"XILINX_XRT": str(folder)}, loads=lambda _: True)
     assert {f.state for f in examine(machine) if f.thing != "pinned memory"} == {OK}
+
+
+def test_one_shell_that_is_not_the_overlays_is_told(folder: Path) -> None:
+    board(folder, "0000:3b:00.1", "0x500d", shell="xilinx_u280_xdma_201920_3")
+    found = look(folder)["shell of the overlays"]
+    assert found.state == MISSING and "xilinx_u280_xdma_201920_3 found" in found.found
+
+
+def loaded(root: Path, bdf: str, container: Xclbin) -> None:
+    """What the driver xocl shows of a board that holds this container."""
+    place = root / "sys/bus/pci/devices" / bdf
+    (place / "xclbinuuid").write_text(f"{container.uuid}\n")
+    (place / "icap.u.7").mkdir()
+    for kind, node in ((axlf.MEM_TOPOLOGY, "mem_topology"), (axlf.IP_LAYOUT, "ip_layout")):
+        (place / "icap.u.7" / node).write_bytes(container.sections[kind])
+    (place / "xmc.u.7").mkdir()
+    (place / "xmc.u.7" / "xmc_fpga_temp").write_text("47\n")
+    (place / "xmc.u.7" / "xmc_vccint_vol").write_text("850\n")
+    (place / "xmc.u.7" / "xmc_dimm_temp0").write_text("0\n")
+
+
+def test_list_shows_any_container_as_the_driver_does(folder: Path) -> None:
+    foreign = read_xclbin(foreign_xclbin(folder / "a.xclbin", banks=(0, 33), ports=(0, 1)))
+    ours = load_overlay("lora_f_u280")
+    assert ours.container is not None
+    for bdf in ("0000:3b:00.1", "0000:5e:00.1", "0000:86:00.1", "0000:af:00.1"):
+        board(folder, bdf, "0x500d", driver="xocl")
+    loaded(folder, "0000:3b:00.1", foreign)
+    loaded(folder, "0000:5e:00.1", read_xclbin(ours.container))
+    loaded(folder, "0000:af:00.1", foreign)
+    cut = folder / "sys/bus/pci/devices/0000:af:00.1/icap.u.7/mem_topology"
+    cut.write_bytes(cut.read_bytes()[:300])
+    other, own, empty, broken = pci_boards(folder / "sys/bus/pci/devices")
+    assert other.overlay == f"another (uuid {foreign.uuid})" and other.abi is None
+    assert other.banks == ["HBM[0]", "DDR[1]"]
+    assert other.cores == ["aurora_flow_0:aurora_0", "aurora_flow_1:aurora_1"]
+    assert other.sensors == {"fpga_temp": "47 C", "vccint": "0.85 V"}
+    assert (own.overlay, own.abi, len(own.banks)) == (ours.name, ours.abi, 34)
+    assert empty.overlay == "" and empty.problem == "" and empty.banks == []
+    assert "0000:af:00.1: section MEM_TOPOLOGY: 34 entries" in broken.problem

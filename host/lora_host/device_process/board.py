@@ -41,6 +41,7 @@ class EmulatedBoard:
         self._buffers: dict[int, Buffer] = {}
         self._starts: list[int] = []
         self._arenas: dict[tuple[int, int], int] = {}  # (bank, offset) -> bytes
+        self._bases: tuple[int | None, ...] = overlay.block_base
         place = self._ffi.new("void **")
         address = cluster.uri(index).partition(":")[2]
         self._check(self._table.open(address.encode(), place, self._failure))
@@ -51,8 +52,10 @@ class EmulatedBoard:
         self._table.reset(self._handle, self._failure)
         self._table.close(self._handle)
 
-    def program(self) -> None:
-        """Loads the overlay anew; memory is lost."""
+    def program(self, bases: tuple[int | None, ...] | None = None) -> None:
+        """Loads the overlay anew; memory is lost. `bases`: where the container that was loaded has
+        lora_ctrl and the link cores, None for one that it has not; by default the overlay's."""
+        self._bases = self._overlay.block_base if bases is None else bases
         self._check(self._table.reset(self._handle, self._failure))
         self._buffers.clear()
         self._starts.clear()
@@ -147,9 +150,9 @@ class EmulatedBoard:
             self._follow_records(base, value)
 
     def _block(self, base: int) -> int:
-        if base not in self._overlay.block_base:
+        if base not in self._bases:
             raise TransportError(f"no register block at {base:#x}")
-        return self._overlay.block_base.index(base)
+        return self._bases.index(base)
 
     def _follow_records(self, base: int, count: int) -> None:
         """Makes the emulated board's arenas those of the records."""

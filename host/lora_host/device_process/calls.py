@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
+from ..alveo_container import register_bases
+from ..errors import TransportError
 from .board import EmulatedBoard
 from .wire import Value, data, number
 
@@ -13,6 +16,7 @@ Answer = dict[int, Value]
 
 _WORD = struct.Struct("<I")
 CLOSE, LOAD, ALLOCATE, FREE, TO_DEVICE, FROM_DEVICE = 1, 3, 4, 5, 6, 7
+BITSTREAM_PATH = 2  # field of LOAD: a copy of the container's BITSTREAM section
 WRITE_KERNEL, READ_KERNEL, SETUP, REGISTER_WRITE, REGISTER_READ = 9, 11, 28, 51, 52
 
 
@@ -25,8 +29,13 @@ def _close(_board: EmulatedBoard, _fields: Fields) -> Answer:
     return {1: 1}
 
 
-def _load(board: EmulatedBoard, _fields: Fields) -> Answer:
-    board.program()
+def _load(board: EmulatedBoard, fields: Fields) -> Answer:
+    path = bytes(data(fields, BITSTREAM_PATH)).decode()
+    try:
+        content = Path(path).read_bytes()
+    except OSError as cause:
+        raise TransportError(f"{path}: bitstream cannot be read: {cause.strerror}") from cause
+    board.program(register_bases(content))
     return {1: 1}
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import resource
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ..alveo_container import PLATFORM
 from ..errors import LoraError
 from . import slash
 from .inventory import BoardView, pci_boards
@@ -80,7 +82,7 @@ def examine(machine: Machine | None = None) -> list[Finding]:
         findings += _v80(machine, boards, socket)
     if "u280" in kinds or "XILINX_XRT" in machine.environment:
         findings += _xrt(machine, boards)
-    findings += [_shells(machine, boards), _pinned(), _locks()]
+    findings += [*_shells(boards), _pinned(), _locks()]
     return findings
 
 
@@ -178,20 +180,27 @@ def _nodes(machine: Machine) -> Finding:
     return Finding(OK, "device nodes", ", ".join(n.name for n in nodes))
 
 
-def _shells(machine: Machine, boards: list[BoardView]) -> Finding:
-    """Boards of one cluster need one shell: overlays are linked against it."""
-    shells: dict[str, str] = {}
-    for board in boards:
-        folder = machine.path("/sys/bus/pci/devices") / board.uri.partition(":")[2]
-        for place in sorted(folder.glob("rom*/VBNV")):
-            shells[board.uri] = place.read_text().strip()
+def _shells(boards: list[BoardView]) -> list[Finding]:
+    """Boards of one cluster need one shell, the one that the overlays are linked against."""
+    shells = {board.uri: board.shell for board in boards if board.shell}
+    cure = "sudo xbmgmt program --base --device BDF"
+    thing = "same shell on all boards"
     if len(set(shells.values())) > 1:
         found = ", ".join(f"{uri} {shell}" for uri, shell in shells.items())
-        return Finding(
-            MISSING, "same shell on all boards", found, "sudo xbmgmt program --base --device BDF"
-        )
-    found = next(iter(shells.values()), "none to compare")
-    return Finding(OK, "same shell on all boards", found)
+        return [Finding(MISSING, thing, found, cure)]
+    shell = next(iter(shells.values()), "")
+    findings = [Finding(OK, thing, shell or "none to compare")]
+    if shell and _plain(shell) != _plain(PLATFORM):
+        expected = f"{shell} found, {PLATFORM} expected; containers of others may fit it"
+        findings.append(Finding(MISSING, "shell of the overlays", expected, cure))
+    elif shell:
+        findings.append(Finding(OK, "shell of the overlays", PLATFORM))
+    return findings
+
+
+def _plain(shell: str) -> str:
+    """One spelling: the driver may write xilinx:u280:gen3x16_xdma:base:1 or with underscores."""
+    return re.sub(r"[^a-z0-9]+", "_", shell.lower())
 
 
 def _pinned() -> Finding:

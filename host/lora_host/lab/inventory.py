@@ -9,7 +9,8 @@ from typing import Any
 from .. import abi
 from ..errors import LoraError
 from ..overlay import Overlay, load_overlay, overlay_names
-from . import slash
+from ..xclbin import read_xclbin
+from . import slash, xocl
 from .lock import holder, program_name
 
 SYSFS = Path("/sys/bus/pci/devices")
@@ -29,8 +30,9 @@ class PortView:
 
 @dataclass
 class BoardView:
-    """One board. `overlay` is "" where none of this project's is loaded or it cannot be told;
-    `holder` the process that holds the board."""
+    """One board. `overlay` is "" where nothing is loaded or it cannot be told, another's container
+    by its uuid; `banks` and `cores` those of any container; `holder` the process that holds the
+    board."""
 
     uri: str
     board: str
@@ -38,6 +40,9 @@ class BoardView:
     overlay: str = ""
     abi: int | None = None
     serial: int | None = None
+    banks: list[str] = field(default_factory=list)
+    cores: list[str] = field(default_factory=list)
+    shell: str = ""
     links: list[PortView] = field(default_factory=list)
     sensors: dict[str, str] = field(default_factory=dict)
     holder: int | None = None
@@ -66,8 +71,27 @@ def pci_boards(sysfs: Path = SYSFS) -> list[BoardView]:
         board, scheme = known
         driver = entry / "driver"
         name = driver.resolve().name if driver.exists() else ""
-        found.append(BoardView(f"{scheme}:{entry.name}", board, name))
+        view = BoardView(f"{scheme}:{entry.name}", board, name)
+        if scheme == "xrt":
+            _look(view, entry)
+        found.append(view)
     return found
+
+
+def _look(view: BoardView, folder: Path) -> None:
+    """What the driver shows of an Alveo board."""
+    view.shell, view.sensors = xocl.shell(folder), xocl.sensors(folder)
+    try:
+        held = xocl.loaded(folder)
+        if held is None:
+            return
+        view.banks, view.cores = list(held.banks), list(held.cores)
+        view.overlay = f"another (uuid {held.uuid})"
+        for overlay in _overlays(view.board):
+            if overlay.container and str(read_xclbin(overlay.container).uuid) == held.uuid:
+                view.overlay, view.abi = overlay.name, overlay.abi
+    except LoraError as error:
+        view.problem = str(error)
 
 
 def _overlays(board: str) -> list[Overlay]:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..cluster import Cluster
+from .bare import BareBoards
 
 CONTROL_BYTES = 1 << 16  # the control bank's head is the firmware's
 _CHUNK = 4 << 20
@@ -56,17 +57,45 @@ def check_memory(cluster: Cluster, size: int) -> Iterator[BankResult]:
             yield BankResult(board, bank.name, sizes[bank.index], fault)
 
 
+def check_bare_memory(boards: BareBoards, size: int) -> Iterator[BankResult]:
+    """The same test for boards with any container, as far as the host alone can: `size` bytes of
+    each of its banks, written before any is read back. The boards have no sum of their own."""
+    sizes = [min(size, bank.usable) // 64 * 64 for bank in boards.banks]
+    buffers: dict[tuple[int, int], int] = {}
+    for place, board in enumerate(boards.boards):
+        for bank, count in zip(boards.banks, sizes, strict=True):
+            buffer = buffers[place, bank.memory] = board.buffer(bank.memory, count)
+            for offset, chunk in _chunks(count):
+                board.write(buffer, offset, _pattern(place, bank.memory, offset, chunk))
+    for place, board in enumerate(boards.boards):
+        for bank, count in zip(boards.banks, sizes, strict=True):
+            fault = ""
+            for offset, chunk in _chunks(count):
+                found = board.read(buffers[place, bank.memory], offset, chunk)
+                wanted = _pattern(place, bank.memory, offset, chunk)
+                fault = fault or _difference(found, wanted, offset)
+            yield BankResult(place, bank.name, count, fault)
+
+
+def _difference(data: bytearray, wanted: npt.NDArray[np.uint8], start: int) -> str:
+    found = np.frombuffer(data, np.uint8)
+    wrong = np.flatnonzero(found != wanted)
+    if not wrong.size:
+        return ""
+    at = int(wrong[0])
+    return (
+        f"{wrong.size} wrong bytes, the first at offset {start + at:#x}: "
+        f"{found[at]:#04x} found, {wanted[at]:#04x} expected"
+    )
+
+
 def _read_back(cluster: Cluster, board: int, bank: int, start: int, size: int) -> str:
     for offset, count in _chunks(size):
         wanted = _pattern(board, bank, offset, count)
-        found = np.frombuffer(cluster.read(board, bank, start + offset, count), np.uint8)
-        wrong = np.flatnonzero(found != wanted)
-        if wrong.size:
-            at = int(wrong[0])
-            return (
-                f"{wrong.size} wrong bytes, the first at offset {start + offset + at:#x}: "
-                f"{found[at]:#04x} found, {wanted[at]:#04x} expected"
-            )
+        found = cluster.read(board, bank, start + offset, count)
+        fault = _difference(found, wanted, start + offset)
+        if fault:
+            return fault
         crc = cluster.checksum(board, bank, start + offset, count)
         if crc != zlib.crc32(wanted.tobytes()):
             return f"the board's checksum at offset {start + offset:#x} is wrong, the host's right"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
 
+from lora_sdk.cli.bare import chosen_boards, container_option, links_bare
 from lora_sdk.cli.boards_flags import board_options, overlay_for
 
 TIMES = 2  # a link that comes up once may not come up again
@@ -13,6 +15,7 @@ TIMES = 2  # a link that comes up once may not come up again
 
 @click.command("links")
 @board_options
+@container_option
 @click.option("--test", is_flag=True, help="payload both ways on every cable, twice, and cabling")
 @click.option("--discover", is_flag=True, help="write a cluster file of the actual cabling")
 def links(
@@ -20,6 +23,7 @@ def links(
     cluster_file: str | None,
     boards: int | None,
     overlay: str | None,
+    container: Path | None,
     test: bool,
     discover: bool,
 ) -> None:
@@ -27,9 +31,17 @@ def links(
     which port is cabled to which.
 
     The overlay is loaded first. The exit code is 1 where a cable of the map is missing, sits in
-    another port, or delivers wrong bytes."""
+    another port, or delivers wrong bytes. With --container, cores of any xclbin are shown and their
+    cables found by reset; payloads need an overlay.
+
+    \b
+    lora links --cluster lab.yaml --test
+    lora links --device xrt:0 --device xrt:1 --container aurora.xclbin --discover > lab.yaml"""
     from lora_host.cluster import Cluster
 
+    if container is not None:
+        _bare(chosen_boards(devices, cluster_file, boards, overlay), container, test, discover)
+        return
     chosen = overlay_for(overlay, devices, cluster_file)
     with Cluster.open(boards, devices, cluster_file, overlay=chosen) as cluster:
         if discover:
@@ -37,6 +49,19 @@ def links(
             return
         problems = _test(cluster) if test else []
         _show(cluster)
+    _end(problems)
+
+
+def _bare(chosen: Any, container: Path, test: bool, discover: bool) -> None:
+    from lora_host.lab.bare import BareBoards
+
+    entries, cables = chosen
+    with BareBoards([entry.uri for entry in entries], container) as held:
+        problems = links_bare(held, entries, cables, test, discover)
+    _end(problems)
+
+
+def _end(problems: list[str]) -> None:
     for line in problems:
         click.echo(f"problem: {line}")
     if problems:

@@ -16,6 +16,8 @@ def _line(view: BoardView) -> str:
         f"overlay {view.overlay or 'none'}",
         f"abi {view.abi}" if view.abi is not None else "",
         f"serial {view.serial}" if view.serial else "",
+        f"{len(view.banks)} banks" if view.banks else "",
+        f"link cores {' '.join(view.cores)}" if view.cores else "",
         f"links {links}" if links else "",
         " ".join(f"{name} {value}" for name, value in view.sensors.items()),
         f"held by {view.holder} ({view.holder_name})" if view.holder else "free",

@@ -1,0 +1,147 @@
+"""What `lora links` and `lora validate` do with boards whose container is not one of ours: what its
+banks and link cores allow, and a line for what it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from lora_host.cluster_file import BoardEntry, Cable
+    from lora_host.lab.bare import BareBoards
+    from lora_host.lab.bare_links import BareLinks
+
+MIB = 1 << 20
+TIMES = 2
+NO_FRAMES = (
+    "payload: not tested: the container has no lora_ctrl, without which nothing on the board can "
+    "send a frame"
+)
+
+container_option = click.option(
+    "--container", type=click.Path(path_type=Path), metavar="FILE",
+    help="any xclbin, loaded in place of an overlay; for --device xrt:...",
+)  # fmt: skip
+
+
+def chosen_boards(
+    devices: Sequence[str], cluster_file: str | None, boards: int | None, overlay: str | None
+) -> tuple[tuple[BoardEntry, ...], tuple[Cable, ...]]:
+    """Boards and cabling as named. RequestError for options that a container leaves no room for."""
+    from lora_host.cluster_file import BoardEntry, check_uri, load_cluster, ring
+    from lora_host.errors import RequestError
+
+    if overlay is not None:
+        raise RequestError("--overlay and --container were both given; a board holds one of them")
+    if boards is not None:
+        raise RequestError("--boards asks for emulated boards, which hold no container; name "
+                           "boards with --device or --cluster")  # fmt: skip
+    if cluster_file is not None:
+        if devices:
+            raise RequestError("--device and --cluster were both given; the file names the boards")
+        file = load_cluster(cluster_file)
+        return file.boards, file.cables
+    for uri in devices:
+        check_uri(uri)
+    entries = tuple(BoardEntry(uri, None) for uri in devices)
+    return entries, ring(len(devices)) if devices else ()
+
+
+def validate_bare(boards: BareBoards, size: int) -> list[str]:
+    """Memory of each bank; a line for what stays untested. Returns the faults."""
+    from lora_host.errors import OverlayError
+    from lora_host.lab.memory import check_bare_memory
+
+    if not boards.banks:
+        raise OverlayError("the container uses no memory bank, at least one expected; lora inspect "
+                           "shows what it has")  # fmt: skip
+    results = list(check_bare_memory(boards, size))
+    bad = [f"board {r.board} {r.bank}: {r.fault}" for r in results if r.fault]
+    total = sum(r.bytes for r in results) / MIB
+    verdict = f"{len(bad)} faults" if bad else "right"
+    click.echo(f"memory: {len(results)} banks, {total:.2f} MiB, read back by the host: {verdict}")
+    return bad
+
+
+def untested(boards: BareBoards) -> str:
+    """What `lora validate` cannot do with such a container."""
+    if boards.has_control:
+        return "units: not tested; name the overlay of this container with --overlay instead"
+    return "units: not tested: the container has no lora_ctrl, which alone can run commands"
+
+
+def links_bare(
+    boards: BareBoards,
+    entries: Sequence[BoardEntry],
+    cables: Sequence[Cable],
+    test: bool,
+    discover: bool,
+) -> list[str]:
+    """Shows, tests or discovers the links. Returns the problems."""
+    from lora_host.errors import OverlayError
+    from lora_host.lab.bare_links import BareLinks
+
+    if not boards.cores:
+        raise OverlayError(
+            "the container has no link core, a free-running kernel named aurora...0 or ...1 "
+            "expected; lora inspect shows what it has"
+        )
+    links = BareLinks(boards)
+    if discover:
+        _discover(links, entries)
+        return []
+    problems = _test(links, cables) if test else []
+    for it in links.read():
+        counters = " ".join(f"{name} {value}," for name, value in it.counters.items())
+        click.echo(
+            f"board {it.board} port {it.port}: {'up' if it.healthy else 'down'} status "
+            f"{it.status:#06x} framing {'on' if it.framing else 'off'} width {it.width} B "
+            f"{counters.rstrip(',')}"
+        )
+    if test:
+        click.echo(NO_FRAMES)
+    return problems
+
+
+def _test(links: BareLinks, cables: Sequence[Cable]) -> list[str]:
+    from lora_host.lab.cabling import Cabling, compare
+
+    problems: list[str] = []
+    for turn in range(1, TIMES + 1):
+        links.bring_up()
+        links.watch()
+        state = links.read()
+        silent = tuple((it.board, it.port) for it in state if not it.healthy)
+        found = [
+            f"board {it.board} port {it.port}: {', '.join(it.errors)} on an idle link"
+            for it in state
+            if it.healthy and it.errors
+        ]
+        actual, lines = links.cabling()
+        found += lines + compare(Cabling(tuple(actual), tuple(lines), silent), cables)
+        verdict = "problems" if found else "no problem"
+        click.echo(
+            f"run {turn} of {TIMES}: {len(cables)} cables of the map, {len(actual)} found by "
+            f"reset, {verdict}"
+        )
+        problems += [line for line in found if line not in problems]
+    links.bring_up()
+    return problems
+
+
+def _discover(links: BareLinks, entries: Sequence[BoardEntry]) -> None:
+    import yaml
+
+    links.bring_up()
+    cables, problems = links.cabling()
+    links.bring_up()
+    content = {
+        "boards": [{"uri": entry.uri} for entry in entries],
+        "cables": [vars(cable) for cable in cables],
+    }
+    for line in problems:
+        click.echo(line, err=True)
+    click.echo(yaml.safe_dump(content, sort_keys=False), nl=False)
