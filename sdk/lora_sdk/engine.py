@@ -95,7 +95,8 @@ class Engine(AdapterApi):
         adapters = AdapterOptions(max_adapters, max_adapter_rank, adapter_mode)
         options = make_options(
             model, boards, devices, cluster_file, overlay, kernels, context, max_sequences,
-            with_taps(hidden_layers, speculation), trace, adapters, threads)  # fmt: skip
+            hidden_layers, trace, adapters, threads)  # fmt: skip
+        options = with_taps(options, speculation)
         self.model_path = options.model
         self._loaded = open_model(options, progress)
         plan, runner = self._loaded.plan, self._loaded.runner

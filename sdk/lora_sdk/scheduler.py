@@ -55,7 +55,7 @@ class Track:
 
 @dataclass(frozen=True)
 class Slice:
-    """The first `count` tokens of a track's todo; with `tree` the only one, and drafts behind it."""
+    """The first `count` tokens of a track's todo, or with `tree` the only one and drafts."""
 
     track: Track
     count: int

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,14 +60,16 @@ class SpeculationOptions:
         return self.tree if isinstance(self.tree, Tree) else self.tree(context)
 
 
-def with_taps(hidden_layers: Sequence[int], options: SpeculationOptions | None) -> tuple[int, ...]:
-    """The user's hidden layers, then those that the proposer wants beside them."""
-    if options is None or options.proposer != "eagle3":
-        return tuple(hidden_layers)
+def with_taps(options: EngineOptions, wish: SpeculationOptions | None) -> EngineOptions:
+    """The engine's options with the hidden layers that the proposer wants behind the user's."""
+    if wish is None or wish.proposer != "eagle3":
+        return options
+    from lora_sdk.model.config import load_config
     from lora_sdk.spec.eagle3_config import load_head_config
 
-    wanted = load_head_config(options.folder).layers
-    return (*hidden_layers, *(layer for layer in wanted if layer not in hidden_layers))
+    wanted = load_head_config(wish.folder).layers_of(load_config(options.model).layers)
+    more = [layer for layer in wanted if layer not in options.hidden_layers]
+    return replace(options, hidden_layers=(*options.hidden_layers, *more))
 
 
 def open_speculation(
@@ -102,4 +103,4 @@ def _open_proposer(wish: SpeculationOptions, options: EngineOptions, loaded: Ope
         )
     from lora_sdk.spec.eagle3 import Eagle3
 
-    return Eagle3.open_head(wish.folder, options.model, loaded.config)
+    return Eagle3.open_head(wish.folder, options.model, loaded.config, plan.context)

@@ -1,0 +1,189 @@
+"""EAGLE-3 (Li et al., 2025): a head of one layer drafts from the target's own hidden states.
+
+Entry s of a sequence joins the embedding of token s + 1 with a state of position s, and predicts
+token s + 2. For committed positions the state is fused from the target's hidden states; behind them
+it is the head's own output of the entry before, so a tree grows by one level a run of the head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lora_host.errors import ModelError
+from lora_sdk.model.checkpoint import Checkpoint
+from lora_sdk.model.spec import ModelConfig
+from lora_sdk.sampling.logprobs import top_tokens
+from lora_sdk.spec.eagle3_config import load_head_config
+from lora_sdk.spec.eagle3_layer import Floats, HeadLayer, KeyValues, Mask
+from lora_sdk.spec.eagle3_weights import Embedding, load_head
+from lora_sdk.spec.proposer import Hidden, Tokens
+from lora_sdk.spec.tree import Tree
+
+_AT_ONCE = 256  # entries of a prompt in one run: bounds the memory of scores
+
+
+class Eagle3:
+    """A head on the host's kernels."""
+
+    name = "eagle3"
+    deterministic = True
+
+    def __init__(self, layer: HeadLayer, hidden_layers: tuple[int, ...]) -> None:
+        self._layer = layer
+        self.hidden_layers = hidden_layers
+
+    @classmethod
+    def open_head(cls, folder: Path, model: Path, target: ModelConfig, context: int) -> Eagle3:
+        """The head in `folder` for the `target` in the folder `model`, with `context` positions.
+
+        ModelError: a head that was made for another model, or whose file is damaged."""
+        config = load_head_config(folder)
+        found = (config.target_hidden, config.layer.vocabulary)
+        if found != (target.hidden, target.vocabulary):
+            raise ModelError(
+                f"draft {folder} is for hidden states of {found[0]} columns and {found[1]} tokens, "
+                f"the model has {target.hidden} and {target.vocabulary}; take a head made for it"
+            )
+        layers = config.layers_of(target.layers)
+        stored = Checkpoint.open(model, target).stored("embed.token")
+        embedding = Embedding(stored.array, stored.kind)
+        weights = load_head(folder, config, len(layers), embedding)
+        positions = min(context, config.layer.positions)
+        return cls(HeadLayer(config, weights, positions), layers)
+
+    def open(self) -> HeadDrafting:
+        """Proposals for a new sequence."""
+        return HeadDrafting(self._layer)
+
+    def close(self) -> None:
+        """The weights go with the object."""
+
+
+class HeadDrafting:
+    """One sequence of the head."""
+
+    def __init__(self, layer: HeadLayer) -> None:
+        self._layer = layer
+        self._cache: KeyValues = layer.key_values()
+        self._entries = 0  # in the cache that accepted tokens made
+        self._length = 0  # accepted tokens
+        self._tokens: list[int] = []  # of entries to come, but for the last state's
+        self._states: list[Floats] = []  # [n, hidden] each: of those entries, and the last one's
+
+    def accept(self, tokens: Sequence[int], hidden: Hidden | None = None) -> None:
+        """See Drafting."""
+        if not tokens:
+            return
+        if hidden is None or hidden.shape[1] != len(tokens):
+            raise ValueError(f"an EAGLE-3 head needs hidden states of all {len(tokens)} tokens")
+        # The first token of all has no entry: nothing stands before it.
+        self._tokens.extend(tokens if self._length else tokens[1:])
+        self._states.append(self._layer.fuse(hidden))
+        self._length += len(tokens)
+
+    def propose(self, pending: int, tree: Tree) -> Tokens:
+        """See Drafting. Beyond the head's own positions there are no proposals."""
+        proposed: Tokens = [None] * tree.size
+        proposed[0] = pending
+        if tree.size == 1 or not 1 <= self._length < self._layer.positions:
+            return proposed
+        level = _Level([0], self._catch_up(pending))
+        self._name(level, tree, proposed)
+        places = {0: self._length - 1}  # of each node's entry in the cache
+        for depth, nodes in enumerate(tree.levels[1:-1], 1):
+            kept = [n for n in nodes if proposed[n] is not None and tree.children(n)]
+            if not kept or self._length - 1 + depth >= self._layer.positions:
+                break
+            level = self._grow(level, kept, tree, proposed, places, depth)
+            self._name(level, tree, proposed)
+        return proposed
+
+    def fork(self) -> HeadDrafting:
+        """A copy."""
+        other = HeadDrafting(self._layer)
+        other._cache = self._cache.copy()
+        other._entries, other._length = self._entries, self._length
+        other._tokens, other._states = list(self._tokens), list(self._states)
+        return other
+
+    def close(self) -> None:
+        """The memory goes with the object."""
+
+    def _catch_up(self, pending: int) -> Floats:
+        """Run the entries of accepted tokens and the pending one's: its output [1, hidden].
+
+        The pending one's entry is made anew once its token is accepted."""
+        tokens = np.array([*self._tokens, pending], np.int64)
+        states = np.concatenate(self._states)
+        for start in range(0, len(tokens), _AT_ONCE):
+            stop = min(start + _AT_ONCE, len(tokens))
+            first = self._entries + start
+            output = self._layer.run(
+                tokens[start:stop],
+                states[start:stop],
+                np.arange(first, first + stop - start),
+                first,
+                None,
+                self._cache,
+            )
+        self._entries += len(self._tokens)
+        self._tokens.clear()
+        self._states = [states[-1:]]
+        return output[-1:]
+
+    def _grow(
+        self,
+        above: _Level,
+        nodes: list[int],
+        tree: Tree,
+        proposed: Tokens,
+        places: dict[int, int],
+        depth: int,
+    ) -> _Level:
+        """Run the candidates of one level, each with its parent's output as state."""
+        first = max(places.values()) + 1
+        tokens = np.array([proposed[node] for node in nodes], np.int64)
+        states = above.outputs[[above.nodes.index(tree.parents[node]) for node in nodes]]
+        places.update((node, first + i) for i, node in enumerate(nodes))
+        visible = self._visible(nodes, tree, places, first + len(nodes))
+        positions = np.full(len(nodes), self._length - 1 + depth)
+        outputs = self._layer.run(tokens, states, positions, first, visible, self._cache)
+        return _Level(nodes, outputs)
+
+    def _visible(
+        self, nodes: Sequence[int], tree: Tree, places: dict[int, int], total: int
+    ) -> Mask:
+        """bool [nodes, total]: the committed entries, a node's ancestors and itself."""
+        visible = np.zeros((len(nodes), total), np.bool_)
+        visible[:, : self._length - 1] = True
+        for row, node in enumerate(nodes):
+            while node >= 0:
+                visible[row, places[node]] = True
+                node = tree.parents[node]
+        return visible
+
+    def _name(self, level: _Level, tree: Tree, proposed: Tokens) -> None:
+        """Give the children of a level's nodes their tokens."""
+        offsets = self._layer.weights.offsets
+        for logits, node in zip(self._layer.logits(level.outputs), level.nodes, strict=True):
+            children = tree.children(node)
+            for child, token in zip(children, _best(logits, len(children)), strict=False):
+                proposed[child] = token + int(offsets[token])
+
+
+@dataclass(frozen=True)
+class _Level:
+    """Nodes of one depth and their outputs [n, hidden]."""
+
+    nodes: list[int]
+    outputs: Floats
+
+
+def _best(logits: NDArray[np.float32], count: int) -> list[int]:
+    """Ids of the `count` largest logits, likeliest first."""
+    return [int(np.argmax(logits))] if count == 1 else top_tokens(logits, count)
