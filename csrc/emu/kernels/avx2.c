@@ -135,43 +135,67 @@ AVX2 static void row(const float *x, const uint32_t starts[9], const uint16_t *c
     join_sums(sums, out);
 }
 
-/* `rows` rows, a constant of at most 3: their sums stay in registers and go on in `out`. */
-AVX2_INLINE void add_rows(const float *x, uint64_t x_stride, const int rows, uint32_t steps,
-                          const float *weights, float *out) {
+/* Eight columns of four rows, turned: within the halves of a vector, then these apart. */
+AVX2_INLINE void turn_columns(const __m256 row[4], float *x) {
+    __m256 a = _mm256_unpacklo_ps(row[0], row[1]), b = _mm256_unpackhi_ps(row[0], row[1]);
+    __m256 c = _mm256_unpacklo_ps(row[2], row[3]), d = _mm256_unpackhi_ps(row[2], row[3]);
+    __m256 column[4] = {_mm256_shuffle_ps(a, c, 0x44), _mm256_shuffle_ps(a, c, 0xee),
+                        _mm256_shuffle_ps(b, d, 0x44), _mm256_shuffle_ps(b, d, 0xee)};
+    for (int i = 0; i < 4; i++) {
+        _mm_storeu_ps(x + i * PANEL_ROWS, _mm256_castps256_ps128(column[i]));
+        _mm_storeu_ps(x + (i + 4) * PANEL_ROWS, _mm256_extractf128_ps(column[i], 1));
+    }
+}
+
+AVX2 static void lay_rows(const uint16_t *const rows[4], uint32_t columns, float *x) {
+    uint32_t k = 0;
+    for (; k + LANES <= columns; k += LANES, x += LANES * PANEL_ROWS) {
+        __m256 row[4];
+        for (int i = 0; i < 4; i++)
+            row[i] = load_halves(rows[i] + k);
+        turn_columns(row, x);
+    }
+    for (; k < columns; k++, x += PANEL_ROWS)
+        for (int i = 0; i < 4; i++)
+            x[i] = half_to_float(rows[i][k]);
+}
+
+/* `rows` rows of a panel, a constant of at most 3: their sums stay in registers. */
+AVX2_INLINE void add_rows(const struct panel_step *step, const int rows, uint32_t first) {
+    const float *x = step->x + first, *weights = step->weights;
+    float *sums = step->sums + first * LORA_BLOCK_N;
     __m256 sum[3][VECTORS];
     for (int r = 0; r < rows; r++)
         for (int v = 0; v < VECTORS; v++)
-            sum[r][v] = _mm256_loadu_ps(out + r * LORA_BLOCK_N + v * LANES);
-    for (uint32_t k = 0; k < steps; k++, weights += LORA_BLOCK_N)
+            sum[r][v] = step->begins ? _mm256_setzero_ps()
+                                     : _mm256_loadu_ps(sums + r * LORA_BLOCK_N + v * LANES);
+    for (uint32_t k = 0; k < step->steps; k++, weights += LORA_BLOCK_N, x += PANEL_ROWS)
         for (int v = 0; v < VECTORS; v++) {
             __m256 weight = _mm256_loadu_ps(weights + v * LANES);
             for (int r = 0; r < rows; r++)
-                sum[r][v] = _mm256_fmadd_ps(_mm256_broadcast_ss(x + (uint64_t)r * x_stride + k),
-                                            weight, sum[r][v]);
+                sum[r][v] = _mm256_fmadd_ps(_mm256_broadcast_ss(x + r), weight, sum[r][v]);
         }
-    for (int r = 0; r < rows; r++)
-        store_sums(out + r * LORA_BLOCK_N, sum[r]);
-}
-
-AVX2 static void add_block(const float *x, uint64_t x_stride, uint32_t rows, uint32_t steps,
-                           const float *weights, float *out) {
-    for (; rows >= 3; rows -= 3, x += 3 * x_stride, out += 3 * LORA_BLOCK_N)
-        add_rows(x, x_stride, 3, steps, weights, out);
-    if (rows == 2)
-        add_rows(x, x_stride, 2, steps, weights, out);
-    else if (rows == 1)
-        add_rows(x, x_stride, 1, steps, weights, out);
-}
-
-AVX2 static void segment(const float *x, uint64_t x_stride, uint32_t rows, uint32_t first,
-                         uint32_t end, const uint16_t *const *blocks, float *work, float *out) {
-    memset(out, 0, (uint64_t)rows * LORA_BLOCK_N * sizeof(float));
-    for (uint32_t k = first, steps; k < end; k += steps) {
-        steps = LORA_BLOCK_K - k % LORA_BLOCK_K;
-        steps = end - k < steps ? end - k : steps;
-        halves_to_floats(unit_at(blocks, k), steps * LORA_BLOCK_N, work);
-        add_block(x + k, x_stride, rows, steps, work, out);
+    for (uint32_t join = 0; join < step->joins; join++) {
+        sums -= step->level;
+        for (int r = 0; r < rows; r++)
+            for (int v = 0; v < VECTORS; v++)
+                sum[r][v] = _mm256_add_ps(_mm256_loadu_ps(sums + r * LORA_BLOCK_N + v * LANES),
+                                          sum[r][v]);
     }
+    for (int r = 0; r < rows; r++)
+        store_sums(sums + r * LORA_BLOCK_N, sum[r]);
+}
+
+AVX2 static void panel(const struct panel_step *step) {
+    uint32_t row = 0;
+    if (step->halves)
+        halves_to_floats(step->halves, step->steps * LORA_BLOCK_N, step->weights);
+    for (; row + 3 <= step->rows; row += 3)
+        add_rows(step, 3, row);
+    if (step->rows - row == 2)
+        add_rows(step, 2, row);
+    else if (step->rows - row == 1)
+        add_rows(step, 1, row);
 }
 
 AVX2 static void scores(const float *q, const uint16_t *k, uint32_t head_dim, float out[32]) {
@@ -265,7 +289,8 @@ const struct lora_variant lora_variant_avx2 = {
     .halves_to_floats = halves_to_floats,
     .floats_to_halves = floats_to_halves,
     .row = row,
-    .segment = segment,
+    .lay_rows = lay_rows,
+    .panel = panel,
     .scores = scores,
     .exponentials = exponentials,
     .weigh = weigh,

@@ -14,7 +14,6 @@
     static inline
 #define LANES 16
 #define VECTORS (LORA_BLOCK_N / LANES)
-#define MOST_ROWS 12
 #define STREAMS 4
 #define AHEAD 2 /* units of 2 KiB that each stream is fetched ahead */
 
@@ -27,6 +26,8 @@ static int supported(void) {
 AVX512_INLINE __m512 load_halves(const uint16_t *halves) {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)halves));
 }
+
+#include "avx512_panel.h"
 
 AVX512_INLINE const uint16_t *unit_at(const uint16_t *const *blocks, uint32_t k) {
     return blocks[k / LORA_BLOCK_K] + k % LORA_BLOCK_K * LORA_BLOCK_N;
@@ -104,61 +105,13 @@ AVX512 static void row(const float *x, const uint32_t starts[9], const uint16_t 
         _mm512_storeu_ps(out + v * LANES, tree(sums, v));
 }
 
-/* `rows` rows, a constant of at most MOST_ROWS: their sums stay in registers and go on in `out`.
- * Meanwhile the same steps of the next block are fetched. */
-AVX512_INLINE void add_rows(const float *x, uint64_t x_stride, const int rows, uint32_t steps,
-                            const float *weights, const uint16_t *ahead, float *out) {
-    __m512 sum[MOST_ROWS][VECTORS];
-    for (int r = 0; r < rows; r++)
-        for (int v = 0; v < VECTORS; v++)
-            sum[r][v] = _mm512_loadu_ps(out + r * LORA_BLOCK_N + v * LANES);
-    for (uint32_t k = 0; k < steps; k++, weights += LORA_BLOCK_N) {
-        __m512 weight[VECTORS];
-        _mm_prefetch((const char *)(ahead + k * LORA_BLOCK_N), _MM_HINT_T0);
-        for (int v = 0; v < VECTORS; v++)
-            weight[v] = _mm512_loadu_ps(weights + v * LANES);
-        for (int r = 0; r < rows; r++) {
-            __m512 value = _mm512_set1_ps(x[(uint64_t)r * x_stride + k]);
-            for (int v = 0; v < VECTORS; v++)
-                sum[r][v] = _mm512_fmadd_ps(value, weight[v], sum[r][v]);
-        }
-    }
-    for (int r = 0; r < rows; r++)
-        for (int v = 0; v < VECTORS; v++)
-            _mm512_storeu_ps(out + r * LORA_BLOCK_N + v * LANES, sum[r][v]);
-}
-
-AVX512 static void convert(const uint16_t *halves, uint32_t count, float *floats) {
-    for (uint32_t i = 0; i < count; i += 2 * LANES) {
+AVX512 static void halves_to_floats(const uint16_t *halves, uint32_t count, float *floats) {
+    uint32_t i = 0;
+    for (; i + 2 * LANES <= count; i += 2 * LANES) {
         _mm512_storeu_ps(floats + i, load_halves(halves + i));
         _mm512_storeu_ps(floats + i + LANES, load_halves(halves + i + LANES));
     }
-}
-
-AVX512 static void add_block(const float *x, uint64_t x_stride, uint32_t rows, uint32_t steps,
-                             const float *weights, const uint16_t *ahead, float *out) {
-    for (; rows >= 12; rows -= 12, x += 12 * x_stride, out += 12 * LORA_BLOCK_N)
-        add_rows(x, x_stride, 12, steps, weights, ahead, out);
-    for (; rows >= 8; rows -= 8, x += 8 * x_stride, out += 8 * LORA_BLOCK_N)
-        add_rows(x, x_stride, 8, steps, weights, ahead, out);
-    for (; rows >= 3; rows -= 3, x += 3 * x_stride, out += 3 * LORA_BLOCK_N)
-        add_rows(x, x_stride, 3, steps, weights, ahead, out);
-    if (rows == 2)
-        add_rows(x, x_stride, 2, steps, weights, ahead, out);
-    else if (rows == 1)
-        add_rows(x, x_stride, 1, steps, weights, ahead, out);
-}
-
-AVX512 static void segment(const float *x, uint64_t x_stride, uint32_t rows, uint32_t first,
-                           uint32_t end, const uint16_t *const *blocks, float *work, float *out) {
-    memset(out, 0, (uint64_t)rows * LORA_BLOCK_N * sizeof(float));
-    for (uint32_t k = first, steps; k < end; k += steps) {
-        steps = LORA_BLOCK_K - k % LORA_BLOCK_K;
-        steps = end - k < steps ? end - k : steps;
-        const uint16_t *ahead = blocks[k / LORA_BLOCK_K + 1] + k % LORA_BLOCK_K * LORA_BLOCK_N;
-        convert(unit_at(blocks, k), steps * LORA_BLOCK_N, work);
-        add_block(x + k, x_stride, rows, steps, work, ahead, out);
-    }
+    lora_variant_avx2.halves_to_floats(halves + i, count - i, floats + i);
 }
 
 AVX512 static void scores(const float *q, const uint16_t *k, uint32_t head_dim, float out[32]) {
@@ -193,8 +146,8 @@ AVX512 static void weigh_columns(const float *e, const uint16_t *const *v, uint3
     }
 }
 
-static void halves_to_floats(const uint16_t *halves, uint32_t count, float *floats) {
-    lora_variant_avx2.halves_to_floats(halves, count, floats);
+static void lay_rows(const uint16_t *const rows[4], uint32_t columns, float *x) {
+    lora_variant_avx2.lay_rows(rows, columns, x);
 }
 
 static uint32_t floats_to_halves(const float *floats, uint32_t count, uint16_t *halves) {
@@ -229,7 +182,8 @@ const struct lora_variant lora_variant_avx512 = {
     .halves_to_floats = halves_to_floats,
     .floats_to_halves = floats_to_halves,
     .row = row,
-    .segment = segment,
+    .lay_rows = lay_rows,
+    .panel = panel,
     .scores = scores,
     .exponentials = exponentials,
     .weigh = weigh,

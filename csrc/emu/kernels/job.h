@@ -13,7 +13,7 @@
 
 struct matrix_job {
     const struct lora_matrix *command;
-    float *x; /* [rows][k] */
+    float *x; /* [k] of a single row, panels of several */
     const uint16_t **lists; /* of blocks: two a thread, one block longer than a tile */
     struct rows y;
     const uint16_t *bias; /* NULL without */

@@ -51,29 +51,16 @@ static const uint16_t *walk_next(struct walk *walk) {
     return block;
 }
 
-/* The tree over eight arrays of `size` sums, into the first one. */
-static void join_parts(float *parts, uint64_t size) {
-    const float *a = parts, *b = a + size, *c = b + size, *d = c + size;
-    const float *e = d + size, *f = e + size, *g = f + size, *h = g + size;
-    for (uint64_t i = 0; i < size; i++)
-        parts[i] = ((a[i] + b[i]) + (c[i] + d[i])) + ((e[i] + f[i]) + (g[i] + h[i]));
-}
-
-/* FP32 sums of one tile, the tree included: sums[row][32]; parts has room for eight of them. */
+/* FP32 sums of one tile, the tree included: sums[row][32], with room for PANEL_LEVELS of them. */
 static void multiply_tile(const struct lora_job *job, const uint16_t *const *blocks,
-                          const uint16_t *const *next, float *parts) {
+                          const uint16_t *const *next, float *sums) {
     const struct matrix_job *m = &job->matrix;
-    uint32_t k = m->command->k;
     if (job->rows == 1) {
-        job->variant->row(m->x, m->starts, blocks, next, parts);
+        job->variant->row(m->x, m->starts, blocks, next, sums);
         return;
     }
-    float work[LORA_BLOCK_K * LORA_BLOCK_N];
-    uint64_t size = (uint64_t)job->rows * LORA_BLOCK_N;
-    for (uint32_t s = 0; s < LORA_SEGMENTS; s++)
-        job->variant->segment(m->x, k, job->rows, m->starts[s], m->starts[s + 1], blocks, work,
-                              parts + s * size);
-    join_parts(parts, size);
+    _Alignas(LORA_LINE_BYTES) float work[LORA_BLOCK_K * LORA_BLOCK_N];
+    lora_panels_multiply(job->variant, m->x, job->rows, m->starts, blocks, work, sums);
 }
 
 static void add_bias(const struct lora_job *job, const uint16_t *bias, uint32_t columns,
@@ -112,7 +99,7 @@ static int run_tile(struct lora_job *job, const uint16_t *const *blocks,
     const struct matrix_job *m = &job->matrix;
     uint32_t first = tile * LORA_BLOCK_N, left = m->command->n - first;
     uint32_t columns = left < LORA_BLOCK_N ? left : LORA_BLOCK_N;
-    float parts[LORA_SEGMENTS * LORA_MAX_ROWS * LORA_BLOCK_N];
+    _Alignas(LORA_LINE_BYTES) float parts[PANEL_LEVELS * LORA_MAX_ROWS * LORA_BLOCK_N];
     multiply_tile(job, blocks, next, parts);
     if (m->bias)
         add_bias(job, m->bias + first, columns, parts);
@@ -185,13 +172,16 @@ static int allocate(struct lora_job *job, struct rows x) {
     uint32_t k = job->matrix.command->k;
     uint64_t pointers = 2 * ((uint64_t)k_blocks(job->matrix.command) + 1) * job->threads;
     uint64_t bytes = (pointers * sizeof(uint16_t *) + 63) / 64 * 64;
-    void *memory = lora_job_memory(job, bytes + (uint64_t)job->rows * k * sizeof(float));
+    uint64_t floats = job->rows == 1 ? k : panel_floats(job->rows, k);
+    void *memory = lora_job_memory(job, bytes + floats * sizeof(float));
     if (!memory)
         return LORA_ERR_MEMORY;
     job->matrix.lists = memory;
     job->matrix.x = (float *)(void *)((uint8_t *)memory + bytes);
-    for (uint32_t row = 0; row < job->rows; row++)
-        job->variant->halves_to_floats(half_row(x, row), k, job->matrix.x + (uint64_t)row * k);
+    if (job->rows == 1)
+        job->variant->halves_to_floats(half_row(x, 0), k, job->matrix.x);
+    else
+        lora_panels_fill(job->variant, x, job->rows, k, job->matrix.x);
     return LORA_OK;
 }
 

@@ -23,32 +23,46 @@ static uint32_t floats_to_halves(const float *floats, uint32_t count, uint16_t *
     return bad;
 }
 
-/* Steps k..end-1 of one block for one row: sum[32] goes on. */
-static void add_block(const float *values, uint32_t steps, const float *weights, float *sum) {
-    for (uint32_t k = 0; k < steps; k++)
-        for (uint32_t n = 0; n < LORA_BLOCK_N; n++)
-            sum[n] = sum[n] + values[k] * weights[k * LORA_BLOCK_N + n];
+static void lay_rows(const uint16_t *const rows[4], uint32_t columns, float *x) {
+    for (uint32_t k = 0; k < columns; k++, x += PANEL_ROWS)
+        for (uint32_t i = 0; i < 4; i++)
+            x[i] = half_to_float(rows[i][k]);
 }
 
-static void segment(const float *x, uint64_t x_stride, uint32_t rows, uint32_t first, uint32_t end,
-                    const uint16_t *const *blocks, float *work, float *out) {
-    memset(out, 0, (uint64_t)rows * LORA_BLOCK_N * sizeof(float));
-    for (uint32_t k = first, steps; k < end; k += steps) {
-        steps = LORA_BLOCK_K - k % LORA_BLOCK_K;
-        steps = end - k < steps ? end - k : steps;
-        halves_to_floats(blocks[k / LORA_BLOCK_K] + k % LORA_BLOCK_K * LORA_BLOCK_N,
-                         steps * LORA_BLOCK_N, work);
-        for (uint32_t row = 0; row < rows; row++)
-            add_block(x + row * x_stride + k, steps, work, out + (uint64_t)row * LORA_BLOCK_N);
+/* sum[32] of one row goes on; its values are `stride` apart. */
+static void add_steps(const float *values, uint32_t stride, uint32_t steps, const float *weights,
+                      float *sum) {
+    for (uint32_t k = 0; k < steps; k++, values += stride)
+        for (uint32_t n = 0; n < LORA_BLOCK_N; n++)
+            sum[n] = sum[n] + values[0] * weights[k * LORA_BLOCK_N + n];
+}
+
+static void panel(const struct panel_step *step) {
+    if (step->halves)
+        halves_to_floats(step->halves, step->steps * LORA_BLOCK_N, step->weights);
+    for (uint32_t row = 0; row < step->rows; row++) {
+        float *sum = step->sums + row * LORA_BLOCK_N;
+        if (step->begins)
+            memset(sum, 0, LORA_BLOCK_N * sizeof(float));
+        add_steps(step->x + row, PANEL_ROWS, step->steps, step->weights, sum);
+        for (uint32_t join = 0; join < step->joins; join++, sum -= step->level)
+            for (uint32_t n = 0; n < LORA_BLOCK_N; n++)
+                (sum - step->level)[n] = (sum - step->level)[n] + sum[n];
     }
 }
 
 static void row(const float *x, const uint32_t starts[9], const uint16_t *const *blocks,
                 const uint16_t *const *next, float out[32]) {
-    float work[LORA_BLOCK_K * LORA_BLOCK_N], parts[LORA_SEGMENTS][LORA_BLOCK_N];
+    float work[LORA_BLOCK_K * LORA_BLOCK_N], parts[LORA_SEGMENTS][LORA_BLOCK_N] = {{0}};
     (void)next;
     for (uint32_t s = 0; s < LORA_SEGMENTS; s++)
-        segment(x, 0, 1, starts[s], starts[s + 1], blocks, work, parts[s]);
+        for (uint32_t k = starts[s], steps; k < starts[s + 1]; k += steps) {
+            steps = LORA_BLOCK_K - k % LORA_BLOCK_K;
+            steps = starts[s + 1] - k < steps ? starts[s + 1] - k : steps;
+            halves_to_floats(blocks[k / LORA_BLOCK_K] + k % LORA_BLOCK_K * LORA_BLOCK_N,
+                             steps * LORA_BLOCK_N, work);
+            add_steps(x + k, 1, steps, work, parts[s]);
+        }
     for (uint32_t n = 0; n < LORA_BLOCK_N; n++) {
         float sums[LORA_SEGMENTS];
         for (uint32_t s = 0; s < LORA_SEGMENTS; s++)
@@ -97,7 +111,8 @@ const struct lora_variant lora_variant_plain = {
     .halves_to_floats = halves_to_floats,
     .floats_to_halves = floats_to_halves,
     .row = row,
-    .segment = segment,
+    .lay_rows = lay_rows,
+    .panel = panel,
     .scores = scores,
     .exponentials = exponentials,
     .weigh = weigh,

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "lora/kernels.h"
+#include "panel.h"
 
 struct lora_variant {
     const char *name;
@@ -21,11 +22,10 @@ struct lora_variant {
     void (*row)(const float *x, const uint32_t starts[9], const uint16_t *const *blocks,
                 const uint16_t *const *next, float out[32]);
 
-    /* One segment of a column tile: out[row][32] = sum over k = first..end-1 of x[row][k]*W[k][32].
-     * x holds FP16 values; one more block than the tile has is fetched ahead; work holds
-     * LORA_BLOCK_K*32 floats. */
-    void (*segment)(const float *x, uint64_t x_stride, uint32_t rows, uint32_t first, uint32_t end,
-                    const uint16_t *const *blocks, float *work, float *out);
+    /* x[column][0..3] = the four rows' FP32 values, PANEL_ROWS apart. */
+    void (*lay_rows)(const uint16_t *const rows[4], uint32_t columns, float *x);
+    /* A panel of rows times a column tile. */
+    void (*panel)(const struct panel_step *step);
 
     /* q.k of the 32 positions of one K block [head_dim][32], by the segment rule. */
     void (*scores)(const float *q, const uint16_t *k, uint32_t head_dim, float out[32]);

@@ -1,0 +1,98 @@
+/* One panel of rows times one column tile, two vectors wide. For avx512.c alone. */
+#ifndef LORA_KERNELS_AVX512_PANEL_H
+#define LORA_KERNELS_AVX512_PANEL_H
+
+#include "panel.h"
+
+typedef __m512 panel_sums[PANEL_ROWS][VECTORS];
+
+/* Two vectors of weights: converted and kept for the next panels, or those kept. */
+AVX512_INLINE void take_weights(const uint16_t *halves, float *weights, const bool fresh,
+                                __m512 *low, __m512 *high) {
+    if (!fresh) {
+        *low = _mm512_load_ps(weights);
+        *high = _mm512_load_ps(weights + LANES);
+        return;
+    }
+    *low = load_halves(halves);
+    *high = load_halves(halves + LANES);
+    _mm512_store_ps(weights, *low);
+    _mm512_store_ps(weights + LANES, *high);
+}
+
+/* The sums of so many levels below are added: constants, so that nothing leaves the registers. */
+AVX512_INLINE void join_panel(const struct panel_step *step, panel_sums sum, const int rows,
+                              const int joins) {
+    float *sums = step->sums;
+    for (int join = 0; join < joins; join++) {
+        sums -= step->level;
+        for (int r = 0; r < rows; r++)
+            for (int v = 0; v < VECTORS; v++)
+                sum[r][v] = _mm512_add_ps(_mm512_loadu_ps(sums + r * LORA_BLOCK_N + v * LANES),
+                                          sum[r][v]);
+    }
+    for (int r = 0; r < rows; r++)
+        for (int v = 0; v < VECTORS; v++)
+            _mm512_storeu_ps(sums + r * LORA_BLOCK_N + v * LANES, sum[r][v]);
+}
+
+/* `rows` and `fresh` are constants: the sums stay in registers. */
+AVX512_INLINE void add_panel(const struct panel_step *step, const int rows, const bool fresh) {
+    const float *x = step->x;
+    const uint16_t *ahead = step->ahead, *halves = step->halves;
+    float *weights = step->weights;
+    __mmask16 goes_on = step->begins ? 0 : 0xffff;
+    panel_sums sum;
+    for (int r = 0; r < rows; r++)
+        for (int v = 0; v < VECTORS; v++)
+            sum[r][v] =
+                _mm512_maskz_loadu_ps(goes_on, step->sums + r * LORA_BLOCK_N + v * LANES);
+    for (uint32_t k = 0; k < step->steps; k++) {
+        __m512 low, high;
+        take_weights(halves, weights, fresh, &low, &high);
+        _mm_prefetch((const char *)ahead, _MM_HINT_T0);
+        _mm_prefetch((const char *)(x + 24 * PANEL_ROWS), _MM_HINT_T0);
+        for (int r = 0; r < rows; r++) {
+            __m512 value = _mm512_set1_ps(x[r]);
+            sum[r][0] = _mm512_fmadd_ps(value, low, sum[r][0]);
+            sum[r][1] = _mm512_fmadd_ps(value, high, sum[r][1]);
+        }
+        halves += LORA_BLOCK_N;
+        weights += LORA_BLOCK_N;
+        ahead += step->ahead_step;
+        x += PANEL_ROWS;
+    }
+    switch (step->joins) {
+    case 0:
+        join_panel(step, sum, rows, 0);
+        break;
+    case 1:
+        join_panel(step, sum, rows, 1);
+        break;
+    case 2:
+        join_panel(step, sum, rows, 2);
+        break;
+    default:
+        join_panel(step, sum, rows, 3);
+    }
+}
+
+#define PANEL_OF(n)                                                                                \
+    AVX512 static void panel_##n(const struct panel_step *step) {                                  \
+        if (step->halves)                                                                          \
+            add_panel(step, n, true);                                                              \
+        else                                                                                       \
+            add_panel(step, n, false);                                                             \
+    }
+PANEL_OF(1) PANEL_OF(2) PANEL_OF(3) PANEL_OF(4) PANEL_OF(5) PANEL_OF(6)
+PANEL_OF(7) PANEL_OF(8) PANEL_OF(9) PANEL_OF(10) PANEL_OF(11) PANEL_OF(12)
+
+static void panel(const struct panel_step *step) {
+    static void (*const of[])(const struct panel_step *) = {
+        panel_1, panel_2, panel_3, panel_4,  panel_5,  panel_6,
+        panel_7, panel_8, panel_9, panel_10, panel_11, panel_12,
+    };
+    of[step->rows - 1](step);
+}
+
+#endif

@@ -1,0 +1,56 @@
+#include "panel.h"
+
+#include "variant.h"
+
+void lora_panels_fill(const struct lora_variant *variant, struct rows x, uint32_t rows,
+                      uint32_t columns, float *panels) {
+    for (uint32_t panel = 0; panel < panel_count(rows); panel++) {
+        uint32_t end = panel_first(rows, panel + 1), row = panel_first(rows, panel);
+        for (float *target = panels; row < end; row += 4, target += 4) {
+            const uint16_t *four[4];
+            for (uint32_t i = 0; i < 4; i++) /* what is no row is not used */
+                four[i] = half_row(x, row + i < end ? row + i : row);
+            variant->lay_rows(four, columns, target);
+        }
+        panels += (uint64_t)columns * PANEL_ROWS;
+    }
+}
+
+/* Part of one segment, within one block, for every panel. What comes next is fetched evenly. */
+static void add_part(const struct lora_variant *variant, const float *x, uint64_t panel_floats,
+                     uint32_t rows, struct panel_step step, float *sums) {
+    uint32_t count = panel_count(rows);
+    step.ahead_step = (LORA_BLOCK_N + count - 1) / count;
+    for (uint32_t panel = 0; panel < count; panel++) {
+        uint32_t first = panel_first(rows, panel);
+        step.x = x + panel * panel_floats;
+        step.rows = panel_first(rows, panel + 1) - first;
+        step.sums = sums + (uint64_t)first * LORA_BLOCK_N;
+        variant->panel(&step);
+        step.halves = NULL;
+        step.ahead += (uint64_t)step.steps * step.ahead_step;
+    }
+}
+
+void lora_panels_multiply(const struct lora_variant *variant, const float *panels, uint32_t rows,
+                          const uint32_t starts[LORA_SEGMENTS + 1], const uint16_t *const *blocks,
+                          float *work, float *sums) {
+    uint64_t panel_floats = (uint64_t)starts[LORA_SEGMENTS] * PANEL_ROWS;
+    struct panel_step step = {.weights = work, .level = (uint64_t)rows * LORA_BLOCK_N};
+    for (uint32_t s = 0; s < LORA_SEGMENTS; s++) {
+        uint32_t k = starts[s], end = starts[s + 1];
+        float *level = sums + panel_level(s) * step.level;
+        step.begins = true;
+        do { /* a segment without columns is +0 */
+            uint32_t place = k % LORA_BLOCK_K, left = LORA_BLOCK_K - place;
+            const uint16_t *const *block = blocks + k / LORA_BLOCK_K;
+            step.steps = end - k < left ? end - k : left;
+            step.joins = k + step.steps == end ? panel_joins(s) : 0;
+            step.halves = block[0] + place * LORA_BLOCK_N;
+            step.ahead = step.steps ? block[1] + place * LORA_BLOCK_N : block[0];
+            add_part(variant, panels + (uint64_t)k * PANEL_ROWS, panel_floats, rows, step, level);
+            step.begins = false;
+            k += step.steps;
+        } while (k < end);
+    }
+}

@@ -1,0 +1,63 @@
+/* Products of many rows: rows stand in panels, [k][PANEL_ROWS] each, so that what one step along K
+ * reads lies together; the sums of a panel and one column tile stay in registers. */
+#ifndef LORA_KERNELS_PANEL_H
+#define LORA_KERNELS_PANEL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "operands.h"
+
+#define PANEL_ROWS 12  /* at most; a call's rows are dealt evenly */
+#define PANEL_LEVELS 4 /* sums that wait for their partner in the tree over eight segments */
+
+struct lora_variant;
+
+/* sums[row][32] (+)= sum over `steps` of x[step][row]*weights[step][32]. Both hold FP16 values. */
+struct panel_step {
+    const float *x;        /* [steps][PANEL_ROWS] */
+    const uint16_t *halves; /* [steps][32]: converted into `weights` on the way; NULL: they are */
+    float *weights;        /* [steps][32], aligned to a line */
+    const uint16_t *ahead; /* fetched meanwhile, `ahead_step` values further each step */
+    float *sums;           /* [rows][32] */
+    uint64_t level;        /* floats from one level of sums to the next */
+    uint32_t rows, steps, ahead_step;
+    uint32_t joins; /* at the end so many levels below are added; the result goes to the last */
+    bool begins;    /* from +0, not from what `sums` holds */
+};
+
+static inline uint32_t panel_count(uint32_t rows) {
+    return (rows + PANEL_ROWS - 1) / PANEL_ROWS;
+}
+
+/* First row of a panel; that of panel_count(rows) is the end. */
+static inline uint32_t panel_first(uint32_t rows, uint32_t panel) {
+    uint32_t count = panel_count(rows), longer = rows % count;
+    return rows / count * panel + (panel < longer ? panel : longer);
+}
+
+static inline uint64_t panel_floats(uint32_t rows, uint32_t columns) {
+    return (uint64_t)panel_count(rows) * columns * PANEL_ROWS;
+}
+
+/* The level that segment s's sum is made on, and how many below it are complete partners. */
+static inline uint32_t panel_level(uint32_t s) {
+    return (uint32_t)__builtin_popcount(s);
+}
+
+static inline uint32_t panel_joins(uint32_t s) {
+    return (uint32_t)__builtin_ctz(~s);
+}
+
+/* FP16 rows of `columns` values become panels of FP32. */
+void lora_panels_fill(const struct lora_variant *variant, struct rows x, uint32_t rows,
+                      uint32_t columns, float *panels);
+
+/* All rows times one column tile, tree included, into the first of sums[PANEL_LEVELS][rows][32].
+ * starts and blocks as lora_variant.row has them, with one more block, which is fetched ahead;
+ * work holds LORA_BLOCK_K*32 floats. */
+void lora_panels_multiply(const struct lora_variant *variant, const float *panels, uint32_t rows,
+                          const uint32_t starts[LORA_SEGMENTS + 1], const uint16_t *const *blocks,
+                          float *work, float *sums);
+
+#endif
