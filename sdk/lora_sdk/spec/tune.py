@@ -1,0 +1,131 @@
+"""Offline choice: measured acceptance and times of a round in, the best tree by context out.
+
+Algorithm 1 of the tree-speculation paper: rooflines, tree search, AAT's curve at each context, and
+the length with the highest effective performance; one row (plain decoding) where none pays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from lora_host.errors import RequestError
+from lora_sdk.spec.aat import AatCurve, ChosenCurve, choose_curve, fit_sizes
+from lora_sdk.spec.acceptance import Acceptance, rounds_of
+from lora_sdk.spec.roofline import Roofline, StepTimes, roofline
+from lora_sdk.spec.tree import Tree
+
+ENOUGH_ROUNDS = 300
+"""Rounds of plain decoding that a range of contexts needs for a curve of its own."""
+
+FIRST_CONTEXT = 32
+"""The grid of contexts begins here, and grows by GROWTH."""
+
+GROWTH = 2**0.5
+
+
+@dataclass(frozen=True)
+class Choice:
+    """From `context` positions on: the round with the highest effective performance and its
+    speed-up over plain decoding. One row: speculation does not pay."""
+
+    context: int
+    rows: int
+    aat: float
+    plain_s: float
+    verify_s: float
+    draft_s: float
+    speedup: float
+
+
+@dataclass(frozen=True)
+class CurveAt:
+    """AAT's curve for contexts from `context` on; `rounds` were measured there in plain decoding,
+    or over all contexts (`pooled`) where they were too few."""
+
+    context: int
+    chosen: ChosenCurve
+    rounds: int
+    pooled: bool
+
+
+def context_grid(limit: int) -> list[int]:
+    """Contexts at which ranges begin: 1, then spaced by GROWTH up to `limit`. RequestError: below
+    1."""
+    if limit < 1:
+        raise RequestError(f"contexts up to {limit}; expected at least 1")
+    found, at = [1], float(FIRST_CONTEXT)
+    while at < limit:
+        found.append(round(at))
+        at *= GROWTH
+    return found
+
+
+def choose_lengths(
+    times: StepTimes,
+    curve_at: Callable[[int], AatCurve],
+    contexts: Sequence[int],
+    limit: int,
+    sizes: Iterable[int],
+    margin: float = 1.0,
+) -> list[Choice]:
+    """The best length for the range of contexts from each of `contexts` to the next (the last one
+    to `limit`), looked at in the range's middle. `margin`: see Roofline.best."""
+    lengths = list(sizes)
+    found = []
+    for start, stop in zip(contexts, [*contexts[1:], limit + 1], strict=True):
+        middle = (start + stop - 1) // 2
+        found.append(_choice(start, roofline(times, curve_at(middle), middle, lengths), margin))
+    return found
+
+
+def _choice(start: int, line: Roofline, margin: float) -> Choice:
+    best = line.best(margin)
+    return Choice(
+        context=start,
+        rows=best.rows,
+        aat=best.aat,
+        plain_s=1 / line.plain,
+        verify_s=best.verify_s,
+        draft_s=best.draft_s,
+        speedup=line.speedup(best.rows),
+    )
+
+
+def measure_curves(
+    trees: Mapping[int, Tree],
+    search: Acceptance,
+    held_out: Acceptance,
+    starts: Sequence[int],
+    limit: int,
+) -> list[CurveAt]:
+    """AAT's curve over the trees' sizes for each range of contexts that begins at one of `starts`
+    (the first is 1, the last range ends at `limit`). It is fitted to at most five sizes on the
+    texts that were searched and tested on the others on held-out ones."""
+    found = []
+    for start, stop in zip(starts, [*starts[1:], limit + 1], strict=True):
+        span: range | None = range(start, stop)
+        plain = [len(rounds_of(trees[1], texts, span).roots) for texts in (search, held_out)]
+        pooled = min(plain) < ENOUGH_ROUNDS
+        span = None if pooled else span
+        count = len(rounds_of(trees[1], held_out, span).roots)
+        found.append(CurveAt(start, _curve(trees, search, held_out, span), count, pooled))
+    return found
+
+
+def _curve(
+    trees: Mapping[int, Tree], search: Acceptance, held_out: Acceptance, span: range | None
+) -> ChosenCurve:
+    sizes = [size for size in trees if size > 1]
+    fitted = {size: rounds_of(trees[size], search, span).aat for size in fit_sizes(max(sizes))}
+    measured = {size: rounds_of(trees[size], held_out, span).aat for size in sizes}
+    return choose_curve(fitted, measured)
+
+
+def curve_lookup(curves: Sequence[CurveAt]) -> Callable[[int], AatCurve]:
+    """The curve of the range that a context lies in."""
+
+    def at(context: int) -> AatCurve:
+        return next(c for c in reversed(curves) if c.context <= context).chosen.curve
+
+    return at
