@@ -147,6 +147,7 @@ class Request:
             outputs=tuple(sample.result() for sample in self.samples),
             seed=self.seed,
             prompt_logprobs=tuple(self.prompt_logprobs) if wanted else None,
+            speculation=self.speculation,
             timing=Timing(
                 queued=(self.started or self.submitted) - self.submitted,
                 first_token=(self.first_token or self.submitted) - self.submitted,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from lora_sdk.sampling.logprobs import PositionLogprobs
+from lora_sdk.spec.statistics import SpeculationStatistics
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class Result:
     """A finished request: its prompt and its n outputs.
 
     `prompt_logprobs`: one entry a prompt token, None for the first, where they were asked for.
+    `speculation`: what was drafted and accepted, where somebody drafts.
     """
 
     prompt: str | None
@@ -49,6 +51,7 @@ class Result:
     seed: int
     prompt_logprobs: tuple[PositionLogprobs | None, ...] | None = None
     timing: Timing = field(default_factory=Timing)
+    speculation: SpeculationStatistics | None = None
 
     @property
     def text(self) -> str:
@@ -77,7 +80,10 @@ class Result:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        values = asdict(self)
+        values = asdict(replace(self, speculation=None))
+        del values["speculation"]
+        if self.speculation is not None:
+            values["speculation"] = self.speculation.as_dict()
         values["usage"] = {
             "prompt_tokens": self.prompt_tokens,
             "completion_tokens": self.completion_tokens,
