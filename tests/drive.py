@@ -18,9 +18,11 @@ from lora_host.selection import default_overlay
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.config import load_config
 from lora_sdk.plan.adapters import AdapterOptions
+from lora_sdk.plan.overlay_choice import choose_overlay
 from lora_sdk.plan.placement import make_plan
 from lora_sdk.plan.topology import route
 from lora_sdk.runner import KvOp, Row, Runner
+from tests.quantised import QuantisedModel
 
 Logits = npt.NDArray[np.float32]
 
@@ -38,10 +40,13 @@ def open_runner(
     trace: bool = False,
     hidden_taps: Sequence[int] = (),
     adapters: AdapterOptions | None = None,
+    model: QuantisedModel | None = None,
 ) -> Iterator[Runner]:
-    """A model on boards: emulated unless `devices` names others."""
-    overlay = overlay or load_overlay(default_overlay(devices, None))
-    config = load_config(folder)
+    """A model on boards: emulated unless `devices` names others. `model` in place of the folder's
+    checkpoint."""
+    config = load_config(folder) if model is None else model.config
+    board = load_overlay(default_overlay(devices, None)).board
+    overlay = overlay or load_overlay(choose_overlay(config, board.name))
     with Cluster.open(
         boards=boards, devices=tuple(devices), overlay=overlay, kernels=kernels, trace=trace
     ) as cluster:
@@ -57,7 +62,7 @@ def open_runner(
             hidden_taps=tuple(hidden_taps),
             adapters=adapters,
         )
-        yield Runner(cluster, config, Checkpoint.open(folder, config), plan)
+        yield Runner(cluster, config, model or Checkpoint.open(folder, config), plan)
 
 
 @dataclass

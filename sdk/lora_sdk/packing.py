@@ -6,6 +6,8 @@ word, so a block is a transposed array of words."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -31,7 +33,7 @@ def pack_blocks(columns: Half) -> Half:
 def pack_int8(values: npt.NDArray[np.int8]) -> Bytes:
     """INT8 [N, K] as weight blocks, uint8 [blocks, 4096], K fastest; what is padded is zero."""
     words = _words(values.view(np.uint8), BLOCK_K)
-    return _word_blocks(words, BLOCK_K // 4).reshape(-1, abi.BLOCK_BYTES_INT8)
+    return _word_blocks(words, BLOCK_K // 4)
 
 
 def pack_int4(values: Bytes, scales: Half, zeros: Bytes, group: int, block_bytes: int) -> Bytes:
@@ -42,10 +44,9 @@ def pack_int4(values: Bytes, scales: Half, zeros: Bytes, group: int, block_bytes
     blocks = np.zeros((tiles * rows, block_bytes), np.uint8)
     quads = _words(values, BLOCK_K)
     words = quads[:, 0::2] | quads[:, 1::2] << np.uint32(4)
-    packed = _word_blocks(words, BLOCK_K // 8).reshape(len(blocks), -1)
     first = abi.BLOCK_BYTES_INT4
     second = first + each * BLOCK_N * 2
-    blocks[:, :first] = packed
+    blocks[:, :first] = _word_blocks(words, BLOCK_K // 8)
     laid = _group_blocks(scales, tiles, rows, each)
     blocks[:, first:second] = laid.view(np.uint8).reshape(len(blocks), -1)
     pairs = _group_blocks(zeros, tiles, rows, each)
@@ -65,14 +66,14 @@ def _words(values: Bytes, step: int) -> Words:
     return values.view(np.uint32)
 
 
-def _word_blocks(words: Words, height: int) -> Words:
-    """Words [N, rows] in blocks of `height` rows, K fastest: [blocks, height, 32]."""
+def _word_blocks(words: Words, height: int) -> Bytes:
+    """Words [N, rows] in blocks of `height` rows x 32, K fastest: uint8 [blocks, bytes]."""
     tiles = len(words) // BLOCK_N
     parts = words.reshape(tiles, BLOCK_N, -1, height).transpose(0, 2, 3, 1)
-    return np.ascontiguousarray(parts).reshape(-1, height, BLOCK_N)
+    return np.ascontiguousarray(parts).reshape(-1, height * BLOCK_N).view(np.uint8)
 
 
-def _group_blocks(values: npt.NDArray[np.generic], tiles: int, rows: int, each: int) -> npt.NDArray:
+def _group_blocks(values: npt.NDArray[Any], tiles: int, rows: int, each: int) -> npt.NDArray[Any]:
     """[N, groups] as [tiles, K blocks, `each` groups, 32], zeros where there is none."""
     n, groups = values.shape
     whole = np.zeros((tiles * BLOCK_N, rows * each), values.dtype)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -148,5 +148,5 @@ def columns_of(parts: tuple[Part, ...], start: int, stop: int) -> Iterator[tuple
         first += part.width
 
 
-def _joined(arrays: list[npt.NDArray]) -> npt.NDArray:
+def _joined(arrays: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)

@@ -28,9 +28,7 @@ class Adapted(Oracle):
         if name not in self.factors:
             return super()._linear(x, name)
         a, b, scale = self.factors[name]
-        total = product(x, self.weights[name])
-        if f"{name}.bias" in self.weights:
-            total = total + self.weights[f"{name}.bias"]
+        total = self._sum(x, name)
         h = store(product(x, a.T))
         return store(total + np.float32(scale) * product(h, b.T))
 

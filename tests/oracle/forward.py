@@ -52,7 +52,7 @@ class Oracle:
                 x = self._norm(x, "final_norm")
             if "project_out" in self.weights:
                 x = self._linear(x, "project_out")
-            return product(x, self.weights["lm_head"])
+            return self._product(x, "lm_head")
 
     def _embed(self, tokens: NDArray[np.int64]) -> F32:
         x = self.weights["embed.token"][tokens]
@@ -80,11 +80,19 @@ class Oracle:
         beta = self.weights.get(f"{name}.beta", np.zeros(x.shape[1], np.float32))
         return layer_norm(x, gamma, beta, self.config.norm_eps)
 
-    def _linear(self, x: F32, name: str) -> F32:
-        total = product(x, self.weights[name])
+    def _product(self, x: F32, name: str) -> F32:
+        """x times a matrix in FP32, before its bias."""
+        return product(x, self.weights[name])
+
+    def _sum(self, x: F32, name: str) -> F32:
+        """The same with its bias."""
+        total = self._product(x, name)
         if f"{name}.bias" in self.weights:
             total = total + self.weights[f"{name}.bias"]
-        return store(total)
+        return total
+
+    def _linear(self, x: F32, name: str) -> F32:
+        return store(self._sum(x, name))
 
     def _attention(self, x: F32, layer: int) -> F32:
         config, name = self.config, f"layer.{layer}"
@@ -92,9 +100,14 @@ class Oracle:
         if config.rope is not None:
             q, k = (rotate(part, config.rope) for part in (q, k))
         group = config.heads // config.kv_heads
-        scale = config.attention_scale(layer)
-        heads = [attend(q[h], k[h // group], v[h // group], scale) for h in range(config.heads)]
+        heads = [
+            self._attend(layer, q[h], k[h // group], v[h // group]) for h in range(config.heads)
+        ]
         return self._linear(np.concatenate(heads, axis=1), f"{name}.o")
+
+    def _attend(self, layer: int, q: F32, k: F32, v: F32) -> F32:
+        """One head over its stored q, k and v [positions, head_dim]."""
+        return attend(q, k, v, self.config.attention_scale(layer))
 
     def _heads(self, x: F32) -> F32:
         heads: F32 = x.reshape(len(x), -1, self.config.head_dim).transpose(1, 0, 2)

@@ -1,0 +1,160 @@
+"""The integer paths, written from the rules alone in Python's and NumPy's integers: no blocks, no
+float64 sums, no code of the product."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lora_sdk.model.spec import ModelConfig
+from tests.oracle.adapted import Adapted, Factors
+from tests.oracle.arithmetic import F32, attend, exp, product, segments, store, tree
+from tests.oracle.forward import Oracle
+
+I64 = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Int8Matrix:
+    """w = values * scales: int [K, N], FP32 [N]; x's static scale."""
+
+    values: I64
+    scales: F32
+    x_scale: np.float32
+
+
+@dataclass(frozen=True)
+class Int4Matrix:
+    """w = (values - zeros) * scales in groups along K: int [K, N], FP16 and int [K/group, N]. With
+    `x_scale` activations are INT8, without they stay FP16. Row i of values belongs to input
+    `order[i]`."""
+
+    values: I64
+    scales: NDArray[np.float16]
+    zeros: I64
+    group: int
+    x_scale: np.float32 | None
+    order: I64 | None
+
+
+@dataclass(frozen=True)
+class KvScales:
+    """Static scales of q, k and v, one layer's."""
+
+    q: np.float32
+    k: np.float32
+    v: np.float32
+
+
+Matrix = Int8Matrix | Int4Matrix
+
+
+def quantise(x: F32, scale: np.float32) -> I64:
+    """clamp(rint(x * FP32(1/scale)), -127, 127), half to even."""
+    inverse = np.float32(1) / scale
+    return np.clip(np.rint(x * inverse), -127, 127).astype(np.int64)
+
+
+def int8_product(x: F32, w: Int8Matrix) -> F32:
+    """FP32(acc) * FP32(s_x*s_w)."""
+    acc = quantise(x, w.x_scale) @ w.values
+    assert np.abs(acc).max() < 1 << 31
+    scaled: F32 = acc.astype(np.float32) * (w.x_scale * w.scales)
+    return scaled
+
+
+def int4_product(x: F32, w: Int4Matrix) -> F32:
+    """Groups of INT8 sums, or FP16 weights where activations stay FP16."""
+    if w.order is not None:
+        x = x[:, w.order]
+    if w.x_scale is None:
+        return product(x, dequantised(w))
+    x8 = quantise(x, w.x_scale)
+    sums = []
+    for segment in segments(x.shape[1]):
+        total = np.zeros((len(x), w.values.shape[1]), np.float32)
+        for group in sorted({k // w.group for k in segment}):
+            inside = [k for k in segment if k // w.group == group]
+            part = x8[:, inside] @ w.values[inside]
+            part = part - x8[:, inside].sum(axis=1)[:, None] * w.zeros[group]
+            total = total + part.astype(np.float32) * w.scales[group].astype(np.float32)
+        sums.append(total)
+    joined: F32 = tree(sums, np.add)
+    return joined * w.x_scale
+
+
+def dequantised(w: Int4Matrix) -> F32:
+    """FP16((q - z) * s_w) [K, N], in the order of groups."""
+    groups = np.arange(len(w.values)) // w.group
+    integers = (w.values - w.zeros[groups]).astype(np.float32)
+    return store(integers * w.scales[groups].astype(np.float32))
+
+
+def attend_int8(q: F32, k: F32, v: F32, scales: KvScales, factor: float) -> F32:
+    """One head, causal, q, k and v [positions, head_dim] quantised by their static scales."""
+    q8, k8, v8 = quantise(q, scales.q), quantise(k, scales.k), quantise(v, scales.v)
+    scale = np.float32(float(scales.q) * float(scales.k) * factor)
+    rows = []
+    for i in range(len(q)):
+        s = (k8[: i + 1] @ q8[i]).astype(np.float32) * scale
+        e8 = np.rint(np.float32(127) * exp(s - s.max())).astype(np.int64)
+        above = (e8 @ v8[: i + 1]).astype(np.float32)
+        rows.append((above / np.float32(int(e8.sum()))) * scales.v)
+    return store(np.stack(rows))
+
+
+def through_heads(x: F32) -> F32:
+    """K or V of one head [positions, head_dim] as an INT8 cache with a scale a position gives it
+    back: FP16(k8 * z), z = FP16(amax/127)."""
+    z = store(np.abs(x).max(axis=1) / np.float32(127))[:, None]
+    with np.errstate(divide="ignore"):
+        inverse = np.where(z == 0, np.float32(0), np.float32(1) / z)
+    k8 = np.clip(np.rint(x * inverse), -127, 127)
+    return store(k8 * z)
+
+
+class Quantised(Oracle):
+    """An Oracle some of whose matrices are integers; `kv` is "fp16", "int8" with `scales` by layer,
+    or "int8-heads"."""
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        weights: Mapping[str, NDArray[np.float16]],
+        matrices: Mapping[str, Matrix],
+        kv: str,
+        scales: tuple[KvScales, ...],
+    ) -> None:
+        super().__init__(config, weights)
+        self.matrices, self.kv, self.scales = matrices, kv, scales
+
+    def _product(self, x: F32, name: str) -> F32:
+        found = self.matrices.get(name)
+        if found is None:
+            return super()._product(x, name)
+        if isinstance(found, Int8Matrix):
+            return int8_product(x, found)
+        return int4_product(x, found)
+
+    def _attend(self, layer: int, q: F32, k: F32, v: F32) -> F32:
+        if self.kv == "int8":
+            factor = self.config.attention_factor(layer)
+            return attend_int8(q, k, v, self.scales[layer], factor)
+        if self.kv == "int8-heads":
+            k, v = through_heads(k), through_heads(v)
+        return attend(q, k, v, self.config.attention_scale(layer))
+
+
+class AdaptedQuantised(Adapted, Quantised):
+    """The same with an adapter, which reads the FP16 activation."""
+
+    def __init__(self, quantised: Quantised, factors: Factors) -> None:
+        Quantised.__init__(
+            self, quantised.config, {}, quantised.matrices, quantised.kv, quantised.scales
+        )
+        self.weights: Any = quantised.weights
+        self.factors = factors

@@ -1,0 +1,184 @@
+"""Variants with quantised matrices: random weights rounded to integers in every format, as boards
+load them and as the oracle computes them. Scales are chosen so that some activations saturate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lora_sdk.model.checkpoint import Checkpoint
+from lora_sdk.model.quantisation import (
+    ActivationScales,
+    AttentionScales,
+    Int4Columns,
+    Int8Columns,
+    KvKind,
+    MatrixFormat,
+    Quantisation,
+)
+from lora_sdk.model.spec import ModelConfig
+from lora_sdk.model.stored import Stored
+from tests.oracle.forward import load_weights
+from tests.oracle.integer import Int4Matrix, Int8Matrix, KvScales, Matrix, Quantised
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """`kind` of the layers' matrices, `head` of lm_head ("int8": a scale a column), KV cache."""
+
+    kind: str
+    group: int | None = None
+    head: str = "fp16"
+    kv: KvKind = "fp16"
+    symmetric: bool = True
+    act_order: bool = False
+    mixed: bool = False  # layer 1 stays FP16
+
+
+SCHEMES = {
+    "w8a8": Scheme("int8", head="int8", kv="int8"),
+    "w8a8_heads": Scheme("int8", kv="int8-heads"),
+    "w8a8_mixed": Scheme("int8", head="int8", mixed=True),
+    "w4a8": Scheme("w4a8", 32, head="int8", symmetric=False, kv="int8-heads"),
+    "w4a8_wide": Scheme("w4a8", 128, head="int8"),
+    "w4a8_order": Scheme("w4a8", 64, symmetric=False, act_order=True),
+    "w4a16": Scheme("w4a16", 32, symmetric=False),
+    "w4a16_order": Scheme("w4a16", 32, act_order=True, kv="int8-heads"),
+    "kv_int8": Scheme("fp16", kv="int8"),
+    "kv_heads": Scheme("fp16", kv="int8-heads"),
+}
+MATRICES = ("q", "k", "v", "o", "gate", "up", "down")
+INPUT_SCALES = {"o": 0.002, "down": 0.0012}
+
+
+def _fused(name: str) -> str:
+    """Parts of one product share their input, so its scale and its order."""
+    head, _, last = name.rpartition(".")
+    return f"{head}.{ {'k': 'q', 'v': 'q', 'gate': 'up'}.get(last, last) }"
+
+
+class QuantisedModel:
+    """What loading needs of a checkpoint, in a scheme; `config` says so."""
+
+    def __init__(self, folder: Path, scheme: Scheme) -> None:
+        self.scheme = scheme
+        self._base = Checkpoint.open(folder)
+        self.weights = load_weights(self._base)
+        formats = {
+            name: found for name in self.weights if (found := self._format(name)).kind != "fp16"
+        }
+        order = frozenset(name for name, f in formats.items() if scheme.act_order and f.four_bit)
+        quantisation = Quantisation("test", formats, scheme.kv, order)
+        self.config: ModelConfig = replace(self._base.config, quantisation=quantisation)
+        self.matrices: dict[str, Matrix] = {
+            name: self._integers(name, found) for name, found in formats.items()
+        }
+
+    def _format(self, name: str) -> MatrixFormat:
+        scheme, last = self.scheme, name.rpartition(".")[2]
+        if name == "lm_head":
+            return MatrixFormat(scheme.head)  # type: ignore[arg-type]
+        if last not in MATRICES or (scheme.mixed and name.startswith("layer.1.")):
+            return MatrixFormat("fp16")
+        k = len(self.weights[name])
+        if scheme.group is not None and k % scheme.group:
+            return MatrixFormat("fp16")
+        return MatrixFormat(scheme.kind, scheme.group)  # type: ignore[arg-type]
+
+    def _integers(self, name: str, found: MatrixFormat) -> Matrix:
+        weights = self.weights[name].astype(np.float64)
+        x_scale = np.float32(INPUT_SCALES.get(name.rpartition(".")[2], 0.021))
+        x_scale *= np.float32(1 + len(_fused(name)) % 3 / 8)
+        if found.kind == "int8":
+            largest = np.abs(weights).max(axis=0 if name == "lm_head" else None)
+            scales = np.broadcast_to((largest / 127).astype(np.float32), weights.shape[1])
+            values = np.clip(np.rint(weights / scales), -127, 127).astype(np.int64)
+            return Int8Matrix(values, np.ascontiguousarray(scales), x_scale)
+        assert found.group is not None
+        order = None
+        if self.scheme.act_order:
+            seed = len(_fused(name)) + len(weights)
+            order = np.random.default_rng(seed).permutation(len(weights))
+            weights = weights[order]
+        grouped = weights.reshape(-1, found.group, weights.shape[1])
+        low, high = grouped.min(axis=1), grouped.max(axis=1)
+        if self.scheme.symmetric:
+            high = np.abs(grouped).max(axis=1)
+            low = -high
+        scales16 = ((high - low) / 15).astype(np.float16)
+        zeros = np.clip(np.rint(-low / scales16), 0, 15).astype(np.int64)
+        if self.scheme.symmetric:
+            zeros[:] = 8
+        values = np.rint(grouped / scales16[:, None]) + zeros[:, None]
+        return Int4Matrix(
+            np.clip(values, 0, 15).astype(np.int64).reshape(weights.shape),
+            scales16,
+            zeros,
+            found.group,
+            x_scale if found.integer else None,
+            order,
+        )
+
+    @cached_property
+    def attention(self) -> tuple[KvScales, ...]:
+        """Static scales of every layer where attention is INT8."""
+        if self.scheme.kv != "int8":
+            return ()
+        return tuple(
+            KvScales(np.float32(0.004 + layer / 1000), np.float32(0.0045), np.float32(0.003))
+            for layer in range(self.config.layers)
+        )
+
+    def oracle(self) -> Quantised:
+        """The independent implementation of this model."""
+        return Quantised(self.config, self.weights, self.matrices, self.scheme.kv, self.attention)
+
+    # What lora_sdk.model.checkpoint.Checkpoint gives.
+
+    def stored(self, name: str) -> Stored:
+        assert name not in self.matrices
+        return self._base.stored(name)
+
+    def vector(self, name: str) -> NDArray[np.float16]:
+        return self._base.vector(name)
+
+    def forget(self) -> None:
+        self._base.forget()
+
+    def int8(self, name: str, start: int, stop: int) -> Int8Columns:
+        found = self.matrices[name]
+        assert isinstance(found, Int8Matrix)
+        values = found.values[:, start:stop].T.astype(np.int8)
+        return Int8Columns(np.ascontiguousarray(values), found.scales[start:stop])
+
+    def int4(self, name: str, start: int, stop: int) -> Int4Columns:
+        found = self.matrices[name]
+        assert isinstance(found, Int4Matrix)
+        values, scales, zeros = (
+            np.ascontiguousarray(part[:, start:stop].T)
+            for part in (found.values, found.scales, found.zeros)
+        )
+        return Int4Columns(values.astype(np.uint8), scales, zeros.astype(np.uint8))
+
+    def permutation(self, name: str) -> NDArray[np.uint32] | None:
+        found = self.matrices[name]
+        order = found.order if isinstance(found, Int4Matrix) else None
+        return None if order is None else order.astype(np.uint32)
+
+    def input_scale(self, name: str) -> np.float32:
+        found = self.matrices[name].x_scale
+        assert found is not None
+        return found
+
+    def activation_scales(self) -> ActivationScales:
+        inputs = {
+            name: found.x_scale
+            for name, found in self.matrices.items()
+            if found.x_scale is not None
+        }
+        attention = tuple(AttentionScales(s.q, s.k, s.v) for s in self.attention)
+        return ActivationScales(inputs, attention)
