@@ -83,7 +83,8 @@ class HeadDrafting:
             raise ValueError(f"an EAGLE-3 head needs hidden states of all {len(tokens)} tokens")
         # The first token of all has no entry: nothing stands before it.
         self._tokens.extend(tokens if self._length else tokens[1:])
-        self._states.append(self._layer.fuse(hidden))
+        with self._layer.threads():
+            self._states.append(self._layer.fuse(hidden))
         self._length += len(tokens)
 
     def propose(self, pending: int, tree: Tree) -> Tokens:
@@ -92,6 +93,12 @@ class HeadDrafting:
         proposed[0] = pending
         if tree.size == 1 or not 1 <= self._length < self._layer.positions:
             return proposed
+        with self._layer.threads():
+            self._fill(tree, proposed, pending)
+        return proposed
+
+    def _fill(self, tree: Tree, proposed: Tokens, pending: int) -> None:
+        """Name the nodes of a tree level by level."""
         level = _Level([0], self._catch_up(pending))
         self._name(level, tree, proposed)
         places = {0: self._length - 1}  # of each node's entry in the cache
@@ -101,7 +108,6 @@ class HeadDrafting:
                 break
             level = self._grow(level, kept, tree, proposed, places, depth)
             self._name(level, tree, proposed)
-        return proposed
 
     def fork(self) -> HeadDrafting:
         """A copy."""

@@ -3,8 +3,11 @@ verification alone decides what is emitted."""
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
 
 from lora_sdk.model.rope import rope_table
 from lora_sdk.spec.eagle3_config import HeadConfig
@@ -14,6 +17,7 @@ Floats = NDArray[np.float32]
 Mask = NDArray[np.bool_]
 
 _FIRST_CAPACITY = 128
+_ONE_THREAD = 64 << 20  # bytes of weights
 
 
 class KeyValues:
@@ -50,6 +54,14 @@ class HeadLayer:
         self.config = config
         self.weights = weights
         self._rope = rope_table(config.layer, positions)
+        matrices = (weights.fuse, weights.head, weights.qkv, weights.gate_up, weights.down)
+        self._small = sum(matrix.nbytes for matrix in matrices) < _ONE_THREAD
+        self._pools = ThreadpoolController()
+
+    def threads(self) -> AbstractContextManager[object]:
+        """While it is open, products of a small head run on one thread: to wake others costs more
+        than they save, and much more where the CPUs are busy."""
+        return self._pools.limit(limits=1, user_api="blas") if self._small else nullcontext()
 
     @property
     def positions(self) -> int:
