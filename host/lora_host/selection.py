@@ -29,14 +29,18 @@ class Selection:
     why: str
 
 
-def default_overlay(devices: Sequence[str], cluster_file: str | Path | None) -> str:
-    """Name of LORA-F for the first board named, for the U280 where none is. RequestError for a
-    URI or cluster file that is none."""
+def board_kind(devices: Sequence[str], cluster_file: str | Path | None) -> str:
+    """Kind of the first board named, "u280" where none is. RequestError for a URI or cluster file
+    that is none."""
     uris = list(devices)
     if cluster_file is not None:
         uris = [entry.uri for entry in load_cluster(cluster_file).boards]
-    kind = check_uri(uris[0])[1] if uris else "u280"
-    return f"lora_f_{kind}"
+    return check_uri(uris[0])[1] if uris else "u280"
+
+
+def default_overlay(devices: Sequence[str], cluster_file: str | Path | None) -> str:
+    """Name of LORA-F for the first board named, where no model says more."""
+    return f"lora_f_{board_kind(devices, cluster_file)}"
 
 
 def select(

@@ -78,24 +78,26 @@ class Engine(AdapterApi):
         adapter_mode: str = "auto",
         threads: int | None = None,
         speculation: SpeculationOptions | None = None,
+        kv: str = "auto",
     ) -> None:
         """Open boards and place a model on them.
 
         `model`: Hugging Face folder, None for the demo model. `boards`: 1, 2, 4 or 8; None takes as
         many as `devices` or the cluster file names, else 1. `devices`: URIs as emu:u280. `overlay`:
-        name or folder, None for LORA-F of the first board's kind. `kernels`: "native" or "numpy",
-        for emulated boards. `context`: positions of a sequence, None for all that fit.
+        name or folder, None for one that takes the model (all FP16: LORA-F). `kernels`: "native" or
+        "numpy", for emulated boards. `context`: positions of a sequence, None for all that fit.
         `max_sequences`: sequences open at once. `progress(done, total)`: bytes placed.
         `hidden_layers`: layers whose input rows may ask for. `trace`: keep the boards' command
         traces. `max_adapters`: slots for adapters; `max_adapter_rank`: the largest rank they take;
         `adapter_mode`: "auto", "nfs", "s" or "bd", see lora_sdk.plan.adapters. `threads`: of native
         kernels, None for one a CPU. `speculation`: who drafts, None for plain decoding; tokens are
-        the same. Raises the LoraError of whatever does not fit, in one line.
+        the same. `kv`: the KV cache's type, "auto" (the checkpoint's), "fp16", "int8" (by static
+        scales of the checkpoint) or "int8-heads". Raises the LoraError of what does not fit.
         """
         adapters = AdapterOptions(max_adapters, max_adapter_rank, adapter_mode)
         options = make_options(
             model, boards, devices, cluster_file, overlay, kernels, context, max_sequences,
-            hidden_layers, trace, adapters, threads)  # fmt: skip
+            hidden_layers, trace, adapters, threads, kv)  # fmt: skip
         options = with_taps(options, speculation)
         self.model_path = options.model
         self._loaded = open_model(options, progress)

@@ -49,12 +49,14 @@ def open_model(options: EngineOptions, progress: Progress | None) -> Opened:
     from lora_host.overlay import load_overlay
     from lora_sdk.model.checkpoint import Checkpoint
     from lora_sdk.model.config import load_config
+    from lora_sdk.model.quantisation import with_kv_cache
+    from lora_sdk.plan.overlay_choice import choose_overlay
     from lora_sdk.plan.placement import make_plan
     from lora_sdk.plan.topology import route
     from lora_sdk.runner import Runner
 
-    config = load_config(options.model)
-    overlay = load_overlay(options.overlay)
+    config = with_kv_cache(load_config(options.model), options.kv_kind)
+    overlay = load_overlay(options.overlay or choose_overlay(config, options.board))
     file = connected(options.cluster_file, options.boards) if options.cluster_file else None
     cables = file.cables if file is not None else ring(options.boards)
     plan = make_plan(

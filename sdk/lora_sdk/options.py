@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 from lora_host.errors import ModelError, RequestError
+from lora_sdk.model.quantisation import KV_KINDS, KvKind
 from lora_sdk.plan.adapters import AdapterOptions
 
 KERNELS = ("native", "numpy")
 TIMED = "timed"  # native, with the time spent in them counted: for measurements
+KV_AUTO = "auto"  # as the checkpoint says
 
 Progress = Callable[[int, int], None]
 """Called while weights load with (bytes placed so far, bytes in all)."""
@@ -18,13 +21,14 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """Arguments of Engine, see there. `boards` is settled here: asked for, or one a device."""
+    """Arguments of Engine, see there. `boards` is settled here: asked for, or one a device; `board`
+    is the kind of the first; `overlay` None leaves the choice to the model."""
 
     model: Path
     boards: int
     devices: tuple[str, ...]
     cluster_file: Path | None
-    overlay: str
+    overlay: str | None
     kernels: str
     context: int | None
     max_sequences: int | None
@@ -32,6 +36,13 @@ class EngineOptions:
     trace: bool
     adapters: AdapterOptions = field(default_factory=AdapterOptions)
     threads: int | None = None
+    kv: str = KV_AUTO
+    board: str = "u280"
+
+    @property
+    def kv_kind(self) -> KvKind | None:
+        """The KV cache that was asked for, None for what the checkpoint says."""
+        return None if self.kv == KV_AUTO else cast("KvKind", self.kv)
 
 
 def make_options(
@@ -47,10 +58,13 @@ def make_options(
     trace: bool,
     adapters: AdapterOptions | None = None,
     threads: int | None = None,
+    kv: str = KV_AUTO,
 ) -> EngineOptions:
     """Checked options; RequestError names the argument."""
     if kernels not in (*KERNELS, TIMED):
         raise RequestError(f"kernels {kernels!r}; expected {' or '.join(map(repr, KERNELS))}")
+    if kv not in (KV_AUTO, *KV_KINDS):
+        raise RequestError(f"kv {kv!r}; expected one of {', '.join((KV_AUTO, *KV_KINDS))}")
     if isinstance(devices, str):
         raise RequestError(f"devices is the string {devices!r}; expected a list of URIs")
     _check_count("context", context)
@@ -61,7 +75,7 @@ def make_options(
         boards=_board_count(boards, tuple(devices), cluster_file),
         devices=tuple(devices),
         cluster_file=Path(cluster_file) if cluster_file else None,
-        overlay=overlay or _default_overlay(devices, cluster_file),
+        overlay=overlay,
         kernels=kernels,
         context=context,
         max_sequences=max_sequences,
@@ -69,13 +83,15 @@ def make_options(
         trace=trace,
         adapters=adapters or AdapterOptions(),
         threads=threads,
+        kv=kv,
+        board=_board_kind(devices, cluster_file),
     )
 
 
-def _default_overlay(devices: Sequence[str], cluster_file: str | Path | None) -> str:
-    from lora_host.selection import default_overlay
+def _board_kind(devices: Sequence[str], cluster_file: str | Path | None) -> str:
+    from lora_host.selection import board_kind
 
-    return default_overlay(devices, cluster_file)
+    return board_kind(devices, cluster_file)
 
 
 def _model_folder(model: str | Path | None) -> Path:

@@ -14,6 +14,7 @@ from lora_sdk.bench.report import summarise
 from lora_sdk.bench.rounds import Round, Workload, run_round
 from lora_sdk.demo import demo_model_path
 from lora_sdk.model.config import load_config
+from lora_sdk.plan.overlay_choice import choose_overlay
 from lora_sdk.plan.placement import make_plan
 
 Progress = Callable[[int, int], None]
@@ -68,9 +69,9 @@ def compare(
 
 def token_bytes(work: Workload) -> int:
     """Bytes of weight blocks that a decode step reads, from the plan alone."""
-    overlay = load_overlay(work.overlay)
-    board = load_board(overlay.board.name)
     config = load_config(work.model or demo_model_path())
+    overlay = load_overlay(work.overlay or choose_overlay(config, "u280"))
+    board = load_board(overlay.board.name)
     plan = make_plan(config, overlay, board, work.boards, context=64, sequences=1)
     matrices = (matrix for board in plan.boards for matrix in board.matrices.values())
     return sum(matrix.placed_bytes for matrix in matrices)

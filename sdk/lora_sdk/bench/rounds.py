@@ -34,7 +34,7 @@ class Workload:
     threads: int
     prompt: int
     tokens: int
-    overlay: str = "lora_f_u280"
+    overlay: str | None = None  # the one that takes the model
 
 
 @dataclass(frozen=True)

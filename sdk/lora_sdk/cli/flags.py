@@ -11,7 +11,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 ENGINE_OPTIONS = (
     *("model", "boards", "devices", "cluster_file"),
-    *("overlay", "kernels", "threads", "context"),
+    *("overlay", "kernels", "threads", "context", "kv"),
 )
 """Names of the arguments that `engine_options` gives, as Engine takes them."""
 
@@ -27,13 +27,16 @@ def engine_options(function: Function) -> Function:
             click.option("--cluster", "cluster_file", metavar="FILE",
                          help="cluster file: boards and cabling"),
             click.option("--overlay", metavar="NAME",
-                         help="overlay name or folder [LORA-F of the first board's kind]"),
+                         help="overlay name or folder [one that takes the model]"),
             click.option("--kernels", type=click.Choice(["native", "numpy"]), default="native",
                          show_default=True, help="kernels of emulated boards"),
             click.option("--threads", type=int, metavar="T",
                          help="threads of native kernels [one a CPU]"),
             click.option("-c", "--ctx-size", "context", type=int, metavar="N",
                          help="context in positions [all that fit]"),
+            click.option("--kv", type=click.Choice(["auto", "fp16", "int8", "int8-heads"]),
+                         default="auto", show_default=True,
+                         help="type of the KV cache; auto: as the checkpoint says"),
         ]
     ):  # fmt: skip
         function = option(function)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import cast
 
 import click
 
@@ -13,7 +14,9 @@ from lora_host.overlay import load_overlay
 from lora_sdk.demo import demo_model_path
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.config import load_config
+from lora_sdk.model.quantisation import KV_KINDS, KvKind, with_kv_cache
 from lora_sdk.opening import connected
+from lora_sdk.plan.overlay_choice import choose_overlay
 from lora_sdk.plan.placement import make_plan
 from lora_sdk.plan.report import report, table
 from lora_sdk.plan.requests import request_lines, requests_report
@@ -34,7 +37,14 @@ from lora_sdk.timing.planned import token_lines, token_times
 )
 @click.option("-c", "--context", type=int, help="positions of a sequence; default: what fits")
 @click.option("--sequences", type=int, help="sequences open at once; default: up to 16")
-@click.option("--overlay", default="lora_f_u280", show_default=True, help="overlay name or folder")
+@click.option("--overlay", help="overlay name or folder [one for the U280 that takes the model]")
+@click.option(
+    "--kv",
+    type=click.Choice(["auto", *KV_KINDS]),
+    default="auto",
+    show_default=True,
+    help="type of the KV cache; auto: as the checkpoint says",
+)
 @click.option(
     "--beam-search",
     "beam_search",
@@ -55,7 +65,8 @@ def plan(
     cluster_file: Path | None,
     context: int | None,
     sequences: int | None,
-    overlay: str,
+    overlay: str | None,
+    kv: str,
     beam_search: tuple[int, int, int, int] | None,
     show_requests: bool,
     as_json: bool,
@@ -67,7 +78,8 @@ def plan(
     folder = model or demo_model_path()
     config = load_config(folder)
     Checkpoint.open(folder, config)  # names and shapes of all tensors, headers only
-    chosen = load_overlay(overlay)
+    config = with_kv_cache(config, None if kv == "auto" else cast("KvKind", kv))
+    chosen = load_overlay(overlay or choose_overlay(config, "u280"))
     board = load_board(chosen.board.name)
     cluster = connected(cluster_file, boards) if cluster_file else None
     way = route(cluster.cables, boards) if cluster else None

@@ -124,6 +124,11 @@ def with_kv(found: Quantisation | None, kv: KvKind | None) -> Quantisation | Non
     return replace(found, kv=kv) if found else Quantisation("fp16", kv=kv)
 
 
+def with_kv_cache(config: ModelConfig, kv: KvKind | None) -> ModelConfig:
+    """A model's configuration with another type of KV cache; None keeps it."""
+    return replace(config, quantisation=with_kv(config.quantisation, kv))
+
+
 def format_of(config: ModelConfig, names: Iterable[str]) -> MatrixFormat:
     """The format of one product of a model, whose columns are those of the matrices `names`."""
     found = config.quantisation
