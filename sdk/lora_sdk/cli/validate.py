@@ -31,11 +31,12 @@ def validate(
     memory: bool,
     mib: int,
 ) -> None:
-    """Test the memory of each bank, every cable, and the units by known answers.
+    """Test the memory of each bank, every cable, each unit alone, and all units together.
 
-    Known answers: a demo model's logits on these boards must equal, byte for byte, those of one
-    emulated board; on several boards they pass every gather. The exit code is 1 where anything is
-    wrong. With --container any xclbin will do: then the host writes and reads every bank.
+    Each unit runs tiny command lists whose results were computed on this computer; then a demo
+    model's logits on these boards must equal, byte for byte, those of one emulated board. The exit
+    code is 1 where anything is wrong. With --container any
+    xclbin will do: then the host writes and reads every bank.
 
     \b
     lora validate --boards 2
@@ -51,9 +52,10 @@ def validate(
     with Cluster.open(boards, devices, cluster_file, overlay=chosen) as cluster:
         size = cluster.size
         faults += _memory(cluster, mib * MIB)
-        if not memory:
-            faults += _links(cluster)
     if not memory:
+        with Cluster.open(boards, devices, cluster_file, overlay=chosen) as cluster:
+            wrong = _links(cluster)
+            faults += wrong or _units(cluster)
         faults += _answers(devices, cluster_file, size, chosen)
     _end(faults, size)
 
@@ -95,6 +97,21 @@ def _links(cluster: Any) -> list[str]:
     except LinkError as error:
         bad.append(str(error))
     click.echo(f"links: {len(cluster.cables)} cables, payload both ways: {_verdict(bad)}")
+    return bad
+
+
+def _units(cluster: Any) -> list[str]:
+    from lora_sdk.selftest.units import check_units
+
+    bad, done = [], 0
+    for result in check_units(cluster):
+        name = f"unit {result.unit}, {result.what}"
+        if result.fault:
+            bad.append(f"{name}: {result.fault}")
+        if result.skipped:
+            click.echo(f"{name}: not tested: {result.skipped}")
+        done += not result.skipped
+    click.echo(f"units alone: {done} operations on {cluster.size} boards: {_verdict(bad)}")
     return bad
 
 

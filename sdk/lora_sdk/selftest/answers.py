@@ -1,0 +1,180 @@
+"""The arithmetic of the FP16 path in plain NumPy, one rounding a line: sums along K in eight
+segments joined as a tree, positions in tiles of 32, no function of libm. Written apart from the
+kernel models, which it is there to check."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lora_host.coefficients import coefficients
+
+F32 = NDArray[np.float32]
+F16 = NDArray[np.float16]
+_UNIT, _SEGMENTS, _TILE = 32, 8, 32
+
+
+def segments(columns: int) -> list[tuple[int, int]]:
+    """First and end column of the eight segments of a sum over `columns`."""
+    units = (columns + _UNIT - 1) // _UNIT
+    ends = [min(columns, s * units // _SEGMENTS * _UNIT) for s in range(_SEGMENTS + 1)]
+    return list(pairwise(ends))
+
+
+def tree(parts: Sequence[Any], add: Callable[[Any, Any], Any]) -> Any:
+    """((0+1)+(2+3))+((4+5)+(6+7))."""
+    level = list(parts)
+    while len(level) > 1:
+        level = [add(a, b) for a, b in zip(level[::2], level[1::2], strict=True)]
+    return level[0]
+
+
+def _stored(values: F32) -> F16:
+    half: F16 = values.astype(np.float16)
+    return half
+
+
+def product(x: F16, w: F16) -> F32:
+    """x [rows, K] times w [K, N]: FP32 [rows, N]."""
+    wide, parts = x.astype(np.float32), []
+    for first, end in segments(x.shape[1]):
+        total = np.zeros((len(x), w.shape[1]), np.float32)
+        for k in range(first, end):
+            total = total + wide[:, k : k + 1] * w[k].astype(np.float32)
+        parts.append(total)
+    result: F32 = tree(parts, np.add)
+    return result
+
+
+def moments(x: F16, columns: int, first: int = 0) -> F32:
+    """LayerNorm's {T, Q} of the segments of `columns` that the columns first.. of x [rows, n] make
+    whole: [rows, 8, 2], zero elsewhere."""
+    out = np.zeros((len(x), _SEGMENTS, 2), np.float32)
+    for s, part in _local(x, columns, first):
+        total, square = np.zeros(len(x), np.float32), np.zeros(len(x), np.float32)
+        for column in part.T:
+            total = total + column
+        mean = total / np.float32(part.shape[1])
+        for column in part.T:
+            square = square + (column - mean) * (column - mean)
+        out[:, s, 0], out[:, s, 1] = total, square
+    return out
+
+
+def squares(x: F16, columns: int, first: int = 0) -> F32:
+    """RMSNorm's sum of squares of the same segments: [rows, 8]."""
+    out = np.zeros((len(x), _SEGMENTS), np.float32)
+    for s, part in _local(x, columns, first):
+        total = np.zeros(len(x), np.float32)
+        for column in part.T:
+            total = total + column * column
+        out[:, s] = total
+    return out
+
+
+def _local(x: F16, columns: int, first: int) -> list[tuple[int, F32]]:
+    wide = x.astype(np.float32)
+    return [
+        (s, wide[:, a - first : b - first])
+        for s, (a, b) in enumerate(segments(columns))
+        if first <= a < b <= first + x.shape[1]
+    ]
+
+
+def layer_norm(x: F16, sums: F32, columns: int, gamma: F16, beta: F16, eps: float) -> F16:
+    """LayerNorm of local columns x from the segments' sums of all `columns`."""
+    counts = [b - a for a, b in segments(columns)]
+    parts = [(n, sums[:, s, 0], sums[:, s, 1]) for s, n in enumerate(counts)]
+    _, total, square = tree(parts, _merge)
+    d = np.float32(columns)
+    mean = (total / d)[:, None]
+    r = (np.float32(1) / np.sqrt(square / d + np.float32(eps)))[:, None]
+    scaled = ((x.astype(np.float32) - mean) * r) * gamma.astype(np.float32)
+    return _stored(scaled + beta.astype(np.float32))
+
+
+def _merge(a: tuple[int, F32, F32], b: tuple[int, F32, F32]) -> tuple[int, F32, F32]:
+    if not a[0] or not b[0]:
+        return a if a[0] else b
+    na, nb = np.float32(a[0]), np.float32(b[0])
+    delta = b[1] / nb - a[1] / na
+    weight = np.float32(a[0] * b[0]) / np.float32(a[0] + b[0])
+    return a[0] + b[0], a[1] + b[1], (a[2] + b[2]) + (delta * delta) * weight
+
+
+def rms_norm(x: F16, sums: F32, columns: int, gamma: F16, eps: float) -> F16:
+    """RMSNorm of local columns x from the segments' sums of all `columns`."""
+    total = tree([sums[:, s] for s in range(_SEGMENTS)], np.add)
+    r = np.float32(1) / np.sqrt(total / np.float32(columns) + np.float32(eps))
+    return _stored((x.astype(np.float32) * r[:, None]) * gamma.astype(np.float32))
+
+
+def rope(x: F16, angles: F32, head_dim: int) -> F16:
+    """x [rows, heads*head_dim] turned by angles [rows, 2, head_dim/2] (cos, sin)."""
+    heads = x.astype(np.float32).reshape(len(x), -1, 2, head_dim // 2)
+    a, b = heads[:, :, 0], heads[:, :, 1]
+    cos, sin = angles[:, None, 0], angles[:, None, 1]
+    turned = np.stack([a * cos - b * sin, b * cos + a * sin], axis=2)
+    return _stored(turned.reshape(x.shape))
+
+
+def exponential(x: F32) -> F32:
+    """exp of FP32 values within -80..80 or below -87, which gives +0."""
+    c = coefficients("exp_c").astype(np.float32)
+    n = np.rint(x * coefficients("log2e").astype(np.float32)[0])
+    r = x - n * coefficients("ln2_hi").astype(np.float32)[0]
+    r = r - n * coefficients("ln2_lo").astype(np.float32)[0]
+    p = np.broadcast_to(c[0], x.shape)
+    for term in c[1:]:
+        p = p * r
+        p = p + term
+    whole = n.astype(np.int32)
+    half = whole >> 1
+    y = np.ldexp(np.ldexp(p, half), whole - half)
+    result: F32 = np.where(x < np.float32(-87), np.float32(0), y).astype(np.float32)
+    return result
+
+
+def swiglu(gate: F16, up: F16) -> F16:
+    """FP16(silu(gate)*up)."""
+    g = gate.astype(np.float32)
+    silu = g / (np.float32(1) + exponential(-g))
+    return _stored(silu * up.astype(np.float32))
+
+
+def relu(x: F16) -> F16:
+    """x above 0, else +0."""
+    return np.where(x > 0, x, np.float16(0)).astype(np.float16)
+
+
+def gelu(x: F16, table: str) -> F16:
+    """Chords of the table "tanh" or "erf" on [-8, 8); +0 below, x above."""
+    wide = x.astype(np.float32)
+    inside = (wide >= -8) & (wide < 8)
+    i = np.where(inside, np.floor(wide * np.float32(64)) + 512, 0).astype(np.int64)
+    a, b = coefficients(f"gelu_{table}_a")[i], coefficients(f"gelu_{table}_b")[i]
+    y = a * wide
+    y = y + b
+    y = np.where(inside, y, np.where(wide < 0, np.float32(0), wide))
+    return _stored(y)
+
+
+def attention(q: F16, k: F16, v: F16, visible: Sequence[int], scale: float) -> F16:
+    """One query q [head_dim] over the positions `visible`, ascending, of k and v [positions,
+    head_dim]."""
+    rows = list(visible)
+    scores = product(q[None], np.ascontiguousarray(k[rows].T))[0] * np.float32(scale)
+    e = exponential(scores - scores.max()).astype(np.float16).astype(np.float32)
+    below, above = np.float32(0), np.zeros(len(q), np.float32)
+    for tile in sorted({position // _TILE for position in rows}):
+        tile_below, tile_above = np.float32(0), np.zeros(len(q), np.float32)
+        for place, position in enumerate(rows):
+            if position // _TILE == tile:
+                tile_below = tile_below + e[place]
+                tile_above = tile_above + e[place] * v[position].astype(np.float32)
+        below, above = below + tile_below, above + tile_above
+    return _stored(above / below)

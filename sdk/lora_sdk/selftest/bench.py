@@ -1,0 +1,249 @@
+"""Runs one case on all boards of a cluster: places its bytes, registers its list, runs its steps
+and compares what stands in memory afterwards."""
+
+from __future__ import annotations
+
+import dataclasses
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from lora_host import abi
+from lora_host.cluster import Cluster
+from lora_host.errors import LoraError
+from lora_sdk.block import build_block
+from lora_sdk.compile.isa import Command, End, counter_count, record
+from lora_sdk.plan.topology import Route, route
+from lora_sdk.step import KvOp, Row
+
+LIST, BLOCK, TABLE, RESULTS = 0x2000, 0x8000, 0x20000, 0x40000  # bytes of the control bank
+RESULT_BYTES = 0x40000
+WEIGHTS, TABLES, KV, BANK_BYTES = 0, 0x60000, 0x80000, 0x100000  # bytes of each other bank
+BANKS = 3  # not a power of two: the order of blocks shows
+ROWS, COMMITTED, SCRATCH, PAGES = 5, 37, 32, 4
+HEAD_DIM, KV_HEADS, VOCABULARY, POSITIONS = 64, 2, 96, 64
+UNTOUCHED = 0xA5
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """Bytes at a place of a bank; `what` names them in a fault."""
+
+    bank: int
+    offset: int
+    data: bytes
+    what: str = ""
+
+
+@dataclass(frozen=True)
+class StepCase:
+    """A step of `ROWS` rows, or none, after these operations, and what then stands in memory."""
+
+    expected: tuple[Bytes, ...]
+    rows: int = ROWS
+    kv_ops: tuple[KvOp, ...] = ()
+    path: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Case:
+    """What one board gets: bytes placed before, commands without counters, which run one after
+    another, and steps. `linked`: the boards work together."""
+
+    commands: tuple[Command, ...]
+    placed: tuple[Bytes, ...]
+    steps: tuple[StepCase, ...]
+    linked: bool = False
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where a case runs: rank and number of boards, and the banks it may use. Data differ by
+    board."""
+
+    rank: int
+    boards: int
+    control: int
+    banks: range
+    seed: int
+
+    def random(self, *more: int) -> np.random.Generator:
+        """The same numbers every time for this board."""
+        return np.random.Generator(np.random.Philox([self.seed, self.rank, *more]))
+
+    def half(self, shape: tuple[int, ...], spread: float = 1.0, *more: int) -> np.ndarray:
+        """FP16 values, subnormal and signed zeros among them."""
+        values = (self.random(*more).standard_normal(shape) * spread).astype(np.float16)
+        flat = values.reshape(-1)
+        flat[: min(3, flat.size)] = np.array([-0.0, 6e-8, -3e-5], np.float16)[: flat.size]
+        return values
+
+
+@dataclass(frozen=True)
+class Test:
+    """A case by the unit that it is for. `least`: boards without which there is nothing to test;
+    `weights`: the kind of product that an overlay must have."""
+
+    unit: str
+    what: str
+    make: Callable[[Site], Case]
+    least: int = 1
+    weights: str = "fp16"
+
+
+@dataclass(frozen=True)
+class UnitResult:
+    """`fault` is "" where every byte was right; `skipped` says why nothing was tested."""
+
+    unit: str
+    what: str
+    fault: str = ""
+    skipped: str = ""
+
+
+@dataclass
+class Bench:
+    """Boards whose memory is reserved for the cases. The links of `cluster` must be up."""
+
+    cluster: Cluster
+    path: Route = field(init=False)
+    banks: range = field(init=False)
+
+    def __post_init__(self) -> None:
+        overlay = self.cluster.overlay
+        self.path = route(self.cluster.cables, self.cluster.size)
+        self.banks = overlay.weight_banks[:BANKS]
+        for board in range(self.cluster.size):
+            self.cluster.reserve(board, overlay.control_bank, RESULTS + RESULT_BYTES)
+            for bank in self.banks:
+                self.cluster.reserve(board, bank, BANK_BYTES)
+
+    def run(self, tests: Sequence[Test]) -> Iterator[UnitResult]:
+        """Each test once on all boards at once."""
+        for number, test in enumerate(tests):
+            if test.weights not in self.cluster.overlay.weights:
+                continue
+            if self.cluster.size < test.least:
+                why = f"takes {test.least} boards at least"
+                yield UnitResult(test.unit, test.what, skipped=why)
+                continue
+            try:
+                fault = self._run(test, number)
+            except LoraError as error:
+                fault = str(error)
+            yield UnitResult(test.unit, test.what, fault)
+
+    def _run(self, test: Test, number: int) -> str:
+        control = self.cluster.overlay.control_bank
+        cases: dict[int, Case] = {}
+        for rank, board in enumerate(self.path.order):
+            site = Site(rank, self.cluster.size, control, self.banks, number)
+            cases[board] = test.make(site)
+            self._prepare(board, rank, cases[board])
+        for place in range(len(cases[0].steps)):
+            step = cases[0].steps[place]
+            rows = [_row(index) for index in range(step.rows)]
+            block = build_block(rows, step.kv_ops, step.path, 0, 0)
+            self.cluster.step(block, BLOCK)
+            for board, case in cases.items():
+                fault = self._compare(board, case.steps[place].expected)
+                if fault:
+                    return fault
+        return ""
+
+    def _prepare(self, board: int, rank: int, case: Case) -> None:
+        control = self.cluster.overlay.control_bank
+        self.cluster.write(board, control, RESULTS, bytes([UNTOUCHED]) * RESULT_BYTES)
+        for item in case.placed:
+            self.cluster.write(board, item.bank, item.offset, item.data)
+        self.cluster.write(board, control, LIST, self._list(rank, case))
+        self.cluster.register_list(board, 0, LIST)
+
+    def _compare(self, board: int, expected: Sequence[Bytes]) -> str:
+        for item in expected:
+            found = np.frombuffer(
+                self.cluster.read(board, item.bank, item.offset, len(item.data)), np.uint8
+            )
+            wanted = np.frombuffer(item.data, np.uint8)
+            wrong = np.flatnonzero(found != wanted)
+            if wrong.size:
+                at = int(wrong[0])
+                return (
+                    f"board {board}: {item.what}: first wrong byte {at} of {len(wanted)}: "
+                    f"{found[at]:#04x} found, {wanted[at]:#04x} expected ({wrong.size} wrong)"
+                )
+        return ""
+
+    def _list(self, rank: int, case: Case) -> bytes:
+        commands = chained(case.commands)
+        body = b"".join(record(command) for command in commands)
+        header = np.zeros((), abi.dtype("list"))
+        for name, value in self._header(rank, case, commands).items():
+            header[name] = value
+        header["crc"] = zlib.crc32(header.tobytes() + body)
+        sealed: bytes = header.tobytes() + body
+        return sealed
+
+    def _header(self, rank: int, case: Case, commands: Sequence[Command]) -> dict[str, int]:
+        overlay = self.cluster.overlay
+        linked = case.linked and self.cluster.size > 1
+        return {
+            "size": abi.dtype("list").itemsize,
+            "abi": abi.ABI_NUMBER,
+            "command_count": len(commands),
+            "counter_count": counter_count(commands),
+            "rank": rank if linked else 0,
+            "boards": self.cluster.size if linked else 1,
+            "ring": int(self.path.ring) if linked else 0,
+            "port_next": self.path.port_next[rank] if linked else abi.NO_PORT,
+            "port_previous": self.path.port_previous[rank] if linked else abi.NO_PORT,
+            "control_bank": overlay.control_bank,
+            "table_bank": overlay.control_bank,
+            "max_rows": ROWS,
+            "max_scratch": SCRATCH,
+            "max_sequences": 1,
+            "max_tiles": 2,
+            "page_count": PAGES,
+            "vocabulary": VOCABULARY,
+            "positions": POSITIONS,
+            "onchip_bytes": overlay.onchip_bytes,
+            "kv_bank_first": self.banks.start,
+            "kv_bank_count": len(self.banks),
+            "kv_layers": 1,
+            "kv_heads": KV_HEADS,
+            "head_dim": HEAD_DIM,
+            "kv_line": KV // abi.LINE_BYTES,
+            "table_line": TABLE // abi.LINE_BYTES,
+            "results_offset": RESULTS,
+            "results_bytes": RESULT_BYTES,
+        }
+
+
+def begin(length: int = COMMITTED) -> tuple[KvOp, ...]:
+    """Sequence 0 with so many committed positions; its tiles lie in pages 3 and 2, not in order."""
+    return KvOp.length(0, length), KvOp.table(0, 0, 3), KvOp.table(0, 1, 2)
+
+
+def _row(index: int) -> Row:
+    """Rows are a chain; their tokens are spread over the vocabulary."""
+    return Row(0, COMMITTED + index, token(index), index, index - 1)
+
+
+def token(index: int) -> int:
+    """Token of a row."""
+    return (29 * index + 7) % VOCABULARY
+
+
+def chained(commands: Sequence[Command]) -> list[Command]:
+    """The commands one after another, whatever their units, and the list's end."""
+    out: list[Command] = []
+    for place, command in enumerate(commands):
+        before = place - 1 if place else int(abi.NO_COUNTER)
+        out.append(
+            dataclasses.replace(
+                command, wait_counter=before, wait_value=min(place, 1), signal_counter=place
+            )
+        )
+    return [*out, End(what="end")]

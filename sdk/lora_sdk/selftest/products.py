@@ -1,0 +1,129 @@
+"""Cases of the matrix unit: products and attention."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lora_host import abi
+from lora_sdk.compile.isa import Attention, Matrix, float_bits
+
+from . import answers
+from .bench import (
+    COMMITTED,
+    HEAD_DIM,
+    KV_HEADS,
+    PAGES,
+    ROWS,
+    TABLES,
+    WEIGHTS,
+    Bytes,
+    Case,
+    Site,
+    StepCase,
+    Test,
+    begin,
+)
+from .kv import Cache
+from .moves import SLOT, STRIDE, move_in, move_out, operand, result_offset
+
+F16 = NDArray[np.float16]
+K, N = 300, 70  # last unit of K and last tile of N are short
+MERGE, FIRST = 2, 1
+
+
+def weight_blocks(site: Site, w: NDArray[np.generic]) -> tuple[Bytes, ...]:
+    """A matrix [K, N], FP16 or INT8, in blocks of 128 x 32 over the case's banks."""
+    deep, wide = -(-w.shape[0] // 128), -(-w.shape[1] // 32)
+    padded = np.zeros((deep * 128, wide * 32), w.dtype)
+    padded[: w.shape[0], : w.shape[1]] = w
+    out = []
+    for j in range(deep * wide):
+        tile, at = j // deep * 32, j % deep * 128
+        request = FIRST + j // MERGE
+        line = request // len(site.banks) * MERGE + j % MERGE
+        block = padded[at : at + 128, tile : tile + 32]
+        if w.dtype == np.int8:  # four of K lie together
+            block = block.reshape(32, 4, 32).transpose(0, 2, 1)
+        data = block.tobytes()
+        bank = site.banks[request % len(site.banks)]
+        out.append(Bytes(bank, WEIGHTS + line * len(data), data))
+    return tuple(out)
+
+
+def _product(site: Site, bias: bool) -> Case:
+    x, w = site.half((ROWS, K), 1.0, 1), site.half((K, N), 0.1, 2)
+    b = site.half((N,), 1.0, 3)
+    exact = answers.product(x, w)
+    y = (exact + b.astype(np.float32)).astype(np.float16) if bias else exact
+    command = Matrix(
+        what="product", bank_first=site.banks.start, bank_count=len(site.banks), merge=MERGE,
+        weight_line=WEIGHTS // abi.LINE_BYTES, first=FIRST, x_bank=site.control,
+        y_bank=site.control, k=K, n=N, x_offset=result_offset(0), x_stride=STRIDE,
+        y_offset=result_offset(1), y_stride=STRIDE, y_type=abi.FP16 if bias else abi.FP32,
+        bias_bank=site.banks.start if bias else abi.NO_BANK, bias_line=TABLES // abi.LINE_BYTES,
+    )  # fmt: skip
+    placed = (*weight_blocks(site, w), operand(site, 0, x))
+    placed += (Bytes(site.banks.start, TABLES, b.tobytes()),)
+    step = StepCase((operand(site, 1, y, "product"),), kv_ops=begin())
+    return Case((command,), placed, (step,))
+
+
+def _int8_product(site: Site) -> Case:
+    """Exact sums, one scale a column, then the bias."""
+    x = site.random(1).integers(-127, 128, (ROWS, K), np.int8)
+    w = site.random(2).integers(-127, 128, (K, N), np.int8)
+    scale = site.random(3).uniform(1e-6, 1e-4, N).astype(np.float32)
+    b = site.half((N,), 1.0, 4)
+    sums = (x.astype(np.int64) @ w.astype(np.int64)).astype(np.float32)
+    y = (sums * scale + b.astype(np.float32)).astype(np.float16)
+    command = Matrix(
+        what="product", bank_first=site.banks.start, bank_count=len(site.banks), merge=MERGE,
+        weight_line=WEIGHTS // abi.LINE_BYTES, first=FIRST, x_bank=site.control,
+        y_bank=site.control, k=K, n=N, x_offset=result_offset(0), x_stride=STRIDE,
+        y_offset=result_offset(1), y_stride=STRIDE, weight_type=abi.WEIGHT_INT8,
+        bias_bank=site.banks.start, bias_line=TABLES // abi.LINE_BYTES,
+    )  # fmt: skip
+    lines = scale.tobytes().ljust(-(-4 * N // abi.LINE_BYTES) * abi.LINE_BYTES, b"\0")
+    table = Bytes(site.banks.start, TABLES, lines + b.tobytes())
+    placed = (*weight_blocks(site, w), operand(site, 0, x), table)
+    step = StepCase((operand(site, 1, y, "product"),), kv_ops=begin())
+    return Case((command,), placed, (step,))
+
+
+def _attention(site: Site) -> Case:
+    """Every row over 37 committed positions of two pages, its ancestors and itself."""
+    heads, group, count = 2 * KV_HEADS, 2, COMMITTED + ROWS
+    q = site.half((ROWS, heads, HEAD_DIM), 2.0, 1)
+    k = site.half((count, KV_HEADS, HEAD_DIM), 1.0, 2)
+    v = site.half((count, KV_HEADS, HEAD_DIM), 1.0, 3)
+    cache = Cache(site, np.zeros((PAGES, KV_HEADS, 2, 32 * HEAD_DIM), np.int64))
+    for position in range(count):
+        own = position - COMMITTED  # scratch slot of a row
+        page = 0 if own >= 0 else {0: 3, 1: 2}[position // 32]
+        lane = own if own >= 0 else position % 32
+        cache.put(page, lane, k[position].reshape(-1), v[position].reshape(-1))
+    scale = 0.125
+    y = np.empty_like(q)
+    for row in range(ROWS):
+        for head in range(heads):
+            seen = range(COMMITTED + row + 1)
+            kv = head // group
+            y[row, head] = answers.attention(q[row, head], k[:, kv], v[:, kv], seen, scale)
+    command = Attention(
+        what="attention", head_dim=HEAD_DIM, kv_layer=0, q_heads=heads, q_first=0,
+        kv_heads=KV_HEADS, kv_first=0, group=group, q_offset=0, q_stride=STRIDE, y_offset=SLOT,
+        y_stride=STRIDE, scale=float_bits(scale),
+    )  # fmt: skip
+    width = 2 * heads * HEAD_DIM
+    step = StepCase((operand(site, 1, y, "attention"),), kv_ops=begin())
+    commands = (move_in(site, 0, width), command, move_out(site, 1, 1, width))
+    return Case(commands, (*cache.blocks(), operand(site, 0, q)), (step,))
+
+
+TESTS = (
+    Test("MPU", "matrix product, FP16 with bias", lambda site: _product(site, True)),
+    Test("MPU", "matrix product, FP32", lambda site: _product(site, False)),
+    Test("MPU", "matrix product, INT8", _int8_product, weights="int8"),
+    Test("MPU", "attention", _attention),
+)

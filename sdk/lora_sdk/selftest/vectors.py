@@ -1,0 +1,196 @@
+"""Cases of the vector unit, an operation each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lora_host import abi
+from lora_sdk.compile.isa import Vector, float_bits
+
+from . import answers
+from .bench import (
+    COMMITTED,
+    HEAD_DIM,
+    POSITIONS,
+    ROWS,
+    TABLES,
+    VOCABULARY,
+    Bytes,
+    Case,
+    Site,
+    StepCase,
+    Test,
+    begin,
+    token,
+)
+from .moves import SLOT, STRIDE, move_in, move_out, operand, result_offset
+
+Array = NDArray[Any]
+COLUMNS = 300
+EPS = 1e-5
+SECOND_TABLE = TABLES + 0x10000
+_LINE = abi.LINE_BYTES
+
+
+def _table(site: Site, offset: int, rows: Array) -> Bytes:
+    """Rows, each padded to whole lines."""
+    raw = np.ascontiguousarray(rows).view(np.uint8).reshape(len(rows), -1)
+    data = np.zeros((len(rows), -(-raw.shape[1] // _LINE) * _LINE), np.uint8)
+    data[:, : raw.shape[1]] = raw
+    return Bytes(site.banks.start, offset, data.tobytes())
+
+
+def _case(
+    site: Site, op: int, inputs: tuple[Array, ...], result: Array, *tables: Bytes, **fields: int
+) -> Case:
+    """x and z from the results, y back to them. `inputs` are x, or x and z."""
+    places = {f"{name}_offset": place * SLOT for place, name in enumerate(("x", "z", "y"))}
+    strides = {f"{name}_stride": STRIDE for name in "xzy"}
+    values = {"columns": COLUMNS, **places, **strides, **fields}
+    command = Vector(what="operation", op=op, **values)
+    widths = [rows.nbytes // ROWS for rows in inputs]
+    moves = tuple(move_in(site, place, width) for place, width in enumerate(widths))
+    source = values["y_offset"] // SLOT
+    out = move_out(site, source, 3, result.nbytes // ROWS)
+    placed = tuple(operand(site, place, rows) for place, rows in enumerate(inputs))
+    step = StepCase((operand(site, 3, result),), kv_ops=begin())
+    return Case((*moves, command, out), placed + tables, (step,))
+
+
+def _bank(site: Site, name: str, offset: int) -> dict[str, int]:
+    return {f"{name}_bank": site.banks.start, f"{name}_line": offset // _LINE}
+
+
+def _embed(site: Site) -> Case:
+    tokens, positions = (
+        site.half((VOCABULARY, COLUMNS), 1.0, 1),
+        site.half((POSITIONS + 2, COLUMNS), 1.0, 2),
+    )
+    rows = [token(row) for row in range(ROWS)]
+    at = [COMMITTED + row + 2 for row in range(ROWS)]
+    y = (tokens[rows].astype(np.float32) + positions[at].astype(np.float32)).astype(np.float16)
+    tables = _table(site, TABLES, tokens), _table(site, SECOND_TABLE, positions)
+    fields = {**_bank(site, "a", TABLES), **_bank(site, "b", SECOND_TABLE)}
+    return _case(site, abi.VEC_EMBED, (), y, *tables, extra=2, **fields)
+
+
+def _add_position(site: Site) -> Case:
+    x, positions = site.half((ROWS, COLUMNS)), site.half((POSITIONS + 2, COLUMNS), 1.0, 2)
+    at = [COMMITTED + row + 2 for row in range(ROWS)]
+    y = (x.astype(np.float32) + positions[at].astype(np.float32)).astype(np.float16)
+    table = _table(site, SECOND_TABLE, positions)
+    fields = _bank(site, "b", SECOND_TABLE)
+    return _case(site, abi.VEC_ADD_POSITION, (x,), y, table, extra=2, **fields)
+
+
+def _sums(op: int, sums: Callable[[Array, int], Array]) -> Callable[[Site], Case]:
+    def make(site: Site) -> Case:
+        x = site.half((ROWS, COLUMNS), 3.0)
+        z = sums(x, COLUMNS).reshape(ROWS, -1)
+        fields = {"extra": COLUMNS, "z_offset": SLOT, "y_offset": SLOT}  # z is what comes back
+        return _case(site, op, (x,), z, **fields)
+
+    return make
+
+
+def _layer_norm(site: Site) -> Case:
+    x, gamma, beta = (site.half((n, COLUMNS), 2.0, n) for n in (ROWS, 1, 2))
+    beta = beta[:1]
+    z = answers.moments(x, COLUMNS)
+    y = answers.layer_norm(x, z, COLUMNS, gamma[0], beta[0], EPS)
+    tables = _table(site, TABLES, gamma), _table(site, SECOND_TABLE, beta)
+    fields = {**_bank(site, "a", TABLES), **_bank(site, "b", SECOND_TABLE)}
+    return _case(
+        site, abi.VEC_LN_APPLY, (x, z.reshape(ROWS, -1)), y, *tables, extra=COLUMNS,
+        scalar=float_bits(EPS), **fields,
+    )  # fmt: skip
+
+
+def _rms_norm(site: Site) -> Case:
+    x, gamma = site.half((ROWS, COLUMNS), 2.0, 1), site.half((1, COLUMNS), 1.0, 2)
+    z = answers.squares(x, COLUMNS)
+    y = answers.rms_norm(x, z, COLUMNS, gamma[0], EPS)
+    table = _table(site, TABLES, gamma)
+    return _case(
+        site, abi.VEC_RMS_APPLY, (x, z), y, table, extra=COLUMNS, scalar=float_bits(EPS),
+        **_bank(site, "a", TABLES),
+    )  # fmt: skip
+
+
+def _rope(site: Site) -> Case:
+    x = site.half((ROWS, 3 * HEAD_DIM), 2.0)
+    turns = site.random(1).uniform(-3, 3, (POSITIONS, HEAD_DIM // 2))
+    angles = np.stack([np.cos(turns), np.sin(turns)], axis=1).astype(np.float32)
+    y = answers.rope(x, angles[COMMITTED : COMMITTED + ROWS], HEAD_DIM)
+    return _case(
+        site, abi.VEC_ROPE, (x,), y, _table(site, TABLES, angles.reshape(POSITIONS, -1)),
+        columns=3 * HEAD_DIM, extra=HEAD_DIM, y_offset=0, **_bank(site, "a", TABLES),
+    )  # fmt: skip
+
+
+def _residual(site: Site) -> Case:
+    x, z = site.half((ROWS, COLUMNS), 5.0, 1), site.half((ROWS, COLUMNS), 5.0, 2)
+    y = (x.astype(np.float32) + z.astype(np.float32)).astype(np.float16)
+    return _case(site, abi.VEC_RESIDUAL, (x, z), y)
+
+
+def _swiglu(site: Site) -> Case:
+    x, z = site.half((ROWS, COLUMNS), 8.0, 1), site.half((ROWS, COLUMNS), 2.0, 2)
+    return _case(site, abi.VEC_SWIGLU, (x, z), answers.swiglu(x, z))
+
+
+def _activation(op: int, function: Callable[[Array], Array]) -> Callable[[Site], Case]:
+    def make(site: Site) -> Case:
+        x = site.half((ROWS, COLUMNS), 4.0)
+        return _case(site, op, (x,), function(x))
+
+    return make
+
+
+def _quantise(site: Site) -> Case:
+    """Halves go to the even number; what is beyond 127 stays there."""
+    x = site.half((ROWS, COLUMNS), 40.0)
+    x[:, 3:9] = np.array([0.25, 0.75, 1.25, -1.25, 200, -200], np.float16)
+    inverse = np.float32(2)
+    y = np.clip(np.rint(x.astype(np.float32) * inverse), -127, 127).astype(np.int8)
+    return _case(site, abi.VEC_QUANTISE, (x,), y, scalar=float_bits(float(inverse)))
+
+
+def _argmax(site: Site) -> Case:
+    """Of equal values the lowest id wins; ids count from `first`."""
+    columns, first = 50, 20
+    x = site.random().standard_normal((ROWS, columns)).astype(np.float32)
+    x[:, 11] = x[:, 40] = 9.0
+    y = np.zeros(ROWS, abi.dtype("argmax"))
+    y["value"], y["token"] = 9.0, first + 11
+    command = Vector(
+        what="argmax", op=abi.VEC_ARGMAX, columns=columns, first=first, y_bank=site.control,
+        x_offset=result_offset(0), x_stride=STRIDE, y_offset=result_offset(3), y_stride=STRIDE,
+    )  # fmt: skip
+    expected = operand(site, 3, y.view(np.uint8).reshape(ROWS, -1), "argmax")
+    return Case((command,), (operand(site, 0, x),), (StepCase((expected,), kv_ops=begin()),))
+
+
+_OPERATIONS = tuple(
+    Test("VFU", what, make)
+    for what, make in (
+        ("embedding", _embed),
+        ("position", _add_position),
+        ("LayerNorm sums", _sums(abi.VEC_LN_SUMS, answers.moments)),
+        ("RMSNorm sums", _sums(abi.VEC_RMS_SUMS, answers.squares)),
+        ("LayerNorm", _layer_norm),
+        ("RMSNorm", _rms_norm),
+        ("RoPE", _rope),
+        ("residual", _residual),
+        ("ReLU", _activation(abi.VEC_RELU, answers.relu)),
+        ("GELU, tanh", _activation(abi.VEC_GELU_TANH, lambda x: answers.gelu(x, "tanh"))),
+        ("GELU, erf", _activation(abi.VEC_GELU_ERF, lambda x: answers.gelu(x, "erf"))),
+        ("SwiGLU", _swiglu),
+        ("argmax", _argmax),
+    )
+)
+TESTS = (*_OPERATIONS, Test("VFU", "quantising", _quantise, weights="int8"))
