@@ -18,6 +18,7 @@ from lora_sdk.cli.adapters import (
 from lora_sdk.cli.flags import ENGINE_OPTIONS, engine_options
 from lora_sdk.cli.progress import ProgressBar
 from lora_sdk.cli.prompts import BatchLine, name_of, one_source, read_batch, read_prompt
+from lora_sdk.cli.speculation import speculation_options, take_speculation
 from lora_sdk.cli.statistics import Statistics
 from lora_sdk.sampling import SamplingParams
 from lora_sdk.sampling.params import DEFAULT_MAX_TOKENS
@@ -34,6 +35,7 @@ Examples:
   lora-run --model ~/models/gpt2 --device emu:u280 --device emu:u280 prompt.txt
   lora-run --chat --model ~/models/llama -p "What is an FPGA?"
   lora-run --batch prompts.jsonl > results.jsonl
+  lora-run --draft ~/models/small --speculative 4 --model ~/models/llama prompt.txt
 \b
 The text goes to stdout and nothing else does. Exit code: 0 done, 1 failed, 2 refused,
 130 Ctrl-C. A line of --batch is a JSON string, or an object with prompt, tokens or
@@ -46,6 +48,7 @@ messages and sampling parameters; every result is one JSON line, in the same ord
 @click.option("--batch", metavar="FILE", help="JSON lines of prompts that run together")
 @engine_options
 @adapter_options
+@speculation_options
 @click.option(
     "-n",
     "--predict",
@@ -107,6 +110,7 @@ def lora_run(
     engine_arguments = {name: options.pop(name) for name in ENGINE_OPTIONS}
     adapters, more = take_adapters(options)
     engine_arguments.update(more)
+    drafts = take_speculation(options, engine_arguments)
     sampling = {**_sampling(options), **default_adapter(adapters)}
     params = SamplingParams.from_mapping(sampling)
     lines = read_batch(batch, sampling) if batch is not None else None
@@ -118,13 +122,13 @@ def lora_run(
     statistics = Statistics()
     with (
         ProgressBar("loading", quiet=quiet) as progress,
-        Engine(progress=progress, **engine_arguments) as engine,
+        Engine(progress=progress, speculation=drafts.options, **engine_arguments) as engine,
     ):
         progress.close()
         notes = load_adapters(engine, adapters)
         if notes and not quiet:
             click.echo("\n".join(notes), err=True)
-        statistics.loaded(engine)
+        statistics.loaded(engine, drafts)
         if trace_file is not None or (details and not quiet):
             statistics.model(engine)
         if lines is not None:
@@ -191,7 +195,7 @@ def _run_one(
     assert not isinstance(result, list)  # a single prompt
     statistics.add(result)
     if as_json:
-        _write_json(result.as_dict())
+        _write_json(statistics.described(result))
     elif sys.stdout.isatty() and not ended_line:
         sys.stdout.write("\n")  # for the shell's prompt; piped text stays as it is
 
@@ -210,7 +214,7 @@ def _run_batch(engine: Engine, lines: list[BatchLine], name: str, statistics: St
         statistics.add(result)
         finished[index] = result
         while following in finished:
-            entry = {"index": following, **finished.pop(following).as_dict()}
+            entry = {"index": following, **statistics.described(finished.pop(following))}
             _write_json(entry)
             following += 1
 
@@ -218,7 +222,7 @@ def _run_batch(engine: Engine, lines: list[BatchLine], name: str, statistics: St
         engine.generate(prompts, [line.params for line in lines], on_result=write)
     finally:  # where a prompt failed, those after it may be finished all the same
         for index in sorted(finished):
-            _write_json({"index": index, **finished[index].as_dict()})
+            _write_json({"index": index, **statistics.described(finished[index])})
 
 
 def _write_json(value: object) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lora_sdk.cli.clock import since_start
 
 if TYPE_CHECKING:
     from lora_sdk.engine import Engine
     from lora_sdk.results import Piece, Result
+    from lora_sdk.spec.wish import Answer
     from lora_sdk.timing.run import RunTime
 
 
@@ -29,9 +30,11 @@ class Statistics:
         self._results = 0
         self._seed = 0
         self._modelled: RunTime | None = None
+        self._drafts: Answer | None = None
 
-    def loaded(self, engine: Engine) -> None:
-        """The model is on the boards."""
+    def loaded(self, engine: Engine, drafts: Answer) -> None:
+        """The model is on the boards, and its draft, if any."""
+        self._drafts = drafts
         self._began = time.monotonic()
         self._load_seconds = self._began - self._load_began
 
@@ -58,6 +61,13 @@ class Statistics:
         self._new_tokens += result.completion_tokens
         self._first_latency = max(self._first_latency, result.timing.first_token)
         self._seed = result.seed
+
+    def described(self, result: Result) -> dict[str, Any]:
+        """A result for JSON, with who drafted and what the table had expected."""
+        values = result.as_dict()
+        if self._drafts is not None and self._drafts.options is not None:
+            values["speculation"] = {**self._drafts.as_dict(), **values.get("speculation", {})}
+        return values
 
     def write(self, engine: Engine, details: bool) -> None:
         """One line, or with `details` several."""
@@ -100,6 +110,11 @@ class Statistics:
             f"planned: context {plan.context} positions, {plan.max_sequences} sequences, "
             f"{plan.row_limit} rows a step"
         )
+        if self._drafts is not None:
+            self._line(self._drafts.note)
+        if engine.speculation is not None:
+            for line in engine.speculation.lines():
+                self._line(f"measured: {line}")
         if self._modelled is not None:
             for line in self._modelled.lines():
                 self._line(line)
