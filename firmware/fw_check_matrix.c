@@ -93,6 +93,9 @@ uint32_t fw_check_matrix(struct fw *fw, const struct lora_list *list,
         return FW_FAILED;
     if (block_bytes(matrix->weight_type) == 0)
         return fw_fail(fw, LORA_ERR_OPCODE, matrix->weight_type, LORA_WEIGHT_FP16);
+    if ((matrix->weight_type == LORA_WEIGHT_INT8 && matrix->k > LORA_MAX_INT8_K) ||
+        matrix->k & ((1u << (matrix->weight_type >> LORA_WEIGHT_GROUP_SHIFT)) - 1))
+        return fw_fail(fw, LORA_ERR_SIZE, matrix->k, LORA_MAX_INT8_K);
     if (matrix->y_type != LORA_FP16 && matrix->y_type != LORA_FP32)
         return fw_fail(fw, LORA_ERR_OPCODE, matrix->y_type, LORA_FP16);
     if (fw_check_buffer(fw, list, x) == FW_FAILED || fw_check_buffer(fw, list, y) == FW_FAILED ||

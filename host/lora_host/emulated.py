@@ -104,7 +104,8 @@ class Emulated:
 
     @property
     def variant(self) -> str:
-        """Instruction set of the native kernels ("plain", "avx2", "avx512"), "" for others."""
+        """Instruction set of the native kernels ("plain", "avx2", "avx512-vnni" and the
+        like), "" for others."""
         if self.kernels_name == "numpy":
             return ""
         ffi, lib = native.ffi(), native.lib()

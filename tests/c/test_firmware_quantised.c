@@ -30,6 +30,12 @@ static void weights(struct lora_matrix *m, uint32_t type)
     m->weight_type = (uint8_t)type;
 }
 
+static void long_rows(struct lora_matrix *m, uint32_t type)
+{
+    weights(m, type);
+    m->k = 128, m->x_stride = 256;
+}
+
 CHANGE(int8, weights(m, 3))
 CHANGE(int8_no_bias, (weights(m, 3), m->flags |= LORA_FLAG_NO_BIAS))
 CHANGE(int8_group, weights(m, 0x73))
@@ -41,26 +47,29 @@ CHANGE(group_16, weights(m, 0x44))
 CHANGE(group_256, weights(m, 0x85))
 CHANGE(w4a8_32, weights(m, 0x54))
 CHANGE(w4a8_64, weights(m, 0x64))
-CHANGE(w4a8_128, weights(m, 0x74))
-CHANGE(w4a16_128, weights(m, 0x75))
+CHANGE(w4a8_128, long_rows(m, 0x74))
+CHANGE(w4a16_128, long_rows(m, 0x75))
 CHANGE(fp16_no_bias, m->flags |= LORA_FLAG_NO_BIAS)
-CHANGE(w4a16_no_bias, (weights(m, 0x75), m->flags |= LORA_FLAG_NO_BIAS))
-CHANGE(w4a16_bias_absent, (weights(m, 0x75), m->bias_bank = LORA_NO_BANK))
+CHANGE(w4a16_no_bias, (weights(m, 0x65), m->flags |= LORA_FLAG_NO_BIAS))
+CHANGE(w4a16_bias_absent, (weights(m, 0x65), m->bias_bank = LORA_NO_BANK))
 CHANGE(scales_absent, (weights(m, 3), m->bias_bank = LORA_NO_BANK))
+CHANGE(int8_long, (weights(m, 3), m->k = LORA_MAX_INT8_K + 1))
+CHANGE(w4a8_ragged, (weights(m, 0x54), m->k = 63))
+CHANGE(w4a16_ragged, (weights(m, 0x75), m->k = 64))
 CHANGE(no_bias_on_vector, v->flags |= LORA_FLAG_NO_BIAS)
 /* 384 B of scales and 192 of bias: 9 lines; with n = 90, 360 B of scales in 6 lines and 180. */
 CHANGE(scales_last, (weights(m, 3), m->bias_line = LINES - 9))
 CHANGE(scales_beyond, (weights(m, 3), m->bias_line = LINES - 8))
 CHANGE(scales_padded, (weights(m, 3), m->n = 90, m->bias_line = LINES - 8))
-CHANGE(scales_alone, (weights(m, 0x74), m->flags |= LORA_FLAG_NO_BIAS, m->bias_line = LINES - 6))
+CHANGE(scales_alone, (weights(m, 0x64), m->flags |= LORA_FLAG_NO_BIAS, m->bias_line = LINES - 6))
 CHANGE(scales_alone_beyond,
-       (weights(m, 0x74), m->flags |= LORA_FLAG_NO_BIAS, m->bias_line = LINES - 5))
+       (weights(m, 0x64), m->flags |= LORA_FLAG_NO_BIAS, m->bias_line = LINES - 5))
 /* INT8 rows of 64 bytes may end with the buffer and begin anywhere; FP16 rows may not. */
 CHANGE(x_last, (weights(m, 3), m->x_stride = 64, m->x_offset = ONCHIP_BYTES - 40 * 64))
 CHANGE(x_odd, (weights(m, 0x54), m->x_stride = 65, m->x_offset = 1))
 CHANGE(x_beyond, (weights(m, 3), m->x_stride = 64, m->x_offset = ONCHIP_BYTES - 40 * 64 + 1))
 CHANGE(x_overlaps, (weights(m, 3), m->x_stride = 63))
-CHANGE(x_of_w4a16, (weights(m, 0x75), m->x_stride = 126))
+CHANGE(x_of_w4a16, (weights(m, 0x65), m->x_stride = 126))
 
 /* --- vector operations, in ROPE's place: 64 columns, heads of 16, on-chip rows of 192 bytes ------ */
 static void vector(struct lora_vector *v, uint32_t op)
@@ -153,6 +162,9 @@ static const struct quantised cases[] = {
     {"W4A16, NO_BIAS", w4a16_no_bias, LORA_ERR_OPCODE, MATRIX_AT},
     {"W4A16 without bias", w4a16_bias_absent, LORA_OK, NOTHING},
     {"INT8 without scales", scales_absent, LORA_ERR_ADDRESS, MATRIX_AT},
+    {"INT8 sums beyond INT32", int8_long, LORA_ERR_SIZE, MATRIX_AT},
+    {"half a group of 32", w4a8_ragged, LORA_ERR_SIZE, MATRIX_AT},
+    {"half a group of 128", w4a16_ragged, LORA_ERR_SIZE, MATRIX_AT},
     {"NO_BIAS on a vector", no_bias_on_vector, LORA_ERR_OPCODE, ROPE_AT},
     {"scales and bias to the end", scales_last, LORA_OK, NOTHING},
     {"scales and bias beyond", scales_beyond, LORA_ERR_ADDRESS, MATRIX_AT},
@@ -242,7 +254,7 @@ static void test_block_bytes(void)
             m->weight_type = types[i].type;
             m->bank_count = 1;
             m->first = 0;
-            m->k = 300, m->x_stride = 600, m->x_offset = 0; /* 3 blocks a tile, 3 tiles */
+            m->k = 384, m->x_stride = 768; /* 3 blocks a tile, 3 tiles */
             m->n = 90;
             list.commands[HEAD_AT].matrix.n = 0;
             list.commands[EMBED_AT].vector.a_bank = CONTROL;

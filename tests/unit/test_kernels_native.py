@@ -23,7 +23,8 @@ EXTREMES = np.array(
      0x7C01, 0x3C00, 0xBC00, 0x4800, 0xC800, 0x47FF, 0xC7FF, 0xC801],
     np.uint16,
 ).view(np.float16)  # fmt: skip
-NAMES = ["plain", "avx2", "avx512"]
+NAMES = ["plain", "avx2", "avx512"]  # of FP16 loops
+EVERY = ["plain", "avx2", "avx2-vnni", "avx512", "avx512-vnni"]  # the integer loops' too
 FEW = settings(max_examples=25, deadline=None,
                suppress_health_check=[HealthCheck.function_scoped_fixture])  # fmt: skip
 
@@ -56,7 +57,7 @@ def variant(request: pytest.FixtureRequest) -> Iterator[str]:
 
 def test_every_variant_of_the_library_is_tested_here() -> None:
     names = [name for name, _ in variants()]
-    wanted = NAMES if platform.machine() == "x86_64" else ["plain"]
+    wanted = EVERY if platform.machine() == "x86_64" else ["plain"]
     assert names == wanted
     assert native.lib().lora_native_force(b"no such variant") == -1
 
@@ -73,10 +74,14 @@ def test_what_the_machine_has_is_not_skipped() -> None:
     flags = cpu_flags()
     if not flags:
         pytest.skip("this machine does not list its instruction sets")
+    avx2 = {"avx2", "fma", "f16c"}
+    avx512 = avx2 | {"avx512f", "avx512bw", "avx512vl", "avx512dq"}
     needed = {
         "plain": set(),
-        "avx2": {"avx2", "fma", "f16c"},
-        "avx512": {"avx512f", "avx512bw", "avx512vl", "avx512dq", "f16c", "fma", "avx2"},
+        "avx2": avx2,
+        "avx2-vnni": avx2 | {"avx_vnni"},
+        "avx512": avx512,
+        "avx512-vnni": avx512 | {"avx512_vnni"},
     }
     for name, supported in variants():
         assert supported == (needed[name] <= flags), name
@@ -279,7 +284,7 @@ def test_any_command_is_run_or_refused(name: str, body: bytes) -> None:
     rig.ffi.buffer(command)[12:] = body
     fields = {key: getattr(command, key) for key, _ in rig.ffi.typeof(command).item.fields}
     if name == "vector":
-        fields["op"] = 1 + fields["op"] % 14
+        fields["op"] = 1 + fields["op"] % 17
     assert rig.run(name, **plain_fields(fields)).status in {0, 2, 4, 5, 9, 65}
 
 

@@ -15,6 +15,10 @@ static int begin_nothing(struct lora_job *job) {
     return LORA_ERR_OPCODE;
 }
 
+static begin_job begin_attention(const struct lora_unit_call *call) {
+    return call->list->kv_type == LORA_KV_INT8 ? lora_attention_int8_begin : lora_attention_begin;
+}
+
 static begin_job begin_of(const struct lora_unit_call *call) {
     switch (call->command->opcode) {
     case LORA_CMD_MATRIX:
@@ -22,7 +26,7 @@ static begin_job begin_of(const struct lora_unit_call *call) {
     case LORA_CMD_VECTOR:
         return lora_vector_begin;
     case LORA_CMD_ATTENTION:
-        return lora_attention_begin;
+        return begin_attention(call);
     case LORA_CMD_ADAPTER:
         return lora_adapter_begin;
     default:
@@ -151,7 +155,7 @@ int lora_native_vector(void *context, struct lora_unit_call *call) {
 
 int lora_native_attention(void *context, struct lora_unit_call *call) {
     (void)context;
-    return run_one(call, lora_attention_begin);
+    return run_one(call, begin_attention(call));
 }
 
 int lora_native_adapter(void *context, struct lora_unit_call *call) {

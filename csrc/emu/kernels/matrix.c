@@ -4,6 +4,7 @@
 
 #include "half.h"
 #include "job.h"
+#include "matrix_quantised.h"
 #include "segments.h"
 
 #define ITEMS_A_THREAD 4       /* so that the last one to end is not long alone */
@@ -16,10 +17,6 @@ struct walk {
     uint64_t place; /* in blocks from weight_line, within the bank */
     uint32_t bank, within; /* within the request: j mod merge */
 };
-
-static uint32_t k_blocks(const struct lora_matrix *command) {
-    return (uint32_t)(((uint64_t)command->k + LORA_BLOCK_K - 1) / LORA_BLOCK_K);
-}
 
 static uint32_t tile_count(const struct lora_matrix *command) {
     return (uint32_t)(((uint64_t)command->n + LORA_BLOCK_N - 1) / LORA_BLOCK_N);
@@ -38,9 +35,9 @@ static struct walk walk_from(const struct lora_job *job, uint64_t j) {
 static const uint16_t *walk_next(struct walk *walk) {
     const struct lora_matrix *c = walk->job->matrix.command;
     uint64_t offset = (uint64_t)c->weight_line * LORA_LINE_BYTES +
-                      (walk->place + walk->within) * LORA_BLOCK_BYTES_FP16;
+                      (walk->place + walk->within) * walk->job->matrix.block_bytes;
     const uint16_t *block = call_at(walk->job->call, c->bank_first + walk->bank, offset,
-                                    LORA_BLOCK_BYTES_FP16, sizeof(uint16_t));
+                                    walk->job->matrix.block_bytes, sizeof(uint16_t));
     if (++walk->within == c->merge) {
         walk->within = 0;
         if (++walk->bank == c->bank_count) {
@@ -95,12 +92,17 @@ static void store_tile(struct lora_job *job, uint32_t first, uint32_t columns, c
 
 /* blocks: the tile's, then one more, to be fetched ahead by products of many rows. */
 static int run_tile(struct lora_job *job, const uint16_t *const *blocks,
-                     const uint16_t *const *next, uint32_t tile) {
+                     const uint16_t *const *next, uint32_t tile, uint32_t thread) {
     const struct matrix_job *m = &job->matrix;
     uint32_t first = tile * LORA_BLOCK_N, left = m->command->n - first;
     uint32_t columns = left < LORA_BLOCK_N ? left : LORA_BLOCK_N;
     _Alignas(LORA_LINE_BYTES) float parts[PANEL_LEVELS * LORA_MAX_ROWS * LORA_BLOCK_N];
-    multiply_tile(job, blocks, next, parts);
+    if (m->type == LORA_WEIGHT_W4A16)
+        blocks = next = lora_quantised_widen(job, thread, blocks);
+    if (matrix_is_integer(m))
+        lora_quantised_multiply(job, tile, blocks, next, parts);
+    else
+        multiply_tile(job, blocks, next, parts);
     if (m->bias)
         add_bias(job, m->bias + first, columns, parts);
     int status = m->command->adapter ? lora_adapter_up(job, tile, columns, parts) : LORA_OK;
@@ -111,7 +113,7 @@ static int run_tile(struct lora_job *job, const uint16_t *const *blocks,
 
 /* The blocks of a tile; no tile, no blocks. */
 static int find_blocks(const struct lora_job *job, uint32_t tile, const uint16_t **blocks) {
-    uint32_t count = k_blocks(job->matrix.command);
+    uint32_t count = matrix_k_blocks(job->matrix.command);
     if (tile >= tile_count(job->matrix.command))
         return LORA_OK;
     struct walk walk = walk_from(job, (uint64_t)tile * count);
@@ -126,7 +128,7 @@ static int find_blocks(const struct lora_job *job, uint32_t tile, const uint16_t
 /* Every items-th tile. Two lists of blocks take turns: the tile at hand and the one after it. */
 static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
     const struct lora_matrix *command = job->matrix.command;
-    uint32_t count = k_blocks(command), tiles = tile_count(command);
+    uint32_t count = matrix_k_blocks(command), tiles = tile_count(command);
     uint64_t stride = (uint64_t)count + 1;
     const uint16_t **blocks = job->matrix.lists + 2 * stride * thread;
     const uint16_t **next = blocks + stride;
@@ -137,7 +139,7 @@ static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
         const uint16_t **then = last || status != LORA_OK ? blocks : next;
         blocks[count] = then[0];
         if (status == LORA_OK)
-            status = run_tile(job, blocks, then, tile);
+            status = run_tile(job, blocks, then, tile, thread);
         next = blocks;
         blocks = then;
     }
@@ -148,11 +150,15 @@ static int find_operands(struct lora_job *job, struct rows *x) {
     struct matrix_job *m = &job->matrix;
     const struct lora_matrix *c = m->command;
     uint32_t size = c->y_type == LORA_FP32 ? 4 : 2;
-    *x = call_operand(job->call, c->x_bank, c->x_offset, c->x_stride, 2ull * c->k, 2);
+    uint32_t x_size = matrix_is_integer(m) ? 1 : 2;
+    *x = call_operand(job->call, c->x_bank, c->x_offset, c->x_stride, (uint64_t)x_size * c->k,
+                      x_size);
     uint64_t y_bytes = (uint64_t)size * c->n;
     m->y = call_operand(job->call, c->y_bank, c->y_offset, c->y_stride, y_bytes, size);
     m->bias = NULL;
-    if (c->bias_bank != LORA_NO_BANK) {
+    if (matrix_is_integer(m) && lora_quantised_scales(job) != LORA_OK)
+        return LORA_ERR_ADDRESS;
+    if (!matrix_is_integer(m) && c->bias_bank != LORA_NO_BANK) {
         uint64_t offset = (uint64_t)c->bias_line * LORA_LINE_BYTES;
         m->bias = call_at(job->call, c->bias_bank, offset, 2ull * c->n, 2);
         if (!m->bias)
@@ -170,14 +176,20 @@ static int find_operands(struct lora_job *job, struct rows *x) {
 /* Pointers to blocks, a set a thread, and the rows in FP32, read by all. */
 static int allocate(struct lora_job *job, struct rows x) {
     uint32_t k = job->matrix.command->k;
-    uint64_t pointers = 2 * ((uint64_t)k_blocks(job->matrix.command) + 1) * job->threads;
+    uint64_t pointers = 2 * ((uint64_t)matrix_k_blocks(job->matrix.command) + 1) * job->threads;
     uint64_t bytes = (pointers * sizeof(uint16_t *) + 63) / 64 * 64;
+    uint64_t quantised = padded_lines(lora_quantised_bytes(job));
     uint64_t floats = job->rows == 1 ? k : panel_floats(job->rows, k);
-    void *memory = lora_job_memory(job, bytes + floats * sizeof(float));
+    if (matrix_is_integer(&job->matrix))
+        floats = 0;
+    void *memory = lora_job_memory(job, bytes + quantised + floats * sizeof(float));
     if (!memory)
         return LORA_ERR_MEMORY;
     job->matrix.lists = memory;
-    job->matrix.x = (float *)(void *)((uint8_t *)memory + bytes);
+    lora_quantised_fill(job, x, (uint8_t *)memory + bytes);
+    if (floats == 0)
+        return LORA_OK;
+    job->matrix.x = (float *)(void *)((uint8_t *)memory + bytes + quantised);
     if (job->rows == 1)
         job->variant->halves_to_floats(half_row(x, 0), k, job->matrix.x);
     else
@@ -189,7 +201,7 @@ static int allocate(struct lora_job *job, struct rows x) {
  * each other in memory. */
 static void cut(struct lora_job *job) {
     const struct lora_matrix *c = job->matrix.command;
-    uint64_t tile_bytes = (uint64_t)k_blocks(c) * LORA_BLOCK_BYTES_FP16;
+    uint64_t tile_bytes = (uint64_t)matrix_k_blocks(c) * job->matrix.block_bytes;
     uint32_t tiles = tile_count(c), most = ITEMS_A_THREAD * job->threads;
     job->items = tiles < most ? tiles : most;
     job->work = tiles * tile_bytes / WEIGHT_BYTES_PER_NS;
@@ -205,7 +217,9 @@ int lora_matrix_begin(struct lora_job *job) {
     if (c->k == 0 || c->k > MOST_COLUMNS || c->n > MOST_COLUMNS || c->bank_count == 0 ||
         c->merge == 0)
         return LORA_ERR_SIZE;
-    int status = find_operands(job, &x);
+    int status = lora_quantised_type(&job->matrix);
+    if (status == LORA_OK)
+        status = find_operands(job, &x);
     if (status == LORA_OK)
         status = allocate(job, x);
     if (status != LORA_OK)

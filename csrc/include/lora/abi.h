@@ -360,6 +360,7 @@ struct lora_attention {
 };
 /* KV_INT8: q is INT8; e8 = rint(127*exp(s - m)), y = FP16((FP32(sum e8*v8)/FP32(sum e8))*v_scale).
  * Both sums are exact up to LORA_MAX_INT8_POSITIONS; a list with more is refused. */
+#define LORA_MAX_INT8_K 131071 /* of an INT8 product: 2^14*K stays below 2^31 */
 #define LORA_MAX_INT8_POSITIONS 133144 /* floor((2^31 - 1)/(127*127)) */
 
 struct lora_kv_store {

@@ -1,0 +1,73 @@
+/* The inner loops on INT8 activations that have more than one implementation. Sums are exact, so the
+ * order within one does not matter; every implementation gives the same bits. */
+#ifndef LORA_KERNELS_INTEGER_H
+#define LORA_KERNELS_INTEGER_H
+
+#include <stdint.h>
+
+#include "lora/abi.h"
+
+/* Compilers before these do not know the instructions. */
+#if defined(__x86_64__) && (defined(__clang__) ? __clang_major__ >= 12 : __GNUC__ >= 11)
+#define LORA_HAS_AVXVNNI 1
+#else
+#define LORA_HAS_AVXVNNI 0
+#endif
+
+/* Some rows times one column tile. Rows stand `stride` bytes apart, in whole blocks of K: what lies
+ * beyond K is 0. */
+struct integer_tile {
+    uint32_t rows, k;
+    const int8_t *x;
+    uint64_t stride;
+    const int32_t *totals;     /* of a row: the sum of x */
+    const int32_t *units;      /* [rows][unit_count]: the same of each unit of 32 columns */
+    uint32_t unit_count;
+    uint32_t group;            /* of 4-bit weights: columns that share a scale */
+    const uint32_t *starts;    /* of the eight segments, then K */
+    const uint8_t *const *blocks;
+    const uint8_t *const *next; /* blocks that are read after these */
+    uint32_t block_count;
+    float *out; /* [rows][32] */
+};
+
+/* Block i, or where the tile ends the next one's. */
+static inline const uint8_t *integer_ahead(const struct integer_tile *tile, uint32_t i) {
+    uint32_t beyond = i - tile->block_count;
+    if (i < tile->block_count)
+        return tile->blocks[i];
+    return tile->next[beyond < tile->block_count ? beyond : tile->block_count - 1];
+}
+
+struct lora_integer {
+    /* units[i] = sum of x[32*i .. 32*i + 31]. */
+    void (*sum_units)(const int8_t *x, uint32_t units, int32_t *sums);
+    /* out = FP32(sum of x*w). */
+    void (*int8)(const struct integer_tile *tile);
+    /* out = the tree over segments of FP32(sum of x*q - zero*sum of x)*scale, part after part. */
+    void (*int4)(const struct integer_tile *tile);
+    /* One block of 4-bit weights as FP16((q - zero)*scale): wide[128][32]. */
+    void (*widen)(const uint8_t *block, uint32_t group, uint16_t *wide);
+    /* y = clamp(rint(x*inverse), -127, 127), 0 where that is NaN; returns how often it is. */
+    uint32_t (*quantise)(const uint16_t *x, uint32_t count, float inverse, int8_t *y);
+    /* q.k of the 32 positions of one K block [head_dim][32]. */
+    void (*scores)(const int8_t *q, const int8_t *k, uint32_t head_dim, int32_t out[32]);
+    /* e[i] = rint(127*exp(s[i] - largest)); returns their sum. */
+    int32_t (*weights)(const float *s, uint32_t count, float largest, uint8_t *e);
+    /* sum[d] += sum over i of e[i]*v[i][d]; e is at most 127, there are at most 32 positions. */
+    void (*weigh)(const uint8_t *e, const int8_t *const *v, uint32_t count, uint32_t head_dim,
+                  int32_t *sum);
+};
+
+extern const struct lora_integer lora_integer_plain;
+extern const struct lora_integer lora_integer_avx2;
+extern const struct lora_integer lora_integer_avxvnni;
+extern const struct lora_integer lora_integer_avx512vnni;
+
+/* What these two need beyond AVX2, and beyond what the other loops for AVX-512 need. */
+int lora_integer_avxvnni_supported(void);
+int lora_integer_avx512vnni_supported(void);
+
+const struct lora_integer *lora_integer_current(void);
+
+#endif

@@ -1,0 +1,163 @@
+/* Products of INT8 activations, for any width of vectors. Included once by each implementation, after
+ * it has defined:
+ *   LANES_TARGET, LANES_INLINE           attributes of functions
+ *   LANES                                columns of a vector; INT8_ROWS, INT4_ROWS rows at once
+ *   vec, float_vec, dot_x                vectors of INT32, of FP32, and four values of x
+ *   load_vec(p), zero_vec(), add_vec(a, b), low_nibbles(w), high_nibbles(w)
+ *   to_floats(v), mul, sub, add, splat(f), zero_floats(), store_floats(p, f), load_floats(p)
+ *   load_halves(p), bytes_to_floats(p)   LANES values as FP32
+ *   dot_start(sum), dot_weights(w), dot_values(p), dot_signed(acc, w, x)
+ *   quad(p), dot_nibbles(acc, w, x)      the sum begins at 0
+ * dot_start gives what a signed sum begins with, from the sum of all its x. */
+#include <immintrin.h>
+
+#include "int4_block.h"
+#include "integer.h"
+
+#define VECTORS (LORA_BLOCK_N / LANES)
+#define QUAD_BYTES (LORA_BLOCK_N * 4) /* four steps of K, or eight of 4-bit weights */
+#define QUADS (LORA_BLOCK_K / 4)
+#define INT8_AHEAD 2 /* blocks that are fetched ahead */
+#define INT4_AHEAD 4
+
+LANES_INLINE void fetch_quad(const uint8_t *ahead) {
+    _mm_prefetch((const char *)ahead, _MM_HINT_T0);
+    _mm_prefetch((const char *)ahead + 64, _MM_HINT_T0);
+}
+
+/* `rows` and `chains` are constants; the sums of a chain wait for each other, chains do not. */
+LANES_INLINE void int8_rows(const struct integer_tile *t, uint32_t row, const int rows,
+                            const int chains, const int fetching) {
+    vec sum[INT8_ROWS * 2][VECTORS];
+    const int8_t *x = t->x + row * t->stride;
+    for (int r = 0; r < rows; r++)
+        for (int v = 0; v < VECTORS; v++) {
+            sum[r][v] = dot_start(t->totals[row + (uint32_t)r]);
+            if (chains == 2)
+                sum[r + rows][v] = zero_vec();
+        }
+    for (uint32_t b = 0; b < t->block_count; b++, x += LORA_BLOCK_K) {
+        const uint8_t *block = t->blocks[b], *ahead = integer_ahead(t, b + INT8_AHEAD);
+        for (int q = 0; q < QUADS; q += chains)
+            for (int c = 0; c < chains; c++) {
+                const uint8_t *weights = block + (q + c) * QUAD_BYTES;
+                vec w[VECTORS];
+                if (fetching)
+                    fetch_quad(ahead + (q + c) * QUAD_BYTES);
+                for (int v = 0; v < VECTORS; v++)
+                    w[v] = dot_weights(load_vec(weights + v * LANES * 4));
+                for (int r = 0; r < rows; r++) {
+                    dot_x values = dot_values(x + (uint64_t)r * t->stride + (q + c) * 4);
+                    for (int v = 0; v < VECTORS; v++)
+                        sum[r + c * rows][v] = dot_signed(sum[r + c * rows][v], w[v], values);
+                }
+            }
+    }
+    for (int r = 0; r < rows; r++)
+        for (int v = 0; v < VECTORS; v++) {
+            vec total = chains == 2 ? add_vec(sum[r][v], sum[r + rows][v]) : sum[r][v];
+            store_floats(t->out + (row + (uint32_t)r) * LORA_BLOCK_N + v * LANES,
+                         to_floats(total));
+        }
+}
+
+LANES_TARGET static void int8(const struct integer_tile *t) {
+    uint32_t row = 0;
+    if (t->rows == 1) {
+        int8_rows(t, 0, 1, 2, 1);
+        return;
+    }
+    for (; row + INT8_ROWS <= t->rows; row += INT8_ROWS)
+        if (row == 0)
+            int8_rows(t, row, INT8_ROWS, 1, 1);
+        else
+            int8_rows(t, row, INT8_ROWS, 1, 0);
+    for (; INT8_ROWS > 4 && row + 4 <= t->rows; row += 4)
+        int8_rows(t, row, 4, 1, 1);
+    if (t->rows - row == 3)
+        int8_rows(t, row, INT8_ROWS > 3 ? 3 : 1, 1, 1);
+    else if (t->rows - row == 2)
+        int8_rows(t, row, INT8_ROWS > 2 ? 2 : 1, 1, 1);
+    else if (t->rows - row == 1)
+        int8_rows(t, row, 1, 1, 1);
+}
+
+/* The sum of x over columns first..end-1 of a row, whole units. */
+LANES_INLINE float sum_of_x(const struct integer_tile *t, uint32_t row, uint32_t first,
+                            uint32_t end) {
+    const int32_t *units = t->units + (uint64_t)row * t->unit_count;
+    int32_t sum = 0;
+    for (uint32_t u = first / LORA_UNIT_COLUMNS; u < end / LORA_UNIT_COLUMNS; u++)
+        sum += units[u];
+    return (float)sum;
+}
+
+/* Columns first..end-1 of K, within one group: total goes on. Each step is exact in FP32 but for
+ * the product with the scale and the last sum. */
+LANES_INLINE void int4_part(const struct integer_tile *t, uint32_t row, const int rows,
+                            uint32_t first, uint32_t end, float_vec total[INT4_ROWS][VECTORS]) {
+    vec low[INT4_ROWS][VECTORS], high[INT4_ROWS][VECTORS];
+    uint32_t b = first / LORA_BLOCK_K, k = first % LORA_BLOCK_K;
+    const uint8_t *block = t->blocks[b], *ahead = integer_ahead(t, b + INT4_AHEAD);
+    const int8_t *x = t->x + row * t->stride + first;
+    for (int r = 0; r < rows; r++)
+        for (int v = 0; v < VECTORS; v++)
+            low[r][v] = high[r][v] = zero_vec();
+    for (uint32_t q = k / 8; q < (k + end - first) / 8; q++, x += 8) {
+        fetch_quad(ahead + q * QUAD_BYTES);
+        for (int v = 0; v < VECTORS; v++) {
+            vec weights = load_vec(block + q * QUAD_BYTES + v * LANES * 4);
+            vec w_low = low_nibbles(weights), w_high = high_nibbles(weights);
+            for (int r = 0; r < rows; r++) {
+                const int8_t *values = x + (uint64_t)r * t->stride;
+                low[r][v] = dot_nibbles(low[r][v], w_low, quad(values));
+                high[r][v] = dot_nibbles(high[r][v], w_high, quad(values + 4));
+            }
+        }
+    }
+    const uint16_t *scales = int4_scales(block, t->group, k);
+    uint8_t zeros[LORA_BLOCK_N];
+    spread_zeros(int4_zeros(block, t->group, k), zeros);
+    for (int v = 0; v < VECTORS; v++) {
+        float_vec scale = load_halves(scales + v * LANES), zero = bytes_to_floats(zeros + v * LANES);
+        for (int r = 0; r < rows; r++) {
+            float_vec sum = to_floats(add_vec(low[r][v], high[r][v]));
+            float_vec of_x = splat(sum_of_x(t, row + (uint32_t)r, first, end));
+            total[r][v] = add(total[r][v], mul(sub(sum, mul(zero, of_x)), scale));
+        }
+    }
+}
+
+LANES_INLINE void int4_rows(const struct integer_tile *t, uint32_t row, const int rows) {
+    float parts[LORA_SEGMENTS][INT4_ROWS][LORA_BLOCK_N];
+    for (uint32_t s = 0; s < LORA_SEGMENTS; s++) {
+        float_vec total[INT4_ROWS][VECTORS];
+        for (int r = 0; r < rows; r++)
+            for (int v = 0; v < VECTORS; v++)
+                total[r][v] = zero_floats();
+        for (uint32_t k = t->starts[s], end; k < t->starts[s + 1]; k = end) {
+            end = int4_part_end(k, t->starts[s + 1], t->group);
+            int4_part(t, row, rows, k, end, total);
+        }
+        for (int r = 0; r < rows; r++)
+            for (int v = 0; v < VECTORS; v++)
+                store_floats(parts[s][r] + v * LANES, total[r][v]);
+    }
+    for (int r = 0; r < rows; r++)
+        for (int v = 0; v < VECTORS; v++) {
+            float_vec p[LORA_SEGMENTS];
+            for (int s = 0; s < LORA_SEGMENTS; s++)
+                p[s] = load_floats(parts[s][r] + v * LANES);
+            store_floats(t->out + (row + (uint32_t)r) * LORA_BLOCK_N + v * LANES,
+                         add(add(add(p[0], p[1]), add(p[2], p[3])),
+                             add(add(p[4], p[5]), add(p[6], p[7]))));
+        }
+}
+
+LANES_TARGET static void int4(const struct integer_tile *t) {
+    uint32_t row = 0;
+    for (; row + INT4_ROWS <= t->rows; row += INT4_ROWS)
+        int4_rows(t, row, INT4_ROWS);
+    for (; row < t->rows; row++)
+        int4_rows(t, row, 1);
+}

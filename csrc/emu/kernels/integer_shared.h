@@ -1,0 +1,20 @@
+/* What the implementations with VNNI take from AVX2's. */
+#ifndef LORA_KERNELS_INTEGER_SHARED_H
+#define LORA_KERNELS_INTEGER_SHARED_H
+
+#include "integer.h"
+
+static void sum_units(const int8_t *x, uint32_t units, int32_t *sums) {
+    lora_integer_avx2.sum_units(x, units, sums);
+}
+static void widen(const uint8_t *block, uint32_t group, uint16_t *wide) {
+    lora_integer_avx2.widen(block, group, wide);
+}
+static uint32_t quantise(const uint16_t *x, uint32_t count, float inverse, int8_t *y) {
+    return lora_integer_avx2.quantise(x, count, inverse, y);
+}
+static int32_t weights(const float *s, uint32_t count, float largest, uint8_t *e) {
+    return lora_integer_avx2.weights(s, count, largest, e);
+}
+
+#endif
