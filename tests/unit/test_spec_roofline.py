@@ -2,6 +2,7 @@
 
 import csv
 import math
+from itertools import pairwise
 
 import pytest
 
@@ -100,8 +101,8 @@ def test_roofline_has_its_ridge_where_computing_begins_to_bound() -> None:
 
 
 def test_speculation_is_off_where_it_cannot_pay() -> None:
-    """III.B, case 1: bound by computing from the first row on, whatever the draft; and a draft whose
-    tokens are never right."""
+    """III.B, case 1: bound by computing from the first row on, whatever the draft; and a draft
+    whose tokens are never right."""
     compute_bound = roofline(Times(1.0, 1, 0.0), lambda rows: rows - 0.01, 128, range(2, 65))
     assert compute_bound.best().rows == 1
     wrong = roofline(Times(1.0, 64, 0.01), lambda rows: 1.0, 128, range(2, 65))
@@ -120,7 +121,7 @@ def test_published_lengths_and_speedups(board: str) -> None:
     for context, rows, speedup in published(board):
         (choice,) = choose_lengths(
             DesignTimes(target),
-            lambda at: lambda rows: draft.aat(rows, at),
+            lambda at: lambda x: draft.aat(x, at),
             [context], context, range(2, 65),
         )  # fmt: skip
         assert abs(choice.rows - rows) <= 2, (context, rows, choice)
@@ -148,7 +149,7 @@ def published(board: str) -> list[tuple[int, int, float]]:
 def test_contexts_are_looked_at_in_equal_factors() -> None:
     grid = context_grid(1024)
     assert grid[:4] == [1, 32, 45, 64] and grid[-1] < 1024
-    assert all(b / a < 1.5 for a, b in zip(grid[1:], grid[2:], strict=False))
+    assert all(b / a < 1.5 for a, b in pairwise(grid[1:]))
     assert context_grid(8) == [1]
     with pytest.raises(RequestError, match="at least 1"):
         context_grid(0)

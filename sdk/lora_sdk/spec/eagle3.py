@@ -56,6 +56,11 @@ class Eagle3:
         positions = min(context, config.layer.positions)
         return cls(HeadLayer(config, weights, positions), layers)
 
+    @property
+    def layer(self) -> HeadLayer:
+        """The head's arithmetic, for whoever runs it over known text."""
+        return self._layer
+
     def open(self) -> HeadDrafting:
         """Proposals for a new sequence."""
         return HeadDrafting(self._layer)

@@ -8,6 +8,7 @@ one alone would get.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -38,6 +39,7 @@ class SequenceDraft:
     known: int = 0
     hidden: list[Hidden] = field(default_factory=list)  # of the tokens from `known` on
     chosen: int = 1  # rows of the tree that was last chosen
+    seconds: float = 0.0  # that the last proposal took, measured
 
     def fork(self) -> SequenceDraft:
         """The same for a sequence that shares the committed tokens."""
@@ -108,20 +110,26 @@ class Speculation:
         if request.speculation is None:
             request.speculation = SpeculationStatistics()
         for statistics in (self.statistics, request.speculation):
-            statistics.add(draft.chosen if draft else 1, tree.parents, emitted)
+            if draft is None:
+                statistics.add(1, tree.parents, emitted)
+            else:
+                statistics.add(draft.chosen, tree.parents, emitted, draft.seconds)
 
     def _draft(self, track: Track, draft: SequenceDraft, room: int, sharing: int) -> DraftedTree:
         pending = track.todo[0]
         context = self._cache.length(track.sequence) + 1
         wanted = self._choose(context)
-        draft.chosen = wanted.size
+        draft.chosen, draft.seconds = wanted.size, 0.0
         size = max(1, min(wanted.size // sharing, room))
         depth = min(track.sample.left - 1, self._cache.context - context)
         tree = wanted.first(size).within(depth)
         if tree.size == 1:
             return DraftedTree.chain(pending)
+        began = time.perf_counter()
         self._tell(track, draft)
-        return named(tree, draft.drafting.propose(pending, tree))
+        proposed = draft.drafting.propose(pending, tree)
+        draft.seconds = time.perf_counter() - began
+        return named(tree, proposed)
 
     def _tell(self, track: Track, draft: SequenceDraft) -> None:
         """Let the proposer know of what was committed since it was last asked."""

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from lora_host.errors import RequestError
 from lora_sdk.spec.acceptance import Acceptance, lengths_of, rounds_of
 from lora_sdk.spec.tree import Tree
 from lora_sdk.timing import step as steps
 from lora_sdk.timing.step import StepShape
-from lora_sdk.timing.target import Target
+from lora_sdk.timing.target import OverlayTarget, Target
+
+if TYPE_CHECKING:
+    from lora_sdk.model.spec import ModelConfig
 
 
 @dataclass(frozen=True)
@@ -52,57 +55,17 @@ class DraftCost(Protocol):
 class OverlayCost:
     """Steps of a model placed on boards with an overlay."""
 
-    def __init__(self, overlay: str, folder: str, boards: int) -> None:
-        """`folder`: the model's, or a shape's name. Errors of the placement pass through."""
-        from lora_sdk.model.shapes import find_config
-        from lora_sdk.timing.target import OverlayTarget
-
-        self._target = OverlayTarget(overlay, find_config(folder), boards)
+    def __init__(self, overlay: str, config: ModelConfig, boards: int) -> None:
+        """Errors of the placement pass through."""
+        self._target = OverlayTarget(overlay, config, boards)
         self.name, self.board, self.boards = self._target.name, self._target.board, boards
         self.row_limit = self._target.row_limit
         self.context = self._target.timing.plan.context
+        self.machine = self._target.timing.machine
 
     def seconds(self, shape: StepShape) -> float:
         """See StepCost."""
         return self._target.run(shape).seconds
-
-
-class NoDraftCost:
-    """Prompt look-up: nothing runs on a board, and the host's search is not in modelled time."""
-
-    def seconds(self, use: TreeUse, context: int) -> float:
-        """See DraftCost."""
-        return 0.0
-
-
-class ModelDraftCost:
-    """A draft model on a board of its own: one step a level of the tree that has children."""
-
-    def __init__(self, cost: StepCost, window: int | None = None) -> None:
-        """`window`: the most positions that the draft sees (LongSpec's); it then runs half of them
-        anew each time its window moves by as many. None: the whole context."""
-        self._cost = cost
-        self._window = window
-
-    def seconds(self, use: TreeUse, context: int) -> float:
-        """The pending token, with the last accepted one where it was a leaf; then each level."""
-        tree, cost = use.tree, self._cost
-        if tree.size == 1:
-            return 0.0
-        seen = context if self._window is None else min(context, self._window)
-        committed = round(use.aat)
-        total = 0.0
-        for rows, share in ((1, 1 - use.leaf_share), (2, use.leaf_share)):
-            if share > 0:
-                visible = rows * seen - rows * (rows - 1) // 2
-                total += share * cost.seconds(StepShape(rows, visible, seen, 1, committed))
-        for depth, level in enumerate(tree.levels[1:-1], 1):
-            rows = sum(1 for node in level if tree.children(node))
-            total += cost.seconds(StepShape(rows, rows * (seen + depth), seen + depth, rows))
-        if self._window is not None and context > self._window:
-            hop = self._window // 2
-            total += use.aat * cost.seconds(steps.prefill(hop)) / hop
-        return total
 
 
 class BoardTimes:
