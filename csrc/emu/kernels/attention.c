@@ -1,182 +1,142 @@
 /* Attention over KV blocks: the maximum first, then the sums, tile by tile in logical order. */
 #include <math.h>
 
-#include "attend.h"
 #include "half.h"
+#include "job.h"
+#include "kv_widen.h"
+#include "visible.h"
 
-#define ITEMS_WANTED 8 /* of a call with few rows: heads are dealt */
-#define LEAST_ROWS 3   /* that are worth doing together */
-#define PRODUCTS_PER_NS 20
+#define TILE LORA_TILE_POSITIONS
+#define ITEMS_WANTED 8      /* of a call with few rows: heads are dealt */
+#define PRODUCTS_PER_NS 10
 
-/* Working memory of a row on its own. */
-struct alone {
+struct attend {
+    struct lora_unit_call *call;
+    const struct lora_attention *command;
+    const struct lora_variant *variant;
+    struct visible seen;
+    uint16_t *wide; /* [32][head_dim], where blocks are INT8; else NULL */
     float *q, *s, *e, *sum; /* [head_dim], [positions], [positions], [head_dim] */
-    uint16_t *halves;       /* [positions] */
 };
 
-const uint16_t *lora_attend_block(const struct attend *a, uint32_t page, uint32_t head,
-                                  uint32_t v) {
-    const struct lora_list *list = a->call->list;
-    uint64_t stride = ((uint64_t)list->kv_layers * list->kv_heads * 2) | 1;
-    uint64_t inner = ((uint64_t)a->command->kv_layer * list->kv_heads + head) * 2 + v;
-    uint64_t j = page * stride + inner;
-    uint32_t bank = list->kv_bank_first + (uint32_t)(j % list->kv_bank_count);
-    uint64_t line = list->kv_line + j / list->kv_bank_count * list->head_dim;
-    return call_at(a->call, bank, line * LORA_LINE_BYTES, 64ull * list->head_dim, 2);
+/* A block of K as FP16: where it stands, or widened. NULL: out of range. */
+static const uint16_t *keys(const struct attend *a, uint32_t page, uint32_t head) {
+    const uint8_t *block = kv_block_at(a->call, a->command->kv_layer, page, head, 0);
+    if (!block || !a->wide)
+        return (const uint16_t *)(const void *)block;
+    lora_kv_widen_keys(a->variant, block, a->command->head_dim, a->wide);
+    return a->wide;
 }
 
-static int find_path(struct attend *a, const struct lora_row *row) {
-    const struct lora_step_state *state = a->call->state;
-    uint16_t reversed[LORA_MAX_SCRATCH];
-    uint32_t depth = 0;
-    for (int32_t slot = row->slot; slot != -1; slot = state->slots[slot].parent) {
-        if (slot < 0 || slot >= LORA_MAX_SCRATCH || depth == LORA_MAX_SCRATCH)
-            return LORA_ERR_ROW;
-        reversed[depth++] = (uint16_t)slot;
-    }
-    for (uint32_t i = 0; i < SCRATCH_PAGES; i++)
-        a->page_used[i] = 0;
-    for (uint32_t i = 0; i < depth; i++) {
-        a->path[i] = reversed[depth - 1 - i];
-        a->page_used[a->path[i] / TILE] = 1;
-    }
-    a->depth = depth;
-    return LORA_OK;
+/* One position of a block of V as FP16, widened into place i. */
+static const uint16_t *value(const struct attend *a, const uint8_t *block, uint32_t lane,
+                             uint32_t i) {
+    uint32_t head_dim = a->command->head_dim;
+    if (!a->wide)
+        return (const uint16_t *)(const void *)block + (uint64_t)lane * head_dim;
+    uint16_t *wide = a->wide + (uint64_t)i * head_dim;
+    lora_kv_widen_value(a->variant, block, head_dim, lane, wide);
+    return wide;
 }
 
-int lora_attend_find(struct attend *a, const struct lora_row *row) {
-    const struct lora_list *list = a->call->list;
-    if (row->sequence >= LORA_MAX_SEQUENCES)
-        return LORA_ERR_ROW;
-    a->committed = a->call->state->lengths[row->sequence];
-    uint64_t bytes = 2ull * list->max_tiles;
-    uint64_t offset =
-        (uint64_t)list->table_line * LORA_LINE_BYTES + row->sequence * padded_lines(bytes);
-    a->pages = call_at(a->call, list->table_bank, offset, bytes, 2);
-    if (!a->pages)
-        return LORA_ERR_ADDRESS;
-    if (a->committed > (uint64_t)list->max_tiles * TILE)
-        return LORA_ERR_ROW;
-    return find_path(a, row);
-}
-
-/* s[position] of one query head, and the largest of them. */
-static int score_head(const struct attend *a, const struct alone *w, uint32_t kv_head,
-                      float *largest) {
+/* s[position] of one query head, and how many there are. */
+static int score_head(struct attend *a, uint32_t kv_head, float *largest) {
+    float scale = float_of_bits(a->command->scale);
     uint32_t head_dim = a->command->head_dim;
     float block[SCRATCH_PAGES][TILE];
-    for (uint32_t start = 0; start < a->committed; start += TILE) {
-        const uint16_t *k = lora_attend_block(a, a->pages[start / TILE], kv_head, 0);
+    for (uint32_t start = 0; start < a->seen.committed; start += TILE) {
+        const uint16_t *k = keys(a, a->seen.pages[start / TILE], kv_head);
         if (!k)
             return LORA_ERR_ADDRESS;
-        a->variant->scores(w->q, k, head_dim, w->s + start); /* lanes past the end: replaced */
+        a->variant->scores(a->q, k, head_dim, a->s + start); /* lanes past the end: replaced */
     }
     for (uint32_t page = 0; page < SCRATCH_PAGES; page++) {
-        if (!a->page_used[page])
+        if (!a->seen.page_used[page])
             continue;
-        const uint16_t *k = lora_attend_block(a, page, kv_head, 0);
+        const uint16_t *k = keys(a, page, kv_head);
         if (!k)
             return LORA_ERR_ADDRESS;
-        a->variant->scores(w->q, k, head_dim, block[page]);
+        a->variant->scores(a->q, k, head_dim, block[page]);
     }
-    for (uint32_t i = 0; i < a->depth; i++)
-        w->s[a->committed + i] = block[a->path[i] / TILE][a->path[i] % TILE];
-    *largest = a->variant->scale(w->s, a->committed + a->depth,
-                                 float_of_bits(a->command->scale));
+    for (uint32_t i = 0; i < a->seen.depth; i++)
+        a->s[a->seen.committed + i] = block[a->seen.path[i] / TILE][a->seen.path[i] % TILE];
+    float most = -INFINITY;
+    for (uint32_t i = 0; i < a->seen.committed + a->seen.depth; i++) {
+        a->s[i] = a->s[i] * scale;
+        most = a->s[i] > most ? a->s[i] : most;
+    }
+    *largest = most;
     return LORA_OK;
 }
 
-int lora_attend_values(const struct attend *a, uint32_t kv_head, uint32_t start, uint32_t count,
+/* V's row of each position of the tile that begins at `start`. */
+static int find_values(const struct attend *a, uint32_t kv_head, uint32_t start, uint32_t count,
                        const uint16_t *v[TILE]) {
-    uint32_t head_dim = a->command->head_dim;
-    const uint16_t *block = NULL;
-    if (start < a->committed) {
-        block = lora_attend_block(a, a->pages[start / TILE], kv_head, 1);
+    uint32_t layer = a->command->kv_layer;
+    const uint8_t *block = NULL;
+    if (start < a->seen.committed) {
+        block = kv_block_at(a->call, layer, a->seen.pages[start / TILE], kv_head, 1);
         if (!block)
             return LORA_ERR_ADDRESS;
     }
     for (uint32_t i = 0; i < count; i++) {
-        if (start + i < a->committed) {
-            v[i] = block + (uint64_t)i * head_dim;
+        if (start + i < a->seen.committed) {
+            v[i] = value(a, block, i, i);
             continue;
         }
-        uint32_t slot = a->path[start + i - a->committed];
-        const uint16_t *scratch = lora_attend_block(a, slot / TILE, kv_head, 1);
+        uint32_t slot = a->seen.path[start + i - a->seen.committed];
+        const uint8_t *scratch = kv_block_at(a->call, layer, slot / TILE, kv_head, 1);
         if (!scratch)
             return LORA_ERR_ADDRESS;
-        v[i] = scratch + (uint64_t)(slot % TILE) * head_dim;
+        v[i] = value(a, scratch, slot % TILE, i);
     }
     return LORA_OK;
 }
 
-/* w->q holds one head's query; w->sum becomes sum(e*v)/sum(e). */
-static int attend_head(const struct attend *a, const struct alone *w, uint32_t kv_head) {
-    uint32_t head_dim = a->command->head_dim, positions = a->committed + a->depth;
+/* a->q holds one head's query; a->sum becomes sum(e*v)/sum(e). */
+static int attend_head(struct attend *a, uint32_t kv_head) {
+    uint32_t head_dim = a->command->head_dim, positions = a->seen.committed + a->seen.depth;
     float largest, sum_e = 0.0f;
-    int status = score_head(a, w, kv_head, &largest);
+    int status = score_head(a, kv_head, &largest);
     if (status != LORA_OK)
         return status;
-    a->variant->exponentials(w->s, positions, largest, w->halves);
-    a->variant->halves_to_floats(w->halves, positions, w->e);
+    a->variant->exponentials(a->s, positions, largest, a->e);
     for (uint32_t d = 0; d < head_dim; d++)
-        w->sum[d] = 0.0f;
+        a->sum[d] = 0.0f;
     for (uint32_t start = 0; start < positions; start += TILE) {
         uint32_t count = positions - start < TILE ? positions - start : TILE;
         const uint16_t *v[TILE];
-        status = lora_attend_values(a, kv_head, start, count, v);
+        status = find_values(a, kv_head, start, count, v);
         if (status != LORA_OK)
             return status;
         float tile_e = 0.0f;
         for (uint32_t i = 0; i < count; i++)
-            tile_e = tile_e + w->e[start + i];
+            tile_e = tile_e + a->e[start + i];
         sum_e = sum_e + tile_e;
-        a->variant->weigh(w->e + start, v, count, head_dim, w->sum);
+        a->variant->weigh(a->e + start, v, count, head_dim, a->sum);
     }
     for (uint32_t d = 0; d < head_dim; d++)
-        w->sum[d] = w->sum[d] / sum_e;
+        a->sum[d] = a->sum[d] / sum_e;
     return LORA_OK;
 }
 
-static int attend_alone(struct lora_job *job, const struct attend *a, uint32_t row, uint32_t head,
-                        uint32_t kv_head, float *memory) {
-    const struct attention_job *t = &job->attention;
-    uint32_t head_dim = t->command->head_dim, place = head * head_dim;
-    struct alone w = {.s = memory, .e = memory + t->positions};
-    w.q = w.e + t->positions;
-    w.sum = w.q + head_dim;
-    w.halves = (uint16_t *)(void *)(w.sum + head_dim);
-    job->variant->halves_to_floats(half_row(t->q, row) + place, head_dim, w.q);
-    int status = attend_head(a, &w, kv_head);
-    if (status != LORA_OK)
-        return status;
-    uint16_t *y = half_row(t->y, row) + place;
-    job_count_nonfinite(job, row, job->variant->floats_to_halves(w.sum, head_dim, y));
+static int attend_heads(struct attend *a, struct lora_job *job, uint32_t row, uint32_t first,
+                        uint32_t end) {
+    const struct lora_attention *c = a->command;
+    const uint16_t *q = half_row(job->attention.q, row);
+    uint16_t *y = half_row(job->attention.y, row);
+    for (uint32_t head = first; head < end; head++) {
+        uint32_t place = head * c->head_dim;
+        uint32_t global = (c->q_first + head) / c->group;
+        if (global < c->kv_first || global - c->kv_first >= c->kv_heads)
+            return LORA_ERR_SIZE;
+        a->variant->halves_to_floats(q + place, c->head_dim, a->q);
+        int status = attend_head(a, global - c->kv_first);
+        if (status != LORA_OK)
+            return status;
+        job_count_nonfinite(job, row, a->variant->floats_to_halves(a->sum, c->head_dim, y + place));
+    }
     return LORA_OK;
-}
-
-static uint64_t floats_a_thread(const struct lora_job *job) {
-    const struct attention_job *t = &job->attention;
-    uint64_t alone = 2 * t->positions + 2ull * t->command->head_dim + t->positions / 2;
-    uint64_t together = t->together ? lora_attend_rows_floats(job) : 0;
-    uint64_t most = alone > together ? alone : together;
-    return (most + 15) / 16 * 16;
-}
-
-/* One query head of the rows of a group. */
-static int attend_group(struct lora_job *job, struct attend *rows, uint32_t first, uint32_t count,
-                        uint32_t head, float *memory) {
-    const struct attention_job *t = &job->attention;
-    const struct lora_attention *c = t->command;
-    uint32_t global = (c->q_first + head) / c->group;
-    if (global < c->kv_first || global - c->kv_first >= c->kv_heads)
-        return LORA_ERR_SIZE;
-    uint32_t kv_head = global - c->kv_first;
-    if (t->together && count >= LEAST_ROWS)
-        return lora_attend_rows(job, rows, first, count, head, kv_head, memory);
-    int status = LORA_OK;
-    for (uint32_t i = 0; i < count && status == LORA_OK; i++)
-        status = attend_alone(job, &rows[i], first + i, head, kv_head, memory);
-    return status;
 }
 
 static uint32_t cuts(const struct lora_job *job) {
@@ -184,62 +144,37 @@ static uint32_t cuts(const struct lora_job *job) {
     return (heads + job->attention.heads - 1) / job->attention.heads;
 }
 
+/* Scores, weights, query and sums of a thread, and 32 positions widened to FP16. */
+static uint64_t thread_floats(const struct lora_job *job) {
+    uint64_t head_dim = job->attention.command->head_dim;
+    uint64_t wide = job->call->list->kv_type == LORA_KV_FP16 ? 0 : TILE * head_dim / 2;
+    return 2 * job->attention.positions + 2 * head_dim + wide;
+}
+
 static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
     const struct attention_job *t = &job->attention;
-    float *memory = t->scratch + floats_a_thread(job) * thread;
-    struct attend rows[LORA_ATTEND_ROWS];
-    uint32_t group = item / cuts(job), head = item % cuts(job) * t->heads;
-    uint32_t first = t->firsts[group], count = t->firsts[group + 1] - first;
-    uint32_t heads = t->command->q_heads - head;
-    heads = heads < t->heads ? heads : t->heads;
-    int status = LORA_OK;
-    for (uint32_t i = 0; i < count && status == LORA_OK; i++) {
-        rows[i].call = job->call;
-        rows[i].command = t->command;
-        rows[i].variant = job->variant;
-        status = lora_attend_find(&rows[i], call_row(job->call, first + i));
-    }
-    for (uint32_t end = head + heads; head < end && status == LORA_OK; head++)
-        status = attend_group(job, rows, first, count, head, memory);
+    uint64_t size = thread_floats(job);
+    struct attend a = {.call = job->call, .command = t->command, .variant = job->variant};
+    a.s = t->scratch + size * thread;
+    a.e = a.s + t->positions;
+    a.q = a.e + t->positions;
+    a.sum = a.q + t->command->head_dim;
+    if (job->call->list->kv_type != LORA_KV_FP16)
+        a.wide = (uint16_t *)(void *)(a.sum + t->command->head_dim);
+    uint32_t row = item / cuts(job), first = item % cuts(job) * t->heads;
+    uint32_t left = t->command->q_heads - first;
+    int status = lora_visible_find(job->call, call_row(job->call, row), &a.seen);
+    if (status == LORA_OK)
+        status = attend_heads(&a, job, row, first, first + (left < t->heads ? left : t->heads));
     return status;
 }
 
-/* The longest sequence of the step decides how much room the scores take, and the work. */
-static uint32_t most_positions(const struct lora_job *job) {
-    uint32_t most = 0;
-    for (uint32_t i = 0; i < job->rows; i++) {
-        uint32_t sequence = call_row(job->call, i)->sequence;
-        uint32_t length = sequence < LORA_MAX_SEQUENCES ? job->call->state->lengths[sequence] : 0;
-        most = length > most ? length : most;
-    }
-    uint64_t room = (uint64_t)job->call->list->max_tiles * TILE;
-    return most < room ? most : (uint32_t)room;
-}
-
-/* Rows of one sequence that follow each other, in groups of about the same size. */
-static uint32_t group_rows(struct lora_job *job) {
-    struct attention_job *t = &job->attention;
-    uint32_t groups = 0, longest = 0;
-    for (uint32_t first = 0, end; first < job->rows; first = end) {
-        uint32_t sequence = call_row(job->call, first)->sequence;
-        for (end = first + 1; end < job->rows && call_row(job->call, end)->sequence == sequence;)
-            end++;
-        uint32_t count = (end - first + LORA_ATTEND_ROWS - 1) / LORA_ATTEND_ROWS;
-        for (uint32_t i = 0; i < count; i++)
-            t->firsts[groups++] = (uint8_t)(first + (end - first) * i / count);
-        longest = end - first > longest ? end - first : longest;
-    }
-    t->firsts[groups] = (uint8_t)job->rows;
-    t->together = longest >= LEAST_ROWS && t->command->head_dim <= LORA_ATTEND_HEAD_DIM;
-    return groups;
-}
-
-static void cut(struct lora_job *job, uint32_t groups) {
+static void cut(struct lora_job *job) {
     struct attention_job *t = &job->attention;
     uint32_t heads = t->command->q_heads;
-    uint32_t pieces = groups < ITEMS_WANTED ? ITEMS_WANTED / groups : 1;
+    uint32_t pieces = job->rows < ITEMS_WANTED ? ITEMS_WANTED / job->rows : 1;
     t->heads = heads > pieces ? (heads + pieces - 1) / pieces : 1;
-    job->items = heads ? groups * cuts(job) : 0;
+    job->items = heads ? job->rows * cuts(job) : 0;
     uint64_t seen = t->positions - LORA_MAX_SCRATCH + TILE; /* about */
     job->work = 2 * job->rows * seen * heads * t->command->head_dim / PRODUCTS_PER_NS;
 }
@@ -251,19 +186,18 @@ int lora_attention_begin(struct lora_job *job) {
     const struct lora_list *list = job->call->list;
     t->command = c;
     if (c->group == 0 || c->head_dim != list->head_dim || c->head_dim == 0 ||
-        list->kv_bank_count == 0 || list->max_tiles > 0x10000)
+        list->kv_bank_count == 0 || list->max_tiles > 0x10000 || !kv_type_right(list))
         return LORA_ERR_SIZE;
     uint64_t width = 2ull * c->q_heads * c->head_dim;
     t->q = call_operand(job->call, LORA_BANK_ONCHIP, c->q_offset, c->q_stride, width, 2);
     t->y = call_operand(job->call, LORA_BANK_ONCHIP, c->y_offset, c->y_stride, width, 2);
     if (!t->q.base || !t->y.base)
         return LORA_ERR_ADDRESS;
-    t->positions = ((uint64_t)most_positions(job) + TILE - 1) / TILE * TILE + LORA_MAX_SCRATCH;
-    uint32_t groups = group_rows(job);
-    t->scratch = lora_job_memory(job, floats_a_thread(job) * job->threads * sizeof(float));
+    t->positions = ((uint64_t)lora_visible_most(job->call) + TILE - 1) / TILE * TILE + LORA_MAX_SCRATCH;
+    t->scratch = lora_job_memory(job, thread_floats(job) * job->threads * sizeof(float));
     if (!t->scratch)
         return LORA_ERR_MEMORY;
-    cut(job, groups);
+    cut(job);
     job->run = run;
     return LORA_OK;
 }

@@ -5,6 +5,7 @@
 #include <immintrin.h>
 
 #include "exponential.h"
+#include "exponential_avx2.h"
 #include "half.h"
 #include "segments.h"
 #include "variant.h"
@@ -189,9 +190,7 @@ AVX2_INLINE void add_rows(const struct panel_step *step, const int rows, uint32_
 AVX2 static void panel(const struct panel_step *step) {
     uint32_t row = 0;
     if (step->halves)
-        for (uint32_t k = 0; k < step->steps; k++)
-            halves_to_floats(step->halves + (uint64_t)k * step->halves_step, LORA_BLOCK_N,
-                             step->weights + k * LORA_BLOCK_N);
+        halves_to_floats(step->halves, step->steps * LORA_BLOCK_N, step->weights);
     for (; row + 3 <= step->rows; row += 3)
         add_rows(step, 3, row);
     if (step->rows - row == 2)
@@ -217,59 +216,16 @@ AVX2 static void scores(const float *q, const uint16_t *k, uint32_t head_dim, fl
     join_sums(sums, out);
 }
 
-/* exp of eight values: every step as in exp32. */
-AVX2_INLINE __m256 exp_vector(__m256 x) {
-    __m256 low = _mm256_set1_ps(lora_exp_min), high = _mm256_set1_ps(lora_exp_max);
-    __m256 inside =
-        _mm256_and_ps(_mm256_cmp_ps(x, low, _CMP_GE_OQ), _mm256_cmp_ps(x, high, _CMP_LE_OQ));
-    __m256 safe = _mm256_and_ps(x, inside);
-    __m256 n = _mm256_round_ps(_mm256_mul_ps(safe, _mm256_set1_ps(lora_log2e)),
-                               _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    __m256 r = _mm256_sub_ps(safe, _mm256_mul_ps(n, _mm256_set1_ps(lora_ln2_hi)));
-    r = _mm256_sub_ps(r, _mm256_mul_ps(n, _mm256_set1_ps(lora_ln2_lo)));
-    __m256 p = _mm256_set1_ps(lora_exp_c[0]);
-    for (int i = 1; i < 7; i++)
-        p = _mm256_add_ps(_mm256_mul_ps(p, r), _mm256_set1_ps(lora_exp_c[i]));
-    __m256i whole = _mm256_cvtps_epi32(n), bias = _mm256_set1_epi32(127);
-    __m256i half = _mm256_srai_epi32(whole, 1);
-    __m256i rest = _mm256_sub_epi32(whole, half);
-    p = _mm256_mul_ps(p, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(half, bias), 23)));
-    p = _mm256_mul_ps(p, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(rest, bias), 23)));
-    __m256 outside = _mm256_blendv_ps(x, _mm256_setzero_ps(), _mm256_cmp_ps(x, low, _CMP_LT_OQ));
-    __m256 infinity = _mm256_set1_ps(__builtin_inff());
-    outside = _mm256_blendv_ps(outside, infinity, _mm256_cmp_ps(x, high, _CMP_GT_OQ));
-    return _mm256_blendv_ps(outside, p, inside);
-}
-
-AVX2 static float scale(float *s, uint32_t count, float factor) {
-    __m256 by = _mm256_set1_ps(factor), most = _mm256_set1_ps(-__builtin_inff());
-    float lanes[LANES], largest = -__builtin_inff();
-    uint32_t i = 0;
-    for (; i + LANES <= count; i += LANES) {
-        __m256 value = _mm256_mul_ps(_mm256_loadu_ps(s + i), by);
-        _mm256_storeu_ps(s + i, value);
-        most = _mm256_max_ps(value, most);
-    }
-    for (; i < count; i++) {
-        s[i] = s[i] * factor;
-        largest = s[i] > largest ? s[i] : largest;
-    }
-    _mm256_storeu_ps(lanes, most);
-    for (uint32_t j = 0; j < LANES; j++)
-        largest = lanes[j] > largest ? lanes[j] : largest;
-    return largest;
-}
-
-AVX2 static void exponentials(const float *s, uint32_t count, float largest, uint16_t *e) {
+AVX2 static void exponentials(const float *s, uint32_t count, float largest, float *e) {
     __m256 most = _mm256_set1_ps(largest);
     uint32_t i = 0;
     for (; i + LANES <= count; i += LANES) {
         __m256 y = exp_vector(_mm256_sub_ps(_mm256_loadu_ps(s + i), most));
         __m128i half = _mm256_cvtps_ph(y, _MM_FROUND_TO_NEAREST_INT);
-        _mm_storeu_si128((__m128i *)(void *)(e + i), half);
+        _mm256_storeu_ps(e + i, _mm256_cvtph_ps(half));
     }
     for (; i < count; i++)
-        e[i] = float_to_half(exp32(s[i] - largest));
+        e[i] = half_to_float(float_to_half(exp32(s[i] - largest)));
 }
 
 /* `vectors` times eight columns from d on. */
@@ -313,7 +269,6 @@ const struct lora_variant lora_variant_avx2 = {
     .lay_rows = lay_rows,
     .panel = panel,
     .scores = scores,
-    .scale = scale,
     .exponentials = exponentials,
     .weigh = weigh,
 };

@@ -154,11 +154,7 @@ static uint32_t floats_to_halves(const float *floats, uint32_t count, uint16_t *
     return lora_variant_avx2.floats_to_halves(floats, count, halves);
 }
 
-static float scale(float *s, uint32_t count, float factor) {
-    return lora_variant_avx2.scale(s, count, factor);
-}
-
-static void exponentials(const float *s, uint32_t count, float largest, uint16_t *e) {
+static void exponentials(const float *s, uint32_t count, float largest, float *e) {
     lora_variant_avx2.exponentials(s, count, largest, e);
 }
 
@@ -189,7 +185,6 @@ const struct lora_variant lora_variant_avx512 = {
     .lay_rows = lay_rows,
     .panel = panel,
     .scores = scores,
-    .scale = scale,
     .exponentials = exponentials,
     .weigh = weigh,
 };

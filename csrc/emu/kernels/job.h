@@ -4,7 +4,6 @@
 #define LORA_KERNELS_JOB_H
 
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "operands.h"
@@ -20,6 +19,9 @@ struct matrix_job {
     const uint16_t *bias; /* NULL without */
     uint32_t starts[LORA_SEGMENTS + 1];
     struct rows h; /* of the rows' adapters, where the command has a number for them */
+    uint32_t type, group, block_bytes; /* of the weights; group 1 where they have none */
+    const float *scales; /* [n] of INT8 activations */
+    void *quantised;     /* matrix_quantised.c */
 };
 
 struct adapter_job {
@@ -33,6 +35,7 @@ struct vector_job {
     float *x, *z; /* [columns] of thread 0, the others' follow */
     struct rows x_rows, y_rows, z_rows;
     const uint16_t *gamma, *beta; /* of a norm; NULL without */
+    const uint32_t *order;        /* of PERMUTE */
     uint32_t rows;                /* an item */
 };
 
@@ -40,10 +43,8 @@ struct attention_job {
     const struct lora_attention *command;
     struct rows q, y;
     uint64_t positions; /* room for so many scores a thread */
-    float *scratch;     /* a part a thread */
-    uint32_t heads;     /* an item; all groups have the same cuts */
-    bool together;      /* some rows can be done at once */
-    uint8_t firsts[LORA_MAX_ROWS + 1]; /* row of each group, then the end */
+    float *scratch;     /* of all threads */
+    uint32_t heads;     /* an item; all rows have the same cuts */
 };
 
 /* Working memory of the jobs of one batch: steps of one row need no allocation. */
@@ -76,7 +77,9 @@ void *lora_job_memory(struct lora_job *job, uint64_t bytes);
 /* Check a call and cut it: an enum lora_status. `threads` may run items at once. */
 int lora_matrix_begin(struct lora_job *job);
 int lora_vector_begin(struct lora_job *job);
+int lora_quantise_begin(struct lora_job *job); /* vector operations from QUANTISE on */
 int lora_attention_begin(struct lora_job *job);
+int lora_attention_int8_begin(struct lora_job *job); /* KV_INT8 */
 int lora_adapter_begin(struct lora_job *job);
 /* adapter.c: what the rows' adapters add to sums[row][32] of one column tile. */
 int lora_adapter_up(const struct lora_job *job, uint32_t tile, uint32_t columns, float *sums);
