@@ -11,6 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from lora_host.errors import LoraError, RequestError
 from lora_sdk.kvcache import KvCache
 from lora_sdk.results import Verified
@@ -20,14 +23,21 @@ from lora_sdk.sampling.logprobs import PositionLogprobs
 from lora_sdk.step import Row, StepResult
 from lora_sdk.stepper import Stepper, argmax_of
 
+Weights = NDArray[np.float64]
+
 
 @dataclass(frozen=True)
 class Tree:
     """Drafted tokens. `tokens[0]` is the pending one and `parents[0]` -1; other parents are indices
-    below their own. Siblings are allowed."""
+    below their own. Siblings are allowed.
+
+    `drafted`, for rejection sampling: by node the weights float64 [V] from which the draft drew its
+    children, in order and without replacement; None where a node has none. Without it the target's
+    own token is sampled at each node, whatever made the drafts."""
 
     tokens: Sequence[int]
     parents: Sequence[int]
+    drafted: Sequence[Weights | None] | None = None
 
     def __post_init__(self) -> None:
         if len(self.tokens) != len(self.parents):
@@ -39,6 +49,11 @@ class Tree:
             raise RequestError(
                 "a tree begins with the pending token, parent -1, and has no other root; found "
                 f"tokens {list(self.tokens)}, parents {list(self.parents)}"
+            )
+        if self.drafted is not None and len(self.drafted) != len(self.tokens):
+            raise RequestError(
+                f"weights of {len(self.drafted)} nodes for a tree of {len(self.tokens)}; expected "
+                "an entry a node"
             )
 
     @classmethod
@@ -66,7 +81,7 @@ def verify(
     penalties ask. Verification length = len(tree.tokens); tokens returned = accepted drafts + 1.
     """
     every = range(len(tree.tokens))
-    plain = not sampler.params.needs_logits
+    plain = not sampler.params.needs_logits and tree.drafted is None
     rows = build_rows(
         cache,
         sequence,
@@ -111,11 +126,24 @@ def walk(
         accepted.append(node)
         output.append(tree.tokens[node])
         row = rows[first + node]
-        token, shown = choose_for_row(result, first + node, row, sampler, prompt, output)
+        children = tree.children(node)
+        weights = None if tree.drafted is None else tree.drafted[node]
+        if weights is None or not children:
+            token, shown = choose_for_row(result, first + node, row, sampler, prompt, output)
+        else:
+            assert result.logits is not None  # rejection sampling asks for them
+            token, shown = sampler.choose_among(
+                result.logits[result.rows.index(first + node)],
+                row.position + 1,
+                prompt,
+                output,
+                [tree.tokens[child] for child in children],
+                weights,
+            )
         tokens.append(token)
         if shown is not None:
             logprobs.append(shown)
-        node = next((c for c in tree.children(node) if tree.tokens[c] == token), None)
+        node = next((c for c in children if tree.tokens[c] == token), None)
     return Verified(
         tuple(tokens),
         tuple(accepted),

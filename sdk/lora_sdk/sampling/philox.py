@@ -36,3 +36,11 @@ def uniform(seed: int, sample: int, position: int) -> float:
     """The float64 in [0, 1) with which sample `sample` draws the token at `position`."""
     word = block((position, 0, 0, 0), (seed, sample))[0]
     return (word >> 11) * 2.0**-53
+
+
+def uniforms(seed: int, sample: int, position: int, stream: int, count: int) -> list[float]:
+    """`count` more of them for the same position; `stream`, from 1 on, keeps uses apart."""
+    words: list[int] = []
+    while len(words) < count:
+        words += block((position, stream, len(words) // 4, 0), (seed, sample))
+    return [(word >> 11) * 2.0**-53 for word in words[:count]]

@@ -15,6 +15,9 @@ from lora_sdk.sampling.params import SamplingParams
 
 Logits = NDArray[np.float32]
 
+# Streams of a position's noise, beside the one that plain sampling uses.
+ACCEPTANCE, DRAFTING = 1, 2
+
 
 @dataclass(frozen=True)
 class Sampler:
@@ -63,6 +66,44 @@ class Sampler:
             return token, None
         shown = logits if params.logprobs_mode == "raw" else tempered
         return token, position_logprobs(shown, token, params.logprobs)
+
+    def choose_among(
+        self,
+        logits: Logits,
+        position: int,
+        prompt: Sequence[int],
+        output: Sequence[int],
+        siblings: Sequence[int],
+        drafted: NDArray[np.float64],
+    ) -> tuple[int, PositionLogprobs | None]:
+        """As `choose`, by rejection sampling over `siblings`, which were drawn without replacement
+        from weights `drafted` float64 [V]: tokens are distributed as those of `choose`."""
+        from lora_sdk.spec import rejection
+
+        params = self.params
+        select.check_finite(logits, position)
+        processed = self._processed(logits, prompt, output)
+        if params.greedy:
+            tempered = processed
+            weights = np.zeros(processed.size)
+            weights[select.likeliest(processed)] = 1.0
+        else:
+            tempered = select.tempered(processed, params.temperature)
+            weights = select.weights_of(tempered, params.top_k, params.top_p, params.min_p)
+        uniforms = philox.uniforms(self.seed, self.sample, position, ACCEPTANCE, len(siblings) + 1)
+        token = rejection.choose(weights, drafted, siblings, uniforms)
+        if params.logprobs is None:
+            return token, None
+        shown = logits if params.logprobs_mode == "raw" else tempered
+        return token, position_logprobs(shown, token, params.logprobs)
+
+    def draw_siblings(self, drafted: NDArray[np.float64], position: int, count: int) -> list[int]:
+        """`count` different tokens for `position` from a draft's weights float64 [V], with noise
+        that `choose_among` does not use."""
+        from lora_sdk.spec import rejection
+
+        uniforms = philox.uniforms(self.seed, self.sample, position, DRAFTING, count)
+        return rejection.draw_siblings(drafted, uniforms)
 
     def _processed(self, logits: Logits, prompt: Sequence[int], output: Sequence[int]) -> Logits:
         """A copy of the logits after penalties, bias and what is forbidden."""

@@ -70,10 +70,15 @@ def draw(logits: Logits, u: float, top_k: int, top_p: float, min_p: float) -> in
 
     The token is the first id whose running float64 sum exceeds u * total; u is in [0, 1).
     """
+    running = np.cumsum(weights_of(logits, top_k, top_p, min_p))
+    return int(np.searchsorted(running, u * running[-1], side="right"))
+
+
+def weights_of(logits: Logits, top_k: int, top_p: float, min_p: float) -> NDArray[np.float64]:
+    """Weights float64 [V] of tempered logits whose largest value is 0, those left out being 0."""
     weights = numerics.exp32(logits).astype(np.float64)
     weights[~keep_top_k(logits, top_k)] = 0.0
     weights[~keep_top_p(weights, top_p)] = 0.0
     if min_p > 0.0:
         weights[weights < min_p * weights.max()] = 0.0
-    running = np.cumsum(weights)
-    return int(np.searchsorted(running, u * running[-1], side="right"))
+    return weights
