@@ -29,7 +29,7 @@ from tests.variants import variant, write_checkpoint
 LENGTH = 75  # beyond two tiles, no multiple of 32
 # K of a model's products is, or is not, a multiple of a scheme's groups; heads are shared or not
 NAMES = ("gpt2", "opt_post_norm", "llama_linear", "llama_gqa_bias", "llama_narrow")
-KERNELS = ("numpy",)
+KERNELS = ("numpy", "native")
 matrix = importlib.import_module("lora_host.emu.matrix")  # the package exports a function so named
 
 Made = tuple[Path, QuantisedModel, Logits]
