@@ -13,7 +13,8 @@ is part of Python {version}: the source files of its standard library and the to
 `pydoc`. No other text was used. That text is Copyright (c) 2001-2023 Python Software Foundation,
 all rights reserved, with parts copyright of the contributors named in the files themselves, and is
 distributed under the PSF License Agreement. `LICENSE-PYTHON.txt` is its text as it comes with that
-Python. The excerpt in `tests/data/heldout.txt` is covered by the same licence.
+Python. The excerpts in `calibration.txt` and in `tests/data/heldout.txt` are covered by the same
+licence.
 
 The models are demonstration and test material: they complete text in the manner of the standard
 library and know nothing else.

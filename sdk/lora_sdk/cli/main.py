@@ -22,6 +22,7 @@ COMMANDS = {
     "plan": "lora_sdk.cli.plan:plan",
     "plot": "lora_sdk.cli.plot:plot",
     "program": "lora_sdk.cli.program:program",
+    "quantize": "lora_sdk.cli.quantize:quantize",
     "reset": "lora_sdk.cli.reset:reset",
     "synth": "lora_sdk.cli.synth:synth",
     "validate": "lora_sdk.cli.validate:validate",

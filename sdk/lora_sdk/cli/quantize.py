@@ -1,0 +1,115 @@
+"""`lora quantize`: a model folder in 8 or 4 bits."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lora_sdk.cli.progress import ProgressBar
+
+if TYPE_CHECKING:
+    from lora_sdk.quant.quantise import Report
+    from lora_sdk.quant.recipe import Recipe
+
+EXAMPLES = """\b
+Examples:
+  lora quantize DIR OUT --scheme w8a8
+  lora quantize DIR OUT --scheme w4a8 --group 64 --calibration TEXT
+  lora quantize DIR OUT --scheme w4a16 --lm-head fp16
+  lora eval -m OUT --text TEXT --reference DIR
+"""
+
+
+@click.command("quantize", epilog=EXAMPLES)
+@click.argument("model", metavar="MODEL", type=click.Path(path_type=Path))
+@click.argument("out", metavar="OUT", type=click.Path(path_type=Path))
+@click.option(
+    "--scheme",
+    required=True,
+    type=click.Choice(["w8a8", "w4a8", "w4a16"]),
+    help="bits of weights and of activations",
+)
+@click.option("--calibration", "text", metavar="FILE", type=click.Path(path_type=Path),
+              help="UTF-8 text to calibrate on [Python sources and prose that ship]")  # fmt: skip
+@click.option("--windows", type=int, default=16, show_default=True, metavar="N",
+              help="windows of 512 tokens of it")  # fmt: skip
+@click.option("--group", type=int, default=128, show_default=True, metavar="G",
+              help="4-bit weights that share a scale: 32, 64 or 128")  # fmt: skip
+@click.option("--symmetric", is_flag=True, help="4-bit weights without zero points")
+@click.option("--lm-head", "head", type=click.Choice(["fp16", "w8"]), default="w8",
+              show_default=True, help="w8: INT8, a scale an output")  # fmt: skip
+@click.option("--kv", type=click.Choice(["fp16", "int8", "int8-heads"]),
+              help="KV cache that the folder asks for [int8; w4a16: fp16]")  # fmt: skip
+@click.option("--rounding", "method", type=click.Choice(["gptq", "nearest"]), default="gptq",
+              show_default=True, help="weights with error compensation, or each alone")  # fmt: skip
+@click.option("--smooth/--no-smooth", default=True, show_default=True,
+              help="move the inputs' outliers into the weights first")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="print JSON")
+def quantize(
+    model: Path, out: Path, text: Path | None, windows: int, as_json: bool, kv: str | None,
+    **options: Any,
+) -> int:  # fmt: skip
+    """Write MODEL, a Hugging Face folder, into the new folder OUT with weights of 8 or 4 bits.
+
+    OUT is in compressed-tensors' format, which other programs read, too. Inputs of INT8 products
+    and q, k and v have one static scale each, found on the calibration text; so is how far each
+    layer's outliers move into its weights (SmoothQuant). One layer is held in memory at a time.
+    """
+    from lora_sdk.model.config import load_config
+    from lora_sdk.quant.quantise import quantise
+    from lora_sdk.quant.recipe import Recipe
+    from lora_sdk.quant.text import calibration_path, read_text, windows_of
+    from lora_sdk.tokenizer import Tokenizer
+
+    began = time.monotonic()
+    default = "fp16" if options["scheme"] == "w4a16" else "int8"
+    recipe = Recipe(kv=kv or default, **options)  # type: ignore[arg-type]
+    config = load_config(model)
+    source = text or calibration_path()
+    found = windows_of(read_text(source), Tokenizer(model, config.vocabulary), config, windows)
+    with ProgressBar("quantizing", unit="layer") as progress:
+        report = quantise(model, out, recipe, found, progress)
+    values = {
+        "model": str(model),
+        "out": str(out),
+        "calibration": str(source),
+        "calibration_tokens": sum(map(len, found)),
+        "seconds_measured": time.monotonic() - began,
+        **_values(recipe, report),
+    }
+    click.echo(json.dumps(values, indent=2) if as_json else _table(values))
+    return 0
+
+
+def _values(recipe: Recipe, report: Report) -> dict[str, Any]:
+    return {
+        "scheme": recipe.scheme,
+        "group": recipe.group if recipe.four_bit else None,
+        "symmetric": recipe.symmetric if recipe.four_bit else True,
+        "lm_head": recipe.head,
+        "kv": recipe.kv,
+        "rounding": recipe.method,
+        "bytes": report.bytes,
+        "migration_strength": report.strengths,
+        "relative_error": report.errors,
+        "worst": report.worst,
+    }
+
+
+def _table(values: dict[str, Any]) -> str:
+    worst = values["worst"]
+    group = "" if values["group"] is None else f", groups of {values['group']}"
+    return "\n".join(
+        [
+            f"written        {values['out']}, {values['bytes'] / 1e6:.1f} MB of weights",
+            f"scheme         {values['scheme']}{group}, lm_head {values['lm_head']}, KV cache"
+            f" {values['kv']}",
+            f"calibration    {values['calibration_tokens']} tokens of {values['calibration']}",
+            f"largest error  {worst}: {values['relative_error'][worst]:.2%} of its output (RMS)",
+            f"measured       {values['seconds_measured']:.1f} s",
+        ]
+    )

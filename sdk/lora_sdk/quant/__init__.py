@@ -1,0 +1,1 @@
+"""Quantising a model folder: calibration, SmoothQuant, 4-bit groups, compressed-tensors out."""

@@ -1,0 +1,69 @@
+"""config.json of a quantised folder: the model's own fields and compressed-tensors'
+`quantization_config`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lora_sdk.model.compressed_tensors import METHOD
+from lora_sdk.model.spec import ModelConfig
+from lora_sdk.quant.recipe import Recipe
+
+_STATIC = {"num_bits": 8, "type": "int", "symmetric": True, "strategy": "tensor", "dynamic": False}
+_BY_TOKEN = {**_STATIC, "strategy": "token", "dynamic": True}
+
+
+def quantised_config(values: dict[str, Any], config: ModelConfig, recipe: Recipe) -> dict[str, Any]:
+    """`values` of the model's config.json as the quantised folder's has them."""
+    found = {name: value for name, value in values.items() if name != "torch_dtype"}
+    found["dtype"] = "float16"
+    if recipe.head == "w8":
+        found["tie_word_embeddings"] = False  # lm_head has integers of its own
+    found["quantization_config"] = quantization_config(config, recipe)
+    return found
+
+
+def quantization_config(config: ModelConfig, recipe: Recipe) -> dict[str, Any]:
+    """The description that readers of compressed-tensors expect."""
+    kind = "Conv1D" if config.architecture == "gpt2" else "Linear"
+    groups = {"group_0": _group([kind], _layer_weights(recipe), recipe.integer)}
+    ignore = [] if config.embed_dim == config.hidden else _projections()
+    if recipe.head == "w8":
+        groups["group_1"] = _group(["re:lm_head$"], _weights(8, "channel"), True)
+    else:
+        ignore.append("lm_head")
+    formats = {group["format"] for group in groups.values()}
+    cache = {"fp16": None, "int8": _STATIC, "int8-heads": _BY_TOKEN}[recipe.kv]
+    return {
+        "quant_method": METHOD,
+        "format": formats.pop() if len(formats) == 1 else "mixed-precision",
+        "quantization_status": "compressed",
+        "config_groups": groups,
+        "ignore": ignore,
+        "kv_cache_scheme": cache,
+    }
+
+
+def _layer_weights(recipe: Recipe) -> dict[str, Any]:
+    if not recipe.four_bit:
+        return _weights(8, "tensor")
+    four = _weights(4, "group")
+    return {**four, "group_size": recipe.group, "symmetric": recipe.symmetric}
+
+
+def _weights(bits: int, strategy: str) -> dict[str, Any]:
+    return {**_STATIC, "num_bits": bits, "strategy": strategy}
+
+
+def _group(targets: list[str], weights: dict[str, Any], integer: bool) -> dict[str, Any]:
+    return {
+        "targets": targets,
+        "weights": weights,
+        "input_activations": dict(_STATIC) if integer else None,
+        "output_activations": None,
+        "format": "int-quantized" if weights["num_bits"] == 8 else "pack-quantized",
+    }
+
+
+def _projections() -> list[str]:
+    return ["model.decoder.project_in", "model.decoder.project_out"]

@@ -1,0 +1,133 @@
+"""Operations on whole float32 matrices of a checkpoint: the float reference of a folder of any
+precision, or what its integers give, rounded where boards round (sums in another order)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lora_sdk.model.checkpoint import Checkpoint
+from lora_sdk.model.quantisation import FP16, AttentionScales, MatrixFormat
+from lora_sdk.quant.arithmetic import F32, scores, softmax_times
+
+LIMIT = np.float32(127)
+
+
+def dequantised(checkpoint: Checkpoint, name: str) -> F32:
+    """A whole matrix of any format as FP32 [K, N], in the order of its inputs."""
+    form = _format(checkpoint, name)
+    if form.kind == "fp16":
+        return checkpoint.matrix(name).astype(np.float32)
+    if form.kind == "int8":
+        eight = checkpoint.int8(name)
+        return np.ascontiguousarray((eight.values.astype(np.float32) * eight.scales[:, None]).T)
+    four = checkpoint.int4(name)
+    assert form.group is not None
+    zeros = np.repeat(four.zeros, form.group, axis=1).astype(np.float32)
+    scales = np.repeat(four.scales, form.group, axis=1).astype(np.float32)
+    wide = (four.values.astype(np.float32) - zeros) * scales
+    if form.kind == "w4a16":
+        wide = wide.astype(np.float16).astype(np.float32)
+    order = checkpoint.permutation(name)
+    if order is not None:
+        unordered = np.empty_like(wide)
+        unordered[:, order] = wide
+        wide = unordered
+    return np.ascontiguousarray(wide.T)
+
+
+def round_to(x: F32, scale: np.float32) -> F32:
+    """INT8 values of x as FP32: clamp(rint(x/scale), -127, 127)."""
+    inverse = np.float32(1) / scale
+    steps: F32 = np.clip(np.rint(x * inverse), -LIMIT, LIMIT)
+    return steps
+
+
+class DenseOperations:
+    """Operations of one layer at a time; `load` reads its matrices. `rounded` False: float32
+    throughout, inputs and cache not quantised."""
+
+    def __init__(self, checkpoint: Checkpoint, rounded: bool) -> None:
+        self.checkpoint = checkpoint
+        self.config = checkpoint.config
+        self.rounded = rounded
+        self._matrices: dict[str, F32] = {}
+        self._attention: AttentionScales | None = None
+
+    def load(self, layer: int | None) -> None:
+        """Reads the matrices of a layer, or of what stands outside of layers (None), and lets go of
+        those that were there."""
+        lead = None if layer is None else f"layer.{layer}."
+        self._matrices = {
+            name: dequantised(self.checkpoint, name)
+            for name in self.checkpoint.names
+            if len(self.checkpoint.shape(name)) == 2
+            and not name.startswith("embed.")
+            and (name.startswith(lead) if lead else not name.startswith("layer."))
+        }
+        self.checkpoint.forget()
+
+    def linear(self, x: F32, name: str) -> F32:
+        """x @ W + bias; with integer inputs of what they are rounded to."""
+        form = _format(self.checkpoint, name)
+        if self.rounded and form.integer:
+            scale = self.checkpoint.input_scale(name)
+            y = (round_to(x, scale) @ self._matrices[name]) * scale
+        else:
+            y = x @ self._matrices[name]
+        bias = self.vector(f"{name}.bias")
+        y = y if bias is None else y + bias
+        return y if name == "lm_head" else self.store(y)
+
+    def attend(self, q: F32, k: F32, v: F32, layer: int) -> F32:
+        """Attention as the configuration's KV cache has it."""
+        scale = self.config.attention_scale(layer)
+        found = self.config.quantisation
+        kind = found.kv if found is not None and self.rounded else "fp16"
+        if kind == "int8":
+            return integer_attention(q, k, v, scale, self.checkpoint.attention_scales(layer))
+        if kind == "int8-heads":
+            k, v = by_head(k), by_head(v)
+        return softmax_times(scores(q, k, scale), v)
+
+    def store(self, x: F32) -> F32:
+        """FP16 where rounded."""
+        return x.astype(np.float16).astype(np.float32) if self.rounded else x
+
+    def vector(self, name: str) -> F32 | None:
+        """A norm's parameter or a bias in FP32."""
+        if not self.checkpoint.has(name):
+            return None
+        return self.checkpoint.vector(name).astype(np.float32)
+
+
+def by_head(x: F32) -> F32:
+    """K or V [heads, T, head_dim] read back from INT8 with an FP16 scale a head and token."""
+    top = np.abs(x).max(axis=2, keepdims=True)
+    scale = (top / LIMIT).astype(np.float16).astype(np.float32)
+    inverse = np.divide(np.float32(1), scale, out=np.zeros_like(scale), where=scale > 0)
+    values = np.clip(np.rint(x * inverse), -LIMIT, LIMIT) * scale
+    read: F32 = values.astype(np.float16).astype(np.float32)
+    return read
+
+
+def integer_attention(
+    q: F32, k: F32, v: F32, scale: np.float32, scales: AttentionScales, normalised: bool = False
+) -> F32:
+    """INT8 attention [heads, T, head_dim]: weights rint(127*exp(s - m)) divided by their sum, or
+    SmoothQuant's form, probabilities in units of 1/127 (`normalised`)."""
+    s = scores(round_to(q, scales.q), round_to(k, scales.k), np.float32(1))
+    s *= np.float32(np.float64(scales.q) * np.float64(scales.k) * np.float64(scale))
+    e = np.exp(s - s.max(axis=2, keepdims=True))
+    values = np.repeat(round_to(v, scales.v), len(q) // len(v), axis=0)
+    if normalised:
+        e8 = np.rint(LIMIT * (e / e.sum(axis=2, keepdims=True)))
+        smooth: F32 = (e8 @ values) * np.float32(scales.v / LIMIT)
+        return smooth
+    e8 = np.rint(LIMIT * e)
+    result: F32 = (e8 @ values) / e8.sum(axis=2, keepdims=True) * scales.v
+    return result
+
+
+def _format(checkpoint: Checkpoint, name: str) -> MatrixFormat:
+    found = checkpoint.config.quantisation
+    return FP16 if found is None else found.format(name)

@@ -1,0 +1,98 @@
+"""A Hugging Face folder written shard by shard, so that no more than a shard is held in memory."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import save_file
+
+from lora_host.errors import RequestError
+from lora_sdk.model.folder import INDEX, SINGLE
+
+SHARD_BYTES = 1 << 30
+COPIED = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "tokenizer.model",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "chat_template.jinja",
+    "generation_config.json",
+)
+
+
+class FolderWriter:
+    """A context manager; `add` tensors, then `finish`. What is left before that is removed: the
+    folder appears whole or not at all. RequestError: the folder is there already."""
+
+    def __init__(self, folder: Path) -> None:
+        if folder.exists():
+            raise RequestError(f"{folder}: is there already; name a new folder")
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        self._partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        self._partial.chmod(0o755)
+        self._held: dict[str, NDArray[Any]] = {}
+        self._shards: list[list[str]] = []
+        self.bytes = 0
+
+    def __enter__(self) -> FolderWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        shutil.rmtree(self._partial, ignore_errors=True)
+
+    def add(self, tensors: dict[str, NDArray[Any]]) -> None:
+        """Keeps tensors for the current shard, which is written once it is large."""
+        for name, array in tensors.items():
+            self._held[name] = np.ascontiguousarray(array)
+            self.bytes += array.nbytes
+        if sum(array.nbytes for array in self._held.values()) >= SHARD_BYTES:
+            self._flush()
+
+    def copy_from(self, source: Path) -> None:
+        """The tokenizer's and generation's files, and licences."""
+        for path in sorted(source.iterdir()):
+            if path.is_file() and (path.name in COPIED or path.name.startswith("LICENSE")):
+                shutil.copyfile(path, self._partial / path.name)
+
+    def finish(self, config: dict[str, Any]) -> None:
+        """Writes config.json and the index, and gives the folder its name."""
+        self._flush()
+        text = json.dumps(config, indent=2) + "\n"
+        (self._partial / "config.json").write_text(text, encoding="utf-8")
+        count = len(self._shards)
+        places = {}
+        for number, names in enumerate(self._shards):
+            final = f"model-{number + 1:05d}-of-{count:05d}.safetensors" if count > 1 else SINGLE
+            (self._partial / _temporary(number)).rename(self._partial / final)
+            places.update(dict.fromkeys(names, final))
+        if count > 1:
+            index = {"metadata": {"total_size": self.bytes}, "weight_map": places}
+            (self._partial / INDEX).write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
+        self._partial.rename(self._folder)
+
+    def _flush(self) -> None:
+        if self._held:
+            path = self._partial / _temporary(len(self._shards))
+            save_file(self._held, path, metadata={"format": "pt"})
+            self._shards.append(list(self._held))
+            self._held = {}
+
+
+def _temporary(number: int) -> str:
+    return f"shard-{number}.partial"

@@ -1,0 +1,80 @@
+"""lm_head and the norm before it: in 8 bits by output channel with static INT8 inputs, or as it
+is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from lora_sdk.model.checkpoint import Checkpoint
+from lora_sdk.model.config import architecture_module
+from lora_sdk.quant.arithmetic import head_input
+from lora_sdk.quant.dense import DenseOperations
+from lora_sdk.quant.layer import F32, full_name, read_parameters
+from lora_sdk.quant.modules import Tensors, round_head
+from lora_sdk.quant.recipe import Recipe
+from lora_sdk.quant.rounding import half_scale, input_scale
+from lora_sdk.quant.smooth import choose, divisors
+
+NAME = "lm_head"
+SAMPLE_ROWS, SAMPLE_OUTPUTS = 512, 4096  # by which strengths are compared
+CHUNK = 8192  # outputs rounded at once
+
+
+def head_tensors(
+    checkpoint: Checkpoint, recipe: Recipe, streams: Sequence[F32]
+) -> tuple[Tensors, dict[str, float]]:
+    """The file's tensors of lm_head and of the final norm, and lm_head's relative error; `streams`
+    leave the last layer."""
+    config = checkpoint.config
+    sources = architecture_module(config).sources(config)
+    norm = read_parameters(checkpoint, "final_norm").vectors
+    found: Tensors = {}
+    error: dict[str, float] = {}
+    if recipe.head == "w8":
+        operations = DenseOperations(checkpoint, rounded=False)
+        operations.load(None)
+        x = np.concatenate([head_input(x, config, operations) for x in streams])
+        w = np.ascontiguousarray(checkpoint.matrix(NAME).T, np.float32)
+        if recipe.smooth and norm and config.embed_dim == config.hidden:
+            s = _divisor(x, w)
+            x, w = x / s, w * s
+            norm = {name: vector / s for name, vector in norm.items()}
+        tensors, error = _rounded(x, w)
+        found |= tensors
+    elif not config.tied:
+        found["lm_head.weight"] = np.ascontiguousarray(checkpoint.matrix(NAME).T)
+    for name, vector in norm.items():
+        found[full_name(config, sources[name])] = vector.astype(np.float16)
+    return found, error
+
+
+def _divisor(x: F32, w: F32) -> F32:
+    few = x[:: max(1, len(x) // SAMPLE_ROWS)]
+    some = w[:: max(1, len(w) // SAMPLE_OUTPUTS)]
+    top_x, top_w = np.abs(x).max(axis=0), np.abs(w).max(axis=0)
+    wanted = few @ some.T
+
+    def loss(s: F32) -> float:
+        scale = half_scale(np.abs(x / s).max() / np.float32(127))
+        wide = some * s
+        steps = half_scale(np.abs(wide).max(axis=1, keepdims=True) / np.float32(127))
+        rounded = np.rint(few / s / scale) * scale @ (np.rint(wide / steps) * steps).T
+        return float(np.square(rounded - wanted).sum(dtype=np.float64))
+
+    return choose(divisors(top_x, np.abs(x).mean(axis=0), top_w), x.shape[1], loss).divisor
+
+
+def _rounded(x: F32, w: F32) -> tuple[Tensors, dict[str, float]]:
+    importance = np.square(x).mean(axis=0)
+    parts = [round_head(w[i : i + CHUNK], importance) for i in range(0, len(w), CHUNK)]
+    chunks = [part.tensors(NAME) for part in parts]
+    found: Tensors = {name: np.concatenate([c[name] for c in chunks]) for name in chunks[0]}
+    found[f"{NAME}.input_scale"] = np.array([input_scale(x, np.square(w).sum(axis=0))], np.float32)
+    lost = sum(
+        float((np.square(part.weights() - w[i * CHUNK : (i + 1) * CHUNK]) * importance).sum())
+        for i, part in enumerate(parts)
+    )
+    whole = float((np.square(w) * importance).sum())
+    return found, {NAME: float(np.sqrt(lost / max(whole, 1e-30)))}

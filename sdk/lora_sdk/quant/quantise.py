@@ -1,0 +1,138 @@
+"""A model folder to a quantised one, layer by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from lora_host.errors import RequestError
+from lora_sdk.model.checkpoint import Checkpoint
+from lora_sdk.model.config import architecture_module, load_config, read_json
+from lora_sdk.model.spec import ModelConfig
+from lora_sdk.quant.calibrate import PRODUCTS, LayerCalibration, LayerResult
+from lora_sdk.quant.config_json import quantised_config
+from lora_sdk.quant.dense import DenseOperations
+from lora_sdk.quant.folder_writer import FolderWriter
+from lora_sdk.quant.head import head_tensors
+from lora_sdk.quant.layer import F32, Parameters, file_modules, full_name, read_parameters
+from lora_sdk.quant.modules import Tensors
+from lora_sdk.quant.recipe import Recipe
+from lora_sdk.quant.record import record_layer
+from lora_sdk.quant.reference import embed_windows
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass
+class Report:
+    """What was done: bytes of the weights, and by layer the strengths that were chosen and the
+    relative error of each module's output on the calibration text."""
+
+    bytes: int = 0
+    strengths: list[dict[str, float | None]] = field(default_factory=list)
+    errors: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def worst(self) -> str:
+        """The module whose output lost most."""
+        return max(self.errors, key=self.errors.__getitem__)
+
+
+def quantise(
+    model: Path,
+    out: Path,
+    recipe: Recipe,
+    windows: Sequence[Sequence[int]],
+    progress: Progress | None = None,
+) -> Report:
+    """Write the folder `out`, quantised by `recipe` on token windows of calibration text.
+
+    `progress(done, total)` counts layers and the rest. RequestError: a bad recipe or `out` there;
+    ModelError: what is wrong with the model, or that it is quantised already."""
+    config = load_config(model)
+    if config.quantisation is not None:
+        raise RequestError(f"{model}: is quantised already; take the model it was made of")
+    recipe.check(config)
+    checkpoint = Checkpoint.open(model, config)
+    report = Report()
+    with FolderWriter(out) as writer:
+        writer.copy_from(model)
+        operations = DenseOperations(checkpoint, rounded=False)
+        operations.load(None)
+        streams = embed_windows(operations, windows)
+        for layer in range(config.layers):
+            streams, result, tensors = _layer(checkpoint, layer, recipe, streams)
+            writer.add(tensors)
+            report.strengths.append(result.strengths)
+            report.errors.update(result.errors)
+            if progress is not None:
+                progress(layer + 1, config.layers + 1)
+        writer.add(_outside(checkpoint))
+        head, error = head_tensors(checkpoint, recipe, streams)
+        writer.add(head)
+        report.errors |= error
+        writer.finish(quantised_config(read_json(model / "config.json"), config, recipe))
+        report.bytes = writer.bytes
+    if progress is not None:
+        progress(config.layers + 1, config.layers + 1)
+    return report
+
+
+def _layer(
+    checkpoint: Checkpoint, layer: int, recipe: Recipe, streams: Sequence[F32]
+) -> tuple[list[F32], LayerResult, Tensors]:
+    config, lead = checkpoint.config, f"layer.{layer}."
+    parameters = read_parameters(checkpoint, lead)
+    outputs, record = record_layer(streams, layer, config, parameters)
+    calibration = LayerCalibration(layer, config, recipe, parameters, record)
+    result = calibration.run(file_modules(config, lead))
+    return outputs, result, _layer_tensors(config, lead, parameters, result)
+
+
+def _layer_tensors(
+    config: ModelConfig, lead: str, parameters: Parameters, result: LayerResult
+) -> Tensors:
+    """The file's tensors of a layer: integers, scales of inputs and attention, vectors."""
+    found: Tensors = {}
+    for module in file_modules(config, lead):
+        found |= result.modules[module.name].tensors(module.name)
+        part = module.parts[0].rsplit(".", 1)[1]
+        role = next(name for name, parts in PRODUCTS.items() if part in parts)
+        if role in result.inputs:
+            found[f"{module.name}.input_scale"] = np.array([result.inputs[role]], np.float32)
+        bias = [parameters.vectors.get(f"{name}.bias") for name in module.parts]
+        if bias[0] is not None:
+            found[f"{module.name}.bias"] = half(np.concatenate([b for b in bias if b is not None]))
+    sources = architecture_module(config).sources(config)
+    for name, vector in parameters.vectors.items():
+        if not name.endswith(".bias"):
+            found[full_name(config, sources[name])] = half(vector)
+    if result.attention is not None:
+        query = full_name(config, sources[f"{lead}q"]).rsplit(".", 2)[0]
+        for part in "qkv":
+            value = getattr(result.attention, part)
+            found[f"{query}.{part}_scale"] = np.array([value], np.float32)
+    return found
+
+
+def _outside(checkpoint: Checkpoint) -> Tensors:
+    """Tables and projections, as they are; what lm_head and its norm become is `head_tensors`'."""
+    config = checkpoint.config
+    sources = architecture_module(config).sources(config)
+    found: Tensors = {}
+    for name, source in sources.items():
+        if name.startswith("embed."):
+            found[full_name(config, source)] = checkpoint.table(name)
+        elif name in ("project_in", "project_out"):
+            found[full_name(config, source)] = np.ascontiguousarray(checkpoint.matrix(name).T)
+    return found
+
+
+def half(x: F32) -> np.ndarray[tuple[int, ...], np.dtype[np.float16]]:
+    """FP16 of a vector; smoothing may not leave its range."""
+    found = x.astype(np.float16)
+    assert np.isfinite(found).all()
+    return found

@@ -1,0 +1,69 @@
+"""What `lora quantize` is asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from lora_host.errors import RequestError
+from lora_sdk.model.quantisation import GROUPS, KV_KINDS, KvKind
+from lora_sdk.model.spec import ModelConfig
+
+Scheme = Literal["w8a8", "w4a8", "w4a16"]
+HeadKind = Literal["fp16", "w8"]
+Method = Literal["gptq", "nearest"]
+SCHEMES: tuple[Scheme, ...] = get_args(Scheme)
+HEADS: tuple[HeadKind, ...] = get_args(HeadKind)
+METHODS: tuple[Method, ...] = get_args(Method)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """`group` along K of 4-bit weights; `symmetric` ones have no zero points; `head` is lm_head's
+    weights; `kv` how K and V are cached; `method` rounds weights with error compensation or to the
+    nearest; `smooth` whether inputs are scaled first. RequestError: a value out of range."""
+
+    scheme: Scheme
+    group: int = 128
+    symmetric: bool = False
+    head: HeadKind = "w8"
+    kv: KvKind = "int8"
+    method: Method = "gptq"
+    smooth: bool = True
+
+    def __post_init__(self) -> None:
+        for name, value, allowed in (
+            ("scheme", self.scheme, SCHEMES),
+            ("group", self.group, GROUPS),
+            ("lm_head", self.head, HEADS),
+            ("KV cache", self.kv, KV_KINDS),
+            ("method", self.method, METHODS),
+        ):
+            if value not in allowed:
+                expected = ", ".join(map(str, allowed))
+                raise RequestError(f"{name} {value!r}; expected one of {expected}")
+
+    @property
+    def four_bit(self) -> bool:
+        """Whether the layers' weights have 4 bits."""
+        return self.scheme != "w8a8"
+
+    @property
+    def integer(self) -> bool:
+        """Whether the layers' inputs are INT8."""
+        return self.scheme != "w4a16"
+
+    def check(self, config: ModelConfig) -> None:
+        """RequestError names a matrix whose K is no multiple of the group, before any work."""
+        if not self.four_bit:
+            return
+        inputs = {"q": config.hidden, "o": config.heads * config.head_dim, "down": config.ffn}
+        for part, k in inputs.items():
+            if k % self.group:
+                fitting = [
+                    str(size) for size in GROUPS if all(v % size == 0 for v in inputs.values())
+                ]
+                raise RequestError(
+                    f"layer.0.{part}: K is {k}, not a multiple of the group of {self.group}; "
+                    + (f"take --group {fitting[-1]}" if fitting else "no group divides every K")
+                )

@@ -1,0 +1,84 @@
+"""A float pass of one layer that keeps what entered each product and attention."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from lora_sdk.model.spec import ModelConfig
+from lora_sdk.quant.arithmetic import F32, block, scores, softmax_times
+from lora_sdk.quant.layer import Parameters
+
+ROLES = {
+    "q": "attn",
+    "k": "attn",
+    "v": "attn",
+    "o": "o",
+    "gate": "mlp",
+    "up": "mlp",
+    "down": "down",
+}
+"""Last part of a matrix's canonical name -> which input of the layer it reads."""
+
+
+@dataclass
+class Record:
+    """What one layer saw over all windows. `inputs`: by role, [rows, K]. `q`, `k`, `v`: FP32
+    [heads, rows, head_dim], behind RoPE."""
+
+    inputs: dict[str, F32] = field(default_factory=dict)
+    q: F32 = field(default_factory=lambda: np.zeros(0, np.float32))
+    k: F32 = field(default_factory=lambda: np.zeros(0, np.float32))
+    v: F32 = field(default_factory=lambda: np.zeros(0, np.float32))
+
+
+class RecordingOperations:
+    """Operations of one layer from its parameters in memory, FP32 without any rounding."""
+
+    def __init__(self, config: ModelConfig, parameters: Parameters) -> None:
+        self.config = config
+        self._parameters = parameters
+        self._inputs: dict[str, list[F32]] = {}
+        self._attention: list[tuple[F32, F32, F32]] = []
+
+    def linear(self, x: F32, name: str) -> F32:
+        """x @ W + bias; x is kept."""
+        part = name.rsplit(".", 1)[-1]
+        if part not in ("k", "v", "gate"):  # read what q or up reads
+            self._inputs.setdefault(ROLES.get(part, part), []).append(x)
+        y: F32 = x @ self._parameters.matrices[name]
+        bias = self._parameters.vectors.get(f"{name}.bias")
+        return y if bias is None else y + bias
+
+    def attend(self, q: F32, k: F32, v: F32, layer: int) -> F32:
+        """Float attention; q, k and v are kept."""
+        self._attention.append((q, k, v))
+        return softmax_times(scores(q, k, self.config.attention_scale(layer)), v)
+
+    def store(self, x: F32) -> F32:
+        """As it is."""
+        return x
+
+    def vector(self, name: str) -> F32 | None:
+        """A norm's parameter."""
+        return self._parameters.vectors.get(name)
+
+    def record(self) -> Record:
+        """All that was kept, windows joined."""
+        found = Record({role: np.concatenate(parts) for role, parts in self._inputs.items()})
+        if self._attention:
+            found.q, found.k, found.v = (
+                np.concatenate(parts, axis=1) for parts in zip(*self._attention, strict=True)
+            )
+        return found
+
+
+def record_layer(
+    streams: Sequence[F32], layer: int, config: ModelConfig, parameters: Parameters
+) -> tuple[list[F32], Record]:
+    """Runs windows [T, hidden] through a layer: (what leaves it, what its parts saw)."""
+    operations = RecordingOperations(config, parameters)
+    outputs = [block(x, layer, config, operations) for x in streams]
+    return outputs, operations.record()

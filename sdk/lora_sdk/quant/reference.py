@@ -1,0 +1,60 @@
+"""Bits per byte of a folder in NumPy's float32, layer by layer over all windows at once: the figure
+that boards' ones stand beside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lora_sdk.evaluation import Window
+from lora_sdk.quant.arithmetic import F32, block, embed, head
+from lora_sdk.quant.dense import DenseOperations
+
+Progress = Callable[[int, int], None]
+
+
+def embed_windows(operations: DenseOperations, windows: Sequence[Sequence[int]]) -> list[F32]:
+    """What enters the first layer, [T, hidden] a window."""
+    checkpoint, config = operations.checkpoint, operations.config
+    tokens = checkpoint.table("embed.token")
+    places: NDArray[np.float16] | None = None
+    if config.position_rows:
+        places = checkpoint.table("embed.position")
+    found = []
+    for window in windows:
+        rows = tokens[np.asarray(window)].astype(np.float32)
+        offset = config.position_offset
+        at = None if places is None else places[offset : offset + len(window)].astype(np.float32)
+        found.append(embed(rows, config, at, operations))
+    return found
+
+
+def negative_log2(
+    operations: DenseOperations,
+    tokens: Sequence[int],
+    windows: Sequence[Window],
+    progress: Progress | None = None,
+) -> float:
+    """Bits of the counted tokens of `windows` over `tokens`; `progress` counts layers and head."""
+    config = operations.config
+    operations.load(None)
+    streams = embed_windows(operations, [tokens[w.start : w.stop - 1] for w in windows])
+    for layer in range(config.layers):
+        operations.load(layer)
+        streams = [block(x, layer, config, operations) for x in streams]
+        if progress is not None:
+            progress(layer + 1, config.layers + 1)
+    operations.load(None)
+    bits = 0.0
+    for x, window in zip(streams, windows, strict=True):
+        first = max(0, window.scored - 1 - window.start)
+        logits = head(x[first:], config, operations).astype(np.float64)
+        wanted = np.asarray(tokens[window.start + first + 1 : window.stop])
+        logits -= logits.max(axis=1, keepdims=True)
+        chosen = logits[np.arange(len(wanted)), wanted]
+        bits += float((np.log(np.exp(logits).sum(axis=1)) - chosen).sum() / np.log(2.0))
+    if progress is not None:
+        progress(config.layers + 1, config.layers + 1)
+    return bits

@@ -1,0 +1,121 @@
+"""Rounding of weights [N, K] and of inputs to integers, the scale of each tensor, channel or group
+found by trying how much of the range to give up (clipping) for finer steps."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lora_sdk.model.quantisation import Int4Columns, Int8Columns
+
+F32 = NDArray[np.float32]
+TOP_INT8 = 127
+TOP_INT4, MIDDLE_INT4 = 15, 8
+CLIPS = np.linspace(1.0, 0.5, 21, dtype=np.float32)
+INPUT_CLIPS = np.geomspace(1.0, 0.2, 25, dtype=np.float32)
+INPUT_ROWS, TOP_ROWS = 2048, 64  # by which the scale of inputs is found
+SMALLEST = float(np.finfo(np.float16).tiny)
+
+
+def half_scale(scale: F32) -> F32:
+    """FP32 scales that FP16 holds, so that readers which keep scales in FP16 see the same weights;
+    zero becomes the smallest normal number."""
+    found: F32 = np.maximum(scale, SMALLEST).astype(np.float16).astype(np.float32)
+    return found
+
+
+def int8_weights(w: F32, per_channel: bool, importance: F32) -> Int8Columns:
+    """w [N, K] in -127..127, one scale for all or one a row; `importance` [K] weighs the squared
+    errors of inputs (the mean square of each)."""
+    axis = 1 if per_channel else None
+    top = np.abs(w).max(axis=axis, keepdims=True)
+    best, scale = np.full(top.shape, np.inf, np.float64), half_scale(top / TOP_INT8)
+    for clip in CLIPS:
+        tried = half_scale(top * clip / np.float32(TOP_INT8))
+        off = np.square(_int8(w, tried) * tried - w) * importance
+        loss = off.sum(axis=axis, keepdims=True, dtype=np.float64)
+        better = loss < best
+        best, scale = np.where(better, loss, best), np.where(better, tried, scale)
+    values = _int8(w, scale).astype(np.int8)
+    return Int8Columns(values, np.broadcast_to(scale.reshape(-1), len(w)).astype(np.float32))
+
+
+def int8_values(w: F32, scales: F32) -> NDArray[np.int8]:
+    """w [N, K] by given scales [N]."""
+    return _int8(w, scales[:, None]).astype(np.int8)
+
+
+def group_scales(w: F32, symmetric: bool, importance: F32) -> tuple[F32, F32]:
+    """Scales and zero points [N] of one group w [N, g], both as FP32 of what is stored."""
+    low = np.minimum(w.min(axis=1), 0)
+    high = np.maximum(w.max(axis=1), 0)
+    best = np.full(len(w), np.inf)
+    scale, zero = np.ones(len(w), np.float32), np.full(len(w), np.float32(MIDDLE_INT4))
+    for clip in CLIPS:
+        tried, zeros = _affine(low * clip, high * clip, symmetric)
+        off = np.square(int4_round(w, tried, zeros) - w) * importance
+        loss = off.sum(axis=1)
+        better = loss < best
+        best = np.where(better, loss, best)
+        scale, zero = np.where(better, tried, scale), np.where(better, zeros, zero)
+    return scale, zero
+
+
+def int4_values(w: F32, scale: F32, zero: F32) -> F32:
+    """w [N, ...] as integers 0..15 by scale and zero point [N]."""
+    shape = (-1,) + (1,) * (w.ndim - 1)
+    steps = np.rint(w / scale.reshape(shape)) + zero.reshape(shape)
+    values: F32 = np.clip(steps, 0, TOP_INT4)
+    return values
+
+
+def int4_round(w: F32, scale: F32, zero: F32) -> F32:
+    """What `int4_values` stand for."""
+    shape = (-1,) + (1,) * (w.ndim - 1)
+    stands: F32 = (int4_values(w, scale, zero) - zero.reshape(shape)) * scale.reshape(shape)
+    return stands
+
+
+def int4_weights(w: F32, group: int, symmetric: bool, importance: F32) -> Int4Columns:
+    """w [N, K] in groups of `group` along K, each value to the nearest."""
+    n, k = w.shape
+    flat = w.reshape(n * (k // group), group)
+    weights = np.tile(importance.reshape(-1, group), (n, 1))
+    scale, zero = group_scales(flat, symmetric, weights)
+    values = int4_values(flat, scale, zero).astype(np.uint8).reshape(n, k)
+    shape = (n, k // group)
+    return Int4Columns(
+        values, scale.reshape(shape).astype(np.float16), zero.reshape(shape).astype(np.uint8)
+    )
+
+
+def input_scale(x: F32, importance: F32) -> np.float32:
+    """The static scale of inputs x [rows, K] for INT8; `importance` [K] weighs squared errors (the
+    sum of squares of each input's weights)."""
+    tops = np.abs(x).max(axis=1)
+    top = float(tops.max(initial=0))
+    few = np.concatenate([x[:: max(1, len(x) // INPUT_ROWS)], x[np.argsort(tops)[-TOP_ROWS:]]])
+    best, found = np.inf, half_scale(np.full(1, top / TOP_INT8, np.float32))
+    for clip in INPUT_CLIPS:
+        tried = half_scale(np.full(1, top * clip / TOP_INT8, np.float32))
+        loss = float(
+            (np.square(_int8(few, tried) * tried - few) * importance).sum(dtype=np.float64)
+        )
+        if loss < best:
+            best, found = loss, tried
+    chosen: np.float32 = found[0]
+    return chosen
+
+
+def _int8(x: F32, scale: F32) -> F32:
+    steps: F32 = np.clip(np.rint(x / scale), -TOP_INT8, TOP_INT8)
+    return steps
+
+
+def _affine(low: F32, high: F32, symmetric: bool) -> tuple[F32, F32]:
+    """Scale and zero point that cover low..high, which holds zero."""
+    if symmetric:
+        wide = np.maximum(-low / MIDDLE_INT4, high / (TOP_INT4 - MIDDLE_INT4))
+        return half_scale(wide), np.full(len(low), np.float32(MIDDLE_INT4))
+    scale = half_scale((high - low) / np.float32(TOP_INT4))
+    return scale, np.clip(np.rint(-low / scale), 0, TOP_INT4).astype(np.float32)

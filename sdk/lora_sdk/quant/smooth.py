@@ -1,0 +1,85 @@
+"""Moving the difficulty of inputs into weights (SmoothQuant, arXiv 2211.10438, equations 3 and 4):
+input column j is divided by s_j, row j of the weights multiplied, and the division is folded into
+what makes the input, so that it costs nothing at run time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from lora_sdk.model.spec import ModelConfig
+from lora_sdk.quant.layer import F32, Parameters
+
+STRENGTHS = np.linspace(0.0, 1.0, 11)
+Loss = Callable[[F32], float]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The best of the tried divisors: `strength` None means that none helped."""
+
+    divisor: F32
+    strength: float | None
+    loss: float
+    plain: float
+    """Loss without any."""
+
+
+def divisors(top_x: F32, mean_x: F32, top_w: F32) -> Iterator[tuple[float, F32]]:
+    """(strength, s [K]) to try: max|x|^a / max|w|^(1-a), and by the mean instead of the maxima as
+    activation-aware scaling has it (AWQ, arXiv 2306.00978, section 3.2). Columns that are never
+    used keep 1."""
+    used = (top_x > 0) & (top_w > 0)
+    x, mean, w = (np.where(used, part, 1).astype(np.float64) for part in (top_x, mean_x, top_w))
+    for strength in STRENGTHS:
+        for s in (x**strength / w ** (1 - strength), mean**strength):
+            s = np.where(used, s / np.exp(np.log(s[used]).mean()) if used.any() else 1.0, 1.0)
+            yield float(strength), np.clip(s, 1e-3, 1e3).astype(np.float32)
+
+
+def choose(candidates: Iterator[tuple[float, F32]], size: int, loss: Loss) -> Choice:
+    """The divisor [size] with the least loss, ones among them."""
+    ones = np.ones(size, np.float32)
+    plain = loss(ones)
+    best = Choice(ones, None, plain, plain)
+    for strength, s in candidates:
+        found = loss(s)
+        if found < best.loss:
+            best = Choice(s, strength, found, plain)
+    return best
+
+
+def fold_norm(parameters: Parameters, norm: str, products: list[str], s: F32) -> None:
+    """Into a norm's gamma and beta."""
+    for part in (f"{norm}.gamma", f"{norm}.beta"):
+        if part in parameters.vectors:
+            parameters.vectors[part] = parameters.vectors[part] / s
+    _scale_rows(parameters, products, s)
+
+
+def fold_matrix(parameters: Parameters, before: str, product: str, s: F32, columns: F32) -> None:
+    """Into the columns of the matrix that makes the input (v before o, up before down): `columns`
+    [N] divides those, `s` [K] multiplies the product's rows."""
+    parameters.matrices[before] = parameters.matrices[before] / columns
+    if f"{before}.bias" in parameters.vectors:
+        parameters.vectors[f"{before}.bias"] = parameters.vectors[f"{before}.bias"] / columns
+    _scale_rows(parameters, [product], s)
+
+
+def shared_heads(s: F32, config: ModelConfig) -> F32:
+    """[heads*head_dim] from [kv_heads*head_dim]: each KV head's for the query heads that use it."""
+    per_head = s.reshape(config.kv_heads, config.head_dim)
+    return np.repeat(per_head, config.heads // config.kv_heads, axis=0).reshape(-1)
+
+
+def over_sharing(x: F32, config: ModelConfig) -> F32:
+    """The greatest over a KV head's query heads: [heads*head_dim] -> [kv_heads*head_dim]."""
+    top: F32 = x.reshape(config.kv_heads, -1, config.head_dim).max(axis=1).reshape(-1)
+    return top
+
+
+def _scale_rows(parameters: Parameters, products: list[str], s: F32) -> None:
+    for name in products:
+        parameters.matrices[name] = parameters.matrices[name] * s[:, None]
