@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lora_host import native
@@ -23,10 +25,18 @@ EXTREMES = np.array(
      0x7C01, 0x3C00, 0xBC00, 0x4800, 0xC800, 0x47FF, 0xC7FF, 0xC801],
     np.uint16,
 ).view(np.float16)  # fmt: skip
-NAMES = ["plain", "avx2", "avx512"]  # of FP16 loops
-EVERY = ["plain", "avx2", "avx2-vnni", "avx512", "avx512-vnni"]  # the integer loops' too
-FEW = settings(max_examples=25, deadline=None,
-               suppress_health_check=[HealthCheck.function_scoped_fixture])  # fmt: skip
+EXECUTED: set[str] = set()
+AVX2 = {"avx2", "fma", "f16c"}
+AVX512 = AVX2 | {"avx512f", "avx512bw", "avx512vl", "avx512dq"}
+NEEDED: dict[str, set[str]] = {  # instruction sets, as /proc/cpuinfo names them
+    "plain": set(),
+    "avx2": AVX2,
+    "avx2-vnni": AVX2 | {"avx_vnni"},  # as avx2 here: the integer loops differ
+    "avx512": AVX512,
+    "avx512-vnni": AVX512 | {"avx512_vnni"},
+}
+EVERY = list(NEEDED)
+FEW = settings(max_examples=25, deadline=None)
 
 
 def variants() -> list[tuple[str, bool]]:
@@ -43,25 +53,6 @@ def run_native(name: str, call: Any) -> int:
     return int(getattr(table, name)(table.context, call))
 
 
-@pytest.fixture(params=NAMES)
-def variant(request: pytest.FixtureRequest) -> Iterator[str]:
-    supported = dict(variants())
-    if not supported.get(request.param):
-        pytest.skip(f"{request.param}: not on this machine")
-    lib, ffi = native.lib(), native.ffi()
-    assert lib.lora_native_force(request.param.encode()) == 0
-    assert ffi.string(lib.lora_native_current()).decode() == request.param
-    yield request.param
-    lib.lora_native_force(ffi.NULL)
-
-
-def test_every_variant_of_the_library_is_tested_here() -> None:
-    names = [name for name, _ in variants()]
-    wanted = EVERY if platform.machine() == "x86_64" else ["plain"]
-    assert names == wanted
-    assert native.lib().lora_native_force(b"no such variant") == -1
-
-
 def cpu_flags() -> set[str]:
     with open("/proc/cpuinfo") as file:
         for line in file:
@@ -70,21 +61,20 @@ def cpu_flags() -> set[str]:
     return set()
 
 
-def test_what_the_machine_has_is_not_skipped() -> None:
+@cache
+def machine_variants() -> tuple[str, ...]:
+    """What this machine can run by its own word, not the library's."""
+    if platform.machine() != "x86_64":
+        return ("plain",)
     flags = cpu_flags()
-    if not flags:
-        pytest.skip("this machine does not list its instruction sets")
-    avx2 = {"avx2", "fma", "f16c"}
-    avx512 = avx2 | {"avx512f", "avx512bw", "avx512vl", "avx512dq"}
-    needed = {
-        "plain": set(),
-        "avx2": avx2,
-        "avx2-vnni": avx2 | {"avx_vnni"},
-        "avx512": avx512,
-        "avx512-vnni": avx512 | {"avx512_vnni"},
-    }
-    for name, supported in variants():
-        assert supported == (needed[name] <= flags), name
+    return tuple(name for name, needed in NEEDED.items() if needed <= flags)
+
+
+def test_the_library_runs_what_the_machine_has() -> None:
+    names = [name for name, _ in variants()]
+    assert names == (EVERY if platform.machine() == "x86_64" else ["plain"])
+    assert [name for name, supported in variants() if supported] == list(machine_variants())
+    assert native.lib().lora_native_force(b"no such variant") == -1
 
 
 def values(seed: int, shape: tuple[int, ...], extreme: float, wide: bool) -> np.ndarray:
@@ -100,18 +90,38 @@ def values(seed: int, shape: tuple[int, ...], extreme: float, wide: bool) -> np.
 KINDS = st.tuples(st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.002, 0.3]), st.booleans())
 
 
-def both(build: Any) -> None:
-    """Runs `build` on a rig of each implementation and compares memory and counts."""
-    results = []
-    for runner in (kernel_rig.numpy_runner, run_native):
-        rig = Rig(runner=runner, bank_bytes=1 << 20)
-        found = build(rig)
-        results.append((rig.banks, found))
-    (memory, found), (native_memory, native_found) = results
-    for bank in memory:
-        different = np.flatnonzero(memory[bank] != native_memory[bank])
+@contextmanager
+def forced(variant: str) -> Iterator[None]:
+    """Kernels of one variant; AssertionError where the machine cannot run it."""
+    lib, ffi = native.lib(), native.ffi()
+    assert lib.lora_native_force(variant.encode()) == 0, f"{variant} was not run"
+    assert ffi.string(lib.lora_native_current()).decode() == variant
+    try:
+        yield
+    finally:
+        lib.lora_native_force(ffi.NULL)
+
+
+def same_memory(rig: Rig, wanted: Rig) -> None:
+    for bank in wanted.banks:
+        different = np.flatnonzero(wanted.banks[bank] != rig.banks[bank])
         assert different.size == 0, f"bank {bank}, first byte {different[0]:#x}"
-    assert found == native_found
+
+
+def both(build: Any) -> None:
+    """Runs `build` on a rig of the model and on one of every variant that the machine has, and
+    compares memory and counts."""
+    wanted = Rig(runner=kernel_rig.numpy_runner, bank_bytes=1 << 20)
+    found = build(wanted)
+    executed = []
+    for variant in machine_variants():
+        with forced(variant):
+            rig = Rig(runner=run_native, bank_bytes=1 << 20)
+            assert build(rig) == found, variant
+            same_memory(rig, wanted)
+        executed.append(variant)
+    assert executed == [name for name, supported in variants() if supported], executed
+    EXECUTED.update(executed)
 
 
 @FEW
@@ -123,7 +133,7 @@ def both(build: Any) -> None:
     biased=st.booleans(),
     y_type=st.sampled_from([FP16, FP32]),
 )
-def test_matrix(variant: str, kind: Any, k: int, n: int, rows: int, biased: bool, y_type: int):
+def test_matrix(kind: Any, k: int, n: int, rows: int, biased: bool, y_type: int):
     seed, extreme, wide = kind
     x, w = values(seed, (rows, k), extreme, wide), values(seed + 1, (k, n), extreme / 9, wide)
     bias = values(seed + 2, (n,), extreme, wide) if biased else None
@@ -136,7 +146,7 @@ def test_matrix(variant: str, kind: Any, k: int, n: int, rows: int, biased: bool
 
 
 @pytest.mark.parametrize("rows", [*range(1, 14), 17, 24, 35, 64])
-def test_matrix_row_counts(variant: str, rows: int) -> None:
+def test_matrix_row_counts(rows: int) -> None:
     x, w = values(rows, (rows, 416), 0, True), values(2, (416, 96), 0, False)
 
     def build(rig: Rig) -> Any:
@@ -148,7 +158,7 @@ def test_matrix_row_counts(variant: str, rows: int) -> None:
 
 @FEW
 @given(kind=KINDS, op=st.sampled_from([8, 9, 10, 11, 12]), columns=st.integers(1, 300))
-def test_elementwise(variant: str, kind: Any, op: int, columns: int) -> None:
+def test_elementwise(kind: Any, op: int, columns: int) -> None:
     seed, extreme, wide = kind
 
     def build(rig: Rig) -> Any:
@@ -161,7 +171,7 @@ def test_elementwise(variant: str, kind: Any, op: int, columns: int) -> None:
 
 
 @pytest.mark.parametrize("op", [9, 10, 11, 12])
-def test_activations_of_every_fp16_value(variant: str, op: int) -> None:
+def test_activations_of_every_fp16_value(op: int) -> None:
     every = np.arange(65536, dtype=np.uint16).view(np.float16).reshape(64, 1024)
 
     def build(rig: Rig) -> Any:
@@ -175,7 +185,7 @@ def test_activations_of_every_fp16_value(variant: str, op: int) -> None:
 
 @FEW
 @given(kind=KINDS, columns=st.integers(1, 700), rms=st.booleans(), affine=st.booleans())
-def test_norm(variant: str, kind: Any, columns: int, rms: bool, affine: bool) -> None:
+def test_norm(kind: Any, columns: int, rms: bool, affine: bool) -> None:
     seed, extreme, wide = kind
     bank = TABLES if affine else NO_BANK
 
@@ -194,7 +204,7 @@ def test_norm(variant: str, kind: Any, columns: int, rms: bool, affine: bool) ->
 
 @FEW
 @given(kind=KINDS, half=st.integers(1, 64), heads=st.integers(1, 4))
-def test_embed_and_rope(variant: str, kind: Any, half: int, heads: int) -> None:
+def test_embed_and_rope(kind: Any, half: int, heads: int) -> None:
     seed, extreme, wide = kind
     columns = 2 * half * heads
 
@@ -220,7 +230,7 @@ def test_embed_and_rope(variant: str, kind: Any, half: int, heads: int) -> None:
 
 @FEW
 @given(seed=st.integers(0, 2**32 - 1), columns=st.integers(0, 200), nan=st.booleans())
-def test_argmax(variant: str, seed: int, columns: int, nan: bool) -> None:
+def test_argmax(seed: int, columns: int, nan: bool) -> None:
     x = np.random.default_rng(seed).integers(-3, 3, (4, columns)).astype(np.float32)
     if nan and columns:
         x[1, seed % columns] = np.nan
@@ -240,11 +250,9 @@ def test_argmax(variant: str, seed: int, columns: int, nan: bool) -> None:
     head_dim=st.sampled_from([8, 32, 40, 64, 72, 128, 264]),
     committed=st.integers(0, 130),
     kv_heads=st.integers(1, 2),
-    fresh=st.integers(1, 12),
+    fresh=st.integers(1, 40),
 )
-def test_attention(
-    variant: str, kind: Any, head_dim: int, committed: int, kv_heads: int, fresh: int
-) -> None:
+def test_attention(kind: Any, head_dim: int, committed: int, kv_heads: int, fresh: int) -> None:
     """A random tree of uncommitted rows on two sequences, slots dealt at random."""
     seed, extreme, wide = kind
     generator = np.random.default_rng(seed)
@@ -271,6 +279,47 @@ def test_attention(
         return tool.run(q, 0.21, group=2, q_first=4, kv_first=2)[1]
 
     both(build)
+
+
+@FEW
+@given(
+    kind=KINDS,
+    head_dim=st.sampled_from([8, 32, 40, 64, 128]),
+    committed=st.integers(0, 90),
+    fresh=st.integers(2, 64),
+    ordered=st.booleans(),
+)
+def test_attention_of_a_prompt(
+    kind: Any, head_dim: int, committed: int, fresh: int, ordered: bool
+) -> None:
+    """Each row continues the one before; values that a row may not see are not finite at times."""
+    seed, extreme, wide = kind
+    generator = np.random.default_rng(seed)
+    slots = list(range(fresh)) if ordered else generator.permutation(64)[:fresh].tolist()
+    kv = values(seed, (2, committed + fresh, 1, head_dim), 0, wide)
+    late = kv[1, committed + fresh // 2 :]
+    late[generator.random(late.shape) < extreme / 9] = np.inf
+    q = values(seed + 1, (fresh, 2, head_dim), 0, wide)
+
+    def build(rig: Rig) -> Any:
+        tool = Attention(rig, head_dim, 1)
+        tool.commit(3, *kv[:, :committed])
+        for i, slot in enumerate(slots):
+            parent = slots[i - 1] if i else -1
+            tool.slot(slot, 3, parent, committed + i, *kv[:, committed + i])
+            tool.row(i, 3, slot)
+        rig.rows(fresh)
+        return tool.run(q, 0.21, group=2, q_first=4, kv_first=2)[1]
+
+    both(build)
+
+
+def test_the_variants_that_ran(capsys: pytest.CaptureFixture[str]) -> None:
+    """Lists them; every comparison above fails where one that the machine has was left out."""
+    test_elementwise()
+    with capsys.disabled():
+        print(f"\nnative kernels held against the NumPy model: {', '.join(sorted(EXECUTED))}")
+    assert set(machine_variants()) == EXECUTED
 
 
 @settings(max_examples=200, deadline=None)

@@ -190,7 +190,9 @@ AVX2_INLINE void add_rows(const struct panel_step *step, const int rows, uint32_
 AVX2 static void panel(const struct panel_step *step) {
     uint32_t row = 0;
     if (step->halves)
-        halves_to_floats(step->halves, step->steps * LORA_BLOCK_N, step->weights);
+        for (uint32_t k = 0; k < step->steps; k++)
+            halves_to_floats(step->halves + (uint64_t)k * step->halves_step, LORA_BLOCK_N,
+                             step->weights + k * LORA_BLOCK_N);
     for (; row + 3 <= step->rows; row += 3)
         add_rows(step, 3, row);
     if (step->rows - row == 2)
@@ -216,16 +218,35 @@ AVX2 static void scores(const float *q, const uint16_t *k, uint32_t head_dim, fl
     join_sums(sums, out);
 }
 
-AVX2 static void exponentials(const float *s, uint32_t count, float largest, float *e) {
+AVX2 static float scale(float *s, uint32_t count, float factor) {
+    __m256 by = _mm256_set1_ps(factor), most = _mm256_set1_ps(-__builtin_inff());
+    float lanes[LANES], largest = -__builtin_inff();
+    uint32_t i = 0;
+    for (; i + LANES <= count; i += LANES) {
+        __m256 value = _mm256_mul_ps(_mm256_loadu_ps(s + i), by);
+        _mm256_storeu_ps(s + i, value);
+        most = _mm256_max_ps(value, most);
+    }
+    for (; i < count; i++) {
+        s[i] = s[i] * factor;
+        largest = s[i] > largest ? s[i] : largest;
+    }
+    _mm256_storeu_ps(lanes, most);
+    for (uint32_t j = 0; j < LANES; j++)
+        largest = lanes[j] > largest ? lanes[j] : largest;
+    return largest;
+}
+
+AVX2 static void exponentials(const float *s, uint32_t count, float largest, uint16_t *e) {
     __m256 most = _mm256_set1_ps(largest);
     uint32_t i = 0;
     for (; i + LANES <= count; i += LANES) {
         __m256 y = exp_vector(_mm256_sub_ps(_mm256_loadu_ps(s + i), most));
         __m128i half = _mm256_cvtps_ph(y, _MM_FROUND_TO_NEAREST_INT);
-        _mm256_storeu_ps(e + i, _mm256_cvtph_ps(half));
+        _mm_storeu_si128((__m128i *)(void *)(e + i), half);
     }
     for (; i < count; i++)
-        e[i] = half_to_float(float_to_half(exp32(s[i] - largest)));
+        e[i] = float_to_half(exp32(s[i] - largest));
 }
 
 /* `vectors` times eight columns from d on. */
@@ -269,6 +290,7 @@ const struct lora_variant lora_variant_avx2 = {
     .lay_rows = lay_rows,
     .panel = panel,
     .scores = scores,
+    .scale = scale,
     .exponentials = exponentials,
     .weigh = weigh,
 };

@@ -154,7 +154,11 @@ static uint32_t floats_to_halves(const float *floats, uint32_t count, uint16_t *
     return lora_variant_avx2.floats_to_halves(floats, count, halves);
 }
 
-static void exponentials(const float *s, uint32_t count, float largest, float *e) {
+static float scale(float *s, uint32_t count, float factor) {
+    return lora_variant_avx2.scale(s, count, factor);
+}
+
+static void exponentials(const float *s, uint32_t count, float largest, uint16_t *e) {
     lora_variant_avx2.exponentials(s, count, largest, e);
 }
 
@@ -185,6 +189,7 @@ const struct lora_variant lora_variant_avx512 = {
     .lay_rows = lay_rows,
     .panel = panel,
     .scores = scores,
+    .scale = scale,
     .exponentials = exponentials,
     .weigh = weigh,
 };

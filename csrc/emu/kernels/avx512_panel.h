@@ -57,7 +57,7 @@ AVX512_INLINE void add_panel(const struct panel_step *step, const int rows, cons
             sum[r][0] = _mm512_fmadd_ps(value, low, sum[r][0]);
             sum[r][1] = _mm512_fmadd_ps(value, high, sum[r][1]);
         }
-        halves += LORA_BLOCK_N;
+        halves += step->halves_step;
         weights += LORA_BLOCK_N;
         ahead += step->ahead_step;
         x += PANEL_ROWS;

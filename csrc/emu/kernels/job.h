@@ -4,6 +4,7 @@
 #define LORA_KERNELS_JOB_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "operands.h"
@@ -44,7 +45,9 @@ struct attention_job {
     struct rows q, y;
     uint64_t positions; /* room for so many scores a thread */
     float *scratch;     /* of all threads */
-    uint32_t heads;     /* an item; all rows have the same cuts */
+    uint32_t heads;     /* an item; all groups have the same cuts */
+    bool together;      /* some rows can be done at once */
+    uint8_t firsts[LORA_MAX_ROWS + 1]; /* row of each group, then the end */
 };
 
 /* Working memory of the jobs of one batch: steps of one row need no allocation. */

@@ -16,14 +16,13 @@ void lora_panels_fill(const struct lora_variant *variant, struct rows x, uint32_
     }
 }
 
-/* Part of one segment, within one block, for every panel. What comes next is fetched evenly. */
-static void add_part(const struct lora_variant *variant, const float *x, uint64_t panel_floats,
+void lora_panels_add(const struct lora_variant *variant, const float *x, uint32_t columns,
                      uint32_t rows, struct panel_step step, float *sums) {
     uint32_t count = panel_count(rows);
-    step.ahead_step = (LORA_BLOCK_N + count - 1) / count;
+    step.ahead_step = step.ahead ? (LORA_BLOCK_N + count - 1) / count : 0;
     for (uint32_t panel = 0; panel < count; panel++) {
         uint32_t first = panel_first(rows, panel);
-        step.x = x + panel * panel_floats;
+        step.x = x + (uint64_t)panel * columns * PANEL_ROWS;
         step.rows = panel_first(rows, panel + 1) - first;
         step.sums = sums + (uint64_t)first * LORA_BLOCK_N;
         variant->panel(&step);
@@ -35,8 +34,8 @@ static void add_part(const struct lora_variant *variant, const float *x, uint64_
 void lora_panels_multiply(const struct lora_variant *variant, const float *panels, uint32_t rows,
                           const uint32_t starts[LORA_SEGMENTS + 1], const uint16_t *const *blocks,
                           float *work, float *sums) {
-    uint64_t panel_floats = (uint64_t)starts[LORA_SEGMENTS] * PANEL_ROWS;
-    struct panel_step step = {.weights = work, .level = (uint64_t)rows * LORA_BLOCK_N};
+    struct panel_step step = {.halves_step = LORA_BLOCK_N, .weights = work,
+                              .level = (uint64_t)rows * LORA_BLOCK_N};
     for (uint32_t s = 0; s < LORA_SEGMENTS; s++) {
         uint32_t k = starts[s], end = starts[s + 1];
         float *level = sums + panel_level(s) * step.level;
@@ -48,7 +47,8 @@ void lora_panels_multiply(const struct lora_variant *variant, const float *panel
             step.joins = k + step.steps == end ? panel_joins(s) : 0;
             step.halves = block[0] + place * LORA_BLOCK_N;
             step.ahead = step.steps ? block[1] + place * LORA_BLOCK_N : block[0];
-            add_part(variant, panels + (uint64_t)k * PANEL_ROWS, panel_floats, rows, step, level);
+            lora_panels_add(variant, panels + (uint64_t)k * PANEL_ROWS, starts[LORA_SEGMENTS], rows,
+                            step, level);
             step.begins = false;
             k += step.steps;
         } while (k < end);

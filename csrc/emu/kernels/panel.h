@@ -17,7 +17,8 @@ struct lora_variant;
 struct panel_step {
     const float *x;        /* [steps][PANEL_ROWS] */
     const uint16_t *halves; /* [steps][32]: converted into `weights` on the way; NULL: they are */
-    float *weights;        /* [steps][32], aligned to a line */
+    uint32_t halves_step;   /* values from one step's to the next */
+    float *weights;         /* [steps][32], aligned to a line */
     const uint16_t *ahead; /* fetched meanwhile, `ahead_step` values further each step */
     float *sums;           /* [rows][32] */
     uint64_t level;        /* floats from one level of sums to the next */
@@ -52,6 +53,11 @@ static inline uint32_t panel_joins(uint32_t s) {
 /* FP16 rows of `columns` values become panels of FP32. */
 void lora_panels_fill(const struct lora_variant *variant, struct rows x, uint32_t rows,
                       uint32_t columns, float *panels);
+
+/* One step of every panel; what is to be fetched ahead is dealt among them. x of the step: of the
+ * first panel, [columns] long; sums: [rows][32]. */
+void lora_panels_add(const struct lora_variant *variant, const float *x, uint32_t columns,
+                     uint32_t rows, struct panel_step step, float *sums);
 
 /* All rows times one column tile, tree included, into the first of sums[PANEL_LEVELS][rows][32].
  * starts and blocks as lora_variant.row has them, with one more block, which is fetched ahead;

@@ -1,4 +1,6 @@
 /* Inner loops in plain C: what every machine runs. */
+#include <math.h>
+
 #include "exponential.h"
 #include "half.h"
 #include "segments.h"
@@ -39,7 +41,9 @@ static void add_steps(const float *values, uint32_t stride, uint32_t steps, cons
 
 static void panel(const struct panel_step *step) {
     if (step->halves)
-        halves_to_floats(step->halves, step->steps * LORA_BLOCK_N, step->weights);
+        for (uint32_t k = 0; k < step->steps; k++)
+            halves_to_floats(step->halves + (uint64_t)k * step->halves_step, LORA_BLOCK_N,
+                             step->weights + k * LORA_BLOCK_N);
     for (uint32_t row = 0; row < step->rows; row++) {
         float *sum = step->sums + row * LORA_BLOCK_N;
         if (step->begins)
@@ -90,9 +94,18 @@ static void scores(const float *q, const uint16_t *k, uint32_t head_dim, float o
     }
 }
 
-static void exponentials(const float *s, uint32_t count, float largest, float *e) {
+static float scale(float *s, uint32_t count, float factor) {
+    float largest = -INFINITY;
+    for (uint32_t i = 0; i < count; i++) {
+        s[i] = s[i] * factor;
+        largest = s[i] > largest ? s[i] : largest;
+    }
+    return largest;
+}
+
+static void exponentials(const float *s, uint32_t count, float largest, uint16_t *e) {
     for (uint32_t i = 0; i < count; i++)
-        e[i] = half_to_float(float_to_half(exp32(s[i] - largest)));
+        e[i] = float_to_half(exp32(s[i] - largest));
 }
 
 static void weigh(const float *e, const uint16_t *const *v, uint32_t count, uint32_t head_dim,
@@ -114,6 +127,7 @@ const struct lora_variant lora_variant_plain = {
     .lay_rows = lay_rows,
     .panel = panel,
     .scores = scores,
+    .scale = scale,
     .exponentials = exponentials,
     .weigh = weigh,
 };

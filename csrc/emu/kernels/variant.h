@@ -29,8 +29,10 @@ struct lora_variant {
 
     /* q.k of the 32 positions of one K block [head_dim][32], by the segment rule. */
     void (*scores)(const float *q, const uint16_t *k, uint32_t head_dim, float out[32]);
-    /* e[i] = FP16(exp(s[i] - largest)) as FP32. */
-    void (*exponentials)(const float *s, uint32_t count, float largest, float *e);
+    /* s[i] = s[i]*scale; returns the largest, where none is NaN. */
+    float (*scale)(float *s, uint32_t count, float scale);
+    /* e[i] = FP16(exp(s[i] - largest)) */
+    void (*exponentials)(const float *s, uint32_t count, float largest, uint16_t *e);
     /* sum[d] += (sequential sum over i of e[i]*v[i][d] from +0): one tile, at most 32 positions. */
     void (*weigh)(const float *e, const uint16_t *const *v, uint32_t count, uint32_t head_dim,
                   float *sum);
