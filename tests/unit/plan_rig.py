@@ -7,6 +7,7 @@ from typing import Any
 
 from lora_host.boards import Board
 from lora_host.overlay import Overlay, load_overlay
+from lora_sdk.model.quantisation import KvKind, MatrixFormat, Quantisation
 from lora_sdk.model.spec import ModelConfig, RopeConfig
 
 LLAMA = ModelConfig(
@@ -29,6 +30,20 @@ LLAMA2_7B = replace(
     LLAMA, layers=32, hidden=4096, heads=32, kv_heads=32, head_dim=128, ffn=11008,
     vocabulary=32000, positions=4096, embed_dim=4096,
 )  # fmt: skip
+
+
+def quantised(config: ModelConfig, scheme: str) -> ModelConfig:
+    """The model in "w8a8" with INT8 attention or, "_heads", INT8 by head; "w4a8", "w4a16" in groups
+    of 32, "_order" with permuted inputs. lm_head is INT8, OPT's projections are FP16."""
+    kind, _, more = scheme.partition("_")
+    group = None if kind == "w8a8" else 32
+    chosen = MatrixFormat("int8" if kind == "w8a8" else kind, group)  # type: ignore[arg-type]
+    parts = ("q", "k", "v", "o", "up", "down", *(["gate"] if config.gated else []))
+    names = [f"layer.{layer}.{part}" for layer in range(config.layers) for part in parts]
+    formats = {**dict.fromkeys(names, chosen), "lm_head": MatrixFormat("int8")}
+    kv: KvKind = "int8" if scheme == "w8a8" else "int8-heads" if more == "heads" else "fp16"
+    order = frozenset(names if more == "order" else ())
+    return replace(config, quantisation=Quantisation(scheme, formats, kv, order))
 
 
 def overlay(**changes: Any) -> Overlay:

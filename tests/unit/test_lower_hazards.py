@@ -13,8 +13,10 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from lora_host import abi
+from lora_host.overlay import load_overlay
 from lora_sdk.compile import lower as lowering
 from lora_sdk.compile.isa import (
+    Adapter,
     Attention,
     Command,
     Fence,
@@ -25,13 +27,28 @@ from lora_sdk.compile.isa import (
     MoveRows,
     Vector,
 )  # fmt: skip
+from lora_sdk.model.quantisation import unit_scales
+from lora_sdk.plan.adapters import AdapterOptions
 from lora_sdk.plan.model_plan import Plan
+from lora_sdk.plan.overlay_choice import choose_overlay
 from lora_sdk.plan.partition import deal
 from lora_sdk.plan.placement import make_plan
-from tests.unit.plan_rig import GPT2, LLAMA, NARROW, OPT_POST, board, overlay
+from tests.unit.plan_rig import GPT2, LLAMA, NARROW, OPT_POST, board, quantised
 
 ONCHIP = abi.BANK_ONCHIP
 ROWS = 3
+LLAMA_WIDE = replace(  # whole groups of 32
+    LLAMA, hidden=160, ffn=224, embed_dim=160, heads=10, kv_heads=5
+)
+GPT2_WIDE = replace(GPT2, hidden=160, ffn=224, embed_dim=160, heads=10, kv_heads=10)
+QUANTISED = {
+    "llama_w8a8": (LLAMA_WIDE, "w8a8"),
+    "gpt2_w8a8_heads": (GPT2_WIDE, "w8a8_heads"),
+    "opt_post_w8a8": (OPT_POST, "w8a8"),
+    "llama_w4a8_order": (LLAMA_WIDE, "w4a8_order"),
+    "narrow_w8a8_heads": (NARROW, "w8a8_heads"),
+    "llama_w4a16_order": (LLAMA_WIDE, "w4a16_order"),
+}
 MODELS = {
     "llama": LLAMA,
     "gpt2": GPT2,
@@ -56,9 +73,18 @@ def rows_of(bank: int, offset: int, stride: int, width: int) -> list[Interval]:
 
 def access_matrix(c: Matrix) -> Access:
     width = c.n * (4 if c.y_type == abi.FP32 else 2)
+    integer = c.weight_type & abi.WEIGHT_TYPE_MASK in (abi.WEIGHT_INT8, abi.WEIGHT_W4A8)
+    h = rows_of(ONCHIP, c.h_offset, c.h_stride, c.h_stride) if c.adapter else []
     return Access(
-        rows_of(c.x_bank, c.x_offset, c.x_stride, c.k * 2),
+        rows_of(c.x_bank, c.x_offset, c.x_stride, c.k * (1 if integer else 2)) + h,
         rows_of(c.y_bank, c.y_offset, c.y_stride, width),
+    )
+
+
+def access_adapter(c: Adapter) -> Access:
+    return Access(
+        rows_of(ONCHIP, c.x_offset, c.x_stride, c.k * 2),
+        rows_of(ONCHIP, c.h_offset, c.h_stride, c.h_stride),
     )
 
 
@@ -78,6 +104,14 @@ def access_vector(c: Vector) -> Access:
         return Access(x, x)
     if c.op in (abi.VEC_RESIDUAL, abi.VEC_SWIGLU):
         return Access(x + z, y)
+    if c.op in (abi.VEC_QUANTISE, abi.VEC_QUANTISE_HEADS):
+        y = rows_of(c.y_bank, c.y_offset, c.y_stride, c.columns)
+        if c.op == abi.VEC_QUANTISE_HEADS:
+            y += rows_of(ONCHIP, c.z_offset, c.z_stride, c.columns // c.extra * 2)
+        return Access(x, y)
+    if c.op == abi.VEC_PERMUTE:
+        x = rows_of(ONCHIP, c.x_offset, c.x_stride, c.columns * c.extra)
+        return Access(x, rows_of(c.y_bank, c.y_offset, c.y_stride, c.columns * c.extra))
     if c.op == abi.VEC_ARGMAX:
         logits = rows_of(c.y_bank, c.x_offset, c.x_stride, c.columns * 4)
         return Access(logits, rows_of(c.y_bank, c.y_offset, c.y_stride, 8))
@@ -86,16 +120,20 @@ def access_vector(c: Vector) -> Access:
 
 def access_attention(c: Attention) -> Access:
     width = c.q_heads * c.head_dim * 2
+    read = width // 2 if c.v_scale else width  # q is INT8 where attention is
     return Access(
-        [*rows_of(ONCHIP, c.q_offset, c.q_stride, width), ("kv", c.kv_layer, c.kv_layer + 1)],
+        [*rows_of(ONCHIP, c.q_offset, c.q_stride, read), ("kv", c.kv_layer, c.kv_layer + 1)],
         rows_of(ONCHIP, c.y_offset, c.y_stride, width),
     )
 
 
 def access_kv_store(c: KvStore) -> Access:
-    width = c.kv_heads * c.head_dim * 2
+    width = c.v_offset - c.k_offset  # they stand side by side in every type
     reads = rows_of(ONCHIP, c.k_offset, c.stride, width)
     reads += rows_of(ONCHIP, c.v_offset, c.stride, width)
+    if c.scale_stride:
+        for offset in (c.k_scales, c.v_scales):
+            reads += rows_of(ONCHIP, offset, c.scale_stride, c.kv_heads * 2)
     return Access(reads, [("kv", c.kv_layer, c.kv_layer + 1)])
 
 
@@ -112,6 +150,7 @@ def access(command: Command) -> Access:
         return Access([], [("kv", 0, 1 << 30)])
     known = {
         Matrix: access_matrix,
+        Adapter: access_adapter,
         Vector: access_vector,
         Attention: access_attention,
         KvStore: access_kv_store,
@@ -223,10 +262,14 @@ def hazards(lists: list[list[Command]]) -> list[str]:
     return found
 
 
-def lists_of(config, boards: int, taps: bool = True) -> tuple[Plan, list[list[Command]]]:
+def lists_of(
+    config, boards: int, taps: bool = True, adapters: AdapterOptions | None = None
+) -> tuple[Plan, list[list[Command]]]:
     hidden_taps = (0, 1, config.layers) if taps else ()
-    plan = make_plan(config, overlay(), board(), boards, hidden_taps=hidden_taps)
-    return plan, [lowering.lower(config, plan, rank) for rank in range(boards)]
+    chosen = load_overlay(choose_overlay(config, "u280"))
+    plan = make_plan(config, chosen, board(), boards, hidden_taps=hidden_taps, adapters=adapters)
+    scales = unit_scales(config)
+    return plan, [lowering.lower(config, plan, rank, scales) for rank in range(boards)]
 
 
 @pytest.mark.parametrize("boards", [1, 2, 4, 8])
@@ -237,9 +280,28 @@ def test_no_command_overwrites_what_another_still_needs(config, boards: int) -> 
 
 
 @pytest.mark.parametrize("boards", [1, 4])
-def test_every_wait_is_needed(boards: int) -> None:
+@pytest.mark.parametrize(("config", "scheme"), QUANTISED.values(), ids=QUANTISED)
+def test_nor_of_a_quantised_model(config, scheme: str, boards: int) -> None:
+    _, lists = lists_of(quantised(config, scheme), boards)
+    assert hazards(lists) == []
+
+
+@pytest.mark.parametrize("mode", ["auto", "s"])
+@pytest.mark.parametrize("scheme", ["w8a8", "w4a8_order"])
+def test_rows_quantised_behind_their_gather(scheme: str, mode: str) -> None:
+    """With adapter slots the whole row is quantised, after the adapters' products are started."""
+    options = AdapterOptions(slots=2, max_rank=8, mode=mode)
+    _, lists = lists_of(quantised(LLAMA_WIDE, scheme), 4, adapters=options)
+    assert hazards(lists) == []
+
+
+@pytest.mark.parametrize("boards", [1, 4])
+@pytest.mark.parametrize("scheme", [None, "w8a8", "w4a8_order"])
+def test_every_wait_is_needed(boards: int, scheme: str | None) -> None:
     """Taking any one wait out must show as a hazard: so the test above can fail."""
     config = replace(GPT2, layers=1)
+    if scheme is not None:
+        config = quantised(replace(GPT2_WIDE, layers=1), scheme)
     _, lists = lists_of(config, boards, taps=False)
     waiting = [i for i, c in enumerate(lists[0]) if c.wait_counter != abi.NO_COUNTER]
     assert len(waiting) >= 8

@@ -11,8 +11,10 @@ from lora_host.errors import RequestError
 from lora_host.overlay import load_overlay
 from lora_sdk.compile.isa import Fence
 from lora_sdk.compile.lower import lower
+from lora_sdk.model.quantisation import KvKind
 from lora_sdk.model.shapes import shape_config
 from lora_sdk.plan.adapters import AdapterOptions
+from lora_sdk.plan.kv import KvLayout
 from lora_sdk.plan.placement import make_plan
 from lora_sdk.timing import step as steps
 from lora_sdk.timing.list_ops import ListTiming, position_lines
@@ -20,7 +22,7 @@ from lora_sdk.timing.machine import machine_of_overlay
 from lora_sdk.timing.overlay_time import OverlayTiming
 from lora_sdk.timing.schedule import schedule
 from lora_sdk.timing.target import make_target
-from tests.unit.plan_rig import GPT2, LLAMA, MODELS, overlay
+from tests.unit.plan_rig import GPT2, LLAMA, MODELS, board, overlay
 
 
 def timing(config=GPT2, boards=4, adapters=None, **changes) -> OverlayTiming:
@@ -133,4 +135,32 @@ def test_a_command_without_timing_is_named() -> None:
 
 
 def test_a_position_of_the_cache_touches_a_line_an_element_of_k() -> None:
-    assert position_lines(128, 2) == 128 + 4
+    assert position_lines(kv_layout("fp16")) == 128 + 4
+    assert position_lines(kv_layout("int8")) == 64 + 2
+    assert position_lines(kv_layout("int8-heads")) == 65 + 2 + 1
+
+
+def kv_layout(kind: KvKind) -> KvLayout:
+    return KvLayout(0, 32, 0, 4, 4, 128, 8, 4, kind)
+
+
+def test_fewer_bytes_take_less_time() -> None:
+    """The same shape in FP16, W8A8 and W4A8, each on its overlay; and FP16 weights on an integer
+    array."""
+    config = shape_config("gpt2-345m")
+    found = {
+        name: make_target(f"{name}_u280", None, config, 1).decode(64)
+        for name in ("lora_f", "lora_q", "lora_w4a8")
+    }
+    f, q, w4 = (found[name] for name in ("lora_f", "lora_q", "lora_w4a8"))
+    assert f.seconds > 1.4 * q.seconds > 1.6 * w4.seconds
+    assert q.bytes["weights"] == pytest.approx(f.bytes["weights"] / 2, rel=0.01)
+    assert q.bytes["kv"] == f.bytes["kv"] / 2
+    # lm_head keeps 8 bits; scales and zero points are read with the values
+    assert w4.bytes["weights"] < 0.65 * q.bytes["weights"]
+    chosen = load_overlay("lora_q_u280")
+    half = OverlayTiming(config, make_plan(config, chosen, chosen.board, 1, context=64))
+    whole = OverlayTiming(config, make_plan(config, overlay(), board(), 1, context=64))
+    shape = steps.prefill(64)
+    ops = [next(op for op in t.step(shape).ops if op.what == "matrix up") for t in (half, whole)]
+    assert ops[0].compute == pytest.approx(ops[1].compute, rel=0.1)  # 4 times the multipliers

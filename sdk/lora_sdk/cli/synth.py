@@ -8,7 +8,9 @@ from pathlib import Path
 import click
 
 from lora_sdk.cli.progress import ProgressBar
+from lora_sdk.model.quantisation import KV_KINDS, KvKind
 from lora_sdk.model.shapes import SHAPES
+from lora_sdk.quant.recipe import HEADS, SCHEMES, HeadKind, Recipe, Scheme
 
 
 @click.command("synth", epilog=f"Shapes: {', '.join(SHAPES)}.")
@@ -23,19 +25,63 @@ from lora_sdk.model.shapes import SHAPES
     help="type of the stored weights",
 )
 @click.option("--shards", type=int, default=1, show_default=True, help="number of weight files")
-def synth(config: str, folder: Path, seed: int, dtype: str, shards: int) -> int:
+@click.option(
+    "--scheme", type=click.Choice(SCHEMES), help="quantised: integers as lora quantize writes them"
+)
+@click.option(
+    "--group", type=int, default=128, show_default=True, help="weights a scale, of 4-bit ones"
+)
+@click.option(
+    "--lm-head",
+    "head",
+    type=click.Choice(HEADS),
+    default="w8",
+    show_default=True,
+    help="lm_head of a quantised model",
+)
+@click.option(
+    "--kv",
+    type=click.Choice(KV_KINDS),
+    default="fp16",
+    show_default=True,
+    help="KV cache of a quantised model",
+)
+def synth(
+    config: str,
+    folder: Path,
+    seed: int,
+    dtype: str,
+    shards: int,
+    scheme: Scheme | None,
+    group: int,
+    head: HeadKind,
+    kv: KvKind,
+) -> int:
     """Write a model folder with random weights, to measure without a download.
 
     CONFIG is a shape's name, a config.json or a folder that holds one; DIR must be new. Its text
-    makes no sense; its speed is that of the real model."""
+    makes no sense; its speed is that of the real model.
+
+    \b
+    lora synth gpt2-345m DIR
+    lora synth gpt2-345m DIR --scheme w8a8 --kv int8
+    lora synth llama2-7b DIR --scheme w4a8 --group 64
+    """
     from lora_sdk.synth import synthesise
 
     began = time.monotonic()
+    recipe = Recipe(scheme, group=group, head=head, kv=kv) if scheme else None
     with ProgressBar("writing") as progress:
         total = synthesise(
-            config, folder, seed=seed, dtype=dtype.upper(), shards=shards, progress=progress
+            config,
+            folder,
+            seed=seed,
+            dtype=dtype.upper(),
+            shards=shards,
+            recipe=recipe,
+            progress=progress,
         )
     seconds = time.monotonic() - began
-    size = f"{total / 1e9:.2f} GB of {dtype.upper()} weights"
+    size = f"{total / 1e9:.2f} GB of {scheme or dtype.upper()} weights"
     click.echo(f"{folder}: {size}, {seconds:.1f} s (measured)")
     return 0

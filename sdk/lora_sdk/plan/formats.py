@@ -4,11 +4,19 @@ inputs travel as."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lora_host import abi
 from lora_host.errors import ModelError
-from lora_sdk.model.quantisation import FP16, MatrixFormat, format_of
+from lora_sdk.model.quantisation import (
+    FP16,
+    GROUPS,
+    KvKind,
+    MatrixFormat,
+    Quantisation,
+    format_of,
+)
 
 if TYPE_CHECKING:
     from lora_sdk.model.spec import ModelConfig
@@ -25,6 +33,8 @@ TYPES = {
     "w4a16": abi.WEIGHT_W4A16,
 }
 KV_TYPES = {"fp16": abi.KV_FP16, "int8": abi.KV_INT8, "int8-heads": abi.KV_INT8_HEADS}
+
+MOST_K = (1 << 31) // (128 * 127)  # products of INT8 in an INT32 sum
 
 
 def block_bytes(chosen: MatrixFormat) -> int:
@@ -102,4 +112,18 @@ def check_products(config: ModelConfig) -> None:
         raise ModelError(f"head_dim is {config.head_dim}; KV caches of INT8 need an even one")
 
 
-MOST_K = (1 << 31) // (128 * 127)  # products of INT8 in an INT32 sum
+def quantised_as(config: ModelConfig, precision: str) -> ModelConfig:
+    """The model with all matrices of its layers, lm_head and the KV cache as an overlay of this
+    precision is made for: "w8a8" with INT8 attention, or "w4a8" in the largest group that divides
+    K, K and V in INT8 by head."""
+    formats: dict[str, MatrixFormat] = {"lm_head": MatrixFormat("int8")}
+    for _, product, k in products(config):
+        if not product.startswith("layer."):
+            continue
+        fitting = [size for size in GROUPS if k % size == 0]
+        chosen = MatrixFormat("int8")
+        if precision == "w4a8" and fitting:
+            chosen = MatrixFormat("w4a8", fitting[-1])
+        formats.update(dict.fromkeys(tensors_of(config, product), chosen))
+    kv: KvKind = "int8" if precision == "w8a8" else "int8-heads"
+    return replace(config, quantisation=Quantisation(precision, formats, kv))

@@ -211,6 +211,10 @@ def paper_values(precision: str = "fp16") -> dict[str, Any]:
     }
 
 
+SHIPPED = {"fp16": "lora_f_u280", "w8a8": "lora_q_u280", "w4a8": "lora_w4a8_u280"}
+"""Overlays that ship, by precision: their units' formats are those of an explored one."""
+
+
 def manifest(candidate: Candidate, board: str) -> dict[str, Any]:
     """The overlay manifest that a candidate would need. Its kernels, and for other boards than the
     shipped overlay's the register bases, are those of the build that makes it."""
@@ -218,15 +222,17 @@ def manifest(candidate: Candidate, board: str) -> dict[str, Any]:
 
     from lora_host.overlay import load_overlay
 
-    shipped = load_overlay("lora_f_u280")
-    facts: dict[str, Any] = yaml.safe_load(shipped.path.read_text(encoding="utf-8"))
     design, values = candidate.design, candidate.values
+    shipped, chosen = load_overlay("lora_f_u280"), load_overlay(SHIPPED[values["precision"]])
+    facts: dict[str, Any] = yaml.safe_load(shipped.path.read_text(encoding="utf-8"))
     rows, columns = design.array
     facts.update(
         name=f"explored_{values['precision']}_{board}",
         title=f"explored, {values['precision'].upper()}, for {board}",
         board=board,
         precision=values["precision"],
+        weights=list(chosen.weights),
+        kv=list(chosen.kv),
         clock_hz=int(design.clock_hz),
         tiling={
             "array_rows": rows,

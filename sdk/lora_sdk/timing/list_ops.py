@@ -11,6 +11,7 @@ from lora_host import abi
 from lora_host.errors import RequestError
 from lora_sdk.compile import isa
 from lora_sdk.plan.collectives import Collective, LinkBytes, add_traffic
+from lora_sdk.plan.formats import INT4_BYTES
 from lora_sdk.timing import costs
 from lora_sdk.timing.facts import parameters
 from lora_sdk.timing.machine import Machine
@@ -19,8 +20,10 @@ from lora_sdk.timing.shape_ops import ATTENTION_STARTS
 from lora_sdk.timing.step import StepShape, whole_tiles
 
 if TYPE_CHECKING:
+    from lora_sdk.plan.kv import KvLayout
     from lora_sdk.plan.model_plan import Plan
 
+FP16_TURNS = 4  # INT8 multipliers that one product of 11-bit significands takes
 UNITS = {
     abi.UNIT_MPU: MPU,
     abi.UNIT_VFU: VFU,
@@ -65,6 +68,10 @@ class ListTiming:
             )
         return cost(self, command, rows, step)
 
+    def turns(self, integer: bool) -> int:
+        """How often an array of INT8 multipliers is used for one product."""
+        return 1 if integer or self.plan.overlay.precision == "fp16" else FP16_TURNS
+
     # What a command moves.
 
     def bank_cycles(self, bank: int, size: float) -> float:
@@ -102,7 +109,7 @@ def _places(
 def _sizes(command: isa.Command) -> tuple[Any, ...]:
     if isinstance(command, isa.Matrix):
         banks = command.bank_first, command.bank_count, command.merge
-        return command.k, command.n, *banks, bool(command.adapter)
+        return command.k, command.n, *banks, command.weight_type, bool(command.adapter)
     if isinstance(command, isa.Adapter):
         return (command.k,)
     if isinstance(command, isa.Vector):
@@ -123,10 +130,12 @@ def _matrix(timing: ListTiming, command: isa.Matrix, rows: int, step: StepShape)
     fullest = passes * math.ceil(requests / command.bank_count) * command.merge * block
     rank = timing.plan.adapters.rank if command.adapter else 0
     more = _factor(timing, step, rank, command.n)
+    integer = command.weight_type & abi.WEIGHT_TYPE_MASK in (abi.WEIGHT_INT8, abi.WEIGHT_W4A8)
+    multiplied = costs.matrix_cycles(machine, rows, command.k, command.n)
     return {
         "category": WEIGHTS,
         "start": machine.start_cycles,
-        "compute": costs.matrix_cycles(machine, rows, command.k, command.n) + more["compute"],
+        "compute": multiplied * timing.turns(integer) + more["compute"],
         "stream": timing.bank_cycles(command.bank_first, fullest) + more["stream"],
         "bytes": float(passes * blocks * block) + more["bytes"],
         "macs": float(rows) * command.k * command.n + more["macs"],
@@ -158,9 +167,16 @@ def _factor(timing: ListTiming, step: StepShape, rank: int, width: int) -> dict[
 
 
 def block_bytes(command: isa.Matrix) -> int:
-    """Bytes of one placed weight block of the command's weights."""
-    if command.weight_type == abi.FP16:
+    """Bytes of one placed weight block of the command's weights, scales and zero points included.
+    RequestError: a type that has no timing."""
+    kind = command.weight_type & abi.WEIGHT_TYPE_MASK
+    group = 1 << (command.weight_type >> abi.WEIGHT_GROUP_SHIFT)
+    if kind == abi.WEIGHT_FP16:
         return abi.BLOCK_BYTES_FP16
+    if kind == abi.WEIGHT_INT8:
+        return abi.BLOCK_BYTES_INT8
+    if kind in (abi.WEIGHT_W4A8, abi.WEIGHT_W4A16) and group in INT4_BYTES:
+        return INT4_BYTES[group]
     raise RequestError(
         f"command {command.what!r} has weights of type {command.weight_type}, which has no timing"
     )
@@ -173,12 +189,13 @@ def _attention(
     softmax = costs.softmax_cycles(machine, rows, heads, step.visible)
     kv = timing.board.kv
     blocks = 2 * command.kv_heads * whole_tiles(step.kv_positions) // abi.TILE_POSITIONS
-    block = abi.TILE_POSITIONS * dim * machine.kv_bytes
+    block = kv.block_bytes
     fullest = math.ceil(blocks / kv.bank_count) * block
+    turns = timing.turns(kv.kind == "int8")
     return {
         "category": ATTENTION,
         "start": ATTENTION_STARTS * machine.start_cycles,
-        "compute": costs.attention_cycles(machine, dim, heads, step.visible) + softmax,
+        "compute": turns * costs.attention_cycles(machine, dim, heads, step.visible) + softmax,
         "vector": softmax,
         "stream": timing.bank_cycles(kv.bank_first, fullest),
         "bytes": float(blocks * block),
@@ -190,6 +207,7 @@ def _attention(
 PASSES = {
     abi.VEC_LN_SUMS: 2,
     abi.VEC_ARGMAX: 1,
+    abi.VEC_QUANTISE_HEADS: 2,  # the greatest, then the quotients
 }
 
 
@@ -238,7 +256,7 @@ def _kv_store(
     timing: ListTiming, command: isa.KvStore, rows: int, step: StepShape
 ) -> dict[str, Any]:
     machine = timing.machine
-    lines = rows * command.kv_heads * position_lines(command.head_dim, machine.kv_bytes)
+    lines = rows * command.kv_heads * position_lines(timing.board.kv)
     return {"category": KV, "start": machine.start_cycles, "compute": float(lines),
             "bytes": float(lines * abi.LINE_BYTES)}  # fmt: skip
 
@@ -249,16 +267,19 @@ def _kv_commit(
     """Each committed position is read and written, in every block and KV head of the board."""
     config, machine = timing.plan.config, timing.machine
     heads = len(timing.board.share.kv_heads)
-    each = config.layers * heads * position_lines(config.head_dim, machine.kv_bytes)
+    each = config.layers * heads * position_lines(timing.board.kv)
     lines = 2 * step.committed * each
     return {"category": KV, "start": machine.start_cycles if lines else 0.0,
             "compute": float(lines), "bytes": float(lines * abi.LINE_BYTES)}  # fmt: skip
 
 
-def position_lines(head_dim: int, element: int) -> int:
-    """Lines of 64 bytes that one position of one head touches: K lies [head_dim][32], so each of
-    its elements is in a line of its own; V is contiguous. The DMA moves a line a cycle."""
-    return head_dim + math.ceil(head_dim * element / abi.LINE_BYTES)
+def position_lines(kv: KvLayout) -> int:
+    """Lines of 64 bytes that one position of one head touches: K lies [head_dim][32], so every line
+    of its block has some of it; V is contiguous; scales by head are one more of each. The DMA moves
+    a line a cycle."""
+    element = 2 if kv.kind == "fp16" else 1
+    scales = 1 if kv.kind == "int8-heads" else 0
+    return kv.block_lines + math.ceil(kv.head_dim * element / abi.LINE_BYTES) + scales
 
 
 def _move(timing: ListTiming, command: isa.MoveRows, rows: int, step: StepShape) -> dict[str, Any]:

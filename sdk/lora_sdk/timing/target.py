@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from lora_host.errors import RequestError
 from lora_host.naming import did_you_mean
+from lora_sdk.plan.formats import quantised_as
 from lora_sdk.timing import step as steps
 from lora_sdk.timing.adapter_ops import AdapterUse
 from lora_sdk.timing.designs import ArrayDesign, Design, StreamDesign, design_names, load_design
@@ -148,7 +149,8 @@ class StreamTarget:
 
 
 class OverlayTarget:
-    """An overlay with its own command lists; boards as its placement allows."""
+    """An overlay with its own command lists; boards as its placement allows. A model in FP16 is
+    taken as quantised to the overlay's precision, as designs take it."""
 
     def __init__(
         self, overlay: str, config: ModelConfig, boards: int, context: int | None = None
@@ -159,6 +161,10 @@ class OverlayTarget:
         from lora_sdk.timing.overlay_time import OverlayTiming
 
         chosen = load_overlay(overlay)
+        notes = ["modelled"]
+        if config.quantisation is None and chosen.precision != "fp16":
+            config = quantised_as(config, chosen.precision)
+            notes.append(f"the model is in FP16: timed as if it were quantised to {_title(config)}")
         plan = make_plan(config, chosen, load_board(chosen.board.name), boards, context)
         self.timing = OverlayTiming(config, plan)
         self.row_limit = plan.row_limit
@@ -172,7 +178,7 @@ class OverlayTarget:
             compute=machine.rows * machine.columns * machine.clock_hz,
             link=link if boards > 1 else 0.0,
         )
-        self.notes: tuple[str, ...] = ("modelled",)
+        self.notes = tuple(notes)
 
     def decode(self, context: int) -> Totals:
         return self.run(steps.decode(context))
@@ -190,6 +196,12 @@ class OverlayTarget:
         """One step."""
         found = self.timing.step(shape)
         return totals_of(found.ops, found.timeline, self.timing.machine.clock_hz)
+
+
+def _title(config: ModelConfig) -> str:
+    found = config.quantisation
+    assert found is not None
+    return f"{found.scheme.upper()} with {found.kv} K and V"
 
 
 def totals_of(ops: Sequence[Op], timeline: Timeline, clock_hz: float) -> Totals:
