@@ -127,13 +127,13 @@ class Runner:
 
     def _check_finite(self, rows: Sequence[Row], completions: npt.NDArray[np.void]) -> None:
         """Names the first command of any board that wrote NaN or infinity."""
+        if not completions["nonfinite_count"].any():
+            return
         broken = {
             board: int(record["nonfinite_index"])
             for board, record in enumerate(completions)
             if record["nonfinite_count"]
         }
-        if not broken:
-            return
         board = first_board(self.commands, broken)
         place = int(completions[board]["nonfinite_row"])
         row = rows[place] if place < len(rows) else None
@@ -164,13 +164,14 @@ class Runner:
     def _argmax(self, count: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.uint32]]:
         """The greatest logit of each row and its token; of equal ones the lowest token, as ranks
         hold ascending tokens; NaN where a board found one."""
-        records = np.stack(
-            [
-                self._read(board, board.control.argmax_offset, (count,), abi.dtype("argmax"))
-                for board in self.plan.boards
-                if board.share.vocabulary
-            ]
-        )
+        shares = [
+            self._read(board, board.control.argmax_offset, (count,), abi.dtype("argmax"))
+            for board in self.plan.boards
+            if board.share.vocabulary
+        ]
+        if len(shares) == 1:
+            return shares[0]["value"], shares[0]["token"]
+        records = np.stack(shares)
         best = np.argmax(records["value"], axis=0)  # the first greatest, or the first NaN
         rows = np.arange(count)
         return records["value"][best, rows], records["token"][best, rows]
