@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 BATCH_BYTES = 8 << 20  # of unpacked weights at once: a few times that is the memory it takes
 
 Bytes = npt.NDArray[np.uint8]
+Scales = npt.NDArray[np.float32]
 Note = Callable[[list[Range]], None]
 
 
@@ -47,25 +48,41 @@ class QuantisedLoader:
         self._note = note
 
     def matrix(self, board: BoardPlan, placed: MatrixPlacement) -> None:
-        """All blocks of a matrix, in batches of bounded memory; the last request is filled up with
-        zero blocks."""
+        """All blocks of a matrix, in batches of bounded memory, then what its product reads beside
+        them. The last request is filled up with zero blocks."""
+        scales: list[Scales] = []
         tiles = -(-placed.n // abi.BLOCK_N)
         k_blocks = -(-placed.k // abi.BLOCK_K)
         step = max(1, BATCH_BYTES // (placed.k * abi.BLOCK_N))
         for first in range(0, tiles, step):
             last = min(tiles, first + step)
-            blocks = self._blocks(placed, first * abi.BLOCK_N, min(placed.n, last * abi.BLOCK_N))
-            if last == tiles:
-                missing = placed.requests * placed.merge - tiles * k_blocks
+            columns = first * abi.BLOCK_N, min(placed.n, last * abi.BLOCK_N)
+            parts = list(columns_of(placed.parts, *columns))
+            blocks = self._blocks(placed, parts, scales)
+            missing = placed.requests * placed.merge - tiles * k_blocks
+            if missing and last == tiles:
                 blocks = np.pad(blocks, ((0, missing), (0, 0)))
             self._write_blocks(board, placed, first * k_blocks, blocks)
+        if placed.spec.scales is not None:
+            self._load_scales(board, board.tables[placed.spec.scales], _joined(scales))
+        if placed.spec.permutation is not None:
+            self._load_order(board, placed, board.tables[placed.spec.permutation])
 
-    def _blocks(self, placed: MatrixPlacement, start: int, stop: int) -> Bytes:
-        """Blocks of the matrix's columns start..stop-1."""
+    def _blocks(
+        self, placed: MatrixPlacement, parts: list[tuple[str, int, int]], scales: list[Scales]
+    ) -> Bytes:
+        """Blocks of some columns; appends the columns' scales to `scales`."""
         chosen = placed.spec.format
-        parts = list(columns_of(placed.parts, start, stop))
+        if chosen.integer:
+            inputs = {name: self._input_scale(name) for name, _, _ in parts}
         if chosen.group is None:
-            return pack_int8(_joined([self._weights.int8(*part).values for part in parts]))
+            eight = [self._weights.int8(*part) for part in parts]
+            for (name, _, _), part in zip(parts, eight, strict=True):
+                scales.append(_product_scales(name, part.scales, inputs[name]))
+            return pack_int8(_joined([part.values for part in eight]))
+        if chosen.integer:
+            for name, start, stop in parts:
+                scales.append(np.full(stop - start, inputs[name], np.float32))
         found = [self._weights.int4(*part) for part in parts]
         return pack_int4(
             _joined([part.values for part in found]),
@@ -87,43 +104,33 @@ class QuantisedLoader:
                 where, offset = placed.address(int(numbers[chosen[0]]))
                 self._write(board, where, offset, blocks[chosen].reshape(-1))
 
-    def scales(self, board: BoardPlan, placed: TablePlacement) -> None:
-        """FP32(s_x*s_w) of every column, s_x alone for 4-bit weights, and the bias."""
-        spec = placed.spec
-        four_bit = board.matrices[placed.name.removesuffix(".scales")].spec.format.four_bit
-        found = [self._column_scales(part, four_bit) for part in spec.parts if part.width]
+    def _input_scale(self, name: str) -> np.float32:
+        return check_scale(f"{name}: scale of its input", self._weights.input_scale(name))
+
+    def _load_scales(self, board: BoardPlan, placed: TablePlacement, scales: Scales) -> None:
+        """A scale of every column, and the bias behind them."""
         bias = None
-        if spec.bias:
+        if placed.spec.bias:
             bias = _joined(
-                [self._weights.vector(f"{p.tensor}.bias")[p.start : p.stop] for p in spec.parts]
+                [
+                    self._weights.vector(f"{part.tensor}.bias")[part.start : part.stop]
+                    for part in placed.spec.parts
+                ]
             )
-        self._write(board, placed.bank, placed.offset, pack_scales(_joined(found), bias))
+        self._write(board, placed.bank, placed.offset, pack_scales(scales, bias))
 
-    def _column_scales(self, part: Part, four_bit: bool) -> npt.NDArray[np.float32]:
-        s_x = check_scale(
-            f"{part.tensor}: scale of its input", self._weights.input_scale(part.tensor)
-        )
-        if four_bit:
-            return np.full(part.width, s_x, np.float32)
-        s_w = self._weights.int8(part.tensor, part.start, part.stop).scales
-        with np.errstate(over="ignore", under="ignore"):
-            scales: npt.NDArray[np.float32] = s_w * s_x
-        if not np.isfinite(scales).all():
-            raise ModelError(
-                f"{part.tensor}: scale of its weights times that of its input ({s_x}) is out of "
-                "FP32's range"
-            )
-        return scales
-
-    def permutation(self, board: BoardPlan, placed: TablePlacement) -> None:
-        """uint32 [K], after a check that it is one and that parts of the product agree."""
-        matrix = board.matrices[placed.name.removesuffix(".permutation")]
+    def _load_order(
+        self, board: BoardPlan, matrix: MatrixPlacement, placed: TablePlacement
+    ) -> None:
+        """uint32 [K], after a check that it is an order and that parts of the product agree."""
         orders = {part.tensor: self._weights.permutation(part.tensor) for part in matrix.parts}
         (first, order), *others = orders.items()
-        if order is None or not np.array_equal(np.sort(order), np.arange(matrix.k)):
+        if order is None:
+            order = np.arange(matrix.k, dtype=np.uint32)  # act-order that changes nothing
+        if not np.array_equal(np.sort(order), np.arange(matrix.k)):
             raise ModelError(f"{first}: the order of its inputs is no permutation of {matrix.k}")
         for name, other in others:
-            if other is None or not np.array_equal(order, other):
+            if not np.array_equal(order, np.arange(matrix.k) if other is None else other):
                 raise ModelError(
                     f"{name}: the order of its inputs (act-order) is another than that of {first}, "
                     "a part of the same product; expected the same"
@@ -146,6 +153,17 @@ def columns_of(parts: tuple[Part, ...], start: int, stop: int) -> Iterator[tuple
         if low < high:
             yield part.tensor, part.start + low - first, part.start + high - first
         first += part.width
+
+
+def _product_scales(name: str, s_w: Scales, s_x: np.float32) -> Scales:
+    """FP32(s_x*s_w) of columns; ModelError where it is no number."""
+    with np.errstate(over="ignore", under="ignore"):
+        scales: Scales = s_w * s_x
+    if not np.isfinite(scales).all():
+        raise ModelError(
+            f"{name}: scale of its weights times that of its input ({s_x}) is out of FP32's range"
+        )
+    return scales
 
 
 def _joined(arrays: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:

@@ -80,11 +80,6 @@ class Loader:
             if matrix.spec.format != FP16:
                 loader.matrix(board, matrix)
                 self._weights.forget()
-        for table in board.tables.values():
-            if table.spec.kind == "scales":
-                loader.scales(board, table)
-            elif table.spec.kind == "permutation":
-                loader.permutation(board, table)
 
     def check(self) -> None:
         """Compares each range with the board's own sum; TransportError names the first that
