@@ -23,7 +23,7 @@ def write_head(
     which: Variant, folder: Path, tokens: int, layer: str = "midlayer", **fields: Any
 ) -> Path:
     """An EAGLE-3 head for a LLaMA variant, whose draft vocabulary are `tokens` of the model's,
-    from the highest down to lower ones. `fields` are added to its config."""
+    every second one from the highest down. `fields` are added to its config."""
     folder.mkdir(parents=True, exist_ok=True)
     config = which.config
     hidden, ffn = config["hidden_size"], config["intermediate_size"]
@@ -51,7 +51,7 @@ def write_head(
         values = values * 0.1 + 1 if len(shape) == 1 else values * 0.05
         tensors[f"{name}.weight"] = values.astype(np.float16)
     ids = np.arange(tokens)
-    tensors["d2t"] = (which.config["vocab_size"] - 1 - 2 * ids).astype(np.int64)
+    tensors["d2t"] = (which.config["vocab_size"] - 1 - 3 * ids).astype(np.int64)
     tensors["t2d"] = np.isin(np.arange(config["vocab_size"]), ids + tensors["d2t"])
     save_file(tensors, str(folder / "model.safetensors"))
     head = {**config, "num_hidden_layers": 1, "draft_vocab_size": tokens, **fields}
