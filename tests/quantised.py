@@ -182,3 +182,38 @@ class QuantisedModel:
         }
         attention = tuple(AttentionScales(s.q, s.k, s.v) for s in self.attention)
         return ActivationScales(inputs, attention)
+
+
+def oracle_of(checkpoint: Checkpoint) -> Quantised:
+    """The independent implementation of what a quantised checkpoint reads."""
+    config, found = checkpoint.config, checkpoint.config.quantisation
+    assert found is not None
+    matrices: dict[str, Matrix] = {}
+    for name, form in found.formats.items():
+        k, n = checkpoint.shape(name)
+        if form.kind == "int8":
+            eight = checkpoint.int8(name, 0, n)
+            assert eight.values.shape == (n, k)
+            values = eight.values.T.astype(np.int64)
+            matrices[name] = Int8Matrix(values, eight.scales, checkpoint.input_scale(name))
+            continue
+        four, order = checkpoint.int4(name, 0, n), checkpoint.permutation(name)
+        assert form.group is not None
+        matrices[name] = Int4Matrix(
+            four.values.T.astype(np.int64),
+            four.scales.T,
+            four.zeros.T.astype(np.int64),
+            form.group,
+            checkpoint.input_scale(name) if form.integer else None,
+            None if order is None else order.astype(np.int64),
+        )
+    layers = range(config.layers) if found.kv == "int8" else ()
+    scales = tuple(checkpoint.attention_scales(layer) for layer in layers)
+    half = {name for name in checkpoint.names if name not in matrices}
+    return Quantised(
+        config,
+        load_weights(checkpoint, half),
+        matrices,
+        found.kv,
+        tuple(KvScales(s.q, s.k, s.v) for s in scales),
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,14 +24,14 @@ from tests.oracle.arithmetic import (
 Weights = dict[str, NDArray[np.float16]]
 
 
-def load_weights(checkpoint: Checkpoint) -> Weights:
-    """Every tensor under its canonical name, whole."""
+def load_weights(checkpoint: Checkpoint, names: Iterable[str] | None = None) -> Weights:
+    """Every tensor, or those named, under its canonical name, whole."""
     read = {1: checkpoint.vector, 2: checkpoint.matrix}
     return {
         name: checkpoint.table(name)
         if name.startswith("embed.")
         else read[len(checkpoint.shape(name))](name)
-        for name in checkpoint.names
+        for name in (checkpoint.names if names is None else names)
     }
 
 

@@ -15,6 +15,7 @@ from lora_sdk.plan.placement import make_plan
 from tests.unit.plan_rig import GPT2, LLAMA, LLAMA2_7B, MODELS, OPT_POST, board, overlay
 
 BLOCK = abi.BLOCK_BYTES_FP16
+FOUR_BITS = {32: 2368, 64: 2240, 128: 2176}  # by group: values, scales, zero points, whole lines
 
 
 def plan(
@@ -26,16 +27,20 @@ def plan(
 def ranges(found: BoardPlan, control_bank: int) -> Iterator[tuple[int, int, int, str]]:
     """(bank, start, end, name) of everything that lies on a board, by the formulas of abi.h."""
     for matrix in found.matrices.values():
+        form = matrix.spec.format
+        size = FOUR_BITS[form.group] if form.group else BLOCK // (2 if form.kind == "int8" else 1)
         for block in range(matrix.spec.blocks):
             request, place = divmod(block, matrix.merge)
             bank = matrix.bank_first + (matrix.first + request) % matrix.bank_count
             row = (matrix.first + request) // matrix.bank_count
-            line = matrix.weight_line + (row * matrix.merge + place) * (BLOCK // 64)
+            line = matrix.weight_line + (row * matrix.merge + place) * (size // 64)
             assert matrix.address(block) == (bank, line * 64)
-            yield bank, line * 64, line * 64 + BLOCK, f"{matrix.name} block {block}"
+            yield bank, line * 64, line * 64 + size, f"{matrix.name} block {block}"
     for table in found.tables.values():
         yield table.bank, table.offset, table.offset + table.placed_bytes, table.name
     kv, control = found.kv, found.control
+    lines = {"fp16": kv.head_dim, "int8": kv.head_dim // 2, "int8-heads": kv.head_dim // 2 + 1}
+    kv_lines = lines[kv.kind]
     for page in range(kv.pages):
         for block in range(kv.layers * kv.heads * 2):
             bank, offset = kv.address(
@@ -43,8 +48,8 @@ def ranges(found: BoardPlan, control_bank: int) -> Iterator[tuple[int, int, int,
             )
             number = page * (kv.layers * kv.heads * 2 | 1) + block
             assert bank == kv.bank_first + number % kv.bank_count
-            assert offset == (kv.line + number // kv.bank_count * kv.head_dim) * 64
-            yield bank, offset, offset + kv.head_dim * 64, f"kv page {page} block {block}"
+            assert offset == (kv.line + number // kv.bank_count * kv_lines) * 64
+            yield bank, offset, offset + kv_lines * 64, f"kv page {page} block {block}"
     yield control_bank, 0, abi.CONTROL_PAGE, "firmware's page"
     yield control_bank, control.block_offset, control.block_offset + control.block_bytes, "block"
     yield control_bank, control.list_offset, control.list_offset + control.list_bytes, "list"

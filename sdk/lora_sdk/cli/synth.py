@@ -42,7 +42,7 @@ from lora_sdk.quant.recipe import HEADS, SCHEMES, HeadKind, Recipe, Scheme
 @click.option(
     "--kv",
     type=click.Choice(KV_KINDS),
-    default="fp16",
+    default="int8",
     show_default=True,
     help="KV cache of a quantised model",
 )
@@ -64,7 +64,7 @@ def synth(
 
     \b
     lora synth gpt2-345m DIR
-    lora synth gpt2-345m DIR --scheme w8a8 --kv int8
+    lora synth gpt2-345m DIR --scheme w8a8
     lora synth llama2-7b DIR --scheme w4a8 --group 64
     """
     from lora_sdk.synth import synthesise

@@ -1,0 +1,88 @@
+"""Quantised folders on boards: what `lora synth` writes loads, runs and equals the oracle on what
+the checkpoint reads; refusals are one line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lora_host.errors import RequestError
+from lora_sdk.model.checkpoint import Checkpoint
+from lora_sdk.quant.recipe import Recipe
+from lora_sdk.synth import synthesise
+from tests.commands import LORA, command, lora_run, one_line_error
+from tests.drive import Driver, open_runner
+from tests.quantised import oracle_of
+from tests.unit.test_synth import TINY
+
+RECIPES = {
+    "w8a8": Recipe("w8a8", kv="int8"),
+    "w4a8": Recipe("w4a8", group=32, kv="int8-heads"),
+    "w4a16": Recipe("w4a16", group=32, head="fp16", kv="fp16", symmetric=True),
+}
+OVERLAYS = {"w8a8": "lora_q_u280", "w4a8": "lora_w4a8_u280", "w4a16": "lora_f_u280"}
+TOKENS = [(7 * i * i + 3 * i) % 300 for i in range(50)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Path]:
+    root = tmp_path_factory.mktemp("folders")
+
+    def write(kind: str, scheme: str) -> Path:
+        target = root / f"{kind}-{scheme}"
+        if not target.exists():
+            config = root / "config.json"
+            config.write_text(json.dumps({"model_type": kind, **TINY[kind]}))
+            synthesise(config, target, recipe=RECIPES[scheme])
+        return target
+
+    return write
+
+
+@pytest.mark.parametrize("boards", [1, 4])
+@pytest.mark.parametrize("scheme", RECIPES)
+@pytest.mark.parametrize("kind", list(TINY))
+def test_boards_equal_the_oracle_on_what_the_files_hold(
+    kind: str, scheme: str, boards: int, folder: Callable[[str, str], Path]
+) -> None:
+    path = folder(kind, scheme)
+    with open_runner(path, boards, sequences=1) as runner:
+        assert runner.plan.overlay.name == OVERLAYS[scheme]
+        got = Driver(runner).feed(0, TOKENS, (33, 1, 7))
+    want = oracle_of(Checkpoint.open(path)).logits(TOKENS)
+    assert got.tobytes() == want.tobytes()
+    assert np.isfinite(want).all() and want.std() > 0
+
+
+def test_the_commands_take_them(folder: Callable[[str, str], Path]) -> None:
+    path = folder("llama", "w8a8")
+    ran = lora_run("--model", path, "--boards", 2, "-p", "ab", "-n", 5, "--stats")
+    assert ran.returncode == 0, ran.stderr
+    assert "modelled: lora_q_u280 on 2 real boards" in ran.stderr.decode()
+    by_head = lora_run("--model", path, "-p", "ab", "-n", 5, "--kv", "int8-heads", "--json")
+    assert by_head.returncode == 0, by_head.stderr
+    planned = json.loads(command(LORA, "plan", "--model", path, "--json").stdout)
+    assert planned["overlay"] == "lora_q_u280"
+    assert planned["weight_bytes"] < Checkpoint.open(folder("llama", "w4a16")).bytes * 3
+
+
+def test_refusals_name_what_was_asked(folder: Callable[[str, str], Path]) -> None:
+    path = folder("llama", "w8a8")
+    one_line_error(
+        lora_run("--model", path, "-p", "a", "--overlay", "lora_f_u280"),
+        "layer.0.qkv is int8, which overlay lora_f_u280 does not compute; take overlay lora_q_u280",
+    )
+    one_line_error(
+        lora_run("--model", folder("llama", "w4a8"), "-p", "a", "--overlay", "lora_q_u280"),
+        "w4a8 in groups of 32", "take overlay lora_w4a8_u280",
+    )  # fmt: skip
+    one_line_error(
+        lora_run("--model", folder("llama", "w4a16"), "-p", "a", "--kv", "int8"),
+        "q_scale", "fp16 or int8-heads",
+    )  # fmt: skip
+    with pytest.raises(RequestError, match=r"K is 96, not a multiple of the group of 64"):
+        synthesise(path, path.parent / "new", recipe=Recipe("w4a8", group=64))
