@@ -1,0 +1,75 @@
+"""Speculation is lossless for quantised models, and on long random prompts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lora_sdk import Engine, Result, SamplingParams, demo_model_path
+from lora_sdk.quant.recipe import Recipe
+from lora_sdk.spec.opening import SpeculationOptions
+from lora_sdk.spec.tree import Tree
+from lora_sdk.synth import synthesise
+from tests.unit.test_synth import TINY
+
+RECIPES = {
+    "w8a8": Recipe("w8a8", kv="int8"),
+    "w4a8": Recipe("w4a8", group=32, kv="int8-heads"),
+}
+TREES = (Tree.chain(5), Tree.by_width((3, 2, 1)), Tree(), Tree.chain(9), Tree.by_width((2, 2, 2)))
+TEMPERATURES = (0.0, 0.5, 1.0, 1.5)
+
+
+def tree_of(context: int) -> Tree:
+    return TREES[context % len(TREES)]
+
+
+def outputs(engine: Engine, prompts: list[list[int]], count: int) -> list[object]:
+    """Of every prompt at every temperature, one after another."""
+    found: list[object] = []
+    for temperature in TEMPERATURES:
+        params = SamplingParams(max_tokens=count, temperature=temperature, seed=5, ignore_eos=True)
+        for prompt in prompts:
+            result = engine.generate(prompt, params)
+            assert isinstance(result, Result)
+            found.append(result.outputs)
+    return found
+
+
+@pytest.mark.parametrize("boards", [1, 4])
+@pytest.mark.parametrize("scheme", RECIPES)
+def test_quantised_models(scheme: str, boards: int, tmp_path: Path) -> None:
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"model_type": "llama", **TINY["llama"]}))
+    folder = tmp_path / "model"
+    synthesise(config, folder, recipe=RECIPES[scheme])
+    prompts = [[(7 * i * i + 3 * i) % 300 for i in range(30)]]
+    with Engine(folder, boards) as engine:
+        expected = outputs(engine, prompts, 24)
+    for proposer, draft in (("draft", folder), ("lookup", None)):
+        wish = SpeculationOptions(proposer, draft, tree_of)
+        with Engine(folder, boards, speculation=wish) as engine:
+            assert outputs(engine, prompts, 24) == expected
+            assert proposer == "lookup" or engine.speculation.mean_emitted > 1.2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("boards", [1, 2, 4])
+@pytest.mark.parametrize("proposer", ["draft", "longspec", "eagle3", "lookup"])
+def test_long_random_prompts(proposer: str, boards: int) -> None:
+    demo = demo_model_path()
+    folders = {"draft": "demo_draft", "longspec": "demo_draft", "eagle3": "demo_eagle3"}
+    name = folders.get(proposer)
+    draft = demo.parent / name if name else None
+    rng = np.random.default_rng(3)
+    prompts = [rng.integers(1, 4096, length).tolist() for length in (700, 333, 950)]
+    prompts[2][-50:] = prompts[2][-100:-50]
+    with Engine(boards=boards) as engine:
+        expected = outputs(engine, prompts, 128)
+    wish = SpeculationOptions(proposer, draft, tree_of)
+    with Engine(boards=boards, speculation=wish) as engine:
+        assert outputs(engine, prompts, 128) == expected
+        assert engine.speculation.mean_emitted > 1.02
