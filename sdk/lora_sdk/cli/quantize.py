@@ -39,7 +39,8 @@ Examples:
               help="windows of 512 tokens of it")  # fmt: skip
 @click.option("--group", type=int, default=128, show_default=True, metavar="G",
               help="4-bit weights that share a scale: 32, 64 or 128")  # fmt: skip
-@click.option("--symmetric", is_flag=True, help="4-bit weights without zero points")
+@click.option("--zero-points", "zeros", is_flag=True,
+              help="groups with zero points: nearer, fewer programs read them")  # fmt: skip
 @click.option("--lm-head", "head", type=click.Choice(["fp16", "w8"]), default="w8",
               show_default=True, help="w8: INT8, a scale an output")  # fmt: skip
 @click.option("--kv", type=click.Choice(["fp16", "int8", "int8-heads"]),
@@ -51,7 +52,7 @@ Examples:
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
 def quantize(
     model: Path, out: Path, text: Path | None, windows: int, as_json: bool, kv: str | None,
-    **options: Any,
+    zeros: bool, **options: Any,
 ) -> int:  # fmt: skip
     """Write MODEL, a Hugging Face folder, into the new folder OUT with weights of 8 or 4 bits.
 
@@ -67,7 +68,7 @@ def quantize(
 
     began = time.monotonic()
     default = "fp16" if options["scheme"] == "w4a16" else "int8"
-    recipe = Recipe(kv=kv or default, **options)  # type: ignore[arg-type]
+    recipe = Recipe(kv=kv or default, symmetric=not zeros, **options)  # type: ignore[arg-type]
     config = load_config(model)
     source = text or calibration_path()
     found = windows_of(read_text(source), Tokenizer(model, config.vocabulary), config, windows)
@@ -89,7 +90,7 @@ def _values(recipe: Recipe, report: Report) -> dict[str, Any]:
     return {
         "scheme": recipe.scheme,
         "group": recipe.group if recipe.four_bit else None,
-        "symmetric": recipe.symmetric if recipe.four_bit else True,
+        "zero_points": recipe.four_bit and not recipe.symmetric,
         "lm_head": recipe.head,
         "kv": recipe.kv,
         "rounding": recipe.method,

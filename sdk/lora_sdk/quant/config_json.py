@@ -33,6 +33,8 @@ def quantization_config(config: ModelConfig, recipe: Recipe) -> dict[str, Any]:
     else:
         ignore.append("lm_head")
     formats = {group["format"] for group in groups.values()}
+    if recipe.kv == "int8":
+        groups[f"group_{len(groups)}"] = _attention(config)
     cache = {"fp16": None, "int8": _STATIC, "int8-heads": _BY_TOKEN}[recipe.kv]
     return {
         "quant_method": METHOD,
@@ -62,6 +64,17 @@ def _group(targets: list[str], weights: dict[str, Any], integer: bool) -> dict[s
         "input_activations": dict(_STATIC) if integer else None,
         "output_activations": None,
         "format": "int-quantized" if weights["num_bits"] == 8 else "pack-quantized",
+    }
+
+
+def _attention(config: ModelConfig) -> dict[str, Any]:
+    """kv_cache_scheme speaks of k and v alone; a group without weights brings q's scale."""
+    module = "attn" if config.architecture == "gpt2" else "self_attn"
+    return {
+        "targets": [f"re:.*{module}$"],
+        "weights": None,
+        "input_activations": dict(_STATIC),
+        "output_activations": None,
     }
 
 

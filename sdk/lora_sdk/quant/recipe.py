@@ -25,7 +25,7 @@ class Recipe:
 
     scheme: Scheme
     group: int = 128
-    symmetric: bool = False
+    symmetric: bool = True
     head: HeadKind = "w8"
     kv: KvKind = "int8"
     method: Method = "gptq"

@@ -94,13 +94,16 @@ def input_scale(x: F32, importance: F32) -> np.float32:
     sum of squares of each input's weights)."""
     tops = np.abs(x).max(axis=1)
     top = float(tops.max(initial=0))
-    few = np.concatenate([x[:: max(1, len(x) // INPUT_ROWS)], x[np.argsort(tops)[-TOP_ROWS:]]])
+    step = max(1, len(x) // INPUT_ROWS)
+    every = np.zeros(len(x), np.float32)
+    every[np.argsort(tops)[-TOP_ROWS:]] = 1  # the largest rows are rare: none of them is left out
+    every[::step] = np.maximum(every[::step], step)
+    few, counts = x[every > 0], every[every > 0][:, None]
     best, found = np.inf, half_scale(np.full(1, top / TOP_INT8, np.float32))
     for clip in INPUT_CLIPS:
         tried = half_scale(np.full(1, top * clip / TOP_INT8, np.float32))
-        loss = float(
-            (np.square(_int8(few, tried) * tried - few) * importance).sum(dtype=np.float64)
-        )
+        off = np.square(_int8(few, tried) * tried - few) * (counts * importance)
+        loss = float(off.sum(dtype=np.float64))
         if loss < best:
             best, found = loss, tried
     chosen: np.float32 = found[0]

@@ -1,0 +1,27 @@
+"""Variants quantised by the product itself, calibrated on random tokens: small folders as
+`lora quantize` writes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from lora_sdk.model.config import load_config
+from lora_sdk.quant.quantise import Report, quantise
+from lora_sdk.quant.recipe import Recipe
+from tests.variants import variant, write_checkpoint
+
+
+def random_windows(vocabulary: int, count: int = 4, length: int = 24) -> list[list[int]]:
+    """`count` windows of tokens, the same every time."""
+    draw = np.random.default_rng(5).integers(0, vocabulary, (count, length))
+    found: list[list[int]] = draw.tolist()
+    return found
+
+
+def write_quantised(name: str, folder: Path, recipe: Recipe) -> Report:
+    """The variant `name` in `folder`/plain and, quantised, in `folder`/quantised."""
+    plain = write_checkpoint(variant(name), folder / "plain", "x3")
+    windows = random_windows(load_config(plain).vocabulary)
+    return quantise(plain, folder / "quantised", recipe, windows)

@@ -1,0 +1,150 @@
+"""Folders that `lora quantize` writes, read by compressed-tensors' own library through
+transformers: the same weights, bit for bit, and logits that differ by rounding alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from lora_sdk.model.checkpoint import Checkpoint
+from lora_sdk.model.config import architecture_module
+from lora_sdk.quant.arithmetic import block, head
+from lora_sdk.quant.dense import DenseOperations, dequantised
+from lora_sdk.quant.layer import full_name
+from lora_sdk.quant.recipe import Recipe
+from lora_sdk.quant.reference import embed_windows
+from tests.calibrated import random_windows, write_quantised
+
+pytestmark = [pytest.mark.parity, pytest.mark.usefixtures("parity_modules")]
+
+RECIPES = {
+    "w8a8": Recipe("w8a8"),
+    "w8a8_float_head": Recipe("w8a8", head="fp16", kv="fp16"),
+    "w4a8": Recipe("w4a8", group=32, symmetric=False, kv="int8-heads"),
+    "w4a8_symmetric": Recipe("w4a8", group=32, kv="fp16"),
+    "w4a16": Recipe("w4a16", group=32, symmetric=False, kv="fp16", head="fp16"),
+    "w4a16_symmetric": Recipe("w4a16", group=32, kv="fp16"),
+}
+
+
+@pytest.fixture
+def library(pytestconfig: pytest.Config) -> None:
+    """compressed-tensors, or a visible skip, or a failure with --require-parity."""
+    try:
+        import compressed_tensors  # noqa: F401
+    except ImportError:
+        if pytestconfig.getoption("--require-parity"):
+            pytest.fail("--require-parity, but compressed_tensors is not installed")
+        pytest.skip("compressed_tensors is not installed")
+
+
+def unpacked(folder: Path) -> dict[str, NDArray[np.float32]]:
+    """Every quantised module's weights as the library's own decompressors give them."""
+    import torch
+    from compressed_tensors.compressors import BaseCompressor
+    from compressed_tensors.quantization import QuantizationConfig
+    from compressed_tensors.utils.match import match_name
+    from safetensors.torch import load_file
+
+    values = json.loads((folder / "config.json").read_text())["quantization_config"]
+    config = QuantizationConfig.model_validate(values)
+    modules: dict[str, dict[str, Any]] = {}
+    for name, tensor in load_file(folder / "model.safetensors").items():
+        module, _, part = name.rpartition(".")
+        modules.setdefault(module, {})[part] = tensor
+    found = {}
+    groups = list(config.config_groups.values())
+    for module, parts in modules.items():
+        if "weight_scale" in parts:
+            named = [g for g in groups if any(match_name(module, t) for t in g.targets)]
+            scheme = (named or groups)[0]
+            parts["weight_scale"] = parts["weight_scale"].to(torch.float32)
+            compressor = BaseCompressor.get_value_from_registry(scheme.format)
+            found[module] = compressor.decompress(parts, scheme)["weight"].numpy()
+    return found
+
+
+def loaded(folder: Path, tokens: Sequence[int]) -> tuple[dict[str, Any], NDArray[np.float32]]:
+    """The weights of a model that transformers loads, FP32 by module, and its logits of `tokens`,
+    inputs and attention rounded as the file says."""
+    import torch
+    import transformers
+
+    torch.set_num_threads(1)
+    transformers.utils.logging.disable_progress_bar()
+    model, report = transformers.AutoModelForCausalLM.from_pretrained(
+        folder, output_loading_info=True, dtype=torch.float32
+    )
+    assert not report["missing_keys"] and not report["unexpected_keys"], report
+    assert not report["mismatched_keys"], report
+    with torch.no_grad():  # the first pass unpacks the weights
+        logits = model.eval()(input_ids=torch.tensor([tokens])).logits[0].numpy()
+    weights = {
+        name: module.weight.detach().numpy()
+        for name, module in model.named_modules()
+        if isinstance(module, torch.nn.Linear)
+    }
+    return weights, logits
+
+
+def dense_logits(checkpoint: Checkpoint, tokens: Sequence[int]) -> NDArray[np.float32]:
+    """Ours, rounded where boards round."""
+    operations = DenseOperations(checkpoint, rounded=True)
+    operations.load(None)
+    (x,) = embed_windows(operations, [tokens])
+    for layer in range(checkpoint.config.layers):
+        operations.load(layer)
+        x = block(x, layer, checkpoint.config, operations)
+    operations.load(None)
+    return head(x, checkpoint.config, operations)
+
+
+def same_weights(checkpoint: Checkpoint, theirs: Mapping[str, NDArray[np.float32]]) -> None:
+    """Every quantised matrix, bit for bit."""
+    found = checkpoint.config.quantisation
+    assert found is not None and len(found.formats) >= 6 * checkpoint.config.layers
+    sources = architecture_module(checkpoint.config).sources(checkpoint.config)
+    for matrix, form in found.formats.items():
+        module = full_name(checkpoint.config, sources[matrix]).removesuffix(".weight")
+        weight = theirs[module]
+        if form.kind == "w4a16":  # FP16 before the product, by contract
+            weight = weight.astype(np.float16).astype(np.float32)
+        assert np.array_equal(weight.T, dequantised(checkpoint, matrix)), matrix
+
+
+@pytest.mark.usefixtures("library")
+@pytest.mark.parametrize("model", ["llama_linear", "opt"])
+@pytest.mark.parametrize("name", RECIPES)
+def test_the_library_unpacks_the_same_weights(model: str, name: str, tmp_path: Path) -> None:
+    write_quantised(model, tmp_path, RECIPES[name])
+    folder = tmp_path / "quantised"
+    same_weights(Checkpoint.open(folder), unpacked(folder))
+
+
+# transformers 5.23 misplaces packed zero points, and the library looks for OPT's KV heads in vain.
+LOADED = [
+    ("llama_linear", "w8a8"),
+    ("llama_linear", "w8a8_float_head"),
+    ("llama_linear", "w4a8_symmetric"),
+    ("llama_linear", "w4a16_symmetric"),
+    ("opt", "w8a8_float_head"),
+    ("opt", "w4a8_symmetric"),
+]
+
+
+@pytest.mark.usefixtures("library")
+@pytest.mark.parametrize(("model", "name"), LOADED)
+def test_transformers_runs_the_same_model(model: str, name: str, tmp_path: Path) -> None:
+    write_quantised(model, tmp_path, RECIPES[name])
+    checkpoint = Checkpoint.open(tmp_path / "quantised")
+    (tokens,) = random_windows(checkpoint.config.vocabulary, 1)
+    weights, logits = loaded(tmp_path / "quantised", tokens)
+    same_weights(checkpoint, weights)
+    off = dense_logits(checkpoint, tokens) - logits
+    assert np.sqrt(np.square(off).mean()) < 0.04 * logits.std()
