@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from lora_host.errors import RequestError
+from lora_sdk import Engine
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.quant.recipe import Recipe
 from lora_sdk.synth import synthesise
@@ -56,6 +57,24 @@ def test_boards_equal_the_oracle_on_what_the_files_hold(
     want = oracle_of(Checkpoint.open(path)).logits(TOKENS)
     assert got.tobytes() == want.tobytes()
     assert np.isfinite(want).all() and want.std() > 0
+
+
+@pytest.mark.parametrize("scheme", ["w8a8", "w4a8"])
+def test_forks_copy_blocks_of_every_type(scheme: str, folder: Callable[[str, str], Path]) -> None:
+    """Two tiles and a part of one, which is copied: values, and scales by head."""
+    path = folder("llama", scheme)
+    prompt, tails = TOKENS[:43], ([5, 6], [8, 9])
+    with Engine(path, boards=2, max_sequences=3) as engine:
+        first = engine.open_sequence()
+        engine.prefill(first, prompt)
+        second = engine.fork(first)
+        found = [
+            engine.prefill(number, tail)
+            for number, tail in zip((first, second), tails, strict=True)
+        ]
+    oracle = oracle_of(Checkpoint.open(path))
+    for tail, logits in zip(tails, found, strict=True):
+        assert logits.tobytes() == oracle.logits([*prompt, *tail])[-1].tobytes()
 
 
 def test_the_commands_take_them(folder: Callable[[str, str], Path]) -> None:

@@ -15,6 +15,7 @@ from lora_sdk.cli.synth import synth
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.config import load_config
 from lora_sdk.model.shapes import SHAPES, find_config
+from lora_sdk.quant.recipe import Recipe, Scheme
 from lora_sdk.synth import list_tensors, synthesise
 from lora_sdk.tokenizer import Tokenizer
 
@@ -127,3 +128,39 @@ def test_the_command_says_what_it_wrote(tmp_path: Path) -> None:
     assert json.loads((folder / "config.json").read_text())["torch_dtype"] == "bfloat16"
     helped = CliRunner().invoke(synth, ["--help"]).output
     assert all(name in helped.replace("\n", " ") for name in SHAPES)
+
+
+@pytest.mark.parametrize("kind", list(TINY))
+@pytest.mark.parametrize("scheme", ["w8a8", "w4a8", "w4a16"])
+def test_quantised_folders_open(tmp_path: Path, kind: str, scheme: Scheme) -> None:
+    source = config_file(tmp_path / "source", kind)
+    recipe = Recipe(scheme, group=32)
+    total = synthesise(source, tmp_path / "m", recipe=recipe, shards=2)
+    checkpoint = Checkpoint.open(tmp_path / "m")
+    found = checkpoint.config.quantisation
+    assert found is not None and found.kv == "int8"
+    assert found.format("lm_head").kind == "int8" and not checkpoint.config.tied
+    form = found.format("layer.1.down")
+    assert (form.kind, form.group) == {
+        "w8a8": ("int8", None), "w4a8": ("w4a8", 32), "w4a16": ("w4a16", 32),
+    }[scheme]  # fmt: skip
+    assert found.format("project_in").kind == "fp16"
+    k, n = checkpoint.shape("layer.1.down")
+    if form.four_bit:
+        four = checkpoint.int4("layer.1.down", 0, n)
+        values = four.values.astype(float) - np.repeat(four.zeros, 32, axis=1)
+        weights = values * np.repeat(four.scales.astype(float), 32, axis=1)
+    else:
+        eight = checkpoint.int8("layer.1.down", 0, n)
+        weights = eight.values * eight.scales[:, None].astype(float)
+    assert weights.shape == (n, k) and 0.01 < weights.std() < 0.04
+    assert checkpoint.activation_scales().attention[1].k > 0
+    files = sorted((tmp_path / "m").glob("*.safetensors"))
+    assert total < sum(path.stat().st_size for path in files) < total + 24576
+
+
+def test_groups_that_do_not_divide_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+    source = config_file(tmp_path / "source", "llama")
+    with pytest.raises(RequestError, match="K is 96, not a multiple of the group of 64"):
+        synthesise(source, tmp_path / "m", recipe=Recipe("w4a8", group=64))
+    assert not (tmp_path / "m").exists()
