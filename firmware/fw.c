@@ -66,6 +66,7 @@ static uint32_t begin(struct fw *fw)
     fw->block_offset = hal_register(LORA_REG_BLOCK_OFFSET);
     fw->accepted = 0;
     fw->started = fw->progressed = hal_cycles();
+    fw->patience = fw_patience();
     for (uint32_t unit = 0; unit < LORA_UNITS; unit++) {
         fw->cursors[unit].loaded = 0;
         hal_set_register(LORA_REG_LAST_INDEX + 4 * unit, FW_NONE);

@@ -15,7 +15,9 @@
 #define FW_CACHE_CHUNKS 8     /* shared by all units: they stand near each other in a list */
 #define FW_COMMAND_BYTES 64
 #define FW_MAX_DIMENSION 0x100000u /* K, N and columns: keeps block numbers within 32 bits */
-#define FW_SWEEP 32                /* commands looked at in one poll by one unit */
+#define FW_SWEEP 32                /* commands taken in one poll by one unit */
+#define FW_SWEEPS 4                /* over the units in one poll */
+#define FW_SEEK 4                  /* chunks looked through in one poll by one unit */
 #define FW_WATCHDOG_DEFAULT_MS 10000u
 #define FW_CHECKSUM_SLICE 0x100000u
 
@@ -72,6 +74,7 @@ struct fw {
     uint32_t phase, operation;
     uint32_t control_bank, block_offset;
     uint64_t started, progressed; /* cycles */
+    uint64_t patience; /* cycles until the watchdog, as set when the run began */
     uint32_t arena_count;
     struct fw_arena arenas[LORA_MAX_ARENAS];
     struct fw_list lists[LORA_MAX_LISTS];
@@ -90,6 +93,7 @@ struct fw {
     struct fw_cursor cursors[LORA_UNITS];
     uint16_t counters[LORA_MAX_COUNTERS];
     uint32_t cached[FW_CACHE_CHUNKS]; /* chunk number, FW_NONE empty */
+    uint16_t of_unit[FW_CACHE_CHUNKS][LORA_UNITS]; /* bit i: command i of the chunk is the unit's */
     struct lora_command cache[FW_CACHE_CHUNKS][FW_CHUNK_COMMANDS];
 
     /* STEP. state.lengths and state.slots are the tables themselves. */
@@ -113,8 +117,16 @@ struct fw {
 /* fw_memory.c */
 void fw_copy(void *target, const void *source, uint32_t bytes);
 void fw_zero(void *target, uint32_t bytes);
+typedef uint32_t __attribute__((may_alias)) fw_word;
+static inline void fw_copy_command(struct lora_command *target, const struct lora_command *source)
+{
+    fw_word *to = (fw_word *)target;
+    const fw_word *from = (const fw_word *)source;
+    for (uint32_t i = 0; i < sizeof *target / sizeof *to; i++)
+        to[i] = from[i];
+}
 uint32_t fw_crc32(uint32_t crc, const void *data, uint32_t bytes);
-uint32_t fw_seal(uint32_t seal, const void *data, uint32_t words);
+uint32_t fw_seal(const void *data, uint32_t words);
 
 /* fw_arena.c */
 void fw_arenas_load(struct fw *fw);
@@ -138,6 +150,9 @@ uint32_t fw_chunk_commands(const struct fw_list *list, uint32_t chunk);
 /* The command at index, NULL (error filled) where the chunk no longer matches its seal. Valid until
  * the next call. */
 const struct lora_command *fw_fetch(struct fw *fw, uint32_t index);
+/* Moves *index, within its chunk, to the next command of the unit or of CONTROL: FW_MORE, and it is
+ * the one that fw_fetch gives. FW_OVER: there is none, *index is the next chunk's first. FW_FAILED. */
+uint32_t fw_seek(struct fw *fw, uint32_t unit, uint32_t *index);
 
 /* fw_registry.c */
 uint32_t fw_register_begin(struct fw *fw);
@@ -179,7 +194,7 @@ void fw_signal_groups(struct fw *fw, struct fw_cursor *cursor,
                       const uint32_t groups[LORA_SEGMENTS]);
 
 /* fw_dispatch.c */
-uint32_t fw_dispatch(struct fw *fw); /* one sweep over the units */
+uint32_t fw_dispatch(struct fw *fw); /* a few sweeps over the units, or until nothing moves */
 uint32_t fw_register_rehearse(struct fw *fw);
 /* Says in the error record what the run waits for. */
 void fw_blame_stall(struct fw *fw);
@@ -214,6 +229,7 @@ uint32_t fw_link_test(struct fw *fw);
 void fw_link_test_store(struct fw *fw);
 
 /* fw_complete.c */
+uint64_t fw_patience(void); /* cycles that the host gives a run */
 uint32_t fw_watchdog_expired(const struct fw *fw);
 void fw_complete(struct fw *fw);
 

@@ -26,7 +26,7 @@ void fw_arenas_load(struct fw *fw)
 
 uint32_t fw_arenas_seal(const struct fw *fw, uint32_t count)
 {
-    return fw_seal(0, fw->arenas, count * (uint32_t)(sizeof(struct fw_arena) / 4));
+    return fw_seal(fw->arenas, count * (uint32_t)(sizeof(struct fw_arena) / 4));
 }
 
 int fw_in_arena(const struct fw *fw, uint32_t bank, uint64_t offset, uint64_t bytes)

@@ -3,25 +3,41 @@
  * it reaches END, every live run with as many row groups does. */
 #include "fw.h"
 
+/* The control unit looks no further than the slowest of the others: what it finds there they have in
+ * the cache. */
+static uint32_t end_for(const struct fw *fw, uint32_t unit)
+{
+    uint32_t end = fw->list->header.command_count;
+    for (uint32_t i = LORA_UNIT_MPU; unit == LORA_UNIT_CONTROL && i < LORA_UNITS; i++)
+        if (fw->cursors[i].index < end)
+            end = fw->cursors[i].index + 1;
+    return end;
+}
+
 /* Moves a unit's cursor to its next command. FW_MORE: loaded. FW_WAITING: it stands before a FENCE
  * or END that is not passed yet, or has looked far enough for one poll. */
 static uint32_t find_command(struct fw *fw, uint32_t unit)
 {
     struct fw_cursor *cursor = &fw->cursors[unit];
-    uint32_t count = fw->list->header.command_count;
-    for (uint32_t looked = 0; !cursor->loaded; looked++) {
+    uint32_t end = cursor->loaded ? 0 : end_for(fw, unit);
+    for (uint32_t looked = 0; !cursor->loaded;) {
         const struct lora_command *command;
-        if (looked == FW_SWEEP || cursor->index >= count)
+        uint32_t outcome;
+        if (looked == FW_SEEK || cursor->index >= end)
             return FW_WAITING;
-        command = fw_fetch(fw, cursor->index);
-        if (command == 0)
+        outcome = fw_seek(fw, unit, &cursor->index);
+        if (outcome == FW_FAILED)
             return FW_FAILED;
+        if (outcome == FW_OVER) {
+            looked++;
+            continue;
+        }
+        command = fw_fetch(fw, cursor->index);
         if (command->unit == unit) {
-            fw_copy(&cursor->command, command, sizeof cursor->command);
+            fw_copy_command(&cursor->command, command);
             cursor->rows = fw_command_rows(fw, command);
             cursor->loaded = 1;
-        } else if (command->unit == LORA_UNIT_CONTROL &&
-                   cursor->index >= fw->cursors[LORA_UNIT_CONTROL].index) {
+        } else if (cursor->index >= fw->cursors[LORA_UNIT_CONTROL].index) {
             return FW_WAITING;
         } else {
             cursor->index++;
@@ -62,17 +78,21 @@ static int is_empty(const struct fw *fw, const struct fw_cursor *cursor)
     return cursor->rows == 0;
 }
 
-/* Takes commands until one runs or waits; FW_MORE when anything moved. */
+/* Takes commands until one runs or waits; FW_MORE when anything moved. A command may be done as soon
+ * as it is begun. */
 static uint32_t feed_unit(struct fw *fw, uint32_t unit)
 {
     struct fw_cursor *cursor = &fw->cursors[unit];
-    uint32_t from = cursor->index, outcome;
-    if (cursor->state == LORA_UNIT_BUSY) {
-        outcome = poll_busy(fw, unit);
-        if (outcome != FW_MORE)
-            return outcome;
-    }
+    uint32_t from = cursor->index, begun = 0;
     for (uint32_t taken = 0; taken < FW_SWEEP; taken++) {
+        uint32_t outcome;
+        if (cursor->state == LORA_UNIT_BUSY) {
+            outcome = poll_busy(fw, unit);
+            if (outcome == FW_FAILED)
+                return outcome;
+            if (outcome == FW_WAITING)
+                break;
+        }
         outcome = find_command(fw, unit);
         if (outcome == FW_FAILED)
             return outcome;
@@ -81,13 +101,14 @@ static uint32_t feed_unit(struct fw *fw, uint32_t unit)
             break;
         if (fw->live && !is_empty(fw, cursor)) {
             fw_unit_begin(fw, unit);
-            return FW_MORE;
+            begun = 1;
+            continue;
         }
         for (uint32_t s = 0; s < LORA_SEGMENTS; s++)
             cursor->groups[s] = 0;
         pass_command(fw, cursor);
     }
-    return cursor->index != from ? FW_MORE : FW_WAITING;
+    return begun || cursor->index != from ? FW_MORE : FW_WAITING;
 }
 
 /* FENCE and END hold until every unit stands before them, so has nothing to run. */
@@ -111,7 +132,7 @@ static uint32_t feed_control(struct fw *fw)
     return FW_MORE;
 }
 
-uint32_t fw_dispatch(struct fw *fw)
+static uint32_t sweep(struct fw *fw)
 {
     uint32_t moved = FW_WAITING;
     uint32_t outcome = feed_control(fw);
@@ -127,6 +148,14 @@ uint32_t fw_dispatch(struct fw *fw)
             moved = FW_MORE;
     }
     return moved;
+}
+
+uint32_t fw_dispatch(struct fw *fw)
+{
+    uint32_t outcome = FW_MORE;
+    for (uint32_t i = 0; i < FW_SWEEPS && outcome == FW_MORE; i++)
+        outcome = sweep(fw);
+    return outcome;
 }
 
 /* The unit to name when nothing moves: one that runs other than the Router, which may only wait for

@@ -43,7 +43,7 @@ uint32_t fw_register_seal(struct fw *fw)
     hal_read(fw->control_bank, (uint64_t)entry->offset + sizeof entry->header + offset,
              fw->cache[0], bytes);
     fw->crc = fw_crc32(fw->crc, fw->cache[0], bytes);
-    entry->seal[fw->scan] = fw_seal(0, fw->cache[0], bytes / 4);
+    entry->seal[fw->scan] = fw_seal(fw->cache[0], bytes / 4);
     fw->scan++;
     if (fw->scan * FW_CHUNK_COMMANDS < entry->header.command_count)
         return FW_MORE;

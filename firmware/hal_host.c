@@ -18,9 +18,7 @@ uint32_t hal_register(uint32_t offset) {
 void hal_set_register(uint32_t offset, uint32_t value) {
     if (offset >= EMU_CONTROL_BYTES) return;
     if (offset == LORA_REG_AP_CTRL && current->done_lost) value &= ~(uint32_t)LORA_AP_DONE;
-    if (current->control[offset / 4] == value) return;
     current->control[offset / 4] = value;
-    current->cluster->activity++;
 }
 
 /* A range outside the arenas reads as zeros and takes no writes, as an AXI decode error would. */
@@ -40,7 +38,6 @@ void hal_write(uint32_t bank, uint64_t offset, const void *data, uint32_t bytes)
     uint8_t *at = emu_memory_at(&current->memory, bank, offset, bytes);
     if (!at || completion_is_lost(bank, offset)) return;
     memcpy(at, data, bytes);
-    current->cluster->activity++;
 }
 
 uint32_t hal_onchip_bytes(void) { return (uint32_t)current->memory.bytes[LORA_BANK_ONCHIP]; }

@@ -40,8 +40,8 @@ static void refresh_end(struct emu_port *port, bool up, uint64_t now) {
     if (port->up && !up) {
         port->counters.channel_down++;
         port->counters.line_down++;
-        port->board->cluster->activity++;
     }
+    if (port->up != up) emu_wake(port->board);
     port->up = up;
 }
 
@@ -117,7 +117,7 @@ void emu_port_commit(struct emu_port *port) {
     far->counters.frames_received++;
     port->frame_bytes += bytes;
     port->payload_bytes += frame->length;
-    port->board->cluster->activity++;
+    far->board->linked = true;
 }
 
 void emu_port_poison(struct emu_port *port, uint32_t epoch, uint32_t step, uint8_t source) {
@@ -144,8 +144,8 @@ void emu_port_pop(struct emu_port *port) {
     if (port->flow_stopped) {
         port->flow_stopped = false;
         port->counters.flow_empty++;
+        port->peer->board->linked = true;
     }
-    port->board->cluster->activity++;
 }
 
 bool emu_port_head_intact(struct emu_port *port) {

@@ -17,6 +17,7 @@
 #include "lora/emu.h"
 #include "aurora.h"
 #include "router.h"
+#include "watch.h"
 
 #define EMU_BANKS 64
 #define EMU_BANK_ARENAS 32
@@ -45,6 +46,7 @@ struct emu_memory {
 struct emu_unit {
     uint32_t state; /* enum lora_unit_state */
     struct hal_unit_result result;
+    struct emu_board *board;
     bool queued; /* for the next batch of kernels */
     struct lora_unit_call call;
 };
@@ -65,6 +67,8 @@ struct emu_board {
     struct lora_board_info info;
     struct emu_memory memory;
     bool programmed, in_flight;
+    bool awake;  /* the firmware has something to look at */
+    bool linked; /* the Router has: a frame came, or a place for one */
     uint32_t control[EMU_CONTROL_BYTES / 4]; /* register file of lora_ctrl */
     struct fw *firmware;
     struct emu_unit units[LORA_UNITS];
@@ -82,13 +86,15 @@ struct emu_cluster {
     uint32_t clock_hz, link_configuration;
     const struct lora_kernels *kernels;
     struct lora_pool *pool; /* NULL where kernels cannot share work */
-    uint32_t queued;        /* units that wait for a batch */
+    uint32_t queued;        /* units that wait for a batch, in the order of their starts */
+    struct emu_unit *queue[LORA_MAX_BOARDS * LORA_UNITS];
     pthread_mutex_t lock;
     uint64_t now;      /* board clock, cycles; one for all boards, as real time is */
-    uint64_t activity; /* rises with everything that changes the cluster's state */
     uint32_t users;    /* guarded by the registry */
     bool destroyed;
     struct emu_cluster *next;
+    struct emu_plans plans;
+    struct emu_watch watch;
     struct emu_board board[];
 };
 
@@ -102,6 +108,9 @@ void emu_cluster_release(struct emu_cluster *cluster);
 /* A use without the lock, for an open handle. */
 void emu_cluster_hold(struct emu_cluster *cluster);
 void emu_cluster_drop(struct emu_cluster *cluster);
+
+/* A board sleeps until something of its own changes: a unit, a link, its start, or time. */
+static inline void emu_wake(struct emu_board *board) { board->awake = board->linked = true; }
 
 /* scheduler.c: both expect the lock to be held. */
 void emu_run(struct emu_cluster *cluster, const struct emu_board *until_done);

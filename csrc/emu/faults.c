@@ -61,7 +61,7 @@ int lora_emu_fault(uint32_t cluster, uint32_t board, uint32_t kind, uint32_t a, 
     if (board < found->boards) {
         status = set_fault(&found->board[board], kind, a, b, c);
         for (uint32_t p = 0; p < LORA_PORTS; p++) emu_port_refresh(&found->board[board].ports[p]);
-        found->activity++;
+        for (uint32_t i = 0; i < found->boards; i++) emu_wake(&found->board[i]);
     }
     emu_cluster_release(found);
     return status;

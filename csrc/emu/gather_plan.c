@@ -67,5 +67,7 @@ void gather_plan_make(struct gather_plan *plan, const struct gather_shape *shape
         for (uint32_t s = 0; s < LORA_SEGMENTS; s++) plan->overlap[b][s] = overlap(plan, b, s);
         memset(plan->sources[b].number, NONE, sizeof plan->sources[b].number);
         for (uint32_t group = 0; group < plan->groups; group++) plan_group(plan, b, group);
+        if (plan->sources[b].block_count > plan->most_blocks)
+            plan->most_blocks = plan->sources[b].block_count;
     }
 }

@@ -7,7 +7,7 @@
 #include "lora/abi.h"
 
 #define GATHER_GROUPS (LORA_MAX_ROWS / LORA_ROW_GROUP)
-#define GATHER_BLOCKS (GATHER_GROUPS * LORA_SEGMENTS)
+#define GATHER_BLOCKS (GATHER_GROUPS * LORA_SEGMENTS) /* 32: a bit each in a word */
 
 struct gather_shape { /* what a plan depends on */
     uint32_t columns;
@@ -30,6 +30,7 @@ struct gather_source {
 struct gather_plan {
     struct gather_shape shape;
     uint32_t groups;
+    uint32_t most_blocks; /* of a source */
     uint32_t segment_start[LORA_SEGMENTS + 1];
     uint32_t share_start[LORA_MAX_BOARDS + 1];
     uint32_t overlap[LORA_MAX_BOARDS][LORA_SEGMENTS]; /* columns of a segment that a board owns */

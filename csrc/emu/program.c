@@ -67,7 +67,8 @@ static void power_off(struct emu_board *board) {
     board->programmed = board->in_flight = false;
     memset(board->control, 0, sizeof board->control);
     for (uint32_t unit = 0; unit < LORA_UNITS; unit++) emu_unit_abort(board, unit);
-    memset(board->units, 0, sizeof board->units);
+    for (uint32_t unit = 0; unit < LORA_UNITS; unit++)
+        board->units[unit] = (struct emu_unit){.board = board};
     board->router.state = LORA_UNIT_IDLE;
     board->link_test.active = false;
     board->frames_dropped = 0;
@@ -98,5 +99,5 @@ int emu_program(struct emu_board *board, const struct lora_program *program,
 void emu_reset(struct emu_board *board) {
     power_off(board);
     emu_memory_clear(&board->memory);
-    board->cluster->activity++;
+    emu_wake(board);
 }

@@ -50,7 +50,7 @@ int emu_control_start(struct emu_board *board, struct lora_failure *failure) {
     *control = LORA_AP_START;
     board->in_flight = true;
     board->link_test.active = false;
-    board->cluster->activity++;
+    emu_wake(board);
     return LORA_OK;
 }
 

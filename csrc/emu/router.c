@@ -72,7 +72,9 @@ static void copy_part(const struct emu_router *router, const struct gather_block
 static void arrived(struct emu_router *router, uint32_t group, uint32_t segment, uint32_t bytes) {
     router->missing[group][segment] -= bytes;
     router->missing_total -= bytes;
-    if (bytes && router->missing[group][segment] == 0) router->groups_done[segment]++;
+    if (bytes == 0 || router->missing[group][segment] > 0) return;
+    router->groups_done[segment]++;
+    router->news = true;
 }
 
 static void count_arrival(struct emu_router *router, uint32_t source,
@@ -98,7 +100,7 @@ static const struct gather_block *expected_block(const struct emu_router *router
     uint32_t number = source->number[frame->row_group][frame->segment];
     if (number == NO_BLOCK) return NULL;
     const struct gather_block *block = &source->blocks[number];
-    uint32_t offset = router->received[frame->source][number];
+    uint32_t offset = router->received[frame->source * plan->most_blocks + number];
     bool right = frame->segments == block->segments && offset < block->bytes &&
                  frame->offset == offset && frame->part == offset / LORA_FRAME_PAYLOAD &&
                  frame->length == part_bytes(block, offset);
@@ -128,8 +130,9 @@ static bool file_frame(struct emu_router *router, struct lora_frame *frame, uint
     struct gather_block place =
         router->misfile ? misfiled(router, frame->source, block) : *block;
     copy_part(router, &place, frame->offset, emu_frame_payload(frame), frame->length, true);
-    router->received[frame->source][block - router->plan->sources[frame->source].blocks] +=
-        frame->length;
+    const struct gather_plan *plan = router->plan;
+    size_t number = (size_t)(block - plan->sources[frame->source].blocks);
+    router->received[frame->source * plan->most_blocks + number] += frame->length;
     count_arrival(router, frame->source, block, frame->length);
     router->frames_received++;
     return true;
@@ -166,6 +169,18 @@ static bool take(struct emu_router *router, uint32_t direction) {
     return true;
 }
 
+/* The CRC of a frame that carries a whole block, or part of one, of this board's own. */
+static uint32_t own_crc(struct emu_router *router, const struct gather_block *block,
+                        struct lora_frame *frame) {
+    uint32_t number = (uint32_t)(block - router->plan->sources[router->rank].blocks);
+    if (frame->length < block->bytes) return emu_frame_crc(frame);
+    if (!(router->sealed >> number & 1)) {
+        router->seal[number] = emu_frame_crc(frame);
+        router->sealed |= 1u << number;
+    }
+    return router->seal[number];
+}
+
 /* Injection leaves one more place free than forwarding needs, so a full ring can always turn. */
 static bool send_part(struct emu_router *router, const struct gather_block *block,
                       uint32_t direction, uint32_t count) {
@@ -186,27 +201,23 @@ static bool send_part(struct emu_router *router, const struct gather_block *bloc
                                  .offset = offset,
                                  .length = part_bytes(block, offset)};
     copy_part(router, block, offset, emu_frame_payload(frame), frame->length, false);
-    emu_frame_seal(frame, emu_frame_crc(frame));
+    emu_frame_seal(frame, own_crc(router, block, frame));
     router->cursor[direction].offset += frame->length;
     emu_port_commit(router->out[direction]);
     router->frames_sent++;
     return true;
 }
 
-static bool send_own(struct emu_router *router, uint32_t direction) {
+static void send_own(struct emu_router *router, uint32_t direction) {
     const struct gather_source *own = &router->plan->sources[router->rank];
-    bool moved = false;
     uint32_t *at = &router->cursor[direction].block;
     for (; *at < own->block_count; (*at)++, router->cursor[direction].offset = 0) {
         const struct gather_block *block = &own->blocks[*at];
         uint32_t count = hops(router, router->rank, *at, direction);
         if (count == 0) continue;
-        while (router->cursor[direction].offset < block->bytes) {
-            if (!send_part(router, block, direction, count)) return moved;
-            moved = true;
-        }
+        while (router->cursor[direction].offset < block->bytes)
+            if (!send_part(router, block, direction, count)) return;
     }
-    return moved;
 }
 
 static bool all_sent(const struct emu_router *router) {
@@ -229,19 +240,23 @@ static bool links_hold(struct emu_router *router) {
     return true;
 }
 
+/* Sends, forwards and files until nothing moves or the gather is over. */
+static void pump(struct emu_router *router) {
+    if (!links_hold(router)) return;
+    for (uint32_t d = 0; d < EMU_DIRECTIONS; d++)
+        if (router->out[d]) send_own(router, d);
+    for (uint32_t d = 0; d < EMU_DIRECTIONS; d++) {
+        while (router->in[d] && router->state == LORA_UNIT_BUSY && take(router, d)) continue;
+        if (router->state != LORA_UNIT_BUSY) return;
+    }
+    if (router->missing_total == 0 && all_sent(router)) router->state = LORA_UNIT_DONE;
+}
+
 bool emu_router_pump(struct emu_board *board) {
     struct emu_router *router = &board->router;
+    board->linked = false;
     if (router->state != LORA_UNIT_BUSY) return false;
-    if (!links_hold(router)) return true;
-    bool moved = false;
-    for (uint32_t d = 0; d < EMU_DIRECTIONS; d++) {
-        if (router->out[d]) moved |= send_own(router, d);
-        while (router->in[d] && router->state == LORA_UNIT_BUSY && take(router, d)) moved = true;
-        if (router->state != LORA_UNIT_BUSY) return true;
-    }
-    if (router->missing_total == 0 && all_sent(router)) {
-        router->state = LORA_UNIT_DONE;
-        return true;
-    }
-    return moved;
+    router->news = false;
+    pump(router);
+    return router->news || router->state != LORA_UNIT_BUSY;
 }

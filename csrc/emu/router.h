@@ -15,6 +15,12 @@ enum emu_direction { EMU_NEXT = 0, EMU_PREVIOUS = 1, EMU_DIRECTIONS = 2 };
 struct emu_board;
 struct emu_port;
 
+struct emu_plans { /* of all boards of a cluster */
+    struct gather_shape shapes[EMU_PLANS];
+    uint32_t next; /* to be replaced */
+    struct gather_plan plans[EMU_PLANS];
+};
+
 struct emu_router {
     uint32_t state;  /* enum lora_unit_state */
     uint32_t status; /* enum lora_status of a failed gather */
@@ -31,18 +37,21 @@ struct emu_router {
     uint32_t missing[GATHER_GROUPS][LORA_SEGMENTS]; /* bytes */
     uint32_t missing_total;
     uint32_t groups_done[LORA_SEGMENTS];
-    uint32_t received[LORA_MAX_BOARDS][GATHER_BLOCKS]; /* bytes of each block so far */
+    bool news; /* for the firmware: a segment is complete, or the gather is over */
+    /* Bytes of each block so far; a source has the room of the plan's most blocks. */
+    uint32_t received[LORA_MAX_BOARDS * GATHER_BLOCKS];
     struct {
         uint32_t block, offset;
     } cursor[EMU_DIRECTIONS];
-    struct gather_plan plans[EMU_PLANS];
-    uint32_t plan_next;
+    /* Own blocks of one frame that have left one way: their CRC also holds the other way. */
+    uint32_t sealed; /* a bit a block */
+    uint32_t seal[GATHER_BLOCKS];
     bool misfile; /* fault: files blocks under the source's neighbour */
 };
 
 void emu_router_start(struct emu_board *board, const struct lora_gather *command,
                       const struct lora_list *list, const struct lora_step_state *state);
-/* Moves what can move; returns true when anything did. */
+/* Moves what can move; returns true when the firmware should look. */
 bool emu_router_pump(struct emu_board *board);
 void emu_router_abort(struct emu_board *board);
 void emu_router_poison(struct emu_board *board, const struct lora_list *list,

@@ -5,13 +5,26 @@
 
 _Static_assert(sizeof(struct gather_shape) == 12, "a shape has no padding: it compares as bytes");
 
-static const struct gather_plan *plan_of(struct emu_router *router,
+_Static_assert(EMU_PLANS > LORA_MAX_BOARDS, "one plan at least is no board's at the moment");
+
+static bool in_use(const struct emu_cluster *cluster, const struct gather_plan *plan) {
+    for (uint32_t b = 0; b < cluster->boards; b++) {
+        const struct emu_router *router = &cluster->board[b].router;
+        if (router->plan == plan && router->state == LORA_UNIT_BUSY) return true;
+    }
+    return false;
+}
+
+static const struct gather_plan *plan_of(struct emu_cluster *cluster,
                                          const struct gather_shape *shape) {
+    struct emu_plans *plans = &cluster->plans;
     for (uint32_t i = 0; i < EMU_PLANS; i++)
-        if (memcmp(&router->plans[i].shape, shape, sizeof *shape) == 0) return &router->plans[i];
-    struct gather_plan *plan = &router->plans[router->plan_next++ % EMU_PLANS];
-    gather_plan_make(plan, shape);
-    return plan;
+        if (memcmp(&plans->shapes[i], shape, sizeof *shape) == 0) return &plans->plans[i];
+    while (in_use(cluster, &plans->plans[plans->next % EMU_PLANS])) plans->next++;
+    uint32_t at = plans->next++ % EMU_PLANS;
+    plans->shapes[at] = *shape;
+    gather_plan_make(&plans->plans[at], shape);
+    return &plans->plans[at];
 }
 
 static uint32_t check(const struct lora_gather *command, const struct lora_list *list) {
@@ -87,9 +100,11 @@ static uint32_t begin(struct emu_board *board, const struct lora_gather *command
                                  .element_bytes = command->element_bytes,
                                  .boards = list->boards,
                                  .rows = (uint8_t)rows};
-    router->plan = plan_of(router, &shape);
-    memset(router->received, 0, sizeof router->received);
+    router->plan = plan_of(board->cluster, &shape);
+    memset(router->received, 0,
+           (size_t)shape.boards * router->plan->most_blocks * sizeof router->received[0]);
     memset(router->cursor, 0, sizeof router->cursor);
+    router->sealed = 0;
     memset(router->out, 0, sizeof router->out);
     memset(router->in, 0, sizeof router->in);
     count_missing(router);

@@ -1,7 +1,7 @@
-/* Board time and the scheduler: slices in which every board's firmware, units and links do what
- * they can; when nothing more moves, the kernels that were started run, all boards' at once. Time
- * passes only through sleep and, a little, through work,
- * so a run is the same whatever the machine's speed. */
+/* Board time and the scheduler: slices in which the links, and the firmware of every board that is
+ * awake, do what they can; when nothing more moves, the kernels that were started run, all boards' at
+ * once. Time passes only through sleep and, a little, through work, so a run is the same whatever the
+ * machine's speed. */
 #include "board.h"
 
 #define SLICE_CYCLES 16
@@ -11,19 +11,40 @@ uint64_t emu_cycles(const struct emu_cluster *cluster, uint64_t microseconds) {
     return microseconds * cluster->clock_hz / 1000000;
 }
 
+/* Links settle before firmware looks: a gather wakes it when segments are complete, not by frame. */
+static bool run_links(struct emu_cluster *cluster) {
+    bool any = false;
+    uint64_t began = emu_watch_begin(&cluster->watch);
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (uint32_t i = 0; i < cluster->boards; i++) {
+            struct emu_board *board = &cluster->board[i];
+            if (!board->linked) continue;
+            any = moved = true;
+            if (emu_router_pump(board)) board->awake = true;
+            if (board->link_test.active) board->awake = true;
+        }
+    }
+    if (any) emu_watch_end(&cluster->watch, EMU_LINKS, began);
+    return any;
+}
+
 static void run_board(struct emu_board *board) {
-    if (!board->programmed) return;
-    emu_router_pump(board);
-    if (board->firmware_dead) return;
+    board->awake = false;
+    if (!board->programmed || board->firmware_dead) return;
     emu_hal_bind(board);
-    if (fw_poll(board->firmware) == LORA_FW_RUNNING) board->cluster->activity++;
+    if (fw_poll(board->firmware) == LORA_FW_RUNNING) board->awake = true;
 }
 
 static bool run_slice(struct emu_cluster *cluster) {
-    uint64_t before = cluster->activity;
-    for (uint32_t i = 0; i < cluster->boards; i++) run_board(&cluster->board[i]);
+    bool moved = run_links(cluster);
+    for (uint32_t i = 0; i < cluster->boards; i++) {
+        if (!cluster->board[i].awake) continue;
+        run_board(&cluster->board[i]);
+        moved = true;
+    }
     emu_hal_bind(NULL);
-    if (cluster->activity == before && !emu_units_run(cluster)) return false;
+    if (!moved && !emu_units_run(cluster)) return false;
     cluster->now += SLICE_CYCLES;
     return true;
 }
@@ -39,12 +60,19 @@ void emu_run(struct emu_cluster *cluster, const struct emu_board *until_done) {
     }
 }
 
+/* Time has passed: channels come up, watchdogs end. */
+static void wake_all(struct emu_cluster *cluster) {
+    for (uint32_t i = 0; i < cluster->boards; i++) {
+        emu_wake(&cluster->board[i]);
+        for (uint32_t p = 0; p < LORA_PORTS; p++) emu_port_refresh(&cluster->board[i].ports[p]);
+    }
+}
+
 /* What can happen at once happens before time passes, and what time brings about, after. */
 void emu_sleep(struct emu_cluster *cluster, uint32_t microseconds) {
     emu_run(cluster, NULL);
     cluster->now += emu_cycles(cluster, microseconds);
-    for (uint32_t i = 0; i < cluster->boards; i++)
-        for (uint32_t p = 0; p < LORA_PORTS; p++) emu_port_refresh(&cluster->board[i].ports[p]);
+    wake_all(cluster);
     emu_run(cluster, NULL);
 }
 
@@ -54,8 +82,7 @@ int lora_emu_advance(uint32_t id, uint32_t microseconds, uint32_t *moved) {
     struct emu_cluster *cluster = emu_cluster_acquire(id);
     if (!cluster) return LORA_ERR_ARGUMENT;
     cluster->now += emu_cycles(cluster, microseconds);
-    for (uint32_t i = 0; microseconds && i < cluster->boards; i++)
-        for (uint32_t p = 0; p < LORA_PORTS; p++) emu_port_refresh(&cluster->board[i].ports[p]);
+    if (microseconds) wake_all(cluster);
     *moved = run_slice(cluster);
     emu_cluster_release(cluster);
     return LORA_OK;

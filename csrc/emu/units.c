@@ -1,11 +1,12 @@
-/* Units as the firmware sees them: start, poll, abort. DMA finishes within start, and so do kernels
- * that work alone; those that can share threads wait for each other, so that boards run at once. */
+/* Units as the firmware sees them: start, poll, abort. DMA finishes within start, and so do small
+ * kernels; those that can share threads wait for each other, so that boards run at once. */
 #include "board.h"
 #include "kernels/float_mode.h"
 
 #include <string.h>
 
 #define START_CYCLES 32 /* board time that a start costs */
+#define SMALL_COLUMNS 512 /* of all rows */
 #define NO_ROW 0xffffffffu
 
 static struct lora_unit_call call_of(const struct emu_board *board,
@@ -22,8 +23,7 @@ static struct lora_unit_call call_of(const struct emu_board *board,
                                    .nonfinite_row = NO_ROW};
 }
 
-static int call_kernel(const struct emu_board *board, struct lora_unit_call *call) {
-    const struct lora_kernels *kernels = board->cluster->kernels;
+static int call_kernel(const struct lora_kernels *kernels, struct lora_unit_call *call) {
     int status = LORA_ERR_OPCODE;
     uint64_t mode = float_mode_set();
     uint32_t opcode = call->command->opcode;
@@ -43,70 +43,90 @@ static void finish(struct emu_unit *entry, int status) {
     entry->state = status ? LORA_UNIT_FAILED : LORA_UNIT_DONE;
 }
 
+/* A vector operation that is over before threads could share it. */
+static bool is_small(const struct lora_unit_call *call) {
+    if (call->command->opcode != LORA_CMD_VECTOR) return false;
+    const struct lora_vector *vector = (const struct lora_vector *)(const void *)call->command;
+    return (uint64_t)vector->columns * call->state->row_count <= SMALL_COLUMNS;
+}
+
 static void start_kernel(struct emu_board *board, struct emu_unit *entry) {
-    if (!board->cluster->kernels->batch) {
-        finish(entry, call_kernel(board, &entry->call));
+    struct emu_cluster *cluster = board->cluster;
+    if (!cluster->kernels->batch || is_small(&entry->call)) {
+        finish(entry, call_kernel(cluster->kernels, &entry->call));
         return;
     }
     entry->queued = true;
-    board->cluster->queued++;
+    cluster->queue[cluster->queued++] = entry;
 }
 
-static void unqueue(struct emu_board *board, struct emu_unit *entry) {
-    if (entry->queued) board->cluster->queued--;
+static void unqueue(struct emu_cluster *cluster, struct emu_unit *entry) {
+    if (!entry->queued) return;
+    uint32_t at = 0;
+    while (cluster->queue[at] != entry) at++;
+    for (cluster->queued--; at < cluster->queued; at++)
+        cluster->queue[at] = cluster->queue[at + 1];
     entry->queued = false;
+}
+
+static enum emu_work start(struct emu_board *board, uint32_t unit, struct emu_unit *entry) {
+    const struct lora_unit_call *call = &entry->call;
+    switch (unit) {
+    case LORA_UNIT_ROUTER:
+        emu_router_start(board, (const struct lora_gather *)(const void *)call->command,
+                         call->list, call->state);
+        return EMU_LINKS;
+    case LORA_UNIT_DMA:
+        finish(entry, emu_dma(board, call->command, call->list, call->state, &entry->result));
+        return EMU_MOVES;
+    case LORA_UNIT_MPU:
+    case LORA_UNIT_VFU: start_kernel(board, entry); return EMU_KERNELS;
+    default: finish(entry, LORA_ERR_OPCODE); return EMU_MOVES;
+    }
 }
 
 void emu_unit_start(struct emu_board *board, uint32_t unit, const struct lora_command *command,
                     const struct lora_list *list, const struct lora_step_state *state) {
     if (unit >= LORA_UNITS) return;
     struct emu_unit *entry = &board->units[unit];
+    struct emu_watch *watch = &board->cluster->watch;
     entry->result = (struct hal_unit_result){.nonfinite_row = NO_ROW};
     entry->result.port = LORA_NO_PORT;
     entry->state = LORA_UNIT_BUSY;
     board->cluster->now += START_CYCLES;
-    board->cluster->activity++;
     if (board->stuck_units & 1u << unit) return;
-    if (unit == LORA_UNIT_ROUTER) {
-        emu_router_start(board, (const struct lora_gather *)(const void *)command, list, state);
-        return;
-    }
     entry->call = call_of(board, command, list, state);
-    if (unit == LORA_UNIT_DMA)
-        finish(entry, emu_dma(board, command, list, state, &entry->result));
-    else if (unit == LORA_UNIT_MPU || unit == LORA_UNIT_VFU) start_kernel(board, entry);
-    else finish(entry, LORA_ERR_OPCODE);
+    uint64_t began = emu_watch_begin(watch);
+    enum emu_work work = start(board, unit, entry);
+    emu_watch_end(watch, work, began);
 }
 
 bool emu_units_run(struct emu_cluster *cluster) {
     const struct lora_kernels *kernels = cluster->kernels;
-    struct emu_unit *entries[LORA_MAX_BOARDS * LORA_UNITS];
     struct lora_unit_call calls[LORA_MAX_BOARDS * LORA_UNITS];
     int statuses[LORA_MAX_BOARDS * LORA_UNITS];
-    uint32_t count = 0;
-    if (cluster->queued == 0) return false;
-    for (uint32_t b = 0; b < cluster->boards; b++)
-        for (uint32_t unit = 0; unit < LORA_UNITS; unit++) {
-            struct emu_unit *entry = &cluster->board[b].units[unit];
-            if (!entry->queued) continue;
-            unqueue(&cluster->board[b], entry);
-            calls[count] = entry->call;
-            entries[count++] = entry;
-        }
-    uint64_t mode = float_mode_set();
+    uint32_t count = cluster->queued;
+    if (count == 0) return false;
+    for (uint32_t i = 0; i < count; i++) calls[i] = cluster->queue[i]->call;
+    uint64_t mode = float_mode_set(), began = emu_watch_begin(&cluster->watch);
     kernels->batch(kernels->context, cluster->pool, calls, statuses, count);
+    emu_watch_end(&cluster->watch, EMU_KERNELS, began);
     float_mode_restore(mode);
+    cluster->queued = 0;
     for (uint32_t i = 0; i < count; i++) {
-        entries[i]->call = calls[i];
-        finish(entries[i], statuses[i]);
+        struct emu_unit *entry = cluster->queue[i];
+        entry->queued = false;
+        entry->call.nonfinite_count = calls[i].nonfinite_count;
+        entry->call.nonfinite_row = calls[i].nonfinite_row;
+        finish(entry, statuses[i]);
+        entry->board->awake = true;
     }
-    cluster->activity++;
     return true;
 }
 
 static void take_router(struct emu_board *board, struct emu_unit *entry) {
     struct emu_router *router = &board->router;
-    emu_router_pump(board);
+    if (board->linked) emu_router_pump(board);
     if (router->state == LORA_UNIT_BUSY) return;
     entry->state = router->state;
     entry->result.status = router->status;
@@ -127,7 +147,6 @@ uint32_t emu_unit_poll(struct emu_board *board, uint32_t unit, struct hal_unit_r
     if (state == LORA_UNIT_DONE || state == LORA_UNIT_FAILED) {
         *result = entry->result;
         entry->state = LORA_UNIT_IDLE;
-        board->cluster->activity++;
     }
     return state;
 }
@@ -135,6 +154,6 @@ uint32_t emu_unit_poll(struct emu_board *board, uint32_t unit, struct hal_unit_r
 void emu_unit_abort(struct emu_board *board, uint32_t unit) {
     if (unit >= LORA_UNITS) return;
     board->units[unit].state = LORA_UNIT_IDLE;
-    unqueue(board, &board->units[unit]);
+    unqueue(board->cluster, &board->units[unit]);
     if (unit == LORA_UNIT_ROUTER) emu_router_abort(board);
 }

@@ -1,6 +1,7 @@
 /* CRC-32 as zlib's: polynomial 0xedb88320, reflected. Eight bytes a turn by tables (slicing by 8),
- * or 64 by carry-less multiplication where the processor has it. */
+ * or 16 to 64 by carry-less multiplication where the processor has it. */
 #include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #if defined(__x86_64__)
@@ -16,6 +17,7 @@ static uint32_t table[8][256];
 static int can_fold;
 #endif
 static pthread_once_t table_made = PTHREAD_ONCE_INIT;
+static atomic_int ready; /* table_made, asked without a call */
 
 static void make_table(void) {
     for (uint32_t byte = 0; byte < 256; byte++) {
@@ -30,6 +32,7 @@ static void make_table(void) {
 #if defined(__x86_64__)
     can_fold = __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1");
 #endif
+    atomic_store_explicit(&ready, 1, memory_order_release);
 }
 
 static uint32_t eight_bytes(uint32_t crc, const uint8_t *at) {
@@ -46,7 +49,7 @@ static uint32_t eight_bytes(uint32_t crc, const uint8_t *at) {
 /* Folding after Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ"
  * (Intel, 2009), with its reflected constants for this polynomial. */
 #define FOLDED __attribute__((target("pclmul,sse4.1")))
-#define FOLD_LEAST 64
+#define FOLD_LEAST 16
 
 FOLDED static inline __m128i fold(__m128i sum, __m128i constants, __m128i next) {
     __m128i low = _mm_clmulepi64_si128(sum, constants, 0x00);
@@ -71,10 +74,15 @@ FOLDED static uint32_t reduce(__m128i sum, __m128i k3k4) {
     return (uint32_t)_mm_extract_epi32(_mm_xor_si128(sum, high), 1);
 }
 
-/* bytes: at least FOLD_LEAST, in sixteens. */
+/* bytes: in sixteens, one at least. */
 FOLDED static uint32_t folded(uint32_t crc, const uint8_t *at, uint64_t bytes) {
     const __m128i k1k2 = _mm_set_epi64x(0x1c6e41596, 0x154442bd4);
     const __m128i k3k4 = _mm_set_epi64x(0x0ccaa009e, 0x1751997d0);
+    if (bytes < 64) {
+        __m128i sum = _mm_xor_si128(load(at), _mm_cvtsi32_si128((int)crc));
+        for (at += 16; bytes > 16; at += 16, bytes -= 16) sum = fold(sum, k3k4, load(at));
+        return reduce(sum, k3k4);
+    }
     __m128i lane[4] = {load(at), load(at + 16), load(at + 32), load(at + 48)};
     lane[0] = _mm_xor_si128(lane[0], _mm_cvtsi32_si128((int)crc));
     for (at += 64, bytes -= 64; bytes >= 64; at += 64, bytes -= 64)
@@ -86,7 +94,7 @@ FOLDED static uint32_t folded(uint32_t crc, const uint8_t *at, uint64_t bytes) {
 #endif
 
 uint32_t lora_crc32(uint32_t crc, const void *data, uint64_t bytes) {
-    pthread_once(&table_made, make_table);
+    if (!atomic_load_explicit(&ready, memory_order_acquire)) pthread_once(&table_made, make_table);
     const uint8_t *at = data;
     crc = ~crc;
 #if defined(__x86_64__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -17,13 +18,13 @@ from .failure import to_error
 from .naming import did_you_mean
 from .overlay import Overlay
 
-KERNELS = ("native", "numpy", "timed")
+KERNELS = ("native", "numpy")
 TRACE_CAPACITY = 1 << 17  # records a board: 5 MiB
 
 
 def kernel_table(name: str) -> Any:
-    """`struct lora_kernels *` of "native", "numpy" or "timed" (native, with the time spent in them
-    counted). RequestError for others, and for the native ones in a build without them."""
+    """`struct lora_kernels *` of "native" or "numpy". RequestError for others, and for the native
+    ones in a build without them."""
     ffi, lib = native.ffi(), native.lib()
     if name == "numpy":
         from .emu import register
@@ -33,8 +34,24 @@ def kernel_table(name: str) -> Any:
         raise RequestError(f"kernels {name!r} are not known; {did_you_mean(name, KERNELS)}")
     if not hasattr(lib, "lora_kernels_native"):
         raise RequestError(f"kernels {name!r}: this build has none; use kernels='numpy'")
-    native_table = lib.lora_kernels_timed if name == "timed" else lib.lora_kernels_native
-    return ffi.new("struct lora_kernels *", native_table)
+    return ffi.new("struct lora_kernels *", lib.lora_kernels_native)
+
+
+@dataclass(frozen=True)
+class UnitSeconds:
+    """Wall-clock seconds: `kernels` of the matrix and vector units, all threads waited for; `moves`
+    of the DMA unit (KV cache, rows); `links` of the Router (frames made, checked, filed); `watch`:
+    what measuring took besides."""
+
+    kernels: float
+    moves: float
+    links: float
+    watch: float
+
+    @property
+    def total(self) -> float:
+        """All of it: the emulator serves one unit after another."""
+        return self.kernels + self.moves + self.links + self.watch
 
 
 class Emulated:
@@ -55,9 +72,6 @@ class Emulated:
         self.size = len(serials)
         self.dropped = [0] * self.size
         table = kernel_table(kernels)
-        self._time = ffi.new("struct lora_kernel_time *")
-        if kernels == "timed":
-            table.context = self._time
         self.kernels_name: str = ffi.string(table.name).decode()
         infos = ffi.new("struct lora_board_info[]", self.size)
         for info, serial in zip(infos, serials, strict=True):
@@ -82,9 +96,8 @@ class Emulated:
         if lib.lora_emu_create(config, number, failure):
             raise to_error(failure)
         self.number = int(number[0])
-        # The table and its context must outlive the cluster: the finalizer holds them.
-        kept = (table, self._time)
-        self._finalizer = weakref.finalize(self, _destroy, lib, self.number, kept)
+        # The table must outlive the cluster: the finalizer holds it.
+        self._finalizer = weakref.finalize(self, _destroy, lib, self.number, table)
 
     def close(self) -> None:
         """Ends the cluster; boards that are still open keep it until they are closed."""
@@ -117,9 +130,16 @@ class Emulated:
         return int(native.lib().lora_emu_threads(self.number))
 
     @property
-    def kernel_seconds(self) -> float:
-        """Wall-clock seconds inside kernels="timed" since the cluster was made, 0 for others."""
-        return int(self._time.nanoseconds) * 1e-9
+    def unit_seconds(self) -> UnitSeconds:
+        """This machine's time in the units' own work, while it was watched."""
+        times = native.ffi().new("struct lora_emu_times *")
+        native.lib().lora_emu_times(self.number, times)
+        names = (field.name for field in fields(UnitSeconds))
+        return UnitSeconds(*(getattr(times, f"{name}_ns") * 1e-9 for name in names))
+
+    def watch(self, on: bool) -> None:
+        """Turns the watch on the units on or off; it costs some 20 ns a command."""
+        native.lib().lora_emu_watch(self.number, on)
 
     def fault(self, board: int, kind: int, a: int = 0, b: int = 0, c: int = 0) -> None:
         """Plants a fault (abi.FAULT_...; abi.FAULT_NONE clears all of the board). RequestError for

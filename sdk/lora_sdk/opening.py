@@ -84,7 +84,7 @@ def open_model(options: EngineOptions, progress: Progress | None) -> Opened:
                 threads=options.threads,
             )
         )
-        runner = Runner(cluster, config, checkpoint, plan, progress=progress)
+        runner = Runner(cluster, config, checkpoint, plan, progress, options.threads)
     except BaseException:
         stack.close()
         raise

@@ -12,7 +12,6 @@ from lora_sdk.model.quantisation import KV_KINDS, KvKind
 from lora_sdk.plan.adapters import AdapterOptions
 
 KERNELS = ("native", "numpy")
-TIMED = "timed"  # native, with the time spent in them counted: for measurements
 KV_AUTO = "auto"  # as the checkpoint says
 
 Progress = Callable[[int, int], None]
@@ -61,7 +60,7 @@ def make_options(
     kv: str = KV_AUTO,
 ) -> EngineOptions:
     """Checked options; RequestError names the argument."""
-    if kernels not in (*KERNELS, TIMED):
+    if kernels not in KERNELS:
         raise RequestError(f"kernels {kernels!r}; expected {' or '.join(map(repr, KERNELS))}")
     if kv not in (KV_AUTO, *KV_KINDS):
         raise RequestError(f"kv {kv!r}; expected one of {', '.join((KV_AUTO, *KV_KINDS))}")

@@ -41,7 +41,9 @@ class Runner:
         checkpoint: Weights,
         plan: Plan,
         progress: Progress | None = None,
+        threads: int | None = None,
     ) -> None:
+        """`progress(done, total)` hears bytes; `threads` pack weights, None for one a core."""
         _check_boards(cluster, plan)
         self.cluster = cluster
         self.config = config
@@ -55,7 +57,7 @@ class Runner:
             cluster.links_up(plan.route.cables)
         quantised = config.quantisation is not None
         self._scales = checkpoint.activation_scales() if quantised else None
-        self._loader = Loader(cluster, plan, checkpoint, progress)
+        self._loader = Loader(cluster, plan, checkpoint, progress, threads)
         self._loader.load()
         self._loader.check()
         self.commands: dict[int, list[Command]] = {}

@@ -5,8 +5,9 @@ The files are mapped and packed in C piece by piece, so the model is never in ho
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -27,6 +28,7 @@ from lora_sdk.quantised_loading import QuantisedLoader, QuantisedWeights
 if TYPE_CHECKING:
     from lora_host.cluster import Cluster
 
+AROUND_BYTES = 512 << 10  # what the system maps beside a range that is read
 BATCH_BYTES = 32 << 20  # of the files, mapped at once; also the step of progress and of Ctrl-C
 
 Progress = Callable[[int, int], None]
@@ -66,7 +68,7 @@ class Loader:
         """Writes all matrices and tables; ModelError names a weight that FP16 cannot hold."""
         scratch = Scratch(self._threads)
         self._note([])
-        for batch in _batches(task for board in self._plan.boards for task in self._tasks(board)):
+        for batch in _batches(self._tasks()):
             self._note(self._cluster.place(batch, scratch))
             self._weights.forget()
         for board in self._plan.boards:
@@ -94,14 +96,22 @@ class Loader:
                     "weights on the board are damaged, load them again and check the board's memory"
                 )
 
-    def _tasks(self, board: BoardPlan) -> Iterator[PackTask]:
-        """All that the files hold in FP16 of a board, in pieces of about a batch at most."""
-        for matrix in board.matrices.values():
-            if matrix.spec.format == FP16:
-                yield from self._matrix_tasks(board, matrix)
-        for table in board.tables.values():
-            if not table.spec.computed:
-                yield from self._table_tasks(board, table)
+    def _tasks(self) -> Iterator[PackTask]:
+        """All that the files hold in FP16, in pieces of about a batch at most. Tensor by tensor,
+        the boards in turn: their shares lie in the same pages of the file, mapped once."""
+        boards = self._plan.boards
+        for name in dict.fromkeys(name for board in boards for name in board.matrices):
+            yield from _in_turn(
+                self._matrix_tasks(board, board.matrices[name])
+                for board in boards
+                if name in board.matrices and board.matrices[name].spec.format == FP16
+            )
+        for name in dict.fromkeys(name for board in boards for name in board.tables):
+            yield from _in_turn(
+                self._table_tasks(board, board.tables[name])
+                for board in boards
+                if name in board.tables and not board.tables[name].spec.computed
+            )
 
     def _matrix_tasks(self, board: BoardPlan, placed: MatrixPlacement) -> Iterator[PackTask]:
         parts = self._parts(placed.parts)
@@ -117,7 +127,8 @@ class Loader:
     def _table_tasks(self, board: BoardPlan, placed: TablePlacement) -> Iterator[PackTask]:
         spec = placed.spec
         parts = self._parts(spec.parts)
-        step = _units(spec.columns, parts)
+        whole = max((part.data.shape[-1] for part in parts), default=1)  # of a row, by all boards
+        step = _units(max(spec.columns, whole), parts)
         for first in range(0, spec.rows, step):
             yield PackTask(
                 board.board, parts, spec.rows, spec.columns, first, min(step, spec.rows - first),
@@ -167,13 +178,20 @@ def _units(elements: int, parts: tuple[PackPart, ...]) -> int:
     return max(1, BATCH_BYTES // (elements * max(part.data.itemsize for part in parts)))
 
 
+def _in_turn(boards: Iterable[Iterator[PackTask]]) -> Iterator[PackTask]:
+    """The first piece of each board, then the second of each."""
+    for pieces in zip_longest(*boards):
+        yield from (piece for piece in pieces if piece is not None)
+
+
 def _batches(tasks: Iterator[PackTask]) -> Iterator[list[PackTask]]:
-    """Tasks together as long as they read no more than BATCH_BYTES."""
+    """Tasks together as long as they bring no more than BATCH_BYTES of the files into memory."""
     batch: list[PackTask] = []
     size = 0
     for task in tasks:
         unit = task.n if task.row_bytes else task.k * abi.BLOCK_N
         reads = task.count * unit * max(part.data.itemsize for part in task.parts)
+        reads += len(task.parts) * AROUND_BYTES
         if batch and size + reads > BATCH_BYTES:
             yield batch
             batch, size = [], 0

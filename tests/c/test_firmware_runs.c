@@ -147,6 +147,7 @@ static void test_unit_failure(void)
     *table_entry(1, 0) = 5;
     step_op(&step, LORA_KV_TABLE, 1, 0, 6, 0);
     board.units[LORA_UNIT_DMA].delay = 1000; /* busy when the VFU fails */
+    board.units[LORA_UNIT_VFU].delay = 1;
     board.units[LORA_UNIT_VFU].status = LORA_ERR_UNIT;
     CHECK_EQUAL(step_run(&step), LORA_ERR_UNIT);
     CHECK_EQUAL(error_record().index, EMBED_AT);

@@ -174,7 +174,7 @@ with Engine(sys.argv[1], boards=int(sys.argv[2]), context=64, max_sequences=1) a
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("dtype", "boards"), [("F16", 1), ("F32", 2)])
+@pytest.mark.parametrize(("dtype", "boards"), [("F16", 1), ("F32", 2), ("F16", 4)])
 def test_peak_memory_is_little_more_than_what_is_placed(
     tmp_path: Path, dtype: str, boards: int
 ) -> None:

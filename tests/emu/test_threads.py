@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from lora_host.errors import RequestError
-from lora_sdk import Engine
+from lora_sdk import Engine, weight_loading
 from lora_sdk.cli.run_command import lora_run
 from lora_sdk.synth import synthesise
 
@@ -63,3 +63,19 @@ def test_threads_are_named_and_checked() -> None:
     assert ", 2 threads" in result.output and "kernels: native, variant " in result.output
     with pytest.raises(RequestError, match="threads is 0"):
         Engine(threads=0)
+
+
+def test_weights_are_packed_by_as_many_threads(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packing: list[int] = []
+
+    class Noted(weight_loading.Scratch):
+        def __init__(self, threads: int | None = None) -> None:
+            super().__init__(threads)
+            packing.append(self.threads)
+
+    monkeypatch.setattr(weight_loading, "Scratch", Noted)
+    for threads in (1, 3):
+        Engine(folder, threads=threads, context=64).close()
+    assert packing == [1, 3]

@@ -1,5 +1,4 @@
-/* What measurements need: how fast this machine reads and copies memory, and native kernels that
- * count the time spent in them. */
+/* What measurements need: how fast this machine reads and copies memory. */
 #ifndef LORA_BENCH_H
 #define LORA_BENCH_H
 
@@ -20,12 +19,5 @@ uint64_t lora_bench_read(const void *buffer, uint64_t bytes, uint32_t threads, u
 /* memcpy into fresh huge pages, which are given back. Returns nanoseconds, 0 as above. */
 uint64_t lora_bench_copy(const void *from, uint64_t bytes, uint32_t threads);
 #define LORA_BENCH_THREADS 64
-
-/* The native kernels with a watch around each call. Its context is a struct lora_kernel_time. */
-struct lora_kernel_time {
-    uint64_t nanoseconds; /* wall clock inside the kernels, since the cluster was made */
-    uint64_t calls;
-};
-extern const struct lora_kernels lora_kernels_timed;
 
 #endif

@@ -46,11 +46,23 @@ struct lora_trace_record { /* 40 bytes: one command of one step */
     uint64_t begin, end; /* board clock */
 };
 
+/* This machine's time in the units' own work, wall clock, while it was watched. The rest of a step is
+ * overhead: host library, firmware, scheduling. */
+struct lora_emu_times {
+    uint64_t kernels_ns; /* MPU and VFU: inside the kernels, all threads waited for */
+    uint64_t moves_ns;   /* DMA: KV cache and rows */
+    uint64_t links_ns;   /* Router: frames made, checked, forwarded and filed */
+    uint64_t watch_ns;   /* the watch itself, by what it took when it was turned on */
+};
+
 int lora_emu_create(const struct lora_emu_config *config, uint32_t *cluster,
                     struct lora_failure *failure);
 void lora_emu_destroy(uint32_t cluster);
 /* Threads that kernels of this cluster run on; 0 for an unknown cluster. */
 uint32_t lora_emu_threads(uint32_t cluster);
+/* Watching costs some 20 ns a command; off at first. LORA_ERR_ARGUMENT for an unknown cluster. */
+int lora_emu_watch(uint32_t cluster, uint32_t on);
+int lora_emu_times(uint32_t cluster, struct lora_emu_times *times);
 int lora_emu_fault(uint32_t cluster, uint32_t board, uint32_t kind, uint32_t a, uint32_t b,
                    uint32_t c);
 /* Copies at most capacity records, oldest first, and empties the trace. */

@@ -16,7 +16,10 @@ LABELS = {
     "decode_tokens_per_second": ("decode", "tokens/s", 1.0),
     "prefill_tokens_per_second": ("prefill", "tokens/s", 1.0),
     "step_seconds": ("decode step", "ms", 1e3),
-    "host_seconds_per_step": ("  outside the kernels", "us", 1e6),
+    "kernel_seconds_per_step": ("  kernels", "us", 1e6),
+    "move_seconds_per_step": ("  moves in memory (DMA)", "us", 1e6),
+    "link_seconds_per_step": ("  frames (Router)", "us", 1e6),
+    "host_seconds_per_step": ("  host: all else", "us", 1e6),
     "read_bandwidth_bytes_per_second": ("memory read", "GB/s", 1e-9),
     "share_of_read_bandwidth": ("  share that decode reaches", "", 1.0),
     "loading_bytes_per_second": ("loading", "GB/s", 1e-9),
@@ -51,7 +54,7 @@ def table(report: dict[str, Any]) -> str:
         low, high = (value * scale for value in report["spread"][name])
         lines.append(f"{label:28}{report[name] * scale:10.2f} {unit:9}({low:.2f} .. {high:.2f})")
     lines.append(
-        "outside the kernels: a decode step's wall clock less that spent in the kernels of all "
-        f"boards; memory read: '{report['reader']}', {report['read_bytes'] / 1e6:.0f} MB"
+        "host: a decode step's wall clock less the units' own work on all boards, up to the "
+        f"listener's return; memory read: '{report['reader']}', {report['read_bytes'] / 1e6:.0f} MB"
     )
     return "\n".join(lines)

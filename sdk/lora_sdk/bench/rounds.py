@@ -5,6 +5,7 @@ All figures of a round are taken within seconds of each other, because a machine
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,10 +15,10 @@ import numpy as np
 from lora_host import abi
 from lora_host.errors import RequestError
 from lora_sdk.bench.memory import ReadBuffer, copy_bandwidth
-from lora_sdk.options import TIMED
 from lora_sdk.sampling import SamplingParams
 
 if TYPE_CHECKING:
+    from lora_host.emulated import Emulated, UnitSeconds
     from lora_sdk.engine import Engine
     from lora_sdk.results import Piece
 
@@ -26,8 +27,8 @@ WARM_TOKENS = 4  # decoded before the clock: pages of results and KV become real
 
 @dataclass(frozen=True)
 class Workload:
-    """What a round runs. `prompt` and `tokens` count tokens; `threads` is for the memory figures,
-    the engine takes all cores of the process."""
+    """What a round runs. `prompt` and `tokens` count tokens; `threads` is for kernels, loading and
+    the memory figures."""
 
     model: Path | None
     boards: int
@@ -39,11 +40,16 @@ class Workload:
 
 @dataclass(frozen=True)
 class Round:
-    """Measured: tokens and bytes a second; seconds a decode step, whole and outside the kernels."""
+    """Measured: tokens and bytes a second; seconds of a decode step, and what they are made of: the
+    kernels (MPU, VFU), the DMA's moves, the Router's frames, and the host with all else: firmware,
+    scheduling, host library, the token's way to the listener."""
 
     prefill_tokens_per_second: float
     decode_tokens_per_second: float
     step_seconds: float
+    kernel_seconds_per_step: float
+    move_seconds_per_step: float
+    link_seconds_per_step: float
     host_seconds_per_step: float
     loading_bytes_per_second: float
     check_bytes_per_second: float
@@ -68,16 +74,27 @@ class _Loading:
 
 
 class _FirstToken:
-    """Notes the time and the kernels' time when the first token comes."""
+    """Notes the time when the first token comes, and what `also` says then."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, also: Callable[[], UnitSeconds] | None = None) -> None:
+        self._also = also
         self.at = 0.0
-        self.kernels = 0.0
+        self.units: UnitSeconds | None = None
 
     def __call__(self, piece: Piece) -> None:
         if not self.at and piece.token_id is not None:
-            self.at, self.kernels = time.perf_counter(), kernel_seconds(self._engine)
+            self.units = self._also() if self._also is not None else None
+            self.at = time.perf_counter()
+
+
+@dataclass(frozen=True)
+class _StepTimes:
+    """Seconds a decode step: in the units' work, and `host`, in all else."""
+
+    kernels: float
+    moves: float
+    links: float
+    host: float
 
 
 def run_round(work: Workload, buffer: ReadBuffer, token_bytes: int) -> Round:
@@ -88,8 +105,8 @@ def run_round(work: Workload, buffer: ReadBuffer, token_bytes: int) -> Round:
     loading = _Loading()
     context = -(-(work.prompt + work.tokens + 1) // abi.TILE_POSITIONS) * abi.TILE_POSITIONS
     with Engine(
-        work.model, boards=work.boards, overlay=work.overlay, kernels=TIMED, max_sequences=1,
-        context=context, progress=loading,
+        work.model, boards=work.boards, overlay=work.overlay, max_sequences=1, context=context,
+        progress=loading, threads=work.threads,
     ) as engine:  # fmt: skip
         began = time.perf_counter()
         engine.check_weights()
@@ -97,7 +114,8 @@ def run_round(work: Workload, buffer: ReadBuffer, token_bytes: int) -> Round:
         prompt = random_prompt(engine, work.prompt)
         engine.generate(prompt, SamplingParams(max_tokens=WARM_TOKENS, ignore_eos=True))
         readers = buffer.bandwidth(work.threads)
-        decode, prefill, host = _generate(engine, prompt, work.tokens)
+        decode, prefill = _generate(engine, prompt, work.tokens)
+        split = step_times(engine, prompt, work.tokens)
         later = buffer.bandwidth(work.threads)
         files = sorted(engine.model_path.glob("*.safetensors"))
     reader, bandwidth = max(
@@ -109,7 +127,10 @@ def run_round(work: Workload, buffer: ReadBuffer, token_bytes: int) -> Round:
         prefill_tokens_per_second=work.prompt / prefill,
         decode_tokens_per_second=1 / decode,
         step_seconds=decode,
-        host_seconds_per_step=host,
+        kernel_seconds_per_step=split.kernels,
+        move_seconds_per_step=split.moves,
+        link_seconds_per_step=split.links,
+        host_seconds_per_step=split.host,
         loading_bytes_per_second=placed,
         check_bytes_per_second=loading.bytes / check,
         copy_bytes_per_second=copied,
@@ -120,15 +141,36 @@ def run_round(work: Workload, buffer: ReadBuffer, token_bytes: int) -> Round:
     )
 
 
-def _generate(engine: Engine, prompt: list[int], tokens: int) -> tuple[float, float, float]:
-    """Seconds of a decode step, of the prefill up to its token, and of a step outside kernels."""
-    first = _FirstToken(engine)
-    params = SamplingParams(max_tokens=tokens + 1, ignore_eos=True)
+def _generate(engine: Engine, prompt: list[int], tokens: int) -> tuple[float, float]:
+    """Seconds of a decode step, and of the prefill up to its token."""
+    first = _FirstToken()
     began = time.perf_counter()
-    engine.generate(prompt, params, on_piece=first)
-    ended, kernels = time.perf_counter(), kernel_seconds(engine)
-    seconds = ended - first.at
-    return seconds / tokens, first.at - began, (seconds - (kernels - first.kernels)) / tokens
+    engine.generate(prompt, _decode_params(tokens), on_piece=first)
+    return (time.perf_counter() - first.at) / tokens, first.at - began
+
+
+def step_times(engine: Engine, prompt: list[int], tokens: int) -> _StepTimes:
+    """Where a decode step's time goes: once more, under the watch that costs a little itself."""
+    boards = _emulated(engine)
+    first = _FirstToken(lambda: boards.unit_seconds)
+    boards.watch(True)
+    try:
+        engine.generate(prompt, _decode_params(tokens), on_piece=first)
+        ended, units = time.perf_counter(), boards.unit_seconds
+    finally:
+        boards.watch(False)
+    assert first.units is not None
+    host = ended - first.at - (units.total - first.units.total)
+    return _StepTimes(
+        kernels=(units.kernels - first.units.kernels) / tokens,
+        moves=(units.moves - first.units.moves) / tokens,
+        links=(units.links - first.units.links) / tokens,
+        host=host / tokens,
+    )
+
+
+def _decode_params(tokens: int) -> SamplingParams:
+    return SamplingParams(max_tokens=tokens + 1, ignore_eos=True)
 
 
 def random_prompt(engine: Engine, length: int) -> list[int]:
@@ -139,9 +181,7 @@ def random_prompt(engine: Engine, length: int) -> list[int]:
     return [int(token) for token in ids]
 
 
-def kernel_seconds(engine: Engine) -> float:
-    """Wall clock spent in kernels since the boards were opened."""
-    emulated = engine.cluster.emulated
-    if emulated is None:
+def _emulated(engine: Engine) -> Emulated:
+    if engine.cluster.emulated is None:
         raise RequestError("lora bench measures emulated boards; real ones are open")
-    return emulated.kernel_seconds
+    return engine.cluster.emulated
