@@ -61,18 +61,25 @@ def windows_of(tokens: int, first: int, context: int, stride: int) -> list[Windo
     return windows
 
 
-def evaluate_text(
-    engine: Engine,
-    data: bytes,
-    stride: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
-) -> Evaluation:
-    """Score every byte of UTF-8 `data`.
+@dataclass(frozen=True)
+class Plan:
+    """How a text is scored: `tokens` behind the tokenizer's own beginning of `begin` tokens, and
+    the windows over them; `bits` count before any of them (the first token, where nothing predicts
+    it)."""
 
-    Windows are as long as the engine's context; `stride` (default half of it) tokens count in each
-    but the first. The tokenizer's beginning of text stands before the first window alone.
-    `progress(done, total)` counts tokens. RequestError for a bad stride, an empty text, or one that
-    is not UTF-8.
+    tokens: Sequence[int]
+    windows: Sequence[Window]
+    begin: int
+    bits: float
+    bytes: int
+    context: int
+    stride: int
+
+
+def plan_text(engine: Engine, data: bytes, stride: int | None = None) -> Plan:
+    """Windows over every byte of UTF-8 `data`, as long as the engine's context; `stride` (default
+    half of it) tokens count in each but the first. The tokenizer's beginning of text stands before
+    the first window alone. RequestError for a bad stride, an empty text, or one that is not UTF-8.
     """
     context = engine.context
     stride = max(1, context // 2) if stride is None else stride
@@ -81,23 +88,38 @@ def evaluate_text(
     text = _text(data)
     begin = engine.tokenizer.begins_with
     tokens = [*begin, *engine.tokenizer.encode(text, special=False)]
-    counted = len(tokens) - len(begin)
-    if counted == 0:
+    if len(tokens) == len(begin):
         raise RequestError("the text has no tokens; expected at least one")
     bits = 0.0 if begin else log_of_count(engine.config.vocabulary) / LN2
     windows = windows_of(len(tokens), len(begin) or 1, context, stride)
-    for window in windows:
-        bits -= _score(engine, tokens, window) / LN2
+    return Plan(tokens, windows, len(begin), bits, len(data), context, stride)
+
+
+def evaluate_text(
+    engine: Engine,
+    data: bytes,
+    stride: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Evaluation:
+    """Score every byte of UTF-8 `data` on the engine's boards, in the windows of `plan_text`.
+
+    `progress(done, total)` counts tokens. RequestError for a bad stride, an empty text, or one that
+    is not UTF-8.
+    """
+    plan = plan_text(engine, data, stride)
+    bits = plan.bits
+    for window in plan.windows:
+        bits -= _score(engine, plan.tokens, window) / LN2
         if progress is not None:
-            progress(window.stop - len(begin), counted)
+            progress(window.stop - plan.begin, len(plan.tokens) - plan.begin)
     return Evaluation(
         bits=bits,
-        bytes=len(data),
-        tokens=counted,
-        first_token="bos" if begin else "uniform",
-        context=context,
-        stride=stride,
-        windows=len(windows),
+        bytes=plan.bytes,
+        tokens=len(plan.tokens) - plan.begin,
+        first_token="bos" if plan.begin else "uniform",
+        context=plan.context,
+        stride=plan.stride,
+        windows=len(plan.windows),
     )
 
 

@@ -5,15 +5,25 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from lora_sdk.cli.flags import engine_options
 from lora_sdk.cli.progress import ProgressBar
 
+if TYPE_CHECKING:
+    from lora_sdk.engine import Engine
 
-@click.command("eval")
+
+EXAMPLES = """\b
+Examples:
+  lora eval --text FILE --boards 4
+  lora eval -m QUANTISED --text FILE --reference ORIGINAL
+"""
+
+
+@click.command("eval", epilog=EXAMPLES)
 @click.option("--text", "path", required=True, metavar="FILE", help="UTF-8 text to score")
 @click.option(
     "--stride",
@@ -21,15 +31,30 @@ from lora_sdk.cli.progress import ProgressBar
     metavar="N",
     help="tokens that count in each window but the first [half the context]",
 )
+@click.option(
+    "--reference",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="model whose float32 score stands beside [the same]",
+)
+@click.option("--no-reference", "alone", is_flag=True, help="without a float32 score beside")
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
 @engine_options
-def evaluate(path: str, stride: int | None, as_json: bool, **engine_arguments: Any) -> int:
+def evaluate(
+    path: str,
+    stride: int | None,
+    reference: Path | None,
+    alone: bool,
+    as_json: bool,
+    **engine_arguments: Any,
+) -> int:
     """Print bits per byte and perplexity of a text, every byte of it counted.
 
     The text is run in windows of the context's length. In the first all tokens count, in the
     others the last --stride ones, with the tokens before them as context. The first token is
     predicted from the tokenizer's beginning-of-text token; where it has none, it counts as one of
-    the vocabulary's tokens, all equally likely.
+    the vocabulary's tokens, all equally likely. The reference is the same text in the same
+    windows in NumPy's float32, where nothing is rounded but the stored weights.
     """
     from lora_host.errors import RequestError
     from lora_sdk.engine import Engine
@@ -60,8 +85,34 @@ def evaluate(path: str, stride: int | None, as_json: bool, **engine_arguments: A
             "boards": engine.cluster.size,
             "seconds_measured": time.monotonic() - began,
         }
+        if not alone:
+            report |= _reference(engine, data, stride, reference)
     click.echo(json.dumps(report, indent=2) if as_json else _table(report))
     return 0
+
+
+def _reference(
+    engine: Engine, data: bytes, stride: int | None, folder: Path | None
+) -> dict[str, Any]:
+    """The float32 score of `folder`, else of the engine's own model."""
+    from lora_host.errors import RequestError
+    from lora_sdk.evaluation import plan_text
+    from lora_sdk.model.checkpoint import Checkpoint
+    from lora_sdk.quant.dense import DenseOperations
+    from lora_sdk.quant.reference import float_bits
+
+    checkpoint = Checkpoint.open(folder or engine.model_path)
+    found, wanted = checkpoint.config, engine.config
+    if (found.vocabulary, found.positions) != (wanted.vocabulary, wanted.positions):
+        raise RequestError(
+            f"{folder}: vocabulary {found.vocabulary}, {found.positions} positions, expected"
+            f" {wanted.vocabulary} and {wanted.positions}; name the model it was made of"
+        )
+    plan = plan_text(engine, data, stride)
+    with ProgressBar("float32", unit="token") as progress:
+        operations = DenseOperations(checkpoint, rounded=False)
+        bits = plan.bits + float_bits(operations, plan.tokens, plan.windows, progress)
+    return {"reference": str(checkpoint.folder), "reference_bits_per_byte": bits / plan.bytes}
 
 
 def _table(report: dict[str, Any]) -> str:
@@ -69,9 +120,15 @@ def _table(report: dict[str, Any]) -> str:
         "bos": "predicted from the tokenizer's beginning of text",
         "uniform": "counted as uniform over the vocabulary: the tokenizer has no beginning of text",
     }[report["first_token"]]
+    beside = []
+    if "reference" in report:
+        other = report["reference_bits_per_byte"]
+        off = report["bits_per_byte"] / other - 1
+        beside = [f"float32        {other:.4f} of {report['reference']}: {off:+.2%} beside it"]
     return "\n".join(
         [
             f"bits per byte  {report['bits_per_byte']:.4f}",
+            *beside,
             f"perplexity     {report['perplexity']:.3f} a token",
             f"text           {report['bytes']} bytes, {report['tokens']} tokens",
             f"first token    {first}",

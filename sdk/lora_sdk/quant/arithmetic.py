@@ -3,6 +3,8 @@ float references. Not the arithmetic of the boards, whose order of sums is a con
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import product
 from typing import Protocol
 
 import numpy as np
@@ -13,6 +15,8 @@ from lora_sdk.model.rope import rope_table
 from lora_sdk.model.spec import ModelConfig
 
 F32 = NDArray[np.float32]
+Soft = Callable[[F32, F32], F32]
+ATTENTION_ROWS = 256  # bounds the scores that are held at once
 
 
 class Operations(Protocol):
@@ -67,19 +71,24 @@ def rotate(x: F32, table: F32) -> F32:
     return turned
 
 
-def scores(q: F32, k: F32, scale: np.float32) -> F32:
-    """Scaled q.k [heads, T, T] with -inf where a position is not visible; K heads are repeated for
-    the query heads that share them."""
-    count = q.shape[1]
-    s: F32 = (q @ np.repeat(k, len(q) // len(k), axis=0).transpose(0, 2, 1)) * scale
-    s[:, ~np.tri(count, dtype=bool)] = -np.inf
-    return s
+def attention(q: F32, k: F32, v: F32, scale: np.float32, soft: Soft) -> F32:
+    """Causal attention of q [heads, T, head_dim] over k and v [kv_heads, T, head_dim], some rows
+    of a head at a time: `soft` weighs v by scores [rows, positions]."""
+    sharing, count = len(q) // len(k), q.shape[1]
+    y = np.empty((len(q), count, v.shape[2]), np.float32)
+    for head_index, start in product(range(len(q)), range(0, count, ATTENTION_ROWS)):
+        stop = min(count, start + ATTENTION_ROWS)
+        s = (q[head_index, start:stop] @ k[head_index // sharing, :stop].T) * scale
+        hidden = ~np.tri(stop - start, dtype=bool)
+        s[:, start:][hidden] = -np.inf
+        y[head_index, start:stop] = soft(s, v[head_index // sharing, :stop])
+    return y
 
 
 def softmax_times(s: F32, v: F32) -> F32:
-    """softmax(s) @ v over visible positions: [heads, T, head_dim]."""
-    e = np.exp(s - s.max(axis=2, keepdims=True))
-    weighted: F32 = (e @ np.repeat(v, len(s) // len(v), axis=0)) / e.sum(axis=2, keepdims=True)
+    """softmax(s) @ v: scores [rows, positions], -inf where not visible, times [positions, n]."""
+    e = np.exp(s - s.max(axis=1, keepdims=True))
+    weighted: F32 = (e @ v) / e.sum(axis=1, keepdims=True)
     return weighted
 
 

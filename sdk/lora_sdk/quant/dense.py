@@ -7,7 +7,7 @@ import numpy as np
 
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.quantisation import FP16, AttentionScales, MatrixFormat
-from lora_sdk.quant.arithmetic import F32, scores, softmax_times
+from lora_sdk.quant.arithmetic import F32, attention, softmax_times
 
 LIMIT = np.float32(127)
 
@@ -87,7 +87,7 @@ class DenseOperations:
             return integer_attention(q, k, v, scale, self.checkpoint.attention_scales(layer))
         if kind == "int8-heads":
             k, v = by_head(k), by_head(v)
-        return softmax_times(scores(q, k, scale), v)
+        return attention(q, k, v, scale, softmax_times)
 
     def store(self, x: F32) -> F32:
         """FP16 where rounded."""
@@ -115,17 +115,21 @@ def integer_attention(
 ) -> F32:
     """INT8 attention [heads, T, head_dim]: weights rint(127*exp(s - m)) divided by their sum, or
     SmoothQuant's form, probabilities in units of 1/127 (`normalised`)."""
-    s = scores(round_to(q, scales.q), round_to(k, scales.k), np.float32(1))
-    s *= np.float32(np.float64(scales.q) * np.float64(scales.k) * np.float64(scale))
-    e = np.exp(s - s.max(axis=2, keepdims=True))
-    values = np.repeat(round_to(v, scales.v), len(q) // len(v), axis=0)
-    if normalised:
-        e8 = np.rint(LIMIT * (e / e.sum(axis=2, keepdims=True)))
-        smooth: F32 = (e8 @ values) * np.float32(scales.v / LIMIT)
-        return smooth
-    e8 = np.rint(LIMIT * e)
-    result: F32 = (e8 @ values) / e8.sum(axis=2, keepdims=True) * scales.v
-    return result
+    factor = np.float32(np.float64(scales.q) * np.float64(scales.k) * np.float64(scale))
+
+    def by_sum(s: F32, values: F32) -> F32:
+        e8 = np.rint(LIMIT * np.exp(s - s.max(axis=1, keepdims=True)))
+        weighted: F32 = (e8 @ values) / e8.sum(axis=1, keepdims=True) * scales.v
+        return weighted
+
+    def by_probability(s: F32, values: F32) -> F32:
+        e = np.exp(s - s.max(axis=1, keepdims=True))
+        e8 = np.rint(LIMIT * (e / e.sum(axis=1, keepdims=True)))
+        weighted: F32 = (e8 @ values) * np.float32(scales.v / LIMIT)
+        return weighted
+
+    integers = round_to(q, scales.q), round_to(k, scales.k), round_to(v, scales.v)
+    return attention(*integers, factor, by_probability if normalised else by_sum)
 
 
 def _format(checkpoint: Checkpoint, name: str) -> MatrixFormat:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lora_sdk.model.spec import ModelConfig
-from lora_sdk.quant.arithmetic import F32, block, scores, softmax_times
+from lora_sdk.quant.arithmetic import F32, attention, block, softmax_times
 from lora_sdk.quant.layer import Parameters
 
 ROLES = {
@@ -55,7 +55,7 @@ class RecordingOperations:
     def attend(self, q: F32, k: F32, v: F32, layer: int) -> F32:
         """Float attention; q, k and v are kept."""
         self._attention.append((q, k, v))
-        return softmax_times(scores(q, k, self.config.attention_scale(layer)), v)
+        return attention(q, k, v, self.config.attention_scale(layer), softmax_times)
 
     def store(self, x: F32) -> F32:
         """As it is."""

@@ -13,6 +13,7 @@ from lora_sdk.quant.arithmetic import F32, block, embed, head
 from lora_sdk.quant.dense import DenseOperations
 
 Progress = Callable[[int, int], None]
+BATCH_TOKENS = 1 << 16  # of windows that go through the layers together
 
 
 def embed_windows(operations: DenseOperations, windows: Sequence[Sequence[int]]) -> list[F32]:
@@ -31,21 +32,43 @@ def embed_windows(operations: DenseOperations, windows: Sequence[Sequence[int]])
     return found
 
 
-def negative_log2(
+def float_bits(
     operations: DenseOperations,
     tokens: Sequence[int],
     windows: Sequence[Window],
     progress: Progress | None = None,
 ) -> float:
-    """Bits of the counted tokens of `windows` over `tokens`; `progress` counts layers and head."""
+    """Bits of the counted tokens of `windows` over `tokens`; `progress` counts tokens."""
+    batches: list[list[Window]] = [[]]
+    for window in windows:
+        if sum(w.stop - w.start for w in batches[-1]) >= BATCH_TOKENS:
+            batches.append([])
+        batches[-1].append(window)
+    bits, parts = 0.0, operations.config.layers + 1
+    for batch in batches:
+        done = batch[0].start
+
+        def layer_done(layers: int, at: int = done, end: int = batch[-1].stop) -> None:
+            if progress is not None:
+                progress(at + (end - at) * layers // parts, windows[-1].stop)
+
+        bits += _batch_bits(operations, tokens, batch, layer_done)
+    return bits
+
+
+def _batch_bits(
+    operations: DenseOperations,
+    tokens: Sequence[int],
+    windows: Sequence[Window],
+    layer_done: Callable[[int], None],
+) -> float:
     config = operations.config
     operations.load(None)
     streams = embed_windows(operations, [tokens[w.start : w.stop - 1] for w in windows])
     for layer in range(config.layers):
         operations.load(layer)
         streams = [block(x, layer, config, operations) for x in streams]
-        if progress is not None:
-            progress(layer + 1, config.layers + 1)
+        layer_done(layer + 1)
     operations.load(None)
     bits = 0.0
     for x, window in zip(streams, windows, strict=True):
@@ -55,6 +78,5 @@ def negative_log2(
         logits -= logits.max(axis=1, keepdims=True)
         chosen = logits[np.arange(len(wanted)), wanted]
         bits += float((np.log(np.exp(logits).sum(axis=1)) - chosen).sum() / np.log(2.0))
-    if progress is not None:
-        progress(config.layers + 1, config.layers + 1)
+    layer_done(config.layers + 1)
     return bits
