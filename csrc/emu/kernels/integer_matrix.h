@@ -18,7 +18,7 @@
 #define QUAD_BYTES (LORA_BLOCK_N * 4) /* four steps of K, or eight of 4-bit weights */
 #define QUADS (LORA_BLOCK_K / 4)
 #define INT8_AHEAD 2 /* blocks that are fetched ahead */
-#define INT4_AHEAD 4
+#define INT4_AHEAD 2
 
 LANES_INLINE void fetch_quad(const uint8_t *ahead) {
     _mm_prefetch((const char *)ahead, _MM_HINT_T0);
@@ -116,6 +116,7 @@ LANES_INLINE void int4_part(const struct integer_tile *t, uint32_t row, const in
         }
     }
     const uint16_t *scales = int4_scales(block, t->group, k);
+    fetch_quad((const uint8_t *)int4_scales(ahead, t->group, k));
     uint8_t zeros[LORA_BLOCK_N];
     spread_zeros(int4_zeros(block, t->group, k), zeros);
     for (int v = 0; v < VECTORS; v++) {

@@ -125,17 +125,29 @@ static int find_blocks(const struct lora_job *job, uint32_t tile, const uint16_t
     return LORA_OK;
 }
 
-/* Every items-th tile. Two lists of blocks take turns: the tile at hand and the one after it. */
+/* The tiles of an item: `step` apart. Blocks of FP16 are pages of their own, so threads may stay near
+ * each other in memory; smaller ones lie together on a page, and what is fetched beyond one is the
+ * item's own next block. */
+static void item_tiles(const struct lora_job *job, uint32_t item, uint32_t *first, uint32_t *end,
+                       uint32_t *step) {
+    uint64_t tiles = tile_count(job->matrix.command);
+    bool apart = job->matrix.type == LORA_WEIGHT_FP16;
+    *first = apart ? item : (uint32_t)(tiles * item / job->items);
+    *end = apart ? (uint32_t)tiles : (uint32_t)(tiles * (item + 1) / job->items);
+    *step = apart ? job->items : 1;
+}
+
+/* Two lists of blocks take turns: the tile at hand and the one after it. */
 static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
-    const struct lora_matrix *command = job->matrix.command;
-    uint32_t count = matrix_k_blocks(command), tiles = tile_count(command);
-    uint64_t stride = (uint64_t)count + 1;
+    uint32_t first, end, step;
+    item_tiles(job, item, &first, &end, &step);
+    uint64_t count = matrix_k_blocks(job->matrix.command), stride = count + 1;
     const uint16_t **blocks = job->matrix.lists + 2 * stride * thread;
     const uint16_t **next = blocks + stride;
-    int status = find_blocks(job, item, blocks);
-    for (uint32_t tile = item; tile < tiles && status == LORA_OK; tile += job->items) {
-        bool last = tiles - tile <= job->items;
-        status = find_blocks(job, tile + job->items, next);
+    int status = find_blocks(job, first, blocks);
+    for (uint32_t tile = first; tile < end && status == LORA_OK; tile += step) {
+        bool last = end - tile <= step;
+        status = find_blocks(job, tile + step, next);
         const uint16_t **then = last || status != LORA_OK ? blocks : next;
         blocks[count] = then[0];
         if (status == LORA_OK)
