@@ -23,7 +23,7 @@ bench: $(VENV)/.installed-test
 
 # The emulated boards behind the vendor's own runtime: Debian's libxrt1, libxrt-dev, libxrt-utils.
 xrt: $(VENV)/.installed-test
-	$(BIN)/python -m pytest -q -m xrt --require-xrt tests/xrt
+	$(BIN)/python -m pytest -q -m "xrt and not slow" --require-xrt tests
 
 parity: $(VENV)/.installed-parity
 	$(BIN)/python -m pytest -q -m parity --require-parity tests

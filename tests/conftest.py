@@ -1,17 +1,23 @@
-"""Options and fixtures that all tests share. The tests under emu/ run on emulated boards unless
-`--device URI` names real ones: one fixture decides, no test does."""
+"""Options and fixtures that all tests share. One fixture, `transport`, decides which boards a test
+runs on: emulated ones of this process, those behind the real XRT, those behind the stand-in for
+vrtd, one after the other; or the real ones that `--device URI` names. No test decides."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
+
+from tests.relay import APART, close_children, run_apart, transport_of
+from tests.transports import Transport, open_transport
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--device", action="append", default=[], help="board URI; repeat for several boards"
     )
+    parser.addoption("--transport", choices=("emu", *APART), help="only over this transport")
+    parser.addoption("--relay", help="file descriptor of the pytest that names the tests")
     parser.addoption(
         "--require-hw", action="store_true", help="missing boards fail instead of skipping"
     )
@@ -27,7 +33,70 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Every test of boards once a transport."""
+    if "transport" not in metafunc.fixturenames:
+        return
+    names: list[str] = ["emu", *APART]
+    if metafunc.config.getoption("--device"):
+        names = ["device"]
+    elif metafunc.config.getoption("--transport"):
+        names = [metafunc.config.getoption("--transport")]
+    marks = {"xrt": [pytest.mark.xrt]}
+    params = [pytest.param(name, marks=marks.get(name, [])) for name in names]
+    metafunc.parametrize("transport", params, indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
+def transport(request: pytest.FixtureRequest) -> Iterator[Transport]:
+    """The boards under test."""
+    name = str(request.param)
+    if name == "xrt":
+        request.getfixturevalue("xrt_libraries")
+    with open_transport(name, request.config.getoption("--device")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def xrt_libraries(pytestconfig: pytest.Config) -> None:
+    """The runtime's own libraries, or a visible skip, or a failure with --require-xrt."""
+    from lora_host.errors import TransportError
+    from lora_host.xrt_environment import find_libraries
+
+    try:
+        find_libraries()
+    except TransportError as error:
+        if pytestconfig.getoption("--require-xrt"):
+            pytest.fail(f"--require-xrt, but {error}")
+        pytest.skip(str(error))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Items of a transport that needs its own process run there."""
+    return run_apart(item, nextitem) or None
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """The transports' processes end with the session."""
+    close_children(config)
+
+
+def _is_heavy(item: pytest.Item) -> bool:
+    """Whether another transport than emu adds nothing that a smaller case does not show: marked
+    `light(name=(values), ...)`, an item with another value of such a parameter is slow there."""
+    marker = item.get_closest_marker("light")
+    if marker is None or transport_of(item) not in APART:
+        return False
+    params = item.callspec.params  # type: ignore[attr-defined]
+    return any(params[name] not in values for name, values in marker.kwargs.items())
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
+    for item in items:
+        if _is_heavy(item):
+            item.add_marker(pytest.mark.slow)
     if config.getoption("--device"):
         return
     for item in items:

@@ -3,7 +3,7 @@ its own slots and pages. Tests compare what comes back as bytes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +23,7 @@ from lora_sdk.plan.placement import make_plan
 from lora_sdk.plan.topology import route
 from lora_sdk.runner import KvOp, Row, Runner
 from tests.quantised import QuantisedModel
+from tests.transports import Transport
 
 Logits = npt.NDArray[np.float32]
 
@@ -37,6 +38,8 @@ def open_runner(
     sequences: int = 4,
     overlay: Overlay | None = None,
     devices: Sequence[str] = (),
+    transport: Transport | None = None,
+    timeouts: Mapping[str, int] | None = None,
     trace: bool = False,
     hidden_taps: Sequence[int] = (),
     adapters: AdapterOptions | None = None,
@@ -45,10 +48,17 @@ def open_runner(
     """A model on boards: emulated unless `devices` names others. `model` in place of the folder's
     checkpoint."""
     config = load_config(folder) if model is None else model.config
+    if transport is not None:
+        devices, timeouts = transport.devices(boards), timeouts or transport.timeouts
     board = load_overlay(default_overlay(devices, None)).board
     overlay = overlay or load_overlay(choose_overlay(config, board.name))
     with Cluster.open(
-        boards=boards, devices=tuple(devices), overlay=overlay, kernels=kernels, trace=trace
+        boards=boards,
+        devices=tuple(devices),
+        overlay=overlay,
+        kernels=kernels,
+        trace=trace,
+        timeouts=timeouts,
     ) as cluster:
         path = route(cluster.cables, boards)
         plan = make_plan(

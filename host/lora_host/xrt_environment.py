@@ -51,7 +51,8 @@ class XrtEnvironment:
         self.folder = Path(self._folder.name)
         try:
             self._fill(source, boards, overlay, banks)
-            self._write_cluster(boards, overlay, ring(boards) if cables is None else cables)
+            self._overlay = overlay
+            self.set_cluster(boards, cables)
         except BaseException:
             self._folder.cleanup()
             raise
@@ -108,9 +109,14 @@ class XrtEnvironment:
         sizes = banks or [_size(bank.capacity) for bank in load_overlay(overlay).board.banks]
         (self.folder / "emconfig.json").write_text(json.dumps(emulation_config(boards, sizes)))
 
-    def _write_cluster(self, boards: int, overlay: str, cables: Sequence[Cable]) -> None:
-        ends = [(c.board_a, c.port_a, c.board_b, c.port_b) for c in cables]
-        facts = {"boards": boards, "overlay": overlay, "cables": ends}
+    def set_cluster(
+        self, boards: int, cables: Sequence[Cable] | None = None, speed: int = 1
+    ) -> None:
+        """Boards and cables (a ring where none are given) of the cluster process that the next
+        board to be opened starts. `speed`: board seconds a second."""
+        chosen = ring(boards) if cables is None else cables
+        ends = [(c.board_a, c.port_a, c.board_b, c.port_b) for c in chosen]
+        facts = {"boards": boards, "overlay": self._overlay, "cables": ends, "speed": speed}
         (self.folder / "cluster.json").write_text(json.dumps(facts))
 
     def _write_model(self) -> None:

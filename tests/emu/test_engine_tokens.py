@@ -10,6 +10,7 @@ import pytest
 
 from lora_host.errors import LinkError, LoraError, RequestError
 from lora_sdk import Engine, SamplingParams, Tree
+from tests.transports import Transport
 from tests.variants import variant, write_checkpoint
 
 PROMPT = [(7 * i + 11) % 287 + 3 for i in range(45)]
@@ -27,8 +28,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def engine(folder: Path, devices: tuple[str, ...]) -> Iterator[Engine]:
-    with Engine(folder, boards=2, devices=devices[:2], max_sequences=4) as opened:
+def engine(folder: Path, transport: Transport) -> Iterator[Engine]:
+    with Engine(folder, **transport.named(2), max_sequences=4) as opened:
         yield opened
 
 

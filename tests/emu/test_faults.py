@@ -3,18 +3,18 @@ a lost completion, a silent cable."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from lora_host import abi
-from lora_host.boards import load_board
-from lora_host.cluster import Cluster
 from lora_host.errors import CommandError, HangError, LinkError, TransportError
-from lora_host.overlay import load_overlay
 from lora_sdk.runner import Runner
 from tests.drive import Driver, open_runner
+from tests.transports import HASTY, Transport
 from tests.variants import variant, write_checkpoint
 
 TOKENS = [5, 17, 99, 3]
@@ -26,29 +26,35 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def runner(folder: Path) -> Iterator[Runner]:
-    with open_runner(folder, 4) as opened:
+def runner(folder: Path, transport: Transport) -> Iterator[Runner]:
+    with open_runner(folder, 4, transport=transport) as opened:
         yield opened
 
 
-def fault(runner: Runner, board: int, kind: int, a: int = 0, b: int = 0, c: int = 0) -> None:
-    assert runner.cluster.emulated is not None
-    runner.cluster.emulated.fault(board, kind, a, b, c)
+Plant = Callable[..., None]
 
 
-def test_one_flipped_bit_on_a_link_is_found_and_the_step_redone(runner: Runner) -> None:
+@pytest.fixture
+def fault(transport: Transport, runner: Runner) -> Plant:
+    """Plants a fault on a board of the runner."""
+    return partial(transport.fault, runner.cluster)
+
+
+def test_one_flipped_bit_on_a_link_is_found_and_the_step_redone(
+    runner: Runner, fault: Plant
+) -> None:
     want = Driver(runner).feed(0, TOKENS, (4,)).tobytes()
     redone = runner.cluster.stats().redone_steps
-    fault(runner, 2, abi.FAULT_LINK_FLIP, 1, 5, 1)
+    fault(2, abi.FAULT_LINK_FLIP, 1, 5, 1)
     assert Driver(runner).feed(1, TOKENS, (4,)).tobytes() == want
     assert runner.cluster.stats().redone_steps == redone + 1
 
 
-def test_a_link_that_keeps_flipping_bits_is_a_link_error(runner: Runner) -> None:
-    fault(runner, 2, abi.FAULT_LINK_FLIP, 1, 0, 1_000_000)
+def test_a_link_that_keeps_flipping_bits_is_a_link_error(runner: Runner, fault: Plant) -> None:
+    fault(2, abi.FAULT_LINK_FLIP, 1, 0, 1_000_000)
     with pytest.raises(LinkError, match=r"board 3.*board 2.*CRC"):
         Driver(runner).feed(0, TOKENS, (4,))
-    fault(runner, 2, abi.FAULT_NONE)
+    fault(2, abi.FAULT_NONE)
     assert Driver(runner).feed(1, TOKENS, (4,)).shape[0] == 4
 
 
@@ -63,34 +69,38 @@ def test_a_flipped_bit_in_placed_weights_is_found_by_the_checksum(runner: Runner
         runner.check_weights()
 
 
-def test_a_stuck_unit_is_named_by_the_watchdog(runner: Runner) -> None:
-    fault(runner, 1, abi.FAULT_UNIT_STUCK, abi.UNIT_VFU)
+def test_a_stuck_unit_is_named_by_the_watchdog(runner: Runner, fault: Plant) -> None:
+    fault(1, abi.FAULT_UNIT_STUCK, abi.UNIT_VFU)
     with pytest.raises((CommandError, HangError), match=r"board 1.*(VFU|vector)"):
         Driver(runner).feed(0, TOKENS, (4,))
-    fault(runner, 1, abi.FAULT_NONE)
+    fault(1, abi.FAULT_NONE)
     assert Driver(runner).feed(1, TOKENS, (4,)).shape[0] == 4
 
 
-def test_a_lost_completion_record_is_no_success(runner: Runner) -> None:
-    fault(runner, 0, abi.FAULT_COMPLETION_LOST)
+def test_a_lost_completion_record_is_no_success(runner: Runner, fault: Plant) -> None:
+    fault(0, abi.FAULT_COMPLETION_LOST)
     with pytest.raises(TransportError, match=r"board 0.*completion"):
         Driver(runner).feed(0, TOKENS, (4,))
 
 
+@pytest.mark.light(kind=("FAULT_DONE_LOST",))
 @pytest.mark.parametrize("kind", ["FAULT_DONE_LOST", "FAULT_FIRMWARE_DEAD"])
-def test_a_board_that_never_answers_is_a_hang_with_a_report(runner: Runner, kind: str) -> None:
-    fault(runner, 2, getattr(abi, kind))
-    with pytest.raises(HangError, match="board 2"):
-        Driver(runner).feed(0, TOKENS, (4,))
-    report = runner.cluster.report()
+def test_a_board_that_never_answers_is_a_hang_with_a_report(
+    folder: Path, transport: Transport, kind: str
+) -> None:
+    hasty = HASTY if transport.timeouts else None
+    with open_runner(folder, 4, transport=transport, timeouts=hasty) as runner:
+        transport.fault(runner.cluster, 2, getattr(abi, kind))
+        began = time.monotonic()
+        with pytest.raises(HangError, match="board 2"):
+            Driver(runner).feed(0, TOKENS, (4,))
+        assert time.monotonic() - began < 5
+        report = runner.cluster.report()
     assert "board 2" in report and "MPU" in report and "0x" in report
 
 
-def test_links_with_silent_errors_fail_the_payload_check() -> None:
-    overlay = load_overlay("lora_f_u280")
-    with Cluster.open(boards=4, overlay=overlay) as cluster:
-        assert cluster.emulated is not None
-        cluster.emulated.fault(1, abi.FAULT_LINK_GARBLE, 1, 0, 0)
+def test_links_with_silent_errors_fail_the_payload_check(transport: Transport) -> None:
+    with transport.open(4) as cluster:
+        transport.fault(cluster, 1, abi.FAULT_LINK_GARBLE, 1)
         with pytest.raises(LinkError, match=r"board 1.*board 2"):
             cluster.links_up(cluster.cables)
-        assert load_board("u280").name == "u280"

@@ -13,6 +13,7 @@ from lora_host.errors import ModelError, RequestError
 from lora_host.records import GreedyResult
 from lora_sdk.runner import KvOp, Row, Runner
 from tests.drive import open_runner
+from tests.transports import Transport
 from tests.variants import variant, write_checkpoint
 
 PROMPT = (5, 17, 99, 3)
@@ -21,9 +22,9 @@ FIRST_PAGE = abi.MAX_SCRATCH // abi.TILE_POSITIONS
 
 
 @pytest.fixture(scope="module")
-def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
+def runner(tmp_path_factory: pytest.TempPathFactory, transport: Transport) -> Iterator[Runner]:
     folder = write_checkpoint(variant("llama_narrow"), tmp_path_factory.mktemp("greedy") / "model")
-    with open_runner(folder, 4) as opened:
+    with open_runner(folder, 4, transport=transport) as opened:
         yield opened
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,20 +14,25 @@ from lora_host.cluster import Cluster
 from lora_host.cluster_file import Cable, ring
 from lora_host.errors import LinkError, LoraError, RequestError
 from lora_host.overlay import load_overlay
+from tests.transports import Transport
 
 OVERLAY = load_overlay("lora_f_u280")
 TOPOLOGIES = Path(__file__).parents[1] / "topologies"
 
 
 @pytest.fixture
-def four() -> Iterator[Cluster]:
-    with Cluster.open(boards=4, overlay=OVERLAY, kernels="numpy") as cluster:
+def four(transport: Transport) -> Iterator[Cluster]:
+    with transport.open(4) as cluster:
         yield cluster
 
 
-def fault(cluster: Cluster, board: int, kind: int, a: int, b: int = 0, c: int = 0) -> None:
-    assert cluster.emulated is not None
-    cluster.emulated.fault(board, kind, a, b, c)
+Plant = Callable[..., None]
+
+
+@pytest.fixture
+def fault(transport: Transport, four: Cluster) -> Plant:
+    """Plants a fault on one of the four boards."""
+    return partial(transport.fault, four)
 
 
 @pytest.mark.parametrize("name", ["single", "pair", "ring4", "ring8", "path4", "broken4"])
@@ -66,8 +72,10 @@ def raises(cluster: Cluster, cables: tuple[Cable, ...]) -> LoraError:
     return caught.value
 
 
-def test_a_link_that_stays_down_names_both_ends_and_the_symptom(four: Cluster) -> None:
-    fault(four, 2, abi.FAULT_LINK_DOWN, 1)
+def test_a_link_that_stays_down_names_both_ends_and_the_symptom(
+    four: Cluster, fault: Plant
+) -> None:
+    fault(2, abi.FAULT_LINK_DOWN, 1)
     error = raises(four, four.cables)
     assert error.failure is not None and error.failure.status == "LORA_ERR_LINK_STATUS"
     ends = {(error.failure.board, error.failure.port)}
@@ -76,25 +84,26 @@ def test_a_link_that_stays_down_names_both_ends_and_the_symptom(four: Cluster) -
     assert "0x11ff expected" in str(error) and "lanes down" in str(error)
 
 
-def test_wrong_framing_or_width_is_found_against_the_manifest(four: Cluster) -> None:
-    fault(four, 1, abi.FAULT_LINK_CONFIG, 0, OVERLAY.link_configuration & ~abi.LINK_FRAMING)
+def test_wrong_framing_or_width_is_found_against_the_manifest(four: Cluster, fault: Plant) -> None:
+    fault(1, abi.FAULT_LINK_CONFIG, 0, OVERLAY.link_configuration & ~abi.LINK_FRAMING)
     error = raises(four, four.cables)
     assert "framing off and width 32 B; the manifest has framing on and width 32 B" in str(error)
     assert error.failure is not None and (error.failure.board, error.failure.port) == (1, 0)
-    fault(four, 1, abi.FAULT_LINK_CONFIG, 0, 0x3 | 64 << 2)
+    fault(1, abi.FAULT_LINK_CONFIG, 0, 0x3 | 64 << 2)
     assert "width 64 B" in str(raises(four, four.cables))
-    fault(four, 1, abi.FAULT_LINK_CONFIG, 0, OVERLAY.link_configuration | 1 << 20)
+    fault(1, abi.FAULT_LINK_CONFIG, 0, OVERLAY.link_configuration | 1 << 20)
     four.links_up(four.cables)  # bits outside the mask do not matter
 
 
+@pytest.mark.light(kind=("FAULT_LINK_GARBLE",))
 @pytest.mark.parametrize("kind", ["FAULT_LINK_GARBLE", "FAULT_LINK_FLIP"])
-def test_wrong_bytes_are_found_by_payload(four: Cluster, kind: str) -> None:
-    fault(four, 3, getattr(abi, kind), 1, 10, 1)
+def test_wrong_bytes_are_found_by_payload(four: Cluster, fault: Plant, kind: str) -> None:
+    fault(3, getattr(abi, kind), 1, 10, 1)
     error = raises(four, four.cables)
     assert error.failure is not None and error.failure.status == "LORA_ERR_LINK_PAYLOAD"
     ends = {error.failure.board, error.failure.peer_board}
     assert ends == {3, 0} and "of them wrong" in str(error)
-    fault(four, 3, abi.FAULT_NONE, 0)
+    fault(3, abi.FAULT_NONE, 0)
     four.links_up(four.cables)
 
 
@@ -110,7 +119,8 @@ def test_a_cable_in_another_board_is_named(
 ) -> None:
     error = raises(four, cables)
     assert error.failure is not None and error.failure.status == "LORA_ERR_LINK_CABLING"
-    assert f"board 0's end hears serial {heard} port 0" in str(error)
+    serial = four.infos[heard - 1].serial
+    assert f"board 0's end hears serial {serial} port 0" in str(error)
     four.links_up(four.cables)
 
 
@@ -121,6 +131,7 @@ def test_a_cable_in_the_other_port_is_named() -> None:
         assert error.failure is not None and error.failure.status == "LORA_ERR_LINK_STATUS"
 
 
+@pytest.mark.light(message=("board 0 port 2",))
 @pytest.mark.parametrize(
     ("cables", "message"),
     [

@@ -19,6 +19,7 @@ from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.runner import KvOp, Row, Runner
 from tests.drive import Driver, Logits, open_runner
 from tests.oracle.forward import Oracle, load_weights
+from tests.transports import Transport
 from tests.variants import variant, write_checkpoint
 
 DIGESTS = Path(__file__).parent / "identity.json"
@@ -70,14 +71,19 @@ def test_the_independent_implementation_has_the_committed_digest(
     assert digest(expected(name)) == json.loads(DIGESTS.read_text())[name]
 
 
+@pytest.mark.light(name=("gpt2", "llama_gqa_bias"), boards=(1, 2))
 @pytest.mark.parametrize("boards", [1, 2, 4, 8])
 @pytest.mark.parametrize("name", NAMES)
 def test_prefill_and_decode(
-    name: str, boards: int, folder: Callable[[str], Path], expected: Callable[[str], Logits]
+    name: str,
+    boards: int,
+    folder: Callable[[str], Path],
+    expected: Callable[[str], Logits],
+    transport: Transport,
 ) -> None:
     want = expected(name)
     tokens = tokens_of(name)
-    with open_runner(folder(name), boards, sequences=3) as runner:
+    with open_runner(folder(name), boards, sequences=3, transport=transport) as runner:
         driver = Driver(runner)
         for number, cuts in enumerate(CUTS.values()):
             got = driver.feed(number, tokens, cuts)
@@ -86,13 +92,16 @@ def test_prefill_and_decode(
 
 @pytest.mark.parametrize("boards", [1, 4])
 def test_batch_order_changes_nothing(
-    boards: int, folder: Callable[[str], Path], expected: Callable[[str], Logits]
+    boards: int,
+    folder: Callable[[str], Path],
+    expected: Callable[[str], Logits],
+    transport: Transport,
 ) -> None:
     """Three sequences of one model, interleaved row by row and in different orders."""
     name = "llama_gqa_bias"
     full, want = tokens_of(name), expected(name)
     starts = {2: full[:40], 0: full[:13], 1: full[:11]}
-    with open_runner(folder(name), boards, sequences=3) as runner:
+    with open_runner(folder(name), boards, sequences=3, transport=transport) as runner:
         driver = Driver(runner)
         got = driver.step(starts, interleave=True)
         for number, tokens in starts.items():
@@ -104,14 +113,18 @@ def test_batch_order_changes_nothing(
                 assert got[n].tobytes() == want[at[n] : at[n] + 1].tobytes()
 
 
+@pytest.mark.light(boards=(2, 4))
 @pytest.mark.parametrize("boards", [1, 2, 4, 8])
 def test_siblings_and_commit_of_one_path(
-    boards: int, folder: Callable[[str], Path], expected: Callable[[str], Logits]
+    boards: int,
+    folder: Callable[[str], Path],
+    expected: Callable[[str], Logits],
+    transport: Transport,
 ) -> None:
     """A verification tree whose right branch is hidden among wrong siblings, over a tile's edge,
     then plain decoding after the commit of that branch."""
     name = "llama_llama3"
-    with open_runner(folder(name), boards, sequences=1) as runner:
+    with open_runner(folder(name), boards, sequences=1, transport=transport) as runner:
         verify_tree(runner, tokens_of(name), expected(name))
 
 
@@ -185,12 +198,10 @@ def test_the_check_passes_unaltered(
 
 
 def test_notices_a_block_filed_under_the_wrong_source(
-    folder: Callable[[str], Path], expected: Callable[[str], Logits]
+    folder: Callable[[str], Path], expected: Callable[[str], Logits], transport: Transport
 ) -> None:
-    with open_runner(folder("llama_llama3"), 2, sequences=1) as runner:
-        emulated = runner.cluster.emulated
-        assert emulated is not None
-        emulated.fault(1, abi.FAULT_MISFILE, 0, 0, 0)
+    with open_runner(folder("llama_llama3"), 2, sequences=1, transport=transport) as runner:
+        transport.fault(runner.cluster, 1, abi.FAULT_MISFILE)
         assert fails(lambda: check_tree(runner, expected))
 
 

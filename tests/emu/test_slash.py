@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import time
@@ -19,11 +18,8 @@ from lora_host.errors import LinkError, OverlayError, PlacementError, TransportE
 from lora_host.overlay import load_overlay
 from lora_host.vrtd_standin.process import Standin
 from lora_sdk import Engine, SamplingParams
-from tests.drive import Driver, open_runner
-from tests.emu.test_identity import CUTS, DIGESTS, digest, tokens_of
 from tests.processes import ROOT, environment
 from tests.slash import OVERLAY, build_card, run_client, start_client
-from tests.variants import variant, write_checkpoint
 
 PROMPT = "import os\n"
 GREEDY = SamplingParams(max_tokens=64, ignore_eos=True)
@@ -236,20 +232,9 @@ def test_the_stand_in_ends_with_its_last_client(monkeypatch: pytest.MonkeyPatch)
         assert running.process.wait(5) == 0
 
 
-@pytest.mark.parametrize("name", ["gpt2", "llama_gqa_bias"])
-def test_logits_are_the_committed_digests(
-    name: str, standin: Standin, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    connect(monkeypatch, standin)
-    folder = write_checkpoint(variant(name), tmp_path / name)
-    with open_runner(folder, 2, devices=standin.uris) as runner:
-        found = Driver(runner).feed(0, tokens_of(name), CUTS["uneven"])
-    assert digest(found) == json.loads(DIGESTS.read_text())[name]
-
-
-def test_the_engines_tests_pass_on_v80_boards(standin: Standin) -> None:
-    """The same tests over another transport, by the fixture that names the boards."""
-    tests = Path(__file__).with_name("test_engine_tokens.py")
+def test_boards_that_are_named_run_the_same_tests(standin: Standin) -> None:
+    """The fixture takes what --device names in place of the transports of its own."""
+    tests = Path(__file__).with_name("test_host_memory.py")
     boards = [word for uri in standin.uris for word in ("--device", uri)]
     found = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tests), *boards],

@@ -14,6 +14,7 @@ from lora_host.cluster import Cluster
 from lora_host.overlay import load_overlay
 from lora_sdk.selftest.bench import UnitResult
 from lora_sdk.selftest.units import TESTS, check_units
+from tests.transports import Transport
 
 
 def results(cluster: Cluster) -> list[UnitResult]:
@@ -82,11 +83,15 @@ def test_another_order_of_a_sum_is_that_units_fault(
         )
 
 
-def test_a_router_that_misfiles_is_named() -> None:
-    with Cluster.open(4, overlay=load_overlay("lora_f_u280")) as cluster:
-        assert cluster.emulated is not None
+def test_all_units_over_every_transport(transport: Transport) -> None:
+    with transport.open(2) as cluster:
+        assert not faults(cluster)
+
+
+def test_a_router_that_misfiles_is_named(transport: Transport) -> None:
+    with transport.open(4) as cluster:
         cluster.links_up(cluster.cables)
-        cluster.emulated.fault(1, abi.FAULT_MISFILE)
+        transport.fault(cluster, 1, abi.FAULT_MISFILE)
         found = {(r.unit, r.what): r.fault for r in check_units(cluster) if r.fault}
     assert set(found) == {("Router", "gather"), ("Router", "all-reduce of a norm's sums")}
     assert "gathered row: first wrong byte" in found["Router", "gather"]

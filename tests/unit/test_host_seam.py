@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -31,6 +33,16 @@ ABOVE = [
 ]
 
 
+SCHEMES = sorted(
+    match[1]
+    for path in (ROOT / "csrc" / "src").glob("transport_*.c")
+    for match in re.finditer(r'\.scheme = "(\w+)"', path.read_text())
+)
+# What serves a runtime, by its own name; everything else in the host's Python is above the seam.
+BELOW = {"lab", "routes", "device_process", "vrtd_standin"}
+NAMING = {"cluster_file.py", "xrt_environment.py"}  # URIs and their schemes; an environment
+
+
 def code_of(path: Path) -> str:
     return re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.DOTALL)
 
@@ -38,7 +50,70 @@ def code_of(path: Path) -> str:
 @pytest.mark.parametrize("path", ABOVE, ids=lambda path: path.name)
 def test_the_host_library_knows_no_transport(path: Path) -> None:
     assert not re.search(r"\bemu|lora_emu|transport_emu|\bxrt|\bvrtd|\bslash_", code_of(path))
+    assert not re.search(rf'"({"|".join(SCHEMES)})\b', code_of(path))
     assert not re.search(r"\b(printf|puts|fprintf|abort|exit)\s*\(", code_of(path))
+
+
+def test_every_transport_fills_the_same_table() -> None:
+    """One table a scheme, and all of them in the one list that turns a URI into one."""
+    assert SCHEMES == ["emu", "slash", "xrt"]
+    listed = code_of(ROOT / "csrc" / "src" / "uri.c")
+    assert sorted(re.findall(r"&lora_transport_(\w+)", listed)) == SCHEMES
+    table = code_of(ROOT / "csrc" / "include" / "lora" / "transport.h")
+    fields = re.findall(r"\(\*(\w+)\)\(", table)
+    assert len(fields) >= 14
+    for scheme in SCHEMES:
+        path = ROOT / "csrc" / "src" / f"transport_{scheme}.c"
+        filled = set(re.findall(r"^    \.(\w+) = ", path.read_text(), re.MULTILINE))
+        assert filled >= set(fields), f"{scheme}: {set(fields) - filled}"
+
+
+def decisions(path: Path) -> Iterator[ast.expr]:
+    """Every comparison and every question about the beginning of a text."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Compare):
+            yield node
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in ("startswith", "removeprefix", "get")
+        ):
+            yield node
+
+
+def names_a_scheme(node: ast.AST) -> bool:
+    texts = [n.value for n in ast.walk(node) if isinstance(n, ast.Constant)]
+    return any(
+        isinstance(text, str) and text.partition(":")[0] in SCHEMES and text != "" for text in texts
+    )
+
+
+def test_no_python_above_the_seam_asks_which_transport_runs() -> None:
+    host, sdk = ROOT / "host" / "lora_host", ROOT / "sdk" / "lora_sdk"
+    above = [
+        *sdk.rglob("*.py"),
+        *(
+            path
+            for path in host.rglob("*.py")
+            if path.relative_to(host).parts[0] not in BELOW and path.name not in NAMING
+        ),
+    ]
+    assert len(above) > 100
+    found = [
+        f"{path}:{node.lineno}"
+        for path in above
+        for node in decisions(path)
+        if names_a_scheme(node)
+    ]
+    assert not found
+    runtimes = re.compile(r"\b(import|from)\b.*\b(pyxrt|pynq|vrtd_standin|device_process)\b")
+    assert not [path for path in above if runtimes.search(path.read_text())]
+
+
+def test_the_check_of_decisions_can_fail(tmp_path: Path) -> None:
+    path = tmp_path / "a.py"
+    path.write_text('x = 1 if uri.startswith("xrt:") else 2\ny = scheme == "slash"\nz = a == "b"\n')
+    assert sorted(node.lineno for node in decisions(path) if names_a_scheme(node)) == [1, 2]
 
 
 def test_nothing_in_the_sdk_decides_by_emulation() -> None:

@@ -23,6 +23,7 @@ from .calls import CALLS, FAILED, Answer, Fields, answer_gone, is_last
 
 FIRST_CLIENT_SECONDS = 60.0  # the device process that starts us connects at once
 PEER_SECONDS = 10.0  # a host that stops in the middle of a message is gone
+FAULT = b"FAULT "
 IDLE_SECONDS = 0.002  # of real time, passed on to the boards' clock, when only time helps
 
 
@@ -82,6 +83,7 @@ class ClusterProcess:
         facts = json.loads((folder / "cluster.json").read_text())
         self._overlay = load_overlay(facts["overlay"])
         boards = int(facts["boards"])
+        self._speed = int(facts["speed"])  # board seconds a second
         cables = [Cable(*ends) for ends in facts["cables"]]
         self._cluster = Emulated(self._overlay, range(1, boards + 1), cables)
         self._moved = native.ffi().new("uint32_t *")
@@ -101,7 +103,7 @@ class ClusterProcess:
         while self._clients or (not served and time.monotonic() < end):
             now = time.monotonic()
             # While boards work, their own slices make time; while they wait, real time passes.
-            idle = 0 if self._moved[0] else min(int((now - then) * 1e6), 1_000_000)
+            idle = 0 if self._moved[0] else min(int((now - then) * 1e6), 1_000_000) * self._speed
             then = now
             native.lib().lora_emu_advance(self._cluster.number, idle, self._moved)
             for key, _ in self._selector.select(0 if self._moved[0] else IDLE_SECONDS):
@@ -136,7 +138,10 @@ class ClusterProcess:
         index = -1
         host: socket.socket | None = None
         try:
-            message, descriptors, _, _ = socket.recv_fds(life, len(HELLO) + 1, 1)
+            message, descriptors, _, _ = socket.recv_fds(life, 64, 1)
+            if not descriptors and message.startswith(FAULT):
+                self._plant(life, message)
+                return
             if descriptors:
                 host = socket.socket(fileno=descriptors[0])
             index = message[-1] if len(message) == len(HELLO) + 1 else -1
@@ -153,6 +158,17 @@ class ClusterProcess:
         self._clients[index] = client
         for connection in (client.host, client.life):
             self._selector.register(connection, selectors.EVENT_READ, index)
+
+    def _plant(self, life: socket.socket, message: bytes) -> None:
+        """ "FAULT BOARD KIND A B C": a fault knob of the emulated boards; answered by one byte."""
+        with life:
+            try:
+                self._cluster.fault(*map(int, message[len(FAULT) :].split()))
+            except (ValueError, TypeError, OverflowError) as cause:
+                raise TransportError(
+                    f"{message!r}: FAULT and up to five numbers expected"
+                ) from cause
+            life.sendall(b"\1")
 
     def _drop(self, index: int) -> None:
         client = self._clients.pop(index)

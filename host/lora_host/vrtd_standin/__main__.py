@@ -56,12 +56,12 @@ def listen(devices: list[Device], emulated: Emulated) -> None:
         sys.stdout.flush()
 
 
-def run(devices: list[Device], server: Server, parent: int, last: bool) -> None:
-    """The boards' clock: real time, in steps as small as the work allows."""
+def run(devices: list[Device], server: Server, parent: int, last: bool, speed: int) -> None:
+    """The boards' clock: real time, `speed` times as fast, in steps as small as the work allows."""
     seen = time.monotonic()
     while os.getppid() == parent and not (last and server.served and not server.clients):
         now = time.monotonic()
-        elapsed, seen = int((now - seen) * 1e6), now
+        elapsed, seen = int((now - seen) * 1e6) * speed, now
         busy = False
         for place, device in enumerate(devices):
             # all boards share one clock: it is moved once a round
@@ -83,6 +83,7 @@ def main() -> int:
     parser.add_argument("--kernels", default="native")
     parser.add_argument("--cables", help="as 0.1-1.0,1.1-0.0; default: a ring")
     parser.add_argument("--buffers", type=int, default=BUFFERS, help="quota a board")
+    parser.add_argument("--speed", type=int, default=1, help="board seconds a second")
     parser.add_argument("--exit-with-last-client", action="store_true")
     options = parser.parse_args()
     overlay = load_overlay(options.overlay)
@@ -98,7 +99,7 @@ def main() -> int:
     sys.stdout.flush()
     threading.Thread(target=listen, args=(devices, emulated), daemon=True).start()
     try:
-        run(devices, server, os.getppid(), options.exit_with_last_client)
+        run(devices, server, os.getppid(), options.exit_with_last_client, options.speed)
     finally:
         options.socket.unlink(missing_ok=True)
     return 0
