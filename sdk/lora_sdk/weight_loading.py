@@ -7,7 +7,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from itertools import zip_longest
+from itertools import groupby, zip_longest
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -23,7 +23,8 @@ from lora_sdk.packing import pack_rows
 from lora_sdk.plan.banks import MatrixPlacement, TablePlacement, mib
 from lora_sdk.plan.model_plan import BoardPlan, Plan
 from lora_sdk.plan.tensors import Part
-from lora_sdk.quantised_loading import QuantisedLoader, QuantisedWeights
+from lora_sdk.quantised_loading import QuantisedLoader
+from lora_sdk.quantised_packing import QuantisedWeights
 
 if TYPE_CHECKING:
     from lora_host.cluster import Cluster
@@ -72,16 +73,17 @@ class Loader:
             self._note(self._cluster.place(batch, scratch))
             self._weights.forget()
         for board in self._plan.boards:
-            self._load_quantised(board)
+            self._load_quantised(board, scratch.threads)
             if "rope" in board.tables:
                 self._load_rope(board, board.tables["rope"])
 
-    def _load_quantised(self, board: BoardPlan) -> None:
-        loader = QuantisedLoader(self._cluster, self._weights, self._note)
-        for matrix in board.matrices.values():
-            if matrix.spec.format != FP16:
-                loader.matrix(board, matrix)
-                self._weights.forget()
+    def _load_quantised(self, board: BoardPlan, threads: int) -> None:
+        loader = QuantisedLoader(self._cluster, self._weights, self._note, threads)
+        quantised = [m for m in board.matrices.values() if m.spec.format != FP16]
+        layers = groupby(quantised, key=lambda matrix: matrix.spec.layer)
+        for _, matrices in layers:
+            loader.load(board, list(matrices))
+            self._weights.forget()
 
     def check(self) -> None:
         """Compares each range with the board's own sum; TransportError names the first that
