@@ -20,6 +20,13 @@ def test_a_chain_goes_on_as_the_text_did() -> None:
     assert found == [3, 4, 5, 6, 9]
 
 
+def test_a_branch_is_at_most_twice_as_deep_as_the_match() -> None:
+    text = [1, 2, 3, 4, 5, 6, 7, 8, 9]
+    for match in range(1, 4):
+        found = proposed([*text, 0, *text[3 - match : 3]], Tree.chain(9))
+        assert sum(token is not None for token in found) == 1 + min(2 * match, 7)
+
+
 def test_a_repetition_goes_on_beyond_the_end() -> None:
     assert proposed([7, 8, 9, 7, 8, 9, 7, 8], Tree.chain(6)) == [8, 9, 7, 8, 9, 7]
 
@@ -32,7 +39,7 @@ def test_nothing_is_proposed_where_nothing_repeats() -> None:
 def test_candidates_are_of_the_longest_n_gram_first_and_then_the_latest() -> None:
     #  after (1, 2): 5; after (2,) alone: 5, 6, 7 in this order, so 7 is the latest
     text = [1, 2, 5, 3, 2, 6, 4, 2, 7, 8, 1, 2]
-    assert proposed(text, Tree.by_width((4,)), shortest=1) == [2, 5, 7, 6, None]
+    assert proposed(text, Tree.by_width((4,))) == [2, 5, 7, 6, None]
 
 
 def test_siblings_grow_their_own_branches() -> None:

@@ -1,12 +1,13 @@
 """Prompt look-up: what followed the last tokens where they stood before (Saxena, 2023).
 
 The candidates after a node are the tokens that followed the longest n-gram of accepted and drafted
-tokens which ends at the node, the latest first, then those of shorter n-grams.
+tokens which ends at the node, the latest first, then those of shorter n-grams. A branch is at most
+twice as deep as the n-gram that ends at the root: a short match says little, and rows cost time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from lora_host.errors import RequestError
 from lora_sdk.spec.proposer import Hidden, Tokens
@@ -22,7 +23,7 @@ class Lookup:
     hidden_layers: tuple[int, ...] = ()
     deterministic = True
 
-    def __init__(self, shortest: int = 2, longest: int = 4) -> None:
+    def __init__(self, shortest: int = 1, longest: int = 8) -> None:
         if not 1 <= shortest <= longest <= 16:
             raise RequestError(
                 f"look-up of n-grams of {shortest} to {longest} tokens; expected 1 to 16, the "
@@ -63,9 +64,10 @@ class LookupDrafting:
         proposed[0] = pending
         recent = self._tokens[-self._lengths.start :]
         behind = {0: [*recent, pending]}  # tokens up to each node, as many as an n-gram needs
+        deepest = 2 * self._matched(behind[0])
         for node in range(tree.size):
             children = tree.children(node)
-            if proposed[node] is None or not children:
+            if proposed[node] is None or not children or tree.depths[node] >= deepest:
                 continue
             tokens = behind.pop(node)
             found = self._candidates(tokens, len(children))
@@ -94,6 +96,10 @@ class LookupDrafting:
                         return found
         return found
 
-    def _grams(self, tokens: Sequence[int]) -> list[tuple[int, ...]]:
+    def _matched(self, tokens: Sequence[int]) -> int:
+        """Length of the longest known n-gram that ends with the last token, 0 for none."""
+        return next((len(gram) for gram in self._grams(tokens) if gram in self._followers), 0)
+
+    def _grams(self, tokens: Sequence[int]) -> Iterator[tuple[int, ...]]:
         """The n-grams that end with the last token, longest first."""
-        return [tuple(tokens[-n:]) for n in self._lengths if n <= len(tokens)]
+        return (tuple(tokens[-n:]) for n in self._lengths if n <= len(tokens))
