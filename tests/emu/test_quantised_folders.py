@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from lora_host.errors import RequestError
-from lora_sdk import Engine
+from lora_host.vrtd_standin.process import Standin
+from lora_sdk import Engine, SamplingParams
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.quant.recipe import Recipe
 from lora_sdk.synth import synthesise
@@ -87,6 +88,25 @@ def test_the_commands_take_them(folder: Callable[[str, str], Path]) -> None:
     planned = json.loads(command(LORA, "plan", "--model", path, "--json").stdout)
     assert planned["overlay"] == "lora_q_u280"
     assert planned["weight_bytes"] < Checkpoint.open(folder("llama", "w4a16")).bytes * 3
+
+
+@pytest.mark.parametrize("scheme", ["w8a8", "w4a8"])
+def test_boards_behind_slash_give_the_same_tokens(
+    scheme: str,
+    folder: Callable[[str, str], Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With the V80's overlay and container of that precision, INT8 on the links."""
+    greedy, path = SamplingParams(max_tokens=20, ignore_eos=True), folder("llama", scheme)
+    with Standin(2) as running:
+        monkeypatch.setenv("LORA_VRTD_SOCKET", str(running.socket))
+        monkeypatch.setenv("LORA_LOCK_FOLDER", str(tmp_path))
+        with Engine(path, devices=running.uris) as engine:
+            assert engine.plan.overlay.name == OVERLAYS[scheme].replace("u280", "v80")
+            found = engine.generate("ab", greedy)
+    with Engine(path) as engine:
+        assert found.token_ids == engine.generate("ab", greedy).token_ids
 
 
 def test_refusals_name_what_was_asked(folder: Callable[[str, str], Path]) -> None:

@@ -13,6 +13,7 @@ import yaml
 
 from lora_host.errors import OverlayError
 from lora_host.overlay import load_overlay, overlay_names
+from lora_sdk.cli.overlay import artefacts
 
 NAME = "lora_f_u280"
 
@@ -51,6 +52,38 @@ def test_the_shipped_overlay_is_the_papers_lora_f() -> None:
     assert overlay.link_configuration == 0x3 | 32 << 2
     assert overlay.link_configuration_mask == 0x2 | 0x1FF << 2
     assert zlib.crc32(overlay.image[32:]) == overlay.image_crc
+
+
+def test_lora_q_is_the_papers_and_takes_what_the_precision_says() -> None:
+    """Table IV: 250 MHz, 64 x 64; SoftMax and LayerNorm in FP16, so FP16 is among the formats."""
+    overlay = load_overlay("lora_q_u280")
+    assert (overlay.precision, overlay.clock_hz) == ("w8a8", 250e6)
+    assert (overlay.tiling.array_rows, overlay.tiling.array_columns) == (64, 64)
+    assert overlay.weights == ("int8", "fp16") and overlay.kv[0] == "int8"
+    assert load_overlay(NAME).weights == ("fp16", "w4a16")
+    assert set(load_overlay("lora_w4a8_v80").weights) == {"w4a8", "w4a16", "int8", "fp16"}
+
+
+@pytest.mark.parametrize("name", overlay_names())
+def test_every_overlay_has_its_image_and_current_containers(name: str) -> None:
+    overlay = load_overlay(name)
+    lora_f = load_overlay(f"lora_f_{overlay.board.name}")
+    assert overlay.image == lora_f.image and overlay.container is not None
+    for path, content in artefacts(overlay, overlay.path.parent):
+        assert path.read_bytes() == content, f"{path}: run 'lora overlay build'"
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"weights": ["fp16", "int4"]}, r"weights\.1: found int4"),
+        ({"kv": []}, r"kv: found \[\]"),
+        ({"weights": None}, "weights"),
+    ],
+)
+def test_unknown_formats_are_refused(folder: Path, changes: dict, message: str) -> None:
+    with pytest.raises(OverlayError, match=message):
+        load_overlay(change(folder, **changes))
 
 
 def test_a_folder_and_a_file_are_taken_as_well(folder: Path) -> None:
