@@ -31,6 +31,7 @@ from .records import (
     timeout_record,
 )
 from .selection import Selection, select
+from .unpacked import unpacked
 
 NO_SLOT = 0xFFFFFFFF
 
@@ -313,9 +314,6 @@ class Cluster:
     def _program(self, board: int) -> None:
         overlay = self.overlay
         image = self._ffi.from_buffer(overlay.image)
-        container = self._ffi.NULL
-        if overlay.container is not None:
-            container = self._ffi.new("char[]", str(overlay.container).encode())
         program = self._ffi.new("struct lora_program *")
         program.size = self._ffi.sizeof("struct lora_program")
         program.board_kind = overlay.board.kind
@@ -324,9 +322,13 @@ class Cluster:
         program.block_base = list(overlay.block_base)
         program.image = self._ffi.cast("uint8_t *", image)
         program.image_bytes = len(image)
-        program.container = container
         program.clock_hz = overlay.clock_hz
-        self._handle.call("program", board, program, overlay.control_bank)
+        with unpacked(overlay.container) as path:
+            container = self._ffi.NULL
+            if path is not None:
+                container = self._ffi.new("char[]", str(path).encode())
+            program.container = container
+            self._handle.call("program", board, program, overlay.control_bank)
 
     def _info(self, board: int) -> BoardInfo:
         record = self._ffi.new("struct lora_board_info *")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import gzip
 import subprocess
 import sys
 import time
@@ -152,6 +154,22 @@ def test_a_design_that_did_not_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
         running.tell("lose 0 1")
         with pytest.raises(OverlayError, match=r"reports the design as written, but.*ABI 0"):
             Cluster.open(devices=running.uris, overlay=load_overlay(OVERLAY))
+
+
+def test_a_gzipped_archive_is_loaded_and_a_damaged_one_named(
+    standin: Standin, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    connect(monkeypatch, standin)
+    overlay = load_overlay(OVERLAY)
+    assert overlay.container is not None
+    packed = tmp_path / "packed.vrtbin"
+    packed.write_bytes(gzip.compress(overlay.container.read_bytes()))
+    mine = dataclasses.replace(overlay, container=packed)
+    with Cluster.open(devices=standin.uris, overlay=mine) as cluster:
+        assert cluster.infos[0].serial == 0x5100
+    packed.write_bytes(packed.read_bytes()[:-100])
+    with pytest.raises(OverlayError, match=r"packed\.vrtbin: damaged gzip"):
+        Cluster.open(devices=standin.uris, overlay=mine)
 
 
 def test_a_link_that_is_down(monkeypatch: pytest.MonkeyPatch) -> None:

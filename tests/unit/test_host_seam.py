@@ -71,9 +71,7 @@ def test_every_transport_fills_the_same_table() -> None:
 def decisions(path: Path) -> Iterator[ast.expr]:
     """Every comparison and every question about the beginning of a text."""
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Compare):
-            yield node
-        elif (
+        if isinstance(node, ast.Compare) or (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Attribute)
             and node.func.attr in ("startswith", "removeprefix", "get")
