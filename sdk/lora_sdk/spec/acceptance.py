@@ -100,6 +100,16 @@ class Acceptance:
         return np.concatenate(found) if found else None
 
     @cached_property
+    def starts(self) -> Integers:
+        """The first root of each text, and behind the last one the number of all: int64."""
+        return np.cumsum([0, *(len(text.ranks) for text in self.texts)])
+
+    @cached_property
+    def deepest(self) -> Integers:
+        """The deepest node of the maximal tree that is accepted from each root: int64 [roots]."""
+        return accepted_nodes(self.maximal, self.ranks)
+
+    @cached_property
     def text_of(self) -> Integers:
         """The text that each root belongs to: int64 [roots]."""
         return np.repeat(np.arange(len(self.texts)), [len(text.ranks) for text in self.texts])
@@ -156,22 +166,36 @@ class Rounds:
 def rounds_of(tree: Tree, found: Acceptance, contexts: range | None = None) -> Rounds:
     """Decode the texts with the tree. With `contexts`, only rounds whose root sees a number of
     positions in it are kept."""
-    nodes = accepted_nodes(tree, found.ranks)
-    ahead = (np.asarray(tree.depths, dtype=np.int64)[nodes] + 1).tolist()
-    visited: list[int] = []
-    start = 0
-    for text in found.texts:
-        root, stop = start, start + len(text.ranks)
-        while root < stop:
-            visited.append(root)
-            root += ahead[root]
-        start = stop
-    roots = np.array(visited, dtype=np.int64)
+    nodes = _accepted(tree, found)
+    ahead = np.asarray(tree.depths, dtype=np.int64)[nodes] + 1
+    at, stops = found.starts[:-1], found.starts[1:]
+    visited = []
+    while len(at):  # one round of every text that has not ended
+        visited.append(at)
+        at = at + ahead[at]
+        at, stops = at[at < stops], stops[at < stops]
+    roots = np.sort(np.concatenate(visited))
     rounds = Rounds(tree, roots, nodes[roots], found.text_of[roots])
     if contexts is None:
         return rounds
     seen = found.contexts[roots]
     return rounds.only((seen >= contexts.start) & (seen < contexts.stop))
+
+
+def _accepted(tree: Tree, found: Acceptance) -> Integers:
+    """The deepest node of the tree that is accepted from each root: the deepest ancestor in it of
+    the maximal tree's, where the tree is part of that."""
+    maximal = found.maximal
+    try:
+        inside = places(tree, maximal)
+    except RequestError:
+        return accepted_nodes(tree, found.ranks)
+    ancestor = np.full(maximal.size, -1, dtype=np.int64)
+    ancestor[inside] = np.arange(tree.size)
+    for node in range(1, maximal.size):
+        if ancestor[node] < 0:
+            ancestor[node] = ancestor[maximal.parents[node]]
+    return ancestor[found.deepest]
 
 
 def lengths_of(rounds: Rounds, found: Acceptance) -> Counter[int]:

@@ -125,8 +125,10 @@ def _acceptance(file: Any, half: str) -> Acceptance:
         raise ValueError(f"ranks are {flat.dtype}, of {sum(counts)} roots")
     proposed = None
     if "proposed" in names:
-        bits = np.unpackbits(array("proposed"), axis=1, count=maximal.size)
-        proposed = bits.astype(bool)
+        packed = array("proposed")
+        if packed.shape != (sum(counts), -(-maximal.size // 8)):
+            raise ValueError(f"proposals are {list(packed.shape)} for {maximal.size} nodes")
+        proposed = np.unpackbits(packed, axis=1, count=maximal.size).astype(bool)
     texts, start, root = [], 0, 0
     for count, context in zip(counts, contexts, strict=True):
         if "single" in names:

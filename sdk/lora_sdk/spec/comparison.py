@@ -44,6 +44,13 @@ def gain(a: Rounds, b: Rounds, texts: int) -> tuple[float, float]:
     return a.aat - b.aat, error
 
 
+def deviation(rounds: Rounds, aat: float, texts: int) -> float:
+    """By how many standard errors, over texts, the rounds' AAT differs from `aat`."""
+    count, tokens = totals(rounds, texts)
+    error = float((tokens - rounds.aat * count).std(ddof=1)) * texts**0.5 / count.sum()
+    return float(abs(rounds.aat - aat) / max(error, 1e-12))
+
+
 def bootstrap_gain(
     ours: Sequence[Rounds], theirs: Sequence[Rounds], texts: int, seed: int = 0,
     draws: int = 2000, confidence: float = 0.95,
@@ -53,7 +60,8 @@ def bootstrap_gain(
     """
     if len(ours) != len(theirs) or not ours:
         raise RequestError(f"{len(ours)} and {len(theirs)} trees to compare; expected pairs")
-    chosen = np.random.default_rng(seed).multinomial(texts, np.full(texts, 1 / texts), size=draws)
+    random = np.random.default_rng(seed)
+    chosen = random.multinomial(texts, np.full(texts, 1 / texts), size=draws).astype(np.float64)
     drawn = np.zeros(draws)
     for a, b in zip(ours, theirs, strict=True):
         for rounds, sign in ((a, 1.0), (b, -1.0)):

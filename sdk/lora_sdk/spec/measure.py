@@ -70,11 +70,11 @@ def measure(wish: Wish, texts: Sequence[Path], watch: Watch) -> Measured:
         maximal, ranked = rank(wish, target, both, watch("ranking"))
     cut = len(halves[0])
     return Measured(
-        model=wish.model.name,
+        model=wish.model.resolve().name,
         proposer=wish.proposer,
-        draft=None if wish.draft is None else wish.draft.name,
+        draft=None if wish.draft is None else wish.draft.resolve().name,
         temperature=wish.temperature,
-        text=", ".join(path.name for path in texts)[:200],
+        text=texts[0].name + (f" and {len(texts) - 1} more" if len(texts) > 1 else ""),
         search=Acceptance(maximal, tuple(ranked[:cut])),
         held_out=Acceptance(maximal, tuple(ranked[cut:])),
     )

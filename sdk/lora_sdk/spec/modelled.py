@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -29,13 +29,18 @@ class TreeUse:
     aat: float
 
 
-def use_of(tree: Tree, found: Acceptance) -> TreeUse:
-    """How decoding these texts uses the tree."""
-    rounds = rounds_of(tree, found)
+def use_of(tree: Tree, found: Acceptance, span: range | None = None) -> TreeUse:
+    """How decoding these texts uses the tree, where the root sees a number of positions in `span`
+    (None: anywhere)."""
+    rounds = rounds_of(tree, found, span)
     counts = lengths_of(rounds, found)
     total = sum(counts.values())
     shares = {rows: count / total for rows, count in sorted(counts.items())}
     return TreeUse(tree, shares, rounds.leaf_share, rounds.aat)
+
+
+UsesAt = Callable[[int], Mapping[int, TreeUse]]
+"""The trees by size, as they are used where the root sees so many positions."""
 
 
 class StepCost(Protocol):
@@ -69,9 +74,10 @@ class OverlayCost:
 
 
 class BoardTimes:
-    """StepTimes of trees on boards. `uses` by size."""
+    """StepTimes of trees on boards."""
 
-    def __init__(self, target: StepCost, draft: DraftCost, uses: Mapping[int, TreeUse]) -> None:
+    def __init__(self, target: StepCost, draft: DraftCost, uses: UsesAt) -> None:
+        """`uses`: the trees by size, as they are used at a context."""
         self._target, self._draft, self._uses = target, draft, uses
 
     def plain(self, context: int) -> float:
@@ -80,7 +86,7 @@ class BoardTimes:
 
     def verify(self, rows: int, context: int) -> float:
         """Mean over the rounds that verify fewer rows than the tree has, too."""
-        use = self._use(rows)
+        use = self._use(rows, context)
         return sum(
             share * self._target.seconds(verification(use.tree.first(length), context, use.aat))
             for length, share in use.lengths.items()
@@ -88,12 +94,13 @@ class BoardTimes:
 
     def draft(self, rows: int, context: int) -> float:
         """See StepTimes."""
-        return self._draft.seconds(self._use(rows), context) if rows > 1 else 0.0
+        return self._draft.seconds(self._use(rows, context), context) if rows > 1 else 0.0
 
-    def _use(self, rows: int) -> TreeUse:
-        if rows not in self._uses:
-            raise RequestError(f"no tree of {rows} rows was measured; there is {list(self._uses)}")
-        return self._uses[rows]
+    def _use(self, rows: int, context: int) -> TreeUse:
+        uses = self._uses(context)
+        if rows not in uses:
+            raise RequestError(f"no tree of {rows} rows was measured; there is {list(uses)}")
+        return uses[rows]
 
 
 def verification(tree: Tree, context: int, aat: float) -> StepShape:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lora_host.errors import RequestError
-from lora_sdk.spec.acceptance import Acceptance, Rounds, accepted_nodes, places, rounds_of
+from lora_sdk.spec.acceptance import Acceptance, Rounds, places, rounds_of
 from lora_sdk.spec.comparison import gain
 from lora_sdk.spec.tree import MAX_NODES, Tree
 
@@ -85,7 +85,7 @@ def scores(found: Acceptance, counted: Tree) -> Scores:
     with `counted` makes: int64 [nodes]. The root's is the number of rounds."""
     maximal = found.maximal
     roots = rounds_of(counted, found).roots
-    score = np.bincount(accepted_nodes(maximal, found.ranks[roots]), minlength=maximal.size)
+    score = np.bincount(found.deepest[roots], minlength=maximal.size)
     for node in range(maximal.size - 1, 0, -1):  # whoever accepts a node accepts its parent
         score[maximal.parents[node]] += score[node]
     return score

@@ -6,17 +6,26 @@ the length with the highest effective performance; one row (plain decoding) wher
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lora_host.errors import RequestError
 from lora_sdk.spec.aat import AatCurve, ChosenCurve, choose_curve, fit_sizes
 from lora_sdk.spec.acceptance import Acceptance, rounds_of
+from lora_sdk.spec.comparison import deviation
 from lora_sdk.spec.roofline import Roofline, StepTimes, roofline
 from lora_sdk.spec.tree import Tree
+from lora_sdk.timing.facts import Draft
 
 ENOUGH_ROUNDS = 300
 """Rounds of plain decoding that a range of contexts needs for a curve of its own."""
+
+ENOUGH_ERRORS = 2.0
+"""Standard errors by which its AAT must differ from that of all contexts for the same."""
+
+MIDDLING = 8
+"""Rows of the tree whose AAT is compared."""
 
 FIRST_CONTEXT = 32
 """The grid of contexts begins here, and grows by GROWTH."""
@@ -39,14 +48,27 @@ class Choice:
 
 
 @dataclass(frozen=True)
+class FixedDraft:
+    """The published curve of a draft model at a context, as the tuner takes curves."""
+
+    draft: Draft
+    context: int
+
+    def __call__(self, rows: int) -> float:
+        """See AatCurve."""
+        return self.draft.aat(rows, self.context)
+
+
+@dataclass(frozen=True)
 class CurveAt:
-    """AAT's curve for contexts from `context` on; `rounds` were measured there in plain decoding,
-    or over all contexts (`pooled`) where they were too few."""
+    """AAT's curve for contexts from `context` on. It was measured on `span`, None (all contexts)
+    where too few rounds were there or they did not differ from others; `rounds` of plain decoding
+    were held out for it."""
 
     context: int
     chosen: ChosenCurve
     rounds: int
-    pooled: bool
+    span: range | None
 
 
 def context_grid(limit: int) -> list[int]:
@@ -103,14 +125,28 @@ def measure_curves(
     (the first is 1, the last range ends at `limit`). It is fitted to at most five sizes on the
     texts that were searched and tested on the others on held-out ones."""
     found = []
+    pooled = _curve(trees, search, held_out, None)
     for start, stop in zip(starts, [*starts[1:], limit + 1], strict=True):
-        span: range | None = range(start, stop)
-        plain = [len(rounds_of(trees[1], texts, span).roots) for texts in (search, held_out)]
-        pooled = min(plain) < ENOUGH_ROUNDS
-        span = None if pooled else span
+        span = _own_span(trees, search, held_out, range(start, stop))
         count = len(rounds_of(trees[1], held_out, span).roots)
-        found.append(CurveAt(start, _curve(trees, search, held_out, span), count, pooled))
+        chosen = pooled if span is None else _curve(trees, search, held_out, span)
+        found.append(CurveAt(start, chosen, count, span))
     return found
+
+
+def _own_span(
+    trees: Mapping[int, Tree], search: Acceptance, held_out: Acceptance, span: range
+) -> range | None:
+    """`span` where both halves have enough rounds in it, whose AAT (of trees of middling size)
+    differs from that of all contexts in both by more than chance; else None."""
+    tree = trees[min(MIDDLING, max(trees))]
+    for texts in (search, held_out):
+        if len(rounds_of(trees[1], texts, span).roots) < ENOUGH_ROUNDS:
+            return None
+        whole = rounds_of(tree, texts).aat
+        if deviation(rounds_of(tree, texts, span), whole, len(texts.texts)) < ENOUGH_ERRORS:
+            return None
+    return span
 
 
 def _curve(
@@ -122,10 +158,6 @@ def _curve(
     return choose_curve(fitted, measured)
 
 
-def curve_lookup(curves: Sequence[CurveAt]) -> Callable[[int], AatCurve]:
-    """The curve of the range that a context lies in."""
-
-    def at(context: int) -> AatCurve:
-        return next(c for c in reversed(curves) if c.context <= context).chosen.curve
-
-    return at
+def range_of(curves: Sequence[CurveAt], context: int) -> int:
+    """Index of the range that a context lies in."""
+    return max(0, bisect_right([curve.context for curve in curves], context) - 1)

@@ -1,0 +1,115 @@
+"""`lora spec`: tune speculative decoding offline, and show what was chosen."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lora_host.errors import RequestError
+from lora_sdk.cli.spec_tune import collect, tune
+
+EPILOG = """\b
+Examples:
+  lora spec tune MODEL DRAFT --text held_out.txt --boards 1 --boards 4
+  lora spec tune MODEL lookup --text held_out.txt --objective wall
+  lora spec collect MODEL DRAFT --text held_out.txt -o ranks.npz
+  lora spec tune MODEL DRAFT --acceptance ranks.npz --board v80
+  lora spec show MODEL
+  lora spec design flightllm-sd llama3.1-8b --board v80
+\b
+DRAFT is the folder of a draft model or of an EAGLE-3 head, or the word lookup.
+lora-run --speculative auto follows the table that tune writes."""
+
+
+@click.group("spec", epilog=EPILOG)
+def spec() -> None:
+    """Choose trees and verification lengths for speculative decoding."""
+
+
+spec.add_command(tune)
+spec.add_command(collect)
+
+
+@spec.command("show")
+@click.argument("where", metavar="[MODEL|FILE]", required=False, type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="print JSON")
+def show(where: Path | None, as_json: bool) -> None:
+    """Print the tables of a model's folder (the demo model's) or of a file."""
+    from lora_sdk.cli.spec_report import as_dict, report
+    from lora_sdk.demo import demo_model_path
+    from lora_sdk.spec.table import FILE_NAME, load_tables
+
+    path = where or demo_model_path()
+    path = path / FILE_NAME if path.is_dir() else path
+    if not path.is_file():
+        raise RequestError(f"{path}: no table is there; lora spec tune writes one")
+    tables = load_tables(path)
+    if as_json:
+        click.echo(json.dumps([as_dict(table) for table in tables], indent=2))
+    else:
+        click.echo("\n\n".join(report(table) for table in tables))
+
+
+@spec.command("design")
+@click.argument("design")
+@click.argument("model")
+@click.option("--board", help="u280, v80, vhk158 or u250; default: the design's first")
+@click.option("--boards", default=1, show_default=True, help="number of boards")
+@click.option("-c", "--context", "contexts", type=int, multiple=True,
+              help="context; may be repeated [powers of two from 128 to 16384]")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="print JSON")
+def design(
+    design: str,
+    model: str,
+    board: str | None,
+    boards: int,
+    contexts: tuple[int, ...],
+    as_json: bool,
+) -> None:
+    """The best verification length of a design with the published draft that its data name.
+
+    Modelled; nothing is run and no trees are searched: AAT is the published curve."""
+    from lora_sdk.model.shapes import find_config
+    from lora_sdk.spec.modelled import DesignTimes
+    from lora_sdk.spec.roofline import roofline
+    from lora_sdk.spec.tune import FixedDraft
+    from lora_sdk.timing.model import MAX_CONTEXT, MAX_LENGTH
+    from lora_sdk.timing.target import make_target
+
+    target = make_target(design, board, find_config(model), boards)
+    times = DesignTimes(target)
+    assert target.draft is not None  # DesignTimes checked it
+    found: list[dict[str, Any]] = []
+    for context in contexts or tuple(1 << power for power in range(7, 15)):
+        if not 1 <= context <= MAX_CONTEXT:
+            raise RequestError(f"context {context} is out of range: 1 to {MAX_CONTEXT}")
+        curve = FixedDraft(target.draft, context)
+        line = roofline(times, curve, context, range(2, MAX_LENGTH + 1))
+        best = line.best()
+        found.append(
+            {
+                "context": context,
+                "rows": best.rows,
+                "aat": best.aat,
+                "ridge": line.ridge,
+                "plain_tokens_per_second": line.plain,
+                "tokens_per_second": best.effective,
+                "speedup": line.speedup(best.rows),
+            }
+        )
+    if as_json:
+        values = {"label": "modelled", "design": target.name, "board": target.board,
+                  "model": model, "draft": target.draft.title, "contexts": found}  # fmt: skip
+        click.echo(json.dumps(values, indent=2))
+        return
+    click.echo(f"modelled: {target.name} on {target.board}, {model}, {target.draft.title}")
+    click.echo(" context  rows   AAT  ridge  plain/s  tokens/s  speed-up")
+    for entry in found:
+        click.echo(
+            f"{entry['context']:8} {entry['rows']:5} {entry['aat']:5.2f} {entry['ridge']:6} "
+            f"{entry['plain_tokens_per_second']:8.2f} {entry['tokens_per_second']:9.2f} "
+            f"{entry['speedup']:9.2f}"
+        )

@@ -1,0 +1,196 @@
+"""`lora spec tune` and `lora spec collect`: measure a draft, search its trees, write the table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lora_host.errors import RequestError
+from lora_sdk.cli.progress import ProgressBar
+from lora_sdk.spec.opening import PROPOSERS
+
+if TYPE_CHECKING:
+    from lora_sdk.spec.acceptance_file import Measured
+    from lora_sdk.spec.collect import Progress
+    from lora_sdk.spec.measure import Wish
+    from lora_sdk.spec.table import SpeculationTable
+
+LOOKUP = "lookup"
+LARGEST = 64
+
+_MEASURE_OPTIONS = (
+    click.option("--text", "texts", multiple=True, type=click.Path(path_type=Path), metavar="FILE",
+                 help="UTF-8 text to cut prompts from; may be repeated"),
+    click.option("--proposer", type=click.Choice(PROPOSERS),
+                 help="kind of draft [what the folder holds]"),
+    click.option("--temp", "--temperature", "temperature", default=0.0, show_default=True,
+                 help="at which the model continues the prompts"),
+    click.option("--prompts", default=256, show_default=True,
+                 help="prompts to search on, and as many held out, at most"),
+    click.option("-c", "--ctx-size", "context", type=int, metavar="N",
+                 help="context in positions [the model's]"),
+)  # fmt: skip
+
+
+def _measure_options(function: Any) -> Any:
+    for option in reversed(_MEASURE_OPTIONS):
+        function = option(function)
+    return function
+
+
+@click.command("collect")
+@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("draft")
+@_measure_options
+@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), metavar="FILE",
+              help="npz file to write")  # fmt: skip
+def collect(
+    model: Path,
+    draft: str,
+    texts: tuple[Path, ...],
+    proposer: str | None,
+    temperature: float,
+    prompts: int,
+    context: int | None,
+    output: Path,
+) -> None:
+    """Measure what DRAFT gets right on MODEL's continuations of a text, for `lora spec tune`.
+
+    It takes minutes and does not depend on boards; half of the prompts are held out."""
+    from lora_sdk.spec.acceptance_file import save_measured
+
+    wish = _wish(model, draft, proposer, temperature, prompts, context)
+    measured = _measured(wish, texts, None)
+    save_measured(output, measured)
+    rounds = len(measured.search.ranks), len(measured.held_out.ranks)
+    click.echo(f"wrote {output}: {rounds[0]} positions to search on, {rounds[1]} held out")
+
+
+@click.command("tune")
+@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("draft")
+@_measure_options
+@click.option("--acceptance", type=click.Path(path_type=Path), metavar="FILE",
+              help="what lora spec collect wrote, instead of --text")  # fmt: skip
+@click.option("--objective", type=click.Choice(["modelled", "wall"]), default="modelled",
+              show_default=True, help="time of real boards, or of this computer")  # fmt: skip
+@click.option("--board", default="u280", show_default=True, help="u280 or v80")
+@click.option("--boards", "counts", multiple=True, type=int, metavar="N",
+              help="boards; may be repeated [1]")  # fmt: skip
+@click.option("--overlay", help="overlay name [the one that computes the model]")
+@click.option("--largest", default=LARGEST, show_default=True, help="rows of the largest tree")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE",
+              help="table to write or add to [speculation.json in MODEL]")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="print JSON")
+def tune(
+    model: Path,
+    draft: str,
+    texts: tuple[Path, ...],
+    proposer: str | None,
+    temperature: float,
+    prompts: int,
+    context: int | None,
+    acceptance: Path | None,
+    objective: str,
+    board: str,
+    counts: tuple[int, ...],
+    overlay: str | None,
+    largest: int,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    """Choose the best tree by context for DRAFT with MODEL, or none, and write the table.
+
+    DRAFT is a folder with a draft model or an EAGLE-3 head, or the word lookup."""
+    from lora_sdk.cli.spec_report import as_dict, report
+    from lora_sdk.spec.table import FILE_NAME, put_tables
+    from lora_sdk.spec.tuning import Place, modelled_tables, wall_tables
+
+    wish = _wish(model, draft, proposer, temperature, prompts, context)
+    if not 4 <= largest <= 256:
+        raise RequestError(f"--largest {largest}: expected 4 to 256 rows")
+    if objective == "wall" and not texts:
+        raise RequestError("--objective wall decodes prompts; give --text")
+    path = output or model / FILE_NAME
+    places = [Place(board, overlay, count) for count in counts or (1,)]
+    measured = _measured(wish, texts, acceptance)
+    tables: list[SpeculationTable] = []
+    if objective == "modelled":
+        tables = modelled_tables(wish, measured, places, largest, path)
+    else:
+        with _watched() as watch:
+            tables = wall_tables(wish, measured, places, largest, path, texts, watch)
+    put_tables(path, model.resolve().name, tables)
+    if as_json:
+        click.echo(json.dumps([as_dict(table) for table in tables], indent=2))
+    else:
+        click.echo("\n\n".join(report(table) for table in tables))
+        click.echo(f"wrote {path}", err=True)
+
+
+def _wish(
+    model: Path,
+    draft: str,
+    proposer: str | None,
+    temperature: float,
+    prompts: int,
+    context: int | None,
+) -> Wish:
+    """The options, checked as far as that needs no model."""
+    from lora_sdk.spec.measure import Wish
+    from lora_sdk.spec.wish import kind_of
+
+    if not model.is_dir():
+        raise RequestError(f"model {model}: no such folder; expected a Hugging Face folder")
+    if draft == LOOKUP:
+        if proposer not in (None, LOOKUP):
+            raise RequestError(f"draft {LOOKUP} is no folder; --proposer {proposer} needs one")
+        return Wish(model, LOOKUP, None, temperature, prompts, context)
+    folder = Path(draft)
+    if proposer == LOOKUP or not folder.is_dir():
+        raise RequestError(
+            f"draft {draft}: expected the folder of a draft model or head, or the word {LOOKUP}"
+        )
+    return Wish(model, proposer or kind_of(folder), folder, temperature, prompts, context)
+
+
+def _measured(wish: Wish, texts: Sequence[Path], acceptance: Path | None) -> Measured:
+    """Acceptance from its file, or measured now."""
+    from lora_sdk.spec.acceptance_file import load_measured
+    from lora_sdk.spec.measure import measure
+
+    if acceptance is None:
+        if not texts:
+            raise RequestError("no text to measure on; give --text FILE, which no draft has seen")
+        with _watched() as watch:
+            return measure(wish, texts, watch)
+    measured = load_measured(acceptance)
+    draft = None if wish.draft is None else wish.draft.resolve().name
+    found = (measured.model, measured.proposer, measured.draft)
+    asked = (wish.model.resolve().name, wish.proposer, draft)
+    if found != asked:
+        raise RequestError(f"{acceptance} is of {found}; asked for is {asked}")
+    return measured
+
+
+@contextmanager
+def _watched() -> Iterator[Callable[[str], Progress]]:
+    """Progress bars, one after another; the last is closed at the end."""
+    bars: list[ProgressBar] = []
+
+    def watch(what: str) -> Progress:
+        while bars:
+            bars.pop().close()
+        bars.append(ProgressBar(what, unit="text"))
+        return bars[-1]
+
+    try:
+        yield watch
+    finally:
+        while bars:
+            bars.pop().close()
