@@ -128,7 +128,7 @@ def both(build: Any) -> None:
 @given(
     kind=KINDS,
     k=st.integers(1, 700),
-    n=st.integers(1, 80),
+    n=st.integers(1, 230),
     rows=st.integers(1, 26),
     biased=st.booleans(),
     y_type=st.sampled_from([FP16, FP32]),

@@ -14,8 +14,8 @@
     static inline
 #define LANES 16
 #define VECTORS (LORA_BLOCK_N / LANES)
-#define STREAMS 4
-#define AHEAD 2 /* units of 2 KiB that each stream is fetched ahead */
+#define STREAMS 8
+#define AHEAD 1 /* units of 2 KiB that each stream is fetched ahead */
 
 static int supported(void) {
     return lora_variant_avx2.supported() && __builtin_cpu_supports("avx512f") &&
@@ -99,8 +99,10 @@ AVX512_INLINE __m512 tree(const __m512 sums[LORA_SEGMENTS][VECTORS], int v) {
 AVX512 static void row(const float *x, const uint32_t starts[9], const uint16_t *const *blocks,
                        const uint16_t *const *next, float out[32]) {
     __m512 sums[LORA_SEGMENTS][VECTORS];
-    add_segments(x, starts, 0, blocks, STREAMS, blocks, sums);
-    add_segments(x, starts, STREAMS, blocks, 0, next, sums + STREAMS);
+    for (uint32_t s = 0; s < LORA_SEGMENTS; s += STREAMS) {
+        uint32_t following = (s + STREAMS) % LORA_SEGMENTS;
+        add_segments(x, starts, s, blocks, following, following ? blocks : next, sums + s);
+    }
     for (int v = 0; v < VECTORS; v++)
         _mm512_storeu_ps(out + v * LANES, tree(sums, v));
 }

@@ -19,6 +19,7 @@ struct matrix_job {
     struct rows y;
     const uint16_t *bias; /* NULL without */
     uint32_t starts[LORA_SEGMENTS + 1];
+    uint32_t tiles_apart; /* matrix.c: of tiles in the same banks */
     struct rows h; /* of the rows' adapters, where the command has a number for them */
     uint32_t type, group, block_bytes; /* of the weights; group 1 where they have none */
     const float *scales; /* [n] of INT8 activations */

@@ -125,35 +125,42 @@ static int find_blocks(const struct lora_job *job, uint32_t tile, const uint16_t
     return LORA_OK;
 }
 
-/* The tiles of an item: `step` apart. Blocks of FP16 are pages of their own, so threads may stay near
- * each other in memory; smaller ones lie together on a page, and what is fetched beyond one is the
- * item's own next block. */
-static void item_tiles(const struct lora_job *job, uint32_t item, uint32_t *first, uint32_t *end,
-                       uint32_t *step) {
-    uint64_t tiles = tile_count(job->matrix.command);
-    bool apart = job->matrix.type == LORA_WEIGHT_FP16;
-    *first = apart ? item : (uint32_t)(tiles * item / job->items);
-    *end = apart ? (uint32_t)tiles : (uint32_t)(tiles * (item + 1) / job->items);
-    *step = apart ? job->items : 1;
+/* Tiles so many numbers apart stand in the same banks, one's blocks behind the other's: in this order
+ * memory is read on where it was. `place` counts all tiles. */
+static uint32_t tile_at(const struct lora_job *job, uint32_t place) {
+    const struct lora_matrix *c = job->matrix.command;
+    uint32_t apart = job->matrix.tiles_apart, tiles = tile_count(c);
+    uint32_t length = tiles / apart, longer = tiles % apart, in_longer = longer * (length + 1);
+    if (place < in_longer)
+        return place / (length + 1) + place % (length + 1) * apart;
+    place -= in_longer;
+    return longer + place / length + place % length * apart;
 }
 
 /* Two lists of blocks take turns: the tile at hand and the one after it. */
 static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
-    uint32_t first, end, step;
-    item_tiles(job, item, &first, &end, &step);
-    uint64_t count = matrix_k_blocks(job->matrix.command), stride = count + 1;
+    const struct lora_matrix *command = job->matrix.command;
+    uint32_t count = matrix_k_blocks(command);
+    uint64_t stride = (uint64_t)count + 1, tiles = tile_count(command);
     const uint16_t **blocks = job->matrix.lists + 2 * stride * thread;
     const uint16_t **next = blocks + stride;
-    int status = find_blocks(job, first, blocks);
-    for (uint32_t tile = first; tile < end && status == LORA_OK; tile += step) {
-        bool last = end - tile <= step;
-        status = find_blocks(job, tile + step, next);
-        const uint16_t **then = last || status != LORA_OK ? blocks : next;
+    uint32_t place = (uint32_t)(tiles * item / job->items);
+    uint32_t end = (uint32_t)(tiles * (item + 1) / job->items);
+    uint32_t tile = tile_at(job, place);
+    int status = find_blocks(job, tile, blocks);
+    for (; place < end && status == LORA_OK; place++) {
+        uint32_t following = tile;
+        if (place + 1 < end) {
+            following = tile_at(job, place + 1);
+            status = find_blocks(job, following, next);
+        }
+        const uint16_t **then = place + 1 < end && status == LORA_OK ? next : blocks;
         blocks[count] = then[0];
         if (status == LORA_OK)
             status = run_tile(job, blocks, then, tile, thread);
         next = blocks;
         blocks = then;
+        tile = following;
     }
     return status;
 }
@@ -209,12 +216,18 @@ static int allocate(struct lora_job *job, struct rows x) {
     return LORA_OK;
 }
 
-/* An item is every n-th tile: its thread knows what to fetch ahead, and the threads stay near
- * each other in memory. */
+static uint32_t common_divisor(uint32_t a, uint32_t b) {
+    return b ? common_divisor(b, a % b) : a;
+}
+
+/* An item is a run of tiles: its thread knows what to fetch ahead. */
 static void cut(struct lora_job *job) {
     const struct lora_matrix *c = job->matrix.command;
     uint64_t tile_bytes = (uint64_t)matrix_k_blocks(c) * job->matrix.block_bytes;
     uint32_t tiles = tile_count(c), most = ITEMS_A_THREAD * job->threads;
+    uint32_t requests = c->bank_count * c->merge; /* blocks until a bank's turn comes again */
+    uint32_t apart = requests / common_divisor(requests, matrix_k_blocks(c));
+    job->matrix.tiles_apart = apart < tiles ? apart : 1;
     job->items = tiles < most ? tiles : most;
     job->work = tiles * tile_bytes / WEIGHT_BYTES_PER_NS;
     uint64_t products = (uint64_t)job->rows * c->k * c->n / PRODUCTS_PER_NS;
