@@ -1,4 +1,4 @@
-"""Containers that are gzip'd, as a vendor's tools may leave them; the C library reads plain ones."""
+"""Containers that are gzip'd, as a vendor may leave them; the C library reads plain ones."""
 
 from __future__ import annotations
 

@@ -51,7 +51,8 @@ class XrtEnvironment:
         self.folder = Path(self._folder.name)
         try:
             self._fill(source, boards, overlay, banks)
-            self._overlay = overlay
+            # A folder's own path: the cluster process may run in another one.
+            self._overlay = str(load_overlay(overlay).path.resolve())
             self.set_cluster(boards, cables)
         except BaseException:
             self._folder.cleanup()

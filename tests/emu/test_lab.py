@@ -48,7 +48,7 @@ def test_list_shows_boards_overlays_links_and_holders(standin: Standin) -> None:
     with Cluster.open(devices=standin.uris, overlay=load_overlay("lora_f_v80")) as cluster:
         cluster.links_up(cluster.cables)
         views = json.loads(run("list", "--json").stdout)
-        assert views[1]["overlay"] == "lora_f_v80" and views[1]["abi"] == abi.ABI_NUMBER
+        assert "lora_f_v80" in views[1]["overlay"] and views[1]["abi"] == abi.ABI_NUMBER
         assert views[1]["serial"] == 0x5101 and views[1]["holder"] is not None
         healthy = [[port["healthy"] for port in view["links"]] for view in views]
         assert healthy == [[False, True], [True, False]]

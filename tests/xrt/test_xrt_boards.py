@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 import signal
 import time
 from collections.abc import Iterator
@@ -218,3 +219,32 @@ print(reads)
     with XrtEnvironment(2) as place:
         reads = int(said(place, code))
     assert reads > 1000  # one a run would be about a hundred
+
+
+OWN = """
+from lora_sdk.selftest.units import check_units
+cluster = opened("xrt:0", "xrt:1", overlay=sys.argv[1])
+cluster.links_up(cluster.cables)
+print([f"{r.what}: {r.fault}" for r in check_units(cluster) if r.fault], cluster.overlay.name)
+cluster.close()
+"""
+
+
+def test_an_overlay_folder_of_ones_own(tmp_path: Path) -> None:
+    """Another name, other register bases: container and linker's file are made from its manifest,
+    inspected against it, and its board runs every unit's test."""
+    source = load_overlay("lora_q_u280")
+    folder = tmp_path / "mine"
+    shutil.copytree(source.path.parent, folder)
+    for old in (*folder.glob("*.xclbin"), *folder.glob("*.cfg")):
+        old.unlink()
+    text = source.path.read_text().replace("lora_q_u280", "mine").replace("0x81", "0xa1")
+    (folder / "manifest.yaml").write_text(text)
+    with XrtEnvironment(2, overlay=str(folder)) as place:
+        lora = "from lora_sdk.cli.main import main; main()"
+        built = said(place, lora, "overlay", "build", str(folder))
+        assert f"{folder / 'mine.xclbin'}: written" in built and "mine.cfg: written" in built
+        assert "nk=lora_ctrl:1" in (folder / "mine.cfg").read_text()
+        shown = said(place, lora, "inspect", str(folder / "mine.xclbin"), "--overlay", str(folder))
+        assert "overlay mine: fits" in shown and "0xa10000" in shown
+        assert said(place, OWN, str(folder)) == "[] mine\n"

@@ -100,18 +100,24 @@ def _overlays(board: str) -> list[Overlay]:
 
 
 def _identify(view: BoardView, bdf: str) -> None:
-    for overlay in _overlays("v80"):
-        found = slash.identity(bdf, overlay.block_base[0])
+    """Registers tell ABI and firmware, which overlays may share: then all of these are named."""
+    overlays = _overlays("v80")
+    for control in dict.fromkeys(overlay.block_base for overlay in overlays):
+        found = slash.identity(bdf, control[0])
         if found is None:
             continue
         view.abi, view.serial = found.abi, found.serial
-        match = found.abi == overlay.abi and found.firmware_crc == overlay.image_crc
-        view.overlay = overlay.name if match else f"another (firmware {found.firmware_crc:#010x})"
-        for port, base in enumerate(overlay.block_base[1:]):
+        fit = [
+            overlay.name
+            for overlay in overlays
+            if (overlay.block_base, overlay.abi, overlay.image_crc)
+            == (control, found.abi, found.firmware_crc)
+        ]
+        view.overlay = " or ".join(fit) or f"another (firmware {found.firmware_crc:#010x})"
+        for port, base in enumerate(control[1:]):
             (status,) = slash.peek(bdf, base + abi.LINK_STATUS, 1)
             view.links.append(PortView(port, status, status == abi.LINK_HEALTHY))
-        if match:
-            return
+        return
 
 
 def slash_boards() -> list[BoardView]:
