@@ -24,6 +24,7 @@ from lora_sdk.model.spec import ModelConfig
 from lora_sdk.model.stored import Stored
 from tests.oracle.forward import load_weights
 from tests.oracle.integer import Int4Matrix, Int8Matrix, KvScales, Matrix, Quantised
+from tests.variant_tensors import normal
 
 
 @dataclass(frozen=True)
@@ -101,8 +102,7 @@ class QuantisedModel:
         assert found.group is not None
         order = None
         if self.scheme.act_order:
-            seed = len(_fused(name)) + len(weights)
-            order = np.random.default_rng(seed).permutation(len(weights))
+            order = np.argsort(normal(f"{_fused(name)}/order", len(weights)), kind="stable")
             weights = weights[order]
         grouped = weights.reshape(-1, found.group, weights.shape[1])
         low, high = grouped.min(axis=1), grouped.max(axis=1)
