@@ -1,0 +1,72 @@
+"""From a model to quantised boards by the commands alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lora_sdk.demo import demo_model_path
+from tests.commands import LORA, command, one_line_error
+from tests.processes import ROOT
+from tests.variants import variant, write_checkpoint
+
+TEXT = "def one(two):\n    return three + 4\n"
+
+
+def evaluate(folder: Path, text: Path, *more: object) -> dict[str, float]:
+    done = command(LORA, "eval", "--model", folder, "--text", text, "--json", *more)
+    assert done.returncode == 0, done.stderr.decode()
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
+
+
+def quantize(model: Path, out: Path, *more: object) -> dict[str, object]:
+    done = command(LORA, "quantize", model, out, "--json", *more)
+    assert done.returncode == 0, done.stderr.decode()
+    found: dict[str, object] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("scheme", "more", "limit"),
+    [("w8a8", (), 0.01), ("w4a8", ("--group", 32, "--zero-points"), 0.04)],
+)
+def test_boards_score_what_was_quantised(
+    scheme: str, more: tuple[object, ...], limit: float, tmp_path: Path
+) -> None:
+    plain = write_checkpoint(variant("llama_linear"), tmp_path / "plain", "x3")
+    text = tmp_path / "text.txt"
+    text.write_text(TEXT * 40)
+    out = tmp_path / "out"
+    arguments = ("--scheme", scheme, "--calibration", text, "--windows", 2, *more)
+    quantize(plain, out, *arguments)
+    (tmp_path / "short.txt").write_text(TEXT * 3)
+    found = evaluate(out, tmp_path / "short.txt", "-c", 64, "--reference", plain, "--boards", 2)
+    reference = found["reference_bits_per_byte"]
+    assert found["bits_per_byte"] == pytest.approx(reference, rel=limit)
+    assert found["bits_per_byte"] != reference
+    if scheme == "w4a8":
+        return
+    alone = evaluate(plain, tmp_path / "short.txt", "-c", 64)
+    assert alone["reference_bits_per_byte"] == pytest.approx(reference, rel=1e-6)
+    assert alone["bits_per_byte"] == pytest.approx(reference, rel=1e-3)
+    done = command(LORA, "quantize", out, tmp_path / "twice", "--scheme", "w8a8")
+    one_line_error(done, "is quantised already")
+    assert not (tmp_path / "twice").exists()
+
+
+@pytest.mark.slow
+def test_the_demo_model_loses_little(tmp_path: Path) -> None:
+    demo, text = demo_model_path(), tmp_path / "text.txt"
+    text.write_bytes((ROOT / "tests" / "data" / "heldout.txt").read_bytes()[:20000])
+    floats = evaluate(demo, text, "--no-reference")["bits_per_byte"]
+    quantize(demo, tmp_path / "eight", "--scheme", "w8a8")
+    half = evaluate(tmp_path / "eight", text, "--no-reference", "--kv", "fp16")["bits_per_byte"]
+    assert half / floats < 1.01  # static scales, one a tensor
+    for cache in ("int8", "int8-heads"):
+        found = evaluate(tmp_path / "eight", text, "--no-reference", "--kv", cache)
+        assert found["bits_per_byte"] / half < 1.005
+    quantize(demo, tmp_path / "four", "--scheme", "w4a8")
+    assert evaluate(tmp_path / "four", text, "--no-reference")["bits_per_byte"] / floats < 1.04
