@@ -14,6 +14,8 @@ from lora_sdk.spec.tree import MAX_NODES, Tree
 AUTO, OFF = "auto", "off"
 UNTUNED = 5  # rows of a chain where no table says more
 
+_PROPOSERS_OF = {"eagle3": ("eagle3",), "draft": ("draft", "longspec")}  # by kind of folder
+
 
 @dataclass(frozen=True)
 class Wish:
@@ -85,6 +87,11 @@ def resolve(wish: Wish, target: Target) -> Answer:
         return Answer(None, None, "speculation: off")
     if wish.draft is not None and not wish.draft.is_dir():
         raise RequestError(f"draft {wish.draft}: no such folder; expected a draft model or head")
+    if wish.draft is not None and wish.proposer not in (None, *_PROPOSERS_OF[kind_of(wish.draft)]):
+        expected = " or ".join(_PROPOSERS_OF[kind_of(wish.draft)])
+        raise RequestError(
+            f"draft {wish.draft} is not for --proposer {wish.proposer}; expected {expected}"
+        )
     table = _table(wish, target)
     if table is not None and (rows is None or rows in (1, *table.measurement.trees)):
         return _from_table(table, rows)
