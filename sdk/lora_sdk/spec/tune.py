@@ -122,12 +122,15 @@ def measure_curves(
     limit: int,
 ) -> list[CurveAt]:
     """AAT's curve over the trees' sizes for each range of contexts that begins at one of `starts`
-    (the first is 1, the last range ends at `limit`). It is fitted to at most five sizes on the
+    (the first is 1, the last range ends at `limit`), neighbours that need none of their own being
+    one range. It is fitted to at most five sizes on the
     texts that were searched and tested on the others on held-out ones."""
     found = []
     pooled = _curve(trees, search, held_out, None)
     for start, stop in zip(starts, [*starts[1:], limit + 1], strict=True):
         span = _own_span(trees, search, held_out, range(start, stop))
+        if span is None and found and found[-1].span is None:
+            continue  # one range with the one before
         count = len(rounds_of(trees[1], held_out, span).roots)
         chosen = pooled if span is None else _curve(trees, search, held_out, span)
         found.append(CurveAt(start, chosen, count, span))

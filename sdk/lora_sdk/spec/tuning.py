@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lora_host.errors import RequestError
@@ -44,10 +45,11 @@ def modelled_tables(
     rows, limit = rows_of(costs, largest), min(cost.context for cost in costs)
     analysis = analyse(measured, rows, wish.context or limit)
     measurement = analysis.measurement(relative(wish.draft, path))
-    return [
+    tables = [
         modelled_table(analysis, cost, draft_cost(wish, place), measurement)
         for cost, place in zip(costs, places, strict=True)
     ]
+    return [replace(table, folder=path.resolve().parent) for table in tables]
 
 
 def rows_of(costs: Sequence[OverlayCost], largest: int) -> int:
@@ -111,7 +113,7 @@ def wall_tables(
             analysis = analyse(measured, rows_of([cost], largest), wish.context or cost.context)
             measurement = analysis.measurement(relative(wish.draft, path))
         tables.append(_wall(wish, analysis, measurement, place, texts, watch))
-    return tables
+    return [replace(table, folder=path.resolve().parent) for table in tables]
 
 
 def _wall(
@@ -122,8 +124,6 @@ def _wall(
     texts: Sequence[Path],
     watch: Watch,
 ) -> SpeculationTable:
-    from contextlib import ExitStack
-
     from lora_sdk.engine import Engine
     from lora_sdk.spec.opening import SpeculationOptions
     from lora_sdk.spec.wall import Placed, Switch, measure_walls
