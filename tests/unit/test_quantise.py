@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from numpy.typing import NDArray
 
-from lora_host.errors import RequestError
+from lora_host.errors import ModelError, RequestError
 from lora_sdk.cli.quantize import quantize
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.config import load_config
@@ -21,7 +21,7 @@ from lora_sdk.quant.dense import DenseOperations
 from lora_sdk.quant.folder_writer import FolderWriter
 from lora_sdk.quant.gptq import int4_compensated, int8_compensated
 from lora_sdk.quant.layer import file_modules, read_parameters
-from lora_sdk.quant.modules import Rounded
+from lora_sdk.quant.modules import Rounded, half
 from lora_sdk.quant.recipe import Recipe
 from lora_sdk.quant.record import record_layer
 from lora_sdk.quant.reference import embed_windows
@@ -204,3 +204,9 @@ def test_shards_and_failures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert sorted(path.name for path in tmp_path.iterdir()) == ["plain", "quantised"]
     with pytest.raises(RequestError, match="is there already"):
         FolderWriter(out)
+
+
+def test_what_smoothing_takes_out_of_range_is_named() -> None:
+    assert half("norm", np.ones(3, np.float32)).dtype == np.float16
+    with pytest.raises(ModelError, match=r"a\.norm: smoothing makes a value of 70000, out of FP16"):
+        half("a.norm", np.array([1, -7e4], np.float32))

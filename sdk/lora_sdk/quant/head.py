@@ -12,7 +12,7 @@ from lora_sdk.model.config import architecture_module
 from lora_sdk.quant.arithmetic import head_input
 from lora_sdk.quant.dense import DenseOperations
 from lora_sdk.quant.layer import F32, full_name, read_parameters
-from lora_sdk.quant.modules import Tensors, round_head
+from lora_sdk.quant.modules import Tensors, half, round_head
 from lora_sdk.quant.recipe import Recipe
 from lora_sdk.quant.rounding import half_scale, input_scale
 from lora_sdk.quant.smooth import choose, divisors
@@ -46,7 +46,8 @@ def head_tensors(
     elif not config.tied:
         found["lm_head.weight"] = np.ascontiguousarray(checkpoint.matrix(NAME).T)
     for name, vector in norm.items():
-        found[full_name(config, sources[name])] = vector.astype(np.float16)
+        tensor = full_name(config, sources[name])
+        found[tensor] = half(tensor, vector)
     return found, error
 
 

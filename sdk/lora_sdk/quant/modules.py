@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from lora_host.errors import ModelError
 from lora_sdk.model.packed_weights import SHIFT, pack_nibbles
 from lora_sdk.model.quantisation import Int4Columns, Int8Columns
 from lora_sdk.quant.gptq import int4_compensated, int8_compensated
@@ -72,3 +73,15 @@ def round_weights(w: F32, recipe: Recipe, hessian: F32) -> Rounded:
 def round_head(w: F32, importance: F32) -> Rounded:
     """lm_head [V, K] in 8 bits, one scale an output."""
     return Rounded(int8_weights(w, True, importance), per_channel=True)
+
+
+def half(tensor: str, x: F32) -> NDArray[np.float16]:
+    """FP16 of a vector; ModelError where smoothing has taken it out of range."""
+    with np.errstate(over="ignore"):
+        found = x.astype(np.float16)
+    if not np.isfinite(found).all():
+        raise ModelError(
+            f"{tensor}: smoothing makes a value of {np.abs(x).max():g}, out of FP16's range, below"
+            " 65520; take --no-smooth"
+        )
+    return found

@@ -18,7 +18,7 @@ from lora_sdk.quant.dense import DenseOperations
 from lora_sdk.quant.folder_writer import FolderWriter
 from lora_sdk.quant.head import head_tensors
 from lora_sdk.quant.layer import F32, Parameters, file_modules, full_name, read_parameters
-from lora_sdk.quant.modules import Tensors
+from lora_sdk.quant.modules import Tensors, half
 from lora_sdk.quant.recipe import Recipe
 from lora_sdk.quant.record import record_layer
 from lora_sdk.quant.reference import embed_windows
@@ -105,11 +105,13 @@ def _layer_tensors(
             found[f"{module.name}.input_scale"] = np.array([result.inputs[role]], np.float32)
         bias = [parameters.vectors.get(f"{name}.bias") for name in module.parts]
         if bias[0] is not None:
-            found[f"{module.name}.bias"] = half(np.concatenate([b for b in bias if b is not None]))
+            joined = np.concatenate([b for b in bias if b is not None])
+            found[f"{module.name}.bias"] = half(f"{module.name}.bias", joined)
     sources = architecture_module(config).sources(config)
     for name, vector in parameters.vectors.items():
         if not name.endswith(".bias"):
-            found[full_name(config, sources[name])] = half(vector)
+            tensor = full_name(config, sources[name])
+            found[tensor] = half(tensor, vector)
     if result.attention is not None:
         query = full_name(config, sources[f"{lead}q"]).rsplit(".", 2)[0]
         for part in "qkv":
@@ -128,11 +130,4 @@ def _outside(checkpoint: Checkpoint) -> Tensors:
             found[full_name(config, source)] = checkpoint.table(name)
         elif name in ("project_in", "project_out"):
             found[full_name(config, source)] = np.ascontiguousarray(checkpoint.matrix(name).T)
-    return found
-
-
-def half(x: F32) -> np.ndarray[tuple[int, ...], np.dtype[np.float16]]:
-    """FP16 of a vector; smoothing may not leave its range."""
-    found = x.astype(np.float16)
-    assert np.isfinite(found).all()
     return found
