@@ -1,4 +1,4 @@
-"""Speculation is lossless for quantised models, and on long random prompts."""
+"""Speculation is lossless for quantised models, with adapters, and on long random prompts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from lora_sdk.quant.recipe import Recipe
 from lora_sdk.spec.opening import SpeculationOptions
 from lora_sdk.spec.tree import Tree
 from lora_sdk.synth import synthesise
+from tests.adapter_folders import Folder, write_adapter
 from tests.unit.test_synth import TINY
+from tests.variants import variant, write_checkpoint
 
 RECIPES = {
     "w8a8": Recipe("w8a8", kv="int8"),
@@ -54,6 +56,35 @@ def test_quantised_models(scheme: str, boards: int, tmp_path: Path) -> None:
         with Engine(folder, boards, speculation=wish) as engine:
             assert outputs(engine, prompts, 24) == expected
             assert proposer == "lookup" or engine.speculation.mean_emitted > 1.2
+
+
+@pytest.mark.parametrize("boards", [1, 4])
+def test_adapters(boards: int, tmp_path: Path) -> None:
+    """Sharded adapters and rows without any, drafted by the model alone: as without drafts."""
+    which = variant("llama_narrow")
+    folder = write_checkpoint(which, tmp_path / "model")
+    paths = {
+        f"a{blocks}": write_adapter(
+            which, Folder(f"a{blocks}", rank=8, blocks=blocks), tmp_path / f"a{blocks}"
+        )
+        for blocks in (0, 4)
+    }
+    prompts = [[(5 * i + k) % 280 + 3 for i in range(20)] for k in range(3)]
+    each = [
+        SamplingParams(max_tokens=24, adapter=name, ignore_eos=True, temperature=0.3 * k, seed=k)
+        for k, name in enumerate([None, *paths])
+    ]
+
+    def run(wish: SpeculationOptions | None) -> list[object]:
+        with Engine(folder, boards, max_adapters=2, max_adapter_rank=8, speculation=wish) as engine:
+            for name, path in paths.items():
+                engine.load_adapter(name, path)
+            together = engine.generate(prompts, each)
+            alone = [engine.generate(p, one) for p, one in zip(prompts, each, strict=True)]
+            assert isinstance(together, list)
+            return [[one.outputs for one in results] for results in (together, alone)]
+
+    assert run(SpeculationOptions("draft", folder, tree_of)) == run(None)
 
 
 @pytest.mark.slow
