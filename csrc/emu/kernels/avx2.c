@@ -218,6 +218,40 @@ AVX2 static void scores(const float *q, const uint16_t *k, uint32_t head_dim, fl
     join_sums(sums, out);
 }
 
+AVX2 static void gelu(float *x, uint32_t count, const float *a, const float *b) {
+    const __m256 low = _mm256_set1_ps(-8.0f), high = _mm256_set1_ps(8.0f);
+    uint32_t i = 0;
+    for (; i + LANES <= count; i += LANES) {
+        __m256 value = _mm256_loadu_ps(x + i);
+        __m256 below = _mm256_cmp_ps(value, low, _CMP_LT_OQ);
+        __m256 inside = _mm256_and_ps(_mm256_cmp_ps(value, low, _CMP_GE_OQ),
+                                      _mm256_cmp_ps(value, high, _CMP_LT_OQ));
+        __m256 safe = _mm256_and_ps(value, inside);
+        __m256i at = _mm256_cvttps_epi32(
+            _mm256_floor_ps(_mm256_mul_ps(safe, _mm256_set1_ps(64.0f))));
+        at = _mm256_add_epi32(at, _mm256_set1_epi32(512));
+        __m256 chord = _mm256_mul_ps(_mm256_i32gather_ps(a, at, 4), safe);
+        chord = _mm256_add_ps(chord, _mm256_i32gather_ps(b, at, 4));
+        value = _mm256_andnot_ps(below, value);
+        _mm256_storeu_ps(x + i, _mm256_blendv_ps(value, chord, inside));
+    }
+    for (; i < count; i++)
+        x[i] = gelu32(x[i], a, b);
+}
+
+AVX2 static void swiglu(float *x, const float *z, uint32_t count) {
+    const __m256 one = _mm256_set1_ps(1.0f), sign = _mm256_set1_ps(-0.0f);
+    uint32_t i = 0;
+    for (; i + LANES <= count; i += LANES) {
+        __m256 g = _mm256_loadu_ps(x + i);
+        __m256 below = _mm256_add_ps(one, exp_vector(_mm256_xor_ps(g, sign)));
+        __m256 y = _mm256_mul_ps(_mm256_div_ps(g, below), _mm256_loadu_ps(z + i));
+        _mm256_storeu_ps(x + i, y);
+    }
+    for (; i < count; i++)
+        x[i] = silu32(x[i]) * z[i];
+}
+
 AVX2 static float scale(float *s, uint32_t count, float factor) {
     __m256 by = _mm256_set1_ps(factor), most = _mm256_set1_ps(-__builtin_inff());
     float lanes[LANES], largest = -__builtin_inff();
@@ -290,6 +324,8 @@ const struct lora_variant lora_variant_avx2 = {
     .lay_rows = lay_rows,
     .panel = panel,
     .scores = scores,
+    .gelu = gelu,
+    .swiglu = swiglu,
     .scale = scale,
     .exponentials = exponentials,
     .weigh = weigh,

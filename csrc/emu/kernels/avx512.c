@@ -156,6 +156,14 @@ static uint32_t floats_to_halves(const float *floats, uint32_t count, uint16_t *
     return lora_variant_avx2.floats_to_halves(floats, count, halves);
 }
 
+static void gelu(float *x, uint32_t count, const float *a, const float *b) {
+    lora_variant_avx2.gelu(x, count, a, b);
+}
+
+static void swiglu(float *x, const float *z, uint32_t count) {
+    lora_variant_avx2.swiglu(x, z, count);
+}
+
 static float scale(float *s, uint32_t count, float factor) {
     return lora_variant_avx2.scale(s, count, factor);
 }
@@ -191,6 +199,8 @@ const struct lora_variant lora_variant_avx512 = {
     .lay_rows = lay_rows,
     .panel = panel,
     .scores = scores,
+    .gelu = gelu,
+    .swiglu = swiglu,
     .scale = scale,
     .exponentials = exponentials,
     .weigh = weigh,

@@ -1,4 +1,4 @@
-/* exp and silu in FP32, spelled as in the NumPy model. */
+/* exp, silu and gelu in FP32, spelled as in the NumPy model. */
 #ifndef LORA_KERNELS_EXPONENTIAL_H
 #define LORA_KERNELS_EXPONENTIAL_H
 
@@ -24,6 +24,16 @@ static inline float exp32(float x) {
 
 static inline float silu32(float g) {
     return g / (1.0f + exp32(-g));
+}
+
+static inline float gelu32(float x, const float *a, const float *b) {
+    if (!(x >= -8.0f) || !(x < 8.0f))
+        return x < -8.0f ? 0.0f : x;
+    float scaled = x * 64.0f;
+    int32_t i = (int32_t)scaled;
+    i -= (float)i > scaled; /* floor */
+    float product = a[i + 512] * x;
+    return product + b[i + 512];
 }
 
 #endif

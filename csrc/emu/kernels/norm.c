@@ -17,39 +17,66 @@ static uint32_t store_sum(float value, float *target) {
     return (bits & 0x7f800000) == 0x7f800000;
 }
 
-static uint32_t ln_segment(const float *x, uint32_t count, float *record) {
-    float total = 0.0f, squares = 0.0f;
-    for (uint32_t i = 0; i < count; i++)
-        total = total + x[i];
-    float mean = total / (float)count;
-    for (uint32_t i = 0; i < count; i++)
-        squares = squares + (x[i] - mean) * (x[i] - mean);
-    return store_sum(total, &record[0]) + store_sum(squares, &record[1]);
+/* The segments of whose columns this board has all, and where those stand in x. */
+struct local {
+    uint32_t count, segment[LORA_SEGMENTS], columns[LORA_SEGMENTS], least;
+    const float *x[LORA_SEGMENTS];
+};
+
+static struct local find_local(const struct lora_vector *c, const float *x) {
+    struct local local = {.least = 0xffffffffu};
+    uint64_t end = (uint64_t)c->first + c->columns;
+    for (uint32_t s = 0; s < LORA_SEGMENTS; s++) {
+        uint32_t first = segment_start(c->extra, s), last = segment_start(c->extra, s + 1);
+        if (first == last || first < c->first || last > end)
+            continue;
+        uint32_t i = local.count++;
+        local.segment[i] = s;
+        local.columns[i] = last - first;
+        local.x[i] = x + (first - c->first);
+        local.least = last - first < local.least ? last - first : local.least;
+    }
+    return local;
 }
 
-static uint32_t rms_segment(const float *x, uint32_t count, float *record) {
-    float squares = 0.0f;
-    for (uint32_t i = 0; i < count; i++)
-        squares = squares + x[i] * x[i];
-    return store_sum(squares, record);
+/* Sums of x, or of (x - mean)^2 where there are means: one column of every segment at a time, since
+ * each addition waits for the one before it in its segment. */
+static void add_segments(const struct local *local, const float *means, float *sums) {
+    for (uint32_t i = 0; i < local->count; i++)
+        sums[i] = 0.0f;
+    for (uint32_t k = 0; k < local->least; k++)
+        for (uint32_t i = 0; i < local->count; i++) {
+            float x = local->x[i][k];
+            sums[i] = sums[i] + (means ? (x - means[i]) * (x - means[i]) : x);
+        }
+    for (uint32_t i = 0; i < local->count; i++)
+        for (uint32_t k = local->least; k < local->columns[i]; k++) {
+            float x = local->x[i][k];
+            sums[i] = sums[i] + (means ? (x - means[i]) * (x - means[i]) : x);
+        }
 }
 
 /* The records of the segments whose columns stand on this board; the others are not touched. */
 void lora_norm_sums(struct lora_job *job, uint32_t row, float *x) {
     const struct lora_vector *c = job->vector.command;
     float *records = float_row(job->vector.z_rows, row);
+    float totals[LORA_SEGMENTS], squares[LORA_SEGMENTS], means[LORA_SEGMENTS] = {0};
     int layer_norm = c->op == LORA_VEC_LN_SUMS;
-    uint64_t local_end = (uint64_t)c->first + c->columns;
     job->variant->halves_to_floats(half_row(job->vector.x_rows, row), c->columns, x);
-    for (uint32_t s = 0; s < LORA_SEGMENTS; s++) {
-        uint32_t start = segment_start(c->extra, s), end = segment_start(c->extra, s + 1);
-        if (start == end || start < c->first || end > local_end)
-            continue;
-        const float *columns = x + (start - c->first);
-        uint32_t bad = layer_norm ? ln_segment(columns, end - start, records + 2 * s)
-                                  : rms_segment(columns, end - start, records + s);
-        job_count_nonfinite(job, row, bad);
+    struct local local = find_local(c, x);
+    if (layer_norm)
+        add_segments(&local, NULL, totals);
+    for (uint32_t i = 0; i < local.count && layer_norm; i++)
+        means[i] = totals[i] / (float)local.columns[i];
+    add_segments(&local, means, squares); /* of RMS: x - 0 is x */
+    uint32_t bad = 0;
+    for (uint32_t i = 0; i < local.count; i++) {
+        float *record = records + (layer_norm ? 2 : 1) * local.segment[i];
+        if (layer_norm)
+            bad += store_sum(totals[i], record++);
+        bad += store_sum(squares[i], record);
     }
+    job_count_nonfinite(job, row, bad);
 }
 
 static struct sums merge(struct sums a, struct sums b) {

@@ -94,6 +94,16 @@ static void scores(const float *q, const uint16_t *k, uint32_t head_dim, float o
     }
 }
 
+static void gelu(float *x, uint32_t count, const float *a, const float *b) {
+    for (uint32_t i = 0; i < count; i++)
+        x[i] = gelu32(x[i], a, b);
+}
+
+static void swiglu(float *x, const float *z, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++)
+        x[i] = silu32(x[i]) * z[i];
+}
+
 static float scale(float *s, uint32_t count, float factor) {
     float largest = -INFINITY;
     for (uint32_t i = 0; i < count; i++) {
@@ -127,6 +137,8 @@ const struct lora_variant lora_variant_plain = {
     .lay_rows = lay_rows,
     .panel = panel,
     .scores = scores,
+    .gelu = gelu,
+    .swiglu = swiglu,
     .scale = scale,
     .exponentials = exponentials,
     .weigh = weigh,

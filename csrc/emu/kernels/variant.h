@@ -29,6 +29,9 @@ struct lora_variant {
 
     /* q.k of the 32 positions of one K block [head_dim][32], by the segment rule. */
     void (*scores)(const float *q, const uint16_t *k, uint32_t head_dim, float out[32]);
+    /* x[i] = gelu(x[i]) by the chords a, b of [-8, 8); x[i] = silu(x[i])*z[i]. */
+    void (*gelu)(float *x, uint32_t count, const float *a, const float *b);
+    void (*swiglu)(float *x, const float *z, uint32_t count);
     /* s[i] = s[i]*scale; returns the largest, where none is NaN. */
     float (*scale)(float *s, uint32_t count, float scale);
     /* e[i] = FP16(exp(s[i] - largest)) */

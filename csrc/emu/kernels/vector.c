@@ -95,16 +95,6 @@ static int rope(const struct row_work *w, uint32_t i) {
     return LORA_OK;
 }
 
-static float gelu(float x, const float *a, const float *b) {
-    if (!(x >= -8.0f) || !(x < 8.0f))
-        return x < -8.0f ? 0.0f : x;
-    float scaled = x * 64.0f;
-    int32_t i = (int32_t)scaled;
-    i -= (float)i > scaled; /* floor */
-    float product = a[i + 512] * x;
-    return product + b[i + 512];
-}
-
 static void change(const struct row_work *w) {
     float *x = w->x, *z = w->z;
     uint32_t columns = w->command->columns;
@@ -118,16 +108,13 @@ static void change(const struct row_work *w) {
             x[i] = x[i] > 0.0f || x[i] != x[i] ? x[i] : 0.0f;
         break;
     case LORA_VEC_GELU_TANH:
-        for (uint32_t i = 0; i < columns; i++)
-            x[i] = gelu(x[i], lora_gelu_tanh_a, lora_gelu_tanh_b);
+        w->job->variant->gelu(x, columns, lora_gelu_tanh_a, lora_gelu_tanh_b);
         break;
     case LORA_VEC_GELU_ERF:
-        for (uint32_t i = 0; i < columns; i++)
-            x[i] = gelu(x[i], lora_gelu_erf_a, lora_gelu_erf_b);
+        w->job->variant->gelu(x, columns, lora_gelu_erf_a, lora_gelu_erf_b);
         break;
     default: /* LORA_VEC_SWIGLU */
-        for (uint32_t i = 0; i < columns; i++)
-            x[i] = silu32(x[i]) * z[i];
+        w->job->variant->swiglu(x, z, columns);
     }
 }
 
