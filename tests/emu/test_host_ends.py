@@ -9,7 +9,7 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,7 @@ from lora_host.errors import CommandError, HangError, LinkError, TransportError
 from lora_sdk.runner import KvOp, Row, Runner
 from tests.drive import open_runner
 from tests.processes import environment
+from tests.transports import HASTY, Transport
 from tests.variants import variant, write_checkpoint
 
 FIRST_PAGE = abi.MAX_SCRATCH // abi.TILE_POSITIONS
@@ -31,9 +32,30 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def runner(folder: Path) -> Iterator[Runner]:
-    with open_runner(folder, 4) as opened:
+def runner(folder: Path, transport: Transport) -> Iterator[Runner]:
+    with open_runner(folder, 4, transport=transport) as opened:
         yield opened
+
+
+@pytest.fixture
+def hasty(folder: Path, transport: Transport) -> Iterator[Runner]:
+    """Boards whose hangs are told soon, where waiting takes real time."""
+    soon = HASTY if transport.timeouts else None
+    with open_runner(folder, 4, transport=transport, timeouts=soon) as opened:
+        yield opened
+
+
+Plant = Callable[..., None]
+
+
+@pytest.fixture
+def fault(transport: Transport) -> Plant:
+    """Plants a fault on a board of a runner."""
+
+    def plant(runner: Runner, board: int, kind: int, *more: int) -> None:
+        transport.fault(runner.cluster, board, kind, *more)
+
+    return plant
 
 
 def step(runner: Runner) -> bytes:
@@ -44,14 +66,10 @@ def step(runner: Runner) -> bytes:
     return result.logits.tobytes()
 
 
-def fault(runner: Runner, board: int, kind: int, a: int = 0, b: int = 0, c: int = 0) -> None:
-    assert runner.cluster.emulated is not None
-    runner.cluster.emulated.fault(board, kind, a, b, c)
-
-
+@pytest.mark.light(kind=("FAULT_DONE_LOST",))
 @pytest.mark.parametrize("kind", ["FAULT_FIRMWARE_DEAD", "FAULT_DONE_LOST"])
-def test_a_hang_stays_with_one_report_until_reset(runner: Runner, kind: str) -> None:
-    cluster = runner.cluster
+def test_a_hang_stays_with_one_report_until_reset(hasty: Runner, fault: Plant, kind: str) -> None:
+    runner, cluster = hasty, hasty.cluster
     fault(runner, 2, getattr(abi, kind))
     with pytest.raises(HangError, match=r"board 2 .* hangs") as first:
         step(runner)
@@ -69,7 +87,9 @@ def test_a_hang_stays_with_one_report_until_reset(runner: Runner, kind: str) -> 
     cluster.links_up(cluster.cables)
 
 
-def test_after_a_failed_step_the_same_step_gives_the_same_bytes(runner: Runner) -> None:
+def test_after_a_failed_step_the_same_step_gives_the_same_bytes(
+    runner: Runner, fault: Plant
+) -> None:
     want = step(runner)
     before = runner.cluster.stats()
     fault(runner, 1, abi.FAULT_UNIT_STUCK, abi.UNIT_MPU)
@@ -100,7 +120,7 @@ def test_the_board_that_failed_is_named_not_those_that_echo_it(runner: Runner) -
     step(runner)
 
 
-def test_a_lost_completion_record_is_told_from_success(runner: Runner) -> None:
+def test_a_lost_completion_record_is_told_from_success(runner: Runner, fault: Plant) -> None:
     want = step(runner)
     fault(runner, 3, abi.FAULT_COMPLETION_LOST)
     with pytest.raises(TransportError, match=r"board 3 .* completion record") as caught:
@@ -111,14 +131,14 @@ def test_a_lost_completion_record_is_told_from_success(runner: Runner) -> None:
     assert step(runner) == want
 
 
-def test_an_earlier_runs_record_does_not_pass_for_a_lost_one(runner: Runner) -> None:
+def test_an_earlier_runs_record_does_not_pass_for_a_lost_one(runner: Runner, fault: Plant) -> None:
     runner.cluster.checksum(3, 32, 0, 64)
     fault(runner, 3, abi.FAULT_COMPLETION_LOST)
     with pytest.raises(TransportError, match=r"board 3 .* completion record"):
         runner.cluster.checksum(3, 32, 0, 64)
 
 
-def test_a_damaged_frame_costs_one_redo_and_two_are_an_error(runner: Runner) -> None:
+def test_a_damaged_frame_costs_one_redo_and_two_are_an_error(runner: Runner, fault: Plant) -> None:
     want = step(runner)
     fault(runner, 0, abi.FAULT_LINK_FLIP, 1, 0, 1)
     assert step(runner) == want
