@@ -18,8 +18,8 @@ from lora_sdk.tokenizer import Tokenizer
 
 from .corpus import gather_code, split_code
 
-CONTEXTS = (32, 64, 128, 256, 512, 1024)
-TEXT = 40000  # characters of held-out text
+CONTEXTS = (64, 128, 256, 512, 1024)
+TEXT = 16000  # characters of held-out text
 
 
 class Form(DenseOperations):

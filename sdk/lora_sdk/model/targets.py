@@ -19,8 +19,8 @@ _REPEAT = re.compile(r"(?<!\\)(?:[*+]|\{\d*,\d*\})|(?<![\\(*+?}])\?")
 
 @dataclass(frozen=True)
 class Module:
-    """A matrix's module: `names` as files and libraries spell it, the longest first; `kind` is its
-    class, "Linear" or GPT-2's "Conv1D"."""
+    """A matrix's module: `names` as files and libraries spell it, first the library's own, which
+    patterns mean; `kind` is its class, "Linear" or GPT-2's "Conv1D"."""
 
     names: tuple[str, ...]
     kind: str
@@ -36,10 +36,9 @@ class Targets:
 
     def by_name(self, module: Module) -> bool:
         """Whether a name or a pattern matches."""
-        return any(
-            name in self._names or any(pattern.match(name) for pattern in self._patterns)
-            for name in module.names
-        )
+        if any(name in self._names for name in module.names):
+            return True
+        return any(pattern.match(module.names[0]) for pattern in self._patterns)
 
     def matches(self, module: Module) -> bool:
         """Whether a name, a pattern or the class matches."""
