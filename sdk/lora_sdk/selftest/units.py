@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from lora_host.cluster import Cluster
 from lora_host.errors import LoraError
 
-from . import gathers, moves, products, vectors
+from . import four_bit, gathers, moves, products, vectors
 from .bench import BANK_BYTES, Bench, UnitResult
 
-TESTS = (*moves.TESTS, *products.TESTS, *vectors.TESTS, *gathers.TESTS)
+TESTS = (*moves.TESTS, *products.TESTS, *four_bit.TESTS, *vectors.TESTS, *gathers.TESTS)
 
 
 def check_units(cluster: Cluster) -> Iterator[UnitResult]:

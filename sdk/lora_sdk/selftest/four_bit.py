@@ -1,0 +1,118 @@
+"""Cases of the matrix unit with 4-bit weights in groups along K: a scale and a zero point for each
+group and column, behind the values of every block."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lora_host import abi
+from lora_sdk.compile.isa import Matrix
+
+from . import answers
+from .bench import ROWS, TABLES, WEIGHTS, Bytes, Case, Site, StepCase, Test, begin
+from .moves import STRIDE, operand, result_offset
+from .products import FIRST, MERGE, N
+
+GROUP = 64
+K = 5 * GROUP  # whole groups, which segments cut in two
+_GROUPS = 128 // GROUP
+_LINE = abi.LINE_BYTES
+
+
+class Weights:
+    """Values 0..15 [K, N], FP16 scales and zero points [groups, N] of a case."""
+
+    def __init__(self, site: Site) -> None:
+        groups = -(-K // GROUP)
+        self.values = site.random(11).integers(0, 16, (K, N), np.uint8)
+        self.scales = site.random(12).uniform(0.01, 0.05, (groups, N)).astype(np.float16)
+        self.zeros = site.random(13).integers(0, 16, (groups, N), np.uint8)
+
+    def half(self) -> NDArray[np.float16]:
+        """FP16((q - z)*s) [K, N]."""
+        group = np.arange(K) // GROUP
+        centred = self.values.astype(np.float32) - self.zeros[group].astype(np.float32)
+        dense: NDArray[np.float16] = (centred * self.scales[group].astype(np.float32)).astype(
+            np.float16
+        )
+        return dense
+
+    def blocks(self, site: Site) -> tuple[Bytes, ...]:
+        """128 x 32 weights a block, over the case's banks."""
+        deep, wide = -(-K // 128), -(-N // 32)
+        out = []
+        for j in range(deep * wide):
+            data = self._block(j % deep, j // deep * 32)
+            request = FIRST + j // MERGE
+            line = request // len(site.banks) * MERGE + j % MERGE
+            bank = site.banks[request % len(site.banks)]
+            out.append(Bytes(bank, WEIGHTS + line * len(data), data))
+        return tuple(out)
+
+    def _block(self, deep: int, column: int) -> bytes:
+        values = np.zeros((128, 32), np.uint8)
+        part = self.values[deep * 128 : deep * 128 + 128, column : column + 32]
+        values[: part.shape[0], : part.shape[1]] = part
+        eights = values.reshape(16, 2, 4, 32)  # k = 8*a + 4*high + low
+        packed = (eights[:, 0] | eights[:, 1] << 4).transpose(0, 2, 1)
+        scales, zeros = np.zeros((_GROUPS, 32), np.float16), np.zeros((_GROUPS, 32), np.uint8)
+        rows = slice(deep * _GROUPS, deep * _GROUPS + _GROUPS)
+        for whole, of in ((scales, self.scales), (zeros, self.zeros)):
+            piece = of[rows, column : column + 32]
+            whole[: piece.shape[0], : piece.shape[1]] = piece
+        pairs = zeros[:, ::2] | zeros[:, 1::2] << 4
+        data: bytes = packed.tobytes() + scales.tobytes() + pairs.tobytes()
+        return data.ljust(-(-len(data) // _LINE) * _LINE, b"\0")
+
+
+def _command(site: Site, kind: int, bias: bool) -> Matrix:
+    return Matrix(
+        what="product", bank_first=site.banks.start, bank_count=len(site.banks), merge=MERGE,
+        weight_line=WEIGHTS // _LINE, first=FIRST, x_bank=site.control, y_bank=site.control, k=K,
+        n=N, x_offset=result_offset(0), x_stride=STRIDE, y_offset=result_offset(1),
+        y_stride=STRIDE, weight_type=kind | GROUP.bit_length() - 1 << abi.WEIGHT_GROUP_SHIFT,
+        bias_bank=site.banks.start if bias else abi.NO_BANK, bias_line=TABLES // _LINE,
+    )  # fmt: skip
+
+
+def _w4a16(site: Site) -> Case:
+    weights, x, b = Weights(site), site.half((ROWS, K), 1.0, 1), site.half((N,), 1.0, 3)
+    y = (answers.product(x, weights.half()) + b.astype(np.float32)).astype(np.float16)
+    placed = (*weights.blocks(site), operand(site, 0, x))
+    placed += (Bytes(site.banks.start, TABLES, b.tobytes()),)
+    step = StepCase((operand(site, 1, y, "product"),), kv_ops=begin())
+    return Case((_command(site, abi.WEIGHT_W4A16, True),), placed, (step,))
+
+
+def _w4a8(site: Site) -> Case:
+    """A group that a segment's end crosses is cut there; each part is an exact sum."""
+    weights = Weights(site)
+    x = site.random(1).integers(-127, 128, (ROWS, K), np.int8)
+    scale = site.random(3).uniform(1e-4, 1e-2, N).astype(np.float32)
+    b = site.half((N,), 1.0, 4)
+    parts = []
+    for first, end in answers.segments(K):
+        total = np.zeros((ROWS, N), np.float32)
+        while first < end:
+            group = first // GROUP
+            until = min(end, (group + 1) * GROUP)
+            own = x[:, first:until].astype(np.int64)
+            sums = own @ weights.values[first:until].astype(np.int64)
+            sums -= own.sum(axis=1, keepdims=True) * weights.zeros[group].astype(np.int64)
+            total = total + sums.astype(np.float32) * weights.scales[group].astype(np.float32)
+            first = until
+        parts.append(total)
+    exact = answers.tree(parts, np.add)
+    y = (exact * scale + b.astype(np.float32)).astype(np.float16)
+    lines = scale.tobytes().ljust(-(-4 * N // _LINE) * _LINE, b"\0")
+    placed = (*weights.blocks(site), operand(site, 0, x))
+    placed += (Bytes(site.banks.start, TABLES, lines + b.tobytes()),)
+    step = StepCase((operand(site, 1, y, "product"),), kv_ops=begin())
+    return Case((_command(site, abi.WEIGHT_W4A8, True),), placed, (step,))
+
+
+TESTS = (
+    Test("MPU", "matrix product, W4A16", _w4a16, weights="w4a16"),
+    Test("MPU", "matrix product, W4A8", _w4a8, weights="w4a8"),
+)
