@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from lora_sdk.spec.aat import AatCurve
 from lora_sdk.spec.acceptance_file import Measured
+from lora_sdk.spec.machine_name import this_machine
 from lora_sdk.spec.modelled import BoardTimes, DraftCost, OverlayCost, TreeUse, use_of
 from lora_sdk.spec.table import CurveRecord, Measurement, SpeculationTable
 from lora_sdk.spec.tree import Tree
@@ -18,7 +19,7 @@ from lora_sdk.spec.tune import (
     measure_curves,
     range_of,
 )
-from lora_sdk.spec.wall import Placed, WallTimes, this_machine
+from lora_sdk.spec.wall import Placed, WallTimes
 
 RANGES = (1, 8, 4, 2)
 """Ranges of AAT begin at 1 and at these shares of the context: an eighth, a quarter, a half."""

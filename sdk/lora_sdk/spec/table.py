@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from lora_host.errors import RequestError
+from lora_sdk.spec.machine_name import this_machine
 from lora_sdk.spec.opening import PROPOSERS, SpeculationOptions
 from lora_sdk.spec.table_schema import SCHEMA
 from lora_sdk.spec.tree import Tree
@@ -274,8 +275,9 @@ def find_table(
 ) -> SpeculationTable | None:
     """The table of the model's folder with the highest speed-up for this overlay and board count.
 
-    `machine`: only tables measured there (of no account where they are modelled); `proposer`: only
-    that kind of draft. None where there is none; RequestError for a file that is no table."""
+    `machine`: only tables measured there (of no account where they are modelled); None prefers
+    those of this machine to others'. `proposer`: only that kind of draft. None where there is none;
+    RequestError for a file that is no table."""
     if objective not in OBJECTIVES or (proposer is not None and proposer not in PROPOSERS):
         raise RequestError(f"no tables of objective {objective!r}, proposer {proposer!r}")
     path = model / FILE_NAME
@@ -289,4 +291,5 @@ def find_table(
         and (proposer is None or table.measurement.proposer == proposer)
         and (table.draft is None or table.draft.is_dir())
     ]
-    return max(fitting, key=lambda table: table.speedup, default=None)
+    here = this_machine()
+    return max(fitting, key=lambda t: (t.machine in ("", here), t.speedup), default=None)

@@ -125,7 +125,7 @@ def measure_curves(
     (the first is 1, the last range ends at `limit`), neighbours that need none of their own being
     one range. It is fitted to at most five sizes on the
     texts that were searched and tested on the others on held-out ones."""
-    found = []
+    found: list[CurveAt] = []
     pooled = _curve(trees, search, held_out, None)
     for start, stop in zip(starts, [*starts[1:], limit + 1], strict=True):
         span = _own_span(trees, search, held_out, range(start, stop))

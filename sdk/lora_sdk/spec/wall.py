@@ -6,12 +6,9 @@ alike; a length's time is the median over its prompts.
 
 from __future__ import annotations
 
-import os
-import platform
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -146,17 +143,3 @@ def _by_range(
                 f"no prompt is continued at contexts from {curve.context} on; give more text"
             )
     return [group[:: max(1, len(group) // PROMPTS_A_RANGE)][:PROMPTS_A_RANGE] for group in groups]
-
-
-def this_machine() -> str:
-    """This computer in a few words, by which measured tables are told apart."""
-    return f"{_processor()}, {os.cpu_count()} CPUs"
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError):
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
