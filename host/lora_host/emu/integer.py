@@ -11,14 +11,19 @@ from lora_host.emu.weight_blocks import int4_weights, int8_weights, weight_group
 from lora_host.numerics import F32
 from lora_host.segments import segment_bounds, tree_sum
 
+EXACT_K = 1024
+
 
 def exact_product(
     x: NDArray[np.int8], w: NDArray[np.int8] | NDArray[np.uint8]
 ) -> NDArray[np.int64]:
-    """Integer sums of x [rows, K] times w [K, columns]. In float64 every one of them is exact: K
-    stays below 2^37 by far."""
-    found: NDArray[np.int64] = (x.astype(np.float64) @ w.astype(np.float64)).astype(np.int64)
-    return found
+    """Integer sums of x [rows, K] times w [K, columns]. FP32 holds those over 1024 inputs exactly,
+    in whatever order they are added: 1024*127*128 stays below 2^24."""
+    total = np.zeros((len(x), w.shape[1]), np.int64)
+    for k in range(0, x.shape[1], EXACT_K):
+        part = x[:, k : k + EXACT_K].astype(np.float32) @ w[k : k + EXACT_K].astype(np.float32)
+        total += part.astype(np.int64)
+    return total
 
 
 def quantised_rows(call: UnitCall) -> NDArray[np.int8]:

@@ -50,17 +50,17 @@ def _blocks(call: UnitCall, start: int, stop: int) -> NDArray[np.uint8]:
     """uint8 [tiles, K blocks, bytes] of columns start..stop-1; `start` begins a tile."""
     c, size = call.command, block_bytes(call)
     k_blocks = -(-c.k // BLOCK_K)
-    first, tiles = start // BLOCK_N, -(-(stop - start) // BLOCK_N)
-    blocks = np.empty((tiles, k_blocks, size), np.uint8)
-    for tile in range(tiles):
-        for k_block in range(k_blocks):
-            j = (first + tile) * k_blocks + k_block
-            request = c.first + j // c.merge
-            bank = c.bank_first + request % c.bank_count
-            place = request // c.bank_count * c.merge + j % c.merge
-            offset = c.weight_line * LINE_BYTES + place * size
-            blocks[tile, k_block] = call.view(bank, offset, (size,), np.uint8)
-    return blocks
+    tiles = -(-(stop - start) // BLOCK_N)
+    j = np.arange(tiles * k_blocks) + start // BLOCK_N * k_blocks
+    request = c.first + j // c.merge
+    place = request // c.bank_count * c.merge + j % c.merge
+    blocks = np.empty((len(j), size), np.uint8)
+    for bank in range(c.bank_count):
+        here = np.flatnonzero(request % c.bank_count == bank)
+        if here.size:  # consecutive blocks of one bank lie one behind the other
+            offset = c.weight_line * LINE_BYTES + int(place[here[0]]) * size
+            blocks[here] = call.view(c.bank_first + bank, offset, (here.size, size), np.uint8)
+    return blocks.reshape(tiles, k_blocks, size)
 
 
 def _columns(parts: NDArray[Any], rows: int, count: int) -> NDArray[Any]:
