@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
@@ -28,6 +29,8 @@ def report(plan: Plan) -> dict[str, Any]:
         "kv_pages": plan.page_count,
         "scratch_pages": plan.scratch_pages,
         "rows_a_step": plan.row_limit,
+        "formats": _formats(plan.boards[0]),
+        "kv_cache": plan.boards[0].kv.kind,
         "weight_bytes": plan.weight_bytes,
         "replica_bytes": plan.replica_bytes,
         "placed_bytes": sum(board.placed_bytes for board in plan.boards),
@@ -38,6 +41,11 @@ def report(plan: Plan) -> dict[str, Any]:
             for (board, port), sent in sorted(plan.link_bytes(1, 1).items())
         ],
     }
+
+
+def _formats(board: BoardPlan) -> dict[str, int]:
+    """Matrices of a board by format."""
+    return dict(Counter(str(matrix.spec.format) for matrix in board.matrices.values()))
 
 
 def _board(plan: Plan, board: BoardPlan) -> dict[str, Any]:
@@ -125,6 +133,8 @@ def _summary(found: dict[str, Any]) -> Iterator[str]:
         f"context {found['context']} for {found['sequences']} sequences; the longest that fits one "
         f"sequence: {found['longest_context']} of the model's {found['model_positions']}"
     )
+    formats = ", ".join(f"{count} x {name}" for name, count in found["formats"].items())
+    yield f"matrices of a board: {formats}; KV cache {found['kv_cache']}"
     yield (
         f"weights {_mib(found['weight_bytes'])} with {_mib(found['replica_bytes'])} of replicas; "
         f"{_mib(found['placed_bytes'])} are written with padding"
