@@ -38,7 +38,7 @@ spec.add_command(collect)
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
 def show(where: Path | None, as_json: bool) -> None:
     """Print the tables of a model's folder (the demo model's) or of a file."""
-    from lora_sdk.cli.spec_report import as_dict, report
+    from lora_sdk.cli.spec_report import as_dict, reports
     from lora_sdk.demo import demo_model_path
     from lora_sdk.spec.table import FILE_NAME, load_tables
 
@@ -50,7 +50,7 @@ def show(where: Path | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([as_dict(table) for table in tables], indent=2))
     else:
-        click.echo("\n\n".join(report(table) for table in tables))
+        click.echo(reports(tables))
 
 
 @spec.command("design")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lora_sdk.spec.table import CurveRecord, SpeculationTable
+    from lora_sdk.spec.table import CurveRecord, Measurement, SpeculationTable
 
 SHOWN_SIZES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 
@@ -35,8 +36,18 @@ def as_dict(table: SpeculationTable) -> dict[str, Any]:
     }
 
 
-def report(table: SpeculationTable) -> str:
-    """A table for people."""
+def reports(tables: Sequence[SpeculationTable]) -> str:
+    """Tables for people; what several share, the draft's measurement, is shown once."""
+    shown: list[Measurement] = []
+    found = []
+    for table in tables:
+        found.append(report(table, table.measurement not in shown))
+        shown.append(table.measurement)
+    return "\n\n".join(found)
+
+
+def report(table: SpeculationTable, measured: bool = True) -> str:
+    """A table for people; `measured`: with AAT and its fit."""
     of = table.measurement
     name = of.proposer if table.draft is None else f"{of.proposer} {table.draft.name}"
     place = f"{table.boards} x {table.board}, {table.overlay}"
@@ -45,8 +56,11 @@ def report(table: SpeculationTable) -> str:
     else:
         head = f"measured: {table.model} with {name} on emulated {place}, {table.kernels} kernels"
         head += f"; {table.machine}"
-    lines = [head, f"  AAT over {of.prompts} held-out prompts of {of.text}, {_how(of.temperature)}"]
-    lines += [f"  {_curve(curve)}" for curve in of.curves]
+    lines = [head]
+    if measured:
+        how = _how(of.temperature)
+        lines.append(f"  AAT over {of.prompts} held-out prompts of {of.text}, {how}")
+        lines += [f"  {_curve(curve)}" for curve in of.curves]
     lines.append("  from context  rows   AAT  verify ms  draft ms  plain ms  speed-up")
     for choice in table.choices:
         verify, draft, plain = (1e3 * s for s in (choice.verify_s, choice.draft_s, choice.plain_s))
@@ -67,6 +81,8 @@ def _curve(curve: CurveRecord) -> str:
     values = ", ".join(f"{s}: {curve.aat[s]:.2f}" for s in SHOWN_SIZES if s in curve.aat)
     fit = f"{curve.a:.3f} + {curve.b:.3f} ln(x - {curve.c:.3f})".replace("- -", "+ ")
     where = "all contexts" if curve.pooled else f"contexts from {curve.context} on"
+    if curve.pooled and curve.context > 1:
+        where = f"contexts from {curve.context} on, as measured over all"
     used = (
         "the fit is used"
         if curve.used == "fit"

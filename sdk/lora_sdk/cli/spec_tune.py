@@ -107,7 +107,7 @@ def tune(
     """Choose the best tree by context for DRAFT with MODEL, or none, and write the table.
 
     DRAFT is a folder with a draft model or an EAGLE-3 head, or the word lookup."""
-    from lora_sdk.cli.spec_report import as_dict, report
+    from lora_sdk.cli.spec_report import as_dict, reports
     from lora_sdk.spec.table import FILE_NAME, put_tables
     from lora_sdk.spec.tuning import Place, modelled_tables, wall_tables
 
@@ -129,7 +129,7 @@ def tune(
     if as_json:
         click.echo(json.dumps([as_dict(table) for table in tables], indent=2))
     else:
-        click.echo("\n\n".join(report(table) for table in tables))
+        click.echo(reports(tables))
         click.echo(f"wrote {path}", err=True)
 
 

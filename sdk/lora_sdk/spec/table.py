@@ -19,6 +19,7 @@ from lora_host.errors import RequestError
 from lora_sdk.spec.machine_name import this_machine
 from lora_sdk.spec.opening import PROPOSERS, SpeculationOptions
 from lora_sdk.spec.table_schema import SCHEMA
+from lora_sdk.spec.table_text import table_text
 from lora_sdk.spec.tree import Tree
 from lora_sdk.spec.tune import Choice
 
@@ -217,7 +218,7 @@ def save_tables(path: Path, model: str, tables: Sequence[SpeculationTable]) -> N
     _check(path, json.loads(json.dumps(value)))
     partial = path.with_name(path.name + ".part")
     try:
-        partial.write_text(_dump(value) + "\n", encoding="utf-8")
+        partial.write_text(table_text(value) + "\n", encoding="utf-8")
         partial.replace(path)
     except OSError as error:
         raise RequestError(f"{path}: {error.strerror or error}; name another with -o") from None
@@ -249,19 +250,6 @@ def _rounded(values: dict[str, Any]) -> dict[str, Any]:
         name: float(f"{value:.6g}") if isinstance(value, float) else value
         for name, value in values.items()
     }
-
-
-def _dump(value: dict[str, Any]) -> str:
-    """JSON with a line for each tree, curve and choice: it is read and compared by people, too."""
-    deep = json.dumps(value, indent=1)
-    lines: list[str] = []
-    for line in deep.split("\n"):
-        level = len(line) - len(line.lstrip(" "))
-        if level > 5 and lines:  # inside a tree, a curve or a choice
-            lines[-1] += line.strip() if lines[-1].endswith(("[", "{")) else " " + line.strip()
-        else:
-            lines.append(line)
-    return "\n".join(lines)
 
 
 def find_table(
