@@ -51,7 +51,7 @@ AVX512_INLINE void add_panel(const struct panel_step *step, const int rows, cons
         __m512 low, high;
         take_weights(halves, weights, fresh, &low, &high);
         _mm_prefetch((const char *)ahead, _MM_HINT_T0);
-        _mm_prefetch((const char *)(x + 24 * PANEL_ROWS), _MM_HINT_T0);
+        _mm_prefetch((const char *)(x + 16 * PANEL_ROWS), _MM_HINT_T0);
         for (int r = 0; r < rows; r++) {
             __m512 value = _mm512_set1_ps(x[r]);
             sum[r][0] = _mm512_fmadd_ps(value, low, sum[r][0]);
