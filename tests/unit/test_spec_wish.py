@@ -56,6 +56,8 @@ def test_auto_follows_the_table_of_real_boards_or_of_emulated_ones(model: Path) 
     assert "modelled" in real.note
     emulated = resolve(Wish("auto"), target(model, emulated=True))
     assert emulated.options is not None and emulated.options.proposer == "lookup"
+    alone = resolve(Wish("auto", proposer="draft"), target(model, emulated=True))
+    assert alone.table is not None and alone.table.objective == "modelled"
     forced = resolve(Wish("auto", objective="modelled"), target(model, emulated=True))
     assert forced.options is not None and forced.options.proposer == "draft"
     told = real.as_dict()["table"]
@@ -76,6 +78,8 @@ def test_a_length_takes_the_tables_tree(model: Path) -> None:
     beyond = resolve(Wish("9"), target(model, emulated=True))
     assert beyond.options is not None and beyond.options.choose(1) == Tree.chain(9)
     assert resolve(Wish("1"), target(model)).options is None
+    named = resolve(Wish("7", proposer="draft"), target(model))  # the table knows its folder
+    assert named.options is not None and named.options.folder == model.parent / "small"
 
 
 def test_a_named_draft_needs_no_table(model: Path) -> None:

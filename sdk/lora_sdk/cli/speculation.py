@@ -18,7 +18,7 @@ def speculation_options(function: Function) -> Function:
     """--speculative and what belongs to it."""
     for option in (
         click.option("--spec-objective", type=click.Choice(["modelled", "wall"]),
-                     help="table that auto follows [wall on emulated boards, else modelled]"),
+                     help="table that auto follows [modelled; wall on emulated boards, if any]"),
         click.option("--proposer", type=click.Choice(PROPOSERS), help="kind of draft [its own]"),
         click.option("-md", "--draft", "--spec-draft-model", "draft", metavar="DIR",
                      help="draft model or EAGLE-3 head [the model's table names one]"),

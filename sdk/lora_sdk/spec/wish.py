@@ -117,10 +117,15 @@ def _rows(length: str) -> int | None:
 
 
 def _table(wish: Wish, target: Target) -> SpeculationTable | None:
-    """The best table for these boards that is about the named draft, if one was named."""
-    objective = wish.objective or ("wall" if target.emulated else "modelled")
+    """The best table for these boards that is about the named draft, if one was named. Emulated
+    boards take what the clock says where it was asked, else what the model says."""
     proposer = wish.proposer or (None if wish.draft is None else kind_of(wish.draft))
-    table = find_table(target.model, target.overlay, target.boards, objective, proposer=proposer)
+    objectives = ("wall", "modelled") if target.emulated else ("modelled",)
+    table = None
+    for objective in (wish.objective,) if wish.objective else objectives:
+        table = table or find_table(
+            target.model, target.overlay, target.boards, objective, proposer=proposer
+        )
     if table is None or wish.draft is None:
         return table
     same = table.draft is not None and table.draft.resolve() == wish.draft.resolve()
@@ -141,11 +146,10 @@ def _from_table(table: SpeculationTable, rows: int | None) -> Answer:
 
 def _chain(wish: Wish, table: SpeculationTable | None, rows: int | None) -> Answer:
     rows = rows or UNTUNED
-    if wish.named or table is None:
-        proposer = wish.proposer or kind_of(wish.draft)
-        draft = wish.draft
-    else:
+    if table is not None:
         proposer, draft = table.measurement.proposer, table.draft
+    else:
+        proposer, draft = wish.proposer or kind_of(wish.draft), wish.draft
     if rows == 1:
         return Answer(None, None, "speculation: off, one row is plain decoding")
     options = SpeculationOptions(proposer, draft, Tree.chain(rows))
