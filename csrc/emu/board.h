@@ -48,6 +48,7 @@ struct emu_unit {
     struct hal_unit_result result;
     struct emu_board *board;
     bool queued; /* for the next batch of kernels */
+    bool plain;  /* done with nothing to tell: `result` was not written */
     struct lora_unit_call call;
 };
 
@@ -146,6 +147,7 @@ int emu_control_write(struct emu_board *board, uint32_t offset, uint32_t value,
 int emu_control_start(struct emu_board *board, struct lora_failure *failure);
 
 /* units.c */
+void emu_units_init(struct emu_board *board);
 void emu_unit_start(struct emu_board *board, uint32_t unit, const struct lora_command *command,
                     const struct lora_list *list, const struct lora_step_state *state);
 uint32_t emu_unit_poll(struct emu_board *board, uint32_t unit, struct hal_unit_result *result);

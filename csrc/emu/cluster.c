@@ -134,7 +134,7 @@ static int board_init(struct emu_cluster *cluster, uint32_t index,
     struct emu_board *board = &cluster->board[index];
     board->cluster = cluster;
     board->index = index;
-    for (uint32_t unit = 0; unit < LORA_UNITS; unit++) board->units[unit].board = board;
+    emu_units_init(board);
     board->info = config->board_info[index];
     emu_memory_init(&board->memory, &board->info);
     for (uint32_t p = 0; p < LORA_PORTS; p++)

@@ -67,8 +67,7 @@ static void power_off(struct emu_board *board) {
     board->programmed = board->in_flight = false;
     memset(board->control, 0, sizeof board->control);
     for (uint32_t unit = 0; unit < LORA_UNITS; unit++) emu_unit_abort(board, unit);
-    for (uint32_t unit = 0; unit < LORA_UNITS; unit++)
-        board->units[unit] = (struct emu_unit){.board = board};
+    emu_units_init(board);
     board->router.state = LORA_UNIT_IDLE;
     board->link_test.active = false;
     board->frames_dropped = 0;

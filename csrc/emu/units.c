@@ -9,18 +9,18 @@
 #define SMALL_COLUMNS 512 /* of all rows */
 #define NO_ROW 0xffffffffu
 
-static struct lora_unit_call call_of(const struct emu_board *board,
-                                     const struct lora_command *command,
-                                     const struct lora_list *list,
-                                     const struct lora_step_state *state) {
-    return (struct lora_unit_call){.size = sizeof(struct lora_unit_call),
-                                   .board = board->index,
-                                   .command = command,
-                                   .list = list,
-                                   .state = state,
-                                   .banks = board->memory.base,
-                                   .bank_bytes = board->memory.bytes,
-                                   .nonfinite_row = NO_ROW};
+static const struct hal_unit_result nothing = {.nonfinite_row = NO_ROW, .port = LORA_NO_PORT};
+
+/* What is the same in all calls of a unit is written once. */
+void emu_units_init(struct emu_board *board) {
+    for (uint32_t unit = 0; unit < LORA_UNITS; unit++)
+        board->units[unit] = (struct emu_unit){
+            .board = board,
+            .call = {.size = sizeof(struct lora_unit_call),
+                     .board = board->index,
+                     .banks = board->memory.base,
+                     .bank_bytes = board->memory.bytes},
+        };
 }
 
 static int call_kernel(const struct lora_kernels *kernels, struct lora_unit_call *call) {
@@ -37,10 +37,19 @@ static int call_kernel(const struct lora_kernels *kernels, struct lora_unit_call
 }
 
 static void finish(struct emu_unit *entry, int status) {
+    entry->state = status ? LORA_UNIT_FAILED : LORA_UNIT_DONE;
+    entry->plain = status == LORA_OK && entry->call.nonfinite_count == 0;
+    if (entry->plain) return;
+    entry->result = nothing;
     entry->result.nonfinite_count = entry->call.nonfinite_count;
     entry->result.nonfinite_row = entry->call.nonfinite_row;
     entry->result.status = (uint32_t)status;
-    entry->state = status ? LORA_UNIT_FAILED : LORA_UNIT_DONE;
+}
+
+static int move(struct emu_board *board, struct emu_unit *entry) {
+    const struct lora_unit_call *call = &entry->call;
+    entry->result = nothing;
+    return emu_dma(board, call->command, call->list, call->state, &entry->result);
 }
 
 /* A vector operation that is over before threads could share it. */
@@ -77,7 +86,8 @@ static enum emu_work start(struct emu_board *board, uint32_t unit, struct emu_un
                          call->list, call->state);
         return EMU_LINKS;
     case LORA_UNIT_DMA:
-        finish(entry, emu_dma(board, call->command, call->list, call->state, &entry->result));
+        finish(entry, move(board, entry));
+        if (call->command->opcode == LORA_CMD_CHECKSUM) entry->plain = false; /* it has a value */
         return EMU_MOVES;
     case LORA_UNIT_MPU:
     case LORA_UNIT_VFU: start_kernel(board, entry); return EMU_KERNELS;
@@ -90,12 +100,14 @@ void emu_unit_start(struct emu_board *board, uint32_t unit, const struct lora_co
     if (unit >= LORA_UNITS) return;
     struct emu_unit *entry = &board->units[unit];
     struct emu_watch *watch = &board->cluster->watch;
-    entry->result = (struct hal_unit_result){.nonfinite_row = NO_ROW};
-    entry->result.port = LORA_NO_PORT;
     entry->state = LORA_UNIT_BUSY;
     board->cluster->now += START_CYCLES;
     if (board->stuck_units & 1u << unit) return;
-    entry->call = call_of(board, command, list, state);
+    entry->call.command = command;
+    entry->call.list = list;
+    entry->call.state = state;
+    entry->call.nonfinite_count = 0;
+    entry->call.nonfinite_row = NO_ROW;
     uint64_t began = emu_watch_begin(watch);
     enum emu_work work = start(board, unit, entry);
     emu_watch_end(watch, work, began);
@@ -129,6 +141,8 @@ static void take_router(struct emu_board *board, struct emu_unit *entry) {
     if (board->linked) emu_router_pump(board);
     if (router->state == LORA_UNIT_BUSY) return;
     entry->state = router->state;
+    entry->plain = false;
+    entry->result = nothing;
     entry->result.status = router->status;
     entry->result.port = router->failed_port;
     entry->result.frames_sent = router->frames_sent;
@@ -145,7 +159,7 @@ uint32_t emu_unit_poll(struct emu_board *board, uint32_t unit, struct hal_unit_r
         take_router(board, entry);
     uint32_t state = entry->state;
     if (state == LORA_UNIT_DONE || state == LORA_UNIT_FAILED) {
-        *result = entry->result;
+        *result = entry->plain ? nothing : entry->result;
         entry->state = LORA_UNIT_IDLE;
     }
     return state;

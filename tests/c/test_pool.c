@@ -1,6 +1,7 @@
 /* The thread pool: every item once, on all threads, from spinning and from sleeping workers, and in
  * the float mode that kernels need. Meant for the thread sanitizer as well. */
 #define _GNU_SOURCE
+#include <stdbool.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,16 +55,23 @@ static uint32_t run(struct lora_pool *pool, uint32_t items, uint32_t pause) {
     return atomic_load(&tally.threads);
 }
 
+/* Where other programs hold the CPUs, a thread may miss a run, but not run after run. */
+static bool all_take_part(struct lora_pool *pool, uint32_t threads) {
+    for (uint32_t attempt = 0; attempt < 100; attempt++)
+        if (run(pool, 4 * threads, 1000000) == (1u << threads) - 1) return true;
+    return false;
+}
+
 static void test_threads(uint32_t threads) {
     struct lora_pool *pool = lora_pool_create(threads);
     CHECK(pool && lora_pool_threads(pool) == threads);
     CHECK(run(pool, 0, 0) == 0);
     CHECK(run(pool, 1, 0) == 1);
-    CHECK(run(pool, 4 * threads, 1000000) == (1u << threads) - 1); /* nobody is left out */
+    CHECK(all_take_part(pool, threads));
     for (uint32_t round = 0; round < 2000; round++) run(pool, round % 37, 0);
     for (uint32_t round = 0; round < 20; round++) {
         rest(200000); /* long enough to fall asleep */
-        CHECK(run(pool, 4 * threads, 1000000) == (1u << threads) - 1);
+        CHECK(all_take_part(pool, threads));
     }
     run(pool, MOST, 0); /* more than one ticket holds */
     lora_pool_free(pool);
