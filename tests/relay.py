@@ -65,10 +65,12 @@ class Child:
             message = json.loads(line)
             if "done" in message:
                 return reports
+            data = message["report"]
+            for field in ("longrepr", "location"):  # JSON has no tuples: that of a skip is one
+                if isinstance(data[field], list):
+                    data[field] = tuple(data[field])
             hook = self._config.hook
-            reports.append(
-                hook.pytest_report_from_serializable(config=self._config, data=message["report"])
-            )
+            reports.append(hook.pytest_report_from_serializable(config=self._config, data=data))
         raise EOFError("the process of this transport has ended")
 
     def close(self) -> None:
