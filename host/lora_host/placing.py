@@ -103,6 +103,12 @@ class Scratch:
         return self._memory
 
 
+def crc32(data: Bytes) -> int:
+    """CRC-32 of contiguous bytes, as zlib's and several times as fast."""
+    raw = native.ffi().from_buffer("uint8_t[]", data)
+    return int(native.lib().lora_crc32(0, raw, data.nbytes))
+
+
 def aligned(count: int) -> Bytes:
     """`count` bytes that begin on a line."""
     memory = np.empty(count + abi.LINE_BYTES, np.uint8)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lora_host.errors import ModelError
-from lora_host.placing import Range
+from lora_host.placing import Range, crc32
 from lora_sdk.packing import pack_rows, pack_scales
 from lora_sdk.plan.banks import MatrixPlacement, TablePlacement
 from lora_sdk.plan.model_plan import BoardPlan
@@ -113,7 +112,7 @@ class QuantisedLoader:
         self._write_table(board, placed, raw)
 
     def _write_table(self, board: BoardPlan, placed: TablePlacement, data: Bytes) -> None:
-        self._write(board, Run(placed.bank, placed.offset, data, zlib.crc32(data.data)))
+        self._write(board, Run(placed.bank, placed.offset, data, crc32(data)))
 
     def _write(self, board: BoardPlan, run: Run) -> None:
         raw = run.data.data

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -12,6 +11,7 @@ import numpy.typing as npt
 
 from lora_host import abi
 from lora_host.errors import ModelError
+from lora_host.placing import crc32
 from lora_sdk.model.quantisation import Int4Columns, Int8Columns, check_scale
 from lora_sdk.packing import pack_int4, pack_int8
 from lora_sdk.plan.banks import MatrixPlacement
@@ -117,7 +117,7 @@ def _runs(placed: MatrixPlacement, first: int, blocks: Bytes) -> Iterator[Run]:
         if chosen.size:
             where, offset = placed.address(int(numbers[chosen[0]]))
             data = blocks[chosen].reshape(-1)
-            yield Run(where, offset, data, zlib.crc32(data.data))
+            yield Run(where, offset, data, crc32(data))
 
 
 def columns_of(parts: tuple[Part, ...], start: int, stop: int) -> Iterator[tuple[str, int, int]]:
