@@ -77,6 +77,7 @@ def test_a_stuck_unit_is_named_by_the_watchdog(runner: Runner, fault: Plant) -> 
     assert Driver(runner).feed(1, TOKENS, (4,)).shape[0] == 4
 
 
+@pytest.mark.light(transport=("emu",))
 def test_a_lost_completion_record_is_no_success(runner: Runner, fault: Plant) -> None:
     fault(0, abi.FAULT_COMPLETION_LOST)
     with pytest.raises(TransportError, match=r"board 0.*completion"):

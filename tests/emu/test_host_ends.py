@@ -105,6 +105,7 @@ def test_after_a_failed_step_the_same_step_gives_the_same_bytes(
     assert after.steps == before.steps + 1 and after.redone_steps == 0
 
 
+@pytest.mark.light(transport=("emu",))
 def test_the_board_that_failed_is_named_not_those_that_echo_it(runner: Runner) -> None:
     """Board 3 alone finds its list changed; the others wait for its frames."""
     step(runner)
@@ -120,6 +121,7 @@ def test_the_board_that_failed_is_named_not_those_that_echo_it(runner: Runner) -
     step(runner)
 
 
+@pytest.mark.light(transport=("emu",))
 def test_a_lost_completion_record_is_told_from_success(runner: Runner, fault: Plant) -> None:
     want = step(runner)
     fault(runner, 3, abi.FAULT_COMPLETION_LOST)
@@ -131,6 +133,7 @@ def test_a_lost_completion_record_is_told_from_success(runner: Runner, fault: Pl
     assert step(runner) == want
 
 
+@pytest.mark.light(transport=("emu",))
 def test_an_earlier_runs_record_does_not_pass_for_a_lost_one(runner: Runner, fault: Plant) -> None:
     runner.cluster.checksum(3, 32, 0, 64)
     fault(runner, 3, abi.FAULT_COMPLETION_LOST)
@@ -153,6 +156,7 @@ def test_a_damaged_frame_costs_one_redo_and_two_are_an_error(runner: Runner, fau
     assert step(runner) == want
 
 
+@pytest.mark.light(transport=("emu",))
 def test_an_unknown_list_and_a_wrong_block_are_refused(runner: Runner) -> None:
     step(runner)
     block = bytearray(64)
@@ -168,6 +172,7 @@ def test_an_unknown_list_and_a_wrong_block_are_refused(runner: Runner) -> None:
     step(runner)
 
 
+@pytest.mark.light(transport=("emu",))
 def test_closing_from_another_thread_ends_a_running_loop(runner: Runner) -> None:
     cluster, raised = runner.cluster, []
     offset = runner.plan.boards[0].control.block_offset

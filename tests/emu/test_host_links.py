@@ -47,6 +47,7 @@ def test_every_shipped_cabling_comes_up_as_it_is(name: str) -> None:
                 assert status.frames_with_errors == 0
 
 
+@pytest.mark.light(transport=("emu",))
 def test_the_payload_test_leaves_memory_as_it_was(four: Cluster) -> None:
     kept = bytes(range(256)) * 16
     for board in range(4):
@@ -57,6 +58,7 @@ def test_the_payload_test_leaves_memory_as_it_was(four: Cluster) -> None:
         assert four.read(board, OVERLAY.control_bank, abi.CONTROL_PAGE, len(kept)) == kept
 
 
+@pytest.mark.light(transport=("emu",))
 def test_links_can_come_up_before_anything_is_reserved(four: Cluster) -> None:
     four.links_up(four.cables)
     four.reserve(0, OVERLAY.control_bank, 1 << 20)  # the test's own arena is gone
@@ -107,6 +109,7 @@ def test_wrong_bytes_are_found_by_payload(four: Cluster, fault: Plant, kind: str
     four.links_up(four.cables)
 
 
+@pytest.mark.light(cables=((Cable(0, 1, 2, 0),),))
 @pytest.mark.parametrize(
     ("cables", "heard"),
     [
@@ -150,6 +153,7 @@ def test_impossible_cables_are_refused(
         four.links_up(cables)
 
 
+@pytest.mark.light(transport=("emu",))
 def test_another_overlays_width_is_refused(four: Cluster) -> None:
     links = dataclasses.replace(OVERLAY.links, port_bytes=64)
     four.overlay = dataclasses.replace(OVERLAY, links=links)
