@@ -1,105 +1,116 @@
 """Prompt look-up: what followed the last tokens where they stood before (Saxena, 2023).
 
 The candidates after a node are the tokens that followed the longest n-gram of accepted and drafted
-tokens which ends at the node, the latest first, then those of shorter n-grams. A branch is at most
-twice as deep as the n-gram that ends at the root: a short match says little, and rows cost time.
+tokens which ends at the node, the latest first, then those of shorter n-grams. The best candidate
+of a best candidate is what stands next at the same place of the text. A branch is at most twice as
+deep as the n-gram that ends at the root: a short match says little, and rows cost time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from lora_host.errors import RequestError
 from lora_sdk.spec.proposer import Hidden, Tokens
 from lora_sdk.spec.tree import Tree
 
-_FOLLOWERS = 16  # kept of an n-gram, the latest ones
+_LATEST = 64  # places of a token that are looked at
 
 
 class Lookup:
-    """Looks up n-grams of `shortest` to `longest` tokens in the sequence itself."""
+    """Looks up n-grams of at most `longest` tokens in the sequence itself."""
 
     name = "lookup"
     hidden_layers: tuple[int, ...] = ()
     deterministic = True
 
-    def __init__(self, shortest: int = 1, longest: int = 8) -> None:
-        if not 1 <= shortest <= longest <= 16:
-            raise RequestError(
-                f"look-up of n-grams of {shortest} to {longest} tokens; expected 1 to 16, the "
-                "shorter first"
-            )
-        self._lengths = range(longest, shortest - 1, -1)
+    def __init__(self, longest: int = 8) -> None:
+        if not 1 <= longest <= 64:
+            raise RequestError(f"look-up of n-grams of {longest} tokens; expected 1 to 64")
+        self._longest = longest
 
     def open(self) -> LookupDrafting:
         """Proposals for a new sequence."""
-        return LookupDrafting(self._lengths)
+        return LookupDrafting(self._longest)
 
     def close(self) -> None:
         """There is nothing to give back."""
 
 
 class LookupDrafting:
-    """The n-grams of one sequence and what followed each."""
+    """One sequence's tokens and where each of them stands."""
 
-    def __init__(self, lengths: range) -> None:
-        self._lengths = lengths
+    def __init__(self, longest: int) -> None:
+        self._longest = longest
         self._tokens: list[int] = []
-        self._followers: dict[tuple[int, ...], list[int]] = {}
+        self._places: dict[int, list[int]] = {}
 
     def accept(self, tokens: Sequence[int], hidden: Hidden | None = None) -> None:
-        """Note what followed the n-grams before each token."""
+        """See Drafting."""
         for token in tokens:
-            for gram in self._grams(self._tokens):
-                followers = self._followers.setdefault(gram, [])
-                if token in followers:
-                    followers.remove(token)
-                followers.append(token)
-                del followers[:-_FOLLOWERS]
+            self._places.setdefault(token, []).append(len(self._tokens))
             self._tokens.append(token)
 
     def propose(self, pending: int, tree: Tree) -> Tokens:
         """See Drafting. A node without a known n-gram ends its branch."""
         proposed: Tokens = [None] * tree.size
         proposed[0] = pending
-        recent = self._tokens[-self._lengths.start :]
-        behind = {0: [*recent, pending]}  # tokens up to each node, as many as an n-gram needs
-        deepest = 2 * self._matched(behind[0])
-        for node in range(tree.size):
+        start = len(self._tokens)
+        found, matched = self._search([pending], len(tree.children(0)))
+        paths: dict[int, tuple[list[int], int]] = {}  # drafted tokens, and how far back they stand
+        self._name(tree.children(0), found, [pending], proposed, paths)
+        for node in range(1, tree.size):
             children = tree.children(node)
-            if proposed[node] is None or not children or tree.depths[node] >= deepest:
+            if node not in paths or not children or tree.depths[node] >= 2 * matched:
                 continue
-            tokens = behind.pop(node)
-            found = self._candidates(tokens, len(children))
-            for child, token in zip(children, found, strict=False):
-                proposed[child] = token
-                behind[child] = [*tokens[-self._lengths.start :], token]
+            path, back = paths.pop(node)
+            place = start + len(path) - back
+            following = self._tokens[place] if place < start else path[place - start]
+            found = [(following, back)]
+            if len(children) > 1:
+                more, _ = self._search(path, len(children))
+                found += [one for one in more if one[0] != following]
+            self._name(children, found, path, proposed, paths)
         return proposed
 
     def fork(self) -> LookupDrafting:
         """A copy."""
-        other = LookupDrafting(self._lengths)
+        other = LookupDrafting(self._longest)
         other._tokens = list(self._tokens)
-        other._followers = {gram: list(tokens) for gram, tokens in self._followers.items()}
+        other._places = {token: list(places) for token, places in self._places.items()}
         return other
 
     def close(self) -> None:
         """There is nothing to give back."""
 
-    def _candidates(self, tokens: Sequence[int], count: int) -> list[int]:
-        found: list[int] = []
-        for gram in self._grams(tokens):
-            for token in reversed(self._followers.get(gram, ())):
-                if token not in found:
-                    found.append(token)
-                    if len(found) == count:
-                        return found
-        return found
+    @staticmethod
+    def _name(
+        children: Sequence[int],
+        found: Sequence[tuple[int, int]],
+        path: list[int],
+        proposed: Tokens,
+        paths: dict[int, tuple[list[int], int]],
+    ) -> None:
+        for child, (token, back) in zip(children, found, strict=False):
+            proposed[child] = token
+            paths[child] = [*path, token], back
 
-    def _matched(self, tokens: Sequence[int]) -> int:
-        """Length of the longest known n-gram that ends with the last token, 0 for none."""
-        return next((len(gram) for gram in self._grams(tokens) if gram in self._followers), 0)
-
-    def _grams(self, tokens: Sequence[int]) -> Iterator[tuple[int, ...]]:
-        """The n-grams that end with the last token, longest first."""
-        return (tuple(tokens[-n:]) for n in self._lengths if n <= len(tokens))
+    def _search(self, path: Sequence[int], count: int) -> tuple[list[tuple[int, int]], int]:
+        """At most `count` different tokens that followed the text's and the path's last tokens,
+        longest match first and then the latest, each with how far back it stands from the node that
+        it would be; and the length of the best match, 0 for none."""
+        tokens, total = self._tokens, len(self._tokens) + len(path)
+        recent = [*tokens[-self._longest :], *path][-self._longest :]
+        best: dict[int, tuple[int, int]] = {}
+        for place in reversed(self._places.get(recent[-1], ())[-_LATEST:]):
+            following = tokens[place + 1] if place + 1 < len(tokens) else path[0]
+            length = 1
+            while length < len(recent) and length <= place:
+                if tokens[place - length] != recent[-1 - length]:
+                    break
+                length += 1
+            if length > best.get(following, (0, 0))[0]:
+                best[following] = length, total - place - 1
+        order = sorted(best.items(), key=lambda item: (-item[1][0], item[1][1]))[:count]
+        found = [(token, back) for token, (_, back) in order]
+        return found, order[0][1][0] if order else 0
