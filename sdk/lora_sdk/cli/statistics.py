@@ -110,8 +110,8 @@ class Statistics:
             f"planned: context {plan.context} positions, {plan.max_sequences} sequences, "
             f"{plan.row_limit} rows a step"
         )
-        if self._drafts is not None:
-            self._line(self._drafts.note)
+        for line in self._drafts.lines() if self._drafts is not None else ():
+            self._line(line)
         if engine.speculation is not None:
             for line in engine.speculation.lines():
                 self._line(f"measured: {line}")

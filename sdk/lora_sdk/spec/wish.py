@@ -74,6 +74,22 @@ class Answer:
             }
         return values
 
+    def lines(self) -> list[str]:
+        """For people: who drafts, and the best lengths that the table knows."""
+        if self.table is None:
+            return [self.note]
+        table, best, last = self.table, [], 0
+        for choice in table.choices:
+            if choice.rows != last:
+                best.append(f"{choice.rows} from {choice.context}")
+                last = choice.rows
+        label = "modelled" if table.objective == "modelled" else "measured before"
+        return [
+            self.note,
+            f"{label}: best rows a verification by context {', '.join(best)}; mean speed-up "
+            f"x{table.speedup:.2f} of {table.measurement.proposer}",
+        ]
+
 
 def resolve(wish: Wish, target: Target) -> Answer:
     """Find the draft and its trees.
