@@ -165,10 +165,19 @@ def test_adapters_read_the_fp16_activation(
 
 
 def test_links_carry_int8_where_products_read_it(made: Callable[[str, str], Made]) -> None:
-    """About half of FP16's bytes: norm sums and headers stay."""
-    folder, model, _ = made("llama_linear", "w8a8")
+    """About half of FP16's bytes (norm sums stay), and those that the plan counts."""
+    name = "llama_linear"
+    folder, model, _ = made(name, "w8a8")
     with open_runner(folder, 2, model=model) as runner:
         eight = runner.plan.link_bytes(32, 32)
+        emulated = runner.cluster.emulated
+        assert emulated is not None
+        before = {port: emulated.link_bytes(*port) for port in eight}
+        Driver(runner).step({0: tokens_of(name, 32)})
+        for port, sent in eight.items():
+            frames, payload = emulated.link_bytes(*port)
+            assert frames - before[port][0] == sent.frames
+            assert payload - before[port][1] == sent.payload
     with open_runner(folder, 2) as runner:
         whole = runner.plan.link_bytes(32, 32)
     for port, sent in eight.items():
