@@ -245,6 +245,17 @@ def test_without_the_package_the_cure_is_named(name: str, monkeypatch: pytest.Mo
         pyxrt_route.boards() if name == "pyxrt" else pynq_route.devices()
 
 
+def test_a_package_that_fails_as_it_is_imported(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As pynq 3.0.1 does on Python 3.11, by a dependency."""
+    (tmp_path / "pynq.py").write_text("raise ValueError('mutable default for field vlnv')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "pynq", raising=False)
+    with pytest.raises(TransportError, match=r"mutable default .* Python 3\.10 or older"):
+        pynq_route.devices()
+
+
 def test_the_table_is_that_of_the_installed_pynq() -> None:
     """Where pynq 3.0.1 is installed, its functions are the table's."""
     try:

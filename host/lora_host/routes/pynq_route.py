@@ -79,7 +79,8 @@ def open_board(overlay: Overlay, index: int = 0, download: bool = True) -> PynqB
 def _module() -> Any:
     try:
         return import_module("pynq")
-    except ImportError as cause:
+    except Exception as cause:  # it touches the hardware as it is imported: anything may come
         raise TransportError(
-            f"pynq: {cause}; pip install 'lora-fpga[boards]' (pynq 3.0.1)"
+            f"pynq: {cause}; pip install 'lora-fpga[boards]' (pynq 3.0.1, whose dependencies need "
+            "Python 3.10 or older)"
         ) from cause
