@@ -170,7 +170,7 @@ def test_the_shipped_draft_is_on_where_boards_make_room(looked_up: Measured) -> 
 def test_times_by_the_clock_choose_too(looked_up: Measured, tmp_path: Path) -> None:
     wish = Wish(DEMO, "lookup", None, 0.0, FEW, CONTEXT)
     (table,) = wall_tables(
-        wish, looked_up, [Place("u280", None, 1)], 8, tmp_path / "t.json", [TEXT], unseen
+        wish, looked_up, [Place("u280", None, 1)], 6, tmp_path / "t.json", [TEXT], unseen
     )
     assert table.objective == "wall" and table.machine and table.kernels == "native"
     for choice in table.choices:
@@ -225,7 +225,7 @@ def lora_spec(*arguments: object) -> int:
         (("tune", DEMO, "lookup"), "give --text"),
         (("tune", DEMO, "lookup", "--text", "no/text"), "No such file"),
         (("tune", DEMO, "lookup", "--objective", "wall"), "give --text"),
-        (("tune", DEMO, "lookup", "--largest", 3), "expected 4 to 256"),
+        (("tune", DEMO, "lookup", "--largest", 5), "expected 6 to 256"),
         (("tune", DEMO, "lookup", "--acceptance", TEXT), "no measured acceptance"),
         (("show", TEXT.parent), "lora spec tune writes one"),
         (("design", "lora-f", "gpt2-345m"), "no draft model"),

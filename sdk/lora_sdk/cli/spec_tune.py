@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lora_sdk.spec.table import SpeculationTable
 
 LOOKUP = "lookup"
-LARGEST = 64
+LEAST, LARGEST = 6, 64
 
 _MEASURE_OPTIONS = (
     click.option("--text", "texts", multiple=True, type=click.Path(path_type=Path), metavar="FILE",
@@ -112,8 +112,8 @@ def tune(
     from lora_sdk.spec.tuning import Place, modelled_tables, wall_tables
 
     wish = _wish(model, draft, proposer, temperature, prompts, context)
-    if not 4 <= largest <= 256:
-        raise RequestError(f"--largest {largest}: expected 4 to 256 rows")
+    if not LEAST <= largest <= 256:  # with fewer, no size is left to test the fit on
+        raise RequestError(f"--largest {largest}: expected {LEAST} to 256 rows")
     if objective == "wall" and not texts:
         raise RequestError("--objective wall decodes prompts; give --text")
     path = output or model / FILE_NAME

@@ -126,7 +126,7 @@ def _wall(
 ) -> SpeculationTable:
     from lora_sdk.engine import Engine
     from lora_sdk.spec.opening import SpeculationOptions
-    from lora_sdk.spec.wall import Placed, Switch, measure_walls
+    from lora_sdk.spec.wall import Decoders, Placed, Switch, measure_walls
 
     switch = Switch()
     drafts = SpeculationOptions(wish.proposer, wish.draft, switch)
@@ -145,10 +145,9 @@ def _wall(
         tokens = engine.tokenizer.encode("\n".join(map(read_text, texts)), special=False)
         begin = engine.tokenizer.begins_with
         prompts = cut_prompts(tokens, engine.context, wish.prompts, begin).held_out
-        walls = measure_walls(
-            engine, plain, switch, analysis.trees, prompts, analysis.curves, wish.temperature,
-            watch(f"decoding on {place.boards} boards"),
-        )  # fmt: skip
+        decoders = Decoders(engine, plain, switch, analysis.trees)
+        progress = watch(f"decoding on {place.boards} boards")
+        walls = measure_walls(decoders, prompts, analysis.curves, wish.temperature, progress)
         kernels = engine.cluster.kernels_name or ""
         where = Placed(place.board, place.boards, overlay, kernels, engine.context)
     return wall_table(analysis, walls, where, measurement)

@@ -1,7 +1,7 @@
 """T_v(x) and T_d(x) by the clock of this computer: decoding with each length, one after another.
 
 Lengths take turns on every prompt, so that whatever else the computer does disturbs all of them
-alike; a length's time is the median over its prompts.
+alike; a length's time is the median over prompts of the faster of two runs.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 NEW_TOKENS = 64
 PROMPTS_A_RANGE = 4
+REPEATS = 2
 LENGTHS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32)
 """Verification lengths that are tried, where there are trees of that size."""
 
@@ -77,51 +78,80 @@ class Switch:
         return self.tree
 
 
+@dataclass(frozen=True)
+class Decoders:
+    """Engines of one model: `engine` drafts the trees that `switch` chooses, `plain` nothing."""
+
+    engine: Engine
+    plain: Engine
+    switch: Switch
+    trees: Mapping[int, Tree]
+
+
 def measure_walls(
-    engine: Engine,
-    plain: Engine,
-    switch: Switch,
-    trees: Mapping[int, Tree],
+    decoders: Decoders,
     prompts: Sequence[Sequence[int]],
     curves: Sequence[CurveAt],
     temperature: float,
     progress: Progress,
 ) -> WallTimes:
-    """Decode NEW_TOKENS after prompts of each range, with `engine`, whose trees `switch` chooses,
-    and with `plain`, which may be the same engine. `progress(done, total)` counts requests.
+    """Decode NEW_TOKENS after prompts of each range with every length, REPEATS times.
+    `progress(done, total)` counts requests.
 
     RequestError: a range of contexts in which no prompt lies."""
-    sizes = [size for size in LENGTHS if size in trees]
+    sizes = [size for size in LENGTHS if size in decoders.trees]
     chosen = _by_range(prompts, curves)
-    total = (len(sizes) + 1) * sum(map(len, chosen))
+    total = REPEATS * (len(sizes) + 1) * sum(map(len, chosen))
     done = 0
-    plain_s: list[float] = []
-    verify_s: list[dict[int, float]] = []
-    draft_s: list[dict[int, float]] = []
+    walls: list[dict[int, tuple[float, float]]] = []
     for group in chosen:
-        tokens_s: list[float] = []
-        rounds_s: dict[int, list[float]] = defaultdict(list)
-        drafts_s: dict[int, list[float]] = defaultdict(list)
+        found: dict[int, list[tuple[float, float]]] = defaultdict(list)
         for number, prompt in enumerate(group):
             params = SamplingParams(
                 max_tokens=NEW_TOKENS, ignore_eos=True, temperature=temperature, seed=number
             )
-            for size in (1, *sizes):
-                switch.tree = trees[size]
-                result = _decode(plain if size == 1 else engine, prompt, params)
-                seconds = result.timing.total - result.timing.first_token
-                done += 1
-                progress(done, total)
-                if size == 1:
-                    tokens_s.append(seconds / (NEW_TOKENS - 1))
-                elif result.speculation is not None and result.speculation.verifications:
-                    count = result.speculation.verifications
-                    drafts_s[size].append(result.speculation.draft_seconds / count)
-                    rounds_s[size].append(seconds / count - drafts_s[size][-1])
-        plain_s.append(median(tokens_s))
-        verify_s.append({size: median(found) for size, found in rounds_s.items()})
-        draft_s.append({size: median(found) for size, found in drafts_s.items()})
-    return WallTimes(curves, plain_s, verify_s, draft_s)
+            for size, best in _fastest(decoders, sizes, prompt, params).items():
+                found[size].append(best)
+            done += REPEATS * (len(sizes) + 1)
+            progress(done, total)
+        walls.append(
+            {size: (_median(times, 0), _median(times, 1)) for size, times in found.items()}
+        )
+    return WallTimes(
+        curves,
+        [times[1][0] for times in walls],
+        [{size: verify for size, (verify, _) in times.items() if size > 1} for times in walls],
+        [{size: draft for size, (_, draft) in times.items() if size > 1} for times in walls],
+    )
+
+
+def _fastest(
+    decoders: Decoders, sizes: Sequence[int], prompt: Sequence[int], params: SamplingParams
+) -> dict[int, tuple[float, float]]:
+    """Seconds of verification and draft a round, by size (1: plain decoding, a token): the fastest
+    of REPEATS, which go through the sizes up and down so that none is always first."""
+    best: dict[int, tuple[float, float]] = {}
+    for repeat in range(REPEATS):
+        for size in (1, *sizes) if repeat % 2 == 0 else (*reversed(sizes), 1):
+            decoders.switch.tree = decoders.trees[size]
+            engine = decoders.plain if size == 1 else decoders.engine
+            times = _round_times(_decode(engine, prompt, params))
+            best[size] = min(best.get(size, times), times, key=sum)
+    return best
+
+
+def _round_times(result: Result) -> tuple[float, float]:
+    """Seconds a round without its draft, and of its draft; a token where nobody drafted."""
+    seconds = result.timing.total - result.timing.first_token
+    found = result.speculation
+    if found is None or not found.verifications:
+        return seconds / max(result.completion_tokens - 1, 1), 0.0
+    draft = found.draft_seconds / found.verifications
+    return seconds / found.verifications - draft, draft
+
+
+def _median(times: Sequence[tuple[float, float]], which: int) -> float:
+    return median(entry[which] for entry in times)
 
 
 def _decode(engine: Engine, prompt: Sequence[int], params: SamplingParams) -> Result:
