@@ -17,6 +17,7 @@ from lora_sdk.spec.tree import Tree
 
 VERSION = 1
 MAX_BYTES = 256 << 20
+MAX_UNPACKED = 1 << 30
 MAX_ROOTS = 1 << 24
 
 Arrays = dict[str, Any]
@@ -84,7 +85,7 @@ def load_measured(path: Path) -> Measured:
         if path.stat().st_size > MAX_BYTES:
             raise RequestError(f"{path}: larger than {MAX_BYTES} bytes; expected measured ranks")
         with np.load(path, allow_pickle=False) as file:
-            _check_sizes(path, file)
+            _check_sizes(path)
             facts = json.loads(str(file["facts"]))
             halves = [_acceptance(file, half) for half in ("search", "held_out")]
             if facts.pop("version") != VERSION:
@@ -100,11 +101,11 @@ def load_measured(path: Path) -> Measured:
         ) from None
 
 
-def _check_sizes(path: Path, file: Any) -> None:
-    """An entry that would unpack to more than MAX_BYTES is refused before it is read."""
+def _check_sizes(path: Path) -> None:
+    """ValueError, before anything is read, for what would unpack to MAX_UNPACKED or more."""
     with zipfile.ZipFile(path) as packed:
         whole = sum(entry.file_size for entry in packed.infolist())
-    if whole > 4 * MAX_BYTES:
+    if whole >= MAX_UNPACKED:
         raise ValueError(f"{whole} bytes unpacked")
 
 
