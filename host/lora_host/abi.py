@@ -35,6 +35,7 @@ def __getattr__(name: str) -> int:
         raise AttributeError(f"abi.h has no LORA_{name}") from None
     if not isinstance(value, int):
         raise AttributeError(f"LORA_{name} is no number")
+    globals()[name] = value  # the next look-up finds it without this function
     return value
 
 

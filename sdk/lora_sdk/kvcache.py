@@ -332,7 +332,8 @@ class KvCache:
         taken = self._queue[: self._max_ops]
         header = Header([], [])
         for op, path in taken:
-            header.kv_ops.append(replace(op, b=len(header.path)) if path else op)
+            moved = bool(path) and op.b != len(header.path)
+            header.kv_ops.append(replace(op, b=len(header.path)) if moved else op)
             header.path.extend(path)
         self._sent = (len(taken), len(self._leaving_slots), len(self._leaving_pages))
         return header

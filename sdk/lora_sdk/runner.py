@@ -129,7 +129,7 @@ class Runner:
 
     def _check_finite(self, rows: Sequence[Row], completions: npt.NDArray[np.void]) -> None:
         """Names the first command of any board that wrote NaN or infinity."""
-        if not completions["nonfinite_count"].any():
+        if not any(completions["nonfinite_count"].tolist()):
             return
         broken = {
             board: int(record["nonfinite_index"])

@@ -70,4 +70,6 @@ def test_tokens_a_second_with_drafts(boards: int, capsys: pytest.CaptureFixture[
                     f"x{ratio[name]:.2f} of plain, {mean:.2f} tokens a verification"
                 )
             print(f"goal: x{GOAL:.2f} with the best of them")
-    assert ratio["lookup"] > LEAST_LOOKUP and ratio["auto"] > LEAST_AUTO
+    assert ratio["lookup"] > LEAST_LOOKUP
+    if found.table is not None and found.table.objective == "wall":
+        assert ratio["auto"] > LEAST_AUTO

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -82,7 +82,7 @@ class Speculation:
             if piece.decoding and piece.track.draft is not None:
                 tree = self._draft(piece.track, piece.track.draft, spare + 1, decoding)
                 spare -= len(tree.tokens) - 1
-                piece = replace(piece, tree=tree)
+                piece = type(piece)(piece.track, piece.count, tree)
             extended.append(piece)
         return extended
 

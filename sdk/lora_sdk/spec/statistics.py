@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
+
+
+@lru_cache(maxsize=512)  # every verification counts, and few shapes come again and again
+def _widths(parents: tuple[int, ...]) -> tuple[int, ...]:
+    """Nodes at each position behind the root."""
+    depths = [0] * len(parents)
+    for node, parent in enumerate(parents[1:], 1):
+        depths[node] = depths[parent] + 1
+    return tuple(depths.count(depth) for depth in range(1, max(depths) + 1))
 
 
 @dataclass
@@ -31,16 +41,15 @@ class SpeculationStatistics:
     ) -> None:
         """A verification of the rows with these `parents` (root first, -1) emitted so many tokens,
         of which the last is the target's own; its proposal took `draft_seconds`."""
-        depths = [0] * len(parents)
-        for node, parent in enumerate(parents[1:], 1):
-            depths[node] = depths[parent] + 1
         self.verifications += 1
         self.emitted += emitted
         self.chosen[chosen] += 1
         self.lengths[len(parents)] += 1
-        self.rows.update(depths[1:])
-        self.drafted.update(set(depths[1:]))
-        self.accepted.update(range(1, emitted))
+        for position, nodes in enumerate(_widths(tuple(parents)), 1):
+            self.drafted[position] += 1
+            self.rows[position] += nodes
+        for position in range(1, emitted):
+            self.accepted[position] += 1
         self.draft_seconds += draft_seconds
 
     def merge(self, other: SpeculationStatistics) -> None:
