@@ -17,69 +17,105 @@
 #define VECTORS (LORA_BLOCK_N / LANES)
 #define QUAD_BYTES (LORA_BLOCK_N * 4) /* four steps of K, or eight of 4-bit weights */
 #define QUADS (LORA_BLOCK_K / 4)
-#define INT8_AHEAD 2 /* blocks that are fetched ahead */
-#define INT4_AHEAD 2
+#if defined(__clang__)
+#define UNROLLED
+#else
+#define UNROLLED _Pragma("GCC unroll 32")
+#endif
+#define INT8_AHEAD 4 /* blocks that are fetched ahead, into the second cache: it waits for more
+                      * lines at once than the first one can */
+#define INT4_AHEAD 6
 
 LANES_INLINE void fetch_quad(const uint8_t *ahead) {
-    _mm_prefetch((const char *)ahead, _MM_HINT_T0);
-    _mm_prefetch((const char *)ahead + 64, _MM_HINT_T0);
+    _mm_prefetch((const char *)ahead, _MM_HINT_T1);
+    _mm_prefetch((const char *)ahead + 64, _MM_HINT_T1);
 }
 
-/* `rows` and `chains` are constants; the sums of a chain wait for each other, chains do not. */
+/* One quad of each of `rows` rows, a constant. One loop over all sums, without a loop inside, is
+ * unrolled early enough for them to become registers. */
+LANES_INLINE void add_quad(const uint8_t *weights, const int8_t *x, uint64_t stride,
+                           const int rows, vec *sum) {
+    vec w[VECTORS];
+    UNROLLED
+    for (int v = 0; v < VECTORS; v++)
+        w[v] = dot_weights(load_vec(weights + v * LANES * 4));
+    UNROLLED
+    for (int i = 0; i < rows * VECTORS; i++)
+        sum[i] = dot_signed(sum[i], w[i % VECTORS],
+                            dot_values(x + (uint64_t)(i / VECTORS) * stride));
+}
+
+LANES_INLINE void start_sums(const int32_t *totals, const int rows, vec *sum) {
+    UNROLLED
+    for (int i = 0; i < rows * VECTORS; i++)
+        sum[i] = dot_start(totals[i / VECTORS]);
+}
+
+LANES_INLINE void store_rows(float *out, const int rows, const vec *sum) {
+    UNROLLED
+    for (int i = 0; i < rows * VECTORS; i++)
+        store_floats(out + i * LANES, to_floats(sum[i]));
+}
+
 LANES_INLINE void int8_rows(const struct integer_tile *t, uint32_t row, const int rows,
-                            const int chains, const int fetching) {
-    vec sum[INT8_ROWS * 2][VECTORS];
-    const int8_t *x = t->x + row * t->stride;
-    for (int r = 0; r < rows; r++)
-        for (int v = 0; v < VECTORS; v++) {
-            sum[r][v] = dot_start(t->totals[row + (uint32_t)r]);
-            if (chains == 2)
-                sum[r + rows][v] = zero_vec();
-        }
-    for (uint32_t b = 0; b < t->block_count; b++, x += LORA_BLOCK_K) {
+                            const int fetching) {
+    vec sum[INT8_ROWS * VECTORS];
+    const uint64_t stride = t->stride;
+    const int8_t *x = t->x + row * stride;
+    start_sums(t->totals + row, rows, sum);
+    for (uint32_t b = 0; b < t->block_count; b++) {
         const uint8_t *block = t->blocks[b], *ahead = integer_ahead(t, b + INT8_AHEAD);
-        for (int q = 0; q < QUADS; q += chains)
-            for (int c = 0; c < chains; c++) {
-                const uint8_t *weights = block + (q + c) * QUAD_BYTES;
-                vec w[VECTORS];
-                if (fetching)
-                    fetch_quad(ahead + (q + c) * QUAD_BYTES);
-                for (int v = 0; v < VECTORS; v++)
-                    w[v] = dot_weights(load_vec(weights + v * LANES * 4));
-                for (int r = 0; r < rows; r++) {
-                    dot_x values = dot_values(x + (uint64_t)r * t->stride + (q + c) * 4);
-                    for (int v = 0; v < VECTORS; v++)
-                        sum[r + c * rows][v] = dot_signed(sum[r + c * rows][v], w[v], values);
-                }
-            }
-    }
-    for (int r = 0; r < rows; r++)
-        for (int v = 0; v < VECTORS; v++) {
-            vec total = chains == 2 ? add_vec(sum[r][v], sum[r + rows][v]) : sum[r][v];
-            store_floats(t->out + (row + (uint32_t)r) * LORA_BLOCK_N + v * LANES,
-                         to_floats(total));
+        for (int q = 0; q < QUADS; q++, x += 4) {
+            if (fetching)
+                fetch_quad(ahead + q * QUAD_BYTES);
+            add_quad(block + q * QUAD_BYTES, x, stride, rows, sum);
         }
+    }
+    store_rows(t->out + row * LORA_BLOCK_N, rows, sum);
+}
+
+/* Two sums a column, so that one quad need not wait for the other. */
+LANES_INLINE void int8_row(const struct integer_tile *t) {
+    vec even[VECTORS], odd[VECTORS];
+    const int8_t *x = t->x;
+    start_sums(t->totals, 1, even);
+    for (int v = 0; v < VECTORS; v++)
+        odd[v] = zero_vec();
+    for (uint32_t b = 0; b < t->block_count; b++) {
+        const uint8_t *block = t->blocks[b], *ahead = integer_ahead(t, b + INT8_AHEAD);
+        for (int q = 0; q < QUADS; q += 2, x += 8) {
+            fetch_quad(ahead + q * QUAD_BYTES);
+            fetch_quad(ahead + (q + 1) * QUAD_BYTES);
+            add_quad(block + q * QUAD_BYTES, x, 0, 1, even);
+            add_quad(block + (q + 1) * QUAD_BYTES, x + 4, 0, 1, odd);
+        }
+    }
+    for (int v = 0; v < VECTORS; v++)
+        even[v] = add_vec(even[v], odd[v]);
+    store_rows(t->out, 1, even);
 }
 
 LANES_TARGET static void int8(const struct integer_tile *t) {
     uint32_t row = 0;
     if (t->rows == 1) {
-        int8_rows(t, 0, 1, 2, 1);
+        int8_row(t);
         return;
     }
     for (; row + INT8_ROWS <= t->rows; row += INT8_ROWS)
         if (row == 0)
-            int8_rows(t, row, INT8_ROWS, 1, 1);
+            int8_rows(t, row, INT8_ROWS, 1);
         else
-            int8_rows(t, row, INT8_ROWS, 1, 0);
+            int8_rows(t, row, INT8_ROWS, 0);
+    for (; INT8_ROWS > 8 && row + 8 <= t->rows; row += 8)
+        int8_rows(t, row, INT8_ROWS > 8 ? 8 : 1, 1);
     for (; INT8_ROWS > 4 && row + 4 <= t->rows; row += 4)
-        int8_rows(t, row, 4, 1, 1);
+        int8_rows(t, row, INT8_ROWS > 4 ? 4 : 1, 1);
     if (t->rows - row == 3)
-        int8_rows(t, row, INT8_ROWS > 3 ? 3 : 1, 1, 1);
+        int8_rows(t, row, INT8_ROWS > 3 ? 3 : 1, 1);
     else if (t->rows - row == 2)
-        int8_rows(t, row, INT8_ROWS > 2 ? 2 : 1, 1, 1);
+        int8_rows(t, row, INT8_ROWS > 2 ? 2 : 1, 1);
     else if (t->rows - row == 1)
-        int8_rows(t, row, 1, 1, 1);
+        int8_rows(t, row, 1, 1);
 }
 
 /* The sum of x over columns first..end-1 of a row, whole units. */
