@@ -223,6 +223,7 @@ def lora_spec(*arguments: object) -> int:
         (("tune", DEMO, DRAFT, "--proposer", "lookup"), "the word lookup"),
         (("tune", DEMO, "lookup", "--proposer", "draft"), "needs one"),
         (("tune", DEMO, "lookup"), "give --text"),
+        (("tune", DEMO, "lookup", "--prompts", 0), "expected at least 12"),
         (("tune", DEMO, "lookup", "--text", "no/text"), "No such file"),
         (("tune", DEMO, "lookup", "--objective", "wall"), "give --text"),
         (("tune", DEMO, "lookup", "--largest", 5), "expected 6 to 256"),

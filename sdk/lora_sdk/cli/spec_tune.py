@@ -142,9 +142,12 @@ def _wish(
     context: int | None,
 ) -> Wish:
     """The options, checked as far as that needs no model."""
+    from lora_sdk.spec.collect import MIN_PROMPTS
     from lora_sdk.spec.measure import Wish
     from lora_sdk.spec.wish import kind_of
 
+    if prompts < MIN_PROMPTS:
+        raise RequestError(f"--prompts {prompts}: expected at least {MIN_PROMPTS}")
     if not model.is_dir():
         raise RequestError(f"model {model}: no such folder; expected a Hugging Face folder")
     if draft == LOOKUP:
