@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
+from lora_sdk import Engine
 from lora_sdk.demo import demo_model_path
+from lora_sdk.evaluation import evaluate_text
+from lora_sdk.model.config import load_config
+from lora_sdk.quant.quantise import quantise
+from lora_sdk.quant.recipe import Recipe
+from lora_sdk.quant.text import calibration_path, read_text, windows_of
+from lora_sdk.tokenizer import Tokenizer
 from tests.commands import LORA, command, one_line_error
 from tests.processes import ROOT
 from tests.variants import variant, write_checkpoint
@@ -57,16 +65,23 @@ def test_boards_score_what_was_quantised(
     assert not (tmp_path / "twice").exists()
 
 
+def on_boards(folder: Path, data: bytes, kv: Literal["fp16", "int8", "int8-heads"]) -> float:
+    with Engine(folder, kv=kv, max_sequences=1) as engine:
+        return evaluate_text(engine, data).bits_per_byte
+
+
 @pytest.mark.slow
 def test_the_demo_model_loses_little(tmp_path: Path) -> None:
-    demo, text = demo_model_path(), tmp_path / "text.txt"
-    text.write_bytes((ROOT / "tests" / "data" / "heldout.txt").read_bytes()[:20000])
-    floats = evaluate(demo, text, "--no-reference")["bits_per_byte"]
-    quantize(demo, tmp_path / "eight", "--scheme", "w8a8")
-    half = evaluate(tmp_path / "eight", text, "--no-reference", "--kv", "fp16")["bits_per_byte"]
+    demo = demo_model_path()
+    data = (ROOT / "tests" / "data" / "heldout.txt").read_bytes()[:8000]
+    config = load_config(demo)
+    tokenizer = Tokenizer(demo, config.vocabulary)
+    windows = windows_of(read_text(calibration_path()), tokenizer, config, 16)
+    floats = on_boards(demo, data, "fp16")
+    quantise(demo, tmp_path / "eight", Recipe("w8a8"), windows)
+    half = on_boards(tmp_path / "eight", data, "fp16")
     assert half / floats < 1.01  # static scales, one a tensor
-    for cache in ("int8", "int8-heads"):
-        found = evaluate(tmp_path / "eight", text, "--no-reference", "--kv", cache)
-        assert found["bits_per_byte"] / half < 1.005
-    quantize(demo, tmp_path / "four", "--scheme", "w4a8")
-    assert evaluate(tmp_path / "four", text, "--no-reference")["bits_per_byte"] / floats < 1.04
+    assert on_boards(tmp_path / "eight", data, "int8") / half < 1.005
+    assert on_boards(tmp_path / "eight", data, "int8-heads") / half < 1.005
+    quantise(demo, tmp_path / "four", Recipe("w4a8"), windows)
+    assert on_boards(tmp_path / "four", data, "int8") / floats < 1.04
