@@ -32,7 +32,7 @@ from lora_sdk.spec.eagle3 import Eagle3
 from lora_sdk.spec.head_ranks import head_ranks, layers_of_head
 from lora_sdk.spec.measure import Wish, measure
 from lora_sdk.spec.opening import SpeculationOptions
-from lora_sdk.spec.table import load_tables
+from lora_sdk.spec.table import find_table, load_tables
 from lora_sdk.spec.tree import Tree
 from lora_sdk.spec.tree_search import maximal_tree
 from lora_sdk.spec.tuning import Place, modelled_tables, wall_tables
@@ -165,6 +165,23 @@ def test_the_shipped_draft_is_on_where_boards_make_room(looked_up: Measured) -> 
     wish = Wish(DEMO, "lookup", None, 0.0, FEW, CONTEXT)
     (table,) = modelled_tables(wish, looked_up, [Place("u280", None, 8)], 16, DEMO / "x.json")
     assert table.pays and table.speedup > 1.2
+
+
+def test_a_run_gains_what_the_shipped_table_says() -> None:
+    """Modelled time of the steps that were really run, four boards, contexts of 100 to 170."""
+    table = find_table(DEMO, "lora_f_u280", 4, "modelled")
+    assert table is not None and table.measurement.proposer == "lookup"
+    params = SamplingParams(max_tokens=65, ignore_eos=True)
+    seconds = {}
+    for name, options in (("plain", None), ("auto", table.options())):
+        with Engine(DEMO, boards=4, speculation=options) as engine:
+            tokens = engine.tokenizer.encode(TEXT.read_text(), special=False)
+            time = engine.model_time()
+            for start in range(0, 6000, 750):
+                engine.generate(tokens[start : start + 100], params)
+            seconds[name] = time.totals(False).seconds
+    assert seconds["plain"] / seconds["auto"] == pytest.approx(table.choice(135).speedup, rel=0.25)
+    assert seconds["plain"] / seconds["auto"] > 1.2
 
 
 def test_times_by_the_clock_choose_too(looked_up: Measured, tmp_path: Path) -> None:

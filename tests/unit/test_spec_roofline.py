@@ -107,6 +107,8 @@ def test_speculation_is_off_where_it_cannot_pay() -> None:
     assert compute_bound.best().rows == 1
     wrong = roofline(Times(1.0, 64, 0.01), lambda rows: 1.0, 128, range(2, 65))
     assert wrong.best().rows == 1
+    line = roofline(Times(1.0, 16, 0.0), LogFit(1.63, 0.9, 0.5), 128, range(2, 65))
+    assert line.best().rows == 16 and line.best(slack=0.95).rows == 13
     small = roofline(Times(1.0, 64, 0.0), lambda rows: 1.02, 128, range(2, 65))
     assert small.best().rows == 2 and small.best(margin=1.05).rows == 1
 

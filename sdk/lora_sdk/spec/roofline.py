@@ -85,11 +85,14 @@ class Roofline:
         """Tokens a second of rounds of `rows` rows over plain decoding's (equation 8)."""
         return self.at(rows).effective / self.plain
 
-    def best(self, margin: float = 1.0) -> Round:
-        """The round with the most tokens a second; plain decoding's where no other is more than
-        `margin` times as fast."""
-        found = max(self.rounds, key=lambda entry: entry.effective)
-        return found if found.effective > margin * self.plain else self.rounds[0]
+    def best(self, margin: float = 1.0, slack: float = 1.0) -> Round:
+        """The shortest round with `slack` of the most tokens a second; plain decoding's where none
+        is more than `margin` times as fast."""
+        most = max(entry.effective for entry in self.rounds)
+        if most <= margin * self.plain:
+            return self.rounds[0]
+        enough = max(slack * most, margin * self.plain)
+        return next(r for r in self.rounds if r.effective >= enough and r.rows > 1)
 
 
 def roofline(times: StepTimes, aat: AatCurve, context: int, sizes: Iterable[int]) -> Roofline:

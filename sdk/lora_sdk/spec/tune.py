@@ -14,7 +14,7 @@ from lora_host.errors import RequestError
 from lora_sdk.spec.aat import AatCurve, ChosenCurve, choose_curve, fit_sizes
 from lora_sdk.spec.acceptance import Acceptance, rounds_of
 from lora_sdk.spec.comparison import deviation
-from lora_sdk.spec.roofline import Roofline, StepTimes, roofline
+from lora_sdk.spec.roofline import Roofline, Round, StepTimes, roofline
 from lora_sdk.spec.tree import Tree
 from lora_sdk.timing.facts import Draft
 
@@ -90,19 +90,20 @@ def choose_lengths(
     limit: int,
     sizes: Iterable[int],
     margin: float = 1.0,
+    slack: float = 1.0,
 ) -> list[Choice]:
     """The best length for the range of contexts from each of `contexts` to the next (the last one
-    to `limit`), looked at in the range's middle. `margin`: see Roofline.best."""
+    to `limit`), looked at in the range's middle. `margin` and `slack`: see Roofline.best."""
     lengths = list(sizes)
     found = []
     for start, stop in zip(contexts, [*contexts[1:], limit + 1], strict=True):
         middle = (start + stop - 1) // 2
-        found.append(_choice(start, roofline(times, curve_at(middle), middle, lengths), margin))
+        line = roofline(times, curve_at(middle), middle, lengths)
+        found.append(_choice(start, line, line.best(margin, slack)))
     return found
 
 
-def _choice(start: int, line: Roofline, margin: float) -> Choice:
-    best = line.best(margin)
+def _choice(start: int, line: Roofline, best: Round) -> Choice:
     return Choice(
         context=start,
         rows=best.rows,
