@@ -140,7 +140,7 @@ REFUSED = [
     ("llama", {"final_logit_softcapping": 30.0}, "final_logit_softcapping"),
     ("llama", {"hidden_act": "gelu"}, "hidden_act"),
     ("llama", {"num_local_experts": 8}, "num_local_experts"),
-    ("llama", {"quantization_config": {"quant_method": "gptq"}}, "quantization_config"),
+    ("llama", {"quantization_config": {"quant_method": "bitsandbytes"}}, "quantization_config"),
     ("llama", {"num_key_value_heads": 4}, "num_key_value_heads"),
     ("llama", {"head_dim": 15}, "head_dim"),
     ("llama", {"hidden_size": 145}, "hidden_size"),
