@@ -74,22 +74,28 @@ LANES_INLINE void int8_rows(const struct integer_tile *t, uint32_t row, const in
     store_rows(t->out + row * LORA_BLOCK_N, rows, sum);
 }
 
-/* Two sums a column, so that one quad need not wait for the other. */
+/* Two blocks at once, each with sums of its own: they lie in different places of memory, and one quad
+ * need not wait for the other. */
 LANES_INLINE void int8_row(const struct integer_tile *t) {
     vec even[VECTORS], odd[VECTORS];
     const int8_t *x = t->x;
     start_sums(t->totals, 1, even);
     for (int v = 0; v < VECTORS; v++)
         odd[v] = zero_vec();
-    for (uint32_t b = 0; b < t->block_count; b++) {
-        const uint8_t *block = t->blocks[b], *ahead = integer_ahead(t, b + INT8_AHEAD);
-        for (int q = 0; q < QUADS; q += 2, x += 8) {
+    uint32_t b = 0;
+    for (; b + 2 <= t->block_count; b += 2, x += 2 * LORA_BLOCK_K) {
+        const uint8_t *block = t->blocks[b], *second = t->blocks[b + 1];
+        const uint8_t *ahead = integer_ahead(t, b + INT8_AHEAD);
+        const uint8_t *ahead_second = integer_ahead(t, b + 1 + INT8_AHEAD);
+        for (int q = 0; q < QUADS; q++) {
             fetch_quad(ahead + q * QUAD_BYTES);
-            fetch_quad(ahead + (q + 1) * QUAD_BYTES);
-            add_quad(block + q * QUAD_BYTES, x, 0, 1, even);
-            add_quad(block + (q + 1) * QUAD_BYTES, x + 4, 0, 1, odd);
+            fetch_quad(ahead_second + q * QUAD_BYTES);
+            add_quad(block + q * QUAD_BYTES, x + 4 * q, 0, 1, even);
+            add_quad(second + q * QUAD_BYTES, x + LORA_BLOCK_K + 4 * q, 0, 1, odd);
         }
     }
+    for (int q = 0; b < t->block_count && q < QUADS; q++)
+        add_quad(t->blocks[b] + q * QUAD_BYTES, x + 4 * q, 0, 1, even);
     for (int v = 0; v < VECTORS; v++)
         even[v] = add_vec(even[v], odd[v]);
     store_rows(t->out, 1, even);

@@ -227,7 +227,9 @@ static void cut(struct lora_job *job) {
     uint32_t tiles = tile_count(c), most = ITEMS_A_THREAD * job->threads;
     uint32_t requests = c->bank_count * c->merge; /* blocks until a bank's turn comes again */
     uint32_t apart = requests / common_divisor(requests, matrix_k_blocks(c));
-    job->matrix.tiles_apart = apart < tiles ? apart : 1;
+    /* Other loops read one or two places at once: for them memory comes fastest in its own order. */
+    bool ordered = job->matrix.type == LORA_WEIGHT_FP16 && apart < tiles;
+    job->matrix.tiles_apart = ordered ? apart : 1;
     job->items = tiles < most ? tiles : most;
     job->work = tiles * tile_bytes / WEIGHT_BYTES_PER_NS;
     uint64_t products = (uint64_t)job->rows * c->k * c->n / PRODUCTS_PER_NS;
