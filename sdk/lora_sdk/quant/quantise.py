@@ -22,6 +22,7 @@ from lora_sdk.quant.modules import Tensors, half
 from lora_sdk.quant.recipe import Recipe
 from lora_sdk.quant.record import record_layer
 from lora_sdk.quant.reference import embed_windows
+from lora_sdk.quant.threads import blas_threads
 
 Progress = Callable[[int, int], None]
 
@@ -58,7 +59,7 @@ def quantise(
     recipe.check(config)
     checkpoint = Checkpoint.open(model, config)
     report = Report()
-    with FolderWriter(out) as writer:
+    with blas_threads(config), FolderWriter(out) as writer:
         writer.copy_from(model)
         operations = DenseOperations(checkpoint, rounded=False)
         operations.load(None)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from lora_sdk.evaluation import Window
 from lora_sdk.quant.arithmetic import F32, block, embed, head
 from lora_sdk.quant.dense import DenseOperations
+from lora_sdk.quant.threads import blas_threads
 
 Progress = Callable[[int, int], None]
 BATCH_TOKENS = 1 << 16  # of windows that go through the layers together
@@ -52,7 +53,8 @@ def float_bits(
             if progress is not None:
                 progress(at + (end - at) * layers // parts, windows[-1].stop)
 
-        bits += _batch_bits(operations, tokens, batch, layer_done)
+        with blas_threads(operations.config):
+            bits += _batch_bits(operations, tokens, batch, layer_done)
     return bits
 
 
