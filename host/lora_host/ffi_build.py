@@ -16,7 +16,18 @@ from pathlib import Path
 from cffi import FFI
 
 ROOT = Path(__file__).resolve().parents[2]
-HEADERS = ("abi", "transport", "kernels", "emu", "host", "slash", "xrt", "pack", "bench", "constants")
+HEADERS = (
+    "abi",
+    "transport",
+    "kernels",
+    "emu",
+    "host",
+    "slash",
+    "xrt",
+    "pack",
+    "bench",
+    "constants",
+)
 SOURCE_GLOBS = (
     "csrc/src/*.c",
     "csrc/emu/*.c",

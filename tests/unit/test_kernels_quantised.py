@@ -91,7 +91,7 @@ def place_scales(rig: Rig, seed: int, n: int, extreme: float) -> np.ndarray:
 
 
 def run_matrix(rig: Rig, kind: int, group: int, x: np.ndarray, n: int, **fields: Any) -> Any:
-    rows, k = x.shape
+    _rows, k = x.shape
     stride = -(-x.itemsize * k // 64) * 64 + 64
     rig.place_rows(ONCHIP, X, stride, x)
     log2 = group.bit_length() - 1 if group else 0
@@ -183,9 +183,7 @@ def test_int4_follows_the_contract() -> None:
         rig.rows(1)
         fill_weights(rig, 11, group, 0.0)
         scales = place_scales(rig, 12, 32, 0.0)
-        found = run_matrix(
-            rig, W4A8, group, x, 32, flags=NO_BIAS, y_bank=CONTROL, y_type=FP32
-        )
+        found = run_matrix(rig, W4A8, group, x, 32, flags=NO_BIAS, y_bank=CONTROL, y_type=FP32)
         assert found.status == 0
         y = rig.read_rows(CONTROL, Y, 4 * 32 + 64, (1, 32), np.float32)[0]
         for n in (0, 1, 17, 31):
