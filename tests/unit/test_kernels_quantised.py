@@ -1,5 +1,5 @@
-"""Integer kernels: every native variant against the NumPy model, bit for bit, on random bytes and on
-extreme values, and a scalar spelling of the contract for both."""
+"""Integer kernels: every native variant against the NumPy model, bit for bit, on random bytes and
+on extreme values, and a scalar spelling of the contract for both."""
 
 from __future__ import annotations
 
