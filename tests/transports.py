@@ -28,7 +28,7 @@ MOST = 8
 SPEED = 10
 SHORT = {
     "core_reset_us": 150_000,
-    "link_up_us": 500_000,
+    "link_up_us": 2_500_000,
     "watchdog_ms": 20_000,
     "step_us": 21_000_000,
 }

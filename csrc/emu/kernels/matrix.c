@@ -8,6 +8,7 @@
 #include "segments.h"
 
 #define ITEMS_A_THREAD 4       /* so that the last one to end is not long alone */
+#define LONG_PERCENT 88        /* of an integer product: the share of the threads' first items */
 #define WEIGHT_BYTES_PER_NS 16 /* one thread reads about so many */
 #define PRODUCTS_PER_NS 40     /* of many rows */
 
@@ -137,6 +138,19 @@ static uint32_t tile_at(const struct lora_job *job, uint32_t place) {
     return longer + place / length + place % length * apart;
 }
 
+/* Small weights: a thread's first item is long, so that its stream from memory runs on; the rest are
+ * short, so that the threads end together. FP16 items are long enough as equals. */
+static uint32_t item_start(const struct lora_job *job, uint64_t tiles, uint32_t item) {
+    uint32_t threads = job->threads;
+    bool even = job->matrix.type == LORA_WEIGHT_FP16 || threads == 1;
+    if (even || job->items <= 2 * threads)
+        return (uint32_t)(tiles * item / job->items);
+    uint64_t first = tiles * LONG_PERCENT / 100;
+    if (item <= threads)
+        return (uint32_t)(first * item / threads);
+    return (uint32_t)(first + (tiles - first) * (item - threads) / (job->items - threads));
+}
+
 /* Two lists of blocks take turns: the tile at hand and the one after it. */
 static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
     const struct lora_matrix *command = job->matrix.command;
@@ -144,8 +158,7 @@ static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
     uint64_t stride = (uint64_t)count + 1, tiles = tile_count(command);
     const uint16_t **blocks = job->matrix.lists + 2 * stride * thread;
     const uint16_t **next = blocks + stride;
-    uint32_t place = (uint32_t)(tiles * item / job->items);
-    uint32_t end = (uint32_t)(tiles * (item + 1) / job->items);
+    uint32_t place = item_start(job, tiles, item), end = item_start(job, tiles, item + 1);
     uint32_t tile = tile_at(job, place);
     int status = find_blocks(job, tile, blocks);
     for (; place < end && status == LORA_OK; place++) {
