@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from lora_host.errors import ModelError
 from lora_sdk.model.fields import Fields, short
-from lora_sdk.model.quantisation import GROUPS, KvKind, MatrixFormat, Quantisation
+from lora_sdk.model.quantisation import KvKind, MatrixFormat, Quantisation, block_group
 from lora_sdk.model.targets import Module, Targets
 
 METHOD = "compressed-tensors"
@@ -102,16 +102,8 @@ def _format(group: ConfigGroup, name: str, k: int) -> MatrixFormat:
     if group.weights.bits == 8:
         return MatrixFormat("int8")
     # A scale of a larger group or of a whole channel is repeated for groups that blocks hold.
-    whole = group.weights.group or k
-    if k % whole:
-        raise ModelError(
-            f"{name}: K is {k}, not a multiple of its group of {whole}; expected a group that"
-            " divides it"
-        )
-    fitting = [size for size in GROUPS if whole % size == 0]
-    if not fitting:
-        raise ModelError(f"{name}: groups of {whole} along K; expected a multiple of {GROUPS[0]}")
-    return MatrixFormat("w4a8" if group.integer else "w4a16", fitting[-1])
+    size = block_group(name, group.weights.group or k, k)
+    return MatrixFormat("w4a8" if group.integer else "w4a16", size)
 
 
 def _title(formats: Mapping[str, MatrixFormat], kv: KvKind) -> str:

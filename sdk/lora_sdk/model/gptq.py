@@ -20,7 +20,7 @@ from lora_sdk.model.packed_words import (
     values_along_columns,
     values_along_rows,
 )
-from lora_sdk.model.quantisation import GROUPS, Int4Columns, MatrixFormat, Quantisation
+from lora_sdk.model.quantisation import Int4Columns, MatrixFormat, Quantisation, block_group
 
 METHODS = ("gptq", "awq")
 V1_WORD = 0x11111111  # v1 stores each zero point less one, by one subtraction from the whole word
@@ -89,19 +89,6 @@ def quantisation(
             )
     order = frozenset(formats) if packing.order else frozenset()
     return Quantisation("W4A16", formats, "fp16", order)
-
-
-def block_group(name: str, group: int, k: int) -> int:
-    """The group within a weight block that repeats a file's `group`'s scales exactly."""
-    if k % group:
-        raise ModelError(
-            f"{name}: K is {k}, not a multiple of its group of {group}; expected a group that"
-            " divides it"
-        )
-    fitting = [size for size in GROUPS if group % size == 0]
-    if not fitting:
-        raise ModelError(f"{name}: groups of {group} along K; expected a multiple of {GROUPS[0]}")
-    return fitting[-1]
 
 
 @dataclass(frozen=True)

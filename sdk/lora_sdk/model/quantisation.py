@@ -117,6 +117,19 @@ class Quantisation:
         return self.kv != "fp16" or any(format != FP16 for format in self.formats.values())
 
 
+def block_group(name: str, group: int, k: int) -> int:
+    """The group within a weight block that repeats a file's `group`'s scales exactly."""
+    if k % group:
+        raise ModelError(
+            f"{name}: K is {k}, not a multiple of its group of {group}; expected a group that"
+            " divides it"
+        )
+    fitting = [size for size in GROUPS if group % size == 0]
+    if not fitting:
+        raise ModelError(f"{name}: groups of {group} along K; expected a multiple of {GROUPS[0]}")
+    return fitting[-1]
+
+
 def with_kv(found: Quantisation | None, kv: KvKind | None) -> Quantisation | None:
     """`found` with another type of KV cache; None keeps it."""
     if kv is None or kv == (found.kv if found else "fp16"):
