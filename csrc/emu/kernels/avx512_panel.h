@@ -20,61 +20,64 @@ AVX512_INLINE void take_weights(const uint16_t *halves, float *weights, const bo
     _mm512_store_ps(weights + LANES, *high);
 }
 
-/* The sums of so many levels below are added: constants, so that nothing leaves the registers. */
-AVX512_INLINE void join_panel(const struct panel_step *step, panel_sums sum, const int rows,
-                              const int joins) {
-    float *sums = step->sums;
-    for (int join = 0; join < joins; join++) {
-        sums -= step->level;
+/* Loops over rows are unrolled before anything else, so that their sums become registers. No masked
+ * loads: where stores lie near, they cost hundreds of cycles on some machines. */
+AVX512_INLINE void begin_panel(const struct panel_step *step, panel_sums sum, const int rows) {
+    if (step->begins) {
+#pragma GCC unroll 12
         for (int r = 0; r < rows; r++)
-            for (int v = 0; v < VECTORS; v++)
-                sum[r][v] = _mm512_add_ps(_mm512_loadu_ps(sums + r * LORA_BLOCK_N + v * LANES),
-                                          sum[r][v]);
+            sum[r][0] = sum[r][1] = _mm512_setzero_ps();
+        return;
     }
-    for (int r = 0; r < rows; r++)
-        for (int v = 0; v < VECTORS; v++)
-            _mm512_storeu_ps(sums + r * LORA_BLOCK_N + v * LANES, sum[r][v]);
+#pragma GCC unroll 12
+    for (int r = 0; r < rows; r++) {
+        sum[r][0] = _mm512_loadu_ps(step->sums + r * LORA_BLOCK_N);
+        sum[r][1] = _mm512_loadu_ps(step->sums + r * LORA_BLOCK_N + LANES);
+    }
+}
+
+/* The sums of so many levels below are added. */
+AVX512_INLINE void join_panel(const struct panel_step *step, panel_sums sum, const int rows) {
+#pragma GCC unroll 12
+    for (int r = 0; r < rows; r++) {
+        float *sums = step->sums + r * LORA_BLOCK_N;
+        __m512 low = sum[r][0], high = sum[r][1];
+        for (uint32_t join = step->joins; join; join--) {
+            sums -= step->level;
+            low = _mm512_add_ps(_mm512_loadu_ps(sums), low);
+            high = _mm512_add_ps(_mm512_loadu_ps(sums + LANES), high);
+        }
+        _mm512_storeu_ps(sums, low);
+        _mm512_storeu_ps(sums + LANES, high);
+    }
 }
 
 /* `rows` and `fresh` are constants: the sums stay in registers. */
 AVX512_INLINE void add_panel(const struct panel_step *step, const int rows, const bool fresh) {
     const float *x = step->x;
     const uint16_t *ahead = step->ahead, *halves = step->halves;
+    const uint32_t steps = step->steps, ahead_step = step->ahead_step;
+    const uint32_t halves_step = step->halves_step;
     float *weights = step->weights;
-    __mmask16 goes_on = step->begins ? 0 : 0xffff;
     panel_sums sum;
-    for (int r = 0; r < rows; r++)
-        for (int v = 0; v < VECTORS; v++)
-            sum[r][v] =
-                _mm512_maskz_loadu_ps(goes_on, step->sums + r * LORA_BLOCK_N + v * LANES);
-    for (uint32_t k = 0; k < step->steps; k++) {
+    begin_panel(step, sum, rows);
+    for (uint32_t k = 0; k < steps; k++) {
         __m512 low, high;
         take_weights(halves, weights, fresh, &low, &high);
-        _mm_prefetch((const char *)ahead, _MM_HINT_T0);
+        _mm_prefetch((const char *)ahead, _MM_HINT_T1);
         _mm_prefetch((const char *)(x + 16 * PANEL_ROWS), _MM_HINT_T0);
+#pragma GCC unroll 12
         for (int r = 0; r < rows; r++) {
             __m512 value = _mm512_set1_ps(x[r]);
             sum[r][0] = _mm512_fmadd_ps(value, low, sum[r][0]);
             sum[r][1] = _mm512_fmadd_ps(value, high, sum[r][1]);
         }
-        halves += step->halves_step;
+        halves += halves_step;
         weights += LORA_BLOCK_N;
-        ahead += step->ahead_step;
+        ahead += ahead_step;
         x += PANEL_ROWS;
     }
-    switch (step->joins) {
-    case 0:
-        join_panel(step, sum, rows, 0);
-        break;
-    case 1:
-        join_panel(step, sum, rows, 1);
-        break;
-    case 2:
-        join_panel(step, sum, rows, 2);
-        break;
-    default:
-        join_panel(step, sum, rows, 3);
-    }
+    join_panel(step, sum, rows);
 }
 
 #define PANEL_OF(n)                                                                                \
