@@ -79,7 +79,7 @@ AVX2_INLINE void add_units(const float *const *x, const uint16_t *const *weights
     for (uint32_t k = 0; k < LORA_UNIT_COLUMNS; k++)
         for (int i = 0; i < STREAMS; i++) {
             __m256 value = _mm256_broadcast_ss(x[i] + k);
-            _mm_prefetch((const char *)(ahead[i] + k * LORA_BLOCK_N), _MM_HINT_T0);
+            _mm_prefetch((const char *)(ahead[i] + k * LORA_BLOCK_N), _MM_HINT_T1);
             for (int v = 0; v < VECTORS; v++)
                 sum[i][v] = _mm256_fmadd_ps(
                     value, load_halves(weights[i] + k * LORA_BLOCK_N + v * LANES), sum[i][v]);
@@ -164,18 +164,22 @@ AVX2 static void lay_rows(const uint16_t *const rows[4], uint32_t columns, float
 /* `rows` rows of a panel, a constant of at most 3: their sums stay in registers. */
 AVX2_INLINE void add_rows(const struct panel_step *step, const int rows, uint32_t first) {
     const float *x = step->x + first, *weights = step->weights;
+    const uint16_t *ahead = step->ahead;
     float *sums = step->sums + first * LORA_BLOCK_N;
     __m256 sum[3][VECTORS];
     for (int r = 0; r < rows; r++)
         for (int v = 0; v < VECTORS; v++)
             sum[r][v] = step->begins ? _mm256_setzero_ps()
                                      : _mm256_loadu_ps(sums + r * LORA_BLOCK_N + v * LANES);
-    for (uint32_t k = 0; k < step->steps; k++, weights += LORA_BLOCK_N, x += PANEL_ROWS)
+    for (uint32_t k = 0; k < step->steps; k++, weights += LORA_BLOCK_N, x += PANEL_ROWS) {
+        _mm_prefetch((const char *)ahead, _MM_HINT_T1);
+        ahead += step->ahead_step;
         for (int v = 0; v < VECTORS; v++) {
             __m256 weight = _mm256_loadu_ps(weights + v * LANES);
             for (int r = 0; r < rows; r++)
                 sum[r][v] = _mm256_fmadd_ps(_mm256_broadcast_ss(x + r), weight, sum[r][v]);
         }
+    }
     for (uint32_t join = 0; join < step->joins; join++) {
         sums -= step->level;
         for (int r = 0; r < rows; r++)
