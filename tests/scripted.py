@@ -72,7 +72,7 @@ class ScriptedRunner:
         self,
         sequence: int,
         position: int,
-        token: int,
+        run: list[int],
         slots: tuple[int, int],
         max_tokens: int,
         on_token: Callable[[int], bool],
@@ -85,13 +85,14 @@ class ScriptedRunner:
             header, path = [], []
             if emitted:
                 header, path = [KvOp.commit(sequence, position - 1, 0, 1)], [slots[1 - emitted % 2]]
-            row = Row(sequence, position, token, slot, -1, want_argmax=True)
+            row = Row(sequence, position, run[-1], slot, -1, want_argmax=True)
             result = self.step([row], header, path)
             assert result.argmax is not None
             token = int(result.argmax[1][0])
             if np.isnan(result.argmax[0][0]):
                 raise ModelError("logits hold NaN")
             emitted, position = emitted + 1, position + 1
+            run.append(token)
             if on_token(token):
                 break
 

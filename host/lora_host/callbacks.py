@@ -13,16 +13,11 @@ class Listener:
     """Hears the tokens of a greedy loop. An exception of `hear` ends the loop and is kept in
     `raised`, since it must not cross C frames."""
 
-    def __init__(self, hear: Callable[[int], bool | None] | None) -> None:
+    __slots__ = ("hear", "raised")
+
+    def __init__(self, hear: Callable[[int], bool | None]) -> None:
         self.hear = hear
         self.raised: BaseException | None = None
-
-    def __call__(self, token: int) -> int:
-        try:
-            return int(bool(self.hear and self.hear(token)))
-        except BaseException as error:
-            self.raised = error
-            return 1
 
 
 @cache
@@ -33,8 +28,15 @@ def bind() -> None:
     def cancelled(context: Any) -> int:
         return int(ffi.from_handle(context).pressed)
 
+    from_handle = ffi.from_handle
+
     def token(context: Any, value: int) -> int:
-        return int(ffi.from_handle(context)(value))
+        listener = from_handle(context)
+        try:
+            return 1 if listener.hear(value) else 0
+        except BaseException as error:
+            listener.raised = error
+            return 1
 
     ffi.def_extern(name="lora_py_cancelled", error=1)(cancelled)
     ffi.def_extern(name="lora_py_token", error=1)(token)

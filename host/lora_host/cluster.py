@@ -269,8 +269,6 @@ class Cluster:
             raise RequestError(f"{len(argmax_offsets)} argmax offsets, {self.size} expected")
         self._check_unsigned(sequence=sequence, position=position, token=token, slot_a=slots[0])
         self._check_unsigned(slot_b=slots[1], max_tokens=max_tokens, block_offset=block_offset)
-        listener = Listener(on_token)
-        context = self._ffi.new_handle(listener)
         offsets = self._ffi.new("uint32_t[]", list(argmax_offsets))
         stops = self._ffi.new("uint32_t[]", list(stop_tokens))
         loop = self._ffi.new("struct lora_greedy *")
@@ -281,10 +279,12 @@ class Cluster:
         loop.pending_slot = NO_SLOT if pending_slot is None else pending_slot
         loop.max_tokens, loop.adapter = max_tokens, adapter + 1
         loop.argmax_offset, loop.stop_tokens, loop.stop_count = offsets, stops, len(stop_tokens)
-        if on_token is not None:
+        listener = None if on_token is None else Listener(on_token)
+        context = self._ffi.new_handle(listener)
+        if listener is not None:
             loop.on_token, loop.context = native.lib().lora_py_token, context
         self._handle.call("greedy", loop)
-        if listener.raised is not None:
+        if listener is not None and listener.raised is not None:
             raise listener.raised
         last = int(loop.last_slot)
         return GreedyResult(

@@ -357,7 +357,7 @@ class Generator:
                 request.deliver(piece)
             except BaseException as error:  # ends the loop; raised where the result is asked for
                 request.fail(error)
-            return request.done or request.cancelled or bool(self._inbox) or self._closed
+            return request.ended or request.cancelled or bool(self._inbox) or self._closed
 
         try:
             loop.run(track.sequence, track.todo[0], most, on_token)

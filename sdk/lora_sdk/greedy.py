@@ -21,14 +21,15 @@ OnToken = Callable[[int], bool]
 
 
 class Loop(Protocol):
-    """Runs rows from the pending token on, the two slots in turn, until `on_token` says so.
-    `adapter`: the slot that they name, -1 none."""
+    """Runs rows from the pending token on, the two slots in turn, until `on_token` says so. `run`
+    ends with the pending token and takes the new ones. `adapter`: the slot that they name, -1
+    none."""
 
     def greedy(
         self,
         sequence: int,
         position: int,
-        token: int,
+        run: list[int],
         slots: tuple[int, int],
         max_tokens: int,
         on_token: OnToken,
@@ -47,28 +48,27 @@ class BoardLoop:
         self,
         sequence: int,
         position: int,
-        token: int,
+        run: list[int],
         slots: tuple[int, int],
         max_tokens: int,
         on_token: OnToken,
         adapter: int,
     ) -> None:
         """See Cluster.greedy. ModelError names the command whose value is not finite."""
-        context, committed = position, 0
+        before, on_step = len(run), self._runner.on_step
 
         def heard(emitted: int) -> bool:
-            nonlocal context, committed
-            context += 1
-            if self._runner.on_step is not None:
-                self._runner.on_step(StepShape(1, context, context, 1, committed))
-            committed = 1
+            run.append(emitted)
+            if on_step is not None:
+                done = len(run) - before
+                on_step(StepShape(1, position + done, position + done, 1, int(done > 1)))
             return on_token(emitted)
 
         try:
             self._cluster.greedy(
                 sequence,
                 position,
-                token,
+                run[-1],
                 slots,
                 max_tokens,
                 self._runner.argmax_offsets,
@@ -80,6 +80,7 @@ class BoardLoop:
             at = error.failure
             if at is None or at.board is None or at.index is None:
                 raise
+            context = position + len(run) - before
             where = f"in the row of sequence {sequence}, position {context}"
             lists = self._runner.commands
             raise nonfinite_error(lists, at.board, at.index, where, at.row) from error
@@ -105,19 +106,14 @@ class GreedyLoop:
         self._stepper.flush()
         slots = self._cache.take_slots(2)
         run = [token]  # tokens whose rows have run, then the pending one
-
-        def listen(emitted: int) -> bool:
-            run.append(emitted)
-            return on_token(emitted)
-
         try:
             self._loop.greedy(
                 sequence,
                 start,
-                token,
+                run,
                 (slots[0], slots[1]),
                 max_tokens,
-                listen,
+                on_token,
                 self._stepper.adapter_of(sequence),
             )
         except ModelError:  # the last row ran, and its header committed the one before

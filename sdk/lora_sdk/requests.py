@@ -41,21 +41,23 @@ class Sample:
 
     def accept(self, token: int, logprobs: PositionLogprobs | None = None) -> Piece:
         """Take the next token; the piece tells the new text and whether the sample is finished."""
-        params = self.sampler.params
+        sampler, stream = self.sampler, self._text
+        params = sampler.params
         self.output.append(token)
+        count = len(self.output)
         if logprobs is not None:
             self.logprobs.append(logprobs)
         text = ""
-        ended = token in self.sampler.end_tokens
-        if self._text is not None and (not ended or params.include_stop_str_in_output):
-            text = self._text.push(token, match=len(self.output) >= params.min_tokens)
+        ended = token in sampler.end_tokens
+        if stream is not None and (not ended or params.include_stop_str_in_output):
+            text = stream.push(token, count >= params.min_tokens)
         if ended:
             text += self._finish("stop", token)
-        elif self._text is not None and self._text.matched is not None:
-            text += self._finish("stop", self._text.matched)
-        elif self.left <= 0:
+        elif stream is not None and stream.matched is not None:
+            text += self._finish("stop", stream.matched)
+        elif count >= self._max_new:
             text += self._finish("length", None)
-        return Piece(self.index, text, token, logprobs, self.finish_reason, self.stop_reason)
+        return Piece(sampler.sample, text, token, logprobs, self.finish_reason, self.stop_reason)
 
     def cancel(self) -> Piece:
         """End the sample as it stands."""
@@ -120,7 +122,7 @@ class Request:
             self.first_token = time.monotonic()
         if self.on_piece is not None and self.on_piece(piece) is True:
             self.cancel()
-        if self.done:
+        if piece.finish_reason is not None and self.done:
             self._end()
 
     def fail(self, error: BaseException) -> None:

@@ -91,7 +91,7 @@ class Result:
         return values
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Piece:
     """A streamed piece: of output `index`, the text that became definite with `token_id`.
 
@@ -105,6 +105,24 @@ class Piece:
     logprobs: PositionLogprobs | None = None
     finish_reason: str | None = None
     stop_reason: str | int | None = None
+
+    def __init__(  # one for every token: all fields at once, not by a call each
+        self,
+        index: int,
+        text: str,
+        token_id: int | None,
+        logprobs: PositionLogprobs | None = None,
+        finish_reason: str | None = None,
+        stop_reason: str | int | None = None,
+    ) -> None:
+        self.__dict__.update(
+            index=index,
+            text=text,
+            token_id=token_id,
+            logprobs=logprobs,
+            finish_reason=finish_reason,
+            stop_reason=stop_reason,
+        )
 
 
 @dataclass(frozen=True)

@@ -28,9 +28,15 @@ class Detokenizer:
         text = self._decode()
         self._shown = len(text) - self._held(text)
         self._clean = len(self._window)
+        self._whole = tokenizer.joins_bytes and self._shown == len(text)
 
     def push(self, token: int) -> str:
         """The text that `token` makes definite; "" while a character is incomplete."""
+        if self._whole:
+            piece = self._tokenizer.alone(token, self._skip_special)
+            if _UNKNOWN not in piece:
+                return piece
+            self._window, self._shown, self._whole = [], 0, False
         self._window.append(token)
         text = self._decode()
         ready = max(self._shown, len(text) - self._held(text))
@@ -42,16 +48,25 @@ class Detokenizer:
 
     def finish(self) -> str:
         """What was held back, incomplete characters as U+FFFD."""
+        if self._whole:
+            return ""
         text = self._decode()
         piece = text[self._shown :]
         self._shown = len(text)
         return piece
 
     def _move_window(self) -> None:
-        """Keep the tokens since the last clean point as context: decoding stays short."""
+        """Keep the tokens since the last clean point as context: decoding stays short. None are
+        needed where tokens add up as bytes."""
+        self._whole = self._tokenizer.joins_bytes
+        if self._whole:
+            return
         self._window = self._window[self._clean :]
         self._clean = len(self._window)
-        self._shown = len(self._decode())
+        if self._clean == 1:
+            self._shown = len(self._tokenizer.alone(self._window[0], self._skip_special))
+        else:
+            self._shown = len(self._decode())
 
     def _decode(self) -> str:
         return self._tokenizer.decode(self._window, skip_special=self._skip_special)
@@ -117,28 +132,28 @@ class TextStream:
     ) -> None:
         self._detokenizer = Detokenizer(tokenizer, prompt, skip_special)
         self._matcher = StopMatcher(stops, include_stop)
+        self._stops = bool(stops)
         self._pieces: list[str] = []
+        self.matched: str | None = None
+        """The stop string that ended the text."""
 
     @property
     def text(self) -> str:
         """Everything shown so far."""
         return "".join(self._pieces)
 
-    @property
-    def matched(self) -> str | None:
-        """The stop string that ended the text."""
-        return self._matcher.matched
-
     def push(self, token: int, match: bool = True) -> str:
         """The text that may be shown after `token`."""
-        return self._show(self._matcher.push(self._detokenizer.push(token), match))
+        text = self._detokenizer.push(token)
+        if self._stops:
+            text = self._matcher.push(text, match)
+            self.matched = self._matcher.matched
+        self._pieces.append(text)
+        return text
 
     def finish(self) -> str:
         """The rest, once no more tokens come."""
-        rest = self._matcher.push(self._detokenizer.finish())
-        return self._show(rest + self._matcher.finish())
-
-    def _show(self, piece: str) -> str:
-        if piece:
-            self._pieces.append(piece)
-        return piece
+        text = self._matcher.push(self._detokenizer.finish()) + self._matcher.finish()
+        self.matched = self._matcher.matched
+        self._pieces.append(text)
+        return text

@@ -29,7 +29,12 @@ class Tokenizer:
         self._vocabulary = vocabulary
         self._folder = folder
         self._config: dict[str, Any] | None = None
-        self.byte_fallback = "ByteFallback" in repr(self._backend.decoder)
+        decoder = repr(self._backend.decoder)
+        self.byte_fallback = "ByteFallback" in decoder
+        # The text of tokens is that of their bytes joined: a token that has whole characters only
+        # adds the same text wherever it stands between others.
+        self.joins_bytes = decoder.startswith("ByteLevel(")
+        self._alone: tuple[dict[int, str], dict[int, str]] = ({}, {})
 
     @property
     def config(self) -> dict[str, Any]:
@@ -58,6 +63,14 @@ class Tokenizer:
     def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:
         """Text of token ids; bytes that are not UTF-8 become U+FFFD."""
         text: str = self._backend.decode(list(ids), skip_special_tokens=skip_special)
+        return text
+
+    def alone(self, token: int, skip_special: bool) -> str:
+        """The text of one token alone, as `decode` has it; remembered."""
+        known = self._alone[skip_special]
+        text = known.get(token)
+        if text is None:
+            text = known[token] = self.decode((token,), skip_special)
         return text
 
     def token_text(self, token: int) -> str:

@@ -66,6 +66,22 @@ def test_bytes_that_never_become_a_character_are_shown_once_that_is_sure(
     assert pieces_of(Detokenizer(tokenizer), start) == ["", "", "\ufffd"]
 
 
+def test_what_a_token_adds_is_known_alone_where_bytes_are_joined(
+    tokenizer: Tokenizer, byte_fallback: Tokenizer
+) -> None:
+    assert tokenizer.joins_bytes and not byte_fallback.joins_bytes
+    word, half, rest = tokenizer.encode("aé", special=False)
+    detokenizer = Detokenizer(tokenizer, prompt=[word, half])  # ends inside a character
+    assert [detokenizer.push(token) for token in (word, half, rest, word, rest)] == [
+        "\ufffda",
+        "",
+        "é",
+        "a",
+        "",
+    ]
+    assert detokenizer.finish() == "\ufffd"
+
+
 def test_byte_fallback_holds_a_whole_character(byte_fallback: Tokenizer) -> None:
     assert byte_fallback.byte_fallback
     ids = [1, *byte_tokens("€".encode()), 2]
