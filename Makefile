@@ -40,7 +40,7 @@ ext:
 	$(PYTHON) host/lora_host/ffi_build.py
 
 c-test:
-	$(MAKE) -C tests/c check
+	$(MAKE) -C tests/c check threads
 
 rv32:
 	$(MAKE) -C firmware rv32

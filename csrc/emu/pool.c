@@ -23,6 +23,7 @@
 #define LINE 64             /* words that different threads write lie on lines of their own */
 
 typedef void (*pool_task)(void *context, uint32_t item, uint32_t thread);
+typedef bool (*spare_task)(void *context, uint32_t thread);
 
 struct worker {
     struct lora_pool *pool;
@@ -37,6 +38,8 @@ struct lora_pool {
     _Alignas(LINE) _Atomic uint32_t sleepers;
     atomic_bool ending;
     atomic_int caller_cpu, spare_cpu; /* spare: no worker stays there, the caller should */
+    spare_task spare;
+    _Atomic(void *) spare_context; /* NULL: nothing to do meanwhile */
     _Alignas(LINE) pool_task task; /* of the run that the ticket names */
     void *context;
     uint32_t threads, started; /* started: workers that run */
@@ -56,6 +59,12 @@ static void relax(void) {
 #if defined(__x86_64__)
     _mm_pause();
 #endif
+}
+
+/* Between two looks for work. */
+static void pass_time(struct lora_pool *pool, uint32_t thread) {
+    void *context = atomic_load_explicit(&pool->spare_context, memory_order_acquire);
+    if (!context || !pool->spare(context, thread)) relax();
 }
 
 static uint64_t now_ns(void) {
@@ -101,7 +110,7 @@ static uint64_t spin_for_work(struct worker *self, uint64_t seen) {
         for (uint32_t i = 0; i < SPINS_BETWEEN; i++) {
             uint64_t ticket = atomic_load(&pool->ticket);
             if (ticket != seen) return ticket;
-            relax();
+            pass_time(pool, self->thread);
         }
     } while (!atomic_load(&pool->ending) && now_ns() - since < SPIN_NS);
     return seen;
@@ -160,6 +169,7 @@ struct lora_pool *lora_pool_create(uint32_t threads) {
     atomic_init(&pool->ending, false);
     atomic_init(&pool->caller_cpu, NO_CPU);
     atomic_init(&pool->spare_cpu, NO_CPU);
+    atomic_init(&pool->spare_context, NULL);
     pool->threads = threads < LORA_POOL_THREADS ? threads : LORA_POOL_THREADS;
     pool->started = 0;
     pool->tried = pool->placed = false;
@@ -182,7 +192,17 @@ void lora_pool_free(struct lora_pool *pool) {
     for (uint32_t i = 0; i < pool->started; i++) pthread_join(pool->workers[i].handle, NULL);
     pthread_cond_destroy(&pool->wake);
     pthread_mutex_destroy(&pool->lock);
+    free(atomic_load(&pool->spare_context));
     free(pool);
+}
+
+void lora_pool_spare(struct lora_pool *pool, spare_task task, void *context) {
+    pool->spare = task;
+    atomic_store_explicit(&pool->spare_context, context, memory_order_release);
+}
+
+void *lora_pool_spare_context(const struct lora_pool *pool) {
+    return atomic_load_explicit(&pool->spare_context, memory_order_relaxed);
 }
 
 uint32_t lora_pool_threads(const struct lora_pool *pool) { return pool ? pool->threads : 1; }
@@ -212,7 +232,7 @@ static void start_workers(struct lora_pool *pool) {
 /* Others hold the last items: they are about to end, unless they lost their CPU. */
 static void wait_for_others(struct lora_pool *pool) {
     for (uint32_t looks = 0; atomic_load(&pool->unfinished); looks++) {
-        if (looks < LOOKS_BEFORE_YIELD) relax();
+        if (looks < LOOKS_BEFORE_YIELD) pass_time(pool, 0);
         else sched_yield();
     }
 }

@@ -77,6 +77,35 @@ static void test_threads(uint32_t threads) {
     lora_pool_free(pool);
 }
 
+#define SPARE_CALLS 1000
+
+struct spare { /* freed by the pool */
+    atomic_uint calls, threads; /* bit a thread that called */
+};
+
+static bool pass(void *context, uint32_t thread) {
+    struct spare *spare = context;
+    CHECK(thread < 2);
+    atomic_fetch_or(&spare->threads, 1u << thread);
+    return atomic_fetch_add(&spare->calls, 1) < SPARE_CALLS;
+}
+
+/* Who waits, for work or for the others to end theirs, passes the time with the spare task, and
+ * takes the next run's items all the same. */
+static void test_spare(void) {
+    struct lora_pool *pool = lora_pool_create(2);
+    struct spare *spare = calloc(1, sizeof *spare);
+    CHECK(pool && spare && !lora_pool_spare_context(pool));
+    run(pool, 8, 0); /* the worker runs before there is anything to do meanwhile */
+    lora_pool_spare(pool, pass, spare);
+    CHECK(lora_pool_spare_context(pool) == spare);
+    for (uint32_t round = 0; round < 2000 && atomic_load(&spare->threads) != 3; round++)
+        run(pool, 3, 200000); /* an odd number: one thread waits for the other */
+    CHECK(atomic_load(&spare->threads) == 3);
+    CHECK(all_take_part(pool, 2));
+    lora_pool_free(pool);
+}
+
 int main(void) {
 #if defined(__x86_64__)
     _mm_setcsr(_mm_getcsr() | 0x8000); /* the workers may not inherit this thread's mode */
@@ -91,6 +120,7 @@ int main(void) {
     CHECK(lora_pool_threads(NULL) == 1);
     CHECK(run(NULL, 100, 0) == 1);
     for (uint32_t threads = 1; threads <= 4; threads++) test_threads(threads);
+    test_spare();
     lora_pool_free(lora_pool_create(4)); /* never used: no thread to join */
     lora_pool_free(NULL);
     puts("pool: ok");

@@ -50,7 +50,7 @@ AVX512_INLINE void add_units(const float *const *x, const uint16_t *const *weigh
     for (uint32_t k = 0; k < LORA_UNIT_COLUMNS; k++)
         for (int i = 0; i < STREAMS; i++) {
             __m512 value = _mm512_set1_ps(x[i][k]);
-            _mm_prefetch((const char *)(ahead[i] + k * LORA_BLOCK_N), _MM_HINT_T0);
+            _mm_prefetch((const char *)(ahead[i] + k * LORA_BLOCK_N), _MM_HINT_T1);
             for (int v = 0; v < VECTORS; v++)
                 sum[i][v] = _mm512_fmadd_ps(
                     value, load_halves(weights[i] + k * LORA_BLOCK_N + v * LANES), sum[i][v]);

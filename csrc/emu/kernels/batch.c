@@ -1,4 +1,5 @@
 /* Kernel calls as jobs: begun one after another, their items taken by all threads, then closed. */
+#include "ahead.h"
 #include "job.h"
 
 #include <stdlib.h>
@@ -58,6 +59,7 @@ static void open_job(struct lora_job *job, struct lora_unit_call *call, begin_jo
     job->room = room;
     job->variant = lora_variant_current();
     job->threads = threads;
+    job->following = NULL;
     job->rows = call_rows(call);
     job->items = 0;
     job->work = 0;
@@ -121,6 +123,10 @@ void lora_native_batch(void *context, struct lora_pool *pool, struct lora_unit_c
         for (uint32_t i = 0; i < batch.count; i++)
             open_job(&batch.jobs[i], &calls[first + i], begin_of(&calls[first + i]),
                      lora_pool_threads(pool), &batch.room);
+        for (uint32_t i = 0; i + 1 < batch.count; i++)
+            batch.jobs[i].following = &batch.jobs[i + 1];
+        if (lora_pool_threads(pool) > 1)
+            lora_ahead_note(pool, batch.jobs, batch.count);
         run_jobs(&batch, pool);
         for (uint32_t i = 0; i < batch.count; i++)
             statuses[first + i] = close_job(&batch.jobs[i]);

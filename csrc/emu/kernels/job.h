@@ -61,6 +61,7 @@ struct lora_job {
     struct lora_unit_call *call;
     const struct lora_variant *variant;
     uint32_t rows, threads;
+    const struct lora_job *following; /* the batch's next job, NULL for the last */
     uint32_t items;
     uint64_t work; /* about nanoseconds on one thread */
     int (*run)(struct lora_job *job, uint32_t item, uint32_t thread);
@@ -89,7 +90,7 @@ int lora_adapter_begin(struct lora_job *job);
 int lora_adapter_up(const struct lora_job *job, uint32_t tile, uint32_t columns, float *sums);
 /* LORA_VEC_LN_SUMS .. LORA_VEC_RMS_APPLY; x and z hold `columns` floats each. */
 int lora_norm_begin(struct lora_job *job);
-void lora_norm_sums(struct lora_job *job, uint32_t row, float *x);
+void lora_norm_sums(struct lora_job *job, uint32_t row);
 void lora_norm_apply(struct lora_job *job, uint32_t row, float *x, float *z);
 
 /* The lowest of what several threads find. */

@@ -2,6 +2,7 @@
  * two items touch the same columns of y. */
 #include <stdbool.h>
 
+#include "ahead.h"
 #include "half.h"
 #include "job.h"
 #include "matrix_quantised.h"
@@ -151,6 +152,52 @@ static uint32_t item_start(const struct lora_job *job, uint64_t tiles, uint32_t 
     return (uint32_t)(first + (tiles - first) * (item - threads) / (job->items - threads));
 }
 
+static int run(struct lora_job *job, uint32_t item, uint32_t thread);
+
+/* At most `most` blocks of a tile. */
+static uint32_t tile_blocks(const struct lora_job *job, uint32_t tile, const uint16_t **blocks,
+                            uint32_t most) {
+    uint32_t count = matrix_k_blocks(job->matrix.command);
+    struct walk walk = walk_from(job, (uint64_t)tile * count);
+    count = count < most ? count : most;
+    for (uint32_t i = 0; i < count; i++)
+        blocks[i] = walk_next(&walk);
+    return count;
+}
+
+uint32_t lora_matrix_first_blocks(const struct lora_job *job, uint32_t thread,
+                                  const uint16_t **blocks, uint32_t most) {
+    uint64_t tiles = tile_count(job->matrix.command);
+    uint32_t found = 0;
+    for (uint32_t item = thread; item < job->items; item += job->threads)
+        for (uint32_t place = item_start(job, tiles, item);
+             place < item_start(job, tiles, item + 1) && found < most; place++)
+            found += tile_blocks(job, tile_at(job, place), blocks + found, most - found);
+    return found;
+}
+
+/* The job whose item a thread takes after this one, if all take turns; its number goes to `item`. */
+static const struct lora_job *job_after(const struct lora_job *job, uint32_t *item) {
+    const struct lora_matrix *c = job->matrix.command;
+    *item += job->threads;
+    while (job && *item >= job->items) {
+        *item -= job->items;
+        job = job->following;
+    }
+    bool alike = job && job->run == run && job->matrix.type == LORA_WEIGHT_FP16 &&
+                 job->matrix.command->k == c->k;
+    return alike ? job : NULL;
+}
+
+/* The blocks to be fetched while an item's last tile is read. */
+static bool find_blocks_after(const struct lora_job *job, uint32_t item, const uint16_t **blocks) {
+    const struct lora_job *after = job_after(job, &item);
+    if (!after)
+        return false;
+    uint32_t place = item_start(after, tile_count(after->matrix.command), item);
+    return find_blocks(after, tile_at(after, place), blocks) == LORA_OK;
+}
+
 /* Two lists of blocks take turns: the tile at hand and the one after it. */
 static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
     const struct lora_matrix *command = job->matrix.command;
@@ -163,11 +210,14 @@ static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
     int status = find_blocks(job, tile, blocks);
     for (; place < end && status == LORA_OK; place++) {
         uint32_t following = tile;
-        if (place + 1 < end) {
+        bool more = place + 1 < end;
+        if (more) {
             following = tile_at(job, place + 1);
             status = find_blocks(job, following, next);
+        } else {
+            more = find_blocks_after(job, item, next);
         }
-        const uint16_t **then = place + 1 < end && status == LORA_OK ? next : blocks;
+        const uint16_t **then = more && status == LORA_OK ? next : blocks;
         blocks[count] = then[0];
         if (status == LORA_OK)
             status = run_tile(job, blocks, then, tile, thread);

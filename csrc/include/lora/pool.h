@@ -3,6 +3,7 @@
 #ifndef LORA_POOL_H
 #define LORA_POOL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define LORA_POOL_THREADS 64 /* at most, the caller included */
@@ -20,5 +21,12 @@ uint32_t lora_pool_threads(const struct lora_pool *pool);
  * item, the caller does it all. Workers compute under nearest rounding with subnormals. */
 void lora_pool_run(struct lora_pool *pool, uint32_t count,
                    void (*task)(void *context, uint32_t item, uint32_t thread), void *context);
+/* What threads do while they wait for work, again and again until it returns false: a few tens of
+ * nanoseconds of something that may as well be left undone. Once a pool, which frees `context` with
+ * itself. */
+void lora_pool_spare(struct lora_pool *pool, bool (*task)(void *context, uint32_t thread),
+                     void *context);
+/* NULL before. */
+void *lora_pool_spare_context(const struct lora_pool *pool);
 
 #endif

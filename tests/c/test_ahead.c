@@ -1,0 +1,138 @@
+/* What idle threads fetch: the blocks that the next product starts with, once the order of a step is
+ * known, found anew when the order changes. Results are the same with it; also for the thread
+ * sanitizer. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/ahead.h"
+#include "lora/abi.h"
+#include "lora/kernels.h"
+#include "lora/native.h"
+#include "lora/pool.h"
+
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #condition);          \
+            exit(1);                                                                               \
+        }                                                                                          \
+    } while (0)
+
+enum { BANKS = 4, PRODUCTS = 3, THREADS = 2, K_BLOCKS = 2, N = 70, X_BYTES = 512, Y_BYTES = 192 };
+#define BANK_BYTES (8ull * LORA_BLOCK_BYTES_FP16)
+
+struct board {
+    struct lora_list list;
+    struct lora_step_state state;
+    uint8_t *banks[LORA_BANK_ONCHIP + 1];
+    uint64_t bytes[LORA_BANK_ONCHIP + 1];
+    struct lora_matrix products[PRODUCTS];
+};
+
+static void fill(struct board *board, uint32_t bank, uint64_t bytes) {
+    board->banks[bank] = aligned_alloc(64, bytes);
+    board->bytes[bank] = bytes;
+    CHECK(board->banks[bank]);
+    for (uint64_t i = 0; i < bytes / 2; i++) /* small FP16 numbers */
+        ((uint16_t *)(void *)board->banks[bank])[i] = (uint16_t)(0x2800 + (i * 7919 & 0x3ff));
+}
+
+/* Products of 256 x 70, six blocks each, one behind the other over four banks. */
+static void make(struct board *board) {
+    memset(board, 0, sizeof *board);
+    board->state.row_count = 1;
+    for (uint32_t bank = 0; bank < BANKS; bank++) fill(board, bank, BANK_BYTES);
+    fill(board, LORA_BANK_ONCHIP, X_BYTES + PRODUCTS * Y_BYTES);
+    for (uint32_t i = 0; i < PRODUCTS; i++)
+        board->products[i] = (struct lora_matrix){
+            .opcode = LORA_CMD_MATRIX, .bank_count = BANKS, .merge = 1,
+            .weight_type = LORA_WEIGHT_FP16, .first = (uint16_t)(6 * i), .k = 256, .n = N,
+            .x_bank = LORA_BANK_ONCHIP, .y_bank = LORA_BANK_ONCHIP, .x_stride = X_BYTES,
+            .y_offset = X_BYTES + i * Y_BYTES, .y_stride = Y_BYTES, .bias_bank = LORA_NO_BANK,
+            .y_type = LORA_FP16};
+}
+
+static void run(struct board *board, struct lora_pool *pool, uint32_t product) {
+    struct lora_unit_call call = {.size = sizeof call,
+                                  .command = (const void *)&board->products[product],
+                                  .list = &board->list, .state = &board->state,
+                                  .banks = board->banks, .bank_bytes = board->bytes};
+    int status = -1;
+    lora_kernels_native.batch(NULL, pool, &call, &status, 1);
+    CHECK(status == LORA_OK);
+}
+
+/* Block j of a product by the rule of placement: merge 1, from weight line 0. */
+static const uint8_t *block(const struct board *board, uint32_t product, uint32_t j) {
+    uint32_t request = board->products[product].first + j;
+    return board->banks[request % BANKS] + request / BANKS * (uint64_t)LORA_BLOCK_BYTES_FP16;
+}
+
+/* Three items of a tile each; tiles 0 and 2 stand in the same banks, so come first: thread 0 has the
+ * first item and the third. */
+static void expect_next(const struct board *board, struct lora_pool *pool, uint32_t product) {
+    static const uint32_t tiles[THREADS][3] = {{0, 1, ~0u}, {2, ~0u, ~0u}};
+    for (uint32_t thread = 0; thread < THREADS; thread++)
+        for (uint32_t i = 0; i < 3 * K_BLOCKS; i++) {
+            uint32_t tile = tiles[thread][i / K_BLOCKS];
+            const void *found = lora_ahead_block(pool, thread, i);
+            if (tile == ~0u) CHECK(found == NULL);
+            else CHECK(found == block(board, product, tile * K_BLOCKS + i % K_BLOCKS));
+        }
+}
+
+static void test_order(struct board *board, struct lora_pool *pool) {
+    CHECK(lora_ahead_block(pool, 0, 0) == NULL);
+    for (uint32_t i = 0; i < PRODUCTS; i++) {
+        run(board, pool, i);
+        CHECK(lora_ahead_block(pool, 0, 0) == NULL); /* what follows was never seen */
+    }
+    for (uint32_t step = 0; step < 3; step++)
+        for (uint32_t i = 0; i < PRODUCTS; i++) {
+            run(board, pool, i);
+            expect_next(board, pool, (i + 1) % PRODUCTS);
+        }
+    run(board, pool, 0); /* another order: 0, 2, 0, 2, .. */
+    run(board, pool, 2);
+    run(board, pool, 0);
+    expect_next(board, pool, 2);
+    run(board, pool, 2);
+    expect_next(board, pool, 0);
+}
+
+static void test_results(struct board *board, struct lora_pool *pool) {
+    uint8_t alone[PRODUCTS * Y_BYTES], *found = board->banks[LORA_BANK_ONCHIP] + X_BYTES;
+    memset(found, 0, sizeof alone);
+    for (uint32_t i = 0; i < PRODUCTS; i++) run(board, NULL, i);
+    memcpy(alone, found, sizeof alone);
+    for (uint32_t step = 0; step < 2000; step++) {
+        memset(found, 0, sizeof alone);
+        for (uint32_t i = 0; i < PRODUCTS; i++) run(board, pool, (i + step / 100) % PRODUCTS);
+        CHECK(memcmp(alone, found, sizeof alone) == 0);
+    }
+}
+
+/* More batches than are kept: learning begins anew. */
+static void test_many(struct board *board, struct lora_pool *pool) {
+    for (uint32_t i = 0; i < 3000; i++) {
+        board->products[0].weight_line = 64 * (i % 2);
+        board->products[0].n = 1 + i % 61;
+        board->products[0].k = 128 + i / 61;
+        run(board, pool, 0);
+    }
+}
+
+int main(void) {
+    struct board board;
+    struct lora_pool *pool = lora_pool_create(THREADS);
+    CHECK(pool);
+    make(&board);
+    test_order(&board, pool);
+    test_results(&board, pool);
+    test_many(&board, pool);
+    lora_pool_free(pool);
+    for (uint32_t bank = 0; bank <= LORA_BANK_ONCHIP; bank++) free(board.banks[bank]);
+    puts("ahead: ok");
+    return 0;
+}
