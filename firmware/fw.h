@@ -57,6 +57,7 @@ struct fw_cursor { /* one a unit: how far it is in the list */
     uint32_t loaded; /* `command` is the one at `index` */
     uint32_t state;  /* LORA_UNIT_IDLE or LORA_UNIT_BUSY */
     uint32_t rows;   /* that the command works on */
+    uint32_t heard;  /* fw->news when it was found waiting: until more it need not be asked */
     uint32_t groups[LORA_SEGMENTS]; /* GATHER: row groups signalled so far */
     struct lora_command command;
 };
@@ -90,6 +91,8 @@ struct fw {
     /* The list's execution, live or rehearsed. */
     uint32_t rows, selected;
     uint32_t live; /* 0: a rehearsal, in which units finish at once */
+    uint32_t news; /* rises with every counter, and when CONTROL passes a command */
+    uint32_t polled; /* a bit a unit: still busy when asked in this slice */
     struct fw_cursor cursors[LORA_UNITS];
     uint16_t counters[LORA_MAX_COUNTERS];
     uint32_t cached[FW_CACHE_CHUNKS]; /* chunk number, FW_NONE empty */
@@ -118,10 +121,11 @@ struct fw {
 void fw_copy(void *target, const void *source, uint32_t bytes);
 void fw_zero(void *target, uint32_t bytes);
 typedef uint32_t __attribute__((may_alias)) fw_word;
-static inline void fw_copy_command(struct lora_command *target, const struct lora_command *source)
+static inline void fw_copy_command(struct lora_command *restrict target,
+                                   const struct lora_command *restrict source)
 {
-    fw_word *to = (fw_word *)target;
-    const fw_word *from = (const fw_word *)source;
+    fw_word *restrict to = (fw_word *)target;
+    const fw_word *restrict from = (const fw_word *)source;
     for (uint32_t i = 0; i < sizeof *target / sizeof *to; i++)
         to[i] = from[i];
 }
@@ -151,8 +155,10 @@ uint32_t fw_chunk_commands(const struct fw_list *list, uint32_t chunk);
  * the next call. */
 const struct lora_command *fw_fetch(struct fw *fw, uint32_t index);
 /* Moves *index, within its chunk, to the next command of the unit or of CONTROL: FW_MORE, and it is
- * the one that fw_fetch gives. FW_OVER: there is none, *index is the next chunk's first. FW_FAILED. */
-uint32_t fw_seek(struct fw *fw, uint32_t unit, uint32_t *index);
+ * *command, valid until the next call. FW_OVER: there is none, *index is the next chunk's first.
+ * FW_FAILED. */
+uint32_t fw_seek(struct fw *fw, uint32_t unit, uint32_t *index,
+                 const struct lora_command **command);
 
 /* fw_registry.c */
 uint32_t fw_register_begin(struct fw *fw);
@@ -189,6 +195,15 @@ uint32_t fw_command_rows(const struct fw *fw, const struct lora_command *command
 uint32_t fw_row_groups(uint32_t rows);
 /* FW_NONE where the command may start, else the counter that it waits for. */
 uint32_t fw_missing_counter(const struct fw *fw, const struct lora_command *command, uint32_t rows);
+static inline int fw_may_start(const struct fw *fw, const struct fw_cursor *cursor)
+{
+    const struct lora_command *command = &cursor->command;
+    if (command->wait_counter == LORA_NO_COUNTER)
+        return 1;
+    if (command->flags & (LORA_FLAG_WAIT_SEGMENTS | LORA_FLAG_WAIT_GROUPS))
+        return fw_missing_counter(fw, command, cursor->rows) == FW_NONE;
+    return fw->counters[command->wait_counter] >= command->wait_value;
+}
 void fw_signal(struct fw *fw, struct fw_cursor *cursor);
 void fw_signal_groups(struct fw *fw, struct fw_cursor *cursor,
                       const uint32_t groups[LORA_SEGMENTS]);

@@ -6,10 +6,12 @@ void fw_execution_reset(struct fw *fw, uint32_t rows, uint32_t selected, uint32_
     fw->rows = rows;
     fw->selected = selected;
     fw->live = live;
+    fw->news = 1;
     fw_zero(fw->counters, fw->list->header.counter_count * (uint32_t)sizeof fw->counters[0]);
     for (uint32_t unit = 0; unit < LORA_UNITS; unit++) {
         fw->cursors[unit].index = 0;
         fw->cursors[unit].loaded = 0;
+        fw->cursors[unit].heard = 0;
         fw->cursors[unit].state = LORA_UNIT_IDLE;
     }
     fw_fetch_reset(fw);
@@ -43,6 +45,7 @@ static void raise_counter(struct fw *fw, uint32_t counter, uint32_t by)
 {
     uint32_t value = fw->counters[counter] + by;
     fw->counters[counter] = (uint16_t)(value > 0xffff ? 0xffff : value);
+    fw->news++;
 }
 
 void fw_signal_groups(struct fw *fw, struct fw_cursor *cursor, const uint32_t groups[LORA_SEGMENTS])

@@ -23,21 +23,25 @@ static uint32_t find_command(struct fw *fw, uint32_t unit)
     for (uint32_t looked = 0; !cursor->loaded;) {
         const struct lora_command *command;
         uint32_t outcome;
-        if (looked == FW_SEEK || cursor->index >= end)
+        if (looked == FW_SEEK)
             return FW_WAITING;
-        outcome = fw_seek(fw, unit, &cursor->index);
+        if (cursor->index >= end) {
+            cursor->heard = fw->news;
+            return FW_WAITING;
+        }
+        outcome = fw_seek(fw, unit, &cursor->index, &command);
         if (outcome == FW_FAILED)
             return FW_FAILED;
         if (outcome == FW_OVER) {
             looked++;
             continue;
         }
-        command = fw_fetch(fw, cursor->index);
         if (command->unit == unit) {
             fw_copy_command(&cursor->command, command);
             cursor->rows = fw_command_rows(fw, command);
             cursor->loaded = 1;
         } else if (cursor->index >= fw->cursors[LORA_UNIT_CONTROL].index) {
+            cursor->heard = fw->news;
             return FW_WAITING;
         } else {
             cursor->index++;
@@ -78,6 +82,15 @@ static int is_empty(const struct fw *fw, const struct fw_cursor *cursor)
     return cursor->rows == 0;
 }
 
+/* Nothing has happened since the unit was asked last: a busy one is asked once a slice. */
+static int is_settled(const struct fw *fw, uint32_t unit)
+{
+    const struct fw_cursor *cursor = &fw->cursors[unit];
+    if (cursor->state == LORA_UNIT_BUSY)
+        return fw->polled >> unit & 1;
+    return cursor->heard == fw->news;
+}
+
 /* Takes commands until one runs or waits; FW_MORE when anything moved. A command may be done as soon
  * as it is begun. */
 static uint32_t feed_unit(struct fw *fw, uint32_t unit)
@@ -90,15 +103,20 @@ static uint32_t feed_unit(struct fw *fw, uint32_t unit)
             outcome = poll_busy(fw, unit);
             if (outcome == FW_FAILED)
                 return outcome;
-            if (outcome == FW_WAITING)
+            if (outcome == FW_WAITING) {
+                fw->polled |= 1u << unit;
                 break;
+            }
         }
         outcome = find_command(fw, unit);
         if (outcome == FW_FAILED)
             return outcome;
-        if (outcome == FW_WAITING ||
-            fw_missing_counter(fw, &cursor->command, cursor->rows) != FW_NONE)
+        if (outcome == FW_WAITING)
             break;
+        if (!fw_may_start(fw, cursor)) {
+            cursor->heard = fw->news;
+            break;
+        }
         if (fw->live && !is_empty(fw, cursor)) {
             fw_unit_begin(fw, unit);
             begun = 1;
@@ -129,30 +147,31 @@ static uint32_t feed_control(struct fw *fw)
     if (cursor->command.opcode == LORA_CMD_END)
         return FW_OVER;
     pass_command(fw, cursor);
+    fw->news++;
     return FW_MORE;
 }
 
+/* CONTROL is asked once none of the others moves. */
 static uint32_t sweep(struct fw *fw)
 {
     uint32_t moved = FW_WAITING;
-    uint32_t outcome = feed_control(fw);
-    if (outcome == FW_FAILED || outcome == FW_OVER)
-        return outcome;
-    if (outcome == FW_MORE)
-        moved = FW_MORE;
     for (uint32_t unit = LORA_UNIT_MPU; unit < LORA_UNITS; unit++) {
+        uint32_t outcome;
+        if (is_settled(fw, unit))
+            continue;
         outcome = feed_unit(fw, unit);
         if (outcome == FW_FAILED)
             return outcome;
         if (outcome == FW_MORE)
             moved = FW_MORE;
     }
-    return moved;
+    return moved == FW_MORE ? moved : feed_control(fw);
 }
 
 uint32_t fw_dispatch(struct fw *fw)
 {
     uint32_t outcome = FW_MORE;
+    fw->polled = 0;
     for (uint32_t i = 0; i < FW_SWEEPS && outcome == FW_MORE; i++)
         outcome = sweep(fw);
     return outcome;

@@ -56,20 +56,22 @@ const struct lora_command *fw_fetch(struct fw *fw, uint32_t index)
     return &fw->cache[place][index % FW_CHUNK_COMMANDS];
 }
 
-uint32_t fw_seek(struct fw *fw, uint32_t unit, uint32_t *index)
+uint32_t fw_seek(struct fw *fw, uint32_t unit, uint32_t *index, const struct lora_command **command)
 {
     uint32_t chunk = *index / FW_CHUNK_COMMANDS;
     uint32_t place = chunk % FW_CACHE_CHUNKS;
-    uint32_t found;
+    uint32_t found, at;
     if (fw->cached[place] != chunk && load(fw, chunk) == FW_FAILED)
         return FW_FAILED;
-    found = (uint32_t)(fw->of_unit[place][unit] | fw->of_unit[place][LORA_UNIT_CONTROL]) >>
-            *index % FW_CHUNK_COMMANDS;
+    at = *index % FW_CHUNK_COMMANDS;
+    found = (uint32_t)(fw->of_unit[place][unit] | fw->of_unit[place][LORA_UNIT_CONTROL]) >> at;
     if (found == 0) {
         *index = (chunk + 1) * FW_CHUNK_COMMANDS;
         return FW_OVER;
     }
     for (; !(found & 1); found >>= 1)
-        ++*index;
+        at++;
+    *index = chunk * FW_CHUNK_COMMANDS + at;
+    *command = &fw->cache[place][at];
     return FW_MORE;
 }

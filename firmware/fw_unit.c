@@ -17,8 +17,6 @@ void fw_unit_begin(struct fw *fw, uint32_t unit)
 static void take_nonfinite(struct lora_completion *completion, uint32_t index,
                            const struct hal_unit_result *result)
 {
-    if (result->nonfinite_count == 0)
-        return;
     if (completion->nonfinite_count == 0 || index < completion->nonfinite_index) {
         completion->nonfinite_index = index;
         completion->nonfinite_row = result->nonfinite_row;
@@ -29,13 +27,13 @@ static void take_nonfinite(struct lora_completion *completion, uint32_t index,
 uint32_t fw_unit_poll(struct fw *fw, uint32_t unit, struct hal_unit_result *result)
 {
     struct fw_cursor *cursor = &fw->cursors[unit];
-    uint32_t state;
-    fw_zero(result, sizeof *result);
-    state = hal_unit_poll(unit, result);
+    uint32_t state = hal_unit_poll(unit, result);
     if (state == LORA_UNIT_BUSY)
         return FW_WAITING;
     cursor->state = LORA_UNIT_IDLE;
     hal_set_register(LORA_REG_UNIT_STATE + 4 * unit, state);
+    if (state == LORA_UNIT_IDLE)
+        fw_zero(result, sizeof *result); /* it has lost the command */
     fw->completion.frames_sent += result->frames_sent;
     fw->completion.frames_received += result->frames_received;
     fw->completion.frames_dropped += result->frames_dropped;
@@ -48,7 +46,8 @@ uint32_t fw_unit_poll(struct fw *fw, uint32_t unit, struct hal_unit_result *resu
             fw->error.port = result->port;
         return fw_fail(fw, code, state, LORA_UNIT_DONE);
     }
-    take_nonfinite(&fw->completion, cursor->index, result);
+    if (result->nonfinite_count)
+        take_nonfinite(&fw->completion, cursor->index, result);
     return FW_OVER;
 }
 

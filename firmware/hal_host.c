@@ -75,5 +75,5 @@ uint64_t hal_cycles(void) { return current->cluster->now; }
 uint32_t hal_cycles_per_ms(void) { return current->cluster->clock_hz / 1000; }
 
 void hal_trace(uint32_t index, const struct lora_command *command, uint32_t rows, uint32_t end) {
-    emu_trace_mark(current, index, command, rows, end);
+    if (current->trace.capacity) emu_trace_mark(current, index, command, rows, end);
 }

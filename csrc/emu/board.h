@@ -167,7 +167,7 @@ int emu_kv_commit(struct emu_board *board, const struct lora_list *list,
 /* link_test.c */
 uint32_t emu_link_test_slice(struct emu_board *board, struct lora_link_test *test);
 
-/* trace.c */
+/* trace.c: only where records are kept */
 void emu_trace_mark(struct emu_board *board, uint32_t index, const struct lora_command *command,
                     uint32_t rows, uint32_t end);
 

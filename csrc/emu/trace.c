@@ -18,7 +18,7 @@ static struct lora_trace_record *next_record(struct emu_trace *trace) {
 void emu_trace_mark(struct emu_board *board, uint32_t index, const struct lora_command *command,
                     uint32_t rows, uint32_t end) {
     struct emu_trace *trace = &board->trace;
-    if (trace->capacity == 0 || command->unit >= LORA_UNITS) return;
+    if (command->unit >= LORA_UNITS) return;
     uint64_t now = ++board->cluster->now; /* begin < end even where the unit took no board time */
     if (!end) {
         trace->begin[command->unit] = now;
