@@ -68,7 +68,12 @@ int lora_attend_values(const struct attend *a, uint32_t kv_head, uint32_t start,
         if (!block)
             return LORA_ERR_ADDRESS;
     }
-    for (uint32_t i = 0; i < count; i++) {
+    uint32_t first = block && !a->wide ? a->seen.committed - start : 0;
+    first = first < count ? first : count;
+    const uint16_t *row = (const uint16_t *)(const void *)block;
+    for (uint32_t i = 0; i < first; i++, row += a->command->head_dim)
+        v[i] = row;
+    for (uint32_t i = first; i < count; i++) {
         if (start + i < a->seen.committed) {
             v[i] = value(a, block, i, i);
             continue;

@@ -205,7 +205,24 @@ AVX2 static void panel(const struct panel_step *step) {
         add_rows(step, 1, row);
 }
 
+/* Heads of at most two units: each is a segment, and the sums of the others are +0. */
+AVX2_INLINE void score_units(const float *q, const uint16_t *k, uint32_t head_dim, float *out) {
+    uint32_t first = head_dim < LORA_UNIT_COLUMNS ? head_dim : LORA_UNIT_COLUMNS;
+    __m256 sum[2][VECTORS];
+    for (int v = 0; v < VECTORS; v++)
+        sum[0][v] = sum[1][v] = _mm256_setzero_ps();
+    add_unit(q, first, k, sum[0]);
+    add_unit(q + first, head_dim - first, k + first * LORA_TILE_POSITIONS, sum[1]);
+    for (int v = 0; v < VECTORS; v++)
+        sum[0][v] = _mm256_add_ps(sum[0][v], sum[1][v]);
+    store_sums(out, sum[0]);
+}
+
 AVX2 static void scores(const float *q, const uint16_t *k, uint32_t head_dim, float out[32]) {
+    if (head_dim <= 2 * LORA_UNIT_COLUMNS) {
+        score_units(q, k, head_dim, out);
+        return;
+    }
     float sums[LORA_SEGMENTS][LORA_TILE_POSITIONS];
     for (uint32_t s = 0; s < LORA_SEGMENTS; s++) {
         __m256 sum[VECTORS] = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(),

@@ -116,7 +116,23 @@ AVX512 static void halves_to_floats(const uint16_t *halves, uint32_t count, floa
     lora_variant_avx2.halves_to_floats(halves + i, count - i, floats + i);
 }
 
+/* Heads of at most two units: each is a segment, and the sums of the others are +0. */
+AVX512_INLINE void score_units(const float *q, const uint16_t *k, uint32_t head_dim, float *out) {
+    uint32_t first = head_dim < LORA_UNIT_COLUMNS ? head_dim : LORA_UNIT_COLUMNS;
+    __m512 sum[2][VECTORS];
+    for (int v = 0; v < VECTORS; v++)
+        sum[0][v] = sum[1][v] = _mm512_setzero_ps();
+    add_unit(q, first, k, sum[0]);
+    add_unit(q + first, head_dim - first, k + first * LORA_TILE_POSITIONS, sum[1]);
+    for (int v = 0; v < VECTORS; v++)
+        _mm512_storeu_ps(out + v * LANES, _mm512_add_ps(sum[0][v], sum[1][v]));
+}
+
 AVX512 static void scores(const float *q, const uint16_t *k, uint32_t head_dim, float out[32]) {
+    if (head_dim <= 2 * LORA_UNIT_COLUMNS) {
+        score_units(q, k, head_dim, out);
+        return;
+    }
     __m512 sums[LORA_SEGMENTS][VECTORS];
     for (uint32_t s = 0; s < LORA_SEGMENTS; s++) {
         __m512 sum[VECTORS] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
@@ -152,8 +168,21 @@ static void lay_rows(const uint16_t *const rows[4], uint32_t columns, float *x) 
     lora_variant_avx2.lay_rows(rows, columns, x);
 }
 
-static uint32_t floats_to_halves(const float *floats, uint32_t count, uint16_t *halves) {
-    return lora_variant_avx2.floats_to_halves(floats, count, halves);
+AVX512 static uint32_t floats_to_halves(const float *floats, uint32_t count, uint16_t *halves) {
+    const __m256i magnitude = _mm256_set1_epi16(0x7fff), infinity = _mm256_set1_epi16(0x7c00);
+    const __m256i largest = _mm256_set1_epi16(0x7bff), nan = _mm256_set1_epi16(LORA_FP16_NAN);
+    uint32_t i = 0, bad = 0;
+    for (; i + LANES <= count; i += LANES) {
+        __m256i half =
+            _mm512_cvtps_ph(_mm512_loadu_ps(floats + i), _MM_FROUND_TO_NEAREST_INT);
+        __m256i size = _mm256_and_si256(half, magnitude);
+        half = _mm256_mask_mov_epi16(half, _mm256_cmpgt_epi16_mask(size, infinity), nan);
+        bad += (uint32_t)__builtin_popcount(_mm256_cmpgt_epi16_mask(size, largest));
+        _mm256_storeu_si256((__m256i *)(void *)(halves + i), half);
+    }
+    if (i < count)
+        bad += lora_variant_avx2.floats_to_halves(floats + i, count - i, halves + i);
+    return bad;
 }
 
 static void gelu(float *x, uint32_t count, const float *a, const float *b) {

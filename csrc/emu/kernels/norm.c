@@ -5,6 +5,8 @@
 #include "job.h"
 #include "segments.h"
 
+#define LANES 4 /* segments side by side, as rows of a panel are laid */
+
 /* Sums of a run of columns: T, Q and how many columns. */
 struct sums {
     float total, squares;
@@ -17,17 +19,17 @@ static uint32_t store_sum(float value, float *target) {
     return (bits & 0x7f800000) == 0x7f800000;
 }
 
-/* The segments of whose columns this board has all, and where those stand in x. */
+/* The segments of whose columns this board has all, and where those stand. */
 struct local {
     uint32_t count, segment[LORA_SEGMENTS], columns[LORA_SEGMENTS], least;
-    const float *x[LORA_SEGMENTS];
+    const uint16_t *x[LORA_SEGMENTS];
 };
 
-static struct local find_local(const struct lora_vector *c, const float *x) {
+static struct local find_local(const struct lora_vector *c, const uint16_t *x) {
     struct local local = {.least = 0xffffffffu};
     uint64_t end = (uint64_t)c->first + c->columns;
-    for (uint32_t s = 0; s < LORA_SEGMENTS; s++) {
-        uint32_t first = segment_start(c->extra, s), last = segment_start(c->extra, s + 1);
+    for (uint32_t s = 0, last, first = 0; s < LORA_SEGMENTS; s++, first = last) {
+        last = segment_start(c->extra, s + 1);
         if (first == last || first < c->first || last > end)
             continue;
         uint32_t i = local.count++;
@@ -39,36 +41,64 @@ static struct local find_local(const struct lora_vector *c, const float *x) {
     return local;
 }
 
-/* Sums of x, or of (x - mean)^2 where there are means: one column of every segment at a time, since
- * each addition waits for the one before it in its segment. */
-static void add_segments(const struct local *local, const float *means, float *sums) {
-    for (uint32_t i = 0; i < local->count; i++)
-        sums[i] = 0.0f;
-    for (uint32_t k = 0; k < local->least; k++)
-        for (uint32_t i = 0; i < local->count; i++) {
-            float x = local->x[i][k];
-            sums[i] = sums[i] + (means ? (x - means[i]) * (x - means[i]) : x);
+/* One unit of four segments, or of eight: a lane each. A constant `squares`: of x - mean. */
+static inline void add_lanes(const float x[LORA_UNIT_COLUMNS][PANEL_ROWS], const float *means,
+                             const bool squares, float *sums) {
+    float sum[LANES], mean[LANES];
+    memcpy(sum, sums, sizeof(sum));
+    memcpy(mean, means, sizeof(mean));
+    for (uint32_t k = 0; k < LORA_UNIT_COLUMNS; k++)
+        for (uint32_t i = 0; i < LANES; i++) {
+            float value = x[k][i] - mean[i];
+            sum[i] = sum[i] + (squares ? value * value : x[k][i]);
         }
+    memcpy(sums, sum, sizeof(sum));
+}
+
+/* Units that all segments have. Each addition waits for the one before it in its segment, so the
+ * segments go side by side. */
+static uint32_t add_units(const struct lora_job *job, const struct local *local, const float *means,
+                          bool squares, float *sums) {
+    float x[LORA_UNIT_COLUMNS][PANEL_ROWS];
+    uint32_t k = 0;
+    for (; k + LORA_UNIT_COLUMNS <= local->least; k += LORA_UNIT_COLUMNS)
+        for (uint32_t first = 0; first < local->count; first += LANES) {
+            const uint16_t *four[LANES];
+            for (uint32_t i = 0; i < LANES; i++) /* what is no segment is not used */
+                four[i] = local->x[first + i < local->count ? first + i : first] + k;
+            job->variant->lay_rows(four, LORA_UNIT_COLUMNS, x[0]);
+            if (squares)
+                add_lanes(x, means + first, true, sums + first);
+            else
+                add_lanes(x, means + first, false, sums + first);
+        }
+    return k;
+}
+
+/* Sums of x, or of (x - mean)^2. */
+static void add_segments(const struct lora_job *job, const struct local *local, const float *means,
+                         bool squares, float *sums) {
+    memset(sums, 0, LORA_SEGMENTS * sizeof(float));
+    uint32_t done = add_units(job, local, means, squares, sums);
     for (uint32_t i = 0; i < local->count; i++)
-        for (uint32_t k = local->least; k < local->columns[i]; k++) {
-            float x = local->x[i][k];
-            sums[i] = sums[i] + (means ? (x - means[i]) * (x - means[i]) : x);
+        for (uint32_t k = done; k < local->columns[i]; k++) {
+            float x = half_to_float(local->x[i][k]), value = x - means[i];
+            sums[i] = sums[i] + (squares ? value * value : x);
         }
 }
 
 /* The records of the segments whose columns stand on this board; the others are not touched. */
-void lora_norm_sums(struct lora_job *job, uint32_t row, float *x) {
+void lora_norm_sums(struct lora_job *job, uint32_t row) {
     const struct lora_vector *c = job->vector.command;
     float *records = float_row(job->vector.z_rows, row);
     float totals[LORA_SEGMENTS], squares[LORA_SEGMENTS], means[LORA_SEGMENTS] = {0};
     int layer_norm = c->op == LORA_VEC_LN_SUMS;
-    job->variant->halves_to_floats(half_row(job->vector.x_rows, row), c->columns, x);
-    struct local local = find_local(c, x);
+    struct local local = find_local(c, half_row(job->vector.x_rows, row));
     if (layer_norm)
-        add_segments(&local, NULL, totals);
+        add_segments(job, &local, means, false, totals);
     for (uint32_t i = 0; i < local.count && layer_norm; i++)
         means[i] = totals[i] / (float)local.columns[i];
-    add_segments(&local, means, squares); /* of RMS: x - 0 is x */
+    add_segments(job, &local, means, true, squares); /* of RMS: x - 0 is x */
     uint32_t bad = 0;
     for (uint32_t i = 0; i < local.count; i++) {
         float *record = records + (layer_norm ? 2 : 1) * local.segment[i];

@@ -1,9 +1,8 @@
 /* The vector unit's operations on rows of activations. */
-#include <math.h>
-
 #include "exponential.h"
 #include "half.h"
 #include "job.h"
+#include "largest.h"
 
 #define ITEM_COLUMNS 8192  /* of all rows of an item: some microseconds of work */
 #define COLUMNS_PER_NS 1
@@ -73,12 +72,15 @@ static int embed(const struct row_work *w, uint32_t i) {
 /* One row's heads: pairs are columns i and i + head_dim/2; the table row is cos, then sin. */
 static void turn(float *x, uint32_t columns, uint32_t head_dim, const float *table) {
     uint32_t half = head_dim / 2;
-    for (uint32_t head = 0; head + head_dim <= columns; head += head_dim)
+    const float *restrict cos = table, *restrict sin = table + half;
+    for (uint32_t head = 0; head + head_dim <= columns; head += head_dim) {
+        float *restrict low = x + head, *restrict high = x + head + half;
         for (uint32_t i = 0; i < half; i++) {
-            float a = x[head + i], b = x[head + half + i], cos = table[i], sin = table[half + i];
-            x[head + i] = a * cos - b * sin;
-            x[head + half + i] = b * cos + a * sin;
+            float a = low[i], b = high[i];
+            low[i] = a * cos[i] - b * sin[i];
+            high[i] = b * cos[i] + a * sin[i];
         }
+    }
 }
 
 static int rope(const struct row_work *w, uint32_t i) {
@@ -131,18 +133,6 @@ static int elementwise(const struct row_work *w, uint32_t row) {
     return LORA_OK;
 }
 
-/* The first largest value, or the first NaN. */
-static struct lora_argmax largest(const float *x, uint32_t columns, uint32_t first) {
-    struct lora_argmax best = {-INFINITY, 0xffffffffu};
-    for (uint32_t i = 0; i < columns; i++) {
-        if (x[i] != x[i])
-            return (struct lora_argmax){float_of_bits(LORA_FP32_NAN), first + i};
-        if (i == 0 || x[i] > best.value)
-            best = (struct lora_argmax){x[i], first + i};
-    }
-    return best;
-}
-
 static int argmax(const struct row_work *w, uint32_t row) {
     const struct lora_vector *c = w->command;
     const struct vector_job *v = &w->job->vector;
@@ -160,7 +150,7 @@ static int run_row(const struct row_work *w, uint32_t row) {
         return embed(w, row);
     case LORA_VEC_LN_SUMS:
     case LORA_VEC_RMS_SUMS:
-        lora_norm_sums(w->job, row, w->x);
+        lora_norm_sums(w->job, row);
         return LORA_OK;
     case LORA_VEC_LN_APPLY:
     case LORA_VEC_RMS_APPLY:
