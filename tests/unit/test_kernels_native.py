@@ -156,6 +156,18 @@ def test_matrix_row_counts(rows: int) -> None:
     both(build)
 
 
+@pytest.mark.parametrize("units", range(1, 10))
+def test_matrix_segments_without_columns(units: int) -> None:
+    k = 32 * units - 5
+    x, w = values(units, (14, k), 0, True), values(2, (k, 64), 0, False)
+
+    def build(rig: Rig) -> Any:
+        rig.rows(14)
+        return run_matrix(rig, x, w)[1]
+
+    both(build)
+
+
 @FEW
 @given(kind=KINDS, op=st.sampled_from([8, 9, 10, 11, 12]), columns=st.integers(1, 300))
 def test_elementwise(kind: Any, op: int, columns: int) -> None:
@@ -229,9 +241,10 @@ def test_embed_and_rope(kind: Any, half: int, heads: int) -> None:
 
 
 @FEW
-@given(seed=st.integers(0, 2**32 - 1), columns=st.integers(0, 200), nan=st.booleans())
+@given(seed=st.integers(0, 2**32 - 1), columns=st.integers(0, 700), nan=st.booleans())
 def test_argmax(seed: int, columns: int, nan: bool) -> None:
     x = np.random.default_rng(seed).integers(-3, 3, (4, columns)).astype(np.float32)
+    x[3].sort()
     if nan and columns:
         x[1, seed % columns] = np.nan
         x[2, seed % columns] = np.inf

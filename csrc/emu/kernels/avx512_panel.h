@@ -4,6 +4,12 @@
 
 #include "panel.h"
 
+#if defined(__clang__)
+#define UNROLLED
+#else
+#define UNROLLED _Pragma("GCC unroll 12")
+#endif
+
 typedef __m512 panel_sums[PANEL_ROWS][VECTORS];
 
 /* Two vectors of weights: converted and kept for the next panels, or those kept. */
@@ -24,12 +30,12 @@ AVX512_INLINE void take_weights(const uint16_t *halves, float *weights, const bo
  * loads: where stores lie near, they cost hundreds of cycles on some machines. */
 AVX512_INLINE void begin_panel(const struct panel_step *step, panel_sums sum, const int rows) {
     if (step->begins) {
-#pragma GCC unroll 12
+        UNROLLED
         for (int r = 0; r < rows; r++)
             sum[r][0] = sum[r][1] = _mm512_setzero_ps();
         return;
     }
-#pragma GCC unroll 12
+    UNROLLED
     for (int r = 0; r < rows; r++) {
         sum[r][0] = _mm512_loadu_ps(step->sums + r * LORA_BLOCK_N);
         sum[r][1] = _mm512_loadu_ps(step->sums + r * LORA_BLOCK_N + LANES);
@@ -38,7 +44,7 @@ AVX512_INLINE void begin_panel(const struct panel_step *step, panel_sums sum, co
 
 /* The sums of so many levels below are added. */
 AVX512_INLINE void join_panel(const struct panel_step *step, panel_sums sum, const int rows) {
-#pragma GCC unroll 12
+    UNROLLED
     for (int r = 0; r < rows; r++) {
         float *sums = step->sums + r * LORA_BLOCK_N;
         __m512 low = sum[r][0], high = sum[r][1];
@@ -66,7 +72,7 @@ AVX512_INLINE void add_panel(const struct panel_step *step, const int rows, cons
         take_weights(halves, weights, fresh, &low, &high);
         _mm_prefetch((const char *)ahead, _MM_HINT_T1);
         _mm_prefetch((const char *)(x + 16 * PANEL_ROWS), _MM_HINT_T0);
-#pragma GCC unroll 12
+        UNROLLED
         for (int r = 0; r < rows; r++) {
             __m512 value = _mm512_set1_ps(x[r]);
             sum[r][0] = _mm512_fmadd_ps(value, low, sum[r][0]);

@@ -31,26 +31,36 @@ void lora_panels_add(const struct lora_variant *variant, const float *x, uint32_
     }
 }
 
+/* How many sums wait to be joined to segment s's: its complete partners in the tree that have columns.
+ * Where s itself has none there is at most one, which takes the place of both. */
+static uint32_t joins_of(const uint32_t starts[LORA_SEGMENTS + 1], uint32_t s) {
+    uint32_t joins = 0, end = s;
+    for (uint32_t size = 1; s & size; end -= size, size *= 2)
+        joins += starts[end] != starts[end - size];
+    return joins;
+}
+
 void lora_panels_multiply(const struct lora_variant *variant, const float *panels, uint32_t rows,
                           const uint32_t starts[LORA_SEGMENTS + 1], const uint16_t *const *blocks,
                           float *work, float *sums) {
     struct panel_step step = {.halves_step = LORA_BLOCK_N, .weights = work,
                               .level = (uint64_t)rows * LORA_BLOCK_N};
+    uint32_t waiting = 0;
     for (uint32_t s = 0; s < LORA_SEGMENTS; s++) {
-        uint32_t k = starts[s], end = starts[s + 1];
-        float *level = sums + panel_level(s) * step.level;
-        step.begins = true;
-        do { /* a segment without columns is +0 */
+        uint32_t end = starts[s + 1], joins = joins_of(starts, s);
+        if (starts[s] == end)
+            continue;
+        for (uint32_t k = starts[s]; k < end; k += step.steps) {
             uint32_t place = k % LORA_BLOCK_K, left = LORA_BLOCK_K - place;
             const uint16_t *const *block = blocks + k / LORA_BLOCK_K;
             step.steps = end - k < left ? end - k : left;
-            step.joins = k + step.steps == end ? panel_joins(s) : 0;
+            step.begins = k == starts[s];
+            step.joins = k + step.steps == end ? joins : 0;
             step.halves = block[0] + place * LORA_BLOCK_N;
-            step.ahead = step.steps ? block[1] + place * LORA_BLOCK_N : block[0];
+            step.ahead = block[1] + place * LORA_BLOCK_N;
             lora_panels_add(variant, panels + (uint64_t)k * PANEL_ROWS, starts[LORA_SEGMENTS], rows,
-                            step, level);
-            step.begins = false;
-            k += step.steps;
-        } while (k < end);
+                            step, sums + waiting * step.level);
+        }
+        waiting += 1 - joins;
     }
 }

@@ -41,15 +41,6 @@ static inline uint64_t panel_floats(uint32_t rows, uint32_t columns) {
     return (uint64_t)panel_count(rows) * columns * PANEL_ROWS;
 }
 
-/* The level that segment s's sum is made on, and how many below it are complete partners. */
-static inline uint32_t panel_level(uint32_t s) {
-    return (uint32_t)__builtin_popcount(s);
-}
-
-static inline uint32_t panel_joins(uint32_t s) {
-    return (uint32_t)__builtin_ctz(~s);
-}
-
 /* FP16 rows of `columns` values become panels of FP32. */
 void lora_panels_fill(const struct lora_variant *variant, struct rows x, uint32_t rows,
                       uint32_t columns, float *panels);
@@ -60,6 +51,8 @@ void lora_panels_add(const struct lora_variant *variant, const float *x, uint32_
                      uint32_t rows, struct panel_step step, float *sums);
 
 /* All rows times one column tile, tree included, into the first of sums[PANEL_LEVELS][rows][32].
+ * Segments without columns are left out of the tree: no sum that began at +0 is -0, so adding their +0
+ * changes none.
  * starts and blocks as lora_variant.row has them, with one more block, which is fetched ahead;
  * work holds LORA_BLOCK_K*32 floats. */
 void lora_panels_multiply(const struct lora_variant *variant, const float *panels, uint32_t rows,
