@@ -41,6 +41,11 @@ static inline int pack_copy(uint16_t *out, const uint8_t *in) {
 #endif
 }
 
+/* `lines` times PACK_COPY elements that are FP16 already, `stride` bytes apart, one behind the other;
+ * asks early for those that come behind. */
+#define PACK_AHEAD 8
+int pack_lines(uint16_t *out, const uint8_t *in, uint64_t stride, uint64_t lines);
+
 /* pack_transpose.c: FP16 [32][128], `stride` bytes a column, -> a block [128][32]. 0, or not 0 where
  * an element is not finite. */
 int pack_transpose(uint16_t *block, const uint8_t *columns, uint64_t stride);

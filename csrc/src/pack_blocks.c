@@ -7,7 +7,6 @@
 
 #define MOST (1ull << 31)           /* of rows and columns: products of two fit 64 bits */
 #define TILES 32                    /* that are packed together: as many lines of the file at once */
-#define AHEAD 8                     /* inputs that are asked for early */
 #define GROUP 8                     /* inputs of a tile before the next tile's: fewer blocks at once
                                        in the first cache, where all lie in the same few sets */
 
@@ -134,7 +133,7 @@ static int tile_input(uint16_t *row, const struct lora_pack_part *parts,
                       uint64_t tile, uint64_t k, struct lora_failure *failure) {
     if (source->at) {
         const uint8_t *at = source->at + k * source->stride;
-        __builtin_prefetch(at + AHEAD * source->stride); /* rows are too short for the hardware's */
+        __builtin_prefetch(at + PACK_AHEAD * source->stride); /* rows are too short for the hardware's */
         if (!(source->part->element == LORA_SOURCE_F16
                   ? pack_copy(row, at)
                   : pack_halves(row, at, LORA_BLOCK_N, source->part->element)))
@@ -144,6 +143,12 @@ static int tile_input(uint16_t *row, const struct lora_pack_part *parts,
     memset(row, 0, LORA_BLOCK_N * sizeof row[0]);
     return convert_line(row, parts, task, k, column, least(task->n - column, LORA_BLOCK_N),
                         failure);
+}
+
+/* `count` inputs of a tile at once where they are FP16 and finite: 0 where not all are. */
+static int group_io(uint16_t *rows, const struct tile_source *source, uint64_t k, uint64_t count) {
+    return source->at && source->part->element == LORA_SOURCE_F16 &&
+           !pack_lines(rows, source->at + k * source->stride, source->stride, count);
 }
 
 /* At most TILES tiles, whose inputs are lines of the file. */
@@ -157,6 +162,8 @@ static int tiles_io(const struct lora_pack_part *parts, const struct lora_pack_t
         for (uint64_t tile = 0; tile < count; tile++) {
             uint16_t *block = blocks[tile * k_blocks + from / LORA_BLOCK_K];
             uint64_t to = least(task->k, from + GROUP);
+            if (group_io(block + from % LORA_BLOCK_K * LORA_BLOCK_N, source + tile, from, to - from))
+                continue;
             for (uint64_t k = from; k < to; k++) {
                 int status = tile_input(block + k % LORA_BLOCK_K * LORA_BLOCK_N, parts, task,
                                         source + tile, first + tile, k, failure);

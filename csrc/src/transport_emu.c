@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "../emu/board.h"
+#include "../emu/stream_copy.h"
 
 struct emu_handle {
     struct emu_cluster *cluster;
@@ -169,7 +170,7 @@ static int emu_memory_write(void *handle, uint32_t bank, uint64_t offset, const 
     struct emu_board *board = lock(handle);
     uint8_t *at = host_range(board, bank, offset, bytes, failure);
     unlock(board, LORA_OK); /* before the copy: threads that load a model write at once */
-    if (at && bytes) memcpy(at, data, bytes);
+    if (at && bytes) stream_copy(at, data, bytes);
     return at ? LORA_OK : LORA_ERR_RANGE;
 }
 

@@ -16,7 +16,7 @@ from .failure import to_error
 
 Bytes = npt.NDArray[np.uint8]
 
-BUFFER_BYTES = 1 << 20  # a thread's: stays in its cache, and long runs for every bank
+BUFFER_BYTES = 2 << 20  # a thread's: in its caches, long pieces of the file's rows and of banks
 AXES = ("io", "oi")
 _SOURCES = {"F16": "LORA_SOURCE_F16", "BF16": "LORA_SOURCE_BF16", "F32": "LORA_SOURCE_F32"}
 

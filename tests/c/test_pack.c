@@ -2,9 +2,11 @@
  * their size, many threads, hostile tasks, and readers of memory. */
 #include "emu_board.h"
 
+#include "crc32_fold.h"
 #include "lora/bench.h"
 #include "lora/host.h"
 #include "lora/pack.h"
+#include "stream_copy.h"
 
 #define K 300u
 #define N 200u
@@ -78,6 +80,23 @@ static void check_packing(void) {
             free(memory[0]);
             free(memory[1]);
         }
+}
+
+/* Infinity or NaN is noticed in every place of a tile; the greatest number is none. */
+static void check_bad(uint32_t axes) {
+    static const uint16_t values[] = {0x7c00, 0xfc00, 0x7e01, 0xffff, 0x7bff, 0xfbff};
+    void *memory, *blocks = malloc(BLOCKS * 8192);
+    struct lora_pack_part part = make_part(0, N, LORA_SOURCE_F16, axes, &memory);
+    for (uint64_t at = 0; at < 256; at++) {
+        uint64_t k = at * 7 % K, n = at % 40;
+        uint8_t *place = (uint8_t *)memory + 1 + 2 * (axes == LORA_AXES_OI ? n * K + k : k * N + n);
+        memcpy(place, values + at % 6, 2);
+        int status = lora_pack_blocks(&part, 1, K, N, blocks, BLOCKS * 8192, NULL);
+        CHECK(status == (at % 6 < 4 ? LORA_ERR_NAN : LORA_OK));
+        store(place, value_of(k, n), LORA_SOURCE_F16);
+    }
+    free(blocks);
+    free(memory);
 }
 
 static struct lora_cluster *open_board(uint32_t *id) {
@@ -202,11 +221,57 @@ static void check_memory(void) {
     lora_bench_free(buffer, bytes);
 }
 
+/* CRC-32 bit by bit. */
+static uint32_t slow_crc(const uint8_t *at, uint64_t bytes) {
+    uint32_t crc = ~0u;
+    for (uint64_t i = 0; i < bytes; i++) {
+        crc ^= at[i];
+        for (int bit = 0; bit < 8; bit++) crc = (crc >> 1) ^ (0xedb88320u & (0u - (crc & 1)));
+    }
+    return ~crc;
+}
+
+/* Every length around the turns of every loop, in memory of exactly that size. */
+static void check_crc(void) {
+    for (uint64_t bytes = 1; bytes < 1100; bytes++) {
+        uint8_t *data = (uint8_t *)malloc(bytes + 1) + 1;
+        for (uint64_t i = 0; i < bytes; i++) data[i] = (uint8_t)(i * i * 31 + bytes);
+        uint32_t crc = slow_crc(data, bytes);
+        CHECK(lora_crc32(0, data, bytes) == crc);
+        CHECK(lora_crc32(lora_crc32(0, data, bytes / 2), data + bytes / 2, bytes - bytes / 2) == crc);
+#if defined(__x86_64__)
+        for (uint32_t i = 0; bytes % 16 == 0 && bytes >= CRC_WIDE_LEAST && crc32_wide(i); i++)
+            CHECK(~crc32_wide(i)(~0u, data, bytes) == crc);
+        CHECK(!crc32_wide(99));
+#endif
+        free(data - 1);
+    }
+}
+
+/* Heads and tails of a copy past the caches: all of it, and nothing else. */
+static void check_stream(void) {
+    static uint8_t from[STREAM_LEAST + 300], to[STREAM_LEAST + 300];
+    for (uint64_t i = 0; i < sizeof from; i++) from[i] = (uint8_t)(i * 7 % 251 + 1);
+    for (uint64_t start = 0; start < 70; start += 3)
+        for (uint64_t more = 0; more < 130; more += 13) {
+            uint64_t bytes = STREAM_LEAST - 1 + more;
+            memset(to, 0, sizeof to);
+            stream_copy(to + start, from + 5, bytes);
+            CHECK(!memcmp(to + start, from + 5, bytes));
+            for (uint64_t i = 0; i < sizeof to; i++)
+                CHECK((i >= start && i < start + bytes) == (to[i] != 0));
+        }
+}
+
 int main(void) {
+    check_crc();
+    check_stream();
     check_packing();
     for (uint32_t threads = 1; threads <= 8; threads += threads < 4 ? 1 : 4) check_placing(threads);
+    for (uint32_t axes = 0; axes < 2; axes++) check_bad(axes);
     CHECK(lora_pack_force("plain") == 0 && lora_pack_force("none") == -1);
     check_packing();
+    for (uint32_t axes = 0; axes < 2; axes++) check_bad(axes);
     CHECK(lora_pack_force(NULL) == 0);
     check_memory();
     return 0;
