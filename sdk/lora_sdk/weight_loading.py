@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 AROUND_BYTES = 512 << 10  # what the system maps beside a range that is read
 BATCH_BYTES = 32 << 20  # of the files, mapped at once; also the step of progress and of Ctrl-C
+MOST_BATCH_BYTES = 128 << 20  # of large models: threads wait for each other behind every batch
+BATCHES = 32  # of a large model: a batch more in memory is 3 % of it
 
 Progress = Callable[[int, int], None]
 
@@ -64,12 +66,13 @@ class Loader:
         self._last: dict[tuple[int, int], Range] = {}
         self._total = sum(board.placed_bytes for board in plan.boards)
         self._done = 0
+        self._batch_bytes = min(MOST_BATCH_BYTES, max(BATCH_BYTES, self._total // BATCHES))
 
     def load(self) -> None:
         """Writes all matrices and tables; ModelError names a weight that FP16 cannot hold."""
         scratch = Scratch(self._threads)
         self._note([])
-        for batch in _batches(self._tasks()):
+        for batch in _batches(self._tasks(), self._batch_bytes):
             self._note(self._cluster.place(batch, scratch))
             self._weights.forget()
         for board in self._plan.boards:
@@ -118,7 +121,7 @@ class Loader:
     def _matrix_tasks(self, board: BoardPlan, placed: MatrixPlacement) -> Iterator[PackTask]:
         parts = self._parts(placed.parts)
         tiles = -(-placed.n // abi.BLOCK_N)
-        step = _units(placed.k * abi.BLOCK_N, parts)
+        step = self._units(placed.k * abi.BLOCK_N, parts)
         for first in range(0, tiles, step):
             yield PackTask(
                 board.board, parts, placed.k, placed.n, first, min(step, tiles - first),
@@ -130,12 +133,16 @@ class Loader:
         spec = placed.spec
         parts = self._parts(spec.parts)
         whole = max((part.data.shape[-1] for part in parts), default=1)  # of a row, by all boards
-        step = _units(max(spec.columns, whole), parts)
+        step = self._units(max(spec.columns, whole), parts)
         for first in range(0, spec.rows, step):
             yield PackTask(
                 board.board, parts, spec.rows, spec.columns, first, min(step, spec.rows - first),
                 placed.bank, placed.offset, row_bytes=spec.row_bytes,
             )  # fmt: skip
+
+    def _units(self, elements: int, parts: tuple[PackPart, ...]) -> int:
+        """Tiles or rows, of so many elements each, that a batch holds."""
+        return max(1, self._batch_bytes // (elements * max(part.data.itemsize for part in parts)))
 
     def _parts(self, parts: tuple[Part, ...]) -> tuple[PackPart, ...]:
         found = []
@@ -175,26 +182,21 @@ class Loader:
             self._progress(self._done, self._total)
 
 
-def _units(elements: int, parts: tuple[PackPart, ...]) -> int:
-    """Tiles or rows, of so many elements each, that a batch holds."""
-    return max(1, BATCH_BYTES // (elements * max(part.data.itemsize for part in parts)))
-
-
 def _in_turn(boards: Iterable[Iterator[PackTask]]) -> Iterator[PackTask]:
     """The first piece of each board, then the second of each."""
     for pieces in zip_longest(*boards):
         yield from (piece for piece in pieces if piece is not None)
 
 
-def _batches(tasks: Iterator[PackTask]) -> Iterator[list[PackTask]]:
-    """Tasks together as long as they bring no more than BATCH_BYTES of the files into memory."""
+def _batches(tasks: Iterator[PackTask], most: int) -> Iterator[list[PackTask]]:
+    """Tasks together as long as they bring no more than `most` bytes of the files into memory."""
     batch: list[PackTask] = []
     size = 0
     for task in tasks:
         unit = task.n if task.row_bytes else task.k * abi.BLOCK_N
         reads = task.count * unit * max(part.data.itemsize for part in task.parts)
         reads += len(task.parts) * AROUND_BYTES
-        if batch and size + reads > BATCH_BYTES:
+        if batch and size + reads > most:
             yield batch
             batch, size = [], 0
         batch.append(task)

@@ -4,6 +4,7 @@ and when they are asked for. Opening reads headers alone, so that planning is in
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from math import prod
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from lora_host.errors import ModelError
 from lora_sdk.model.attention_scales import check_attention, read_attention
 from lora_sdk.model.config import architecture_module, load_config, read_json
-from lora_sdk.model.container import RAW_TYPES
+from lora_sdk.model.container import RAW_TYPES, Container
 from lora_sdk.model.folder import Tensors, find_tensors
 from lora_sdk.model.half import to_half
 from lora_sdk.model.methods import Opened, open_quantised
@@ -197,9 +198,13 @@ class Checkpoint:
     def forget(self) -> None:
         """Takes the files' pages that were read out of this process's memory; the system keeps
         them for who reads next."""
-        containers = {container.path: container for container, _ in self._tensors.values()}
-        for container in containers.values():
+        for container in self._containers:
             container.forget()
+
+    @cached_property
+    def _containers(self) -> list[Container]:
+        found = {container.path: container for container, _ in self._tensors.values()}
+        return list(found.values())
 
     def _source(self, name: str, *layouts: str) -> Source:
         source = self._sources.get(name)
