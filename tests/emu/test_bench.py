@@ -12,8 +12,9 @@ from click.testing import CliRunner
 
 from lora_host import native
 from lora_host.errors import RequestError
+from lora_sdk.bench import rounds
 from lora_sdk.bench.measure import compare, token_bytes
-from lora_sdk.bench.memory import ReadBuffer, bound_threads, copy_bandwidth
+from lora_sdk.bench.memory import ReadBuffer, WarmPages, bound_threads, copy_bandwidth
 from lora_sdk.bench.report import FIGURES, summarise
 from lora_sdk.bench.rounds import Round, Workload
 from lora_sdk.cli.bench import bench
@@ -115,6 +116,32 @@ def test_copies_are_timed_and_given_back(tmp_path: Path) -> None:
     path = tmp_path / "data"
     path.write_bytes(os.urandom(8 << 20))
     assert 1e7 < copy_bandwidth([path, path], 2) < 1e12
+
+
+def test_pages_are_held_until_loading_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bytes of the whole model, given back once, before the first word's time is taken."""
+    said: list[str] = []
+
+    class Noted(WarmPages):
+        def __init__(self, bytes: int) -> None:
+            said.append("held" if bytes > 6 << 20 else "too few")
+            super().__init__(bytes)
+
+        def close(self) -> None:
+            said.append("given back" if self._buffer is not None else "again")
+            super().close()
+
+    monkeypatch.setattr("lora_sdk.bench.memory.WarmPages", Noted)
+    monkeypatch.setattr("lora_sdk.bench.rounds.WarmPages", Noted)
+    clock = rounds._Loading(lambda: said.append(f"began {clock.began}"))
+    clock(0, 5)
+    clock(5, 5)
+    assert said == ["began 0.0"] and clock.ended >= clock.began > 0 and clock.bytes == 5
+    said.clear()
+    with ReadBuffer(1 << 20) as buffer:
+        rounds.run_round(rounds.Workload(None, 1, 1, 4, 2), buffer, 1 << 20)
+    loading = ["held", "given back", "again"]
+    assert said == ["held", "given back"] * 2 + loading + ["held", "given back"]
 
 
 def test_threads_are_cores_of_the_process_and_come_back() -> None:
