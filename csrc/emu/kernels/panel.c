@@ -31,8 +31,8 @@ void lora_panels_add(const struct lora_variant *variant, const float *x, uint32_
     }
 }
 
-/* How many sums wait to be joined to segment s's: its complete partners in the tree that have columns.
- * Where s itself has none there is at most one, which takes the place of both. */
+/* How many sums wait to be joined to segment s's: its complete partners in the tree that have
+ * columns. Where s itself has none there is at most one, which takes the place of both. */
 static uint32_t joins_of(const uint32_t starts[LORA_SEGMENTS + 1], uint32_t s) {
     uint32_t joins = 0, end = s;
     for (uint32_t size = 1; s & size; end -= size, size *= 2)

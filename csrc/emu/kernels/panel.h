@@ -51,8 +51,8 @@ void lora_panels_add(const struct lora_variant *variant, const float *x, uint32_
                      uint32_t rows, struct panel_step step, float *sums);
 
 /* All rows times one column tile, tree included, into the first of sums[PANEL_LEVELS][rows][32].
- * Segments without columns are left out of the tree: no sum that began at +0 is -0, so adding their +0
- * changes none.
+ * Segments without columns are left out of the tree: no sum that began at +0 is -0, so adding their
+ * +0 changes none.
  * starts and blocks as lora_variant.row has them, with one more block, which is fetched ahead;
  * work holds LORA_BLOCK_K*32 floats. */
 void lora_panels_multiply(const struct lora_variant *variant, const float *panels, uint32_t rows,
