@@ -4,9 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lora/host.h"
-
-#define FIFO_MASK (EMU_FIFO_FRAMES - 1)
+#include "../src/crc32.h"
 
 int emu_port_init(struct emu_port *port, struct emu_board *board, uint32_t index) {
     port->board = board;
@@ -52,24 +50,15 @@ void emu_port_refresh(struct emu_port *port) {
     if (port->peer && port->peer != port) refresh_end(port->peer, up, now);
 }
 
-uint8_t *emu_frame_payload(struct lora_frame *frame) { return (uint8_t *)(frame + 1); }
-
 /* The hop count changes on the way; the CRC is end to end, so it counts as 0. */
-uint32_t emu_frame_crc(struct lora_frame *frame) {
-    uint8_t hop = frame->hop;
-    frame->hop = 0;
-    uint32_t crc = lora_crc32(0, frame, sizeof *frame + (uint64_t)frame->length);
-    frame->hop = hop;
-    return crc;
+uint32_t emu_frame_crc(const struct lora_frame *frame) {
+    _Static_assert(offsetof(struct lora_frame, hop) == 18, "in the second 16 bytes");
+    return lora_crc32_without(frame, sizeof *frame + (uint64_t)frame->length,
+                              offsetof(struct lora_frame, hop));
 }
 
 void emu_frame_seal(struct lora_frame *frame, uint32_t crc) {
     memcpy(emu_frame_payload(frame) + frame->length, &crc, sizeof crc);
-}
-
-static struct lora_frame *slot(const struct emu_port *port, uint32_t index) {
-    void *at = port->slots + (index & FIFO_MASK) * (size_t)EMU_SLOT_BYTES;
-    return at;
 }
 
 static uint32_t fill_level(const struct emu_port *port) { return port->tail - port->head; }
@@ -83,7 +72,7 @@ struct lora_frame *emu_port_claim(struct emu_port *port, uint32_t spare) {
         far->flow_stopped = true;
         return NULL;
     }
-    return slot(far, far->tail);
+    return emu_port_slot(far, far->tail);
 }
 
 /* Damage to a frame in flight. A flipped bit is seen by the core's own frame CRC as well; garbled
@@ -106,7 +95,7 @@ static void damage(struct emu_port *port, struct lora_frame *frame) {
 
 void emu_port_commit(struct emu_port *port) {
     struct emu_port *far = port->peer;
-    struct lora_frame *frame = slot(far, far->tail);
+    struct lora_frame *frame = emu_port_slot(far, far->tail);
     uint32_t bytes = (uint32_t)sizeof *frame + frame->length + 4;
     uint32_t transfers = (bytes + 63) / 64;
     damage(port, frame);
@@ -123,7 +112,7 @@ void emu_port_commit(struct emu_port *port) {
 void emu_port_poison(struct emu_port *port, uint32_t epoch, uint32_t step, uint8_t source) {
     if (!port->up || fill_level(port->peer) == EMU_FIFO_FRAMES) return;
     if (emu_port_poisoned(port->peer, epoch, step)) return;
-    struct lora_frame *frame = slot(port->peer, port->peer->tail);
+    struct lora_frame *frame = emu_port_slot(port->peer, port->peer->tail);
     *frame = (struct lora_frame){.magic = LORA_FRAME_MAGIC,
                                  .epoch = epoch,
                                  .step = step,
@@ -134,12 +123,8 @@ void emu_port_poison(struct emu_port *port, uint32_t epoch, uint32_t step, uint8
     emu_port_commit(port);
 }
 
-struct lora_frame *emu_port_head(const struct emu_port *port) {
-    return fill_level(port) ? slot(port, port->head) : NULL;
-}
-
 void emu_port_pop(struct emu_port *port) {
-    port->poisons -= slot(port, port->head)->kind == LORA_FRAME_POISON;
+    port->poisons -= emu_port_slot(port, port->head)->kind == LORA_FRAME_POISON;
     if (++port->head == port->tail) port->head = port->tail = port->checked = 0; /* warm slots */
     if (port->flow_stopped) {
         port->flow_stopped = false;
@@ -150,7 +135,7 @@ void emu_port_pop(struct emu_port *port) {
 
 bool emu_port_head_intact(struct emu_port *port) {
     if (port->checked == port->head + 1) return true; /* it waited for something else */
-    struct lora_frame *frame = slot(port, port->head);
+    struct lora_frame *frame = emu_port_slot(port, port->head);
     if (frame->magic != LORA_FRAME_MAGIC || frame->length > LORA_FRAME_PAYLOAD) return false;
     if (frame->kind < LORA_FRAME_DATA || frame->kind > LORA_FRAME_TEST) return false;
     uint32_t crc;
@@ -160,10 +145,9 @@ bool emu_port_head_intact(struct emu_port *port) {
     return true;
 }
 
-bool emu_port_poisoned(const struct emu_port *port, uint32_t epoch, uint32_t step) {
-    if (port->poisons == 0) return false;
+bool emu_port_find_poison(const struct emu_port *port, uint32_t epoch, uint32_t step) {
     for (uint32_t at = port->head; at != port->tail; at++) {
-        const struct lora_frame *frame = slot(port, at);
+        const struct lora_frame *frame = emu_port_slot(port, at);
         if (frame->kind == LORA_FRAME_POISON && frame->epoch == epoch && frame->step == step)
             return true;
     }

@@ -62,17 +62,29 @@ void emu_port_commit(struct emu_port *port);
 /* The poison frame may take the place that back-pressure keeps free. */
 void emu_port_poison(struct emu_port *port, uint32_t epoch, uint32_t step, uint8_t source);
 
+static inline struct lora_frame *emu_port_slot(const struct emu_port *port, uint32_t index) {
+    void *at = port->slots + (index & (EMU_FIFO_FRAMES - 1)) * (size_t)EMU_SLOT_BYTES;
+    return (struct lora_frame *)at;
+}
+
 /* Receiving. `head` is NULL when the FIFO is empty. */
-struct lora_frame *emu_port_head(const struct emu_port *port);
+static inline struct lora_frame *emu_port_head(const struct emu_port *port) {
+    return port->tail != port->head ? emu_port_slot(port, port->head) : NULL;
+}
 void emu_port_pop(struct emu_port *port);
 bool emu_port_head_intact(struct emu_port *port); /* magic, sizes, kind, CRC */
 /* Is there a poison frame of this step anywhere in the FIFO? */
-bool emu_port_poisoned(const struct emu_port *port, uint32_t epoch, uint32_t step);
+bool emu_port_find_poison(const struct emu_port *port, uint32_t epoch, uint32_t step);
+static inline bool emu_port_poisoned(const struct emu_port *port, uint32_t epoch, uint32_t step) {
+    return port->poisons && emu_port_find_poison(port, epoch, step);
+}
 /* Drops frames of epochs before this one; returns how many. */
 uint32_t emu_port_drop_before(struct emu_port *port, uint32_t epoch);
 
-uint8_t *emu_frame_payload(struct lora_frame *frame);
-uint32_t emu_frame_crc(struct lora_frame *frame);
+static inline uint8_t *emu_frame_payload(struct lora_frame *frame) {
+    return (uint8_t *)(frame + 1);
+}
+uint32_t emu_frame_crc(const struct lora_frame *frame);
 void emu_frame_seal(struct lora_frame *frame, uint32_t crc);
 
 /* aurora_registers.c */

@@ -13,10 +13,6 @@ static uint32_t dealt(uint32_t columns, uint32_t unit, uint32_t at, uint32_t par
     return start > columns ? columns : (uint32_t)start;
 }
 
-uint32_t gather_group_rows(const struct gather_plan *plan, uint32_t group) {
-    return least(plan->shape.rows - group * LORA_ROW_GROUP, LORA_ROW_GROUP);
-}
-
 static uint32_t overlap(const struct gather_plan *plan, uint32_t source, uint32_t segment) {
     uint32_t first = plan->share_start[source], last = plan->share_start[source + 1];
     if (first < plan->segment_start[segment]) first = plan->segment_start[segment];
@@ -55,6 +51,20 @@ static void plan_group(struct gather_plan *plan, uint32_t rank, uint32_t group) 
     }
 }
 
+static void plan_wait(struct gather_plan *plan, uint32_t rank) {
+    struct gather_wait *wait = &plan->waits[rank];
+    for (uint32_t s = 0; s < LORA_SEGMENTS; s++) {
+        uint32_t columns = plan->segment_start[s + 1] - plan->segment_start[s];
+        columns -= plan->overlap[rank][s];
+        for (uint32_t g = 0; g < plan->groups; g++) {
+            uint32_t bytes = columns * gather_group_rows(plan, g) * plan->shape.element_bytes;
+            wait->missing[g][s] = bytes;
+            wait->missing_total += bytes;
+            wait->groups_done[s] += bytes == 0;
+        }
+    }
+}
+
 void gather_plan_make(struct gather_plan *plan, const struct gather_shape *shape) {
     memset(plan, 0, sizeof *plan);
     plan->shape = *shape;
@@ -67,6 +77,7 @@ void gather_plan_make(struct gather_plan *plan, const struct gather_shape *shape
         for (uint32_t s = 0; s < LORA_SEGMENTS; s++) plan->overlap[b][s] = overlap(plan, b, s);
         memset(plan->sources[b].number, NONE, sizeof plan->sources[b].number);
         for (uint32_t group = 0; group < plan->groups; group++) plan_group(plan, b, group);
+        plan_wait(plan, b);
         if (plan->sources[b].block_count > plan->most_blocks)
             plan->most_blocks = plan->sources[b].block_count;
     }

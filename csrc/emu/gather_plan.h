@@ -27,6 +27,12 @@ struct gather_source {
     uint8_t number[GATHER_GROUPS][LORA_SEGMENTS]; /* of the block that starts there; 255 none */
 };
 
+struct gather_wait { /* what a board has to hear of the others at first */
+    uint32_t missing[GATHER_GROUPS][LORA_SEGMENTS]; /* bytes */
+    uint32_t missing_total;
+    uint32_t groups_done[LORA_SEGMENTS];
+};
+
 struct gather_plan {
     struct gather_shape shape;
     uint32_t groups;
@@ -35,9 +41,14 @@ struct gather_plan {
     uint32_t share_start[LORA_MAX_BOARDS + 1];
     uint32_t overlap[LORA_MAX_BOARDS][LORA_SEGMENTS]; /* columns of a segment that a board owns */
     struct gather_source sources[LORA_MAX_BOARDS];
+    struct gather_wait waits[LORA_MAX_BOARDS];
 };
 
 void gather_plan_make(struct gather_plan *plan, const struct gather_shape *shape);
-uint32_t gather_group_rows(const struct gather_plan *plan, uint32_t group);
+
+static inline uint32_t gather_group_rows(const struct gather_plan *plan, uint32_t group) {
+    uint32_t left = plan->shape.rows - group * LORA_ROW_GROUP;
+    return left < LORA_ROW_GROUP ? left : LORA_ROW_GROUP;
+}
 
 #endif

@@ -25,7 +25,7 @@ static uint32_t hops(const struct emu_router *router, uint32_t source, uint32_t 
 static uint32_t hops_left(const struct emu_router *router, uint32_t source, uint32_t number,
                           uint32_t direction) {
     uint32_t boards = router->boards;
-    uint32_t ahead = (router->rank + boards - source) % boards;
+    uint32_t ahead = router->rank - source + (router->rank < source ? boards : 0);
     uint32_t distance = direction == EMU_NEXT ? ahead : boards - ahead;
     uint32_t total = hops(router, source, number, direction);
     if (ahead == 0 || distance > total) return 0;
@@ -55,7 +55,7 @@ static void copy_part(const struct emu_router *router, const struct gather_block
                       uint32_t offset, uint8_t *payload, uint32_t bytes, bool filing) {
     uint32_t element = router->plan->shape.element_bytes;
     uint32_t width = block->columns * element;
-    uint32_t row = offset / width, within = offset % width;
+    uint32_t row = offset ? offset / width : 0, within = offset - row * width;
     uint8_t *at = router->base + (size_t)(block->group * LORA_ROW_GROUP + row) * router->stride +
                   (size_t)block->column * element + within;
     while (bytes > 0) {

@@ -61,20 +61,10 @@ static bool connect(struct emu_board *board, const struct lora_list *list) {
 }
 
 static void count_missing(struct emu_router *router) {
-    const struct gather_plan *plan = router->plan;
-    uint32_t width = plan->shape.element_bytes;
-    memset(router->missing, 0, sizeof router->missing);
-    memset(router->groups_done, 0, sizeof router->groups_done);
-    router->missing_total = 0;
-    for (uint32_t s = 0; s < LORA_SEGMENTS; s++) {
-        uint32_t columns = plan->segment_start[s + 1] - plan->segment_start[s];
-        columns -= plan->overlap[router->rank][s];
-        for (uint32_t g = 0; g < plan->groups; g++) {
-            router->missing[g][s] = columns * gather_group_rows(plan, g) * width;
-            router->missing_total += router->missing[g][s];
-            router->groups_done[s] += router->missing[g][s] == 0;
-        }
-    }
+    const struct gather_wait *wait = &router->plan->waits[router->rank];
+    memcpy(router->missing, wait->missing, router->plan->groups * sizeof wait->missing[0]);
+    memcpy(router->groups_done, wait->groups_done, sizeof wait->groups_done);
+    router->missing_total = wait->missing_total;
 }
 
 static uint32_t begin(struct emu_board *board, const struct lora_gather *command,

@@ -8,6 +8,7 @@
 #include "lora/abi.h"
 #include "lora/transport.h"
 #include "lora/host.h"
+#include "crc32.h"
 
 static uint32_t table[8][256];
 #if defined(__x86_64__)
@@ -63,9 +64,19 @@ CRC_FOLDED static uint32_t folded(uint32_t crc, const uint8_t *at, uint64_t byte
 }
 #endif
 
-uint32_t lora_crc32(uint32_t crc, const void *data, uint64_t bytes) {
+static void prepare(void) {
     if (!atomic_load_explicit(&ready, memory_order_acquire)) pthread_once(&table_made, make_table);
+}
+
+static uint32_t by_tables(uint32_t crc, const uint8_t *at, uint64_t bytes) {
+    for (; bytes >= 8; bytes -= 8, at += 8) crc = eight_bytes(crc, at);
+    for (; bytes > 0; bytes--, at++) crc = (crc >> 8) ^ table[0][(crc ^ *at) & 0xff];
+    return crc;
+}
+
+uint32_t lora_crc32(uint32_t crc, const void *data, uint64_t bytes) {
     const uint8_t *at = data;
+    prepare();
     crc = ~crc;
 #if defined(__x86_64__)
     if (can_fold && bytes >= FOLD_LEAST) {
@@ -75,7 +86,30 @@ uint32_t lora_crc32(uint32_t crc, const void *data, uint64_t bytes) {
         bytes -= whole;
     }
 #endif
-    for (; bytes >= 8; bytes -= 8, at += 8) crc = eight_bytes(crc, at);
-    for (; bytes > 0; bytes--, at++) crc = (crc >> 8) ^ table[0][(crc ^ *at) & 0xff];
-    return ~crc;
+    return ~by_tables(crc, at, bytes);
+}
+
+#if defined(__x86_64__)
+CRC_FOLDED static uint32_t folded_without(const uint8_t *from, uint64_t bytes, uint32_t at) {
+    const __m128i lanes = _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    __m128i hidden = _mm_cmpeq_epi8(lanes, _mm_set1_epi8((char)(at - 16)));
+    __m128i sum = _mm_xor_si128(crc32_load(from), _mm_cvtsi32_si128(~0));
+    sum = crc32_fold(sum, CRC_BY_128, _mm_andnot_si128(hidden, crc32_load(from + 16)));
+    return crc32_finish(sum, from + 32, bytes - 32);
+}
+#endif
+
+uint32_t lora_crc32_without(const void *data, uint64_t bytes, uint32_t at) {
+    const uint8_t *from = data, zero = 0;
+    prepare();
+#if defined(__x86_64__)
+    if (can_fold && bytes >= 32) {
+        uint64_t whole = bytes < CRC_WIDE_LEAST ? bytes & ~15ull : 32;
+        uint32_t sum = folded_without(from, whole, at);
+        if (whole == 32) return lora_crc32(~sum, from + 32, bytes - 32);
+        return ~by_tables(sum, from + whole, bytes - whole);
+    }
+#endif
+    uint32_t crc = by_tables(by_tables(~0u, from, at), &zero, 1);
+    return ~by_tables(crc, from + at + 1, bytes - at - 1);
 }

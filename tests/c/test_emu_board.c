@@ -1,4 +1,5 @@
 /* One emulated board through the transport: address, banks, program, registers, runs and faults. */
+#include "crc32.h"
 #include "emu_board.h"
 
 #define CONTROL_BYTES (1u << 20)
@@ -250,8 +251,22 @@ static void check_crc(void) {
               lora_crc32(0, bytes, sizeof bytes));
 }
 
+static void check_crc_without(void) {
+    uint8_t bytes[700];
+    for (uint32_t i = 0; i < sizeof bytes; i++) bytes[i] = (uint8_t)(i * 37 + 1);
+    for (uint32_t cut = 32; cut <= sizeof bytes; cut++)
+        for (uint32_t at = 16; at < 32; at++) {
+            uint8_t kept = bytes[at];
+            uint32_t found = lora_crc32_without(bytes, cut, at);
+            bytes[at] = 0;
+            CHECK(found == crc_by_bits(bytes, cut));
+            bytes[at] = kept;
+        }
+}
+
 int main(void) {
     check_crc();
+    check_crc_without();
     check_open();
     check_banks();
     check_program();
