@@ -64,14 +64,15 @@ static void multiply_tile(const struct lora_job *job, const uint16_t *const *blo
 
 static void add_bias(const struct lora_job *job, const uint16_t *bias, uint32_t columns,
                      float *sums) {
-    float values[LORA_BLOCK_N];
+    float values[LORA_BLOCK_N] = {0};
     job->variant->halves_to_floats(bias, columns, values);
-    for (uint32_t row = 0; row < job->rows; row++)
-        for (uint32_t n = 0; n < columns; n++)
-            sums[row * LORA_BLOCK_N + n] = sums[row * LORA_BLOCK_N + n] + values[n];
+    for (uint32_t row = 0; row < job->rows; row++, sums += LORA_BLOCK_N)
+        for (uint32_t n = 0; n < LORA_BLOCK_N; n++) /* those past the last column are not stored */
+            sums[n] = sums[n] + values[n];
 }
 
-static uint32_t store_floats(const float *values, uint32_t count, float *target) {
+static uint32_t store_floats(const float *restrict values, uint32_t count,
+                             float *restrict target) {
     uint32_t bad = 0;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t bits = bits_of_float(values[i]);
