@@ -12,8 +12,12 @@
 #define CHUNK_BYTES 1024     /* between two looks for work: some 50 ns */
 #define NOTHING 0            /* the batch that has no blocks */
 
-struct next_batch {
+struct batch_order { /* side by side: a step's batches come in this order */
+    uint64_t key;
     uint32_t following; /* the batch that came after it last time */
+};
+
+struct batch_blocks {
     atomic_uint threads, group, parts; /* blocks of a tile, chunks of a block */
     atomic_uint counts[LORA_POOL_THREADS];
     _Atomic(const uint16_t *) blocks[BLOCKS];
@@ -26,12 +30,12 @@ struct thread_place { /* a word of its own line: how much of which turn is fetch
 struct ahead {
     _Alignas(LORA_LINE_BYTES) _Atomic uint64_t turn_and_batch; /* what is to be fetched now */
     uint32_t turn, last, used;
-    uint64_t keys[MOST_BATCHES];
+    struct batch_order order[MOST_BATCHES];
     struct thread_place places[LORA_POOL_THREADS];
-    struct next_batch batches[MOST_BATCHES];
+    struct batch_blocks batches[MOST_BATCHES];
 };
 
-static const uint16_t *block_at(const struct next_batch *batch, uint32_t thread, uint32_t i) {
+static const uint16_t *block_at(const struct batch_blocks *batch, uint32_t thread, uint32_t i) {
     uint32_t threads = atomic_load_explicit(&batch->threads, memory_order_relaxed);
     if (thread >= threads ||
         i >= atomic_load_explicit(&batch->counts[thread], memory_order_relaxed))
@@ -41,7 +45,7 @@ static const uint16_t *block_at(const struct next_batch *batch, uint32_t thread,
 }
 
 /* A tile's blocks side by side, as its product reads them. */
-static void fetch_chunk(const struct next_batch *batch, uint32_t thread, uint32_t chunk) {
+static void fetch_chunk(const struct batch_blocks *batch, uint32_t thread, uint32_t chunk) {
     uint32_t group = atomic_load_explicit(&batch->group, memory_order_relaxed);
     uint32_t parts = atomic_load_explicit(&batch->parts, memory_order_relaxed);
     uint32_t tile = chunk / (group * parts), within = chunk % (group * parts);
@@ -55,7 +59,7 @@ static void fetch_chunk(const struct next_batch *batch, uint32_t thread, uint32_
 
 /* A chunk of what `thread` reads first, taken by whoever has time. */
 static bool fetch_for(struct ahead *ahead, uint64_t current, uint32_t thread) {
-    const struct next_batch *batch = &ahead->batches[(uint32_t)current];
+    const struct batch_blocks *batch = &ahead->batches[(uint32_t)current];
     uint64_t turn = current >> 32;
     uint64_t place = atomic_load(&ahead->places[thread].turn_and_chunk);
     uint32_t chunk = place >> 32 == turn ? (uint32_t)place : 0;
@@ -100,7 +104,7 @@ static uint64_t key_of(const struct lora_job *job, uint32_t count) {
     return (key ^ ((uint64_t)c->k << 32 | c->n)) | 1;
 }
 
-static void learn_thread(struct next_batch *batch, const struct lora_job *jobs, uint32_t count,
+static void learn_thread(struct batch_blocks *batch, const struct lora_job *jobs, uint32_t count,
                          uint32_t thread) {
     const uint16_t *blocks[BLOCKS];
     uint32_t threads = jobs->threads, most = BLOCKS / threads, found = 0;
@@ -117,13 +121,12 @@ static uint32_t learn(struct ahead *ahead, const struct lora_job *jobs, uint32_t
     if (ahead->used == MOST_BATCHES)
         ahead->used = NOTHING + 1;
     uint32_t at = ahead->used++;
-    struct next_batch *batch = &ahead->batches[at];
+    struct batch_blocks *batch = &ahead->batches[at];
     const struct lora_job *product = jobs;
     while (!is_product(product))
         product++;
     uint32_t bytes = product->matrix.block_bytes;
-    ahead->keys[at] = key;
-    batch->following = NOTHING;
+    ahead->order[at] = (struct batch_order){key, NOTHING};
     atomic_store_explicit(&batch->group, matrix_k_blocks(product->matrix.command),
                           memory_order_relaxed);
     atomic_store_explicit(&batch->parts, (bytes + CHUNK_BYTES - 1) / CHUNK_BYTES,
@@ -136,11 +139,11 @@ static uint32_t learn(struct ahead *ahead, const struct lora_job *jobs, uint32_t
 
 static uint32_t find(struct ahead *ahead, const struct lora_job *jobs, uint32_t count,
                      uint64_t key) {
-    uint32_t expected = ahead->batches[ahead->last].following;
-    if (ahead->keys[expected] == key)
+    uint32_t expected = ahead->order[ahead->last].following;
+    if (ahead->order[expected].key == key)
         return expected;
     for (uint32_t at = NOTHING + 1; at < ahead->used; at++)
-        if (ahead->keys[at] == key)
+        if (ahead->order[at].key == key)
             return at;
     return learn(ahead, jobs, count, key);
 }
@@ -154,8 +157,7 @@ static struct ahead *ahead_of(struct lora_pool *pool) {
         return NULL;
     ahead->turn = ahead->last = NOTHING;
     ahead->used = NOTHING + 1;
-    ahead->keys[NOTHING] = 0;
-    ahead->batches[NOTHING].following = NOTHING;
+    ahead->order[NOTHING] = (struct batch_order){0, NOTHING};
     atomic_init(&ahead->batches[NOTHING].threads, 0);
     atomic_init(&ahead->turn_and_batch, NOTHING);
     for (uint32_t thread = 0; thread < LORA_POOL_THREADS; thread++)
@@ -175,8 +177,9 @@ void lora_ahead_note(struct lora_pool *pool, const struct lora_job *jobs, uint32
         return;
     uint32_t at = find(ahead, jobs, count, key_of(product, count));
     if (ahead->last != NOTHING)
-        ahead->batches[ahead->last].following = at;
+        ahead->order[ahead->last].following = at;
     ahead->last = at;
-    atomic_store(&ahead->turn_and_batch,
-                 (uint64_t)++ahead->turn << 32 | ahead->batches[at].following);
+    uint64_t turn = (uint64_t)++ahead->turn << 32;
+    atomic_store_explicit(&ahead->turn_and_batch, turn | ahead->order[at].following,
+                          memory_order_release);
 }

@@ -5,7 +5,7 @@
 
 #define ITEMS_WANTED 8 /* of a call with few rows: heads are dealt */
 #define LEAST_ROWS 3   /* that are worth doing together */
-#define PRODUCTS_PER_NS 20
+#define PRODUCTS_PER_NS 6 /* of a row on its own: a microsecond a head of 32 over 100 positions */
 
 /* Working memory of a row on its own. */
 struct alone {
