@@ -6,16 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "check.h"
 #include "board.h"
 #include "lora/host.h"
-
-#define CHECK(condition)                                                                  \
-    do {                                                                                  \
-        if (!(condition)) {                                                               \
-            fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #condition); \
-            exit(1);                                                                      \
-        }                                                                                 \
-    } while (0)
 
 #define TEST_BANKS 34
 #define TEST_DDR 32

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "check.h"
 #include "firmware.h"
 #include "hal.h"
 #include "lora/abi.h"
@@ -15,13 +16,6 @@
 
 #include "lora/host.h"
 
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                        \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
 #define CHECK_EQUAL(found, expected)                                                               \
     do {                                                                                           \
         long long found_ = (long long)(found), expected_ = (long long)(expected);                  \

@@ -5,19 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "check.h"
 #include "kernels/ahead.h"
 #include "lora/abi.h"
 #include "lora/kernels.h"
 #include "lora/native.h"
 #include "lora/pool.h"
-
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #condition);          \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
 
 enum { BANKS = 4, PRODUCTS = 3, THREADS = 2, K_BLOCKS = 2, N = 70, X_BYTES = 512, Y_BYTES = 192 };
 #define BANK_BYTES (8ull * LORA_BLOCK_BYTES_FP16)

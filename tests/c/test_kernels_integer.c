@@ -4,18 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "check.h"
 #include "lora/abi.h"
 #include "lora/kernels.h"
 #include "lora/native.h"
 #include "lora/pool.h"
-
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #condition);          \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
 
 enum { WEIGHTS, SCALES, KEYS, TABLE, BANKS };
 

@@ -8,16 +8,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "check.h"
 #include "kernels/float_mode.h"
 #include "lora/pool.h"
-
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                        \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
 
 #define MOST 200000
 
