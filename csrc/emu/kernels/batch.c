@@ -53,13 +53,13 @@ void *lora_job_memory(struct lora_job *job, uint64_t bytes) {
     return job->memory;
 }
 
+/* Its `following` is set. */
 static void open_job(struct lora_job *job, struct lora_unit_call *call, begin_job begin,
                      uint32_t threads, struct job_room *room) {
     job->call = call;
     job->room = room;
     job->variant = lora_variant_current();
     job->threads = threads;
-    job->following = NULL;
     job->rows = call_rows(call);
     job->items = 0;
     job->work = 0;
@@ -120,11 +120,11 @@ void lora_native_batch(void *context, struct lora_pool *pool, struct lora_unit_c
     for (uint32_t first = 0; first < count; first += batch.count) {
         batch.room.used = 0;
         batch.count = count - first < MOST_CALLS ? count - first : MOST_CALLS;
-        for (uint32_t i = 0; i < batch.count; i++)
+        for (uint32_t i = 0; i < batch.count; i++) {
+            batch.jobs[i].following = i + 1 < batch.count ? &batch.jobs[i + 1] : NULL;
             open_job(&batch.jobs[i], &calls[first + i], begin_of(&calls[first + i]),
                      lora_pool_threads(pool), &batch.room);
-        for (uint32_t i = 0; i + 1 < batch.count; i++)
-            batch.jobs[i].following = &batch.jobs[i + 1];
+        }
         if (lora_pool_threads(pool) > 1)
             lora_ahead_note(pool, batch.jobs, batch.count);
         run_jobs(&batch, pool);
@@ -138,6 +138,7 @@ static int run_one(struct lora_unit_call *call, begin_job begin) {
     struct lora_job job;
     struct job_room room;
     room.used = 0;
+    job.following = NULL;
     open_job(&job, call, begin, 1, &room);
     int status = LORA_OK;
     if (atomic_load(&job.failed) != ~0ull)

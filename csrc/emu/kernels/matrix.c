@@ -8,7 +8,7 @@
 #include "matrix_quantised.h"
 #include "segments.h"
 
-#define ITEMS_A_THREAD 4       /* so that the last one to end is not long alone */
+#define ROUNDS 4               /* of items, one a thread in each */
 #define LONG_PERCENT 88        /* of an integer product: the share of the threads' first items */
 #define WEIGHT_BYTES_PER_NS 16 /* one thread reads about so many */
 #define PRODUCTS_PER_NS 40     /* of many rows */
@@ -140,17 +140,26 @@ static uint32_t tile_at(const struct lora_job *job, uint32_t place) {
     return longer + place / length + place % length * apart;
 }
 
-/* Small weights: a thread's first item is long, so that its stream from memory runs on; the rest are
- * short, so that the threads end together. FP16 items are long enough as equals. */
+/* Each round of items, one a thread, takes half of what is left, the last one all, so that the threads
+ * end together. Small weights begin with a long round: their stream from memory runs on. */
+static uint64_t round_start(const struct lora_job *job, uint64_t tiles, uint32_t round) {
+    uint32_t rounds = job->items / job->threads;
+    if (round == 0 || round >= rounds)
+        return round == 0 ? 0 : tiles;
+    if (job->matrix.type != LORA_WEIGHT_FP16) {
+        uint64_t first = tiles * LONG_PERCENT / 100;
+        return first + (tiles - first) * (round - 1) / (rounds - 1);
+    }
+    return tiles - (tiles >> round);
+}
+
 static uint32_t item_start(const struct lora_job *job, uint64_t tiles, uint32_t item) {
-    uint32_t threads = job->threads;
-    bool even = job->matrix.type == LORA_WEIGHT_FP16 || threads == 1;
-    if (even || job->items <= 2 * threads)
+    uint32_t threads = job->threads, round = item / threads;
+    if (job->items % threads || job->items <= threads)
         return (uint32_t)(tiles * item / job->items);
-    uint64_t first = tiles * LONG_PERCENT / 100;
-    if (item <= threads)
-        return (uint32_t)(first * item / threads);
-    return (uint32_t)(first + (tiles - first) * (item - threads) / (job->items - threads));
+    uint64_t start = round_start(job, tiles, round);
+    uint64_t length = round_start(job, tiles, round + 1) - start;
+    return (uint32_t)(start + length * (item % threads) / threads);
 }
 
 static int run(struct lora_job *job, uint32_t item, uint32_t thread);
@@ -288,7 +297,8 @@ static uint32_t common_divisor(uint32_t a, uint32_t b) {
 static void cut(struct lora_job *job) {
     const struct lora_matrix *c = job->matrix.command;
     uint64_t tile_bytes = (uint64_t)matrix_k_blocks(c) * job->matrix.block_bytes;
-    uint32_t tiles = tile_count(c), most = ITEMS_A_THREAD * job->threads;
+    uint32_t rounds = job->following ? 1 : ROUNDS; /* the jobs behind it make up for a late thread */
+    uint32_t tiles = tile_count(c), most = rounds * job->threads;
     uint32_t requests = c->bank_count * c->merge; /* blocks until a bank's turn comes again */
     uint32_t apart = requests / common_divisor(requests, matrix_k_blocks(c));
     /* Other loops read one or two places at once: for them memory comes fastest in its own order. */

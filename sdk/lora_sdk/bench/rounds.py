@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from lora_sdk.results import Piece
 
 WARM_TOKENS = 4  # decoded before the clock: pages of results and KV become real
+READ_EVERY = 16  # tokens between two readings of memory
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,52 @@ class _FirstToken:
             self.at = time.perf_counter()
 
 
+class _Steps:
+    """Times the steps from token to token, and reads memory after every READ_EVERY of them: both get
+    the same moments of a machine whose speed moves. The step after a reading is left out, for what
+    boards and firmware keep in the cache is gone then."""
+
+    def __init__(self, read: Callable[[], None]) -> None:
+        self._read = read
+        self._since = 0.0  # when the step at hand began, 0 where it does not count
+        self._tokens = 0
+        self.first = 0.0
+        self.seconds: list[float] = []
+
+    def __call__(self, piece: Piece) -> None:
+        if piece.token_id is None:
+            return
+        now = time.perf_counter()
+        self.first = self.first or now
+        if self._since:
+            self.seconds.append(now - self._since)
+        self._tokens += 1
+        self._since = 0.0
+        if self._tokens % READ_EVERY == 0:
+            self._read()
+        else:
+            self._since = time.perf_counter()
+
+
+class _Readings:
+    """Bandwidths of the readers: seconds a byte, all readings of one added up."""
+
+    def __init__(self, buffer: ReadBuffer, threads: int) -> None:
+        self._buffer, self._threads = buffer, threads
+        self._seconds: dict[str, float] = {}
+        self._count = 0
+
+    def __call__(self) -> None:
+        for name, rate in self._buffer.bandwidth(self._threads).items():
+            self._seconds[name] = self._seconds.get(name, 0.0) + 1 / rate
+        self._count += 1
+
+    def fastest(self) -> tuple[str, float]:
+        """The reader that took least, and its bytes a second."""
+        name = min(self._seconds, key=self._seconds.__getitem__)
+        return name, self._count / self._seconds[name]
+
+
 @dataclass(frozen=True)
 class _StepTimes:
     """Seconds a decode step: in the units' work, and `host`, in all else."""
@@ -123,13 +170,11 @@ def run_round(work: Workload, buffer: ReadBuffer, token_bytes: int) -> Round:
         check = time.perf_counter() - began
         prompt = random_prompt(engine, work.prompt)
         engine.generate(prompt, SamplingParams(max_tokens=WARM_TOKENS, ignore_eos=True))
-        readers = buffer.bandwidth(work.threads)
-        decode, prefill = _generate(engine, prompt, work.tokens)
+        readings = _Readings(buffer, work.threads)
+        readings()
+        decode, prefill = _generate(engine, prompt, work.tokens, readings)
         split = step_times(engine, prompt, work.tokens)
-        later = buffer.bandwidth(work.threads)
-    reader, bandwidth = max(
-        ((name, max(value, later[name])) for name, value in readers.items()), key=lambda it: it[1]
-    )
+    reader, bandwidth = readings.fastest()
     copied = (before + copy_bandwidth(files, work.threads)) / 2
     placed = loading.bytes / (loading.ended - loading.began)
     return Round(
@@ -155,12 +200,14 @@ def model_files(model: Path | None) -> list[Path]:
     return sorted((model or demo_model_path()).glob("*.safetensors"))
 
 
-def _generate(engine: Engine, prompt: list[int], tokens: int) -> tuple[float, float]:
-    """Seconds of a decode step, and of the prefill up to its token."""
-    first = _FirstToken()
+def _generate(
+    engine: Engine, prompt: list[int], tokens: int, read: Callable[[], None]
+) -> tuple[float, float]:
+    """Seconds of a decode step, and of the prefill up to its token; `read` between some steps."""
+    steps = _Steps(read)
     began = time.perf_counter()
-    engine.generate(prompt, _decode_params(tokens), on_piece=first)
-    return (time.perf_counter() - first.at) / tokens, first.at - began
+    engine.generate(prompt, _decode_params(tokens), on_piece=steps)
+    return sum(steps.seconds) / len(steps.seconds), steps.first - began
 
 
 def step_times(engine: Engine, prompt: list[int], tokens: int) -> _StepTimes:
