@@ -16,7 +16,7 @@
 #include "kernels/float_mode.h"
 
 #define MOST_ITEMS 0xffffu  /* of one ticket */
-#define SPIN_NS 50000       /* longer than what lies between two runs; waking costs as much */
+#define SPIN_NS 300000      /* longer than what a host does between two steps */
 #define SPINS_BETWEEN 64    /* looks between two at the clock */
 #define LOOKS_BEFORE_YIELD 4096 /* some 100 us */
 #define NO_CPU (-1)

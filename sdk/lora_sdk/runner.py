@@ -166,14 +166,14 @@ class Runner:
     def _argmax(self, count: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.uint32]]:
         """The greatest logit of each row and its token; of equal ones the lowest token, as ranks
         hold ascending tokens; NaN where a board found one."""
-        shares = [
-            self._read(board, board.control.argmax_offset, (count,), abi.dtype("argmax"))
-            for board in self.plan.boards
-            if board.share.vocabulary
-        ]
-        if len(shares) == 1:
-            return shares[0]["value"], shares[0]["token"]
-        records = np.stack(shares)
+        boards = [board for board in self.plan.boards if board.share.vocabulary]
+        records = np.empty((len(boards), count), abi.dtype("argmax"))
+        for board, record in zip(boards, records, strict=True):
+            if count:
+                offset = board.control.argmax_offset
+                self.cluster.read_into(board.board, self._control_bank, offset, record)
+        if len(boards) == 1:
+            return records["value"][0], records["token"][0]
         best = np.argmax(records["value"], axis=0)  # the first greatest, or the first NaN
         rows = np.arange(count)
         return records["value"][best, rows], records["token"][best, rows]

@@ -145,9 +145,10 @@ def test_matrix(kind: Any, k: int, n: int, rows: int, biased: bool, y_type: int)
     both(build)
 
 
+@pytest.mark.parametrize("k", [416, 1180])  # segments of one or two, of four or five units
 @pytest.mark.parametrize("rows", [*range(1, 14), 17, 24, 35, 64])
-def test_matrix_row_counts(rows: int) -> None:
-    x, w = values(rows, (rows, 416), 0, True), values(2, (416, 96), 0, False)
+def test_matrix_row_counts(rows: int, k: int) -> None:
+    x, w = values(rows, (rows, k), 0, True), values(2, (k, 96), 0, False)
 
     def build(rig: Rig) -> Any:
         rig.rows(rows)
@@ -156,13 +157,14 @@ def test_matrix_row_counts(rows: int) -> None:
     both(build)
 
 
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 14])
 @pytest.mark.parametrize("units", range(1, 10))
-def test_matrix_segments_without_columns(units: int) -> None:
+def test_matrix_segments_without_columns(units: int, rows: int) -> None:
     k = 32 * units - 5
-    x, w = values(units, (14, k), 0, True), values(2, (k, 64), 0, False)
+    x, w = values(units, (rows, k), 0, True), values(2, (k, 64), 0, False)
 
     def build(rig: Rig) -> Any:
-        rig.rows(14)
+        rig.rows(rows)
         return run_matrix(rig, x, w)[1]
 
     both(build)

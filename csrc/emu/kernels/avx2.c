@@ -14,8 +14,11 @@
 #define AVX2_INLINE __attribute__((target("avx2,f16c,fma"), always_inline)) static inline
 #define LANES 8
 #define VECTORS (LORA_BLOCK_N / LANES)
-#define STREAMS 2
-#define AHEAD 4 /* units of 2 KiB that each stream is fetched ahead */
+#if defined(__clang__)
+#define UNROLLED
+#else
+#define UNROLLED _Pragma("GCC unroll 16")
+#endif
 
 static int supported(void) {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c") &&
@@ -60,117 +63,20 @@ AVX2_INLINE void store_sums(float *out, const __m256 *sum) {
 
 #include "avx2_panel.h"
 
-AVX2_INLINE const uint16_t *unit_at(const uint16_t *const *blocks, uint32_t k) {
-    return blocks[k / LORA_BLOCK_K] + k % LORA_BLOCK_K * LORA_BLOCK_N;
-}
+typedef __m256 vector;
+AVX2_INLINE vector splat(float f) { return _mm256_set1_ps(f); }
+AVX2_INLINE vector zero(void) { return _mm256_setzero_ps(); }
+AVX2_INLINE vector add(vector a, vector b) { return _mm256_add_ps(a, b); }
+AVX2_INLINE vector fused(vector a, vector b, vector sum) { return _mm256_fmadd_ps(a, b, sum); }
+AVX2_INLINE void store(float *p, vector v) { _mm256_storeu_ps(p, v); }
 
-/* Up to one unit of one segment, each weight converted on the way. */
-AVX2_INLINE void add_unit(const float *x, uint32_t steps, const uint16_t *weights,
-                            __m256 *sum) {
-    for (uint32_t k = 0; k < steps; k++, weights += LORA_BLOCK_N) {
-        __m256 value = _mm256_broadcast_ss(x + k);
-        for (int v = 0; v < VECTORS; v++)
-            sum[v] = _mm256_fmadd_ps(value, load_halves(weights + v * LANES), sum[v]);
-    }
-}
+#define KERNEL AVX2
+#define KERNEL_INLINE AVX2_INLINE
+#define SUMS 12
+#define AHEAD 4
+#define FEW_ROWS 3
 
-/* A unit of several segments at once: they lie in different places of memory, and what comes after
- * each is fetched meanwhile, so that more requests are under way than one stream has. */
-AVX2_INLINE void add_units(const float *const *x, const uint16_t *const *weights,
-                             const uint16_t *const *ahead, __m256 sum[STREAMS][VECTORS]) {
-    for (uint32_t k = 0; k < LORA_UNIT_COLUMNS; k++)
-        for (int i = 0; i < STREAMS; i++) {
-            __m256 value = _mm256_broadcast_ss(x[i] + k);
-            _mm_prefetch((const char *)(ahead[i] + k * LORA_BLOCK_N), _MM_HINT_T1);
-            for (int v = 0; v < VECTORS; v++)
-                sum[i][v] = _mm256_fmadd_ps(
-                    value, load_halves(weights[i] + k * LORA_BLOCK_N + v * LANES), sum[i][v]);
-        }
-}
-
-/* Sums of segments s .. s+STREAMS-1. After them those from `following` on are read, in `next`. */
-AVX2_INLINE void add_segments(const float *x, const uint32_t *starts, uint32_t s,
-                                const uint16_t *const *blocks, uint32_t following,
-                                const uint16_t *const *next, __m256 sum[STREAMS][VECTORS]) {
-    uint32_t units = common_units(starts, s, STREAMS), whole = units * LORA_UNIT_COLUMNS;
-    uint32_t ahead_units = units < AHEAD ? units : AHEAD;
-    for (int i = 0; i < STREAMS; i++)
-        for (int v = 0; v < VECTORS; v++)
-            sum[i][v] = _mm256_setzero_ps();
-    for (uint32_t u = 0; u < units; u++) {
-        const uint16_t *weights[STREAMS], *ahead[STREAMS];
-        const float *values[STREAMS];
-        uint32_t at = u * LORA_UNIT_COLUMNS, then = at + ahead_units * LORA_UNIT_COLUMNS;
-        for (uint32_t i = 0; i < STREAMS; i++) {
-            values[i] = x + starts[s + i] + at;
-            weights[i] = unit_at(blocks, starts[s + i] + at);
-            ahead[i] = u + ahead_units < units
-                           ? unit_at(blocks, starts[s + i] + then)
-                           : unit_at(next, starts[following + i] + then - whole);
-        }
-        add_units(values, weights, ahead, sum);
-    }
-    for (uint32_t i = 0; i < STREAMS; i++)
-        for (uint32_t at = starts[s + i] + whole; at < starts[s + i + 1];
-             at += LORA_UNIT_COLUMNS) {
-            uint32_t left = starts[s + i + 1] - at;
-            add_unit(x + at, left < LORA_UNIT_COLUMNS ? left : LORA_UNIT_COLUMNS,
-                     unit_at(blocks, at), sum[i]);
-        }
-}
-
-AVX2 static void join_sums(const float sums[LORA_SEGMENTS][LORA_BLOCK_N], float out[32]) {
-    for (uint32_t i = 0; i < LORA_BLOCK_N; i++)
-        out[i] = ((sums[0][i] + sums[1][i]) + (sums[2][i] + sums[3][i])) +
-                 ((sums[4][i] + sums[5][i]) + (sums[6][i] + sums[7][i]));
-}
-
-AVX2 static void row(const float *x, const uint32_t starts[9], const uint16_t *const *blocks,
-                     const uint16_t *const *next, float out[32]) {
-    float sums[LORA_SEGMENTS][LORA_BLOCK_N];
-    for (uint32_t s = 0; s < LORA_SEGMENTS; s += STREAMS) {
-        __m256 sum[STREAMS][VECTORS];
-        uint32_t following = (s + STREAMS) % LORA_SEGMENTS;
-        add_segments(x, starts, s, blocks, following, following ? blocks : next, sum);
-        for (uint32_t i = 0; i < STREAMS; i++)
-            store_sums(sums[s + i], sum[i]);
-    }
-    join_sums(sums, out);
-}
-
-/* Heads of at most two units: each is a segment, and the sums of the others are +0. */
-AVX2_INLINE void score_units(const float *q, const uint16_t *k, uint32_t head_dim, float *out) {
-    uint32_t first = head_dim < LORA_UNIT_COLUMNS ? head_dim : LORA_UNIT_COLUMNS;
-    __m256 sum[2][VECTORS];
-    for (int v = 0; v < VECTORS; v++)
-        sum[0][v] = sum[1][v] = _mm256_setzero_ps();
-    add_unit(q, first, k, sum[0]);
-    add_unit(q + first, head_dim - first, k + first * LORA_TILE_POSITIONS, sum[1]);
-    for (int v = 0; v < VECTORS; v++)
-        sum[0][v] = _mm256_add_ps(sum[0][v], sum[1][v]);
-    store_sums(out, sum[0]);
-}
-
-AVX2 static void scores(const float *q, const uint16_t *k, uint32_t head_dim, float out[32]) {
-    if (head_dim <= 2 * LORA_UNIT_COLUMNS) {
-        score_units(q, k, head_dim, out);
-        return;
-    }
-    float sums[LORA_SEGMENTS][LORA_TILE_POSITIONS];
-    for (uint32_t s = 0; s < LORA_SEGMENTS; s++) {
-        __m256 sum[VECTORS] = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(),
-                               _mm256_setzero_ps()};
-        uint32_t end = segment_start(head_dim, s + 1);
-        for (uint32_t d = segment_start(head_dim, s); d < end; d++) {
-            __m256 value = _mm256_broadcast_ss(q + d);
-            const uint16_t *keys = k + (uint64_t)d * LORA_TILE_POSITIONS;
-            for (int v = 0; v < VECTORS; v++)
-                sum[v] = _mm256_fmadd_ps(value, load_halves(keys + v * LANES), sum[v]);
-        }
-        store_sums(sums[s], sum);
-    }
-    join_sums(sums, out);
-}
+#include "few_rows.h"
 
 AVX2 static void gelu(float *x, uint32_t count, const float *a, const float *b) {
     const __m256 low = _mm256_set1_ps(-8.0f), high = _mm256_set1_ps(8.0f);
@@ -275,6 +181,8 @@ const struct lora_variant lora_variant_avx2 = {
     .halves_to_floats = halves_to_floats,
     .floats_to_halves = floats_to_halves,
     .row = row,
+    .few = few,
+    .few_rows = FEW_ROWS,
     .lay_rows = lay_rows,
     .panel = panel,
     .scores = scores,

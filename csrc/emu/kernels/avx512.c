@@ -14,8 +14,6 @@
     static inline
 #define LANES 16
 #define VECTORS (LORA_BLOCK_N / LANES)
-#define STREAMS 8
-#define AHEAD 1 /* units of 2 KiB that each stream is fetched ahead */
 
 static int supported(void) {
     return lora_variant_avx2.supported() && __builtin_cpu_supports("avx512f") &&
@@ -27,85 +25,28 @@ AVX512_INLINE __m512 load_halves(const uint16_t *halves) {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)halves));
 }
 
+#if defined(__clang__)
+#define UNROLLED
+#else
+#define UNROLLED _Pragma("GCC unroll 16")
+#endif
+
 #include "avx512_panel.h"
 
-AVX512_INLINE const uint16_t *unit_at(const uint16_t *const *blocks, uint32_t k) {
-    return blocks[k / LORA_BLOCK_K] + k % LORA_BLOCK_K * LORA_BLOCK_N;
-}
+typedef __m512 vector;
+AVX512_INLINE vector splat(float f) { return _mm512_set1_ps(f); }
+AVX512_INLINE vector zero(void) { return _mm512_setzero_ps(); }
+AVX512_INLINE vector add(vector a, vector b) { return _mm512_add_ps(a, b); }
+AVX512_INLINE vector fused(vector a, vector b, vector sum) { return _mm512_fmadd_ps(a, b, sum); }
+AVX512_INLINE void store(float *p, vector v) { _mm512_storeu_ps(p, v); }
 
-/* Up to one unit of one segment, each weight converted on the way. */
-AVX512_INLINE void add_unit(const float *x, uint32_t steps, const uint16_t *weights,
-                            __m512 *sum) {
-    for (uint32_t k = 0; k < steps; k++, weights += LORA_BLOCK_N) {
-        __m512 value = _mm512_set1_ps(x[k]);
-        for (int v = 0; v < VECTORS; v++)
-            sum[v] = _mm512_fmadd_ps(value, load_halves(weights + v * LANES), sum[v]);
-    }
-}
+#define KERNEL AVX512
+#define KERNEL_INLINE AVX512_INLINE
+#define SUMS 16
+#define AHEAD 1
+#define FEW_ROWS 4
 
-/* A unit of several segments at once: they lie in different places of memory, and what comes after
- * each is fetched meanwhile, so that more requests are under way than one stream has. */
-AVX512_INLINE void add_units(const float *const *x, const uint16_t *const *weights,
-                             const uint16_t *const *ahead, __m512 sum[STREAMS][VECTORS]) {
-    for (uint32_t k = 0; k < LORA_UNIT_COLUMNS; k++)
-        for (int i = 0; i < STREAMS; i++) {
-            __m512 value = _mm512_set1_ps(x[i][k]);
-            _mm_prefetch((const char *)(ahead[i] + k * LORA_BLOCK_N), _MM_HINT_T1);
-            for (int v = 0; v < VECTORS; v++)
-                sum[i][v] = _mm512_fmadd_ps(
-                    value, load_halves(weights[i] + k * LORA_BLOCK_N + v * LANES), sum[i][v]);
-        }
-}
-
-/* Sums of segments s .. s+STREAMS-1. After them those from `following` on are read, in `next`. */
-AVX512_INLINE void add_segments(const float *x, const uint32_t *starts, uint32_t s,
-                                const uint16_t *const *blocks, uint32_t following,
-                                const uint16_t *const *next, __m512 sum[STREAMS][VECTORS]) {
-    uint32_t units = common_units(starts, s, STREAMS), whole = units * LORA_UNIT_COLUMNS;
-    uint32_t ahead_units = units < AHEAD ? units : AHEAD;
-    for (int i = 0; i < STREAMS; i++)
-        for (int v = 0; v < VECTORS; v++)
-            sum[i][v] = _mm512_setzero_ps();
-    for (uint32_t u = 0; u < units; u++) {
-        const uint16_t *weights[STREAMS], *ahead[STREAMS];
-        const float *values[STREAMS];
-        uint32_t at = u * LORA_UNIT_COLUMNS, then = at + ahead_units * LORA_UNIT_COLUMNS;
-        for (uint32_t i = 0; i < STREAMS; i++) {
-            values[i] = x + starts[s + i] + at;
-            weights[i] = unit_at(blocks, starts[s + i] + at);
-            ahead[i] = u + ahead_units < units
-                           ? unit_at(blocks, starts[s + i] + then)
-                           : unit_at(next, starts[following + i] + then - whole);
-        }
-        add_units(values, weights, ahead, sum);
-    }
-    for (uint32_t i = 0; i < STREAMS; i++)
-        for (uint32_t at = starts[s + i] + whole; at < starts[s + i + 1];
-             at += LORA_UNIT_COLUMNS) {
-            uint32_t left = starts[s + i + 1] - at;
-            add_unit(x + at, left < LORA_UNIT_COLUMNS ? left : LORA_UNIT_COLUMNS,
-                     unit_at(blocks, at), sum[i]);
-        }
-}
-
-AVX512_INLINE __m512 tree(const __m512 sums[LORA_SEGMENTS][VECTORS], int v) {
-    __m512 a = _mm512_add_ps(_mm512_add_ps(sums[0][v], sums[1][v]),
-                             _mm512_add_ps(sums[2][v], sums[3][v]));
-    __m512 b = _mm512_add_ps(_mm512_add_ps(sums[4][v], sums[5][v]),
-                             _mm512_add_ps(sums[6][v], sums[7][v]));
-    return _mm512_add_ps(a, b);
-}
-
-AVX512 static void row(const float *x, const uint32_t starts[9], const uint16_t *const *blocks,
-                       const uint16_t *const *next, float out[32]) {
-    __m512 sums[LORA_SEGMENTS][VECTORS];
-    for (uint32_t s = 0; s < LORA_SEGMENTS; s += STREAMS) {
-        uint32_t following = (s + STREAMS) % LORA_SEGMENTS;
-        add_segments(x, starts, s, blocks, following, following ? blocks : next, sums + s);
-    }
-    for (int v = 0; v < VECTORS; v++)
-        _mm512_storeu_ps(out + v * LANES, tree(sums, v));
-}
+#include "few_rows.h"
 
 AVX512 static void halves_to_floats(const uint16_t *halves, uint32_t count, float *floats) {
     uint32_t i = 0;
@@ -114,40 +55,6 @@ AVX512 static void halves_to_floats(const uint16_t *halves, uint32_t count, floa
         _mm512_storeu_ps(floats + i + LANES, load_halves(halves + i + LANES));
     }
     lora_variant_avx2.halves_to_floats(halves + i, count - i, floats + i);
-}
-
-/* Heads of at most two units: each is a segment, and the sums of the others are +0. */
-AVX512_INLINE void score_units(const float *q, const uint16_t *k, uint32_t head_dim, float *out) {
-    uint32_t first = head_dim < LORA_UNIT_COLUMNS ? head_dim : LORA_UNIT_COLUMNS;
-    __m512 sum[2][VECTORS];
-    for (int v = 0; v < VECTORS; v++)
-        sum[0][v] = sum[1][v] = _mm512_setzero_ps();
-    add_unit(q, first, k, sum[0]);
-    add_unit(q + first, head_dim - first, k + first * LORA_TILE_POSITIONS, sum[1]);
-    for (int v = 0; v < VECTORS; v++)
-        _mm512_storeu_ps(out + v * LANES, _mm512_add_ps(sum[0][v], sum[1][v]));
-}
-
-AVX512 static void scores(const float *q, const uint16_t *k, uint32_t head_dim, float out[32]) {
-    if (head_dim <= 2 * LORA_UNIT_COLUMNS) {
-        score_units(q, k, head_dim, out);
-        return;
-    }
-    __m512 sums[LORA_SEGMENTS][VECTORS];
-    for (uint32_t s = 0; s < LORA_SEGMENTS; s++) {
-        __m512 sum[VECTORS] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
-        uint32_t end = segment_start(head_dim, s + 1);
-        for (uint32_t d = segment_start(head_dim, s); d < end; d++) {
-            __m512 value = _mm512_set1_ps(q[d]);
-            const uint16_t *keys = k + (uint64_t)d * LORA_TILE_POSITIONS;
-            for (int v = 0; v < VECTORS; v++)
-                sum[v] = _mm512_fmadd_ps(value, load_halves(keys + v * LANES), sum[v]);
-        }
-        for (int v = 0; v < VECTORS; v++)
-            sums[s][v] = sum[v];
-    }
-    for (int v = 0; v < VECTORS; v++)
-        _mm512_storeu_ps(out + v * LANES, tree(sums, v));
 }
 
 AVX512 static void weigh_columns(const float *e, const uint16_t *const *v, uint32_t count,
@@ -225,6 +132,8 @@ const struct lora_variant lora_variant_avx512 = {
     .halves_to_floats = halves_to_floats,
     .floats_to_halves = floats_to_halves,
     .row = row,
+    .few = few,
+    .few_rows = FEW_ROWS,
     .lay_rows = lay_rows,
     .panel = panel,
     .scores = scores,

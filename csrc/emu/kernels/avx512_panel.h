@@ -4,12 +4,6 @@
 
 #include "panel.h"
 
-#if defined(__clang__)
-#define UNROLLED
-#else
-#define UNROLLED _Pragma("GCC unroll 12")
-#endif
-
 typedef __m512 panel_sums[PANEL_ROWS][VECTORS];
 
 /* Two vectors of weights: converted and kept for the next panels, or those kept. */

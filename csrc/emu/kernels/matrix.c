@@ -58,6 +58,10 @@ static void multiply_tile(const struct lora_job *job, const uint16_t *const *blo
         job->variant->row(m->x, m->starts, blocks, next, sums);
         return;
     }
+    if (job->rows <= job->variant->few_rows) {
+        job->variant->few(m->x, job->rows, m->starts, blocks, next, sums);
+        return;
+    }
     _Alignas(LORA_LINE_BYTES) float work[LORA_BLOCK_K * LORA_BLOCK_N];
     lora_panels_multiply(job->variant, m->x, job->rows, m->starts, blocks, work, sums);
 }

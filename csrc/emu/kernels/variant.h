@@ -22,6 +22,12 @@ struct lora_variant {
     void (*row)(const float *x, const uint32_t starts[9], const uint16_t *const *blocks,
                 const uint16_t *const *next, float out[32]);
 
+    /* The same for 2..few_rows rows, faster than a panel of them: x[k][PANEL_ROWS], out[rows][32].
+     * few_rows is 0 where there is none. */
+    void (*few)(const float *x, uint32_t rows, const uint32_t starts[9],
+                const uint16_t *const *blocks, const uint16_t *const *next, float *out);
+    uint32_t few_rows;
+
     /* x[column][0..3] = the four rows' FP32 values, PANEL_ROWS apart. */
     void (*lay_rows)(const uint16_t *const rows[4], uint32_t columns, float *x);
     /* A panel of rows times a column tile. */
