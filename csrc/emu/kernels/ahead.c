@@ -57,32 +57,25 @@ static void fetch_chunk(const struct batch_blocks *batch, uint32_t thread, uint3
         __builtin_prefetch(at + line, 0, 2);
 }
 
-/* A chunk of what `thread` reads first, taken by whoever has time. */
-static bool fetch_for(struct ahead *ahead, uint64_t current, uint32_t thread) {
+/* The next chunk of what the thread itself will read first. What others will read stays where it is:
+ * they would have it from this core's cache, later than from the one that all share. */
+static bool fetch(void *context, uint32_t thread) {
+    struct ahead *ahead = context;
+    uint64_t current = atomic_load(&ahead->turn_and_batch);
     const struct batch_blocks *batch = &ahead->batches[(uint32_t)current];
+    if (thread >= atomic_load_explicit(&batch->threads, memory_order_relaxed))
+        return false;
     uint64_t turn = current >> 32;
-    uint64_t place = atomic_load(&ahead->places[thread].turn_and_chunk);
+    uint64_t place = atomic_load_explicit(&ahead->places[thread].turn_and_chunk, memory_order_relaxed);
     uint32_t chunk = place >> 32 == turn ? (uint32_t)place : 0;
     uint32_t count = atomic_load_explicit(&batch->counts[thread], memory_order_relaxed) *
                      atomic_load_explicit(&batch->parts, memory_order_relaxed);
     if (chunk >= count)
         return false;
-    if (atomic_compare_exchange_strong(&ahead->places[thread].turn_and_chunk, &place,
-                                       turn << 32 | (chunk + 1)))
-        fetch_chunk(batch, thread, chunk);
+    atomic_store_explicit(&ahead->places[thread].turn_and_chunk, turn << 32 | (chunk + 1),
+                          memory_order_relaxed);
+    fetch_chunk(batch, thread, chunk);
     return true;
-}
-
-/* One's own first, then the others'. */
-static bool fetch(void *context, uint32_t thread) {
-    struct ahead *ahead = context;
-    uint64_t current = atomic_load(&ahead->turn_and_batch);
-    uint32_t threads = atomic_load_explicit(&ahead->batches[(uint32_t)current].threads,
-                                            memory_order_relaxed);
-    for (uint32_t i = 0; i < threads; i++)
-        if (fetch_for(ahead, current, (thread + i) % threads))
-            return true;
-    return false;
 }
 
 const uint16_t *lora_ahead_block(const struct lora_pool *pool, uint32_t thread, uint32_t i) {
