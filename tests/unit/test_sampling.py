@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from lora_host import numerics
 from lora_host.errors import ModelError, RequestError
 from lora_sdk.sampling import Sampler, SamplingParams, philox, select
 from lora_sdk.sampling.logprobs import normaliser, position_logprobs, rank_of, top_tokens
@@ -85,7 +86,8 @@ def test_nan_logits_are_a_model_error_before_any_choice() -> None:
 
 
 def test_top_k_breaks_ties_towards_the_lower_id() -> None:
-    assert select.keep_top_k(logits(1, 2, 2, 2, 3), 3).tolist() == [False, True, True, False, True]
+    kept = select.top_k_ids(logits(1, 2, 2, 2, 3), 3)
+    assert kept is not None and kept.tolist() == [1, 2, 4]
 
 
 def test_top_p_keeps_the_shortest_run_and_the_lower_of_equal_ids() -> None:
@@ -105,6 +107,37 @@ def test_draw_never_takes_a_forbidden_token() -> None:
     values = logits(-np.inf, 0, -np.inf, 0, -np.inf)
     draws = {select.draw(values, u, 0, 1.0, 0.0) for u in np.linspace(0, 1, 50, endpoint=False)}
     assert draws == {1, 3}
+
+
+def weights_by_the_rules(values: np.ndarray, top_k: int, top_p: float) -> np.ndarray:
+    """All tokens looked at in every step: a stable sort for top-k, one for top-p."""
+    weights = numerics.exp32(values).astype(np.float64)
+    weights[np.argsort(-values, kind="stable")[top_k or values.size :]] = 0.0
+    order = np.argsort(-weights, kind="stable")
+    running = np.cumsum(weights[order])
+    reached = np.searchsorted(running, top_p * np.cumsum(weights)[-1], side="left") + 1
+    weights[order[reached:]] = 0.0
+    return weights
+
+
+@pytest.mark.parametrize("top_p", [1e-9, 0.5, 0.9, 1 - 1e-12])
+@pytest.mark.parametrize("top_k", [0, 1, 7, 50])
+@pytest.mark.parametrize("spread", [0.1, 3.0, 60.0])
+def test_fewer_candidates_change_no_weight_and_no_draw(
+    top_k: int, top_p: float, spread: float
+) -> None:
+    generator = np.random.default_rng(top_k)
+    for ties in (False, True):
+        values = (generator.standard_normal(300) * spread).astype(np.float32)
+        values = np.round(values) if ties else values
+        values[generator.random(300) < 0.2] = -np.inf
+        values -= values.max()
+        wanted = weights_by_the_rules(values, top_k, top_p)
+        np.testing.assert_array_equal(select.weights_of(values, top_k, top_p, 0.0), wanted)
+        running = np.cumsum(wanted)
+        for u in (0.0, 0.31, 0.99, 1 - 2.0**-53):
+            place = int(np.searchsorted(running, u * running[-1], side="right"))
+            assert select.draw(values, u, top_k, top_p, 0.0) == place
 
 
 def test_min_p_is_measured_against_the_likeliest() -> None:

@@ -95,9 +95,9 @@ class _FirstToken:
 
 
 class _Steps:
-    """Times the steps from token to token, and reads memory after every READ_EVERY of them: both get
-    the same moments of a machine whose speed moves. The step after a reading is left out, for what
-    boards and firmware keep in the cache is gone then."""
+    """Times the steps from token to token, and reads memory after every READ_EVERY of them: both
+    get the same moments of a machine whose speed moves. The step after a reading is left out, for
+    what boards and firmware keep in the cache is gone then."""
 
     def __init__(self, read: Callable[[], None]) -> None:
         self._read = read

@@ -9,12 +9,13 @@ from lora_host import numerics
 from lora_host.errors import ModelError, RequestError
 
 Logits = NDArray[np.float32]
+Ids = NDArray[np.intp]
 _TINY = float(np.finfo(np.float32).tiny)
 
 
 def check_finite(logits: Logits, position: int) -> None:
     """ModelError when a logit of the token at `position` is NaN."""
-    if np.isnan(logits).any():
+    if np.isnan(np.max(logits)):  # which is NaN where any of them is
         token = int(np.flatnonzero(np.isnan(logits))[0])
         raise ModelError(
             f"logits of position {position} hold NaN (first: token {token}); expected numbers; "
@@ -41,15 +42,15 @@ def tempered(logits: Logits, temperature: float) -> Logits:
     return scaled
 
 
-def keep_top_k(logits: Logits, k: int) -> NDArray[np.bool_]:
-    """Mask [V] of the k largest; of equal ones the lower ids."""
+def top_k_ids(logits: Logits, k: int) -> Ids | None:
+    """Ascending ids of the k largest; of equal ones the lower ids. None where all are kept."""
     if k <= 0 or k >= logits.size:
-        return np.ones(logits.size, dtype=np.bool_)
+        return None
     edge = np.partition(logits, logits.size - k)[logits.size - k]
-    keep: NDArray[np.bool_] = logits > edge
-    ties = np.flatnonzero(logits == edge)
-    keep[ties[: k - int(np.count_nonzero(keep))]] = True
-    return keep
+    above, ties = np.flatnonzero(logits > edge), np.flatnonzero(logits == edge)
+    found = np.concatenate([above, ties[: k - above.size]])
+    found.sort()
+    return found
 
 
 def keep_top_p(weights: NDArray[np.float64], top_p: float) -> NDArray[np.bool_]:
@@ -57,9 +58,15 @@ def keep_top_p(weights: NDArray[np.float64], top_p: float) -> NDArray[np.bool_]:
     if top_p >= 1.0:
         return weights > 0.0
     total = np.cumsum(weights)[-1]
-    order = np.argsort(-weights, kind="stable")
-    running = np.cumsum(weights[order])
-    count = int(np.searchsorted(running, top_p * total, side="left")) + 1
+    for least in (total * (1.0 - top_p) / weights.size, -1.0):
+        # Those below `least` have less than 1 - top_p together: only the others need to be sorted.
+        # Where rounding says otherwise, all are.
+        ids = np.flatnonzero(weights >= least)
+        order = ids[np.argsort(-weights[ids], kind="stable")]
+        running = np.cumsum(weights[order])
+        count = int(np.searchsorted(running, top_p * total, side="left")) + 1
+        if count <= order.size:
+            break
     keep = np.zeros(weights.size, dtype=np.bool_)
     keep[order[:count]] = True
     return keep
@@ -70,15 +77,31 @@ def draw(logits: Logits, u: float, top_k: int, top_p: float, min_p: float) -> in
 
     The token is the first id whose running float64 sum exceeds u * total; u is in [0, 1).
     """
-    running = np.cumsum(weights_of(logits, top_k, top_p, min_p))
-    return int(np.searchsorted(running, u * running[-1], side="right"))
+    ids, weights = _candidates(logits, top_k, top_p, min_p)
+    running = np.cumsum(weights)
+    place = int(np.searchsorted(running, u * running[-1], side="right"))
+    return place if ids is None else int(ids[place])
 
 
 def weights_of(logits: Logits, top_k: int, top_p: float, min_p: float) -> NDArray[np.float64]:
     """Weights float64 [V] of tempered logits whose largest value is 0, those left out being 0."""
-    weights = numerics.exp32(logits).astype(np.float64)
-    weights[~keep_top_k(logits, top_k)] = 0.0
-    weights[~keep_top_p(weights, top_p)] = 0.0
+    ids, weights = _candidates(logits, top_k, top_p, min_p)
+    if ids is None:
+        return weights
+    every = np.zeros(logits.size)
+    every[ids] = weights
+    return every
+
+
+def _candidates(
+    logits: Logits, top_k: int, top_p: float, min_p: float
+) -> tuple[Ids | None, NDArray[np.float64]]:
+    """Ascending ids that top-k leaves (None: all) and their weights, 0 where top-p or min-p leave
+    them out. Weights of 0 change no running sum, so what top-k drops need not be there."""
+    ids = top_k_ids(logits, top_k)
+    weights = numerics.exp32(logits if ids is None else logits[ids]).astype(np.float64)
+    if top_p < 1.0:
+        weights[~keep_top_p(weights, top_p)] = 0.0
     if min_p > 0.0:
         weights[weights < min_p * weights.max()] = 0.0
-    return weights
+    return ids, weights
