@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../src/crc32.h"
+#include "lora/crc32.h"
 
 int emu_port_init(struct emu_port *port, struct emu_board *board, uint32_t index) {
     port->board = board;

@@ -6,9 +6,9 @@
 
 #include "crc32_fold.h"
 #include "lora/abi.h"
-#include "lora/transport.h"
+#include "lora/crc32.h"
+#include "lora/transport.h" /* host.h uses its structures */
 #include "lora/host.h"
-#include "crc32.h"
 
 static uint32_t table[8][256];
 #if defined(__x86_64__)

@@ -280,8 +280,8 @@ class Cluster:
         loop.max_tokens, loop.adapter = max_tokens, adapter + 1
         loop.argmax_offset, loop.stop_tokens, loop.stop_count = offsets, stops, len(stop_tokens)
         listener = None if on_token is None else Listener(on_token)
-        context = self._ffi.new_handle(listener)
         if listener is not None:
+            context = self._ffi.new_handle(listener)  # lives while the loop runs
             loop.on_token, loop.context = native.lib().lora_py_token, context
         self._handle.call("greedy", loop)
         if listener is not None and listener.raised is not None:

@@ -1,6 +1,6 @@
 /* One emulated board through the transport: address, banks, program, registers, runs and faults. */
-#include "crc32.h"
 #include "emu_board.h"
+#include "lora/crc32.h"
 
 #define CONTROL_BYTES (1u << 20)
 

@@ -42,7 +42,6 @@ KERNEL_INLINE void add_columns(const struct few few, const float *x, uint32_t co
     UNROLLED
     for (int i = 0; i < few.rows * VECTORS; i++)
         s[i] = sum[i];
-#pragma GCC unroll 1
     for (uint32_t k = 0; k < columns; k++, weights += LORA_BLOCK_N, x += few.x_step) {
         UNROLLED
         for (int i = 0; i < few.rows * VECTORS; i++)
@@ -62,7 +61,6 @@ KERNEL_INLINE void add_units(const struct few few, const struct stream *streams,
     UNROLLED
     for (int i = 0; i < few.streams * few.rows * VECTORS; i++)
         s[i] = sum[i];
-#pragma GCC unroll 1
     for (uint32_t k = 0; k < LORA_UNIT_COLUMNS; k++) {
         UNROLLED
         for (int i = 0; i < few.streams; i++)

@@ -1,4 +1,4 @@
-/* Inside the C library: what crc32.c offers beyond lora/host.h. */
+/* What the library's own parts use of CRC-32 beyond lora_crc32 (lora/host.h). */
 #ifndef LORA_CRC32_H
 #define LORA_CRC32_H
 
