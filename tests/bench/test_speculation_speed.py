@@ -26,7 +26,6 @@ WISHES = {
 }
 ROUNDS = 2
 GOAL = 1.2  # of plain decoding's tokens/s, with the best proposer
-LEAST_LOOKUP = 1.05
 LEAST_AUTO = 0.95
 
 
@@ -70,6 +69,5 @@ def test_tokens_a_second_with_drafts(boards: int, capsys: pytest.CaptureFixture[
                     f"x{ratio[name]:.2f} of plain, {mean:.2f} tokens a verification"
                 )
             print(f"goal: x{GOAL:.2f} with the best of them")
-    assert ratio["lookup"] > LEAST_LOOKUP
-    if found.table is not None and found.table.objective == "wall":
-        assert ratio["auto"] > LEAST_AUTO
+    assert found.table is None or found.table.objective == "wall"
+    assert ratio["auto"] > LEAST_AUTO

@@ -24,7 +24,7 @@ from lora_sdk.spec.wall import Placed, WallTimes
 RANGES = (1, 8, 4, 2)
 """Ranges of AAT begin at 1 and at these shares of the context: an eighth, a quarter, a half."""
 
-WALL_MARGIN = 1.05
+WALL_MARGIN = 1.15
 """Measured times scatter: a smaller gain than this may be none."""
 
 WALL_SLACK = 0.95
