@@ -7,7 +7,6 @@
 #include "crc32_fold.h"
 #include "lora/abi.h"
 #include "lora/crc32.h"
-#include "lora/transport.h" /* host.h uses its structures */
 #include "lora/host.h"
 
 static uint32_t table[8][256];

@@ -169,9 +169,8 @@ class Runner:
         boards = [board for board in self.plan.boards if board.share.vocabulary]
         records = np.empty((len(boards), count), abi.dtype("argmax"))
         for board, record in zip(boards, records, strict=True):
-            if count:
-                offset = board.control.argmax_offset
-                self.cluster.read_into(board.board, self._control_bank, offset, record)
+            offset = board.control.argmax_offset
+            self.cluster.read_into(board.board, self._control_bank, offset, record)
         if len(boards) == 1:
             return records["value"][0], records["token"][0]
         best = np.argmax(records["value"], axis=0)  # the first greatest, or the first NaN

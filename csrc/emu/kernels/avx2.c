@@ -2,31 +2,20 @@
  * exact in FP32, to its sum: the same bits as multiplying, then adding. */
 #if defined(__x86_64__)
 
-#include <immintrin.h>
-
 #include "exponential.h"
 #include "exponential_avx2.h"
 #include "half.h"
+#include "lanes_256.h"
 #include "segments.h"
 #include "variant.h"
 
 #define AVX2 __attribute__((target("avx2,f16c,fma")))
 #define AVX2_INLINE __attribute__((target("avx2,f16c,fma"), always_inline)) static inline
-#define LANES 8
 #define VECTORS (LORA_BLOCK_N / LANES)
-#if defined(__clang__)
-#define UNROLLED
-#else
-#define UNROLLED _Pragma("GCC unroll 16")
-#endif
 
 static int supported(void) {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c") &&
            __builtin_cpu_supports("fma");
-}
-
-AVX2_INLINE __m256 load_halves(const uint16_t *halves) {
-    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)halves));
 }
 
 AVX2 static void halves_to_floats(const uint16_t *halves, uint32_t count, float *floats) {
@@ -63,12 +52,9 @@ AVX2_INLINE void store_sums(float *out, const __m256 *sum) {
 
 #include "avx2_panel.h"
 
-typedef __m256 vector;
-AVX2_INLINE vector splat(float f) { return _mm256_set1_ps(f); }
-AVX2_INLINE vector zero(void) { return _mm256_setzero_ps(); }
-AVX2_INLINE vector add(vector a, vector b) { return _mm256_add_ps(a, b); }
-AVX2_INLINE vector fused(vector a, vector b, vector sum) { return _mm256_fmadd_ps(a, b, sum); }
-AVX2_INLINE void store(float *p, vector v) { _mm256_storeu_ps(p, v); }
+AVX2_INLINE float_vec fused(float_vec a, float_vec b, float_vec sum) {
+    return _mm256_fmadd_ps(a, b, sum);
+}
 
 #define KERNEL AVX2
 #define KERNEL_INLINE AVX2_INLINE

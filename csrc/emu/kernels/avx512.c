@@ -2,17 +2,14 @@
  * FMA only ever joins an FP16 x FP16 product, which is exact in FP32, to its sum. */
 #if defined(__x86_64__)
 
-#include <immintrin.h>
-
 #include "half.h"
+#include "lanes_512.h"
 #include "segments.h"
+#include "unrolled.h"
 #include "variant.h"
 
-#define AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx2,f16c,fma")))
-#define AVX512_INLINE                                                                              \
-    __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx2,f16c,fma"), always_inline))     \
-    static inline
-#define LANES 16
+#define AVX512 __attribute__((target(LANES_512_ISA ",fma")))
+#define AVX512_INLINE __attribute__((target(LANES_512_ISA ",fma"), always_inline)) static inline
 #define VECTORS (LORA_BLOCK_N / LANES)
 
 static int supported(void) {
@@ -21,24 +18,11 @@ static int supported(void) {
            __builtin_cpu_supports("avx512dq");
 }
 
-AVX512_INLINE __m512 load_halves(const uint16_t *halves) {
-    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)halves));
-}
-
-#if defined(__clang__)
-#define UNROLLED
-#else
-#define UNROLLED _Pragma("GCC unroll 16")
-#endif
-
 #include "avx512_panel.h"
 
-typedef __m512 vector;
-AVX512_INLINE vector splat(float f) { return _mm512_set1_ps(f); }
-AVX512_INLINE vector zero(void) { return _mm512_setzero_ps(); }
-AVX512_INLINE vector add(vector a, vector b) { return _mm512_add_ps(a, b); }
-AVX512_INLINE vector fused(vector a, vector b, vector sum) { return _mm512_fmadd_ps(a, b, sum); }
-AVX512_INLINE void store(float *p, vector v) { _mm512_storeu_ps(p, v); }
+AVX512_INLINE float_vec fused(float_vec a, float_vec b, float_vec sum) {
+    return _mm512_fmadd_ps(a, b, sum);
+}
 
 #define KERNEL AVX512
 #define KERNEL_INLINE AVX512_INLINE

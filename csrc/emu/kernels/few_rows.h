@@ -1,16 +1,17 @@
 /* One row, or a few, times one column tile: memory's speed is what counts. Included once by each
  * implementation, after it has defined:
- *   KERNEL, KERNEL_INLINE    attributes of functions
- *   LANES, VECTORS, UNROLLED columns of a vector, vectors of a tile's columns
- *   SUMS                     vectors of sums that registers hold beside weights and values
- *   AHEAD                    units of 2 KiB that each stream is fetched ahead
- *   FEW_ROWS                 3 or 4
- *   vector, splat(f), zero(), add(a, b), fused(a, b, sum), store(p, v), load_halves(p) */
+ *   KERNEL, KERNEL_INLINE  attributes of functions
+ *   VECTORS                of a tile's columns; LANES and their operations are of lanes_*.h
+ *   fused(a, b, sum)       a*b + sum
+ *   SUMS                   vectors of sums that registers hold beside weights and values
+ *   AHEAD                  units of 2 KiB that each stream is fetched ahead
+ *   FEW_ROWS               3 or 4 */
 #ifndef LORA_KERNELS_FEW_ROWS_H
 #define LORA_KERNELS_FEW_ROWS_H
 
 #include "panel.h"
 #include "segments.h"
+#include "unrolled.h"
 
 #define MOST_STREAMS (SUMS / VECTORS)
 #define FITTING(rows, streams) ((rows) * (streams) * VECTORS <= SUMS)
@@ -37,8 +38,8 @@ struct tile {
 
 /* Columns of one segment, each weight converted on the way. */
 KERNEL_INLINE void add_columns(const struct few few, const float *x, uint32_t columns,
-                               const uint16_t *weights, vector *sum) {
-    vector s[FEW_ROWS * VECTORS];
+                               const uint16_t *weights, float_vec *sum) {
+    float_vec s[FEW_ROWS * VECTORS];
     UNROLLED
     for (int i = 0; i < few.rows * VECTORS; i++)
         s[i] = sum[i];
@@ -56,8 +57,8 @@ KERNEL_INLINE void add_columns(const struct few few, const float *x, uint32_t co
  * each is fetched meanwhile, so that more requests are under way than one stream has. One loop over
  * sums of its own is unrolled early enough for them to become registers: through the caller's, every
  * turn would store them all. */
-KERNEL_INLINE void add_units(const struct few few, const struct stream *streams, vector *sum) {
-    vector s[SUMS];
+KERNEL_INLINE void add_units(const struct few few, const struct stream *streams, float_vec *sum) {
+    float_vec s[SUMS];
     UNROLLED
     for (int i = 0; i < few.streams * few.rows * VECTORS; i++)
         s[i] = sum[i];
@@ -84,7 +85,7 @@ KERNEL_INLINE const uint16_t *unit_at(const uint16_t *const *blocks, uint32_t k)
 
 /* The columns of segments s .. s+streams-1 from `whole` on, which not all of them have. */
 KERNEL_INLINE void add_rest(const struct few few, const struct tile *t, uint32_t s, uint32_t whole,
-                            vector *sum) {
+                            float_vec *sum) {
     for (int i = 0; i < few.streams; i++, s++, sum += few.rows * VECTORS)
         for (uint32_t at = t->starts[s] + whole; at < t->starts[s + 1]; at += LORA_UNIT_COLUMNS) {
             uint32_t left = t->starts[s + 1] - at;
@@ -96,13 +97,13 @@ KERNEL_INLINE void add_rest(const struct few few, const struct tile *t, uint32_t
 
 /* Sums of the segments from s on. After them others are read, in the next tile those from 0 on. */
 KERNEL_INLINE void add_segments(const struct few few, const struct tile *t, uint32_t s,
-                                vector *sum) {
+                                float_vec *sum) {
     uint32_t units = common_units(t->starts, s, (uint32_t)few.streams);
     uint32_t whole = units * LORA_UNIT_COLUMNS, ahead_units = units < AHEAD ? units : AHEAD;
     uint32_t following = (s + (uint32_t)few.streams) % LORA_SEGMENTS;
     const uint16_t *const *after = following ? t->blocks : t->next;
     for (int i = 0; i < few.streams * few.rows * VECTORS; i++)
-        sum[i] = zero();
+        sum[i] = zero_floats();
     for (uint32_t u = 0; u < units; u++) {
         struct stream streams[MOST_STREAMS];
         uint32_t at = u * LORA_UNIT_COLUMNS, then = at + ahead_units * LORA_UNIT_COLUMNS;
@@ -120,20 +121,20 @@ KERNEL_INLINE void add_segments(const struct few few, const struct tile *t, uint
 }
 
 /* The sums of the eight segments stand `apart` vectors from each other. */
-KERNEL_INLINE vector tree(const vector *sums, int apart) {
-    vector a = add(add(sums[0], sums[apart]), add(sums[2 * apart], sums[3 * apart]));
-    vector b = add(add(sums[4 * apart], sums[5 * apart]), add(sums[6 * apart], sums[7 * apart]));
+KERNEL_INLINE float_vec tree(const float_vec *sums, int apart) {
+    float_vec a = add(add(sums[0], sums[apart]), add(sums[2 * apart], sums[3 * apart]));
+    float_vec b = add(add(sums[4 * apart], sums[5 * apart]), add(sums[6 * apart], sums[7 * apart]));
     return add(a, b);
 }
 
 /* out[row][32] */
 KERNEL_INLINE void multiply(const struct few few, const struct tile *t, float *out) {
     const int width = few.rows * VECTORS;
-    vector sums[LORA_SEGMENTS * FEW_ROWS * VECTORS];
+    float_vec sums[LORA_SEGMENTS * FEW_ROWS * VECTORS];
     for (uint32_t s = 0; s < LORA_SEGMENTS; s += (uint32_t)few.streams)
         add_segments(few, t, s, sums + s * (uint32_t)width);
     for (int i = 0; i < width; i++)
-        store(out + i * LANES, tree(sums + i, width));
+        store_floats(out + i * LANES, tree(sums + i, width));
 }
 
 #define ROW_ALONE ((struct few){1, STREAMS_OF(1), 1})
@@ -170,14 +171,14 @@ static void few(const float *x, uint32_t rows, const uint32_t starts[LORA_SEGMEN
  * the others are +0. */
 KERNEL_INLINE void score_units(const float *q, const uint16_t *k, uint32_t head_dim, float *out) {
     uint32_t first = head_dim < LORA_UNIT_COLUMNS ? head_dim : LORA_UNIT_COLUMNS;
-    vector sums[2 * VECTORS];
+    float_vec sums[2 * VECTORS];
     for (int i = 0; i < 2 * VECTORS; i++)
-        sums[i] = zero();
+        sums[i] = zero_floats();
     add_columns(ROW_ALONE, q, first, k, sums);
     add_columns(ROW_ALONE, q + first, head_dim - first, k + first * LORA_TILE_POSITIONS,
                 sums + VECTORS);
     for (int v = 0; v < VECTORS; v++)
-        store(out + v * LANES, add(sums[v], sums[VECTORS + v]));
+        store_floats(out + v * LANES, add(sums[v], sums[VECTORS + v]));
 }
 
 KERNEL static void scores(const float *q, const uint16_t *k, uint32_t head_dim, float out[32]) {
@@ -185,16 +186,16 @@ KERNEL static void scores(const float *q, const uint16_t *k, uint32_t head_dim, 
         score_units(q, k, head_dim, out);
         return;
     }
-    vector sums[LORA_SEGMENTS * VECTORS];
+    float_vec sums[LORA_SEGMENTS * VECTORS];
     for (uint32_t s = 0; s < LORA_SEGMENTS; s++) {
         uint32_t d = segment_start(head_dim, s);
         for (int v = 0; v < VECTORS; v++)
-            sums[s * VECTORS + (uint32_t)v] = zero();
+            sums[s * VECTORS + (uint32_t)v] = zero_floats();
         add_columns(ROW_ALONE, q + d, segment_start(head_dim, s + 1) - d,
                     k + (uint64_t)d * LORA_TILE_POSITIONS, sums + s * VECTORS);
     }
     for (int v = 0; v < VECTORS; v++)
-        store(out + v * LANES, tree(sums + v, VECTORS));
+        store_floats(out + v * LANES, tree(sums + v, VECTORS));
 }
 
 #endif

@@ -7,8 +7,10 @@
 #include "lanes_512.h"
 #include "zeros_avx2.h"
 
-#define LANES_TARGET __attribute__((target(LANES_512_ISA)))
-#define LANES_INLINE LANES_512
+#define VNNI_512_ISA LANES_512_ISA ",avx512vnni"
+#define VNNI_512 __attribute__((target(VNNI_512_ISA), always_inline)) static inline
+#define LANES_TARGET __attribute__((target(VNNI_512_ISA)))
+#define LANES_INLINE VNNI_512
 #define INT8_ROWS 12
 #define INT4_ROWS 4
 
@@ -27,15 +29,15 @@ LANES_INLINE vec dot_nibbles(vec sum, vec w, vec x) { return dot_signed(sum, w, 
 #include "integer_matrix.h"
 
 #define ATTENTION_TARGET LANES_TARGET
-#define ATTENTION_INLINE LANES_512
-LANES_512 __m256i attention_start(int32_t sum) { return _mm256_set1_epi32((int32_t)(0u - 128u * (uint32_t)sum)); }
-LANES_512 __m256i attention_signed(__m256i sum, __m256i k, const int8_t *q) {
+#define ATTENTION_INLINE VNNI_512
+VNNI_512 __m256i attention_start(int32_t sum) { return _mm256_set1_epi32((int32_t)(0u - 128u * (uint32_t)sum)); }
+VNNI_512 __m256i attention_signed(__m256i sum, __m256i k, const int8_t *q) {
     int32_t four;
     memcpy(&four, q, sizeof(four));
     k = _mm256_xor_si256(k, _mm256_set1_epi8(-128));
     return _mm256_dpbusd_epi32(sum, k, _mm256_set1_epi32(four));
 }
-LANES_512 __m256i dot_bytes(__m256i sum, __m256i e, __m256i v) {
+VNNI_512 __m256i dot_bytes(__m256i sum, __m256i e, __m256i v) {
     return _mm256_dpbusd_epi32(sum, e, v);
 }
 

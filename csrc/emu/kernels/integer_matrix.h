@@ -13,15 +13,11 @@
 
 #include "int4_block.h"
 #include "integer.h"
+#include "unrolled.h"
 
 #define VECTORS (LORA_BLOCK_N / LANES)
 #define QUAD_BYTES (LORA_BLOCK_N * 4) /* four steps of K, or eight of 4-bit weights */
 #define QUADS (LORA_BLOCK_K / 4)
-#if defined(__clang__)
-#define UNROLLED
-#else
-#define UNROLLED _Pragma("GCC unroll 32")
-#endif
 #define INT8_AHEAD 4 /* blocks that are fetched ahead, into the second cache: it waits for more
                       * lines at once than the first one can */
 #define INT4_AHEAD 6

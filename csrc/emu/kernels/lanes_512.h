@@ -1,4 +1,4 @@
-/* Vectors of 512 bits for integer_matrix.h. */
+/* Vectors of 512 bits for few_rows.h and integer_matrix.h. */
 #ifndef LORA_KERNELS_LANES_512_H
 #define LORA_KERNELS_LANES_512_H
 
@@ -10,7 +10,7 @@
 typedef __m512i vec;
 typedef __m512 float_vec;
 
-#define LANES_512_ISA "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,f16c"
+#define LANES_512_ISA "avx512f,avx512bw,avx512vl,avx512dq,avx2,f16c"
 #define LANES_512 __attribute__((target(LANES_512_ISA), always_inline)) static inline
 
 LANES_512 vec load_vec(const uint8_t *p) { return _mm512_loadu_si512((const void *)p); }

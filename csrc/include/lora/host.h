@@ -5,6 +5,9 @@
 
 #include <stdint.h>
 
+#include "lora/abi.h"
+#include "lora/transport.h"
+
 struct lora_cluster;
 
 struct lora_timeouts { /* every wait of the library, microseconds of transport time */

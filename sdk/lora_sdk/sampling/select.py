@@ -54,9 +54,8 @@ def top_k_ids(logits: Logits, k: int) -> Ids | None:
 
 
 def keep_top_p(weights: NDArray[np.float64], top_p: float) -> NDArray[np.bool_]:
-    """Mask [V] of the shortest run, likeliest first, whose weight reaches top_p of the total."""
-    if top_p >= 1.0:
-        return weights > 0.0
+    """Mask [V] of the shortest run, likeliest first, whose weight reaches top_p (below 1) of the
+    total."""
     total = np.cumsum(weights)[-1]
     for least in (total * (1.0 - top_p) / weights.size, -1.0):
         # Those below `least` have less than 1 - top_p together: only the others need to be sorted.
