@@ -3,6 +3,7 @@
 #define LORA_KERNELS_AVX2_PANEL_H
 
 #include "panel.h"
+#include "unrolled.h"
 
 /* Eight columns of four rows, turned: within the halves of a vector, then these apart. */
 AVX2_INLINE void turn_columns(const __m256 row[4], float *x) {
@@ -29,25 +30,63 @@ AVX2 static void lay_rows(const uint16_t *const rows[4], uint32_t columns, float
             x[i] = half_to_float(rows[i][k]);
 }
 
-/* `rows` rows of a panel, a constant of at most 3: their sums stay in registers. */
-AVX2_INLINE void add_rows(const struct panel_step *step, const int rows, uint32_t first) {
-    const float *x = step->x + first, *weights = step->weights;
-    const uint16_t *ahead = step->ahead;
-    float *sums = step->sums + first * LORA_BLOCK_N;
-    __m256 sum[3][VECTORS];
+#define PASS_ROWS 3
+#define STEPS_AT_ONCE 8
+
+/* The first pass over a panel's rows fetches ahead for all, and may convert the weights. */
+enum pass { FIRST_CONVERTS, FIRST, LATER };
+
+typedef __m256 pass_sums[PASS_ROWS][VECTORS];
+
+struct column { /* one step along K: of x, of the weights, of what is fetched meanwhile */
+    const float *x;
+    float *weights;
+    const uint16_t *halves, *ahead;
+};
+
+AVX2_INLINE void add_column(const struct column at, const int rows, const enum pass pass,
+                            pass_sums sum) {
+    __m256 value[PASS_ROWS];
+    if (pass != LATER)
+        _mm_prefetch((const char *)at.ahead, _MM_HINT_T1);
+    for (int r = 0; r < rows; r++)
+        value[r] = _mm256_broadcast_ss(at.x + r);
+    for (int v = 0; v < VECTORS; v++) {
+        __m256 weight = pass == FIRST_CONVERTS ? load_halves(at.halves + v * LANES)
+                                               : _mm256_load_ps(at.weights + v * LANES);
+        if (pass == FIRST_CONVERTS)
+            _mm256_store_ps(at.weights + v * LANES, weight);
+        for (int r = 0; r < rows; r++)
+            sum[r][v] = _mm256_fmadd_ps(value[r], weight, sum[r][v]);
+    }
+}
+
+/* `columns` steps along K, a constant. */
+AVX2_INLINE struct column add_some(const struct panel_step *step, struct column at,
+                                   const int columns, const int rows, const enum pass pass,
+                                   pass_sums sum) {
+    UNROLLED
+    for (int i = 0; i < columns; i++) {
+        add_column(at, rows, pass, sum);
+        at.x += PANEL_ROWS;
+        at.weights += LORA_BLOCK_N;
+        at.halves += step->halves_step;
+        at.ahead += step->ahead_step;
+    }
+    return at;
+}
+
+AVX2_INLINE void begin_pass(const struct panel_step *step, const float *sums, const int rows,
+                            pass_sums sum) {
     for (int r = 0; r < rows; r++)
         for (int v = 0; v < VECTORS; v++)
             sum[r][v] = step->begins ? _mm256_setzero_ps()
                                      : _mm256_loadu_ps(sums + r * LORA_BLOCK_N + v * LANES);
-    for (uint32_t k = 0; k < step->steps; k++, weights += LORA_BLOCK_N, x += PANEL_ROWS) {
-        _mm_prefetch((const char *)ahead, _MM_HINT_T1);
-        ahead += step->ahead_step;
-        for (int v = 0; v < VECTORS; v++) {
-            __m256 weight = _mm256_loadu_ps(weights + v * LANES);
-            for (int r = 0; r < rows; r++)
-                sum[r][v] = _mm256_fmadd_ps(_mm256_broadcast_ss(x + r), weight, sum[r][v]);
-        }
-    }
+}
+
+/* The sums of so many levels below are added. */
+AVX2_INLINE void join_pass(const struct panel_step *step, float *sums, const int rows,
+                           pass_sums sum) {
     for (uint32_t join = 0; join < step->joins; join++) {
         sums -= step->level;
         for (int r = 0; r < rows; r++)
@@ -59,18 +98,48 @@ AVX2_INLINE void add_rows(const struct panel_step *step, const int rows, uint32_
         store_sums(sums + r * LORA_BLOCK_N, sum[r]);
 }
 
+/* `rows` rows of a panel, a constant: their sums stay in registers. Steps along K are unrolled: the
+ * fewer instructions a product, the less it minds another thread on its core. */
+AVX2_INLINE void add_rows(const struct panel_step *step, const int rows, const enum pass pass,
+                          uint32_t first) {
+    const struct panel_step local = *step; /* stores to the weights do not change it */
+    struct column at = {local.x + first, local.weights, local.halves, local.ahead};
+    float *sums = local.sums + first * LORA_BLOCK_N;
+    uint32_t left = local.steps;
+    pass_sums sum;
+    begin_pass(&local, sums, rows, sum);
+    for (; left >= STEPS_AT_ONCE; left -= STEPS_AT_ONCE)
+        at = add_some(&local, at, STEPS_AT_ONCE, rows, pass, sum);
+    for (; left; left--)
+        at = add_some(&local, at, 1, rows, pass, sum);
+    join_pass(&local, sums, rows, sum);
+}
+
+/* Threes, and at the end twos: one row alone would wait for its own sums. */
+AVX2_INLINE uint32_t pass_rows(uint32_t left) {
+    return left > PASS_ROWS + 1 || left == PASS_ROWS ? PASS_ROWS : left > 1 ? 2 : 1;
+}
+
+AVX2_INLINE void add_pass(const struct panel_step *step, const enum pass pass, uint32_t rows,
+                          uint32_t first) {
+    if (rows == PASS_ROWS)
+        add_rows(step, PASS_ROWS, pass, first);
+    else if (rows == 2)
+        add_rows(step, 2, pass, first);
+    else
+        add_rows(step, 1, pass, first);
+}
+
 AVX2 static void panel(const struct panel_step *step) {
-    uint32_t row = 0;
+    uint32_t rows = pass_rows(step->rows);
     if (step->halves)
-        for (uint32_t k = 0; k < step->steps; k++)
-            halves_to_floats(step->halves + (uint64_t)k * step->halves_step, LORA_BLOCK_N,
-                             step->weights + k * LORA_BLOCK_N);
-    for (; row + 3 <= step->rows; row += 3)
-        add_rows(step, 3, row);
-    if (step->rows - row == 2)
-        add_rows(step, 2, row);
-    else if (step->rows - row == 1)
-        add_rows(step, 1, row);
+        add_pass(step, FIRST_CONVERTS, rows, 0);
+    else
+        add_pass(step, FIRST, rows, 0);
+    for (uint32_t row = rows; row < step->rows; row += rows) {
+        rows = pass_rows(step->rows - row);
+        add_pass(step, LATER, rows, row);
+    }
 }
 
 #endif

@@ -31,10 +31,12 @@ static inline uint32_t panel_count(uint32_t rows) {
     return (rows + PANEL_ROWS - 1) / PANEL_ROWS;
 }
 
-/* First row of a panel; that of panel_count(rows) is the end. */
+/* First row of a panel; that of panel_count(rows) is the end. Panels hold whole passes of three rows
+ * but for the last row's, dealt evenly. */
 static inline uint32_t panel_first(uint32_t rows, uint32_t panel) {
-    uint32_t count = panel_count(rows), longer = rows % count;
-    return rows / count * panel + (panel < longer ? panel : longer);
+    uint32_t count = panel_count(rows), threes = (rows + 2) / 3, longer = threes % count;
+    uint32_t first = 3 * (threes / count * panel + (panel < longer ? panel : longer));
+    return first < rows ? first : rows;
 }
 
 static inline uint64_t panel_floats(uint32_t rows, uint32_t columns) {
