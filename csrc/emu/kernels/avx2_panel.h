@@ -42,6 +42,7 @@ struct column { /* one step along K: of x, of the weights, of what is fetched me
     const float *x;
     float *weights;
     const uint16_t *halves, *ahead;
+    uint64_t halves_step, ahead_step;
 };
 
 AVX2_INLINE void add_column(const struct column at, const int rows, const enum pass pass,
@@ -62,16 +63,15 @@ AVX2_INLINE void add_column(const struct column at, const int rows, const enum p
 }
 
 /* `columns` steps along K, a constant. */
-AVX2_INLINE struct column add_some(const struct panel_step *step, struct column at,
-                                   const int columns, const int rows, const enum pass pass,
-                                   pass_sums sum) {
+AVX2_INLINE struct column add_some(struct column at, const int columns, const int rows,
+                                   const enum pass pass, pass_sums sum) {
     UNROLLED
     for (int i = 0; i < columns; i++) {
         add_column(at, rows, pass, sum);
         at.x += PANEL_ROWS;
         at.weights += LORA_BLOCK_N;
-        at.halves += step->halves_step;
-        at.ahead += step->ahead_step;
+        at.halves += at.halves_step;
+        at.ahead += at.ahead_step;
     }
     return at;
 }
@@ -102,17 +102,17 @@ AVX2_INLINE void join_pass(const struct panel_step *step, float *sums, const int
  * fewer instructions a product, the less it minds another thread on its core. */
 AVX2_INLINE void add_rows(const struct panel_step *step, const int rows, const enum pass pass,
                           uint32_t first) {
-    const struct panel_step local = *step; /* stores to the weights do not change it */
-    struct column at = {local.x + first, local.weights, local.halves, local.ahead};
-    float *sums = local.sums + first * LORA_BLOCK_N;
-    uint32_t left = local.steps;
+    struct column at = {step->x + first, step->weights,     step->halves,
+                        step->ahead,     step->halves_step, step->ahead_step};
+    float *sums = step->sums + first * LORA_BLOCK_N;
+    uint32_t left = step->steps;
     pass_sums sum;
-    begin_pass(&local, sums, rows, sum);
+    begin_pass(step, sums, rows, sum);
     for (; left >= STEPS_AT_ONCE; left -= STEPS_AT_ONCE)
-        at = add_some(&local, at, STEPS_AT_ONCE, rows, pass, sum);
+        at = add_some(at, STEPS_AT_ONCE, rows, pass, sum);
     for (; left; left--)
-        at = add_some(&local, at, 1, rows, pass, sum);
-    join_pass(&local, sums, rows, sum);
+        at = add_some(at, 1, rows, pass, sum);
+    join_pass(step, sums, rows, sum);
 }
 
 /* Threes, and at the end twos: one row alone would wait for its own sums. */
