@@ -50,13 +50,16 @@ AVX2_INLINE void add_column(const struct column at, const int rows, const enum p
     __m256 value[PASS_ROWS];
     if (pass != LATER)
         _mm_prefetch((const char *)at.ahead, _MM_HINT_T1);
+    UNROLLED
     for (int r = 0; r < rows; r++)
         value[r] = _mm256_broadcast_ss(at.x + r);
+    UNROLLED
     for (int v = 0; v < VECTORS; v++) {
         __m256 weight = pass == FIRST_CONVERTS ? load_halves(at.halves + v * LANES)
                                                : _mm256_load_ps(at.weights + v * LANES);
         if (pass == FIRST_CONVERTS)
             _mm256_store_ps(at.weights + v * LANES, weight);
+        UNROLLED
         for (int r = 0; r < rows; r++)
             sum[r][v] = _mm256_fmadd_ps(value[r], weight, sum[r][v]);
     }
@@ -78,7 +81,9 @@ AVX2_INLINE struct column add_some(struct column at, const int columns, const in
 
 AVX2_INLINE void begin_pass(const struct panel_step *step, const float *sums, const int rows,
                             pass_sums sum) {
+    UNROLLED
     for (int r = 0; r < rows; r++)
+        UNROLLED
         for (int v = 0; v < VECTORS; v++)
             sum[r][v] = step->begins ? _mm256_setzero_ps()
                                      : _mm256_loadu_ps(sums + r * LORA_BLOCK_N + v * LANES);
@@ -89,11 +94,14 @@ AVX2_INLINE void join_pass(const struct panel_step *step, float *sums, const int
                            pass_sums sum) {
     for (uint32_t join = 0; join < step->joins; join++) {
         sums -= step->level;
+        UNROLLED
         for (int r = 0; r < rows; r++)
+            UNROLLED
             for (int v = 0; v < VECTORS; v++)
                 sum[r][v] = _mm256_add_ps(_mm256_loadu_ps(sums + r * LORA_BLOCK_N + v * LANES),
                                           sum[r][v]);
     }
+    UNROLLED
     for (int r = 0; r < rows; r++)
         store_sums(sums + r * LORA_BLOCK_N, sum[r]);
 }
