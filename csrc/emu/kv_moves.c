@@ -54,6 +54,12 @@ static bool slot_place(const struct lora_list *list, uint32_t slot, struct place
     return slot < list->max_scratch;
 }
 
+static bool slot_of(const struct lora_list *list, const struct lora_step_state *state, uint32_t row,
+                    struct place *place) {
+    int32_t slot = state->rows[row].slot;
+    return slot >= 0 && slot_place(list, (uint32_t)slot, place);
+}
+
 /* --- KV_STORE -------------------------------------------------------------------------------- */
 /* Values `width` bytes wide, each onto a line of its own: one position of K. */
 static void scatter(uint8_t *to, uint32_t to_step, const uint8_t *from, uint32_t from_step,
@@ -100,17 +106,35 @@ static bool find_row(const struct kv *kv, const struct lora_kv_store *command, u
     return row->k && row->v && (!kv->scaled || (row->k_scales && row->v_scales));
 }
 
-static int store_row(const struct kv *kv, const struct lora_kv_store *command, uint32_t i,
-                     struct place place) {
-    struct stored_row row;
-    if (!find_row(kv, command, i, &row)) return LORA_ERR_ADDRESS;
+/* Rows first..end-1, whose slots are on one page: a head's block stays in the cache for all of them. */
+static int store_rows(const struct kv *kv, const struct lora_kv_store *command,
+                      const struct lora_step_state *state, uint32_t first, uint32_t end) {
+    struct stored_row rows[LORA_TILE_POSITIONS];
+    uint32_t page = (uint32_t)state->rows[first].slot / TILE;
+    for (uint32_t i = first; i < end; i++)
+        if (!find_row(kv, command, i, &rows[i - first])) return LORA_ERR_ADDRESS;
     for (uint32_t head = 0; head < command->kv_heads; head++) {
-        uint8_t *k_block = block_at(kv, place.page, command->kv_layer, head, 0);
-        uint8_t *v_block = block_at(kv, place.page, command->kv_layer, head, 1);
+        uint8_t *k_block = block_at(kv, page, command->kv_layer, head, 0);
+        uint8_t *v_block = block_at(kv, page, command->kv_layer, head, 1);
         if (!k_block || !v_block) return LORA_ERR_ADDRESS;
-        store_head(kv, k_block, v_block, place.lane, &row, head);
+        for (uint32_t i = first; i < end; i++)
+            store_head(kv, k_block, v_block, (uint32_t)state->rows[i].slot % TILE,
+                       &rows[i - first], head);
     }
     return LORA_OK;
+}
+
+/* Rows from `first` on whose slots are on its page; as many as a page has at most. 0: the first one's
+ * slot is wrong. */
+static uint32_t rows_on_page(const struct lora_list *list, const struct lora_step_state *state,
+                             uint32_t first) {
+    struct place place, at;
+    uint32_t count = 0;
+    if (!slot_of(list, state, first, &place)) return 0;
+    while (count < TILE && first + count < state->row_count &&
+           slot_of(list, state, first + count, &at) && at.page == place.page)
+        count++;
+    return count;
 }
 
 int emu_kv_store(struct emu_board *board, const struct lora_kv_store *command,
@@ -120,11 +144,10 @@ int emu_kv_store(struct emu_board *board, const struct lora_kv_store *command,
         command->kv_heads > list->kv_heads || command->kv_layer >= list->kv_layers ||
         state->row_count > LORA_MAX_ROWS)
         return LORA_ERR_SIZE;
-    for (uint32_t i = 0; i < state->row_count; i++) {
-        struct place place;
-        int32_t slot = state->rows[i].slot;
-        if (slot < 0 || !slot_place(list, (uint32_t)slot, &place)) return LORA_ERR_ROW;
-        int status = store_row(&kv, command, i, place);
+    for (uint32_t i = 0, count; i < state->row_count; i += count) {
+        count = rows_on_page(list, state, i);
+        if (count == 0) return LORA_ERR_ROW;
+        int status = store_rows(&kv, command, state, i, i + count);
         if (status) return status;
     }
     return LORA_OK;
@@ -202,17 +225,30 @@ static bool logical_place(const struct kv *kv, uint32_t sequence, uint32_t posit
     return page < list->page_count;
 }
 
+static bool path_place(const struct kv *kv, const struct lora_kv_op *op, const uint8_t *path,
+                       uint32_t i, struct place *from, struct place *to) {
+    uint16_t slot;
+    memcpy(&slot, path + ((size_t)op->b + i) * sizeof slot, sizeof slot);
+    return slot_place(kv->list, slot, from) && logical_place(kv, op->sequence, op->a + i, to);
+}
+
+static bool follows(struct place at, struct place first, uint32_t count) {
+    return at.page == first.page && at.lane == first.lane + count;
+}
+
+/* Positions that lie side by side in both places go together: a prompt's rows, a chain's. Not within
+ * one page, where one move could change what the next one reads. */
 static int commit_path(const struct kv *kv, const struct lora_kv_op *op, const uint8_t *path,
                        uint32_t path_count) {
     if (op->b > path_count || op->c > path_count - op->b) return LORA_ERR_KV;
-    for (uint32_t i = 0; i < op->c; i++) {
-        uint16_t slot;
-        struct place from, to;
-        memcpy(&slot, path + ((size_t)op->b + i) * sizeof slot, sizeof slot);
-        if (!slot_place(kv->list, slot, &from) ||
-            !logical_place(kv, op->sequence, op->a + i, &to))
-            return LORA_ERR_KV;
-        int status = copy_positions(kv, from, to, 1);
+    for (uint32_t i = 0, count; i < op->c; i += count) {
+        struct place from, to, next_from, next_to;
+        if (!path_place(kv, op, path, i, &from, &to)) return LORA_ERR_KV;
+        for (count = 1; i + count < op->c && from.page != to.page; count++)
+            if (!path_place(kv, op, path, i + count, &next_from, &next_to) ||
+                !follows(next_from, from, count) || !follows(next_to, to, count))
+                break;
+        int status = copy_positions(kv, from, to, count);
         if (status) return status;
     }
     return LORA_OK;
