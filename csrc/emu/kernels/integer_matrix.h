@@ -76,6 +76,7 @@ LANES_INLINE void int8_row(const struct integer_tile *t) {
     vec even[VECTORS], odd[VECTORS];
     const int8_t *x = t->x;
     start_sums(t->totals, 1, even);
+    UNROLLED
     for (int v = 0; v < VECTORS; v++)
         odd[v] = zero_vec();
     uint32_t b = 0;
@@ -92,6 +93,7 @@ LANES_INLINE void int8_row(const struct integer_tile *t) {
     }
     for (int q = 0; b < t->block_count && q < QUADS; q++)
         add_quad(t->blocks[b] + q * QUAD_BYTES, x + 4 * q, 0, 1, even);
+    UNROLLED
     for (int v = 0; v < VECTORS; v++)
         even[v] = add_vec(even[v], odd[v]);
     store_rows(t->out, 1, even);
