@@ -184,6 +184,7 @@ def test_a_run_gains_what_the_shipped_table_says() -> None:
     assert seconds["plain"] / seconds["auto"] > 1.2
 
 
+@pytest.mark.slow
 def test_times_by_the_clock_choose_too(looked_up: Measured, tmp_path: Path) -> None:
     wish = Wish(DEMO, "lookup", None, 0.0, FEW, CONTEXT)
     (table,) = wall_tables(

@@ -100,6 +100,7 @@ def test_many_pairs_are_distributed_as_the_targets(widths: tuple[int, int]) -> N
     assert p_value(100_000, widths) > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_wrong_residual_fails(
     wrong: Callable[[np.ndarray, np.ndarray], np.ndarray], monkeypatch: pytest.MonkeyPatch
@@ -108,6 +109,7 @@ def test_a_wrong_residual_fails(
     assert p_value(4000, (3, 2)) < 1e-3
 
 
+@pytest.mark.slow
 def test_one_token_is_exact_over_fine_noise() -> None:
     """The acceptance of every sibling times its chance, plus the residual, is p: summed exactly
     over all draws of two siblings, and a fine grid of noise for the choice."""
