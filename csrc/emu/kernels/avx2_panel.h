@@ -30,7 +30,6 @@ AVX2 static void lay_rows(const uint16_t *const rows[4], uint32_t columns, float
             x[i] = half_to_float(rows[i][k]);
 }
 
-#define PASS_ROWS 3
 #define STEPS_AT_ONCE 8
 
 /* The first pass over a panel's rows fetches ahead for all, and may convert the weights. */
@@ -73,8 +72,10 @@ AVX2_INLINE struct column add_some(struct column at, const int columns, const in
         add_column(at, rows, pass, sum);
         at.x += PANEL_ROWS;
         at.weights += LORA_BLOCK_N;
-        at.halves += at.halves_step;
-        at.ahead += at.ahead_step;
+        if (pass == FIRST_CONVERTS) /* otherwise NULL */
+            at.halves += at.halves_step;
+        if (pass != LATER)
+            at.ahead += at.ahead_step;
     }
     return at;
 }

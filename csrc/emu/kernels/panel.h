@@ -9,7 +9,10 @@
 #include "operands.h"
 
 #define PANEL_ROWS 12  /* at most; a call's rows are dealt evenly */
+#define PASS_ROWS 3    /* of a panel, that the AVX2 loop takes at once */
 #define PANEL_LEVELS 4 /* sums that wait for their partner in the tree over eight segments */
+
+_Static_assert(PANEL_ROWS % PASS_ROWS == 0, "whole passes fill a panel");
 
 struct lora_variant;
 
@@ -31,11 +34,12 @@ static inline uint32_t panel_count(uint32_t rows) {
     return (rows + PANEL_ROWS - 1) / PANEL_ROWS;
 }
 
-/* First row of a panel; that of panel_count(rows) is the end. Panels hold whole passes of three rows
- * but for the last row's, dealt evenly. */
+/* First row of a panel; that of panel_count(rows) is the end. Panels hold whole passes,
+ * dealt evenly, but for the last one. */
 static inline uint32_t panel_first(uint32_t rows, uint32_t panel) {
-    uint32_t count = panel_count(rows), threes = (rows + 2) / 3, longer = threes % count;
-    uint32_t first = 3 * (threes / count * panel + (panel < longer ? panel : longer));
+    uint32_t count = panel_count(rows), passes = (rows + PASS_ROWS - 1) / PASS_ROWS;
+    uint32_t longer = passes % count;
+    uint32_t first = PASS_ROWS * (passes / count * panel + (panel < longer ? panel : longer));
     return first < rows ? first : rows;
 }
 
