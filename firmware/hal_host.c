@@ -60,17 +60,26 @@ void hal_unit_segments(uint32_t unit, uint32_t groups[LORA_SEGMENTS]) {
 void hal_unit_abort(uint32_t unit) { emu_unit_abort(current, unit); }
 
 void hal_links_epoch(uint32_t epoch) {
-    for (uint32_t p = 0; p < LORA_PORTS; p++)
-        current->frames_dropped += emu_port_drop_before(&current->ports[p], epoch);
+    current->outward.drop = true;
+    current->outward.drop_before = epoch;
 }
 
 void hal_links_poison(const struct lora_list *list, const struct lora_step_state *state) {
-    emu_router_poison(current, list, state);
+    current->outward.poison = true;
+    current->outward.port_next = list->port_next;
+    current->outward.port_previous = list->port_previous;
+    current->outward.rank = list->rank;
+    current->outward.epoch = state->epoch;
+    current->outward.step = state->step;
 }
 
-uint32_t hal_link_test(struct lora_link_test *test) { return emu_link_test_slice(current, test); }
+uint32_t hal_link_test(struct lora_link_test *test) {
+    if (!current->beside) return emu_link_test_slice(current, test);
+    current->outward.link_test = true;
+    return LORA_UNIT_BUSY;
+}
 
-uint64_t hal_cycles(void) { return current->cluster->now; }
+uint64_t hal_cycles(void) { return current->clock; }
 
 uint32_t hal_cycles_per_ms(void) { return current->cluster->clock_hz / 1000; }
 

@@ -1,5 +1,6 @@
 /* Inside the emulated cluster: what its layers (memory, registers, links, units, firmware) share.
- * Everything here is guarded by the cluster's one lock. */
+ * Everything here is guarded by the cluster's one lock; whoever holds it may let other threads poll
+ * boards meanwhile, each board one thread. */
 #ifndef EMU_BOARD_H
 #define EMU_BOARD_H
 
@@ -62,18 +63,24 @@ struct emu_trace {
     uint64_t begin[LORA_UNITS];
 };
 
-struct emu_board {
-    struct emu_cluster *cluster;
+struct emu_board { /* lines of its own: boards run on different threads */
+    _Alignas(LORA_LINE_BYTES) struct emu_cluster *cluster;
     uint32_t index;
+    uint64_t clock; /* board time while the firmware runs, cycles; all meet at the cluster's */
     struct lora_board_info info;
     struct emu_memory memory;
     bool programmed, in_flight;
     bool awake;  /* the firmware has something to look at */
     bool linked; /* the Router has: a frame came, or a place for one */
+    bool beside; /* polled while other boards are, on other threads: reaches none of them */
     uint32_t control[EMU_CONTROL_BYTES / 4]; /* register file of lora_ctrl */
     struct fw *firmware;
     struct emu_unit units[LORA_UNITS];
+    uint32_t queued; /* units that wait for a batch, in the order of their starts */
+    struct emu_unit *queue[LORA_UNITS];
+    struct emu_tally tally; /* of this poll, while the watch is on */
     struct emu_router router;
+    struct emu_outward outward;
     struct emu_link_test link_test;
     struct emu_port ports[LORA_PORTS];
     uint32_t frames_dropped; /* not yet handed to the firmware with a unit's result */
@@ -87,8 +94,6 @@ struct emu_cluster {
     uint32_t clock_hz, link_configuration;
     const struct lora_kernels *kernels;
     struct lora_pool *pool; /* NULL where kernels cannot share work */
-    uint32_t queued;        /* units that wait for a batch, in the order of their starts */
-    struct emu_unit *queue[LORA_MAX_BOARDS * LORA_UNITS];
     pthread_mutex_t lock;
     uint64_t now;      /* board clock, cycles; one for all boards, as real time is */
     uint32_t users;    /* guarded by the registry */
@@ -112,6 +117,9 @@ void emu_cluster_drop(struct emu_cluster *cluster);
 
 /* A board sleeps until something of its own changes: a unit, a link, its start, or time. */
 static inline void emu_wake(struct emu_board *board) { board->awake = board->linked = true; }
+
+/* polls.c: the firmware of every board that is awake has its turn; false when none is. */
+bool emu_boards_poll(struct emu_cluster *cluster);
 
 /* scheduler.c: both expect the lock to be held. */
 void emu_run(struct emu_cluster *cluster, const struct emu_board *until_done);

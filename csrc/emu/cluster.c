@@ -156,9 +156,10 @@ static void connect_cables(struct emu_cluster *cluster, const struct lora_emu_co
 }
 
 static struct emu_cluster *make(const struct lora_emu_config *config) {
-    struct emu_cluster *cluster =
-        calloc(1, sizeof *cluster + config->boards * sizeof cluster->board[0]);
+    size_t bytes = sizeof(struct emu_cluster) + config->boards * sizeof(struct emu_board);
+    struct emu_cluster *cluster = aligned_alloc(LORA_LINE_BYTES, bytes);
     if (!cluster) return NULL;
+    memset(cluster, 0, bytes);
     pthread_mutex_init(&cluster->lock, NULL);
     cluster->boards = config->boards;
     cluster->clock_hz = config->clock_hz;

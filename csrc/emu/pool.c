@@ -51,6 +51,9 @@ struct lora_pool {
     struct worker workers[LORA_POOL_THREADS];
 };
 
+/* This thread has items of a run; initial-exec, as it is read with every run. */
+static _Thread_local bool busy __attribute__((tls_model("initial-exec")));
+
 static uint32_t items_of(uint64_t ticket) { return (uint32_t)(ticket >> 16) & MOST_ITEMS; }
 
 static bool has_items(uint64_t ticket) { return (ticket & MOST_ITEMS) < items_of(ticket); }
@@ -92,12 +95,14 @@ static void keep_apart(struct worker *self) {
 /* Takes items until there are none; returns what the ticket showed then. */
 static uint64_t work(struct lora_pool *pool, uint32_t thread) {
     uint64_t ticket = atomic_load(&pool->ticket);
+    busy = true;
     while (has_items(ticket)) {
         if (!atomic_compare_exchange_weak(&pool->ticket, &ticket, ticket + 1)) continue;
         pool->task(pool->context, (uint32_t)(ticket & MOST_ITEMS), thread);
         atomic_fetch_sub(&pool->unfinished, 1);
         ticket = atomic_load(&pool->ticket);
     }
+    busy = false;
     return ticket;
 }
 
@@ -261,7 +266,7 @@ static void run_part(void *context, uint32_t item, uint32_t thread) {
 }
 
 void lora_pool_run(struct lora_pool *pool, uint32_t count, pool_task task, void *context) {
-    if (!pool || pool->threads < 2 || count < 2) {
+    if (!pool || pool->threads < 2 || count < 2 || busy) {
         for (uint32_t i = 0; i < count; i++) task(context, i, 0);
         return;
     }

@@ -68,10 +68,15 @@ static void power_off(struct emu_board *board) {
     memset(board->control, 0, sizeof board->control);
     for (uint32_t unit = 0; unit < LORA_UNITS; unit++) emu_unit_abort(board, unit);
     emu_units_init(board);
-    board->router.state = LORA_UNIT_IDLE;
+    emu_router_abort(board);
     board->link_test.active = false;
     board->frames_dropped = 0;
+    board->outward = (struct emu_outward){0};
     for (uint32_t p = 0; p < LORA_PORTS; p++) emu_port_power_off(&board->ports[p]);
+}
+
+static size_t whole_lines(uint32_t bytes) {
+    return ((size_t)bytes + LORA_LINE_BYTES - 1) / LORA_LINE_BYTES * LORA_LINE_BYTES;
 }
 
 int emu_program(struct emu_board *board, const struct lora_program *program,
@@ -83,7 +88,7 @@ int emu_program(struct emu_board *board, const struct lora_program *program,
     power_off(board);
     status = emu_memory_onchip(board, program->onchip_bytes, failure);
     if (status) return status;
-    if (!board->firmware) board->firmware = malloc(fw_bytes());
+    if (!board->firmware) board->firmware = aligned_alloc(LORA_LINE_BYTES, whole_lines(fw_bytes()));
     if (!board->firmware)
         return emu_fail(failure, LORA_ERR_MEMORY, board, "board %u: no memory for its firmware",
                         board->index);

@@ -257,6 +257,7 @@ bool emu_router_pump(struct emu_board *board) {
     board->linked = false;
     if (router->state != LORA_UNIT_BUSY) return false;
     router->news = false;
-    pump(router);
+    if (router->command) emu_router_begin(board);
+    if (router->state == LORA_UNIT_BUSY) pump(router);
     return router->news || router->state != LORA_UNIT_BUSY;
 }

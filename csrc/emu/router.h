@@ -23,6 +23,9 @@ struct emu_plans { /* of all boards of a cluster */
 
 struct emu_router {
     uint32_t state;  /* enum lora_unit_state */
+    const struct lora_gather *command; /* that is to begin; NULL once it has */
+    const struct lora_list *list;
+    const struct lora_step_state *step_state;
     uint32_t status; /* enum lora_status of a failed gather */
     uint32_t failed_port;
     uint32_t frames_sent, frames_received, frames_dropped;
@@ -49,12 +52,20 @@ struct emu_router {
     bool misfile; /* fault: files blocks under the source's neighbour */
 };
 
+/* What a board's firmware asks of the links, done when no board runs. */
+struct emu_outward {
+    bool drop, poison, link_test;
+    uint8_t rank;
+    uint32_t drop_before; /* frames of epochs before this one leave the FIFOs */
+    uint32_t port_next, port_previous, epoch, step; /* of the poison frame */
+};
+
 void emu_router_start(struct emu_board *board, const struct lora_gather *command,
                       const struct lora_list *list, const struct lora_step_state *state);
 /* Moves what can move; returns true when the firmware should look. */
 bool emu_router_pump(struct emu_board *board);
+void emu_router_begin(struct emu_board *board);
 void emu_router_abort(struct emu_board *board);
-void emu_router_poison(struct emu_board *board, const struct lora_list *list,
-                       const struct lora_step_state *state);
+void emu_outward_settle(struct emu_board *board);
 
 #endif

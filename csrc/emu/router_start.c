@@ -101,24 +101,45 @@ static uint32_t begin(struct emu_board *board, const struct lora_gather *command
     return router->boards > 1 && rows > 0 && !connect(board, list) ? LORA_ERR_LINK_DOWN : LORA_OK;
 }
 
+/* The gather begins with the next pump: frames are for when no board runs. */
 void emu_router_start(struct emu_board *board, const struct lora_gather *command,
                       const struct lora_list *list, const struct lora_step_state *state) {
+    struct emu_router *router = &board->router;
+    router->command = command;
+    router->list = list;
+    router->step_state = state;
+    router->state = LORA_UNIT_BUSY;
+    memset(router->groups_done, 0, sizeof router->groups_done);
+    board->linked = true;
+}
+
+void emu_router_begin(struct emu_board *board) {
     struct emu_router *router = &board->router;
     router->frames_sent = router->frames_received = 0;
     router->frames_dropped = board->frames_dropped;
     board->frames_dropped = 0;
     router->failed_port = LORA_NO_PORT;
-    router->status = begin(board, command, list, state);
-    router->state = router->status ? LORA_UNIT_FAILED : LORA_UNIT_BUSY;
-    if (router->state == LORA_UNIT_BUSY) emu_router_pump(board);
+    router->status = begin(board, router->command, router->list, router->step_state);
+    router->command = NULL;
+    if (router->status) router->state = LORA_UNIT_FAILED;
 }
 
-void emu_router_abort(struct emu_board *board) { board->router.state = LORA_UNIT_IDLE; }
+void emu_router_abort(struct emu_board *board) {
+    board->router.state = LORA_UNIT_IDLE;
+    board->router.command = NULL;
+}
 
-void emu_router_poison(struct emu_board *board, const struct lora_list *list,
-                       const struct lora_step_state *state) {
-    struct emu_port *ports[2] = {port_at(board, list->port_next),
-                                 port_at(board, list->port_previous)};
+static void poison(struct emu_board *board, const struct emu_outward *wanted) {
+    struct emu_port *ports[2] = {port_at(board, wanted->port_next),
+                                 port_at(board, wanted->port_previous)};
     for (uint32_t i = 0; i < 2; i++)
-        if (ports[i]) emu_port_poison(ports[i], state->epoch, state->step, list->rank);
+        if (ports[i]) emu_port_poison(ports[i], wanted->epoch, wanted->step, wanted->rank);
+}
+
+void emu_outward_settle(struct emu_board *board) {
+    struct emu_outward *wanted = &board->outward;
+    for (uint32_t p = 0; wanted->drop && p < LORA_PORTS; p++)
+        board->frames_dropped += emu_port_drop_before(&board->ports[p], wanted->drop_before);
+    if (wanted->poison) poison(board, wanted);
+    wanted->drop = wanted->poison = false;
 }

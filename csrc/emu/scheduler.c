@@ -25,25 +25,13 @@ static bool run_links(struct emu_cluster *cluster) {
             if (board->link_test.active) board->awake = true;
         }
     }
-    if (any) emu_watch_end(&cluster->watch, EMU_LINKS, began);
+    if (any) emu_watch_end(&cluster->watch, &cluster->watch.tally, EMU_LINKS, began);
     return any;
-}
-
-static void run_board(struct emu_board *board) {
-    board->awake = false;
-    if (!board->programmed || board->firmware_dead) return;
-    emu_hal_bind(board);
-    if (fw_poll(board->firmware) == LORA_FW_RUNNING) board->awake = true;
 }
 
 static bool run_slice(struct emu_cluster *cluster) {
     bool moved = run_links(cluster);
-    for (uint32_t i = 0; i < cluster->boards; i++) {
-        if (!cluster->board[i].awake) continue;
-        run_board(&cluster->board[i]);
-        moved = true;
-    }
-    emu_hal_bind(NULL);
+    if (emu_boards_poll(cluster)) moved = true;
     if (!moved && !emu_units_run(cluster)) return false;
     cluster->now += SLICE_CYCLES;
     return true;

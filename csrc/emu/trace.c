@@ -19,7 +19,7 @@ void emu_trace_mark(struct emu_board *board, uint32_t index, const struct lora_c
                     uint32_t rows, uint32_t end) {
     struct emu_trace *trace = &board->trace;
     if (command->unit >= LORA_UNITS) return;
-    uint64_t now = ++board->cluster->now; /* begin < end even where the unit took no board time */
+    uint64_t now = ++board->clock; /* begin < end even where the unit took no board time */
     if (!end) {
         trace->begin[command->unit] = now;
         return;

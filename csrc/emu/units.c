@@ -7,6 +7,7 @@
 
 #define START_CYCLES 32 /* board time that a start costs */
 #define SMALL_COLUMNS 512 /* of all rows */
+#define MODEST_PRODUCTS (1u << 18)
 #define NO_ROW 0xffffffffu
 
 static const struct hal_unit_result nothing = {.nonfinite_row = NO_ROW, .port = LORA_NO_PORT};
@@ -59,22 +60,29 @@ static bool is_small(const struct lora_unit_call *call) {
     return (uint64_t)vector->columns * call->state->row_count <= SMALL_COLUMNS;
 }
 
+/* Of a board that runs beside others: not worth a place in a batch, in which threads meet. */
+static bool is_modest(const struct lora_unit_call *call) {
+    if (call->command->opcode != LORA_CMD_MATRIX) return true;
+    const struct lora_matrix *matrix = (const struct lora_matrix *)(const void *)call->command;
+    return (uint64_t)matrix->k * matrix->n * call->state->row_count <= MODEST_PRODUCTS;
+}
+
 static void start_kernel(struct emu_board *board, struct emu_unit *entry) {
-    struct emu_cluster *cluster = board->cluster;
-    if (!cluster->kernels->batch || is_small(&entry->call)) {
-        finish(entry, call_kernel(cluster->kernels, &entry->call));
+    const struct lora_kernels *kernels = board->cluster->kernels;
+    bool alone = is_small(&entry->call) || (board->beside && is_modest(&entry->call));
+    if (!kernels->batch || alone) {
+        finish(entry, call_kernel(kernels, &entry->call));
         return;
     }
     entry->queued = true;
-    cluster->queue[cluster->queued++] = entry;
+    board->queue[board->queued++] = entry;
 }
 
-static void unqueue(struct emu_cluster *cluster, struct emu_unit *entry) {
+static void unqueue(struct emu_board *board, struct emu_unit *entry) {
     if (!entry->queued) return;
     uint32_t at = 0;
-    while (cluster->queue[at] != entry) at++;
-    for (cluster->queued--; at < cluster->queued; at++)
-        cluster->queue[at] = cluster->queue[at + 1];
+    while (board->queue[at] != entry) at++;
+    for (board->queued--; at < board->queued; at++) board->queue[at] = board->queue[at + 1];
     entry->queued = false;
 }
 
@@ -99,9 +107,9 @@ void emu_unit_start(struct emu_board *board, uint32_t unit, const struct lora_co
                     const struct lora_list *list, const struct lora_step_state *state) {
     if (unit >= LORA_UNITS) return;
     struct emu_unit *entry = &board->units[unit];
-    struct emu_watch *watch = &board->cluster->watch;
+    const struct emu_watch *watch = &board->cluster->watch;
     entry->state = LORA_UNIT_BUSY;
-    board->cluster->now += START_CYCLES;
+    board->clock += START_CYCLES;
     if (board->stuck_units & 1u << unit) return;
     entry->call.command = command;
     entry->call.list = list;
@@ -110,23 +118,34 @@ void emu_unit_start(struct emu_board *board, uint32_t unit, const struct lora_co
     entry->call.nonfinite_row = NO_ROW;
     uint64_t began = emu_watch_begin(watch);
     enum emu_work work = start(board, unit, entry);
-    emu_watch_end(watch, work, began);
+    emu_watch_end(watch, &board->tally, work, began);
+}
+
+/* The boards' queues one after another. */
+static uint32_t take_queues(struct emu_cluster *cluster, struct emu_unit **entries) {
+    uint32_t count = 0;
+    for (uint32_t b = 0; b < cluster->boards; b++) {
+        struct emu_board *board = &cluster->board[b];
+        for (uint32_t i = 0; i < board->queued; i++) entries[count++] = board->queue[i];
+        board->queued = 0;
+    }
+    return count;
 }
 
 bool emu_units_run(struct emu_cluster *cluster) {
     const struct lora_kernels *kernels = cluster->kernels;
+    struct emu_unit *entries[LORA_MAX_BOARDS * LORA_UNITS];
     struct lora_unit_call calls[LORA_MAX_BOARDS * LORA_UNITS];
     int statuses[LORA_MAX_BOARDS * LORA_UNITS];
-    uint32_t count = cluster->queued;
+    uint32_t count = take_queues(cluster, entries);
     if (count == 0) return false;
-    for (uint32_t i = 0; i < count; i++) calls[i] = cluster->queue[i]->call;
+    for (uint32_t i = 0; i < count; i++) calls[i] = entries[i]->call;
     uint64_t mode = float_mode_set(), began = emu_watch_begin(&cluster->watch);
     kernels->batch(kernels->context, cluster->pool, calls, statuses, count);
-    emu_watch_end(&cluster->watch, EMU_KERNELS, began);
+    emu_watch_end(&cluster->watch, &cluster->watch.tally, EMU_KERNELS, began);
     float_mode_restore(mode);
-    cluster->queued = 0;
     for (uint32_t i = 0; i < count; i++) {
-        struct emu_unit *entry = cluster->queue[i];
+        struct emu_unit *entry = entries[i];
         entry->queued = false;
         entry->call.nonfinite_count = calls[i].nonfinite_count;
         entry->call.nonfinite_row = calls[i].nonfinite_row;
@@ -138,7 +157,6 @@ bool emu_units_run(struct emu_cluster *cluster) {
 
 static void take_router(struct emu_board *board, struct emu_unit *entry) {
     struct emu_router *router = &board->router;
-    if (board->linked) emu_router_pump(board);
     if (router->state == LORA_UNIT_BUSY) return;
     entry->state = router->state;
     entry->plain = false;
@@ -168,6 +186,6 @@ uint32_t emu_unit_poll(struct emu_board *board, uint32_t unit, struct hal_unit_r
 void emu_unit_abort(struct emu_board *board, uint32_t unit) {
     if (unit >= LORA_UNITS) return;
     board->units[unit].state = LORA_UNIT_IDLE;
-    unqueue(board->cluster, &board->units[unit]);
+    unqueue(board, &board->units[unit]);
     if (unit == LORA_UNIT_ROUTER) emu_router_abort(board);
 }

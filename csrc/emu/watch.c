@@ -17,11 +17,11 @@ static void measure(struct emu_watch *watch) {
     struct emu_watch trial = {.on = true};
     uint64_t ticks = emu_ticks(), ns = emu_clock_ns();
     for (uint32_t i = 0; i < READINGS; i++)
-        emu_watch_end(&trial, EMU_KERNELS, emu_watch_begin(&trial));
+        emu_watch_end(&trial, &trial.tally, EMU_KERNELS, emu_watch_begin(&trial));
     ticks = emu_ticks() - ticks;
     ns = emu_clock_ns() - ns;
     watch->tick_ns = ticks ? (double)ns / (double)ticks : 1.0;
-    watch->spare_ns = (double)(ticks - trial.ticks[EMU_KERNELS]) * watch->tick_ns / READINGS;
+    watch->spare_ns = (double)(ticks - trial.tally.ticks[EMU_KERNELS]) * watch->tick_ns / READINGS;
 }
 
 int lora_emu_watch(uint32_t cluster, uint32_t on) {
@@ -37,10 +37,11 @@ int lora_emu_times(uint32_t cluster, struct lora_emu_times *times) {
     struct emu_cluster *found = times ? emu_cluster_acquire(cluster) : NULL;
     if (!found) return LORA_ERR_ARGUMENT;
     const struct emu_watch *watch = &found->watch;
-    times->kernels_ns = (uint64_t)((double)watch->ticks[EMU_KERNELS] * watch->tick_ns);
-    times->moves_ns = (uint64_t)((double)watch->ticks[EMU_MOVES] * watch->tick_ns);
-    times->links_ns = (uint64_t)((double)watch->ticks[EMU_LINKS] * watch->tick_ns);
-    times->watch_ns = (uint64_t)((double)watch->readings * watch->spare_ns);
+    const struct emu_tally *tally = &watch->tally;
+    times->kernels_ns = (uint64_t)((double)tally->ticks[EMU_KERNELS] * watch->tick_ns);
+    times->moves_ns = (uint64_t)((double)tally->ticks[EMU_MOVES] * watch->tick_ns);
+    times->links_ns = (uint64_t)((double)tally->ticks[EMU_LINKS] * watch->tick_ns);
+    times->watch_ns = (uint64_t)((double)tally->readings * watch->spare_ns);
     emu_cluster_release(found);
     return LORA_OK;
 }

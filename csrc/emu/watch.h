@@ -8,12 +8,16 @@
 
 enum emu_work { EMU_KERNELS, EMU_MOVES, EMU_LINKS, EMU_WORKS };
 
+struct emu_tally {
+    uint64_t readings;
+    uint64_t ticks[EMU_WORKS];
+};
+
 struct emu_watch {
     bool on;
     double tick_ns;  /* of the counter */
     double spare_ns; /* that one reading of the watch takes, beyond what it counts as work */
-    uint64_t readings;
-    uint64_t ticks[EMU_WORKS];
+    struct emu_tally tally;
 };
 
 uint64_t emu_clock_ns(void);
@@ -30,10 +34,17 @@ static inline uint64_t emu_watch_begin(const struct emu_watch *watch) {
     return watch->on ? emu_ticks() : 0;
 }
 
-static inline void emu_watch_end(struct emu_watch *watch, enum emu_work work, uint64_t began) {
+/* `tally`: the watch's own, or a board's while boards are polled. */
+static inline void emu_watch_end(const struct emu_watch *watch, struct emu_tally *tally,
+                                 enum emu_work work, uint64_t began) {
     if (!watch->on) return;
-    watch->ticks[work] += emu_ticks() - began;
-    watch->readings++;
+    tally->ticks[work] += emu_ticks() - began;
+    tally->readings++;
+}
+
+static inline void emu_tally_add(struct emu_tally *tally, const struct emu_tally *more) {
+    tally->readings += more->readings;
+    for (uint32_t work = 0; work < EMU_WORKS; work++) tally->ticks[work] += more->ticks[work];
 }
 
 #endif

@@ -67,8 +67,10 @@ static inline void test_program(struct test_cluster *cluster, uint32_t board) {
     CHECK(transport->program(cluster->handle[board], &program, &failure) == LORA_OK);
 }
 
-static inline struct test_cluster test_open(uint32_t boards, enum test_shape shape,
-                                            uint32_t trace_capacity) {
+static inline struct test_cluster test_open_with(uint32_t boards, enum test_shape shape,
+                                                 uint32_t trace_capacity,
+                                                 const struct lora_kernels *kernels,
+                                                 uint32_t threads) {
     struct lora_board_info infos[LORA_MAX_BOARDS];
     struct lora_emu_cable cables[LORA_MAX_BOARDS];
     struct test_cluster cluster = {.boards = boards};
@@ -83,7 +85,8 @@ static inline struct test_cluster test_open(uint32_t boards, enum test_shape sha
                                      .cable_count = shape == TEST_RING ? boards : boards - 1,
                                      .clock_hz = TEST_CLOCK_HZ,
                                      .cables = cables,
-                                     .kernels = &test_kernels,
+                                     .kernels = kernels,
+                                     .threads = threads,
                                      .link_configuration = TEST_CONFIGURATION,
                                      .trace_capacity = trace_capacity};
     if (boards == 1) config.cable_count = 0;
@@ -95,6 +98,11 @@ static inline struct test_cluster test_open(uint32_t boards, enum test_shape sha
         test_program(&cluster, i);
     }
     return cluster;
+}
+
+static inline struct test_cluster test_open(uint32_t boards, enum test_shape shape,
+                                            uint32_t trace_capacity) {
+    return test_open_with(boards, shape, trace_capacity, &test_kernels, 0);
 }
 
 static inline void test_close(struct test_cluster *cluster) {

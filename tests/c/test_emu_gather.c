@@ -70,12 +70,17 @@ static bool gathered(struct run *run, const uint8_t *full, uint32_t rows) {
     return true;
 }
 
-static void start(struct run *run, uint32_t board) {
-    emu_unit_start(run->boards[board], LORA_UNIT_ROUTER, (void *)&run->gather, &run->lists[board],
+/* The unit's start, and the links' turn that follows it. */
+static void start_gather(struct run *run, uint32_t board, struct lora_gather *gather) {
+    emu_unit_start(run->boards[board], LORA_UNIT_ROUTER, (void *)gather, &run->lists[board],
                    &run->state);
+    emu_router_pump(run->boards[board]);
 }
 
+static void start(struct run *run, uint32_t board) { start_gather(run, board, &run->gather); }
+
 static uint32_t poll(struct run *run, uint32_t board, struct hal_unit_result *result) {
+    if (run->boards[board]->linked) emu_router_pump(run->boards[board]);
     return emu_unit_poll(run->boards[board], LORA_UNIT_ROUTER, result);
 }
 
@@ -173,6 +178,7 @@ static void check_flip(void) {
     /* Its firmware poisons both neighbours: 2, which misses the block, ends; 0 and 3 have it. */
     emu_hal_bind(run.boards[1]);
     hal_links_poison(&run.lists[1], &run.state);
+    emu_outward_settle(run.boards[1]);
     CHECK(poll(&run, 2, &result) == LORA_UNIT_FAILED);
     CHECK(result.status == LORA_ERR_LINK_POISON && result.port == 0);
     emu_unit_abort(run.boards[0], LORA_UNIT_ROUTER);
@@ -183,6 +189,7 @@ static void check_flip(void) {
     for (uint32_t b = 0; b < 4; b++) {
         emu_hal_bind(run.boards[b]);
         hal_links_epoch(run.state.epoch);
+        emu_outward_settle(run.boards[b]);
         dropped += run.boards[b]->frames_dropped;
         run.boards[b]->frames_dropped = 0;
     }
@@ -221,12 +228,12 @@ static void check_future_frames(void) {
     start(&run, 0);
     start(&run, 1);
     CHECK(poll(&run, 1, &results[1]) == LORA_UNIT_DONE);
-    emu_unit_start(run.boards[1], LORA_UNIT_ROUTER, (void *)&later, &run.lists[1], &run.state);
+    start_gather(&run, 1, &later);
     CHECK(run.boards[0]->ports[1].tail - run.boards[0]->ports[1].head == 2);
     CHECK(poll(&run, 0, &results[0]) == LORA_UNIT_DONE);
     CHECK(gathered(&run, full, 1));
     CHECK(run.boards[0]->ports[1].tail - run.boards[0]->ports[1].head == 1);
-    emu_unit_start(run.boards[0], LORA_UNIT_ROUTER, (void *)&later, &run.lists[0], &run.state);
+    start_gather(&run, 0, &later);
     CHECK(finish(&run, results) == LORA_OK);
     CHECK(results[0].frames_received == 1 && results[0].frames_dropped == 0);
     run_close(&run);

@@ -70,6 +70,35 @@ static void test_threads(uint32_t threads) {
     lora_pool_free(pool);
 }
 
+#define NESTED 24
+
+struct nest {
+    struct lora_pool *pool;
+    atomic_uint done[NESTED], within;
+};
+
+static void take_within(void *context, uint32_t item, uint32_t thread) {
+    struct nest *nest = context;
+    CHECK(item < NESTED && thread == 0); /* alone, whatever the thread: no other takes part */
+    atomic_fetch_add(&nest->within, 1);
+}
+
+static void take_nest(void *context, uint32_t item, uint32_t thread) {
+    struct nest *nest = context;
+    (void)thread;
+    lora_pool_run(nest->pool, NESTED, take_within, nest);
+    atomic_fetch_add(&nest->done[item], 1);
+}
+
+static void test_run_within_an_item(void) {
+    struct nest nest = {.pool = lora_pool_create(3)};
+    for (uint32_t round = 0; round < 200; round++) lora_pool_run(nest.pool, NESTED, take_nest, &nest);
+    for (uint32_t i = 0; i < NESTED; i++) CHECK(atomic_load(&nest.done[i]) == 200);
+    CHECK(atomic_load(&nest.within) == 200 * NESTED * NESTED);
+    CHECK(run(nest.pool, 100, 0)); /* and the pool is as it was */
+    lora_pool_free(nest.pool);
+}
+
 #define SPARE_CALLS 1000
 
 struct spare { /* freed by the pool */
@@ -116,6 +145,7 @@ int main(void) {
     test_spare();
     lora_pool_free(lora_pool_create(4)); /* never used: no thread to join */
     lora_pool_free(NULL);
+    test_run_within_an_item();
     puts("pool: ok");
     return 0;
 }

@@ -1,0 +1,105 @@
+/* Boards that are awake have their firmware polled, at once on several threads where no board waits
+ * for another: between two gathers they have nothing in common. What they ask of the links is done
+ * after, board by board. Each board has a thread that it comes back to, for its state is in that
+ * core's cache; a thread that is late loses its boards to the others. */
+#include "board.h"
+
+#include <stdatomic.h>
+
+struct polls {
+    struct emu_cluster *cluster;
+    uint32_t count, threads;
+    struct emu_board *boards[LORA_MAX_BOARDS];
+    atomic_bool taken[LORA_MAX_BOARDS];
+    uint32_t thread[LORA_MAX_BOARDS]; /* that polled it */
+    uint64_t ticks[LORA_MAX_BOARDS];  /* that it took, while the watch is on */
+};
+
+static void poll(struct emu_board *board) {
+    board->awake = false;
+    if (!board->programmed || board->firmware_dead) return;
+    emu_hal_bind(board);
+    if (fw_poll(board->firmware) == LORA_FW_RUNNING) board->awake = true;
+    emu_hal_bind(NULL);
+}
+
+static bool take(struct polls *polls, uint32_t at) {
+    return !atomic_load_explicit(&polls->taken[at], memory_order_relaxed) &&
+           !atomic_exchange(&polls->taken[at], true);
+}
+
+/* There are as many items as boards, so one is left. */
+static uint32_t take_one(struct polls *polls, uint32_t thread) {
+    for (uint32_t at = thread; at < polls->count; at += polls->threads)
+        if (take(polls, at)) return at;
+    for (uint32_t at = 0;; at = at + 1 < polls->count ? at + 1 : 0)
+        if (take(polls, at)) return at;
+}
+
+static void poll_item(void *context, uint32_t item, uint32_t thread) {
+    struct polls *polls = context;
+    const struct emu_watch *watch = &polls->cluster->watch;
+    uint32_t at = polls->threads > 1 ? take_one(polls, thread) : item;
+    uint64_t began = emu_watch_begin(watch);
+    poll(polls->boards[at]);
+    polls->thread[at] = thread;
+    polls->ticks[at] = emu_watch_begin(watch) - began;
+}
+
+/* Wall time is the busiest thread's: what its boards' units did counts, the others' was beside it. */
+static void count_busiest(struct polls *polls) {
+    uint64_t busy[LORA_POOL_THREADS] = {0};
+    uint32_t busiest = 0;
+    for (uint32_t i = 0; i < polls->count; i++) busy[polls->thread[i]] += polls->ticks[i];
+    for (uint32_t t = 1; t < polls->threads; t++)
+        if (busy[t] > busy[busiest]) busiest = t;
+    for (uint32_t i = 0; i < polls->count; i++) {
+        if (polls->thread[i] == busiest)
+            emu_tally_add(&polls->cluster->watch.tally, &polls->boards[i]->tally);
+        polls->boards[i]->tally = (struct emu_tally){0};
+    }
+}
+
+static void settle(struct emu_cluster *cluster, struct emu_board *board) {
+    board->beside = false;
+    if (board->clock > cluster->now) cluster->now = board->clock;
+    if (board->outward.link_test) board->awake = true;
+    emu_outward_settle(board);
+}
+
+/* A link test sends and hears frames while it is polled. */
+static bool reaches_others(const struct emu_board *board) {
+    return board->link_test.active || board->outward.link_test;
+}
+
+static void gather_awake(struct polls *polls) {
+    struct emu_cluster *cluster = polls->cluster;
+    polls->threads = lora_pool_threads(cluster->pool);
+    polls->count = 0;
+    for (uint32_t b = 0; b < cluster->boards; b++) {
+        struct emu_board *board = &cluster->board[b];
+        if (!board->awake) continue;
+        if (reaches_others(board)) polls->threads = 1;
+        polls->boards[polls->count++] = board;
+    }
+    if (polls->count < 2) polls->threads = 1;
+}
+
+static void begin_board(struct polls *polls, uint32_t at) {
+    struct emu_board *board = polls->boards[at];
+    board->clock = polls->cluster->now;
+    board->beside = polls->threads > 1;
+    board->outward.link_test = false;
+    atomic_init(&polls->taken[at], false);
+}
+
+bool emu_boards_poll(struct emu_cluster *cluster) {
+    struct polls polls = {.cluster = cluster};
+    gather_awake(&polls);
+    if (polls.count == 0) return false;
+    for (uint32_t i = 0; i < polls.count; i++) begin_board(&polls, i);
+    lora_pool_run(polls.threads > 1 ? cluster->pool : NULL, polls.count, poll_item, &polls);
+    if (cluster->watch.on) count_busiest(&polls);
+    for (uint32_t i = 0; i < polls.count; i++) settle(cluster, polls.boards[i]);
+    return true;
+}
