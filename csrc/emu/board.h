@@ -73,6 +73,7 @@ struct emu_board { /* lines of its own: boards run on different threads */
     bool awake;  /* the firmware has something to look at */
     bool linked; /* the Router has: a frame came, or a place for one */
     bool beside; /* polled while other boards are, on other threads: reaches none of them */
+    bool unshared; /* and every thread has a board: modest kernels are not shared */
     uint32_t control[EMU_CONTROL_BYTES / 4]; /* register file of lora_ctrl */
     struct fw *firmware;
     struct emu_unit units[LORA_UNITS];

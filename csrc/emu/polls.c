@@ -28,22 +28,22 @@ static bool take(struct polls *polls, uint32_t at) {
            !atomic_exchange(&polls->taken[at], true);
 }
 
-/* There are as many items as boards, so one is left. */
-static uint32_t take_one(struct polls *polls, uint32_t thread) {
-    for (uint32_t at = thread; at < polls->count; at += polls->threads)
-        if (take(polls, at)) return at;
-    for (uint32_t at = 0;; at = at + 1 < polls->count ? at + 1 : 0)
-        if (take(polls, at)) return at;
-}
-
-static void poll_item(void *context, uint32_t item, uint32_t thread) {
-    struct polls *polls = context;
+static void poll_one(struct polls *polls, uint32_t at, uint32_t thread) {
     const struct emu_watch *watch = &polls->cluster->watch;
-    uint32_t at = polls->threads > 1 ? take_one(polls, thread) : item;
     uint64_t began = emu_watch_begin(watch);
     poll(polls->boards[at]);
     polls->thread[at] = thread;
     polls->ticks[at] = emu_watch_begin(watch) - began;
+}
+
+/* An item is a thread's boards, then what others have left. */
+static void poll_item(void *context, uint32_t item, uint32_t thread) {
+    struct polls *polls = context;
+    (void)item;
+    for (uint32_t at = thread % polls->threads; at < polls->count; at += polls->threads)
+        if (take(polls, at)) poll_one(polls, at, thread);
+    for (uint32_t at = 0; at < polls->count; at++)
+        if (take(polls, at)) poll_one(polls, at, thread);
 }
 
 /* Wall time is the busiest thread's: what its boards' units did counts, the others' was beside it. */
@@ -51,7 +51,7 @@ static void count_busiest(struct polls *polls) {
     uint64_t busy[LORA_POOL_THREADS] = {0};
     uint32_t busiest = 0;
     for (uint32_t i = 0; i < polls->count; i++) busy[polls->thread[i]] += polls->ticks[i];
-    for (uint32_t t = 1; t < polls->threads; t++)
+    for (uint32_t t = 1; t < LORA_POOL_THREADS; t++)
         if (busy[t] > busy[busiest]) busiest = t;
     for (uint32_t i = 0; i < polls->count; i++) {
         if (polls->thread[i] == busiest)
@@ -61,7 +61,7 @@ static void count_busiest(struct polls *polls) {
 }
 
 static void settle(struct emu_cluster *cluster, struct emu_board *board) {
-    board->beside = false;
+    board->beside = board->unshared = false;
     if (board->clock > cluster->now) cluster->now = board->clock;
     if (board->outward.link_test) board->awake = true;
     emu_outward_settle(board);
@@ -82,13 +82,14 @@ static void gather_awake(struct polls *polls) {
         if (reaches_others(board)) polls->threads = 1;
         polls->boards[polls->count++] = board;
     }
-    if (polls->count < 2) polls->threads = 1;
+    if (polls->threads > polls->count) polls->threads = polls->count;
 }
 
 static void begin_board(struct polls *polls, uint32_t at) {
     struct emu_board *board = polls->boards[at];
     board->clock = polls->cluster->now;
     board->beside = polls->threads > 1;
+    board->unshared = board->beside && polls->threads == lora_pool_threads(polls->cluster->pool);
     board->outward.link_test = false;
     atomic_init(&polls->taken[at], false);
 }
@@ -98,7 +99,7 @@ bool emu_boards_poll(struct emu_cluster *cluster) {
     gather_awake(&polls);
     if (polls.count == 0) return false;
     for (uint32_t i = 0; i < polls.count; i++) begin_board(&polls, i);
-    lora_pool_run(polls.threads > 1 ? cluster->pool : NULL, polls.count, poll_item, &polls);
+    lora_pool_run(cluster->pool, polls.threads, poll_item, &polls);
     if (cluster->watch.on) count_busiest(&polls);
     for (uint32_t i = 0; i < polls.count; i++) settle(cluster, polls.boards[i]);
     return true;

@@ -60,7 +60,7 @@ static bool is_small(const struct lora_unit_call *call) {
     return (uint64_t)vector->columns * call->state->row_count <= SMALL_COLUMNS;
 }
 
-/* Of a board that runs beside others: not worth a place in a batch, in which threads meet. */
+/* Not worth a batch, in which threads meet, where every thread has a board of its own. */
 static bool is_modest(const struct lora_unit_call *call) {
     if (call->command->opcode != LORA_CMD_MATRIX) return true;
     const struct lora_matrix *matrix = (const struct lora_matrix *)(const void *)call->command;
@@ -69,7 +69,7 @@ static bool is_modest(const struct lora_unit_call *call) {
 
 static void start_kernel(struct emu_board *board, struct emu_unit *entry) {
     const struct lora_kernels *kernels = board->cluster->kernels;
-    bool alone = is_small(&entry->call) || (board->beside && is_modest(&entry->call));
+    bool alone = is_small(&entry->call) || (board->unshared && is_modest(&entry->call));
     if (!kernels->batch || alone) {
         finish(entry, call_kernel(kernels, &entry->call));
         return;
