@@ -34,15 +34,15 @@ struct worker {
 
 struct lora_pool {
     _Alignas(LINE) _Atomic uint64_t ticket;
+    pool_task task; /* of the run that the ticket names: they come with its line */
+    void *context;
     _Alignas(LINE) _Atomic uint32_t unfinished;
     _Alignas(LINE) _Atomic uint32_t sleepers;
     atomic_bool ending;
     atomic_int caller_cpu, spare_cpu; /* spare: no worker stays there, the caller should */
     spare_task spare;
     _Atomic(void *) spare_context; /* NULL: nothing to do meanwhile */
-    _Alignas(LINE) pool_task task; /* of the run that the ticket names */
-    void *context;
-    uint32_t threads, started; /* started: workers that run */
+    _Alignas(LINE) uint32_t threads, started; /* started: workers that run */
     bool tried;                /* to start them */
     bool placed;               /* workers stay on CPUs of their own */
     pid_t owner;               /* a forked child has the pool without its threads */
@@ -242,11 +242,17 @@ static void wait_for_others(struct lora_pool *pool) {
     }
 }
 
+/* Workers read it again and again: it is written when it changes. */
+static void note_caller(struct lora_pool *pool) {
+    int cpu = sched_getcpu();
+    if (atomic_load(&pool->caller_cpu) != cpu) atomic_store(&pool->caller_cpu, cpu);
+}
+
 static void run_ticket(struct lora_pool *pool, uint32_t count, pool_task task, void *context) {
     uint64_t number = (atomic_load(&pool->ticket) >> 32) + 1;
     pool->task = task;
     pool->context = context;
-    if (pool->placed) atomic_store(&pool->caller_cpu, sched_getcpu());
+    if (pool->placed) note_caller(pool);
     atomic_store(&pool->unfinished, count);
     atomic_store(&pool->ticket, number << 32 | (uint64_t)count << 16);
     if (atomic_load(&pool->sleepers)) wake_all(pool);

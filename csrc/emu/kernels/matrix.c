@@ -9,6 +9,7 @@
 #include "segments.h"
 
 #define ROUNDS 4               /* of items, one a thread in each */
+#define SHORT_NS 65536         /* by the measure of the next two: a megabyte of weights */
 #define LONG_PERCENT 88        /* of an integer product: the share of the threads' first items */
 #define WEIGHT_BYTES_PER_NS 16 /* one thread reads about so many */
 #define PRODUCTS_PER_NS 40     /* of many rows */
@@ -297,22 +298,23 @@ static uint32_t common_divisor(uint32_t a, uint32_t b) {
     return b ? common_divisor(b, a % b) : a;
 }
 
-/* An item is a run of tiles: its thread knows what to fetch ahead. */
+/* An item is a run of tiles: its thread knows what to fetch ahead. One a thread where the jobs behind
+ * it make up for a late thread, or where it would be over before others could. */
 static void cut(struct lora_job *job) {
     const struct lora_matrix *c = job->matrix.command;
     uint64_t tile_bytes = (uint64_t)matrix_k_blocks(c) * job->matrix.block_bytes;
-    uint32_t rounds = job->following ? 1 : ROUNDS; /* the jobs behind it make up for a late thread */
-    uint32_t tiles = tile_count(c), most = rounds * job->threads;
+    uint64_t products = (uint64_t)job->rows * c->k * c->n / PRODUCTS_PER_NS;
+    uint32_t tiles = tile_count(c);
+    job->work = tiles * tile_bytes / WEIGHT_BYTES_PER_NS;
+    if (products > job->work)
+        job->work = products;
+    uint32_t most = (job->following || job->work <= SHORT_NS ? 1 : ROUNDS) * job->threads;
     uint32_t requests = c->bank_count * c->merge; /* blocks until a bank's turn comes again */
     uint32_t apart = requests / common_divisor(requests, matrix_k_blocks(c));
     /* Other loops read one or two places at once: for them memory comes fastest in its own order. */
     bool ordered = job->matrix.type == LORA_WEIGHT_FP16 && apart < tiles;
     job->matrix.tiles_apart = ordered ? apart : 1;
     job->items = tiles < most ? tiles : most;
-    job->work = tiles * tile_bytes / WEIGHT_BYTES_PER_NS;
-    uint64_t products = (uint64_t)job->rows * c->k * c->n / PRODUCTS_PER_NS;
-    if (products > job->work)
-        job->work = products;
 }
 
 int lora_matrix_begin(struct lora_job *job) {
