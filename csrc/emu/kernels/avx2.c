@@ -59,10 +59,13 @@ AVX2_INLINE float_vec fused(float_vec a, float_vec b, float_vec sum) {
 #define KERNEL AVX2
 #define KERNEL_INLINE AVX2_INLINE
 #define SUMS 12
+#define STREAMS 2
 #define AHEAD 4
 #define FEW_ROWS 3
 
 #include "few_rows.h"
+#include "row.h"
+#include "scores.h"
 
 AVX2 static void gelu(float *x, uint32_t count, const float *a, const float *b) {
     const __m256 low = _mm256_set1_ps(-8.0f), high = _mm256_set1_ps(8.0f);
@@ -167,6 +170,7 @@ const struct lora_variant lora_variant_avx2 = {
     .halves_to_floats = halves_to_floats,
     .floats_to_halves = floats_to_halves,
     .row = row,
+    .row_cached = row,
     .few = few,
     .few_rows = FEW_ROWS,
     .lay_rows = lay_rows,

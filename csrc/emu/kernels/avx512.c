@@ -2,6 +2,7 @@
  * FMA only ever joins an FP16 x FP16 product, which is exact in FP32, to its sum. */
 #if defined(__x86_64__)
 
+#include "avx512_row.h"
 #include "half.h"
 #include "lanes_512.h"
 #include "segments.h"
@@ -27,10 +28,13 @@ AVX512_INLINE float_vec fused(float_vec a, float_vec b, float_vec sum) {
 #define KERNEL AVX512
 #define KERNEL_INLINE AVX512_INLINE
 #define SUMS 16
+#define STREAMS 8
 #define AHEAD 1
 #define FEW_ROWS 4
 
 #include "few_rows.h"
+#include "row.h"
+#include "scores.h"
 
 AVX512 static void halves_to_floats(const uint16_t *halves, uint32_t count, float *floats) {
     uint32_t i = 0;
@@ -116,6 +120,7 @@ const struct lora_variant lora_variant_avx512 = {
     .halves_to_floats = halves_to_floats,
     .floats_to_halves = floats_to_halves,
     .row = row,
+    .row_cached = lora_avx512_row_cached,
     .few = few,
     .few_rows = FEW_ROWS,
     .lay_rows = lay_rows,

@@ -1,153 +1,12 @@
-/* One row, or a few, times one column tile: memory's speed is what counts. Included once by each
- * implementation, after it has defined:
- *   KERNEL, KERNEL_INLINE  attributes of functions
- *   VECTORS                of a tile's columns; LANES and their operations are of lanes_*.h
- *   fused(a, b, sum)       a*b + sum
- *   SUMS                   vectors of sums that registers hold beside weights and values
- *   AHEAD                  units of 2 KiB that each stream is fetched ahead
- *   FEW_ROWS               3 or 4 */
+/* Two rows to FEW_ROWS times one column tile; see streams.h. */
 #ifndef LORA_KERNELS_FEW_ROWS_H
 #define LORA_KERNELS_FEW_ROWS_H
 
-#include "panel.h"
-#include "segments.h"
-#include "unrolled.h"
-
-#define MOST_STREAMS (SUMS / VECTORS)
-#define FITTING(rows, streams) ((rows) * (streams) * VECTORS <= SUMS)
-#define STREAMS_OF(rows) (FITTING(rows, 8) ? 8 : FITTING(rows, 4) ? 4 : FITTING(rows, 2) ? 2 : 1)
-
-/* So many rows, and the segments that are read at once; constants, all of it. */
-struct few {
-    int rows, streams;
-    uint32_t x_step; /* floats from one column's values to the next's */
-};
-
-/* The place of a segment in a tile's blocks, and of its values of x. */
-struct stream {
-    const float *x;
-    const uint16_t *weights, *ahead;
-};
-
-/* x, where its segments begin, its tile's blocks, and those that are read after them. */
-struct tile {
-    const float *x;
-    const uint32_t *starts;
-    const uint16_t *const *blocks, *const *next;
-};
-
-/* Columns of one segment, each weight converted on the way. */
-KERNEL_INLINE void add_columns(const struct few few, const float *x, uint32_t columns,
-                               const uint16_t *weights, float_vec *sum) {
-    float_vec s[FEW_ROWS * VECTORS];
-    UNROLLED
-    for (int i = 0; i < few.rows * VECTORS; i++)
-        s[i] = sum[i];
-    for (uint32_t k = 0; k < columns; k++, weights += LORA_BLOCK_N, x += few.x_step) {
-        UNROLLED
-        for (int i = 0; i < few.rows * VECTORS; i++)
-            s[i] = fused(splat(x[i / VECTORS]), load_halves(weights + i % VECTORS * LANES), s[i]);
-    }
-    UNROLLED
-    for (int i = 0; i < few.rows * VECTORS; i++)
-        sum[i] = s[i];
-}
-
-/* A unit of several segments at once: they lie in different places of memory, and what comes after
- * each is fetched meanwhile, so that more requests are under way than one stream has. One loop over
- * sums of its own is unrolled early enough for them to become registers: through the caller's, every
- * turn would store them all. */
-KERNEL_INLINE void add_units(const struct few few, const struct stream *streams, float_vec *sum) {
-    float_vec s[SUMS];
-    UNROLLED
-    for (int i = 0; i < few.streams * few.rows * VECTORS; i++)
-        s[i] = sum[i];
-    for (uint32_t k = 0; k < LORA_UNIT_COLUMNS; k++) {
-        UNROLLED
-        for (int i = 0; i < few.streams; i++)
-            _mm_prefetch((const char *)(streams[i].ahead + k * LORA_BLOCK_N), _MM_HINT_T1);
-        UNROLLED
-        for (int i = 0; i < few.streams * few.rows * VECTORS; i++) {
-            const struct stream *stream = &streams[i / VECTORS / few.rows];
-            const uint16_t *weights = stream->weights + k * LORA_BLOCK_N + i % VECTORS * LANES;
-            uint32_t row = (uint32_t)(i / VECTORS % few.rows);
-            s[i] = fused(splat(stream->x[k * few.x_step + row]), load_halves(weights), s[i]);
-        }
-    }
-    UNROLLED
-    for (int i = 0; i < few.streams * few.rows * VECTORS; i++)
-        sum[i] = s[i];
-}
-
-KERNEL_INLINE const uint16_t *unit_at(const uint16_t *const *blocks, uint32_t k) {
-    return blocks[k / LORA_BLOCK_K] + k % LORA_BLOCK_K * LORA_BLOCK_N;
-}
-
-/* The columns of segments s .. s+streams-1 from `whole` on, which not all of them have. */
-KERNEL_INLINE void add_rest(const struct few few, const struct tile *t, uint32_t s, uint32_t whole,
-                            float_vec *sum) {
-    for (int i = 0; i < few.streams; i++, s++, sum += few.rows * VECTORS)
-        for (uint32_t at = t->starts[s] + whole; at < t->starts[s + 1]; at += LORA_UNIT_COLUMNS) {
-            uint32_t left = t->starts[s + 1] - at;
-            add_columns(few, t->x + at * few.x_step,
-                        left < LORA_UNIT_COLUMNS ? left : LORA_UNIT_COLUMNS,
-                        unit_at(t->blocks, at), sum);
-        }
-}
-
-/* Sums of the segments from s on. After them others are read, in the next tile those from 0 on. */
-KERNEL_INLINE void add_segments(const struct few few, const struct tile *t, uint32_t s,
-                                float_vec *sum) {
-    uint32_t units = common_units(t->starts, s, (uint32_t)few.streams);
-    uint32_t whole = units * LORA_UNIT_COLUMNS, ahead_units = units < AHEAD ? units : AHEAD;
-    uint32_t following = (s + (uint32_t)few.streams) % LORA_SEGMENTS;
-    const uint16_t *const *after = following ? t->blocks : t->next;
-    for (int i = 0; i < few.streams * few.rows * VECTORS; i++)
-        sum[i] = zero_floats();
-    for (uint32_t u = 0; u < units; u++) {
-        struct stream streams[MOST_STREAMS];
-        uint32_t at = u * LORA_UNIT_COLUMNS, then = at + ahead_units * LORA_UNIT_COLUMNS;
-        for (uint32_t i = 0; i < (uint32_t)few.streams; i++) {
-            uint32_t start = t->starts[s + i];
-            streams[i].x = t->x + (start + at) * few.x_step;
-            streams[i].weights = unit_at(t->blocks, start + at);
-            streams[i].ahead = then < whole
-                                   ? unit_at(t->blocks, start + then)
-                                   : unit_at(after, t->starts[following + i] + then - whole);
-        }
-        add_units(few, streams, sum);
-    }
-    add_rest(few, t, s, whole, sum);
-}
-
-/* The sums of the eight segments stand `apart` vectors from each other. */
-KERNEL_INLINE float_vec tree(const float_vec *sums, int apart) {
-    float_vec a = add(add(sums[0], sums[apart]), add(sums[2 * apart], sums[3 * apart]));
-    float_vec b = add(add(sums[4 * apart], sums[5 * apart]), add(sums[6 * apart], sums[7 * apart]));
-    return add(a, b);
-}
-
-/* out[row][32] */
-KERNEL_INLINE void multiply(const struct few few, const struct tile *t, float *out) {
-    const int width = few.rows * VECTORS;
-    float_vec sums[LORA_SEGMENTS * FEW_ROWS * VECTORS];
-    for (uint32_t s = 0; s < LORA_SEGMENTS; s += (uint32_t)few.streams)
-        add_segments(few, t, s, sums + s * (uint32_t)width);
-    for (int i = 0; i < width; i++)
-        store_floats(out + i * LANES, tree(sums + i, width));
-}
-
-#define ROW_ALONE ((struct few){1, STREAMS_OF(1), 1})
-
-KERNEL static void row(const float *x, const uint32_t starts[LORA_SEGMENTS + 1],
-                       const uint16_t *const *blocks, const uint16_t *const *next, float *out) {
-    const struct tile tile = {x, starts, blocks, next};
-    multiply(ROW_ALONE, &tile, out);
-}
+#include "streams.h"
 
 #define ROWS_OF(n)                                                                                 \
     KERNEL static void rows_##n(const struct tile *t, float *out) {                                \
-        multiply((struct few){n, STREAMS_OF(n), PANEL_ROWS}, t, out);                              \
+        multiply((struct few){n, STREAMS_OF(n), STREAMS_OF(n), PANEL_ROWS}, t, out);                              \
     }
 ROWS_OF(2) ROWS_OF(3)
 #if FEW_ROWS > 3
@@ -165,37 +24,6 @@ static void few(const float *x, uint32_t rows, const uint32_t starts[LORA_SEGMEN
     else
         rows_4(&tile, out);
 #endif
-}
-
-/* q.k of a block of 32 positions, for heads of at most two units: each is a segment, and the sums of
- * the others are +0. */
-KERNEL_INLINE void score_units(const float *q, const uint16_t *k, uint32_t head_dim, float *out) {
-    uint32_t first = head_dim < LORA_UNIT_COLUMNS ? head_dim : LORA_UNIT_COLUMNS;
-    float_vec sums[2 * VECTORS];
-    for (int i = 0; i < 2 * VECTORS; i++)
-        sums[i] = zero_floats();
-    add_columns(ROW_ALONE, q, first, k, sums);
-    add_columns(ROW_ALONE, q + first, head_dim - first, k + first * LORA_TILE_POSITIONS,
-                sums + VECTORS);
-    for (int v = 0; v < VECTORS; v++)
-        store_floats(out + v * LANES, add(sums[v], sums[VECTORS + v]));
-}
-
-KERNEL static void scores(const float *q, const uint16_t *k, uint32_t head_dim, float out[32]) {
-    if (head_dim <= 2 * LORA_UNIT_COLUMNS) {
-        score_units(q, k, head_dim, out);
-        return;
-    }
-    float_vec sums[LORA_SEGMENTS * VECTORS];
-    for (uint32_t s = 0; s < LORA_SEGMENTS; s++) {
-        uint32_t d = segment_start(head_dim, s);
-        for (int v = 0; v < VECTORS; v++)
-            sums[s * VECTORS + (uint32_t)v] = zero_floats();
-        add_columns(ROW_ALONE, q + d, segment_start(head_dim, s + 1) - d,
-                    k + (uint64_t)d * LORA_TILE_POSITIONS, sums + s * VECTORS);
-    }
-    for (int v = 0; v < VECTORS; v++)
-        store_floats(out + v * LANES, tree(sums + v, VECTORS));
 }
 
 #endif

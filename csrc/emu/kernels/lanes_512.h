@@ -1,4 +1,4 @@
-/* Vectors of 512 bits for few_rows.h and integer_matrix.h. */
+/* Vectors of 512 bits for streams.h and integer_matrix.h. */
 #ifndef LORA_KERNELS_LANES_512_H
 #define LORA_KERNELS_LANES_512_H
 

@@ -51,12 +51,16 @@ static const uint16_t *walk_next(struct walk *walk) {
     return block;
 }
 
+/* Models of such products fit the cache, or nearly so. */
+static bool is_short(const struct lora_job *job) { return job->work <= SHORT_NS; }
+
 /* FP32 sums of one tile, the tree included: sums[row][32], with room for PANEL_LEVELS of them. */
 static void multiply_tile(const struct lora_job *job, const uint16_t *const *blocks,
                           const uint16_t *const *next, float *sums) {
     const struct matrix_job *m = &job->matrix;
     if (job->rows == 1) {
-        job->variant->row(m->x, m->starts, blocks, next, sums);
+        (is_short(job) ? job->variant->row_cached : job->variant->row)(m->x, m->starts, blocks,
+                                                                       next, sums);
         return;
     }
     if (job->rows <= job->variant->few_rows) {
@@ -308,7 +312,7 @@ static void cut(struct lora_job *job) {
     job->work = tiles * tile_bytes / WEIGHT_BYTES_PER_NS;
     if (products > job->work)
         job->work = products;
-    uint32_t most = (job->following || job->work <= SHORT_NS ? 1 : ROUNDS) * job->threads;
+    uint32_t most = (job->following || is_short(job) ? 1 : ROUNDS) * job->threads;
     uint32_t requests = c->bank_count * c->merge; /* blocks until a bank's turn comes again */
     uint32_t apart = requests / common_divisor(requests, matrix_k_blocks(c));
     /* Other loops read one or two places at once: for them memory comes fastest in its own order. */

@@ -134,6 +134,7 @@ const struct lora_variant lora_variant_plain = {
     .halves_to_floats = halves_to_floats,
     .floats_to_halves = floats_to_halves,
     .row = row,
+    .row_cached = row,
     .lay_rows = lay_rows,
     .panel = panel,
     .scores = scores,

@@ -21,6 +21,9 @@ struct lora_variant {
      * are read after these, so that they may be fetched ahead. */
     void (*row)(const float *x, const uint32_t starts[9], const uint16_t *const *blocks,
                 const uint16_t *const *next, float out[32]);
+    /* The same, faster where the weights are in the cache, slower where they are not. */
+    void (*row_cached)(const float *x, const uint32_t starts[9], const uint16_t *const *blocks,
+                       const uint16_t *const *next, float out[32]);
 
     /* The same for 2..few_rows rows, faster than a panel of them: x[k][PANEL_ROWS], out[rows][32].
      * few_rows is 0 where there is none. */
