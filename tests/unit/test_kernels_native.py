@@ -157,6 +157,19 @@ def test_matrix_row_counts(rows: int, k: int) -> None:
     both(build)
 
 
+@pytest.mark.parametrize("extreme", [0.0, 0.002])
+@pytest.mark.parametrize("k", [416, 1180])
+def test_matrix_of_one_row_past_a_megabyte(k: int, extreme: int) -> None:
+    """Loops for weights from memory, rounds of items: what shorter products do without."""
+    x, w = values(1, (1, k), extreme, True), values(2, (k, 1_100_000 // k), extreme, False)
+
+    def build(rig: Rig) -> Any:
+        rig.rows(1)
+        return run_matrix(rig, x, w)[1]
+
+    both(build)
+
+
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 14])
 @pytest.mark.parametrize("units", range(1, 10))
 def test_matrix_segments_without_columns(units: int, rows: int) -> None:

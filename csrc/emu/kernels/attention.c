@@ -1,9 +1,9 @@
 /* Attention over KV blocks: the maximum first, then the sums, tile by tile in logical order. */
 #include "attend.h"
+#include "attend_pieces.h"
 #include "half.h"
 #include "kv_widen.h"
 
-#define ITEMS_WANTED 8 /* of a call with few rows: heads are dealt */
 #define LEAST_ROWS 3   /* that are worth doing together */
 #define PRODUCTS_PER_NS 6 /* of a row on its own: a microsecond a head of 32 over 100 positions */
 
@@ -211,11 +211,11 @@ static uint32_t group_rows(struct lora_job *job) {
 static void cut(struct lora_job *job, uint32_t groups) {
     struct attention_job *t = &job->attention;
     uint32_t heads = t->command->q_heads;
-    uint32_t pieces = groups < ITEMS_WANTED ? ITEMS_WANTED / groups : 1;
-    t->heads = heads > pieces ? (heads + pieces - 1) / pieces : 1;
-    job->items = heads ? groups * cuts(job) : 0;
     uint64_t seen = t->positions - LORA_MAX_SCRATCH + TILE; /* about */
     job->work = 2 * job->rows * seen * heads * t->command->head_dim / PRODUCTS_PER_NS;
+    uint32_t pieces = attend_pieces(job, groups);
+    t->heads = heads > pieces ? (heads + pieces - 1) / pieces : 1;
+    job->items = heads ? groups * cuts(job) : 0;
 }
 
 int lora_attention_begin(struct lora_job *job) {

@@ -1,13 +1,13 @@
 /* Attention on INT8 q, K and V with static scales: both products are exact INT32 sums. */
 #include <math.h>
 
+#include "attend_pieces.h"
 #include "half.h"
 #include "integer.h"
 #include "job.h"
 #include "visible.h"
 
 #define TILE LORA_TILE_POSITIONS
-#define ITEMS_WANTED 8 /* of a call with few rows: heads are dealt */
 #define PRODUCTS_PER_NS 40
 
 struct attend {
@@ -164,11 +164,11 @@ static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
 static void cut(struct lora_job *job) {
     struct attention_job *t = &job->attention;
     uint32_t heads = t->command->q_heads;
-    uint32_t pieces = job->rows < ITEMS_WANTED ? ITEMS_WANTED / job->rows : 1;
-    t->heads = heads > pieces ? (heads + pieces - 1) / pieces : 1;
-    job->items = heads ? job->rows * cuts(job) : 0;
     uint64_t seen = t->positions - LORA_MAX_SCRATCH + TILE; /* about */
     job->work = 2 * job->rows * seen * heads * t->command->head_dim / PRODUCTS_PER_NS;
+    uint32_t pieces = attend_pieces(job, job->rows);
+    t->heads = heads > pieces ? (heads + pieces - 1) / pieces : 1;
+    job->items = heads ? job->rows * cuts(job) : 0;
 }
 
 int lora_attention_int8_begin(struct lora_job *job) {
