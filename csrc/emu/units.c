@@ -60,11 +60,28 @@ static bool is_small(const struct lora_unit_call *call) {
     return (uint64_t)vector->columns * call->state->row_count <= SMALL_COLUMNS;
 }
 
+/* Multiplications of all rows, about. */
+static uint64_t products_of(const struct lora_unit_call *call) {
+    const void *record = call->command;
+    const struct lora_step_state *state = call->state;
+    const struct lora_matrix *matrix = record;
+    const struct lora_attention *attention = record;
+    const struct lora_adapter *adapter = record;
+    uint64_t rows = state->row_count < LORA_MAX_ROWS ? state->row_count : LORA_MAX_ROWS, seen = 0;
+    switch (call->command->opcode) {
+    case LORA_CMD_MATRIX: return rows * matrix->k * matrix->n;
+    case LORA_CMD_ADAPTER: return rows * adapter->k * call->list->adapter_columns;
+    case LORA_CMD_ATTENTION:
+        for (uint32_t i = 0; i < rows; i++)
+            seen += state->lengths[state->rows[i].sequence % LORA_MAX_SEQUENCES] + rows;
+        return 2 * seen * attention->q_heads * attention->head_dim;
+    default: return 0;
+    }
+}
+
 /* Not worth a batch, in which threads meet, where every thread has a board of its own. */
 static bool is_modest(const struct lora_unit_call *call) {
-    if (call->command->opcode != LORA_CMD_MATRIX) return true;
-    const struct lora_matrix *matrix = (const struct lora_matrix *)(const void *)call->command;
-    return (uint64_t)matrix->k * matrix->n * call->state->row_count <= MODEST_PRODUCTS;
+    return products_of(call) <= MODEST_PRODUCTS;
 }
 
 static void start_kernel(struct emu_board *board, struct emu_unit *entry) {

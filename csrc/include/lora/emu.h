@@ -46,8 +46,9 @@ struct lora_trace_record { /* 40 bytes: one command of one step */
     uint64_t begin, end; /* board clock */
 };
 
-/* This machine's time in the units' own work, wall clock, while it was watched. The rest of a step is
- * overhead: host library, firmware, scheduling. */
+/* This machine's time in the units' own work, wall clock, while it was watched; where boards run on
+ * several threads at once, the busiest thread's. The rest of a step is overhead: host library,
+ * firmware, scheduling. */
 struct lora_emu_times {
     uint64_t kernels_ns; /* MPU and VFU: inside the kernels, all threads waited for */
     uint64_t moves_ns;   /* DMA: KV cache and rows */
