@@ -62,10 +62,9 @@ static const uint8_t *block(const struct board *board, uint32_t product, uint32_
     return board->banks[request % BANKS] + request / BANKS * (uint64_t)LORA_BLOCK_BYTES_FP16;
 }
 
-/* Three items of a tile each; tiles 0 and 2 stand in the same banks, so come first: thread 0 has the
- * first item and the third. */
+/* Short products are an item a thread; tiles 0 and 2 stand in the same banks, so come first. */
 static void expect_next(const struct board *board, struct lora_pool *pool, uint32_t product) {
-    static const uint32_t tiles[THREADS][3] = {{0, 1, ~0u}, {2, ~0u, ~0u}};
+    static const uint32_t tiles[THREADS][3] = {{0, ~0u, ~0u}, {2, 1, ~0u}};
     for (uint32_t thread = 0; thread < THREADS; thread++)
         for (uint32_t i = 0; i < 3 * K_BLOCKS; i++) {
             uint32_t tile = tiles[thread][i / K_BLOCKS];
