@@ -36,7 +36,7 @@ struct lora_pool {
     _Alignas(LINE) _Atomic uint64_t ticket;
     pool_task task; /* of the run that the ticket names: they come with its line */
     void *context;
-    _Alignas(LINE) _Atomic uint32_t unfinished;
+    _Alignas(LINE) _Atomic uint32_t unfinished; /* items that no worker has done */
     _Alignas(LINE) _Atomic uint32_t sleepers;
     atomic_bool ending;
     atomic_int caller_cpu, spare_cpu; /* spare: no worker stays there, the caller should */
@@ -92,17 +92,25 @@ static void keep_apart(struct worker *self) {
     stay_on(self->cpu);
 }
 
-/* Takes items until there are none; returns what the ticket showed then. */
-static uint64_t work(struct lora_pool *pool, uint32_t thread) {
+/* Takes items until there are none, and counts them; returns what the ticket showed then. */
+static uint64_t take_items(struct lora_pool *pool, uint32_t thread, uint32_t *done) {
     uint64_t ticket = atomic_load(&pool->ticket);
-    busy = true;
     while (has_items(ticket)) {
         if (!atomic_compare_exchange_weak(&pool->ticket, &ticket, ticket + 1)) continue;
         pool->task(pool->context, (uint32_t)(ticket & MOST_ITEMS), thread);
-        atomic_fetch_sub(&pool->unfinished, 1);
+        ++*done;
         ticket = atomic_load(&pool->ticket);
     }
+    return ticket;
+}
+
+/* A worker's share of a run. */
+static uint64_t work(struct lora_pool *pool, uint32_t thread) {
+    uint32_t done = 0;
+    busy = true;
+    uint64_t ticket = take_items(pool, thread, &done);
     busy = false;
+    if (done) atomic_fetch_sub(&pool->unfinished, done);
     return ticket;
 }
 
@@ -121,8 +129,9 @@ static uint64_t spin_for_work(struct worker *self, uint64_t seen) {
     return seen;
 }
 
-/* The sleeper counts itself, then looks; the caller announces, then counts sleepers: one sees the
- * other. Work that was over before the sleeper woke is followed by more: it does not sleep on. */
+/* The sleeper counts itself, then looks; the caller announces, does its first item, then counts
+ * sleepers once more: one sees the other. Work that was over before the sleeper woke is followed by
+ * more: it does not sleep on. */
 static void sleep_for_work(struct lora_pool *pool, uint64_t seen) {
     pthread_mutex_lock(&pool->lock);
     atomic_fetch_add(&pool->sleepers, 1);
@@ -235,8 +244,8 @@ static void start_workers(struct lora_pool *pool) {
 }
 
 /* Others hold the last items: they are about to end, unless they lost their CPU. */
-static void wait_for_others(struct lora_pool *pool) {
-    for (uint32_t looks = 0; atomic_load(&pool->unfinished); looks++) {
+static void wait_for_others(struct lora_pool *pool, uint32_t own) {
+    for (uint32_t looks = 0; atomic_load(&pool->unfinished) != own; looks++) {
         if (looks < LOOKS_BEFORE_YIELD) pass_time(pool, 0);
         else sched_yield();
     }
@@ -248,16 +257,28 @@ static void note_caller(struct lora_pool *pool) {
     if (atomic_load(&pool->caller_cpu) != cpu) atomic_store(&pool->caller_cpu, cpu);
 }
 
+static void wake_sleepers(struct lora_pool *pool) {
+    if (atomic_load(&pool->sleepers)) wake_all(pool);
+}
+
+/* The first item is the caller's as it is announced, and what it does itself it counts itself: it
+ * waits for no line that a worker has, which on a virtual machine may be far, before its work. */
 static void run_ticket(struct lora_pool *pool, uint32_t count, pool_task task, void *context) {
-    uint64_t number = (atomic_load(&pool->ticket) >> 32) + 1;
+    uint64_t before = atomic_load_explicit(&pool->ticket, memory_order_relaxed);
+    uint64_t ticket = ((before >> 32) + 1) << 32 | (uint64_t)count << 16 | 1;
+    uint32_t own = 1;
     pool->task = task;
     pool->context = context;
     if (pool->placed) note_caller(pool);
-    atomic_store(&pool->unfinished, count);
-    atomic_store(&pool->ticket, number << 32 | (uint64_t)count << 16);
-    if (atomic_load(&pool->sleepers)) wake_all(pool);
-    work(pool, 0);
-    wait_for_others(pool);
+    atomic_store_explicit(&pool->unfinished, count, memory_order_relaxed);
+    atomic_store_explicit(&pool->ticket, ticket, memory_order_release);
+    wake_sleepers(pool);
+    busy = true;
+    task(context, 0, 0);
+    wake_sleepers(pool);
+    take_items(pool, 0, &own);
+    busy = false;
+    wait_for_others(pool, own);
 }
 
 struct part { /* of a run with more items than a ticket has */

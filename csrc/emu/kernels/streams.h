@@ -24,6 +24,8 @@ struct few {
     uint32_t x_step; /* floats from one column's values to the next's */
 };
 
+_Static_assert(STREAMS % STREAMS_OF(1) == 0, "streams are read in whole turns");
+
 /* The place of a segment in a tile's blocks, and of its values of x. */
 struct stream {
     const float *x;
