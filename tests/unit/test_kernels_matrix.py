@@ -32,7 +32,13 @@ def random_fp16(seed: int, *shape: int) -> np.ndarray:
 
 
 def run_matrix(
-    rig: Rig, x: Any, w: Any, bias: Any = None, y_type: int = FP32, flags: int = 0
+    rig: Rig,
+    x: Any,
+    w: Any,
+    bias: Any = None,
+    y_type: int = FP32,
+    flags: int = 0,
+    y_offset: int = 1 << 19,
 ) -> tuple[np.ndarray, Any]:
     k, n = w.shape
     rig.place_rows(ONCHIP, 64, 2 * k + 64, x)
@@ -43,12 +49,12 @@ def run_matrix(
     found = rig.run(
         "matrix", flags=flags, bank_first=WEIGHT_BANKS[0], bank_count=WEIGHT_BANKS[1], merge=2,
         weight_type=FP16, weight_line=3, first=5, x_bank=ONCHIP, y_bank=y_bank, k=k, n=n,
-        x_offset=64, x_stride=2 * k + 64, y_offset=1 << 19, y_stride=4 * n + 64, bias_line=2,
+        x_offset=64, x_stride=2 * k + 64, y_offset=y_offset, y_stride=4 * n + 64, bias_line=2,
         bias_bank=NO_BANK if bias is None else TABLES, y_type=y_type,
     )  # fmt: skip
     assert found.status == 0
     dtype = np.float32 if y_type == FP32 else np.float16
-    return rig.read_rows(y_bank, 1 << 19, 4 * n + 64, (len(x), n), dtype), found
+    return rig.read_rows(y_bank, y_offset, 4 * n + 64, (len(x), n), dtype), found
 
 
 def test_segments() -> None:

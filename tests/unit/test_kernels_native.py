@@ -158,14 +158,28 @@ def test_matrix_row_counts(rows: int, k: int) -> None:
 
 
 @pytest.mark.parametrize("extreme", [0.0, 0.002])
-@pytest.mark.parametrize("k", [416, 1180])
+@pytest.mark.parametrize("k", [416, 1180, 4096, 4097])
 def test_matrix_of_one_row_past_a_megabyte(k: int, extreme: int) -> None:
-    """Loops for weights from memory, rounds of items: what shorter products do without."""
+    """Loops for weights from memory, rounds of items: what shorter products do without. Of a row
+    longer than 4096 threads share the FP32 values."""
     x, w = values(1, (1, k), extreme, True), values(2, (k, 1_100_000 // k), extreme, False)
 
     def build(rig: Rig) -> Any:
         rig.rows(1)
         return run_matrix(rig, x, w)[1]
+
+    both(build)
+
+
+@pytest.mark.parametrize("y_offset", [64, 64 + 1180, 64 + 2 * 1180 - 2])
+def test_matrix_whose_result_lies_over_its_row(y_offset: int) -> None:
+    """A later item still finds x as it was."""
+    k = 1180
+    x, w = values(1, (1, k), 0, True), values(2, (k, 1_100_000 // k), 0, False)
+
+    def build(rig: Rig) -> Any:
+        rig.rows(1)
+        return run_matrix(rig, x, w, y_type=FP16, y_offset=y_offset)[1]
 
     both(build)
 

@@ -14,9 +14,10 @@
 
 struct matrix_job {
     const struct lora_matrix *command;
-    float *x; /* [k] of a single row, panels of several */
+    struct rows x_rows, y; /* in board memory */
+    bool own_row; /* a single one, which each thread widens for itself */
+    float *x;     /* [k] of a single row, panels of several; unless own_row */
     const uint16_t **lists; /* of blocks: two a thread, one block longer than a tile */
-    struct rows y;
     const uint16_t *bias; /* NULL without */
     uint32_t starts[LORA_SEGMENTS + 1];
     uint32_t tiles_apart; /* matrix.c: of tiles in the same banks */

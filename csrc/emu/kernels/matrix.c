@@ -13,6 +13,17 @@
 #define LONG_PERCENT 88        /* of an integer product: the share of the threads' first items */
 #define WEIGHT_BYTES_PER_NS 16 /* one thread reads about so many */
 #define PRODUCTS_PER_NS 40     /* of many rows */
+#define OWN_BLOCKS 32 /* of a tile: so many each thread keeps on its stack, with as long a row */
+#define OWN_COLUMNS (OWN_BLOCKS * LORA_BLOCK_K)
+
+/* What one thread has of a job: nobody else's cache is asked for it. */
+struct own {
+    struct lora_job *job;
+    uint32_t thread;
+    const float *x; /* [k] of a single row, panels of several */
+    const uint16_t *lists[2 * (OWN_BLOCKS + 1)];
+    _Alignas(LORA_LINE_BYTES) float row[OWN_COLUMNS];
+};
 
 /* Walks a matrix's blocks in the order of their numbers: j, bank and place, without divisions. */
 struct walk {
@@ -55,20 +66,21 @@ static const uint16_t *walk_next(struct walk *walk) {
 static bool is_short(const struct lora_job *job) { return job->work <= SHORT_NS; }
 
 /* FP32 sums of one tile, the tree included: sums[row][32], with room for PANEL_LEVELS of them. */
-static void multiply_tile(const struct lora_job *job, const uint16_t *const *blocks,
+static void multiply_tile(const struct own *own, const uint16_t *const *blocks,
                           const uint16_t *const *next, float *sums) {
-    const struct matrix_job *m = &job->matrix;
+    const struct lora_job *job = own->job;
+    const struct lora_variant *variant = job->variant;
+    const uint32_t *starts = job->matrix.starts;
     if (job->rows == 1) {
-        (is_short(job) ? job->variant->row_cached : job->variant->row)(m->x, m->starts, blocks,
-                                                                       next, sums);
+        (is_short(job) ? variant->row_cached : variant->row)(own->x, starts, blocks, next, sums);
         return;
     }
-    if (job->rows <= job->variant->few_rows) {
-        job->variant->few(m->x, job->rows, m->starts, blocks, next, sums);
+    if (job->rows <= variant->few_rows) {
+        variant->few(own->x, job->rows, starts, blocks, next, sums);
         return;
     }
     _Alignas(LORA_LINE_BYTES) float work[LORA_BLOCK_K * LORA_BLOCK_N];
-    lora_panels_multiply(job->variant, m->x, job->rows, m->starts, blocks, work, sums);
+    lora_panels_multiply(variant, own->x, job->rows, starts, blocks, work, sums);
 }
 
 static void add_bias(const struct lora_job *job, const uint16_t *bias, uint32_t columns,
@@ -103,18 +115,19 @@ static void store_tile(struct lora_job *job, uint32_t first, uint32_t columns, c
 }
 
 /* blocks: the tile's, then one more, to be fetched ahead by products of many rows. */
-static int run_tile(struct lora_job *job, const uint16_t *const *blocks,
-                     const uint16_t *const *next, uint32_t tile, uint32_t thread) {
+static int run_tile(const struct own *own, const uint16_t *const *blocks,
+                    const uint16_t *const *next, uint32_t tile) {
+    struct lora_job *job = own->job;
     const struct matrix_job *m = &job->matrix;
     uint32_t first = tile * LORA_BLOCK_N, left = m->command->n - first;
     uint32_t columns = left < LORA_BLOCK_N ? left : LORA_BLOCK_N;
     _Alignas(LORA_LINE_BYTES) float parts[PANEL_LEVELS * LORA_MAX_ROWS * LORA_BLOCK_N];
     if (m->type == LORA_WEIGHT_W4A16)
-        blocks = next = lora_quantised_widen(job, thread, blocks);
+        blocks = next = lora_quantised_widen(job, own->thread, blocks);
     if (matrix_is_integer(m))
         lora_quantised_multiply(job, tile, blocks, next, parts);
     else
-        multiply_tile(job, blocks, next, parts);
+        multiply_tile(own, blocks, next, parts);
     if (m->bias)
         add_bias(job, m->bias + first, columns, parts);
     int status = m->command->adapter ? lora_adapter_up(job, tile, columns, parts) : LORA_OK;
@@ -217,12 +230,37 @@ static bool find_blocks_after(const struct lora_job *job, uint32_t item, const u
     return find_blocks(after, tile_at(after, place), blocks) == LORA_OK;
 }
 
+/* Each thread widens a row itself: what it would read of another's cache is twice as long. Not where
+ * y would be written over it. */
+static bool has_own_row(const struct lora_job *job) {
+    const struct matrix_job *m = &job->matrix;
+    const struct lora_matrix *c = m->command;
+    uintptr_t x = (uintptr_t)m->x_rows.base, y = (uintptr_t)m->y.base;
+    bool apart = x + 2ull * c->k <= y || y + (c->y_type == LORA_FP32 ? 4ull : 2ull) * c->n <= x;
+    return job->rows == 1 && c->k <= OWN_COLUMNS && apart && !matrix_is_integer(m);
+}
+
+static void take_row(struct own *own) {
+    const struct lora_job *job = own->job;
+    own->x = job->matrix.x;
+    if (!job->matrix.own_row)
+        return;
+    job->variant->halves_to_floats(half_row(job->matrix.x_rows, 0), job->matrix.command->k,
+                                   own->row);
+    own->x = own->row;
+}
+
 /* Two lists of blocks take turns: the tile at hand and the one after it. */
 static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
+    struct own own;
+    own.job = job;
+    own.thread = thread;
+    take_row(&own);
     const struct lora_matrix *command = job->matrix.command;
     uint32_t count = matrix_k_blocks(command);
     uint64_t stride = (uint64_t)count + 1, tiles = tile_count(command);
-    const uint16_t **blocks = job->matrix.lists + 2 * stride * thread;
+    const uint16_t **blocks =
+        count <= OWN_BLOCKS ? own.lists : job->matrix.lists + 2 * stride * thread;
     const uint16_t **next = blocks + stride;
     uint32_t place = item_start(job, tiles, item), end = item_start(job, tiles, item + 1);
     uint32_t tile = tile_at(job, place);
@@ -239,7 +277,7 @@ static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
         const uint16_t **then = more && status == LORA_OK ? next : blocks;
         blocks[count] = then[0];
         if (status == LORA_OK)
-            status = run_tile(job, blocks, then, tile, thread);
+            status = run_tile(&own, blocks, then, tile);
         next = blocks;
         blocks = then;
         tile = following;
@@ -247,13 +285,13 @@ static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
     return status;
 }
 
-static int find_operands(struct lora_job *job, struct rows *x) {
+static int find_operands(struct lora_job *job) {
     struct matrix_job *m = &job->matrix;
     const struct lora_matrix *c = m->command;
     uint32_t size = c->y_type == LORA_FP32 ? 4 : 2;
     uint32_t x_size = matrix_is_integer(m) ? 1 : 2;
-    *x = call_operand(job->call, c->x_bank, c->x_offset, c->x_stride, (uint64_t)x_size * c->k,
-                      x_size);
+    m->x_rows = call_operand(job->call, c->x_bank, c->x_offset, c->x_stride,
+                             (uint64_t)x_size * c->k, x_size);
     uint64_t y_bytes = (uint64_t)size * c->n;
     m->y = call_operand(job->call, c->y_bank, c->y_offset, c->y_stride, y_bytes, size);
     m->bias = NULL;
@@ -271,30 +309,35 @@ static int find_operands(struct lora_job *job, struct rows *x) {
         if (!m->h.base)
             return LORA_ERR_ADDRESS;
     }
-    return x->base && m->y.base ? LORA_OK : LORA_ERR_ADDRESS;
+    return m->x_rows.base && m->y.base ? LORA_OK : LORA_ERR_ADDRESS;
 }
 
-/* Pointers to blocks, a set a thread, and the rows in FP32, read by all. */
-static int allocate(struct lora_job *job, struct rows x) {
-    uint32_t k = job->matrix.command->k;
-    uint64_t pointers = 2 * ((uint64_t)matrix_k_blocks(job->matrix.command) + 1) * job->threads;
-    uint64_t bytes = (pointers * sizeof(uint16_t *) + 63) / 64 * 64;
+/* Pointers to blocks, a set a thread, and the rows in FP32, read by all: of what threads do not keep
+ * themselves. */
+static int allocate(struct lora_job *job) {
+    struct matrix_job *m = &job->matrix;
+    m->own_row = has_own_row(job);
+    uint32_t k = m->command->k, blocks = matrix_k_blocks(m->command);
+    uint64_t pointers = blocks <= OWN_BLOCKS ? 0 : 2 * ((uint64_t)blocks + 1) * job->threads;
+    uint64_t bytes = padded_lines(pointers * sizeof(uint16_t *));
     uint64_t quantised = padded_lines(lora_quantised_bytes(job));
     uint64_t floats = job->rows == 1 ? k : panel_floats(job->rows, k);
-    if (matrix_is_integer(&job->matrix))
+    if (matrix_is_integer(m) || m->own_row)
         floats = 0;
-    void *memory = lora_job_memory(job, bytes + quantised + floats * sizeof(float));
+    if (bytes + quantised + floats == 0)
+        return LORA_OK;
+    uint8_t *memory = lora_job_memory(job, bytes + quantised + floats * sizeof(float));
     if (!memory)
         return LORA_ERR_MEMORY;
-    job->matrix.lists = memory;
-    lora_quantised_fill(job, x, (uint8_t *)memory + bytes);
+    m->lists = (const uint16_t **)(void *)memory;
+    lora_quantised_fill(job, m->x_rows, memory + bytes);
     if (floats == 0)
         return LORA_OK;
-    job->matrix.x = (float *)(void *)((uint8_t *)memory + bytes + quantised);
+    m->x = (float *)(void *)(memory + bytes + quantised);
     if (job->rows == 1)
-        job->variant->halves_to_floats(half_row(x, 0), k, job->matrix.x);
+        job->variant->halves_to_floats(half_row(m->x_rows, 0), k, m->x);
     else
-        lora_panels_fill(job->variant, x, job->rows, k, job->matrix.x);
+        lora_panels_fill(job->variant, m->x_rows, job->rows, k, m->x);
     return LORA_OK;
 }
 
@@ -323,16 +366,15 @@ static void cut(struct lora_job *job) {
 
 int lora_matrix_begin(struct lora_job *job) {
     const struct lora_matrix *c = (const struct lora_matrix *)(const void *)job->call->command;
-    struct rows x;
     job->matrix.command = c;
     if (c->k == 0 || c->k > MOST_COLUMNS || c->n > MOST_COLUMNS || c->bank_count == 0 ||
         c->merge == 0)
         return LORA_ERR_SIZE;
     int status = lora_quantised_type(&job->matrix);
     if (status == LORA_OK)
-        status = find_operands(job, &x);
+        status = find_operands(job);
     if (status == LORA_OK)
-        status = allocate(job, x);
+        status = allocate(job);
     if (status != LORA_OK)
         return status;
     for (uint32_t s = 0; s <= LORA_SEGMENTS; s++)
