@@ -1,7 +1,10 @@
-/* Placing of tensors by several threads. Jobs are handed out in order, so that the job that fails
- * first in that order is known whichever thread ran it: all before it have been handed out. */
+/* Placing of tensors by several threads. Each begins in a part of the jobs of its own and then helps
+ * the others: threads in the same tensor would wait for each other's page faults in the file. What
+ * is reported is the first of the jobs that fail, whichever thread ran it: those behind a failure are
+ * left out, those before it are run. */
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,16 +13,21 @@
 #define MOST_MERGE 1024u
 #define MOST_OFFSET (1ull << 48)
 
+struct share { /* jobs that one thread begins with */
+    _Alignas(LORA_LINE_BYTES) atomic_ullong next;
+    uint64_t end;
+};
+
 struct jobs {
     struct lora_cluster *cluster;
     const struct lora_placing *placing;
     uint64_t *first_job;    /* of each task, and behind the last one */
     uint64_t buffer_bytes;  /* a thread */
     struct lora_range *runs; /* LORA_MAX_BANKS a job */
-    atomic_ullong next;
+    struct share *shares;   /* one a thread */
     atomic_uint threads;
+    atomic_ullong failed;   /* the first job that failed, ~0 none; changed under the lock */
     pthread_mutex_t lock;   /* of what follows */
-    uint64_t failed;        /* the first job that failed, ~0 none */
     int status;
     struct lora_failure failure;
 };
@@ -69,13 +77,12 @@ static int count_jobs(struct jobs *jobs, struct lora_failure *failure) {
 static void fail_job(struct jobs *jobs, uint64_t job, int status,
                      const struct lora_failure *failure) {
     pthread_mutex_lock(&jobs->lock);
-    if (job < jobs->failed) {
-        jobs->failed = job;
+    if (job < atomic_load(&jobs->failed)) {
+        atomic_store(&jobs->failed, job);
         jobs->status = status;
         jobs->failure = *failure;
     }
     pthread_mutex_unlock(&jobs->lock);
-    atomic_store(&jobs->next, jobs->first_job[jobs->placing->task_count]);
 }
 
 static int run_job(struct jobs *jobs, uint64_t job, const struct pack_thread *thread,
@@ -94,24 +101,44 @@ static int run_job(struct jobs *jobs, uint64_t job, const struct pack_thread *th
                     thread, jobs->runs + job * LORA_MAX_BANKS, failure);
 }
 
+/* The thread's next job, of its own share or of what others have left. */
+static bool take_job(struct jobs *jobs, uint32_t index, uint64_t *job) {
+    uint32_t threads = jobs->placing->threads;
+    for (uint32_t i = 0; i < threads; i++) {
+        struct share *share = &jobs->shares[(index + i) % threads];
+        while ((*job = atomic_fetch_add(&share->next, 1)) < share->end)
+            if (*job < atomic_load(&jobs->failed)) return true;
+    }
+    return false;
+}
+
 static void *work(void *context) {
     struct jobs *jobs = context;
     struct lora_failure failure;
-    uint64_t count = jobs->first_job[jobs->placing->task_count], job;
-    uint64_t index = atomic_fetch_add(&jobs->threads, 1);
+    uint32_t index = atomic_fetch_add(&jobs->threads, 1);
+    uint64_t job;
     struct pack_thread thread = {
         .buffer = (uint8_t *)jobs->placing->scratch + index * jobs->buffer_bytes,
         .buffer_bytes = jobs->buffer_bytes,
         .blocks = malloc((jobs->buffer_bytes / LORA_BLOCK_BYTES_FP16 + 1) * sizeof(uint16_t *)),
     };
     lora_failure_begin(&failure, &failure);
-    while ((job = atomic_fetch_add(&jobs->next, 1)) < count) {
+    while (take_job(jobs, index, &job)) {
         int status = thread.blocks ? run_job(jobs, job, &thread, &failure)
                                    : lora_fail(&failure, LORA_ERR_MEMORY, "placing: no memory");
         if (status) fail_job(jobs, job, status, &failure);
     }
     free(thread.blocks);
     return NULL;
+}
+
+static void deal_jobs(struct jobs *jobs) {
+    uint64_t count = jobs->first_job[jobs->placing->task_count];
+    uint32_t threads = jobs->placing->threads;
+    for (uint32_t i = 0; i < threads; i++) {
+        atomic_init(&jobs->shares[i].next, count * i / threads);
+        jobs->shares[i].end = count * (i + 1) / threads;
+    }
 }
 
 static void run_threads(struct jobs *jobs) {
@@ -132,6 +159,7 @@ static int place(struct jobs *jobs, struct lora_placing *placing, struct lora_fa
     jobs->runs = calloc(room + 1, sizeof *jobs->runs);
     if (!jobs->runs || room > UINT32_MAX)
         return lora_fail(failure, LORA_ERR_MEMORY, "placing: no memory for %" PRIu64 " runs", room);
+    deal_jobs(jobs);
     run_threads(jobs);
     if (jobs->status) {
         *failure = jobs->failure;
@@ -157,14 +185,18 @@ int lora_cluster_place(struct lora_cluster *cluster, struct lora_placing *placin
         (uintptr_t)placing->scratch % LORA_LINE_BYTES)
         return lora_fail(failure, LORA_ERR_ARGUMENT,
                          "placing: a field is missing or out of range");
-    struct jobs jobs = {.cluster = cluster, .placing = placing, .failed = ~0ull,
+    struct jobs jobs = {.cluster = cluster, .placing = placing,
                         .lock = PTHREAD_MUTEX_INITIALIZER};
+    atomic_init(&jobs.failed, ~0ull);
     jobs.buffer_bytes = placing->scratch_bytes / placing->threads / LORA_LINE_BYTES * LORA_LINE_BYTES;
     placing->range_count = 0;
     jobs.first_job = calloc((size_t)placing->task_count + 1, sizeof *jobs.first_job);
-    status = jobs.first_job ? place(&jobs, placing, failure)
-                            : lora_fail(failure, LORA_ERR_MEMORY, "placing: no memory");
+    jobs.shares = aligned_alloc(LORA_LINE_BYTES, placing->threads * sizeof *jobs.shares);
+    status = jobs.first_job && jobs.shares ? place(&jobs, placing, failure)
+                                           : lora_fail(failure, LORA_ERR_MEMORY,
+                                                       "placing: no memory");
     free(jobs.first_job);
+    free(jobs.shares);
     free(jobs.runs);
     return status;
 }

@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 
 AROUND_BYTES = 512 << 10  # what the system maps beside a range that is read
 BATCH_BYTES = 32 << 20  # of the files, mapped at once; also the step of progress and of Ctrl-C
-MOST_BATCH_BYTES = 128 << 20  # of large models: threads wait for each other behind every batch
-BATCHES = 32  # of a large model: a batch more in memory is 3 % of it
+MOST_BATCH_BYTES = 256 << 20  # of large models: threads wait for each other behind every batch
+PROGRAM_BYTES = 64 << 20  # of this process without a model
+EXTRA_PART = 12  # program and batch are a 12th of a large model
 
 Progress = Callable[[int, int], None]
 
@@ -66,7 +67,8 @@ class Loader:
         self._last: dict[tuple[int, int], Range] = {}
         self._total = sum(board.placed_bytes for board in plan.boards)
         self._done = 0
-        self._batch_bytes = min(MOST_BATCH_BYTES, max(BATCH_BYTES, self._total // BATCHES))
+        extra = self._total // EXTRA_PART - PROGRAM_BYTES
+        self._batch_bytes = min(MOST_BATCH_BYTES, max(BATCH_BYTES, extra))
 
     def load(self) -> None:
         """Writes all matrices and tables; ModelError names a weight that FP16 cannot hold."""

@@ -15,6 +15,7 @@ from lora_host.errors import RequestError
 from lora_sdk.bench import rounds
 from lora_sdk.bench.measure import compare, token_bytes
 from lora_sdk.bench.memory import ReadBuffer, WarmPages, bound_threads, copy_bandwidth
+from lora_sdk.bench.page_reporting import reports_free_pages
 from lora_sdk.bench.report import FIGURES, summarise
 from lora_sdk.bench.rounds import Round, Workload
 from lora_sdk.cli.bench import bench
@@ -141,7 +142,36 @@ def test_pages_are_held_until_loading_begins(monkeypatch: pytest.MonkeyPatch) ->
     with ReadBuffer(1 << 20) as buffer:
         rounds.run_round(rounds.Workload(None, 1, 1, 4, 2), buffer, 1 << 20)
     loading = ["held", "given back", "again"]
-    assert said == ["held", "given back"] * 2 + loading + ["held", "given back"]
+    assert said == ["held", "given back", *loading, "held", "given back"]
+
+
+def test_many_pages_are_released_after_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    held: list[bool] = []
+    pages = WarmPages(1 << 20)
+    monkeypatch.setattr(
+        "lora_sdk.bench.memory.wait_for_report", lambda: held.append(pages._buffer is not None)
+    )
+    pages.release()
+    assert held == [] and pages._buffer is None  # too few to be caught by one
+    monkeypatch.setattr("lora_sdk.bench.memory.LEAST_SETTLED", 1 << 20)
+    pages = WarmPages(1 << 20)
+    pages.release()
+    assert held == [True] and pages._buffer is None
+    pages.release()
+    WarmPages(1 << 20).close()
+    assert held == [True]
+
+
+@pytest.mark.parametrize(
+    ("features", "reported"), [("0110010", True), ("0110000", False), ("011", False), (None, False)]
+)
+def test_a_virtual_machine_that_reports_pages_is_known(
+    tmp_path: Path, features: str | None, reported: bool
+) -> None:
+    if features is not None:
+        (tmp_path / "virtio3").mkdir()
+        (tmp_path / "virtio3/features").write_text(features + "\n")
+    assert reports_free_pages(tmp_path) is reported
 
 
 def test_threads_are_cores_of_the_process_and_come_back() -> None:

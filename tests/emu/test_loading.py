@@ -116,6 +116,23 @@ def test_of_several_bad_weights_the_first_is_named_whatever_the_threads(
                 cluster.place(tasks, Scratch(threads))
 
 
+def test_a_bad_weight_is_named_though_another_thread_met_a_later_one_before() -> None:
+    """Two threads: one has five jobs, the last of them bad, the other one five bad jobs."""
+    good = [random_part("F16", "io", 256, 8192, index) for index in range(2)]
+    bad = [random_part("F16", "io", 256, 32, index) for index in range(2, 8)]
+    for part in bad:
+        part.data[7, 31] = np.inf
+    parts = [*good, *bad]
+    tasks = [
+        PackTask(0, (p,), 256, p.count, 0, p.count // 32, 0, i << 22) for i, p in enumerate(parts)
+    ]
+    with Cluster.open(1, overlay=OVERLAY) as cluster:
+        cluster.reserve(0, 0, 48 << 20)
+        for _ in range(20):
+            with pytest.raises(ModelError, match=r"^w2: weight \[7, 31\] is inf"):
+                cluster.place(tasks, Scratch(2))
+
+
 def test_what_does_not_fit_is_refused() -> None:
     task = PackTask(0, (random_part("F16", "io", 256, 512),), 256, 512, 0, 16, 0, 0, 4)
     with Cluster.open(1, overlay=OVERLAY) as cluster:

@@ -13,9 +13,11 @@ import numpy as np
 
 from lora_host import native
 from lora_host.errors import RequestError, TransportError
+from lora_sdk.bench.page_reporting import wait_for_report
 
 MOST_BYTES = 1 << 30  # of the buffer: further ones tell nothing new, and the model needs the memory
 LEAST_READ = 256 << 20  # a reading of less is over before the clock says anything
+LEAST_SETTLED = 1 << 30  # fewer pages are touched before a report is likely to come between
 
 
 class ReadBuffer:
@@ -61,13 +63,13 @@ class ReadBuffer:
 
 def copy_bandwidth(files: Sequence[Path], threads: int) -> float:
     """Bytes a second of memcpy from mapped files into fresh huge pages: the yardstick of loading.
-    Read the files once before: what is not in the page cache is the disk's speed."""
+    `read_files` comes before: what is not in the page cache is the disk's speed."""
     total, seconds = 0, 0.0
     for path in files:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             view = np.frombuffer(data, np.uint8)
             source = native.ffi().from_buffer(view)
-            WarmPages(len(view)).close()
+            WarmPages(len(view)).release()
             seconds += _seconds(native.lib().lora_bench_copy(source, len(view), threads), threads)
             total += len(view)
             native.ffi().release(source)
@@ -75,15 +77,32 @@ def copy_bandwidth(files: Sequence[Path], threads: int) -> float:
     return total / seconds
 
 
+def read_files(files: Sequence[Path]) -> None:
+    """Brings files into the page cache."""
+    part = memoryview(bytearray(1 << 20))
+    for path in files:
+        with path.open("rb", buffering=0) as file:
+            while file.readinto(part):
+                pass
+
+
 class WarmPages:
     """Pages of the machine's for what needs fresh ones next. A virtual machine gives its free pages
     back to the host within seconds, and such a page's first touch takes ten times what clearing it
     does: whichever is measured later, loading or copying, would look better by that. Held from now
-    until `close`, which comes just before the clock starts; closing twice is no error."""
+    until `release`, which comes just before the clock starts, or `close`; closing twice is no
+    error."""
 
     def __init__(self, bytes: int) -> None:
         """TransportError where the system has no memory."""
         self._buffer: ReadBuffer | None = ReadBuffer(bytes, most=bytes)
+
+    def release(self) -> None:
+        """Frees the pages when those that others freed before are reported: a report in the midst
+        of what is measured would take these as well. Of less than 1 GiB at once."""
+        if self._buffer is not None and self._buffer.bytes >= LEAST_SETTLED:
+            wait_for_report()
+        self.close()
 
     def close(self) -> None:
         """Frees the pages."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from lora_host import abi
 from lora_host.errors import RequestError
-from lora_sdk.bench.memory import ReadBuffer, WarmPages, copy_bandwidth
+from lora_sdk.bench.memory import ReadBuffer, WarmPages, copy_bandwidth, read_files
 from lora_sdk.demo import demo_model_path
 from lora_sdk.sampling import SamplingParams
 
@@ -156,10 +156,10 @@ def run_round(work: Workload, buffer: ReadBuffer, token_bytes: int) -> Round:
     from lora_sdk.engine import Engine
 
     files = model_files(work.model)
-    copy_bandwidth(files, work.threads)  # brings them into the page cache
+    read_files(files)
     before = copy_bandwidth(files, work.threads)
     pages = WarmPages(sum(path.stat().st_size for path in files) * 9 // 8)  # a tied head twice
-    loading = _Loading(pages.close)
+    loading = _Loading(pages.release)
     context = -(-(work.prompt + work.tokens + 1) // abi.TILE_POSITIONS) * abi.TILE_POSITIONS
     with closing(pages), Engine(
         work.model, boards=work.boards, overlay=work.overlay, max_sequences=1, context=context,
