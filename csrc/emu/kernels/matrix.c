@@ -114,6 +114,16 @@ static void store_tile(struct lora_job *job, uint32_t first, uint32_t columns, c
     }
 }
 
+/* What follows the sums comes from memory while they are made. */
+static void fetch_columns(const struct matrix_job *m, uint32_t first) {
+    if (m->bias)
+        __builtin_prefetch(m->bias + first);
+    if (!matrix_is_integer(m))
+        return;
+    __builtin_prefetch(m->scales + first);
+    __builtin_prefetch(m->scales + first + LORA_BLOCK_N / 2);
+}
+
 /* blocks: the tile's, then one more, to be fetched ahead by products of many rows. */
 static int run_tile(const struct own *own, const uint16_t *const *blocks,
                     const uint16_t *const *next, uint32_t tile) {
@@ -122,6 +132,7 @@ static int run_tile(const struct own *own, const uint16_t *const *blocks,
     uint32_t first = tile * LORA_BLOCK_N, left = m->command->n - first;
     uint32_t columns = left < LORA_BLOCK_N ? left : LORA_BLOCK_N;
     _Alignas(LORA_LINE_BYTES) float parts[PANEL_LEVELS * LORA_MAX_ROWS * LORA_BLOCK_N];
+    fetch_columns(m, first);
     if (m->type == LORA_WEIGHT_W4A16)
         blocks = next = lora_quantised_widen(job, own->thread, blocks);
     if (matrix_is_integer(m))
