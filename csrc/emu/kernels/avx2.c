@@ -61,6 +61,7 @@ AVX2_INLINE float_vec fused(float_vec a, float_vec b, float_vec sum) {
 #define SUMS 12
 #define STREAMS 2
 #define AHEAD 4
+#define NEAR 0
 #define FEW_ROWS 3
 
 #include "few_rows.h"

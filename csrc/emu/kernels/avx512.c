@@ -29,7 +29,8 @@ AVX512_INLINE float_vec fused(float_vec a, float_vec b, float_vec sum) {
 #define KERNEL_INLINE AVX512_INLINE
 #define SUMS 16
 #define STREAMS 8
-#define AHEAD 1
+#define AHEAD 2
+#define NEAR 4
 #define FEW_ROWS 4
 
 #include "few_rows.h"

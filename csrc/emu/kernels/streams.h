@@ -6,6 +6,7 @@
  *   SUMS                   vectors of sums that registers hold beside weights and values
  *   STREAMS                segments of a row on its own that are read together
  *   AHEAD                  units of 2 KiB that each stream is fetched ahead
+ *   NEAR                   lines that a row on its own has in the first cache early; 0: none
  *   FEW_ROWS               1, 3 or 4 */
 #ifndef LORA_KERNELS_STREAMS_H
 #define LORA_KERNELS_STREAMS_H
@@ -65,6 +66,7 @@ KERNEL_INLINE void add_units(const struct few few, const struct stream *all, int
     const struct stream *streams = all + first;
     const uint32_t turns = (uint32_t)(few.streams / few.at_once);
     const uint32_t turn = (uint32_t)(first / few.at_once), lines = LORA_UNIT_COLUMNS / turns;
+    const int near = NEAR && few.rows == 1 ? few.at_once : 0;
     float_vec s[SUMS];
     UNROLLED
     for (int i = 0; i < few.at_once * few.rows * VECTORS; i++)
@@ -79,6 +81,10 @@ KERNEL_INLINE void add_units(const struct few few, const struct stream *all, int
                 _mm_prefetch(
                     (const char *)(fetched[i].ahead + (turn * lines + line) * LORA_BLOCK_N),
                     _MM_HINT_T1);
+            UNROLLED
+            for (int i = 0; i < near; i++)
+                _mm_prefetch((const char *)(streams[i].weights + (k + NEAR) * LORA_BLOCK_N),
+                             _MM_HINT_T0);
             UNROLLED
             for (int i = 0; i < few.at_once * few.rows * VECTORS; i++) {
                 const struct stream *stream = &streams[i / VECTORS / few.rows];
