@@ -328,6 +328,7 @@ static int find_operands(struct lora_job *job) {
 static int allocate(struct lora_job *job) {
     struct matrix_job *m = &job->matrix;
     m->own_row = has_own_row(job);
+    m->x = NULL;
     uint32_t k = m->command->k, blocks = matrix_k_blocks(m->command);
     uint64_t pointers = blocks <= OWN_BLOCKS ? 0 : 2 * ((uint64_t)blocks + 1) * job->threads;
     uint64_t bytes = padded_lines(pointers * sizeof(uint16_t *));
