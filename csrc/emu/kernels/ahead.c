@@ -8,7 +8,7 @@
 #include "matrix_quantised.h"
 
 #define MOST_BATCHES 1024    /* of a step; beyond, learning begins anew */
-#define BLOCKS 64            /* of all threads: half a megabyte, less than their caches hold */
+#define BLOCKS 256           /* of all threads: two megabytes, for the second and third caches */
 #define CHUNK_BYTES 1024     /* between two looks for work: some 50 ns */
 #define NOTHING 0            /* the batch that has no blocks */
 
