@@ -1,4 +1,4 @@
-"""Variants quantised by the product itself, calibrated on random tokens: small folders as
+"""Variants quantized by the product itself, calibrated on random tokens: small folders as
 `lora quantize` writes them."""
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from lora_sdk.model.config import load_config
-from lora_sdk.quant.quantise import Report, quantise
+from lora_sdk.quant.quantize import Report, quantize
 from lora_sdk.quant.recipe import Recipe
 from tests.variants import variant, write_checkpoint
 
@@ -20,8 +20,8 @@ def random_windows(vocabulary: int, count: int = 4, length: int = 24) -> list[li
     return found
 
 
-def write_quantised(name: str, folder: Path, recipe: Recipe) -> Report:
-    """The variant `name` in `folder`/plain and, quantised, in `folder`/quantised."""
+def write_quantized(name: str, folder: Path, recipe: Recipe) -> Report:
+    """The variant `name` in `folder`/plain and, quantized, in `folder`/quantized."""
     plain = write_checkpoint(variant(name), folder / "plain", "x3")
     windows = random_windows(load_config(plain).vocabulary)
-    return quantise(plain, folder / "quantised", recipe, windows)
+    return quantize(plain, folder / "quantized", recipe, windows)

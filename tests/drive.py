@@ -22,7 +22,7 @@ from lora_sdk.plan.overlay_choice import choose_overlay
 from lora_sdk.plan.placement import make_plan
 from lora_sdk.plan.topology import route
 from lora_sdk.runner import KvOp, Row, Runner
-from tests.quantised import QuantisedModel
+from tests.quantized import QuantizedModel
 from tests.transports import Transport
 
 Logits = npt.NDArray[np.float32]
@@ -43,7 +43,7 @@ def open_runner(
     trace: bool = False,
     hidden_taps: Sequence[int] = (),
     adapters: AdapterOptions | None = None,
-    model: QuantisedModel | None = None,
+    model: QuantizedModel | None = None,
 ) -> Iterator[Runner]:
     """A model on boards: emulated unless `devices` names others. `model` in place of the folder's
     checkpoint."""

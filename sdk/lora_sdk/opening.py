@@ -49,7 +49,7 @@ def open_model(options: EngineOptions, progress: Progress | None) -> Opened:
     from lora_host.overlay import load_overlay
     from lora_sdk.model.checkpoint import Checkpoint
     from lora_sdk.model.config import load_config
-    from lora_sdk.model.quantisation import with_kv_cache
+    from lora_sdk.model.quantization import with_kv_cache
     from lora_sdk.plan.overlay_choice import choose_overlay
     from lora_sdk.plan.placement import make_plan
     from lora_sdk.plan.topology import route

@@ -1,7 +1,7 @@
 """Tensors as the bytes that boards read: weight blocks and padded table rows (abi.h).
 
 `pack_blocks` and `pack_rows` spell the FP16 layout; loading packs FP16 in C (csrc/src/pack_*.c),
-which equals them bit for bit. Quantised blocks are packed here: four weights along K are one 32-bit
+which equals them bit for bit. Quantized blocks are packed here: four weights along K are one 32-bit
 word, so a block is a transposed array of words."""
 
 from __future__ import annotations

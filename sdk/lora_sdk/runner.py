@@ -55,8 +55,8 @@ class Runner:
                 cluster.reserve(board.board, bank, size)
         if plan.size > 1:
             cluster.links_up(plan.route.cables)
-        quantised = config.quantisation is not None
-        self._scales = checkpoint.activation_scales() if quantised else None
+        quantized = config.quantization is not None
+        self._scales = checkpoint.activation_scales() if quantized else None
         self._loader = Loader(cluster, plan, checkpoint, progress, threads)
         self._loader.load()
         self._loader.check()

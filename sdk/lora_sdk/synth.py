@@ -20,9 +20,9 @@ from lora_sdk.model.config import architecture_module, load_config, read_json
 from lora_sdk.model.folder import INDEX, SINGLE
 from lora_sdk.model.shapes import SHAPES, find_config, shape_json
 from lora_sdk.model.spec import ModelConfig
-from lora_sdk.quant.config_json import quantised_config
+from lora_sdk.quant.config_json import quantized_config
 from lora_sdk.quant.recipe import Recipe
-from lora_sdk.synth_quantised import quantised_parts
+from lora_sdk.synth_quantized import quantized_parts
 from lora_sdk.synth_tensor import Tensor, chunk
 from lora_sdk.synth_tokenizer import write_tokenizer
 
@@ -47,7 +47,7 @@ def synthesise(
     """Write a checkpoint of shape `config`, a known name or a config.json, into the new `folder`.
 
     Weights are uniform with a standard deviation of 0.02, norms one; equal arguments give equal
-    files. With `recipe` the folder is quantised in compressed-tensors' format, its integers random
+    files. With `recipe` the folder is quantized in compressed-tensors' format, its integers random
     and its scales constant. `progress(done, total)` hears bytes. Returns the bytes of the weight
     files. RequestError: the folder is there, no room for it, an argument out of range; ModelError:
     no such shape.
@@ -59,8 +59,8 @@ def synthesise(
     model = find_config(config)
     tensors = list_tensors(model, dtype)
     if recipe is not None:
-        tensors = quantised_tensors(model, recipe, dtype)
-        values = quantised_config(values, model, recipe)
+        tensors = quantized_tensors(model, recipe, dtype)
+        values = quantized_config(values, model, recipe)
     total = sum(tensor.bytes for tensor in tensors)
     folder.parent.mkdir(parents=True, exist_ok=True)
     _check_room(folder.parent, total)
@@ -90,7 +90,7 @@ def list_tensors(config: ModelConfig, dtype: str = "F16") -> list[Tensor]:
     return list(found.values())
 
 
-def quantised_tensors(config: ModelConfig, recipe: Recipe, dtype: str = "F16") -> list[Tensor]:
+def quantized_tensors(config: ModelConfig, recipe: Recipe, dtype: str = "F16") -> list[Tensor]:
     """The same of a folder in compressed-tensors' format; RequestError: a K that is no multiple of
     the group."""
     recipe.check(config)
@@ -101,7 +101,7 @@ def quantised_tensors(config: ModelConfig, recipe: Recipe, dtype: str = "F16") -
     found: list[Tensor] = []
     for tensor in list_tensors(config, dtype):
         name = sources[tensor.name.removeprefix(module.PREFIXES[0])]
-        found += quantised_parts(tensor, name, config, recipe)
+        found += quantized_parts(tensor, name, config, recipe)
     return [replace(tensor, index=index) for index, tensor in enumerate(found)]
 
 

@@ -16,15 +16,15 @@ import numpy.typing as npt
 from lora_host import abi
 from lora_host.errors import TransportError
 from lora_host.placing import PackPart, PackTask, Range, Scratch
-from lora_sdk.model.quantisation import FP16, ActivationScales
+from lora_sdk.model.quantization import FP16, ActivationScales
 from lora_sdk.model.rope import rope_table
 from lora_sdk.model.stored import Stored
 from lora_sdk.packing import pack_rows
 from lora_sdk.plan.banks import MatrixPlacement, TablePlacement, mib
 from lora_sdk.plan.model_plan import BoardPlan, Plan
 from lora_sdk.plan.tensors import Part
-from lora_sdk.quantised_loading import QuantisedLoader
-from lora_sdk.quantised_packing import QuantisedWeights
+from lora_sdk.quantized_loading import QuantizedLoader
+from lora_sdk.quantized_packing import QuantizedWeights
 
 if TYPE_CHECKING:
     from lora_host.cluster import Cluster
@@ -38,7 +38,7 @@ EXTRA_PART = 12  # program and batch are a 12th of a large model
 Progress = Callable[[int, int], None]
 
 
-class Weights(QuantisedWeights, Protocol):
+class Weights(QuantizedWeights, Protocol):
     """What loading needs of lora_sdk.model.checkpoint.Checkpoint."""
 
     def stored(self, name: str) -> Stored: ...
@@ -78,14 +78,14 @@ class Loader:
             self._note(self._cluster.place(batch, scratch))
             self._weights.forget()
         for board in self._plan.boards:
-            self._load_quantised(board, scratch.threads)
+            self._load_quantized(board, scratch.threads)
             if "rope" in board.tables:
                 self._load_rope(board, board.tables["rope"])
 
-    def _load_quantised(self, board: BoardPlan, threads: int) -> None:
-        loader = QuantisedLoader(self._cluster, self._weights, self._note, threads)
-        quantised = [m for m in board.matrices.values() if m.spec.format != FP16]
-        layers = groupby(quantised, key=lambda matrix: matrix.spec.layer)
+    def _load_quantized(self, board: BoardPlan, threads: int) -> None:
+        loader = QuantizedLoader(self._cluster, self._weights, self._note, threads)
+        quantized = [m for m in board.matrices.values() if m.spec.format != FP16]
+        layers = groupby(quantized, key=lambda matrix: matrix.spec.layer)
         for _, matrices in layers:
             loader.load(board, list(matrices))
             self._weights.forget()

@@ -159,7 +159,7 @@ int main(void) {
             check_attention(&board, type, 64, committed);
             check_attention(&board, type, 38, committed);
         }
-    for (uint32_t op = LORA_VEC_QUANTISE; op <= LORA_VEC_QUANTISE_HEADS; op++) {
+    for (uint32_t op = LORA_VEC_QUANTIZE; op <= LORA_VEC_QUANTIZE_HEADS; op++) {
         check_vector(&board, op, 96);
         check_vector(&board, op, 74);
     }

@@ -1,5 +1,5 @@
 """Folders of other tools on boards: the same bytes over boards, and 4-bit weights with FP16
-activations give the very logits of a folder that holds them dequantised."""
+activations give the very logits of a folder that holds them dequantized."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def logits(model: Path, boards: int, kernels: str = "native") -> Logits:
         return Driver(runner).feed(0, TOKENS, (20, 1))
 
 
-def dequantised(packed: Path, target: Path) -> Path:
+def dequantized(packed: Path, target: Path) -> Path:
     """The same model with the FP16 weights that were packed."""
     tensors = load_file(packed / "model.safetensors")
     tensors = {n: t for n, t in tensors.items() if n.rpartition(".")[2] not in PARTS}
@@ -39,13 +39,13 @@ def dequantised(packed: Path, target: Path) -> Path:
 
 @pytest.mark.parametrize("name", ["gptq_v1", "gptq_v1_words", "gptq_v2", "awq"])
 def test_packed_weights_give_the_logits_of_their_values(name: str, tmp_path: Path) -> None:
-    got, want = logits(PACKED / name, 2), logits(dequantised(PACKED / name, tmp_path), 1)
+    got, want = logits(PACKED / name, 2), logits(dequantized(PACKED / name, tmp_path), 1)
     assert np.array_equal(got, want)
 
 
 def test_act_order_is_the_same_sums_in_another_order(tmp_path: Path) -> None:
     model = PACKED / "gptq_act_order"
-    got, want = logits(model, 2), logits(dequantised(model, tmp_path), 1)
+    got, want = logits(model, 2), logits(dequantized(model, tmp_path), 1)
     assert np.array_equal(got, logits(model, 1, "numpy"))
     assert np.abs(got - want).max() < 0.005 * want.std()  # sums run in the groups' order
 

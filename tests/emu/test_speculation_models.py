@@ -1,4 +1,4 @@
-"""Speculation is lossless for quantised models, with adapters, and on long random prompts."""
+"""Speculation is lossless for quantized models, with adapters, and on long random prompts."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def outputs(engine: Engine, prompts: list[list[int]], count: int) -> list[object
 
 @pytest.mark.parametrize("boards", [1, 4])
 @pytest.mark.parametrize("scheme", RECIPES)
-def test_quantised_models(scheme: str, boards: int, tmp_path: Path) -> None:
+def test_quantized_models(scheme: str, boards: int, tmp_path: Path) -> None:
     config = tmp_path / "config.json"
     config.write_text(json.dumps({"model_type": "llama", **TINY["llama"]}))
     folder = tmp_path / "model"

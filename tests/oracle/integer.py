@@ -53,7 +53,7 @@ class KvScales:
 Matrix = Int8Matrix | Int4Matrix
 
 
-def quantise(x: F32, scale: np.float32) -> I64:
+def quantize(x: F32, scale: np.float32) -> I64:
     """clamp(rint(x * FP32(1/scale)), -127, 127), half to even."""
     inverse = np.float32(1) / scale
     return np.clip(np.rint(x * inverse), -127, 127).astype(np.int64)
@@ -61,7 +61,7 @@ def quantise(x: F32, scale: np.float32) -> I64:
 
 def int8_product(x: F32, w: Int8Matrix) -> F32:
     """FP32(acc) * FP32(s_x*s_w)."""
-    acc = quantise(x, w.x_scale) @ w.values
+    acc = quantize(x, w.x_scale) @ w.values
     assert np.abs(acc).max() < 1 << 31
     scaled: F32 = acc.astype(np.float32) * (w.x_scale * w.scales)
     return scaled
@@ -72,8 +72,8 @@ def int4_product(x: F32, w: Int4Matrix) -> F32:
     if w.order is not None:
         x = x[:, w.order]
     if w.x_scale is None:
-        return product(x, dequantised(w))
-    x8 = quantise(x, w.x_scale)
+        return product(x, dequantized(w))
+    x8 = quantize(x, w.x_scale)
     sums = []
     for segment in segments(x.shape[1]):
         total = np.zeros((len(x), w.values.shape[1]), np.float32)
@@ -87,7 +87,7 @@ def int4_product(x: F32, w: Int4Matrix) -> F32:
     return joined * w.x_scale
 
 
-def dequantised(w: Int4Matrix) -> F32:
+def dequantized(w: Int4Matrix) -> F32:
     """FP16((q - z) * s_w) [K, N], in the order of groups."""
     groups = np.arange(len(w.values)) // w.group
     integers = (w.values - w.zeros[groups]).astype(np.float32)
@@ -95,8 +95,8 @@ def dequantised(w: Int4Matrix) -> F32:
 
 
 def attend_int8(q: F32, k: F32, v: F32, scales: KvScales, factor: float) -> F32:
-    """One head, causal, q, k and v [positions, head_dim] quantised by their static scales."""
-    q8, k8, v8 = quantise(q, scales.q), quantise(k, scales.k), quantise(v, scales.v)
+    """One head, causal, q, k and v [positions, head_dim] quantized by their static scales."""
+    q8, k8, v8 = quantize(q, scales.q), quantize(k, scales.k), quantize(v, scales.v)
     scale = np.float32(float(scales.q) * float(scales.k) * factor)
     rows = []
     for i in range(len(q)):
@@ -117,7 +117,7 @@ def through_heads(x: F32) -> F32:
     return store(k8 * z)
 
 
-class Quantised(Oracle):
+class Quantized(Oracle):
     """An Oracle some of whose matrices are integers; `kv` is "fp16", "int8" with `scales` by layer,
     or "int8-heads"."""
 
@@ -149,12 +149,12 @@ class Quantised(Oracle):
         return attend(q, k, v, self.config.attention_scale(layer))
 
 
-class AdaptedQuantised(Adapted, Quantised):
+class AdaptedQuantized(Adapted, Quantized):
     """The same with an adapter, which reads the FP16 activation."""
 
-    def __init__(self, quantised: Quantised, factors: Factors) -> None:
-        Quantised.__init__(
-            self, quantised.config, {}, quantised.matrices, quantised.kv, quantised.scales
+    def __init__(self, quantized: Quantized, factors: Factors) -> None:
+        Quantized.__init__(
+            self, quantized.config, {}, quantized.matrices, quantized.kv, quantized.scales
         )
-        self.weights: Any = quantised.weights
+        self.weights: Any = quantized.weights
         self.factors = factors

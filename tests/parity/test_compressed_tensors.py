@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.config import architecture_module
 from lora_sdk.quant.arithmetic import block, head
-from lora_sdk.quant.dense import DenseOperations, dequantised
+from lora_sdk.quant.dense import DenseOperations, dequantized
 from lora_sdk.quant.layer import full_name
 from lora_sdk.quant.recipe import Recipe
 from lora_sdk.quant.reference import embed_windows
-from tests.calibrated import random_windows, write_quantised
+from tests.calibrated import random_windows, write_quantized
 
 pytestmark = [pytest.mark.parity, pytest.mark.usefixtures("parity_modules")]
 
@@ -45,7 +45,7 @@ def library(pytestconfig: pytest.Config) -> None:
 
 
 def unpacked(folder: Path) -> dict[str, NDArray[np.float32]]:
-    """Every quantised module's weights as the library's own decompressors give them."""
+    """Every quantized module's weights as the library's own decompressors give them."""
     import torch
     from compressed_tensors.compressors import BaseCompressor
     from compressed_tensors.quantization import QuantizationConfig
@@ -106,8 +106,8 @@ def dense_logits(checkpoint: Checkpoint, tokens: Sequence[int]) -> NDArray[np.fl
 
 
 def same_weights(checkpoint: Checkpoint, theirs: Mapping[str, NDArray[np.float32]]) -> None:
-    """Every quantised matrix, bit for bit."""
-    found = checkpoint.config.quantisation
+    """Every quantized matrix, bit for bit."""
+    found = checkpoint.config.quantization
     assert found is not None and len(found.formats) >= 6 * checkpoint.config.layers
     sources = architecture_module(checkpoint.config).sources(checkpoint.config)
     for matrix, form in found.formats.items():
@@ -115,15 +115,15 @@ def same_weights(checkpoint: Checkpoint, theirs: Mapping[str, NDArray[np.float32
         weight = theirs[module]
         if form.kind == "w4a16":  # FP16 before the product, by contract
             weight = weight.astype(np.float16).astype(np.float32)
-        assert np.array_equal(weight.T, dequantised(checkpoint, matrix)), matrix
+        assert np.array_equal(weight.T, dequantized(checkpoint, matrix)), matrix
 
 
 @pytest.mark.usefixtures("library")
 @pytest.mark.parametrize("model", ["llama_linear", "opt"])
 @pytest.mark.parametrize("name", RECIPES)
 def test_the_library_unpacks_the_same_weights(model: str, name: str, tmp_path: Path) -> None:
-    write_quantised(model, tmp_path, RECIPES[name])
-    folder = tmp_path / "quantised"
+    write_quantized(model, tmp_path, RECIPES[name])
+    folder = tmp_path / "quantized"
     same_weights(Checkpoint.open(folder), unpacked(folder))
 
 
@@ -141,10 +141,10 @@ LOADED = [
 @pytest.mark.usefixtures("library")
 @pytest.mark.parametrize(("model", "name"), LOADED)
 def test_transformers_runs_the_same_model(model: str, name: str, tmp_path: Path) -> None:
-    write_quantised(model, tmp_path, RECIPES[name])
-    checkpoint = Checkpoint.open(tmp_path / "quantised")
+    write_quantized(model, tmp_path, RECIPES[name])
+    checkpoint = Checkpoint.open(tmp_path / "quantized")
     (tokens,) = random_windows(checkpoint.config.vocabulary, 1)
-    weights, logits = loaded(tmp_path / "quantised", tokens)
+    weights, logits = loaded(tmp_path / "quantized", tokens)
     same_weights(checkpoint, weights)
     off = dense_logits(checkpoint, tokens) - logits
     assert np.sqrt(np.square(off).mean()) < 0.04 * logits.std()

@@ -7,7 +7,7 @@ from typing import Any
 
 from lora_host.boards import Board
 from lora_host.overlay import Overlay, load_overlay
-from lora_sdk.model.quantisation import KvKind, MatrixFormat, Quantisation
+from lora_sdk.model.quantization import KvKind, MatrixFormat, Quantization
 from lora_sdk.model.spec import ModelConfig, RopeConfig
 
 LLAMA = ModelConfig(
@@ -32,7 +32,7 @@ LLAMA2_7B = replace(
 )  # fmt: skip
 
 
-def quantised(config: ModelConfig, scheme: str) -> ModelConfig:
+def quantized(config: ModelConfig, scheme: str) -> ModelConfig:
     """The model in "w8a8" with INT8 attention or, "_heads", INT8 by head; "w4a8", "w4a16" in groups
     of 32, "_order" with permuted inputs. lm_head is INT8, OPT's projections are FP16."""
     kind, _, more = scheme.partition("_")
@@ -43,7 +43,7 @@ def quantised(config: ModelConfig, scheme: str) -> ModelConfig:
     formats = {**dict.fromkeys(names, chosen), "lm_head": MatrixFormat("int8")}
     kv: KvKind = "int8" if scheme == "w8a8" else "int8-heads" if more == "heads" else "fp16"
     order = frozenset(names if more == "order" else ())
-    return replace(config, quantisation=Quantisation(scheme, formats, kv, order))
+    return replace(config, quantization=Quantization(scheme, formats, kv, order))
 
 
 def overlay(**changes: Any) -> Overlay:

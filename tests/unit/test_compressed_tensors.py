@@ -21,7 +21,7 @@ from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.config import load_config
 from lora_sdk.model.packed_weights import pack_nibbles, unpack_nibbles
 from lora_sdk.quant.recipe import Recipe
-from tests.calibrated import write_quantised
+from tests.calibrated import write_quantized
 
 Tensors = dict[str, NDArray[Any]]
 Fields = dict[str, Any]
@@ -40,8 +40,8 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     found = {}
     for name, recipe in RECIPES.items():
         folder = tmp_path_factory.mktemp(name)
-        write_quantised("llama_linear", folder, recipe)
-        found[name] = folder / "quantised"
+        write_quantized("llama_linear", folder, recipe)
+        found[name] = folder / "quantized"
     return found
 
 
@@ -83,7 +83,7 @@ def test_formats_are_read(written: dict[str, Path]) -> None:
         ("w4a8", "w4a8", "int8", "int8"),
         ("w4a16", "w4a16", "fp16", "fp16"),
     ):
-        found = load_config(written[name]).quantisation
+        found = load_config(written[name]).quantization
         assert found is not None
         assert found.format("layer.1.down").kind == kind
         assert found.format("lm_head").kind == head
@@ -134,9 +134,9 @@ def test_scales_of_channels_and_of_large_groups_are_repeated(
 
     change(folder, one_a_channel, channel)
     checkpoint = Checkpoint.open(folder)
-    assert checkpoint.config.quantisation is not None
-    assert checkpoint.config.quantisation.format("layer.0.q").group == 128
-    assert checkpoint.config.quantisation.format("layer.0.down").group == 32  # K is 352
+    assert checkpoint.config.quantization is not None
+    assert checkpoint.config.quantization.format("layer.0.q").group == 128
+    assert checkpoint.config.quantization.format("layer.0.down").group == 32  # K is 352
     scales = checkpoint.int4("layer.0.down").scales
     assert scales.shape == (128, 11) and (scales == scales[:, :1]).all()
 
@@ -178,9 +178,9 @@ def test_ignored_modules_stay_fp16(copied: Callable[[str], Path]) -> None:
     ignore = ["re:.*layers\\.0\\.self_attn\\.[qkv]_proj$", "model.layers.0.self_attn.o_proj"]
     change(folder, plain, lambda f: f.update(ignore=ignore))
     checkpoint = Checkpoint.open(folder)
-    assert checkpoint.config.quantisation is not None
-    assert checkpoint.config.quantisation.format("layer.0.o").kind == "fp16"
-    assert checkpoint.config.quantisation.format("layer.1.o").kind == "int8"
+    assert checkpoint.config.quantization is not None
+    assert checkpoint.config.quantization.format("layer.0.o").kind == "fp16"
+    assert checkpoint.config.quantization.format("layer.1.o").kind == "int8"
     assert checkpoint.matrix("layer.0.q").dtype == np.float16
     with pytest.raises(ModelError, match=r"layer\.1\.q: is int8, read as fp16"):
         checkpoint.matrix("layer.1.q")
@@ -222,7 +222,7 @@ BAD_FIELDS: list[tuple[str, Callable[[Fields], object], str]] = [
         setting(*GROUP, "input_activations", "strategy", value="token"),
         "strategy is 'token'",
     ),
-    ("w8a8", setting(*GROUP, "output_activations", value={"num_bits": 8}), "quantised outputs"),
+    ("w8a8", setting(*GROUP, "output_activations", value={"num_bits": 8}), "quantized outputs"),
     ("w8a8", setting("quantization_status", value="initialized"), "quantization_status"),
     ("w8a8", setting("sparsity_config", value={"format": "2:4"}), "a sparse checkpoint"),
     ("w8a8", setting("transform_config", value={"u": {}}), "transformed weights"),
@@ -242,7 +242,7 @@ def test_a_bad_field_is_named(
     folder = copied(name)
     change(folder, fields=spoil)
     if not message:  # the groups' own format stands above the whole file's
-        assert load_config(folder).quantisation is not None
+        assert load_config(folder).quantization is not None
         return
     with pytest.raises(ModelError, match=message) as raised:
         load_config(folder)
@@ -307,12 +307,12 @@ def test_truncated_and_without_tensors(copied: Callable[[str], Path]) -> None:
         Checkpoint.open(folder)
 
 
-def test_a_tied_head_is_not_quantised(copied: Callable[[str], Path]) -> None:
+def test_a_tied_head_is_not_quantized(copied: Callable[[str], Path]) -> None:
     folder = copied("w8a8")
     values = json.loads((folder / "config.json").read_text())
     tied = copy.deepcopy(values) | {"tie_word_embeddings": True}
     (folder / "config.json").write_text(json.dumps(tied))
-    with pytest.raises(ModelError, match="quantises lm_head, which tie_word_embeddings makes"):
+    with pytest.raises(ModelError, match="quantizes lm_head, which tie_word_embeddings makes"):
         load_config(folder)
 
 
@@ -325,5 +325,5 @@ def test_the_kv_cache_by_token_and_head(copied: Callable[[str], Path]) -> None:
         del fields["config_groups"]["group_2"]
 
     change(folder, fields=by_token)
-    found = load_config(folder).quantisation
+    found = load_config(folder).quantization
     assert found is not None and found.kv == "int8-heads"

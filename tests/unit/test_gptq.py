@@ -12,7 +12,7 @@ from safetensors.numpy import load_file, save_file
 
 from lora_host.errors import ModelError
 from lora_sdk.model.checkpoint import Checkpoint
-from lora_sdk.model.gptq import PackedMatrix, Packing, quantisation, read_packing
+from lora_sdk.model.gptq import PackedMatrix, Packing, quantization, read_packing
 
 FOLDERS = Path(__file__).parents[1] / "fixtures" / "packed"
 NAMES = ("gptq_v1", "gptq_v1_words", "gptq_v2", "gptq_act_order", "awq")
@@ -40,7 +40,7 @@ def matrices(name: str) -> dict[str, tuple[PackedMatrix, Any]]:
     return found
 
 
-def dequantised(matrix: PackedMatrix, start: int, stop: int) -> Any:
+def dequantized(matrix: PackedMatrix, start: int, stop: int) -> Any:
     """FP16 [columns, K] in the file's order of inputs."""
     part = matrix.columns(start, stop)
     group = matrix.k // part.scales.shape[1]
@@ -57,14 +57,14 @@ def dequantised(matrix: PackedMatrix, start: int, stop: int) -> Any:
 @pytest.mark.parametrize("name", NAMES)
 def test_weights_are_those_that_were_packed(name: str) -> None:
     for matrix, expected in matrices(name).values():
-        assert np.array_equal(dequantised(matrix, 0, matrix.n), expected)
+        assert np.array_equal(dequantized(matrix, 0, matrix.n), expected)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_range_of_columns_is_that_part_of_the_whole(name: str) -> None:
     matrix, expected = matrices(name)["mlp.up_proj"]
     for start, stop in ((0, 1), (3, 29), (32, 64), (127, 128)):
-        assert np.array_equal(dequantised(matrix, start, stop), expected[start:stop])
+        assert np.array_equal(dequantized(matrix, start, stop), expected[start:stop])
 
 
 def test_the_fixtures_have_what_they_are_for() -> None:
@@ -89,7 +89,7 @@ def test_one_group_of_all_inputs_repeats_its_scale() -> None:
 def test_formats_leave_out_lm_head_and_what_is_named() -> None:
     packing = Packing(32, False, False, True, ("mlp",))
     modules = {"layer.0.q": "self_attn.q_proj", "layer.0.up": "mlp.up_proj", "lm_head": "lm_head"}
-    found = quantisation(packing, modules, dict.fromkeys(modules, 64))
+    found = quantization(packing, modules, dict.fromkeys(modules, 64))
     assert dict(found.formats).keys() == {"layer.0.q"} and found.format("layer.0.q").group == 32
     assert not found.act_order
 
@@ -137,17 +137,17 @@ def test_tensors_that_do_not_fit_are_named(change: dict[str, Any], message: str)
 def test_groups_that_no_block_holds_are_refused() -> None:
     packing = Packing(16, False, False, False, ())
     with pytest.raises(ModelError, match=r"layer\.0\.q: groups of 16 along K"):
-        quantisation(packing, {"layer.0.q": "q"}, {"layer.0.q": 64})
+        quantization(packing, {"layer.0.q": "q"}, {"layer.0.q": 64})
     with pytest.raises(
         ModelError, match=r"layer\.0\.q: K is 96, not a multiple of its group of 64"
     ):
-        quantisation(Packing(64, False, False, False, ()), {"layer.0.q": "q"}, {"layer.0.q": 96})
+        quantization(Packing(64, False, False, False, ()), {"layer.0.q": "q"}, {"layer.0.q": 96})
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_folder_opens_as_a_checkpoint(name: str) -> None:
     checkpoint = Checkpoint.open(FOLDERS / name)
-    found = checkpoint.config.quantisation
+    found = checkpoint.config.quantization
     assert found is not None and found.format("layer.0.down").kind == "w4a16"
     assert (found.act_order == frozenset(found.formats)) == (name == "gptq_act_order")
     matrix, _ = matrices(name)["mlp.down_proj"]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from lora_host import abi
 from lora_sdk.packing import pack_int4, pack_int8
-from tests.oracle.integer import Int4Matrix, int4_product, quantise
+from tests.oracle.integer import Int4Matrix, int4_product, quantize
 from tests.unit.kernel_rig import ONCHIP, TABLES, WEIGHT_BANKS, Rig
 
 X, Y, Z = 0, 1 << 14, 1 << 15
@@ -140,13 +140,13 @@ def test_groups_are_cut_at_segments_and_joined_as_a_tree(group: int) -> None:
 VALUES = [0.0, -0.0, 1.5, 2.5, -2.5, 126.4, 126.6, 400.0, -400.0, 65504.0, np.inf, -np.inf, np.nan]
 
 
-def test_quantise_rounds_half_to_even_saturates_and_counts_nan() -> None:
+def test_quantize_rounds_half_to_even_saturates_and_counts_nan() -> None:
     rig, x = Rig(), np.array([VALUES, VALUES[::-1]], np.float16)
     rig.rows(2)
     rig.place_rows(ONCHIP, X, 64, x)
     scalar = int(np.float32(1).view(np.uint32))
     result = rig.run(
-        "vector", op=abi.VEC_QUANTISE, columns=13, x_offset=X, x_stride=64, y_bank=ONCHIP,
+        "vector", op=abi.VEC_QUANTIZE, columns=13, x_offset=X, x_stride=64, y_bank=ONCHIP,
         y_offset=Y, y_stride=64, scalar=scalar,
     )  # fmt: skip
     got = rig.read_rows(ONCHIP, Y, 64, (2, 13), np.int8)
@@ -154,7 +154,7 @@ def test_quantise_rounds_half_to_even_saturates_and_counts_nan() -> None:
     assert np.array_equal(got[1], got[0][::-1])
     assert result.nonfinite_count == 2 and result.nonfinite_row == 0
     finite = x[0, :10].astype(np.float32)
-    assert np.array_equal(got[0, :10], quantise(finite, np.float32(1)))
+    assert np.array_equal(got[0, :10], quantize(finite, np.float32(1)))
 
 
 def test_heads_have_a_scale_each() -> None:
@@ -171,7 +171,7 @@ def test_heads_have_a_scale_each() -> None:
     rig.rows(1)
     rig.place_rows(ONCHIP, X, 256, x.reshape(1, -1))
     result = rig.run(
-        "vector", op=abi.VEC_QUANTISE_HEADS, columns=80, extra=16, x_offset=X, x_stride=256,
+        "vector", op=abi.VEC_QUANTIZE_HEADS, columns=80, extra=16, x_offset=X, x_stride=256,
         y_bank=ONCHIP, y_offset=Y, y_stride=128, z_offset=Z, z_stride=64,
     )  # fmt: skip
     y = rig.read_rows(ONCHIP, Y, 128, (1, 80), np.int8).reshape(5, 16)

@@ -27,13 +27,13 @@ from lora_sdk.compile.isa import (
     MoveRows,
     Vector,
 )  # fmt: skip
-from lora_sdk.model.quantisation import unit_scales
+from lora_sdk.model.quantization import unit_scales
 from lora_sdk.plan.adapters import AdapterOptions
 from lora_sdk.plan.model_plan import Plan
 from lora_sdk.plan.overlay_choice import choose_overlay
 from lora_sdk.plan.partition import deal
 from lora_sdk.plan.placement import make_plan
-from tests.unit.plan_rig import GPT2, LLAMA, NARROW, OPT_POST, board, quantised
+from tests.unit.plan_rig import GPT2, LLAMA, NARROW, OPT_POST, board, quantized
 
 ONCHIP = abi.BANK_ONCHIP
 ROWS = 3
@@ -41,7 +41,7 @@ LLAMA_WIDE = replace(  # whole groups of 32
     LLAMA, hidden=160, ffn=224, embed_dim=160, heads=10, kv_heads=5
 )
 GPT2_WIDE = replace(GPT2, hidden=160, ffn=224, embed_dim=160, heads=10, kv_heads=10)
-QUANTISED = {
+QUANTIZED = {
     "llama_w8a8": (LLAMA_WIDE, "w8a8"),
     "gpt2_w8a8_heads": (GPT2_WIDE, "w8a8_heads"),
     "opt_post_w8a8": (OPT_POST, "w8a8"),
@@ -104,9 +104,9 @@ def access_vector(c: Vector) -> Access:
         return Access(x, x)
     if c.op in (abi.VEC_RESIDUAL, abi.VEC_SWIGLU):
         return Access(x + z, y)
-    if c.op in (abi.VEC_QUANTISE, abi.VEC_QUANTISE_HEADS):
+    if c.op in (abi.VEC_QUANTIZE, abi.VEC_QUANTIZE_HEADS):
         y = rows_of(c.y_bank, c.y_offset, c.y_stride, c.columns)
-        if c.op == abi.VEC_QUANTISE_HEADS:
+        if c.op == abi.VEC_QUANTIZE_HEADS:
             y += rows_of(ONCHIP, c.z_offset, c.z_stride, c.columns // c.extra * 2)
         return Access(x, y)
     if c.op == abi.VEC_PERMUTE:
@@ -280,18 +280,18 @@ def test_no_command_overwrites_what_another_still_needs(config, boards: int) -> 
 
 
 @pytest.mark.parametrize("boards", [1, 4])
-@pytest.mark.parametrize(("config", "scheme"), QUANTISED.values(), ids=QUANTISED)
-def test_nor_of_a_quantised_model(config, scheme: str, boards: int) -> None:
-    _, lists = lists_of(quantised(config, scheme), boards)
+@pytest.mark.parametrize(("config", "scheme"), QUANTIZED.values(), ids=QUANTIZED)
+def test_nor_of_a_quantized_model(config, scheme: str, boards: int) -> None:
+    _, lists = lists_of(quantized(config, scheme), boards)
     assert hazards(lists) == []
 
 
 @pytest.mark.parametrize("mode", ["auto", "s"])
 @pytest.mark.parametrize("scheme", ["w8a8", "w4a8_order"])
-def test_rows_quantised_behind_their_gather(scheme: str, mode: str) -> None:
-    """With adapter slots the whole row is quantised, after the adapters' products are started."""
+def test_rows_quantized_behind_their_gather(scheme: str, mode: str) -> None:
+    """With adapter slots the whole row is quantized, after the adapters' products are started."""
     options = AdapterOptions(slots=2, max_rank=8, mode=mode)
-    _, lists = lists_of(quantised(LLAMA_WIDE, scheme), 4, adapters=options)
+    _, lists = lists_of(quantized(LLAMA_WIDE, scheme), 4, adapters=options)
     assert hazards(lists) == []
 
 
@@ -301,7 +301,7 @@ def test_every_wait_is_needed(boards: int, scheme: str | None) -> None:
     """Taking any one wait out must show as a hazard: so the test above can fail."""
     config = replace(GPT2, layers=1)
     if scheme is not None:
-        config = quantised(replace(GPT2_WIDE, layers=1), scheme)
+        config = quantized(replace(GPT2_WIDE, layers=1), scheme)
     _, lists = lists_of(config, boards, taps=False)
     waiting = [i for i, c in enumerate(lists[0]) if c.wait_counter != abi.NO_COUNTER]
     assert len(waiting) >= 8

@@ -13,7 +13,7 @@ from lora_host.overlay import load_overlay
 from lora_sdk.cli.plan import plan as command
 from lora_sdk.plan.placement import make_plan
 from lora_sdk.plan.report import report, table
-from tests.unit.plan_rig import GPT2, LLAMA2_7B, board, overlay, quantised
+from tests.unit.plan_rig import GPT2, LLAMA2_7B, board, overlay, quantized
 from tests.variants import variant, write_checkpoint
 
 
@@ -47,7 +47,7 @@ def test_the_table_names_banks_context_replicas_and_links() -> None:
 
 
 def test_formats_and_the_cache_are_named() -> None:
-    config = quantised(GPT2, "w8a8")
+    config = quantized(GPT2, "w8a8")
     found = report(make_plan(config, load_overlay("lora_q_u280"), board(), 2))
     assert found["formats"] == {"int8": 4 * GPT2.layers + 1} and found["kv_cache"] == "int8"
     assert "13 x int8; KV cache int8" in table(found)

@@ -30,7 +30,7 @@ CONFIG = {
 LAYER = "model.decoder.layers.0"
 
 
-def quantised(values: Any) -> tuple[Any, float]:
+def quantized(values: Any) -> tuple[Any, float]:
     """Per tensor, as torch-int does."""
     scale = float(np.abs(values).max()) / 127
     return np.clip(np.rint(values / scale), -128, 127).astype(np.int8), scale
@@ -38,11 +38,11 @@ def quantised(values: Any) -> tuple[Any, float]:
 
 def linear(g: np.random.Generator, n: int, k: int, s_in: float, s_out: float | None) -> Any:
     """One layer's tensors by torch-int's definitions: a and b are quotients of scales."""
-    weight, s_w = quantised(g.normal(0, 0.1, (n, k)))
+    weight, s_w = quantized(g.normal(0, 0.1, (n, k)))
     bias = g.normal(0, 0.2, n)
     if s_out is None:
         return {"weight": weight, "bias": bias.astype(np.float32), "a": np.float32(s_in * s_w)}
-    stored, s_b = quantised(bias)
+    stored, s_b = quantized(bias)
     return {
         "weight": weight,
         "bias": stored[None],

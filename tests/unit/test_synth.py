@@ -132,12 +132,12 @@ def test_the_command_says_what_it_wrote(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", list(TINY))
 @pytest.mark.parametrize("scheme", ["w8a8", "w4a8", "w4a16"])
-def test_quantised_folders_open(tmp_path: Path, kind: str, scheme: Scheme) -> None:
+def test_quantized_folders_open(tmp_path: Path, kind: str, scheme: Scheme) -> None:
     source = config_file(tmp_path / "source", kind)
     recipe = Recipe(scheme, group=32)
     total = synthesise(source, tmp_path / "m", recipe=recipe, shards=2)
     checkpoint = Checkpoint.open(tmp_path / "m")
-    found = checkpoint.config.quantisation
+    found = checkpoint.config.quantization
     assert found is not None and found.kv == "int8"
     assert found.format("lm_head").kind == "int8" and not checkpoint.config.tied
     form = found.format("layer.1.down")

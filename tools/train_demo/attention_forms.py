@@ -1,7 +1,7 @@
 """INT8 attention in two forms at several contexts: weights rint(127*exp(s - m)) divided by their
 sum, as here, and probabilities rounded to 1/127, as SmoothQuant has them. NumPy, no boards.
 
-`python -m tools.train_demo.attention_forms QUANTISED`
+`python -m tools.train_demo.attention_forms QUANTIZED`
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TEXT = 16000  # characters of held-out text
 
 
 class Form(DenseOperations):
-    """A quantised checkpoint whose attention has one of three forms."""
+    """A quantized checkpoint whose attention has one of three forms."""
 
     def __init__(self, checkpoint: Checkpoint, form: str) -> None:
         super().__init__(checkpoint, rounded=True)

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "lora/pool.h"
-#include "matrix_quantised.h"
+#include "matrix_quantized.h"
 
 #define MOST_BATCHES 1024    /* of a step; beyond, learning begins anew */
 #define BLOCKS 256           /* of all threads: two megabytes, for the second and third caches */

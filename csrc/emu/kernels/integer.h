@@ -49,7 +49,7 @@ struct lora_integer {
     /* One block of 4-bit weights as FP16((q - zero)*scale): wide[128][32]. */
     void (*widen)(const uint8_t *block, uint32_t group, uint16_t *wide);
     /* y = clamp(rint(x*inverse), -127, 127), 0 where that is NaN; returns how often it is. */
-    uint32_t (*quantise)(const uint16_t *x, uint32_t count, float inverse, int8_t *y);
+    uint32_t (*quantize)(const uint16_t *x, uint32_t count, float inverse, int8_t *y);
     /* q.k of the 32 positions of one K block [head_dim][32]. */
     void (*scores)(const int8_t *q, const int8_t *k, uint32_t head_dim, int32_t out[32]);
     /* e[i] = rint(127*exp(s[i] - largest)); returns their sum. */

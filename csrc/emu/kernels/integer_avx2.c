@@ -87,7 +87,7 @@ LANES_TARGET static void widen(const uint8_t *block, uint32_t group, uint16_t *w
     }
 }
 
-LANES_TARGET static uint32_t quantise(const uint16_t *x, uint32_t count, float inverse,
+LANES_TARGET static uint32_t quantize(const uint16_t *x, uint32_t count, float inverse,
                                       int8_t *y) {
     uint32_t i = 0, bad = 0;
     for (; i + LANES <= count; i += LANES) {
@@ -100,7 +100,7 @@ LANES_TARGET static uint32_t quantise(const uint16_t *x, uint32_t count, float i
         _mm_storel_epi64((__m128i *)(void *)(y + i), _mm_packs_epi16(words, words));
         bad += (uint32_t)__builtin_popcount((unsigned)_mm256_movemask_ps(absent));
     }
-    return bad + lora_integer_plain.quantise(x + i, count - i, inverse, y + i);
+    return bad + lora_integer_plain.quantize(x + i, count - i, inverse, y + i);
 }
 
 LANES_TARGET static int32_t weights(const float *s, uint32_t count, float largest, uint8_t *e) {
@@ -126,7 +126,7 @@ const struct lora_integer lora_integer_avx2 = {
     .int8 = int8,
     .int4 = int4,
     .widen = widen,
-    .quantise = quantise,
+    .quantize = quantize,
     .scores = scores,
     .weights = weights,
     .weigh = weigh,

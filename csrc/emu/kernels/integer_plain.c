@@ -89,7 +89,7 @@ static int32_t nearest(float value) {
     return (int32_t)((value + 0x1.8p+23f) - 0x1.8p+23f);
 }
 
-static uint32_t quantise(const uint16_t *x, uint32_t count, float inverse, int8_t *y) {
+static uint32_t quantize(const uint16_t *x, uint32_t count, float inverse, int8_t *y) {
     uint32_t bad = 0;
     for (uint32_t i = 0; i < count; i++) {
         float value = half_to_float(x[i]) * inverse;
@@ -130,7 +130,7 @@ const struct lora_integer lora_integer_plain = {
     .int8 = int8,
     .int4 = int4,
     .widen = widen,
-    .quantise = quantise,
+    .quantize = quantize,
     .scores = scores,
     .weights = weights,
     .weigh = weigh,

@@ -24,7 +24,7 @@ struct matrix_job {
     struct rows h; /* of the rows' adapters, where the command has a number for them */
     uint32_t type, group, block_bytes; /* of the weights; group 1 where they have none */
     const float *scales; /* [n] of INT8 activations */
-    void *quantised;     /* matrix_quantised.c */
+    void *quantized;     /* matrix_quantized.c */
 };
 
 struct adapter_job {
@@ -83,7 +83,7 @@ void *lora_job_memory(struct lora_job *job, uint64_t bytes);
 /* Check a call and cut it: an enum lora_status. `threads` may run items at once. */
 int lora_matrix_begin(struct lora_job *job);
 int lora_vector_begin(struct lora_job *job);
-int lora_quantise_begin(struct lora_job *job); /* vector operations from QUANTISE on */
+int lora_quantize_begin(struct lora_job *job); /* vector operations from QUANTIZE on */
 int lora_attention_begin(struct lora_job *job);
 int lora_attention_int8_begin(struct lora_job *job); /* KV_INT8 */
 int lora_adapter_begin(struct lora_job *job);

@@ -5,7 +5,7 @@
 #include "ahead.h"
 #include "half.h"
 #include "job.h"
-#include "matrix_quantised.h"
+#include "matrix_quantized.h"
 #include "segments.h"
 
 #define ROUNDS 4               /* of items, one a thread in each */
@@ -134,9 +134,9 @@ static int run_tile(const struct own *own, const uint16_t *const *blocks,
     _Alignas(LORA_LINE_BYTES) float parts[PANEL_LEVELS * LORA_MAX_ROWS * LORA_BLOCK_N];
     fetch_columns(m, first);
     if (m->type == LORA_WEIGHT_W4A16)
-        blocks = next = lora_quantised_widen(job, own->thread, blocks);
+        blocks = next = lora_quantized_widen(job, own->thread, blocks);
     if (matrix_is_integer(m))
-        lora_quantised_multiply(job, tile, blocks, next, parts);
+        lora_quantized_multiply(job, tile, blocks, next, parts);
     else
         multiply_tile(own, blocks, next, parts);
     if (m->bias)
@@ -306,7 +306,7 @@ static int find_operands(struct lora_job *job) {
     uint64_t y_bytes = (uint64_t)size * c->n;
     m->y = call_operand(job->call, c->y_bank, c->y_offset, c->y_stride, y_bytes, size);
     m->bias = NULL;
-    if (matrix_is_integer(m) && lora_quantised_scales(job) != LORA_OK)
+    if (matrix_is_integer(m) && lora_quantized_scales(job) != LORA_OK)
         return LORA_ERR_ADDRESS;
     if (!matrix_is_integer(m) && c->bias_bank != LORA_NO_BANK) {
         uint64_t offset = (uint64_t)c->bias_line * LORA_LINE_BYTES;
@@ -332,20 +332,20 @@ static int allocate(struct lora_job *job) {
     uint32_t k = m->command->k, blocks = matrix_k_blocks(m->command);
     uint64_t pointers = blocks <= OWN_BLOCKS ? 0 : 2 * ((uint64_t)blocks + 1) * job->threads;
     uint64_t bytes = padded_lines(pointers * sizeof(uint16_t *));
-    uint64_t quantised = padded_lines(lora_quantised_bytes(job));
+    uint64_t quantized = padded_lines(lora_quantized_bytes(job));
     uint64_t floats = job->rows == 1 ? k : panel_floats(job->rows, k);
     if (matrix_is_integer(m) || m->own_row)
         floats = 0;
-    if (bytes + quantised + floats == 0)
+    if (bytes + quantized + floats == 0)
         return LORA_OK;
-    uint8_t *memory = lora_job_memory(job, bytes + quantised + floats * sizeof(float));
+    uint8_t *memory = lora_job_memory(job, bytes + quantized + floats * sizeof(float));
     if (!memory)
         return LORA_ERR_MEMORY;
     m->lists = (const uint16_t **)(void *)memory;
-    lora_quantised_fill(job, m->x_rows, memory + bytes);
+    lora_quantized_fill(job, m->x_rows, memory + bytes);
     if (floats == 0)
         return LORA_OK;
-    m->x = (float *)(void *)(memory + bytes + quantised);
+    m->x = (float *)(void *)(memory + bytes + quantized);
     if (job->rows == 1)
         job->variant->halves_to_floats(half_row(m->x_rows, 0), k, m->x);
     else
@@ -382,7 +382,7 @@ int lora_matrix_begin(struct lora_job *job) {
     if (c->k == 0 || c->k > MOST_COLUMNS || c->n > MOST_COLUMNS || c->bank_count == 0 ||
         c->merge == 0)
         return LORA_ERR_SIZE;
-    int status = lora_quantised_type(&job->matrix);
+    int status = lora_quantized_type(&job->matrix);
     if (status == LORA_OK)
         status = find_operands(job);
     if (status == LORA_OK)

@@ -261,8 +261,8 @@ int lora_vector_begin(struct lora_job *job) {
     uint32_t columns = v->command->columns;
     if (columns > MOST_COLUMNS)
         return LORA_ERR_SIZE;
-    if (v->command->op >= LORA_VEC_QUANTISE)
-        return lora_quantise_begin(job);
+    if (v->command->op >= LORA_VEC_QUANTIZE)
+        return lora_quantize_begin(job);
     int status = find_operands(job);
     if (status != LORA_OK)
         return status;

@@ -246,8 +246,8 @@ enum lora_vector_op {
     LORA_VEC_GELU_ERF = 11,
     LORA_VEC_SWIGLU = 12, /* y = FP16(silu(x) * z) */
     LORA_VEC_ARGMAX = 13, /* y = struct lora_argmax of an FP32 row; lowest id wins */
-    LORA_VEC_QUANTISE = 14,       /* y = INT8 clamp(rint(x*scalar), -127, 127); NaN 0, counted */
-    LORA_VEC_QUANTISE_HEADS = 15, /* each head of `extra` columns by a scale of its own: */
+    LORA_VEC_QUANTIZE = 14,       /* y = INT8 clamp(rint(x*scalar), -127, 127); NaN 0, counted */
+    LORA_VEC_QUANTIZE_HEADS = 15, /* each head of `extra` columns by a scale of its own: */
                                   /* z[head] = FP16(amax/127), y = INT8 as above, scalar 1/z */
     LORA_VEC_PERMUTE = 16         /* y[i] = x[table[i]], uint32 table at a_line; elements of `extra` B */
 };
@@ -335,9 +335,9 @@ struct lora_vector {
     uint32_t y_offset, y_stride;
     uint32_t z_offset, z_stride;
     uint32_t a_line, b_line; /* tables: EMBED token, position; NORM gamma, beta; ROPE cos/sin */
-    uint32_t scalar;         /* FP32 bits: eps; QUANTISE: the scale's reciprocal */
+    uint32_t scalar;         /* FP32 bits: eps; QUANTIZE: the scale's reciprocal */
     uint32_t first;          /* global index of the first local column (ARGMAX: token id) */
-    uint32_t extra;          /* NORM: d; EMBED, ADD_POSITION: row offset; ROPE, QUANTISE_HEADS: */
+    uint32_t extra;          /* NORM: d; EMBED, ADD_POSITION: row offset; ROPE, QUANTIZE_HEADS: */
                              /* head_dim; PERMUTE: bytes of an element */
 };
 /* Table rows of EMBED and ADD_POSITION are the local columns padded to whole lines.

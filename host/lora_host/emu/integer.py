@@ -26,7 +26,7 @@ def exact_product(
     return total
 
 
-def quantised_rows(call: UnitCall) -> NDArray[np.int8]:
+def quantized_rows(call: UnitCall) -> NDArray[np.int8]:
     """INT8 [rows, K] of the command."""
     c = call.command
     return call.rows_view(c.x_bank, c.x_offset, c.x_stride, c.k, np.int8)
@@ -34,7 +34,7 @@ def quantised_rows(call: UnitCall) -> NDArray[np.int8]:
 
 def int8_product(call: UnitCall, start: int, stop: int) -> F32:
     """FP32(x*W) of columns start..stop-1, before their scale."""
-    total = exact_product(quantised_rows(call), int8_weights(call, start, stop))
+    total = exact_product(quantized_rows(call), int8_weights(call, start, stop))
     return total.astype(np.float32)
 
 
@@ -42,7 +42,7 @@ def w4a8_product(call: UnitCall, start: int, stop: int) -> F32:
     """FP32 sums of groups, each an exact INT32 times its FP16 scale, before the product's scale.
 
     A group that a segment's end crosses is cut there; segments join by the fixed tree."""
-    x = quantised_rows(call)
+    x = quantized_rows(call)
     values, scales, zeros = int4_weights(call, start, stop)
     group = weight_group(call)
     parts: list[F32 | None] = []

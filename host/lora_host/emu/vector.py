@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lora_host import abi, numerics
-from lora_host.emu import norm, quantise
+from lora_host.emu import norm, quantize
 from lora_host.emu.unit_call import BANK_ONCHIP, LINE_BYTES, NO_BANK, UnitCall, padded
 from lora_host.numerics import F32
 
@@ -143,5 +143,5 @@ _OPERATIONS: dict[int, Callable[[UnitCall], None]] = {
     abi.VEC_GELU_ERF: _gelu_erf,
     abi.VEC_SWIGLU: _swiglu,
     abi.VEC_ARGMAX: _argmax,
-    **quantise.OPERATIONS,
+    **quantize.OPERATIONS,
 }

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 EXAMPLES = """\b
 Examples:
   lora eval --text FILE --boards 4
-  lora eval -m QUANTISED --text FILE --reference ORIGINAL
+  lora eval -m QUANTIZED --text FILE --reference ORIGINAL
 """
 
 

@@ -12,7 +12,7 @@ import click
 from lora_sdk.cli.progress import ProgressBar
 
 if TYPE_CHECKING:
-    from lora_sdk.quant.quantise import Report
+    from lora_sdk.quant.quantize import Report
     from lora_sdk.quant.recipe import Recipe
 
 EXAMPLES = """\b
@@ -61,7 +61,7 @@ def quantize(
     layer's outliers move into its weights (SmoothQuant). One layer is held in memory at a time.
     """
     from lora_sdk.model.config import load_config
-    from lora_sdk.quant.quantise import quantise
+    from lora_sdk.quant.quantize import quantize
     from lora_sdk.quant.recipe import Recipe
     from lora_sdk.quant.text import calibration_path, read_text, windows_of
     from lora_sdk.tokenizer import Tokenizer
@@ -73,7 +73,7 @@ def quantize(
     source = text or calibration_path()
     found = windows_of(read_text(source), Tokenizer(model, config.vocabulary), config, windows)
     with ProgressBar("quantizing", unit="layer") as progress:
-        report = quantise(model, out, recipe, found, progress)
+        report = quantize(model, out, recipe, found, progress)
     values = {
         "model": str(model),
         "out": str(out),

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from lora_sdk.cli.progress import ProgressBar
-from lora_sdk.model.quantisation import KV_KINDS, KvKind
+from lora_sdk.model.quantization import KV_KINDS, KvKind
 from lora_sdk.model.shapes import SHAPES
 from lora_sdk.quant.recipe import HEADS, SCHEMES, HeadKind, Recipe, Scheme
 
@@ -26,7 +26,7 @@ from lora_sdk.quant.recipe import HEADS, SCHEMES, HeadKind, Recipe, Scheme
 )
 @click.option("--shards", type=int, default=1, show_default=True, help="number of weight files")
 @click.option(
-    "--scheme", type=click.Choice(SCHEMES), help="quantised: integers as lora quantize writes them"
+    "--scheme", type=click.Choice(SCHEMES), help="quantized: integers as lora quantize writes them"
 )
 @click.option(
     "--group", type=int, default=128, show_default=True, help="weights a scale, of 4-bit ones"
@@ -37,14 +37,14 @@ from lora_sdk.quant.recipe import HEADS, SCHEMES, HeadKind, Recipe, Scheme
     type=click.Choice(HEADS),
     default="w8",
     show_default=True,
-    help="lm_head of a quantised model",
+    help="lm_head of a quantized model",
 )
 @click.option(
     "--kv",
     type=click.Choice(KV_KINDS),
     default="int8",
     show_default=True,
-    help="KV cache of a quantised model",
+    help="KV cache of a quantized model",
 )
 def synth(
     config: str,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from lora_host import abi
 from lora_sdk.compile.builder import Event
 from lora_sdk.compile.isa import KvStore, Vector
-from lora_sdk.compile.kv_quantise import quantise_qkv
+from lora_sdk.compile.kv_quantize import quantize_qkv
 from lora_sdk.compile.parts import Lowering
 from lora_sdk.compile.products import product
 from lora_sdk.plan.tensors import FP16_BYTES, head_columns
@@ -64,7 +64,7 @@ def _attention(part: Lowering, layer: int, event: Event | None) -> Event | None:
             **part.address("y", qkv),
             **part.table_a("rope"),
         )
-    event, places = quantise_qkv(part, event, layer)
+    event, places = quantize_qkv(part, event, layer)
     event = part.builder.emit(
         KvStore,
         event,

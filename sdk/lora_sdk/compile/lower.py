@@ -44,7 +44,7 @@ from lora_sdk.compile.parts import Lowering
 from lora_sdk.compile.products import product
 
 if TYPE_CHECKING:
-    from lora_sdk.model.quantisation import ActivationScales
+    from lora_sdk.model.quantization import ActivationScales
     from lora_sdk.model.spec import ModelConfig
     from lora_sdk.plan.model_plan import Plan
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 def lower(
     config: ModelConfig, plan: Plan, rank: int, scales: ActivationScales | None = None
 ) -> list[Command]:
-    """The command list of board `rank`. `scales` of a quantised model's activations; ModelError
+    """The command list of board `rank`. `scales` of a quantized model's activations; ModelError
     names one that is missing."""
     part = Lowering(config, plan, rank, scales)
     part.builder.emit(KvCommit, None, what="kv commit")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from lora_host import abi
 from lora_sdk.compile.builder import Builder, Event
 from lora_sdk.compile.isa import NO_LAYER, Matrix, MoveRows, Vector, float_bits
-from lora_sdk.model.quantisation import ActivationScales
+from lora_sdk.model.quantization import ActivationScales
 from lora_sdk.plan.formats import weight_type
 from lora_sdk.plan.onchip import OnchipBuffer
 from lora_sdk.plan.tensors import FP16_BYTES

@@ -1,7 +1,7 @@
-"""A matrix product with what stands before it: its input quantised, gathered, put in order.
+"""A matrix product with what stands before it: its input quantized, gathered, put in order.
 
-Without adapter slots a board quantises its own columns and the links carry INT8; adapters read the
-FP16 activation, so with slots the whole row is quantised behind its gather. Values are the same.
+Without adapter slots a board quantizes its own columns and the links carry INT8; adapters read the
+FP16 activation, so with slots the whole row is quantized behind its gather. Values are the same.
 
 What this adds to the order that `lower` explains: the INT8 copies of gathered buffers are written
 by the VFU right behind what writes the FP16 ones, or behind their gather, and read as these are, so
@@ -39,7 +39,7 @@ def product(
     permuted = act_order(part.config, name)
     gathered = source
     if integer and not late:
-        after = _quantise(part, after, name, source, local, flags)
+        after = _quantize(part, after, name, source, local, flags)
         gathered = eight(source)
     after = part.gather(after, gathered, segments=not (late or permuted))
     after, adapter = adapter_product(part, after, name, source)
@@ -47,7 +47,7 @@ def product(
     if placed is None:
         return after
     if late:
-        after = _quantise(part, after, name, source, range(placed.k), flags)
+        after = _quantize(part, after, name, source, range(placed.k), flags)
     ready = eight(source) if integer else source
     if permuted:
         after = _permute(part, after, name, ready, 1 if integer else 2, flags)
@@ -55,7 +55,7 @@ def product(
     return part.matrix(after, name, ready, target, flags, **more, **adapter)
 
 
-def _quantise(
+def _quantize(
     part: Lowering, after: Event | None, name: str, source: str, columns: range, flags: int
 ) -> Event | None:
     """Columns of `source` in INT8, by the scale of the product's input."""
@@ -65,9 +65,9 @@ def _quantise(
     return part.builder.emit(
         Vector,
         after,
-        what=f"quantise {source}",
+        what=f"quantize {source}",
         flags=flags,
-        op=abi.VEC_QUANTISE,
+        op=abi.VEC_QUANTIZE,
         columns=len(columns),
         first=columns.start,
         scalar=reciprocal_bits(scale),

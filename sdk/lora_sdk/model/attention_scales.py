@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from lora_host.errors import ModelError
-from lora_sdk.model.quantisation import AttentionScales
-from lora_sdk.model.quantised import FLOATS, TensorFiles
+from lora_sdk.model.quantization import AttentionScales
+from lora_sdk.model.quantized import FLOATS, TensorFiles
 
 PARTS = ("q", "k", "v")
 

@@ -1,4 +1,4 @@
-"""The weights of a model under canonical names, as FP16 or as they are quantised, read only where
+"""The weights of a model under canonical names, as FP16 or as they are quantized, read only where
 and when they are asked for. Opening reads headers alone, so that planning is instant."""
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from lora_sdk.model.config import architecture_module, load_config, read_json
 from lora_sdk.model.container import RAW_TYPES, Container
 from lora_sdk.model.folder import Tensors, find_tensors
 from lora_sdk.model.half import to_half
-from lora_sdk.model.methods import Opened, open_quantised
-from lora_sdk.model.quantisation import (
+from lora_sdk.model.methods import Opened, open_quantized
+from lora_sdk.model.quantization import (
     ActivationScales,
     AttentionScales,
     Int4Columns,
     Int8Columns,
     kv_of,
 )
-from lora_sdk.model.quantised import QuantisedMatrix, TensorFiles
+from lora_sdk.model.quantized import QuantizedMatrix, TensorFiles
 from lora_sdk.model.source import Source
 from lora_sdk.model.spec import ModelConfig
 from lora_sdk.model.stored import Stored
@@ -68,8 +68,8 @@ class Checkpoint:
         prefix = _prefix(tensors, module.PREFIXES, module.PROBE)
         sources: dict[str, Source] = module.sources(config)
         checkpoint = cls(folder, config, sources, tensors, prefix)
-        if config.quantisation is not None:
-            checkpoint._open_quantised(module.PREFIXES[0])
+        if config.quantization is not None:
+            checkpoint._open_quantized(module.PREFIXES[0])
         checkpoint._check_entries()
         checkpoint._check_extra(module.IGNORED)
         if config.tied:
@@ -85,7 +85,7 @@ class Checkpoint:
 
     @property
     def bytes(self) -> int:
-        """Bytes of the model as boards hold it, FP16 or quantised, a tied pair counted once (its
+        """Bytes of the model as boards hold it, FP16 or quantized, a tied pair counted once (its
         second copy is a replica)."""
         return sum(
             self._bytes_of(name)
@@ -160,24 +160,24 @@ class Checkpoint:
         """Output columns start..stop-1 of an INT8 matrix; only those are read. ModelError names
         the tensor whose scales are negative or not finite."""
         start, stop = _range(name, start, stop, self._source(name).count)
-        return self._quantised_matrix(name, "int8").int8(start, stop)
+        return self._quantized_matrix(name, "int8").int8(start, stop)
 
     def int4(self, name: str, start: int = 0, stop: int | None = None) -> Int4Columns:
         """Output columns start..stop-1 of a 4-bit matrix; only those are read. ModelError names
         the tensor whose scales are negative, not finite or out of FP16's range."""
         start, stop = _range(name, start, stop, self._source(name).count)
-        return self._quantised_matrix(name, "w4a8", "w4a16").int4(start, stop)
+        return self._quantized_matrix(name, "w4a8", "w4a16").int4(start, stop)
 
     def permutation(self, name: str) -> NDArray[np.uint32] | None:
         """Inputs of a matrix in the order of its groups, uint32 [K] (act-order); None where they
         come as they are."""
-        found = self._quantised.get(name)
+        found = self._quantized.get(name)
         return None if found is None else found.permutation()
 
     def input_scale(self, name: str) -> np.float32:
         """The static scale of the INT8 inputs of a matrix; ModelError names it where it is no
         positive number."""
-        return self._quantised_matrix(name, "int8", "w4a8").input_scale()
+        return self._quantized_matrix(name, "int8", "w4a8").input_scale()
 
     def attention_scales(self, layer: int) -> AttentionScales:
         """Static scales of q, k and v of a layer, where attention is INT8."""
@@ -186,10 +186,10 @@ class Checkpoint:
         return read_attention(self._files, self._attention, layer)
 
     def activation_scales(self) -> ActivationScales:
-        """All static scales at once, which lowering needs; empty where nothing is quantised."""
+        """All static scales at once, which lowering needs; empty where nothing is quantized."""
         inputs = {
             name: found.input_scale()
-            for name, found in self._quantised.items()
+            for name, found in self._quantized.items()
             if found.format.integer
         }
         layers = self.config.layers if kv_of(self.config) == "int8" else 0
@@ -226,9 +226,9 @@ class Checkpoint:
         container, entry = self._tensors[name]
         return container.array(entry), entry.kind, name
 
-    def _open_quantised(self, prefix: str) -> None:
+    def _open_quantized(self, prefix: str) -> None:
         values = read_json(self.folder / "config.json")
-        self._opened = open_quantised(
+        self._opened = open_quantized(
             values, self.config, self._files, self._sources, self._file_name, prefix
         )
         if not self._opened.attention:
@@ -239,23 +239,23 @@ class Checkpoint:
             )
 
     @property
-    def _quantised(self) -> dict[str, QuantisedMatrix]:
+    def _quantized(self) -> dict[str, QuantizedMatrix]:
         return self._opened.matrices
 
-    def _quantised_matrix(self, name: str, *kinds: str) -> QuantisedMatrix:
-        found = self._quantised.get(name)
+    def _quantized_matrix(self, name: str, *kinds: str) -> QuantizedMatrix:
+        found = self._quantized.get(name)
         if found is None or found.format.kind not in kinds:
             has = "fp16" if found is None else found.format
             raise ModelError(f"{name}: is {has}, read as {' or '.join(kinds)}")
         return found
 
     def _check_half(self, name: str) -> None:
-        if name in self._quantised:
-            raise ModelError(f"{name}: is {self._quantised[name].format}, read as fp16")
+        if name in self._quantized:
+            raise ModelError(f"{name}: is {self._quantized[name].format}, read as fp16")
 
     def _bytes_of(self, name: str) -> int:
         elements = prod(self._source(name).shape)
-        form = self._quantised[name].format if name in self._quantised else None
+        form = self._quantized[name].format if name in self._quantized else None
         if form is None:
             return 2 * elements
         if form.group is None:
@@ -264,7 +264,7 @@ class Checkpoint:
 
     def _check_entries(self) -> None:
         for canonical, source in self._sources.items():
-            if canonical in self._quantised or canonical in self._opened.vectors:
+            if canonical in self._quantized or canonical in self._opened.vectors:
                 continue
             name = self._file_name(source)
             if name not in self._tensors:
@@ -292,10 +292,10 @@ class Checkpoint:
         used = {
             self._file_name(source)
             for name, source in self._sources.items()
-            if name not in self._quantised and name not in self._opened.vectors
+            if name not in self._quantized and name not in self._opened.vectors
         }
         used.update(self._attention.values(), self._opened.tensors)
-        for matrix in self._quantised.values():
+        for matrix in self._quantized.values():
             used |= matrix.tensors
         for vector in self._opened.vectors.values():
             used |= vector.tensors

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from lora_host.errors import ModelError
 from lora_sdk.model.fields import Fields, short
-from lora_sdk.model.quantisation import KvKind, MatrixFormat, Quantisation, block_group
+from lora_sdk.model.quantization import KvKind, MatrixFormat, Quantization, block_group
 from lora_sdk.model.targets import Module, Targets
 
 METHOD = "compressed-tensors"
@@ -82,9 +82,9 @@ def read_scheme(values: Mapping[str, Any], where: str) -> Scheme:
     return Scheme(tuple(groups), Targets(_texts(fields, "ignore"), f"{where}.ignore"), kv)
 
 
-def quantisation(
+def quantization(
     scheme: Scheme, modules: Mapping[str, Module], ks: Mapping[str, int]
-) -> Quantisation:
+) -> Quantization:
     """The formats of the matrices `modules` by canonical name, whose inputs `ks` counts.
 
     ModelError names a matrix whose inputs are not a multiple of its group."""
@@ -95,7 +95,7 @@ def quantisation(
             formats[name] = _format(group, name, ks[name])
             if group.weights.ordered:
                 ordered.add(name)
-    return Quantisation(_title(formats, scheme.kv), formats, scheme.kv, frozenset(ordered))
+    return Quantization(_title(formats, scheme.kv), formats, scheme.kv, frozenset(ordered))
 
 
 def _format(group: ConfigGroup, name: str, k: int) -> MatrixFormat:
@@ -115,7 +115,7 @@ def _title(formats: Mapping[str, MatrixFormat], kv: KvKind) -> str:
 
 
 def _group(fields: Fields, form: object) -> ConfigGroup:
-    fields.only("output_activations", (), "quantised outputs")
+    fields.only("output_activations", (), "quantized outputs")
     own, inner = fields.raw("format", form)
     if inner not in FORMATS:
         raise fields.error(own, inner, "one of " + ", ".join(FORMATS))
@@ -144,7 +144,7 @@ def _weights(fields: Fields) -> WeightArguments:
     if bits not in (4, 8):
         raise fields.error("num_bits", bits, "4 or 8")
     _integers(fields)
-    fields.only("dynamic", (False,), "weights quantised while running")
+    fields.only("dynamic", (False,), "weights quantized while running")
     fields.only("block_structure", (), "scales of two-dimensional blocks")
     symmetric = fields.flag("symmetric", True)
     if bits == 8 and not symmetric:

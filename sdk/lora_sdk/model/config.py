@@ -9,7 +9,7 @@ from types import ModuleType
 from lora_sdk.model import gpt2, llama, opt
 from lora_sdk.model.fields import Fields
 from lora_sdk.model.json_file import read_json
-from lora_sdk.model.methods import read_quantisation
+from lora_sdk.model.methods import read_quantization
 from lora_sdk.model.refused import HARMLESS, refuse_unsupported
 from lora_sdk.model.spec import ModelConfig, RopeConfig
 
@@ -36,8 +36,8 @@ def load_config(folder: str | Path) -> ModelConfig:
     module = _architecture(fields)
     refuse_unsupported(fields)
     config: ModelConfig = module.normalise(fields)
-    found = read_quantisation(fields, config, module.sources(config), module.PREFIXES[0])
-    config = replace(config, quantisation=found)
+    found = read_quantization(fields, config, module.sources(config), module.PREFIXES[0])
+    config = replace(config, quantization=found)
     config = _with_ids(config, fields)
     fields.warn_unknown(HARMLESS)
     generation = Path(folder) / "generation_config.json"

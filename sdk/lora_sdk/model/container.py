@@ -29,7 +29,7 @@ INTEGER_TYPES: dict[str, np.dtype[Any]] = {
     "I32": np.dtype("<i4"),
     "I64": np.dtype("<i8"),
 }
-"""Types that quantised tensors are stored in."""
+"""Types that quantized tensors are stored in."""
 
 _ARRAY_TYPES = RAW_TYPES | INTEGER_TYPES
 

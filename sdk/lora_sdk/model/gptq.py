@@ -20,7 +20,7 @@ from lora_sdk.model.packed_words import (
     values_along_columns,
     values_along_rows,
 )
-from lora_sdk.model.quantisation import Int4Columns, MatrixFormat, Quantisation, block_group
+from lora_sdk.model.quantization import Int4Columns, MatrixFormat, Quantization, block_group
 
 METHODS = ("gptq", "awq")
 V1_WORD = 0x11111111  # v1 stores each zero point less one, by one subtraction from the whole word
@@ -31,13 +31,13 @@ CHECKPOINTS = {"gptq": "gptq", "gptq_v2": "gptq_v2"}
 class Packing:
     """How a checkpoint packs: `group` along K (0: one group of all inputs), `v1` zero points,
     `order` whether inputs may be in an order of their own, `awq` the other layout of words;
-    `unquantised` parts of names of modules that stay in FP16."""
+    `unquantized` parts of names of modules that stay in FP16."""
 
     group: int
     v1: bool
     order: bool
     awq: bool
-    unquantised: tuple[str, ...]
+    unquantized: tuple[str, ...]
 
 
 def read_packing(values: Mapping[str, Any], where: str) -> Packing:
@@ -75,20 +75,20 @@ def _awq(fields: Fields, group: int) -> Packing:
     return Packing(group, False, False, True, tuple(kept))
 
 
-def quantisation(
+def quantization(
     packing: Packing, modules: Mapping[str, str], ks: Mapping[str, int]
-) -> Quantisation:
+) -> Quantization:
     """The formats of the matrices `modules` (canonical name -> the file's module), whose inputs
     `ks` counts. ModelError names a matrix whose inputs are not a multiple of its group."""
     formats = {}
     for name, module in modules.items():
-        kept = any(part in module for part in packing.unquantised)
+        kept = any(part in module for part in packing.unquantized)
         if name != "lm_head" and not kept:
             formats[name] = MatrixFormat(
                 "w4a16", block_group(name, packing.group or ks[name], ks[name])
             )
     order = frozenset(formats) if packing.order else frozenset()
-    return Quantisation("W4A16", formats, "fp16", order)
+    return Quantization("W4A16", formats, "fp16", order)
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,15 @@ from numpy.typing import NDArray
 from lora_host.errors import ModelError
 from lora_sdk.model.gptq import PackedMatrix, Packing
 from lora_sdk.model.packed_words import WORD_VALUES
-from lora_sdk.model.quantisation import Int4Columns, Int8Columns, MatrixFormat
-from lora_sdk.model.quantised import FLOATS, TensorFiles
+from lora_sdk.model.quantization import Int4Columns, Int8Columns, MatrixFormat
+from lora_sdk.model.quantized import FLOATS, TensorFiles
 from lora_sdk.model.source import Source
 
 WORDS = ("I32",)
 
 
 class GptqMatrix:
-    """A module of GPTQ or AWQ; a QuantisedMatrix. `module` is the file's name of it; outputs
+    """A module of GPTQ or AWQ; a QuantizedMatrix. `module` is the file's name of it; outputs
     `source.first` .. + `source.count` of it are this matrix. Headers are checked here, groups'
     numbers when they are read."""
 

@@ -1,4 +1,4 @@
-"""Which way of quantising a folder follows, by `quantization_config.quant_method`."""
+"""Which way of quantizing a folder follows, by `quantization_config.quant_method`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from lora_sdk.model import compressed_tensors, gptq, smoothquant_opt
 from lora_sdk.model.fields import Fields
 from lora_sdk.model.gptq_matrix import GptqMatrix
 from lora_sdk.model.packed_weights import CompressedMatrix
-from lora_sdk.model.quantisation import AttentionScales, MatrixFormat, Quantisation
-from lora_sdk.model.quantised import QuantisedMatrix, TensorFiles
+from lora_sdk.model.quantization import AttentionScales, MatrixFormat, Quantization
+from lora_sdk.model.quantized import QuantizedMatrix, TensorFiles
 from lora_sdk.model.smoothquant_opt import DerivedVector, Int8OptLayers
 from lora_sdk.model.source import Source
 from lora_sdk.model.spec import ModelConfig
@@ -25,24 +25,24 @@ METHODS = (compressed_tensors.METHOD, *gptq.METHODS)
 
 @dataclass(frozen=True)
 class Opened:
-    """What is quantised in a folder, by canonical name: matrices, biases that are made of stored
+    """What is quantized in a folder, by canonical name: matrices, biases that are made of stored
     ones, attention's scales by layer where the method derives them, and the names of further
     tensors that it read."""
 
-    matrices: dict[str, QuantisedMatrix] = field(default_factory=dict)
+    matrices: dict[str, QuantizedMatrix] = field(default_factory=dict)
     vectors: dict[str, DerivedVector] = field(default_factory=dict)
     attention: tuple[AttentionScales, ...] = ()
     tensors: frozenset[str] = frozenset()
 
 
-def read_quantisation(
+def read_quantization(
     fields: Fields, config: ModelConfig, sources: Mapping[str, Source], prefix: str
-) -> Quantisation | None:
+) -> Quantization | None:
     """The formats that config.json's `quantization_config` asks for; None without one. `sources`
     are the model's, `prefix` what its modules' full names begin with. ModelError names the field
     or the matrix."""
     if _smoothquant(fields):
-        return smoothquant_opt.quantisation(config)
+        return smoothquant_opt.quantization(config)
     values = _values(fields)
     if values is None:
         return None
@@ -52,20 +52,20 @@ def read_quantisation(
     ks |= {HEAD: config.embed_dim}
     if _packed(values):
         names = {name: module.names[0] for name, module in modules.items()}
-        found = gptq.quantisation(gptq.read_packing(values, where), names, ks)
+        found = gptq.quantization(gptq.read_packing(values, where), names, ks)
     else:
         scheme = compressed_tensors.read_scheme(values, where)
-        found = compressed_tensors.quantisation(scheme, modules, ks)
+        found = compressed_tensors.quantization(scheme, modules, ks)
     if config.tied and HEAD in found.formats:
         raise ModelError(
-            f"{fields.where}: {FIELD} quantises lm_head, which tie_word_embeddings makes the token"
+            f"{fields.where}: {FIELD} quantizes lm_head, which tie_word_embeddings makes the token"
             " table; add it to ignore, or untie the two"
         )
     found.check({name: source.shape for name, source in sources.items()})
     return found
 
 
-def open_quantised(
+def open_quantized(
     values: Mapping[str, Any],
     config: ModelConfig,
     files: TensorFiles,
@@ -73,12 +73,12 @@ def open_quantised(
     file_name: Callable[[Source], str],
     prefix: str,
 ) -> Opened:
-    """What is quantised in a folder whose config.json is `values`, its tensors checked. ModelError
+    """What is quantized in a folder whose config.json is `values`, its tensors checked. ModelError
     names a tensor that is missing, misshapen or of a wrong type."""
     fields = Fields(values, str(files.folder / "config.json"))
-    if config.quantisation is None:
+    if config.quantization is None:
         return Opened()
-    formats = config.quantisation.formats
+    formats = config.quantization.formats
     names = {name: file_name(sources[name]).removesuffix(".weight") for name in formats}
     if _smoothquant(fields):
         return _open_smoothquant(Int8OptLayers(files, names, config), sources, names)
@@ -107,7 +107,7 @@ def _open_smoothquant(
     )
 
 
-Maker = Callable[[str, str, Source, MatrixFormat], QuantisedMatrix]
+Maker = Callable[[str, str, Source, MatrixFormat], QuantizedMatrix]
 """Canonical name, the file's module, its place and its format -> the matrix."""
 
 
@@ -123,10 +123,10 @@ def _compressed_opener(
 ) -> Maker:
     scheme = compressed_tensors.read_scheme(values, where)
 
-    def make(name: str, module: str, source: Source, form: MatrixFormat) -> QuantisedMatrix:
+    def make(name: str, module: str, source: Source, form: MatrixFormat) -> QuantizedMatrix:
         group = scheme.group_of(modules[name])
         if group is None:
-            raise ModelError(f"{name}: has a format ({form}), but {FIELD} does not quantise it")
+            raise ModelError(f"{name}: has a format ({form}), but {FIELD} does not quantize it")
         return CompressedMatrix(files, module, source, group, form)
 
     return make

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from lora_host.errors import ModelError
 from lora_sdk.model.compressed_tensors import ConfigGroup
-from lora_sdk.model.quantisation import Int4Columns, Int8Columns, MatrixFormat
-from lora_sdk.model.quantised import FLOATS, TensorFiles
+from lora_sdk.model.quantization import Int4Columns, Int8Columns, MatrixFormat
+from lora_sdk.model.quantized import FLOATS, TensorFiles
 from lora_sdk.model.source import Source
 
 SHIFT = 8  # added to 4-bit values and zero points before they are packed
@@ -21,7 +21,7 @@ Element = TypeVar("Element", bound=np.generic)
 
 
 class CompressedMatrix:
-    """A quantised module of compressed-tensors; a QuantisedMatrix. `module` is the file's name of
+    """A quantized module of compressed-tensors; a QuantizedMatrix. `module` is the file's name of
     it without ".weight"; rows `source.first` .. + `source.count` of it are this matrix."""
 
     def __init__(

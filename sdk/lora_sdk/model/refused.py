@@ -16,7 +16,7 @@ _REFUSED: dict[str, tuple[tuple[object, ...], str]] = {
     "rope_interleaved": ((False,), "rotating neighbouring columns"),
     "no_rope_layers": (([],), "layers without rotary positions"),
     "alibi": ((False,), "ALiBi"),
-    "compression_config": (({},), "a checkpoint quantised before quantization_config had its name"),
+    "compression_config": (({},), "a checkpoint quantized before quantization_config had its name"),
     "num_experts": ((0, 1), "a mixture of experts"),
     "num_local_experts": ((0, 1), "a mixture of experts"),
     "n_routed_experts": ((0,), "a mixture of experts"),

@@ -9,7 +9,7 @@ attention products. Any scale may therefore be chosen as long as the quotients h
   into q's weights); v has 127 * a of p*v, whose probabilities are in units of 1/127;
 - a weight's scale is then a times the scale of what it writes, a bias b times that.
 
-Values differ from torch-int's by our rounding to FP16 before each requantisation and by our INT8
+Values differ from torch-int's by our rounding to FP16 before each requantization and by our INT8
 weights of attention (numbers: integer paths)."""
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lora_host.errors import ModelError
-from lora_sdk.model.quantisation import (
+from lora_sdk.model.quantization import (
     AttentionScales,
     Int4Columns,
     Int8Columns,
     MatrixFormat,
-    Quantisation,
+    Quantization,
 )
-from lora_sdk.model.quantised import FLOATS, TensorFiles
+from lora_sdk.model.quantized import FLOATS, TensorFiles
 from lora_sdk.model.spec import ModelConfig
 
 CLASS = "Int8OPTForCausalLM"
@@ -38,21 +38,21 @@ STEPS = 127  # of a probability
 UNIT: np.float32 = np.float32(1)
 
 
-def quantisation(config: ModelConfig) -> Quantisation:
+def quantization(config: ModelConfig) -> Quantization:
     """Every linear layer and attention in INT8; embeddings and lm_head in FP16."""
     formats = {
         f"layer.{layer}.{name}": MatrixFormat("int8")
         for layer in range(config.layers)
         for name in ("q", "k", "v", "o", "up", "down")
     }
-    return Quantisation("W8A8, int8 KV (SmoothQuant's export)", formats, "int8")
+    return Quantization("W8A8, int8 KV (SmoothQuant's export)", formats, "int8")
 
 
 class Int8OptLayers:
     """What a folder of this kind holds: scalars are read at opening, they are few."""
 
     def __init__(self, files: TensorFiles, modules: Mapping[str, str], config: ModelConfig) -> None:
-        """`modules`: the file's module of each quantised matrix by canonical name. ModelError names
+        """`modules`: the file's module of each quantized matrix by canonical name. ModelError names
         a tensor that is missing, misshapen or no positive number."""
         self._files = files
         self._modules = modules
@@ -106,7 +106,7 @@ class Int8OptLayers:
 
 
 class Int8OptMatrix:
-    """A linear layer of torch-int; a QuantisedMatrix. INT8 [out, in] with one scale."""
+    """A linear layer of torch-int; a QuantizedMatrix. INT8 [out, in] with one scale."""
 
     def __init__(
         self, files: TensorFiles, module: str, shape: tuple[int, int], scale: np.float32

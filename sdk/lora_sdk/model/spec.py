@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from lora_sdk.model.quantisation import Quantisation
+from lora_sdk.model.quantization import Quantization
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class ModelConfig:
 
     `positions` is the longest context; `position_rows` the rows of a learned position table (0
     without one), of which position p reads row p + `position_offset`. `embed_dim` is the width of
-    token embeddings and lm_head, `hidden` except where OPT projects. `quantisation` is None where
+    token embeddings and lm_head, `hidden` except where OPT projects. `quantization` is None where
     everything is FP16.
     """
 
@@ -63,7 +63,7 @@ class ModelConfig:
     bos: int | None = None
     eos: tuple[int, ...] = ()
     pad: int | None = None
-    quantisation: Quantisation | None = None
+    quantization: Quantization | None = None
 
     def attention_factor(self, layer: int) -> float:
         """The factor of q.k in `layer` (0 is the first) in double precision."""

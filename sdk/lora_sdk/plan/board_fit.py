@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from lora_host import abi
 from lora_host.errors import PlacementError
-from lora_sdk.model.quantisation import kv_of
+from lora_sdk.model.quantization import kv_of
 from lora_sdk.plan.adapters import (
     MATRICES,
     AdapterLayout,

@@ -51,11 +51,11 @@ def block_bytes(rows: int, embed_columns: int) -> int:
     return size + rows * padded(embed_columns * FP16_BYTES)
 
 
-def list_bytes(layers: int, taps: int, adapters: bool = False, quantised: bool = False) -> int:
+def list_bytes(layers: int, taps: int, adapters: bool = False, quantized: bool = False) -> int:
     """Room for a command list: at most 24 commands a layer and 24 outside the layers; adapters add
-    a product and, dealt by rank, a gather to each of the four matrices; quantised models two vector
+    a product and, dealt by rank, a gather to each of the four matrices; quantized models two vector
     operations to each product and three for q, k and v."""
-    each = 24 + (12 if quantised else 0)
+    each = 24 + (12 if quantized else 0)
     commands = each * (layers + 1) + taps + (8 * layers if adapters else 0)
     return abi.dtype("list").itemsize + commands * abi.dtype("command").itemsize
 
@@ -76,7 +76,7 @@ def layout(
     block = shelf.take("step block", block_size, PAGE)
     table_stride = padded(max_tiles * 2)
     table = shelf.take("page tables", max_sequences * table_stride, PAGE)
-    list_size = list_bytes(config.layers, taps, adapters, config.quantisation is not None)
+    list_size = list_bytes(config.layers, taps, adapters, config.quantization is not None)
     commands = shelf.take("command list", list_size, PAGE)
     logits_stride = _tiles32(len(share.vocabulary)) * FP32_BYTES
     hidden_stride = padded(len(share.hidden) * FP16_BYTES)

@@ -1,4 +1,4 @@
-"""Which products of a model are quantised and how: block sizes, weight types, widths of what their
+"""Which products of a model are quantized and how: block sizes, weight types, widths of what their
 inputs travel as."""
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from lora_host import abi
 from lora_host.errors import ModelError
-from lora_sdk.model.quantisation import (
+from lora_sdk.model.quantization import (
     FP16,
     GROUPS,
     KvKind,
     MatrixFormat,
-    Quantisation,
+    Quantization,
     format_of,
 )
 
@@ -68,14 +68,14 @@ def tensors_of(config: ModelConfig, product: str) -> tuple[str, ...]:
 
 def product_format(config: ModelConfig, product: str) -> MatrixFormat:
     """The format of `layer.I.{qkv,o,up,down}`, `project_in`, `project_out` or `lm_head`."""
-    if config.quantisation is None:
+    if config.quantization is None:
         return FP16
     return format_of(config, tensors_of(config, product))
 
 
 def act_order(config: ModelConfig, product: str) -> bool:
     """Whether the product's inputs have to be permuted."""
-    found = config.quantisation
+    found = config.quantization
     return found is not None and tensors_of(config, product)[0] in found.act_order
 
 
@@ -98,7 +98,7 @@ def products(config: ModelConfig) -> Iterator[tuple[str, str, int]]:
 def check_products(config: ModelConfig) -> None:
     """ModelError names a matrix whose format its product cannot have: K no multiple of the group,
     parts of one product that differ, a sum that INT32 does not hold."""
-    found = config.quantisation
+    found = config.quantization
     if found is None:
         return
     known: dict[str, tuple[int, ...]] = {}
@@ -112,7 +112,7 @@ def check_products(config: ModelConfig) -> None:
         raise ModelError(f"head_dim is {config.head_dim}; KV caches of INT8 need an even one")
 
 
-def quantised_as(config: ModelConfig, precision: str) -> ModelConfig:
+def quantized_as(config: ModelConfig, precision: str) -> ModelConfig:
     """The model with all matrices of its layers, lm_head and the KV cache as an overlay of this
     precision is made for: "w8a8" with INT8 attention, or "w4a8" in the largest group that divides
     K, K and V in INT8 by head."""
@@ -126,4 +126,4 @@ def quantised_as(config: ModelConfig, precision: str) -> ModelConfig:
             chosen = MatrixFormat("w4a8", fitting[-1])
         formats.update(dict.fromkeys(tensors_of(config, product), chosen))
     kv: KvKind = "int8" if precision == "w8a8" else "int8-heads"
-    return replace(config, quantisation=Quantisation(precision, formats, kv))
+    return replace(config, quantization=Quantization(precision, formats, kv))

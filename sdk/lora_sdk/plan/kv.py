@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lora_host import abi
-from lora_sdk.model.quantisation import KvKind
+from lora_sdk.model.quantization import KvKind
 
 
 def tiles(positions: int) -> int:

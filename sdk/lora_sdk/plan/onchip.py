@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lora_host import abi
-from lora_sdk.model.quantisation import kv_of
+from lora_sdk.model.quantization import kv_of
 from lora_sdk.plan.formats import act_order, product_format, products
 from lora_sdk.plan.partition import Share
 from lora_sdk.plan.tensors import FP16_BYTES, padded
@@ -49,7 +49,7 @@ def row_strides(config: ModelConfig, share: Share, adapter_columns: int = 0) -> 
     strides["sums"] = padded(abi.SEGMENTS * 8)
     if adapter_columns:
         strides["adapter"] = padded(adapter_columns * FP16_BYTES)
-    return strides | _quantised(config, columns) | _quantised_kv(config, share)
+    return strides | _quantized(config, columns) | _quantized_kv(config, share)
 
 
 def eight(buffer: str) -> str:
@@ -57,10 +57,10 @@ def eight(buffer: str) -> str:
     return f"{buffer}8"
 
 
-def _quantised(config: ModelConfig, columns: dict[str, int]) -> dict[str, int]:
+def _quantized(config: ModelConfig, columns: dict[str, int]) -> dict[str, int]:
     """Strides of INT8 inputs and of inputs in another order."""
     found: dict[str, int] = {}
-    if config.quantisation is None:
+    if config.quantization is None:
         return found
     for source, product, k in products(config):
         integer = product_format(config, product).integer
@@ -72,7 +72,7 @@ def _quantised(config: ModelConfig, columns: dict[str, int]) -> dict[str, int]:
     return found
 
 
-def _quantised_kv(config: ModelConfig, share: Share) -> dict[str, int]:
+def _quantized_kv(config: ModelConfig, share: Share) -> dict[str, int]:
     """Strides of q, k and v in INT8, or of k and v with their scales."""
     kv_heads = 2 * len(share.kv_heads)
     kind = kv_of(config)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from lora_host.errors import PlacementError
 from lora_host.overlay import load_overlay, overlay_names
-from lora_sdk.model.quantisation import kv_of
+from lora_sdk.model.quantization import kv_of
 from lora_sdk.plan.formats import check_products, product_format, products
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def choose_overlay(config: ModelConfig, board: str) -> str:
 
 def _refused(config: ModelConfig, overlay: Overlay) -> str | None:
     """The first thing of the model that the overlay does not compute, in words."""
-    if config.quantisation is None:
+    if config.quantization is None:
         return None
     for _, product, _ in products(config):
         chosen = product_format(config, product)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lora_host import abi
 from lora_host.errors import PlacementError, RequestError
-from lora_sdk.model.quantisation import kv_of
+from lora_sdk.model.quantization import kv_of
 from lora_sdk.plan import control, onchip
 from lora_sdk.plan.adapters import AdapterOptions, h_columns
 from lora_sdk.plan.banks import Banks

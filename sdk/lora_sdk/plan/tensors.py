@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from lora_host import abi
-from lora_sdk.model.quantisation import FP16, MatrixFormat
+from lora_sdk.model.quantization import FP16, MatrixFormat
 from lora_sdk.plan.formats import act_order, block_bytes, product_format, weight_bytes
 from lora_sdk.plan.partition import Share
 

@@ -1,1 +1,1 @@
-"""Quantising a model folder: calibration, SmoothQuant, 4-bit groups, compressed-tensors out."""
+"""Quantizing a model folder: calibration, SmoothQuant, 4-bit groups, compressed-tensors out."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from lora_sdk.model.quantisation import AttentionScales
+from lora_sdk.model.quantization import AttentionScales
 from lora_sdk.model.spec import ModelConfig
 from lora_sdk.quant.layer import F32, FileModule, Parameters
 from lora_sdk.quant.modules import Rounded, round_weights

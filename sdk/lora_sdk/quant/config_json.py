@@ -1,4 +1,4 @@
-"""config.json of a quantised folder: the model's own fields and compressed-tensors'
+"""config.json of a quantized folder: the model's own fields and compressed-tensors'
 `quantization_config`."""
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ _STATIC = {"num_bits": 8, "type": "int", "symmetric": True, "strategy": "tensor"
 _BY_TOKEN = {**_STATIC, "strategy": "token", "dynamic": True}
 
 
-def quantised_config(values: dict[str, Any], config: ModelConfig, recipe: Recipe) -> dict[str, Any]:
-    """`values` of the model's config.json as the quantised folder's has them."""
+def quantized_config(values: dict[str, Any], config: ModelConfig, recipe: Recipe) -> dict[str, Any]:
+    """`values` of the model's config.json as the quantized folder's has them."""
     found = {name: value for name, value in values.items() if name != "torch_dtype"}
     found["dtype"] = "float16"
     if recipe.head == "w8":

@@ -6,13 +6,13 @@ from __future__ import annotations
 import numpy as np
 
 from lora_sdk.model.checkpoint import Checkpoint
-from lora_sdk.model.quantisation import FP16, AttentionScales, MatrixFormat
+from lora_sdk.model.quantization import FP16, AttentionScales, MatrixFormat
 from lora_sdk.quant.arithmetic import F32, attention, softmax_times
 
 LIMIT = np.float32(127)
 
 
-def dequantised(checkpoint: Checkpoint, name: str) -> F32:
+def dequantized(checkpoint: Checkpoint, name: str) -> F32:
     """A whole matrix of any format as FP32 [K, N], in the order of its inputs."""
     form = _format(checkpoint, name)
     if form.kind == "fp16":
@@ -44,7 +44,7 @@ def round_to(x: F32, scale: np.float32) -> F32:
 
 class DenseOperations:
     """Operations of one layer at a time; `load` reads its matrices. `rounded` False: float32
-    throughout, inputs and cache not quantised."""
+    throughout, inputs and cache not quantized."""
 
     def __init__(self, checkpoint: Checkpoint, rounded: bool) -> None:
         self.checkpoint = checkpoint
@@ -58,7 +58,7 @@ class DenseOperations:
         those that were there."""
         lead = None if layer is None else f"layer.{layer}."
         self._matrices = {
-            name: dequantised(self.checkpoint, name)
+            name: dequantized(self.checkpoint, name)
             for name in self.checkpoint.names
             if len(self.checkpoint.shape(name)) == 2
             and not name.startswith("embed.")
@@ -81,7 +81,7 @@ class DenseOperations:
     def attend(self, q: F32, k: F32, v: F32, layer: int) -> F32:
         """Attention as the configuration's KV cache has it."""
         scale = self.config.attention_scale(layer)
-        found = self.config.quantisation
+        found = self.config.quantization
         kind = found.kv if found is not None and self.rounded else "fp16"
         if kind == "int8":
             return integer_attention(q, k, v, scale, self.checkpoint.attention_scales(layer))
@@ -133,5 +133,5 @@ def integer_attention(
 
 
 def _format(checkpoint: Checkpoint, name: str) -> MatrixFormat:
-    found = checkpoint.config.quantisation
+    found = checkpoint.config.quantization
     return FP16 if found is None else found.format(name)

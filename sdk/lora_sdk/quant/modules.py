@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from lora_host.errors import ModelError
 from lora_sdk.model.packed_weights import SHIFT, pack_nibbles
-from lora_sdk.model.quantisation import Int4Columns, Int8Columns
+from lora_sdk.model.quantization import Int4Columns, Int8Columns
 from lora_sdk.quant.gptq import int4_compensated, int8_compensated
 from lora_sdk.quant.layer import F32
 from lora_sdk.quant.recipe import Recipe

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from lora_host.errors import RequestError
-from lora_sdk.model.quantisation import GROUPS, KV_KINDS, KvKind
+from lora_sdk.model.quantization import GROUPS, KV_KINDS, KvKind
 from lora_sdk.model.spec import ModelConfig
 
 Scheme = Literal["w8a8", "w4a8", "w4a16"]

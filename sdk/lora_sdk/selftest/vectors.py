@@ -151,13 +151,13 @@ def _activation(op: int, function: Callable[[Array], Array]) -> Callable[[Site],
     return make
 
 
-def _quantise(site: Site) -> Case:
+def _quantize(site: Site) -> Case:
     """Halves go to the even number; what is beyond 127 stays there."""
     x = site.half((ROWS, COLUMNS), 40.0)
     x[:, 3:9] = np.array([0.25, 0.75, 1.25, -1.25, 200, -200], np.float16)
     inverse = np.float32(2)
     y = np.clip(np.rint(x.astype(np.float32) * inverse), -127, 127).astype(np.int8)
-    return _case(site, abi.VEC_QUANTISE, (x,), y, scalar=float_bits(float(inverse)))
+    return _case(site, abi.VEC_QUANTIZE, (x,), y, scalar=float_bits(float(inverse)))
 
 
 def _argmax(site: Site) -> Case:
@@ -193,4 +193,4 @@ _OPERATIONS = tuple(
         ("argmax", _argmax),
     )
 )
-TESTS = (*_OPERATIONS, Test("VFU", "quantising", _quantise, weights="int8"))
+TESTS = (*_OPERATIONS, Test("VFU", "quantizing", _quantize, weights="int8"))

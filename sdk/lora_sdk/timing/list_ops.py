@@ -207,7 +207,7 @@ def _attention(
 PASSES = {
     abi.VEC_LN_SUMS: 2,
     abi.VEC_ARGMAX: 1,
-    abi.VEC_QUANTISE_HEADS: 2,  # the greatest, then the quotients
+    abi.VEC_QUANTIZE_HEADS: 2,  # the greatest, then the quotients
 }
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lora_sdk.compile.lower import lower
-from lora_sdk.model.quantisation import unit_scales
+from lora_sdk.model.quantization import unit_scales
 from lora_sdk.timing.list_ops import ListTiming
 from lora_sdk.timing.machine import machine_of_overlay
 from lora_sdk.timing.ops import Op

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from lora_host.errors import RequestError
 from lora_host.naming import did_you_mean
-from lora_sdk.plan.formats import quantised_as
+from lora_sdk.plan.formats import quantized_as
 from lora_sdk.timing import step as steps
 from lora_sdk.timing.adapter_ops import AdapterUse
 from lora_sdk.timing.designs import ArrayDesign, Design, StreamDesign, design_names, load_design
@@ -150,7 +150,7 @@ class StreamTarget:
 
 class OverlayTarget:
     """An overlay with its own command lists; boards as its placement allows. A model in FP16 is
-    taken as quantised to the overlay's precision, as designs take it."""
+    taken as quantized to the overlay's precision, as designs take it."""
 
     def __init__(
         self, overlay: str, config: ModelConfig, boards: int, context: int | None = None
@@ -162,9 +162,9 @@ class OverlayTarget:
 
         chosen = load_overlay(overlay)
         notes = ["modelled"]
-        if config.quantisation is None and chosen.precision != "fp16":
-            config = quantised_as(config, chosen.precision)
-            notes.append(f"the model is in FP16: timed as if it were quantised to {_title(config)}")
+        if config.quantization is None and chosen.precision != "fp16":
+            config = quantized_as(config, chosen.precision)
+            notes.append(f"the model is in FP16: timed as if it were quantized to {_title(config)}")
         plan = make_plan(config, chosen, load_board(chosen.board.name), boards, context)
         self.timing = OverlayTiming(config, plan)
         self.row_limit = plan.row_limit
@@ -199,7 +199,7 @@ class OverlayTarget:
 
 
 def _title(config: ModelConfig) -> str:
-    found = config.quantisation
+    found = config.quantization
     assert found is not None
     return f"{found.scheme.upper()} with {found.kv} K and V"
 

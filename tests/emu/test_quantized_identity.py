@@ -1,4 +1,4 @@
-"""The same promise for quantised models: logits are the same bytes over boards, step grouping,
+"""The same promise for quantized models: logits are the same bytes over boards, step grouping,
 batches, trees, adapters and kernels in every scheme, equal to an independent implementation."""
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lora_host.emu import attention_int8, integer, kv_pages, quantise
+from lora_host.emu import attention_int8, integer, kv_pages, quantize
 from lora_sdk.adapters.slots import AdapterSlots
-from lora_sdk.compile import kv_quantise, products
+from lora_sdk.compile import kv_quantize, products
 from lora_sdk.compile.isa import float_bits
 from lora_sdk.plan.adapters import AdapterOptions
 from tests.adapter_folders import Folder, read_factors, write_adapter
 from tests.drive import Driver, Logits, open_runner
 from tests.emu.test_identity import digest, fails, tokens_of, verify_tree
-from tests.oracle.integer import AdaptedQuantised
-from tests.quantised import SCHEMES, QuantisedModel
+from tests.oracle.integer import AdaptedQuantized
+from tests.quantized import SCHEMES, QuantizedModel
 from tests.variants import variant, write_checkpoint
 
-DIGESTS = Path(__file__).parent / "quantised_identity.json"
+DIGESTS = Path(__file__).parent / "quantized_identity.json"
 LENGTH = 75  # beyond two tiles, no multiple of 32
 # K of a model's products is, or is not, a multiple of a scheme's groups; heads are shared or not
 NAMES = ("gpt2", "opt_post_norm", "llama_linear", "llama_gqa_bias", "llama_narrow")
 KERNELS = ("numpy", "native")
 matrix = importlib.import_module("lora_host.emu.matrix")  # the package exports a function so named
 
-Made = tuple[Path, QuantisedModel, Logits]
+Made = tuple[Path, QuantizedModel, Logits]
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Made]:
     """A model's folder, the model in a scheme, and its logits."""
-    root = tmp_path_factory.mktemp("quantised")
+    root = tmp_path_factory.mktemp("quantized")
     known: dict[tuple[str, str], Made] = {}
 
     def of(name: str, scheme: str) -> Made:
@@ -48,7 +48,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Made]
             folder = root / name
             if not folder.exists():
                 write_checkpoint(variant(name), folder)
-            model = QuantisedModel(folder, SCHEMES[scheme])
+            model = QuantizedModel(folder, SCHEMES[scheme])
             want = model.oracle().logits(tokens_of(name, LENGTH))
             known[name, scheme] = folder, model, want
         return known[name, scheme]
@@ -153,7 +153,7 @@ def test_adapters_read_the_fp16_activation(
     name, boards = "gpt2", 2
     folder, model, plain = made(name, scheme)
     path = write_adapter(variant(name), ADAPTER, tmp_path / "adapter")
-    oracle = AdaptedQuantised(model.oracle(), read_factors(variant(name), path))
+    oracle = AdaptedQuantized(model.oracle(), read_factors(variant(name), path))
     tokens = tokens_of(name, LENGTH)[:12]
     want = oracle.logits(tokens)
     assert want.tobytes() != plain[:12].tobytes()
@@ -195,7 +195,7 @@ Patch = Callable[[pytest.MonkeyPatch], None]
 
 
 def _rounds_down(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(quantise, "np", SimpleNamespace(**(vars(np) | {"rint": np.floor})))
+    patch.setattr(quantize, "np", SimpleNamespace(**(vars(np) | {"rint": np.floor})))
 
 
 def _zero_points_forgotten(patch: pytest.MonkeyPatch) -> None:
@@ -220,7 +220,7 @@ def _e8_of_128(patch: pytest.MonkeyPatch) -> None:
 
 
 def _next_scale(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(kv_quantise, "float_bits", lambda value: float_bits(value) + 1)
+    patch.setattr(kv_quantize, "float_bits", lambda value: float_bits(value) + 1)
 
 
 def _scales_of_values(patch: pytest.MonkeyPatch) -> None:
@@ -250,7 +250,7 @@ def _half_of_the_order(patch: pytest.MonkeyPatch) -> None:
 
 
 MISTAKES: dict[str, tuple[Patch, str]] = {
-    "quantising rounds down": (_rounds_down, "w8a8_mixed"),
+    "quantizing rounds down": (_rounds_down, "w8a8_mixed"),
     "zero points are forgotten": (_zero_points_forgotten, "w4a8"),
     "w4a16 without zero points": (_zero_points_forgotten, "w4a16"),
     "a neighbour's scale": (_scale_of_the_neighbour, "w8a8"),

@@ -1,4 +1,4 @@
-"""The vector unit's INT8 operations: quantising by a static scale or a head's own, and the order of
+"""The vector unit's INT8 operations: quantizing by a static scale or a head's own, and the order of
 a row's elements (numbers: integer paths)."""
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ _LARGEST = np.float32(127)
 _ELEMENTS = {1: np.uint8, 2: np.uint16}
 
 
-def quantise(call: UnitCall) -> None:
+def quantize(call: UnitCall) -> None:
     """y = clamp(rint(x*inv), -127, 127); NaN gives 0 and is counted."""
     c = call.command
     x = call.rows_view(BANK_ONCHIP, c.x_offset, c.x_stride, c.columns, np.float16)
     _store(call, x.astype(np.float32) * call.fp32(c.scalar))
 
 
-def quantise_heads(call: UnitCall) -> None:
+def quantize_heads(call: UnitCall) -> None:
     """Each head of `extra` columns by z = FP16(amax/127), which is stored; z = 0 gives y = 0."""
     c = call.command
     heads = c.columns // c.extra
@@ -60,7 +60,7 @@ def _store(call: UnitCall, scaled: F32) -> None:
 
 
 OPERATIONS = {
-    abi.VEC_QUANTISE: quantise,
-    abi.VEC_QUANTISE_HEADS: quantise_heads,
+    abi.VEC_QUANTIZE: quantize,
+    abi.VEC_QUANTIZE_HEADS: quantize_heads,
     abi.VEC_PERMUTE: permute,
 }

@@ -1,4 +1,4 @@
-"""How a model's matrices and its KV cache are quantised, and what a checkpoint hands over of them
+"""How a model's matrices and its KV cache are quantized, and what a checkpoint hands over of them
 (numbers: integer paths)."""
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class MatrixFormat:
 
     @property
     def integer(self) -> bool:
-        """Whether activations are quantised to INT8 before the product."""
+        """Whether activations are quantized to INT8 before the product."""
         return self.kind in ("int8", "w4a8")
 
     def __str__(self) -> str:
@@ -57,7 +57,7 @@ FP16 = MatrixFormat("fp16")
 
 
 @dataclass(frozen=True)
-class Quantisation:
+class Quantization:
     """`formats` by canonical matrix name (`layer.I.q`, ..., `lm_head`); what it does not name is
     FP16. `kv`: how K and V are stored. `act_order`: names of the 4-bit matrices whose inputs have
     to be permuted first (`Checkpoint.permutation`). `scheme` is the name for people."""
@@ -112,7 +112,7 @@ class Quantisation:
                 )
 
     @property
-    def quantised(self) -> bool:
+    def quantized(self) -> bool:
         """Whether anything is not FP16."""
         return self.kv != "fp16" or any(format != FP16 for format in self.formats.values())
 
@@ -130,27 +130,27 @@ def block_group(name: str, group: int, k: int) -> int:
     return fitting[-1]
 
 
-def with_kv(found: Quantisation | None, kv: KvKind | None) -> Quantisation | None:
+def with_kv(found: Quantization | None, kv: KvKind | None) -> Quantization | None:
     """`found` with another type of KV cache; None keeps it."""
     if kv is None or kv == (found.kv if found else "fp16"):
         return found
-    return replace(found, kv=kv) if found else Quantisation("fp16", kv=kv)
+    return replace(found, kv=kv) if found else Quantization("fp16", kv=kv)
 
 
 def with_kv_cache(config: ModelConfig, kv: KvKind | None) -> ModelConfig:
     """A model's configuration with another type of KV cache; None keeps it."""
-    return replace(config, quantisation=with_kv(config.quantisation, kv))
+    return replace(config, quantization=with_kv(config.quantization, kv))
 
 
 def format_of(config: ModelConfig, names: Iterable[str]) -> MatrixFormat:
     """The format of one product of a model, whose columns are those of the matrices `names`."""
-    found = config.quantisation
+    found = config.quantization
     return FP16 if found is None else found.fused(names)
 
 
 def kv_of(config: ModelConfig) -> KvKind:
     """How a model's K and V are stored."""
-    return "fp16" if config.quantisation is None else config.quantisation.kv
+    return "fp16" if config.quantization is None else config.quantization.kv
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,7 @@ class AttentionScales:
 
 @dataclass(frozen=True)
 class ActivationScales:
-    """What lowering needs of a quantised checkpoint: the scale of each INT8 and W4A8 matrix's input
+    """What lowering needs of a quantized checkpoint: the scale of each INT8 and W4A8 matrix's input
     by canonical name, and attention's by layer (empty but with INT8 attention)."""
 
     inputs: Mapping[str, np.float32] = field(default_factory=dict)
@@ -226,7 +226,7 @@ def check_scale(what: str, value: np.float32 | None) -> np.float32:
 
 def unit_scales(config: ModelConfig) -> ActivationScales:
     """1 for every scale: for planning and timing without a checkpoint."""
-    found = config.quantisation
+    found = config.quantization
     if found is None:
         return ActivationScales()
     one = np.float32(1)

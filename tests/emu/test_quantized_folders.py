@@ -1,4 +1,4 @@
-"""Quantised folders on boards: what `lora synth` writes loads, runs and equals the oracle on what
+"""Quantized folders on boards: what `lora synth` writes loads, runs and equals the oracle on what
 the checkpoint reads; refusals are one line."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lora_sdk.quant.recipe import Recipe
 from lora_sdk.synth import synthesise
 from tests.commands import LORA, command, lora_run, one_line_error
 from tests.drive import Driver, open_runner
-from tests.quantised import oracle_of
+from tests.quantized import oracle_of
 from tests.unit.test_synth import TINY
 
 RECIPES = {

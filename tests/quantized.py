@@ -1,4 +1,4 @@
-"""Variants with quantised matrices: random weights rounded to integers in every format, as boards
+"""Variants with quantized matrices: random weights rounded to integers in every format, as boards
 load them and as the oracle computes them. Scales are chosen so that some activations saturate."""
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lora_sdk.model.checkpoint import Checkpoint
-from lora_sdk.model.quantisation import (
+from lora_sdk.model.quantization import (
     ActivationScales,
     AttentionScales,
     Int4Columns,
     Int8Columns,
     KvKind,
     MatrixFormat,
-    Quantisation,
+    Quantization,
 )
 from lora_sdk.model.spec import ModelConfig
 from lora_sdk.model.stored import Stored
 from tests.oracle.forward import load_weights
-from tests.oracle.integer import Int4Matrix, Int8Matrix, KvScales, Matrix, Quantised
+from tests.oracle.integer import Int4Matrix, Int8Matrix, KvScales, Matrix, Quantized
 from tests.variant_tensors import normal
 
 
@@ -62,7 +62,7 @@ def _fused(name: str) -> str:
     return f"{head}.{ {'k': 'q', 'v': 'q', 'gate': 'up'}.get(last, last) }"
 
 
-class QuantisedModel:
+class QuantizedModel:
     """What loading needs of a checkpoint, in a scheme; `config` says so."""
 
     def __init__(self, folder: Path, scheme: Scheme) -> None:
@@ -73,8 +73,8 @@ class QuantisedModel:
             name: found for name in self.weights if (found := self._format(name)).kind != "fp16"
         }
         order = frozenset(name for name, f in formats.items() if scheme.act_order and f.four_bit)
-        quantisation = Quantisation("test", formats, scheme.kv, order)
-        self.config: ModelConfig = replace(self._base.config, quantisation=quantisation)
+        quantization = Quantization("test", formats, scheme.kv, order)
+        self.config: ModelConfig = replace(self._base.config, quantization=quantization)
         self.matrices: dict[str, Matrix] = {
             name: self._integers(name, found) for name, found in formats.items()
         }
@@ -133,9 +133,9 @@ class QuantisedModel:
             for layer in range(self.config.layers)
         )
 
-    def oracle(self) -> Quantised:
+    def oracle(self) -> Quantized:
         """The independent implementation of this model."""
-        return Quantised(self.config, self.weights, self.matrices, self.scheme.kv, self.attention)
+        return Quantized(self.config, self.weights, self.matrices, self.scheme.kv, self.attention)
 
     # What lora_sdk.model.checkpoint.Checkpoint gives.
 
@@ -184,9 +184,9 @@ class QuantisedModel:
         return ActivationScales(inputs, attention)
 
 
-def oracle_of(checkpoint: Checkpoint) -> Quantised:
-    """The independent implementation of what a quantised checkpoint reads."""
-    config, found = checkpoint.config, checkpoint.config.quantisation
+def oracle_of(checkpoint: Checkpoint) -> Quantized:
+    """The independent implementation of what a quantized checkpoint reads."""
+    config, found = checkpoint.config, checkpoint.config.quantization
     assert found is not None
     matrices: dict[str, Matrix] = {}
     for name, form in found.formats.items():
@@ -210,7 +210,7 @@ def oracle_of(checkpoint: Checkpoint) -> Quantised:
     layers = range(config.layers) if found.kv == "int8" else ()
     scales = tuple(checkpoint.attention_scales(layer) for layer in layers)
     half = {name for name in checkpoint.names if name not in matrices}
-    return Quantised(
+    return Quantized(
         config,
         load_weights(checkpoint, half),
         matrices,

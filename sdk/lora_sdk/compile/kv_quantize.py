@@ -12,7 +12,7 @@ from lora_sdk.compile.builder import Event
 from lora_sdk.compile.isa import Vector, float_bits
 from lora_sdk.compile.parts import Lowering
 from lora_sdk.compile.products import reciprocal_bits
-from lora_sdk.model.quantisation import kv_of
+from lora_sdk.model.quantization import kv_of
 from lora_sdk.plan.onchip import OnchipBuffer
 from lora_sdk.plan.tensors import FP16_BYTES
 
@@ -24,7 +24,7 @@ class QkvPlaces(NamedTuple):
     attention: dict[str, int]
 
 
-def quantise_qkv(part: Lowering, after: Event | None, layer: int) -> tuple[Event | None, QkvPlaces]:
+def quantize_qkv(part: Lowering, after: Event | None, layer: int) -> tuple[Event | None, QkvPlaces]:
     """What stands between `qkv`, rotated, and the cache, with the scales of attention."""
     kind, config = kv_of(part.config), part.config
     if kind == "int8":
@@ -64,8 +64,8 @@ def _static(part: Lowering, after: Event | None, layer: int) -> tuple[Event | No
         after = part.builder.emit(
             Vector,
             after,
-            what=f"quantise {name}",
-            op=abi.VEC_QUANTISE,
+            what=f"quantize {name}",
+            op=abi.VEC_QUANTIZE,
             columns=len(columns),
             scalar=reciprocal_bits(scale),
             **_moved("x", part, source, columns.start * FP16_BYTES),
@@ -90,8 +90,8 @@ def _by_head(
     after = part.builder.emit(
         Vector,
         after,
-        what="quantise heads",
-        op=abi.VEC_QUANTISE_HEADS,
+        what="quantize heads",
+        op=abi.VEC_QUANTIZE_HEADS,
         columns=2 * kv,
         extra=part.config.head_dim,
         **_moved("x", part, part.buffer("qkv"), q * FP16_BYTES),

@@ -1,4 +1,4 @@
-#include "matrix_quantised.h"
+#include "matrix_quantized.h"
 
 #include <string.h>
 
@@ -13,7 +13,7 @@ static uint32_t group_bytes(uint32_t group) {
                           : 0;
 }
 
-int lora_quantised_type(struct matrix_job *m) {
+int lora_quantized_type(struct matrix_job *m) {
     const struct lora_matrix *c = m->command;
     m->type = c->weight_type & LORA_WEIGHT_TYPE_MASK;
     m->group = 1u << (c->weight_type >> LORA_WEIGHT_GROUP_SHIFT);
@@ -31,7 +31,7 @@ int lora_quantised_type(struct matrix_job *m) {
     return c->k % m->group ? LORA_ERR_SIZE : LORA_OK;
 }
 
-int lora_quantised_scales(struct lora_job *job) {
+int lora_quantized_scales(struct lora_job *job) {
     struct matrix_job *m = &job->matrix;
     const struct lora_matrix *c = m->command;
     uint64_t offset = (uint64_t)c->bias_line * LORA_LINE_BYTES, bytes = 4ull * c->n;
@@ -53,7 +53,7 @@ static uint64_t wide_bytes(const struct matrix_job *m) {
     return blocks * LORA_BLOCK_BYTES_FP16 + padded_lines((blocks + 1) * sizeof(uint16_t *));
 }
 
-uint64_t lora_quantised_bytes(const struct lora_job *job) {
+uint64_t lora_quantized_bytes(const struct lora_job *job) {
     const struct matrix_job *m = &job->matrix;
     uint64_t k = whole_k(m);
     if (m->type == LORA_WEIGHT_W4A16)
@@ -64,9 +64,9 @@ uint64_t lora_quantised_bytes(const struct lora_job *job) {
 }
 
 /* x in whole blocks, then the sums of its units, then of its rows. */
-void lora_quantised_fill(struct lora_job *job, struct rows x, void *memory) {
+void lora_quantized_fill(struct lora_job *job, struct rows x, void *memory) {
     struct matrix_job *m = &job->matrix;
-    m->quantised = memory;
+    m->quantized = memory;
     if (!matrix_is_integer(m))
         return;
     const struct lora_integer *integer = lora_integer_current();
@@ -85,14 +85,14 @@ void lora_quantised_fill(struct lora_job *job, struct rows x, void *memory) {
     }
 }
 
-void lora_quantised_multiply(const struct lora_job *job, uint32_t tile,
+void lora_quantized_multiply(const struct lora_job *job, uint32_t tile,
                              const uint16_t *const *blocks, const uint16_t *const *next,
                              float *sums) {
     const struct matrix_job *m = &job->matrix;
     const struct lora_integer *integer = lora_integer_current();
     struct integer_tile t = {.rows = job->rows,
                              .k = m->command->k,
-                             .x = m->quantised,
+                             .x = m->quantized,
                              .stride = whole_k(m) + ROW_PADDING,
                              .unit_count = (uint32_t)(whole_k(m) / LORA_UNIT_COLUMNS),
                              .group = m->group,
@@ -114,11 +114,11 @@ void lora_quantised_multiply(const struct lora_job *job, uint32_t tile,
             sums[n] = sums[n] * m->scales[first + n];
 }
 
-const uint16_t *const *lora_quantised_widen(const struct lora_job *job, uint32_t thread,
+const uint16_t *const *lora_quantized_widen(const struct lora_job *job, uint32_t thread,
                                             const uint16_t *const *blocks) {
     const struct matrix_job *m = &job->matrix;
     uint32_t count = matrix_k_blocks(m->command);
-    uint8_t *memory = (uint8_t *)m->quantised + wide_bytes(m) * thread;
+    uint8_t *memory = (uint8_t *)m->quantized + wide_bytes(m) * thread;
     const uint16_t **list = (const uint16_t **)(void *)memory;
     uint16_t *wide = (uint16_t *)(void *)(memory + wide_bytes(m) -
                                           (uint64_t)count * LORA_BLOCK_BYTES_FP16);

@@ -1,4 +1,4 @@
-"""Quantising: folding changes nothing but what is rounded, error compensation pays, folders of
+"""Quantizing: folding changes nothing but what is rounded, error compensation pays, folders of
 every architecture come out whole and near the model they were made of."""
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from lora_sdk.quant.recipe import Recipe
 from lora_sdk.quant.record import record_layer
 from lora_sdk.quant.reference import embed_windows
 from lora_sdk.quant.rounding import input_scale, int4_weights, int8_weights
-from tests.calibrated import random_windows, write_quantised
+from tests.calibrated import random_windows, write_quantized
 from tests.oracle import Oracle, load_weights
 from tests.variants import variant, write_checkpoint
 
@@ -82,12 +82,12 @@ def test_folding_keeps_the_function(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("name", "kv"), [*((name, "int8") for name in ALL), ("gpt2", "fp16")])
 def test_eight_bits_are_near_the_model(name: str, kv: str, tmp_path: Path) -> None:
-    report = write_quantised(name, tmp_path, Recipe("w8a8", kv=kv))  # type: ignore[arg-type]
+    report = write_quantized(name, tmp_path, Recipe("w8a8", kv=kv))  # type: ignore[arg-type]
     assert report.worst in report.errors and max(report.errors.values()) < 0.05
     (tokens,) = random_windows(load_config(tmp_path / "plain").vocabulary, 1)
     exact = dense_logits(tmp_path / "plain", tokens, False)
-    whole = dense_logits(tmp_path / "quantised", tokens, True)
-    weights = dense_logits(tmp_path / "quantised", tokens, False)
+    whole = dense_logits(tmp_path / "quantized", tokens, True)
+    weights = dense_logits(tmp_path / "quantized", tokens, False)
     assert np.sqrt(np.square(weights - exact).mean()) < 0.08 * exact.std()
     assert np.sqrt(np.square(whole - exact).mean()) < 0.15 * exact.std()
     assert not np.array_equal(whole, weights)
@@ -96,10 +96,10 @@ def test_eight_bits_are_near_the_model(name: str, kv: str, tmp_path: Path) -> No
 @pytest.mark.parametrize(("scheme", "symmetric"), [("w4a8", False), ("w4a16", True)])
 def test_four_bits_are_near_the_model(scheme: str, symmetric: bool, tmp_path: Path) -> None:
     recipe = Recipe(scheme, group=32, symmetric=symmetric)  # type: ignore[arg-type]
-    write_quantised("llama_linear", tmp_path, recipe)
+    write_quantized("llama_linear", tmp_path, recipe)
     (tokens,) = random_windows(load_config(tmp_path / "plain").vocabulary, 1)
     exact = dense_logits(tmp_path / "plain", tokens, False)
-    off = dense_logits(tmp_path / "quantised", tokens, True) - exact
+    off = dense_logits(tmp_path / "quantized", tokens, True) - exact
     assert np.sqrt(np.square(off).mean()) < 0.4 * exact.std()
 
 
@@ -160,16 +160,16 @@ def test_what_cannot_be_done_is_said_first(tmp_path: Path) -> None:
     with pytest.raises(
         RequestError, match=r"layer\.0\.down: K is 352, not a multiple .* --group 32"
     ):
-        write_quantised("llama_linear", tmp_path, Recipe("w4a8"))
-    assert not (tmp_path / "quantised").exists()
-    write_quantised("llama_narrow", tmp_path / "a", Recipe("w8a8"))
-    quantised = tmp_path / "a" / "quantised"
+        write_quantized("llama_linear", tmp_path, Recipe("w4a8"))
+    assert not (tmp_path / "quantized").exists()
+    write_quantized("llama_narrow", tmp_path / "a", Recipe("w8a8"))
+    quantized = tmp_path / "a" / "quantized"
     text = tmp_path / "text.txt"
     text.write_text("def one(two):\n    return three\n" * 40)
     arguments = [str(tmp_path / "b"), "--scheme", "w8a8", "--calibration", str(text)]
-    done = CliRunner().invoke(quantize, [str(quantised), *arguments], standalone_mode=False)
+    done = CliRunner().invoke(quantize, [str(quantized), *arguments], standalone_mode=False)
     assert isinstance(done.exception, RequestError)
-    assert "is quantised already" in str(done.exception)
+    assert "is quantized already" in str(done.exception)
 
 
 def test_the_command_writes_a_folder_and_says_what_it_did(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_the_command_writes_a_folder_and_says_what_it_did(tmp_path: Path) -> Non
     assert report["scheme"] == "w4a8" and report["kv"] == "int8" and report["lm_head"] == "w8"
     assert report["worst"] in report["relative_error"]
     assert len(report["migration_strength"]) == 2
-    found = load_config(out).quantisation
+    found = load_config(out).quantization
     assert found is not None and found.format("layer.1.up").group == 32
     assert not list(tmp_path.glob(".out.*"))
     assert (out / "tokenizer.json").read_bytes() == (plain / "tokenizer.json").read_bytes()
@@ -194,14 +194,14 @@ def test_the_command_writes_a_folder_and_says_what_it_did(tmp_path: Path) -> Non
 
 def test_shards_and_failures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lora_sdk.quant.folder_writer.SHARD_BYTES", 100_000)
-    write_quantised("llama_linear", tmp_path, Recipe("w8a8"))
-    out = tmp_path / "quantised"
+    write_quantized("llama_linear", tmp_path, Recipe("w8a8"))
+    out = tmp_path / "quantized"
     assert len(list(out.glob("model-*-of-*.safetensors"))) > 2
     Checkpoint.open(out)
     with pytest.raises(ZeroDivisionError), FolderWriter(tmp_path / "other") as writer:
         writer.add({"a": np.zeros(3, np.float32)})
         raise ZeroDivisionError
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["plain", "quantised"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["plain", "quantized"]
     with pytest.raises(RequestError, match="is there already"):
         FolderWriter(out)
 

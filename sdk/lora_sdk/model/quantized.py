@@ -1,4 +1,4 @@
-"""Quantised matrices of a folder: what every way of quantising hands over, and checked reading."""
+"""Quantized matrices of a folder: what every way of quantizing hands over, and checked reading."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from lora_host.errors import ModelError
 from lora_sdk.model.container import INTEGER_TYPES, RAW_TYPES
 from lora_sdk.model.folder import Tensors
 from lora_sdk.model.half import widen
-from lora_sdk.model.quantisation import Int4Columns, Int8Columns, MatrixFormat
+from lora_sdk.model.quantization import Int4Columns, Int8Columns, MatrixFormat
 
 FLOATS = tuple(RAW_TYPES)
 INTEGERS = tuple(INTEGER_TYPES)
 
 
-class QuantisedMatrix(Protocol):
+class QuantizedMatrix(Protocol):
     """One matrix that is not FP16. Making it checks names, types and shapes of its tensors; values
     are checked when they are read."""
 

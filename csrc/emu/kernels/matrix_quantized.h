@@ -1,6 +1,6 @@
 /* Matrix products of other weights than FP16: what they need beside the product's own job. */
-#ifndef LORA_KERNELS_MATRIX_QUANTISED_H
-#define LORA_KERNELS_MATRIX_QUANTISED_H
+#ifndef LORA_KERNELS_MATRIX_QUANTIZED_H
+#define LORA_KERNELS_MATRIX_QUANTIZED_H
 
 #include "job.h"
 
@@ -14,20 +14,20 @@ static inline uint32_t matrix_k_blocks(const struct lora_matrix *command) {
 }
 
 /* Fills type, group and block_bytes: an enum lora_status. */
-int lora_quantised_type(struct matrix_job *m);
+int lora_quantized_type(struct matrix_job *m);
 /* Scales and, behind them, the bias of INT8 activations: an enum lora_status. */
-int lora_quantised_scales(struct lora_job *job);
+int lora_quantized_scales(struct lora_job *job);
 
 /* Working memory of the job's rows, or of each thread's blocks (W4A16), and what goes into it. */
-uint64_t lora_quantised_bytes(const struct lora_job *job);
-void lora_quantised_fill(struct lora_job *job, struct rows x, void *memory);
+uint64_t lora_quantized_bytes(const struct lora_job *job);
+void lora_quantized_fill(struct lora_job *job, struct rows x, void *memory);
 
 /* sums[row][32] of one tile of INT8 activations, scales included. */
-void lora_quantised_multiply(const struct lora_job *job, uint32_t tile,
+void lora_quantized_multiply(const struct lora_job *job, uint32_t tile,
                              const uint16_t *const *blocks, const uint16_t *const *next,
                              float *sums);
 /* W4A16: the tile's blocks in FP16, one more than there are. */
-const uint16_t *const *lora_quantised_widen(const struct lora_job *job, uint32_t thread,
+const uint16_t *const *lora_quantized_widen(const struct lora_job *job, uint32_t thread,
                                             const uint16_t *const *blocks);
 
 #endif

@@ -1,7 +1,7 @@
-"""Bits per byte of the demo model quantised in every scheme, on emulated boards: `lora eval`'s own
+"""Bits per byte of the demo model quantized in every scheme, on emulated boards: `lora eval`'s own
 scoring over the held-out files. Needs no torch.
 
-`python -m tools.train_demo.evaluate_quantised --models models`
+`python -m tools.train_demo.evaluate_quantized --models models`
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from lora_sdk.engine import Engine
 from lora_sdk.model.config import load_config
-from lora_sdk.quant.quantise import quantise
+from lora_sdk.quant.quantize import quantize
 from lora_sdk.quant.recipe import Recipe
 from lora_sdk.quant.text import calibration_path, read_text, windows_of
 from lora_sdk.tokenizer import Tokenizer
@@ -43,7 +43,7 @@ def evaluations(models: Path, work: Path) -> Iterator[tuple[str, str, Path]]:
     windows = windows_of(read_text(calibration_path()), tokenizer, config, WINDOWS)
     for number, (title, (recipe, caches)) in enumerate(RECIPES.items()):
         folder = work / str(number)
-        quantise(demo, folder, recipe, windows)
+        quantize(demo, folder, recipe, windows)
         for cache in caches:
             yield title, cache, folder
 

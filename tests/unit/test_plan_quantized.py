@@ -1,4 +1,4 @@
-"""Quantised models in placement: blocks of several sizes, tables, links, overlays, refusals."""
+"""Quantized models in placement: blocks of several sizes, tables, links, overlays, refusals."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from lora_host.overlay import load_overlay
 from lora_sdk.compile import isa
 from lora_sdk.compile.isa import Matrix, encode
 from lora_sdk.compile.lower import lower
-from lora_sdk.model.quantisation import (
+from lora_sdk.model.quantization import (
     ActivationScales,
     MatrixFormat,
-    Quantisation,
+    Quantization,
     unit_scales,
     with_kv,
 )
 from lora_sdk.model.spec import ModelConfig
 from lora_sdk.plan.adapters import AdapterOptions
-from lora_sdk.plan.formats import quantised_as
+from lora_sdk.plan.formats import quantized_as
 from lora_sdk.plan.model_plan import Plan
 from lora_sdk.plan.overlay_choice import choose_overlay
 from lora_sdk.plan.placement import make_plan
-from tests.unit.plan_rig import GPT2, LLAMA, LLAMA2_7B, OPT_POST, board, overlay, quantised
+from tests.unit.plan_rig import GPT2, LLAMA, LLAMA2_7B, OPT_POST, board, overlay, quantized
 from tests.unit.test_lower_hazards import GPT2_WIDE, LLAMA_WIDE
 from tests.unit.test_plan_placement import ranges
 
@@ -44,7 +44,7 @@ def plan(config: ModelConfig, boards: int = 2, merge: int | None = None, **more)
 @pytest.mark.parametrize("boards", [1, 2, 4])
 @pytest.mark.parametrize("scheme", ["w8a8", "w8a8_heads", "w4a8_order", "w4a16"])
 def test_nothing_overlaps_and_everything_is_reserved(scheme: str, boards: int, merge: int) -> None:
-    found = plan(quantised(GPT2_WIDE, scheme), boards, merge)
+    found = plan(quantized(GPT2_WIDE, scheme), boards, merge)
     for one in found.boards:
         placed = sorted(ranges(one, found.overlay.control_bank))
         for (bank, _, end, name), (other, start, _, next_name) in pairwise(placed):
@@ -55,7 +55,7 @@ def test_nothing_overlaps_and_everything_is_reserved(scheme: str, boards: int, m
 
 def test_blocks_have_the_size_of_their_format_and_no_padding_between_them() -> None:
     for scheme, size in BLOCKS.items():
-        matrices = plan(quantised(LLAMA_WIDE, scheme)).boards[1].matrices
+        matrices = plan(quantized(LLAMA_WIDE, scheme)).boards[1].matrices
         for name, placed in matrices.items():
             expected = size if name.startswith("layer.") else 4096
             assert placed.spec.block_bytes == expected
@@ -72,8 +72,8 @@ def test_blocks_have_the_size_of_their_format_and_no_padding_between_them() -> N
 
 def test_bytes_count_scales_and_zero_points() -> None:
     whole = plan(LLAMA_WIDE, 1).boards[0].matrices
-    eight = plan(quantised(LLAMA_WIDE, "w8a8"), 1).boards[0].matrices
-    four = plan(quantised(LLAMA_WIDE, "w4a8"), 1).boards[0].matrices
+    eight = plan(quantized(LLAMA_WIDE, "w8a8"), 1).boards[0].matrices
+    four = plan(quantized(LLAMA_WIDE, "w4a8"), 1).boards[0].matrices
     for name in whole:
         assert eight[name].bytes * 2 == whole[name].bytes
     weights = whole["layer.0.down"].bytes / 2
@@ -81,7 +81,7 @@ def test_bytes_count_scales_and_zero_points() -> None:
 
 
 def test_scales_stand_before_the_bias_in_whole_lines() -> None:
-    config = quantised(GPT2, "w8a8")
+    config = quantized(GPT2, "w8a8")
     found = plan(config)
     tables = found.boards[0].tables
     spec = tables["layer.0.qkv.scales"].spec
@@ -98,7 +98,7 @@ def test_scales_stand_before_the_bias_in_whole_lines() -> None:
 def test_caches_of_int8_hold_more_positions() -> None:
     sizes = {}
     for kv in ("fp16", "int8", "int8-heads"):
-        config = replace(LLAMA, quantisation=with_kv(Quantisation("test"), kv))  # type: ignore[arg-type]
+        config = replace(LLAMA, quantization=with_kv(Quantization("test"), kv))  # type: ignore[arg-type]
         found = plan(config, context=64)
         sizes[kv] = found.boards[0].kv.block_bytes
         header = isa._header([], found, 0, 0)
@@ -107,9 +107,9 @@ def test_caches_of_int8_hold_more_positions() -> None:
 
 
 def test_gathers_are_int8_only_where_nobody_reads_fp16() -> None:
-    config = quantised(LLAMA_WIDE, "w8a8")
-    config = replace(config, quantisation=replace(config.quantisation, formats={
-        name: form for name, form in config.quantisation.formats.items() if ".down" not in name
+    config = quantized(LLAMA_WIDE, "w8a8")
+    config = replace(config, quantization=replace(config.quantization, formats={
+        name: form for name, form in config.quantization.formats.items() if ".down" not in name
     }))  # fmt: skip
     sizes = {c.what: c.element_bytes for c in plan(config).collectives}
     assert sizes["layer.1.qkv"] == sizes["layer.1.o"] == sizes["layer.1.up"] == 1
@@ -123,7 +123,7 @@ def test_gathers_are_int8_only_where_nobody_reads_fp16() -> None:
     [("w8a8", "lora_q_u280"), ("w4a8", "lora_w4a8_u280"), ("w4a16_heads", "lora_w4a8_u280")],
 )
 def test_the_overlay_follows_the_formats(scheme: str, name: str) -> None:
-    config = quantised(LLAMA_WIDE, scheme)
+    config = quantized(LLAMA_WIDE, scheme)
     assert choose_overlay(config, "u280") == name
     with pytest.raises(PlacementError, match=f"which overlay lora_f_u280 .* take overlay {name}"):
         make_plan(config, overlay(), board(), 2)
@@ -131,14 +131,14 @@ def test_the_overlay_follows_the_formats(scheme: str, name: str) -> None:
 
 def test_fp16_and_w4a16_run_on_lora_f() -> None:
     assert choose_overlay(LLAMA, "v80") == "lora_f_v80"
-    config = quantised(LLAMA_WIDE, "w4a16")
-    formats = {n: f for n, f in config.quantisation.formats.items() if n != "lm_head"}
-    config = replace(config, quantisation=Quantisation("w4a16", formats, "int8-heads"))
+    config = quantized(LLAMA_WIDE, "w4a16")
+    formats = {n: f for n, f in config.quantization.formats.items() if n != "lm_head"}
+    config = replace(config, quantization=Quantization("w4a16", formats, "int8-heads"))
     assert choose_overlay(config, "v80") == "lora_f_v80"
 
 
 def with_format(name: str, form: MatrixFormat, config: ModelConfig = LLAMA) -> ModelConfig:
-    return replace(config, quantisation=Quantisation("test", {name: form}))
+    return replace(config, quantization=Quantization("test", {name: form}))
 
 
 REFUSED = {
@@ -157,7 +157,7 @@ REFUSED = {
     "an odd head in an INT8 cache": (
         replace(
             OPT_POST, hidden=135, heads=9, kv_heads=9, head_dim=15,
-            quantisation=Quantisation("test", kv="int8"),
+            quantization=Quantization("test", kv="int8"),
         ),
         "head_dim is 15; KV caches of INT8 need an even one",
     ),
@@ -175,14 +175,14 @@ def test_refused(config: ModelConfig, message: str) -> None:
 
 
 def test_int8_attention_ends_where_its_sums_do() -> None:
-    config = replace(LLAMA, positions=200000, quantisation=Quantisation("test", kv="int8"))
+    config = replace(LLAMA, positions=200000, quantization=Quantization("test", kv="int8"))
     assert plan(config, 1, context=1000).context_limit <= abi.MAX_INT8_POSITIONS
     with pytest.raises(RequestError, match=f"exact up to {abi.MAX_INT8_POSITIONS}"):
         plan(config, 1, context=140000)
 
 
 def test_missing_and_impossible_scales_are_named() -> None:
-    config = quantised(LLAMA_WIDE, "w8a8")
+    config = quantized(LLAMA_WIDE, "w8a8")
     found, good = plan(config), unit_scales(config)
     for inputs, message in (
         ({}, "layer.0.q: scale of its input is missing"),
@@ -198,7 +198,7 @@ def test_missing_and_impossible_scales_are_named() -> None:
 
 def test_large_models_lists_fit_their_place() -> None:
     for precision, boards in (("w8a8", 1), ("w4a8", 8)):
-        config = quantised_as(LLAMA2_7B, precision)
+        config = quantized_as(LLAMA2_7B, precision)
         found = plan(config, boards)
         commands = lower(config, found, boards - 1, unit_scales(config))
         assert encode(commands, found, boards - 1, 0)

@@ -1,4 +1,4 @@
-"""From a model to quantised boards by the commands alone."""
+"""From a model to quantized boards by the commands alone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lora_sdk import Engine
 from lora_sdk.demo import demo_model_path
 from lora_sdk.evaluation import evaluate_text
 from lora_sdk.model.config import load_config
-from lora_sdk.quant.quantise import quantise
+from lora_sdk.quant.quantize import quantize
 from lora_sdk.quant.recipe import Recipe
 from lora_sdk.quant.text import calibration_path, read_text, windows_of
 from lora_sdk.tokenizer import Tokenizer
@@ -30,7 +30,7 @@ def evaluate(folder: Path, text: Path, *more: object) -> dict[str, float]:
     return found
 
 
-def quantize(model: Path, out: Path, *more: object) -> dict[str, object]:
+def run_quantize(model: Path, out: Path, *more: object) -> dict[str, object]:
     done = command(LORA, "quantize", model, out, "--json", *more)
     assert done.returncode == 0, done.stderr.decode()
     found: dict[str, object] = json.loads(done.stdout)
@@ -41,7 +41,7 @@ def quantize(model: Path, out: Path, *more: object) -> dict[str, object]:
     ("scheme", "more", "limit"),
     [("w8a8", (), 0.01), ("w4a8", ("--group", 32, "--zero-points"), 0.04)],
 )
-def test_boards_score_what_was_quantised(
+def test_boards_score_what_was_quantized(
     scheme: str, more: tuple[object, ...], limit: float, tmp_path: Path
 ) -> None:
     plain = write_checkpoint(variant("llama_linear"), tmp_path / "plain", "x3")
@@ -49,7 +49,7 @@ def test_boards_score_what_was_quantised(
     text.write_text(TEXT * 40)
     out = tmp_path / "out"
     arguments = ("--scheme", scheme, "--calibration", text, "--windows", 2, *more)
-    quantize(plain, out, *arguments)
+    run_quantize(plain, out, *arguments)
     (tmp_path / "short.txt").write_text(TEXT * 3)
     found = evaluate(out, tmp_path / "short.txt", "-c", 64, "--reference", plain, "--boards", 2)
     reference = found["reference_bits_per_byte"]
@@ -61,7 +61,7 @@ def test_boards_score_what_was_quantised(
     assert alone["reference_bits_per_byte"] == pytest.approx(reference, rel=1e-6)
     assert alone["bits_per_byte"] == pytest.approx(reference, rel=1e-3)
     done = command(LORA, "quantize", out, tmp_path / "twice", "--scheme", "w8a8")
-    one_line_error(done, "is quantised already")
+    one_line_error(done, "is quantized already")
     assert not (tmp_path / "twice").exists()
 
 
@@ -78,10 +78,10 @@ def test_the_demo_model_loses_little(tmp_path: Path) -> None:
     tokenizer = Tokenizer(demo, config.vocabulary)
     windows = windows_of(read_text(calibration_path()), tokenizer, config, 16)
     floats = on_boards(demo, data, "fp16")
-    quantise(demo, tmp_path / "eight", Recipe("w8a8"), windows)
+    quantize(demo, tmp_path / "eight", Recipe("w8a8"), windows)
     half = on_boards(tmp_path / "eight", data, "fp16")
     assert half / floats < 1.01  # static scales, one a tensor
     assert on_boards(tmp_path / "eight", data, "int8") / half < 1.005
     assert on_boards(tmp_path / "eight", data, "int8-heads") / half < 1.005
-    quantise(demo, tmp_path / "four", Recipe("w4a8"), windows)
+    quantize(demo, tmp_path / "four", Recipe("w4a8"), windows)
     assert on_boards(tmp_path / "four", data, "int8") / floats < 1.04

@@ -1,8 +1,8 @@
-/* Registration of lists with INT8 and 4-bit weights, INT8 caches and quantising operations: what is
+/* Registration of lists with INT8 and 4-bit weights, INT8 caches and quantizing operations: what is
  * taken, and that each bound is the one of abi.h and not a byte more. */
 #include "fw_list.h"
 
-struct quantised {
+struct quantized {
     const char *what;
     void (*change)(struct test_list *list);
     uint32_t code;
@@ -80,22 +80,22 @@ static void vector(struct lora_vector *v, uint32_t op)
     v->z_offset = 40000, v->z_stride = 8;
 }
 
-CHANGE(quantise, vector(v, LORA_VEC_QUANTISE))
-CHANGE(quantise_odd, (vector(v, LORA_VEC_QUANTISE), v->y_offset = 20001, v->y_stride = 65))
-CHANGE(quantise_overlap, (vector(v, LORA_VEC_QUANTISE), v->y_stride = 63))
-CHANGE(quantise_last,
-       (vector(v, LORA_VEC_QUANTISE), v->y_offset = ONCHIP_BYTES - 40 * 64))
-CHANGE(quantise_beyond,
-       (vector(v, LORA_VEC_QUANTISE), v->y_offset = ONCHIP_BYTES - 40 * 64 + 1))
-CHANGE(quantise_from_beyond, (vector(v, LORA_VEC_QUANTISE), v->x_offset = ONCHIP_BYTES))
-CHANGE(heads, vector(v, LORA_VEC_QUANTISE_HEADS))
-CHANGE(heads_of_none, (vector(v, LORA_VEC_QUANTISE_HEADS), v->extra = 0))
-CHANGE(heads_of_eight, (vector(v, LORA_VEC_QUANTISE_HEADS), v->extra = 8))
-CHANGE(heads_cut, (vector(v, LORA_VEC_QUANTISE_HEADS), v->columns = 56))
-CHANGE(heads_z_overlap, (vector(v, LORA_VEC_QUANTISE_HEADS), v->z_stride = 6))
-CHANGE(heads_z_odd, (vector(v, LORA_VEC_QUANTISE_HEADS), v->z_offset = 40001))
+CHANGE(quantize, vector(v, LORA_VEC_QUANTIZE))
+CHANGE(quantize_odd, (vector(v, LORA_VEC_QUANTIZE), v->y_offset = 20001, v->y_stride = 65))
+CHANGE(quantize_overlap, (vector(v, LORA_VEC_QUANTIZE), v->y_stride = 63))
+CHANGE(quantize_last,
+       (vector(v, LORA_VEC_QUANTIZE), v->y_offset = ONCHIP_BYTES - 40 * 64))
+CHANGE(quantize_beyond,
+       (vector(v, LORA_VEC_QUANTIZE), v->y_offset = ONCHIP_BYTES - 40 * 64 + 1))
+CHANGE(quantize_from_beyond, (vector(v, LORA_VEC_QUANTIZE), v->x_offset = ONCHIP_BYTES))
+CHANGE(heads, vector(v, LORA_VEC_QUANTIZE_HEADS))
+CHANGE(heads_of_none, (vector(v, LORA_VEC_QUANTIZE_HEADS), v->extra = 0))
+CHANGE(heads_of_eight, (vector(v, LORA_VEC_QUANTIZE_HEADS), v->extra = 8))
+CHANGE(heads_cut, (vector(v, LORA_VEC_QUANTIZE_HEADS), v->columns = 56))
+CHANGE(heads_z_overlap, (vector(v, LORA_VEC_QUANTIZE_HEADS), v->z_stride = 6))
+CHANGE(heads_z_odd, (vector(v, LORA_VEC_QUANTIZE_HEADS), v->z_offset = 40001))
 CHANGE(heads_z_beyond,
-       (vector(v, LORA_VEC_QUANTISE_HEADS), v->z_offset = ONCHIP_BYTES - 40 * 8 + 2))
+       (vector(v, LORA_VEC_QUANTIZE_HEADS), v->z_offset = ONCHIP_BYTES - 40 * 8 + 2))
 
 static void permute(struct lora_vector *v, uint32_t element)
 {
@@ -144,7 +144,7 @@ CHANGE(gather_int8, (c[GATHER_AT].gather.element_bytes = 1, c[GATHER_AT].gather.
 CHANGE(gather_int8_beyond, (c[GATHER_AT].gather.element_bytes = 1,
                             c[GATHER_AT].gather.offset = ONCHIP_BYTES - 39 * 128 - 63))
 
-static const struct quantised cases[] = {
+static const struct quantized cases[] = {
     {"INT8", int8, LORA_OK, NOTHING},
     {"INT8 without bias", int8_no_bias, LORA_OK, NOTHING},
     {"INT8 in groups", int8_group, LORA_ERR_OPCODE, MATRIX_AT},
@@ -176,13 +176,13 @@ static const struct quantised cases[] = {
     {"INT8 x beyond", x_beyond, LORA_ERR_ADDRESS, MATRIX_AT},
     {"INT8 x overlaps", x_overlaps, LORA_ERR_ADDRESS, MATRIX_AT},
     {"W4A16's x is FP16", x_of_w4a16, LORA_ERR_ADDRESS, MATRIX_AT},
-    {"QUANTISE", quantise, LORA_OK, NOTHING},
-    {"QUANTISE anywhere", quantise_odd, LORA_OK, NOTHING},
-    {"QUANTISE overlaps", quantise_overlap, LORA_ERR_ADDRESS, ROPE_AT},
-    {"QUANTISE to the end", quantise_last, LORA_OK, NOTHING},
-    {"QUANTISE beyond", quantise_beyond, LORA_ERR_ADDRESS, ROPE_AT},
-    {"QUANTISE from beyond", quantise_from_beyond, LORA_ERR_ADDRESS, ROPE_AT},
-    {"QUANTISE_HEADS", heads, LORA_OK, NOTHING},
+    {"QUANTIZE", quantize, LORA_OK, NOTHING},
+    {"QUANTIZE anywhere", quantize_odd, LORA_OK, NOTHING},
+    {"QUANTIZE overlaps", quantize_overlap, LORA_ERR_ADDRESS, ROPE_AT},
+    {"QUANTIZE to the end", quantize_last, LORA_OK, NOTHING},
+    {"QUANTIZE beyond", quantize_beyond, LORA_ERR_ADDRESS, ROPE_AT},
+    {"QUANTIZE from beyond", quantize_from_beyond, LORA_ERR_ADDRESS, ROPE_AT},
+    {"QUANTIZE_HEADS", heads, LORA_OK, NOTHING},
     {"heads of 0 columns", heads_of_none, LORA_ERR_SIZE, ROPE_AT},
     {"heads of 8 columns", heads_of_eight, LORA_ERR_SIZE, ROPE_AT},
     {"half a head", heads_cut, LORA_ERR_SIZE, ROPE_AT},
@@ -290,6 +290,6 @@ int main(void)
     test_cases();
     test_block_bytes();
     test_pool_bytes();
-    puts("firmware quantised: ok");
+    puts("firmware quantized: ok");
     return 0;
 }

@@ -1,4 +1,4 @@
-"""Quantised matrices as runs of bytes for the banks, in batches of column tiles."""
+"""Quantized matrices as runs of bytes for the banks, in batches of column tiles."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from lora_host import abi
 from lora_host.errors import ModelError
 from lora_host.placing import crc32
-from lora_sdk.model.quantisation import Int4Columns, Int8Columns, check_scale
+from lora_sdk.model.quantization import Int4Columns, Int8Columns, check_scale
 from lora_sdk.packing import pack_int4, pack_int8
 from lora_sdk.plan.banks import MatrixPlacement
 from lora_sdk.plan.tensors import Part
@@ -23,7 +23,7 @@ Bytes = npt.NDArray[np.uint8]
 Scales = npt.NDArray[np.float32]
 
 
-class QuantisedWeights(Protocol):
+class QuantizedWeights(Protocol):
     """What this needs of lora_sdk.model.checkpoint.Checkpoint; several threads call it."""
 
     def int8(self, name: str, start: int, stop: int) -> Int8Columns: ...
@@ -65,7 +65,7 @@ def batches(placed: MatrixPlacement) -> Iterator[Batch]:
         yield Batch(placed, first, min(tiles, first + step))
 
 
-def pack_batch(weights: QuantisedWeights, batch: Batch) -> tuple[list[Run], list[Scales]]:
+def pack_batch(weights: QuantizedWeights, batch: Batch) -> tuple[list[Run], list[Scales]]:
     """The batch's blocks by bank, and its columns' scales (none of W4A16). The matrix's last
     request is filled up with zero blocks. ModelError names scales that are no numbers."""
     placed = batch.placed
@@ -80,7 +80,7 @@ def pack_batch(weights: QuantisedWeights, batch: Batch) -> tuple[list[Run], list
 
 
 def _blocks(
-    weights: QuantisedWeights, placed: MatrixPlacement, parts: list[tuple[str, int, int]]
+    weights: QuantizedWeights, placed: MatrixPlacement, parts: list[tuple[str, int, int]]
 ) -> tuple[Bytes, list[Scales]]:
     """Blocks of some columns, and the columns' scales."""
     chosen = placed.spec.format

@@ -255,19 +255,19 @@ def run_vector(rig: Rig, op: int, columns: int, **fields: Any) -> Any:
     extreme=st.sampled_from([0.0, 0.3]),
     inverse=st.sampled_from([1.0, 12.5, 0.0, 1e-3, 3e38, np.inf, np.nan, -7.0]),
 )
-def test_quantise(variant: str, seed: int, columns: int, extreme: float, inverse: float) -> None:
+def test_quantize(variant: str, seed: int, columns: int, extreme: float, inverse: float) -> None:
     x = values(seed, (3, columns), extreme, True)
 
     def build(rig: Rig) -> Any:
         rig.rows(3)
         rig.place_rows(ONCHIP, X, STRIDE, x)
         scalar = int(np.float32(inverse).view(np.uint32))
-        return run_vector(rig, abi.VEC_QUANTISE, columns, scalar=scalar)
+        return run_vector(rig, abi.VEC_QUANTIZE, columns, scalar=scalar)
 
     both(build)
 
 
-def test_quantise_of_every_fp16_value(variant: str) -> None:
+def test_quantize_of_every_fp16_value(variant: str) -> None:
     every = np.arange(65536, dtype=np.uint16).view(np.float16).reshape(32, 2048)
     for inverse in (8.0, 0.3, 65504.0):
 
@@ -275,7 +275,7 @@ def test_quantise_of_every_fp16_value(variant: str) -> None:
             rig.rows(32)
             rig.place_rows(ONCHIP, X, STRIDE, every)
             scalar = int(np.float32(inverse).view(np.uint32))
-            return run_vector(rig, abi.VEC_QUANTISE, 2048, scalar=scalar)
+            return run_vector(rig, abi.VEC_QUANTIZE, 2048, scalar=scalar)
 
         assert both(build).nonfinite_count == 2 * 1023
 
@@ -285,7 +285,7 @@ def test_halves_round_to_even(variant: str) -> None:
     rig.rows(1)
     x = np.array([0.5, 1.5, 2.5, -0.5, -1.5, -2.5, 126.5, 127.5, -200, 0.25], np.float16)
     rig.place(ONCHIP, X, x)
-    run_vector(rig, abi.VEC_QUANTISE, len(x), scalar=int(np.float32(1).view(np.uint32)))
+    run_vector(rig, abi.VEC_QUANTIZE, len(x), scalar=int(np.float32(1).view(np.uint32)))
     y = rig.read_rows(ONCHIP, Y, STRIDE, (1, len(x)), np.int8)[0]
     assert y.tolist() == [0, 2, 2, 0, -2, -2, 126, 127, -127, 0]
 
@@ -298,7 +298,7 @@ def test_halves_round_to_even(variant: str) -> None:
     extreme=st.sampled_from([0.0, 0.02, 0.5]),
     zero=st.booleans(),
 )
-def test_quantise_heads(
+def test_quantize_heads(
     variant: str, seed: int, half: int, heads: int, extreme: float, zero: bool
 ) -> None:
     x = values(seed, (3, heads * 2 * half), extreme, True)
@@ -309,7 +309,7 @@ def test_quantise_heads(
         rig.rows(3)
         rig.list.head_dim = 2 * half
         rig.place_rows(ONCHIP, X, STRIDE, x)
-        return run_vector(rig, abi.VEC_QUANTISE_HEADS, x.shape[1], extra=2 * half)
+        return run_vector(rig, abi.VEC_QUANTIZE_HEADS, x.shape[1], extra=2 * half)
 
     both(build)
 
@@ -351,7 +351,7 @@ def test_an_index_beyond_the_row_is_refused() -> None:
     assert found.status == 2
 
 
-class QuantisedAttention(Attention):
+class QuantizedAttention(Attention):
     """Pages of INT8 K and V, with a scale a position where `scales` says so."""
 
     def __init__(self, rig: Rig, head_dim: int, kv_heads: int, kind: int) -> None:
@@ -409,7 +409,7 @@ def test_attention(
 
     def build(rig: Rig) -> Any:
         choose = np.random.default_rng(seed + 2)
-        tool = QuantisedAttention(rig, head_dim, kv_heads, kind)
+        tool = QuantizedAttention(rig, head_dim, kv_heads, kind)
         tool.commit(0, k[:committed], v[:committed])
         tool.commit(5, k[: committed // 2], v[: committed // 2])
         for i, slot in enumerate(slots):
@@ -437,7 +437,7 @@ def test_attention(
 def test_int8_attention_follows_the_contract(variant: str) -> None:
     head_dim, positions = 64, 45
     rig = Rig(runner=run_native)
-    tool = QuantisedAttention(rig, head_dim, 1, abi.KV_INT8)
+    tool = QuantizedAttention(rig, head_dim, 1, abi.KV_INT8)
     numbers = random_bytes(3, 2, positions, 1, head_dim)
     k, v = ([(numbers[i, p], None) for p in range(positions)] for i in (0, 1))
     tool.commit(0, k[:-1], v[:-1])
@@ -462,5 +462,5 @@ def test_int8_attention_follows_the_contract(variant: str) -> None:
 
 
 def test_extremes_are_among_the_values() -> None:
-    """The list that `values` draws from holds what quantising treats apart."""
+    """The list that `values` draws from holds what quantizing treats apart."""
     assert np.isnan(EXTREMES).any() and np.isinf(EXTREMES).any() and (EXTREMES == 0).any()

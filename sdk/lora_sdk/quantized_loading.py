@@ -1,4 +1,4 @@
-"""Quantised matrices into the banks, with the scales and orders that their products read."""
+"""Quantized matrices into the banks, with the scales and orders that their products read."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from lora_host.placing import Range, crc32
 from lora_sdk.packing import pack_rows, pack_scales
 from lora_sdk.plan.banks import MatrixPlacement, TablePlacement
 from lora_sdk.plan.model_plan import BoardPlan
-from lora_sdk.quantised_packing import (
+from lora_sdk.quantized_packing import (
     Batch,
     Bytes,
-    QuantisedWeights,
+    QuantizedWeights,
     Run,
     Scales,
     batches,
@@ -32,12 +32,12 @@ Note = Callable[[list[Range]], None]
 Packed = tuple[list[Run], list[Scales]]
 
 
-class QuantisedLoader:
-    """Writes quantised matrices; `note` hears every range that was written. Batches are packed on
+class QuantizedLoader:
+    """Writes quantized matrices; `note` hears every range that was written. Batches are packed on
     `threads` threads while those before them are written."""
 
     def __init__(
-        self, cluster: Cluster, weights: QuantisedWeights, note: Note, threads: int
+        self, cluster: Cluster, weights: QuantizedWeights, note: Note, threads: int
     ) -> None:
         self._cluster = cluster
         self._weights = weights

@@ -1,4 +1,4 @@
-"""What a tensor becomes in a random quantised folder: integers without meaning, scales that keep
+"""What a tensor becomes in a random quantized folder: integers without meaning, scales that keep
 activations in range."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ INT4_SCALE = DEVIATION / (8 / 3**0.5)
 ATTENTION_SCALE = 4 / 127
 
 
-def quantised_parts(tensor: Tensor, name: str, config: ModelConfig, recipe: Recipe) -> list[Tensor]:
+def quantized_parts(tensor: Tensor, name: str, config: ModelConfig, recipe: Recipe) -> list[Tensor]:
     """The file's tensors in place of `tensor`, whose canonical name is `name` (of several, any)."""
     last = name.rpartition(".")[2]
     if name == "lm_head" and recipe.head == "w8":

@@ -1,4 +1,4 @@
-"""A model folder to a quantised one, layer by layer."""
+"""A model folder to a quantized one, layer by layer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.config import architecture_module, load_config, read_json
 from lora_sdk.model.spec import ModelConfig
 from lora_sdk.quant.calibrate import PRODUCTS, LayerCalibration, LayerResult
-from lora_sdk.quant.config_json import quantised_config
+from lora_sdk.quant.config_json import quantized_config
 from lora_sdk.quant.dense import DenseOperations
 from lora_sdk.quant.folder_writer import FolderWriter
 from lora_sdk.quant.head import head_tensors
@@ -42,20 +42,20 @@ class Report:
         return max(self.errors, key=self.errors.__getitem__)
 
 
-def quantise(
+def quantize(
     model: Path,
     out: Path,
     recipe: Recipe,
     windows: Sequence[Sequence[int]],
     progress: Progress | None = None,
 ) -> Report:
-    """Write the folder `out`, quantised by `recipe` on token windows of calibration text.
+    """Write the folder `out`, quantized by `recipe` on token windows of calibration text.
 
     `progress(done, total)` counts layers and the rest. RequestError: a bad recipe or `out` there;
-    ModelError: what is wrong with the model, or that it is quantised already."""
+    ModelError: what is wrong with the model, or that it is quantized already."""
     config = load_config(model)
-    if config.quantisation is not None:
-        raise RequestError(f"{model}: is quantised already; take the model it was made of")
+    if config.quantization is not None:
+        raise RequestError(f"{model}: is quantized already; take the model it was made of")
     recipe.check(config)
     checkpoint = Checkpoint.open(model, config)
     report = Report()
@@ -75,7 +75,7 @@ def quantise(
         head, error = head_tensors(checkpoint, recipe, streams)
         writer.add(head)
         report.errors |= error
-        writer.finish(quantised_config(read_json(model / "config.json"), config, recipe))
+        writer.finish(quantized_config(read_json(model / "config.json"), config, recipe))
         report.bytes = writer.bytes
     if progress is not None:
         progress(config.layers + 1, config.layers + 1)

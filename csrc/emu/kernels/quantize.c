@@ -1,4 +1,4 @@
-/* The vector unit's operations around INT8: quantising by a static scale or a head's own, and the
+/* The vector unit's operations around INT8: quantizing by a static scale or a head's own, and the
  * order of a row's elements. */
 #include "half.h"
 #include "integer.h"
@@ -15,10 +15,10 @@ static int8_t *target_row(const struct vector_job *v, uint32_t row) {
     return (int8_t *)(v->y_rows.base + v->y_rows.stride * row);
 }
 
-static void quantise(struct lora_job *job, uint32_t row) {
+static void quantize(struct lora_job *job, uint32_t row) {
     const struct vector_job *v = &job->vector;
     float inverse = float_of_bits(v->command->scalar);
-    uint32_t bad = lora_integer_current()->quantise(source_row(v, row), v->command->columns,
+    uint32_t bad = lora_integer_current()->quantize(source_row(v, row), v->command->columns,
                                                     inverse, target_row(v, row));
     job_count_nonfinite(job, row, bad);
 }
@@ -34,7 +34,7 @@ static uint16_t largest_magnitude(const uint16_t *x, uint32_t count) {
     return most;
 }
 
-static void quantise_heads(struct lora_job *job, uint32_t row) {
+static void quantize_heads(struct lora_job *job, uint32_t row) {
     const struct vector_job *v = &job->vector;
     uint32_t head_dim = v->command->extra, bad = 0;
     uint16_t *scales = half_row(v->z_rows, row);
@@ -42,7 +42,7 @@ static void quantise_heads(struct lora_job *job, uint32_t row) {
         const uint16_t *x = source_row(v, row) + d;
         *scales = float_to_half(half_to_float(largest_magnitude(x, head_dim)) / 127.0f);
         float scale = half_to_float(*scales), inverse = scale == 0.0f ? 0.0f : 1.0f / scale;
-        bad += lora_integer_current()->quantise(x, head_dim, inverse, target_row(v, row) + d);
+        bad += lora_integer_current()->quantize(x, head_dim, inverse, target_row(v, row) + d);
     }
     job_count_nonfinite(job, row, bad);
 }
@@ -67,10 +67,10 @@ static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
     uint32_t end = job->rows - first < v->rows ? job->rows : first + v->rows;
     int status = LORA_OK;
     for (uint32_t row = first; row < end && status == LORA_OK; row++) {
-        if (v->command->op == LORA_VEC_QUANTISE)
-            quantise(job, row);
-        else if (v->command->op == LORA_VEC_QUANTISE_HEADS)
-            quantise_heads(job, row);
+        if (v->command->op == LORA_VEC_QUANTIZE)
+            quantize(job, row);
+        else if (v->command->op == LORA_VEC_QUANTIZE_HEADS)
+            quantize_heads(job, row);
         else
             status = permute(job, row, (uint8_t *)v->x + 2ull * v->command->columns * thread);
     }
@@ -110,11 +110,11 @@ static int find_order(struct lora_job *job) {
     return v->order ? find_rows(job, c->extra, c->extra) : LORA_ERR_ADDRESS;
 }
 
-int lora_quantise_begin(struct lora_job *job) {
+int lora_quantize_begin(struct lora_job *job) {
     struct vector_job *v = &job->vector;
     const struct lora_vector *c = v->command;
-    int status = c->op == LORA_VEC_QUANTISE         ? find_rows(job, 2, 1)
-                 : c->op == LORA_VEC_QUANTISE_HEADS ? find_scales(job)
+    int status = c->op == LORA_VEC_QUANTIZE         ? find_rows(job, 2, 1)
+                 : c->op == LORA_VEC_QUANTIZE_HEADS ? find_scales(job)
                  : c->op == LORA_VEC_PERMUTE        ? find_order(job)
                                                     : LORA_ERR_OPCODE;
     v->rows = c->columns < ITEM_COLUMNS ? ITEM_COLUMNS / (c->columns ? c->columns : 1) : 1;
