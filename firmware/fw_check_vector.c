@@ -1,5 +1,6 @@
 /* REGISTER: operands of vector operations; which of x, y, z and the tables an operation uses. */
 #include "fw.h"
+#include "lora/segments.h"
 
 enum operand {
     X_ROW = 0x1,      /* FP16 columns, on-chip */
@@ -103,6 +104,24 @@ static uint32_t check_tables(struct fw *fw, const struct lora_list *list,
     return FW_MORE;
 }
 
+/* Sums are taken of whole segments, so both ends of a board's columns are borders of segments. */
+static uint32_t check_border(struct fw *fw, uint32_t column, uint32_t width)
+{
+    uint32_t border = 0;
+    for (uint32_t s = 1; s <= LORA_SEGMENTS && segment_start(width, s) <= column; s++)
+        border = segment_start(width, s);
+    return border == column ? (uint32_t)FW_MORE : fw_fail(fw, LORA_ERR_SIZE, column, border);
+}
+
+static uint32_t check_sums(struct fw *fw, const struct lora_vector *v)
+{
+    if (v->columns == 0)
+        return fw_fail(fw, LORA_ERR_SIZE, 0, LORA_UNIT_COLUMNS);
+    if (check_border(fw, v->first, v->extra) == FW_FAILED)
+        return FW_FAILED;
+    return check_border(fw, v->first + v->columns, v->extra);
+}
+
 /* `first` and `extra`, where the operation gives them a meaning. */
 static uint32_t check_meaning(struct fw *fw, const struct lora_list *list,
                               const struct lora_vector *v, uint32_t uses)
@@ -120,6 +139,8 @@ static uint32_t check_meaning(struct fw *fw, const struct lora_list *list,
     }
     if (v->columns != 0 && end > limit)
         return fw_fail(fw, LORA_ERR_SIZE, end > FW_NONE ? FW_NONE : (uint32_t)end, limit);
+    if (v->op == LORA_VEC_LN_SUMS || v->op == LORA_VEC_RMS_SUMS)
+        return check_sums(fw, v);
     if ((uses & A_ORDER) && v->extra != 1 && v->extra != 2)
         return fw_fail(fw, LORA_ERR_SIZE, v->extra, 2);
     if ((uses & (A_ANGLES | Z_HEADS)) && (v->extra != list->head_dim || v->extra % 2 || v->columns % v->extra))

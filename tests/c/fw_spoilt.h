@@ -92,6 +92,19 @@ SPOIL(table_bank_none, c[EMBED_AT].vector.a_bank = LORA_NO_BANK)
 SPOIL(position_rows, (c[EMBED_AT].vector.b_bank = 1, c[EMBED_AT].vector.b_line = 4096 - 256 + 1))
 SPOIL(embed_columns_beyond, c[EMBED_AT].vector.first = 33)
 SPOIL(embed_to_weights, c[EMBED_AT].vector.y_bank = 0)
+static void sums_over(union record *c, uint32_t first, uint32_t columns, uint32_t op)
+{
+    c[ROPE_AT].vector.op = (uint16_t)op;
+    c[ROPE_AT].vector.columns = columns;
+    c[ROPE_AT].vector.first = first;
+    c[ROPE_AT].vector.extra = 256; /* segments of 32 columns */
+    c[ROPE_AT].vector.z_offset = 16384;
+    c[ROPE_AT].vector.z_stride = 64;
+}
+SPOIL(sums_of_nothing, sums_over(c, 32, 0, LORA_VEC_LN_SUMS))
+SPOIL(sums_of_a_part, sums_over(c, 0, 31, LORA_VEC_RMS_SUMS))
+SPOIL(sums_from_within, sums_over(c, 16, 48, LORA_VEC_LN_SUMS))
+SPOIL(sums_into_a_part, sums_over(c, 32, 40, LORA_VEC_LN_SUMS))
 SPOIL(rope_head_dim, c[ROPE_AT].vector.extra = 8)
 SPOIL(rope_table, c[ROPE_AT].vector.a_line = 4096 - 255)
 SPOIL(rope_beyond, c[ROPE_AT].vector.x_offset = ONCHIP_BYTES - 39 * 192 - 126)
@@ -199,6 +212,10 @@ static const struct spoilt spoilt[] = {
     {"position table", position_rows, LORA_ERR_ADDRESS, EMBED_AT},
     {"columns of a vector row", embed_columns_beyond, LORA_ERR_SIZE, EMBED_AT},
     {"activations in a weight bank", embed_to_weights, LORA_ERR_ADDRESS, EMBED_AT},
+    {"sums of no columns", sums_of_nothing, LORA_ERR_SIZE, ROPE_AT},
+    {"sums of less than a segment", sums_of_a_part, LORA_ERR_SIZE, ROPE_AT},
+    {"sums from within a segment", sums_from_within, LORA_ERR_SIZE, ROPE_AT},
+    {"sums to within a segment", sums_into_a_part, LORA_ERR_SIZE, ROPE_AT},
     {"RoPE's head_dim", rope_head_dim, LORA_ERR_SIZE, ROPE_AT},
     {"RoPE's table", rope_table, LORA_ERR_ADDRESS, ROPE_AT},
     {"RoPE beyond the buffer", rope_beyond, LORA_ERR_ADDRESS, ROPE_AT},

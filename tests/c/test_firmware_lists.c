@@ -30,6 +30,22 @@ static void test_spoilt(void)
     }
 }
 
+/* Sums of whole segments, the last one short, or of one among empty ones: of 40
+ * columns, segment 3 has 32 and segment 7 has 8. */
+static void test_sums(void)
+{
+    static const struct { uint32_t first, columns, width; } good[] = {
+        {0, 32, 256}, {32, 64, 256}, {224, 26, 250}, {0, 40, 40}, {0, 32, 40}, {32, 8, 40}};
+    for (uint32_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        struct test_list list = list_new();
+        board_open();
+        sums_over(list.commands, good[i].first, good[i].columns, LORA_VEC_LN_SUMS);
+        list.commands[ROPE_AT].vector.extra = good[i].width;
+        CHECK_EQUAL(list_register(&list), LORA_OK);
+        board_close();
+    }
+}
+
 /* A changed bit anywhere in header or commands: the CRC says so, unless the header is refused. */
 static void test_seal(void)
 {
@@ -181,6 +197,7 @@ int main(void)
 {
     test_good();
     test_spoilt();
+    test_sums();
     test_seal();
     test_places();
     test_matrix_extent();

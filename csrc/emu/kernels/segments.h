@@ -1,17 +1,8 @@
-/* How a sum along K is cut, and the tree that joins the eight segments. */
+/* The units and the tree of a sum along K: lora/segments.h says where it is cut. */
 #ifndef LORA_KERNELS_SEGMENTS_H
 #define LORA_KERNELS_SEGMENTS_H
 
-#include <stdint.h>
-
-#include "lora/abi.h"
-
-/* First column of segment s of a sum over `columns`; s = 8 gives the end. */
-static inline uint32_t segment_start(uint32_t columns, uint32_t s) {
-    uint64_t units = ((uint64_t)columns + LORA_UNIT_COLUMNS - 1) / LORA_UNIT_COLUMNS;
-    uint64_t start = s * units / LORA_SEGMENTS * LORA_UNIT_COLUMNS;
-    return start < columns ? (uint32_t)start : columns;
-}
+#include "lora/segments.h"
 
 /* Whole units that each of `count` segments from s on has. */
 static inline uint32_t common_units(const uint32_t starts[LORA_SEGMENTS + 1], uint32_t s,

@@ -343,7 +343,8 @@ struct lora_vector {
 /* Table rows of EMBED and ADD_POSITION are the local columns padded to whole lines.
  * ROPE's table row p is FP32 cos[head_dim/2], sin[head_dim/2], padded to whole lines.
  * NORM sums: z row = 8 records, LN {FP32 T, Q}, RMS {FP32 S}, indexed by segment of d; this board
- * writes the segments that it owns; a norm without gamma/beta has a_bank/b_bank LORA_NO_BANK. */
+ * writes the segments that it owns, whose columns are first .. first + columns - 1; a norm without
+ * gamma/beta has a_bank/b_bank LORA_NO_BANK. */
 
 struct lora_attention {
     uint8_t opcode, unit;
