@@ -11,11 +11,11 @@ from lora_sdk import Engine, SamplingParams
 
 
 async def show(engine: Engine, name: str, prompt: str, characters: int) -> None:
-    """Print pieces as they come, and leave after so many characters: that cancels the request."""
+    """Print deltas as they come, and leave after so many characters: that cancels the request."""
     shown = 0
-    async for piece in engine.astream(prompt, SamplingParams(max_tokens=60)):
-        print(f"{name}: {piece.text!r}")
-        shown += len(piece.text)
+    async for delta in engine.astream(prompt, SamplingParams(max_tokens=60)):
+        print(f"{name}: {delta.text!r}")
+        shown += len(delta.text)
         if shown >= characters:
             print(f"{name}: enough")
             return

@@ -1,5 +1,5 @@
 """Options and fixtures that all tests share. One fixture, `transport`, decides which boards a test
-runs on: emulated ones of this process, those behind the real XRT, those behind the stand-in for
+runs on: emulated ones of this process, those behind the real XRT, those behind the mock server for
 vrtd, one after the other; or the real ones that `--device URI` names. No test decides."""
 
 from __future__ import annotations

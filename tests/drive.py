@@ -15,13 +15,13 @@ from lora_host import abi
 from lora_host.cluster import Cluster
 from lora_host.overlay import Overlay, load_overlay
 from lora_host.selection import default_overlay
+from lora_sdk.core.runner import KvOp, Row, Runner
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.config import load_config
 from lora_sdk.plan.adapters import AdapterOptions
 from lora_sdk.plan.overlay_choice import choose_overlay
 from lora_sdk.plan.placement import make_plan
 from lora_sdk.plan.topology import route
-from lora_sdk.runner import KvOp, Row, Runner
 from tests.quantized import QuantizedModel
 from tests.transports import Transport
 
@@ -86,8 +86,8 @@ class Sequence_:
 
 
 class Driver:
-    """Feeds a Runner. Slots are dealt in two halves in turn, so that a step never gives out a slot
-    that its own header commits."""
+    """Feeds a Runner. Slots come from two halves in turn, so that a step never gives out a
+    slot that its own header commits."""
 
     def __init__(self, runner: Runner) -> None:
         self.runner = runner

@@ -1,4 +1,4 @@
-"""The plugin of the pytest that runs one transport's tests; which ones, it hears over a socket."""
+"""The plugin of the pytest that runs one transport's tests; a socket says which."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
     """Items by name until the socket is closed."""
     items = {item.nodeid: item for item in session.items}
     for line in _stream(session.config):
-        wish = json.loads(line)
-        item = items[wish["run"]]
-        following = items.get(wish["next"]) if wish["next"] else None
+        command = json.loads(line)
+        item = items[command["run"]]
+        following = items.get(command["next"]) if command["next"] else None
         session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
         _say(session.config, {"done": item.nodeid})
     return True

@@ -10,10 +10,10 @@ import numpy as np
 
 from lora_host import abi
 from lora_host.errors import ModelError
-from lora_sdk.greedy import GreedyLoop
-from lora_sdk.kvcache import KvCache
-from lora_sdk.step import KvOp, Row, StepResult, selected_rows
-from lora_sdk.stepper import Stepper
+from lora_sdk.core.kvcache import KvCache
+from lora_sdk.core.step import KvOp, Row, StepResult, selected_rows
+from lora_sdk.core.stepper import Stepper
+from lora_sdk.engine.greedy import GreedyLoop
 
 VOCABULARY = 61
 UNWRITTEN = -1

@@ -1,4 +1,4 @@
-"""Clients of the stand-in vrtd in processes of their own, with what the card does preloaded."""
+"""Clients of the mock server vrtd in processes of their own, with what the card does preloaded."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lora_host.vrtd_standin.process import Standin
+from lora_host.vrtd_mock.process import Standin
 from tests.processes import environment
 
 OVERLAY = "lora_f_v80"
@@ -29,7 +29,7 @@ def build_card(folder: Path) -> Path:
 def start_client(
     code: str, standin: Standin, *arguments: str, **more: str
 ) -> subprocess.Popen[str]:
-    """Python code as a client of the stand-in."""
+    """Python code as a client of the mock server."""
     variables = {**environment(), "LORA_VRTD_SOCKET": str(standin.socket), **more}
     return subprocess.Popen(
         [sys.executable, "-c", code, *arguments],

@@ -1,6 +1,6 @@
 """Where the boards under test are: in this process, behind the real XRT's software emulation,
-behind the stand-in for vrtd, or real ones that --device names. All of them run the same firmware,
-so the same tests hold."""
+behind the mock vrtd, or real ones that --device names. All of them run the same firmware, so the
+same tests hold."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lora_host.cluster import Cluster
 from lora_host.errors import TransportError
 from lora_host.overlay import Overlay, load_overlay
 from lora_host.selection import default_overlay
-from lora_host.vrtd_standin.process import Standin
+from lora_host.vrtd_mock.process import Standin
 
 MOST = 8
 # Where waits are real time the boards' clock runs faster, so that a core's second in reset is none
@@ -90,7 +90,7 @@ class Named(Transport):
 
 
 class Slash(Transport):
-    """A stand-in for vrtd for each number of boards, since cables make a ring of them all."""
+    """A mock server for vrtd for each number of boards, since cables make a ring of them all."""
 
     name = "slash"
     timeouts = SHORT
@@ -99,7 +99,7 @@ class Slash(Transport):
         self._stack = ExitStack()
         self._running: dict[int, Standin] = {}
         self._current: Standin | None = None
-        # Other processes' stand-ins have boards of the same names.
+        # Other processes' mock servers have boards of the same names.
         locks = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="lora-locks-"))
         os.environ["LORA_LOCK_FOLDER"] = locks
 

@@ -16,7 +16,7 @@ from .cluster_file import Cable, ClusterFile, is_emulated
 from .emulated import Emulated
 from .errors import RequestError, TransportError
 from .handle import Handle
-from .lab.lock import BoardLock
+from .lock import BoardLock
 from .overlay import Overlay
 from .placing import PackTask, Placing, Range, Scratch
 from .records import (
@@ -263,8 +263,8 @@ class Cluster:
         """Greedy decoding wholly in C from the pending `token` at `position`; the pages are in the
         table already. `slots` are used in turn; `pending_slot` holds the row before, if it is not
         committed. `argmax_offsets`: of each board's record, bytes in the control bank. `on_token`
-        hears each token, stop tokens included; True ends the loop; what it raises is raised here.
-        `adapter`: slot that the rows name, -1 none. ModelError where a logit is not finite."""
+        receives each token, stop tokens included; True ends the loop; what it raises is raised
+        here. `adapter`: slot that the rows name, -1 none. ModelError: a logit is not finite."""
         if len(argmax_offsets) != self.size:
             raise RequestError(f"{len(argmax_offsets)} argmax offsets, {self.size} expected")
         self._check_unsigned(sequence=sequence, position=position, token=token, slot_a=slots[0])

@@ -10,7 +10,7 @@ from . import native
 from .errors import RequestError
 from .naming import did_you_mean
 
-_NOBODY = 0xFFFFFFFF  # LORA_NONE: a port that heard nothing
+_NOBODY = 0xFFFFFFFF  # LORA_NONE: a port that received nothing
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class LinkStatus:
 
 @dataclass(frozen=True)
 class LinkFound:
-    """What a port heard: test frames sent, received and wrong, and who sent them (None: nobody)."""
+    """What a port received: test frames sent, received and wrong, and their sender, if any."""
 
     status: int
     sent: int
@@ -104,11 +104,11 @@ def board_info(record: Any) -> BoardInfo:
 def link_found(record: Any) -> LinkFound:
     """LinkFound of a `struct lora_link_found`."""
     values = fields_of(record, "status", "sent", "received", "bad")
-    heard = int(record.peer_serial) not in (0, _NOBODY)
+    received = int(record.peer_serial) not in (0, _NOBODY)
     return LinkFound(
         **values,
-        peer_serial=int(record.peer_serial) if heard else None,
-        peer_port=int(record.peer_port) if heard else None,
+        peer_serial=int(record.peer_serial) if received else None,
+        peer_port=int(record.peer_port) if received else None,
     )
 
 

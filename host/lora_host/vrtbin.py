@@ -4,7 +4,7 @@ manifest, and the check of one against the other.
     python -m lora_host.vrtbin OVERLAY     writes the emulation's archive that the manifest names
 
 What is written here holds no bitstream: its design is a marked text with the firmware image, which
-only the emulated board behind a stand-in daemon can load."""
+only the emulated board behind a mock server daemon can load."""
 
 from __future__ import annotations
 

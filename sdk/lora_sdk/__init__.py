@@ -26,12 +26,12 @@ if TYPE_CHECKING:
         RequestError,
         TransportError,
     )
-    from lora_sdk.demo import demo_model_path
-    from lora_sdk.engine import Engine
-    from lora_sdk.results import Output, Piece, Result, Verified
+    from lora_sdk.core.results import Delta, Output, Result, Verified
+    from lora_sdk.core.step import Row, StepResult
+    from lora_sdk.core.verify import Tree
+    from lora_sdk.engine.engine import Engine
+    from lora_sdk.model.demo import demo_model_path
     from lora_sdk.sampling import SamplingParams
-    from lora_sdk.step import Row, StepResult
-    from lora_sdk.verify import Tree
 
 _HOMES = {
     "lora_host.errors": (
@@ -46,18 +46,19 @@ _HOMES = {
         "RequestError",
         "TransportError",
     ),
-    "lora_sdk.demo": ("demo_model_path",),
-    "lora_sdk.engine": ("Engine",),
-    "lora_sdk.results": ("Output", "Piece", "Result", "Verified"),
+    "lora_sdk.model.demo": ("demo_model_path",),
+    "lora_sdk.engine.engine": ("Engine",),
+    "lora_sdk.core.results": ("Output", "Delta", "Result", "Verified"),
     "lora_sdk.sampling": ("SamplingParams",),
-    "lora_sdk.step": ("Row", "StepResult"),
-    "lora_sdk.verify": ("Tree",),
+    "lora_sdk.core.step": ("Row", "StepResult"),
+    "lora_sdk.core.verify": ("Tree",),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "AdapterError",
     "CommandError",
+    "Delta",
     "Engine",
     "HangError",
     "LinkError",
@@ -65,7 +66,6 @@ __all__ = [
     "ModelError",
     "Output",
     "OverlayError",
-    "Piece",
     "PlacementError",
     "RequestError",
     "Result",

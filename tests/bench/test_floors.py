@@ -14,7 +14,7 @@ import pytest
 from lora_sdk.bench.measure import compare
 from lora_sdk.bench.memory import bound_threads
 from lora_sdk.bench.rounds import Workload
-from lora_sdk.synth import synthesise
+from lora_sdk.synth.folder import synthesise
 
 pytestmark = pytest.mark.bench
 

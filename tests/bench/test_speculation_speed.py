@@ -12,17 +12,17 @@ import pytest
 
 from lora_sdk import Engine, Result, SamplingParams, demo_model_path
 from lora_sdk.spec.opening import SpeculationOptions
-from lora_sdk.spec.tree import Tree
-from lora_sdk.spec.wish import Target, Wish, resolve
+from lora_sdk.spec.tree_shape import TreeShape
+from lora_sdk.spec_tuning.resolve import SpeculationRequest, Target, resolve
 
 pytestmark = pytest.mark.bench
 
 DRAFT = demo_model_path().parent / "demo_draft"
 HEAD = demo_model_path().parent / "demo_eagle3"
-WISHES = {
-    "lookup": SpeculationOptions("lookup", None, Tree.chain(12)),
-    "draft": SpeculationOptions("draft", DRAFT, Tree.chain(3)),
-    "eagle3": SpeculationOptions("eagle3", HEAD, Tree.chain(2)),
+OPTIONS = {
+    "lookup": SpeculationOptions("lookup", None, TreeShape.chain(12)),
+    "draft": SpeculationOptions("draft", DRAFT, TreeShape.chain(3)),
+    "eagle3": SpeculationOptions("eagle3", HEAD, TreeShape.chain(2)),
 }
 ROUNDS = 2
 GOAL = 1.2  # of plain decoding's tokens/s, with the best proposer
@@ -46,12 +46,14 @@ def seconds_a_token(engine: Engine, prompt: str, params: SamplingParams) -> floa
 @pytest.mark.parametrize("boards", [1, 4])
 def test_tokens_a_second_with_drafts(boards: int, capsys: pytest.CaptureFixture[str]) -> None:
     params = SamplingParams(max_tokens=128, ignore_eos=True)
-    found = resolve(Wish("auto"), Target(demo_model_path(), "lora_f_u280", boards, True))
-    wishes = {"plain": None, **WISHES, "auto": found.options}
+    found = resolve(
+        SpeculationRequest("auto"), Target(demo_model_path(), "lora_f_u280", boards, True)
+    )
+    options = {"plain": None, **OPTIONS, "auto": found.options}
     with ExitStack() as stack:
         engines = {
-            name: stack.enter_context(Engine(boards=boards, speculation=wish))
-            for name, wish in wishes.items()
+            name: stack.enter_context(Engine(boards=boards, speculation=speculation))
+            for name, speculation in options.items()
         }
         spent: dict[str, list[float]] = {name: [] for name in engines}
         for _ in range(ROUNDS):

@@ -19,7 +19,7 @@ from lora_sdk.bench.page_reporting import reports_free_pages
 from lora_sdk.bench.report import FIGURES, summarise
 from lora_sdk.bench.rounds import Round, Workload
 from lora_sdk.cli.bench import bench
-from lora_sdk.engine import Engine
+from lora_sdk.engine.engine import Engine
 from lora_sdk.sampling import SamplingParams
 from tests.variants import variant, write_checkpoint
 

@@ -52,8 +52,8 @@ def expected(engine: Engine) -> dict[str, list[tuple[int, ...]]]:
 
 
 def tokens_by_steps(engine: Engine, prompt: str, params: SamplingParams) -> tuple[int, ...]:
-    pieces = list(engine.stream(prompt, params))
-    return tuple(p.token_id for p in pieces if p.token_id is not None)
+    deltas = list(engine.stream(prompt, params))
+    return tuple(p.token_id for p in deltas if p.token_id is not None)
 
 
 @pytest.mark.parametrize(
@@ -80,9 +80,9 @@ def test_the_boards_loop_emits_what_steps_emit(
 
 def test_streamed_pieces_join_to_the_text(engine: Engine) -> None:
     for params in (GREEDY, SAMPLED):
-        pieces = list(engine.stream(PROMPTS[3], params))
-        assert "".join(p.text for p in pieces) == alone(engine, PROMPTS[3], params).text
-        assert [p.finish_reason for p in pieces if p.finish_reason] == ["length"]
+        deltas = list(engine.stream(PROMPTS[3], params))
+        assert "".join(p.text for p in deltas) == alone(engine, PROMPTS[3], params).text
+        assert [p.finish_reason for p in deltas if p.finish_reason] == ["length"]
 
 
 def test_closing_a_stream_cancels_and_frees(engine: Engine) -> None:
@@ -117,7 +117,7 @@ def test_a_stop_string_counts_from_min_tokens_on(engine: Engine) -> None:
 
 
 def test_evaluation_sums_the_prompts_own_log_probabilities(engine: Engine) -> None:
-    from lora_sdk.evaluation import evaluate_text
+    from lora_sdk.bench.evaluation import evaluate_text
 
     text = PROMPTS[2] * 3
     entries = alone(engine, text, SamplingParams(max_tokens=1, prompt_logprobs=0)).prompt_logprobs
@@ -223,8 +223,8 @@ def test_async_requests_run_together_and_equal_the_others(
 def test_leaving_an_async_stream_cancels_it(engine: Engine) -> None:
     async def work() -> int:
         count = 0
-        async for piece in engine.astream(PROMPTS[0], LONG):
-            count += piece.token_id is not None
+        async for delta in engine.astream(PROMPTS[0], LONG):
+            count += delta.token_id is not None
             if count == 3:
                 break
         many = SamplingParams(max_tokens=350, ignore_eos=True, temperature=1.0, n=64)
@@ -243,22 +243,22 @@ def test_leaving_an_async_stream_cancels_it(engine: Engine) -> None:
 
 
 def test_closing_ends_the_boards_own_loop(folder: Path) -> None:
-    """Another thread's long greedy run ends at its next token, and its caller hears why."""
+    """Another thread's long greedy run ends at its next token, and its caller receives why."""
     engine = Engine(folder)
     began = threading.Event()
     raised: list[BaseException] = []
-    heard = 0
+    received = 0
 
-    def listen(piece: object) -> None:
-        nonlocal heard
-        heard += 1
+    def listen(delta: object) -> None:
+        nonlocal received
+        received += 1
         began.set()
-        if heard == 3:
+        if received == 3:
             closing.wait(20)
 
     def run() -> None:
         try:
-            engine.generate(PROMPTS[0], LONG, on_piece=listen)
+            engine.generate(PROMPTS[0], LONG, on_delta=listen)
         except BaseException as error:
             raised.append(error)
 
@@ -274,7 +274,7 @@ def test_closing_ends_the_boards_own_loop(folder: Path) -> None:
     closer.join(20)
     runner.join(20)
     assert [type(error) for error in raised] == [RequestError] and "closed" in str(raised[0])
-    assert heard <= 3
+    assert received <= 3
 
 
 def test_async_errors_reach_their_task(engine: Engine) -> None:
@@ -294,19 +294,19 @@ def _none(engine: Engine) -> object:
 def test_an_interrupted_generation_leaves_a_working_engine(
     engine: Engine, expected: dict[str, list[tuple[int, ...]]]
 ) -> None:
-    def interrupt(piece: object) -> None:
+    def interrupt(delta: object) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        engine.generate(PROMPTS[0], SamplingParams(max_tokens=50), on_piece=interrupt)
+        engine.generate(PROMPTS[0], SamplingParams(max_tokens=50), on_delta=interrupt)
     assert alone(engine, PROMPTS[0], GREEDY).token_ids == expected["greedy"][0]
 
 
 def test_results_are_heard_as_they_finish(engine: Engine) -> None:
-    heard: list[int] = []
+    received: list[int] = []
     params = [SamplingParams(max_tokens=n, ignore_eos=True) for n in (9, 3, 6)]
-    engine.generate(PROMPTS[:3], params, on_result=lambda index, result: heard.append(index))
-    assert heard == [1, 2, 0]
+    engine.generate(PROMPTS[:3], params, on_result=lambda index, result: received.append(index))
+    assert received == [1, 2, 0]
 
 
 def test_base_models_have_no_chat_and_say_so(engine: Engine) -> None:

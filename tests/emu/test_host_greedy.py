@@ -11,7 +11,7 @@ import pytest
 from lora_host import abi
 from lora_host.errors import ModelError, RequestError
 from lora_host.records import GreedyResult
-from lora_sdk.runner import KvOp, Row, Runner
+from lora_sdk.core.runner import KvOp, Row, Runner
 from tests.drive import open_runner
 from tests.transports import Transport
 from tests.variants import variant, write_checkpoint
@@ -60,24 +60,24 @@ def by_steps(runner: Runner, sequence: int, token: int, count: int) -> list[int]
 def greedy(
     runner: Runner, token: int, count: int = COUNT, at: int = len(PROMPT), **options: Any
 ) -> tuple[list[int], GreedyResult]:
-    """Tokens heard from the loop on sequence 0, and its result."""
-    heard: list[int] = []
-    options.setdefault("on_token", heard.append)
+    """Tokens received from the loop on sequence 0, and its result."""
+    received: list[int] = []
+    options.setdefault("on_token", received.append)
     offset = runner.plan.boards[0].control.block_offset
     result = runner.cluster.greedy(
         0, at, token, (40, 41), count, runner.argmax_offsets, offset, **options
     )
-    return heard, result
+    return received, result
 
 
 def test_the_loop_equals_steps_from_python(runner: Runner) -> None:
     token = prefill(runner, 0)
-    heard, result = greedy(runner, token)
-    assert (result.emitted, result.last_token) == (COUNT, heard[-1])
-    assert len(set(heard)) > 1
+    received, result = greedy(runner, token)
+    assert (result.emitted, result.last_token) == (COUNT, received[-1])
+    assert len(set(received)) > 1
     runner.step([], [KvOp.length(0, 0)])
     assert prefill(runner, 1) == token
-    assert by_steps(runner, 1, token, COUNT) == heard
+    assert by_steps(runner, 1, token, COUNT) == received
     runner.step([], [KvOp.length(1, 0)])
 
 
@@ -93,12 +93,12 @@ def test_a_second_call_goes_on_from_the_uncommitted_row(runner: Runner) -> None:
 
 def test_it_ends_at_a_stop_token_and_when_the_listener_says_so(runner: Runner) -> None:
     token = prefill(runner, 0)
-    heard, _ = greedy(runner, token, 6)
-    stop = heard[2]
-    count = heard.index(stop) + 1
+    received, _ = greedy(runner, token, 6)
+    stop = received[2]
+    count = received.index(stop) + 1
     prefill(runner, 0)
     cut, result = greedy(runner, token, stop_tokens=[stop])
-    assert cut == heard[:count] and result.emitted == count
+    assert cut == received[:count] and result.emitted == count
     prefill(runner, 0)
     assert greedy(runner, token, on_token=lambda _token: True)[1].emitted == 1
 

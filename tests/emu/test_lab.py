@@ -1,4 +1,4 @@
-"""The lab's commands on emulated boards, and through the stand-in vrtd."""
+"""The lab's commands on emulated boards, and through the mock server vrtd."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lora_host import abi
 from lora_host.cluster import Cluster
 from lora_host.cluster_file import BoardEntry, load_cluster
 from lora_host.overlay import load_overlay
-from lora_host.vrtd_standin.process import Standin
+from lora_host.vrtd_mock.process import Standin
 from lora_sdk.cli.main import lora
 from lora_sdk.cli.outcome import run_command
 

@@ -17,14 +17,14 @@ from lora_host.cluster import Cluster
 from lora_host.errors import ModelError, PlacementError, RequestError
 from lora_host.overlay import load_overlay
 from lora_host.placing import PackPart, PackTask, Range, Scratch
+from lora_sdk.loading.packing import pack_blocks, pack_rows
+from lora_sdk.loading.weights import Loader
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.config import load_config
 from lora_sdk.model.half import to_half
-from lora_sdk.packing import pack_blocks, pack_rows
 from lora_sdk.plan.banks import MatrixPlacement
 from lora_sdk.plan.placement import make_plan
 from lora_sdk.plan.tensors import MatrixSpec
-from lora_sdk.weight_loading import Loader
 from tests.variants import variant, write_checkpoint
 
 OVERLAY = load_overlay("lora_f_u280")
@@ -181,7 +181,7 @@ def _check_damage(cluster: Cluster, loader: Loader, last: Range) -> None:
 
 PEAK = """
 import json, resource, sys
-from lora_sdk.engine import Engine
+from lora_sdk.engine.engine import Engine
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 with Engine(sys.argv[1], boards=int(sys.argv[2]), context=64, max_sequences=1) as engine:
@@ -195,7 +195,7 @@ with Engine(sys.argv[1], boards=int(sys.argv[2]), context=64, max_sequences=1) a
 def test_peak_memory_is_little_more_than_what_is_placed(
     tmp_path: Path, dtype: str, boards: int
 ) -> None:
-    from lora_sdk.synth import synthesise
+    from lora_sdk.synth.folder import synthesise
 
     synthesise("gpt2-345m", tmp_path / "model", dtype=dtype)
     command = [sys.executable, "-c", PEAK, str(tmp_path / "model"), str(boards)]

@@ -44,14 +44,14 @@ def engine(folder: Path, request: pytest.FixtureRequest) -> Iterator[Engine]:
 def test_the_request_is_named_and_the_others_go_on(engine: Engine) -> None:
     want = engine.generate([5, 6, 7], SHORT)
     assert isinstance(want, Result)
-    heard: dict[int, Result] = {}
+    received: dict[int, Result] = {}
     prompts = [[5, 6, 7], [9] * 11, [5, 6, 7]]
     with pytest.raises(ModelError) as caught:
-        engine.generate(prompts, [SHORT, LONG, SHORT], on_result=heard.__setitem__)
+        engine.generate(prompts, [SHORT, LONG, SHORT], on_result=received.__setitem__)
     message = str(caught.value)
     assert message.startswith("prompt 1: embed wrote NaN or infinity, first in row ")
     assert f"position {POISONED})" in message and "\n" not in message
-    assert {index: result.token_ids for index, result in heard.items()} == {
+    assert {index: result.token_ids for index, result in received.items()} == {
         0: want.token_ids,
         2: want.token_ids,
     }

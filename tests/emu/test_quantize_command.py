@@ -9,13 +9,13 @@ from typing import Literal
 import pytest
 
 from lora_sdk import Engine
-from lora_sdk.demo import demo_model_path
-from lora_sdk.evaluation import evaluate_text
+from lora_sdk.bench.evaluation import evaluate_text
 from lora_sdk.model.config import load_config
+from lora_sdk.model.demo import demo_model_path
 from lora_sdk.quant.quantize import quantize
 from lora_sdk.quant.recipe import Recipe
 from lora_sdk.quant.text import calibration_path, read_text, windows_of
-from lora_sdk.tokenizer import Tokenizer
+from lora_sdk.text.tokenizer import Tokenizer
 from tests.commands import LORA, command, one_line_error
 from tests.processes import ROOT
 from tests.variants import variant, write_checkpoint

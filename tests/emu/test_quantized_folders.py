@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from lora_host.errors import RequestError
-from lora_host.vrtd_standin.process import Standin
+from lora_host.vrtd_mock.process import Standin
 from lora_sdk import Engine, SamplingParams
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.quant.recipe import Recipe
-from lora_sdk.synth import synthesise
+from lora_sdk.synth.folder import synthesise
 from tests.commands import LORA, command, lora_run, one_line_error
 from tests.drive import Driver, open_runner
 from tests.quantized import oracle_of

@@ -1,4 +1,4 @@
-"""V80 boards through SLASH: the transport against a stand-in vrtd that drives emulated boards."""
+"""V80 boards through SLASH: the transport against a mock vrtd that drives emulated boards."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lora_host import abi
 from lora_host.cluster import Cluster
 from lora_host.errors import LinkError, OverlayError, PlacementError, TransportError
 from lora_host.overlay import load_overlay
-from lora_host.vrtd_standin.process import Standin
+from lora_host.vrtd_mock.process import Standin
 from lora_sdk import Engine, SamplingParams
 from tests.processes import ROOT, environment
 from tests.slash import OVERLAY, build_card, run_client, start_client

@@ -20,13 +20,13 @@ from lora_sdk.spec.eagle3 import Eagle3
 from lora_sdk.spec.eagle3_config import load_head_config
 from lora_sdk.spec.longspec import LongSpec, window_start
 from lora_sdk.spec.proposer import Drafting
-from lora_sdk.spec.tree import Tree
+from lora_sdk.spec.tree_shape import TreeShape
 from tests.draft_folders import write_head
 from tests.variants import variant, write_checkpoint
 
 WHICH = variant("llama_narrow")
 TEXT = [(7 * i + 11) % 287 + 3 for i in range(100)]
-TREE = Tree.by_width((3, 2, 1))
+TREE = TreeShape.by_width((3, 2, 1))
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def candidates(engine: Engine, tokens: Sequence[int], count: int) -> list[int]:
     return top_tokens(logits, count)
 
 
-def brute_force(engine: Engine, tokens: Sequence[int], tree: Tree) -> list[int]:
+def brute_force(engine: Engine, tokens: Sequence[int], tree: TreeShape) -> list[int]:
     """The tree's tokens, each from a run of its own."""
     paths = {0: list(tokens)}
     found = [tokens[-1]]
@@ -84,7 +84,7 @@ def test_a_draft_model_proposes_its_likeliest_tokens(folder: Path, engine: Engin
         one.accept([5, 6])
         assert one.propose(7, TREE) == forked.propose(7, TREE)
     drafting.close()
-    assert forked.propose(7, Tree.chain(3))[1] is not None
+    assert forked.propose(7, TreeShape.chain(3))[1] is not None
     draft.close()
 
 
@@ -102,10 +102,10 @@ def test_a_draft_stops_at_its_own_context(folder: Path) -> None:
     draft = DraftModel.open_model(folder, 290, context=40, sequences=1)
     drafting = draft.open()
     drafting.accept(TEXT[:37])
-    found = drafting.propose(1, Tree.chain(6))
+    found = drafting.propose(1, TreeShape.chain(6))
     assert [token is None for token in found] == [False, False, False, False, True, True]
     drafting.accept([1, 2, 3])
-    assert drafting.propose(1, Tree.chain(3)) == [1, None, None]
+    assert drafting.propose(1, TreeShape.chain(3)) == [1, None, None]
     draft.close()
 
 
@@ -147,7 +147,7 @@ def test_a_heads_tree_is_that_of_its_chains(
     found = whole.propose(TEXT[60], TREE)
     assert single.propose(TEXT[60], TREE) == found == whole.fork().propose(TEXT[60], TREE)
     assert all(token is not None and token % 2 == 1 for token in found[1:])  # d2t's tokens
-    first = whole.propose(TEXT[60], Tree.chain(4))
+    first = whole.propose(TEXT[60], TreeShape.chain(4))
     best = [0, TREE.children(0)[0]]
     best.append(TREE.children(best[1])[0])
     best.append(TREE.children(best[2])[0])

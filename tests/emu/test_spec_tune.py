@@ -15,10 +15,14 @@ from lora_host.errors import RequestError
 from lora_sdk import Engine, SamplingParams, demo_model_path
 from lora_sdk.cli.main import lora
 from lora_sdk.cli.outcome import run_command
-from lora_sdk.spec.acceptance import accepted_nodes, rounds_of
-from lora_sdk.spec.acceptance_file import Measured
-from lora_sdk.spec.analysis import analyse
-from lora_sdk.spec.collect import (
+from lora_sdk.spec.draft_model import DraftModel
+from lora_sdk.spec.eagle3 import Eagle3
+from lora_sdk.spec.opening import SpeculationOptions
+from lora_sdk.spec.tree_shape import TreeShape
+from lora_sdk.spec_tuning.acceptance import accepted_nodes, rounds_of
+from lora_sdk.spec_tuning.acceptance_file import Measured
+from lora_sdk.spec_tuning.analysis import analyse
+from lora_sdk.spec_tuning.collect import (
     NEW_TOKENS,
     OwnText,
     Prompts,
@@ -27,15 +31,11 @@ from lora_sdk.spec.collect import (
     model_ranks,
     proposer_ranks,
 )
-from lora_sdk.spec.draft_model import DraftModel
-from lora_sdk.spec.eagle3 import Eagle3
-from lora_sdk.spec.head_ranks import head_ranks, layers_of_head
-from lora_sdk.spec.measure import Wish, measure
-from lora_sdk.spec.opening import SpeculationOptions
-from lora_sdk.spec.table import find_table, load_tables
-from lora_sdk.spec.tree import Tree
-from lora_sdk.spec.tree_search import maximal_tree
-from lora_sdk.spec.tuning import Place, modelled_tables, wall_tables
+from lora_sdk.spec_tuning.head_ranks import head_ranks, layers_of_head
+from lora_sdk.spec_tuning.measure import TuneRequest, measure
+from lora_sdk.spec_tuning.table import find_table, load_tables
+from lora_sdk.spec_tuning.tree_search import maximal_tree
+from lora_sdk.spec_tuning.tuning import Place, modelled_tables, wall_tables
 from tests.commands import LORA, command, lora_run
 
 DEMO = demo_model_path()
@@ -120,21 +120,21 @@ def test_ranks_at_once_are_the_proposals_one_by_one(texts: list[OwnText]) -> Non
 
 @pytest.fixture(scope="module")
 def looked_up() -> Measured:
-    return measure(Wish(DEMO, "lookup", None, 0.0, FEW, CONTEXT), [TEXT], unseen)
+    return measure(TuneRequest(DEMO, "lookup", None, 0.0, FEW, CONTEXT), [TEXT], unseen)
 
 
 def test_aat_is_what_decoding_emits(looked_up: Measured) -> None:
     """Rounds simulated from ranks are those of the speculative loop, text for text."""
-    tree = Tree.chain(5)
+    tree = TreeShape.chain(5)
     rounds = rounds_of(tree, looked_up.search)
     with Engine(DEMO, context=CONTEXT) as engine:
         tokens = engine.tokenizer.encode(TEXT.read_text(), special=False)
         prompts = cut_prompts(tokens, CONTEXT, FEW, engine.tokenizer.begins_with).search
-    wish = SpeculationOptions("lookup", tree=tree)
+    request = SpeculationOptions("lookup", tree=tree)
     length = len(looked_up.search.texts[0].ranks)
     params = SamplingParams(max_tokens=length + 1, ignore_eos=True)
     emitted = rounds_run = 0
-    with Engine(DEMO, context=CONTEXT, speculation=wish) as engine:
+    with Engine(DEMO, context=CONTEXT, speculation=request) as engine:
         for prompt in prompts[:4]:
             statistics = engine.generate(list(prompt), params).speculation  # type: ignore[union-attr]
             emitted, rounds_run = (
@@ -148,13 +148,13 @@ def test_aat_is_what_decoding_emits(looked_up: Measured) -> None:
 
 
 def test_a_draft_of_random_weights_is_off(random_draft: Path) -> None:
-    wish = Wish(DEMO, "draft", random_draft, 0.0, FEW, CONTEXT)
-    measured = measure(wish, [TEXT], unseen)
+    request = TuneRequest(DEMO, "draft", random_draft, 0.0, FEW, CONTEXT)
+    measured = measure(request, [TEXT], unseen)
     places = [Place(board, None, 8) for board in ("u280", "v80")]
     path = random_draft.parent / "table.json"
     for place in places:
-        (table,) = modelled_tables(wish, measured, [place], 16, path)
-        assert not table.pays and table.choose(128) == Tree() and table.speedup == 1.0
+        (table,) = modelled_tables(request, measured, [place], 16, path)
+        assert not table.pays and table.choose(128) == TreeShape() and table.speedup == 1.0
         assert table.board == place.board
     analysis = analyse(measured, 16, CONTEXT)
     assert all(analysis.curve_at(128)(rows) < 1.1 for rows in range(2, 17))
@@ -162,8 +162,8 @@ def test_a_draft_of_random_weights_is_off(random_draft: Path) -> None:
 
 def test_the_shipped_draft_is_on_where_boards_make_room(looked_up: Measured) -> None:
     """Eight boards leave little to compute: look-up pays on the same text."""
-    wish = Wish(DEMO, "lookup", None, 0.0, FEW, CONTEXT)
-    (table,) = modelled_tables(wish, looked_up, [Place("u280", None, 8)], 16, DEMO / "x.json")
+    request = TuneRequest(DEMO, "lookup", None, 0.0, FEW, CONTEXT)
+    (table,) = modelled_tables(request, looked_up, [Place("u280", None, 8)], 16, DEMO / "x.json")
     assert table.pays and table.speedup > 1.2
 
 
@@ -186,9 +186,9 @@ def test_a_run_gains_what_the_shipped_table_says() -> None:
 
 @pytest.mark.slow
 def test_times_by_the_clock_choose_too(looked_up: Measured, tmp_path: Path) -> None:
-    wish = Wish(DEMO, "lookup", None, 0.0, FEW, CONTEXT)
+    request = TuneRequest(DEMO, "lookup", None, 0.0, FEW, CONTEXT)
     (table,) = wall_tables(
-        wish, looked_up, [Place("u280", None, 1)], 6, tmp_path / "t.json", [TEXT], unseen
+        request, looked_up, [Place("u280", None, 1)], 6, tmp_path / "t.json", [TEXT], unseen
     )
     assert table.objective == "wall" and table.machine and table.kernels == "native"
     for choice in table.choices:

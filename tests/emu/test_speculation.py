@@ -12,13 +12,19 @@ import pytest
 from lora_host.errors import ModelError, RequestError
 from lora_sdk import Engine, Result, SamplingParams, demo_model_path
 from lora_sdk.spec.opening import SpeculationOptions
-from lora_sdk.spec.tree import Tree
+from lora_sdk.spec.tree_shape import TreeShape
 from tests.draft_folders import write_draft_model, write_head
 from tests.variants import variant, write_checkpoint
 
 WHICH = variant("llama_narrow")
 PROMPT = [(7 * i + 11) % 287 + 3 for i in range(45)]
-TREES = (Tree.chain(4), Tree(), Tree.by_width((3, 2)), Tree.chain(2), Tree.by_width((2, 2, 1)))
+TREES = (
+    TreeShape.chain(4),
+    TreeShape(),
+    TreeShape.by_width((3, 2)),
+    TreeShape.chain(2),
+    TreeShape.by_width((2, 2, 1)),
+)
 SAMPLED = SamplingParams(
     max_tokens=40, temperature=0.9, top_k=50, top_p=0.95, min_p=0.01, seed=11,
     repetition_penalty=1.1, presence_penalty=0.2, frequency_penalty=0.1,
@@ -34,7 +40,7 @@ REQUESTS = (
 )
 
 
-def tree_of(context: int) -> Tree:
+def tree_of(context: int) -> TreeShape:
     """Another tree at every context."""
     return TREES[context % len(TREES)]
 
@@ -53,8 +59,8 @@ def plain(folder: Path) -> Iterator[Engine]:
 @pytest.fixture(scope="module")
 def echo(folder: Path, devices: tuple[str, ...]) -> Iterator[Engine]:
     """The model drafts for itself: greedy blocks are accepted whole."""
-    wish = SpeculationOptions("draft", folder, Tree.chain(6))
-    with Engine(folder, devices=devices[:1], max_sequences=4, speculation=wish) as engine:
+    request = SpeculationOptions("draft", folder, TreeShape.chain(6))
+    with Engine(folder, devices=devices[:1], max_sequences=4, speculation=request) as engine:
         yield engine
 
 
@@ -86,9 +92,9 @@ def test_tokens_are_those_of_plain_decoding(
     devices: tuple[str, ...],
 ) -> None:
     draft = drafts(folder, tmp_path)[proposer]
-    wish = SpeculationOptions(proposer, draft, tree_of, window=24)
+    request = SpeculationOptions(proposer, draft, tree_of, window=24)
     prompt = PROMPT * 2  # look-up finds something
-    with Engine(folder, boards, devices[:boards], speculation=wish) as engine:
+    with Engine(folder, boards, devices[:boards], speculation=request) as engine:
         for params in REQUESTS:
             found, expected = alone(engine, prompt, params), alone(plain, prompt, params)
             assert found.outputs == expected.outputs, params
@@ -148,10 +154,10 @@ def test_max_tokens_and_stop_tokens_inside_a_block(count: int, echo: Engine, pla
 @pytest.mark.parametrize("room", range(1, 9))
 def test_the_contexts_end_inside_a_block(room: int, folder: Path) -> None:
     params = SamplingParams(max_tokens=None, ignore_eos=True)
-    wish = SpeculationOptions("draft", folder, Tree.chain(6))
+    request = SpeculationOptions("draft", folder, TreeShape.chain(6))
     with Engine(folder, context=len(PROMPT) + room) as engine:
         expected = alone(engine, PROMPT, params)
-    with Engine(folder, context=len(PROMPT) + room, speculation=wish) as engine:
+    with Engine(folder, context=len(PROMPT) + room, speculation=request) as engine:
         found = alone(engine, PROMPT, params)
     assert found.outputs == expected.outputs
     assert len(found.token_ids) == room + 1 and found.finish_reason == "length"
@@ -170,17 +176,17 @@ def test_several_prompts_and_samples_share_steps(echo: Engine, plain: Engine) ->
 
 def test_streamed_pieces_are_the_same_one_a_token(echo: Engine, plain: Engine) -> None:
     params = SamplingParams(max_tokens=20, ignore_eos=True)
-    pieces = list(plain.stream(PROMPT, params))
-    assert list(echo.stream(PROMPT, params)) == pieces
-    heard: list[int | None] = []
+    deltas = list(plain.stream(PROMPT, params))
+    assert list(echo.stream(PROMPT, params)) == deltas
+    received: list[int | None] = []
 
-    def third(piece: object) -> bool:
-        heard.append(getattr(piece, "token_id", None))
-        return len(heard) == 3
+    def third(delta: object) -> bool:
+        received.append(getattr(delta, "token_id", None))
+        return len(received) == 3
 
-    echo.generate(PROMPT, params, on_piece=third)
-    assert heard[:3] == [piece.token_id for piece in pieces[:3]]
-    assert heard[3:] in ([], [None])  # the end, and no token of the block behind it
+    echo.generate(PROMPT, params, on_delta=third)
+    assert received[:3] == [delta.token_id for delta in deltas[:3]]
+    assert received[3:] in ([], [None])  # the end, and no token of the block behind it
 
 
 def test_a_result_tells_what_was_drafted_and_accepted(echo: Engine) -> None:

@@ -11,8 +11,8 @@ import pytest
 from lora_sdk import Engine, Result, SamplingParams, demo_model_path
 from lora_sdk.quant.recipe import Recipe
 from lora_sdk.spec.opening import SpeculationOptions
-from lora_sdk.spec.tree import Tree
-from lora_sdk.synth import synthesise
+from lora_sdk.spec.tree_shape import TreeShape
+from lora_sdk.synth.folder import synthesise
 from tests.adapter_folders import Folder, write_adapter
 from tests.unit.test_synth import TINY
 from tests.variants import variant, write_checkpoint
@@ -21,11 +21,17 @@ RECIPES = {
     "w8a8": Recipe("w8a8", kv="int8"),
     "w4a8": Recipe("w4a8", group=32, kv="int8-heads"),
 }
-TREES = (Tree.chain(5), Tree.by_width((3, 2, 1)), Tree(), Tree.chain(9), Tree.by_width((2, 2, 2)))
+TREES = (
+    TreeShape.chain(5),
+    TreeShape.by_width((3, 2, 1)),
+    TreeShape(),
+    TreeShape.chain(9),
+    TreeShape.by_width((2, 2, 2)),
+)
 TEMPERATURES = (0.0, 0.5, 1.0, 1.5)
 
 
-def tree_of(context: int) -> Tree:
+def tree_of(context: int) -> TreeShape:
     return TREES[context % len(TREES)]
 
 
@@ -52,8 +58,8 @@ def test_quantized_models(scheme: str, boards: int, tmp_path: Path) -> None:
     with Engine(folder, boards) as engine:
         expected = outputs(engine, prompts, 24)
     for proposer, draft in (("draft", folder), ("lookup", None)):
-        wish = SpeculationOptions(proposer, draft, tree_of)
-        with Engine(folder, boards, speculation=wish) as engine:
+        request = SpeculationOptions(proposer, draft, tree_of)
+        with Engine(folder, boards, speculation=request) as engine:
             assert outputs(engine, prompts, 24) == expected
             assert proposer == "lookup" or engine.speculation.mean_emitted > 1.2
 
@@ -75,8 +81,10 @@ def test_adapters(boards: int, tmp_path: Path) -> None:
         for k, name in enumerate([None, *paths])
     ]
 
-    def run(wish: SpeculationOptions | None) -> list[object]:
-        with Engine(folder, boards, max_adapters=2, max_adapter_rank=8, speculation=wish) as engine:
+    def run(request: SpeculationOptions | None) -> list[object]:
+        with Engine(
+            folder, boards, max_adapters=2, max_adapter_rank=8, speculation=request
+        ) as engine:
             for name, path in paths.items():
                 engine.load_adapter(name, path)
             together = engine.generate(prompts, each)
@@ -100,7 +108,7 @@ def test_long_random_prompts(proposer: str, boards: int) -> None:
     prompts[2][-50:] = prompts[2][-100:-50]
     with Engine(boards=boards) as engine:
         expected = outputs(engine, prompts, 128)
-    wish = SpeculationOptions(proposer, draft, tree_of)
-    with Engine(boards=boards, speculation=wish) as engine:
+    request = SpeculationOptions(proposer, draft, tree_of)
+    with Engine(boards=boards, speculation=request) as engine:
         assert outputs(engine, prompts, 128) == expected
         assert engine.speculation.mean_emitted > 1.02

@@ -10,9 +10,10 @@ import pytest
 from click.testing import CliRunner
 
 from lora_host.errors import RequestError
-from lora_sdk import Engine, weight_loading
+from lora_sdk import Engine
 from lora_sdk.cli.run_command import lora_run
-from lora_sdk.synth import synthesise
+from lora_sdk.loading import weights
+from lora_sdk.synth.folder import synthesise
 
 PROMPT = [(37 * i + 11) % 1000 for i in range(33)]
 SHAPE = {  # large enough for its matrices and its attention to be shared
@@ -70,12 +71,12 @@ def test_weights_are_packed_by_as_many_threads(
 ) -> None:
     packing: list[int] = []
 
-    class Noted(weight_loading.Scratch):
+    class Noted(weights.Scratch):
         def __init__(self, threads: int | None = None) -> None:
             super().__init__(threads)
             packing.append(self.threads)
 
-    monkeypatch.setattr(weight_loading, "Scratch", Noted)
+    monkeypatch.setattr(weights, "Scratch", Noted)
     for threads in (1, 3):
         Engine(folder, threads=threads, context=64).close()
     assert packing == [1, 3]

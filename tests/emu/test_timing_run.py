@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from lora_sdk import Engine, SamplingParams
-from lora_sdk.demo import demo_model_path
+from lora_sdk.core.verify import Tree
 from lora_sdk.model.config import load_config
+from lora_sdk.model.demo import demo_model_path
 from lora_sdk.timing import step as steps
 from lora_sdk.timing.model import token_time
 from lora_sdk.timing.run import RunTime
 from lora_sdk.timing.target import OverlayTarget
-from lora_sdk.verify import Tree
 
 PROMPT = [5, 9, 2, 40, 17, 3, 8]
 GREEDY = SamplingParams(max_tokens=6, ignore_eos=True)

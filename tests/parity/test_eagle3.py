@@ -11,12 +11,12 @@ import pytest
 from lora_sdk import demo_model_path
 from lora_sdk.model.config import load_config
 from lora_sdk.spec.eagle3 import Eagle3
-from lora_sdk.spec.tree import Tree
+from lora_sdk.spec.tree_shape import TreeShape
 
 pytestmark = [pytest.mark.parity, pytest.mark.usefixtures("parity_modules")]
 
 TEXT = Path(heapq.__file__).read_text()
-TREE = Tree.by_width((4, 3, 2, 1))
+TREE = TreeShape.by_width((4, 3, 2, 1))
 CLOSE = 1e-3  # logits that may change places: both sides are FP32
 
 

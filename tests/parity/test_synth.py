@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lora_sdk.model.checkpoint import Checkpoint
-from lora_sdk.synth import synthesise
+from lora_sdk.synth.folder import synthesise
 from tests.unit.test_synth import TINY, config_file
 
 pytestmark = pytest.mark.parity

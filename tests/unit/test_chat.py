@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from lora_host.errors import ModelError, RequestError
-from lora_sdk.chat import check_messages, find_template, render
-from lora_sdk.tokenizer import Tokenizer
+from lora_sdk.text.chat import check_messages, find_template, render
+from lora_sdk.text.tokenizer import Tokenizer
 from tests.variant_tokenizer import make_tokenizer
 
 MESSAGES = [

@@ -295,7 +295,7 @@ def test_argmax(seed: int, columns: int, nan: bool) -> None:
     fresh=st.integers(1, 40),
 )
 def test_attention(kind: Any, head_dim: int, committed: int, kv_heads: int, fresh: int) -> None:
-    """A random tree of uncommitted rows on two sequences, slots dealt at random."""
+    """A random tree of uncommitted rows on two sequences, slots sharded at random."""
     seed, extreme, wide = kind
     generator = np.random.default_rng(seed)
     slots = generator.permutation(64)[:fresh].tolist()

@@ -397,7 +397,7 @@ def test_attention(
     variant: str, seed: int, kind: int, head_dim: int, committed: int, kv_heads: int, fresh: int,
     extreme: float, scale: float,
 ) -> None:  # fmt: skip
-    """A random tree of uncommitted rows on two sequences, slots dealt at random."""
+    """A random tree of uncommitted rows on two sequences, slots sharded at random."""
     generator = np.random.default_rng(seed)
     slots = generator.permutation(64)[:fresh].tolist()
     numbers = random_bytes(seed, 2, committed + fresh, kv_heads, head_dim, extreme=extreme)

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from lora_host import abi
 from lora_host.errors import LinkError, ModelError, RequestError
-from lora_sdk.kvcache import KvCache, pages_for
-from lora_sdk.rows import build_rows
+from lora_sdk.core.kvcache import KvCache, pages_for
+from lora_sdk.core.rows import build_rows
 from tests.scripted import Bench
 
 
@@ -112,7 +112,7 @@ def test_pages_come_back_after_the_step_that_freed_them() -> None:
 
 def test_promised_pages_are_kept_for_their_sequence() -> None:
     bench = Bench(pages=4 + 3)
-    first = bench.cache.open(promised=2)
+    first = bench.cache.open(reserved=2)
     second = bench.cache.open()
     bench.cache.grow(second, 32)
     with pytest.raises(RequestError, match="exhausted"):

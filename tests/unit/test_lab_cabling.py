@@ -1,4 +1,4 @@
-"""From what ports heard to cables, and from two cablings to their differences."""
+"""From what ports received to cables, and from two cablings to their differences."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ UP, DOWN = 0x11FF, 0x010F
 Port = tuple[int, int]
 
 
-def heard(cables: dict[Port, Port], boards: int = 3) -> list[list[LinkFound]]:
+def received(cables: dict[Port, Port], boards: int = 3) -> list[list[LinkFound]]:
     found = []
     for board in range(boards):
         row = []
@@ -34,14 +34,14 @@ def both(*cables: Cable) -> dict[Port, Port]:
 
 
 def test_a_ring_is_found_and_equals_its_map() -> None:
-    cabling = actual(heard(both(*ring(3))), SERIALS)
+    cabling = actual(received(both(*ring(3))), SERIALS)
     assert set(cabling.cables) == {Cable(0, 1, 1, 0), Cable(1, 1, 2, 0), Cable(0, 0, 2, 1)}
     assert not cabling.problems and not cabling.silent
     assert compare(cabling, ring(3)) == []
 
 
 def test_swapped_ports_are_named() -> None:
-    cabling = actual(heard(both(Cable(0, 1, 1, 1))), SERIALS)
+    cabling = actual(received(both(Cable(0, 1, 1, 1))), SERIALS)
     lines = compare(cabling, [Cable(0, 1, 1, 0)])
     assert lines[0] == (
         "board 0 port 1: cabled to board 1 port 1, board 1 port 0 expected "
@@ -50,7 +50,7 @@ def test_swapped_ports_are_named() -> None:
 
 
 def test_missing_cables_and_loopbacks_are_named() -> None:
-    cabling = actual(heard(both(Cable(0, 0, 0, 1))), SERIALS)
+    cabling = actual(received(both(Cable(0, 0, 0, 1))), SERIALS)
     assert cabling.problems == ("board 0 port 0: a loopback to board 0 port 1",)
     assert compare(cabling, [Cable(1, 1, 2, 0)]) == [
         "cable board 1 port 1 - board 2 port 0 is missing, or both ends are down"
@@ -59,21 +59,21 @@ def test_missing_cables_and_loopbacks_are_named() -> None:
 
 
 def test_a_cable_that_the_map_lacks() -> None:
-    cabling = actual(heard(both(Cable(0, 1, 1, 0))), SERIALS)
+    cabling = actual(received(both(Cable(0, 1, 1, 0))), SERIALS)
     assert compare(cabling, []) == ["cable board 0 port 1 - board 1 port 0 is not in the map"]
 
 
 def test_wrong_bytes_one_way_links_and_strangers() -> None:
-    found = heard({(0, 1): (1, 0), (1, 0): (2, 0)}, boards=2)
+    found = received({(0, 1): (1, 0), (1, 0): (2, 0)}, boards=2)
     found[0][1] = LinkFound(UP, 64, 60, 3, 12, 0)
     found[1][1] = LinkFound(UP, 64, 64, 0, 99, 1)
     problems = actual(found, SERIALS).problems
     assert any("60 of 64 test frames arrived, 3 of them wrong" in line for line in problems)
-    assert any("hears board 1 port 0, which does not hear it" in line for line in problems)
+    assert any("receives board 1 port 0, which does not hear it" in line for line in problems)
     assert any("serial 99 port 1, which is not in this cluster" in line for line in problems)
 
 
 def test_the_cluster_file_holds_what_was_found() -> None:
-    cabling = actual(heard(both(Cable(0, 1, 1, 0)), boards=2), SERIALS[:2])
+    cabling = actual(received(both(Cable(0, 1, 1, 0)), boards=2), SERIALS[:2])
     text = cluster_text([BoardEntry("emu:u280", None)] * 2, SERIALS[:2], cabling)
     assert "serial: 12" in text and "port_a: 1" in text

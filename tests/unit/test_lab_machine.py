@@ -14,7 +14,7 @@ from lora_host.alveo_container import PLATFORM
 from lora_host.errors import TransportError
 from lora_host.lab.doctor import MISSING, OK, Finding, Machine, examine
 from lora_host.lab.inventory import pci_boards
-from lora_host.lab.lock import BoardLock, canonical, holder, lock_path
+from lora_host.lock import BoardLock, canonical, holder, lock_path
 from lora_host.overlay import load_overlay
 from lora_host.xclbin import Xclbin, read_xclbin
 from tests.foreign import foreign_xclbin
@@ -51,7 +51,7 @@ def test_a_lock_is_all_or_none_and_names_its_holder() -> None:
 def test_a_killed_holder_leaves_a_lock_that_heals() -> None:
     code = f"""
 import time
-from lora_host.lab.lock import BoardLock
+from lora_host.lock import BoardLock
 lock = BoardLock([{URI!r}])
 print('held', flush=True)
 time.sleep(60)

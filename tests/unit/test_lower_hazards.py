@@ -31,7 +31,7 @@ from lora_sdk.model.quantization import unit_scales
 from lora_sdk.plan.adapters import AdapterOptions
 from lora_sdk.plan.model_plan import Plan
 from lora_sdk.plan.overlay_choice import choose_overlay
-from lora_sdk.plan.partition import deal
+from lora_sdk.plan.partition import shard
 from lora_sdk.plan.placement import make_plan
 from tests.unit.plan_rig import GPT2, LLAMA, NARROW, OPT_POST, board, quantized
 
@@ -161,7 +161,7 @@ def access(command: Command) -> Access:
 
 def split_columns(c: Gather, rank: int, boards: int) -> tuple[list[Interval], list[Interval]]:
     """(own columns, the others' columns) of a gather's rows."""
-    own = deal(c.columns, c.share_unit, rank, boards)
+    own = shard(c.columns, c.share_unit, rank, boards)
     e = c.element_bytes
     pieces = ((own.start, own.stop), (0, own.start), (own.stop, c.columns))
     mine, left, right = (
@@ -210,7 +210,7 @@ class Graph:
         for found in gathers.values():
             assert len(found) == boards
             for rank, index, command in found:
-                if deal(command.columns, command.share_unit, rank, boards):
+                if shard(command.columns, command.share_unit, rank, boards):
                     for other, other_index, _ in found:
                         if other != rank:
                             self.after[rank, index, "start"].add((other, other_index, "data"))

@@ -8,7 +8,7 @@ import pytest
 
 from lora_sdk.plan.collectives import Collective
 from lora_sdk.plan.model_plan import Plan
-from lora_sdk.plan.partition import deal
+from lora_sdk.plan.partition import shard
 from lora_sdk.plan.placement import make_plan
 from lora_sdk.plan.topology import route
 from tests.unit.plan_rig import GPT2, LLAMA, LLAMA2_7B, NARROW, OPT_POST, board, overlay
@@ -37,10 +37,10 @@ def walk(plan: Plan, rows: int, selected: int) -> dict[tuple[int, str], list[int
 
 
 def blocks(collective: Collective, source: int, boards: int, rows: int) -> list[int]:
-    share = deal(collective.columns, collective.share_unit, source, boards)
+    share = shard(collective.columns, collective.share_unit, source, boards)
     found: list[int] = []
     for segment in range(8):
-        piece = deal(collective.columns, collective.segment_unit, segment, 8)
+        piece = shard(collective.columns, collective.segment_unit, segment, 8)
         mine = len(range(max(share.start, piece.start), min(share.stop, piece.stop)))
         if not mine:
             continue

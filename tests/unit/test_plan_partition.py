@@ -7,22 +7,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lora_host.errors import RequestError
-from lora_sdk.plan.partition import Partition, deal
+from lora_sdk.plan.partition import Partition, shard
 from tests.unit.plan_rig import LLAMA, MODELS, NARROW
 
 
 @given(st.integers(0, 5000), st.integers(1, 128), st.sampled_from([1, 2, 4, 8]))
 def test_shares_cover_all_columns_once(columns: int, unit: int, boards: int) -> None:
-    shares = [deal(columns, unit, rank, boards) for rank in range(boards)]
+    shares = [shard(columns, unit, rank, boards) for rank in range(boards)]
     assert [c for share in shares for c in share] == list(range(columns))
     assert all(share.start % unit == 0 for share in shares if share)
 
 
 @given(st.integers(1, 5000), st.sampled_from([1, 2, 4, 8]))
 def test_every_segment_of_32_column_units_lies_on_one_board(columns: int, boards: int) -> None:
-    shares = [deal(columns, 32, rank, boards) for rank in range(boards)]
+    shares = [shard(columns, 32, rank, boards) for rank in range(boards)]
     for segment in range(8):
-        piece = deal(columns, 32, segment, 8)
+        piece = shard(columns, 32, segment, 8)
         holders = [share for share in shares if piece and piece.start in share]
         assert all(piece.stop <= share.stop for share in holders)
 

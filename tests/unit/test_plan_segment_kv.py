@@ -3,7 +3,7 @@
 import pytest
 
 from lora_host.errors import RequestError
-from lora_sdk.kvcache import KvCache
+from lora_sdk.core.kvcache import KvCache
 from lora_sdk.model.shapes import shape_config
 from lora_sdk.plan.segment_kv import (
     BeamLoad,

@@ -10,10 +10,9 @@ import pytest
 from scipy.stats import chisquare
 
 from lora_host.errors import RequestError
-from lora_sdk.sampling import Sampler, SamplingParams
-from lora_sdk.spec import rejection
-from lora_sdk.step import Row, StepResult
-from lora_sdk.verify import Tree, verify
+from lora_sdk.core.step import Row, StepResult
+from lora_sdk.core.verify import Tree, verify
+from lora_sdk.sampling import Sampler, SamplingParams, rejection
 from tests.scripted import Bench
 
 TOKENS = 6

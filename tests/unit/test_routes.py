@@ -1,5 +1,5 @@
-"""The optional Python routes against stand-ins that take exactly the calls that the real packages
-take: pynq's signatures are read from its own source, pyxrt's from XRT's binding."""
+"""The optional Python routes against mocks that take exactly the calls that the real packages take:
+pynq's signatures are read from its own source, pyxrt's from XRT's binding."""
 
 from __future__ import annotations
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from lora_host.errors import LinkError, ModelError, RequestError
-from lora_sdk.generator import Generator
-from lora_sdk.requests import Request, Sample
-from lora_sdk.results import Piece
+from lora_sdk.core.results import Delta
+from lora_sdk.engine.generator import Generator
+from lora_sdk.engine.requests import Request, Sample
 from lora_sdk.sampling import Sampler, SamplingParams
 from tests.scripted import VOCABULARY, Bench, greedy_tokens, logits_of
 
@@ -223,11 +223,11 @@ def test_cancelling_one_request_leaves_the_others() -> None:
 def test_a_listener_that_raises_ends_its_request_alone() -> None:
     driven = Driven()
 
-    def listen(piece: Piece) -> None:
+    def listen(delta: Delta) -> None:
         raise BrokenPipeError
 
     broken, kept = driven.request([1]), driven.submit([2])
-    broken.on_piece = listen
+    broken.on_delta = listen
     driven.generator.submit(broken)
     driven.finish()
     with pytest.raises(BrokenPipeError):
@@ -238,7 +238,7 @@ def test_a_listener_that_raises_ends_its_request_alone() -> None:
 def test_a_listener_that_returns_true_cancels() -> None:
     driven = Driven()
     request = driven.request([1], max_tokens=50)
-    request.on_piece = lambda piece: len(request.samples[0].output) == 3
+    request.on_delta = lambda delta: len(request.samples[0].output) == 3
     driven.generator.submit(request)
     driven.finish()
     assert request.result().finish_reason == "cancelled" and len(request.result().token_ids) == 3
@@ -336,11 +336,11 @@ def test_the_boards_loop_makes_way_for_a_new_request_and_goes_on() -> None:
     first = driven.request([1, 2], max_tokens=12)
     late: list[Request] = []
 
-    def listen(piece: Piece) -> None:
+    def listen(delta: Delta) -> None:
         if len(first.samples[0].output) == 4:
             late.append(driven.submit([5], max_tokens=3))
 
-    first.on_piece = listen
+    first.on_delta = listen
     driven.generator.submit(first)
     driven.finish(one_step=False)
     assert list(first.result().token_ids) == greedy_tokens([1, 2], 12)
@@ -352,11 +352,11 @@ def test_an_interrupt_in_the_boards_loop_stops_it() -> None:
     driven = Driven(loop=True)
     request = driven.request([1, 2], max_tokens=40)
 
-    def listen(piece: Piece) -> None:
+    def listen(delta: Delta) -> None:
         if len(request.samples[0].output) == 4:
             raise KeyboardInterrupt
 
-    request.on_piece = listen
+    request.on_delta = listen
     driven.generator.submit(request)
     driven.finish(one_step=False)
     with pytest.raises(KeyboardInterrupt):

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from lora_host.errors import RequestError
-from lora_sdk.spec.acceptance import (
+from lora_sdk.spec.tree_shape import TreeShape
+from lora_sdk.spec_tuning.acceptance import (
     MISSED,
     Acceptance,
     TextRanks,
@@ -18,10 +19,9 @@ from lora_sdk.spec.acceptance import (
     places,
     rounds_of,
 )
-from lora_sdk.spec.acceptance_file import Measured, load_measured, save_measured
-from lora_sdk.spec.comparison import bootstrap_gain, deviation, gain
-from lora_sdk.spec.tree import Tree
-from lora_sdk.spec.tree_search import maximal_tree
+from lora_sdk.spec_tuning.acceptance_file import Measured, load_measured, save_measured
+from lora_sdk.spec_tuning.comparison import bootstrap_gain, deviation, gain
+from lora_sdk.spec_tuning.tree_search import maximal_tree
 
 DEPTH = 5
 
@@ -40,7 +40,7 @@ def acceptance(seed: int, texts: int = 6, proposed: bool = False) -> Acceptance:
     return Acceptance(maximal_tree(DEPTH, 6), tuple(found))
 
 
-def decoded(tree: Tree, found: Acceptance, contexts: range | None) -> list[int]:
+def decoded(tree: TreeShape, found: Acceptance, contexts: range | None) -> list[int]:
     """Tokens of every round, by walking the tree node for node."""
     emitted = []
     for text in found.texts:
@@ -61,20 +61,25 @@ def decoded(tree: Tree, found: Acceptance, contexts: range | None) -> list[int]:
 @pytest.mark.parametrize("contexts", [None, range(20, 35)])
 def test_rounds_are_those_of_decoding(contexts: range | None) -> None:
     found = acceptance(1)
-    for tree in (Tree(), Tree.chain(4), Tree.by_width((3, 2, 1)), Tree.by_width((2,) * DEPTH)):
+    for tree in (
+        TreeShape(),
+        TreeShape.chain(4),
+        TreeShape.by_width((3, 2, 1)),
+        TreeShape.by_width((2,) * DEPTH),
+    ):
         rounds = rounds_of(tree, found, contexts)
         assert rounds.emitted.tolist() == decoded(tree, found, contexts)
         assert rounds.aat == pytest.approx(np.mean(decoded(tree, found, contexts)))
-    assert rounds_of(Tree(), found).leaf_share == 1.0
-    chain = rounds_of(Tree.chain(3), found)
+    assert rounds_of(TreeShape(), found).leaf_share == 1.0
+    chain = rounds_of(TreeShape.chain(3), found)
     assert chain.leaf_share == pytest.approx(np.mean(chain.emitted == 3))
     with pytest.raises(RequestError, match="no round"):
-        _ = rounds_of(Tree(), found, range(900, 901)).aat
+        _ = rounds_of(TreeShape(), found, range(900, 901)).aat
 
 
 def test_rows_verified_are_the_proposed_ones() -> None:
     plain, sparse = acceptance(2), acceptance(2, proposed=True)
-    tree = Tree.by_width((2, 1))
+    tree = TreeShape.by_width((2, 1))
     rounds = rounds_of(tree, plain)
     assert lengths_of(rounds, plain) == Counter({5: len(rounds.roots)})
     nodes = places(tree, sparse.maximal)
@@ -82,7 +87,7 @@ def test_rows_verified_are_the_proposed_ones() -> None:
     expected = Counter(int(mask[root, nodes].sum()) for root in rounds.roots)
     assert lengths_of(rounds, sparse) == expected
     with pytest.raises(RequestError, match="not in the maximal tree"):
-        places(Tree.by_width((9,)), sparse.maximal)
+        places(TreeShape.by_width((9,)), sparse.maximal)
 
 
 def test_ranks_of_a_draft_that_sees_tokens_only_are_windows() -> None:
@@ -104,13 +109,13 @@ def test_shapes_are_checked() -> None:
             TextRanks(*arguments)  # type: ignore[arg-type]
     whole = TextRanks(1, ranks)
     with pytest.raises(RequestError, match="no text"):
-        Acceptance(Tree(), ())
+        Acceptance(TreeShape(), ())
     with pytest.raises(RequestError, match="different depth"):
-        Acceptance(Tree(), (whole, TextRanks(1, ranks[:, :2])))
+        Acceptance(TreeShape(), (whole, TextRanks(1, ranks[:, :2])))
     with pytest.raises(RequestError, match="expected all"):
-        Acceptance(Tree(), (whole, TextRanks(1, ranks, np.ones((4, 1), bool))))
+        Acceptance(TreeShape(), (whole, TextRanks(1, ranks, np.ones((4, 1), bool))))
     with pytest.raises(RequestError, match="maximal tree has 1"):
-        Acceptance(Tree(), (TextRanks(1, ranks, np.ones((4, 3), bool)),))
+        Acceptance(TreeShape(), (TextRanks(1, ranks, np.ones((4, 3), bool)),))
 
 
 def measured(proposed: bool) -> Measured:
@@ -176,7 +181,7 @@ def test_damaged_files_are_refused_in_one_line(tmp_path: Path) -> None:
 def test_gains_are_paired_over_texts() -> None:
     found = acceptance(5, texts=60)
     count = len(found.texts)
-    long, short = rounds_of(Tree.chain(5), found), rounds_of(Tree.chain(2), found)
+    long, short = rounds_of(TreeShape.chain(5), found), rounds_of(TreeShape.chain(2), found)
     more, error = gain(long, short, count)
     assert more == pytest.approx(long.aat - short.aat) and 0 < error < more / 5
     assert gain(long, long, count) == (0.0, 0.0)

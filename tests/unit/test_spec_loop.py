@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from lora_host.errors import ModelError
-from lora_sdk.generator import Generator
-from lora_sdk.requests import Request, Sample
+from lora_sdk.core.speculation_statistics import SpeculationStatistics
+from lora_sdk.core.step import Row
+from lora_sdk.engine.generator import Generator
+from lora_sdk.engine.requests import Request, Sample
 from lora_sdk.sampling import Sampler, SamplingParams
 from lora_sdk.spec.loop import Speculation, named
-from lora_sdk.spec.statistics import SpeculationStatistics
-from lora_sdk.spec.tree import Tree
-from lora_sdk.step import Row
+from lora_sdk.spec.tree_shape import TreeShape
 from tests.scripted import VOCABULARY, Bench, greedy_tokens, logits_of
 
 PROMPT = list(range(40))
@@ -47,7 +47,7 @@ class OracleDrafting:
     def accept(self, tokens: Sequence[int], hidden: object = None) -> None:
         self.tokens.extend(tokens)
 
-    def propose(self, pending: int, tree: Tree) -> list[int | None]:
+    def propose(self, pending: int, tree: TreeShape) -> list[int | None]:
         wrong = self.proposer.wrong(self.turn)
         self.turn += 1
         found: list[int | None] = [pending] + [None] * (tree.size - 1)
@@ -72,14 +72,14 @@ class OracleDrafting:
 class Driven(Bench):
     def __init__(
         self,
-        tree: Tree | Callable[[int], Tree],
+        tree: TreeShape | Callable[[int], TreeShape],
         wrong: Callable[[int], int] = lambda k: 99,
         row_limit: int = 64,
         loop: bool = False,
         **sizes: int,
     ) -> None:
         super().__init__(**sizes)
-        choose = (lambda context: tree) if isinstance(tree, Tree) else tree
+        choose = (lambda context: tree) if isinstance(tree, TreeShape) else tree
         self.oracle = Oracle(wrong)
         self.speculation = Speculation(self.oracle, choose, self.cache)
         self.generator = Generator(
@@ -103,9 +103,11 @@ class Driven(Bench):
             pass
 
 
-@pytest.mark.parametrize("tree", [Tree.chain(4), Tree.by_width((3, 2, 1)), Tree.by_width((2, 2))])
+@pytest.mark.parametrize(
+    "tree", [TreeShape.chain(4), TreeShape.by_width((3, 2, 1)), TreeShape.by_width((2, 2))]
+)
 @pytest.mark.parametrize("wrong", [1, 2, 3, 99])
-def test_tokens_are_plain_decodings_and_steps_are_fewer(tree: Tree, wrong: int) -> None:
+def test_tokens_are_plain_decodings_and_steps_are_fewer(tree: TreeShape, wrong: int) -> None:
     driven = Driven(tree, lambda k: 1 + (wrong + k) % 4)
     request = driven.submit(PROMPT)
     driven.finish()
@@ -118,7 +120,7 @@ def test_tokens_are_plain_decodings_and_steps_are_fewer(tree: Tree, wrong: int) 
 
 
 def test_a_right_chain_is_emitted_whole() -> None:
-    driven = Driven(Tree.chain(5))
+    driven = Driven(TreeShape.chain(5))
     request = driven.submit(PROMPT, max_tokens=16)
     driven.finish()
     assert [len(rows) for rows in driven.runner.steps if rows] == [40, 5, 5, 5]
@@ -127,7 +129,7 @@ def test_a_right_chain_is_emitted_whole() -> None:
 
 
 def test_trees_end_with_the_text_and_the_context() -> None:
-    driven = Driven(Tree.chain(8), context=50)
+    driven = Driven(TreeShape.chain(8), context=50)
     request = driven.submit(PROMPT, max_tokens=None)
     driven.finish()
     assert list(request.result().token_ids) == greedy_tokens(PROMPT, 11)
@@ -139,7 +141,7 @@ def test_trees_end_with_the_text_and_the_context() -> None:
 
 
 def test_several_sequences_share_the_rows_of_one_tree() -> None:
-    driven = Driven(Tree.chain(8), lambda k: 1 + k % 3)
+    driven = Driven(TreeShape.chain(8), lambda k: 1 + k % 3)
     prompts = [PROMPT[:5], PROMPT[3:9], PROMPT[7:12]]
     requests = [driven.submit(prompt, n=1 + (i == 1)) for i, prompt in enumerate(prompts)]
     driven.finish()
@@ -152,7 +154,7 @@ def test_several_sequences_share_the_rows_of_one_tree() -> None:
 
 @pytest.mark.parametrize("row_limit, scratch", [(3, 128), (64, 6)])
 def test_trees_are_cut_where_rows_or_slots_are_few(row_limit: int, scratch: int) -> None:
-    driven = Driven(Tree.by_width((2, 2, 2)), row_limit=row_limit, scratch=scratch)
+    driven = Driven(TreeShape.by_width((2, 2, 2)), row_limit=row_limit, scratch=scratch)
     request = driven.submit([1, 2, 3])
     driven.finish()
     assert list(request.result().token_ids) == greedy_tokens([1, 2, 3], 20)
@@ -161,7 +163,7 @@ def test_trees_are_cut_where_rows_or_slots_are_few(row_limit: int, scratch: int)
 
 def test_the_choice_switches_while_decoding() -> None:
     """The boards' own loop runs where one row is best."""
-    driven = Driven(lambda context: Tree.chain(4 if 45 < context < 54 else 1), loop=True)
+    driven = Driven(lambda context: TreeShape.chain(4 if 45 < context < 54 else 1), loop=True)
     request = driven.submit(PROMPT, max_tokens=30)
     driven.finish(one_step=False)
     assert list(request.result().token_ids) == greedy_tokens(PROMPT, 30)
@@ -171,7 +173,7 @@ def test_the_choice_switches_while_decoding() -> None:
 
 
 def test_a_value_that_is_not_finite_in_a_draft_ends_nothing() -> None:
-    driven = Driven(Tree.chain(4))
+    driven = Driven(TreeShape.chain(4))
     truth = greedy_tokens(PROMPT, 20)
 
     def refuse(rows: Sequence[Row]) -> None:
@@ -192,22 +194,22 @@ def test_a_value_that_is_not_finite_in_a_draft_ends_nothing() -> None:
 
 
 def test_cancelling_inside_a_block_stops_there() -> None:
-    driven = Driven(Tree.chain(6))
+    driven = Driven(TreeShape.chain(6))
     request = driven.submit(PROMPT)
-    heard: list[int | None] = []
+    received: list[int | None] = []
 
-    def listen(piece: object) -> bool:
-        heard.append(getattr(piece, "token_id", None))
-        return len(heard) == 3
+    def listen(delta: object) -> bool:
+        received.append(getattr(delta, "token_id", None))
+        return len(received) == 3
 
-    request.on_piece = listen
+    request.on_delta = listen
     driven.finish()
-    assert heard == [*greedy_tokens(PROMPT, 3), None]
+    assert received == [*greedy_tokens(PROMPT, 3), None]
     assert request.result().finish_reason == "cancelled"
 
 
 def test_nodes_without_a_token_take_their_branches_along() -> None:
-    tree = Tree.by_width((2, 2))
+    tree = TreeShape.by_width((2, 2))
     found = named(tree, [9, 1, None, 3, 4, 5, None])
     assert (found.tokens, found.parents) == ((9, 1, 3, 4), (-1, 0, 1, 1))
 

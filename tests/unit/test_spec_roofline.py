@@ -8,7 +8,7 @@ import pytest
 
 from lora_host.errors import RequestError
 from lora_sdk.model.shapes import shape_config
-from lora_sdk.spec.aat import (
+from lora_sdk.spec_tuning.aat import (
     Interpolated,
     LogFit,
     choose_curve,
@@ -17,9 +17,9 @@ from lora_sdk.spec.aat import (
     monotone,
     r_squared,
 )
-from lora_sdk.spec.modelled import DesignTimes
-from lora_sdk.spec.roofline import roofline
-from lora_sdk.spec.tune import choose_lengths, context_grid
+from lora_sdk.spec_tuning.modelled import DesignTimes
+from lora_sdk.spec_tuning.roofline import roofline
+from lora_sdk.spec_tuning.tune import choose_lengths, context_grid
 from lora_sdk.timing.facts import DATA
 from lora_sdk.timing.target import make_target
 

@@ -7,22 +7,22 @@ import json
 import pytest
 
 from lora_host.errors import RequestError
-from lora_sdk.spec.tree import MAX_NODES, Tree
+from lora_sdk.spec.tree_shape import MAX_NODES, TreeShape
 
 
 def test_a_chain_is_one_child_after_another() -> None:
-    chain = Tree.chain(4)
+    chain = TreeShape.chain(4)
     assert chain.parents == (-1, 0, 1, 2)
     assert (chain.size, chain.depth, chain.width) == (4, 3, 1)
 
 
 def test_size_one_is_no_speculation() -> None:
-    assert Tree() == Tree.chain(1)
-    assert (Tree().size, Tree().depth, Tree().width) == (1, 0, 0)
+    assert TreeShape() == TreeShape.chain(1)
+    assert (TreeShape().size, TreeShape().depth, TreeShape().width) == (1, 0, 0)
 
 
 def test_widths_are_children_by_depth() -> None:
-    tree = Tree.by_width((3, 2, 2, 1))
+    tree = TreeShape.by_width((3, 2, 2, 1))
     assert tree.size == 34
     assert [len(level) for level in tree.levels] == [1, 3, 6, 12, 12]
     assert [tree.ranks[child] for child in tree.children(0)] == [0, 1, 2]
@@ -47,12 +47,12 @@ def test_what_is_not_closed_is_refused(
     parents: tuple[int, ...], ranks: tuple[int, ...], found: str
 ) -> None:
     with pytest.raises(RequestError, match=found):
-        Tree(parents, ranks)
+        TreeShape(parents, ranks)
 
 
 def test_a_tree_survives_json() -> None:
-    tree = Tree.by_width((2, 1))
-    assert Tree.from_json(json.loads(json.dumps(tree.to_json()))) == tree
+    tree = TreeShape.by_width((2, 1))
+    assert TreeShape.from_json(json.loads(json.dumps(tree.to_json()))) == tree
 
 
 @pytest.mark.parametrize(
@@ -68,11 +68,11 @@ def test_a_tree_survives_json() -> None:
 )
 def test_other_json_is_refused(value: object) -> None:
     with pytest.raises(RequestError):
-        Tree.from_json(value)
+        TreeShape.from_json(value)
 
 
 def test_within_cuts_what_lies_deeper() -> None:
-    tree = Tree.by_width((2, 2))
-    assert tree.within(1) == Tree.by_width((2,))
-    assert tree.within(0) == Tree()
+    tree = TreeShape.by_width((2, 2))
+    assert tree.within(1) == TreeShape.by_width((2,))
+    assert tree.within(0) == TreeShape()
     assert tree.within(2) is tree

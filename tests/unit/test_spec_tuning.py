@@ -8,31 +8,31 @@ from pathlib import Path
 import pytest
 
 from lora_host.errors import RequestError
-from lora_sdk.demo import demo_model_path
-from lora_sdk.spec.acceptance import Acceptance, TextRanks
-from lora_sdk.spec.acceptance_file import Measured, load_measured
-from lora_sdk.spec.analysis import Analysis, analyse
-from lora_sdk.spec.draft_cost import HeadDraftCost, ModelDraftCost, NoDraftCost
+from lora_sdk.model.demo import demo_model_path
 from lora_sdk.spec.eagle3_config import load_head_config
-from lora_sdk.spec.measure import Wish
-from lora_sdk.spec.modelled import BoardTimes, OverlayCost, TreeUse, use_of, verification
-from lora_sdk.spec.roofline import roofline
-from lora_sdk.spec.table import (
+from lora_sdk.spec.tree_shape import TreeShape
+from lora_sdk.spec_tuning.acceptance import Acceptance, TextRanks
+from lora_sdk.spec_tuning.acceptance_file import Measured, load_measured
+from lora_sdk.spec_tuning.analysis import Analysis, analyse
+from lora_sdk.spec_tuning.draft_cost import HeadDraftCost, ModelDraftCost, NoDraftCost
+from lora_sdk.spec_tuning.measure import TuneRequest
+from lora_sdk.spec_tuning.modelled import BoardTimes, OverlayCost, TreeUse, use_of, verification
+from lora_sdk.spec_tuning.roofline import roofline
+from lora_sdk.spec_tuning.table import (
     SpeculationTable,
     find_table,
     load_tables,
     put_tables,
     save_tables,
 )
-from lora_sdk.spec.tree import Tree
-from lora_sdk.spec.tuning import Place, draft_cost, modelled_tables
+from lora_sdk.spec_tuning.tuning import Place, draft_cost, modelled_tables
 from lora_sdk.timing import step as steps
 from tests.unit.test_spec_tree_search import MEASURED
 
 DEMO = demo_model_path()
 DRAFT = DEMO.parent / "demo_draft"
 LARGEST = 24
-WISH = Wish(DEMO, "draft", DRAFT)
+WISH = TuneRequest(DEMO, "draft", DRAFT)
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +101,7 @@ def test_speculation_is_chosen_where_the_model_says_it_pays(tables: list[Specula
     """The demo model is bound by computing on one board (III.B, case 1); on eight its products are
     so small that a verification costs little more than a token."""
     one, four, eight = tables
-    assert not one.pays and one.choose(128) == Tree()
+    assert not one.pays and one.choose(128) == TreeShape()
     assert eight.pays and eight.choose(128).size > 1 and eight.speedup > four.speedup > 1.0
     lengths = [choice.rows for choice in eight.choices]
     assert lengths == sorted(lengths, reverse=True)  # rows cost more at longer contexts
@@ -123,15 +123,15 @@ def test_a_draft_that_is_never_right_is_off(measured: Measured) -> None:
 def test_time_of_a_proposal_counts_a_step_a_level() -> None:
     cost = OverlayCost("lora_f_u280", load(DRAFT), 1)
     draft = ModelDraftCost(cost)
-    chain = TreeUse(Tree.chain(4), {4: 1.0}, 0.0, 2.5)
+    chain = TreeUse(TreeShape.chain(4), {4: 1.0}, 0.0, 2.5)
     one = cost.seconds(steps.StepShape(1, 100, 100, 1, 2))
     two = cost.seconds(steps.StepShape(1, 101, 101, 1))
     three = cost.seconds(steps.StepShape(1, 102, 102, 1))
     assert draft.seconds(chain, 100) == pytest.approx(one + two + three)
     assert draft.seconds(replace(chain, leaf_share=1.0), 100) > draft.seconds(chain, 100)
-    wide = TreeUse(Tree.by_width((4,)), {5: 1.0}, 0.0, 1.8)
+    wide = TreeUse(TreeShape.by_width((4,)), {5: 1.0}, 0.0, 1.8)
     assert draft.seconds(wide, 100) == pytest.approx(one)  # four candidates of one row
-    assert draft.seconds(TreeUse(Tree(), {1: 1.0}, 1.0, 1.0), 100) == 0.0
+    assert draft.seconds(TreeUse(TreeShape(), {1: 1.0}, 1.0, 1.0), 100) == 0.0
     window = ModelDraftCost(cost, window=64)
     assert window.seconds(chain, 60) == pytest.approx(draft.seconds(chain, 60))
     assert window.seconds(chain, 1000) == pytest.approx(window.seconds(chain, 500))
@@ -140,7 +140,7 @@ def test_time_of_a_proposal_counts_a_step_a_level() -> None:
 
 def test_a_head_is_cheaper_than_a_model_of_two_layers_and_dearer_than_one() -> None:
     head = load_head_config(DEMO.parent / "demo_eagle3")
-    use = TreeUse(Tree.chain(4), {4: 1.0}, 0.0, 1.0)
+    use = TreeUse(TreeShape.chain(4), {4: 1.0}, 0.0, 1.0)
     found = HeadDraftCost("lora_f_u280", head, 3).seconds(use, 100)
     one_layer = ModelDraftCost(OverlayCost("lora_f_u280", replace(load(DRAFT), layers=1), 1))
     two_layers = ModelDraftCost(OverlayCost("lora_f_u280", load(DRAFT), 1))
@@ -149,10 +149,10 @@ def test_a_head_is_cheaper_than_a_model_of_two_layers_and_dearer_than_one() -> N
 
 def test_rounds_that_verify_fewer_rows_take_less() -> None:
     target = OverlayCost("lora_f_u280", load(DEMO), 1)
-    full = TreeUse(Tree.chain(4), {4: 1.0}, 0.0, 2.0)
+    full = TreeUse(TreeShape.chain(4), {4: 1.0}, 0.0, 2.0)
     half = replace(full, lengths={1: 0.5, 4: 0.5})
     times = BoardTimes(target, NoDraftCost(), lambda _: {4: full, 5: half})
-    one = target.seconds(verification(Tree(), 100, 2.0))
+    one = target.seconds(verification(TreeShape(), 100, 2.0))
     assert times.verify(5, 100) == pytest.approx((one + times.verify(4, 100)) / 2)
     with pytest.raises(RequestError, match="no tree of 7 rows"):
         times.verify(7, 100)

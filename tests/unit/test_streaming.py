@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lora_host.errors import ModelError
-from lora_sdk.streaming import Detokenizer, StopMatcher, TextStream
-from lora_sdk.tokenizer import Tokenizer
+from lora_sdk.text.streaming import Detokenizer, StopMatcher, TextStream
+from lora_sdk.text.tokenizer import Tokenizer
 from tests.variant_tokenizer import make_tokenizer
 
 
@@ -27,8 +27,8 @@ def byte_fallback(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
     from tokenizers import decoders, models
 
     words = {"<unk>": 0, "▁hi": 1, "▁you": 2, "o": 3}
-    pieces = {**words, **{f"<0x{byte:02X}>": 4 + byte for byte in range(256)}}
-    backend = Backend(models.BPE(vocab=pieces, merges=[], byte_fallback=True, unk_token="<unk>"))
+    deltas = {**words, **{f"<0x{byte:02X}>": 4 + byte for byte in range(256)}}
+    backend = Backend(models.BPE(vocab=deltas, merges=[], byte_fallback=True, unk_token="<unk>"))
     backend.decoder = decoders.Sequence(
         [
             decoders.Replace("▁", " "),
@@ -39,7 +39,7 @@ def byte_fallback(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
     )
     folder = tmp_path_factory.mktemp("bytes")
     backend.save(str(folder / "tokenizer.json"))
-    return Tokenizer(folder, len(pieces))
+    return Tokenizer(folder, len(deltas))
 
 
 def byte_tokens(data: bytes) -> list[int]:
@@ -53,8 +53,8 @@ def pieces_of(detokenizer: Detokenizer, ids: Sequence[int]) -> list[str]:
 def test_incomplete_characters_are_held_back(tokenizer: Tokenizer) -> None:
     ids = tokenizer.encode("aé€😀b", special=False)
     assert len(ids) == 1 + 2 + 3 + 4 + 1
-    pieces = pieces_of(Detokenizer(tokenizer), ids)
-    assert pieces == ["a", "", "é", "", "", "€", "", "", "", "😀", "b", ""]
+    deltas = pieces_of(Detokenizer(tokenizer), ids)
+    assert deltas == ["a", "", "é", "", "", "€", "", "", "", "😀", "b", ""]
 
 
 def test_bytes_that_never_become_a_character_are_shown_once_that_is_sure(
@@ -136,8 +136,8 @@ def _shared() -> Tokenizer:
     return _TOKENIZER[0]
 
 
-def run(matcher: StopMatcher, pieces: Sequence[str]) -> list[str]:
-    shown = [matcher.push(piece) for piece in pieces]
+def run(matcher: StopMatcher, deltas: Sequence[str]) -> list[str]:
+    shown = [matcher.push(delta) for delta in deltas]
     return [*shown, matcher.finish()]
 
 
@@ -189,7 +189,7 @@ def test_pieces_equal_a_search_in_the_whole_text(
         assert all(stop not in shown for stop in stops)
         at, turn = at + size, turn + 1
     shown += matcher.finish()
-    # A stop is searched for when its last character is there: the one that ends first, in pieces.
+    # A stop is searched for when its last character is there: the one that ends first, in deltas.
     ends = [text.find(stop) for stop in stops if stop in text]
     assert (matcher.matched is not None) == bool(ends)
     assert text.startswith(shown)

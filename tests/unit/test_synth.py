@@ -16,8 +16,8 @@ from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.config import load_config
 from lora_sdk.model.shapes import SHAPES, find_config
 from lora_sdk.quant.recipe import Recipe, Scheme
-from lora_sdk.synth import list_tensors, synthesise
-from lora_sdk.tokenizer import Tokenizer
+from lora_sdk.synth.folder import list_tensors, synthesise
+from lora_sdk.text.tokenizer import Tokenizer
 
 TINY = {
     "gpt2": {"n_embd": 64, "n_head": 4, "n_layer": 2, "n_positions": 64, "vocab_size": 301,

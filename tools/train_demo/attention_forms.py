@@ -9,12 +9,12 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from lora_sdk.evaluation import Window, windows_of
+from lora_sdk.bench.evaluation import Window, windows_of
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.quant.arithmetic import F32, attention, softmax_times
 from lora_sdk.quant.dense import DenseOperations, integer_attention
 from lora_sdk.quant.reference import float_bits
-from lora_sdk.tokenizer import Tokenizer
+from lora_sdk.text.tokenizer import Tokenizer
 
 from .corpus import gather_code, split_code
 

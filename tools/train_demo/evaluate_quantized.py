@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from lora_sdk.engine import Engine
+from lora_sdk.engine.engine import Engine
 from lora_sdk.model.config import load_config
 from lora_sdk.quant.quantize import quantize
 from lora_sdk.quant.recipe import Recipe
 from lora_sdk.quant.text import calibration_path, read_text, windows_of
-from lora_sdk.tokenizer import Tokenizer
+from lora_sdk.text.tokenizer import Tokenizer
 
 from .corpus import Document, byte_count, gather_code, split_code
 from .evaluate_boards import bits_per_byte

@@ -14,8 +14,8 @@ from typing import Any
 from .. import axlf, native
 from ..errors import RequestError
 from ..failure import to_error
+from ..lock import BoardLock
 from ..xclbin import Xclbin, read_xclbin
-from .lock import BoardLock
 
 # The runtime keeps its own buffers in a bank's first page.
 PAGE = 4096

@@ -1,4 +1,4 @@
-"""The actual cabling of a cluster, from what every port heard, and how it differs from a map."""
+"""The actual cabling of a cluster, from what every port received, and how it differs from a map."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def name(port: Port) -> str:
 def actual(found: Sequence[Sequence[LinkFound]], serials: Sequence[int]) -> Cabling:
     """The cabling that the ports' reports show. `found` is [board][port]; `serials` by board."""
     place = {serial: board for board, serial in enumerate(serials)}
-    heard: dict[Port, Port] = {}
+    received: dict[Port, Port] = {}
     problems: list[str] = []
     silent: list[Port] = []
     for board, ports in enumerate(found):
@@ -47,19 +47,19 @@ def actual(found: Sequence[Sequence[LinkFound]], serials: Sequence[int]) -> Cabl
                     "which is not in this cluster"
                 )
             else:
-                heard[here] = (place[link.peer_serial], link.peer_port)
+                received[here] = (place[link.peer_serial], link.peer_port)
             if link.healthy and link.peer_serial is not None and not link.clean:
                 problems.append(
                     f"{name(here)}: {link.received} of {link.sent} test frames arrived, "
                     f"{link.bad} of them wrong; change the cable"
                 )
     cables: list[Cable] = []
-    for here, there in sorted(heard.items()):
+    for here, there in sorted(received.items()):
         if here == there or here[0] == there[0]:
             if here <= there:
                 problems.append(f"{name(here)}: a loopback to {name(there)}")
-        elif heard.get(there) != here:
-            problems.append(f"{name(here)}: hears {name(there)}, which does not hear it")
+        elif received.get(there) != here:
+            problems.append(f"{name(here)}: receives {name(there)}, which does not hear it")
         elif here < there:
             cables.append(Cable(*here, *there))
     return Cabling(tuple(cables), tuple(problems), tuple(silent))

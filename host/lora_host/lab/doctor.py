@@ -12,9 +12,9 @@ from pathlib import Path
 
 from ..alveo_container import PLATFORM
 from ..errors import LoraError
+from ..lock import lock_folder
 from . import slash
 from .inventory import BoardView, pci_boards
-from .lock import lock_folder
 
 OK, NOTE, MISSING = "ok", "note", "missing"
 _PINNED = 64 << 20  # bytes that a runtime pins for its queues and bounce buffers

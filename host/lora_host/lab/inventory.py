@@ -8,10 +8,10 @@ from typing import Any
 
 from .. import abi
 from ..errors import LoraError
+from ..lock import holder, program_name
 from ..overlay import Overlay, load_overlay, overlay_names
 from ..xclbin import read_xclbin
 from . import slash, xocl
-from .lock import holder, program_name
 
 SYSFS = Path("/sys/bus/pci/devices")
 VENDOR = 0x10EE

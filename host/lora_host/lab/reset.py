@@ -9,10 +9,10 @@ from ..cluster import Cluster
 from ..cluster_file import is_emulated
 from ..errors import RequestError, TransportError
 from ..handle import Handle
+from ..lock import BoardLock
 from ..overlay import Overlay
 from ..records import BoardInfo, timeout_record
 from ..selection import select
-from .lock import BoardLock
 
 _PROOF = bytes(range(256)) * 16
 

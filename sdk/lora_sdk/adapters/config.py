@@ -119,7 +119,7 @@ def _by_pattern(patterns: Mapping[str, Any], module: str, default: Any) -> Any:
 
 
 def load_peft_config(folder: Path) -> PeftConfig:
-    """Read and check a PEFT folder's configuration; AdapterError names field, value and wish."""
+    """Read and check a PEFT folder's configuration; AdapterError names field, found, expected."""
     path = folder / FILE
     try:
         values = json.loads(path.read_text(encoding="utf-8"))

@@ -2,7 +2,7 @@
 
 B lies by column, as the board's own columns. Of a blocked B (bd_b) only the blocks that those
 columns meet are held, and of A only their ranks; a blocked A (bd_a) is applied whole, block by
-block (BD-LoRA, section 3). With S-LoRA A is dealt by rank and h gathered. Absent blocks are left
+block (BD-LoRA, section 3). With S-LoRA A is sharded by rank and h gathered. Absent blocks are left
 out everywhere, so that all ways and board counts make the same sums."""
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from lora_host.overlay import load_overlay
 from lora_sdk.bench.memory import ReadBuffer, bound_threads
 from lora_sdk.bench.report import summarise
 from lora_sdk.bench.rounds import Round, Workload, run_round
-from lora_sdk.demo import demo_model_path
 from lora_sdk.model.config import load_config
+from lora_sdk.model.demo import demo_model_path
 from lora_sdk.plan.overlay_choice import choose_overlay
 from lora_sdk.plan.placement import make_plan
 
@@ -30,7 +30,7 @@ def measure(
     rounds: int = 7,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """The report of `rounds` rounds, see report.summarise; `progress(done, total)` hears rounds.
+    """The report of `rounds` rounds, see report.summarise; `progress(done, total)` receives rounds.
     Raises what opening an Engine raises; RequestError for more threads than cores."""
     with bound_threads(threads) as count:
         work = Workload(model, boards, count, prompt, tokens)

@@ -16,13 +16,13 @@ import numpy as np
 from lora_host import abi
 from lora_host.errors import RequestError
 from lora_sdk.bench.memory import ReadBuffer, WarmPages, copy_bandwidth, read_files
-from lora_sdk.demo import demo_model_path
+from lora_sdk.model.demo import demo_model_path
 from lora_sdk.sampling import SamplingParams
 
 if TYPE_CHECKING:
     from lora_host.emulated import Emulated, UnitSeconds
-    from lora_sdk.engine import Engine
-    from lora_sdk.results import Piece
+    from lora_sdk.core.results import Delta
+    from lora_sdk.engine.engine import Engine
 
 WARM_TOKENS = 4  # decoded before the clock: pages of results and KV become real
 READ_EVERY = 16  # tokens between two readings of memory
@@ -88,7 +88,7 @@ class _FirstToken:
         self.at = 0.0
         self.units: UnitSeconds | None = None
 
-    def __call__(self, piece: Piece) -> None:
+    def __call__(self, piece: Delta) -> None:
         if not self.at and piece.token_id is not None:
             self.units = self._also() if self._also is not None else None
             self.at = time.perf_counter()
@@ -106,7 +106,7 @@ class _Steps:
         self.first = 0.0
         self.seconds: list[float] = []
 
-    def __call__(self, piece: Piece) -> None:
+    def __call__(self, piece: Delta) -> None:
         if piece.token_id is None:
             return
         now = time.perf_counter()
@@ -153,7 +153,7 @@ class _StepTimes:
 def run_round(work: Workload, buffer: ReadBuffer, token_bytes: int) -> Round:
     """One round; `token_bytes` are read in a decode step. PlacementError where the boards cannot
     hold prompt and tokens."""
-    from lora_sdk.engine import Engine
+    from lora_sdk.engine.engine import Engine
 
     files = model_files(work.model)
     read_files(files)
@@ -206,7 +206,7 @@ def _generate(
     """Seconds of a decode step, and of the prefill up to its token; `read` between some steps."""
     steps = _Steps(read)
     began = time.perf_counter()
-    engine.generate(prompt, _decode_params(tokens), on_piece=steps)
+    engine.generate(prompt, _decode_params(tokens), on_delta=steps)
     return sum(steps.seconds) / len(steps.seconds), steps.first - began
 
 
@@ -216,7 +216,7 @@ def step_times(engine: Engine, prompt: list[int], tokens: int) -> _StepTimes:
     first = _FirstToken(lambda: boards.unit_seconds)
     boards.watch(True)
     try:
-        engine.generate(prompt, _decode_params(tokens), on_piece=first)
+        engine.generate(prompt, _decode_params(tokens), on_delta=first)
         ended, units = time.perf_counter(), boards.unit_seconds
     finally:
         boards.watch(False)

@@ -13,7 +13,7 @@ import click
 from lora_host.errors import RequestError
 
 if TYPE_CHECKING:
-    from lora_sdk.engine import Engine
+    from lora_sdk.engine.engine import Engine
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -13,7 +13,7 @@ from lora_sdk.cli.flags import engine_options
 from lora_sdk.cli.progress import ProgressBar
 
 if TYPE_CHECKING:
-    from lora_sdk.engine import Engine
+    from lora_sdk.engine.engine import Engine
 
 
 EXAMPLES = """\b
@@ -57,8 +57,8 @@ def evaluate(
     windows in NumPy's float32, where nothing is rounded but the stored weights.
     """
     from lora_host.errors import RequestError
-    from lora_sdk.engine import Engine
-    from lora_sdk.evaluation import evaluate_text
+    from lora_sdk.bench.evaluation import evaluate_text
+    from lora_sdk.engine.engine import Engine
 
     file = Path(path)
     if not file.is_file():
@@ -96,7 +96,7 @@ def _reference(
 ) -> dict[str, Any]:
     """The float32 score of `folder`, else of the engine's own model."""
     from lora_host.errors import RequestError
-    from lora_sdk.evaluation import plan_text
+    from lora_sdk.bench.evaluation import plan_text
     from lora_sdk.model.checkpoint import Checkpoint
     from lora_sdk.quant.dense import DenseOperations
     from lora_sdk.quant.reference import float_bits

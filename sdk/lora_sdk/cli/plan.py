@@ -11,11 +11,11 @@ import click
 from lora_host.boards import load_board
 from lora_host.errors import PlacementError
 from lora_host.overlay import load_overlay
-from lora_sdk.demo import demo_model_path
+from lora_sdk.core.opening import connected
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.config import load_config
+from lora_sdk.model.demo import demo_model_path
 from lora_sdk.model.quantization import KV_KINDS, KvKind, with_kv_cache
-from lora_sdk.opening import connected
 from lora_sdk.plan.overlay_choice import choose_overlay
 from lora_sdk.plan.placement import make_plan
 from lora_sdk.plan.report import report, table

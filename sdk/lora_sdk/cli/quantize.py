@@ -64,7 +64,7 @@ def quantize(
     from lora_sdk.quant.quantize import quantize
     from lora_sdk.quant.recipe import Recipe
     from lora_sdk.quant.text import calibration_path, read_text, windows_of
-    from lora_sdk.tokenizer import Tokenizer
+    from lora_sdk.text.tokenizer import Tokenizer
 
     began = time.monotonic()
     default = "fp16" if options["scheme"] == "w4a16" else "int8"

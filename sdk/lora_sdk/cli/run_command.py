@@ -24,8 +24,8 @@ from lora_sdk.sampling import SamplingParams
 from lora_sdk.sampling.params import DEFAULT_MAX_TOKENS
 
 if TYPE_CHECKING:
-    from lora_sdk.engine import Engine
-    from lora_sdk.results import Piece, Result
+    from lora_sdk.core.results import Delta, Result
+    from lora_sdk.engine.engine import Engine
 
 EPILOG = """\b
 Examples:
@@ -117,7 +117,7 @@ def lora_run(
     text = prompt if prompt is not None else read_prompt(source) if source is not None else ""
     sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
 
-    from lora_sdk.engine import Engine
+    from lora_sdk.engine.engine import Engine
 
     statistics = Statistics()
     with (
@@ -183,15 +183,15 @@ def _run_one(
         sys.stdout.write(text)
     ended_line = True
 
-    def show(piece: Piece) -> None:
+    def show(delta: Delta) -> None:
         nonlocal ended_line
-        statistics.heard(piece)
-        if not as_json and piece.text:
-            sys.stdout.write(piece.text)
+        statistics.received(delta)
+        if not as_json and delta.text:
+            sys.stdout.write(delta.text)
             sys.stdout.flush()
-            ended_line = piece.text.endswith("\n")
+            ended_line = delta.text.endswith("\n")
 
-    result = engine.generate(prompt, params, on_piece=show)
+    result = engine.generate(prompt, params, on_delta=show)
     assert not isinstance(result, list)  # a single prompt
     statistics.add(result)
     if as_json:

@@ -39,8 +39,8 @@ spec.add_command(collect)
 def show(where: Path | None, as_json: bool) -> None:
     """Print the tables of a model's folder (the demo model's) or of a file."""
     from lora_sdk.cli.spec_report import as_dict, reports
-    from lora_sdk.demo import demo_model_path
-    from lora_sdk.spec.table import FILE_NAME, load_tables
+    from lora_sdk.model.demo import demo_model_path
+    from lora_sdk.spec_tuning.table import FILE_NAME, load_tables
 
     path = where or demo_model_path()
     path = path / FILE_NAME if path.is_dir() else path
@@ -73,9 +73,9 @@ def design(
 
     Modelled; nothing is run and no trees are searched: AAT is the published curve."""
     from lora_sdk.model.shapes import find_config
-    from lora_sdk.spec.modelled import DesignTimes
-    from lora_sdk.spec.roofline import roofline
-    from lora_sdk.spec.tune import FixedDraft
+    from lora_sdk.spec_tuning.modelled import DesignTimes
+    from lora_sdk.spec_tuning.roofline import roofline
+    from lora_sdk.spec_tuning.tune import FixedDraft
     from lora_sdk.timing.model import MAX_CONTEXT, MAX_LENGTH
     from lora_sdk.timing.target import make_target
 

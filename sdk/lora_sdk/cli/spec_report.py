@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lora_sdk.spec.table import CurveRecord, Measurement, SpeculationTable
+    from lora_sdk.spec_tuning.table import CurveRecord, Measurement, SpeculationTable
 
 SHOWN_SIZES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 

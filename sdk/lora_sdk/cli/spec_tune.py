@@ -15,10 +15,10 @@ from lora_sdk.cli.progress import ProgressBar
 from lora_sdk.spec.opening import PROPOSERS
 
 if TYPE_CHECKING:
-    from lora_sdk.spec.acceptance_file import Measured
-    from lora_sdk.spec.collect import Progress
-    from lora_sdk.spec.measure import Wish
-    from lora_sdk.spec.table import SpeculationTable
+    from lora_sdk.spec_tuning.acceptance_file import Measured
+    from lora_sdk.spec_tuning.collect import Progress
+    from lora_sdk.spec_tuning.measure import TuneRequest
+    from lora_sdk.spec_tuning.table import SpeculationTable
 
 LOOKUP = "lookup"
 LEAST, LARGEST = 6, 64
@@ -62,10 +62,10 @@ def collect(
     """Measure what DRAFT gets right on MODEL's continuations of a text, for `lora spec tune`.
 
     It takes minutes and does not depend on boards; half of the prompts are held out."""
-    from lora_sdk.spec.acceptance_file import save_measured
+    from lora_sdk.spec_tuning.acceptance_file import save_measured
 
-    wish = _wish(model, draft, proposer, temperature, prompts, context)
-    measured = _measured(wish, texts, None)
+    request = _request(model, draft, proposer, temperature, prompts, context)
+    measured = _measured(request, texts, None)
     save_measured(output, measured)
     rounds = len(measured.search.ranks), len(measured.held_out.ranks)
     click.echo(f"wrote {output}: {rounds[0]} positions to search on, {rounds[1]} held out")
@@ -108,23 +108,23 @@ def tune(
 
     DRAFT is a folder with a draft model or an EAGLE-3 head, or the word lookup."""
     from lora_sdk.cli.spec_report import as_dict, reports
-    from lora_sdk.spec.table import FILE_NAME, put_tables
-    from lora_sdk.spec.tuning import Place, modelled_tables, wall_tables
+    from lora_sdk.spec_tuning.table import FILE_NAME, put_tables
+    from lora_sdk.spec_tuning.tuning import Place, modelled_tables, wall_tables
 
-    wish = _wish(model, draft, proposer, temperature, prompts, context)
+    request = _request(model, draft, proposer, temperature, prompts, context)
     if not LEAST <= largest <= 256:  # with fewer, no size is left to test the fit on
         raise RequestError(f"--largest {largest}: expected {LEAST} to 256 rows")
     if objective == "wall" and not texts:
         raise RequestError("--objective wall decodes prompts; give --text")
     path = output or model / FILE_NAME
     places = [Place(board, overlay, count) for count in counts or (1,)]
-    measured = _measured(wish, texts, acceptance)
+    measured = _measured(request, texts, acceptance)
     tables: list[SpeculationTable] = []
     if objective == "modelled":
-        tables = modelled_tables(wish, measured, places, largest, path)
+        tables = modelled_tables(request, measured, places, largest, path)
     else:
         with _watched() as watch:
-            tables = wall_tables(wish, measured, places, largest, path, texts, watch)
+            tables = wall_tables(request, measured, places, largest, path, texts, watch)
     put_tables(path, model.resolve().name, tables)
     if as_json:
         click.echo(json.dumps([as_dict(table) for table in tables], indent=2))
@@ -133,18 +133,18 @@ def tune(
         click.echo(f"wrote {path}", err=True)
 
 
-def _wish(
+def _request(
     model: Path,
     draft: str,
     proposer: str | None,
     temperature: float,
     prompts: int,
     context: int | None,
-) -> Wish:
+) -> TuneRequest:
     """The options, checked as far as that needs no model."""
-    from lora_sdk.spec.collect import MIN_PROMPTS
-    from lora_sdk.spec.measure import Wish
-    from lora_sdk.spec.wish import kind_of
+    from lora_sdk.spec_tuning.collect import MIN_PROMPTS
+    from lora_sdk.spec_tuning.measure import TuneRequest
+    from lora_sdk.spec_tuning.resolve import kind_of
 
     if prompts < MIN_PROMPTS:
         raise RequestError(f"--prompts {prompts}: expected at least {MIN_PROMPTS}")
@@ -153,29 +153,29 @@ def _wish(
     if draft == LOOKUP:
         if proposer not in (None, LOOKUP):
             raise RequestError(f"draft {LOOKUP} is no folder; --proposer {proposer} needs one")
-        return Wish(model, LOOKUP, None, temperature, prompts, context)
+        return TuneRequest(model, LOOKUP, None, temperature, prompts, context)
     folder = Path(draft)
     if proposer == LOOKUP or not folder.is_dir():
         raise RequestError(
             f"draft {draft}: expected the folder of a draft model or head, or the word {LOOKUP}"
         )
-    return Wish(model, proposer or kind_of(folder), folder, temperature, prompts, context)
+    return TuneRequest(model, proposer or kind_of(folder), folder, temperature, prompts, context)
 
 
-def _measured(wish: Wish, texts: Sequence[Path], acceptance: Path | None) -> Measured:
+def _measured(request: TuneRequest, texts: Sequence[Path], acceptance: Path | None) -> Measured:
     """Acceptance from its file, or measured now."""
-    from lora_sdk.spec.acceptance_file import load_measured
-    from lora_sdk.spec.measure import measure
+    from lora_sdk.spec_tuning.acceptance_file import load_measured
+    from lora_sdk.spec_tuning.measure import measure
 
     if acceptance is None:
         if not texts:
             raise RequestError("no text to measure on; give --text FILE, which no draft has seen")
         with _watched() as watch:
-            return measure(wish, texts, watch)
+            return measure(request, texts, watch)
     measured = load_measured(acceptance)
-    draft = None if wish.draft is None else wish.draft.resolve().name
+    draft = None if request.draft is None else request.draft.resolve().name
     found = (measured.model, measured.proposer, measured.draft)
-    asked = (wish.model.resolve().name, wish.proposer, draft)
+    asked = (request.model.resolve().name, request.proposer, draft)
     if found != asked:
         raise RequestError(f"{acceptance} is of {found}; asked for is {asked}")
     return measured

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from lora_sdk.spec.opening import PROPOSERS
-from lora_sdk.spec.wish import AUTO, Answer, Target, Wish, resolve
+from lora_sdk.spec_tuning.resolve import AUTO, Answer, SpeculationRequest, Target, resolve
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -32,19 +32,19 @@ def speculation_options(function: Function) -> Function:
 def take_speculation(options: dict[str, Any], engine_arguments: Mapping[str, Any]) -> Answer:
     """Take the options of `speculation_options` out: what the engine is opened with."""
     draft = options.pop("draft")
-    wish = Wish(
+    request = SpeculationRequest(
         options.pop("speculative").strip().lower(),
         None if draft is None else Path(draft),
         options.pop("proposer"),
         options.pop("spec_objective"),
     )
-    return resolve(wish, _target(engine_arguments))
+    return resolve(request, _target(engine_arguments))
 
 
 def _target(arguments: Mapping[str, Any]) -> Target:
     from lora_host.cluster_file import is_emulated, load_cluster
+    from lora_sdk.core.options import make_options
     from lora_sdk.model.config import load_config
-    from lora_sdk.options import make_options
     from lora_sdk.plan.overlay_choice import choose_overlay
 
     names = ("model", "boards", "devices", "cluster_file", "overlay", "kernels", "context")

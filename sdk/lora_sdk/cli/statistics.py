@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from lora_sdk.cli.clock import since_start
 
 if TYPE_CHECKING:
-    from lora_sdk.engine import Engine
-    from lora_sdk.results import Piece, Result
-    from lora_sdk.spec.wish import Answer
+    from lora_sdk.core.results import Delta, Result
+    from lora_sdk.engine.engine import Engine
+    from lora_sdk.spec_tuning.resolve import Answer
     from lora_sdk.timing.run import RunTime
 
 
@@ -49,9 +49,9 @@ class Statistics:
         if not quiet:
             self._line(f"modelled: trace in {file}, {dropped} events dropped")
 
-    def heard(self, piece: Piece) -> None:
-        """A piece came."""
-        if self._first_token is None and piece.token_id is not None:
+    def received(self, delta: Delta) -> None:
+        """A delta came."""
+        if self._first_token is None and delta.token_id is not None:
             self._first_token = since_start()
 
     def add(self, result: Result) -> None:

@@ -67,7 +67,7 @@ def synth(
     lora synth gpt2-345m DIR --scheme w8a8
     lora synth llama2-7b DIR --scheme w4a8 --group 64
     """
-    from lora_sdk.synth import synthesise
+    from lora_sdk.synth.folder import synthesise
 
     began = time.monotonic()
     recipe = Recipe(scheme, group=group, head=head, kv=kv) if scheme else None

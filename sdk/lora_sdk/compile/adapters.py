@@ -1,4 +1,4 @@
-"""The adapters' share of a matrix product: h = FP16(A*x) before it, gathered where A is dealt by
+"""The adapters' share of a matrix product: h = FP16(A*x) before it, gathered where A is sharded by
 rank (S-LoRA); the product itself adds scale*(B*h). Nothing where the plan has no slots.
 
 `h` is written by ADAPTER and read by the product that follows it on the same unit. Its gather is
@@ -22,8 +22,8 @@ def adapter_product(
 ) -> tuple[Event | None, dict[str, int]]:
     """The event that the product waits for, and its fields."""
     number, layout = matrix_number(name), part.board.adapters
-    dealt = part.plan.adapters.shards(part.plan.size) > 1
-    if number is None or layout is None or (name not in part.board.matrices and not dealt):
+    sharded = part.plan.adapters.shards(part.plan.size) > 1
+    if number is None or layout is None or (name not in part.board.matrices and not sharded):
         return after, {}
     matrix = name.rpartition(".")[2]
     h = part.address("h", part.buffer("adapter"))
@@ -36,6 +36,6 @@ def adapter_product(
         **part.address("x", part.buffer(source)),
         **h,
     )
-    if dealt:
+    if sharded:
         after = part.gather(after, "adapter", segments=False)
     return after, {"adapter": number + 1, **h}

@@ -18,7 +18,7 @@ from lora_sdk.model.config import architecture_module, load_config, read_json
 from lora_sdk.model.container import RAW_TYPES, Container
 from lora_sdk.model.folder import Tensors, find_tensors
 from lora_sdk.model.half import to_half
-from lora_sdk.model.methods import Opened, open_quantized
+from lora_sdk.model.methods import QuantizedTensors, open_quantized
 from lora_sdk.model.quantization import (
     ActivationScales,
     AttentionScales,
@@ -53,7 +53,7 @@ class Checkpoint:
         self._prefix = prefix
         self._tied_checked = False
         self._files = TensorFiles(folder, tensors)
-        self._opened = Opened()
+        self._opened = QuantizedTensors()
         self._attention: dict[str, str] = {}  # scales of attention: "layer.part" -> file's name
 
     @classmethod

@@ -24,7 +24,7 @@ METHODS = (compressed_tensors.METHOD, *gptq.METHODS)
 
 
 @dataclass(frozen=True)
-class Opened:
+class QuantizedTensors:
     """What is quantized in a folder, by canonical name: matrices, biases that are made of stored
     ones, attention's scales by layer where the method derives them, and the names of further
     tensors that it read."""
@@ -72,23 +72,25 @@ def open_quantized(
     sources: Mapping[str, Source],
     file_name: Callable[[Source], str],
     prefix: str,
-) -> Opened:
+) -> QuantizedTensors:
     """What is quantized in a folder whose config.json is `values`, its tensors checked. ModelError
     names a tensor that is missing, misshapen or of a wrong type."""
     fields = Fields(values, str(files.folder / "config.json"))
     if config.quantization is None:
-        return Opened()
+        return QuantizedTensors()
     formats = config.quantization.formats
     names = {name: file_name(sources[name]).removesuffix(".weight") for name in formats}
     if _smoothquant(fields):
         return _open_smoothquant(Int8OptLayers(files, names, config), sources, names)
     inner = _values(fields)
     if inner is None:
-        return Opened()
+        return QuantizedTensors()
     where = f"{fields.where}: {FIELD}"
     opener = _packed_opener if _packed(inner) else _compressed_opener
     make = opener(inner, where, files, _modules(sources, prefix))
-    return Opened({name: make(name, names[name], sources[name], formats[name]) for name in names})
+    return QuantizedTensors(
+        {name: make(name, names[name], sources[name], formats[name]) for name in names}
+    )
 
 
 def _smoothquant(fields: Fields) -> bool:
@@ -97,9 +99,9 @@ def _smoothquant(fields: Fields) -> bool:
 
 def _open_smoothquant(
     layers: Int8OptLayers, sources: Mapping[str, Source], names: Mapping[str, str]
-) -> Opened:
+) -> QuantizedTensors:
     shapes = {name: (sources[name].shape[0], sources[name].shape[1]) for name in names}
-    return Opened(
+    return QuantizedTensors(
         {name: layers.matrix(name, shape) for name, shape in shapes.items()},
         {f"{name}.bias": layers.bias(name, n) for name, (_, n) in shapes.items()},
         layers.attention,

@@ -1,4 +1,4 @@
-"""Room for adapters: slots in the weight banks, and how a matrix's ranks are dealt over boards.
+"""Room for adapters: slots in the weight banks, and how a matrix's ranks are sharded over boards.
 
 An adapter's A is applied to the gathered input and its B makes the board's own columns, so sharding
 by column alone needs no communication (BD-LoRA, section 3); only S-LoRA's way, which deals A by
@@ -54,13 +54,13 @@ class AdapterOptions:
         return padded_rank(self.max_rank)
 
     @property
-    def dealt(self) -> bool:
+    def sharded(self) -> bool:
         """Whether A lies by rank, so that h has to be gathered."""
         return self.slots > 0 and self.mode == "s"
 
     def shards(self, boards: int) -> int:
-        """Boards over which the ranks of A are dealt."""
-        return boards if self.dealt else 1
+        """Boards over which the ranks of A are sharded."""
+        return boards if self.sharded else 1
 
     def share(self, boards: int) -> int:
         """Ranks of one tensor that a board has at most in its run of h."""
@@ -105,7 +105,7 @@ def padded_rank(rank: int) -> int:
 
 
 def bank_lines(chunks: int, banks: int) -> int:
-    """Lines of each of `banks` banks over which `chunks` chunks are dealt one by one."""
+    """Lines of each of `banks` banks over which `chunks` chunks are sharded one by one."""
     return -(-chunks // banks) * CHUNK_LINES
 
 

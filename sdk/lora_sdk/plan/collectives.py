@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from lora_host import abi
 from lora_sdk.plan.adapters import MATRICES, AdapterOptions, tensor_count
 from lora_sdk.plan.formats import product_format
-from lora_sdk.plan.partition import deal
+from lora_sdk.plan.partition import shard
 from lora_sdk.plan.tensors import FP16_BYTES
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ FRAME_OVERHEAD = 32 + 4  # struct lora_frame and the CRC behind the payload
 
 @dataclass(frozen=True)
 class Collective:
-    """One all-gather: `columns` elements a row, dealt in `share_unit`, cut into eight segments of
+    """One all-gather: `columns` elements a row, sharded in `share_unit`, cut into eight segments of
     `segment_unit`. `selected`: of the selected rows only."""
 
     what: str
@@ -45,9 +45,9 @@ class Collective:
 
     def _segment_bytes(self, rank: int, boards: int) -> Iterator[int]:
         """Bytes a row of each segment's part that lies on the board."""
-        share = deal(self.columns, self.share_unit, rank, boards)
+        share = shard(self.columns, self.share_unit, rank, boards)
         for segment in range(abi.SEGMENTS):
-            piece = deal(self.columns, self.segment_unit, segment, abi.SEGMENTS)
+            piece = shard(self.columns, self.segment_unit, segment, abi.SEGMENTS)
             count = min(share.stop, piece.stop) - max(share.start, piece.start)
             yield max(0, count) * self.element_bytes
 
@@ -86,7 +86,7 @@ def norm_sums(what: str, config: ModelConfig, selected: bool = False) -> Collect
 
 
 def head_outputs(what: str, config: ModelConfig, adapters: AdapterOptions | None) -> Collective:
-    """The gather of attention's output, dealt by query head."""
+    """The gather of attention's output, sharded by query head."""
     columns, size = config.heads * config.head_dim, element_bytes(config, what, adapters)
     return Collective(what, columns, config.head_dim, abi.UNIT_COLUMNS, size)
 
@@ -111,7 +111,7 @@ def collectives(
         for collective in _layer(config, prefix, adapters):
             found.append(collective)
             matrix = collective.what.rpartition(".")[2]
-            if matrix in MATRICES and adapters is not None and adapters.dealt:
+            if matrix in MATRICES and adapters is not None and adapters.sharded:
                 what = f"{prefix}.{matrix} adapter"
                 found.append(adapter_ranks(what, config, matrix, adapters, boards))
     if config.final_norm:

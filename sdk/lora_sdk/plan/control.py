@@ -53,8 +53,8 @@ def block_bytes(rows: int, embed_columns: int) -> int:
 
 def list_bytes(layers: int, taps: int, adapters: bool = False, quantized: bool = False) -> int:
     """Room for a command list: at most 24 commands a layer and 24 outside the layers; adapters add
-    a product and, dealt by rank, a gather to each of the four matrices; quantized models two vector
-    operations to each product and three for q, k and v."""
+    a matmul and, sharded by rank, a gather to each of the four matrices; quantized models two
+    vector operations to each matmul and three for q, k and v."""
     each = 24 + (12 if quantized else 0)
     commands = each * (layers + 1) + taps + (8 * layers if adapters else 0)
     return abi.dtype("list").itemsize + commands * abi.dtype("command").itemsize

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 BOARD_COUNTS = (1, 2, 4, 8)  # divisors of the eight segments: every segment lies on one board
 
 
-def deal(columns: int, unit: int, rank: int, boards: int) -> range:
+def shard(columns: int, unit: int, rank: int, boards: int) -> range:
     """Columns of board `rank`: units floor(rank*U/boards) .. of `unit` columns, U = their number,
     the last one short. May be empty."""
     units = -(-columns // unit)
@@ -37,7 +37,7 @@ class Share:
 
 
 class Partition:
-    """The shares of a model over 1, 2, 4 or 8 boards; RequestError where it cannot be dealt."""
+    """The shares of a model over 1, 2, 4 or 8 boards; RequestError where it cannot be sharded."""
 
     def __init__(self, config: ModelConfig, boards: int) -> None:
         if boards not in BOARD_COUNTS:
@@ -56,9 +56,9 @@ class Partition:
         config, unit = self.config, abi.UNIT_COLUMNS
 
         def columns(count: int) -> range:
-            return deal(count, unit, rank, self.boards)
+            return shard(count, unit, rank, self.boards)
 
-        q_heads = deal(config.heads, 1, rank, self.boards)
+        q_heads = shard(config.heads, 1, rank, self.boards)
         group = config.heads // config.kv_heads
         return Share(
             rank=rank,

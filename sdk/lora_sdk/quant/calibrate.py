@@ -15,8 +15,8 @@ from lora_sdk.quant.recipe import Recipe
 from lora_sdk.quant.record import Record
 from lora_sdk.quant.rounding import half_scale, input_scale
 from lora_sdk.quant.smooth import (
-    Choice,
     Loss,
+    Smoothing,
     choose,
     divisors,
     fold_matrix,
@@ -113,12 +113,12 @@ class LayerCalibration:
         self._record.v = self._record.v / columns.reshape(config.kv_heads, 1, config.head_dim)
         self._took("o", choice, choice.divisor)
 
-    def _choose(self, role: str) -> Choice:
+    def _choose(self, role: str) -> Smoothing:
         x, w = self._record.inputs[role], self._joined(self._names(role))
         tops = (np.abs(x).max(axis=0), np.abs(x).mean(axis=0), np.abs(w).max(axis=1))
         return choose(divisors(*tops), x.shape[1], self._loss(x, w, tops[0]))
 
-    def _took(self, role: str, choice: Choice, s: F32) -> None:
+    def _took(self, role: str, choice: Smoothing, s: F32) -> None:
         self._record.inputs[role] = self._record.inputs[role] / s
         self.result.strengths[role] = choice.strength
 

@@ -58,7 +58,7 @@ def int8_compensated(w: F32, per_channel: bool, hessian: F32) -> Int8Columns:
 def _compensate(
     w: F32, hessian: F32, rounded: Round, begin: Callable[[int, F32], None], group: int
 ) -> F32:
-    """The integers [N, K]. `begin` hears of each group's first input, with the group's weights as
+    """The integers [N, K]. `begin` receives each group's first input, with the group's weights as
     they have become by then."""
     rest, factor = w.T.copy(), inverse_factor(hessian)
     k = len(rest)

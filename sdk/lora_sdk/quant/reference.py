@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from lora_sdk.evaluation import Window
 from lora_sdk.quant.arithmetic import F32, block, embed, head
 from lora_sdk.quant.dense import DenseOperations
 from lora_sdk.quant.threads import blas_threads
+from lora_sdk.text.windows import Window
 
 Progress = Callable[[int, int], None]
 BATCH_TOKENS = 1 << 16  # of windows that go through the layers together

@@ -17,7 +17,7 @@ Loss = Callable[[F32], float]
 
 
 @dataclass(frozen=True)
-class Choice:
+class Smoothing:
     """The best of the tried divisors: `strength` None means that none helped."""
 
     divisor: F32
@@ -39,15 +39,15 @@ def divisors(top_x: F32, mean_x: F32, top_w: F32) -> Iterator[tuple[float, F32]]
             yield float(strength), np.clip(s, 1e-3, 1e3).astype(np.float32)
 
 
-def choose(candidates: Iterator[tuple[float, F32]], size: int, loss: Loss) -> Choice:
+def choose(candidates: Iterator[tuple[float, F32]], size: int, loss: Loss) -> Smoothing:
     """The divisor [size] with the least loss, ones among them."""
     ones = np.ones(size, np.float32)
     plain = loss(ones)
-    best = Choice(ones, None, plain, plain)
+    best = Smoothing(ones, None, plain, plain)
     for strength, s in candidates:
         found = loss(s)
         if found < best.loss:
-            best = Choice(s, strength, found, plain)
+            best = Smoothing(s, strength, found, plain)
     return best
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from lora_host.errors import ModelError, RequestError
 from lora_sdk.model.spec import ModelConfig
-from lora_sdk.tokenizer import Tokenizer
+from lora_sdk.text.tokenizer import Tokenizer
 
 WINDOW = 512
 LEAST = 32  # tokens that a window has at least

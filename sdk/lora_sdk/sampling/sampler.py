@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lora_host.errors import RequestError
-from lora_sdk.sampling import penalties, philox, select
+from lora_sdk.sampling import penalties, philox, rejection, select
 from lora_sdk.sampling.logprobs import PositionLogprobs, position_logprobs
 from lora_sdk.sampling.params import SamplingParams
 
@@ -78,8 +78,6 @@ class Sampler:
     ) -> tuple[int, PositionLogprobs | None]:
         """As `choose`, by rejection sampling over `siblings`, which were drawn without replacement
         from weights `drafted` float64 [V]: tokens are distributed as those of `choose`."""
-        from lora_sdk.spec import rejection
-
         params = self.params
         select.check_finite(logits, position)
         processed = self._processed(logits, prompt, output)
@@ -100,8 +98,6 @@ class Sampler:
     def draw_siblings(self, drafted: NDArray[np.float64], position: int, count: int) -> list[int]:
         """`count` different tokens for `position` from a draft's weights float64 [V], with noise
         that `choose_among` does not use."""
-        from lora_sdk.spec import rejection
-
         uniforms = philox.uniforms(self.seed, self.sample, position, DRAFTING, count)
         return rejection.draw_siblings(drafted, uniforms)
 

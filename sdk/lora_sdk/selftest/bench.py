@@ -13,10 +13,10 @@ import numpy as np
 from lora_host import abi
 from lora_host.cluster import Cluster
 from lora_host.errors import LoraError
-from lora_sdk.block import build_block
 from lora_sdk.compile.isa import Command, End, counter_count, record
+from lora_sdk.core.step import KvOp, Row
+from lora_sdk.core.step_block import build_block
 from lora_sdk.plan.topology import Route, route
-from lora_sdk.step import KvOp, Row
 
 LIST, BLOCK, TABLE, RESULTS = 0x2000, 0x8000, 0x20000, 0x40000  # bytes of the control bank
 RESULT_BYTES = 0x40000

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING
 
 from lora_host import abi
 from lora_host.errors import ModelError
-from lora_sdk.kvcache import KvCache
-from lora_sdk.options import make_options
+from lora_sdk.core.kvcache import KvCache
+from lora_sdk.core.options import make_options
+from lora_sdk.core.step import Row, StepResult
+from lora_sdk.core.stepper import Stepper, argmax_of
 from lora_sdk.sampling.logprobs import top_tokens
 from lora_sdk.spec.proposer import Hidden, Tokens
-from lora_sdk.spec.tree import Tree
-from lora_sdk.step import Row, StepResult
-from lora_sdk.stepper import Stepper, argmax_of
+from lora_sdk.spec.tree_shape import TreeShape
 
 if TYPE_CHECKING:
-    from lora_sdk.opening import Opened
+    from lora_sdk.core.opening import OpenedModel
 
 DEVICE = "emu:u280"
 """Where a draft runs that names no device: on this computer."""
@@ -34,7 +34,7 @@ DEVICE = "emu:u280"
 class DraftBoard:
     """A draft model on its board."""
 
-    opened: Opened
+    opened: OpenedModel
     cache: KvCache
     stepper: Stepper
 
@@ -54,8 +54,8 @@ def open_board(
 ) -> DraftBoard:
     """Place the draft model in `folder` for sequences of `context` positions, fewer where the model
     has fewer. Errors of every layer pass through."""
+    from lora_sdk.core.opening import open_model
     from lora_sdk.model.config import load_config
-    from lora_sdk.opening import open_model
 
     context = min(context, load_config(folder).positions)
     options = make_options(
@@ -120,7 +120,7 @@ class _Drafted:
     """Rows of the last proposal, which lie in scratch slots."""
 
     chain: list[int] = field(default_factory=list)  # slots of accepted tokens, in order
-    tree: Tree = field(default_factory=Tree)
+    tree: TreeShape = field(default_factory=TreeShape)
     tokens: Tokens = field(default_factory=list)
     slots: dict[int, int] = field(default_factory=dict)  # by node of the tree
 
@@ -151,7 +151,7 @@ class ModelDrafting:
         """See Drafting; the rows run with the next proposal."""
         self._waiting.extend(tokens)
 
-    def propose(self, pending: int, tree: Tree) -> Tokens:
+    def propose(self, pending: int, tree: TreeShape) -> Tokens:
         """See Drafting. Beyond the draft's own context there are no proposals."""
         proposed: Tokens = [None] * tree.size
         proposed[0] = pending
@@ -190,7 +190,7 @@ class ModelDrafting:
         del self._waiting[: len(path)]
         self._drafted = None
 
-    def _catch_up(self, pending: int, tree: Tree, proposed: Tokens) -> StepResult:
+    def _catch_up(self, pending: int, tree: TreeShape, proposed: Tokens) -> StepResult:
         """Run what waits and the pending token, in as few steps as they fit; the last one's
         result, whose last row is the root's."""
         limit = self._board.row_limit
@@ -249,7 +249,9 @@ class ModelDrafting:
         drafted.slots.update(zip(nodes, slots, strict=True))
         return result
 
-    def _name(self, result: StepResult, nodes: Sequence[int], tree: Tree, proposed: Tokens) -> None:
+    def _name(
+        self, result: StepResult, nodes: Sequence[int], tree: TreeShape, proposed: Tokens
+    ) -> None:
         """Give the children of `nodes`, whose rows are the step's selected ones, their tokens."""
         for place, node in enumerate(nodes):
             children = tree.children(node)

@@ -22,7 +22,7 @@ from lora_sdk.spec.eagle3_config import load_head_config
 from lora_sdk.spec.eagle3_layer import Floats, HeadLayer, KeyValues, Mask
 from lora_sdk.spec.eagle3_weights import Embedding, load_head
 from lora_sdk.spec.proposer import Hidden, Tokens
-from lora_sdk.spec.tree import Tree
+from lora_sdk.spec.tree_shape import TreeShape
 
 _AT_ONCE = 256  # entries of a prompt in one run: bounds the memory of scores
 
@@ -92,7 +92,7 @@ class HeadDrafting:
             self._states.append(self._layer.fuse(hidden))
         self._length += len(tokens)
 
-    def propose(self, pending: int, tree: Tree) -> Tokens:
+    def propose(self, pending: int, tree: TreeShape) -> Tokens:
         """See Drafting. Beyond the head's own positions there are no proposals."""
         proposed: Tokens = [None] * tree.size
         proposed[0] = pending
@@ -102,7 +102,7 @@ class HeadDrafting:
             self._fill(tree, proposed, pending)
         return proposed
 
-    def _fill(self, tree: Tree, proposed: Tokens, pending: int) -> None:
+    def _fill(self, tree: TreeShape, proposed: Tokens, pending: int) -> None:
         """Name the nodes of a tree level by level."""
         level = _Level([0], self._catch_up(pending))
         self._name(level, tree, proposed)
@@ -151,7 +151,7 @@ class HeadDrafting:
         self,
         above: _Level,
         nodes: list[int],
-        tree: Tree,
+        tree: TreeShape,
         proposed: Tokens,
         places: dict[int, int],
         depth: int,
@@ -167,7 +167,7 @@ class HeadDrafting:
         return _Level(nodes, outputs)
 
     def _visible(
-        self, nodes: Sequence[int], tree: Tree, places: dict[int, int], total: int
+        self, nodes: Sequence[int], tree: TreeShape, places: dict[int, int], total: int
     ) -> Mask:
         """bool [nodes, total]: the committed entries, a node's ancestors and itself."""
         visible = np.zeros((len(nodes), total), np.bool_)
@@ -178,7 +178,7 @@ class HeadDrafting:
                 node = tree.parents[node]
         return visible
 
-    def _name(self, level: _Level, tree: Tree, proposed: Tokens) -> None:
+    def _name(self, level: _Level, tree: TreeShape, proposed: Tokens) -> None:
         """Give the children of a level's nodes their tokens."""
         offsets = self._layer.weights.offsets
         for logits, node in zip(self._layer.logits(level.outputs), level.nodes, strict=True):

@@ -19,7 +19,7 @@ from lora_sdk.spec.draft_model import (
     open_board,
 )
 from lora_sdk.spec.proposer import Hidden, Tokens
-from lora_sdk.spec.tree import Tree
+from lora_sdk.spec.tree_shape import TreeShape
 
 DEFAULT_WINDOW = 256
 _DEPTH = 64  # drafted positions for which the cache has room behind the window
@@ -90,7 +90,7 @@ class WindowDrafting(ModelDrafting):
         self._history.extend(tokens)
         super().accept(tokens)
 
-    def propose(self, pending: int, tree: Tree) -> Tokens:
+    def propose(self, pending: int, tree: TreeShape) -> Tokens:
         """See Drafting."""
         start = window_start(len(self._history), self._window)
         if start != self._start:

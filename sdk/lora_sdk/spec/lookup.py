@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from lora_host.errors import RequestError
 from lora_sdk.spec.proposer import Hidden, Tokens
-from lora_sdk.spec.tree import Tree
+from lora_sdk.spec.tree_shape import TreeShape
 
 _LATEST = 64  # places of a token that are looked at
 
@@ -51,7 +51,7 @@ class LookupDrafting:
             self._places.setdefault(token, []).append(len(self._tokens))
             self._tokens.append(token)
 
-    def propose(self, pending: int, tree: Tree) -> Tokens:
+    def propose(self, pending: int, tree: TreeShape) -> Tokens:
         """See Drafting. A node without a known n-gram ends its branch."""
         proposed: Tokens = [None] * tree.size
         proposed[0] = pending

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lora_sdk.kvcache import KvCache
+from lora_sdk.core.kvcache import KvCache
+from lora_sdk.core.speculation_statistics import SpeculationStatistics
+from lora_sdk.core.step import StepResult
+from lora_sdk.core.verify import Tree
 from lora_sdk.spec.proposer import Drafting, Hidden, Proposer
-from lora_sdk.spec.statistics import SpeculationStatistics
-from lora_sdk.spec.tree import Tree
-from lora_sdk.step import StepResult
-from lora_sdk.verify import Tree as DraftedTree
+from lora_sdk.spec.tree_shape import TreeShape
 
 if TYPE_CHECKING:
-    from lora_sdk.scheduler import Slice, Track
+    from lora_sdk.engine.scheduler import Slice, Track
 
-Choose = Callable[[int], Tree]
+Choose = Callable[[int], TreeShape]
 """The tree to draft for a root that sees so many positions, itself included."""
 
 _LOOK_AHEAD = 64  # tokens for which the boards' own loop may run before the choice is made again
@@ -104,7 +104,7 @@ class Speculation:
         places = [result.hidden_rows.index(row) for row in rows]
         track.draft.hidden.append(result.hidden[np.ix_(self._taps, places)])
 
-    def count(self, track: Track, tree: DraftedTree, emitted: int) -> None:
+    def count(self, track: Track, tree: Tree, emitted: int) -> None:
         """A verification emitted so many tokens."""
         request, draft = track.request, track.draft
         if request.speculation is None:
@@ -115,7 +115,7 @@ class Speculation:
             else:
                 statistics.add(draft.chosen, tree.parents, emitted, draft.seconds)
 
-    def _draft(self, track: Track, draft: SequenceDraft, room: int, sharing: int) -> DraftedTree:
+    def _draft(self, track: Track, draft: SequenceDraft, room: int, sharing: int) -> Tree:
         pending = track.todo[0]
         context = self._cache.length(track.sequence) + 1
         wanted = self._choose(context)
@@ -124,7 +124,7 @@ class Speculation:
         depth = min(track.sample.left - 1, self._cache.context - context)
         tree = wanted.first(size).within(depth)
         if tree.size == 1:
-            return DraftedTree.chain(pending)
+            return Tree.chain(pending)
         began = time.perf_counter()
         self._tell(track, draft)
         proposed = draft.drafting.propose(pending, tree)
@@ -140,7 +140,7 @@ class Speculation:
         draft.hidden.clear()
 
 
-def named(tree: Tree, tokens: Sequence[int | None]) -> DraftedTree:
+def named(tree: TreeShape, tokens: Sequence[int | None]) -> Tree:
     """The nodes of a tree that have a token."""
     place: dict[int, int] = {-1: -1}
     kept: list[int] = []
@@ -150,4 +150,4 @@ def named(tree: Tree, tokens: Sequence[int | None]) -> DraftedTree:
             place[node] = len(kept)
             parents.append(place[tree.parents[node]])
             kept.append(token)
-    return DraftedTree(tuple(kept), tuple(parents))
+    return Tree(tuple(kept), tuple(parents))

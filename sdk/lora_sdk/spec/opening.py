@@ -1,4 +1,4 @@
-"""From a user's wish to speculate to a proposer beside the engine's model."""
+"""From SpeculationOptions to a proposer beside the engine's model."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from lora_sdk.spec.draft_model import DEVICE
 from lora_sdk.spec.longspec import DEFAULT_WINDOW
 from lora_sdk.spec.loop import Choose, Speculation
 from lora_sdk.spec.proposer import Proposer
-from lora_sdk.spec.tree import Tree
+from lora_sdk.spec.tree_shape import TreeShape
 
 if TYPE_CHECKING:
-    from lora_sdk.kvcache import KvCache
-    from lora_sdk.opening import Opened
-    from lora_sdk.options import EngineOptions
+    from lora_sdk.core.kvcache import KvCache
+    from lora_sdk.core.opening import OpenedModel
+    from lora_sdk.core.options import EngineOptions
 
 PROPOSERS = ("draft", "eagle3", "lookup", "longspec")
 
@@ -32,7 +32,7 @@ class SpeculationOptions:
 
     proposer: str
     draft: str | Path | None = None
-    tree: Tree | Choose = Tree.chain(5)  # noqa: RUF009  a frozen value
+    tree: TreeShape | Choose = TreeShape.chain(5)  # noqa: RUF009  a frozen value
     device: str = DEVICE
     window: int = DEFAULT_WINDOW
 
@@ -43,10 +43,10 @@ class SpeculationOptions:
             found = "none is named" if self.draft is None else f"{self.draft} is named"
             expected = "none" if self.proposer == "lookup" else "a folder"
             raise RequestError(f"proposer {self.proposer}: draft {found}; expected {expected}")
-        if not isinstance(self.tree, Tree) and not callable(self.tree):
+        if not isinstance(self.tree, TreeShape) and not callable(self.tree):
             raise RequestError(
-                f"tree of speculation is {self.tree!r:.60}; expected a Tree or a function of the "
-                "context"
+                f"tree of speculation is {self.tree!r:.60}; expected a TreeShape or a function of "
+                "the context"
             )
 
     @property
@@ -55,52 +55,61 @@ class SpeculationOptions:
         assert self.draft is not None  # checked at the beginning
         return Path(self.draft)
 
-    def choose(self, context: int) -> Tree:
+    def choose(self, context: int) -> TreeShape:
         """The tree for a root that sees `context` positions."""
-        return self.tree if isinstance(self.tree, Tree) else self.tree(context)
+        return self.tree if isinstance(self.tree, TreeShape) else self.tree(context)
 
 
-def with_taps(options: EngineOptions, wish: SpeculationOptions | None) -> EngineOptions:
+def with_taps(options: EngineOptions, speculation: SpeculationOptions | None) -> EngineOptions:
     """The engine's options with the hidden layers that the proposer wants behind the user's."""
-    if wish is None or wish.proposer != "eagle3":
+    if speculation is None or speculation.proposer != "eagle3":
         return options
     from lora_sdk.model.config import load_config
     from lora_sdk.spec.eagle3_config import load_head_config
 
-    wanted = load_head_config(wish.folder).layers_of(load_config(options.model).layers)
+    wanted = load_head_config(speculation.folder).layers_of(load_config(options.model).layers)
     more = [layer for layer in wanted if layer not in options.hidden_layers]
     return replace(options, hidden_layers=(*options.hidden_layers, *more))
 
 
 def open_speculation(
-    wish: SpeculationOptions | None, options: EngineOptions, loaded: Opened, cache: KvCache
+    speculation: SpeculationOptions | None,
+    options: EngineOptions,
+    loaded: OpenedModel,
+    cache: KvCache,
 ) -> Speculation | None:
-    """The proposer, to be closed with the engine's boards; None without a wish."""
-    if wish is None:
+    """The proposer, to be closed with the engine's boards; None without one."""
+    if speculation is None:
         return None
-    proposer = _open_proposer(wish, options, loaded)
+    proposer = _open_proposer(speculation, options, loaded)
     loaded.stack.callback(proposer.close)
-    return Speculation(proposer, wish.choose, cache, loaded.plan.hidden_taps)
+    return Speculation(proposer, speculation.choose, cache, loaded.plan.hidden_taps)
 
 
-def _open_proposer(wish: SpeculationOptions, options: EngineOptions, loaded: Opened) -> Proposer:
+def _open_proposer(
+    speculation: SpeculationOptions, options: EngineOptions, loaded: OpenedModel
+) -> Proposer:
     plan, vocabulary = loaded.plan, loaded.config.vocabulary
-    if wish.proposer == "lookup":
+    if speculation.proposer == "lookup":
         from lora_sdk.spec.lookup import Lookup
 
         return Lookup()
-    if wish.proposer == "draft":
+    if speculation.proposer == "draft":
         from lora_sdk.spec.draft_model import DraftModel
 
         return DraftModel.open_model(
-            wish.folder, vocabulary, plan.context, plan.max_sequences, wish.device
+            speculation.folder, vocabulary, plan.context, plan.max_sequences, speculation.device
         )
-    if wish.proposer == "longspec":
+    if speculation.proposer == "longspec":
         from lora_sdk.spec.longspec import LongSpec
 
         return LongSpec.open_model(
-            wish.folder, vocabulary, plan.max_sequences, wish.window, wish.device
+            speculation.folder,
+            vocabulary,
+            plan.max_sequences,
+            speculation.window,
+            speculation.device,
         )
     from lora_sdk.spec.eagle3 import Eagle3
 
-    return Eagle3.open_head(wish.folder, options.model, loaded.config, plan.context)
+    return Eagle3.open_head(speculation.folder, options.model, loaded.config, plan.context)

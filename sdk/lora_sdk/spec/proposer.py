@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from lora_sdk.spec.tree import Tree
+from lora_sdk.spec.tree_shape import TreeShape
 
 Tokens = list["int | None"]
 Hidden = NDArray[np.float16]
@@ -23,7 +23,7 @@ class Drafting(Protocol):
         `hidden` FP16 [taps, len(tokens), d]: inputs of the proposer's `hidden_layers` at their
         rows; None where it names no layers."""
 
-    def propose(self, pending: int, tree: Tree) -> Tokens:
+    def propose(self, pending: int, tree: TreeShape) -> Tokens:
         """A token a node of `tree`, whose root is `pending`, the token behind the accepted ones.
 
         None where there is no proposal: the nodes below it are None too, and so are its siblings

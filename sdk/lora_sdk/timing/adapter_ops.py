@@ -2,7 +2,7 @@
 
 All hold B by the board's own columns; they differ in A (BD-LoRA, section 3):
 - nfs: A whole on every board;
-- s: A dealt by rank, so that h, all modules' ranks, is gathered before B;
+- s: A sharded by rank, so that h, all modules' ranks, is gathered before B;
 - bd: a block for each board. B of q, k, v, gate and up is block-diagonal, so that a board needs
   the ranks of its own block alone; A of o and down is, and is applied whole. Neither has a
   collective."""

@@ -31,7 +31,7 @@ def step_ops(
     """The operators of one step on the board with the largest share, in order; with `adapter`,
     every row uses it.
 
-    RequestError where the model or the adapter cannot be dealt to so many boards."""
+    RequestError where the model or the adapter cannot be sharded to so many boards."""
     if not 1 <= boards <= min(MAX_BOARDS, config.heads):
         raise RequestError(
             f"{boards} boards: the model has {config.heads} query heads and each board needs one; "
@@ -124,7 +124,7 @@ class _Builder:
 
     def adapted(self, what: str, k: int, n: int, modules: int = 1, blocked_b: bool = False) -> None:
         """A product and what the adapter adds: A behind it, so that it still hides the gather of
-        its input, then h's gather where A is dealt, then B, which ends the same operator."""
+        its input, then h's gather where A is sharded, then B, which ends the same operator."""
         self.matrix(what, k, n)
         if self.adapter is None:
             return

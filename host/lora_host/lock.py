@@ -1,0 +1,125 @@
+"""A board belongs to one process at a time. The kernel drops the lock with the process, however it
+ends, so a stale lock heals by itself; the file's text says who holds it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+from .errors import TransportError
+
+_TRIES, _PAUSE_S = 5, 0.02  # somebody who only looks holds the lock for microseconds
+
+
+def lock_folder() -> Path:
+    """Where lock files lie, for all users: LORA_LOCK_FOLDER, or /run/lock, or the temporary
+    folder."""
+    named = os.environ.get("LORA_LOCK_FOLDER")
+    if named:
+        return Path(named)
+    shared = Path("/run/lock")
+    return shared if os.access(shared, os.W_OK) else Path(tempfile.gettempdir())
+
+
+def canonical(uri: str) -> str:
+    """One name of a board for all spellings of its BDF: domain added, function dropped."""
+    scheme, _, rest = uri.lower().partition(":")
+    if ":" not in rest:
+        return f"{scheme}:{rest}"
+    bdf = rest.partition(".")[0]
+    return f"{scheme}:{bdf if bdf.count(':') == 2 else '0000:' + bdf}"
+
+
+def lock_path(uri: str) -> Path:
+    """The lock file of a board."""
+    return lock_folder() / f"lora-fpga-{canonical(uri).replace(':', '-')}.lock"
+
+
+def _open(uri: str) -> IO[str]:
+    path = lock_path(uri)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        fd = os.open(path, flags, 0o666)
+    except OSError as cause:
+        raise TransportError(
+            f"{uri}: its lock {path} cannot be opened: {cause.strerror}; name another folder in "
+            "LORA_LOCK_FOLDER"
+        ) from cause
+    return os.fdopen(fd, "r+")
+
+
+def _holder_of(file: IO[str]) -> int | None:
+    file.seek(0)
+    text = file.read(32).strip()
+    return int(text) if text.isdecimal() else None
+
+
+def _try(file: IO[str], kind: int) -> bool:
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def program_name(pid: int) -> str:
+    """Name of a running process, "another user's or container's process" where it is not seen."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return "another user's or container's process"
+
+
+def holder(uri: str) -> int | None:
+    """The process that holds a board, None where it is free."""
+    if not lock_path(uri).exists():
+        return None
+    with _open(uri) as file:
+        return None if _try(file, fcntl.LOCK_SH) else (_holder_of(file) or 0)
+
+
+class BoardLock:
+    """Locks on boards, all or none; held until `close` or the end of the process. TransportError
+    names the process that holds one."""
+
+    def __init__(self, uris: Sequence[str]) -> None:
+        self._files: list[IO[str]] = []
+        try:
+            for uri in uris:
+                self._files.append(self._take(uri))
+        except BaseException:
+            self.close()
+            raise
+
+    @staticmethod
+    def _take(uri: str) -> IO[str]:
+        file = _open(uri)
+        for _ in range(_TRIES):
+            if _try(file, fcntl.LOCK_EX):
+                file.seek(0)
+                file.truncate()
+                file.write(f"{os.getpid()}\n")
+                file.flush()
+                return file
+            time.sleep(_PAUSE_S)
+        pid = _holder_of(file)
+        file.close()
+        if pid == os.getpid():
+            raise TransportError(f"{uri}: this process ({pid}) holds it already; close it first")
+        who = f"process {pid} ({program_name(pid)})" if pid else "another process"
+        raise TransportError(f"{uri}: held by {who}; end it or take another board")
+
+    def close(self) -> None:
+        """Frees the boards. Twice is no error."""
+        for file in self._files:
+            if not file.closed:
+                file.seek(0)
+                file.truncate()
+                file.close()
+        self._files = []

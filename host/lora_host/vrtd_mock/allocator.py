@@ -1,0 +1,63 @@
+"""vrtd 1.0.0's memory: 64 HBM regions of 512 MiB and DDR, sharded in granules of 64 MiB."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+HBM_BASE, DDR_BASE = 0x40_0000_0000, 0x600_0000_0000
+REGION, GRANULE = 512 << 20, 64 << 20
+HBM_REGIONS, DDR_BYTES = 64, 32 << 30
+MEMORY_BYTES = DDR_BASE + DDR_BYTES
+BUFFERS = 255
+DDR, HBM_REGION, HBM_ANY = range(3)
+
+
+@dataclass(frozen=True)
+class Extent:
+    """A buffer's place: device address and bytes, whole granules."""
+
+    physical: int
+    bytes: int
+
+
+class Allocator:
+    """First fit. `limit`: buffers at once."""
+
+    def __init__(self, limit: int = BUFFERS) -> None:
+        self.limit = limit
+        self.used: dict[int, Extent] = {}
+
+    def take(self, kind: int, argument: int, size: int) -> Extent | None:
+        """A buffer of at least `size` bytes, None where there is no room or no buffer left.
+        ValueError for a request that no board could serve."""
+        if not 0 < size <= REGION or kind not in (DDR, HBM_REGION, HBM_ANY):
+            raise ValueError(f"type {kind}, {size} B")
+        if kind == HBM_REGION and argument >= HBM_REGIONS:
+            raise ValueError(f"HBM region {argument}")
+        if len(self.used) >= self.limit:
+            return None
+        needed = -(-size // GRANULE) * GRANULE
+        for start, stop in self._runs(kind, argument):
+            for at in range(start, stop - needed + 1, GRANULE):
+                if self._free(at, needed):
+                    extent = Extent(at, needed)
+                    self.used[at] = extent
+                    return extent
+        return None
+
+    def give(self, physical: int) -> Extent | None:
+        """Frees the buffer that begins there; None where none does."""
+        return self.used.pop(physical, None)
+
+    @staticmethod
+    def _runs(kind: int, argument: int) -> list[tuple[int, int]]:
+        if kind == DDR:
+            return [(DDR_BASE, DDR_BASE + DDR_BYTES)]
+        regions = [argument] if kind == HBM_REGION else range(HBM_REGIONS)
+        return [(HBM_BASE + r * REGION, HBM_BASE + (r + 1) * REGION) for r in regions]
+
+    def _free(self, at: int, size: int) -> bool:
+        return all(
+            at + size <= other.physical or other.physical + other.bytes <= at
+            for other in self.used.values()
+        )

@@ -1,0 +1,201 @@
+"""One V80 of the mock server: memory file, BAR, and the emulated board behind both."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import threading
+import time
+from typing import Any
+
+import numpy as np
+
+from .. import abi, native
+from ..emulated import Emulated
+from ..errors import LoraError
+from ..failure import to_error
+from ..vrtbin import emulation_design
+from .allocator import BUFFERS, MEMORY_BYTES, Allocator, Extent
+
+BAR_BYTES = 64 << 20
+DEFAULT_CLOCK_HZ = 200_000_000
+_ARENA_WORDS = abi.MAX_ARENAS * 8
+_REFRESH_S = 0.005
+_LINK_WRITABLE = (abi.LINK_CORE_RESET, abi.LINK_COUNTER_RESET)
+_LINK_READABLE = range(abi.LINK_CONFIGURATION, abi.LINK_FRAMES_WITH_ERRORS + 4, 4)
+_STATUS = range(abi.REG_IDENTITY_ABI, abi.REG_UNIT_STATE + 4 * abi.UNITS, 4)
+_FALLOC_PUNCH = 3  # FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Device:
+    """A board by its BDF. Requests come from the server's threads, `tick` from the clock's."""
+
+    def __init__(self, emulated: Emulated, index: int, bdf: str, limit: int = BUFFERS) -> None:
+        self.index, self.bdf = index, bdf
+        self.name = f"V80 mock server {index}"
+        self.clock_hz = DEFAULT_CLOCK_HZ
+        self.allocator = Allocator(limit)
+        self.memory = os.memfd_create(f"v80-{index}-memory", os.MFD_CLOEXEC)
+        os.ftruncate(self.memory, MEMORY_BYTES)
+        self.bar = os.memfd_create(f"v80-{index}-bar", os.MFD_CLOEXEC)
+        os.ftruncate(self.bar, BAR_BYTES)
+        self._words = np.frombuffer(mmap.mmap(self.bar, BAR_BYTES), np.uint32)
+        self._emulated = emulated
+        self._lock = threading.RLock()
+        self._ffi, self._table = native.ffi(), native.lib().lora_transport_emu
+        self._failure = self._ffi.new("struct lora_failure *")
+        place = self._ffi.new("void **")
+        address = f"{emulated.number}/{index}".encode()
+        self._check(self._table.open(address, place, self._failure))
+        self._handle = place[0]
+        self._bases: tuple[int, ...] = ()
+        self._arenas = np.zeros(_ARENA_WORDS, np.uint32)
+        self.running = False
+        self.lose_design = False
+        self._refreshed = 0.0
+
+    # --- requests ---
+
+    def program(self, pdi: bytes) -> None:
+        """Loads a design. LoraError where it is not the emulation's or does not fit."""
+        design = emulation_design(pdi)
+        with self._lock:
+            if self.lose_design:  # as a DMA error does: reported as success
+                return
+            self._power_off()
+            image = self._ffi.from_buffer(design.image)
+            program = self._ffi.new("struct lora_program *")
+            program.size = self._ffi.sizeof("struct lora_program")
+            program.board_kind, program.abi = design.board_kind, design.abi
+            program.onchip_bytes = design.onchip_bytes
+            program.block_base = list(design.block_base)
+            program.image = self._ffi.cast("uint8_t *", image)
+            program.image_bytes = len(design.image)
+            self._check(self._table.program(self._handle, program, self._failure))
+            self._bases = tuple(base % BAR_BYTES // 4 for base in design.block_base)
+            self._show_status()
+            self._words[self._bases[0]] = abi.AP_IDLE | abi.AP_READY
+
+    def open_buffer(self, kind: int, argument: int, size: int) -> tuple[Extent, int] | None:
+        """A buffer and a descriptor of its own; None where memory is used up."""
+        with self._lock:
+            extent = self.allocator.take(kind, argument, size)
+        if extent is None:
+            return None
+        return extent, os.open(f"/proc/self/fd/{self.memory}", os.O_RDWR | os.O_CLOEXEC)
+
+    def close_buffer(self, physical: int) -> bool:
+        """Frees a buffer and its pages; False where there is none."""
+        with self._lock:
+            extent = self.allocator.give(physical)
+            if extent is not None:
+                _libc.fallocate(
+                    self.memory, _FALLOC_PUNCH, ctypes.c_long(extent.physical),
+                    ctypes.c_long(extent.bytes),
+                )  # fmt: skip
+        return extent is not None
+
+    def reset(self) -> None:
+        """Loses design, runs and registers."""
+        with self._lock:
+            self._power_off()
+            self._check(self._table.reset(self._handle, self._failure))
+
+    def _power_off(self) -> None:
+        self._words[: 0x30000 // 4] = 0
+        self._arenas[:] = 0
+        self._bases = ()
+        self.running = False
+
+    # --- the board's own time ---
+
+    def tick(self, microseconds: int) -> bool:
+        """Lets the board see its registers and time pass; whether it runs."""
+        with self._lock:
+            if not self._bases:
+                return False
+            control = self._bases[0]
+            if self._words[control] & abi.AP_START:
+                self._words[control] = 0
+                self._start()
+            self._forward_links()
+            self._check(self._table.sleep(self._handle, microseconds, self._failure))
+            if self.running:
+                self._look()
+            if time.monotonic() - self._refreshed > _REFRESH_S:
+                self._show_status()
+            return self.running
+
+    def _start(self) -> None:
+        control = self._bases[0]
+        self._take_arenas()
+        self._write(0, abi.REG_WATCHDOG_MS, int(self._words[control + abi.REG_WATCHDOG_MS // 4]))
+        first = control + abi.REG_OPERATION // 4
+        arguments = self._ffi.new("uint32_t[11]", [int(w) for w in self._words[first : first + 11]])
+        self._check(self._table.submit(self._handle, arguments, self._failure))
+        self.running = True
+
+    def _take_arenas(self) -> None:
+        first = self._bases[0] + abi.REG_ARENAS // 4
+        words = self._words[first : first + _ARENA_WORDS].copy()
+        count = int(self._words[self._bases[0] + abi.REG_ARENA_COUNT // 4])
+        self._write(0, abi.REG_ARENA_COUNT, count)
+        if np.array_equal(words, self._arenas):
+            return
+        for index in np.flatnonzero(words != self._arenas):
+            self._write(0, abi.REG_ARENAS + 4 * int(index), int(words[index]))
+        records = self._ffi.from_buffer("struct lora_arena_record[]", words)
+        number = min(count, abi.MAX_ARENAS)
+        lib = native.lib()
+        self._check(
+            lib.lora_emu_attach(
+                self._emulated.number, self.index, records, number, self.memory, self._failure
+            )
+        )
+        self._arenas = words
+
+    def _look(self) -> None:
+        state = self._ffi.new("uint32_t *")
+        self._check(self._table.poll(self._handle, state, self._failure))
+        if state[0] != native.lib().LORA_RUN_DONE:
+            return
+        self.running = False
+        self._show_status()
+        self._words[self._bases[0]] = abi.AP_DONE | abi.AP_IDLE
+
+    def _forward_links(self) -> None:
+        for port in range(abi.PORTS):
+            base = self._bases[1 + port]
+            for register in _LINK_WRITABLE:
+                value = int(self._words[base + register // 4])
+                if value != self._read(1 + port, register):
+                    self._write(1 + port, register, value)
+                    self._show_link(port)
+
+    def _show_link(self, port: int) -> None:
+        base = self._bases[1 + port]
+        for register in _LINK_READABLE:
+            self._words[base + register // 4] = self._read(1 + port, register)
+
+    def _show_status(self) -> None:
+        for register in _STATUS:
+            if register != abi.REG_WATCHDOG_MS:
+                self._words[self._bases[0] + register // 4] = self._read(0, register)
+        for port in range(abi.PORTS):
+            self._show_link(port)
+        self._refreshed = time.monotonic()
+
+    def _read(self, block: int, register: int) -> int:
+        value: Any = self._ffi.new("uint32_t *")
+        self._check(self._table.register_read(self._handle, block, register, value, self._failure))
+        return int(value[0])
+
+    def _write(self, block: int, register: int, value: int) -> None:
+        self._check(self._table.register_write(self._handle, block, register, value, self._failure))
+
+    def _check(self, status: int) -> None:
+        if status:
+            error: LoraError = to_error(self._failure)
+            raise error

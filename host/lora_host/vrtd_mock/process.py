@@ -1,0 +1,78 @@
+"""Starts a mock server daemon and ends it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+
+from ..errors import TransportError
+
+_END_S = 5.0
+
+
+class Standin:
+    """A running mock server; a context manager. `socket` is its path, `uris` the boards. Clients in
+    this process or its children find it through the environment: LORA_VRTD_SOCKET=socket."""
+
+    def __init__(self, boards: int = 2, arguments: Sequence[str] = ()) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="lora-vrtd-")
+        self.socket = Path(self._folder.name) / "vrtd.sock"
+        command = [sys.executable, "-m", "lora_host.vrtd_mock", "--socket", str(self.socket)]
+        self.process = subprocess.Popen(
+            [*command, "--boards", str(boards), *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )
+        words = self._line().split()
+        if not words or words[0] != "ready":
+            self.close()
+            raise TransportError("the mock server for vrtd did not start; its stderr says why")
+        self.uris = tuple(f"slash:{bdf}" for bdf in words[1:])
+
+    def tell(self, line: str) -> None:
+        """One line of `__main__`: faults. TransportError where the mock server refuses it."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+        answer = self._line()
+        if answer != "ok":
+            raise TransportError(f"mock server for vrtd: {line!r}: {answer!r} found, 'ok' expected")
+
+    def _line(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def kill(self) -> None:
+        """As a crash: no goodbye to anybody."""
+        self.process.kill()
+        self.process.wait()
+
+    def close(self) -> None:
+        """Ends it."""
+        self.process.terminate()
+        try:
+            self.process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        for stream in (self.process.stdin, self.process.stdout):
+            if stream is not None:
+                stream.close()
+        self._folder.cleanup()
+
+    def __enter__(self) -> Standin:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

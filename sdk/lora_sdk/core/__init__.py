@@ -1,0 +1,1 @@
+"""Steps on boards: rows, the step block, the KV cache, verification, results."""

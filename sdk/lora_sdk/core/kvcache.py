@@ -1,0 +1,356 @@
+"""The books of the boards' KV cache: pages with reference counts, sequences, scratch slots.
+
+The boards hold the bytes; this module decides which page and which slot, and makes the KV
+operations that the next step's header carries. Pages of 32 positions; the first pages of a board
+hold the scratch slots, the others belong to sequences. What a header frees is taken again only
+after the step that carried it has completed, because a redone step reads it once more.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from lora_host.errors import RequestError
+from lora_sdk.core.step import KvOp
+
+PAGE_POSITIONS = 32
+
+
+def pages_for(positions: int) -> int:
+    """Pages that `positions` positions take."""
+    return -(-positions // PAGE_POSITIONS)
+
+
+@dataclass(frozen=True)
+class Uncommitted:
+    """A row whose K and V lie in a scratch slot."""
+
+    token: int
+    position: int
+    parent: int
+
+
+@dataclass
+class _Sequence:
+    pages: list[int] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)  # of the committed positions
+    rows: dict[int, Uncommitted] = field(default_factory=dict)  # by slot
+    reserved: int = 0  # pages still to be taken that nobody else may have
+
+
+@dataclass
+class Header:
+    """KV operations of one step header, and the path array that its commits index."""
+
+    kv_ops: list[KvOp]
+    path: list[int]
+
+
+class SequenceWatcher(Protocol):
+    """Hears which sequences begin as others' copies and which end."""
+
+    def forked(self, parent: int, child: int) -> None: ...
+
+    def closed(self, sequence: int) -> None: ...
+
+    def forgotten(self) -> None: ...
+
+
+class KvCache:
+    """Pages, sequences and slots of one loaded model.
+
+    `page_count` counts the scratch pages too. Raises RequestError where pages, sequences or slots
+    run out and where a call names one that is not open.
+    """
+
+    def __init__(
+        self,
+        page_count: int,
+        max_sequences: int,
+        max_scratch: int,
+        context: int,
+        max_ops: int,
+        watcher: SequenceWatcher | None = None,
+    ) -> None:
+        self.context = context
+        self._watcher = watcher
+        self.max_sequences = max_sequences
+        self._first_page = pages_for(max_scratch)
+        self._page_count = page_count
+        self._max_scratch = max_scratch
+        self._max_ops = max_ops
+        self._forget()
+
+    def reset(self) -> None:
+        """Forget everything, as after a step of which nobody knows whether it ran."""
+        self._forget()
+        # The boards may still hold rows: the next step drops them, and frees their slots.
+        self._queue.extend((KvOp.length(number, 0), ()) for number in range(self.max_sequences))
+        self._leaving_slots.extend(self._slots)
+        self._slots.clear()
+        if self._watcher is not None:
+            self._watcher.forgotten()
+
+    def _forget(self) -> None:
+        self._references: dict[int, int] = {}
+        self._pages = deque(range(self._first_page, self._page_count))
+        self._numbers = deque(range(self.max_sequences))
+        self._slots = deque(range(self._max_scratch))
+        self._open: dict[int, _Sequence] = {}
+        self._queue: list[tuple[KvOp, tuple[int, ...]]] = []
+        self._leaving_slots: list[int] = []
+        self._leaving_pages: list[int] = []
+        self._sent: tuple[int, int, int] | None = None
+
+    # --- what there is --------------------------------------------------------------------------
+
+    @property
+    def total_pages(self) -> int:
+        """Pages that sequences may have."""
+        return self._page_count - self._first_page
+
+    @property
+    def free_pages(self) -> int:
+        """Pages that nobody has and nobody was reserved."""
+        return len(self._pages) - sum(s.reserved for s in self._open.values())
+
+    @property
+    def free_sequences(self) -> int:
+        """Sequences that may still be opened."""
+        return len(self._numbers)
+
+    @property
+    def free_slots(self) -> int:
+        """Scratch slots that the next step's rows may take."""
+        return len(self._slots)
+
+    @property
+    def queued(self) -> bool:
+        """Whether operations wait for a step."""
+        return bool(self._queue)
+
+    @property
+    def more_than_a_header(self) -> bool:
+        """Whether the queued operations need a step of their own before the next rows."""
+        return len(self._queue) > self._max_ops
+
+    @property
+    def leaving(self) -> bool:
+        """Whether slots or pages become free once the next step has completed."""
+        return bool(self._leaving_slots or self._leaving_pages)
+
+    def is_open(self, sequence: int) -> bool:
+        """Whether there is such a sequence."""
+        return sequence in self._open
+
+    def length(self, sequence: int) -> int:
+        """Committed positions of a sequence, queued commits included."""
+        return len(self._get(sequence).tokens)
+
+    def tokens(self, sequence: int, start: int = 0) -> tuple[int, ...]:
+        """Tokens of the committed positions from `start` on."""
+        return tuple(self._get(sequence).tokens[start:])
+
+    def pages(self, sequence: int) -> tuple[int, ...]:
+        """Pages of a sequence in logical order."""
+        return tuple(self._get(sequence).pages)
+
+    def uncommitted(self, sequence: int) -> dict[int, Uncommitted]:
+        """Rows of a sequence that lie in scratch slots, by slot."""
+        return dict(self._get(sequence).rows)
+
+    # --- sequences ------------------------------------------------------------------------------
+
+    def open(self, reserved: int = 0) -> int:
+        """A new empty sequence, with `reserved` pages put aside for it."""
+        if not self._numbers:
+            raise RequestError(
+                f"all {self.max_sequences} sequences are open; release one or raise max_sequences"
+            )
+        if reserved > self.free_pages:
+            raise RequestError(f"{reserved} KV pages wanted, {self.free_pages} are free")
+        number = self._numbers.popleft()
+        self._open[number] = _Sequence(reserved=reserved)
+        self._queue.append((KvOp.length(number, 0), ()))
+        return number
+
+    def close(self, sequence: int) -> None:
+        """Give a sequence's pages and slots back."""
+        closing = self._get(sequence)
+        self._queue.append((KvOp.length(sequence, 0), ()))
+        self._leaving_slots.extend(closing.rows)
+        for page in closing.pages:
+            self._release(page)
+        del self._open[sequence]
+        self._numbers.append(sequence)
+        if self._watcher is not None:
+            self._watcher.closed(sequence)
+
+    def fork(self, sequence: int, reserved: int = 0) -> int:
+        """A new sequence with the same committed positions.
+
+        Full pages are shared, a last partial one is copied. `reserved` pages move from the parent's
+        promise to the child's. Uncommitted rows stay with the parent alone.
+        """
+        parent = self._get(sequence)
+        moved = min(reserved, parent.reserved)
+        if len(parent.tokens) % PAGE_POSITIONS and not moved and self.free_pages <= 0:
+            raise self._exhausted()
+        child = self.open()
+        forked = self._open[child]
+        parent.reserved -= moved
+        forked.reserved = moved
+        full = len(parent.tokens) // PAGE_POSITIONS
+        for tile in range(full):
+            self._share(child, tile, parent.pages[tile])
+        rest = len(parent.tokens) - full * PAGE_POSITIONS
+        if rest:
+            page = self._take_page(child)
+            self._queue.append((KvOp.copy(parent.pages[full], page, rest), ()))
+        forked.tokens = list(parent.tokens)
+        self._queue.append((KvOp.length(child, len(forked.tokens)), ()))
+        if self._watcher is not None:
+            self._watcher.forked(sequence, child)
+        return child
+
+    def grow(self, sequence: int, positions: int) -> None:
+        """Have pages for `positions` positions in the sequence's table."""
+        if positions > self.context:
+            raise RequestError(
+                f"sequence {sequence} would have {positions} positions, {positions - self.context} "
+                f"more than the context of {self.context}"
+            )
+        while len(self._get(sequence).pages) < pages_for(positions):
+            self._take_page(sequence)
+
+    def _share(self, sequence: int, tile: int, page: int) -> None:
+        self._references[page] += 1
+        self._open[sequence].pages.append(page)
+        self._queue.append((KvOp.table(sequence, tile, page), ()))
+
+    def _take_page(self, sequence: int) -> int:
+        owner = self._open[sequence]
+        if owner.reserved:
+            owner.reserved -= 1
+        elif self.free_pages <= 0:
+            raise self._exhausted()
+        page = self._pages.popleft()
+        self._references[page] = 1
+        owner.pages.append(page)
+        self._queue.append((KvOp.table(sequence, len(owner.pages) - 1, page), ()))
+        return page
+
+    def _exhausted(self) -> RequestError:
+        return RequestError(
+            f"KV pages are exhausted: {self.total_pages} of {PAGE_POSITIONS} positions are in use "
+            "or reserved; release a sequence or plan for fewer or shorter ones"
+        )
+
+    def _release(self, page: int) -> None:
+        self._references[page] -= 1
+        if self._references[page] == 0:
+            del self._references[page]
+            # A queued copy may still read it; a redo of that step must find its bytes.
+            self._leaving_pages.append(page)
+
+    def _get(self, sequence: int) -> _Sequence:
+        try:
+            return self._open[sequence]
+        except KeyError:
+            raise RequestError(
+                f"sequence {sequence} is not open; open: {sorted(self._open) or 'none'}"
+            ) from None
+
+    # --- rows -----------------------------------------------------------------------------------
+
+    def take_slots(self, count: int) -> list[int]:
+        """`count` scratch slots for rows of the next step."""
+        if count > len(self._slots):
+            raise RequestError(
+                f"{count} scratch slots wanted, {len(self._slots)} of {self._max_scratch} are "
+                "free; commit or drop uncommitted rows, and run a step"
+            )
+        return [self._slots.popleft() for _ in range(count)]
+
+    def is_taken(self, slot: int) -> bool:
+        """Whether a slot is in somebody's hands and holds no row yet."""
+        held = self._slots.count(slot) or slot in self._leaving_slots
+        return (
+            0 <= slot < self._max_scratch
+            and not held
+            and not any(slot in sequence.rows for sequence in self._open.values())
+        )
+
+    def give_slots(self, slots: Sequence[int]) -> None:
+        """Give back slots that no row has used."""
+        self._slots.extendleft(reversed(slots))
+
+    def add_row(self, sequence: int, slot: int, row: Uncommitted) -> None:
+        """Note a row that a completed step has run."""
+        self._get(sequence).rows[slot] = row
+
+    def commit(self, sequence: int, path: Sequence[int]) -> None:
+        """Move a path of slots, root first, to its logical places; drop the other rows."""
+        owner = self._get(sequence)
+        start = len(owner.tokens)
+        self._check_path(sequence, path)
+        self.grow(sequence, start + len(path))
+        self._queue.append((KvOp.commit(sequence, start, 0, len(path)), tuple(path)))
+        owner.tokens.extend(owner.rows[slot].token for slot in path)
+        self._leaving_slots.extend(owner.rows)
+        owner.rows.clear()
+
+    def drop(self, sequence: int) -> None:
+        """Drop every uncommitted row of a sequence."""
+        if self._get(sequence).rows:
+            self.commit(sequence, ())
+
+    def committed_elsewhere(self, sequence: int, tokens: Sequence[int]) -> None:
+        """Note positions that the boards committed themselves (the greedy loop)."""
+        self._get(sequence).tokens.extend(tokens)
+
+    def _check_path(self, sequence: int, path: Sequence[int]) -> None:
+        rows = self._open[sequence].rows
+        parent = -1
+        for slot in path:
+            if slot not in rows:
+                raise RequestError(f"slot {slot} holds no uncommitted row of sequence {sequence}")
+            if rows[slot].parent != parent:
+                raise RequestError(
+                    f"slot {slot} of sequence {sequence} has parent {rows[slot].parent}; the path "
+                    f"to commit has {parent} before it"
+                )
+            parent = slot
+
+    # --- headers --------------------------------------------------------------------------------
+
+    def next_header(self) -> Header:
+        """The oldest queued operations, as many as one header holds."""
+        taken = self._queue[: self._max_ops]
+        header = Header([], [])
+        for op, path in taken:
+            moved = bool(path) and op.b != len(header.path)
+            header.kv_ops.append(replace(op, b=len(header.path)) if moved else op)
+            header.path.extend(path)
+        self._sent = (len(taken), len(self._leaving_slots), len(self._leaving_pages))
+        return header
+
+    def step_done(self) -> None:
+        """The step with the last header has completed: what it freed is free."""
+        if self._sent is None:
+            return
+        ops, slots, pages = self._sent
+        del self._queue[:ops]
+        if not self._queue:  # everything that freed something has been carried
+            self._slots.extend(self._leaving_slots[:slots])
+            self._pages.extend(self._leaving_pages[:pages])
+            del self._leaving_slots[:slots]
+            del self._leaving_pages[:pages]
+        self._sent = None
+
+    def step_failed(self) -> None:
+        """The step did not run: its header stays queued."""
+        self._sent = None

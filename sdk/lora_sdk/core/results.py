@@ -1,0 +1,140 @@
+"""What a request returns."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from lora_sdk.core.speculation_statistics import SpeculationStatistics
+from lora_sdk.sampling.logprobs import PositionLogprobs
+
+
+@dataclass(frozen=True)
+class Output:
+    """One sample of a request.
+
+    `finish_reason`: "stop" (end-of-text, stop token or stop string, named by `stop_reason`),
+    "length" (max_tokens or the context is reached) or "cancelled". `token_ids` holds a stop token,
+    `text` does not. `logprobs` has one entry a token where they were asked for.
+    """
+
+    index: int
+    text: str
+    token_ids: tuple[int, ...]
+    finish_reason: str
+    stop_reason: str | int | None = None
+    logprobs: tuple[PositionLogprobs, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Measured wall-clock seconds of a request."""
+
+    queued: float = 0.0
+    """From submission to its first step."""
+    first_token: float = 0.0
+    """From submission to its first token."""
+    total: float = 0.0
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished request: its prompt and its n outputs.
+
+    `prompt_logprobs`: one entry a prompt token, None for the first, where they were asked for.
+    `speculation`: what was drafted and accepted, where somebody drafts.
+    """
+
+    prompt: str | None
+    prompt_token_ids: tuple[int, ...]
+    outputs: tuple[Output, ...]
+    seed: int
+    prompt_logprobs: tuple[PositionLogprobs | None, ...] | None = None
+    timing: Timing = field(default_factory=Timing)
+    speculation: SpeculationStatistics | None = None
+
+    @property
+    def text(self) -> str:
+        """Text of the first output."""
+        return self.outputs[0].text
+
+    @property
+    def token_ids(self) -> tuple[int, ...]:
+        """New tokens of the first output."""
+        return self.outputs[0].token_ids
+
+    @property
+    def finish_reason(self) -> str:
+        """Why the first output ended."""
+        return self.outputs[0].finish_reason
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Number of prompt tokens."""
+        return len(self.prompt_token_ids)
+
+    @property
+    def completion_tokens(self) -> int:
+        """Number of new tokens of all outputs."""
+        return sum(len(output.token_ids) for output in self.outputs)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        values = asdict(replace(self, speculation=None))
+        del values["speculation"]
+        if self.speculation is not None:
+            values["speculation"] = self.speculation.as_dict()
+        values["usage"] = {
+            "prompt_tokens": self.prompt_tokens,
+            "completion_tokens": self.completion_tokens,
+        }
+        return values
+
+
+@dataclass(frozen=True, init=False)
+class Delta:
+    """A streamed delta: of output `index`, the text that became definite with `token_id`.
+
+    The last delta of an output has a `finish_reason`; its `token_id` is None where only held-back
+    text was left.
+    """
+
+    index: int
+    text: str
+    token_id: int | None
+    logprobs: PositionLogprobs | None = None
+    finish_reason: str | None = None
+    stop_reason: str | int | None = None
+
+    def __init__(  # one for every token: all fields at once, not by a call each
+        self,
+        index: int,
+        text: str,
+        token_id: int | None,
+        logprobs: PositionLogprobs | None = None,
+        finish_reason: str | None = None,
+        stop_reason: str | int | None = None,
+    ) -> None:
+        self.__dict__.update(
+            index=index,
+            text=text,
+            token_id=token_id,
+            logprobs=logprobs,
+            finish_reason=finish_reason,
+            stop_reason=stop_reason,
+        )
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What `verify` returned.
+
+    `tokens`: accepted drafts and the target's own last one, which is the new pending token.
+    `accepted`: tree nodes on the accepted path, the root (0) first. `slots`: their scratch slots,
+    the path that `commit` takes. `logprobs`: one entry a token where they were asked for.
+    """
+
+    tokens: tuple[int, ...]
+    accepted: tuple[int, ...]
+    slots: tuple[int, ...]
+    logprobs: tuple[PositionLogprobs, ...] | None = None

@@ -1,0 +1,209 @@
+"""Puts a model on boards and runs steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lora_host import abi
+from lora_host.errors import RequestError
+from lora_sdk.compile.isa import Command, encode
+from lora_sdk.compile.lower import lower
+from lora_sdk.core.nonfinite import first_board, nonfinite_error
+from lora_sdk.core.step import KvOp, Row, StepResult, selected_rows
+from lora_sdk.core.step_block import build_block
+from lora_sdk.loading.weights import Loader, Progress, Weights
+from lora_sdk.plan.model_plan import BoardPlan, Plan
+from lora_sdk.timing.step import StepShape, of_rows
+
+if TYPE_CHECKING:
+    from lora_host.cluster import Cluster
+    from lora_sdk.model.spec import ModelConfig
+
+__all__ = ["KvOp", "Row", "Runner", "StepResult"]
+
+LIST_ID = 0
+
+
+class Runner:
+    """A model on the boards of an open cluster.
+
+    Making one brings up the plan's links, reserves the arenas, loads and checks the weights and
+    registers every board's command list. `progress(done, total)` is called with bytes."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: ModelConfig,
+        checkpoint: Weights,
+        plan: Plan,
+        progress: Progress | None = None,
+        threads: int | None = None,
+    ) -> None:
+        """`progress(done, total)` receives bytes; `threads` pack weights, None for one a core."""
+        _check_boards(cluster, plan)
+        self.cluster = cluster
+        self.config = config
+        self.plan = plan
+        self._control_bank = plan.overlay.control_bank
+        self._block_offset = plan.boards[0].control.block_offset
+        for board in plan.boards:
+            for bank, size in sorted(board.arenas.items()):
+                cluster.reserve(board.board, bank, size)
+        if plan.size > 1:
+            cluster.links_up(plan.route.cables)
+        quantized = config.quantization is not None
+        self._scales = checkpoint.activation_scales() if quantized else None
+        self._loader = Loader(cluster, plan, checkpoint, progress, threads)
+        self._loader.load()
+        self._loader.check()
+        self.commands: dict[int, list[Command]] = {}
+        self.on_step: Callable[[StepShape], None] | None = None  # receives every step that was run
+        for board in plan.boards:
+            self._register(board)
+
+    def _register(self, board: BoardPlan) -> None:
+        commands = lower(self.config, self.plan, board.rank, self._scales)
+        self.commands[board.board] = commands
+        data = encode(commands, self.plan, board.rank, LIST_ID)
+        offset = board.control.list_offset
+        self.cluster.write(board.board, self._control_bank, offset, data)
+        self.cluster.register_list(board.board, LIST_ID, offset)
+
+    @property
+    def argmax_offsets(self) -> list[int]:
+        """Where each board writes the argmax record of selected row 0, by board: bytes in the
+        control bank."""
+        boards = self.plan.by_board
+        return [boards[index].control.argmax_offset for index in range(self.plan.size)]
+
+    def check_weights(self) -> None:
+        """Compares the weights on the boards with what was loaded; TransportError where they
+        differ."""
+        self._loader.check()
+
+    def step(
+        self, rows: Sequence[Row], kv_ops: Sequence[KvOp] = (), path: Sequence[int] = ()
+    ) -> StepResult:
+        """Runs one step on all boards and reads what its rows want.
+
+        RequestError for more rows or operations than a step takes; CommandError where the firmware
+        refuses a row; ModelError where a unit wrote a value that is not finite: the boards have
+        done that step, commits included, and the next one follows it."""
+        self._check_counts(rows, kv_ops, path)
+        columns = self.config.embed_dim
+        block = build_block(rows, kv_ops, path, LIST_ID, columns)
+        completions = self.cluster.step(block, self._block_offset)
+        self._check_finite(rows, completions)
+        chosen = selected_rows(rows)
+        if self.on_step is not None:
+            places = ((row.sequence, row.position, row.adapter) for row in rows)
+            self.on_step(of_rows(places, len(chosen), len(path)))
+        hidden_rows = tuple(index for index, row in enumerate(rows) if row.want_hidden)
+        return StepResult(
+            step=int(completions[0]["step"]),
+            rows=chosen,
+            logits=self._logits(len(chosen)) if any(r.want_logits for r in rows) else None,
+            argmax=self._argmax(len(chosen)) if any(r.want_argmax for r in rows) else None,
+            hidden=self._hidden(hidden_rows) if hidden_rows else None,
+            hidden_rows=hidden_rows,
+            completions=completions,
+        )
+
+    def _check_counts(
+        self, rows: Sequence[Row], kv_ops: Sequence[KvOp], path: Sequence[int]
+    ) -> None:
+        most = abi.MAX_ROWS * abi.MAX_SEQUENCES
+        for what, count, limit in (
+            ("rows", len(rows), self.plan.row_limit),
+            ("KV operations", len(kv_ops), abi.MAX_KV_OPS),
+            ("path entries", len(path), most),
+        ):
+            if count > limit:
+                raise RequestError(f"a step with {count} {what} was asked for, at most {limit}")
+        if any(row.want_hidden for row in rows) and not self.plan.hidden_taps:
+            raise RequestError("a row wants hidden states, but the plan has no hidden taps")
+
+    def _check_finite(self, rows: Sequence[Row], completions: npt.NDArray[np.void]) -> None:
+        """Names the first command of any board that wrote NaN or infinity."""
+        if not any(completions["nonfinite_count"].tolist()):
+            return
+        broken = {
+            board: int(record["nonfinite_index"])
+            for board, record in enumerate(completions)
+            if record["nonfinite_count"]
+        }
+        board = first_board(self.commands, broken)
+        place = int(completions[board]["nonfinite_row"])
+        row = rows[place] if place < len(rows) else None
+        where = f"first in row {place}"
+        if row is not None:
+            where += f" (sequence {row.sequence}, position {row.position})"
+        raise nonfinite_error(
+            self.commands, board, broken[board], where, None if row is None else place
+        )
+
+    def _read(self, board: BoardPlan, offset: int, shape: tuple[int, ...], kind: Any) -> Any:
+        """An array of results from a board's control bank."""
+        array = np.empty(shape, kind)
+        if array.size:
+            self.cluster.read_into(board.board, self._control_bank, offset, array)
+        return array
+
+    def _logits(self, count: int) -> npt.NDArray[np.float32]:
+        """FP32 [count, vocabulary]: the boards' shares side by side, without their padding."""
+        shares = []
+        for board in self.plan.boards:
+            control = board.control
+            shape = (count, control.logits_stride // 4)
+            padded = self._read(board, control.logits_offset, shape, np.float32)
+            shares.append(padded[:, : len(board.share.vocabulary)])
+        return np.concatenate(shares, axis=1)
+
+    def _argmax(self, count: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.uint32]]:
+        """The greatest logit of each row and its token; of equal ones the lowest token, as ranks
+        hold ascending tokens; NaN where a board found one."""
+        boards = [board for board in self.plan.boards if board.share.vocabulary]
+        records = np.empty((len(boards), count), abi.dtype("argmax"))
+        for board, record in zip(boards, records, strict=True):
+            offset = board.control.argmax_offset
+            self.cluster.read_into(board.board, self._control_bank, offset, record)
+        if len(boards) == 1:
+            return records["value"][0], records["token"][0]
+        best = np.argmax(records["value"], axis=0)  # the first greatest, or the first NaN
+        rows = np.arange(count)
+        return records["value"][best, rows], records["token"][best, rows]
+
+    def _hidden(self, rows: tuple[int, ...]) -> npt.NDArray[np.float16]:
+        """FP16 [taps, len(rows), hidden] of these rows of the step."""
+        taps, count = len(self.plan.hidden_taps), max(rows) + 1
+        parts = []
+        for board in self.plan.boards:
+            control, local = board.control, len(board.share.hidden)
+            shape = (count, control.hidden_stride // 2)
+            whole = [
+                self._read(
+                    board, control.hidden_offset + tap * control.hidden_tap_bytes, shape, np.float16
+                )
+                for tap in range(taps)
+            ]
+            parts.append(np.stack(whole)[:, list(rows), :local])
+        return np.concatenate(parts, axis=2)
+
+
+def _check_boards(cluster: Cluster, plan: Plan) -> None:
+    """The plan's boards are the cluster's, each once."""
+    if cluster.size != plan.size:
+        raise RequestError(
+            f"the plan is for {plan.size} boards, the cluster has {cluster.size}; open as many "
+            "as the plan needs"
+        )
+    outside = [board for board in plan.route.order if not 0 <= board < cluster.size]
+    if outside:
+        raise RequestError(
+            f"the plan's route uses board {outside[0]}, the cluster has boards 0 to "
+            f"{cluster.size - 1}; find the route in the opened cluster's cables"
+        )

@@ -1,0 +1,1 @@
+"""Engine: requests, the generation loop, and the API for programs."""

@@ -1,0 +1,45 @@
+"""Requests of asyncio programs: a thread runs the steps, the event loop receives the deltas."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+from lora_sdk.core.results import Delta, Result
+from lora_sdk.engine.generator import Generator
+from lora_sdk.engine.requests import Request
+
+
+async def deltas(generator: Generator, request: Request) -> AsyncIterator[Delta]:
+    """Pieces of a request as they come; leaving early cancels it."""
+    loop = asyncio.get_running_loop()
+    queue: asyncio.Queue[Delta | None] = asyncio.Queue()
+    request.on_delta = _relay(loop, queue)
+    request.on_end = _relay(loop, queue, None)
+    generator.submit(request)
+    generator.run_in_background()
+    try:
+        while (delta := await queue.get()) is not None:
+            yield delta
+        request.result()  # raises what it ended with
+    finally:
+        request.cancel()
+
+
+async def collect(generator: Generator, request: Request) -> Result:
+    """The finished request."""
+    async for _ in deltas(generator, request):
+        pass
+    return request.result()
+
+
+def _relay(
+    loop: asyncio.AbstractEventLoop, queue: asyncio.Queue[Delta | None], *fixed: None
+) -> Callable[..., None]:
+    """A listener that may be called from any thread; silent once the event loop is closed."""
+
+    def put(*given: Delta) -> None:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(queue.put_nowait, *(fixed or given))
+
+    return put

@@ -1,0 +1,282 @@
+"""Engine: a model on boards, and all that a program asks of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from lora_host import abi
+from lora_host.errors import RequestError
+from lora_sdk.adapters.slots import AdapterSlots
+from lora_sdk.core.kvcache import KvCache
+from lora_sdk.core.opening import open_model
+from lora_sdk.core.options import Progress, make_options
+from lora_sdk.core.results import Delta, Result
+from lora_sdk.core.speculation_statistics import SpeculationStatistics
+from lora_sdk.core.stepper import Stepper
+from lora_sdk.engine.adapter_api import AdapterApi
+from lora_sdk.engine.generator import Generator
+from lora_sdk.engine.greedy import BoardLoop, GreedyLoop
+from lora_sdk.engine.requests import OnDelta, Request
+from lora_sdk.engine.submission import (
+    Prompt,
+    callback_for,
+    make_request,
+    one_prompt,
+    params_of,
+    prompts_of,
+)
+from lora_sdk.engine.token_api import TokenApi
+from lora_sdk.plan.adapters import DEFAULT_RANK, AdapterOptions
+from lora_sdk.sampling import SamplingParams
+from lora_sdk.spec.opening import SpeculationOptions, open_speculation, with_taps
+from lora_sdk.text.chat import Message, check_messages, find_template, render
+from lora_sdk.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from lora_host.cluster import Cluster
+    from lora_sdk.model.spec import ModelConfig
+    from lora_sdk.plan.model_plan import Plan
+    from lora_sdk.timing.run import RunTime
+
+
+class Engine(AdapterApi, TokenApi):
+    """A model placed on 1, 2, 4 or 8 boards.
+
+    Use it as a context manager. `generate`, `stream`, `chat` and their async forms work on text;
+    `open_sequence`, `rows`, `step`, `commit`, `fork` and `verify` on tokens. Several threads may
+    call it at once: their requests run as rows of the same steps.
+    """
+
+    def __init__(
+        self,
+        model: str | Path | None = None,
+        boards: int | None = None,
+        devices: Sequence[str] = (),
+        cluster_file: str | Path | None = None,
+        overlay: str | None = None,
+        kernels: str = "native",
+        context: int | None = None,
+        max_sequences: int | None = None,
+        progress: Progress | None = None,
+        hidden_layers: Sequence[int] = (),
+        trace: bool = False,
+        max_adapters: int = 0,
+        max_adapter_rank: int = DEFAULT_RANK,
+        adapter_mode: str = "auto",
+        threads: int | None = None,
+        speculation: SpeculationOptions | None = None,
+        kv: str = "auto",
+    ) -> None:
+        """Open boards and place a model on them.
+
+        `model`: Hugging Face folder, None for the demo model. `boards`: 1, 2, 4 or 8; None takes as
+        many as `devices` or the cluster file names, else 1. `devices`: URIs as emu:u280. `overlay`:
+        name or folder, None for one that takes the model (all FP16: LORA-F). `kernels`: "native" or
+        "numpy", for emulated boards. `context`: positions of a sequence, None for all that fit.
+        `max_sequences`: sequences open at once. `progress(done, total)`: bytes placed.
+        `hidden_layers`: layers whose input rows may ask for. `trace`: keep the boards' command
+        traces. `max_adapters`: slots for adapters; `max_adapter_rank`: the largest rank they take;
+        `adapter_mode`: "auto", "nfs", "s" or "bd", see lora_sdk.plan.adapters. `threads`: of native
+        kernels, None for one a CPU. `speculation`: who drafts, None for plain decoding; tokens are
+        the same. `kv`: the KV cache's type, "auto" (the checkpoint's), "fp16", "int8" (by static
+        scales of the checkpoint) or "int8-heads". Raises the LoraError of what does not fit.
+        """
+        adapters = AdapterOptions(max_adapters, max_adapter_rank, adapter_mode)
+        options = make_options(
+            model, boards, devices, cluster_file, overlay, kernels, context, max_sequences,
+            hidden_layers, trace, adapters, threads, kv)  # fmt: skip
+        options = with_taps(options, speculation)
+        self.model_path = options.model
+        self._loaded = open_model(options, progress)
+        plan, runner = self._loaded.plan, self._loaded.runner
+        self._adapters = AdapterSlots(self._loaded.cluster, plan)
+        self._cache = KvCache(
+            plan.page_count,
+            plan.max_sequences,
+            plan.overlay.max_scratch,
+            plan.context,
+            abi.MAX_KV_OPS,
+            watcher=self._adapters,
+        )
+        self._stepper = Stepper(runner, self._cache, self._adapters if max_adapters else None)
+        greedy = GreedyLoop(BoardLoop(self.cluster, runner), self._stepper, self._cache)
+        try:
+            self._speculation = open_speculation(speculation, options, self._loaded, self._cache)
+        except BaseException:
+            self._loaded.stack.close()
+            raise
+        self._generator = Generator(
+            self._stepper, self._cache, plan.row_limit, greedy, self._adapters, self._speculation
+        )
+        self._closed = False
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the boards back. Calling it again does nothing."""
+        if not self._closed:
+            self._closed = True
+            self._generator.close()
+            self._loaded.stack.close()
+
+    # --- what was loaded ------------------------------------------------------------------------
+
+    @property
+    def config(self) -> ModelConfig:
+        """The model's normalised configuration."""
+        return self._loaded.config
+
+    @property
+    def plan(self) -> Plan:
+        """Where everything lies on the boards."""
+        return self._loaded.plan
+
+    @property
+    def cluster(self) -> Cluster:
+        """The opened boards."""
+        return self._loaded.cluster
+
+    @property
+    def context(self) -> int:
+        """Positions that a sequence may have."""
+        return self.plan.context
+
+    @property
+    def steps(self) -> int:
+        """Steps run through Python so far; the boards' own greedy loop is not counted."""
+        return self._stepper.steps
+
+    @property
+    def speculation(self) -> SpeculationStatistics | None:
+        """Counts of all verifications so far, None where nobody drafts."""
+        return None if self._speculation is None else self._speculation.statistics
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The model folder's tokenizer; ModelError where it has none."""
+        return Tokenizer(self.model_path, self.config.vocabulary)
+
+    def model_time(self) -> RunTime:
+        """Record from now on what the steps would take on real boards: modelled, not measured.
+
+        A second call starts anew. RequestError: a command of the lists has no timing."""
+        from lora_sdk.timing.run import RunTime
+
+        runner = self._loaded.runner
+        lists = {plan.rank: runner.commands[plan.board] for plan in self.plan.boards}
+        time = RunTime(self.config, self.plan, lists)
+        runner.on_step = time.add
+        return time
+
+    def check_weights(self) -> None:
+        """Sum every placed weight on the boards and compare; PlacementError names what differs."""
+        with self._generator.lock:
+            self._loaded.runner.check_weights()
+
+    # --- text -----------------------------------------------------------------------------------
+
+    def generate(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        params: SamplingParams | Sequence[SamplingParams] | None = None,
+        on_delta: OnDelta | None = None,
+        on_result: Callable[[int, Result], None] | None = None,
+    ) -> Result | list[Result]:
+        """Continue a prompt (text or token ids), or several at once; one Result each.
+
+        `params`: one for all, or one a prompt; None is greedy. `on_delta` receives each delta of a
+        single prompt as it comes, and ends it by returning True; `on_result` receives each finished
+        prompt's place and result. Raises RequestError for a bad argument or a prompt beyond the
+        context, ModelError for NaN logits, and what the boards raise.
+        """
+        several, single = prompts_of(prompts)
+        each = params_of(params, len(several))
+        if on_delta is not None and not single:
+            raise RequestError("on_delta takes a single prompt; use stream or astream for several")
+        requests = [
+            make_request(self, prompt, one, on_delta, None if single else index)
+            for index, (prompt, one) in enumerate(zip(several, each, strict=True))
+        ]
+        for index, request in enumerate(requests):
+            if on_result is not None:
+                request.on_end = callback_for(on_result, index, request)
+        self._run(requests)
+        results = [request.result() for request in requests]
+        return results[0] if single else results
+
+    def stream(self, prompt: Prompt, params: SamplingParams | None = None) -> Iterator[Delta]:
+        """Pieces of one prompt's continuation as they come. Closing the iterator cancels."""
+        deltas: list[Delta] = []
+        request = self._submit(prompt, params, deltas.append)
+        try:
+            while deltas or not request.ended:
+                if deltas:
+                    yield deltas.pop(0)
+                else:
+                    self._generator.advance()
+            request.result()
+        finally:
+            if not request.ended:
+                self._generator.forget(request)
+
+    async def agenerate(self, prompt: Prompt, params: SamplingParams | None = None) -> Result:
+        """`generate` of one prompt for asyncio; cancelling the task cancels the request."""
+        from lora_sdk.engine.background import collect
+
+        return await collect(self._generator, make_request(self, one_prompt(prompt), params))
+
+    def astream(self, prompt: Prompt, params: SamplingParams | None = None) -> AsyncIterator[Delta]:
+        """`stream` for asyncio; leaving the loop cancels the request."""
+        from lora_sdk.engine.background import deltas
+
+        return deltas(self._generator, make_request(self, one_prompt(prompt), params))
+
+    def chat(
+        self,
+        messages: Sequence[Message],
+        params: SamplingParams | None = None,
+        on_delta: OnDelta | None = None,
+    ) -> Result:
+        """Apply the model's chat template to messages of {'role', 'content'} and answer them.
+
+        ModelError where the model has no template.
+        """
+        result = self.generate(self.chat_tokens(messages), params, on_delta)
+        assert isinstance(result, Result)  # a single prompt
+        return result
+
+    def chat_tokens(self, messages: Sequence[Message]) -> list[int]:
+        """Token ids of the prompt that the chat template makes of messages."""
+        check_messages(messages)
+        template = find_template(self.model_path, self.tokenizer)
+        text = render(template, messages, self.tokenizer, add_generation_prompt=True)
+        return self.tokenizer.encode(text, special=False)  # the template wrote BOS itself
+
+    def _submit(self, prompt: Prompt, params: SamplingParams | None, on_delta: OnDelta) -> Request:
+        request = make_request(self, one_prompt(prompt), params, on_delta)
+        self._generator.submit(request)
+        return request
+
+    def _run(self, requests: Sequence[Request]) -> None:
+        for request in requests:
+            self._generator.submit(request)
+        try:
+            while not all(request.ended for request in requests):
+                self._generator.advance(one_step=False)
+        finally:
+            for request in requests:
+                if not request.ended:
+                    self._generator.forget(request)

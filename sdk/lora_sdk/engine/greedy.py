@@ -1,0 +1,144 @@
+"""Greedy decoding of one sequence by the C host's own loop: no Python between two tokens but the
+listener's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from lora_host.errors import ModelError
+from lora_sdk.core.kvcache import KvCache, Uncommitted
+from lora_sdk.core.nonfinite import nonfinite_error
+from lora_sdk.core.stepper import Stepper
+from lora_sdk.timing.step import StepShape
+
+if TYPE_CHECKING:
+    from lora_host.cluster import Cluster
+    from lora_sdk.core.runner import Runner
+
+OnToken = Callable[[int], bool]
+"""Called with each token; True ends the loop."""
+
+
+class Loop(Protocol):
+    """Runs rows from the pending token on, the two slots in turn, until `on_token` says so. `run`
+    ends with the pending token and takes the new ones. `adapter`: the slot that they name, -1
+    none."""
+
+    def greedy(
+        self,
+        sequence: int,
+        position: int,
+        run: list[int],
+        slots: tuple[int, int],
+        max_tokens: int,
+        on_token: OnToken,
+        adapter: int,
+    ) -> None: ...
+
+
+class BoardLoop:
+    """The C host's loop on the runner's boards."""
+
+    def __init__(self, cluster: Cluster, runner: Runner) -> None:
+        self._cluster = cluster
+        self._runner = runner
+
+    def greedy(
+        self,
+        sequence: int,
+        position: int,
+        run: list[int],
+        slots: tuple[int, int],
+        max_tokens: int,
+        on_token: OnToken,
+        adapter: int,
+    ) -> None:
+        """See Cluster.greedy. ModelError names the command whose value is not finite."""
+        before, on_step = len(run), self._runner.on_step
+
+        def received(emitted: int) -> bool:
+            run.append(emitted)
+            if on_step is not None:
+                done = len(run) - before
+                on_step(StepShape(1, position + done, position + done, 1, int(done > 1)))
+            return on_token(emitted)
+
+        try:
+            self._cluster.greedy(
+                sequence,
+                position,
+                run[-1],
+                slots,
+                max_tokens,
+                self._runner.argmax_offsets,
+                self._runner.plan.boards[0].control.block_offset,
+                on_token=received,
+                adapter=adapter,
+            )
+        except ModelError as error:
+            at = error.failure
+            if at is None or at.board is None or at.index is None:
+                raise
+            context = position + len(run) - before
+            where = f"in the row of sequence {sequence}, position {context}"
+            lists = self._runner.commands
+            raise nonfinite_error(lists, at.board, at.index, where, at.row) from error
+
+
+class GreedyLoop:
+    """The loop with the cache's books around it."""
+
+    def __init__(self, loop: Loop, stepper: Stepper, cache: KvCache) -> None:
+        self._loop = loop
+        self._stepper = stepper
+        self._cache = cache
+
+    def run(self, sequence: int, token: int, max_tokens: int, on_token: OnToken) -> None:
+        """Emit at most `max_tokens` tokens after the pending `token`.
+
+        Pages for all of them enter the table first. What `on_token` raises ends the loop and is
+        raised here, with the books in order.
+        """
+        start = self._cache.length(sequence)
+        max_tokens = min(max_tokens, self._cache.context - start)
+        self._cache.grow(sequence, start + max_tokens)
+        self._stepper.flush()
+        slots = self._cache.take_slots(2)
+        run = [token]  # tokens whose rows have run, then the pending one
+        try:
+            self._loop.greedy(
+                sequence,
+                start,
+                run,
+                (slots[0], slots[1]),
+                max_tokens,
+                on_token,
+                self._stepper.adapter_of(sequence),
+            )
+        except ModelError:  # the last row ran, and its header committed the one before
+            self._settle(sequence, start, run, slots)
+            self._cache.drop(sequence)
+            raise
+        except BaseException:
+            self._settle(sequence, start, run[:-1], slots)
+            self._commit_last(sequence)
+            raise
+        self._settle(sequence, start, run[:-1], slots)
+        self._commit_last(sequence)
+
+    def _settle(self, sequence: int, start: int, run: Sequence[int], slots: Sequence[int]) -> None:
+        """The rows of `run` took the slots in turn; all but the last are committed."""
+        if not run:
+            self._cache.give_slots(slots)
+            return
+        last, other = (slots[0], slots[1]) if len(run) % 2 else (slots[1], slots[0])
+        self._cache.committed_elsewhere(sequence, run[:-1])
+        row = Uncommitted(run[-1], start + len(run) - 1, -1)
+        self._cache.add_row(sequence, last, row)
+        self._cache.give_slots([other])
+
+    def _commit_last(self, sequence: int) -> None:
+        slots = list(self._cache.uncommitted(sequence))
+        if slots:
+            self._cache.commit(sequence, slots)

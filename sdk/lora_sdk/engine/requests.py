@@ -1,0 +1,163 @@
+"""A request while it runs: its samples, what they have emitted, and when each is finished."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from lora_sdk.core.results import Delta, Output, Result, Timing
+from lora_sdk.core.speculation_statistics import SpeculationStatistics
+from lora_sdk.sampling import Sampler, SamplingParams
+from lora_sdk.sampling.logprobs import PositionLogprobs
+from lora_sdk.text.streaming import TextStream
+
+OnDelta = Callable[[Delta], object]
+"""Hears the deltas of a request; returning True cancels it."""
+
+
+class Sample:
+    """One of a request's n samples: its tokens and text so far."""
+
+    def __init__(self, sampler: Sampler, text: TextStream | None, max_new: int) -> None:
+        """`max_new` tokens end it with "length"; `text` is None where there is no tokenizer."""
+        self.sampler = sampler
+        self.output: list[int] = []
+        self.logprobs: list[PositionLogprobs] = []
+        self.finish_reason: str | None = None
+        self.stop_reason: str | int | None = None
+        self._text = text
+        self._max_new = max_new
+
+    @property
+    def index(self) -> int:
+        """Which of the n samples this is."""
+        return self.sampler.sample
+
+    @property
+    def left(self) -> int:
+        """How many tokens it may still emit."""
+        return self._max_new - len(self.output)
+
+    def accept(self, token: int, logprobs: PositionLogprobs | None = None) -> Delta:
+        """Take the next token; the delta tells the new text and whether the sample is finished."""
+        sampler, stream = self.sampler, self._text
+        params = sampler.params
+        self.output.append(token)
+        count = len(self.output)
+        if logprobs is not None:
+            self.logprobs.append(logprobs)
+        text = ""
+        ended = token in sampler.end_tokens
+        if stream is not None and (not ended or params.include_stop_str_in_output):
+            text = stream.push(token, count >= params.min_tokens)
+        if ended:
+            text += self._finish("stop", token)
+        elif stream is not None and stream.matched is not None:
+            text += self._finish("stop", stream.matched)
+        elif count >= self._max_new:
+            text += self._finish("length", None)
+        return Delta(sampler.sample, text, token, logprobs, self.finish_reason, self.stop_reason)
+
+    def cancel(self) -> Delta:
+        """End the sample as it stands."""
+        text = self._finish("cancelled", None)
+        return Delta(self.index, text, None, None, self.finish_reason)
+
+    def result(self) -> Output:
+        """What the sample has emitted."""
+        return Output(
+            index=self.index,
+            text=self._text.text if self._text is not None else "",
+            token_ids=tuple(self.output),
+            finish_reason=self.finish_reason or "cancelled",
+            stop_reason=self.stop_reason,
+            logprobs=None if self.sampler.params.logprobs is None else tuple(self.logprobs),
+        )
+
+    def _finish(self, reason: str, stop_reason: str | int | None) -> str:
+        self.finish_reason, self.stop_reason = reason, stop_reason
+        if self._text is None or self._text.matched is not None:
+            return ""
+        rest = self._text.finish()
+        if self._text.matched is not None and reason == "length":  # held-back text completed it
+            self.finish_reason, self.stop_reason = "stop", self._text.matched
+        return rest
+
+
+@dataclass
+class Request:
+    """A prompt to be continued. `prompt` is the text it came from, None for token ids."""
+
+    prompt: str | None
+    tokens: list[int]
+    params: SamplingParams
+    seed: int
+    samples: list[Sample]
+    on_delta: OnDelta | None = None
+    name: str = "the prompt"  # in messages
+    on_end: Callable[[], None] | None = None
+    prompt_logprobs: list[PositionLogprobs | None] = field(default_factory=list)
+    cancelled: bool = False
+    error: BaseException | None = None
+    submitted: float = field(default_factory=time.monotonic)
+    started: float | None = None
+    first_token: float | None = None
+    finished: float | None = None
+    ended: bool = False  # every delta has been delivered
+    speculation: SpeculationStatistics | None = None  # counts, where the engine speculates
+
+    @property
+    def done(self) -> bool:
+        """Whether every sample is finished, or the request has failed."""
+        return self.error is not None or all(s.finish_reason for s in self.samples)
+
+    def cancel(self) -> None:
+        """Ask for an end before the next step; safe from any thread."""
+        self.cancelled = True
+
+    def deliver(self, delta: Delta) -> None:
+        """Hand a delta to whoever listens, and note the times."""
+        if self.first_token is None and delta.token_id is not None:
+            self.first_token = time.monotonic()
+        if self.on_delta is not None and self.on_delta(delta) is True:
+            self.cancel()
+        if delta.finish_reason is not None and self.done:
+            self._end()
+
+    def fail(self, error: BaseException) -> None:
+        """End the request with an error, unless it has ended."""
+        if not self.ended:
+            self.error = error
+            self._end()
+
+    def _end(self) -> None:
+        if not self.ended:
+            self.finished = time.monotonic()
+            self.ended = True
+            if self.on_end is not None:
+                self.on_end()
+
+    def result(self) -> Result:
+        """The finished request; raises the error it ended with."""
+        if self.error is not None:
+            raise self.error
+        wanted = self.params.prompt_logprobs is not None
+        return Result(
+            prompt=self.prompt,
+            prompt_token_ids=tuple(self.tokens),
+            outputs=tuple(sample.result() for sample in self.samples),
+            seed=self.seed,
+            prompt_logprobs=tuple(self.prompt_logprobs) if wanted else None,
+            speculation=self.speculation,
+            timing=Timing(
+                queued=(self.started or self.submitted) - self.submitted,
+                first_token=(self.first_token or self.submitted) - self.submitted,
+                total=(self.finished or self.submitted) - self.submitted,
+            ),
+        )
+
+
+def positions_of(tokens: Sequence[int], max_new: int) -> int:
+    """Cache positions a sequence takes: the last new token is never run."""
+    return len(tokens) + max_new - 1

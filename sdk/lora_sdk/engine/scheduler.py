@@ -1,0 +1,223 @@
+"""Which sequences run, and which of their tokens the next step holds.
+
+First come, first served; a request starts once all pages that it may need are free, so a running
+one never has to stop for another. Every running sequence gets a row of each step as long as there
+are rows; what is left goes to prompts, oldest first.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from lora_host.errors import LoraError, RequestError
+from lora_sdk.core.kvcache import PAGE_POSITIONS, KvCache, pages_for
+from lora_sdk.engine.requests import Request, Sample, positions_of
+
+if TYPE_CHECKING:
+    from lora_sdk.adapters.slots import AdapterSlots
+    from lora_sdk.core.verify import Tree
+    from lora_sdk.spec.loop import SequenceDraft
+
+
+@dataclass
+class Group:
+    """Samples of one request that share one prefill."""
+
+    request: Request
+    samples: list[Sample]
+
+    def pages(self) -> int:
+        """Pages that the group may come to need."""
+        prompt = self.request.tokens
+        each = pages_for(positions_of(prompt, max(s.left for s in self.samples)))
+        return each + (len(self.samples) - 1) * (each - len(prompt) // PAGE_POSITIONS)
+
+
+@dataclass(eq=False)  # a track equals itself alone
+class Track:
+    """A running sequence. `todo`: tokens whose K and V are not computed yet."""
+
+    request: Request
+    sample: Sample
+    sequence: int
+    todo: list[int]
+    siblings: list[Sample] = field(default_factory=list)  # to be forked after the prompt
+    draft: SequenceDraft | None = None
+
+    @property
+    def prefilling(self) -> bool:
+        """Whether its prompt is not through yet."""
+        return not self.sample.output
+
+
+@dataclass(frozen=True)
+class Slice:
+    """The first `count` tokens of a track's todo, or with `tree` the only one and drafts."""
+
+    track: Track
+    count: int
+    tree: Tree | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether the last row's output is the next token."""
+        return self.count == len(self.track.todo)
+
+    @property
+    def decoding(self) -> bool:
+        """Whether it is the pending token of a sequence whose prompt is through."""
+        track = self.track
+        return self.complete and self.count == 1 and not (track.prefilling or track.siblings)
+
+
+class Scheduler:
+    """The queue of requests and the sequences that run."""
+
+    def __init__(
+        self, cache: KvCache, row_limit: int, adapters: AdapterSlots | None = None
+    ) -> None:
+        self._cache = cache
+        self._adapters = adapters
+        self._row_limit = row_limit
+        self._waiting: deque[Group] = deque()
+        self.running: list[Track] = []
+        self._turn = 0
+
+    @property
+    def waiting(self) -> int:
+        """Groups that have not started."""
+        return len(self._waiting)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing runs or waits."""
+        return not self.running and not self._waiting
+
+    def submit(self, request: Request) -> None:
+        """Queue a request; RequestError when it could never run."""
+        size = self._cache.max_sequences
+        samples = request.samples
+        groups = [Group(request, samples[i : i + size]) for i in range(0, len(samples), size)]
+        for group in groups:
+            if group.pages() > self._cache.total_pages:
+                raise RequestError(
+                    f"the request may need {group.pages()} KV pages of {PAGE_POSITIONS} positions, "
+                    f"the boards have {self._cache.total_pages}; lower max_tokens or n"
+                )
+        self._waiting.extend(groups)
+
+    def drop_cancelled(self) -> list[Request]:
+        """Take cancelled requests out, running or waiting, and return them."""
+        cancelled = [request for request in self._requests() if request.cancelled]
+        for request in cancelled:
+            self.remove(request)
+        return cancelled
+
+    def remove(self, request: Request) -> None:
+        """Take one request out, running or waiting."""
+        for track in [t for t in self.running if t.request is request]:
+            self.end(track)
+        self._waiting = deque(g for g in self._waiting if g.request is not request)
+
+    def admit(self) -> None:
+        """Start waiting groups, oldest first, while sequences, pages and adapter slots are free."""
+        while self._waiting:
+            group = self._waiting[0]
+            places = self._cache.free_sequences - sum(len(t.siblings) for t in self.running)
+            if group.pages() > self._cache.free_pages or len(group.samples) > places:
+                return
+            if not self.has_slot(group.request):
+                return
+            self._start(group)
+
+    def has_slot(self, request: Request) -> bool:
+        """Whether the request's adapter is on the boards or could be brought there now."""
+        return self._adapters is None or self._adapters.has_room(request.params.adapter)
+
+    def blocked(self) -> Request | None:
+        """The first waiting request, when nothing runs that could make room for it."""
+        if self.running or not self._waiting:
+            return None
+        return self._waiting[0].request
+
+    def plan(self) -> list[Slice]:
+        """The slices of the next step; their rows number at most row_limit and the free slots."""
+        budget = min(self._row_limit, self._cache.free_slots)
+        tracks = self._in_turn(budget)
+        counts = [1] * len(tracks)
+        budget -= len(tracks)
+        for index in sorted(range(len(tracks)), key=lambda i: self._age(tracks[i])):
+            more = min(budget, len(tracks[index].todo) - 1)
+            counts[index] += more
+            budget -= more
+        return [Slice(track, count) for track, count in zip(tracks, counts, strict=True)]
+
+    def fork(self, track: Track) -> list[Track]:
+        """Start the siblings of a track whose prompt is through; they share its prompt."""
+        siblings, track.siblings = track.siblings, []
+        share = len(track.request.tokens) // PAGE_POSITIONS
+        started = []
+        for sample in siblings:
+            own = pages_for(positions_of(track.request.tokens, sample.left)) - share
+            sequence = self._cache.fork(track.sequence, own)
+            draft = track.draft.fork() if track.draft is not None else None
+            started.append(Track(track.request, sample, sequence, [], draft=draft))
+        self.running.extend(started)
+        return started
+
+    def end(self, track: Track) -> None:
+        """Take a track out and free its sequence."""
+        self.running.remove(track)
+        if track.draft is not None:
+            track.draft.close()
+        if self._cache.is_open(track.sequence):
+            self._cache.close(track.sequence)
+
+    def abandon(self) -> list[Request]:
+        """Take everything out; returns the requests that were in."""
+        requests = self._requests()
+        for request in requests:
+            self.remove(request)
+        return requests
+
+    def _requests(self) -> list[Request]:
+        """Requests that run or wait, each once."""
+        every = [t.request for t in self.running] + [g.request for g in self._waiting]
+        return list({id(request): request for request in every}.values())
+
+    def _start(self, group: Group) -> None:
+        request = group.request
+        sequence = self._cache.open(group.pages())
+        try:
+            self._attach(sequence, request.params.adapter)
+        except BaseException as error:
+            self._cache.close(sequence)
+            if not isinstance(error, LoraError):
+                raise
+            self.remove(request)
+            request.fail(error)
+            return
+        self._waiting.popleft()
+        if request.started is None:
+            request.started = time.monotonic()
+        leader, *siblings = group.samples
+        self.running.append(Track(request, leader, sequence, list(request.tokens), siblings))
+
+    def _attach(self, sequence: int, adapter: str | None) -> None:
+        if adapter is not None and self._adapters is not None:
+            self._adapters.attach(sequence, adapter)
+
+    def _in_turn(self, budget: int) -> list[Track]:
+        """The tracks that get a row; all of them, or by turns where rows are too few."""
+        count = len(self.running)
+        if count <= budget:
+            return list(self.running)
+        start = self._turn % count
+        self._turn = start + budget
+        return [self.running[(start + i) % count] for i in range(budget)]
+
+    def _age(self, track: Track) -> int:
+        return self.running.index(track)

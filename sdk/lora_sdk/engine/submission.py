@@ -1,0 +1,157 @@
+"""From a user's prompt and parameters to a Request, with every check that can fail early."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from lora_host.errors import ModelError, RequestError
+from lora_sdk.core.results import Result
+from lora_sdk.engine.requests import OnDelta, Request, Sample
+from lora_sdk.sampling import Sampler, SamplingParams
+from lora_sdk.text.streaming import TextStream
+from lora_sdk.text.tokenizer import check_token_ids
+
+if TYPE_CHECKING:
+    from lora_sdk.engine.engine import Engine
+
+Prompt: TypeAlias = "str | Sequence[int]"
+
+
+def prompts_of(prompts: Prompt | Sequence[Prompt]) -> tuple[list[Prompt], bool]:
+    """The prompts as a list, and whether a single one was given."""
+    if isinstance(prompts, str):
+        return [prompts], True
+    if isinstance(prompts, (bytes, Mapping)) or not isinstance(prompts, Iterable):
+        raise RequestError(
+            f"the prompt is {prompts!r:.60}; expected a text, token ids, or a list of those"
+        )
+    several = list(prompts)
+    if not several:
+        raise RequestError("no prompt was given; expected a text, token ids, or a list of those")
+    if all(hasattr(token, "__index__") for token in several):
+        return [several], True  # type: ignore[list-item]
+    return several, False  # type: ignore[return-value]
+
+
+def params_of(
+    params: SamplingParams | Sequence[SamplingParams] | None, count: int
+) -> list[SamplingParams]:
+    """Sampling parameters of each of `count` prompts: their own, or the same for all."""
+    if params is None or isinstance(params, SamplingParams):
+        return [params or SamplingParams()] * count
+    if isinstance(params, (str, bytes, Mapping)) or not isinstance(params, Iterable):
+        raise RequestError(f"params is {params!r:.60}; expected SamplingParams, or one a prompt")
+    each = list(params)
+    if len(each) != count:
+        raise RequestError(f"{len(each)} sampling parameters for {count} prompts")
+    return each
+
+
+def one_prompt(prompt: Prompt) -> Prompt:
+    """`prompt`, which must be a single one."""
+    several, single = prompts_of(prompt)
+    if not single:
+        raise RequestError(f"{len(several)} prompts; expected one text or one list of token ids")
+    return several[0]
+
+
+def make_request(
+    engine: Engine,
+    prompt: Prompt,
+    params: SamplingParams | None,
+    on_delta: OnDelta | None = None,
+    index: int | None = None,
+) -> Request:
+    """A request ready to be submitted; RequestError for an empty or too long prompt, which begins
+    with the prompt's `index` where it is one of several."""
+    try:
+        request = _request(engine, prompt, params or SamplingParams(), on_delta)
+    except RequestError as error:
+        if index is None:
+            raise
+        raise RequestError(f"prompt {index}: {error}") from None
+    if index is not None:
+        request.name = f"prompt {index}"
+    return request
+
+
+def _request(
+    engine: Engine, prompt: Prompt, params: SamplingParams, on_delta: OnDelta | None
+) -> Request:
+    text = prompt if isinstance(prompt, str) else None
+    if not isinstance(params, SamplingParams):
+        raise RequestError(f"params is {params!r:.60}; expected SamplingParams")
+    if params.adapter is not None:
+        engine.check_adapter(params.adapter)
+    tokens = _tokens(engine, prompt)
+    if not tokens:
+        raise RequestError("the prompt is empty; expected at least one token")
+    over = len(tokens) - engine.context
+    if over > 0:
+        raise RequestError(
+            f"the prompt has {len(tokens)} tokens, {over} more than the context of "
+            f"{engine.context}; shorten it"
+        )
+    seed = secrets.randbits(64) if params.seed is None else params.seed
+    room = engine.context - len(tokens) + 1
+    max_new = room if params.max_tokens is None else min(params.max_tokens, room)
+    samples = [
+        Sample(make_sampler(engine, params, seed, index), _text(engine, tokens, params), max_new)
+        for index in range(params.n)
+    ]
+    return Request(text, tokens, params, seed, samples, on_delta)
+
+
+def callback_for(
+    on_result: Callable[[int, Result], None], index: int, request: Request
+) -> Callable[[], None]:
+    """Tells of a request's result when it has ended well."""
+
+    def tell() -> None:
+        if request.error is None:
+            on_result(index, request.result())
+
+    return tell
+
+
+def make_sampler(engine: Engine, params: SamplingParams, seed: int, sample: int) -> Sampler:
+    """The sampler of one sample, bad words spelled as tokens."""
+    ends = set(params.stop_token_ids)
+    if not params.ignore_eos:
+        ends.update(engine.config.eos)
+    words = [ids for word in params.bad_words for ids in engine.tokenizer.spellings(word)]
+    return Sampler(
+        params=params,
+        vocabulary=engine.config.vocabulary,
+        seed=seed,
+        sample=sample,
+        end_tokens=frozenset(ends),
+        bad_words=tuple(words),
+    )
+
+
+def _tokens(engine: Engine, prompt: Prompt) -> list[int]:
+    if isinstance(prompt, str):
+        return engine.tokenizer.encode(prompt)
+    if isinstance(prompt, (bytes, Mapping)) or not isinstance(prompt, Iterable):
+        raise RequestError(f"the prompt is {prompt!r:.60}; expected a text or token ids")
+    return check_token_ids(prompt, engine.config.vocabulary)
+
+
+def _text(engine: Engine, tokens: Sequence[int], params: SamplingParams) -> TextStream | None:
+    """The sample's text; None where the model has no tokenizer and nothing needs one."""
+    try:
+        tokenizer = engine.tokenizer
+    except ModelError:
+        if params.stops:
+            raise
+        return None
+    return TextStream(
+        tokenizer,
+        tokens,
+        params.stops,
+        params.include_stop_str_in_output,
+        params.skip_special_tokens,
+    )

@@ -1,0 +1,169 @@
+"""The engine's methods on tokens: sequences, rows, steps, commits, verification."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lora_host.errors import RequestError
+from lora_sdk.core.results import Verified
+from lora_sdk.core.rows import build_rows, check_rows
+from lora_sdk.core.step import Row, StepResult
+from lora_sdk.core.verify import Tree, verify
+from lora_sdk.engine.submission import make_sampler
+from lora_sdk.sampling import Sampler, SamplingParams
+
+if TYPE_CHECKING:
+    from lora_sdk.core.kvcache import KvCache
+    from lora_sdk.core.stepper import Stepper
+    from lora_sdk.engine.engine import Engine
+    from lora_sdk.engine.generator import Generator
+    from lora_sdk.model.spec import ModelConfig
+    from lora_sdk.plan.model_plan import Plan
+
+Logits = NDArray[np.float32]
+
+
+class TokenApi:
+    """Part of Engine: the token level, which drafts, beams and measurements build on."""
+
+    _generator: Generator
+    _cache: KvCache
+    _stepper: Stepper
+
+    if TYPE_CHECKING:
+
+        @property
+        def config(self) -> ModelConfig: ...
+
+        @property
+        def plan(self) -> Plan: ...
+
+    def release(self, sequence: int) -> None:
+        """Free a sequence's cache."""
+        with self._generator.lock:
+            self._cache.close(sequence)
+
+    def length(self, sequence: int) -> int:
+        """Committed positions of a sequence."""
+        return self._cache.length(sequence)
+
+    def rows(
+        self,
+        sequence: int,
+        tokens: Sequence[int],
+        parents: Sequence[int] | None = None,
+        *,
+        after: int = -1,
+        logits: Collection[int] | bool = True,
+        argmax: Collection[int] = (),
+        hidden: Collection[int] = (),
+    ) -> list[Row]:
+        """Rows for `step`: a chain, or the tree that `parents` (indices into tokens) describe.
+
+        They hang on the last committed position, or on the uncommitted row in slot `after`.
+        `logits`, `argmax`, `hidden`: indices of the rows that want them, True for all.
+        """
+        every = range(len(tokens))
+        with self._generator.lock:
+            if len(tokens) > self._cache.free_slots:
+                self._stepper.flush()
+            return build_rows(
+                self._cache,
+                sequence,
+                tokens,
+                parents,
+                after=after,
+                logits=(every if logits else ()) if isinstance(logits, bool) else logits,
+                argmax=argmax,
+                hidden=hidden,
+            )
+
+    def step(self, rows: Sequence[Row]) -> StepResult:
+        """Run rows as one step; their K and V lie in scratch slots until `commit` or `drop`.
+
+        After a LoraError the same rows may be run again, but for a ModelError: then the boards have
+        done the step, and all uncommitted rows of its sequences are dropped.
+        """
+        with self._generator.lock:
+            check_rows(self._cache, rows, self.plan.row_limit, self.config.vocabulary)
+            return self._stepper.run(rows, retry=True)
+
+    def discard(self, rows: Sequence[Row]) -> None:
+        """Give back the slots of rows that are not going to be run."""
+        with self._generator.lock:
+            self._cache.give_slots([row.slot for row in rows])
+
+    def commit(self, sequence: int, slots: Sequence[int]) -> None:
+        """Append a path of uncommitted rows, root first, to the sequence; drop its other ones."""
+        with self._generator.lock:
+            self._cache.commit(sequence, slots)
+
+    def drop(self, sequence: int) -> None:
+        """Drop all uncommitted rows of a sequence."""
+        with self._generator.lock:
+            self._cache.drop(sequence)
+
+    def fork(self, sequence: int) -> int:
+        """A new sequence with the same committed positions; full pages are shared."""
+        with self._generator.lock:
+            return self._cache.fork(sequence)
+
+    def prefill(self, sequence: int, tokens: Sequence[int]) -> Logits:
+        """Run and commit tokens in as few steps as they fit; logits FP32 [V] of the last one."""
+        limit = self.plan.row_limit
+        if not tokens:
+            raise RequestError("no tokens to prefill; expected at least one")
+        for start in range(0, len(tokens), limit):
+            chunk = tokens[start : start + limit]
+            last = start + limit >= len(tokens)
+            rows = self.rows(sequence, chunk, logits=[len(chunk) - 1] if last else ())
+            with self._generator.lock:
+                result = self._stepper.run(rows)
+            self.commit(sequence, [row.slot for row in rows])
+        assert result.logits is not None  # of the last row
+        logits: Logits = result.logits[0]
+        return logits
+
+    def verify(
+        self,
+        sequence: int,
+        tree: Tree,
+        params: SamplingParams | None = None,
+        *,
+        sample: int = 0,
+        prompt_tokens: int = 0,
+        commit: bool = True,
+    ) -> Verified:
+        """Check drafted tokens against the model in one step.
+
+        The tree's root is the pending token. Returns the accepted drafts and the model's own next
+        token, which is pending then, and commits the accepted path unless `commit` is False. With
+        a temperature, `params.seed` is needed and noise is keyed by position, so the tokens are
+        those of plain decoding; the first `prompt_tokens` committed tokens count as prompt.
+        """
+        params = params or SamplingParams()
+        if not isinstance(tree, Tree):
+            raise RequestError(f"the tree is {tree!r:.60}; expected a Tree, as Tree.chain makes")
+        if not params.greedy and params.seed is None:
+            raise RequestError("verify samples with the noise of params.seed; set it")
+        with self._generator.lock:
+            if len(tree.tokens) > self.plan.row_limit:
+                raise RequestError(
+                    f"a tree of {len(tree.tokens)} rows; the overlay takes {self.plan.row_limit}"
+                )
+            if len(tree.tokens) > self._cache.free_slots:
+                self._stepper.flush()
+            sampler = self.sampler(params, sample)
+            return verify(
+                self._stepper, self._cache, sampler, sequence, tree, prompt_tokens, commit
+            )
+
+    def sampler(self, params: SamplingParams, sample: int = 0) -> Sampler:
+        """The sampler that requests with these parameters use."""
+        seed = secrets.randbits(64) if params.seed is None else params.seed
+        return make_sampler(cast("Engine", self), params, seed, sample)

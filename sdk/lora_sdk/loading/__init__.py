@@ -1,0 +1,1 @@
+"""A model's weights into the boards' banks."""

@@ -1,0 +1,207 @@
+"""Writes a model's weights into the boards' banks and compares checksums made by the boards.
+
+The files are mapped and packed in C piece by piece, so the model is never in host memory twice."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
+from itertools import groupby, zip_longest
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from lora_host import abi
+from lora_host.errors import TransportError
+from lora_host.placing import PackPart, PackTask, Range, Scratch
+from lora_sdk.loading.packing import pack_rows
+from lora_sdk.loading.quantized import QuantizedLoader
+from lora_sdk.loading.quantized_packing import QuantizedWeights
+from lora_sdk.model.quantization import FP16, ActivationScales
+from lora_sdk.model.rope import rope_table
+from lora_sdk.model.stored import Stored
+from lora_sdk.plan.banks import MatrixPlacement, TablePlacement, mib
+from lora_sdk.plan.model_plan import BoardPlan, Plan
+from lora_sdk.plan.tensors import Part
+
+if TYPE_CHECKING:
+    from lora_host.cluster import Cluster
+
+AROUND_BYTES = 512 << 10  # what the system maps beside a range that is read
+BATCH_BYTES = 32 << 20  # of the files, mapped at once; also the step of progress and of Ctrl-C
+MOST_BATCH_BYTES = 256 << 20  # of large models: threads wait for each other behind every batch
+PROGRAM_BYTES = 64 << 20  # of this process without a model
+EXTRA_PART = 12  # program and batch are a 12th of a large model
+
+Progress = Callable[[int, int], None]
+
+
+class Weights(QuantizedWeights, Protocol):
+    """What loading needs of lora_sdk.model.checkpoint.Checkpoint."""
+
+    def stored(self, name: str) -> Stored: ...
+    def forget(self) -> None: ...
+    def activation_scales(self) -> ActivationScales: ...
+
+
+class Loader:
+    """Loads every board of a plan. `ranges` is what was written."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        plan: Plan,
+        weights: Weights,
+        progress: Progress | None = None,
+        threads: int | None = None,
+    ) -> None:
+        """`progress(done, total)` receives bytes; `threads` pack, None for one a core."""
+        self.ranges: list[Range] = []
+        self._cluster = cluster
+        self._plan = plan
+        self._weights = weights
+        self._progress = progress
+        self._threads = threads
+        self._last: dict[tuple[int, int], Range] = {}
+        self._total = sum(board.placed_bytes for board in plan.boards)
+        self._done = 0
+        extra = self._total // EXTRA_PART - PROGRAM_BYTES
+        self._batch_bytes = min(MOST_BATCH_BYTES, max(BATCH_BYTES, extra))
+
+    def load(self) -> None:
+        """Writes all matrices and tables; ModelError names a weight that FP16 cannot hold."""
+        scratch = Scratch(self._threads)
+        self._note([])
+        for batch in _batches(self._tasks(), self._batch_bytes):
+            self._note(self._cluster.place(batch, scratch))
+            self._weights.forget()
+        for board in self._plan.boards:
+            self._load_quantized(board, scratch.threads)
+            if "rope" in board.tables:
+                self._load_rope(board, board.tables["rope"])
+
+    def _load_quantized(self, board: BoardPlan, threads: int) -> None:
+        loader = QuantizedLoader(self._cluster, self._weights, self._note, threads)
+        quantized = [m for m in board.matrices.values() if m.spec.format != FP16]
+        layers = groupby(quantized, key=lambda matrix: matrix.spec.layer)
+        for _, matrices in layers:
+            loader.load(board, list(matrices))
+            self._weights.forget()
+
+    def check(self) -> None:
+        """Compares each range with the board's own sum; TransportError names the first that
+        differs. Nothing is written again: what changed once may change once more."""
+        for placed in self.ranges:
+            found = self._cluster.checksum(placed.board, placed.bank, placed.offset, placed.bytes)
+            if found != placed.crc:
+                bank = self._plan.board.bank_name(placed.bank)
+                raise TransportError(
+                    f"board {placed.board} bank {bank}: checksum of {mib(placed.bytes)} at "
+                    f"offset {placed.offset:#x} is {found:#010x}, expected {placed.crc:#010x}; the "
+                    "weights on the board are damaged, load them again and check the board's memory"
+                )
+
+    def _tasks(self) -> Iterator[PackTask]:
+        """All that the files hold in FP16, in pieces of about a batch at most. Tensor by tensor,
+        the boards in turn: their shares lie in the same pages of the file, mapped once."""
+        boards = self._plan.boards
+        for name in dict.fromkeys(name for board in boards for name in board.matrices):
+            yield from _in_turn(
+                self._matrix_tasks(board, board.matrices[name])
+                for board in boards
+                if name in board.matrices and board.matrices[name].spec.format == FP16
+            )
+        for name in dict.fromkeys(name for board in boards for name in board.tables):
+            yield from _in_turn(
+                self._table_tasks(board, board.tables[name])
+                for board in boards
+                if name in board.tables and not board.tables[name].spec.computed
+            )
+
+    def _matrix_tasks(self, board: BoardPlan, placed: MatrixPlacement) -> Iterator[PackTask]:
+        parts = self._parts(placed.parts)
+        tiles = -(-placed.n // abi.BLOCK_N)
+        step = self._units(placed.k * abi.BLOCK_N, parts)
+        for first in range(0, tiles, step):
+            yield PackTask(
+                board.board, parts, placed.k, placed.n, first, min(step, tiles - first),
+                placed.bank_first, placed.weight_line * abi.LINE_BYTES, placed.bank_count,
+                placed.merge, placed.first,
+            )  # fmt: skip
+
+    def _table_tasks(self, board: BoardPlan, placed: TablePlacement) -> Iterator[PackTask]:
+        spec = placed.spec
+        parts = self._parts(spec.parts)
+        whole = max((part.data.shape[-1] for part in parts), default=1)  # of a row, by all boards
+        step = self._units(max(spec.columns, whole), parts)
+        for first in range(0, spec.rows, step):
+            yield PackTask(
+                board.board, parts, spec.rows, spec.columns, first, min(step, spec.rows - first),
+                placed.bank, placed.offset, row_bytes=spec.row_bytes,
+            )  # fmt: skip
+
+    def _units(self, elements: int, parts: tuple[PackPart, ...]) -> int:
+        """Tiles or rows, of so many elements each, that a batch holds."""
+        return max(1, self._batch_bytes // (elements * max(part.data.itemsize for part in parts)))
+
+    def _parts(self, parts: tuple[Part, ...]) -> tuple[PackPart, ...]:
+        found = []
+        for part in parts:
+            if part.width:
+                it = self._weights.stored(part.tensor)
+                first = it.first + part.start
+                found.append(PackPart(it.label, it.array, it.kind, it.axes, first, part.width))
+        return tuple(found)
+
+    @cached_property
+    def _rope(self) -> npt.NDArray[np.float32]:
+        rows = max(b.tables["rope"].spec.rows for b in self._plan.boards if "rope" in b.tables)
+        return rope_table(self._plan.config, rows)
+
+    def _load_rope(self, board: BoardPlan, placed: TablePlacement) -> None:
+        """The one table that is computed, in pieces of a batch."""
+        rows, row_bytes = placed.spec.rows, placed.spec.row_bytes
+        step = max(1, BATCH_BYTES // row_bytes)
+        for start in range(0, rows, step):
+            piece = self._rope[start : min(rows, start + step)]
+            raw = pack_rows(piece.reshape(len(piece), -1), row_bytes).reshape(-1).data
+            offset = placed.offset + start * row_bytes
+            self._cluster.write(board.board, placed.bank, offset, raw)
+            crc = zlib.crc32(raw)
+            self._note([Range(board.board, placed.bank, offset, raw.nbytes, crc)])
+
+    def _note(self, written: list[Range]) -> None:
+        """Joins what was written to what lies before it."""
+        for new in written:
+            last = self._last.get((new.board, new.bank))
+            self._done += new.bytes
+            if last is None or not last.join(new):
+                self._last[new.board, new.bank] = new
+                self.ranges.append(new)
+        if self._progress is not None:
+            self._progress(self._done, self._total)
+
+
+def _in_turn(boards: Iterable[Iterator[PackTask]]) -> Iterator[PackTask]:
+    """The first piece of each board, then the second of each."""
+    for pieces in zip_longest(*boards):
+        yield from (piece for piece in pieces if piece is not None)
+
+
+def _batches(tasks: Iterator[PackTask], most: int) -> Iterator[list[PackTask]]:
+    """Tasks together as long as they bring no more than `most` bytes of the files into memory."""
+    batch: list[PackTask] = []
+    size = 0
+    for task in tasks:
+        unit = task.n if task.row_bytes else task.k * abi.BLOCK_N
+        reads = task.count * unit * max(part.data.itemsize for part in task.parts)
+        reads += len(task.parts) * AROUND_BYTES
+        if batch and size + reads > most:
+            yield batch
+            batch, size = [], 0
+        batch.append(task)
+        size += reads
+    if batch:
+        yield batch

@@ -1,0 +1,1 @@
+"""What runs before decoding: acceptance measurements, roofline choice of trees, tables."""

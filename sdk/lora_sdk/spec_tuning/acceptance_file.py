@@ -1,0 +1,146 @@
+"""Measured acceptance in a file: collecting takes minutes, and does not depend on the board."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lora_host.errors import RequestError
+from lora_sdk.spec.tree_shape import TreeShape
+from lora_sdk.spec_tuning.acceptance import Acceptance, TextRanks, of_single_ranks
+
+VERSION = 1
+MAX_BYTES = 256 << 20
+MAX_UNPACKED = 1 << 30
+MAX_ROOTS = 1 << 24
+
+Arrays = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Acceptance on the prompts that trees are searched on and on held-out ones, and of what.
+
+    `model` and `draft` are the folders' names as given (draft None for look-up), `text` names the
+    text; texts were continued at `temperature`."""
+
+    model: str
+    proposer: str
+    draft: str | None
+    temperature: float
+    text: str
+    search: Acceptance
+    held_out: Acceptance
+
+
+def save_measured(path: Path, measured: Measured) -> None:
+    """Write an npz file. RequestError: it cannot be written."""
+    names = ("model", "proposer", "draft", "temperature", "text")
+    facts = {name: getattr(measured, name) for name in names}
+    arrays: Arrays = {"facts": np.array(json.dumps({"version": VERSION, **facts}))}
+    for half in ("search", "held_out"):
+        for name, array in _arrays(getattr(measured, half)).items():
+            arrays[f"{half}_{name}"] = array
+    try:
+        with path.open("wb") as file:
+            np.savez_compressed(file, **arrays)
+    except OSError as error:
+        raise RequestError(f"{path}: {error.strerror or error}; name another file") from None
+
+
+def _arrays(found: Acceptance) -> Arrays:
+    maximal = found.maximal
+    arrays: Arrays = {
+        "tree": np.array([maximal.parents, maximal.ranks], np.int16),
+        "contexts": np.array([text.context for text in found.texts], np.int32),
+        "roots": np.array([len(text.ranks) for text in found.texts], np.int32),
+        "depth": np.array(found.ranks.shape[1], np.int32),
+    }
+    single = [_single(text) for text in found.texts]
+    if found.proposed is None and all(ranks is not None for ranks in single):
+        arrays["single"] = np.concatenate([ranks for ranks in single if ranks is not None])
+    else:
+        arrays["ranks"] = found.ranks
+    if found.proposed is not None:
+        arrays["proposed"] = np.packbits(found.proposed, axis=1)
+    return arrays
+
+
+def _single(text: TextRanks) -> NDArray[np.uint8] | None:
+    """One rank a token, where ranks do not depend on the root; else None."""
+    ranks = np.concatenate([text.ranks[:, 0], text.ranks[-1, 1:]])
+    again = of_single_ranks(text.context, ranks.tolist(), text.ranks.shape[1])
+    return ranks if np.array_equal(again.ranks, text.ranks) else None
+
+
+def load_measured(path: Path) -> Measured:
+    """Read what `save_measured` wrote. RequestError: it is no such file, or damaged."""
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise RequestError(f"{path}: larger than {MAX_BYTES} bytes; expected measured ranks")
+        with np.load(path, allow_pickle=False) as file:
+            _check_sizes(path)
+            facts = json.loads(str(file["facts"]))
+            halves = [_acceptance(file, half) for half in ("search", "held_out")]
+            if facts.pop("version") != VERSION:
+                raise ValueError("another version")
+            return Measured(**facts, search=halves[0], held_out=halves[1])
+    except OSError as error:
+        raise RequestError(f"{path}: {error.strerror or error}") from None
+    except RequestError as error:
+        raise RequestError(f"{path}: {error}") from None
+    except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+        raise RequestError(
+            f"{path}: no measured acceptance: {error}; run lora spec collect again"
+        ) from None
+
+
+def _check_sizes(path: Path) -> None:
+    """ValueError, before anything is read, for what would unpack to MAX_UNPACKED or more."""
+    with zipfile.ZipFile(path) as packed:
+        whole = sum(entry.file_size for entry in packed.infolist())
+    if whole >= MAX_UNPACKED:
+        raise ValueError(f"{whole} bytes unpacked")
+
+
+def _acceptance(file: Any, half: str) -> Acceptance:
+    def array(name: str) -> NDArray[Any]:
+        found: NDArray[Any] = file[f"{half}_{name}"]
+        return found
+
+    parents, ranks = array("tree").tolist()
+    maximal = TreeShape(tuple(parents), tuple(ranks))
+    counts, contexts = array("roots").tolist(), array("contexts").tolist()
+    depth = int(array("depth"))
+    if len(counts) != len(contexts) or min(counts, default=0) < 1 or not 1 <= depth <= 255:
+        raise ValueError(f"texts of {counts} roots, depth {depth}")
+    names = {name.removeprefix(f"{half}_") for name in file.files}
+    flat = array("single" if "single" in names else "ranks")
+    if flat.dtype != np.uint8 or sum(counts) > MAX_ROOTS:
+        raise ValueError(f"ranks are {flat.dtype}, of {sum(counts)} roots")
+    proposed = None
+    if "proposed" in names:
+        packed = array("proposed")
+        if packed.shape != (sum(counts), -(-maximal.size // 8)):
+            raise ValueError(f"proposals are {list(packed.shape)} for {maximal.size} nodes")
+        proposed = np.unpackbits(packed, axis=1, count=maximal.size).astype(bool)
+    texts, start, root = [], 0, 0
+    for count, context in zip(counts, contexts, strict=True):
+        if "single" in names:
+            piece = flat[start : start + count + depth - 1]
+            text = of_single_ranks(context, piece.tolist(), depth)
+            start += count + depth - 1
+        else:
+            rows = slice(root, root + count)
+            text = TextRanks(context, flat[rows], None if proposed is None else proposed[rows])
+        if text.ranks.shape != (count, depth):
+            raise ValueError(f"{list(text.ranks.shape)} ranks, expected {[count, depth]}")
+        texts.append(text)
+        root += count
+    return Acceptance(maximal, tuple(texts))

@@ -1,0 +1,187 @@
+"""From `--speculative auto|off|N` and a named draft to what the engine is opened with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lora_host.errors import RequestError
+from lora_sdk.spec.opening import PROPOSERS, SpeculationOptions
+from lora_sdk.spec.tree_shape import MAX_NODES, TreeShape
+from lora_sdk.spec_tuning.table import SpeculationTable, find_table
+
+AUTO, OFF = "auto", "off"
+UNTUNED = 5  # rows of a chain where no table says more
+
+_PROPOSERS_OF = {"eagle3": ("eagle3",), "draft": ("draft", "longspec")}  # by kind of folder
+
+
+@dataclass(frozen=True)
+class SpeculationRequest:
+    """What a user said: `length` is "auto", "off" or rows of a verification; `draft` a folder or
+    None; `proposer` one of PROPOSERS or None; `objective` "modelled", "wall" or None."""
+
+    length: str
+    draft: Path | None = None
+    proposer: str | None = None
+    objective: str | None = None
+
+    @property
+    def named(self) -> bool:
+        """Whether a draft was asked for by name."""
+        return self.draft is not None or self.proposer is not None
+
+
+@dataclass(frozen=True)
+class Target:
+    """What decodes: the model's folder, its overlay's name, how many boards, and whether they are
+    emulated."""
+
+    model: Path
+    overlay: str
+    boards: int
+    emulated: bool
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What to open; `options` None: nobody drafts. `table` chose the trees, None where no table
+    did; `note` is one line for the user."""
+
+    options: SpeculationOptions | None
+    table: SpeculationTable | None
+    note: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """Who drafts and what the table expects, for JSON."""
+        if self.options is None:
+            return {"proposer": None, "note": self.note}
+        draft = self.options.draft
+        values: dict[str, Any] = {
+            "proposer": self.options.proposer,
+            "draft": None if draft is None else str(draft),
+        }
+        if self.table is not None:
+            table = self.table
+            values["table"] = {
+                "objective": table.objective,
+                "speedup": table.speedup,
+                "best_lengths": [
+                    {"context": c.context, "rows": c.rows, "speedup": c.speedup}
+                    for c in table.choices
+                ],
+            }
+        return values
+
+    def lines(self) -> list[str]:
+        """For people: who drafts, and the best lengths that the table knows."""
+        if self.table is None:
+            return [self.note]
+        table, best, last = self.table, [], 0
+        for choice in table.choices:
+            if choice.rows != last:
+                best.append(f"{choice.rows} from {choice.context}")
+                last = choice.rows
+        label = "modelled" if table.objective == "modelled" else "measured before"
+        return [
+            self.note,
+            f"{label}: best rows a verification by context {', '.join(best)}; mean speed-up "
+            f"x{table.speedup:.2f} of {table.measurement.proposer}",
+        ]
+
+
+def resolve(request: SpeculationRequest, target: Target) -> Answer:
+    """Find the draft and its trees.
+
+    "auto" follows the model's table and drafts nothing where there is none, but for a draft that
+    was named: it gets short chains. RequestError for a length or draft that means nothing."""
+    rows = _rows(request.length)
+    if request.length == OFF:
+        if request.named:
+            raise RequestError("--speculative off, but a draft is named; leave one of them out")
+        return Answer(None, None, "speculation: off")
+    if request.draft is not None and not request.draft.is_dir():
+        raise RequestError(f"draft {request.draft}: no such folder; expected a draft model or head")
+    if request.draft is not None and request.proposer not in (
+        None,
+        *_PROPOSERS_OF[kind_of(request.draft)],
+    ):
+        expected = " or ".join(_PROPOSERS_OF[kind_of(request.draft)])
+        raise RequestError(
+            f"draft {request.draft} is not for --proposer {request.proposer}; expected {expected}"
+        )
+    table = _table(request, target)
+    if table is not None and (rows is None or rows in (1, *table.measurement.trees)):
+        return _from_table(table, rows)
+    if rows is None and not request.named:
+        return Answer(None, None, "speculation: off, no table for this model on these boards")
+    if not request.named and table is None:
+        raise RequestError(
+            f"--speculative {request.length}: the model has no table that names a draft; name one "
+            "with --draft, or --proposer lookup"
+        )
+    return _chain(request, table, rows)
+
+
+def _rows(length: str) -> int | None:
+    if length in (AUTO, OFF):
+        return None
+    if not length.isdecimal() or not 1 <= int(length) <= MAX_NODES:
+        raise RequestError(
+            f"--speculative {length}: expected {AUTO}, {OFF} or rows of a verification, 1 to "
+            f"{MAX_NODES}"
+        )
+    return int(length)
+
+
+def _table(request: SpeculationRequest, target: Target) -> SpeculationTable | None:
+    """The best table for these boards that is about the named draft, if one was named. Emulated
+    boards take what the clock says where it was asked, else what the model says."""
+    proposer = request.proposer or (None if request.draft is None else kind_of(request.draft))
+    objectives = ("wall", "modelled") if target.emulated else ("modelled",)
+    table = None
+    for objective in (request.objective,) if request.objective else objectives:
+        table = table or find_table(
+            target.model, target.overlay, target.boards, objective, proposer=proposer
+        )
+    if table is None or request.draft is None:
+        return table
+    same = table.draft is not None and table.draft.resolve() == request.draft.resolve()
+    return table if same else None
+
+
+def _from_table(table: SpeculationTable, rows: int | None) -> Answer:
+    name = table.measurement.proposer if table.draft is None else table.draft.name
+    if rows is not None:
+        note = f"speculation: {name}, {rows} rows a verification"
+        return Answer(table.options(rows) if rows > 1 else None, table, note)
+    if not table.pays:
+        return Answer(None, table, f"speculation: off, {name} does not pay ({table.objective})")
+    said = "modelled" if table.objective == "modelled" else "measured before"
+    note = f"speculation: {name}, lengths by context, x{table.speedup:.2f} {said}"
+    return Answer(table.options(), table, note)
+
+
+def _chain(request: SpeculationRequest, table: SpeculationTable | None, rows: int | None) -> Answer:
+    rows = rows or UNTUNED
+    if table is not None:
+        proposer, draft = table.measurement.proposer, table.draft
+    else:
+        proposer, draft = request.proposer or kind_of(request.draft), request.draft
+    if rows == 1:
+        return Answer(None, None, "speculation: off, one row is plain decoding")
+    options = SpeculationOptions(proposer, draft, TreeShape.chain(rows))
+    hint = "" if request.length != AUTO else "; lora spec tune finds the best"
+    return Answer(options, None, f"speculation: {proposer}, chains of {rows} rows{hint}")
+
+
+def kind_of(draft: Path | None) -> str:
+    """The proposer that a draft's folder is for: a head says so in its config."""
+    from lora_sdk.model.json_file import read_json
+
+    if draft is None:
+        raise RequestError(f"no draft is named; expected --draft, or --proposer {PROPOSERS[2]}")
+    config = read_json(draft / "config.json")
+    head = "draft_vocab_size" in config or "eagle_aux_hidden_state_layer_ids" in config
+    return "eagle3" if head else "draft"

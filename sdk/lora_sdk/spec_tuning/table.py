@@ -1,0 +1,283 @@
+"""The table that the tuner writes and decoding reads: the best tree by context.
+
+A file holds tables of several drafts, boards and objectives for one model. It lies in the model's
+folder as speculation.json unless it is put elsewhere. Tables that come from the same measurement
+share its trees.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lora_host.errors import RequestError
+from lora_sdk.spec.opening import PROPOSERS, SpeculationOptions
+from lora_sdk.spec.tree_shape import TreeShape
+from lora_sdk.spec_tuning.machine_name import this_machine
+from lora_sdk.spec_tuning.table_schema import SCHEMA
+from lora_sdk.spec_tuning.table_text import table_text
+from lora_sdk.spec_tuning.tune import Choice
+
+FILE_NAME = "speculation.json"
+OBJECTIVES = ("modelled", "wall")
+MAX_FILE_BYTES = 8 << 20
+
+
+@dataclass(frozen=True)
+class CurveRecord:
+    """AAT for contexts from `context` on: the fit A + B ln(x - C), its R2 on the `tested` sizes
+    that were not fitted, and which was `used`, "fit" or "measurement". `aat` is measured, by size.
+    `rounds` is of plain decoding; `pooled`: all contexts, as there were too few here."""
+
+    context: int
+    a: float
+    b: float
+    c: float
+    r2: float
+    used: str
+    fitted: tuple[int, ...]
+    tested: int
+    rounds: int
+    pooled: bool
+    aat: Mapping[int, float]
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A draft's trees by size and their AAT, measured on the target's continuations of `prompts`
+    held-out prompts from `text` at `temperature`."""
+
+    proposer: str
+    draft: str | None
+    temperature: float
+    text: str
+    prompts: int
+    trees: Mapping[int, TreeShape]
+    curves: tuple[CurveRecord, ...]
+
+
+@dataclass(frozen=True)
+class SpeculationTable:
+    """Choices by context for a model on `boards` boards with an `overlay` (or design).
+
+    `objective` "modelled": times are the timing model's; "wall": measured with these `kernels` on
+    this `machine`. `folder`: where the file lies, from which the draft's path counts."""
+
+    model: str
+    board: str
+    boards: int
+    overlay: str
+    objective: str
+    machine: str
+    kernels: str
+    measurement: Measurement
+    choices: tuple[Choice, ...]
+    folder: Path = field(default=Path(), compare=False)
+
+    def __post_init__(self) -> None:
+        starts = [choice.context for choice in self.choices]
+        if not starts or starts[0] != 1 or starts != sorted(set(starts)):
+            raise RequestError(f"ranges of a table begin at {starts}; expected 1 and ascending")
+        for choice in self.choices:
+            self.tree(choice.rows)
+
+    def choose(self, context: int) -> TreeShape:
+        """The tree for a root that sees `context` positions, itself included; one row where plain
+        decoding is faster."""
+        return self.tree(self.choice(context).rows)
+
+    def choice(self, context: int) -> Choice:
+        """The range that `context` lies in; the first for what is below 1."""
+        place = bisect_right([choice.context for choice in self.choices], context)
+        return self.choices[max(place - 1, 0)]
+
+    def tree(self, rows: int) -> TreeShape:
+        """The best tree of `rows` rows at any context. RequestError: none was searched."""
+        if rows == 1:
+            return TreeShape()
+        if rows not in self.measurement.trees:
+            sizes = sorted(self.measurement.trees)
+            raise RequestError(
+                f"verification length {rows}; the table has trees of 1 to {sizes[-1]} rows"
+            )
+        return self.measurement.trees[rows]
+
+    @property
+    def pays(self) -> bool:
+        """Whether any range speculates."""
+        return any(choice.rows > 1 for choice in self.choices)
+
+    @property
+    def speedup(self) -> float:
+        """Mean over the ranges, which are spaced by equal factors."""
+        return sum(choice.speedup for choice in self.choices) / len(self.choices)
+
+    @property
+    def draft(self) -> Path | None:
+        """The draft's folder; None for look-up."""
+        name = self.measurement.draft
+        return None if name is None else Path(os.path.normpath(self.folder / name))
+
+    def options(self, rows: int | None = None) -> SpeculationOptions:
+        """What Engine takes: trees switched by context, or always the one of `rows` rows."""
+        tree = self.choose if rows is None else self.tree(rows)
+        return SpeculationOptions(self.measurement.proposer, self.draft, tree)
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What a later table replaces."""
+        of = self.measurement
+        return (self.objective, self.machine, self.kernels, self.overlay, self.boards,
+                of.proposer, of.draft, of.temperature)  # fmt: skip
+
+
+def load_tables(path: Path) -> tuple[SpeculationTable, ...]:
+    """The tables of a file. RequestError: it cannot be read, or is no such file."""
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise RequestError(f"{path}: larger than {MAX_FILE_BYTES} bytes; expected a table")
+        value = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_number)
+    except OSError as error:
+        raise RequestError(f"{path}: {error.strerror or error}; expected a table") from None
+    except (ValueError, RecursionError) as error:
+        raise RequestError(f"{path}: not JSON: {error}") from None
+    _check(path, value)
+    try:
+        found = []
+        for entry in value["measurements"]:
+            measurement = _measurement(entry)
+            for table in entry["tables"]:
+                found.append(_table(value["model"], table, measurement, path.parent))
+    except RequestError as error:
+        raise RequestError(f"{path}: {error}") from None
+    return tuple(found)
+
+
+def _no_number(name: str) -> float:
+    raise ValueError(f"{name} is no number")
+
+
+def _check(path: Path, value: object) -> None:
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import best_match
+
+    error = best_match(Draft202012Validator(SCHEMA).iter_errors(value))
+    if error is not None:
+        where = "/".join(map(str, error.absolute_path)) or "top"
+        raise RequestError(f"{path}: {where}: {error.message:.200}; run lora spec tune again")
+
+
+def _measurement(entry: Mapping[str, Any]) -> Measurement:
+    trees = {int(size): TreeShape.from_json(tree) for size, tree in entry["trees"].items()}
+    for size, tree in trees.items():
+        if tree.size != size:
+            raise RequestError(f"tree {size} has {tree.size} rows; expected {size}")
+    curves = tuple(
+        CurveRecord(**{**c, "fitted": tuple(c["fitted"]),
+                       "aat": {int(size): aat for size, aat in c["aat"].items()}})
+        for c in entry["curves"]
+    )  # fmt: skip
+    fields = {key: entry[key] for key in ("proposer", "draft", "temperature", "text", "prompts")}
+    return Measurement(trees=trees, curves=curves, **fields)
+
+
+def _table(
+    model: str, entry: Mapping[str, Any], measurement: Measurement, folder: Path
+) -> SpeculationTable:
+    fields = {key: value for key, value in entry.items() if key != "choices"}
+    choices = tuple(Choice(**choice) for choice in entry["choices"])
+    return SpeculationTable(
+        model=model, measurement=measurement, choices=choices, folder=folder, **fields
+    )
+
+
+def save_tables(path: Path, model: str, tables: Sequence[SpeculationTable]) -> None:
+    """Write tables of one model, those of one measurement together. RequestError: the file cannot
+    be written."""
+    groups: list[tuple[Measurement, list[dict[str, Any]]]] = []
+    for table in tables:
+        own = next((entries for m, entries in groups if m == table.measurement), None)
+        if own is None:
+            own = []
+            groups.append((table.measurement, own))
+        values = {
+            name: getattr(table, name)
+            for name in ("board", "boards", "overlay", "objective", "machine", "kernels")
+        }
+        own.append({**values, "choices": [_rounded(asdict(c)) for c in table.choices]})
+    value = {
+        "version": 1,
+        "model": model,
+        "measurements": [{**_plain(m), "tables": entries} for m, entries in groups],
+    }
+    _check(path, json.loads(json.dumps(value)))
+    partial = path.with_name(path.name + ".part")
+    try:
+        partial.write_text(table_text(value) + "\n", encoding="utf-8")
+        partial.replace(path)
+    except OSError as error:
+        raise RequestError(f"{path}: {error.strerror or error}; name another with -o") from None
+
+
+def put_tables(path: Path, model: str, tables: Iterable[SpeculationTable]) -> None:
+    """Add tables to a file, in place of those of the same draft, boards and objective."""
+    new = list(tables)
+    keys = {table.key for table in new}
+    old = load_tables(path) if path.exists() else ()
+    save_tables(path, model, [*(t for t in old if t.key not in keys), *new])
+
+
+def _plain(measurement: Measurement) -> dict[str, Any]:
+    trees = {str(size): tree.to_json() for size, tree in sorted(measurement.trees.items())}
+    curves = [
+        {**_rounded(asdict(curve)), "aat": {str(s): round(v, 4) for s, v in curve.aat.items()}}
+        for curve in measurement.curves
+    ]
+    of = measurement
+    return {
+        "proposer": of.proposer, "draft": of.draft, "temperature": of.temperature,
+        "text": of.text, "prompts": of.prompts, "curves": curves, "trees": trees,
+    }  # fmt: skip
+
+
+def _rounded(values: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: float(f"{value:.6g}") if isinstance(value, float) else value
+        for name, value in values.items()
+    }
+
+
+def find_table(
+    model: Path,
+    overlay: str,
+    boards: int,
+    objective: str = "modelled",
+    *,
+    machine: str | None = None,
+    proposer: str | None = None,
+) -> SpeculationTable | None:
+    """The table of the model's folder with the highest speed-up for this overlay and board count.
+
+    `machine`: only tables measured there (of no account where they are modelled); None prefers
+    those of this machine to others'. `proposer`: only that kind of draft. None where there is none;
+    RequestError for a file that is no table."""
+    if objective not in OBJECTIVES or (proposer is not None and proposer not in PROPOSERS):
+        raise RequestError(f"no tables of objective {objective!r}, proposer {proposer!r}")
+    path = model / FILE_NAME
+    if not path.is_file():
+        return None
+    fitting = [
+        table
+        for table in load_tables(path)
+        if (table.overlay, table.boards, table.objective) == (overlay, boards, objective)
+        and (objective == "modelled" or machine is None or table.machine == machine)
+        and (proposer is None or table.measurement.proposer == proposer)
+        and (table.draft is None or table.draft.is_dir())
+    ]
+    here = this_machine()
+    return max(fitting, key=lambda t: (t.machine in ("", here), t.speedup), default=None)

@@ -1,0 +1,1 @@
+"""Model folders of published shapes with random weights."""

@@ -1,0 +1,63 @@
+"""What a tensor becomes in a random quantized folder: integers without meaning, scales that keep
+activations in range."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lora_sdk.model.spec import ModelConfig
+from lora_sdk.quant.recipe import Recipe
+from lora_sdk.synth.tensor import DEVIATION, Tensor
+
+LAYER_MATRICES = ("q", "k", "v", "o", "gate", "up", "down")
+INPUT_SCALE = 4 / 127  # four deviations of a norm's output
+INT8_SCALE = DEVIATION / (127 / 3**0.5)  # deviation of uniform integers
+INT4_SCALE = DEVIATION / (8 / 3**0.5)
+ATTENTION_SCALE = 4 / 127
+
+
+def quantized_parts(tensor: Tensor, name: str, config: ModelConfig, recipe: Recipe) -> list[Tensor]:
+    """The file's tensors in place of `tensor`, whose canonical name is `name` (of several, any)."""
+    last = name.rpartition(".")[2]
+    if name == "lm_head" and recipe.head == "w8":
+        return _int8(tensor, per_channel=True)
+    if not name.startswith("layer.") or last not in LAYER_MATRICES:
+        return [tensor]
+    if config.architecture == "gpt2":  # Conv1D holds [in, out]
+        tensor = replace(tensor, shape=tensor.shape[::-1])
+    found = _int4(tensor, recipe) if recipe.four_bit else _int8(tensor, per_channel=False)
+    if recipe.kv == "int8" and last == "v":  # also the last of a fused one's names
+        module = tensor.name.removesuffix(".weight").rpartition(".")[0]
+        found += [Tensor(f"{module}.{p}_scale", (1,), "F32", ATTENTION_SCALE, 0) for p in "qkv"]
+    return found
+
+
+def _int8(tensor: Tensor, per_channel: bool) -> list[Tensor]:
+    shape = (tensor.shape[0], 1) if per_channel else (1,)
+    return [
+        replace(tensor, kind="I8"),
+        _more(tensor, "weight_scale", shape, "F32", INT8_SCALE),
+        _more(tensor, "input_scale", (1,), "F32", INPUT_SCALE),
+    ]
+
+
+def _int4(tensor: Tensor, recipe: Recipe) -> list[Tensor]:
+    rows, columns = tensor.shape
+    groups = columns // recipe.group
+    found = [
+        _more(tensor, "weight_packed", (rows, -(-columns // 8)), "I32", None),
+        _more(tensor, "weight_scale", (rows, groups), "F16", INT4_SCALE),
+        replace(_more(tensor, "weight_shape", (2,), "I64", None), values=tensor.shape),
+    ]
+    if not recipe.symmetric:
+        found.append(_more(tensor, "weight_zero_point", (-(-rows // 8), groups), "I32", None))
+    if recipe.integer:
+        found.append(_more(tensor, "input_scale", (1,), "F32", INPUT_SCALE))
+    return found
+
+
+def _more(
+    tensor: Tensor, name: str, shape: tuple[int, ...], kind: str, constant: float | None
+) -> Tensor:
+    module = tensor.name.removesuffix(".weight")
+    return Tensor(f"{module}.{name}", shape, kind, constant, 0)

@@ -1,0 +1,83 @@
+"""Chat templates: a list of messages becomes the prompt that an instruction-tuned model expects."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NoReturn
+
+from lora_host.errors import ModelError, RequestError
+from lora_sdk.text.tokenizer import Tokenizer, one_line
+
+Message = Mapping[str, Any]
+
+
+def find_template(folder: Path, tokenizer: Tokenizer) -> str:
+    """The chat template of a model folder; ModelError in one line where it has none."""
+    file = folder / "chat_template.jinja"
+    if file.is_file():
+        return file.read_text(encoding="utf-8")
+    template = tokenizer.config.get("chat_template")
+    if isinstance(template, list):  # several named ones
+        named = {t.get("name"): t.get("template") for t in template if isinstance(t, Mapping)}
+        template = named.get("default")
+    if isinstance(template, str):
+        return template
+    raise ModelError(
+        f"{folder} has no chat template: it is a base model; give it a plain prompt, or a template"
+    )
+
+
+def render(
+    template: str, messages: Sequence[Message], tokenizer: Tokenizer, add_generation_prompt: bool
+) -> str:
+    """The prompt text that `template` makes of the messages, in jinja2's sandbox."""
+    try:
+        from jinja2.sandbox import ImmutableSandboxedEnvironment
+    except ImportError:
+        raise ModelError(
+            "chat templates need the jinja2 package; install it, or lora-fpga[chat]"
+        ) from None
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+    )
+    environment.globals["raise_exception"] = _raise
+    environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
+    environment.filters["tojson"] = _to_json
+    special = {
+        name: _content(value)
+        for name, value in tokenizer.config.items()
+        if name.endswith("_token") and isinstance(value, (str, Mapping))
+    }
+    try:
+        return environment.from_string(template).render(
+            messages=list(messages), add_generation_prompt=add_generation_prompt, **special
+        )
+    except Exception as error:  # a template's expressions may fail in any way
+        raise RequestError(f"chat template refused the messages: {one_line(error)}") from None
+
+
+def check_messages(messages: Sequence[Message]) -> None:
+    """RequestError where a message is not an object with role and content."""
+    if not messages:
+        raise RequestError("no messages; expected a list of {'role', 'content'}")
+    for index, message in enumerate(messages):
+        if not isinstance(message, Mapping) or not {"role", "content"} <= set(message):
+            raise RequestError(f"message {index} is {message!r}; expected 'role' and 'content'")
+
+
+def _raise(message: str) -> NoReturn:
+    from jinja2 import TemplateError
+
+    raise TemplateError(message)
+
+
+def _to_json(value: object, indent: int | None = None) -> str:
+    """As transformers does it: plain JSON, not HTML-escaped."""
+    return json.dumps(value, ensure_ascii=False, indent=indent)
+
+
+def _content(value: str | Mapping[str, Any]) -> str:
+    return value if isinstance(value, str) else str(value.get("content", ""))

@@ -1,0 +1,159 @@
+"""Text out of tokens, delta by delta: nothing is shown that a later token could change.
+
+Held back are bytes that are no complete UTF-8 character yet, and an end of the text that could
+begin a stop string.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lora_sdk.text.tokenizer import Tokenizer
+
+_UNKNOWN = "\ufffd"  # what decoders put for bytes that are not UTF-8
+_CONTEXT = 5  # tokens of the prompt that decide how the first new one is spelled
+
+
+class Detokenizer:
+    """Turns tokens into text as they come. Its deltas joined are the text of all tokens."""
+
+    def __init__(
+        self, tokenizer: Tokenizer, prompt: Sequence[int] = (), skip_special: bool = True
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._skip_special = skip_special
+        self._window = list(prompt[-_CONTEXT:])
+        # Where the prompt itself ends in the middle of a character, its bytes come out with the
+        # token that completes it.
+        text = self._decode()
+        self._shown = len(text) - self._held(text)
+        self._clean = len(self._window)
+        self._whole = tokenizer.joins_bytes and self._shown == len(text)
+
+    def push(self, token: int) -> str:
+        """The text that `token` makes definite; "" while a character is incomplete."""
+        if self._whole:
+            delta = self._tokenizer.alone(token, self._skip_special)
+            if _UNKNOWN not in delta:
+                return delta
+            self._window, self._shown, self._whole = [], 0, False
+        self._window.append(token)
+        text = self._decode()
+        ready = max(self._shown, len(text) - self._held(text))
+        delta = text[self._shown : ready]
+        self._shown = ready
+        if ready == len(text) and delta:
+            self._move_window()
+        return delta
+
+    def finish(self) -> str:
+        """What was held back, incomplete characters as U+FFFD."""
+        if self._whole:
+            return ""
+        text = self._decode()
+        delta = text[self._shown :]
+        self._shown = len(text)
+        return delta
+
+    def _move_window(self) -> None:
+        """Keep the tokens since the last clean point as context: decoding stays short. None are
+        needed where tokens add up as bytes."""
+        self._whole = self._tokenizer.joins_bytes
+        if self._whole:
+            return
+        self._window = self._window[self._clean :]
+        self._clean = len(self._window)
+        if self._clean == 1:
+            self._shown = len(self._tokenizer.alone(self._window[0], self._skip_special))
+        else:
+            self._shown = len(self._decode())
+
+    def _decode(self) -> str:
+        return self._tokenizer.decode(self._window, skip_special=self._skip_special)
+
+    def _held(self, text: str) -> int:
+        """How many characters at the end a later token may still change."""
+        trailing = len(text) - len(text.rstrip(_UNKNOWN))
+        # Byte-level decoders show an incomplete character as one U+FFFD, byte-fallback decoders as
+        # one a byte, of which an incomplete character has at most three.
+        return min(trailing, 3 if self._tokenizer.byte_fallback else 1)
+
+
+class StopMatcher:
+    """Finds the first stop string in a growing text and holds back what could begin one."""
+
+    def __init__(self, stops: Sequence[str], include: bool = False) -> None:
+        self._stops = tuple(stops)
+        self._include = include
+        self._held = ""
+        self.matched: str | None = None
+
+    def push(self, text: str, match: bool = True) -> str:
+        """The text that may be shown now. `match` False lets everything pass (min_tokens)."""
+        if self.matched is not None:
+            return ""
+        held = self._held + text
+        if not match:
+            self._held = ""
+            return held
+        found = [(held.find(stop), -len(stop), stop) for stop in self._stops if stop in held]
+        if found:
+            start, _, self.matched = min(found)
+            self._held = ""
+            return held[: start + (len(self.matched) if self._include else 0)]
+        keep = self._beginning(held)
+        self._held = held[len(held) - keep :]
+        return held[: len(held) - keep]
+
+    def finish(self) -> str:
+        """What was held back, when the text ends without a stop string."""
+        held, self._held = self._held, ""
+        return held
+
+    def _beginning(self, text: str) -> int:
+        """Length of the longest end of `text` that begins a stop string."""
+        longest = max((len(stop) for stop in self._stops), default=1) - 1
+        for length in range(min(longest, len(text)), 0, -1):
+            if any(stop.startswith(text[-length:]) for stop in self._stops):
+                return length
+        return 0
+
+
+class TextStream:
+    """Detokenizer and StopMatcher of one sample."""
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        prompt: Sequence[int],
+        stops: Sequence[str],
+        include_stop: bool,
+        skip_special: bool,
+    ) -> None:
+        self._detokenizer = Detokenizer(tokenizer, prompt, skip_special)
+        self._matcher = StopMatcher(stops, include_stop)
+        self._stops = bool(stops)
+        self._pieces: list[str] = []
+        self.matched: str | None = None
+        """The stop string that ended the text."""
+
+    @property
+    def text(self) -> str:
+        """Everything shown so far."""
+        return "".join(self._pieces)
+
+    def push(self, token: int, match: bool = True) -> str:
+        """The text that may be shown after `token`."""
+        text = self._detokenizer.push(token)
+        if self._stops:
+            text = self._matcher.push(text, match)
+            self.matched = self._matcher.matched
+        self._pieces.append(text)
+        return text
+
+    def finish(self) -> str:
+        """The rest, once no more tokens come."""
+        text = self._matcher.push(self._detokenizer.finish()) + self._matcher.finish()
+        self.matched = self._matcher.matched
+        self._pieces.append(text)
+        return text
