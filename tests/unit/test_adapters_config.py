@@ -80,6 +80,62 @@ def test_neutral_and_training_fields_are_taken() -> None:
     assert config.scale_of("x.q_proj") == 2.0
 
 
+@pytest.mark.parametrize("value", [True, False, None, "gaussian", "eva", "orthogonal", "mica"])
+def test_initializations_that_keep_the_base_weights_are_taken(value: object) -> None:
+    assert parse({**BASE, "init_lora_weights": value}) == parse(BASE)
+
+
+@pytest.mark.parametrize(
+    ("value", "way_out"),
+    [
+        ("pissa", "path_initial_model_for_weight_conversion"),
+        ("pissa_niter_16", "path_initial_model_for_weight_conversion"),
+        ("olora", "path_initial_model_for_weight_conversion"),
+        ("OLoRA", "path_initial_model_for_weight_conversion"),
+        ("corda", "path_initial_model_for_weight_conversion"),
+        ("lora_ga", "path_initial_model_for_weight_conversion"),
+        ("loftq", r"unload\(\).save_pretrained"),
+        ("a_new_one", "expected true, false, 'gaussian'"),
+        (1, "expected true, false, 'gaussian'"),
+        (["pissa"], "expected true, false, 'gaussian'"),
+    ],
+)
+def test_initializations_that_change_the_base_weights_are_refused(
+    value: object, way_out: str
+) -> None:
+    """PEFT makes the residual weights again when it loads such a folder; the logits of the adapter
+    on the plain weights are wrong."""
+    with pytest.raises(AdapterError, match=f"init_lora_weights is .*{way_out}") as caught:
+        parse({**BASE, "init_lora_weights": value})
+    assert len(str(caught.value)) <= 500 and "\n" not in str(caught.value)
+
+
+def test_a_pissa_folder_is_refused_before_its_weights_are_read(load: Load) -> None:
+    with pytest.raises(AdapterError, match="init_lora_weights is 'pissa_niter_4'"):
+        load("gpt2", Folder("x", config={"init_lora_weights": "pissa_niter_4"}))
+
+
+def test_every_field_of_peft_is_known() -> None:
+    """LoraConfig of PEFT 0.21 with its defaults, as save_pretrained writes them."""
+    nothing = (
+        "alora_invocation_tokens arrow_config auto_mapping base_model_name_or_path corda_config "
+        "eva_config exclude_modules kasa_config layer_replication layers_pattern "
+        "layers_to_transform lora_ga_config megatron_config modules_to_save monteclora_config "
+        "revision target_parameters task_type trainable_token_indices use_bdlora velora_config"
+    )
+    flags = "ensure_weight_tying fan_in_fan_out inference_mode lora_bias use_dora use_qalora"
+    saved: dict[str, Any] = {
+        **dict.fromkeys(nothing.split()), **dict.fromkeys(flags.split(), False), **BASE,
+        "peft_version": "0.21.2", "lora_dropout": 0.0, "use_rslora": False, "bias": "none",
+        "init_lora_weights": True, "rank_pattern": {}, "alpha_pattern": {}, "loftq_config": {},
+        "megatron_core": "megatron.core", "qalora_group_size": 16,
+    }  # fmt: skip
+    assert parse(saved) == parse(BASE)
+    for name in ("arrow_config", "kasa_config", "megatron_config", "monteclora_config"):
+        with pytest.raises(AdapterError, match=f"{name} is .*it is not supported"):
+            parse({**saved, name: {"rank": 4}})
+
+
 @pytest.mark.parametrize(
     ("fields", "module", "expected"),
     [

@@ -29,7 +29,13 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "megatron_config": (None,),
     "monteclora_config": (None,),
     "velora_config": (None,),
+    "kasa_config": (None,),
 }
+# init_lora_weights, in lower case: those that set A and B alone, which the folder then holds.
+_BASE_KEPT = ("gaussian", "eva", "orthogonal", "mica")
+# Those that subtract the initial adapter from the base weights, and the beginning of such names.
+_BASE_SUBTRACTED = ("pissa", "corda", "olora", "lora_ga")
+_BASE_QUANTIZED = ("loftq",)
 # Fields that say how it was trained or made, or that are read below.
 _KNOWN = {
     "peft_type", "task_type", "auto_mapping", "base_model_name_or_path", "revision", "peft_version",
@@ -141,6 +147,7 @@ def parse(values: Mapping[str, Any]) -> PeftConfig:
     for name, neutral in _NEUTRAL.items():
         if name in values and values[name] not in neutral:
             raise _refused(name, values[name], f"{neutral[-1]!r}: it is not supported")
+    _check_initialization(values.get("init_lora_weights"))
     unknown = sorted(set(values) - _KNOWN - set(_NEUTRAL))
     set_ones = [name for name in unknown if values[name] not in (None, False, [], {}, "")]
     if set_ones:
@@ -157,6 +164,28 @@ def parse(values: Mapping[str, Any]) -> PeftConfig:
         alpha_pattern=_pattern(values, "alpha_pattern", _number),
         blocks=_blocks(values.get("use_bdlora")),
     )
+
+
+def _check_initialization(value: Any) -> None:
+    """PEFT changes the base weights by some: such an adapter is wrong on the plain base model."""
+    if value is None or isinstance(value, bool):
+        return
+    name = value.lower() if isinstance(value, str) else ""
+    if name in _BASE_KEPT:
+        return
+    known = f"true, false, {', '.join(map(repr, _BASE_KEPT))}"
+    if name.startswith(_BASE_SUBTRACTED):
+        known += (
+            ": PEFT subtracts the initial adapter from the base weights; convert the adapter to "
+            "plain LoRA with PEFT's save_pretrained(OUT, "
+            "path_initial_model_for_weight_conversion=INITIAL)"
+        )
+    elif name.startswith(_BASE_QUANTIZED):
+        known += (
+            ": PEFT quantizes the base weights; save the base model that PEFT loads with "
+            "unload().save_pretrained(OUT), serve that one, and set init_lora_weights to true"
+        )
+    raise _refused("init_lora_weights", value, known)
 
 
 def _refused(name: str, found: Any, expected: str) -> AdapterError:
