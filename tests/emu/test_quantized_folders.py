@@ -82,7 +82,7 @@ def test_the_commands_take_them(folder: Callable[[str, str], Path]) -> None:
     path = folder("llama", "w8a8")
     ran = lora_run("--model", path, "--boards", 2, "-p", "ab", "-n", 5, "--stats")
     assert ran.returncode == 0, ran.stderr
-    assert "modelled: lora_q_u280 on 2 real boards" in ran.stderr.decode()
+    assert "modelled: lora_q_u280 on 2 x u280" in ran.stderr.decode()
     by_head = lora_run("--model", path, "-p", "ab", "-n", 5, "--kv", "int8-heads", "--json")
     assert by_head.returncode == 0, by_head.stderr
     planned = json.loads(command(LORA, "plan", "--model", path, "--json").stdout)

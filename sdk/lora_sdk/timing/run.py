@@ -69,8 +69,8 @@ class RunTime:
         first, then = self.totals(True), self.totals(False)
         steps = sum(n for shape, n in self.steps.items() if shape.rows == shape.sampled > 0)
         rows = sum(n * s.sampled for s, n in self.steps.items() if s.rows == s.sampled)
-        name, size = self.timing.plan.overlay.name, self.timing.plan.size
-        text = f"modelled: {name} on {size} real board{'s' if size > 1 else ''}"
+        plan = self.timing.plan
+        text = f"modelled: {plan.overlay.name} on {plan.size} x {plan.board.name}"
         found = [f"{text}: prefill {first.seconds * 1e3:.3f} ms"]
         if steps:
             each = then.seconds / steps * 1e3
