@@ -151,12 +151,6 @@ def power_64(base: ArrayLike, exponent: ArrayLike) -> F64:
     return exp2_64(np.asarray(exponent, np.float64) * log2_64(base))
 
 
-def ln_64(x: ArrayLike) -> F64:
-    """Natural logarithm in float64: log2_64(x) times ln 2."""
-    y: F64 = log2_64(x) * _scalar("ln2")
-    return y
-
-
 def sincos_64(x: ArrayLike) -> tuple[F64, F64]:
     """(sin x, cos x) in float64, |x| below about 1.6 million, else ValueError."""
     x = np.asarray(x, np.float64)

@@ -11,13 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lora_host.errors import ModelError
-from lora_sdk.model.container import INTEGER_TYPES, RAW_TYPES
+from lora_sdk.model.container import RAW_TYPES
 from lora_sdk.model.folder import Tensors
 from lora_sdk.model.half import widen
 from lora_sdk.model.quantization import Int4Columns, Int8Columns, MatrixFormat
 
 FLOATS = tuple(RAW_TYPES)
-INTEGERS = tuple(INTEGER_TYPES)
 
 
 class QuantizedMatrix(Protocol):

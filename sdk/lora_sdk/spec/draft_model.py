@@ -83,7 +83,6 @@ class DraftModel:
 
     name = "draft"
     hidden_layers: tuple[int, ...] = ()
-    deterministic = True
 
     def __init__(self, board: DraftBoard) -> None:
         self._board = board

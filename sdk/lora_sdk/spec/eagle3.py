@@ -31,7 +31,6 @@ class Eagle3:
     """A head on the host's kernels."""
 
     name = "eagle3"
-    deterministic = True
 
     def __init__(self, layer: HeadLayer, hidden_layers: tuple[int, ...]) -> None:
         self._layer = layer

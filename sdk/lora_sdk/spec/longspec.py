@@ -37,7 +37,6 @@ class LongSpec:
 
     name = "longspec"
     hidden_layers: tuple[int, ...] = ()
-    deterministic = True
 
     def __init__(self, board: DraftBoard, window: int) -> None:
         self._board = board

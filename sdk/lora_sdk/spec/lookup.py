@@ -22,7 +22,6 @@ class Lookup:
 
     name = "lookup"
     hidden_layers: tuple[int, ...] = ()
-    deterministic = True
 
     def __init__(self, longest: int = 8) -> None:
         if not 1 <= longest <= 64:

@@ -47,10 +47,6 @@ class Proposer(Protocol):
     def hidden_layers(self) -> tuple[int, ...]:
         """Layers of the target whose inputs `Drafting.accept` wants, in this order."""
 
-    @property
-    def deterministic(self) -> bool:
-        """Whether proposals depend on the accepted tokens alone, without noise."""
-
     def open(self) -> Drafting:
         """Proposals for a new sequence without tokens. RequestError where no more fit."""
 

@@ -7,7 +7,7 @@ above P(1), plain decoding's rate.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -106,7 +106,3 @@ def roofline(times: StepTimes, aat: AatCurve, context: int, sizes: Iterable[int]
         verify_s, draft_s = times.verify(rows, context), times.draft(rows, context)
         rounds.append(Round(rows, verify_s, draft_s, aat(rows)))
     return Roofline(context, tuple(rounds))
-
-
-Curves = Callable[[int], AatCurve]
-"""AAT's curve at a context."""
