@@ -151,7 +151,9 @@ def register_bases(bitstream: bytes) -> tuple[int | None, ...] | None:
     try:
         links = json.loads(rest)["links"]
         named = {int(port): int(base) for port, base in links.items()}
-    except (ValueError, TypeError, KeyError, AttributeError) as cause:
+    except (
+        ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError
+    ) as cause:  # fmt: skip
         raise OverlayError(f"bitstream: its register bases cannot be read: {cause}") from cause
     return (None, *(named.get(port) for port in range(abi.PORTS)))
 

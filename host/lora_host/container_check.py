@@ -58,7 +58,7 @@ def facts_of(container: Xclbin) -> dict[str, object]:
     """What our own builds note in USER_METADATA; {} where there is nothing of ours."""
     try:
         content = json.loads(container.sections.get(axlf.USER_METADATA, b"{}"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     facts = content.get("lora") if isinstance(content, dict) else None
     return facts if isinstance(facts, dict) else {}

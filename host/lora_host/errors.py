@@ -5,6 +5,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+MAX_MESSAGE = 500
+
+
+def one_line(text: object) -> str:
+    """`text` on one printable line of at most MAX_MESSAGE characters: of a longer one the head and
+    the tail. What files hold comes into messages, and may be of any length and any characters."""
+    line = " ".join(str(text).split())
+    if not line.isprintable():
+        line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
+    if len(line) <= MAX_MESSAGE:
+        return line
+    head = MAX_MESSAGE * 2 // 3
+    return f"{line[:head]} ... {line[head + 5 - MAX_MESSAGE :]}"
+
 
 @dataclass(frozen=True)
 class FailureFields:
@@ -31,13 +45,13 @@ class FailureFields:
 
 
 class LoraError(Exception):
-    """Base of all errors. `failure` holds the C library's fields where the error came from there;
-    `report` the text of the board state captured with it, or ""."""
+    """Base of all errors; its text is made `one_line`. `failure` holds the C library's fields where
+    the error came from there; `report` the text of the board state captured with it, or ""."""
 
     def __init__(
         self, message: str, *, failure: FailureFields | None = None, report: str = ""
     ) -> None:
-        super().__init__(message)
+        super().__init__(one_line(message))
         self.failure = failure
         self.report = report
 

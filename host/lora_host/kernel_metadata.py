@@ -47,7 +47,7 @@ def read_kernels(xml: bytes, name: str) -> tuple[Kernel, ...]:
     try:
         root = ElementTree.fromstring(text)
         return tuple(_kernel(node) for node in root.iter("kernel"))
-    except (ElementTree.ParseError, ValueError, KeyError) as cause:
+    except (ElementTree.ParseError, ValueError, LookupError) as cause:  # or an unknown encoding
         raise OverlayError(f"{name}: EMBEDDED_METADATA cannot be read: {cause}") from cause
 
 

@@ -3,36 +3,32 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
 from jsonschema import Draft202012Validator, ValidationError
 from jsonschema.exceptions import best_match
 
 from .errors import LoraError
 from .naming import did_you_mean
+from .yaml_file import read_yaml
 
 
 def read_checked(path: Path, schema_path: Path, error: type[LoraError]) -> dict[str, Any]:
     """The file's content. Raises `error`, naming file and field, when it is missing, not YAML or
     not what the schema says."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as cause:
-        reason = cause.strerror if isinstance(cause, OSError) else "not UTF-8 text"
-        raise error(f"{path}: cannot be read: {reason}") from cause
-    try:
-        content = yaml.safe_load(text)
-    except yaml.YAMLError as cause:
-        detail = " ".join(str(cause).split())
-        raise error(f"{path}: not YAML: {detail}") from cause
-    schema = json.loads(schema_path.read_text(encoding="utf-8"))
-    fault = best_match(Draft202012Validator(schema).iter_errors(content))
+    content = read_yaml(path, error)
+    fault = best_match(_validator(schema_path).iter_errors(content))
     if fault is not None:
         raise error(f"{path}: {_one_line(fault)}")
     assert isinstance(content, dict)  # every schema here is of an object
     return content
+
+
+@cache
+def _validator(schema_path: Path) -> Draft202012Validator:
+    return Draft202012Validator(json.loads(schema_path.read_text(encoding="utf-8")))
 
 
 def _one_line(fault: ValidationError) -> str:

@@ -14,6 +14,7 @@ import json
 import sys
 import tarfile
 import xml.etree.ElementTree as ET
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -107,7 +108,7 @@ def _unpacked(path: Path, data: bytes) -> bytes:
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as stream:
             plain = stream.read(_LIMIT + 1)
-    except (OSError, EOFError) as cause:
+    except (OSError, EOFError, zlib.error) as cause:
         raise OverlayError(f"{path}: damaged gzip: {cause}") from cause
     if len(plain) > _LIMIT:
         raise OverlayError(f"{path}: unpacks to more than {_LIMIT} B; not a vrtbin")
@@ -127,7 +128,15 @@ def _members(path: Path, data: bytes) -> dict[str, bytes]:
                 members[name] = stream.read() if stream is not None else b""
                 if len(members[name]) != entry.size:
                     raise OverlayError(f"{path}: member {name} is cut off")
-    except tarfile.TarError as cause:
+    except (
+        tarfile.TarError,
+        ValueError,
+        LookupError,
+        OverflowError,
+        OSError,
+        RecursionError,
+    ) as cause:
+        # tarfile lets these through for numbers and sizes in extended headers.
         raise OverlayError(f"{path}: not a tar archive: {cause}") from cause
     return members
 
@@ -143,7 +152,7 @@ def _check_member(path: Path, entry: tarfile.TarInfo, name: str, members: dict[s
     if name in members:
         raise OverlayError(f"{where}: found twice")
     limit = _MAX_MAP if name == MAP_NAME else _MAX_MEMBER
-    if entry.size > limit or len(members) >= _MAX_MEMBERS:
+    if not 0 <= entry.size <= limit or len(members) >= _MAX_MEMBERS:
         raise OverlayError(
             f"{where}: {entry.size} B, {len(members)} members before it; at most {limit} B and "
             f"{_MAX_MEMBERS} members expected"
@@ -155,7 +164,7 @@ def _read_map(path: Path, text: bytes) -> tuple[str, int, tuple[VrtKernel, ...]]
         raise OverlayError(f"{path}: {MAP_NAME}: a document type is declared; none expected")
     try:
         root = ET.fromstring(text)
-    except (ET.ParseError, ValueError) as cause:
+    except (ET.ParseError, ValueError, LookupError) as cause:  # LookupError: unknown encoding
         raise OverlayError(f"{path}: {MAP_NAME}: not XML: {cause}") from cause
     platform = _text(path, root, "Platform")
     if platform not in PLATFORMS:
@@ -208,7 +217,7 @@ def emulation_design(pdi: bytes) -> EmulationDesign:
         facts = json.loads(line)
         kind, abi, onchip = (int(facts[key]) for key in ("board", "abi", "onchip_bytes"))
         control, link0, link1 = (int(base) for base in facts["block_base"])
-    except (ValueError, KeyError, TypeError) as cause:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as cause:
         raise OverlayError(f"{DESIGN_NAME}: facts of the emulation: {cause!r}") from cause
     return EmulationDesign(kind, abi, onchip, (control, link0, link1), image)
 

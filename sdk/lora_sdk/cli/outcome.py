@@ -63,8 +63,9 @@ def fail(name: str, message: object, code: int) -> int:
 
 def say(name: str, kind: str, message: object) -> None:
     """One line on stderr."""
-    line = " ".join(str(message).split())
-    print(f"{name}: {kind}: {line}", file=sys.stderr, flush=True)
+    from lora_host.errors import one_line
+
+    print(f"{name}: {kind}: {one_line(message)}", file=sys.stderr, flush=True)
 
 
 def exit_with(code: int) -> None:

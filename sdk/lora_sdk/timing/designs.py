@@ -11,7 +11,8 @@ from typing import Any
 
 from lora_host.errors import RequestError
 from lora_host.naming import did_you_mean
-from lora_sdk.timing.facts import DATA, only_known, read_yaml, resolved
+from lora_host.yaml_file import read_yaml
+from lora_sdk.timing.facts import DATA, only_known, resolved
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ KINDS: dict[str, type[ArrayDesign] | type[StreamDesign]] = {
 
 @cache
 def _shipped() -> Mapping[str, Mapping[str, Any]]:
-    found: Mapping[str, Mapping[str, Any]] = read_yaml(DATA / "designs.yaml")
+    found: Mapping[str, Mapping[str, Any]] = read_yaml(DATA / "designs.yaml", RequestError)
     return found
 
 
@@ -160,7 +161,7 @@ def load_design(name: str | Path) -> Design:
         return make_design(text, _whole(_shipped(), text))
     path = Path(name)
     if path.suffix in (".yaml", ".yml") and path.is_file():
-        content = read_yaml(path)
+        content = read_yaml(path, RequestError)
         if not isinstance(content, dict) or len(content) != 1:
             raise RequestError(f"{path}: expected one design: a name and its fields")
         (own,) = content

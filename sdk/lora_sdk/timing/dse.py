@@ -218,13 +218,12 @@ SHIPPED = {"fp16": "lora_f_u280", "w8a8": "lora_q_u280", "w4a8": "lora_w4a8_u280
 def manifest(candidate: Candidate, board: str) -> dict[str, Any]:
     """The overlay manifest that a candidate would need. Its kernels, and for other boards than the
     shipped overlay's the register bases, are those of the build that makes it."""
-    import yaml
-
     from lora_host.overlay import load_overlay
+    from lora_host.yaml_file import read_yaml
 
     design, values = candidate.design, candidate.values
     shipped, chosen = load_overlay("lora_f_u280"), load_overlay(SHIPPED[values["precision"]])
-    facts: dict[str, Any] = yaml.safe_load(shipped.path.read_text(encoding="utf-8"))
+    facts: dict[str, Any] = read_yaml(shipped.path, RequestError)
     rows, columns = design.array
     facts.update(
         name=f"explored_{values['precision']}_{board}",

@@ -9,10 +9,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from lora_host.errors import RequestError
 from lora_host.naming import did_you_mean
+from lora_host.yaml_file import read_yaml
 
 DATA = Path(__file__).resolve().parent / "data"
 MAX_PARAMETERS = 12
@@ -74,20 +73,14 @@ class Draft:
         return self.draft_base + self.draft_slope * x if x > 1 else 0.0
 
 
-def read_yaml(path: Path) -> Any:
-    """The content of a YAML file; RequestError in one line where it cannot be read."""
-    try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise RequestError(f"{path}: cannot be read: {error}") from None
-    except yaml.YAMLError as error:
-        raise RequestError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
+def _data(name: str) -> Any:
+    return read_yaml(DATA / name, RequestError)
 
 
 @cache
 def parameters() -> Mapping[str, Parameter]:
     """The fitted parameters by name."""
-    found = {entry["name"]: Parameter(**entry) for entry in read_yaml(DATA / "parameters.yaml")}
+    found = {entry["name"]: Parameter(**entry) for entry in _data("parameters.yaml")}
     if len(found) > MAX_PARAMETERS:
         raise AssertionError(f"{len(found)} fitted parameters, at most {MAX_PARAMETERS}")
     return found
@@ -95,10 +88,7 @@ def parameters() -> Mapping[str, Parameter]:
 
 @cache
 def _boards() -> Mapping[str, BoardFacts]:
-    return {
-        name: BoardFacts(name=name, **facts)
-        for name, facts in read_yaml(DATA / "boards.yaml").items()
-    }
+    return {name: BoardFacts(name=name, **facts) for name, facts in _data("boards.yaml").items()}
 
 
 def board_names() -> tuple[str, ...]:
@@ -124,7 +114,7 @@ def drafts() -> Mapping[str, Draft]:
             draft_base=float(entry["draft_base"]),
             draft_slope=float(entry["draft_slope"]),
         )
-        for name, entry in read_yaml(DATA / "speculation.yaml").items()
+        for name, entry in _data("speculation.yaml").items()
     }
 
 
