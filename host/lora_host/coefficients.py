@@ -1,4 +1,5 @@
-"""The tables of csrc/include/lora/coefficients.h as NumPy arrays: one definition for C and Python.
+"""The tables of csrc/include/lora/coefficients.h as NumPy arrays: one definition for C and Python
+(docs/numbers.md, 4.6).
 
 An installed package reads them out of the compiled extension; in a source tree without one the
 header itself is parsed.

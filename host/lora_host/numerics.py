@@ -1,4 +1,5 @@
-"""Scalar functions of the arithmetic contract, elementwise over NumPy arrays.
+"""Scalar functions of the arithmetic contract (docs/numbers.md, 1 and 4), elementwise over NumPy
+arrays.
 
 Every operation is spelled in the order in which C spells it, one rounding each, so the bits agree.
 FP32 stays FP32: NumPy never fuses a product with a sum, and no float64 value takes part. No libm
@@ -38,7 +39,8 @@ def _scalar(name: str) -> Any:
 
 
 def to_fp16(x: F32, out: F16 | None = None) -> F16:
-    """FP32 to FP16, nearest even; overflow gives infinity, every NaN becomes 0x7e00."""
+    """FP32 to FP16, nearest even; overflow gives infinity, every NaN becomes 0x7e00
+    (docs/numbers.md, 1.2)."""
     result = np.empty(x.shape, np.float16) if out is None else out
     with quiet():
         np.copyto(result, x, casting="same_kind")
@@ -62,7 +64,8 @@ def _two_to_the(n: NDArray[np.int32]) -> F32:
 
 
 def exp32(x: F32) -> F32:
-    """exp in FP32: below -87 +0, above FP32(88.7) +infinity, NaN stays NaN."""
+    """exp in FP32: below -87 +0, above FP32(88.7) +infinity, NaN stays NaN
+    (docs/numbers.md, 4.1)."""
     low, high = _scalar("exp_min"), _scalar("exp_max")
     x = np.asarray(x, np.float32)
     inside = (x >= low) & (x <= high)
@@ -84,19 +87,20 @@ def exp32(x: F32) -> F32:
 
 
 def silu(g: F32) -> F32:
-    """g / (1 + exp(-g)) in FP32."""
+    """g / (1 + exp(-g)) in FP32 (docs/numbers.md, 3.10)."""
     with quiet():
         y: F32 = g / (_ONE + exp32(-g))
     return y
 
 
 def relu(x: F32) -> F32:
-    """x above 0, NaN for NaN, else +0."""
+    """x above 0, NaN for NaN, else +0 (docs/numbers.md, 3.10)."""
     return np.where((x > _ZERO) | np.isnan(x), x, _ZERO)
 
 
 def gelu(x: F32, kind: str) -> F32:
-    """GELU by 1024 chords on [-8, 8), `kind` "tanh" or "erf"; below -8 +0, from 8 on x, NaN NaN."""
+    """GELU by 1024 chords on [-8, 8), `kind` "tanh" or "erf"; below -8 +0, from 8 on x, NaN NaN
+    (docs/numbers.md, 4.2)."""
     slopes, shifts = coefficients(f"gelu_{kind}_a"), coefficients(f"gelu_{kind}_b")
     inside = (x >= np.float32(-8)) & (x < np.float32(8))
     safe = np.where(inside, x, _ZERO)
@@ -114,7 +118,7 @@ def _horner(table: NDArray[Any], x: F64) -> F64:
 
 
 def log2_64(x: ArrayLike) -> F64:
-    """log2 in float64; x is positive, normal and finite, else ValueError."""
+    """log2 in float64; x is positive, normal and finite, else ValueError (docs/numbers.md, 4.3)."""
     x = np.asarray(x, np.float64)
     if not np.all((x >= np.finfo(np.float64).tiny) & (x < np.inf)):
         raise ValueError("log2_64: every value must be positive, normal and finite")
@@ -128,7 +132,8 @@ def log2_64(x: ArrayLike) -> F64:
 
 
 def exp2_64(x: ArrayLike) -> F64:
-    """2^x in float64; below -1022 +0, from 1024 on +infinity, NaN stays NaN."""
+    """2^x in float64; below -1022 +0, from 1024 on +infinity, NaN stays NaN
+    (docs/numbers.md, 4.4)."""
     x = np.asarray(x, np.float64)
     inside = (x >= -1022.0) & (x < 1024.0)
     safe = np.where(inside, x, 0.0)
@@ -152,7 +157,8 @@ def power_64(base: ArrayLike, exponent: ArrayLike) -> F64:
 
 
 def sincos_64(x: ArrayLike) -> tuple[F64, F64]:
-    """(sin x, cos x) in float64, |x| below about 1.6 million, else ValueError."""
+    """(sin x, cos x) in float64, |x| below about 1.6 million, else ValueError
+    (docs/numbers.md, 4.5)."""
     x = np.asarray(x, np.float64)
     n = np.rint(x * _scalar("two_over_pi"))
     if not np.all(np.abs(n) <= SINCOS_LIMIT):

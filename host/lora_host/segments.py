@@ -1,4 +1,5 @@
-"""How a sum along K is cut: eight fixed segments, and the tree that joins them (docs: numbers)."""
+"""How a sum along K is cut: eight fixed segments, and the tree that joins them
+(docs/numbers.md, 2)."""
 
 from __future__ import annotations
 

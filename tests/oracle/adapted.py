@@ -1,4 +1,5 @@
-"""The forward pass with an adapter beside the weights: products as numbers.md spells them."""
+"""The forward pass with an adapter beside the weights: matmuls as docs/numbers.md, 7.3
+spells them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Sums, norms and functions of the FP16 path. FP32 arrays stand for FP16 values where a line says
-so; every line is one rounding per operation in the order that the rules give."""
+so; every line is one rounding per operation in the order that docs/numbers.md, 2 to 4 give."""
 
 from __future__ import annotations
 

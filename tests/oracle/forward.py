@@ -1,4 +1,5 @@
-"""The whole forward pass of a sequence, from canonical FP16 weights to FP32 logits."""
+"""The whole forward pass of a sequence, from canonical FP16 weights to FP32 logits
+(docs/numbers.md, 5)."""
 
 from __future__ import annotations
 

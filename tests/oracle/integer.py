@@ -1,5 +1,5 @@
-"""The integer paths, written from the rules alone in Python's and NumPy's integers: no blocks, no
-float64 sums, no code of the product."""
+"""The integer paths, written from docs/numbers.md, 6 alone in Python's and NumPy's integers: no
+blocks, no float64 sums, no code of the product."""
 
 from __future__ import annotations
 

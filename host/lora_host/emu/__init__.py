@@ -1,4 +1,5 @@
-"""The NumPy kernel model: the reference of every stored bit, called by the emulated units."""
+"""The NumPy kernel model: the reference of every stored bit (docs/numbers.md, 1 to 7), called by
+the emulated units."""
 
 from __future__ import annotations
 

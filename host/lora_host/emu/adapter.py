@@ -1,4 +1,4 @@
-"""h = FP16(A*x) of the rows that name an adapter (BD-LoRA, section 3)."""
+"""h = FP16(A*x) of the rows that name an adapter (BD-LoRA, section 3; docs/numbers.md, 7.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""(acc + bias) + scale*(B*h): what adapters add to a matrix product before it is rounded."""
+"""(acc + bias) + scale*(B*h): what adapters add to a matmul before it is rounded (docs/numbers.md,
+7.3)."""
 
 from __future__ import annotations
 

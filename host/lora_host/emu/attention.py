@@ -1,4 +1,5 @@
-"""Attention over KV blocks in two passes: the maximum, then the tiled sums (docs: numbers)."""
+"""Attention over KV blocks in two passes: the maximum, then the tiled sums
+(docs/numbers.md, 3.8)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Attention on INT8 q, k and v with static scales: both products are exact INT32 sums (numbers:
-integer paths, where the deviation from SmoothQuant's form is stated)."""
+"""Attention on INT8 q, k and v with static scales: both products are exact INT32 sums
+(docs/numbers.md, 6.6, which states the deviation from SmoothQuant's form)."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ activations behind one adder and the weight they share at the other operand:
 
 The subtraction takes back what a negative low product borrowed from the high one. A + B needs 27
 bits, the pre-adder's width. The MPU's INT8 kernels give the same sums, so packing never changes a
-value.
+value (docs/numbers.md, 11).
 """
 
 from __future__ import annotations

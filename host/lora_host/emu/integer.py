@@ -1,5 +1,5 @@
-"""Products of INT8 activations: exact INT32 sums, and 4-bit weights in groups (numbers: integer
-paths)."""
+"""Products of INT8 activations: exact INT32 sums, and 4-bit weights in groups
+(docs/numbers.md, 6.2 and 6.3)."""
 
 from __future__ import annotations
 

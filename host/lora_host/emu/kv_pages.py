@@ -1,5 +1,5 @@
 """Where a row's keys and values stand: committed positions by the page table, uncommitted rows in
-the scratch pages, and what each row of a step may see of them."""
+the scratch pages, and what each row of a step may see of them (docs/numbers.md, 3.8 and 6.7)."""
 
 from __future__ import annotations
 

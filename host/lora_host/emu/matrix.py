@@ -1,5 +1,5 @@
 """Matrix product: y = FP16(x*W + bias), or FP32, reading W's blocks from the banks; of INT8
-activations FP16(x*W*scale + bias)."""
+activations FP16(x*W*scale + bias) (docs/numbers.md, 3.3 and 6)."""
 
 from __future__ import annotations
 

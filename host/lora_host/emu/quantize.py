@@ -1,5 +1,5 @@
 """The vector unit's INT8 operations: quantizing by a static scale or a head's own, and the order of
-a row's elements (numbers: integer paths)."""
+a row's elements (docs/numbers.md, 6.1, 6.5, 6.7)."""
 
 from __future__ import annotations
 

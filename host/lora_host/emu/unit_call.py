@@ -80,7 +80,7 @@ class UnitCall:
         return found
 
     def store_fp16(self, target: F16, values: F32) -> None:
-        """Rounds and stores [rows, ...]; counts what is not finite."""
+        """Rounds and stores [rows, ...]; counts what is not finite (docs/numbers.md, 1.2)."""
         half = to_fp16(values)
         target[...] = half
         bad = (half.view(np.uint16) & _EXPONENT) == _EXPONENT

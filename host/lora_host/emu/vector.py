@@ -1,4 +1,5 @@
-"""The vector unit's operations on rows of activations."""
+"""The vector unit's operations on rows of activations (docs/numbers.md, 3.2, 3.7, 3.9, 3.10 and
+3.11)."""
 
 from __future__ import annotations
 

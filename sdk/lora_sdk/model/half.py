@@ -1,4 +1,4 @@
-"""Raw tensor elements -> FP16, nearest even, with the limits that numbers.md sets."""
+"""Raw tensor elements -> FP16, nearest even, with the limits of docs/numbers.md, 3.1."""
 
 from __future__ import annotations
 
