@@ -1,4 +1,5 @@
-"""How well a model predicts a text: bits per byte and perplexity over every token of it."""
+"""How well a model predicts a text: bits per byte and perplexity over every token of it
+(docs/numbers.md, 9.3)."""
 
 from __future__ import annotations
 

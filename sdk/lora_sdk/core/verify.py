@@ -1,4 +1,4 @@
-"""Verification of a tree of drafted tokens by the target model, in one step.
+"""Verification of a tree of drafted tokens by the target model, in one step (docs/numbers.md, 8.5).
 
 The root row is the pending token: sampled, its K and V not yet written. At each node of the
 accepted path the target's own token is chosen with the noise of its position, so the tokens are

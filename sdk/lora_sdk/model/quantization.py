@@ -1,5 +1,5 @@
 """How a model's matrices and its KV cache are quantized, and what a checkpoint hands over of them
-(numbers: integer paths)."""
+(docs/numbers.md, 6)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """Cosines and sines of rotary positions, made once per model and placed as bytes: no board
-computes them, so float64 costs nothing and every board count reads the same values."""
+computes them, so float64 costs nothing and every board count reads the same values
+(docs/numbers.md, 3.6)."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ attention products. Any scale may therefore be chosen as long as the quotients h
 - a weight's scale is then a times the scale of what it writes, a bias b times that.
 
 Values differ from torch-int's by our rounding to FP16 before each requantization and by our INT8
-weights of attention (numbers: integer paths)."""
+weights of attention (docs/numbers.md, 6.6 and 6.8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Natural-log probabilities of FP32 logits by the project's own exp and log2."""
+"""Natural-log probabilities of FP32 logits by the project's own exp and log2
+(docs/numbers.md, 9.1 and 9.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What is done to raw logits before temperature: penalties, bias, forbidden tokens."""
+"""What is done to raw logits before temperature: penalties, bias, forbidden tokens
+(docs/numbers.md, 8.2)."""
 
 from __future__ import annotations
 

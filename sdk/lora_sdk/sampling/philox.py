@@ -1,4 +1,5 @@
-"""Philox4x64-10 (Salmon et al., 2011): the counter-based noise behind sampling."""
+"""Philox4x64-10 (Salmon et al., 2011): the counter-based noise behind sampling
+(docs/numbers.md, 8.1)."""
 
 from __future__ import annotations
 

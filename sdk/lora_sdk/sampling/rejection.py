@@ -1,4 +1,4 @@
-"""Rejection sampling over sibling drafts, without replacement.
+"""Rejection sampling over sibling drafts, without replacement (docs/numbers.md, 8.6).
 
 A stochastic draft draws the children of a node from its distribution q, one after another and none
 twice. The target, with distribution p, takes the first child with probability min(1, p/q). Where it

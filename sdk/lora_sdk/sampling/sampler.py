@@ -1,4 +1,4 @@
-"""One sample's choice of tokens: the order of operations, put together."""
+"""One sample's choice of tokens: the order of operations, put together (docs/numbers.md, 8)."""
 
 from __future__ import annotations
 

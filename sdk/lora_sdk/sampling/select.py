@@ -1,4 +1,5 @@
-"""Choosing a token: the likeliest one, or a draw among those that top-k, top-p and min-p leave."""
+"""Choosing a token: the likeliest one, or a draw among those that top-k, top-p and min-p leave
+(docs/numbers.md, 8.3 and 8.4)."""
 
 from __future__ import annotations
 
