@@ -166,6 +166,17 @@ uint32_t fw_register_seal(struct fw *fw);
 uint32_t fw_register_check(struct fw *fw);
 void fw_register_finish(struct fw *fw);
 
+/* fw_bounds.c */
+struct fw_buffer { /* rows of activations */
+    uint32_t bank, offset, stride;
+    uint32_t row_bytes;
+    uint32_t align; /* bytes */
+};
+uint32_t fw_check_counter(struct fw *fw, uint32_t counter, int segments);
+uint32_t fw_check_equal(struct fw *fw, uint32_t found, uint32_t expected);
+uint32_t fw_check_dimension(struct fw *fw, uint32_t value, uint32_t least);
+uint32_t fw_check_buffer(struct fw *fw, const struct lora_list *list, struct fw_buffer buffer);
+
 /* fw_header.c, fw_check.c, fw_check_matrix.c, fw_check_vector.c */
 uint32_t fw_check_header(struct fw *fw, const struct fw_list *list);
 uint32_t fw_check_command(struct fw *fw, uint32_t index, const struct lora_command *command);
@@ -173,13 +184,6 @@ uint32_t fw_check_matrix(struct fw *fw, const struct lora_list *list,
                          const struct lora_matrix *matrix);
 uint32_t fw_check_vector(struct fw *fw, const struct lora_list *list,
                          const struct lora_vector *command);
-struct fw_buffer { /* rows of activations */
-    uint32_t bank, offset, stride;
-    uint32_t row_bytes;
-    uint32_t align; /* bytes */
-};
-uint32_t fw_check_dimension(struct fw *fw, uint32_t value, uint32_t least);
-uint32_t fw_check_buffer(struct fw *fw, const struct lora_list *list, struct fw_buffer buffer);
 
 /* fw_adapter.c */
 uint32_t fw_check_adapter_slots(struct fw *fw, const struct lora_list *list);

@@ -1,52 +1,6 @@
 /* REGISTER: every field of a command, every address that it can reach with max_rows rows. */
 #include "fw.h"
 
-static uint32_t fail_buffer(struct fw *fw, const struct fw_buffer *buffer, uint64_t found,
-                            uint64_t expected)
-{
-    fw->error.bank = buffer->bank;
-    fw->error.offset = buffer->offset;
-    return fw_fail(fw, LORA_ERR_ADDRESS, found > FW_NONE ? FW_NONE : (uint32_t)found,
-                   (uint32_t)expected);
-}
-
-/* Activations stand on-chip or, for what the host reads, in the list's results. */
-uint32_t fw_check_buffer(struct fw *fw, const struct lora_list *list, struct fw_buffer buffer)
-{
-    uint64_t low = 0, high = list->onchip_bytes;
-    uint64_t end = (uint64_t)buffer.offset + (uint64_t)(list->max_rows - 1) * buffer.stride +
-                   buffer.row_bytes;
-    if (buffer.row_bytes == 0)
-        return FW_MORE;
-    if (buffer.bank == list->control_bank) {
-        low = list->results_offset;
-        high = low + list->results_bytes;
-    } else if (buffer.bank != LORA_BANK_ONCHIP) {
-        return fail_buffer(fw, &buffer, buffer.bank, LORA_BANK_ONCHIP);
-    }
-    if (buffer.offset < low)
-        return fail_buffer(fw, &buffer, buffer.offset, low);
-    if (end > high)
-        return fail_buffer(fw, &buffer, end, high);
-    if ((buffer.offset | buffer.stride) & (buffer.align - 1))
-        return fail_buffer(fw, &buffer, buffer.stride, buffer.align);
-    if (list->max_rows > 1 && buffer.stride < buffer.row_bytes)
-        return fail_buffer(fw, &buffer, buffer.stride, buffer.row_bytes);
-    return FW_MORE;
-}
-
-uint32_t fw_check_dimension(struct fw *fw, uint32_t value, uint32_t least)
-{
-    if (value >= least && value <= FW_MAX_DIMENSION)
-        return FW_MORE;
-    return fw_fail(fw, LORA_ERR_SIZE, value, value < least ? least : FW_MAX_DIMENSION);
-}
-
-static uint32_t check_equal(struct fw *fw, uint32_t found, uint32_t expected)
-{
-    return found == expected ? (uint32_t)FW_MORE : fw_fail(fw, LORA_ERR_SIZE, found, expected);
-}
-
 static uint32_t check_below(struct fw *fw, uint32_t found, uint32_t limit)
 {
     return found < limit ? (uint32_t)FW_MORE : fw_fail(fw, LORA_ERR_SIZE, found, limit);
@@ -61,8 +15,8 @@ static uint32_t check_attention(struct fw *fw, const struct lora_list *list,
                           width};
     struct fw_buffer y = {LORA_BANK_ONCHIP, command->y_offset, command->y_stride, columns * 2, 2};
     uint32_t last = (uint32_t)command->q_first + command->q_heads - 1;
-    if (check_equal(fw, command->head_dim, list->head_dim) == FW_FAILED ||
-        check_equal(fw, command->kv_heads, list->kv_heads) == FW_FAILED ||
+    if (fw_check_equal(fw, command->head_dim, list->head_dim) == FW_FAILED ||
+        fw_check_equal(fw, command->kv_heads, list->kv_heads) == FW_FAILED ||
         check_below(fw, command->kv_layer, list->kv_layers) == FW_FAILED)
         return FW_FAILED;
     if (command->group == 0)
@@ -88,8 +42,8 @@ static uint32_t check_kv_store(struct fw *fw, const struct lora_list *list,
     struct fw_buffer v = {LORA_BANK_ONCHIP, command->v_offset, command->stride, bytes, width};
     struct fw_buffer scales = {LORA_BANK_ONCHIP, command->k_scales, command->scale_stride,
                                command->kv_heads * 2u, 2};
-    if (check_equal(fw, command->head_dim, list->head_dim) == FW_FAILED ||
-        check_equal(fw, command->kv_heads, list->kv_heads) == FW_FAILED ||
+    if (fw_check_equal(fw, command->head_dim, list->head_dim) == FW_FAILED ||
+        fw_check_equal(fw, command->kv_heads, list->kv_heads) == FW_FAILED ||
         check_below(fw, command->kv_layer, list->kv_layers) == FW_FAILED ||
         fw_check_buffer(fw, list, k) == FW_FAILED || fw_check_buffer(fw, list, v) == FW_FAILED)
         return FW_FAILED;
@@ -145,33 +99,24 @@ static uint32_t check_kv_order(struct fw *fw, uint32_t index, uint32_t opcode)
     return FW_MORE;
 }
 
-static uint32_t check_counter(struct fw *fw, uint32_t counter, int segments)
-{
-    uint32_t last = counter + (segments ? LORA_SEGMENTS - 1 : 0);
-    if (counter == LORA_NO_COUNTER || last < fw->list->header.counter_count)
-        return FW_MORE;
-    fw->error.counter = last;
-    return fw_fail(fw, LORA_ERR_COUNTER, last, fw->list->header.counter_count);
-}
-
 /* The unit that executes an opcode and the flags that it knows; unit LORA_UNITS: no such opcode. */
 static void opcode_rules(uint32_t opcode, uint32_t *unit, uint32_t *flags)
 {
     static const struct {
         uint8_t unit, flags;
     } rules[] = {
-        {LORA_UNITS, 0},
-        {LORA_UNIT_MPU, LORA_FLAG_SELECTED | LORA_FLAG_NO_BIAS},
-        {LORA_UNIT_VFU, LORA_FLAG_SELECTED},
-        {LORA_UNIT_MPU, LORA_FLAG_SELECTED | LORA_FLAG_SIGNAL_HEADS},
-        {LORA_UNIT_DMA, 0},
-        {LORA_UNIT_DMA, 0},
-        {LORA_UNIT_ROUTER, LORA_FLAG_SELECTED | LORA_FLAG_SIGNAL_SEGMENTS},
-        {LORA_UNIT_DMA, LORA_FLAG_SELECTED | LORA_FLAG_PACK},
-        {LORA_UNITS, 0}, /* CHECKSUM is not for lists */
-        {LORA_UNIT_CONTROL, 0},
-        {LORA_UNIT_CONTROL, 0},
-        {LORA_UNIT_MPU, LORA_FLAG_SELECTED},
+        [0] = {LORA_UNITS, 0},
+        [LORA_CMD_MATRIX] = {LORA_UNIT_MPU, LORA_FLAG_SELECTED | LORA_FLAG_NO_BIAS},
+        [LORA_CMD_VECTOR] = {LORA_UNIT_VFU, LORA_FLAG_SELECTED},
+        [LORA_CMD_ATTENTION] = {LORA_UNIT_MPU, LORA_FLAG_SELECTED | LORA_FLAG_SIGNAL_HEADS},
+        [LORA_CMD_KV_STORE] = {LORA_UNIT_DMA, 0},
+        [LORA_CMD_KV_COMMIT] = {LORA_UNIT_DMA, 0},
+        [LORA_CMD_GATHER] = {LORA_UNIT_ROUTER, LORA_FLAG_SELECTED | LORA_FLAG_SIGNAL_SEGMENTS},
+        [LORA_CMD_MOVE_ROWS] = {LORA_UNIT_DMA, LORA_FLAG_SELECTED | LORA_FLAG_PACK},
+        [LORA_CMD_CHECKSUM] = {LORA_UNITS, 0}, /* not for lists */
+        [LORA_CMD_FENCE] = {LORA_UNIT_CONTROL, 0},
+        [LORA_CMD_END] = {LORA_UNIT_CONTROL, 0},
+        [LORA_CMD_ADAPTER] = {LORA_UNIT_MPU, LORA_FLAG_SELECTED},
     };
     uint32_t known = opcode < sizeof rules / sizeof rules[0] ? opcode : 0;
     *unit = rules[known].unit;
@@ -191,10 +136,10 @@ static uint32_t check_common(struct fw *fw, uint32_t index, const struct lora_co
         return fw_fail(fw, LORA_ERR_OPCODE, command->flags, flags);
     if (last != (command->opcode == LORA_CMD_END))
         return fw_fail(fw, LORA_ERR_OPCODE, command->opcode, LORA_CMD_END);
-    if (check_counter(fw, command->wait_counter, command->flags & LORA_FLAG_WAIT_SEGMENTS) ==
+    if (fw_check_counter(fw, command->wait_counter, command->flags & LORA_FLAG_WAIT_SEGMENTS) ==
         FW_FAILED)
         return FW_FAILED;
-    if (check_counter(fw, command->signal_counter, command->flags & LORA_FLAG_SIGNAL_SEGMENTS) ==
+    if (fw_check_counter(fw, command->signal_counter, command->flags & LORA_FLAG_SIGNAL_SEGMENTS) ==
         FW_FAILED)
         return FW_FAILED;
     return check_kv_order(fw, index, command->opcode);

@@ -18,7 +18,7 @@
 #include "lora/emu.h"
 #include "aurora.h"
 #include "router.h"
-#include "watch.h"
+#include "profiler.h"
 
 #define EMU_BANKS 64
 #define EMU_BANK_ARENAS 32
@@ -79,7 +79,7 @@ struct emu_board { /* lines of its own: boards run on different threads */
     struct emu_unit units[LORA_UNITS];
     uint32_t queued; /* units that wait for a batch, in the order of their starts */
     struct emu_unit *queue[LORA_UNITS];
-    struct emu_tally tally; /* of this poll, while the watch is on */
+    struct emu_tally tally; /* of this poll, while the profiler is on */
     struct emu_router router;
     struct emu_outward outward;
     struct emu_link_test link_test;
@@ -101,7 +101,7 @@ struct emu_cluster {
     bool destroyed;
     struct emu_cluster *next;
     struct emu_plans plans;
-    struct emu_watch watch;
+    struct emu_profiler profiler;
     struct emu_board board[];
 };
 
@@ -180,7 +180,7 @@ uint32_t emu_link_test_slice(struct emu_board *board, struct lora_link_test *tes
 void emu_trace_mark(struct emu_board *board, uint32_t index, const struct lora_command *command,
                     uint32_t rows, uint32_t end);
 
-/* firmware/hal_host.c: the board that this thread's firmware runs on. */
+/* hal_host.c: the board that this thread's firmware runs on. */
 void emu_hal_bind(struct emu_board *board);
 
 #endif

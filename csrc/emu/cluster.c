@@ -232,3 +232,25 @@ int lora_emu_attach(uint32_t cluster, uint32_t board, const struct lora_arena_re
     emu_cluster_release(found);
     return status;
 }
+
+int lora_emu_watch(uint32_t cluster, uint32_t on) {
+    struct emu_cluster *found = emu_cluster_acquire(cluster);
+    if (!found) return LORA_ERR_ARGUMENT;
+    if (on && !found->profiler.on) emu_profiler_calibrate(&found->profiler);
+    found->profiler.on = on != 0;
+    emu_cluster_release(found);
+    return LORA_OK;
+}
+
+int lora_emu_times(uint32_t cluster, struct lora_emu_times *times) {
+    struct emu_cluster *found = times ? emu_cluster_acquire(cluster) : NULL;
+    if (!found) return LORA_ERR_ARGUMENT;
+    const struct emu_profiler *profiler = &found->profiler;
+    const struct emu_tally *tally = &profiler->tally;
+    times->kernels_ns = (uint64_t)((double)tally->ticks[EMU_KERNELS] * profiler->tick_ns);
+    times->moves_ns = (uint64_t)((double)tally->ticks[EMU_MOVES] * profiler->tick_ns);
+    times->links_ns = (uint64_t)((double)tally->ticks[EMU_LINKS] * profiler->tick_ns);
+    times->watch_ns = (uint64_t)((double)tally->readings * profiler->spare_ns);
+    emu_cluster_release(found);
+    return LORA_OK;
+}

@@ -3,7 +3,7 @@
  * [head_dim][32], V as [32][head_dim], FP16 or INT8, and where each head of a position has a scale of
  * its own these behind the values. Only the page table says which page a tile has. */
 #include "board.h"
-#include "kernels/kv_layout.h"
+#include "lora/kv_layout.h"
 
 #include <stdatomic.h>
 #include <string.h>

@@ -12,7 +12,7 @@ struct polls {
     struct emu_board *boards[LORA_MAX_BOARDS];
     atomic_bool taken[LORA_MAX_BOARDS];
     uint32_t thread[LORA_MAX_BOARDS]; /* that polled it */
-    uint64_t ticks[LORA_MAX_BOARDS];  /* that it took, while the watch is on */
+    uint64_t ticks[LORA_MAX_BOARDS];  /* that it took, while the profiler is on */
 };
 
 static void poll(struct emu_board *board) {
@@ -29,11 +29,11 @@ static bool take(struct polls *polls, uint32_t at) {
 }
 
 static void poll_one(struct polls *polls, uint32_t at, uint32_t thread) {
-    const struct emu_watch *watch = &polls->cluster->watch;
-    uint64_t began = emu_watch_begin(watch);
+    const struct emu_profiler *profiler = &polls->cluster->profiler;
+    uint64_t began = emu_profiler_begin(profiler);
     poll(polls->boards[at]);
     polls->thread[at] = thread;
-    polls->ticks[at] = emu_watch_begin(watch) - began;
+    polls->ticks[at] = emu_profiler_begin(profiler) - began;
 }
 
 /* An item is a thread's boards, then what others have left. */
@@ -55,7 +55,7 @@ static void count_busiest(struct polls *polls) {
         if (busy[t] > busy[busiest]) busiest = t;
     for (uint32_t i = 0; i < polls->count; i++) {
         if (polls->thread[i] == busiest)
-            emu_tally_add(&polls->cluster->watch.tally, &polls->boards[i]->tally);
+            emu_tally_add(&polls->cluster->profiler.tally, &polls->boards[i]->tally);
         polls->boards[i]->tally = (struct emu_tally){0};
     }
 }
@@ -100,7 +100,7 @@ bool emu_boards_poll(struct emu_cluster *cluster) {
     if (polls.count == 0) return false;
     for (uint32_t i = 0; i < polls.count; i++) begin_board(&polls, i);
     lora_pool_run(cluster->pool, polls.threads, poll_item, &polls);
-    if (cluster->watch.on) count_busiest(&polls);
+    if (cluster->profiler.on) count_busiest(&polls);
     for (uint32_t i = 0; i < polls.count; i++) settle(cluster, polls.boards[i]);
     return true;
 }

@@ -1,5 +1,5 @@
 /* lora_ctrl's register file as the host reads and writes it. The firmware's side, without the
- * AP_CTRL rules and read-only bits, is in firmware/hal_host.c. */
+ * AP_CTRL rules and read-only bits, is in hal_host.c. */
 #include "board.h"
 
 #include <string.h>

@@ -14,7 +14,7 @@ uint64_t emu_cycles(const struct emu_cluster *cluster, uint64_t microseconds) {
 /* Links settle before firmware looks: a gather wakes it when segments are complete, not by frame. */
 static bool run_links(struct emu_cluster *cluster) {
     bool any = false;
-    uint64_t began = emu_watch_begin(&cluster->watch);
+    uint64_t began = emu_profiler_begin(&cluster->profiler);
     for (bool moved = true; moved;) {
         moved = false;
         for (uint32_t i = 0; i < cluster->boards; i++) {
@@ -25,7 +25,7 @@ static bool run_links(struct emu_cluster *cluster) {
             if (board->link_test.active) board->awake = true;
         }
     }
-    if (any) emu_watch_end(&cluster->watch, &cluster->watch.tally, EMU_LINKS, began);
+    if (any) emu_profiler_end(&cluster->profiler, &cluster->profiler.tally, EMU_LINKS, began);
     return any;
 }
 

@@ -1,7 +1,7 @@
 /* Units as the firmware sees them: start, poll, abort. DMA finishes within start, and so do small
  * kernels; those that can share threads wait for each other, so that boards run at once. */
 #include "board.h"
-#include "kernels/float_mode.h"
+#include "lora/float_mode.h"
 
 #include <string.h>
 
@@ -124,7 +124,7 @@ void emu_unit_start(struct emu_board *board, uint32_t unit, const struct lora_co
                     const struct lora_list *list, const struct lora_step_state *state) {
     if (unit >= LORA_UNITS) return;
     struct emu_unit *entry = &board->units[unit];
-    const struct emu_watch *watch = &board->cluster->watch;
+    const struct emu_profiler *profiler = &board->cluster->profiler;
     entry->state = LORA_UNIT_BUSY;
     board->clock += START_CYCLES;
     if (board->stuck_units & 1u << unit) return;
@@ -133,9 +133,9 @@ void emu_unit_start(struct emu_board *board, uint32_t unit, const struct lora_co
     entry->call.state = state;
     entry->call.nonfinite_count = 0;
     entry->call.nonfinite_row = NO_ROW;
-    uint64_t began = emu_watch_begin(watch);
+    uint64_t began = emu_profiler_begin(profiler);
     enum emu_work work = start(board, unit, entry);
-    emu_watch_end(watch, &board->tally, work, began);
+    emu_profiler_end(profiler, &board->tally, work, began);
 }
 
 /* The boards' queues one after another. */
@@ -157,9 +157,9 @@ bool emu_units_run(struct emu_cluster *cluster) {
     uint32_t count = take_queues(cluster, entries);
     if (count == 0) return false;
     for (uint32_t i = 0; i < count; i++) calls[i] = entries[i]->call;
-    uint64_t mode = float_mode_set(), began = emu_watch_begin(&cluster->watch);
+    uint64_t mode = float_mode_set(), began = emu_profiler_begin(&cluster->profiler);
     kernels->batch(kernels->context, cluster->pool, calls, statuses, count);
-    emu_watch_end(&cluster->watch, &cluster->watch.tally, EMU_KERNELS, began);
+    emu_profiler_end(&cluster->profiler, &cluster->profiler.tally, EMU_KERNELS, began);
     float_mode_restore(mode);
     for (uint32_t i = 0; i < count; i++) {
         struct emu_unit *entry = entries[i];

@@ -127,7 +127,7 @@ int lora_cancel_wanted(struct lora_cluster *cluster);
 int lora_outcome(struct lora_cluster *cluster, uint32_t mask, const struct lora_run *run,
                  struct lora_failure *failure);
 
-/* links.c */
+/* cable.c */
 /* Which end of which cable this port is: 1 and the far end, 0 where it has no cable. */
 int lora_cable_peer(const struct lora_cluster *cluster, uint32_t board, uint32_t port,
                     uint32_t *peer_board, uint32_t *peer_port);
@@ -135,6 +135,7 @@ int lora_fail_link(const struct lora_cluster *cluster, uint32_t board, uint32_t 
                    struct lora_failure *failure, const char *format, ...)
     __attribute__((format(printf, 6, 7)));
 
+/* links.c */
 /* To a register of every port of every board with a program. */
 int lora_links_write(struct lora_cluster *cluster, uint32_t offset, uint32_t value,
                      struct lora_failure *failure);

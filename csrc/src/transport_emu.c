@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../emu/board.h"
-#include "../emu/stream_copy.h"
+#include "board.h"
+#include "stream_copy.h"
 
 struct emu_handle {
     struct emu_cluster *cluster;

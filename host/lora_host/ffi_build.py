@@ -31,11 +31,11 @@ HEADERS = (
 SOURCE_GLOBS = (
     "csrc/src/*.c",
     "csrc/emu/*.c",
-    "csrc/emu/kernels/*.c",
+    "csrc/kernels/*/*.c",
     "firmware/*.c",
 )
 CARD_ONLY = {"hal_card.c"}  # the card's HAL: compiled for rv32 only
-INCLUDE_FOLDERS = ("csrc/include", "csrc/src", "csrc/emu", "firmware")
+INCLUDE_FOLDERS = ("csrc/include", "csrc/kernels", "csrc/src", "csrc/emu", "firmware")
 # -ffp-contract=off: a fused multiply-add would change stored bits. No -march=native: wide
 # instruction sets are chosen per function at run time.
 # -fvisibility=hidden: calls between the library's own files need no table of the loader's.
@@ -78,7 +78,7 @@ def has_native_kernels(sources: list[Path]) -> bool:
     return any(
         re.search(rf"\b{NATIVE_KERNELS}\s*=", path.read_text())
         for path in sources
-        if path.parent.name == "kernels"
+        if path.parent.parent.name == "kernels"
     )
 
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "kernels/ahead.h"
+#include "schedule/prefetch.h"
 #include "lora/abi.h"
 #include "lora/kernels.h"
 #include "lora/native.h"

@@ -9,7 +9,7 @@
 #include <time.h>
 
 #include "check.h"
-#include "kernels/float_mode.h"
+#include "lora/float_mode.h"
 #include "lora/pool.h"
 
 #define MOST 200000

@@ -1,0 +1,308 @@
+/* Threads for kernels and loading. A run is announced in one 64-bit word, the ticket: number of the
+ * run, items, next item. Taking an item is a compare-and-swap on it, so nobody takes one of a run
+ * that is over, and what belongs to a run may be read once one of its items is taken. */
+#define _GNU_SOURCE
+#include "lora/pool.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "lora/float_mode.h"
+
+#define MOST_ITEMS 0xffffu  /* of one ticket */
+#define SPIN_NS 300000      /* longer than what a host does between two steps */
+#define SPINS_BETWEEN 64    /* looks between two at the clock */
+#define LOOKS_BEFORE_YIELD 4096 /* some 100 us */
+#define NO_CPU (-1)
+#define LINE 64             /* words that different threads write lie on lines of their own */
+
+typedef void (*pool_task)(void *context, uint32_t item, uint32_t thread);
+typedef bool (*spare_task)(void *context, uint32_t thread);
+
+struct worker {
+    struct lora_pool *pool;
+    pthread_t handle;
+    uint32_t thread;
+    int cpu; /* where it stays, NO_CPU: anywhere */
+};
+
+struct lora_pool {
+    _Alignas(LINE) _Atomic uint64_t ticket;
+    pool_task task; /* of the run that the ticket names: they come with its line */
+    void *context;
+    _Alignas(LINE) _Atomic uint32_t unfinished; /* items that no worker has done */
+    _Alignas(LINE) _Atomic uint32_t sleepers;
+    atomic_bool ending;
+    atomic_int caller_cpu, spare_cpu; /* spare: no worker stays there, the caller should */
+    spare_task spare;
+    _Atomic(void *) spare_context; /* NULL: nothing to do meanwhile */
+    _Alignas(LINE) uint32_t threads, started; /* started: workers that run */
+    bool tried;                /* to start them */
+    bool placed;               /* workers stay on CPUs of their own */
+    pid_t owner;               /* a forked child has the pool without its threads */
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    struct worker workers[LORA_POOL_THREADS];
+};
+
+/* This thread has items of a run; initial-exec, as it is read with every run. */
+static _Thread_local bool busy __attribute__((tls_model("initial-exec")));
+
+static uint32_t items_of(uint64_t ticket) { return (uint32_t)(ticket >> 16) & MOST_ITEMS; }
+
+static bool has_items(uint64_t ticket) { return (ticket & MOST_ITEMS) < items_of(ticket); }
+
+static void relax(void) {
+#if defined(__x86_64__)
+    _mm_pause();
+#endif
+}
+
+/* Between two looks for work. */
+static void pass_time(struct lora_pool *pool, uint32_t thread) {
+    void *context = atomic_load_explicit(&pool->spare_context, memory_order_acquire);
+    if (!context || !pool->spare(context, thread)) relax();
+}
+
+static uint64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static void stay_on(int cpu) {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    pthread_setaffinity_np(pthread_self(), sizeof one, &one);
+}
+
+/* A worker and the caller on one CPU would wait for each other: where each thread can have a CPU of
+ * its own, the worker leaves to the spare one when the caller was moved to its. */
+static void keep_apart(struct worker *self) {
+    struct lora_pool *pool = self->pool;
+    if (self->cpu == NO_CPU || atomic_load(&pool->caller_cpu) != self->cpu) return;
+    self->cpu = atomic_exchange(&pool->spare_cpu, self->cpu);
+    stay_on(self->cpu);
+}
+
+/* Takes items until there are none, and counts them; returns what the ticket showed then. */
+static uint64_t take_items(struct lora_pool *pool, uint32_t thread, uint32_t *done) {
+    uint64_t ticket = atomic_load(&pool->ticket);
+    while (has_items(ticket)) {
+        if (!atomic_compare_exchange_weak(&pool->ticket, &ticket, ticket + 1)) continue;
+        pool->task(pool->context, (uint32_t)(ticket & MOST_ITEMS), thread);
+        ++*done;
+        ticket = atomic_load(&pool->ticket);
+    }
+    return ticket;
+}
+
+/* A worker's share of a run. */
+static uint64_t work(struct lora_pool *pool, uint32_t thread) {
+    uint32_t done = 0;
+    busy = true;
+    uint64_t ticket = take_items(pool, thread, &done);
+    busy = false;
+    if (done) atomic_fetch_sub(&pool->unfinished, done);
+    return ticket;
+}
+
+/* Returns what the ticket shows once it is another than `seen`, or `seen` after a while. */
+static uint64_t spin_for_work(struct worker *self, uint64_t seen) {
+    struct lora_pool *pool = self->pool;
+    uint64_t since = now_ns();
+    do {
+        keep_apart(self);
+        for (uint32_t i = 0; i < SPINS_BETWEEN; i++) {
+            uint64_t ticket = atomic_load(&pool->ticket);
+            if (ticket != seen) return ticket;
+            pass_time(pool, self->thread);
+        }
+    } while (!atomic_load(&pool->ending) && now_ns() - since < SPIN_NS);
+    return seen;
+}
+
+/* The sleeper counts itself, then looks; the caller announces, does its first item, then counts
+ * sleepers once more: one sees the other. Work that was over before the sleeper woke is followed by
+ * more: it does not sleep on. */
+static void sleep_for_work(struct lora_pool *pool, uint64_t seen) {
+    pthread_mutex_lock(&pool->lock);
+    atomic_fetch_add(&pool->sleepers, 1);
+    while (atomic_load(&pool->ticket) == seen && !atomic_load(&pool->ending))
+        pthread_cond_wait(&pool->wake, &pool->lock);
+    atomic_fetch_sub(&pool->sleepers, 1);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+static void *worker_main(void *argument) {
+    struct worker *self = argument;
+    float_mode_set();
+    if (self->cpu != NO_CPU) stay_on(self->cpu);
+    uint64_t seen = 0;
+    while (!atomic_load(&self->pool->ending)) {
+        uint64_t ticket = spin_for_work(self, seen);
+        if (ticket == seen) sleep_for_work(self->pool, seen);
+        keep_apart(self);
+        seen = work(self->pool, self->thread);
+    }
+    return NULL;
+}
+
+/* The index-th CPU that this process may use, `without` left out. */
+static int nth_cpu(uint32_t index, int without) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof set, &set)) return NO_CPU;
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &set) && cpu != without && index-- == 0) return cpu;
+    return NO_CPU;
+}
+
+static uint32_t usable_cpus(void) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof set, &set)) return 1;
+    int count = CPU_COUNT(&set);
+    return count > 0 ? (uint32_t)count : 1;
+}
+
+struct lora_pool *lora_pool_create(uint32_t threads) {
+    struct lora_pool *pool = aligned_alloc(LINE, (sizeof *pool + LINE - 1) / LINE * LINE);
+    if (!pool) return NULL;
+    if (threads == 0) threads = usable_cpus();
+    atomic_init(&pool->ticket, 0);
+    atomic_init(&pool->unfinished, 0);
+    atomic_init(&pool->sleepers, 0);
+    atomic_init(&pool->ending, false);
+    atomic_init(&pool->caller_cpu, NO_CPU);
+    atomic_init(&pool->spare_cpu, NO_CPU);
+    atomic_init(&pool->spare_context, NULL);
+    pool->threads = threads < LORA_POOL_THREADS ? threads : LORA_POOL_THREADS;
+    pool->started = 0;
+    pool->tried = pool->placed = false;
+    pthread_mutex_init(&pool->lock, NULL);
+    pthread_cond_init(&pool->wake, NULL);
+    return pool;
+}
+
+static void wake_all(struct lora_pool *pool) {
+    pthread_mutex_lock(&pool->lock);
+    pthread_cond_broadcast(&pool->wake);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+void lora_pool_free(struct lora_pool *pool) {
+    if (!pool) return;
+    atomic_store(&pool->ending, true);
+    if (pool->tried && pool->owner != getpid()) return; /* what the parent's threads hold stays */
+    wake_all(pool);
+    for (uint32_t i = 0; i < pool->started; i++) pthread_join(pool->workers[i].handle, NULL);
+    pthread_cond_destroy(&pool->wake);
+    pthread_mutex_destroy(&pool->lock);
+    free(atomic_load(&pool->spare_context));
+    free(pool);
+}
+
+void lora_pool_spare(struct lora_pool *pool, spare_task task, void *context) {
+    pool->spare = task;
+    atomic_store_explicit(&pool->spare_context, context, memory_order_release);
+}
+
+void *lora_pool_spare_context(const struct lora_pool *pool) {
+    return atomic_load_explicit(&pool->spare_context, memory_order_relaxed);
+}
+
+uint32_t lora_pool_threads(const struct lora_pool *pool) { return pool ? pool->threads : 1; }
+
+static bool start_worker(struct lora_pool *pool, uint32_t index) {
+    struct worker *worker = &pool->workers[index];
+    *worker = (struct worker){.pool = pool, .thread = index + 1, .cpu = NO_CPU};
+    if (pool->placed) worker->cpu = nth_cpu(index, atomic_load(&pool->spare_cpu));
+    return pthread_create(&worker->handle, NULL, worker_main, worker) == 0;
+}
+
+/* What the system does not give is done by fewer: the caller alone can do it all. Signals are for
+ * the program's own threads. */
+static void start_workers(struct lora_pool *pool) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int here = sched_getcpu();
+    pool->tried = true;
+    pool->placed = here >= 0 && usable_cpus() == pool->threads;
+    atomic_store(&pool->spare_cpu, here);
+    pool->owner = getpid();
+    while (pool->started + 1 < pool->threads && start_worker(pool, pool->started)) pool->started++;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+/* Others hold the last items: they are about to end, unless they lost their CPU. */
+static void wait_for_others(struct lora_pool *pool, uint32_t own) {
+    for (uint32_t looks = 0; atomic_load(&pool->unfinished) != own; looks++) {
+        if (looks < LOOKS_BEFORE_YIELD) pass_time(pool, 0);
+        else sched_yield();
+    }
+}
+
+/* Workers read it again and again: it is written when it changes. */
+static void note_caller(struct lora_pool *pool) {
+    int cpu = sched_getcpu();
+    if (atomic_load(&pool->caller_cpu) != cpu) atomic_store(&pool->caller_cpu, cpu);
+}
+
+static void wake_sleepers(struct lora_pool *pool) {
+    if (atomic_load(&pool->sleepers)) wake_all(pool);
+}
+
+/* The first item is the caller's as it is announced, and what it does itself it counts itself: it
+ * waits for no line that a worker has, which on a virtual machine may be far, before its work. */
+static void run_ticket(struct lora_pool *pool, uint32_t count, pool_task task, void *context) {
+    uint64_t before = atomic_load_explicit(&pool->ticket, memory_order_relaxed);
+    uint64_t ticket = ((before >> 32) + 1) << 32 | (uint64_t)count << 16 | 1;
+    uint32_t own = 1;
+    pool->task = task;
+    pool->context = context;
+    if (pool->placed) note_caller(pool);
+    atomic_store_explicit(&pool->unfinished, count, memory_order_relaxed);
+    atomic_store_explicit(&pool->ticket, ticket, memory_order_release);
+    wake_sleepers(pool);
+    busy = true;
+    task(context, 0, 0);
+    wake_sleepers(pool);
+    take_items(pool, 0, &own);
+    busy = false;
+    wait_for_others(pool, own);
+}
+
+struct part { /* of a run with more items than a ticket has */
+    pool_task task;
+    void *context;
+    uint32_t first;
+};
+
+static void run_part(void *context, uint32_t item, uint32_t thread) {
+    const struct part *part = context;
+    part->task(part->context, part->first + item, thread);
+}
+
+void lora_pool_run(struct lora_pool *pool, uint32_t count, pool_task task, void *context) {
+    if (!pool || pool->threads < 2 || count < 2 || busy) {
+        for (uint32_t i = 0; i < count; i++) task(context, i, 0);
+        return;
+    }
+    if (!pool->tried) start_workers(pool);
+    struct part part = {task, context, 0};
+    while (count - part.first > MOST_ITEMS) {
+        run_ticket(pool, MOST_ITEMS, run_part, &part);
+        part.first += MOST_ITEMS;
+    }
+    if (part.first) run_ticket(pool, count - part.first, run_part, &part);
+    else run_ticket(pool, count, task, context);
+}

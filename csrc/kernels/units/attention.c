@@ -1,0 +1,196 @@
+/* Attention over KV blocks: the maximum first, then the sums, tile by tile in logical order. */
+#include "attend.h"
+#include "attention_cuts.h"
+#include "isa/half.h"
+
+#define LEAST_ROWS 3   /* that are worth doing together */
+#define PRODUCTS_PER_NS 6 /* of a row on its own: a microsecond a head of 32 over 100 positions */
+
+/* Working memory of a row on its own. */
+struct alone {
+    float *q, *s, *e, *sum; /* [head_dim], [positions], [positions], [head_dim] */
+    uint16_t *halves;       /* [positions] */
+};
+
+/* s[position] of one query head, and the largest of them. */
+static int score_head(const struct attend *a, const struct alone *w, uint32_t kv_head,
+                      float *largest) {
+    uint32_t head_dim = a->command->head_dim;
+    const struct visible *seen = &a->seen;
+    float block[SCRATCH_PAGES][TILE];
+    for (uint32_t start = 0; start < seen->committed; start += TILE) {
+        const uint16_t *k = attend_keys(a, seen->pages[start / TILE], kv_head);
+        if (!k)
+            return LORA_ERR_ADDRESS;
+        a->variant->scores(w->q, k, head_dim, w->s + start); /* lanes past the end: replaced */
+    }
+    for (uint32_t page = 0; page < SCRATCH_PAGES; page++) {
+        if (!seen->page_used[page])
+            continue;
+        const uint16_t *k = attend_keys(a, page, kv_head);
+        if (!k)
+            return LORA_ERR_ADDRESS;
+        a->variant->scores(w->q, k, head_dim, block[page]);
+    }
+    for (uint32_t i = 0; i < seen->depth; i++)
+        w->s[seen->committed + i] = block[seen->path[i] / TILE][seen->path[i] % TILE];
+    *largest =
+        a->variant->scale(w->s, attend_positions(a), float_of_bits(a->command->scale));
+    return LORA_OK;
+}
+
+/* w->q holds one head's query; w->sum becomes sum(e*v)/sum(e). */
+static int attend_head(const struct attend *a, const struct alone *w, uint32_t kv_head) {
+    uint32_t head_dim = a->command->head_dim, positions = attend_positions(a);
+    float largest, sum_e = 0.0f;
+    int status = score_head(a, w, kv_head, &largest);
+    if (status != LORA_OK)
+        return status;
+    a->variant->exponentials(w->s, positions, largest, w->halves);
+    a->variant->halves_to_floats(w->halves, positions, w->e);
+    for (uint32_t d = 0; d < head_dim; d++)
+        w->sum[d] = 0.0f;
+    for (uint32_t start = 0; start < positions; start += TILE) {
+        uint32_t count = positions - start < TILE ? positions - start : TILE;
+        const uint16_t *v[TILE];
+        status = lora_attend_values(a, kv_head, start, count, v);
+        if (status != LORA_OK)
+            return status;
+        float tile_e = 0.0f;
+        for (uint32_t i = 0; i < count; i++)
+            tile_e = tile_e + w->e[start + i];
+        sum_e = sum_e + tile_e;
+        a->variant->weigh(w->e + start, v, count, head_dim, w->sum);
+    }
+    for (uint32_t d = 0; d < head_dim; d++)
+        w->sum[d] = w->sum[d] / sum_e;
+    return LORA_OK;
+}
+
+static int attend_alone(struct lora_job *job, const struct attend *a, uint32_t row, uint32_t head,
+                        uint32_t kv_head, float *memory) {
+    const struct attention_job *t = &job->attention;
+    uint32_t head_dim = t->command->head_dim, place = head * head_dim;
+    struct alone w = {.s = memory, .e = memory + t->positions};
+    w.q = w.e + t->positions;
+    w.sum = w.q + head_dim;
+    w.halves = (uint16_t *)(void *)(w.sum + head_dim);
+    job->variant->halves_to_floats(half_row(t->q, row) + place, head_dim, w.q);
+    int status = attend_head(a, &w, kv_head);
+    if (status != LORA_OK)
+        return status;
+    uint16_t *y = half_row(t->y, row) + place;
+    job_count_nonfinite(job, row, job->variant->floats_to_halves(w.sum, head_dim, y));
+    return LORA_OK;
+}
+
+/* 32 positions widened to FP16. */
+static uint64_t wide_floats(const struct lora_job *job) {
+    uint32_t halves = TILE * job->attention.command->head_dim;
+    return job->call->list->kv_type == LORA_KV_FP16 ? 0 : halves / 2;
+}
+
+static uint64_t floats_a_thread(const struct lora_job *job) {
+    const struct attention_job *t = &job->attention;
+    uint64_t alone = 2 * t->positions + 2ull * t->command->head_dim + t->positions / 2;
+    uint64_t together = t->together ? lora_attend_rows_floats(job) : 0;
+    uint64_t most = alone > together ? alone : together;
+    return wide_floats(job) + (most + 15) / 16 * 16;
+}
+
+/* One query head of the rows of a group. */
+static int attend_group(struct lora_job *job, struct attend *rows, uint32_t first, uint32_t count,
+                        uint32_t head, float *memory) {
+    const struct attention_job *t = &job->attention;
+    const struct lora_attention *c = t->command;
+    uint32_t global = (c->q_first + head) / c->group;
+    if (global < c->kv_first || global - c->kv_first >= c->kv_heads)
+        return LORA_ERR_SIZE;
+    uint32_t kv_head = global - c->kv_first;
+    if (t->together && count >= LEAST_ROWS)
+        return lora_attend_rows(job, rows, first, count, head, kv_head, memory);
+    int status = LORA_OK;
+    for (uint32_t i = 0; i < count && status == LORA_OK; i++)
+        status = attend_alone(job, &rows[i], first + i, head, kv_head, memory);
+    return status;
+}
+
+static uint32_t cuts(const struct lora_job *job) {
+    uint32_t heads = job->attention.command->q_heads;
+    return (heads + job->attention.heads - 1) / job->attention.heads;
+}
+
+static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
+    const struct attention_job *t = &job->attention;
+    float *memory = t->scratch + floats_a_thread(job) * thread;
+    struct attend rows[LORA_ATTEND_ROWS];
+    uint32_t group = item / cuts(job), head = item % cuts(job) * t->heads;
+    uint32_t first = t->firsts[group], count = t->firsts[group + 1] - first;
+    uint32_t heads = t->command->q_heads - head;
+    heads = heads < t->heads ? heads : t->heads;
+    int status = LORA_OK;
+    uint64_t wide = wide_floats(job);
+    for (uint32_t i = 0; i < count && status == LORA_OK; i++) {
+        rows[i].call = job->call;
+        rows[i].command = t->command;
+        rows[i].variant = job->variant;
+        rows[i].wide = wide ? (uint16_t *)(void *)memory : NULL;
+        status = lora_visible_find(job->call, call_row(job->call, first + i), &rows[i].seen);
+    }
+    for (uint32_t end = head + heads; head < end && status == LORA_OK; head++)
+        status = attend_group(job, rows, first, count, head, memory + wide);
+    return status;
+}
+
+/* Rows of one sequence that follow each other, in groups of about the same size. */
+static uint32_t group_rows(struct lora_job *job) {
+    struct attention_job *t = &job->attention;
+    uint32_t groups = 0, longest = 0;
+    for (uint32_t first = 0, end; first < job->rows; first = end) {
+        uint32_t sequence = call_row(job->call, first)->sequence;
+        for (end = first + 1; end < job->rows && call_row(job->call, end)->sequence == sequence;)
+            end++;
+        uint32_t count = (end - first + LORA_ATTEND_ROWS - 1) / LORA_ATTEND_ROWS;
+        for (uint32_t i = 0; i < count; i++)
+            t->firsts[groups++] = (uint8_t)(first + (end - first) * i / count);
+        longest = end - first > longest ? end - first : longest;
+    }
+    t->firsts[groups] = (uint8_t)job->rows;
+    t->together = longest >= LEAST_ROWS && t->command->head_dim <= LORA_ATTEND_HEAD_DIM;
+    return groups;
+}
+
+static void cut(struct lora_job *job, uint32_t groups) {
+    struct attention_job *t = &job->attention;
+    uint32_t heads = t->command->q_heads;
+    uint64_t seen = t->positions - LORA_MAX_SCRATCH + TILE; /* about */
+    job->work = 2 * job->rows * seen * heads * t->command->head_dim / PRODUCTS_PER_NS;
+    uint32_t pieces = attend_pieces(job, groups);
+    t->heads = heads > pieces ? (heads + pieces - 1) / pieces : 1;
+    job->items = heads ? groups * cuts(job) : 0;
+}
+
+int lora_attention_begin(struct lora_job *job) {
+    struct attention_job *t = &job->attention;
+    const struct lora_attention *c =
+        (const struct lora_attention *)(const void *)job->call->command;
+    const struct lora_list *list = job->call->list;
+    t->command = c;
+    if (c->group == 0 || c->head_dim != list->head_dim || c->head_dim == 0 ||
+        list->kv_bank_count == 0 || list->max_tiles > 0x10000 || !kv_type_right(list))
+        return LORA_ERR_SIZE;
+    uint64_t width = 2ull * c->q_heads * c->head_dim;
+    t->q = call_operand(job->call, LORA_BANK_ONCHIP, c->q_offset, c->q_stride, width, 2);
+    t->y = call_operand(job->call, LORA_BANK_ONCHIP, c->y_offset, c->y_stride, width, 2);
+    if (!t->q.base || !t->y.base)
+        return LORA_ERR_ADDRESS;
+    uint64_t most = lora_visible_most(job->call);
+    t->positions = (most + TILE - 1) / TILE * TILE + LORA_MAX_SCRATCH;
+    uint32_t groups = group_rows(job);
+    t->scratch = lora_job_memory(job, floats_a_thread(job) * job->threads * sizeof(float));
+    if (!t->scratch)
+        return LORA_ERR_MEMORY;
+    cut(job, groups);
+    job->run = run;
+    return LORA_OK;
+}

@@ -1,0 +1,268 @@
+/* Attention of several rows of one sequence: what they see in common is read and converted once, and
+ * multiplied as matrix products of many rows are. Every sum is that of a row on its own. */
+#include "attend.h"
+#include "isa/half.h"
+#include "isa/segments.h"
+
+#define CHUNK LORA_BLOCK_N /* columns of V at a time */
+#define MOST_KEY_BLOCKS (LORA_ATTEND_HEAD_DIM / LORA_BLOCK_K)
+
+struct group {
+    struct lora_job *job;
+    const struct lora_variant *variant;
+    struct attend *rows;
+    const struct attend *longest;
+    uint32_t first, count, head, kv_head, head_dim;
+    uint32_t most, least; /* positions that a row of the group sees */
+    bool chain;           /* each row's path begins the longest one's */
+    uint64_t positions;   /* room of a row */
+    float *s;             /* [count][positions] */
+    uint16_t *e;          /* [count][positions] */
+    float *q;             /* panels of head_dim columns */
+    float *tile_e;        /* panels of TILE columns */
+    float *sum_e;         /* [count] */
+    float *sums;          /* [PANEL_LEVELS][count][TILE] */
+    float *result;        /* [2][chunks][count][CHUNK]: all tiles so far, the tile at hand */
+    float *row;           /* [chunks*CHUNK] */
+    uint16_t *values;     /* [TILE][chunks*CHUNK] */
+};
+
+static uint32_t chunks(uint32_t head_dim) {
+    return (head_dim + CHUNK - 1) / CHUNK;
+}
+
+uint64_t lora_attend_rows_floats(const struct lora_job *job) {
+    uint64_t rows = LORA_ATTEND_ROWS, head_dim = job->attention.command->head_dim;
+    uint64_t width = (uint64_t)chunks((uint32_t)head_dim) * CHUNK;
+    return rows * job->attention.positions * 3 / 2 + panel_floats(LORA_ATTEND_ROWS, (uint32_t)head_dim) +
+           panel_floats(LORA_ATTEND_ROWS, TILE) + rows + PANEL_LEVELS * rows * TILE +
+           2 * rows * width + width + TILE * width / 2 + 10 * 16;
+}
+
+static float *carve(float **memory, uint64_t floats) {
+    float *found = *memory;
+    *memory += (floats + 15) / 16 * 16;
+    return found;
+}
+
+static void lay_out(struct group *g, float *memory) {
+    uint64_t width = (uint64_t)chunks(g->head_dim) * CHUNK;
+    g->positions = g->job->attention.positions;
+    g->s = carve(&memory, g->count * g->positions);
+    g->e = (uint16_t *)(void *)carve(&memory, g->count * g->positions / 2);
+    g->q = carve(&memory, panel_floats(g->count, g->head_dim));
+    g->tile_e = carve(&memory, panel_floats(g->count, TILE));
+    g->sum_e = carve(&memory, g->count);
+    g->sums = carve(&memory, (uint64_t)PANEL_LEVELS * g->count * TILE);
+    g->result = carve(&memory, 2 * g->count * width);
+    g->row = carve(&memory, width);
+    g->values = (uint16_t *)(void *)carve(&memory, TILE * width / 2);
+}
+
+static void compare_rows(struct group *g) {
+    g->longest = &g->rows[0];
+    g->least = attend_positions(&g->rows[0]);
+    for (uint32_t i = 1; i < g->count; i++) {
+        uint32_t positions = attend_positions(&g->rows[i]);
+        if (positions > attend_positions(g->longest))
+            g->longest = &g->rows[i];
+        g->least = positions < g->least ? positions : g->least;
+    }
+    g->most = attend_positions(g->longest);
+    g->chain = true;
+    for (uint32_t i = 0; i < g->count; i++)
+        for (uint32_t d = 0; d < g->rows[i].seen.depth; d++)
+            g->chain = g->chain && g->rows[i].seen.path[d] == g->longest->seen.path[d];
+}
+
+/* q.k of all rows and one K block. */
+static int score_block(const struct group *g, uint32_t page) {
+    const uint16_t *blocks[MOST_KEY_BLOCKS + 1];
+    uint32_t starts[LORA_SEGMENTS + 1], count = (g->head_dim + LORA_BLOCK_K - 1) / LORA_BLOCK_K;
+    _Alignas(LORA_LINE_BYTES) float work[LORA_BLOCK_K * LORA_BLOCK_N];
+    const uint16_t *k = attend_keys(g->longest, page, g->kv_head);
+    if (!k)
+        return LORA_ERR_ADDRESS;
+    for (uint32_t i = 0; i <= count; i++) /* nothing past the last one is read */
+        blocks[i] = k + (uint64_t)(i < count ? i : 0) * LORA_BLOCK_K * TILE;
+    for (uint32_t s = 0; s <= LORA_SEGMENTS; s++)
+        starts[s] = segment_start(g->head_dim, s);
+    lora_panels_multiply(g->variant, g->q, g->count, starts, blocks, work, g->sums);
+    return LORA_OK;
+}
+
+static int score_committed(const struct group *g) {
+    uint32_t committed = g->longest->seen.committed;
+    for (uint32_t start = 0; start < committed; start += TILE) {
+        int status = score_block(g, g->longest->seen.pages[start / TILE]);
+        if (status != LORA_OK)
+            return status;
+        for (uint32_t i = 0; i < g->count; i++) /* lanes past the end: replaced */
+            memcpy(g->s + i * g->positions + start, g->sums + i * TILE, TILE * sizeof(float));
+    }
+    return LORA_OK;
+}
+
+/* Scores of a page of uncommitted rows, to each row that has some of them on its path. */
+static int score_page(const struct group *g, uint32_t page) {
+    bool used = false;
+    for (uint32_t i = 0; i < g->count; i++)
+        used = used || g->rows[i].seen.page_used[page];
+    int status = used ? score_block(g, page) : LORA_OK;
+    for (uint32_t i = 0; i < g->count && used && status == LORA_OK; i++) {
+        const struct attend *a = &g->rows[i];
+        float *s = g->s + i * g->positions + a->seen.committed;
+        for (uint32_t d = 0; d < a->seen.depth; d++)
+            if (a->seen.path[d] / TILE == page)
+                s[d] = g->sums[i * TILE + a->seen.path[d] % TILE];
+    }
+    return status;
+}
+
+static int score(const struct group *g) {
+    float scale = float_of_bits(g->job->attention.command->scale);
+    int status = score_committed(g);
+    for (uint32_t page = 0; page < SCRATCH_PAGES && status == LORA_OK; page++)
+        status = score_page(g, page);
+    for (uint32_t i = 0; i < g->count && status == LORA_OK; i++) {
+        uint32_t positions = attend_positions(&g->rows[i]);
+        float *s = g->s + i * g->positions;
+        uint16_t *e = g->e + i * g->positions;
+        float largest = g->variant->scale(s, positions, scale);
+        g->variant->exponentials(s, positions, largest, e);
+        uint32_t end = (g->most + TILE - 1) / TILE * TILE;
+        memset(e + positions, 0, (end - positions) * sizeof(uint16_t));
+    }
+    return status;
+}
+
+static bool all_finite(const uint16_t *values, uint64_t count) {
+    uint32_t bad = 0;
+    for (uint64_t i = 0; i < count; i++)
+        bad |= (values[i] & 0x7c00) == 0x7c00;
+    return !bad;
+}
+
+/* V of a tile as [count][width]: in place where it stands so. *values NULL: rows see different
+ * ones, or some may not see a value that is not finite, which would show through a weight of 0. */
+static int find_tile(const struct group *g, uint32_t start, uint32_t count,
+                     const uint16_t **values) {
+    uint32_t width = chunks(g->head_dim) * CHUNK;
+    const uint16_t *v[TILE];
+    bool common = start + count <= g->longest->seen.committed;
+    *values = NULL;
+    if (!common && !g->chain)
+        return LORA_OK;
+    int status = lora_attend_values(g->longest, g->kv_head, start, count, v);
+    if (status != LORA_OK)
+        return status;
+    if (common && width == g->head_dim) {
+        *values = v[0];
+        return LORA_OK;
+    }
+    memset(g->values, 0, count * width * sizeof(uint16_t));
+    for (uint32_t i = 0; i < count; i++)
+        memcpy(g->values + i * width, v[i], g->head_dim * sizeof(uint16_t));
+    if (start + count <= g->least || all_finite(g->values, (uint64_t)count * width))
+        *values = g->values;
+    return LORA_OK;
+}
+
+/* sum_e and result += one tile of all rows. */
+static void add_tile(const struct group *g, uint32_t start, uint32_t count,
+                     const uint16_t *values) {
+    uint32_t width = chunks(g->head_dim) * CHUNK;
+    _Alignas(LORA_LINE_BYTES) float work[TILE * CHUNK];
+    struct rows e = {(uint8_t *)(g->e + start), g->positions * sizeof(uint16_t)};
+    lora_panels_fill(g->variant, e, g->count, TILE, g->tile_e);
+    for (uint32_t panel = 0; panel < panel_count(g->count); panel++) {
+        const float *weight = g->tile_e + panel * TILE * PANEL_ROWS;
+        float total[PANEL_ROWS] = {0};
+        for (uint32_t i = 0; i < count; i++, weight += PANEL_ROWS)
+            for (uint32_t r = 0; r < PANEL_ROWS; r++)
+                total[r] = total[r] + weight[r];
+        uint32_t first = panel_first(g->count, panel), end = panel_first(g->count, panel + 1);
+        for (uint32_t r = first; r < end; r++)
+            g->sum_e[r] = g->sum_e[r] + total[r - first];
+    }
+    uint64_t level = (uint64_t)width * g->count;
+    for (uint32_t chunk = 0; chunk < width / CHUNK; chunk++) {
+        struct panel_step step = {.halves = values + chunk * CHUNK, .halves_step = width,
+                                  .weights = work, .level = level, .steps = count, .joins = 1,
+                                  .begins = true};
+        lora_panels_add(g->variant, g->tile_e, TILE, g->count, step,
+                        g->result + level + (uint64_t)chunk * g->count * CHUNK);
+    }
+}
+
+/* The same, each row on its own: what it sees of the tile is not what the others see. */
+static int add_tile_by_row(const struct group *g, uint32_t start) {
+    for (uint32_t r = 0; r < g->count; r++) {
+        const struct attend *a = &g->rows[r];
+        const uint16_t *v[TILE];
+        float e[TILE], total = 0.0f;
+        uint32_t positions = attend_positions(a), count;
+        if (positions <= start)
+            continue;
+        count = positions - start < TILE ? positions - start : TILE;
+        int status = lora_attend_values(a, g->kv_head, start, count, v);
+        if (status != LORA_OK)
+            return status;
+        g->variant->halves_to_floats(g->e + r * g->positions + start, count, e);
+        for (uint32_t i = 0; i < count; i++)
+            total = total + e[i];
+        g->sum_e[r] = g->sum_e[r] + total;
+        for (uint32_t d = 0; d < chunks(g->head_dim) * CHUNK; d++)
+            g->row[d] = g->result[(d / CHUNK * g->count + r) * CHUNK + d % CHUNK];
+        g->variant->weigh(e, v, count, g->head_dim, g->row);
+        for (uint32_t d = 0; d < chunks(g->head_dim) * CHUNK; d++)
+            g->result[(d / CHUNK * g->count + r) * CHUNK + d % CHUNK] = g->row[d];
+    }
+    return LORA_OK;
+}
+
+static int weigh(const struct group *g) {
+    memset(g->sum_e, 0, g->count * sizeof(float));
+    memset(g->result, 0, (uint64_t)chunks(g->head_dim) * CHUNK * g->count * sizeof(float));
+    for (uint32_t start = 0; start < g->most; start += TILE) {
+        uint32_t count = g->most - start < TILE ? g->most - start : TILE;
+        const uint16_t *values;
+        int status = find_tile(g, start, count, &values);
+        if (status == LORA_OK && values)
+            add_tile(g, start, count, values);
+        else if (status == LORA_OK)
+            status = add_tile_by_row(g, start);
+        if (status != LORA_OK)
+            return status;
+    }
+    return LORA_OK;
+}
+
+static void store(const struct group *g) {
+    uint32_t place = g->head * g->head_dim;
+    for (uint32_t r = 0; r < g->count; r++) {
+        for (uint32_t d = 0; d < g->head_dim; d++)
+            g->row[d] = g->result[(d / CHUNK * g->count + r) * CHUNK + d % CHUNK] / g->sum_e[r];
+        uint16_t *y = half_row(g->job->attention.y, g->first + r) + place;
+        job_count_nonfinite(g->job, g->first + r,
+                            g->variant->floats_to_halves(g->row, g->head_dim, y));
+    }
+}
+
+int lora_attend_rows(struct lora_job *job, struct attend *rows, uint32_t first, uint32_t count,
+                     uint32_t head, uint32_t kv_head, float *memory) {
+    const struct attention_job *t = &job->attention;
+    struct group g = {.job = job, .variant = job->variant, .rows = rows, .first = first,
+                      .count = count, .head = head, .kv_head = kv_head,
+                      .head_dim = t->command->head_dim};
+    lay_out(&g, memory);
+    compare_rows(&g);
+    struct rows q = {(uint8_t *)(half_row(t->q, first) + head * g.head_dim), t->q.stride};
+    lora_panels_fill(g.variant, q, count, g.head_dim, g.q);
+    int status = score(&g);
+    if (status == LORA_OK)
+        status = weigh(&g);
+    if (status == LORA_OK)
+        store(&g);
+    return status;
+}

@@ -1,0 +1,14 @@
+#include "job.h"
+
+#include <stdlib.h>
+
+void *lora_job_memory(struct lora_job *job, uint64_t bytes) {
+    struct job_room *room = job->room;
+    if (bytes <= sizeof(room->bytes) - room->used) {
+        void *found = room->bytes + room->used;
+        room->used += (uint32_t)((bytes + LORA_LINE_BYTES - 1) / LORA_LINE_BYTES * LORA_LINE_BYTES);
+        return found;
+    }
+    job->memory = malloc(bytes);
+    return job->memory;
+}

@@ -1,0 +1,117 @@
+/* A kernel call cut into items that threads may take in any order: none reads what another
+ * writes. */
+#ifndef LORA_KERNELS_JOB_H
+#define LORA_KERNELS_JOB_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "operands.h"
+#include "isa/variant.h"
+
+#define JOB_ROOM_BYTES 131072
+
+struct lora_job;
+
+struct matrix_job {
+    const struct lora_matrix *command;
+    struct rows x_rows, y; /* in board memory */
+    bool own_row; /* a single one, which each thread widens for itself */
+    float *x;     /* [k] of a single row, panels of several; unless own_row */
+    const uint16_t **lists; /* of blocks: two a thread, one block longer than a tile */
+    const uint16_t *bias; /* NULL without */
+    uint32_t starts[LORA_SEGMENTS + 1];
+    uint32_t tiles_apart; /* matrix.c: of tiles in the same banks */
+    struct rows h; /* of the rows' adapters, where the command has a number for them */
+    uint32_t type, group, block_bytes; /* of the weights; group 1 where they have none */
+    const float *scales; /* [n] of INT8 activations */
+    void *quantized;     /* matrix_quantized.c */
+};
+
+struct adapter_job {
+    const struct lora_adapter *command;
+    float *x; /* [rows][k] of the rows that name an adapter */
+    struct rows h;
+};
+
+struct vector_job {
+    const struct lora_vector *command;
+    float *x, *z; /* [columns] of thread 0, the others' follow */
+    struct rows x_rows, y_rows, z_rows;
+    const uint16_t *gamma, *beta; /* of a norm; NULL without */
+    const uint32_t *order;        /* of PERMUTE */
+    uint32_t rows;                /* an item */
+    int (*run_row)(struct lora_job *job, uint32_t row, uint32_t thread); /* quantize.c */
+};
+
+struct attention_job {
+    const struct lora_attention *command;
+    struct rows q, y;
+    uint64_t positions; /* room for so many scores a thread */
+    float *scratch;     /* of all threads */
+    uint32_t heads;     /* an item; all groups have the same cuts */
+    bool together;      /* some rows can be done at once */
+    uint8_t firsts[LORA_MAX_ROWS + 1]; /* row of each group, then the end */
+};
+
+/* Working memory of the jobs of one batch: steps of one row need no allocation. */
+struct job_room {
+    uint32_t used;
+    _Alignas(LORA_LINE_BYTES) uint8_t bytes[JOB_ROOM_BYTES];
+};
+
+struct lora_job {
+    struct lora_unit_call *call;
+    const struct lora_variant *variant;
+    uint32_t rows, threads;
+    const struct lora_job *following; /* the batch's next job, NULL for the last */
+    uint32_t items;
+    uint64_t work; /* about nanoseconds on one thread */
+    int (*run)(struct lora_job *job, uint32_t item, uint32_t thread);
+    struct job_room *room;
+    void *memory; /* what the room did not hold */
+    union {
+        struct matrix_job matrix;
+        struct vector_job vector;
+        struct attention_job attention;
+        struct adapter_job adapter;
+    };
+    _Atomic uint64_t failed; /* lowest item that failed, times 2^16, and its status; ~0 none */
+    _Atomic uint32_t nonfinite_count, nonfinite_row;
+};
+
+/* Memory until the job is closed; NULL where there is none. Once a job. */
+void *lora_job_memory(struct lora_job *job, uint64_t bytes);
+/* Check a call and cut it: an enum lora_status. `threads` may run items at once. */
+int lora_matrix_begin(struct lora_job *job);
+int lora_vector_begin(struct lora_job *job);
+/* quantize.c: vector operations with items of their own; the job's command is set. */
+int lora_quantize_begin(struct lora_job *job);
+int lora_quantize_heads_begin(struct lora_job *job);
+int lora_permute_begin(struct lora_job *job);
+int lora_attention_begin(struct lora_job *job);
+int lora_attention_int8_begin(struct lora_job *job); /* KV_INT8 */
+int lora_adapter_begin(struct lora_job *job);
+/* adapter.c: what the rows' adapters add to sums[row][32] of one column tile. */
+int lora_adapter_up(const struct lora_job *job, uint32_t tile, uint32_t columns, float *sums);
+/* LORA_VEC_LN_SUMS .. LORA_VEC_RMS_APPLY; x and z hold `columns` floats each. */
+int lora_norm_begin(struct lora_job *job);
+void lora_norm_sums(struct lora_job *job, uint32_t row);
+void lora_norm_apply(struct lora_job *job, uint32_t row, float *x, float *z);
+
+/* The lowest of what several threads find. */
+static inline void job_least_row(struct lora_job *job, uint32_t row) {
+    uint32_t before = atomic_load(&job->nonfinite_row);
+    while (row < before && !atomic_compare_exchange_weak(&job->nonfinite_row, &before, row)) {
+    }
+}
+
+static inline void job_count_nonfinite(struct lora_job *job, uint32_t i, uint32_t count) {
+    if (count == 0)
+        return;
+    atomic_fetch_add(&job->nonfinite_count, count);
+    job_least_row(job, call_step_row(job->call, i));
+}
+
+#endif

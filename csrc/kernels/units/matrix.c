@@ -1,0 +1,396 @@
+/* Matrix product y = FP16(x*W + bias), or FP32. An item is every n-th column tile over all rows: no
+ * two items touch the same columns of y. */
+#include <stdbool.h>
+
+#include "isa/half.h"
+#include "job.h"
+#include "matrix.h"
+#include "isa/segments.h"
+
+#define ROUNDS 4               /* of items, one a thread in each */
+#define SHORT_NS 65536         /* by the measure of the next two: a megabyte of weights */
+#define LONG_PERCENT 88        /* of an integer product: the share of the threads' first items */
+#define WEIGHT_BYTES_PER_NS 16 /* one thread reads about so many */
+#define PRODUCTS_PER_NS 40     /* of many rows */
+#define OWN_BLOCKS 32 /* of a tile: so many each thread keeps on its stack, with as long a row */
+#define OWN_COLUMNS (OWN_BLOCKS * LORA_BLOCK_K)
+
+/* What one thread has of a job: nobody else's cache is asked for it. */
+struct own {
+    struct lora_job *job;
+    uint32_t thread;
+    const float *x; /* [k] of a single row, panels of several */
+    const uint16_t *lists[2 * (OWN_BLOCKS + 1)];
+    _Alignas(LORA_LINE_BYTES) float row[OWN_COLUMNS];
+};
+
+/* Walks a matrix's blocks in the order of their numbers: j, bank and place, without divisions. */
+struct walk {
+    const struct lora_job *job;
+    uint64_t place; /* in blocks from weight_line, within the bank */
+    uint32_t bank, within; /* within the request: j mod merge */
+};
+
+static uint32_t tile_count(const struct lora_matrix *command) {
+    return (uint32_t)(((uint64_t)command->n + LORA_BLOCK_N - 1) / LORA_BLOCK_N);
+}
+
+static struct walk walk_from(const struct lora_job *job, uint64_t j) {
+    const struct lora_matrix *c = job->matrix.command;
+    uint64_t request = c->first + j / c->merge;
+    return (struct walk){.job = job,
+                         .place = request / c->bank_count * c->merge,
+                         .bank = (uint32_t)(request % c->bank_count),
+                         .within = (uint32_t)(j % c->merge)};
+}
+
+/* NULL where the block leaves its bank. */
+static const uint16_t *walk_next(struct walk *walk) {
+    const struct lora_matrix *c = walk->job->matrix.command;
+    uint64_t offset = (uint64_t)c->weight_line * LORA_LINE_BYTES +
+                      (walk->place + walk->within) * walk->job->matrix.block_bytes;
+    const uint16_t *block = call_at(walk->job->call, c->bank_first + walk->bank, offset,
+                                    walk->job->matrix.block_bytes, sizeof(uint16_t));
+    if (++walk->within == c->merge) {
+        walk->within = 0;
+        if (++walk->bank == c->bank_count) {
+            walk->bank = 0;
+            walk->place += c->merge;
+        }
+    }
+    return block;
+}
+
+/* Models of such products fit the cache, or nearly so. */
+static bool is_short(const struct lora_job *job) { return job->work <= SHORT_NS; }
+
+/* FP32 sums of one tile, the tree included: sums[row][32], with room for PANEL_LEVELS of them. */
+static void multiply_tile(const struct own *own, const uint16_t *const *blocks,
+                          const uint16_t *const *next, float *sums) {
+    const struct lora_job *job = own->job;
+    const struct lora_variant *variant = job->variant;
+    const uint32_t *starts = job->matrix.starts;
+    if (job->rows == 1) {
+        (is_short(job) ? variant->row_cached : variant->row)(own->x, starts, blocks, next, sums);
+        return;
+    }
+    if (job->rows <= variant->few_rows) {
+        variant->few(own->x, job->rows, starts, blocks, next, sums);
+        return;
+    }
+    _Alignas(LORA_LINE_BYTES) float work[LORA_BLOCK_K * LORA_BLOCK_N];
+    lora_panels_multiply(variant, own->x, job->rows, starts, blocks, work, sums);
+}
+
+static void add_bias(const struct lora_job *job, const uint16_t *bias, uint32_t columns,
+                     float *sums) {
+    float values[LORA_BLOCK_N] = {0};
+    job->variant->halves_to_floats(bias, columns, values);
+    for (uint32_t row = 0; row < job->rows; row++, sums += LORA_BLOCK_N)
+        for (uint32_t n = 0; n < LORA_BLOCK_N; n++) /* those past the last column are not stored */
+            sums[n] = sums[n] + values[n];
+}
+
+static uint32_t store_floats(const float *restrict values, uint32_t count,
+                             float *restrict target) {
+    uint32_t bad = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t bits = bits_of_float(values[i]);
+        bad += (bits & 0x7f800000) == 0x7f800000;
+        target[i] = (bits & 0x7fffffff) > 0x7f800000 ? float_of_bits(LORA_FP32_NAN) : values[i];
+    }
+    return bad;
+}
+
+static void store_tile(struct lora_job *job, uint32_t first, uint32_t columns, const float *sums) {
+    const struct matrix_job *m = &job->matrix;
+    for (uint32_t row = 0; row < job->rows; row++, sums += LORA_BLOCK_N) {
+        uint32_t bad =
+            m->command->y_type == LORA_FP32
+                ? store_floats(sums, columns, float_row(m->y, row) + first)
+                : job->variant->floats_to_halves(sums, columns, half_row(m->y, row) + first);
+        job_count_nonfinite(job, row, bad);
+    }
+}
+
+/* What follows the sums comes from memory while they are made. */
+static void fetch_columns(const struct matrix_job *m, uint32_t first) {
+    if (m->bias)
+        __builtin_prefetch(m->bias + first);
+    if (!matrix_is_integer(m))
+        return;
+    __builtin_prefetch(m->scales + first);
+    __builtin_prefetch(m->scales + first + LORA_BLOCK_N / 2);
+}
+
+/* blocks: the tile's, then one more, to be fetched ahead by products of many rows. */
+static int run_tile(const struct own *own, const uint16_t *const *blocks,
+                    const uint16_t *const *next, uint32_t tile) {
+    struct lora_job *job = own->job;
+    const struct matrix_job *m = &job->matrix;
+    uint32_t first = tile * LORA_BLOCK_N, left = m->command->n - first;
+    uint32_t columns = left < LORA_BLOCK_N ? left : LORA_BLOCK_N;
+    _Alignas(LORA_LINE_BYTES) float parts[PANEL_LEVELS * LORA_MAX_ROWS * LORA_BLOCK_N];
+    fetch_columns(m, first);
+    if (m->type == LORA_WEIGHT_W4A16)
+        blocks = next = lora_quantized_widen(job, own->thread, blocks);
+    if (matrix_is_integer(m))
+        lora_quantized_multiply(job, tile, blocks, next, parts);
+    else
+        multiply_tile(own, blocks, next, parts);
+    if (m->bias)
+        add_bias(job, m->bias + first, columns, parts);
+    int status = m->command->adapter ? lora_adapter_up(job, tile, columns, parts) : LORA_OK;
+    if (status == LORA_OK)
+        store_tile(job, first, columns, parts);
+    return status;
+}
+
+/* The blocks of a tile; no tile, no blocks. */
+static int find_blocks(const struct lora_job *job, uint32_t tile, const uint16_t **blocks) {
+    uint32_t count = matrix_k_blocks(job->matrix.command);
+    if (tile >= tile_count(job->matrix.command))
+        return LORA_OK;
+    struct walk walk = walk_from(job, (uint64_t)tile * count);
+    for (uint32_t i = 0; i < count; i++) {
+        blocks[i] = walk_next(&walk);
+        if (!blocks[i])
+            return LORA_ERR_ADDRESS;
+    }
+    return LORA_OK;
+}
+
+/* Tiles so many numbers apart stand in the same banks, one's blocks behind the other's: in this order
+ * memory is read on where it was. `place` counts all tiles. */
+static uint32_t tile_at(const struct lora_job *job, uint32_t place) {
+    const struct lora_matrix *c = job->matrix.command;
+    uint32_t apart = job->matrix.tiles_apart, tiles = tile_count(c);
+    uint32_t length = tiles / apart, longer = tiles % apart, in_longer = longer * (length + 1);
+    if (place < in_longer)
+        return place / (length + 1) + place % (length + 1) * apart;
+    place -= in_longer;
+    return longer + place / length + place % length * apart;
+}
+
+/* Each round of items, one a thread, takes half of what is left, the last one all, so that the threads
+ * end together. Small weights begin with a long round: their stream from memory runs on. */
+static uint64_t round_start(const struct lora_job *job, uint64_t tiles, uint32_t round) {
+    uint32_t rounds = job->items / job->threads;
+    if (round == 0 || round >= rounds)
+        return round == 0 ? 0 : tiles;
+    if (job->matrix.type != LORA_WEIGHT_FP16) {
+        uint64_t first = tiles * LONG_PERCENT / 100;
+        return first + (tiles - first) * (round - 1) / (rounds - 1);
+    }
+    return tiles - (tiles >> round);
+}
+
+static uint32_t item_start(const struct lora_job *job, uint64_t tiles, uint32_t item) {
+    uint32_t threads = job->threads, round = item / threads;
+    if (job->items % threads || job->items <= threads)
+        return (uint32_t)(tiles * item / job->items);
+    uint64_t start = round_start(job, tiles, round);
+    uint64_t length = round_start(job, tiles, round + 1) - start;
+    return (uint32_t)(start + length * (item % threads) / threads);
+}
+
+static int run(struct lora_job *job, uint32_t item, uint32_t thread);
+
+/* At most `most` blocks of a tile. */
+static uint32_t tile_blocks(const struct lora_job *job, uint32_t tile, const uint16_t **blocks,
+                            uint32_t most) {
+    uint32_t count = matrix_k_blocks(job->matrix.command);
+    struct walk walk = walk_from(job, (uint64_t)tile * count);
+    count = count < most ? count : most;
+    for (uint32_t i = 0; i < count; i++)
+        blocks[i] = walk_next(&walk);
+    return count;
+}
+
+uint32_t lora_matrix_first_blocks(const struct lora_job *job, uint32_t thread,
+                                  const uint16_t **blocks, uint32_t most) {
+    uint64_t tiles = tile_count(job->matrix.command);
+    uint32_t found = 0;
+    for (uint32_t item = thread; item < job->items; item += job->threads)
+        for (uint32_t place = item_start(job, tiles, item);
+             place < item_start(job, tiles, item + 1) && found < most; place++)
+            found += tile_blocks(job, tile_at(job, place), blocks + found, most - found);
+    return found;
+}
+
+/* The job whose item a thread takes after this one, if all take turns; its number goes to `item`. */
+static const struct lora_job *job_after(const struct lora_job *job, uint32_t *item) {
+    const struct lora_matrix *c = job->matrix.command;
+    *item += job->threads;
+    while (job && *item >= job->items) {
+        *item -= job->items;
+        job = job->following;
+    }
+    bool alike = job && job->run == run && job->matrix.type == LORA_WEIGHT_FP16 &&
+                 job->matrix.command->k == c->k;
+    return alike ? job : NULL;
+}
+
+/* The blocks to be fetched while an item's last tile is read. */
+static bool find_blocks_after(const struct lora_job *job, uint32_t item, const uint16_t **blocks) {
+    const struct lora_job *after = job_after(job, &item);
+    if (!after)
+        return false;
+    uint32_t place = item_start(after, tile_count(after->matrix.command), item);
+    return find_blocks(after, tile_at(after, place), blocks) == LORA_OK;
+}
+
+/* Each thread widens a row itself: what it would read of another's cache is twice as long. Not where
+ * y would be written over it. */
+static bool has_own_row(const struct lora_job *job) {
+    const struct matrix_job *m = &job->matrix;
+    const struct lora_matrix *c = m->command;
+    uintptr_t x = (uintptr_t)m->x_rows.base, y = (uintptr_t)m->y.base;
+    bool apart = x + 2ull * c->k <= y || y + (c->y_type == LORA_FP32 ? 4ull : 2ull) * c->n <= x;
+    return job->rows == 1 && c->k <= OWN_COLUMNS && apart && !matrix_is_integer(m);
+}
+
+static void take_row(struct own *own) {
+    const struct lora_job *job = own->job;
+    own->x = job->matrix.x;
+    if (!job->matrix.own_row)
+        return;
+    job->variant->halves_to_floats(half_row(job->matrix.x_rows, 0), job->matrix.command->k,
+                                   own->row);
+    own->x = own->row;
+}
+
+/* Two lists of blocks take turns: the tile at hand and the one after it. */
+static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
+    struct own own;
+    own.job = job;
+    own.thread = thread;
+    take_row(&own);
+    const struct lora_matrix *command = job->matrix.command;
+    uint32_t count = matrix_k_blocks(command);
+    uint64_t stride = (uint64_t)count + 1, tiles = tile_count(command);
+    const uint16_t **blocks =
+        count <= OWN_BLOCKS ? own.lists : job->matrix.lists + 2 * stride * thread;
+    const uint16_t **next = blocks + stride;
+    uint32_t place = item_start(job, tiles, item), end = item_start(job, tiles, item + 1);
+    uint32_t tile = tile_at(job, place);
+    int status = find_blocks(job, tile, blocks);
+    for (; place < end && status == LORA_OK; place++) {
+        uint32_t following = tile;
+        bool more = place + 1 < end;
+        if (more) {
+            following = tile_at(job, place + 1);
+            status = find_blocks(job, following, next);
+        } else {
+            more = find_blocks_after(job, item, next);
+        }
+        const uint16_t **then = more && status == LORA_OK ? next : blocks;
+        blocks[count] = then[0];
+        if (status == LORA_OK)
+            status = run_tile(&own, blocks, then, tile);
+        next = blocks;
+        blocks = then;
+        tile = following;
+    }
+    return status;
+}
+
+static int find_operands(struct lora_job *job) {
+    struct matrix_job *m = &job->matrix;
+    const struct lora_matrix *c = m->command;
+    uint32_t size = c->y_type == LORA_FP32 ? 4 : 2;
+    uint32_t x_size = matrix_is_integer(m) ? 1 : 2;
+    m->x_rows = call_operand(job->call, c->x_bank, c->x_offset, c->x_stride,
+                             (uint64_t)x_size * c->k, x_size);
+    uint64_t y_bytes = (uint64_t)size * c->n;
+    m->y = call_operand(job->call, c->y_bank, c->y_offset, c->y_stride, y_bytes, size);
+    m->bias = NULL;
+    if (matrix_is_integer(m) && lora_quantized_scales(job) != LORA_OK)
+        return LORA_ERR_ADDRESS;
+    if (!matrix_is_integer(m) && c->bias_bank != LORA_NO_BANK) {
+        uint64_t offset = (uint64_t)c->bias_line * LORA_LINE_BYTES;
+        m->bias = call_at(job->call, c->bias_bank, offset, 2ull * c->n, 2);
+        if (!m->bias)
+            return LORA_ERR_ADDRESS;
+    }
+    if (c->adapter) {
+        m->h = call_operand(job->call, LORA_BANK_ONCHIP, c->h_offset, c->h_stride,
+                            2ull * job->call->list->adapter_columns, 2);
+        if (!m->h.base)
+            return LORA_ERR_ADDRESS;
+    }
+    return m->x_rows.base && m->y.base ? LORA_OK : LORA_ERR_ADDRESS;
+}
+
+/* Pointers to blocks, a set a thread, and the rows in FP32, read by all: of what threads do not keep
+ * themselves. */
+static int allocate(struct lora_job *job) {
+    struct matrix_job *m = &job->matrix;
+    m->own_row = has_own_row(job);
+    m->x = NULL;
+    uint32_t k = m->command->k, blocks = matrix_k_blocks(m->command);
+    uint64_t pointers = blocks <= OWN_BLOCKS ? 0 : 2 * ((uint64_t)blocks + 1) * job->threads;
+    uint64_t bytes = padded_lines(pointers * sizeof(uint16_t *));
+    uint64_t quantized = padded_lines(lora_quantized_bytes(job));
+    uint64_t floats = job->rows == 1 ? k : panel_floats(job->rows, k);
+    if (matrix_is_integer(m) || m->own_row)
+        floats = 0;
+    if (bytes + quantized + floats == 0)
+        return LORA_OK;
+    uint8_t *memory = lora_job_memory(job, bytes + quantized + floats * sizeof(float));
+    if (!memory)
+        return LORA_ERR_MEMORY;
+    m->lists = (const uint16_t **)(void *)memory;
+    lora_quantized_fill(job, m->x_rows, memory + bytes);
+    if (floats == 0)
+        return LORA_OK;
+    m->x = (float *)(void *)(memory + bytes + quantized);
+    if (job->rows == 1)
+        job->variant->halves_to_floats(half_row(m->x_rows, 0), k, m->x);
+    else
+        lora_panels_fill(job->variant, m->x_rows, job->rows, k, m->x);
+    return LORA_OK;
+}
+
+static uint32_t common_divisor(uint32_t a, uint32_t b) {
+    return b ? common_divisor(b, a % b) : a;
+}
+
+/* An item is a run of tiles: its thread knows what to fetch ahead. One a thread where the jobs behind
+ * it make up for a late thread, or where it would be over before others could. */
+static void cut(struct lora_job *job) {
+    const struct lora_matrix *c = job->matrix.command;
+    uint64_t tile_bytes = (uint64_t)matrix_k_blocks(c) * job->matrix.block_bytes;
+    uint64_t products = (uint64_t)job->rows * c->k * c->n / PRODUCTS_PER_NS;
+    uint32_t tiles = tile_count(c);
+    job->work = tiles * tile_bytes / WEIGHT_BYTES_PER_NS;
+    if (products > job->work)
+        job->work = products;
+    uint32_t most = (job->following || is_short(job) ? 1 : ROUNDS) * job->threads;
+    uint32_t requests = c->bank_count * c->merge; /* blocks until a bank's turn comes again */
+    uint32_t apart = requests / common_divisor(requests, matrix_k_blocks(c));
+    /* Other loops read one or two places at once: for them memory comes fastest in its own order. */
+    bool ordered = job->matrix.type == LORA_WEIGHT_FP16 && apart < tiles;
+    job->matrix.tiles_apart = ordered ? apart : 1;
+    job->items = tiles < most ? tiles : most;
+}
+
+int lora_matrix_begin(struct lora_job *job) {
+    const struct lora_matrix *c = (const struct lora_matrix *)(const void *)job->call->command;
+    job->matrix.command = c;
+    if (c->k == 0 || c->k > MOST_COLUMNS || c->n > MOST_COLUMNS || c->bank_count == 0 ||
+        c->merge == 0)
+        return LORA_ERR_SIZE;
+    int status = lora_quantized_type(&job->matrix);
+    if (status == LORA_OK)
+        status = find_operands(job);
+    if (status == LORA_OK)
+        status = allocate(job);
+    if (status != LORA_OK)
+        return status;
+    for (uint32_t s = 0; s <= LORA_SEGMENTS; s++)
+        job->matrix.starts[s] = segment_start(c->k, s);
+    cut(job);
+    job->run = run;
+    return LORA_OK;
+}

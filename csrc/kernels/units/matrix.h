@@ -1,0 +1,38 @@
+/* Matrix products: what the scheduler asks of them, and what weights other than FP16 need. */
+#ifndef LORA_KERNELS_MATRIX_H
+#define LORA_KERNELS_MATRIX_H
+
+#include "job.h"
+
+/* Weights whose x is INT8, with a scale a column. */
+static inline int matrix_is_integer(const struct matrix_job *m) {
+    return m->type == LORA_WEIGHT_INT8 || m->type == LORA_WEIGHT_W4A8;
+}
+
+static inline uint32_t matrix_k_blocks(const struct lora_matrix *command) {
+    return (uint32_t)(((uint64_t)command->k + LORA_BLOCK_K - 1) / LORA_BLOCK_K);
+}
+
+/* The blocks that a thread reads first in a product, in its order; returns how many. */
+uint32_t lora_matrix_first_blocks(const struct lora_job *job, uint32_t thread,
+                                  const uint16_t **blocks, uint32_t most);
+
+/* matrix_quantized.c */
+/* Fills type, group and block_bytes: an enum lora_status. */
+int lora_quantized_type(struct matrix_job *m);
+/* Scales and, behind them, the bias of INT8 activations: an enum lora_status. */
+int lora_quantized_scales(struct lora_job *job);
+
+/* Working memory of the job's rows, or of each thread's blocks (W4A16), and what goes into it. */
+uint64_t lora_quantized_bytes(const struct lora_job *job);
+void lora_quantized_fill(struct lora_job *job, struct rows x, void *memory);
+
+/* sums[row][32] of one tile of INT8 activations, scales included. */
+void lora_quantized_multiply(const struct lora_job *job, uint32_t tile,
+                             const uint16_t *const *blocks, const uint16_t *const *next,
+                             float *sums);
+/* W4A16: the tile's blocks in FP16, one more than there are. */
+const uint16_t *const *lora_quantized_widen(const struct lora_job *job, uint32_t thread,
+                                            const uint16_t *const *blocks);
+
+#endif

@@ -1,0 +1,131 @@
+#include "matrix.h"
+
+#include <string.h>
+
+#include "isa/integer.h"
+
+#define ROW_PADDING 64 /* so that rows of 4096 columns do not share the cache's places */
+
+static uint32_t group_bytes(uint32_t group) {
+    return group == 32    ? LORA_BLOCK_BYTES_INT4_32
+           : group == 64  ? LORA_BLOCK_BYTES_INT4_64
+           : group == 128 ? LORA_BLOCK_BYTES_INT4_128
+                          : 0;
+}
+
+int lora_quantized_type(struct matrix_job *m) {
+    const struct lora_matrix *c = m->command;
+    m->type = c->weight_type & LORA_WEIGHT_TYPE_MASK;
+    m->group = 1u << (c->weight_type >> LORA_WEIGHT_GROUP_SHIFT);
+    m->block_bytes = 0;
+    if (m->type == LORA_WEIGHT_FP16 && m->group == 1)
+        m->block_bytes = LORA_BLOCK_BYTES_FP16;
+    if (m->type == LORA_WEIGHT_INT8 && m->group == 1)
+        m->block_bytes = LORA_BLOCK_BYTES_INT8;
+    if (m->type == LORA_WEIGHT_W4A8 || m->type == LORA_WEIGHT_W4A16)
+        m->block_bytes = group_bytes(m->group);
+    if (m->block_bytes == 0)
+        return LORA_ERR_OPCODE;
+    if (m->type == LORA_WEIGHT_INT8 && c->k > LORA_MAX_INT8_K)
+        return LORA_ERR_SIZE;
+    return c->k % m->group ? LORA_ERR_SIZE : LORA_OK;
+}
+
+int lora_quantized_scales(struct lora_job *job) {
+    struct matrix_job *m = &job->matrix;
+    const struct lora_matrix *c = m->command;
+    uint64_t offset = (uint64_t)c->bias_line * LORA_LINE_BYTES, bytes = 4ull * c->n;
+    int biased = !(c->flags & LORA_FLAG_NO_BIAS);
+    m->scales = call_at(job->call, c->bias_bank, offset, bytes, 4);
+    if (biased)
+        m->bias =
+            call_at(job->call, c->bias_bank, offset + padded_lines(bytes), 2ull * c->n, 2);
+    return m->scales && (m->bias || !biased) ? LORA_OK : LORA_ERR_ADDRESS;
+}
+
+static uint64_t whole_k(const struct matrix_job *m) {
+    return (uint64_t)matrix_k_blocks(m->command) * LORA_BLOCK_K;
+}
+
+/* A thread's blocks in FP16, their pointers, and one pointer more. */
+static uint64_t wide_bytes(const struct matrix_job *m) {
+    uint64_t blocks = matrix_k_blocks(m->command);
+    return blocks * LORA_BLOCK_BYTES_FP16 + padded_lines((blocks + 1) * sizeof(uint16_t *));
+}
+
+uint64_t lora_quantized_bytes(const struct lora_job *job) {
+    const struct matrix_job *m = &job->matrix;
+    uint64_t k = whole_k(m);
+    if (m->type == LORA_WEIGHT_W4A16)
+        return wide_bytes(m) * job->threads;
+    if (!matrix_is_integer(m))
+        return 0;
+    return job->rows * (k + ROW_PADDING + (k / LORA_UNIT_COLUMNS + 1) * sizeof(int32_t));
+}
+
+/* x in whole blocks, then the sums of its units, then of its rows. */
+void lora_quantized_fill(struct lora_job *job, struct rows x, void *memory) {
+    struct matrix_job *m = &job->matrix;
+    m->quantized = memory;
+    if (!matrix_is_integer(m))
+        return;
+    const struct lora_integer *integer = lora_integer_current();
+    uint32_t k = m->command->k, units = (uint32_t)(whole_k(m) / LORA_UNIT_COLUMNS);
+    int8_t *values = memory;
+    int32_t *sums = (int32_t *)(void *)(values + job->rows * (whole_k(m) + ROW_PADDING));
+    int32_t *totals = sums + (uint64_t)job->rows * units;
+    for (uint32_t row = 0; row < job->rows; row++, sums += units) {
+        memcpy(values, x.base + x.stride * row, k);
+        memset(values + k, 0, whole_k(m) + ROW_PADDING - k);
+        integer->sum_units(values, units, sums);
+        totals[row] = 0;
+        for (uint32_t u = 0; u < units; u++)
+            totals[row] += sums[u];
+        values += whole_k(m) + ROW_PADDING;
+    }
+}
+
+void lora_quantized_multiply(const struct lora_job *job, uint32_t tile,
+                             const uint16_t *const *blocks, const uint16_t *const *next,
+                             float *sums) {
+    const struct matrix_job *m = &job->matrix;
+    const struct lora_integer *integer = lora_integer_current();
+    struct integer_tile t = {.rows = job->rows,
+                             .k = m->command->k,
+                             .x = m->quantized,
+                             .stride = whole_k(m) + ROW_PADDING,
+                             .unit_count = (uint32_t)(whole_k(m) / LORA_UNIT_COLUMNS),
+                             .group = m->group,
+                             .starts = m->starts,
+                             .blocks = (const uint8_t *const *)(const void *)blocks,
+                             .next = (const uint8_t *const *)(const void *)next,
+                             .block_count = matrix_k_blocks(m->command),
+                             .out = sums};
+    t.units = (const int32_t *)(const void *)(t.x + job->rows * t.stride);
+    t.totals = t.units + (uint64_t)job->rows * t.unit_count;
+    if (m->type == LORA_WEIGHT_INT8)
+        integer->int8(&t);
+    else
+        integer->int4(&t);
+    uint32_t first = tile * LORA_BLOCK_N, left = m->command->n - first;
+    uint32_t columns = left < LORA_BLOCK_N ? left : LORA_BLOCK_N;
+    for (uint32_t row = 0; row < job->rows; row++, sums += LORA_BLOCK_N)
+        for (uint32_t n = 0; n < columns; n++)
+            sums[n] = sums[n] * m->scales[first + n];
+}
+
+const uint16_t *const *lora_quantized_widen(const struct lora_job *job, uint32_t thread,
+                                            const uint16_t *const *blocks) {
+    const struct matrix_job *m = &job->matrix;
+    uint32_t count = matrix_k_blocks(m->command);
+    uint8_t *memory = (uint8_t *)m->quantized + wide_bytes(m) * thread;
+    const uint16_t **list = (const uint16_t **)(void *)memory;
+    uint16_t *wide = (uint16_t *)(void *)(memory + wide_bytes(m) -
+                                          (uint64_t)count * LORA_BLOCK_BYTES_FP16);
+    for (uint32_t i = 0; i < count; i++, wide += LORA_BLOCK_K * LORA_BLOCK_N) {
+        lora_integer_current()->widen((const uint8_t *)blocks[i], m->group, wide);
+        list[i] = wide;
+    }
+    list[count] = list[0];
+    return list;
+}

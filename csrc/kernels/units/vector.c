@@ -1,0 +1,311 @@
+/* The vector unit's operations on rows of activations. */
+#include <math.h>
+#include <stdbool.h>
+
+#include "isa/half.h"
+#include "job.h"
+#include "lora/coefficients.h"
+
+#define ITEM_COLUMNS 8192  /* of all rows of an item: some microseconds of work */
+#define COLUMNS_PER_NS 1
+#define ARGMAX_RUN 64 /* values that are passed over together */
+
+/* One thread's buffers for a row. */
+struct row_work {
+    struct lora_job *job;
+    const struct lora_vector *command;
+    float *x, *z; /* [columns] each */
+};
+
+static void load(const struct row_work *w, struct rows rows, uint32_t row, float *values) {
+    w->job->variant->halves_to_floats(half_row(rows, row), w->command->columns, values);
+}
+
+static void store(const struct row_work *w, uint32_t row) {
+    uint16_t *target = half_row(w->job->vector.y_rows, row);
+    uint32_t bad = w->job->variant->floats_to_halves(w->x, w->command->columns, target);
+    job_count_nonfinite(w->job, row, bad);
+}
+
+/* Row of an FP16 table whose rows are the local columns, padded to whole lines. */
+static const uint16_t *table_row(const struct row_work *w, uint32_t bank, uint32_t line,
+                                 uint64_t row) {
+    uint64_t bytes = 2ull * w->command->columns;
+    uint64_t offset = (uint64_t)line * LORA_LINE_BYTES + row * padded_lines(bytes);
+    return call_at(w->job->call, bank, offset, bytes, 2);
+}
+
+static const uint16_t *input_row(const struct row_work *w, const struct lora_row *row) {
+    const struct lora_vector *c = w->command;
+    const struct lora_unit_call *call = w->job->call;
+    if (!(row->flags & LORA_ROW_VECTOR))
+        return table_row(w, c->a_bank, c->a_line, row->token);
+    uint64_t offset = (uint64_t)call->state->block_offset + row->token + 2ull * c->first;
+    return call_at(call, call->list->control_bank, offset, 2ull * c->columns, 2);
+}
+
+/* x += position[p + extra] */
+static int add_position(const struct row_work *w, const struct lora_row *row) {
+    const struct lora_vector *c = w->command;
+    uint64_t index = (uint64_t)row->position + c->extra;
+    const uint16_t *position = table_row(w, c->b_bank, c->b_line, index);
+    if (!position)
+        return LORA_ERR_ADDRESS;
+    w->job->variant->halves_to_floats(position, c->columns, w->z);
+    for (uint32_t i = 0; i < c->columns; i++)
+        w->x[i] = w->x[i] + w->z[i];
+    return LORA_OK;
+}
+
+static int embed(const struct row_work *w, uint32_t i) {
+    const struct lora_vector *c = w->command;
+    const struct lora_row *row = call_row(w->job->call, i);
+    int from_x = c->op == LORA_VEC_ADD_POSITION, status = LORA_OK;
+    const uint16_t *input = from_x ? half_row(w->job->vector.x_rows, i) : input_row(w, row);
+    if (!input)
+        return LORA_ERR_ADDRESS;
+    w->job->variant->halves_to_floats(input, c->columns, w->x);
+    if (from_x || c->b_bank != LORA_NO_BANK)
+        status = add_position(w, row);
+    if (status == LORA_OK)
+        store(w, i);
+    return status;
+}
+
+/* One row's heads: pairs are columns i and i + head_dim/2; the table row is cos, then sin. */
+static void turn(float *x, uint32_t columns, uint32_t head_dim, const float *table) {
+    uint32_t half = head_dim / 2;
+    const float *restrict cos = table, *restrict sin = table + half;
+    for (uint32_t head = 0; head + head_dim <= columns; head += head_dim) {
+        float *restrict low = x + head, *restrict high = x + head + half;
+        for (uint32_t i = 0; i < half; i++) {
+            float a = low[i], b = high[i];
+            low[i] = a * cos[i] - b * sin[i];
+            high[i] = b * cos[i] + a * sin[i];
+        }
+    }
+}
+
+static int rope(const struct row_work *w, uint32_t i) {
+    const struct lora_vector *c = w->command;
+    const struct lora_unit_call *call = w->job->call;
+    uint64_t stride = padded_lines(4ull * c->extra);
+    uint64_t offset = (uint64_t)c->a_line * LORA_LINE_BYTES + call_row(call, i)->position * stride;
+    const float *table = call_at(call, c->a_bank, offset, 4ull * c->extra, 4);
+    if (!table)
+        return LORA_ERR_ADDRESS;
+    load(w, w->job->vector.x_rows, i, w->x);
+    turn(w->x, c->columns, c->extra, table);
+    store(w, i);
+    return LORA_OK;
+}
+
+static void load_x(const struct row_work *w, uint32_t row) {
+    load(w, w->job->vector.x_rows, row, w->x);
+}
+
+static int residual(const struct row_work *w, uint32_t row) {
+    float *x = w->x, *z = w->z;
+    uint32_t columns = w->command->columns;
+    load_x(w, row);
+    load(w, w->job->vector.z_rows, row, z);
+    for (uint32_t i = 0; i < columns; i++)
+        x[i] = x[i] + z[i];
+    store(w, row);
+    return LORA_OK;
+}
+
+static int relu(const struct row_work *w, uint32_t row) {
+    float *x = w->x;
+    uint32_t columns = w->command->columns;
+    load_x(w, row);
+    for (uint32_t i = 0; i < columns; i++)
+        x[i] = x[i] > 0.0f || x[i] != x[i] ? x[i] : 0.0f;
+    store(w, row);
+    return LORA_OK;
+}
+
+static int gelu_tanh(const struct row_work *w, uint32_t row) {
+    load_x(w, row);
+    w->job->variant->gelu(w->x, w->command->columns, lora_gelu_tanh_a, lora_gelu_tanh_b);
+    store(w, row);
+    return LORA_OK;
+}
+
+static int gelu_erf(const struct row_work *w, uint32_t row) {
+    load_x(w, row);
+    w->job->variant->gelu(w->x, w->command->columns, lora_gelu_erf_a, lora_gelu_erf_b);
+    store(w, row);
+    return LORA_OK;
+}
+
+static int swiglu(const struct row_work *w, uint32_t row) {
+    load_x(w, row);
+    load(w, w->job->vector.z_rows, row, w->z);
+    w->job->variant->swiglu(w->x, w->z, w->command->columns);
+    store(w, row);
+    return LORA_OK;
+}
+
+/* Whether a run holds a greater value, or NaN. */
+static bool run_exceeds(const float *x, float most) {
+    uint32_t exceeds = 0;
+    for (uint32_t i = 0; i < ARGMAX_RUN; i++)
+        exceeds |= !(x[i] <= most);
+    return exceeds != 0;
+}
+
+/* The first maximum, or the first NaN; columns are counted from `first`. */
+static struct lora_argmax first_max(const float *x, uint32_t columns, uint32_t first) {
+    struct lora_argmax best = {-INFINITY, NO_ROW};
+    for (uint32_t i = 0; i < columns; i++) {
+        while (i % ARGMAX_RUN == 0 && i && columns - i >= ARGMAX_RUN &&
+               !run_exceeds(x + i, best.value))
+            i += ARGMAX_RUN;
+        if (i == columns)
+            break;
+        if (x[i] != x[i])
+            return (struct lora_argmax){float_of_bits(LORA_FP32_NAN), first + i};
+        if (i == 0 || x[i] > best.value)
+            best = (struct lora_argmax){x[i], first + i};
+    }
+    return best;
+}
+
+static int argmax(const struct row_work *w, uint32_t row) {
+    const struct lora_vector *c = w->command;
+    const struct vector_job *v = &w->job->vector;
+    struct lora_argmax best = first_max(float_row(v->x_rows, row), c->columns, c->first);
+    memcpy(float_row(v->y_rows, row), &best, sizeof(best));
+    uint32_t bad = (bits_of_float(best.value) & 0x7f800000) == 0x7f800000;
+    job_count_nonfinite(w->job, row, c->columns ? bad : 0);
+    return LORA_OK;
+}
+
+static int norm_sums(const struct row_work *w, uint32_t row) {
+    lora_norm_sums(w->job, row);
+    return LORA_OK;
+}
+
+static int norm_apply(const struct row_work *w, uint32_t row) {
+    lora_norm_apply(w->job, row, w->x, w->z);
+    return LORA_OK;
+}
+
+/* --- what a call needs is found before any row is touched ------------------------------------ */
+static int find(struct lora_job *job, struct rows *rows, uint32_t bank, uint32_t offset,
+                uint32_t stride, uint32_t element) {
+    uint64_t bytes = (uint64_t)element * job->vector.command->columns;
+    *rows = call_operand(job->call, bank, offset, stride, bytes, element);
+    return rows->base ? LORA_OK : LORA_ERR_ADDRESS;
+}
+
+static int find_x(struct lora_job *job) {
+    const struct lora_vector *c = job->vector.command;
+    return find(job, &job->vector.x_rows, LORA_BANK_ONCHIP, c->x_offset, c->x_stride, 2);
+}
+
+static int find_y(struct lora_job *job) {
+    const struct lora_vector *c = job->vector.command;
+    return find(job, &job->vector.y_rows, c->y_bank, c->y_offset, c->y_stride, 2);
+}
+
+static int find_xy(struct lora_job *job) {
+    int status = find_x(job);
+    return status == LORA_OK ? find_y(job) : status;
+}
+
+static int begin_rope(struct lora_job *job) {
+    const struct lora_vector *c = job->vector.command;
+    if (c->extra == 0 || c->extra % 2 || c->columns % c->extra)
+        return LORA_ERR_SIZE;
+    int status = find_x(job);
+    job->vector.y_rows = job->vector.x_rows; /* in place */
+    return status;
+}
+
+static int find_xyz(struct lora_job *job) {
+    const struct lora_vector *c = job->vector.command;
+    int status = find_xy(job);
+    if (status == LORA_OK)
+        status = find(job, &job->vector.z_rows, LORA_BANK_ONCHIP, c->z_offset, c->z_stride, 2);
+    return status;
+}
+
+static int begin_argmax(struct lora_job *job) {
+    const struct lora_vector *c = job->vector.command;
+    struct vector_job *v = &job->vector;
+    int status = find(job, &v->x_rows, c->y_bank, c->x_offset, c->x_stride, 4);
+    v->y_rows = call_operand(job->call, c->y_bank, c->y_offset, c->y_stride, 8, 4);
+    if ((c->columns && status != LORA_OK) || !v->y_rows.base)
+        return LORA_ERR_ADDRESS;
+    return LORA_OK;
+}
+
+/* --- the table: one row an operation --------------------------------------------------------- */
+struct operation {
+    int (*begin)(struct lora_job *job); /* finds the operands: an enum lora_status */
+    int (*row)(const struct row_work *w, uint32_t row); /* NULL: `begin` has cut the whole job */
+};
+
+static const struct operation operations[] = {
+    [LORA_VEC_EMBED] = {find_y, embed},
+    [LORA_VEC_ADD_POSITION] = {find_xy, embed},
+    [LORA_VEC_LN_SUMS] = {lora_norm_begin, norm_sums},
+    [LORA_VEC_RMS_SUMS] = {lora_norm_begin, norm_sums},
+    [LORA_VEC_LN_APPLY] = {lora_norm_begin, norm_apply},
+    [LORA_VEC_RMS_APPLY] = {lora_norm_begin, norm_apply},
+    [LORA_VEC_ROPE] = {begin_rope, rope},
+    [LORA_VEC_RESIDUAL] = {find_xyz, residual},
+    [LORA_VEC_RELU] = {find_xy, relu},
+    [LORA_VEC_GELU_TANH] = {find_xy, gelu_tanh},
+    [LORA_VEC_GELU_ERF] = {find_xy, gelu_erf},
+    [LORA_VEC_SWIGLU] = {find_xyz, swiglu},
+    [LORA_VEC_ARGMAX] = {begin_argmax, argmax},
+    [LORA_VEC_QUANTIZE] = {lora_quantize_begin, NULL},
+    [LORA_VEC_QUANTIZE_HEADS] = {lora_quantize_heads_begin, NULL},
+    [LORA_VEC_PERMUTE] = {lora_permute_begin, NULL},
+};
+
+/* NULL: there is no such operation. */
+static const struct operation *find_operation(uint32_t op) {
+    bool known = op < sizeof operations / sizeof operations[0] && operations[op].begin;
+    return known ? &operations[op] : NULL;
+}
+
+static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
+    const struct vector_job *v = &job->vector;
+    const struct operation *operation = find_operation(v->command->op);
+    uint64_t columns = v->command->columns;
+    struct row_work work = {.job = job, .command = v->command};
+    uint32_t first = item * v->rows;
+    uint32_t end = job->rows - first < v->rows ? job->rows : first + v->rows;
+    int status = LORA_OK;
+    work.x = v->x + 2 * columns * thread;
+    work.z = work.x + columns;
+    for (uint32_t row = first; row < end && status == LORA_OK; row++)
+        status = operation->row(&work, row);
+    return status;
+}
+
+int lora_vector_begin(struct lora_job *job) {
+    struct vector_job *v = &job->vector;
+    v->command = (const struct lora_vector *)(const void *)job->call->command;
+    uint32_t columns = v->command->columns;
+    const struct operation *operation = find_operation(v->command->op);
+    if (columns > MOST_COLUMNS)
+        return LORA_ERR_SIZE;
+    if (!operation)
+        return LORA_ERR_OPCODE;
+    int status = operation->begin(job);
+    if (status != LORA_OK || !operation->row)
+        return status;
+    v->x = lora_job_memory(job, (2ull * columns * job->threads + 1) * sizeof(float));
+    if (!v->x)
+        return LORA_ERR_MEMORY;
+    v->rows = columns < ITEM_COLUMNS ? ITEM_COLUMNS / (columns ? columns : 1) : 1;
+    job->items = (job->rows + v->rows - 1) / v->rows;
+    job->work = (uint64_t)job->rows * columns / COLUMNS_PER_NS;
+    job->run = run;
+    return LORA_OK;
+}
