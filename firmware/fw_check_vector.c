@@ -19,28 +19,31 @@ enum operand {
     A_ORDER = 0x2000  /* an index a column; X and Y are elements of `extra` bytes */
 };
 
+/* One row an operation. */
+static const uint16_t rules[] = {
+    [LORA_VEC_EMBED] = A_TOKENS | B_POSITIONS | Y_ROW,
+    [LORA_VEC_ADD_POSITION] = X_ROW | B_POSITIONS | Y_ROW,
+    [LORA_VEC_LN_SUMS] = X_ROW | Z_LN,
+    [LORA_VEC_RMS_SUMS] = X_ROW | Z_RMS,
+    [LORA_VEC_LN_APPLY] = X_ROW | Z_LN | A_COLUMNS | B_COLUMNS | Y_ROW,
+    [LORA_VEC_RMS_APPLY] = X_ROW | Z_RMS | A_COLUMNS | Y_ROW,
+    [LORA_VEC_ROPE] = X_ROW | A_ANGLES,
+    [LORA_VEC_RESIDUAL] = X_ROW | Z_ROW | Y_ROW,
+    [LORA_VEC_RELU] = X_ROW | Y_ROW,
+    [LORA_VEC_GELU_TANH] = X_ROW | Y_ROW,
+    [LORA_VEC_GELU_ERF] = X_ROW | Y_ROW,
+    [LORA_VEC_SWIGLU] = X_ROW | Z_ROW | Y_ROW,
+    [LORA_VEC_ARGMAX] = X_LOGITS,
+    [LORA_VEC_QUANTIZE] = X_ROW | Y_INT8,
+    [LORA_VEC_QUANTIZE_HEADS] = X_ROW | Y_INT8 | Z_HEADS,
+    [LORA_VEC_PERMUTE] = X_ROW | Y_ROW | A_ORDER,
+};
+#define OPERATIONS (sizeof rules / sizeof rules[0])
+
+/* 0: no such operation. */
 static uint32_t operands(uint32_t op)
 {
-    static const uint16_t rules[] = {
-        0,
-        A_TOKENS | B_POSITIONS | Y_ROW,
-        X_ROW | B_POSITIONS | Y_ROW,
-        X_ROW | Z_LN,
-        X_ROW | Z_RMS,
-        X_ROW | Z_LN | A_COLUMNS | B_COLUMNS | Y_ROW,
-        X_ROW | Z_RMS | A_COLUMNS | Y_ROW,
-        X_ROW | A_ANGLES,
-        X_ROW | Z_ROW | Y_ROW,
-        X_ROW | Y_ROW,
-        X_ROW | Y_ROW,
-        X_ROW | Y_ROW,
-        X_ROW | Z_ROW | Y_ROW,
-        X_LOGITS,
-        X_ROW | Y_INT8,
-        X_ROW | Y_INT8 | Z_HEADS,
-        X_ROW | Y_ROW | A_ORDER,
-    };
-    return op < sizeof rules / sizeof rules[0] ? rules[op] : 0;
+    return op < OPERATIONS ? rules[op] : 0;
 }
 
 static uint32_t check_buffers(struct fw *fw, const struct lora_list *list,
@@ -152,7 +155,7 @@ uint32_t fw_check_vector(struct fw *fw, const struct lora_list *list, const stru
 {
     uint32_t uses = operands(v->op);
     if (uses == 0)
-        return fw_fail(fw, LORA_ERR_OPCODE, v->op, LORA_VEC_PERMUTE);
+        return fw_fail(fw, LORA_ERR_OPCODE, v->op, OPERATIONS - 1);
     if (v->columns > FW_MAX_DIMENSION)
         return fw_fail(fw, LORA_ERR_SIZE, v->columns, FW_MAX_DIMENSION);
     if (check_meaning(fw, list, v, uses) == FW_FAILED ||

@@ -7,8 +7,19 @@
 
 static const char *const unit_names[LORA_UNITS] = {"CONTROL", "MPU", "VFU", "ROUTER", "DMA"};
 static const char *const opcode_names[] = {
-    "?",        "MATRIX",    "VECTOR",   "ATTENTION", "KV_STORE", "KV_COMMIT",
-    "GATHER", "MOVE_ROWS", "CHECKSUM", "FENCE",     "END"};
+    [0] = "?",
+    [LORA_CMD_MATRIX] = "MATRIX",
+    [LORA_CMD_VECTOR] = "VECTOR",
+    [LORA_CMD_ATTENTION] = "ATTENTION",
+    [LORA_CMD_KV_STORE] = "KV_STORE",
+    [LORA_CMD_KV_COMMIT] = "KV_COMMIT",
+    [LORA_CMD_GATHER] = "GATHER",
+    [LORA_CMD_MOVE_ROWS] = "MOVE_ROWS",
+    [LORA_CMD_CHECKSUM] = "CHECKSUM",
+    [LORA_CMD_FENCE] = "FENCE",
+    [LORA_CMD_END] = "END",
+    [LORA_CMD_ADAPTER] = "ADAPTER",
+};
 static const char *const unit_states[] = {"idle", "busy", "done", "failed"};
 static const char *const firmware_states[] = {"idle", "running", "waiting", "done", "error"};
 
