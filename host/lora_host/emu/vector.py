@@ -19,7 +19,7 @@ NO_TOKEN = 0xFFFFFFFF
 
 def vector(call: UnitCall) -> None:
     """Dispatches by operation; ValueError when there is no such one."""
-    operation = _OPERATIONS.get(call.command.op)
+    operation = OPERATIONS.get(call.command.op)
     if operation is None:
         raise ValueError(f"vector operation {call.command.op} is unknown")
     if call.row_count:
@@ -130,7 +130,7 @@ def _argmax(call: UnitCall) -> None:
     y[:, 1] = best + c.first
 
 
-_OPERATIONS: dict[int, Callable[[UnitCall], None]] = {
+OPERATIONS: dict[int, Callable[[UnitCall], None]] = {
     abi.VEC_EMBED: _embed,
     abi.VEC_ADD_POSITION: _add_position,
     abi.VEC_LN_SUMS: norm.ln_sums,

@@ -163,6 +163,17 @@ def gelu(x: F16, table: str) -> F16:
     return _stored(y)
 
 
+def quantize_heads(x: F16, head_dim: int) -> tuple[NDArray[np.int8], F16]:
+    """INT8 [rows, columns] by a scale a head, and the scales FP16 [rows, heads]: max/127; where it
+    is 0, all values are."""
+    wide = x.astype(np.float32).reshape(len(x), -1, head_dim)
+    scales = _stored(np.abs(wide).max(axis=2) / np.float32(127))
+    used = scales.astype(np.float32)[..., None]
+    inverse = np.divide(np.float32(1), used, out=np.zeros_like(used), where=used != 0)
+    values = np.clip(np.rint(wide * inverse), -127, 127)
+    return values.astype(np.int8).reshape(x.shape), scales
+
+
 def attention(q: F16, k: F16, v: F16, visible: Sequence[int], scale: float) -> F16:
     """One query q [head_dim] over the positions `visible`, ascending, of k and v [positions,
     head_dim]."""

@@ -175,22 +175,60 @@ def _argmax(site: Site) -> Case:
     return Case((command,), (operand(site, 0, x),), (StepCase((expected,), kv_ops=begin()),))
 
 
-_OPERATIONS = tuple(
-    Test("VFU", what, make)
-    for what, make in (
-        ("embedding", _embed),
-        ("position", _add_position),
-        ("LayerNorm sums", _sums(abi.VEC_LN_SUMS, answers.moments)),
-        ("RMSNorm sums", _sums(abi.VEC_RMS_SUMS, answers.squares)),
-        ("LayerNorm", _layer_norm),
-        ("RMSNorm", _rms_norm),
-        ("RoPE", _rope),
-        ("residual", _residual),
-        ("ReLU", _activation(abi.VEC_RELU, answers.relu)),
-        ("GELU, tanh", _activation(abi.VEC_GELU_TANH, lambda x: answers.gelu(x, "tanh"))),
-        ("GELU, erf", _activation(abi.VEC_GELU_ERF, lambda x: answers.gelu(x, "erf"))),
-        ("SwiGLU", _swiglu),
-        ("argmax", _argmax),
+def _quantize_heads(site: Site) -> Case:
+    """Scales of the heads beside the values; a head of zeros has scale 0."""
+    heads = 3
+    x = site.half((ROWS, heads * HEAD_DIM), 40.0)
+    x[1, HEAD_DIM : 2 * HEAD_DIM] = 0
+    y, scales = answers.quantize_heads(x, HEAD_DIM)
+    command = Vector(
+        what="operation", op=abi.VEC_QUANTIZE_HEADS, columns=heads * HEAD_DIM, extra=HEAD_DIM,
+        x_offset=0, x_stride=STRIDE, z_offset=SLOT, z_stride=STRIDE, y_offset=2 * SLOT,
+        y_stride=STRIDE,
+    )  # fmt: skip
+    results = ((1, 3, scales, "scales"), (2, 4, y, "values"))
+    moves = tuple(move_out(site, at, to, rows.nbytes // ROWS) for at, to, rows, _ in results)
+    expected = tuple(operand(site, to, rows, what) for _, to, rows, what in results)
+    commands = (move_in(site, 0, x.nbytes // ROWS), command, *moves)
+    return Case(commands, (operand(site, 0, x),), (StepCase(expected, kv_ops=begin()),))
+
+
+def _permute(site: Site) -> Case:
+    x = site.half((ROWS, COLUMNS))
+    order = site.random(1).permutation(COLUMNS).astype(np.uint32)
+    table = _table(site, TABLES, order[None])
+    fields = {"extra": 2, **_bank(site, "a", TABLES)}
+    return _case(site, abi.VEC_PERMUTE, (x,), x[:, order], table, **fields)
+
+
+OPERATIONS: dict[int, Test] = {
+    op: Test("VFU", what, make, weights="int8" if op == abi.VEC_QUANTIZE else "fp16")
+    for op, what, make in (
+        (abi.VEC_EMBED, "embedding", _embed),
+        (abi.VEC_ADD_POSITION, "position", _add_position),
+        (abi.VEC_LN_SUMS, "LayerNorm sums", _sums(abi.VEC_LN_SUMS, answers.moments)),
+        (abi.VEC_RMS_SUMS, "RMSNorm sums", _sums(abi.VEC_RMS_SUMS, answers.squares)),
+        (abi.VEC_LN_APPLY, "LayerNorm", _layer_norm),
+        (abi.VEC_RMS_APPLY, "RMSNorm", _rms_norm),
+        (abi.VEC_ROPE, "RoPE", _rope),
+        (abi.VEC_RESIDUAL, "residual", _residual),
+        (abi.VEC_RELU, "ReLU", _activation(abi.VEC_RELU, answers.relu)),
+        (
+            abi.VEC_GELU_TANH,
+            "GELU, tanh",
+            _activation(abi.VEC_GELU_TANH, lambda x: answers.gelu(x, "tanh")),
+        ),
+        (
+            abi.VEC_GELU_ERF,
+            "GELU, erf",
+            _activation(abi.VEC_GELU_ERF, lambda x: answers.gelu(x, "erf")),
+        ),
+        (abi.VEC_SWIGLU, "SwiGLU", _swiglu),
+        (abi.VEC_ARGMAX, "argmax", _argmax),
+        (abi.VEC_QUANTIZE, "quantizing", _quantize),
+        (abi.VEC_QUANTIZE_HEADS, "quantizing by head", _quantize_heads),
+        (abi.VEC_PERMUTE, "permutation", _permute),
     )
-)
-TESTS = (*_OPERATIONS, Test("VFU", "quantizing", _quantize, weights="int8"))
+}
+"""The test of each operation."""
+TESTS = tuple(OPERATIONS.values())

@@ -18,6 +18,7 @@ from lora_sdk.timing.machine import Machine
 from lora_sdk.timing.ops import ATTENTION, DMA, KV, LINK, MPU, ROUTER, VECTOR, VFU, WEIGHTS, Op
 from lora_sdk.timing.shape_ops import ATTENTION_STARTS
 from lora_sdk.timing.step import StepShape, whole_tiles
+from lora_sdk.timing.vector_costs import vector_cost
 
 if TYPE_CHECKING:
     from lora_sdk.plan.kv import KvLayout
@@ -204,26 +205,13 @@ def _attention(
     }
 
 
-PASSES = {
-    abi.VEC_LN_SUMS: 2,
-    abi.VEC_ARGMAX: 1,
-    abi.VEC_QUANTIZE_HEADS: 2,  # the greatest, then the quotients
-}
-
-
 def _vector(timing: ListTiming, command: isa.Vector, rows: int, step: StepShape) -> dict[str, Any]:
-    machine = timing.machine
-    latency = {
-        abi.VEC_LN_SUMS: 2 * machine.sum_cycles,
-        abi.VEC_RMS_SUMS: machine.sum_cycles,
-        abi.VEC_LN_APPLY: machine.rest_cycles,
-        abi.VEC_RMS_APPLY: machine.rest_cycles,
-    }.get(command.op, 0.0)
-    passes = PASSES.get(command.op, 1)
+    machine, cost = timing.machine, vector_cost(command)
+    columns = costs.vector_cycles(machine, rows, command.columns, cost.passes)
     return {
         "category": VECTOR,
         "start": machine.start_cycles if rows else 0.0,
-        "compute": costs.vector_cycles(machine, rows, command.columns, passes) + rows * latency,
+        "compute": columns + rows * cost.latency(machine),
     }
 
 
