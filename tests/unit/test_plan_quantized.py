@@ -163,7 +163,7 @@ REFUSED = {
     ),
     "sums beyond INT32": (
         with_format("layer.0.down", MatrixFormat("int8"), replace(LLAMA, ffn=140000)),
-        r"layer\.0\.down: K is 140000; INT32 sums are exact up to 132104",
+        r"layer\.0\.down: K is 140000; INT32 sums are exact up to 131071",
     ),
 }  # fmt: skip
 
@@ -176,9 +176,11 @@ def test_refused(config: ModelConfig, message: str) -> None:
 
 def test_int8_attention_ends_where_its_sums_do() -> None:
     config = replace(LLAMA, positions=200000, quantization=Quantization("test", kv="int8"))
-    assert plan(config, 1, context=1000).context_limit <= abi.MAX_INT8_POSITIONS
-    with pytest.raises(RequestError, match=f"exact up to {abi.MAX_INT8_POSITIONS}"):
-        plan(config, 1, context=140000)
+    whole_tiles = 133120  # of the 133,144 positions that the sums hold
+    assert abi.MAX_INT8_POSITIONS - whole_tiles in range(abi.TILE_POSITIONS)
+    assert plan(config, 1, context=1000).context_limit <= whole_tiles
+    with pytest.raises(RequestError, match=f"exact up to {whole_tiles} positions"):
+        plan(config, 1, context=whole_tiles + 1)
 
 
 def test_missing_and_impossible_scales_are_named() -> None:

@@ -34,8 +34,6 @@ TYPES = {
 }
 KV_TYPES = {"fp16": abi.KV_FP16, "int8": abi.KV_INT8, "int8-heads": abi.KV_INT8_HEADS}
 
-MOST_K = (1 << 31) // (128 * 127)  # products of INT8 in an INT32 sum
-
 
 def block_bytes(chosen: MatrixFormat) -> int:
     """Bytes of one weight block of 128 x 32, scales and zero points of 4-bit ones included."""
@@ -105,8 +103,8 @@ def check_products(config: ModelConfig) -> None:
     for _, product, k in products(config):
         chosen = product_format(config, product)
         known.update((name, (k,)) for name in tensors_of(config, product))
-        if chosen.integer and k > MOST_K:
-            raise ModelError(f"{product}: K is {k}; INT32 sums are exact up to {MOST_K}")
+        if chosen.integer and k > abi.MAX_INT8_K:
+            raise ModelError(f"{product}: K is {k}; INT32 sums are exact up to {abi.MAX_INT8_K}")
     found.check(known)
     if found.kv != "fp16" and config.head_dim % 2:
         raise ModelError(f"head_dim is {config.head_dim}; KV caches of INT8 need an even one")
