@@ -2,8 +2,10 @@
 
 It runs whole on one board of its own, emulated unless a device is named, with its own KV cache.
 A proposal is one step a level of the tree: first the accepted tokens that it has not seen and the
-pending one, then the candidates of each level that have children. Rows of candidates stay in
-scratch slots until the next proposal, which commits those that were accepted.
+pending one, then the candidates of each level that have children. Rows of a proposal stay in
+scratch slots until the sequence's next one, which commits those that were accepted. Where slots run
+out, the sequence that proposed longest ago gives its slots back: it commits its accepted tokens and
+computes the others again later.
 """
 
 from __future__ import annotations
@@ -32,11 +34,13 @@ DEVICE = "emu:u280"
 
 @dataclass(frozen=True)
 class DraftBoard:
-    """A draft model on its board."""
+    """A draft model on its board. `holders`: sequences with rows in scratch slots, the one that
+    proposed longest ago first."""
 
     opened: OpenedModel
     cache: KvCache
     stepper: Stepper
+    holders: list[ModelDrafting] = field(default_factory=list)
 
     @property
     def row_limit(self) -> int:
@@ -47,6 +51,18 @@ class DraftBoard:
     def context(self) -> int:
         """Positions that a sequence may have."""
         return self.opened.plan.context
+
+    def make_room(self, count: int, keep: ModelDrafting) -> None:
+        """Free `count` scratch slots, as far as slots of others than `keep` suffice."""
+        if count <= self.cache.free_slots:
+            return
+        self.stepper.flush()
+        short = count - self.cache.free_slots
+        for holder in [one for one in self.holders if one is not keep]:
+            if short <= 0:
+                break
+            short -= holder.give_slots_back()
+        self.stepper.flush()
 
 
 def open_board(
@@ -162,7 +178,8 @@ class ModelDrafting:
         self._name(result, [0], tree, proposed)
         for depth, level in enumerate(tree.levels[1:-1], 1):
             nodes = [n for n in level if proposed[n] is not None and tree.children(n)]
-            nodes = nodes[: self._room()]
+            self._board.make_room(min(len(nodes), self._board.row_limit), self)
+            nodes = nodes[: min(self._board.row_limit, self._cache.free_slots)]
             if not nodes or root + depth >= self._board.context:
                 break
             self._name(self._run_level(nodes, root + depth), nodes, tree, proposed)
@@ -177,8 +194,16 @@ class ModelDrafting:
 
     def close(self) -> None:
         """Free the sequence."""
+        self._forget_rows()
         if self._cache.is_open(self._sequence):
             self._cache.close(self._sequence)
+
+    def give_slots_back(self) -> int:
+        """Commit what is known to be accepted and drop the other rows; how many slots that frees
+        once a step has run."""
+        count = len(self._cache.uncommitted(self._sequence))
+        self._settle()
+        return count
 
     def _settle(self) -> None:
         """Commit the rows whose tokens were accepted, drop the others."""
@@ -187,7 +212,12 @@ class ModelDrafting:
         path = self._drafted.path(self._waiting)
         self._cache.commit(self._sequence, [*self._drafted.chain, *path])
         del self._waiting[: len(path)]
-        self._drafted = None
+        self._forget_rows()
+
+    def _forget_rows(self) -> None:
+        if self._drafted is not None:
+            self._drafted = None
+            self._board.holders.remove(self)
 
     def _catch_up(self, pending: int, tree: TreeShape, proposed: Tokens) -> StepResult:
         """Run what waits and the pending token, in as few steps as they fit; the last one's
@@ -203,6 +233,7 @@ class ModelDrafting:
         result = self._board.stepper.run(rows)
         *chain, root = (row.slot for row in rows)
         self._drafted = _Drafted(chain, tree, proposed, {0: root})
+        self._board.holders.append(self)
         self._waiting.clear()
         return result
 
@@ -252,20 +283,15 @@ class ModelDrafting:
         self, result: StepResult, nodes: Sequence[int], tree: TreeShape, proposed: Tokens
     ) -> None:
         """Give the children of `nodes`, whose rows are the step's selected ones, their tokens."""
-        for place, node in enumerate(nodes):
+        for index, node in enumerate(nodes):
             children = tree.children(node)
             if result.logits is None:
-                found = [argmax_of(result, result.rows[place])]
+                found = [argmax_of(result, result.rows[index])]
             else:
-                found = top_tokens(result.logits[place], len(children))
+                found = top_tokens(result.logits[index], len(children))
             for child, token in zip(children, found, strict=False):
                 proposed[child] = token
 
-    def _room(self) -> int:
-        """Rows that the next step may have."""
-        return min(self._board.row_limit, self._cache.free_slots)
-
     def _take(self, count: int) -> list[int]:
-        if count > self._cache.free_slots:
-            self._board.stepper.flush()
+        self._board.make_room(count, self)
         return self._cache.take_slots(count)

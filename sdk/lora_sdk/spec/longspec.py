@@ -107,5 +107,4 @@ class WindowDrafting(ModelDrafting):
     def _begin_at(self, start: int) -> None:
         self.close()
         self._sequence, self._start = self._cache.open(), start
-        self._drafted = None
         self._waiting = self._history[start:]
