@@ -11,12 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lora_sdk.model.checkpoint import Checkpoint
+from lora_sdk.model.columns import Int4Columns, Int8Columns
+from lora_sdk.model.kv_formats import KvKind
 from lora_sdk.model.quantization import (
     ActivationScales,
     AttentionScales,
-    Int4Columns,
-    Int8Columns,
-    KvKind,
     MatrixFormat,
     Quantization,
 )
@@ -149,15 +148,11 @@ class QuantizedModel:
     def forget(self) -> None:
         self._base.forget()
 
-    def int8(self, name: str, start: int, stop: int) -> Int8Columns:
+    def columns(self, name: str, start: int, stop: int) -> Int8Columns | Int4Columns:
         found = self.matrices[name]
-        assert isinstance(found, Int8Matrix)
-        values = found.values[:, start:stop].T.astype(np.int8)
-        return Int8Columns(np.ascontiguousarray(values), found.scales[start:stop])
-
-    def int4(self, name: str, start: int, stop: int) -> Int4Columns:
-        found = self.matrices[name]
-        assert isinstance(found, Int4Matrix)
+        if isinstance(found, Int8Matrix):
+            eight = found.values[:, start:stop].T.astype(np.int8)
+            return Int8Columns(np.ascontiguousarray(eight), found.scales[start:stop])
         values, scales, zeros = (
             np.ascontiguousarray(part[:, start:stop].T)
             for part in (found.values, found.scales, found.zeros)
@@ -192,12 +187,12 @@ def oracle_of(checkpoint: Checkpoint) -> Quantized:
     for name, form in found.formats.items():
         k, n = checkpoint.shape(name)
         if form.kind == "int8":
-            eight = checkpoint.int8(name, 0, n)
+            eight = checkpoint.columns(name, 0, n)
             assert eight.values.shape == (n, k)
             values = eight.values.T.astype(np.int64)
             matrices[name] = Int8Matrix(values, eight.scales, checkpoint.input_scale(name))
             continue
-        four, order = checkpoint.int4(name, 0, n), checkpoint.permutation(name)
+        four, order = checkpoint.columns(name, 0, n), checkpoint.permutation(name)
         assert form.group is not None
         matrices[name] = Int4Matrix(
             four.values.T.astype(np.int64),

@@ -7,7 +7,8 @@ from typing import Any
 
 from lora_host.boards import Board
 from lora_host.overlay import Overlay, load_overlay
-from lora_sdk.model.quantization import KvKind, MatrixFormat, Quantization
+from lora_sdk.model.kv_formats import KvKind
+from lora_sdk.model.quantization import MatrixFormat, Quantization
 from lora_sdk.model.spec import ModelConfig, RopeConfig
 
 LLAMA = ModelConfig(

@@ -92,11 +92,11 @@ def test_formats_are_read(written: dict[str, Path]) -> None:
 
 def test_int8_values_are_those_of_the_file(written: dict[str, Path]) -> None:
     checkpoint, raw = Checkpoint.open(written["w8a8"]), load_file(written["w8a8"] / WEIGHTS)
-    whole, part = checkpoint.int8("layer.0.q"), checkpoint.int8("layer.0.q", 5, 37)
+    whole, part = checkpoint.columns("layer.0.q"), checkpoint.columns("layer.0.q", 5, 37)
     assert np.array_equal(whole.values, raw[f"{Q}.weight"])
     assert np.array_equal(part.values, raw[f"{Q}.weight"][5:37])
     assert part.scales.tolist() == [raw[f"{Q}.weight_scale"][0]] * 32
-    head = checkpoint.int8("lm_head", 3, 11)
+    head = checkpoint.columns("lm_head", 3, 11)
     assert np.array_equal(head.scales, raw["lm_head.weight_scale"][3:11, 0])
     assert checkpoint.input_scale("layer.0.q") == raw[f"{Q}.input_scale"][0]
     scales = checkpoint.attention_scales(1)
@@ -106,7 +106,7 @@ def test_int8_values_are_those_of_the_file(written: dict[str, Path]) -> None:
 
 def test_int4_values_are_those_of_the_file(written: dict[str, Path]) -> None:
     checkpoint, raw = Checkpoint.open(written["w4a8"]), load_file(written["w4a8"] / WEIGHTS)
-    columns = checkpoint.int4("layer.0.q", 5, 37)  # zero points of rows 5..36, eight a word
+    columns = checkpoint.columns("layer.0.q", 5, 37)  # zero points of rows 5..36, eight a word
     for row in (0, 17, 31):
         for k in (0, 9, 127):
             word = int(raw[f"{Q}.weight_packed"].view(np.uint32)[5 + row, k // 8])
@@ -116,7 +116,7 @@ def test_int4_values_are_those_of_the_file(written: dict[str, Path]) -> None:
             assert columns.zeros[row, group] == word >> 4 * ((5 + row) % 8) & 15
     assert len(np.unique(columns.zeros)) > 3
     assert np.array_equal(columns.scales, raw[f"{Q}.weight_scale"][5:37])
-    assert (Checkpoint.open(written["w4a16"]).int4("layer.0.q").zeros == 8).all()
+    assert (Checkpoint.open(written["w4a16"]).columns("layer.0.q").zeros == 8).all()
 
 
 def test_scales_of_channels_and_of_large_groups_are_repeated(
@@ -137,7 +137,7 @@ def test_scales_of_channels_and_of_large_groups_are_repeated(
     assert checkpoint.config.quantization is not None
     assert checkpoint.config.quantization.format("layer.0.q").group == 128
     assert checkpoint.config.quantization.format("layer.0.down").group == 32  # K is 352
-    scales = checkpoint.int4("layer.0.down").scales
+    scales = checkpoint.columns("layer.0.down").scales
     assert scales.shape == (128, 11) and (scales == scales[:, :1]).all()
 
 
@@ -158,7 +158,7 @@ def test_inputs_in_an_order_of_their_own(copied: Callable[[str], Path]) -> None:
     assert found is not None and (order[found] // 32 == np.arange(128) // 32).all()
     words = load_file(folder / WEIGHTS)[f"{Q}.weight_packed"]
     plain = unpack_nibbles(words, 128)
-    assert np.array_equal(checkpoint.int4("layer.0.q").values, plain[:, found])
+    assert np.array_equal(checkpoint.columns("layer.0.q").values, plain[:, found])
     change(folder, lambda t: t[f"{Q}.weight_g_idx"].__setitem__(slice(0, 99), 0))
     with pytest.raises(ModelError, match=rf"{Q}.weight_g_idx: expected each of the groups"):
         Checkpoint.open(folder).permutation("layer.0.q")
@@ -296,7 +296,7 @@ def test_a_bad_tensor_is_named(
     with pytest.raises(ModelError, match=message):
         checkpoint = Checkpoint.open(folder)
         checkpoint.activation_scales()
-        (checkpoint.int8 if name == "w8a8" else checkpoint.int4)("layer.0.q")
+        checkpoint.columns("layer.0.q")
 
 
 def test_truncated_and_without_tensors(copied: Callable[[str], Path]) -> None:

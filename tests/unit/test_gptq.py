@@ -151,7 +151,7 @@ def test_a_folder_opens_as_a_checkpoint(name: str) -> None:
     assert found is not None and found.format("layer.0.down").kind == "w4a16"
     assert (found.act_order == frozenset(found.formats)) == (name == "gptq_act_order")
     matrix, _ = matrices(name)["mlp.down_proj"]
-    part, whole = checkpoint.int4("layer.0.down", 8, 24), matrix.columns(8, 24)
+    part, whole = checkpoint.columns("layer.0.down", 8, 24), matrix.columns(8, 24)
     assert np.array_equal(part.values, whole.values)
     assert np.array_equal(part.scales, whole.scales) and np.array_equal(part.zeros, whole.zeros)
     order = checkpoint.permutation("layer.0.down")

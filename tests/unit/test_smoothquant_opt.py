@@ -97,7 +97,7 @@ def test_a_projection_writes_torch_ints_steps(checkpoint: Checkpoint, letter: st
     x = np.random.default_rng(1).integers(-127, 128, HIDDEN)
     theirs = tensors[f"{name}.weight"].astype(int) @ x * tensors[f"{name}.a"]
     theirs = theirs + tensors[f"{name}.bias"][0] * tensors[f"{name}.b"]
-    part = checkpoint.int8(f"layer.0.{letter}")
+    part = checkpoint.columns(f"layer.0.{letter}")
     assert checkpoint.input_scale(f"layer.0.{letter}") == 1
     ours = part.values.astype(int) @ x * part.scales + checkpoint.vector(f"layer.0.{letter}.bias")
     steps = ours / getattr(checkpoint.attention_scales(0), letter)
@@ -116,7 +116,7 @@ def test_scores_and_values_are_torch_ints(checkpoint: Checkpoint) -> None:
 def test_the_others_read_and_write_units_of_a_step(checkpoint: Checkpoint) -> None:
     tensors = export()
     for letter, module in (("o", "self_attn.out_proj"), ("up", "fc1"), ("down", "fc2")):
-        part = checkpoint.int8(f"layer.0.{letter}")
+        part = checkpoint.columns(f"layer.0.{letter}")
         assert np.array_equal(part.values, tensors[f"{LAYER}.{module}.weight"])
         assert (part.scales == tensors[f"{LAYER}.{module}.a"]).all()
     bias = tensors[f"{LAYER}.fc1.bias"][0].astype(np.float32) * tensors[f"{LAYER}.fc1.b"]
@@ -146,4 +146,4 @@ def test_a_tensor_that_does_not_fit_is_named(
         tensors[name] = np.asarray(value)
     with pytest.raises(ModelError, match=message):
         checkpoint = Checkpoint.open(folder(tmp_path, tensors))
-        checkpoint.int8("layer.0.down")
+        checkpoint.columns("layer.0.down")

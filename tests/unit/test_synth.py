@@ -15,7 +15,7 @@ from lora_sdk.cli.synth import synth
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.config import load_config
 from lora_sdk.model.shapes import SHAPES, find_config
-from lora_sdk.quant.recipe import Recipe, Scheme
+from lora_sdk.quant.recipe import Recipe
 from lora_sdk.synth.folder import list_tensors, synthesise
 from lora_sdk.text.tokenizer import Tokenizer
 
@@ -132,7 +132,7 @@ def test_the_command_says_what_it_wrote(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", list(TINY))
 @pytest.mark.parametrize("scheme", ["w8a8", "w4a8", "w4a16"])
-def test_quantized_folders_open(tmp_path: Path, kind: str, scheme: Scheme) -> None:
+def test_quantized_folders_open(tmp_path: Path, kind: str, scheme: str) -> None:
     source = config_file(tmp_path / "source", kind)
     recipe = Recipe(scheme, group=32)
     total = synthesise(source, tmp_path / "m", recipe=recipe, shards=2)
@@ -147,11 +147,11 @@ def test_quantized_folders_open(tmp_path: Path, kind: str, scheme: Scheme) -> No
     assert found.format("project_in").kind == "fp16"
     k, n = checkpoint.shape("layer.1.down")
     if form.four_bit:
-        four = checkpoint.int4("layer.1.down", 0, n)
+        four = checkpoint.columns("layer.1.down", 0, n)
         values = four.values.astype(float) - np.repeat(four.zeros, 32, axis=1)
         weights = values * np.repeat(four.scales.astype(float), 32, axis=1)
     else:
-        eight = checkpoint.int8("layer.1.down", 0, n)
+        eight = checkpoint.columns("layer.1.down", 0, n)
         weights = eight.values * eight.scales[:, None].astype(float)
     assert weights.shape == (n, k) and 0.01 < weights.std() < 0.04
     assert checkpoint.activation_scales().attention[1].k > 0

@@ -11,7 +11,7 @@ from lora_host.errors import RequestError
 from lora_host.overlay import load_overlay
 from lora_sdk.compile.isa import Fence
 from lora_sdk.compile.lower import lower
-from lora_sdk.model.quantization import KvKind
+from lora_sdk.model.kv_formats import KvKind
 from lora_sdk.model.shapes import shape_config
 from lora_sdk.plan.adapters import AdapterOptions
 from lora_sdk.plan.kv import KvLayout

@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 
 import click
 
+from lora_sdk.model.kv_formats import KV_KINDS
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 ENGINE_OPTIONS = (
@@ -34,7 +36,7 @@ def engine_options(function: Function) -> Function:
                          help="threads of native kernels [one a CPU]"),
             click.option("-c", "--ctx-size", "context", type=int, metavar="N",
                          help="context in positions [all that fit]"),
-            click.option("--kv", type=click.Choice(["auto", "fp16", "int8", "int8-heads"]),
+            click.option("--kv", type=click.Choice(["auto", *KV_KINDS]),
                          default="auto", show_default=True,
                          help="type of the KV cache; auto: as the checkpoint says"),
         ]

@@ -15,7 +15,8 @@ from lora_sdk.core.opening import connected
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.config import load_config
 from lora_sdk.model.demo import demo_model_path
-from lora_sdk.model.quantization import KV_KINDS, KvKind, with_kv_cache
+from lora_sdk.model.kv_formats import KV_KINDS, KvKind
+from lora_sdk.model.quantization import with_kv_cache
 from lora_sdk.plan.overlay_choice import choose_overlay
 from lora_sdk.plan.placement import make_plan
 from lora_sdk.plan.report import report, table

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lora_sdk.cli.progress import ProgressBar
+from lora_sdk.model.kv_formats import KV_KINDS
+from lora_sdk.model.weight_formats import of_scheme, schemes
 
 if TYPE_CHECKING:
     from lora_sdk.quant.quantize import Report
@@ -30,7 +32,7 @@ Examples:
 @click.option(
     "--scheme",
     required=True,
-    type=click.Choice(["w8a8", "w4a8", "w4a16"]),
+    type=click.Choice(schemes()),
     help="bits of weights and of activations",
 )
 @click.option("--calibration", "text", metavar="FILE", type=click.Path(path_type=Path),
@@ -43,7 +45,7 @@ Examples:
               help="groups with zero points: nearer, fewer programs read them")  # fmt: skip
 @click.option("--lm-head", "head", type=click.Choice(["fp16", "w8"]), default="w8",
               show_default=True, help="w8: INT8, a scale an output")  # fmt: skip
-@click.option("--kv", type=click.Choice(["fp16", "int8", "int8-heads"]),
+@click.option("--kv", type=click.Choice(KV_KINDS),
               help="KV cache that the folder asks for [int8; w4a16: fp16]")  # fmt: skip
 @click.option("--rounding", "method", type=click.Choice(["gptq", "nearest"]), default="gptq",
               show_default=True, help="weights with error compensation, or each alone")  # fmt: skip
@@ -67,7 +69,7 @@ def quantize(
     from lora_sdk.text.tokenizer import Tokenizer
 
     began = time.monotonic()
-    default = "fp16" if options["scheme"] == "w4a16" else "int8"
+    default = "int8" if of_scheme(options["scheme"]).integer else "fp16"
     recipe = Recipe(kv=kv or default, symmetric=not zeros, **options)  # type: ignore[arg-type]
     config = load_config(model)
     source = text or calibration_path()

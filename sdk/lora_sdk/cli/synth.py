@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 
 from lora_sdk.cli.progress import ProgressBar
-from lora_sdk.model.quantization import KV_KINDS, KvKind
+from lora_sdk.model.kv_formats import KV_KINDS, KvKind
 from lora_sdk.model.shapes import SHAPES
-from lora_sdk.quant.recipe import HEADS, SCHEMES, HeadKind, Recipe, Scheme
+from lora_sdk.quant.recipe import HEADS, SCHEMES, HeadKind, Recipe
 
 
 @click.command("synth", epilog=f"Shapes: {', '.join(SHAPES)}.")
@@ -52,7 +52,7 @@ def synth(
     seed: int,
     dtype: str,
     shards: int,
-    scheme: Scheme | None,
+    scheme: str | None,
     group: int,
     head: HeadKind,
     kv: KvKind,

@@ -12,7 +12,6 @@ import numpy as np
 
 from lora_host import abi
 from lora_host.errors import PlacementError
-from lora_sdk.plan.formats import KV_TYPES
 
 if TYPE_CHECKING:
     from lora_sdk.plan.adapters import AdapterLayout
@@ -294,7 +293,7 @@ def _header(commands: Sequence[Command], plan: Plan, rank: int, list_id: int) ->
         "kv_heads": board.kv.heads,
         "head_dim": board.kv.head_dim,
         "kv_line": board.kv.line,
-        "kv_type": KV_TYPES[board.kv.kind],
+        "kv_type": board.kv.format.type_number,
         "table_line": board.control.table_offset // abi.LINE_BYTES,
         "results_offset": board.control.results_offset,
         "results_bytes": board.control.results_bytes,

@@ -27,7 +27,7 @@ class QkvPlaces(NamedTuple):
 def quantize_qkv(part: Lowering, after: Event | None, layer: int) -> tuple[Event | None, QkvPlaces]:
     """What stands between `qkv`, rotated, and the cache, with the scales of attention."""
     kind, config = kv_of(part.config), part.config
-    if kind == "int8":
+    if kind.static:
         return _static(part, after, layer)
     qkv = part.buffer("qkv")
     attention = {
@@ -35,7 +35,7 @@ def quantize_qkv(part: Lowering, after: Event | None, layer: int) -> tuple[Event
         "q_stride": qkv.stride,
         "scale": float_bits(float(config.attention_scale(layer))),
     }
-    if kind == "int8-heads":
+    if kind.by_head:
         return _by_head(part, after, attention)
     return after, QkvPlaces(_store(part, qkv, _columns(part)[0], FP16_BYTES), attention)
 

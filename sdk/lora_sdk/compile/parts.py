@@ -8,7 +8,6 @@ from lora_host import abi
 from lora_sdk.compile.builder import Builder, Event
 from lora_sdk.compile.isa import NO_LAYER, Matrix, MoveRows, Vector, float_bits
 from lora_sdk.model.quantization import ActivationScales
-from lora_sdk.plan.formats import weight_type
 from lora_sdk.plan.onchip import OnchipBuffer
 from lora_sdk.plan.tensors import FP16_BYTES
 
@@ -129,7 +128,7 @@ class Lowering:
             after,
             what=f"matrix {name.rpartition('.')[2]}",
             flags=flags,
-            weight_type=weight_type(spec.format),
+            weight_type=spec.format.weight_type,
             bank_first=placed.bank_first,
             bank_count=placed.bank_count,
             merge=placed.merge,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import cast
 
 from lora_host.errors import ModelError, RequestError
-from lora_sdk.model.quantization import KV_KINDS, KvKind
+from lora_sdk.model.kv_formats import KV_KINDS, KvKind
 from lora_sdk.plan.adapters import AdapterOptions
 
 KERNELS = ("native", "numpy")

@@ -13,7 +13,8 @@ from lora_host import abi
 from lora_host.errors import ModelError
 from lora_host.placing import crc32
 from lora_sdk.loading.packing import pack_int4, pack_int8
-from lora_sdk.model.quantization import Int4Columns, Int8Columns, check_scale
+from lora_sdk.model.columns import Columns, Int4Columns, Int8Columns
+from lora_sdk.model.quantization import check_scale
 from lora_sdk.plan.banks import MatrixPlacement
 from lora_sdk.plan.tensors import Part
 
@@ -26,8 +27,7 @@ Scales = npt.NDArray[np.float32]
 class QuantizedWeights(Protocol):
     """What this needs of lora_sdk.model.checkpoint.Checkpoint; several threads call it."""
 
-    def int8(self, name: str, start: int, stop: int) -> Int8Columns: ...
-    def int4(self, name: str, start: int, stop: int) -> Int4Columns: ...
+    def columns(self, name: str, start: int, stop: int) -> Columns: ...
     def permutation(self, name: str) -> npt.NDArray[np.uint32] | None: ...
     def input_scale(self, name: str) -> np.float32: ...
     def vector(self, name: str) -> npt.NDArray[np.float16]: ...
@@ -90,14 +90,16 @@ def _blocks(
             name: check_scale(f"{name}: scale of its input", weights.input_scale(name))
             for name, _, _ in parts
         }
-    if chosen.group is None:
-        eight = [weights.int8(*part) for part in parts]
+    columns = [weights.columns(*part) for part in parts]
+    eight = [part for part in columns if isinstance(part, Int8Columns)]
+    if eight:
         for (name, _, _), part in zip(parts, eight, strict=True):
             scales.append(_product_scales(name, part.scales, inputs[name]))
         return pack_int8(joined([part.values for part in eight])), scales
     if chosen.integer:
         scales = [np.full(stop - start, inputs[name], np.float32) for name, start, stop in parts]
-    found = [weights.int4(*part) for part in parts]
+    found = [part for part in columns if isinstance(part, Int4Columns)]
+    assert chosen.group is not None
     blocks = pack_int4(
         joined([part.values for part in found]),
         joined([part.scales for part in found]),

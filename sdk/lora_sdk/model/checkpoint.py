@@ -14,16 +14,16 @@ from numpy.typing import NDArray
 
 from lora_host.errors import ModelError
 from lora_sdk.model.attention_scales import check_attention, read_attention
+from lora_sdk.model.columns import Columns
 from lora_sdk.model.config import architecture_module, load_config, read_json
 from lora_sdk.model.container import RAW_TYPES, Container
 from lora_sdk.model.folder import Tensors, find_tensors
 from lora_sdk.model.half import to_half
 from lora_sdk.model.methods import QuantizedTensors, open_quantized
 from lora_sdk.model.quantization import (
+    FP16,
     ActivationScales,
     AttentionScales,
-    Int4Columns,
-    Int8Columns,
     kv_of,
 )
 from lora_sdk.model.quantized import QuantizedMatrix, TensorFiles
@@ -156,17 +156,12 @@ class Checkpoint:
         axes: Literal["io", "oi"] = "oi" if source.layout == "oi" else "io"
         return Stored(label, raw, kind, axes, source.first, source.count)
 
-    def int8(self, name: str, start: int = 0, stop: int | None = None) -> Int8Columns:
-        """Output columns start..stop-1 of an INT8 matrix; only those are read. ModelError names
-        the tensor whose scales are negative or not finite."""
+    def columns(self, name: str, start: int = 0, stop: int | None = None) -> Columns:
+        """Output columns start..stop-1 of a quantized matrix, as its format's class; only those are
+        read. ModelError names the tensor whose scales are negative, not finite or, of 4-bit
+        weights, out of FP16's range."""
         start, stop = _range(name, start, stop, self._source(name).count)
-        return self._quantized_matrix(name, "int8").int8(start, stop)
-
-    def int4(self, name: str, start: int = 0, stop: int | None = None) -> Int4Columns:
-        """Output columns start..stop-1 of a 4-bit matrix; only those are read. ModelError names
-        the tensor whose scales are negative, not finite or out of FP16's range."""
-        start, stop = _range(name, start, stop, self._source(name).count)
-        return self._quantized_matrix(name, "w4a8", "w4a16").int4(start, stop)
+        return self._quantized_matrix(name).columns(start, stop)
 
     def permutation(self, name: str) -> NDArray[np.uint32] | None:
         """Inputs of a matrix in the order of its groups, uint32 [K] (act-order); None where they
@@ -177,7 +172,7 @@ class Checkpoint:
     def input_scale(self, name: str) -> np.float32:
         """The static scale of the INT8 inputs of a matrix; ModelError names it where it is no
         positive number."""
-        return self._quantized_matrix(name, "int8", "w4a8").input_scale()
+        return self._quantized_matrix(name).input_scale()
 
     def attention_scales(self, layer: int) -> AttentionScales:
         """Static scales of q, k and v of a layer, where attention is INT8."""
@@ -192,7 +187,7 @@ class Checkpoint:
             for name, found in self._quantized.items()
             if found.format.integer
         }
-        layers = self.config.layers if kv_of(self.config) == "int8" else 0
+        layers = self.config.layers if kv_of(self.config).static else 0
         return ActivationScales(inputs, tuple(map(self.attention_scales, range(layers))))
 
     def forget(self) -> None:
@@ -235,32 +230,27 @@ class Checkpoint:
             self._attention = check_attention(
                 self._files,
                 [self._file_name(self._sources[f"layer.{i}.q"]) for i in range(self.config.layers)],
-                needed=kv_of(self.config) == "int8",
+                needed=kv_of(self.config).static,
             )
 
     @property
     def _quantized(self) -> dict[str, QuantizedMatrix]:
         return self._opened.matrices
 
-    def _quantized_matrix(self, name: str, *kinds: str) -> QuantizedMatrix:
+    def _quantized_matrix(self, name: str) -> QuantizedMatrix:
         found = self._quantized.get(name)
-        if found is None or found.format.kind not in kinds:
-            has = "fp16" if found is None else found.format
-            raise ModelError(f"{name}: is {has}, read as {' or '.join(kinds)}")
+        if found is None:
+            raise ModelError(f"{name}: is {FP16}, read as quantized")
         return found
 
     def _check_half(self, name: str) -> None:
         if name in self._quantized:
-            raise ModelError(f"{name}: is {self._quantized[name].format}, read as fp16")
+            raise ModelError(f"{name}: is {self._quantized[name].format}, read as {FP16}")
 
     def _bytes_of(self, name: str) -> int:
-        elements = prod(self._source(name).shape)
-        form = self._quantized[name].format if name in self._quantized else None
-        if form is None:
-            return 2 * elements
-        if form.group is None:
-            return elements
-        return elements // 2 + elements // form.group * 5 // 2  # scale of 16 bits, zero point of 4
+        if name in self._quantized:
+            return self._quantized[name].format.bytes(*self._quantized[name].shape)
+        return 2 * prod(self._source(name).shape)
 
     def _check_entries(self) -> None:
         for canonical, source in self._sources.items():

@@ -10,13 +10,12 @@ from typing import Any, Literal
 
 from lora_host.errors import ModelError
 from lora_sdk.model.fields import Fields, short
-from lora_sdk.model.quantization import KvKind, MatrixFormat, Quantization, block_group
+from lora_sdk.model.kv_formats import KvKind, kv_format
+from lora_sdk.model.quantization import FP16, MatrixFormat, Quantization, block_group
 from lora_sdk.model.targets import Module, Targets
+from lora_sdk.model.weight_formats import WeightFormat, compressed_formats, of_compressed
 
 METHOD = "compressed-tensors"
-FORMATS = {"int-quantized": 8, "pack-quantized": 4}
-"""Format of stored weights -> bits of one."""
-
 STRATEGIES = {name: name for name in ("tensor", "channel", "group")}
 
 
@@ -33,11 +32,11 @@ class WeightArguments:
 
 @dataclass(frozen=True)
 class ConfigGroup:
-    """One of `config_groups`: who it means, its weights, and whether inputs are INT8."""
+    """One of `config_groups`: who it means, its weights, and their format."""
 
     targets: Targets
     weights: WeightArguments
-    integer: bool
+    format: WeightFormat
 
 
 @dataclass(frozen=True)
@@ -99,44 +98,44 @@ def quantization(
 
 
 def _format(group: ConfigGroup, name: str, k: int) -> MatrixFormat:
-    if group.weights.bits == 8:
-        return MatrixFormat("int8")
+    if None in group.format.groups:
+        return MatrixFormat(group.format.name)
     # A scale of a larger group or of a whole channel is repeated for groups that blocks hold.
-    size = block_group(name, group.weights.group or k, k)
-    return MatrixFormat("w4a8" if group.integer else "w4a16", size)
+    return MatrixFormat(group.format.name, block_group(name, group.weights.group or k, k))
 
 
 def _title(formats: Mapping[str, MatrixFormat], kv: KvKind) -> str:
     """W8A8 and so on, by what the layers have."""
-    kinds = {format.kind for name, format in formats.items() if name != "lm_head"}
-    names = {"int8": "W8A8", "w4a8": "W4A8", "w4a16": "W4A16"}
-    title = "+".join(names[kind] for kind in sorted(kinds)) or "FP16"
-    return title if kv == "fp16" else f"{title}, {kv} KV"
+    found = {form.kind: form.weights for name, form in formats.items() if name != "lm_head"}
+    title = "+".join(found[kind].title for kind in sorted(found)) or FP16.weights.title
+    return f"{title}, {kv} KV" if kv_format(kv).quantized else title
 
 
 def _group(fields: Fields, form: object) -> ConfigGroup:
     fields.only("output_activations", (), "quantized outputs")
     own, inner = fields.raw("format", form)
-    if inner not in FORMATS:
-        raise fields.error(own, inner, "one of " + ", ".join(FORMATS))
+    bits = compressed_formats()
+    if not isinstance(inner, str) or inner not in bits:
+        raise fields.error(own, inner, "one of " + ", ".join(bits))
     weights = _weights(_object(fields.raw("weights")[1], f"{fields.where}.weights"))
-    if weights.bits != FORMATS[inner]:
+    if weights.bits != bits[inner]:
         raise ModelError(
-            f"{fields.where}.weights: num_bits is {weights.bits}, expected {FORMATS[inner]} in the"
+            f"{fields.where}.weights: num_bits is {weights.bits}, expected {bits[inner]} in the"
             f" format {inner}"
         )
     integer = fields.has("input_activations")
     if integer:
         value = fields.raw("input_activations")[1]
         _static(_object(value, f"{fields.where}.input_activations"))
-    elif weights.bits == 8:
+    chosen = of_compressed(inner, integer)
+    if chosen is None:
         raise fields.error(
             "input_activations", None, "static INT8 ones: 8-bit weights take no others"
         )
     targets = _texts(fields, "targets")
     if not targets:
         raise fields.error("targets", targets, "names of modules or of their classes")
-    return ConfigGroup(Targets(targets, f"{fields.where}.targets"), weights, integer)
+    return ConfigGroup(Targets(targets, f"{fields.where}.targets"), weights, chosen)
 
 
 def _weights(fields: Fields) -> WeightArguments:

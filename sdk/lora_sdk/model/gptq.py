@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lora_host.errors import ModelError
+from lora_sdk.model.columns import Int4Columns
 from lora_sdk.model.fields import Fields
 from lora_sdk.model.half import to_half
 from lora_sdk.model.packed_words import (
@@ -20,7 +21,8 @@ from lora_sdk.model.packed_words import (
     values_along_columns,
     values_along_rows,
 )
-from lora_sdk.model.quantization import Int4Columns, MatrixFormat, Quantization, block_group
+from lora_sdk.model.quantization import MatrixFormat, Quantization, block_group
+from lora_sdk.model.weight_formats import W4A16
 
 METHODS = ("gptq", "awq")
 V1_WORD = 0x11111111  # v1 stores each zero point less one, by one subtraction from the whole word
@@ -85,10 +87,10 @@ def quantization(
         kept = any(part in module for part in packing.unquantized)
         if name != "lm_head" and not kept:
             formats[name] = MatrixFormat(
-                "w4a16", block_group(name, packing.group or ks[name], ks[name])
+                W4A16.name, block_group(name, packing.group or ks[name], ks[name])
             )
     order = frozenset(formats) if packing.order else frozenset()
-    return Quantization("W4A16", formats, "fp16", order)
+    return Quantization(W4A16.title, formats, "fp16", order)
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lora_host.errors import ModelError
+from lora_sdk.model.columns import Int4Columns
 from lora_sdk.model.gptq import PackedMatrix, Packing
 from lora_sdk.model.packed_words import WORD_VALUES
-from lora_sdk.model.quantization import Int4Columns, Int8Columns, MatrixFormat
+from lora_sdk.model.quantization import MatrixFormat
 from lora_sdk.model.quantized import FLOATS, TensorFiles
 from lora_sdk.model.source import Source
 
@@ -34,11 +35,7 @@ class GptqMatrix:
         self._n = source.file_shape[0 if source.layout == "oi" else 1]
         self.tensors = frozenset(map(self._name, self._check()))
 
-    def int8(self, start: int, stop: int) -> Int8Columns:
-        """ModelError: these weights have 4 bits."""
-        raise ModelError(f"{self._module}: is {self.format}, read as int8")
-
-    def int4(self, start: int, stop: int) -> Int4Columns:
+    def columns(self, start: int, stop: int) -> Int4Columns:
         """Output columns start..stop-1, K in the order of groups."""
         return self._matrix.columns(self._first + start, self._first + stop)
 

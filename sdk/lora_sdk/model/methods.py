@@ -20,7 +20,6 @@ from lora_sdk.model.targets import Module
 
 FIELD = "quantization_config"
 HEAD = "lm_head"
-METHODS = (compressed_tensors.METHOD, *gptq.METHODS)
 
 
 @dataclass(frozen=True)
@@ -47,15 +46,9 @@ def read_quantization(
     if values is None:
         return None
     where = f"{fields.where}: {FIELD}"
-    modules = _modules(sources, prefix)
     ks = {name: source.shape[0] for name, source in _matrices(sources).items()}
     ks |= {HEAD: config.embed_dim}
-    if _packed(values):
-        names = {name: module.names[0] for name, module in modules.items()}
-        found = gptq.quantization(gptq.read_packing(values, where), names, ks)
-    else:
-        scheme = compressed_tensors.read_scheme(values, where)
-        found = compressed_tensors.quantization(scheme, modules, ks)
+    found = _method(values).read(values, where, _modules(sources, prefix), ks)
     if config.tied and HEAD in found.formats:
         raise ModelError(
             f"{fields.where}: {FIELD} quantizes lm_head, which tie_word_embeddings makes the token"
@@ -86,8 +79,7 @@ def open_quantized(
     if inner is None:
         return QuantizedTensors()
     where = f"{fields.where}: {FIELD}"
-    opener = _packed_opener if _packed(inner) else _compressed_opener
-    make = opener(inner, where, files, _modules(sources, prefix))
+    make = _method(inner).open(inner, where, files, _modules(sources, prefix))
     return QuantizedTensors(
         {name: make(name, names[name], sources[name], formats[name]) for name in names}
     )
@@ -110,19 +102,42 @@ def _open_smoothquant(
 
 
 Maker = Callable[[str, str, Source, MatrixFormat], QuantizedMatrix]
-"""Canonical name, the file's module, its place and its format -> the matrix."""
+"""Canonical name, the file's module, where it lies and its format -> the matrix."""
+
+Values = Mapping[str, Any]
+Modules = Mapping[str, Module]
 
 
-def _packed_opener(
-    values: Mapping[str, Any], where: str, files: TensorFiles, modules: Mapping[str, Module]
-) -> Maker:
+@dataclass(frozen=True)
+class Method:
+    """A way of quantizing. `read` gives a model's formats from `quantization_config`, the name that
+    errors begin with, modules and K by canonical name; `open` what makes a matrix from the files.
+    Both raise ModelError."""
+
+    read: Callable[[Values, str, Modules, Mapping[str, int]], Quantization]
+    open: Callable[[Values, str, TensorFiles, Modules], Maker]
+
+
+def _read_packed(
+    values: Values, where: str, modules: Modules, ks: Mapping[str, int]
+) -> Quantization:
+    names = {name: module.names[0] for name, module in modules.items()}
+    return gptq.quantization(gptq.read_packing(values, where), names, ks)
+
+
+def _open_packed(values: Values, where: str, files: TensorFiles, modules: Modules) -> Maker:
     packing = gptq.read_packing(values, where)
     return lambda name, module, source, form: GptqMatrix(files, module, source, packing, form)
 
 
-def _compressed_opener(
-    values: Mapping[str, Any], where: str, files: TensorFiles, modules: Mapping[str, Module]
-) -> Maker:
+def _read_compressed(
+    values: Values, where: str, modules: Modules, ks: Mapping[str, int]
+) -> Quantization:
+    scheme = compressed_tensors.read_scheme(values, where)
+    return compressed_tensors.quantization(scheme, modules, ks)
+
+
+def _open_compressed(values: Values, where: str, files: TensorFiles, modules: Modules) -> Maker:
     scheme = compressed_tensors.read_scheme(values, where)
 
     def make(name: str, module: str, source: Source, form: MatrixFormat) -> QuantizedMatrix:
@@ -134,8 +149,21 @@ def _compressed_opener(
     return make
 
 
-def _packed(values: Mapping[str, Any]) -> bool:
-    return values.get("quant_method") in gptq.METHODS
+_METHODS = {
+    compressed_tensors.METHOD: Method(_read_compressed, _open_compressed),
+    **dict.fromkeys(gptq.METHODS, Method(_read_packed, _open_packed)),
+}
+
+
+def register_method(name: str, method: Method) -> None:
+    """Adds a `quant_method`. ModelError: the name is taken."""
+    if name in _METHODS:
+        raise ModelError(f"quant_method {name!r} is registered already; choose another name")
+    _METHODS[name] = method
+
+
+def _method(values: Values) -> Method:
+    return _METHODS[values["quant_method"]]
 
 
 def _values(fields: Fields) -> Mapping[str, Any] | None:
@@ -146,8 +174,8 @@ def _values(fields: Fields) -> Mapping[str, Any] | None:
         raise fields.error(FIELD, value, "an object")
     inner = Fields(value, f"{fields.where}: {FIELD}")
     method = inner.raw("quant_method")[1]
-    if method not in METHODS:
-        raise inner.error("quant_method", method, "one of " + ", ".join(METHODS))
+    if not isinstance(method, str) or method not in _METHODS:
+        raise inner.error("quant_method", method, "one of " + ", ".join(_METHODS))
     return value
 
 

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lora_host.errors import ModelError
+from lora_sdk.model.columns import Columns, Int4Columns, Int8Columns
 from lora_sdk.model.compressed_tensors import ConfigGroup
-from lora_sdk.model.quantization import Int4Columns, Int8Columns, MatrixFormat
+from lora_sdk.model.quantization import MatrixFormat
 from lora_sdk.model.quantized import FLOATS, TensorFiles
 from lora_sdk.model.source import Source
 
@@ -46,8 +47,13 @@ class CompressedMatrix:
             used += self._check_zero("input_zero_point", (1,))
         self.tensors = frozenset(map(self._name, used))
 
-    def int8(self, start: int, stop: int) -> Int8Columns:
-        """Output columns start..stop-1: values as stored, one FP32 scale a column."""
+    def columns(self, start: int, stop: int) -> Columns:
+        """Output columns start..stop-1: INT8 as stored with one FP32 scale a column, or 4 bits in
+        the order of groups. ModelError names scales that are no numbers or, of 4-bit weights, that
+        FP16 cannot hold."""
+        return (self._int4 if self.format.four_bit else self._int8)(start, stop)
+
+    def _int8(self, start: int, stop: int) -> Int8Columns:
         rows = self._rows(start, stop)
         values: NDArray[np.int8] = np.array(self._files.array(self._name("weight"))[rows])
         name = self._name("weight_scale")
@@ -57,9 +63,8 @@ class CompressedMatrix:
             scales = np.ascontiguousarray(self._files.floats(name, rows)[:, 0])
         return Int8Columns(values, scales)
 
-    def int4(self, start: int, stop: int) -> Int4Columns:
-        """Output columns start..stop-1 in the order of groups; a scale of a larger group or of the
-        whole row is repeated. ModelError names scales that FP16 cannot hold."""
+    def _int4(self, start: int, stop: int) -> Int4Columns:
+        """A scale of a larger group or of the whole row is repeated."""
         rows, k = self._rows(start, stop), self.shape[0]
         packed = self._files.array(self._name("weight_packed"))[rows]
         values = unpack_nibbles(packed, k)

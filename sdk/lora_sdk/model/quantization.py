@@ -3,51 +3,79 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from lora_host import abi
 from lora_host.errors import ModelError
+from lora_sdk.model.kv_formats import KvFormat, KvKind, kv_format
+from lora_sdk.model.weight_formats import GROUPS, WeightFormat, weight_format
 
 if TYPE_CHECKING:
     from lora_sdk.model.spec import ModelConfig
 
-Kind = Literal["fp16", "int8", "w4a8", "w4a16"]
-KvKind = Literal["fp16", "int8", "int8-heads"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
-KV_KINDS: tuple[KvKind, ...] = get_args(KvKind)
-GROUPS = (32, 64, 128)  # along K, of 4-bit weights: what a weight block holds whole (abi.h)
-
 
 @dataclass(frozen=True)
 class MatrixFormat:
-    """`kind` of a matrix's weights and activations: "fp16"; "int8", both 8 bits; "w4a8" and
-    "w4a16", 4-bit weights in groups of `group` along K (None for the other kinds). ModelError: an
-    unknown kind or a group that no weight block holds."""
+    """`kind` of a matrix's weights and activations, the name of a weight format, and its groups of
+    `group` weights along K (None where it has none). ModelError: an unknown kind or a group that no
+    weight block holds."""
 
-    kind: Kind
+    kind: str
     group: int | None = None
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise ModelError(f"matrix format {self.kind!r}; expected one of {', '.join(KINDS)}")
-        allowed: Sequence[int | None] = GROUPS if self.four_bit else (None,)
-        if self.group not in allowed:
-            expected = " or ".join(map(str, allowed))
+        if self.group not in self.weights.groups:
+            expected = " or ".join(map(str, self.weights.groups))
             raise ModelError(f"group {self.group} of {self.kind} weights; expected {expected}")
+
+    @property
+    def weights(self) -> WeightFormat:
+        """What is known of the weight format."""
+        return weight_format(self.kind)
 
     @property
     def four_bit(self) -> bool:
         """Whether weights have 4 bits, a scale and a zero point a group."""
-        return self.kind in ("w4a8", "w4a16")
+        return self.weights.bits == 4
 
     @property
     def integer(self) -> bool:
-        """Whether activations are quantized to INT8 before the product."""
-        return self.kind in ("int8", "w4a8")
+        """Whether activations are quantized to INT8 before the matmul."""
+        return self.weights.integer
+
+    @property
+    def weight_type(self) -> int:
+        """A matrix command's weight_type."""
+        return self.weights.weight_type(self.group)
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of one weight block of 128 x 32, scales and zero points included."""
+        return self.weights.block_bytes(self.group)
+
+    @property
+    def metadata_bytes(self) -> int:
+        """Bytes of a block behind its values."""
+        return self.weights.metadata_bytes(self.group)
+
+    def bytes(self, k: int, n: int) -> int:
+        """Bytes of a matrix [k, n] itself, without padding: weights, scales and zero points."""
+        return self.weights.matrix_bytes(self.group, k, n)
+
+    def check(self, name: str, k: int) -> None:
+        """ModelError names a matrix of K `k` that cannot have this format: no whole groups, or
+        sums of INT8 that an INT32 does not hold."""
+        if self.group is not None and k % self.group:
+            raise ModelError(
+                f"{name}: K is {k}, not a multiple of its group of {self.group}; expected a "
+                "group that divides it"
+            )
+        if self.integer and k > abi.MAX_INT8_K:
+            raise ModelError(f"{name}: K is {k}; INT32 sums are exact up to {abi.MAX_INT8_K}")
 
     def __str__(self) -> str:
         return self.kind if self.group is None else f"{self.kind} in groups of {self.group}"
@@ -68,8 +96,7 @@ class Quantization:
     act_order: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        if self.kv not in KV_KINDS:
-            raise ModelError(f"KV cache type {self.kv!r}; expected one of {', '.join(KV_KINDS)}")
+        kv_format(self.kv)
         object.__setattr__(self, "formats", dict(self.formats))
 
     def __hash__(self) -> int:
@@ -97,24 +124,21 @@ class Quantization:
         return self.format(first)
 
     def check(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
-        """ModelError names a matrix whose K (`shapes` gives [K, N] by canonical name) is not a
-        multiple of its group, or a name that the model has not."""
+        """ModelError names a matrix whose K (`shapes` gives [K, N] by canonical name) its format
+        cannot have, or a name that the model has not."""
         for name, chosen in self.formats.items():
             if name not in shapes:
                 raise ModelError(
                     f"{name}: has a format ({chosen}), but the model has no such matrix"
                 )
-            k = shapes[name][0]
-            if chosen.group is not None and k % chosen.group:
-                raise ModelError(
-                    f"{name}: K is {k}, not a multiple of its group of {chosen.group}; expected a "
-                    "group that divides it"
-                )
+            chosen.check(name, shapes[name][0])
 
     @property
     def quantized(self) -> bool:
         """Whether anything is not FP16."""
-        return self.kv != "fp16" or any(format != FP16 for format in self.formats.values())
+        return kv_format(self.kv).quantized or any(
+            format != FP16 for format in self.formats.values()
+        )
 
 
 def block_group(name: str, group: int, k: int) -> int:
@@ -148,34 +172,14 @@ def format_of(config: ModelConfig, names: Iterable[str]) -> MatrixFormat:
     return FP16 if found is None else found.fused(names)
 
 
-def kv_of(config: ModelConfig) -> KvKind:
+def kv_of(config: ModelConfig) -> KvFormat:
     """How a model's K and V are stored."""
-    return "fp16" if config.quantization is None else config.quantization.kv
-
-
-@dataclass(frozen=True)
-class Int8Columns:
-    """Output columns of a matrix in 8 bits: w = values*scales, `values` int8 [columns, K] in
-    -127..127 or -128..127, `scales` FP32 [columns] (one number repeated where it is per tensor)."""
-
-    values: NDArray[np.int8]
-    scales: NDArray[np.float32]
-
-
-@dataclass(frozen=True)
-class Int4Columns:
-    """Output columns of a 4-bit matrix: w = (values - zeros)*scales, `values` uint8 [columns, K] in
-    0..15, K in group order (behind `Checkpoint.permutation` where there is one), `scales` FP16
-    [columns, K/group], `zeros` uint8 [columns, K/group] in 0..15."""
-
-    values: NDArray[np.uint8]
-    scales: NDArray[np.float16]
-    zeros: NDArray[np.uint8]
+    return kv_format("fp16" if config.quantization is None else config.quantization.kv)
 
 
 @dataclass(frozen=True)
 class AttentionScales:
-    """Static scales of one layer's q, k and v: value = INT8*scale. Of `kv` "int8" alone."""
+    """Static scales of one layer's q, k and v: value = INT8*scale. Of INT8 attention alone."""
 
     q: np.float32
     k: np.float32
@@ -231,5 +235,5 @@ def unit_scales(config: ModelConfig) -> ActivationScales:
         return ActivationScales()
     one = np.float32(1)
     inputs = {name: one for name, format in found.formats.items() if format.integer}
-    layers = config.layers if found.kv == "int8" else 0
+    layers = config.layers if kv_of(config).static else 0
     return ActivationScales(inputs, (AttentionScales(one, one, one),) * layers)

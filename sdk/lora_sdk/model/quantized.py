@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lora_host.errors import ModelError
+from lora_sdk.model.columns import Columns
 from lora_sdk.model.container import RAW_TYPES
 from lora_sdk.model.folder import Tensors
 from lora_sdk.model.half import widen
-from lora_sdk.model.quantization import Int4Columns, Int8Columns, MatrixFormat
+from lora_sdk.model.quantization import MatrixFormat
 
 FLOATS = tuple(RAW_TYPES)
 
@@ -29,11 +30,9 @@ class QuantizedMatrix(Protocol):
     tensors: frozenset[str]
     """Names of the file's tensors that it consists of."""
 
-    def int8(self, start: int, stop: int) -> Int8Columns:
-        """Output columns start..stop-1 of an "int8" matrix."""
-
-    def int4(self, start: int, stop: int) -> Int4Columns:
-        """Output columns start..stop-1 of a 4-bit matrix, K in the order of groups."""
+    def columns(self, start: int, stop: int) -> Columns:
+        """Output columns start..stop-1 as the format's class of columns, K in the order of
+        groups."""
 
     def permutation(self) -> NDArray[np.uint32] | None:
         """[K]: which input stands at each place of the groups' order; None: as they come."""

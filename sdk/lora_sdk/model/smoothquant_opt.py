@@ -21,16 +21,15 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from lora_host.errors import ModelError
+from lora_sdk.model.columns import Int8Columns
 from lora_sdk.model.quantization import (
     AttentionScales,
-    Int4Columns,
-    Int8Columns,
     MatrixFormat,
     Quantization,
 )
 from lora_sdk.model.quantized import FLOATS, TensorFiles
 from lora_sdk.model.spec import ModelConfig
+from lora_sdk.model.weight_formats import INT8
 
 CLASS = "Int8OPTForCausalLM"
 WRITES_INT8 = ("q", "k", "v", "up")
@@ -41,7 +40,7 @@ UNIT: np.float32 = np.float32(1)
 def quantization(config: ModelConfig) -> Quantization:
     """Every linear layer and attention in INT8; embeddings and lm_head in FP16."""
     formats = {
-        f"layer.{layer}.{name}": MatrixFormat("int8")
+        f"layer.{layer}.{name}": MatrixFormat(INT8.name)
         for layer in range(config.layers)
         for name in ("q", "k", "v", "o", "up", "down")
     }
@@ -111,7 +110,7 @@ class Int8OptMatrix:
     def __init__(
         self, files: TensorFiles, module: str, shape: tuple[int, int], scale: np.float32
     ) -> None:
-        self.format = MatrixFormat("int8")
+        self.format = MatrixFormat(INT8.name)
         self.shape = shape
         self._files = files
         self._weight = f"{module}.weight"
@@ -119,14 +118,10 @@ class Int8OptMatrix:
         files.check(self._weight, ("I8",), shape[::-1])
         self.tensors = frozenset({self._weight, f"{module}.a"})
 
-    def int8(self, start: int, stop: int) -> Int8Columns:
+    def columns(self, start: int, stop: int) -> Int8Columns:
         """Output columns start..stop-1."""
         values: NDArray[np.int8] = np.array(self._files.array(self._weight)[start:stop])
         return Int8Columns(values, np.full(stop - start, self._scale, np.float32))
-
-    def int4(self, start: int, stop: int) -> Int4Columns:
-        """ModelError: these weights have 8 bits."""
-        raise ModelError(f"{self._weight}: is {self.format}, read in 4 bits")
 
     def permutation(self) -> None:
         """Inputs come as they are."""

@@ -16,7 +16,6 @@ from lora_sdk.plan.adapters import (
     slot_chunks,
 )
 from lora_sdk.plan.banks import Banks, MatrixPlacement, Shelf, Stripes, TablePlacement, mib
-from lora_sdk.plan.formats import weight_bytes
 from lora_sdk.plan.kv import KvLayout
 from lora_sdk.plan.model_plan import BankUse, Replica
 from lora_sdk.plan.partition import Share
@@ -107,7 +106,7 @@ class BoardFit:
             head_dim=self.config.head_dim,
             pages=pages,
             scratch_pages=scratch_pages,
-            kind=kv_of(self.config),
+            kind=kv_of(self.config).name,
         )
 
     def kv_full(self, wanted_pages: int, fitting_pages: int) -> str:
@@ -206,4 +205,4 @@ class BoardFit:
 def _column_bytes(spec: MatrixSpec) -> int:
     """Bytes of one column of a matrix, with its scale and bias."""
     scale = FP32_BYTES if spec.scales is not None else 0
-    return weight_bytes(spec.format, spec.k, 1) + scale + (FP16_BYTES if spec.bias else 0)
+    return spec.format.bytes(spec.k, 1) + scale + (FP16_BYTES if spec.bias else 0)

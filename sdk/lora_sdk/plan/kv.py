@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lora_host import abi
-from lora_sdk.model.quantization import KvKind
+from lora_sdk.model.kv_formats import KvFormat, KvKind, kv_format
 
 
 def tiles(positions: int) -> int:
@@ -29,16 +29,19 @@ class KvLayout:
     kind: KvKind = "fp16"
 
     @property
+    def format(self) -> KvFormat:
+        """How K and V are stored."""
+        return kv_format(self.kind)
+
+    @property
     def page_stride(self) -> int:
         """Blocks from one page to the next; odd, so that a block's bank changes with the page."""
         return (self.layers * self.heads * 2) | 1
 
     @property
     def block_lines(self) -> int:
-        """Lines of one block: values, of "int8-heads" a line of scales behind them."""
-        if self.kind == "fp16":
-            return self.head_dim
-        return self.head_dim // 2 + (1 if self.kind == "int8-heads" else 0)
+        """Lines of one block, scales included."""
+        return self.format.block_lines(self.head_dim)
 
     @property
     def block_bytes(self) -> int:

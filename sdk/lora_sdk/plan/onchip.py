@@ -76,9 +76,9 @@ def _quantized_kv(config: ModelConfig, share: Share) -> dict[str, int]:
     """Strides of q, k and v in INT8, or of k and v with their scales."""
     kv_heads = 2 * len(share.kv_heads)
     kind = kv_of(config)
-    if kind == "int8":
+    if kind.static:
         return {"qkv8": padded((len(share.q_heads) + kv_heads) * config.head_dim)}
-    if kind == "int8-heads":
+    if kind.by_head:
         return {
             "kv8": padded(kv_heads * config.head_dim),
             "kv_scales": padded(kv_heads * FP16_BYTES),

@@ -53,8 +53,9 @@ def _refused(config: ModelConfig, overlay: Overlay) -> str | None:
         return None
     for _, product, _ in products(config):
         chosen = product_format(config, product)
-        if chosen.kind not in overlay.weights:
+        if chosen.weights.overlay_weights not in overlay.weights:
             return f"{product} is {chosen}"
-    if kv_of(config) not in overlay.kv:
-        return f"the KV cache is {kv_of(config)}"
+    kv = kv_of(config).name
+    if kv not in overlay.kv:
+        return f"the KV cache is {kv}"
     return None

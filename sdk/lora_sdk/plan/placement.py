@@ -160,7 +160,7 @@ def _plan(
 def _most_positions(config: ModelConfig) -> int:
     """The longest context of the model's arithmetic. INT8 attention counts whole tiles, since the
     firmware checks its bound by tiles (docs/numbers.md, 6.6)."""
-    if kv_of(config) != "int8":
+    if not kv_of(config).static:
         return config.positions
     return min(config.positions, abi.MAX_INT8_POSITIONS // abi.TILE_POSITIONS * abi.TILE_POSITIONS)
 

@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lora_host import abi
-
 if TYPE_CHECKING:
     from lora_sdk.plan.banks import MatrixPlacement
     from lora_sdk.plan.model_plan import Plan
@@ -37,20 +35,15 @@ class Stream:
 
 def streams(placements: dict[str, MatrixPlacement]) -> list[Stream]:
     """One board's matrices by kind, `layer.I.` left out, in the order of a step."""
-    kinds: dict[tuple[str, int], list[int]] = {}
+    kinds: dict[tuple[str, int, int], list[int]] = {}
     for name, placed in placements.items():
-        size = placed.placed_bytes // (placed.requests * placed.merge)
-        kinds.setdefault((name.rpartition(".")[2], size), []).append(placed.spec.blocks)
+        form = placed.spec.format
+        key = (name.rpartition(".")[2], form.block_bytes, form.metadata_bytes)
+        kinds.setdefault(key, []).append(placed.spec.blocks)
     return [
-        Stream(kind, len(blocks), tuple(blocks), size, _metadata(size))
-        for (kind, size), blocks in kinds.items()
+        Stream(kind, len(blocks), tuple(blocks), size, metadata)
+        for (kind, size, metadata), blocks in kinds.items()
     ]
-
-
-def _metadata(block_bytes: int) -> int:
-    """Only 4-bit blocks have a size between their values' and an INT8 block's."""
-    values = abi.BLOCK_BYTES_INT4
-    return block_bytes - values if values < block_bytes < abi.BLOCK_BYTES_INT8 else 0
 
 
 def requests_report(plan: Plan) -> dict[str, Any]:

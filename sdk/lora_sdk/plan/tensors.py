@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from lora_host import abi
 from lora_sdk.model.quantization import FP16, MatrixFormat
-from lora_sdk.plan.formats import act_order, block_bytes, product_format, weight_bytes
+from lora_sdk.plan.formats import act_order, product_format
 from lora_sdk.plan.partition import Share
 
 if TYPE_CHECKING:
@@ -57,12 +57,12 @@ class MatrixSpec:
     @property
     def bytes(self) -> int:
         """Bytes of the weights themselves, without padding."""
-        return weight_bytes(self.format, self.k, self.n)
+        return self.format.bytes(self.k, self.n)
 
     @property
     def block_bytes(self) -> int:
         """Bytes of one weight block."""
-        return block_bytes(self.format)
+        return self.format.block_bytes
 
     @property
     def scales(self) -> str | None:

@@ -180,7 +180,7 @@ class LayerCalibration:
 
     def _scale_attention(self) -> None:
         """One scale each for q, k and v: an error of q counts as much as k is large there."""
-        if self._recipe.kv != "int8":
+        if not self._recipe.kv_format.static:
             return
         q, k, v = self._record.q, self._record.k, self._record.v
         shared = q.reshape(len(k), -1, q.shape[2])

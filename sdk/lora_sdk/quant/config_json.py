@@ -7,6 +7,7 @@ from typing import Any
 
 from lora_sdk.model.compressed_tensors import METHOD
 from lora_sdk.model.spec import ModelConfig
+from lora_sdk.model.weight_formats import INT8, WeightFormat
 from lora_sdk.quant.recipe import Recipe
 
 _STATIC = {"num_bits": 8, "type": "int", "symmetric": True, "strategy": "tensor", "dynamic": False}
@@ -26,16 +27,18 @@ def quantized_config(values: dict[str, Any], config: ModelConfig, recipe: Recipe
 def quantization_config(config: ModelConfig, recipe: Recipe) -> dict[str, Any]:
     """The description that readers of compressed-tensors expect."""
     kind = "Conv1D" if config.architecture == "gpt2" else "Linear"
-    groups = {"group_0": _group([kind], _layer_weights(recipe), recipe.integer)}
+    groups = {"group_0": _group([kind], _layer_weights(recipe), recipe.weights)}
     ignore = [] if config.embed_dim == config.hidden else _projections()
     if recipe.head == "w8":
-        groups["group_1"] = _group(["re:lm_head$"], _weights(8, "channel"), True)
+        groups["group_1"] = _group(["re:lm_head$"], _weights(INT8.bits, "channel"), INT8)
     else:
         ignore.append("lm_head")
     formats = {group["format"] for group in groups.values()}
-    if recipe.kv == "int8":
+    if recipe.kv_format.static:
         groups[f"group_{len(groups)}"] = _attention(config)
-    cache = {"fp16": None, "int8": _STATIC, "int8-heads": _BY_TOKEN}[recipe.kv]
+    cache = _STATIC if recipe.kv_format.static else None
+    if recipe.kv_format.by_head:
+        cache = _BY_TOKEN
     return {
         "quant_method": METHOD,
         "format": formats.pop() if len(formats) == 1 else "mixed-precision",
@@ -47,9 +50,10 @@ def quantization_config(config: ModelConfig, recipe: Recipe) -> dict[str, Any]:
 
 
 def _layer_weights(recipe: Recipe) -> dict[str, Any]:
+    bits = recipe.weights.bits
     if not recipe.four_bit:
-        return _weights(8, "tensor")
-    four = _weights(4, "group")
+        return _weights(bits, "tensor")
+    four = _weights(bits, "group")
     return {**four, "group_size": recipe.group, "symmetric": recipe.symmetric}
 
 
@@ -57,13 +61,13 @@ def _weights(bits: int, strategy: str) -> dict[str, Any]:
     return {**_STATIC, "num_bits": bits, "strategy": strategy}
 
 
-def _group(targets: list[str], weights: dict[str, Any], integer: bool) -> dict[str, Any]:
+def _group(targets: list[str], weights: dict[str, Any], form: WeightFormat) -> dict[str, Any]:
     return {
         "targets": targets,
         "weights": weights,
-        "input_activations": dict(_STATIC) if integer else None,
+        "input_activations": dict(_STATIC) if form.integer else None,
         "output_activations": None,
-        "format": "int-quantized" if weights["num_bits"] == 8 else "pack-quantized",
+        "format": form.compressed,
     }
 
 

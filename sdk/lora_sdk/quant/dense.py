@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from lora_sdk.model.checkpoint import Checkpoint
+from lora_sdk.model.kv_formats import kv_format
 from lora_sdk.model.quantization import FP16, AttentionScales, MatrixFormat
 from lora_sdk.quant.arithmetic import F32, attention, softmax_times
 
@@ -15,17 +16,10 @@ LIMIT = np.float32(127)
 def dequantized(checkpoint: Checkpoint, name: str) -> F32:
     """A whole matrix of any format as FP32 [K, N], in the order of its inputs."""
     form = _format(checkpoint, name)
-    if form.kind == "fp16":
+    if form.weights.columns is None:
         return checkpoint.matrix(name).astype(np.float32)
-    if form.kind == "int8":
-        eight = checkpoint.int8(name)
-        return np.ascontiguousarray((eight.values.astype(np.float32) * eight.scales[:, None]).T)
-    four = checkpoint.int4(name)
-    assert form.group is not None
-    zeros = np.repeat(four.zeros, form.group, axis=1).astype(np.float32)
-    scales = np.repeat(four.scales, form.group, axis=1).astype(np.float32)
-    wide = (four.values.astype(np.float32) - zeros) * scales
-    if form.kind == "w4a16":
+    wide = checkpoint.columns(name).dense()
+    if not form.integer:  # multiplied with FP16 inputs as FP16
         wide = wide.astype(np.float16).astype(np.float32)
     order = checkpoint.permutation(name)
     if order is not None:
@@ -82,10 +76,10 @@ class DenseOperations:
         """Attention as the configuration's KV cache has it."""
         scale = self.config.attention_scale(layer)
         found = self.config.quantization
-        kind = found.kv if found is not None and self.rounded else "fp16"
-        if kind == "int8":
+        cached = kv_format(found.kv if found is not None and self.rounded else "fp16")
+        if cached.static:
             return integer_attention(q, k, v, scale, self.checkpoint.attention_scales(layer))
-        if kind == "int8-heads":
+        if cached.by_head:
             k, v = by_head(k), by_head(v)
         return attention(q, k, v, scale, softmax_times)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from lora_sdk.model.quantization import Int4Columns, Int8Columns
+from lora_sdk.model.columns import Int4Columns, Int8Columns
 from lora_sdk.quant.rounding import (
     group_scales,
     int4_values,

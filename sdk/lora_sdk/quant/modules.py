@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lora_host.errors import ModelError
+from lora_sdk.model.columns import Int4Columns, Int8Columns
 from lora_sdk.model.packed_weights import SHIFT, pack_nibbles
-from lora_sdk.model.quantization import Int4Columns, Int8Columns
 from lora_sdk.quant.gptq import int4_compensated, int8_compensated
 from lora_sdk.quant.layer import F32
 from lora_sdk.quant.recipe import Recipe
@@ -28,12 +28,7 @@ class Rounded:
 
     def weights(self) -> F32:
         """What they stand for: FP32 [N, K]."""
-        if isinstance(self.columns, Int8Columns):
-            return self.columns.values * self.columns.scales[:, None]
-        size = self.columns.values.shape[1] // self.columns.scales.shape[1]
-        zeros = np.repeat(self.columns.zeros, size, axis=1).astype(np.float32)
-        scales = np.repeat(self.columns.scales, size, axis=1).astype(np.float32)
-        return (self.columns.values.astype(np.float32) - zeros) * scales
+        return self.columns.dense()
 
     def tensors(self, module: str) -> Tensors:
         """As compressed-tensors stores them: int-quantized or pack-quantized."""

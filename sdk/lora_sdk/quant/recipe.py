@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from lora_host.errors import RequestError
-from lora_sdk.model.quantization import GROUPS, KV_KINDS, KvKind
+from lora_sdk.model.kv_formats import KV_KINDS, KvFormat, KvKind, kv_format
 from lora_sdk.model.spec import ModelConfig
+from lora_sdk.model.weight_formats import GROUPS, WeightFormat, of_scheme, schemes
 
-Scheme = Literal["w8a8", "w4a8", "w4a16"]
 HeadKind = Literal["fp16", "w8"]
 Method = Literal["gptq", "nearest"]
-SCHEMES: tuple[Scheme, ...] = get_args(Scheme)
+SCHEMES = schemes()
 HEADS: tuple[HeadKind, ...] = get_args(HeadKind)
 METHODS: tuple[Method, ...] = get_args(Method)
 
@@ -23,7 +23,7 @@ class Recipe:
     weights; `kv` how K and V are cached; `method` rounds weights with error compensation or to the
     nearest; `smooth` whether inputs are scaled first. RequestError: a value out of range."""
 
-    scheme: Scheme
+    scheme: str
     group: int = 128
     symmetric: bool = True
     head: HeadKind = "w8"
@@ -44,14 +44,24 @@ class Recipe:
                 raise RequestError(f"{name} {value!r}; expected one of {expected}")
 
     @property
+    def weights(self) -> WeightFormat:
+        """The format of the layers' weights."""
+        return of_scheme(self.scheme)
+
+    @property
+    def kv_format(self) -> KvFormat:
+        """How K and V are cached."""
+        return kv_format(self.kv)
+
+    @property
     def four_bit(self) -> bool:
         """Whether the layers' weights have 4 bits."""
-        return self.scheme != "w8a8"
+        return self.weights.bits == 4
 
     @property
     def integer(self) -> bool:
         """Whether the layers' inputs are INT8."""
-        return self.scheme != "w4a16"
+        return self.weights.integer
 
     def check(self, config: ModelConfig) -> None:
         """RequestError names a matrix whose K is no multiple of the group, before any work."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from lora_sdk.model.quantization import Int4Columns, Int8Columns
+from lora_sdk.model.columns import Int4Columns, Int8Columns
 
 F32 = NDArray[np.float32]
 TOP_INT8 = 127

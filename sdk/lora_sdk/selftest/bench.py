@@ -16,6 +16,7 @@ from lora_host.errors import LoraError
 from lora_sdk.compile.isa import Command, End, counter_count, record
 from lora_sdk.core.step import KvOp, Row
 from lora_sdk.core.step_block import build_block
+from lora_sdk.model.quantization import FP16
 from lora_sdk.plan.topology import Route, route
 
 LIST, BLOCK, TABLE, RESULTS = 0x2000, 0x8000, 0x20000, 0x40000  # bytes of the control bank
@@ -84,13 +85,13 @@ class Site:
 @dataclass(frozen=True)
 class Test:
     """A case by the unit that it is for. `least`: boards without which there is nothing to test;
-    `weights`: the kind of product that an overlay must have."""
+    `weights`: the matmuls that an overlay must have, as it lists them."""
 
     unit: str
     what: str
     make: Callable[[Site], Case]
     least: int = 1
-    weights: str = "fp16"
+    weights: str = FP16.weights.overlay_weights
 
 
 @dataclass(frozen=True)

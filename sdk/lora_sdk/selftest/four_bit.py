@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from lora_host import abi
 from lora_sdk.compile.isa import Matrix
+from lora_sdk.model.weight_formats import W4A8, W4A16, WeightFormat
 
 from . import answers
 from .bench import ROWS, TABLES, WEIGHTS, Bytes, Case, Site, StepCase, Test, begin
@@ -66,12 +67,12 @@ class Weights:
         return data.ljust(-(-len(data) // _LINE) * _LINE, b"\0")
 
 
-def _command(site: Site, kind: int, bias: bool) -> Matrix:
+def _command(site: Site, kind: WeightFormat, bias: bool) -> Matrix:
     return Matrix(
         what="product", bank_first=site.banks.start, bank_count=len(site.banks), merge=MERGE,
         weight_line=WEIGHTS // _LINE, first=FIRST, x_bank=site.control, y_bank=site.control, k=K,
         n=N, x_offset=result_offset(0), x_stride=STRIDE, y_offset=result_offset(1),
-        y_stride=STRIDE, weight_type=kind | GROUP.bit_length() - 1 << abi.WEIGHT_GROUP_SHIFT,
+        y_stride=STRIDE, weight_type=kind.weight_type(GROUP),
         bias_bank=site.banks.start if bias else abi.NO_BANK, bias_line=TABLES // _LINE,
     )  # fmt: skip
 
@@ -82,7 +83,7 @@ def _w4a16(site: Site) -> Case:
     placed = (*weights.blocks(site), operand(site, 0, x))
     placed += (Bytes(site.banks.start, TABLES, b.tobytes()),)
     step = StepCase((operand(site, 1, y, "product"),), kv_ops=begin())
-    return Case((_command(site, abi.WEIGHT_W4A16, True),), placed, (step,))
+    return Case((_command(site, W4A16, True),), placed, (step,))
 
 
 def _w4a8(site: Site) -> Case:
@@ -109,10 +110,10 @@ def _w4a8(site: Site) -> Case:
     placed = (*weights.blocks(site), operand(site, 0, x))
     placed += (Bytes(site.banks.start, TABLES, lines + b.tobytes()),)
     step = StepCase((operand(site, 1, y, "product"),), kv_ops=begin())
-    return Case((_command(site, abi.WEIGHT_W4A8, True),), placed, (step,))
+    return Case((_command(site, W4A8, True),), placed, (step,))
 
 
 TESTS = (
-    Test("MPU", "matrix product, W4A16", _w4a16, weights="w4a16"),
-    Test("MPU", "matrix product, W4A8", _w4a8, weights="w4a8"),
+    Test("MPU", "matrix product, W4A16", _w4a16, weights=W4A16.overlay_weights),
+    Test("MPU", "matrix product, W4A8", _w4a8, weights=W4A8.overlay_weights),
 )

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from lora_host import abi
 from lora_sdk.compile.isa import Attention, Matrix, float_bits
+from lora_sdk.model.weight_formats import INT8
 
 from . import answers
 from .bench import (
@@ -81,7 +82,7 @@ def _int8_product(site: Site) -> Case:
         what="product", bank_first=site.banks.start, bank_count=len(site.banks), merge=MERGE,
         weight_line=WEIGHTS // abi.LINE_BYTES, first=FIRST, x_bank=site.control,
         y_bank=site.control, k=K, n=N, x_offset=result_offset(0), x_stride=STRIDE,
-        y_offset=result_offset(1), y_stride=STRIDE, weight_type=abi.WEIGHT_INT8,
+        y_offset=result_offset(1), y_stride=STRIDE, weight_type=INT8.weight_type(None),
         bias_bank=site.banks.start, bias_line=TABLES // abi.LINE_BYTES,
     )  # fmt: skip
     lines = scale.tobytes().ljust(-(-4 * N // abi.LINE_BYTES) * abi.LINE_BYTES, b"\0")
@@ -124,6 +125,6 @@ def _attention(site: Site) -> Case:
 TESTS = (
     Test("MPU", "matrix product, FP16 with bias", lambda site: _product(site, True)),
     Test("MPU", "matrix product, FP32", lambda site: _product(site, False)),
-    Test("MPU", "matrix product, INT8", _int8_product, weights="int8"),
+    Test("MPU", "matrix product, INT8", _int8_product, weights=INT8.overlay_weights),
     Test("MPU", "attention", _attention),
 )

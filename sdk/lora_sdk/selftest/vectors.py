@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from lora_host import abi
 from lora_sdk.compile.isa import Vector, float_bits
+from lora_sdk.model.quantization import FP16
+from lora_sdk.model.weight_formats import INT8
 
 from . import answers
 from .bench import (
@@ -201,8 +203,11 @@ def _permute(site: Site) -> Case:
     return _case(site, abi.VEC_PERMUTE, (x,), x[:, order], table, **fields)
 
 
+HALF = FP16.weights.overlay_weights
+WEIGHTS_OF = {abi.VEC_QUANTIZE: INT8.overlay_weights}
+"""Matmuls without which an overlay need not have the operation."""
 OPERATIONS: dict[int, Test] = {
-    op: Test("VFU", what, make, weights="int8" if op == abi.VEC_QUANTIZE else "fp16")
+    op: Test("VFU", what, make, weights=WEIGHTS_OF.get(op, HALF))
     for op, what, make in (
         (abi.VEC_EMBED, "embedding", _embed),
         (abi.VEC_ADD_POSITION, "position", _add_position),

@@ -26,7 +26,7 @@ def quantized_parts(tensor: Tensor, name: str, config: ModelConfig, recipe: Reci
     if config.architecture == "gpt2":  # Conv1D holds [in, out]
         tensor = replace(tensor, shape=tensor.shape[::-1])
     found = _int4(tensor, recipe) if recipe.four_bit else _int8(tensor, per_channel=False)
-    if recipe.kv == "int8" and last == "v":  # also the last of a fused one's names
+    if recipe.kv_format.static and last == "v":  # also the last of a fused one's names
         module = tensor.name.removesuffix(".weight").rpartition(".")[0]
         found += [Tensor(f"{module}.{p}_scale", (1,), "F32", ATTENTION_SCALE, 0) for p in "qkv"]
     return found

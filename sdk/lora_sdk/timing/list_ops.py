@@ -8,10 +8,10 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from lora_host import abi
-from lora_host.errors import RequestError
+from lora_host.errors import ModelError, RequestError
 from lora_sdk.compile import isa
+from lora_sdk.model.weight_formats import of_precision, of_weight_type
 from lora_sdk.plan.collectives import Collective, LinkBytes, add_traffic
-from lora_sdk.plan.formats import INT4_BYTES
 from lora_sdk.timing import costs
 from lora_sdk.timing.facts import parameters
 from lora_sdk.timing.machine import Machine
@@ -71,7 +71,8 @@ class ListTiming:
 
     def turns(self, integer: bool) -> int:
         """How often an array of INT8 multipliers is used for one product."""
-        return 1 if integer or self.plan.overlay.precision == "fp16" else FP16_TURNS
+        array = of_precision(self.plan.overlay.precision)
+        return 1 if integer or not array.integer else FP16_TURNS
 
     # What a command moves.
 
@@ -131,7 +132,7 @@ def _matrix(timing: ListTiming, command: isa.Matrix, rows: int, step: StepShape)
     fullest = passes * math.ceil(requests / command.bank_count) * command.merge * block
     rank = timing.plan.adapters.rank if command.adapter else 0
     more = _factor(timing, step, rank, command.n)
-    integer = command.weight_type & abi.WEIGHT_TYPE_MASK in (abi.WEIGHT_INT8, abi.WEIGHT_W4A8)
+    integer = of_weight_type(command.weight_type)[0].integer
     multiplied = costs.matrix_cycles(machine, rows, command.k, command.n)
     return {
         "category": WEIGHTS,
@@ -170,17 +171,11 @@ def _factor(timing: ListTiming, step: StepShape, rank: int, width: int) -> dict[
 def block_bytes(command: isa.Matrix) -> int:
     """Bytes of one placed weight block of the command's weights, scales and zero points included.
     RequestError: a type that has no timing."""
-    kind = command.weight_type & abi.WEIGHT_TYPE_MASK
-    group = 1 << (command.weight_type >> abi.WEIGHT_GROUP_SHIFT)
-    if kind == abi.WEIGHT_FP16:
-        return abi.BLOCK_BYTES_FP16
-    if kind == abi.WEIGHT_INT8:
-        return abi.BLOCK_BYTES_INT8
-    if kind in (abi.WEIGHT_W4A8, abi.WEIGHT_W4A16) and group in INT4_BYTES:
-        return INT4_BYTES[group]
-    raise RequestError(
-        f"command {command.what!r} has weights of type {command.weight_type}, which has no timing"
-    )
+    try:
+        weights, group = of_weight_type(command.weight_type)
+    except ModelError as error:
+        raise RequestError(f"command {command.what!r} has no timing: {error}") from None
+    return weights.block_bytes(group)
 
 
 def _attention(
@@ -192,7 +187,7 @@ def _attention(
     blocks = 2 * command.kv_heads * whole_tiles(step.kv_positions) // abi.TILE_POSITIONS
     block = kv.block_bytes
     fullest = math.ceil(blocks / kv.bank_count) * block
-    turns = timing.turns(kv.kind == "int8")
+    turns = timing.turns(kv.format.static)
     return {
         "category": ATTENTION,
         "start": ATTENTION_STARTS * machine.start_cycles,
@@ -265,9 +260,8 @@ def position_lines(kv: KvLayout) -> int:
     """Lines of 64 bytes that one position of one head touches: K lies [head_dim][32], so every line
     of its block has some of it; V is contiguous; scales by head are one more of each. The DMA moves
     a line a cycle."""
-    element = 2 if kv.kind == "fp16" else 1
-    scales = 1 if kv.kind == "int8-heads" else 0
-    return kv.block_lines + math.ceil(kv.head_dim * element / abi.LINE_BYTES) + scales
+    values = math.ceil(kv.head_dim * kv.format.element_bytes / abi.LINE_BYTES)
+    return kv.block_lines + values + (1 if kv.format.by_head else 0)
 
 
 def _move(timing: ListTiming, command: isa.MoveRows, rows: int, step: StepShape) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from lora_host import abi
 from lora_host.errors import RequestError
+from lora_sdk.model.weight_formats import of_precision
 from lora_sdk.timing.designs import ArrayDesign
 from lora_sdk.timing.facts import BoardFacts, parameters
 
@@ -129,7 +130,7 @@ def machine_of_overlay(overlay: Overlay) -> Machine:
     weight_banks = [overlay.board.banks[bank] for bank in overlay.weight_banks]
     peak = sum(bank.bandwidth for bank in weight_banks)
     stream = fitted["lora_hbm_efficiency"] * peak / clock
-    element = 2 if overlay.precision == "fp16" else 1
+    element = 1 if of_precision(overlay.precision).integer else 2
     line = links.lanes * links.lane_bits_per_second / 8 / clock
     return Machine(
         name=overlay.name,

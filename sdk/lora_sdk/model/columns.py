@@ -1,0 +1,47 @@
+"""Output columns of a quantized matrix, as every way of storing them is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Columns(Protocol):
+    """Some output columns of a matrix, all of its K inputs."""
+
+    def dense(self) -> NDArray[np.float32]:
+        """The weights in FP32 [columns, K]."""
+
+
+@dataclass(frozen=True)
+class Int8Columns:
+    """Output columns of a matrix in 8 bits: w = values*scales, `values` int8 [columns, K] in
+    -127..127 or -128..127, `scales` FP32 [columns] (one number repeated where it is per tensor)."""
+
+    values: NDArray[np.int8]
+    scales: NDArray[np.float32]
+
+    def dense(self) -> NDArray[np.float32]:
+        """The weights in FP32 [columns, K]."""
+        return self.values.astype(np.float32) * self.scales[:, None]
+
+
+@dataclass(frozen=True)
+class Int4Columns:
+    """Output columns of a 4-bit matrix: w = (values - zeros)*scales, `values` uint8 [columns, K] in
+    0..15, K in group order (behind `Checkpoint.permutation` where there is one), `scales` FP16
+    [columns, K/group], `zeros` uint8 [columns, K/group] in 0..15."""
+
+    values: NDArray[np.uint8]
+    scales: NDArray[np.float16]
+    zeros: NDArray[np.uint8]
+
+    def dense(self) -> NDArray[np.float32]:
+        """The weights in FP32 [columns, K], K in group order."""
+        group = self.values.shape[1] // self.scales.shape[1]
+        zeros = np.repeat(self.zeros, group, axis=1).astype(np.float32)
+        scales = np.repeat(self.scales, group, axis=1).astype(np.float32)
+        return (self.values.astype(np.float32) - zeros) * scales

@@ -1,0 +1,182 @@
+"""The registry of weight formats: one row holds what the SDK knows of a format.
+
+A new format is one more row (`register`) and a reader of its tensors (lora_sdk.model.methods). It
+is computed as one of the types that boards know (abi.h)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from lora_host import abi
+from lora_host.errors import ModelError
+from lora_sdk.model.columns import Columns, Int4Columns, Int8Columns
+
+GROUP_BITS = 16 + 4  # an FP16 scale and a zero point
+
+
+@dataclass(frozen=True, eq=False)
+class WeightFormat:
+    """`name` in configurations, `title` for people. Boards compute it as `abi_type`, a constant of
+    abi.h, which overlays list as `overlay_weights`; `blocks` names abi.h's size of a block by group
+    along K (None: no groups). A weight has `bits` bits; `integer`: inputs are INT8.
+
+    `columns` is what its matrices are read as (None: FP16 as it is). `scheme` of `lora quantize`,
+    `compressed` in compressed-tensors and `precision` of overlays made for it: None where there is
+    none."""
+
+    name: str
+    title: str
+    abi_type: str
+    overlay_weights: str
+    blocks: Mapping[int | None, str]
+    bits: int
+    integer: bool
+    columns: type[Columns] | None
+    scheme: str | None = None
+    compressed: str | None = None
+    precision: str | None = None
+
+    @property
+    def groups(self) -> tuple[int | None, ...]:
+        """Weights along K that may share a scale, ascending; (None,) without groups."""
+        return tuple(self.blocks)
+
+    @property
+    def type_number(self) -> int:
+        """The low bits of a matrix command's weight_type."""
+        return int(getattr(abi, self.abi_type))
+
+    def weight_type(self, group: int | None) -> int:
+        """A matrix command's weight_type."""
+        log2 = group.bit_length() - 1 if group else 0
+        return self.type_number | log2 << abi.WEIGHT_GROUP_SHIFT
+
+    def block_bytes(self, group: int | None) -> int:
+        """Bytes of one weight block of 128 x 32, scales and zero points included."""
+        return int(getattr(abi, self.blocks[group]))
+
+    def metadata_bytes(self, group: int | None) -> int:
+        """Bytes of a block behind its values: scales, zero points, padding."""
+        return self.block_bytes(group) - abi.BLOCK_K * abi.BLOCK_N * self.bits // 8
+
+    def matrix_bytes(self, group: int | None, k: int, n: int) -> int:
+        """Bytes of a matrix [k, n] itself, without padding: weights, scales and zero points."""
+        groups = 0 if group is None else k // group
+        return (k * self.bits + groups * GROUP_BITS) * n // 8
+
+    def fitting_group(self, k: int) -> int | None:
+        """The largest group that divides `k`; None where none does or there are no groups."""
+        fitting = [group for group in self.groups if group is not None and k % group == 0]
+        return max(fitting, default=None)
+
+
+_FORMATS: dict[str, WeightFormat] = {}
+
+
+def register(row: WeightFormat) -> WeightFormat:
+    """Adds a format. ModelError: the name is taken, or boards know its type by other facts."""
+    if row.name in _FORMATS:
+        raise ModelError(f"weight format {row.name!r} is registered already; choose another name")
+    for other in _FORMATS.values():
+        if other.abi_type == row.abi_type and _board_facts(other) != _board_facts(row):
+            raise ModelError(
+                f"weight format {row.name!r}: {row.abi_type} is described otherwise by "
+                f"{other.name!r}; expected the same blocks, bits and inputs"
+            )
+    _FORMATS[row.name] = row
+    return row
+
+
+def _board_facts(row: WeightFormat) -> tuple[object, ...]:
+    return row.overlay_weights, dict(row.blocks), row.bits, row.integer
+
+
+def weight_format(name: str) -> WeightFormat:
+    """The format of this name; ModelError where there is none."""
+    try:
+        return _FORMATS[name]
+    except KeyError:
+        known = ", ".join(_FORMATS)
+        raise ModelError(f"matrix format {name!r}; expected one of {known}") from None
+
+
+def all_formats() -> Iterator[WeightFormat]:
+    """Every format in the order of registration."""
+    return iter(tuple(_FORMATS.values()))
+
+
+def of_weight_type(weight_type: int) -> tuple[WeightFormat, int | None]:
+    """The format, and the group, that boards compute for a matrix command's weight_type;
+    ModelError: a type or a group that does not exist."""
+    for row in _FORMATS.values():
+        for group in row.groups:
+            if row.weight_type(group) == weight_type:
+                return row, group
+    raise ModelError(f"weight type {weight_type:#x} is unknown; expected one of abi.h")
+
+
+def of_scheme(scheme: str) -> WeightFormat:
+    """The format of the layers in a scheme of `lora quantize`; ModelError: there is none."""
+    return _by("scheme", scheme)
+
+
+def of_precision(precision: str) -> WeightFormat:
+    """The format that overlays of this precision are made for; ModelError: there is none."""
+    return _by("precision", precision)
+
+
+def schemes() -> tuple[str, ...]:
+    """Schemes of `lora quantize`."""
+    return tuple(row.scheme for row in _FORMATS.values() if row.scheme is not None)
+
+
+def _by(field: str, value: str) -> WeightFormat:
+    rows = {getattr(row, field): row for row in reversed(_FORMATS.values())}
+    if value not in rows:
+        known = ", ".join(name for name in reversed(rows) if name is not None)
+        raise ModelError(f"{field} {value!r}; expected one of {known}")
+    return rows[value]
+
+
+def compressed_formats() -> dict[str, int]:
+    """Bits of a stored weight by format of compressed-tensors."""
+    return {row.compressed: row.bits for row in _FORMATS.values() if row.compressed is not None}
+
+
+def of_compressed(compressed: str, integer: bool) -> WeightFormat | None:
+    """The format of compressed-tensors' `compressed` with INT8 inputs or FP16 ones; None where
+    there is none."""
+    for row in _FORMATS.values():
+        if row.compressed == compressed and row.integer == integer:
+            return row
+    return None
+
+
+register(
+    WeightFormat(
+        "fp16", "FP16", "WEIGHT_FP16", "fp16", {None: "BLOCK_BYTES_FP16"}, bits=16, integer=False,
+        columns=None, precision="fp16",
+    )
+)  # fmt: skip
+INT8 = register(
+    WeightFormat(
+        "int8", "W8A8", "WEIGHT_INT8", "int8", {None: "BLOCK_BYTES_INT8"}, bits=8, integer=True,
+        columns=Int8Columns, scheme="w8a8", compressed="int-quantized", precision="w8a8",
+    )
+)  # fmt: skip
+GROUPS = (32, 64, 128)
+"""Along K, of 4-bit weights: what a weight block holds whole."""
+_INT4_BLOCKS: Mapping[int | None, str] = {size: f"BLOCK_BYTES_INT4_{size}" for size in GROUPS}
+W4A8 = register(
+    WeightFormat(
+        "w4a8", "W4A8", "WEIGHT_W4A8", "w4a8", _INT4_BLOCKS, bits=4, integer=True,
+        columns=Int4Columns, scheme="w4a8", compressed="pack-quantized", precision="w4a8",
+    )
+)  # fmt: skip
+W4A16 = register(
+    WeightFormat(
+        "w4a16", "W4A16", "WEIGHT_W4A16", "w4a16", _INT4_BLOCKS, bits=4, integer=False,
+        columns=Int4Columns, scheme="w4a16", compressed="pack-quantized",
+    )
+)  # fmt: skip
