@@ -12,7 +12,7 @@ from lora_host.errors import AdapterError
 from lora_sdk.adapters.cut import Factor, MatrixCut, a_layout, b_layout, cut
 from lora_sdk.adapters.weights import AdapterWeights
 from lora_sdk.plan.banks import mib
-from lora_sdk.plan.tensors import layer_matrices, padded
+from lora_sdk.plan.tensors import adapted_specs, padded
 
 if TYPE_CHECKING:
     from lora_sdk.plan.model_plan import BoardPlan, Plan
@@ -24,8 +24,7 @@ def slot_image(weights: AdapterWeights, plan: Plan, board: BoardPlan, name: str)
     """All bytes of a slot that holds `weights`; AdapterError where it does not fit one."""
     cuts = [
         cut(weights, spec, board.share, plan.adapters)
-        for layer in range(plan.config.layers)
-        for spec in layer_matrices(plan.config, board.share, layer)
+        for spec in adapted_specs(plan.config, board.share)
     ]
     entry = abi.dtype("adapter_matrix").itemsize
     factors_at = padded(abi.dtype("adapter_slot").itemsize + len(cuts) * entry)

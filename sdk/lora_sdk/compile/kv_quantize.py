@@ -3,41 +3,61 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from lora_host import abi
 from lora_sdk.compile.builder import Event
 from lora_sdk.compile.isa import Vector, float_bits
+from lora_sdk.compile.matmul import reciprocal_bits
 from lora_sdk.compile.parts import Lowering
-from lora_sdk.compile.products import reciprocal_bits
+from lora_sdk.model.block import Buffer, StoreKv
 from lora_sdk.model.quantization import kv_of
 from lora_sdk.plan.onchip import OnchipBuffer
 from lora_sdk.plan.tensors import FP16_BYTES
 
 
-class QkvPlaces(NamedTuple):
-    """Where KV_STORE and ATTENTION find q, k and v: fields of these commands."""
-
-    store: dict[str, int]
-    attention: dict[str, int]
-
-
-def quantize_qkv(part: Lowering, after: Event | None, layer: int) -> tuple[Event | None, QkvPlaces]:
-    """What stands between `qkv`, rotated, and the cache, with the scales of attention."""
-    kind, config = kv_of(part.config), part.config
+def quantize_qkv(part: Lowering, after: Event | None, store: StoreKv) -> Event | None:
+    """What lies between `store`'s source, rotated, and the cache."""
+    kind = kv_of(part.config)
     if kind.static:
-        return _static(part, after, layer)
-    qkv = part.buffer("qkv")
-    attention = {
-        "q_offset": qkv.offset,
-        "q_stride": qkv.stride,
+        return _static(part, after, store)
+    if kind.by_head:
+        return _by_head(part, after, store.source)
+    return after
+
+
+def store_operands(part: Lowering, source: Buffer) -> dict[str, int]:
+    """KV_STORE's fields of k and v."""
+    kind, (q, kv) = kv_of(part.config), _columns(part)
+    if kind.static:
+        return _store(part.buffer("qkv8"), q, kv, 1)
+    if not kind.by_head:
+        return _store(part.own(source), q, kv, FP16_BYTES)
+    scales, heads = part.buffer("kv_scales"), len(part.board.share.kv_heads)
+    return {
+        **_store(part.buffer("kv8"), 0, kv, 1),
+        "k_scales": scales.offset,
+        "v_scales": scales.offset + heads * FP16_BYTES,
+        "scale_stride": scales.stride,
+    }
+
+
+def attention_operands(part: Lowering, layer: int, source: Buffer) -> dict[str, int]:
+    """ATTENTION's fields of q, and its scales."""
+    config = part.config
+    if kv_of(config).static:
+        scales, factor = part.scales.of_layer(layer), config.attention_factor(layer)
+        return {
+            **part.address("q", part.buffer("qkv8")),
+            "scale": float_bits(float(np.float32(float(scales.q) * float(scales.k) * factor))),
+            "v_scale": float_bits(float(scales.v)),
+        }
+    return {
+        **part.address("q", part.own(source)),
         "scale": float_bits(float(config.attention_scale(layer))),
     }
-    if kind.by_head:
-        return _by_head(part, after, attention)
-    return after, QkvPlaces(_store(part, qkv, _columns(part)[0], FP16_BYTES), attention)
 
 
 def _columns(part: Lowering) -> tuple[int, int]:
@@ -46,18 +66,18 @@ def _columns(part: Lowering) -> tuple[int, int]:
     return len(share.q_heads) * head_dim, len(share.kv_heads) * head_dim
 
 
-def _store(part: Lowering, buffer: OnchipBuffer, first: int, size: int) -> dict[str, int]:
-    """KV_STORE's fields of k and v that begin at column `first` of a buffer."""
-    kv = _columns(part)[1]
+def _store(buffer: OnchipBuffer, first: int, kv: int, size: int) -> dict[str, int]:
+    """KV_STORE's fields of k and v, `kv` columns each, that begin at column `first` of a buffer."""
     k = buffer.offset + first * size
     return {"k_offset": k, "v_offset": k + kv * size, "stride": buffer.stride}
 
 
-def _static(part: Lowering, after: Event | None, layer: int) -> tuple[Event | None, QkvPlaces]:
+def _static(part: Lowering, after: Event | None, store: StoreKv) -> Event | None:
     """q, k and v by the layer's static scales, all in `qkv8`."""
-    scales = part.scales.of_layer(layer)
+    assert store.layer is not None
+    scales = part.scales.of_layer(store.layer)
     q, kv = _columns(part)
-    source, target = part.buffer("qkv"), part.buffer("qkv8")
+    source, target = part.own(store.source), part.buffer("qkv8")
     runs = (("q", range(q), scales.q), ("k", range(q, q + kv), scales.k),
             ("v", range(q + kv, q + 2 * kv), scales.v))  # fmt: skip
     for name, columns, scale in runs:
@@ -71,41 +91,23 @@ def _static(part: Lowering, after: Event | None, layer: int) -> tuple[Event | No
             **_moved("x", part, source, columns.start * FP16_BYTES),
             **_moved("y", part, target, columns.start),
         )
-    factor = part.config.attention_factor(layer)
-    attention = {
-        "q_offset": target.offset,
-        "q_stride": target.stride,
-        "scale": float_bits(float(np.float32(float(scales.q) * float(scales.k) * factor))),
-        "v_scale": float_bits(float(scales.v)),
-    }
-    return after, QkvPlaces(_store(part, target, q, 1), attention)
+    return after
 
 
-def _by_head(
-    part: Lowering, after: Event | None, attention: dict[str, int]
-) -> tuple[Event | None, QkvPlaces]:
+def _by_head(part: Lowering, after: Event | None, source: Buffer) -> Event | None:
     """k and v in `kv8`, their scales in `kv_scales`; q stays FP16."""
     q, kv = _columns(part)
-    target, scales = part.buffer("kv8"), part.buffer("kv_scales")
-    after = part.builder.emit(
+    return part.builder.emit(
         Vector,
         after,
         what="quantize heads",
         op=abi.VEC_QUANTIZE_HEADS,
         columns=2 * kv,
         extra=part.config.head_dim,
-        **_moved("x", part, part.buffer("qkv"), q * FP16_BYTES),
-        **part.address("y", target),
-        **part.address("z", scales),
+        **_moved("x", part, part.own(source), q * FP16_BYTES),
+        **part.address("y", part.buffer("kv8")),
+        **part.address("z", part.buffer("kv_scales")),
     )
-    heads = len(part.board.share.kv_heads)
-    store = {
-        **_store(part, target, 0, 1),
-        "k_scales": scales.offset,
-        "v_scales": scales.offset + heads * FP16_BYTES,
-        "scale_stride": scales.stride,
-    }
-    return after, QkvPlaces(store, attention)
 
 
 def _moved(letter: str, part: Lowering, buffer: OnchipBuffer, offset: int) -> dict[str, Any]:

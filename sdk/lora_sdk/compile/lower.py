@@ -7,21 +7,21 @@ overwritten too early follows from the order too; with R(n) the Router's n-th ga
 - `input` (gathered) is read by qkv or up and sent by its gather. Before the next norm writes it,
   RESIDUAL has waited for o or down, which the MPU runs after qkv or up; and the norm has waited for
   the gather of its own sums, which the Router runs after the gather of `input`. So neither reads it
-  any more. The same holds for `attention` and `ffn`: their next writer has waited, over a matrix
-  product, for the segments of a later gather. `head` and `embed` are written once a list, `embed`
+  any more. The same holds for `attention` and `ffn`: their next writer has waited, over a matmul,
+  for the segments of a later gather. `head` and `embed` are written once a list, `embed`
   a second time by project_out, which has waited for the gather of `head`.
 - A board receives only into a gather that it has started itself, so a faster neighbour cannot write
   into a buffer that is still in use here. A board that owns no column of a gather (narrow models)
   has nothing to wait for, yet starts it late enough: before a gather into `input` the Router has
-  run the gather of `attention` or `ffn` behind the last product that read `input`, which waits for
-  this board's attention or its `ffn` columns; where it has none of these, there was no product. For
+  run the gather of `attention` or `ffn` behind the last matmul that read `input`, which waits for
+  this board's attention or its `ffn` columns; where it has none of these, there was no matmul. For
   `attention` and `ffn` it is the gather of norm sums, which waits for RESIDUAL, after o or down;
   without hidden columns there is no o and no down.
 - `sums`: the norm that reads it has waited for its gather as a whole, sending included, before the
   next norm writes it.
-- `qkv`, `up`, `product`: written by the MPU after it has run what reads them (attention) or after a
-  product that waited for what reads them (SWIGLU and RESIDUAL, on the VFU before the norm
-  or before the gather that the product waits for).
+- `qkv`, `up`, `branch`: written by the MPU after it has run what reads them (attention) or after a
+  matmul that waited for what reads them (SWIGLU and RESIDUAL, on the VFU before the norm
+  or before the gather that the matmul waits for).
 - Scratch KV: a layer's KV_STORE is awaited by its attention; KV_COMMIT is first on the same unit
   (DMA), so page tables and lengths are this step's before any row is stored or read.
 - Residual: written by the VFU alone. Taps and PACK read it on the DMA: a tap stands before its
@@ -36,12 +36,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lora_host import abi
-from lora_sdk.compile import head, layers
-from lora_sdk.compile.builder import Event
-from lora_sdk.compile.isa import Command, End, Fence, KvCommit, Vector
+from lora_sdk.compile.isa import Command, End, Fence, KvCommit
+from lora_sdk.compile.operations import lower_operations
 from lora_sdk.compile.parts import Lowering
-from lora_sdk.compile.products import product
 
 if TYPE_CHECKING:
     from lora_sdk.model.quantization import ActivationScales
@@ -56,57 +53,15 @@ def lower(
     names one that is missing."""
     part = Lowering(config, plan, rank, scales)
     part.builder.emit(KvCommit, None, what="kv commit")
-    stream = _embed(part)
-    for layer in range(config.layers):
+    stream = lower_operations(part, part.block.before, None)
+    for layer, operations in enumerate(part.block.layers):
         part.builder.layer = layer
         part.tap(layer, stream)
-        stream = layers.block(part, layer, stream)
+        stream = lower_operations(part, operations, stream)
     part.leave_layers()
     part.tap(config.layers, stream)
-    head.lower_head(part, stream)
+    lower_operations(part, part.block.after, stream)
     part.builder.finish(Fence, what="fence")
     part.builder.finish(End, what="end")
     part.check_collectives()
     return part.builder.commands
-
-
-def _embed(part: Lowering) -> Event | None:
-    """The first residual: token (and position), through OPT's project_in where the model has it."""
-    config, share = part.config, part.board.share
-    projected = config.embed_dim != config.hidden
-    columns = share.embed if projected else share.hidden
-    target = part.local("embed", columns) if projected else part.stream()
-    event = None
-    if columns:
-        event = part.builder.emit(
-            Vector,
-            None,
-            what="embed",
-            op=abi.VEC_EMBED,
-            columns=len(columns),
-            first=columns.start,
-            **part.table_a("embed.token"),
-            **({} if projected else part.positions()),
-            **part.address("y", target),
-        )
-    if not projected:
-        return event
-    event = product(part, event, "project_in", "embed", columns, part.stream())
-    return _add_position(part, event)
-
-
-def _add_position(part: Lowering, after: Event | None) -> Event | None:
-    config, hidden = part.config, part.board.share.hidden
-    if not hidden or not config.position_rows:
-        return after
-    return part.builder.emit(
-        Vector,
-        after,
-        what="add position",
-        op=abi.VEC_ADD_POSITION,
-        columns=len(hidden),
-        first=hidden.start,
-        **part.positions(),
-        **part.address("x", part.stream()),
-        **part.address("y", part.stream()),
-    )

@@ -1,14 +1,16 @@
-"""What the layers of every model share: addresses, matrix products, gathers, norms, taps."""
+"""What the operations of every model share: addresses, gathers, taps."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lora_host import abi
 from lora_sdk.compile.builder import Builder, Event
-from lora_sdk.compile.isa import NO_LAYER, Matrix, MoveRows, Vector, float_bits
+from lora_sdk.compile.isa import NO_LAYER, MoveRows
+from lora_sdk.model.block import Buffer, Operation, describe
 from lora_sdk.model.quantization import ActivationScales
 from lora_sdk.plan.onchip import OnchipBuffer
+from lora_sdk.plan.partition import local_columns
 from lora_sdk.plan.tensors import FP16_BYTES
 
 if TYPE_CHECKING:
@@ -24,9 +26,11 @@ class Lowering:
         self, config: ModelConfig, plan: Plan, rank: int, scales: ActivationScales | None = None
     ) -> None:
         self.config = config
+        self.block = describe(config)
         self.scales = scales or ActivationScales()
         self.plan = plan
         self.board = plan.boards[rank]
+        self.adapted = {matmul.name: number for number, matmul in enumerate(self.block.adapted)}
         self.builder = Builder()
         self.alone = plan.size == 1
         self._collective = 0
@@ -37,17 +41,27 @@ class Lowering:
         """A whole on-chip buffer."""
         return self.board.onchip[name]
 
-    def local(self, name: str, columns: range, size: int = FP16_BYTES) -> OnchipBuffer:
-        """This board's columns, of `size` bytes each, in place in a buffer that a gather fills."""
+    def columns(self, buffer: Buffer) -> range:
+        """This board's columns of a buffer."""
+        return local_columns(self.config, self.board.share, buffer)
+
+    def own(self, buffer: Buffer) -> OnchipBuffer:
+        """The rows of this board's columns, in place where the buffer is gathered; of results in
+        the control bank."""
+        if buffer.results:
+            return OnchipBuffer(self.board.control.logits_offset, self.board.control.logits_stride)
+        if buffer.gathered:
+            return self.within(buffer.name, self.columns(buffer))
+        return self.buffer(buffer.name)
+
+    def bank(self, buffer: Buffer) -> int:
+        """The bank in which a buffer lies."""
+        return self.plan.overlay.control_bank if buffer.results else abi.BANK_ONCHIP
+
+    def within(self, name: str, columns: range, size: int = FP16_BYTES) -> OnchipBuffer:
+        """Some columns, of `size` bytes each, in place in a buffer of whole rows."""
         whole = self.board.onchip[name]
         return OnchipBuffer(whole.offset + columns.start * size, whole.stride)
-
-    def stream(self) -> OnchipBuffer:
-        """The rows that run through the model from block to block, this board's columns: the
-        residual, or with norms after the sums (post-LayerNorm) the normalised input itself."""
-        if self.config.norm_first:
-            return self.buffer("residual")
-        return self.local("input", self.board.share.hidden)
 
     @staticmethod
     def address(letter: str, buffer: OnchipBuffer) -> dict[str, int]:
@@ -70,11 +84,14 @@ class Lowering:
 
     def positions(self) -> dict[str, int]:
         """The learned position table as operand b, with its row offset."""
-        if not self.config.position_rows:
-            return {}
         return {**self.table_b("embed.position"), "extra": self.config.position_offset}
 
     # Commands.
+
+    @staticmethod
+    def flags(operation: Operation) -> int:
+        """Flags that every command of an operation has."""
+        return abi.FLAG_SELECTED if operation.selected else 0
 
     def gather(self, after: Event | None, name: str, segments: bool = True) -> Event | None:
         """The next collective of the plan, on buffer `name`; nothing on a single board."""
@@ -104,113 +121,12 @@ class Lowering:
         if self._collective != expected:
             raise AssertionError(f"{self._collective} gathers, the plan has {expected}")
 
-    def matrix(
-        self,
-        after: Event | None,
-        name: str,
-        source: str,
-        target: OnchipBuffer,
-        flags: int = 0,
-        y_bank: int = abi.BANK_ONCHIP,
-        y_type: int = abi.FP16,
-        **adapter: int,
-    ) -> Event:
-        """target = source * matrix `name` of this board (* its scales, + its bias, + what the rows'
-        adapters add: `adapter` has the fields)."""
-        placed = self.board.matrices[name]
-        spec = placed.spec
-        table = self.board.tables[spec.table] if spec.table is not None else None
-        bias = {} if table is None else {"bias_bank": table.bank, "bias_line": table.line}
-        if spec.scales is not None and spec.bias is None:
-            flags |= abi.FLAG_NO_BIAS
-        return self.builder.emit(
-            Matrix,
-            after,
-            what=f"matrix {name.rpartition('.')[2]}",
-            flags=flags,
-            weight_type=spec.format.weight_type,
-            bank_first=placed.bank_first,
-            bank_count=placed.bank_count,
-            merge=placed.merge,
-            weight_line=placed.weight_line,
-            first=placed.first,
-            k=placed.k,
-            n=placed.n,
-            x_bank=abi.BANK_ONCHIP,
-            y_bank=y_bank,
-            y_type=y_type,
-            **self.address("x", self.buffer(source)),
-            **self.address("y", target),
-            **bias,
-            **adapter,
-        )
-
-    def norm(
-        self,
-        after: Event | None,
-        name: str,
-        source: OnchipBuffer,
-        target: OnchipBuffer,
-        flags: int = 0,
-    ) -> Event | None:
-        """target = norm `name` of source, local columns; sums of all boards in between (III.B)."""
-        layer_norm = self.config.norm == "layernorm"
-        kind = "layer norm" if layer_norm else "rms norm"
-        hidden = self.board.share.hidden
-        fields: dict[str, Any] = {
-            "flags": flags,
-            "columns": len(hidden),
-            "first": hidden.start,
-            "extra": self.config.hidden,
-            **self.address("x", source),
-            **self.address("z", self.buffer("sums")),
-        }
-        if hidden:
-            after = self.builder.emit(
-                Vector,
-                after,
-                what=f"{kind} sums",
-                op=abi.VEC_LN_SUMS if layer_norm else abi.VEC_RMS_SUMS,
-                **fields,
-            )
-        after = self.gather(after, "sums", segments=False)
-        if not hidden:
-            return after
-        return self.builder.emit(
-            Vector,
-            after,
-            what=kind,
-            op=abi.VEC_LN_APPLY if layer_norm else abi.VEC_RMS_APPLY,
-            scalar=float_bits(self.config.norm_eps),
-            **fields,
-            **self.address("y", target),
-            **self.table_a(f"{name}.gamma"),
-            **self.table_b(f"{name}.beta"),
-        )
-
-    def residual(self, after: Event | None, target: OnchipBuffer) -> Event | None:
-        """target = stream + product, local columns."""
-        hidden = self.board.share.hidden
-        if not hidden:
-            return after
-        return self.builder.emit(
-            Vector,
-            after,
-            what="residual",
-            op=abi.VEC_RESIDUAL,
-            columns=len(hidden),
-            first=hidden.start,
-            **self.address("x", self.stream()),
-            **self.address("y", target),
-            **self.address("z", self.buffer("product")),
-        )
-
     def tap(self, layer: int, after: Event | None) -> None:
         """Copies the input of `layer` to the results where the plan wants it."""
         hidden = self.board.share.hidden
         if layer not in self.plan.hidden_taps or not hidden:
             return
-        control, stream = self.board.control, self.stream()
+        control, stream = self.board.control, self.own(self.block.stream)
         for index, tapped in enumerate(self.plan.hidden_taps):
             if tapped == layer:
                 self.builder.emit(

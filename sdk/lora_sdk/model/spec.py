@@ -10,6 +10,10 @@ import numpy as np
 
 from lora_sdk.model.quantization import Quantization
 
+NormKind = Literal["layernorm", "rmsnorm"]
+Activation = Literal["relu", "gelu_tanh", "gelu_erf", "silu"]
+Residual = Literal["sequential", "parallel", "parallel_two_norms"]
+
 
 @dataclass(frozen=True)
 class RopeConfig:
@@ -30,8 +34,10 @@ class ModelConfig:
 
     `positions` is the longest context; `position_rows` the rows of a learned position table (0
     without one), of which position p reads row p + `position_offset`. `embed_dim` is the width of
-    token embeddings and lm_head, `hidden` except where OPT projects. `quantization` is None where
-    everything is FP16.
+    token embeddings and lm_head, `hidden` except where OPT projects. `norm_first`: norms stand
+    before their branch, not behind its sum. `residual`: attention and MLP one after the other, or
+    both of the layer's input, behind one norm or two. `quantization` is None where everything is
+    FP16.
     """
 
     architecture: Literal["gpt2", "opt", "llama"]
@@ -44,12 +50,12 @@ class ModelConfig:
     vocabulary: int
     positions: int
     embed_dim: int
-    norm: Literal["layernorm", "rmsnorm"]
+    norm: NormKind
     norm_eps: float
     norm_first: bool
     final_norm: bool
     norm_affine: bool
-    activation: Literal["relu", "gelu_tanh", "gelu_erf", "silu"]
+    activation: Activation
     gated: bool
     rope: RopeConfig | None
     position_rows: int
@@ -58,6 +64,8 @@ class ModelConfig:
     qkv_bias: bool = False
     o_bias: bool = False
     mlp_bias: bool = False
+    head_bias: bool = False
+    residual: Residual = "sequential"
     scale_scores: bool = True
     scale_by_layer: bool = False
     bos: int | None = None

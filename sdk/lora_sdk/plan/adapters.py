@@ -1,8 +1,8 @@
 """Room for adapters: slots in the weight banks, and how a matrix's ranks are sharded over boards.
 
 An adapter's A is applied to the gathered input and its B makes the board's own columns, so sharding
-by column alone needs no communication (BD-LoRA, section 3); only S-LoRA's way, which deals A by
-rank, has a further gather of h before each product."""
+by column alone needs no communication (BD-LoRA, section 3); only S-LoRA's way, which shards A by
+rank, has a further gather of h before each matmul."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 from lora_host import abi
 from lora_host.errors import RequestError
+from lora_sdk.model.block import describe
 from lora_sdk.plan.partition import Share
-from lora_sdk.plan.tensors import FP16_BYTES, MatrixSpec, layer_matrices, padded
+from lora_sdk.plan.tensors import FP16_BYTES, MatrixSpec, adapted_specs, padded
 
 if TYPE_CHECKING:
     from lora_sdk.model.spec import ModelConfig
 
 MODES = ("auto", "nfs", "s", "bd")
-MATRICES = ("qkv", "o", "up", "down")  # of a layer, in the order of their numbers
 FACTORS = 32  # struct lora_adapter_factor a matrix that a slot has room for
 DEFAULT_RANK = 64
 CHUNK_LINES = 8192 // 64
@@ -109,39 +109,18 @@ def bank_lines(chunks: int, banks: int) -> int:
     return -(-chunks // banks) * CHUNK_LINES
 
 
-def matrix_number(name: str) -> int | None:
-    """Number of the matrix `layer.I.NAME` in a slot's directory; None for what no layer has."""
-    parts = name.split(".")
-    if parts[0] != "layer" or parts[-1] not in MATRICES:
-        return None
-    return int(parts[1]) * len(MATRICES) + MATRICES.index(parts[-1])
-
-
-def tensor_count(config: ModelConfig, matrix: str) -> int:
-    """Checkpoint tensors that are one matrix of the boards."""
-    return {"qkv": 3, "up": 2 if config.gated else 1}.get(matrix, 1)
-
-
-def inputs(config: ModelConfig, matrix: str) -> int:
-    """K of a layer's matrix."""
-    found = {"o": config.heads * config.head_dim, "down": config.ffn}
-    return found.get(matrix, config.hidden)
-
-
 def h_columns(config: ModelConfig, options: AdapterOptions, boards: int) -> int:
     """Values of a row of h: those of the matrix with the most tensors."""
-    most = max(tensor_count(config, matrix) for matrix in MATRICES)
+    most = max(len(matmul.outputs) for matmul in describe(config).adapted)
     return options.shards(boards) * options.share(boards) * most
 
 
 def slot_chunks(config: ModelConfig, share: Share, options: AdapterOptions) -> int:
     """Chunks of a slot on one board: an adapter of the largest rank on every matrix, its A whole,
     or with "s" this board's ranks of it."""
-    values = 0
-    for layer in range(config.layers):
-        for spec in layer_matrices(config, share, layer):
-            values += _matrix_bytes(spec, options, share.boards)
-    matrices = config.layers * len(MATRICES)
+    specs = list(adapted_specs(config, share))
+    values = sum(_matrix_bytes(spec, options, share.boards) for spec in specs)
+    matrices = len(specs)
     directory = padded(matrices * abi.dtype("adapter_matrix").itemsize)
     factors = matrices * FACTORS * abi.dtype("adapter_factor").itemsize
     total = abi.dtype("adapter_slot").itemsize + directory + factors + values

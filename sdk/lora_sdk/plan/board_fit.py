@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from lora_host import abi
 from lora_host.errors import PlacementError
+from lora_sdk.model.block import describe
 from lora_sdk.model.quantization import kv_of
 from lora_sdk.plan.adapters import (
-    MATRICES,
     AdapterLayout,
     AdapterOptions,
     bank_lines,
@@ -24,7 +24,6 @@ from lora_sdk.plan.tensors import (
     FP32_BYTES,
     MatrixSpec,
     TableSpec,
-    layer_matrices,
     matrix_specs,
     table_specs,
 )
@@ -89,7 +88,7 @@ class BoardFit:
             bank_count=self.banks.weight_count,
             line=self._stripes.end_line,
             columns=h_columns(self.config, self._adapters, self.share.boards),
-            matrices=self.config.layers * len(MATRICES),
+            matrices=len(describe(self.config).adapted),
         )
 
     def kv_layout(self, pages: int, scratch_pages: int) -> KvLayout:
@@ -187,10 +186,10 @@ class BoardFit:
         shared = sum(1 for head in share.kv_heads if head * group < share.q_heads.start)
         if shared:
             size = sum(
-                2 * _column_bytes(spec) * shared * config.head_dim
-                for layer in range(config.layers)
-                for spec in layer_matrices(config, share, layer)
-                if spec.name.endswith(".qkv")
+                _column_bytes(self.matrices[matmul.name].spec) * shared * config.head_dim
+                for matmul in describe(config).matmuls
+                for output in matmul.outputs
+                if output.axis == "kv_heads"
             )
             found.append(Replica("k and v", f"{shared} KV heads shared with board before", size))
         if config.tied and share.vocabulary:

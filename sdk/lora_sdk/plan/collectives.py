@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lora_host import abi
-from lora_sdk.plan.adapters import MATRICES, AdapterOptions, tensor_count
-from lora_sdk.plan.formats import product_format
+from lora_sdk.model import block
+from lora_sdk.plan.adapters import AdapterOptions
+from lora_sdk.plan.formats import matmul_format
 from lora_sdk.plan.partition import shard
 from lora_sdk.plan.tensors import FP16_BYTES
 
@@ -60,82 +61,70 @@ class LinkBytes:
     payload: int = 0
 
 
-def activations(
-    config: ModelConfig,
-    what: str,
-    columns: int,
-    adapters: AdapterOptions | None,
-    selected: bool = False,
-) -> Collective:
-    """The gather of an activation row before the matrix product `what`."""
-    unit = abi.UNIT_COLUMNS
-    return Collective(what, columns, unit, unit, element_bytes(config, what, adapters), selected)
-
-
-def element_bytes(config: ModelConfig, product: str, adapters: AdapterOptions | None) -> int:
-    """Bytes of an activation on the links: INT8 where the product reads it so, but for plans with
+def element_bytes(
+    config: ModelConfig, matmul: block.Matmul, adapters: AdapterOptions | None
+) -> int:
+    """Bytes of an activation on the links: INT8 where the matmul reads it so, but for plans with
     adapter slots, since adapters read the FP16 activation."""
     slots = adapters is not None and adapters.slots > 0
-    return FP16_BYTES if slots or not product_format(config, product).integer else 1
+    return FP16_BYTES if slots or not matmul_format(config, matmul).integer else 1
 
 
-def norm_sums(what: str, config: ModelConfig, selected: bool = False) -> Collective:
+@dataclass(frozen=True)
+class _Context:
+    config: ModelConfig
+    adapters: AdapterOptions | None
+    boards: int
+
+
+Gathers = Callable[[_Context, Any], Iterator[Collective]]
+
+
+def _norm(context: _Context, norm: block.Norm) -> Iterator[Collective]:
     """The exchange inside a norm: one record a segment, {T, Q} or {S} in FP32."""
-    record = 8 if config.norm == "layernorm" else 4
-    return Collective(what, abi.SEGMENTS, 1, 1, record, selected)
+    record = 8 if norm.kind == "layernorm" else 4
+    yield Collective(norm.name, abi.SEGMENTS, 1, 1, record, norm.selected)
 
 
-def head_outputs(what: str, config: ModelConfig, adapters: AdapterOptions | None) -> Collective:
-    """The gather of attention's output, sharded by query head."""
-    columns, size = config.heads * config.head_dim, element_bytes(config, what, adapters)
-    return Collective(what, columns, config.head_dim, abi.UNIT_COLUMNS, size)
+def _matmul(context: _Context, matmul: block.Matmul) -> Iterator[Collective]:
+    """The gather of the row before a matmul; with S-LoRA that of h behind it: each board's ranks of
+    all the matmul's tensors."""
+    config, adapters = context.config, context.adapters
+    axis, unit = matmul.source.axes[0], abi.UNIT_COLUMNS
+    if matmul.gather:
+        share = config.head_dim if axis == "heads" else unit
+        size = element_bytes(config, matmul, adapters)
+        yield Collective(matmul.name, block.width(config, axis), share, unit, size, matmul.selected)
+    if matmul.layer is not None and adapters is not None and adapters.sharded:
+        ranks = adapters.share(context.boards) * len(matmul.outputs)
+        yield Collective(f"{matmul.name} adapter", ranks * context.boards, ranks, ranks, FP16_BYTES)
 
 
-def adapter_ranks(
-    what: str, config: ModelConfig, matrix: str, adapters: AdapterOptions, boards: int
-) -> Collective:
-    """S-LoRA's gather of h before a product: each board's ranks of all the matrix's tensors."""
-    share = adapters.share(boards) * tensor_count(config, matrix)
-    return Collective(what, share * boards, share, share, FP16_BYTES)
+def _none(context: _Context, operation: block.Operation) -> Iterator[Collective]:
+    return iter(())
+
+
+GATHERS: dict[type[block.Operation], Gathers] = {
+    block.Norm: _norm,
+    block.Matmul: _matmul,
+    **dict.fromkeys(
+        (block.Embed, block.AddPosition, block.Rope, block.StoreKv, block.Attend, block.Activate,
+         block.AddResidual, block.PackSelected, block.Argmax),
+        _none,
+    ),
+}  # fmt: skip
 
 
 def collectives(
     config: ModelConfig, adapters: AdapterOptions | None = None, boards: int = 1
 ) -> tuple[Collective, ...]:
     """All gathers of a step in the order in which every board runs them."""
-    found: list[Collective] = []
-    if config.embed_dim != config.hidden:
-        found.append(activations(config, "project_in", config.embed_dim, adapters))
-    for layer in range(config.layers):
-        prefix = f"layer.{layer}"
-        for collective in _layer(config, prefix, adapters):
-            found.append(collective)
-            matrix = collective.what.rpartition(".")[2]
-            if matrix in MATRICES and adapters is not None and adapters.sharded:
-                what = f"{prefix}.{matrix} adapter"
-                found.append(adapter_ranks(what, config, matrix, adapters, boards))
-    if config.final_norm:
-        found.append(norm_sums("final_norm", config, selected=True))
-    if config.embed_dim != config.hidden:
-        found.append(activations(config, "project_out", config.hidden, adapters, selected=True))
-    found.append(activations(config, "lm_head", config.embed_dim, adapters, selected=True))
-    return tuple(found)
-
-
-def _layer(
-    config: ModelConfig, prefix: str, adapters: AdapterOptions | None
-) -> Iterator[Collective]:
-    attn_norm = norm_sums(f"{prefix}.attn_norm", config)
-    mlp_norm = norm_sums(f"{prefix}.mlp_norm", config)
-    if config.norm_first:
-        yield attn_norm
-    yield activations(config, f"{prefix}.qkv", config.hidden, adapters)
-    yield head_outputs(f"{prefix}.o", config, adapters)
-    yield mlp_norm if config.norm_first else attn_norm
-    yield activations(config, f"{prefix}.up", config.hidden, adapters)
-    yield activations(config, f"{prefix}.down", config.ffn, adapters)
-    if not config.norm_first:
-        yield mlp_norm
+    context = _Context(config, adapters, boards)
+    return tuple(
+        collective
+        for operation in block.describe(config).operations
+        for collective in block.row(GATHERS, operation)(context, operation)
+    )
 
 
 def row_groups(rows: int) -> list[int]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lora_host import abi
+from lora_sdk.model import block
 from lora_sdk.plan.banks import Shelf
 from lora_sdk.plan.partition import Share
 from lora_sdk.plan.tensors import FP16_BYTES, FP32_BYTES, padded
@@ -51,13 +52,43 @@ def block_bytes(rows: int, embed_columns: int) -> int:
     return size + rows * padded(embed_columns * FP16_BYTES)
 
 
-def list_bytes(layers: int, taps: int, adapters: bool = False, quantized: bool = False) -> int:
-    """Room for a command list: at most 24 commands a layer and 24 outside the layers; adapters add
-    a matmul and, sharded by rank, a gather to each of the four matrices; quantized models two
-    vector operations to each matmul and three for q, k and v."""
-    each = 24 + (12 if quantized else 0)
-    commands = each * (layers + 1) + taps + (8 * layers if adapters else 0)
-    return abi.dtype("list").itemsize + commands * abi.dtype("command").itemsize
+LAYER_COMMANDS = 24  # room that every layer has, and what lies outside of them
+QUANTIZED_COMMANDS = 12  # more of it in quantized models
+
+
+def list_bytes(config: ModelConfig, taps: int, adapters: bool = False) -> int:
+    """Room for a command list: that of the constants, or what the model's operations need where
+    this is more."""
+    quantized = config.quantization is not None
+    each = LAYER_COMMANDS + quantized * QUANTIZED_COMMANDS
+    described = block.describe(config)
+    parts = [described.before + described.after, *described.layers]
+    needed = sum(max(each, _commands(part, quantized)) for part in parts)
+    if adapters:
+        needed += 2 * len(described.adapted)  # ADAPTER and, sharded by rank, a gather
+    return abi.dtype("list").itemsize + (needed + taps) * abi.dtype("command").itemsize
+
+
+def _commands(operations: tuple[block.Operation, ...], quantized: bool) -> int:
+    counts = [block.row(MAX_COMMANDS, operation) for operation in operations]
+    return sum(plain + quantized * more for plain, more in counts) + OUTSIDE_COMMANDS
+
+
+OUTSIDE_COMMANDS = 3  # of a step: KV commit, fence, end
+MAX_COMMANDS: dict[type[block.Operation], tuple[int, int]] = {
+    block.Embed: (1, 0),
+    block.AddPosition: (1, 0),
+    block.Norm: (3, 0),  # sums, their gather, apply
+    block.Matmul: (2, 2),  # the gather of its input; quantized and permuted
+    block.Rope: (1, 0),
+    block.StoreKv: (1, 3),  # q, k and v quantized
+    block.Attend: (1, 0),
+    block.Activate: (1, 0),
+    block.AddResidual: (1, 0),
+    block.PackSelected: (1, 0),
+    block.Argmax: (1, 0),
+}
+"""Commands that an operation is lowered to at most, and the further ones of a quantized model."""
 
 
 def layout(
@@ -76,7 +107,7 @@ def layout(
     block = shelf.take("step block", block_size, PAGE)
     table_stride = padded(max_tiles * 2)
     table = shelf.take("page tables", max_sequences * table_stride, PAGE)
-    list_size = list_bytes(config.layers, taps, adapters, config.quantization is not None)
+    list_size = list_bytes(config, taps, adapters)
     commands = shelf.take("command list", list_size, PAGE)
     logits_stride = _tiles32(len(share.vocabulary)) * FP32_BYTES
     hidden_stride = padded(len(share.hidden) * FP16_BYTES)

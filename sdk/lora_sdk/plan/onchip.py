@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lora_host import abi
+from lora_sdk.model import block
 from lora_sdk.model.quantization import kv_of
-from lora_sdk.plan.formats import act_order, product_format, products
-from lora_sdk.plan.partition import Share
+from lora_sdk.plan.formats import act_order, matmul_format
+from lora_sdk.plan.partition import Share, local_columns
 from lora_sdk.plan.tensors import FP16_BYTES, padded
 
 if TYPE_CHECKING:
     from lora_sdk.model.spec import ModelConfig
 
+KV_COPIES = ("qkv8", "kv8", "kv_scales")  # behind all others
+Copy = tuple[str, int]
+
 
 @dataclass(frozen=True)
 class OnchipBuffer:
-    """Row i stands at offset + i*stride bytes of abi.BANK_ONCHIP."""
+    """Row i lies at offset + i*stride bytes of abi.BANK_ONCHIP."""
 
     offset: int
     stride: int
@@ -27,29 +32,25 @@ def row_strides(config: ModelConfig, share: Share, adapter_columns: int = 0) -> 
     """Bytes of one row of each buffer.
 
     Only what a gather fills is as wide as the model (`input`, `attention`, `ffn`, `head`, `embed`,
-    and `input8` .. `embed8`, the same in INT8 where a product reads it so); the rest is the board's
-    own columns: the residual, results of products, norm sums (III.A). `adapter_columns`: values of
+    and `input8` .. `embed8`, the same in INT8 where a matmul reads it so); the rest is the board's
+    own columns: the residual, results of matmuls, norm sums (III.A). `adapter_columns`: values of
     a row of adapters' h, 0 without adapters."""
-    hidden, local = config.hidden, len(share.hidden)
-    heads = len(share.q_heads) + 2 * len(share.kv_heads)
-    columns = {
-        "residual": local,
-        "input": hidden,
-        "qkv": heads * config.head_dim,
-        "attention": config.heads * config.head_dim,
-        "product": local,
-        "up": len(share.ffn) * (2 if config.gated else 1),
-        "ffn": config.ffn,
-        "packed": local,
-        "head": hidden,
+    described = block.describe(config)
+    strides = {
+        buffer.name: padded(_columns(config, share, buffer) * FP16_BYTES)
+        for buffer in described.buffers
     }
-    if config.embed_dim != hidden:
-        columns["embed"] = config.embed_dim
-    strides = {name: padded(count * FP16_BYTES) for name, count in columns.items()}
     strides["sums"] = padded(abi.SEGMENTS * 8)
     if adapter_columns:
         strides["adapter"] = padded(adapter_columns * FP16_BYTES)
-    return strides | _quantized(config, columns) | _quantized_kv(config, share)
+    copies = [
+        copy
+        for operation in described.operations
+        for copy in block.row(COPIES, operation)(config, share, operation)
+    ]
+    for name, stride in sorted(copies, key=lambda copy: copy[0] in KV_COPIES):
+        strides[name] = max(stride, strides.get(name, 0))
+    return strides
 
 
 def eight(buffer: str) -> str:
@@ -57,33 +58,47 @@ def eight(buffer: str) -> str:
     return f"{buffer}8"
 
 
-def _quantized(config: ModelConfig, columns: dict[str, int]) -> dict[str, int]:
-    """Strides of INT8 inputs and of inputs in another order."""
-    found: dict[str, int] = {}
-    if config.quantization is None:
-        return found
-    for source, product, k in products(config):
-        integer = product_format(config, product).integer
-        if integer:
-            found[eight(source)] = padded(columns[source])
-        if act_order(config, product):
-            size = padded(k * (1 if integer else FP16_BYTES))
-            found["permuted"] = max(found.get("permuted", 0), size)
-    return found
+def _columns(config: ModelConfig, share: Share, buffer: block.Buffer) -> int:
+    """Columns of a row that the board has room for."""
+    if buffer.gathered:
+        return sum(block.width(config, axis) for axis in buffer.axes)
+    return len(local_columns(config, share, buffer))
 
 
-def _quantized_kv(config: ModelConfig, share: Share) -> dict[str, int]:
-    """Strides of q, k and v in INT8, or of k and v with their scales."""
+def _of_matmul(config: ModelConfig, share: Share, matmul: block.Matmul) -> Iterator[Copy]:
+    """Its input in INT8, and in another order."""
+    integer = matmul_format(config, matmul).integer
+    if integer:
+        yield eight(matmul.source.name), padded(matmul.k)
+    if act_order(config, matmul):
+        yield "permuted", padded(matmul.k * (1 if integer else FP16_BYTES))
+
+
+def _of_kv(config: ModelConfig, share: Share, store: block.StoreKv) -> Iterator[Copy]:
+    """q, k and v in INT8, or k and v with their scales."""
     kv_heads = 2 * len(share.kv_heads)
     kind = kv_of(config)
     if kind.static:
-        return {"qkv8": padded((len(share.q_heads) + kv_heads) * config.head_dim)}
+        yield "qkv8", padded((len(share.q_heads) + kv_heads) * config.head_dim)
     if kind.by_head:
-        return {
-            "kv8": padded(kv_heads * config.head_dim),
-            "kv_scales": padded(kv_heads * FP16_BYTES),
-        }
-    return {}
+        yield "kv8", padded(kv_heads * config.head_dim)
+        yield "kv_scales", padded(kv_heads * FP16_BYTES)
+
+
+def _none(config: ModelConfig, share: Share, operation: block.Operation) -> Iterator[Copy]:
+    return iter(())
+
+
+COPIES: dict[type[block.Operation], Callable[[ModelConfig, Share, Any], Iterator[Copy]]] = {
+    block.Matmul: _of_matmul,
+    block.StoreKv: _of_kv,
+    **dict.fromkeys(
+        (block.Embed, block.AddPosition, block.Norm, block.Rope, block.Attend, block.Activate,
+         block.AddResidual, block.PackSelected, block.Argmax),
+        _none,
+    ),
+}  # fmt: skip
+"""Further buffers that an operation needs for a quantized model: names and strides."""
 
 
 def row_bytes(config: ModelConfig, share: Share, adapter_columns: int = 0) -> int:

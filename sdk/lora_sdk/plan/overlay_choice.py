@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from lora_host.errors import PlacementError
 from lora_host.overlay import load_overlay, overlay_names
+from lora_sdk.model.block import describe
 from lora_sdk.model.quantization import kv_of
-from lora_sdk.plan.formats import check_products, product_format, products
+from lora_sdk.plan.formats import check_matmuls, matmul_format
 
 if TYPE_CHECKING:
     from lora_host.overlay import Overlay
@@ -24,7 +25,7 @@ def fits(config: ModelConfig, overlay: Overlay) -> bool:
 def check_overlay(config: ModelConfig, overlay: Overlay) -> None:
     """PlacementError names what the overlay does not compute and one that would; ModelError a
     format that its matrix cannot have."""
-    check_products(config)
+    check_matmuls(config)
     refused = _refused(config, overlay)
     if refused is None:
         return
@@ -51,10 +52,10 @@ def _refused(config: ModelConfig, overlay: Overlay) -> str | None:
     """The first thing of the model that the overlay does not compute, in words."""
     if config.quantization is None:
         return None
-    for _, product, _ in products(config):
-        chosen = product_format(config, product)
+    for matmul in describe(config).matmuls:
+        chosen = matmul_format(config, matmul)
         if chosen.weights.overlay_weights not in overlay.weights:
-            return f"{product} is {chosen}"
+            return f"{matmul.name} is {chosen}"
     kv = kv_of(config).name
     if kv not in overlay.kv:
         return f"the KV cache is {kv}"

@@ -9,6 +9,7 @@ from lora_host import abi
 from lora_host.errors import RequestError
 
 if TYPE_CHECKING:
+    from lora_sdk.model.block import Axis, Buffer
     from lora_sdk.model.spec import ModelConfig
 
 BOARD_COUNTS = (1, 2, 4, 8)  # divisors of the eight segments: every segment lies on one board
@@ -34,6 +35,27 @@ class Share:
     ffn: range
     vocabulary: range
     embed: range
+
+
+def axis_columns(config: ModelConfig, share: Share, axis: Axis) -> range:
+    """The share's columns of an axis."""
+    if axis in ("heads", "kv_heads"):
+        heads = share.q_heads if axis == "heads" else share.kv_heads
+        return range(heads.start * config.head_dim, heads.stop * config.head_dim)
+    found = {
+        "hidden": share.hidden,
+        "embed": share.embed,
+        "ffn": share.ffn,
+        "vocabulary": share.vocabulary,
+    }
+    return found[axis]
+
+
+def local_columns(config: ModelConfig, share: Share, buffer: Buffer) -> range:
+    """The share's columns of a buffer: of a gathered one those that the board itself fills."""
+    if len(buffer.axes) == 1:
+        return axis_columns(config, share, buffer.axes[0])
+    return range(sum(len(axis_columns(config, share, axis)) for axis in buffer.axes))
 
 
 class Partition:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from lora_host import abi
+from lora_sdk.model import block
 from lora_sdk.model.quantization import FP16, MatrixFormat
-from lora_sdk.plan.formats import act_order, product_format
-from lora_sdk.plan.partition import Share
+from lora_sdk.plan.formats import act_order, matmul_format
+from lora_sdk.plan.partition import Share, axis_columns, local_columns
 
 if TYPE_CHECKING:
     from lora_sdk.model.spec import ModelConfig
@@ -33,7 +34,7 @@ class Part(NamedTuple):
 @dataclass(frozen=True)
 class MatrixSpec:
     """A matrix [k, n] of one board; its columns are those of `parts`, one after another. `bias` is
-    the name of its bias, None without one; products of INT8 activations have it behind the
+    the name of its bias, None without one; matmuls of INT8 activations have it behind the
     columns' scales, in the table `scales`. `permutation` is the table with the order of its inputs
     (act-order), None where they come in their own."""
 
@@ -71,7 +72,7 @@ class MatrixSpec:
 
     @property
     def table(self) -> str | None:
-        """The table that the product reads: scales with the bias behind them, or the bias."""
+        """The table that the matmul reads: scales with the bias behind them, or the bias."""
         return self.scales or self.bias
 
 
@@ -113,97 +114,62 @@ def padded(count: int) -> int:
     return -(-count // abi.LINE_BYTES) * abi.LINE_BYTES
 
 
-def head_columns(heads: range, head_dim: int) -> range:
-    """Columns of a run of heads."""
-    return range(heads.start * head_dim, heads.stop * head_dim)
-
-
 def matrix_specs(config: ModelConfig, share: Share) -> list[MatrixSpec]:
     """The share's matrices in the order in which a step uses them; those without columns are left
     out."""
-    specs: list[MatrixSpec] = []
-    if config.embed_dim != config.hidden:
-        specs.append(_plain(config, "project_in", None, config.embed_dim, share.hidden))
-    for layer in range(config.layers):
-        specs.extend(layer_matrices(config, share, layer))
-    if config.embed_dim != config.hidden:
-        specs.append(_plain(config, "project_out", None, config.hidden, share.embed))
-    specs.append(_plain(config, "lm_head", None, config.embed_dim, share.vocabulary))
-    return [spec for spec in specs if spec.n]
+    found = (_spec(config, share, matmul) for matmul in block.describe(config).matmuls)
+    return [spec for spec in found if spec.n]
 
 
-def _plain(
-    config: ModelConfig,
-    name: str,
-    layer: int | None,
-    k: int,
-    columns: range,
-    bias: bool = False,
-) -> MatrixSpec:
-    return _spec(config, name, layer, k, (Part(name, columns.start, columns.stop),), bias)
+def adapted_specs(config: ModelConfig, share: Share) -> Iterator[MatrixSpec]:
+    """The share's matrices that adapters may change, those without columns too."""
+    for matmul in block.describe(config).adapted:
+        yield _spec(config, share, matmul)
 
 
-def _spec(
-    config: ModelConfig,
-    name: str,
-    layer: int | None,
-    k: int,
-    parts: tuple[Part, ...],
-    bias: bool,
-) -> MatrixSpec:
+def _spec(config: ModelConfig, share: Share, matmul: block.Matmul) -> MatrixSpec:
+    parts = []
+    for output in matmul.outputs:
+        columns = axis_columns(config, share, output.axis)
+        parts.append(Part(output.tensor, columns.start, columns.stop))
     return MatrixSpec(
-        name,
-        layer,
-        k,
-        parts,
-        f"{name}.bias" if bias else None,
-        product_format(config, name),
-        f"{name}.permutation" if act_order(config, name) else None,
+        matmul.name,
+        matmul.layer,
+        matmul.k,
+        tuple(parts),
+        f"{matmul.name}.bias" if matmul.bias else None,
+        matmul_format(config, matmul),
+        f"{matmul.name}.permutation" if act_order(config, matmul) else None,
     )
 
 
-def layer_matrices(config: ModelConfig, share: Share, layer: int) -> Iterator[MatrixSpec]:
-    """The four matrices of a layer; those without columns too."""
-    prefix = f"layer.{layer}"
-    attention = config.heads * config.head_dim
-    qkv, up = _qkv_parts(config, share, prefix), _up_parts(config, share, prefix)
-    yield _spec(config, f"{prefix}.qkv", layer, config.hidden, qkv, config.qkv_bias)
-    yield _plain(config, f"{prefix}.o", layer, attention, share.hidden, config.o_bias)
-    yield _spec(config, f"{prefix}.up", layer, config.hidden, up, config.mlp_bias)
-    yield _plain(config, f"{prefix}.down", layer, config.ffn, share.hidden, config.mlp_bias)
+@dataclass(frozen=True)
+class _Context:
+    config: ModelConfig
+    share: Share
+    context: int
 
 
-def _qkv_parts(config: ModelConfig, share: Share, prefix: str) -> tuple[Part, ...]:
-    q = head_columns(share.q_heads, config.head_dim)
-    kv = head_columns(share.kv_heads, config.head_dim)
-    return tuple(
-        Part(f"{prefix}.{name}", columns.start, columns.stop)
-        for name, columns in (("q", q), ("k", kv), ("v", kv))
-    )
+def _embed(at: _Context, embed: block.Embed) -> Iterator[TableSpec]:
+    yield _embedding("embed.token", at.config.vocabulary, at.share.embed)
+    if embed.positions:
+        yield from _positions(at, embed)
 
 
-def _up_parts(config: ModelConfig, share: Share, prefix: str) -> tuple[Part, ...]:
-    names = ("gate", "up") if config.gated else ("up",)
-    return tuple(Part(f"{prefix}.{name}", share.ffn.start, share.ffn.stop) for name in names)
+def _positions(at: _Context, operation: block.Operation) -> Iterator[TableSpec]:
+    yield _embedding("embed.position", at.config.position_rows, at.share.hidden)
 
 
-def table_specs(config: ModelConfig, share: Share, context: int) -> list[TableSpec]:
-    """The share's tables; `context` is the number of positions that RoPE's table covers."""
-    specs = [_embedding("embed.token", config.vocabulary, share.embed)]
-    if config.position_rows:
-        specs.append(_embedding("embed.position", config.position_rows, share.hidden))
-    if config.rope is not None:
-        whole = (Part("rope", 0, config.head_dim),)
-        specs.append(TableSpec("rope", "rope", context, whole, FP32_BYTES))
-    for spec in matrix_specs(config, share):
-        specs.extend(_product_tables(spec))
-    for name in norm_names(config):
-        specs.extend(_norm_tables(config, share, name))
-    return [spec for spec in specs if spec.columns]
+def _rope(at: _Context, rope: block.Rope) -> Iterator[TableSpec]:
+    whole = (Part("rope", 0, at.config.head_dim),)
+    yield TableSpec("rope", "rope", at.context, whole, FP32_BYTES)
 
 
-def _product_tables(spec: MatrixSpec) -> Iterator[TableSpec]:
-    """What a product reads beside its weights."""
+def _matmul(at: _Context, matmul: block.Matmul) -> Iterator[TableSpec]:
+    """What a matmul reads beside its weights."""
+    spec = _spec(at.config, at.share, matmul)
+    if not spec.n:
+        return
     if spec.scales is not None:
         bias = spec.bias is not None
         yield TableSpec(spec.scales, "scales", 1, spec.parts, FP32_BYTES, bias)
@@ -215,24 +181,42 @@ def _product_tables(spec: MatrixSpec) -> Iterator[TableSpec]:
         yield TableSpec(spec.permutation, "permutation", 1, whole, FP32_BYTES)
 
 
-def norm_names(config: ModelConfig) -> list[str]:
-    """All norms of the model in order."""
-    names = [
-        f"layer.{layer}.{norm}"
-        for layer in range(config.layers)
-        for norm in ("attn_norm", "mlp_norm")
-    ]
-    return [*names, "final_norm"] if config.final_norm else names
+def _norm(at: _Context, norm: block.Norm) -> Iterator[TableSpec]:
+    columns = local_columns(at.config, at.share, norm.source)
+    for name in norm.tensors:
+        yield TableSpec(name, "norm", 1, (Part(name, columns.start, columns.stop),))
 
 
-def _norm_tables(config: ModelConfig, share: Share, name: str) -> Iterator[TableSpec]:
-    if not config.norm_affine:
-        return
-    vectors = ("gamma",) if config.norm == "rmsnorm" else ("gamma", "beta")
-    for vector in vectors:
-        full = f"{name}.{vector}"
-        part = Part(full, share.hidden.start, share.hidden.stop)
-        yield TableSpec(full, "norm", 1, (part,))
+def _none(at: _Context, operation: block.Operation) -> Iterator[TableSpec]:
+    return iter(())
+
+
+TABLES: dict[type[block.Operation], Callable[[_Context, Any], Iterator[TableSpec]]] = {
+    block.Embed: _embed,
+    block.AddPosition: _positions,
+    block.Rope: _rope,
+    block.Matmul: _matmul,
+    block.Norm: _norm,
+    **dict.fromkeys(
+        (block.StoreKv, block.Attend, block.Activate, block.AddResidual, block.PackSelected,
+         block.Argmax),
+        _none,
+    ),
+}  # fmt: skip
+PLACED = {"embedding": 0, "rope": 1, "bias": 2, "scales": 2, "permutation": 2, "norm": 3}
+"""The order of kinds in the banks."""
+
+
+def table_specs(config: ModelConfig, share: Share, context: int) -> list[TableSpec]:
+    """The share's tables; `context` is the number of positions that RoPE's table covers."""
+    at = _Context(config, share, context)
+    found = {
+        spec.name: spec
+        for operation in block.describe(config).operations
+        for spec in block.row(TABLES, operation)(at, operation)
+        if spec.columns
+    }
+    return sorted(found.values(), key=lambda spec: PLACED[spec.kind])
 
 
 def _embedding(name: str, rows: int, columns: range) -> TableSpec:

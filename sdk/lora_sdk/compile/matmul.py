@@ -1,0 +1,125 @@
+"""A matmul with what precedes it: its input quantized, gathered, put in order.
+
+Without adapter slots a board quantizes its own columns and the links carry INT8; adapters read the
+FP16 activation, so with slots the whole row is quantized behind its gather. Values are the same.
+
+What this adds to the order that `lower` explains: the INT8 copies of gathered buffers are written
+by the VFU right behind what writes the FP16 ones, or behind their gather, and read as these are, so
+what holds for `input` holds for `input8`. `permuted` is written for one matmul after the other:
+each has been run (the MPU in order) before the chain to the next matmul's input begins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lora_host import abi
+from lora_sdk.compile.adapters import lower_adapter
+from lora_sdk.compile.builder import Event
+from lora_sdk.compile.isa import Matrix, Vector, float_bits
+from lora_sdk.compile.parts import Lowering
+from lora_sdk.model.block import Matmul
+from lora_sdk.plan.formats import act_order, matmul_format
+from lora_sdk.plan.onchip import eight
+
+
+def lower_matmul(part: Lowering, after: Event | None, matmul: Matmul) -> Event | None:
+    """The gather of the matmul's source and the matmul itself."""
+    integer = matmul_format(part.config, matmul).integer
+    late = integer and part.plan.adapters.slots > 0
+    permuted, source = act_order(part.config, matmul), matmul.source.name
+    if matmul.gather:
+        gathered = source
+        if integer and not late:
+            after = _quantize(part, after, matmul, part.columns(matmul.source))
+            gathered = eight(source)
+        after = part.gather(after, gathered, segments=not (late or permuted))
+    after, adapter = lower_adapter(part, after, matmul)
+    if matmul.name not in part.board.matrices:
+        return after
+    if late:
+        after = _quantize(part, after, matmul, range(matmul.k))
+    ready = eight(source) if integer else source
+    if permuted:
+        after = _permute(part, after, matmul, ready, 1 if integer else 2)
+        ready = "permuted"
+    return _matrix(part, after, matmul, ready, adapter)
+
+
+def _quantize(part: Lowering, after: Event | None, matmul: Matmul, columns: range) -> Event | None:
+    """Columns of the source in INT8, by the scale of the matmul's input."""
+    if not columns:
+        return after
+    source = matmul.source.name
+    scale = part.scales.input(part.block.input_tensors(matmul))
+    return part.builder.emit(
+        Vector,
+        after,
+        what=f"quantize {source}",
+        flags=part.flags(matmul),
+        op=abi.VEC_QUANTIZE,
+        columns=len(columns),
+        first=columns.start,
+        scalar=reciprocal_bits(scale),
+        **part.address("x", part.within(source, columns)),
+        **part.address("y", part.within(eight(source), columns, 1)),
+    )
+
+
+def _permute(part: Lowering, after: Event | None, matmul: Matmul, source: str, size: int) -> Event:
+    """A whole row in the order in which the matrix holds its inputs, elements of `size` bytes."""
+    permutation = part.board.matrices[matmul.name].spec.permutation
+    assert permutation is not None  # the plan has a table for it
+    return part.builder.emit(
+        Vector,
+        after,
+        what=f"permute {matmul.short}",
+        flags=part.flags(matmul),
+        op=abi.VEC_PERMUTE,
+        columns=matmul.k,
+        extra=size,
+        **part.table_a(permutation),
+        **part.address("x", part.buffer(source)),
+        **part.address("y", part.buffer("permuted")),
+    )
+
+
+def _matrix(
+    part: Lowering, after: Event | None, matmul: Matmul, source: str, adapter: dict[str, int]
+) -> Event:
+    """target = source * this board's matrix (* its scales, + its bias, + what the rows' adapters
+    add: `adapter` has the fields)."""
+    placed = part.board.matrices[matmul.name]
+    spec, flags = placed.spec, part.flags(matmul)
+    fields: dict[str, Any] = dict(adapter)
+    if spec.table is not None:
+        table = part.board.tables[spec.table]
+        fields |= {"bias_bank": table.bank, "bias_line": table.line}
+    if spec.scales is not None and spec.bias is None:
+        flags |= abi.FLAG_NO_BIAS
+    return part.builder.emit(
+        Matrix,
+        after,
+        what=f"matrix {matmul.short}",
+        flags=flags,
+        weight_type=spec.format.weight_type,
+        bank_first=placed.bank_first,
+        bank_count=placed.bank_count,
+        merge=placed.merge,
+        weight_line=placed.weight_line,
+        first=placed.first,
+        k=placed.k,
+        n=placed.n,
+        x_bank=abi.BANK_ONCHIP,
+        y_bank=part.bank(matmul.target),
+        y_type=abi.FP32 if matmul.target.results else abi.FP16,
+        **part.address("x", part.buffer(source)),
+        **part.address("y", part.own(matmul.target)),
+        **fields,
+    )
+
+
+def reciprocal_bits(scale: np.float32) -> int:
+    """Bits of FP32(1/scale)."""
+    return float_bits(float(np.float32(1) / np.float32(scale)))

@@ -1,0 +1,236 @@
+"""What each kind of operation becomes on one board: vector operations, matmuls, attention, moves
+(III.A, Figure 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from lora_host import abi
+from lora_sdk.compile.builder import Event
+from lora_sdk.compile.isa import KvStore, MoveRows, Vector, float_bits
+from lora_sdk.compile.kv_quantize import attention_operands, quantize_qkv, store_operands
+from lora_sdk.compile.matmul import lower_matmul
+from lora_sdk.compile.parts import Lowering
+from lora_sdk.model import block
+from lora_sdk.plan.control import ARGMAX_BYTES
+from lora_sdk.plan.onchip import OnchipBuffer
+from lora_sdk.plan.tensors import FP16_BYTES
+
+ACTIVATIONS = {
+    "relu": abi.VEC_RELU,
+    "gelu_tanh": abi.VEC_GELU_TANH,
+    "gelu_erf": abi.VEC_GELU_ERF,
+}
+NORMS = {
+    "layernorm": ("layer norm", abi.VEC_LN_SUMS, abi.VEC_LN_APPLY),
+    "rmsnorm": ("rms norm", abi.VEC_RMS_SUMS, abi.VEC_RMS_APPLY),
+}
+
+
+def lower_operations(
+    part: Lowering, operations: Iterable[block.Operation], after: Event | None
+) -> Event | None:
+    """Commands of operations in order, each behind the one before; returns the last event."""
+    for operation in operations:
+        after = block.row(COMMANDS, operation)(part, after, operation)
+    return after
+
+
+def _embed(part: Lowering, after: Event | None, embed: block.Embed) -> Event | None:
+    columns = part.columns(embed.target)
+    if not columns:
+        return after
+    return part.builder.emit(
+        Vector,
+        after,
+        what="embed",
+        op=abi.VEC_EMBED,
+        columns=len(columns),
+        first=columns.start,
+        **part.table_a("embed.token"),
+        **(part.positions() if embed.positions else {}),
+        **part.address("y", part.own(embed.target)),
+    )
+
+
+def _add_position(part: Lowering, after: Event | None, add: block.AddPosition) -> Event | None:
+    columns = part.columns(add.target)
+    if not columns:
+        return after
+    return part.builder.emit(
+        Vector,
+        after,
+        what="add position",
+        op=abi.VEC_ADD_POSITION,
+        columns=len(columns),
+        first=columns.start,
+        **part.positions(),
+        **part.address("x", part.own(add.target)),
+        **part.address("y", part.own(add.target)),
+    )
+
+
+def _norm(part: Lowering, after: Event | None, norm: block.Norm) -> Event | None:
+    """Sums of the board's own columns, those of all boards, then the norm itself (III.B)."""
+    name, sums, apply = NORMS[norm.kind]
+    columns = part.columns(norm.source)
+    fields: dict[str, Any] = {
+        "flags": part.flags(norm),
+        "columns": len(columns),
+        "first": columns.start,
+        "extra": part.config.hidden,
+        **part.address("x", part.own(norm.source)),
+        **part.address("z", part.buffer("sums")),
+    }
+    if columns:
+        after = part.builder.emit(Vector, after, what=f"{name} sums", op=sums, **fields)
+    after = part.gather(after, "sums", segments=False)
+    if not columns:
+        return after
+    vectors = {vector: f"{norm.name}.{vector}" for vector in norm.vectors}
+    return part.builder.emit(
+        Vector,
+        after,
+        what=name,
+        op=apply,
+        scalar=float_bits(part.config.norm_eps),
+        **fields,
+        **part.address("y", part.own(norm.target)),
+        **(part.table_a(vectors["gamma"]) if "gamma" in vectors else {}),
+        **(part.table_b(vectors["beta"]) if "beta" in vectors else {}),
+    )
+
+
+def _rope(part: Lowering, after: Event | None, rope: block.Rope) -> Event | None:
+    share, head_dim = part.board.share, part.config.head_dim
+    return part.builder.emit(
+        Vector,
+        after,
+        what="rope",
+        op=abi.VEC_ROPE,
+        columns=(len(share.q_heads) + len(share.kv_heads)) * head_dim,
+        extra=head_dim,
+        **part.address("x", part.own(rope.target)),
+        **part.address("y", part.own(rope.target)),
+        **part.table_a("rope"),
+    )
+
+
+def _store_kv(part: Lowering, after: Event | None, store: block.StoreKv) -> Event | None:
+    assert store.layer is not None
+    after = quantize_qkv(part, after, store)
+    return part.builder.emit(
+        KvStore,
+        after,
+        what="kv store",
+        head_dim=part.config.head_dim,
+        kv_layer=store.layer,
+        kv_heads=len(part.board.share.kv_heads),
+        **store_operands(part, store.source),
+    )
+
+
+def _attend(part: Lowering, after: Event | None, attend: block.Attend) -> Event | None:
+    config, share = part.config, part.board.share
+    assert attend.layer is not None
+    return part.builder.attention(
+        after,
+        what="attention",
+        head_dim=config.head_dim,
+        kv_layer=attend.layer,
+        q_heads=len(share.q_heads),
+        q_first=share.q_heads.start,
+        kv_heads=len(share.kv_heads),
+        kv_first=share.kv_heads.start,
+        group=config.heads // config.kv_heads,
+        **part.address("y", part.own(attend.target)),
+        **attention_operands(part, attend.layer, attend.source),
+    )
+
+
+def _activate(part: Lowering, after: Event | None, activate: block.Activate) -> Event | None:
+    columns, source = part.columns(activate.target), part.own(activate.source)
+    if not columns:
+        return after
+    fields = {**part.address("x", source), **part.address("y", part.own(activate.target))}
+    if activate.gated:
+        op = abi.VEC_SWIGLU
+        half = OnchipBuffer(source.offset + len(columns) * FP16_BYTES, source.stride)
+        fields |= part.address("z", half)
+    else:
+        op = ACTIVATIONS[activate.kind]
+    return part.builder.emit(
+        Vector,
+        after,
+        what=f"activation {activate.kind}",
+        op=op,
+        columns=len(columns),
+        first=columns.start,
+        **fields,
+    )
+
+
+def _add_residual(part: Lowering, after: Event | None, add: block.AddResidual) -> Event | None:
+    columns = part.columns(add.target)
+    if not columns:
+        return after
+    return part.builder.emit(
+        Vector,
+        after,
+        what="residual",
+        op=abi.VEC_RESIDUAL,
+        columns=len(columns),
+        first=part.board.share.hidden.start,
+        **part.address("x", part.own(add.stream)),
+        **part.address("y", part.own(add.target)),
+        **part.address("z", part.own(add.branch)),
+    )
+
+
+def _pack(part: Lowering, after: Event | None, pack: block.PackSelected) -> Event | None:
+    columns = part.columns(pack.source)
+    if not columns:
+        return after
+    return part.builder.emit(
+        MoveRows,
+        after,
+        what="pack selected rows",
+        flags=part.flags(pack) | abi.FLAG_PACK,
+        x_bank=abi.BANK_ONCHIP,
+        y_bank=abi.BANK_ONCHIP,
+        bytes=len(columns) * FP16_BYTES,
+        **part.address("x", part.own(pack.source)),
+        **part.address("y", part.own(pack.target)),
+    )
+
+
+def _argmax(part: Lowering, after: Event | None, argmax: block.Argmax) -> Event | None:
+    columns, control = part.columns(argmax.source), part.board.control
+    return part.builder.emit(
+        Vector,
+        after,
+        what="argmax",
+        flags=part.flags(argmax),
+        op=abi.VEC_ARGMAX,
+        columns=len(columns),
+        first=columns.start,
+        y_bank=part.bank(argmax.source),
+        **part.address("x", part.own(argmax.source)),
+        **part.address("y", OnchipBuffer(control.argmax_offset, ARGMAX_BYTES)),
+    )
+
+
+COMMANDS: dict[type[block.Operation], Callable[[Lowering, Event | None, Any], Event | None]] = {
+    block.Embed: _embed,
+    block.AddPosition: _add_position,
+    block.Norm: _norm,
+    block.Matmul: lower_matmul,
+    block.Rope: _rope,
+    block.StoreKv: _store_kv,
+    block.Attend: _attend,
+    block.Activate: _activate,
+    block.AddResidual: _add_residual,
+    block.PackSelected: _pack,
+    block.Argmax: _argmax,
+}

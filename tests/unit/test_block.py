@@ -1,0 +1,141 @@
+"""The description of a model's operations: every consumer has a row for every kind, a list never
+has more commands than the plan counts, and parallel residuals are lowered without hazards."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lora_host.errors import ModelError
+from lora_sdk.compile import operations as compiled
+from lora_sdk.compile.isa import NO_LAYER
+from lora_sdk.compile.lower import lower
+from lora_sdk.model import block
+from lora_sdk.model.block import KINDS, Operation, describe
+from lora_sdk.model.quantization import Quantization, unit_scales
+from lora_sdk.plan import collectives, control, onchip, tensors
+from lora_sdk.plan.adapters import AdapterOptions
+from lora_sdk.plan.formats import check_matmuls
+from tests.unit.plan_rig import GPT2, LLAMA, MODELS, NARROW, OPT_POST, quantized
+from tests.unit.test_lower_hazards import LLAMA_WIDE, hazards, lists_of
+
+TABLES: dict[str, Any] = {
+    "compile.operations": compiled.COMMANDS,
+    "plan.collectives": collectives.GATHERS,
+    "plan.tensors": tensors.TABLES,
+    "plan.onchip": onchip.COPIES,
+    "plan.control": control.MAX_COMMANDS,
+}
+PARALLEL = {
+    "parallel_llama": replace(LLAMA, residual="parallel"),
+    "parallel_llama_two": replace(LLAMA, residual="parallel_two_norms"),
+    "parallel_gpt2": replace(GPT2, residual="parallel", head_bias=True),
+    "parallel_gpt2_two": replace(GPT2, residual="parallel_two_norms"),
+    "parallel_narrow": replace(NARROW, residual="parallel"),
+    "parallel_narrow_two": replace(NARROW, residual="parallel_two_norms"),
+    "parallel_narrow_wide_ffn": replace(NARROW, residual="parallel", ffn=384),
+}
+
+
+def test_every_class_of_an_operation_is_a_kind() -> None:
+    assert set(KINDS) == set(Operation.__subclasses__())
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_table_has_a_row_for_every_kind(name: str) -> None:
+    missing = {kind.__name__ for kind in KINDS} - {kind.__name__ for kind in TABLES[name]}
+    assert not missing, f"{name} has no row for {', '.join(sorted(missing))}"
+    assert set(TABLES[name]) == set(KINDS)
+
+
+def test_a_kind_without_a_row_is_named() -> None:
+    with pytest.raises(TypeError, match="operation Rope: no row"):
+        block.row({block.Norm: 1}, block.Rope(target=block.QKV))
+
+
+def test_the_order_of_each_kind_of_layer() -> None:
+    def order(config) -> list[str]:
+        operations = describe(config).layers[0]
+        return [getattr(found, "name", type(found).__name__).split(".")[-1] for found in operations]
+
+    attention = ["qkv", "Rope", "StoreKv", "Attend", "o"]
+    mlp = ["up", "Activate", "down"]
+    add = "AddResidual"
+    assert order(LLAMA) == ["attn_norm", *attention, add, "mlp_norm", *mlp, add]
+    plain = [name for name in attention if name != "Rope"]
+    assert order(OPT_POST) == [*plain, add, "attn_norm", *mlp, add, "mlp_norm"]
+    assert order(PARALLEL["parallel_llama"]) == ["attn_norm", *attention, add, *mlp, add]
+    two = ["attn_norm", *attention, "mlp_norm", add, *mlp, add]
+    assert order(PARALLEL["parallel_llama_two"]) == two
+
+
+def test_a_parallel_residual_behind_one_norm_gathers_its_input_once() -> None:
+    found = [c.what for c in collectives.collectives(PARALLEL["parallel_llama"]) if ".1." in c.what]
+    assert found == [f"layer.1.{name}" for name in ("attn_norm", "qkv", "o", "down")]
+
+
+def test_norms_behind_the_sums_go_with_no_parallel_residual() -> None:
+    with pytest.raises(ModelError, match="parallel residual"):
+        describe(replace(OPT_POST, residual="parallel"))
+
+
+def test_matmuls_of_one_gathered_row_have_inputs_of_one_kind() -> None:
+    whole = quantized(replace(LLAMA_WIDE, residual="parallel"), "w8a8")
+    check_matmuls(whole)
+    assert whole.quantization is not None
+    formats = {n: f for n, f in whole.quantization.formats.items() if n[-2:] not in ("up", "te")}
+    with pytest.raises(ModelError, match=r"layer\.0\.up: is fp16, but layer\.0\.qkv, which reads"):
+        check_matmuls(replace(whole, quantization=Quantization("mixed", formats)))
+
+
+@pytest.mark.parametrize("mode", [None, "auto", "s"])
+@pytest.mark.parametrize("boards", [1, 2, 4, 8])
+@pytest.mark.parametrize("config", PARALLEL.values(), ids=PARALLEL)
+def test_no_command_of_a_parallel_layer_overwrites_what_another_needs(
+    config, boards: int, mode: str | None
+) -> None:
+    options = None if mode is None else AdapterOptions(slots=2, max_rank=8, mode=mode)
+    _, lists = lists_of(config, boards, adapters=options)
+    assert hazards(lists) == []
+
+
+@pytest.mark.parametrize("slots", [0, 2])
+@pytest.mark.parametrize("scheme", ["w8a8", "w8a8_heads", "w4a8_order", "w4a16_order"])
+def test_nor_of_a_quantized_one(scheme: str, slots: int) -> None:
+    for residual in ("parallel", "parallel_two_norms"):
+        config = quantized(replace(LLAMA_WIDE, residual=residual), scheme)
+        options = AdapterOptions(slots=slots, max_rank=8)
+        _, lists = lists_of(config, 4, adapters=options)
+        assert hazards(lists) == []
+
+
+@pytest.mark.parametrize("scheme", [None, "w8a8", "w4a8_order", "w8a8_heads"])
+@pytest.mark.parametrize("name", [*MODELS, *PARALLEL])
+def test_a_list_has_no_more_commands_than_the_plan_counts(name: str, scheme: str | None) -> None:
+    config = {**MODELS, **PARALLEL}[name]
+    if scheme is not None:
+        if scheme.startswith("w4"):
+            config = replace(LLAMA_WIDE, residual=config.residual)
+        config = quantized(config, scheme)
+    _, lists = lists_of(config, 4, taps=False)
+    counted = {None: describe(config).before + describe(config).after}
+    counted |= dict(enumerate(describe(config).layers))
+    for commands in lists:
+        found = Counter(c.layer if c.layer != NO_LAYER else None for c in commands)
+        for layer, operations in counted.items():
+            rows = [control.MAX_COMMANDS[type(operation)] for operation in operations]
+            most = sum(plain + (more if scheme else 0) for plain, more in rows)
+            assert found[layer] <= most + (3 if layer is None else 0)
+
+
+def test_matmuls_of_one_gathered_row_need_one_scale() -> None:
+    config = quantized(replace(LLAMA_WIDE, residual="parallel"), "w8a8")
+    plan, _ = lists_of(config, 2)
+    scales = unit_scales(config)
+    other = {**scales.inputs, "layer.1.gate": np.float32(2)}
+    with pytest.raises(ModelError, match=r"layer\.1\.gate: scale of its input is 2.0"):
+        lower(config, plan, 0, replace(scales, inputs=other))
