@@ -17,7 +17,7 @@ import pytest
 
 from lora_host.emu import attention_int8, integer, kv_pages, quantize
 from lora_sdk.adapters.slots import AdapterSlots
-from lora_sdk.compile import kv_quantize, products
+from lora_sdk.compile import kv_quantize, matmul
 from lora_sdk.compile.isa import float_bits
 from lora_sdk.plan.adapters import AdapterOptions
 from tests.adapter_folders import Folder, read_factors, write_adapter
@@ -238,7 +238,7 @@ def _scales_of_values(patch: pytest.MonkeyPatch) -> None:
 
 
 def _half_of_the_order(patch: pytest.MonkeyPatch) -> None:
-    permute = products._permute
+    permute = matmul._permute
 
     def half(part: Any, *arguments: Any) -> Any:
         event = permute(part, *arguments)
@@ -246,7 +246,7 @@ def _half_of_the_order(patch: pytest.MonkeyPatch) -> None:
         commands[-1] = replace(commands[-1], columns=commands[-1].columns // 2)
         return event
 
-    patch.setattr(products, "_permute", half)
+    patch.setattr(matmul, "_permute", half)
 
 
 MISTAKES: dict[str, tuple[Patch, str]] = {
