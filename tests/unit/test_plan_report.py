@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -11,6 +12,7 @@ from click.testing import CliRunner
 from lora_host.errors import PlacementError
 from lora_host.overlay import load_overlay
 from lora_sdk.cli.plan import plan as command
+from lora_sdk.plan import placement
 from lora_sdk.plan.placement import make_plan
 from lora_sdk.plan.report import report, table
 from tests.unit.plan_rig import GPT2, LLAMA2_7B, board, overlay, quantized
@@ -74,7 +76,11 @@ def test_the_command_prints_a_table_or_json(folder: Path) -> None:
 def test_what_does_not_fit_is_said_in_json_and_by_the_exit_code(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lora_sdk.cli.plan.load_board", lambda name: board(hbm=2048))
+
+    def small(config: Any, overlay: Any, _: Any, *rest: Any, **more: Any) -> Any:
+        return make_plan(config, overlay, board(hbm=2048), *rest, **more)
+
+    monkeypatch.setattr(placement, "make_plan", small)
     arguments = ["--model", str(folder), "--boards", "1", "--json"]
     answer = CliRunner().invoke(command, arguments)
     found = json.loads(answer.output)

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from lora_host.errors import RequestError
+from lora_sdk.cli.flags import flags
+from lora_sdk.core.options import EngineOptions
 
 if TYPE_CHECKING:
     from lora_sdk.engine.engine import Engine
@@ -27,33 +29,27 @@ class NamedAdapter:
     scale: float = 1.0
 
 
-def adapter_options(function: Function) -> Function:
+def adapter_flags(function: Function) -> Function:
     """--adapter and what belongs to it."""
-    for option in (
-        click.option("--adapter-mode", type=click.Choice(["auto", "nfs", "s", "bd"]),
-                     default="auto", show_default=True, help="how adapters are sharded"),
-        click.option("--max-adapters", type=int, metavar="N",
-                     help="adapters on the boards at once [all]"),
-        click.option("--adapter", "adapters", multiple=True, metavar="NAME=PATH[:SCALE]",
-                     help="PEFT folder; the first one is used where a --batch line names none"),
-    ):  # fmt: skip
-        function = option(function)
-    return function
+    slots = {"default": None, "type": "int | None", "low": 1, "unset": "all that are named"}
+    slots["help"] = "adapters on the boards at once"
+    function = flags(EngineOptions, "max_adapters", "adapter_mode", max_adapters=slots)(function)
+    return click.option(
+        "--adapter", "adapters", multiple=True, metavar="NAME=PATH[:SCALE]",
+        help="PEFT folder; the first one is used where a --batch line names none",
+    )(function)  # fmt: skip
 
 
 def take_adapters(options: dict[str, Any]) -> tuple[list[NamedAdapter], dict[str, Any]]:
-    """Take the options of `adapter_options` out: the adapters, and the Engine's arguments."""
+    """Take the options of `adapter_flags` out: the adapters, and the Engine's arguments."""
     found = [parse_adapter(text) for text in options.pop("adapters")]
     slots, mode = options.pop("max_adapters"), options.pop("adapter_mode")
     if not found:
         if slots is not None:
             raise RequestError("--max-adapters is for --adapter; name an adapter")
         return [], {}
-    slots = len(found) if slots is None else slots
-    if slots < 1:
-        raise RequestError(f"--max-adapters is {slots}; expected at least 1")
     return found, {
-        "max_adapters": slots,
+        "max_adapters": len(found) if slots is None else slots,
         "max_adapter_rank": max(_rank(adapter) for adapter in found),
         "adapter_mode": mode,
     }

@@ -7,32 +7,22 @@ from pathlib import Path
 
 import click
 
+from lora_sdk.cli.flags import flags
 from lora_sdk.cli.progress import ProgressBar
+from lora_sdk.core.options import EngineOptions
+
+EMULATED = {"help": "emulated boards: 1, 2, 4 or 8", "default": 1, "unset": ""}
+CORES = {"help": "cores to use", "unset": "all"}
 
 
 @click.command("bench")
-@click.option(
-    "-m",
-    "--model",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Hugging Face model folder [demo]",
-)
-@click.option(
-    "--boards",
-    type=int,
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="emulated boards: 1, 2, 4 or 8",
-)
-@click.option("--threads", type=int, metavar="T", help="cores to use [all]")
+@flags(EngineOptions, "model", "boards", "threads", boards=EMULATED, threads=CORES)
 @click.option("--prompt", type=click.IntRange(1), default=32, show_default=True, help="tokens")
 @click.option("--tokens", type=click.IntRange(1), default=64, show_default=True, help="new tokens")
 @click.option("--rounds", type=click.IntRange(1), default=7, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
 def bench(
-    model: Path | None,
+    model: str | None,
     boards: int,
     threads: int | None,
     prompt: int,
@@ -52,7 +42,7 @@ def bench(
 
     with ProgressBar("rounds", unit="round") as progress:
         report = measure(
-            model,
+            Path(model) if model else None,
             boards=boards,
             threads=threads,
             prompt=prompt,

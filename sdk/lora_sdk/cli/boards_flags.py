@@ -1,31 +1,30 @@
-"""Options that say which boards a lab tool works on."""
+"""Flags that say which boards a lab tool works on, and its overlay."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-import click
+from lora_sdk.cli.flags import flags
+from lora_sdk.core.options import EngineOptions
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+_OVERLAY = {"unset": "LORA-F of the first board's kind"}
 
-def board_options(function: Function) -> Function:
+
+def board_flags(function: Function) -> Function:
     """Boards by device or cluster file, and the overlay; `overlay_for` finds its default."""
-    for option in reversed(
-        [
-            click.option("--device", "devices", multiple=True, metavar="URI",
-                         help="board to use, as slash:0000:21:00.0; once a board"),
-            click.option("--cluster", "cluster_file", metavar="FILE",
-                         help="cluster file: boards and cabling"),
-            click.option("--boards", type=int, metavar="N",
-                         help="how many emulated boards, where none is named [1]"),
-            click.option("--overlay", metavar="NAME",
-                         help="overlay name or folder [LORA-F of the first board's kind]"),
-        ]
-    ):  # fmt: skip
-        function = option(function)
-    return function
+    names = ("devices", "cluster_file", "boards", "overlay")
+    boards = {"help": "emulated boards, where none is named", "unset": "1"}
+    return flags(EngineOptions, *names, boards=boards, overlay=_OVERLAY)(function)
+
+
+def device_flags(function: Function) -> Function:
+    """Boards by device, at least one, and the overlay."""
+    devices = {"required": True, "unset": ""}
+    names = ("devices", "overlay")
+    return flags(EngineOptions, *names, devices=devices, overlay=_OVERLAY)(function)
 
 
 def overlay_for(name: str | None, devices: Sequence[str], cluster_file: str | None) -> Any:

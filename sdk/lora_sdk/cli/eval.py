@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lora_sdk.cli.flags import engine_options
+from lora_sdk.cli.flags import MODEL_FLAGS, flags
 from lora_sdk.cli.progress import ProgressBar
+from lora_sdk.core.options import EngineOptions
 
 if TYPE_CHECKING:
     from lora_sdk.engine.engine import Engine
@@ -39,7 +40,7 @@ Examples:
 )
 @click.option("--no-reference", "alone", is_flag=True, help="without a float32 score beside")
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
-@engine_options
+@flags(EngineOptions, *MODEL_FLAGS)
 def evaluate(
     path: str,
     stride: int | None,

@@ -1,45 +1,79 @@
-"""Options that several commands share."""
+"""Flags of the command line, made of the described fields that they set."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import click
 
-from lora_sdk.model.kv_formats import KV_KINDS
+from lora_sdk.arguments.option import Option, options_of
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-ENGINE_OPTIONS = (
+MODEL_FLAGS = (
     *("model", "boards", "devices", "cluster_file"),
     *("overlay", "kernels", "threads", "context", "kv"),
 )
-"""Names of the arguments that `engine_options` gives, as Engine takes them."""
+"""Fields of EngineOptions that say which model runs on which boards."""
 
 
-def engine_options(function: Function) -> Function:
-    """Options that say which model runs on which boards: the arguments of Engine."""
-    for option in reversed(
-        [
-            click.option("-m", "--model", metavar="DIR", help="Hugging Face model folder [demo]"),
-            click.option("--boards", type=int, metavar="N", help="1, 2, 4 or 8 boards [1]"),
-            click.option("--device", "devices", multiple=True, metavar="URI",
-                         help="board to use, as emu:u280; once a board"),
-            click.option("--cluster", "cluster_file", metavar="FILE",
-                         help="cluster file: boards and cabling"),
-            click.option("--overlay", metavar="NAME",
-                         help="overlay name or folder [one that takes the model]"),
-            click.option("--kernels", type=click.Choice(["native", "numpy"]), default="native",
-                         show_default=True, help="kernels of emulated boards"),
-            click.option("--threads", type=int, metavar="T",
-                         help="threads of native kernels [one a CPU]"),
-            click.option("-c", "--ctx-size", "context", type=int, metavar="N",
-                         help="context in positions [all that fit]"),
-            click.option("--kv", type=click.Choice(["auto", *KV_KINDS]),
-                         default="auto", show_default=True,
-                         help="type of the KV cache; auto: as the checkpoint says"),
-        ]
-    ):  # fmt: skip
-        function = option(function)
-    return function
+def flags(owner: type, *names: str, **changes: Mapping[str, Any]) -> Callable[[Function], Function]:
+    """Decorator: flags of the fields `names` of a described dataclass, in this order. `changes`: by
+    field, the parts of its Option that differ for this command, and `required`."""
+    known = options_of(owner)
+
+    def add(function: Function) -> Function:
+        for name in reversed(names):
+            change = dict(changes.get(name, {}))
+            required = bool(change.pop("required", False))
+            function = _flag(replace(known[name], **change), required)(function)
+        return function
+
+    return add
+
+
+def _flag(option: Option, required: bool) -> Callable[[Function], Function]:
+    more: dict[str, Any] = {"required": required, "help": _help(option)}
+    if option.kind == "bool":
+        return click.option(*option.flags, option.name, is_flag=True, **more)
+    shown = option.default not in (None, (), "") and not option.unset
+    return click.option(
+        *option.flags,
+        option.name,
+        type=_parser(option),
+        multiple=option.many,
+        default=None if option.many else option.default,
+        show_default=shown,
+        shell_complete=_completer(option),
+        metavar=_metavar(option),
+        **more,
+    )
+
+
+def _parser(option: Option) -> Callable[[Any], object]:
+    """A flag's text, or its default, to its value; checked as the argument is."""
+
+    def parse(value: Any) -> object:
+        return option.parse(value) if isinstance(value, str) else value
+
+    return parse
+
+
+def _completer(option: Option) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+        return [choice for choice in option.choices if choice.startswith(incomplete)]
+
+    return complete
+
+
+def _metavar(option: Option) -> str:
+    choices = f"[{'|'.join(option.choices)}]" if option.choices else ""
+    return option.metavar or choices or {"int": "N", "float": "X"}.get(option.kind, "TEXT")
+
+
+def _help(option: Option) -> str:
+    often = "; may be repeated" if option.many else ""
+    unset = f" [{option.unset}]" if option.unset else ""
+    return f"{option.help}{often}{unset}"

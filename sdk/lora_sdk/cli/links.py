@@ -8,13 +8,13 @@ from typing import Any
 import click
 
 from lora_sdk.cli.bare import chosen_boards, container_option, links_bare
-from lora_sdk.cli.boards_flags import board_options, overlay_for
+from lora_sdk.cli.boards_flags import board_flags, overlay_for
 
 TIMES = 2  # a link that comes up once may not come up again
 
 
 @click.command("links")
-@board_options
+@board_flags
 @container_option
 @click.option("--test", is_flag=True, help="payload both ways on every cable, twice, and cabling")
 @click.option("--discover", is_flag=True, help="write a cluster file of the actual cabling")

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import click
 
-from lora_sdk.cli.boards_flags import overlay_for
+from lora_sdk.cli.boards_flags import device_flags, overlay_for
 
 
 @click.command("program")
-@click.option("--device", "devices", multiple=True, required=True, metavar="URI",
-              help="board to load, as slash:0000:21:00.0; once a board")  # fmt: skip
-@click.option("--overlay", metavar="NAME", help="overlay [LORA-F of the first board's kind]")
+@device_flags
 def program(devices: tuple[str, ...], overlay: str | None) -> None:
     """Load an overlay on boards and check that it runs there: ABI, board kind, firmware CRC."""
     from lora_host.cluster import Cluster

@@ -6,13 +6,11 @@ import time
 
 import click
 
-from lora_sdk.cli.boards_flags import overlay_for
+from lora_sdk.cli.boards_flags import device_flags, overlay_for
 
 
 @click.command("reset")
-@click.option("--device", "devices", multiple=True, required=True, metavar="URI",
-              help="board to reset, as slash:0000:21:00.0; once a board")  # fmt: skip
-@click.option("--overlay", metavar="NAME", help="overlay [LORA-F of the first board's kind]")
+@device_flags
 def reset(devices: tuple[str, ...], overlay: str | None) -> None:
     """Reset boards, wait until each is back, load the overlay, and run a command on each: only then
     the reset has worked. Fails where another process holds a board."""

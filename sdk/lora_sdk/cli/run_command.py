@@ -10,22 +10,30 @@ import click
 
 from lora_host.errors import RequestError
 from lora_sdk.cli.adapters import (
-    adapter_options,
+    adapter_flags,
     default_adapter,
     load_adapters,
     take_adapters,
 )
-from lora_sdk.cli.flags import ENGINE_OPTIONS, engine_options
+from lora_sdk.cli.flags import MODEL_FLAGS, flags
 from lora_sdk.cli.progress import ProgressBar
 from lora_sdk.cli.prompts import BatchLine, name_of, one_source, read_batch, read_prompt
-from lora_sdk.cli.speculation import speculation_options, take_speculation
+from lora_sdk.cli.speculation import speculation_flags, take_speculation
 from lora_sdk.cli.statistics import Statistics
+from lora_sdk.core.options import EngineOptions
 from lora_sdk.sampling import SamplingParams
-from lora_sdk.sampling.params import DEFAULT_MAX_TOKENS
 
 if TYPE_CHECKING:
     from lora_sdk.core.results import Delta, Result
     from lora_sdk.engine.engine import Engine
+
+SAMPLING_FLAGS = (
+    *("max_tokens", "min_tokens", "temperature", "top_k", "top_p", "min_p"),
+    *("repetition_penalty", "presence_penalty", "frequency_penalty"),
+    *("seed", "stop", "ignore_eos", "logprobs"),
+)
+TO_THE_END = {"help": "max number of new tokens; -1: until the context is full", "low": -1}
+WITH_JSON = {"help": "with --json: log probabilities, and those of the N most likely tokens"}
 
 EPILOG = """\b
 Examples:
@@ -46,46 +54,10 @@ messages and sampling parameters; every result is one JSON line, in the same ord
 @click.argument("source", metavar="[PROMPT_FILE|-]", required=False)
 @click.option("-p", "--prompt", metavar="TEXT", help="prompt text instead of a file")
 @click.option("--batch", metavar="FILE", help="JSON lines of prompts that run together")
-@engine_options
-@adapter_options
-@speculation_options
-@click.option(
-    "-n",
-    "--predict",
-    "max_tokens",
-    type=int,
-    default=DEFAULT_MAX_TOKENS,
-    show_default=True,
-    help="new tokens at most; -1: until the context is full",
-)
-@click.option("--min-tokens", type=int, default=0, help="no end before so many new tokens")
-@click.option(
-    "--temp",
-    "--temperature",
-    "temperature",
-    type=float,
-    default=0.0,
-    show_default=True,
-    help="0: the likeliest token",
-)
-@click.option("--top-k", type=int, default=0, help="keep the K likeliest tokens; 0: all")
-@click.option("--top-p", type=float, default=1.0, help="keep the likeliest up to this probability")
-@click.option("--min-p", type=float, default=0.0, help="keep those this likely against the best")
-@click.option("--repeat-penalty", type=float, default=1.0, help="against tokens seen before")
-@click.option("--presence-penalty", type=float, default=0.0, help="against tokens of the output")
-@click.option("--frequency-penalty", type=float, default=0.0, help="the same, a time each")
-@click.option("-s", "--seed", type=int, help="0..2^64-1; the statistics name one that was drawn")
-@click.option(
-    "-r",
-    "--stop",
-    "--reverse-prompt",
-    "stop",
-    multiple=True,
-    metavar="TEXT",
-    help="text that ends the output; may be repeated",
-)
-@click.option("--ignore-eos", is_flag=True, help="go on after end-of-text")
-@click.option("--logprobs", type=int, help="with --json: log probabilities and the N likeliest")
+@flags(EngineOptions, *MODEL_FLAGS, "max_sequences")
+@adapter_flags
+@speculation_flags
+@flags(SamplingParams, *SAMPLING_FLAGS, max_tokens=TO_THE_END, logprobs=WITH_JSON)
 @click.option("--chat", is_flag=True, help="the prompt is a user's message: apply the template")
 @click.option("--echo", is_flag=True, help="write the prompt before its continuation")
 @click.option("--json", "as_json", is_flag=True, help="write one JSON object instead of text")
@@ -107,7 +79,7 @@ def lora_run(
     """Continue a prompt with a model on FPGA boards, emulated where there are none."""
     one_source(prompt, source, batch)
     _check_output(options, batch=batch is not None, chat=chat, echo=echo, as_json=as_json)
-    engine_arguments = {name: options.pop(name) for name in ENGINE_OPTIONS}
+    engine_arguments = {name: options.pop(name) for name in (*MODEL_FLAGS, "max_sequences")}
     adapters, more = take_adapters(options)
     engine_arguments.update(more)
     drafts = take_speculation(options, engine_arguments)
@@ -160,7 +132,6 @@ def _check_output(
 def _sampling(options: dict[str, Any]) -> dict[str, object]:
     """Flags as sampling parameters."""
     sampling: dict[str, object] = dict(options)
-    sampling["repetition_penalty"] = sampling.pop("repeat_penalty")
     if sampling["max_tokens"] == -1:
         sampling["max_tokens"] = None
     return sampling

@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lora_host.errors import RequestError
+from lora_sdk.cli.flags import flags
 from lora_sdk.cli.progress import ProgressBar
+from lora_sdk.core.options import EngineOptions
+from lora_sdk.sampling import SamplingParams
 from lora_sdk.spec.opening import PROPOSERS
 
 if TYPE_CHECKING:
@@ -28,12 +31,11 @@ _MEASURE_OPTIONS = (
                  help="UTF-8 text to cut prompts from; may be repeated"),
     click.option("--proposer", type=click.Choice(PROPOSERS),
                  help="kind of draft [what the folder holds]"),
-    click.option("--temp", "--temperature", "temperature", default=0.0, show_default=True,
-                 help="at which the model continues the prompts"),
+    flags(SamplingParams, "temperature",
+          temperature={"help": "at which the model continues the prompts"}),
     click.option("--prompts", default=256, show_default=True,
                  help="prompts to search on, and as many held out, at most"),
-    click.option("-c", "--ctx-size", "context", type=int, metavar="N",
-                 help="context in positions [the model's]"),
+    flags(EngineOptions, "context", context={"unset": "the model's"}),
 )  # fmt: skip
 
 
@@ -82,7 +84,7 @@ def collect(
 @click.option("--board", default="u280", show_default=True, help="u280 or v80")
 @click.option("--boards", "counts", multiple=True, type=int, metavar="N",
               help="boards; may be repeated [1]")  # fmt: skip
-@click.option("--overlay", help="overlay name [the one that computes the model]")
+@flags(EngineOptions, "overlay")
 @click.option("--largest", default=LARGEST, show_default=True, help="rows of the largest tree")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE",
               help="table to write or add to [speculation.json in MODEL]")  # fmt: skip

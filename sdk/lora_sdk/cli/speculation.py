@@ -8,13 +8,14 @@ from typing import Any, TypeVar
 
 import click
 
+from lora_sdk.core.options import EngineOptions
 from lora_sdk.spec.opening import PROPOSERS
 from lora_sdk.spec_tuning.resolve import AUTO, Answer, SpeculationRequest, Target, resolve
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def speculation_options(function: Function) -> Function:
+def speculation_flags(function: Function) -> Function:
     """--speculative and what belongs to it."""
     for option in (
         click.option("--spec-objective", type=click.Choice(["modelled", "wall"]),
@@ -30,7 +31,7 @@ def speculation_options(function: Function) -> Function:
 
 
 def take_speculation(options: dict[str, Any], engine_arguments: Mapping[str, Any]) -> Answer:
-    """Take the options of `speculation_options` out: what the engine is opened with."""
+    """Take the options of `speculation_flags` out: what the engine is opened with."""
     draft = options.pop("draft")
     request = SpeculationRequest(
         options.pop("speculative").strip().lower(),
@@ -43,15 +44,12 @@ def take_speculation(options: dict[str, Any], engine_arguments: Mapping[str, Any
 
 def _target(arguments: Mapping[str, Any]) -> Target:
     from lora_host.cluster_file import is_emulated, load_cluster
-    from lora_sdk.core.options import make_options
     from lora_sdk.model.config import load_config
     from lora_sdk.plan.overlay_choice import choose_overlay
 
-    names = ("model", "boards", "devices", "cluster_file", "overlay", "kernels", "context")
-    given = {name: arguments[name] for name in names}
-    checked = make_options(**given, max_sequences=None, hidden_layers=(), trace=False)
-    uris = list(checked.devices)
-    if checked.cluster_file is not None:
-        uris = [entry.uri for entry in load_cluster(checked.cluster_file).boards]
-    overlay = checked.overlay or choose_overlay(load_config(checked.model), checked.board)
-    return Target(checked.model, overlay, checked.boards, all(map(is_emulated, uris)))
+    options = EngineOptions(**arguments)
+    uris = list(options.devices)
+    if options.cluster_file is not None:
+        uris = [entry.uri for entry in load_cluster(options.cluster_file).boards]
+    overlay = options.overlay or choose_overlay(load_config(options.folder), options.board_kind)
+    return Target(options.folder, overlay, options.board_count, all(map(is_emulated, uris)))

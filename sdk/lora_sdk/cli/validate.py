@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from lora_sdk.cli.bare import chosen_boards, container_option, untested, validate_bare
-from lora_sdk.cli.boards_flags import board_options, overlay_for
+from lora_sdk.cli.boards_flags import board_flags, overlay_for
 
 MIB = 1 << 20
 TOKENS = [(7 * i + 11) % 500 + 3 for i in range(40)]  # more than one tile of 32 positions
@@ -17,7 +17,7 @@ STEPS = 4
 
 
 @click.command("validate")
-@board_options
+@board_flags
 @container_option
 @click.option("--memory", is_flag=True, help="test the memory of each bank and nothing else")
 @click.option("--mib", type=click.IntRange(1), default=1, show_default=True,

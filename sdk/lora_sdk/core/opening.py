@@ -4,19 +4,27 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lora_host.errors import RequestError
-from lora_sdk.core.options import EngineOptions, Progress
+from lora_sdk.core.options import EngineOptions
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from lora_host.cluster import Cluster
     from lora_host.cluster_file import ClusterFile
     from lora_sdk.core.runner import Runner
     from lora_sdk.model.spec import ModelConfig
     from lora_sdk.plan.model_plan import Plan
+
+
+@dataclass(frozen=True)
+class PlannedModel:
+    """A model's placement, and the cluster file's boards that it is for, None for emulated ones."""
+
+    config: ModelConfig
+    plan: Plan
+    cluster_file: ClusterFile | None
 
 
 @dataclass(frozen=True)
@@ -42,49 +50,58 @@ def connected(path: Path, boards: int) -> ClusterFile:
     return file.only(route(file.cables, boards).order)
 
 
-def open_model(options: EngineOptions, progress: Progress | None) -> OpenedModel:
-    """Plan, open the boards, place the weights. Errors of every layer pass through."""
-    from lora_host.cluster import Cluster
+def plan_model(options: EngineOptions) -> PlannedModel:
+    """Where the model would lie; only its configuration is read. Errors of every layer pass
+    through."""
     from lora_host.cluster_file import ring
     from lora_host.overlay import load_overlay
-    from lora_sdk.core.runner import Runner
-    from lora_sdk.model.checkpoint import Checkpoint
     from lora_sdk.model.config import load_config
     from lora_sdk.model.quantization import with_kv_cache
     from lora_sdk.plan.overlay_choice import choose_overlay
     from lora_sdk.plan.placement import make_plan
     from lora_sdk.plan.topology import route
 
-    config = with_kv_cache(load_config(options.model), options.kv_kind)
-    overlay = load_overlay(options.overlay or choose_overlay(config, options.board))
-    file = connected(options.cluster_file, options.boards) if options.cluster_file else None
-    cables = file.cables if file is not None else ring(options.boards)
+    boards = options.board_count
+    config = with_kv_cache(load_config(options.folder), options.kv_kind)
+    overlay = load_overlay(options.overlay or choose_overlay(config, options.board_kind))
+    file = connected(Path(options.cluster_file), boards) if options.cluster_file else None
     plan = make_plan(
         config,
         overlay,
         overlay.board,
-        options.boards,
+        boards,
         context=options.context,
         sequences=options.max_sequences,
-        route=route(cables, options.boards),
-        hidden_taps=options.hidden_layers,
+        route=route(file.cables if file is not None else ring(boards), boards),
+        hidden_taps=tuple(options.hidden_layers),
         adapters=options.adapters,
     )
-    checkpoint = Checkpoint.open(options.model, config)
+    return PlannedModel(config, plan, file)
+
+
+def open_model(options: EngineOptions) -> OpenedModel:
+    """Plan, open the boards, place the weights. Errors of every layer pass through."""
+    from lora_host.cluster import Cluster
+    from lora_sdk.core.runner import Runner
+    from lora_sdk.model.checkpoint import Checkpoint
+
+    planned = plan_model(options)
+    config, plan = planned.config, planned.plan
+    checkpoint = Checkpoint.open(options.folder, config)
     stack = ExitStack()
     try:
         cluster = stack.enter_context(
             Cluster.open(
-                boards=options.boards,
+                boards=options.board_count,
                 devices=options.devices,
-                cluster_file=file,
-                overlay=overlay,
+                cluster_file=planned.cluster_file,
+                overlay=plan.overlay,
                 kernels=options.kernels,
                 trace=options.trace,
                 threads=options.threads,
             )
         )
-        runner = Runner(cluster, config, checkpoint, plan, progress, options.threads)
+        runner = Runner(cluster, config, checkpoint, plan, options.progress, options.threads)
     except BaseException:
         stack.close()
         raise

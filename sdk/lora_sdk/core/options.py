@@ -1,15 +1,22 @@
-"""What an Engine is opened with, checked before anything is touched."""
+"""What an Engine is opened with: each argument described and checked here, before a board is."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from lora_host.errors import ModelError, RequestError
+from lora_sdk.arguments.describe import documented
+from lora_sdk.arguments.option import check_options, option
 from lora_sdk.model.kv_formats import KV_KINDS, KvKind
-from lora_sdk.plan.adapters import AdapterOptions
+from lora_sdk.plan.adapters import DEFAULT_RANK, MODES, AdapterOptions
+from lora_sdk.plan.partition import BOARD_COUNTS
+
+if TYPE_CHECKING:
+    from lora_sdk.spec.opening import SpeculationOptions
 
 KERNELS = ("native", "numpy")
 KV_AUTO = "auto"  # as the checkpoint says
@@ -18,114 +25,164 @@ Progress = Callable[[int, int], None]
 """Called while weights load with (bytes placed so far, bytes in all)."""
 
 
+@documented
 @dataclass(frozen=True)
 class EngineOptions:
-    """Arguments of Engine, see there. `boards` is settled here: asked for, or one a device; `board`
-    is the kind of the first; `overlay` None leaves the choice to the model."""
+    """Arguments of Engine; its flags and the table in docs/python.md are made of the same fields.
 
-    model: Path
-    boards: int
-    devices: tuple[str, ...]
-    cluster_file: Path | None
-    overlay: str | None
-    kernels: str
-    context: int | None
-    max_sequences: int | None
-    hidden_layers: tuple[int, ...]
-    trace: bool
-    adapters: AdapterOptions = field(default_factory=AdapterOptions)
-    threads: int | None = None
-    kv: str = KV_AUTO
-    board: str = "u280"
+    Making one checks it: RequestError names the argument, ModelError the folder, and errors of the
+    cluster file pass through."""
+
+    model: str | Path | None = option(
+        None,
+        help="Hugging Face model folder",
+        unset="the demo model",
+        flags=("-m", "--model"),
+        metavar="DIR",
+    )
+    boards: int | None = option(
+        None,
+        help="1, 2, 4 or 8 boards",
+        unset="as many as devices or the cluster file name, else 1",
+        flags=("--boards",),
+        metavar="N",
+    )
+    devices: Sequence[str] = option(
+        (),
+        help="boards to use, by URI, as emu:u280",
+        unset="emulated boards",
+        flags=("--device",),
+        metavar="URI",
+    )
+    cluster_file: str | Path | None = option(
+        None, help="cluster file: boards and cabling", flags=("--cluster",), metavar="FILE"
+    )
+    overlay: str | None = option(
+        None,
+        help="name or folder of the overlay",
+        unset="one that takes the model",
+        flags=("--overlay",),
+        metavar="NAME",
+    )
+    kernels: str = option(
+        "native",
+        help="kernels of emulated boards, in C or the NumPy reference",
+        flags=("--kernels",),
+        choices=KERNELS,
+    )
+    context: int | None = option(
+        None,
+        help="positions that a sequence may have",
+        unset="all that fit",
+        flags=("-c", "--ctx-size", "--context"),
+        metavar="N",
+        low=1,
+    )
+    max_sequences: int | None = option(
+        None,
+        help="sequences open at once",
+        unset="all that fit, at most 16",
+        flags=("--max-sequences", "--sequences"),
+        metavar="N",
+        low=1,
+    )
+    progress: Progress | None = option(
+        None, help="callback while weights load: bytes placed so far, bytes in all"
+    )
+    hidden_layers: Sequence[int] = option(
+        (), help="layers whose input hidden states a row may ask for"
+    )
+    trace: bool = option(False, help="keep the boards' command traces")
+    max_adapters: int = option(
+        0,
+        help="adapters on the boards at once; 0 reserves no room for them",
+        flags=("--max-adapters",),
+        metavar="N",
+        low=0,
+        high="MAX_ADAPTER_SLOTS",
+    )
+    max_adapter_rank: int = option(
+        DEFAULT_RANK, help="max rank of an adapter", low=1, high="MAX_ADAPTER_RANK"
+    )
+    adapter_mode: str = option(
+        "auto",
+        help="how adapters are sharded over the boards",
+        flags=("--adapter-mode",),
+        choices=MODES,
+    )
+    threads: int | None = option(
+        None,
+        help="threads of native kernels",
+        unset="one a CPU",
+        flags=("--threads",),
+        metavar="T",
+        low=1,
+    )
+    speculation: SpeculationOptions | None = option(
+        None, help="who drafts, and which tree; tokens are the same", unset="plain decoding"
+    )
+    kv: str = option(
+        KV_AUTO,
+        help="type of the KV cache; auto: as the checkpoint says",
+        flags=("--kv",),
+        choices=(KV_AUTO, *KV_KINDS),
+    )
+
+    def __post_init__(self) -> None:
+        check_options(self)
+        for name in ("devices", "hidden_layers"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        self._check_boards()
+
+    @cached_property
+    def folder(self) -> Path:
+        """The model's folder. ModelError where there is none."""
+        if self.model is None:
+            from lora_sdk.model.demo import demo_model_path
+
+            return demo_model_path()
+        folder = Path(self.model)
+        if not folder.is_dir():
+            found = "is a file" if folder.exists() else "is not there"
+            raise ModelError(f"model folder {folder} {found}; expected a Hugging Face model folder")
+        return folder
+
+    @cached_property
+    def board_count(self) -> int:
+        """`boards`, or as many as are named. RequestError: no count that a model can have."""
+        count = self.boards
+        if count is None and self.devices:
+            count = len(self.devices)
+        if count is None and self.cluster_file is not None:
+            from lora_host.cluster_file import load_cluster
+
+            count = len(load_cluster(self.cluster_file).boards)
+        return 1 if count is None else count
+
+    @cached_property
+    def board_kind(self) -> str:
+        """Kind of the first board, "u280" where none is named."""
+        from lora_host.selection import board_kind
+
+        return board_kind(self.devices, self.cluster_file)
 
     @property
     def kv_kind(self) -> KvKind | None:
         """The KV cache that was asked for, None for what the checkpoint says."""
         return None if self.kv == KV_AUTO else cast("KvKind", self.kv)
 
+    @property
+    def adapters(self) -> AdapterOptions:
+        """Room for adapters."""
+        return AdapterOptions(self.max_adapters, self.max_adapter_rank, self.adapter_mode)
 
-def make_options(
-    model: str | Path | None,
-    boards: int | None,
-    devices: Sequence[str],
-    cluster_file: str | Path | None,
-    overlay: str | None,
-    kernels: str,
-    context: int | None,
-    max_sequences: int | None,
-    hidden_layers: Sequence[int],
-    trace: bool,
-    adapters: AdapterOptions | None = None,
-    threads: int | None = None,
-    kv: str = KV_AUTO,
-) -> EngineOptions:
-    """Checked options; RequestError names the argument."""
-    if kernels not in KERNELS:
-        raise RequestError(f"kernels {kernels!r}; expected {' or '.join(map(repr, KERNELS))}")
-    if kv not in (KV_AUTO, *KV_KINDS):
-        raise RequestError(f"kv {kv!r}; expected one of {', '.join((KV_AUTO, *KV_KINDS))}")
-    if isinstance(devices, str):
-        raise RequestError(f"devices is the string {devices!r}; expected a list of URIs")
-    _check_count("context", context)
-    _check_count("max_sequences", max_sequences)
-    _check_count("threads", threads)
-    return EngineOptions(
-        model=_model_folder(model),
-        boards=_board_count(boards, tuple(devices), cluster_file),
-        devices=tuple(devices),
-        cluster_file=Path(cluster_file) if cluster_file else None,
-        overlay=overlay,
-        kernels=kernels,
-        context=context,
-        max_sequences=max_sequences,
-        hidden_layers=tuple(hidden_layers),
-        trace=trace,
-        adapters=adapters or AdapterOptions(),
-        threads=threads,
-        kv=kv,
-        board=_board_kind(devices, cluster_file),
-    )
-
-
-def _board_kind(devices: Sequence[str], cluster_file: str | Path | None) -> str:
-    from lora_host.selection import board_kind
-
-    return board_kind(devices, cluster_file)
-
-
-def _model_folder(model: str | Path | None) -> Path:
-    if model is None:
-        from lora_sdk.model.demo import demo_model_path
-
-        return demo_model_path()
-    folder = Path(model)
-    if not folder.is_dir():
-        found = "is a file" if folder.exists() else "is not there"
-        raise ModelError(f"model folder {folder} {found}; expected a Hugging Face model folder")
-    return folder
-
-
-def _board_count(
-    boards: int | None, devices: tuple[str, ...], cluster_file: str | Path | None
-) -> int:
-    from lora_sdk.plan.partition import BOARD_COUNTS
-
-    count = boards
-    if count is None and devices:
-        count = len(devices)
-    if count is None and cluster_file is not None:
-        from lora_host.cluster_file import load_cluster
-
-        count = len(load_cluster(Path(cluster_file)).boards)
-    count = 1 if count is None else count
-    if isinstance(count, bool) or count not in BOARD_COUNTS:
-        expected = ", ".join(map(str, BOARD_COUNTS[:-1])) + f" or {BOARD_COUNTS[-1]}"
-        raise RequestError(f"{count} boards were asked for; expected {expected}")
-    if devices and len(devices) != count:
-        raise RequestError(f"{count} boards were asked for, {len(devices)} devices named")
-    return count
-
-
-def _check_count(name: str, value: int | None) -> None:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-        raise RequestError(f"{name} is {value!r}; expected an integer of at least 1")
+    def _check_boards(self) -> None:
+        """Folder, number and names of the boards."""
+        assert self.folder  # ModelError where there is none
+        count = self.board_count
+        if count not in BOARD_COUNTS:
+            expected = ", ".join(map(str, BOARD_COUNTS[:-1])) + f" or {BOARD_COUNTS[-1]}"
+            raise RequestError(f"{count} boards were asked for; expected {expected}")
+        if self.devices and len(self.devices) != count:
+            raise RequestError(f"{count} boards were asked for, {len(self.devices)} devices named")
+        assert self.board_kind  # RequestError for a URI that is none

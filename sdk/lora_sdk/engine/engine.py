@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import cached_property
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from lora_host import abi
 from lora_host.errors import RequestError
 from lora_sdk.adapters.slots import AdapterSlots
+from lora_sdk.arguments.signature import arguments_of
 from lora_sdk.core.kvcache import KvCache
 from lora_sdk.core.opening import open_model
-from lora_sdk.core.options import Progress, make_options
+from lora_sdk.core.options import EngineOptions
 from lora_sdk.core.results import Delta, Result
 from lora_sdk.core.speculation_statistics import SpeculationStatistics
 from lora_sdk.core.stepper import Stepper
@@ -30,9 +30,8 @@ from lora_sdk.engine.submission import (
     prompts_of,
 )
 from lora_sdk.engine.token_api import TokenApi
-from lora_sdk.plan.adapters import DEFAULT_RANK, AdapterOptions
 from lora_sdk.sampling import SamplingParams
-from lora_sdk.spec.opening import SpeculationOptions, open_speculation, with_taps
+from lora_sdk.spec.opening import open_speculation, with_taps
 from lora_sdk.text.chat import Message, check_messages, find_template, render
 from lora_sdk.text.tokenizer import Tokenizer
 
@@ -51,47 +50,12 @@ class Engine(AdapterApi, TokenApi):
     call it at once: their requests run as rows of the same steps.
     """
 
-    def __init__(
-        self,
-        model: str | Path | None = None,
-        boards: int | None = None,
-        devices: Sequence[str] = (),
-        cluster_file: str | Path | None = None,
-        overlay: str | None = None,
-        kernels: str = "native",
-        context: int | None = None,
-        max_sequences: int | None = None,
-        progress: Progress | None = None,
-        hidden_layers: Sequence[int] = (),
-        trace: bool = False,
-        max_adapters: int = 0,
-        max_adapter_rank: int = DEFAULT_RANK,
-        adapter_mode: str = "auto",
-        threads: int | None = None,
-        speculation: SpeculationOptions | None = None,
-        kv: str = "auto",
-    ) -> None:
-        """Open boards and place a model on them.
-
-        `model`: Hugging Face folder, None for the demo model. `boards`: 1, 2, 4 or 8; None takes as
-        many as `devices` or the cluster file names, else 1. `devices`: URIs as emu:u280. `overlay`:
-        name or folder, None for one that takes the model (all FP16: LORA-F). `kernels`: "native" or
-        "numpy", for emulated boards. `context`: positions of a sequence, None for all that fit.
-        `max_sequences`: sequences open at once. `progress(done, total)`: bytes placed.
-        `hidden_layers`: layers whose input rows may ask for. `trace`: keep the boards' command
-        traces. `max_adapters`: slots for adapters; `max_adapter_rank`: the largest rank they take;
-        `adapter_mode`: "auto", "nfs", "s" or "bd", see lora_sdk.plan.adapters. `threads`: of native
-        kernels, None for one a CPU. `speculation`: who drafts, None for plain decoding; tokens are
-        the same. `kv`: the KV cache's type, "auto" (the checkpoint's), "fp16", "int8" (by static
-        scales of the checkpoint) or "int8-heads". Raises the LoraError of what does not fit.
-        """
-        adapters = AdapterOptions(max_adapters, max_adapter_rank, adapter_mode)
-        options = make_options(
-            model, boards, devices, cluster_file, overlay, kernels, context, max_sequences,
-            hidden_layers, trace, adapters, threads, kv)  # fmt: skip
-        options = with_taps(options, speculation)
-        self.model_path = options.model
-        self._loaded = open_model(options, progress)
+    @arguments_of(EngineOptions)
+    def __init__(self, options: EngineOptions) -> None:
+        """Open boards and place a model on them. Raises the LoraError of what does not fit."""
+        options = with_taps(options)
+        self.model_path = options.folder
+        self._loaded = open_model(options)
         plan, runner = self._loaded.plan, self._loaded.runner
         self._adapters = AdapterSlots(self._loaded.cluster, plan)
         self._cache = KvCache(
@@ -102,10 +66,12 @@ class Engine(AdapterApi, TokenApi):
             abi.MAX_KV_OPS,
             watcher=self._adapters,
         )
-        self._stepper = Stepper(runner, self._cache, self._adapters if max_adapters else None)
+        self._stepper = Stepper(
+            runner, self._cache, self._adapters if options.max_adapters else None
+        )
         greedy = GreedyLoop(BoardLoop(self.cluster, runner), self._stepper, self._cache)
         try:
-            self._speculation = open_speculation(speculation, options, self._loaded, self._cache)
+            self._speculation = open_speculation(options, self._loaded, self._cache)
         except BaseException:
             self._loaded.stack.close()
             raise

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lora_host import abi
-from lora_host.errors import RequestError
 from lora_sdk.model.block import describe
 from lora_sdk.plan.partition import Share
 from lora_sdk.plan.tensors import FP16_BYTES, MatrixSpec, adapted_specs, padded
@@ -35,18 +34,6 @@ class AdapterOptions:
     slots: int = 0
     max_rank: int = DEFAULT_RANK
     mode: str = "auto"
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.slots <= abi.MAX_ADAPTER_SLOTS:
-            raise RequestError(
-                f"max_adapters is {self.slots}; expected 0 to {abi.MAX_ADAPTER_SLOTS}"
-            )
-        if not 1 <= self.max_rank <= abi.MAX_ADAPTER_RANK:
-            raise RequestError(
-                f"max_adapter_rank is {self.max_rank}; expected 1 to {abi.MAX_ADAPTER_RANK}"
-            )
-        if self.mode not in MODES:
-            raise RequestError(f"adapter_mode {self.mode!r}; expected one of {', '.join(MODES)}")
 
     @property
     def rank(self) -> int:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from lora_host.errors import RequestError
+from lora_host.naming import did_you_mean
+from lora_sdk.arguments.describe import documented
+from lora_sdk.arguments.option import check_options, is_integer, is_real, option, options_of
 
 AllowedTokens = Callable[[Sequence[int]], "np.ndarray | None"]
 """Hook before sampling: the tokens emitted so far -> a bool mask [vocabulary], None for all."""
@@ -21,6 +23,7 @@ MAX_BIAS = 1e6
 PENALTY_RANGE = (1e-6, 1e6)
 
 
+@documented
 @dataclass(frozen=True)
 class SamplingParams:
     """How one request is continued. Greedy unless `temperature` is above 0.
@@ -28,64 +31,125 @@ class SamplingParams:
     Raises RequestError, naming the field, when a value is out of range.
     """
 
-    max_tokens: int | None = DEFAULT_MAX_TOKENS
-    """At most so many new tokens; None: until the context is full."""
-    min_tokens: int = 0
-    """Neither end-of-text nor a stop takes effect before so many new tokens."""
-    n: int = 1
-    """Samples of one prompt; sample i draws with noise of its own."""
-    temperature: float = 0.0
-    """0 takes the most likely token."""
-    top_k: int = 0
-    """Keep the k most likely tokens; 0 or -1 keeps all."""
-    top_p: float = 1.0
-    """Keep the smallest set of likeliest tokens whose probability reaches top_p."""
-    min_p: float = 0.0
-    """Keep tokens at least min_p times as likely as the likeliest."""
-    repetition_penalty: float = 1.0
-    """Divides (positive) or multiplies (negative) logits of tokens in prompt or output."""
-    presence_penalty: float = 0.0
-    """Subtracted once from the logit of a token that the output holds."""
-    frequency_penalty: float = 0.0
-    """Subtracted from a token's logit once for each time that the output holds it."""
-    logit_bias: Mapping[int, float] = field(default_factory=dict)
-    """Added to the logits of these token ids."""
-    bad_words: str | Sequence[str] = ()
-    """Words that are not produced: the last token of each is forbidden after the ones before it."""
-    seed: int | None = None
-    """0..2**64-1; None draws one, which the result tells."""
-    stop: str | Sequence[str] = ()
-    """Strings that end the text where they begin."""
-    stop_token_ids: Sequence[int] = ()
-    """Token ids that end the text, beside the model's end-of-text."""
-    ignore_eos: bool = False
-    """Go on after the model's end-of-text token."""
-    logprobs: int | None = None
-    """Return the log probability of each new token and of so many likeliest ones."""
-    prompt_logprobs: int | None = None
-    """The same for the prompt's tokens, from the second one on."""
-    logprobs_mode: str = "raw"
-    """"raw": of the model's logits. "processed": after penalties, bias and temperature."""
-    include_stop_str_in_output: bool = False
-    """Leave the stop string, or the stop token's text, in the text."""
-    skip_special_tokens: bool = True
-    """Leave special tokens out of the text."""
-    adapter: str | None = None
-    """Name of a loaded adapter; None: the model alone."""
-    allowed_tokens: AllowedTokens | None = None
-    """Hook before sampling that restricts the next token (grammars)."""
+    max_tokens: int | None = option(
+        DEFAULT_MAX_TOKENS,
+        help="max number of new tokens; None: until the context is full",
+        flags=("-n", "--predict"),
+        low=1,
+    )
+    min_tokens: int = option(
+        0,
+        help="neither end-of-text nor a stop takes effect before so many new tokens",
+        flags=("--min-tokens",),
+        low=0,
+    )
+    n: int = option(
+        1, help="samples of one prompt; sample i draws with noise of its own", low=1, high=1024
+    )
+    temperature: float = option(
+        0.0,
+        help="0 takes the most likely token",
+        flags=("--temp", "--temperature"),
+        low=0.0,
+        high=MAX_TEMPERATURE,
+    )
+    top_k: int = option(
+        0, help="keep the k most likely tokens; 0 or -1 keeps all", flags=("--top-k",), low=-1
+    )
+    top_p: float = option(
+        1.0,
+        help="keep the smallest set of most likely tokens whose probability reaches top_p",
+        flags=("--top-p",),
+        low=0.0,
+        high=1.0,
+        above=True,
+    )
+    min_p: float = option(
+        0.0,
+        help="keep tokens at least min_p times as likely as the most likely one",
+        flags=("--min-p",),
+        low=0.0,
+        high=1.0,
+    )
+    repetition_penalty: float = option(
+        1.0,
+        help="divides (positive) or multiplies (negative) logits of tokens in prompt or output",
+        flags=("--repeat-penalty", "--repetition-penalty"),
+        low=PENALTY_RANGE[0],
+        high=PENALTY_RANGE[1],
+    )
+    presence_penalty: float = option(
+        0.0,
+        help="subtracted once from the logit of a token that the output holds",
+        flags=("--presence-penalty",),
+        low=-2.0,
+        high=2.0,
+    )
+    frequency_penalty: float = option(
+        0.0,
+        help="subtracted from a token's logit once for each time that the output holds it",
+        flags=("--frequency-penalty",),
+        low=-2.0,
+        high=2.0,
+    )
+    logit_bias: Mapping[int, float] = option({}, help="added to the logits of these token ids")
+    bad_words: str | Sequence[str] = option(
+        (),
+        help="words that are not produced: the last token of each is forbidden after those before",
+    )
+    seed: int | None = option(
+        None,
+        help="seed of the noise",
+        unset="drawn, and told by the result",
+        flags=("-s", "--seed"),
+        low=0,
+        high=2**64 - 1,
+    )
+    stop: str | Sequence[str] = option(
+        (),
+        help="strings that end the text where they begin",
+        flags=("-r", "--stop", "--reverse-prompt"),
+        metavar="TEXT",
+    )
+    stop_token_ids: Sequence[int] = option(
+        (), help="token ids that end the text, beside the model's end-of-text"
+    )
+    ignore_eos: bool = option(
+        False, help="go on after the model's end-of-text token", flags=("--ignore-eos",)
+    )
+    logprobs: int | None = option(
+        None,
+        help="return the log probability of each new token and of so many most likely ones",
+        flags=("--logprobs",),
+        metavar="N",
+        low=0,
+        high=1000,
+    )
+    prompt_logprobs: int | None = option(
+        None, help="the same for the prompt's tokens, from the second one on", low=0, high=1000
+    )
+    logprobs_mode: str = option(
+        "raw",
+        help="log probabilities of the model's logits, or after penalties, bias and temperature",
+        choices=("raw", "processed"),
+    )
+    include_stop_str_in_output: bool = option(
+        False, help="leave the stop string, or the stop token's text, in the text"
+    )
+    skip_special_tokens: bool = option(True, help="leave special tokens out of the text")
+    adapter: str | None = option(None, help="name of a loaded adapter", unset="the model alone")
+    allowed_tokens: AllowedTokens | None = option(
+        None, help="hook before sampling that restricts the next token (grammars)"
+    )
 
     def __post_init__(self) -> None:
         for name in ("stop", "bad_words", "stop_token_ids"):
             object.__setattr__(self, name, _as_tuple(name, getattr(self, name)))
         if not isinstance(self.logit_bias, Mapping):
-            raise _refuse("logit_bias", self.logit_bias, "a mapping of token ids to numbers")
+            raise _refused("logit_bias", self.logit_bias, "a mapping of token ids to numbers")
         object.__setattr__(self, "logit_bias", dict(self.logit_bias))
-        _check_integers(self)
-        _check_reals(self)
-        _check_texts(self)
-        if self.adapter is not None and not isinstance(self.adapter, str):
-            raise RequestError(f"adapter is {self.adapter!r}; expected the name of a loaded one")
+        check_options(self)
+        _check(self)
 
     @property
     def stops(self) -> tuple[str, ...]:
@@ -115,11 +179,12 @@ class SamplingParams:
     @classmethod
     def from_mapping(cls, values: Mapping[str, object]) -> SamplingParams:
         """Parameters from a JSON object; RequestError names an unknown field."""
-        known = {f.name for f in fields(cls)} - {"allowed_tokens"}
+        known = set(options_of(cls)) - {"allowed_tokens"}
         unknown = sorted(set(values) - known)
         if unknown:
             raise RequestError(
-                f"sampling parameter {unknown[0]!r} is unknown; known: {', '.join(sorted(known))}"
+                f"sampling parameter {unknown[0]!r:.60} is unknown; "
+                f"{did_you_mean(unknown[0], known)}"
             )
         given = dict(values)
         bias = given.get("logit_bias")
@@ -133,7 +198,7 @@ def _as_tuple(name: str, value: object) -> tuple[Any, ...]:
     if isinstance(value, str):
         return (value,)
     if isinstance(value, (bytes, Mapping)) or not isinstance(value, Iterable):
-        raise _refuse(name, value, "a list")
+        raise _refused(name, value, "a list")
     return tuple(value)
 
 
@@ -141,81 +206,24 @@ def _token_key(key: object) -> object:
     return int(key) if isinstance(key, str) and key.isdecimal() else key
 
 
-def _refuse(name: str, found: object, expected: str) -> RequestError:
-    return RequestError(f"sampling parameter {name} is {found!r:.60}; expected {expected}")
-
-
-def _is_integer(value: object) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-
-
-def _check_integers(p: SamplingParams) -> None:
-    limits: dict[str, tuple[int, int | None, bool]] = {
-        "max_tokens": (1, None, True),
-        "min_tokens": (0, None, False),
-        "n": (1, 1024, False),
-        "top_k": (-1, None, False),
-        "seed": (0, 2**64 - 1, True),
-        "logprobs": (0, 1000, True),
-        "prompt_logprobs": (0, 1000, True),
-    }
-    for name, (low, high, optional) in limits.items():
-        value = getattr(p, name)
-        if value is None and optional:
-            continue
-        bounds = f"an integer of at least {low}" if high is None else f"an integer in {low}..{high}"
-        if not _is_integer(value) or value < low or (high is not None and value > high):
-            raise _refuse(name, value, bounds + (" or None" if optional else ""))
+def _check(p: SamplingParams) -> None:
+    """What ranges and types of single fields do not say."""
     if p.max_tokens is not None and p.min_tokens > p.max_tokens:
-        raise _refuse("min_tokens", p.min_tokens, f"at most max_tokens ({p.max_tokens})")
+        raise _refused("min_tokens", p.min_tokens, f"at most max_tokens ({p.max_tokens})")
     for token in p.stop_token_ids:
-        if not _is_integer(token) or token < 0:
-            raise _refuse("stop_token_ids", token, "token ids, integers of at least 0")
-
-
-def _check_reals(p: SamplingParams) -> None:
-    limits: dict[str, tuple[float, float, bool]] = {
-        "temperature": (0.0, MAX_TEMPERATURE, True),
-        "top_p": (0.0, 1.0, False),
-        "min_p": (0.0, 1.0, True),
-        "repetition_penalty": (*PENALTY_RANGE, True),
-        "presence_penalty": (-2.0, 2.0, True),
-        "frequency_penalty": (-2.0, 2.0, True),
-    }
-    for name, (low, high, low_included) in limits.items():
-        value = getattr(p, name)
-        expected = f"a number {'from' if low_included else 'above'} {low:g} to {high:g}"
-        if (
-            not _is_real(value)
-            or value > high
-            or value < low
-            or (value == low and not low_included)
-        ):
-            raise _refuse(name, value, expected)
+        if token < 0:
+            raise _refused("stop_token_ids", token, "token ids, integers of at least 0")
     for token, bias in p.logit_bias.items():
-        if not _is_integer(token) or token < 0 or not _is_real(bias) or abs(bias) > MAX_BIAS:
+        if not is_integer(token) or token < 0 or not is_real(bias) or abs(bias) > MAX_BIAS:
             expected = f"token ids with numbers from {-MAX_BIAS:g} to {MAX_BIAS:g}"
-            raise _refuse("logit_bias", {token: bias}, expected)
-
-
-def _is_real(value: object) -> bool:
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-        return False
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # an integer beyond float64
-        return False
-
-
-def _check_texts(p: SamplingParams) -> None:
+            raise _refused("logit_bias", {token: bias}, expected)
     for name in ("stop", "bad_words"):
         for text in getattr(p, name):
             if not isinstance(text, str) or not text:
-                raise _refuse(name, text, "strings that are not empty")
-    if p.logprobs_mode not in ("raw", "processed"):
-        raise _refuse("logprobs_mode", p.logprobs_mode, "'raw' or 'processed'")
-    for name in ("ignore_eos", "include_stop_str_in_output", "skip_special_tokens"):
-        if not isinstance(getattr(p, name), bool):
-            raise _refuse(name, getattr(p, name), "True or False")
+                raise _refused(name, text, "strings that are not empty")
     if p.allowed_tokens is not None and not callable(p.allowed_tokens):
-        raise _refuse("allowed_tokens", p.allowed_tokens, "a function of the emitted tokens")
+        raise _refused("allowed_tokens", p.allowed_tokens, "a function of the emitted tokens")
+
+
+def _refused(name: str, found: object, expected: str) -> RequestError:
+    return RequestError(f"{name} is {found!r:.60}; expected {expected}")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from lora_host import abi
 from lora_host.errors import ModelError
 from lora_sdk.core.kvcache import KvCache
-from lora_sdk.core.options import make_options
+from lora_sdk.core.options import EngineOptions
 from lora_sdk.core.step import Row, StepResult
 from lora_sdk.core.stepper import Stepper, argmax_of
 from lora_sdk.sampling.logprobs import top_tokens
@@ -74,10 +74,16 @@ def open_board(
     from lora_sdk.model.config import load_config
 
     context = min(context, load_config(folder).positions)
-    options = make_options(
-        folder, 1, (device,), None, None, kernels, context, sequences, (), False, threads=1
+    opened = open_model(
+        EngineOptions(
+            folder,
+            devices=(device,),
+            kernels=kernels,
+            context=context,
+            max_sequences=sequences,
+            threads=1,
+        )
     )
-    opened = open_model(options, None)
     plan = opened.plan
     cache = KvCache(
         plan.page_count, plan.max_sequences, plan.overlay.max_scratch, plan.context, abi.MAX_KV_OPS

@@ -60,25 +60,24 @@ class SpeculationOptions:
         return self.tree if isinstance(self.tree, TreeShape) else self.tree(context)
 
 
-def with_taps(options: EngineOptions, speculation: SpeculationOptions | None) -> EngineOptions:
+def with_taps(options: EngineOptions) -> EngineOptions:
     """The engine's options with the hidden layers that the proposer wants behind the user's."""
+    speculation = options.speculation
     if speculation is None or speculation.proposer != "eagle3":
         return options
     from lora_sdk.model.config import load_config
     from lora_sdk.spec.eagle3_config import load_head_config
 
-    wanted = load_head_config(speculation.folder).layers_of(load_config(options.model).layers)
+    wanted = load_head_config(speculation.folder).layers_of(load_config(options.folder).layers)
     more = [layer for layer in wanted if layer not in options.hidden_layers]
     return replace(options, hidden_layers=(*options.hidden_layers, *more))
 
 
 def open_speculation(
-    speculation: SpeculationOptions | None,
-    options: EngineOptions,
-    loaded: OpenedModel,
-    cache: KvCache,
+    options: EngineOptions, loaded: OpenedModel, cache: KvCache
 ) -> Speculation | None:
     """The proposer, to be closed with the engine's boards; None without one."""
+    speculation = options.speculation
     if speculation is None:
         return None
     proposer = _open_proposer(speculation, options, loaded)
@@ -112,4 +111,4 @@ def _open_proposer(
         )
     from lora_sdk.spec.eagle3 import Eagle3
 
-    return Eagle3.open_head(speculation.folder, options.model, loaded.config, plan.context)
+    return Eagle3.open_head(speculation.folder, options.folder, loaded.config, plan.context)

@@ -1,0 +1,1 @@
+"""Arguments of the public classes, described once: signatures, flags, checks and docs follow."""

@@ -1,0 +1,46 @@
+"""Methods whose arguments are the fields of a described dataclass."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Concatenate, ParamSpec, TypeVar, cast
+
+from lora_host.errors import RequestError
+from lora_host.naming import did_you_mean
+from lora_sdk.arguments.describe import arguments_text
+from lora_sdk.arguments.option import options_of
+
+P = ParamSpec("P")
+Self = TypeVar("Self")
+Arguments = TypeVar("Arguments")
+
+
+def arguments_of(
+    made: Callable[P, Arguments],
+) -> Callable[[Callable[[Self, Arguments], None]], Callable[Concatenate[Self, P], None]]:
+    """Decorator: the method receives an object of the dataclass `made` and is called with its
+    fields. Type checkers see the fields as the method's arguments, `inspect.signature` and `help`
+    too, each with its description. RequestError names an argument that is unknown."""
+    owner = cast("type", made)
+    names = list(options_of(owner))
+
+    def wrap(method: Callable[[Self, Arguments], None]) -> Callable[Concatenate[Self, P], None]:
+        def call(self: Self, /, *args: P.args, **kwargs: P.kwargs) -> None:
+            unknown = next((name for name in kwargs if name not in names), None)
+            if unknown is not None:
+                raise RequestError(
+                    f"argument {unknown!r} is unknown; {did_you_mean(unknown, names)}"
+                )
+            method(self, made(*args, **kwargs))
+
+        call.__name__, call.__qualname__ = method.__name__, method.__qualname__
+        call.__module__ = method.__module__
+        call.__doc__ = f"{inspect.cleandoc(method.__doc__ or '')}\n\n{arguments_text(owner)}\n"
+        first = next(iter(inspect.signature(method).parameters.values()))
+        fields = inspect.signature(owner)
+        parameters = [first, *fields.parameters.values()]
+        call.__signature__ = fields.replace(parameters=parameters)  # type: ignore[attr-defined]
+        return call
+
+    return wrap
