@@ -66,7 +66,7 @@ static uint32_t begin(struct fw *fw)
     fw->block_offset = hal_register(LORA_REG_BLOCK_OFFSET);
     fw->accepted = 0;
     fw->started = fw->progressed = hal_cycles();
-    fw->patience = fw_patience();
+    fw->timeout = fw_timeout();
     for (uint32_t unit = 0; unit < LORA_UNITS; unit++) {
         fw->cursors[unit].loaded = 0;
         hal_set_register(LORA_REG_LAST_INDEX + 4 * unit, FW_NONE);
@@ -84,8 +84,8 @@ static uint32_t go_on(struct fw *fw)
         return fw_register_seal(fw);
     case FW_PHASE_CHECK:
         return fw_register_check(fw);
-    case FW_PHASE_REHEARSE:
-        return fw_register_rehearse(fw);
+    case FW_PHASE_DRY_RUN:
+        return fw_register_dry_run(fw);
     case FW_PHASE_KV:
         return fw_step_kv(fw);
     case FW_PHASE_KV_MOVE:

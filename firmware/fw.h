@@ -12,7 +12,7 @@
 #define FW_MAX_COMMANDS 8192
 #define FW_CHUNK_COMMANDS 16 /* commands are fetched and sealed in chunks of 1 KiB */
 #define FW_CHUNKS (FW_MAX_COMMANDS / FW_CHUNK_COMMANDS)
-#define FW_CACHE_CHUNKS 8     /* shared by all units: they stand near each other in a list */
+#define FW_CACHE_CHUNKS 8     /* shared by all units: they are near each other in a list */
 #define FW_COMMAND_BYTES 64
 #define FW_MAX_DIMENSION 0x100000u /* K, N and columns: keeps block numbers within 32 bits */
 #define FW_SWEEP 32                /* commands taken in one poll by one unit */
@@ -28,7 +28,7 @@ enum fw_phase {
     FW_PHASE_IDLE,
     FW_PHASE_SEAL,      /* REGISTER: CRC of the whole list, seal of each chunk */
     FW_PHASE_CHECK,     /* REGISTER: every command's fields and addresses */
-    FW_PHASE_REHEARSE,  /* REGISTER: the counters, without the units */
+    FW_PHASE_DRY_RUN,  /* REGISTER: the counters, without the units */
     FW_PHASE_KV,        /* STEP: the header's KV operations, in order */
     FW_PHASE_KV_MOVE,   /* STEP: data moves that must go before a table entry changes */
     FW_PHASE_ROWS,      /* STEP: the rows */
@@ -57,7 +57,7 @@ struct fw_cursor { /* one a unit: how far it is in the list */
     uint32_t loaded; /* `command` is the one at `index` */
     uint32_t state;  /* LORA_UNIT_IDLE or LORA_UNIT_BUSY */
     uint32_t rows;   /* that the command works on */
-    uint32_t heard;  /* fw->news when it was found waiting: until more it need not be asked */
+    uint32_t seen_news;  /* fw->news when it was found waiting: until more it need not be asked */
     uint32_t groups[LORA_SEGMENTS]; /* GATHER: row groups signalled so far */
     struct lora_command command;
 };
@@ -75,7 +75,7 @@ struct fw {
     uint32_t phase, operation;
     uint32_t control_bank, block_offset;
     uint64_t started, progressed; /* cycles */
-    uint64_t patience; /* cycles until the watchdog, as set when the run began */
+    uint64_t timeout; /* cycles until the watchdog, as set when the run began */
     uint32_t arena_count;
     struct fw_arena arenas[LORA_MAX_ARENAS];
     struct fw_list lists[LORA_MAX_LISTS];
@@ -86,11 +86,11 @@ struct fw {
     /* Progress of REGISTER. */
     uint32_t scan, crc;
     uint32_t collective; /* number of the last GATHER, FW_NONE before the first */
-    uint32_t rehearse_groups, rehearse_selected;
+    uint32_t dry_run_groups, dry_run_selected;
 
-    /* The list's execution, live or rehearsed. */
+    /* The list's execution, live or dry-run. */
     uint32_t rows, selected;
-    uint32_t live; /* 0: a rehearsal, in which units finish at once */
+    uint32_t live; /* 0: a dry run, in which units finish at once */
     uint32_t news; /* rises with every counter, and when CONTROL passes a command */
     uint32_t polled; /* a bit a unit: still busy when asked in this slice */
     struct fw_cursor cursors[LORA_UNITS];
@@ -174,7 +174,7 @@ struct fw_buffer { /* rows of activations */
 };
 uint32_t fw_check_counter(struct fw *fw, uint32_t counter, int segments);
 uint32_t fw_check_equal(struct fw *fw, uint32_t found, uint32_t expected);
-uint32_t fw_check_dimension(struct fw *fw, uint32_t value, uint32_t least);
+uint32_t fw_check_dimension(struct fw *fw, uint32_t value, uint32_t min);
 uint32_t fw_check_buffer(struct fw *fw, const struct lora_list *list, struct fw_buffer buffer);
 
 /* fw_header.c, fw_check.c, fw_check_matrix.c, fw_check_vector.c */
@@ -214,7 +214,7 @@ void fw_signal_groups(struct fw *fw, struct fw_cursor *cursor,
 
 /* fw_dispatch.c */
 uint32_t fw_dispatch(struct fw *fw); /* a few sweeps over the units, or until nothing moves */
-uint32_t fw_register_rehearse(struct fw *fw);
+uint32_t fw_register_dry_run(struct fw *fw);
 /* Says in the error record what the run waits for. */
 void fw_blame_stall(struct fw *fw);
 
@@ -248,7 +248,7 @@ uint32_t fw_link_test(struct fw *fw);
 void fw_link_test_store(struct fw *fw);
 
 /* fw_complete.c */
-uint64_t fw_patience(void); /* cycles that the host gives a run */
+uint64_t fw_timeout(void); /* cycles that the host gives a run */
 uint32_t fw_watchdog_expired(const struct fw *fw);
 void fw_complete(struct fw *fw);
 

@@ -24,7 +24,7 @@ static uint32_t fail_buffer(struct fw *fw, const struct fw_buffer *buffer, uint6
                    (uint32_t)expected);
 }
 
-/* Activations stand on-chip or, for what the host reads, in the list's results. */
+/* Activations are stored on-chip or, for what the host reads, in the list's results. */
 uint32_t fw_check_buffer(struct fw *fw, const struct lora_list *list, struct fw_buffer buffer)
 {
     uint64_t low = 0, high = list->onchip_bytes;
@@ -49,9 +49,9 @@ uint32_t fw_check_buffer(struct fw *fw, const struct lora_list *list, struct fw_
     return FW_MORE;
 }
 
-uint32_t fw_check_dimension(struct fw *fw, uint32_t value, uint32_t least)
+uint32_t fw_check_dimension(struct fw *fw, uint32_t value, uint32_t min)
 {
-    if (value >= least && value <= FW_MAX_DIMENSION)
+    if (value >= min && value <= FW_MAX_DIMENSION)
         return FW_MORE;
-    return fw_fail(fw, LORA_ERR_SIZE, value, value < least ? least : FW_MAX_DIMENSION);
+    return fw_fail(fw, LORA_ERR_SIZE, value, value < min ? min : FW_MAX_DIMENSION);
 }

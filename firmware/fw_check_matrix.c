@@ -1,4 +1,4 @@
-/* REGISTER: a matrix product: its weights in their banks, scales, bias, x and y. */
+/* REGISTER: a matmul: its weights in their banks, scales, bias, x and y. */
 #include "fw.h"
 
 /* Bytes of a block of such weights; 0: no such type. */

@@ -1,19 +1,19 @@
 /* The end of a run: error record, completion record, then the done bit. */
 #include "fw.h"
 
-uint64_t fw_patience(void)
+uint64_t fw_timeout(void)
 {
     uint32_t ms = hal_register(LORA_REG_WATCHDOG_MS);
     return (uint64_t)(ms ? ms : FW_WATCHDOG_DEFAULT_MS) * hal_cycles_per_ms();
 }
 
 /* A step or link test ends within the time that the host knows of. One that only waits for another
- * board has all of it; a fault of this board is told earlier, so that the neighbours hear of it by
+ * board has all of it; a fault of this board is told earlier, so that the neighbours learn of it by
  * poison before their own time is over and one board is named. Registration and checksums take as
  * long as they move. */
 uint32_t fw_watchdog_expired(const struct fw *fw)
 {
-    uint64_t limit = fw->patience, since = fw->started, now = hal_cycles();
+    uint64_t limit = fw->timeout, since = fw->started, now = hal_cycles();
     int remote = fw->phase == FW_PHASE_LINK_TEST;
     if (now - since <= limit - (limit >> 2))
         return 0;

@@ -11,7 +11,7 @@ void fw_execution_reset(struct fw *fw, uint32_t rows, uint32_t selected, uint32_
     for (uint32_t unit = 0; unit < LORA_UNITS; unit++) {
         fw->cursors[unit].index = 0;
         fw->cursors[unit].loaded = 0;
-        fw->cursors[unit].heard = 0;
+        fw->cursors[unit].seen_news = 0;
         fw->cursors[unit].state = LORA_UNIT_IDLE;
     }
     fw_fetch_reset(fw);

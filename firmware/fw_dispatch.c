@@ -1,5 +1,5 @@
 /* Runs a list: every unit takes its own commands in order, units run concurrently, counters say who
- * waits for whom. A rehearsal is the same with units that finish at once: counters only rise, so if
+ * waits for whom. A dry run is the same with units that finish at once: counters only rise, so if
  * it reaches END, every live run with as many row groups does. */
 #include "fw.h"
 
@@ -14,7 +14,7 @@ static uint32_t end_for(const struct fw *fw, uint32_t unit)
     return end;
 }
 
-/* Moves a unit's cursor to its next command. FW_MORE: loaded. FW_WAITING: it stands before a FENCE
+/* Moves a unit's cursor to its next command. FW_MORE: loaded. FW_WAITING: it is before a FENCE
  * or END that is not passed yet, or has looked far enough for one poll. */
 static uint32_t find_command(struct fw *fw, uint32_t unit)
 {
@@ -26,7 +26,7 @@ static uint32_t find_command(struct fw *fw, uint32_t unit)
         if (looked == FW_SEEK)
             return FW_WAITING;
         if (cursor->index >= end) {
-            cursor->heard = fw->news;
+            cursor->seen_news = fw->news;
             return FW_WAITING;
         }
         outcome = fw_seek(fw, unit, &cursor->index, &command);
@@ -41,7 +41,7 @@ static uint32_t find_command(struct fw *fw, uint32_t unit)
             cursor->rows = fw_command_rows(fw, command);
             cursor->loaded = 1;
         } else if (cursor->index >= fw->cursors[LORA_UNIT_CONTROL].index) {
-            cursor->heard = fw->news;
+            cursor->seen_news = fw->news;
             return FW_WAITING;
         } else {
             cursor->index++;
@@ -88,7 +88,7 @@ static int is_settled(const struct fw *fw, uint32_t unit)
     const struct fw_cursor *cursor = &fw->cursors[unit];
     if (cursor->state == LORA_UNIT_BUSY)
         return fw->polled >> unit & 1;
-    return cursor->heard == fw->news;
+    return cursor->seen_news == fw->news;
 }
 
 /* Takes commands until one runs or waits; FW_MORE when anything moved. A command may be done as soon
@@ -114,7 +114,7 @@ static uint32_t feed_unit(struct fw *fw, uint32_t unit)
         if (outcome == FW_WAITING)
             break;
         if (!fw_may_start(fw, cursor)) {
-            cursor->heard = fw->news;
+            cursor->seen_news = fw->news;
             break;
         }
         if (fw->live && !is_empty(fw, cursor)) {
@@ -129,7 +129,7 @@ static uint32_t feed_unit(struct fw *fw, uint32_t unit)
     return begun || cursor->index != from ? FW_MORE : FW_WAITING;
 }
 
-/* FENCE and END hold until every unit stands before them, so has nothing to run. */
+/* FENCE and END hold until every unit has reached them, so has nothing to run. */
 static uint32_t feed_control(struct fw *fw)
 {
     struct fw_cursor *cursor = &fw->cursors[LORA_UNIT_CONTROL];
@@ -213,7 +213,7 @@ void fw_blame_stall(struct fw *fw)
 }
 
 /* All numbers of row groups that a step can have, of all rows and of the selected ones. */
-uint32_t fw_register_rehearse(struct fw *fw)
+uint32_t fw_register_dry_run(struct fw *fw)
 {
     uint32_t outcome = fw_dispatch(fw);
     if (outcome == FW_FAILED || outcome == FW_MORE)
@@ -222,16 +222,16 @@ uint32_t fw_register_rehearse(struct fw *fw)
         fw_blame_stall(fw);
         return fw_fail(fw, LORA_ERR_COUNTER, fw->error.found, fw->error.expected);
     }
-    if (fw->rehearse_selected < fw->rehearse_groups) {
-        fw->rehearse_selected++;
-    } else if (fw->rehearse_groups < fw_row_groups(fw->list->header.max_rows)) {
-        fw->rehearse_groups++;
-        fw->rehearse_selected = 0;
+    if (fw->dry_run_selected < fw->dry_run_groups) {
+        fw->dry_run_selected++;
+    } else if (fw->dry_run_groups < fw_row_groups(fw->list->header.max_rows)) {
+        fw->dry_run_groups++;
+        fw->dry_run_selected = 0;
     } else {
         fw_register_finish(fw);
         return FW_OVER;
     }
-    fw_execution_reset(fw, fw->rehearse_groups * LORA_ROW_GROUP,
-                       fw->rehearse_selected * LORA_ROW_GROUP, 0);
+    fw_execution_reset(fw, fw->dry_run_groups * LORA_ROW_GROUP,
+                       fw->dry_run_selected * LORA_ROW_GROUP, 0);
     return FW_MORE;
 }

@@ -15,13 +15,13 @@ uint32_t fw_chunk_commands(const struct fw_list *list, uint32_t chunk)
     return left < FW_CHUNK_COMMANDS ? left : FW_CHUNK_COMMANDS;
 }
 
-static void note_units(struct fw *fw, uint32_t place, uint32_t count)
+static void note_units(struct fw *fw, uint32_t entry, uint32_t count)
 {
-    uint16_t *of_unit = fw->of_unit[place];
+    uint16_t *of_unit = fw->of_unit[entry];
     for (uint32_t unit = 0; unit < LORA_UNITS; unit++)
         of_unit[unit] = 0;
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t unit = fw->cache[place][i].unit;
+        uint32_t unit = fw->cache[entry][i].unit;
         if (unit < LORA_UNITS)
             of_unit[unit] = (uint16_t)(of_unit[unit] | 1u << i);
     }
@@ -30,41 +30,41 @@ static void note_units(struct fw *fw, uint32_t place, uint32_t count)
 static uint32_t load(struct fw *fw, uint32_t chunk)
 {
     const struct fw_list *list = fw->list;
-    uint32_t place = chunk % FW_CACHE_CHUNKS;
+    uint32_t entry = chunk % FW_CACHE_CHUNKS;
     uint32_t count = fw_chunk_commands(list, chunk);
     uint32_t offset = chunk * FW_CHUNK_COMMANDS * FW_COMMAND_BYTES;
     uint32_t seal;
-    fw->cached[place] = FW_NONE;
+    fw->cached[entry] = FW_NONE;
     hal_read(fw->control_bank, (uint64_t)list->offset + sizeof list->header + offset,
-             fw->cache[place], count * FW_COMMAND_BYTES);
-    seal = fw_seal(fw->cache[place], count * FW_COMMAND_BYTES / 4);
+             fw->cache[entry], count * FW_COMMAND_BYTES);
+    seal = fw_seal(fw->cache[entry], count * FW_COMMAND_BYTES / 4);
     if (seal != list->seal[chunk]) {
         fw->error.index = chunk * FW_CHUNK_COMMANDS;
         return fw_fail(fw, LORA_ERR_CRC, seal, list->seal[chunk]);
     }
-    note_units(fw, place, count);
-    fw->cached[place] = chunk;
+    note_units(fw, entry, count);
+    fw->cached[entry] = chunk;
     return FW_MORE;
 }
 
 const struct lora_command *fw_fetch(struct fw *fw, uint32_t index)
 {
     uint32_t chunk = index / FW_CHUNK_COMMANDS;
-    uint32_t place = chunk % FW_CACHE_CHUNKS;
-    if (fw->cached[place] != chunk && load(fw, chunk) == FW_FAILED)
+    uint32_t entry = chunk % FW_CACHE_CHUNKS;
+    if (fw->cached[entry] != chunk && load(fw, chunk) == FW_FAILED)
         return 0;
-    return &fw->cache[place][index % FW_CHUNK_COMMANDS];
+    return &fw->cache[entry][index % FW_CHUNK_COMMANDS];
 }
 
 uint32_t fw_seek(struct fw *fw, uint32_t unit, uint32_t *index, const struct lora_command **command)
 {
     uint32_t chunk = *index / FW_CHUNK_COMMANDS;
-    uint32_t place = chunk % FW_CACHE_CHUNKS;
+    uint32_t entry = chunk % FW_CACHE_CHUNKS;
     uint32_t found, at;
-    if (fw->cached[place] != chunk && load(fw, chunk) == FW_FAILED)
+    if (fw->cached[entry] != chunk && load(fw, chunk) == FW_FAILED)
         return FW_FAILED;
     at = *index % FW_CHUNK_COMMANDS;
-    found = (uint32_t)(fw->of_unit[place][unit] | fw->of_unit[place][LORA_UNIT_CONTROL]) >> at;
+    found = (uint32_t)(fw->of_unit[entry][unit] | fw->of_unit[entry][LORA_UNIT_CONTROL]) >> at;
     if (found == 0) {
         *index = (chunk + 1) * FW_CHUNK_COMMANDS;
         return FW_OVER;
@@ -72,6 +72,6 @@ uint32_t fw_seek(struct fw *fw, uint32_t unit, uint32_t *index, const struct lor
     for (; !(found & 1); found >>= 1)
         at++;
     *index = chunk * FW_CHUNK_COMMANDS + at;
-    *command = &fw->cache[place][at];
+    *command = &fw->cache[entry][at];
     return FW_MORE;
 }

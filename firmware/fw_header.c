@@ -1,4 +1,4 @@
-/* REGISTER, first look: the list header's own fields and the places that it claims. */
+/* REGISTER, first look: the list header's own fields and the ranges that it claims. */
 #include "fw.h"
 
 static uint64_t lines(uint32_t line)
@@ -43,7 +43,7 @@ static uint32_t check_sizes(struct fw *fw, const struct lora_list *list)
     return FW_MORE;
 }
 
-/* A port that the place in the path or ring needs. */
+/* A port that the index in the path or ring needs. */
 static uint32_t check_port(struct fw *fw, uint32_t port, int needed)
 {
     if (port < LORA_PORTS || (port == LORA_NO_PORT && !needed))
@@ -70,11 +70,11 @@ static uint32_t check_ports(struct fw *fw, const struct lora_list *list)
 /* What INT8 in the cache asks for: blocks of whole lines, sums that stay exact. */
 static uint32_t check_kv_type(struct fw *fw, const struct lora_list *list)
 {
-    const uint32_t most = LORA_MAX_INT8_POSITIONS / LORA_TILE_POSITIONS;
+    const uint32_t max = LORA_MAX_INT8_POSITIONS / LORA_TILE_POSITIONS;
     if (list->kv_type != LORA_KV_FP16 && list->head_dim % 2)
         return fw_fail(fw, LORA_ERR_SIZE, list->head_dim, list->head_dim + 1u);
-    if (list->kv_type == LORA_KV_INT8 && list->max_tiles > most)
-        return fw_fail(fw, LORA_ERR_SIZE, list->max_tiles, most);
+    if (list->kv_type == LORA_KV_INT8 && list->max_tiles > max)
+        return fw_fail(fw, LORA_ERR_SIZE, list->max_tiles, max);
     return FW_MORE;
 }
 
@@ -118,7 +118,7 @@ static uint32_t check_pool(struct fw *fw, const struct lora_list *list)
 
 /* Results and page table are written while a step runs: they may touch neither the first page nor
  * the list nor each other. */
-static uint32_t check_places(struct fw *fw, const struct fw_list *entry)
+static uint32_t check_ranges(struct fw *fw, const struct fw_list *entry)
 {
     const struct lora_list *list = &entry->header;
     uint64_t list_bytes = sizeof *list + (uint64_t)list->command_count * FW_COMMAND_BYTES;
@@ -157,7 +157,7 @@ uint32_t fw_check_header(struct fw *fw, const struct fw_list *entry)
         return fw_fail(fw, LORA_ERR_ADDRESS, list->control_bank, fw->control_bank);
     }
     if (check_sizes(fw, list) == FW_FAILED || check_ports(fw, list) == FW_FAILED ||
-        check_kv_type(fw, list) == FW_FAILED || check_places(fw, entry) == FW_FAILED ||
+        check_kv_type(fw, list) == FW_FAILED || check_ranges(fw, entry) == FW_FAILED ||
         check_pool(fw, list) == FW_FAILED)
         return FW_FAILED;
     return fw_check_adapter_slots(fw, list);

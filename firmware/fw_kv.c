@@ -44,9 +44,9 @@ static uint32_t apply_table(struct fw *fw, const struct lora_kv_op *op)
 
 static uint32_t apply_length(struct fw *fw, const struct lora_kv_op *op)
 {
-    uint64_t most = (uint64_t)fw->list->header.max_tiles * LORA_TILE_POSITIONS;
-    if (op->a > most)
-        return fw_fail(fw, LORA_ERR_KV, op->a, (uint32_t)most);
+    uint64_t max = (uint64_t)fw->list->header.max_tiles * LORA_TILE_POSITIONS;
+    if (op->a > max)
+        return fw_fail(fw, LORA_ERR_KV, op->a, (uint32_t)max);
     fw->state.lengths[op->sequence] = op->a;
     drop_slots(fw, op->sequence);
     return FW_MORE;

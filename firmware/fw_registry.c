@@ -1,12 +1,12 @@
 /* REGISTER: a list is read three times in slices. First its CRC, with a seal kept of each chunk;
- * then every command's fields; then a rehearsal of the counters. */
+ * then every command's fields; then a dry run of the counters. */
 #include "fw.h"
 
 static void begin_entry(struct fw *fw, struct fw_list *entry)
 {
     entry->valid = 0;
     if (entry == &fw->lists[fw->undo_list])
-        fw->undo_count = 0; /* its page table may stand elsewhere from now on */
+        fw->undo_count = 0; /* its page table may lie elsewhere from now on */
     entry->offset = fw->block_offset;
     entry->kv_commit = entry->kv_store = FW_NONE;
     fw->list = entry;
@@ -67,9 +67,9 @@ uint32_t fw_register_check(struct fw *fw)
     if (fw->scan < count)
         return FW_MORE;
     fw_blame_none(fw);
-    fw->rehearse_groups = fw->rehearse_selected = 0;
+    fw->dry_run_groups = fw->dry_run_selected = 0;
     fw_execution_reset(fw, 0, 0, 0);
-    fw->phase = FW_PHASE_REHEARSE;
+    fw->phase = FW_PHASE_DRY_RUN;
     return FW_MORE;
 }
 

@@ -1,4 +1,4 @@
-/* STEP: the header, and where a step stands in the sequence of steps. */
+/* STEP: the header, and a step's number in the sequence of steps. */
 #include "fw.h"
 
 static uint32_t check_part(struct fw *fw, uint32_t offset, uint32_t count, uint32_t item)

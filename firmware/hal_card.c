@@ -28,15 +28,15 @@ void hal_set_register(uint32_t offset, uint32_t value)
     *word(CARD_REGISTERS + offset) = value;
 }
 
-/* Selects the page of `offset`; returns where the byte stands in the core's address space, and how
+/* Selects the page of `offset`; returns where the byte lies in the core's address space, and how
  * many follow it in the page. */
 static uint32_t select_page(uint32_t bank, uint64_t offset, uint32_t *left)
 {
-    uint32_t place = (uint32_t)offset % CARD_WINDOW_BYTES;
+    uint32_t at_window = (uint32_t)offset % CARD_WINDOW_BYTES;
     *word(CARD_WINDOW_SELECT + CARD_WINDOW_BANK) = bank;
     *word(CARD_WINDOW_SELECT + CARD_WINDOW_PAGE) = (uint32_t)(offset / CARD_WINDOW_BYTES);
-    *left = CARD_WINDOW_BYTES - place;
-    return CARD_WINDOW + place;
+    *left = CARD_WINDOW_BYTES - at_window;
+    return CARD_WINDOW + at_window;
 }
 
 /* Words where both sides are aligned: a byte costs the memory system as much as a word. */
@@ -66,11 +66,11 @@ void hal_read(uint32_t bank, uint64_t offset, void *data, uint32_t bytes)
     while (bytes > 0) {
         uint32_t left;
         uint32_t from = select_page(bank, offset, &left);
-        uint32_t piece = bytes < left ? bytes : left;
-        copy_in(to, from, piece);
-        to += piece;
-        offset += piece;
-        bytes -= piece;
+        uint32_t count = bytes < left ? bytes : left;
+        copy_in(to, from, count);
+        to += count;
+        offset += count;
+        bytes -= count;
     }
 }
 
@@ -80,11 +80,11 @@ void hal_write(uint32_t bank, uint64_t offset, const void *data, uint32_t bytes)
     while (bytes > 0) {
         uint32_t left;
         uint32_t to = select_page(bank, offset, &left);
-        uint32_t piece = bytes < left ? bytes : left;
-        copy_out(to, from, piece);
-        from += piece;
-        offset += piece;
-        bytes -= piece;
+        uint32_t count = bytes < left ? bytes : left;
+        copy_out(to, from, count);
+        from += count;
+        offset += count;
+        bytes -= count;
     }
 }
 

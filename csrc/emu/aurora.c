@@ -63,7 +63,7 @@ void emu_frame_seal(struct lora_frame *frame, uint32_t crc) {
 
 static uint32_t fill_level(const struct emu_port *port) { return port->tail - port->head; }
 
-/* The last place is kept for a poison frame: it must get through when everything else is stuck. */
+/* The last slot is kept for a poison frame: it must get through when everything else is stuck. */
 struct lora_frame *emu_port_claim(struct emu_port *port, uint32_t spare) {
     if (!port->up) return NULL;
     struct emu_port *far = port->peer;

@@ -56,10 +56,10 @@ void emu_port_flush(struct emu_port *port);
 void emu_port_refresh(struct emu_port *port);
 
 /* Sending: claim a frame to fill, then commit it. NULL: channel down, or fewer than spare + 1 free
- * places in the far FIFO (back-pressure). */
+ * slots in the far FIFO (back-pressure). */
 struct lora_frame *emu_port_claim(struct emu_port *port, uint32_t spare);
 void emu_port_commit(struct emu_port *port);
-/* The poison frame may take the place that back-pressure keeps free. */
+/* The poison frame may take the slot that back-pressure keeps free. */
 void emu_port_poison(struct emu_port *port, uint32_t epoch, uint32_t step, uint8_t source);
 
 static inline struct lora_frame *emu_port_slot(const struct emu_port *port, uint32_t index) {

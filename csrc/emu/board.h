@@ -71,7 +71,7 @@ struct emu_board { /* lines of its own: boards run on different threads */
     struct emu_memory memory;
     bool programmed, in_flight;
     bool awake;  /* the firmware has something to look at */
-    bool linked; /* the Router has: a frame came, or a place for one */
+    bool linked; /* the Router has: a frame came, or a free slot for one */
     bool beside; /* polled while other boards are, on other threads: reaches none of them */
     bool unshared; /* and every thread has a board: modest kernels are not shared */
     uint32_t control[EMU_CONTROL_BYTES / 4]; /* register file of lora_ctrl */

@@ -4,10 +4,10 @@
 
 #define NONE 255
 
-static uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
+static uint32_t min(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
-/* Start of part `at` of `parts` when columns are dealt in whole units. */
-static uint32_t dealt(uint32_t columns, uint32_t unit, uint32_t at, uint32_t parts) {
+/* Start of part `at` of `parts` when columns are sharded in whole units. */
+static uint32_t share_at(uint32_t columns, uint32_t unit, uint32_t at, uint32_t parts) {
     uint64_t units = ((uint64_t)columns + unit - 1) / unit;
     uint64_t start = at * units / parts * unit;
     return start > columns ? columns : (uint32_t)start;
@@ -16,7 +16,7 @@ static uint32_t dealt(uint32_t columns, uint32_t unit, uint32_t at, uint32_t par
 static uint32_t overlap(const struct gather_plan *plan, uint32_t source, uint32_t segment) {
     uint32_t first = plan->share_start[source], last = plan->share_start[source + 1];
     if (first < plan->segment_start[segment]) first = plan->segment_start[segment];
-    last = least(last, plan->segment_start[segment + 1]);
+    last = min(last, plan->segment_start[segment + 1]);
     return last > first ? last - first : 0;
 }
 
@@ -70,15 +70,15 @@ void gather_plan_make(struct gather_plan *plan, const struct gather_shape *shape
     plan->shape = *shape;
     plan->groups = (shape->rows + LORA_ROW_GROUP - 1u) / LORA_ROW_GROUP;
     for (uint32_t s = 0; s <= LORA_SEGMENTS; s++)
-        plan->segment_start[s] = dealt(shape->columns, shape->segment_unit, s, LORA_SEGMENTS);
+        plan->segment_start[s] = share_at(shape->columns, shape->segment_unit, s, LORA_SEGMENTS);
     for (uint32_t b = 0; b <= shape->boards; b++)
-        plan->share_start[b] = dealt(shape->columns, shape->share_unit, b, shape->boards);
+        plan->share_start[b] = share_at(shape->columns, shape->share_unit, b, shape->boards);
     for (uint32_t b = 0; b < shape->boards; b++) {
         for (uint32_t s = 0; s < LORA_SEGMENTS; s++) plan->overlap[b][s] = overlap(plan, b, s);
         memset(plan->sources[b].number, NONE, sizeof plan->sources[b].number);
         for (uint32_t group = 0; group < plan->groups; group++) plan_group(plan, b, group);
         plan_wait(plan, b);
-        if (plan->sources[b].block_count > plan->most_blocks)
-            plan->most_blocks = plan->sources[b].block_count;
+        if (plan->sources[b].block_count > plan->max_blocks)
+            plan->max_blocks = plan->sources[b].block_count;
     }
 }

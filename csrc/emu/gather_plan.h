@@ -27,7 +27,7 @@ struct gather_source {
     uint8_t number[GATHER_GROUPS][LORA_SEGMENTS]; /* of the block that starts there; 255 none */
 };
 
-struct gather_wait { /* what a board has to hear of the others at first */
+struct gather_wait { /* what a board has to receive from the others at first */
     uint32_t missing[GATHER_GROUPS][LORA_SEGMENTS]; /* bytes */
     uint32_t missing_total;
     uint32_t groups_done[LORA_SEGMENTS];
@@ -36,7 +36,7 @@ struct gather_wait { /* what a board has to hear of the others at first */
 struct gather_plan {
     struct gather_shape shape;
     uint32_t groups;
-    uint32_t most_blocks; /* of a source */
+    uint32_t max_blocks; /* of a source */
     uint32_t segment_start[LORA_SEGMENTS + 1];
     uint32_t share_start[LORA_MAX_BOARDS + 1];
     uint32_t overlap[LORA_MAX_BOARDS][LORA_SEGMENTS]; /* columns of a segment that a board owns */

@@ -11,7 +11,7 @@
 #define TILE LORA_TILE_POSITIONS
 #define LINES_ALONE 2048 /* fewer are moved sooner by one thread */
 
-struct place { /* one position of the cache */
+struct kv_position { /* one position of the cache */
     uint32_t page, lane;
 };
 
@@ -49,15 +49,15 @@ static uint8_t *block_at(const struct kv *kv, uint32_t page, uint32_t layer, uin
                          (uint64_t)kv->block_lines * LORA_LINE_BYTES);
 }
 
-static bool slot_place(const struct lora_list *list, uint32_t slot, struct place *place) {
-    *place = (struct place){slot / TILE, slot % TILE};
+static bool slot_position(const struct lora_list *list, uint32_t slot, struct kv_position *found) {
+    *found = (struct kv_position){slot / TILE, slot % TILE};
     return slot < list->max_scratch;
 }
 
 static bool slot_of(const struct lora_list *list, const struct lora_step_state *state, uint32_t row,
-                    struct place *place) {
+                    struct kv_position *found) {
     int32_t slot = state->rows[row].slot;
-    return slot >= 0 && slot_place(list, (uint32_t)slot, place);
+    return slot >= 0 && slot_position(list, (uint32_t)slot, found);
 }
 
 /* --- KV_STORE -------------------------------------------------------------------------------- */
@@ -128,11 +128,11 @@ static int store_rows(const struct kv *kv, const struct lora_kv_store *command,
  * slot is wrong. */
 static uint32_t rows_on_page(const struct lora_list *list, const struct lora_step_state *state,
                              uint32_t first) {
-    struct place place, at;
+    struct kv_position found, at;
     uint32_t count = 0;
-    if (!slot_of(list, state, first, &place)) return 0;
+    if (!slot_of(list, state, first, &found)) return 0;
     while (count < TILE && first + count < state->row_count &&
-           slot_of(list, state, first + count, &at) && at.page == place.page)
+           slot_of(list, state, first + count, &at) && at.page == found.page)
         count++;
     return count;
 }
@@ -156,7 +156,7 @@ int emu_kv_store(struct emu_board *board, const struct lora_kv_store *command,
 /* --- KV_COMMIT ------------------------------------------------------------------------------- */
 struct copy { /* of some positions, a layer an item */
     const struct kv *kv;
-    struct place from, to;
+    struct kv_position from, to;
     uint32_t count;
     atomic_bool failed;
 };
@@ -186,7 +186,7 @@ static void copy_head(const struct copy *copy, uint8_t *const to[2], const uint8
 static void copy_layer(void *context, uint32_t layer, uint32_t thread) {
     struct copy *copy = context;
     const struct kv *kv = copy->kv;
-    struct place from = copy->from, to = copy->to;
+    struct kv_position from = copy->from, to = copy->to;
     (void)thread;
     for (uint32_t head = 0; head < kv->list->kv_heads; head++) {
         const uint8_t *source[2] = {block_at(kv, from.page, layer, head, 0),
@@ -201,7 +201,7 @@ static void copy_layer(void *context, uint32_t layer, uint32_t thread) {
     }
 }
 
-static int copy_positions(const struct kv *kv, struct place from, struct place to,
+static int copy_positions(const struct kv *kv, struct kv_position from, struct kv_position to,
                           uint32_t count) {
     const struct lora_list *list = kv->list;
     struct copy copy = {.kv = kv, .from = from, .to = to, .count = count};
@@ -210,8 +210,8 @@ static int copy_positions(const struct kv *kv, struct place from, struct place t
     return atomic_load(&copy.failed) ? LORA_ERR_ADDRESS : LORA_OK;
 }
 
-static bool logical_place(const struct kv *kv, uint32_t sequence, uint32_t position,
-                          struct place *place) {
+static bool logical_position(const struct kv *kv, uint32_t sequence, uint32_t position,
+                          struct kv_position *found) {
     const struct lora_list *list = kv->list;
     uint32_t tile = position / TILE;
     if (sequence >= list->max_sequences || tile >= list->max_tiles) return false;
@@ -221,31 +221,31 @@ static bool logical_place(const struct kv *kv, uint32_t sequence, uint32_t posit
     if (!entry) return false;
     uint16_t page;
     memcpy(&page, entry, sizeof page);
-    *place = (struct place){page, position % TILE};
+    *found = (struct kv_position){page, position % TILE};
     return page < list->page_count;
 }
 
-static bool path_place(const struct kv *kv, const struct lora_kv_op *op, const uint8_t *path,
-                       uint32_t i, struct place *from, struct place *to) {
+static bool path_position(const struct kv *kv, const struct lora_kv_op *op, const uint8_t *path,
+                       uint32_t i, struct kv_position *from, struct kv_position *to) {
     uint16_t slot;
     memcpy(&slot, path + ((size_t)op->b + i) * sizeof slot, sizeof slot);
-    return slot_place(kv->list, slot, from) && logical_place(kv, op->sequence, op->a + i, to);
+    return slot_position(kv->list, slot, from) && logical_position(kv, op->sequence, op->a + i, to);
 }
 
-static bool follows(struct place at, struct place first, uint32_t count) {
+static bool follows(struct kv_position at, struct kv_position first, uint32_t count) {
     return at.page == first.page && at.lane == first.lane + count;
 }
 
-/* Positions that lie side by side in both places go together: a prompt's rows, a chain's. Not within
+/* Positions that lie side by side in source and target go together: a prompt's rows, a chain's. Not within
  * one page, where one move could change what the next one reads. */
 static int commit_path(const struct kv *kv, const struct lora_kv_op *op, const uint8_t *path,
                        uint32_t path_count) {
     if (op->b > path_count || op->c > path_count - op->b) return LORA_ERR_KV;
     for (uint32_t i = 0, count; i < op->c; i += count) {
-        struct place from, to, next_from, next_to;
-        if (!path_place(kv, op, path, i, &from, &to)) return LORA_ERR_KV;
+        struct kv_position from, to, next_from, next_to;
+        if (!path_position(kv, op, path, i, &from, &to)) return LORA_ERR_KV;
         for (count = 1; i + count < op->c && from.page != to.page; count++)
-            if (!path_place(kv, op, path, i + count, &next_from, &next_to) ||
+            if (!path_position(kv, op, path, i + count, &next_from, &next_to) ||
                 !follows(next_from, from, count) || !follows(next_to, to, count))
                 break;
         int status = copy_positions(kv, from, to, count);
@@ -257,7 +257,7 @@ static int commit_path(const struct kv *kv, const struct lora_kv_op *op, const u
 static int copy_page(const struct kv *kv, const struct lora_kv_op *op) {
     if (op->a >= kv->list->page_count || op->b >= kv->list->page_count || op->c > TILE)
         return LORA_ERR_KV;
-    return copy_positions(kv, (struct place){op->a, 0}, (struct place){op->b, 0}, op->c);
+    return copy_positions(kv, (struct kv_position){op->a, 0}, (struct kv_position){op->b, 0}, op->c);
 }
 
 /* Tables and lengths are the firmware's own; the data moves are all that the unit has to do. */

@@ -12,7 +12,7 @@ struct pattern {
     uint32_t serial, port, number, seed;
 };
 
-static uint32_t mix(uint32_t value) { /* a bijection of 32 bits, so every word tells its place */
+static uint32_t mix(uint32_t value) { /* a bijection of 32 bits, so every word tells its index */
     value ^= value >> 16;
     value *= 0x7feb352du;
     value ^= value >> 15;

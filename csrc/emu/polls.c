@@ -67,7 +67,7 @@ static void settle(struct emu_cluster *cluster, struct emu_board *board) {
     emu_outward_settle(board);
 }
 
-/* A link test sends and hears frames while it is polled. */
+/* A link test sends and receives frames while it is polled. */
 static bool reaches_others(const struct emu_board *board) {
     return board->link_test.active || board->outward.link_test;
 }

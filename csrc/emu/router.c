@@ -1,5 +1,5 @@
 /* All-gather as in the paper's Figure 9: every board sends its own blocks around the ring or along
- * the path, forwards what others sent, and files each block in its place of the full-width row. */
+ * the path, forwards what others sent, and files each block at its columns of the full-width row. */
 #include "board.h"
 
 #include <string.h>
@@ -25,10 +25,10 @@ static uint32_t hops(const struct emu_router *router, uint32_t source, uint32_t 
 static uint32_t hops_left(const struct emu_router *router, uint32_t source, uint32_t number,
                           uint32_t direction) {
     uint32_t boards = router->boards;
-    uint32_t ahead = router->rank - source + (router->rank < source ? boards : 0);
-    uint32_t distance = direction == EMU_NEXT ? ahead : boards - ahead;
+    uint32_t forward = router->rank - source + (router->rank < source ? boards : 0);
+    uint32_t distance = direction == EMU_NEXT ? forward : boards - forward;
     uint32_t total = hops(router, source, number, direction);
-    if (ahead == 0 || distance > total) return 0;
+    if (forward == 0 || distance > total) return 0;
     return total - distance + 1;
 }
 
@@ -100,7 +100,7 @@ static const struct gather_block *expected_block(const struct emu_router *router
     uint32_t number = source->number[frame->row_group][frame->segment];
     if (number == NO_BLOCK) return NULL;
     const struct gather_block *block = &source->blocks[number];
-    uint32_t offset = router->received[frame->source * plan->most_blocks + number];
+    uint32_t offset = router->received[frame->source * plan->max_blocks + number];
     bool right = frame->segments == block->segments && offset < block->bytes &&
                  frame->offset == offset && frame->part == offset / LORA_FRAME_PAYLOAD &&
                  frame->length == part_bytes(block, offset);
@@ -127,12 +127,12 @@ static bool file_frame(struct emu_router *router, struct lora_frame *frame, uint
         return false;
     }
     if (frame->hop > 1 && !forward(router, frame, direction)) return false;
-    struct gather_block place =
+    struct gather_block target =
         router->misfile ? misfiled(router, frame->source, block) : *block;
-    copy_part(router, &place, frame->offset, emu_frame_payload(frame), frame->length, true);
+    copy_part(router, &target, frame->offset, emu_frame_payload(frame), frame->length, true);
     const struct gather_plan *plan = router->plan;
     size_t number = (size_t)(block - plan->sources[frame->source].blocks);
-    router->received[frame->source * plan->most_blocks + number] += frame->length;
+    router->received[frame->source * plan->max_blocks + number] += frame->length;
     count_arrival(router, frame->source, block, frame->length);
     router->frames_received++;
     return true;
@@ -181,7 +181,7 @@ static uint32_t own_crc(struct emu_router *router, const struct gather_block *bl
     return router->seal[number];
 }
 
-/* Injection leaves one more place free than forwarding needs, so a full ring can always turn. */
+/* Injection leaves one more slot free than forwarding needs, so a full ring can always move. */
 static bool send_part(struct emu_router *router, const struct gather_block *block,
                       uint32_t direction, uint32_t count) {
     uint32_t offset = router->cursor[direction].offset;

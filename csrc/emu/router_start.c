@@ -92,7 +92,7 @@ static uint32_t begin(struct emu_board *board, const struct lora_gather *command
                                  .rows = (uint8_t)rows};
     router->plan = plan_of(board->cluster, &shape);
     memset(router->received, 0,
-           (size_t)shape.boards * router->plan->most_blocks * sizeof router->received[0]);
+           (size_t)shape.boards * router->plan->max_blocks * sizeof router->received[0]);
     memset(router->cursor, 0, sizeof router->cursor);
     router->sealed = 0;
     memset(router->out, 0, sizeof router->out);

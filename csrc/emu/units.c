@@ -7,7 +7,7 @@
 
 #define START_CYCLES 32 /* board time that a start costs */
 #define SMALL_COLUMNS 512 /* of all rows */
-#define MODEST_PRODUCTS (1u << 18)
+#define MODEST_MULTIPLICATIONS (1u << 18)
 #define NO_ROW 0xffffffffu
 
 static const struct hal_unit_result nothing = {.nonfinite_row = NO_ROW, .port = LORA_NO_PORT};
@@ -61,7 +61,7 @@ static bool is_small(const struct lora_unit_call *call) {
 }
 
 /* Multiplications of all rows, about. */
-static uint64_t products_of(const struct lora_unit_call *call) {
+static uint64_t multiplications_of(const struct lora_unit_call *call) {
     const void *record = call->command;
     const struct lora_step_state *state = call->state;
     const struct lora_matrix *matrix = record;
@@ -81,7 +81,7 @@ static uint64_t products_of(const struct lora_unit_call *call) {
 
 /* Not worth a batch, in which threads meet, where every thread has a board of its own. */
 static bool is_modest(const struct lora_unit_call *call) {
-    return products_of(call) <= MODEST_PRODUCTS;
+    return multiplications_of(call) <= MODEST_MULTIPLICATIONS;
 }
 
 static void start_kernel(struct emu_board *board, struct emu_unit *entry) {

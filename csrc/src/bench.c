@@ -15,7 +15,7 @@
 #define PAGE 4096ull
 #define HUGE (2ull << 20)
 #define STRIDE 512ull /* bytes a turn of every reader */
-#define AHEAD 2048    /* bytes asked for early */
+#define PREFETCH 2048    /* bytes asked for early */
 #define STREAMS 8
 
 typedef uint64_t read_all(const uint8_t *at, uint64_t bytes);
@@ -35,16 +35,16 @@ static uint64_t read_plain(const uint8_t *at, uint64_t bytes) {
 #define AVX2 __attribute__((target("avx2")))
 #define AVX512 __attribute__((target("avx512f")))
 
-AVX2 static inline uint64_t avx2_turns(const uint8_t *at, uint64_t bytes, int early) {
+AVX2 static inline uint64_t avx2_transposes(const uint8_t *at, uint64_t bytes, int early) {
     __m256i sum[4] = {_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256(),
                       _mm256_setzero_si256()};
     for (uint64_t i = 0; i < bytes; i += STRIDE) {
         for (uint64_t line = 0; early && line < STRIDE; line += 64)
-            __builtin_prefetch(at + i + line + AHEAD);
-        for (uint64_t place = 0; place < STRIDE; place += 32) {
-            __m256i *to = sum + place / 32 % 4;
+            __builtin_prefetch(at + i + line + PREFETCH);
+        for (uint64_t offset = 0; offset < STRIDE; offset += 32) {
+            __m256i *to = sum + offset / 32 % 4;
             *to = _mm256_add_epi64(
-                *to, _mm256_loadu_si256((const __m256i *)(const void *)(at + i + place)));
+                *to, _mm256_loadu_si256((const __m256i *)(const void *)(at + i + offset)));
         }
     }
     uint64_t words[4];
@@ -55,11 +55,11 @@ AVX2 static inline uint64_t avx2_turns(const uint8_t *at, uint64_t bytes, int ea
 }
 
 AVX2 static uint64_t read_avx2(const uint8_t *at, uint64_t bytes) {
-    return avx2_turns(at, bytes, 0);
+    return avx2_transposes(at, bytes, 0);
 }
 
 AVX2 static uint64_t read_avx2_early(const uint8_t *at, uint64_t bytes) {
-    return avx2_turns(at, bytes, 1);
+    return avx2_transposes(at, bytes, 1);
 }
 
 AVX2 static inline __m256i line_sum(const uint8_t *at) {
@@ -67,7 +67,7 @@ AVX2 static inline __m256i line_sum(const uint8_t *at) {
     return _mm256_add_epi64(_mm256_loadu_si256(line), _mm256_loadu_si256(line + 1));
 }
 
-/* From eight places at once, into the second cache first: more requests are under way than the first
+/* Eight streams at once, into the second cache first: more requests are under way than the first
  * cache keeps. */
 AVX2 static uint64_t read_streams(const uint8_t *at, uint64_t bytes) {
     __m256i sum[STREAMS];
@@ -76,7 +76,7 @@ AVX2 static uint64_t read_streams(const uint8_t *at, uint64_t bytes) {
     for (uint64_t i = 0; i < apart; i += 64)
         for (int stream = 0; stream < STREAMS; stream++) {
             const uint8_t *line = at + (uint64_t)stream * apart + i;
-            __builtin_prefetch(line + 2 * AHEAD, 0, 2);
+            __builtin_prefetch(line + 2 * PREFETCH, 0, 2);
             sum[stream] = _mm256_add_epi64(sum[stream], line_sum(line));
         }
     for (int stream = 1; stream < STREAMS; stream++)
@@ -89,9 +89,9 @@ AVX512 static uint64_t read_avx512(const uint8_t *at, uint64_t bytes) {
     __m512i sum[4] = {_mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_si512(),
                       _mm512_setzero_si512()};
     for (uint64_t i = 0; i < bytes; i += STRIDE)
-        for (uint64_t place = 0; place < STRIDE; place += 64) {
-            __m512i *to = sum + place / 64 % 4;
-            *to = _mm512_add_epi64(*to, _mm512_loadu_si512(at + i + place));
+        for (uint64_t offset = 0; offset < STRIDE; offset += 64) {
+            __m512i *to = sum + offset / 64 % 4;
+            *to = _mm512_add_epi64(*to, _mm512_loadu_si512(at + i + offset));
         }
     __m512i all = _mm512_add_epi64(_mm512_add_epi64(sum[0], sum[1]),
                                    _mm512_add_epi64(sum[2], sum[3]));

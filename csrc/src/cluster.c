@@ -49,7 +49,7 @@ int lora_cluster_open(const char *const *uris, uint32_t count, struct lora_clust
     struct lora_cluster *opened;
     int status = LORA_OK;
     failure = lora_failure_begin(failure, &spare);
-    if (!cluster) return lora_fail(failure, LORA_ERR_ARGUMENT, "cluster_open: no place for it");
+    if (!cluster) return lora_fail(failure, LORA_ERR_ARGUMENT, "cluster_open: `cluster` is NULL");
     *cluster = NULL;
     if (!uris || count < 1 || count > LORA_MAX_BOARDS)
         return lora_fail(failure, LORA_ERR_ARGUMENT, "%u boards asked for, 1..%u expected", count,

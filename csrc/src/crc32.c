@@ -11,7 +11,7 @@
 
 static uint32_t table[8][256];
 #if defined(__x86_64__)
-#define FOLD_LEAST 16
+#define FOLD_MIN 16
 static int can_fold;
 static crc32_loop *wide;
 #endif
@@ -78,9 +78,9 @@ uint32_t lora_crc32(uint32_t crc, const void *data, uint64_t bytes) {
     prepare();
     crc = ~crc;
 #if defined(__x86_64__)
-    if (can_fold && bytes >= FOLD_LEAST) {
+    if (can_fold && bytes >= FOLD_MIN) {
         uint64_t whole = bytes & ~15ull;
-        crc = (wide && whole >= CRC_WIDE_LEAST ? wide : folded)(crc, at, whole);
+        crc = (wide && whole >= CRC_WIDE_MIN ? wide : folded)(crc, at, whole);
         at += whole;
         bytes -= whole;
     }
@@ -103,7 +103,7 @@ uint32_t lora_crc32_without(const void *data, uint64_t bytes, uint32_t at) {
     prepare();
 #if defined(__x86_64__)
     if (can_fold && bytes >= 32) {
-        uint64_t whole = bytes < CRC_WIDE_LEAST ? bytes & ~15ull : 32;
+        uint64_t whole = bytes < CRC_WIDE_MIN ? bytes & ~15ull : 32;
         uint32_t sum = folded_without(from, whole, at);
         if (whole == 32) return lora_crc32(~sum, from + 32, bytes - 32);
         return ~by_tables(sum, from + whole, bytes - whole);

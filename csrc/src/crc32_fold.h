@@ -14,10 +14,10 @@
 #define CRC_BY_512 _mm_set_epi64x(0x1c6e41596, 0x154442bd4)
 #define CRC_BY_2048 _mm_set_epi64x(0x1322d1430, 0x11542778a)
 
-#define CRC_WIDE_LEAST 256
+#define CRC_WIDE_MIN 256
 
 /* crc32_wide.c: the loops that this processor has, the fastest first, NULL behind the last one. They
- * take and give the sum without its inversions; `bytes` are sixteens, CRC_WIDE_LEAST at least. */
+ * take and give the sum without its inversions; `bytes` are sixteens, CRC_WIDE_MIN at least. */
 typedef uint32_t crc32_loop(uint32_t crc, const uint8_t *at, uint64_t bytes);
 crc32_loop *crc32_wide(uint32_t index);
 

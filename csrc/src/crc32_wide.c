@@ -2,7 +2,7 @@
 #include "crc32_fold.h"
 
 #if defined(__x86_64__)
-#define TURN (uint64_t)CRC_WIDE_LEAST
+#define TURN (uint64_t)CRC_WIDE_MIN
 #define AVX2 __attribute__((target("avx2,vpclmulqdq,pclmul,sse4.1")))
 #define AVX512 __attribute__((target("avx512f,vpclmulqdq,pclmul,sse4.1")))
 

@@ -24,7 +24,7 @@ static const char *what(uint32_t code) {
 }
 
 /* " command 17 (MATRIX)" where a command is concerned, else " row 3" or nothing. */
-static void place(const struct lora_error_record *error, char *text, size_t bytes) {
+static void describe_where(const struct lora_error_record *error, char *text, size_t bytes) {
     if (error->index != LORA_NONE)
         snprintf(text, bytes, " command %u (%s)", error->index, lora_opcode_name(error->opcode));
     else if (error->unit < LORA_UNITS)
@@ -91,7 +91,7 @@ int lora_describe_error(const struct lora_cluster *cluster, uint32_t board,
     if (error->code == LORA_ERR_LINK_CRC)
         return lora_fail_link(cluster, board, error->port, LORA_ERR_LINK_CRC, failure,
                               "delivered a frame with a wrong CRC or header in step %u", error->step);
-    place(error, where, sizeof where);
+    describe_where(error, where, sizeof where);
     detail(error, numbers, sizeof numbers);
     return lora_fail(failure, (int)error->code, "board %u (%s)%s: %s%s%s", board,
                      it->info.address, where, what(error->code), numbers[0] ? ": " : "", numbers);

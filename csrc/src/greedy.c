@@ -8,7 +8,7 @@ struct greedy_block { /* a step block of one row and at most one commit */
     struct lora_step header;
     struct lora_kv_op commit;
     uint16_t path[8]; /* one slot, padded to 16 bytes */
-    uint8_t padding[32]; /* the row stands on a line */
+    uint8_t padding[32]; /* the row is aligned to a line */
     struct lora_row row;
 };
 
@@ -62,7 +62,7 @@ static int check_finite(const struct lora_cluster *cluster, struct lora_failure 
                      first->nonfinite_row, first->nonfinite_count);
 }
 
-/* The largest logit of all boards; of equal ones the lowest token. */
+/* The maximum logit of all boards; of equal ones the lowest token. */
 static int select_token(struct lora_cluster *cluster, const uint32_t *offsets, uint32_t *token,
                         struct lora_failure *failure) {
     struct lora_argmax best = {0.0f, LORA_NONE};

@@ -142,8 +142,8 @@ int lora_links_write(struct lora_cluster *cluster, uint32_t offset, uint32_t val
 
 /* link_test.c */
 int lora_link_prove(struct lora_cluster *cluster, struct lora_failure *failure);
-/* Payload both ways on every port that has a channel; what was heard, board by board. */
-int lora_link_hear(struct lora_cluster *cluster, struct lora_link_found *found,
+/* Payload both ways on every port that has a channel; what was received, board by board. */
+int lora_link_receive(struct lora_cluster *cluster, struct lora_link_found *found,
                    struct lora_failure *failure);
 
 /* report.c */

@@ -64,5 +64,5 @@ int lora_cluster_links_discover(struct lora_cluster *cluster, struct lora_link_f
     memset(found, 0, cluster->count * LORA_PORTS * sizeof *found);
     cluster->cable_count = 0;
     status = bring_up(cluster, found, failure);
-    return status ? status : lora_link_hear(cluster, found, failure);
+    return status ? status : lora_link_receive(cluster, found, failure);
 }

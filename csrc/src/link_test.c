@@ -51,7 +51,7 @@ static int has_control_arena(const struct lora_board *board) {
     return 0;
 }
 
-static int place(struct lora_cluster *cluster, struct proof *proof, struct lora_failure *failure) {
+static int place_blocks(struct lora_cluster *cluster, struct proof *proof, struct lora_failure *failure) {
     for (uint32_t b = 0; b < cluster->count; b++) {
         struct lora_board *it = &cluster->boards[b];
         int status = LORA_OK;
@@ -116,12 +116,12 @@ static int check_peer(const struct lora_cluster *cluster, uint32_t board, uint32
     uint32_t peer_board = 0, peer_port = 0;
     lora_cable_peer(cluster, board, port, &peer_board, &peer_port);
     uint32_t serial = cluster->boards[peer_board].info.serial;
-    if (result->peer_serial == LORA_NONE) return LORA_OK; /* nothing heard: the payload's matter */
+    if (result->peer_serial == LORA_NONE) return LORA_OK; /* nothing received: the check of the payload reports it */
     if (result->peer_serial == serial && result->peer_port == peer_port) return LORA_OK;
     failure->found = result->peer_serial;
     failure->expected = serial;
     return lora_fail_link(cluster, board, port, LORA_ERR_LINK_CABLING, failure,
-                          "hears serial %u port %u, serial %u port %u expected; correct the cable "
+                          "receives serial %u port %u, serial %u port %u expected; correct the cable "
                           "or the cabling map",
                           result->peer_serial, result->peer_port, serial, peer_port);
 }
@@ -151,7 +151,7 @@ static int run_test(struct lora_cluster *cluster, struct proof *proof,
                                  .block_offset = TEST_OFFSET,
                                  .timeout_us = cluster->timeouts.link_test_us,
                                  .watchdog_ms = cluster->timeouts.link_test_us / 2000};
-    int status = place(cluster, proof, failure);
+    int status = place_blocks(cluster, proof, failure);
     if (!status) status = lora_run(cluster, proof->mask, &run, failure);
     if (status < LORA_ERR_ARGUMENT) {
         int read = collect(cluster, proof, lora_failure_begin(NULL, &later));
@@ -163,7 +163,7 @@ static int run_test(struct lora_cluster *cluster, struct proof *proof,
 }
 
 /* Too little arrived: does the cable sit in another port? All ports with a channel say who they
- * are. Without an answer the first finding stands. */
+ * are. Without an answer the first finding is kept. */
 static int look_around(struct lora_cluster *cluster, struct proof *proof,
                        struct lora_failure *failure) {
     struct lora_failure found, ignored;
@@ -193,7 +193,7 @@ int lora_link_prove(struct lora_cluster *cluster, struct lora_failure *failure) 
     return status;
 }
 
-int lora_link_hear(struct lora_cluster *cluster, struct lora_link_found *found,
+int lora_link_receive(struct lora_cluster *cluster, struct lora_link_found *found,
                    struct lora_failure *failure) {
     struct proof proof;
     plan(cluster, 1, &proof);

@@ -26,13 +26,13 @@ uint64_t pack_find_bad(const uint8_t *in, uint64_t count, uint32_t element, doub
 #define PACK_COPY 32
 static inline int pack_copy(uint16_t *out, const uint8_t *in) {
 #if defined(__SSE2__) /* part of every x86-64 */
-    __m128i greatest = _mm_setzero_si128();
+    __m128i max = _mm_setzero_si128();
     for (int i = 0; i < PACK_COPY; i += 8) {
         __m128i eight = _mm_loadu_si128((const __m128i *)(const void *)(in + 2 * i));
-        greatest = _mm_max_epi16(greatest, _mm_and_si128(eight, _mm_set1_epi16(0x7fff)));
+        max = _mm_max_epi16(max, _mm_and_si128(eight, _mm_set1_epi16(0x7fff)));
         _mm_storeu_si128((__m128i *)(void *)(out + i), eight);
     }
-    return _mm_movemask_epi8(_mm_cmpgt_epi16(greatest, _mm_set1_epi16(PACK_EXPONENT - 1)));
+    return _mm_movemask_epi8(_mm_cmpgt_epi16(max, _mm_set1_epi16(PACK_EXPONENT - 1)));
 #else
     int bad = 0;
     memcpy(out, in, PACK_COPY * sizeof *out);

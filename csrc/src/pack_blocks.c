@@ -5,12 +5,12 @@
 
 #include "pack.h"
 
-#define MOST (1ull << 31)           /* of rows and columns: products of two fit 64 bits */
+#define MAX_SIDE (1ull << 31)           /* of rows and columns: two multiplied fit 64 bits */
 #define TILES 32                    /* that are packed together: as many lines of the file at once */
 #define GROUP 8                     /* inputs of a tile before the next tile's: fewer blocks at once
                                        in the first cache, where all lie in the same few sets */
 
-static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+static uint64_t min(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
 static int task_is_oi(const struct lora_pack_part *parts, const struct lora_pack_task *task) {
     return parts[task->part_first].axes == LORA_AXES_OI;
@@ -26,7 +26,7 @@ static int check_part(const struct lora_pack_part *part, uint64_t k, uint32_t ki
                          "%.120s: element %u, axes %u: not known, or not as the part before", name,
                          part->element, part->axes);
     uint64_t inputs = oi ? part->columns : part->rows, outputs = oi ? part->rows : part->columns;
-    if (part->rows >= MOST || part->columns >= MOST || inputs != k || part->first > outputs ||
+    if (part->rows >= MAX_SIDE || part->columns >= MAX_SIDE || inputs != k || part->first > outputs ||
         part->count > outputs - part->first ||
         part->bytes != part->rows * part->columns * pack_element_bytes(part->element))
         return lora_fail(failure, LORA_ERR_ARGUMENT,
@@ -40,7 +40,7 @@ int pack_check(const struct lora_pack_part *parts, uint32_t part_count,
                const struct lora_pack_task *task, struct lora_failure *failure) {
     uint64_t n = 0;
     if (task->part_first > part_count || task->part_count > part_count - task->part_first ||
-        !task->part_count || !task->k || !task->n || task->k >= MOST || task->n >= MOST)
+        !task->part_count || !task->k || !task->n || task->k >= MAX_SIDE || task->n >= MAX_SIDE)
         return lora_fail(failure, LORA_ERR_ARGUMENT,
                          "packing: [%" PRIu64 ", %" PRIu64 "] of %u parts from part %u of %u",
                          task->k, task->n, task->part_count, task->part_first, part_count);
@@ -86,7 +86,7 @@ static uint64_t run_at(const struct lora_pack_part *parts, const struct lora_pac
     while (column >= at->count) column -= (at++)->count;
     *part = at;
     *output = at->first + column;
-    return least(limit, at->count - column);
+    return min(limit, at->count - column);
 }
 
 /* One input of the columns column .. column+count-1, file's rows being inputs. */
@@ -141,7 +141,7 @@ static int tile_input(uint16_t *row, const struct lora_pack_part *parts,
     }
     uint64_t column = tile * LORA_BLOCK_N;
     memset(row, 0, LORA_BLOCK_N * sizeof row[0]);
-    return convert_line(row, parts, task, k, column, least(task->n - column, LORA_BLOCK_N),
+    return convert_line(row, parts, task, k, column, min(task->n - column, LORA_BLOCK_N),
                         failure);
 }
 
@@ -161,7 +161,7 @@ static int tiles_io(const struct lora_pack_part *parts, const struct lora_pack_t
     for (uint64_t from = 0; from < task->k; from += GROUP)
         for (uint64_t tile = 0; tile < count; tile++) {
             uint16_t *block = blocks[tile * k_blocks + from / LORA_BLOCK_K];
-            uint64_t to = least(task->k, from + GROUP);
+            uint64_t to = min(task->k, from + GROUP);
             if (group_io(block + from % LORA_BLOCK_K * LORA_BLOCK_N, source + tile, from, to - from))
                 continue;
             for (uint64_t k = from; k < to; k++) {
@@ -182,8 +182,8 @@ static int tiles_io(const struct lora_pack_part *parts, const struct lora_pack_t
 static int block_oi(const struct lora_pack_part *parts, const struct lora_pack_task *task,
                     uint64_t tile, uint64_t k, uint16_t *block, struct lora_failure *failure) {
     uint16_t columns[LORA_BLOCK_N * LORA_BLOCK_K];
-    uint64_t column = tile * LORA_BLOCK_N, width = least(task->n - column, LORA_BLOCK_N);
-    uint64_t depth = least(task->k - k, LORA_BLOCK_K);
+    uint64_t column = tile * LORA_BLOCK_N, width = min(task->n - column, LORA_BLOCK_N);
+    uint64_t depth = min(task->k - k, LORA_BLOCK_K);
     if (width < LORA_BLOCK_N || depth < LORA_BLOCK_K) memset(columns, 0, sizeof columns);
     for (uint64_t c = 0; c < width; c++) {
         const struct lora_pack_part *part;
@@ -216,7 +216,7 @@ int pack_tiles(const struct lora_pack_part *parts, const struct lora_pack_task *
     uint64_t k_blocks = (task->k + LORA_BLOCK_K - 1) / LORA_BLOCK_K;
     int oi = task_is_oi(parts, task);
     for (uint64_t done = 0; done < count;) {
-        uint64_t now = oi ? 1 : least(count - done, TILES);
+        uint64_t now = oi ? 1 : min(count - done, TILES);
         uint16_t *const *at = blocks + done * k_blocks;
         int status = oi ? tile_oi(parts, task, first + done, at, failure)
                         : tiles_io(parts, task, first + done, now, at, failure);

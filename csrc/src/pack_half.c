@@ -103,19 +103,19 @@ F16C static int f16c_bf16(uint16_t *out, const uint8_t *in, uint64_t count) {
 /* Loading spends its time here, and waits for the file's lines: no more instructions than needed. */
 F16C static int f16c_lines(uint16_t *out, const uint8_t *in, uint64_t stride, uint64_t lines) {
     const __m256i magnitude = _mm256_set1_epi16(0x7fff);
-    __m256i greatest = _mm256_setzero_si256();
+    __m256i max = _mm256_setzero_si256();
     for (const uint8_t *end = in + lines * stride; in != end; in += stride, out += PACK_COPY) {
         __m256i low = _mm256_loadu_si256((const __m256i *)(const void *)in);
         __m256i high = _mm256_loadu_si256((const __m256i *)(const void *)(in + 32));
         /* Lines are too far apart for the hardware's; into the second cache as many as come. */
         __builtin_prefetch(in + PACK_AHEAD * stride, 0, 2);
-        greatest = _mm256_max_epi16(greatest, _mm256_and_si256(low, magnitude));
-        greatest = _mm256_max_epi16(greatest, _mm256_and_si256(high, magnitude));
+        max = _mm256_max_epi16(max, _mm256_and_si256(low, magnitude));
+        max = _mm256_max_epi16(max, _mm256_and_si256(high, magnitude));
         _mm256_storeu_si256((__m256i *)(void *)out, low);
         _mm256_storeu_si256((__m256i *)(void *)(out + 16), high);
     }
     return _mm256_movemask_epi8(
-        _mm256_cmpgt_epi16(greatest, _mm256_set1_epi16(PACK_EXPONENT - 1)));
+        _mm256_cmpgt_epi16(max, _mm256_set1_epi16(PACK_EXPONENT - 1)));
 }
 
 static const struct variant f16c = {"f16c", f16c_bf16, f16c_f32, f16c_lines};

@@ -28,7 +28,7 @@ static int write_run(struct lora_cluster *cluster, const struct lora_range *wher
 }
 
 /* Bank within the matrix's banks, and bytes from the matrix's beginning in it: abi.h's formula. */
-static uint32_t place_of(const struct lora_pack_task *task, uint64_t block, uint64_t *offset) {
+static uint32_t bank_and_offset(const struct lora_pack_task *task, uint64_t block, uint64_t *offset) {
     uint64_t request = block / task->merge + task->request_first;
     uint64_t row = request / task->bank_count;
     *offset = (row * task->merge + block % task->merge) * BLOCK;
@@ -40,7 +40,7 @@ static void sort_by_bank(const struct lora_pack_task *task, uint64_t first, uint
                          const struct pack_thread *thread, struct lora_range *runs) {
     uint64_t next[LORA_MAX_BANKS], offset, at = 0;
     for (uint64_t i = 0; i < count; i++) {
-        struct lora_range *run = runs + place_of(task, first + i, &offset);
+        struct lora_range *run = runs + bank_and_offset(task, first + i, &offset);
         if (!run->bytes) run->offset = offset;
         run->bytes += BLOCK;
     }
@@ -49,7 +49,7 @@ static void sort_by_bank(const struct lora_pack_task *task, uint64_t first, uint
         at += runs[bank].bytes;
     }
     for (uint64_t i = 0; i < count; i++) {
-        uint32_t bank = place_of(task, first + i, &offset);
+        uint32_t bank = bank_and_offset(task, first + i, &offset);
         void *block = thread->buffer + next[bank]; /* blocks of an aligned buffer */
         thread->blocks[i] = block;
         next[bank] += BLOCK;

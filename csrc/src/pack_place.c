@@ -10,8 +10,8 @@
 
 #include "pack_job.h"
 
-#define MOST_MERGE 1024u
-#define MOST_OFFSET (1ull << 48)
+#define MAX_MERGE 1024u
+#define MAX_OFFSET (1ull << 48)
 
 struct share { /* jobs that one thread begins with */
     _Alignas(LORA_LINE_BYTES) atomic_ullong next;
@@ -41,12 +41,12 @@ static int check_task(struct lora_cluster *cluster, const struct lora_placing *p
     if (status) return status;
     int wrong = task->kind > LORA_PACK_TABLE || task->first > units ||
                 task->count > units - task->first || task->bank_count - 1u >= LORA_MAX_BANKS ||
-                task->offset >= MOST_OFFSET || task->offset % LORA_LINE_BYTES;
+                task->offset >= MAX_OFFSET || task->offset % LORA_LINE_BYTES;
     if (table)
         wrong |= task->bank_count != 1 || task->row_bytes < 2 * task->n ||
-                 task->row_bytes % LORA_LINE_BYTES || task->row_bytes >= MOST_OFFSET;
+                 task->row_bytes % LORA_LINE_BYTES || task->row_bytes >= MAX_OFFSET;
     else
-        wrong |= task->merge - 1u >= MOST_MERGE ||
+        wrong |= task->merge - 1u >= MAX_MERGE ||
                  task->k > (uint64_t)LORA_PACK_K_BLOCKS * LORA_BLOCK_K;
     if (!wrong) return LORA_OK;
     return lora_fail(failure, LORA_ERR_ARGUMENT,
@@ -132,7 +132,7 @@ static void *work(void *context) {
     return NULL;
 }
 
-static void deal_jobs(struct jobs *jobs) {
+static void assign_jobs(struct jobs *jobs) {
     uint64_t count = jobs->first_job[jobs->placing->task_count];
     uint32_t threads = jobs->placing->threads;
     for (uint32_t i = 0; i < threads; i++) {
@@ -152,14 +152,14 @@ static void run_threads(struct jobs *jobs) {
     for (uint32_t i = 0; i < started; i++) pthread_join(thread[i], NULL);
 }
 
-static int place(struct jobs *jobs, struct lora_placing *placing, struct lora_failure *failure) {
+static int run_jobs(struct jobs *jobs, struct lora_placing *placing, struct lora_failure *failure) {
     int status = count_jobs(jobs, failure);
     if (status) return status;
     uint64_t room = jobs->first_job[placing->task_count] * LORA_MAX_BANKS;
     jobs->runs = calloc(room + 1, sizeof *jobs->runs);
     if (!jobs->runs || room > UINT32_MAX)
         return lora_fail(failure, LORA_ERR_MEMORY, "placing: no memory for %" PRIu64 " runs", room);
-    deal_jobs(jobs);
+    assign_jobs(jobs);
     run_threads(jobs);
     if (jobs->status) {
         *failure = jobs->failure;
@@ -192,7 +192,7 @@ int lora_cluster_place(struct lora_cluster *cluster, struct lora_placing *placin
     placing->range_count = 0;
     jobs.first_job = calloc((size_t)placing->task_count + 1, sizeof *jobs.first_job);
     jobs.shares = aligned_alloc(LORA_LINE_BYTES, placing->threads * sizeof *jobs.shares);
-    status = jobs.first_job && jobs.shares ? place(&jobs, placing, failure)
+    status = jobs.first_job && jobs.shares ? run_jobs(&jobs, placing, failure)
                                            : lora_fail(failure, LORA_ERR_MEMORY,
                                                        "placing: no memory");
     free(jobs.first_job);

@@ -3,13 +3,13 @@
 
 
 #if defined(__SSE2__)
-/* Eight columns of eight rows: SSE2 is part of every x86-64. Returns the greatest magnitudes. */
+/* Eight columns of eight rows: SSE2 is part of every x86-64. Returns the maximum magnitudes. */
 static inline __m128i eight_by_eight(uint16_t *out, const uint8_t *in, uint64_t stride,
-                                     __m128i greatest) {
+                                     __m128i max) {
     __m128i row[8], pair[8];
     for (int i = 0; i < 8; i++) {
         row[i] = _mm_loadu_si128((const __m128i *)(const void *)(in + (uint64_t)i * stride));
-        greatest = _mm_max_epi16(greatest, _mm_and_si128(row[i], _mm_set1_epi16(0x7fff)));
+        max = _mm_max_epi16(max, _mm_and_si128(row[i], _mm_set1_epi16(0x7fff)));
     }
     for (int i = 0; i < 4; i++) {
         pair[2 * i] = _mm_unpacklo_epi16(row[2 * i], row[2 * i + 1]);
@@ -28,20 +28,20 @@ static inline __m128i eight_by_eight(uint16_t *out, const uint8_t *in, uint64_t 
         _mm_storeu_si128((__m128i *)(void *)(out + (2 * i) * LORA_BLOCK_N), low);
         _mm_storeu_si128((__m128i *)(void *)(out + (2 * i + 1) * LORA_BLOCK_N), high);
     }
-    return greatest;
+    return max;
 }
 
 int pack_transpose(uint16_t *block, const uint8_t *columns, uint64_t stride) {
-    __m128i greatest = _mm_setzero_si128();
+    __m128i max = _mm_setzero_si128();
     for (uint64_t k = 0; k < LORA_BLOCK_K; k += 8)
         for (uint64_t n = 0; n < LORA_BLOCK_N; n += 8) {
             const uint8_t *at = columns + n * stride + 2 * k;
             if (k % 32 == 0) /* one line of each column, of the block behind this one */
                 for (uint64_t i = 0; i < 8; i++)
                     __builtin_prefetch(at + i * stride + 2 * LORA_BLOCK_K);
-            greatest = eight_by_eight(block + k * LORA_BLOCK_N + n, at, stride, greatest);
+            max = eight_by_eight(block + k * LORA_BLOCK_N + n, at, stride, max);
         }
-    return _mm_movemask_epi8(_mm_cmpgt_epi16(greatest, _mm_set1_epi16(PACK_EXPONENT - 1)));
+    return _mm_movemask_epi8(_mm_cmpgt_epi16(max, _mm_set1_epi16(PACK_EXPONENT - 1)));
 }
 #else
 int pack_transpose(uint16_t *block, const uint8_t *columns, uint64_t stride) {

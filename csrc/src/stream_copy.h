@@ -9,14 +9,14 @@
 #include <emmintrin.h>
 #endif
 
-#define STREAM_LEAST (16u << 10) /* fewer bytes may be read next: lists, rows, records */
+#define STREAM_MIN (16u << 10) /* fewer bytes may be read next: lists, rows, records */
 #define STREAM_LINE 64u
 
 /* Weights come in runs for dozens of banks in turn, so a line's page has left the caches since the
  * system cleared it: an ordinary store would read it from memory first. */
 static inline void stream_copy(uint8_t *to, const uint8_t *from, uint64_t bytes) {
 #if defined(__SSE2__) /* part of every x86-64 */
-    if (bytes >= STREAM_LEAST) {
+    if (bytes >= STREAM_MIN) {
         uint64_t head = -(uintptr_t)to % STREAM_LINE;
         memcpy(to, from, head);
         to += head, from += head, bytes -= head;

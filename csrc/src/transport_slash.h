@@ -15,7 +15,7 @@
 #define SLASH_DDR_BASE 0x60000000000ull
 #define SLASH_HBM_BYTES (1ull << 30) /* a pseudo-channel: two of the allocator's regions */
 #define SLASH_DDR_BYTES (32ull << 30)
-#define SLASH_REGION_BYTES (512ull << 20) /* also the largest buffer */
+#define SLASH_REGION_BYTES (512ull << 20) /* also the maximum of a buffer */
 #define SLASH_GRANULE (64ull << 20)
 #define SLASH_BUFFERS 255 /* a board, over all its users */
 #define SLASH_PAGE 4096u /* vrtd 1.0.0 wraps longer transfers inside one page: wrong data */

@@ -9,7 +9,7 @@
 
 #define BLOCK_BYTES 0x10000u
 
-/* A stand-in's BAR is no dma-buf and says ENOTTY. */
+/* A mock server's BAR is no dma-buf and says ENOTTY. */
 static int bracket(const struct slash_handle *handle, uint64_t flags,
                    struct lora_failure *failure) {
     struct dma_buf_sync sync = {.flags = flags};
@@ -21,7 +21,7 @@ static int bracket(const struct slash_handle *handle, uint64_t flags,
                      strerror(errno));
 }
 
-static volatile uint32_t *place(const struct slash_handle *handle, uint32_t block, uint32_t offset,
+static volatile uint32_t *register_at(const struct slash_handle *handle, uint32_t block, uint32_t offset,
                                 struct lora_failure *failure) {
     if (!handle->bar || !handle->programmed) {
         lora_fail(failure, LORA_ERR_TRANSPORT,
@@ -41,7 +41,7 @@ static volatile uint32_t *place(const struct slash_handle *handle, uint32_t bloc
 int slash_register_read(void *opened, uint32_t block, uint32_t offset, uint32_t *value,
                         struct lora_failure *failure) {
     const struct slash_handle *handle = opened;
-    volatile uint32_t *at = place(handle, block, offset, failure);
+    volatile uint32_t *at = register_at(handle, block, offset, failure);
     if (!at) return (int)failure->code;
     int status = bracket(handle, DMA_BUF_SYNC_START | DMA_BUF_SYNC_READ, failure);
     if (status) return status;
@@ -52,7 +52,7 @@ int slash_register_read(void *opened, uint32_t block, uint32_t offset, uint32_t 
 int slash_register_write(void *opened, uint32_t block, uint32_t offset, uint32_t value,
                          struct lora_failure *failure) {
     const struct slash_handle *handle = opened;
-    volatile uint32_t *at = place(handle, block, offset, failure);
+    volatile uint32_t *at = register_at(handle, block, offset, failure);
     if (!at) return (int)failure->code;
     int status = bracket(handle, DMA_BUF_SYNC_START | DMA_BUF_SYNC_WRITE, failure);
     if (status) return status;

@@ -11,7 +11,7 @@
 
 struct symbol {
     const char *name;
-    size_t place;
+    size_t offset;
 };
 
 static const struct symbol device_symbols[] = {
@@ -56,7 +56,7 @@ static const char *resolve(void *library, const struct symbol *symbols, size_t c
     for (size_t i = 0; i < count; i++) {
         void *found = dlsym(library, symbols[i].name);
         if (!found) return symbols[i].name;
-        memcpy((char *)table + symbols[i].place, &found, sizeof found);
+        memcpy((char *)table + symbols[i].offset, &found, sizeof found);
     }
     return NULL;
 }

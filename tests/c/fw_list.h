@@ -177,7 +177,7 @@ static struct test_list list_new(void)
     return list;
 }
 
-static void list_place(struct test_list *list)
+static void list_store(struct test_list *list)
 {
     uint32_t bytes = list->header.command_count < MAX_COMMANDS ? list->header.command_count : 0;
     list->header.crc = 0;
@@ -191,7 +191,7 @@ static void list_place(struct test_list *list)
 
 static uint32_t list_register(struct test_list *list)
 {
-    list_place(list);
+    list_store(list);
     return operate(LORA_OP_REGISTER);
 }
 

@@ -224,7 +224,7 @@ static void check_future_frames(void) {
     struct lora_gather later = run.gather;
     later.collective = 1;
     later.offset = 8192;
-    /* Board 1's frame of collective 1 stands in board 0's FIFO before board 0 has begun it. */
+    /* Board 1's frame of collective 1 lies in board 0's FIFO before board 0 has begun it. */
     start(&run, 0);
     start(&run, 1);
     CHECK(poll(&run, 1, &results[1]) == LORA_UNIT_DONE);

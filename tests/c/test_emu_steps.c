@@ -1,4 +1,4 @@
-/* Whole steps on a ring of boards with native kernels: products and gathers in turn, boards polled on
+/* Whole steps on a ring of boards with native kernels: matmuls and gathers in turn, boards polled on
  * one thread and on several. The same bytes on every board and with any number of threads, and for
  * the thread sanitizer: boards that run at once have nothing in common but their links. The last
  * step fails on a link first, and poison ends it on all boards. */
@@ -29,7 +29,7 @@ struct list {
     struct lora_command commands[COMMANDS];
 };
 
-_Static_assert(sizeof(struct lora_command) == 64, "commands stand side by side");
+_Static_assert(sizeof(struct lora_command) == 64, "commands lie side by side");
 
 static uint16_t random_half(void) {
     static uint32_t state = 99;
@@ -43,10 +43,10 @@ static void put(struct list *list, uint32_t at, const void *command, uint32_t si
 }
 
 static void add_layer(struct list *list, uint32_t layer) {
-    uint32_t own = 1 + layer * (1 + LORA_SEGMENTS); /* counter of the product, then the gather's */
+    uint32_t own = 1 + layer * (1 + LORA_SEGMENTS); /* counter of the matmul, then the gather's */
     uint32_t from = layer % 2 * BUFFER, to = BUFFER - from;
     const uint16_t whole = LORA_FLAG_WAIT_SEGMENTS | LORA_FLAG_WAIT_GROUPS;
-    struct lora_matrix product = {.opcode = LORA_CMD_MATRIX, .unit = LORA_UNIT_MPU,
+    struct lora_matrix matmul = {.opcode = LORA_CMD_MATRIX, .unit = LORA_UNIT_MPU,
                                   .flags = layer ? whole : 0,
                                   .wait_counter = (uint16_t)(layer ? own - LORA_SEGMENTS : 0),
                                   .wait_value = 1, .layer = (uint16_t)layer, .bank_count = 1,
@@ -63,7 +63,7 @@ static void add_layer(struct list *list, uint32_t layer) {
                                  .layer = (uint16_t)layer, .offset = to, .stride = STRIDE,
                                  .columns = COLUMNS, .share_unit = SHARE, .segment_unit = SHARE,
                                  .element_bytes = 2, .collective = (uint16_t)layer};
-    put(list, 1 + 2 * layer, &product, own);
+    put(list, 1 + 2 * layer, &matmul, own);
     put(list, 2 + 2 * layer, &gather, own + 1);
 }
 

@@ -9,7 +9,7 @@ static void test_good(void)
     CHECK_EQUAL(completion().abi, LORA_ABI_NUMBER);
     CHECK_EQUAL(list_register(&list), LORA_OK);
     CHECK_EQUAL(error_record().code, LORA_OK);
-    CHECK_EQUAL(board.log_count, 0); /* a rehearsal starts no unit */
+    CHECK_EQUAL(board.log_count, 0); /* a dry run starts no unit */
     board_close();
 }
 
@@ -52,7 +52,7 @@ static void test_seal(void)
     struct test_list list = list_new();
     board_open();
     for (uint32_t byte = 0; byte < sizeof list.header + COMMANDS * 64; byte += 37) {
-        list_place(&list);
+        list_store(&list);
         board.banks[CONTROL][LIST_AT + byte] ^= 0x10;
         CHECK(operate(LORA_OP_REGISTER) != LORA_OK);
         if (byte >= sizeof list.header)
@@ -61,11 +61,11 @@ static void test_seal(void)
     board_close();
 }
 
-static void test_places(void)
+static void test_indices(void)
 {
     struct test_list list = list_new();
     board_open();
-    list_place(&list);
+    list_store(&list);
     board.registers[LORA_REG_LIST_ID / 4] = LORA_MAX_LISTS;
     CHECK_EQUAL(operate(LORA_OP_REGISTER), LORA_ERR_LIST);
     board.registers[LORA_REG_LIST_ID / 4] = 0;
@@ -199,7 +199,7 @@ int main(void)
     test_spoilt();
     test_sums();
     test_seal();
-    test_places();
+    test_indices();
     test_matrix_extent();
     test_pool_extent();
     test_rubbish();

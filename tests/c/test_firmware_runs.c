@@ -86,7 +86,7 @@ static void start_step(const struct test_step *step)
     board.log_count = 0;
 }
 
-/* A product that waits for segments starts when all eight have all their row groups, gather done or
+/* A matmul that waits for segments starts when all eight have all their row groups, gather done or
  * not; with two groups, one is not enough. */
 static void test_segments(void)
 {

@@ -82,7 +82,7 @@ static void test_rows(void)
         {offsetof(struct lora_row, parent), 64},
         {offsetof(struct lora_row, parent), 0xfffffffe},
         {offsetof(struct lora_row, parent), 20}, /* nobody has it */
-        {offsetof(struct lora_row, parent), 11}, /* stands elsewhere */
+        {offsetof(struct lora_row, parent), 11}, /* lies elsewhere */
         {offsetof(struct lora_row, parent), 0xffffffff},
         {offsetof(struct lora_row, sequence), 1}, /* the parent is of sequence 0 */
         {offsetof(struct lora_row, flags), 0x10},

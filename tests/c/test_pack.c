@@ -82,18 +82,18 @@ static void check_packing(void) {
         }
 }
 
-/* Infinity or NaN is noticed in every place of a tile; the greatest number is none. */
+/* Infinity or NaN is noticed in every element of a tile; the max number is none. */
 static void check_bad(uint32_t axes) {
     static const uint16_t values[] = {0x7c00, 0xfc00, 0x7e01, 0xffff, 0x7bff, 0xfbff};
     void *memory, *blocks = malloc(BLOCKS * 8192);
     struct lora_pack_part part = make_part(0, N, LORA_SOURCE_F16, axes, &memory);
     for (uint64_t at = 0; at < 256; at++) {
         uint64_t k = at * 7 % K, n = at % 40;
-        uint8_t *place = (uint8_t *)memory + 1 + 2 * (axes == LORA_AXES_OI ? n * K + k : k * N + n);
-        memcpy(place, values + at % 6, 2);
+        uint8_t *target = (uint8_t *)memory + 1 + 2 * (axes == LORA_AXES_OI ? n * K + k : k * N + n);
+        memcpy(target, values + at % 6, 2);
         int status = lora_pack_blocks(&part, 1, K, N, blocks, BLOCKS * 8192, NULL);
         CHECK(status == (at % 6 < 4 ? LORA_ERR_NAN : LORA_OK));
-        store(place, value_of(k, n), LORA_SOURCE_F16);
+        store(target, value_of(k, n), LORA_SOURCE_F16);
     }
     free(blocks);
     free(memory);
@@ -240,7 +240,7 @@ static void check_crc(void) {
         CHECK(lora_crc32(0, data, bytes) == crc);
         CHECK(lora_crc32(lora_crc32(0, data, bytes / 2), data + bytes / 2, bytes - bytes / 2) == crc);
 #if defined(__x86_64__)
-        for (uint32_t i = 0; bytes % 16 == 0 && bytes >= CRC_WIDE_LEAST && crc32_wide(i); i++)
+        for (uint32_t i = 0; bytes % 16 == 0 && bytes >= CRC_WIDE_MIN && crc32_wide(i); i++)
             CHECK(~crc32_wide(i)(~0u, data, bytes) == crc);
         CHECK(!crc32_wide(99));
 #endif
@@ -250,11 +250,11 @@ static void check_crc(void) {
 
 /* Heads and tails of a copy past the caches: all of it, and nothing else. */
 static void check_stream(void) {
-    static uint8_t from[STREAM_LEAST + 300], to[STREAM_LEAST + 300];
+    static uint8_t from[STREAM_MIN + 300], to[STREAM_MIN + 300];
     for (uint64_t i = 0; i < sizeof from; i++) from[i] = (uint8_t)(i * 7 % 251 + 1);
     for (uint64_t start = 0; start < 70; start += 3)
         for (uint64_t more = 0; more < 130; more += 13) {
-            uint64_t bytes = STREAM_LEAST - 1 + more;
+            uint64_t bytes = STREAM_MIN - 1 + more;
             memset(to, 0, sizeof to);
             stream_copy(to + start, from + 5, bytes);
             CHECK(!memcmp(to + start, from + 5, bytes));

@@ -12,7 +12,7 @@
 #include "lora/float_mode.h"
 #include "lora/pool.h"
 
-#define MOST 200000
+#define MAX_SIDE 200000
 
 struct tally {
     uint8_t *seen;         /* [items], written without a lock: only one thread may get an item */
@@ -66,7 +66,7 @@ static void test_threads(uint32_t threads) {
         rest(200000); /* long enough to fall asleep */
         CHECK(all_take_part(pool, threads));
     }
-    run(pool, MOST, 0); /* more than one ticket holds */
+    run(pool, MAX_SIDE, 0); /* more than one ticket holds */
     lora_pool_free(pool);
 }
 

@@ -113,7 +113,7 @@ struct lora_arena_record { /* 32 bytes; registers at LORA_REG_ARENAS */
     uint32_t valid;
 };
 
-/* --- what stands at fixed places in the control bank (DDR[0]) ---------------------------------- */
+/* --- what is stored at fixed offsets in the control bank (DDR[0]) -------------------------------- */
 #define LORA_COMPLETION_OFFSET 0x0
 #define LORA_ERROR_OFFSET 0x80
 #define LORA_CONTROL_PAGE 0x1000 /* the first page of the control bank is the firmware's */
@@ -254,7 +254,7 @@ enum lora_vector_op {
 
 enum lora_element { LORA_FP16 = 1, LORA_FP32 = 2, LORA_INT8 = 3 };
 
-/* weight_type of a matrix product: the low four bits say which, the high four hold log2 of the group
+/* weight_type of a matmul: the low four bits say which, the high four hold log2 of the group
  * of 4-bit weights (5, 6 or 7), else 0. */
 enum lora_weight_type {
     LORA_WEIGHT_FP16 = 1, /* x FP16 */
@@ -265,10 +265,10 @@ enum lora_weight_type {
 #define LORA_WEIGHT_TYPE_MASK 0x0f
 #define LORA_WEIGHT_GROUP_SHIFT 4
 
-/* How K and V stand in the cache. Blocks are [head_dim][32] and [32][head_dim] in every type. */
+/* How K and V are stored in the cache. Blocks are [head_dim][32] and [32][head_dim] in every type. */
 enum lora_kv_type {
     LORA_KV_FP16 = 0,
-    LORA_KV_INT8 = 1,      /* static scales; q is INT8 as well and both products are exact INT32 */
+    LORA_KV_INT8 = 1,      /* static scales; q is INT8 as well; q*k and e*v are exact INT32 */
     LORA_KV_INT8_HEADS = 2 /* each head of a position by its own FP16 scale: after the values of a block */
                            /* FP16 [32], one a position; read as FP16(value*scale), then as FP16 */
 };
@@ -286,7 +286,7 @@ enum lora_command_flag {
  * and no selected rows finishes at once and signals. Waits on 0 row groups hold at once. */
 
 /* Every command is 64 bytes and begins with these 12. Activation addresses are byte offsets into
- * the bank named beside them (on-chip or control bank); row i stands at offset + i*stride. */
+ * the bank named beside them (on-chip or control bank); row i lies at offset + i*stride. */
 struct lora_command {
     uint8_t opcode;
     uint8_t unit;
@@ -316,7 +316,7 @@ struct lora_matrix { /* y = FP16(x*W + bias), or FP32; W INT8 or W4A8: FP16(x*W*
     uint32_t h_offset, h_stride; /* on-chip, what the ADAPTER command of that number has written */
 };
 
-struct lora_adapter { /* h = FP16(A*x), FP16 rows on-chip, x as the matrix product reads it */
+struct lora_adapter { /* h = FP16(A*x), FP16 rows on-chip, x as the matmul reads it */
     uint8_t opcode, unit;
     uint16_t flags, wait_counter, wait_value, signal_counter, layer;
     uint16_t adapter, reserved; /* number of the matrix in the slots' directories */
@@ -361,7 +361,7 @@ struct lora_attention {
 };
 /* KV_INT8: q is INT8; e8 = rint(127*exp(s - m)), y = FP16((FP32(sum e8*v8)/FP32(sum e8))*v_scale).
  * Both sums are exact up to LORA_MAX_INT8_POSITIONS; a list with more is refused. */
-#define LORA_MAX_INT8_K 131071 /* of an INT8 product: 2^14*K stays below 2^31 */
+#define LORA_MAX_INT8_K 131071 /* of an INT8 matmul: 2^14*K stays below 2^31 */
 #define LORA_MAX_INT8_POSITIONS 133144 /* floor((2^31 - 1)/(127*127)) */
 
 struct lora_kv_store {
@@ -377,7 +377,7 @@ struct lora_kv_store {
 struct lora_gather {
     uint8_t opcode, unit;
     uint16_t flags, wait_counter, wait_value, signal_counter, layer;
-    uint32_t offset, stride; /* on-chip, full width; the local share stands in place already */
+    uint32_t offset, stride; /* on-chip, full width; the local share is stored there already */
     uint32_t columns;
     uint16_t share_unit;    /* board b owns columns from min(columns, floor(b*U/N)*share_unit), */
                             /* U = ceil(columns/share_unit) */
@@ -421,7 +421,7 @@ struct lora_list { /* 256 bytes */
     uint32_t command_count;
     uint32_t crc; /* CRC-32 of header and commands with this field 0 */
     uint32_t counter_count;
-    uint8_t rank, boards; /* place in the path or ring */
+    uint8_t rank, boards; /* index in the path or ring */
     uint8_t ring;         /* 1: the last board's next is the first */
     uint8_t port_next, port_previous;
     uint8_t control_bank, table_bank, reserved_0;
@@ -462,7 +462,7 @@ struct lora_list { /* 256 bytes */
  * one. j counts ranks of the whole adapter, so the sums of B*h are cut as for the dense matrix.
  *   A: FP16 [ceil(rank_count/8)][count][8], k = first .. first+count-1, ranks beyond the last zero;
  *   B: FP16 [column tiles of the matrix that first .. first+count-1 touches][rank_count][32].
- * Rank j of h stands at column h_first + j / h_run * h_skip + j mod h_run. */
+ * Rank j of h lies at column h_first + j / h_run * h_skip + j mod h_run. */
 #define LORA_ADAPTER_CHUNK 8192
 #define LORA_ADAPTER_MAGIC 0x54504441 /* "ADPT"; any other first word: the slot is empty */
 #define LORA_ADAPTER_GROUP 8          /* ranks that lie together in A */
@@ -620,7 +620,7 @@ struct lora_frame { /* 32 bytes, then `length` payload bytes, then CRC-32 of bot
 struct lora_link_test_port { /* 32 bytes */
     uint32_t enabled;        /* in */
     uint32_t sent, received, bad; /* out: frames */
-    uint32_t peer_serial, peer_port; /* out: as the far board named itself, ~0 unheard */
+    uint32_t peer_serial, peer_port; /* out: as the far board named itself, ~0 nothing received */
     uint32_t first_bad;
     uint32_t reserved;
 };

@@ -74,7 +74,7 @@ int lora_emu_link_bytes(uint32_t cluster, uint32_t board, uint32_t port, uint64_
                         uint64_t *payload_bytes);
 
 /* Makes these the arenas of a board, in place of all that it has; the bytes of each are those of a
- * file from `base` on: a stand-in for a runtime's daemon hands the same file to its clients as the
+ * file from `base` on: a mock server of a runtime's daemon hands the same file to its clients as the
  * board's memory. Base and offset must agree modulo 4096. */
 int lora_emu_attach(uint32_t cluster, uint32_t board, const struct lora_arena_record *arenas,
                     uint32_t count, int fd, struct lora_failure *failure);

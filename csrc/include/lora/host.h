@@ -62,7 +62,7 @@ int lora_cluster_links_up(struct lora_cluster *cluster, const struct lora_cable 
 int lora_cluster_link_status(struct lora_cluster *cluster, uint32_t board, uint32_t port,
                              struct lora_link_status *status, struct lora_failure *failure);
 
-/* What a port heard, whatever a cabling map says: test frames and who sent them, ~0 nobody. */
+/* What a port received, whatever a cabling map says: test frames and who sent them, ~0 nobody. */
 struct lora_link_found {
     uint32_t status, sent, received, bad, peer_serial, peer_port;
 };

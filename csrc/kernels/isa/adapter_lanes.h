@@ -1,4 +1,4 @@
-/* Inner loops of adapters: FP16 values as they stand in a slot, sums in order. */
+/* Inner loops of adapters: FP16 values as a slot stores them, sums in order. */
 #ifndef LORA_KERNELS_ADAPTER_LANES_H
 #define LORA_KERNELS_ADAPTER_LANES_H
 

@@ -28,13 +28,13 @@ AVX2 static void halves_to_floats(const uint16_t *halves, uint32_t count, float 
 
 AVX2 static uint32_t floats_to_halves(const float *floats, uint32_t count, uint16_t *halves) {
     const __m128i magnitude = _mm_set1_epi16(0x7fff), infinity = _mm_set1_epi16(0x7c00);
-    const __m128i largest = _mm_set1_epi16(0x7bff), nan = _mm_set1_epi16(LORA_FP16_NAN);
+    const __m128i max = _mm_set1_epi16(0x7bff), nan = _mm_set1_epi16(LORA_FP16_NAN);
     uint32_t i = 0, bad = 0;
     for (; i + LANES <= count; i += LANES) {
         __m128i half = _mm256_cvtps_ph(_mm256_loadu_ps(floats + i), _MM_FROUND_TO_NEAREST_INT);
         __m128i size = _mm_and_si128(half, magnitude);
         half = _mm_blendv_epi8(half, nan, _mm_cmpgt_epi16(size, infinity));
-        int mask = _mm_movemask_epi8(_mm_cmpgt_epi16(size, largest));
+        int mask = _mm_movemask_epi8(_mm_cmpgt_epi16(size, max));
         bad += (uint32_t)__builtin_popcount((unsigned)mask) / 2;
         _mm_storeu_si128((__m128i *)(void *)(halves + i), half);
     }
@@ -60,7 +60,7 @@ AVX2_INLINE float_vec fused(float_vec a, float_vec b, float_vec sum) {
 #define KERNEL_INLINE AVX2_INLINE
 #define SUMS 12
 #define STREAMS 2
-#define AHEAD 4
+#define PREFETCH 4
 #define NEAR 0
 #define FEW_ROWS 3
 
@@ -103,34 +103,34 @@ AVX2 static void swiglu(float *x, const float *z, uint32_t count) {
 }
 
 AVX2 static float scale(float *s, uint32_t count, float factor) {
-    __m256 by = _mm256_set1_ps(factor), most = _mm256_set1_ps(-__builtin_inff());
-    float lanes[LANES], largest = -__builtin_inff();
+    __m256 by = _mm256_set1_ps(factor), max_lanes = _mm256_set1_ps(-__builtin_inff());
+    float lanes[LANES], max = -__builtin_inff();
     uint32_t i = 0;
     for (; i + LANES <= count; i += LANES) {
         __m256 value = _mm256_mul_ps(_mm256_loadu_ps(s + i), by);
         _mm256_storeu_ps(s + i, value);
-        most = _mm256_max_ps(value, most);
+        max_lanes = _mm256_max_ps(value, max_lanes);
     }
     for (; i < count; i++) {
         s[i] = s[i] * factor;
-        largest = s[i] > largest ? s[i] : largest;
+        max = s[i] > max ? s[i] : max;
     }
-    _mm256_storeu_ps(lanes, most);
+    _mm256_storeu_ps(lanes, max_lanes);
     for (uint32_t j = 0; j < LANES; j++)
-        largest = lanes[j] > largest ? lanes[j] : largest;
-    return largest;
+        max = lanes[j] > max ? lanes[j] : max;
+    return max;
 }
 
-AVX2 static void exponentials(const float *s, uint32_t count, float largest, uint16_t *e) {
-    __m256 most = _mm256_set1_ps(largest);
+AVX2 static void exponentials(const float *s, uint32_t count, float max, uint16_t *e) {
+    __m256 max_lanes = _mm256_set1_ps(max);
     uint32_t i = 0;
     for (; i + LANES <= count; i += LANES) {
-        __m256 y = exp_vector(_mm256_sub_ps(_mm256_loadu_ps(s + i), most));
+        __m256 y = exp_vector(_mm256_sub_ps(_mm256_loadu_ps(s + i), max_lanes));
         __m128i half = _mm256_cvtps_ph(y, _MM_FROUND_TO_NEAREST_INT);
         _mm_storeu_si128((__m128i *)(void *)(e + i), half);
     }
     for (; i < count; i++)
-        e[i] = float_to_half(exp32(s[i] - largest));
+        e[i] = float_to_half(exp32(s[i] - max));
 }
 
 /* `vectors` times eight columns from d on. */

@@ -5,8 +5,8 @@
 #include "panel.h"
 #include "unrolled.h"
 
-/* Eight columns of four rows, turned: within the halves of a vector, then these apart. */
-AVX2_INLINE void turn_columns(const __m256 row[4], float *x) {
+/* Eight columns of four rows, transposed: within the halves of a vector, then these apart. */
+AVX2_INLINE void transpose_columns(const __m256 row[4], float *x) {
     __m256 a = _mm256_unpacklo_ps(row[0], row[1]), b = _mm256_unpackhi_ps(row[0], row[1]);
     __m256 c = _mm256_unpacklo_ps(row[2], row[3]), d = _mm256_unpackhi_ps(row[2], row[3]);
     __m256 column[4] = {_mm256_shuffle_ps(a, c, 0x44), _mm256_shuffle_ps(a, c, 0xee),
@@ -23,7 +23,7 @@ AVX2 static void lay_rows(const uint16_t *const rows[4], uint32_t columns, float
         __m256 row[4];
         for (int i = 0; i < 4; i++)
             row[i] = load_halves(rows[i] + k);
-        turn_columns(row, x);
+        transpose_columns(row, x);
     }
     for (; k < columns; k++, x += PANEL_ROWS)
         for (int i = 0; i < 4; i++)
@@ -32,7 +32,7 @@ AVX2 static void lay_rows(const uint16_t *const rows[4], uint32_t columns, float
 
 #define STEPS_AT_ONCE 8
 
-/* The first pass over a panel's rows fetches ahead for all, and may convert the weights. */
+/* The first pass over a panel's rows prefetches for all, and may convert the weights. */
 enum pass { FIRST_CONVERTS, FIRST, LATER };
 
 typedef __m256 pass_sums[PASS_ROWS][VECTORS];
@@ -40,15 +40,15 @@ typedef __m256 pass_sums[PASS_ROWS][VECTORS];
 struct column { /* one step along K: of x, of the weights, of what is fetched meanwhile */
     const float *x;
     float *weights;
-    const uint16_t *halves, *ahead;
-    uint64_t halves_step, ahead_step;
+    const uint16_t *halves, *prefetch;
+    uint64_t halves_step, prefetch_step;
 };
 
 AVX2_INLINE void add_column(const struct column at, const int rows, const enum pass pass,
                             pass_sums sum) {
     __m256 value[PASS_ROWS];
     if (pass != LATER)
-        _mm_prefetch((const char *)at.ahead, _MM_HINT_T1);
+        _mm_prefetch((const char *)at.prefetch, _MM_HINT_T1);
     UNROLLED
     for (int r = 0; r < rows; r++)
         value[r] = _mm256_broadcast_ss(at.x + r);
@@ -75,7 +75,7 @@ AVX2_INLINE struct column add_some(struct column at, const int columns, const in
         if (pass == FIRST_CONVERTS) /* otherwise NULL */
             at.halves += at.halves_step;
         if (pass != LATER)
-            at.ahead += at.ahead_step;
+            at.prefetch += at.prefetch_step;
     }
     return at;
 }
@@ -108,11 +108,11 @@ AVX2_INLINE void join_pass(const struct panel_step *step, float *sums, const int
 }
 
 /* `rows` rows of a panel, a constant: their sums stay in registers. Steps along K are unrolled: the
- * fewer instructions a product, the less it minds another thread on its core. */
+ * fewer instructions a multiplication, the less another thread on the core costs. */
 AVX2_INLINE void add_rows(const struct panel_step *step, const int rows, const enum pass pass,
                           uint32_t first) {
     struct column at = {step->x + first, step->weights,     step->halves,
-                        step->ahead,     step->halves_step, step->ahead_step};
+                        step->prefetch,     step->halves_step, step->prefetch_step};
     float *sums = step->sums + first * LORA_BLOCK_N;
     uint32_t left = step->steps;
     pass_sums sum;

@@ -1,4 +1,4 @@
-/* Inner loops for AVX-512: twice the lanes for matrix products and attention; the rest is AVX2's.
+/* Inner loops for AVX-512: twice the lanes for matmuls and attention; the rest is AVX2's.
  * FMA only ever joins an FP16 x FP16 product, which is exact in FP32, to its sum. */
 #if defined(__x86_64__)
 
@@ -29,7 +29,7 @@ AVX512_INLINE float_vec fused(float_vec a, float_vec b, float_vec sum) {
 #define KERNEL_INLINE AVX512_INLINE
 #define SUMS 16
 #define STREAMS 8
-#define AHEAD 2
+#define PREFETCH 2
 #define NEAR 4
 #define FEW_ROWS 4
 
@@ -66,14 +66,14 @@ static void lay_rows(const uint16_t *const rows[4], uint32_t columns, float *x) 
 
 AVX512 static uint32_t floats_to_halves(const float *floats, uint32_t count, uint16_t *halves) {
     const __m256i magnitude = _mm256_set1_epi16(0x7fff), infinity = _mm256_set1_epi16(0x7c00);
-    const __m256i largest = _mm256_set1_epi16(0x7bff), nan = _mm256_set1_epi16(LORA_FP16_NAN);
+    const __m256i max = _mm256_set1_epi16(0x7bff), nan = _mm256_set1_epi16(LORA_FP16_NAN);
     uint32_t i = 0, bad = 0;
     for (; i + LANES <= count; i += LANES) {
         __m256i half =
             _mm512_cvtps_ph(_mm512_loadu_ps(floats + i), _MM_FROUND_TO_NEAREST_INT);
         __m256i size = _mm256_and_si256(half, magnitude);
         half = _mm256_mask_mov_epi16(half, _mm256_cmpgt_epi16_mask(size, infinity), nan);
-        bad += (uint32_t)__builtin_popcount(_mm256_cmpgt_epi16_mask(size, largest));
+        bad += (uint32_t)__builtin_popcount(_mm256_cmpgt_epi16_mask(size, max));
         _mm256_storeu_si256((__m256i *)(void *)(halves + i), half);
     }
     if (i < count)
@@ -93,8 +93,8 @@ static float scale(float *s, uint32_t count, float factor) {
     return lora_variant_avx2.scale(s, count, factor);
 }
 
-static void exponentials(const float *s, uint32_t count, float largest, uint16_t *e) {
-    lora_variant_avx2.exponentials(s, count, largest, e);
+static void exponentials(const float *s, uint32_t count, float max, uint16_t *e) {
+    lora_variant_avx2.exponentials(s, count, max, e);
 }
 
 /* The columns past the last whole 32 go the way of AVX2, their pointers moved on. */

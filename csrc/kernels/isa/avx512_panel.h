@@ -55,8 +55,8 @@ AVX512_INLINE void join_panel(const struct panel_step *step, panel_sums sum, con
 /* `rows` and `fresh` are constants: the sums stay in registers. */
 AVX512_INLINE void add_panel(const struct panel_step *step, const int rows, const bool fresh) {
     const float *x = step->x;
-    const uint16_t *ahead = step->ahead, *halves = step->halves;
-    const uint32_t steps = step->steps, ahead_step = step->ahead_step;
+    const uint16_t *prefetch = step->prefetch, *halves = step->halves;
+    const uint32_t steps = step->steps, prefetch_step = step->prefetch_step;
     const uint32_t halves_step = step->halves_step;
     float *weights = step->weights;
     panel_sums sum;
@@ -64,7 +64,7 @@ AVX512_INLINE void add_panel(const struct panel_step *step, const int rows, cons
     for (uint32_t k = 0; k < steps; k++) {
         __m512 low, high;
         take_weights(halves, weights, fresh, &low, &high);
-        _mm_prefetch((const char *)ahead, _MM_HINT_T1);
+        _mm_prefetch((const char *)prefetch, _MM_HINT_T1);
         _mm_prefetch((const char *)(x + 16 * PANEL_ROWS), _MM_HINT_T0);
         UNROLLED
         for (int r = 0; r < rows; r++) {
@@ -74,7 +74,7 @@ AVX512_INLINE void add_panel(const struct panel_step *step, const int rows, cons
         }
         halves += halves_step;
         weights += LORA_BLOCK_N;
-        ahead += ahead_step;
+        prefetch += prefetch_step;
         x += PANEL_ROWS;
     }
     join_panel(step, sum, rows);

@@ -20,7 +20,7 @@ KERNEL_INLINE float_vec fused(float_vec a, float_vec b, float_vec sum) {
 
 #define SUMS 16
 #define STREAMS 8
-#define AHEAD 1
+#define PREFETCH 1
 #define NEAR 0
 #define FEW_ROWS 1
 

@@ -1,4 +1,4 @@
-/* What stands behind the values of a block of 4-bit weights (abi.h, weight blocks). */
+/* What is stored behind the values of a block of 4-bit weights (abi.h, weight blocks). */
 #ifndef LORA_KERNELS_INT4_BLOCK_H
 #define LORA_KERNELS_INT4_BLOCK_H
 

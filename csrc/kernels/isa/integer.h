@@ -14,7 +14,7 @@
 #define LORA_HAS_AVXVNNI 0
 #endif
 
-/* Some rows times one column tile. Rows stand `stride` bytes apart, in whole blocks of K: what lies
+/* Some rows times one column tile. Rows are `stride` bytes apart, in whole blocks of K: what lies
  * beyond K is 0. */
 struct integer_tile {
     uint32_t rows, k;
@@ -32,7 +32,7 @@ struct integer_tile {
 };
 
 /* Block i, or where the tile ends the next one's. */
-static inline const uint8_t *integer_ahead(const struct integer_tile *tile, uint32_t i) {
+static inline const uint8_t *integer_prefetched(const struct integer_tile *tile, uint32_t i) {
     uint32_t beyond = i - tile->block_count;
     if (i < tile->block_count)
         return tile->blocks[i];
@@ -52,8 +52,8 @@ struct lora_integer {
     uint32_t (*quantize)(const uint16_t *x, uint32_t count, float inverse, int8_t *y);
     /* q.k of the 32 positions of one K block [head_dim][32]. */
     void (*scores)(const int8_t *q, const int8_t *k, uint32_t head_dim, int32_t out[32]);
-    /* e[i] = rint(127*exp(s[i] - largest)); returns their sum. */
-    int32_t (*weights)(const float *s, uint32_t count, float largest, uint8_t *e);
+    /* e[i] = rint(127*exp(s[i] - max)); returns their sum. */
+    int32_t (*weights)(const float *s, uint32_t count, float max, uint8_t *e);
     /* sum[d] += sum over i of e[i]*v[i][d]; e is at most 127, there are at most 32 positions. */
     void (*weigh)(const uint8_t *e, const int8_t *const *v, uint32_t count, uint32_t head_dim,
                   int32_t *sum);

@@ -15,8 +15,8 @@ ATTENTION_INLINE void interleave(const __m256i row[4], __m256i quads[4]) {
 }
 
 ATTENTION_INLINE void store_half(int32_t *target, __m128i sums, int adding) {
-    __m128i *place = (__m128i *)(void *)target;
-    _mm_storeu_si128(place, adding ? _mm_add_epi32(_mm_loadu_si128(place), sums) : sums);
+    __m128i *at = (__m128i *)(void *)target;
+    _mm_storeu_si128(at, adding ? _mm_add_epi32(_mm_loadu_si128(at), sums) : sums);
 }
 
 /* Sums of interleaved quads, into the columns' own order. */

@@ -103,11 +103,11 @@ LANES_TARGET static uint32_t quantize(const uint16_t *x, uint32_t count, float i
     return bad + lora_integer_plain.quantize(x + i, count - i, inverse, y + i);
 }
 
-LANES_TARGET static int32_t weights(const float *s, uint32_t count, float largest, uint8_t *e) {
+LANES_TARGET static int32_t weights(const float *s, uint32_t count, float max, uint8_t *e) {
     uint32_t i = 0;
     vec sum = zero_vec();
     for (; i + LANES <= count; i += LANES) {
-        float_vec value = exp_vector(sub(load_floats(s + i), splat(largest)));
+        float_vec value = exp_vector(sub(load_floats(s + i), splat(max)));
         vec whole = _mm256_cvtps_epi32(mul(splat(127.0f), value));
         __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(whole),
                                         _mm256_extracti128_si256(whole, 1));
@@ -118,7 +118,7 @@ LANES_TARGET static int32_t weights(const float *s, uint32_t count, float larges
     _mm256_storeu_si256((__m256i *)(void *)parts, sum);
     for (int lane = 0; lane < LANES; lane++)
         total += parts[lane];
-    return total + lora_integer_plain.weights(s + i, count - i, largest, e + i);
+    return total + lora_integer_plain.weights(s + i, count - i, max, e + i);
 }
 
 const struct lora_integer lora_integer_avx2 = {

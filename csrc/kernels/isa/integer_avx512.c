@@ -1,4 +1,4 @@
-/* Integer inner loops for AVX-512 with VNNI: twice the lanes for matrix products. dpbusd multiplies
+/* Integer inner loops for AVX-512 with VNNI: twice the lanes for matmuls. dpbusd multiplies
  * unsigned bytes by signed ones and wraps: w + 128 is unsigned, and the sum begins with -128 times
  * the sum of x. */
 #if defined(__x86_64__)

@@ -1,4 +1,4 @@
-/* Products of INT8 activations, for any width of vectors. Included once by each implementation, after
+/* Matmuls of INT8 activations, for any width of vectors. Included once by each implementation, after
  * it has defined:
  *   LANES_TARGET, LANES_INLINE           attributes of functions
  *   LANES                                columns of a vector; INT8_ROWS, INT4_ROWS rows at once
@@ -18,13 +18,13 @@
 #define VECTORS (LORA_BLOCK_N / LANES)
 #define QUAD_BYTES (LORA_BLOCK_N * 4) /* four steps of K, or eight of 4-bit weights */
 #define QUADS (LORA_BLOCK_K / 4)
-#define INT8_AHEAD 4 /* blocks that are fetched ahead, into the second cache: it waits for more
+#define INT8_PREFETCH 4 /* blocks that are prefetched into the second cache: it waits for more
                       * lines at once than the first one can */
-#define INT4_AHEAD 6
+#define INT4_PREFETCH 6
 
-LANES_INLINE void fetch_quad(const uint8_t *ahead) {
-    _mm_prefetch((const char *)ahead, _MM_HINT_T1);
-    _mm_prefetch((const char *)ahead + 64, _MM_HINT_T1);
+LANES_INLINE void fetch_quad(const uint8_t *prefetch) {
+    _mm_prefetch((const char *)prefetch, _MM_HINT_T1);
+    _mm_prefetch((const char *)prefetch + 64, _MM_HINT_T1);
 }
 
 /* One quad of each of `rows` rows, a constant. One loop over all sums, without a loop inside, is
@@ -60,17 +60,17 @@ LANES_INLINE void int8_rows(const struct integer_tile *t, uint32_t row, const in
     const int8_t *x = t->x + row * stride;
     start_sums(t->totals + row, rows, sum);
     for (uint32_t b = 0; b < t->block_count; b++) {
-        const uint8_t *block = t->blocks[b], *ahead = integer_ahead(t, b + INT8_AHEAD);
+        const uint8_t *block = t->blocks[b], *prefetch = integer_prefetched(t, b + INT8_PREFETCH);
         for (int q = 0; q < QUADS; q++, x += 4) {
             if (fetching)
-                fetch_quad(ahead + q * QUAD_BYTES);
+                fetch_quad(prefetch + q * QUAD_BYTES);
             add_quad(block + q * QUAD_BYTES, x, stride, rows, sum);
         }
     }
     store_rows(t->out + row * LORA_BLOCK_N, rows, sum);
 }
 
-/* Two blocks at once, each with sums of its own: they lie in different places of memory, and one quad
+/* Two blocks at once, each with sums of its own: they lie in different parts of memory, and one quad
  * need not wait for the other. */
 LANES_INLINE void int8_row(const struct integer_tile *t) {
     vec even[VECTORS], odd[VECTORS];
@@ -82,11 +82,11 @@ LANES_INLINE void int8_row(const struct integer_tile *t) {
     uint32_t b = 0;
     for (; b + 2 <= t->block_count; b += 2, x += 2 * LORA_BLOCK_K) {
         const uint8_t *block = t->blocks[b], *second = t->blocks[b + 1];
-        const uint8_t *ahead = integer_ahead(t, b + INT8_AHEAD);
-        const uint8_t *ahead_second = integer_ahead(t, b + 1 + INT8_AHEAD);
+        const uint8_t *prefetch = integer_prefetched(t, b + INT8_PREFETCH);
+        const uint8_t *prefetch_second = integer_prefetched(t, b + 1 + INT8_PREFETCH);
         for (int q = 0; q < QUADS; q++) {
-            fetch_quad(ahead + q * QUAD_BYTES);
-            fetch_quad(ahead_second + q * QUAD_BYTES);
+            fetch_quad(prefetch + q * QUAD_BYTES);
+            fetch_quad(prefetch_second + q * QUAD_BYTES);
             add_quad(block + q * QUAD_BYTES, x + 4 * q, 0, 1, even);
             add_quad(second + q * QUAD_BYTES, x + LORA_BLOCK_K + 4 * q, 0, 1, odd);
         }
@@ -133,18 +133,18 @@ LANES_INLINE float sum_of_x(const struct integer_tile *t, uint32_t row, uint32_t
 }
 
 /* Columns first..end-1 of K, within one group: total goes on. Each step is exact in FP32 but for
- * the product with the scale and the last sum. */
+ * the multiplication by the scale and the last sum. */
 LANES_INLINE void int4_part(const struct integer_tile *t, uint32_t row, const int rows,
                             uint32_t first, uint32_t end, float_vec total[INT4_ROWS][VECTORS]) {
     vec low[INT4_ROWS][VECTORS], high[INT4_ROWS][VECTORS];
     uint32_t b = first / LORA_BLOCK_K, k = first % LORA_BLOCK_K;
-    const uint8_t *block = t->blocks[b], *ahead = integer_ahead(t, b + INT4_AHEAD);
+    const uint8_t *block = t->blocks[b], *prefetch = integer_prefetched(t, b + INT4_PREFETCH);
     const int8_t *x = t->x + row * t->stride + first;
     for (int r = 0; r < rows; r++)
         for (int v = 0; v < VECTORS; v++)
             low[r][v] = high[r][v] = zero_vec();
     for (uint32_t q = k / 8; q < (k + end - first) / 8; q++, x += 8) {
-        fetch_quad(ahead + q * QUAD_BYTES);
+        fetch_quad(prefetch + q * QUAD_BYTES);
         for (int v = 0; v < VECTORS; v++) {
             vec weights = load_vec(block + q * QUAD_BYTES + v * LANES * 4);
             vec w_low = low_nibbles(weights), w_high = high_nibbles(weights);
@@ -156,7 +156,7 @@ LANES_INLINE void int4_part(const struct integer_tile *t, uint32_t row, const in
         }
     }
     const uint16_t *scales = int4_scales(block, t->group, k);
-    fetch_quad((const uint8_t *)int4_scales(ahead, t->group, k));
+    fetch_quad((const uint8_t *)int4_scales(prefetch, t->group, k));
     uint8_t zeros[LORA_BLOCK_N];
     spread_zeros(int4_zeros(block, t->group, k), zeros);
     for (int v = 0; v < VECTORS; v++) {

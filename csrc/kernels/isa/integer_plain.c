@@ -108,10 +108,10 @@ static void scores(const int8_t *q, const int8_t *k, uint32_t head_dim, int32_t 
             out[i] += q[d] * k[i];
 }
 
-static int32_t weights(const float *s, uint32_t count, float largest, uint8_t *e) {
+static int32_t weights(const float *s, uint32_t count, float max, uint8_t *e) {
     int32_t sum = 0;
     for (uint32_t i = 0; i < count; i++) {
-        float value = 127.0f * exp32(s[i] - largest);
+        float value = 127.0f * exp32(s[i] - max);
         e[i] = (uint8_t)nearest(value);
         sum += e[i];
     }

@@ -13,8 +13,8 @@ static void widen(const uint8_t *block, uint32_t group, uint16_t *wide) {
 static uint32_t quantize(const uint16_t *x, uint32_t count, float inverse, int8_t *y) {
     return lora_integer_avx2.quantize(x, count, inverse, y);
 }
-static int32_t weights(const float *s, uint32_t count, float largest, uint8_t *e) {
-    return lora_integer_avx2.weights(s, count, largest, e);
+static int32_t weights(const float *s, uint32_t count, float max, uint8_t *e) {
+    return lora_integer_avx2.weights(s, count, max, e);
 }
 
 #endif

@@ -19,7 +19,7 @@ void lora_panels_fill(const struct lora_variant *variant, struct rows x, uint32_
 void lora_panels_add(const struct lora_variant *variant, const float *x, uint32_t columns,
                      uint32_t rows, struct panel_step step, float *sums) {
     uint32_t count = panel_count(rows);
-    step.ahead_step = step.ahead ? (LORA_BLOCK_N + count - 1) / count : 0;
+    step.prefetch_step = step.prefetch ? (LORA_BLOCK_N + count - 1) / count : 0;
     for (uint32_t panel = 0; panel < count; panel++) {
         uint32_t first = panel_first(rows, panel);
         step.x = x + (uint64_t)panel * columns * PANEL_ROWS;
@@ -27,12 +27,12 @@ void lora_panels_add(const struct lora_variant *variant, const float *x, uint32_
         step.sums = sums + (uint64_t)first * LORA_BLOCK_N;
         variant->panel(&step);
         step.halves = NULL;
-        step.ahead += (uint64_t)step.steps * step.ahead_step;
+        step.prefetch += (uint64_t)step.steps * step.prefetch_step;
     }
 }
 
 /* How many sums wait to be joined to segment s's: its complete partners in the tree that have
- * columns. Where s itself has none there is at most one, which takes the place of both. */
+ * columns. Where s itself has none there is at most one, which then counts for both. */
 static uint32_t joins_of(const uint32_t starts[LORA_SEGMENTS + 1], uint32_t s) {
     uint32_t joins = 0, end = s;
     for (uint32_t size = 1; s & size; end -= size, size *= 2)
@@ -51,13 +51,13 @@ void lora_panels_multiply(const struct lora_variant *variant, const float *panel
         if (starts[s] == end)
             continue;
         for (uint32_t k = starts[s]; k < end; k += step.steps) {
-            uint32_t place = k % LORA_BLOCK_K, left = LORA_BLOCK_K - place;
+            uint32_t offset = k % LORA_BLOCK_K, left = LORA_BLOCK_K - offset;
             const uint16_t *const *block = blocks + k / LORA_BLOCK_K;
             step.steps = end - k < left ? end - k : left;
             step.begins = k == starts[s];
             step.joins = k + step.steps == end ? joins : 0;
-            step.halves = block[0] + place * LORA_BLOCK_N;
-            step.ahead = block[1] + place * LORA_BLOCK_N;
+            step.halves = block[0] + offset * LORA_BLOCK_N;
+            step.prefetch = block[1] + offset * LORA_BLOCK_N;
             lora_panels_add(variant, panels + (uint64_t)k * PANEL_ROWS, starts[LORA_SEGMENTS], rows,
                             step, sums + waiting * step.level);
         }

@@ -1,5 +1,5 @@
-/* Products of many rows: rows stand in panels, [k][PANEL_ROWS] each, so that what one step along K
- * reads lies together; the sums of a panel and one column tile stay in registers. */
+/* Matmuls of many rows. Rows are stored in panels, [k][PANEL_ROWS] each: what one step along K reads
+ * lies together; the sums of a panel and one column tile stay in registers. */
 #ifndef LORA_KERNELS_PANEL_H
 #define LORA_KERNELS_PANEL_H
 
@@ -10,7 +10,7 @@
 #include "lora/abi.h"
 #include "rows.h"
 
-#define PANEL_ROWS 12  /* at most; a call's rows are dealt evenly */
+#define PANEL_ROWS 12  /* at most; a call's rows are shared evenly */
 #define PASS_ROWS 3    /* of a panel, that the AVX2 loop takes at once */
 #define PANEL_LEVELS 4 /* sums that wait for their partner in the tree over eight segments */
 
@@ -24,10 +24,10 @@ struct panel_step {
     const uint16_t *halves; /* [steps][32]: converted into `weights` on the way; NULL: they are */
     uint32_t halves_step;   /* values from one step's to the next */
     float *weights;         /* [steps][32], aligned to a line */
-    const uint16_t *ahead; /* fetched meanwhile, `ahead_step` values further each step */
+    const uint16_t *prefetch; /* fetched meanwhile, `prefetch_step` values further each step */
     float *sums;           /* [rows][32] */
     uint64_t level;        /* floats from one level of sums to the next */
-    uint32_t rows, steps, ahead_step;
+    uint32_t rows, steps, prefetch_step;
     uint32_t joins; /* at the end so many levels below are added; the result goes to the last */
     bool begins;    /* from +0, not from what `sums` holds */
 };
@@ -37,7 +37,7 @@ static inline uint32_t panel_count(uint32_t rows) {
 }
 
 /* First row of a panel; that of panel_count(rows) is the end. Panels hold whole passes,
- * dealt evenly, but for the last one. */
+ * shared evenly, but for the last one. */
 static inline uint32_t panel_first(uint32_t rows, uint32_t panel) {
     uint32_t count = panel_count(rows), passes = (rows + PASS_ROWS - 1) / PASS_ROWS;
     uint32_t longer = passes % count;
@@ -53,7 +53,7 @@ static inline uint64_t panel_floats(uint32_t rows, uint32_t columns) {
 void lora_panels_fill(const struct lora_variant *variant, struct rows x, uint32_t rows,
                       uint32_t columns, float *panels);
 
-/* One step of every panel; what is to be fetched ahead is dealt among them. x of the step: of the
+/* One step of every panel; what is to be prefetched is shared among them. x of the step: of the
  * first panel, [columns] long; sums: [rows][32]. */
 void lora_panels_add(const struct lora_variant *variant, const float *x, uint32_t columns,
                      uint32_t rows, struct panel_step step, float *sums);
@@ -61,7 +61,7 @@ void lora_panels_add(const struct lora_variant *variant, const float *x, uint32_
 /* All rows times one column tile, tree included, into the first of sums[PANEL_LEVELS][rows][32].
  * Segments without columns are left out of the tree: no sum that began at +0 is -0, so adding their
  * +0 changes none.
- * starts and blocks as lora_variant.row has them, with one more block, which is fetched ahead;
+ * starts and blocks as lora_variant.row has them, with one more block, which is prefetched;
  * work holds LORA_BLOCK_K*32 floats. */
 void lora_panels_multiply(const struct lora_variant *variant, const float *panels, uint32_t rows,
                           const uint32_t starts[LORA_SEGMENTS + 1], const uint16_t *const *blocks,

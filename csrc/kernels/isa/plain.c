@@ -105,17 +105,17 @@ static void swiglu(float *x, const float *z, uint32_t count) {
 }
 
 static float scale(float *s, uint32_t count, float factor) {
-    float largest = -INFINITY;
+    float max = -INFINITY;
     for (uint32_t i = 0; i < count; i++) {
         s[i] = s[i] * factor;
-        largest = s[i] > largest ? s[i] : largest;
+        max = s[i] > max ? s[i] : max;
     }
-    return largest;
+    return max;
 }
 
-static void exponentials(const float *s, uint32_t count, float largest, uint16_t *e) {
+static void exponentials(const float *s, uint32_t count, float max, uint16_t *e) {
     for (uint32_t i = 0; i < count; i++)
-        e[i] = float_to_half(exp32(s[i] - largest));
+        e[i] = float_to_half(exp32(s[i] - max));
 }
 
 static void weigh(const float *e, const uint16_t *const *v, uint32_t count, uint32_t head_dim,

@@ -7,12 +7,12 @@
 /* Whole units that each of `count` segments from s on has. */
 static inline uint32_t common_units(const uint32_t starts[LORA_SEGMENTS + 1], uint32_t s,
                                     uint32_t count) {
-    uint32_t least = 0xffffffffu;
+    uint32_t min = 0xffffffffu;
     for (uint32_t i = s; i < s + count; i++) {
         uint32_t units = (starts[i + 1] - starts[i]) / LORA_UNIT_COLUMNS;
-        least = units < least ? units : least;
+        min = units < min ? units : min;
     }
-    return least;
+    return min;
 }
 
 static inline float segment_tree(const float sums[LORA_SEGMENTS]) {

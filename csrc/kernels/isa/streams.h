@@ -5,7 +5,7 @@
  *   fused(a, b, sum)       a*b + sum
  *   SUMS                   vectors of sums that registers hold beside weights and values
  *   STREAMS                segments of a row on its own that are read together
- *   AHEAD                  units of 2 KiB that each stream is fetched ahead
+ *   PREFETCH               units of 2 KiB that each stream is prefetched
  *   NEAR                   lines that a row on its own has in the first cache early; 0: none
  *   FEW_ROWS               1, 3 or 4 */
 #ifndef LORA_KERNELS_STREAMS_H
@@ -25,12 +25,12 @@ struct few {
     uint32_t x_step; /* floats from one column's values to the next's */
 };
 
-_Static_assert(STREAMS % STREAMS_OF(1) == 0, "streams are read in whole turns");
+_Static_assert(STREAMS % STREAMS_OF(1) == 0, "streams are read in whole rounds");
 
-/* The place of a segment in a tile's blocks, and of its values of x. */
+/* Where a segment is in a tile's blocks, and its values of x. */
 struct stream {
     const float *x;
-    const uint16_t *weights, *ahead;
+    const uint16_t *weights, *prefetch;
 };
 
 /* x, where its segments begin, its tile's blocks, and those that are read after them. */
@@ -57,15 +57,15 @@ KERNEL_INLINE void add_columns(const struct few few, const float *x, uint32_t co
         sum[i] = s[i];
 }
 
-/* A unit of several segments at once: they lie in different places of memory, and what comes after
+/* A unit of several segments at once: they lie in different parts of memory, and what comes after
  * each of all streams is fetched meanwhile, so that more requests are under way than one stream has.
  * One loop over sums of its own is unrolled early enough for them to become registers: through the
- * caller's, every turn would store them all. */
+ * caller's, every iteration would store them all. */
 KERNEL_INLINE void add_units(const struct few few, const struct stream *all, int first,
                              float_vec *sum) {
     const struct stream *streams = all + first;
-    const uint32_t turns = (uint32_t)(few.streams / few.at_once);
-    const uint32_t turn = (uint32_t)(first / few.at_once), lines = LORA_UNIT_COLUMNS / turns;
+    const uint32_t rounds = (uint32_t)(few.streams / few.at_once);
+    const uint32_t round = (uint32_t)(first / few.at_once), lines = LORA_UNIT_COLUMNS / rounds;
     const int near = NEAR && few.rows == 1 ? few.at_once : 0;
     float_vec s[SUMS];
     UNROLLED
@@ -73,13 +73,13 @@ KERNEL_INLINE void add_units(const struct few few, const struct stream *all, int
         s[i] = sum[i];
     for (uint32_t line = 0; line < lines; line++) {
         UNROLLED
-        for (uint32_t part = 0; part < turns; part++) {
+        for (uint32_t part = 0; part < rounds; part++) {
             const struct stream *fetched = all + part * (uint32_t)few.at_once;
-            const uint32_t k = line * turns + part;
+            const uint32_t k = line * rounds + part;
             UNROLLED
             for (int i = 0; i < few.at_once; i++)
                 _mm_prefetch(
-                    (const char *)(fetched[i].ahead + (turn * lines + line) * LORA_BLOCK_N),
+                    (const char *)(fetched[i].prefetch + (round * lines + line) * LORA_BLOCK_N),
                     _MM_HINT_T1);
             UNROLLED
             for (int i = 0; i < near; i++)
@@ -119,19 +119,19 @@ KERNEL_INLINE void add_rest(const struct few few, const struct tile *t, uint32_t
 KERNEL_INLINE void add_segments(const struct few few, const struct tile *t, uint32_t s,
                                 float_vec *sum) {
     uint32_t units = common_units(t->starts, s, (uint32_t)few.streams);
-    uint32_t whole = units * LORA_UNIT_COLUMNS, ahead_units = units < AHEAD ? units : AHEAD;
+    uint32_t whole = units * LORA_UNIT_COLUMNS, prefetch_units = units < PREFETCH ? units : PREFETCH;
     uint32_t following = (s + (uint32_t)few.streams) % LORA_SEGMENTS;
     const uint16_t *const *after = following ? t->blocks : t->next;
     for (int i = 0; i < few.streams * few.rows * VECTORS; i++)
         sum[i] = zero_floats();
     for (uint32_t u = 0; u < units; u++) {
         struct stream streams[LORA_SEGMENTS];
-        uint32_t at = u * LORA_UNIT_COLUMNS, then = at + ahead_units * LORA_UNIT_COLUMNS;
+        uint32_t at = u * LORA_UNIT_COLUMNS, then = at + prefetch_units * LORA_UNIT_COLUMNS;
         for (uint32_t i = 0; i < (uint32_t)few.streams; i++) {
             uint32_t start = t->starts[s + i];
             streams[i].x = t->x + (start + at) * few.x_step;
             streams[i].weights = unit_at(t->blocks, start + at);
-            streams[i].ahead = then < whole
+            streams[i].prefetch = then < whole
                                    ? unit_at(t->blocks, start + then)
                                    : unit_at(after, t->starts[following + i] + then - whole);
         }
@@ -141,7 +141,7 @@ KERNEL_INLINE void add_segments(const struct few few, const struct tile *t, uint
     add_rest(few, t, s, whole, sum);
 }
 
-/* The sums of the eight segments stand `apart` vectors from each other. */
+/* The sums of the eight segments are `apart` vectors from each other. */
 KERNEL_INLINE float_vec tree(const float_vec *sums, int apart) {
     float_vec a = add(add(sums[0], sums[apart]), add(sums[2 * apart], sums[3 * apart]));
     float_vec b = add(add(sums[4 * apart], sums[5 * apart]), add(sums[6 * apart], sums[7 * apart]));

@@ -1,4 +1,4 @@
-/* Loops over a constant count whose every turn works on a register of its own. */
+/* Loops over a constant count whose every iteration works on a register of its own. */
 #ifndef LORA_KERNELS_UNROLLED_H
 #define LORA_KERNELS_UNROLLED_H
 

@@ -18,7 +18,7 @@ struct lora_variant {
 
     /* One row times one column tile: out[32] = the sum over k, tree included. starts[s] is where
      * segment s begins, starts[8] is k; blocks[k / 128] is the tile's block. The blocks of `next`
-     * are read after these, so that they may be fetched ahead. */
+     * are read after these, so they may be prefetched. */
     void (*row)(const float *x, const uint32_t starts[9], const uint16_t *const *blocks,
                 const uint16_t *const *next, float out[32]);
     /* The same, faster where the weights are in the cache, slower where they are not. */
@@ -41,10 +41,10 @@ struct lora_variant {
     /* x[i] = gelu(x[i]) by the chords a, b of [-8, 8); x[i] = silu(x[i])*z[i]. */
     void (*gelu)(float *x, uint32_t count, const float *a, const float *b);
     void (*swiglu)(float *x, const float *z, uint32_t count);
-    /* s[i] = s[i]*scale; returns the largest, where none is NaN. */
+    /* s[i] = s[i]*scale; returns the maximum where none is NaN. */
     float (*scale)(float *s, uint32_t count, float scale);
-    /* e[i] = FP16(exp(s[i] - largest)) */
-    void (*exponentials)(const float *s, uint32_t count, float largest, uint16_t *e);
+    /* e[i] = FP16(exp(s[i] - max)) */
+    void (*exponentials)(const float *s, uint32_t count, float max, uint16_t *e);
     /* sum[d] += (sequential sum over i of e[i]*v[i][d] from +0): one tile, at most 32 positions. */
     void (*weigh)(const float *e, const uint16_t *const *v, uint32_t count, uint32_t head_dim,
                   float *sum);

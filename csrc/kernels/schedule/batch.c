@@ -6,7 +6,7 @@
 #include "prefetch.h"
 #include "units/job.h"
 
-#define MOST_CALLS 64
+#define MAX_CALLS 64
 #define ALONE_NS 4000 /* less work than this is done sooner than shared */
 
 typedef int (*begin_job)(struct lora_job *job);
@@ -76,7 +76,7 @@ static int close_job(struct lora_job *job) {
 struct batch {
     uint32_t count;
     struct job_room room;
-    struct lora_job jobs[MOST_CALLS];
+    struct lora_job jobs[MAX_CALLS];
 };
 
 /* Items are numbered through the jobs. */
@@ -108,14 +108,14 @@ static void native_batch(void *context, struct lora_pool *pool, struct lora_unit
     struct batch batch;
     for (uint32_t first = 0; first < count; first += batch.count) {
         batch.room.used = 0;
-        batch.count = count - first < MOST_CALLS ? count - first : MOST_CALLS;
+        batch.count = count - first < MAX_CALLS ? count - first : MAX_CALLS;
         for (uint32_t i = 0; i < batch.count; i++) {
             batch.jobs[i].following = i + 1 < batch.count ? &batch.jobs[i + 1] : NULL;
             open_job(&batch.jobs[i], &calls[first + i], begin_of(&calls[first + i]),
                      lora_pool_threads(pool), &batch.room);
         }
         if (lora_pool_threads(pool) > 1)
-            lora_ahead_note(pool, batch.jobs, batch.count);
+            lora_prefetch_note(pool, batch.jobs, batch.count);
         run_jobs(&batch, pool);
         for (uint32_t i = 0; i < batch.count; i++)
             statuses[first + i] = close_job(&batch.jobs[i]);

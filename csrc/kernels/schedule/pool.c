@@ -15,7 +15,7 @@
 
 #include "lora/float_mode.h"
 
-#define MOST_ITEMS 0xffffu  /* of one ticket */
+#define MAX_ITEMS 0xffffu  /* of one ticket */
 #define SPIN_NS 300000      /* longer than what a host does between two steps */
 #define SPINS_BETWEEN 64    /* looks between two at the clock */
 #define LOOKS_BEFORE_YIELD 4096 /* some 100 us */
@@ -54,9 +54,9 @@ struct lora_pool {
 /* This thread has items of a run; initial-exec, as it is read with every run. */
 static _Thread_local bool busy __attribute__((tls_model("initial-exec")));
 
-static uint32_t items_of(uint64_t ticket) { return (uint32_t)(ticket >> 16) & MOST_ITEMS; }
+static uint32_t items_of(uint64_t ticket) { return (uint32_t)(ticket >> 16) & MAX_ITEMS; }
 
-static bool has_items(uint64_t ticket) { return (ticket & MOST_ITEMS) < items_of(ticket); }
+static bool has_items(uint64_t ticket) { return (ticket & MAX_ITEMS) < items_of(ticket); }
 
 static void relax(void) {
 #if defined(__x86_64__)
@@ -97,7 +97,7 @@ static uint64_t take_items(struct lora_pool *pool, uint32_t thread, uint32_t *do
     uint64_t ticket = atomic_load(&pool->ticket);
     while (has_items(ticket)) {
         if (!atomic_compare_exchange_weak(&pool->ticket, &ticket, ticket + 1)) continue;
-        pool->task(pool->context, (uint32_t)(ticket & MOST_ITEMS), thread);
+        pool->task(pool->context, (uint32_t)(ticket & MAX_ITEMS), thread);
         ++*done;
         ticket = atomic_load(&pool->ticket);
     }
@@ -299,9 +299,9 @@ void lora_pool_run(struct lora_pool *pool, uint32_t count, pool_task task, void 
     }
     if (!pool->tried) start_workers(pool);
     struct part part = {task, context, 0};
-    while (count - part.first > MOST_ITEMS) {
-        run_ticket(pool, MOST_ITEMS, run_part, &part);
-        part.first += MOST_ITEMS;
+    while (count - part.first > MAX_ITEMS) {
+        run_ticket(pool, MAX_ITEMS, run_part, &part);
+        part.first += MAX_ITEMS;
     }
     if (part.first) run_ticket(pool, count - part.first, run_part, &part);
     else run_ticket(pool, count, task, context);

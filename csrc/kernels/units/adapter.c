@@ -1,4 +1,4 @@
-/* Adapters (BD-LoRA, section 3): h = FP16(A*x) before a matrix product, scale*(B*h) on its FP32
+/* Adapters (BD-LoRA, section 3): h = FP16(A*x) before a matmul, scale*(B*h) on its FP32
  * accumulator. Sums are cut as those of the dense matrix; absent blocks are not multiplied. */
 #include <string.h>
 
@@ -9,8 +9,8 @@
 #include "isa/segments.h"
 
 #define GROUP LORA_ADAPTER_GROUP
-#define SHARES 4 /* items a row: groups of ranks dealt in turn */
-#define PRODUCTS_PER_NS 4
+#define SHARES 4 /* items a row; groups of ranks go to them round robin */
+#define MULTIPLICATIONS_PER_NS 4
 
 static const struct adapter_lanes *lanes_of(const struct lora_job *job) {
 #if defined(__x86_64__)
@@ -82,7 +82,7 @@ static int store_group(struct lora_job *job, struct adapter_slot slot,
 
 static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
     const struct lora_adapter *c = job->adapter.command;
-    uint32_t row = item / SHARES, turn = 0;
+    uint32_t row = item / SHARES, index = 0;
     int32_t number = call_row(job->call, row)->adapter;
     (void)thread;
     if (number < 0)
@@ -95,7 +95,7 @@ static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
             return LORA_ERR_SIZE;
         for (uint32_t group = 0; group * GROUP < f->rank_count; group++) {
             float sums[GROUP];
-            if (turn++ % SHARES != item % SHARES)
+            if (index++ % SHARES != item % SHARES)
                 continue;
             const float *x = job->adapter.x + (uint64_t)row * c->k;
             int status = group_sums(job, slot, f, group, x, sums);
@@ -112,7 +112,7 @@ int lora_adapter_begin(struct lora_job *job) {
     const struct lora_adapter *c = (const struct lora_adapter *)(const void *)job->call->command;
     struct adapter_job *a = &job->adapter;
     a->command = c;
-    if (c->k == 0 || c->k > MOST_COLUMNS)
+    if (c->k == 0 || c->k > MAX_COLUMNS)
         return LORA_ERR_SIZE;
     struct rows x =
         call_operand(job->call, LORA_BANK_ONCHIP, c->x_offset, c->x_stride, 2ull * c->k, 2);
@@ -123,7 +123,7 @@ int lora_adapter_begin(struct lora_job *job) {
     job->run = run;
     for (uint32_t row = 0; row < job->rows; row++)
         if (call_row(job->call, row)->adapter >= 0)
-            job->work += (uint64_t)c->k * 2 * GROUP / PRODUCTS_PER_NS;
+            job->work += (uint64_t)c->k * 2 * GROUP / MULTIPLICATIONS_PER_NS;
     if (job->work == 0)
         return LORA_OK;
     a->x = lora_job_memory(job, (uint64_t)job->rows * c->k * sizeof(float));

@@ -19,8 +19,8 @@ static inline const void *slot_at(struct adapter_slot slot, uint64_t offset, uin
         return NULL;
     uint64_t request = (uint64_t)slot.number * list->adapter_chunks + chunk;
     uint32_t bank = list->adapter_bank_first + (uint32_t)(request % list->adapter_bank_count);
-    uint64_t place = request / list->adapter_bank_count * LORA_ADAPTER_CHUNK + within;
-    return call_at(slot.call, bank, (uint64_t)list->adapter_line * LORA_LINE_BYTES + place, bytes,
+    uint64_t chunk_offset = request / list->adapter_bank_count * LORA_ADAPTER_CHUNK + within;
+    return call_at(slot.call, bank, (uint64_t)list->adapter_line * LORA_LINE_BYTES + chunk_offset, bytes,
                    align);
 }
 
@@ -43,8 +43,8 @@ slot_factor(struct adapter_slot slot, const struct lora_adapter_matrix *matrix, 
     const uint64_t size = sizeof(struct lora_adapter_factor);
     const struct lora_adapter_factor *f = slot_at(slot, matrix->offset + size * index, size, 4);
     if (!f || f->rank > LORA_MAX_ADAPTER_RANK || f->rank_first + f->rank_count > f->rank ||
-        f->h_run == 0 || f->offset % LORA_LINE_BYTES || f->first > MOST_COLUMNS ||
-        f->count > MOST_COLUMNS)
+        f->h_run == 0 || f->offset % LORA_LINE_BYTES || f->first > MAX_COLUMNS ||
+        f->count > MAX_COLUMNS)
         return NULL;
     return f;
 }

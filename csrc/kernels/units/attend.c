@@ -40,7 +40,7 @@ static void widen_value(const struct lora_variant *variant, const uint8_t *block
     }
 }
 
-/* One position of a block of V as FP16, widened into place i. */
+/* One position of a block of V as FP16, widened into row i. */
 static const uint16_t *value(const struct attend *a, const uint8_t *block, uint32_t lane,
                              uint32_t i) {
     uint32_t head_dim = a->command->head_dim;

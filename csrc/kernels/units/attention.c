@@ -3,8 +3,8 @@
 #include "attention_cuts.h"
 #include "isa/half.h"
 
-#define LEAST_ROWS 3   /* that are worth doing together */
-#define PRODUCTS_PER_NS 6 /* of a row on its own: a microsecond a head of 32 over 100 positions */
+#define MIN_ROWS 3   /* that are worth doing together */
+#define MULTIPLICATIONS_PER_NS 6 /* of a row on its own: a microsecond a head of 32 over 100 positions */
 
 /* Working memory of a row on its own. */
 struct alone {
@@ -12,9 +12,9 @@ struct alone {
     uint16_t *halves;       /* [positions] */
 };
 
-/* s[position] of one query head, and the largest of them. */
+/* s[position] of one query head, and their maximum. */
 static int score_head(const struct attend *a, const struct alone *w, uint32_t kv_head,
-                      float *largest) {
+                      float *max) {
     uint32_t head_dim = a->command->head_dim;
     const struct visible *seen = &a->seen;
     float block[SCRATCH_PAGES][TILE];
@@ -34,7 +34,7 @@ static int score_head(const struct attend *a, const struct alone *w, uint32_t kv
     }
     for (uint32_t i = 0; i < seen->depth; i++)
         w->s[seen->committed + i] = block[seen->path[i] / TILE][seen->path[i] % TILE];
-    *largest =
+    *max =
         a->variant->scale(w->s, attend_positions(a), float_of_bits(a->command->scale));
     return LORA_OK;
 }
@@ -42,11 +42,11 @@ static int score_head(const struct attend *a, const struct alone *w, uint32_t kv
 /* w->q holds one head's query; w->sum becomes sum(e*v)/sum(e). */
 static int attend_head(const struct attend *a, const struct alone *w, uint32_t kv_head) {
     uint32_t head_dim = a->command->head_dim, positions = attend_positions(a);
-    float largest, sum_e = 0.0f;
-    int status = score_head(a, w, kv_head, &largest);
+    float max, sum_e = 0.0f;
+    int status = score_head(a, w, kv_head, &max);
     if (status != LORA_OK)
         return status;
-    a->variant->exponentials(w->s, positions, largest, w->halves);
+    a->variant->exponentials(w->s, positions, max, w->halves);
     a->variant->halves_to_floats(w->halves, positions, w->e);
     for (uint32_t d = 0; d < head_dim; d++)
         w->sum[d] = 0.0f;
@@ -70,16 +70,16 @@ static int attend_head(const struct attend *a, const struct alone *w, uint32_t k
 static int attend_alone(struct lora_job *job, const struct attend *a, uint32_t row, uint32_t head,
                         uint32_t kv_head, float *memory) {
     const struct attention_job *t = &job->attention;
-    uint32_t head_dim = t->command->head_dim, place = head * head_dim;
+    uint32_t head_dim = t->command->head_dim, offset = head * head_dim;
     struct alone w = {.s = memory, .e = memory + t->positions};
     w.q = w.e + t->positions;
     w.sum = w.q + head_dim;
     w.halves = (uint16_t *)(void *)(w.sum + head_dim);
-    job->variant->halves_to_floats(half_row(t->q, row) + place, head_dim, w.q);
+    job->variant->halves_to_floats(half_row(t->q, row) + offset, head_dim, w.q);
     int status = attend_head(a, &w, kv_head);
     if (status != LORA_OK)
         return status;
-    uint16_t *y = half_row(t->y, row) + place;
+    uint16_t *y = half_row(t->y, row) + offset;
     job_count_nonfinite(job, row, job->variant->floats_to_halves(w.sum, head_dim, y));
     return LORA_OK;
 }
@@ -94,8 +94,8 @@ static uint64_t floats_a_thread(const struct lora_job *job) {
     const struct attention_job *t = &job->attention;
     uint64_t alone = 2 * t->positions + 2ull * t->command->head_dim + t->positions / 2;
     uint64_t together = t->together ? lora_attend_rows_floats(job) : 0;
-    uint64_t most = alone > together ? alone : together;
-    return wide_floats(job) + (most + 15) / 16 * 16;
+    uint64_t max = alone > together ? alone : together;
+    return wide_floats(job) + (max + 15) / 16 * 16;
 }
 
 /* One query head of the rows of a group. */
@@ -107,7 +107,7 @@ static int attend_group(struct lora_job *job, struct attend *rows, uint32_t firs
     if (global < c->kv_first || global - c->kv_first >= c->kv_heads)
         return LORA_ERR_SIZE;
     uint32_t kv_head = global - c->kv_first;
-    if (t->together && count >= LEAST_ROWS)
+    if (t->together && count >= MIN_ROWS)
         return lora_attend_rows(job, rows, first, count, head, kv_head, memory);
     int status = LORA_OK;
     for (uint32_t i = 0; i < count && status == LORA_OK; i++)
@@ -156,7 +156,7 @@ static uint32_t group_rows(struct lora_job *job) {
         longest = end - first > longest ? end - first : longest;
     }
     t->firsts[groups] = (uint8_t)job->rows;
-    t->together = longest >= LEAST_ROWS && t->command->head_dim <= LORA_ATTEND_HEAD_DIM;
+    t->together = longest >= MIN_ROWS && t->command->head_dim <= LORA_ATTEND_HEAD_DIM;
     return groups;
 }
 
@@ -164,9 +164,9 @@ static void cut(struct lora_job *job, uint32_t groups) {
     struct attention_job *t = &job->attention;
     uint32_t heads = t->command->q_heads;
     uint64_t seen = t->positions - LORA_MAX_SCRATCH + TILE; /* about */
-    job->work = 2 * job->rows * seen * heads * t->command->head_dim / PRODUCTS_PER_NS;
-    uint32_t pieces = attend_pieces(job, groups);
-    t->heads = heads > pieces ? (heads + pieces - 1) / pieces : 1;
+    job->work = 2 * job->rows * seen * heads * t->command->head_dim / MULTIPLICATIONS_PER_NS;
+    uint32_t cuts_wanted = attention_cuts(job, groups);
+    t->heads = heads > cuts_wanted ? (heads + cuts_wanted - 1) / cuts_wanted : 1;
     job->items = heads ? groups * cuts(job) : 0;
 }
 
@@ -184,8 +184,8 @@ int lora_attention_begin(struct lora_job *job) {
     t->y = call_operand(job->call, LORA_BANK_ONCHIP, c->y_offset, c->y_stride, width, 2);
     if (!t->q.base || !t->y.base)
         return LORA_ERR_ADDRESS;
-    uint64_t most = lora_visible_most(job->call);
-    t->positions = (most + TILE - 1) / TILE * TILE + LORA_MAX_SCRATCH;
+    uint64_t max = lora_visible_max(job->call);
+    t->positions = (max + TILE - 1) / TILE * TILE + LORA_MAX_SCRATCH;
     uint32_t groups = group_rows(job);
     t->scratch = lora_job_memory(job, floats_a_thread(job) * job->threads * sizeof(float));
     if (!t->scratch)

@@ -1,4 +1,4 @@
-/* How attention's heads are dealt to threads. */
+/* How attention's heads are shared among threads. */
 #ifndef LORA_KERNELS_ATTENTION_CUTS_H
 #define LORA_KERNELS_ATTENTION_CUTS_H
 
@@ -7,8 +7,8 @@
 #define ITEMS_WANTED 8 /* of a call with few rows */
 #define SHORT_NS 20000 /* less work is over before threads could make up for each other */
 
-/* Pieces of the heads, for each of `groups` groups of rows. */
-static inline uint32_t attend_pieces(const struct lora_job *job, uint32_t groups) {
+/* How often the heads are cut, for each of `groups` groups of rows. */
+static inline uint32_t attention_cuts(const struct lora_job *job, uint32_t groups) {
     uint32_t wanted = job->work <= SHORT_NS ? job->threads : ITEMS_WANTED;
     return groups < wanted ? wanted / groups : 1;
 }

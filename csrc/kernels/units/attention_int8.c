@@ -1,4 +1,4 @@
-/* Attention on INT8 q, K and V with static scales: both products are exact INT32 sums. */
+/* Attention on INT8 q, K and V with static scales: q*k and e*v are exact INT32 sums. */
 #include <math.h>
 
 #include "attention_cuts.h"
@@ -8,7 +8,7 @@
 #include "visible.h"
 
 #define TILE LORA_TILE_POSITIONS
-#define PRODUCTS_PER_NS 40
+#define MULTIPLICATIONS_PER_NS 40
 
 struct attend {
     const struct lora_unit_call *call;
@@ -55,29 +55,29 @@ static int score(struct attend *a, const int8_t *q, uint32_t head) {
     return LORA_OK;
 }
 
-/* The largest score; NaN where there is one, or where the largest is not finite: then the weights
- * and with them the result are NaN. */
-static float largest_score(const struct attend *a) {
-    float most = -INFINITY;
+/* The maximum score. NaN where a score is NaN or the maximum is not finite: then the weights are NaN
+ * and with them the result. */
+static float max_score(const struct attend *a) {
+    float max = -INFINITY;
     int absent = 0;
     for (uint32_t i = 0; i < positions(a); i++) {
         absent |= a->s[i] != a->s[i];
-        most = a->s[i] > most ? a->s[i] : most;
+        max = a->s[i] > max ? a->s[i] : max;
     }
-    return absent || isinf(most) ? NAN : most;
+    return absent || isinf(max) ? NAN : max;
 }
 
 /* V's row of each position of the tile that begins at `start`. */
 static int find_values(const struct attend *a, uint32_t head, uint32_t start, uint32_t count,
                        const int8_t *v[TILE]) {
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t place = start + i - a->seen.committed, page, lane;
+        uint32_t index = start + i - a->seen.committed, page, lane;
         if (start + i < a->seen.committed) {
             page = a->seen.pages[start / TILE];
             lane = i;
         } else {
-            page = a->seen.path[place] / TILE;
-            lane = a->seen.path[place] % TILE;
+            page = a->seen.path[index] / TILE;
+            lane = a->seen.path[index] % TILE;
         }
         const int8_t *block = block_at(a, page, head, 1);
         if (!block)
@@ -94,14 +94,14 @@ static int attend_head(struct attend *a, const int8_t *q, uint32_t head) {
     int status = score(a, q, head);
     if (status != LORA_OK)
         return status;
-    float largest = largest_score(a);
+    float max = max_score(a);
     for (uint32_t d = 0; d < head_dim; d++) {
-        a->y[d] = largest;
+        a->y[d] = max;
         a->sums[d] = 0;
     }
-    if (largest != largest)
+    if (max != max)
         return LORA_OK;
-    float sum = (float)a->integer->weights(a->s, count, largest, a->e);
+    float sum = (float)a->integer->weights(a->s, count, max, a->e);
     for (uint32_t start = 0; start < count; start += TILE) {
         uint32_t tile = count - start < TILE ? count - start : TILE;
         const int8_t *v[TILE];
@@ -121,13 +121,13 @@ static int attend_heads(struct attend *a, struct lora_job *job, uint32_t row, ui
     const int8_t *q = (const int8_t *)(job->attention.q.base + job->attention.q.stride * row);
     uint16_t *y = half_row(job->attention.y, row);
     for (uint32_t head = first; head < end; head++) {
-        uint32_t place = head * c->head_dim, global = (c->q_first + head) / c->group;
+        uint32_t offset = head * c->head_dim, global = (c->q_first + head) / c->group;
         if (global < c->kv_first || global - c->kv_first >= c->kv_heads)
             return LORA_ERR_SIZE;
-        int status = attend_head(a, q + place, global - c->kv_first);
+        int status = attend_head(a, q + offset, global - c->kv_first);
         if (status != LORA_OK)
             return status;
-        uint32_t bad = a->variant->floats_to_halves(a->y, c->head_dim, y + place);
+        uint32_t bad = a->variant->floats_to_halves(a->y, c->head_dim, y + offset);
         job_count_nonfinite(job, row, bad);
     }
     return LORA_OK;
@@ -165,9 +165,9 @@ static void cut(struct lora_job *job) {
     struct attention_job *t = &job->attention;
     uint32_t heads = t->command->q_heads;
     uint64_t seen = t->positions - LORA_MAX_SCRATCH + TILE; /* about */
-    job->work = 2 * job->rows * seen * heads * t->command->head_dim / PRODUCTS_PER_NS;
-    uint32_t pieces = attend_pieces(job, job->rows);
-    t->heads = heads > pieces ? (heads + pieces - 1) / pieces : 1;
+    job->work = 2 * job->rows * seen * heads * t->command->head_dim / MULTIPLICATIONS_PER_NS;
+    uint32_t cuts_wanted = attention_cuts(job, job->rows);
+    t->heads = heads > cuts_wanted ? (heads + cuts_wanted - 1) / cuts_wanted : 1;
     job->items = heads ? job->rows * cuts(job) : 0;
 }
 
@@ -185,7 +185,7 @@ int lora_attention_int8_begin(struct lora_job *job) {
     t->y = call_operand(job->call, LORA_BANK_ONCHIP, c->y_offset, c->y_stride, 2 * width, 2);
     if (!t->q.base || !t->y.base)
         return LORA_ERR_ADDRESS;
-    uint64_t committed = lora_visible_most(job->call);
+    uint64_t committed = lora_visible_max(job->call);
     t->positions = (committed + TILE - 1) / TILE * TILE + LORA_MAX_SCRATCH;
     t->scratch = lora_job_memory(job, thread_bytes(t) * job->threads);
     if (!t->scratch)

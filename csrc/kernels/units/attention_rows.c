@@ -1,11 +1,11 @@
 /* Attention of several rows of one sequence: what they see in common is read and converted once, and
- * multiplied as matrix products of many rows are. Every sum is that of a row on its own. */
+ * multiplied as in a matmul of many rows. Every sum is that of a row on its own. */
 #include "attend.h"
 #include "isa/half.h"
 #include "isa/segments.h"
 
 #define CHUNK LORA_BLOCK_N /* columns of V at a time */
-#define MOST_KEY_BLOCKS (LORA_ATTEND_HEAD_DIM / LORA_BLOCK_K)
+#define MAX_KEY_BLOCKS (LORA_ATTEND_HEAD_DIM / LORA_BLOCK_K)
 
 struct group {
     struct lora_job *job;
@@ -13,7 +13,7 @@ struct group {
     struct attend *rows;
     const struct attend *longest;
     uint32_t first, count, head, kv_head, head_dim;
-    uint32_t most, least; /* positions that a row of the group sees */
+    uint32_t max, min; /* positions that a row of the group sees */
     bool chain;           /* each row's path begins the longest one's */
     uint64_t positions;   /* room of a row */
     float *s;             /* [count][positions] */
@@ -61,14 +61,14 @@ static void lay_out(struct group *g, float *memory) {
 
 static void compare_rows(struct group *g) {
     g->longest = &g->rows[0];
-    g->least = attend_positions(&g->rows[0]);
+    g->min = attend_positions(&g->rows[0]);
     for (uint32_t i = 1; i < g->count; i++) {
         uint32_t positions = attend_positions(&g->rows[i]);
         if (positions > attend_positions(g->longest))
             g->longest = &g->rows[i];
-        g->least = positions < g->least ? positions : g->least;
+        g->min = positions < g->min ? positions : g->min;
     }
-    g->most = attend_positions(g->longest);
+    g->max = attend_positions(g->longest);
     g->chain = true;
     for (uint32_t i = 0; i < g->count; i++)
         for (uint32_t d = 0; d < g->rows[i].seen.depth; d++)
@@ -77,7 +77,7 @@ static void compare_rows(struct group *g) {
 
 /* q.k of all rows and one K block. */
 static int score_block(const struct group *g, uint32_t page) {
-    const uint16_t *blocks[MOST_KEY_BLOCKS + 1];
+    const uint16_t *blocks[MAX_KEY_BLOCKS + 1];
     uint32_t starts[LORA_SEGMENTS + 1], count = (g->head_dim + LORA_BLOCK_K - 1) / LORA_BLOCK_K;
     _Alignas(LORA_LINE_BYTES) float work[LORA_BLOCK_K * LORA_BLOCK_N];
     const uint16_t *k = attend_keys(g->longest, page, g->kv_head);
@@ -128,9 +128,9 @@ static int score(const struct group *g) {
         uint32_t positions = attend_positions(&g->rows[i]);
         float *s = g->s + i * g->positions;
         uint16_t *e = g->e + i * g->positions;
-        float largest = g->variant->scale(s, positions, scale);
-        g->variant->exponentials(s, positions, largest, e);
-        uint32_t end = (g->most + TILE - 1) / TILE * TILE;
+        float max = g->variant->scale(s, positions, scale);
+        g->variant->exponentials(s, positions, max, e);
+        uint32_t end = (g->max + TILE - 1) / TILE * TILE;
         memset(e + positions, 0, (end - positions) * sizeof(uint16_t));
     }
     return status;
@@ -143,8 +143,8 @@ static bool all_finite(const uint16_t *values, uint64_t count) {
     return !bad;
 }
 
-/* V of a tile as [count][width]: in place where it stands so. *values NULL: rows see different
- * ones, or some may not see a value that is not finite, which would show through a weight of 0. */
+/* V of a tile as [count][width], not copied where it is stored so. *values NULL: rows see different
+ * ones, or a row may not see a value that is not finite: it would show through a weight of 0. */
 static int find_tile(const struct group *g, uint32_t start, uint32_t count,
                      const uint16_t **values) {
     uint32_t width = chunks(g->head_dim) * CHUNK;
@@ -163,7 +163,7 @@ static int find_tile(const struct group *g, uint32_t start, uint32_t count,
     memset(g->values, 0, count * width * sizeof(uint16_t));
     for (uint32_t i = 0; i < count; i++)
         memcpy(g->values + i * width, v[i], g->head_dim * sizeof(uint16_t));
-    if (start + count <= g->least || all_finite(g->values, (uint64_t)count * width))
+    if (start + count <= g->min || all_finite(g->values, (uint64_t)count * width))
         *values = g->values;
     return LORA_OK;
 }
@@ -224,8 +224,8 @@ static int add_tile_by_row(const struct group *g, uint32_t start) {
 static int weigh(const struct group *g) {
     memset(g->sum_e, 0, g->count * sizeof(float));
     memset(g->result, 0, (uint64_t)chunks(g->head_dim) * CHUNK * g->count * sizeof(float));
-    for (uint32_t start = 0; start < g->most; start += TILE) {
-        uint32_t count = g->most - start < TILE ? g->most - start : TILE;
+    for (uint32_t start = 0; start < g->max; start += TILE) {
+        uint32_t count = g->max - start < TILE ? g->max - start : TILE;
         const uint16_t *values;
         int status = find_tile(g, start, count, &values);
         if (status == LORA_OK && values)
@@ -239,11 +239,11 @@ static int weigh(const struct group *g) {
 }
 
 static void store(const struct group *g) {
-    uint32_t place = g->head * g->head_dim;
+    uint32_t offset = g->head * g->head_dim;
     for (uint32_t r = 0; r < g->count; r++) {
         for (uint32_t d = 0; d < g->head_dim; d++)
             g->row[d] = g->result[(d / CHUNK * g->count + r) * CHUNK + d % CHUNK] / g->sum_e[r];
-        uint16_t *y = half_row(g->job->attention.y, g->first + r) + place;
+        uint16_t *y = half_row(g->job->attention.y, g->first + r) + offset;
         job_count_nonfinite(g->job, g->first + r,
                             g->variant->floats_to_halves(g->row, g->head_dim, y));
     }

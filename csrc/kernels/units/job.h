@@ -101,7 +101,7 @@ void lora_norm_sums(struct lora_job *job, uint32_t row);
 void lora_norm_apply(struct lora_job *job, uint32_t row, float *x, float *z);
 
 /* The lowest of what several threads find. */
-static inline void job_least_row(struct lora_job *job, uint32_t row) {
+static inline void job_min_row(struct lora_job *job, uint32_t row) {
     uint32_t before = atomic_load(&job->nonfinite_row);
     while (row < before && !atomic_compare_exchange_weak(&job->nonfinite_row, &before, row)) {
     }
@@ -111,7 +111,7 @@ static inline void job_count_nonfinite(struct lora_job *job, uint32_t i, uint32_
     if (count == 0)
         return;
     atomic_fetch_add(&job->nonfinite_count, count);
-    job_least_row(job, call_step_row(job->call, i));
+    job_min_row(job, call_step_row(job->call, i));
 }
 
 #endif

@@ -1,4 +1,4 @@
-/* Matrix product y = FP16(x*W + bias), or FP32. An item is every n-th column tile over all rows: no
+/* Matmul y = FP16(x*W + bias), or FP32. An item is every n-th column tile over all rows: no
  * two items touch the same columns of y. */
 #include <stdbool.h>
 
@@ -9,9 +9,9 @@
 
 #define ROUNDS 4               /* of items, one a thread in each */
 #define SHORT_NS 65536         /* by the measure of the next two: a megabyte of weights */
-#define LONG_PERCENT 88        /* of an integer product: the share of the threads' first items */
+#define LONG_PERCENT 88        /* of an integer matmul: the share of the threads' first items */
 #define WEIGHT_BYTES_PER_NS 16 /* one thread reads about so many */
-#define PRODUCTS_PER_NS 40     /* of many rows */
+#define MULTIPLICATIONS_PER_NS 40     /* of many rows */
 #define OWN_BLOCKS 32 /* of a tile: so many each thread keeps on its stack, with as long a row */
 #define OWN_COLUMNS (OWN_BLOCKS * LORA_BLOCK_K)
 
@@ -24,10 +24,10 @@ struct own {
     _Alignas(LORA_LINE_BYTES) float row[OWN_COLUMNS];
 };
 
-/* Walks a matrix's blocks in the order of their numbers: j, bank and place, without divisions. */
+/* Walks a matrix's blocks in the order of their numbers (j, bank, offset) without divisions. */
 struct walk {
     const struct lora_job *job;
-    uint64_t place; /* in blocks from weight_line, within the bank */
+    uint64_t offset; /* in blocks from weight_line, within the bank */
     uint32_t bank, within; /* within the request: j mod merge */
 };
 
@@ -39,7 +39,7 @@ static struct walk walk_from(const struct lora_job *job, uint64_t j) {
     const struct lora_matrix *c = job->matrix.command;
     uint64_t request = c->first + j / c->merge;
     return (struct walk){.job = job,
-                         .place = request / c->bank_count * c->merge,
+                         .offset = request / c->bank_count * c->merge,
                          .bank = (uint32_t)(request % c->bank_count),
                          .within = (uint32_t)(j % c->merge)};
 }
@@ -48,20 +48,20 @@ static struct walk walk_from(const struct lora_job *job, uint64_t j) {
 static const uint16_t *walk_next(struct walk *walk) {
     const struct lora_matrix *c = walk->job->matrix.command;
     uint64_t offset = (uint64_t)c->weight_line * LORA_LINE_BYTES +
-                      (walk->place + walk->within) * walk->job->matrix.block_bytes;
+                      (walk->offset + walk->within) * walk->job->matrix.block_bytes;
     const uint16_t *block = call_at(walk->job->call, c->bank_first + walk->bank, offset,
                                     walk->job->matrix.block_bytes, sizeof(uint16_t));
     if (++walk->within == c->merge) {
         walk->within = 0;
         if (++walk->bank == c->bank_count) {
             walk->bank = 0;
-            walk->place += c->merge;
+            walk->offset += c->merge;
         }
     }
     return block;
 }
 
-/* Models of such products fit the cache, or nearly so. */
+/* Models with such matmuls fit the cache, or nearly so. */
 static bool is_short(const struct lora_job *job) { return job->work <= SHORT_NS; }
 
 /* FP32 sums of one tile, the tree included: sums[row][32], with room for PANEL_LEVELS of them. */
@@ -123,7 +123,7 @@ static void fetch_columns(const struct matrix_job *m, uint32_t first) {
     __builtin_prefetch(m->scales + first + LORA_BLOCK_N / 2);
 }
 
-/* blocks: the tile's, then one more, to be fetched ahead by products of many rows. */
+/* blocks: the tile's, then one more, which matmuls of many rows prefetch. */
 static int run_tile(const struct own *own, const uint16_t *const *blocks,
                     const uint16_t *const *next, uint32_t tile) {
     struct lora_job *job = own->job;
@@ -160,16 +160,16 @@ static int find_blocks(const struct lora_job *job, uint32_t tile, const uint16_t
     return LORA_OK;
 }
 
-/* Tiles so many numbers apart stand in the same banks, one's blocks behind the other's: in this order
- * memory is read on where it was. `place` counts all tiles. */
-static uint32_t tile_at(const struct lora_job *job, uint32_t place) {
+/* Tiles `tiles_apart` numbers apart are stored in the same banks, one's blocks behind the other's. In
+ * this order each bank is read on where the last tile ended. `index` counts all tiles. */
+static uint32_t tile_at(const struct lora_job *job, uint32_t index) {
     const struct lora_matrix *c = job->matrix.command;
     uint32_t apart = job->matrix.tiles_apart, tiles = tile_count(c);
     uint32_t length = tiles / apart, longer = tiles % apart, in_longer = longer * (length + 1);
-    if (place < in_longer)
-        return place / (length + 1) + place % (length + 1) * apart;
-    place -= in_longer;
-    return longer + place / length + place % length * apart;
+    if (index < in_longer)
+        return index / (length + 1) + index % (length + 1) * apart;
+    index -= in_longer;
+    return longer + index / length + index % length * apart;
 }
 
 /* Each round of items, one a thread, takes half of what is left, the last one all, so that the threads
@@ -198,23 +198,23 @@ static int run(struct lora_job *job, uint32_t item, uint32_t thread);
 
 /* At most `most` blocks of a tile. */
 static uint32_t tile_blocks(const struct lora_job *job, uint32_t tile, const uint16_t **blocks,
-                            uint32_t most) {
+                            uint32_t max) {
     uint32_t count = matrix_k_blocks(job->matrix.command);
     struct walk walk = walk_from(job, (uint64_t)tile * count);
-    count = count < most ? count : most;
+    count = count < max ? count : max;
     for (uint32_t i = 0; i < count; i++)
         blocks[i] = walk_next(&walk);
     return count;
 }
 
 uint32_t lora_matrix_first_blocks(const struct lora_job *job, uint32_t thread,
-                                  const uint16_t **blocks, uint32_t most) {
+                                  const uint16_t **blocks, uint32_t max) {
     uint64_t tiles = tile_count(job->matrix.command);
     uint32_t found = 0;
     for (uint32_t item = thread; item < job->items; item += job->threads)
-        for (uint32_t place = item_start(job, tiles, item);
-             place < item_start(job, tiles, item + 1) && found < most; place++)
-            found += tile_blocks(job, tile_at(job, place), blocks + found, most - found);
+        for (uint32_t index = item_start(job, tiles, item);
+             index < item_start(job, tiles, item + 1) && found < max; index++)
+            found += tile_blocks(job, tile_at(job, index), blocks + found, max - found);
     return found;
 }
 
@@ -236,8 +236,8 @@ static bool find_blocks_after(const struct lora_job *job, uint32_t item, const u
     const struct lora_job *after = job_after(job, &item);
     if (!after)
         return false;
-    uint32_t place = item_start(after, tile_count(after->matrix.command), item);
-    return find_blocks(after, tile_at(after, place), blocks) == LORA_OK;
+    uint32_t index = item_start(after, tile_count(after->matrix.command), item);
+    return find_blocks(after, tile_at(after, index), blocks) == LORA_OK;
 }
 
 /* Each thread widens a row itself: what it would read of another's cache is twice as long. Not where
@@ -272,14 +272,14 @@ static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
     const uint16_t **blocks =
         count <= OWN_BLOCKS ? own.lists : job->matrix.lists + 2 * stride * thread;
     const uint16_t **next = blocks + stride;
-    uint32_t place = item_start(job, tiles, item), end = item_start(job, tiles, item + 1);
-    uint32_t tile = tile_at(job, place);
+    uint32_t index = item_start(job, tiles, item), end = item_start(job, tiles, item + 1);
+    uint32_t tile = tile_at(job, index);
     int status = find_blocks(job, tile, blocks);
-    for (; place < end && status == LORA_OK; place++) {
+    for (; index < end && status == LORA_OK; index++) {
         uint32_t following = tile;
-        bool more = place + 1 < end;
+        bool more = index + 1 < end;
         if (more) {
-            following = tile_at(job, place + 1);
+            following = tile_at(job, index + 1);
             status = find_blocks(job, following, next);
         } else {
             more = find_blocks_after(job, item, next);
@@ -356,29 +356,29 @@ static uint32_t common_divisor(uint32_t a, uint32_t b) {
     return b ? common_divisor(b, a % b) : a;
 }
 
-/* An item is a run of tiles: its thread knows what to fetch ahead. One a thread where the jobs behind
+/* An item is a run of tiles: its thread knows what to prefetch. One a thread where the jobs behind
  * it make up for a late thread, or where it would be over before others could. */
 static void cut(struct lora_job *job) {
     const struct lora_matrix *c = job->matrix.command;
     uint64_t tile_bytes = (uint64_t)matrix_k_blocks(c) * job->matrix.block_bytes;
-    uint64_t products = (uint64_t)job->rows * c->k * c->n / PRODUCTS_PER_NS;
+    uint64_t multiplications = (uint64_t)job->rows * c->k * c->n / MULTIPLICATIONS_PER_NS;
     uint32_t tiles = tile_count(c);
     job->work = tiles * tile_bytes / WEIGHT_BYTES_PER_NS;
-    if (products > job->work)
-        job->work = products;
-    uint32_t most = (job->following || is_short(job) ? 1 : ROUNDS) * job->threads;
+    if (multiplications > job->work)
+        job->work = multiplications;
+    uint32_t max = (job->following || is_short(job) ? 1 : ROUNDS) * job->threads;
     uint32_t requests = c->bank_count * c->merge; /* blocks until a bank's turn comes again */
     uint32_t apart = requests / common_divisor(requests, matrix_k_blocks(c));
-    /* Other loops read one or two places at once: for them memory comes fastest in its own order. */
+    /* Other loops read one or two streams at once: for them memory is fastest in its own order. */
     bool ordered = job->matrix.type == LORA_WEIGHT_FP16 && apart < tiles;
     job->matrix.tiles_apart = ordered ? apart : 1;
-    job->items = tiles < most ? tiles : most;
+    job->items = tiles < max ? tiles : max;
 }
 
 int lora_matrix_begin(struct lora_job *job) {
     const struct lora_matrix *c = (const struct lora_matrix *)(const void *)job->call->command;
     job->matrix.command = c;
-    if (c->k == 0 || c->k > MOST_COLUMNS || c->n > MOST_COLUMNS || c->bank_count == 0 ||
+    if (c->k == 0 || c->k > MAX_COLUMNS || c->n > MAX_COLUMNS || c->bank_count == 0 ||
         c->merge == 0)
         return LORA_ERR_SIZE;
     int status = lora_quantized_type(&job->matrix);

@@ -1,4 +1,4 @@
-/* Matrix products: what the scheduler asks of them, and what weights other than FP16 need. */
+/* Matmuls: what the scheduler asks of them, and what weights other than FP16 need. */
 #ifndef LORA_KERNELS_MATRIX_H
 #define LORA_KERNELS_MATRIX_H
 
@@ -13,9 +13,9 @@ static inline uint32_t matrix_k_blocks(const struct lora_matrix *command) {
     return (uint32_t)(((uint64_t)command->k + LORA_BLOCK_K - 1) / LORA_BLOCK_K);
 }
 
-/* The blocks that a thread reads first in a product, in its order; returns how many. */
+/* The blocks that a thread reads first in a matmul, in its order; returns how many. */
 uint32_t lora_matrix_first_blocks(const struct lora_job *job, uint32_t thread,
-                                  const uint16_t **blocks, uint32_t most);
+                                  const uint16_t **blocks, uint32_t max);
 
 /* matrix_quantized.c */
 /* Fills type, group and block_bytes: an enum lora_status. */

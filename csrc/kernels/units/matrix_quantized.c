@@ -4,7 +4,7 @@
 
 #include "isa/integer.h"
 
-#define ROW_PADDING 64 /* so that rows of 4096 columns do not share the cache's places */
+#define ROW_PADDING 64 /* so that rows of 4096 columns do not share the cache's sets */
 
 static uint32_t group_bytes(uint32_t group) {
     return group == 32    ? LORA_BLOCK_BYTES_INT4_32

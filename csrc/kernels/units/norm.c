@@ -19,14 +19,14 @@ static uint32_t store_sum(float value, float *target) {
     return (bits & 0x7f800000) == 0x7f800000;
 }
 
-/* The segments of whose columns this board has all, and where those stand. */
+/* The segments of whose columns this board has all, and where they are stored. */
 struct local {
-    uint32_t count, segment[LORA_SEGMENTS], columns[LORA_SEGMENTS], least;
+    uint32_t count, segment[LORA_SEGMENTS], columns[LORA_SEGMENTS], min;
     const uint16_t *x[LORA_SEGMENTS];
 };
 
 static struct local find_local(const struct lora_vector *c, const uint16_t *x) {
-    struct local local = {.least = 0xffffffffu};
+    struct local local = {.min = 0xffffffffu};
     uint64_t end = (uint64_t)c->first + c->columns;
     for (uint32_t s = 0, last, first = 0; s < LORA_SEGMENTS; s++, first = last) {
         last = segment_start(c->extra, s + 1);
@@ -36,7 +36,7 @@ static struct local find_local(const struct lora_vector *c, const uint16_t *x) {
         local.segment[i] = s;
         local.columns[i] = last - first;
         local.x[i] = x + (first - c->first);
-        local.least = last - first < local.least ? last - first : local.least;
+        local.min = last - first < local.min ? last - first : local.min;
     }
     return local;
 }
@@ -61,7 +61,7 @@ static uint32_t add_units(const struct lora_job *job, const struct local *local,
                           bool squares, float *sums) {
     float x[LORA_UNIT_COLUMNS][PANEL_ROWS];
     uint32_t k = 0;
-    for (; k + LORA_UNIT_COLUMNS <= local->least; k += LORA_UNIT_COLUMNS)
+    for (; k + LORA_UNIT_COLUMNS <= local->min; k += LORA_UNIT_COLUMNS)
         for (uint32_t first = 0; first < local->count; first += LANES) {
             const uint16_t *four[LANES];
             for (uint32_t i = 0; i < LANES; i++) /* what is no segment is not used */
@@ -87,7 +87,7 @@ static void add_segments(const struct lora_job *job, const struct local *local, 
         }
 }
 
-/* The records of the segments whose columns stand on this board; the others are not touched. */
+/* The records of the segments whose columns this board has; the others are not touched. */
 void lora_norm_sums(struct lora_job *job, uint32_t row) {
     const struct lora_vector *c = job->vector.command;
     float *records = float_row(job->vector.z_rows, row);

@@ -9,7 +9,7 @@
 #include "lora/abi.h"
 #include "lora/kernels.h"
 
-#define MOST_COLUMNS (1u << 24) /* of an operand: sizes and loops stay far from overflow */
+#define MAX_COLUMNS (1u << 24) /* of an operand: sizes and loops stay far from overflow */
 #define NO_ROW 0xffffffffu
 
 static inline uint32_t call_rows(const struct lora_unit_call *call) {

@@ -25,15 +25,15 @@ static int quantize(struct lora_job *job, uint32_t row, uint32_t thread) {
     return LORA_OK;
 }
 
-/* The largest |x| that is no number's absence: magnitudes of FP16 order as integers do. */
-static uint16_t largest_magnitude(const uint16_t *x, uint32_t count) {
-    uint16_t most = 0;
+/* The maximum |x|, NaN left out. Magnitudes of FP16 order as integers do. */
+static uint16_t max_magnitude(const uint16_t *x, uint32_t count) {
+    uint16_t max = 0;
     for (uint32_t i = 0; i < count; i++) {
         uint16_t size = x[i] & 0x7fff;
         size = size > 0x7c00 ? 0 : size;
-        most = size > most ? size : most;
+        max = size > max ? size : max;
     }
-    return most;
+    return max;
 }
 
 static int quantize_heads(struct lora_job *job, uint32_t row, uint32_t thread) {
@@ -43,7 +43,7 @@ static int quantize_heads(struct lora_job *job, uint32_t row, uint32_t thread) {
     uint16_t *scales = half_row(v->z_rows, row);
     for (uint32_t d = 0; d < v->command->columns; d += head_dim, scales++) {
         const uint16_t *x = source_row(v, row) + d;
-        *scales = float_to_half(half_to_float(largest_magnitude(x, head_dim)) / 127.0f);
+        *scales = float_to_half(half_to_float(max_magnitude(x, head_dim)) / 127.0f);
         float scale = half_to_float(*scales), inverse = scale == 0.0f ? 0.0f : 1.0f / scale;
         bad += lora_integer_current()->quantize(x, head_dim, inverse, target_row(v, row) + d);
     }

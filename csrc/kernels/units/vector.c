@@ -73,7 +73,7 @@ static int embed(const struct row_work *w, uint32_t i) {
 }
 
 /* One row's heads: pairs are columns i and i + head_dim/2; the table row is cos, then sin. */
-static void turn(float *x, uint32_t columns, uint32_t head_dim, const float *table) {
+static void rotate(float *x, uint32_t columns, uint32_t head_dim, const float *table) {
     uint32_t half = head_dim / 2;
     const float *restrict cos = table, *restrict sin = table + half;
     for (uint32_t head = 0; head + head_dim <= columns; head += head_dim) {
@@ -95,7 +95,7 @@ static int rope(const struct row_work *w, uint32_t i) {
     if (!table)
         return LORA_ERR_ADDRESS;
     load(w, w->job->vector.x_rows, i, w->x);
-    turn(w->x, c->columns, c->extra, table);
+    rotate(w->x, c->columns, c->extra, table);
     store(w, i);
     return LORA_OK;
 }
@@ -148,10 +148,10 @@ static int swiglu(const struct row_work *w, uint32_t row) {
 }
 
 /* Whether a run holds a greater value, or NaN. */
-static bool run_exceeds(const float *x, float most) {
+static bool run_exceeds(const float *x, float max) {
     uint32_t exceeds = 0;
     for (uint32_t i = 0; i < ARGMAX_RUN; i++)
-        exceeds |= !(x[i] <= most);
+        exceeds |= !(x[i] <= max);
     return exceeds != 0;
 }
 
@@ -293,7 +293,7 @@ int lora_vector_begin(struct lora_job *job) {
     v->command = (const struct lora_vector *)(const void *)job->call->command;
     uint32_t columns = v->command->columns;
     const struct operation *operation = find_operation(v->command->op);
-    if (columns > MOST_COLUMNS)
+    if (columns > MAX_COLUMNS)
         return LORA_ERR_SIZE;
     if (!operation)
         return LORA_ERR_OPCODE;

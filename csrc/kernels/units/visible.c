@@ -38,13 +38,13 @@ int lora_visible_find(const struct lora_unit_call *call, const struct lora_row *
     return find_path(call->state, row, visible);
 }
 
-uint32_t lora_visible_most(const struct lora_unit_call *call) {
-    uint32_t most = 0;
+uint32_t lora_visible_max(const struct lora_unit_call *call) {
+    uint32_t max = 0;
     for (uint32_t i = 0; i < call_rows(call); i++) {
         uint32_t sequence = call_row(call, i)->sequence;
         uint32_t length = sequence < LORA_MAX_SEQUENCES ? call->state->lengths[sequence] : 0;
-        most = length > most ? length : most;
+        max = length > max ? length : max;
     }
     uint64_t room = (uint64_t)call->list->max_tiles * TILE;
-    return most < room ? most : (uint32_t)room;
+    return max < room ? max : (uint32_t)room;
 }

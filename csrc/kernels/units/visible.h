@@ -1,5 +1,5 @@
 /* What a row sees of its sequence: the committed positions by the page table, then its uncommitted
- * ancestors and itself in their scratch slots; and where a block of K or V stands. */
+ * ancestors and itself in their scratch slots; and where a block of K or V is stored. */
 #ifndef LORA_KERNELS_VISIBLE_H
 #define LORA_KERNELS_VISIBLE_H
 
@@ -23,7 +23,7 @@ int lora_visible_find(const struct lora_unit_call *call, const struct lora_row *
                       struct visible *visible);
 
 /* Most committed positions of a sequence that a row of the call belongs to. */
-uint32_t lora_visible_most(const struct lora_unit_call *call);
+uint32_t lora_visible_max(const struct lora_unit_call *call);
 
 /* K (v = 0) or V (v = 1) of one page and local KV head, scales included; NULL out of range. */
 static inline const uint8_t *kv_block_at(const struct lora_unit_call *call, uint32_t layer,

@@ -1,4 +1,4 @@
-/* What idle threads fetch: the blocks that the next product starts with, once the order of a step is
+/* What idle threads fetch: the blocks that the next matmul starts with, once the order of a step is
  * known, found anew when the order changes. Results are the same with it; also for the thread
  * sanitizer. */
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include "lora/native.h"
 #include "lora/pool.h"
 
-enum { BANKS = 4, PRODUCTS = 3, THREADS = 2, K_BLOCKS = 2, N = 70, X_BYTES = 512, Y_BYTES = 192 };
+enum { BANKS = 4, MATMULS = 3, THREADS = 2, K_BLOCKS = 2, N = 70, X_BYTES = 512, Y_BYTES = 192 };
 #define BANK_BYTES (8ull * LORA_BLOCK_BYTES_FP16)
 
 struct board {
@@ -20,7 +20,7 @@ struct board {
     struct lora_step_state state;
     uint8_t *banks[LORA_BANK_ONCHIP + 1];
     uint64_t bytes[LORA_BANK_ONCHIP + 1];
-    struct lora_matrix products[PRODUCTS];
+    struct lora_matrix matmuls[MATMULS];
 };
 
 static void fill(struct board *board, uint32_t bank, uint64_t bytes) {
@@ -36,9 +36,9 @@ static void make(struct board *board) {
     memset(board, 0, sizeof *board);
     board->state.row_count = 1;
     for (uint32_t bank = 0; bank < BANKS; bank++) fill(board, bank, BANK_BYTES);
-    fill(board, LORA_BANK_ONCHIP, X_BYTES + PRODUCTS * Y_BYTES);
-    for (uint32_t i = 0; i < PRODUCTS; i++)
-        board->products[i] = (struct lora_matrix){
+    fill(board, LORA_BANK_ONCHIP, X_BYTES + MATMULS * Y_BYTES);
+    for (uint32_t i = 0; i < MATMULS; i++)
+        board->matmuls[i] = (struct lora_matrix){
             .opcode = LORA_CMD_MATRIX, .bank_count = BANKS, .merge = 1,
             .weight_type = LORA_WEIGHT_FP16, .first = (uint16_t)(6 * i), .k = 256, .n = N,
             .x_bank = LORA_BANK_ONCHIP, .y_bank = LORA_BANK_ONCHIP, .x_stride = X_BYTES,
@@ -46,9 +46,9 @@ static void make(struct board *board) {
             .y_type = LORA_FP16};
 }
 
-static void run(struct board *board, struct lora_pool *pool, uint32_t product) {
+static void run(struct board *board, struct lora_pool *pool, uint32_t matmul) {
     struct lora_unit_call call = {.size = sizeof call,
-                                  .command = (const void *)&board->products[product],
+                                  .command = (const void *)&board->matmuls[matmul],
                                   .list = &board->list, .state = &board->state,
                                   .banks = board->banks, .bank_bytes = board->bytes};
     int status = -1;
@@ -56,34 +56,34 @@ static void run(struct board *board, struct lora_pool *pool, uint32_t product) {
     CHECK(status == LORA_OK);
 }
 
-/* Block j of a product by the rule of placement: merge 1, from weight line 0. */
-static const uint8_t *block(const struct board *board, uint32_t product, uint32_t j) {
-    uint32_t request = board->products[product].first + j;
+/* Block j of a matmul by the rule of placement: merge 1, from weight line 0. */
+static const uint8_t *block(const struct board *board, uint32_t matmul, uint32_t j) {
+    uint32_t request = board->matmuls[matmul].first + j;
     return board->banks[request % BANKS] + request / BANKS * (uint64_t)LORA_BLOCK_BYTES_FP16;
 }
 
-/* Short products are an item a thread; tiles 0 and 2 stand in the same banks, so come first. */
-static void expect_next(const struct board *board, struct lora_pool *pool, uint32_t product) {
+/* Short matmuls are an item a thread; tiles 0 and 2 are stored in the same banks, so come first. */
+static void expect_next(const struct board *board, struct lora_pool *pool, uint32_t matmul) {
     static const uint32_t tiles[THREADS][3] = {{0, ~0u, ~0u}, {2, 1, ~0u}};
     for (uint32_t thread = 0; thread < THREADS; thread++)
         for (uint32_t i = 0; i < 3 * K_BLOCKS; i++) {
             uint32_t tile = tiles[thread][i / K_BLOCKS];
-            const void *found = lora_ahead_block(pool, thread, i);
+            const void *found = lora_prefetch_block(pool, thread, i);
             if (tile == ~0u) CHECK(found == NULL);
-            else CHECK(found == block(board, product, tile * K_BLOCKS + i % K_BLOCKS));
+            else CHECK(found == block(board, matmul, tile * K_BLOCKS + i % K_BLOCKS));
         }
 }
 
 static void test_order(struct board *board, struct lora_pool *pool) {
-    CHECK(lora_ahead_block(pool, 0, 0) == NULL);
-    for (uint32_t i = 0; i < PRODUCTS; i++) {
+    CHECK(lora_prefetch_block(pool, 0, 0) == NULL);
+    for (uint32_t i = 0; i < MATMULS; i++) {
         run(board, pool, i);
-        CHECK(lora_ahead_block(pool, 0, 0) == NULL); /* what follows was never seen */
+        CHECK(lora_prefetch_block(pool, 0, 0) == NULL); /* what follows was never seen */
     }
     for (uint32_t step = 0; step < 3; step++)
-        for (uint32_t i = 0; i < PRODUCTS; i++) {
+        for (uint32_t i = 0; i < MATMULS; i++) {
             run(board, pool, i);
-            expect_next(board, pool, (i + 1) % PRODUCTS);
+            expect_next(board, pool, (i + 1) % MATMULS);
         }
     run(board, pool, 0); /* another order: 0, 2, 0, 2, .. */
     run(board, pool, 2);
@@ -94,13 +94,13 @@ static void test_order(struct board *board, struct lora_pool *pool) {
 }
 
 static void test_results(struct board *board, struct lora_pool *pool) {
-    uint8_t alone[PRODUCTS * Y_BYTES], *found = board->banks[LORA_BANK_ONCHIP] + X_BYTES;
+    uint8_t alone[MATMULS * Y_BYTES], *found = board->banks[LORA_BANK_ONCHIP] + X_BYTES;
     memset(found, 0, sizeof alone);
-    for (uint32_t i = 0; i < PRODUCTS; i++) run(board, NULL, i);
+    for (uint32_t i = 0; i < MATMULS; i++) run(board, NULL, i);
     memcpy(alone, found, sizeof alone);
     for (uint32_t step = 0; step < 2000; step++) {
         memset(found, 0, sizeof alone);
-        for (uint32_t i = 0; i < PRODUCTS; i++) run(board, pool, (i + step / 100) % PRODUCTS);
+        for (uint32_t i = 0; i < MATMULS; i++) run(board, pool, (i + step / 100) % MATMULS);
         CHECK(memcmp(alone, found, sizeof alone) == 0);
     }
 }
@@ -108,9 +108,9 @@ static void test_results(struct board *board, struct lora_pool *pool) {
 /* More batches than are kept: learning begins anew. */
 static void test_many(struct board *board, struct lora_pool *pool) {
     for (uint32_t i = 0; i < 3000; i++) {
-        board->products[0].weight_line = 64 * (i % 2);
-        board->products[0].n = 1 + i % 61;
-        board->products[0].k = 128 + i / 61;
+        board->matmuls[0].weight_line = 64 * (i % 2);
+        board->matmuls[0].n = 1 + i % 61;
+        board->matmuls[0].k = 128 + i / 61;
         run(board, pool, 0);
     }
 }
@@ -125,6 +125,6 @@ int main(void) {
     test_many(&board, pool);
     lora_pool_free(pool);
     for (uint32_t bank = 0; bank <= LORA_BANK_ONCHIP; bank++) free(board.banks[bank]);
-    puts("ahead: ok");
+    puts("prefetch: ok");
     return 0;
 }
