@@ -220,7 +220,8 @@ void fw_blame_stall(struct fw *fw);
 
 /* fw_unit.c */
 void fw_unit_begin(struct fw *fw, uint32_t unit);
-/* Polls a busy unit: FW_WAITING, FW_OVER (results taken into the completion record) or FW_FAILED. */
+/* Polls a busy unit: FW_WAITING, FW_OVER (results taken into the completion record) or
+ * FW_FAILED. */
 uint32_t fw_unit_poll(struct fw *fw, uint32_t unit, struct hal_unit_result *result);
 void fw_units_abort(struct fw *fw);
 

@@ -25,8 +25,8 @@ static uint32_t is_scaled(const struct lora_matrix *matrix)
     return type == LORA_WEIGHT_INT8 || type == LORA_WEIGHT_W4A8;
 }
 
-/* Blocks of a matrix in one of its banks: requests first .. first+requests-1, of which this bank has
- * each one that is `i` modulo the number of banks (abi.h, weight blocks). */
+/* Blocks of a matrix in one of its banks: requests first .. first+requests-1, of which this bank
+ * has each one that is `i` modulo the number of banks (abi.h, weight blocks). */
 static uint32_t check_weight_bank(struct fw *fw, const struct lora_matrix *matrix, uint32_t i,
                                   uint32_t blocks)
 {

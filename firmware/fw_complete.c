@@ -38,7 +38,8 @@ static void write_records(struct fw *fw)
     hal_write(fw->control_bank, LORA_COMPLETION_OFFSET, &fw->completion, sizeof fw->completion);
 }
 
-/* The tables are now as before the step: it is the next one again, even if it had been done once. */
+/* The tables are now as before the step: it is the next one again, even if it had been done
+ * once. */
 static void end_failed_step(struct fw *fw)
 {
     if (!fw->accepted)

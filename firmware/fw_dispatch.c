@@ -3,8 +3,8 @@
  * it reaches END, every live run with as many row groups does. */
 #include "fw.h"
 
-/* The control unit looks no further than the slowest of the others: what it finds there they have in
- * the cache. */
+/* The control unit looks no further than the slowest of the others: what it finds there they have
+ * in the cache. */
 static uint32_t end_for(const struct fw *fw, uint32_t unit)
 {
     uint32_t end = fw->list->header.command_count;
@@ -91,8 +91,8 @@ static int is_settled(const struct fw *fw, uint32_t unit)
     return cursor->seen_news == fw->news;
 }
 
-/* Takes commands until one runs or waits; FW_MORE when anything moved. A command may be done as soon
- * as it is begun. */
+/* Takes commands until one runs or waits; FW_MORE when anything moved. A command may be done as
+ * soon as it is begun. */
 static uint32_t feed_unit(struct fw *fw, uint32_t unit)
 {
     struct fw_cursor *cursor = &fw->cursors[unit];
@@ -178,7 +178,8 @@ uint32_t fw_dispatch(struct fw *fw)
 }
 
 /* The unit to name when nothing moves: one that runs other than the Router, which may only wait for
- * another board; then the Router; then, of those whose counter did not come, the first in the list. */
+ * another board; then the Router; then, of those whose counter did not come, the first in the
+ * list. */
 static uint32_t stalled_unit(const struct fw *fw)
 {
     uint32_t unit, first = LORA_UNIT_CONTROL;

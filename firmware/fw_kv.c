@@ -1,6 +1,6 @@
-/* STEP: the header's KV operations, in order. TABLE and LENGTH are table work, done here; the data of
- * COPY and COMMIT is moved by the list's KV_COMMIT command, which walks the operations itself. It
- * finds a commit's pages in the page table, so where a later TABLE would change an entry that an
+/* STEP: the header's KV operations, in order. TABLE and LENGTH are table work, done here; the data
+ * of COPY and COMMIT is moved by the list's KV_COMMIT command, which walks the operations itself.
+ * It finds a commit's pages in the page table, so where a later TABLE would change an entry that an
  * earlier commit still needs, the moves so far are run first. */
 #include "fw.h"
 

@@ -75,7 +75,8 @@ void fw_tables_backup(struct fw *fw)
     fw->undo_list = fw->state.list_id;
 }
 
-/* Newest first: an entry may have been written twice. A table whose arena is gone stays as it is. */
+/* Newest first: an entry may have been written twice. A table whose arena is gone stays as it
+ * is. */
 void fw_tables_restore(struct fw *fw)
 {
     const struct lora_list *list = &fw->lists[fw->undo_list].header;

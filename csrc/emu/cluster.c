@@ -71,7 +71,7 @@ void lora_emu_destroy(uint32_t id) {
     if (cluster) drop_user(cluster); /* the creator's use; open handles keep it alive */
 }
 
-/* --- creation -------------------------------------------------------------------------------- */
+/* --- creation --------------------------------------------------------------------------------- */
 static bool kernels_complete(const struct lora_kernels *kernels) {
     return kernels && kernels->size == sizeof *kernels && kernels->matrix && kernels->vector &&
            kernels->attention;
@@ -233,7 +233,7 @@ int lora_emu_attach(uint32_t cluster, uint32_t board, const struct lora_arena_re
     return status;
 }
 
-int lora_emu_watch(uint32_t cluster, uint32_t on) {
+int lora_emu_profile(uint32_t cluster, uint32_t on) {
     struct emu_cluster *found = emu_cluster_acquire(cluster);
     if (!found) return LORA_ERR_ARGUMENT;
     if (on && !found->profiler.on) emu_profiler_calibrate(&found->profiler);
@@ -250,7 +250,7 @@ int lora_emu_times(uint32_t cluster, struct lora_emu_times *times) {
     times->kernels_ns = (uint64_t)((double)tally->ticks[EMU_KERNELS] * profiler->tick_ns);
     times->moves_ns = (uint64_t)((double)tally->ticks[EMU_MOVES] * profiler->tick_ns);
     times->links_ns = (uint64_t)((double)tally->ticks[EMU_LINKS] * profiler->tick_ns);
-    times->watch_ns = (uint64_t)((double)tally->readings * profiler->spare_ns);
+    times->profiler_ns = (uint64_t)((double)tally->readings * profiler->spare_ns);
     emu_cluster_release(found);
     return LORA_OK;
 }

@@ -1,7 +1,7 @@
 /* Moves within the KV cache: a row's K and V into its scratch slot, committed rows to their logical
  * places, pages for fork. A block holds 32 positions of one layer, head and K or V: K as
- * [head_dim][32], V as [32][head_dim], FP16 or INT8, and where each head of a position has a scale of
- * its own these behind the values. Only the page table says which page a tile has. */
+ * [head_dim][32], V as [32][head_dim], FP16 or INT8, and where each head of a position has a scale
+ * of its own these behind the values. Only the page table says which page a tile has. */
 #include "board.h"
 #include "lora/kv_layout.h"
 
@@ -60,7 +60,7 @@ static bool slot_of(const struct lora_list *list, const struct lora_step_state *
     return slot >= 0 && slot_position(list, (uint32_t)slot, found);
 }
 
-/* --- KV_STORE -------------------------------------------------------------------------------- */
+/* --- KV_STORE --------------------------------------------------------------------------------- */
 /* Values `width` bytes wide, each onto a line of its own: one position of K. */
 static void scatter(uint8_t *to, uint32_t to_step, const uint8_t *from, uint32_t from_step,
                     uint32_t width, uint32_t count) {
@@ -106,7 +106,8 @@ static bool find_row(const struct kv *kv, const struct lora_kv_store *command, u
     return row->k && row->v && (!kv->scaled || (row->k_scales && row->v_scales));
 }
 
-/* Rows first..end-1, whose slots are on one page: a head's block stays in the cache for all of them. */
+/* Rows first..end-1, whose slots are on one page: a head's block stays in the cache for all of
+ * them. */
 static int store_rows(const struct kv *kv, const struct lora_kv_store *command,
                       const struct lora_step_state *state, uint32_t first, uint32_t end) {
     struct stored_row rows[LORA_TILE_POSITIONS];
@@ -124,8 +125,8 @@ static int store_rows(const struct kv *kv, const struct lora_kv_store *command,
     return LORA_OK;
 }
 
-/* Rows from `first` on whose slots are on its page; as many as a page has at most. 0: the first one's
- * slot is wrong. */
+/* Rows from `first` on whose slots are on its page; as many as a page has at most. 0: the first
+ * one's slot is wrong. */
 static uint32_t rows_on_page(const struct lora_list *list, const struct lora_step_state *state,
                              uint32_t first) {
     struct kv_position found, at;
@@ -153,7 +154,7 @@ int emu_kv_store(struct emu_board *board, const struct lora_kv_store *command,
     return LORA_OK;
 }
 
-/* --- KV_COMMIT ------------------------------------------------------------------------------- */
+/* --- KV_COMMIT -------------------------------------------------------------------------------- */
 struct copy { /* of some positions, a layer an item */
     const struct kv *kv;
     struct kv_position from, to;
@@ -236,8 +237,8 @@ static bool follows(struct kv_position at, struct kv_position first, uint32_t co
     return at.page == first.page && at.lane == first.lane + count;
 }
 
-/* Positions that lie side by side in source and target go together: a prompt's rows, a chain's. Not within
- * one page, where one move could change what the next one reads. */
+/* Positions that lie side by side in source and target go together: a prompt's rows, a chain's. Not
+ * within one page, where one move could change what the next one reads. */
 static int commit_path(const struct kv *kv, const struct lora_kv_op *op, const uint8_t *path,
                        uint32_t path_count) {
     if (op->b > path_count || op->c > path_count - op->b) return LORA_ERR_KV;

@@ -46,7 +46,8 @@ static void poll_item(void *context, uint32_t item, uint32_t thread) {
         if (take(polls, at)) poll_one(polls, at, thread);
 }
 
-/* Wall time is the busiest thread's: what its boards' units did counts, the others' was beside it. */
+/* Wall time is the busiest thread's: what its boards' units did counts, the others' was beside
+ * it. */
 static void count_busiest(struct polls *polls) {
     uint64_t busy[LORA_POOL_THREADS] = {0};
     uint32_t busiest = 0;

@@ -1,5 +1,5 @@
-/* A profiler of the units' work. It reads the processor's own counter: many kernels are shorter than
- * a call of the system's clock. */
+/* A profiler of the units' work. It reads the processor's own counter: many kernels are shorter
+ * than a call of the system's clock. */
 #ifndef EMU_PROFILER_H
 #define EMU_PROFILER_H
 

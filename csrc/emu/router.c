@@ -1,5 +1,6 @@
 /* All-gather as in the paper's Figure 9: every board sends its own blocks around the ring or along
- * the path, forwards what others sent, and files each block at its columns of the full-width row. */
+ * the path, forwards what others sent, and files each block at its columns of the full-width
+ * row. */
 #include "board.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
 /* Board time and the scheduler: slices in which the links, and the firmware of every board that is
- * awake, do what they can; when nothing more moves, the kernels that were started run, all boards' at
- * once. Time passes only through sleep and, a little, through work, so a run is the same whatever the
- * machine's speed. */
+ * awake, do what they can; when nothing more moves, the kernels that were started run, all boards'
+ * at once. Time passes only through sleep and, a little, through work, so a run is the same
+ * whatever the machine's speed. */
 #include "board.h"
 
 #define SLICE_CYCLES 16
@@ -11,7 +11,8 @@ uint64_t emu_cycles(const struct emu_cluster *cluster, uint64_t microseconds) {
     return microseconds * cluster->clock_hz / 1000000;
 }
 
-/* Links settle before firmware looks: a gather wakes it when segments are complete, not by frame. */
+/* Links settle before firmware looks: a gather wakes it when segments are complete, not by
+ * frame. */
 static bool run_links(struct emu_cluster *cluster) {
     bool any = false;
     uint64_t began = emu_profiler_begin(&cluster->profiler);

@@ -1,6 +1,6 @@
-/* Steps of CRC-32 by carry-less multiplication, after Gopal et al., "Fast CRC Computation for Generic
- * Polynomials Using PCLMULQDQ" (Intel, 2009). Constants that move a sum by d bits are x^(d+32) and
- * x^(d-32) modulo the polynomial, reflected. */
+/* Steps of CRC-32 by carry-less multiplication, after Gopal et al., "Fast CRC Computation for
+ * Generic Polynomials Using PCLMULQDQ" (Intel, 2009). Constants that move a sum by d bits are
+ * x^(d+32) and x^(d-32) modulo the polynomial, reflected. */
 #ifndef LORA_CRC32_FOLD_H
 #define LORA_CRC32_FOLD_H
 
@@ -16,8 +16,9 @@
 
 #define CRC_WIDE_MIN 256
 
-/* crc32_wide.c: the loops that this processor has, the fastest first, NULL behind the last one. They
- * take and give the sum without its inversions; `bytes` are sixteens, CRC_WIDE_MIN at least. */
+/* crc32_wide.c: the loops that this processor has, the fastest first, NULL behind the last one.
+ * They take and give the sum without its inversions; `bytes` are sixteens, CRC_WIDE_MIN at
+ * least. */
 typedef uint32_t crc32_loop(uint32_t crc, const uint8_t *at, uint64_t bytes);
 crc32_loop *crc32_wide(uint32_t index);
 

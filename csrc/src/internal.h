@@ -108,8 +108,8 @@ int lora_run(struct lora_cluster *cluster, uint32_t mask, const struct lora_run 
              struct lora_failure *failure);
 
 /* wait.c */
-/* How long a wait has taken, in the boards' time: measured where that is this computer's, else the sum
- * of what was slept, which the caller adds to `slept_us`. */
+/* How long a wait has taken, in the boards' time: measured where that is this computer's, else the
+ * sum of what was slept, which the caller adds to `slept_us`. */
 struct lora_stopwatch {
     uint64_t began_ns, slept_us;
 };

@@ -16,13 +16,14 @@
 
 /* pack_half.c */
 uint64_t pack_element_bytes(uint32_t element);
-/* `count` elements as FP16; 0, or not 0 where one is not finite afterwards. Reads and writes nothing
- * else. */
+/* `count` elements as FP16; 0, or not 0 where one is not finite afterwards. Reads and writes
+ * nothing else. */
 int pack_halves(uint16_t *out, const uint8_t *in, uint64_t count, uint32_t element);
 /* Place of the first of `count` elements that FP16 cannot hold, and its value. */
 uint64_t pack_find_bad(const uint8_t *in, uint64_t count, uint32_t element, double *value);
 
-/* PACK_COPY elements that are FP16 already, as pack_halves. Inline: loading spends its time here. */
+/* PACK_COPY elements that are FP16 already, as pack_halves. Inline: loading spends its time
+ * here. */
 #define PACK_COPY 32
 static inline int pack_copy(uint16_t *out, const uint8_t *in) {
 #if defined(__SSE2__) /* part of every x86-64 */
@@ -41,13 +42,13 @@ static inline int pack_copy(uint16_t *out, const uint8_t *in) {
 #endif
 }
 
-/* `lines` times PACK_COPY elements that are FP16 already, `stride` bytes apart, one behind the other;
- * asks early for those that come behind. */
+/* `lines` times PACK_COPY elements that are FP16 already, `stride` bytes apart, one behind the
+ * other; asks early for those that come behind. */
 #define PACK_AHEAD 8
 int pack_lines(uint16_t *out, const uint8_t *in, uint64_t stride, uint64_t lines);
 
-/* pack_transpose.c: FP16 [32][128], `stride` bytes a column, -> a block [128][32]. 0, or not 0 where
- * an element is not finite. */
+/* pack_transpose.c: FP16 [32][128], `stride` bytes a column, -> a block [128][32]. 0, or not 0
+ * where an element is not finite. */
 int pack_transpose(uint16_t *block, const uint8_t *columns, uint64_t stride);
 
 /* pack_blocks.c */

@@ -100,7 +100,8 @@ F16C static int f16c_bf16(uint16_t *out, const uint8_t *in, uint64_t count) {
     return _mm_movemask_epi8(bad) | plain_bf16(out + whole, in + 2 * whole, count - whole);
 }
 
-/* Loading spends its time here, and waits for the file's lines: no more instructions than needed. */
+/* Loading spends its time here, and waits for the file's lines: no more instructions than
+ * needed. */
 F16C static int f16c_lines(uint16_t *out, const uint8_t *in, uint64_t stride, uint64_t lines) {
     const __m256i magnitude = _mm256_set1_epi16(0x7fff);
     __m256i max = _mm256_setzero_si256();

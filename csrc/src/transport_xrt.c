@@ -1,6 +1,6 @@
-/* The transport of Alveo boards: "xrt:INDEX" or "xrt:BDF". lora_ctrl is driven through its registers,
- * not through the runtime's runs: a run of the runtime's cannot be cancelled, a register can always
- * be read. */
+/* The transport of Alveo boards: "xrt:INDEX" or "xrt:BDF". lora_ctrl is driven through its
+ * registers, not through the runtime's runs: a run of the runtime's cannot be cancelled, a register
+ * can always be read. */
 #define _POSIX_C_SOURCE 200809L
 #include "transport_xrt.h"
 
@@ -209,8 +209,8 @@ static int xrt_sleep(void *handle, uint32_t microseconds, struct lora_failure *f
     return LORA_OK;
 }
 
-/* There is no call that resets one card in every version: closing the device ends all that it holds,
- * and the next load programs it anew. */
+/* There is no call that resets one card in every version: closing the device ends all that it
+ * holds, and the next load programs it anew. */
 static int xrt_reset(void *handle, struct lora_failure *failure) {
     struct xrt_handle *board = handle;
     xrt_lock();

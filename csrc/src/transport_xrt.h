@@ -81,8 +81,8 @@ uint32_t xrt_board_count(void);
 void xrt_lock(void);
 void xrt_unlock(void);
 
-/* The runtime's software emulation puts its own handlers in place of the program's, and they end the
- * process, say when any child of it ends: kept and put back around what does so. */
+/* The runtime's software emulation puts its own handlers in place of the program's, and they end
+ * the process, say when any child of it ends: kept and put back around what does so. */
 #define XRT_SIGNALS 6
 struct xrt_signals {
     struct sigaction kept[XRT_SIGNALS];
@@ -113,7 +113,8 @@ int xrt_transfer(struct xrt_handle *board, const struct xrt_arena *arena, int di
 
 /* transport_xrt_program.c */
 int xrt_program(void *handle, const struct lora_program *program, struct lora_failure *failure);
-/* With the lock held: loads a container whose uuid the handle has, and compares it with the board's. */
+/* With the lock held: loads a container whose uuid the handle has, and compares it with the
+ * board's. */
 int xrt_load(struct xrt_handle *board, const struct xrt_api *api, const char *path,
              struct lora_failure *failure);
 /* Gives back kernel and link contexts, not the device. */

@@ -40,18 +40,18 @@ def kernel_table(name: str) -> Any:
 @dataclass(frozen=True)
 class UnitSeconds:
     """Wall-clock seconds: `kernels` of the matrix and vector units, all threads waited for; `moves`
-    of the DMA unit (KV cache, rows); `links` of the Router (frames made, checked, filed); `watch`:
+    of the DMA unit (KV cache, rows); `links` of the Router (frames made, checked, filed); `profiler`:
     what measuring took besides."""
 
     kernels: float
     moves: float
     links: float
-    watch: float
+    profiler: float
 
     @property
     def total(self) -> float:
         """All of it: the emulator serves one unit after another."""
-        return self.kernels + self.moves + self.links + self.watch
+        return self.kernels + self.moves + self.links + self.profiler
 
 
 class Emulated:
@@ -131,15 +131,15 @@ class Emulated:
 
     @property
     def unit_seconds(self) -> UnitSeconds:
-        """This machine's time in the units' own work, while it was watched."""
+        """This machine's time in the units' own work, while the profiler was on."""
         times = native.ffi().new("struct lora_emu_times *")
         native.lib().lora_emu_times(self.number, times)
         names = (field.name for field in fields(UnitSeconds))
         return UnitSeconds(*(getattr(times, f"{name}_ns") * 1e-9 for name in names))
 
-    def watch(self, on: bool) -> None:
-        """Turns the watch on the units on or off; it costs some 20 ns a command."""
-        native.lib().lora_emu_watch(self.number, on)
+    def profile(self, on: bool) -> None:
+        """Turns the units' profiler on or off; it costs some 20 ns a command."""
+        native.lib().lora_emu_profile(self.number, on)
 
     def fault(self, board: int, kind: int, a: int = 0, b: int = 0, c: int = 0) -> None:
         """Plants a fault (abi.FAULT_...; abi.FAULT_NONE clears all of the board). RequestError for

@@ -209,7 +209,7 @@ void hal_trace(uint32_t index, const struct lora_command *command, uint32_t rows
     board.traced += end ? 1 : 0x10000;
 }
 
-/* --- the host's side ---------------------------------------------------------------------------- */
+/* --- the host's side -------------------------------------------------------------------------- */
 static void board_open(void)
 {
     memset(&board, 0, sizeof board);

@@ -1,7 +1,7 @@
-/* Whole steps on a ring of boards with native kernels: matmuls and gathers in turn, boards polled on
- * one thread and on several. The same bytes on every board and with any number of threads, and for
- * the thread sanitizer: boards that run at once have nothing in common but their links. The last
- * step fails on a link first, and poison ends it on all boards. */
+/* Whole steps on a ring of boards with native kernels: matmuls and gathers in turn, boards polled
+ * on one thread and on several. The same bytes on every board and with any number of threads, and
+ * for the thread sanitizer: boards that run at once have nothing in common but their links. The
+ * last step fails on a link first, and poison ends it on all boards. */
 #include "emu_board.h"
 
 #include "lora/native.h"

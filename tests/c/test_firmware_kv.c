@@ -1,4 +1,5 @@
-/* The KV operations of a step's header: tables, lengths, commits, and that all of it can be redone. */
+/* The KV operations of a step's header: tables, lengths, commits, and that all of it can be
+ * redone. */
 #include "fw_chain.h"
 
 /* The n-th start of an opcode in the last step. */
@@ -174,8 +175,8 @@ static void test_committed_slot_is_kept(void)
     board_close();
 }
 
-/* COMMIT, then a TABLE that takes its page away: the data moves first, with the old table. A failure
- * after that puts the table back, and the redone step moves it again to the same page. */
+/* COMMIT, then a TABLE that takes its page away: the data moves first, with the old table. A
+ * failure after that puts the table back, and the redone step moves it again to the same page. */
 static void test_table_after_commit(void)
 {
     struct test_step step;

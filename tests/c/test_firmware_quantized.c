@@ -24,7 +24,7 @@ struct quantized {
         statement;                                                                                 \
     }
 
-/* --- weights; x has rows of 64 values at a stride of 128 bytes, in 65536; n is 96 --------------- */
+/* --- weights; x has rows of 64 values at a stride of 128 bytes, in 65536; n is 96 ------------- */
 static void weights(struct lora_matrix *m, uint32_t type)
 {
     m->weight_type = (uint8_t)type;
@@ -71,7 +71,7 @@ CHANGE(x_beyond, (weights(m, 3), m->x_stride = 64, m->x_offset = ONCHIP_BYTES - 
 CHANGE(x_overlaps, (weights(m, 3), m->x_stride = 63))
 CHANGE(x_of_w4a16, (weights(m, 0x65), m->x_stride = 126))
 
-/* --- vector operations, in ROPE's place: 64 columns, heads of 16, on-chip rows of 192 bytes ------ */
+/* --- vector operations, in ROPE's place: 64 columns, heads of 16, on-chip rows of 192 bytes --- */
 static void vector(struct lora_vector *v, uint32_t op)
 {
     v->op = (uint8_t)op;
@@ -117,7 +117,7 @@ CHANGE(permute_odd, (permute(v, 2), v->y_offset = 20001))
 CHANGE(permute_beyond, (permute(v, 2), v->y_offset = ONCHIP_BYTES - 40 * 128 + 2))
 CHANGE(vector_unknown, vector(v, LORA_VEC_PERMUTE + 1))
 
-/* --- caches: 2 KV heads of 16 columns ----------------------------------------------------------- */
+/* --- caches: 2 KV heads of 16 columns --------------------------------------------------------- */
 CHANGE(kv_int8, h->kv_type = LORA_KV_INT8)
 CHANGE(kv_heads, (h->kv_type = LORA_KV_INT8_HEADS, s->scale_stride = 4))
 CHANGE(kv_unknown, h->kv_type = LORA_KV_INT8_HEADS + 1)

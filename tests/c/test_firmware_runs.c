@@ -1,4 +1,5 @@
-/* Running a list: order by counters, fences, failures, the watchdog, records; checksum, link test. */
+/* Running a list: order by counters, fences, failures, the watchdog, records; checksum, link
+ * test. */
 #include "fw_step.h"
 
 static struct test_list list;
@@ -178,7 +179,8 @@ static void test_link_failure(void)
     board_close();
 }
 
-/* A stuck unit of this board is told at three quarters of the time, a silent neighbour at its end. */
+/* A stuck unit of this board is told at three quarters of the time, a silent neighbour at its
+ * end. */
 static void test_watchdog(void)
 {
     static const struct {

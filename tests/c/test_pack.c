@@ -1,5 +1,5 @@
-/* Packing and placing under the sanitizers: odd shapes, sources of any alignment in memory of exactly
- * their size, many threads, hostile tasks, and readers of memory. */
+/* Packing and placing under the sanitizers: odd shapes, sources of any alignment in memory of
+ * exactly their size, many threads, hostile tasks, and readers of memory. */
 #include "emu_board.h"
 
 #include "crc32_fold.h"

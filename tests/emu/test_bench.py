@@ -78,21 +78,21 @@ def test_medians_and_spread_of_rounds() -> None:
 
 
 def test_time_of_the_units_is_part_of_the_wall_clock(folder: Path) -> None:
-    """And nothing is counted, nor computed differently, without the watch."""
+    """And nothing is counted, nor computed differently, without the profiler."""
     params = SamplingParams(max_tokens=12, ignore_eos=True)
     with Engine(folder, boards=2) as plain:
         expected = plain.generate([5, 6, 7], params).token_ids  # type: ignore[union-attr]
         assert plain.cluster.emulated is not None
         emulated = plain.cluster.emulated
         assert emulated.unit_seconds.total == 0
-        emulated.watch(True)
+        emulated.profile(True)
         began = time.perf_counter()
         found = plain.generate([5, 6, 7], params).token_ids  # type: ignore[union-attr]
         passed, units = time.perf_counter() - began, emulated.unit_seconds
         assert min(units.kernels, units.moves, units.links) > 0
         assert units.total < passed
         assert found == expected
-        emulated.watch(False)
+        emulated.profile(False)
         plain.generate([5, 6, 7], params)
         assert emulated.unit_seconds == units
 

@@ -1,7 +1,8 @@
 /* The contract between host, firmware, units and Python. The only definition of every number and
  * structure that crosses the card's edge. Kept to what cffi parses without a preprocessor: plain
- * #define NAME NUMBER, enums, fixed-width structs. Little endian, natural alignment, no padding that
- * is not named. Every structure that is written to board memory starts with its size in bytes. */
+ * #define NAME NUMBER, enums, fixed-width structs. Little endian, natural alignment, no padding
+ * that is not named. Every structure that is written to board memory starts with its size in
+ * bytes. */
 #ifndef LORA_ABI_H
 #define LORA_ABI_H
 
@@ -9,7 +10,7 @@
 
 #define LORA_ABI_NUMBER 1
 
-/* --- arithmetic constants (numbers) ------------------------------------------------------------ */
+/* --- arithmetic constants (numbers) ----------------------------------------------------------- */
 #define LORA_UNIT_COLUMNS 32 /* K is cut into units of 32 columns */
 #define LORA_SEGMENTS 8      /* segment s = units floor(s*B/8) .. floor((s+1)*B/8)-1 */
 #define LORA_TILE_POSITIONS 32
@@ -18,14 +19,17 @@
 
 /* --- weight blocks ----------------------------------------------------------------------------
  * A matrix [K][N] is cut into blocks of 128 (K) x 32 (N), numbered K fastest: block
- * j = column_tile * ceil(K/128) + k_block. Request r = j / merge. Within a group of bank_count banks
- * starting at bank_first:  bank = bank_first + (first + r) mod bank_count,
- * line = weight_line + ((first + r) / bank_count * merge + j mod merge) * (block bytes / 64).
- * Inside an FP16 block the element (k, n) is at index k*32 + n; inside an INT8 block at byte
- * k/4*128 + n*4 + k%4. A 4-bit block with groups of g = 32, 64 or 128 along K begins with its values:
- * byte k/8*128 + n*4 + k%4, low four bits where k%8 < 4, high ones else; then FP16 scales [128/g][32],
- * then zero points, four bits each, [128/g][32], the even column low, padded to a line. So one request
- * brings weights and what belongs to them. Rows k >= K and columns n >= N are zero and are not read. */
+ * j = column_tile * ceil(K/128) + k_block. Request r = j / merge. Within a group of bank_count
+ * banks starting at bank_first:
+ *   bank = bank_first + (first + r) mod bank_count,
+ *   line = weight_line + ((first + r) / bank_count * merge + j mod merge) * (block bytes / 64).
+ * Inside an FP16 block the element (k, n) is at index k*32 + n, inside an INT8 block at byte
+ * k/4*128 + n*4 + k%4. A 4-bit block with groups of g = 32, 64 or 128 along K holds, in this order:
+ *   values: byte k/8*128 + n*4 + k%4, low four bits where k%8 < 4, else the high ones;
+ *   FP16 scales [128/g][32];
+ *   zero points, four bits each, [128/g][32], the even column low, padded to a line.
+ * So one request brings weights and what belongs to them. Rows k >= K and columns n >= N are zero
+ * and are not read. */
 #define LORA_BLOCK_K 128
 #define LORA_BLOCK_N 32
 #define LORA_BLOCK_BYTES_FP16 8192
@@ -36,7 +40,7 @@
 #define LORA_BLOCK_BYTES_INT4_32 2368
 #define LORA_LINE_BYTES 64 /* board addresses count lines of 64 bytes within a bank */
 
-/* --- limits of this ABI (a manifest may set less, never more) ---------------------------------- */
+/* --- limits of this ABI (a manifest may set less, never more) --------------------------------- */
 #define LORA_MAX_BOARDS 8
 #define LORA_MAX_BANKS 63
 #define LORA_BANK_ONCHIP 63 /* the activation buffer; not visible to the host */
@@ -54,7 +58,7 @@
 #define LORA_NO_PORT 255
 #define LORA_ROW_GROUP 16 /* rows packed into one link transfer (paper, section III.B) */
 
-/* --- control registers of lora_ctrl ------------------------------------------------------------ */
+/* --- control registers of lora_ctrl ----------------------------------------------------------- */
 enum lora_control_register {
     LORA_REG_AP_CTRL = 0x00, /* bit 0 start, 1 done (clears on read), 2 idle, 3 ready */
     LORA_REG_GIE = 0x04,
@@ -113,7 +117,7 @@ struct lora_arena_record { /* 32 bytes; registers at LORA_REG_ARENAS */
     uint32_t valid;
 };
 
-/* --- what is stored at fixed offsets in the control bank (DDR[0]) -------------------------------- */
+/* --- what is stored at fixed offsets in the control bank (DDR[0]) ----------------------------- */
 #define LORA_COMPLETION_OFFSET 0x0
 #define LORA_ERROR_OFFSET 0x80
 #define LORA_CONTROL_PAGE 0x1000 /* the first page of the control bank is the firmware's */
@@ -194,7 +198,7 @@ struct lora_error_record { /* 64 bytes at LORA_ERROR_OFFSET; `code` is LORA_OK w
     uint32_t reserved[2];
 };
 
-/* --- firmware image ---------------------------------------------------------------------------- */
+/* --- firmware image --------------------------------------------------------------------------- */
 #define LORA_IMAGE_MAGIC 0x57464c41 /* "ALFW" */
 struct lora_image_header {          /* 32 bytes before the code */
     uint32_t magic;
@@ -207,7 +211,7 @@ struct lora_image_header {          /* 32 bytes before the code */
     uint32_t reserved;
 };
 
-/* --- commands ---------------------------------------------------------------------------------- */
+/* --- commands --------------------------------------------------------------------------------- */
 enum lora_unit {
     LORA_UNIT_CONTROL = 0, /* FENCE, END */
     LORA_UNIT_MPU = 1,
@@ -249,7 +253,7 @@ enum lora_vector_op {
     LORA_VEC_QUANTIZE = 14,       /* y = INT8 clamp(rint(x*scalar), -127, 127); NaN 0, counted */
     LORA_VEC_QUANTIZE_HEADS = 15, /* each head of `extra` columns by a scale of its own: */
                                   /* z[head] = FP16(amax/127), y = INT8 as above, scalar 1/z */
-    LORA_VEC_PERMUTE = 16         /* y[i] = x[table[i]], uint32 table at a_line; elements of `extra` B */
+    LORA_VEC_PERMUTE = 16         /* y[i] = x[table[i]], uint32 at a_line; `extra` B an element */
 };
 
 enum lora_element { LORA_FP16 = 1, LORA_FP32 = 2, LORA_INT8 = 3 };
@@ -265,12 +269,14 @@ enum lora_weight_type {
 #define LORA_WEIGHT_TYPE_MASK 0x0f
 #define LORA_WEIGHT_GROUP_SHIFT 4
 
-/* How K and V are stored in the cache. Blocks are [head_dim][32] and [32][head_dim] in every type. */
+/* How K and V are stored in the cache. Blocks are [head_dim][32] and [32][head_dim] in every
+ * type. */
 enum lora_kv_type {
     LORA_KV_FP16 = 0,
     LORA_KV_INT8 = 1,      /* static scales; q is INT8 as well; q*k and e*v are exact INT32 */
-    LORA_KV_INT8_HEADS = 2 /* each head of a position by its own FP16 scale: after the values of a block */
-                           /* FP16 [32], one a position; read as FP16(value*scale), then as FP16 */
+    /* Each head of a position by its own FP16 scale. After the values of a block: FP16 [32], one a
+     * position. Read as FP16(value*scale), then as FP16. */
+    LORA_KV_INT8_HEADS = 2
 };
 
 enum lora_command_flag {
@@ -311,8 +317,9 @@ struct lora_matrix { /* y = FP16(x*W + bias), or FP32; W INT8 or W4A8: FP16(x*W*
     uint32_t bias_line; /* FP16 [n]; INT8, W4A8: FP32 scale[n] in whole lines, then the bias */
     uint8_t bias_bank;  /* LORA_NO_BANK: neither (FP16, W4A16) */
     uint8_t y_type;     /* enum lora_element */
-    uint16_t adapter;   /* 0 none; else 1 + the matrix's number in the slots' directories: y becomes */
-                        /* FP16((acc + bias) + scale*(B*h)) in the rows that name an adapter */
+    /* 0 none; else 1 + the matrix's number in the slots' directories: y becomes
+     * FP16((acc + bias) + scale*(B*h)) in the rows that name an adapter. */
+    uint16_t adapter;
     uint32_t h_offset, h_stride; /* on-chip, what the ADAPTER command of that number has written */
 };
 
@@ -329,7 +336,7 @@ struct lora_adapter { /* h = FP16(A*x), FP16 rows on-chip, x as the matmul reads
 struct lora_vector {
     uint8_t opcode, unit;
     uint16_t flags, wait_counter, wait_value, signal_counter, layer;
-    uint8_t op, a_bank, b_bank, y_bank; /* x and z are on-chip but for ARGMAX, whose x is in y_bank */
+    uint8_t op, a_bank, b_bank, y_bank; /* x and z: on-chip; ARGMAX has x in y_bank */
     uint32_t columns;                   /* real local columns */
     uint32_t x_offset, x_stride;
     uint32_t y_offset, y_stride;
@@ -432,9 +439,9 @@ struct lora_list { /* 256 bytes */
     uint32_t onchip_bytes;
     /* KV block of (page, layer, head, v): j = page*page_stride + (layer*kv_heads + head)*2 + v,
      * page_stride = (kv_layers*kv_heads*2) | 1; bank = kv_bank_first + j mod kv_bank_count;
-     * line = kv_line + j / kv_bank_count * block_lines; block_lines = head_dim for FP16 (64*head_dim
-     * B), head_dim/2 for KV_INT8, head_dim/2 + 1 for KV_INT8_HEADS (head_dim is even there).
-     * K is [head_dim][32], V is [32][head_dim]. Slot s lives in page s/32, lane s mod 32. */
+     * line = kv_line + j / kv_bank_count * block_lines; block_lines = head_dim for FP16
+     * (64*head_dim B), head_dim/2 for KV_INT8, head_dim/2 + 1 for KV_INT8_HEADS (head_dim is even
+     * there). K is [head_dim][32], V is [32][head_dim]. Slot s is in page s/32, lane s mod 32. */
     uint8_t kv_bank_first, kv_bank_count;
     uint16_t kv_layers, kv_heads, head_dim;
     uint32_t kv_line;
@@ -442,8 +449,8 @@ struct lora_list { /* 256 bytes */
     uint32_t results_offset, results_bytes; /* bytes in the control bank */
     uint32_t embed_columns;  /* width of a vector input (LORA_ROW_VECTOR), the whole row */
     uint32_t taps;
-    /* Adapter slots, 0 without adapters. A slot is adapter_chunks chunks of LORA_ADAPTER_CHUNK bytes,
-     * one linear space; chunk c of slot s is number r = s*adapter_chunks + c:
+    /* Adapter slots, 0 without adapters. A slot is adapter_chunks chunks of LORA_ADAPTER_CHUNK
+     * bytes, one linear space. Chunk c of slot s is number r = s*adapter_chunks + c:
      * bank = adapter_bank_first + r mod adapter_bank_count,
      * line = adapter_line + r / adapter_bank_count * (LORA_ADAPTER_CHUNK / 64). */
     uint32_t adapter_slots, adapter_chunks;
@@ -455,13 +462,14 @@ struct lora_list { /* 256 bytes */
     uint32_t reserved[34];
 };
 
-/* --- adapter slots ------------------------------------------------------------------------------
+/* --- adapter slots ----------------------------------------------------------------------------
  * A slot begins with its header, then the directory: one struct lora_adapter_matrix a matrix; each
- * names its factors, `down_count` of A, then `up_count` of B, at `offset` bytes of the slot. Factors
- * are what this board holds of one checkpoint tensor's A or B, or of one block of a block-diagonal
- * one. j counts ranks of the whole adapter, so the sums of B*h are cut as for the dense matrix.
- *   A: FP16 [ceil(rank_count/8)][count][8], k = first .. first+count-1, ranks beyond the last zero;
- *   B: FP16 [column tiles of the matrix that first .. first+count-1 touches][rank_count][32].
+ * names its factors, `down_count` of A, then `up_count` of B, at `offset` bytes of the slot.
+ * Factors are what this board holds of one checkpoint tensor's A or B, or of one block of a
+ * block-diagonal one. j counts ranks of the whole adapter: the sums of B*h are cut as those of the
+ * dense matrix.
+ *   A: FP16 [ceil(rank_count/8)][count][8], k = first .. first+count-1, ranks past the end zero.
+ *   B: FP16 [column tiles that first .. first+count-1 touches][rank_count][32].
  * Rank j of h lies at column h_first + j / h_run * h_skip + j mod h_run. */
 #define LORA_ADAPTER_CHUNK 8192
 #define LORA_ADAPTER_MAGIC 0x54504441 /* "ADPT"; any other first word: the slot is empty */
@@ -493,7 +501,7 @@ struct lora_adapter_factor { /* 64 bytes */
     uint32_t reserved[8];
 };
 
-/* --- one step ---------------------------------------------------------------------------------- */
+/* --- one step --------------------------------------------------------------------------------- */
 enum lora_row_flag {
     LORA_ROW_WANT_LOGITS = 0x1,
     LORA_ROW_WANT_ARGMAX = 0x2,
@@ -560,8 +568,9 @@ struct lora_step_state {
     struct lora_row rows[LORA_MAX_ROWS];
 };
 
-/* --- links ------------------------------------------------------------------------------------- */
-enum lora_link_register { /* Aurora cores, as published by AuroraFlow */
+/* --- links ------------------------------------------------------------------------------------ */
+/* Aurora cores, as published by AuroraFlow. */
+enum lora_link_register {
     LORA_LINK_CORE_RESET = 0x10,
     LORA_LINK_COUNTER_RESET = 0x14,
     LORA_LINK_CONFIGURATION = 0x18, /* bit 0 tkeep, 1 tlast (framing), 2..10 FIFO width in bytes */
@@ -610,12 +619,12 @@ struct lora_frame { /* 32 bytes, then `length` payload bytes, then CRC-32 of bot
     uint32_t length;   /* payload bytes */
 };
 /* A block is, for one source and row group, the rows of the group one after another, each the bytes
- * of `segments` consecutive segments of the source's share. Consecutive segments travel as one block
- * while it fits one frame, deterministically: greedy from the first segment.
- * On a ring of N, blocks of even number go ceil((N-1)/2) hops to next and floor((N-1)/2) to previous,
- * odd ones the other way round (Figure 9: two blocks in N-1 full-duplex cycles); on a path a block
- * goes to both ends. Blocks of a source are numbered through one collective, row group by row group;
- * segments in which the source has no columns make no block. */
+ * of `segments` consecutive segments of the source's share. Consecutive segments travel as one
+ * block while it fits one frame, deterministically: greedy from the first segment. On a ring of N,
+ * blocks of even number go ceil((N-1)/2) hops to next and floor((N-1)/2) to previous, odd ones the
+ * other way round (Figure 9: two blocks in N-1 full-duplex cycles). On a path a block goes to both
+ * ends. Blocks of a source are numbered through one collective, row group by row group; segments in
+ * which the source has no columns make no block. */
 
 struct lora_link_test_port { /* 32 bytes */
     uint32_t enabled;        /* in */

@@ -12,8 +12,8 @@ void lora_bench_free(void *buffer, uint64_t bytes);
 const char *lora_bench_reader(uint32_t index);
 /* 1 when this machine can run it. */
 int lora_bench_reader_supported(uint32_t index);
-/* Reads the buffer `passes` times, each thread its own part. Returns nanoseconds of all passes, 0 for
- * an argument out of range or without threads. */
+/* Reads the buffer `passes` times, each thread its own part. Returns nanoseconds of all passes, 0
+ * for an argument out of range or without threads. */
 uint64_t lora_bench_read(const void *buffer, uint64_t bytes, uint32_t threads, uint32_t passes,
                          uint32_t reader);
 /* memcpy into fresh huge pages, which are given back. Returns nanoseconds, 0 as above. */

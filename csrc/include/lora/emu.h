@@ -1,5 +1,5 @@
-/* The emulated cluster: boards, their memory, firmware, units and the cables between them. Boards of
- * one cluster are opened through the transport as "emu:CLUSTER/BOARD". */
+/* The emulated cluster: boards, their memory, firmware, units and the cables between them. Boards
+ * of one cluster are opened through the transport as "emu:CLUSTER/BOARD". */
 #ifndef LORA_EMU_H
 #define LORA_EMU_H
 
@@ -46,14 +46,14 @@ struct lora_trace_record { /* 40 bytes: one command of one step */
     uint64_t begin, end; /* board clock */
 };
 
-/* This machine's time in the units' own work, wall clock, while it was watched; where boards run on
- * several threads at once, the busiest thread's. The rest of a step is overhead: host library,
- * firmware, scheduling. */
+/* This machine's time in the units' own work, wall clock, while the profiler was on; where boards
+ * run on several threads at once, the busiest thread's. The rest of a step is overhead: host
+ * library, firmware, scheduling. */
 struct lora_emu_times {
     uint64_t kernels_ns; /* MPU and VFU: inside the kernels, all threads waited for */
     uint64_t moves_ns;   /* DMA: KV cache and rows */
     uint64_t links_ns;   /* Router: frames made, checked, forwarded and filed */
-    uint64_t watch_ns;   /* the watch itself, by what it took when it was turned on */
+    uint64_t profiler_ns;   /* the profiler itself, by what it took when it was turned on */
 };
 
 int lora_emu_create(const struct lora_emu_config *config, uint32_t *cluster,
@@ -61,8 +61,9 @@ int lora_emu_create(const struct lora_emu_config *config, uint32_t *cluster,
 void lora_emu_destroy(uint32_t cluster);
 /* Threads that kernels of this cluster run on; 0 for an unknown cluster. */
 uint32_t lora_emu_threads(uint32_t cluster);
-/* Watching costs some 20 ns a command; off at first. LORA_ERR_ARGUMENT for an unknown cluster. */
-int lora_emu_watch(uint32_t cluster, uint32_t on);
+/* Turns the profiler on or off; it costs some 20 ns a command. Off at first. LORA_ERR_ARGUMENT for
+ * an unknown cluster. */
+int lora_emu_profile(uint32_t cluster, uint32_t on);
 int lora_emu_times(uint32_t cluster, struct lora_emu_times *times);
 int lora_emu_fault(uint32_t cluster, uint32_t board, uint32_t kind, uint32_t a, uint32_t b,
                    uint32_t c);
@@ -74,13 +75,13 @@ int lora_emu_link_bytes(uint32_t cluster, uint32_t board, uint32_t port, uint64_
                         uint64_t *payload_bytes);
 
 /* Makes these the arenas of a board, in place of all that it has; the bytes of each are those of a
- * file from `base` on: a mock server of a runtime's daemon hands the same file to its clients as the
- * board's memory. Base and offset must agree modulo 4096. */
+ * file from `base` on: a mock server of a runtime's daemon hands the same file to its clients as
+ * the board's memory. Base and offset must agree modulo 4096. */
 int lora_emu_attach(uint32_t cluster, uint32_t board, const struct lora_arena_record *arenas,
                     uint32_t count, int fd, struct lora_failure *failure);
 
-/* For boards that are driven from another process: `microseconds` of board time pass, then one slice
- * runs. *moved is 0 when nothing could, so that only time helps. */
+/* For boards that are driven from another process: `microseconds` of board time pass, then one
+ * slice runs. *moved is 0 when nothing could, so that only time helps. */
 int lora_emu_advance(uint32_t cluster, uint32_t microseconds, uint32_t *moved);
 
 extern const struct lora_transport lora_transport_emu;

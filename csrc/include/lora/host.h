@@ -66,8 +66,8 @@ int lora_cluster_link_status(struct lora_cluster *cluster, uint32_t board, uint3
 struct lora_link_found {
     uint32_t status, sent, received, bad, peer_serial, peer_port;
 };
-/* Brings every port up and lets each say who it is: `found` has LORA_PORTS records a board. Ends what
- * lora_cluster_links_up has set up. */
+/* Brings every port up and lets each say who it is: `found` has LORA_PORTS records a board. Ends
+ * what lora_cluster_links_up has set up. */
 int lora_cluster_links_discover(struct lora_cluster *cluster, struct lora_link_found *found,
                                 struct lora_failure *failure);
 
@@ -76,7 +76,8 @@ int lora_cluster_register_list(struct lora_cluster *cluster, uint32_t board, uin
                                uint32_t offset, struct lora_failure *failure);
 /* Writes the step block (struct lora_step and what follows) to every board at block_offset, starts
  * all boards, then waits for all. `step` and `epoch` in the block are filled in here. A step that
- * fails on a link's CRC is redone once with a higher epoch. completions: one a board, may be NULL. */
+ * fails on a link's CRC is redone once with a higher epoch. completions: one a board, may be
+ * NULL. */
 int lora_cluster_step(struct lora_cluster *cluster, void *block, uint32_t bytes,
                       uint32_t block_offset, struct lora_completion *completions,
                       struct lora_failure *failure);
@@ -108,8 +109,8 @@ struct lora_cluster_stats {
 };
 int lora_cluster_get_stats(struct lora_cluster *cluster, struct lora_cluster_stats *stats);
 
-/* Ends a running call soon with LORA_ERR_CANCELLED; from any thread or signal handler. The boards may
- * still be running: the next call waits for them first. */
+/* Ends a running call soon with LORA_ERR_CANCELLED; from any thread or signal handler. The boards
+ * may still be running: the next call waits for them first. */
 void lora_cluster_cancel(struct lora_cluster *cluster);
 /* Called now and then while boards are polled; a result other than 0 cancels. NULL for none. */
 void lora_cluster_on_poll(struct lora_cluster *cluster, int (*cancelled)(void *context),

@@ -1,4 +1,5 @@
-/* How a KV block is stored in bank memory, by the list's type of cache (abi.h, struct lora_list). */
+/* How a KV block is stored in bank memory, by the list's type of cache (abi.h, struct
+ * lora_list). */
 #ifndef LORA_KV_LAYOUT_H
 #define LORA_KV_LAYOUT_H
 

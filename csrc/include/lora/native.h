@@ -7,8 +7,8 @@
 
 extern const struct lora_kernels lora_kernels_native;
 
-/* Variants, slowest first: "plain", "avx2", "avx2-vnni", "avx512", "avx512-vnni". NULL past the last
- * one. */
+/* Variants, slowest first: "plain", "avx2", "avx2-vnni", "avx512", "avx512-vnni". NULL past the
+ * last one. */
 const char *lora_native_variant(uint32_t index);
 /* 1 when this machine can run it. */
 int lora_native_supported(uint32_t index);

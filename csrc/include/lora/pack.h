@@ -25,8 +25,9 @@ struct lora_pack_part { /* outputs first .. first+count-1 of a file's tensor [ro
 
 enum lora_pack_kind { LORA_PACK_MATRIX = 0, LORA_PACK_TABLE = 1 };
 
-/* Parts side by side are a matrix [k, n], of which column tiles tile_first .. tile_first+tile_count-1
- * are placed, or a table [k, n], of which rows row_first .. row_first+row_count-1 are. */
+/* Parts side by side are a matrix [k, n], of which column tiles tile_first ..
+ * tile_first+tile_count-1 are placed, or a table [k, n], of which rows row_first ..
+ * row_first+row_count-1 are. */
 struct lora_pack_task {
     uint32_t kind, board;
     uint32_t part_first, part_count;

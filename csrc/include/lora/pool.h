@@ -18,7 +18,8 @@ void lora_pool_free(struct lora_pool *pool);
 uint32_t lora_pool_threads(const struct lora_pool *pool);
 /* Calls task(context, item, thread) once for every item < count and returns when all are done.
  * thread < lora_pool_threads, the caller is 0. One caller at a time; without a pool, for a single
- * item, or within an item of another run, the caller does it all. Workers compute under nearest rounding with subnormals. */
+ * item, or within an item of another run, the caller does it all. Workers compute under nearest
+ * rounding with subnormals. */
 void lora_pool_run(struct lora_pool *pool, uint32_t count,
                    void (*task)(void *context, uint32_t item, uint32_t thread), void *context);
 /* What threads do while they wait for work, again and again until it returns false: a few tens of

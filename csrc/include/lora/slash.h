@@ -25,8 +25,8 @@ int lora_slash_sensors(const char *bdf, struct lora_slash_sensor *sensors, uint3
                        uint32_t *count, struct lora_failure *failure);
 /* vrtd's reset of a board, and the wait until it is there again. Nothing may hold the board. */
 int lora_slash_reset(const char *bdf, struct lora_failure *failure);
-/* Words of the board's registers from an AXI address on, without a program or a lock. Not the control
- * word: reading it clears its done bit. */
+/* Words of the board's registers from an AXI address on, without a program or a lock. Not the
+ * control word: reading it clears its done bit. */
 int lora_slash_peek(const char *bdf, uint64_t address, uint32_t *words, uint32_t count,
                     struct lora_failure *failure);
 /* Rate of the user clock in Hz. */

@@ -1,7 +1,7 @@
-/* The seam. One table of functions a transport fills (emu; later xrt, slash); nothing above it knows
- * which one runs. Every function returns an enum lora_status and fills `failure` when it is not
- * LORA_OK; none prints or aborts. Handles are used by one thread at a time, different handles by
- * different threads. */
+/* The seam. One table of functions a transport fills (emu; later xrt, slash); nothing above it
+ * knows which one runs. Every function returns an enum lora_status and fills `failure` when it is
+ * not LORA_OK; none prints or aborts. Handles are used by one thread at a time, different handles
+ * by different threads. */
 #ifndef LORA_TRANSPORT_H
 #define LORA_TRANSPORT_H
 
@@ -51,8 +51,8 @@ enum lora_run_state { LORA_RUN_BUSY = 0, LORA_RUN_DONE = 1 };
 struct lora_transport {
     uint32_t size;
     const char *scheme; /* "emu" */
-    /* 1: board time is this computer's, so timeouts are measured; 0: boards have a clock of their own,
-     * which only `sleep` moves, so timeouts count what was slept. */
+    /* 1: board time is this computer's, so timeouts are measured; 0: boards have a clock of their
+     * own, which only `sleep` moves, so timeouts count what was slept. */
     uint32_t real_time;
     /* `address` is the URI without "scheme:". */
     int (*open)(const char *address, void **handle, struct lora_failure *failure);

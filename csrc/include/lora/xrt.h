@@ -21,7 +21,8 @@ int lora_xrt_write(struct lora_xrt_board *board, uint32_t buffer, uint64_t offse
                    uint64_t bytes, struct lora_failure *failure);
 int lora_xrt_read(struct lora_xrt_board *board, uint32_t buffer, uint64_t offset, void *data,
                   uint64_t bytes, struct lora_failure *failure);
-/* A core by its name in the IP layout, "kernel:instance", for this process alone; *core numbers it. */
+/* A core by its name in the IP layout, "kernel:instance", for this process alone; *core numbers
+ * it. */
 int lora_xrt_core(struct lora_xrt_board *board, const char *name, uint32_t *core,
                   struct lora_failure *failure);
 int lora_xrt_core_read(struct lora_xrt_board *board, uint32_t core, uint32_t offset,

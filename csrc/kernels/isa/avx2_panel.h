@@ -83,11 +83,12 @@ AVX2_INLINE struct column add_some(struct column at, const int columns, const in
 AVX2_INLINE void begin_pass(const struct panel_step *step, const float *sums, const int rows,
                             pass_sums sum) {
     UNROLLED
-    for (int r = 0; r < rows; r++)
+    for (int r = 0; r < rows; r++) {
         UNROLLED
         for (int v = 0; v < VECTORS; v++)
             sum[r][v] = step->begins ? _mm256_setzero_ps()
                                      : _mm256_loadu_ps(sums + r * LORA_BLOCK_N + v * LANES);
+    }
 }
 
 /* The sums of so many levels below are added. */
@@ -96,11 +97,12 @@ AVX2_INLINE void join_pass(const struct panel_step *step, float *sums, const int
     for (uint32_t join = 0; join < step->joins; join++) {
         sums -= step->level;
         UNROLLED
-        for (int r = 0; r < rows; r++)
+        for (int r = 0; r < rows; r++) {
             UNROLLED
             for (int v = 0; v < VECTORS; v++)
                 sum[r][v] = _mm256_add_ps(_mm256_loadu_ps(sums + r * LORA_BLOCK_N + v * LANES),
                                           sum[r][v]);
+        }
     }
     UNROLLED
     for (int r = 0; r < rows; r++)

@@ -1,5 +1,6 @@
-/* A row whose weights are in the cache, with AVX-512's 32 registers but vectors of 256 bits, which are
- * faster to convert: measured on Zen 4, 1.13 times. From memory the wider ones win by a little. */
+/* A row whose weights are in the cache, with AVX-512's 32 registers but vectors of 256 bits, which
+ * are faster to convert: measured on Zen 4, 1.13 times. From memory the wider ones win by a
+ * little. */
 #if defined(__x86_64__)
 
 #include "avx512_row.h"

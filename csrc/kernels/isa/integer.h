@@ -1,5 +1,5 @@
-/* The inner loops on INT8 activations that have more than one implementation. Sums are exact, so the
- * order within one does not matter; every implementation gives the same bits. */
+/* The inner loops on INT8 activations that have more than one implementation. Sums are exact, so
+ * the order within one does not matter; every implementation gives the same bits. */
 #ifndef LORA_KERNELS_INTEGER_H
 #define LORA_KERNELS_INTEGER_H
 

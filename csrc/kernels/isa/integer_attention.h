@@ -2,8 +2,8 @@
  * `dot_weights`, `dot_values`, `dot_signed` (integer_matrix.h) and dot_bytes(acc, e, v), e unsigned
  * and at most 127, for vectors of 256 bits. */
 
-/* Four rows of 32 bytes as quads: of vector j, the low half has columns 4j..4j+3, the high half those
- * from 16 + 4j on. */
+/* Four rows of 32 bytes as quads: of vector j, the low half has columns 4j..4j+3, the high half
+ * those from 16 + 4j on. */
 ATTENTION_INLINE void interleave(const __m256i row[4], __m256i quads[4]) {
     __m256i low = _mm256_unpacklo_epi8(row[0], row[1]), high = _mm256_unpackhi_epi8(row[0], row[1]);
     __m256i low2 = _mm256_unpacklo_epi8(row[2], row[3]);

@@ -1,5 +1,5 @@
-/* Integer inner loops for AVX2. Signed bytes are multiplied as halves of words, which is exact for all
- * of them; unsigned ones of 4 or 7 bits fit maddubs without saturating. */
+/* Integer inner loops for AVX2. Signed bytes are multiplied as halves of words, which is exact for
+ * all of them; unsigned ones of 4 or 7 bits fit maddubs without saturating. */
 #if defined(__x86_64__)
 
 #include "exponential.h"

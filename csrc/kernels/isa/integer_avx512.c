@@ -19,7 +19,8 @@ typedef __m512i dot_x;
 LANES_INLINE vec dot_start(int32_t sum) { return _mm512_set1_epi32((int32_t)(0u - 128u * (uint32_t)sum)); }
 LANES_INLINE vec dot_weights(vec w) { return _mm512_xor_si512(w, _mm512_set1_epi8(-128)); }
 LANES_INLINE dot_x dot_values(const int8_t *p) { return quad(p); }
-/* The intrinsic changes the vector's type on the way in and out, and GCC then keeps each sum twice. */
+/* The intrinsic changes the vector's type on the way in and out, and GCC then keeps each sum
+ * twice. */
 LANES_INLINE vec dot_signed(vec sum, vec w, dot_x x) {
     __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(w), "v"(x));
     return sum;

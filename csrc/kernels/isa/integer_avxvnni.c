@@ -1,5 +1,5 @@
-/* Integer inner loops for AVX2 with VNNI in VEX encoding. dpbusd multiplies unsigned bytes by signed
- * ones and wraps: w + 128 is unsigned, and the sum begins with -128 times the sum of x. */
+/* Integer inner loops for AVX2 with VNNI in VEX encoding. dpbusd multiplies unsigned bytes by
+ * signed ones and wraps: w + 128 is unsigned, and the sum begins with -128 times the sum of x. */
 #include "integer.h"
 
 #if LORA_HAS_AVXVNNI

@@ -1,5 +1,5 @@
-/* Matmuls of INT8 activations, for any width of vectors. Included once by each implementation, after
- * it has defined:
+/* Matmuls of INT8 activations, for any width of vectors. Included once by each implementation,
+ * after it has defined:
  *   LANES_TARGET, LANES_INLINE           attributes of functions
  *   LANES                                columns of a vector; INT8_ROWS, INT4_ROWS rows at once
  *   vec, float_vec, dot_x                vectors of INT32, of FP32, and four values of x
@@ -18,8 +18,9 @@
 #define VECTORS (LORA_BLOCK_N / LANES)
 #define QUAD_BYTES (LORA_BLOCK_N * 4) /* four steps of K, or eight of 4-bit weights */
 #define QUADS (LORA_BLOCK_K / 4)
-#define INT8_PREFETCH 4 /* blocks that are prefetched into the second cache: it waits for more
-                      * lines at once than the first one can */
+/* Blocks that are prefetched, into the second cache: it waits for more lines at once than the
+ * first one can. */
+#define INT8_PREFETCH 4
 #define INT4_PREFETCH 6
 
 LANES_INLINE void fetch_quad(const uint8_t *prefetch) {
@@ -70,8 +71,8 @@ LANES_INLINE void int8_rows(const struct integer_tile *t, uint32_t row, const in
     store_rows(t->out + row * LORA_BLOCK_N, rows, sum);
 }
 
-/* Two blocks at once, each with sums of its own: they lie in different parts of memory, and one quad
- * need not wait for the other. */
+/* Two blocks at once, each with sums of its own: they lie in different parts of memory, and one
+ * quad need not wait for the other. */
 LANES_INLINE void int8_row(const struct integer_tile *t) {
     vec even[VECTORS], odd[VECTORS];
     const int8_t *x = t->x;

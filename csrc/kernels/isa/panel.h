@@ -1,5 +1,5 @@
-/* Matmuls of many rows. Rows are stored in panels, [k][PANEL_ROWS] each: what one step along K reads
- * lies together; the sums of a panel and one column tile stay in registers. */
+/* Matmuls of many rows. Rows are stored in panels, [k][PANEL_ROWS] each: what one step along K
+ * reads lies together; the sums of a panel and one column tile stay in registers. */
 #ifndef LORA_KERNELS_PANEL_H
 #define LORA_KERNELS_PANEL_H
 

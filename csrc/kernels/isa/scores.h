@@ -4,8 +4,8 @@
 
 #include "streams.h"
 
-/* q.k of a block of 32 positions, for heads of at most two units: each is a segment, and the sums of
- * the others are +0. */
+/* q.k of a block of 32 positions, for heads of at most two units: each is a segment, and the sums
+ * of the others are +0. */
 KERNEL_INLINE void score_units(const float *q, const uint16_t *k, uint32_t head_dim, float *out) {
     uint32_t first = head_dim < LORA_UNIT_COLUMNS ? head_dim : LORA_UNIT_COLUMNS;
     float_vec sums[2 * VECTORS];

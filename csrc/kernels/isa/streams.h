@@ -58,9 +58,9 @@ KERNEL_INLINE void add_columns(const struct few few, const float *x, uint32_t co
 }
 
 /* A unit of several segments at once: they lie in different parts of memory, and what comes after
- * each of all streams is fetched meanwhile, so that more requests are under way than one stream has.
- * One loop over sums of its own is unrolled early enough for them to become registers: through the
- * caller's, every iteration would store them all. */
+ * each of all streams is fetched meanwhile, so that more requests are under way than one stream
+ * has. One loop over sums of its own is unrolled early enough for them to become registers: through
+ * the caller's, every iteration would store them all. */
 KERNEL_INLINE void add_units(const struct few few, const struct stream *all, int first,
                              float_vec *sum) {
     const struct stream *streams = all + first;

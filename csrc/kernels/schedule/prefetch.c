@@ -57,8 +57,8 @@ static void fetch_chunk(const struct batch_blocks *batch, uint32_t thread, uint3
         __builtin_prefetch(at + line, 0, 2);
 }
 
-/* The next chunk of what the thread itself will read first. What others will read stays where it is:
- * they would have it from this core's cache, later than from the one that all share. */
+/* The next chunk of what the thread itself will read first. What others will read stays where it
+ * is: they would have it from this core's cache, later than from the one that all share. */
 static bool fetch(void *context, uint32_t thread) {
     struct prefetcher *prefetcher = context;
     uint64_t current = atomic_load(&prefetcher->round_and_batch);

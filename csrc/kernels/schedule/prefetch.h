@@ -9,8 +9,8 @@
 
 struct lora_pool;
 
-/* A batch's matmuls are about to run. From now on, idle threads of the pool fetch for the matmuls that
- * came after these last time. */
+/* A batch's matmuls are about to run. From now on, idle threads of the pool fetch for the matmuls
+ * that came after these last time. */
 void lora_prefetch_note(struct lora_pool *pool, const struct lora_job *jobs, uint32_t count);
 /* The i-th block that is fetched now for a thread; NULL: there is none. */
 const uint16_t *lora_prefetch_block(const struct lora_pool *pool, uint32_t thread, uint32_t i);

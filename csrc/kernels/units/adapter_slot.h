@@ -1,4 +1,5 @@
-/* What a row's adapter slot holds for one matrix: directory, factors, values, every offset checked. */
+/* What a row's adapter slot holds for one matrix: directory, factors, values, every offset
+ * checked. */
 #ifndef LORA_KERNELS_ADAPTER_SLOT_H
 #define LORA_KERNELS_ADAPTER_SLOT_H
 

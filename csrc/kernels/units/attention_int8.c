@@ -55,8 +55,8 @@ static int score(struct attend *a, const int8_t *q, uint32_t head) {
     return LORA_OK;
 }
 
-/* The maximum score. NaN where a score is NaN or the maximum is not finite: then the weights are NaN
- * and with them the result. */
+/* The maximum score. NaN where a score is NaN or the maximum is not finite: then the weights are
+ * NaN and with them the result. */
 static float max_score(const struct attend *a) {
     float max = -INFINITY;
     int absent = 0;

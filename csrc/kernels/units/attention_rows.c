@@ -1,5 +1,5 @@
-/* Attention of several rows of one sequence: what they see in common is read and converted once, and
- * multiplied as in a matmul of many rows. Every sum is that of a row on its own. */
+/* Attention of several rows of one sequence: what they see in common is read and converted once,
+ * and multiplied as in a matmul of many rows. Every sum is that of a row on its own. */
 #include "attend.h"
 #include "isa/half.h"
 #include "isa/segments.h"

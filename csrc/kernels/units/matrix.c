@@ -160,8 +160,8 @@ static int find_blocks(const struct lora_job *job, uint32_t tile, const uint16_t
     return LORA_OK;
 }
 
-/* Tiles `tiles_apart` numbers apart are stored in the same banks, one's blocks behind the other's. In
- * this order each bank is read on where the last tile ended. `index` counts all tiles. */
+/* Tiles `tiles_apart` numbers apart are stored in the same banks, one's blocks behind the other's.
+ * In this order each bank is read on where the last tile ended. `index` counts all tiles. */
 static uint32_t tile_at(const struct lora_job *job, uint32_t index) {
     const struct lora_matrix *c = job->matrix.command;
     uint32_t apart = job->matrix.tiles_apart, tiles = tile_count(c);
@@ -172,8 +172,8 @@ static uint32_t tile_at(const struct lora_job *job, uint32_t index) {
     return longer + index / length + index % length * apart;
 }
 
-/* Each round of items, one a thread, takes half of what is left, the last one all, so that the threads
- * end together. Small weights begin with a long round: their stream from memory runs on. */
+/* Each round of items, one a thread, takes half of what is left, the last one all, so that the
+ * threads end together. Small weights begin with a long round: their stream from memory runs on. */
 static uint64_t round_start(const struct lora_job *job, uint64_t tiles, uint32_t round) {
     uint32_t rounds = job->items / job->threads;
     if (round == 0 || round >= rounds)
@@ -218,7 +218,8 @@ uint32_t lora_matrix_first_blocks(const struct lora_job *job, uint32_t thread,
     return found;
 }
 
-/* The job whose item a thread takes after this one, if all take turns; its number goes to `item`. */
+/* The job whose item a thread takes after this one, if all take turns; its number goes to
+ * `item`. */
 static const struct lora_job *job_after(const struct lora_job *job, uint32_t *item) {
     const struct lora_matrix *c = job->matrix.command;
     *item += job->threads;
@@ -240,8 +241,8 @@ static bool find_blocks_after(const struct lora_job *job, uint32_t item, const u
     return find_blocks(after, tile_at(after, index), blocks) == LORA_OK;
 }
 
-/* Each thread widens a row itself: what it would read of another's cache is twice as long. Not where
- * y would be written over it. */
+/* Each thread widens a row itself: what it would read of another's cache is twice as long. Not
+ * where y would be written over it. */
 static bool has_own_row(const struct lora_job *job) {
     const struct matrix_job *m = &job->matrix;
     const struct lora_matrix *c = m->command;
@@ -322,8 +323,8 @@ static int find_operands(struct lora_job *job) {
     return m->x_rows.base && m->y.base ? LORA_OK : LORA_ERR_ADDRESS;
 }
 
-/* Pointers to blocks, a set a thread, and the rows in FP32, read by all: of what threads do not keep
- * themselves. */
+/* Pointers to blocks, a set a thread, and the rows in FP32, read by all: of what threads do not
+ * keep themselves. */
 static int allocate(struct lora_job *job) {
     struct matrix_job *m = &job->matrix;
     m->own_row = has_own_row(job);

@@ -192,7 +192,7 @@ static int norm_apply(const struct row_work *w, uint32_t row) {
     return LORA_OK;
 }
 
-/* --- what a call needs is found before any row is touched ------------------------------------ */
+/* --- what a call needs is found before any row is touched ------------------------------------- */
 static int find(struct lora_job *job, struct rows *rows, uint32_t bank, uint32_t offset,
                 uint32_t stride, uint32_t element) {
     uint64_t bytes = (uint64_t)element * job->vector.command->columns;
@@ -242,7 +242,7 @@ static int begin_argmax(struct lora_job *job) {
     return LORA_OK;
 }
 
-/* --- the table: one row an operation --------------------------------------------------------- */
+/* --- the table: one row an operation ---------------------------------------------------------- */
 struct operation {
     int (*begin)(struct lora_job *job); /* finds the operands: an enum lora_status */
     int (*row)(const struct row_work *w, uint32_t row); /* NULL: `begin` has cut the whole job */

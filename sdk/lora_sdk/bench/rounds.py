@@ -211,15 +211,15 @@ def _generate(
 
 
 def step_times(engine: Engine, prompt: list[int], tokens: int) -> _StepTimes:
-    """Where a decode step's time goes: once more, under the watch that costs a little itself."""
+    """Where a decode step's time goes: once more, under the profiler, which costs a little itself."""
     boards = _emulated(engine)
     first = _FirstToken(lambda: boards.unit_seconds)
-    boards.watch(True)
+    boards.profile(True)
     try:
         engine.generate(prompt, _decode_params(tokens), on_delta=first)
         ended, units = time.perf_counter(), boards.unit_seconds
     finally:
-        boards.watch(False)
+        boards.profile(False)
     assert first.units is not None
     host = ended - first.at - (units.total - first.units.total)
     return _StepTimes(
