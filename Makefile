@@ -5,6 +5,8 @@ BIN    := $(VENV)/bin
 SOURCES := $(shell find sdk host csrc firmware overlays boards models -type f \
              ! -name '*.so' ! -name '*.o' ! -path '*/__pycache__/*' 2>/dev/null) pyproject.toml setup.py
 
+C_FILES := $(shell find csrc firmware tests/c -name "*.[ch]")
+
 .PHONY: demo test slow bench xrt parity lint ext c-test rv32 clean
 
 demo: $(VENV)/.installed
@@ -34,6 +36,7 @@ lint: $(VENV)/.installed-lint
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy sdk/lora_sdk host/lora_host
 	$(MAKE) -C tests/c warnings
+	$(BIN)/clang-format --dry-run -Werror $(C_FILES)
 
 # For work on the C sources: builds the extension in place; run with PYTHONPATH=sdk:host.
 ext:

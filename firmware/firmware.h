@@ -13,8 +13,8 @@ struct fw;
  * fw_poll returns DONE or ERROR once, when a run ends, and IDLE afterwards until AP_CTRL's start
  * bit is set again; LORA_REG_FIRMWARE_STATE keeps DONE or ERROR. WAITING: nothing changes until a
  * unit or a link does. */
-uint32_t fw_bytes(void);              /* size of the state; at most 48 KiB */
+uint32_t fw_bytes(void); /* size of the state; at most 48 KiB */
 void fw_reset(struct fw *fw);
-uint32_t fw_poll(struct fw *fw);      /* never blocks; enum lora_firmware_state */
+uint32_t fw_poll(struct fw *fw); /* never blocks; enum lora_firmware_state */
 
 #endif

@@ -2,18 +2,11 @@
  * it, the end writes the records and then the done bit. */
 #include "fw.h"
 
-uint32_t fw_bytes(void)
-{
-    return sizeof(struct fw);
-}
+uint32_t fw_bytes(void) { return sizeof(struct fw); }
 
-void fw_reset(struct fw *fw)
-{
-    fw_zero(fw, sizeof *fw);
-}
+void fw_reset(struct fw *fw) { fw_zero(fw, sizeof *fw); }
 
-static void boot(struct fw *fw)
-{
+static void boot(struct fw *fw) {
     fw->booted = 1;
     hal_set_register(LORA_REG_IDENTITY_ABI, LORA_ABI_NUMBER);
     hal_set_register(LORA_REG_FIRMWARE_STATE, LORA_FW_IDLE);
@@ -25,26 +18,18 @@ static void boot(struct fw *fw)
         hal_set_register(LORA_REG_AP_CTRL, LORA_AP_IDLE);
 }
 
-static uint32_t begin_operation(struct fw *fw)
-{
+static uint32_t begin_operation(struct fw *fw) {
     switch (fw->operation) {
-    case LORA_OP_IDENTIFY:
-        return FW_OVER;
-    case LORA_OP_REGISTER:
-        return fw_register_begin(fw);
-    case LORA_OP_STEP:
-        return fw_step_begin(fw);
-    case LORA_OP_CHECKSUM:
-        return fw_checksum_begin(fw);
-    case LORA_OP_LINK_TEST:
-        return fw_link_test_begin(fw);
-    default:
-        return fw_fail(fw, LORA_ERR_OPERATION, fw->operation, LORA_OP_LINK_TEST);
+    case LORA_OP_IDENTIFY: return FW_OVER;
+    case LORA_OP_REGISTER: return fw_register_begin(fw);
+    case LORA_OP_STEP: return fw_step_begin(fw);
+    case LORA_OP_CHECKSUM: return fw_checksum_begin(fw);
+    case LORA_OP_LINK_TEST: return fw_link_test_begin(fw);
+    default: return fw_fail(fw, LORA_ERR_OPERATION, fw->operation, LORA_OP_LINK_TEST);
     }
 }
 
-static void begin_records(struct fw *fw)
-{
+static void begin_records(struct fw *fw) {
     struct lora_completion *completion = &fw->completion;
     fw_zero(completion, sizeof *completion);
     completion->size = sizeof *completion;
@@ -57,8 +42,7 @@ static void begin_records(struct fw *fw)
     fw_blame_none(fw);
 }
 
-static uint32_t begin(struct fw *fw)
-{
+static uint32_t begin(struct fw *fw) {
     hal_set_register(LORA_REG_AP_CTRL, 0); /* start taken; neither idle nor done */
     hal_set_register(LORA_REG_FIRMWARE_STATE, LORA_FW_RUNNING);
     fw->operation = hal_register(LORA_REG_OPERATION);
@@ -77,52 +61,33 @@ static uint32_t begin(struct fw *fw)
     return begin_operation(fw);
 }
 
-static uint32_t go_on(struct fw *fw)
-{
+static uint32_t go_on(struct fw *fw) {
     switch (fw->phase) {
-    case FW_PHASE_SEAL:
-        return fw_register_seal(fw);
-    case FW_PHASE_CHECK:
-        return fw_register_check(fw);
-    case FW_PHASE_DRY_RUN:
-        return fw_register_dry_run(fw);
-    case FW_PHASE_KV:
-        return fw_step_kv(fw);
-    case FW_PHASE_KV_MOVE:
-        return fw_step_kv_move(fw);
-    case FW_PHASE_ROWS:
-        return fw_step_rows(fw);
-    case FW_PHASE_RUN:
-        return fw_dispatch(fw);
-    case FW_PHASE_CHECKSUM:
-        return fw_checksum(fw);
-    default:
-        return fw_link_test(fw);
+    case FW_PHASE_SEAL: return fw_register_seal(fw);
+    case FW_PHASE_CHECK: return fw_register_check(fw);
+    case FW_PHASE_DRY_RUN: return fw_register_dry_run(fw);
+    case FW_PHASE_KV: return fw_step_kv(fw);
+    case FW_PHASE_KV_MOVE: return fw_step_kv_move(fw);
+    case FW_PHASE_ROWS: return fw_step_rows(fw);
+    case FW_PHASE_RUN: return fw_dispatch(fw);
+    case FW_PHASE_CHECKSUM: return fw_checksum(fw);
+    default: return fw_link_test(fw);
     }
 }
 
-static uint32_t expire(struct fw *fw)
-{
-    if (fw->phase == FW_PHASE_LINK_TEST)
-        fw_link_test_store(fw);
-    else
-        fw_blame_stall(fw);
+static uint32_t expire(struct fw *fw) {
+    if (fw->phase == FW_PHASE_LINK_TEST) fw_link_test_store(fw);
+    else fw_blame_stall(fw);
     return fw_fail(fw, LORA_ERR_WATCHDOG, fw->error.found, fw->error.expected);
 }
 
-uint32_t fw_poll(struct fw *fw)
-{
+uint32_t fw_poll(struct fw *fw) {
     uint32_t outcome;
-    if (!fw->booted)
-        boot(fw);
-    if (fw->phase != FW_PHASE_IDLE)
-        outcome = go_on(fw);
-    else if (hal_register(LORA_REG_AP_CTRL) & LORA_AP_START)
-        outcome = begin(fw);
-    else
-        return LORA_FW_IDLE;
-    if (outcome == FW_MORE)
-        fw->progressed = hal_cycles();
+    if (!fw->booted) boot(fw);
+    if (fw->phase != FW_PHASE_IDLE) outcome = go_on(fw);
+    else if (hal_register(LORA_REG_AP_CTRL) & LORA_AP_START) outcome = begin(fw);
+    else return LORA_FW_IDLE;
+    if (outcome == FW_MORE) fw->progressed = hal_cycles();
     if ((outcome == FW_MORE || outcome == FW_WAITING) && fw_watchdog_expired(fw))
         outcome = expire(fw);
     if (outcome == FW_MORE || outcome == FW_WAITING) {

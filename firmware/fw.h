@@ -12,7 +12,7 @@
 #define FW_MAX_COMMANDS 8192
 #define FW_CHUNK_COMMANDS 16 /* commands are fetched and sealed in chunks of 1 KiB */
 #define FW_CHUNKS (FW_MAX_COMMANDS / FW_CHUNK_COMMANDS)
-#define FW_CACHE_CHUNKS 8     /* shared by all units: they are near each other in a list */
+#define FW_CACHE_CHUNKS 8 /* shared by all units: they are near each other in a list */
 #define FW_COMMAND_BYTES 64
 #define FW_MAX_DIMENSION 0x100000u /* K, N and columns: keeps block numbers within 32 bits */
 #define FW_SWEEP 32                /* commands taken in one poll by one unit */
@@ -26,13 +26,13 @@ enum fw_outcome { FW_MORE, FW_WAITING, FW_OVER, FW_FAILED };
 
 enum fw_phase {
     FW_PHASE_IDLE,
-    FW_PHASE_SEAL,      /* REGISTER: CRC of the whole list, seal of each chunk */
-    FW_PHASE_CHECK,     /* REGISTER: every command's fields and addresses */
-    FW_PHASE_DRY_RUN,  /* REGISTER: the counters, without the units */
-    FW_PHASE_KV,        /* STEP: the header's KV operations, in order */
-    FW_PHASE_KV_MOVE,   /* STEP: data moves that must go before a table entry changes */
-    FW_PHASE_ROWS,      /* STEP: the rows */
-    FW_PHASE_RUN,       /* STEP: the list */
+    FW_PHASE_SEAL,    /* REGISTER: CRC of the whole list, seal of each chunk */
+    FW_PHASE_CHECK,   /* REGISTER: every command's fields and addresses */
+    FW_PHASE_DRY_RUN, /* REGISTER: the counters, without the units */
+    FW_PHASE_KV,      /* STEP: the header's KV operations, in order */
+    FW_PHASE_KV_MOVE, /* STEP: data moves that must go before a table entry changes */
+    FW_PHASE_ROWS,    /* STEP: the rows */
+    FW_PHASE_RUN,     /* STEP: the list */
     FW_PHASE_CHECKSUM,
     FW_PHASE_LINK_TEST
 };
@@ -45,19 +45,19 @@ struct fw_arena {
 struct fw_list {
     struct lora_list header;
     uint32_t valid;
-    uint32_t offset;    /* of the header in the control bank */
-    uint32_t kv_commit; /* index of its KV_COMMIT, FW_NONE without */
-    uint32_t kv_store;  /* index of its first KV_STORE, FW_NONE without */
+    uint32_t offset;                  /* of the header in the control bank */
+    uint32_t kv_commit;               /* index of its KV_COMMIT, FW_NONE without */
+    uint32_t kv_store;                /* index of its first KV_STORE, FW_NONE without */
     uint32_t arena_count, arena_seal; /* the arenas its addresses were checked against */
     uint32_t seal[FW_CHUNKS];
 };
 
-struct fw_cursor { /* one a unit: how far it is in the list */
-    uint32_t index;  /* of the command that runs, or is looked at next */
-    uint32_t loaded; /* `command` is the one at `index` */
-    uint32_t state;  /* LORA_UNIT_IDLE or LORA_UNIT_BUSY */
-    uint32_t rows;   /* that the command works on */
-    uint32_t seen_news;  /* fw->news when it was found waiting: until more it need not be asked */
+struct fw_cursor {      /* one a unit: how far it is in the list */
+    uint32_t index;     /* of the command that runs, or is looked at next */
+    uint32_t loaded;    /* `command` is the one at `index` */
+    uint32_t state;     /* LORA_UNIT_IDLE or LORA_UNIT_BUSY */
+    uint32_t rows;      /* that the command works on */
+    uint32_t seen_news; /* fw->news when it was found waiting: until more it need not be asked */
     uint32_t groups[LORA_SEGMENTS]; /* GATHER: row groups signalled so far */
     struct lora_command command;
 };
@@ -75,7 +75,7 @@ struct fw {
     uint32_t phase, operation;
     uint32_t control_bank, block_offset;
     uint64_t started, progressed; /* cycles */
-    uint64_t timeout; /* cycles until the watchdog, as set when the run began */
+    uint64_t timeout;             /* cycles until the watchdog, as set when the run began */
     uint32_t arena_count;
     struct fw_arena arenas[LORA_MAX_ARENAS];
     struct fw_list lists[LORA_MAX_LISTS];
@@ -90,12 +90,12 @@ struct fw {
 
     /* The list's execution, live or dry-run. */
     uint32_t rows, selected;
-    uint32_t live; /* 0: a dry run, in which units finish at once */
-    uint32_t news; /* rises with every counter, and when CONTROL passes a command */
+    uint32_t live;   /* 0: a dry run, in which units finish at once */
+    uint32_t news;   /* rises with every counter, and when CONTROL passes a command */
     uint32_t polled; /* a bit a unit: still busy when asked in this slice */
     struct fw_cursor cursors[LORA_UNITS];
     uint16_t counters[LORA_MAX_COUNTERS];
-    uint32_t cached[FW_CACHE_CHUNKS]; /* chunk number, FW_NONE empty */
+    uint32_t cached[FW_CACHE_CHUNKS];              /* chunk number, FW_NONE empty */
     uint16_t of_unit[FW_CACHE_CHUNKS][LORA_UNITS]; /* bit i: command i of the chunk is the unit's */
     struct lora_command cache[FW_CACHE_CHUNKS][FW_CHUNK_COMMANDS];
 
@@ -122,12 +122,10 @@ void fw_copy(void *target, const void *source, uint32_t bytes);
 void fw_zero(void *target, uint32_t bytes);
 typedef uint32_t __attribute__((may_alias)) fw_word;
 static inline void fw_copy_command(struct lora_command *restrict target,
-                                   const struct lora_command *restrict source)
-{
+                                   const struct lora_command *restrict source) {
     fw_word *restrict to = (fw_word *)target;
     const fw_word *restrict from = (const fw_word *)source;
-    for (uint32_t i = 0; i < sizeof *target / sizeof *to; i++)
-        to[i] = from[i];
+    for (uint32_t i = 0; i < sizeof *target / sizeof *to; i++) to[i] = from[i];
 }
 uint32_t fw_crc32(uint32_t crc, const void *data, uint32_t bytes);
 uint32_t fw_seal(const void *data, uint32_t words);
@@ -199,11 +197,9 @@ uint32_t fw_command_rows(const struct fw *fw, const struct lora_command *command
 uint32_t fw_row_groups(uint32_t rows);
 /* FW_NONE where the command may start, else the counter that it waits for. */
 uint32_t fw_missing_counter(const struct fw *fw, const struct lora_command *command, uint32_t rows);
-static inline int fw_may_start(const struct fw *fw, const struct fw_cursor *cursor)
-{
+static inline int fw_may_start(const struct fw *fw, const struct fw_cursor *cursor) {
     const struct lora_command *command = &cursor->command;
-    if (command->wait_counter == LORA_NO_COUNTER)
-        return 1;
+    if (command->wait_counter == LORA_NO_COUNTER) return 1;
     if (command->flags & (LORA_FLAG_WAIT_SEGMENTS | LORA_FLAG_WAIT_GROUPS))
         return fw_missing_counter(fw, command, cursor->rows) == FW_NONE;
     return fw->counters[command->wait_counter] >= command->wait_value;

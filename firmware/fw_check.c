@@ -1,14 +1,12 @@
 /* REGISTER: every field of a command, every address that it can reach with max_rows rows. */
 #include "fw.h"
 
-static uint32_t check_below(struct fw *fw, uint32_t found, uint32_t limit)
-{
+static uint32_t check_below(struct fw *fw, uint32_t found, uint32_t limit) {
     return found < limit ? (uint32_t)FW_MORE : fw_fail(fw, LORA_ERR_SIZE, found, limit);
 }
 
 static uint32_t check_attention(struct fw *fw, const struct lora_list *list,
-                                const struct lora_attention *command)
-{
+                                const struct lora_attention *command) {
     uint32_t columns = (uint32_t)command->q_heads * command->head_dim;
     uint32_t width = list->kv_type == LORA_KV_INT8 ? 1 : 2;
     struct fw_buffer q = {LORA_BANK_ONCHIP, command->q_offset, command->q_stride, columns * width,
@@ -19,8 +17,7 @@ static uint32_t check_attention(struct fw *fw, const struct lora_list *list,
         fw_check_equal(fw, command->kv_heads, list->kv_heads) == FW_FAILED ||
         check_below(fw, command->kv_layer, list->kv_layers) == FW_FAILED)
         return FW_FAILED;
-    if (command->group == 0)
-        return fw_fail(fw, LORA_ERR_SIZE, 0, 1);
+    if (command->group == 0) return fw_fail(fw, LORA_ERR_SIZE, 0, 1);
     if (command->q_heads != 0) {
         if (command->q_first / command->group < command->kv_first)
             return fw_fail(fw, LORA_ERR_SIZE, command->q_first, command->kv_first);
@@ -28,14 +25,12 @@ static uint32_t check_attention(struct fw *fw, const struct lora_list *list,
             FW_FAILED)
             return FW_FAILED;
     }
-    if (fw_check_buffer(fw, list, q) == FW_FAILED)
-        return FW_FAILED;
+    if (fw_check_buffer(fw, list, q) == FW_FAILED) return FW_FAILED;
     return fw_check_buffer(fw, list, y);
 }
 
 static uint32_t check_kv_store(struct fw *fw, const struct lora_list *list,
-                               const struct lora_kv_store *command)
-{
+                               const struct lora_kv_store *command) {
     uint32_t width = list->kv_type == LORA_KV_FP16 ? 2 : 1;
     uint32_t bytes = (uint32_t)command->kv_heads * command->head_dim * width;
     struct fw_buffer k = {LORA_BANK_ONCHIP, command->k_offset, command->stride, bytes, width};
@@ -47,22 +42,18 @@ static uint32_t check_kv_store(struct fw *fw, const struct lora_list *list,
         check_below(fw, command->kv_layer, list->kv_layers) == FW_FAILED ||
         fw_check_buffer(fw, list, k) == FW_FAILED || fw_check_buffer(fw, list, v) == FW_FAILED)
         return FW_FAILED;
-    if (list->kv_type != LORA_KV_INT8_HEADS)
-        return FW_MORE;
-    if (fw_check_buffer(fw, list, scales) == FW_FAILED)
-        return FW_FAILED;
+    if (list->kv_type != LORA_KV_INT8_HEADS) return FW_MORE;
+    if (fw_check_buffer(fw, list, scales) == FW_FAILED) return FW_FAILED;
     scales.offset = command->v_scales;
     return fw_check_buffer(fw, list, scales);
 }
 
 static uint32_t check_gather(struct fw *fw, const struct lora_list *list,
-                             const struct lora_gather *command)
-{
+                             const struct lora_gather *command) {
     uint32_t width = command->element_bytes;
     struct fw_buffer rows = {LORA_BANK_ONCHIP, command->offset, command->stride,
                              command->columns * width, width == 1 ? 1 : 2};
-    if (fw_check_dimension(fw, command->columns, 1) == FW_FAILED)
-        return FW_FAILED;
+    if (fw_check_dimension(fw, command->columns, 1) == FW_FAILED) return FW_FAILED;
     if (width != 1 && width != 2 && width != 4 && width != 8)
         return fw_fail(fw, LORA_ERR_SIZE, width, 2);
     if (command->share_unit == 0 || command->segment_unit == 0)
@@ -74,34 +65,26 @@ static uint32_t check_gather(struct fw *fw, const struct lora_list *list,
 }
 
 static uint32_t check_move(struct fw *fw, const struct lora_list *list,
-                           const struct lora_move_rows *command)
-{
+                           const struct lora_move_rows *command) {
     struct fw_buffer x = {command->x_bank, command->x_offset, command->x_stride, command->bytes, 1};
     struct fw_buffer y = {command->y_bank, command->y_offset, command->y_stride, command->bytes, 1};
-    if (fw_check_buffer(fw, list, x) == FW_FAILED)
-        return FW_FAILED;
+    if (fw_check_buffer(fw, list, x) == FW_FAILED) return FW_FAILED;
     return fw_check_buffer(fw, list, y);
 }
 
 /* One KV_COMMIT, before the first KV_STORE: a slot is moved before it is written again. */
-static uint32_t check_kv_order(struct fw *fw, uint32_t index, uint32_t opcode)
-{
+static uint32_t check_kv_order(struct fw *fw, uint32_t index, uint32_t opcode) {
     struct fw_list *entry = fw->list;
-    if (opcode == LORA_CMD_KV_STORE && entry->kv_store == FW_NONE)
-        entry->kv_store = index;
-    if (opcode != LORA_CMD_KV_COMMIT)
-        return FW_MORE;
-    if (entry->kv_commit != FW_NONE)
-        return fw_fail(fw, LORA_ERR_OPCODE, index, entry->kv_commit);
-    if (entry->kv_store != FW_NONE)
-        return fw_fail(fw, LORA_ERR_OPCODE, index, entry->kv_store);
+    if (opcode == LORA_CMD_KV_STORE && entry->kv_store == FW_NONE) entry->kv_store = index;
+    if (opcode != LORA_CMD_KV_COMMIT) return FW_MORE;
+    if (entry->kv_commit != FW_NONE) return fw_fail(fw, LORA_ERR_OPCODE, index, entry->kv_commit);
+    if (entry->kv_store != FW_NONE) return fw_fail(fw, LORA_ERR_OPCODE, index, entry->kv_store);
     entry->kv_commit = index;
     return FW_MORE;
 }
 
 /* The unit that executes an opcode and the flags that it knows; unit LORA_UNITS: no such opcode. */
-static void opcode_rules(uint32_t opcode, uint32_t *unit, uint32_t *flags)
-{
+static void opcode_rules(uint32_t opcode, uint32_t *unit, uint32_t *flags) {
     static const struct {
         uint8_t unit, flags;
     } rules[] = {
@@ -123,17 +106,13 @@ static void opcode_rules(uint32_t opcode, uint32_t *unit, uint32_t *flags)
     *flags = rules[known].flags | LORA_FLAG_WAIT_SEGMENTS | LORA_FLAG_WAIT_GROUPS;
 }
 
-static uint32_t check_common(struct fw *fw, uint32_t index, const struct lora_command *command)
-{
+static uint32_t check_common(struct fw *fw, uint32_t index, const struct lora_command *command) {
     uint32_t unit, flags;
     int last = index + 1 == fw->list->header.command_count;
     opcode_rules(command->opcode, &unit, &flags);
-    if (unit == LORA_UNITS)
-        return fw_fail(fw, LORA_ERR_OPCODE, command->opcode, LORA_CMD_END);
-    if (command->unit != unit)
-        return fw_fail(fw, LORA_ERR_OPCODE, command->unit, unit);
-    if (command->flags & ~flags)
-        return fw_fail(fw, LORA_ERR_OPCODE, command->flags, flags);
+    if (unit == LORA_UNITS) return fw_fail(fw, LORA_ERR_OPCODE, command->opcode, LORA_CMD_END);
+    if (command->unit != unit) return fw_fail(fw, LORA_ERR_OPCODE, command->unit, unit);
+    if (command->flags & ~flags) return fw_fail(fw, LORA_ERR_OPCODE, command->flags, flags);
     if (last != (command->opcode == LORA_CMD_END))
         return fw_fail(fw, LORA_ERR_OPCODE, command->opcode, LORA_CMD_END);
     if (fw_check_counter(fw, command->wait_counter, command->flags & LORA_FLAG_WAIT_SEGMENTS) ==
@@ -156,30 +135,20 @@ union any_command {
     struct lora_adapter adapter;
 };
 
-uint32_t fw_check_command(struct fw *fw, uint32_t index, const struct lora_command *command)
-{
+uint32_t fw_check_command(struct fw *fw, uint32_t index, const struct lora_command *command) {
     const struct lora_list *list = &fw->list->header;
     union any_command any;
     fw_copy(&any, command, sizeof any);
     fw_blame(fw, index, command);
-    if (check_common(fw, index, command) == FW_FAILED)
-        return FW_FAILED;
+    if (check_common(fw, index, command) == FW_FAILED) return FW_FAILED;
     switch (command->opcode) {
-    case LORA_CMD_MATRIX:
-        return fw_check_matrix(fw, list, &any.matrix);
-    case LORA_CMD_VECTOR:
-        return fw_check_vector(fw, list, &any.vector);
-    case LORA_CMD_ATTENTION:
-        return check_attention(fw, list, &any.attention);
-    case LORA_CMD_KV_STORE:
-        return check_kv_store(fw, list, &any.kv_store);
-    case LORA_CMD_GATHER:
-        return check_gather(fw, list, &any.gather);
-    case LORA_CMD_MOVE_ROWS:
-        return check_move(fw, list, &any.move);
-    case LORA_CMD_ADAPTER:
-        return fw_check_adapter(fw, list, &any.adapter);
-    default:
-        return FW_MORE;
+    case LORA_CMD_MATRIX: return fw_check_matrix(fw, list, &any.matrix);
+    case LORA_CMD_VECTOR: return fw_check_vector(fw, list, &any.vector);
+    case LORA_CMD_ATTENTION: return check_attention(fw, list, &any.attention);
+    case LORA_CMD_KV_STORE: return check_kv_store(fw, list, &any.kv_store);
+    case LORA_CMD_GATHER: return check_gather(fw, list, &any.gather);
+    case LORA_CMD_MOVE_ROWS: return check_move(fw, list, &any.move);
+    case LORA_CMD_ADAPTER: return fw_check_adapter(fw, list, &any.adapter);
+    default: return FW_MORE;
     }
 }

@@ -2,16 +2,14 @@
 #include "fw.h"
 
 /* Bytes of a block of such weights; 0: no such type. */
-static uint32_t block_bytes(uint32_t weight_type)
-{
+static uint32_t block_bytes(uint32_t weight_type) {
     uint32_t type = weight_type & LORA_WEIGHT_TYPE_MASK;
     uint32_t group = weight_type >> LORA_WEIGHT_GROUP_SHIFT;
     if (group == 0)
         return type == LORA_WEIGHT_FP16   ? LORA_BLOCK_BYTES_FP16
                : type == LORA_WEIGHT_INT8 ? LORA_BLOCK_BYTES_INT8
                                           : 0;
-    if (type != LORA_WEIGHT_W4A8 && type != LORA_WEIGHT_W4A16)
-        return 0;
+    if (type != LORA_WEIGHT_W4A8 && type != LORA_WEIGHT_W4A16) return 0;
     return group == 5   ? LORA_BLOCK_BYTES_INT4_32
            : group == 6 ? LORA_BLOCK_BYTES_INT4_64
            : group == 7 ? LORA_BLOCK_BYTES_INT4_128
@@ -19,8 +17,7 @@ static uint32_t block_bytes(uint32_t weight_type)
 }
 
 /* Weights whose x is INT8, with a scale a column. */
-static uint32_t is_scaled(const struct lora_matrix *matrix)
-{
+static uint32_t is_scaled(const struct lora_matrix *matrix) {
     uint32_t type = matrix->weight_type & LORA_WEIGHT_TYPE_MASK;
     return type == LORA_WEIGHT_INT8 || type == LORA_WEIGHT_W4A8;
 }
@@ -28,8 +25,7 @@ static uint32_t is_scaled(const struct lora_matrix *matrix)
 /* Blocks of a matrix in one of its banks: requests first .. first+requests-1, of which this bank
  * has each one that is `i` modulo the number of banks (abi.h, weight blocks). */
 static uint32_t check_weight_bank(struct fw *fw, const struct lora_matrix *matrix, uint32_t i,
-                                  uint32_t blocks)
-{
+                                  uint32_t blocks) {
     uint32_t size = block_bytes(matrix->weight_type);
     uint32_t banks = matrix->bank_count, merge = matrix->merge;
     uint32_t requests = (blocks + merge - 1) / merge;
@@ -38,51 +34,42 @@ static uint32_t check_weight_bank(struct fw *fw, const struct lora_matrix *matri
     uint32_t high, tail = merge;
     uint64_t request_bytes = (uint64_t)merge * size;
     uint64_t start, bytes;
-    if (low > last)
-        return FW_MORE;
+    if (low > last) return FW_MORE;
     high = last - (last + banks - i) % banks;
-    if (high == last)
-        tail = blocks - (requests - 1) * merge;
+    if (high == last) tail = blocks - (requests - 1) * merge;
     start = (uint64_t)matrix->weight_line * LORA_LINE_BYTES + low / banks * request_bytes;
     bytes = (high / banks - low / banks) * request_bytes + (uint64_t)tail * size;
     return fw_check_range(fw, matrix->bank_first + i, start, bytes);
 }
 
-static uint32_t check_weights(struct fw *fw, const struct lora_matrix *matrix)
-{
+static uint32_t check_weights(struct fw *fw, const struct lora_matrix *matrix) {
     uint32_t blocks = (matrix->k + LORA_BLOCK_K - 1) / LORA_BLOCK_K *
                       ((matrix->n + LORA_BLOCK_N - 1) / LORA_BLOCK_N);
-    if (blocks == 0)
-        return FW_MORE;
-    if (matrix->merge == 0)
-        return fw_fail(fw, LORA_ERR_SIZE, 0, 1);
+    if (blocks == 0) return FW_MORE;
+    if (matrix->merge == 0) return fw_fail(fw, LORA_ERR_SIZE, 0, 1);
     if (matrix->bank_count == 0 || matrix->bank_first + matrix->bank_count > LORA_MAX_BANKS) {
         fw->error.bank = matrix->bank_first;
         return fw_fail(fw, LORA_ERR_ADDRESS, matrix->bank_count, LORA_MAX_BANKS);
     }
     for (uint32_t i = 0; i < matrix->bank_count; i++)
-        if (check_weight_bank(fw, matrix, i, blocks) == FW_FAILED)
-            return FW_FAILED;
+        if (check_weight_bank(fw, matrix, i, blocks) == FW_FAILED) return FW_FAILED;
     return FW_MORE;
 }
 
 /* FP16 bias, or FP32 scales in whole lines and the bias behind them. */
-static uint32_t check_bias(struct fw *fw, const struct lora_matrix *matrix)
-{
+static uint32_t check_bias(struct fw *fw, const struct lora_matrix *matrix) {
     uint64_t start = (uint64_t)matrix->bias_line * LORA_LINE_BYTES;
     uint64_t bytes = matrix->flags & LORA_FLAG_NO_BIAS ? 0 : matrix->n * 2;
     if (is_scaled(matrix))
         bytes += (matrix->n * 4 + LORA_LINE_BYTES - 1) / LORA_LINE_BYTES * LORA_LINE_BYTES;
     else if (matrix->flags & LORA_FLAG_NO_BIAS)
         return fw_fail(fw, LORA_ERR_OPCODE, matrix->flags, 0);
-    else if (matrix->bias_bank == LORA_NO_BANK)
-        return FW_MORE;
+    else if (matrix->bias_bank == LORA_NO_BANK) return FW_MORE;
     return fw_check_range(fw, matrix->bias_bank, start, bytes);
 }
 
 uint32_t fw_check_matrix(struct fw *fw, const struct lora_list *list,
-                         const struct lora_matrix *matrix)
-{
+                         const struct lora_matrix *matrix) {
     uint32_t x_bytes = is_scaled(matrix) ? 1 : 2, y_bytes = matrix->y_type == LORA_FP32 ? 4 : 2;
     struct fw_buffer x = {matrix->x_bank, matrix->x_offset, matrix->x_stride, matrix->k * x_bytes,
                           x_bytes};

@@ -41,17 +41,14 @@ static const uint16_t rules[] = {
 #define OPERATIONS (sizeof rules / sizeof rules[0])
 
 /* 0: no such operation. */
-static uint32_t operands(uint32_t op)
-{
-    return op < OPERATIONS ? rules[op] : 0;
-}
+static uint32_t operands(uint32_t op) { return op < OPERATIONS ? rules[op] : 0; }
 
 static uint32_t check_buffers(struct fw *fw, const struct lora_list *list,
-                              const struct lora_vector *v, uint32_t uses)
-{
+                              const struct lora_vector *v, uint32_t uses) {
     uint32_t sums = uses & Z_LN ? 8 : 4;
     uint32_t x_bytes = uses & A_ORDER ? v->extra : 2, y_bytes = uses & Y_INT8 ? 1 : x_bytes;
-    struct fw_buffer x = {LORA_BANK_ONCHIP, v->x_offset, v->x_stride, v->columns * x_bytes, x_bytes};
+    struct fw_buffer x = {LORA_BANK_ONCHIP, v->x_offset, v->x_stride, v->columns * x_bytes,
+                          x_bytes};
     struct fw_buffer y = {v->y_bank, v->y_offset, v->y_stride, v->columns * y_bytes, y_bytes};
     struct fw_buffer z = {LORA_BANK_ONCHIP, v->z_offset, v->z_stride, v->columns * 2, 2};
     if (uses & X_LOGITS) {
@@ -63,28 +60,23 @@ static uint32_t check_buffers(struct fw *fw, const struct lora_list *list,
         z.row_bytes = LORA_SEGMENTS * sums;
         z.align = 4;
     }
-    if (uses & Z_HEADS)
-        z.row_bytes = v->columns / v->extra * 2;
-    if ((uses & (X_ROW | X_LOGITS)) && fw_check_buffer(fw, list, x) == FW_FAILED)
-        return FW_FAILED;
+    if (uses & Z_HEADS) z.row_bytes = v->columns / v->extra * 2;
+    if ((uses & (X_ROW | X_LOGITS)) && fw_check_buffer(fw, list, x) == FW_FAILED) return FW_FAILED;
     if ((uses & (Y_ROW | Y_INT8 | X_LOGITS)) && fw_check_buffer(fw, list, y) == FW_FAILED)
         return FW_FAILED;
-    if (uses & (Z_ROW | Z_LN | Z_RMS | Z_HEADS))
-        return fw_check_buffer(fw, list, z);
+    if (uses & (Z_ROW | Z_LN | Z_RMS | Z_HEADS)) return fw_check_buffer(fw, list, z);
     return FW_MORE;
 }
 
 /* A table of `rows` rows, each padded to whole lines. */
 static uint32_t check_table(struct fw *fw, uint32_t bank, uint32_t line, uint64_t rows,
-                            uint32_t row_bytes)
-{
+                            uint32_t row_bytes) {
     uint32_t padded = (row_bytes + LORA_LINE_BYTES - 1) / LORA_LINE_BYTES * LORA_LINE_BYTES;
     return fw_check_range(fw, bank, (uint64_t)line * LORA_LINE_BYTES, rows * padded);
 }
 
 static uint32_t check_tables(struct fw *fw, const struct lora_list *list,
-                             const struct lora_vector *v, uint32_t uses)
-{
+                             const struct lora_vector *v, uint32_t uses) {
     uint32_t bytes = v->columns * 2;
     if ((uses & A_COLUMNS) && v->a_bank != LORA_NO_BANK &&
         check_table(fw, v->a_bank, v->a_line, 1, bytes) == FW_FAILED)
@@ -100,35 +92,29 @@ static uint32_t check_tables(struct fw *fw, const struct lora_list *list,
             return fw_fail(fw, LORA_ERR_SIZE, v->extra, FW_MAX_DIMENSION);
         return check_table(fw, v->b_bank, v->b_line, (uint64_t)list->positions + v->extra, bytes);
     }
-    if (uses & A_ORDER)
-        return check_table(fw, v->a_bank, v->a_line, 1, v->columns * 4);
+    if (uses & A_ORDER) return check_table(fw, v->a_bank, v->a_line, 1, v->columns * 4);
     if (uses & A_ANGLES)
         return check_table(fw, v->a_bank, v->a_line, list->positions, v->extra * 4);
     return FW_MORE;
 }
 
 /* Sums are taken of whole segments, so both ends of a board's columns are borders of segments. */
-static uint32_t check_border(struct fw *fw, uint32_t column, uint32_t width)
-{
+static uint32_t check_border(struct fw *fw, uint32_t column, uint32_t width) {
     uint32_t border = 0;
     for (uint32_t s = 1; s <= LORA_SEGMENTS && segment_start(width, s) <= column; s++)
         border = segment_start(width, s);
     return border == column ? (uint32_t)FW_MORE : fw_fail(fw, LORA_ERR_SIZE, column, border);
 }
 
-static uint32_t check_sums(struct fw *fw, const struct lora_vector *v)
-{
-    if (v->columns == 0)
-        return fw_fail(fw, LORA_ERR_SIZE, 0, LORA_UNIT_COLUMNS);
-    if (check_border(fw, v->first, v->extra) == FW_FAILED)
-        return FW_FAILED;
+static uint32_t check_sums(struct fw *fw, const struct lora_vector *v) {
+    if (v->columns == 0) return fw_fail(fw, LORA_ERR_SIZE, 0, LORA_UNIT_COLUMNS);
+    if (check_border(fw, v->first, v->extra) == FW_FAILED) return FW_FAILED;
     return check_border(fw, v->first + v->columns, v->extra);
 }
 
 /* `first` and `extra`, where the operation gives them a meaning. */
 static uint32_t check_meaning(struct fw *fw, const struct lora_list *list,
-                              const struct lora_vector *v, uint32_t uses)
-{
+                              const struct lora_vector *v, uint32_t uses) {
     uint64_t end = (uint64_t)v->first + v->columns;
     uint32_t limit = FW_NONE;
     if (uses & (Z_LN | Z_RMS)) {
@@ -142,20 +128,18 @@ static uint32_t check_meaning(struct fw *fw, const struct lora_list *list,
     }
     if (v->columns != 0 && end > limit)
         return fw_fail(fw, LORA_ERR_SIZE, end > FW_NONE ? FW_NONE : (uint32_t)end, limit);
-    if (v->op == LORA_VEC_LN_SUMS || v->op == LORA_VEC_RMS_SUMS)
-        return check_sums(fw, v);
+    if (v->op == LORA_VEC_LN_SUMS || v->op == LORA_VEC_RMS_SUMS) return check_sums(fw, v);
     if ((uses & A_ORDER) && v->extra != 1 && v->extra != 2)
         return fw_fail(fw, LORA_ERR_SIZE, v->extra, 2);
-    if ((uses & (A_ANGLES | Z_HEADS)) && (v->extra != list->head_dim || v->extra % 2 || v->columns % v->extra))
+    if ((uses & (A_ANGLES | Z_HEADS)) &&
+        (v->extra != list->head_dim || v->extra % 2 || v->columns % v->extra))
         return fw_fail(fw, LORA_ERR_SIZE, v->extra, list->head_dim);
     return FW_MORE;
 }
 
-uint32_t fw_check_vector(struct fw *fw, const struct lora_list *list, const struct lora_vector *v)
-{
+uint32_t fw_check_vector(struct fw *fw, const struct lora_list *list, const struct lora_vector *v) {
     uint32_t uses = operands(v->op);
-    if (uses == 0)
-        return fw_fail(fw, LORA_ERR_OPCODE, v->op, OPERATIONS - 1);
+    if (uses == 0) return fw_fail(fw, LORA_ERR_OPCODE, v->op, OPERATIONS - 1);
     if (v->columns > FW_MAX_DIMENSION)
         return fw_fail(fw, LORA_ERR_SIZE, v->columns, FW_MAX_DIMENSION);
     if (check_meaning(fw, list, v, uses) == FW_FAILED ||

@@ -1,8 +1,7 @@
 /* The end of a run: error record, completion record, then the done bit. */
 #include "fw.h"
 
-uint64_t fw_timeout(void)
-{
+uint64_t fw_timeout(void) {
     uint32_t ms = hal_register(LORA_REG_WATCHDOG_MS);
     return (uint64_t)(ms ? ms : FW_WATCHDOG_DEFAULT_MS) * hal_cycles_per_ms();
 }
@@ -11,64 +10,49 @@ uint64_t fw_timeout(void)
  * board has all of it; a fault of this board is told earlier, so that the neighbours learn of it by
  * poison before their own time is over and one board is named. Registration and checksums take as
  * long as they move. */
-uint32_t fw_watchdog_expired(const struct fw *fw)
-{
+uint32_t fw_watchdog_expired(const struct fw *fw) {
     uint64_t limit = fw->timeout, since = fw->started, now = hal_cycles();
     int remote = fw->phase == FW_PHASE_LINK_TEST;
-    if (now - since <= limit - (limit >> 2))
-        return 0;
+    if (now - since <= limit - (limit >> 2)) return 0;
     if (fw->operation == LORA_OP_REGISTER || fw->operation == LORA_OP_CHECKSUM)
         since = fw->progressed;
     if (fw->phase == FW_PHASE_RUN) {
         remote = fw->cursors[LORA_UNIT_ROUTER].state == LORA_UNIT_BUSY;
         for (uint32_t unit = LORA_UNIT_MPU; unit < LORA_UNITS; unit++)
-            if (unit != LORA_UNIT_ROUTER && fw->cursors[unit].state == LORA_UNIT_BUSY)
-                remote = 0;
+            if (unit != LORA_UNIT_ROUTER && fw->cursors[unit].state == LORA_UNIT_BUSY) remote = 0;
     }
-    if (!remote)
-        limit -= limit >> 2;
+    if (!remote) limit -= limit >> 2;
     return now - since > limit;
 }
 
-static void write_records(struct fw *fw)
-{
-    if (!fw_in_arena(fw, fw->control_bank, 0, LORA_CONTROL_PAGE))
-        return;
+static void write_records(struct fw *fw) {
+    if (!fw_in_arena(fw, fw->control_bank, 0, LORA_CONTROL_PAGE)) return;
     hal_write(fw->control_bank, LORA_ERROR_OFFSET, &fw->error, sizeof fw->error);
     hal_write(fw->control_bank, LORA_COMPLETION_OFFSET, &fw->completion, sizeof fw->completion);
 }
 
 /* The tables are now as before the step: it is the next one again, even if it had been done
  * once. */
-static void end_failed_step(struct fw *fw)
-{
-    if (!fw->accepted)
-        return;
+static void end_failed_step(struct fw *fw) {
+    if (!fw->accepted) return;
     fw_tables_restore(fw);
     fw->last_step = fw->state.step - 1;
-    if (fw->list->header.boards > 1)
-        hal_links_poison(&fw->list->header, &fw->state);
+    if (fw->list->header.boards > 1) hal_links_poison(&fw->list->header, &fw->state);
 }
 
-static void end_good_step(struct fw *fw)
-{
+static void end_good_step(struct fw *fw) {
     fw->last_step = fw->state.step;
     fw->last_epoch = fw->state.epoch;
 }
 
 /* fw->error.code tells how the run ended. */
-void fw_complete(struct fw *fw)
-{
-    if (fw->error.code != LORA_OK)
-        fw_units_abort(fw);
+void fw_complete(struct fw *fw) {
+    if (fw->error.code != LORA_OK) fw_units_abort(fw);
     if (fw->operation == LORA_OP_STEP) {
-        if (fw->error.code != LORA_OK)
-            end_failed_step(fw);
-        else
-            end_good_step(fw);
+        if (fw->error.code != LORA_OK) end_failed_step(fw);
+        else end_good_step(fw);
     }
-    if (fw->error.code == LORA_OK)
-        fw_blame_none(fw);
+    if (fw->error.code == LORA_OK) fw_blame_none(fw);
     fw->completion.status = fw->error.code;
     fw->completion.cycles = hal_cycles() - fw->started;
     write_records(fw);

@@ -5,33 +5,28 @@
 
 /* The control unit looks no further than the slowest of the others: what it finds there they have
  * in the cache. */
-static uint32_t end_for(const struct fw *fw, uint32_t unit)
-{
+static uint32_t end_for(const struct fw *fw, uint32_t unit) {
     uint32_t end = fw->list->header.command_count;
     for (uint32_t i = LORA_UNIT_MPU; unit == LORA_UNIT_CONTROL && i < LORA_UNITS; i++)
-        if (fw->cursors[i].index < end)
-            end = fw->cursors[i].index + 1;
+        if (fw->cursors[i].index < end) end = fw->cursors[i].index + 1;
     return end;
 }
 
 /* Moves a unit's cursor to its next command. FW_MORE: loaded. FW_WAITING: it is before a FENCE
  * or END that is not passed yet, or has looked far enough for one poll. */
-static uint32_t find_command(struct fw *fw, uint32_t unit)
-{
+static uint32_t find_command(struct fw *fw, uint32_t unit) {
     struct fw_cursor *cursor = &fw->cursors[unit];
     uint32_t end = cursor->loaded ? 0 : end_for(fw, unit);
     for (uint32_t looked = 0; !cursor->loaded;) {
         const struct lora_command *command;
         uint32_t outcome;
-        if (looked == FW_SEEK)
-            return FW_WAITING;
+        if (looked == FW_SEEK) return FW_WAITING;
         if (cursor->index >= end) {
             cursor->seen_news = fw->news;
             return FW_WAITING;
         }
         outcome = fw_seek(fw, unit, &cursor->index, &command);
-        if (outcome == FW_FAILED)
-            return FW_FAILED;
+        if (outcome == FW_FAILED) return FW_FAILED;
         if (outcome == FW_OVER) {
             looked++;
             continue;
@@ -50,15 +45,13 @@ static uint32_t find_command(struct fw *fw, uint32_t unit)
     return FW_MORE;
 }
 
-static void pass_command(struct fw *fw, struct fw_cursor *cursor)
-{
+static void pass_command(struct fw *fw, struct fw_cursor *cursor) {
     fw_signal(fw, cursor);
     cursor->loaded = 0;
     cursor->index++;
 }
 
-static uint32_t poll_busy(struct fw *fw, uint32_t unit)
-{
+static uint32_t poll_busy(struct fw *fw, uint32_t unit) {
     struct fw_cursor *cursor = &fw->cursors[unit];
     struct hal_unit_result result;
     uint32_t outcome = fw_unit_poll(fw, unit, &result);
@@ -75,44 +68,36 @@ static uint32_t poll_busy(struct fw *fw, uint32_t unit)
 }
 
 /* Nothing to do: no rows, or no KV data that has not been moved. */
-static int is_empty(const struct fw *fw, const struct fw_cursor *cursor)
-{
-    if (cursor->command.opcode == LORA_CMD_KV_COMMIT)
-        return fw->state.kv_op_count == 0;
+static int is_empty(const struct fw *fw, const struct fw_cursor *cursor) {
+    if (cursor->command.opcode == LORA_CMD_KV_COMMIT) return fw->state.kv_op_count == 0;
     return cursor->rows == 0;
 }
 
 /* Nothing has happened since the unit was asked last: a busy one is asked once a slice. */
-static int is_settled(const struct fw *fw, uint32_t unit)
-{
+static int is_settled(const struct fw *fw, uint32_t unit) {
     const struct fw_cursor *cursor = &fw->cursors[unit];
-    if (cursor->state == LORA_UNIT_BUSY)
-        return fw->polled >> unit & 1;
+    if (cursor->state == LORA_UNIT_BUSY) return fw->polled >> unit & 1;
     return cursor->seen_news == fw->news;
 }
 
 /* Takes commands until one runs or waits; FW_MORE when anything moved. A command may be done as
  * soon as it is begun. */
-static uint32_t feed_unit(struct fw *fw, uint32_t unit)
-{
+static uint32_t feed_unit(struct fw *fw, uint32_t unit) {
     struct fw_cursor *cursor = &fw->cursors[unit];
     uint32_t from = cursor->index, begun = 0;
     for (uint32_t taken = 0; taken < FW_SWEEP; taken++) {
         uint32_t outcome;
         if (cursor->state == LORA_UNIT_BUSY) {
             outcome = poll_busy(fw, unit);
-            if (outcome == FW_FAILED)
-                return outcome;
+            if (outcome == FW_FAILED) return outcome;
             if (outcome == FW_WAITING) {
                 fw->polled |= 1u << unit;
                 break;
             }
         }
         outcome = find_command(fw, unit);
-        if (outcome == FW_FAILED)
-            return outcome;
-        if (outcome == FW_WAITING)
-            break;
+        if (outcome == FW_FAILED) return outcome;
+        if (outcome == FW_WAITING) break;
         if (!fw_may_start(fw, cursor)) {
             cursor->seen_news = fw->news;
             break;
@@ -122,16 +107,14 @@ static uint32_t feed_unit(struct fw *fw, uint32_t unit)
             begun = 1;
             continue;
         }
-        for (uint32_t s = 0; s < LORA_SEGMENTS; s++)
-            cursor->groups[s] = 0;
+        for (uint32_t s = 0; s < LORA_SEGMENTS; s++) cursor->groups[s] = 0;
         pass_command(fw, cursor);
     }
     return begun || cursor->index != from ? FW_MORE : FW_WAITING;
 }
 
 /* FENCE and END hold until every unit has reached them, so has nothing to run. */
-static uint32_t feed_control(struct fw *fw)
-{
+static uint32_t feed_control(struct fw *fw) {
     struct fw_cursor *cursor = &fw->cursors[LORA_UNIT_CONTROL];
     uint32_t from = cursor->index;
     uint32_t outcome = find_command(fw, LORA_UNIT_CONTROL);
@@ -140,70 +123,55 @@ static uint32_t feed_control(struct fw *fw)
     for (uint32_t unit = LORA_UNIT_MPU; unit < LORA_UNITS; unit++)
         if (fw->cursors[unit].index < cursor->index)
             return cursor->index != from ? FW_MORE : FW_WAITING;
-    if (fw_missing_counter(fw, &cursor->command, cursor->rows) != FW_NONE)
-        return FW_WAITING;
-    if (fw->live)
-        hal_set_register(LORA_REG_LAST_INDEX + 4 * LORA_UNIT_CONTROL, cursor->index);
-    if (cursor->command.opcode == LORA_CMD_END)
-        return FW_OVER;
+    if (fw_missing_counter(fw, &cursor->command, cursor->rows) != FW_NONE) return FW_WAITING;
+    if (fw->live) hal_set_register(LORA_REG_LAST_INDEX + 4 * LORA_UNIT_CONTROL, cursor->index);
+    if (cursor->command.opcode == LORA_CMD_END) return FW_OVER;
     pass_command(fw, cursor);
     fw->news++;
     return FW_MORE;
 }
 
 /* CONTROL is asked once none of the others moves. */
-static uint32_t sweep(struct fw *fw)
-{
+static uint32_t sweep(struct fw *fw) {
     uint32_t moved = FW_WAITING;
     for (uint32_t unit = LORA_UNIT_MPU; unit < LORA_UNITS; unit++) {
         uint32_t outcome;
-        if (is_settled(fw, unit))
-            continue;
+        if (is_settled(fw, unit)) continue;
         outcome = feed_unit(fw, unit);
-        if (outcome == FW_FAILED)
-            return outcome;
-        if (outcome == FW_MORE)
-            moved = FW_MORE;
+        if (outcome == FW_FAILED) return outcome;
+        if (outcome == FW_MORE) moved = FW_MORE;
     }
     return moved == FW_MORE ? moved : feed_control(fw);
 }
 
-uint32_t fw_dispatch(struct fw *fw)
-{
+uint32_t fw_dispatch(struct fw *fw) {
     uint32_t outcome = FW_MORE;
     fw->polled = 0;
-    for (uint32_t i = 0; i < FW_SWEEPS && outcome == FW_MORE; i++)
-        outcome = sweep(fw);
+    for (uint32_t i = 0; i < FW_SWEEPS && outcome == FW_MORE; i++) outcome = sweep(fw);
     return outcome;
 }
 
 /* The unit to name when nothing moves: one that runs other than the Router, which may only wait for
  * another board; then the Router; then, of those whose counter did not come, the first in the
  * list. */
-static uint32_t stalled_unit(const struct fw *fw)
-{
+static uint32_t stalled_unit(const struct fw *fw) {
     uint32_t unit, first = LORA_UNIT_CONTROL;
     for (unit = LORA_UNIT_MPU; unit < LORA_UNITS; unit++)
-        if (fw->cursors[unit].state == LORA_UNIT_BUSY && unit != LORA_UNIT_ROUTER)
-            return unit;
-    if (fw->cursors[LORA_UNIT_ROUTER].state == LORA_UNIT_BUSY)
-        return LORA_UNIT_ROUTER;
+        if (fw->cursors[unit].state == LORA_UNIT_BUSY && unit != LORA_UNIT_ROUTER) return unit;
+    if (fw->cursors[LORA_UNIT_ROUTER].state == LORA_UNIT_BUSY) return LORA_UNIT_ROUTER;
     for (unit = LORA_UNIT_MPU; unit < LORA_UNITS; unit++)
         if (fw->cursors[unit].loaded && fw->cursors[unit].index < fw->cursors[first].index)
             first = unit;
     return first;
 }
 
-void fw_blame_stall(struct fw *fw)
-{
+void fw_blame_stall(struct fw *fw) {
     uint32_t unit = stalled_unit(fw);
     const struct fw_cursor *cursor = &fw->cursors[unit];
-    if (!cursor->loaded && cursor->state != LORA_UNIT_BUSY)
-        return;
+    if (!cursor->loaded && cursor->state != LORA_UNIT_BUSY) return;
     fw_blame(fw, cursor->index, &cursor->command);
     fw->error.unit = unit;
-    if (cursor->state == LORA_UNIT_BUSY)
-        return;
+    if (cursor->state == LORA_UNIT_BUSY) return;
     fw->error.counter = fw_missing_counter(fw, &cursor->command, cursor->rows);
     if (fw->error.counter != FW_NONE) {
         fw->error.found = fw->counters[fw->error.counter];
@@ -214,11 +182,9 @@ void fw_blame_stall(struct fw *fw)
 }
 
 /* All numbers of row groups that a step can have, of all rows and of the selected ones. */
-uint32_t fw_register_dry_run(struct fw *fw)
-{
+uint32_t fw_register_dry_run(struct fw *fw) {
     uint32_t outcome = fw_dispatch(fw);
-    if (outcome == FW_FAILED || outcome == FW_MORE)
-        return outcome;
+    if (outcome == FW_FAILED || outcome == FW_MORE) return outcome;
     if (outcome == FW_WAITING) {
         fw_blame_stall(fw);
         return fw_fail(fw, LORA_ERR_COUNTER, fw->error.found, fw->error.expected);

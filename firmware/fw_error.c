@@ -1,8 +1,7 @@
 /* The error record: who is to blame is set first, what is wrong when it is found. */
 #include "fw.h"
 
-void fw_blame_none(struct fw *fw)
-{
+void fw_blame_none(struct fw *fw) {
     struct lora_error_record *error = &fw->error;
     fw_zero(error, sizeof *error);
     error->size = sizeof *error;
@@ -11,15 +10,13 @@ void fw_blame_none(struct fw *fw)
     error->step = fw->completion.step;
 }
 
-void fw_blame(struct fw *fw, uint32_t index, const struct lora_command *command)
-{
+void fw_blame(struct fw *fw, uint32_t index, const struct lora_command *command) {
     fw->error.index = index;
     fw->error.opcode = command->opcode;
     fw->error.unit = command->unit;
 }
 
-uint32_t fw_fail(struct fw *fw, uint32_t code, uint32_t found, uint32_t expected)
-{
+uint32_t fw_fail(struct fw *fw, uint32_t code, uint32_t found, uint32_t expected) {
     fw->error.code = code;
     fw->error.found = found;
     fw->error.expected = expected;

@@ -3,32 +3,25 @@
  * overwritten since cannot run with addresses nobody checked. */
 #include "fw.h"
 
-void fw_fetch_reset(struct fw *fw)
-{
-    for (uint32_t i = 0; i < FW_CACHE_CHUNKS; i++)
-        fw->cached[i] = FW_NONE;
+void fw_fetch_reset(struct fw *fw) {
+    for (uint32_t i = 0; i < FW_CACHE_CHUNKS; i++) fw->cached[i] = FW_NONE;
 }
 
-uint32_t fw_chunk_commands(const struct fw_list *list, uint32_t chunk)
-{
+uint32_t fw_chunk_commands(const struct fw_list *list, uint32_t chunk) {
     uint32_t left = list->header.command_count - chunk * FW_CHUNK_COMMANDS;
     return left < FW_CHUNK_COMMANDS ? left : FW_CHUNK_COMMANDS;
 }
 
-static void note_units(struct fw *fw, uint32_t entry, uint32_t count)
-{
+static void note_units(struct fw *fw, uint32_t entry, uint32_t count) {
     uint16_t *of_unit = fw->of_unit[entry];
-    for (uint32_t unit = 0; unit < LORA_UNITS; unit++)
-        of_unit[unit] = 0;
+    for (uint32_t unit = 0; unit < LORA_UNITS; unit++) of_unit[unit] = 0;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t unit = fw->cache[entry][i].unit;
-        if (unit < LORA_UNITS)
-            of_unit[unit] = (uint16_t)(of_unit[unit] | 1u << i);
+        if (unit < LORA_UNITS) of_unit[unit] = (uint16_t)(of_unit[unit] | 1u << i);
     }
 }
 
-static uint32_t load(struct fw *fw, uint32_t chunk)
-{
+static uint32_t load(struct fw *fw, uint32_t chunk) {
     const struct fw_list *list = fw->list;
     uint32_t entry = chunk % FW_CACHE_CHUNKS;
     uint32_t count = fw_chunk_commands(list, chunk);
@@ -47,30 +40,26 @@ static uint32_t load(struct fw *fw, uint32_t chunk)
     return FW_MORE;
 }
 
-const struct lora_command *fw_fetch(struct fw *fw, uint32_t index)
-{
+const struct lora_command *fw_fetch(struct fw *fw, uint32_t index) {
     uint32_t chunk = index / FW_CHUNK_COMMANDS;
     uint32_t entry = chunk % FW_CACHE_CHUNKS;
-    if (fw->cached[entry] != chunk && load(fw, chunk) == FW_FAILED)
-        return 0;
+    if (fw->cached[entry] != chunk && load(fw, chunk) == FW_FAILED) return 0;
     return &fw->cache[entry][index % FW_CHUNK_COMMANDS];
 }
 
-uint32_t fw_seek(struct fw *fw, uint32_t unit, uint32_t *index, const struct lora_command **command)
-{
+uint32_t fw_seek(struct fw *fw, uint32_t unit, uint32_t *index,
+                 const struct lora_command **command) {
     uint32_t chunk = *index / FW_CHUNK_COMMANDS;
     uint32_t entry = chunk % FW_CACHE_CHUNKS;
     uint32_t found, at;
-    if (fw->cached[entry] != chunk && load(fw, chunk) == FW_FAILED)
-        return FW_FAILED;
+    if (fw->cached[entry] != chunk && load(fw, chunk) == FW_FAILED) return FW_FAILED;
     at = *index % FW_CHUNK_COMMANDS;
     found = (uint32_t)(fw->of_unit[entry][unit] | fw->of_unit[entry][LORA_UNIT_CONTROL]) >> at;
     if (found == 0) {
         *index = (chunk + 1) * FW_CHUNK_COMMANDS;
         return FW_OVER;
     }
-    for (; !(found & 1); found >>= 1)
-        at++;
+    for (; !(found & 1); found >>= 1) at++;
     *index = chunk * FW_CHUNK_COMMANDS + at;
     *command = &fw->cache[entry][at];
     return FW_MORE;

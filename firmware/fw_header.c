@@ -1,19 +1,15 @@
 /* REGISTER, first look: the list header's own fields and the ranges that it claims. */
 #include "fw.h"
 
-static uint64_t lines(uint32_t line)
-{
-    return (uint64_t)line * LORA_LINE_BYTES;
+static uint64_t lines(uint32_t line) { return (uint64_t)line * LORA_LINE_BYTES; }
+
+static uint32_t within(struct fw *fw, uint32_t value, uint32_t low, uint32_t high) {
+    return value >= low && value <= high
+               ? (uint32_t)FW_MORE
+               : fw_fail(fw, LORA_ERR_SIZE, value, value < low ? low : high);
 }
 
-static uint32_t within(struct fw *fw, uint32_t value, uint32_t low, uint32_t high)
-{
-    return value >= low && value <= high ? (uint32_t)FW_MORE
-                                         : fw_fail(fw, LORA_ERR_SIZE, value, value < low ? low : high);
-}
-
-static uint32_t check_sizes(struct fw *fw, const struct lora_list *list)
-{
+static uint32_t check_sizes(struct fw *fw, const struct lora_list *list) {
     const struct {
         uint32_t value, low, high;
     } limits[] = {
@@ -44,16 +40,13 @@ static uint32_t check_sizes(struct fw *fw, const struct lora_list *list)
 }
 
 /* A port that the index in the path or ring needs. */
-static uint32_t check_port(struct fw *fw, uint32_t port, int needed)
-{
-    if (port < LORA_PORTS || (port == LORA_NO_PORT && !needed))
-        return FW_MORE;
+static uint32_t check_port(struct fw *fw, uint32_t port, int needed) {
+    if (port < LORA_PORTS || (port == LORA_NO_PORT && !needed)) return FW_MORE;
     fw->error.port = port;
     return fw_fail(fw, LORA_ERR_SIZE, port, LORA_PORTS - 1);
 }
 
-static uint32_t check_ports(struct fw *fw, const struct lora_list *list)
-{
+static uint32_t check_ports(struct fw *fw, const struct lora_list *list) {
     int linked = list->boards > 1;
     if (check_port(fw, list->port_next, linked && (list->ring || list->rank + 1u < list->boards)) ==
         FW_FAILED)
@@ -68,8 +61,7 @@ static uint32_t check_ports(struct fw *fw, const struct lora_list *list)
 }
 
 /* What INT8 in the cache asks for: blocks of whole lines, sums that stay exact. */
-static uint32_t check_kv_type(struct fw *fw, const struct lora_list *list)
-{
+static uint32_t check_kv_type(struct fw *fw, const struct lora_list *list) {
     const uint32_t max = LORA_MAX_INT8_POSITIONS / LORA_TILE_POSITIONS;
     if (list->kv_type != LORA_KV_FP16 && list->head_dim % 2)
         return fw_fail(fw, LORA_ERR_SIZE, list->head_dim, list->head_dim + 1u);
@@ -78,36 +70,29 @@ static uint32_t check_kv_type(struct fw *fw, const struct lora_list *list)
     return FW_MORE;
 }
 
-static uint32_t kv_block_lines(const struct lora_list *list)
-{
-    if (list->kv_type == LORA_KV_FP16)
-        return list->head_dim;
+static uint32_t kv_block_lines(const struct lora_list *list) {
+    if (list->kv_type == LORA_KV_FP16) return list->head_dim;
     return list->head_dim / 2u + (list->kv_type == LORA_KV_INT8_HEADS);
 }
 
 /* The KV pool: block j of all pages, striped over the banks one by one. */
-static uint32_t check_pool(struct fw *fw, const struct lora_list *list)
-{
+static uint32_t check_pool(struct fw *fw, const struct lora_list *list) {
     uint32_t blocks = (uint32_t)list->kv_layers * list->kv_heads * 2;
     uint32_t stride = blocks | 1;
     uint64_t last = (uint64_t)(list->page_count - 1) * stride + blocks - 1;
     uint32_t block_bytes = kv_block_lines(list) * LORA_LINE_BYTES;
     uint32_t banks = list->kv_bank_count;
-    if (blocks == 0)
-        return FW_MORE;
-    if (last > FW_NONE - 1)
-        return fw_fail(fw, LORA_ERR_SIZE, FW_NONE, FW_NONE - 1);
-    if (within(fw, banks, 1, LORA_MAX_BANKS) == FW_FAILED)
-        return FW_FAILED;
+    if (blocks == 0) return FW_MORE;
+    if (last > FW_NONE - 1) return fw_fail(fw, LORA_ERR_SIZE, FW_NONE, FW_NONE - 1);
+    if (within(fw, banks, 1, LORA_MAX_BANKS) == FW_FAILED) return FW_FAILED;
     for (uint32_t i = 0; i < banks && i <= last; i++) {
         uint64_t rounds = ((uint32_t)last - i) / banks + 1;
         uint32_t bank = (uint32_t)list->kv_bank_first + i;
         uint64_t bytes = rounds * block_bytes;
-        if (fw_check_range(fw, bank, lines(list->kv_line), bytes) == FW_FAILED)
-            return FW_FAILED;
+        if (fw_check_range(fw, bank, lines(list->kv_line), bytes) == FW_FAILED) return FW_FAILED;
         if (bank == list->table_bank &&
             fw_overlap(lines(list->kv_line), bytes, lines(list->table_line),
-                     (uint64_t)list->max_sequences * fw_table_row_bytes(list))) {
+                       (uint64_t)list->max_sequences * fw_table_row_bytes(list))) {
             fw->error.bank = bank;
             fw->error.offset = lines(list->table_line);
             return fw_fail(fw, LORA_ERR_ADDRESS, list->table_line, list->kv_line);
@@ -118,8 +103,7 @@ static uint32_t check_pool(struct fw *fw, const struct lora_list *list)
 
 /* Results and page table are written while a step runs: they may touch neither the first page nor
  * the list nor each other. */
-static uint32_t check_ranges(struct fw *fw, const struct fw_list *entry)
-{
+static uint32_t check_ranges(struct fw *fw, const struct fw_list *entry) {
     const struct lora_list *list = &entry->header;
     uint64_t list_bytes = sizeof *list + (uint64_t)list->command_count * FW_COMMAND_BYTES;
     uint64_t table = lines(list->table_line);
@@ -143,13 +127,10 @@ static uint32_t check_ranges(struct fw *fw, const struct fw_list *entry)
     return fw_check_range(fw, list->table_bank, table, table_bytes);
 }
 
-uint32_t fw_check_header(struct fw *fw, const struct fw_list *entry)
-{
+uint32_t fw_check_header(struct fw *fw, const struct fw_list *entry) {
     const struct lora_list *list = &entry->header;
-    if (list->size != sizeof *list)
-        return fw_fail(fw, LORA_ERR_SIZE, list->size, sizeof *list);
-    if (list->abi != LORA_ABI_NUMBER)
-        return fw_fail(fw, LORA_ERR_ABI, list->abi, LORA_ABI_NUMBER);
+    if (list->size != sizeof *list) return fw_fail(fw, LORA_ERR_SIZE, list->size, sizeof *list);
+    if (list->abi != LORA_ABI_NUMBER) return fw_fail(fw, LORA_ERR_ABI, list->abi, LORA_ABI_NUMBER);
     if (list->list_id != hal_register(LORA_REG_LIST_ID))
         return fw_fail(fw, LORA_ERR_LIST, list->list_id, hal_register(LORA_REG_LIST_ID));
     if (list->control_bank != fw->control_bank) {

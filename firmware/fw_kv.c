@@ -4,68 +4,54 @@
  * earlier commit still needs, the moves so far are run first. */
 #include "fw.h"
 
-void fw_commits_reset(struct fw *fw)
-{
+void fw_commits_reset(struct fw *fw) {
     for (uint32_t i = 0; i < LORA_MAX_SEQUENCES; i++) {
         fw->commits[i].first = 0xffff;
         fw->commits[i].last = 0;
     }
 }
 
-static uint32_t check_page(struct fw *fw, uint32_t page)
-{
+static uint32_t check_page(struct fw *fw, uint32_t page) {
     const struct lora_list *list = &fw->list->header;
-    if (page >= fw_scratch_pages(list) && page < list->page_count)
-        return FW_MORE;
+    if (page >= fw_scratch_pages(list) && page < list->page_count) return FW_MORE;
     return fw_fail(fw, LORA_ERR_KV, page, list->page_count);
 }
 
-static void drop_slots(struct fw *fw, uint32_t sequence)
-{
+static void drop_slots(struct fw *fw, uint32_t sequence) {
     for (uint32_t i = 0; i < LORA_MAX_SCRATCH; i++)
-        if (fw->state.slots[i].sequence == sequence)
-            fw->state.slots[i].valid = 0;
+        if (fw->state.slots[i].sequence == sequence) fw->state.slots[i].valid = 0;
 }
 
-static int table_in_use(const struct fw *fw, const struct lora_kv_op *op)
-{
+static int table_in_use(const struct fw *fw, const struct lora_kv_op *op) {
     const struct fw_commit_range *range = &fw->commits[op->sequence];
     return op->a >= range->first && op->a <= range->last;
 }
 
-static uint32_t apply_table(struct fw *fw, const struct lora_kv_op *op)
-{
+static uint32_t apply_table(struct fw *fw, const struct lora_kv_op *op) {
     if (op->a >= fw->list->header.max_tiles)
         return fw_fail(fw, LORA_ERR_KV, op->a, fw->list->header.max_tiles);
-    if (check_page(fw, op->b) == FW_FAILED)
-        return FW_FAILED;
+    if (check_page(fw, op->b) == FW_FAILED) return FW_FAILED;
     return fw_table_write(fw, op->sequence, op->a, op->b);
 }
 
-static uint32_t apply_length(struct fw *fw, const struct lora_kv_op *op)
-{
+static uint32_t apply_length(struct fw *fw, const struct lora_kv_op *op) {
     uint64_t max = (uint64_t)fw->list->header.max_tiles * LORA_TILE_POSITIONS;
-    if (op->a > max)
-        return fw_fail(fw, LORA_ERR_KV, op->a, (uint32_t)max);
+    if (op->a > max) return fw_fail(fw, LORA_ERR_KV, op->a, (uint32_t)max);
     fw->state.lengths[op->sequence] = op->a;
     drop_slots(fw, op->sequence);
     return FW_MORE;
 }
 
-static uint32_t apply_copy(struct fw *fw, const struct lora_kv_op *op)
-{
-    if (check_page(fw, op->a) == FW_FAILED || check_page(fw, op->b) == FW_FAILED)
-        return FW_FAILED;
+static uint32_t apply_copy(struct fw *fw, const struct lora_kv_op *op) {
+    if (check_page(fw, op->a) == FW_FAILED || check_page(fw, op->b) == FW_FAILED) return FW_FAILED;
     if (op->c > LORA_TILE_POSITIONS || op->a == op->b)
         return fw_fail(fw, LORA_ERR_KV, op->c, LORA_TILE_POSITIONS);
-    if (fw->list->kv_commit == FW_NONE)
-        return fw_fail(fw, LORA_ERR_KV, op->kind, LORA_KV_LENGTH);
+    if (fw->list->kv_commit == FW_NONE) return fw_fail(fw, LORA_ERR_KV, op->kind, LORA_KV_LENGTH);
     return FW_MORE;
 }
 
 /* The path is a chain of uncommitted rows of the sequence from its last committed position on. */
-static uint32_t check_path(struct fw *fw, const struct lora_kv_op *op)
-{
+static uint32_t check_path(struct fw *fw, const struct lora_kv_op *op) {
     int32_t parent = -1;
     for (uint32_t i = 0; i < op->c; i++) {
         const struct lora_slot *row;
@@ -79,16 +65,14 @@ static uint32_t check_path(struct fw *fw, const struct lora_kv_op *op)
             return fw_fail(fw, LORA_ERR_KV, slot, op->sequence);
         if (row->parent != parent)
             return fw_fail(fw, LORA_ERR_KV, (uint32_t)(int32_t)row->parent, (uint32_t)parent);
-        if (row->position != op->a + i)
-            return fw_fail(fw, LORA_ERR_KV, row->position, op->a + i);
+        if (row->position != op->a + i) return fw_fail(fw, LORA_ERR_KV, row->position, op->a + i);
         fw->committed[slot / 32] |= 1u << slot % 32;
         parent = slot;
     }
     return FW_MORE;
 }
 
-static uint32_t apply_commit(struct fw *fw, const struct lora_kv_op *op)
-{
+static uint32_t apply_commit(struct fw *fw, const struct lora_kv_op *op) {
     struct fw_commit_range *range = &fw->commits[op->sequence];
     uint32_t first = op->a / LORA_TILE_POSITIONS, last;
     if (op->a != fw->state.lengths[op->sequence])
@@ -103,46 +87,35 @@ static uint32_t apply_commit(struct fw *fw, const struct lora_kv_op *op)
         if (check_path(fw, op) == FW_FAILED ||
             fw_table_check(fw, op->sequence, first, last + 1) == FW_FAILED)
             return FW_FAILED;
-        if (first < range->first)
-            range->first = (uint16_t)first;
-        if (last > range->last)
-            range->last = (uint16_t)last;
+        if (first < range->first) range->first = (uint16_t)first;
+        if (last > range->last) range->last = (uint16_t)last;
     }
     fw->state.lengths[op->sequence] += op->c;
     drop_slots(fw, op->sequence);
     return FW_MORE;
 }
 
-static uint32_t apply(struct fw *fw, const struct lora_kv_op *op)
-{
+static uint32_t apply(struct fw *fw, const struct lora_kv_op *op) {
     switch (op->kind) {
-    case LORA_KV_TABLE:
-        return apply_table(fw, op);
-    case LORA_KV_LENGTH:
-        return apply_length(fw, op);
-    case LORA_KV_COPY:
-        return apply_copy(fw, op);
-    case LORA_KV_COMMIT:
-        return apply_commit(fw, op);
-    default:
-        return fw_fail(fw, LORA_ERR_KV, op->kind, LORA_KV_COMMIT);
+    case LORA_KV_TABLE: return apply_table(fw, op);
+    case LORA_KV_LENGTH: return apply_length(fw, op);
+    case LORA_KV_COPY: return apply_copy(fw, op);
+    case LORA_KV_COMMIT: return apply_commit(fw, op);
+    default: return fw_fail(fw, LORA_ERR_KV, op->kind, LORA_KV_COMMIT);
     }
 }
 
 /* The operations [moved_kv, scan_kv) are what the units see. */
-static void hand_over(struct fw *fw)
-{
+static void hand_over(struct fw *fw) {
     fw->state.kv_ops_offset = fw->block_offset + fw->header.kv_ops_offset +
                               fw->moved_kv * (uint32_t)sizeof(struct lora_kv_op);
     fw->state.kv_op_count = fw->scan_kv - fw->moved_kv;
 }
 
-static uint32_t begin_move(struct fw *fw)
-{
+static uint32_t begin_move(struct fw *fw) {
     struct fw_cursor *cursor = &fw->cursors[LORA_UNIT_DMA];
     const struct lora_command *command = fw_fetch(fw, fw->list->kv_commit);
-    if (command == 0)
-        return FW_FAILED;
+    if (command == 0) return FW_FAILED;
     hand_over(fw);
     fw_copy(&cursor->command, command, sizeof cursor->command);
     cursor->index = fw->list->kv_commit;
@@ -152,38 +125,30 @@ static uint32_t begin_move(struct fw *fw)
     return FW_MORE;
 }
 
-uint32_t fw_step_kv_move(struct fw *fw)
-{
+uint32_t fw_step_kv_move(struct fw *fw) {
     struct hal_unit_result result;
     uint32_t outcome = fw_unit_poll(fw, LORA_UNIT_DMA, &result);
-    if (outcome != FW_OVER)
-        return outcome;
+    if (outcome != FW_OVER) return outcome;
     fw->moved_kv = fw->scan_kv;
     fw_commits_reset(fw);
     fw->phase = FW_PHASE_KV;
     return FW_MORE;
 }
 
-static uint32_t read_op(struct fw *fw, struct lora_kv_op *op)
-{
+static uint32_t read_op(struct fw *fw, struct lora_kv_op *op) {
     uint32_t offset = fw->header.kv_ops_offset + fw->scan_kv * (uint32_t)sizeof *op;
     hal_read(fw->control_bank, (uint64_t)fw->block_offset + offset, op, sizeof *op);
     fw->error.row = fw->scan_kv; /* the operation's number, until it is accepted */
-    if (op->sequence < fw->list->header.max_sequences)
-        return FW_MORE;
+    if (op->sequence < fw->list->header.max_sequences) return FW_MORE;
     return fw_fail(fw, LORA_ERR_KV, op->sequence, fw->list->header.max_sequences);
 }
 
-uint32_t fw_step_kv(struct fw *fw)
-{
+uint32_t fw_step_kv(struct fw *fw) {
     for (uint32_t i = 0; i < FW_SWEEP && fw->scan_kv < fw->header.kv_op_count; i++) {
         struct lora_kv_op op;
-        if (read_op(fw, &op) == FW_FAILED)
-            return FW_FAILED;
-        if (op.kind == LORA_KV_TABLE && table_in_use(fw, &op))
-            return begin_move(fw);
-        if (apply(fw, &op) == FW_FAILED)
-            return FW_FAILED;
+        if (read_op(fw, &op) == FW_FAILED) return FW_FAILED;
+        if (op.kind == LORA_KV_TABLE && table_in_use(fw, &op)) return begin_move(fw);
+        if (apply(fw, &op) == FW_FAILED) return FW_FAILED;
         fw->error.row = FW_NONE;
         fw->scan_kv++;
     }

@@ -1,24 +1,19 @@
 /* Copies and sums; the firmware has no C library. */
 #include "fw.h"
 
-void fw_copy(void *target, const void *source, uint32_t bytes)
-{
+void fw_copy(void *target, const void *source, uint32_t bytes) {
     uint8_t *to = target;
     const uint8_t *from = source;
-    for (uint32_t i = 0; i < bytes; i++)
-        to[i] = from[i];
+    for (uint32_t i = 0; i < bytes; i++) to[i] = from[i];
 }
 
-void fw_zero(void *target, uint32_t bytes)
-{
+void fw_zero(void *target, uint32_t bytes) {
     uint8_t *to = target;
-    for (uint32_t i = 0; i < bytes; i++)
-        to[i] = 0;
+    for (uint32_t i = 0; i < bytes; i++) to[i] = 0;
 }
 
 /* zlib's crc32 by half bytes: 64 bytes of table instead of 1 KiB. */
-uint32_t fw_crc32(uint32_t crc, const void *data, uint32_t bytes)
-{
+uint32_t fw_crc32(uint32_t crc, const void *data, uint32_t bytes) {
     static const uint32_t table[16] = {
         0x00000000, 0x1db71064, 0x3b6e20c8, 0x26d930ac, 0x76dc4190, 0x6b6b51f4,
         0x4db26158, 0x5005713c, 0xedb88320, 0xf00f9344, 0xd6d6a3e8, 0xcb61b38c,
@@ -40,8 +35,7 @@ uint32_t fw_crc32(uint32_t crc, const void *data, uint32_t bytes)
 #define PRIME 0x01000193u
 typedef uint32_t lanes __attribute__((vector_size(16), aligned(4), may_alias));
 
-uint32_t fw_seal(const void *data, uint32_t words)
-{
+uint32_t fw_seal(const void *data, uint32_t words) {
     const fw_word *from = data;
     lanes a = {1, 2, 3, 4}, b = {5, 6, 7, 8};
     uint32_t i = 0, seal = 0;
@@ -51,9 +45,7 @@ uint32_t fw_seal(const void *data, uint32_t words)
         a += a << 5;
         b += b << 5;
     }
-    for (; i < words; i++)
-        seal = (seal ^ from[i]) * PRIME;
-    for (uint32_t lane = 0; lane < 4; lane++)
-        seal = ((seal ^ a[lane]) * PRIME ^ b[lane]) * PRIME;
+    for (; i < words; i++) seal = (seal ^ from[i]) * PRIME;
+    for (uint32_t lane = 0; lane < 4; lane++) seal = ((seal ^ a[lane]) * PRIME ^ b[lane]) * PRIME;
     return seal;
 }

@@ -5,13 +5,11 @@
 #define ROW_FLAGS                                                                                  \
     (LORA_ROW_WANT_LOGITS | LORA_ROW_WANT_ARGMAX | LORA_ROW_WANT_HIDDEN | LORA_ROW_VECTOR)
 
-static uint32_t fail_row(struct fw *fw, uint32_t found, uint32_t expected)
-{
+static uint32_t fail_row(struct fw *fw, uint32_t found, uint32_t expected) {
     return fw_fail(fw, LORA_ERR_ROW, found, expected);
 }
 
-static uint32_t check_input(struct fw *fw, const struct lora_row *row)
-{
+static uint32_t check_input(struct fw *fw, const struct lora_row *row) {
     const struct lora_list *list = &fw->list->header;
     uint32_t bytes = list->embed_columns * 2;
     if (!(row->flags & LORA_ROW_VECTOR))
@@ -23,8 +21,7 @@ static uint32_t check_input(struct fw *fw, const struct lora_row *row)
     return FW_MORE;
 }
 
-static uint32_t check_slot(struct fw *fw, const struct lora_row *row)
-{
+static uint32_t check_slot(struct fw *fw, const struct lora_row *row) {
     uint32_t slot = (uint32_t)row->slot;
     if (row->slot < 0 || slot >= fw->list->header.max_scratch)
         return fail_row(fw, slot, fw->list->header.max_scratch);
@@ -33,8 +30,7 @@ static uint32_t check_slot(struct fw *fw, const struct lora_row *row)
     return FW_MORE;
 }
 
-static uint32_t check_parent(struct fw *fw, const struct lora_row *row)
-{
+static uint32_t check_parent(struct fw *fw, const struct lora_row *row) {
     const struct lora_slot *parent;
     uint32_t length = fw->state.lengths[row->sequence];
     if (row->parent == -1)
@@ -50,29 +46,23 @@ static uint32_t check_parent(struct fw *fw, const struct lora_row *row)
 }
 
 /* Attention reads every committed tile of a sequence; once a step is enough. */
-static uint32_t check_tables(struct fw *fw, uint32_t sequence)
-{
+static uint32_t check_tables(struct fw *fw, uint32_t sequence) {
     uint32_t length = fw->state.lengths[sequence];
     uint32_t *seen = &fw->tables_seen[sequence / 32];
-    if (*seen >> sequence % 32 & 1)
-        return FW_MORE;
+    if (*seen >> sequence % 32 & 1) return FW_MORE;
     *seen |= 1u << sequence % 32;
     return fw_table_check(fw, sequence, 0,
                           length / LORA_TILE_POSITIONS + (length % LORA_TILE_POSITIONS != 0));
 }
 
-static uint32_t check_row(struct fw *fw, const struct lora_row *row)
-{
+static uint32_t check_row(struct fw *fw, const struct lora_row *row) {
     const struct lora_list *list = &fw->list->header;
     if (row->sequence >= list->max_sequences)
         return fail_row(fw, row->sequence, list->max_sequences);
-    if (row->position >= list->positions ||
-        row->position / LORA_TILE_POSITIONS >= list->max_tiles)
+    if (row->position >= list->positions || row->position / LORA_TILE_POSITIONS >= list->max_tiles)
         return fail_row(fw, row->position, list->positions);
-    if (fw_check_row_adapter(fw, row) == FW_FAILED)
-        return FW_FAILED;
-    if (row->flags & ~(uint32_t)ROW_FLAGS)
-        return fail_row(fw, row->flags, ROW_FLAGS);
+    if (fw_check_row_adapter(fw, row) == FW_FAILED) return FW_FAILED;
+    if (row->flags & ~(uint32_t)ROW_FLAGS) return fail_row(fw, row->flags, ROW_FLAGS);
     if ((row->flags & LORA_ROW_WANT_HIDDEN) && list->taps == 0)
         return fail_row(fw, row->flags, ROW_FLAGS & ~LORA_ROW_WANT_HIDDEN);
     if (check_input(fw, row) == FW_FAILED || check_slot(fw, row) == FW_FAILED ||
@@ -81,8 +71,7 @@ static uint32_t check_row(struct fw *fw, const struct lora_row *row)
     return check_tables(fw, row->sequence);
 }
 
-static void take_row(struct fw *fw, const struct lora_row *row)
-{
+static void take_row(struct fw *fw, const struct lora_row *row) {
     struct lora_step_state *state = &fw->state;
     struct lora_slot *slot = &state->slots[row->slot];
     slot->parent = (int16_t)row->parent;
@@ -94,20 +83,17 @@ static void take_row(struct fw *fw, const struct lora_row *row)
     state->row_count++;
 }
 
-uint32_t fw_step_rows(struct fw *fw)
-{
+uint32_t fw_step_rows(struct fw *fw) {
     for (uint32_t i = 0; i < LORA_ROW_GROUP && fw->scan_row < fw->header.row_count; i++) {
         struct lora_row *row = &fw->state.rows[fw->scan_row];
         uint32_t offset = fw->header.rows_offset + fw->scan_row * (uint32_t)sizeof *row;
         hal_read(fw->control_bank, (uint64_t)fw->block_offset + offset, row, sizeof *row);
         fw->error.row = fw->scan_row;
-        if (check_row(fw, row) == FW_FAILED)
-            return FW_FAILED;
+        if (check_row(fw, row) == FW_FAILED) return FW_FAILED;
         take_row(fw, row);
         fw->error.row = FW_NONE;
         fw->scan_row++;
     }
-    if (fw->scan_row < fw->header.row_count)
-        return FW_MORE;
+    if (fw->scan_row < fw->header.row_count) return FW_MORE;
     return fw_step_start(fw);
 }

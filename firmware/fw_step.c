@@ -1,20 +1,17 @@
 /* STEP: the header, and a step's number in the sequence of steps. */
 #include "fw.h"
 
-static uint32_t check_part(struct fw *fw, uint32_t offset, uint32_t count, uint32_t item)
-{
+static uint32_t check_part(struct fw *fw, uint32_t offset, uint32_t count, uint32_t item) {
     uint64_t end = (uint64_t)offset + (uint64_t)count * item;
     uint32_t align = item < 4 ? item : 4;
-    if (count == 0)
-        return FW_MORE;
+    if (count == 0) return FW_MORE;
     if (offset < sizeof fw->header || offset % align != 0 || end > fw->header.bytes)
         return fw_fail(fw, LORA_ERR_SIZE, offset, fw->header.bytes);
     return FW_MORE;
 }
 
 /* The block may not touch the first page, the list, or what a step writes. */
-static uint32_t check_block(struct fw *fw, const struct fw_list *entry)
-{
+static uint32_t check_block(struct fw *fw, const struct fw_list *entry) {
     const struct lora_list *list = &entry->header;
     uint64_t begin = fw->block_offset, bytes = fw->header.bytes;
     uint32_t list_bytes = sizeof *list + list->command_count * FW_COMMAND_BYTES;
@@ -32,8 +29,7 @@ static uint32_t check_block(struct fw *fw, const struct fw_list *entry)
     return fw_check_range(fw, fw->control_bank, begin, bytes);
 }
 
-static uint32_t check_counts(struct fw *fw, const struct lora_list *list)
-{
+static uint32_t check_counts(struct fw *fw, const struct lora_list *list) {
     const struct lora_step *header = &fw->header;
     if (header->row_count > list->max_rows)
         return fw_fail(fw, LORA_ERR_SIZE, header->row_count, list->max_rows);
@@ -49,15 +45,13 @@ static uint32_t check_counts(struct fw *fw, const struct lora_list *list)
     return check_part(fw, header->path_offset, header->path_count, 2);
 }
 
-static uint32_t check_list(struct fw *fw)
-{
+static uint32_t check_list(struct fw *fw) {
     uint32_t id = fw->header.list_id;
     const struct fw_list *entry;
     if (id >= LORA_MAX_LISTS || id != hal_register(LORA_REG_LIST_ID) || !fw->lists[id].valid)
         return fw_fail(fw, LORA_ERR_LIST, id, hal_register(LORA_REG_LIST_ID));
     entry = &fw->lists[id];
-    if (entry->header.control_bank != fw->control_bank ||
-        entry->arena_count > fw->arena_count ||
+    if (entry->header.control_bank != fw->control_bank || entry->arena_count > fw->arena_count ||
         fw_arenas_seal(fw, entry->arena_count) != entry->arena_seal)
         return fw_fail(fw, LORA_ERR_LIST, fw->arena_count, entry->arena_count);
     fw->list = &fw->lists[id];
@@ -65,15 +59,13 @@ static uint32_t check_list(struct fw *fw)
 }
 
 /* Accepted: the step after the last one, or the last one again with a higher epoch. */
-static uint32_t check_number(struct fw *fw)
-{
+static uint32_t check_number(struct fw *fw) {
     const struct lora_step *header = &fw->header;
     if (header->step != hal_register(LORA_REG_STEP))
         return fw_fail(fw, LORA_ERR_STEP, header->step, hal_register(LORA_REG_STEP));
     if (header->epoch != hal_register(LORA_REG_EPOCH) || header->epoch < fw->last_epoch)
         return fw_fail(fw, LORA_ERR_STEP, header->epoch, fw->last_epoch);
-    if (header->step == fw->last_step + 1)
-        return FW_MORE;
+    if (header->step == fw->last_step + 1) return FW_MORE;
     if (header->step != fw->last_step)
         return fw_fail(fw, LORA_ERR_STEP, header->step, fw->last_step + 1);
     if (header->epoch == fw->last_epoch)
@@ -81,8 +73,7 @@ static uint32_t check_number(struct fw *fw)
     return FW_MORE;
 }
 
-static uint32_t check_step_header(struct fw *fw)
-{
+static uint32_t check_step_header(struct fw *fw) {
     const struct lora_step *header = &fw->header;
     if (fw_check_range(fw, fw->control_bank, fw->block_offset, sizeof fw->header) == FW_FAILED)
         return FW_FAILED;
@@ -91,13 +82,11 @@ static uint32_t check_step_header(struct fw *fw)
         return fw_fail(fw, LORA_ERR_SIZE, header->size, sizeof *header);
     if (header->abi != LORA_ABI_NUMBER)
         return fw_fail(fw, LORA_ERR_ABI, header->abi, LORA_ABI_NUMBER);
-    if (check_list(fw) == FW_FAILED || check_number(fw) == FW_FAILED)
-        return FW_FAILED;
+    if (check_list(fw) == FW_FAILED || check_number(fw) == FW_FAILED) return FW_FAILED;
     return check_block(fw, fw->list);
 }
 
-static void fill_state(struct fw *fw)
-{
+static void fill_state(struct fw *fw) {
     const struct lora_step *header = &fw->header;
     struct lora_step_state *state = &fw->state;
     state->size = sizeof *state;
@@ -113,18 +102,14 @@ static void fill_state(struct fw *fw)
     state->reserved = 0;
 }
 
-uint32_t fw_step_begin(struct fw *fw)
-{
-    if (check_step_header(fw) == FW_FAILED)
-        return FW_FAILED;
-    if (fw->header.step == fw->last_step)
-        fw_tables_restore(fw);
+uint32_t fw_step_begin(struct fw *fw) {
+    if (check_step_header(fw) == FW_FAILED) return FW_FAILED;
+    if (fw->header.step == fw->last_step) fw_tables_restore(fw);
     fill_state(fw);
     fw_tables_backup(fw);
     fw->accepted = 1;
     hal_links_epoch(fw->header.epoch);
-    if (check_counts(fw, &fw->list->header) == FW_FAILED)
-        return FW_FAILED;
+    if (check_counts(fw, &fw->list->header) == FW_FAILED) return FW_FAILED;
     fw->scan_kv = fw->moved_kv = fw->scan_row = 0;
     fw_zero(fw->committed, sizeof fw->committed);
     fw_zero(fw->tables_seen, sizeof fw->tables_seen);
@@ -135,8 +120,7 @@ uint32_t fw_step_begin(struct fw *fw)
 }
 
 /* All rows are checked: the list may run. */
-uint32_t fw_step_start(struct fw *fw)
-{
+uint32_t fw_step_start(struct fw *fw) {
     fw->completion.row_count = fw->state.row_count;
     fw->completion.selected_count = fw->state.selected_count;
     fw_execution_reset(fw, fw->state.row_count, fw->state.selected_count, 1);

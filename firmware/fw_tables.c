@@ -3,38 +3,32 @@
 #include "fw.h"
 
 /* The first pages of the pool hold the scratch slots. */
-uint32_t fw_scratch_pages(const struct lora_list *list)
-{
+uint32_t fw_scratch_pages(const struct lora_list *list) {
     return (list->max_scratch + LORA_TILE_POSITIONS - 1) / LORA_TILE_POSITIONS;
 }
 
-uint32_t fw_table_row_bytes(const struct lora_list *list)
-{
+uint32_t fw_table_row_bytes(const struct lora_list *list) {
     return (list->max_tiles * 2 + LORA_LINE_BYTES - 1) / LORA_LINE_BYTES * LORA_LINE_BYTES;
 }
 
-static uint64_t entry_offset(const struct lora_list *list, uint32_t sequence, uint32_t tile)
-{
+static uint64_t entry_offset(const struct lora_list *list, uint32_t sequence, uint32_t tile) {
     return (uint64_t)list->table_line * LORA_LINE_BYTES +
            (uint64_t)sequence * fw_table_row_bytes(list) + tile * 2;
 }
 
-uint32_t fw_table_page(const struct lora_list *list, uint32_t sequence, uint32_t tile)
-{
+uint32_t fw_table_page(const struct lora_list *list, uint32_t sequence, uint32_t tile) {
     uint16_t page;
     hal_read(list->table_bank, entry_offset(list, sequence, tile), &page, sizeof page);
     return page;
 }
 
 static void store_page(const struct lora_list *list, uint32_t sequence, uint32_t tile,
-                       uint32_t page)
-{
+                       uint32_t page) {
     uint16_t entry = (uint16_t)page;
     hal_write(list->table_bank, entry_offset(list, sequence, tile), &entry, sizeof entry);
 }
 
-uint32_t fw_table_write(struct fw *fw, uint32_t sequence, uint32_t tile, uint32_t page)
-{
+uint32_t fw_table_write(struct fw *fw, uint32_t sequence, uint32_t tile, uint32_t page) {
     const struct lora_list *list = &fw->list->header;
     struct fw_undo *undo = &fw->undo[fw->undo_count];
     if (fw->undo_count == LORA_MAX_KV_OPS)
@@ -47,12 +41,10 @@ uint32_t fw_table_write(struct fw *fw, uint32_t sequence, uint32_t tile, uint32_
     return FW_MORE;
 }
 
-uint32_t fw_table_check(struct fw *fw, uint32_t sequence, uint32_t first, uint32_t last)
-{
+uint32_t fw_table_check(struct fw *fw, uint32_t sequence, uint32_t first, uint32_t last) {
     const struct lora_list *list = &fw->list->header;
     uint16_t pages[32];
-    if (last > list->max_tiles)
-        return fw_fail(fw, LORA_ERR_KV, last, list->max_tiles);
+    if (last > list->max_tiles) return fw_fail(fw, LORA_ERR_KV, last, list->max_tiles);
     while (first < last) {
         uint32_t count = last - first < 32 ? last - first : 32;
         hal_read(list->table_bank, entry_offset(list, sequence, first), pages, count * 2);
@@ -67,8 +59,7 @@ uint32_t fw_table_check(struct fw *fw, uint32_t sequence, uint32_t first, uint32
     return FW_MORE;
 }
 
-void fw_tables_backup(struct fw *fw)
-{
+void fw_tables_backup(struct fw *fw) {
     fw_copy(fw->before_lengths, fw->state.lengths, sizeof fw->before_lengths);
     fw_copy(fw->before_slots, fw->state.slots, sizeof fw->before_slots);
     fw->undo_count = 0;
@@ -77,8 +68,7 @@ void fw_tables_backup(struct fw *fw)
 
 /* Newest first: an entry may have been written twice. A table whose arena is gone stays as it
  * is. */
-void fw_tables_restore(struct fw *fw)
-{
+void fw_tables_restore(struct fw *fw) {
     const struct lora_list *list = &fw->lists[fw->undo_list].header;
     fw_copy(fw->state.lengths, fw->before_lengths, sizeof fw->before_lengths);
     fw_copy(fw->state.slots, fw->before_slots, sizeof fw->before_slots);

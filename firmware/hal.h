@@ -39,7 +39,7 @@ void hal_links_poison(const struct lora_list *list, const struct lora_step_state
 /* Runs a slice of the link test; returns enum lora_unit_state. */
 uint32_t hal_link_test(struct lora_link_test *test);
 
-uint64_t hal_cycles(void);       /* board clock */
+uint64_t hal_cycles(void); /* board clock */
 uint32_t hal_cycles_per_ms(void);
 
 /* A command begins (end = 0) or is done (end = 1): for the trace. */

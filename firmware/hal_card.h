@@ -13,7 +13,7 @@
 #define CARD_UNIT_STRIDE 0x1000u
 enum card_unit_register {
     CARD_UNIT_CONTROL = 0x00, /* written: START, ACKNOWLEDGE, ABORT; read: BUSY, DONE, FAILED */
-    CARD_UNIT_STATUS = 0x04,  /* enum lora_status; from here on read-only, valid with DONE, FAILED */
+    CARD_UNIT_STATUS = 0x04, /* enum lora_status; from here on read-only, valid with DONE, FAILED */
     CARD_UNIT_NONFINITE_COUNT = 0x08,
     CARD_UNIT_NONFINITE_ROW = 0x0c,
     CARD_UNIT_VALUE = 0x10,
@@ -21,7 +21,7 @@ enum card_unit_register {
     CARD_UNIT_FRAMES_SENT = 0x18,
     CARD_UNIT_FRAMES_RECEIVED = 0x1c,
     CARD_UNIT_FRAMES_DROPPED = 0x20,
-    CARD_UNIT_LIST = 0x28,    /* local addresses; units read local memory by its second port */
+    CARD_UNIT_LIST = 0x28, /* local addresses; units read local memory by its second port */
     CARD_UNIT_STATE = 0x2c,
     CARD_UNIT_COMMAND = 0x40, /* 16 words */
     CARD_UNIT_SEGMENTS = 0x80 /* Router: 8 words, row groups complete, read-only */

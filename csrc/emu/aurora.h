@@ -10,7 +10,7 @@
 #define EMU_FIFO_FRAMES 32 /* power of two */
 #define EMU_FRAME_BYTES (sizeof(struct lora_frame) + LORA_FRAME_PAYLOAD + 4)
 #define EMU_LANES_UP_US 5000 /* from a core's release, or a cable's return, to channel up */
-#define EMU_SLOT_BYTES 4160 /* a frame in whole 64-byte transfers */
+#define EMU_SLOT_BYTES 4160  /* a frame in whole 64-byte transfers */
 
 struct emu_board;
 struct emu_cluster;
@@ -33,10 +33,10 @@ struct emu_port {
     struct emu_board *board;
     struct emu_port *peer; /* NULL: no cable */
     uint32_t index;
-    uint8_t *slots;              /* receive FIFO, EMU_FIFO_FRAMES slots */
-    uint32_t head, tail;         /* free running */
-    uint32_t checked;            /* 1 + index of the head frame whose CRC held */
-    uint32_t poisons;            /* poison frames in the FIFO */
+    uint8_t *slots;      /* receive FIFO, EMU_FIFO_FRAMES slots */
+    uint32_t head, tail; /* free running */
+    uint32_t checked;    /* 1 + index of the head frame whose CRC held */
+    uint32_t poisons;    /* poison frames in the FIFO */
     bool flow_stopped;
     bool core_reset, reset_done; /* reset_done: held long enough and released */
     bool up;                     /* channel up, as of the last refresh */

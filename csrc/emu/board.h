@@ -38,8 +38,8 @@ struct emu_bank {
 
 struct emu_memory {
     struct emu_bank banks[EMU_BANKS];
-    uint8_t *base[EMU_BANKS];     /* what kernels see: NULL where nothing is reserved */
-    uint64_t bytes[EMU_BANKS];    /* end of the last arena */
+    uint8_t *base[EMU_BANKS];  /* what kernels see: NULL where nothing is reserved */
+    uint64_t bytes[EMU_BANKS]; /* end of the last arena */
     uint64_t capacity[EMU_BANKS];
     uint64_t physical[EMU_BANKS]; /* address of the bank's first byte on the board */
 };
@@ -70,9 +70,9 @@ struct emu_board { /* lines of its own: boards run on different threads */
     struct lora_board_info info;
     struct emu_memory memory;
     bool programmed, in_flight;
-    bool awake;  /* the firmware has something to look at */
-    bool linked; /* the Router has: a frame came, or a free slot for one */
-    bool beside; /* polled while other boards are, on other threads: reaches none of them */
+    bool awake;    /* the firmware has something to look at */
+    bool linked;   /* the Router has: a frame came, or a free slot for one */
+    bool beside;   /* polled while other boards are, on other threads: reaches none of them */
     bool unshared; /* and every thread has a board: modest kernels are not shared */
     uint32_t control[EMU_CONTROL_BYTES / 4]; /* register file of lora_ctrl */
     struct fw *firmware;
@@ -96,8 +96,8 @@ struct emu_cluster {
     const struct lora_kernels *kernels;
     struct lora_pool *pool; /* NULL where kernels cannot share work */
     pthread_mutex_t lock;
-    uint64_t now;      /* board clock, cycles; one for all boards, as real time is */
-    uint32_t users;    /* guarded by the registry */
+    uint64_t now;   /* board clock, cycles; one for all boards, as real time is */
+    uint32_t users; /* guarded by the registry */
     bool destroyed;
     struct emu_cluster *next;
     struct emu_plans plans;

@@ -30,8 +30,8 @@ static int move_rows(struct emu_board *board, const struct lora_move_rows *comma
     for (uint32_t i = 0; i < rows; i++) {
         uint32_t from = pack ? state->selected[i] : i;
         if (from >= all) return LORA_ERR_ROW;
-        memmove(target + (size_t)i * command->y_stride,
-                source + (size_t)from * command->x_stride, command->bytes);
+        memmove(target + (size_t)i * command->y_stride, source + (size_t)from * command->x_stride,
+                command->bytes);
     }
     return LORA_OK;
 }

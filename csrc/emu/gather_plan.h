@@ -23,7 +23,7 @@ struct gather_block {
 
 struct gather_source {
     uint32_t block_count;
-    struct gather_block blocks[GATHER_BLOCKS]; /* in the order of their numbers */
+    struct gather_block blocks[GATHER_BLOCKS];    /* in the order of their numbers */
     uint8_t number[GATHER_GROUPS][LORA_SEGMENTS]; /* of the block that starts there; 255 none */
 };
 

@@ -42,8 +42,8 @@ void hal_write(uint32_t bank, uint64_t offset, const void *data, uint32_t bytes)
 
 uint32_t hal_onchip_bytes(void) { return (uint32_t)current->memory.bytes[LORA_BANK_ONCHIP]; }
 
-void hal_unit_start(uint32_t unit, const struct lora_command *command,
-                    const struct lora_list *list, const struct lora_step_state *state) {
+void hal_unit_start(uint32_t unit, const struct lora_command *command, const struct lora_list *list,
+                    const struct lora_step_state *state) {
     emu_unit_start(current, unit, command, list, state);
 }
 

@@ -119,8 +119,8 @@ static int store_rows(const struct kv *kv, const struct lora_kv_store *command,
         uint8_t *v_block = block_at(kv, page, command->kv_layer, head, 1);
         if (!k_block || !v_block) return LORA_ERR_ADDRESS;
         for (uint32_t i = first; i < end; i++)
-            store_head(kv, k_block, v_block, (uint32_t)state->rows[i].slot % TILE,
-                       &rows[i - first], head);
+            store_head(kv, k_block, v_block, (uint32_t)state->rows[i].slot % TILE, &rows[i - first],
+                       head);
     }
     return LORA_OK;
 }
@@ -212,7 +212,7 @@ static int copy_positions(const struct kv *kv, struct kv_position from, struct k
 }
 
 static bool logical_position(const struct kv *kv, uint32_t sequence, uint32_t position,
-                          struct kv_position *found) {
+                             struct kv_position *found) {
     const struct lora_list *list = kv->list;
     uint32_t tile = position / TILE;
     if (sequence >= list->max_sequences || tile >= list->max_tiles) return false;
@@ -227,7 +227,7 @@ static bool logical_position(const struct kv *kv, uint32_t sequence, uint32_t po
 }
 
 static bool path_position(const struct kv *kv, const struct lora_kv_op *op, const uint8_t *path,
-                       uint32_t i, struct kv_position *from, struct kv_position *to) {
+                          uint32_t i, struct kv_position *from, struct kv_position *to) {
     uint16_t slot;
     memcpy(&slot, path + ((size_t)op->b + i) * sizeof slot, sizeof slot);
     return slot_position(kv->list, slot, from) && logical_position(kv, op->sequence, op->a + i, to);
@@ -258,7 +258,8 @@ static int commit_path(const struct kv *kv, const struct lora_kv_op *op, const u
 static int copy_page(const struct kv *kv, const struct lora_kv_op *op) {
     if (op->a >= kv->list->page_count || op->b >= kv->list->page_count || op->c > TILE)
         return LORA_ERR_KV;
-    return copy_positions(kv, (struct kv_position){op->a, 0}, (struct kv_position){op->b, 0}, op->c);
+    return copy_positions(kv, (struct kv_position){op->a, 0}, (struct kv_position){op->b, 0},
+                          op->c);
 }
 
 /* Tables and lengths are the firmware's own; the data moves are all that the unit has to do. */

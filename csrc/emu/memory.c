@@ -37,8 +37,8 @@ static bool map_bank(struct emu_memory *memory, uint32_t bank) {
     struct emu_bank *entry = &memory->banks[bank];
     if (entry->mapping) return true;
     uint64_t bytes = memory->capacity[bank] + 2 * HUGE;
-    void *mapping =
-        mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *mapping = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+                         0);
     if (mapping == MAP_FAILED) return false;
     entry->mapping = mapping;
     entry->mapping_bytes = bytes;

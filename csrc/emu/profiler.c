@@ -20,5 +20,6 @@ void emu_profiler_calibrate(struct emu_profiler *profiler) {
     ticks = emu_ticks() - ticks;
     ns = emu_clock_ns() - ns;
     profiler->tick_ns = ticks ? (double)ns / (double)ticks : 1.0;
-    profiler->spare_ns = (double)(ticks - trial.tally.ticks[EMU_KERNELS]) * profiler->tick_ns / READINGS;
+    profiler->spare_ns = (double)(ticks - trial.tally.ticks[EMU_KERNELS]) * profiler->tick_ns /
+                         READINGS;
 }

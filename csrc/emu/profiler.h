@@ -38,7 +38,7 @@ static inline uint64_t emu_profiler_begin(const struct emu_profiler *profiler) {
 
 /* `tally`: the profiler's own, or a board's while boards are polled. */
 static inline void emu_profiler_end(const struct emu_profiler *profiler, struct emu_tally *tally,
-                                 enum emu_work work, uint64_t began) {
+                                    enum emu_work work, uint64_t began) {
     if (!profiler->on) return;
     tally->ticks[work] += emu_ticks() - began;
     tally->readings++;

@@ -84,8 +84,8 @@ static void count_arrival(struct emu_router *router, uint32_t source,
         arrived(router, block->group, block->first, bytes);
         return;
     }
-    uint32_t column_bytes =
-        gather_group_rows(router->plan, block->group) * router->plan->shape.element_bytes;
+    uint32_t column_bytes = gather_group_rows(router->plan, block->group) *
+                            router->plan->shape.element_bytes;
     for (uint32_t s = block->first; s < (uint32_t)block->first + block->segments; s++)
         arrived(router, block->group, s, router->plan->overlap[source][s] * column_bytes);
 }
@@ -109,8 +109,7 @@ static const struct gather_block *expected_block(const struct emu_router *router
     return right && left > 0 && frame->hop == left ? block : NULL;
 }
 
-static bool forward(struct emu_router *router, const struct lora_frame *frame,
-                    uint32_t direction) {
+static bool forward(struct emu_router *router, const struct lora_frame *frame, uint32_t direction) {
     struct emu_port *out = router->out[direction];
     struct lora_frame *copy = emu_port_claim(out, 0);
     if (!copy) return false;
@@ -128,8 +127,7 @@ static bool file_frame(struct emu_router *router, struct lora_frame *frame, uint
         return false;
     }
     if (frame->hop > 1 && !forward(router, frame, direction)) return false;
-    struct gather_block target =
-        router->misfile ? misfiled(router, frame->source, block) : *block;
+    struct gather_block target = router->misfile ? misfiled(router, frame->source, block) : *block;
     copy_part(router, &target, frame->offset, emu_frame_payload(frame), frame->length, true);
     const struct gather_plan *plan = router->plan;
     size_t number = (size_t)(block - plan->sources[frame->source].blocks);

@@ -22,7 +22,7 @@ struct emu_plans { /* of all boards of a cluster */
 };
 
 struct emu_router {
-    uint32_t state;  /* enum lora_unit_state */
+    uint32_t state;                    /* enum lora_unit_state */
     const struct lora_gather *command; /* that is to begin; NULL once it has */
     const struct lora_list *list;
     const struct lora_step_state *step_state;
@@ -34,7 +34,7 @@ struct emu_router {
     bool ring;
     struct emu_port *out[EMU_DIRECTIONS]; /* frames going that way leave here */
     struct emu_port *in[EMU_DIRECTIONS];  /* frames going that way arrive here */
-    uint8_t *base; /* row 0 of the on-chip buffer */
+    uint8_t *base;                        /* row 0 of the on-chip buffer */
     uint32_t stride;
     uint32_t epoch, step, collective;
     uint32_t missing[GATHER_GROUPS][LORA_SEGMENTS]; /* bytes */

@@ -38,8 +38,7 @@ static uint32_t check(const struct lora_gather *command, const struct lora_list 
 }
 
 static uint32_t row_count(const struct lora_gather *command, const struct lora_step_state *state) {
-    uint32_t rows =
-        command->flags & LORA_FLAG_SELECTED ? state->selected_count : state->row_count;
+    uint32_t rows = command->flags & LORA_FLAG_SELECTED ? state->selected_count : state->row_count;
     return rows < LORA_MAX_ROWS ? rows : LORA_MAX_ROWS;
 }
 

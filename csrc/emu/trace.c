@@ -35,8 +35,8 @@ void emu_trace_mark(struct emu_board *board, uint32_t index, const struct lora_c
                                                      .end = now};
 }
 
-static uint32_t drain(struct emu_trace *trace, struct lora_trace_record *records,
-                      uint32_t capacity, uint32_t *dropped) {
+static uint32_t drain(struct emu_trace *trace, struct lora_trace_record *records, uint32_t capacity,
+                      uint32_t *dropped) {
     uint32_t copied = trace->count < capacity ? trace->count : capacity;
     for (uint32_t i = 0; i < copied; i++)
         records[i] = trace->records[(trace->first + i) % trace->capacity];

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#define START_CYCLES 32 /* board time that a start costs */
+#define START_CYCLES 32   /* board time that a start costs */
 #define SMALL_COLUMNS 512 /* of all rows */
 #define MODEST_MULTIPLICATIONS (1u << 18)
 #define NO_ROW 0xffffffffu
@@ -107,8 +107,8 @@ static enum emu_work start(struct emu_board *board, uint32_t unit, struct emu_un
     const struct lora_unit_call *call = &entry->call;
     switch (unit) {
     case LORA_UNIT_ROUTER:
-        emu_router_start(board, (const struct lora_gather *)(const void *)call->command,
-                         call->list, call->state);
+        emu_router_start(board, (const struct lora_gather *)(const void *)call->command, call->list,
+                         call->state);
         return EMU_LINKS;
     case LORA_UNIT_DMA:
         finish(entry, move(board, entry));

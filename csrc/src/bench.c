@@ -15,7 +15,7 @@
 #define PAGE 4096ull
 #define HUGE (2ull << 20)
 #define STRIDE 512ull /* bytes a turn of every reader */
-#define PREFETCH 2048    /* bytes asked for early */
+#define PREFETCH 2048 /* bytes asked for early */
 #define STREAMS 8
 
 typedef uint64_t read_all(const uint8_t *at, uint64_t bytes);
@@ -79,8 +79,7 @@ AVX2 static uint64_t read_streams(const uint8_t *at, uint64_t bytes) {
             __builtin_prefetch(line + 2 * PREFETCH, 0, 2);
             sum[stream] = _mm256_add_epi64(sum[stream], line_sum(line));
         }
-    for (int stream = 1; stream < STREAMS; stream++)
-        sum[0] = _mm256_add_epi64(sum[0], sum[stream]);
+    for (int stream = 1; stream < STREAMS; stream++) sum[0] = _mm256_add_epi64(sum[0], sum[stream]);
     _mm256_storeu_si256((__m256i *)(void *)words, sum[0]);
     return words[0] + words[1] + words[2] + words[3] + read_avx2(at + rest, bytes - rest);
 }
@@ -222,7 +221,8 @@ uint64_t lora_bench_read(const void *buffer, uint64_t bytes, uint32_t threads, u
         uint64_t first = share(bytes, threads, i);
         parts[i] = (struct part){.from = (const uint8_t *)buffer + first,
                                  .bytes = share(bytes, threads, i + 1) - first,
-                                 .passes = passes, .read = readers[reader].read};
+                                 .passes = passes,
+                                 .read = readers[reader].read};
     }
     return run_all(parts, threads);
 }
@@ -235,8 +235,10 @@ uint64_t lora_bench_copy(const void *from, uint64_t bytes, uint32_t threads) {
     for (uint32_t i = 0; i < threads; i++) {
         uint64_t first = share(bytes, threads, i);
         uint64_t last = i + 1 < threads ? share(bytes, threads, i + 1) : bytes;
-        parts[i] = (struct part){.from = (const uint8_t *)from + first, .to = fresh + first,
-                                 .bytes = last - first, .passes = 1};
+        parts[i] = (struct part){.from = (const uint8_t *)from + first,
+                                 .to = fresh + first,
+                                 .bytes = last - first,
+                                 .passes = 1};
     }
     uint64_t took = run_all(parts, threads);
     munmap(fresh, bytes);

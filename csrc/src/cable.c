@@ -33,8 +33,9 @@ int lora_fail_link(const struct lora_cluster *cluster, uint32_t board, uint32_t 
     failure->board = (int32_t)board;
     failure->port = port < LORA_PORTS ? (int32_t)port : -1;
     if (!lora_cable_peer(cluster, board, port, &peer_board, &peer_port))
-        return lora_fail(failure, code, "link of board %u port %d, which no cable of the map has: %s",
-                         board, failure->port, said);
+        return lora_fail(failure, code,
+                         "link of board %u port %d, which no cable of the map has: %s", board,
+                         failure->port, said);
     failure->peer_board = (int32_t)peer_board;
     failure->peer_port = (int32_t)peer_port;
     return lora_fail(failure, code, "link board %u port %u - board %u port %u: board %u's end %s",

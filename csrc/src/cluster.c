@@ -74,8 +74,7 @@ void lora_cluster_close(struct lora_cluster *cluster) {
     for (uint32_t b = cluster->count; b-- > 0;) {
         struct lora_board *board = &cluster->boards[b];
         for (uint32_t a = board->arena_count; a-- > 0;)
-            board->transport->release(board->handle, board->arenas[a].bank,
-                                      board->arenas[a].offset,
+            board->transport->release(board->handle, board->arenas[a].bank, board->arenas[a].offset,
                                       lora_failure_begin(NULL, &ignored));
         board->transport->close(board->handle);
     }

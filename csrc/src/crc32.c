@@ -26,8 +26,8 @@ static void make_table(void) {
     }
     for (uint32_t byte = 0; byte < 256; byte++)
         for (int slice = 1; slice < 8; slice++)
-            table[slice][byte] =
-                (table[slice - 1][byte] >> 8) ^ table[0][table[slice - 1][byte] & 0xff];
+            table[slice][byte] = (table[slice - 1][byte] >> 8) ^
+                                 table[0][table[slice - 1][byte] & 0xff];
 #if defined(__x86_64__)
     can_fold = __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1");
     wide = crc32_wide(0);

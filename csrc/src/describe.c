@@ -29,10 +29,8 @@ static void describe_where(const struct lora_error_record *error, char *text, si
         snprintf(text, bytes, " command %u (%s)", error->index, lora_opcode_name(error->opcode));
     else if (error->unit < LORA_UNITS)
         snprintf(text, bytes, " unit %s", lora_unit_name(error->unit));
-    else if (error->row != LORA_NONE)
-        snprintf(text, bytes, " row %u", error->row);
-    else
-        text[0] = 0;
+    else if (error->row != LORA_NONE) snprintf(text, bytes, " row %u", error->row);
+    else text[0] = 0;
 }
 
 static void detail(const struct lora_error_record *error, char *text, size_t bytes) {
@@ -90,9 +88,10 @@ int lora_describe_error(const struct lora_cluster *cluster, uint32_t board,
                               "lost its channel during step %u", error->step);
     if (error->code == LORA_ERR_LINK_CRC)
         return lora_fail_link(cluster, board, error->port, LORA_ERR_LINK_CRC, failure,
-                              "delivered a frame with a wrong CRC or header in step %u", error->step);
+                              "delivered a frame with a wrong CRC or header in step %u",
+                              error->step);
     describe_where(error, where, sizeof where);
     detail(error, numbers, sizeof numbers);
-    return lora_fail(failure, (int)error->code, "board %u (%s)%s: %s%s%s", board,
-                     it->info.address, where, what(error->code), numbers[0] ? ": " : "", numbers);
+    return lora_fail(failure, (int)error->code, "board %u (%s)%s: %s%s%s", board, it->info.address,
+                     where, what(error->code), numbers[0] ? ": " : "", numbers);
 }

@@ -7,7 +7,7 @@
 struct greedy_block { /* a step block of one row and at most one commit */
     struct lora_step header;
     struct lora_kv_op commit;
-    uint16_t path[8]; /* one slot, padded to 16 bytes */
+    uint16_t path[8];    /* one slot, padded to 16 bytes */
     uint8_t padding[32]; /* the row is aligned to a line */
     struct lora_row row;
 };
@@ -90,7 +90,8 @@ static int select_token(struct lora_cluster *cluster, const uint32_t *offsets, u
 static int check_loop(const struct lora_cluster *cluster, const struct lora_greedy *loop,
                       struct lora_failure *failure) {
     if (!cluster || !loop || loop->size != sizeof *loop || !loop->argmax_offset)
-        return lora_fail(failure, LORA_ERR_ARGUMENT, "greedy: no cluster, or a loop of another size");
+        return lora_fail(failure, LORA_ERR_ARGUMENT,
+                         "greedy: no cluster, or a loop of another size");
     if (loop->slot_a == loop->slot_b || loop->slot_a >= LORA_MAX_SCRATCH ||
         loop->slot_b >= LORA_MAX_SCRATCH || loop->sequence >= LORA_MAX_SEQUENCES)
         return lora_fail(failure, LORA_ERR_ARGUMENT,
@@ -127,7 +128,8 @@ int lora_cluster_greedy(struct lora_cluster *cluster, struct lora_greedy *loop,
     while (loop->emitted < loop->max_tokens) {
         uint32_t slot = loop->pending_slot == loop->slot_a ? loop->slot_b : loop->slot_a;
         build(loop, slot, &block);
-        status = lora_cluster_step(cluster, &block, sizeof block, loop->block_offset, NULL, failure);
+        status = lora_cluster_step(cluster, &block, sizeof block, loop->block_offset, NULL,
+                                   failure);
         if (!status) status = check_finite(cluster, failure);
         if (!status) status = select_token(cluster, loop->argmax_offset, &loop->token, failure);
         if (status) return status;

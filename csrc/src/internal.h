@@ -144,7 +144,7 @@ int lora_links_write(struct lora_cluster *cluster, uint32_t offset, uint32_t val
 int lora_link_prove(struct lora_cluster *cluster, struct lora_failure *failure);
 /* Payload both ways on every port that has a channel; what was received, board by board. */
 int lora_link_receive(struct lora_cluster *cluster, struct lora_link_found *found,
-                   struct lora_failure *failure);
+                      struct lora_failure *failure);
 
 /* report.c */
 void lora_report_capture(struct lora_cluster *cluster, const char *reason);

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#define STATUS_POLLS 50 /* times poll_us between two looks: a link changes slowly */
+#define STATUS_POLLS 50   /* times poll_us between two looks: a link changes slowly */
 #define SETTLE_US 1000000 /* a port without a cable stays down: when so long nothing moves */
 
 static int let_pass(struct lora_cluster *cluster, uint32_t microseconds,

@@ -51,7 +51,8 @@ static int has_control_arena(const struct lora_board *board) {
     return 0;
 }
 
-static int place_blocks(struct lora_cluster *cluster, struct proof *proof, struct lora_failure *failure) {
+static int place_blocks(struct lora_cluster *cluster, struct proof *proof,
+                        struct lora_failure *failure) {
     for (uint32_t b = 0; b < cluster->count; b++) {
         struct lora_board *it = &cluster->boards[b];
         int status = LORA_OK;
@@ -116,14 +117,16 @@ static int check_peer(const struct lora_cluster *cluster, uint32_t board, uint32
     uint32_t peer_board = 0, peer_port = 0;
     lora_cable_peer(cluster, board, port, &peer_board, &peer_port);
     uint32_t serial = cluster->boards[peer_board].info.serial;
-    if (result->peer_serial == LORA_NONE) return LORA_OK; /* nothing received: the check of the payload reports it */
+    if (result->peer_serial == LORA_NONE)
+        return LORA_OK; /* nothing received: the check of the payload reports it */
     if (result->peer_serial == serial && result->peer_port == peer_port) return LORA_OK;
     failure->found = result->peer_serial;
     failure->expected = serial;
-    return lora_fail_link(cluster, board, port, LORA_ERR_LINK_CABLING, failure,
-                          "receives serial %u port %u, serial %u port %u expected; correct the cable "
-                          "or the cabling map",
-                          result->peer_serial, result->peer_port, serial, peer_port);
+    return lora_fail_link(
+        cluster, board, port, LORA_ERR_LINK_CABLING, failure,
+        "receives serial %u port %u, serial %u port %u expected; correct the cable "
+        "or the cabling map",
+        result->peer_serial, result->peer_port, serial, peer_port);
 }
 
 typedef int check_fn(const struct lora_cluster *cluster, uint32_t board, uint32_t port,
@@ -194,7 +197,7 @@ int lora_link_prove(struct lora_cluster *cluster, struct lora_failure *failure) 
 }
 
 int lora_link_receive(struct lora_cluster *cluster, struct lora_link_found *found,
-                   struct lora_failure *failure) {
+                      struct lora_failure *failure) {
     struct proof proof;
     plan(cluster, 1, &proof);
     int status = proof.mask ? run_test(cluster, &proof, failure) : LORA_OK;

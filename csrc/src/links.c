@@ -24,8 +24,8 @@ int lora_links_write(struct lora_cluster *cluster, uint32_t offset, uint32_t val
                      struct lora_failure *failure) {
     for (uint32_t b = 0; b < cluster->count; b++)
         for (uint32_t p = 0; p < LORA_PORTS && cluster->boards[b].programmed; p++) {
-            int status =
-                lora_register_write(cluster, b, LORA_BLOCK_LINK0 + p, offset, value, failure);
+            int status = lora_register_write(cluster, b, LORA_BLOCK_LINK0 + p, offset, value,
+                                             failure);
             if (status) return status;
         }
     return LORA_OK;
@@ -56,9 +56,8 @@ static int wait_healthy(struct lora_cluster *cluster, struct lora_failure *failu
     lora_stopwatch_start(&watch);
     for (;; watch.slept_us += slice) {
         for (; e < count; e++) { /* those before e have been seen healthy */
-            int status = lora_register_read(cluster, ends[e].board,
-                                            LORA_BLOCK_LINK0 + ends[e].port, LORA_LINK_STATUS,
-                                            &value, failure);
+            int status = lora_register_read(cluster, ends[e].board, LORA_BLOCK_LINK0 + ends[e].port,
+                                            LORA_LINK_STATUS, &value, failure);
             if (status) return status;
             if (value != LORA_LINK_HEALTHY) break;
         }
@@ -70,11 +69,11 @@ static int wait_healthy(struct lora_cluster *cluster, struct lora_failure *failu
     }
     failure->found = value;
     failure->expected = LORA_LINK_HEALTHY;
-    return lora_fail_link(cluster, ends[e].board, ends[e].port, LORA_ERR_LINK_STATUS, failure,
-                          "is not up after %.1f s: status 0x%04x found, 0x%04x expected (%s); check "
-                          "the cable",
-                          (double)cluster->timeouts.link_up_us / 1e6, value, LORA_LINK_HEALTHY,
-                          symptom(value));
+    return lora_fail_link(
+        cluster, ends[e].board, ends[e].port, LORA_ERR_LINK_STATUS, failure,
+        "is not up after %.1f s: status 0x%04x found, 0x%04x expected (%s); check "
+        "the cable",
+        (double)cluster->timeouts.link_up_us / 1e6, value, LORA_LINK_HEALTHY, symptom(value));
 }
 
 static int check_configuration(struct lora_cluster *cluster, uint32_t wanted, uint32_t mask,
@@ -109,14 +108,14 @@ static int check_cables(const struct lora_cluster *cluster, const struct lora_ca
                                     {cables[c].board_b, cables[c].port_b}};
         for (int e = 0; e < 2; e++) {
             if (ends[e].board >= cluster->count || ends[e].port >= LORA_PORTS)
-                return lora_fail(failure, LORA_ERR_ARGUMENT,
-                                 "cable %u: board %u port %u; boards 0..%u and ports 0..%d expected",
-                                 c, ends[e].board, ends[e].port, cluster->count - 1,
-                                 LORA_PORTS - 1);
+                return lora_fail(
+                    failure, LORA_ERR_ARGUMENT,
+                    "cable %u: board %u port %u; boards 0..%u and ports 0..%d expected", c,
+                    ends[e].board, ends[e].port, cluster->count - 1, LORA_PORTS - 1);
             if (used[ends[e].board] >> ends[e].port & 1)
                 return lora_fail(failure, LORA_ERR_ARGUMENT,
-                                 "cable %u: board %u port %u has a cable already", c,
-                                 ends[e].board, ends[e].port);
+                                 "cable %u: board %u port %u has a cable already", c, ends[e].board,
+                                 ends[e].port);
             used[ends[e].board] |= 1u << ends[e].port;
         }
         if (ends[0].board == ends[1].board)

@@ -28,7 +28,8 @@ int lora_cluster_checksum(struct lora_cluster *cluster, uint32_t board, uint32_t
     failure = lora_failure_begin(failure, &spare);
     int status = lora_check_ready(cluster, board, failure);
     if (!status && !crc)
-        status = lora_fail(failure, LORA_ERR_ARGUMENT, "board %u: the sum has nowhere to go", board);
+        status = lora_fail(failure, LORA_ERR_ARGUMENT, "board %u: the sum has nowhere to go",
+                           board);
     if (!status) status = lora_check_range(cluster, board, bank, offset, bytes, failure);
     if (status) return status;
     const struct lora_run run = {.operation = LORA_OP_CHECKSUM,

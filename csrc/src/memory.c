@@ -39,13 +39,13 @@ static int check_new(const struct lora_cluster *cluster, uint32_t board, struct 
                          board, arena.bank, (unsigned long long)arena.bytes,
                          (unsigned long long)arena.offset, LORA_LINE_BYTES);
     if (arena.offset > failure->capacity || arena.bytes > failure->capacity - arena.offset) {
-        failure->available =
-            arena.offset < failure->capacity ? failure->capacity - arena.offset : 0;
-        return lora_fail(failure, LORA_ERR_BANK_FULL,
-                         "board %u bank %u: %.1f MiB at 0x%llx asked for, %.1f MiB of %.1f MiB free",
-                         board, arena.bank, (double)arena.bytes / 1048576.0,
-                         (unsigned long long)arena.offset, (double)failure->available / 1048576.0,
-                         (double)failure->capacity / 1048576.0);
+        failure->available = arena.offset < failure->capacity ? failure->capacity - arena.offset
+                                                              : 0;
+        return lora_fail(
+            failure, LORA_ERR_BANK_FULL,
+            "board %u bank %u: %.1f MiB at 0x%llx asked for, %.1f MiB of %.1f MiB free", board,
+            arena.bank, (double)arena.bytes / 1048576.0, (unsigned long long)arena.offset,
+            (double)failure->available / 1048576.0, (double)failure->capacity / 1048576.0);
     }
     for (uint32_t a = 0; a < it->arena_count; a++) {
         const struct lora_arena *other = &it->arenas[a];
@@ -59,8 +59,8 @@ static int check_new(const struct lora_cluster *cluster, uint32_t board, struct 
                              (unsigned long long)other->offset);
     }
     if (it->arena_count == LORA_MAX_ARENAS)
-        return lora_fail(failure, LORA_ERR_BANK_FULL, "board %u: %u arenas are reserved, no more fit",
-                         board, LORA_MAX_ARENAS);
+        return lora_fail(failure, LORA_ERR_BANK_FULL,
+                         "board %u: %u arenas are reserved, no more fit", board, LORA_MAX_ARENAS);
     return LORA_OK;
 }
 

@@ -5,10 +5,11 @@
 
 #include "pack.h"
 
-#define MAX_SIDE (1ull << 31)           /* of rows and columns: two multiplied fit 64 bits */
-#define TILES 32                    /* that are packed together: as many lines of the file at once */
-#define GROUP 8                     /* inputs of a tile before the next tile's: fewer blocks at once
-                                       in the first cache, where all lie in the same few sets */
+#define MAX_SIDE (1ull << 31) /* of rows and columns: two multiplied fit 64 bits */
+#define TILES 32              /* that are packed together: as many lines of the file at once */
+#define GROUP                                                                                      \
+    8 /* inputs of a tile before the next tile's: fewer blocks at once                             \
+         in the first cache, where all lie in the same few sets */
 
 static uint64_t min(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
@@ -26,8 +27,8 @@ static int check_part(const struct lora_pack_part *part, uint64_t k, uint32_t ki
                          "%.120s: element %u, axes %u: not known, or not as the part before", name,
                          part->element, part->axes);
     uint64_t inputs = oi ? part->columns : part->rows, outputs = oi ? part->rows : part->columns;
-    if (part->rows >= MAX_SIDE || part->columns >= MAX_SIDE || inputs != k || part->first > outputs ||
-        part->count > outputs - part->first ||
+    if (part->rows >= MAX_SIDE || part->columns >= MAX_SIDE || inputs != k ||
+        part->first > outputs || part->count > outputs - part->first ||
         part->bytes != part->rows * part->columns * pack_element_bytes(part->element))
         return lora_fail(failure, LORA_ERR_ARGUMENT,
                          "%.120s: [%" PRIu64 ", %" PRIu64 "] in %" PRIu64 " B, outputs %" PRIu64
@@ -74,7 +75,10 @@ static int convert(uint16_t *out, const struct lora_pack_part *part, uint64_t ro
                          name, row, column, value);
     return lora_fail(failure, LORA_ERR_NAN,
                      "%.120s: weight [%" PRIu64 ", %" PRIu64 "] is %s, expected a finite number",
-                     name, row, column, isnan(value) ? "nan" : value > 0 ? "inf" : "-inf");
+                     name, row, column,
+                     isnan(value) ? "nan"
+                     : value > 0  ? "inf"
+                                  : "-inf");
 }
 
 /* The next run of outputs from `column` of the matrix on, that one part holds: its place in the
@@ -133,7 +137,8 @@ static int tile_input(uint16_t *row, const struct lora_pack_part *parts,
                       uint64_t tile, uint64_t k, struct lora_failure *failure) {
     if (source->at) {
         const uint8_t *at = source->at + k * source->stride;
-        __builtin_prefetch(at + PACK_AHEAD * source->stride); /* rows are too short for the hardware's */
+        __builtin_prefetch(at +
+                           PACK_AHEAD * source->stride); /* rows are too short for the hardware's */
         if (!(source->part->element == LORA_SOURCE_F16
                   ? pack_copy(row, at)
                   : pack_halves(row, at, LORA_BLOCK_N, source->part->element)))
@@ -141,8 +146,7 @@ static int tile_input(uint16_t *row, const struct lora_pack_part *parts,
     }
     uint64_t column = tile * LORA_BLOCK_N;
     memset(row, 0, LORA_BLOCK_N * sizeof row[0]);
-    return convert_line(row, parts, task, k, column, min(task->n - column, LORA_BLOCK_N),
-                        failure);
+    return convert_line(row, parts, task, k, column, min(task->n - column, LORA_BLOCK_N), failure);
 }
 
 /* `count` inputs of a tile at once where they are FP16 and finite: 0 where not all are. */
@@ -157,12 +161,14 @@ static int tiles_io(const struct lora_pack_part *parts, const struct lora_pack_t
                     struct lora_failure *failure) {
     struct tile_source source[TILES];
     uint64_t k_blocks = (task->k + LORA_BLOCK_K - 1) / LORA_BLOCK_K;
-    for (uint64_t tile = 0; tile < count; tile++) source[tile] = source_of(parts, task, first + tile);
+    for (uint64_t tile = 0; tile < count; tile++)
+        source[tile] = source_of(parts, task, first + tile);
     for (uint64_t from = 0; from < task->k; from += GROUP)
         for (uint64_t tile = 0; tile < count; tile++) {
             uint16_t *block = blocks[tile * k_blocks + from / LORA_BLOCK_K];
             uint64_t to = min(task->k, from + GROUP);
-            if (group_io(block + from % LORA_BLOCK_K * LORA_BLOCK_N, source + tile, from, to - from))
+            if (group_io(block + from % LORA_BLOCK_K * LORA_BLOCK_N, source + tile, from,
+                         to - from))
                 continue;
             for (uint64_t k = from; k < to; k++) {
                 int status = tile_input(block + k % LORA_BLOCK_K * LORA_BLOCK_N, parts, task,
@@ -237,11 +243,11 @@ int pack_rows(const struct lora_pack_part *parts, const struct lora_pack_task *t
     return LORA_OK;
 }
 
-int lora_pack_blocks(const struct lora_pack_part *parts, uint32_t part_count, uint64_t k, uint64_t n,
-                     void *blocks, uint64_t bytes, struct lora_failure *failure) {
+int lora_pack_blocks(const struct lora_pack_part *parts, uint32_t part_count, uint64_t k,
+                     uint64_t n, void *blocks, uint64_t bytes, struct lora_failure *failure) {
     struct lora_failure spare;
-    const struct lora_pack_task task = {.kind = LORA_PACK_MATRIX, .part_count = part_count,
-                                        .k = k, .n = n};
+    const struct lora_pack_task task = {
+        .kind = LORA_PACK_MATRIX, .part_count = part_count, .k = k, .n = n};
     failure = lora_failure_begin(failure, &spare);
     if (!parts || !blocks) return lora_fail(failure, LORA_ERR_ARGUMENT, "packing: no memory given");
     int status = pack_check(parts, part_count, &task, failure);

@@ -52,7 +52,8 @@ static uint32_t u16_bits(const uint8_t *at) {
 
 static int plain_bf16(uint16_t *out, const uint8_t *in, uint64_t count) {
     int bad = 0;
-    for (uint64_t i = 0; i < count; i++) bad |= is_bad(out[i] = half_of(u16_bits(in + 2 * i) << 16));
+    for (uint64_t i = 0; i < count; i++)
+        bad |= is_bad(out[i] = half_of(u16_bits(in + 2 * i) << 16));
     return bad;
 }
 
@@ -115,8 +116,7 @@ F16C static int f16c_lines(uint16_t *out, const uint8_t *in, uint64_t stride, ui
         _mm256_storeu_si256((__m256i *)(void *)out, low);
         _mm256_storeu_si256((__m256i *)(void *)(out + 16), high);
     }
-    return _mm256_movemask_epi8(
-        _mm256_cmpgt_epi16(max, _mm256_set1_epi16(PACK_EXPONENT - 1)));
+    return _mm256_movemask_epi8(_mm256_cmpgt_epi16(max, _mm256_set1_epi16(PACK_EXPONENT - 1)));
 }
 
 static const struct variant f16c = {"f16c", f16c_bf16, f16c_f32, f16c_lines};
@@ -184,8 +184,8 @@ uint64_t pack_find_bad(const uint8_t *in, uint64_t count, uint32_t element, doub
             *value = widened((half & 0x8000u) << 16 | 0x7f800000u | (half & 0x3ffu) << 13);
             return i;
         }
-        uint32_t bits = element == LORA_SOURCE_F32 ? f32_bits(in + 4 * i) : u16_bits(in + 2 * i)
-                                                                                 << 16;
+        uint32_t bits = element == LORA_SOURCE_F32 ? f32_bits(in + 4 * i)
+                                                   : u16_bits(in + 2 * i) << 16;
         *value = widened(bits);
         if (is_bad(half_of(bits))) return i;
     }

@@ -28,7 +28,8 @@ static int write_run(struct lora_cluster *cluster, const struct lora_range *wher
 }
 
 /* Bank within the matrix's banks, and bytes from the matrix's beginning in it: abi.h's formula. */
-static uint32_t bank_and_offset(const struct lora_pack_task *task, uint64_t block, uint64_t *offset) {
+static uint32_t bank_and_offset(const struct lora_pack_task *task, uint64_t block,
+                                uint64_t *offset) {
     uint64_t request = block / task->merge + task->request_first;
     uint64_t row = request / task->bank_count;
     *offset = (row * task->merge + block % task->merge) * BLOCK;
@@ -68,8 +69,12 @@ static int place_tiles(struct lora_cluster *cluster, const struct lora_placing *
     for (uint64_t i = blocks; i < blocks + padding; i++) memset(thread->blocks[i], 0, BLOCK);
     const uint8_t *data = thread->buffer;
     for (uint32_t bank = 0; bank < task->bank_count && !status; bank++) {
-        struct lora_range where = {task->board, task->bank + bank,
-                                   task->offset + runs[bank].offset, runs[bank].bytes, 0, 0};
+        struct lora_range where = {task->board,
+                                   task->bank + bank,
+                                   task->offset + runs[bank].offset,
+                                   runs[bank].bytes,
+                                   0,
+                                   0};
         if (!where.bytes) continue;
         status = write_run(cluster, &where, data, runs + bank, failure);
         data += where.bytes;
@@ -81,8 +86,9 @@ static int place_rows(struct lora_cluster *cluster, const struct lora_placing *p
                       const struct lora_pack_task *task, uint64_t first, uint64_t count,
                       const struct pack_thread *thread, struct lora_range *runs,
                       struct lora_failure *failure) {
-    struct lora_range where = {task->board, task->bank, task->offset + first * task->row_bytes,
-                               count * task->row_bytes, 0, 0};
+    struct lora_range where = {
+        task->board, task->bank, task->offset + first * task->row_bytes, count * task->row_bytes,
+        0,           0};
     int status = pack_rows(placing->parts, task, first, count, thread->buffer, failure);
     return status ? status : write_run(cluster, &where, thread->buffer, runs, failure);
 }

@@ -21,13 +21,13 @@ struct share { /* jobs that one thread begins with */
 struct jobs {
     struct lora_cluster *cluster;
     const struct lora_placing *placing;
-    uint64_t *first_job;    /* of each task, and behind the last one */
-    uint64_t buffer_bytes;  /* a thread */
+    uint64_t *first_job;     /* of each task, and behind the last one */
+    uint64_t buffer_bytes;   /* a thread */
     struct lora_range *runs; /* LORA_MAX_BANKS a job */
-    struct share *shares;   /* one a thread */
+    struct share *shares;    /* one a thread */
     atomic_uint threads;
-    atomic_ullong failed;   /* the first job that failed, ~0 none; changed under the lock */
-    pthread_mutex_t lock;   /* of what follows */
+    atomic_ullong failed; /* the first job that failed, ~0 none; changed under the lock */
+    pthread_mutex_t lock; /* of what follows */
     int status;
     struct lora_failure failure;
 };
@@ -180,21 +180,20 @@ int lora_cluster_place(struct lora_cluster *cluster, struct lora_placing *placin
     failure = lora_failure_begin(failure, &spare);
     int status = lora_check_ready(cluster, 0, failure);
     if (status) return status;
-    if (!placing || placing->size != sizeof *placing || placing->threads - 1u >= LORA_PACK_THREADS ||
-        !placing->parts || !placing->tasks || !placing->ranges || !placing->scratch ||
-        (uintptr_t)placing->scratch % LORA_LINE_BYTES)
-        return lora_fail(failure, LORA_ERR_ARGUMENT,
-                         "placing: a field is missing or out of range");
-    struct jobs jobs = {.cluster = cluster, .placing = placing,
-                        .lock = PTHREAD_MUTEX_INITIALIZER};
+    if (!placing || placing->size != sizeof *placing ||
+        placing->threads - 1u >= LORA_PACK_THREADS || !placing->parts || !placing->tasks ||
+        !placing->ranges || !placing->scratch || (uintptr_t)placing->scratch % LORA_LINE_BYTES)
+        return lora_fail(failure, LORA_ERR_ARGUMENT, "placing: a field is missing or out of range");
+    struct jobs jobs = {.cluster = cluster, .placing = placing, .lock = PTHREAD_MUTEX_INITIALIZER};
     atomic_init(&jobs.failed, ~0ull);
-    jobs.buffer_bytes = placing->scratch_bytes / placing->threads / LORA_LINE_BYTES * LORA_LINE_BYTES;
+    jobs.buffer_bytes = placing->scratch_bytes / placing->threads / LORA_LINE_BYTES *
+                        LORA_LINE_BYTES;
     placing->range_count = 0;
     jobs.first_job = calloc((size_t)placing->task_count + 1, sizeof *jobs.first_job);
     jobs.shares = aligned_alloc(LORA_LINE_BYTES, placing->threads * sizeof *jobs.shares);
-    status = jobs.first_job && jobs.shares ? run_jobs(&jobs, placing, failure)
-                                           : lora_fail(failure, LORA_ERR_MEMORY,
-                                                       "placing: no memory");
+    status = jobs.first_job && jobs.shares
+                 ? run_jobs(&jobs, placing, failure)
+                 : lora_fail(failure, LORA_ERR_MEMORY, "placing: no memory");
     free(jobs.first_job);
     free(jobs.shares);
     free(jobs.runs);

@@ -1,7 +1,6 @@
 /* A weight block from 32 columns that lie one after another. */
 #include "pack.h"
 
-
 #if defined(__SSE2__)
 /* Eight columns of eight rows: SSE2 is part of every x86-64. Returns the maximum magnitudes. */
 static inline __m128i eight_by_eight(uint16_t *out, const uint8_t *in, uint64_t stride,

@@ -23,7 +23,7 @@ static const char *const opcode_names[] = {
 static const char *const unit_states[] = {"idle", "busy", "done", "failed"};
 static const char *const firmware_states[] = {"idle", "running", "waiting", "done", "error"};
 
-#define NAMED(table, index) \
+#define NAMED(table, index)                                                                        \
     ((index) < sizeof(table) / sizeof((table)[0]) ? (table)[index] : "unknown")
 
 const char *lora_unit_name(uint32_t unit) { return NAMED(unit_names, unit); }

@@ -1,15 +1,15 @@
 /* Reset of all boards after a hang. */
 #include "internal.h"
 
-static int reset_board(struct lora_cluster *cluster, uint32_t board,
-                       struct lora_failure *failure) {
+static int reset_board(struct lora_cluster *cluster, uint32_t board, struct lora_failure *failure) {
     struct lora_board *it = &cluster->boards[board];
     struct lora_board_info info = {.size = sizeof info};
     int status = it->transport->reset(it->handle, failure);
     it->programmed = it->in_flight = it->arena_count = it->watchdog_ms = 0;
     if (!status) status = it->transport->info(it->handle, &info, failure);
     if (status) return lora_fail_board(cluster, board, status, failure);
-    if ((!info.serial || info.serial == it->info.serial) && info.board_kind == it->info.board_kind) return LORA_OK;
+    if ((!info.serial || info.serial == it->info.serial) && info.board_kind == it->info.board_kind)
+        return LORA_OK;
     failure->board = (int32_t)board;
     failure->found = info.serial;
     failure->expected = it->info.serial;

@@ -24,16 +24,11 @@ static int start(struct lora_cluster *cluster, uint32_t board, const struct lora
                  struct lora_failure *failure) {
     struct lora_board *it = &cluster->boards[board];
     const uint32_t arguments[11] = {
-        run->operation,
-        run->list_id,
-        run->block_offset,
-        cluster->step,
-        cluster->epoch,
-        run->bank,
-        (uint32_t)run->offset,
-        (uint32_t)(run->offset >> 32),
-        (uint32_t)run->bytes,
-        (uint32_t)(run->bytes >> 32),
+        run->operation,        run->list_id,
+        run->block_offset,     cluster->step,
+        cluster->epoch,        run->bank,
+        (uint32_t)run->offset, (uint32_t)(run->offset >> 32),
+        (uint32_t)run->bytes,  (uint32_t)(run->bytes >> 32),
         it->control_bank,
     };
     int status = it->transport->submit(it->handle, arguments, failure);
@@ -73,7 +68,8 @@ int lora_run(struct lora_cluster *cluster, uint32_t mask, const struct lora_run 
     }
     if (status) { /* the others would wait for this board: let their watchdogs end them */
         struct lora_failure ignored;
-        if (started) lora_wait(cluster, started, run->timeout_us, lora_failure_begin(NULL, &ignored));
+        if (started)
+            lora_wait(cluster, started, run->timeout_us, lora_failure_begin(NULL, &ignored));
         return status;
     }
     status = lora_wait(cluster, mask, run->timeout_us, failure);

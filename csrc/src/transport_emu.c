@@ -47,8 +47,7 @@ static int emu_open(const char *address, void **handle, struct lora_failure *fai
                         address ? address : "");
     struct emu_cluster *cluster = emu_cluster_acquire(id);
     if (!cluster)
-        return emu_fail(failure, LORA_ERR_URI, NULL, "emu:%s: no emulated cluster %u", address,
-                        id);
+        return emu_fail(failure, LORA_ERR_URI, NULL, "emu:%s: no emulated cluster %u", address, id);
     int status = LORA_OK;
     struct emu_handle *open = NULL;
     if (index >= cluster->boards)
@@ -88,16 +87,15 @@ static int emu_load(void *handle, const struct lora_program *program,
     return unlock(board, emu_program(board, program, failure));
 }
 
-static int emu_reserve(void *handle, uint32_t bank, uint64_t offset, uint64_t bytes,
-                       uint64_t *base, struct lora_failure *failure) {
+static int emu_reserve(void *handle, uint32_t bank, uint64_t offset, uint64_t bytes, uint64_t *base,
+                       struct lora_failure *failure) {
     struct emu_board *board = lock(handle);
     int status = emu_memory_reserve(board, bank, offset, bytes, failure);
     if (status == LORA_OK) *base = board->memory.physical[bank] + offset;
     return unlock(board, status);
 }
 
-static int emu_release(void *handle, uint32_t bank, uint64_t offset,
-                       struct lora_failure *failure) {
+static int emu_release(void *handle, uint32_t bank, uint64_t offset, struct lora_failure *failure) {
     struct emu_board *board = lock(handle);
     return unlock(board, emu_memory_release(board, bank, offset, failure));
 }
@@ -139,14 +137,12 @@ static int emu_register_write(void *handle, uint32_t block, uint32_t offset, uin
 /* The activation buffer is on the board only; the host sees the banks that it reserved. */
 static uint8_t *host_range(struct emu_board *board, uint32_t bank, uint64_t offset, uint64_t bytes,
                            struct lora_failure *failure) {
-    uint8_t *at = bank < board->info.bank_count
-                      ? emu_memory_at(&board->memory, bank, offset, bytes)
-                      : NULL;
+    uint8_t *at = bank < board->info.bank_count ? emu_memory_at(&board->memory, bank, offset, bytes)
+                                                : NULL;
     if (at) return at;
     emu_fail(failure, LORA_ERR_RANGE, board,
-             "board %u bank %u: bytes %#llx..%#llx are not inside one reserved arena",
-             board->index, bank, (unsigned long long)offset,
-             (unsigned long long)(offset + bytes));
+             "board %u bank %u: bytes %#llx..%#llx are not inside one reserved arena", board->index,
+             bank, (unsigned long long)offset, (unsigned long long)(offset + bytes));
     if (failure) {
         failure->bank = (int32_t)bank;
         failure->offset = offset;
@@ -157,8 +153,8 @@ static uint8_t *host_range(struct emu_board *board, uint32_t bank, uint64_t offs
     return NULL;
 }
 
-static int emu_memory_read(void *handle, uint32_t bank, uint64_t offset, void *data,
-                           uint64_t bytes, struct lora_failure *failure) {
+static int emu_memory_read(void *handle, uint32_t bank, uint64_t offset, void *data, uint64_t bytes,
+                           struct lora_failure *failure) {
     struct emu_board *board = lock(handle);
     const uint8_t *at = host_range(board, bank, offset, bytes, failure);
     if (at && bytes) memcpy(data, at, bytes);

@@ -47,8 +47,8 @@ static int slash_info(void *opened, struct lora_board_info *info, struct lora_fa
 
 static int slash_submit(void *opened, const uint32_t arguments[11], struct lora_failure *failure) {
     uint32_t control = 0;
-    int status =
-        slash_register_read(opened, LORA_BLOCK_CONTROL, LORA_REG_AP_CTRL, &control, failure);
+    int status = slash_register_read(opened, LORA_BLOCK_CONTROL, LORA_REG_AP_CTRL, &control,
+                                     failure);
     if (!status && !(control & LORA_AP_IDLE))
         return lora_fail(failure, LORA_ERR_TRANSPORT,
                          "board %s: a run is in flight (AP_CTRL 0x%x); wait for it or reset",
@@ -63,8 +63,8 @@ static int slash_submit(void *opened, const uint32_t arguments[11], struct lora_
 
 static int slash_poll(void *opened, uint32_t *run_state, struct lora_failure *failure) {
     uint32_t control = 0;
-    int status =
-        slash_register_read(opened, LORA_BLOCK_CONTROL, LORA_REG_AP_CTRL, &control, failure);
+    int status = slash_register_read(opened, LORA_BLOCK_CONTROL, LORA_REG_AP_CTRL, &control,
+                                     failure);
     *run_state = control & LORA_AP_DONE ? LORA_RUN_DONE : LORA_RUN_BUSY;
     return status;
 }

@@ -18,7 +18,7 @@
 #define SLASH_REGION_BYTES (512ull << 20) /* also the maximum of a buffer */
 #define SLASH_GRANULE (64ull << 20)
 #define SLASH_BUFFERS 255 /* a board, over all its users */
-#define SLASH_PAGE 4096u /* vrtd 1.0.0 wraps longer transfers inside one page: wrong data */
+#define SLASH_PAGE 4096u  /* vrtd 1.0.0 wraps longer transfers inside one page: wrong data */
 #define SLASH_BAR 0
 
 enum slash_opcode {
@@ -52,7 +52,7 @@ struct slash_request {
     uint16_t opcode;
     const void *body;
     uint16_t body_bytes;
-    int fd;              /* sent along, -1 none */
+    int fd; /* sent along, -1 none */
     void *answer;
     uint16_t answer_bytes; /* exactly, or at most where `answer_any` is set */
     uint16_t answer_any;

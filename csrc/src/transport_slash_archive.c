@@ -46,8 +46,8 @@ static int named(const struct tar_header *header, const char *member) {
 
 static int bad(const char *path, const char *what, struct lora_failure *failure) {
     return lora_fail(failure, LORA_ERR_OVERLAY,
-                     "%.120s: %s; a vrtbin is an uncompressed tar archive with design.pdi",
-                     path, what);
+                     "%.120s: %s; a vrtbin is an uncompressed tar archive with design.pdi", path,
+                     what);
 }
 
 static int copy_out(int from, uint64_t at, uint64_t bytes, int *fd, const char *path,

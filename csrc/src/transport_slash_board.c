@@ -41,8 +41,12 @@ static int find(struct slash_wire *wire, const char *bdf, uint32_t *device,
                 struct lora_failure *failure) {
     char name[32] = "";
     strncpy(name, bdf, sizeof name - 1);
-    struct slash_request ask = {.opcode = SLASH_BY_BDF, .body = name, .body_bytes = sizeof name,
-                                .fd = -1, .answer = device, .answer_bytes = 4,
+    struct slash_request ask = {.opcode = SLASH_BY_BDF,
+                                .body = name,
+                                .body_bytes = sizeof name,
+                                .fd = -1,
+                                .answer = device,
+                                .answer_bytes = 4,
                                 .timeout_ms = ANSWER_MS};
     int status = slash_call(wire, &ask, failure);
     if (status && ask.result)
@@ -59,8 +63,12 @@ static int map_bar(struct slash_handle *handle, struct lora_failure *failure) {
     } body = {handle->device, SLASH_BAR};
     struct bar_info info;
     uint64_t bytes = 0;
-    struct slash_request ask = {.opcode = SLASH_BAR_INFO, .body = &body, .body_bytes = sizeof body,
-                                .fd = -1, .answer = &info, .answer_bytes = sizeof info,
+    struct slash_request ask = {.opcode = SLASH_BAR_INFO,
+                                .body = &body,
+                                .body_bytes = sizeof body,
+                                .fd = -1,
+                                .answer = &info,
+                                .answer_bytes = sizeof info,
                                 .timeout_ms = ANSWER_MS};
     int status = slash_call(&handle->wire, &ask, failure);
     if (status) return status;
@@ -69,9 +77,14 @@ static int map_bar(struct slash_handle *handle, struct lora_failure *failure) {
                          "board %s: BAR %d: %u B of information, usable %u; %zu B and usable "
                          "expected; is the SLASH shell loaded?",
                          handle->bdf, SLASH_BAR, info.size, info.usable, sizeof info);
-    ask = (struct slash_request){.opcode = SLASH_BAR_FD, .body = &body, .body_bytes = sizeof body,
-                                 .fd = -1, .answer = &bytes, .answer_bytes = sizeof bytes,
-                                 .answer_fd = &handle->bar_fd, .timeout_ms = ANSWER_MS};
+    ask = (struct slash_request){.opcode = SLASH_BAR_FD,
+                                 .body = &body,
+                                 .body_bytes = sizeof body,
+                                 .fd = -1,
+                                 .answer = &bytes,
+                                 .answer_bytes = sizeof bytes,
+                                 .answer_fd = &handle->bar_fd,
+                                 .timeout_ms = ANSWER_MS};
     status = slash_call(&handle->wire, &ask, failure);
     if (status) return status;
     if (!bytes || bytes > BAR_LIMIT || bytes % SLASH_PAGE)
@@ -141,8 +154,12 @@ int lora_slash_reset(const char *bdf, struct lora_failure *failure) {
     int status = slash_connect(&wire, failure);
     if (!status) status = find(&wire, bdf, &device, failure);
     body.device = device;
-    struct slash_request ask = {.opcode = SLASH_HOTPLUG, .body = &body, .body_bytes = sizeof body,
-                                .fd = -1, .answer = &answer, .answer_bytes = 1,
+    struct slash_request ask = {.opcode = SLASH_HOTPLUG,
+                                .body = &body,
+                                .body_bytes = sizeof body,
+                                .fd = -1,
+                                .answer = &answer,
+                                .answer_bytes = 1,
                                 .timeout_ms = HOTPLUG_MS};
     if (!status) status = slash_call(&wire, &ask, failure);
     slash_disconnect(&wire);
@@ -161,8 +178,12 @@ const char *lora_slash_socket(void) { return slash_socket_path(); }
 static int describe(struct slash_wire *wire, uint32_t index, struct lora_slash_device *device,
                     struct lora_failure *failure) {
     struct device_info info;
-    struct slash_request ask = {.opcode = SLASH_INFO, .body = &index, .body_bytes = 4, .fd = -1,
-                                .answer = &info, .answer_bytes = sizeof info,
+    struct slash_request ask = {.opcode = SLASH_INFO,
+                                .body = &index,
+                                .body_bytes = 4,
+                                .fd = -1,
+                                .answer = &info,
+                                .answer_bytes = sizeof info,
                                 .timeout_ms = ANSWER_MS};
     int status = slash_call(wire, &ask, failure);
     if (status) return status;
@@ -179,8 +200,13 @@ int lora_slash_devices(struct lora_slash_device *devices, uint32_t capacity, uin
     uint8_t none = 0;
     failure = lora_failure_begin(failure, &spare);
     *count = 0;
-    struct slash_request ask = {.opcode = SLASH_COUNT, .body = &none, .body_bytes = 1, .fd = -1,
-                                .answer = count, .answer_bytes = 4, .timeout_ms = ANSWER_MS};
+    struct slash_request ask = {.opcode = SLASH_COUNT,
+                                .body = &none,
+                                .body_bytes = 1,
+                                .fd = -1,
+                                .answer = count,
+                                .answer_bytes = 4,
+                                .timeout_ms = ANSWER_MS};
     int status = slash_connect(&wire, failure);
     if (!status) status = slash_call(&wire, &ask, failure);
     for (uint32_t i = 0; i < *count && i < capacity && !status; i++)
@@ -206,9 +232,14 @@ int lora_slash_sensors(const char *bdf, struct lora_slash_sensor *sensors, uint3
     *count = 0;
     int status = slash_connect(&wire, failure);
     if (!status) status = find(&wire, bdf, &device, failure);
-    struct slash_request ask = {.opcode = SLASH_SENSORS, .body = &device, .body_bytes = 4,
-                                .fd = -1, .answer = body, .answer_bytes = sizeof body,
-                                .answer_any = 1, .timeout_ms = ANSWER_MS};
+    struct slash_request ask = {.opcode = SLASH_SENSORS,
+                                .body = &device,
+                                .body_bytes = 4,
+                                .fd = -1,
+                                .answer = body,
+                                .answer_bytes = sizeof body,
+                                .answer_any = 1,
+                                .timeout_ms = ANSWER_MS};
     if (!status) status = slash_call(&wire, &ask, failure);
     slash_disconnect(&wire);
     if (status) return status;
@@ -237,8 +268,12 @@ int lora_slash_clock(const char *bdf, uint32_t *hz, struct lora_failure *failure
     int status = slash_connect(&wire, failure);
     if (!status) status = find(&wire, bdf, &device, failure);
     body.device = device;
-    struct slash_request ask = {.opcode = SLASH_CLOCK, .body = &body, .body_bytes = sizeof body,
-                                .fd = -1, .answer = hz, .answer_bytes = 4,
+    struct slash_request ask = {.opcode = SLASH_CLOCK,
+                                .body = &body,
+                                .body_bytes = sizeof body,
+                                .fd = -1,
+                                .answer = hz,
+                                .answer_bytes = 4,
                                 .timeout_ms = ANSWER_MS};
     if (!status) status = slash_call(&wire, &ask, failure);
     slash_disconnect(&wire);

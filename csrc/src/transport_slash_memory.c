@@ -35,9 +35,13 @@ static void close_buffer(struct slash_handle *handle, struct slash_buffer *buffe
         uint64_t physical, bytes;
     } body = {handle->device, buffer->physical, buffer->bytes};
     uint8_t answer;
-    struct slash_request ask = {.opcode = SLASH_BUFFER_CLOSE, .body = &body,
-                                .body_bytes = sizeof body, .fd = -1, .answer = &answer,
-                                .answer_bytes = 1, .timeout_ms = ANSWER_MS};
+    struct slash_request ask = {.opcode = SLASH_BUFFER_CLOSE,
+                                .body = &body,
+                                .body_bytes = sizeof body,
+                                .fd = -1,
+                                .answer = &answer,
+                                .answer_bytes = 1,
+                                .timeout_ms = ANSWER_MS};
     if (handle->wire.socket >= 0) /* else vrtd has freed it with the connection */
         slash_call(&handle->wire, &ask, lora_failure_begin(NULL, &ignored));
     close(buffer->fd);
@@ -52,9 +56,8 @@ static int check_buffer(uint32_t bank, uint64_t wanted, const struct slash_buffe
         return LORA_OK;
     return lora_fail(failure, LORA_ERR_TRANSPORT,
                      "bank %u: vrtd gave %llu B at 0x%llx, %llu B inside 0x%llx..0x%llx expected",
-                     bank, (unsigned long long)buffer->bytes,
-                     (unsigned long long)buffer->physical, (unsigned long long)wanted,
-                     (unsigned long long)base, (unsigned long long)end);
+                     bank, (unsigned long long)buffer->bytes, (unsigned long long)buffer->physical,
+                     (unsigned long long)wanted, (unsigned long long)base, (unsigned long long)end);
 }
 
 /* LORA_ERR_BANK_FULL where vrtd has nothing more to give. */
@@ -69,9 +72,13 @@ static int open_buffer(struct slash_handle *handle, uint32_t bank, uint32_t half
         body.type = BUFFER_HBM_REGION;
         body.argument = 2ull * bank + half;
     }
-    struct slash_request ask = {.opcode = SLASH_BUFFER_OPEN, .body = &body,
-                                .body_bytes = sizeof body, .fd = -1, .answer = answer,
-                                .answer_bytes = sizeof answer, .answer_fd = &buffer->fd,
+    struct slash_request ask = {.opcode = SLASH_BUFFER_OPEN,
+                                .body = &body,
+                                .body_bytes = sizeof body,
+                                .fd = -1,
+                                .answer = answer,
+                                .answer_bytes = sizeof answer,
+                                .answer_fd = &buffer->fd,
                                 .timeout_ms = ANSWER_MS};
     int status = slash_call(&handle->wire, &ask, failure);
     if (status) return ask.result == SLASH_BUSY ? LORA_ERR_BANK_FULL : status;
@@ -89,8 +96,8 @@ static void close_pieces(struct slash_handle *handle, struct slash_arena *arena)
     arena->pieces = NULL;
 }
 
-static int full(const struct slash_handle *handle, const struct slash_arena *arena,
-                const char *why, struct lora_failure *failure) {
+static int full(const struct slash_handle *handle, const struct slash_arena *arena, const char *why,
+                struct lora_failure *failure) {
     char name[16];
     failure->bank = (int32_t)arena->bank;
     failure->offset = arena->offset;
@@ -104,9 +111,8 @@ static int full(const struct slash_handle *handle, const struct slash_arena *are
                      "bank %s: %.1f MiB asked for, %s: %.1f of %.1f MiB are not this process's, "
                      "which holds %u buffers (a board has %d, of at least 64 MiB); another process "
                      "may hold some",
-                     bank_name(arena->bank, name), MIB(arena->bytes), why,
-                     MIB(failure->available), MIB(failure->capacity), handle->buffer_count,
-                     SLASH_BUFFERS);
+                     bank_name(arena->bank, name), MIB(arena->bytes), why, MIB(failure->available),
+                     MIB(failure->capacity), handle->buffer_count, SLASH_BUFFERS);
 }
 
 static uint64_t granules(uint64_t bytes) {

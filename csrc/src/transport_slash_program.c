@@ -6,8 +6,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define DESIGN_MS 120000  /* a full PDI over PCIe, with its boot */
-#define IDENTITY_MS 3000  /* until the soft core answers: it starts in milliseconds */
+#define DESIGN_MS 120000 /* a full PDI over PCIe, with its boot */
+#define IDENTITY_MS 3000 /* until the soft core answers: it starts in milliseconds */
 #define LOOK_MS 5
 #define ANSWER_MS 5000
 #define CLOCK_TOLERANCE 50 /* a fiftieth: what the clock wizard may be off */
@@ -22,8 +22,12 @@ static int write_design(struct slash_handle *handle, const char *container,
                          handle->bdf);
     int status = slash_archive_member(container, "design.pdi", &fd, failure);
     if (status) return status;
-    struct slash_request ask = {.opcode = SLASH_DESIGN, .body = &handle->device, .body_bytes = 4,
-                                .fd = fd, .answer = &answer, .answer_bytes = 1,
+    struct slash_request ask = {.opcode = SLASH_DESIGN,
+                                .body = &handle->device,
+                                .body_bytes = 4,
+                                .fd = fd,
+                                .answer = &answer,
+                                .answer_bytes = 1,
                                 .timeout_ms = DESIGN_MS};
     status = slash_call(&handle->wire, &ask, failure);
     close(fd);
@@ -33,8 +37,12 @@ static int write_design(struct slash_handle *handle, const char *container,
 static int set_clock(struct slash_handle *handle, uint32_t hz, struct lora_failure *failure) {
     const struct slash_clock_body body = {handle->device, hz, SLASH_CLOCK_SET, SLASH_USER_CLOCK};
     uint32_t rate = 0;
-    struct slash_request ask = {.opcode = SLASH_CLOCK, .body = &body, .body_bytes = sizeof body,
-                                .fd = -1, .answer = &rate, .answer_bytes = sizeof rate,
+    struct slash_request ask = {.opcode = SLASH_CLOCK,
+                                .body = &body,
+                                .body_bytes = sizeof body,
+                                .fd = -1,
+                                .answer = &rate,
+                                .answer_bytes = sizeof rate,
                                 .timeout_ms = ANSWER_MS};
     if (!hz) return LORA_OK;
     int status = slash_call(&handle->wire, &ask, failure);

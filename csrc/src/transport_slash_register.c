@@ -21,8 +21,8 @@ static int bracket(const struct slash_handle *handle, uint64_t flags,
                      strerror(errno));
 }
 
-static volatile uint32_t *register_at(const struct slash_handle *handle, uint32_t block, uint32_t offset,
-                                struct lora_failure *failure) {
+static volatile uint32_t *register_at(const struct slash_handle *handle, uint32_t block,
+                                      uint32_t offset, struct lora_failure *failure) {
     if (!handle->bar || !handle->programmed) {
         lora_fail(failure, LORA_ERR_TRANSPORT,
                   "board %s: no overlay is loaded, so no register answers", handle->bdf);

@@ -14,8 +14,9 @@
 #define PACKET_BYTES 4096
 #define HEADER_BYTES 8
 
-static const char *const returns[] = {"OK",    "BAD_LIB_CALL", "BAD_CONN", "BAD_REQUEST",
-                                      "INVALID_ARGUMENT", "NOEXIST", "INTERNAL", "AUTH", "BUSY"};
+static const char *const returns[] = {
+    "OK",      "BAD_LIB_CALL", "BAD_CONN", "BAD_REQUEST", "INVALID_ARGUMENT",
+    "NOEXIST", "INTERNAL",     "AUTH",     "BUSY"};
 
 const char *slash_socket_path(void) {
     const char *path = getenv("LORA_VRTD_SOCKET");

@@ -62,7 +62,7 @@ static int open_locked(struct xrt_handle *board, struct lora_failure *failure) {
 }
 
 static int xrt_open(const char *address, void **handle, struct lora_failure *failure) {
-    if (!address || !address[0] || strlen(address) >= sizeof ((struct xrt_handle *)0)->address)
+    if (!address || !address[0] || strlen(address) >= sizeof((struct xrt_handle *)0)->address)
         return lora_fail(failure, LORA_ERR_URI,
                          "xrt:%.64s: an index (xrt:0) or a BDF (xrt:0000:3b:00.1) expected",
                          address ? address : "");
@@ -118,7 +118,8 @@ static int xrt_info(void *handle, struct lora_board_info *info, struct lora_fail
                                      .serial = board->serial,
                                      .bank_count = XRT_BANKS,
                                      .name = "u280"};
-    for (uint32_t bank = 0; bank < XRT_BANKS; bank++) info->bank_bytes[bank] = xrt_bank_usable(bank);
+    for (uint32_t bank = 0; bank < XRT_BANKS; bank++)
+        info->bank_bytes[bank] = xrt_bank_usable(bank);
     memcpy(info->address, board->address, sizeof info->address);
     return LORA_OK;
 }
@@ -185,7 +186,8 @@ static int xrt_submit(void *handle, const uint32_t arguments[11], struct lora_fa
     int status = read_control(handle, &control, failure);
     if (!status && !(control & LORA_AP_IDLE))
         status = lora_fail(failure, LORA_ERR_TRANSPORT,
-                           "lora_ctrl is busy (AP_CTRL 0x%x), idle expected; wait or reset", control);
+                           "lora_ctrl is busy (AP_CTRL 0x%x), idle expected; wait or reset",
+                           control);
     for (uint32_t i = 0; i < 11 && !status; i++)
         status = xrt_register_write(handle, LORA_BLOCK_CONTROL, LORA_REG_OPERATION + 4 * i,
                                     arguments[i], failure);
@@ -205,7 +207,8 @@ static int xrt_sleep(void *handle, uint32_t microseconds, struct lora_failure *f
     struct timespec left = {microseconds / 1000000, (long)(microseconds % 1000000) * 1000};
     (void)handle;
     (void)failure;
-    while (nanosleep(&left, &left)) {} /* a signal cuts it short: the rest, too */
+    while (nanosleep(&left, &left)) {
+    } /* a signal cuts it short: the rest, too */
     return LORA_OK;
 }
 

@@ -45,8 +45,8 @@ struct xrt_ip_api {
 /* What a container's own sections say. */
 struct xrt_container {
     unsigned char uuid[16];
-    int32_t memory[XRT_BANKS];   /* index in the topology that the runtime counts by, -1 none */
-    uint64_t bytes[XRT_BANKS];   /* capacity */
+    int32_t memory[XRT_BANKS];    /* index in the topology that the runtime counts by, -1 none */
+    uint64_t bytes[XRT_BANKS];    /* capacity */
     uint8_t connected[XRT_BANKS]; /* reached by lora_ctrl */
     char unit[LORA_BLOCKS][XRT_NAME]; /* "kernel:instance" by enum lora_block, "" none */
     uint64_t unit_base[LORA_BLOCKS];

@@ -131,10 +131,11 @@ int lora_xrt_core(struct lora_xrt_board *board, const char *name, uint32_t *core
     int index = handle->shim ? ip->index(handle->shim, name) : -1;
     if (board->core_count == CORES || index < 0 ||
         ip->open(handle->shim, handle->container.uuid, (unsigned int)index, 0))
-        return lora_fail(failure, LORA_ERR_TRANSPORT,
-                         "core %.64s: no context for this process alone (index %d); another process "
-                         "may hold the board",
-                         name, index);
+        return lora_fail(
+            failure, LORA_ERR_TRANSPORT,
+            "core %.64s: no context for this process alone (index %d); another process "
+            "may hold the board",
+            name, index);
     *core = board->core_count;
     board->cores[board->core_count++] = (uint32_t)index;
     return LORA_OK;

@@ -17,8 +17,13 @@
 #define COUNT_AT 448
 #define SECTION_BYTES 40
 #define MAX_SECTIONS 256
-enum { MEM_TOPOLOGY = 6, CONNECTIVITY = 7, IP_LAYOUT = 8, GROUP_TOPOLOGY = 26,
-       GROUP_CONNECTIVITY = 27 };
+enum {
+    MEM_TOPOLOGY = 6,
+    CONNECTIVITY = 7,
+    IP_LAYOUT = 8,
+    GROUP_TOPOLOGY = 26,
+    GROUP_CONNECTIVITY = 27
+};
 #define MEMORY_BYTES 40
 #define IP_BYTES 80
 #define CONNECTION_BYTES 12
@@ -132,8 +137,8 @@ static int check_banks(const struct view *file, const struct xrt_container *cont
 }
 
 static int32_t read_units(const struct table *ips, struct xrt_container *container) {
-    static const char *const kernels[LORA_BLOCKS] = {"lora_ctrl:", "aurora_flow_0:",
-                                                     "aurora_flow_1:"};
+    static const char *const kernels[LORA_BLOCKS] = {
+        "lora_ctrl:", "aurora_flow_0:", "aurora_flow_1:"};
     int32_t control = -1;
     for (uint32_t i = 0; i < ips->count; i++) {
         const uint8_t *ip = ips->at + (size_t)i * IP_BYTES;

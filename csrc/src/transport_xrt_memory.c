@@ -69,7 +69,7 @@ int xrt_reserve(void *handle, uint32_t bank, uint64_t offset, uint64_t bytes, ui
                       failure);
     arena.mirror = api->bo_map(arena.bo);
     *base = api->bo_address(arena.bo);
-    if (!arena.mirror || *base % LORA_LINE_BYTES ) {
+    if (!arena.mirror || *base % LORA_LINE_BYTES) {
         api->bo_free(arena.bo);
         return lora_fail(failure, LORA_ERR_TRANSPORT,
                          "bank %u: buffer object at 0x%llx with%s host copy found, one on a line "

@@ -9,7 +9,7 @@
 #include "lora/xrt.h"
 
 static const struct lora_transport *const transports[] = {&lora_transport_emu, &lora_transport_xrt,
-                                                         &lora_transport_slash};
+                                                          &lora_transport_slash};
 #define TRANSPORTS (sizeof transports / sizeof transports[0])
 
 static int unknown(const char *uri, struct lora_failure *failure) {

@@ -157,8 +157,7 @@ static inline void test_reserve(struct test_cluster *cluster, uint32_t board, ui
 /* Record `index` of the arena registers, as the host writes it. */
 static inline void test_arena(struct test_cluster *cluster, uint32_t board, uint32_t index,
                               uint32_t bank, uint64_t offset, uint64_t bytes) {
-    struct lora_arena_record record = {
-        .offset = offset, .bytes = bytes, .bank = bank, .valid = 1};
+    struct lora_arena_record record = {.offset = offset, .bytes = bytes, .bank = bank, .valid = 1};
     uint32_t words[sizeof record / 4];
     memcpy(words, &record, sizeof record);
     for (uint32_t i = 0; i < sizeof record / 4; i++)

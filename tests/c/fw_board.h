@@ -67,8 +67,7 @@ static struct {
     struct fw *fw;
 } board;
 
-static void set_arena(uint32_t i, uint32_t bank, uint64_t offset, uint64_t bytes)
-{
+static void set_arena(uint32_t i, uint32_t bank, uint64_t offset, uint64_t bytes) {
     struct lora_arena_record record = {offset + 0x1000000, offset, bytes, bank, 1};
     memcpy((uint8_t *)board.registers + LORA_REG_ARENAS + i * sizeof record, &record,
            sizeof record);
@@ -76,8 +75,7 @@ static void set_arena(uint32_t i, uint32_t bank, uint64_t offset, uint64_t bytes
         board.registers[LORA_REG_ARENA_COUNT / 4] = i + 1;
 }
 
-static uint8_t *memory(uint32_t bank, uint64_t offset, uint32_t bytes)
-{
+static uint8_t *memory(uint32_t bank, uint64_t offset, uint32_t bytes) {
     struct lora_arena_record record;
     for (uint32_t i = 0; i < board.registers[LORA_REG_ARENA_COUNT / 4]; i++) {
         memcpy(&record, (uint8_t *)board.registers + LORA_REG_ARENAS + i * sizeof record,
@@ -93,36 +91,28 @@ static uint8_t *memory(uint32_t bank, uint64_t offset, uint32_t bytes)
     abort();
 }
 
-uint32_t hal_register(uint32_t offset)
-{
+uint32_t hal_register(uint32_t offset) {
     CHECK(offset < sizeof board.registers && offset % 4 == 0);
     return board.registers[offset / 4];
 }
 
-void hal_set_register(uint32_t offset, uint32_t value)
-{
+void hal_set_register(uint32_t offset, uint32_t value) {
     CHECK(offset < sizeof board.registers && offset % 4 == 0);
     board.registers[offset / 4] = value;
 }
 
-void hal_read(uint32_t bank, uint64_t offset, void *data, uint32_t bytes)
-{
+void hal_read(uint32_t bank, uint64_t offset, void *data, uint32_t bytes) {
     memcpy(data, memory(bank, offset, bytes), bytes);
 }
 
-void hal_write(uint32_t bank, uint64_t offset, const void *data, uint32_t bytes)
-{
+void hal_write(uint32_t bank, uint64_t offset, const void *data, uint32_t bytes) {
     memcpy(memory(bank, offset, bytes), data, bytes);
 }
 
-uint32_t hal_onchip_bytes(void)
-{
-    return ONCHIP_BYTES;
-}
+uint32_t hal_onchip_bytes(void) { return ONCHIP_BYTES; }
 
 void hal_unit_start(uint32_t unit, const struct lora_command *command, const struct lora_list *list,
-                    const struct lora_step_state *state)
-{
+                    const struct lora_step_state *state) {
     struct scripted_unit *entry = &board.units[unit];
     struct started *log = &board.log[board.log_count++];
     (void)list;
@@ -137,8 +127,7 @@ void hal_unit_start(uint32_t unit, const struct lora_command *command, const str
     log->block = state->block_offset;
 }
 
-uint32_t hal_unit_poll(uint32_t unit, struct hal_unit_result *result)
-{
+uint32_t hal_unit_poll(uint32_t unit, struct hal_unit_result *result) {
     struct scripted_unit *entry = &board.units[unit];
     CHECK(entry->busy);
     if (entry->stuck || entry->polls_left > 0) {
@@ -156,67 +145,49 @@ uint32_t hal_unit_poll(uint32_t unit, struct hal_unit_result *result)
     return entry->status == LORA_OK ? LORA_UNIT_DONE : LORA_UNIT_FAILED;
 }
 
-void hal_unit_segments(uint32_t unit, uint32_t groups[LORA_SEGMENTS])
-{
+void hal_unit_segments(uint32_t unit, uint32_t groups[LORA_SEGMENTS]) {
     CHECK_EQUAL(unit, LORA_UNIT_ROUTER);
     memcpy(groups, board.segments, sizeof board.segments);
 }
 
-void hal_unit_abort(uint32_t unit)
-{
+void hal_unit_abort(uint32_t unit) {
     CHECK(board.units[unit].busy);
     board.units[unit].busy = 0;
     board.aborted |= 1u << unit;
 }
 
-void hal_links_epoch(uint32_t epoch)
-{
-    board.epoch = epoch;
-}
+void hal_links_epoch(uint32_t epoch) { board.epoch = epoch; }
 
-void hal_links_poison(const struct lora_list *list, const struct lora_step_state *state)
-{
+void hal_links_poison(const struct lora_list *list, const struct lora_step_state *state) {
     CHECK(list->boards > 1);
     board.poisoned++;
     board.poison_epoch = state->epoch;
 }
 
-uint32_t hal_link_test(struct lora_link_test *test)
-{
+uint32_t hal_link_test(struct lora_link_test *test) {
     if (board.link_polls > 0) {
         board.link_polls--;
         return LORA_UNIT_BUSY;
     }
     if (board.link_state == LORA_UNIT_DONE)
-        for (int p = 0; p < LORA_PORTS; p++)
-            test->ports[p].received = test->frames;
+        for (int p = 0; p < LORA_PORTS; p++) test->ports[p].received = test->frames;
     return board.link_state;
 }
 
-uint64_t hal_cycles(void)
-{
-    return board.cycles;
-}
+uint64_t hal_cycles(void) { return board.cycles; }
 
-uint32_t hal_cycles_per_ms(void)
-{
-    return CYCLES_PER_MS;
-}
+uint32_t hal_cycles_per_ms(void) { return CYCLES_PER_MS; }
 
-void hal_trace(uint32_t index, const struct lora_command *command, uint32_t rows, uint32_t end)
-{
+void hal_trace(uint32_t index, const struct lora_command *command, uint32_t rows, uint32_t end) {
     (void)index, (void)command, (void)rows;
     board.traced += end ? 1 : 0x10000;
 }
 
 /* --- the host's side -------------------------------------------------------------------------- */
-static void board_open(void)
-{
+static void board_open(void) {
     memset(&board, 0, sizeof board);
-    for (uint32_t bank = 0; bank < BANKS; bank++)
-        board.banks[bank] = calloc(1, BANK_BYTES);
-    for (uint32_t bank = 0; bank < 4; bank++)
-        set_arena(bank, bank, 0, BANK_BYTES);
+    for (uint32_t bank = 0; bank < BANKS; bank++) board.banks[bank] = calloc(1, BANK_BYTES);
+    for (uint32_t bank = 0; bank < 4; bank++) set_arena(bank, bank, 0, BANK_BYTES);
     set_arena(4, CONTROL, 0, BANK_BYTES);
     board.registers[LORA_REG_CONTROL_BANK / 4] = CONTROL;
     board.registers[LORA_REG_WATCHDOG_MS / 4] = 100;
@@ -228,30 +199,25 @@ static void board_open(void)
     CHECK_EQUAL(fw_poll(board.fw), LORA_FW_IDLE);
 }
 
-static void board_close(void)
-{
-    for (uint32_t bank = 0; bank < BANKS; bank++)
-        free(board.banks[bank]);
+static void board_close(void) {
+    for (uint32_t bank = 0; bank < BANKS; bank++) free(board.banks[bank]);
     free(board.fw);
 }
 
-static struct lora_completion completion(void)
-{
+static struct lora_completion completion(void) {
     struct lora_completion record;
     memcpy(&record, board.banks[CONTROL] + LORA_COMPLETION_OFFSET, sizeof record);
     return record;
 }
 
-static struct lora_error_record error_record(void)
-{
+static struct lora_error_record error_record(void) {
     struct lora_error_record record;
     memcpy(&record, board.banks[CONTROL] + LORA_ERROR_OFFSET, sizeof record);
     return record;
 }
 
 /* Starts an operation; the returned status is the completion record's. */
-static uint32_t operate(uint32_t operation)
-{
+static uint32_t operate(uint32_t operation) {
     uint32_t state;
     memset(board.banks[CONTROL], 0xee, 0x100);
     board.registers[LORA_REG_OPERATION / 4] = operation;
@@ -262,15 +228,13 @@ static uint32_t operate(uint32_t operation)
         state = fw_poll(board.fw);
         CHECK(board.cycles < 1000000000ull);
     } while (state == LORA_FW_RUNNING || state == LORA_FW_WAITING);
-    CHECK_EQUAL(board.registers[LORA_REG_AP_CTRL / 4],
-                LORA_AP_DONE | LORA_AP_IDLE | LORA_AP_READY);
+    CHECK_EQUAL(board.registers[LORA_REG_AP_CTRL / 4], LORA_AP_DONE | LORA_AP_IDLE | LORA_AP_READY);
     CHECK_EQUAL(completion().size, sizeof(struct lora_completion));
     CHECK_EQUAL(completion().operation, operation);
     CHECK_EQUAL(completion().status, error_record().code);
     CHECK_EQUAL(state, completion().status == LORA_OK ? LORA_FW_DONE : LORA_FW_ERROR);
     CHECK_EQUAL(board.registers[LORA_REG_FIRMWARE_STATE / 4], state);
-    for (uint32_t unit = 0; unit < LORA_UNITS; unit++)
-        CHECK(!board.units[unit].busy);
+    for (uint32_t unit = 0; unit < LORA_UNITS; unit++) CHECK(!board.units[unit].busy);
     CHECK_EQUAL(fw_poll(board.fw), LORA_FW_IDLE);
     return completion().status;
 }

@@ -6,14 +6,12 @@
 
 static struct test_list list;
 
-static void step_path(struct test_step *step, uint16_t slot)
-{
+static void step_path(struct test_step *step, uint16_t slot) {
     step->path[step->header.path_count++] = slot;
 }
 
 /* Sequence 0: step 1 writes a chain of three rows and a sibling of the second. */
-static void chain(void)
-{
+static void chain(void) {
     struct test_step step = step_new(1, 0);
     board_ready(&list);
     step_row(&step, 0, 0, 10, -1);
@@ -25,8 +23,7 @@ static void chain(void)
     CHECK_EQUAL(completion().step, 1);
 }
 
-static struct test_step commit_three(uint32_t number, uint32_t epoch)
-{
+static struct test_step commit_three(uint32_t number, uint32_t epoch) {
     struct test_step step = step_new(number, epoch);
     step_path(&step, 10);
     step_path(&step, 11);

@@ -43,25 +43,55 @@ enum {
     COMMANDS
 };
 /* Counters: one a command in order, eight for GATHER and HEAD_GATHER. */
-enum { C_COMMIT, C_EMBED, C_GATHER, C_MATRIX = C_GATHER + 8, C_ROPE, C_STORE, C_HEADS, C_PACK,
-       C_HEAD_GATHER, C_HEAD = C_HEAD_GATHER + 8, COUNTERS };
+enum {
+    C_COMMIT,
+    C_EMBED,
+    C_GATHER,
+    C_MATRIX = C_GATHER + 8,
+    C_ROPE,
+    C_STORE,
+    C_HEADS,
+    C_PACK,
+    C_HEAD_GATHER,
+    C_HEAD = C_HEAD_GATHER + 8,
+    COUNTERS
+};
 
-static struct lora_list header_new(void)
-{
-    return (struct lora_list){
-        .size = sizeof(struct lora_list), .abi = LORA_ABI_NUMBER, .list_id = 0,
-        .command_count = COMMANDS, .counter_count = COUNTERS, .rank = 0, .boards = 2, .ring = 0,
-        .port_next = 1, .port_previous = LORA_NO_PORT, .control_bank = CONTROL,
-        .table_bank = CONTROL, .max_rows = ROWS, .max_scratch = 64, .max_sequences = 4,
-        .max_tiles = 8, .page_count = 20, .vocabulary = 100, .positions = 256,
-        .onchip_bytes = ONCHIP_BYTES, .kv_bank_first = 2, .kv_bank_count = 2, .kv_layers = 2,
-        .kv_heads = 2, .head_dim = 16, .kv_line = KV_LINE, .table_line = TABLE_AT / 64,
-        .results_offset = RESULTS_AT, .results_bytes = RESULTS_BYTES, .embed_columns = 64};
+static struct lora_list header_new(void) {
+    return (struct lora_list){.size = sizeof(struct lora_list),
+                              .abi = LORA_ABI_NUMBER,
+                              .list_id = 0,
+                              .command_count = COMMANDS,
+                              .counter_count = COUNTERS,
+                              .rank = 0,
+                              .boards = 2,
+                              .ring = 0,
+                              .port_next = 1,
+                              .port_previous = LORA_NO_PORT,
+                              .control_bank = CONTROL,
+                              .table_bank = CONTROL,
+                              .max_rows = ROWS,
+                              .max_scratch = 64,
+                              .max_sequences = 4,
+                              .max_tiles = 8,
+                              .page_count = 20,
+                              .vocabulary = 100,
+                              .positions = 256,
+                              .onchip_bytes = ONCHIP_BYTES,
+                              .kv_bank_first = 2,
+                              .kv_bank_count = 2,
+                              .kv_layers = 2,
+                              .kv_heads = 2,
+                              .head_dim = 16,
+                              .kv_line = KV_LINE,
+                              .table_line = TABLE_AT / 64,
+                              .results_offset = RESULTS_AT,
+                              .results_bytes = RESULTS_BYTES,
+                              .embed_columns = 64};
 }
 
 static void common(union record *record, uint32_t opcode, uint32_t unit, uint32_t flags,
-                   uint32_t wait, uint32_t value, uint32_t signal)
-{
+                   uint32_t wait, uint32_t value, uint32_t signal) {
     memset(record, 0, sizeof *record);
     record->command.opcode = (uint8_t)opcode;
     record->command.unit = (uint8_t)unit;
@@ -71,8 +101,7 @@ static void common(union record *record, uint32_t opcode, uint32_t unit, uint32_
     record->command.signal_counter = (uint16_t)signal;
 }
 
-static void fill_front(union record *c)
-{
+static void fill_front(union record *c) {
     const uint32_t segments = LORA_FLAG_WAIT_SEGMENTS | LORA_FLAG_WAIT_GROUPS;
     common(&c[KV_COMMIT_AT], LORA_CMD_KV_COMMIT, LORA_UNIT_DMA, 0, LORA_NO_COUNTER, 0, C_COMMIT);
     common(&c[EMBED_AT], LORA_CMD_VECTOR, LORA_UNIT_VFU, 0, LORA_NO_COUNTER, 0, C_EMBED);
@@ -84,10 +113,17 @@ static void fill_front(union record *c)
     c[EMBED_AT].vector.b_bank = LORA_NO_BANK;
     common(&c[GATHER_AT], LORA_CMD_GATHER, LORA_UNIT_ROUTER, LORA_FLAG_SIGNAL_SEGMENTS, C_EMBED, 1,
            C_GATHER);
-    c[GATHER_AT].gather = (struct lora_gather){
-        .opcode = LORA_CMD_GATHER, .unit = LORA_UNIT_ROUTER, .flags = LORA_FLAG_SIGNAL_SEGMENTS,
-        .wait_counter = C_EMBED, .wait_value = 1, .signal_counter = C_GATHER, .stride = 128,
-        .columns = 64, .share_unit = 32, .segment_unit = 32, .element_bytes = 2};
+    c[GATHER_AT].gather = (struct lora_gather){.opcode = LORA_CMD_GATHER,
+                                               .unit = LORA_UNIT_ROUTER,
+                                               .flags = LORA_FLAG_SIGNAL_SEGMENTS,
+                                               .wait_counter = C_EMBED,
+                                               .wait_value = 1,
+                                               .signal_counter = C_GATHER,
+                                               .stride = 128,
+                                               .columns = 64,
+                                               .share_unit = 32,
+                                               .segment_unit = 32,
+                                               .element_bytes = 2};
     common(&c[MATRIX_AT], LORA_CMD_MATRIX, LORA_UNIT_MPU, segments, C_GATHER, 1, C_MATRIX);
     c[MATRIX_AT].matrix.bank_count = 2;
     c[MATRIX_AT].matrix.merge = 2;
@@ -109,8 +145,7 @@ static void fill_front(union record *c)
     c[ROPE_AT].vector.x_stride = 192;
 }
 
-static void fill_back(union record *c)
-{
+static void fill_back(union record *c) {
     const uint32_t segments = LORA_FLAG_WAIT_SEGMENTS | LORA_FLAG_WAIT_GROUPS;
     common(&c[KV_STORE_AT], LORA_CMD_KV_STORE, LORA_UNIT_DMA, 0, C_ROPE, 1, C_STORE);
     c[KV_STORE_AT].kv_store.head_dim = 16;
@@ -165,8 +200,7 @@ static void fill_back(union record *c)
     common(&c[END_AT], LORA_CMD_END, LORA_UNIT_CONTROL, 0, LORA_NO_COUNTER, 0, LORA_NO_COUNTER);
 }
 
-static struct test_list list_new(void)
-{
+static struct test_list list_new(void) {
     struct test_list list;
     memset(&list, 0, sizeof list);
     list.header = header_new();
@@ -177,20 +211,18 @@ static struct test_list list_new(void)
     return list;
 }
 
-static void list_store(struct test_list *list)
-{
+static void list_store(struct test_list *list) {
     uint32_t bytes = list->header.command_count < MAX_COMMANDS ? list->header.command_count : 0;
     list->header.crc = 0;
-    list->header.crc = lora_crc32(lora_crc32(0, &list->header, sizeof list->header),
-                                  list->commands, bytes * 64);
+    list->header.crc = lora_crc32(lora_crc32(0, &list->header, sizeof list->header), list->commands,
+                                  bytes * 64);
     memcpy(board.banks[CONTROL] + LIST_AT, &list->header, sizeof list->header);
     memcpy(board.banks[CONTROL] + LIST_AT + sizeof list->header, list->commands, bytes * 64);
     board.registers[LORA_REG_BLOCK_OFFSET / 4] = LIST_AT;
     board.registers[LORA_REG_LIST_ID / 4] = 0;
 }
 
-static uint32_t list_register(struct test_list *list)
-{
+static uint32_t list_register(struct test_list *list) {
     list_store(list);
     return operate(LORA_OP_REGISTER);
 }

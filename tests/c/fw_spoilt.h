@@ -12,8 +12,7 @@ struct spoilt {
 };
 
 #define SPOIL(name, statement)                                                                     \
-    static void name(struct test_list *list)                                                       \
-    {                                                                                              \
+    static void name(struct test_list *list) {                                                     \
         struct lora_list *h = &list->header;                                                       \
         union record *c = list->commands;                                                          \
         (void)h, (void)c;                                                                          \
@@ -79,10 +78,10 @@ SPOIL(groups_as_plain, c[MATRIX_AT].command.flags &= (uint16_t)~LORA_FLAG_WAIT_G
 SPOIL(selected_as_all, c[HEAD_AT].command.flags &= (uint16_t)~LORA_FLAG_SELECTED)
 SPOIL(waits_for_later, c[EMBED_AT].command.wait_counter = C_ROPE;
       c[EMBED_AT].command.wait_value = 1)
-SPOIL(selected_too_many, (c[HEAD_AT].command.wait_counter = C_GATHER,
-                          c[HEAD_AT].command.wait_value = 2))
-SPOIL(waits_behind_fence, (c[FENCE_AT].command.wait_counter = C_COMMIT,
-                           c[FENCE_AT].command.wait_value = 2))
+SPOIL(selected_too_many,
+      (c[HEAD_AT].command.wait_counter = C_GATHER, c[HEAD_AT].command.wait_value = 2))
+SPOIL(waits_behind_fence,
+      (c[FENCE_AT].command.wait_counter = C_COMMIT, c[FENCE_AT].command.wait_value = 2))
 
 SPOIL(vector_op, c[EMBED_AT].vector.op = 17)
 SPOIL(vector_op_zero, c[EMBED_AT].vector.op = 0)
@@ -92,8 +91,7 @@ SPOIL(table_bank_none, c[EMBED_AT].vector.a_bank = LORA_NO_BANK)
 SPOIL(position_rows, (c[EMBED_AT].vector.b_bank = 1, c[EMBED_AT].vector.b_line = 4096 - 256 + 1))
 SPOIL(embed_columns_beyond, c[EMBED_AT].vector.first = 33)
 SPOIL(embed_to_weights, c[EMBED_AT].vector.y_bank = 0)
-static void sums_over(union record *c, uint32_t first, uint32_t columns, uint32_t op)
-{
+static void sums_over(union record *c, uint32_t first, uint32_t columns, uint32_t op) {
     c[ROPE_AT].vector.op = (uint16_t)op;
     c[ROPE_AT].vector.columns = columns;
     c[ROPE_AT].vector.first = first;
@@ -140,8 +138,8 @@ SPOIL(gather_beyond, c[GATHER_AT].gather.offset = ONCHIP_BYTES - 39 * 128 - 126)
 SPOIL(move_beyond, c[PACK_AT].move.bytes = 0xffffffff)
 SPOIL(move_from_weights, c[PACK_AT].move.x_bank = 0)
 SPOIL(commit_twice, (c[PACK_AT] = c[KV_COMMIT_AT]))
-SPOIL(commit_late, (c[KV_COMMIT_AT] = c[KV_STORE_AT], c[KV_STORE_AT].command.opcode =
-                                                          LORA_CMD_KV_COMMIT))
+SPOIL(commit_late,
+      (c[KV_COMMIT_AT] = c[KV_STORE_AT], c[KV_STORE_AT].command.opcode = LORA_CMD_KV_COMMIT))
 
 #define HEADER 0xffffffffu
 static const struct spoilt spoilt[] = {

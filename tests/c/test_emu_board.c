@@ -5,7 +5,7 @@
 #define CONTROL_BYTES (1u << 20)
 
 static void check_open(void) {
-    static const char *const wrong[] = {"",     "1",      "x/0",   "1/0 ", "1/-1",
+    static const char *const wrong[] = {"",     "1",       "x/0",   "1/0 ",        "1/-1",
                                         "1//0", "99999/0", "1/0/0", "4294967297/0"};
     struct test_cluster cluster = test_open(2, TEST_PATH, 0);
     struct lora_failure failure;
@@ -175,7 +175,10 @@ static uint32_t run_under(struct test_cluster *cluster, uint32_t kind, uint32_t 
 }
 
 static void check_faults(void) {
-    static const struct { uint32_t kind, state; bool recorded; } cases[] = {
+    static const struct {
+        uint32_t kind, state;
+        bool recorded;
+    } cases[] = {
         {LORA_FAULT_NONE, LORA_RUN_DONE, true},
         {LORA_FAULT_COMPLETION_LOST, LORA_RUN_DONE, false},
         {LORA_FAULT_DONE_LOST, LORA_RUN_BUSY, false},

@@ -48,8 +48,7 @@ static struct fixture open_fixture(void) {
     return f;
 }
 
-static uint8_t *block(struct fixture *f, uint32_t page, uint32_t layer, uint32_t head,
-                      uint32_t v) {
+static uint8_t *block(struct fixture *f, uint32_t page, uint32_t layer, uint32_t head, uint32_t v) {
     static const uint32_t lines[] = {HEAD_DIM, HEAD_DIM / 2, HEAD_DIM / 2 + 1};
     uint32_t page_stride = (LAYERS * HEADS * 2) | 1;
     uint32_t j = page * page_stride + (layer * HEADS + head) * 2 + v;
@@ -180,8 +179,8 @@ static void check_hostile_moves(void) {
     struct fixture f = open_fixture();
     static const uint16_t path[] = {9, 40};
     static const struct lora_kv_op wrong[] = {
-        {.kind = LORA_KV_COMMIT, .sequence = 2, .a = 0, .b = 1, .c = 1},  /* slot 40 of 40 */
-        {.kind = LORA_KV_COMMIT, .sequence = 2, .a = 0, .b = 1, .c = 2},  /* beyond the path */
+        {.kind = LORA_KV_COMMIT, .sequence = 2, .a = 0, .b = 1, .c = 1}, /* slot 40 of 40 */
+        {.kind = LORA_KV_COMMIT, .sequence = 2, .a = 0, .b = 1, .c = 2}, /* beyond the path */
         {.kind = LORA_KV_COMMIT, .sequence = 2, .a = 0, .b = ~0u, .c = 2},
         {.kind = LORA_KV_COMMIT, .sequence = 3, .a = 0, .b = 0, .c = 1},
         {.kind = LORA_KV_COMMIT, .sequence = 2, .a = 40 * 32, .b = 0, .c = 1},
@@ -202,8 +201,11 @@ static void check_hostile_moves(void) {
 
 static void check_hostile_types(void) {
     static const int32_t slots[] = {3};
-    struct lora_kv_store store = {.opcode = LORA_CMD_KV_STORE, .unit = LORA_UNIT_DMA,
-                                  .head_dim = HEAD_DIM, .kv_heads = HEADS, .stride = STRIDE};
+    struct lora_kv_store store = {.opcode = LORA_CMD_KV_STORE,
+                                  .unit = LORA_UNIT_DMA,
+                                  .head_dim = HEAD_DIM,
+                                  .kv_heads = HEADS,
+                                  .stride = STRIDE};
     kv_type = LORA_KV_INT8_HEADS;
     struct fixture f = open_fixture();
     store_rows(&f, slots, 1, 5);

@@ -126,8 +126,11 @@ static void check_one(struct run *run, uint32_t rows, uint32_t selected) {
 }
 
 static void check_shapes(uint32_t boards, enum test_shape shape) {
-    static const struct { uint32_t columns; uint16_t share, segment, element; } cases[] = {
-        {256, 32, 32, 2}, {8, 1, 1, 8},     {8, 1, 1, 4},   {320, 64, 32, 2}, {50, 32, 32, 2},
+    static const struct {
+        uint32_t columns;
+        uint16_t share, segment, element;
+    } cases[] = {
+        {256, 32, 32, 2}, {8, 1, 1, 8},      {8, 1, 1, 4},    {320, 64, 32, 2},  {50, 32, 32, 2},
         {7, 1, 32, 2},    {1000, 96, 32, 2}, {31, 32, 32, 2}, {3000, 32, 32, 2}, {1, 1, 1, 2},
         {256, 32, 32, 1}, {1000, 96, 32, 1}, {50, 32, 32, 1}, {9000, 32, 32, 1}, {1, 1, 1, 1},
     };
@@ -240,9 +243,12 @@ static void check_future_frames(void) {
 }
 
 static void check_hostile_header(void) {
-    static const struct { size_t at; uint8_t value; } wrong[] = {
-        {offsetof(struct lora_frame, source), 9}, {offsetof(struct lora_frame, source), 0},
-        {offsetof(struct lora_frame, segment), 200}, {offsetof(struct lora_frame, segment), 1},
+    static const struct {
+        size_t at;
+        uint8_t value;
+    } wrong[] = {
+        {offsetof(struct lora_frame, source), 9},     {offsetof(struct lora_frame, source), 0},
+        {offsetof(struct lora_frame, segment), 200},  {offsetof(struct lora_frame, segment), 1},
         {offsetof(struct lora_frame, row_group), 77}, {offsetof(struct lora_frame, segments), 3},
         {offsetof(struct lora_frame, part), 1},       {offsetof(struct lora_frame, offset), 64},
         {offsetof(struct lora_frame, length), 8},     {offsetof(struct lora_frame, hop), 3},

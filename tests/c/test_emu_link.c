@@ -15,8 +15,7 @@ static struct test_cluster pair(void) {
 }
 
 static uint32_t status(struct test_cluster *cluster, uint32_t board) {
-    return test_read(cluster, board, board ? LORA_BLOCK_LINK0 : LORA_BLOCK_LINK1,
-                     LORA_LINK_STATUS);
+    return test_read(cluster, board, board ? LORA_BLOCK_LINK0 : LORA_BLOCK_LINK1, LORA_LINK_STATUS);
 }
 
 static void check_bring_up(void) {
@@ -42,8 +41,7 @@ static void check_bring_up(void) {
     CHECK(test_read(&cluster, 0, LORA_BLOCK_LINK1, LORA_LINK_NOT_OK_CYCLES) > 0);
     test_write(&cluster, 0, LORA_BLOCK_LINK1, LORA_LINK_COUNTER_RESET, 1);
     CHECK(test_read(&cluster, 0, LORA_BLOCK_LINK1, LORA_LINK_NOT_OK_CYCLES) == 0);
-    CHECK(test_read(&cluster, 0, LORA_BLOCK_LINK1, LORA_LINK_CONFIGURATION) ==
-          TEST_CONFIGURATION);
+    CHECK(test_read(&cluster, 0, LORA_BLOCK_LINK1, LORA_LINK_CONFIGURATION) == TEST_CONFIGURATION);
     CHECK(lora_emu_fault(cluster.id, 0, LORA_FAULT_LINK_CONFIG, 1, 0x81, 0) == LORA_OK);
     CHECK(test_read(&cluster, 0, LORA_BLOCK_LINK1, LORA_LINK_CONFIGURATION) == 0x81);
     /* A board that loses its program takes the far end's channel with it. */
@@ -79,8 +77,8 @@ static void run_test(struct test_cluster *cluster, uint32_t seed,
         CHECK(state == LORA_RUN_DONE);
         struct lora_link_test test;
         struct lora_completion record;
-        CHECK(transport->memory_read(cluster->handle[b], TEST_DDR, BLOCK_OFFSET, &test,
-                                     sizeof test, NULL) == LORA_OK);
+        CHECK(transport->memory_read(cluster->handle[b], TEST_DDR, BLOCK_OFFSET, &test, sizeof test,
+                                     NULL) == LORA_OK);
         CHECK(transport->memory_read(cluster->handle[b], TEST_DDR, 0, &record, sizeof record,
                                      NULL) == LORA_OK);
         results[b] = test.ports[b ? 0 : 1];

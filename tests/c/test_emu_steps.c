@@ -46,41 +46,68 @@ static void add_layer(struct list *list, uint32_t layer) {
     uint32_t own = 1 + layer * (1 + LORA_SEGMENTS); /* counter of the matmul, then the gather's */
     uint32_t from = layer % 2 * BUFFER, to = BUFFER - from;
     const uint16_t whole = LORA_FLAG_WAIT_SEGMENTS | LORA_FLAG_WAIT_GROUPS;
-    struct lora_matrix matmul = {.opcode = LORA_CMD_MATRIX, .unit = LORA_UNIT_MPU,
-                                  .flags = layer ? whole : 0,
-                                  .wait_counter = (uint16_t)(layer ? own - LORA_SEGMENTS : 0),
-                                  .wait_value = 1, .layer = (uint16_t)layer, .bank_count = 1,
-                                  .merge = 1, .weight_type = LORA_WEIGHT_FP16,
-                                  .weight_line = layer * (LORA_BLOCK_K * LORA_BLOCK_N / 32),
-                                  .x_bank = LORA_BANK_ONCHIP, .y_bank = LORA_BANK_ONCHIP,
-                                  .k = COLUMNS, .n = SHARE, .x_offset = from, .x_stride = STRIDE,
-                                  .y_offset = to + list->header.rank * SHARE * 2,
-                                  .y_stride = STRIDE, .bias_bank = LORA_NO_BANK,
-                                  .y_type = LORA_FP16};
-    struct lora_gather gather = {.opcode = LORA_CMD_GATHER, .unit = LORA_UNIT_ROUTER,
+    struct lora_matrix matmul = {.opcode = LORA_CMD_MATRIX,
+                                 .unit = LORA_UNIT_MPU,
+                                 .flags = layer ? whole : 0,
+                                 .wait_counter = (uint16_t)(layer ? own - LORA_SEGMENTS : 0),
+                                 .wait_value = 1,
+                                 .layer = (uint16_t)layer,
+                                 .bank_count = 1,
+                                 .merge = 1,
+                                 .weight_type = LORA_WEIGHT_FP16,
+                                 .weight_line = layer * (LORA_BLOCK_K * LORA_BLOCK_N / 32),
+                                 .x_bank = LORA_BANK_ONCHIP,
+                                 .y_bank = LORA_BANK_ONCHIP,
+                                 .k = COLUMNS,
+                                 .n = SHARE,
+                                 .x_offset = from,
+                                 .x_stride = STRIDE,
+                                 .y_offset = to + list->header.rank * SHARE * 2,
+                                 .y_stride = STRIDE,
+                                 .bias_bank = LORA_NO_BANK,
+                                 .y_type = LORA_FP16};
+    struct lora_gather gather = {.opcode = LORA_CMD_GATHER,
+                                 .unit = LORA_UNIT_ROUTER,
                                  .flags = LORA_FLAG_SIGNAL_SEGMENTS,
-                                 .wait_counter = (uint16_t)own, .wait_value = 1,
-                                 .layer = (uint16_t)layer, .offset = to, .stride = STRIDE,
-                                 .columns = COLUMNS, .share_unit = SHARE, .segment_unit = SHARE,
-                                 .element_bytes = 2, .collective = (uint16_t)layer};
+                                 .wait_counter = (uint16_t)own,
+                                 .wait_value = 1,
+                                 .layer = (uint16_t)layer,
+                                 .offset = to,
+                                 .stride = STRIDE,
+                                 .columns = COLUMNS,
+                                 .share_unit = SHARE,
+                                 .segment_unit = SHARE,
+                                 .element_bytes = 2,
+                                 .collective = (uint16_t)layer};
     put(list, 1 + 2 * layer, &matmul, own);
     put(list, 2 + 2 * layer, &gather, own + 1);
 }
 
 /* Rows come from the results and, the layers done, go there. */
 static void add_moves(struct list *list) {
-    struct lora_move_rows in = {.opcode = LORA_CMD_MOVE_ROWS, .unit = LORA_UNIT_DMA,
-                                .wait_counter = LORA_NO_COUNTER, .x_bank = TEST_DDR,
-                                .x_offset = RESULTS_AT, .x_stride = STRIDE,
-                                .y_bank = LORA_BANK_ONCHIP, .y_stride = STRIDE, .bytes = STRIDE};
-    struct lora_move_rows out = {.opcode = LORA_CMD_MOVE_ROWS, .unit = LORA_UNIT_DMA,
+    struct lora_move_rows in = {.opcode = LORA_CMD_MOVE_ROWS,
+                                .unit = LORA_UNIT_DMA,
+                                .wait_counter = LORA_NO_COUNTER,
+                                .x_bank = TEST_DDR,
+                                .x_offset = RESULTS_AT,
+                                .x_stride = STRIDE,
+                                .y_bank = LORA_BANK_ONCHIP,
+                                .y_stride = STRIDE,
+                                .bytes = STRIDE};
+    struct lora_move_rows out = {.opcode = LORA_CMD_MOVE_ROWS,
+                                 .unit = LORA_UNIT_DMA,
                                  .flags = LORA_FLAG_WAIT_SEGMENTS | LORA_FLAG_WAIT_GROUPS,
-                                 .wait_counter = COUNTERS - LORA_SEGMENTS, .wait_value = 1,
-                                 .x_bank = LORA_BANK_ONCHIP, .x_offset = LAYERS % 2 * BUFFER,
-                                 .x_stride = STRIDE, .y_bank = TEST_DDR, .y_offset = RESULTS_AT,
-                                 .y_stride = STRIDE, .bytes = STRIDE};
-    struct lora_command end = {.opcode = LORA_CMD_END, .unit = LORA_UNIT_CONTROL,
-                               .wait_counter = LORA_NO_COUNTER};
+                                 .wait_counter = COUNTERS - LORA_SEGMENTS,
+                                 .wait_value = 1,
+                                 .x_bank = LORA_BANK_ONCHIP,
+                                 .x_offset = LAYERS % 2 * BUFFER,
+                                 .x_stride = STRIDE,
+                                 .y_bank = TEST_DDR,
+                                 .y_offset = RESULTS_AT,
+                                 .y_stride = STRIDE,
+                                 .bytes = STRIDE};
+    struct lora_command end = {
+        .opcode = LORA_CMD_END, .unit = LORA_UNIT_CONTROL, .wait_counter = LORA_NO_COUNTER};
     put(list, 0, &in, 0);
     list->commands[1].wait_counter = 0;
     put(list, COMMANDS - 2, &out, LORA_NO_COUNTER);
@@ -88,15 +115,29 @@ static void add_moves(struct list *list) {
 }
 
 static struct list make_list(uint32_t rank) {
-    struct list list = {
-        .header = {.size = sizeof list.header, .abi = LORA_ABI_NUMBER, .command_count = COMMANDS,
-                   .counter_count = COUNTERS, .rank = (uint8_t)rank, .boards = BOARDS, .ring = 1,
-                   .port_next = 1, .port_previous = 0, .control_bank = TEST_DDR,
-                   .table_bank = TEST_DDR, .max_rows = ROWS, .max_scratch = 32,
-                   .max_sequences = 1, .max_tiles = 2, .page_count = 2, .vocabulary = 10,
-                   .positions = 64, .onchip_bytes = TEST_ONCHIP, .head_dim = 16,
-                   .table_line = TABLE_AT / LORA_LINE_BYTES, .results_offset = RESULTS_AT,
-                   .results_bytes = BUFFER}};
+    struct list list = {.header = {.size = sizeof list.header,
+                                   .abi = LORA_ABI_NUMBER,
+                                   .command_count = COMMANDS,
+                                   .counter_count = COUNTERS,
+                                   .rank = (uint8_t)rank,
+                                   .boards = BOARDS,
+                                   .ring = 1,
+                                   .port_next = 1,
+                                   .port_previous = 0,
+                                   .control_bank = TEST_DDR,
+                                   .table_bank = TEST_DDR,
+                                   .max_rows = ROWS,
+                                   .max_scratch = 32,
+                                   .max_sequences = 1,
+                                   .max_tiles = 2,
+                                   .page_count = 2,
+                                   .vocabulary = 10,
+                                   .positions = 64,
+                                   .onchip_bytes = TEST_ONCHIP,
+                                   .head_dim = 16,
+                                   .table_line = TABLE_AT / LORA_LINE_BYTES,
+                                   .results_offset = RESULTS_AT,
+                                   .results_bytes = BUFFER}};
     for (uint32_t layer = 0; layer < LAYERS; layer++) add_layer(&list, layer);
     add_moves(&list);
     list.header.crc = lora_crc32(0, &list, sizeof list);
@@ -134,9 +175,14 @@ static uint32_t run_step(struct test_cluster *cluster, uint32_t number, uint32_t
         struct lora_step header;
         struct lora_row rows[ROWS];
         struct lora_kv_op drop; /* the rows of the step before */
-    } block = {.header = {.size = sizeof block.header, .abi = LORA_ABI_NUMBER,
-                          .bytes = sizeof block, .step = number, .epoch = epoch, .row_count = ROWS,
-                          .rows_offset = sizeof block.header, .kv_op_count = 1,
+    } block = {.header = {.size = sizeof block.header,
+                          .abi = LORA_ABI_NUMBER,
+                          .bytes = sizeof block,
+                          .step = number,
+                          .epoch = epoch,
+                          .row_count = ROWS,
+                          .rows_offset = sizeof block.header,
+                          .kv_op_count = 1,
                           .kv_ops_offset = sizeof block.header + sizeof block.rows},
                .drop = {.kind = LORA_KV_LENGTH}};
     block.header.path_offset = block.header.kv_ops_offset;
@@ -173,11 +219,10 @@ static void fail_and_repeat(struct test_cluster *cluster, uint32_t number) {
 /* The rows after each step, which begins with those of the one before. */
 static void run(uint32_t threads, const uint16_t *weights, uint64_t bytes, const uint8_t *first,
                 uint8_t found[STEPS][BUFFER]) {
-    struct test_cluster cluster =
-        test_open_with(BOARDS, TEST_RING, 0, &lora_kernels_native, threads);
+    struct test_cluster cluster = test_open_with(BOARDS, TEST_RING, 0, &lora_kernels_native,
+                                                 threads);
     prepare(&cluster, weights, bytes);
-    for (uint32_t b = 0; b < BOARDS; b++)
-        write(&cluster, b, TEST_DDR, RESULTS_AT, first, BUFFER);
+    for (uint32_t b = 0; b < BOARDS; b++) write(&cluster, b, TEST_DDR, RESULTS_AT, first, BUFFER);
     for (uint32_t step = 0; step < STEPS; step++) {
         if (step + 1 == STEPS) fail_and_repeat(&cluster, step + 1);
         else CHECK(run_step(&cluster, step + 1, 1) == 0);

@@ -3,18 +3,15 @@
 #include "fw_chain.h"
 
 /* The n-th start of an opcode in the last step. */
-static const struct started *start_of(uint32_t opcode, uint32_t n)
-{
+static const struct started *start_of(uint32_t opcode, uint32_t n) {
     for (uint32_t i = 0; i < board.log_count; i++)
-        if (board.log[i].command.opcode == opcode && n-- == 0)
-            return &board.log[i];
+        if (board.log[i].command.opcode == opcode && n-- == 0) return &board.log[i];
     fprintf(stderr, "opcode %u was not started that often\n", opcode);
     exit(1);
 }
 
 /* Commits, and what may follow in the same header. */
-static void test_commit(void)
-{
+static void test_commit(void) {
     struct test_step step;
     chain();
     step = commit_three(2, 0);
@@ -29,8 +26,7 @@ static void test_commit(void)
     board_close();
 }
 
-static void test_commit_is_redone(void)
-{
+static void test_commit_is_redone(void) {
     struct test_step step;
     chain();
     step = commit_three(2, 0);
@@ -46,8 +42,7 @@ static void test_commit_is_redone(void)
     board_close();
 }
 
-static void expect_kv_error(struct test_step *step, const char *what)
-{
+static void expect_kv_error(struct test_step *step, const char *what) {
     uint8_t before[0x200];
     memcpy(before, board.banks[CONTROL] + TABLE_AT, sizeof before);
     if (step_run(step) != LORA_ERR_KV) {
@@ -58,8 +53,7 @@ static void expect_kv_error(struct test_step *step, const char *what)
     CHECK(memcmp(before, board.banks[CONTROL] + TABLE_AT, sizeof before) == 0);
 }
 
-static void test_bad_operations(void)
-{
+static void test_bad_operations(void) {
     const struct {
         const char *what;
         struct lora_kv_op op;
@@ -105,8 +99,7 @@ static void test_bad_operations(void)
 }
 
 /* Entries of the table in board memory may be anything: the host could write them. */
-static void test_bad_table(void)
-{
+static void test_bad_table(void) {
     struct test_step step;
     chain();
     step = commit_three(2, 0);
@@ -124,8 +117,7 @@ static void test_bad_table(void)
     board_close();
 }
 
-static void test_table_and_length(void)
-{
+static void test_table_and_length(void) {
     struct test_step step = step_new(1, 0);
     board_ready(&list);
     step_op(&step, LORA_KV_TABLE, 1, 0, 7, 0);
@@ -149,8 +141,7 @@ static void test_table_and_length(void)
 }
 
 /* Positions end with the tiles that a sequence may have, whatever the model's positions. */
-static void test_tiles_end(void)
-{
+static void test_tiles_end(void) {
     struct test_list longer = list;
     struct test_step step = step_new(1, 0);
     longer.header.positions = 300;
@@ -164,8 +155,7 @@ static void test_tiles_end(void)
 }
 
 /* A slot that this header commits is read again by a redone step. */
-static void test_committed_slot_is_kept(void)
-{
+static void test_committed_slot_is_kept(void) {
     struct test_step step;
     chain();
     step = commit_three(2, 0);
@@ -177,8 +167,7 @@ static void test_committed_slot_is_kept(void)
 
 /* COMMIT, then a TABLE that takes its page away: the data moves first, with the old table. A
  * failure after that puts the table back, and the redone step moves it again to the same page. */
-static void test_table_after_commit(void)
-{
+static void test_table_after_commit(void) {
     struct test_step step;
     chain();
     step = commit_three(2, 0);
@@ -198,7 +187,8 @@ static void test_table_after_commit(void)
     CHECK_EQUAL(*table_entry(0, 0), 11);
     CHECK_EQUAL(*table_entry(1, 0), 2);
     CHECK_EQUAL(start_of(LORA_CMD_KV_COMMIT, 0)->kv_count, 4);
-    CHECK_EQUAL(start_of(LORA_CMD_KV_COMMIT, 1)->kv_count, 1); /* the rest, by the list's own command */
+    CHECK_EQUAL(start_of(LORA_CMD_KV_COMMIT, 1)->kv_count,
+                1); /* the rest, by the list's own command */
     CHECK_EQUAL(start_of(LORA_CMD_KV_COMMIT, 1)->kv_first, STEP_AT + OPS_AT + 64);
     step.header.epoch = 1;
     CHECK_EQUAL(step_run(&step), LORA_OK); /* redone though it was done: same moves, same table */
@@ -207,8 +197,7 @@ static void test_table_after_commit(void)
     board_close();
 }
 
-int main(void)
-{
+int main(void) {
     list = list_new();
     test_commit();
     test_commit_is_redone();

@@ -1,8 +1,7 @@
 /* Registration: what is wrong with a list is found before anything of it runs. */
 #include "fw_spoilt.h"
 
-static void test_good(void)
-{
+static void test_good(void) {
     struct test_list list = list_new();
     board_open();
     CHECK_EQUAL(operate(LORA_OP_IDENTIFY), LORA_OK);
@@ -13,8 +12,7 @@ static void test_good(void)
     board_close();
 }
 
-static void test_spoilt(void)
-{
+static void test_spoilt(void) {
     for (uint32_t i = 0; i < sizeof spoilt / sizeof spoilt[0]; i++) {
         struct test_list list = list_new();
         uint32_t code;
@@ -32,10 +30,10 @@ static void test_spoilt(void)
 
 /* Sums of whole segments, the last one short, or of one among empty ones: of 40
  * columns, segment 3 has 32 and segment 7 has 8. */
-static void test_sums(void)
-{
-    static const struct { uint32_t first, columns, width; } good[] = {
-        {0, 32, 256}, {32, 64, 256}, {224, 26, 250}, {0, 40, 40}, {0, 32, 40}, {32, 8, 40}};
+static void test_sums(void) {
+    static const struct {
+        uint32_t first, columns, width;
+    } good[] = {{0, 32, 256}, {32, 64, 256}, {224, 26, 250}, {0, 40, 40}, {0, 32, 40}, {32, 8, 40}};
     for (uint32_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         struct test_list list = list_new();
         board_open();
@@ -47,22 +45,19 @@ static void test_sums(void)
 }
 
 /* A changed bit anywhere in header or commands: the CRC says so, unless the header is refused. */
-static void test_seal(void)
-{
+static void test_seal(void) {
     struct test_list list = list_new();
     board_open();
     for (uint32_t byte = 0; byte < sizeof list.header + COMMANDS * 64; byte += 37) {
         list_store(&list);
         board.banks[CONTROL][LIST_AT + byte] ^= 0x10;
         CHECK(operate(LORA_OP_REGISTER) != LORA_OK);
-        if (byte >= sizeof list.header)
-            CHECK_EQUAL(error_record().code, LORA_ERR_CRC);
+        if (byte >= sizeof list.header) CHECK_EQUAL(error_record().code, LORA_ERR_CRC);
     }
     board_close();
 }
 
-static void test_indices(void)
-{
+static void test_indices(void) {
     struct test_list list = list_new();
     board_open();
     list_store(&list);
@@ -79,24 +74,19 @@ static void test_indices(void)
 }
 
 /* Highest line of each bank that any block of a matrix touches, block by block (abi.h). */
-static void matrix_lines(const struct lora_matrix *m, uint32_t low[4], uint32_t high[4])
-{
+static void matrix_lines(const struct lora_matrix *m, uint32_t low[4], uint32_t high[4]) {
     uint32_t blocks = (m->k + 127) / 128 * ((m->n + 31) / 32);
-    for (uint32_t b = 0; b < 4; b++)
-        low[b] = 0xffffffff, high[b] = 0;
+    for (uint32_t b = 0; b < 4; b++) low[b] = 0xffffffff, high[b] = 0;
     for (uint32_t j = 0; j < blocks; j++) {
         uint32_t r = j / m->merge, bank = m->bank_first + (m->first + r) % m->bank_count;
         uint32_t line = m->weight_line +
                         ((m->first + r) / m->bank_count * m->merge + j % m->merge) * 128;
-        if (line < low[bank])
-            low[bank] = line;
-        if (line + 128 > high[bank])
-            high[bank] = line + 128;
+        if (line < low[bank]) low[bank] = line;
+        if (line + 128 > high[bank]) high[bank] = line + 128;
     }
 }
 
-static uint32_t next_random(void)
-{
+static uint32_t next_random(void) {
     static uint32_t state = 1;
     state = state * 1664525u + 1013904223u;
     return state >> 8;
@@ -104,8 +94,7 @@ static uint32_t next_random(void)
 
 /* With arenas exactly as large as the blocks need, a matrix is taken; a line less on either end of
  * any bank, and it is not. */
-static void test_matrix_extent(void)
-{
+static void test_matrix_extent(void) {
     for (uint32_t round = 0; round < 60; round++) {
         struct test_list list = list_new();
         struct lora_matrix *m = &list.commands[MATRIX_AT].matrix;
@@ -129,8 +118,7 @@ static void test_matrix_extent(void)
         matrix_lines(m, low, high);
         for (uint32_t cut = 0; cut < 9; cut++) {
             uint32_t bank = (cut - 1) / 2, first;
-            if (cut > 0 && low[bank] > high[bank])
-                continue;
+            if (cut > 0 && low[bank] > high[bank]) continue;
             board_open();
             for (uint32_t b = 0; b < 4; b++) {
                 first = low[b] > high[b] ? 0 : low[b];
@@ -141,16 +129,14 @@ static void test_matrix_extent(void)
                           (uint64_t)(high[bank] - low[bank] - 1) * 64);
             code = list_register(&list);
             CHECK_EQUAL(code, cut == 0 ? LORA_OK : LORA_ERR_ADDRESS);
-            if (cut > 0)
-                CHECK_EQUAL(error_record().bank, bank);
+            if (cut > 0) CHECK_EQUAL(error_record().bank, bank);
             board_close();
         }
     }
 }
 
 /* The same for the KV pool. */
-static void test_pool_extent(void)
-{
+static void test_pool_extent(void) {
     for (uint32_t round = 0; round < 40; round++) {
         struct test_list list = list_new();
         struct lora_list *h = &list.header;
@@ -165,8 +151,7 @@ static void test_pool_extent(void)
             for (uint32_t b = 0; b < blocks; b++) {
                 uint32_t j = page * stride + b, bank = j % h->kv_bank_count;
                 uint32_t end = h->kv_line + j / h->kv_bank_count * 16u + 16;
-                if (end > high[bank])
-                    high[bank] = end;
+                if (end > high[bank]) high[bank] = end;
             }
         for (uint32_t cut = 0; cut <= h->kv_bank_count; cut++) {
             board_open();
@@ -180,8 +165,7 @@ static void test_pool_extent(void)
 
 /* Resealed rubbish in one word of a command or header: never an access outside of an arena (the
  * board ends the test), always an end. */
-static void test_rubbish(void)
-{
+static void test_rubbish(void) {
     for (uint32_t round = 0; round < 3000; round++) {
         struct test_list list = list_new();
         uint32_t words = (uint32_t)(sizeof list.header / 4) + COMMANDS * 16;
@@ -193,8 +177,7 @@ static void test_rubbish(void)
     }
 }
 
-int main(void)
-{
+int main(void) {
     test_good();
     test_spoilt();
     test_sums();

@@ -12,8 +12,7 @@ struct quantized {
 #define LINES 4096 /* of a bank */
 
 #define CHANGE(name, statement)                                                                    \
-    static void name(struct test_list *list)                                                       \
-    {                                                                                              \
+    static void name(struct test_list *list) {                                                     \
         struct lora_list *h = &list->header;                                                       \
         union record *c = list->commands;                                                          \
         struct lora_matrix *m = &c[MATRIX_AT].matrix;                                              \
@@ -25,13 +24,9 @@ struct quantized {
     }
 
 /* --- weights; x has rows of 64 values at a stride of 128 bytes, in 65536; n is 96 ------------- */
-static void weights(struct lora_matrix *m, uint32_t type)
-{
-    m->weight_type = (uint8_t)type;
-}
+static void weights(struct lora_matrix *m, uint32_t type) { m->weight_type = (uint8_t)type; }
 
-static void long_rows(struct lora_matrix *m, uint32_t type)
-{
+static void long_rows(struct lora_matrix *m, uint32_t type) {
     weights(m, type);
     m->k = 128, m->x_stride = 256;
 }
@@ -72,8 +67,7 @@ CHANGE(x_overlaps, (weights(m, 3), m->x_stride = 63))
 CHANGE(x_of_w4a16, (weights(m, 0x65), m->x_stride = 126))
 
 /* --- vector operations, in ROPE's place: 64 columns, heads of 16, on-chip rows of 192 bytes --- */
-static void vector(struct lora_vector *v, uint32_t op)
-{
+static void vector(struct lora_vector *v, uint32_t op) {
     v->op = (uint8_t)op;
     v->y_bank = LORA_BANK_ONCHIP;
     v->y_offset = 20000, v->y_stride = 64;
@@ -83,10 +77,8 @@ static void vector(struct lora_vector *v, uint32_t op)
 CHANGE(quantize, vector(v, LORA_VEC_QUANTIZE))
 CHANGE(quantize_odd, (vector(v, LORA_VEC_QUANTIZE), v->y_offset = 20001, v->y_stride = 65))
 CHANGE(quantize_overlap, (vector(v, LORA_VEC_QUANTIZE), v->y_stride = 63))
-CHANGE(quantize_last,
-       (vector(v, LORA_VEC_QUANTIZE), v->y_offset = ONCHIP_BYTES - 40 * 64))
-CHANGE(quantize_beyond,
-       (vector(v, LORA_VEC_QUANTIZE), v->y_offset = ONCHIP_BYTES - 40 * 64 + 1))
+CHANGE(quantize_last, (vector(v, LORA_VEC_QUANTIZE), v->y_offset = ONCHIP_BYTES - 40 * 64))
+CHANGE(quantize_beyond, (vector(v, LORA_VEC_QUANTIZE), v->y_offset = ONCHIP_BYTES - 40 * 64 + 1))
 CHANGE(quantize_from_beyond, (vector(v, LORA_VEC_QUANTIZE), v->x_offset = ONCHIP_BYTES))
 CHANGE(heads, vector(v, LORA_VEC_QUANTIZE_HEADS))
 CHANGE(heads_of_none, (vector(v, LORA_VEC_QUANTIZE_HEADS), v->extra = 0))
@@ -97,8 +89,7 @@ CHANGE(heads_z_odd, (vector(v, LORA_VEC_QUANTIZE_HEADS), v->z_offset = 40001))
 CHANGE(heads_z_beyond,
        (vector(v, LORA_VEC_QUANTIZE_HEADS), v->z_offset = ONCHIP_BYTES - 40 * 8 + 2))
 
-static void permute(struct lora_vector *v, uint32_t element)
-{
+static void permute(struct lora_vector *v, uint32_t element) {
     vector(v, LORA_VEC_PERMUTE);
     v->extra = element;
     v->y_stride = 64 * element;
@@ -129,10 +120,10 @@ CHANGE(q_heads_odd, (h->kv_type = LORA_KV_INT8_HEADS, s->scale_stride = 4, a->q_
 CHANGE(y_odd, (h->kv_type = LORA_KV_INT8, a->y_offset += 1))
 CHANGE(store_last, (h->kv_type = LORA_KV_INT8, s->stride = 32,
                     s->k_offset = s->v_offset = ONCHIP_BYTES - 40 * 32))
-CHANGE(store_k_beyond, (h->kv_type = LORA_KV_INT8, s->stride = 32,
-                        s->k_offset = ONCHIP_BYTES - 40 * 32 + 1))
-CHANGE(store_v_beyond, (h->kv_type = LORA_KV_INT8, s->stride = 32,
-                        s->v_offset = ONCHIP_BYTES - 40 * 32 + 1))
+CHANGE(store_k_beyond,
+       (h->kv_type = LORA_KV_INT8, s->stride = 32, s->k_offset = ONCHIP_BYTES - 40 * 32 + 1))
+CHANGE(store_v_beyond,
+       (h->kv_type = LORA_KV_INT8, s->stride = 32, s->v_offset = ONCHIP_BYTES - 40 * 32 + 1))
 CHANGE(store_overlap, (h->kv_type = LORA_KV_INT8, s->stride = 31))
 CHANGE(scales_of_k, (kv_heads(list), s->k_scales = ONCHIP_BYTES - 40 * 4 + 2))
 CHANGE(scales_of_v, (kv_heads(list), s->v_scales = ONCHIP_BYTES - 40 * 4 + 2))
@@ -221,8 +212,7 @@ static const struct quantized cases[] = {
     {"INT8 gather beyond", gather_int8_beyond, LORA_ERR_ADDRESS, GATHER_AT},
 };
 
-static void test_cases(void)
-{
+static void test_cases(void) {
     for (uint32_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct test_list list = list_new();
         uint32_t code;
@@ -239,13 +229,12 @@ static void test_cases(void)
 }
 
 /* A matrix of one bank whose arena is just large enough, then a line less. */
-static void test_block_bytes(void)
-{
+static void test_block_bytes(void) {
     static const struct {
         uint8_t type;
         uint32_t lines;
-    } types[] = {{1, 128}, {3, 64}, {0x54, 37}, {0x55, 37}, {0x64, 35}, {0x65, 35}, {0x74, 34},
-                 {0x75, 34}};
+    } types[] = {{1, 128},   {3, 64},    {0x54, 37}, {0x55, 37},
+                 {0x64, 35}, {0x65, 35}, {0x74, 34}, {0x75, 34}};
     for (uint32_t i = 0; i < sizeof types / sizeof types[0]; i++)
         for (uint32_t less = 0; less < 2; less++) {
             struct test_list list = list_new();
@@ -261,15 +250,13 @@ static void test_block_bytes(void)
             list.commands[ROPE_AT].vector.a_bank = CONTROL;
             set_arena(0, 0, 128 * 64, (uint64_t)(types[i].lines * 9 - less) * 64);
             CHECK_EQUAL(list_register(&list), less ? LORA_ERR_ADDRESS : LORA_OK);
-            if (less)
-                CHECK_EQUAL(error_record().index, MATRIX_AT);
+            if (less) CHECK_EQUAL(error_record().index, MATRIX_AT);
             board_close();
         }
 }
 
 /* The same for the pool: 20 pages of 9 blocks and two banks, 90 blocks each. */
-static void test_pool_bytes(void)
-{
+static void test_pool_bytes(void) {
     static const uint32_t lines[] = {16, 8, 9};
     for (uint16_t type = LORA_KV_FP16; type <= LORA_KV_INT8_HEADS; type++)
         for (uint32_t less = 0; less < 2; less++) {
@@ -285,8 +272,7 @@ static void test_pool_bytes(void)
         }
 }
 
-int main(void)
-{
+int main(void) {
     test_cases();
     test_block_bytes();
     test_pool_bytes();

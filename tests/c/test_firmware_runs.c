@@ -4,31 +4,26 @@
 
 static struct test_list list;
 
-static struct test_step one_row(uint32_t number, uint32_t flags)
-{
+static struct test_step one_row(uint32_t number, uint32_t flags) {
     struct test_step step = step_new(number, 0);
     step_row(&step, 0, 0, 10, -1)->flags = flags;
     return step;
 }
 
 /* Place of a list's command in the order of starts, ~0 where it was not started. */
-static uint32_t order_of(uint32_t index)
-{
+static uint32_t order_of(uint32_t index) {
     for (uint32_t i = 0; i < board.log_count; i++)
-        if (board.log[i].command.layer == index)
-            return i;
+        if (board.log[i].command.layer == index) return i;
     return 0xffffffff;
 }
 
-static void expect_order(uint32_t first, uint32_t second)
-{
+static void expect_order(uint32_t first, uint32_t second) {
     CHECK(order_of(first) != 0xffffffff && order_of(second) != 0xffffffff);
     CHECK(order_of(first) < order_of(second));
 }
 
 /* The waits of fw_list.h hold whatever the units' speed; every command starts once. */
-static void test_order(void)
-{
+static void test_order(void) {
     for (uint32_t round = 0; round < 81; round++) {
         struct test_step step = one_row(1, LORA_ROW_WANT_ARGMAX);
         uint32_t speed = round;
@@ -54,8 +49,7 @@ static void test_order(void)
 }
 
 /* No selected rows: what works on them is passed over; no rows: all but KV_COMMIT is. */
-static void test_nothing_to_do(void)
-{
+static void test_nothing_to_do(void) {
     struct test_step step = one_row(1, 0);
     board_ready(&list);
     CHECK_EQUAL(step_run(&step), LORA_OK);
@@ -68,16 +62,14 @@ static void test_nothing_to_do(void)
     board_close();
 }
 
-static void poll(uint32_t times)
-{
+static void poll(uint32_t times) {
     while (times--) {
         board.cycles += 10;
         (void)fw_poll(board.fw);
     }
 }
 
-static void start_step(const struct test_step *step)
-{
+static void start_step(const struct test_step *step) {
     memcpy(board.banks[CONTROL] + STEP_AT, step, sizeof *step);
     board.registers[LORA_REG_BLOCK_OFFSET / 4] = STEP_AT;
     board.registers[LORA_REG_STEP / 4] = step->header.step;
@@ -89,18 +81,15 @@ static void start_step(const struct test_step *step)
 
 /* A matmul that waits for segments starts when all eight have all their row groups, gather done or
  * not; with two groups, one is not enough. */
-static void test_segments(void)
-{
+static void test_segments(void) {
     struct test_step step = step_new(1, 0);
     board_ready(&list);
-    for (int32_t i = 0; i < 17; i++)
-        step_row(&step, 0, (uint32_t)i, i, i - 1);
+    for (int32_t i = 0; i < 17; i++) step_row(&step, 0, (uint32_t)i, i, i - 1);
     board.units[LORA_UNIT_ROUTER].stuck = 1;
     start_step(&step);
     poll(20);
     CHECK(order_of(GATHER_AT) != 0xffffffff);
-    for (uint32_t s = 0; s < LORA_SEGMENTS; s++)
-        board.segments[s] = s == 3 ? 1 : 2;
+    for (uint32_t s = 0; s < LORA_SEGMENTS; s++) board.segments[s] = s == 3 ? 1 : 2;
     poll(20);
     CHECK_EQUAL(order_of(MATRIX_AT), 0xffffffff);
     board.segments[3] = 2;
@@ -119,8 +108,7 @@ static void test_segments(void)
 }
 
 /* Nothing behind a FENCE starts while a unit before it still runs, on whichever unit. */
-static void test_fence(void)
-{
+static void test_fence(void) {
     struct test_step step = one_row(1, LORA_ROW_WANT_ARGMAX);
     struct test_list fenced = list;
     memmove(&fenced.commands[2], &fenced.commands[1], (COMMANDS - 1) * 64);
@@ -141,8 +129,7 @@ static void test_fence(void)
     board_close();
 }
 
-static void test_unit_failure(void)
-{
+static void test_unit_failure(void) {
     struct test_step step = one_row(1, 0);
     board_ready(&list);
     *table_entry(1, 0) = 5;
@@ -165,8 +152,7 @@ static void test_unit_failure(void)
     board_close();
 }
 
-static void test_link_failure(void)
-{
+static void test_link_failure(void) {
     struct test_step step = one_row(1, 0);
     board_ready(&list);
     step.header.epoch = 4;
@@ -181,8 +167,7 @@ static void test_link_failure(void)
 
 /* A stuck unit of this board is told at three quarters of the time, a silent neighbour at its
  * end. */
-static void test_watchdog(void)
-{
+static void test_watchdog(void) {
     static const struct {
         uint32_t unit, index, quarters;
     } cases[] = {{LORA_UNIT_MPU, MATRIX_AT, 3},
@@ -209,8 +194,7 @@ static void test_watchdog(void)
     }
 }
 
-static void test_one_board_does_not_poison(void)
-{
+static void test_one_board_does_not_poison(void) {
     struct test_list alone = list;
     struct test_step step = one_row(1, 0);
     alone.header.boards = 1;
@@ -223,8 +207,7 @@ static void test_one_board_does_not_poison(void)
 }
 
 /* The first non-finite value is the first of the list, though another unit was faster. */
-static void test_nonfinite(void)
-{
+static void test_nonfinite(void) {
     struct test_step step = one_row(1, LORA_ROW_WANT_LOGITS);
     board_ready(&list);
     board.units[LORA_UNIT_DMA].delay = 50;
@@ -253,8 +236,7 @@ static void test_nonfinite(void)
     board_close();
 }
 
-static uint32_t checksum(uint32_t bank, uint64_t offset, uint64_t bytes)
-{
+static uint32_t checksum(uint32_t bank, uint64_t offset, uint64_t bytes) {
     board.registers[LORA_REG_BANK / 4] = bank;
     board.registers[LORA_REG_OFFSET_LO / 4] = (uint32_t)offset;
     board.registers[LORA_REG_OFFSET_HI / 4] = (uint32_t)(offset >> 32);
@@ -263,11 +245,9 @@ static uint32_t checksum(uint32_t bank, uint64_t offset, uint64_t bytes)
     return operate(LORA_OP_CHECKSUM);
 }
 
-static void test_checksum(void)
-{
+static void test_checksum(void) {
     board_open();
-    for (uint32_t i = 0; i < BANK_BYTES; i++)
-        board.banks[1][i] = (uint8_t)(i * 7 + i / 251);
+    for (uint32_t i = 0; i < BANK_BYTES; i++) board.banks[1][i] = (uint8_t)(i * 7 + i / 251);
     CHECK_EQUAL(checksum(1, 0, BANK_BYTES), LORA_OK);
     CHECK_EQUAL(completion().checksum, lora_crc32(0, board.banks[1], BANK_BYTES));
     CHECK_EQUAL(checksum(1, 13, 1001), LORA_OK);
@@ -286,14 +266,12 @@ static void test_checksum(void)
 }
 
 /* Ranges longer than one command are summed in slices: a bank of 3.5 slices, seen through one. */
-static void test_checksum_slices(void)
-{
+static void test_checksum_slices(void) {
     static uint8_t large[3 * 0x100000 + 0x80000];
     uint8_t *small;
     board_open();
     small = board.banks[1];
-    for (uint32_t i = 0; i < sizeof large; i++)
-        large[i] = (uint8_t)(i >> 16 ^ i * 5);
+    for (uint32_t i = 0; i < sizeof large; i++) large[i] = (uint8_t)(i >> 16 ^ i * 5);
     board.banks[1] = large;
     board.large_bank = 1;
     set_arena(1, 1, 0, sizeof large);
@@ -304,8 +282,7 @@ static void test_checksum_slices(void)
     board_close();
 }
 
-static uint32_t link_test(struct lora_link_test *test)
-{
+static uint32_t link_test(struct lora_link_test *test) {
     memcpy(board.banks[CONTROL] + STEP_AT, test, sizeof *test);
     board.registers[LORA_REG_BLOCK_OFFSET / 4] = STEP_AT;
     (void)operate(LORA_OP_LINK_TEST);
@@ -313,9 +290,10 @@ static uint32_t link_test(struct lora_link_test *test)
     return completion().status;
 }
 
-static void test_link_test(void)
-{
-    struct lora_link_test test = {.size = sizeof test, .frames = 8, .payload = 4096,
+static void test_link_test(void) {
+    struct lora_link_test test = {.size = sizeof test,
+                                  .frames = 8,
+                                  .payload = 4096,
                                   .ports = {{.enabled = 0}, {.enabled = 1}}};
     board_open();
     board.link_polls = 5;
@@ -339,8 +317,7 @@ static void test_link_test(void)
 }
 
 /* Without an arena for the records there is only the done bit and the state register. */
-static void test_no_control_bank(void)
-{
+static void test_no_control_bank(void) {
     board_open();
     board.registers[LORA_REG_CONTROL_BANK / 4] = 33;
     board.registers[LORA_REG_OPERATION / 4] = LORA_OP_IDENTIFY;
@@ -350,8 +327,7 @@ static void test_no_control_bank(void)
     board_close();
 }
 
-int main(void)
-{
+int main(void) {
     list = list_new();
     test_order();
     test_nothing_to_do();

@@ -1,8 +1,7 @@
 /* Step blocks: numbers and epochs, header, rows; a failing step leaves no trace. */
 #include "fw_chain.h"
 
-static void test_numbers(void)
-{
+static void test_numbers(void) {
     struct test_step step = step_new(2, 0);
     board_ready(&list);
     step_row(&step, 0, 0, 10, -1);
@@ -26,8 +25,7 @@ static void test_numbers(void)
     board_close();
 }
 
-static void test_header(void)
-{
+static void test_header(void) {
     const struct {
         uint32_t offset, value, code;
     } bad[] = {
@@ -65,8 +63,7 @@ static void test_header(void)
     }
 }
 
-static void test_rows(void)
-{
+static void test_rows(void) {
     const struct {
         uint32_t offset, value;
     } bad[] = {
@@ -108,8 +105,7 @@ static void test_rows(void)
     }
 }
 
-static void test_vector_rows(void)
-{
+static void test_vector_rows(void) {
     struct test_step step = step_new(1, 0);
     struct lora_row *row;
     board_ready(&list);
@@ -128,13 +124,13 @@ static void test_vector_rows(void)
     board_close();
 }
 
-static void test_selected(void)
-{
+static void test_selected(void) {
     struct test_step step = step_new(1, 0);
     board_ready(&list);
     for (int32_t i = 0; i < ROWS; i++)
-        step_row(&step, 0, (uint32_t)i, i, i - 1)->flags =
-            i % 3 == 1 ? LORA_ROW_WANT_LOGITS : i % 7 == 0 ? LORA_ROW_WANT_ARGMAX : 0;
+        step_row(&step, 0, (uint32_t)i, i, i - 1)->flags = i % 3 == 1   ? LORA_ROW_WANT_LOGITS
+                                                           : i % 7 == 0 ? LORA_ROW_WANT_ARGMAX
+                                                                        : 0;
     CHECK_EQUAL(step_run(&step), LORA_OK);
     CHECK_EQUAL(completion().row_count, ROWS);
     CHECK_EQUAL(completion().selected_count, 17);
@@ -142,8 +138,7 @@ static void test_selected(void)
 }
 
 /* A step that failed after it had been done once is the next one again. */
-static void test_failed_redo(void)
-{
+static void test_failed_redo(void) {
     struct test_step step;
     chain();
     step = commit_three(2, 0);
@@ -159,8 +154,7 @@ static void test_failed_redo(void)
     board_close();
 }
 
-static void test_lists_must_hold(void)
-{
+static void test_lists_must_hold(void) {
     struct test_step step = step_new(1, 0);
     board_ready(&list);
     step_row(&step, 0, 0, 10, -1);
@@ -180,8 +174,7 @@ static void test_lists_must_hold(void)
 }
 
 /* Rubbish in any word of a block: no access outside of an arena, always an end. */
-static void test_rubbish(void)
-{
+static void test_rubbish(void) {
     uint32_t random = 7;
     for (uint32_t round = 0; round < 2000; round++) {
         struct test_step step;
@@ -201,8 +194,7 @@ static void test_rubbish(void)
     }
 }
 
-int main(void)
-{
+int main(void) {
     list = list_new();
     test_numbers();
     test_header();

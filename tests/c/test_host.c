@@ -99,8 +99,11 @@ static void check_open(void) {
     static const struct {
         const char *uri;
         int code;
-    } wrong[] = {{"emu:99999/0", LORA_ERR_URI}, {"qdma:0", LORA_ERR_URI}, {"emu", LORA_ERR_URI},
-                 {"", LORA_ERR_URI},            {"emux:0/0", LORA_ERR_URI}};
+    } wrong[] = {{"emu:99999/0", LORA_ERR_URI},
+                 {"qdma:0", LORA_ERR_URI},
+                 {"emu", LORA_ERR_URI},
+                 {"", LORA_ERR_URI},
+                 {"emux:0/0", LORA_ERR_URI}};
     for (uint32_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         cluster = (void *)1;
         CHECK(open_cluster(id, 3, wrong[i].uri, &cluster, &failure) == wrong[i].code);
@@ -169,8 +172,8 @@ static void check_memory(void) {
     CHECK(lora_cluster_write(cluster, 0, 2, 8192 - 256, data, 256, NULL) == LORA_OK);
     CHECK(lora_cluster_read(cluster, 0, 2, 8192 - 256, back, 256, NULL) == LORA_OK);
     CHECK(!memcmp(data, back, 256));
-    static const uint64_t outside[][2] = {
-        {4095, 1}, {8192 - 255, 256}, {8193, 0}, {~0ull, 2}, {4096, ~0ull}, {0, 64}};
+    static const uint64_t outside[][2] = {{4095, 1},  {8192 - 255, 256}, {8193, 0},
+                                          {~0ull, 2}, {4096, ~0ull},     {0, 64}};
     for (uint32_t i = 0; i < sizeof outside / sizeof outside[0]; i++) {
         CHECK(lora_cluster_read(cluster, 0, 2, outside[i][0], back, outside[i][1], &failure) ==
               LORA_ERR_RANGE);

@@ -91,10 +91,17 @@ static void check_matrix(struct board *board, uint32_t type, uint32_t k, uint32_
     uint32_t width = (type & LORA_WEIGHT_TYPE_MASK) == LORA_WEIGHT_W4A16 ? 2 : 1;
     uint32_t blocks = (k + 127) / 128 * ((n + 31) / 32), x = rows * k * width;
     uint32_t y_offset = (x + 63) / 64 * 64;
-    struct lora_matrix command = {.opcode = LORA_CMD_MATRIX, .bank_count = 1, .merge = 1,
-                                  .weight_type = (uint8_t)type, .k = k, .n = n,
-                                  .x_bank = LORA_BANK_ONCHIP, .y_bank = LORA_BANK_ONCHIP,
-                                  .x_stride = k * width, .y_offset = y_offset, .y_stride = n * 2,
+    struct lora_matrix command = {.opcode = LORA_CMD_MATRIX,
+                                  .bank_count = 1,
+                                  .merge = 1,
+                                  .weight_type = (uint8_t)type,
+                                  .k = k,
+                                  .n = n,
+                                  .x_bank = LORA_BANK_ONCHIP,
+                                  .y_bank = LORA_BANK_ONCHIP,
+                                  .x_stride = k * width,
+                                  .y_offset = y_offset,
+                                  .y_stride = n * 2,
                                   .bias_bank = width == 2 ? LORA_NO_BANK : SCALES,
                                   .y_type = LORA_FP16};
     board->state.row_count = rows;
@@ -108,15 +115,25 @@ static void check_attention(struct board *board, uint32_t type, uint32_t head_di
                             uint32_t committed) {
     uint32_t lines = head_dim / 2 + (type == LORA_KV_INT8_HEADS), q_width = type == LORA_KV_INT8;
     uint32_t q_bytes = head_dim * (q_width ? 1 : 2), y_offset = (2 * q_bytes + 63) / 64 * 64;
-    struct lora_attention command = {.opcode = LORA_CMD_ATTENTION, .head_dim = (uint16_t)head_dim,
-                                     .q_heads = 1, .kv_heads = 1, .group = 1,
-                                     .q_stride = q_bytes, .y_offset = y_offset,
-                                     .y_stride = head_dim * 2, .scale = 0x38d1b717, /* 1e-4 */
+    struct lora_attention command = {.opcode = LORA_CMD_ATTENTION,
+                                     .head_dim = (uint16_t)head_dim,
+                                     .q_heads = 1,
+                                     .kv_heads = 1,
+                                     .group = 1,
+                                     .q_stride = q_bytes,
+                                     .y_offset = y_offset,
+                                     .y_stride = head_dim * 2,
+                                     .scale = 0x38d1b717, /* 1e-4 */
                                      .v_scale = 0x3c23d70a};
-    board->list = (struct lora_list){.kv_bank_first = KEYS, .kv_bank_count = 1, .kv_layers = 1,
-                                     .kv_heads = 1, .head_dim = (uint16_t)head_dim,
-                                     .kv_type = (uint16_t)type, .table_bank = TABLE,
-                                     .max_tiles = 8, .page_count = 9};
+    board->list = (struct lora_list){.kv_bank_first = KEYS,
+                                     .kv_bank_count = 1,
+                                     .kv_layers = 1,
+                                     .kv_heads = 1,
+                                     .head_dim = (uint16_t)head_dim,
+                                     .kv_type = (uint16_t)type,
+                                     .table_bank = TABLE,
+                                     .max_tiles = 8,
+                                     .page_count = 9};
     board->state.row_count = 2;
     board->state.lengths[0] = committed;
     for (int16_t i = 0; i < 2; i++) {
@@ -134,12 +151,19 @@ static void check_attention(struct board *board, uint32_t type, uint32_t head_di
 }
 
 static void check_vector(struct board *board, uint32_t op, uint32_t columns) {
-    uint32_t y_offset = (columns * 2 + 63) / 64 * 64, z_offset = y_offset + (columns + 63) / 64 * 64;
-    struct lora_vector command = {.opcode = LORA_CMD_VECTOR, .op = (uint8_t)op,
-                                  .y_bank = LORA_BANK_ONCHIP, .columns = columns,
-                                  .y_offset = y_offset, .z_offset = z_offset, .z_stride = 64,
-                                  .x_stride = columns * 2, .y_stride = columns,
-                                  .scalar = 0x41000000, .extra = columns / 2};
+    uint32_t y_offset = (columns * 2 + 63) / 64 * 64,
+             z_offset = y_offset + (columns + 63) / 64 * 64;
+    struct lora_vector command = {.opcode = LORA_CMD_VECTOR,
+                                  .op = (uint8_t)op,
+                                  .y_bank = LORA_BANK_ONCHIP,
+                                  .columns = columns,
+                                  .y_offset = y_offset,
+                                  .z_offset = z_offset,
+                                  .z_stride = 64,
+                                  .x_stride = columns * 2,
+                                  .y_stride = columns,
+                                  .scalar = 0x41000000,
+                                  .extra = columns / 2};
     board->state.row_count = 1;
     bank_new(board, LORA_BANK_ONCHIP, z_offset + 4);
     compare(board, &command);

@@ -48,7 +48,7 @@ static struct lora_pack_part make_part(uint64_t first, uint64_t count, uint32_t 
             store(data + size * (axes == LORA_AXES_OI ? n * K + k : k * count + n),
                   value_of(k, first + n), element);
     int oi = axes == LORA_AXES_OI;
-    return (struct lora_pack_part){"w",           data, bytes, oi ? count : K, oi ? K : count, 0,
+    return (struct lora_pack_part){"w",   data,    bytes, oi ? count : K, oi ? K : count, 0,
                                    count, element, axes};
 }
 
@@ -89,7 +89,8 @@ static void check_bad(uint32_t axes) {
     struct lora_pack_part part = make_part(0, N, LORA_SOURCE_F16, axes, &memory);
     for (uint64_t at = 0; at < 256; at++) {
         uint64_t k = at * 7 % K, n = at % 40;
-        uint8_t *target = (uint8_t *)memory + 1 + 2 * (axes == LORA_AXES_OI ? n * K + k : k * N + n);
+        uint8_t *target = (uint8_t *)memory + 1 +
+                          2 * (axes == LORA_AXES_OI ? n * K + k : k * N + n);
         memcpy(target, values + at % 6, 2);
         int status = lora_pack_blocks(&part, 1, K, N, blocks, BLOCKS * 8192, NULL);
         CHECK(status == (at % 6 < 4 ? LORA_ERR_NAN : LORA_OK));
@@ -107,17 +108,24 @@ static struct lora_cluster *open_board(uint32_t *id) {
     struct lora_board_info info = test_info(0);
     struct lora_cluster *cluster;
     struct lora_failure failure;
-    const struct lora_emu_config config = {.size = sizeof config, .boards = 1, .board_info = &info,
-                                           .clock_hz = TEST_CLOCK_HZ, .kernels = &test_kernels,
+    const struct lora_emu_config config = {.size = sizeof config,
+                                           .boards = 1,
+                                           .board_info = &info,
+                                           .clock_hz = TEST_CLOCK_HZ,
+                                           .kernels = &test_kernels,
                                            .link_configuration = TEST_CONFIGURATION};
     char uri[32];
     const char *uris[1] = {uri};
-    image.header = (struct lora_image_header){.magic = LORA_IMAGE_MAGIC, .size = sizeof image.header,
-                                              .abi = LORA_ABI_NUMBER, .board = LORA_BOARD_U280,
+    image.header = (struct lora_image_header){.magic = LORA_IMAGE_MAGIC,
+                                              .size = sizeof image.header,
+                                              .abi = LORA_ABI_NUMBER,
+                                              .board = LORA_BOARD_U280,
                                               .code_bytes = 8};
     image.header.code_crc = lora_crc32(0, image.code, 8);
-    const struct lora_program program = {.size = sizeof program, .board_kind = LORA_BOARD_U280,
-                                         .abi = LORA_ABI_NUMBER, .onchip_bytes = TEST_ONCHIP,
+    const struct lora_program program = {.size = sizeof program,
+                                         .board_kind = LORA_BOARD_U280,
+                                         .abi = LORA_ABI_NUMBER,
+                                         .onchip_bytes = TEST_ONCHIP,
                                          .image = (const uint8_t *)&image,
                                          .image_bytes = sizeof image};
     CHECK(lora_emu_create(&config, id, &failure) == LORA_OK);
@@ -144,10 +152,15 @@ static void check_placed(struct lora_cluster *cluster, const struct lora_pack_ta
 static struct lora_placing placing_of(const struct lora_pack_part *parts,
                                       const struct lora_pack_task *tasks, uint32_t count,
                                       struct lora_range *ranges, uint32_t threads) {
-    return (struct lora_placing){.size = sizeof(struct lora_placing), .threads = threads,
-                                 .parts = parts, .tasks = tasks, .part_count = 1,
-                                 .task_count = count, .ranges = ranges,
-                                 .range_capacity = 8 * BANKS, .scratch = scratch,
+    return (struct lora_placing){.size = sizeof(struct lora_placing),
+                                 .threads = threads,
+                                 .parts = parts,
+                                 .tasks = tasks,
+                                 .part_count = 1,
+                                 .task_count = count,
+                                 .ranges = ranges,
+                                 .range_capacity = 8 * BANKS,
+                                 .scratch = scratch,
                                  .scratch_bytes = (uint64_t)threads * SCRATCH};
 }
 
@@ -189,8 +202,13 @@ static void check_placing(uint32_t threads) {
     void *memory;
     struct lora_pack_part part = make_part(0, N, LORA_SOURCE_F16, threads % 2, &memory);
     for (uint32_t i = 0; i < 8; i++)
-        tasks[i] = (struct lora_pack_task){.part_count = 1, .k = K, .n = N, .count = TILES,
-                                           .bank_count = BANKS, .merge = 1, .request_first = i,
+        tasks[i] = (struct lora_pack_task){.part_count = 1,
+                                           .k = K,
+                                           .n = N,
+                                           .count = TILES,
+                                           .bank_count = BANKS,
+                                           .merge = 1,
+                                           .request_first = i,
                                            .offset = i * (BANK_BYTES / 8)};
     struct lora_placing placing = placing_of(&part, tasks, 8, ranges, threads);
     CHECK(lora_cluster_place(cluster, &placing, NULL) == LORA_OK);
@@ -198,8 +216,8 @@ static void check_placing(uint32_t threads) {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < placing.range_count; i++) {
         static uint8_t data[BANK_BYTES];
-        CHECK(lora_cluster_read(cluster, 0, ranges[i].bank, ranges[i].offset, data,
-                                ranges[i].bytes, NULL) == LORA_OK);
+        CHECK(lora_cluster_read(cluster, 0, ranges[i].bank, ranges[i].offset, data, ranges[i].bytes,
+                                NULL) == LORA_OK);
         CHECK(lora_crc32(0, data, ranges[i].bytes) == ranges[i].crc);
         bytes += ranges[i].bytes;
     }
@@ -238,7 +256,8 @@ static void check_crc(void) {
         for (uint64_t i = 0; i < bytes; i++) data[i] = (uint8_t)(i * i * 31 + bytes);
         uint32_t crc = slow_crc(data, bytes);
         CHECK(lora_crc32(0, data, bytes) == crc);
-        CHECK(lora_crc32(lora_crc32(0, data, bytes / 2), data + bytes / 2, bytes - bytes / 2) == crc);
+        CHECK(lora_crc32(lora_crc32(0, data, bytes / 2), data + bytes / 2, bytes - bytes / 2) ==
+              crc);
 #if defined(__x86_64__)
         for (uint32_t i = 0; bytes % 16 == 0 && bytes >= CRC_WIDE_MIN && crc32_wide(i); i++)
             CHECK(~crc32_wide(i)(~0u, data, bytes) == crc);

@@ -37,8 +37,8 @@ static void take(void *context, uint32_t item, uint32_t thread) {
 }
 
 static uint32_t run(struct lora_pool *pool, uint32_t items, uint32_t pause) {
-    struct tally tally = {.seen = calloc(items + 1, 1), .limit = lora_pool_threads(pool),
-                          .pause = pause};
+    struct tally tally = {
+        .seen = calloc(items + 1, 1), .limit = lora_pool_threads(pool), .pause = pause};
     CHECK(tally.seen);
     lora_pool_run(pool, items, take, &tally);
     for (uint32_t i = 0; i < items; i++) CHECK(tally.seen[i] == 1);
@@ -92,7 +92,8 @@ static void take_nest(void *context, uint32_t item, uint32_t thread) {
 
 static void test_run_within_an_item(void) {
     struct nest nest = {.pool = lora_pool_create(3)};
-    for (uint32_t round = 0; round < 200; round++) lora_pool_run(nest.pool, NESTED, take_nest, &nest);
+    for (uint32_t round = 0; round < 200; round++)
+        lora_pool_run(nest.pool, NESTED, take_nest, &nest);
     for (uint32_t i = 0; i < NESTED; i++) CHECK(atomic_load(&nest.done[i]) == 200);
     CHECK(atomic_load(&nest.within) == 200 * NESTED * NESTED);
     CHECK(run(nest.pool, 100, 0)); /* and the pool is as it was */
@@ -101,7 +102,7 @@ static void test_run_within_an_item(void) {
 
 #define SPARE_CALLS 1000
 
-struct spare { /* freed by the pool */
+struct spare {                  /* freed by the pool */
     atomic_uint calls, threads; /* bit a thread that called */
 };
 

@@ -38,19 +38,29 @@ static void make(struct board *board) {
     for (uint32_t bank = 0; bank < BANKS; bank++) fill(board, bank, BANK_BYTES);
     fill(board, LORA_BANK_ONCHIP, X_BYTES + MATMULS * Y_BYTES);
     for (uint32_t i = 0; i < MATMULS; i++)
-        board->matmuls[i] = (struct lora_matrix){
-            .opcode = LORA_CMD_MATRIX, .bank_count = BANKS, .merge = 1,
-            .weight_type = LORA_WEIGHT_FP16, .first = (uint16_t)(6 * i), .k = 256, .n = N,
-            .x_bank = LORA_BANK_ONCHIP, .y_bank = LORA_BANK_ONCHIP, .x_stride = X_BYTES,
-            .y_offset = X_BYTES + i * Y_BYTES, .y_stride = Y_BYTES, .bias_bank = LORA_NO_BANK,
-            .y_type = LORA_FP16};
+        board->matmuls[i] = (struct lora_matrix){.opcode = LORA_CMD_MATRIX,
+                                                 .bank_count = BANKS,
+                                                 .merge = 1,
+                                                 .weight_type = LORA_WEIGHT_FP16,
+                                                 .first = (uint16_t)(6 * i),
+                                                 .k = 256,
+                                                 .n = N,
+                                                 .x_bank = LORA_BANK_ONCHIP,
+                                                 .y_bank = LORA_BANK_ONCHIP,
+                                                 .x_stride = X_BYTES,
+                                                 .y_offset = X_BYTES + i * Y_BYTES,
+                                                 .y_stride = Y_BYTES,
+                                                 .bias_bank = LORA_NO_BANK,
+                                                 .y_type = LORA_FP16};
 }
 
 static void run(struct board *board, struct lora_pool *pool, uint32_t matmul) {
     struct lora_unit_call call = {.size = sizeof call,
                                   .command = (const void *)&board->matmuls[matmul],
-                                  .list = &board->list, .state = &board->state,
-                                  .banks = board->banks, .bank_bytes = board->bytes};
+                                  .list = &board->list,
+                                  .state = &board->state,
+                                  .banks = board->banks,
+                                  .bank_bytes = board->bytes};
     int status = -1;
     lora_kernels_native.batch(NULL, pool, &call, &status, 1);
     CHECK(status == LORA_OK);

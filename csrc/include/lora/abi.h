@@ -34,7 +34,7 @@
 #define LORA_BLOCK_N 32
 #define LORA_BLOCK_BYTES_FP16 8192
 #define LORA_BLOCK_BYTES_INT8 4096
-#define LORA_BLOCK_BYTES_INT4 2048    /* of the values alone */
+#define LORA_BLOCK_BYTES_INT4 2048     /* of the values alone */
 #define LORA_BLOCK_BYTES_INT4_128 2176 /* 34 lines: values, 64 B scales, 16 B zero points */
 #define LORA_BLOCK_BYTES_INT4_64 2240
 #define LORA_BLOCK_BYTES_INT4_32 2368
@@ -76,7 +76,7 @@ enum lora_control_register {
     LORA_REG_BYTES_HI = 0x34,
     LORA_REG_CONTROL_BANK = 0x38,
     LORA_REG_ARENA_COUNT = 0x3c,
-    LORA_REG_IDENTITY_ABI = 0x40, /* from here on read-only */
+    LORA_REG_IDENTITY_ABI = 0x40,   /* from here on read-only */
     LORA_REG_IDENTITY_BOARD = 0x44, /* enum lora_board_kind */
     LORA_REG_IDENTITY_SERIAL = 0x48,
     LORA_REG_FIRMWARE_CRC = 0x4c,
@@ -126,21 +126,21 @@ enum lora_status {
     LORA_OK = 0,
     /* firmware and units; each is written to the error record */
     LORA_ERR_ABI = 1,
-    LORA_ERR_SIZE = 2,       /* a structure's size or a count is out of range */
-    LORA_ERR_CRC = 3,        /* a list does not match its seal */
-    LORA_ERR_OPCODE = 4,     /* unknown opcode, unit or vector operation */
-    LORA_ERR_ADDRESS = 5,    /* outside every arena, or crossing one's end */
-    LORA_ERR_COUNTER = 6,    /* counter outside the list's, or one that nothing signals */
-    LORA_ERR_LIST = 7,       /* list id not registered */
-    LORA_ERR_STEP = 8,       /* step number is neither last+1 nor a redo with a higher epoch */
-    LORA_ERR_ROW = 9,        /* a row's field is out of range, found/expected say which */
-    LORA_ERR_KV = 10,        /* a KV operation's field is out of range */
-    LORA_ERR_WATCHDOG = 11,  /* a unit did not finish or a counter never came */
-    LORA_ERR_LINK_DOWN = 12, /* port lost its channel */
-    LORA_ERR_LINK_CRC = 13,  /* a frame's CRC or header did not hold */
+    LORA_ERR_SIZE = 2,         /* a structure's size or a count is out of range */
+    LORA_ERR_CRC = 3,          /* a list does not match its seal */
+    LORA_ERR_OPCODE = 4,       /* unknown opcode, unit or vector operation */
+    LORA_ERR_ADDRESS = 5,      /* outside every arena, or crossing one's end */
+    LORA_ERR_COUNTER = 6,      /* counter outside the list's, or one that nothing signals */
+    LORA_ERR_LIST = 7,         /* list id not registered */
+    LORA_ERR_STEP = 8,         /* step number is neither last+1 nor a redo with a higher epoch */
+    LORA_ERR_ROW = 9,          /* a row's field is out of range, found/expected say which */
+    LORA_ERR_KV = 10,          /* a KV operation's field is out of range */
+    LORA_ERR_WATCHDOG = 11,    /* a unit did not finish or a counter never came */
+    LORA_ERR_LINK_DOWN = 12,   /* port lost its channel */
+    LORA_ERR_LINK_CRC = 13,    /* a frame's CRC or header did not hold */
     LORA_ERR_LINK_POISON = 14, /* another board failed this step */
-    LORA_ERR_UNIT = 15,      /* a unit reported failure */
-    LORA_ERR_OPERATION = 16, /* unknown control operation */
+    LORA_ERR_UNIT = 15,        /* a unit reported failure */
+    LORA_ERR_OPERATION = 16,   /* unknown control operation */
     /* host library */
     LORA_ERR_ARGUMENT = 64,
     LORA_ERR_MEMORY = 65, /* host memory exhausted */
@@ -150,12 +150,12 @@ enum lora_status {
     LORA_ERR_RANGE = 69, /* access outside a reserved arena */
     LORA_ERR_OVERLAY = 70,
     LORA_ERR_IDENTITY = 71,
-    LORA_ERR_TIMEOUT = 72, /* a hang: neither done nor error within the timeout */
-    LORA_ERR_LINK_STATUS = 73, /* bring-up: channel not healthy in time */
-    LORA_ERR_LINK_CONFIG = 74, /* framing or width differ from the manifest */
+    LORA_ERR_TIMEOUT = 72,      /* a hang: neither done nor error within the timeout */
+    LORA_ERR_LINK_STATUS = 73,  /* bring-up: channel not healthy in time */
+    LORA_ERR_LINK_CONFIG = 74,  /* framing or width differ from the manifest */
     LORA_ERR_LINK_PAYLOAD = 75, /* pattern arrived wrong */
     LORA_ERR_LINK_CABLING = 76, /* the far board is not the cabling map's */
-    LORA_ERR_COMPLETION = 77, /* done bit without a matching completion record */
+    LORA_ERR_COMPLETION = 77,   /* done bit without a matching completion record */
     LORA_ERR_CANCELLED = 78,
     LORA_ERR_NAN = 79 /* non-finite values were written */
 };
@@ -220,7 +220,12 @@ enum lora_unit {
     LORA_UNIT_DMA = 4,
     LORA_UNITS = 5
 };
-enum lora_unit_state { LORA_UNIT_IDLE = 0, LORA_UNIT_BUSY = 1, LORA_UNIT_DONE = 2, LORA_UNIT_FAILED = 3 };
+enum lora_unit_state {
+    LORA_UNIT_IDLE = 0,
+    LORA_UNIT_BUSY = 1,
+    LORA_UNIT_DONE = 2,
+    LORA_UNIT_FAILED = 3
+};
 
 enum lora_opcode {
     LORA_CMD_MATRIX = 1,    /* MPU */
@@ -248,8 +253,8 @@ enum lora_vector_op {
     LORA_VEC_RELU = 9,
     LORA_VEC_GELU_TANH = 10,
     LORA_VEC_GELU_ERF = 11,
-    LORA_VEC_SWIGLU = 12, /* y = FP16(silu(x) * z) */
-    LORA_VEC_ARGMAX = 13, /* y = struct lora_argmax of an FP32 row; lowest id wins */
+    LORA_VEC_SWIGLU = 12,         /* y = FP16(silu(x) * z) */
+    LORA_VEC_ARGMAX = 13,         /* y = struct lora_argmax of an FP32 row; lowest id wins */
     LORA_VEC_QUANTIZE = 14,       /* y = INT8 clamp(rint(x*scalar), -127, 127); NaN 0, counted */
     LORA_VEC_QUANTIZE_HEADS = 15, /* each head of `extra` columns by a scale of its own: */
                                   /* z[head] = FP16(amax/127), y = INT8 as above, scalar 1/z */
@@ -273,7 +278,7 @@ enum lora_weight_type {
  * type. */
 enum lora_kv_type {
     LORA_KV_FP16 = 0,
-    LORA_KV_INT8 = 1,      /* static scales; q is INT8 as well; q*k and e*v are exact INT32 */
+    LORA_KV_INT8 = 1, /* static scales; q is INT8 as well; q*k and e*v are exact INT32 */
     /* Each head of a position by its own FP16 scale. After the values of a block: FP16 [32], one a
      * position. Read as FP16(value*scale), then as FP16. */
     LORA_KV_INT8_HEADS = 2
@@ -368,7 +373,7 @@ struct lora_attention {
 };
 /* KV_INT8: q is INT8; e8 = rint(127*exp(s - m)), y = FP16((FP32(sum e8*v8)/FP32(sum e8))*v_scale).
  * Both sums are exact up to LORA_MAX_INT8_POSITIONS; a list with more is refused. */
-#define LORA_MAX_INT8_K 131071 /* of an INT8 matmul: 2^14*K stays below 2^31 */
+#define LORA_MAX_INT8_K 131071         /* of an INT8 matmul: 2^14*K stays below 2^31 */
 #define LORA_MAX_INT8_POSITIONS 133144 /* floor((2^31 - 1)/(127*127)) */
 
 struct lora_kv_store {
@@ -447,7 +452,7 @@ struct lora_list { /* 256 bytes */
     uint32_t kv_line;
     uint32_t table_line; /* uint16 page_table[max_sequences][max_tiles], padded to lines a row */
     uint32_t results_offset, results_bytes; /* bytes in the control bank */
-    uint32_t embed_columns;  /* width of a vector input (LORA_ROW_VECTOR), the whole row */
+    uint32_t embed_columns; /* width of a vector input (LORA_ROW_VECTOR), the whole row */
     uint32_t taps;
     /* Adapter slots, 0 without adapters. A slot is adapter_chunks chunks of LORA_ADAPTER_CHUNK
      * bytes, one linear space. Chunk c of slot s is number r = s*adapter_chunks + c:
@@ -486,13 +491,13 @@ struct lora_adapter_slot { /* 64 bytes */
 };
 
 struct lora_adapter_matrix { /* 8 bytes */
-    uint32_t offset; /* of its factors, 64 bytes each */
+    uint32_t offset;         /* of its factors, 64 bytes each */
     uint16_t down_count, up_count;
 };
 
 struct lora_adapter_factor { /* 64 bytes */
-    uint32_t first, count; /* A: columns of x; B: columns of the board's matrix */
-    uint32_t offset;       /* of the values, a multiple of 64 */
+    uint32_t first, count;   /* A: columns of x; B: columns of the board's matrix */
+    uint32_t offset;         /* of the values, a multiple of 64 */
     uint16_t rank_first, rank_count;
     uint16_t rank;  /* of the whole adapter, a multiple of 8 */
     uint16_t h_run; /* at least 1 */
@@ -559,11 +564,11 @@ struct lora_step_state {
     uint32_t step, epoch, list_id;
     uint32_t row_count, selected_count;
     uint32_t kv_op_count, path_count;
-    uint32_t block_offset; /* of the step block in the control bank */
+    uint32_t block_offset;               /* of the step block in the control bank */
     uint32_t kv_ops_offset, path_offset; /* bytes in the control bank */
     uint32_t reserved;
     uint16_t selected[LORA_MAX_ROWS];
-    uint32_t lengths[LORA_MAX_SEQUENCES]; /* committed, this step's commits included */
+    uint32_t lengths[LORA_MAX_SEQUENCES];     /* committed, this step's commits included */
     struct lora_slot slots[LORA_MAX_SCRATCH]; /* this step's rows included */
     struct lora_row rows[LORA_MAX_ROWS];
 };
@@ -609,9 +614,9 @@ struct lora_frame { /* 32 bytes, then `length` payload bytes, then CRC-32 of bot
     uint32_t step;
     uint16_t collective;
     uint16_t row_group;
-    uint8_t source; /* rank */
+    uint8_t source;  /* rank */
     uint8_t segment; /* first segment in the payload */
-    uint8_t hop;    /* hops still to go, this one included */
+    uint8_t hop;     /* hops still to go, this one included */
     uint8_t kind;
     uint16_t segments; /* how many consecutive segments the block has */
     uint16_t part;     /* of a block cut into several frames */
@@ -626,16 +631,16 @@ struct lora_frame { /* 32 bytes, then `length` payload bytes, then CRC-32 of bot
  * ends. Blocks of a source are numbered through one collective, row group by row group; segments in
  * which the source has no columns make no block. */
 
-struct lora_link_test_port { /* 32 bytes */
-    uint32_t enabled;        /* in */
-    uint32_t sent, received, bad; /* out: frames */
+struct lora_link_test_port {         /* 32 bytes */
+    uint32_t enabled;                /* in */
+    uint32_t sent, received, bad;    /* out: frames */
     uint32_t peer_serial, peer_port; /* out: as the far board named itself, ~0 nothing received */
     uint32_t first_bad;
     uint32_t reserved;
 };
 struct lora_link_test { /* in the control bank at BLOCK_OFFSET */
     uint32_t size;
-    uint32_t frames; /* in: how many each way */
+    uint32_t frames;  /* in: how many each way */
     uint32_t payload; /* in: bytes each */
     uint32_t seed;
     struct lora_link_test_port ports[LORA_PORTS];

@@ -14,28 +14,28 @@ struct lora_emu_config {
     uint32_t boards;
     const struct lora_board_info *board_info; /* one a board */
     uint32_t cable_count;
-    uint32_t clock_hz;              /* of lora_ctrl */
+    uint32_t clock_hz; /* of lora_ctrl */
     const struct lora_emu_cable *cables;
     const struct lora_kernels *kernels; /* must outlive the cluster */
-    uint32_t link_configuration;    /* LORA_LINK_CONFIGURATION's value */
-    uint32_t trace_capacity;        /* records kept a board, 0 for no trace */
-    uint32_t threads;               /* for kernels that can share work; 0: one a CPU */
+    uint32_t link_configuration;        /* LORA_LINK_CONFIGURATION's value */
+    uint32_t trace_capacity;            /* records kept a board, 0 for no trace */
+    uint32_t threads;                   /* for kernels that can share work; 0: one a CPU */
     uint32_t reserved;
 };
 
 enum lora_emu_fault_kind {
-    LORA_FAULT_NONE = 0,          /* clears all faults of the board */
-    LORA_FAULT_LINK_DOWN = 1,     /* a = port */
-    LORA_FAULT_LINK_FLIP = 2,     /* a = port, b = frames to pass first, c = how many to damage: one
-                                     payload bit on the wire, the CRC as sent */
-    LORA_FAULT_LINK_GARBLE = 3,   /* a = port: payload wrong, CRC right (a silent fault) */
-    LORA_FAULT_LINK_CONFIG = 4,   /* a = port, b = configuration value to report */
-    LORA_FAULT_UNIT_STUCK = 5,    /* a = unit: never finishes */
+    LORA_FAULT_NONE = 0,        /* clears all faults of the board */
+    LORA_FAULT_LINK_DOWN = 1,   /* a = port */
+    LORA_FAULT_LINK_FLIP = 2,   /* a = port, b = frames to pass first, c = how many to damage: one
+                                   payload bit on the wire, the CRC as sent */
+    LORA_FAULT_LINK_GARBLE = 3, /* a = port: payload wrong, CRC right (a silent fault) */
+    LORA_FAULT_LINK_CONFIG = 4, /* a = port, b = configuration value to report */
+    LORA_FAULT_UNIT_STUCK = 5,  /* a = unit: never finishes */
     LORA_FAULT_COMPLETION_LOST = 6, /* the done bit comes, the completion record does not */
-    LORA_FAULT_DONE_LOST = 7,     /* neither done bit nor record */
-    LORA_FAULT_FIRMWARE_DEAD = 8, /* never polled: registers answer, nothing runs */
-    LORA_FAULT_MISFILE = 9        /* the router files received blocks under the source's neighbour
-                                     (source ^ 1): what the identity tests must notice */
+    LORA_FAULT_DONE_LOST = 7,       /* neither done bit nor record */
+    LORA_FAULT_FIRMWARE_DEAD = 8,   /* never polled: registers answer, nothing runs */
+    LORA_FAULT_MISFILE = 9          /* the router files received blocks under the source's neighbour
+                                       (source ^ 1): what the identity tests must notice */
 };
 
 struct lora_trace_record { /* 40 bytes: one command of one step */
@@ -50,10 +50,10 @@ struct lora_trace_record { /* 40 bytes: one command of one step */
  * run on several threads at once, the busiest thread's. The rest of a step is overhead: host
  * library, firmware, scheduling. */
 struct lora_emu_times {
-    uint64_t kernels_ns; /* MPU and VFU: inside the kernels, all threads waited for */
-    uint64_t moves_ns;   /* DMA: KV cache and rows */
-    uint64_t links_ns;   /* Router: frames made, checked, forwarded and filed */
-    uint64_t profiler_ns;   /* the profiler itself, by what it took when it was turned on */
+    uint64_t kernels_ns;  /* MPU and VFU: inside the kernels, all threads waited for */
+    uint64_t moves_ns;    /* DMA: KV cache and rows */
+    uint64_t links_ns;    /* Router: frames made, checked, forwarded and filed */
+    uint64_t profiler_ns; /* the profiler itself, by what it took when it was turned on */
 };
 
 int lora_emu_create(const struct lora_emu_config *config, uint32_t *cluster,

@@ -13,14 +13,12 @@
 /* Returns the mode to give back to float_mode_restore. */
 static inline uint64_t float_mode_set(void) {
     uint32_t before = _mm_getcsr();
-    if (before & FLOAT_MODE_BITS)
-        _mm_setcsr(before & ~FLOAT_MODE_BITS);
+    if (before & FLOAT_MODE_BITS) _mm_setcsr(before & ~FLOAT_MODE_BITS);
     return before;
 }
 
 static inline void float_mode_restore(uint64_t before) {
-    if (before & FLOAT_MODE_BITS)
-        _mm_setcsr((uint32_t)before);
+    if (before & FLOAT_MODE_BITS) _mm_setcsr((uint32_t)before);
 }
 
 #elif defined(__aarch64__)
@@ -38,13 +36,9 @@ static inline void float_mode_restore(uint64_t before) {
 }
 
 #else
-static inline uint64_t float_mode_set(void) {
-    return 0;
-}
+static inline uint64_t float_mode_set(void) { return 0; }
 
-static inline void float_mode_restore(uint64_t before) {
-    (void)before;
-}
+static inline void float_mode_restore(uint64_t before) { (void)before; }
 #endif
 
 #endif

@@ -12,11 +12,11 @@ struct lora_cluster;
 
 struct lora_timeouts { /* every wait of the library, microseconds of transport time */
     uint32_t size;
-    uint32_t core_reset_us;   /* hold of a link core's reset */
-    uint32_t link_up_us;      /* until status is healthy on both ends */
+    uint32_t core_reset_us; /* hold of a link core's reset */
+    uint32_t link_up_us;    /* until status is healthy on both ends */
     uint32_t link_test_us;
     uint32_t register_list_us;
-    uint32_t step_us;         /* more than the firmware's watchdog */
+    uint32_t step_us; /* more than the firmware's watchdog */
     uint32_t watchdog_ms;
     uint32_t checksum_us;
     uint32_t poll_us; /* between two polls */
@@ -91,7 +91,7 @@ struct lora_greedy {
     uint32_t slot_a, slot_b;            /* two scratch slots used in turn */
     uint32_t pending_slot;              /* slot of the last uncommitted row, ~0 none */
     uint32_t max_tokens;
-    const uint32_t *argmax_offset;      /* one a board, bytes in the control bank */
+    const uint32_t *argmax_offset; /* one a board, bytes in the control bank */
     const uint32_t *stop_tokens;
     uint32_t stop_count;
     /* Called with each token; a result other than 0 ends the loop. */

@@ -7,14 +7,14 @@
 
 struct lora_unit_call {
     uint32_t size;
-    uint32_t board;                        /* index in the emulated cluster */
-    const struct lora_command *command;    /* the 64-byte record; cast by opcode */
-    const struct lora_list *list;          /* header of the list that runs */
+    uint32_t board;                     /* index in the emulated cluster */
+    const struct lora_command *command; /* the 64-byte record; cast by opcode */
+    const struct lora_list *list;       /* header of the list that runs */
     const struct lora_step_state *state;
-    uint8_t *const *banks;                 /* base of each bank's memory by index, NULL unreserved; */
-    const uint64_t *bank_bytes;            /* [LORA_BANK_ONCHIP] is the activation buffer */
-    uint32_t nonfinite_count;              /* out: non-finite values written */
-    uint32_t nonfinite_row;                /* out: step row index of the first, ~0 none */
+    uint8_t *const *banks;      /* base of each bank's memory by index, NULL unreserved; */
+    const uint64_t *bank_bytes; /* [LORA_BANK_ONCHIP] is the activation buffer */
+    uint32_t nonfinite_count;   /* out: non-finite values written */
+    uint32_t nonfinite_row;     /* out: step row index of the first, ~0 none */
 };
 
 struct lora_pool;

@@ -32,11 +32,11 @@ struct lora_pack_task {
     uint32_t kind, board;
     uint32_t part_first, part_count;
     uint64_t k, n;
-    uint64_t first, count;                      /* tiles or rows */
-    uint32_t bank, bank_count;                  /* tables: bank_count 1 */
-    uint32_t merge, request_first;              /* matrices: blocks a request, first request */
-    uint64_t offset;                            /* bytes in the bank, of the whole matrix or table */
-    uint64_t row_bytes;                         /* tables: whole lines, what is padded is zero */
+    uint64_t first, count;         /* tiles or rows */
+    uint32_t bank, bank_count;     /* tables: bank_count 1 */
+    uint32_t merge, request_first; /* matrices: blocks a request, first request */
+    uint64_t offset;               /* bytes in the bank, of the whole matrix or table */
+    uint64_t row_bytes;            /* tables: whole lines, what is padded is zero */
 };
 
 struct lora_range { /* bytes of one bank that were written without a gap, and their CRC-32 */
@@ -67,8 +67,8 @@ int lora_cluster_place(struct lora_cluster *cluster, struct lora_placing *placin
                        struct lora_failure *failure);
 
 /* The blocks of a whole matrix, K fastest, into memory of `bytes` bytes. One thread. */
-int lora_pack_blocks(const struct lora_pack_part *parts, uint32_t part_count, uint64_t k, uint64_t n,
-                     void *blocks, uint64_t bytes, struct lora_failure *failure);
+int lora_pack_blocks(const struct lora_pack_part *parts, uint32_t part_count, uint64_t k,
+                     uint64_t n, void *blocks, uint64_t bytes, struct lora_failure *failure);
 
 /* CRC-32 of two ranges one behind the other, from theirs and the second one's length. */
 uint32_t lora_crc32_combine(uint32_t first, uint32_t second, uint64_t second_bytes);

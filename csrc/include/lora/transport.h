@@ -10,8 +10,8 @@
 /* Who failed, where, and with which numbers; message is one line without a newline. */
 struct lora_failure {
     uint32_t size;
-    uint32_t code;  /* enum lora_status */
-    int32_t board;  /* index in the cluster, -1 none */
+    uint32_t code; /* enum lora_status */
+    int32_t board; /* index in the cluster, -1 none */
     int32_t bank, port;
     int32_t peer_board, peer_port;
     uint32_t index, opcode, unit, counter, row; /* ~0 where not concerned */
@@ -20,7 +20,12 @@ struct lora_failure {
     char message[256];
 };
 
-enum lora_block { LORA_BLOCK_CONTROL = 0, LORA_BLOCK_LINK0 = 1, LORA_BLOCK_LINK1 = 2, LORA_BLOCKS = 3 };
+enum lora_block {
+    LORA_BLOCK_CONTROL = 0,
+    LORA_BLOCK_LINK0 = 1,
+    LORA_BLOCK_LINK1 = 2,
+    LORA_BLOCKS = 3
+};
 
 struct lora_board_info {
     uint32_t size;
@@ -28,7 +33,7 @@ struct lora_board_info {
     uint32_t serial;     /* unique in the cluster; 0: not known before an overlay is loaded */
     uint32_t bank_count;
     uint64_t bank_bytes[63];
-    char name[32];   /* "u280" */
+    char name[32];    /* "u280" */
     char address[64]; /* as opened */
 };
 
@@ -37,7 +42,7 @@ struct lora_program {
     uint32_t size;
     uint32_t board_kind;
     uint32_t abi;
-    uint32_t onchip_bytes; /* activation buffer */
+    uint32_t onchip_bytes;  /* activation buffer */
     uint64_t block_base[3]; /* register blocks by enum lora_block */
     const uint8_t *image;   /* firmware image with its header */
     uint64_t image_bytes;

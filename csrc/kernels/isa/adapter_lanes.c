@@ -10,8 +10,7 @@ static void down(const float *x, const uint16_t *a, uint32_t count, float *sum) 
 
 static void up(const float *h, const uint16_t *b, uint32_t count, float *sum) {
     for (uint32_t j = 0; j < count; j++, b += LORA_BLOCK_N)
-        for (uint32_t n = 0; n < LORA_BLOCK_N; n++)
-            sum[n] = sum[n] + h[j] * half_to_float(b[n]);
+        for (uint32_t n = 0; n < LORA_BLOCK_N; n++) sum[n] = sum[n] + h[j] * half_to_float(b[n]);
 }
 
 const struct adapter_lanes adapter_lanes_plain = {.down = down, .up = up};
@@ -34,8 +33,7 @@ AVX2 static void down_avx2(const float *x, const uint16_t *a, uint32_t count, fl
 
 AVX2 static void up_avx2(const float *h, const uint16_t *b, uint32_t count, float *sum) {
     __m256 total[VECTORS];
-    for (int v = 0; v < VECTORS; v++)
-        total[v] = _mm256_loadu_ps(sum + 8 * v);
+    for (int v = 0; v < VECTORS; v++) total[v] = _mm256_loadu_ps(sum + 8 * v);
     for (uint32_t j = 0; j < count; j++, b += LORA_BLOCK_N) {
         __m256 value = _mm256_broadcast_ss(h + j);
         for (int v = 0; v < VECTORS; v++) {
@@ -44,8 +42,7 @@ AVX2 static void up_avx2(const float *h, const uint16_t *b, uint32_t count, floa
             total[v] = _mm256_fmadd_ps(value, values, total[v]);
         }
     }
-    for (int v = 0; v < VECTORS; v++)
-        _mm256_storeu_ps(sum + 8 * v, total[v]);
+    for (int v = 0; v < VECTORS; v++) _mm256_storeu_ps(sum + 8 * v, total[v]);
 }
 
 const struct adapter_lanes adapter_lanes_avx2 = {.down = down_avx2, .up = up_avx2};

@@ -20,10 +20,8 @@ static int supported(void) {
 
 AVX2 static void halves_to_floats(const uint16_t *halves, uint32_t count, float *floats) {
     uint32_t i = 0;
-    for (; i + LANES <= count; i += LANES)
-        _mm256_storeu_ps(floats + i, load_halves(halves + i));
-    for (; i < count; i++)
-        floats[i] = half_to_float(halves[i]);
+    for (; i + LANES <= count; i += LANES) _mm256_storeu_ps(floats + i, load_halves(halves + i));
+    for (; i < count; i++) floats[i] = half_to_float(halves[i]);
 }
 
 AVX2 static uint32_t floats_to_halves(const float *floats, uint32_t count, uint16_t *halves) {
@@ -46,8 +44,7 @@ AVX2 static uint32_t floats_to_halves(const float *floats, uint32_t count, uint1
 }
 
 AVX2_INLINE void store_sums(float *out, const __m256 *sum) {
-    for (int v = 0; v < VECTORS; v++)
-        _mm256_storeu_ps(out + v * LANES, sum[v]);
+    for (int v = 0; v < VECTORS; v++) _mm256_storeu_ps(out + v * LANES, sum[v]);
 }
 
 #include "avx2_panel.h"
@@ -85,8 +82,7 @@ AVX2 static void gelu(float *x, uint32_t count, const float *a, const float *b) 
         value = _mm256_andnot_ps(below, value);
         _mm256_storeu_ps(x + i, _mm256_blendv_ps(value, chord, inside));
     }
-    for (; i < count; i++)
-        x[i] = gelu32(x[i], a, b);
+    for (; i < count; i++) x[i] = gelu32(x[i], a, b);
 }
 
 AVX2 static void swiglu(float *x, const float *z, uint32_t count) {
@@ -98,8 +94,7 @@ AVX2 static void swiglu(float *x, const float *z, uint32_t count) {
         __m256 y = _mm256_mul_ps(_mm256_div_ps(g, below), _mm256_loadu_ps(z + i));
         _mm256_storeu_ps(x + i, y);
     }
-    for (; i < count; i++)
-        x[i] = silu32(x[i]) * z[i];
+    for (; i < count; i++) x[i] = silu32(x[i]) * z[i];
 }
 
 AVX2 static float scale(float *s, uint32_t count, float factor) {
@@ -116,8 +111,7 @@ AVX2 static float scale(float *s, uint32_t count, float factor) {
         max = s[i] > max ? s[i] : max;
     }
     _mm256_storeu_ps(lanes, max_lanes);
-    for (uint32_t j = 0; j < LANES; j++)
-        max = lanes[j] > max ? lanes[j] : max;
+    for (uint32_t j = 0; j < LANES; j++) max = lanes[j] > max ? lanes[j] : max;
     return max;
 }
 
@@ -129,16 +123,14 @@ AVX2 static void exponentials(const float *s, uint32_t count, float max, uint16_
         __m128i half = _mm256_cvtps_ph(y, _MM_FROUND_TO_NEAREST_INT);
         _mm_storeu_si128((__m128i *)(void *)(e + i), half);
     }
-    for (; i < count; i++)
-        e[i] = float_to_half(exp32(s[i] - max));
+    for (; i < count; i++) e[i] = float_to_half(exp32(s[i] - max));
 }
 
 /* `vectors` times eight columns from d on. */
-AVX2_INLINE void weigh_columns(const float *e, const uint16_t *const *v, uint32_t count,
-                               uint32_t d, const int vectors, float *sum) {
+AVX2_INLINE void weigh_columns(const float *e, const uint16_t *const *v, uint32_t count, uint32_t d,
+                               const int vectors, float *sum) {
     __m256 tile[VECTORS];
-    for (int j = 0; j < vectors; j++)
-        tile[j] = _mm256_setzero_ps();
+    for (int j = 0; j < vectors; j++) tile[j] = _mm256_setzero_ps();
     for (uint32_t i = 0; i < count; i++) {
         __m256 weight = _mm256_broadcast_ss(e + i);
         for (int j = 0; j < vectors; j++)
@@ -155,12 +147,10 @@ AVX2 static void weigh(const float *e, const uint16_t *const *v, uint32_t count,
     uint32_t d = 0;
     for (; d + VECTORS * LANES <= head_dim; d += VECTORS * LANES)
         weigh_columns(e, v, count, d, VECTORS, sum);
-    for (; d + LANES <= head_dim; d += LANES)
-        weigh_columns(e, v, count, d, 1, sum);
+    for (; d + LANES <= head_dim; d += LANES) weigh_columns(e, v, count, d, 1, sum);
     for (; d < head_dim; d++) {
         float tile = 0.0f;
-        for (uint32_t i = 0; i < count; i++)
-            tile = tile + e[i] * half_to_float(v[i][d]);
+        for (uint32_t i = 0; i < count; i++) tile = tile + e[i] * half_to_float(v[i][d]);
         sum[d] = sum[d] + tile;
     }
 }

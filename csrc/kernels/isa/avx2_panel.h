@@ -21,13 +21,11 @@ AVX2 static void lay_rows(const uint16_t *const rows[4], uint32_t columns, float
     uint32_t k = 0;
     for (; k + LANES <= columns; k += LANES, x += LANES * PANEL_ROWS) {
         __m256 row[4];
-        for (int i = 0; i < 4; i++)
-            row[i] = load_halves(rows[i] + k);
+        for (int i = 0; i < 4; i++) row[i] = load_halves(rows[i] + k);
         transpose_columns(row, x);
     }
     for (; k < columns; k++, x += PANEL_ROWS)
-        for (int i = 0; i < 4; i++)
-            x[i] = half_to_float(rows[i][k]);
+        for (int i = 0; i < 4; i++) x[i] = half_to_float(rows[i][k]);
 }
 
 #define STEPS_AT_ONCE 8
@@ -47,20 +45,16 @@ struct column { /* one step along K: of x, of the weights, of what is fetched me
 AVX2_INLINE void add_column(const struct column at, const int rows, const enum pass pass,
                             pass_sums sum) {
     __m256 value[PASS_ROWS];
-    if (pass != LATER)
-        _mm_prefetch((const char *)at.prefetch, _MM_HINT_T1);
+    if (pass != LATER) _mm_prefetch((const char *)at.prefetch, _MM_HINT_T1);
     UNROLLED
-    for (int r = 0; r < rows; r++)
-        value[r] = _mm256_broadcast_ss(at.x + r);
+    for (int r = 0; r < rows; r++) value[r] = _mm256_broadcast_ss(at.x + r);
     UNROLLED
     for (int v = 0; v < VECTORS; v++) {
         __m256 weight = pass == FIRST_CONVERTS ? load_halves(at.halves + v * LANES)
                                                : _mm256_load_ps(at.weights + v * LANES);
-        if (pass == FIRST_CONVERTS)
-            _mm256_store_ps(at.weights + v * LANES, weight);
+        if (pass == FIRST_CONVERTS) _mm256_store_ps(at.weights + v * LANES, weight);
         UNROLLED
-        for (int r = 0; r < rows; r++)
-            sum[r][v] = _mm256_fmadd_ps(value[r], weight, sum[r][v]);
+        for (int r = 0; r < rows; r++) sum[r][v] = _mm256_fmadd_ps(value[r], weight, sum[r][v]);
     }
 }
 
@@ -74,8 +68,7 @@ AVX2_INLINE struct column add_some(struct column at, const int columns, const in
         at.weights += LORA_BLOCK_N;
         if (pass == FIRST_CONVERTS) /* otherwise NULL */
             at.halves += at.halves_step;
-        if (pass != LATER)
-            at.prefetch += at.prefetch_step;
+        if (pass != LATER) at.prefetch += at.prefetch_step;
     }
     return at;
 }
@@ -105,8 +98,7 @@ AVX2_INLINE void join_pass(const struct panel_step *step, float *sums, const int
         }
     }
     UNROLLED
-    for (int r = 0; r < rows; r++)
-        store_sums(sums + r * LORA_BLOCK_N, sum[r]);
+    for (int r = 0; r < rows; r++) store_sums(sums + r * LORA_BLOCK_N, sum[r]);
 }
 
 /* `rows` rows of a panel, a constant: their sums stay in registers. Steps along K are unrolled: the
@@ -114,15 +106,14 @@ AVX2_INLINE void join_pass(const struct panel_step *step, float *sums, const int
 AVX2_INLINE void add_rows(const struct panel_step *step, const int rows, const enum pass pass,
                           uint32_t first) {
     struct column at = {step->x + first, step->weights,     step->halves,
-                        step->prefetch,     step->halves_step, step->prefetch_step};
+                        step->prefetch,  step->halves_step, step->prefetch_step};
     float *sums = step->sums + first * LORA_BLOCK_N;
     uint32_t left = step->steps;
     pass_sums sum;
     begin_pass(step, sums, rows, sum);
     for (; left >= STEPS_AT_ONCE; left -= STEPS_AT_ONCE)
         at = add_some(at, STEPS_AT_ONCE, rows, pass, sum);
-    for (; left; left--)
-        at = add_some(at, 1, rows, pass, sum);
+    for (; left; left--) at = add_some(at, 1, rows, pass, sum);
     join_pass(step, sums, rows, sum);
 }
 
@@ -133,20 +124,15 @@ AVX2_INLINE uint32_t pass_rows(uint32_t left) {
 
 AVX2_INLINE void add_pass(const struct panel_step *step, const enum pass pass, uint32_t rows,
                           uint32_t first) {
-    if (rows == PASS_ROWS)
-        add_rows(step, PASS_ROWS, pass, first);
-    else if (rows == 2)
-        add_rows(step, 2, pass, first);
-    else
-        add_rows(step, 1, pass, first);
+    if (rows == PASS_ROWS) add_rows(step, PASS_ROWS, pass, first);
+    else if (rows == 2) add_rows(step, 2, pass, first);
+    else add_rows(step, 1, pass, first);
 }
 
 AVX2 static void panel(const struct panel_step *step) {
     uint32_t rows = pass_rows(step->rows);
-    if (step->halves)
-        add_pass(step, FIRST_CONVERTS, rows, 0);
-    else
-        add_pass(step, FIRST, rows, 0);
+    if (step->halves) add_pass(step, FIRST_CONVERTS, rows, 0);
+    else add_pass(step, FIRST, rows, 0);
     for (uint32_t row = rows; row < step->rows; row += rows) {
         rows = pass_rows(step->rows - row);
         add_pass(step, LATER, rows, row);

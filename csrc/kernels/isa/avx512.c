@@ -69,15 +69,13 @@ AVX512 static uint32_t floats_to_halves(const float *floats, uint32_t count, uin
     const __m256i max = _mm256_set1_epi16(0x7bff), nan = _mm256_set1_epi16(LORA_FP16_NAN);
     uint32_t i = 0, bad = 0;
     for (; i + LANES <= count; i += LANES) {
-        __m256i half =
-            _mm512_cvtps_ph(_mm512_loadu_ps(floats + i), _MM_FROUND_TO_NEAREST_INT);
+        __m256i half = _mm512_cvtps_ph(_mm512_loadu_ps(floats + i), _MM_FROUND_TO_NEAREST_INT);
         __m256i size = _mm256_and_si256(half, magnitude);
         half = _mm256_mask_mov_epi16(half, _mm256_cmpgt_epi16_mask(size, infinity), nan);
         bad += (uint32_t)__builtin_popcount(_mm256_cmpgt_epi16_mask(size, max));
         _mm256_storeu_si256((__m256i *)(void *)(halves + i), half);
     }
-    if (i < count)
-        bad += lora_variant_avx2.floats_to_halves(floats + i, count - i, halves + i);
+    if (i < count) bad += lora_variant_avx2.floats_to_halves(floats + i, count - i, halves + i);
     return bad;
 }
 
@@ -101,8 +99,7 @@ static void exponentials(const float *s, uint32_t count, float max, uint16_t *e)
 static void weigh_rest(const float *e, const uint16_t *const *v, uint32_t count, uint32_t d,
                        uint32_t head_dim, float *sum) {
     const uint16_t *rest[LORA_TILE_POSITIONS];
-    for (uint32_t i = 0; i < count; i++)
-        rest[i] = v[i] + d;
+    for (uint32_t i = 0; i < count; i++) rest[i] = v[i] + d;
     lora_variant_avx2.weigh(e, rest, count, head_dim - d, sum + d);
 }
 
@@ -111,8 +108,7 @@ static void weigh(const float *e, const uint16_t *const *v, uint32_t count, uint
     uint32_t d = 0;
     for (; d + VECTORS * LANES <= head_dim; d += VECTORS * LANES)
         weigh_columns(e, v, count, d, sum);
-    if (d < head_dim)
-        weigh_rest(e, v, count, d, head_dim, sum);
+    if (d < head_dim) weigh_rest(e, v, count, d, head_dim, sum);
 }
 
 const struct lora_variant lora_variant_avx512 = {

@@ -25,8 +25,7 @@ AVX512_INLINE void take_weights(const uint16_t *halves, float *weights, const bo
 AVX512_INLINE void begin_panel(const struct panel_step *step, panel_sums sum, const int rows) {
     if (step->begins) {
         UNROLLED
-        for (int r = 0; r < rows; r++)
-            sum[r][0] = sum[r][1] = _mm512_setzero_ps();
+        for (int r = 0; r < rows; r++) sum[r][0] = sum[r][1] = _mm512_setzero_ps();
         return;
     }
     UNROLLED
@@ -82,13 +81,21 @@ AVX512_INLINE void add_panel(const struct panel_step *step, const int rows, cons
 
 #define PANEL_OF(n)                                                                                \
     AVX512 static void panel_##n(const struct panel_step *step) {                                  \
-        if (step->halves)                                                                          \
-            add_panel(step, n, true);                                                              \
-        else                                                                                       \
-            add_panel(step, n, false);                                                             \
+        if (step->halves) add_panel(step, n, true);                                                \
+        else add_panel(step, n, false);                                                            \
     }
-PANEL_OF(1) PANEL_OF(2) PANEL_OF(3) PANEL_OF(4) PANEL_OF(5) PANEL_OF(6)
-PANEL_OF(7) PANEL_OF(8) PANEL_OF(9) PANEL_OF(10) PANEL_OF(11) PANEL_OF(12)
+PANEL_OF(1)
+PANEL_OF(2)
+PANEL_OF(3)
+PANEL_OF(4)
+PANEL_OF(5)
+PANEL_OF(6)
+PANEL_OF(7)
+PANEL_OF(8)
+PANEL_OF(9)
+PANEL_OF(10)
+PANEL_OF(11)
+PANEL_OF(12)
 
 static void panel(const struct panel_step *step) {
     static void (*const of[])(const struct panel_step *) = {

@@ -4,8 +4,7 @@
 
 #include <stdint.h>
 
-void lora_avx512_row_cached(const float *x, const uint32_t starts[9],
-                            const uint16_t *const *blocks, const uint16_t *const *next,
-                            float out[32]);
+void lora_avx512_row_cached(const float *x, const uint32_t starts[9], const uint16_t *const *blocks,
+                            const uint16_t *const *next, float out[32]);
 
 #endif

@@ -6,29 +6,23 @@
 #include "lora/coefficients.h"
 
 static inline float exp32(float x) {
-    if (x < lora_exp_min)
-        return 0.0f;
-    if (!(x <= lora_exp_max))
-        return x > lora_exp_max ? float_of_bits(0x7f800000) : x;
+    if (x < lora_exp_min) return 0.0f;
+    if (!(x <= lora_exp_max)) return x > lora_exp_max ? float_of_bits(0x7f800000) : x;
     /* Nearest even integer of a value below 2^22: the sum has no bits for fractions. */
     float n = (x * lora_log2e + 0x1.8p+23f) - 0x1.8p+23f;
     float r = (x - n * lora_ln2_hi) - n * lora_ln2_lo;
     float p = lora_exp_c[0];
-    for (int i = 1; i < 7; i++)
-        p = p * r + lora_exp_c[i];
+    for (int i = 1; i < 7; i++) p = p * r + lora_exp_c[i];
     int32_t whole = (int32_t)n;
     int32_t half = whole >= 0 ? whole / 2 : -((1 - whole) / 2);
     p = p * float_of_bits((uint32_t)(half + 127) << 23);
     return p * float_of_bits((uint32_t)(whole - half + 127) << 23);
 }
 
-static inline float silu32(float g) {
-    return g / (1.0f + exp32(-g));
-}
+static inline float silu32(float g) { return g / (1.0f + exp32(-g)); }
 
 static inline float gelu32(float x, const float *a, const float *b) {
-    if (!(x >= -8.0f) || !(x < 8.0f))
-        return x < -8.0f ? 0.0f : x;
+    if (!(x >= -8.0f) || !(x < 8.0f)) return x < -8.0f ? 0.0f : x;
     float scaled = x * 64.0f;
     int32_t i = (int32_t)scaled;
     i -= (float)i > scaled; /* floor */

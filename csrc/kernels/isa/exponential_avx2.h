@@ -8,8 +8,8 @@
 
 __attribute__((target("avx2"), always_inline)) static inline __m256 exp_vector(__m256 x) {
     __m256 low = _mm256_set1_ps(lora_exp_min), high = _mm256_set1_ps(lora_exp_max);
-    __m256 inside =
-        _mm256_and_ps(_mm256_cmp_ps(x, low, _CMP_GE_OQ), _mm256_cmp_ps(x, high, _CMP_LE_OQ));
+    __m256 inside = _mm256_and_ps(_mm256_cmp_ps(x, low, _CMP_GE_OQ),
+                                  _mm256_cmp_ps(x, high, _CMP_LE_OQ));
     __m256 safe = _mm256_and_ps(x, inside);
     __m256 n = _mm256_round_ps(_mm256_mul_ps(safe, _mm256_set1_ps(lora_log2e)),
                                _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);

@@ -24,8 +24,7 @@ static inline float half_to_float(uint16_t half) {
     uint32_t magnitude = (uint32_t)(half & 0x7fff) << 13;
     /* The multiplication is exact and sets the exponent's bias, subnormals included. */
     uint32_t bits = bits_of_float(float_of_bits(magnitude) * 0x1p112f);
-    if ((half & 0x7c00) == 0x7c00)
-        bits |= 0x7f800000;
+    if ((half & 0x7c00) == 0x7c00) bits |= 0x7f800000;
     return float_of_bits(sign | bits);
 }
 
@@ -33,8 +32,7 @@ static inline uint16_t float_to_half(float value) {
     uint32_t bits = bits_of_float(value);
     uint32_t sign = (bits >> 16) & 0x8000;
     uint32_t magnitude = bits & 0x7fffffff;
-    if (magnitude > 0x7f800000)
-        return LORA_FP16_NAN;
+    if (magnitude > 0x7f800000) return LORA_FP16_NAN;
     if (magnitude >= 0x477ff000) /* 65520 and above rounds to infinity */
         return (uint16_t)(sign | 0x7c00);
     if (magnitude < 0x38800000) { /* below 2^-14: one addition rounds on the subnormals' grid */

@@ -20,11 +20,11 @@ struct integer_tile {
     uint32_t rows, k;
     const int8_t *x;
     uint64_t stride;
-    const int32_t *totals;     /* of a row: the sum of x */
-    const int32_t *units;      /* [rows][unit_count]: the same of each unit of 32 columns */
+    const int32_t *totals; /* of a row: the sum of x */
+    const int32_t *units;  /* [rows][unit_count]: the same of each unit of 32 columns */
     uint32_t unit_count;
-    uint32_t group;            /* of 4-bit weights: columns that share a scale */
-    const uint32_t *starts;    /* of the eight segments, then K */
+    uint32_t group;         /* of 4-bit weights: columns that share a scale */
+    const uint32_t *starts; /* of the eight segments, then K */
     const uint8_t *const *blocks;
     const uint8_t *const *next; /* blocks that are read after these */
     uint32_t block_count;
@@ -34,8 +34,7 @@ struct integer_tile {
 /* Block i, or where the tile ends the next one's. */
 static inline const uint8_t *integer_prefetched(const struct integer_tile *tile, uint32_t i) {
     uint32_t beyond = i - tile->block_count;
-    if (i < tile->block_count)
-        return tile->blocks[i];
+    if (i < tile->block_count) return tile->blocks[i];
     return tile->next[beyond < tile->block_count ? beyond : tile->block_count - 1];
 }
 

@@ -35,10 +35,8 @@ ATTENTION_TARGET static void scores(const int8_t *q, const int8_t *k, uint32_t h
                                     int32_t out[32]) {
     __m256i sums[4], row[4], quads[4];
     int32_t of_q = 0;
-    for (uint32_t d = 0; d < head_dim; d++)
-        of_q += q[d];
-    for (int j = 0; j < 4; j++)
-        sums[j] = attention_start(of_q);
+    for (uint32_t d = 0; d < head_dim; d++) of_q += q[d];
+    for (int j = 0; j < 4; j++) sums[j] = attention_start(of_q);
     for (uint32_t d = 0; d < head_dim; d += 4, k += 4 * LORA_TILE_POSITIONS) {
         int8_t values[4] = {0};
         for (uint32_t i = 0; i < 4; i++) {
@@ -47,8 +45,7 @@ ATTENTION_TARGET static void scores(const int8_t *q, const int8_t *k, uint32_t h
             row[i] = inside ? load_row(k + i * LORA_TILE_POSITIONS) : _mm256_setzero_si256();
         }
         interleave(row, quads);
-        for (int j = 0; j < 4; j++)
-            sums[j] = attention_signed(sums[j], quads[j], values);
+        for (int j = 0; j < 4; j++) sums[j] = attention_signed(sums[j], quads[j], values);
     }
     store_sums(out, sums, 0);
 }
@@ -57,8 +54,7 @@ ATTENTION_TARGET static void scores(const int8_t *q, const int8_t *k, uint32_t h
 ATTENTION_INLINE void weigh_columns(const uint8_t *e, const int8_t *const *v, uint32_t count,
                                     uint32_t d, int32_t *sum) {
     __m256i sums[4], row[4], quads[4];
-    for (int j = 0; j < 4; j++)
-        sums[j] = _mm256_setzero_si256();
+    for (int j = 0; j < 4; j++) sums[j] = _mm256_setzero_si256();
     for (uint32_t i = 0; i < count; i += 4) {
         uint8_t weights[4] = {0};
         for (uint32_t j = 0; j < 4; j++) {
@@ -69,8 +65,7 @@ ATTENTION_INLINE void weigh_columns(const uint8_t *e, const int8_t *const *v, ui
         interleave(row, quads);
         int32_t four;
         memcpy(&four, weights, sizeof(four));
-        for (int j = 0; j < 4; j++)
-            sums[j] = dot_bytes(sums[j], _mm256_set1_epi32(four), quads[j]);
+        for (int j = 0; j < 4; j++) sums[j] = dot_bytes(sums[j], _mm256_set1_epi32(four), quads[j]);
     }
     store_sums(sum + d, sums, 1);
 }
@@ -78,9 +73,7 @@ ATTENTION_INLINE void weigh_columns(const uint8_t *e, const int8_t *const *v, ui
 ATTENTION_TARGET static void weigh(const uint8_t *e, const int8_t *const *v, uint32_t count,
                                    uint32_t head_dim, int32_t *sum) {
     uint32_t d = 0;
-    for (; d + 32 <= head_dim; d += 32)
-        weigh_columns(e, v, count, d, sum);
+    for (; d + 32 <= head_dim; d += 32) weigh_columns(e, v, count, d, sum);
     for (uint32_t i = 0; i < count; i++)
-        for (uint32_t rest = d; rest < head_dim; rest++)
-            sum[rest] += e[i] * v[i][rest];
+        for (uint32_t rest = d; rest < head_dim; rest++) sum[rest] += e[i] * v[i][rest];
 }

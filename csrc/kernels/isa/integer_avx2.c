@@ -87,8 +87,7 @@ LANES_TARGET static void widen(const uint8_t *block, uint32_t group, uint16_t *w
     }
 }
 
-LANES_TARGET static uint32_t quantize(const uint16_t *x, uint32_t count, float inverse,
-                                      int8_t *y) {
+LANES_TARGET static uint32_t quantize(const uint16_t *x, uint32_t count, float inverse, int8_t *y) {
     uint32_t i = 0, bad = 0;
     for (; i + LANES <= count; i += LANES) {
         float_vec value = mul(load_halves(x + i), splat(inverse));
@@ -116,8 +115,7 @@ LANES_TARGET static int32_t weights(const float *s, uint32_t count, float max, u
     }
     int32_t parts[LANES], total = 0;
     _mm256_storeu_si256((__m256i *)(void *)parts, sum);
-    for (int lane = 0; lane < LANES; lane++)
-        total += parts[lane];
+    for (int lane = 0; lane < LANES; lane++) total += parts[lane];
     return total + lora_integer_plain.weights(s + i, count - i, max, e + i);
 }
 

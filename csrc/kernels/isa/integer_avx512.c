@@ -16,7 +16,9 @@
 
 typedef __m512i dot_x;
 
-LANES_INLINE vec dot_start(int32_t sum) { return _mm512_set1_epi32((int32_t)(0u - 128u * (uint32_t)sum)); }
+LANES_INLINE vec dot_start(int32_t sum) {
+    return _mm512_set1_epi32((int32_t)(0u - 128u * (uint32_t)sum));
+}
 LANES_INLINE vec dot_weights(vec w) { return _mm512_xor_si512(w, _mm512_set1_epi8(-128)); }
 LANES_INLINE dot_x dot_values(const int8_t *p) { return quad(p); }
 /* The intrinsic changes the vector's type on the way in and out, and GCC then keeps each sum
@@ -31,7 +33,9 @@ LANES_INLINE vec dot_nibbles(vec sum, vec w, vec x) { return dot_signed(sum, w, 
 
 #define ATTENTION_TARGET LANES_TARGET
 #define ATTENTION_INLINE VNNI_512
-VNNI_512 __m256i attention_start(int32_t sum) { return _mm256_set1_epi32((int32_t)(0u - 128u * (uint32_t)sum)); }
+VNNI_512 __m256i attention_start(int32_t sum) {
+    return _mm256_set1_epi32((int32_t)(0u - 128u * (uint32_t)sum));
+}
 VNNI_512 __m256i attention_signed(__m256i sum, __m256i k, const int8_t *q) {
     int32_t four;
     memcpy(&four, q, sizeof(four));
@@ -44,9 +48,7 @@ VNNI_512 __m256i dot_bytes(__m256i sum, __m256i e, __m256i v) {
 
 #include "integer_attention.h"
 
-int lora_integer_avx512vnni_supported(void) {
-    return __builtin_cpu_supports("avx512vnni");
-}
+int lora_integer_avx512vnni_supported(void) { return __builtin_cpu_supports("avx512vnni"); }
 
 const struct lora_integer lora_integer_avx512vnni = {
     .sum_units = sum_units,

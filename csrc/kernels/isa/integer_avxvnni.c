@@ -17,7 +17,9 @@
 
 typedef __m256i dot_x;
 
-LANES_INLINE vec dot_start(int32_t sum) { return _mm256_set1_epi32((int32_t)(0u - 128u * (uint32_t)sum)); }
+LANES_INLINE vec dot_start(int32_t sum) {
+    return _mm256_set1_epi32((int32_t)(0u - 128u * (uint32_t)sum));
+}
 LANES_INLINE vec dot_weights(vec w) { return _mm256_xor_si256(w, _mm256_set1_epi8(-128)); }
 LANES_INLINE dot_x dot_values(const int8_t *p) { return quad(p); }
 LANES_INLINE vec dot_signed(vec sum, vec w, dot_x x) { return _mm256_dpbusd_avx_epi32(sum, w, x); }

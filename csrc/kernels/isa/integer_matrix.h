@@ -30,12 +30,11 @@ LANES_INLINE void fetch_quad(const uint8_t *prefetch) {
 
 /* One quad of each of `rows` rows, a constant. One loop over all sums, without a loop inside, is
  * unrolled early enough for them to become registers. */
-LANES_INLINE void add_quad(const uint8_t *weights, const int8_t *x, uint64_t stride,
-                           const int rows, vec *sum) {
+LANES_INLINE void add_quad(const uint8_t *weights, const int8_t *x, uint64_t stride, const int rows,
+                           vec *sum) {
     vec w[VECTORS];
     UNROLLED
-    for (int v = 0; v < VECTORS; v++)
-        w[v] = dot_weights(load_vec(weights + v * LANES * 4));
+    for (int v = 0; v < VECTORS; v++) w[v] = dot_weights(load_vec(weights + v * LANES * 4));
     UNROLLED
     for (int i = 0; i < rows * VECTORS; i++)
         sum[i] = dot_signed(sum[i], w[i % VECTORS],
@@ -44,14 +43,12 @@ LANES_INLINE void add_quad(const uint8_t *weights, const int8_t *x, uint64_t str
 
 LANES_INLINE void start_sums(const int32_t *totals, const int rows, vec *sum) {
     UNROLLED
-    for (int i = 0; i < rows * VECTORS; i++)
-        sum[i] = dot_start(totals[i / VECTORS]);
+    for (int i = 0; i < rows * VECTORS; i++) sum[i] = dot_start(totals[i / VECTORS]);
 }
 
 LANES_INLINE void store_rows(float *out, const int rows, const vec *sum) {
     UNROLLED
-    for (int i = 0; i < rows * VECTORS; i++)
-        store_floats(out + i * LANES, to_floats(sum[i]));
+    for (int i = 0; i < rows * VECTORS; i++) store_floats(out + i * LANES, to_floats(sum[i]));
 }
 
 LANES_INLINE void int8_rows(const struct integer_tile *t, uint32_t row, const int rows,
@@ -63,8 +60,7 @@ LANES_INLINE void int8_rows(const struct integer_tile *t, uint32_t row, const in
     for (uint32_t b = 0; b < t->block_count; b++) {
         const uint8_t *block = t->blocks[b], *prefetch = integer_prefetched(t, b + INT8_PREFETCH);
         for (int q = 0; q < QUADS; q++, x += 4) {
-            if (fetching)
-                fetch_quad(prefetch + q * QUAD_BYTES);
+            if (fetching) fetch_quad(prefetch + q * QUAD_BYTES);
             add_quad(block + q * QUAD_BYTES, x, stride, rows, sum);
         }
     }
@@ -78,8 +74,7 @@ LANES_INLINE void int8_row(const struct integer_tile *t) {
     const int8_t *x = t->x;
     start_sums(t->totals, 1, even);
     UNROLLED
-    for (int v = 0; v < VECTORS; v++)
-        odd[v] = zero_vec();
+    for (int v = 0; v < VECTORS; v++) odd[v] = zero_vec();
     uint32_t b = 0;
     for (; b + 2 <= t->block_count; b += 2, x += 2 * LORA_BLOCK_K) {
         const uint8_t *block = t->blocks[b], *second = t->blocks[b + 1];
@@ -95,8 +90,7 @@ LANES_INLINE void int8_row(const struct integer_tile *t) {
     for (int q = 0; b < t->block_count && q < QUADS; q++)
         add_quad(t->blocks[b] + q * QUAD_BYTES, x + 4 * q, 0, 1, even);
     UNROLLED
-    for (int v = 0; v < VECTORS; v++)
-        even[v] = add_vec(even[v], odd[v]);
+    for (int v = 0; v < VECTORS; v++) even[v] = add_vec(even[v], odd[v]);
     store_rows(t->out, 1, even);
 }
 
@@ -107,20 +101,15 @@ LANES_TARGET static void int8(const struct integer_tile *t) {
         return;
     }
     for (; row + INT8_ROWS <= t->rows; row += INT8_ROWS)
-        if (row == 0)
-            int8_rows(t, row, INT8_ROWS, 1);
-        else
-            int8_rows(t, row, INT8_ROWS, 0);
+        if (row == 0) int8_rows(t, row, INT8_ROWS, 1);
+        else int8_rows(t, row, INT8_ROWS, 0);
     for (; INT8_ROWS > 8 && row + 8 <= t->rows; row += 8)
         int8_rows(t, row, INT8_ROWS > 8 ? 8 : 1, 1);
     for (; INT8_ROWS > 4 && row + 4 <= t->rows; row += 4)
         int8_rows(t, row, INT8_ROWS > 4 ? 4 : 1, 1);
-    if (t->rows - row == 3)
-        int8_rows(t, row, INT8_ROWS > 3 ? 3 : 1, 1);
-    else if (t->rows - row == 2)
-        int8_rows(t, row, INT8_ROWS > 2 ? 2 : 1, 1);
-    else if (t->rows - row == 1)
-        int8_rows(t, row, 1, 1);
+    if (t->rows - row == 3) int8_rows(t, row, INT8_ROWS > 3 ? 3 : 1, 1);
+    else if (t->rows - row == 2) int8_rows(t, row, INT8_ROWS > 2 ? 2 : 1, 1);
+    else if (t->rows - row == 1) int8_rows(t, row, 1, 1);
 }
 
 /* The sum of x over columns first..end-1 of a row, whole units. */
@@ -128,8 +117,7 @@ LANES_INLINE float sum_of_x(const struct integer_tile *t, uint32_t row, uint32_t
                             uint32_t end) {
     const int32_t *units = t->units + (uint64_t)row * t->unit_count;
     int32_t sum = 0;
-    for (uint32_t u = first / LORA_UNIT_COLUMNS; u < end / LORA_UNIT_COLUMNS; u++)
-        sum += units[u];
+    for (uint32_t u = first / LORA_UNIT_COLUMNS; u < end / LORA_UNIT_COLUMNS; u++) sum += units[u];
     return (float)sum;
 }
 
@@ -142,8 +130,7 @@ LANES_INLINE void int4_part(const struct integer_tile *t, uint32_t row, const in
     const uint8_t *block = t->blocks[b], *prefetch = integer_prefetched(t, b + INT4_PREFETCH);
     const int8_t *x = t->x + row * t->stride + first;
     for (int r = 0; r < rows; r++)
-        for (int v = 0; v < VECTORS; v++)
-            low[r][v] = high[r][v] = zero_vec();
+        for (int v = 0; v < VECTORS; v++) low[r][v] = high[r][v] = zero_vec();
     for (uint32_t q = k / 8; q < (k + end - first) / 8; q++, x += 8) {
         fetch_quad(prefetch + q * QUAD_BYTES);
         for (int v = 0; v < VECTORS; v++) {
@@ -161,7 +148,8 @@ LANES_INLINE void int4_part(const struct integer_tile *t, uint32_t row, const in
     uint8_t zeros[LORA_BLOCK_N];
     spread_zeros(int4_zeros(block, t->group, k), zeros);
     for (int v = 0; v < VECTORS; v++) {
-        float_vec scale = load_halves(scales + v * LANES), zero = bytes_to_floats(zeros + v * LANES);
+        float_vec scale = load_halves(scales + v * LANES),
+                  zero = bytes_to_floats(zeros + v * LANES);
         for (int r = 0; r < rows; r++) {
             float_vec sum = to_floats(add_vec(low[r][v], high[r][v]));
             float_vec of_x = splat(sum_of_x(t, row + (uint32_t)r, first, end));
@@ -175,31 +163,26 @@ LANES_INLINE void int4_rows(const struct integer_tile *t, uint32_t row, const in
     for (uint32_t s = 0; s < LORA_SEGMENTS; s++) {
         float_vec total[INT4_ROWS][VECTORS];
         for (int r = 0; r < rows; r++)
-            for (int v = 0; v < VECTORS; v++)
-                total[r][v] = zero_floats();
+            for (int v = 0; v < VECTORS; v++) total[r][v] = zero_floats();
         for (uint32_t k = t->starts[s], end; k < t->starts[s + 1]; k = end) {
             end = int4_part_end(k, t->starts[s + 1], t->group);
             int4_part(t, row, rows, k, end, total);
         }
         for (int r = 0; r < rows; r++)
-            for (int v = 0; v < VECTORS; v++)
-                store_floats(parts[s][r] + v * LANES, total[r][v]);
+            for (int v = 0; v < VECTORS; v++) store_floats(parts[s][r] + v * LANES, total[r][v]);
     }
     for (int r = 0; r < rows; r++)
         for (int v = 0; v < VECTORS; v++) {
             float_vec p[LORA_SEGMENTS];
-            for (int s = 0; s < LORA_SEGMENTS; s++)
-                p[s] = load_floats(parts[s][r] + v * LANES);
-            store_floats(t->out + (row + (uint32_t)r) * LORA_BLOCK_N + v * LANES,
-                         add(add(add(p[0], p[1]), add(p[2], p[3])),
-                             add(add(p[4], p[5]), add(p[6], p[7]))));
+            for (int s = 0; s < LORA_SEGMENTS; s++) p[s] = load_floats(parts[s][r] + v * LANES);
+            store_floats(
+                t->out + (row + (uint32_t)r) * LORA_BLOCK_N + v * LANES,
+                add(add(add(p[0], p[1]), add(p[2], p[3])), add(add(p[4], p[5]), add(p[6], p[7]))));
         }
 }
 
 LANES_TARGET static void int4(const struct integer_tile *t) {
     uint32_t row = 0;
-    for (; row + INT4_ROWS <= t->rows; row += INT4_ROWS)
-        int4_rows(t, row, INT4_ROWS);
-    for (; row < t->rows; row++)
-        int4_rows(t, row, 1);
+    for (; row + INT4_ROWS <= t->rows; row += INT4_ROWS) int4_rows(t, row, INT4_ROWS);
+    for (; row < t->rows; row++) int4_rows(t, row, 1);
 }

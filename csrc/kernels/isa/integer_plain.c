@@ -10,8 +10,7 @@
 static void sum_units(const int8_t *x, uint32_t units, int32_t *sums) {
     for (uint32_t u = 0; u < units; u++, x += LORA_UNIT_COLUMNS) {
         int32_t sum = 0;
-        for (uint32_t i = 0; i < LORA_UNIT_COLUMNS; i++)
-            sum += x[i];
+        for (uint32_t i = 0; i < LORA_UNIT_COLUMNS; i++) sum += x[i];
         sums[u] = sum;
     }
 }
@@ -24,8 +23,7 @@ static void int8(const struct integer_tile *tile) {
             for (uint32_t k = 0; k < LORA_BLOCK_K; k++)
                 for (uint32_t n = 0; n < N; n++)
                     sums[n] += x[k] * (int8_t)tile->blocks[b][k / 4 * 4 * N + n * 4 + k % 4];
-        for (uint32_t n = 0; n < N; n++)
-            tile->out[row * N + n] = (float)sums[n];
+        for (uint32_t n = 0; n < N; n++) tile->out[row * N + n] = (float)sums[n];
     }
 }
 
@@ -66,8 +64,7 @@ static void int4(const struct integer_tile *tile) {
             }
         for (uint32_t n = 0; n < N; n++) {
             float sums[LORA_SEGMENTS];
-            for (uint32_t s = 0; s < LORA_SEGMENTS; s++)
-                sums[s] = parts[s][n];
+            for (uint32_t s = 0; s < LORA_SEGMENTS; s++) sums[s] = parts[s][n];
             tile->out[row * N + n] = segment_tree(sums);
         }
     }
@@ -85,9 +82,7 @@ static void widen(const uint8_t *block, uint32_t group, uint16_t *wide) {
 }
 
 /* Nearest even integer of a value below 2^22: the sum has no bits for fractions. */
-static int32_t nearest(float value) {
-    return (int32_t)((value + 0x1.8p+23f) - 0x1.8p+23f);
-}
+static int32_t nearest(float value) { return (int32_t)((value + 0x1.8p+23f) - 0x1.8p+23f); }
 
 static uint32_t quantize(const uint16_t *x, uint32_t count, float inverse, int8_t *y) {
     uint32_t bad = 0;
@@ -101,11 +96,9 @@ static uint32_t quantize(const uint16_t *x, uint32_t count, float inverse, int8_
 }
 
 static void scores(const int8_t *q, const int8_t *k, uint32_t head_dim, int32_t out[32]) {
-    for (uint32_t i = 0; i < LORA_TILE_POSITIONS; i++)
-        out[i] = 0;
+    for (uint32_t i = 0; i < LORA_TILE_POSITIONS; i++) out[i] = 0;
     for (uint32_t d = 0; d < head_dim; d++, k += LORA_TILE_POSITIONS)
-        for (uint32_t i = 0; i < LORA_TILE_POSITIONS; i++)
-            out[i] += q[d] * k[i];
+        for (uint32_t i = 0; i < LORA_TILE_POSITIONS; i++) out[i] += q[d] * k[i];
 }
 
 static int32_t weights(const float *s, uint32_t count, float max, uint8_t *e) {
@@ -121,8 +114,7 @@ static int32_t weights(const float *s, uint32_t count, float max, uint8_t *e) {
 static void weigh(const uint8_t *e, const int8_t *const *v, uint32_t count, uint32_t head_dim,
                   int32_t *sum) {
     for (uint32_t i = 0; i < count; i++)
-        for (uint32_t d = 0; d < head_dim; d++)
-            sum[d] += e[i] * v[i][d];
+        for (uint32_t d = 0; d < head_dim; d++) sum[d] += e[i] * v[i][d];
 }
 
 const struct lora_integer lora_integer_plain = {

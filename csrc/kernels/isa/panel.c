@@ -43,13 +43,12 @@ static uint32_t joins_of(const uint32_t starts[LORA_SEGMENTS + 1], uint32_t s) {
 void lora_panels_multiply(const struct lora_variant *variant, const float *panels, uint32_t rows,
                           const uint32_t starts[LORA_SEGMENTS + 1], const uint16_t *const *blocks,
                           float *work, float *sums) {
-    struct panel_step step = {.halves_step = LORA_BLOCK_N, .weights = work,
-                              .level = (uint64_t)rows * LORA_BLOCK_N};
+    struct panel_step step = {
+        .halves_step = LORA_BLOCK_N, .weights = work, .level = (uint64_t)rows * LORA_BLOCK_N};
     uint32_t waiting = 0;
     for (uint32_t s = 0; s < LORA_SEGMENTS; s++) {
         uint32_t end = starts[s + 1], joins = joins_of(starts, s);
-        if (starts[s] == end)
-            continue;
+        if (starts[s] == end) continue;
         for (uint32_t k = starts[s]; k < end; k += step.steps) {
             uint32_t offset = k % LORA_BLOCK_K, left = LORA_BLOCK_K - offset;
             const uint16_t *const *block = blocks + k / LORA_BLOCK_K;

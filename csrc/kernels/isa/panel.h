@@ -20,21 +20,19 @@ struct lora_variant;
 
 /* sums[row][32] (+)= sum over `steps` of x[step][row]*weights[step][32]. Both hold FP16 values. */
 struct panel_step {
-    const float *x;        /* [steps][PANEL_ROWS] */
-    const uint16_t *halves; /* [steps][32]: converted into `weights` on the way; NULL: they are */
-    uint32_t halves_step;   /* values from one step's to the next */
-    float *weights;         /* [steps][32], aligned to a line */
+    const float *x;           /* [steps][PANEL_ROWS] */
+    const uint16_t *halves;   /* [steps][32]: converted into `weights` on the way; NULL: they are */
+    uint32_t halves_step;     /* values from one step's to the next */
+    float *weights;           /* [steps][32], aligned to a line */
     const uint16_t *prefetch; /* fetched meanwhile, `prefetch_step` values further each step */
-    float *sums;           /* [rows][32] */
-    uint64_t level;        /* floats from one level of sums to the next */
+    float *sums;              /* [rows][32] */
+    uint64_t level;           /* floats from one level of sums to the next */
     uint32_t rows, steps, prefetch_step;
     uint32_t joins; /* at the end so many levels below are added; the result goes to the last */
     bool begins;    /* from +0, not from what `sums` holds */
 };
 
-static inline uint32_t panel_count(uint32_t rows) {
-    return (rows + PANEL_ROWS - 1) / PANEL_ROWS;
-}
+static inline uint32_t panel_count(uint32_t rows) { return (rows + PANEL_ROWS - 1) / PANEL_ROWS; }
 
 /* First row of a panel; that of panel_count(rows) is the end. Panels hold whole passes,
  * shared evenly, but for the last one. */

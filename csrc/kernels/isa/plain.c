@@ -6,13 +6,10 @@
 #include "segments.h"
 #include "variant.h"
 
-static int always(void) {
-    return 1;
-}
+static int always(void) { return 1; }
 
 static void halves_to_floats(const uint16_t *halves, uint32_t count, float *floats) {
-    for (uint32_t i = 0; i < count; i++)
-        floats[i] = half_to_float(halves[i]);
+    for (uint32_t i = 0; i < count; i++) floats[i] = half_to_float(halves[i]);
 }
 
 static uint32_t floats_to_halves(const float *floats, uint32_t count, uint16_t *halves) {
@@ -27,8 +24,7 @@ static uint32_t floats_to_halves(const float *floats, uint32_t count, uint16_t *
 
 static void lay_rows(const uint16_t *const rows[4], uint32_t columns, float *x) {
     for (uint32_t k = 0; k < columns; k++, x += PANEL_ROWS)
-        for (uint32_t i = 0; i < 4; i++)
-            x[i] = half_to_float(rows[i][k]);
+        for (uint32_t i = 0; i < 4; i++) x[i] = half_to_float(rows[i][k]);
 }
 
 /* sum[32] of one row goes on; its values are `stride` apart. */
@@ -46,8 +42,7 @@ static void panel(const struct panel_step *step) {
                              step->weights + k * LORA_BLOCK_N);
     for (uint32_t row = 0; row < step->rows; row++) {
         float *sum = step->sums + row * LORA_BLOCK_N;
-        if (step->begins)
-            memset(sum, 0, LORA_BLOCK_N * sizeof(float));
+        if (step->begins) memset(sum, 0, LORA_BLOCK_N * sizeof(float));
         add_steps(step->x + row, PANEL_ROWS, step->steps, step->weights, sum);
         for (uint32_t join = 0; join < step->joins; join++, sum -= step->level)
             for (uint32_t n = 0; n < LORA_BLOCK_N; n++)
@@ -69,8 +64,7 @@ static void row(const float *x, const uint32_t starts[9], const uint16_t *const 
         }
     for (uint32_t n = 0; n < LORA_BLOCK_N; n++) {
         float sums[LORA_SEGMENTS];
-        for (uint32_t s = 0; s < LORA_SEGMENTS; s++)
-            sums[s] = parts[s][n];
+        for (uint32_t s = 0; s < LORA_SEGMENTS; s++) sums[s] = parts[s][n];
         out[n] = segment_tree(sums);
     }
 }
@@ -88,20 +82,17 @@ static void scores(const float *q, const uint16_t *k, uint32_t head_dim, float o
     }
     for (uint32_t i = 0; i < LORA_TILE_POSITIONS; i++) {
         float parts[LORA_SEGMENTS];
-        for (uint32_t s = 0; s < LORA_SEGMENTS; s++)
-            parts[s] = sums[s][i];
+        for (uint32_t s = 0; s < LORA_SEGMENTS; s++) parts[s] = sums[s][i];
         out[i] = segment_tree(parts);
     }
 }
 
 static void gelu(float *x, uint32_t count, const float *a, const float *b) {
-    for (uint32_t i = 0; i < count; i++)
-        x[i] = gelu32(x[i], a, b);
+    for (uint32_t i = 0; i < count; i++) x[i] = gelu32(x[i], a, b);
 }
 
 static void swiglu(float *x, const float *z, uint32_t count) {
-    for (uint32_t i = 0; i < count; i++)
-        x[i] = silu32(x[i]) * z[i];
+    for (uint32_t i = 0; i < count; i++) x[i] = silu32(x[i]) * z[i];
 }
 
 static float scale(float *s, uint32_t count, float factor) {
@@ -114,16 +105,14 @@ static float scale(float *s, uint32_t count, float factor) {
 }
 
 static void exponentials(const float *s, uint32_t count, float max, uint16_t *e) {
-    for (uint32_t i = 0; i < count; i++)
-        e[i] = float_to_half(exp32(s[i] - max));
+    for (uint32_t i = 0; i < count; i++) e[i] = float_to_half(exp32(s[i] - max));
 }
 
 static void weigh(const float *e, const uint16_t *const *v, uint32_t count, uint32_t head_dim,
                   float *sum) {
     for (uint32_t d = 0; d < head_dim; d++) {
         float tile = 0.0f;
-        for (uint32_t i = 0; i < count; i++)
-            tile = tile + e[i] * half_to_float(v[i][d]);
+        for (uint32_t i = 0; i < count; i++) tile = tile + e[i] * half_to_float(v[i][d]);
         sum[d] = sum[d] + tile;
     }
 }

@@ -9,8 +9,7 @@
 KERNEL_INLINE void score_units(const float *q, const uint16_t *k, uint32_t head_dim, float *out) {
     uint32_t first = head_dim < LORA_UNIT_COLUMNS ? head_dim : LORA_UNIT_COLUMNS;
     float_vec sums[2 * VECTORS];
-    for (int i = 0; i < 2 * VECTORS; i++)
-        sums[i] = zero_floats();
+    for (int i = 0; i < 2 * VECTORS; i++) sums[i] = zero_floats();
     add_columns(ROW_ALONE, q, first, k, sums);
     add_columns(ROW_ALONE, q + first, head_dim - first, k + first * LORA_TILE_POSITIONS,
                 sums + VECTORS);
@@ -26,13 +25,11 @@ KERNEL static void scores(const float *q, const uint16_t *k, uint32_t head_dim, 
     float_vec sums[LORA_SEGMENTS * VECTORS];
     for (uint32_t s = 0; s < LORA_SEGMENTS; s++) {
         uint32_t d = segment_start(head_dim, s);
-        for (int v = 0; v < VECTORS; v++)
-            sums[s * VECTORS + (uint32_t)v] = zero_floats();
+        for (int v = 0; v < VECTORS; v++) sums[s * VECTORS + (uint32_t)v] = zero_floats();
         add_columns(ROW_ALONE, q + d, segment_start(head_dim, s + 1) - d,
                     k + (uint64_t)d * LORA_TILE_POSITIONS, sums + s * VECTORS);
     }
-    for (int v = 0; v < VECTORS; v++)
-        store_floats(out + v * LANES, tree(sums + v, VECTORS));
+    for (int v = 0; v < VECTORS; v++) store_floats(out + v * LANES, tree(sums + v, VECTORS));
 }
 
 #endif

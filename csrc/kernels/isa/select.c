@@ -36,21 +36,15 @@ static int is_supported(const struct kernel_set *set) {
     return set->floats->supported() && (!set->supported || set->supported());
 }
 
-const char *lora_native_variant(uint32_t index) {
-    return index < SETS ? sets[index].name : NULL;
-}
+const char *lora_native_variant(uint32_t index) { return index < SETS ? sets[index].name : NULL; }
 
-int lora_native_supported(uint32_t index) {
-    return index < SETS && is_supported(&sets[index]);
-}
+int lora_native_supported(uint32_t index) { return index < SETS && is_supported(&sets[index]); }
 
 int lora_native_force(const char *variant) {
     const struct kernel_set *found = NULL;
     for (uint32_t i = 0; variant && i < SETS; i++)
-        if (strcmp(sets[i].name, variant) == 0 && is_supported(&sets[i]))
-            found = &sets[i];
-    if (variant && !found)
-        return -1;
+        if (strcmp(sets[i].name, variant) == 0 && is_supported(&sets[i])) found = &sets[i];
+    if (variant && !found) return -1;
     atomic_store(&current, found);
     return 0;
 }
@@ -59,21 +53,14 @@ static const struct kernel_set *current_set(void) {
     const struct kernel_set *found = atomic_load(&current);
     if (!found) {
         for (uint32_t i = 0; i < SETS; i++)
-            if (is_supported(&sets[i]))
-                found = &sets[i];
+            if (is_supported(&sets[i])) found = &sets[i];
         atomic_store(&current, found);
     }
     return found;
 }
 
-const struct lora_variant *lora_variant_current(void) {
-    return current_set()->floats;
-}
+const struct lora_variant *lora_variant_current(void) { return current_set()->floats; }
 
-const struct lora_integer *lora_integer_current(void) {
-    return current_set()->integers;
-}
+const struct lora_integer *lora_integer_current(void) { return current_set()->integers; }
 
-const char *lora_native_current(void) {
-    return current_set()->name;
-}
+const char *lora_native_current(void) { return current_set()->name; }

@@ -45,16 +45,14 @@ KERNEL_INLINE void add_columns(const struct few few, const float *x, uint32_t co
                                const uint16_t *weights, float_vec *sum) {
     float_vec s[FEW_ROWS * VECTORS];
     UNROLLED
-    for (int i = 0; i < few.rows * VECTORS; i++)
-        s[i] = sum[i];
+    for (int i = 0; i < few.rows * VECTORS; i++) s[i] = sum[i];
     for (uint32_t k = 0; k < columns; k++, weights += LORA_BLOCK_N, x += few.x_step) {
         UNROLLED
         for (int i = 0; i < few.rows * VECTORS; i++)
             s[i] = fused(splat(x[i / VECTORS]), load_halves(weights + i % VECTORS * LANES), s[i]);
     }
     UNROLLED
-    for (int i = 0; i < few.rows * VECTORS; i++)
-        sum[i] = s[i];
+    for (int i = 0; i < few.rows * VECTORS; i++) sum[i] = s[i];
 }
 
 /* A unit of several segments at once: they lie in different parts of memory, and what comes after
@@ -69,8 +67,7 @@ KERNEL_INLINE void add_units(const struct few few, const struct stream *all, int
     const int near = NEAR && few.rows == 1 ? few.at_once : 0;
     float_vec s[SUMS];
     UNROLLED
-    for (int i = 0; i < few.at_once * few.rows * VECTORS; i++)
-        s[i] = sum[i];
+    for (int i = 0; i < few.at_once * few.rows * VECTORS; i++) s[i] = sum[i];
     for (uint32_t line = 0; line < lines; line++) {
         UNROLLED
         for (uint32_t part = 0; part < rounds; part++) {
@@ -95,8 +92,7 @@ KERNEL_INLINE void add_units(const struct few few, const struct stream *all, int
         }
     }
     UNROLLED
-    for (int i = 0; i < few.at_once * few.rows * VECTORS; i++)
-        sum[i] = s[i];
+    for (int i = 0; i < few.at_once * few.rows * VECTORS; i++) sum[i] = s[i];
 }
 
 KERNEL_INLINE const uint16_t *unit_at(const uint16_t *const *blocks, uint32_t k) {
@@ -110,8 +106,8 @@ KERNEL_INLINE void add_rest(const struct few few, const struct tile *t, uint32_t
         for (uint32_t at = t->starts[s] + whole; at < t->starts[s + 1]; at += LORA_UNIT_COLUMNS) {
             uint32_t left = t->starts[s + 1] - at;
             add_columns(few, t->x + at * few.x_step,
-                        left < LORA_UNIT_COLUMNS ? left : LORA_UNIT_COLUMNS,
-                        unit_at(t->blocks, at), sum);
+                        left < LORA_UNIT_COLUMNS ? left : LORA_UNIT_COLUMNS, unit_at(t->blocks, at),
+                        sum);
         }
 }
 
@@ -119,11 +115,11 @@ KERNEL_INLINE void add_rest(const struct few few, const struct tile *t, uint32_t
 KERNEL_INLINE void add_segments(const struct few few, const struct tile *t, uint32_t s,
                                 float_vec *sum) {
     uint32_t units = common_units(t->starts, s, (uint32_t)few.streams);
-    uint32_t whole = units * LORA_UNIT_COLUMNS, prefetch_units = units < PREFETCH ? units : PREFETCH;
+    uint32_t whole = units * LORA_UNIT_COLUMNS,
+             prefetch_units = units < PREFETCH ? units : PREFETCH;
     uint32_t following = (s + (uint32_t)few.streams) % LORA_SEGMENTS;
     const uint16_t *const *after = following ? t->blocks : t->next;
-    for (int i = 0; i < few.streams * few.rows * VECTORS; i++)
-        sum[i] = zero_floats();
+    for (int i = 0; i < few.streams * few.rows * VECTORS; i++) sum[i] = zero_floats();
     for (uint32_t u = 0; u < units; u++) {
         struct stream streams[LORA_SEGMENTS];
         uint32_t at = u * LORA_UNIT_COLUMNS, then = at + prefetch_units * LORA_UNIT_COLUMNS;
@@ -132,8 +128,8 @@ KERNEL_INLINE void add_segments(const struct few few, const struct tile *t, uint
             streams[i].x = t->x + (start + at) * few.x_step;
             streams[i].weights = unit_at(t->blocks, start + at);
             streams[i].prefetch = then < whole
-                                   ? unit_at(t->blocks, start + then)
-                                   : unit_at(after, t->starts[following + i] + then - whole);
+                                      ? unit_at(t->blocks, start + then)
+                                      : unit_at(after, t->starts[following + i] + then - whole);
         }
         for (int i = 0; i < few.streams; i += few.at_once)
             add_units(few, streams, i, sum + i * few.rows * VECTORS);
@@ -154,8 +150,7 @@ KERNEL_INLINE void multiply(const struct few few, const struct tile *t, float *o
     float_vec sums[LORA_SEGMENTS * FEW_ROWS * VECTORS];
     for (uint32_t s = 0; s < LORA_SEGMENTS; s += (uint32_t)few.streams)
         add_segments(few, t, s, sums + s * (uint32_t)width);
-    for (int i = 0; i < width; i++)
-        store_floats(out + i * LANES, tree(sums + i, width));
+    for (int i = 0; i < width; i++) store_floats(out + i * LANES, tree(sums + i, width));
 }
 
 #define ROW_ALONE ((struct few){1, STREAMS, STREAMS_OF(1), 1})

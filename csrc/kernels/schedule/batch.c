@@ -22,16 +22,11 @@ static begin_job begin_attention(const struct lora_unit_call *call) {
 
 static begin_job begin_of(const struct lora_unit_call *call) {
     switch (call->command->opcode) {
-    case LORA_CMD_MATRIX:
-        return lora_matrix_begin;
-    case LORA_CMD_VECTOR:
-        return lora_vector_begin;
-    case LORA_CMD_ATTENTION:
-        return begin_attention(call);
-    case LORA_CMD_ADAPTER:
-        return lora_adapter_begin;
-    default:
-        return begin_nothing;
+    case LORA_CMD_MATRIX: return lora_matrix_begin;
+    case LORA_CMD_VECTOR: return lora_vector_begin;
+    case LORA_CMD_ATTENTION: return begin_attention(call);
+    case LORA_CMD_ADAPTER: return lora_adapter_begin;
+    default: return begin_nothing;
     }
 }
 
@@ -57,12 +52,9 @@ static void open_job(struct lora_job *job, struct lora_unit_call *call, begin_jo
     atomic_init(&job->nonfinite_count, 0);
     atomic_init(&job->nonfinite_row, NO_ROW);
     int status = LORA_OK;
-    if (job->rows > LORA_MAX_ROWS)
-        status = LORA_ERR_SIZE;
-    else if (job->rows)
-        status = begin(job);
-    if (status != LORA_OK)
-        fail(job, 0, status);
+    if (job->rows > LORA_MAX_ROWS) status = LORA_ERR_SIZE;
+    else if (job->rows) status = begin(job);
+    if (status != LORA_OK) fail(job, 0, status);
 }
 
 static int close_job(struct lora_job *job) {
@@ -83,19 +75,16 @@ struct batch {
 static void run_item(void *context, uint32_t item, uint32_t thread) {
     struct batch *batch = context;
     struct lora_job *job = batch->jobs;
-    for (; item >= job->items; job++)
-        item -= job->items;
+    for (; item >= job->items; job++) item -= job->items;
     int status = job->run(job, item, thread);
-    if (status != LORA_OK)
-        fail(job, item, status);
+    if (status != LORA_OK) fail(job, item, status);
 }
 
 static void run_jobs(struct batch *batch, struct lora_pool *pool) {
     uint32_t items = 0;
     uint64_t work = 0;
     for (uint32_t i = 0; i < batch->count; i++) {
-        if (atomic_load(&batch->jobs[i].failed) != ~0ull)
-            batch->jobs[i].items = 0;
+        if (atomic_load(&batch->jobs[i].failed) != ~0ull) batch->jobs[i].items = 0;
         items += batch->jobs[i].items;
         work += batch->jobs[i].work;
     }
@@ -103,7 +92,7 @@ static void run_jobs(struct batch *batch, struct lora_pool *pool) {
 }
 
 static void native_batch(void *context, struct lora_pool *pool, struct lora_unit_call *calls,
-                       int *statuses, uint32_t count) {
+                         int *statuses, uint32_t count) {
     (void)context;
     struct batch batch;
     for (uint32_t first = 0; first < count; first += batch.count) {
@@ -114,11 +103,9 @@ static void native_batch(void *context, struct lora_pool *pool, struct lora_unit
             open_job(&batch.jobs[i], &calls[first + i], begin_of(&calls[first + i]),
                      lora_pool_threads(pool), &batch.room);
         }
-        if (lora_pool_threads(pool) > 1)
-            lora_prefetch_note(pool, batch.jobs, batch.count);
+        if (lora_pool_threads(pool) > 1) lora_prefetch_note(pool, batch.jobs, batch.count);
         run_jobs(&batch, pool);
-        for (uint32_t i = 0; i < batch.count; i++)
-            statuses[first + i] = close_job(&batch.jobs[i]);
+        for (uint32_t i = 0; i < batch.count; i++) statuses[first + i] = close_job(&batch.jobs[i]);
     }
 }
 
@@ -130,12 +117,10 @@ static int run_one(struct lora_unit_call *call, begin_job begin) {
     job.following = NULL;
     open_job(&job, call, begin, 1, &room);
     int status = LORA_OK;
-    if (atomic_load(&job.failed) != ~0ull)
-        job.items = 0;
+    if (atomic_load(&job.failed) != ~0ull) job.items = 0;
     for (uint32_t item = 0; item < job.items && status == LORA_OK; item++)
         status = job.run(&job, item, 0);
-    if (status != LORA_OK)
-        fail(&job, 0, status);
+    if (status != LORA_OK) fail(&job, 0, status);
     return close_job(&job);
 }
 

@@ -15,12 +15,12 @@
 
 #include "lora/float_mode.h"
 
-#define MAX_ITEMS 0xffffu  /* of one ticket */
-#define SPIN_NS 300000      /* longer than what a host does between two steps */
-#define SPINS_BETWEEN 64    /* looks between two at the clock */
+#define MAX_ITEMS 0xffffu       /* of one ticket */
+#define SPIN_NS 300000          /* longer than what a host does between two steps */
+#define SPINS_BETWEEN 64        /* looks between two at the clock */
 #define LOOKS_BEFORE_YIELD 4096 /* some 100 us */
 #define NO_CPU (-1)
-#define LINE 64             /* words that different threads write lie on lines of their own */
+#define LINE 64 /* words that different threads write lie on lines of their own */
 
 typedef void (*pool_task)(void *context, uint32_t item, uint32_t thread);
 typedef bool (*spare_task)(void *context, uint32_t thread);
@@ -41,11 +41,11 @@ struct lora_pool {
     atomic_bool ending;
     atomic_int caller_cpu, spare_cpu; /* spare: no worker stays there, the caller should */
     spare_task spare;
-    _Atomic(void *) spare_context; /* NULL: nothing to do meanwhile */
+    _Atomic(void *) spare_context;            /* NULL: nothing to do meanwhile */
     _Alignas(LINE) uint32_t threads, started; /* started: workers that run */
-    bool tried;                /* to start them */
-    bool placed;               /* workers stay on CPUs of their own */
-    pid_t owner;               /* a forked child has the pool without its threads */
+    bool tried;                               /* to start them */
+    bool placed;                              /* workers stay on CPUs of their own */
+    pid_t owner;                              /* a forked child has the pool without its threads */
     pthread_mutex_t lock;
     pthread_cond_t wake;
     struct worker workers[LORA_POOL_THREADS];

@@ -7,10 +7,10 @@
 #include "lora/pool.h"
 #include "units/matrix.h"
 
-#define MAX_BATCHES 1024    /* of a step; beyond, learning begins anew */
-#define BLOCKS 256           /* of all threads: two megabytes, for the second and third caches */
-#define CHUNK_BYTES 1024     /* between two looks for work: some 50 ns */
-#define NOTHING 0            /* the batch that has no blocks */
+#define MAX_BATCHES 1024 /* of a step; beyond, learning begins anew */
+#define BLOCKS 256       /* of all threads: two megabytes, for the second and third caches */
+#define CHUNK_BYTES 1024 /* between two looks for work: some 50 ns */
+#define NOTHING 0        /* the batch that has no blocks */
 
 struct batch_order { /* side by side: a step's batches come in this order */
     uint64_t key;
@@ -50,8 +50,7 @@ static void fetch_chunk(const struct batch_blocks *batch, uint32_t thread, uint3
     uint32_t parts = atomic_load_explicit(&batch->parts, memory_order_relaxed);
     uint32_t tile = chunk / (group * parts), within = chunk % (group * parts);
     const char *at = (const char *)block_at(batch, thread, tile * group + within % group);
-    if (!at)
-        return;
+    if (!at) return;
     at += (size_t)(within / group) * CHUNK_BYTES;
     for (uint32_t line = 0; line < CHUNK_BYTES; line += LORA_LINE_BYTES)
         __builtin_prefetch(at + line, 0, 2);
@@ -63,15 +62,14 @@ static bool fetch(void *context, uint32_t thread) {
     struct prefetcher *prefetcher = context;
     uint64_t current = atomic_load(&prefetcher->round_and_batch);
     const struct batch_blocks *batch = &prefetcher->batches[(uint32_t)current];
-    if (thread >= atomic_load_explicit(&batch->threads, memory_order_relaxed))
-        return false;
+    if (thread >= atomic_load_explicit(&batch->threads, memory_order_relaxed)) return false;
     uint64_t round = current >> 32;
-    uint64_t progress = atomic_load_explicit(&prefetcher->progress[thread].round_and_chunk, memory_order_relaxed);
+    uint64_t progress = atomic_load_explicit(&prefetcher->progress[thread].round_and_chunk,
+                                             memory_order_relaxed);
     uint32_t chunk = progress >> 32 == round ? (uint32_t)progress : 0;
     uint32_t count = atomic_load_explicit(&batch->counts[thread], memory_order_relaxed) *
                      atomic_load_explicit(&batch->parts, memory_order_relaxed);
-    if (chunk >= count)
-        return false;
+    if (chunk >= count) return false;
     atomic_store_explicit(&prefetcher->progress[thread].round_and_chunk, round << 32 | (chunk + 1),
                           memory_order_relaxed);
     fetch_chunk(batch, thread, chunk);
@@ -80,8 +78,10 @@ static bool fetch(void *context, uint32_t thread) {
 
 const uint16_t *lora_prefetch_block(const struct lora_pool *pool, uint32_t thread, uint32_t i) {
     const struct prefetcher *prefetcher = lora_pool_spare_context(pool);
-    return prefetcher ? block_at(&prefetcher->batches[(uint32_t)atomic_load(&prefetcher->round_and_batch)], thread, i)
-                 : NULL;
+    return prefetcher
+               ? block_at(&prefetcher->batches[(uint32_t)atomic_load(&prefetcher->round_and_batch)],
+                          thread, i)
+               : NULL;
 }
 
 static bool is_matmul(const struct lora_job *job) {
@@ -111,13 +111,11 @@ static void learn_thread(struct batch_blocks *batch, const struct lora_job *jobs
 
 static uint32_t learn(struct prefetcher *prefetcher, const struct lora_job *jobs, uint32_t count,
                       uint64_t key) {
-    if (prefetcher->used == MAX_BATCHES)
-        prefetcher->used = NOTHING + 1;
+    if (prefetcher->used == MAX_BATCHES) prefetcher->used = NOTHING + 1;
     uint32_t at = prefetcher->used++;
     struct batch_blocks *batch = &prefetcher->batches[at];
     const struct lora_job *matmul = jobs;
-    while (!is_matmul(matmul))
-        matmul++;
+    while (!is_matmul(matmul)) matmul++;
     uint32_t bytes = matmul->matrix.block_bytes;
     prefetcher->order[at] = (struct batch_order){key, NOTHING};
     atomic_store_explicit(&batch->group, matrix_k_blocks(matmul->matrix.command),
@@ -133,21 +131,17 @@ static uint32_t learn(struct prefetcher *prefetcher, const struct lora_job *jobs
 static uint32_t find(struct prefetcher *prefetcher, const struct lora_job *jobs, uint32_t count,
                      uint64_t key) {
     uint32_t expected = prefetcher->order[prefetcher->last].following;
-    if (prefetcher->order[expected].key == key)
-        return expected;
+    if (prefetcher->order[expected].key == key) return expected;
     for (uint32_t at = NOTHING + 1; at < prefetcher->used; at++)
-        if (prefetcher->order[at].key == key)
-            return at;
+        if (prefetcher->order[at].key == key) return at;
     return learn(prefetcher, jobs, count, key);
 }
 
 static struct prefetcher *prefetcher_of(struct lora_pool *pool) {
     struct prefetcher *prefetcher = lora_pool_spare_context(pool);
-    if (prefetcher)
-        return prefetcher;
+    if (prefetcher) return prefetcher;
     prefetcher = aligned_alloc(LORA_LINE_BYTES, sizeof *prefetcher);
-    if (!prefetcher)
-        return NULL;
+    if (!prefetcher) return NULL;
     prefetcher->round = prefetcher->last = NOTHING;
     prefetcher->used = NOTHING + 1;
     prefetcher->order[NOTHING] = (struct batch_order){0, NOTHING};
@@ -161,16 +155,12 @@ static struct prefetcher *prefetcher_of(struct lora_pool *pool) {
 
 void lora_prefetch_note(struct lora_pool *pool, const struct lora_job *jobs, uint32_t count) {
     const struct lora_job *matmul = jobs;
-    while (matmul < jobs + count && !is_matmul(matmul))
-        matmul++;
-    if (matmul == jobs + count || jobs->threads > BLOCKS)
-        return;
+    while (matmul < jobs + count && !is_matmul(matmul)) matmul++;
+    if (matmul == jobs + count || jobs->threads > BLOCKS) return;
     struct prefetcher *prefetcher = prefetcher_of(pool);
-    if (!prefetcher)
-        return;
+    if (!prefetcher) return;
     uint32_t at = find(prefetcher, jobs, count, key_of(matmul, count));
-    if (prefetcher->last != NOTHING)
-        prefetcher->order[prefetcher->last].following = at;
+    if (prefetcher->last != NOTHING) prefetcher->order[prefetcher->last].following = at;
     prefetcher->last = at;
     uint64_t round = (uint64_t)++prefetcher->round << 32;
     atomic_store_explicit(&prefetcher->round_and_batch, round | prefetcher->order[at].following,

@@ -14,8 +14,7 @@
 
 static const struct adapter_lanes *lanes_of(const struct lora_job *job) {
 #if defined(__x86_64__)
-    if (job->variant != &lora_variant_plain)
-        return &adapter_lanes_avx2;
+    if (job->variant != &lora_variant_plain) return &adapter_lanes_avx2;
 #endif
     (void)job;
     return &adapter_lanes_plain;
@@ -29,8 +28,7 @@ static int add_group(const struct lora_job *job, struct adapter_slot slot, uint6
         uint32_t run = slot_run(offset) / (GROUP * 2);
         run = run < count ? run : count;
         const uint16_t *halves = slot_at(slot, offset, run * GROUP * 2ull, 2);
-        if (!halves)
-            return LORA_ERR_ADDRESS;
+        if (!halves) return LORA_ERR_ADDRESS;
         lanes->down(x, halves, run, sum);
         x += run;
         count -= run;
@@ -51,12 +49,10 @@ static int group_sums(const struct lora_job *job, struct adapter_slot slot,
         uint32_t low = segment_start(k, s), high = segment_start(k, s + 1);
         low = low > f->first ? low : f->first;
         high = high < f->first + f->count ? high : f->first + f->count;
-        if (low >= high)
-            continue;
+        if (low >= high) continue;
         uint64_t offset = base + (uint64_t)(low - f->first) * GROUP * 2;
         int status = add_group(job, slot, offset, x + low, high - low, part[s]);
-        if (status != LORA_OK)
-            return status;
+        if (status != LORA_OK) return status;
     }
     for (uint32_t j = 0; j < GROUP; j++)
         out[j] = ((part[0][j] + part[1][j]) + (part[2][j] + part[3][j])) +
@@ -73,8 +69,7 @@ static int store_group(struct lora_job *job, struct adapter_slot slot,
     job_count_nonfinite(job, row, job->variant->floats_to_halves(sums, count, halves));
     for (uint32_t i = 0; i < count; i++) {
         uint32_t column = factor_column(slot, f, f->rank_first + first + i);
-        if (column == NO_ROW)
-            return LORA_ERR_SIZE;
+        if (column == NO_ROW) return LORA_ERR_SIZE;
         half_row(job->adapter.h, row)[column] = halves[i];
     }
     return LORA_OK;
@@ -85,24 +80,19 @@ static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
     uint32_t row = item / SHARES, index = 0;
     int32_t number = call_row(job->call, row)->adapter;
     (void)thread;
-    if (number < 0)
-        return LORA_OK;
+    if (number < 0) return LORA_OK;
     struct adapter_slot slot = {job->call, (uint32_t)number};
     const struct lora_adapter_matrix *matrix = slot_matrix(slot, c->adapter);
     for (uint32_t i = 0; matrix && i < matrix->down_count; i++) {
         const struct lora_adapter_factor *f = slot_factor(slot, matrix, i);
-        if (!f || f->first + f->count > c->k)
-            return LORA_ERR_SIZE;
+        if (!f || f->first + f->count > c->k) return LORA_ERR_SIZE;
         for (uint32_t group = 0; group * GROUP < f->rank_count; group++) {
             float sums[GROUP];
-            if (index++ % SHARES != item % SHARES)
-                continue;
+            if (index++ % SHARES != item % SHARES) continue;
             const float *x = job->adapter.x + (uint64_t)row * c->k;
             int status = group_sums(job, slot, f, group, x, sums);
-            if (status == LORA_OK)
-                status = store_group(job, slot, f, group, row, sums);
-            if (status != LORA_OK)
-                return status;
+            if (status == LORA_OK) status = store_group(job, slot, f, group, row, sums);
+            if (status != LORA_OK) return status;
         }
     }
     return matrix ? LORA_OK : LORA_ERR_ADDRESS;
@@ -112,23 +102,19 @@ int lora_adapter_begin(struct lora_job *job) {
     const struct lora_adapter *c = (const struct lora_adapter *)(const void *)job->call->command;
     struct adapter_job *a = &job->adapter;
     a->command = c;
-    if (c->k == 0 || c->k > MAX_COLUMNS)
-        return LORA_ERR_SIZE;
-    struct rows x =
-        call_operand(job->call, LORA_BANK_ONCHIP, c->x_offset, c->x_stride, 2ull * c->k, 2);
+    if (c->k == 0 || c->k > MAX_COLUMNS) return LORA_ERR_SIZE;
+    struct rows x = call_operand(job->call, LORA_BANK_ONCHIP, c->x_offset, c->x_stride, 2ull * c->k,
+                                 2);
     a->h = call_operand(job->call, LORA_BANK_ONCHIP, c->h_offset, c->h_stride,
                         2ull * job->call->list->adapter_columns, 2);
-    if (!x.base || !a->h.base)
-        return LORA_ERR_ADDRESS;
+    if (!x.base || !a->h.base) return LORA_ERR_ADDRESS;
     job->run = run;
     for (uint32_t row = 0; row < job->rows; row++)
         if (call_row(job->call, row)->adapter >= 0)
             job->work += (uint64_t)c->k * 2 * GROUP / MULTIPLICATIONS_PER_NS;
-    if (job->work == 0)
-        return LORA_OK;
+    if (job->work == 0) return LORA_OK;
     a->x = lora_job_memory(job, (uint64_t)job->rows * c->k * sizeof(float));
-    if (!a->x)
-        return LORA_ERR_MEMORY;
+    if (!a->x) return LORA_ERR_MEMORY;
     for (uint32_t row = 0; row < job->rows; row++)
         if (call_row(job->call, row)->adapter >= 0)
             job->variant->halves_to_floats(half_row(x, row), c->k, a->x + (uint64_t)row * c->k);
@@ -150,8 +136,7 @@ static int add_ranks(const struct lora_job *job, struct adapter_slot slot,
             uint32_t count = slot_run(at) / (LORA_BLOCK_N * 2);
             count = count < end - j ? count : end - j;
             const uint16_t *halves = slot_at(slot, at, count * LORA_BLOCK_N * 2ull, 2);
-            if (!halves)
-                return LORA_ERR_ADDRESS;
+            if (!halves) return LORA_ERR_ADDRESS;
             lanes->up(h + (j - f->rank_first), halves, count, parts[s]);
             j += count;
         }
@@ -166,8 +151,7 @@ static void add_scaled(float scale, float (*p)[LORA_BLOCK_N], uint32_t low, uint
     for (uint32_t n = 0; n < LORA_BLOCK_N; n++)
         total[n] = ((p[0][n] + p[1][n]) + (p[2][n] + p[3][n])) +
                    ((p[4][n] + p[5][n]) + (p[6][n] + p[7][n]));
-    for (uint32_t n = low; n < high; n++)
-        sums[n] = sums[n] + scale * total[n];
+    for (uint32_t n = low; n < high; n++) sums[n] = sums[n] + scale * total[n];
 }
 
 /* sums[n] = sums[n] + scale*(B*h) in those of the tile's columns that the factor has. */
@@ -178,12 +162,10 @@ static int apply_factor(const struct lora_job *job, struct adapter_slot slot,
     float h[LORA_MAX_ADAPTER_RANK], parts[LORA_SEGMENTS][LORA_BLOCK_N];
     low = low > f->first ? low : f->first;
     high = high < f->first + f->count ? high : f->first + f->count;
-    if (low >= high)
-        return LORA_OK;
+    if (low >= high) return LORA_OK;
     for (uint32_t i = 0; i < f->rank_count; i++) {
         uint32_t column = factor_column(slot, f, f->rank_first + i);
-        if (column == NO_ROW)
-            return LORA_ERR_SIZE;
+        if (column == NO_ROW) return LORA_ERR_SIZE;
         h[i] = half_to_float(h_row[column]);
     }
     memset(parts, 0, sizeof parts);
@@ -199,20 +181,16 @@ int lora_adapter_up(const struct lora_job *job, uint32_t tile, uint32_t columns,
     const struct matrix_job *m = &job->matrix;
     for (uint32_t row = 0; row < job->rows; row++, sums += LORA_BLOCK_N) {
         int32_t number = call_row(job->call, row)->adapter;
-        if (number < 0)
-            continue;
+        if (number < 0) continue;
         struct adapter_slot slot = {job->call, (uint32_t)number};
         const struct lora_adapter_matrix *matrix = slot_matrix(slot, m->command->adapter - 1u);
-        if (!matrix)
-            return LORA_ERR_ADDRESS;
+        if (!matrix) return LORA_ERR_ADDRESS;
         for (uint32_t i = 0; i < matrix->up_count; i++) {
-            const struct lora_adapter_factor *f =
-                slot_factor(slot, matrix, (uint32_t)matrix->down_count + i);
-            if (!f)
-                return LORA_ERR_SIZE;
+            const struct lora_adapter_factor *f = slot_factor(slot, matrix,
+                                                              (uint32_t)matrix->down_count + i);
+            if (!f) return LORA_ERR_SIZE;
             int status = apply_factor(job, slot, f, half_row(m->h, row), tile, columns, sums);
-            if (status != LORA_OK)
-                return status;
+            if (status != LORA_OK) return status;
         }
     }
     return LORA_OK;

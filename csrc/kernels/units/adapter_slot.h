@@ -21,8 +21,8 @@ static inline const void *slot_at(struct adapter_slot slot, uint64_t offset, uin
     uint64_t request = (uint64_t)slot.number * list->adapter_chunks + chunk;
     uint32_t bank = list->adapter_bank_first + (uint32_t)(request % list->adapter_bank_count);
     uint64_t chunk_offset = request / list->adapter_bank_count * LORA_ADAPTER_CHUNK + within;
-    return call_at(slot.call, bank, (uint64_t)list->adapter_line * LORA_LINE_BYTES + chunk_offset, bytes,
-                   align);
+    return call_at(slot.call, bank, (uint64_t)list->adapter_line * LORA_LINE_BYTES + chunk_offset,
+                   bytes, align);
 }
 
 /* Bytes from `offset` to the end of its chunk. */
@@ -32,8 +32,7 @@ static inline uint32_t slot_run(uint64_t offset) {
 
 static inline const struct lora_adapter_matrix *slot_matrix(struct adapter_slot slot,
                                                             uint32_t matrix) {
-    if (matrix >= slot.call->list->adapter_matrices)
-        return NULL;
+    if (matrix >= slot.call->list->adapter_matrices) return NULL;
     return slot_at(slot, sizeof(struct lora_adapter_slot) + 8ull * matrix,
                    sizeof(struct lora_adapter_matrix), 4);
 }

@@ -21,8 +21,7 @@ void lora_attend_widen_keys(const struct lora_variant *variant, const uint8_t *b
     for (uint32_t lane = 0; lane < TILE; lane++)
         scales[lane] = scale_at(variant, block + (uint64_t)TILE * head_dim, lane);
     for (uint32_t d = 0; d < head_dim; d++, values += TILE, wide += TILE) {
-        for (uint32_t lane = 0; lane < TILE; lane++)
-            row[lane] = (float)values[lane] * scales[lane];
+        for (uint32_t lane = 0; lane < TILE; lane++) row[lane] = (float)values[lane] * scales[lane];
         variant->floats_to_halves(row, TILE, wide);
     }
 }
@@ -34,8 +33,7 @@ static void widen_value(const struct lora_variant *variant, const uint8_t *block
     float scale = scale_at(variant, block + (uint64_t)TILE * head_dim, lane), run[RUN];
     for (uint32_t d = 0; d < head_dim; d += RUN) {
         uint32_t count = head_dim - d < RUN ? head_dim - d : RUN;
-        for (uint32_t i = 0; i < count; i++)
-            run[i] = (float)values[d + i] * scale;
+        for (uint32_t i = 0; i < count; i++) run[i] = (float)values[d + i] * scale;
         variant->floats_to_halves(run, count, wide + d);
     }
 }
@@ -44,8 +42,7 @@ static void widen_value(const struct lora_variant *variant, const uint8_t *block
 static const uint16_t *value(const struct attend *a, const uint8_t *block, uint32_t lane,
                              uint32_t i) {
     uint32_t head_dim = a->command->head_dim;
-    if (!a->wide)
-        return (const uint16_t *)(const void *)block + (uint64_t)lane * head_dim;
+    if (!a->wide) return (const uint16_t *)(const void *)block + (uint64_t)lane * head_dim;
     uint16_t *wide = a->wide + (uint64_t)i * head_dim;
     widen_value(a->variant, block, head_dim, lane, wide);
     return wide;
@@ -57,14 +54,12 @@ int lora_attend_values(const struct attend *a, uint32_t kv_head, uint32_t start,
     const uint8_t *block = NULL;
     if (start < a->seen.committed) {
         block = kv_block_at(a->call, layer, a->seen.pages[start / TILE], kv_head, 1);
-        if (!block)
-            return LORA_ERR_ADDRESS;
+        if (!block) return LORA_ERR_ADDRESS;
     }
     uint32_t first = block && !a->wide ? a->seen.committed - start : 0;
     first = first < count ? first : count;
     const uint16_t *row = (const uint16_t *)(const void *)block;
-    for (uint32_t i = 0; i < first; i++, row += a->command->head_dim)
-        v[i] = row;
+    for (uint32_t i = 0; i < first; i++, row += a->command->head_dim) v[i] = row;
     for (uint32_t i = first; i < count; i++) {
         if (start + i < a->seen.committed) {
             v[i] = value(a, block, i, i);
@@ -72,8 +67,7 @@ int lora_attend_values(const struct attend *a, uint32_t kv_head, uint32_t start,
         }
         uint32_t slot = a->seen.path[start + i - a->seen.committed];
         const uint8_t *scratch = kv_block_at(a->call, layer, slot / TILE, kv_head, 1);
-        if (!scratch)
-            return LORA_ERR_ADDRESS;
+        if (!scratch) return LORA_ERR_ADDRESS;
         v[i] = value(a, scratch, slot % TILE, i);
     }
     return LORA_OK;

@@ -26,8 +26,7 @@ void lora_attend_widen_keys(const struct lora_variant *variant, const uint8_t *b
 /* A block of K as FP16: where it is stored, or widened. NULL: out of range. */
 static inline const uint16_t *attend_keys(const struct attend *a, uint32_t page, uint32_t head) {
     const uint8_t *block = kv_block_at(a->call, a->command->kv_layer, page, head, 0);
-    if (!block || !a->wide)
-        return (const uint16_t *)(const void *)block;
+    if (!block || !a->wide) return (const uint16_t *)(const void *)block;
     lora_attend_widen_keys(a->variant, block, a->command->head_dim, a->wide);
     return a->wide;
 }

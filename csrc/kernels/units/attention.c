@@ -3,8 +3,9 @@
 #include "attention_cuts.h"
 #include "isa/half.h"
 
-#define MIN_ROWS 3   /* that are worth doing together */
-#define MULTIPLICATIONS_PER_NS 6 /* of a row on its own: a microsecond a head of 32 over 100 positions */
+#define MIN_ROWS 3 /* that are worth doing together */
+#define MULTIPLICATIONS_PER_NS                                                                     \
+    6 /* of a row on its own: a microsecond a head of 32 over 100 positions */
 
 /* Working memory of a row on its own. */
 struct alone {
@@ -13,29 +14,24 @@ struct alone {
 };
 
 /* s[position] of one query head, and their maximum. */
-static int score_head(const struct attend *a, const struct alone *w, uint32_t kv_head,
-                      float *max) {
+static int score_head(const struct attend *a, const struct alone *w, uint32_t kv_head, float *max) {
     uint32_t head_dim = a->command->head_dim;
     const struct visible *seen = &a->seen;
     float block[SCRATCH_PAGES][TILE];
     for (uint32_t start = 0; start < seen->committed; start += TILE) {
         const uint16_t *k = attend_keys(a, seen->pages[start / TILE], kv_head);
-        if (!k)
-            return LORA_ERR_ADDRESS;
+        if (!k) return LORA_ERR_ADDRESS;
         a->variant->scores(w->q, k, head_dim, w->s + start); /* lanes past the end: replaced */
     }
     for (uint32_t page = 0; page < SCRATCH_PAGES; page++) {
-        if (!seen->page_used[page])
-            continue;
+        if (!seen->page_used[page]) continue;
         const uint16_t *k = attend_keys(a, page, kv_head);
-        if (!k)
-            return LORA_ERR_ADDRESS;
+        if (!k) return LORA_ERR_ADDRESS;
         a->variant->scores(w->q, k, head_dim, block[page]);
     }
     for (uint32_t i = 0; i < seen->depth; i++)
         w->s[seen->committed + i] = block[seen->path[i] / TILE][seen->path[i] % TILE];
-    *max =
-        a->variant->scale(w->s, attend_positions(a), float_of_bits(a->command->scale));
+    *max = a->variant->scale(w->s, attend_positions(a), float_of_bits(a->command->scale));
     return LORA_OK;
 }
 
@@ -44,26 +40,21 @@ static int attend_head(const struct attend *a, const struct alone *w, uint32_t k
     uint32_t head_dim = a->command->head_dim, positions = attend_positions(a);
     float max, sum_e = 0.0f;
     int status = score_head(a, w, kv_head, &max);
-    if (status != LORA_OK)
-        return status;
+    if (status != LORA_OK) return status;
     a->variant->exponentials(w->s, positions, max, w->halves);
     a->variant->halves_to_floats(w->halves, positions, w->e);
-    for (uint32_t d = 0; d < head_dim; d++)
-        w->sum[d] = 0.0f;
+    for (uint32_t d = 0; d < head_dim; d++) w->sum[d] = 0.0f;
     for (uint32_t start = 0; start < positions; start += TILE) {
         uint32_t count = positions - start < TILE ? positions - start : TILE;
         const uint16_t *v[TILE];
         status = lora_attend_values(a, kv_head, start, count, v);
-        if (status != LORA_OK)
-            return status;
+        if (status != LORA_OK) return status;
         float tile_e = 0.0f;
-        for (uint32_t i = 0; i < count; i++)
-            tile_e = tile_e + w->e[start + i];
+        for (uint32_t i = 0; i < count; i++) tile_e = tile_e + w->e[start + i];
         sum_e = sum_e + tile_e;
         a->variant->weigh(w->e + start, v, count, head_dim, w->sum);
     }
-    for (uint32_t d = 0; d < head_dim; d++)
-        w->sum[d] = w->sum[d] / sum_e;
+    for (uint32_t d = 0; d < head_dim; d++) w->sum[d] = w->sum[d] / sum_e;
     return LORA_OK;
 }
 
@@ -77,8 +68,7 @@ static int attend_alone(struct lora_job *job, const struct attend *a, uint32_t r
     w.halves = (uint16_t *)(void *)(w.sum + head_dim);
     job->variant->halves_to_floats(half_row(t->q, row) + offset, head_dim, w.q);
     int status = attend_head(a, &w, kv_head);
-    if (status != LORA_OK)
-        return status;
+    if (status != LORA_OK) return status;
     uint16_t *y = half_row(t->y, row) + offset;
     job_count_nonfinite(job, row, job->variant->floats_to_halves(w.sum, head_dim, y));
     return LORA_OK;
@@ -104,8 +94,7 @@ static int attend_group(struct lora_job *job, struct attend *rows, uint32_t firs
     const struct attention_job *t = &job->attention;
     const struct lora_attention *c = t->command;
     uint32_t global = (c->q_first + head) / c->group;
-    if (global < c->kv_first || global - c->kv_first >= c->kv_heads)
-        return LORA_ERR_SIZE;
+    if (global < c->kv_first || global - c->kv_first >= c->kv_heads) return LORA_ERR_SIZE;
     uint32_t kv_head = global - c->kv_first;
     if (t->together && count >= MIN_ROWS)
         return lora_attend_rows(job, rows, first, count, head, kv_head, memory);
@@ -182,14 +171,12 @@ int lora_attention_begin(struct lora_job *job) {
     uint64_t width = 2ull * c->q_heads * c->head_dim;
     t->q = call_operand(job->call, LORA_BANK_ONCHIP, c->q_offset, c->q_stride, width, 2);
     t->y = call_operand(job->call, LORA_BANK_ONCHIP, c->y_offset, c->y_stride, width, 2);
-    if (!t->q.base || !t->y.base)
-        return LORA_ERR_ADDRESS;
+    if (!t->q.base || !t->y.base) return LORA_ERR_ADDRESS;
     uint64_t max = lora_visible_max(job->call);
     t->positions = (max + TILE - 1) / TILE * TILE + LORA_MAX_SCRATCH;
     uint32_t groups = group_rows(job);
     t->scratch = lora_job_memory(job, floats_a_thread(job) * job->threads * sizeof(float));
-    if (!t->scratch)
-        return LORA_ERR_MEMORY;
+    if (!t->scratch) return LORA_ERR_MEMORY;
     cut(job, groups);
     job->run = run;
     return LORA_OK;

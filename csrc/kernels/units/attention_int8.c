@@ -25,9 +25,7 @@ static const int8_t *block_at(const struct attend *a, uint32_t page, uint32_t he
     return (const int8_t *)kv_block_at(a->call, a->command->kv_layer, page, head, v);
 }
 
-static uint32_t positions(const struct attend *a) {
-    return a->seen.committed + a->seen.depth;
-}
+static uint32_t positions(const struct attend *a) { return a->seen.committed + a->seen.depth; }
 
 /* s[position] = FP32(q.k)*scale. */
 static int score(struct attend *a, const int8_t *q, uint32_t head) {
@@ -36,22 +34,18 @@ static int score(struct attend *a, const int8_t *q, uint32_t head) {
     int32_t sums[SCRATCH_PAGES][TILE];
     for (uint32_t start = 0; start < committed; start += TILE) {
         const int8_t *k = block_at(a, a->seen.pages[start / TILE], head, 0);
-        if (!k)
-            return LORA_ERR_ADDRESS;
+        if (!k) return LORA_ERR_ADDRESS;
         a->integer->scores(q, k, head_dim, sums[0]);
         for (uint32_t i = 0; i < TILE; i++) /* lanes past the end: replaced */
             a->s[start + i] = (float)sums[0][i] * scale;
     }
     for (uint32_t page = 0; page < SCRATCH_PAGES; page++) {
         const int8_t *k = a->seen.page_used[page] ? block_at(a, page, head, 0) : NULL;
-        if (a->seen.page_used[page] && !k)
-            return LORA_ERR_ADDRESS;
-        if (k)
-            a->integer->scores(q, k, head_dim, sums[page]);
+        if (a->seen.page_used[page] && !k) return LORA_ERR_ADDRESS;
+        if (k) a->integer->scores(q, k, head_dim, sums[page]);
     }
     for (uint32_t i = 0; i < a->seen.depth; i++)
-        a->s[committed + i] =
-            (float)sums[a->seen.path[i] / TILE][a->seen.path[i] % TILE] * scale;
+        a->s[committed + i] = (float)sums[a->seen.path[i] / TILE][a->seen.path[i] % TILE] * scale;
     return LORA_OK;
 }
 
@@ -80,8 +74,7 @@ static int find_values(const struct attend *a, uint32_t head, uint32_t start, ui
             lane = a->seen.path[index] % TILE;
         }
         const int8_t *block = block_at(a, page, head, 1);
-        if (!block)
-            return LORA_ERR_ADDRESS;
+        if (!block) return LORA_ERR_ADDRESS;
         v[i] = block + (uint64_t)lane * a->command->head_dim;
     }
     return LORA_OK;
@@ -92,26 +85,22 @@ static int attend_head(struct attend *a, const int8_t *q, uint32_t head) {
     uint32_t head_dim = a->command->head_dim, count = positions(a);
     float v_scale = float_of_bits(a->command->v_scale);
     int status = score(a, q, head);
-    if (status != LORA_OK)
-        return status;
+    if (status != LORA_OK) return status;
     float max = max_score(a);
     for (uint32_t d = 0; d < head_dim; d++) {
         a->y[d] = max;
         a->sums[d] = 0;
     }
-    if (max != max)
-        return LORA_OK;
+    if (max != max) return LORA_OK;
     float sum = (float)a->integer->weights(a->s, count, max, a->e);
     for (uint32_t start = 0; start < count; start += TILE) {
         uint32_t tile = count - start < TILE ? count - start : TILE;
         const int8_t *v[TILE];
         status = find_values(a, head, start, tile, v);
-        if (status != LORA_OK)
-            return status;
+        if (status != LORA_OK) return status;
         a->integer->weigh(a->e + start, v, tile, head_dim, a->sums);
     }
-    for (uint32_t d = 0; d < head_dim; d++)
-        a->y[d] = ((float)a->sums[d] / sum) * v_scale;
+    for (uint32_t d = 0; d < head_dim; d++) a->y[d] = ((float)a->sums[d] / sum) * v_scale;
     return LORA_OK;
 }
 
@@ -122,11 +111,9 @@ static int attend_heads(struct attend *a, struct lora_job *job, uint32_t row, ui
     uint16_t *y = half_row(job->attention.y, row);
     for (uint32_t head = first; head < end; head++) {
         uint32_t offset = head * c->head_dim, global = (c->q_first + head) / c->group;
-        if (global < c->kv_first || global - c->kv_first >= c->kv_heads)
-            return LORA_ERR_SIZE;
+        if (global < c->kv_first || global - c->kv_first >= c->kv_heads) return LORA_ERR_SIZE;
         int status = attend_head(a, q + offset, global - c->kv_first);
-        if (status != LORA_OK)
-            return status;
+        if (status != LORA_OK) return status;
         uint32_t bad = a->variant->floats_to_halves(a->y, c->head_dim, y + offset);
         job_count_nonfinite(job, row, bad);
     }
@@ -145,7 +132,9 @@ static uint32_t cuts(const struct lora_job *job) {
 
 static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
     const struct attention_job *t = &job->attention;
-    struct attend a = {.call = job->call, .command = t->command, .variant = job->variant,
+    struct attend a = {.call = job->call,
+                       .command = t->command,
+                       .variant = job->variant,
                        .integer = lora_integer_current()};
     a.s = (float *)(void *)((uint8_t *)t->scratch + thread_bytes(t) * thread);
     a.y = a.s + t->positions;
@@ -154,8 +143,7 @@ static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
     uint32_t row = item / cuts(job), first = item % cuts(job) * t->heads;
     uint32_t left = t->command->q_heads - first;
     int status = lora_visible_find(job->call, call_row(job->call, row), &a.seen);
-    if (status == LORA_OK && positions(&a) > LORA_MAX_INT8_POSITIONS)
-        status = LORA_ERR_SIZE;
+    if (status == LORA_OK && positions(&a) > LORA_MAX_INT8_POSITIONS) status = LORA_ERR_SIZE;
     if (status == LORA_OK)
         status = attend_heads(&a, job, row, first, first + (left < t->heads ? left : t->heads));
     return status;
@@ -183,13 +171,11 @@ int lora_attention_int8_begin(struct lora_job *job) {
     uint64_t width = (uint64_t)c->q_heads * c->head_dim;
     t->q = call_operand(job->call, LORA_BANK_ONCHIP, c->q_offset, c->q_stride, width, 1);
     t->y = call_operand(job->call, LORA_BANK_ONCHIP, c->y_offset, c->y_stride, 2 * width, 2);
-    if (!t->q.base || !t->y.base)
-        return LORA_ERR_ADDRESS;
+    if (!t->q.base || !t->y.base) return LORA_ERR_ADDRESS;
     uint64_t committed = lora_visible_max(job->call);
     t->positions = (committed + TILE - 1) / TILE * TILE + LORA_MAX_SCRATCH;
     t->scratch = lora_job_memory(job, thread_bytes(t) * job->threads);
-    if (!t->scratch)
-        return LORA_ERR_MEMORY;
+    if (!t->scratch) return LORA_ERR_MEMORY;
     cut(job);
     job->run = run;
     return LORA_OK;

@@ -13,28 +13,27 @@ struct group {
     struct attend *rows;
     const struct attend *longest;
     uint32_t first, count, head, kv_head, head_dim;
-    uint32_t max, min; /* positions that a row of the group sees */
-    bool chain;           /* each row's path begins the longest one's */
-    uint64_t positions;   /* room of a row */
-    float *s;             /* [count][positions] */
-    uint16_t *e;          /* [count][positions] */
-    float *q;             /* panels of head_dim columns */
-    float *tile_e;        /* panels of TILE columns */
-    float *sum_e;         /* [count] */
-    float *sums;          /* [PANEL_LEVELS][count][TILE] */
-    float *result;        /* [2][chunks][count][CHUNK]: all tiles so far, the tile at hand */
-    float *row;           /* [chunks*CHUNK] */
-    uint16_t *values;     /* [TILE][chunks*CHUNK] */
+    uint32_t max, min;  /* positions that a row of the group sees */
+    bool chain;         /* each row's path begins the longest one's */
+    uint64_t positions; /* room of a row */
+    float *s;           /* [count][positions] */
+    uint16_t *e;        /* [count][positions] */
+    float *q;           /* panels of head_dim columns */
+    float *tile_e;      /* panels of TILE columns */
+    float *sum_e;       /* [count] */
+    float *sums;        /* [PANEL_LEVELS][count][TILE] */
+    float *result;      /* [2][chunks][count][CHUNK]: all tiles so far, the tile at hand */
+    float *row;         /* [chunks*CHUNK] */
+    uint16_t *values;   /* [TILE][chunks*CHUNK] */
 };
 
-static uint32_t chunks(uint32_t head_dim) {
-    return (head_dim + CHUNK - 1) / CHUNK;
-}
+static uint32_t chunks(uint32_t head_dim) { return (head_dim + CHUNK - 1) / CHUNK; }
 
 uint64_t lora_attend_rows_floats(const struct lora_job *job) {
     uint64_t rows = LORA_ATTEND_ROWS, head_dim = job->attention.command->head_dim;
     uint64_t width = (uint64_t)chunks((uint32_t)head_dim) * CHUNK;
-    return rows * job->attention.positions * 3 / 2 + panel_floats(LORA_ATTEND_ROWS, (uint32_t)head_dim) +
+    return rows * job->attention.positions * 3 / 2 +
+           panel_floats(LORA_ATTEND_ROWS, (uint32_t)head_dim) +
            panel_floats(LORA_ATTEND_ROWS, TILE) + rows + PANEL_LEVELS * rows * TILE +
            2 * rows * width + width + TILE * width / 2 + 10 * 16;
 }
@@ -64,8 +63,7 @@ static void compare_rows(struct group *g) {
     g->min = attend_positions(&g->rows[0]);
     for (uint32_t i = 1; i < g->count; i++) {
         uint32_t positions = attend_positions(&g->rows[i]);
-        if (positions > attend_positions(g->longest))
-            g->longest = &g->rows[i];
+        if (positions > attend_positions(g->longest)) g->longest = &g->rows[i];
         g->min = positions < g->min ? positions : g->min;
     }
     g->max = attend_positions(g->longest);
@@ -81,12 +79,10 @@ static int score_block(const struct group *g, uint32_t page) {
     uint32_t starts[LORA_SEGMENTS + 1], count = (g->head_dim + LORA_BLOCK_K - 1) / LORA_BLOCK_K;
     _Alignas(LORA_LINE_BYTES) float work[LORA_BLOCK_K * LORA_BLOCK_N];
     const uint16_t *k = attend_keys(g->longest, page, g->kv_head);
-    if (!k)
-        return LORA_ERR_ADDRESS;
+    if (!k) return LORA_ERR_ADDRESS;
     for (uint32_t i = 0; i <= count; i++) /* nothing past the last one is read */
         blocks[i] = k + (uint64_t)(i < count ? i : 0) * LORA_BLOCK_K * TILE;
-    for (uint32_t s = 0; s <= LORA_SEGMENTS; s++)
-        starts[s] = segment_start(g->head_dim, s);
+    for (uint32_t s = 0; s <= LORA_SEGMENTS; s++) starts[s] = segment_start(g->head_dim, s);
     lora_panels_multiply(g->variant, g->q, g->count, starts, blocks, work, g->sums);
     return LORA_OK;
 }
@@ -95,8 +91,7 @@ static int score_committed(const struct group *g) {
     uint32_t committed = g->longest->seen.committed;
     for (uint32_t start = 0; start < committed; start += TILE) {
         int status = score_block(g, g->longest->seen.pages[start / TILE]);
-        if (status != LORA_OK)
-            return status;
+        if (status != LORA_OK) return status;
         for (uint32_t i = 0; i < g->count; i++) /* lanes past the end: replaced */
             memcpy(g->s + i * g->positions + start, g->sums + i * TILE, TILE * sizeof(float));
     }
@@ -106,15 +101,13 @@ static int score_committed(const struct group *g) {
 /* Scores of a page of uncommitted rows, to each row that has some of them on its path. */
 static int score_page(const struct group *g, uint32_t page) {
     bool used = false;
-    for (uint32_t i = 0; i < g->count; i++)
-        used = used || g->rows[i].seen.page_used[page];
+    for (uint32_t i = 0; i < g->count; i++) used = used || g->rows[i].seen.page_used[page];
     int status = used ? score_block(g, page) : LORA_OK;
     for (uint32_t i = 0; i < g->count && used && status == LORA_OK; i++) {
         const struct attend *a = &g->rows[i];
         float *s = g->s + i * g->positions + a->seen.committed;
         for (uint32_t d = 0; d < a->seen.depth; d++)
-            if (a->seen.path[d] / TILE == page)
-                s[d] = g->sums[i * TILE + a->seen.path[d] % TILE];
+            if (a->seen.path[d] / TILE == page) s[d] = g->sums[i * TILE + a->seen.path[d] % TILE];
     }
     return status;
 }
@@ -138,8 +131,7 @@ static int score(const struct group *g) {
 
 static bool all_finite(const uint16_t *values, uint64_t count) {
     uint32_t bad = 0;
-    for (uint64_t i = 0; i < count; i++)
-        bad |= (values[i] & 0x7c00) == 0x7c00;
+    for (uint64_t i = 0; i < count; i++) bad |= (values[i] & 0x7c00) == 0x7c00;
     return !bad;
 }
 
@@ -151,11 +143,9 @@ static int find_tile(const struct group *g, uint32_t start, uint32_t count,
     const uint16_t *v[TILE];
     bool common = start + count <= g->longest->seen.committed;
     *values = NULL;
-    if (!common && !g->chain)
-        return LORA_OK;
+    if (!common && !g->chain) return LORA_OK;
     int status = lora_attend_values(g->longest, g->kv_head, start, count, v);
-    if (status != LORA_OK)
-        return status;
+    if (status != LORA_OK) return status;
     if (common && width == g->head_dim) {
         *values = v[0];
         return LORA_OK;
@@ -179,16 +169,18 @@ static void add_tile(const struct group *g, uint32_t start, uint32_t count,
         const float *weight = g->tile_e + panel * TILE * PANEL_ROWS;
         float total[PANEL_ROWS] = {0};
         for (uint32_t i = 0; i < count; i++, weight += PANEL_ROWS)
-            for (uint32_t r = 0; r < PANEL_ROWS; r++)
-                total[r] = total[r] + weight[r];
+            for (uint32_t r = 0; r < PANEL_ROWS; r++) total[r] = total[r] + weight[r];
         uint32_t first = panel_first(g->count, panel), end = panel_first(g->count, panel + 1);
-        for (uint32_t r = first; r < end; r++)
-            g->sum_e[r] = g->sum_e[r] + total[r - first];
+        for (uint32_t r = first; r < end; r++) g->sum_e[r] = g->sum_e[r] + total[r - first];
     }
     uint64_t level = (uint64_t)width * g->count;
     for (uint32_t chunk = 0; chunk < width / CHUNK; chunk++) {
-        struct panel_step step = {.halves = values + chunk * CHUNK, .halves_step = width,
-                                  .weights = work, .level = level, .steps = count, .joins = 1,
+        struct panel_step step = {.halves = values + chunk * CHUNK,
+                                  .halves_step = width,
+                                  .weights = work,
+                                  .level = level,
+                                  .steps = count,
+                                  .joins = 1,
                                   .begins = true};
         lora_panels_add(g->variant, g->tile_e, TILE, g->count, step,
                         g->result + level + (uint64_t)chunk * g->count * CHUNK);
@@ -202,15 +194,12 @@ static int add_tile_by_row(const struct group *g, uint32_t start) {
         const uint16_t *v[TILE];
         float e[TILE], total = 0.0f;
         uint32_t positions = attend_positions(a), count;
-        if (positions <= start)
-            continue;
+        if (positions <= start) continue;
         count = positions - start < TILE ? positions - start : TILE;
         int status = lora_attend_values(a, g->kv_head, start, count, v);
-        if (status != LORA_OK)
-            return status;
+        if (status != LORA_OK) return status;
         g->variant->halves_to_floats(g->e + r * g->positions + start, count, e);
-        for (uint32_t i = 0; i < count; i++)
-            total = total + e[i];
+        for (uint32_t i = 0; i < count; i++) total = total + e[i];
         g->sum_e[r] = g->sum_e[r] + total;
         for (uint32_t d = 0; d < chunks(g->head_dim) * CHUNK; d++)
             g->row[d] = g->result[(d / CHUNK * g->count + r) * CHUNK + d % CHUNK];
@@ -228,12 +217,9 @@ static int weigh(const struct group *g) {
         uint32_t count = g->max - start < TILE ? g->max - start : TILE;
         const uint16_t *values;
         int status = find_tile(g, start, count, &values);
-        if (status == LORA_OK && values)
-            add_tile(g, start, count, values);
-        else if (status == LORA_OK)
-            status = add_tile_by_row(g, start);
-        if (status != LORA_OK)
-            return status;
+        if (status == LORA_OK && values) add_tile(g, start, count, values);
+        else if (status == LORA_OK) status = add_tile_by_row(g, start);
+        if (status != LORA_OK) return status;
     }
     return LORA_OK;
 }
@@ -252,17 +238,20 @@ static void store(const struct group *g) {
 int lora_attend_rows(struct lora_job *job, struct attend *rows, uint32_t first, uint32_t count,
                      uint32_t head, uint32_t kv_head, float *memory) {
     const struct attention_job *t = &job->attention;
-    struct group g = {.job = job, .variant = job->variant, .rows = rows, .first = first,
-                      .count = count, .head = head, .kv_head = kv_head,
+    struct group g = {.job = job,
+                      .variant = job->variant,
+                      .rows = rows,
+                      .first = first,
+                      .count = count,
+                      .head = head,
+                      .kv_head = kv_head,
                       .head_dim = t->command->head_dim};
     lay_out(&g, memory);
     compare_rows(&g);
     struct rows q = {(uint8_t *)(half_row(t->q, first) + head * g.head_dim), t->q.stride};
     lora_panels_fill(g.variant, q, count, g.head_dim, g.q);
     int status = score(&g);
-    if (status == LORA_OK)
-        status = weigh(&g);
-    if (status == LORA_OK)
-        store(&g);
+    if (status == LORA_OK) status = weigh(&g);
+    if (status == LORA_OK) store(&g);
     return status;
 }

@@ -16,17 +16,17 @@ struct lora_job;
 
 struct matrix_job {
     const struct lora_matrix *command;
-    struct rows x_rows, y; /* in board memory */
-    bool own_row; /* a single one, which each thread widens for itself */
-    float *x;     /* [k] of a single row, panels of several; unless own_row */
+    struct rows x_rows, y;  /* in board memory */
+    bool own_row;           /* a single one, which each thread widens for itself */
+    float *x;               /* [k] of a single row, panels of several; unless own_row */
     const uint16_t **lists; /* of blocks: two a thread, one block longer than a tile */
-    const uint16_t *bias; /* NULL without */
+    const uint16_t *bias;   /* NULL without */
     uint32_t starts[LORA_SEGMENTS + 1];
     uint32_t tiles_apart; /* matrix.c: of tiles in the same banks */
-    struct rows h; /* of the rows' adapters, where the command has a number for them */
+    struct rows h;        /* of the rows' adapters, where the command has a number for them */
     uint32_t type, group, block_bytes; /* of the weights; group 1 where they have none */
-    const float *scales; /* [n] of INT8 activations */
-    void *quantized;     /* matrix_quantized.c */
+    const float *scales;               /* [n] of INT8 activations */
+    void *quantized;                   /* matrix_quantized.c */
 };
 
 struct adapter_job {
@@ -48,10 +48,10 @@ struct vector_job {
 struct attention_job {
     const struct lora_attention *command;
     struct rows q, y;
-    uint64_t positions; /* room for so many scores a thread */
-    float *scratch;     /* of all threads */
-    uint32_t heads;     /* an item; all groups have the same cuts */
-    bool together;      /* some rows can be done at once */
+    uint64_t positions;                /* room for so many scores a thread */
+    float *scratch;                    /* of all threads */
+    uint32_t heads;                    /* an item; all groups have the same cuts */
+    bool together;                     /* some rows can be done at once */
     uint8_t firsts[LORA_MAX_ROWS + 1]; /* row of each group, then the end */
 };
 
@@ -108,8 +108,7 @@ static inline void job_min_row(struct lora_job *job, uint32_t row) {
 }
 
 static inline void job_count_nonfinite(struct lora_job *job, uint32_t i, uint32_t count) {
-    if (count == 0)
-        return;
+    if (count == 0) return;
     atomic_fetch_add(&job->nonfinite_count, count);
     job_min_row(job, call_step_row(job->call, i));
 }

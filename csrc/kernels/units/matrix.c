@@ -7,11 +7,11 @@
 #include "matrix.h"
 #include "isa/segments.h"
 
-#define ROUNDS 4               /* of items, one a thread in each */
-#define SHORT_NS 65536         /* by the measure of the next two: a megabyte of weights */
-#define LONG_PERCENT 88        /* of an integer matmul: the share of the threads' first items */
-#define WEIGHT_BYTES_PER_NS 16 /* one thread reads about so many */
-#define MULTIPLICATIONS_PER_NS 40     /* of many rows */
+#define ROUNDS 4                  /* of items, one a thread in each */
+#define SHORT_NS 65536            /* by the measure of the next two: a megabyte of weights */
+#define LONG_PERCENT 88           /* of an integer matmul: the share of the threads' first items */
+#define WEIGHT_BYTES_PER_NS 16    /* one thread reads about so many */
+#define MULTIPLICATIONS_PER_NS 40 /* of many rows */
 #define OWN_BLOCKS 32 /* of a tile: so many each thread keeps on its stack, with as long a row */
 #define OWN_COLUMNS (OWN_BLOCKS * LORA_BLOCK_K)
 
@@ -27,7 +27,7 @@ struct own {
 /* Walks a matrix's blocks in the order of their numbers (j, bank, offset) without divisions. */
 struct walk {
     const struct lora_job *job;
-    uint64_t offset; /* in blocks from weight_line, within the bank */
+    uint64_t offset;       /* in blocks from weight_line, within the bank */
     uint32_t bank, within; /* within the request: j mod merge */
 };
 
@@ -91,8 +91,7 @@ static void add_bias(const struct lora_job *job, const uint16_t *bias, uint32_t 
             sums[n] = sums[n] + values[n];
 }
 
-static uint32_t store_floats(const float *restrict values, uint32_t count,
-                             float *restrict target) {
+static uint32_t store_floats(const float *restrict values, uint32_t count, float *restrict target) {
     uint32_t bad = 0;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t bits = bits_of_float(values[i]);
@@ -105,20 +104,18 @@ static uint32_t store_floats(const float *restrict values, uint32_t count,
 static void store_tile(struct lora_job *job, uint32_t first, uint32_t columns, const float *sums) {
     const struct matrix_job *m = &job->matrix;
     for (uint32_t row = 0; row < job->rows; row++, sums += LORA_BLOCK_N) {
-        uint32_t bad =
-            m->command->y_type == LORA_FP32
-                ? store_floats(sums, columns, float_row(m->y, row) + first)
-                : job->variant->floats_to_halves(sums, columns, half_row(m->y, row) + first);
+        uint32_t bad = m->command->y_type == LORA_FP32
+                           ? store_floats(sums, columns, float_row(m->y, row) + first)
+                           : job->variant->floats_to_halves(sums, columns,
+                                                            half_row(m->y, row) + first);
         job_count_nonfinite(job, row, bad);
     }
 }
 
 /* What follows the sums comes from memory while they are made. */
 static void fetch_columns(const struct matrix_job *m, uint32_t first) {
-    if (m->bias)
-        __builtin_prefetch(m->bias + first);
-    if (!matrix_is_integer(m))
-        return;
+    if (m->bias) __builtin_prefetch(m->bias + first);
+    if (!matrix_is_integer(m)) return;
     __builtin_prefetch(m->scales + first);
     __builtin_prefetch(m->scales + first + LORA_BLOCK_N / 2);
 }
@@ -134,28 +131,22 @@ static int run_tile(const struct own *own, const uint16_t *const *blocks,
     fetch_columns(m, first);
     if (m->type == LORA_WEIGHT_W4A16)
         blocks = next = lora_quantized_widen(job, own->thread, blocks);
-    if (matrix_is_integer(m))
-        lora_quantized_multiply(job, tile, blocks, next, parts);
-    else
-        multiply_tile(own, blocks, next, parts);
-    if (m->bias)
-        add_bias(job, m->bias + first, columns, parts);
+    if (matrix_is_integer(m)) lora_quantized_multiply(job, tile, blocks, next, parts);
+    else multiply_tile(own, blocks, next, parts);
+    if (m->bias) add_bias(job, m->bias + first, columns, parts);
     int status = m->command->adapter ? lora_adapter_up(job, tile, columns, parts) : LORA_OK;
-    if (status == LORA_OK)
-        store_tile(job, first, columns, parts);
+    if (status == LORA_OK) store_tile(job, first, columns, parts);
     return status;
 }
 
 /* The blocks of a tile; no tile, no blocks. */
 static int find_blocks(const struct lora_job *job, uint32_t tile, const uint16_t **blocks) {
     uint32_t count = matrix_k_blocks(job->matrix.command);
-    if (tile >= tile_count(job->matrix.command))
-        return LORA_OK;
+    if (tile >= tile_count(job->matrix.command)) return LORA_OK;
     struct walk walk = walk_from(job, (uint64_t)tile * count);
     for (uint32_t i = 0; i < count; i++) {
         blocks[i] = walk_next(&walk);
-        if (!blocks[i])
-            return LORA_ERR_ADDRESS;
+        if (!blocks[i]) return LORA_ERR_ADDRESS;
     }
     return LORA_OK;
 }
@@ -166,8 +157,7 @@ static uint32_t tile_at(const struct lora_job *job, uint32_t index) {
     const struct lora_matrix *c = job->matrix.command;
     uint32_t apart = job->matrix.tiles_apart, tiles = tile_count(c);
     uint32_t length = tiles / apart, longer = tiles % apart, in_longer = longer * (length + 1);
-    if (index < in_longer)
-        return index / (length + 1) + index % (length + 1) * apart;
+    if (index < in_longer) return index / (length + 1) + index % (length + 1) * apart;
     index -= in_longer;
     return longer + index / length + index % length * apart;
 }
@@ -176,8 +166,7 @@ static uint32_t tile_at(const struct lora_job *job, uint32_t index) {
  * threads end together. Small weights begin with a long round: their stream from memory runs on. */
 static uint64_t round_start(const struct lora_job *job, uint64_t tiles, uint32_t round) {
     uint32_t rounds = job->items / job->threads;
-    if (round == 0 || round >= rounds)
-        return round == 0 ? 0 : tiles;
+    if (round == 0 || round >= rounds) return round == 0 ? 0 : tiles;
     if (job->matrix.type != LORA_WEIGHT_FP16) {
         uint64_t first = tiles * LONG_PERCENT / 100;
         return first + (tiles - first) * (round - 1) / (rounds - 1);
@@ -187,8 +176,7 @@ static uint64_t round_start(const struct lora_job *job, uint64_t tiles, uint32_t
 
 static uint32_t item_start(const struct lora_job *job, uint64_t tiles, uint32_t item) {
     uint32_t threads = job->threads, round = item / threads;
-    if (job->items % threads || job->items <= threads)
-        return (uint32_t)(tiles * item / job->items);
+    if (job->items % threads || job->items <= threads) return (uint32_t)(tiles * item / job->items);
     uint64_t start = round_start(job, tiles, round);
     uint64_t length = round_start(job, tiles, round + 1) - start;
     return (uint32_t)(start + length * (item % threads) / threads);
@@ -202,8 +190,7 @@ static uint32_t tile_blocks(const struct lora_job *job, uint32_t tile, const uin
     uint32_t count = matrix_k_blocks(job->matrix.command);
     struct walk walk = walk_from(job, (uint64_t)tile * count);
     count = count < max ? count : max;
-    for (uint32_t i = 0; i < count; i++)
-        blocks[i] = walk_next(&walk);
+    for (uint32_t i = 0; i < count; i++) blocks[i] = walk_next(&walk);
     return count;
 }
 
@@ -235,8 +222,7 @@ static const struct lora_job *job_after(const struct lora_job *job, uint32_t *it
 /* The blocks to be fetched while an item's last tile is read. */
 static bool find_blocks_after(const struct lora_job *job, uint32_t item, const uint16_t **blocks) {
     const struct lora_job *after = job_after(job, &item);
-    if (!after)
-        return false;
+    if (!after) return false;
     uint32_t index = item_start(after, tile_count(after->matrix.command), item);
     return find_blocks(after, tile_at(after, index), blocks) == LORA_OK;
 }
@@ -254,8 +240,7 @@ static bool has_own_row(const struct lora_job *job) {
 static void take_row(struct own *own) {
     const struct lora_job *job = own->job;
     own->x = job->matrix.x;
-    if (!job->matrix.own_row)
-        return;
+    if (!job->matrix.own_row) return;
     job->variant->halves_to_floats(half_row(job->matrix.x_rows, 0), job->matrix.command->k,
                                    own->row);
     own->x = own->row;
@@ -270,8 +255,8 @@ static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
     const struct lora_matrix *command = job->matrix.command;
     uint32_t count = matrix_k_blocks(command);
     uint64_t stride = (uint64_t)count + 1, tiles = tile_count(command);
-    const uint16_t **blocks =
-        count <= OWN_BLOCKS ? own.lists : job->matrix.lists + 2 * stride * thread;
+    const uint16_t **blocks = count <= OWN_BLOCKS ? own.lists
+                                                  : job->matrix.lists + 2 * stride * thread;
     const uint16_t **next = blocks + stride;
     uint32_t index = item_start(job, tiles, item), end = item_start(job, tiles, item + 1);
     uint32_t tile = tile_at(job, index);
@@ -287,8 +272,7 @@ static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
         }
         const uint16_t **then = more && status == LORA_OK ? next : blocks;
         blocks[count] = then[0];
-        if (status == LORA_OK)
-            status = run_tile(&own, blocks, then, tile);
+        if (status == LORA_OK) status = run_tile(&own, blocks, then, tile);
         next = blocks;
         blocks = then;
         tile = following;
@@ -306,19 +290,16 @@ static int find_operands(struct lora_job *job) {
     uint64_t y_bytes = (uint64_t)size * c->n;
     m->y = call_operand(job->call, c->y_bank, c->y_offset, c->y_stride, y_bytes, size);
     m->bias = NULL;
-    if (matrix_is_integer(m) && lora_quantized_scales(job) != LORA_OK)
-        return LORA_ERR_ADDRESS;
+    if (matrix_is_integer(m) && lora_quantized_scales(job) != LORA_OK) return LORA_ERR_ADDRESS;
     if (!matrix_is_integer(m) && c->bias_bank != LORA_NO_BANK) {
         uint64_t offset = (uint64_t)c->bias_line * LORA_LINE_BYTES;
         m->bias = call_at(job->call, c->bias_bank, offset, 2ull * c->n, 2);
-        if (!m->bias)
-            return LORA_ERR_ADDRESS;
+        if (!m->bias) return LORA_ERR_ADDRESS;
     }
     if (c->adapter) {
         m->h = call_operand(job->call, LORA_BANK_ONCHIP, c->h_offset, c->h_stride,
                             2ull * job->call->list->adapter_columns, 2);
-        if (!m->h.base)
-            return LORA_ERR_ADDRESS;
+        if (!m->h.base) return LORA_ERR_ADDRESS;
     }
     return m->x_rows.base && m->y.base ? LORA_OK : LORA_ERR_ADDRESS;
 }
@@ -334,28 +315,20 @@ static int allocate(struct lora_job *job) {
     uint64_t bytes = padded_lines(pointers * sizeof(uint16_t *));
     uint64_t quantized = padded_lines(lora_quantized_bytes(job));
     uint64_t floats = job->rows == 1 ? k : panel_floats(job->rows, k);
-    if (matrix_is_integer(m) || m->own_row)
-        floats = 0;
-    if (bytes + quantized + floats == 0)
-        return LORA_OK;
+    if (matrix_is_integer(m) || m->own_row) floats = 0;
+    if (bytes + quantized + floats == 0) return LORA_OK;
     uint8_t *memory = lora_job_memory(job, bytes + quantized + floats * sizeof(float));
-    if (!memory)
-        return LORA_ERR_MEMORY;
+    if (!memory) return LORA_ERR_MEMORY;
     m->lists = (const uint16_t **)(void *)memory;
     lora_quantized_fill(job, m->x_rows, memory + bytes);
-    if (floats == 0)
-        return LORA_OK;
+    if (floats == 0) return LORA_OK;
     m->x = (float *)(void *)(memory + bytes + quantized);
-    if (job->rows == 1)
-        job->variant->halves_to_floats(half_row(m->x_rows, 0), k, m->x);
-    else
-        lora_panels_fill(job->variant, m->x_rows, job->rows, k, m->x);
+    if (job->rows == 1) job->variant->halves_to_floats(half_row(m->x_rows, 0), k, m->x);
+    else lora_panels_fill(job->variant, m->x_rows, job->rows, k, m->x);
     return LORA_OK;
 }
 
-static uint32_t common_divisor(uint32_t a, uint32_t b) {
-    return b ? common_divisor(b, a % b) : a;
-}
+static uint32_t common_divisor(uint32_t a, uint32_t b) { return b ? common_divisor(b, a % b) : a; }
 
 /* An item is a run of tiles: its thread knows what to prefetch. One a thread where the jobs behind
  * it make up for a late thread, or where it would be over before others could. */
@@ -365,8 +338,7 @@ static void cut(struct lora_job *job) {
     uint64_t multiplications = (uint64_t)job->rows * c->k * c->n / MULTIPLICATIONS_PER_NS;
     uint32_t tiles = tile_count(c);
     job->work = tiles * tile_bytes / WEIGHT_BYTES_PER_NS;
-    if (multiplications > job->work)
-        job->work = multiplications;
+    if (multiplications > job->work) job->work = multiplications;
     uint32_t max = (job->following || is_short(job) ? 1 : ROUNDS) * job->threads;
     uint32_t requests = c->bank_count * c->merge; /* blocks until a bank's turn comes again */
     uint32_t apart = requests / common_divisor(requests, matrix_k_blocks(c));
@@ -383,14 +355,10 @@ int lora_matrix_begin(struct lora_job *job) {
         c->merge == 0)
         return LORA_ERR_SIZE;
     int status = lora_quantized_type(&job->matrix);
-    if (status == LORA_OK)
-        status = find_operands(job);
-    if (status == LORA_OK)
-        status = allocate(job);
-    if (status != LORA_OK)
-        return status;
-    for (uint32_t s = 0; s <= LORA_SEGMENTS; s++)
-        job->matrix.starts[s] = segment_start(c->k, s);
+    if (status == LORA_OK) status = find_operands(job);
+    if (status == LORA_OK) status = allocate(job);
+    if (status != LORA_OK) return status;
+    for (uint32_t s = 0; s <= LORA_SEGMENTS; s++) job->matrix.starts[s] = segment_start(c->k, s);
     cut(job);
     job->run = run;
     return LORA_OK;

@@ -18,16 +18,12 @@ int lora_quantized_type(struct matrix_job *m) {
     m->type = c->weight_type & LORA_WEIGHT_TYPE_MASK;
     m->group = 1u << (c->weight_type >> LORA_WEIGHT_GROUP_SHIFT);
     m->block_bytes = 0;
-    if (m->type == LORA_WEIGHT_FP16 && m->group == 1)
-        m->block_bytes = LORA_BLOCK_BYTES_FP16;
-    if (m->type == LORA_WEIGHT_INT8 && m->group == 1)
-        m->block_bytes = LORA_BLOCK_BYTES_INT8;
+    if (m->type == LORA_WEIGHT_FP16 && m->group == 1) m->block_bytes = LORA_BLOCK_BYTES_FP16;
+    if (m->type == LORA_WEIGHT_INT8 && m->group == 1) m->block_bytes = LORA_BLOCK_BYTES_INT8;
     if (m->type == LORA_WEIGHT_W4A8 || m->type == LORA_WEIGHT_W4A16)
         m->block_bytes = group_bytes(m->group);
-    if (m->block_bytes == 0)
-        return LORA_ERR_OPCODE;
-    if (m->type == LORA_WEIGHT_INT8 && c->k > LORA_MAX_INT8_K)
-        return LORA_ERR_SIZE;
+    if (m->block_bytes == 0) return LORA_ERR_OPCODE;
+    if (m->type == LORA_WEIGHT_INT8 && c->k > LORA_MAX_INT8_K) return LORA_ERR_SIZE;
     return c->k % m->group ? LORA_ERR_SIZE : LORA_OK;
 }
 
@@ -38,8 +34,7 @@ int lora_quantized_scales(struct lora_job *job) {
     int biased = !(c->flags & LORA_FLAG_NO_BIAS);
     m->scales = call_at(job->call, c->bias_bank, offset, bytes, 4);
     if (biased)
-        m->bias =
-            call_at(job->call, c->bias_bank, offset + padded_lines(bytes), 2ull * c->n, 2);
+        m->bias = call_at(job->call, c->bias_bank, offset + padded_lines(bytes), 2ull * c->n, 2);
     return m->scales && (m->bias || !biased) ? LORA_OK : LORA_ERR_ADDRESS;
 }
 
@@ -56,10 +51,8 @@ static uint64_t wide_bytes(const struct matrix_job *m) {
 uint64_t lora_quantized_bytes(const struct lora_job *job) {
     const struct matrix_job *m = &job->matrix;
     uint64_t k = whole_k(m);
-    if (m->type == LORA_WEIGHT_W4A16)
-        return wide_bytes(m) * job->threads;
-    if (!matrix_is_integer(m))
-        return 0;
+    if (m->type == LORA_WEIGHT_W4A16) return wide_bytes(m) * job->threads;
+    if (!matrix_is_integer(m)) return 0;
     return job->rows * (k + ROW_PADDING + (k / LORA_UNIT_COLUMNS + 1) * sizeof(int32_t));
 }
 
@@ -67,8 +60,7 @@ uint64_t lora_quantized_bytes(const struct lora_job *job) {
 void lora_quantized_fill(struct lora_job *job, struct rows x, void *memory) {
     struct matrix_job *m = &job->matrix;
     m->quantized = memory;
-    if (!matrix_is_integer(m))
-        return;
+    if (!matrix_is_integer(m)) return;
     const struct lora_integer *integer = lora_integer_current();
     uint32_t k = m->command->k, units = (uint32_t)(whole_k(m) / LORA_UNIT_COLUMNS);
     int8_t *values = memory;
@@ -79,8 +71,7 @@ void lora_quantized_fill(struct lora_job *job, struct rows x, void *memory) {
         memset(values + k, 0, whole_k(m) + ROW_PADDING - k);
         integer->sum_units(values, units, sums);
         totals[row] = 0;
-        for (uint32_t u = 0; u < units; u++)
-            totals[row] += sums[u];
+        for (uint32_t u = 0; u < units; u++) totals[row] += sums[u];
         values += whole_k(m) + ROW_PADDING;
     }
 }
@@ -103,15 +94,12 @@ void lora_quantized_multiply(const struct lora_job *job, uint32_t tile,
                              .out = sums};
     t.units = (const int32_t *)(const void *)(t.x + job->rows * t.stride);
     t.totals = t.units + (uint64_t)job->rows * t.unit_count;
-    if (m->type == LORA_WEIGHT_INT8)
-        integer->int8(&t);
-    else
-        integer->int4(&t);
+    if (m->type == LORA_WEIGHT_INT8) integer->int8(&t);
+    else integer->int4(&t);
     uint32_t first = tile * LORA_BLOCK_N, left = m->command->n - first;
     uint32_t columns = left < LORA_BLOCK_N ? left : LORA_BLOCK_N;
     for (uint32_t row = 0; row < job->rows; row++, sums += LORA_BLOCK_N)
-        for (uint32_t n = 0; n < columns; n++)
-            sums[n] = sums[n] * m->scales[first + n];
+        for (uint32_t n = 0; n < columns; n++) sums[n] = sums[n] * m->scales[first + n];
 }
 
 const uint16_t *const *lora_quantized_widen(const struct lora_job *job, uint32_t thread,

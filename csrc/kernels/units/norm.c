@@ -30,8 +30,7 @@ static struct local find_local(const struct lora_vector *c, const uint16_t *x) {
     uint64_t end = (uint64_t)c->first + c->columns;
     for (uint32_t s = 0, last, first = 0; s < LORA_SEGMENTS; s++, first = last) {
         last = segment_start(c->extra, s + 1);
-        if (first == last || first < c->first || last > end)
-            continue;
+        if (first == last || first < c->first || last > end) continue;
         uint32_t i = local.count++;
         local.segment[i] = s;
         local.columns[i] = last - first;
@@ -67,10 +66,8 @@ static uint32_t add_units(const struct lora_job *job, const struct local *local,
             for (uint32_t i = 0; i < LANES; i++) /* what is no segment is not used */
                 four[i] = local->x[first + i < local->count ? first + i : first] + k;
             job->variant->lay_rows(four, LORA_UNIT_COLUMNS, x[0]);
-            if (squares)
-                add_lanes(x, means + first, true, sums + first);
-            else
-                add_lanes(x, means + first, false, sums + first);
+            if (squares) add_lanes(x, means + first, true, sums + first);
+            else add_lanes(x, means + first, false, sums + first);
         }
     return k;
 }
@@ -94,26 +91,22 @@ void lora_norm_sums(struct lora_job *job, uint32_t row) {
     float totals[LORA_SEGMENTS], squares[LORA_SEGMENTS], means[LORA_SEGMENTS] = {0};
     int layer_norm = c->op == LORA_VEC_LN_SUMS;
     struct local local = find_local(c, half_row(job->vector.x_rows, row));
-    if (layer_norm)
-        add_segments(job, &local, means, false, totals);
+    if (layer_norm) add_segments(job, &local, means, false, totals);
     for (uint32_t i = 0; i < local.count && layer_norm; i++)
         means[i] = totals[i] / (float)local.columns[i];
     add_segments(job, &local, means, true, squares); /* of RMS: x - 0 is x */
     uint32_t bad = 0;
     for (uint32_t i = 0; i < local.count; i++) {
         float *record = records + (layer_norm ? 2 : 1) * local.segment[i];
-        if (layer_norm)
-            bad += store_sum(totals[i], record++);
+        if (layer_norm) bad += store_sum(totals[i], record++);
         bad += store_sum(squares[i], record);
     }
     job_count_nonfinite(job, row, bad);
 }
 
 static struct sums merge(struct sums a, struct sums b) {
-    if (a.columns == 0)
-        return b;
-    if (b.columns == 0)
-        return a;
+    if (a.columns == 0) return b;
+    if (b.columns == 0) return a;
     float delta = b.total / (float)b.columns - a.total / (float)a.columns;
     float weight = (float)(a.columns * b.columns) / (float)(a.columns + b.columns);
     return (struct sums){.total = a.total + b.total,
@@ -127,8 +120,7 @@ static struct sums merge_records(const float *records, uint32_t width) {
         level[s] = (struct sums){records[2 * s], records[2 * s + 1],
                                  segment_start(width, s + 1) - segment_start(width, s)};
     for (uint32_t count = LORA_SEGMENTS; count > 1; count /= 2)
-        for (uint32_t i = 0; i < count / 2; i++)
-            level[i] = merge(level[2 * i], level[2 * i + 1]);
+        for (uint32_t i = 0; i < count / 2; i++) level[i] = merge(level[2 * i], level[2 * i + 1]);
     return level[0];
 }
 
@@ -144,10 +136,8 @@ static float join_records(const float *records, uint32_t width) {
 static void load_parameter(const struct lora_job *job, const uint16_t *table, float absent,
                            float *z) {
     uint32_t columns = job->vector.command->columns;
-    if (table)
-        job->variant->halves_to_floats(table, columns, z);
-    for (uint32_t i = 0; !table && i < columns; i++)
-        z[i] = absent;
+    if (table) job->variant->halves_to_floats(table, columns, z);
+    for (uint32_t i = 0; !table && i < columns; i++) z[i] = absent;
 }
 
 static void apply_rms(const struct lora_job *job, const float *records, float *x, float *z) {
@@ -155,8 +145,7 @@ static void apply_rms(const struct lora_job *job, const float *records, float *x
     float eps = float_of_bits(c->scalar), width = (float)c->extra;
     float r = 1.0f / sqrtf(join_records(records, c->extra) / width + eps);
     load_parameter(job, job->vector.gamma, 1.0f, z);
-    for (uint32_t i = 0; i < c->columns; i++)
-        x[i] = (x[i] * r) * z[i];
+    for (uint32_t i = 0; i < c->columns; i++) x[i] = (x[i] * r) * z[i];
 }
 
 static void apply_layer(const struct lora_job *job, const float *records, float *x, float *z) {
@@ -166,21 +155,17 @@ static void apply_layer(const struct lora_job *job, const float *records, float 
     float mean = sums.total / width;
     float r = 1.0f / sqrtf(sums.squares / width + eps);
     load_parameter(job, job->vector.gamma, 1.0f, z);
-    for (uint32_t i = 0; i < c->columns; i++)
-        x[i] = ((x[i] - mean) * r) * z[i];
+    for (uint32_t i = 0; i < c->columns; i++) x[i] = ((x[i] - mean) * r) * z[i];
     load_parameter(job, job->vector.beta, 0.0f, z);
-    for (uint32_t i = 0; i < c->columns; i++)
-        x[i] = x[i] + z[i];
+    for (uint32_t i = 0; i < c->columns; i++) x[i] = x[i] + z[i];
 }
 
 void lora_norm_apply(struct lora_job *job, uint32_t row, float *x, float *z) {
     const struct vector_job *v = &job->vector;
     const float *records = float_row(v->z_rows, row);
     job->variant->halves_to_floats(half_row(v->x_rows, row), v->command->columns, x);
-    if (v->command->op == LORA_VEC_RMS_APPLY)
-        apply_rms(job, records, x, z);
-    else
-        apply_layer(job, records, x, z);
+    if (v->command->op == LORA_VEC_RMS_APPLY) apply_rms(job, records, x, z);
+    else apply_layer(job, records, x, z);
     uint16_t *y = half_row(v->y_rows, row);
     job_count_nonfinite(job, row, job->variant->floats_to_halves(x, v->command->columns, y));
 }
@@ -189,8 +174,7 @@ void lora_norm_apply(struct lora_job *job, uint32_t row, float *x, float *z) {
 static int find_parameter(const struct lora_job *job, uint32_t bank, uint32_t line,
                           const uint16_t **table) {
     *table = NULL;
-    if (bank == LORA_NO_BANK)
-        return LORA_OK;
+    if (bank == LORA_NO_BANK) return LORA_OK;
     uint64_t bytes = 2ull * job->vector.command->columns;
     *table = call_at(job->call, bank, (uint64_t)line * LORA_LINE_BYTES, bytes, 2);
     return *table ? LORA_OK : LORA_ERR_ADDRESS;
@@ -214,11 +198,9 @@ int lora_norm_begin(struct lora_job *job) {
     uint64_t record_bytes = LORA_SEGMENTS * (layer_norm ? 8 : 4);
     v->x_rows = call_operand(job->call, LORA_BANK_ONCHIP, c->x_offset, c->x_stride,
                              2ull * c->columns, 2);
-    v->z_rows =
-        call_operand(job->call, LORA_BANK_ONCHIP, c->z_offset, c->z_stride, record_bytes, 4);
-    if (!sums && find_outputs(job, layer_norm) != LORA_OK)
-        return LORA_ERR_ADDRESS;
-    if (!v->x_rows.base || !v->z_rows.base)
-        return LORA_ERR_ADDRESS;
+    v->z_rows = call_operand(job->call, LORA_BANK_ONCHIP, c->z_offset, c->z_stride, record_bytes,
+                             4);
+    if (!sums && find_outputs(job, layer_norm) != LORA_OK) return LORA_ERR_ADDRESS;
+    if (!v->x_rows.base || !v->z_rows.base) return LORA_ERR_ADDRESS;
     return c->extra ? LORA_OK : LORA_ERR_SIZE;
 }

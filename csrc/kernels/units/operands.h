@@ -29,18 +29,15 @@ static inline const struct lora_row *call_row(const struct lora_unit_call *call,
 static inline void call_count_nonfinite(struct lora_unit_call *call, uint32_t i, uint32_t count) {
     uint32_t row = call_step_row(call, i);
     call->nonfinite_count += count;
-    if (count && row < call->nonfinite_row)
-        call->nonfinite_row = row;
+    if (count && row < call->nonfinite_row) call->nonfinite_row = row;
 }
 
 /* `bytes` at `offset` of a bank; NULL where that leaves the bank or is not aligned to `align`. */
 static inline void *call_at(const struct lora_unit_call *call, uint32_t bank, uint64_t offset,
                             uint64_t bytes, uint32_t align) {
-    if (bank > LORA_BANK_ONCHIP || !call->banks[bank] || offset % align != 0)
-        return NULL;
+    if (bank > LORA_BANK_ONCHIP || !call->banks[bank] || offset % align != 0) return NULL;
     uint64_t size = call->bank_bytes[bank];
-    if (bytes > size || offset > size - bytes)
-        return NULL;
+    if (bytes > size || offset > size - bytes) return NULL;
     return call->banks[bank] + offset;
 }
 
@@ -50,8 +47,7 @@ static inline struct rows call_operand(const struct lora_unit_call *call, uint32
     struct rows rows = {NULL, stride};
     uint32_t count = call_rows(call);
     uint64_t bytes = (uint64_t)stride * (count ? count - 1 : 0) + row_bytes;
-    if (stride % align == 0)
-        rows.base = call_at(call, bank, offset, bytes, align);
+    if (stride % align == 0) rows.base = call_at(call, bank, offset, bytes, align);
     return rows;
 }
 

@@ -59,8 +59,7 @@ static int permute(struct lora_job *job, uint32_t row, uint32_t thread) {
     memcpy(work, v->x_rows.base + v->x_rows.stride * row, (uint64_t)columns * width);
     uint8_t *y = v->y_rows.base + v->y_rows.stride * row;
     for (uint32_t i = 0; i < columns; i++) {
-        if (v->order[i] >= columns)
-            return LORA_ERR_SIZE;
+        if (v->order[i] >= columns) return LORA_ERR_SIZE;
         memcpy(y + (uint64_t)i * width, work + (uint64_t)v->order[i] * width, width);
     }
     return LORA_OK;
@@ -89,8 +88,7 @@ static int find_rows(struct lora_job *job, uint32_t x_width, uint32_t y_width) {
 static int find_scales(struct lora_job *job) {
     struct vector_job *v = &job->vector;
     const struct lora_vector *c = v->command;
-    if (c->extra == 0 || c->columns % c->extra)
-        return LORA_ERR_SIZE;
+    if (c->extra == 0 || c->columns % c->extra) return LORA_ERR_SIZE;
     v->z_rows = call_operand(job->call, LORA_BANK_ONCHIP, c->z_offset, c->z_stride,
                              2ull * (c->columns / c->extra), 2);
     return v->z_rows.base ? find_rows(job, 2, 1) : LORA_ERR_ADDRESS;
@@ -99,13 +97,11 @@ static int find_scales(struct lora_job *job) {
 static int find_order(struct lora_job *job) {
     struct vector_job *v = &job->vector;
     const struct lora_vector *c = v->command;
-    if (c->extra != 1 && c->extra != 2)
-        return LORA_ERR_SIZE;
+    if (c->extra != 1 && c->extra != 2) return LORA_ERR_SIZE;
     v->order = call_at(job->call, c->a_bank, (uint64_t)c->a_line * LORA_LINE_BYTES,
                        4ull * c->columns, 4);
     v->x = lora_job_memory(job, 2ull * c->columns * job->threads);
-    if (!v->x)
-        return LORA_ERR_MEMORY;
+    if (!v->x) return LORA_ERR_MEMORY;
     return v->order ? find_rows(job, c->extra, c->extra) : LORA_ERR_ADDRESS;
 }
 
@@ -123,14 +119,10 @@ static int cut(struct lora_job *job, row_function *run_row, int status) {
     return status;
 }
 
-int lora_quantize_begin(struct lora_job *job) {
-    return cut(job, quantize, find_rows(job, 2, 1));
-}
+int lora_quantize_begin(struct lora_job *job) { return cut(job, quantize, find_rows(job, 2, 1)); }
 
 int lora_quantize_heads_begin(struct lora_job *job) {
     return cut(job, quantize_heads, find_scales(job));
 }
 
-int lora_permute_begin(struct lora_job *job) {
-    return cut(job, permute, find_order(job));
-}
+int lora_permute_begin(struct lora_job *job) { return cut(job, permute, find_order(job)); }

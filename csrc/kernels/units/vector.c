@@ -6,7 +6,7 @@
 #include "job.h"
 #include "lora/coefficients.h"
 
-#define ITEM_COLUMNS 8192  /* of all rows of an item: some microseconds of work */
+#define ITEM_COLUMNS 8192 /* of all rows of an item: some microseconds of work */
 #define COLUMNS_PER_NS 1
 #define ARGMAX_RUN 64 /* values that are passed over together */
 
@@ -38,8 +38,7 @@ static const uint16_t *table_row(const struct row_work *w, uint32_t bank, uint32
 static const uint16_t *input_row(const struct row_work *w, const struct lora_row *row) {
     const struct lora_vector *c = w->command;
     const struct lora_unit_call *call = w->job->call;
-    if (!(row->flags & LORA_ROW_VECTOR))
-        return table_row(w, c->a_bank, c->a_line, row->token);
+    if (!(row->flags & LORA_ROW_VECTOR)) return table_row(w, c->a_bank, c->a_line, row->token);
     uint64_t offset = (uint64_t)call->state->block_offset + row->token + 2ull * c->first;
     return call_at(call, call->list->control_bank, offset, 2ull * c->columns, 2);
 }
@@ -49,11 +48,9 @@ static int add_position(const struct row_work *w, const struct lora_row *row) {
     const struct lora_vector *c = w->command;
     uint64_t index = (uint64_t)row->position + c->extra;
     const uint16_t *position = table_row(w, c->b_bank, c->b_line, index);
-    if (!position)
-        return LORA_ERR_ADDRESS;
+    if (!position) return LORA_ERR_ADDRESS;
     w->job->variant->halves_to_floats(position, c->columns, w->z);
-    for (uint32_t i = 0; i < c->columns; i++)
-        w->x[i] = w->x[i] + w->z[i];
+    for (uint32_t i = 0; i < c->columns; i++) w->x[i] = w->x[i] + w->z[i];
     return LORA_OK;
 }
 
@@ -62,13 +59,10 @@ static int embed(const struct row_work *w, uint32_t i) {
     const struct lora_row *row = call_row(w->job->call, i);
     int from_x = c->op == LORA_VEC_ADD_POSITION, status = LORA_OK;
     const uint16_t *input = from_x ? half_row(w->job->vector.x_rows, i) : input_row(w, row);
-    if (!input)
-        return LORA_ERR_ADDRESS;
+    if (!input) return LORA_ERR_ADDRESS;
     w->job->variant->halves_to_floats(input, c->columns, w->x);
-    if (from_x || c->b_bank != LORA_NO_BANK)
-        status = add_position(w, row);
-    if (status == LORA_OK)
-        store(w, i);
+    if (from_x || c->b_bank != LORA_NO_BANK) status = add_position(w, row);
+    if (status == LORA_OK) store(w, i);
     return status;
 }
 
@@ -92,8 +86,7 @@ static int rope(const struct row_work *w, uint32_t i) {
     uint64_t stride = padded_lines(4ull * c->extra);
     uint64_t offset = (uint64_t)c->a_line * LORA_LINE_BYTES + call_row(call, i)->position * stride;
     const float *table = call_at(call, c->a_bank, offset, 4ull * c->extra, 4);
-    if (!table)
-        return LORA_ERR_ADDRESS;
+    if (!table) return LORA_ERR_ADDRESS;
     load(w, w->job->vector.x_rows, i, w->x);
     rotate(w->x, c->columns, c->extra, table);
     store(w, i);
@@ -109,8 +102,7 @@ static int residual(const struct row_work *w, uint32_t row) {
     uint32_t columns = w->command->columns;
     load_x(w, row);
     load(w, w->job->vector.z_rows, row, z);
-    for (uint32_t i = 0; i < columns; i++)
-        x[i] = x[i] + z[i];
+    for (uint32_t i = 0; i < columns; i++) x[i] = x[i] + z[i];
     store(w, row);
     return LORA_OK;
 }
@@ -119,8 +111,7 @@ static int relu(const struct row_work *w, uint32_t row) {
     float *x = w->x;
     uint32_t columns = w->command->columns;
     load_x(w, row);
-    for (uint32_t i = 0; i < columns; i++)
-        x[i] = x[i] > 0.0f || x[i] != x[i] ? x[i] : 0.0f;
+    for (uint32_t i = 0; i < columns; i++) x[i] = x[i] > 0.0f || x[i] != x[i] ? x[i] : 0.0f;
     store(w, row);
     return LORA_OK;
 }
@@ -150,8 +141,7 @@ static int swiglu(const struct row_work *w, uint32_t row) {
 /* Whether a run holds a greater value, or NaN. */
 static bool run_exceeds(const float *x, float max) {
     uint32_t exceeds = 0;
-    for (uint32_t i = 0; i < ARGMAX_RUN; i++)
-        exceeds |= !(x[i] <= max);
+    for (uint32_t i = 0; i < ARGMAX_RUN; i++) exceeds |= !(x[i] <= max);
     return exceeds != 0;
 }
 
@@ -162,12 +152,9 @@ static struct lora_argmax first_max(const float *x, uint32_t columns, uint32_t f
         while (i % ARGMAX_RUN == 0 && i && columns - i >= ARGMAX_RUN &&
                !run_exceeds(x + i, best.value))
             i += ARGMAX_RUN;
-        if (i == columns)
-            break;
-        if (x[i] != x[i])
-            return (struct lora_argmax){float_of_bits(LORA_FP32_NAN), first + i};
-        if (i == 0 || x[i] > best.value)
-            best = (struct lora_argmax){x[i], first + i};
+        if (i == columns) break;
+        if (x[i] != x[i]) return (struct lora_argmax){float_of_bits(LORA_FP32_NAN), first + i};
+        if (i == 0 || x[i] > best.value) best = (struct lora_argmax){x[i], first + i};
     }
     return best;
 }
@@ -217,8 +204,7 @@ static int find_xy(struct lora_job *job) {
 
 static int begin_rope(struct lora_job *job) {
     const struct lora_vector *c = job->vector.command;
-    if (c->extra == 0 || c->extra % 2 || c->columns % c->extra)
-        return LORA_ERR_SIZE;
+    if (c->extra == 0 || c->extra % 2 || c->columns % c->extra) return LORA_ERR_SIZE;
     int status = find_x(job);
     job->vector.y_rows = job->vector.x_rows; /* in place */
     return status;
@@ -237,8 +223,7 @@ static int begin_argmax(struct lora_job *job) {
     struct vector_job *v = &job->vector;
     int status = find(job, &v->x_rows, c->y_bank, c->x_offset, c->x_stride, 4);
     v->y_rows = call_operand(job->call, c->y_bank, c->y_offset, c->y_stride, 8, 4);
-    if ((c->columns && status != LORA_OK) || !v->y_rows.base)
-        return LORA_ERR_ADDRESS;
+    if ((c->columns && status != LORA_OK) || !v->y_rows.base) return LORA_ERR_ADDRESS;
     return LORA_OK;
 }
 
@@ -293,16 +278,12 @@ int lora_vector_begin(struct lora_job *job) {
     v->command = (const struct lora_vector *)(const void *)job->call->command;
     uint32_t columns = v->command->columns;
     const struct operation *operation = find_operation(v->command->op);
-    if (columns > MAX_COLUMNS)
-        return LORA_ERR_SIZE;
-    if (!operation)
-        return LORA_ERR_OPCODE;
+    if (columns > MAX_COLUMNS) return LORA_ERR_SIZE;
+    if (!operation) return LORA_ERR_OPCODE;
     int status = operation->begin(job);
-    if (status != LORA_OK || !operation->row)
-        return status;
+    if (status != LORA_OK || !operation->row) return status;
     v->x = lora_job_memory(job, (2ull * columns * job->threads + 1) * sizeof(float));
-    if (!v->x)
-        return LORA_ERR_MEMORY;
+    if (!v->x) return LORA_ERR_MEMORY;
     v->rows = columns < ITEM_COLUMNS ? ITEM_COLUMNS / (columns ? columns : 1) : 1;
     job->items = (job->rows + v->rows - 1) / v->rows;
     job->work = (uint64_t)job->rows * columns / COLUMNS_PER_NS;

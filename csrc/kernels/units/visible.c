@@ -7,12 +7,10 @@ static int find_path(const struct lora_step_state *state, const struct lora_row 
     uint16_t reversed[LORA_MAX_SCRATCH];
     uint32_t depth = 0;
     for (int32_t slot = row->slot; slot != -1; slot = state->slots[slot].parent) {
-        if (slot < 0 || slot >= LORA_MAX_SCRATCH || depth == LORA_MAX_SCRATCH)
-            return LORA_ERR_ROW;
+        if (slot < 0 || slot >= LORA_MAX_SCRATCH || depth == LORA_MAX_SCRATCH) return LORA_ERR_ROW;
         reversed[depth++] = (uint16_t)slot;
     }
-    for (uint32_t i = 0; i < SCRATCH_PAGES; i++)
-        visible->page_used[i] = 0;
+    for (uint32_t i = 0; i < SCRATCH_PAGES; i++) visible->page_used[i] = 0;
     for (uint32_t i = 0; i < depth; i++) {
         visible->path[i] = reversed[depth - 1 - i];
         visible->page_used[visible->path[i] / TILE] = 1;
@@ -24,17 +22,14 @@ static int find_path(const struct lora_step_state *state, const struct lora_row 
 int lora_visible_find(const struct lora_unit_call *call, const struct lora_row *row,
                       struct visible *visible) {
     const struct lora_list *list = call->list;
-    if (row->sequence >= LORA_MAX_SEQUENCES)
-        return LORA_ERR_ROW;
+    if (row->sequence >= LORA_MAX_SEQUENCES) return LORA_ERR_ROW;
     visible->committed = call->state->lengths[row->sequence];
     uint64_t bytes = 2ull * list->max_tiles;
-    uint64_t offset =
-        (uint64_t)list->table_line * LORA_LINE_BYTES + row->sequence * padded_lines(bytes);
+    uint64_t offset = (uint64_t)list->table_line * LORA_LINE_BYTES +
+                      row->sequence * padded_lines(bytes);
     visible->pages = call_at(call, list->table_bank, offset, bytes, 2);
-    if (!visible->pages)
-        return LORA_ERR_ADDRESS;
-    if (visible->committed > (uint64_t)list->max_tiles * TILE)
-        return LORA_ERR_ROW;
+    if (!visible->pages) return LORA_ERR_ADDRESS;
+    if (visible->committed > (uint64_t)list->max_tiles * TILE) return LORA_ERR_ROW;
     return find_path(call->state, row, visible);
 }
 
