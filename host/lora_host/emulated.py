@@ -40,8 +40,8 @@ def kernel_table(name: str) -> Any:
 @dataclass(frozen=True)
 class UnitSeconds:
     """Wall-clock seconds: `kernels` of the matrix and vector units, all threads waited for; `moves`
-    of the DMA unit (KV cache, rows); `links` of the Router (frames made, checked, filed); `profiler`:
-    what measuring took besides."""
+    of the DMA unit (KV cache, rows); `links` of the Router (frames made, checked, filed);
+    `profiler`: what measuring took besides."""
 
     kernels: float
     moves: float

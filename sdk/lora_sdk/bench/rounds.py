@@ -211,7 +211,7 @@ def _generate(
 
 
 def step_times(engine: Engine, prompt: list[int], tokens: int) -> _StepTimes:
-    """Where a decode step's time goes: once more, under the profiler, which costs a little itself."""
+    """Where a decode step's time goes: once more, under the profiler, at its small cost."""
     boards = _emulated(engine)
     first = _FirstToken(lambda: boards.unit_seconds)
     boards.profile(True)
