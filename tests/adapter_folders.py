@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
+from lora_sdk.adapters.weights import Target
 from tests.variant_tensors import normal
 from tests.variants import Variant, write_container
 
@@ -159,3 +160,27 @@ def _written_out(packed: NDArray[np.float32], blocks: int) -> NDArray[np.float32
     for i, block in enumerate(np.split(packed, blocks)):
         dense[i * len(block) : (i + 1) * len(block), i * columns : (i + 1) * columns] = block
     return dense
+
+
+def dense_factors(target: Target) -> tuple[NDArray[np.float16], NDArray[np.float16]]:
+    """(A [rank, inputs], B [count, rank]) of a canonical tensor with blocks written out."""
+    module = target.module
+    a = _block_diagonal(module.a, module.a_blocks)
+    b = _block_diagonal(module.b, module.b_blocks)
+    return a, b[target.first : target.first + target.count]
+
+
+def _block_diagonal(packed: NDArray[np.float16], blocks: int) -> NDArray[np.float16]:
+    rows, columns = packed.shape
+    dense = np.zeros((rows, columns * blocks), np.float16)
+    for block, (top, left) in enumerate(_corners(rows, columns, blocks)):
+        height = rows // blocks
+        dense[top : top + height, left : left + columns] = packed[
+            block * height : (block + 1) * height
+        ]
+    return dense
+
+
+def _corners(rows: int, columns: int, blocks: int) -> Iterator[tuple[int, int]]:
+    for block in range(blocks):
+        yield block * (rows // blocks), block * columns

@@ -12,9 +12,9 @@ import pytest
 
 from lora_host.errors import AdapterError
 from lora_sdk.adapters.config import parse
-from lora_sdk.adapters.weights import AdapterWeights, dense_factors, load_adapter_weights
+from lora_sdk.adapters.weights import AdapterWeights, load_adapter_weights
 from lora_sdk.model.config import load_config
-from tests.adapter_folders import Folder, read_factors, write_adapter
+from tests.adapter_folders import Folder, dense_factors, read_factors, write_adapter
 from tests.variants import variant, write_checkpoint
 
 BASE = {"peft_type": "LORA", "r": 8, "lora_alpha": 16, "target_modules": ["q_proj"]}

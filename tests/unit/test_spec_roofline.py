@@ -93,7 +93,6 @@ def test_roofline_has_its_ridge_where_computing_begins_to_bound() -> None:
     line = roofline(Times(1.0, 16, 0.5), aat, 128, range(2, 65))
     assert line.ridge == 16 and line.plain == 1.0
     assert line.at(8).primary == pytest.approx(8.0)
-    assert line.at(8).discounted == pytest.approx(8 / 1.5)
     assert line.at(8).effective == pytest.approx(aat(8) / 1.5)
     assert line.best().rows == 16  # flat up to the ridge, then AAT grows slower than time
     with pytest.raises(RequestError, match="no round of 99"):

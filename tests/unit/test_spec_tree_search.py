@@ -10,7 +10,6 @@ from lora_sdk.spec.tree_shape import TreeShape
 from lora_sdk.spec_tuning.aat import choose_curve, fit_sizes
 from lora_sdk.spec_tuning.acceptance import Acceptance, TextRanks, rounds_of
 from lora_sdk.spec_tuning.acceptance_file import Measured, load_measured
-from lora_sdk.spec_tuning.comparison import bootstrap_gain
 from lora_sdk.spec_tuning.tree_search import (
     best_nodes,
     depth_tree,
@@ -21,6 +20,7 @@ from lora_sdk.spec_tuning.tree_search import (
     search_trees,
     width_tree,
 )
+from tests.bootstrap import bootstrap_gain
 
 LARGEST = 64
 MEASURED = Path(__file__).parents[1] / "data" / "spec_demo_draft.npz"

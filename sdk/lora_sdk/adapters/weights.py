@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -193,27 +193,3 @@ def _half(container: Container, tensor: str, shape: tuple[int, int]) -> Half:
     if entry.kind not in RAW_TYPES:
         raise AdapterError(f"{tensor}: dtype {entry.kind}, expected one of {', '.join(RAW_TYPES)}")
     return to_half(container.array(entry), entry.kind, tensor)
-
-
-def dense_factors(target: Target) -> tuple[Half, Half]:
-    """(A [rank, inputs], B [count, rank]) of a canonical tensor with blocks written out."""
-    module = target.module
-    a = _block_diagonal(module.a, module.a_blocks)
-    b = _block_diagonal(module.b, module.b_blocks)
-    return a, b[target.first : target.first + target.count]
-
-
-def _block_diagonal(packed: Half, blocks: int) -> Half:
-    rows, columns = packed.shape
-    dense = np.zeros((rows, columns * blocks), np.float16)
-    for block, (top, left) in enumerate(_corners(rows, columns, blocks)):
-        height = rows // blocks
-        dense[top : top + height, left : left + columns] = packed[
-            block * height : (block + 1) * height
-        ]
-    return dense
-
-
-def _corners(rows: int, columns: int, blocks: int) -> Iterator[tuple[int, int]]:
-    for block in range(blocks):
-        yield block * (rows // blocks), block * columns

@@ -66,11 +66,3 @@ def say(name: str, kind: str, message: object) -> None:
     from lora_host.errors import one_line
 
     print(f"{name}: {kind}: {one_line(message)}", file=sys.stderr, flush=True)
-
-
-def exit_with(code: int) -> None:
-    """End the program without a traceback, even if Ctrl-C comes again."""
-    try:
-        sys.stderr.flush()
-    finally:
-        sys.exit(code)

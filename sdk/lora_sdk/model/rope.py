@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lora_host.errors import ModelError
-from lora_host.numerics import exp2_64, log2_64, sincos_64
+from lora_host.numerics import power_64, sincos_64
 from lora_sdk.model.spec import ModelConfig, RopeConfig
 
 
@@ -32,7 +32,7 @@ def rope_table(config: ModelConfig, positions: int) -> NDArray[np.float32]:
 def inverse_frequencies(rope: RopeConfig, head_dim: int) -> NDArray[np.float32]:
     """theta^(-2i/head_dim), scaled as `rope.kind` says in float64, rounded once: [head_dim/2]."""
     exponent = np.arange(0, head_dim, 2, dtype=np.float64) / -float(head_dim)
-    inverse = exp2_64(exponent * log2_64(np.full(exponent.shape, rope.theta, np.float64)))
+    inverse = power_64(np.full(exponent.shape, rope.theta, np.float64), exponent)
     if rope.kind == "linear":
         inverse = inverse / rope.factor
     elif rope.kind == "llama3":

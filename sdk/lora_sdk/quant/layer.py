@@ -13,7 +13,6 @@ from lora_sdk.model.source import Source
 from lora_sdk.model.spec import ModelConfig
 
 F32 = NDArray[np.float32]
-MATRICES = ("q", "k", "v", "o", "gate", "up", "down")
 
 
 @dataclass(frozen=True)

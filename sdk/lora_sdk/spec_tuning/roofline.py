@@ -1,4 +1,4 @@
-"""Primary and discounted roofline and effective performance (tree-speculation paper, III.A, III.B).
+"""Primary roofline and effective performance (tree-speculation paper, III.A, III.B).
 
 Rows processed a second, P(x) = x / T_v(x); drafting discounts it, P_disc(x) = x / (T_v + T_d); what
 is emitted is P_eff(x) = AAT(x) / (T_v(x) + T_d(x)). Speculation pays where the largest P_eff is
@@ -44,11 +44,6 @@ class Round:
     def primary(self) -> float:
         """Rows verified a second, P(x) (equation 1)."""
         return self.rows / self.verify_s
-
-    @property
-    def discounted(self) -> float:
-        """Rows a second with drafting, P_disc(x) (equation 2)."""
-        return self.rows / (self.verify_s + self.draft_s)
 
     @property
     def effective(self) -> float:
