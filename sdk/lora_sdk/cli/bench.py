@@ -15,7 +15,15 @@ EMULATED = {"help": "emulated boards: 1, 2, 4 or 8", "default": 1, "unset": ""}
 CORES = {"help": "cores to use", "unset": "all"}
 
 
-@click.command("bench")
+EXAMPLES = """\b
+Examples:
+  lora bench --boards 2
+  lora bench --model DIR --boards 4 --threads 2 --rounds 3
+  lora synth gpt2-345m DIR && lora bench --model DIR --json
+"""
+
+
+@click.command("bench", epilog=EXAMPLES)
 @flags(EngineOptions, "model", "boards", "threads", boards=EMULATED, threads=CORES)
 @click.option("--prompt", type=click.IntRange(1), default=32, show_default=True, help="tokens")
 @click.option("--tokens", type=click.IntRange(1), default=64, show_default=True, help="new tokens")

@@ -15,7 +15,14 @@ if TYPE_CHECKING:
     from lora_sdk.timing.dse import Candidate, Exploration
 
 
-@click.command("dse")
+EXAMPLES = """\b
+Examples:
+  lora dse --model gpt2-345m
+  lora dse --model gpt2-345m --board v80 --precision w8a8 --manifest found.yaml
+"""
+
+
+@click.command("dse", epilog=EXAMPLES)
 @click.option("--board", default="u280", show_default=True, help="u280, v80 or vhk158")
 @click.option("--boards", default=1, show_default=True, help="number of boards")
 @click.option("--model", "model", required=True, help="a shape by name, a folder or config.json")

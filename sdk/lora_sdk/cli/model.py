@@ -15,7 +15,16 @@ if TYPE_CHECKING:
     from lora_sdk.timing.report import Report
 
 
-@click.command("model")
+EXAMPLES = """\b
+Examples:
+  lora model --list
+  lora model --design lora-f --model gpt2-345m --boards 2 --context 128
+  lora model --design own-u280 --model llama2-7b --boards 4 --in 32 --out 256
+  lora model --validate
+"""
+
+
+@click.command("model", epilog=EXAMPLES)
 @click.option("--design", help="lora-f, lora-q, dfx, flightllm, own-u280, ... or an overlay")
 @click.option("--board", help="u280, v80, vhk158 or u250; default: the design's first")
 @click.option("--model", "model", help="a shape by name, a model folder or its config.json")

@@ -20,7 +20,15 @@ from lora_sdk.timing.planned import token_lines, token_times
 OPTIONS = ("model", "boards", "cluster_file", "context", "max_sequences", "overlay", "kv")
 
 
-@click.command("plan")
+EXAMPLES = """\b
+Examples:
+  lora plan --model DIR --boards 4
+  lora plan --model DIR --cluster lab.yaml --context 4096 --sequences 8
+  lora plan --model DIR --kv int8-heads --json
+"""
+
+
+@click.command("plan", epilog=EXAMPLES)
 @flags(EngineOptions, *OPTIONS)
 @click.option(
     "--beam-search",
