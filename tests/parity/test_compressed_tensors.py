@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.config import architecture_module
-from lora_sdk.quant.arithmetic import block, head
+from lora_sdk.quant.arithmetic import head, run_layer
 from lora_sdk.quant.dense import DenseOperations, dequantized
 from lora_sdk.quant.layer import full_name
 from lora_sdk.quant.recipe import Recipe
@@ -100,7 +100,7 @@ def dense_logits(checkpoint: Checkpoint, tokens: Sequence[int]) -> NDArray[np.fl
     (x,) = embed_windows(operations, [tokens])
     for layer in range(checkpoint.config.layers):
         operations.load(layer)
-        x = block(x, layer, checkpoint.config, operations)
+        x = run_layer(x, layer, checkpoint.config, operations)
     operations.load(None)
     return head(x, checkpoint.config, operations)
 

@@ -20,6 +20,8 @@ from lora_sdk.model.quantization import Quantization, unit_scales
 from lora_sdk.plan import collectives, control, onchip, tensors
 from lora_sdk.plan.adapters import AdapterOptions
 from lora_sdk.plan.formats import check_matmuls
+from lora_sdk.quant import arithmetic, calibrate
+from lora_sdk.timing import shape_ops
 from tests.unit.plan_rig import GPT2, LLAMA, MODELS, NARROW, OPT_POST, quantized
 from tests.unit.test_lower_hazards import LLAMA_WIDE, hazards, lists_of
 
@@ -29,6 +31,9 @@ TABLES: dict[str, Any] = {
     "plan.tensors": tensors.TABLES,
     "plan.onchip": onchip.COPIES,
     "plan.control": control.MAX_COMMANDS,
+    "timing.shape_ops": shape_ops.OPERATORS,
+    "quant.arithmetic": arithmetic.FLOATS,
+    "quant.calibrate": calibrate.SMOOTHED,
 }
 PARALLEL = {
     "parallel_llama": replace(LLAMA, residual="parallel"),

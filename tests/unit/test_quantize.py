@@ -15,7 +15,7 @@ from lora_host.errors import ModelError, RequestError
 from lora_sdk.cli.quantize import quantize
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.config import load_config
-from lora_sdk.quant.arithmetic import block, head
+from lora_sdk.quant.arithmetic import head, run_layer
 from lora_sdk.quant.calibrate import LayerCalibration
 from lora_sdk.quant.dense import DenseOperations
 from lora_sdk.quant.folder_writer import FolderWriter
@@ -41,7 +41,7 @@ def dense_logits(folder: Path, tokens: list[int], rounded: bool) -> F32:
     (x,) = embed_windows(operations, [tokens])
     for layer in range(checkpoint.config.layers):
         operations.load(layer)
-        x = block(x, layer, checkpoint.config, operations)
+        x = run_layer(x, layer, checkpoint.config, operations)
     operations.load(None)
     return head(x, checkpoint.config, operations)
 
@@ -73,7 +73,7 @@ def test_folding_keeps_the_function(name: str, tmp_path: Path) -> None:
     assert any(strength is not None for strength in found.strengths.values())
     gelu = name.startswith("gpt2") or name == "opt_plain"
     assert ("down" in found.strengths) != gelu  # no factor passes GELU
-    assert ("attn" in found.strengths) != (name in ("opt_post_norm", "opt_plain"))
+    assert ("qkv" in found.strengths) != (name in ("opt_post_norm", "opt_plain"))
     for role, x in folded.inputs.items():  # what calibration took for the inputs is what they are
         assert np.allclose(x, record.inputs[role], rtol=1e-4, atol=1e-5)
     for a, b in zip(before, after, strict=True):

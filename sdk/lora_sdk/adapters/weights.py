@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from lora_host.errors import AdapterError, ModelError
 from lora_sdk.adapters.config import PeftConfig, load_peft_config
+from lora_sdk.model.block import describe
 from lora_sdk.model.config import architecture_module
 from lora_sdk.model.container import RAW_TYPES, Container
 from lora_sdk.model.half import to_half
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 Half = NDArray[np.float16]
 FILE = "adapter_model.safetensors"
 LEAD = "base_model.model."
-TENSORS = ("q", "k", "v", "o", "gate", "up", "down")  # of a layer, that may be adapted
 
 
 @dataclass(frozen=True)
@@ -106,9 +106,9 @@ def _load(folder: Path, peft: PeftConfig, config: ModelConfig, factor: float) ->
 def _linears(config: ModelConfig) -> dict[str, dict[str, Source]]:
     """Module name without the model's prefix -> its canonical tensors' sources."""
     found: dict[str, dict[str, Source]] = {}
+    adapted = {tensor for matmul in describe(config).adapted for tensor in matmul.tensors}
     for canonical, source in architecture_module(config).sources(config).items():
-        parts = canonical.split(".")
-        if parts[0] == "layer" and parts[-1] in TENSORS and len(parts) == 3:
+        if canonical in adapted:
             found.setdefault(source.tensor.removesuffix(".weight"), {})[canonical] = source
     return found
 

@@ -3,14 +3,15 @@ float references. Not the arithmetic of the boards, whose order of sums is a con
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import product
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lora_host.numerics import gelu, silu
+from lora_sdk.model import block
 from lora_sdk.model.rope import rope_table
 from lora_sdk.model.spec import ModelConfig
 
@@ -50,7 +51,7 @@ def norm(x: F32, config: ModelConfig, gamma: F32 | None, beta: F32 | None) -> F3
 
 
 def activate(x: F32, config: ModelConfig) -> F32:
-    """The activation of a product that is not gated."""
+    """The activation of a matmul that is not gated."""
     if config.activation == "relu":
         positive: F32 = np.maximum(x, np.float32(0))
         return positive
@@ -92,69 +93,140 @@ def softmax_times(s: F32, v: F32) -> F32:
     return weighted
 
 
+def rows_of(heads: F32) -> F32:
+    """[heads, T, head_dim] -> [T, heads*head_dim]."""
+    rows: F32 = np.ascontiguousarray(heads.transpose(1, 0, 2).reshape(heads.shape[1], -1))
+    return rows
+
+
 def heads_of(x: F32, head_dim: int) -> F32:
     """[T, heads*head_dim] -> [heads, T, head_dim]."""
     heads: F32 = np.ascontiguousarray(x.reshape(len(x), -1, head_dim).transpose(1, 0, 2))
     return heads
 
 
-def block(x: F32, layer: int, config: ModelConfig, operations: Operations) -> F32:
-    """One transformer layer of one window x [T, hidden], pre- or post-norm."""
-    for branch, name in ((_attention, "attn_norm"), (_mlp, "mlp_norm")):
-        full = f"layer.{layer}.{name}"
-        if config.norm_first:
-            x = operations.store(
-                x + branch(_norm(x, full, config, operations), layer, config, operations)
-            )
+class _Pass:
+    """Rows of one window as they go through operations: by buffer, an array for each tensor whose
+    columns a matmul has made."""
+
+    def __init__(
+        self, config: ModelConfig, operations: Operations, positions: F32 | None = None
+    ) -> None:
+        self.config = config
+        self.operations = operations
+        self.positions = positions
+        self.rows: dict[str, tuple[F32, ...]] = {}
+
+    def run(self, operations: Iterable[block.Operation]) -> None:
+        """Each of them in order."""
+        for operation in operations:
+            block.row(FLOATS, operation)(self, operation)
+
+    def read(self, buffer: block.Buffer) -> F32:
+        """The rows [T, K] of a buffer of one part."""
+        (x,) = self.rows[buffer.name]
+        return x
+
+    def keep(self, buffer: block.Buffer, *parts: F32) -> None:
+        """What a buffer holds from now on, stored."""
+        self.rows[buffer.name] = tuple(self.operations.store(part) for part in parts)
+
+    def embed(self, embed: block.Embed) -> None:
+        if embed.positions:
+            self.add_position(embed)
+
+    def add_position(self, operation: block.Embed | block.AddPosition) -> None:
+        assert self.positions is not None  # the caller has looked them up
+        self.keep(operation.target, self.read(operation.target) + self.positions)
+
+    def norm(self, op: block.Norm) -> None:
+        vectors = {name: self.operations.vector(f"{op.name}.{name}") for name in op.vectors}
+        y = norm(self.read(op.source), self.config, vectors.get("gamma"), vectors.get("beta"))
+        self.keep(op.target, y)
+
+    def matmul(self, op: block.Matmul) -> None:
+        x = self.read(op.source)
+        self.rows[op.target.name] = tuple(self.operations.linear(x, name) for name in op.tensors)
+
+    def rope(self, op: block.Rope) -> None:
+        q, k, v = self.rows[op.target.name]
+        table = rope_table(self.config, len(q))
+        self.keep(op.target, *(self._rotated(x, table) for x in (q, k)))
+        self.rows[op.target.name] += (v,)
+
+    def _rotated(self, x: F32, table: F32) -> F32:
+        return rows_of(rotate(heads_of(x, self.config.head_dim), table))
+
+    def attend(self, op: block.Attend) -> None:
+        assert op.layer is not None
+        q, k, v = (heads_of(x, self.config.head_dim) for x in self.rows[op.source.name])
+        self.keep(op.target, rows_of(self.operations.attend(q, k, v, op.layer)))
+
+    def activate(self, op: block.Activate) -> None:
+        if op.gated:
+            self.keep(op.target, gate(*self.rows[op.source.name]))
         else:
-            x = operations.store(x + branch(x, layer, config, operations))
-            x = _norm(x, full, config, operations)
-    return x
+            self.keep(op.target, activate(self.read(op.source), self.config))
+
+    def add_residual(self, op: block.AddResidual) -> None:
+        self.keep(op.target, self.read(op.stream) + self.read(op.branch))
+
+    def pack(self, op: block.PackSelected) -> None:
+        self.rows[op.target.name] = self.rows[op.source.name]
+
+    def nothing(self, op: block.Operation) -> None:
+        """Rows stay as they are."""
+
+
+FLOATS: dict[type[block.Operation], Callable[[_Pass, Any], None]] = {
+    block.Embed: _Pass.embed,
+    block.AddPosition: _Pass.add_position,
+    block.Norm: _Pass.norm,
+    block.Matmul: _Pass.matmul,
+    block.Rope: _Pass.rope,
+    block.StoreKv: _Pass.nothing,
+    block.Attend: _Pass.attend,
+    block.Activate: _Pass.activate,
+    block.AddResidual: _Pass.add_residual,
+    block.PackSelected: _Pass.pack,
+    block.Argmax: _Pass.nothing,
+}
+
+
+def run_layer(x: F32, layer: int, config: ModelConfig, operations: Operations) -> F32:
+    """One layer of one window x [T, hidden]."""
+    described, at = block.describe(config), _Pass(config, operations)
+    at.rows[described.stream.name] = (x,)
+    at.run(described.layers[layer])
+    return at.read(described.stream)
 
 
 def embed(x: F32, config: ModelConfig, positions: F32 | None, operations: Operations) -> F32:
     """What enters the first layer [T, hidden], of rows x [T, E] of the token table and of the
     position table, where there is one."""
-    if config.embed_dim != config.hidden:
-        x = operations.linear(x, "project_in")
-    if positions is not None:
-        x = operations.store(x + positions)
-    return x
+    described, at = block.describe(config), _Pass(config, operations, positions)
+    first = described.before[0]
+    assert isinstance(first, block.Embed)
+    at.rows[first.target.name] = (x,)
+    at.run(described.before)
+    return at.read(described.stream)
 
 
 def head(x: F32, config: ModelConfig, operations: Operations) -> F32:
     """Logits [T, vocabulary] of the last layer's outputs."""
-    return operations.linear(head_input(x, config, operations), "lm_head")
+    return _after(x, config, operations, True).read(block.LOGITS)
 
 
 def head_input(x: F32, config: ModelConfig, operations: Operations) -> F32:
     """What lm_head reads [T, E] of the last layer's outputs."""
-    if config.final_norm:
-        x = _norm(x, "final_norm", config, operations)
-    if config.embed_dim != config.hidden:
-        x = operations.linear(x, "project_out")
-    return x
+    lm_head = block.describe(config).matmuls[-1]
+    return _after(x, config, operations, False).read(lm_head.source)
 
 
-def _norm(x: F32, name: str, config: ModelConfig, operations: Operations) -> F32:
-    gamma, beta = operations.vector(f"{name}.gamma"), operations.vector(f"{name}.beta")
-    return operations.store(norm(x, config, gamma, beta))
-
-
-def _attention(x: F32, layer: int, config: ModelConfig, operations: Operations) -> F32:
-    name = f"layer.{layer}"
-    q, k, v = (heads_of(operations.linear(x, f"{name}.{part}"), config.head_dim) for part in "qkv")
-    if config.rope is not None:
-        table = rope_table(config, len(x))
-        q, k = operations.store(rotate(q, table)), operations.store(rotate(k, table))
-    y = operations.store(operations.attend(q, k, v, layer))
-    flat = y.transpose(1, 0, 2).reshape(len(x), -1)
-    return operations.linear(np.ascontiguousarray(flat), f"{name}.o")
-
-
-def _mlp(x: F32, layer: int, config: ModelConfig, operations: Operations) -> F32:
-    name = f"layer.{layer}"
-    up = operations.linear(x, f"{name}.up")
-    gated = config.gated
-    inner = gate(operations.linear(x, f"{name}.gate"), up) if gated else activate(up, config)
-    return operations.linear(operations.store(inner), f"{name}.down")
+def _after(x: F32, config: ModelConfig, operations: Operations, lm_head: bool) -> _Pass:
+    """What follows the layers, up to lm_head or with it."""
+    described, at = block.describe(config), _Pass(config, operations)
+    at.rows[described.stream.name] = (x,)
+    end = described.after.index(described.matmuls[-1])
+    at.run(described.after[: end + lm_head])
+    return at

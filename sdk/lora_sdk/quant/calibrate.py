@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
+from lora_sdk.model import block
 from lora_sdk.model.quantization import AttentionScales
 from lora_sdk.model.spec import ModelConfig
-from lora_sdk.quant.layer import F32, FileModule, Parameters
+from lora_sdk.quant.layer import F32, FileModule, Parameters, roles
 from lora_sdk.quant.modules import Rounded, round_weights
 from lora_sdk.quant.recipe import Recipe
 from lora_sdk.quant.record import Record
@@ -26,13 +28,13 @@ from lora_sdk.quant.smooth import (
 )
 
 SAMPLE_ROWS = 512  # rows by which strengths are compared
-PRODUCTS = {"attn": ("q", "k", "v"), "o": ("o",), "mlp": ("gate", "up"), "down": ("down",)}
 
 
 @dataclass
 class LayerResult:
-    """A layer's integers by module, the scale of each role's input, attention's scales, the choice
-    of strength by role, and each module's output error relative to its output (RMS)."""
+    """A layer's integers by module, the scale of each matrix's input by canonical name, attention's
+    scales, the choice of strength by role, and each module's output error relative to its output
+    (RMS)."""
 
     modules: dict[str, Rounded] = field(default_factory=dict)
     inputs: dict[str, np.float32] = field(default_factory=dict)
@@ -52,7 +54,9 @@ class LayerCalibration:
         parameters: Parameters,
         record: Record,
     ) -> None:
-        self._lead = f"layer.{layer}"
+        described = block.describe(config)
+        self._stream, self._operations = described.stream, described.layers[layer]
+        self._roles = roles(config, layer)
         self._config = config
         self._recipe = recipe
         self._parameters = parameters
@@ -60,46 +64,54 @@ class LayerCalibration:
         self.result = LayerResult()
 
     def run(self, modules: Sequence[FileModule]) -> LayerResult:
-        """Smooths each input that something before it can absorb, then rounds every module."""
+        """Smooths each input that something before it can absorb, the last first, then rounds every
+        module."""
         if self._recipe.smooth:
-            self._smooth_down()
-            self._smooth_o()
-            self._smooth_norm("mlp", "mlp_norm")
-            self._smooth_norm("attn", "attn_norm")
+            for index in reversed(range(len(self._operations))):
+                operation = self._operations[index]
+                block.row(SMOOTHED, operation)(self, index, operation)
         for module in modules:
             self._round(module)
         self._scale_attention()
         return self.result
 
-    def _names(self, role: str) -> list[str]:
-        names = [f"{self._lead}.{part}" for part in PRODUCTS[role]]
-        return [name for name in names if name in self._parameters.matrices]
-
     def _joined(self, names: Sequence[str]) -> F32:
         """Matrices that read the same input, beside one another: [K, N]."""
         return np.concatenate([self._parameters.matrices[name] for name in names], axis=1)
 
-    def _smooth_norm(self, role: str, norm: str) -> None:
-        name = f"{self._lead}.{norm}"
-        if not self._config.norm_first or f"{name}.gamma" not in self._parameters.vectors:
+    def _reader(self, index: int, target: block.Buffer) -> str:
+        """The role of what operation `index` leaves in `target`."""
+        behind = block.matmuls(self._operations[index:])
+        return next(matmul.short for matmul in behind if matmul.source == target)
+
+    def _maker(self, index: int, source: block.Buffer) -> str:
+        """The matrix in whose outputs operation `index` is linear: v, or up."""
+        before = block.matmuls(self._operations[:index])
+        return next(matmul.tensors[-1] for matmul in reversed(before) if matmul.target == source)
+
+    def _smooth_norm(self, index: int, norm: block.Norm) -> None:
+        """Into the norm's vectors."""
+        if norm.target == self._stream or f"{norm.name}.gamma" not in self._parameters.vectors:
             return  # what makes this input is also what the residual adds
+        role = self._reader(index, norm.target)
         choice = self._choose(role)
-        fold_norm(self._parameters, name, self._names(role), choice.divisor)
+        fold_norm(self._parameters, norm.name, self._roles[role], choice.divisor)
         self._took(role, choice, choice.divisor)
 
-    def _smooth_down(self) -> None:
+    def _smooth_activation(self, index: int, activate: block.Activate) -> None:
         """Into up: silu(g)*u and relu(u) are linear in u by a positive factor, GELU is not."""
-        if not self._config.gated and self._config.activation != "relu":
+        if not activate.gated and activate.kind != "relu":
             return
-        choice = self._choose("down")
-        up, down = f"{self._lead}.up", f"{self._lead}.down"
+        role = self._reader(index, activate.target)
+        choice = self._choose(role)
+        up, (down,) = self._maker(index, activate.source), self._roles[role]
         fold_matrix(self._parameters, up, down, choice.divisor, choice.divisor)
-        self._took("down", choice, choice.divisor)
+        self._took(role, choice, choice.divisor)
 
-    def _smooth_o(self) -> None:
+    def _smooth_attention(self, index: int, attend: block.Attend) -> None:
         """Into v: attention's result is linear in it. Query heads that share a KV head share s."""
-        x, config = self._record.inputs["o"], self._config
-        w = self._joined(self._names("o"))
+        config, role = self._config, self._reader(index, attend.target)
+        x, w = self._record.inputs[role], self._joined(self._roles[role])
         tops = [np.abs(x).max(axis=0), np.abs(x).mean(axis=0), np.abs(w).max(axis=1)]
         candidates = (
             (strength, shared_heads(s, config))
@@ -108,13 +120,16 @@ class LayerCalibration:
         choice = choose(candidates, x.shape[1], self._loss(x, w, tops[0]))
         grouped = choice.divisor.reshape(config.kv_heads, -1, config.head_dim)
         columns = grouped[:, 0].reshape(-1)
-        v, o = f"{self._lead}.v", f"{self._lead}.o"
+        v, (o,) = self._maker(index, attend.source), self._roles[role]
         fold_matrix(self._parameters, v, o, choice.divisor, columns)
         self._record.v = self._record.v / columns.reshape(config.kv_heads, 1, config.head_dim)
-        self._took("o", choice, choice.divisor)
+        self._took(role, choice, choice.divisor)
+
+    def _not_smoothed(self, index: int, operation: block.Operation) -> None:
+        """Makes no input that it could absorb a factor of."""
 
     def _choose(self, role: str) -> Smoothing:
-        x, w = self._record.inputs[role], self._joined(self._names(role))
+        x, w = self._record.inputs[role], self._joined(self._roles[role])
         tops = (np.abs(x).max(axis=0), np.abs(x).mean(axis=0), np.abs(w).max(axis=1))
         return choose(divisors(*tops), x.shape[1], self._loss(x, w, tops[0]))
 
@@ -163,16 +178,15 @@ class LayerCalibration:
         return rounded
 
     def _round(self, module: FileModule) -> None:
-        role = next(
-            r for r, parts in PRODUCTS.items() if module.parts[0].rsplit(".", 1)[1] in parts
-        )
+        role = next(role for role, names in self._roles.items() if module.parts[0] in names)
         x, w = self._record.inputs[role], self._joined(module.parts).T
         hessian = (x.T @ x) / np.float32(len(x))
         found = round_weights(np.ascontiguousarray(w), self._recipe, hessian)
         self.result.modules[module.name] = found
-        if self._recipe.integer and role not in self.result.inputs:
-            every = self._joined(self._names(role))
-            self.result.inputs[role] = input_scale(x, np.square(every).sum(axis=1))
+        if self._recipe.integer and module.parts[0] not in self.result.inputs:
+            names = self._roles[role]
+            scale = input_scale(x, np.square(self._joined(names)).sum(axis=1))
+            self.result.inputs |= dict.fromkeys(names, scale)
         off = found.weights() - w
         lost = np.einsum("nk,kj,nj->", off, hessian, off, optimize=True)
         whole = np.einsum("nk,kj,nj->", w, hessian, w, optimize=True)
@@ -192,3 +206,16 @@ class LayerCalibration:
                 v.transpose(1, 0, 2).reshape(v.shape[1], -1), np.ones(v[:, 0].size, np.float32)
             ),
         )
+
+
+SMOOTHED: dict[type[block.Operation], Callable[[LayerCalibration, int, Any], None]] = {
+    block.Norm: LayerCalibration._smooth_norm,
+    block.Activate: LayerCalibration._smooth_activation,
+    block.Attend: LayerCalibration._smooth_attention,
+    **dict.fromkeys(
+        (block.Embed, block.AddPosition, block.Matmul, block.Rope, block.StoreKv,
+         block.AddResidual, block.PackSelected, block.Argmax),
+        LayerCalibration._not_smoothed,
+    ),
+}  # fmt: skip
+"""What makes a matmul's input absorbs a factor of its columns."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from lora_sdk.model.block import describe, matmuls
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.config import architecture_module
 from lora_sdk.model.source import Source
@@ -30,6 +31,17 @@ class Parameters:
 
     matrices: dict[str, F32] = field(default_factory=dict)
     vectors: dict[str, F32] = field(default_factory=dict)
+
+
+def roles(config: ModelConfig, layer: int) -> dict[str, tuple[str, ...]]:
+    """The inputs of a layer's matmuls: canonical names of the matrices that read each, by the name
+    within the layer of the first matmul that does."""
+    described = describe(config)
+    return {
+        matmul.short: described.input_tensors(matmul)
+        for matmul in matmuls(described.layers[layer])
+        if matmul.gather
+    }
 
 
 def read_parameters(checkpoint: Checkpoint, lead: str) -> Parameters:

@@ -12,7 +12,7 @@ from lora_host.errors import RequestError
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.config import architecture_module, load_config, read_json
 from lora_sdk.model.spec import ModelConfig
-from lora_sdk.quant.calibrate import PRODUCTS, LayerCalibration, LayerResult
+from lora_sdk.quant.calibrate import LayerCalibration, LayerResult
 from lora_sdk.quant.config_json import quantized_config
 from lora_sdk.quant.dense import DenseOperations
 from lora_sdk.quant.folder_writer import FolderWriter
@@ -100,10 +100,9 @@ def _layer_tensors(
     found: Tensors = {}
     for module in file_modules(config, lead):
         found |= result.modules[module.name].tensors(module.name)
-        part = module.parts[0].rsplit(".", 1)[1]
-        role = next(name for name, parts in PRODUCTS.items() if part in parts)
-        if role in result.inputs:
-            found[f"{module.name}.input_scale"] = np.array([result.inputs[role]], np.float32)
+        scale = result.inputs.get(module.parts[0])
+        if scale is not None:
+            found[f"{module.name}.input_scale"] = np.array([scale], np.float32)
         bias = [parameters.vectors.get(f"{name}.bias") for name in module.parts]
         if bias[0] is not None:
             joined = np.concatenate([b for b in bias if b is not None])

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from lora_host.errors import RequestError
+from lora_sdk.model.block import describe, matmuls
 from lora_sdk.model.kv_formats import KV_KINDS, KvFormat, KvKind, kv_format
 from lora_sdk.model.spec import ModelConfig
 from lora_sdk.model.weight_formats import GROUPS, WeightFormat, of_scheme, schemes
@@ -67,13 +68,13 @@ class Recipe:
         """RequestError names a matrix whose K is no multiple of the group, before any work."""
         if not self.four_bit:
             return
-        inputs = {"q": config.hidden, "o": config.heads * config.head_dim, "down": config.ffn}
-        for part, k in inputs.items():
+        inputs = {matmul.tensors[0]: matmul.k for matmul in matmuls(describe(config).layers[0])}
+        for name, k in inputs.items():
             if k % self.group:
                 fitting = [
                     str(size) for size in GROUPS if all(v % size == 0 for v in inputs.values())
                 ]
                 raise RequestError(
-                    f"layer.0.{part}: K is {k}, not a multiple of the group of {self.group}; "
+                    f"{name}: K is {k}, not a multiple of the group of {self.group}; "
                     + (f"take --group {fitting[-1]}" if fitting else "no group divides every K")
                 )

@@ -1,4 +1,4 @@
-"""A float pass of one layer that keeps what entered each product and attention."""
+"""A float pass of one layer that keeps what entered each matmul and attention."""
 
 from __future__ import annotations
 
@@ -8,19 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lora_sdk.model.spec import ModelConfig
-from lora_sdk.quant.arithmetic import F32, attention, block, softmax_times
-from lora_sdk.quant.layer import Parameters
-
-ROLES = {
-    "q": "attn",
-    "k": "attn",
-    "v": "attn",
-    "o": "o",
-    "gate": "mlp",
-    "up": "mlp",
-    "down": "down",
-}
-"""Last part of a matrix's canonical name -> which input of the layer it reads."""
+from lora_sdk.quant.arithmetic import F32, attention, run_layer, softmax_times
+from lora_sdk.quant.layer import Parameters, roles
 
 
 @dataclass
@@ -37,17 +26,17 @@ class Record:
 class RecordingOperations:
     """Operations of one layer from its parameters in memory, FP32 without any rounding."""
 
-    def __init__(self, config: ModelConfig, parameters: Parameters) -> None:
+    def __init__(self, layer: int, config: ModelConfig, parameters: Parameters) -> None:
         self.config = config
+        self._roles = {tensors[0]: role for role, tensors in roles(config, layer).items()}
         self._parameters = parameters
         self._inputs: dict[str, list[F32]] = {}
         self._attention: list[tuple[F32, F32, F32]] = []
 
     def linear(self, x: F32, name: str) -> F32:
         """x @ W + bias; x is kept."""
-        part = name.rsplit(".", 1)[-1]
-        if part not in ("k", "v", "gate"):  # read what q or up reads
-            self._inputs.setdefault(ROLES.get(part, part), []).append(x)
+        if name in self._roles:
+            self._inputs.setdefault(self._roles[name], []).append(x)
         y: F32 = x @ self._parameters.matrices[name]
         bias = self._parameters.vectors.get(f"{name}.bias")
         return y if bias is None else y + bias
@@ -79,6 +68,6 @@ def record_layer(
     streams: Sequence[F32], layer: int, config: ModelConfig, parameters: Parameters
 ) -> tuple[list[F32], Record]:
     """Runs windows [T, hidden] through a layer: (what leaves it, what its parts saw)."""
-    operations = RecordingOperations(config, parameters)
-    outputs = [block(x, layer, config, operations) for x in streams]
+    operations = RecordingOperations(layer, config, parameters)
+    outputs = [run_layer(x, layer, config, operations) for x in streams]
     return outputs, operations.record()

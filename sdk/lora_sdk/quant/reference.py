@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from lora_sdk.quant.arithmetic import F32, block, embed, head
+from lora_sdk.quant.arithmetic import F32, embed, head, run_layer
 from lora_sdk.quant.dense import DenseOperations
 from lora_sdk.quant.threads import blas_threads
 from lora_sdk.text.windows import Window
@@ -69,7 +69,7 @@ def _batch_bits(
     streams = embed_windows(operations, [tokens[w.start : w.stop - 1] for w in windows])
     for layer in range(config.layers):
         operations.load(layer)
-        streams = [block(x, layer, config, operations) for x in streams]
+        streams = [run_layer(x, layer, config, operations) for x in streams]
         layer_done(layer + 1)
     operations.load(None)
     bits = 0.0

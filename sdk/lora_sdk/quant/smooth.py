@@ -4,7 +4,7 @@ what makes the input, so that it costs nothing at run time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,21 +51,21 @@ def choose(candidates: Iterator[tuple[float, F32]], size: int, loss: Loss) -> Sm
     return best
 
 
-def fold_norm(parameters: Parameters, norm: str, products: list[str], s: F32) -> None:
+def fold_norm(parameters: Parameters, norm: str, matrices: Sequence[str], s: F32) -> None:
     """Into a norm's gamma and beta."""
     for part in (f"{norm}.gamma", f"{norm}.beta"):
         if part in parameters.vectors:
             parameters.vectors[part] = parameters.vectors[part] / s
-    _scale_rows(parameters, products, s)
+    _scale_rows(parameters, matrices, s)
 
 
-def fold_matrix(parameters: Parameters, before: str, product: str, s: F32, columns: F32) -> None:
+def fold_matrix(parameters: Parameters, before: str, after: str, s: F32, columns: F32) -> None:
     """Into the columns of the matrix that makes the input (v before o, up before down): `columns`
-    [N] divides those, `s` [K] multiplies the product's rows."""
+    [N] divides those, `s` [K] multiplies the rows of `after`."""
     parameters.matrices[before] = parameters.matrices[before] / columns
     if f"{before}.bias" in parameters.vectors:
         parameters.vectors[f"{before}.bias"] = parameters.vectors[f"{before}.bias"] / columns
-    _scale_rows(parameters, [product], s)
+    _scale_rows(parameters, [after], s)
 
 
 def shared_heads(s: F32, config: ModelConfig) -> F32:
@@ -80,6 +80,6 @@ def over_sharing(x: F32, config: ModelConfig) -> F32:
     return top
 
 
-def _scale_rows(parameters: Parameters, products: list[str], s: F32) -> None:
-    for name in products:
+def _scale_rows(parameters: Parameters, names: Sequence[str], s: F32) -> None:
+    for name in names:
         parameters.matrices[name] = parameters.matrices[name] * s[:, None]

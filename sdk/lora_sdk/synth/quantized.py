@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from lora_sdk.model.block import describe
 from lora_sdk.model.spec import ModelConfig
 from lora_sdk.quant.recipe import Recipe
 from lora_sdk.synth.tensor import DEVIATION, Tensor
 
-LAYER_MATRICES = ("q", "k", "v", "o", "gate", "up", "down")
 INPUT_SCALE = 4 / 127  # four deviations of a norm's output
 INT8_SCALE = DEVIATION / (127 / 3**0.5)  # deviation of uniform integers
 INT4_SCALE = DEVIATION / (8 / 3**0.5)
@@ -18,15 +18,14 @@ ATTENTION_SCALE = 4 / 127
 
 def quantized_parts(tensor: Tensor, name: str, config: ModelConfig, recipe: Recipe) -> list[Tensor]:
     """The file's tensors in place of `tensor`, whose canonical name is `name` (of several, any)."""
-    last = name.rpartition(".")[2]
     if name == "lm_head" and recipe.head == "w8":
         return _int8(tensor, per_channel=True)
-    if not name.startswith("layer.") or last not in LAYER_MATRICES:
+    if not any(name in matmul.tensors for matmul in describe(config).adapted):
         return [tensor]
     if config.architecture == "gpt2":  # Conv1D holds [in, out]
         tensor = replace(tensor, shape=tensor.shape[::-1])
     found = _int4(tensor, recipe) if recipe.four_bit else _int8(tensor, per_channel=False)
-    if recipe.kv_format.static and last == "v":  # also the last of a fused one's names
+    if recipe.kv_format.static and name.endswith(".v"):  # also the last of a fused one's names
         module = tensor.name.removesuffix(".weight").rpartition(".")[0]
         found += [Tensor(f"{module}.{p}_scale", (1,), "F32", ATTENTION_SCALE, 0) for p in "qkv"]
     return found

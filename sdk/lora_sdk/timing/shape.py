@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lora_sdk.model.block import describe, width
+
 if TYPE_CHECKING:
     from lora_sdk.model.spec import ModelConfig
 
 
 def block_weights(config: ModelConfig) -> int:
     """Weights of all decoder blocks' matrices."""
-    queries, keys = config.heads * config.head_dim, config.kv_heads * config.head_dim
-    up = (2 if config.gated else 1) * config.hidden * config.ffn
-    block = config.hidden * (queries + 2 * keys) + queries * config.hidden
-    return config.layers * (block + up + config.ffn * config.hidden)
+    return sum(
+        matmul.k * width(config, output.axis)
+        for matmul in describe(config).adapted
+        for output in matmul.outputs
+    )
 
 
 def head_weights(config: ModelConfig) -> int:

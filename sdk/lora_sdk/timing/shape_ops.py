@@ -3,10 +3,29 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
 
 from lora_host.errors import RequestError
+from lora_sdk.model.block import (
+    Activate,
+    AddPosition,
+    AddResidual,
+    Argmax,
+    Attend,
+    Embed,
+    Matmul,
+    Norm,
+    Operation,
+    PackSelected,
+    Rope,
+    StoreKv,
+    describe,
+    row,
+    width,
+)
 from lora_sdk.timing import costs
 from lora_sdk.timing.adapter_ops import ADAPTER_BYTES, AdapterUse
 from lora_sdk.timing.machine import Machine
@@ -39,66 +58,51 @@ def step_ops(
         )
     if adapter is not None:
         adapter.check(boards)
-    block = _block(machine, config, boards, step, adapter)
+    described = describe(config)
+    layer = _Builder(machine, config, boards, step, adapter).build(described.layers[0])
     ops: list[Op] = []
-    for layer in range(config.layers):
-        base = len(ops)
-        for op in block:
-            after = tuple(base + place for place in op.after if base + place >= 0)
-            ops.append(replace(op, layer=layer, after=after))
     if machine.lm_head:
-        _head(ops, machine, config, boards, step)
+        _append(ops, _Builder(machine, config, boards, step).build(described.before))
+    for index in range(config.layers):
+        _append(ops, [replace(op, layer=index) for op in layer])
+    if machine.lm_head:
+        sampled = replace(step, rows=step.sampled)
+        _append(ops, _Builder(machine, config, boards, sampled).build(described.after))
     return ops
 
 
-def _block(
-    machine: Machine, config: ModelConfig, boards: int, step: StepShape, adapter: AdapterUse | None
-) -> list[Op]:
-    """One decoder block; `after` counts from the block's first operator."""
-    build = _Builder(machine, boards, step.rows, adapter)
-    heads = math.ceil(config.heads / boards)
-    kv_heads = min(config.kv_heads, math.ceil(config.kv_heads / boards))
-    q_width, kv_width = heads * config.head_dim, kv_heads * config.head_dim
-    ups = 2 if config.gated else 1
-    columns = math.ceil(config.hidden / boards)
-    build.norm("attn norm", config)
-    build.gather("gather qkv", config.hidden)
-    build.adapted("qkv", config.hidden, q_width + 2 * kv_width, 3, blocked_b=True)
-    build.attention(config, step, heads, kv_heads, boards)
-    build.gather("gather o", config.heads * config.head_dim)
-    build.adapted("o", config.heads * config.head_dim, columns)
-    build.norm("mlp norm", config)
-    build.gather("gather up", config.hidden)
-    build.adapted("up", config.hidden, math.ceil(ups * config.ffn / boards), ups, blocked_b=True)
-    build.gather("gather down", config.ffn)
-    build.adapted("down", config.ffn, columns)
-    return build.ops
-
-
-def _head(
-    ops: list[Op], machine: Machine, config: ModelConfig, boards: int, step: StepShape
-) -> None:
-    """Final norm, gather and lm_head of the sampled rows."""
-    build = _Builder(machine, boards, step.sampled)
-    if config.final_norm:
-        build.norm("final norm", config)
-    build.gather("gather lm_head", config.embed_dim)
-    build.matrix("lm_head", config.embed_dim, math.ceil(config.vocabulary / boards))
+def _append(ops: list[Op], more: Iterable[Op]) -> None:
+    """`more`, whose `after` counts from its own first operator."""
     base = len(ops)
-    ops.extend(replace(op, after=tuple(base + place for place in op.after)) for op in build.ops)
+    for op in more:
+        after = tuple(base + index for index in op.after if base + index >= 0)
+        ops.append(replace(op, after=after))
 
 
 class _Builder:
     """A chain of operators, each behind the one before."""
 
     def __init__(
-        self, machine: Machine, boards: int, rows: int, adapter: AdapterUse | None = None
+        self,
+        machine: Machine,
+        config: ModelConfig,
+        boards: int,
+        step: StepShape,
+        adapter: AdapterUse | None = None,
     ) -> None:
         self.machine = machine
+        self.config = config
         self.boards = boards
-        self.rows = rows
+        self.step = step
+        self.rows = step.rows
         self.adapter = adapter
         self.ops: list[Op] = []
+
+    def build(self, operations: Iterable[Operation]) -> list[Op]:
+        """The operators of a model's operations; `after` counts from the first of them."""
+        for operation in operations:
+            row(OPERATORS, operation)(self, operation)
+        return self.ops
 
     def _add(self, **fields: object) -> None:
         self.ops.append(Op(layer=-1, after=(len(self.ops) - 1,), **fields))  # type: ignore[arg-type]
@@ -122,12 +126,17 @@ class _Builder:
             local=1 / self.boards,
         )
 
-    def adapted(self, what: str, k: int, n: int, modules: int = 1, blocked_b: bool = False) -> None:
-        """A product and what the adapter adds: A behind it, so that it still hides the gather of
-        its input, then h's gather where A is sharded, then B, which ends the same operator."""
+    def matmul(self, matmul: Matmul) -> None:
+        """The gather of a matmul's input, the matmul, and what the adapter adds: A behind it, so
+        that it still hides the gather of its input, then h's gather where A is sharded, then B,
+        which ends the same operator. B is blocked where its columns are not the hidden ones."""
+        what, k, n = matmul.short, matmul.k, self._columns(matmul)
+        if matmul.gather:
+            self.gather(f"gather {what}", k)
         self.matrix(what, k, n)
-        if self.adapter is None:
+        if self.adapter is None or matmul.layer is None:
             return
+        modules, blocked_b = len(matmul.outputs), matmul.target.axes[0] != "hidden"
         down = modules * self.adapter.down_ranks(self.boards)
         self._factor(f"{what} adapter A", k, down, self.machine.start_cycles)
         values = self.adapter.gathered(self.boards, modules)
@@ -135,6 +144,29 @@ class _Builder:
             start = self.machine.start_cycles
             self.gather(f"gather {what} adapter", values, ADAPTER_BYTES, start)
         self._factor(f"{what} adapter B", self.adapter.up_ranks(self.boards, blocked_b), n, 0.0)
+
+    def _columns(self, matmul: Matmul) -> int:
+        """Columns on the board with the largest share."""
+        columns = 0
+        for axis, outputs in groupby(output.axis for output in matmul.outputs):
+            count, head_dim = len(list(outputs)), self.config.head_dim
+            if axis == "heads":
+                columns += count * self.heads * head_dim
+            elif axis == "kv_heads":
+                columns += count * self.kv_heads * head_dim
+            else:
+                columns += math.ceil(count * width(self.config, axis) / self.boards)
+        return columns
+
+    @property
+    def heads(self) -> int:
+        """Query heads of the largest share."""
+        return math.ceil(self.config.heads / self.boards)
+
+    @property
+    def kv_heads(self) -> int:
+        """KV heads that they use, at most."""
+        return min(self.config.kv_heads, math.ceil(self.config.kv_heads / self.boards))
 
     def _factor(self, what: str, k: int, n: int, start: float) -> None:
         machine = self.machine
@@ -150,9 +182,10 @@ class _Builder:
             macs=float(self.rows) * k * n,
         )
 
-    def norm(self, what: str, config: ModelConfig) -> None:
-        machine, layer_norm = self.machine, config.norm == "layernorm"
-        columns = config.hidden / (1 if machine.replicated_norms else self.boards)
+    def norm(self, norm: Norm) -> None:
+        machine, layer_norm = self.machine, norm.kind == "layernorm"
+        what = norm.name.rpartition(".")[2].replace("_", " ")
+        columns = self.config.hidden / (1 if machine.replicated_norms else self.boards)
         cycles = costs.norm_cycles(machine, self.rows, math.ceil(columns), layer_norm)
         self._add(unit=VFU, category=VECTOR, what=what, start=machine.start_cycles, compute=cycles)
         if self.boards > 1 and not machine.replicated_norms:
@@ -177,13 +210,11 @@ class _Builder:
             unit=ROUTER, category=LINK, what=what, start=start, compute=cycles, link_bytes=sent
         )
 
-    def attention(
-        self, config: ModelConfig, step: StepShape, heads: int, kv_heads: int, boards: int
-    ) -> None:
-        machine = self.machine
+    def attention(self, attend: Attend) -> None:
+        machine, config, step, heads = self.machine, self.config, self.step, self.heads
         softmax = costs.softmax_cycles(machine, step.rows, heads, step.visible)
         products = costs.attention_cycles(machine, config.head_dim, heads, step.visible)
-        read = _kv_bytes(machine, config, step, kv_heads if machine.kv_grouped else heads, boards)
+        read = _kv_bytes(machine, config, step, self.kv_heads if machine.kv_grouped else heads)
         self._add(
             unit=MPU,
             category=ATTENTION,
@@ -196,10 +227,22 @@ class _Builder:
             macs=costs.attention_macs(config.head_dim, heads, step.visible),
         )
 
+    def nothing(self, operation: Operation) -> None:
+        """Its time is within that of the operators beside it."""
 
-def _kv_bytes(
-    machine: Machine, config: ModelConfig, step: StepShape, heads: int, boards: int
-) -> float:
+
+OPERATORS: dict[type[Operation], Callable[[_Builder, Any], None]] = {
+    Norm: _Builder.norm,
+    Matmul: _Builder.matmul,
+    Attend: _Builder.attention,
+    **dict.fromkeys(
+        (Embed, AddPosition, Rope, StoreKv, Activate, AddResidual, PackSelected, Argmax),
+        _Builder.nothing,
+    ),
+}
+
+
+def _kv_bytes(machine: Machine, config: ModelConfig, step: StepShape, heads: int) -> float:
     """Bytes of K and V of one block that come from memory: what the on-chip cache, shared by all
     blocks and by a board's share of the heads, does not hold."""
     position = 2.0 * heads * config.head_dim * machine.kv_bytes
