@@ -7,11 +7,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -20,11 +18,13 @@ from .alveo_container import PLATFORM
 from .cluster_file import Cable, ring
 from .errors import LoraError, TransportError
 from .overlay import load_overlay
+from .xrt_folder import STARTING, HeldFolder, remove_stale
 
 LIBRARY_FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib", "/opt/xilinx/xrt/lib")
 LIBRARIES = ("core", "noop", "swemu", "hwemu")
 MODEL = "data/emulation/unified/cpu_em/generic_pcie/model/genericpciemodel"
 SOCKET_PATH_LIMIT = 106
+XRT_SOCKETS = "/tmp"  # XRT's sockets are in the folder USER of it, whatever TMPDIR says
 
 # CpuemShim::alloc_void() of 2.13.0 drops realloc's result unless the buffer is absent. The test of
 # the old pointer (48 85 c0: test rax,rax) becomes a jump to the branch that keeps the new one.
@@ -47,22 +47,21 @@ class XrtEnvironment:
         cables: Sequence[Cable] | None = None,
     ) -> None:
         source = find_libraries()
-        self._folder = tempfile.TemporaryDirectory(prefix="lora-xrt-")
-        self.folder = Path(self._folder.name)
+        remove_stale()
+        self._held = HeldFolder()
+        self.folder = self._held.path
         try:
+            if len(os.path.relpath(self.folder, XRT_SOCKETS)) + 45 > SOCKET_PATH_LIMIT:
+                raise TransportError(
+                    f"{self.folder}: too long for sockets; set TMPDIR to a short path"
+                )
             self._fill(source, boards, overlay, banks)
             # A folder's own path: the cluster process may run in another one.
             self._overlay = str(load_overlay(overlay).path.resolve())
             self.set_cluster(boards, cables)
         except BaseException:
-            self._folder.cleanup()
+            self._held.remove()
             raise
-        user = self.folder.name
-        self._sockets = Path(tempfile.gettempdir()) / user
-        if len(str(self._sockets)) + 40 > SOCKET_PATH_LIMIT:
-            raise TransportError(
-                f"{self._sockets}: too long for sockets; set TMPDIR to a short path"
-            )
         self.variables: Mapping[str, str] = {
             **os.environ,
             "XILINX_XRT": str(self.folder / "xrt"),
@@ -72,13 +71,17 @@ class XrtEnvironment:
             "SDACCEL_EM_RUN_DIR": str(self.folder / "run"),
             "LORA_EMULATION_DIR": str(self.folder),
             "LORA_LOCK_FOLDER": str(self.folder),  # emulated boards are this process's own
-            "USER": user,
+            "USER": os.path.relpath(self.folder, XRT_SOCKETS),  # so that they lie in the folder
         }
+
+    @property
+    def descriptor(self) -> int:
+        """For `pass_fds` of a command that may outlive this process: it keeps the folder."""
+        return self._held.descriptor
 
     def close(self) -> None:
         """Removes everything."""
-        shutil.rmtree(self._sockets, ignore_errors=True)
-        self._folder.cleanup()
+        self._held.remove()
 
     def __enter__(self) -> XrtEnvironment:
         return self
@@ -95,6 +98,10 @@ class XrtEnvironment:
         """What the cluster process has said."""
         path = self.folder / "cluster.log"
         return path.read_text() if path.is_file() else ""
+
+    def lost_boards(self) -> int:
+        """Device processes that have died, or not ended yet, before their board was handed over."""
+        return len(list(self.folder.glob(f"{STARTING}*")))
 
     def _fill(self, source: Path, boards: int, overlay: str, banks: Sequence[str] | None) -> None:
         libraries = self.folder / "xrt" / "lib"
@@ -127,6 +134,7 @@ class XrtEnvironment:
         model.write_text(
             "#!/bin/sh\n"
             f'export PYTHONPATH="{package}${{PYTHONPATH:+:$PYTHONPATH}}"\n'
+            f'touch "$LORA_EMULATION_DIR/{STARTING}$$"\n'
             f'exec "{sys.executable}" -m lora_host.device_process\n'
         )
         model.chmod(0o755)
@@ -173,7 +181,8 @@ def emulation_config(boards: int, sizes: Sequence[str]) -> dict[str, object]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command on emulated boards behind XRT; returns its exit code."""
+    """Runs a command on emulated boards behind XRT; returns its exit code, 1 where a signal has
+    ended it."""
     parser = argparse.ArgumentParser(prog="python -m lora_host.xrt_environment")
     parser.add_argument("--boards", type=int, default=1)
     parser.add_argument("--overlay", default="lora_f_u280")
@@ -183,13 +192,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = [word for word in chosen.command if word != "--"] or [os.environ.get("SHELL", "sh")]
     try:
         with XrtEnvironment(chosen.boards, overlay=chosen.overlay, mode=chosen.mode) as place:
-            # A session of its own: XRT sends SIGTERM to its whole process group.
-            child = subprocess.Popen(command, env=dict(place.variables), start_new_session=True)
-            signal.signal(signal.SIGINT, lambda *_: child.send_signal(signal.SIGINT))
-            return child.wait()
+            return _run(command, place)
     except LoraError as error:
         sys.stderr.write(f"{error}\n")
-        return 1
+    except OSError as error:
+        sys.stderr.write(f"{command[0]}: cannot be started: {error.strerror}\n")
+    return 1
+
+
+def _run(command: Sequence[str], place: XrtEnvironment) -> int:
+    # A session of its own: XRT sends SIGTERM to its whole process group.
+    child = subprocess.Popen(
+        command,
+        env=dict(place.variables),
+        start_new_session=True,
+        pass_fds=(place.descriptor,),
+    )
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda received, _frame: child.send_signal(received))
+    code = child.wait()
+    if code == -signal.SIGINT:
+        return 128 + signal.SIGINT
+    name = f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+    if code and code != -signal.SIGKILL and place.lost_boards():
+        name += ": a board's device process has died, and XRT ends its host then; start it again"
+    elif code >= 0:
+        return code
+    raise TransportError(f"{command[0]}: {name}")
 
 
 if __name__ == "__main__":

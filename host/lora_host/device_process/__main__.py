@@ -9,9 +9,10 @@ import re
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
+
+from lora_host.xrt_folder import STARTING
 
 FOLDER_VARIABLE = "LORA_EMULATION_DIR"
 SOCKET_NAME = "cluster.sock"
@@ -20,7 +21,8 @@ CONNECT_SECONDS = 30.0  # the host listens before it starts us; a loaded machine
 
 
 def main() -> int:
-    """Exit code 0 once the host or the cluster process has ended the session."""
+    """Exit code 0 once the host or the cluster process has ended the session, or the environment's
+    folder is gone; 2 with one line where it cannot begin, 1 where it fails."""
     os.closerange(3, 256)  # other boards' sockets, inherited: they would never see their end
     folder = Path(os.environ[FOLDER_VARIABLE])
     name = os.environ["EMULATION_SOCKETID"]
@@ -28,23 +30,28 @@ def main() -> int:
     if not found:
         sys.stderr.write(f"EMULATION_SOCKETID {name!r}: device<N>_... expected\n")
         return 2
-    host = _connect(_socket_folder() / name)
+    try:
+        return _serve(folder, name, int(found[1]))
+    except OSError as error:
+        if not folder.exists():  # the host was killed, and with it went the environment
+            return 0
+        sys.stderr.write(f"board {found[1]}: no session with its host: {error}\n")
+        return 1
+
+
+def _serve(folder: Path, name: str, board: int) -> int:
+    host = _connect(folder / name)
     for _ in range(3):
         cluster = _join(folder)
-        socket.send_fds(cluster, [HELLO + bytes([int(found[1])])], [host.fileno()])
+        socket.send_fds(cluster, [HELLO + bytes([board])], [host.fileno()])
         if cluster.recv(1):  # taken; nothing comes back from one that was about to end
             host.close()
+            (folder / f"{STARTING}{os.getpid()}").unlink(missing_ok=True)
             cluster.recv(1)
             return 0
         cluster.close()
-    sys.stderr.write(f"{folder}: the cluster process does not take board {found[1]}\n")
+    sys.stderr.write(f"{folder}: the cluster process does not take board {board}\n")
     return 1
-
-
-def _socket_folder() -> Path:
-    user = os.environ.get("USER")
-    folder = Path(tempfile.gettempdir())
-    return folder / user if user else folder
 
 
 def _connect(path: Path) -> socket.socket:
@@ -56,7 +63,7 @@ def _connect(path: Path) -> socket.socket:
             return connection
         except OSError:
             connection.close()
-            if time.monotonic() > end:
+            if time.monotonic() > end or not path.parent.exists():
                 raise
             time.sleep(0.01)
 

@@ -15,6 +15,7 @@ from lora_host.cluster_file import Cable
 from lora_host.emulated import Emulated
 from lora_host.errors import LoraError, TransportError
 from lora_host.overlay import load_overlay
+from lora_host.xrt_folder import remove_left
 
 from . import wire
 from .__main__ import HELLO, SOCKET_NAME
@@ -98,9 +99,9 @@ class ClusterProcess:
         self._selector.register(self._listener, selectors.EVENT_READ, None)
 
     def run(self) -> None:
-        """Serves until the last client has gone, or none came in time."""
+        """Serves until the last client has gone; or until none came in time, or can come."""
         end, then, served = time.monotonic() + FIRST_CLIENT_SECONDS, time.monotonic(), False
-        while self._clients or (not served and time.monotonic() < end):
+        while self._clients or (not served and time.monotonic() < end and self._path.exists()):
             now = time.monotonic()
             # While boards work, their own slices make time; while they wait, real time passes.
             idle = 0 if self._moved[0] else min(int((now - then) * 1e6), 1_000_000) * self._speed
@@ -185,3 +186,4 @@ def _say(line: str) -> None:
 
 if __name__ == "__main__":
     ClusterProcess(Path(sys.argv[1])).run()
+    remove_left(Path(sys.argv[1]))  # where those who made the folder were killed

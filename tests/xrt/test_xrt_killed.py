@@ -1,0 +1,139 @@
+"""Host, device process and wrapper killed in any moment: one line, exit code 1, nothing left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.processes import environment
+from tests.xrt_rig import PREAMBLE
+
+pytestmark = pytest.mark.xrt
+
+OPEN = PREAMBLE + "cluster = opened('xrt:0')\nprint('open', flush=True)\n"
+WAIT = OPEN + "sys.stdin.read()\ncluster.close()\n"
+WORK = (
+    PREAMBLE
+    + """
+from lora_sdk.cli.outcome import fail
+try:
+    with opened("xrt:0") as cluster:
+        cluster.reserve(0, 32, 1 << 16)
+        while True:
+            cluster.checksum(0, 32, 8192, 4096)
+except LoraError as error:
+    sys.exit(fail("host", error, 1))
+"""
+)
+DELAYS = (0.0, 0.1, 0.3, 0.6)
+SECONDS = 60
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """TMPDIR of the wrapper: a path short enough for sockets."""
+    with tempfile.TemporaryDirectory(prefix="t-") as short:
+        yield Path(short)
+
+
+def wrapped(folder: Path, *command: str) -> subprocess.Popen[str]:
+    """`command` behind the wrapper."""
+    wrapper = [sys.executable, "-m", "lora_host.xrt_environment", "--boards", "1", "--"]
+    return subprocess.Popen(
+        [*wrapper, *command],
+        env={**environment(), "TMPDIR": str(folder)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def of_folder(folder: Path, part: bytes) -> list[int]:
+    """Processes with TMPDIR `folder` whose command line has `part`."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            words, variables = (path / "cmdline").read_bytes(), (path / "environ").read_bytes()
+        except OSError:
+            continue
+        if part in words and b"TMPDIR=" + str(folder).encode() + b"\0" in variables:
+            found.append(int(path.name))
+    return found
+
+
+def wait_for(what: Callable[[], object]) -> None:
+    end = time.monotonic() + SECONDS
+    while not what():
+        assert time.monotonic() < end, "not in time"
+        time.sleep(0.005)
+
+
+def nothing_left(folder: Path) -> bool:
+    return not list(folder.glob("lora-xrt-*")) and not of_folder(folder, b"lora_host")
+
+
+def one_line(process: subprocess.Popen[str]) -> str:
+    """The wrapper's last line; exit code 1, and no traceback before it."""
+    _, error = process.communicate(timeout=SECONDS)
+    assert process.returncode == 1 and "Traceback" not in error, error
+    return error.splitlines()[-1]
+
+
+@pytest.mark.parametrize("delay", DELAYS)
+def test_the_host_is_killed(folder: Path, delay: float) -> None:
+    process = wrapped(folder, sys.executable, "-c", WAIT)
+    wait_for(lambda: of_folder(folder, b"device_process"))
+    time.sleep(delay)
+    (host,) = set(of_folder(folder, b"cluster = opened")) - {process.pid}
+    os.kill(host, signal.SIGKILL)
+    assert one_line(process).endswith("ended by SIGKILL")
+    wait_for(lambda: nothing_left(folder))
+
+
+@pytest.mark.parametrize("delay", DELAYS)
+def test_the_device_process_is_killed(folder: Path, delay: float) -> None:
+    process = wrapped(folder, sys.executable, "-c", WORK)
+    wait_for(lambda: of_folder(folder, b"lora_host.device_process\0"))
+    time.sleep(delay)
+    while process.poll() is None:  # XRT starts another at each load
+        for device in of_folder(folder, b"lora_host.device_process\0"):
+            with suppress(ProcessLookupError):
+                os.kill(device, signal.SIGKILL)
+        time.sleep(0.02)
+    line = one_line(process)
+    assert "a board's device process has died" in line or "the card has left the bus" in line
+    wait_for(lambda: nothing_left(folder))
+
+
+def test_the_wrapper_is_killed(folder: Path) -> None:
+    """The host goes on; with its end the folder goes too."""
+    process = wrapped(folder, sys.executable, "-c", WAIT)
+    assert process.stdin is not None and process.stdout is not None
+    assert process.stdout.readline() == "open\n"
+    process.kill()
+    process.wait()
+    time.sleep(0.3)
+    assert list(folder.glob("lora-xrt-*")) and of_folder(folder, b"device_process")
+    process.stdin.close()
+    wait_for(lambda: nothing_left(folder))
+
+
+def test_signals_and_commands_that_are_not_there(folder: Path) -> None:
+    stopped = wrapped(
+        folder, sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"
+    )
+    assert stopped.stdout is not None and stopped.stdout.readline() == "up\n"
+    stopped.terminate()
+    assert "ended by SIGTERM" in one_line(stopped)
+    assert "no-such-command: cannot be started" in one_line(wrapped(folder, "no-such-command"))
+    assert nothing_left(folder)
