@@ -1,4 +1,9 @@
-"""Steps with the cache's headers: every queued KV operation travels in the next step."""
+"""Steps with the cache's headers: every queued KV operation travels in the next step.
+
+A step that fails leaves the boards' tables as they were before it. It is run once more: the C host
+gives the same step number a higher epoch, so boards that have done it do it again, and boards that
+have not do it for the first time.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +11,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
-from lora_host.errors import LoraError, ModelError
+from lora_host import abi
+from lora_host.errors import CommandError, LinkError, LoraError, ModelError, TransportError
 from lora_sdk.core.kvcache import KvCache, Uncommitted
 from lora_sdk.core.step import KvOp, Row, StepResult
 
 if TYPE_CHECKING:
     from lora_sdk.adapters.slots import AdapterSlots
+
+
+def may_be_redone(error: LoraError) -> bool:
+    """Whether a step that failed with this may succeed when it is run again: a failure of boards or
+    links, unless somebody cancelled it, a board hangs until a reset, or the C host has redone the
+    step already."""
+    if not isinstance(error, (CommandError, LinkError, TransportError)):
+        return False
+    final = (abi.ERR_CANCELLED, abi.ERR_TIMEOUT, abi.ERR_LINK_CRC)
+    return error.failure is None or error.failure.code not in final
 
 
 class StepRunner(Protocol):
@@ -34,14 +50,15 @@ class Stepper:
         self._cache = cache
         self.steps = 0
         self.rows = 0
+        self.redone = 0  # steps that were run a second time after a failure
 
     def run(self, rows: Sequence[Row], retry: bool = False) -> StepResult:
         """One step with these rows, whose slots were taken from the cache.
 
-        A LoraError leaves the books as they were before the call; the rows' slots are given back,
-        or with `retry` kept, so that the same rows may run again. A ModelError means that the step
-        ran but is worthless: its rows are dropped. After any other exception (Ctrl-C) every
-        sequence is forgotten.
+        A step that fails is redone once. A LoraError leaves the books as they were before the call;
+        the rows' slots are given back, or with `retry` kept, so that the same rows may run again. A
+        ModelError means that the step ran but is worthless: its rows are dropped. After any other
+        exception (Ctrl-C) every sequence is forgotten.
         """
         try:
             while self._cache.more_than_a_header:
@@ -59,12 +76,21 @@ class Stepper:
         self._note(rows)
         return result
 
-    def flush(self) -> None:
+    def flush(self, redo: bool = True) -> None:
         """Run empty steps until nothing is queued and what was freed is free."""
         while self._cache.queued or self._cache.leaving:
-            self._step(())
+            self._step((), redo)
 
-    def _step(self, rows: Sequence[Row]) -> StepResult:
+    def _step(self, rows: Sequence[Row], redo: bool = True) -> StepResult:
+        try:
+            return self._step_once(rows)
+        except LoraError as error:
+            if not redo or not may_be_redone(error):
+                raise
+        self.redone += 1
+        return self._step_once(rows)
+
+    def _step_once(self, rows: Sequence[Row]) -> StepResult:
         header = self._cache.next_header()
         try:
             result = self._runner.step(self._adapted(rows), header.kv_ops, header.path)
@@ -102,10 +128,10 @@ def argmax_of(result: StepResult, index: int) -> int:
     if result.argmax is None:
         raise ValueError("no row of the step wanted its argmax")
     values, tokens = result.argmax
-    place = result.rows.index(index)
-    if values[place] != values[place]:
+    selected = result.rows.index(index)
+    if values[selected] != values[selected]:
         raise ModelError(
             f"logits of row {index} of step {result.step} hold NaN; expected numbers; check the "
             "model's weights for values that overflow FP16"
         )
-    return int(tokens[place])
+    return int(tokens[selected])

@@ -11,13 +11,12 @@ from lora_sdk.engine.requests import Request
 
 
 async def deltas(generator: Generator, request: Request) -> AsyncIterator[Delta]:
-    """Pieces of a request as they come; leaving early cancels it."""
+    """Deltas of a request as they come; leaving early cancels it."""
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[Delta | None] = asyncio.Queue()
     request.on_delta = _relay(loop, queue)
     request.on_end = _relay(loop, queue, None)
-    generator.submit(request)
-    generator.run_in_background()
+    generator.adopt(request)
     try:
         while (delta := await queue.get()) is not None:
             yield delta
@@ -36,7 +35,7 @@ async def collect(generator: Generator, request: Request) -> Result:
 def _relay(
     loop: asyncio.AbstractEventLoop, queue: asyncio.Queue[Delta | None], *fixed: None
 ) -> Callable[..., None]:
-    """A listener that may be called from any thread; silent once the event loop is closed."""
+    """A callback that may be called from any thread; silent once the event loop is closed."""
 
     def put(*given: Delta) -> None:
         if not loop.is_closed():

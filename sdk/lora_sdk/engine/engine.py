@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import cached_property
 from types import TracebackType
@@ -30,6 +31,7 @@ from lora_sdk.engine.submission import (
     prompts_of,
 )
 from lora_sdk.engine.token_api import TokenApi
+from lora_sdk.engine.turns import Waiter
 from lora_sdk.sampling import SamplingParams
 from lora_sdk.spec.opening import open_speculation, with_taps
 from lora_sdk.text.chat import Message, check_messages, find_template, render
@@ -126,6 +128,11 @@ class Engine(AdapterApi, TokenApi):
         return self._stepper.steps
 
     @property
+    def redone_steps(self) -> int:
+        """Steps that were run a second time after a failure, by the SDK or by the C host."""
+        return self._stepper.redone + self.cluster.stats().redone_steps
+
+    @property
     def speculation(self) -> SpeculationStatistics | None:
         """Counts of all verifications so far, None where nobody drafts."""
         return None if self._speculation is None else self._speculation.statistics
@@ -165,7 +172,7 @@ class Engine(AdapterApi, TokenApi):
 
         `params`: one for all, or one a prompt; None is greedy. `on_delta` receives each delta of a
         single prompt as it comes, and ends it by returning True; `on_result` receives each finished
-        prompt's place and result. Raises RequestError for a bad argument or a prompt beyond the
+        prompt's index and result. Raises RequestError for a bad argument or a prompt beyond the
         context, ModelError for NaN logits, and what the boards raise.
         """
         several, single = prompts_of(prompts)
@@ -184,19 +191,27 @@ class Engine(AdapterApi, TokenApi):
         return results[0] if single else results
 
     def stream(self, prompt: Prompt, params: SamplingParams | None = None) -> Iterator[Delta]:
-        """Pieces of one prompt's continuation as they come. Closing the iterator cancels."""
-        deltas: list[Delta] = []
-        request = self._submit(prompt, params, deltas.append)
+        """Deltas of one prompt's continuation as they come. Closing the iterator cancels."""
+        deltas: deque[Delta] = deque()
+        waiter = Waiter()
+
+        def received(delta: Delta) -> None:
+            deltas.append(delta)
+            waiter.wake()
+
+        request = make_request(self, one_prompt(prompt), params, received)
+        request.wake_at_end = waiter.wake
+        self._generator.submit(request)
         try:
             while deltas or not request.ended:
                 if deltas:
-                    yield deltas.pop(0)
+                    yield deltas.popleft()
                 else:
-                    self._generator.advance()
+                    self._generator.wait_for_delta(request, waiter, lambda: bool(deltas))
             request.result()
         finally:
             if not request.ended:
-                self._generator.forget(request)
+                self._generator.forget([request])
 
     async def agenerate(self, prompt: Prompt, params: SamplingParams | None = None) -> Result:
         """`generate` of one prompt for asyncio; cancelling the task cancels the request."""
@@ -231,18 +246,12 @@ class Engine(AdapterApi, TokenApi):
         text = render(template, messages, self.tokenizer, add_generation_prompt=True)
         return self.tokenizer.encode(text, special=False)  # the template wrote BOS itself
 
-    def _submit(self, prompt: Prompt, params: SamplingParams | None, on_delta: OnDelta) -> Request:
-        request = make_request(self, one_prompt(prompt), params, on_delta)
-        self._generator.submit(request)
-        return request
-
     def _run(self, requests: Sequence[Request]) -> None:
         for request in requests:
             self._generator.submit(request)
         try:
-            while not all(request.ended for request in requests):
-                self._generator.advance(one_step=False)
+            self._generator.wait(requests)
         finally:
-            for request in requests:
-                if not request.ended:
-                    self._generator.forget(request)
+            left = [request for request in requests if not request.ended]
+            if left:
+                self._generator.forget(left)

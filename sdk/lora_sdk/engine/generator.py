@@ -1,23 +1,22 @@
-"""The generation loop: what is waiting becomes rows, rows become tokens, tokens become deltas."""
+"""Requests of many threads and of asyncio on one loop of steps."""
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from lora_host.errors import LoraError, ModelError, RequestError
+from lora_host.errors import LoraError, RequestError
 from lora_sdk.core.kvcache import KvCache
-from lora_sdk.core.results import Delta
-from lora_sdk.core.rows import build_rows
-from lora_sdk.core.step import Row, StepResult
 from lora_sdk.core.stepper import Stepper
-from lora_sdk.core.verify import Tree, choose_for_row, walk
+from lora_sdk.engine.fair_lock import FairLock
 from lora_sdk.engine.greedy import GreedyLoop
 from lora_sdk.engine.requests import Request
-from lora_sdk.engine.scheduler import Scheduler, Slice, Track
-from lora_sdk.sampling.logprobs import PositionLogprobs, position_logprobs
+from lora_sdk.engine.scheduler import Scheduler
+from lora_sdk.engine.step_loop import StepLoop
+from lora_sdk.engine.turns import Turns, Waiter
 
 if TYPE_CHECKING:
     from lora_sdk.adapters.slots import AdapterSlots
@@ -25,7 +24,9 @@ if TYPE_CHECKING:
 
 
 class Generator:
-    """Runs requests. Any thread may submit and advance; one at a time advances."""
+    """Runs requests. Any thread may submit, wait and advance; one at a time runs steps.
+
+    `lock` is held while a step runs, and by whoever else changes the cache or the adapters."""
 
     def __init__(
         self,
@@ -36,332 +37,115 @@ class Generator:
         adapters: AdapterSlots | None = None,
         speculation: Speculation | None = None,
     ) -> None:
-        self._stepper = stepper
-        self._cache = cache
-        self._scheduler = Scheduler(cache, row_limit, adapters)
-        self._greedy = greedy
-        self._row_limit = row_limit
-        self._speculation = speculation
-        self._plain_step = False  # the next step has no drafted rows
+        self.lock = FairLock()
+        scheduler = Scheduler(cache, row_limit, adapters)
+        self._loop = StepLoop(scheduler, stepper, cache, greedy, speculation, self._is_wanted)
         self._inbox: deque[Request] = deque()
-        self.lock = threading.RLock()
+        self._turns = Turns()
         self._closed = False
-        self._work = threading.Event()
+        self._adopted: deque[Request] = deque()  # nobody but the background thread waits for these
+        self._background = Waiter()
+        self._work = threading.Event()  # something was adopted
         self._thread: threading.Thread | None = None
+        self._starting = threading.Lock()
 
     def submit(self, request: Request) -> None:
-        """Hand a request in; it takes part from the next step on."""
+        """Hand a request in; it takes part from the next step on. Waits for nothing."""
         if self._closed:
             raise RequestError("the engine is closed; open another one")
         self._inbox.append(request)
-        self._work.set()
 
-    def forget(self, request: Request) -> None:
-        """Free what a request holds that nobody waits for any more."""
-        request.cancel()
+    def wait(self, requests: Sequence[Request]) -> None:
+        """Return once the requests have ended. Their results hold what they ended with."""
+        waiter = Waiter()
+        for request in requests:
+            request.wake_at_end = waiter.wake
+        left = deque(requests)
+
+        def finished() -> bool:
+            while left and left[0].ended:
+                left.popleft()
+            return not left
+
+        self._turns.wait(waiter, finished, lambda: self._serve(one_step=False))
+
+    def wait_for_delta(self, request: Request, waiter: Waiter, came: Callable[[], bool]) -> None:
+        """Return once `came()` or the request has ended; its callbacks wake `waiter`."""
+        self._turns.wait(
+            waiter, lambda: came() or request.ended, lambda: self._serve(one_step=True)
+        )
+
+    def forget(self, requests: Sequence[Request]) -> None:
+        """Free what requests hold that nobody waits for any more."""
+        for request in requests:
+            request.cancel()
         with self.lock:
             self._take_inbox()
-            self._scheduler.remove(request)
+            for request in requests:
+                self._loop.remove(request)
 
-    def run_in_background(self) -> None:
-        """Have a thread that advances whenever there is work, until `close`."""
-        with self.lock:
-            if self._thread is None and not self._closed:
+    def adopt(self, request: Request) -> None:
+        """Submit a request for which no thread waits: one in the background runs the steps where
+        no other does. Waits for nothing."""
+        self.submit(request)
+        self._adopted.append(request)
+        with self._starting:
+            if self._thread is None:
                 self._thread = threading.Thread(
-                    target=self._run_thread, name="lora-generator", daemon=True
+                    target=self._run_background, name="lora-generator", daemon=True
                 )
                 self._thread.start()
+        self._work.set()
+        if self._closed:  # meanwhile
+            self.advance()
 
     def close(self) -> None:
-        """Fail what still runs and end the thread."""
+        """Fail what still runs and end the thread in the background."""
         self._closed = True
-        self._work.set()
         self.advance()
+        self._work.set()
+        self._background.wake()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
-
-    def _run_thread(self) -> None:
-        while not self._closed:
-            self._work.wait()
-            self._work.clear()
-            try:
-                while not self._closed and self.advance(one_step=False):
-                    pass
-            except Exception:  # its requests hold it; their owners raise it
-                self._work.set()
 
     def advance(self, one_step: bool = True) -> bool:
         """Run one step, or with `one_step` False as many as the boards' own greedy loop takes.
 
-        False when there is nothing to do. A failed step fails every request that runs or waits.
+        False when there is nothing to do. A LoraError is raised after the requests that it ended
+        hold it; the others go on. Anything else ends them all.
         """
         with self.lock:
+            self._take_inbox()
+            if self._closed:
+                self._loop.fail_all(RequestError("the engine was closed while the request ran"))
+                return False
+            return self._loop.advance(one_step)
+
+    def _serve(self, one_step: bool) -> None:
+        with suppress(LoraError):  # the requests that it ended hold it
+            self.advance(one_step)
+
+    def _run_background(self) -> None:
+        while not self._closed:
+            self._work.wait()
+            self._work.clear()
             try:
-                return self._advance(one_step)
-            except BaseException as error:
-                # A LoraError leaves the boards' tables as they were; after anything else nobody
-                # knows whether the step ran.
-                if not isinstance(error, LoraError):
-                    self._cache.reset()
-                self._fail_all(error)
-                raise
+                self._turns.wait(
+                    self._background, self._is_deserted, lambda: self._serve(one_step=False)
+                )
+            except Exception:  # every request holds it; their owners raise it
+                self._work.set()
 
-    def _advance(self, one_step: bool) -> bool:
-        if self._closed:
-            self._fail_all(RequestError("the engine was closed while the request ran"))
-            return False
-        self._take_inbox()
-        self._cancel()
-        self._admit()
-        if self._scheduler.idle:
-            return False
-        track = None if one_step else self._lone_track()
-        most = 0 if track is None else self._plain_tokens(track)
-        if track is not None and most and self._greedy is not None:
-            self._run_greedy(track, self._greedy, most)
-        elif self._scheduler.running:
-            self._run_step()
-        return True
+    def _is_deserted(self) -> bool:
+        """Whether every adopted request has ended."""
+        while self._adopted and self._adopted[0].ended:
+            self._adopted.popleft()
+        return self._closed or not self._adopted
 
-    # --- requests in and out --------------------------------------------------------------------
+    def _is_wanted(self) -> bool:
+        """Whether the boards' own loop must end, because somebody else wants something."""
+        return bool(self._inbox) or self._closed or self.lock.wanted
 
     def _take_inbox(self) -> None:
         while self._inbox:
-            request = self._inbox.popleft()
-            try:
-                self._scheduler.submit(request)
-            except RequestError as error:
-                request.fail(error)
-
-    def _cancel(self) -> None:
-        """Cancelled requests end before anything else runs."""
-        for request in self._scheduler.drop_cancelled():
-            for sample in request.samples:
-                if sample.finish_reason is None:
-                    self._deliver(request, sample.cancel())
-
-    def _admit(self) -> None:
-        self._scheduler.admit()
-        if self._scheduler.blocked() is None:
-            return
-        self._stepper.flush()  # what has just been freed
-        self._scheduler.admit()
-        request = self._scheduler.blocked()
-        if request is not None and not self._scheduler.has_slot(request):
-            self._drop(
-                request,
-                RequestError(
-                    f"no room for adapter {request.params.adapter!r}: every slot is used by an "
-                    "open sequence; release sequences or open with a larger max_adapters"
-                ),
-            )
-        elif request is not None:
-            self._drop(
-                request,
-                RequestError(
-                    f"no room for the request: {self._cache.free_pages} KV pages and "
-                    f"{self._cache.free_sequences} sequences are free; release sequences"
-                ),
-            )
-
-    def _drop(self, request: Request, error: BaseException) -> None:
-        """Fail one request and let the others go on."""
-        request.fail(error)
-        self._scheduler.remove(request)
-
-    def _fail_all(self, error: BaseException) -> None:
-        for request in [*self._scheduler.abandon(), *self._inbox]:
-            request.fail(error)
-        self._inbox.clear()
-
-    def _deliver(self, request: Request, delta: Delta) -> None:
-        try:
-            request.deliver(delta)
-        except BaseException as error:  # the listener's own failure ends its request alone
-            self._drop(request, error)
-
-    # --- one step -------------------------------------------------------------------------------
-
-    def _run_step(self) -> None:
-        slices = self._plan()
-        rows: list[Row] = []
-        parts: list[range] = []
-        for chunk in slices:
-            first = len(rows)
-            rows += self._rows(chunk)
-            parts.append(range(first, len(rows)))
-        try:
-            result = self._stepper.run(rows)
-        except ModelError as error:
-            if any(chunk.tree is not None for chunk in slices):
-                self._plain_step = True  # the value may be of a draft that nobody asked for
-            else:
-                self._fail_owner(slices, error)
-            return
-        for chunk, part in zip(slices, parts, strict=True):
-            if chunk.track not in self._scheduler.running:  # its request has failed just now
-                continue
-            if chunk.tree is not None:
-                self._after_tree(chunk.track, chunk.tree, result, rows, part)
-            else:
-                self._cache.commit(chunk.track.sequence, [rows[i].slot for i in part])
-                self._after_slice(chunk, result, rows, part)
-
-    def _plan(self) -> list[Slice]:
-        if self._speculation is not None:
-            for track in self._scheduler.running:
-                self._speculation.join(track)
-        slices = self._scheduler.plan()
-        if not slices:  # every slot waits for its commit to be carried
-            self._stepper.flush()
-            slices = self._scheduler.plan()
-        plain, self._plain_step = self._plain_step, False
-        if self._speculation is None or plain:
-            return slices
-        return self._speculation.extend(slices, min(self._row_limit, self._cache.free_slots))
-
-    def _fail_owner(self, slices: Sequence[Slice], error: ModelError) -> None:
-        """End the request whose row has a value that is not finite; the others' rows, dropped with
-        it, run again in the next step."""
-        if error.row is None:
-            raise error
-        owners = [chunk.track.request for chunk in slices for _ in range(chunk.count)]
-        request = owners[error.row]
-        self._drop(request, ModelError(f"{request.name}: {error}", row=error.row))
-
-    def _rows(self, chunk: Slice) -> list[Row]:
-        track = chunk.track
-        hidden = self._speculation is not None and self._speculation.wants_hidden
-        if chunk.tree is not None:
-            every = range(len(chunk.tree.tokens))
-            plain = not self._needs_logits(track)
-            return build_rows(
-                self._cache,
-                track.sequence,
-                chunk.tree.tokens,
-                chunk.tree.parents,
-                logits=() if plain else every,
-                argmax=every if plain else (),
-                hidden=every if hidden else (),
-            )
-        last = [chunk.count - 1] if chunk.complete else []
-        prompt_logprobs = track.request.params.prompt_logprobs is not None
-        shown = range(chunk.count) if prompt_logprobs and track.prefilling else ()
-        logits = {*shown, *(last if self._needs_logits(track) else ())}
-        return build_rows(
-            self._cache,
-            track.sequence,
-            track.todo[: chunk.count],
-            logits=logits,
-            argmax=[i for i in last if i not in logits],
-            hidden=range(chunk.count) if hidden else (),
-        )
-
-    @staticmethod
-    def _needs_logits(track: Track) -> bool:
-        return track.request.params.needs_logits
-
-    def _after_slice(
-        self, chunk: Slice, result: StepResult, rows: Sequence[Row], part: range
-    ) -> None:
-        track = chunk.track
-        del track.todo[: chunk.count]
-        if self._speculation is not None:
-            self._speculation.note_hidden(track, result, part)
-        try:
-            self._note_prompt(track, result, rows, part)
-            if not track.todo:
-                for one in [track, *self._scheduler.fork(track)]:
-                    self._emit(one, result, part[-1], rows[part[-1]])
-        except LoraError as error:
-            self._drop(track.request, error)
-
-    def _after_tree(
-        self, track: Track, tree: Tree, result: StepResult, rows: Sequence[Row], part: range
-    ) -> None:
-        """Take the accepted tokens one by one: what ends the text ends it inside the block."""
-        assert self._speculation is not None  # it made the tree
-        sample, request = track.sample, track.request
-        try:
-            verified = walk(
-                result, rows, part.start, sample.sampler, tree, request.tokens, sample.output[:-1]
-            )
-        except LoraError as error:
-            self._drop(request, error)
-            return
-        self._speculation.count(track, tree, len(verified.tokens))
-        self._speculation.note_hidden(
-            track, result, [part.start + node for node in verified.accepted]
-        )
-        self._cache.commit(track.sequence, verified.slots)
-        for place, token in enumerate(verified.tokens):
-            logprobs = None if verified.logprobs is None else verified.logprobs[place]
-            self._accept(track, token, logprobs)
-            if sample.finish_reason is not None or request.cancelled or request.ended:
-                return
-
-    def _note_prompt(
-        self, track: Track, result: StepResult, rows: Sequence[Row], part: range
-    ) -> None:
-        """Log probabilities of the prompt's tokens, each from the row before it."""
-        request = track.request
-        count = request.params.prompt_logprobs
-        if count is None or not track.prefilling or track.sample is not request.samples[0]:
-            return
-        assert result.logits is not None  # asked for by these rows
-        if not request.prompt_logprobs:
-            request.prompt_logprobs.append(None)  # nothing comes before the first token
-        for index in part:
-            following = rows[index].position + 1
-            if following < len(request.tokens):
-                logits = result.logits[result.rows.index(index)]
-                entry = position_logprobs(logits, request.tokens[following], count)
-                request.prompt_logprobs.append(entry)
-
-    def _emit(self, track: Track, result: StepResult, index: int, row: Row) -> None:
-        token, logprobs = choose_for_row(
-            result, index, row, track.sample.sampler, track.request.tokens, track.sample.output
-        )
-        self._accept(track, token, logprobs)
-
-    def _accept(self, track: Track, token: int, logprobs: PositionLogprobs | None) -> None:
-        delta = track.sample.accept(token, logprobs)
-        track.todo = [token]
-        if track.sample.finish_reason is not None:
-            self._scheduler.end(track)
-        self._deliver(track.request, delta)
-
-    # --- the boards' own loop -------------------------------------------------------------------
-
-    def _lone_track(self) -> Track | None:
-        """The only running sequence, when it decodes greedily and nothing waits."""
-        if len(self._scheduler.running) != 1 or self._scheduler.waiting:
-            return None
-        track = self._scheduler.running[0]
-        ready = not track.prefilling and len(track.todo) == 1 and not track.siblings
-        return track if ready and not self._needs_logits(track) else None
-
-    def _plain_tokens(self, track: Track) -> int:
-        """How many tokens the boards' own loop may decode before drafts are wanted."""
-        if self._speculation is None:
-            return track.sample.left
-        return self._speculation.plain_tokens(track)
-
-    def _run_greedy(self, track: Track, loop: GreedyLoop, most: int) -> None:
-        request = track.request
-
-        def on_token(token: int) -> bool:
-            delta = track.sample.accept(token)
-            track.todo = [token]
-            try:
-                request.deliver(delta)
-            except BaseException as error:  # ends the loop; raised where the result is asked for
-                request.fail(error)
-            return request.ended or request.cancelled or bool(self._inbox) or self._closed
-
-        try:
-            loop.run(track.sequence, track.todo[0], most, on_token)
-        except ModelError as error:
-            request.fail(ModelError(f"{request.name}: {error}", row=error.row))
-        if request.done or request.error is not None:
-            self._scheduler.remove(request)
+            self._loop.submit(self._inbox.popleft())

@@ -1,15 +1,15 @@
 """Greedy decoding of one sequence by the C host's own loop: no Python between two tokens but the
-listener's."""
+callback's."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from lora_host.errors import ModelError
+from lora_host.errors import LoraError, ModelError
 from lora_sdk.core.kvcache import KvCache, Uncommitted
 from lora_sdk.core.nonfinite import nonfinite_error
-from lora_sdk.core.stepper import Stepper
+from lora_sdk.core.stepper import Stepper, may_be_redone
 from lora_sdk.timing.step import StepShape
 
 if TYPE_CHECKING:
@@ -97,34 +97,50 @@ class GreedyLoop:
     def run(self, sequence: int, token: int, max_tokens: int, on_token: OnToken) -> None:
         """Emit at most `max_tokens` tokens after the pending `token`.
 
-        Pages for all of them enter the table first. What `on_token` raises ends the loop and is
-        raised here, with the books in order.
+        Pages for all of them enter the table first. A step that fails is redone once: the loop goes
+        on from its pending token. What `on_token` raises ends the loop and is raised here, with the
+        books in order.
         """
-        start = self._cache.length(sequence)
-        max_tokens = min(max_tokens, self._cache.context - start)
-        self._cache.grow(sequence, start + max_tokens)
-        self._stepper.flush()
-        slots = self._cache.take_slots(2)
+        end = min(self._cache.length(sequence) + max_tokens, self._cache.context)
         run = [token]  # tokens whose rows have run, then the pending one
+        failed = 0  # tokens of `run` when a step failed last
+        self._cache.grow(sequence, end)
+        self._stepper.flush()
+        while True:
+            try:
+                if failed:  # the last row's commit is queued
+                    self._stepper.flush(redo=False)
+                return self._run(sequence, run, end, on_token)
+            except LoraError as error:
+                if failed == len(run) or not may_be_redone(error):
+                    raise
+            failed = len(run)
+            self._stepper.redone += 1
+
+    def _run(self, sequence: int, run: list[int], end: int, on_token: OnToken) -> None:
+        """Extend `run`, which ends with the pending token, to the position `end`. The other tokens
+        of the list are committed already."""
+        start, before = self._cache.length(sequence), len(run) - 1
+        slots = self._cache.take_slots(2)
         try:
             self._loop.greedy(
                 sequence,
                 start,
                 run,
                 (slots[0], slots[1]),
-                max_tokens,
+                end - start,
                 on_token,
                 self._stepper.adapter_of(sequence),
             )
         except ModelError:  # the last row ran, and its header committed the one before
-            self._settle(sequence, start, run, slots)
+            self._settle(sequence, start, run[before:], slots)
             self._cache.drop(sequence)
             raise
         except BaseException:
-            self._settle(sequence, start, run[:-1], slots)
+            self._settle(sequence, start, run[before:-1], slots)
             self._commit_last(sequence)
             raise
-        self._settle(sequence, start, run[:-1], slots)
+        self._settle(sequence, start, run[before:-1], slots)
         self._commit_last(sequence)
 
     def _settle(self, sequence: int, start: int, run: Sequence[int], slots: Sequence[int]) -> None:

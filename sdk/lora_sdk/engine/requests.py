@@ -13,7 +13,7 @@ from lora_sdk.sampling.logprobs import PositionLogprobs
 from lora_sdk.text.streaming import TextStream
 
 OnDelta = Callable[[Delta], object]
-"""Hears the deltas of a request; returning True cancels it."""
+"""Receives the deltas of a request; returning True cancels it."""
 
 
 class Sample:
@@ -97,6 +97,7 @@ class Request:
     on_delta: OnDelta | None = None
     name: str = "the prompt"  # in messages
     on_end: Callable[[], None] | None = None
+    wake_at_end: Callable[[], None] | None = None  # the thread that waits for the request
     prompt_logprobs: list[PositionLogprobs | None] = field(default_factory=list)
     cancelled: bool = False
     error: BaseException | None = None
@@ -117,7 +118,7 @@ class Request:
         self.cancelled = True
 
     def deliver(self, delta: Delta) -> None:
-        """Hand a delta to whoever listens, and note the times."""
+        """Hand a delta to the callback, and note the times."""
         if self.first_token is None and delta.token_id is not None:
             self.first_token = time.monotonic()
         if self.on_delta is not None and self.on_delta(delta) is True:
@@ -135,8 +136,12 @@ class Request:
         if not self.ended:
             self.finished = time.monotonic()
             self.ended = True
-            if self.on_end is not None:
-                self.on_end()
+            try:
+                if self.on_end is not None:
+                    self.on_end()
+            finally:
+                if self.wake_at_end is not None:
+                    self.wake_at_end()
 
     def result(self) -> Result:
         """The finished request; raises the error it ended with."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from lora_host.errors import LoraError, RequestError
 from lora_sdk.core.kvcache import PAGE_POSITIONS, KvCache, pages_for
+from lora_sdk.engine.kv_source import KvSource, OwnPrefill
 from lora_sdk.engine.requests import Request, Sample, positions_of
 
 if TYPE_CHECKING:
@@ -38,24 +39,44 @@ class Group:
 
 @dataclass(eq=False)  # a track equals itself alone
 class Track:
-    """A running sequence. `todo`: tokens whose K and V are not computed yet."""
+    """A running sequence. `computed`: how many of its tokens, prompt and output, have their K and V
+    in committed positions. `fetching`: they are still on their way from somewhere else."""
 
     request: Request
     sample: Sample
     sequence: int
-    todo: list[int]
+    computed: int = 0
+    fetching: bool = False
     siblings: list[Sample] = field(default_factory=list)  # to be forked after the prompt
     draft: SequenceDraft | None = None
 
     @property
     def prefilling(self) -> bool:
         """Whether its prompt is not through yet."""
-        return not self.sample.output
+        return self.computed < len(self.request.tokens)
+
+    @property
+    def left(self) -> int:
+        """How many of its tokens are to be computed."""
+        return len(self.request.tokens) + len(self.sample.output) - self.computed
+
+    @property
+    def pending(self) -> int:
+        """Its last token."""
+        output = self.sample.output
+        return output[-1] if output else self.request.tokens[-1]
+
+    def tokens(self, count: int) -> list[int]:
+        """The next `count` tokens to be computed."""
+        prompt, output, start = self.request.tokens, self.sample.output, self.computed
+        behind = max(0, start - len(prompt))
+        found = prompt[start : start + count]
+        return found + output[behind : behind + count - len(found)]
 
 
 @dataclass(frozen=True)
 class Slice:
-    """The first `count` tokens of a track's todo, or with `tree` the only one and drafts."""
+    """The next `count` tokens of a track, or with `tree` the only one and drafts."""
 
     track: Track
     count: int
@@ -64,7 +85,7 @@ class Slice:
     @property
     def complete(self) -> bool:
         """Whether the last row's output is the next token."""
-        return self.count == len(self.track.todo)
+        return self.count == self.track.left
 
     @property
     def decoding(self) -> bool:
@@ -77,9 +98,15 @@ class Scheduler:
     """The queue of requests and the sequences that run."""
 
     def __init__(
-        self, cache: KvCache, row_limit: int, adapters: AdapterSlots | None = None
+        self,
+        cache: KvCache,
+        row_limit: int,
+        adapters: AdapterSlots | None = None,
+        source: KvSource | None = None,
     ) -> None:
+        """`source`: where K and V of new sequences come from, None for their own prefill."""
         self._cache = cache
+        self._source = source or OwnPrefill(cache)
         self._adapters = adapters
         self._row_limit = row_limit
         self._waiting: deque[Group] = deque()
@@ -111,7 +138,7 @@ class Scheduler:
 
     def drop_cancelled(self) -> list[Request]:
         """Take cancelled requests out, running or waiting, and return them."""
-        cancelled = [request for request in self._requests() if request.cancelled]
+        cancelled = [request for request in self.requests() if request.cancelled]
         for request in cancelled:
             self.remove(request)
         return cancelled
@@ -126,8 +153,8 @@ class Scheduler:
         """Start waiting groups, oldest first, while sequences, pages and adapter slots are free."""
         while self._waiting:
             group = self._waiting[0]
-            places = self._cache.free_sequences - sum(len(t.siblings) for t in self.running)
-            if group.pages() > self._cache.free_pages or len(group.samples) > places:
+            free = self._cache.free_sequences - sum(len(t.siblings) for t in self.running)
+            if group.pages() > self._cache.free_pages or len(group.samples) > free:
                 return
             if not self.has_slot(group.request):
                 return
@@ -143,17 +170,36 @@ class Scheduler:
             return None
         return self._waiting[0].request
 
+    @property
+    def room(self) -> int:
+        """Rows that the next step may have."""
+        return min(self._row_limit, self._cache.free_slots)
+
+    def fetch(self) -> None:
+        """Ask for the K and V that sequences wait for; those that fail end their requests."""
+        for track in [track for track in self.running if track.fetching]:
+            try:
+                computed = self._source.computed(track.sequence)
+            except LoraError as error:
+                self.remove(track.request)
+                track.request.fail(error)
+                continue
+            if computed is not None:
+                track.computed, track.fetching = computed, False
+
     def plan(self) -> list[Slice]:
-        """The slices of the next step; their rows number at most row_limit and the free slots."""
-        budget = min(self._row_limit, self._cache.free_slots)
-        tracks = self._in_turn(budget)
-        counts = [1] * len(tracks)
+        """The slices of the next step; their rows number at most `room`."""
+        budget = self.room
+        ready = [track for track in self.running if not track.fetching]
+        tracks = self._in_turn(ready, budget)
+        counts = {id(track): 1 for track in tracks}
         budget -= len(tracks)
-        for index in sorted(range(len(tracks)), key=lambda i: self._age(tracks[i])):
-            more = min(budget, len(tracks[index].todo) - 1)
-            counts[index] += more
-            budget -= more
-        return [Slice(track, count) for track, count in zip(tracks, counts, strict=True)]
+        for track in ready:  # what is left goes to prompts, oldest first
+            if id(track) in counts:
+                more = min(budget, track.left - 1)
+                counts[id(track)] += more
+                budget -= more
+        return [Slice(track, counts[id(track)]) for track in tracks]
 
     def fork(self, track: Track) -> list[Track]:
         """Start the siblings of a track whose prompt is through; they share its prompt."""
@@ -164,7 +210,7 @@ class Scheduler:
             own = pages_for(positions_of(track.request.tokens, sample.left)) - share
             sequence = self._cache.fork(track.sequence, own)
             draft = track.draft.fork() if track.draft is not None else None
-            started.append(Track(track.request, sample, sequence, [], draft=draft))
+            started.append(Track(track.request, sample, sequence, track.computed, draft=draft))
         self.running.extend(started)
         return started
 
@@ -178,25 +224,21 @@ class Scheduler:
 
     def abandon(self) -> list[Request]:
         """Take everything out; returns the requests that were in."""
-        requests = self._requests()
+        requests = self.requests()
         for request in requests:
             self.remove(request)
         return requests
 
-    def _requests(self) -> list[Request]:
+    def requests(self) -> list[Request]:
         """Requests that run or wait, each once."""
         every = [t.request for t in self.running] + [g.request for g in self._waiting]
         return list({id(request): request for request in every}.values())
 
     def _start(self, group: Group) -> None:
         request = group.request
-        sequence = self._cache.open(group.pages())
         try:
-            self._attach(sequence, request.params.adapter)
-        except BaseException as error:
-            self._cache.close(sequence)
-            if not isinstance(error, LoraError):
-                raise
+            sequence = self._open(request, group.pages())
+        except LoraError as error:
             self.remove(request)
             request.fail(error)
             return
@@ -204,20 +246,24 @@ class Scheduler:
         if request.started is None:
             request.started = time.monotonic()
         leader, *siblings = group.samples
-        self.running.append(Track(request, leader, sequence, list(request.tokens), siblings))
+        self.running.append(Track(request, leader, sequence, fetching=True, siblings=siblings))
 
-    def _attach(self, sequence: int, adapter: str | None) -> None:
+    def _open(self, request: Request, pages: int) -> int:
+        adapter = request.params.adapter
+        sequence = self._source.open(request.tokens, adapter, pages)
         if adapter is not None and self._adapters is not None:
-            self._adapters.attach(sequence, adapter)
+            try:
+                self._adapters.attach(sequence, adapter)
+            except BaseException:
+                self._cache.close(sequence)
+                raise
+        return sequence
 
-    def _in_turn(self, budget: int) -> list[Track]:
+    def _in_turn(self, ready: list[Track], budget: int) -> list[Track]:
         """The tracks that get a row; all of them, or by turns where rows are too few."""
-        count = len(self.running)
+        count = len(ready)
         if count <= budget:
-            return list(self.running)
+            return ready
         start = self._turn % count
         self._turn = start + budget
-        return [self.running[(start + i) % count] for i in range(budget)]
-
-    def _age(self, track: Track) -> int:
-        return self.running.index(track)
+        return [ready[(start + i) % count] for i in range(budget)]

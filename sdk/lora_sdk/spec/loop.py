@@ -75,15 +75,15 @@ class Speculation:
 
     def extend(self, slices: Sequence[Slice], room: int) -> list[Slice]:
         """The slices, with drafted trees where a sequence decodes; at most `room` rows in all."""
-        spare = room - sum(piece.count for piece in slices)
-        decoding = sum(piece.decoding for piece in slices)
+        spare = room - sum(chunk.count for chunk in slices)
+        decoding = sum(chunk.decoding for chunk in slices)
         extended = []
-        for piece in slices:
-            if piece.decoding and piece.track.draft is not None:
-                tree = self._draft(piece.track, piece.track.draft, spare + 1, decoding)
+        for chunk in slices:
+            if chunk.decoding and chunk.track.draft is not None:
+                tree = self._draft(chunk.track, chunk.track.draft, spare + 1, decoding)
                 spare -= len(tree.tokens) - 1
-                piece = type(piece)(piece.track, piece.count, tree)
-            extended.append(piece)
+                chunk = type(chunk)(chunk.track, chunk.count, tree)
+            extended.append(chunk)
         return extended
 
     def plain_tokens(self, track: Track) -> int:
@@ -101,8 +101,8 @@ class Speculation:
         if not self._taps or track.draft is None:
             return
         assert result.hidden is not None  # asked for by these rows
-        places = [result.hidden_rows.index(row) for row in rows]
-        track.draft.hidden.append(result.hidden[np.ix_(self._taps, places)])
+        indices = [result.hidden_rows.index(row) for row in rows]
+        track.draft.hidden.append(result.hidden[np.ix_(self._taps, indices)])
 
     def count(self, track: Track, tree: Tree, emitted: int) -> None:
         """A verification emitted so many tokens."""
@@ -116,7 +116,7 @@ class Speculation:
                 statistics.add(draft.chosen, tree.parents, emitted, draft.seconds)
 
     def _draft(self, track: Track, draft: SequenceDraft, room: int, sharing: int) -> Tree:
-        pending = track.todo[0]
+        pending = track.pending
         context = self._cache.length(track.sequence) + 1
         wanted = self._choose(context)
         draft.chosen, draft.seconds = wanted.size, 0.0
@@ -126,13 +126,13 @@ class Speculation:
         if tree.size == 1:
             return Tree.chain(pending)
         began = time.perf_counter()
-        self._tell(track, draft)
+        self._update(track, draft)
         proposed = draft.drafting.propose(pending, tree)
         draft.seconds = time.perf_counter() - began
         return named(tree, proposed)
 
-    def _tell(self, track: Track, draft: SequenceDraft) -> None:
-        """Let the proposer know of what was committed since it was last asked."""
+    def _update(self, track: Track, draft: SequenceDraft) -> None:
+        """Give the proposer what was committed since it was last asked."""
         tokens = self._cache.tokens(track.sequence, draft.known)
         hidden = np.concatenate(draft.hidden, axis=1) if draft.hidden else None
         draft.drafting.accept(tokens, hidden)
@@ -142,12 +142,12 @@ class Speculation:
 
 def named(tree: TreeShape, tokens: Sequence[int | None]) -> Tree:
     """The nodes of a tree that have a token."""
-    place: dict[int, int] = {-1: -1}
+    index: dict[int, int] = {-1: -1}
     kept: list[int] = []
     parents: list[int] = []
     for node, token in enumerate(tokens):
-        if token is not None and tree.parents[node] in place:
-            place[node] = len(kept)
-            parents.append(place[tree.parents[node]])
+        if token is not None and tree.parents[node] in index:
+            index[node] = len(kept)
+            parents.append(index[tree.parents[node]])
             kept.append(token)
     return Tree(tuple(kept), tuple(parents))

@@ -1,0 +1,328 @@
+"""The loop of steps: what waits becomes rows, rows become tokens, tokens become deltas."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from lora_host.errors import LoraError, ModelError, RequestError
+from lora_sdk.core.kvcache import KvCache
+from lora_sdk.core.results import Delta
+from lora_sdk.core.rows import build_rows
+from lora_sdk.core.step import Row, StepResult
+from lora_sdk.core.stepper import Stepper
+from lora_sdk.core.verify import Tree, choose_for_row, walk
+from lora_sdk.engine.greedy import GreedyLoop
+from lora_sdk.engine.requests import Request
+from lora_sdk.engine.scheduler import Scheduler, Slice, Track
+from lora_sdk.sampling.logprobs import PositionLogprobs, position_logprobs
+
+if TYPE_CHECKING:
+    from lora_sdk.spec.loop import Speculation
+
+_POLL_SECONDS = 0.0005  # where K and V of every sequence are still on their way
+
+
+class StepLoop:
+    """Runs what the scheduler holds, a step a call. Not thread-safe."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        stepper: Stepper,
+        cache: KvCache,
+        greedy: GreedyLoop | None,
+        speculation: Speculation | None,
+        is_wanted: Callable[[], bool],
+    ) -> None:
+        """`is_wanted` says whether the boards' own greedy loop must end for something else."""
+        self._scheduler = scheduler
+        self._stepper = stepper
+        self._cache = cache
+        self._greedy = greedy
+        self._speculation = speculation
+        self._is_wanted = is_wanted
+        self._plain_step = False  # the next step has no drafted rows
+        self._affected: list[Request] = []  # those that a failure now would end
+
+    def submit(self, request: Request) -> None:
+        """Queue a request; it fails where it could never run."""
+        try:
+            self._scheduler.submit(request)
+        except RequestError as error:
+            request.fail(error)
+
+    def remove(self, request: Request) -> None:
+        """Take a request out, running or waiting."""
+        self._scheduler.remove(request)
+
+    def fail_all(self, error: BaseException) -> None:
+        """End every request with an error."""
+        for request in self._scheduler.abandon():
+            request.fail(error)
+
+    def advance(self, one_step: bool) -> bool:
+        """See Generator.advance."""
+        self._affected = []
+        try:
+            return self._advance(one_step)
+        except LoraError as error:  # the boards' tables are as before the step
+            for request in self._affected or self._scheduler.requests():
+                self._drop(request, error)
+            raise
+        except BaseException as error:  # nobody knows whether the step ran
+            self._cache.reset()
+            self.fail_all(error)
+            raise
+
+    def _advance(self, one_step: bool) -> bool:
+        self._cancel()
+        self._admit()
+        self._scheduler.fetch()
+        if self._scheduler.idle:
+            return False
+        track = None if one_step else self._lone_track()
+        most = 0 if track is None else self._plain_tokens(track)
+        if track is not None and most and self._greedy is not None:
+            self._run_greedy(track, self._greedy, most)
+        elif self._scheduler.running:
+            self._run_step()
+        return True
+
+    # --- requests in and out --------------------------------------------------------------------
+
+    def _cancel(self) -> None:
+        """Cancelled requests end before anything else runs."""
+        for request in self._scheduler.drop_cancelled():
+            for sample in request.samples:
+                if sample.finish_reason is None:
+                    self._deliver(request, sample.cancel())
+
+    def _admit(self) -> None:
+        self._scheduler.admit()
+        request = self._scheduler.blocked()
+        if request is None:
+            return
+        self._affected = [request]
+        self._stepper.flush()  # what has just been freed
+        self._scheduler.admit()
+        request = self._scheduler.blocked()
+        if request is not None:
+            self._drop(request, self._no_room(request))
+
+    def _no_room(self, request: Request) -> RequestError:
+        if not self._scheduler.has_slot(request):
+            return RequestError(
+                f"no room for adapter {request.params.adapter!r}: every slot is used by an "
+                "open sequence; release sequences or open with a larger max_adapters"
+            )
+        return RequestError(
+            f"no room for the request: {self._cache.free_pages} KV pages and "
+            f"{self._cache.free_sequences} sequences are free; release sequences"
+        )
+
+    def _drop(self, request: Request, error: BaseException) -> None:
+        """Fail one request and let the others go on."""
+        request.fail(error)
+        self._scheduler.remove(request)
+
+    def _deliver(self, request: Request, delta: Delta) -> None:
+        try:
+            request.deliver(delta)
+        except BaseException as error:  # the callback's own failure ends its request alone
+            self._drop(request, error)
+
+    # --- one step -------------------------------------------------------------------------------
+
+    def _run_step(self) -> None:
+        slices = self._plan()
+        if not slices:
+            time.sleep(_POLL_SECONDS)
+            return
+        rows: list[Row] = []
+        parts: list[range] = []
+        for chunk in slices:
+            first = len(rows)
+            rows += self._rows(chunk)
+            parts.append(range(first, len(rows)))
+        try:
+            result = self._stepper.run(rows)
+        except ModelError as error:
+            if any(chunk.tree is not None for chunk in slices):
+                self._plain_step = True  # the value may be of a draft that nobody asked for
+            else:
+                self._fail_owner(slices, error)
+            return
+        for chunk, part in zip(slices, parts, strict=True):
+            if chunk.track not in self._scheduler.running:  # its request has failed just now
+                continue
+            if chunk.tree is not None:
+                self._after_tree(chunk.track, chunk.tree, result, rows, part)
+            else:
+                self._cache.commit(chunk.track.sequence, [rows[i].slot for i in part])
+                self._after_slice(chunk, result, rows, part)
+
+    def _plan(self) -> list[Slice]:
+        if self._speculation is not None:
+            for track in self._scheduler.running:
+                self._speculation.join(track)
+        self._affected = [track.request for track in self._scheduler.running]
+        slices = self._scheduler.plan()
+        if not slices:  # every slot waits for its commit to be carried
+            self._stepper.flush()
+            slices = self._scheduler.plan()
+        self._affected = [chunk.track.request for chunk in slices]
+        plain, self._plain_step = self._plain_step, False
+        if self._speculation is None or plain:
+            return slices
+        return self._speculation.extend(slices, self._scheduler.room)
+
+    def _fail_owner(self, slices: Sequence[Slice], error: ModelError) -> None:
+        """End the request whose row has a value that is not finite; the others' rows, dropped with
+        it, run again in the next step."""
+        if error.row is None:
+            raise error
+        owners = [chunk.track.request for chunk in slices for _ in range(chunk.count)]
+        request = owners[error.row]
+        self._drop(request, ModelError(f"{request.name}: {error}", row=error.row))
+
+    def _rows(self, chunk: Slice) -> list[Row]:
+        track = chunk.track
+        hidden = self._speculation is not None and self._speculation.wants_hidden
+        if chunk.tree is not None:
+            every = range(len(chunk.tree.tokens))
+            plain = not self._needs_logits(track)
+            return build_rows(
+                self._cache,
+                track.sequence,
+                chunk.tree.tokens,
+                chunk.tree.parents,
+                logits=() if plain else every,
+                argmax=every if plain else (),
+                hidden=every if hidden else (),
+            )
+        last = [chunk.count - 1] if chunk.complete else []
+        prompt_logprobs = track.request.params.prompt_logprobs is not None
+        shown = range(chunk.count) if prompt_logprobs and track.prefilling else ()
+        logits = {*shown, *(last if self._needs_logits(track) else ())}
+        return build_rows(
+            self._cache,
+            track.sequence,
+            track.tokens(chunk.count),
+            logits=logits,
+            argmax=[i for i in last if i not in logits],
+            hidden=range(chunk.count) if hidden else (),
+        )
+
+    @staticmethod
+    def _needs_logits(track: Track) -> bool:
+        return track.request.params.needs_logits
+
+    # --- what a step has brought ----------------------------------------------------------------
+
+    def _after_slice(
+        self, chunk: Slice, result: StepResult, rows: Sequence[Row], part: range
+    ) -> None:
+        track = chunk.track
+        if self._speculation is not None:
+            self._speculation.note_hidden(track, result, part)
+        try:
+            self._note_prompt(track, result, rows, part)
+            track.computed += chunk.count
+            if not track.left:
+                for one in [track, *self._scheduler.fork(track)]:
+                    self._emit(one, result, part[-1], rows[part[-1]])
+        except LoraError as error:
+            self._drop(track.request, error)
+
+    def _after_tree(
+        self, track: Track, tree: Tree, result: StepResult, rows: Sequence[Row], part: range
+    ) -> None:
+        """Take the accepted tokens one by one: what ends the text ends it inside the block."""
+        assert self._speculation is not None  # it made the tree
+        sample, request = track.sample, track.request
+        try:
+            verified = walk(
+                result, rows, part.start, sample.sampler, tree, request.tokens, sample.output[:-1]
+            )
+        except LoraError as error:
+            self._drop(request, error)
+            return
+        self._speculation.count(track, tree, len(verified.tokens))
+        self._speculation.note_hidden(
+            track, result, [part.start + node for node in verified.accepted]
+        )
+        self._cache.commit(track.sequence, verified.slots)
+        track.computed += len(verified.slots)
+        for index, token in enumerate(verified.tokens):
+            logprobs = None if verified.logprobs is None else verified.logprobs[index]
+            self._accept(track, token, logprobs)
+            if sample.finish_reason is not None or request.cancelled or request.ended:
+                return
+
+    def _note_prompt(
+        self, track: Track, result: StepResult, rows: Sequence[Row], part: range
+    ) -> None:
+        """Log probabilities of the prompt's tokens, each from the row before it."""
+        request = track.request
+        count = request.params.prompt_logprobs
+        if count is None or not track.prefilling or track.sample is not request.samples[0]:
+            return
+        assert result.logits is not None  # asked for by these rows
+        if not request.prompt_logprobs:
+            request.prompt_logprobs.append(None)  # nothing comes before the first token
+        for index in part:
+            following = rows[index].position + 1
+            if following < len(request.tokens):
+                logits = result.logits[result.rows.index(index)]
+                entry = position_logprobs(logits, request.tokens[following], count)
+                request.prompt_logprobs.append(entry)
+
+    def _emit(self, track: Track, result: StepResult, index: int, row: Row) -> None:
+        token, logprobs = choose_for_row(
+            result, index, row, track.sample.sampler, track.request.tokens, track.sample.output
+        )
+        self._accept(track, token, logprobs)
+
+    def _accept(self, track: Track, token: int, logprobs: PositionLogprobs | None) -> None:
+        delta = track.sample.accept(token, logprobs)
+        if track.sample.finish_reason is not None:
+            self._scheduler.end(track)
+        self._deliver(track.request, delta)
+
+    # --- the boards' own loop -------------------------------------------------------------------
+
+    def _lone_track(self) -> Track | None:
+        """The only running sequence, when it decodes greedily and nothing waits."""
+        if len(self._scheduler.running) != 1 or self._scheduler.waiting:
+            return None
+        track = self._scheduler.running[0]
+        ready = not (track.prefilling or track.siblings) and track.left == 1
+        return track if ready and not self._needs_logits(track) else None
+
+    def _plain_tokens(self, track: Track) -> int:
+        """How many tokens the boards' own loop may decode before drafts are wanted."""
+        if self._speculation is None:
+            return track.sample.left
+        return self._speculation.plain_tokens(track)
+
+    def _run_greedy(self, track: Track, loop: GreedyLoop, most: int) -> None:
+        request = track.request
+        self._affected = [request]
+
+        def on_token(token: int) -> bool:
+            delta = track.sample.accept(token)
+            track.computed += 1
+            try:
+                request.deliver(delta)
+            except BaseException as error:  # ends the loop; raised where the result is asked for
+                request.fail(error)
+            return request.ended or request.cancelled or self._is_wanted()
+
+        try:
+            loop.run(track.sequence, track.pending, most, on_token)
+        except ModelError as error:
+            request.fail(ModelError(f"{request.name}: {error}", row=error.row))
+        if request.done or request.error is not None:
+            self._scheduler.remove(request)
