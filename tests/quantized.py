@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from lora_host.placing import PackPart
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.columns import Int4Columns, Int8Columns
 from lora_sdk.model.kv_formats import KvKind
@@ -158,6 +159,12 @@ class QuantizedModel:
             for part in (found.values, found.scales, found.zeros)
         )
         return Int4Columns(values.astype(np.uint8), scales, zeros.astype(np.uint8))
+
+    def part(self, name: str, start: int, stop: int) -> PackPart:
+        return self.columns(name, start, stop).part(name)
+
+    def column_scales(self, name: str, start: int, stop: int) -> NDArray[np.float32] | None:
+        return self.columns(name, start, stop).column_scales
 
     def permutation(self, name: str) -> NDArray[np.uint32] | None:
         found = self.matrices[name]

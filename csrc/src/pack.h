@@ -14,8 +14,14 @@
 
 #define PACK_EXPONENT 0x7c00 /* of FP16: all ones in what is not finite */
 
-/* pack_half.c */
+/* pack_check.c */
+#define PACK_LEAST_BLOCK LORA_BLOCK_BYTES_INT4_128 /* bytes of the smallest block */
 uint64_t pack_element_bytes(uint32_t element);
+uint32_t pack_group(const struct lora_pack_task *task); /* along K, of 4-bit blocks; 0 of others */
+int pack_check(const struct lora_pack_part *parts, uint32_t part_count,
+               const struct lora_pack_task *task, struct lora_failure *failure);
+
+/* pack_half.c */
 /* `count` elements as FP16; 0, or not 0 where one is not finite afterwards. Reads and writes
  * nothing else. */
 int pack_halves(uint16_t *out, const uint8_t *in, uint64_t count, uint32_t element);
@@ -51,13 +57,31 @@ int pack_lines(uint16_t *out, const uint8_t *in, uint64_t stride, uint64_t lines
  * where an element is not finite. */
 int pack_transpose(uint16_t *block, const uint8_t *columns, uint64_t stride);
 
+/* pack_words.c: a block of words from 32 columns, `stride` bytes apart. INT8: 32 words a column. 4
+ * bits: 16 words a column, eight inputs a word, lowest bits first. */
+void pack_words_int8(uint32_t *block, const uint8_t *columns, uint64_t stride);
+void pack_words_int4(uint32_t *block, const uint8_t *columns, uint64_t stride);
+/* A word of eight inputs, lowest bits first, as blocks hold it: byte i has inputs i and 4+i. */
+static inline uint32_t pack_spread(uint32_t word) {
+    uint32_t low = word & 0xffffu, high = word >> 16;
+    low = (low | low << 8) & 0x00ff00ffu;
+    high = (high | high << 8) & 0x00ff00ffu;
+    return ((low | low << 4) & 0x0f0f0f0fu) | ((high | high << 4) & 0x0f0f0f0fu) << 4;
+}
+
+/* pack_integer.c: one tile of an INT8 or 4-bit matrix; its k-th block goes to blocks[k]. */
+int pack_integer(const struct lora_pack_part *parts, const struct lora_pack_task *task,
+                 uint64_t tile, void *const *blocks, struct lora_failure *failure);
+
 /* pack_blocks.c */
-int pack_check(const struct lora_pack_part *parts, uint32_t part_count,
-               const struct lora_pack_task *task, struct lora_failure *failure);
+/* The next run of outputs from `column` of the matrix on, that one part holds: the output of the
+ * file. Returns its length, `limit` at most. */
+uint64_t pack_run(const struct lora_pack_part *parts, const struct lora_pack_task *task,
+                  uint64_t column, uint64_t limit, const struct lora_pack_part **part,
+                  uint64_t *output);
 /* Tiles first .. first+count-1; block i of them (K fastest) goes to blocks[i]. */
 int pack_tiles(const struct lora_pack_part *parts, const struct lora_pack_task *task,
-               uint64_t first, uint64_t count, uint16_t *const *blocks,
-               struct lora_failure *failure);
+               uint64_t first, uint64_t count, void *const *blocks, struct lora_failure *failure);
 /* Rows first .. first+count-1 of a table. */
 int pack_rows(const struct lora_pack_part *parts, const struct lora_pack_task *task, uint64_t first,
               uint64_t count, uint8_t *rows, struct lora_failure *failure);

@@ -5,8 +5,7 @@
 
 #include "pack.h"
 
-#define MAX_SIDE (1ull << 31) /* of rows and columns: two multiplied fit 64 bits */
-#define TILES 32              /* that are packed together: as many lines of the file at once */
+#define TILES 32 /* that are packed together: as many lines of the file at once */
 #define GROUP                                                                                      \
     8 /* inputs of a tile before the next tile's: fewer blocks at once                             \
          in the first cache, where all lie in the same few sets */
@@ -15,48 +14,6 @@ static uint64_t min(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
 static int task_is_oi(const struct lora_pack_part *parts, const struct lora_pack_task *task) {
     return parts[task->part_first].axes == LORA_AXES_OI;
-}
-
-static int check_part(const struct lora_pack_part *part, uint64_t k, uint32_t kind, uint32_t axes,
-                      struct lora_failure *failure) {
-    int oi = part->axes == LORA_AXES_OI;
-    const char *name = part->name ? part->name : "?";
-    if (!part->data || part->element > LORA_SOURCE_F32 || part->axes != axes ||
-        axes > LORA_AXES_OI || (oi && kind == LORA_PACK_TABLE))
-        return lora_fail(failure, LORA_ERR_ARGUMENT,
-                         "%.120s: element %u, axes %u: not known, or not as the part before", name,
-                         part->element, part->axes);
-    uint64_t inputs = oi ? part->columns : part->rows, outputs = oi ? part->rows : part->columns;
-    if (part->rows >= MAX_SIDE || part->columns >= MAX_SIDE || inputs != k ||
-        part->first > outputs || part->count > outputs - part->first ||
-        part->bytes != part->rows * part->columns * pack_element_bytes(part->element))
-        return lora_fail(failure, LORA_ERR_ARGUMENT,
-                         "%.120s: [%" PRIu64 ", %" PRIu64 "] in %" PRIu64 " B, outputs %" PRIu64
-                         " + %" PRIu64 ": does not fit %" PRIu64 " inputs",
-                         name, part->rows, part->columns, part->bytes, part->first, part->count, k);
-    return LORA_OK;
-}
-
-int pack_check(const struct lora_pack_part *parts, uint32_t part_count,
-               const struct lora_pack_task *task, struct lora_failure *failure) {
-    uint64_t n = 0;
-    if (task->part_first > part_count || task->part_count > part_count - task->part_first ||
-        !task->part_count || !task->k || !task->n || task->k >= MAX_SIDE || task->n >= MAX_SIDE)
-        return lora_fail(failure, LORA_ERR_ARGUMENT,
-                         "packing: [%" PRIu64 ", %" PRIu64 "] of %u parts from part %u of %u",
-                         task->k, task->n, task->part_count, task->part_first, part_count);
-    uint32_t axes = parts[task->part_first].axes; /* of all parts: tiles may hold outputs of two */
-    for (uint32_t p = 0; p < task->part_count; p++) {
-        const struct lora_pack_part *part = parts + task->part_first + p;
-        int status = check_part(part, task->k, task->kind, axes, failure);
-        if (status) return status;
-        n += part->count;
-    }
-    if (n != task->n)
-        return lora_fail(failure, LORA_ERR_ARGUMENT,
-                         "packing %.120s: parts of %" PRIu64 " outputs, %" PRIu64 " expected",
-                         parts[task->part_first].name, n, task->n);
-    return LORA_OK;
 }
 
 /* Elements at [row, column ..] of the file. */
@@ -81,12 +38,11 @@ static int convert(uint16_t *out, const struct lora_pack_part *part, uint64_t ro
                                   : "-inf");
 }
 
-/* The next run of outputs from `column` of the matrix on, that one part holds: its place in the
- * file. Returns its length. */
-static uint64_t run_at(const struct lora_pack_part *parts, const struct lora_pack_task *task,
-                       uint64_t column, uint64_t limit, const struct lora_pack_part **part,
-                       uint64_t *output) {
+uint64_t pack_run(const struct lora_pack_part *parts, const struct lora_pack_task *task,
+                  uint64_t column, uint64_t limit, const struct lora_pack_part **part,
+                  uint64_t *output) {
     const struct lora_pack_part *at = parts + task->part_first;
+    column -= task->column_first;
     while (column >= at->count) column -= (at++)->count;
     *part = at;
     *output = at->first + column;
@@ -99,7 +55,7 @@ static int convert_line(uint16_t *line, const struct lora_pack_part *parts,
                         uint64_t count, struct lora_failure *failure) {
     while (count) {
         const struct lora_pack_part *part;
-        uint64_t output, run = run_at(parts, task, column, count, &part, &output);
+        uint64_t output, run = pack_run(parts, task, column, count, &part, &output);
         int status = convert(line, part, row, output, run, failure);
         if (status) return status;
         line += run;
@@ -122,7 +78,7 @@ static struct tile_source source_of(const struct lora_pack_part *parts,
     struct tile_source found = {0};
     uint64_t column = tile * LORA_BLOCK_N;
     if (task->n - column < LORA_BLOCK_N) return found;
-    if (run_at(parts, task, column, LORA_BLOCK_N, &found.part, &found.output) < LORA_BLOCK_N)
+    if (pack_run(parts, task, column, LORA_BLOCK_N, &found.part, &found.output) < LORA_BLOCK_N)
         return found;
     uint64_t size = pack_element_bytes(found.part->element);
     found.stride = found.part->columns * size;
@@ -157,7 +113,7 @@ static int group_io(uint16_t *rows, const struct tile_source *source, uint64_t k
 
 /* At most TILES tiles, whose inputs are lines of the file. */
 static int tiles_io(const struct lora_pack_part *parts, const struct lora_pack_task *task,
-                    uint64_t first, uint64_t count, uint16_t *const *blocks,
+                    uint64_t first, uint64_t count, void *const *blocks,
                     struct lora_failure *failure) {
     struct tile_source source[TILES];
     uint64_t k_blocks = (task->k + LORA_BLOCK_K - 1) / LORA_BLOCK_K;
@@ -178,7 +134,7 @@ static int tiles_io(const struct lora_pack_part *parts, const struct lora_pack_t
         }
     uint64_t rest = task->k % LORA_BLOCK_K * LORA_BLOCK_N;
     for (uint64_t tile = 0; tile < count && rest; tile++)
-        memset(blocks[(tile + 1) * k_blocks - 1] + rest, 0,
+        memset((uint16_t *)blocks[(tile + 1) * k_blocks - 1] + rest, 0,
                LORA_BLOCK_BYTES_FP16 - rest * sizeof(uint16_t));
     return LORA_OK;
 }
@@ -194,7 +150,7 @@ static int block_oi(const struct lora_pack_part *parts, const struct lora_pack_t
     for (uint64_t c = 0; c < width; c++) {
         const struct lora_pack_part *part;
         uint64_t output;
-        run_at(parts, task, column + c, 1, &part, &output);
+        pack_run(parts, task, column + c, 1, &part, &output);
         int status = convert(columns + c * LORA_BLOCK_K, part, output, k, depth, failure);
         if (status) return status;
     }
@@ -203,7 +159,7 @@ static int block_oi(const struct lora_pack_part *parts, const struct lora_pack_t
 }
 
 static int tile_oi(const struct lora_pack_part *parts, const struct lora_pack_task *task,
-                   uint64_t tile, uint16_t *const *blocks, struct lora_failure *failure) {
+                   uint64_t tile, void *const *blocks, struct lora_failure *failure) {
     struct tile_source source = source_of(parts, task, tile);
     int direct = source.at && source.part->element == LORA_SOURCE_F16;
     for (uint64_t k = 0, block = 0; k < task->k; k += LORA_BLOCK_K, block++) {
@@ -217,13 +173,18 @@ static int tile_oi(const struct lora_pack_part *parts, const struct lora_pack_ta
 }
 
 int pack_tiles(const struct lora_pack_part *parts, const struct lora_pack_task *task,
-               uint64_t first, uint64_t count, uint16_t *const *blocks,
-               struct lora_failure *failure) {
+               uint64_t first, uint64_t count, void *const *blocks, struct lora_failure *failure) {
     uint64_t k_blocks = (task->k + LORA_BLOCK_K - 1) / LORA_BLOCK_K;
     int oi = task_is_oi(parts, task);
+    if (task->weight_type != LORA_WEIGHT_FP16) {
+        int status = LORA_OK;
+        for (uint64_t done = 0; done < count && !status; done++)
+            status = pack_integer(parts, task, first + done, blocks + done * k_blocks, failure);
+        return status;
+    }
     for (uint64_t done = 0; done < count;) {
         uint64_t now = oi ? 1 : min(count - done, TILES);
-        uint16_t *const *at = blocks + done * k_blocks;
+        void *const *at = blocks + done * k_blocks;
         int status = oi ? tile_oi(parts, task, first + done, at, failure)
                         : tiles_io(parts, task, first + done, now, at, failure);
         if (status) return status;
@@ -244,24 +205,30 @@ int pack_rows(const struct lora_pack_part *parts, const struct lora_pack_task *t
 }
 
 int lora_pack_blocks(const struct lora_pack_part *parts, uint32_t part_count, uint64_t k,
-                     uint64_t n, void *blocks, uint64_t bytes, struct lora_failure *failure) {
+                     uint64_t n, uint32_t weight_type, void *blocks, uint64_t bytes,
+                     struct lora_failure *failure) {
     struct lora_failure spare;
-    const struct lora_pack_task task = {
-        .kind = LORA_PACK_MATRIX, .part_count = part_count, .k = k, .n = n};
+    uint64_t tiles = n / LORA_BLOCK_N + !!(n % LORA_BLOCK_N);
+    const struct lora_pack_task task = {.kind = LORA_PACK_MATRIX,
+                                        .part_count = part_count,
+                                        .k = k,
+                                        .n = n,
+                                        .count = tiles,
+                                        .weight_type = weight_type};
     failure = lora_failure_begin(failure, &spare);
     if (!parts || !blocks) return lora_fail(failure, LORA_ERR_ARGUMENT, "packing: no memory given");
     int status = pack_check(parts, part_count, &task, failure);
     if (status) return status;
     uint64_t k_blocks = (k + LORA_BLOCK_K - 1) / LORA_BLOCK_K;
-    uint64_t tiles = (n + LORA_BLOCK_N - 1) / LORA_BLOCK_N;
-    if (k_blocks > LORA_PACK_K_BLOCKS || bytes != k_blocks * tiles * LORA_BLOCK_BYTES_FP16)
+    uint64_t size = lora_pack_block_bytes(weight_type);
+    if (k_blocks > LORA_PACK_K_BLOCKS || bytes != k_blocks * tiles * size)
         return lora_fail(failure, LORA_ERR_ARGUMENT,
-                         "packing: %" PRIu64 " blocks of %d B asked for in %" PRIu64 " B",
-                         k_blocks * tiles, LORA_BLOCK_BYTES_FP16, bytes);
-    uint16_t *at = blocks, *tile_blocks[LORA_PACK_K_BLOCKS];
+                         "packing: %" PRIu64 " blocks of %" PRIu64 " B asked for in %" PRIu64 " B",
+                         k_blocks * tiles, size, bytes);
+    uint8_t *at = blocks;
+    void *tile_blocks[LORA_PACK_K_BLOCKS];
     for (uint64_t tile = 0; tile < tiles && !status; tile++) {
-        for (uint64_t b = 0; b < k_blocks; b++, at += LORA_BLOCK_K * LORA_BLOCK_N)
-            tile_blocks[b] = at;
+        for (uint64_t b = 0; b < k_blocks; b++, at += size) tile_blocks[b] = at;
         status = pack_tiles(parts, &task, tile, 1, tile_blocks, failure);
     }
     return status;

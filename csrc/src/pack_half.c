@@ -17,8 +17,6 @@ struct variant {
     copy_lines *lines;
 };
 
-uint64_t pack_element_bytes(uint32_t element) { return element == LORA_SOURCE_F32 ? 4 : 2; }
-
 static int is_bad(uint16_t half) { return (half & PACK_EXPONENT) == PACK_EXPONENT; }
 
 /* By integers alone: no instruction here looks at the rounding mode. */

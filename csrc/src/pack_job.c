@@ -3,8 +3,6 @@
 
 #include "pack_job.h"
 
-#define BLOCK ((uint64_t)LORA_BLOCK_BYTES_FP16)
-
 static uint64_t k_blocks_of(const struct lora_pack_task *task) {
     return (task->k + LORA_BLOCK_K - 1) / LORA_BLOCK_K;
 }
@@ -15,7 +13,7 @@ static uint64_t tiles_of(const struct lora_pack_task *task) {
 
 uint64_t pack_job_units(const struct lora_pack_task *task, uint64_t bytes) {
     if (task->kind == LORA_PACK_TABLE) return bytes / task->row_bytes;
-    uint64_t blocks = bytes / BLOCK, padding = task->merge - 1;
+    uint64_t blocks = bytes / lora_pack_block_bytes(task->weight_type), padding = task->merge - 1;
     return blocks < padding ? 0 : (blocks - padding) / k_blocks_of(task);
 }
 
@@ -32,7 +30,7 @@ static uint32_t bank_and_offset(const struct lora_pack_task *task, uint64_t bloc
                                 uint64_t *offset) {
     uint64_t request = block / task->merge + task->request_first;
     uint64_t row = request / task->bank_count;
-    *offset = (row * task->merge + block % task->merge) * BLOCK;
+    *offset = (row * task->merge + block % task->merge) * lora_pack_block_bytes(task->weight_type);
     return (uint32_t)(request % task->bank_count);
 }
 
@@ -40,10 +38,11 @@ static uint32_t bank_and_offset(const struct lora_pack_task *task, uint64_t bloc
 static void sort_by_bank(const struct lora_pack_task *task, uint64_t first, uint64_t count,
                          const struct pack_thread *thread, struct lora_range *runs) {
     uint64_t next[LORA_MAX_BANKS], offset, at = 0;
+    uint64_t size = lora_pack_block_bytes(task->weight_type);
     for (uint64_t i = 0; i < count; i++) {
         struct lora_range *run = runs + bank_and_offset(task, first + i, &offset);
         if (!run->bytes) run->offset = offset;
-        run->bytes += BLOCK;
+        run->bytes += size;
     }
     for (uint32_t bank = 0; bank < task->bank_count; bank++) {
         next[bank] = at;
@@ -51,9 +50,8 @@ static void sort_by_bank(const struct lora_pack_task *task, uint64_t first, uint
     }
     for (uint64_t i = 0; i < count; i++) {
         uint32_t bank = bank_and_offset(task, first + i, &offset);
-        void *block = thread->buffer + next[bank]; /* blocks of an aligned buffer */
-        thread->blocks[i] = block;
-        next[bank] += BLOCK;
+        thread->blocks[i] = thread->buffer + next[bank];
+        next[bank] += size;
     }
 }
 
@@ -66,7 +64,8 @@ static int place_tiles(struct lora_cluster *cluster, const struct lora_placing *
         padding = (task->merge - (first + count) * k_blocks % task->merge) % task->merge;
     sort_by_bank(task, first * k_blocks, blocks + padding, thread, runs);
     int status = pack_tiles(placing->parts, task, first, count, thread->blocks, failure);
-    for (uint64_t i = blocks; i < blocks + padding; i++) memset(thread->blocks[i], 0, BLOCK);
+    for (uint64_t i = blocks; i < blocks + padding; i++)
+        memset(thread->blocks[i], 0, lora_pack_block_bytes(task->weight_type));
     const uint8_t *data = thread->buffer;
     for (uint32_t bank = 0; bank < task->bank_count && !status; bank++) {
         struct lora_range where = {task->board,

@@ -7,7 +7,7 @@
 struct pack_thread { /* a thread's own memory */
     uint8_t *buffer;
     uint64_t buffer_bytes;
-    uint16_t **blocks; /* buffer_bytes / LORA_BLOCK_BYTES_FP16 */
+    void **blocks; /* buffer_bytes / PACK_LEAST_BLOCK */
 };
 
 /* Tiles or rows of the task that a buffer of `bytes` holds at once, 0 where not even one. */

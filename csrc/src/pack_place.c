@@ -35,13 +35,11 @@ struct jobs {
 static int check_task(struct lora_cluster *cluster, const struct lora_placing *placing,
                       const struct lora_pack_task *task, struct lora_failure *failure) {
     int table = task->kind == LORA_PACK_TABLE;
-    uint64_t units = table ? task->k : (task->n + LORA_BLOCK_N - 1) / LORA_BLOCK_N;
     int status = lora_check_ready(cluster, task->board, failure);
     if (!status) status = pack_check(placing->parts, placing->part_count, task, failure);
     if (status) return status;
-    int wrong = task->kind > LORA_PACK_TABLE || task->first > units ||
-                task->count > units - task->first || task->bank_count - 1u >= LORA_MAX_BANKS ||
-                task->offset >= MAX_OFFSET || task->offset % LORA_LINE_BYTES;
+    int wrong = task->bank_count - 1u >= LORA_MAX_BANKS || task->offset >= MAX_OFFSET ||
+                task->offset % LORA_LINE_BYTES;
     if (table)
         wrong |= task->bank_count != 1 || task->row_bytes < 2 * task->n ||
                  task->row_bytes % LORA_LINE_BYTES || task->row_bytes >= MAX_OFFSET;
@@ -50,10 +48,10 @@ static int check_task(struct lora_cluster *cluster, const struct lora_placing *p
                  task->k > (uint64_t)LORA_PACK_K_BLOCKS * LORA_BLOCK_K;
     if (!wrong) return LORA_OK;
     return lora_fail(failure, LORA_ERR_ARGUMENT,
-                     "placing %.100s: units %" PRIu64 " + %" PRIu64 " of %" PRIu64 ", %u banks, "
-                     "merge %u, rows of %" PRIu64 " B: out of range",
-                     placing->parts[task->part_first].name, task->first, task->count, units,
-                     task->bank_count, task->merge, task->row_bytes);
+                     "placing %.100s: %u banks at %" PRIu64 ", merge %u, rows of %" PRIu64
+                     " B: out of range",
+                     placing->parts[task->part_first].name, task->bank_count, task->offset,
+                     task->merge, task->row_bytes);
 }
 
 /* Counts the jobs of every task. */
@@ -120,7 +118,7 @@ static void *work(void *context) {
     struct pack_thread thread = {
         .buffer = (uint8_t *)jobs->placing->scratch + index * jobs->buffer_bytes,
         .buffer_bytes = jobs->buffer_bytes,
-        .blocks = malloc((jobs->buffer_bytes / LORA_BLOCK_BYTES_FP16 + 1) * sizeof(uint16_t *)),
+        .blocks = malloc((jobs->buffer_bytes / PACK_LEAST_BLOCK + 1) * sizeof(void *)),
     };
     lora_failure_begin(&failure, &failure);
     while (take_job(jobs, index, &job)) {

@@ -18,14 +18,27 @@ Bytes = npt.NDArray[np.uint8]
 
 BUFFER_BYTES = 2 << 20  # a thread's: in its caches, long pieces of the file's rows and of banks
 AXES = ("io", "oi")
-_SOURCES = {"F16": "LORA_SOURCE_F16", "BF16": "LORA_SOURCE_BF16", "F32": "LORA_SOURCE_F32"}
+_SOURCES = {
+    "F16": "LORA_SOURCE_F16",
+    "BF16": "LORA_SOURCE_BF16",
+    "F32": "LORA_SOURCE_F32",
+    "I8": "LORA_SOURCE_I8",
+    "nibbles": "LORA_SOURCE_NIBBLES",
+    "words": "LORA_SOURCE_WORDS",
+    "awq": "LORA_SOURCE_AWQ",
+}
 
 
 @dataclass(frozen=True)
 class PackPart:
     """Outputs first .. first+count-1 of a file's tensor `data`, C order: [inputs, outputs] where
-    `axes` is "io" (also tables and vectors), [outputs, inputs] where "oi". `kind`: "F16", "BF16"
-    (as uint16) or "F32"; `name` is for messages."""
+    `axes` is "io" (also tables and vectors), [outputs, inputs] where "oi". `name` is for messages.
+
+    `kind` of FP16 blocks and tables: "F16", "BF16" (as uint16) or "F32"; of INT8 blocks: "I8"; of
+    4-bit blocks: "nibbles" (uint8, a byte each), "words" (32 bits, eight inputs a word, lowest bits
+    first) or "awq" (32 bits, eight outputs a word in AWQ's order). These have `scales` FP16 and
+    `zeros` uint8, both [count, K/group], and `order`, uint32 [K], which input of the file lies at
+    each of the K (None: in the file's order)."""
 
     name: str
     data: npt.NDArray[Any]
@@ -33,13 +46,18 @@ class PackPart:
     axes: str
     first: int
     count: int
+    scales: npt.NDArray[np.float16] | None = None
+    zeros: npt.NDArray[np.uint8] | None = None
+    order: npt.NDArray[np.uint32] | None = None
 
 
 @dataclass(frozen=True)
 class PackTask:
-    """A part of a matrix [k, n] in weight blocks (abi.h), or, with `row_bytes`, of a table [k, n]
-    of padded rows: column tiles, or rows, first .. first+count-1. `offset` is the whole's in its
-    banks, bytes; `request` the matrix's first request in the running number over its banks."""
+    """A part of a matrix [k, n] in weight blocks (abi.h) of a matrix command's `weight_type` (None:
+    FP16), or, with `row_bytes`, of a table [k, n] of padded rows: column tiles, or rows, first ..
+    first+count-1. `offset` is the whole's in its banks, bytes; `request` the matrix's first request
+    in the running number over its banks; `parts` are all columns, or some that
+    the tiles need, from `column` on."""
 
     board: int
     parts: tuple[PackPart, ...]
@@ -53,6 +71,8 @@ class PackTask:
     merge: int = 1
     request: int = 0
     row_bytes: int = 0
+    weight_type: int | None = None
+    column: int | None = None
 
     @property
     def unit_bytes(self) -> int:
@@ -155,7 +175,22 @@ def part_array(parts: Sequence[PackPart]) -> tuple[Any, list[Any]]:
         record.first, record.count = part.first, part.count
         record.element = getattr(native.lib(), _SOURCES[part.kind])
         record.axes = AXES.index(part.axes)
+        if part.scales is not None and part.zeros is not None:
+            scales = _typed("uint16_t[]", part.scales, np.float16, kept)
+            zeros = _typed("uint8_t[]", part.zeros, np.uint8, kept)
+            record.scales, record.scale_bytes = scales, part.scales.nbytes
+            record.zeros, record.zero_bytes = zeros, part.zeros.nbytes
+        if part.order is not None:
+            record.order = _typed("uint32_t[]", part.order, np.uint32, kept)
+            record.order_bytes = part.order.nbytes
     return array, kept
+
+
+def _typed(kind: str, values: npt.NDArray[Any], expected: type[np.generic], kept: list[Any]) -> Any:
+    """A pointer to contiguous values, which live as long as `kept`."""
+    held = np.ascontiguousarray(values, expected)
+    kept.append(native.ffi().from_buffer(kind, held.reshape(-1)))
+    return kept[-1]
 
 
 def _raw(part: PackPart) -> Any:
@@ -179,21 +214,25 @@ def _task_array(tasks: Sequence[PackTask]) -> Any:
         record.bank, record.bank_count, record.offset = task.bank, task.bank_count, task.offset
         record.merge, record.request_first = task.merge, task.request
         record.row_bytes = task.row_bytes
+        record.partial, record.column_first = task.column is not None, task.column or 0
+        record.weight_type = abi.WEIGHT_FP16 if task.weight_type is None else task.weight_type
         start += len(task.parts)
     return array
 
 
-def pack_parts(parts: Sequence[PackPart], k: int) -> npt.NDArray[np.float16]:
-    """Parts side by side, a matrix [k, n], as weight blocks: FP16 [blocks, 128, 32], K fastest.
+def pack_parts(parts: Sequence[PackPart], k: int, weight_type: int | None = None) -> Bytes:
+    """Parts side by side, a matrix [k, n], as weight blocks of `weight_type` (None: FP16), K
+    fastest: uint8 [blocks, bytes].
 
     ModelError names the first weight that FP16 cannot hold; RequestError: parts that do not fit."""
-    ffi = native.ffi()
+    ffi, lib = native.ffi(), native.lib()
     n = sum(part.count for part in parts)
+    weights = abi.WEIGHT_FP16 if weight_type is None else weight_type
     blocks = -(-k // abi.BLOCK_K) * -(-n // abi.BLOCK_N)
-    packed = np.empty((blocks, abi.BLOCK_K, abi.BLOCK_N), np.float16)
+    packed = np.empty((blocks, int(lib.lora_pack_block_bytes(weights))), np.uint8)
     array, _kept = part_array(parts)
     failure = ffi.new("struct lora_failure *")
-    place = ffi.from_buffer("uint8_t[]", packed.reshape(-1).view(np.uint8), require_writable=True)
-    if native.lib().lora_pack_blocks(array, len(parts), k, n, place, packed.nbytes, failure):
+    target = ffi.from_buffer("uint8_t[]", packed.reshape(-1), require_writable=True)
+    if lib.lora_pack_blocks(array, len(parts), k, n, weights, target, packed.nbytes, failure):
         raise to_error(failure)
     return packed

@@ -48,8 +48,14 @@ static struct lora_pack_part make_part(uint64_t first, uint64_t count, uint32_t 
             store(data + size * (axes == LORA_AXES_OI ? n * K + k : k * count + n),
                   value_of(k, first + n), element);
     int oi = axes == LORA_AXES_OI;
-    return (struct lora_pack_part){"w",   data,    bytes, oi ? count : K, oi ? K : count, 0,
-                                   count, element, axes};
+    return (struct lora_pack_part){.name = "w",
+                                   .data = data,
+                                   .bytes = bytes,
+                                   .rows = oi ? count : K,
+                                   .columns = oi ? K : count,
+                                   .count = count,
+                                   .element = element,
+                                   .axes = axes};
 }
 
 static uint16_t expected(uint64_t k, uint64_t n) {
@@ -72,10 +78,12 @@ static void check_packing(void) {
             void *memory[2], *blocks = malloc(BLOCKS * 8192);
             struct lora_pack_part parts[2] = {make_part(0, 77, element, axes, &memory[0]),
                                               make_part(77, N - 77, 2 - element, axes, &memory[1])};
-            CHECK(lora_pack_blocks(parts, 2, K, N, blocks, BLOCKS * 8192, &failure) == LORA_OK);
+            CHECK(lora_pack_blocks(parts, 2, K, N, LORA_WEIGHT_FP16, blocks, BLOCKS * 8192,
+                                   &failure) == LORA_OK);
             check_blocks(blocks);
-            CHECK(lora_pack_blocks(parts, 2, K, N, blocks, BLOCKS * 8192 - 1, &failure));
-            CHECK(lora_pack_blocks(parts, 1, K, N, blocks, BLOCKS * 8192, NULL));
+            CHECK(lora_pack_blocks(parts, 2, K, N, LORA_WEIGHT_FP16, blocks, BLOCKS * 8192 - 1,
+                                   &failure));
+            CHECK(lora_pack_blocks(parts, 1, K, N, LORA_WEIGHT_FP16, blocks, BLOCKS * 8192, NULL));
             free(blocks);
             free(memory[0]);
             free(memory[1]);
@@ -92,13 +100,139 @@ static void check_bad(uint32_t axes) {
         uint8_t *target = (uint8_t *)memory + 1 +
                           2 * (axes == LORA_AXES_OI ? n * K + k : k * N + n);
         memcpy(target, values + at % 6, 2);
-        int status = lora_pack_blocks(&part, 1, K, N, blocks, BLOCKS * 8192, NULL);
+        int status = lora_pack_blocks(&part, 1, K, N, LORA_WEIGHT_FP16, blocks, BLOCKS * 8192,
+                                      NULL);
         CHECK(status == (at % 6 < 4 ? LORA_ERR_NAN : LORA_OK));
         store(target, value_of(k, n), LORA_SOURCE_F16);
     }
     free(blocks);
     free(memory);
 }
+
+/* INT8 and 4-bit matrices: from every layout, in memory of exactly its size, against the formulas
+ * of abi.h. */
+#define INPUTS 352u /* not whole blocks, whole groups of 32 */
+#define GROUPS (INPUTS / 32)
+#define OUTPUTS 104u
+#define DEEP ((INPUTS + 127) / 128)
+#define WIDE ((OUTPUTS + 31) / 32)
+
+static uint8_t integer_at(uint64_t k, uint64_t n) { return (uint8_t)(k * 31 + n * 17 + k * n % 7); }
+static uint32_t order_at(uint64_t k) { return (uint32_t)((k * 5 + 3) % INPUTS); }
+
+static void set_nibble(uint8_t *data, uint64_t word, uint64_t place, uint8_t value) {
+    data[word * 4 + place / 2] |= (uint8_t)((value & 15) << place % 2 * 4);
+}
+
+struct integer_source {
+    uint32_t element, axes;
+    int ordered;
+};
+
+/* Value [k][n] of the file, for outputs first .. first+count-1. */
+static uint8_t *integer_data(const struct integer_source *from, uint64_t first, uint64_t count,
+                             uint64_t *bytes) {
+    int wide = from->element == LORA_SOURCE_I8 || from->element == LORA_SOURCE_NIBBLES;
+    *bytes = INPUTS * count / (wide ? 1 : 2);
+    uint8_t *data = (uint8_t *)calloc(*bytes + 1, 1) + 1;
+    for (uint64_t k = 0; k < INPUTS; k++)
+        for (uint64_t n = 0; n < count; n++) {
+            static const uint8_t awq[] = {0, 4, 1, 5, 2, 6, 3, 7};
+            uint8_t value = integer_at(k, first + n);
+            if (from->element == LORA_SOURCE_I8) data[n * INPUTS + k] = value;
+            else if (from->element == LORA_SOURCE_NIBBLES) data[n * INPUTS + k] = value & 15;
+            else if (from->element == LORA_SOURCE_AWQ)
+                set_nibble(data, k * (count / 8) + n / 8, awq[n % 8], value);
+            else if (from->axes == LORA_AXES_OI)
+                set_nibble(data, n * (INPUTS / 8) + k / 8, k % 8, value);
+            else set_nibble(data, k / 8 * count + n, k % 8, value);
+        }
+    return data;
+}
+
+static struct lora_pack_part integer_part(const struct integer_source *from, uint64_t first,
+                                          uint64_t count) {
+    struct lora_pack_part part = {
+        .name = "w", .count = count, .element = from->element, .axes = from->axes};
+    int wide = from->element == LORA_SOURCE_I8 || from->element == LORA_SOURCE_NIBBLES;
+    int oi = from->axes == LORA_AXES_OI, awq = from->element == LORA_SOURCE_AWQ;
+    uint64_t inputs = wide || awq ? INPUTS : INPUTS / 8, outputs = awq ? count / 8 : count;
+    part.data = integer_data(from, first, count, &part.bytes);
+    part.rows = oi ? outputs : inputs;
+    part.columns = oi ? inputs : outputs;
+    if (from->element == LORA_SOURCE_I8) return part;
+    uint16_t *scales = malloc(part.scale_bytes = count * GROUPS * 2);
+    uint8_t *zeros = malloc(part.zero_bytes = count * GROUPS);
+    for (uint64_t n = 0; n < count; n++)
+        for (uint64_t g = 0; g < GROUPS; g++) {
+            scales[n * GROUPS + g] = (uint16_t)((first + n) * 97 + g * 13);
+            zeros[n * GROUPS + g] = (uint8_t)((first + n + g * 3) % 16);
+        }
+    part.scales = scales;
+    part.zeros = zeros;
+    if (!from->ordered) return part;
+    uint32_t *order = malloc(part.order_bytes = INPUTS * sizeof *order);
+    for (uint64_t k = 0; k < INPUTS; k++) order[k] = order_at(k);
+    part.order = order;
+    return part;
+}
+
+static void free_part(const struct lora_pack_part *part) {
+    free((uint8_t *)(uintptr_t)part->data - 1);
+    free((void *)(uintptr_t)part->scales);
+    free((void *)(uintptr_t)part->zeros);
+    free((void *)(uintptr_t)part->order);
+}
+
+static void check_int8_block(const uint8_t *block, uint64_t deep, uint64_t tile) {
+    for (uint64_t i = 0; i < 128; i++)
+        for (uint64_t n = 0; n < 32; n++) {
+            uint64_t k = deep * 128 + i, column = tile * 32 + n;
+            uint8_t value = k < INPUTS && column < OUTPUTS ? integer_at(k, column) : 0;
+            CHECK(block[i / 4 * 128 + n * 4 + i % 4] == value);
+        }
+}
+
+static void check_int4_block(const uint8_t *block, uint64_t deep, uint64_t tile, int ordered) {
+    for (uint64_t i = 0; i < 128; i++)
+        for (uint64_t n = 0; n < 32; n++) {
+            uint64_t k = deep * 128 + i, column = tile * 32 + n;
+            int inside = k < INPUTS && column < OUTPUTS;
+            uint8_t value = inside ? integer_at(ordered ? order_at(k) : k, column) & 15 : 0;
+            CHECK((block[i / 8 * 128 + n * 4 + i % 4] >> i / 4 % 2 * 4 & 15) == value);
+            if (i % 32) continue;
+            uint16_t scale;
+            memcpy(&scale, block + 2048 + i / 32 * 64 + n * 2, 2);
+            uint8_t zero = block[2048 + 4 * 64 + i / 32 * 16 + n / 2] >> n % 2 * 4 & 15;
+            CHECK(scale == (inside ? (uint16_t)(column * 97 + k / 32 * 13) : 0));
+            CHECK(zero == (inside ? (column + k / 32 * 3) % 16 : 0));
+        }
+}
+
+static void check_integer(const struct integer_source *from) {
+    int eight = from->element == LORA_SOURCE_I8;
+    uint32_t type = eight ? LORA_WEIGHT_INT8 : LORA_WEIGHT_W4A8 | 5u << LORA_WEIGHT_GROUP_SHIFT;
+    uint64_t size = lora_pack_block_bytes(type), bytes = DEEP * WIDE * size;
+    struct lora_pack_part parts[2] = {integer_part(from, 0, 56), integer_part(from, 56, 48)};
+    uint8_t *blocks = malloc(bytes);
+    memset(blocks, 0xff, bytes);
+    CHECK(lora_pack_blocks(parts, 2, INPUTS, OUTPUTS, type, blocks, bytes, NULL) == LORA_OK);
+    for (uint64_t j = 0; j < DEEP * WIDE; j++)
+        if (eight) check_int8_block(blocks + j * size, j % DEEP, j / DEEP);
+        else check_int4_block(blocks + j * size, j % DEEP, j / DEEP, from->ordered);
+    parts[1].bytes--;
+    CHECK(lora_pack_blocks(parts, 2, INPUTS, OUTPUTS, type, blocks, bytes, NULL));
+    free_part(parts);
+    free_part(parts + 1);
+    free(blocks);
+}
+
+static const struct integer_source integer_sources[] = {
+    {LORA_SOURCE_I8, LORA_AXES_OI, 0},    {LORA_SOURCE_NIBBLES, LORA_AXES_OI, 0},
+    {LORA_SOURCE_WORDS, LORA_AXES_OI, 0}, {LORA_SOURCE_WORDS, LORA_AXES_OI, 1},
+    {LORA_SOURCE_WORDS, LORA_AXES_IO, 0}, {LORA_SOURCE_WORDS, LORA_AXES_IO, 1},
+    {LORA_SOURCE_AWQ, LORA_AXES_IO, 0},   {LORA_SOURCE_AWQ, LORA_AXES_IO, 1},
+};
 
 static struct lora_cluster *open_board(uint32_t *id) {
     static struct {
@@ -209,6 +343,7 @@ static void check_placing(uint32_t threads) {
                                            .bank_count = BANKS,
                                            .merge = 1,
                                            .request_first = i,
+                                           .weight_type = LORA_WEIGHT_FP16,
                                            .offset = i * (BANK_BYTES / 8)};
     struct lora_placing placing = placing_of(&part, tasks, 8, ranges, threads);
     CHECK(lora_cluster_place(cluster, &placing, NULL) == LORA_OK);
@@ -226,6 +361,51 @@ static void check_placing(uint32_t threads) {
     lora_cluster_close(cluster);
     lora_emu_destroy(id);
     free(memory);
+}
+
+/* Many threads on 4-bit tiles, each task in the middle of a matrix of which it has the columns that
+ * it places: what the board holds is what one thread packs. */
+static void check_placing_integer(void) {
+    uint32_t id, type = LORA_WEIGHT_W4A16 | 5u << LORA_WEIGHT_GROUP_SHIFT;
+    uint64_t size = lora_pack_block_bytes(type);
+    struct lora_cluster *cluster = open_board(&id);
+    struct lora_range ranges[8 * BANKS];
+    struct lora_pack_part parts[WIDE];
+    struct lora_pack_task tasks[WIDE];
+    for (uint32_t i = 0; i < WIDE; i++) {
+        uint64_t width = i + 1 < WIDE ? 32 : OUTPUTS % 32;
+        parts[i] = integer_part(integer_sources + 4, 32 * i, width);
+        tasks[i] = (struct lora_pack_task){.part_first = i,
+                                           .part_count = 1,
+                                           .k = INPUTS,
+                                           .n = OUTPUTS,
+                                           .first = i,
+                                           .count = 1,
+                                           .column_first = 32 * i,
+                                           .partial = 1,
+                                           .merge = 2,
+                                           .bank_count = BANKS,
+                                           .weight_type = type};
+    }
+    struct lora_placing placing = placing_of(parts, tasks, WIDE, ranges, 4);
+    placing.part_count = WIDE;
+    CHECK(lora_cluster_place(cluster, &placing, NULL) == LORA_OK);
+    for (uint64_t j = 0; j < DEEP * WIDE; j++) {
+        uint8_t block[LORA_BLOCK_BYTES_INT4_32];
+        uint64_t request = j / 2;
+        CHECK(lora_cluster_read(cluster, 0, (uint32_t)(request % BANKS),
+                                (request / BANKS * 2 + j % 2) * size, block, size,
+                                NULL) == LORA_OK);
+        check_int4_block(block, j % DEEP, j / DEEP, 0);
+    }
+    tasks[1].column_first = 64; /* behind what it places */
+    CHECK(lora_cluster_place(cluster, &placing, NULL) == LORA_ERR_ARGUMENT);
+    tasks[1].column_first = 32;
+    tasks[1].partial = 0;
+    CHECK(lora_cluster_place(cluster, &placing, NULL) == LORA_ERR_ARGUMENT);
+    for (uint32_t i = 0; i < WIDE; i++) free_part(parts + i);
+    lora_cluster_close(cluster);
+    lora_emu_destroy(id);
 }
 
 static void check_memory(void) {
@@ -292,6 +472,9 @@ int main(void) {
     check_packing();
     for (uint32_t axes = 0; axes < 2; axes++) check_bad(axes);
     CHECK(lora_pack_force(NULL) == 0);
+    for (uint32_t i = 0; i < sizeof integer_sources / sizeof integer_sources[0]; i++)
+        check_integer(integer_sources + i);
+    check_placing_integer();
     check_memory();
     return 0;
 }

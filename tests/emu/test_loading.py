@@ -17,7 +17,7 @@ from lora_host.cluster import Cluster
 from lora_host.errors import ModelError, PlacementError, RequestError
 from lora_host.overlay import load_overlay
 from lora_host.placing import PackPart, PackTask, Range, Scratch
-from lora_sdk.loading.packing import pack_blocks, pack_rows
+from lora_sdk.loading.packing import pack_rows
 from lora_sdk.loading.weights import Loader
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.config import load_config
@@ -25,6 +25,7 @@ from lora_sdk.model.half import to_half
 from lora_sdk.plan.banks import MatrixPlacement
 from lora_sdk.plan.placement import make_plan
 from lora_sdk.plan.tensors import MatrixSpec
+from tests.oracle.blocks import pack_blocks
 from tests.variants import variant, write_checkpoint
 
 OVERLAY = load_overlay("lora_f_u280")

@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from lora_host import abi
-from lora_sdk.loading.packing import pack_int4, pack_int8
+from tests.oracle.blocks import pack_int4, pack_int8
 from tests.oracle.integer import Int4Matrix, int4_product, quantize
 from tests.unit.kernel_rig import ONCHIP, TABLES, WEIGHT_BANKS, Rig
 

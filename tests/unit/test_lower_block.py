@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from lora_host import abi
 from lora_sdk.core.step import KvOp, Row
 from lora_sdk.core.step_block import build_block
-from lora_sdk.loading.packing import pack_blocks, pack_rows
+from lora_sdk.loading.packing import pack_rows
 from lora_sdk.plan.control import block_bytes
+from tests.oracle.blocks import pack_blocks
 
 
 def parse(block: bytearray, name: str, offset: int, count: int) -> np.ndarray:

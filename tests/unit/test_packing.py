@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from lora_host import native
 from lora_host.errors import ModelError, RequestError
 from lora_host.placing import PackPart, Range, pack_parts
-from lora_sdk.loading.packing import pack_blocks
 from lora_sdk.model.half import to_half
+from tests.oracle.blocks import pack_blocks
 
 KINDS = ("F16", "BF16", "F32")
 TYPES = {"F16": np.uint16, "BF16": np.uint16, "F32": np.uint32}

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import cached_property
-from itertools import groupby, zip_longest
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -15,11 +16,10 @@ import numpy.typing as npt
 
 from lora_host import abi
 from lora_host.errors import TransportError
-from lora_host.placing import PackPart, PackTask, Range, Scratch
+from lora_host.placing import PackPart, PackTask, Range, Scratch, crc32
 from lora_sdk.loading.packing import pack_rows
-from lora_sdk.loading.quantized import QuantizedLoader
-from lora_sdk.loading.quantized_packing import QuantizedWeights
-from lora_sdk.model.quantization import FP16, ActivationScales
+from lora_sdk.loading.quantized import QuantizedWeights, order_table, scale_table, tile_parts
+from lora_sdk.model.quantization import ActivationScales
 from lora_sdk.model.rope import rope_table
 from lora_sdk.model.stored import Stored
 from lora_sdk.plan.banks import MatrixPlacement, TablePlacement, mib
@@ -32,9 +32,11 @@ if TYPE_CHECKING:
 AROUND_BYTES = 512 << 10  # what the system maps beside a range that is read
 BATCH_BYTES = 32 << 20  # of the files, mapped at once; also the step of progress and of Ctrl-C
 MOST_BATCH_BYTES = 256 << 20  # of large models: threads wait for each other behind every batch
+QUANTIZED_BYTES = 16 << 20  # of unpacked weights in a task: scales are converted for each
 PROGRAM_BYTES = 64 << 20  # of this process without a model
 EXTRA_PART = 12  # program and batch are a 12th of a large model
 
+Bytes = npt.NDArray[np.uint8]
 Progress = Callable[[int, int], None]
 
 
@@ -78,17 +80,25 @@ class Loader:
             self._note(self._cluster.place(batch, scratch))
             self._weights.forget()
         for board in self._plan.boards:
-            self._load_quantized(board, scratch.threads)
+            for matrix in board.matrices.values():
+                self._load_tables(board, matrix)
             if "rope" in board.tables:
                 self._load_rope(board, board.tables["rope"])
+        self._weights.forget()
 
-    def _load_quantized(self, board: BoardPlan, threads: int) -> None:
-        loader = QuantizedLoader(self._cluster, self._weights, self._note, threads)
-        quantized = [m for m in board.matrices.values() if m.spec.format != FP16]
-        layers = groupby(quantized, key=lambda matrix: matrix.spec.layer)
-        for _, matrices in layers:
-            loader.load(board, list(matrices))
-            self._weights.forget()
+    def _load_tables(self, board: BoardPlan, matrix: MatrixPlacement) -> None:
+        """What the matmul reads beside its weights and is not stored as it is."""
+        spec = matrix.spec
+        if spec.scales is not None:
+            raw = scale_table(self._weights, matrix)
+            self._write(board, board.tables[spec.scales], raw)
+        if spec.permutation is not None:
+            table = board.tables[spec.permutation]
+            self._write(board, table, order_table(self._weights, matrix, table))
+
+    def _write(self, board: BoardPlan, placed: TablePlacement, raw: Bytes) -> None:
+        self._cluster.write(board.board, placed.bank, placed.offset, raw.data)
+        self._note([Range(board.board, placed.bank, placed.offset, raw.nbytes, crc32(raw))])
 
     def check(self) -> None:
         """Compares each range with the board's own sum; TransportError names the first that
@@ -104,14 +114,14 @@ class Loader:
                 )
 
     def _tasks(self) -> Iterator[PackTask]:
-        """All that the files hold in FP16, in pieces of about a batch at most. Tensor by tensor,
-        the boards in turn: their shares lie in the same pages of the file, mapped once."""
+        """All that the files hold, in pieces of about a batch at most. Tensor by tensor, the boards
+        in turn: their shares lie in the same pages of the file, mapped once."""
         boards = self._plan.boards
         for name in dict.fromkeys(name for board in boards for name in board.matrices):
             yield from _in_turn(
                 self._matrix_tasks(board, board.matrices[name])
                 for board in boards
-                if name in board.matrices and board.matrices[name].spec.format == FP16
+                if name in board.matrices
             )
         for name in dict.fromkeys(name for board in boards for name in board.tables):
             yield from _in_turn(
@@ -121,15 +131,19 @@ class Loader:
             )
 
     def _matrix_tasks(self, board: BoardPlan, placed: MatrixPlacement) -> Iterator[PackTask]:
-        parts = self._parts(placed.parts)
         tiles = -(-placed.n // abi.BLOCK_N)
-        step = self._units(placed.k * abi.BLOCK_N, parts)
+        if placed.spec.format.weights.columns is None:
+            parts = self._parts(placed.parts)
+            whole = _task(board, placed, range(tiles), parts, None)
+            step = self._units(placed.k * abi.BLOCK_N, parts)
+            for first in range(0, tiles, step):
+                yield replace(whole, first=first, count=min(step, tiles - first))
+            return
+        step = max(1, QUANTIZED_BYTES // (placed.k * abi.BLOCK_N))
         for first in range(0, tiles, step):
-            yield PackTask(
-                board.board, parts, placed.k, placed.n, first, min(step, tiles - first),
-                placed.bank_first, placed.weight_line * abi.LINE_BYTES, placed.bank_count,
-                placed.merge, placed.first,
-            )  # fmt: skip
+            now = range(first, min(tiles, first + step))
+            found = tuple(tile_parts(self._weights, placed, now))
+            yield _task(board, placed, now, found, first * abi.BLOCK_N)
 
     def _table_tasks(self, board: BoardPlan, placed: TablePlacement) -> Iterator[PackTask]:
         spec = placed.spec
@@ -184,6 +198,21 @@ class Loader:
             self._progress(self._done, self._total)
 
 
+def _task(
+    board: BoardPlan,
+    placed: MatrixPlacement,
+    tiles: range,
+    parts: tuple[PackPart, ...],
+    column: int | None,
+) -> PackTask:
+    """These column tiles of a matrix; `parts` are its columns from `column` on, or all."""
+    return PackTask(
+        board.board, parts, placed.k, placed.n, tiles.start, len(tiles), placed.bank_first,
+        placed.weight_line * abi.LINE_BYTES, placed.bank_count, placed.merge, placed.first,
+        weight_type=placed.spec.format.weight_type, column=column,
+    )  # fmt: skip
+
+
 def _in_turn(boards: Iterable[Iterator[PackTask]]) -> Iterator[PackTask]:
     """The first piece of each board, then the second of each."""
     for pieces in zip_longest(*boards):
@@ -195,9 +224,7 @@ def _batches(tasks: Iterator[PackTask], most: int) -> Iterator[list[PackTask]]:
     batch: list[PackTask] = []
     size = 0
     for task in tasks:
-        unit = task.n if task.row_bytes else task.k * abi.BLOCK_N
-        reads = task.count * unit * max(part.data.itemsize for part in task.parts)
-        reads += len(task.parts) * AROUND_BYTES
+        reads = _reads(task) + len(task.parts) * AROUND_BYTES
         if batch and size + reads > most:
             yield batch
             batch, size = [], 0
@@ -205,3 +232,11 @@ def _batches(tasks: Iterator[PackTask], most: int) -> Iterator[list[PackTask]]:
         size += reads
     if batch:
         yield batch
+
+
+def _reads(task: PackTask) -> int:
+    """Bytes of the files, at most, that a task reads."""
+    unit = task.n if task.row_bytes else task.k * abi.BLOCK_N
+    quantized = task.column is not None
+    element = 1 if quantized else max(part.data.itemsize for part in task.parts)
+    return task.count * unit * element

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lora_host.errors import ModelError
+from lora_host.placing import PackPart
 from lora_sdk.model.attention_scales import check_attention, read_attention
 from lora_sdk.model.columns import Columns
 from lora_sdk.model.config import architecture_module, load_config, read_json
@@ -162,6 +163,18 @@ class Checkpoint:
         weights, out of FP16's range."""
         start, stop = _range(name, start, stop, self._source(name).count)
         return self._quantized_matrix(name).columns(start, stop)
+
+    def part(self, name: str, start: int, stop: int) -> PackPart:
+        """Output columns start..stop-1 of a quantized matrix for the packer, values not checked;
+        ModelError as `columns`."""
+        start, stop = _range(name, start, stop, self._source(name).count)
+        return self._quantized_matrix(name).part(start, stop)
+
+    def column_scales(self, name: str, start: int, stop: int) -> NDArray[np.float32] | None:
+        """FP32 scales of output columns start..stop-1 of a quantized matrix; None where they belong
+        to groups. ModelError names scales that are negative or not finite."""
+        start, stop = _range(name, start, stop, self._source(name).count)
+        return self._quantized_matrix(name).column_scales(start, stop)
 
     def permutation(self, name: str) -> NDArray[np.uint32] | None:
         """Inputs of a matrix in the order of its groups, uint32 [K] (act-order); None where they

@@ -8,12 +8,21 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from lora_host.placing import PackPart
+
 
 class Columns(Protocol):
     """Some output columns of a matrix, all of its K inputs."""
 
     def dense(self) -> NDArray[np.float32]:
         """The weights in FP32 [columns, K]."""
+
+    def part(self, name: str) -> PackPart:
+        """For the packer; `name` is for messages."""
+
+    @property
+    def column_scales(self) -> NDArray[np.float32] | None:
+        """FP32 [columns]; None where scales belong to groups."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +36,15 @@ class Int8Columns:
     def dense(self) -> NDArray[np.float32]:
         """The weights in FP32 [columns, K]."""
         return self.values.astype(np.float32) * self.scales[:, None]
+
+    def part(self, name: str) -> PackPart:
+        """For the packer."""
+        return PackPart(name, self.values, "I8", "oi", 0, len(self.values))
+
+    @property
+    def column_scales(self) -> NDArray[np.float32]:
+        """FP32 [columns]."""
+        return self.scales
 
 
 @dataclass(frozen=True)
@@ -45,3 +63,12 @@ class Int4Columns:
         zeros = np.repeat(self.zeros, group, axis=1).astype(np.float32)
         scales = np.repeat(self.scales, group, axis=1).astype(np.float32)
         return (self.values.astype(np.float32) - zeros) * scales
+
+    def part(self, name: str) -> PackPart:
+        """For the packer."""
+        count = len(self.values)
+        return PackPart(name, self.values, "nibbles", "oi", 0, count, self.scales, self.zeros)
+
+    @property
+    def column_scales(self) -> None:
+        """Scales belong to groups."""

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lora_host.errors import ModelError
+from lora_host.placing import PackPart
 from lora_sdk.model.columns import Int4Columns
 from lora_sdk.model.fields import Fields
 from lora_sdk.model.half import to_half
@@ -135,12 +136,25 @@ class PackedMatrix:
         order = self.permutation()
         if order is not None:
             values = values[:, order]
+        return Int4Columns(values, *self._groups(start, stop))
+
+    def part(self, start: int, stop: int) -> PackPart:
+        """The same for the packer, the words as they are."""
+        scales, zeros = self._groups(start, stop)
+        kind = "awq" if self.packing.awq else "words"
+        return PackPart(
+            self.label, self.qweight, kind, "io", start, stop - start, scales, zeros,
+            self.permutation(),
+        )  # fmt: skip
+
+    def _groups(self, start: int, stop: int) -> tuple[NDArray[np.float16], NDArray[np.uint8]]:
+        """Scales and zero points [stop-start, groups] of outputs start..stop-1."""
         zeros = self._zeros(start, stop)
         scales = to_half(self.scales[:, start:stop], self.scales_kind, f"{self.label}.scales").T
         repeat = self.group // block_group(self.label, self.group, self.k)
         if repeat > 1:
             zeros, scales = np.repeat(zeros, repeat, axis=1), np.repeat(scales, repeat, axis=1)
-        return Int4Columns(values, np.ascontiguousarray(scales), zeros)
+        return np.ascontiguousarray(scales), zeros
 
     def permutation(self) -> NDArray[np.uint32] | None:
         """Input of each place in group order, uint32 [k]; None but with act-order."""

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lora_host.errors import ModelError
+from lora_host.placing import PackPart
 from lora_sdk.model.columns import Int4Columns
 from lora_sdk.model.gptq import PackedMatrix, Packing
 from lora_sdk.model.packed_words import WORD_VALUES
@@ -38,6 +39,13 @@ class GptqMatrix:
     def columns(self, start: int, stop: int) -> Int4Columns:
         """Output columns start..stop-1, K in the order of groups."""
         return self._matrix.columns(self._first + start, self._first + stop)
+
+    def part(self, start: int, stop: int) -> PackPart:
+        """The file's own words."""
+        return self._matrix.part(self._first + start, self._first + stop)
+
+    def column_scales(self, start: int, stop: int) -> None:
+        """Scales belong to groups."""
 
     def permutation(self) -> NDArray[np.uint32] | None:
         """Inputs in the order of their groups, uint32 [K]; None but with act-order."""

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lora_host.errors import ModelError
+from lora_host.placing import PackPart
 from lora_sdk.model.columns import Columns, Int4Columns, Int8Columns
 from lora_sdk.model.compressed_tensors import ConfigGroup
 from lora_sdk.model.quantization import MatrixFormat
@@ -53,31 +54,51 @@ class CompressedMatrix:
         FP16 cannot hold."""
         return (self._int4 if self.format.four_bit else self._int8)(start, stop)
 
+    def part(self, start: int, stop: int) -> PackPart:
+        """The same for the packer: the file's own integers or words."""
+        first, count = self._source.first + start, stop - start
+        if not self.format.four_bit:
+            name = self._name("weight")
+            return PackPart(name, self._files.array(name), "I8", "oi", first, count)
+        name = self._name("weight_packed")
+        return PackPart(
+            name, self._files.array(name), "words", "oi", first, count,
+            *self._groups(start, stop), self.permutation(),
+        )  # fmt: skip
+
+    def column_scales(self, start: int, stop: int) -> NDArray[np.float32] | None:
+        """FP32 scales of INT8 columns."""
+        if self.format.four_bit:
+            return None
+        name = self._name("weight_scale")
+        if self._files.array(name).size == 1:
+            return np.full(stop - start, self._files.floats(name).reshape(-1)[0], np.float32)
+        return np.ascontiguousarray(self._files.floats(name, self._rows(start, stop))[:, 0])
+
     def _int8(self, start: int, stop: int) -> Int8Columns:
         rows = self._rows(start, stop)
         values: NDArray[np.int8] = np.array(self._files.array(self._name("weight"))[rows])
-        name = self._name("weight_scale")
-        if self._files.array(name).size == 1:
-            scales = np.full(stop - start, self._files.floats(name).reshape(-1)[0], np.float32)
-        else:
-            scales = np.ascontiguousarray(self._files.floats(name, rows)[:, 0])
+        scales = self.column_scales(start, stop)
+        assert scales is not None
         return Int8Columns(values, scales)
 
     def _int4(self, start: int, stop: int) -> Int4Columns:
-        """A scale of a larger group or of the whole row is repeated."""
-        rows, k = self._rows(start, stop), self.shape[0]
-        packed = self._files.array(self._name("weight_packed"))[rows]
-        values = unpack_nibbles(packed, k)
+        packed = self._files.array(self._name("weight_packed"))[self._rows(start, stop)]
+        values = unpack_nibbles(packed, self.shape[0])
         order = self.permutation()
         if order is not None:
             values = np.ascontiguousarray(values[:, order])
-        size = self.format.group or k
-        scales = _repeated(self._scales(rows), k // size)
+        return Int4Columns(values, *self._groups(start, stop))
+
+    def _groups(self, start: int, stop: int) -> tuple[NDArray[np.float16], NDArray[np.uint8]]:
+        """Scales and zero points [stop-start, groups]; those of a larger group or of the whole row
+        are repeated."""
+        k = self.shape[0]
+        groups = k // (self.format.group or k)
+        scales = _repeated(self._scales(self._rows(start, stop)), groups)
         if self._weights.symmetric:
-            zeros = np.full(scales.shape, SHIFT, np.uint8)
-        else:
-            zeros = _repeated(self._zeros(start, stop), k // size)
-        return Int4Columns(values, scales, zeros)
+            return scales, np.full(scales.shape, SHIFT, np.uint8)
+        return scales, _repeated(self._zeros(start, stop), groups)
 
     def permutation(self) -> NDArray[np.uint32] | None:
         """Inputs in the order of their groups (`weight_g_idx`, of a group's members by place);

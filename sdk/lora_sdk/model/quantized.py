@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lora_host.errors import ModelError
+from lora_host.placing import PackPart
 from lora_sdk.model.columns import Columns
 from lora_sdk.model.container import RAW_TYPES
 from lora_sdk.model.folder import Tensors
@@ -33,6 +34,12 @@ class QuantizedMatrix(Protocol):
     def columns(self, start: int, stop: int) -> Columns:
         """Output columns start..stop-1 as the format's class of columns, K in the order of
         groups."""
+
+    def part(self, start: int, stop: int) -> PackPart:
+        """The same for the packer, without a copy where it takes what the file holds."""
+
+    def column_scales(self, start: int, stop: int) -> NDArray[np.float32] | None:
+        """FP32 scales of output columns start..stop-1; None where they belong to groups."""
 
     def permutation(self) -> NDArray[np.uint32] | None:
         """[K]: which input stands at each place of the groups' order; None: as they come."""

@@ -21,6 +21,7 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from lora_host.placing import PackPart
 from lora_sdk.model.columns import Int8Columns
 from lora_sdk.model.quantization import (
     AttentionScales,
@@ -121,7 +122,16 @@ class Int8OptMatrix:
     def columns(self, start: int, stop: int) -> Int8Columns:
         """Output columns start..stop-1."""
         values: NDArray[np.int8] = np.array(self._files.array(self._weight)[start:stop])
-        return Int8Columns(values, np.full(stop - start, self._scale, np.float32))
+        return Int8Columns(values, self.column_scales(start, stop))
+
+    def part(self, start: int, stop: int) -> PackPart:
+        """The file's own values."""
+        array = self._files.array(self._weight)
+        return PackPart(self._weight, array, "I8", "oi", start, stop - start)
+
+    def column_scales(self, start: int, stop: int) -> NDArray[np.float32]:
+        """One number for all columns."""
+        return np.full(stop - start, self._scale, np.float32)
 
     def permutation(self) -> None:
         """Inputs come as they are."""
