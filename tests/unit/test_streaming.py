@@ -234,3 +234,11 @@ def test_the_beginning_of_text_is_exactly_the_tokenizers(tmp_path: Path) -> None
     inside = plain.encode("a long text")
     assert begun.begins_with == (0,) and begun.encode("a long text") == [0, *inside, 1]
     assert begun.encode("a long text", special=False) == inside
+
+
+def test_the_bytes_of_tokens(tokenizer: Tokenizer, byte_fallback: Tokenizer) -> None:
+    text = "naïve →\x00\u3000\n"
+    assert b"".join(map(tokenizer.token_bytes, tokenizer.encode(text))) == text.encode()
+    assert tokenizer.token_bytes(0) == b"<s>" and tokenizer.token_bytes(400) == b""
+    assert byte_fallback.token_bytes(1) == b" hi"
+    assert b"".join(map(byte_fallback.token_bytes, byte_tokens(b"\xe2\x80"))) == b"\xe2\x80"

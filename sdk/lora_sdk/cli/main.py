@@ -24,6 +24,7 @@ COMMANDS = {
     "program": "lora_sdk.cli.program:program",
     "quantize": "lora_sdk.cli.quantize:quantize",
     "reset": "lora_sdk.cli.reset:reset",
+    "serve": "lora_sdk.cli.serve:serve",
     "spec": "lora_sdk.cli.spec:spec",
     "synth": "lora_sdk.cli.synth:synth",
     "validate": "lora_sdk.cli.validate:validate",

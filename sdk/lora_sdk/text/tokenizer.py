@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,12 @@ from typing import Any
 from lora_host.errors import ModelError, RequestError
 
 MAX_CONFIG_BYTES = 16 << 20
+_FALLBACK = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+_UNPRINTABLE = (*range(0x21), *range(0x7F, 0xA1), 0xAD)
+# How byte-level tokenizers write bytes: printable ones of Latin-1 as themselves, the others from
+# U+0100 on.
+_BYTE_LEVEL = {chr(byte): byte for byte in range(0x100) if byte not in _UNPRINTABLE}
+_BYTE_LEVEL |= {chr(0x100 + index): byte for index, byte in enumerate(_UNPRINTABLE)}
 
 
 class Tokenizer:
@@ -35,6 +42,7 @@ class Tokenizer:
         # adds the same text wherever it stands between others.
         self.joins_bytes = decoder.startswith("ByteLevel(")
         self._alone: tuple[dict[int, str], dict[int, str]] = ({}, {})
+        self._added = frozenset(self._backend.get_added_tokens_decoder())
 
     @property
     def config(self) -> dict[str, Any]:
@@ -76,6 +84,20 @@ class Tokenizer:
     def token_text(self, token: int) -> str:
         """The text of one token alone, special ones too."""
         return self.decode([token], skip_special=False)
+
+    def token_bytes(self, token: int) -> bytes:
+        """The bytes that a token stands for; they need not be UTF-8. b"" for an unknown id."""
+        piece: str | None = self._backend.id_to_token(token)
+        if piece is None:
+            return b""
+        if token in self._added:
+            return piece.encode("utf-8")
+        if self.joins_bytes and all(letter in _BYTE_LEVEL for letter in piece):
+            return bytes(_BYTE_LEVEL[letter] for letter in piece)
+        if self.byte_fallback:
+            match = _FALLBACK.fullmatch(piece)
+            return bytes.fromhex(match.group(1)) if match else piece.replace("▁", " ").encode()
+        return self.token_text(token).encode("utf-8")
 
     @property
     def begins_with(self) -> tuple[int, ...]:

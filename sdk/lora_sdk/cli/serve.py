@@ -1,0 +1,71 @@
+"""`lora serve`: an OpenAI-compatible server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lora_host.errors import RequestError
+from lora_sdk.cli.adapters import adapter_flags, load_adapters, take_adapters
+from lora_sdk.cli.flags import MODEL_FLAGS, flags
+from lora_sdk.cli.speculation import speculation_flags, take_speculation
+from lora_sdk.core.options import EngineOptions
+from lora_sdk.serve.settings import Settings, check_exposure, read_keys
+
+if TYPE_CHECKING:
+    from lora_sdk.core.options import Progress
+    from lora_sdk.engine.engine import Engine
+
+SETTINGS = (
+    *("name", "host", "port", "max_queue", "max_prompts", "max_body"),
+    *("body_timeout", "request_timeout", "drain_timeout"),
+)
+EPILOG = """\b
+Examples:
+  lora serve --boards 4
+  lora serve --model ~/models/llama --adapter docs=~/adapters/docs --port 8001
+  lora serve --host 0.0.0.0 --api-key-file /etc/lora/keys
+\b
+Ctrl-C and SIGTERM take no further request, finish those that run and give the boards back; a
+second one cancels them. Exit code: 0 drained, 1 failed, 2 refused."""
+
+
+@click.command("serve", epilog=EPILOG)
+@flags(EngineOptions, *MODEL_FLAGS, "max_sequences")
+@adapter_flags
+@speculation_flags
+@flags(Settings, *SETTINGS)
+@click.option("--api-key-file", metavar="FILE", help="accepted API keys, one a line")
+@click.option("--insecure", is_flag=True, help="serve other machines without a key")
+def serve(api_key_file: str | None, insecure: bool, **options: Any) -> None:
+    """Serve a model through OpenAI's HTTP protocol."""
+    engine_arguments = {key: options.pop(key) for key in (*MODEL_FLAGS, "max_sequences")}
+    adapters, more = take_adapters(options)
+    engine_arguments.update(more)
+    drafts = take_speculation(options, engine_arguments)
+    keys = read_keys(Path(api_key_file)) if api_key_file is not None else ()
+    check_exposure(options["host"], keys, insecure)
+    options["name"] = options["name"] or EngineOptions(**engine_arguments).folder.resolve().name
+    settings = Settings(keys=keys, **options)
+    try:
+        from lora_sdk.serve.server import run_server
+    except ImportError as error:
+        raise RequestError(
+            f"lora serve needs the package {error.name}; install lora-fpga[serve]"
+        ) from None
+
+    def open_engine(progress: Progress) -> Engine:
+        from lora_sdk.engine.engine import Engine
+
+        engine = Engine(progress=progress, speculation=drafts.options, **engine_arguments)
+        try:
+            for note in load_adapters(engine, adapters):
+                click.echo(note, err=True)
+        except BaseException:
+            engine.close()
+            raise
+        return engine
+
+    run_server(settings, open_engine)

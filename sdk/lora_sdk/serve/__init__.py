@@ -1,0 +1,1 @@
+"""`lora serve`: the engine behind OpenAI's HTTP protocol."""

@@ -1,0 +1,138 @@
+"""The server's paths."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, TypeVar
+
+from fastapi import FastAPI, Request
+from fastapi.responses import Response
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp
+
+from lora_sdk.serve import chat, completions, tokenizing
+from lora_sdk.serve.body import Fields, read_body
+from lora_sdk.serve.errors import ApiError
+from lora_sdk.serve.guard import CALLER, Guard
+from lora_sdk.serve.lifecycle import State
+from lora_sdk.serve.replies import EventStream, error_reply, json_reply
+from lora_sdk.serve.sampling_fields import SamplingFields
+from lora_sdk.serve.service import Caller, Service
+
+Body = TypeVar("Body", bound=Fields)
+Sampled = TypeVar("Sampled", bound=SamplingFields)
+Answer = Callable[[Service, Caller, Sampled], Coroutine[Any, Any, dict[str, Any]]]
+Stream = Callable[[Service, Caller, Sampled], AsyncGenerator[dict[str, Any], None]]
+
+
+def make_app(service: Service) -> ASGIApp:
+    """The application that serves `service`."""
+    app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
+    app.add_exception_handler(ApiError, _on_api_error)
+    app.add_exception_handler(HTTPException, _on_http_error)
+    _add_state(app, service)
+    _add_generation(
+        app, service, "/v1/completions", completions.CompletionBody, completions.answer,
+        completions.stream,
+    )  # fmt: skip
+    _add_generation(app, service, "/v1/chat/completions", chat.ChatBody, chat.answer, chat.stream)
+    _add_action(app, service, "/tokenize", tokenizing.TokenizeBody, tokenizing.tokenize)
+    _add_action(app, service, "/detokenize", tokenizing.DetokenizeBody, tokenizing.detokenize)
+    return Guard(app, service.settings.keys)
+
+
+def _add_state(app: FastAPI, service: Service) -> None:
+    """What tells of the server itself."""
+    lifecycle = service.lifecycle
+
+    async def health() -> Response:
+        """200 as long as a restart would not help."""
+        return json_reply(lifecycle.as_dict(), 503 if lifecycle.state is State.DEAD else 200)
+
+    async def ready() -> Response:
+        """200 while requests are taken."""
+        return json_reply(lifecycle.as_dict(), 200 if lifecycle.state is State.READY else 503)
+
+    async def released() -> Response:
+        return json_reply({"version": _version()})
+
+    async def models() -> Response:
+        return json_reply({"object": "list", "data": service.models()})
+
+    async def model(name: str) -> Response:
+        service.adapter_of(name)
+        return json_reply(next(one for one in service.models() if one["id"] == name))
+
+    app.add_api_route("/health", health)
+    app.add_api_route("/ready", ready)
+    app.add_api_route("/version", released)
+    app.add_api_route("/v1/models", models)
+    app.add_api_route("/v1/models/{name:path}", model)
+
+
+def _add_generation(
+    app: FastAPI,
+    service: Service,
+    path: str,
+    kind: type[Sampled],
+    answer: Answer[Sampled],
+    stream: Stream[Sampled],
+) -> None:
+    """A path that generates, whole or streamed."""
+    settings = service.settings
+
+    async def route(request: Request) -> Response:
+        service.lifecycle.check_ready()
+        body = await read_body(request, settings, kind)
+        caller: Caller = request.scope[CALLER]
+        if body.stream:
+            chunks = stream(service, caller, body)
+            return EventStream(chunks, service.attendants, settings.request_timeout)
+        work = answer(service, caller, body)
+        return json_reply(await _attend(service, request, work))
+
+    app.add_api_route(path, route, methods=["POST"])
+
+
+def _add_action(
+    app: FastAPI,
+    service: Service,
+    path: str,
+    kind: type[Body],
+    act: Callable[[Service, Body], Coroutine[Any, Any, dict[str, Any]]],
+) -> None:
+    """A path that does something at once."""
+
+    async def route(request: Request) -> Response:
+        service.lifecycle.check_ready()
+        body = await read_body(request, service.settings, kind)
+        return json_reply(await _attend(service, request, act(service, body)))
+
+    app.add_api_route(path, route, methods=["POST"])
+
+
+async def _attend(
+    service: Service, request: Request, work: Coroutine[Any, Any, dict[str, Any]]
+) -> dict[str, Any]:
+    return await service.attendants.attend(request.receive, service.settings.request_timeout, work)
+
+
+async def _on_api_error(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, ApiError)
+    return error_reply(error)
+
+
+async def _on_http_error(_request: Request, error: Exception) -> Response:
+    """Unknown paths and methods, in the protocol's form."""
+    assert isinstance(error, HTTPException)
+    reply = error_reply(ApiError(error.status_code, str(error.detail).lower()))
+    reply.headers.update(error.headers or {})
+    return reply
+
+
+def _version() -> str:
+    try:
+        return version("lora-fpga")
+    except PackageNotFoundError:  # a checkout that is not installed
+        return "unknown"

@@ -1,0 +1,110 @@
+"""A request's body: bounded in bytes and time before it is parsed, then checked field by field."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from typing import Any, NoReturn, TypeVar
+
+from fastapi import Request
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from starlette.requests import ClientDisconnect
+
+from lora_sdk.serve.errors import ApiError, ClientGone
+from lora_sdk.serve.settings import Settings
+
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_DISCARDED = 16  # times max_body that are read and dropped, so that the client sees the answer
+
+
+class Fields(BaseModel):
+    """A JSON object of known, typed fields; null stands for a field that is not given."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, protected_namespaces=())
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        known = cls.model_fields
+        return {k: v for k, v in value.items() if v is not None or k not in known}
+
+
+Body = TypeVar("Body", bound=Fields)
+
+
+async def read_body(request: Request, settings: Settings, kind: type[Body]) -> Body:
+    """The request's body as `kind`. ApiError 400, 408, 413 or 415; ClientGone."""
+    media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media != "application/json":  # which a foreign web page cannot send without being asked
+        raise ApiError(415, "the content type is not application/json")
+    try:
+        raw = await asyncio.wait_for(_read(request, settings.max_body), settings.body_timeout)
+    except asyncio.TimeoutError:
+        raise ApiError(408, f"the body did not arrive within {settings.body_timeout:g} s") from None
+    except ClientDisconnect:
+        raise ClientGone from None
+    return parse(kind, _json(raw))
+
+
+async def _read(request: Request, limit: int) -> bytes:
+    chunks: list[bytes] = []
+    size = 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size <= limit:
+            chunks.append(chunk)
+        else:
+            chunks.clear()
+            if size > _DISCARDED * limit:
+                break
+    if size > limit:
+        raise ApiError(413, f"the body has more than {limit} bytes")
+    return b"".join(chunks)
+
+
+def _json(raw: bytes) -> Any:
+    try:
+        value = json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant)
+        if _SURROGATE.search(raw):
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except UnicodeDecodeError:
+        raise ApiError(400, "the body is not UTF-8") from None
+    except UnicodeEncodeError:
+        raise ApiError(400, "the body holds half of a surrogate pair") from None
+    except RecursionError:
+        raise ApiError(400, "the body is nested too deeply") from None
+    except ValueError as error:
+        where = f" at character {error.pos}" if isinstance(error, json.JSONDecodeError) else ""
+        raise ApiError(400, f"the body is not JSON{where}") from None
+    return value
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(name)  # NaN and Infinity are Python's own, not JSON
+
+
+def parse(kind: type[Body], value: Any) -> Body:
+    """`value` as `kind`; ApiError 400 names the field."""
+    if not isinstance(value, dict):
+        raise ApiError(400, "the body is not a JSON object")
+    try:
+        return kind.model_validate(value)
+    except ValidationError as error:
+        raise _field_error(error) from None
+    except RecursionError:
+        raise ApiError(400, "the body is nested too deeply") from None
+
+
+def _field_error(error: ValidationError) -> ApiError:
+    """The first field at fault. A field of several types has an error for each of them."""
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    name = str(found[0]["loc"][0]) if found[0]["loc"] else None
+    path = ".".join(str(part) for part in found[0]["loc"])
+    if found[0]["type"] == "extra_forbidden":
+        return ApiError(400, f"{path:.200}: unknown field", param=f"{name:.200}")
+    reasons = dict.fromkeys(e["msg"] for e in found if e["loc"][:1] == found[0]["loc"][:1])
+    message = "; ".join(reasons).replace("Input should be", "expected")
+    return ApiError(400, f"{path:.200}: {message:.300}", param=name)

@@ -1,0 +1,201 @@
+"""`/v1/completions`: a text, or tokens, or a batch of those, continued."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import Field
+
+from lora_host.errors import LoraError
+from lora_sdk.core.results import Delta, Output, Result
+from lora_sdk.sampling.logprobs import PositionLogprobs
+from lora_sdk.serve.answers import Heading, Usage, finish_reason
+from lora_sdk.serve.errors import ApiError, from_engine
+from lora_sdk.serve.generation import Job, run_all, stream_all
+from lora_sdk.serve.logprobs import CompletionLogprobs, TokenNames
+from lora_sdk.serve.sampling_fields import MAX_LOGPROBS, SamplingFields
+from lora_sdk.serve.service import Caller, Service
+from lora_sdk.text.tokenizer import check_token_ids
+
+DEFAULT_MAX_TOKENS = 16  # OpenAI's
+
+
+class CompletionBody(SamplingFields):
+    """The request. `prompt`: a text, a list of token ids, or a list of either."""
+
+    prompt: str | list[str] | list[int] | list[list[int]]
+    echo: bool = False
+    logprobs: int | None = Field(default=None, ge=0, le=MAX_LOGPROBS)
+    best_of: int | None = None
+    suffix: Literal[""] | None = None
+    add_special_tokens: bool = True
+
+    def check(self) -> None:
+        super().check()
+        if self.best_of is not None and self.best_of != self.n:
+            raise ApiError(400, "best_of is supported only where it equals n", param="best_of")
+        if self.stream and self.echo and self.logprobs is not None:
+            raise ApiError(
+                400, "echo with logprobs cannot be streamed; set stream to false", param="echo"
+            )
+        if self.max_tokens == 0 and not self.echo:
+            raise ApiError(400, "max_tokens 0 needs echo", param="max_tokens")
+
+    @property
+    def prompts(self) -> list[str | list[int]]:
+        """The prompts, one or several."""
+        prompt = self.prompt
+        if isinstance(prompt, str):
+            return [prompt]
+        if prompt and isinstance(prompt[0], int):
+            return [[token for token in prompt if isinstance(token, int)]]
+        return [one for one in prompt if not isinstance(one, int)]
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """A checked request. `texts`: what echo shows of each prompt. With `scored` the one new token
+    that the engine cannot do without is left out."""
+
+    body: CompletionBody
+    heading: Heading
+    jobs: list[Job]
+    texts: list[str]
+    names: TokenNames
+
+    @property
+    def scored(self) -> bool:
+        return self.body.max_tokens == 0
+
+    @property
+    def usage(self) -> Usage:
+        """Prompt tokens alone."""
+        return Usage(sum(len(job.tokens) for job in self.jobs))
+
+
+async def answer(service: Service, caller: Caller, body: CompletionBody) -> dict[str, Any]:
+    """The whole answer. Raises ApiError."""
+    prepared = await _prepare(service, body)
+    results = await run_all(service, caller, prepared.jobs)
+    usage = prepared.usage
+    choices = []
+    for index, result in enumerate(results):
+        usage.completion += 0 if prepared.scored else result.completion_tokens
+        choices += [_choice(prepared, index, result, output) for output in result.outputs]
+    return prepared.heading.answer(choices, usage=usage.as_dict())
+
+
+async def stream(
+    service: Service, caller: Caller, body: CompletionBody
+) -> AsyncGenerator[dict[str, Any], None]:
+    """The answer's chunks. Raises ApiError."""
+    prepared = await _prepare(service, body)
+    options, usage = body.stream_options, prepared.usage
+    more: dict[str, Any] = {}
+    if options is not None and options.include_usage:
+        more["usage"] = None
+    parts: dict[int, CompletionLogprobs] = {}
+    echoed: set[int] = set()
+    async with aclosing(stream_all(service, caller, prepared.jobs)) as deltas:
+        async for job, delta in deltas:
+            if not prepared.scored:
+                usage.completion += delta.token_id is not None
+            number = job * body.n + delta.index
+            text = "" if prepared.scored else delta.text
+            if body.echo and number not in echoed:
+                echoed.add(number)
+                text = prepared.texts[job] + text
+            if options is not None and options.continuous_usage_stats:
+                more["usage"] = usage.as_dict()
+            choice = _chunk_choice(number, text, delta)
+            if delta.logprobs is not None and delta.token_id is not None:
+                part = parts.setdefault(number, CompletionLogprobs(prepared.names))
+                choice["logprobs"] = part.part([delta.token_id], [delta.logprobs])
+            if text or choice["logprobs"] or delta.finish_reason:
+                yield prepared.heading.answer([choice], **more)
+    if options is not None and options.include_usage:
+        yield prepared.heading.answer([], usage=usage.as_dict())
+
+
+async def _prepare(service: Service, body: CompletionBody) -> _Prepared:
+    body.check()
+    prompts = body.prompts
+    limit = service.settings.max_prompts
+    if not 1 <= len(prompts) <= limit:
+        raise ApiError(
+            400, f"prompt: {len(prompts)} prompts; expected 1 to {limit}", param="prompt"
+        )
+    engine = service.engine
+    params = body.params(
+        adapter=service.adapter_of(body.model),
+        logprobs=body.logprobs,
+        max_tokens=_max_tokens(body),
+        prompt_logprobs=body.logprobs if body.echo else body.prompt_logprobs,
+    )
+
+    def tokens(prompt: str | list[int]) -> list[int]:
+        if isinstance(prompt, str):
+            return engine.tokenizer.encode(prompt, special=body.add_special_tokens)
+        return check_token_ids(prompt, engine.config.vocabulary)
+
+    def texts(prompt: str | list[int]) -> str:
+        return prompt if isinstance(prompt, str) else engine.tokenizer.decode(prompt)
+
+    try:
+        encoded = await asyncio.to_thread(lambda: [tokens(prompt) for prompt in prompts])
+        shown = await asyncio.to_thread(lambda: [texts(p) for p in prompts]) if body.echo else []
+    except LoraError as error:
+        raise from_engine(error) from None
+    for one in encoded:
+        service.check_length(len(one))
+    return _Prepared(
+        body,
+        Heading("cmpl", "text_completion", body.model or service.settings.name),
+        [Job(one, params) for one in encoded],
+        shown,
+        TokenNames(engine.tokenizer, body.return_tokens_as_token_ids),
+    )
+
+
+def _max_tokens(body: CompletionBody) -> int:
+    if body.max_tokens is None:
+        return max(DEFAULT_MAX_TOKENS, body.min_tokens)
+    return 1 if body.max_tokens == 0 else body.max_tokens
+
+
+def _choice(prepared: _Prepared, job: int, result: Result, output: Output) -> dict[str, Any]:
+    body = prepared.body
+    text = "" if prepared.scored else output.text
+    if body.echo:
+        text = prepared.texts[job] + text
+    choice: dict[str, Any] = {
+        "index": job * body.n + output.index,
+        "text": text,
+        "logprobs": None,
+        "finish_reason": "length" if prepared.scored else finish_reason(output.finish_reason),
+        "stop_reason": None if prepared.scored else output.stop_reason,
+    }
+    if output.logprobs is not None:
+        tokens = [] if prepared.scored else list(output.token_ids)
+        entries: list[PositionLogprobs | None] = [] if prepared.scored else list(output.logprobs)
+        if body.echo:
+            tokens = [*result.prompt_token_ids, *tokens]
+            entries = [*(result.prompt_logprobs or ()), *entries]
+        choice["logprobs"] = CompletionLogprobs(prepared.names).part(tokens, entries)
+    if body.prompt_logprobs is not None:
+        choice["prompt_logprobs"] = prepared.names.prompt(result.prompt_logprobs or ())
+    return choice
+
+
+def _chunk_choice(number: int, text: str, delta: Delta) -> dict[str, Any]:
+    return {
+        "index": number,
+        "text": text,
+        "logprobs": None,
+        "finish_reason": finish_reason(delta.finish_reason),
+        "stop_reason": delta.stop_reason,
+    }

@@ -1,0 +1,82 @@
+"""Errors as clients of OpenAI's protocol expect them: a status and one JSON object. What a message
+says is of the request alone; paths and stack traces stay in the server's log."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from lora_host.errors import AdapterError, LoraError, ModelError, RequestError
+from lora_sdk.arguments.option import options_of
+from lora_sdk.sampling import SamplingParams
+
+_KINDS = {
+    401: "authentication_error",
+    404: "not_found_error",
+    429: "rate_limit_error",
+}
+# Errors of an argument begin with its name.
+_PARAMETER = re.compile(r"(\w+)\b")
+
+
+class ApiError(Exception):
+    """An answer with `status`. `param`: the field of the request that is at fault; `code`: for
+    programs; `retry_after`: seconds after which another try makes sense."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        param: str | None = None,
+        code: str | None = None,
+        retry_after: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.param = param
+        self.code = code
+        self.retry_after = retry_after
+
+    def body(self) -> dict[str, object]:
+        """The JSON object."""
+        kind = _KINDS.get(self.status, "server_error" if self.status >= 500 else None)
+        return {
+            "error": {
+                "message": str(self),
+                "type": kind or "invalid_request_error",
+                "param": self.param,
+                "code": self.code,
+            }
+        }
+
+    def headers(self) -> Mapping[str, str]:
+        """Headers that go with the answer."""
+        headers = {}
+        if self.retry_after is not None:
+            headers["retry-after"] = str(self.retry_after)
+        if self.status == 401:
+            headers["www-authenticate"] = "Bearer"
+        return headers
+
+
+class ClientGone(Exception):
+    """The client has dropped its connection; nobody reads an answer."""
+
+
+def unavailable(message: str) -> ApiError:
+    """The answer while the server loads, drains or has lost its boards."""
+    return ApiError(503, message, code="unavailable", retry_after=1)
+
+
+def from_engine(error: LoraError) -> ApiError:
+    """What a client is told of an engine's error."""
+    if isinstance(error, RequestError):
+        found = _PARAMETER.match(str(error))
+        named = found is not None and found.group(1) in options_of(SamplingParams)
+        return ApiError(400, str(error), param=found.group(1) if found and named else None)
+    if isinstance(error, AdapterError):  # unloaded since the request came
+        return ApiError(404, "the adapter is not loaded", param="model", code="model_not_found")
+    if isinstance(error, ModelError):
+        return ApiError(500, "the model's values cannot be used", code="model_error")
+    return unavailable("the boards failed")

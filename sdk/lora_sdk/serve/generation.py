@@ -1,0 +1,105 @@
+"""Prompts through the gate and the engine, several of one request side by side."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+from lora_host.errors import LoraError
+from lora_sdk.core.results import Delta, Result
+from lora_sdk.sampling import SamplingParams
+from lora_sdk.serve.gate import Ticket
+from lora_sdk.serve.service import Caller, Service
+
+
+@dataclass(frozen=True)
+class Job:
+    """A prompt as tokens, and how it is continued."""
+
+    tokens: Sequence[int]
+    params: SamplingParams
+
+
+async def run_all(service: Service, caller: Caller, jobs: Sequence[Job]) -> list[Result]:
+    """The results of all jobs; the first that fails ends the others. Raises ApiError."""
+    tickets = _enter(service, caller, jobs)
+    tasks = [
+        asyncio.ensure_future(_run(service, job, ticket))
+        for job, ticket in zip(jobs, tickets, strict=True)
+    ]
+    try:
+        results = await asyncio.gather(*tasks)
+    finally:
+        await _end(tasks, tickets)
+    caller.counts["completion_tokens"] = sum(r.completion_tokens for r in results)
+    return results
+
+
+async def stream_all(
+    service: Service, caller: Caller, jobs: Sequence[Job]
+) -> AsyncGenerator[tuple[int, Delta], None]:
+    """(index of the job, its next delta) as they come. Raises ApiError; closing it cancels."""
+    tickets = _enter(service, caller, jobs)
+    queue: asyncio.Queue[tuple[int, Delta | None]] = asyncio.Queue()
+    tasks = [
+        asyncio.ensure_future(_pump(service, job, ticket, index, queue))
+        for index, (job, ticket) in enumerate(zip(jobs, tickets, strict=True))
+    ]
+    left, tokens = len(jobs), 0
+    try:
+        while left:
+            index, delta = await queue.get()
+            if delta is None:
+                left -= 1
+                await tasks[index]  # raises what it ended with
+                continue
+            tokens += delta.token_id is not None
+            yield index, delta
+    finally:
+        caller.counts["completion_tokens"] = tokens
+        await _end(tasks, tickets)
+
+
+def _enter(service: Service, caller: Caller, jobs: Sequence[Job]) -> list[Ticket]:
+    caller.counts["prompt_tokens"] = sum(len(job.tokens) for job in jobs)
+    return service.gate.enter(caller.client, [job.params.n for job in jobs])
+
+
+async def _end(tasks: Sequence[asyncio.Future[Any]], tickets: Sequence[Ticket]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    for ticket in tickets:
+        ticket.release()
+
+
+async def _run(service: Service, job: Job, ticket: Ticket) -> Result:
+    await ticket.wait()
+    try:
+        return await service.engine.agenerate(job.tokens, job.params)
+    except LoraError as error:
+        raise service.failed(error) from error
+    finally:
+        ticket.release()
+
+
+async def _pump(
+    service: Service,
+    job: Job,
+    ticket: Ticket,
+    index: int,
+    queue: asyncio.Queue[tuple[int, Delta | None]],
+) -> None:
+    try:
+        await ticket.wait()
+        async with aclosing(service.engine.astream(job.tokens, job.params)) as deltas:  # type: ignore[type-var]
+            async for delta in deltas:
+                queue.put_nowait((index, delta))
+    except LoraError as error:
+        raise service.failed(error) from error
+    finally:
+        ticket.release()
+        queue.put_nowait((index, None))

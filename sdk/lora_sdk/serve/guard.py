@@ -1,0 +1,97 @@
+"""Around every request: its id, the API key, one line of log, and an answer whatever fails."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import logging
+import secrets
+import time
+from collections.abc import Iterable
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from lora_sdk.serve.errors import ApiError, ClientGone
+from lora_sdk.serve.replies import error_reply
+from lora_sdk.serve.service import Caller
+from lora_sdk.serve.settings import digest
+
+LOG = logging.getLogger("lora.serve")
+OPEN_PATHS = ("/health", "/ready")
+"""Answered without a key: load balancers have none."""
+
+CALLER = "lora.caller"
+"""Where a request's scope holds its Caller."""
+
+_CLIENT_GONE = 499  # as nginx logs it
+
+
+class Guard:
+    """An ASGI application around the server's own."""
+
+    def __init__(self, app: ASGIApp, keys: Iterable[bytes]) -> None:
+        self._app = app
+        self._keys = tuple(keys)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began, status = time.monotonic(), _CLIENT_GONE
+        caller = Caller("", secrets.token_hex(8))
+        scope[CALLER] = caller
+
+        async def noted(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                MutableHeaders(raw=message["headers"])["x-request-id"] = caller.request_id
+            await send(message)
+
+        try:
+            caller.client = self._client(scope)
+            await self._app(scope, receive, noted)
+        except ApiError as error:
+            await error_reply(error)(scope, receive, noted)
+        except ClientGone:
+            pass
+        except Exception:  # a fault of the server's own: the client learns no details
+            LOG.exception("request %s failed", caller.request_id)
+            if status == _CLIENT_GONE:
+                internal = ApiError(500, f"internal error, request {caller.request_id}")
+                await error_reply(internal)(scope, receive, noted)
+        finally:
+            _log(scope, caller, status, time.monotonic() - began)
+
+    def _client(self, scope: Scope) -> str:
+        """The name of who asks, by key or by address; ApiError 401 for a wrong key."""
+        if not self._keys:
+            return str((scope.get("client") or ("",))[0])
+        if scope["path"] in OPEN_PATHS:
+            return ""
+        kind, _, key = Headers(scope=scope).get("authorization", "").partition(" ")
+        given = digest(key.strip())
+        matches = [hmac.compare_digest(given, known) for known in self._keys]  # all, in equal time
+        if kind.lower() != "bearer" or not any(matches):
+            raise ApiError(
+                401, "the API key is missing or wrong; send 'Authorization: Bearer KEY'",
+                code="invalid_api_key",
+            )  # fmt: skip
+        return f"key {matches.index(True)}"
+
+
+def _log(scope: Scope, caller: Caller, status: int, seconds: float) -> None:
+    LOG.info(
+        json.dumps(
+            {
+                "request": caller.request_id,
+                "client": caller.client,
+                "method": scope["method"],
+                "path": scope["path"][:200],
+                "status": status,
+                "seconds": round(seconds, 4),
+                **caller.counts,
+            }
+        )
+    )

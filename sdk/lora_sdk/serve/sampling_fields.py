@@ -1,0 +1,93 @@
+"""The fields that choose tokens, which all endpoints share: OpenAI's, and vLLM's beside them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from lora_host.errors import RequestError
+from lora_sdk.sampling import SamplingParams
+from lora_sdk.serve.body import Fields
+from lora_sdk.serve.errors import ApiError, from_engine
+
+MAX_LOGPROBS = 20
+
+Text = Annotated[str, Field(max_length=256)]
+Texts = Annotated[list[Text], Field(max_length=64)]
+
+_SAME_NAMES = (
+    *("n", "temperature", "top_p", "top_k", "min_p", "seed", "stop", "stop_token_ids"),
+    *("repetition_penalty", "presence_penalty", "frequency_penalty", "bad_words", "ignore_eos"),
+    *("min_tokens", "include_stop_str_in_output", "skip_special_tokens", "prompt_logprobs"),
+)
+"""Fields that SamplingParams has under the same name."""
+
+
+class StreamOptions(Fields):
+    """`include_usage`: a last chunk with the counts of tokens; `continuous_usage_stats`: (vLLM's)
+    counts in every chunk; `include_obfuscation` has no effect."""
+
+    include_usage: bool = False
+    continuous_usage_stats: bool = False
+    include_obfuscation: bool = False
+
+
+class SamplingFields(Fields):
+    """Sampling as OpenAI's protocol names it. Ranges are SamplingParams' own."""
+
+    model: str | None = None
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+    n: int = 1
+    temperature: float = 1.0
+    top_p: float = 1.0
+    seed: int | None = None
+    stop: Text | Texts = Field(default_factory=list)
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: Annotated[dict[str, float], Field(max_length=4096)] = Field(default_factory=dict)
+    max_tokens: int | None = None
+    user: str | None = None  # has no effect
+    # vLLM's
+    top_k: int = 0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    min_tokens: int = 0
+    stop_token_ids: Annotated[list[int], Field(max_length=256)] = Field(default_factory=list)
+    bad_words: Texts = Field(default_factory=list)
+    ignore_eos: bool = False
+    include_stop_str_in_output: bool = False
+    skip_special_tokens: bool = True
+    prompt_logprobs: int | None = Field(default=None, ge=0, le=MAX_LOGPROBS)
+    return_tokens_as_token_ids: bool = False
+    use_beam_search: bool = False
+
+    def check(self) -> None:
+        """ApiError for combinations that cannot be served."""
+        if self.use_beam_search:
+            raise ApiError(
+                400, "use_beam_search: beam search is not supported", param="use_beam_search"
+            )
+        if self.stream_options is not None and not self.stream:
+            raise ApiError(400, "stream_options needs stream", param="stream_options")
+        if self.stream and self.prompt_logprobs is not None:
+            raise ApiError(
+                400, "prompt_logprobs cannot be streamed; set stream to false",
+                param="prompt_logprobs",
+            )  # fmt: skip
+
+    def params(self, **more: Any) -> SamplingParams:
+        """As the engine takes them; `more` beside the shared fields. ApiError names the field."""
+        values = {name: getattr(self, name) for name in _SAME_NAMES}
+        values["logit_bias"] = {_token(key): bias for key, bias in self.logit_bias.items()}
+        try:
+            return SamplingParams(**{**values, **more})
+        except RequestError as error:
+            raise from_engine(error) from None
+
+
+def _token(key: str) -> int:
+    if not key.isascii() or not key.isdecimal() or len(key) > 9:
+        raise ApiError(400, f"logit_bias: {key!r:.60} is no token id", param="logit_bias")
+    return int(key)

@@ -1,0 +1,120 @@
+"""The server as a process: it listens, loads the model meanwhile, and ends in order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import uvicorn
+
+from lora_host.errors import RequestError
+from lora_sdk.serve.app import make_app
+from lora_sdk.serve.guard import LOG
+from lora_sdk.serve.service import LoadingStopped, OpenEngine, Service
+from lora_sdk.serve.settings import Settings
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_BACKLOG = 1024
+
+
+class _Uvicorn(uvicorn.Server):
+    """uvicorn without signal handlers of its own: they would end the process by the signal."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def listen(settings: Settings) -> socket.socket:
+    """The socket that the server listens on; RequestError where the address cannot be had."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            listener.listen(_BACKLOG)
+        except OSError:
+            listener.close()
+            raise
+    except OSError as error:
+        raise RequestError(
+            f"cannot listen on {settings.host} port {settings.port}: {error.strerror}; free it or "
+            "take another --port"
+        ) from None
+    return listener
+
+
+class Server:
+    """One service behind one listening socket."""
+
+    def __init__(self, settings: Settings, open_engine: OpenEngine) -> None:
+        self.service = Service(settings)
+        self._open_engine = open_engine
+        self._stop: asyncio.Event | None = None
+        self._again = False
+        config = uvicorn.Config(
+            make_app(self.service),
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            ws="none",
+            http="h11",
+            lifespan="off",
+            timeout_graceful_shutdown=2,
+        )
+        self._uvicorn = _Uvicorn(config)
+
+    async def run(self, listener: socket.socket) -> None:
+        """Serve until `stop` and drain. Raises what loading the model raises."""
+        self._stop = asyncio.Event()
+        serving = asyncio.ensure_future(self._uvicorn.serve([listener]))
+        loading = asyncio.ensure_future(self.service.load(self._open_engine))
+        stopping = asyncio.ensure_future(self._stop.wait())
+        try:
+            await asyncio.wait({loading, stopping, serving}, return_when=asyncio.FIRST_COMPLETED)
+            if loading.done() and loading.exception() is None:
+                LOG.info("ready")
+                await asyncio.wait({stopping, serving}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopping.cancel()
+            await self.service.stop()
+            self._uvicorn.should_exit = True
+            try:
+                await serving
+                with suppress(LoadingStopped):
+                    await loading
+            finally:
+                await self.service.close()
+
+    def stop(self) -> None:
+        """Begin to drain; a second call cancels what still runs. From the loop's thread."""
+        if self._stop is not None and self._stop.is_set():
+            self.service.attendants.cancel_all()
+        elif self._stop is not None:
+            LOG.info("draining")
+            self._stop.set()
+
+
+def run_server(settings: Settings, open_engine: OpenEngine) -> None:
+    """Serve until SIGTERM or Ctrl-C, then drain and give the boards back."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    listener = listen(settings)
+    host, port = listener.getsockname()[:2]
+    LOG.info("listening on http://%s:%d", f"[{host}]" if ":" in host else host, port)
+    with listener:
+        asyncio.run(_main(Server(settings, open_engine), listener))
+
+
+async def _main(server: Server, listener: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, server.stop)
+    await server.run(listener)

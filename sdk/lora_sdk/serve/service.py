@@ -1,0 +1,126 @@
+"""What the endpoints work with: the engine once it is loaded, its queue, and the models' names."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from lora_host.errors import HangError, LoraError
+from lora_sdk.serve.attend import Attendants
+from lora_sdk.serve.errors import ApiError, from_engine
+from lora_sdk.serve.gate import Gate
+from lora_sdk.serve.lifecycle import Lifecycle
+from lora_sdk.serve.settings import Settings
+
+if TYPE_CHECKING:
+    from lora_sdk.core.options import Progress
+    from lora_sdk.engine.engine import Engine
+
+OpenEngine = Callable[["Progress"], "Engine"]
+
+
+class LoadingStopped(LoraError):
+    """The server was told to end while the model loaded."""
+
+
+@dataclass
+class Caller:
+    """Who sent a request: `client` is one for each key, or address where there are no keys. The
+    counts are filled while it is served, for the log."""
+
+    client: str
+    request_id: str
+    counts: dict[str, object] = field(default_factory=dict)
+
+
+class Service:
+    """One engine and all that is served from it. Its methods belong to the event loop's thread."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.lifecycle = Lifecycle()
+        self.attendants = Attendants()
+        self.gate = Gate(1, 0)
+        self._engine: Engine | None = None
+        self._stopping = False
+        self._created = int(time.time())
+
+    @property
+    def engine(self) -> Engine:
+        """The loaded engine; ApiError 503 while there is none to serve from."""
+        self.lifecycle.check_ready()
+        assert self._engine is not None  # ready
+        return self._engine
+
+    async def load(self, open_engine: OpenEngine) -> None:
+        """Open the engine in a thread. Raises what that raises, LoadingStopped after `stop`."""
+
+        def progress(done: int, total: int) -> None:
+            if self._stopping:
+                raise LoadingStopped("loading was stopped")
+            self.lifecycle.progress(done, total)
+
+        engine = self._engine = await asyncio.to_thread(open_engine, progress)
+        self.gate = Gate(engine.plan.max_sequences, self.settings.max_queue)
+        self.lifecycle.ready()
+
+    async def stop(self) -> None:
+        """Take no further request; return when all are answered, those that do not end within the
+        drain timeout with 503."""
+        self._stopping = True
+        self.lifecycle.drain()
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self.settings.drain_timeout
+        while self.attendants.count and loop.time() < deadline:
+            await asyncio.sleep(0.02)
+        self.attendants.cancel_all()
+
+    async def close(self) -> None:
+        """Give the boards back."""
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            await asyncio.to_thread(engine.close)
+
+    def failed(self, error: LoraError) -> ApiError:
+        """What a client is told of the engine's error; a hang ends the server's life."""
+        if isinstance(error, HangError):  # sticky, other failures are not
+            self.lifecycle.die()
+        return from_engine(error)
+
+    def adapter_of(self, model: str | None) -> str | None:
+        """The adapter that a request's `model` names, None for the base model. ApiError 404."""
+        if model is None or model == self.settings.name:
+            return None
+        if any(info.name == model for info in self.engine.adapters()):
+            return model
+        raise ApiError(
+            404, f"the model {model!r:.100} is not served here; see /v1/models", param="model",
+            code="model_not_found",
+        )  # fmt: skip
+
+    def models(self) -> list[dict[str, object]]:
+        """The base model and all adapters, as `/v1/models` lists them."""
+        engine = self.engine
+        base = self.settings.name
+        shared = {"object": "model", "created": self._created, "owned_by": "lora-fpga"}
+        listed = [{"id": base, **shared, "parent": None, "max_model_len": engine.context}]
+        listed += [
+            {"id": info.name, **shared, "parent": base, "max_model_len": engine.context}
+            for info in engine.adapters()
+        ]
+        return listed
+
+    def check_length(self, tokens: int) -> None:
+        """ApiError 400 where a prompt of so many tokens is empty or beyond the context."""
+        if tokens == 0:
+            raise ApiError(400, "the prompt is empty; expected at least one token", param="prompt")
+        if tokens > self.engine.context:
+            raise ApiError(
+                400,
+                f"the prompt has {tokens} tokens, the context {self.engine.context}; shorten it",
+                param="prompt",
+                code="context_length_exceeded",
+            )

@@ -1,0 +1,125 @@
+"""What a server is started with, checked before anything is opened."""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lora_host.errors import RequestError
+from lora_sdk.arguments.option import check_options, option
+
+MAX_KEY_FILE = 1 << 16
+MAX_SECONDS = 1e6
+MIN_KEY = 16  # characters; shorter keys can be guessed over a network
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a server listens and what it lets a client ask for; its flags are made of these fields.
+    RequestError names one that is out of range.
+
+    `keys`: SHA-256 digests of the accepted API keys, none for an open server."""
+
+    name: str = option(
+        "",
+        help="the model's name for clients",
+        unset="its folder's",
+        flags=("--served-model-name",),
+        metavar="NAME",
+    )
+    host: str = option(
+        "127.0.0.1", help="address to listen on", flags=("--host",), metavar="ADDRESS"
+    )
+    port: int = option(
+        8000, help="port to listen on; 0: a free one", flags=("--port",), low=0, high=65535
+    )
+    keys: Sequence[bytes] = option((), help="digests of the accepted API keys")
+    max_queue: int = option(
+        256, help="sequences that may wait; beyond them 429", flags=("--max-queue",), low=0
+    )
+    max_body: int = option(
+        4 << 20,
+        help="bytes of a request; beyond them 413",
+        flags=("--max-body",),
+        metavar="BYTES",
+        low=1,
+    )
+    max_prompts: int = option(128, help="prompts of a request", flags=("--max-prompts",), low=1)
+    body_timeout: float = option(
+        10.0,
+        help="seconds in which a request's body must arrive; beyond them 408",
+        flags=("--body-timeout",),
+        metavar="S",
+        low=0,
+        high=MAX_SECONDS,
+        above=True,
+    )
+    request_timeout: float = option(
+        600.0,
+        help="seconds for a request; beyond them 408",
+        flags=("--request-timeout",),
+        metavar="S",
+        low=0,
+        high=MAX_SECONDS,
+        above=True,
+    )
+    drain_timeout: float = option(
+        30.0,
+        help="seconds in which running requests may end once the server is stopped",
+        flags=("--drain-timeout",),
+        metavar="S",
+        low=0,
+        high=MAX_SECONDS,
+    )
+
+    def __post_init__(self) -> None:
+        check_options(self)
+
+
+def check_exposure(host: str, keys: Sequence[bytes], insecure: bool) -> None:
+    """RequestError where a server without a key would listen beyond this machine."""
+    if keys or insecure or _is_loopback(host):
+        return
+    raise RequestError(
+        f"--host {host} is reached from other machines and no key is set; give --api-key-file, or "
+        "--insecure to serve everybody"
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def read_keys(path: Path) -> tuple[bytes, ...]:
+    """Digests of the keys of a file, one key a line; RequestError names a bad line."""
+    if path.stat().st_size > MAX_KEY_FILE:
+        raise RequestError(f"{path} has over {MAX_KEY_FILE} bytes; expected one API key a line")
+    try:
+        lines = path.read_text(encoding="ascii").splitlines()
+    except UnicodeDecodeError:
+        raise RequestError(f"{path} is not ASCII; expected one API key a line") from None
+    keys = []
+    for number, line in enumerate(lines, 1):
+        key = line.strip()
+        if not key or key.startswith("#"):
+            continue
+        if len(key) < MIN_KEY or not key.isprintable() or " " in key:
+            raise RequestError(
+                f"{path}, line {number}: expected a key of at least {MIN_KEY} characters without "
+                "spaces"
+            )
+        keys.append(digest(key))
+    if not keys:
+        raise RequestError(f"{path} holds no key; expected one API key a line")
+    return tuple(keys)
+
+
+def digest(key: str) -> bytes:
+    """What is kept of a key, and compared: digests have one length."""
+    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()

@@ -1,0 +1,69 @@
+"""`/tokenize` and `/detokenize`, as vLLM has them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from lora_host.errors import LoraError
+from lora_sdk.serve.body import Fields
+from lora_sdk.serve.chat import ChatMessage, chat_tokens
+from lora_sdk.serve.errors import ApiError, from_engine
+from lora_sdk.serve.logprobs import TokenNames
+from lora_sdk.serve.service import Service
+from lora_sdk.text.tokenizer import check_token_ids
+
+
+class TokenizeBody(Fields):
+    """A text, or the messages of a chat."""
+
+    model: str | None = None
+    prompt: str | None = None
+    messages: list[ChatMessage] | None = None
+    add_special_tokens: bool = True
+    add_generation_prompt: bool = True
+    return_token_strs: bool = False
+
+
+class DetokenizeBody(Fields):
+    """Token ids."""
+
+    model: str | None = None
+    tokens: list[int]
+
+
+async def tokenize(service: Service, body: TokenizeBody) -> dict[str, Any]:
+    """The tokens of a text or a chat. Raises ApiError."""
+    engine = service.engine
+    service.adapter_of(body.model)
+    if (body.prompt is None) == (body.messages is None):
+        raise ApiError(400, "expected either prompt or messages", param="prompt")
+
+    def encode() -> list[int]:
+        if body.prompt is not None:
+            return engine.tokenizer.encode(body.prompt, special=body.add_special_tokens)
+        return chat_tokens(engine, body.messages or [], body.add_generation_prompt)
+
+    try:
+        tokens = await asyncio.to_thread(encode)
+    except LoraError as error:
+        raise from_engine(error) from None
+    names = TokenNames(engine.tokenizer)
+    return {
+        "count": len(tokens),
+        "max_model_len": engine.context,
+        "tokens": tokens,
+        "token_strs": [names.name(token) for token in tokens] if body.return_token_strs else None,
+    }
+
+
+async def detokenize(service: Service, body: DetokenizeBody) -> dict[str, Any]:
+    """The text of tokens, special ones too. Raises ApiError."""
+    engine = service.engine
+    service.adapter_of(body.model)
+    try:
+        tokens = check_token_ids(body.tokens, engine.config.vocabulary)
+    except LoraError as error:
+        raise from_engine(error) from None
+    text = await asyncio.to_thread(engine.tokenizer.decode, tokens, False)
+    return {"prompt": text}

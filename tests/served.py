@@ -1,0 +1,124 @@
+"""A server in a thread of the test's process, on a socket of its own, and clients of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+from openai import OpenAI
+
+from lora_sdk import Engine, demo_model_path
+from lora_sdk.serve.lifecycle import State
+from lora_sdk.serve.server import Server, listen
+from lora_sdk.serve.settings import Settings
+
+TEMPLATE = (
+    "{% for message in messages %}<|{{ message['role'] }}|>{{ message['content'] }}\n"
+    "{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+
+
+@dataclass
+class Reply:
+    """An answer as it came."""
+
+    status: int
+    headers: dict[str, str]
+    body: Any
+
+
+class Served:
+    """A running server. `engine` is the one it serves from."""
+
+    def __init__(self, server: Server, port: int) -> None:
+        self.server = server
+        self.service = server.service
+        self.port = port
+        self.url = f"http://127.0.0.1:{port}"
+
+    @property
+    def engine(self) -> Engine:
+        return self.service.engine
+
+    def client(self, key: str = "none") -> OpenAI:
+        return OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, timeout=60)
+
+    def get(self, path: str, **headers: str) -> Reply:
+        return self._ask(Request(self.url + path, headers=headers))
+
+    def post(self, path: str, body: object, **headers: str) -> Reply:
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        headers = {"content-type": "application/json", **headers}
+        return self._ask(Request(self.url + path, data=data, headers=headers))
+
+    def _ask(self, request: Request) -> Reply:
+        try:
+            with urlopen(request, timeout=60) as got:
+                return self._reply(got)
+        except HTTPError as error:
+            with error:
+                return self._reply(error)
+
+    @staticmethod
+    def _reply(got: Any) -> Reply:
+        raw = got.read()
+        headers = {name.lower(): value for name, value in got.headers.items()}
+        is_json = headers.get("content-type", "").startswith("application/json")
+        return Reply(got.status, headers, json.loads(raw) if is_json else raw.decode())
+
+    def settled(self) -> bool:
+        """Whether no request holds anything on the boards."""
+        gate = self.service.gate
+        free = self.engine._cache.free_sequences
+        return gate.running == gate.waiting == 0 and free == self.engine.plan.max_sequences
+
+
+def eventually(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
+    """Whether `condition` comes true in time."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.005)
+    return True
+
+
+@contextmanager
+def served(open_engine: Callable[[Any], Engine], **settings: Any) -> Iterator[Served]:
+    """A server of this engine, ready; it is drained at the end."""
+    chosen = Settings(**{"name": "demo", "port": 0, "drain_timeout": 5.0, **settings})
+    server = Server(chosen, open_engine)
+    with listen(chosen) as listener:
+        loop = asyncio.new_event_loop()
+        thread = threading.Thread(target=lambda: loop.run_until_complete(server.run(listener)))
+        thread.start()
+        try:
+            lifecycle = server.service.lifecycle
+            assert eventually(lambda: lifecycle.state is not State.LOADING, 60)
+            yield Served(server, listener.getsockname()[1])
+        finally:
+            loop.call_soon_threadsafe(server.stop)
+            thread.join(60)
+            assert not thread.is_alive()
+            loop.close()
+
+
+def chat_model(folder: Path, template: str = TEMPLATE) -> Path:
+    """The demo model with a chat template."""
+    model = folder / "chat"
+    model.mkdir()
+    for file in demo_model_path().iterdir():
+        if file.is_file():
+            shutil.copy(file, model / file.name)
+    (model / "chat_template.jinja").write_text(template)
+    return model
