@@ -1,23 +1,19 @@
-"""The engine's methods for adapters."""
+"""Adapters of an engine while it serves: load, unload, list."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lora_sdk.adapters.slots import AdapterInfo, AdapterSlots
-
-if TYPE_CHECKING:
-    from lora_sdk.core.kvcache import KvCache
-    from lora_sdk.engine.generator import Generator
+from lora_sdk.engine.fair_lock import FairLock
 
 
 class AdapterApi:
-    """Part of Engine: load, unload and list adapters while it serves, sequences that use them."""
+    """The adapters of one engine. Any thread may call; each call waits for at most one step."""
 
-    _adapters: AdapterSlots
-    _generator: Generator
-    _cache: KvCache
+    def __init__(self, lock: FairLock, adapters: AdapterSlots) -> None:
+        self._lock = lock
+        self._adapters = adapters
 
     def load_adapter(self, name: str, path: str | Path, scale: float = 1.0) -> AdapterInfo:
         """Read a PEFT folder into host memory under `name`; `scale` multiplies the adapter's own.
@@ -25,32 +21,19 @@ class AdapterApi:
         It is brought to the boards when a request first needs it. AdapterError where the folder is
         not this model's, not supported, beyond max_adapter_rank, or the name is taken.
         """
-        with self._generator.lock:
+        with self._lock:
             return self._adapters.load(name, path, scale)
 
     def unload_adapter(self, name: str) -> None:
         """Forget an adapter; AdapterError while sequences use it."""
-        with self._generator.lock:
+        with self._lock:
             self._adapters.unload(name)
 
     def adapters(self) -> list[AdapterInfo]:
         """All loaded adapters, by name."""
-        with self._generator.lock:
+        with self._lock:
             return self._adapters.infos()
 
     def check_adapter(self, name: str) -> None:
-        """AdapterError where no adapter of that name is loaded."""
+        """AdapterError where no adapter of that name is loaded. Waits for nothing."""
         self._adapters.check(name)
-
-    def open_sequence(self, adapter: str | None = None) -> int:
-        """A new empty sequence whose rows use `adapter`; RequestError when all are open,
-        AdapterError where no slot is free for it."""
-        with self._generator.lock:
-            sequence = self._cache.open()
-            try:
-                if adapter is not None:
-                    self._adapters.attach(sequence, adapter)
-            except BaseException:
-                self._cache.close(sequence)
-                raise
-            return sequence

@@ -19,13 +19,14 @@ from lora_sdk.core.results import Delta, Result
 from lora_sdk.core.speculation_statistics import SpeculationStatistics
 from lora_sdk.core.stepper import Stepper
 from lora_sdk.engine.adapter_api import AdapterApi
+from lora_sdk.engine.forward import forward
 from lora_sdk.engine.generator import Generator
 from lora_sdk.engine.greedy import BoardLoop, GreedyLoop
 from lora_sdk.engine.requests import OnDelta, Request
 from lora_sdk.engine.submission import (
     Prompt,
+    RequestMaker,
     callback_for,
-    make_request,
     one_prompt,
     params_of,
     prompts_of,
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from lora_sdk.timing.run import RunTime
 
 
-class Engine(AdapterApi, TokenApi):
+class Engine:
     """A model placed on 1, 2, 4 or 8 boards.
 
     Use it as a context manager. `generate`, `stream`, `chat` and their async forms work on text;
@@ -79,6 +80,14 @@ class Engine(AdapterApi, TokenApi):
             raise
         self._generator = Generator(
             self._stepper, self._cache, plan.row_limit, greedy, self._adapters, self._speculation
+        )
+        self._requests = RequestMaker(
+            self.config, self.context, lambda: self.tokenizer, self._adapters.check
+        )
+        lock = self._generator.lock
+        self._adapter_api = AdapterApi(lock, self._adapters)
+        self._token_api = TokenApi(
+            lock, self._cache, self._stepper, self._adapters, plan, self._requests
         )
         self._closed = False
 
@@ -180,7 +189,7 @@ class Engine(AdapterApi, TokenApi):
         if on_delta is not None and not single:
             raise RequestError("on_delta takes a single prompt; use stream or astream for several")
         requests = [
-            make_request(self, prompt, one, on_delta, None if single else index)
+            self._requests.request(prompt, one, on_delta, None if single else index)
             for index, (prompt, one) in enumerate(zip(several, each, strict=True))
         ]
         for index, request in enumerate(requests):
@@ -199,7 +208,7 @@ class Engine(AdapterApi, TokenApi):
             deltas.append(delta)
             waiter.wake()
 
-        request = make_request(self, one_prompt(prompt), params, received)
+        request = self._requests.request(one_prompt(prompt), params, received)
         request.wake_at_end = waiter.wake
         self._generator.submit(request)
         try:
@@ -217,13 +226,13 @@ class Engine(AdapterApi, TokenApi):
         """`generate` of one prompt for asyncio; cancelling the task cancels the request."""
         from lora_sdk.engine.background import collect
 
-        return await collect(self._generator, make_request(self, one_prompt(prompt), params))
+        return await collect(self._generator, self._requests.request(one_prompt(prompt), params))
 
     def astream(self, prompt: Prompt, params: SamplingParams | None = None) -> AsyncIterator[Delta]:
         """`stream` for asyncio; leaving the loop cancels the request."""
         from lora_sdk.engine.background import deltas
 
-        return deltas(self._generator, make_request(self, one_prompt(prompt), params))
+        return deltas(self._generator, self._requests.request(one_prompt(prompt), params))
 
     def chat(
         self,
@@ -255,3 +264,25 @@ class Engine(AdapterApi, TokenApi):
             left = [request for request in requests if not request.ended]
             if left:
                 self._generator.forget(left)
+
+    # --- tokens ---------------------------------------------------------------------------------
+
+    open_sequence = forward("_token_api", TokenApi.open_sequence)
+    release = forward("_token_api", TokenApi.release)
+    length = forward("_token_api", TokenApi.length)
+    rows = forward("_token_api", TokenApi.rows)
+    step = forward("_token_api", TokenApi.step)
+    discard = forward("_token_api", TokenApi.discard)
+    commit = forward("_token_api", TokenApi.commit)
+    drop = forward("_token_api", TokenApi.drop)
+    fork = forward("_token_api", TokenApi.fork)
+    prefill = forward("_token_api", TokenApi.prefill)
+    verify = forward("_token_api", TokenApi.verify)
+    sampler = forward("_token_api", TokenApi.sampler)
+
+    # --- adapters -------------------------------------------------------------------------------
+
+    load_adapter = forward("_adapter_api", AdapterApi.load_adapter)
+    unload_adapter = forward("_adapter_api", AdapterApi.unload_adapter)
+    adapters = forward("_adapter_api", AdapterApi.adapters)
+    check_adapter = forward("_adapter_api", AdapterApi.check_adapter)

@@ -11,10 +11,10 @@ from lora_sdk.core.results import Result
 from lora_sdk.engine.requests import OnDelta, Request, Sample
 from lora_sdk.sampling import Sampler, SamplingParams
 from lora_sdk.text.streaming import TextStream
-from lora_sdk.text.tokenizer import check_token_ids
+from lora_sdk.text.tokenizer import Tokenizer, check_token_ids
 
 if TYPE_CHECKING:
-    from lora_sdk.engine.engine import Engine
+    from lora_sdk.model.spec import ModelConfig
 
 Prompt: TypeAlias = "str | Sequence[int]"
 
@@ -57,101 +57,112 @@ def one_prompt(prompt: Prompt) -> Prompt:
     return several[0]
 
 
-def make_request(
-    engine: Engine,
-    prompt: Prompt,
-    params: SamplingParams | None,
-    on_delta: OnDelta | None = None,
-    index: int | None = None,
-) -> Request:
-    """A request ready to be submitted; RequestError for an empty or too long prompt, which begins
-    with the prompt's `index` where it is one of several."""
-    try:
-        request = _request(engine, prompt, params or SamplingParams(), on_delta)
-    except RequestError as error:
-        if index is None:
-            raise
-        raise RequestError(f"prompt {index}: {error}") from None
-    if index is not None:
-        request.name = f"prompt {index}"
-    return request
-
-
-def _request(
-    engine: Engine, prompt: Prompt, params: SamplingParams, on_delta: OnDelta | None
-) -> Request:
-    text = prompt if isinstance(prompt, str) else None
-    if not isinstance(params, SamplingParams):
-        raise RequestError(f"params is {params!r:.60}; expected SamplingParams")
-    if params.adapter is not None:
-        engine.check_adapter(params.adapter)
-    tokens = _tokens(engine, prompt)
-    if not tokens:
-        raise RequestError("the prompt is empty; expected at least one token")
-    over = len(tokens) - engine.context
-    if over > 0:
-        raise RequestError(
-            f"the prompt has {len(tokens)} tokens, {over} more than the context of "
-            f"{engine.context}; shorten it"
-        )
-    seed = secrets.randbits(64) if params.seed is None else params.seed
-    room = engine.context - len(tokens) + 1
-    max_new = room if params.max_tokens is None else min(params.max_tokens, room)
-    samples = [
-        Sample(make_sampler(engine, params, seed, index), _text(engine, tokens, params), max_new)
-        for index in range(params.n)
-    ]
-    return Request(text, tokens, params, seed, samples, on_delta)
-
-
 def callback_for(
     on_result: Callable[[int, Result], None], index: int, request: Request
 ) -> Callable[[], None]:
-    """Tells of a request's result when it has ended well."""
+    """Calls `on_result` when the request has ended well."""
 
-    def tell() -> None:
+    def report() -> None:
         if request.error is None:
             on_result(index, request.result())
 
-    return tell
+    return report
 
 
-def make_sampler(engine: Engine, params: SamplingParams, seed: int, sample: int) -> Sampler:
-    """The sampler of one sample, bad words spelled as tokens."""
-    ends = set(params.stop_token_ids)
-    if not params.ignore_eos:
-        ends.update(engine.config.eos)
-    words = [ids for word in params.bad_words for ids in engine.tokenizer.spellings(word)]
-    return Sampler(
-        params=params,
-        vocabulary=engine.config.vocabulary,
-        seed=seed,
-        sample=sample,
-        end_tokens=frozenset(ends),
-        bad_words=tuple(words),
-    )
+class RequestMaker:
+    """Makes the requests and samplers of one engine."""
 
+    def __init__(
+        self,
+        config: ModelConfig,
+        context: int,
+        tokenizer: Callable[[], Tokenizer],
+        check_adapter: Callable[[str], None],
+    ) -> None:
+        """`tokenizer` raises ModelError where the model has none; `check_adapter` AdapterError
+        where none of that name is loaded."""
+        self._config = config
+        self._context = context
+        self._tokenizer = tokenizer
+        self._check_adapter = check_adapter
 
-def _tokens(engine: Engine, prompt: Prompt) -> list[int]:
-    if isinstance(prompt, str):
-        return engine.tokenizer.encode(prompt)
-    if isinstance(prompt, (bytes, Mapping)) or not isinstance(prompt, Iterable):
-        raise RequestError(f"the prompt is {prompt!r:.60}; expected a text or token ids")
-    return check_token_ids(prompt, engine.config.vocabulary)
+    def request(
+        self,
+        prompt: Prompt,
+        params: SamplingParams | None,
+        on_delta: OnDelta | None = None,
+        index: int | None = None,
+    ) -> Request:
+        """A request ready to be submitted; RequestError for an empty or too long prompt, which
+        begins with the prompt's `index` where it is one of several."""
+        try:
+            request = self._request(prompt, params or SamplingParams(), on_delta)
+        except RequestError as error:
+            if index is None:
+                raise
+            raise RequestError(f"prompt {index}: {error}") from None
+        if index is not None:
+            request.name = f"prompt {index}"
+        return request
 
+    def sampler(self, params: SamplingParams, seed: int, sample: int) -> Sampler:
+        """The sampler of one sample, bad words spelled as tokens."""
+        ends = set(params.stop_token_ids)
+        if not params.ignore_eos:
+            ends.update(self._config.eos)
+        words = [ids for word in params.bad_words for ids in self._tokenizer().spellings(word)]
+        return Sampler(
+            params=params,
+            vocabulary=self._config.vocabulary,
+            seed=seed,
+            sample=sample,
+            end_tokens=frozenset(ends),
+            bad_words=tuple(words),
+        )
 
-def _text(engine: Engine, tokens: Sequence[int], params: SamplingParams) -> TextStream | None:
-    """The sample's text; None where the model has no tokenizer and nothing needs one."""
-    try:
-        tokenizer = engine.tokenizer
-    except ModelError:
-        if params.stops:
-            raise
-        return None
-    return TextStream(
-        tokenizer,
-        tokens,
-        params.stops,
-        params.include_stop_str_in_output,
-        params.skip_special_tokens,
-    )
+    def _request(self, prompt: Prompt, params: SamplingParams, on_delta: OnDelta | None) -> Request:
+        text = prompt if isinstance(prompt, str) else None
+        if not isinstance(params, SamplingParams):
+            raise RequestError(f"params is {params!r:.60}; expected SamplingParams")
+        if params.adapter is not None:
+            self._check_adapter(params.adapter)
+        tokens = self._tokens(prompt)
+        if not tokens:
+            raise RequestError("the prompt is empty; expected at least one token")
+        over = len(tokens) - self._context
+        if over > 0:
+            raise RequestError(
+                f"the prompt has {len(tokens)} tokens, {over} more than the context of "
+                f"{self._context}; shorten it"
+            )
+        seed = secrets.randbits(64) if params.seed is None else params.seed
+        room = self._context - len(tokens) + 1
+        max_new = room if params.max_tokens is None else min(params.max_tokens, room)
+        samples = [
+            Sample(self.sampler(params, seed, index), self._text(tokens, params), max_new)
+            for index in range(params.n)
+        ]
+        return Request(text, tokens, params, seed, samples, on_delta)
+
+    def _tokens(self, prompt: Prompt) -> list[int]:
+        if isinstance(prompt, str):
+            return self._tokenizer().encode(prompt)
+        if isinstance(prompt, (bytes, Mapping)) or not isinstance(prompt, Iterable):
+            raise RequestError(f"the prompt is {prompt!r:.60}; expected a text or token ids")
+        return check_token_ids(prompt, self._config.vocabulary)
+
+    def _text(self, tokens: Sequence[int], params: SamplingParams) -> TextStream | None:
+        """The sample's text; None where the model has no tokenizer and nothing needs one."""
+        try:
+            tokenizer = self._tokenizer()
+        except ModelError:
+            if params.stops:
+                raise
+            return None
+        return TextStream(
+            tokenizer,
+            tokens,
+            params.stops,
+            params.include_stop_str_in_output,
+            params.skip_special_tokens,
+        )

@@ -1,10 +1,10 @@
-"""The engine's methods on tokens: sequences, rows, steps, commits, verification."""
+"""Sequences on the level of tokens: rows, steps, commits, verification."""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,38 +14,55 @@ from lora_sdk.core.results import Verified
 from lora_sdk.core.rows import build_rows, check_rows
 from lora_sdk.core.step import Row, StepResult
 from lora_sdk.core.verify import Tree, verify
-from lora_sdk.engine.submission import make_sampler
+from lora_sdk.engine.fair_lock import FairLock
+from lora_sdk.engine.submission import RequestMaker
 from lora_sdk.sampling import Sampler, SamplingParams
 
 if TYPE_CHECKING:
+    from lora_sdk.adapters.slots import AdapterSlots
     from lora_sdk.core.kvcache import KvCache
     from lora_sdk.core.stepper import Stepper
-    from lora_sdk.engine.engine import Engine
-    from lora_sdk.engine.generator import Generator
-    from lora_sdk.model.spec import ModelConfig
     from lora_sdk.plan.model_plan import Plan
 
 Logits = NDArray[np.float32]
 
 
 class TokenApi:
-    """Part of Engine: the token level, which drafts, beams and measurements build on."""
+    """The sequences of one engine, which drafts, beams and measurements build on. Any thread may
+    call; each call waits for at most one step of others."""
 
-    _generator: Generator
-    _cache: KvCache
-    _stepper: Stepper
+    def __init__(
+        self,
+        lock: FairLock,
+        cache: KvCache,
+        stepper: Stepper,
+        adapters: AdapterSlots,
+        plan: Plan,
+        requests: RequestMaker,
+    ) -> None:
+        self._lock = lock
+        self._cache = cache
+        self._stepper = stepper
+        self._adapters = adapters
+        self._plan = plan
+        self._requests = requests
 
-    if TYPE_CHECKING:
-
-        @property
-        def config(self) -> ModelConfig: ...
-
-        @property
-        def plan(self) -> Plan: ...
+    def open_sequence(self, adapter: str | None = None) -> int:
+        """A new empty sequence whose rows use `adapter`; RequestError when all are open,
+        AdapterError where no slot is free for it."""
+        with self._lock:
+            sequence = self._cache.open()
+            try:
+                if adapter is not None:
+                    self._adapters.attach(sequence, adapter)
+            except BaseException:
+                self._cache.close(sequence)
+                raise
+            return sequence
 
     def release(self, sequence: int) -> None:
         """Free a sequence's cache."""
-        with self._generator.lock:
+        with self._lock:
             self._cache.close(sequence)
 
     def length(self, sequence: int) -> int:
@@ -69,7 +86,7 @@ class TokenApi:
         `logits`, `argmax`, `hidden`: indices of the rows that want them, True for all.
         """
         every = range(len(tokens))
-        with self._generator.lock:
+        with self._lock:
             if len(tokens) > self._cache.free_slots:
                 self._stepper.flush()
             return build_rows(
@@ -89,40 +106,40 @@ class TokenApi:
         After a LoraError the same rows may be run again, but for a ModelError: then the boards have
         done the step, and all uncommitted rows of its sequences are dropped.
         """
-        with self._generator.lock:
-            check_rows(self._cache, rows, self.plan.row_limit, self.config.vocabulary)
+        with self._lock:
+            check_rows(self._cache, rows, self._plan.row_limit, self._plan.config.vocabulary)
             return self._stepper.run(rows, retry=True)
 
     def discard(self, rows: Sequence[Row]) -> None:
         """Give back the slots of rows that are not going to be run."""
-        with self._generator.lock:
+        with self._lock:
             self._cache.give_slots([row.slot for row in rows])
 
     def commit(self, sequence: int, slots: Sequence[int]) -> None:
         """Append a path of uncommitted rows, root first, to the sequence; drop its other ones."""
-        with self._generator.lock:
+        with self._lock:
             self._cache.commit(sequence, slots)
 
     def drop(self, sequence: int) -> None:
         """Drop all uncommitted rows of a sequence."""
-        with self._generator.lock:
+        with self._lock:
             self._cache.drop(sequence)
 
     def fork(self, sequence: int) -> int:
         """A new sequence with the same committed positions; full pages are shared."""
-        with self._generator.lock:
+        with self._lock:
             return self._cache.fork(sequence)
 
     def prefill(self, sequence: int, tokens: Sequence[int]) -> Logits:
         """Run and commit tokens in as few steps as they fit; logits FP32 [V] of the last one."""
-        limit = self.plan.row_limit
+        limit = self._plan.row_limit
         if not tokens:
             raise RequestError("no tokens to prefill; expected at least one")
         for start in range(0, len(tokens), limit):
             chunk = tokens[start : start + limit]
             last = start + limit >= len(tokens)
             rows = self.rows(sequence, chunk, logits=[len(chunk) - 1] if last else ())
-            with self._generator.lock:
+            with self._lock:
                 result = self._stepper.run(rows)
             self.commit(sequence, [row.slot for row in rows])
         assert result.logits is not None  # of the last row
@@ -151,10 +168,10 @@ class TokenApi:
             raise RequestError(f"the tree is {tree!r:.60}; expected a Tree, as Tree.chain makes")
         if not params.greedy and params.seed is None:
             raise RequestError("verify samples with the noise of params.seed; set it")
-        with self._generator.lock:
-            if len(tree.tokens) > self.plan.row_limit:
+        with self._lock:
+            if len(tree.tokens) > self._plan.row_limit:
                 raise RequestError(
-                    f"a tree of {len(tree.tokens)} rows; the overlay takes {self.plan.row_limit}"
+                    f"a tree of {len(tree.tokens)} rows; the overlay takes {self._plan.row_limit}"
                 )
             if len(tree.tokens) > self._cache.free_slots:
                 self._stepper.flush()
@@ -166,4 +183,4 @@ class TokenApi:
     def sampler(self, params: SamplingParams, sample: int = 0) -> Sampler:
         """The sampler that requests with these parameters use."""
         seed = secrets.randbits(64) if params.seed is None else params.seed
-        return make_sampler(cast("Engine", self), params, seed, sample)
+        return self._requests.sampler(params, seed, sample)
