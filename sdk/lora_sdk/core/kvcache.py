@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from lora_host.errors import RequestError
+from lora_sdk.core.header_queue import Header, HeaderQueue
 from lora_sdk.core.step import KvOp
 
 PAGE_POSITIONS = 32
@@ -41,16 +42,8 @@ class _Sequence:
     reserved: int = 0  # pages still to be taken that nobody else may have
 
 
-@dataclass
-class Header:
-    """KV operations of one step header, and the path array that its commits index."""
-
-    kv_ops: list[KvOp]
-    path: list[int]
-
-
-class SequenceWatcher(Protocol):
-    """Hears which sequences begin as others' copies and which end."""
+class SequenceObserver(Protocol):
+    """Is called when a sequence begins as another's copy and when sequences end."""
 
     def forked(self, parent: int, child: int) -> None: ...
 
@@ -73,26 +66,27 @@ class KvCache:
         max_scratch: int,
         context: int,
         max_ops: int,
-        watcher: SequenceWatcher | None = None,
+        observer: SequenceObserver | None = None,
     ) -> None:
         self.context = context
-        self._watcher = watcher
+        self._observer = observer
         self.max_sequences = max_sequences
         self._first_page = pages_for(max_scratch)
         self._page_count = page_count
         self._max_scratch = max_scratch
-        self._max_ops = max_ops
+        self._queue = HeaderQueue(max_ops)
         self._forget()
 
     def reset(self) -> None:
         """Forget everything, as after a step of which nobody knows whether it ran."""
         self._forget()
         # The boards may still hold rows: the next step drops them, and frees their slots.
-        self._queue.extend((KvOp.length(number, 0), ()) for number in range(self.max_sequences))
-        self._leaving_slots.extend(self._slots)
+        for number in range(self.max_sequences):
+            self._queue.add(KvOp.length(number, 0))
+        self._queue.leaving_slots.extend(self._slots)
         self._slots.clear()
-        if self._watcher is not None:
-            self._watcher.forgotten()
+        if self._observer is not None:
+            self._observer.forgotten()
 
     def _forget(self) -> None:
         self._references: dict[int, int] = {}
@@ -100,10 +94,7 @@ class KvCache:
         self._numbers = deque(range(self.max_sequences))
         self._slots = deque(range(self._max_scratch))
         self._open: dict[int, _Sequence] = {}
-        self._queue: list[tuple[KvOp, tuple[int, ...]]] = []
-        self._leaving_slots: list[int] = []
-        self._leaving_pages: list[int] = []
-        self._sent: tuple[int, int, int] | None = None
+        self._queue.clear()
 
     # --- what there is --------------------------------------------------------------------------
 
@@ -130,17 +121,17 @@ class KvCache:
     @property
     def queued(self) -> bool:
         """Whether operations wait for a step."""
-        return bool(self._queue)
+        return len(self._queue) > 0
 
     @property
     def more_than_a_header(self) -> bool:
         """Whether the queued operations need a step of their own before the next rows."""
-        return len(self._queue) > self._max_ops
+        return len(self._queue) > self._queue.max_ops
 
     @property
     def leaving(self) -> bool:
         """Whether slots or pages become free once the next step has completed."""
-        return bool(self._leaving_slots or self._leaving_pages)
+        return bool(self._queue.leaving_slots or self._queue.leaving_pages)
 
     def is_open(self, sequence: int) -> bool:
         """Whether there is such a sequence."""
@@ -174,20 +165,20 @@ class KvCache:
             raise RequestError(f"{reserved} KV pages wanted, {self.free_pages} are free")
         number = self._numbers.popleft()
         self._open[number] = _Sequence(reserved=reserved)
-        self._queue.append((KvOp.length(number, 0), ()))
+        self._queue.add(KvOp.length(number, 0))
         return number
 
     def close(self, sequence: int) -> None:
         """Give a sequence's pages and slots back."""
         closing = self._get(sequence)
-        self._queue.append((KvOp.length(sequence, 0), ()))
-        self._leaving_slots.extend(closing.rows)
+        self._queue.add(KvOp.length(sequence, 0))
+        self._queue.leaving_slots.extend(closing.rows)
         for page in closing.pages:
             self._release(page)
         del self._open[sequence]
         self._numbers.append(sequence)
-        if self._watcher is not None:
-            self._watcher.closed(sequence)
+        if self._observer is not None:
+            self._observer.closed(sequence)
 
     def fork(self, sequence: int, reserved: int = 0) -> int:
         """A new sequence with the same committed positions.
@@ -209,11 +200,11 @@ class KvCache:
         rest = len(parent.tokens) - full * PAGE_POSITIONS
         if rest:
             page = self._take_page(child)
-            self._queue.append((KvOp.copy(parent.pages[full], page, rest), ()))
+            self._queue.add(KvOp.copy(parent.pages[full], page, rest))
         forked.tokens = list(parent.tokens)
-        self._queue.append((KvOp.length(child, len(forked.tokens)), ()))
-        if self._watcher is not None:
-            self._watcher.forked(sequence, child)
+        self._queue.add(KvOp.length(child, len(forked.tokens)))
+        if self._observer is not None:
+            self._observer.forked(sequence, child)
         return child
 
     def grow(self, sequence: int, positions: int) -> None:
@@ -229,7 +220,7 @@ class KvCache:
     def _share(self, sequence: int, tile: int, page: int) -> None:
         self._references[page] += 1
         self._open[sequence].pages.append(page)
-        self._queue.append((KvOp.table(sequence, tile, page), ()))
+        self._queue.add(KvOp.table(sequence, tile, page))
 
     def _take_page(self, sequence: int) -> int:
         owner = self._open[sequence]
@@ -240,7 +231,7 @@ class KvCache:
         page = self._pages.popleft()
         self._references[page] = 1
         owner.pages.append(page)
-        self._queue.append((KvOp.table(sequence, len(owner.pages) - 1, page), ()))
+        self._queue.add(KvOp.table(sequence, len(owner.pages) - 1, page))
         return page
 
     def _exhausted(self) -> RequestError:
@@ -254,7 +245,7 @@ class KvCache:
         if self._references[page] == 0:
             del self._references[page]
             # A queued copy may still read it; a redo of that step must find its bytes.
-            self._leaving_pages.append(page)
+            self._queue.leaving_pages.append(page)
 
     def _get(self, sequence: int) -> _Sequence:
         try:
@@ -277,7 +268,7 @@ class KvCache:
 
     def is_taken(self, slot: int) -> bool:
         """Whether a slot is in somebody's hands and holds no row yet."""
-        held = self._slots.count(slot) or slot in self._leaving_slots
+        held = self._slots.count(slot) or slot in self._queue.leaving_slots
         return (
             0 <= slot < self._max_scratch
             and not held
@@ -293,14 +284,14 @@ class KvCache:
         self._get(sequence).rows[slot] = row
 
     def commit(self, sequence: int, path: Sequence[int]) -> None:
-        """Move a path of slots, root first, to its logical places; drop the other rows."""
+        """Move a path of slots, root first, to the next logical positions; drop the other rows."""
         owner = self._get(sequence)
         start = len(owner.tokens)
         self._check_path(sequence, path)
         self.grow(sequence, start + len(path))
-        self._queue.append((KvOp.commit(sequence, start, 0, len(path)), tuple(path)))
+        self._queue.add(KvOp.commit(sequence, start, 0, len(path)), path)
         owner.tokens.extend(owner.rows[slot].token for slot in path)
-        self._leaving_slots.extend(owner.rows)
+        self._queue.leaving_slots.extend(owner.rows)
         owner.rows.clear()
 
     def drop(self, sequence: int) -> None:
@@ -329,28 +320,14 @@ class KvCache:
 
     def next_header(self) -> Header:
         """The oldest queued operations, as many as one header holds."""
-        taken = self._queue[: self._max_ops]
-        header = Header([], [])
-        for op, path in taken:
-            moved = bool(path) and op.b != len(header.path)
-            header.kv_ops.append(replace(op, b=len(header.path)) if moved else op)
-            header.path.extend(path)
-        self._sent = (len(taken), len(self._leaving_slots), len(self._leaving_pages))
-        return header
+        return self._queue.next_header()
 
     def step_done(self) -> None:
         """The step with the last header has completed: what it freed is free."""
-        if self._sent is None:
-            return
-        ops, slots, pages = self._sent
-        del self._queue[:ops]
-        if not self._queue:  # everything that freed something has been carried
-            self._slots.extend(self._leaving_slots[:slots])
-            self._pages.extend(self._leaving_pages[:pages])
-            del self._leaving_slots[:slots]
-            del self._leaving_pages[:pages]
-        self._sent = None
+        slots, pages = self._queue.carried()
+        self._slots.extend(slots)
+        self._pages.extend(pages)
 
     def step_failed(self) -> None:
         """The step did not run: its header stays queued."""
-        self._sent = None
+        self._queue.not_carried()

@@ -100,8 +100,8 @@ class Runner:
         self._check_finite(rows, completions)
         chosen = selected_rows(rows)
         if self.on_step is not None:
-            places = ((row.sequence, row.position, row.adapter) for row in rows)
-            self.on_step(of_rows(places, len(chosen), len(path)))
+            shapes = ((row.sequence, row.position, row.adapter) for row in rows)
+            self.on_step(of_rows(shapes, len(chosen), len(path)))
         hidden_rows = tuple(index for index, row in enumerate(rows) if row.want_hidden)
         return StepResult(
             step=int(completions[0]["step"]),
@@ -137,13 +137,13 @@ class Runner:
             if record["nonfinite_count"]
         }
         board = first_board(self.commands, broken)
-        place = int(completions[board]["nonfinite_row"])
-        row = rows[place] if place < len(rows) else None
-        where = f"first in row {place}"
+        index = int(completions[board]["nonfinite_row"])
+        row = rows[index] if index < len(rows) else None
+        where = f"first in row {index}"
         if row is not None:
             where += f" (sequence {row.sequence}, position {row.position})"
         raise nonfinite_error(
-            self.commands, board, broken[board], where, None if row is None else place
+            self.commands, board, broken[board], where, None if row is None else index
         )
 
     def _read(self, board: BoardPlan, offset: int, shape: tuple[int, ...], kind: Any) -> Any:
@@ -164,7 +164,7 @@ class Runner:
         return np.concatenate(shares, axis=1)
 
     def _argmax(self, count: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.uint32]]:
-        """The greatest logit of each row and its token; of equal ones the lowest token, as ranks
+        """The max logit of each row and its token; of equal ones the lowest token, as ranks
         hold ascending tokens; NaN where a board found one."""
         boards = [board for board in self.plan.boards if board.share.vocabulary]
         records = np.empty((len(boards), count), abi.dtype("argmax"))
@@ -173,7 +173,7 @@ class Runner:
             self.cluster.read_into(board.board, self._control_bank, offset, record)
         if len(boards) == 1:
             return records["value"][0], records["token"][0]
-        best = np.argmax(records["value"], axis=0)  # the first greatest, or the first NaN
+        best = np.argmax(records["value"], axis=0)  # the first max, or the first NaN
         rows = np.arange(count)
         return records["value"][best, rows], records["token"][best, rows]
 

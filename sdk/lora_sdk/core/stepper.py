@@ -124,7 +124,7 @@ class Stepper:
 
 
 def argmax_of(result: StepResult, index: int) -> int:
-    """Token of the largest logit of the step's row `index`; ModelError where a logit is NaN."""
+    """Token of the max logit of the step's row `index`; ModelError where a logit is NaN."""
     if result.argmax is None:
         raise ValueError("no row of the step wanted its argmax")
     values, tokens = result.argmax

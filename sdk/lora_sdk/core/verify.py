@@ -75,7 +75,7 @@ def verify(
     prompt_tokens: int,
     commit: bool,
 ) -> Verified:
-    """Run the tree in one step, walk it, and commit the accepted path unless told not to.
+    """Run the tree in one step, walk it, and commit the accepted path where `commit` says so.
 
     The first `prompt_tokens` committed tokens count as prompt, the others as output, where
     penalties ask. Verification length = len(tree.tokens); tokens returned = accepted drafts + 1.
@@ -112,7 +112,7 @@ def walk(
     prompt: Sequence[int],
     before: Sequence[int],
 ) -> Verified:
-    """The accepted path of a tree whose rows stand in the step from index `first` on.
+    """The accepted path of a tree whose rows begin at index `first` of the step.
 
     `prompt` and `before` are the committed tokens, in two parts as penalties ask. Nothing is
     committed. LoraError where a token cannot be chosen.

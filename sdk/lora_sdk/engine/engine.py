@@ -67,7 +67,7 @@ class Engine:
             plan.overlay.max_scratch,
             plan.context,
             abi.MAX_KV_OPS,
-            watcher=self._adapters,
+            observer=self._adapters,
         )
         self._stepper = Stepper(
             runner, self._cache, self._adapters if options.max_adapters else None

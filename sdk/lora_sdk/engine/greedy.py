@@ -21,9 +21,9 @@ OnToken = Callable[[int], bool]
 
 
 class Loop(Protocol):
-    """Runs rows from the pending token on, the two slots in turn, until `on_token` says so. `run`
-    ends with the pending token and takes the new ones. `adapter`: the slot that they name, -1
-    none."""
+    """Runs rows from the pending token on, alternating between the two slots, until `on_token` says
+    so. `run` ends with the pending token and takes the new ones. `adapter`: the slot that they
+    name, -1 none."""
 
     def greedy(
         self,
@@ -144,7 +144,7 @@ class GreedyLoop:
         self._commit_last(sequence)
 
     def _settle(self, sequence: int, start: int, run: Sequence[int], slots: Sequence[int]) -> None:
-        """The rows of `run` took the slots in turn; all but the last are committed."""
+        """The rows of `run` took the slots alternately; all but the last are committed."""
         if not run:
             self._cache.give_slots(slots)
             return

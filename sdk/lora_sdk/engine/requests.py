@@ -40,7 +40,7 @@ class Sample:
         return self._max_new - len(self.output)
 
     def accept(self, token: int, logprobs: PositionLogprobs | None = None) -> Delta:
-        """Take the next token; the delta tells the new text and whether the sample is finished."""
+        """Take the next token; the delta holds the new text and whether the sample is finished."""
         sampler, stream = self.sampler, self._text
         params = sampler.params
         self.output.append(token)
@@ -60,7 +60,7 @@ class Sample:
         return Delta(sampler.sample, text, token, logprobs, self.finish_reason, self.stop_reason)
 
     def cancel(self) -> Delta:
-        """End the sample as it stands."""
+        """End the sample with what it has emitted."""
         text = self._finish("cancelled", None)
         return Delta(self.index, text, None, None, self.finish_reason)
 

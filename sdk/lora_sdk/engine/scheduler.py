@@ -260,7 +260,7 @@ class Scheduler:
         return sequence
 
     def _in_turn(self, ready: list[Track], budget: int) -> list[Track]:
-        """The tracks that get a row; all of them, or by turns where rows are too few."""
+        """The tracks that get a row; all of them, or some by rotation where rows are too few."""
         count = len(ready)
         if count <= budget:
             return ready

@@ -85,7 +85,7 @@ class HeadDrafting:
             return
         if hidden is None or hidden.shape[1] != len(tokens):
             raise ValueError(f"an EAGLE-3 head needs hidden states of all {len(tokens)} tokens")
-        # The first token of all has no entry: nothing stands before it.
+        # The first token of all has no entry: nothing comes before it.
         self._tokens.extend(tokens if self._length else tokens[1:])
         with self._layer.threads():
             self._states.append(self._layer.fuse(hidden))
@@ -105,12 +105,12 @@ class HeadDrafting:
         """Name the nodes of a tree level by level."""
         level = _Level([0], self._catch_up(pending))
         self._name(level, tree, proposed)
-        places = {0: self._length - 1}  # of each node's entry in the cache
+        entries = {0: self._length - 1}  # of each node's entry in the cache
         for depth, nodes in enumerate(tree.levels[1:-1], 1):
             kept = [n for n in nodes if proposed[n] is not None and tree.children(n)]
             if not kept or self._length - 1 + depth >= self._layer.positions:
                 break
-            level = self._grow(level, kept, tree, proposed, places, depth)
+            level = self._grow(level, kept, tree, proposed, entries, depth)
             self._name(level, tree, proposed)
 
     def fork(self) -> HeadDrafting:
@@ -152,28 +152,28 @@ class HeadDrafting:
         nodes: list[int],
         tree: TreeShape,
         proposed: Tokens,
-        places: dict[int, int],
+        entries: dict[int, int],
         depth: int,
     ) -> _Level:
         """Run the candidates of one level, each with its parent's output as state."""
-        first = max(places.values()) + 1
+        first = max(entries.values()) + 1
         tokens = np.array([proposed[node] for node in nodes], np.int64)
         states = above.outputs[[above.nodes.index(tree.parents[node]) for node in nodes]]
-        places.update((node, first + i) for i, node in enumerate(nodes))
-        visible = self._visible(nodes, tree, places, first + len(nodes))
+        entries.update((node, first + i) for i, node in enumerate(nodes))
+        visible = self._visible(nodes, tree, entries, first + len(nodes))
         positions = np.full(len(nodes), self._length - 1 + depth)
         outputs = self._layer.run(tokens, states, positions, first, visible, self._cache)
         return _Level(nodes, outputs)
 
     def _visible(
-        self, nodes: Sequence[int], tree: TreeShape, places: dict[int, int], total: int
+        self, nodes: Sequence[int], tree: TreeShape, entries: dict[int, int], total: int
     ) -> Mask:
         """bool [nodes, total]: the committed entries, a node's ancestors and itself."""
         visible = np.zeros((len(nodes), total), np.bool_)
         visible[:, : self._length - 1] = True
         for row, node in enumerate(nodes):
             while node >= 0:
-                visible[row, places[node]] = True
+                visible[row, entries[node]] = True
                 node = tree.parents[node]
         return visible
 

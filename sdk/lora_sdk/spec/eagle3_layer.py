@@ -23,7 +23,7 @@ _ONE_THREAD = 64 << 20  # bytes of weights
 class KeyValues:
     """Keys and values of one sequence, FP32 [kv_heads, capacity, head_dim], growing by doubling.
 
-    Entries are written at any place; those behind the ones that count are overwritten later."""
+    Entries are written at any index; those behind the ones that count are overwritten later."""
 
     def __init__(self, kv_heads: int, head_dim: int) -> None:
         shape = (kv_heads, _FIRST_CAPACITY, head_dim)
@@ -31,7 +31,7 @@ class KeyValues:
         self.values = np.empty(shape, np.float32)
 
     def write(self, first: int, keys: Floats, values: Floats) -> None:
-        """Put entries `first` .. in place; keys and values are [kv_heads, n, head_dim]."""
+        """Write entries `first` .. ; keys and values are [kv_heads, n, head_dim]."""
         end = first + keys.shape[1]
         while end > self.keys.shape[1]:
             self.keys = np.concatenate([self.keys, np.empty_like(self.keys)], axis=1)
@@ -90,7 +90,7 @@ class HeadLayer:
     ) -> Floats:
         """Entries of `tokens` [n] with `states` [n, hidden]: their outputs before the norm.
 
-        Their keys and values go to places `first` .. of the cache. `visible` bool [n, first + n]
+        Their keys and values go to entries `first` .. of the cache. `visible` bool [n, first + n]
         says what each sees; None: all before `first`, and of the new ones those up to itself."""
         layer, weights = self.config.layer, self.weights
         eps = layer.norm_eps

@@ -1,9 +1,9 @@
-"""Prompt look-up: what followed the last tokens where they stood before (Saxena, 2023).
+"""Prompt look-up: what followed the last tokens where they occurred before (Saxena, 2023).
 
 The candidates after a node are the tokens that followed the longest n-gram of accepted and drafted
 tokens which ends at the node, the latest first, then those of shorter n-grams. The best candidate
-of a best candidate is what stands next at the same place of the text. A branch is at most twice as
-deep as the n-gram that ends at the root: a short match says little, and rows cost time.
+of a best candidate is the next token of the same occurrence. A branch is at most twice as deep as
+the n-gram that ends at the root: a short match says little, and rows cost time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from lora_host.errors import RequestError
 from lora_sdk.spec.proposer import Hidden, Tokens
 from lora_sdk.spec.tree_shape import TreeShape
 
-_LATEST = 64  # places of a token that are looked at
+_LATEST = 64  # occurrences of a token that are looked at
 
 
 class Lookup:
@@ -37,17 +37,17 @@ class Lookup:
 
 
 class LookupDrafting:
-    """One sequence's tokens and where each of them stands."""
+    """One sequence's tokens and where each of them occurs."""
 
     def __init__(self, longest: int) -> None:
         self._longest = longest
         self._tokens: list[int] = []
-        self._places: dict[int, list[int]] = {}
+        self._indices: dict[int, list[int]] = {}
 
     def accept(self, tokens: Sequence[int], hidden: Hidden | None = None) -> None:
         """See Drafting."""
         for token in tokens:
-            self._places.setdefault(token, []).append(len(self._tokens))
+            self._indices.setdefault(token, []).append(len(self._tokens))
             self._tokens.append(token)
 
     def propose(self, pending: int, tree: TreeShape) -> Tokens:
@@ -56,15 +56,15 @@ class LookupDrafting:
         proposed[0] = pending
         start = len(self._tokens)
         found, matched = self._search([pending], len(tree.children(0)))
-        paths: dict[int, tuple[list[int], int]] = {}  # drafted tokens, and how far back they stand
+        paths: dict[int, tuple[list[int], int]] = {}  # drafted tokens, how far back they occurred
         self._name(tree.children(0), found, [pending], proposed, paths)
         for node in range(1, tree.size):
             children = tree.children(node)
             if node not in paths or not children or tree.depths[node] >= 2 * matched:
                 continue
             path, back = paths.pop(node)
-            place = start + len(path) - back
-            following = self._tokens[place] if place < start else path[place - start]
+            index = start + len(path) - back
+            following = self._tokens[index] if index < start else path[index - start]
             found = [(following, back)]
             if len(children) > 1:
                 more, _ = self._search(path, len(children))
@@ -76,7 +76,7 @@ class LookupDrafting:
         """A copy."""
         other = LookupDrafting(self._longest)
         other._tokens = list(self._tokens)
-        other._places = {token: list(places) for token, places in self._places.items()}
+        other._indices = {token: list(indices) for token, indices in self._indices.items()}
         return other
 
     def close(self) -> None:
@@ -96,20 +96,20 @@ class LookupDrafting:
 
     def _search(self, path: Sequence[int], count: int) -> tuple[list[tuple[int, int]], int]:
         """At most `count` different tokens that followed the text's and the path's last tokens,
-        longest match first and then the latest, each with how far back it stands from the node that
-        it would be; and the length of the best match, 0 for none."""
+        longest match first and then the latest, each with how far back it occurred from
+        the node that it would be; and the length of the best match, 0 for none."""
         tokens, total = self._tokens, len(self._tokens) + len(path)
         recent = [*tokens[-self._longest :], *path][-self._longest :]
         best: dict[int, tuple[int, int]] = {}
-        for place in reversed(self._places.get(recent[-1], ())[-_LATEST:]):
-            following = tokens[place + 1] if place + 1 < len(tokens) else path[0]
+        for index in reversed(self._indices.get(recent[-1], ())[-_LATEST:]):
+            following = tokens[index + 1] if index + 1 < len(tokens) else path[0]
             length = 1
-            while length < len(recent) and length <= place:
-                if tokens[place - length] != recent[-1 - length]:
+            while length < len(recent) and length <= index:
+                if tokens[index - length] != recent[-1 - length]:
                     break
                 length += 1
             if length > best.get(following, (0, 0))[0]:
-                best[following] = length, total - place - 1
+                best[following] = length, total - index - 1
         order = sorted(best.items(), key=lambda item: (-item[1][0], item[1][1]))[:count]
         found = [(token, back) for token, (_, back) in order]
         return found, order[0][1][0] if order else 0

@@ -87,13 +87,13 @@ class Speculation:
         return extended
 
     def plain_tokens(self, track: Track) -> int:
-        """How many tokens the sequence may decode without a tree and without being watched."""
+        """How many tokens the boards' own loop may decode before a tree is wanted."""
         if self.wants_hidden:
             return 0
         first = self._cache.length(track.sequence) + 1
-        for ahead in range(min(_LOOK_AHEAD, track.sample.left)):
-            if self._choose(first + ahead).size > 1:
-                return ahead
+        for later in range(min(_LOOK_AHEAD, track.sample.left)):
+            if self._choose(first + later).size > 1:
+                return later
         return min(_LOOK_AHEAD, track.sample.left)
 
     def note_hidden(self, track: Track, result: StepResult, rows: Sequence[int]) -> None:

@@ -125,8 +125,8 @@ class TreeShape:
         if depth >= self.depth:
             return self
         kept = [node for node in range(self.size) if self.depths[node] <= depth]
-        place = {node: index for index, node in enumerate(kept)}
-        parents = tuple(place[self.parents[node]] if node else -1 for node in kept)
+        kept_index = {node: index for index, node in enumerate(kept)}
+        parents = tuple(kept_index[self.parents[node]] if node else -1 for node in kept)
         return TreeShape(parents, tuple(self.ranks[node] for node in kept))
 
     def to_json(self) -> dict[str, list[int]]:
