@@ -103,7 +103,7 @@ class Statistics:
         )
         self._line(
             f"measured: longest wait for a first token {self._first_latency:.3f} s, "
-            f"{stats.steps} steps, {stats.redone_steps} redone, {stats.frames_dropped} frames "
+            f"{stats.steps} steps, {engine.redone_steps} redone, {stats.frames_dropped} frames "
             f"dropped; {self._results} request{'s' * (self._results != 1)}, last seed {self._seed}"
         )
         self._line(
