@@ -3,19 +3,39 @@ most 500 characters, in bounded time. 200 of each run always, 10,000 among the s
 
 from __future__ import annotations
 
+import gzip
+import json
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from tests import hostile_host
+from lora_host.errors import MAX_MESSAGE, AdapterError, LoraError, ModelError, OverlayError
+from lora_host.kernel_metadata import read_kernels
+from lora_host.overlay import load_overlay
+from lora_host.vrtbin import read_vrtbin
+from lora_sdk.adapters.config import parse
+from lora_sdk.model.folder import INDEX, find_tensors
+from lora_sdk.spec_tuning import npz_file
+from lora_sdk.spec_tuning.npz_file import NpzFault, read_npz
+from lora_sdk.text.tokenizer import Tokenizer
+from tests import hostile_host, hostile_models
 from tests.mutations import Subject, campaign
+from tests.variant_tokenizer import make_tokenizer
 
 FORMATS: dict[str, Callable[[Path], Subject]] = {
     "vrtbin": hostile_host.vrtbin,
     "xclbin": hostile_host.xclbin,
     "cluster": hostile_host.cluster,
     "manifest": hostile_host.manifest,
+    "safetensors": hostile_models.container,
+    "index": hostile_models.index,
+    "config": hostile_models.config,
+    "tokenizer": hostile_models.tokenizer,
+    "ranks": hostile_models.ranks,
+    "adapter_config": hostile_models.adapter,
+    "adapter_weights": hostile_models.adapter_weights,
 }
 
 
@@ -34,3 +54,80 @@ def test_some_mutations(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", FORMATS)
 def test_ten_thousand_mutations(name: str, tmp_path: Path) -> None:
     run(name, tmp_path, 10_000)
+
+
+def test_a_message_is_one_bounded_line() -> None:
+    assert str(LoraError("a: b\n  c")) == "a: b c"
+    assert str(LoraError("a\x1b[31m\0 \ud800 é")) == "a\\x1b[31m\\x00 \\ud800 é"
+    long = str(LoraError("head" + "x" * 70_000 + "tail"))
+    assert len(long) == MAX_MESSAGE and long.startswith("headx") and long.endswith("xtail")
+    assert str(LoraError("y" * MAX_MESSAGE)) == "y" * MAX_MESSAGE
+
+
+def test_a_vrtbin_with_a_damaged_deflate_stream(tmp_path: Path) -> None:
+    container = load_overlay("lora_f_v80").container
+    assert container is not None
+    data = bytearray(gzip.compress(container.read_bytes(), mtime=0))
+    data[12] ^= 0xFF
+    (tmp_path / "x.vrtbin").write_bytes(data)
+    with pytest.raises(OverlayError, match=r"x\.vrtbin: damaged gzip: "):
+        read_vrtbin(tmp_path / "x.vrtbin")
+
+
+def test_an_xclbin_in_an_unknown_encoding() -> None:
+    with pytest.raises(OverlayError, match="cannot be read: unknown encoding: no-such-code"):
+        read_kernels(b"<?xml version='1.0' encoding='no-such-code'?><a/>", "x")
+
+
+@pytest.mark.parametrize("value", [["a.safetensors"], {"a": 1}, 3, None])
+def test_an_index_that_names_no_file(value: object, tmp_path: Path) -> None:
+    (tmp_path / INDEX).write_text(json.dumps({"weight_map": {"a": value}}))
+    with pytest.raises(ModelError, match=r"names the file .*, expected one of the folder"):
+        find_tensors(tmp_path)
+
+
+def test_a_shard_that_is_a_directory(tmp_path: Path) -> None:
+    for name in ("a.safetensors", "b" * 300 + ".safetensors"):
+        (tmp_path / INDEX).write_text(json.dumps({"weight_map": {"a": name}}))
+        (tmp_path / "a.safetensors").mkdir(exist_ok=True)
+        with pytest.raises(ModelError, match=r"\.safetensors: (missing|cannot be read)"):
+            find_tensors(tmp_path)
+
+
+def test_a_tokenizer_that_panics(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    value = json.loads(make_tokenizer(300).to_str())
+    value["post_processor"] = {
+        "type": "TemplateProcessing",
+        "single": [{"SpecialToken": {"id": "x", "type_id": 0}}],
+        "pair": [],
+        "special_tokens": {},
+    }
+    (tmp_path / "tokenizer.json").write_text(json.dumps(value))
+    tokenizer = Tokenizer(tmp_path, 300)
+    with pytest.raises(ModelError, match=r"tokenizer\.json: cannot encode: no entry found for key"):
+        tokenizer.encode("a")
+    assert "panicked" in capfd.readouterr().err  # else it tests nothing
+
+
+def test_an_adapter_with_an_endless_number() -> None:
+    with pytest.raises(AdapterError, match=r"lora_alpha is '1000.*', expected a finite number"):
+        parse({"peft_type": "LORA", "r": 8, "lora_alpha": 10**400, "target_modules": ["q_proj"]})
+
+
+def test_npz_files_are_never_evaluated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.npz"
+    np.savez_compressed(path, a=np.arange(6, dtype=np.uint8).reshape(2, 3), b=np.array("text"))
+    found = read_npz(path)
+    assert found["a"].tolist() == [[0, 1, 2], [3, 4, 5]] and str(found["b"]) == "text"
+    for bad in (np.array([None]), np.zeros(3), np.zeros((2, 2), np.uint8, order="F").T[:1]):
+        np.savez(path, a=bad)
+        if bad.dtype == np.uint8:
+            assert read_npz(path)["a"].shape == (1, 2)
+            continue
+        with pytest.raises(NpzFault, match=r"'a\.npy': header"):
+            read_npz(path)
+    np.savez_compressed(path, a=np.zeros(1 << 16, np.uint8))
+    assert path.stat().st_size < 1 << 10
+    monkeypatch.setattr(npz_file, "MAX_UNPACKED", 1 << 16)
+    with pytest.raises(NpzFault, match="bytes unpacked"):
+        read_npz(path)

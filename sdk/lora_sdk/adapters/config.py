@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from lora_host.errors import AdapterError
+from lora_sdk.model.json_file import MAX_JSON_BYTES
 
 FILE = "adapter_config.json"
 
@@ -128,6 +129,8 @@ def load_peft_config(folder: Path) -> PeftConfig:
     """Read and check a PEFT folder's configuration; AdapterError names field, found, expected."""
     path = folder / FILE
     try:
+        if path.stat().st_size > MAX_JSON_BYTES:
+            raise AdapterError(f"{path}: larger than {MAX_JSON_BYTES >> 20} MiB, expected JSON")
         values = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise AdapterError(
@@ -203,9 +206,12 @@ def _integer(values: Mapping[str, Any], name: str, default: int) -> int:
 
 
 def _number(value: Any, name: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < math.inf:
         raise _refused(name, value, "a finite number")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise _refused(name, value, "a finite number") from None
 
 
 def _flag(values: Mapping[str, Any], name: str) -> bool:

@@ -34,7 +34,8 @@ def _sharded(folder: Path) -> Tensors:
     places = read_json(path).get("weight_map")
     if not isinstance(places, dict) or not places:
         raise ModelError(f"{path}: weight_map is missing or empty, expected tensor -> file")
-    containers = {name: _shard(folder, name) for name in dict.fromkeys(places.values())}
+    names = [_shard_name(folder, name) for name in places.values()]
+    containers = {name: _shard(folder, name) for name in dict.fromkeys(names)}
     found: Tensors = {}
     for container in containers.values():
         for name, entry in container.entries.items():
@@ -50,13 +51,21 @@ def _sharded(folder: Path) -> Tensors:
     return found
 
 
-def _shard(folder: Path, name: object) -> Container:
+def _shard_name(folder: Path, name: object) -> str:
     # Links inside the folder are how hub caches store files; a name with a path is not trusted.
     if not isinstance(name, str) or Path(name).name != name or "\\" in name or "\0" in name:
         raise ModelError(f"{folder / INDEX}: names the file {name!r}, expected one of the folder")
     if not name.endswith(".safetensors"):
         raise ModelError(f"{folder / INDEX}: names the file {name!r}, expected *.safetensors")
-    if not (folder / name).is_file():
+    return name
+
+
+def _shard(folder: Path, name: str) -> Container:
+    try:
+        is_file = (folder / name).is_file()
+    except OSError as error:  # such as a name that no file system takes
+        raise ModelError(f"{folder / name}: cannot be read: {error.strerror}") from None
+    if not is_file:
         raise ModelError(f"{folder / name}: missing, {INDEX} names it; fetch it again")
     return Container(folder / name)
 

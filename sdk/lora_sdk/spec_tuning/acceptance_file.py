@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lora_host.errors import RequestError
-from lora_sdk.spec.tree_shape import TreeShape
+from lora_sdk.spec.tree_shape import MAX_NODES, TreeShape
 from lora_sdk.spec_tuning.acceptance import Acceptance, TextRanks, of_single_ranks
+from lora_sdk.spec_tuning.npz_file import read_npz
 
 VERSION = 1
-MAX_BYTES = 256 << 20
-MAX_UNPACKED = 1 << 30
-MAX_ROOTS = 1 << 24
+MAX_TEXTS = 1 << 20
+MAX_VALUES = 1 << 30  # ranks or proposals, of all roots
 
 Arrays = dict[str, Any]
 
@@ -82,48 +81,69 @@ def _single(text: TextRanks) -> NDArray[np.uint8] | None:
 def load_measured(path: Path) -> Measured:
     """Read what `save_measured` wrote. RequestError: it is no such file, or damaged."""
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise RequestError(f"{path}: larger than {MAX_BYTES} bytes; expected measured ranks")
-        with np.load(path, allow_pickle=False) as file:
-            _check_sizes(path)
-            facts = json.loads(str(file["facts"]))
-            halves = [_acceptance(file, half) for half in ("search", "held_out")]
-            if facts.pop("version") != VERSION:
-                raise ValueError("another version")
-            return Measured(**facts, search=halves[0], held_out=halves[1])
+        arrays = read_npz(path)
+        facts = json.loads(str(_known(arrays, "facts")))
+        halves = [_acceptance(arrays, half) for half in ("search", "held_out")]
+        if facts.pop("version") != VERSION:
+            raise ValueError("another version")
+        return Measured(**_checked(facts), search=halves[0], held_out=halves[1])
     except OSError as error:
         raise RequestError(f"{path}: {error.strerror or error}") from None
     except RequestError as error:
         raise RequestError(f"{path}: {error}") from None
-    except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise RequestError(
             f"{path}: no measured acceptance: {error}; run lora spec collect again"
         ) from None
 
 
-def _check_sizes(path: Path) -> None:
-    """ValueError, before anything is read, for what would unpack to MAX_UNPACKED or more."""
-    with zipfile.ZipFile(path) as packed:
-        whole = sum(entry.file_size for entry in packed.infolist())
-    if whole >= MAX_UNPACKED:
-        raise ValueError(f"{whole} bytes unpacked")
+def _known(arrays: Arrays, name: str) -> NDArray[Any]:
+    found: NDArray[Any] | None = arrays.get(name)
+    if found is None:
+        raise ValueError(f"no array {name}")
+    return found
 
 
-def _acceptance(file: Any, half: str) -> Acceptance:
+def _checked(facts: dict[str, Any]) -> dict[str, Any]:
+    """The fields of Measured, each of its type."""
+    kinds = {
+        "model": str,
+        "proposer": str,
+        "draft": str | None,
+        "temperature": int | float,
+        "text": str,
+    }
+    if facts.keys() != kinds.keys():
+        raise ValueError(f"fields {', '.join(map(repr, sorted(facts)))}")
+    for name, kind in kinds.items():
+        if not isinstance(facts[name], kind) or isinstance(facts[name], bool):
+            raise ValueError(f"{name} is {facts[name]!r}")
+    return facts
+
+
+def _integers(found: NDArray[Any], axes: int, most: int) -> Any:
+    """An array of integers as a list; ValueError where it is another or longer than `most`."""
+    if found.dtype.kind not in "iu" or found.ndim != axes or found.size > axes * most:
+        raise ValueError(f"{found.dtype} {list(found.shape)}, expected integers")
+    return found.tolist()
+
+
+def _acceptance(arrays: Arrays, half: str) -> Acceptance:
     def array(name: str) -> NDArray[Any]:
-        found: NDArray[Any] = file[f"{half}_{name}"]
-        return found
+        return _known(arrays, f"{half}_{name}")
 
-    parents, ranks = array("tree").tolist()
+    parents, ranks = _integers(array("tree"), 2, MAX_NODES)
     maximal = TreeShape(tuple(parents), tuple(ranks))
-    counts, contexts = array("roots").tolist(), array("contexts").tolist()
-    depth = int(array("depth"))
+    counts, contexts = (_integers(array(name), 1, MAX_TEXTS) for name in ("roots", "contexts"))
+    (depth,) = _integers(array("depth").reshape(-1), 1, 1)
     if len(counts) != len(contexts) or min(counts, default=0) < 1 or not 1 <= depth <= 255:
-        raise ValueError(f"texts of {counts} roots, depth {depth}")
-    names = {name.removeprefix(f"{half}_") for name in file.files}
+        raise ValueError(f"{len(counts)} texts of {counts[:9]} roots, depth {depth}")
+    names = {name.removeprefix(f"{half}_") for name in arrays}
     flat = array("single" if "single" in names else "ranks")
-    if flat.dtype != np.uint8 or sum(counts) > MAX_ROOTS:
-        raise ValueError(f"ranks are {flat.dtype}, of {sum(counts)} roots")
+    values = sum(counts) * max(depth, maximal.size)
+    axes = 1 if "single" in names else 2
+    if flat.dtype != np.uint8 or flat.ndim != axes or values > MAX_VALUES:
+        raise ValueError(f"ranks are {flat.dtype} {list(flat.shape)}, {values} of all roots")
     proposed = None
     if "proposed" in names:
         packed = array("proposed")

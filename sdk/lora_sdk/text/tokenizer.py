@@ -17,6 +17,7 @@ _UNPRINTABLE = (*range(0x21), *range(0x7F, 0xA1), 0xAD)
 # U+0100 on.
 _BYTE_LEVEL = {chr(byte): byte for byte in range(0x100) if byte not in _UNPRINTABLE}
 _BYTE_LEVEL |= {chr(0x100 + index): byte for index, byte in enumerate(_UNPRINTABLE)}
+PANIC = "PanicException"  # of pyo3: a BaseException that no module exports
 
 
 class Tokenizer:
@@ -60,7 +61,10 @@ class Tokenizer:
                 f"the text is not Unicode: {text[error.start]!r} at {error.start} stands for a "
                 "byte that is not UTF-8; expected UTF-8"
             ) from None
-        ids: list[int] = self._backend.encode(text, add_special_tokens=special).ids
+        try:
+            ids: list[int] = self._backend.encode(text, add_special_tokens=special).ids
+        except BaseException as error:
+            raise self._broken("encode", error) from None
         if ids and max(ids) >= self._vocabulary:
             raise ModelError(
                 f"tokenizer.json gives id {max(ids)}, the model has {self._vocabulary} tokens; "
@@ -70,8 +74,20 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:
         """Text of token ids; bytes that are not UTF-8 become U+FFFD."""
-        text: str = self._backend.decode(list(ids), skip_special_tokens=skip_special)
+        try:
+            text: str = self._backend.decode(list(ids), skip_special_tokens=skip_special)
+        except BaseException as error:
+            raise self._broken("decode", error) from None
         return text
+
+    def _broken(self, act: str, error: BaseException) -> BaseException:
+        """The error of the package's own failure: bare Exception, or a panic, which is none."""
+        if type(error) is not Exception and type(error).__name__ != PANIC:
+            return error
+        return ModelError(
+            f"{self._folder / 'tokenizer.json'}: cannot {act}: {one_line(error)}; expected the "
+            "model's own tokenizer"
+        )
 
     def alone(self, token: int, skip_special: bool) -> str:
         """The text of one token alone, as `decode` has it; remembered."""
@@ -121,7 +137,9 @@ def _load(path: Path) -> Any:
 
     try:
         return Backend.from_file(str(path))
-    except Exception as error:  # the package raises bare Exception
+    except BaseException as error:  # the package raises bare Exception, or a panic, which is none
+        if not isinstance(error, Exception) and type(error).__name__ != PANIC:
+            raise
         raise ModelError(f"{path} cannot be read: {one_line(error)}") from None
 
 
