@@ -52,12 +52,13 @@ struct fw_list {
     uint32_t seal[FW_CHUNKS];
 };
 
-struct fw_cursor {      /* one a unit: how far it is in the list */
-    uint32_t index;     /* of the command that runs, or is looked at next */
-    uint32_t loaded;    /* `command` is the one at `index` */
-    uint32_t state;     /* LORA_UNIT_IDLE or LORA_UNIT_BUSY */
-    uint32_t rows;      /* that the command works on */
-    uint32_t seen_news; /* fw->news when it was found waiting: until more it need not be asked */
+struct fw_cursor {   /* one a unit: how far it is in the list */
+    uint32_t index;  /* of the command that runs, or is looked at next */
+    uint32_t loaded; /* `command` is the one at `index` */
+    uint32_t state;  /* LORA_UNIT_IDLE or LORA_UNIT_BUSY */
+    uint32_t rows;   /* that the command works on */
+    uint32_t
+        seen_events; /* fw->events when it was found waiting: until more it need not be asked */
     uint32_t groups[LORA_SEGMENTS]; /* GATHER: row groups signalled so far */
     struct lora_command command;
 };
@@ -91,7 +92,7 @@ struct fw {
     /* The list's execution, live or dry-run. */
     uint32_t rows, selected;
     uint32_t live;   /* 0: a dry run, in which units finish at once */
-    uint32_t news;   /* rises with every counter, and when CONTROL passes a command */
+    uint32_t events; /* rises with every counter, and when CONTROL passes a command */
     uint32_t polled; /* a bit a unit: still busy when asked in this slice */
     struct fw_cursor cursors[LORA_UNITS];
     uint16_t counters[LORA_MAX_COUNTERS];

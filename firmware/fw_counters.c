@@ -5,12 +5,12 @@ void fw_execution_reset(struct fw *fw, uint32_t rows, uint32_t selected, uint32_
     fw->rows = rows;
     fw->selected = selected;
     fw->live = live;
-    fw->news = 1;
+    fw->events = 1;
     fw_zero(fw->counters, fw->list->header.counter_count * (uint32_t)sizeof fw->counters[0]);
     for (uint32_t unit = 0; unit < LORA_UNITS; unit++) {
         fw->cursors[unit].index = 0;
         fw->cursors[unit].loaded = 0;
-        fw->cursors[unit].seen_news = 0;
+        fw->cursors[unit].seen_events = 0;
         fw->cursors[unit].state = LORA_UNIT_IDLE;
     }
     fw_fetch_reset(fw);
@@ -36,7 +36,7 @@ uint32_t fw_missing_counter(const struct fw *fw, const struct lora_command *comm
 static void raise_counter(struct fw *fw, uint32_t counter, uint32_t by) {
     uint32_t value = fw->counters[counter] + by;
     fw->counters[counter] = (uint16_t)(value > 0xffff ? 0xffff : value);
-    fw->news++;
+    fw->events++;
 }
 
 void fw_signal_groups(struct fw *fw, struct fw_cursor *cursor,

@@ -22,7 +22,7 @@ static uint32_t find_command(struct fw *fw, uint32_t unit) {
         uint32_t outcome;
         if (looked == FW_SEEK) return FW_WAITING;
         if (cursor->index >= end) {
-            cursor->seen_news = fw->news;
+            cursor->seen_events = fw->events;
             return FW_WAITING;
         }
         outcome = fw_seek(fw, unit, &cursor->index, &command);
@@ -36,7 +36,7 @@ static uint32_t find_command(struct fw *fw, uint32_t unit) {
             cursor->rows = fw_command_rows(fw, command);
             cursor->loaded = 1;
         } else if (cursor->index >= fw->cursors[LORA_UNIT_CONTROL].index) {
-            cursor->seen_news = fw->news;
+            cursor->seen_events = fw->events;
             return FW_WAITING;
         } else {
             cursor->index++;
@@ -77,7 +77,7 @@ static int is_empty(const struct fw *fw, const struct fw_cursor *cursor) {
 static int is_settled(const struct fw *fw, uint32_t unit) {
     const struct fw_cursor *cursor = &fw->cursors[unit];
     if (cursor->state == LORA_UNIT_BUSY) return fw->polled >> unit & 1;
-    return cursor->seen_news == fw->news;
+    return cursor->seen_events == fw->events;
 }
 
 /* Takes commands until one runs or waits; FW_MORE when anything moved. A command may be done as
@@ -99,7 +99,7 @@ static uint32_t feed_unit(struct fw *fw, uint32_t unit) {
         if (outcome == FW_FAILED) return outcome;
         if (outcome == FW_WAITING) break;
         if (!fw_may_start(fw, cursor)) {
-            cursor->seen_news = fw->news;
+            cursor->seen_events = fw->events;
             break;
         }
         if (fw->live && !is_empty(fw, cursor)) {
@@ -127,7 +127,7 @@ static uint32_t feed_control(struct fw *fw) {
     if (fw->live) hal_set_register(LORA_REG_LAST_INDEX + 4 * LORA_UNIT_CONTROL, cursor->index);
     if (cursor->command.opcode == LORA_CMD_END) return FW_OVER;
     pass_command(fw, cursor);
-    fw->news++;
+    fw->events++;
     return FW_MORE;
 }
 

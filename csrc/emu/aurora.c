@@ -106,7 +106,7 @@ void emu_port_commit(struct emu_port *port) {
     far->counters.frames_received++;
     port->frame_bytes += bytes;
     port->payload_bytes += frame->length;
-    far->board->linked = true;
+    far->board->links_awake = true;
 }
 
 void emu_port_poison(struct emu_port *port, uint32_t epoch, uint32_t step, uint8_t source) {
@@ -129,7 +129,7 @@ void emu_port_pop(struct emu_port *port) {
     if (port->flow_stopped) {
         port->flow_stopped = false;
         port->counters.flow_empty++;
-        port->peer->board->linked = true;
+        port->peer->board->links_awake = true;
     }
 }
 

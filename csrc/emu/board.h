@@ -49,7 +49,7 @@ struct emu_unit {
     struct hal_unit_result result;
     struct emu_board *board;
     bool queued; /* for the next batch of kernels */
-    bool plain;  /* done with nothing to tell: `result` was not written */
+    bool plain;  /* done without anything to report: `result` was not written */
     struct lora_unit_call call;
 };
 
@@ -70,10 +70,10 @@ struct emu_board { /* lines of its own: boards run on different threads */
     struct lora_board_info info;
     struct emu_memory memory;
     bool programmed, in_flight;
-    bool awake;    /* the firmware has something to look at */
-    bool linked;   /* the Router has: a frame came, or a free slot for one */
-    bool beside;   /* polled while other boards are, on other threads: reaches none of them */
-    bool unshared; /* and every thread has a board: modest kernels are not shared */
+    bool awake;         /* the firmware has something to look at */
+    bool links_awake;   /* the Router has: a frame came, or a free slot for one */
+    bool concurrent;    /* polled while other threads poll other boards: reaches none of them */
+    bool local_kernels; /* and every thread has a board: modest kernels are not shared */
     uint32_t control[EMU_CONTROL_BYTES / 4]; /* register file of lora_ctrl */
     struct fw *firmware;
     struct emu_unit units[LORA_UNITS];
@@ -81,7 +81,7 @@ struct emu_board { /* lines of its own: boards run on different threads */
     struct emu_unit *queue[LORA_UNITS];
     struct emu_tally tally; /* of this poll, while the profiler is on */
     struct emu_router router;
-    struct emu_outward outward;
+    struct emu_link_requests link_requests;
     struct emu_link_test link_test;
     struct emu_port ports[LORA_PORTS];
     uint32_t frames_dropped; /* not yet handed to the firmware with a unit's result */
@@ -117,9 +117,9 @@ void emu_cluster_hold(struct emu_cluster *cluster);
 void emu_cluster_drop(struct emu_cluster *cluster);
 
 /* A board sleeps until something of its own changes: a unit, a link, its start, or time. */
-static inline void emu_wake(struct emu_board *board) { board->awake = board->linked = true; }
+static inline void emu_wake(struct emu_board *board) { board->awake = board->links_awake = true; }
 
-/* polls.c: the firmware of every board that is awake has its turn; false when none is. */
+/* polls.c: the firmware of every board that is awake is polled; false when none is. */
 bool emu_boards_poll(struct emu_cluster *cluster);
 
 /* scheduler.c: both expect the lock to be held. */

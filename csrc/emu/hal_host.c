@@ -60,22 +60,22 @@ void hal_unit_segments(uint32_t unit, uint32_t groups[LORA_SEGMENTS]) {
 void hal_unit_abort(uint32_t unit) { emu_unit_abort(current, unit); }
 
 void hal_links_epoch(uint32_t epoch) {
-    current->outward.drop = true;
-    current->outward.drop_before = epoch;
+    current->link_requests.drop = true;
+    current->link_requests.drop_before = epoch;
 }
 
 void hal_links_poison(const struct lora_list *list, const struct lora_step_state *state) {
-    current->outward.poison = true;
-    current->outward.port_next = list->port_next;
-    current->outward.port_previous = list->port_previous;
-    current->outward.rank = list->rank;
-    current->outward.epoch = state->epoch;
-    current->outward.step = state->step;
+    current->link_requests.poison = true;
+    current->link_requests.port_next = list->port_next;
+    current->link_requests.port_previous = list->port_previous;
+    current->link_requests.rank = list->rank;
+    current->link_requests.epoch = state->epoch;
+    current->link_requests.step = state->step;
 }
 
 uint32_t hal_link_test(struct lora_link_test *test) {
-    if (!current->beside) return emu_link_test_slice(current, test);
-    current->outward.link_test = true;
+    if (!current->concurrent) return emu_link_test_slice(current, test);
+    current->link_requests.link_test = true;
     return LORA_UNIT_BUSY;
 }
 

@@ -62,15 +62,15 @@ static void count_busiest(struct polls *polls) {
 }
 
 static void settle(struct emu_cluster *cluster, struct emu_board *board) {
-    board->beside = board->unshared = false;
+    board->concurrent = board->local_kernels = false;
     if (board->clock > cluster->now) cluster->now = board->clock;
-    if (board->outward.link_test) board->awake = true;
-    emu_outward_settle(board);
+    if (board->link_requests.link_test) board->awake = true;
+    emu_link_requests_run(board);
 }
 
 /* A link test sends and receives frames while it is polled. */
 static bool reaches_others(const struct emu_board *board) {
-    return board->link_test.active || board->outward.link_test;
+    return board->link_test.active || board->link_requests.link_test;
 }
 
 static void gather_awake(struct polls *polls) {
@@ -89,9 +89,10 @@ static void gather_awake(struct polls *polls) {
 static void begin_board(struct polls *polls, uint32_t at) {
     struct emu_board *board = polls->boards[at];
     board->clock = polls->cluster->now;
-    board->beside = polls->threads > 1;
-    board->unshared = board->beside && polls->threads == lora_pool_threads(polls->cluster->pool);
-    board->outward.link_test = false;
+    board->concurrent = polls->threads > 1;
+    board->local_kernels = board->concurrent &&
+                           polls->threads == lora_pool_threads(polls->cluster->pool);
+    board->link_requests.link_test = false;
     atomic_init(&polls->taken[at], false);
 }
 

@@ -71,7 +71,7 @@ static void power_off(struct emu_board *board) {
     emu_router_abort(board);
     board->link_test.active = false;
     board->frames_dropped = 0;
-    board->outward = (struct emu_outward){0};
+    board->link_requests = (struct emu_link_requests){0};
     for (uint32_t p = 0; p < LORA_PORTS; p++) emu_port_power_off(&board->ports[p]);
 }
 

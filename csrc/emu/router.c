@@ -75,7 +75,7 @@ static void arrived(struct emu_router *router, uint32_t group, uint32_t segment,
     router->missing_total -= bytes;
     if (bytes == 0 || router->missing[group][segment] > 0) return;
     router->groups_done[segment]++;
-    router->news = true;
+    router->notify = true;
 }
 
 static void count_arrival(struct emu_router *router, uint32_t source,
@@ -253,10 +253,10 @@ static void pump(struct emu_router *router) {
 
 bool emu_router_pump(struct emu_board *board) {
     struct emu_router *router = &board->router;
-    board->linked = false;
+    board->links_awake = false;
     if (router->state != LORA_UNIT_BUSY) return false;
-    router->news = false;
+    router->notify = false;
     if (router->command) emu_router_begin(board);
     if (router->state == LORA_UNIT_BUSY) pump(router);
-    return router->news || router->state != LORA_UNIT_BUSY;
+    return router->notify || router->state != LORA_UNIT_BUSY;
 }

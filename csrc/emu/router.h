@@ -40,7 +40,7 @@ struct emu_router {
     uint32_t missing[GATHER_GROUPS][LORA_SEGMENTS]; /* bytes */
     uint32_t missing_total;
     uint32_t groups_done[LORA_SEGMENTS];
-    bool news; /* for the firmware: a segment is complete, or the gather is over */
+    bool notify; /* for the firmware: a segment is complete, or the gather is over */
     /* Bytes of each block so far; a source has the room of the plan's most blocks. */
     uint32_t received[LORA_MAX_BOARDS * GATHER_BLOCKS];
     struct {
@@ -53,7 +53,7 @@ struct emu_router {
 };
 
 /* What a board's firmware asks of the links, done when no board runs. */
-struct emu_outward {
+struct emu_link_requests {
     bool drop, poison, link_test;
     uint8_t rank;
     uint32_t drop_before; /* frames of epochs before this one leave the FIFOs */
@@ -66,6 +66,6 @@ void emu_router_start(struct emu_board *board, const struct lora_gather *command
 bool emu_router_pump(struct emu_board *board);
 void emu_router_begin(struct emu_board *board);
 void emu_router_abort(struct emu_board *board);
-void emu_outward_settle(struct emu_board *board);
+void emu_link_requests_run(struct emu_board *board);
 
 #endif

@@ -109,7 +109,7 @@ void emu_router_start(struct emu_board *board, const struct lora_gather *command
     router->step_state = state;
     router->state = LORA_UNIT_BUSY;
     memset(router->groups_done, 0, sizeof router->groups_done);
-    board->linked = true;
+    board->links_awake = true;
 }
 
 void emu_router_begin(struct emu_board *board) {
@@ -128,15 +128,15 @@ void emu_router_abort(struct emu_board *board) {
     board->router.command = NULL;
 }
 
-static void poison(struct emu_board *board, const struct emu_outward *wanted) {
+static void poison(struct emu_board *board, const struct emu_link_requests *wanted) {
     struct emu_port *ports[2] = {port_at(board, wanted->port_next),
                                  port_at(board, wanted->port_previous)};
     for (uint32_t i = 0; i < 2; i++)
         if (ports[i]) emu_port_poison(ports[i], wanted->epoch, wanted->step, wanted->rank);
 }
 
-void emu_outward_settle(struct emu_board *board) {
-    struct emu_outward *wanted = &board->outward;
+void emu_link_requests_run(struct emu_board *board) {
+    struct emu_link_requests *wanted = &board->link_requests;
     for (uint32_t p = 0; wanted->drop && p < LORA_PORTS; p++)
         board->frames_dropped += emu_port_drop_before(&board->ports[p], wanted->drop_before);
     if (wanted->poison) poison(board, wanted);

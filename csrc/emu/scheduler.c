@@ -20,7 +20,7 @@ static bool run_links(struct emu_cluster *cluster) {
         moved = false;
         for (uint32_t i = 0; i < cluster->boards; i++) {
             struct emu_board *board = &cluster->board[i];
-            if (!board->linked) continue;
+            if (!board->links_awake) continue;
             any = moved = true;
             if (emu_router_pump(board)) board->awake = true;
             if (board->link_test.active) board->awake = true;

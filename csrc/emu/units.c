@@ -86,7 +86,7 @@ static bool is_modest(const struct lora_unit_call *call) {
 
 static void start_kernel(struct emu_board *board, struct emu_unit *entry) {
     const struct lora_kernels *kernels = board->cluster->kernels;
-    bool alone = is_small(&entry->call) || (board->unshared && is_modest(&entry->call));
+    bool alone = is_small(&entry->call) || (board->local_kernels && is_modest(&entry->call));
     if (!kernels->batch || alone) {
         finish(entry, call_kernel(kernels, &entry->call));
         return;

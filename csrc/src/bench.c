@@ -14,7 +14,7 @@
 
 #define PAGE 4096ull
 #define HUGE (2ull << 20)
-#define STRIDE 512ull /* bytes a turn of every reader */
+#define STRIDE 512ull /* bytes an iteration of every reader */
 #define PREFETCH 2048 /* bytes asked for early */
 #define STREAMS 8
 

@@ -1,5 +1,5 @@
-/* CRC-32 as zlib's: polynomial 0xedb88320, reflected. Eight bytes a turn by tables (slicing by 8),
- * or 16 to 256 by carry-less multiplication where the processor has it. */
+/* CRC-32 as zlib's: polynomial 0xedb88320, reflected. Eight bytes at a time by tables (slicing by
+ * 8), or 16 to 256 by carry-less multiplication where the processor has it. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>

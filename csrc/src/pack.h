@@ -50,7 +50,7 @@ static inline int pack_copy(uint16_t *out, const uint8_t *in) {
 
 /* `lines` times PACK_COPY elements that are FP16 already, `stride` bytes apart, one behind the
  * other; asks early for those that come behind. */
-#define PACK_AHEAD 8
+#define PACK_PREFETCH 8
 int pack_lines(uint16_t *out, const uint8_t *in, uint64_t stride, uint64_t lines);
 
 /* pack_transpose.c: FP16 [32][128], `stride` bytes a column, -> a block [128][32]. 0, or not 0

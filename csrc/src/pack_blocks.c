@@ -93,8 +93,8 @@ static int tile_input(uint16_t *row, const struct lora_pack_part *parts,
                       uint64_t tile, uint64_t k, struct lora_failure *failure) {
     if (source->at) {
         const uint8_t *at = source->at + k * source->stride;
-        __builtin_prefetch(at +
-                           PACK_AHEAD * source->stride); /* rows are too short for the hardware's */
+        __builtin_prefetch(at + PACK_PREFETCH *
+                                    source->stride); /* rows are too short for the hardware's */
         if (!(source->part->element == LORA_SOURCE_F16
                   ? pack_copy(row, at)
                   : pack_halves(row, at, LORA_BLOCK_N, source->part->element)))

@@ -108,7 +108,7 @@ F16C static int f16c_lines(uint16_t *out, const uint8_t *in, uint64_t stride, ui
         __m256i low = _mm256_loadu_si256((const __m256i *)(const void *)in);
         __m256i high = _mm256_loadu_si256((const __m256i *)(const void *)(in + 32));
         /* Lines are too far apart for the hardware's; into the second cache as many as come. */
-        __builtin_prefetch(in + PACK_AHEAD * stride, 0, 2);
+        __builtin_prefetch(in + PACK_PREFETCH * stride, 0, 2);
         max = _mm256_max_epi16(max, _mm256_and_si256(low, magnitude));
         max = _mm256_max_epi16(max, _mm256_and_si256(high, magnitude));
         _mm256_storeu_si256((__m256i *)(void *)out, low);

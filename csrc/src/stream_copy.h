@@ -12,8 +12,8 @@
 #define STREAM_MIN (16u << 10) /* fewer bytes may be read next: lists, rows, records */
 #define STREAM_LINE 64u
 
-/* Weights come in runs for dozens of banks in turn, so a line's page has left the caches since the
- * system cleared it: an ordinary store would read it from memory first. */
+/* Weights come in runs for dozens of banks alternately, so a line's page has left the caches since
+ * the system cleared it: an ordinary store would read it from memory first. */
 static inline void stream_copy(uint8_t *to, const uint8_t *from, uint64_t bytes) {
 #if defined(__SSE2__) /* part of every x86-64 */
     if (bytes >= STREAM_MIN) {
@@ -26,7 +26,7 @@ static inline void stream_copy(uint8_t *to, const uint8_t *from, uint64_t bytes)
                 part[i] = _mm_loadu_si128((const __m128i *)(const void *)from + i);
             for (int i = 0; i < 4; i++) _mm_stream_si128((__m128i *)(void *)to + i, part[i]);
         }
-        _mm_sfence(); /* such stores keep no order: whoever is told of them must see them */
+        _mm_sfence(); /* such stores keep no order: a thread that learns of them must see them */
     }
 #endif
     memcpy(to, from, bytes);

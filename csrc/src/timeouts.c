@@ -12,7 +12,7 @@ void lora_timeouts_default(struct lora_timeouts *timeouts) {
         .link_test_us = 2000000,
         /* 8192 commands, each checked in about 50 us by a soft core at 200 MHz: 0.4 s. */
         .register_list_us = 3000000,
-        /* The largest step, 64 rows of a 7 B model on one board, is modelled below 1 s; more than
+        /* The longest step, 64 rows of a 7 B model on one board, is modelled below 1 s; more than
          * the watchdog, so that the board itself ends what hangs and says why. */
         .step_us = 5000000,
         .watchdog_ms = 3000,

@@ -32,9 +32,9 @@ static int octal(const char *text, size_t width, uint64_t *value) {
 static int sound(const struct tar_header *header) {
     const uint8_t *bytes = (const uint8_t *)header;
     const size_t at = offsetof(struct tar_header, checksum);
-    uint64_t told = 0, sum = 0;
+    uint64_t stated = 0, sum = 0;
     for (size_t i = 0; i < RECORD; i++) sum += i >= at && i < at + 8 ? ' ' : bytes[i];
-    return octal(header->checksum, sizeof header->checksum, &told) && told == sum;
+    return octal(header->checksum, sizeof header->checksum, &stated) && stated == sum;
 }
 
 static int named(const struct tar_header *header, const char *member) {

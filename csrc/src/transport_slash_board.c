@@ -227,7 +227,7 @@ int lora_slash_sensors(const char *bdf, struct lora_slash_sensor *sensors, uint3
     struct lora_failure spare;
     struct slash_wire wire;
     uint8_t body[LORA_SLASH_PACKET];
-    uint32_t device, told = 0;
+    uint32_t device, reported = 0;
     failure = lora_failure_begin(failure, &spare);
     *count = 0;
     int status = slash_connect(&wire, failure);
@@ -243,11 +243,11 @@ int lora_slash_sensors(const char *bdf, struct lora_slash_sensor *sensors, uint3
     if (!status) status = slash_call(&wire, &ask, failure);
     slash_disconnect(&wire);
     if (status) return status;
-    if (ask.answer_found >= 4) memcpy(&told, body, 4);
-    if (ask.answer_found != 4 + (uint64_t)told * sizeof(struct sensor))
-        return lora_fail(failure, LORA_ERR_TRANSPORT, "vrtd tells %u sensors in %u B", told,
+    if (ask.answer_found >= 4) memcpy(&reported, body, 4);
+    if (ask.answer_found != 4 + (uint64_t)reported * sizeof(struct sensor))
+        return lora_fail(failure, LORA_ERR_TRANSPORT, "vrtd reports %u sensors in %u B", reported,
                          ask.answer_found);
-    for (uint32_t i = 0; i < told && *count < capacity; i++) {
+    for (uint32_t i = 0; i < reported && *count < capacity; i++) {
         struct sensor from;
         memcpy(&from, body + 4 + i * sizeof from, sizeof from);
         struct lora_slash_sensor *to = &sensors[(*count)++];

@@ -80,7 +80,7 @@ static void start_gather(struct run *run, uint32_t board, struct lora_gather *ga
 static void start(struct run *run, uint32_t board) { start_gather(run, board, &run->gather); }
 
 static uint32_t poll(struct run *run, uint32_t board, struct hal_unit_result *result) {
-    if (run->boards[board]->linked) emu_router_pump(run->boards[board]);
+    if (run->boards[board]->links_awake) emu_router_pump(run->boards[board]);
     return emu_unit_poll(run->boards[board], LORA_UNIT_ROUTER, result);
 }
 
@@ -181,7 +181,7 @@ static void check_flip(void) {
     /* Its firmware poisons both neighbours: 2, which misses the block, ends; 0 and 3 have it. */
     emu_hal_bind(run.boards[1]);
     hal_links_poison(&run.lists[1], &run.state);
-    emu_outward_settle(run.boards[1]);
+    emu_link_requests_run(run.boards[1]);
     CHECK(poll(&run, 2, &result) == LORA_UNIT_FAILED);
     CHECK(result.status == LORA_ERR_LINK_POISON && result.port == 0);
     emu_unit_abort(run.boards[0], LORA_UNIT_ROUTER);
@@ -192,7 +192,7 @@ static void check_flip(void) {
     for (uint32_t b = 0; b < 4; b++) {
         emu_hal_bind(run.boards[b]);
         hal_links_epoch(run.state.epoch);
-        emu_outward_settle(run.boards[b]);
+        emu_link_requests_run(run.boards[b]);
         dropped += run.boards[b]->frames_dropped;
         run.boards[b]->frames_dropped = 0;
     }

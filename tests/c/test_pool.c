@@ -118,10 +118,10 @@ static bool pass(void *context, uint32_t thread) {
 static void test_spare(void) {
     struct lora_pool *pool = lora_pool_create(2);
     struct spare *spare = calloc(1, sizeof *spare);
-    CHECK(pool && spare && !lora_pool_spare_context(pool));
+    CHECK(pool && spare && !lora_pool_idle_context(pool));
     run(pool, 8, 0); /* the worker runs before there is anything to do meanwhile */
-    lora_pool_spare(pool, pass, spare);
-    CHECK(lora_pool_spare_context(pool) == spare);
+    lora_pool_set_idle(pool, pass, spare);
+    CHECK(lora_pool_idle_context(pool) == spare);
     for (uint32_t round = 0; round < 2000 && atomic_load(&spare->threads) != 3; round++)
         run(pool, 3, 200000); /* an odd number: one thread waits for the other */
     CHECK(atomic_load(&spare->threads) == 3);

@@ -25,9 +25,9 @@ void lora_pool_run(struct lora_pool *pool, uint32_t count,
 /* What threads do while they wait for work, again and again until it returns false: a few tens of
  * nanoseconds of something that may as well be left undone. Once a pool, which frees `context` with
  * itself. */
-void lora_pool_spare(struct lora_pool *pool, bool (*task)(void *context, uint32_t thread),
-                     void *context);
+void lora_pool_set_idle(struct lora_pool *pool, bool (*task)(void *context, uint32_t thread),
+                        void *context);
 /* NULL before. */
-void *lora_pool_spare_context(const struct lora_pool *pool);
+void *lora_pool_idle_context(const struct lora_pool *pool);
 
 #endif

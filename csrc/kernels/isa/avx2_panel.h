@@ -17,7 +17,7 @@ AVX2_INLINE void transpose_columns(const __m256 row[4], float *x) {
     }
 }
 
-AVX2 static void lay_rows(const uint16_t *const rows[4], uint32_t columns, float *x) {
+AVX2 static void pack_panel(const uint16_t *const rows[4], uint32_t columns, float *x) {
     uint32_t k = 0;
     for (; k + LANES <= columns; k += LANES, x += LANES * PANEL_ROWS) {
         __m256 row[4];

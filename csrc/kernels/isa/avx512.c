@@ -60,8 +60,8 @@ AVX512 static void weigh_columns(const float *e, const uint16_t *const *v, uint3
     }
 }
 
-static void lay_rows(const uint16_t *const rows[4], uint32_t columns, float *x) {
-    lora_variant_avx2.lay_rows(rows, columns, x);
+static void pack_panel(const uint16_t *const rows[4], uint32_t columns, float *x) {
+    lora_variant_avx2.pack_panel(rows, columns, x);
 }
 
 AVX512 static uint32_t floats_to_halves(const float *floats, uint32_t count, uint16_t *halves) {
@@ -120,7 +120,7 @@ const struct lora_variant lora_variant_avx512 = {
     .row_cached = lora_avx512_row_cached,
     .few = few,
     .few_rows = FEW_ROWS,
-    .lay_rows = lay_rows,
+    .pack_panel = pack_panel,
     .panel = panel,
     .scores = scores,
     .gelu = gelu,

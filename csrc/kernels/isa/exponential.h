@@ -26,8 +26,8 @@ static inline float gelu32(float x, const float *a, const float *b) {
     float scaled = x * 64.0f;
     int32_t i = (int32_t)scaled;
     i -= (float)i > scaled; /* floor */
-    float product = a[i + 512] * x;
-    return product + b[i + 512];
+    float slope = a[i + 512] * x;
+    return slope + b[i + 512];
 }
 
 #endif

@@ -10,7 +10,7 @@ void lora_panels_fill(const struct lora_variant *variant, struct rows x, uint32_
             const uint16_t *four[4];
             for (uint32_t i = 0; i < 4; i++) /* what is no row is not used */
                 four[i] = half_row(x, row + i < end ? row + i : row);
-            variant->lay_rows(four, columns, target);
+            variant->pack_panel(four, columns, target);
         }
         panels += (uint64_t)columns * PANEL_ROWS;
     }

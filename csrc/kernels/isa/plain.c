@@ -22,7 +22,7 @@ static uint32_t floats_to_halves(const float *floats, uint32_t count, uint16_t *
     return bad;
 }
 
-static void lay_rows(const uint16_t *const rows[4], uint32_t columns, float *x) {
+static void pack_panel(const uint16_t *const rows[4], uint32_t columns, float *x) {
     for (uint32_t k = 0; k < columns; k++, x += PANEL_ROWS)
         for (uint32_t i = 0; i < 4; i++) x[i] = half_to_float(rows[i][k]);
 }
@@ -124,7 +124,7 @@ const struct lora_variant lora_variant_plain = {
     .floats_to_halves = floats_to_halves,
     .row = row,
     .row_cached = row,
-    .lay_rows = lay_rows,
+    .pack_panel = pack_panel,
     .panel = panel,
     .scores = scores,
     .gelu = gelu,

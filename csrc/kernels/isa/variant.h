@@ -32,7 +32,7 @@ struct lora_variant {
     uint32_t few_rows;
 
     /* x[column][0..3] = the four rows' FP32 values, PANEL_ROWS apart. */
-    void (*lay_rows)(const uint16_t *const rows[4], uint32_t columns, float *x);
+    void (*pack_panel)(const uint16_t *const rows[4], uint32_t columns, float *x);
     /* A panel of rows times a column tile. */
     void (*panel)(const struct panel_step *step);
 

@@ -39,9 +39,9 @@ static void fail(struct lora_job *job, uint32_t item, int status) {
 
 /* Its `following` is set. */
 static void open_job(struct lora_job *job, struct lora_unit_call *call, begin_job begin,
-                     uint32_t threads, struct job_room *room) {
+                     uint32_t threads, struct job_workspace *workspace) {
     job->call = call;
-    job->room = room;
+    job->workspace = workspace;
     job->variant = lora_variant_current();
     job->threads = threads;
     job->rows = call_rows(call);
@@ -67,7 +67,7 @@ static int close_job(struct lora_job *job) {
 
 struct batch {
     uint32_t count;
-    struct job_room room;
+    struct job_workspace workspace;
     struct lora_job jobs[MAX_CALLS];
 };
 
@@ -96,12 +96,12 @@ static void native_batch(void *context, struct lora_pool *pool, struct lora_unit
     (void)context;
     struct batch batch;
     for (uint32_t first = 0; first < count; first += batch.count) {
-        batch.room.used = 0;
+        batch.workspace.used = 0;
         batch.count = count - first < MAX_CALLS ? count - first : MAX_CALLS;
         for (uint32_t i = 0; i < batch.count; i++) {
             batch.jobs[i].following = i + 1 < batch.count ? &batch.jobs[i + 1] : NULL;
             open_job(&batch.jobs[i], &calls[first + i], begin_of(&calls[first + i]),
-                     lora_pool_threads(pool), &batch.room);
+                     lora_pool_threads(pool), &batch.workspace);
         }
         if (lora_pool_threads(pool) > 1) lora_prefetch_note(pool, batch.jobs, batch.count);
         run_jobs(&batch, pool);
@@ -112,10 +112,10 @@ static void native_batch(void *context, struct lora_pool *pool, struct lora_unit
 /* A call on its own, on the caller's thread. */
 static int run_one(struct lora_unit_call *call, begin_job begin) {
     struct lora_job job;
-    struct job_room room;
-    room.used = 0;
+    struct job_workspace workspace;
+    workspace.used = 0;
     job.following = NULL;
-    open_job(&job, call, begin, 1, &room);
+    open_job(&job, call, begin, 1, &workspace);
     int status = LORA_OK;
     if (atomic_load(&job.failed) != ~0ull) job.items = 0;
     for (uint32_t item = 0; item < job.items && status == LORA_OK; item++)

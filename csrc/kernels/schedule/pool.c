@@ -23,7 +23,7 @@
 #define LINE 64 /* words that different threads write lie on lines of their own */
 
 typedef void (*pool_task)(void *context, uint32_t item, uint32_t thread);
-typedef bool (*spare_task)(void *context, uint32_t thread);
+typedef bool (*idle_task)(void *context, uint32_t thread);
 
 struct worker {
     struct lora_pool *pool;
@@ -40,8 +40,8 @@ struct lora_pool {
     _Alignas(LINE) _Atomic uint32_t sleepers;
     atomic_bool ending;
     atomic_int caller_cpu, spare_cpu; /* spare: no worker stays there, the caller should */
-    spare_task spare;
-    _Atomic(void *) spare_context;            /* NULL: nothing to do meanwhile */
+    idle_task idle;
+    _Atomic(void *) idle_context;             /* NULL: nothing to do meanwhile */
     _Alignas(LINE) uint32_t threads, started; /* started: workers that run */
     bool tried;                               /* to start them */
     bool placed;                              /* workers stay on CPUs of their own */
@@ -66,8 +66,8 @@ static void relax(void) {
 
 /* Between two looks for work. */
 static void pass_time(struct lora_pool *pool, uint32_t thread) {
-    void *context = atomic_load_explicit(&pool->spare_context, memory_order_acquire);
-    if (!context || !pool->spare(context, thread)) relax();
+    void *context = atomic_load_explicit(&pool->idle_context, memory_order_acquire);
+    if (!context || !pool->idle(context, thread)) relax();
 }
 
 static uint64_t now_ns(void) {
@@ -183,7 +183,7 @@ struct lora_pool *lora_pool_create(uint32_t threads) {
     atomic_init(&pool->ending, false);
     atomic_init(&pool->caller_cpu, NO_CPU);
     atomic_init(&pool->spare_cpu, NO_CPU);
-    atomic_init(&pool->spare_context, NULL);
+    atomic_init(&pool->idle_context, NULL);
     pool->threads = threads < LORA_POOL_THREADS ? threads : LORA_POOL_THREADS;
     pool->started = 0;
     pool->tried = pool->placed = false;
@@ -206,17 +206,17 @@ void lora_pool_free(struct lora_pool *pool) {
     for (uint32_t i = 0; i < pool->started; i++) pthread_join(pool->workers[i].handle, NULL);
     pthread_cond_destroy(&pool->wake);
     pthread_mutex_destroy(&pool->lock);
-    free(atomic_load(&pool->spare_context));
+    free(atomic_load(&pool->idle_context));
     free(pool);
 }
 
-void lora_pool_spare(struct lora_pool *pool, spare_task task, void *context) {
-    pool->spare = task;
-    atomic_store_explicit(&pool->spare_context, context, memory_order_release);
+void lora_pool_set_idle(struct lora_pool *pool, idle_task task, void *context) {
+    pool->idle = task;
+    atomic_store_explicit(&pool->idle_context, context, memory_order_release);
 }
 
-void *lora_pool_spare_context(const struct lora_pool *pool) {
-    return atomic_load_explicit(&pool->spare_context, memory_order_relaxed);
+void *lora_pool_idle_context(const struct lora_pool *pool) {
+    return atomic_load_explicit(&pool->idle_context, memory_order_relaxed);
 }
 
 uint32_t lora_pool_threads(const struct lora_pool *pool) { return pool ? pool->threads : 1; }

@@ -77,7 +77,7 @@ static bool fetch(void *context, uint32_t thread) {
 }
 
 const uint16_t *lora_prefetch_block(const struct lora_pool *pool, uint32_t thread, uint32_t i) {
-    const struct prefetcher *prefetcher = lora_pool_spare_context(pool);
+    const struct prefetcher *prefetcher = lora_pool_idle_context(pool);
     return prefetcher
                ? block_at(&prefetcher->batches[(uint32_t)atomic_load(&prefetcher->round_and_batch)],
                           thread, i)
@@ -138,7 +138,7 @@ static uint32_t find(struct prefetcher *prefetcher, const struct lora_job *jobs,
 }
 
 static struct prefetcher *prefetcher_of(struct lora_pool *pool) {
-    struct prefetcher *prefetcher = lora_pool_spare_context(pool);
+    struct prefetcher *prefetcher = lora_pool_idle_context(pool);
     if (prefetcher) return prefetcher;
     prefetcher = aligned_alloc(LORA_LINE_BYTES, sizeof *prefetcher);
     if (!prefetcher) return NULL;
@@ -149,7 +149,7 @@ static struct prefetcher *prefetcher_of(struct lora_pool *pool) {
     atomic_init(&prefetcher->round_and_batch, NOTHING);
     for (uint32_t thread = 0; thread < LORA_POOL_THREADS; thread++)
         atomic_init(&prefetcher->progress[thread].round_and_chunk, 0);
-    lora_pool_spare(pool, fetch, prefetcher);
+    lora_pool_set_idle(pool, fetch, prefetcher);
     return prefetcher;
 }
 

@@ -8,13 +8,14 @@
     6 /* of a row on its own: a microsecond a head of 32 over 100 positions */
 
 /* Working memory of a row on its own. */
-struct alone {
+struct single_row {
     float *q, *s, *e, *sum; /* [head_dim], [positions], [positions], [head_dim] */
     uint16_t *halves;       /* [positions] */
 };
 
 /* s[position] of one query head, and their maximum. */
-static int score_head(const struct attend *a, const struct alone *w, uint32_t kv_head, float *max) {
+static int score_head(const struct attend *a, const struct single_row *w, uint32_t kv_head,
+                      float *max) {
     uint32_t head_dim = a->command->head_dim;
     const struct visible *seen = &a->seen;
     float block[SCRATCH_PAGES][TILE];
@@ -36,7 +37,7 @@ static int score_head(const struct attend *a, const struct alone *w, uint32_t kv
 }
 
 /* w->q holds one head's query; w->sum becomes sum(e*v)/sum(e). */
-static int attend_head(const struct attend *a, const struct alone *w, uint32_t kv_head) {
+static int attend_head(const struct attend *a, const struct single_row *w, uint32_t kv_head) {
     uint32_t head_dim = a->command->head_dim, positions = attend_positions(a);
     float max, sum_e = 0.0f;
     int status = score_head(a, w, kv_head, &max);
@@ -58,11 +59,11 @@ static int attend_head(const struct attend *a, const struct alone *w, uint32_t k
     return LORA_OK;
 }
 
-static int attend_alone(struct lora_job *job, const struct attend *a, uint32_t row, uint32_t head,
-                        uint32_t kv_head, float *memory) {
+static int attend_single(struct lora_job *job, const struct attend *a, uint32_t row, uint32_t head,
+                         uint32_t kv_head, float *memory) {
     const struct attention_job *t = &job->attention;
     uint32_t head_dim = t->command->head_dim, offset = head * head_dim;
-    struct alone w = {.s = memory, .e = memory + t->positions};
+    struct single_row w = {.s = memory, .e = memory + t->positions};
     w.q = w.e + t->positions;
     w.sum = w.q + head_dim;
     w.halves = (uint16_t *)(void *)(w.sum + head_dim);
@@ -82,9 +83,9 @@ static uint64_t wide_floats(const struct lora_job *job) {
 
 static uint64_t floats_a_thread(const struct lora_job *job) {
     const struct attention_job *t = &job->attention;
-    uint64_t alone = 2 * t->positions + 2ull * t->command->head_dim + t->positions / 2;
+    uint64_t single = 2 * t->positions + 2ull * t->command->head_dim + t->positions / 2;
     uint64_t together = t->together ? lora_attend_rows_floats(job) : 0;
-    uint64_t max = alone > together ? alone : together;
+    uint64_t max = single > together ? single : together;
     return wide_floats(job) + (max + 15) / 16 * 16;
 }
 
@@ -100,7 +101,7 @@ static int attend_group(struct lora_job *job, struct attend *rows, uint32_t firs
         return lora_attend_rows(job, rows, first, count, head, kv_head, memory);
     int status = LORA_OK;
     for (uint32_t i = 0; i < count && status == LORA_OK; i++)
-        status = attend_alone(job, &rows[i], first + i, head, kv_head, memory);
+        status = attend_single(job, &rows[i], first + i, head, kv_head, memory);
     return status;
 }
 

@@ -3,10 +3,11 @@
 #include <stdlib.h>
 
 void *lora_job_memory(struct lora_job *job, uint64_t bytes) {
-    struct job_room *room = job->room;
-    if (bytes <= sizeof(room->bytes) - room->used) {
-        void *found = room->bytes + room->used;
-        room->used += (uint32_t)((bytes + LORA_LINE_BYTES - 1) / LORA_LINE_BYTES * LORA_LINE_BYTES);
+    struct job_workspace *workspace = job->workspace;
+    if (bytes <= sizeof(workspace->bytes) - workspace->used) {
+        void *found = workspace->bytes + workspace->used;
+        workspace->used += (uint32_t)((bytes + LORA_LINE_BYTES - 1) / LORA_LINE_BYTES *
+                                      LORA_LINE_BYTES);
         return found;
     }
     job->memory = malloc(bytes);

@@ -10,7 +10,7 @@
 #include "operands.h"
 #include "isa/variant.h"
 
-#define JOB_ROOM_BYTES 131072
+#define JOB_WORKSPACE_BYTES 131072
 
 struct lora_job;
 
@@ -56,9 +56,9 @@ struct attention_job {
 };
 
 /* Working memory of the jobs of one batch: steps of one row need no allocation. */
-struct job_room {
+struct job_workspace {
     uint32_t used;
-    _Alignas(LORA_LINE_BYTES) uint8_t bytes[JOB_ROOM_BYTES];
+    _Alignas(LORA_LINE_BYTES) uint8_t bytes[JOB_WORKSPACE_BYTES];
 };
 
 struct lora_job {
@@ -69,8 +69,8 @@ struct lora_job {
     uint32_t items;
     uint64_t work; /* about nanoseconds on one thread */
     int (*run)(struct lora_job *job, uint32_t item, uint32_t thread);
-    struct job_room *room;
-    void *memory; /* what the room did not hold */
+    struct job_workspace *workspace;
+    void *memory; /* what the workspace did not hold */
     union {
         struct matrix_job matrix;
         struct vector_job vector;

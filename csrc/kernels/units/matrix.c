@@ -205,7 +205,7 @@ uint32_t lora_matrix_first_blocks(const struct lora_job *job, uint32_t thread,
     return found;
 }
 
-/* The job whose item a thread takes after this one, if all take turns; its number goes to
+/* The job whose item a thread takes after this one, if all take one in turn; its number goes to
  * `item`. */
 static const struct lora_job *job_after(const struct lora_job *job, uint32_t *item) {
     const struct lora_matrix *c = job->matrix.command;
@@ -246,7 +246,7 @@ static void take_row(struct own *own) {
     own->x = own->row;
 }
 
-/* Two lists of blocks take turns: the tile at hand and the one after it. */
+/* Two lists of blocks alternate: this tile's and the next one's. */
 static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
     struct own own;
     own.job = job;
@@ -340,7 +340,7 @@ static void cut(struct lora_job *job) {
     job->work = tiles * tile_bytes / WEIGHT_BYTES_PER_NS;
     if (multiplications > job->work) job->work = multiplications;
     uint32_t max = (job->following || is_short(job) ? 1 : ROUNDS) * job->threads;
-    uint32_t requests = c->bank_count * c->merge; /* blocks until a bank's turn comes again */
+    uint32_t requests = c->bank_count * c->merge; /* blocks until the same bank comes again */
     uint32_t apart = requests / common_divisor(requests, matrix_k_blocks(c));
     /* Other loops read one or two streams at once: for them memory is fastest in its own order. */
     bool ordered = job->matrix.type == LORA_WEIGHT_FP16 && apart < tiles;

@@ -65,7 +65,7 @@ static uint32_t add_units(const struct lora_job *job, const struct local *local,
             const uint16_t *four[LANES];
             for (uint32_t i = 0; i < LANES; i++) /* what is no segment is not used */
                 four[i] = local->x[first + i < local->count ? first + i : first] + k;
-            job->variant->lay_rows(four, LORA_UNIT_COLUMNS, x[0]);
+            job->variant->pack_panel(four, LORA_UNIT_COLUMNS, x[0]);
             if (squares) add_lanes(x, means + first, true, sums + first);
             else add_lanes(x, means + first, false, sums + first);
         }
