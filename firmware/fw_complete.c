@@ -6,10 +6,10 @@ uint64_t fw_timeout(void) {
     return (uint64_t)(ms ? ms : FW_WATCHDOG_DEFAULT_MS) * hal_cycles_per_ms();
 }
 
-/* A step or link test ends within the time that the host knows of. One that only waits for another
- * board has all of it; a fault of this board is told earlier, so that the neighbours learn of it by
- * poison before their own time is over and one board is named. Registration and checksums take as
- * long as they move. */
+/* A step or link test ends within the timeout that the host has set. One that only waits for
+ * another board has all of it. A fault of this board is reported at three quarters of it: the
+ * neighbours then fail by poison before their own timeout, and one board is named. Registration and
+ * checksums take as long as they make progress. */
 uint32_t fw_watchdog_expired(const struct fw *fw) {
     uint64_t limit = fw->timeout, since = fw->started, now = hal_cycles();
     int remote = fw->phase == FW_PHASE_LINK_TEST;

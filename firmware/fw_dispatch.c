@@ -3,8 +3,8 @@
  * it reaches END, every live run with as many row groups does. */
 #include "fw.h"
 
-/* The control unit looks no further than the slowest of the others: what it finds there they have
- * in the cache. */
+/* The control unit looks no further than the slowest other unit: those commands are still in the
+ * cache. */
 static uint32_t end_for(const struct fw *fw, uint32_t unit) {
     uint32_t end = fw->list->header.command_count;
     for (uint32_t i = LORA_UNIT_MPU; unit == LORA_UNIT_CONTROL && i < LORA_UNITS; i++)
@@ -151,9 +151,9 @@ uint32_t fw_dispatch(struct fw *fw) {
     return outcome;
 }
 
-/* The unit to name when nothing moves: one that runs other than the Router, which may only wait for
- * another board; then the Router; then, of those whose counter did not come, the first in the
- * list. */
+/* The unit to name when nothing moves. First one that runs, other than the Router, which may only
+ * wait for another board; then the Router; then the first in the list whose counter did not
+ * come. */
 static uint32_t stalled_unit(const struct fw *fw) {
     uint32_t unit, first = LORA_UNIT_CONTROL;
     for (unit = LORA_UNIT_MPU; unit < LORA_UNITS; unit++)

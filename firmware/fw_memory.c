@@ -29,9 +29,8 @@ uint32_t fw_crc32(uint32_t crc, const void *data, uint32_t bytes) {
     return ~crc;
 }
 
-/* A sum over words, in eight lanes that do not wait for each other: cheap enough to hold against
- * every fetched chunk at run time. Every step is a bijection (33 and PRIME are odd), so one damaged
- * word always shows. */
+/* A sum over words in eight independent lanes: cheap enough to check every fetched chunk at run
+ * time. Every step is a bijection (33 and PRIME are odd), so one damaged word always shows. */
 #define PRIME 0x01000193u
 typedef uint32_t lanes __attribute__((vector_size(16), aligned(4), may_alias));
 

@@ -1,6 +1,6 @@
-/* Inside the emulated cluster: what its layers (memory, registers, links, units, firmware) share.
- * Everything here is guarded by the cluster's one lock; whoever holds it may let other threads poll
- * boards meanwhile, each board one thread. */
+/* Inside the emulated cluster: what memory, registers, links, units and firmware share. The
+ * cluster's one lock guards all of it. Its holder may let other threads poll boards meanwhile, each
+ * board on one thread. */
 #ifndef EMU_BOARD_H
 #define EMU_BOARD_H
 

@@ -1,7 +1,7 @@
 /* Moves within the KV cache: a row's K and V into its scratch slot, committed rows to their logical
- * places, pages for fork. A block holds 32 positions of one layer, head and K or V: K as
- * [head_dim][32], V as [32][head_dim], FP16 or INT8, and where each head of a position has a scale
- * of its own these behind the values. Only the page table says which page a tile has. */
+ * positions, pages for a fork. A block holds 32 positions of one layer, head and K or V: K as
+ * [head_dim][32], V as [32][head_dim], FP16 or INT8. Where each head of a position has its own
+ * scale, the scales follow the values. Only the page table says which page a tile has. */
 #include "board.h"
 #include "lora/kv_layout.h"
 
@@ -237,8 +237,8 @@ static bool follows(struct kv_position at, struct kv_position first, uint32_t co
     return at.page == first.page && at.lane == first.lane + count;
 }
 
-/* Positions that lie side by side in source and target go together: a prompt's rows, a chain's. Not
- * within one page, where one move could change what the next one reads. */
+/* Positions that are adjacent in source and target move together: a prompt's rows, a chain's. Not
+ * within one page: there one move could change what the next one reads. */
 static int commit_path(const struct kv *kv, const struct lora_kv_op *op, const uint8_t *path,
                        uint32_t path_count) {
     if (op->b > path_count || op->c > path_count - op->b) return LORA_ERR_KV;

@@ -1,5 +1,6 @@
-/* Board memory. A bank is address space of its whole capacity, so that base + offset holds for all
- * of its arenas; an arena's pages become usable when it is reserved and real when first written. */
+/* Board memory. A bank reserves address space for its whole capacity, so base + offset holds for
+ * all of its arenas. An arena's pages become usable when it is reserved and take memory when first
+ * written. */
 #define _GNU_SOURCE
 #include "board.h"
 

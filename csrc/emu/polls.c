@@ -1,7 +1,7 @@
-/* Boards that are awake have their firmware polled, at once on several threads where no board waits
- * for another: between two gathers they have nothing in common. What they ask of the links is done
- * after, board by board. Each board has a thread that it comes back to, for its state is in that
- * core's cache; a thread that is late loses its boards to the others. */
+/* Polls the firmware of the boards that are awake. Between two gathers boards have nothing in
+ * common, so several threads poll at once. What a board asks of the links is done afterwards, board
+ * by board. Each board has a thread that it returns to, because its state is in that core's cache;
+ * other threads take the boards of a late one. */
 #include "board.h"
 
 #include <stdatomic.h>

@@ -1,7 +1,7 @@
-/* Board time and the scheduler: slices in which the links, and the firmware of every board that is
- * awake, do what they can; when nothing more moves, the kernels that were started run, all boards'
- * at once. Time passes only through sleep and, a little, through work, so a run is the same
- * whatever the machine's speed. */
+/* Board time and the scheduler. In a slice the links and the firmware of every board that is awake
+ * do what they can. When nothing more moves, the kernels started so far run, those of all boards
+ * together. Time passes only through sleep and, a little, through work, so a run does not depend on
+ * the machine's speed. */
 #include "board.h"
 
 #define SLICE_CYCLES 16

@@ -1,5 +1,5 @@
-/* Units as the firmware sees them: start, poll, abort. DMA finishes within start, and so do small
- * kernels; those that can share threads wait for each other, so that boards run at once. */
+/* Units as the firmware sees them: start, poll, abort. DMA and small kernels finish within start.
+ * Larger kernels wait for each other, so that all boards' run at once. */
 #include "board.h"
 #include "lora/float_mode.h"
 

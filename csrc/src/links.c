@@ -18,8 +18,8 @@ static uint32_t ends_of(const struct lora_cluster *cluster, struct end ends[2 * 
     return count;
 }
 
-/* To all ports, those that the map leaves free too: a cable that sits in the wrong one then has a
- * channel, and the payload test can tell where it sits. */
+/* To all ports, also those that the map leaves free. A cable in the wrong port then has a channel,
+ * and the payload test can tell which port that is. */
 int lora_links_write(struct lora_cluster *cluster, uint32_t offset, uint32_t value,
                      struct lora_failure *failure) {
     for (uint32_t b = 0; b < cluster->count; b++)

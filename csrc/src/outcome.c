@@ -31,8 +31,8 @@ static int read_outcome(struct lora_cluster *cluster, uint32_t board, const stru
     return status ? status : lora_describe_error(cluster, board, failure);
 }
 
-/* Lower causes higher. A board that waits in its Router for another one's frames only tells that
- * something is wrong elsewhere; so does a poison frame. */
+/* A failure of lower rank causes those of higher rank. A board whose Router waits for another one's
+ * frames only shows that something is wrong elsewhere; so does a poison frame. */
 static int rank_of(const struct lora_failure *failure) {
     switch (failure->code) {
     case LORA_ERR_LINK_POISON: return 4;

@@ -1,7 +1,7 @@
-/* Placing of tensors by several threads. Each begins in a part of the jobs of its own and then
- * helps the others: threads in the same tensor would wait for each other's page faults in the file.
- * What is reported is the first of the jobs that fail, whichever thread ran it: those behind a
- * failure are left out, those before it are run. */
+/* Places tensors by several threads. Each begins with its own part of the jobs and then helps the
+ * others: threads in one tensor would wait for each other's page faults in the file. The failure
+ * reported is that of the first job that fails, whichever thread ran it: jobs before it are run,
+ * jobs after it are left out. */
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdbool.h>

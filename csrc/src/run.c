@@ -11,8 +11,8 @@ static int set_watchdog(struct lora_cluster *cluster, uint32_t board, uint32_t m
     return status;
 }
 
-/* A record left by an earlier run must not pass for this one's. A step's number and epoch say so
- * already; the other operations have none. */
+/* A record of an earlier run must not pass for this one's. A step's number and epoch tell them
+ * apart; other operations have none. */
 static int clear_completion(struct lora_cluster *cluster, uint32_t board,
                             struct lora_failure *failure) {
     static const struct lora_completion none;

@@ -76,13 +76,13 @@ const struct xrt_api *xrt_api(struct lora_failure *failure);
 const struct xrt_ip_api *xrt_ip_api(struct lora_failure *failure);
 /* How many boards the runtime finds, ~0 where it cannot tell; after the first one was opened. */
 uint32_t xrt_board_count(void);
-/* Opening, loading and closing devices is one at a time in a process: the runtime's own order of
- * these from several threads is not safe. */
+/* One thread of a process at a time opens, loads or closes devices: the runtime is not safe
+ * here. */
 void xrt_lock(void);
 void xrt_unlock(void);
 
-/* The runtime's software emulation puts its own handlers in place of the program's, and they end
- * the process, say when any child of it ends: kept and put back around what does so. */
+/* The runtime's software emulation replaces the program's signal handlers, and its own end the
+ * process when any child ends. So they are kept and put back around the calls that do it. */
 #define XRT_SIGNALS 6
 struct xrt_signals {
     struct sigaction kept[XRT_SIGNALS];

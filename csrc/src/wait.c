@@ -78,8 +78,8 @@ static int hang(struct lora_cluster *cluster, uint32_t pending, uint32_t timeout
     return LORA_ERR_TIMEOUT;
 }
 
-/* Seldom, once it takes long: a wake-up costs this computer more than a board's register read. At
- * most a 64th of the wait so far is lost by it. */
+/* The longer the wait, the rarer the polls: a wake-up costs this computer more than a board's
+ * register read. The delay is at most a 64th of the wait so far. */
 static uint32_t pause_us(const struct lora_cluster *cluster, uint64_t waited) {
     uint64_t pause = waited / 64 < 1000 ? waited / 64 : 1000;
     return pause > cluster->timeouts.poll_us ? (uint32_t)pause : cluster->timeouts.poll_us;

@@ -101,8 +101,8 @@ AVX2_INLINE void join_pass(const struct panel_step *step, float *sums, const int
     for (int r = 0; r < rows; r++) store_sums(sums + r * LORA_BLOCK_N, sum[r]);
 }
 
-/* `rows` rows of a panel, a constant: their sums stay in registers. Steps along K are unrolled: the
- * fewer instructions a multiplication, the less another thread on the core costs. */
+/* `rows` rows of a panel, a constant: their sums stay in registers. Steps along K are unrolled:
+ * with fewer instructions, another thread on the core costs less. */
 AVX2_INLINE void add_rows(const struct panel_step *step, const int rows, const enum pass pass,
                           uint32_t first) {
     struct column at = {step->x + first, step->weights,     step->halves,
@@ -117,7 +117,7 @@ AVX2_INLINE void add_rows(const struct panel_step *step, const int rows, const e
     join_pass(step, sums, rows, sum);
 }
 
-/* Threes, and at the end twos: one row alone would wait for its own sums. */
+/* Three rows a pass, at the end two. A single row would wait for its own sums. */
 AVX2_INLINE uint32_t pass_rows(uint32_t left) {
     return left > PASS_ROWS + 1 || left == PASS_ROWS ? PASS_ROWS : left > 1 ? 2 : 1;
 }

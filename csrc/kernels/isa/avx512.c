@@ -95,7 +95,7 @@ static void exponentials(const float *s, uint32_t count, float max, uint16_t *e)
     lora_variant_avx2.exponentials(s, count, max, e);
 }
 
-/* The columns past the last whole 32 go the way of AVX2, their pointers moved on. */
+/* AVX2's loop does the columns past the last whole 32, from pointers moved on. */
 static void weigh_rest(const float *e, const uint16_t *const *v, uint32_t count, uint32_t d,
                        uint32_t head_dim, float *sum) {
     const uint16_t *rest[LORA_TILE_POSITIONS];

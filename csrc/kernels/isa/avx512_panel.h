@@ -20,8 +20,8 @@ AVX512_INLINE void take_weights(const uint16_t *halves, float *weights, const bo
     _mm512_store_ps(weights + LANES, *high);
 }
 
-/* Loops over rows are unrolled before anything else, so that their sums become registers. No masked
- * loads: where stores lie near, they cost hundreds of cycles on some machines. */
+/* Loops over rows are unrolled first, so that their sums become registers. No masked loads: near
+ * stores they cost hundreds of cycles on some machines. */
 AVX512_INLINE void begin_panel(const struct panel_step *step, panel_sums sum, const int rows) {
     if (step->begins) {
         UNROLLED

@@ -67,8 +67,8 @@ LANES_INLINE void int8_rows(const struct integer_tile *t, uint32_t row, const in
     store_rows(t->out + row * LORA_BLOCK_N, rows, sum);
 }
 
-/* Two blocks at once, each with sums of its own: they lie in different parts of memory, and one
- * quad need not wait for the other. */
+/* Two blocks at once, each with its own sums. They lie in different parts of memory, and a quad of
+ * one need not wait for the other. */
 LANES_INLINE void int8_row(const struct integer_tile *t) {
     vec even[VECTORS], odd[VECTORS];
     const int8_t *x = t->x;

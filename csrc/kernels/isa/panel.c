@@ -31,8 +31,8 @@ void lora_panels_add(const struct lora_variant *variant, const float *x, uint32_
     }
 }
 
-/* How many sums wait to be joined to segment s's: its complete partners in the tree that have
- * columns. Where s itself has none there is at most one, which then counts for both. */
+/* How many earlier sums are added to segment s's: its complete partners in the tree that have
+ * columns. If s itself has none, there is at most one partner, whose sum then stands for both. */
 static uint32_t joins_of(const uint32_t starts[LORA_SEGMENTS + 1], uint32_t s) {
     uint32_t joins = 0, end = s;
     for (uint32_t size = 1; s & size; end -= size, size *= 2)

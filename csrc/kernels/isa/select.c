@@ -7,8 +7,8 @@
 #include "lora/native.h"
 #include "variant.h"
 
-/* What a machine takes: the last set that it supports. Integer loops have instructions of their own
- * on some machines, so they are chosen beside the others. */
+/* One set of loops. A machine takes the last one that it supports. Integer loops are listed
+ * separately: some machines have instructions for them alone. */
 struct kernel_set {
     const char *name;
     const struct lora_variant *floats;

@@ -18,8 +18,8 @@
 #define FITTING(rows, streams) ((rows) * (streams) * VECTORS <= SUMS)
 #define STREAMS_OF(rows) (FITTING(rows, 8) ? 8 : FITTING(rows, 4) ? 4 : FITTING(rows, 2) ? 2 : 1)
 
-/* So many rows, the segments that are read together, and those of them whose sums are in registers;
- * constants, all of it. */
+/* The number of rows, of segments read together, and of those whose sums are in registers at once.
+ * All are constants. */
 struct few {
     int rows, streams, at_once;
     uint32_t x_step; /* floats from one column's values to the next's */
@@ -55,10 +55,10 @@ KERNEL_INLINE void add_columns(const struct few few, const float *x, uint32_t co
     for (int i = 0; i < few.rows * VECTORS; i++) sum[i] = s[i];
 }
 
-/* A unit of several segments at once: they lie in different parts of memory, and what comes after
- * each of all streams is fetched meanwhile, so that more requests are under way than one stream
- * has. One loop over sums of its own is unrolled early enough for them to become registers: through
- * the caller's, every iteration would store them all. */
+/* One unit of several segments at once. They lie in different parts of memory, and what follows
+ * each of them is prefetched meanwhile: more requests are in flight than one stream allows. The
+ * sums are local to one loop, which is unrolled early enough for them to become registers; through
+ * the caller's array every iteration would store them. */
 KERNEL_INLINE void add_units(const struct few few, const struct stream *all, int first,
                              float_vec *sum) {
     const struct stream *streams = all + first;
@@ -111,7 +111,8 @@ KERNEL_INLINE void add_rest(const struct few few, const struct tile *t, uint32_t
         }
 }
 
-/* Sums of the segments from s on. After them others are read, in the next tile those from 0 on. */
+/* Sums of the segments from s on. The segments read next are the following ones, or at the end the
+ * next tile's from 0 on. */
 KERNEL_INLINE void add_segments(const struct few few, const struct tile *t, uint32_t s,
                                 float_vec *sum) {
     uint32_t units = common_units(t->starts, s, (uint32_t)few.streams);

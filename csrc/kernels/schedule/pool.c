@@ -1,6 +1,6 @@
-/* Threads for kernels and loading. A run is announced in one 64-bit word, the ticket: number of the
- * run, items, next item. Taking an item is a compare-and-swap on it, so nobody takes one of a run
- * that is over, and what belongs to a run may be read once one of its items is taken. */
+/* Threads for kernels and loading. One 64-bit word, the ticket, announces a run: number of the run,
+ * items, next item. An item is taken by a compare-and-swap on it, so nobody takes one of a run that
+ * is over. What belongs to a run may be read once one of its items is taken. */
 #define _GNU_SOURCE
 #include "lora/pool.h"
 
@@ -51,7 +51,7 @@ struct lora_pool {
     struct worker workers[LORA_POOL_THREADS];
 };
 
-/* This thread has items of a run; initial-exec, as it is read with every run. */
+/* This thread runs items of a run. initial-exec: it is read with every run. */
 static _Thread_local bool busy __attribute__((tls_model("initial-exec")));
 
 static uint32_t items_of(uint64_t ticket) { return (uint32_t)(ticket >> 16) & MAX_ITEMS; }
@@ -83,8 +83,9 @@ static void stay_on(int cpu) {
     pthread_setaffinity_np(pthread_self(), sizeof one, &one);
 }
 
-/* A worker and the caller on one CPU would wait for each other: where each thread can have a CPU of
- * its own, the worker leaves to the spare one when the caller was moved to its. */
+/* A worker and the caller on one CPU would wait for each other. Where each thread can have a CPU of
+ * its own, the worker moves to the free CPU when the system has moved the caller to the
+ * worker's. */
 static void keep_apart(struct worker *self) {
     struct lora_pool *pool = self->pool;
     if (self->cpu == NO_CPU || atomic_load(&pool->caller_cpu) != self->cpu) return;
@@ -92,7 +93,7 @@ static void keep_apart(struct worker *self) {
     stay_on(self->cpu);
 }
 
-/* Takes items until there are none, and counts them; returns what the ticket showed then. */
+/* Takes items until there are none. Counts them. Returns the ticket as last read. */
 static uint64_t take_items(struct lora_pool *pool, uint32_t thread, uint32_t *done) {
     uint64_t ticket = atomic_load(&pool->ticket);
     while (has_items(ticket)) {
@@ -114,7 +115,7 @@ static uint64_t work(struct lora_pool *pool, uint32_t thread) {
     return ticket;
 }
 
-/* Returns what the ticket shows once it is another than `seen`, or `seen` after a while. */
+/* Returns the ticket once it differs from `seen`, or after a while `seen`. */
 static uint64_t spin_for_work(struct worker *self, uint64_t seen) {
     struct lora_pool *pool = self->pool;
     uint64_t since = now_ns();
@@ -129,9 +130,9 @@ static uint64_t spin_for_work(struct worker *self, uint64_t seen) {
     return seen;
 }
 
-/* The sleeper counts itself, then looks; the caller announces, does its first item, then counts
- * sleepers once more: one sees the other. Work that was over before the sleeper woke is followed by
- * more: it does not sleep on. */
+/* A sleeper counts itself, then reads the ticket. The caller publishes the ticket, does its first
+ * item, then reads the count of sleepers. So one of them sees the other. A sleeper that wakes after
+ * the work was done spins on: more work follows soon. */
 static void sleep_for_work(struct lora_pool *pool, uint64_t seen) {
     pthread_mutex_lock(&pool->lock);
     atomic_fetch_add(&pool->sleepers, 1);
@@ -228,8 +229,8 @@ static bool start_worker(struct lora_pool *pool, uint32_t index) {
     return pthread_create(&worker->handle, NULL, worker_main, worker) == 0;
 }
 
-/* What the system does not give is done by fewer: the caller alone can do it all. Signals are for
- * the program's own threads. */
+/* Where the system refuses a thread, fewer do the work; the caller alone can do it all. Signals are
+ * left to the program's own threads. */
 static void start_workers(struct lora_pool *pool) {
     sigset_t all, before;
     sigfillset(&all);
@@ -243,7 +244,7 @@ static void start_workers(struct lora_pool *pool) {
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-/* Others hold the last items: they are about to end, unless they lost their CPU. */
+/* Other threads run the last items. They end soon, unless they lost their CPU. */
 static void wait_for_others(struct lora_pool *pool, uint32_t own) {
     for (uint32_t looks = 0; atomic_load(&pool->unfinished) != own; looks++) {
         if (looks < LOOKS_BEFORE_YIELD) pass_time(pool, 0);
@@ -261,8 +262,9 @@ static void wake_sleepers(struct lora_pool *pool) {
     if (atomic_load(&pool->sleepers)) wake_all(pool);
 }
 
-/* The first item is the caller's as it is announced, and what it does itself it counts itself: it
- * waits for no line that a worker has, which on a virtual machine may be far, before its work. */
+/* The caller owns the first item from the start and counts its own items itself. Before its work it
+ * then waits for no cache line that a worker holds; on a virtual machine such a line may take
+ * long. */
 static void run_ticket(struct lora_pool *pool, uint32_t count, pool_task task, void *context) {
     uint64_t before = atomic_load_explicit(&pool->ticket, memory_order_relaxed);
     uint64_t ticket = ((before >> 32) + 1) << 32 | (uint64_t)count << 16 | 1;

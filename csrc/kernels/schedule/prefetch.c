@@ -1,5 +1,6 @@
-/* The order of the matmuls, learned as they come, and what idle threads fetch of the next one. Only
- * the caller of the pool writes; workers read addresses, which they never follow. */
+/* Learns the order of the matmuls as they come; idle threads fetch the weights of the next one.
+ * Only the caller of the pool writes here. Workers prefetch addresses and never dereference
+ * them. */
 #include "prefetch.h"
 
 #include <stdlib.h>
@@ -56,8 +57,8 @@ static void fetch_chunk(const struct batch_blocks *batch, uint32_t thread, uint3
         __builtin_prefetch(at + line, 0, 2);
 }
 
-/* The next chunk of what the thread itself will read first. What others will read stays where it
- * is: they would have it from this core's cache, later than from the one that all share. */
+/* The next chunk of what this thread will read first. It leaves alone what other threads will read:
+ * from this core's cache they would get it later than from the shared one. */
 static bool fetch(void *context, uint32_t thread) {
     struct prefetcher *prefetcher = context;
     uint64_t current = atomic_load(&prefetcher->round_and_batch);

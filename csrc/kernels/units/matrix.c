@@ -1,5 +1,5 @@
-/* Matmul y = FP16(x*W + bias), or FP32. An item is every n-th column tile over all rows: no
- * two items touch the same columns of y. */
+/* Matmul y = FP16(x*W + bias), or FP32. An item is a run of column tiles over all rows: no two
+ * items touch the same columns of y. */
 #include <stdbool.h>
 
 #include "isa/half.h"
@@ -162,8 +162,9 @@ static uint32_t tile_at(const struct lora_job *job, uint32_t index) {
     return longer + index / length + index % length * apart;
 }
 
-/* Each round of items, one a thread, takes half of what is left, the last one all, so that the
- * threads end together. Small weights begin with a long round: their stream from memory runs on. */
+/* A round is one item a thread. Each round takes half of what is left and the last one all, so the
+ * threads end together. Small weights begin with a long round: it keeps their stream from memory
+ * unbroken. */
 static uint64_t round_start(const struct lora_job *job, uint64_t tiles, uint32_t round) {
     uint32_t rounds = job->items / job->threads;
     if (round == 0 || round >= rounds) return round == 0 ? 0 : tiles;
@@ -205,8 +206,8 @@ uint32_t lora_matrix_first_blocks(const struct lora_job *job, uint32_t thread,
     return found;
 }
 
-/* The job whose item a thread takes after this one, if all take one in turn; its number goes to
- * `item`. */
+/* The job whose item a thread takes next when all threads take one in turn; the item's number goes
+ * to `item`. */
 static const struct lora_job *job_after(const struct lora_job *job, uint32_t *item) {
     const struct lora_matrix *c = job->matrix.command;
     *item += job->threads;
@@ -227,8 +228,8 @@ static bool find_blocks_after(const struct lora_job *job, uint32_t item, const u
     return find_blocks(after, tile_at(after, index), blocks) == LORA_OK;
 }
 
-/* Each thread widens a row itself: what it would read of another's cache is twice as long. Not
- * where y would be written over it. */
+/* Each thread widens the row itself: in FP32 it would read twice the bytes from another core's
+ * cache. Not where y would be written over x. */
 static bool has_own_row(const struct lora_job *job) {
     const struct matrix_job *m = &job->matrix;
     const struct lora_matrix *c = m->command;
@@ -304,8 +305,8 @@ static int find_operands(struct lora_job *job) {
     return m->x_rows.base && m->y.base ? LORA_OK : LORA_ERR_ADDRESS;
 }
 
-/* Pointers to blocks, a set a thread, and the rows in FP32, read by all: of what threads do not
- * keep themselves. */
+/* Working memory that threads do not keep on their stacks: pointers to blocks, a set a thread, and
+ * the rows in FP32, which all read. */
 static int allocate(struct lora_job *job) {
     struct matrix_job *m = &job->matrix;
     m->own_row = has_own_row(job);
@@ -330,8 +331,8 @@ static int allocate(struct lora_job *job) {
 
 static uint32_t common_divisor(uint32_t a, uint32_t b) { return b ? common_divisor(b, a % b) : a; }
 
-/* An item is a run of tiles: its thread knows what to prefetch. One a thread where the jobs behind
- * it make up for a late thread, or where it would be over before others could. */
+/* An item is a run of tiles, so its thread knows what to prefetch. There is one a thread where
+ * later jobs make up for a late thread, or where the work is too short to share again. */
 static void cut(struct lora_job *job) {
     const struct lora_matrix *c = job->matrix.command;
     uint64_t tile_bytes = (uint64_t)matrix_k_blocks(c) * job->matrix.block_bytes;

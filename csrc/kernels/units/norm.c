@@ -54,8 +54,8 @@ static inline void add_lanes(const float x[LORA_UNIT_COLUMNS][PANEL_ROWS], const
     memcpy(sums, sum, sizeof(sum));
 }
 
-/* Units that all segments have. Each addition waits for the one before it in its segment, so the
- * segments go side by side. */
+/* Units that all segments have. Within a segment each addition waits for the last, so the segments
+ * are added side by side. */
 static uint32_t add_units(const struct lora_job *job, const struct local *local, const float *means,
                           bool squares, float *sums) {
     float x[LORA_UNIT_COLUMNS][PANEL_ROWS];
@@ -132,7 +132,7 @@ static float join_records(const float *records, uint32_t width) {
     return segment_tree(sums);
 }
 
-/* z becomes a parameter's values: its table's, or the one it has when absent. */
+/* z = a parameter's values from its table, or its default where it is absent. */
 static void load_parameter(const struct lora_job *job, const uint16_t *table, float absent,
                            float *z) {
     uint32_t columns = job->vector.command->columns;
