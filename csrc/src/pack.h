@@ -15,17 +15,31 @@
 #define PACK_EXPONENT 0x7c00 /* of FP16: all ones in what is not finite */
 
 /* pack_check.c */
-#define PACK_LEAST_BLOCK LORA_BLOCK_BYTES_INT4_128 /* bytes of the smallest block */
+#define PACK_MIN_BLOCK LORA_BLOCK_BYTES_INT4_128 /* bytes of the smallest block */
 uint64_t pack_element_bytes(uint32_t element);
 uint32_t pack_group(const struct lora_pack_task *task); /* along K, of 4-bit blocks; 0 of others */
 int pack_check(const struct lora_pack_part *parts, uint32_t part_count,
                const struct lora_pack_task *task, struct lora_failure *failure);
 
+/* The next run of outputs from `column` of the matrix on that one part holds: the part and the
+ * output's index in its file. Returns the run's length, `limit` at most. */
+static inline uint64_t pack_run(const struct lora_pack_part *parts,
+                                const struct lora_pack_task *task, uint64_t column, uint64_t limit,
+                                const struct lora_pack_part **part, uint64_t *output) {
+    const struct lora_pack_part *at = parts + task->part_first;
+    column -= task->column_first;
+    while (column >= at->count) column -= (at++)->count;
+    *part = at;
+    *output = at->first + column;
+    uint64_t left = at->count - column;
+    return limit < left ? limit : left;
+}
+
 /* pack_half.c */
 /* `count` elements as FP16; 0, or not 0 where one is not finite afterwards. Reads and writes
  * nothing else. */
 int pack_halves(uint16_t *out, const uint8_t *in, uint64_t count, uint32_t element);
-/* Place of the first of `count` elements that FP16 cannot hold, and its value. */
+/* Index of the first of `count` elements that FP16 cannot hold, and its value. */
 uint64_t pack_find_bad(const uint8_t *in, uint64_t count, uint32_t element, double *value);
 
 /* PACK_COPY elements that are FP16 already, as pack_halves. Inline: loading spends its time
@@ -74,11 +88,6 @@ int pack_integer(const struct lora_pack_part *parts, const struct lora_pack_task
                  uint64_t tile, void *const *blocks, struct lora_failure *failure);
 
 /* pack_blocks.c */
-/* The next run of outputs from `column` of the matrix on, that one part holds: the output of the
- * file. Returns its length, `limit` at most. */
-uint64_t pack_run(const struct lora_pack_part *parts, const struct lora_pack_task *task,
-                  uint64_t column, uint64_t limit, const struct lora_pack_part **part,
-                  uint64_t *output);
 /* Tiles first .. first+count-1; block i of them (K fastest) goes to blocks[i]. */
 int pack_tiles(const struct lora_pack_part *parts, const struct lora_pack_task *task,
                uint64_t first, uint64_t count, void *const *blocks, struct lora_failure *failure);

@@ -38,17 +38,6 @@ static int convert(uint16_t *out, const struct lora_pack_part *part, uint64_t ro
                                   : "-inf");
 }
 
-uint64_t pack_run(const struct lora_pack_part *parts, const struct lora_pack_task *task,
-                  uint64_t column, uint64_t limit, const struct lora_pack_part **part,
-                  uint64_t *output) {
-    const struct lora_pack_part *at = parts + task->part_first;
-    column -= task->column_first;
-    while (column >= at->count) column -= (at++)->count;
-    *part = at;
-    *output = at->first + column;
-    return min(limit, at->count - column);
-}
-
 /* One input of the columns column .. column+count-1, file's rows being inputs. */
 static int convert_line(uint16_t *line, const struct lora_pack_part *parts,
                         const struct lora_pack_task *task, uint64_t row, uint64_t column,

@@ -7,7 +7,7 @@
 struct pack_thread { /* a thread's own memory */
     uint8_t *buffer;
     uint64_t buffer_bytes;
-    void **blocks; /* buffer_bytes / PACK_LEAST_BLOCK */
+    void **blocks; /* buffer_bytes / PACK_MIN_BLOCK */
 };
 
 /* Tiles or rows of the task that a buffer of `bytes` holds at once, 0 where not even one. */

@@ -118,7 +118,7 @@ static void *work(void *context) {
     struct pack_thread thread = {
         .buffer = (uint8_t *)jobs->placing->scratch + index * jobs->buffer_bytes,
         .buffer_bytes = jobs->buffer_bytes,
-        .blocks = malloc((jobs->buffer_bytes / PACK_LEAST_BLOCK + 1) * sizeof(void *)),
+        .blocks = malloc((jobs->buffer_bytes / PACK_MIN_BLOCK + 1) * sizeof(void *)),
     };
     lora_failure_begin(&failure, &failure);
     while (take_job(jobs, index, &job)) {
