@@ -81,6 +81,8 @@ def test_logprobs_are_the_engines(server: Served) -> None:
     assert shown.token_logprobs == [entry.chosen.logprob for entry in want]
     assert "".join(shown.tokens) == got.choices[0].text
     assert [len(top) for top in shown.top_logprobs] == [3] * 5
+    for token, offset in zip(shown.tokens, shown.text_offset or (), strict=True):
+        assert got.choices[0].text[offset:].startswith(token)
     streamed = create(
         model="demo", prompt=PROMPT, max_tokens=5, logprobs=3, temperature=0, stream=True
     )

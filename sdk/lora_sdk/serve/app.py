@@ -13,12 +13,13 @@ from starlette.types import ASGIApp
 
 from lora_sdk.serve import chat, completions, tokenizing
 from lora_sdk.serve.body import Fields, read_body
-from lora_sdk.serve.errors import ApiError
-from lora_sdk.serve.guard import CALLER, Guard
+from lora_sdk.serve.errors import ApiError, ClientGone
+from lora_sdk.serve.guard import Guard
 from lora_sdk.serve.lifecycle import State
+from lora_sdk.serve.metrics import CONTENT_TYPE
 from lora_sdk.serve.replies import EventStream, error_reply, json_reply
 from lora_sdk.serve.sampling_fields import SamplingFields
-from lora_sdk.serve.service import Caller, Service
+from lora_sdk.serve.service import CALLER, Caller, Service
 
 Body = TypeVar("Body", bound=Fields)
 Sampled = TypeVar("Sampled", bound=SamplingFields)
@@ -30,6 +31,7 @@ def make_app(service: Service) -> ASGIApp:
     """The application that serves `service`."""
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.add_exception_handler(ApiError, _on_api_error)
+    app.add_exception_handler(ClientGone, _on_client_gone)
     app.add_exception_handler(HTTPException, _on_http_error)
     _add_state(app, service)
     _add_generation(
@@ -39,7 +41,7 @@ def make_app(service: Service) -> ASGIApp:
     _add_generation(app, service, "/v1/chat/completions", chat.ChatBody, chat.answer, chat.stream)
     _add_action(app, service, "/tokenize", tokenizing.TokenizeBody, tokenizing.tokenize)
     _add_action(app, service, "/detokenize", tokenizing.DetokenizeBody, tokenizing.detokenize)
-    return Guard(app, service.settings.keys)
+    return Guard(app, service)
 
 
 def _add_state(app: FastAPI, service: Service) -> None:
@@ -57,6 +59,11 @@ def _add_state(app: FastAPI, service: Service) -> None:
     async def released() -> Response:
         return json_reply({"version": _version()})
 
+    async def metrics() -> Response:
+        if lifecycle.state is State.READY:
+            await service.metrics.boards.refresh(service.engine)
+        return Response(service.metrics.text(), media_type=CONTENT_TYPE)
+
     async def models() -> Response:
         return json_reply({"object": "list", "data": service.models()})
 
@@ -67,6 +74,7 @@ def _add_state(app: FastAPI, service: Service) -> None:
     app.add_api_route("/health", health)
     app.add_api_route("/ready", ready)
     app.add_api_route("/version", released)
+    app.add_api_route("/metrics", metrics)
     app.add_api_route("/v1/models", models)
     app.add_api_route("/v1/models/{name:path}", model)
 
@@ -121,6 +129,11 @@ async def _attend(
 async def _on_api_error(_request: Request, error: Exception) -> Response:
     assert isinstance(error, ApiError)
     return error_reply(error)
+
+
+async def _on_client_gone(request: Request, _error: Exception) -> Response:
+    request.scope[CALLER].gone = True
+    return Response()  # which nobody receives
 
 
 async def _on_http_error(_request: Request, error: Exception) -> Response:

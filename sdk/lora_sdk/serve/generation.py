@@ -77,9 +77,13 @@ async def _end(tasks: Sequence[asyncio.Future[Any]], tickets: Sequence[Ticket]) 
 
 
 async def _run(service: Service, job: Job, ticket: Ticket) -> Result:
+    clock = service.metrics.clock(len(job.tokens))
     await ticket.wait()
+    clock.granted()
     try:
-        return await service.engine.agenerate(job.tokens, job.params)
+        result = await service.engine.agenerate(job.tokens, job.params)
+        clock.finished(result)
+        return result
     except LoraError as error:
         raise service.failed(error) from error
     finally:
@@ -93,11 +97,15 @@ async def _pump(
     index: int,
     queue: asyncio.Queue[tuple[int, Delta | None]],
 ) -> None:
+    clock = service.metrics.clock(len(job.tokens))
     try:
         await ticket.wait()
+        clock.granted()
         async with aclosing(service.engine.astream(job.tokens, job.params)) as deltas:  # type: ignore[type-var]
             async for delta in deltas:
+                clock.received(delta)
                 queue.put_nowait((index, delta))
+        clock.ended()
     except LoraError as error:
         raise service.failed(error) from error
     finally:

@@ -7,22 +7,18 @@ import json
 import logging
 import secrets
 import time
-from collections.abc import Iterable
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from lora_sdk.serve.errors import ApiError, ClientGone
+from lora_sdk.serve.errors import ApiError
 from lora_sdk.serve.replies import error_reply
-from lora_sdk.serve.service import Caller
+from lora_sdk.serve.service import CALLER, Caller, Service
 from lora_sdk.serve.settings import digest
 
 LOG = logging.getLogger("lora.serve")
 OPEN_PATHS = ("/health", "/ready")
 """Answered without a key: load balancers have none."""
-
-CALLER = "lora.caller"
-"""Where a request's scope holds its Caller."""
 
 _CLIENT_GONE = 499  # as nginx logs it
 
@@ -30,22 +26,23 @@ _CLIENT_GONE = 499  # as nginx logs it
 class Guard:
     """An ASGI application around the server's own."""
 
-    def __init__(self, app: ASGIApp, keys: Iterable[bytes]) -> None:
+    def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app = app
-        self._keys = tuple(keys)
+        self._keys = tuple(service.settings.keys)
+        self._metrics = service.metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        began, status = time.monotonic(), _CLIENT_GONE
+        since, status, begun = time.monotonic(), 500, False
         caller = Caller("", secrets.token_hex(8))
         scope[CALLER] = caller
 
         async def noted(message: Message) -> None:
-            nonlocal status
+            nonlocal status, begun
             if message["type"] == "http.response.start":
-                status = message["status"]
+                status, begun = message["status"], True
                 MutableHeaders(raw=message["headers"])["x-request-id"] = caller.request_id
             await send(message)
 
@@ -54,15 +51,15 @@ class Guard:
             await self._app(scope, receive, noted)
         except ApiError as error:
             await error_reply(error)(scope, receive, noted)
-        except ClientGone:
-            pass
         except Exception:  # a fault of the server's own: the client learns no details
             LOG.exception("request %s failed", caller.request_id)
-            if status == _CLIENT_GONE:
+            if not begun:
                 internal = ApiError(500, f"internal error, request {caller.request_id}")
                 await error_reply(internal)(scope, receive, noted)
         finally:
-            _log(scope, caller, status, time.monotonic() - began)
+            status = _CLIENT_GONE if caller.gone else status
+            self._metrics.responded(status)
+            _log(scope, caller, status, time.monotonic() - since)
 
     def _client(self, scope: Scope) -> str:
         """The name of who asks, by key or by address; ApiError 401 for a wrong key."""

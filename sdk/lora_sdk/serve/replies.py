@@ -12,7 +12,8 @@ from fastapi.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from lora_sdk.serve.attend import Attendants
-from lora_sdk.serve.errors import ApiError
+from lora_sdk.serve.errors import ApiError, ClientGone
+from lora_sdk.serve.service import CALLER
 
 _EVENT_HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -53,6 +54,8 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await self._attendants.attend(receive, self._timeout, self._write(send))
+        except ClientGone:
+            scope[CALLER].gone = True
         except ApiError as error:
             if not self._begun:
                 self.status_code = error.status

@@ -13,11 +13,15 @@ from lora_sdk.serve.attend import Attendants
 from lora_sdk.serve.errors import ApiError, from_engine
 from lora_sdk.serve.gate import Gate
 from lora_sdk.serve.lifecycle import Lifecycle
+from lora_sdk.serve.metrics import Metrics
 from lora_sdk.serve.settings import Settings
 
 if TYPE_CHECKING:
     from lora_sdk.core.options import Progress
     from lora_sdk.engine.engine import Engine
+
+CALLER = "lora.caller"
+"""Where a request's scope holds its Caller."""
 
 OpenEngine = Callable[["Progress"], "Engine"]
 
@@ -29,11 +33,12 @@ class LoadingStopped(LoraError):
 @dataclass
 class Caller:
     """Who sent a request: `client` is one for each key, or address where there are no keys. The
-    counts are filled while it is served, for the log."""
+    counts are filled while it is served, for the log. `gone`: it dropped its connection."""
 
     client: str
     request_id: str
     counts: dict[str, object] = field(default_factory=dict)
+    gone: bool = False
 
 
 class Service:
@@ -44,6 +49,7 @@ class Service:
         self.lifecycle = Lifecycle()
         self.attendants = Attendants()
         self.gate = Gate(1, 0)
+        self.metrics = Metrics(lambda: self.gate.running, lambda: self.gate.waiting)
         self._engine: Engine | None = None
         self._stopping = False
         self._created = int(time.time())

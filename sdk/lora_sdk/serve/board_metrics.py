@@ -1,0 +1,120 @@
+"""What boards, links and the KV cache tell at a scrape."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+if TYPE_CHECKING:
+    from lora_sdk.engine.engine import Engine
+
+_WAIT = 0.2  # seconds; the boards' own loop may hold them for longer
+
+
+@dataclass(frozen=True)
+class BoardReading:
+    """Counts at one time. `links`: (board, port, up, frames received, frames with errors)."""
+
+    boards: int
+    steps: int
+    redone: int
+    frames_dropped: int
+    links: tuple[tuple[int, int, bool, int, int], ...]
+    pages: int
+    free_pages: int
+    drafts: int
+    drafted: int
+    accepted: int
+
+
+def read_boards(engine: Engine) -> BoardReading:
+    """Ask the boards; waits for the step that runs."""
+    cluster, cache, speculation = engine.cluster, engine._cache, engine.speculation
+    stats = cluster.stats()
+    links = []
+    for cable in cluster.cables:
+        for board, port in ((cable.board_a, cable.port_a), (cable.board_b, cable.port_b)):
+            status = cluster.link_status(board, port)
+            links.append(
+                (board, port, status.healthy, status.frames_received, status.frames_with_errors)
+            )
+    return BoardReading(
+        cluster.size,
+        stats.steps,
+        engine.redone_steps,
+        stats.frames_dropped,
+        tuple(links),
+        cache.total_pages,
+        cache.free_pages,
+        speculation.verifications if speculation else 0,
+        sum(speculation.rows.values()) if speculation else 0,
+        sum(speculation.accepted.values()) if speculation else 0,
+    )
+
+
+class BoardCollector(Collector):
+    """The last reading as metrics. `refresh` takes a new one, or leaves the last where the boards
+    are busy for long."""
+
+    def __init__(self) -> None:
+        self._reading: BoardReading | None = None
+        self._task: asyncio.Future[BoardReading] | None = None
+
+    async def refresh(self, engine: Engine) -> None:
+        """Take a new reading, in a thread."""
+        if self._task is None:
+            self._task = asyncio.ensure_future(asyncio.to_thread(read_boards, engine))
+        task = self._task
+        await asyncio.wait({task}, timeout=_WAIT)
+        if task.done():
+            self._task = None
+            if task.exception() is None:
+                self._reading = task.result()
+
+    def collect(self) -> Iterator[Metric]:
+        reading = self._reading
+        if reading is None:
+            return
+        used = reading.pages - reading.free_pages
+        yield GaugeMetricFamily(
+            "vllm:kv_cache_usage_perc", "Share of KV pages in use or reserved, 0 to 1",
+            used / reading.pages,
+        )  # fmt: skip
+        yield GaugeMetricFamily("lora_kv_pages", "KV pages for sequences", reading.pages)
+        yield GaugeMetricFamily("lora_kv_pages_free", "KV pages that are free", reading.free_pages)
+        yield GaugeMetricFamily("lora_boards", "Boards that are open", reading.boards)
+        yield CounterMetricFamily("lora_steps", "Steps run on the boards", reading.steps)
+        yield CounterMetricFamily("lora_redone_steps", "Steps that were redone", reading.redone)
+        yield CounterMetricFamily(
+            "lora_frames_dropped", "Frames dropped in redone steps", reading.frames_dropped
+        )
+        yield CounterMetricFamily(
+            "vllm:spec_decode_num_drafts", "Verifications of drafts", reading.drafts
+        )
+        yield CounterMetricFamily(
+            "vllm:spec_decode_num_draft_tokens", "Drafted tokens", reading.drafted
+        )
+        yield CounterMetricFamily(
+            "vllm:spec_decode_num_accepted_tokens", "Accepted drafts", reading.accepted
+        )
+        yield from _links(reading)
+
+
+def _links(reading: BoardReading) -> Iterator[Metric]:
+    labels = ["board", "port"]
+    up = GaugeMetricFamily("lora_link_up", "Whether the port's link is healthy", labels=labels)
+    frames = CounterMetricFamily("lora_link_frames", "Frames received at the port", labels=labels)
+    errors = CounterMetricFamily(
+        "lora_link_errors", "Frames received with errors at the port", labels=labels
+    )
+    for board, port, healthy, received, wrong in reading.links:
+        where = [str(board), str(port)]
+        up.add_metric(where, healthy)
+        frames.add_metric(where, received)
+        errors.add_metric(where, wrong)
+    yield from (up, frames, errors)
