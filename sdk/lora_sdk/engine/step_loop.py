@@ -138,8 +138,10 @@ class StepLoop:
     def _run_step(self) -> None:
         slices = self._plan()
         if not slices:
+            self._check_slots()
             time.sleep(_POLL_SECONDS)
             return
+        self._affected = [chunk.track.request for chunk in slices]
         rows: list[Row] = []
         parts: list[range] = []
         for chunk in slices:
@@ -172,11 +174,18 @@ class StepLoop:
         if not slices:  # every slot waits for its commit to be carried
             self._stepper.flush()
             slices = self._scheduler.plan()
-        self._affected = [chunk.track.request for chunk in slices]
         plain, self._plain_step = self._plain_step, False
         if self._speculation is None or plain:
             return slices
         return self._speculation.extend(slices, self._scheduler.room)
+
+    def _check_slots(self) -> None:
+        """RequestError where the running requests can have no row until somebody commits."""
+        if not self._scheduler.room:
+            raise RequestError(
+                "no room for a row: every scratch slot holds an uncommitted row of an open "
+                "sequence; commit or drop them"
+            )
 
     def _fail_owner(self, slices: Sequence[Slice], error: ModelError) -> None:
         """End the request whose row has a value that is not finite; the others' rows, dropped with
