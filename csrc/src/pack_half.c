@@ -1,4 +1,5 @@
-/* Elements of a checkpoint as FP16, nearest even, whatever the thread's rounding mode. */
+/* Elements of a checkpoint as FP16, nearest even, whatever the thread's rounding mode.
+ * docs/numbers.md, 3.1. */
 #include <stdatomic.h>
 #include <string.h>
 

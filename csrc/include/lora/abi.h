@@ -10,7 +10,7 @@
 
 #define LORA_ABI_NUMBER 1
 
-/* --- arithmetic constants (numbers) ----------------------------------------------------------- */
+/* --- arithmetic constants (docs/numbers.md, 2.1) ---------------------------------------------- */
 #define LORA_UNIT_COLUMNS 32 /* K is cut into units of 32 columns */
 #define LORA_SEGMENTS 8      /* segment s = units floor(s*B/8) .. floor((s+1)*B/8)-1 */
 #define LORA_TILE_POSITIONS 32

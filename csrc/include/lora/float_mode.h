@@ -1,5 +1,5 @@
 /* Nearest rounding, subnormals honoured: what every kernel computes under, whatever a library that
- * the program loaded has set in this thread. */
+ * the program loaded has set in this thread. docs/numbers.md, 1.1. */
 #ifndef LORA_FLOAT_MODE_H
 #define LORA_FLOAT_MODE_H
 

@@ -1,5 +1,6 @@
 /* Inner loops for AVX2 with F16C and FMA. FMA only ever joins an FP16 x FP16 product, which is
- * exact in FP32, to its sum: the same bits as multiplying, then adding. */
+ * exact in FP32, to its sum: the same bits as multiplying, then adding.
+ * docs/numbers.md, 1.1, 3.3. */
 #if defined(__x86_64__)
 
 #include "exponential.h"

@@ -1,5 +1,6 @@
 /* Inner loops for AVX-512: twice the lanes for matmuls and attention; the rest is AVX2's.
- * FMA only ever joins an FP16 x FP16 product, which is exact in FP32, to its sum. */
+ * FMA only ever joins an FP16 x FP16 product, which is exact in FP32, to its sum.
+ * docs/numbers.md, 1.1, 3.3. */
 #if defined(__x86_64__)
 
 #include "avx512_row.h"

@@ -1,4 +1,4 @@
-/* exp, silu and gelu in FP32, spelled as in the NumPy model. */
+/* exp, silu and gelu in FP32, spelled as in the NumPy model. docs/numbers.md, 4.1, 4.2, 3.10. */
 #ifndef LORA_KERNELS_EXPONENTIAL_H
 #define LORA_KERNELS_EXPONENTIAL_H
 

@@ -1,4 +1,4 @@
-/* exp of eight values: every step as in exp32. */
+/* exp of eight values: every step as in exp32. docs/numbers.md, 4.1. */
 #ifndef LORA_KERNELS_EXPONENTIAL_AVX2_H
 #define LORA_KERNELS_EXPONENTIAL_AVX2_H
 

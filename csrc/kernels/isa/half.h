@@ -1,4 +1,5 @@
-/* FP16 <-> FP32 in plain C, nearest even; every NaN that is made is 0x7e00. */
+/* FP16 <-> FP32 in plain C, nearest even; every NaN that is made is 0x7e00.
+ * docs/numbers.md, 1.1, 1.2. */
 #ifndef LORA_KERNELS_HALF_H
 #define LORA_KERNELS_HALF_H
 

@@ -1,4 +1,5 @@
-/* What is stored behind the values of a block of 4-bit weights (abi.h, weight blocks). */
+/* What is stored behind the values of a block of 4-bit weights (abi.h, weight blocks).
+ * docs/numbers.md, 6.3, 6.4. */
 #ifndef LORA_KERNELS_INT4_BLOCK_H
 #define LORA_KERNELS_INT4_BLOCK_H
 

@@ -1,5 +1,6 @@
 /* The inner loops on INT8 activations that have more than one implementation. Sums are exact, so
- * the order within one does not matter; every implementation gives the same bits. */
+ * the order within one does not matter; every implementation gives the same bits.
+ * docs/numbers.md, 6.2, 6.3. */
 #ifndef LORA_KERNELS_INTEGER_H
 #define LORA_KERNELS_INTEGER_H
 

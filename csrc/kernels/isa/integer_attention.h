@@ -1,6 +1,6 @@
 /* Attention's sums over INT8, 32 positions or columns at a time. Included after `dot_start`,
  * `dot_weights`, `dot_values`, `dot_signed` (integer_matrix.h) and dot_bytes(acc, e, v), e unsigned
- * and at most 127, for vectors of 256 bits. */
+ * and at most 127, for vectors of 256 bits. docs/numbers.md, 6.6. */
 
 /* Four rows of 32 bytes as quads: of vector j, the low half has columns 4j..4j+3, the high half
  * those from 16 + 4j on. */

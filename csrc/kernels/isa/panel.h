@@ -1,5 +1,6 @@
 /* Matmuls of many rows. Rows are stored in panels, [k][PANEL_ROWS] each: what one step along K
- * reads lies together; the sums of a panel and one column tile stay in registers. */
+ * reads lies together; the sums of a panel and one column tile stay in registers.
+ * docs/numbers.md, 3.3. */
 #ifndef LORA_KERNELS_PANEL_H
 #define LORA_KERNELS_PANEL_H
 

@@ -1,4 +1,4 @@
-/* The scores of attention: a row times a block of keys; see streams.h. */
+/* The scores of attention: a row times a block of keys; see streams.h. docs/numbers.md, 3.8. */
 #ifndef LORA_KERNELS_SCORES_H
 #define LORA_KERNELS_SCORES_H
 

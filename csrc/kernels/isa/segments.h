@@ -1,4 +1,5 @@
-/* The units and the tree of a sum along K: lora/segments.h says where it is cut. */
+/* The units and the tree of a sum along K: lora/segments.h says where it is cut.
+ * docs/numbers.md, 2. */
 #ifndef LORA_KERNELS_SEGMENTS_H
 #define LORA_KERNELS_SEGMENTS_H
 

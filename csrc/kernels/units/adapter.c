@@ -1,5 +1,6 @@
 /* Adapters (BD-LoRA, section 3): h = FP16(A*x) before a matmul, scale*(B*h) on its FP32
- * accumulator. Sums are cut as those of the dense matrix; absent blocks are not multiplied. */
+ * accumulator. Sums are cut as those of the dense matrix; absent blocks are not multiplied.
+ * docs/numbers.md, 7.2, 7.3. */
 #include <string.h>
 
 #include "isa/adapter_lanes.h"

@@ -1,5 +1,5 @@
 /* K and V of a row's sequence as FP16. Blocks with a scale a position (KV_INT8_HEADS) are widened:
- * FP16(FP32(value)*FP32(scale)). */
+ * FP16(FP32(value)*FP32(scale)). docs/numbers.md, 6.7. */
 #include "attend.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
-/* Attention over KV blocks: the maximum first, then the sums, tile by tile in logical order. */
+/* Attention over KV blocks: the maximum first, then the sums, tile by tile in logical order.
+ * docs/numbers.md, 3.8. */
 #include "attend.h"
 #include "attention_cuts.h"
 #include "isa/half.h"

@@ -1,4 +1,5 @@
-/* Attention on INT8 q, K and V with static scales: q*k and e*v are exact INT32 sums. */
+/* Attention on INT8 q, K and V with static scales: q*k and e*v are exact INT32 sums.
+ * docs/numbers.md, 6.6. */
 #include <math.h>
 
 #include "attention_cuts.h"

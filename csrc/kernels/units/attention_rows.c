@@ -1,5 +1,6 @@
 /* Attention of several rows of one sequence: what they see in common is read and converted once,
- * and multiplied as in a matmul of many rows. Every sum is that of a row on its own. */
+ * and multiplied as in a matmul of many rows. Every sum is that of a row on its own.
+ * docs/numbers.md, 3.8. */
 #include "attend.h"
 #include "isa/half.h"
 #include "isa/segments.h"

@@ -1,5 +1,5 @@
 /* Matmul y = FP16(x*W + bias), or FP32. An item is a run of column tiles over all rows: no two
- * items touch the same columns of y. */
+ * items touch the same columns of y. docs/numbers.md, 3.3. */
 #include <stdbool.h>
 
 #include "isa/half.h"

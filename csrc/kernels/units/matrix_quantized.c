@@ -1,3 +1,4 @@
+/* Matmuls of INT8 activations with INT8 or 4-bit weights. docs/numbers.md, 6.2, 6.3. */
 #include "matrix.h"
 
 #include <string.h>

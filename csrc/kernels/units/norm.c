@@ -1,4 +1,5 @@
-/* LayerNorm and RMSNorm: this board's segment sums, and their use by all. */
+/* LayerNorm and RMSNorm: this board's segment sums, and their use by all.
+ * docs/numbers.md, 3.4, 3.5. */
 #include <math.h>
 
 #include "isa/half.h"

@@ -1,5 +1,5 @@
 /* The vector unit's operations around INT8: quantizing by a static scale or a head's own, and the
- * order of a row's elements. */
+ * order of a row's elements. docs/numbers.md, 6.1, 6.5, 6.7. */
 #include "isa/half.h"
 #include "isa/integer.h"
 #include "job.h"

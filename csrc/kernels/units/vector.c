@@ -1,4 +1,4 @@
-/* The vector unit's operations on rows of activations. */
+/* The vector unit's operations on rows of activations. docs/numbers.md, 3.2, 3.7, 3.9, 3.10. */
 #include <math.h>
 #include <stdbool.h>
 

@@ -1,3 +1,4 @@
+/* The positions that a row attends to. docs/numbers.md, 3.8. */
 #include "visible.h"
 
 #define TILE LORA_TILE_POSITIONS
