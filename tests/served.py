@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import shutil
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +24,8 @@ from lora_sdk import Engine, demo_model_path
 from lora_sdk.serve.lifecycle import State
 from lora_sdk.serve.server import Server, listen
 from lora_sdk.serve.settings import Settings
+from tests.commands import LORA
+from tests.processes import environment
 
 TEMPLATE = (
     "{% for message in messages %}<|{{ message['role'] }}|>{{ message['content'] }}\n"
@@ -111,6 +116,23 @@ def served(open_engine: Callable[[Any], Engine], **settings: Any) -> Iterator[Se
             thread.join(60)
             assert not thread.is_alive()
             loop.close()
+
+
+@contextmanager
+def process(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], OpenAI]]:
+    """`lora serve` on a free port, ready, and a client of it."""
+    code = [sys.executable, "-c", LORA, "serve", "--port", "0", *arguments]
+    with subprocess.Popen(code, stderr=subprocess.PIPE, text=True, env=environment()) as child:
+        try:
+            assert child.stderr is not None
+            line = child.stderr.readline()
+            found = re.search(r"listening on (http://127\.0\.0\.1:\d+)$", line)
+            assert found, line
+            client = OpenAI(base_url=f"{found.group(1)}/v1", api_key="-", max_retries=0, timeout=60)
+            assert "ready" in child.stderr.readline()
+            yield child, client
+        finally:
+            child.kill()
 
 
 def chat_model(folder: Path, template: str = TEMPLATE) -> Path:

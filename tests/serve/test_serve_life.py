@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import signal
 import socket
-import subprocess
-import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +19,7 @@ from lora_sdk import Engine
 from lora_sdk.serve.server import Server, listen
 from lora_sdk.serve.settings import Settings
 from tests.commands import LORA, command, one_line_error
-from tests.processes import environment
-from tests.served import Served, eventually, served
+from tests.served import Served, eventually, process, served
 
 
 def test_loading_is_told_and_can_be_stopped() -> None:
@@ -96,23 +90,6 @@ def test_hanging_boards_are_dead() -> None:
 
 
 # --- as a process ---------------------------------------------------------------------------------
-
-
-@contextmanager
-def process(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], OpenAI]]:
-    """`lora serve` on a free port, ready, and a client of it."""
-    code = [sys.executable, "-c", LORA, "serve", "--port", "0", *arguments]
-    with subprocess.Popen(code, stderr=subprocess.PIPE, text=True, env=environment()) as child:
-        try:
-            assert child.stderr is not None
-            line = child.stderr.readline()
-            found = re.search(r"listening on (http://127\.0\.0\.1:\d+)$", line)
-            assert found, line
-            client = OpenAI(base_url=f"{found.group(1)}/v1", api_key="-", max_retries=0, timeout=60)
-            assert "ready" in child.stderr.readline()
-            yield child, client
-        finally:
-            child.kill()
 
 
 def long_stream(client: OpenAI, tokens: int) -> Stream[Completion]:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lora_host.errors import RequestError
-from lora_sdk.cli.adapters import adapter_flags, load_adapters, take_adapters
+from lora_sdk.cli.adapters import NamedAdapter, adapter_flags, load_adapters, take_adapters
 from lora_sdk.cli.flags import MODEL_FLAGS, flags
 from lora_sdk.cli.speculation import speculation_flags, take_speculation
 from lora_sdk.core.options import EngineOptions
+from lora_sdk.plan.adapters import DEFAULT_RANK
 from lora_sdk.serve.settings import Settings, check_exposure, read_keys
 
 if TYPE_CHECKING:
@@ -19,13 +20,22 @@ if TYPE_CHECKING:
     from lora_sdk.engine.engine import Engine
 
 SETTINGS = (
-    *("name", "host", "port", "max_queue", "max_prompts", "max_body"),
+    *("name", "host", "port", "max_queue", "max_prompts", "max_body", "adapter_root"),
     *("body_timeout", "request_timeout", "drain_timeout"),
 )
+RANK = {
+    "flags": ("--max-adapter-rank",),
+    "default": None,
+    "type": "int | None",
+    "help": "max rank of the adapters that clients load",
+    "unset": str(DEFAULT_RANK),
+}
+SLOTS = 4  # for adapters that clients load, where the number is not given
 EPILOG = """\b
 Examples:
   lora serve --boards 4
   lora serve --model ~/models/llama --adapter docs=~/adapters/docs --port 8001
+  lora serve --adapter-root ~/adapters --max-adapters 8
   lora serve --host 0.0.0.0 --api-key-file /etc/lora/keys
 \b
 Ctrl-C and SIGTERM take no further request, finish those that run and give the boards back; a
@@ -35,6 +45,7 @@ second one cancels them. Exit code: 0 drained, 1 failed, 2 refused."""
 @click.command("serve", epilog=EPILOG)
 @flags(EngineOptions, *MODEL_FLAGS, "max_sequences")
 @adapter_flags
+@flags(EngineOptions, "max_adapter_rank", max_adapter_rank=RANK)
 @speculation_flags
 @flags(Settings, *SETTINGS)
 @click.option("--api-key-file", metavar="FILE", help="accepted API keys, one a line")
@@ -42,7 +53,7 @@ second one cancels them. Exit code: 0 drained, 1 failed, 2 refused."""
 def serve(api_key_file: str | None, insecure: bool, **options: Any) -> None:
     """Serve a model through OpenAI's HTTP protocol."""
     engine_arguments = {key: options.pop(key) for key in (*MODEL_FLAGS, "max_sequences")}
-    adapters, more = take_adapters(options)
+    adapters, more = _take_adapters(options)
     engine_arguments.update(more)
     drafts = take_speculation(options, engine_arguments)
     keys = read_keys(Path(api_key_file)) if api_key_file is not None else ()
@@ -69,3 +80,21 @@ def serve(api_key_file: str | None, insecure: bool, **options: Any) -> None:
         return engine
 
     run_server(settings, open_engine)
+
+
+def _take_adapters(options: dict[str, Any]) -> tuple[list[NamedAdapter], dict[str, Any]]:
+    """Take the options of adapters out: those that are named, and the Engine's arguments, with room
+    for those that clients load."""
+    rank = options.pop("max_adapter_rank")
+    if options["adapter_root"] is None:
+        if rank is not None:
+            raise RequestError("--max-adapter-rank is for --adapter-root; name a folder")
+        return take_adapters(options)
+    slots, mode = options["max_adapters"], options["adapter_mode"]
+    options["max_adapters"] = None
+    found, more = take_adapters(options)
+    return found, {
+        "max_adapters": max(SLOTS, len(found)) if slots is None else slots,
+        "max_adapter_rank": max(rank or DEFAULT_RANK, more.get("max_adapter_rank", 1)),
+        "adapter_mode": mode,
+    }

@@ -11,7 +11,7 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
-from lora_sdk.serve import chat, completions, tokenizing
+from lora_sdk.serve import adapters, chat, completions, tokenizing
 from lora_sdk.serve.body import Fields, read_body
 from lora_sdk.serve.errors import ApiError, ClientGone
 from lora_sdk.serve.guard import Guard
@@ -41,6 +41,8 @@ def make_app(service: Service) -> ASGIApp:
     _add_generation(app, service, "/v1/chat/completions", chat.ChatBody, chat.answer, chat.stream)
     _add_action(app, service, "/tokenize", tokenizing.TokenizeBody, tokenizing.tokenize)
     _add_action(app, service, "/detokenize", tokenizing.DetokenizeBody, tokenizing.detokenize)
+    _add_action(app, service, "/v1/load_lora_adapter", adapters.LoadBody, adapters.load)
+    _add_action(app, service, "/v1/unload_lora_adapter", adapters.UnloadBody, adapters.unload)
     return Guard(app, service)
 
 

@@ -12,6 +12,7 @@ from lora_sdk.sampling import SamplingParams
 
 _KINDS = {
     401: "authentication_error",
+    403: "permission_error",
     404: "not_found_error",
     429: "rate_limit_error",
 }

@@ -51,6 +51,7 @@ class Service:
         self.gate = Gate(1, 0)
         self.metrics = Metrics(lambda: self.gate.running, lambda: self.gate.waiting)
         self._engine: Engine | None = None
+        self.adapters: list[str] = []
         self._stopping = False
         self._created = int(time.time())
 
@@ -71,7 +72,14 @@ class Service:
 
         engine = self._engine = await asyncio.to_thread(open_engine, progress)
         self.gate = Gate(engine.plan.max_sequences, self.settings.max_queue)
+        await self.list_adapters()
         self.lifecycle.ready()
+
+    async def list_adapters(self) -> None:
+        """Note the names of the loaded adapters; asking the engine waits for its step."""
+        if self._engine is not None:
+            infos = await asyncio.to_thread(self._engine.adapters)
+            self.adapters = [info.name for info in infos]
 
     async def stop(self) -> None:
         """Take no further request; return when all are answered, those that do not end within the
@@ -100,7 +108,7 @@ class Service:
         """The adapter that a request's `model` names, None for the base model. ApiError 404."""
         if model is None or model == self.settings.name:
             return None
-        if any(info.name == model for info in self.engine.adapters()):
+        if model in self.adapters:
             return model
         raise ApiError(
             404, f"the model {model!r:.100} is not served here; see /v1/models", param="model",
@@ -114,8 +122,8 @@ class Service:
         shared = {"object": "model", "created": self._created, "owned_by": "lora-fpga"}
         listed = [{"id": base, **shared, "parent": None, "max_model_len": engine.context}]
         listed += [
-            {"id": info.name, **shared, "parent": base, "max_model_len": engine.context}
-            for info in engine.adapters()
+            {"id": name, **shared, "parent": base, "max_model_len": engine.context}
+            for name in self.adapters
         ]
         return listed
 

@@ -57,6 +57,13 @@ class Settings:
         high=MAX_SECONDS,
         above=True,
     )
+    adapter_root: str | None = option(
+        None,
+        help="folder below which clients may load adapters",
+        unset="adapters are fixed",
+        flags=("--adapter-root",),
+        metavar="DIR",
+    )
     request_timeout: float = option(
         600.0,
         help="seconds for a request; beyond them 408",
@@ -77,6 +84,10 @@ class Settings:
 
     def __post_init__(self) -> None:
         check_options(self)
+        if self.adapter_root is not None and not Path(self.adapter_root).is_dir():
+            raise RequestError(
+                f"adapter_root is {self.adapter_root!r:.200}; expected a folder of adapters"
+            )
 
 
 def check_exposure(host: str, keys: Sequence[bytes], insecure: bool) -> None:
