@@ -7,7 +7,7 @@ SOURCES := $(shell find sdk host csrc firmware overlays boards models -type f \
 
 C_FILES := $(shell find csrc firmware tests/c -name "*.[ch]")
 
-.PHONY: demo test slow bench xrt parity lint ext c-test rv32 clean
+.PHONY: demo test slow bench xrt parity lint ext c-test rv32 rtl rtl-build clean
 
 demo: $(VENV)/.installed
 	$(BIN)/lora-run --boards 4 --stats examples/prompt.txt
@@ -30,6 +30,16 @@ xrt: $(VENV)/.installed-test
 parity: $(VENV)/.installed-parity
 	$(BIN)/python -m pytest -q -m parity --require-parity tests
 	$(BIN)/python -m pytest -q tests/unit/test_train_demo_smoke.py
+
+# The simulated units of the card as kernels (`--kernels rtl`): needs Verilator. In the checkout, and
+# beside the package that is installed here.
+rtl-build: $(VENV)/.installed
+	$(MAKE) -C csrc/rtl
+	cp host/lora_host/_lora_rtl.so \
+	  "$$($(BIN)/python -c 'import lora_host, os; print(os.path.dirname(lora_host.__file__))')"
+
+rtl: $(VENV)/.installed-test rtl-build
+	$(BIN)/python -m pytest -q -m rtl --require-rtl tests/rtl
 
 lint: $(VENV)/.installed-lint
 	$(BIN)/ruff check .

@@ -27,6 +27,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="missing XRT libraries fail instead of skipping",
     )
     parser.addoption(
+        "--require-rtl",
+        action="store_true",
+        help="missing simulated units fail instead of skipping",
+    )
+    parser.addoption(
         "--require-parity",
         action="store_true",
         help="missing torch or transformers fail instead of skipping",

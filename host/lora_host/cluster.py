@@ -83,7 +83,8 @@ class Cluster:
         """Opens boards and loads the overlay: all of them or none.
 
         `boards`: how many; `devices`: their URIs; `cluster_file`: boards and cabling; without the
-        last two, emulated boards in a ring. `kernels`: "native" or "numpy", for emulated boards.
+        last two, emulated boards in a ring. `kernels`: "native", "numpy" or "rtl", for emulated
+        boards.
         `timeouts`: changes to the library's, by field of struct lora_timeouts. `trace`: emulated
         boards record their commands. `threads`: of native kernels, None for one a CPU. Raises
         RequestError, OverlayError, TransportError."""

@@ -11,20 +11,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from . import abi, native
+from . import abi, native, rtl
 from .cluster_file import Cable
 from .errors import RequestError
 from .failure import to_error
 from .naming import did_you_mean
 from .overlay import Overlay
 
-KERNELS = ("native", "numpy")
+KERNELS = ("native", "numpy", "rtl")
 TRACE_CAPACITY = 1 << 17  # records a board: 5 MiB
 
 
 def kernel_table(name: str) -> Any:
-    """`struct lora_kernels *` of "native" or "numpy". RequestError for others, and for the native
-    ones in a build without them."""
+    """`struct lora_kernels *` of "native", "numpy" or "rtl". RequestError for others, for native
+    ones in a build without them, and for "rtl" without the simulated units (rtl.py)."""
     ffi, lib = native.ffi(), native.lib()
     if name == "numpy":
         from .emu import register
@@ -34,6 +34,8 @@ def kernel_table(name: str) -> Any:
         raise RequestError(f"kernels {name!r} are not known; {did_you_mean(name, KERNELS)}")
     if not hasattr(lib, "lora_kernels_native"):
         raise RequestError(f"kernels {name!r}: this build has none; use kernels='numpy'")
+    if name == "rtl":
+        return rtl.kernel_table()
     return ffi.new("struct lora_kernels *", lib.lora_kernels_native)
 
 
@@ -123,6 +125,11 @@ class Emulated:
             return ""
         ffi, lib = native.ffi(), native.lib()
         return str(ffi.string(lib.lora_native_current()).decode())
+
+    @property
+    def simulated(self) -> str:
+        """What ran in simulated units and what did not, one line; "" for kernels but "rtl"."""
+        return str(rtl.simulated_work()) if self.kernels_name == "rtl" else ""
 
     @property
     def threads(self) -> int:

@@ -98,6 +98,8 @@ class Statistics:
                 f"kernels: {kernels.kernels_name}, variant {kernels.variant}, "
                 f"{kernels.threads} threads"
             )
+        if kernels and kernels.simulated:
+            self._line(kernels.simulated)
         self._line(
             f"measured: loading {mebibytes:.1f} MiB of weights took {self._load_seconds:.2f} s"
         )

@@ -18,7 +18,7 @@ from lora_sdk.plan.partition import BOARD_COUNTS
 if TYPE_CHECKING:
     from lora_sdk.spec.opening import SpeculationOptions
 
-KERNELS = ("native", "numpy")
+KERNELS = ("native", "numpy", "rtl")
 KV_AUTO = "auto"  # as the checkpoint says
 
 Progress = Callable[[int, int], None]
@@ -66,7 +66,7 @@ class EngineOptions:
     )
     kernels: str = option(
         "native",
-        help="kernels of emulated boards, in C or the NumPy reference",
+        help="kernels of emulated boards: C, the NumPy reference, or simulated units (docs/rtl.md)",
         flags=("--kernels",),
         choices=KERNELS,
     )

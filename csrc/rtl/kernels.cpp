@@ -1,0 +1,85 @@
+/* The table of kernels: what a unit can do runs in simulation, the rest natively. */
+#include <mutex>
+#include <new>
+
+#include "array_fp16.hpp"
+#include "rtl.hpp"
+
+namespace {
+
+struct Units {
+    std::mutex lock; /* boards run on several threads */
+    const lora_kernels *native = nullptr;
+    std::unique_ptr<ArrayFp16> fp16;
+    MemoryTiming timing;
+    lora_rtl_counts counts{};
+};
+
+Units units;
+
+using Kernel = int (*)(void *, lora_unit_call *);
+
+int natively(Kernel lora_kernels::*kernel, uint64_t lora_rtl_counts::*count, lora_unit_call *call) {
+    {
+        std::lock_guard<std::mutex> held(units.lock);
+        units.counts.*count += 1;
+    }
+    Kernel run = units.native->*kernel;
+    return run ? run(units.native->context, call) : LORA_ERR_OPCODE;
+}
+
+int matrix(void *, lora_unit_call *call) {
+    if (!ArrayFp16::can(call))
+        return natively(&lora_kernels::matrix, &lora_rtl_counts::matrix, call);
+    std::lock_guard<std::mutex> held(units.lock);
+    const auto *c = reinterpret_cast<const lora_matrix *>(call->command);
+    uint64_t rows = call->command->flags & LORA_FLAG_SELECTED ? call->state->selected_count
+                                                              : call->state->row_count;
+    units.counts.simulated++;
+    units.counts.products += rows * c->k * c->n;
+    return units.fp16->run(call, units.timing, &units.counts.cycles);
+}
+
+int vector(void *, lora_unit_call *call) {
+    return natively(&lora_kernels::vector, &lora_rtl_counts::vector, call);
+}
+
+int attention(void *, lora_unit_call *call) {
+    return natively(&lora_kernels::attention, &lora_rtl_counts::attention, call);
+}
+
+int adapter(void *, lora_unit_call *call) {
+    return natively(&lora_kernels::adapter, &lora_rtl_counts::adapter, call);
+}
+
+const lora_kernels table = {
+    sizeof(lora_kernels), 0, nullptr, "rtl", matrix, vector, attention, adapter, nullptr,
+};
+
+} // namespace
+
+#define EXPORTED extern "C" __attribute__((visibility("default")))
+
+EXPORTED uint32_t lora_rtl_version(void) { return LORA_RTL_VERSION; }
+
+EXPORTED const lora_kernels *lora_rtl_open(const lora_kernels *native, uint32_t seed) {
+    std::lock_guard<std::mutex> held(units.lock);
+    try {
+        if (!units.fp16) units.fp16 = std::make_unique<ArrayFp16>(seed);
+    } catch (const std::bad_alloc &) {
+        return nullptr;
+    }
+    units.native = native;
+    return &table;
+}
+
+EXPORTED void lora_rtl_read_counts(struct lora_rtl_counts *counts) {
+    std::lock_guard<std::mutex> held(units.lock);
+    *counts = units.counts;
+}
+
+EXPORTED void lora_rtl_memory(uint32_t latency, uint32_t busy) {
+    std::lock_guard<std::mutex> held(units.lock);
+    units.timing.latency = latency ? latency : 1;
+    units.timing.busy = busy < 255 ? busy : 255;
+}

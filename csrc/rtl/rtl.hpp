@@ -1,0 +1,35 @@
+/* Kernels that run on the simulated units of the card: csrc/rtl is a library of its own, built by
+ * `make rtl-build`, because it needs Verilator. */
+#ifndef LORA_RTL_HPP
+#define LORA_RTL_HPP
+
+#include "lora/abi.h"
+#include "lora/kernels.h"
+
+extern "C" {
+
+#define LORA_RTL_VERSION 1 /* of this interface */
+
+/* What ran where since the library was opened. */
+struct lora_rtl_counts {
+    uint64_t simulated; /* matmuls on the simulated array */
+    uint64_t products;  /* their multiplications */
+    uint64_t cycles;    /* their clock cycles, from command to done */
+    uint64_t matrix;    /* matmuls that went to the native kernels, */
+    uint64_t vector;    /* and so did these */
+    uint64_t attention;
+    uint64_t adapter;
+};
+
+uint32_t lora_rtl_version(void);
+/* The table for an emulated cluster. What no unit can do yet goes to `native`, which must outlive
+ * it. Registers and memories of the units begin with random bits made from `seed`. NULL where
+ * memory ran out. One table a process: a second call gives the same units. */
+const struct lora_kernels *lora_rtl_open(const struct lora_kernels *native, uint32_t seed);
+void lora_rtl_read_counts(struct lora_rtl_counts *counts);
+/* How the memory behaves that the units read: cycles from a request to its line, and in how many of
+ * 256 cycles a port is not ready (0 at first). */
+void lora_rtl_memory(uint32_t latency, uint32_t busy);
+}
+
+#endif

@@ -1,0 +1,252 @@
+// The FP16 half of the matmul array: y = FP16(x*W + bias), or FP32, of a LORA_CMD_MATRIX without
+// adapter. One group of LANES columns and ROWS rows behind one port that reads lines and one that
+// writes them. Lines may come back in any order: each brings its tag. `done` is one cycle; the counts
+// hold until the next command.
+module mpu_fp16
+  import mpu_types::*;
+#(
+    parameter int LANES = 32,  // 8, 16 or 32
+    parameter int ROWS = 1     // at most 8
+) (
+    input  logic         clk,
+    input  logic         rst,
+    input  logic         command_valid,
+    output logic         command_ready,
+    input  logic [15:0]  k,              // 1 .. 32 * MAX_UNITS - 1
+    input  logic [31:0]  n,              // at least 1
+    input  logic [6:0]   rows,           // at least 1
+    input  logic [31:0]  weight_line,
+    input  logic [15:0]  first,
+    input  logic [7:0]   merge,
+    input  logic [5:0]   bank_first,
+    input  logic [5:0]   bank_count,
+    input  logic         has_bias,
+    input  logic [5:0]   bias_bank,
+    input  logic [31:0]  bias_line,
+    input  logic [5:0]   x_bank,
+    input  logic [31:0]  x_line,
+    input  logic [31:0]  x_stride,
+    input  logic [5:0]   y_bank,
+    input  logic [31:0]  y_line,
+    input  logic [31:0]  y_stride,
+    input  logic         y_single,
+    output logic         done,
+    output logic [31:0]  nonfinite_count,
+    output logic [31:0]  nonfinite_row,  // ~0 none
+    output logic         read_valid,
+    input  logic         read_ready,
+    output logic [5:0]   read_bank,
+    output logic [31:0]  read_line,
+    output logic [15:0]  read_tag,
+    input  logic         line_valid,
+    input  logic [15:0]  line_tag,
+    input  logic [511:0] line_data,
+    output logic         write_valid,
+    input  logic         write_ready,
+    output logic [5:0]   write_bank,
+    output logic [31:0]  write_line,
+    output logic [63:0]  write_bytes,
+    output logic [511:0] write_data
+);
+  localparam int TILE_STRIPES = 32 / LANES;
+  localparam int LANES_LOG = $clog2(LANES);
+
+  typedef enum logic [1:0] {IDLE, START, LOAD, RUN} state_t;
+  state_t state;
+  command_t command;
+  logic [6:0] rows_left;
+  logic [3:0] rows_now;
+  logic [31:0] x_now, stripes, stored;
+  logic first_rows;  // of the command
+  logic accept, rows_start, stripes_start, x_ready, schedule_busy, store_free, rows_done, more_rows;
+
+  assign command_ready = state == IDLE;
+  assign accept = command_valid && command_ready;
+  assign rows_now = rows_left > 7'(ROWS) ? 4'(ROWS) : rows_left[3:0];
+  assign more_rows = rows_left > 7'(ROWS);
+  assign stripes = (command.n + 32'(LANES - 1)) >> LANES_LOG;
+  assign rows_start = state == START;
+  assign stripes_start = state == LOAD && x_ready;
+  assign rows_done = state == RUN && stored == stripes && !schedule_busy;
+
+  always_ff @(posedge clk) begin
+    done <= rows_done && !more_rows;
+    unique case (state)
+      IDLE:
+      if (accept) begin
+        command <= '{
+            k: k, n: n, rows: rows, weight_line: weight_line, first: first, merge: merge,
+            bank_first: bank_first, bank_count: bank_count, has_bias: has_bias,
+            bias_bank: bias_bank, bias_line: bias_line, x_bank: x_bank, x_line: x_line,
+            x_stride: x_stride, y_bank: y_bank, y_line: y_line, y_stride: y_stride,
+            y_single: y_single
+        };
+        rows_left <= rows;
+        x_now <= x_line;
+        first_rows <= 1'b1;
+        state <= START;
+      end
+      START: state <= LOAD;
+      LOAD: if (x_ready) state <= RUN;
+      RUN:
+      if (rows_done) begin
+        rows_left <= rows_left - 7'(ROWS);
+        x_now <= x_now + command.x_stride * ROWS;
+        first_rows <= 1'b0;
+        state <= more_rows ? START : IDLE;
+      end
+    endcase
+    if (rst) begin
+      state <= IDLE;
+      done <= 1'b0;
+    end
+  end
+
+  logic blocks_ready, blocks_next;
+  logic [7:0] block;
+  logic [5:0] block_bank;
+  logic [31:0] block_line;
+  block_walk #(
+      .BLOCK_LINES(128),
+      .STRIPES(TILE_STRIPES)
+  ) walk (
+      .clk(clk),
+      .rst(rst),
+      .start(rows_start),
+      .command(command),
+      .ready(blocks_ready),
+      .next(blocks_next),
+      .block(block),
+      .bank(block_bank),
+      .line(block_line)
+  );
+
+  logic round_free;
+  logic [1:0] round_ready;
+  unit_fetch fetch (
+      .clk(clk),
+      .rst(rst),
+      .start(rows_start),
+      .command(command),
+      .x_line(x_now),
+      .rows(rows_now),
+      .stripes(stripes),
+      .stripes_log(3'($clog2(TILE_STRIPES))),
+      .blocks_ready(blocks_ready),
+      .blocks_next(blocks_next),
+      .block(block),
+      .block_bank(block_bank),
+      .block_line(block_line),
+      .read_valid(read_valid),
+      .read_ready(read_ready),
+      .read_bank(read_bank),
+      .read_line(read_line),
+      .read_tag(read_tag),
+      .line_valid(line_valid),
+      .line_tag(line_tag),
+      .round_free(round_free),
+      .round_ready(round_ready),
+      .x_ready(x_ready)
+  );
+
+  // The stream buffer: two sides of eight segments of 32 lines, then the bias of four stripes. The
+  // rows of x: a line a unit.
+  logic [511:0] stream[1024], stream_line;
+  logic [9:0] stream_address, stream_to, x_unit;
+  logic [4:0] x_column;
+  logic x_is_one;
+  logic [16*ROWS-1:0] x;
+  assign stream_to = line_tag[15:14] == LINE_BIAS ? {8'h80, line_tag[1:0]} : line_tag[9:0];
+  always_ff @(posedge clk) begin
+    if (line_valid && line_tag[15:14] != LINE_X) stream[stream_to] <= line_data;
+    stream_line <= stream[stream_address];
+  end
+  for (genvar row = 0; row < ROWS; row++) begin : row_of_x
+    logic [511:0] units[MAX_UNITS], unit_line;
+    always_ff @(posedge clk) begin
+      if (line_valid && line_tag[15:14] == LINE_X && line_tag[13:10] == row[3:0])
+        units[line_tag[9:0]] <= line_data;
+      unit_line <= units[x_unit];
+    end
+    assign x[16*row+:16] = x_is_one ? 16'h3c00 : unit_line[16*x_column+:16];
+  end
+  logic [16*LANES-1:0] w;
+  logic [4:0] stripe_part;  // of the stripe whose line is here
+  if (LANES == 32) begin : whole_lines
+    assign w = stream_line;
+  end else begin : parts
+    assign w = stream_line[16*LANES*stripe_part[$clog2(TILE_STRIPES)-1:0]+:16*LANES];
+  end
+
+  logic use_product, join_hold, hold_load, hold_shift, sum_clear, flags_take;
+  fp16_schedule #(
+      .LANES(LANES)
+  ) schedule (
+      .clk(clk),
+      .rst(rst),
+      .start(stripes_start),
+      .command(command),
+      .stripes(stripes),
+      .busy(schedule_busy),
+      .round_ready(round_ready),
+      .round_free(round_free),
+      .store_free(store_free),
+      .stream_address(stream_address),
+      .stripe_part(stripe_part),
+      .x_unit(x_unit),
+      .x_column(x_column),
+      .x_is_one(x_is_one),
+      .use_product(use_product),
+      .join_hold(join_hold),
+      .hold_load(hold_load),
+      .hold_shift(hold_shift),
+      .sum_clear(sum_clear),
+      .flags_take(flags_take)
+  );
+
+  logic [32*ROWS-1:0] single;
+  logic [16*ROWS-1:0] half;
+  logic value_valid;
+  fp16_lanes #(
+      .LANES(LANES),
+      .ROWS(ROWS)
+  ) lanes (
+      .clk(clk),
+      .w(w),
+      .x(x),
+      .use_product(use_product),
+      .join_hold(join_hold),
+      .hold_load(hold_load),
+      .hold_shift(hold_shift),
+      .sum_clear(sum_clear),
+      .flags_take(flags_take),
+      .single(single),
+      .half(half)
+  );
+  always_ff @(posedge clk) value_valid <= hold_shift && !rst;
+
+  result_store #(
+      .LANES(LANES),
+      .ROWS(ROWS)
+  ) store (
+      .clk(clk),
+      .rst(rst),
+      .start(rows_start && first_rows),
+      .next_rows(rows_start),
+      .command(command),
+      .rows(rows_now),
+      .value_valid(value_valid),
+      .single(single),
+      .half(half),
+      .free(store_free),
+      .stored(stored),
+      .write_valid(write_valid),
+      .write_ready(write_ready),
+      .write_bank(write_bank),
+      .write_line(write_line),
+      .write_bytes(write_bytes),
+      .write_data(write_data),
+      .nonfinite_count(nonfinite_count),
+      .nonfinite_row(nonfinite_row)
+  );
+endmodule

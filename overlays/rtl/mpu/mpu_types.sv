@@ -1,0 +1,38 @@
+// What the array's modules hand each other.
+package mpu_types;
+  parameter int MAX_UNITS = 1024;  // of 32 columns: the longest row of x that fits
+
+  // A matmul, as LORA_CMD_MATRIX has it; rows of x and y begin at lines.
+  typedef struct packed {
+    logic [15:0] k;
+    logic [31:0] n;
+    logic [6:0]  rows;
+    logic [31:0] weight_line;
+    logic [15:0] first;
+    logic [7:0]  merge;
+    logic [5:0]  bank_first;
+    logic [5:0]  bank_count;
+    logic        has_bias;
+    logic [5:0]  bias_bank;
+    logic [31:0] bias_line;
+    logic [5:0]  x_bank;
+    logic [31:0] x_line;
+    logic [31:0] x_stride;  // lines
+    logic [5:0]  y_bank;
+    logic [31:0] y_line;
+    logic [31:0] y_stride;  // lines
+    logic        y_single;  // FP32
+  } command_t;
+
+  // Tags of read requests: what a line is for, and where it goes.
+  typedef enum logic [1:0] {
+    LINE_WEIGHTS = 2'd0,  // where: side, segment, column of the unit
+    LINE_BIAS    = 2'd1,  // where: side, stripe modulo 4
+    LINE_X       = 2'd2   // where: unit
+  } line_kind_t;
+
+  // First unit of segment s of `units` (docs/numbers.md, 2.1).
+  function automatic logic [10:0] segment_start(input logic [3:0] s, input logic [10:0] units);
+    return 11'(({11'd0, s} * {4'd0, units}) >> 3);
+  endfunction
+endpackage

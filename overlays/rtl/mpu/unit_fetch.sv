@@ -1,0 +1,188 @@
+// Asks memory for lines in the order in which the lanes need them: the rows of x, then for each
+// stripe of columns, round by round, one unit of 32 columns of each segment, at last the bias. A round
+// fills one side of the stream buffer and starts when that side is free. No unit's lines cross into
+// another block. One run of lines is found while the one before it is read.
+module unit_fetch
+  import mpu_types::*;
+(
+    input  logic        clk,
+    input  logic        rst,
+    input  logic        start,    // one cycle: the rows' x, then all stripes
+    input  command_t    command,
+    input  logic [31:0] x_line,   // of the first of these rows
+    input  logic [3:0]  rows,     // how many of them
+    input  logic [31:0] stripes,
+    input  logic [2:0]  stripes_log,  // of a tile of 32 columns, as a shift
+    // table of blocks
+    input  logic        blocks_ready,
+    output logic        blocks_next,
+    output logic [7:0]  block,
+    input  logic [5:0]  block_bank,
+    input  logic [31:0] block_line,
+    // memory
+    output logic        read_valid,
+    input  logic        read_ready,
+    output logic [5:0]  read_bank,
+    output logic [31:0] read_line,
+    output logic [15:0] read_tag,
+    input  logic        line_valid,
+    input  logic [15:0] line_tag,
+    // the lanes' side
+    input  logic        round_free,   // one cycle: the older side has been read
+    output logic [1:0]  round_ready,  // this side is complete
+    output logic        x_ready
+);
+  typedef struct packed {
+    line_kind_t  kind;
+    logic [5:0]  bank;
+    logic [31:0] line;
+    logic [10:0] count;
+    logic [3:0]  row;    // of x
+    logic [9:0]  where;  // as in the tag
+  } run_t;
+  typedef enum logic [2:0] {IDLE, X, TABLE, SIDE, LOOK, FOUND, BIAS, ROUND} state_t;
+
+  state_t state;
+  logic [10:0] units, unit, unit_end, rounds, round;
+  logic [2:0] segment;
+  logic [31:0] stripe, row_line;
+  logic [3:0] row;
+  logic side, free_side;
+  logic [1:0] taken;     // sides that are being filled or read
+  logic [1:0] finished;  // sides whose runs have all been found
+  logic [1:0][10:0] waiting;  // lines found, not yet here
+  logic [15:0] x_waiting;
+  logic last_round, last_stripe;
+  logic [15:0] rest;
+
+  assign units = 11'((command.k + 16'd31) >> 5);
+  assign rounds = (units + 11'd7) >> 3;
+  assign unit = segment_start({1'b0, segment}, units) + round;
+  assign unit_end = segment_start({1'b0, segment} + 4'd1, units);
+  assign block = 8'(unit >> 2);
+  assign rest = command.k - {unit, 5'd0};
+  assign last_round = round + 11'd1 == rounds;
+  assign last_stripe = stripe + 32'd1 == stripes;
+  assign x_ready = state != IDLE && state != X && x_waiting == 16'd0;
+  for (genvar s = 0; s < 2; s++) begin : ready
+    assign round_ready[s] = finished[s] && waiting[s] == 11'd0;
+  end
+
+  // the run that was found, and the one that is being read
+  run_t found, run;
+  logic found_valid, take, push, sent;
+  assign read_valid = run.count != 11'd0;
+  assign read_bank = run.bank;
+  assign read_line = run.line;
+  assign read_tag = {run.kind, run.row, run.where};
+  assign sent = read_valid && read_ready;
+  assign take = found_valid && (run.count == 11'd0 || (sent && run.count == 11'd1));
+  assign push = (state == X || state == FOUND || state == BIAS) && (!found_valid || take);
+
+  run_t made;
+  always_comb begin
+    made = '{kind: LINE_X, bank: command.x_bank, line: row_line, count: units, row: row, where: 10'd0};
+    if (state == FOUND) begin
+      made.kind = LINE_WEIGHTS;
+      made.bank = block_bank;
+      made.line = block_line + {25'd0, unit[1:0], 5'd0};
+      made.count = rest > 16'd32 ? 11'd32 : rest[10:0];
+      made.where = {1'b0, side, segment, 5'd0};
+    end
+    if (state == BIAS) begin
+      made.kind = LINE_BIAS;
+      made.bank = command.bias_bank;
+      made.line = command.bias_line + (stripe >> stripes_log);
+      made.count = 11'd1;
+      made.where = {1'b0, side, 6'd0, stripe[1:0]};
+    end
+  end
+
+  always_ff @(posedge clk) begin
+    if (sent) begin
+      run.count <= run.count - 11'd1;
+      run.line <= run.line + 32'd1;
+      run.where <= run.where + 10'd1;
+    end
+    if (take) run <= found;
+    if (push) found <= made;
+    found_valid <= push || (found_valid && !take);
+    for (int s = 0; s < 2; s++) begin
+      waiting[s] <= waiting[s] + (push && state != X && side == s[0] ? made.count : 11'd0) -
+                    {10'd0, line_valid && line_tag[15:14] != LINE_X && line_tag[8] == s[0]};
+    end
+    x_waiting <= x_waiting + (push && state == X ? {5'd0, units} : 16'd0) -
+                 {15'd0, line_valid && line_tag[15:14] == LINE_X};
+    if (rst) begin
+      run.count <= 11'd0;
+      found_valid <= 1'b0;
+      waiting <= '0;
+      x_waiting <= 16'd0;
+    end
+  end
+
+  always_ff @(posedge clk) begin
+    blocks_next <= 1'b0;
+    if (round_free) begin
+      taken[free_side] <= 1'b0;
+      finished[free_side] <= 1'b0;
+      free_side <= !free_side;
+    end
+    unique case (state)
+      X:
+      if (push) begin
+        row <= row + 4'd1;
+        row_line <= row_line + command.x_stride;
+        if (row + 4'd1 == rows) state <= TABLE;
+      end
+      TABLE: if (blocks_ready && !blocks_next) state <= SIDE;
+      SIDE:
+      if (!taken[side]) begin
+        taken[side] <= 1'b1;
+        state <= LOOK;
+      end
+      LOOK:  // the table answers in the next cycle
+      if (unit < unit_end) state <= FOUND;
+      else begin
+        segment <= segment + 3'd1;
+        if (segment == 3'd7) state <= last_round && command.has_bias ? BIAS : ROUND;
+      end
+      FOUND:
+      if (push) begin
+        segment <= segment + 3'd1;
+        state <= segment != 3'd7 ? LOOK : last_round && command.has_bias ? BIAS : ROUND;
+      end
+      BIAS: if (push) state <= ROUND;
+      ROUND: begin
+        finished[side] <= 1'b1;
+        side <= !side;
+        round <= last_round ? 11'd0 : round + 11'd1;
+        state <= SIDE;
+        if (last_round) begin
+          stripe <= stripe + 32'd1;
+          blocks_next <= 1'b1;
+          state <= last_stripe ? IDLE : TABLE;
+        end
+      end
+      default: ;
+    endcase
+    if (start) begin
+      state <= X;
+      row <= 4'd0;
+      row_line <= x_line;
+      round <= 11'd0;
+      stripe <= 32'd0;
+      segment <= 3'd0;
+      side <= 1'b0;
+      free_side <= 1'b0;
+      taken <= 2'b00;
+      finished <= 2'b00;
+    end
+    if (rst) begin
+      state <= IDLE;
+      blocks_next <= 1'b0;
+      taken <= 2'b00;
+      finished <= 2'b00;
+    end
+  end
+endmodule

@@ -1,0 +1,39 @@
+"""Engine(kernels="rtl") and lora-run --kernels rtl: the tokens of the native kernels."""
+
+from __future__ import annotations
+
+import pytest
+
+from lora_host import rtl
+from lora_sdk import Engine, SamplingParams
+from tests.commands import lora_run
+
+pytestmark = pytest.mark.rtl
+
+GREEDY = SamplingParams(max_tokens=16, temperature=0, ignore_eos=True)
+PROMPT = "def main"
+
+
+def tokens(kernels: str) -> list[int]:
+    with Engine(kernels=kernels, boards=1, speculation=None) as engine:
+        return list(engine.generate([PROMPT], GREEDY)[0].token_ids)
+
+
+def test_sixteen_greedy_tokens_of_the_demo_model() -> None:
+    wanted = tokens("native")
+    before = rtl.simulated_work()
+    assert tokens("rtl") == wanted
+    assert len(wanted) == 16
+    after = rtl.simulated_work()
+    assert after.simulated - before.simulated >= 16 * 33  # 8 layers of 4 matmuls, and lm_head
+    assert after.matrix == before.matrix
+    assert after.vector > before.vector and after.attention > before.attention
+
+
+def test_stats_say_what_was_simulated() -> None:
+    done = lora_run("--kernels", "rtl", "--stats", "-n", 1, "-p", "x")
+    assert done.returncode == 0, done.stderr
+    text = done.stderr.decode()
+    assert "rtl kernels" in text
+    line = next(line for line in text.splitlines() if line.startswith("simulated: "))
+    assert "native: 0 matmuls" in line

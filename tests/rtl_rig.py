@@ -1,0 +1,96 @@
+"""One matmul by the NumPy model and by simulated units: the same memory before, the same bytes of
+every bank after. Variants of the units are built for a test."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lora_host import rtl
+from tests.unit.kernel_rig import (
+    CONTROL,
+    NO_BANK,
+    ONCHIP,
+    SELECTED,
+    TABLES,
+    WEIGHT_BANKS,
+    Result,
+    Rig,
+    Runner,
+    numpy_runner,
+)
+
+ROOT = Path(__file__).resolve().parents[1]
+FP16, FP32 = 1, 2
+X_OFFSET, Y_OFFSET, LINE = 64, 1 << 20, 64
+
+
+def units_runner(units: Any, seed: int = rtl.SEED) -> Runner:
+    """Runs kernels of a loaded library."""
+    table = rtl.kernel_table(units, seed)
+    return lambda name, call: int(getattr(table, name)(table.context, call))
+
+
+def build(folder: Path, sources: Path | None = None, lanes: int = 8, rows: int = 1) -> Any:
+    """Units of another size, or of other `sources` than overlays/rtl, built in `folder`, loaded."""
+    target = folder / rtl.LIBRARY
+    subprocess.run(
+        [
+            "make", "-C", ROOT / "csrc" / "rtl", f"BUILD={folder}", f"TARGET={target}",
+            f"RTL={sources or ROOT / 'overlays' / 'rtl'}", f"LANES={lanes}", f"ROWS={rows}",
+        ],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    return rtl.load(target)
+
+
+def padded(size: int) -> int:
+    return -(-size // LINE) * LINE
+
+
+@dataclass
+class Matmul:
+    """y = x @ w + bias of FP16 operands [rows, k], [k, n], [n]; `place` is merge, first, line."""
+
+    x: NDArray[np.float16]
+    w: NDArray[np.float16]
+    bias: NDArray[np.float16] | None = None
+    y_type: int = FP32
+    place: tuple[int, int, int] = (2, 5, 3)
+    selected: tuple[int, ...] | None = None
+    bank_bytes: int = 1 << 22
+
+    def run(self, runner: Runner) -> tuple[Rig, Result]:
+        rig = Rig(bank_bytes=self.bank_bytes, runner=runner)
+        rows, (k, n) = len(self.x), self.w.shape
+        count = rows if self.selected is None else max(self.selected) + 1
+        rig.rows(count, self.selected)
+        merge, first, line = self.place
+        x_stride, y_stride = padded(2 * k) + LINE, padded(self.y_type * 2 * n) + LINE
+        rig.place_rows(ONCHIP, X_OFFSET, x_stride, self.x)
+        rig.place_matrix(self.w, merge=merge, first=first, line=line)
+        if self.bias is not None:
+            rig.place(TABLES, 2 * LINE, self.bias)
+        found = rig.run(
+            "matrix", bank_first=WEIGHT_BANKS[0], bank_count=WEIGHT_BANKS[1], merge=merge,
+            weight_type=FP16, weight_line=line, first=first, x_bank=ONCHIP,
+            y_bank=CONTROL if self.y_type == FP32 else ONCHIP, k=k, n=n, x_offset=X_OFFSET,
+            x_stride=x_stride, y_offset=Y_OFFSET, y_stride=y_stride, bias_line=2,
+            bias_bank=NO_BANK if self.bias is None else TABLES, y_type=self.y_type,
+            flags=0 if self.selected is None else SELECTED,
+        )  # fmt: skip
+        return rig, found
+
+
+def same(matmul: Matmul, units: Any, runner: Callable[..., Runner] = units_runner) -> bool:
+    """Whether both give the same status, the same counts and the same bytes in every bank."""
+    (model, wanted), (array, found) = matmul.run(numpy_runner), matmul.run(runner(units))
+    banks = all(np.array_equal(model.banks[b], array.banks[b]) for b in model.banks)
+    return banks and wanted == found
