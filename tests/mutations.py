@@ -4,6 +4,7 @@ or refused in one line, in bounded time."""
 from __future__ import annotations
 
 import copy
+import faulthandler
 import json
 import re
 import signal
@@ -22,6 +23,8 @@ from lora_host.errors import LoraError
 MAX_MESSAGE = 500
 MAX_SECONDS = 5.0
 """For one file: far above what any takes, so that a busy machine fails no test."""
+MAX_SECONDS_IN_C = 60.0
+"""After which the process ends with a traceback: C code cannot be stopped otherwise."""
 
 _WORDS = (
     "", "-1", "0", "1", "255", "65536", "4294967296", "-9223372036854775809", "9" * 40, "9" * 5000,
@@ -140,11 +143,13 @@ def as_json(random: Random, value: Any) -> bytes:
 
 @dataclass
 class Subject:
-    """A file that is mutated: `mutate` gives its bytes, `read` reads it as the product does."""
+    """A file that is mutated: `mutate` gives its bytes, `read` reads it as the product does and
+    `close` frees what that takes."""
 
     path: Path
     mutate: Callable[[Random], bytes]
     read: Callable[[], object]
+    close: Callable[[], None] = lambda: None
 
 
 @dataclass
@@ -205,8 +210,10 @@ def _limit() -> Any:
 
     before = signal.signal(signal.SIGALRM, late)
     signal.setitimer(signal.ITIMER_REAL, MAX_SECONDS)
+    faulthandler.dump_traceback_later(MAX_SECONDS_IN_C, exit=True)
     try:
         yield
     finally:
+        faulthandler.cancel_dump_traceback_later()
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)

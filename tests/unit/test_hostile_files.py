@@ -20,7 +20,7 @@ from lora_sdk.model.folder import INDEX, find_tensors
 from lora_sdk.spec_tuning import npz_file
 from lora_sdk.spec_tuning.npz_file import NpzFault, read_npz
 from lora_sdk.text.tokenizer import Tokenizer
-from tests import hostile_host, hostile_models
+from tests import hostile_host, hostile_lists, hostile_models
 from tests.mutations import Subject, campaign
 from tests.variant_tokenizer import make_tokenizer
 
@@ -36,11 +36,16 @@ FORMATS: dict[str, Callable[[Path], Subject]] = {
     "ranks": hostile_models.ranks,
     "adapter_config": hostile_models.adapter,
     "adapter_weights": hostile_models.adapter_weights,
+    "list": hostile_lists.lists,
 }
 
 
 def run(name: str, folder: Path, count: int) -> None:
-    outcome = campaign(name, FORMATS[name](folder), count)
+    subject = FORMATS[name](folder)
+    try:
+        outcome = campaign(name, subject, count)
+    finally:
+        subject.close()
     assert not outcome.faults, f"{name}: {outcome}\n" + "\n".join(outcome.faults[:20])
     assert outcome.taken and outcome.refused, f"{name}: {outcome}; expected some of both"
 
