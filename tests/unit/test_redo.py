@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from lora_host.errors import LinkError, LoraError, RequestError
+from lora_host.errors import LinkError, LoraError, RequestError, TransportError
 from lora_sdk.core.step import Row
 from lora_sdk.engine.generator import Generator
 from lora_sdk.engine.requests import Request, Sample
@@ -110,6 +110,26 @@ def test_a_bad_argument_is_not_tried_again() -> None:
     assert len(failing.finish()) == 1 and failing.stepper.redone == 0
     assert isinstance(request.error, RequestError)
     failing.check_books()
+
+
+def test_an_interrupt_reaches_its_own_thread_alone() -> None:
+    """Others' requests end with an error that an event loop survives."""
+    bench = Failing((), loop=False)
+    request = bench.submit([1, 2])
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    bench.runner.before_step = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        bench.generator.advance()
+    with pytest.raises(TransportError, match="interrupted by KeyboardInterrupt"):
+        request.result()
+    bench.runner.before_step = lambda: None
+    after = bench.submit([3])
+    assert bench.finish() == []
+    assert list(after.result().token_ids) == greedy_tokens([3], 8)
+    bench.check_books()
 
 
 def test_slots_that_are_all_held_are_an_error_and_no_endless_wait() -> None:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from lora_host.errors import LoraError, ModelError, RequestError
+from lora_host.errors import LoraError, ModelError, RequestError, TransportError
 from lora_sdk.core.kvcache import KvCache
 from lora_sdk.core.results import Delta
 from lora_sdk.core.rows import build_rows
@@ -73,7 +73,7 @@ class StepLoop:
             raise
         except BaseException as error:  # nobody knows whether the step ran
             self._cache.reset()
-            self.fail_all(error)
+            self.fail_all(error if isinstance(error, Exception) else _interrupted(error))
             raise
 
     def _advance(self, one_step: bool) -> bool:
@@ -335,3 +335,11 @@ class StepLoop:
             request.fail(ModelError(f"{request.name}: {error}", row=error.row))
         if request.done or request.error is not None:
             self._scheduler.remove(request)
+
+
+def _interrupted(error: BaseException) -> TransportError:
+    """What requests of other threads end with: Ctrl-C belongs to the thread that it reached."""
+    return TransportError(
+        f"a step was interrupted by {type(error).__name__} in the thread that ran it, and every "
+        "open sequence was forgotten; ask again"
+    )
