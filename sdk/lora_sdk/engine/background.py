@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 
 from lora_sdk.core.results import Delta, Result
 from lora_sdk.engine.generator import Generator
 from lora_sdk.engine.requests import Request
 
 
-async def deltas(generator: Generator, request: Request) -> AsyncIterator[Delta]:
+async def deltas(generator: Generator, request: Request) -> AsyncGenerator[Delta, None]:
     """Deltas of a request as they come; leaving early cancels it."""
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[Delta | None] = asyncio.Queue()

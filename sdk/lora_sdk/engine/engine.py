@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -228,7 +228,9 @@ class Engine:
 
         return await collect(self._generator, self._requests.request(one_prompt(prompt), params))
 
-    def astream(self, prompt: Prompt, params: SamplingParams | None = None) -> AsyncIterator[Delta]:
+    def astream(
+        self, prompt: Prompt, params: SamplingParams | None = None
+    ) -> AsyncGenerator[Delta, None]:
         """`stream` for asyncio; leaving the loop cancels the request."""
         from lora_sdk.engine.background import deltas
 

@@ -101,7 +101,7 @@ async def _pump(
     try:
         await ticket.wait()
         clock.granted()
-        async with aclosing(service.engine.astream(job.tokens, job.params)) as deltas:  # type: ignore[type-var]
+        async with aclosing(service.engine.astream(job.tokens, job.params)) as deltas:
             async for delta in deltas:
                 clock.received(delta)
                 queue.put_nowait((index, delta))
