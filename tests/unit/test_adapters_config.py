@@ -173,8 +173,8 @@ def test_a_module_in_both_lists_or_strictly_in_neither() -> None:
         (Folder("x"), "llama", r"expected \[8, 144\] by|shape"),
         (Folder("x"), "gpt2", "another model's"),
         (Folder("x", rank=6, config={"use_bdlora": {"nblocks": 4, "match_strict": False,
-         "target_modules_bd_b": ["proj"]}}), None, "no multiple of nblocks 4"),
-        (Folder("x", config={"target_modules": ["q_proj"]}), None, "does not name"),
+         "target_modules_bd_b": ["proj"]}}), None, "not a multiple of nblocks 4"),
+        (Folder("x", config={"target_modules": ["q_proj"]}), None, "not of target_modules"),
     ],
 )  # fmt: skip
 def test_wrong_tensors_are_named(folder: Folder, other: str | None, part: str, load: Load) -> None:

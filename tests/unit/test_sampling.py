@@ -8,7 +8,7 @@ import pytest
 from lora_host import numerics
 from lora_host.errors import ModelError, RequestError
 from lora_sdk.sampling import Sampler, SamplingParams, philox, select
-from lora_sdk.sampling.logprobs import normaliser, position_logprobs, rank_of, top_tokens
+from lora_sdk.sampling.logprobs import max_and_log_sum, position_logprobs, rank_of, top_tokens
 
 
 def logits(*values: float) -> np.ndarray:
@@ -187,8 +187,8 @@ def test_ranks_of_equal_logits_go_by_id() -> None:
     assert top_tokens(values, 3) == [1, 2, 0] and top_tokens(values, 0) == []
 
 
-def test_normaliser_of_one_token_is_zero() -> None:
-    assert normaliser(logits(3.5)) == (3.5, 0.0)
+def test_log_sum_of_one_token_is_zero() -> None:
+    assert max_and_log_sum(logits(3.5)) == (3.5, 0.0)
 
 
 def test_raw_and_processed_logprobs_differ_by_temperature() -> None:

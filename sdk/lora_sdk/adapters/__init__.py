@@ -1,1 +1,1 @@
-"""Adapters (LoRA weights): reading PEFT folders, cutting them for boards, slots on the boards."""
+"""Adapters (LoRA weights): read PEFT folders, shard them over boards, swap them into slots."""

@@ -1,4 +1,4 @@
-"""adapter_config.json of a PEFT folder: what is understood, and what is refused by name."""
+"""adapter_config.json of a PEFT folder: the supported fields. All others are refused by name."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "velora_config": (None,),
     "kasa_config": (None,),
 }
-# init_lora_weights, in lower case: those that set A and B alone, which the folder then holds.
+# Values of init_lora_weights, in lower case. These set A and B only, and the folder holds both.
 _BASE_KEPT = ("gaussian", "eva", "orthogonal", "mica")
-# Those that subtract the initial adapter from the base weights, and the beginning of such names.
+# These subtract the initial adapter from the base weights (prefixes of the values).
 _BASE_SUBTRACTED = ("pissa", "corda", "olora", "lora_ga")
 _BASE_QUANTIZED = ("loftq",)
-# Fields that say how it was trained or made, or that are read below.
+# Fields that record how the adapter was trained, and fields that are read below.
 _KNOWN = {
     "peft_type", "task_type", "auto_mapping", "base_model_name_or_path", "revision", "peft_version",
     "inference_mode", "r", "lora_alpha", "lora_dropout", "target_modules", "exclude_modules",
@@ -49,7 +49,7 @@ _KNOWN = {
 
 @dataclass(frozen=True)
 class Blocks:
-    """use_bdlora: which modules have a blocked A or B, by parts of their names."""
+    """use_bdlora: the modules whose A or B is block-diagonal, by substrings of their names."""
 
     a: tuple[str, ...]
     b: tuple[str, ...]
@@ -57,7 +57,7 @@ class Blocks:
     strict: bool
 
     def side(self, module: str) -> str | None:
-        """ "a" or "b", the factor of `module` that is block-diagonal, None where neither is."""
+        """The block-diagonal factor of `module`: "a", "b", or None if neither is."""
         a = any(pattern in module for pattern in self.a)
         b = any(pattern in module for pattern in self.b)
         if a and b:
@@ -71,7 +71,7 @@ class Blocks:
 
 @dataclass(frozen=True)
 class PeftConfig:
-    """What of adapter_config.json decides the arithmetic."""
+    """The fields of adapter_config.json that decide the arithmetic."""
 
     rank: int
     alpha: float
@@ -89,7 +89,7 @@ class PeftConfig:
         return int(_by_pattern(self.rank_pattern, module, self.rank))
 
     def scale_of(self, module: str) -> float:
-        """alpha/r, with rsLoRA alpha/sqrt(r)."""
+        """alpha/r, or alpha/sqrt(r) with rsLoRA."""
         rank = self.rank_of(module)
         alpha = float(_by_pattern(self.alpha_pattern, module, self.alpha))
         return alpha / math.sqrt(rank) if self.rslora else alpha / rank
@@ -126,7 +126,8 @@ def _by_pattern(patterns: Mapping[str, Any], module: str, default: Any) -> Any:
 
 
 def load_peft_config(folder: Path) -> PeftConfig:
-    """Read and check a PEFT folder's configuration; AdapterError names field, found, expected."""
+    """Read and check a PEFT folder's configuration. AdapterError names the field, the value found
+    and the value expected."""
     path = folder / FILE
     try:
         if path.stat().st_size > MAX_JSON_BYTES:
@@ -144,7 +145,7 @@ def load_peft_config(folder: Path) -> PeftConfig:
 
 
 def parse(values: Mapping[str, Any]) -> PeftConfig:
-    """The same of the object itself."""
+    """As load_peft_config, for the parsed JSON object."""
     if values.get("peft_type") != "LORA":
         raise _refused("peft_type", values.get("peft_type"), '"LORA"')
     for name, neutral in _NEUTRAL.items():
@@ -152,9 +153,9 @@ def parse(values: Mapping[str, Any]) -> PeftConfig:
             raise _refused(name, values[name], f"{neutral[-1]!r}: it is not supported")
     _check_initialization(values.get("init_lora_weights"))
     unknown = sorted(set(values) - _KNOWN - set(_NEUTRAL))
-    set_ones = [name for name in unknown if values[name] not in (None, False, [], {}, "")]
-    if set_ones:
-        raise _refused(set_ones[0], values[set_ones[0]], "no such field: it may change the result")
+    given = [name for name in unknown if values[name] not in (None, False, [], {}, "")]
+    if given:
+        raise _refused(given[0], values[given[0]], "no such field: it may change the result")
     return PeftConfig(
         rank=_integer(values, "r", 8),
         alpha=_number(values.get("lora_alpha", 8), "lora_alpha"),
@@ -170,7 +171,8 @@ def parse(values: Mapping[str, Any]) -> PeftConfig:
 
 
 def _check_initialization(value: Any) -> None:
-    """PEFT changes the base weights by some: such an adapter is wrong on the plain base model."""
+    """Refuse initializations that change the base weights: such an adapter gives wrong results on
+    the plain base model."""
     if value is None or isinstance(value, bool):
         return
     name = value.lower() if isinstance(value, str) else ""

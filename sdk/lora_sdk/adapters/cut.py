@@ -1,9 +1,9 @@
-"""What of an adapter one board holds: factors of A and B for each of its matrices.
+"""The part of an adapter that one board holds: factors of A and B for each of its matrices.
 
-B lies by column, as the board's own columns. Of a blocked B (bd_b) only the blocks that those
-columns meet are held, and of A only their ranks; a blocked A (bd_a) is applied whole, block by
-block (BD-LoRA, section 3). With S-LoRA A is sharded by rank and h gathered. Absent blocks are left
-out everywhere, so that all ways and board counts make the same sums."""
+B is sharded by column, like the base matrix. A block-diagonal B (bd_b) keeps only the blocks that
+overlap the board's columns, and A keeps only their ranks. A block-diagonal A (bd_a) is kept whole
+and applied block by block (BD-LoRA, section 3). With S-LoRA, A is sharded by rank and h is
+gathered. Zero blocks are skipped everywhere, so all modes and board counts add the same terms."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Placing:
-    """How ranks of one tensor stand in a row of h."""
+class RankLayout:
+    """How the ranks of one tensor are laid out in a row of h."""
 
     h_first: int
     h_run: int
@@ -33,14 +33,14 @@ class Placing:
 
 @dataclass(frozen=True)
 class Factor:
-    """`values` FP16 [rank_count, count]: of A columns first.. of x, of B
-    columns first.. of the board's matrix. Ranks count from the adapter's first one."""
+    """`values`: FP16 [rank_count, count]. Columns start at `first`: in x for A, in the board's
+    matrix for B. `rank_first` counts from the adapter's first rank."""
 
     first: int
     rank_first: int
     rank: int
     scale: np.float32
-    placing: Placing
+    layout: RankLayout
     values: Half
 
 
@@ -62,26 +62,27 @@ def cut(
     for index, part in enumerate(spec.parts):
         target = weights.targets.get(part.tensor)
         if target is not None:
-            place = _placing(target.module, index, len(spec.parts), share.boards, options)
+            layout = _rank_layout(target.module, index, len(spec.parts), share.boards, options)
             columns = range(part.start, part.stop)
-            ups = list(_up(target, columns, column, place))
-            down.extend(_down(target.module, _ranks(target.module, ups, share, options), place))
+            ups = list(_up(target, columns, column, layout))
+            down.extend(_down(target.module, _ranks(target.module, ups, share, options), layout))
             up.extend(ups)
         column += part.width
     return MatrixCut(tuple(down), tuple(up))
 
 
-def _placing(
+def _rank_layout(
     module: Module, index: int, tensors: int, boards: int, options: AdapterOptions
-) -> Placing:
+) -> RankLayout:
     shards, share = options.shards(boards), options.share(boards)
     if shards == 1:
-        return Placing(index * share, padded_rank(module.rank), 0)
-    return Placing(index * share, -(-module.rank // shards), tensors * share)
+        return RankLayout(index * share, padded_rank(module.rank), 0)
+    return RankLayout(index * share, -(-module.rank // shards), tensors * share)
 
 
-def _up(target: Target, columns: range, local: int, place: Placing) -> Iterator[Factor]:
-    """B's blocks that meet the board's columns of a tensor; `local`: where these begin."""
+def _up(target: Target, columns: range, local: int, layout: RankLayout) -> Iterator[Factor]:
+    """B's blocks that overlap the board's columns of a tensor. `local` is the first of these
+    columns in the board's matrix."""
     module = target.module
     height, ranks = module.outputs // module.b_blocks, module.rank // module.b_blocks
     start, stop = target.first + columns.start, target.first + columns.stop
@@ -91,7 +92,7 @@ def _up(target: Target, columns: range, local: int, place: Placing) -> Iterator[
             first = local + low - start
             rank = padded_rank(module.rank)
             values = module.b[low:high].T
-            yield Factor(first, block * ranks, rank, module.scale, place, values)
+            yield Factor(first, block * ranks, rank, module.scale, layout, values)
 
 
 def _ranks(module: Module, ups: list[Factor], share: Share, options: AdapterOptions) -> range:
@@ -107,14 +108,14 @@ def _ranks(module: Module, ups: list[Factor], share: Share, options: AdapterOpti
     return range(ups[0].rank_first, ups[-1].rank_first + len(ups[-1].values))
 
 
-def _down(module: Module, ranks: range, place: Placing) -> Iterator[Factor]:
-    """A's rows `ranks`, a factor for each of its blocks."""
+def _down(module: Module, ranks: range, layout: RankLayout) -> Iterator[Factor]:
+    """A's rows `ranks`, one factor per block of A."""
     height, width = module.rank // module.a_blocks, module.inputs // module.a_blocks
     for block in range(module.a_blocks):
         low, high = max(ranks.start, block * height), min(ranks.stop, (block + 1) * height)
         if low < high:
             rank, values = padded_rank(module.rank), module.a[low:high]
-            yield Factor(block * width, low, rank, module.scale, place, values)
+            yield Factor(block * width, low, rank, module.scale, layout, values)
 
 
 def a_layout(values: Half) -> NDArray[np.float16]:

@@ -21,7 +21,7 @@ Image = NDArray[np.uint8]
 
 
 def slot_image(weights: AdapterWeights, plan: Plan, board: BoardPlan, name: str) -> Image:
-    """All bytes of a slot that holds `weights`; AdapterError where it does not fit one."""
+    """All bytes of a slot that holds `weights`. AdapterError if they do not fit."""
     cuts = [
         cut(weights, spec, board.share, plan.adapters)
         for spec in adapted_specs(plan.config, board.share)
@@ -43,7 +43,7 @@ def slot_image(weights: AdapterWeights, plan: Plan, board: BoardPlan, name: str)
     assert board.adapters is not None  # a plan with slots
     if offset > board.adapters.slot_bytes:
         raise AdapterError(
-            f"adapter {name!r}: takes {mib(offset)} of a slot on board {board.board}, which has "
+            f"adapter {name!r}: needs {mib(offset)} in a slot on board {board.board}, which has "
             f"{mib(board.adapters.slot_bytes)}; open with a larger max_adapter_rank"
         )
     return _assemble(offset, directory, factors_at, records, values)
@@ -59,8 +59,8 @@ def _record(factor: Factor, offset: int) -> Any:
     ranks, count = factor.values.shape
     record["first"], record["count"], record["offset"] = factor.first, count, offset
     record["rank_first"], record["rank_count"] = factor.rank_first, ranks
-    record["rank"], record["h_run"] = factor.rank, factor.placing.h_run
-    record["h_first"], record["h_skip"] = factor.placing.h_first, factor.placing.h_skip
+    record["rank"], record["h_run"] = factor.rank, factor.layout.h_run
+    record["h_first"], record["h_skip"] = factor.layout.h_first, factor.layout.h_skip
     record["scale"] = factor.scale.view(np.uint32)
     return record
 

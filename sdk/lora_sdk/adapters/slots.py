@@ -24,9 +24,9 @@ HEADER_BYTES = 64
 
 @dataclass(frozen=True)
 class AdapterInfo:
-    """A loaded adapter. `slot`: where it is on the boards, None in host memory alone; `users`:
-    sequences that use it now; `bytes`: what bringing it in moves, over all boards; `blocks`:
-    nblocks of a BD-LoRA adapter, else 1; `note`: what is to be said of how it is sharded."""
+    """A loaded adapter. `slot`: its slot on the boards, None if it is only in host memory. `users`:
+    sequences that use it now. `bytes`: bytes that loading it into a slot moves, over all boards.
+    `blocks`: nblocks of a BD-LoRA adapter, else 1. `note`: a remark on its sharding, or ""."""
 
     name: str
     path: Path
@@ -47,7 +47,7 @@ class _Loaded:
     images: list[Image]  # by rank of the board
     slot: int | None = None
     users: int = 0
-    used: int = 0  # turn of the last use
+    last_use: int = 0  # value of the use counter
 
 
 class AdapterSlots:
@@ -59,7 +59,7 @@ class AdapterSlots:
         self._loaded: dict[str, _Loaded] = {}
         self._slots: list[str | None] = [None] * plan.adapters.slots
         self._sequences: dict[int, str] = {}
-        self._turn = 0
+        self._uses = 0
         self.swaps = 0
         self.swap_bytes = 0
 
@@ -88,7 +88,7 @@ class AdapterSlots:
         return self.info(name)
 
     def _sharding(self, name: str, weights: AdapterWeights) -> str:
-        """What is to be said of how it is sharded; AdapterError where mode "bd" cannot hold."""
+        """A remark on its sharding, "" for none. AdapterError if mode "bd" cannot shard it."""
         boards, mode = self._plan.size, self._plan.adapters.mode
         if mode not in ("auto", "bd") or boards == 1:
             return ""
@@ -96,8 +96,8 @@ class AdapterSlots:
             note = "is not block-diagonal: A is replicated"
         elif weights.blocks % boards:
             note = (
-                f"nblocks {weights.blocks} is no multiple of {boards} boards: boards hold every "
-                "block that their columns meet"
+                f"nblocks {weights.blocks} is not a multiple of {boards} boards: boards hold every "
+                "block that overlaps their columns"
             )
         else:
             return ""
@@ -106,7 +106,7 @@ class AdapterSlots:
         return note
 
     def unload(self, name: str) -> None:
-        """Forget an adapter; AdapterError while sequences use it."""
+        """Remove an adapter. AdapterError while sequences use it."""
         found = self._get(name)
         if found.users:
             raise AdapterError(
@@ -117,7 +117,7 @@ class AdapterSlots:
         del self._loaded[name]
 
     def info(self, name: str) -> AdapterInfo:
-        """What is known of one adapter."""
+        """The state of one adapter."""
         found = self._get(name)
         size = sum(image.nbytes for image in found.images)
         return AdapterInfo(
@@ -129,7 +129,7 @@ class AdapterSlots:
         return [self.info(name) for name in sorted(self._loaded)]
 
     def check(self, name: str) -> None:
-        """AdapterError where no adapter of that name is loaded."""
+        """AdapterError if no adapter of that name is loaded."""
         self._get(name)
 
     def _get(self, name: str) -> _Loaded:
@@ -142,37 +142,37 @@ class AdapterSlots:
     # --- sequences ------------------------------------------------------------------------------
 
     def has_room(self, name: str | None) -> bool:
-        """Whether a further sequence may use the adapter now: it is on the boards, or a slot is
-        free or held by one that nobody uses."""
+        """Whether another sequence can use the adapter now: it is on the boards, or a slot is
+        empty or holds an unused adapter."""
         if name is None or name not in self._loaded or self._loaded[name].slot is not None:
             return True
         return self._victim() is not None
 
     def attach(self, sequence: int, name: str) -> None:
-        """Have a sequence's rows use an adapter, brought in where it is not on the boards."""
+        """Use an adapter for a sequence's rows. It is loaded into a slot if it is in none."""
         found = self._get(name)
         if found.slot is None:
             self._bring_in(name, found)
         self._pin(sequence, name)
 
     def closed(self, sequence: int) -> None:
-        """The sequence is no more."""
+        """The sequence was released."""
         name = self._sequences.pop(sequence, None)
         if name is not None:
             self._loaded[name].users -= 1
 
     def forked(self, parent: int, child: int) -> None:
-        """The child uses what its parent does."""
+        """The child uses its parent's adapter."""
         if parent in self._sequences:
             self._pin(child, self._sequences[parent])
 
     def forgotten(self) -> None:
-        """All sequences are no more."""
+        """All sequences were released."""
         for sequence in list(self._sequences):
             self.closed(sequence)
 
     def slot_of(self, sequence: int) -> int:
-        """Slot of the sequence's adapter, -1 without one."""
+        """Slot of the sequence's adapter, -1 for none."""
         name = self._sequences.get(sequence)
         slot = self._loaded[name].slot if name is not None else None
         return -1 if slot is None else slot
@@ -180,17 +180,17 @@ class AdapterSlots:
     def _pin(self, sequence: int, name: str) -> None:
         found = self._loaded[name]
         self._sequences[sequence] = name
-        self._turn += 1
+        self._uses += 1
         found.users += 1
-        found.used = self._turn
+        found.last_use = self._uses
 
     # --- the boards -----------------------------------------------------------------------------
 
     def _victim(self) -> int | None:
-        """The slot to fill: an empty one, else the least recently used that nobody uses."""
+        """The slot to fill: an empty one, else the least recently used one without users."""
         if None in self._slots:
             return self._slots.index(None)
-        held = [(self._loaded[name].used, slot) for slot, name in enumerate(self._slots) if name
+        held = [(self._loaded[name].last_use, slot) for slot, name in enumerate(self._slots) if name
                 and not self._loaded[name].users]  # fmt: skip
         return min(held)[1] if held else None
 
@@ -211,7 +211,7 @@ class AdapterSlots:
         self.swap_bytes += sum(image.nbytes for image in found.images)
 
     def _empty(self, slot: int) -> None:
-        """The slot holds nothing from now on, whatever happens next."""
+        """Mark the slot empty first, so that a failure later leaves no half-written adapter."""
         name, self._slots[slot] = self._slots[slot], None
         if name is None:
             return
@@ -225,15 +225,15 @@ class AdapterSlots:
         self._cluster.write(board.board, bank, offset, header.data)
 
     def _write(self, board: BoardPlan, slot: int, image: Image) -> None:
-        """All but the header; the chunks of one bank stand one behind the other."""
+        """Write all but the header. The chunks of one bank are contiguous."""
         layout, size = board.adapters, abi.ADAPTER_CHUNK
         assert layout is not None
         chunks = -(-len(image) // size)
         for first in range(min(layout.bank_count, chunks)):
             numbers = range(first, chunks, layout.bank_count)
-            pieces = [image[n * size : (n + 1) * size] for n in numbers]
+            parts = [image[n * size : (n + 1) * size] for n in numbers]
             skip = HEADER_BYTES if first == 0 else 0
             start = first * size + skip
             bank, offset, _, _ = next(layout.runs(slot, start, start + 1))
-            data = np.concatenate(pieces)[skip:]
+            data = np.concatenate(parts)[skip:]
             self._cluster.write(board.board, bank, offset, data.data)

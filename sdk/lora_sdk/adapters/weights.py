@@ -28,11 +28,11 @@ LEAD = "base_model.model."
 
 @dataclass(frozen=True)
 class Module:
-    """One adapted linear of the file. Canonical tensors are runs of its outputs.
+    """One adapted linear layer of the file. Each canonical tensor is a range of its outputs.
 
-    `a` FP16 [rank, inputs] and `b` FP16 [outputs, rank]; of a block-diagonal A (`a_blocks` > 1) or
-    B the blocks alone, packed as PEFT does: block i is the i-th chunk along dimension 0, so that a
-    is [rank, inputs/a_blocks], b [outputs, rank/b_blocks]."""
+    `a` is FP16 [rank, inputs], `b` is FP16 [outputs, rank]. Of a block-diagonal A (`a_blocks` > 1)
+    or B only the blocks are stored, packed as in PEFT: block i is the i-th chunk along dimension 0.
+    Then `a` is [rank, inputs/a_blocks] and `b` is [outputs, rank/b_blocks]."""
 
     name: str
     rank: int
@@ -47,7 +47,7 @@ class Module:
 
 @dataclass(frozen=True)
 class Target:
-    """A canonical tensor's outputs within its module: `first` .. of it, `count` of them."""
+    """A canonical tensor's outputs within its module: `count` outputs from `first` on."""
 
     module: Module
     first: int
@@ -56,8 +56,8 @@ class Target:
 
 @dataclass(frozen=True)
 class AdapterWeights:
-    """A loaded adapter. `targets` by canonical name ("layer.0.q"); `rank` the largest; `blocks`
-    the number of blocks of a BD-LoRA adapter, 1 of others."""
+    """A loaded adapter. `targets`: by canonical name ("layer.0.q"). `rank`: the max over modules.
+    `blocks`: the number of blocks of a BD-LoRA adapter, else 1."""
 
     path: Path
     targets: Mapping[str, Target]
@@ -66,7 +66,7 @@ class AdapterWeights:
 
     @property
     def bytes(self) -> int:
-        """FP16 bytes of all factors as the folder holds them."""
+        """FP16 bytes of all factors, as stored in the folder."""
         modules = {id(t.module): t.module for t in self.targets.values()}
         return sum(module.a.nbytes + module.b.nbytes for module in modules.values())
 
@@ -74,7 +74,7 @@ class AdapterWeights:
 def load_adapter_weights(
     folder: str | Path, config: ModelConfig, factor: float = 1.0
 ) -> AdapterWeights:
-    """Read a PEFT folder for a model; `factor` multiplies its scales. AdapterError names the field
+    """Read a PEFT folder for a model. `factor` multiplies its scales. AdapterError names the field
     or tensor that is wrong, missing or not the model's."""
     folder = Path(folder)
     peft = load_peft_config(folder)
@@ -97,7 +97,7 @@ def _load(folder: Path, peft: PeftConfig, config: ModelConfig, factor: float) ->
         for canonical, source in sources.items():
             targets[canonical] = Target(module, source.first, source.count)
     if not targets:
-        raise AdapterError(f"{folder / FILE}: no tensor of an adapter in it")
+        raise AdapterError(f"{folder / FILE}: it holds no adapter tensor")
     rank = max(target.module.rank for target in targets.values())
     blocks = max(max(t.module.a_blocks, t.module.b_blocks) for t in targets.values())
     return AdapterWeights(folder, targets, rank, blocks)
@@ -142,7 +142,8 @@ def _check_targets(
     full: Mapping[str, str],
     folder: Path,
 ) -> None:
-    """Every linear that the configuration names has both factors, and no other has any."""
+    """Check that every linear layer that the configuration names has both factors, and no other
+    has any."""
     for name, found in tensors.items():
         for factor in ("A", "B"):
             if factor not in found:
@@ -150,8 +151,8 @@ def _check_targets(
                 raise AdapterError(f"{missing}: missing from {folder}")
         if not peft.has(full[name]):
             raise AdapterError(
-                f"{LEAD}{full[name]}.lora_A.weight: in {folder}, but target_modules does not name "
-                "its module; expected no other tensors"
+                f"{LEAD}{full[name]}.lora_A.weight: in {folder}, but not of target_modules; "
+                "remove the tensor or add its module"
             )
     lead = next((full[name].removesuffix(name) for name in tensors), "")
     for name in linears:
@@ -176,7 +177,7 @@ def _module(
     a_blocks, b_blocks = (count if side == "a" else 1), (count if side == "b" else 1)
     for what, size in (("rank", rank), ("inputs", inputs if a_blocks > 1 else outputs)):
         if size % count:
-            raise AdapterError(f"{full}: {what} {size} is no multiple of nblocks {count}")
+            raise AdapterError(f"{full}: {what} {size} is not a multiple of nblocks {count}")
     shapes = {"A": (rank, inputs // a_blocks), "B": (outputs, rank // b_blocks)}
     values = {factor: _half(container, tensors[factor], shapes[factor]) for factor in ("A", "B")}
     scale = np.float32(peft.scale_of(full) * factor)

@@ -1,1 +1,2 @@
-"""Arguments of the public classes, described once: signatures, flags, checks and docs follow."""
+"""Arguments of the public classes, described once. Signatures, flags, checks and docs are derived
+from the descriptions."""

@@ -12,13 +12,13 @@ WIDTH = 96
 
 
 def documented(owner: type[T]) -> type[T]:
-    """Class decorator: the fields' descriptions follow the class's docstring."""
+    """Class decorator: appends the fields' descriptions to the class's docstring."""
     owner.__doc__ = f"{(owner.__doc__ or '').rstrip()}\n\n{arguments_text(owner)}\n"
     return owner
 
 
 def arguments_text(owner: type) -> str:
-    """The arguments of a described dataclass, one after another, as a docstring lists them."""
+    """The arguments of a described dataclass as a docstring section."""
     return "\n".join(["Args:", *map(_entry, options_of(owner).values())])
 
 
@@ -40,12 +40,12 @@ def _first_upper(text: str) -> str:
 
 
 def default_text(option: Option) -> str:
-    """What holds where the argument is not given."""
+    """The default as text."""
     return option.unset or ("none" if option.default in (None, (), {}) else repr(option.default))
 
 
 def markdown_table(owner: type) -> str:
-    """The arguments of a described dataclass as a table of the docs."""
+    """The arguments of a described dataclass as a Markdown table."""
     lines = ["| argument | flag | values | default | meaning |", "|---|---|---|---|---|"]
     for option in options_of(owner).values():
         flags = ", ".join(f"`{flag}`" for flag in option.flags)

@@ -1,4 +1,4 @@
-"""One description of an argument: its default, help text, range and flags, kept with its field."""
+"""Description of an argument: default, help text, range and flags, stored with its field."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _KEY = "option"
 
 @dataclass(frozen=True)
 class Option:
-    """An argument. `type` is its annotation as written; `default` what it is without one.
+    """An argument. `type` is its annotation as text.
 
-    `help`: one line without a period. `unset`: what the default stands for, where it does not say
-    so itself. `flags` and `metavar`: on the command line, () where it has no flag. `choices`: the
-    values of a string. `low`, `high`: range of a number, both included but for `above`, which
-    excludes `low`; a string is the name of a constant of abi.h."""
+    `help`: one line without a period. `unset`: the meaning of the default, if the value does not
+    say it. `flags`: on the command line, () for none. `choices`: allowed values of a string. `low`,
+    `high`: inclusive range of a number; `above` excludes `low`; a string names a constant of abi.h.
+    """
 
     name: str
     type: str
@@ -51,12 +51,12 @@ class Option:
 
     @property
     def many(self) -> bool:
-        """Whether it is a sequence, whose flag may be repeated."""
+        """Whether it is a sequence. Its flag may be repeated."""
         return "Sequence[" in self.type
 
     @property
     def expected(self) -> str:
-        """The values that it takes, in words."""
+        """The allowed values in words."""
         return f"{self._one}{' or None' if self.optional else ''}"
 
     @property
@@ -84,16 +84,16 @@ class Option:
         return cast("float", math.inf if high is None else high)
 
     def check(self, value: object) -> None:
-        """RequestError names the argument, what was found and what was expected."""
+        """RequestError names the argument, the value found and the values expected."""
         if not ((value is None and self.optional) or self._fits(value)):
             raise self.refused(value)
 
     def refused(self, value: object) -> RequestError:
-        """The error for a value that does not fit."""
+        """The error for a value that is not allowed."""
         return RequestError(f"{self.name} is {value!r:.60}; expected {self.expected}")
 
     def parse(self, text: str) -> object:
-        """The value that a flag's text stands for, or an entry of a sequence; checked."""
+        """The checked value of a flag's text. For a sequence, one entry."""
         try:
             value = {"int": int, "float": float}.get(self.kind, str)(text)
         except ValueError:
@@ -106,16 +106,16 @@ class Option:
         if self.choices:
             return isinstance(value, str) and value in self.choices
         if self.kind in ("int", "float"):
-            wanted = is_integer(value) if self.kind == "int" else is_real(value)
-            return wanted and self._within(cast("float", value))
+            matches = is_integer(value) if self.kind == "int" else is_real(value)
+            return matches and self._within(cast("float", value))
         if self.kind == "bool":
             return isinstance(value, bool)
         if self.kind in ("Sequence[str]", "Sequence[int]"):
-            each = _is_text if self.kind == "Sequence[str]" else is_integer
-            return isinstance(value, Sequence) and not _is_text(value) and all(map(each, value))
+            fits = _is_text if self.kind == "Sequence[str]" else is_integer
+            return isinstance(value, Sequence) and not _is_text(value) and all(map(fits, value))
         if self.kind == "str" and not self.many:
             return isinstance(value, str | os.PathLike)
-        return True  # the owner checks what has a structure of its own
+        return True  # structured values are checked by the owner
 
     def _within(self, value: float) -> bool:
         low = -math.inf if self.low is None else self.low
@@ -134,7 +134,7 @@ def option(
     high: float | str | None = None,
     above: bool = False,
 ) -> T:
-    """A dataclass field of this default with the description of Option."""
+    """A dataclass field with this default and the attributes of Option."""
     facts = {"help": help, "unset": unset, "flags": flags, "metavar": metavar, "choices": choices,
              "low": low, "high": high, "above": above}  # fmt: skip
     if isinstance(default, dict):
@@ -143,7 +143,7 @@ def option(
 
 
 def options_of(owner: type) -> Mapping[str, Option]:
-    """Field -> its description, in the order of the arguments. TypeError for a field without."""
+    """Field -> its description, in order. TypeError for a field without a description."""
     return _collected(cast("Any", owner))
 
 
@@ -159,18 +159,18 @@ def _collected(owner: Any) -> Mapping[str, Option]:
 
 
 def check_options(values: object) -> None:
-    """Checks every field of a described dataclass; RequestError as Option.check."""
+    """Check every field of a described dataclass. RequestError as for Option.check."""
     for name, described in options_of(type(values)).items():
         described.check(getattr(values, name))
 
 
 def is_integer(value: object) -> bool:
-    """Whether it is an integer, NumPy's too; True and False are none."""
+    """Whether it is an integer, also of NumPy. True and False are not."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def is_real(value: object) -> bool:
-    """Whether it is a finite number of float64's range."""
+    """Whether it is a finite number in float64's range."""
     if not is_integer(value) and not isinstance(value, float | np.floating):
         return False
     try:

@@ -19,9 +19,9 @@ Arguments = TypeVar("Arguments")
 def arguments_of(
     made: Callable[P, Arguments],
 ) -> Callable[[Callable[[Self, Arguments], None]], Callable[Concatenate[Self, P], None]]:
-    """Decorator: the method receives an object of the dataclass `made` and is called with its
-    fields. Type checkers see the fields as the method's arguments, `inspect.signature` and `help`
-    too, each with its description. RequestError names an argument that is unknown."""
+    """Decorator: callers pass the fields of the dataclass `made`, the method receives the object.
+    Type checkers, `inspect.signature` and `help` see the fields as the method's arguments, each
+    with its description. RequestError names an unknown argument."""
     owner = cast("type", made)
     names = list(options_of(owner))
 

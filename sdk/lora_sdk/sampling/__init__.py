@@ -1,7 +1,7 @@
-"""From logits to a token: penalties, temperature, top-k, top-p, min-p, noise keyed by position.
+"""From logits to a token: penalties, temperature, top-k, top-p, min-p, counter-based randomness.
 
-Every function here is a pure function of the logits, the parameters, the seed, the sample index and
-the position, so a token does not depend on its place in a batch, on speculation or on boards.
+Every function is pure: the result depends only on the logits, the parameters, the seed, the sample
+index and the position. So a token does not depend on batching, speculation or the number of boards.
 """
 
 from lora_sdk.sampling.params import SamplingParams

@@ -16,7 +16,7 @@ LN2 = float.fromhex("0x1.62e42fefa39efp-1")
 
 @dataclass(frozen=True)
 class TokenLogprob:
-    """A token's log probability (natural) and its rank, 1 being the likeliest."""
+    """A token's log probability (natural) and its rank, 1 for the most likely token."""
 
     token: int
     logprob: float
@@ -25,14 +25,14 @@ class TokenLogprob:
 
 @dataclass(frozen=True)
 class PositionLogprobs:
-    """The chosen token, and the likeliest ones, most likely first."""
+    """The chosen token, and the most likely tokens in descending order."""
 
     chosen: TokenLogprob
     top: tuple[TokenLogprob, ...]
 
 
-def normaliser(logits: Logits) -> tuple[float, float]:
-    """Largest logit and natural log of sum(exp(logit - largest)), both float64."""
+def max_and_log_sum(logits: Logits) -> tuple[float, float]:
+    """The max logit and the natural log of sum(exp(logit - max)), both float64."""
     top = np.max(logits)
     total = np.cumsum(numerics.exp32(logits - top).astype(np.float64))[-1]
     return float(top), float(numerics.log2_64(total)) * LN2
@@ -40,25 +40,25 @@ def normaliser(logits: Logits) -> tuple[float, float]:
 
 def log_probability(logits: Logits, token: int) -> float:
     """Natural log probability of one token of logits [V]."""
-    top, log_total = normaliser(logits)
+    top, log_total = max_and_log_sum(logits)
     return (float(logits[token]) - top) - log_total
 
 
 def log_of_count(count: int) -> float:
-    """Natural log of a whole number above 0."""
+    """Natural log of a positive integer."""
     return float(numerics.log2_64(np.float64(count))) * LN2
 
 
 def rank_of(logits: Logits, token: int) -> int:
-    """1 + how many tokens come before: larger logit, or an equal one and a lower id."""
+    """1 + the number of tokens with a larger logit, or with an equal logit and a lower id."""
     value = logits[token]
     before = int(np.count_nonzero(logits > value))
     return 1 + before + int(np.count_nonzero(logits[:token] == value))
 
 
 def position_logprobs(logits: Logits, chosen: int, count: int) -> PositionLogprobs:
-    """Log probabilities of `chosen` and of the `count` likeliest tokens of logits [V]."""
-    top, log_total = normaliser(logits)
+    """Log probabilities of `chosen` and of the `count` most likely tokens of logits [V]."""
+    top, log_total = max_and_log_sum(logits)
 
     def entry(token: int, rank: int) -> TokenLogprob:
         return TokenLogprob(token, (float(logits[token]) - top) - log_total, rank)
@@ -70,7 +70,7 @@ def position_logprobs(logits: Logits, chosen: int, count: int) -> PositionLogpro
 
 
 def top_tokens(logits: Logits, count: int) -> list[int]:
-    """Ids of the `count` largest logits, largest first, of equal ones the lower id first."""
+    """Ids of the `count` largest logits in descending order. Ties: the lower id first."""
     count = min(count, logits.size)
     if count == 0:
         return []

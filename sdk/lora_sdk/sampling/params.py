@@ -1,4 +1,4 @@
-"""SamplingParams: what a user may ask of one request, checked when it is made."""
+"""SamplingParams: the options of one request, checked on construction."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from lora_sdk.arguments.describe import documented
 from lora_sdk.arguments.option import check_options, is_integer, is_real, option, options_of
 
 AllowedTokens = Callable[[Sequence[int]], "np.ndarray | None"]
-"""Hook before sampling: the tokens emitted so far -> a bool mask [vocabulary], None for all."""
+"""Callback before sampling: tokens emitted so far -> bool mask [vocabulary], None to allow all."""
 
 DEFAULT_MAX_TOKENS = 128
-# Beyond these, logits leave FP32's range; within them sampling is already uniform, or certain.
+# Beyond these limits logits overflow FP32. At them sampling is already uniform or deterministic.
 MAX_TEMPERATURE = 1e6
 MAX_BIAS = 1e6
 PENALTY_RANGE = (1e-6, 1e6)
@@ -26,9 +26,9 @@ PENALTY_RANGE = (1e-6, 1e6)
 @documented
 @dataclass(frozen=True)
 class SamplingParams:
-    """How one request is continued. Greedy unless `temperature` is above 0.
+    """How the tokens of one request are chosen. Greedy unless `temperature` is above 0.
 
-    Raises RequestError, naming the field, when a value is out of range.
+    RequestError names the field whose value is out of range.
     """
 
     max_tokens: int | None = option(
@@ -39,12 +39,12 @@ class SamplingParams:
     )
     min_tokens: int = option(
         0,
-        help="neither end-of-text nor a stop takes effect before so many new tokens",
+        help="min number of new tokens before end-of-text or a stop takes effect",
         flags=("--min-tokens",),
         low=0,
     )
     n: int = option(
-        1, help="samples of one prompt; sample i draws with noise of its own", low=1, high=1024
+        1, help="number of samples per prompt, each with its own random numbers", low=1, high=1024
     )
     temperature: float = option(
         0.0,
@@ -54,7 +54,7 @@ class SamplingParams:
         high=MAX_TEMPERATURE,
     )
     top_k: int = option(
-        0, help="keep the k most likely tokens; 0 or -1 keeps all", flags=("--top-k",), low=-1
+        0, help="keep only the k most likely tokens; 0 or -1 keeps all", flags=("--top-k",), low=-1
     )
     top_p: float = option(
         1.0,
@@ -80,14 +80,14 @@ class SamplingParams:
     )
     presence_penalty: float = option(
         0.0,
-        help="subtracted once from the logit of a token that the output holds",
+        help="subtracted once from the logits of tokens in the output",
         flags=("--presence-penalty",),
         low=-2.0,
         high=2.0,
     )
     frequency_penalty: float = option(
         0.0,
-        help="subtracted from a token's logit once for each time that the output holds it",
+        help="subtracted from a token's logit once per occurrence in the output",
         flags=("--frequency-penalty",),
         low=-2.0,
         high=2.0,
@@ -95,38 +95,38 @@ class SamplingParams:
     logit_bias: Mapping[int, float] = option({}, help="added to the logits of these token ids")
     bad_words: str | Sequence[str] = option(
         (),
-        help="words that are not produced: the last token of each is forbidden after those before",
+        help="words that are never generated: their last token is forbidden after the others",
     )
     seed: int | None = option(
         None,
-        help="seed of the noise",
-        unset="drawn, and told by the result",
+        help="seed of the random numbers",
+        unset="random; the result reports it",
         flags=("-s", "--seed"),
         low=0,
         high=2**64 - 1,
     )
     stop: str | Sequence[str] = option(
         (),
-        help="strings that end the text where they begin",
+        help="strings that end generation; the text ends before them",
         flags=("-r", "--stop", "--reverse-prompt"),
         metavar="TEXT",
     )
     stop_token_ids: Sequence[int] = option(
-        (), help="token ids that end the text, beside the model's end-of-text"
+        (), help="token ids that end generation, besides the model's end-of-text"
     )
     ignore_eos: bool = option(
-        False, help="go on after the model's end-of-text token", flags=("--ignore-eos",)
+        False, help="continue after the model's end-of-text token", flags=("--ignore-eos",)
     )
     logprobs: int | None = option(
         None,
-        help="return the log probability of each new token and of so many most likely ones",
+        help="return the log probability of each new token and of the N most likely tokens",
         flags=("--logprobs",),
         metavar="N",
         low=0,
         high=1000,
     )
     prompt_logprobs: int | None = option(
-        None, help="the same for the prompt's tokens, from the second one on", low=0, high=1000
+        None, help="the same for the tokens of the prompt, from the second on", low=0, high=1000
     )
     logprobs_mode: str = option(
         "raw",
@@ -134,12 +134,12 @@ class SamplingParams:
         choices=("raw", "processed"),
     )
     include_stop_str_in_output: bool = option(
-        False, help="leave the stop string, or the stop token's text, in the text"
+        False, help="keep the stop string, or the stop token's text, in the text"
     )
-    skip_special_tokens: bool = option(True, help="leave special tokens out of the text")
+    skip_special_tokens: bool = option(True, help="omit special tokens from the text")
     adapter: str | None = option(None, help="name of a loaded adapter", unset="the model alone")
     allowed_tokens: AllowedTokens | None = option(
-        None, help="hook before sampling that restricts the next token (grammars)"
+        None, help="callback before sampling that restricts the next token (grammars)"
     )
 
     def __post_init__(self) -> None:
@@ -158,12 +158,12 @@ class SamplingParams:
 
     @property
     def greedy(self) -> bool:
-        """Whether the likeliest token is taken without noise."""
+        """Whether the most likely token is taken without random numbers."""
         return self.temperature == 0.0
 
     @property
     def needs_logits(self) -> bool:
-        """Whether the choice of a token needs more than the argmax of the model's logits."""
+        """Whether choosing a token takes more than the argmax of the model's logits."""
         return (
             not self.greedy
             or self.repetition_penalty != 1.0
@@ -194,7 +194,7 @@ class SamplingParams:
 
 
 def _as_tuple(name: str, value: object) -> tuple[Any, ...]:
-    """A sequence parameter; a string is one of its entries."""
+    """A sequence parameter as a tuple. A string becomes its only entry."""
     if isinstance(value, str):
         return (value,)
     if isinstance(value, (bytes, Mapping)) or not isinstance(value, Iterable):
@@ -207,7 +207,7 @@ def _token_key(key: object) -> object:
 
 
 def _check(p: SamplingParams) -> None:
-    """What ranges and types of single fields do not say."""
+    """Checks beyond the ranges and types of single fields."""
     if p.max_tokens is not None and p.min_tokens > p.max_tokens:
         raise _refused("min_tokens", p.min_tokens, f"at most max_tokens ({p.max_tokens})")
     for token in p.stop_token_ids:

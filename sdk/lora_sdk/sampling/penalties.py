@@ -1,4 +1,4 @@
-"""What is done to raw logits before temperature: penalties, bias, forbidden tokens
+"""Changes to raw logits before temperature: penalties, bias, forbidden tokens
 (docs/numbers.md, 8.2)."""
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from lora_sdk.sampling.params import SamplingParams
 Logits = NDArray[np.float32]
 
 
-def penalise(
+def penalize(
     logits: Logits, params: SamplingParams, prompt: Sequence[int], output: Sequence[int]
 ) -> None:
     """Apply repetition, frequency and presence penalties, then bias, to logits [V] in place.
 
-    Each is one FP32 operation a token. Repetition counts prompt and output, the other two the
-    output alone, as vLLM does.
+    Each is one FP32 operation per token. As in vLLM, the repetition penalty covers prompt and
+    output, the other two only the output.
     """
     if params.repetition_penalty != 1.0:
         seen = np.unique(np.asarray([*prompt, *output], dtype=np.int64))
@@ -38,7 +38,7 @@ def penalise(
 def forbid_bad_words(
     logits: Logits, bad_words: Sequence[Sequence[int]], output: Sequence[int]
 ) -> None:
-    """Forbid, in place, the last token of each bad word that the output's end would complete."""
+    """Forbid, in place, each token that would complete a bad word at the end of the output."""
     for word in bad_words:
         before = len(word) - 1
         if before == 0 or tuple(output[-before:]) == tuple(word[:-1]):

@@ -1,4 +1,4 @@
-"""Philox4x64-10 (Salmon et al., 2011): the counter-based noise behind sampling
+"""Philox4x64-10 (Salmon et al., 2011): the counter-based random numbers of sampling
 (docs/numbers.md, 8.1)."""
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ _MASK = (1 << 64) - 1
 def block(counter: tuple[int, int, int, int], key: tuple[int, int]) -> tuple[int, int, int, int]:
     """Four 64-bit words of the counter's block.
 
-    `counter` and `key` are words of 0..2**64-1. NumPy's generator adds one to its counter before it
-    makes its first block; this function does not.
+    `counter` and `key` are words of 0..2**64-1. NumPy's generator adds one to its counter before
+    the first block. This function does not.
     """
     c0, c1, c2, c3 = counter
     k0, k1 = key
@@ -40,7 +40,7 @@ def uniform(seed: int, sample: int, position: int) -> float:
 
 
 def uniforms(seed: int, sample: int, position: int, stream: int, count: int) -> list[float]:
-    """`count` more of them for the same position; `stream`, from 1 on, keeps uses apart."""
+    """`count` more random numbers for the same position. Each use has its own `stream`, from 1."""
     words: list[int] = []
     while len(words) < count:
         words += block((position, stream, len(words) // 4, 0), (seed, sample))

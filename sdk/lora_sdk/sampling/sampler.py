@@ -1,4 +1,4 @@
-"""One sample's choice of tokens: the order of operations, put together (docs/numbers.md, 8)."""
+"""Token selection for one sample: all operations in order (docs/numbers.md, 8)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lora_sdk.sampling.params import SamplingParams
 
 Logits = NDArray[np.float32]
 
-# Streams of a position's noise, beside the one that plain sampling uses.
+# Random streams of a position, besides the one that plain sampling uses.
 ACCEPTANCE, DRAFTING = 1, 2
 
 
@@ -23,8 +23,8 @@ ACCEPTANCE, DRAFTING = 1, 2
 class Sampler:
     """Chooses tokens for sample `sample` of a request.
 
-    `end_tokens` are the ids that end the text (forbidden before min_tokens), `bad_words` the token
-    sequences of params.bad_words, `seed` the request's own.
+    `end_tokens`: ids that end the text (forbidden before min_tokens). `bad_words`: the token
+    sequences of params.bad_words. `seed`: the request's seed.
     """
 
     params: SamplingParams
@@ -45,10 +45,10 @@ class Sampler:
     def choose(
         self, logits: Logits, position: int, prompt: Sequence[int], output: Sequence[int]
     ) -> tuple[int, PositionLogprobs | None]:
-        """The token at `position` from logits FP32 [V], and its log probabilities if asked for.
+        """The token at `position` from logits FP32 [V], and its log probabilities if requested.
 
-        `prompt` and `output` are the tokens before it. Raises ModelError on NaN logits,
-        RequestError where nothing may be chosen.
+        `prompt` and `output` are the tokens before it. ModelError for NaN logits,
+        RequestError if every token is forbidden.
         """
         params = self.params
         select.check_finite(logits, position)
@@ -76,8 +76,8 @@ class Sampler:
         siblings: Sequence[int],
         drafted: NDArray[np.float64],
     ) -> tuple[int, PositionLogprobs | None]:
-        """As `choose`, by rejection sampling over `siblings`, which were drawn without replacement
-        from weights `drafted` float64 [V]: tokens are distributed as those of `choose`."""
+        """As `choose`, with the same distribution of tokens, by rejection sampling over `siblings`.
+        These were drawn without replacement from weights `drafted` float64 [V]."""
         params = self.params
         select.check_finite(logits, position)
         processed = self._processed(logits, prompt, output)
@@ -96,16 +96,16 @@ class Sampler:
         return token, position_logprobs(shown, token, params.logprobs)
 
     def draw_siblings(self, drafted: NDArray[np.float64], position: int, count: int) -> list[int]:
-        """`count` different tokens for `position` from a draft's weights float64 [V], with noise
-        that `choose_among` does not use."""
+        """`count` distinct tokens for `position` from a draft's weights float64 [V]. The random
+        numbers are not those of `choose_among`."""
         uniforms = philox.uniforms(self.seed, self.sample, position, DRAFTING, count)
         return rejection.draw_siblings(drafted, uniforms)
 
     def _processed(self, logits: Logits, prompt: Sequence[int], output: Sequence[int]) -> Logits:
-        """A copy of the logits after penalties, bias and what is forbidden."""
+        """A copy of the logits after penalties, bias and forbidden tokens."""
         params = self.params
         processed = np.array(logits, dtype=np.float32)
-        penalties.penalise(processed, params, prompt, output)
+        penalties.penalize(processed, params, prompt, output)
         penalties.forbid_bad_words(processed, self.bad_words, output)
         if len(output) < params.min_tokens:
             processed[sorted(self.end_tokens)] = -np.inf

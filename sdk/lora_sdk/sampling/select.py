@@ -1,4 +1,4 @@
-"""Choosing a token: the likeliest one, or a draw among those that top-k, top-p and min-p leave
+"""Token selection: argmax, or a draw among the tokens that top-k, top-p and min-p keep
 (docs/numbers.md, 8.3 and 8.4)."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _TINY = float(np.finfo(np.float32).tiny)
 
 def check_finite(logits: Logits, position: int) -> None:
     """ModelError when a logit of the token at `position` is NaN."""
-    if np.isnan(np.max(logits)):  # which is NaN where any of them is
+    if np.isnan(np.max(logits)):  # NaN if any logit is NaN
         token = int(np.flatnonzero(np.isnan(logits))[0])
         raise ModelError(
             f"logits of position {position} hold NaN (first: token {token}); expected numbers; "
@@ -25,7 +25,7 @@ def check_finite(logits: Logits, position: int) -> None:
 
 
 def likeliest(logits: Logits) -> int:
-    """The token with the largest logit; of equal ones the lowest id."""
+    """The token with the max logit. Ties: the lowest id."""
     return int(np.argmax(logits))
 
 
@@ -38,13 +38,13 @@ def tempered(logits: Logits, temperature: float) -> Logits:
         raise ModelError(
             f"logit of token {likeliest(logits)} is infinite; expected finite ones to sample from"
         )
-    with np.errstate(over="ignore"):  # a tiny temperature sends all but the likeliest to -infinity
+    with np.errstate(over="ignore"):  # a tiny temperature sends all but the max to -infinity
         scaled: Logits = (logits - top) / np.float32(max(temperature, _TINY))
     return scaled
 
 
 def top_k_ids(logits: Logits, k: int) -> Ids | None:
-    """Ascending ids of the k largest; of equal ones the lower ids. None where all are kept."""
+    """Ids of the k largest logits, ascending. Ties: the lower ids. None if all are kept."""
     if k <= 0 or k >= logits.size:
         return None
     edge = np.partition(logits, logits.size - k)[logits.size - k]
@@ -55,13 +55,13 @@ def top_k_ids(logits: Logits, k: int) -> Ids | None:
 
 
 def keep_top_p(weights: NDArray[np.float64], top_p: float) -> NDArray[np.bool_]:
-    """Mask [V] of the shortest run, likeliest first, whose weight reaches top_p (below 1) of the
+    """Mask [V] of the fewest most likely tokens whose weights reach top_p (below 1) of the
     total."""
     total = np.cumsum(weights)[-1]
-    for least in (total * (1.0 - top_p) / weights.size, -1.0):
-        # Those below `least` have less than 1 - top_p together: only the others need to be sorted.
-        # Where rounding says otherwise, all are.
-        ids = np.flatnonzero(weights >= least)
+    for threshold in (total * (1.0 - top_p) / weights.size, -1.0):
+        # Weights below `threshold` sum to less than 1 - top_p: only the others need sorting. If
+        # rounding breaks this, all are sorted.
+        ids = np.flatnonzero(weights >= threshold)
         order = ids[np.argsort(-weights[ids], kind="stable")]
         running = np.cumsum(weights[order])
         count = int(np.searchsorted(running, top_p * total, side="left")) + 1
@@ -73,18 +73,18 @@ def keep_top_p(weights: NDArray[np.float64], top_p: float) -> NDArray[np.bool_]:
 
 
 def draw(logits: Logits, u: float, top_k: int, top_p: float, min_p: float) -> int:
-    """Draw a token from tempered logits FP32 [V] whose largest value is 0.
+    """Draw a token from tempered logits FP32 [V] whose max is 0.
 
     The token is the first id whose running float64 sum exceeds u * total; u is in [0, 1).
     """
     ids, weights = _candidates(logits, top_k, top_p, min_p)
     running = np.cumsum(weights)
-    place = int(np.searchsorted(running, u * running[-1], side="right"))
-    return place if ids is None else int(ids[place])
+    index = int(np.searchsorted(running, u * running[-1], side="right"))
+    return index if ids is None else int(ids[index])
 
 
 def weights_of(logits: Logits, top_k: int, top_p: float, min_p: float) -> NDArray[np.float64]:
-    """Weights float64 [V] of tempered logits whose largest value is 0, those left out being 0."""
+    """Weights float64 [V] of tempered logits whose max is 0. Excluded tokens have weight 0."""
     ids, weights = _candidates(logits, top_k, top_p, min_p)
     if ids is None:
         return weights
@@ -96,8 +96,8 @@ def weights_of(logits: Logits, top_k: int, top_p: float, min_p: float) -> NDArra
 def _candidates(
     logits: Logits, top_k: int, top_p: float, min_p: float
 ) -> tuple[Ids | None, NDArray[np.float64]]:
-    """Ascending ids that top-k leaves (None: all) and their weights, 0 where top-p or min-p leave
-    them out. Weights of 0 change no running sum, so what top-k drops need not be there."""
+    """Ids that top-k keeps, ascending (None: all), and their weights, 0 for those that top-p or
+    min-p exclude. A weight of 0 changes no running sum, so ids that top-k drops may be absent."""
     ids = top_k_ids(logits, top_k)
     weights = numerics.exp32(logits if ids is None else logits[ids]).astype(np.float64)
     if top_p < 1.0:

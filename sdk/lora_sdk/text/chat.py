@@ -1,4 +1,4 @@
-"""Chat templates: a list of messages becomes the prompt that an instruction-tuned model expects."""
+"""Chat templates turn a list of messages into the prompt of an instruction-tuned model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Message = Mapping[str, Any]
 
 
 def find_template(folder: Path, tokenizer: Tokenizer) -> str:
-    """The chat template of a model folder; ModelError in one line where it has none."""
+    """The chat template of a model folder. ModelError if it has none."""
     file = folder / "chat_template.jinja"
     if file.is_file():
         return file.read_text(encoding="utf-8")
@@ -33,7 +33,7 @@ def find_template(folder: Path, tokenizer: Tokenizer) -> str:
 def render(
     template: str, messages: Sequence[Message], tokenizer: Tokenizer, add_generation_prompt: bool
 ) -> str:
-    """The prompt text that `template` makes of the messages, in jinja2's sandbox."""
+    """The prompt text of the messages, rendered with `template` in jinja2's sandbox."""
     try:
         from jinja2.sandbox import ImmutableSandboxedEnvironment
     except ImportError:
@@ -60,7 +60,7 @@ def render(
 
 
 def check_messages(messages: Sequence[Message]) -> None:
-    """RequestError where a message is not an object with role and content."""
+    """RequestError if a message is not an object with role and content."""
     if not messages:
         raise RequestError("no messages; expected a list of {'role', 'content'}")
     for index, message in enumerate(messages):

@@ -1,7 +1,6 @@
-"""Text out of tokens, delta by delta: nothing is shown that a later token could change.
+"""Streams text from tokens as deltas. No later token can change text that was already emitted.
 
-Held back are bytes that are no complete UTF-8 character yet, and an end of the text that could
-begin a stop string.
+Held back are bytes of an incomplete UTF-8 character, and a suffix that may begin a stop string.
 """
 
 from __future__ import annotations
@@ -10,12 +9,12 @@ from collections.abc import Sequence
 
 from lora_sdk.text.tokenizer import Tokenizer
 
-_UNKNOWN = "\ufffd"  # what decoders put for bytes that are not UTF-8
-_CONTEXT = 5  # tokens of the prompt that decide how the first new one is spelled
+_UNKNOWN = "\ufffd"  # what decoders emit for bytes that are not UTF-8
+_CONTEXT = 5  # prompt tokens that can affect the text of the first new token
 
 
 class Detokenizer:
-    """Turns tokens into text as they come. Its deltas joined are the text of all tokens."""
+    """Turns tokens into text incrementally. The deltas joined are the text of all tokens."""
 
     def __init__(
         self, tokenizer: Tokenizer, prompt: Sequence[int] = (), skip_special: bool = True
@@ -23,15 +22,15 @@ class Detokenizer:
         self._tokenizer = tokenizer
         self._skip_special = skip_special
         self._window = list(prompt[-_CONTEXT:])
-        # Where the prompt itself ends in the middle of a character, its bytes come out with the
-        # token that completes it.
+        # If the prompt ends in the middle of a character, its bytes are emitted with the token
+        # that completes the character.
         text = self._decode()
         self._shown = len(text) - self._held(text)
         self._clean = len(self._window)
         self._whole = tokenizer.joins_bytes and self._shown == len(text)
 
     def push(self, token: int) -> str:
-        """The text that `token` makes definite; "" while a character is incomplete."""
+        """The text that is final after `token`; "" while a character is incomplete."""
         if self._whole:
             delta = self._tokenizer.alone(token, self._skip_special)
             if _UNKNOWN not in delta:
@@ -47,7 +46,7 @@ class Detokenizer:
         return delta
 
     def finish(self) -> str:
-        """What was held back, incomplete characters as U+FFFD."""
+        """The text held back, with incomplete characters as U+FFFD."""
         if self._whole:
             return ""
         text = self._decode()
@@ -56,8 +55,8 @@ class Detokenizer:
         return delta
 
     def _move_window(self) -> None:
-        """Keep the tokens since the last clean point as context: decoding stays short. None are
-        needed where tokens add up as bytes."""
+        """Keep only the tokens since the last character boundary as context, so that decoding
+        stays short. None are needed if the text is that of the tokens' bytes joined."""
         self._whole = self._tokenizer.joins_bytes
         if self._whole:
             return
@@ -72,15 +71,15 @@ class Detokenizer:
         return self._tokenizer.decode(self._window, skip_special=self._skip_special)
 
     def _held(self, text: str) -> int:
-        """How many characters at the end a later token may still change."""
+        """The number of characters at the end that a later token may still change."""
         trailing = len(text) - len(text.rstrip(_UNKNOWN))
-        # Byte-level decoders show an incomplete character as one U+FFFD, byte-fallback decoders as
-        # one a byte, of which an incomplete character has at most three.
+        # Byte-level decoders emit one U+FFFD for an incomplete character. Byte-fallback decoders
+        # emit one per byte, at most three.
         return min(trailing, 3 if self._tokenizer.byte_fallback else 1)
 
 
 class StopMatcher:
-    """Finds the first stop string in a growing text and holds back what could begin one."""
+    """Finds the first stop string in a growing text. Holds back text that may begin one."""
 
     def __init__(self, stops: Sequence[str], include: bool = False) -> None:
         self._stops = tuple(stops)
@@ -89,7 +88,7 @@ class StopMatcher:
         self.matched: str | None = None
 
     def push(self, text: str, match: bool = True) -> str:
-        """The text that may be shown now. `match` False lets everything pass (min_tokens)."""
+        """The text that can be emitted now. With `match` False all of it (min_tokens)."""
         if self.matched is not None:
             return ""
         held = self._held + text
@@ -101,17 +100,17 @@ class StopMatcher:
             start, _, self.matched = min(found)
             self._held = ""
             return held[: start + (len(self.matched) if self._include else 0)]
-        keep = self._beginning(held)
+        keep = self._partial_stop(held)
         self._held = held[len(held) - keep :]
         return held[: len(held) - keep]
 
     def finish(self) -> str:
-        """What was held back, when the text ends without a stop string."""
+        """The text held back, when generation ends without a stop string."""
         held, self._held = self._held, ""
         return held
 
-    def _beginning(self, text: str) -> int:
-        """Length of the longest end of `text` that begins a stop string."""
+    def _partial_stop(self, text: str) -> int:
+        """Length of the longest suffix of `text` that is a prefix of a stop string."""
         longest = max((len(stop) for stop in self._stops), default=1) - 1
         for length in range(min(longest, len(text)), 0, -1):
             if any(stop.startswith(text[-length:]) for stop in self._stops):
@@ -133,27 +132,27 @@ class TextStream:
         self._detokenizer = Detokenizer(tokenizer, prompt, skip_special)
         self._matcher = StopMatcher(stops, include_stop)
         self._stops = bool(stops)
-        self._pieces: list[str] = []
+        self._deltas: list[str] = []
         self.matched: str | None = None
         """The stop string that ended the text."""
 
     @property
     def text(self) -> str:
-        """Everything shown so far."""
-        return "".join(self._pieces)
+        """All text emitted so far."""
+        return "".join(self._deltas)
 
     def push(self, token: int, match: bool = True) -> str:
-        """The text that may be shown after `token`."""
+        """The text that can be emitted after `token`."""
         text = self._detokenizer.push(token)
         if self._stops:
             text = self._matcher.push(text, match)
             self.matched = self._matcher.matched
-        self._pieces.append(text)
+        self._deltas.append(text)
         return text
 
     def finish(self) -> str:
-        """The rest, once no more tokens come."""
+        """The remaining text, after the last token."""
         text = self._matcher.push(self._detokenizer.finish()) + self._matcher.finish()
         self.matched = self._matcher.matched
-        self._pieces.append(text)
+        self._deltas.append(text)
         return text

@@ -1,4 +1,4 @@
-"""tokenizer.json of a model folder, by the tokenizers package."""
+"""Reads a model folder's tokenizer.json with the tokenizers package."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ PANIC = "PanicException"  # of pyo3: a BaseException that no module exports
 
 
 class Tokenizer:
-    """Text to token ids and back. Special tokens (BOS) are added exactly as tokenizer.json says."""
+    """Text to token ids and back. Special tokens (BOS) are added as tokenizer.json says."""
 
     def __init__(self, folder: Path, vocabulary: int) -> None:
-        """`vocabulary` is the model's: an id beyond it is an error. ModelError: no usable file."""
+        """`vocabulary`: the model's number of tokens; a larger id is an error. ModelError: no
+        usable file."""
         path = folder / "tokenizer.json"
         if not path.is_file():
             raise ModelError(
@@ -39,26 +40,26 @@ class Tokenizer:
         self._config: dict[str, Any] | None = None
         decoder = repr(self._backend.decoder)
         self.byte_fallback = "ByteFallback" in decoder
-        # The text of tokens is that of their bytes joined: a token that has whole characters only
-        # adds the same text wherever it stands between others.
+        # The text of tokens is that of their bytes joined. So a token of whole characters adds the
+        # same text in any context.
         self.joins_bytes = decoder.startswith("ByteLevel(")
         self._alone: tuple[dict[int, str], dict[int, str]] = ({}, {})
         self._added = frozenset(self._backend.get_added_tokens_decoder())
 
     @property
     def config(self) -> dict[str, Any]:
-        """tokenizer_config.json, {} where there is none."""
+        """tokenizer_config.json, {} if there is none."""
         if self._config is None:
             self._config = read_json_object(self._folder / "tokenizer_config.json")
         return self._config
 
     def encode(self, text: str, special: bool = True) -> list[int]:
-        """Token ids of `text`; with `special` also those that the tokenizer puts around it."""
+        """Token ids of `text`; with `special` also the special tokens that the tokenizer adds."""
         try:
             text.encode()
         except UnicodeEncodeError as error:
             raise RequestError(
-                f"the text is not Unicode: {text[error.start]!r} at {error.start} stands for a "
+                f"the text is not Unicode: {text[error.start]!r} at {error.start} is a "
                 "byte that is not UTF-8; expected UTF-8"
             ) from None
         try:
@@ -90,7 +91,7 @@ class Tokenizer:
         )
 
     def alone(self, token: int, skip_special: bool) -> str:
-        """The text of one token alone, as `decode` has it; remembered."""
+        """The text of one token alone, as `decode` returns it. Cached."""
         known = self._alone[skip_special]
         text = known.get(token)
         if text is None:
@@ -98,7 +99,7 @@ class Tokenizer:
         return text
 
     def token_text(self, token: int) -> str:
-        """The text of one token alone, special ones too."""
+        """The text of one token alone, also of a special one."""
         return self.decode([token], skip_special=False)
 
     def token_bytes(self, token: int) -> bytes:
@@ -117,7 +118,7 @@ class Tokenizer:
 
     @property
     def begins_with(self) -> tuple[int, ...]:
-        """The special tokens that the tokenizer puts before a text (BOS), () for none."""
+        """The special tokens that the tokenizer adds before a text (BOS), () for none."""
         plain = self.encode("a", special=False)
         full = self.encode("a")
         for start in range(len(full) - len(plain) + 1):
@@ -126,7 +127,7 @@ class Tokenizer:
         return ()
 
     def spellings(self, word: str) -> tuple[tuple[int, ...], ...]:
-        """Token sequences of a word at the start of a text and inside one (after a space)."""
+        """Token sequences of a word: at the start of a text, and inside one (after a space)."""
         bare = word.lstrip()
         found = (tuple(self.encode(text, special=False)) for text in (word, bare, f" {bare}"))
         return tuple(dict.fromkeys(ids for ids in found if ids))
@@ -144,12 +145,12 @@ def _load(path: Path) -> Any:
 
 
 def one_line(error: object) -> str:
-    """An error's text on one line."""
+    """The text of an error on one line."""
     return " ".join(str(error).split()) or type(error).__name__
 
 
 def read_json_object(path: Path) -> dict[str, Any]:
-    """The object of a JSON file, {} where there is no file; ModelError names a bad one."""
+    """The object in a JSON file, {} if there is no file. ModelError names a bad file."""
     if not path.is_file():
         return {}
     if path.stat().st_size > MAX_CONFIG_BYTES:
@@ -164,7 +165,7 @@ def read_json_object(path: Path) -> dict[str, Any]:
 
 
 def check_token_ids(ids: Sequence[int], vocabulary: int) -> list[int]:
-    """`ids` as ints; RequestError where one is not a token of the model."""
+    """`ids` as ints. RequestError if one is not a token of the model."""
     for index, token in enumerate(ids):
         if isinstance(token, bool) or not hasattr(token, "__index__"):
             raise RequestError(f"token {index} of the prompt is {token!r}; expected an integer")

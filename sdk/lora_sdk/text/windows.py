@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Window:
-    """Tokens [start, stop) are run; those from `scored` on count."""
+    """Tokens [start, stop) are run. Those from `scored` on are scored."""
 
     start: int
     scored: int
@@ -15,10 +15,10 @@ class Window:
 
 
 def windows_of(tokens: int, first: int, context: int, stride: int) -> list[Window]:
-    """Windows over `tokens` tokens in which each one from `first` on counts once.
+    """Windows over `tokens` tokens in which each token from `first` on is scored once.
 
-    A window has at most context + 1 tokens, since its last one is predicted, not run. Each but the
-    first begins so that it counts `stride` new tokens and has the rest before them as context.
+    A window has at most context + 1 tokens: the last one is predicted, not run. The first window
+    scores all its tokens. Each later one scores `stride` new tokens; the others are context.
     """
     windows: list[Window] = []
     scored = first
