@@ -16,7 +16,7 @@ from lora_sdk.bench import rounds
 from lora_sdk.bench.measure import compare, token_bytes
 from lora_sdk.bench.memory import ReadBuffer, WarmPages, bound_threads, copy_bandwidth
 from lora_sdk.bench.page_reporting import reports_free_pages
-from lora_sdk.bench.report import FIGURES, summarise
+from lora_sdk.bench.report import FIGURES, summarize
 from lora_sdk.bench.rounds import Round, Workload
 from lora_sdk.cli.bench import bench
 from lora_sdk.engine.engine import Engine
@@ -72,7 +72,7 @@ def test_workloads_take_turns(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_medians_and_spread_of_rounds() -> None:
     rounds = [Round(*[float(v)] * len(FIGURES), reader="plain") for v in (5, 1, 9)]
-    report = summarise(rounds, model="m")
+    report = summarize(rounds, model="m")
     assert report["decode_tokens_per_second"] == 5
     assert report["spread"]["decode_tokens_per_second"] == [1, 9]
 
@@ -153,7 +153,7 @@ def test_many_pages_are_released_after_the_report(monkeypatch: pytest.MonkeyPatc
     )
     pages.release()
     assert held == [] and pages._buffer is None  # too few to be caught by one
-    monkeypatch.setattr("lora_sdk.bench.memory.LEAST_SETTLED", 1 << 20)
+    monkeypatch.setattr("lora_sdk.bench.memory.MIN_SETTLED", 1 << 20)
     pages = WarmPages(1 << 20)
     pages.release()
     assert held == [True] and pages._buffer is None

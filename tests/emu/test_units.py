@@ -58,7 +58,7 @@ def numpy_pair() -> Iterator[Cluster]:
 @pytest.mark.parametrize(
     ("module", "name", "unit", "what"),
     [
-        ("matrix", "segment_bounds", "MPU", {"matrix product, FP32"}),  # FP16 hides most of it
+        ("matrix", "segment_bounds", "MPU", {"matmul, FP32"}),  # FP16 hides most of it
         ("norm", "segment_bounds", "VFU", {"LayerNorm sums", "RMSNorm sums"}),
     ],
 )  # fmt: skip

@@ -16,7 +16,7 @@ from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.config import load_config
 from lora_sdk.model.shapes import SHAPES, find_config
 from lora_sdk.quant.recipe import Recipe
-from lora_sdk.synth.folder import list_tensors, synthesise
+from lora_sdk.synth.folder import list_tensors, synthesize
 from lora_sdk.text.tokenizer import Tokenizer
 
 TINY = {
@@ -55,7 +55,7 @@ def tensors(folder: Path) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("kind", list(TINY))
 def test_our_loader_takes_what_is_written(tmp_path: Path, kind: str, dtype: str) -> None:
     source = config_file(tmp_path / "source", kind)
-    total = synthesise(source, tmp_path / "m", dtype=dtype)
+    total = synthesize(source, tmp_path / "m", dtype=dtype)
     checkpoint = Checkpoint.open(tmp_path / "m")
     size = (tmp_path / "m" / "model.safetensors").stat().st_size
     assert total < size < total + 8192
@@ -67,7 +67,7 @@ def test_our_loader_takes_what_is_written(tmp_path: Path, kind: str, dtype: str)
 
 @pytest.mark.parametrize("kind", list(TINY))
 def test_every_token_is_text_and_text_is_tokens(tmp_path: Path, kind: str) -> None:
-    synthesise(config_file(tmp_path / "source", kind), tmp_path / "m")
+    synthesize(config_file(tmp_path / "source", kind), tmp_path / "m")
     config = load_config(tmp_path / "m")
     tokenizer = Tokenizer(tmp_path / "m", config.vocabulary)
     text = "def add(a, b):\n\treturn a + b  # ü 漢 \x00"
@@ -80,10 +80,10 @@ def test_every_token_is_text_and_text_is_tokens(tmp_path: Path, kind: str) -> No
 
 def test_equal_seeds_give_equal_files_whatever_the_shards(tmp_path: Path) -> None:
     source = config_file(tmp_path / "source", "llama")
-    synthesise(source, tmp_path / "a", seed=5)
-    synthesise(source, tmp_path / "b", seed=5)
-    synthesise(source, tmp_path / "c", seed=6)
-    synthesise(source, tmp_path / "d", seed=5, shards=4)
+    synthesize(source, tmp_path / "a", seed=5)
+    synthesize(source, tmp_path / "b", seed=5)
+    synthesize(source, tmp_path / "c", seed=6)
+    synthesize(source, tmp_path / "d", seed=5, shards=4)
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
     a, c, d = (tensors(tmp_path / name) for name in "acd")
     assert a.keys() == c.keys() == d.keys()
@@ -104,19 +104,19 @@ def test_a_known_shape_is_written_as_published() -> None:
 def test_nothing_is_overwritten_and_nothing_left_behind(tmp_path: Path) -> None:
     source = config_file(tmp_path / "source", "gpt2")
     for taken in (source.parent, source):
-        with pytest.raises(RequestError, match="is there already"):
-            synthesise(source, taken)
+        with pytest.raises(RequestError, match="exists already"):
+            synthesize(source, taken)
     for wrong in ({"dtype": "F8"}, {"shards": 0}, {"seed": -1}):
         with pytest.raises(RequestError):
-            synthesise(source, tmp_path / "m", **wrong)  # type: ignore[arg-type]
+            synthesize(source, tmp_path / "m", **wrong)  # type: ignore[arg-type]
     with pytest.raises(ModelError):
-        synthesise("gpt2-345", tmp_path / "m")
+        synthesize("gpt2-345", tmp_path / "m")
 
     def stop(done: int, total: int) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        synthesise(source, tmp_path / "m", progress=stop)
+        synthesize(source, tmp_path / "m", progress=stop)
     assert [path.name for path in tmp_path.iterdir()] == ["source"]
 
 
@@ -135,7 +135,7 @@ def test_the_command_says_what_it_wrote(tmp_path: Path) -> None:
 def test_quantized_folders_open(tmp_path: Path, kind: str, scheme: str) -> None:
     source = config_file(tmp_path / "source", kind)
     recipe = Recipe(scheme, group=32)
-    total = synthesise(source, tmp_path / "m", recipe=recipe, shards=2)
+    total = synthesize(source, tmp_path / "m", recipe=recipe, shards=2)
     checkpoint = Checkpoint.open(tmp_path / "m")
     found = checkpoint.config.quantization
     assert found is not None and found.kv == "int8"
@@ -162,5 +162,5 @@ def test_quantized_folders_open(tmp_path: Path, kind: str, scheme: str) -> None:
 def test_groups_that_do_not_divide_are_refused_before_anything_is_written(tmp_path: Path) -> None:
     source = config_file(tmp_path / "source", "llama")
     with pytest.raises(RequestError, match="K is 96, not a multiple of the group of 64"):
-        synthesise(source, tmp_path / "m", recipe=Recipe("w4a8", group=64))
+        synthesize(source, tmp_path / "m", recipe=Recipe("w4a8", group=64))
     assert not (tmp_path / "m").exists()

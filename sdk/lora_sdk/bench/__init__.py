@@ -1,2 +1,2 @@
-"""Measurements of this computer: how fast a model runs on its emulated boards, beside how fast its
-memory can be read and copied."""
+"""Measurements on this computer: the speed of a model on emulated boards, compared with memory read
+and copy bandwidth."""

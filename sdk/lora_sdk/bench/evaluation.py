@@ -1,4 +1,4 @@
-"""How well a model predicts a text: bits per byte and perplexity over every token of it
+"""How well a model predicts a text: bits per byte and perplexity over all its tokens
 (docs/numbers.md, 9.3)."""
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Bits and counts of one text. `first_token` says how the first one was counted: "bos" from the
-    tokenizer's own beginning, "uniform" over the vocabulary where it has none."""
+    """Bits and counts of one text. `first_token`: how the first token was scored. "bos": predicted
+    from the tokenizer's BOS token. "uniform" over the vocabulary: the tokenizer has none."""
 
     bits: float
     bytes: int
@@ -30,20 +30,19 @@ class Evaluation:
 
     @property
     def bits_per_byte(self) -> float:
-        """Bits that the model needs for a byte of the text."""
+        """Bits per byte of the text."""
         return self.bits / self.bytes
 
     @property
     def perplexity(self) -> float:
-        """2 to the bits a token."""
+        """2 to the power of the bits per token."""
         return float(2.0 ** (self.bits / self.tokens))
 
 
 @dataclass(frozen=True)
 class TextPlan:
-    """How a text is scored: `tokens` behind the tokenizer's own beginning of `begin` tokens, and
-    the windows over them; `bits` count before any of them (the first token, where nothing predicts
-    it)."""
+    """How a text is scored. `tokens` start with `begin` special tokens (BOS). `windows` are over
+    all of them. `bits` are counted in advance, for a first token that nothing predicts."""
 
     tokens: Sequence[int]
     windows: Sequence[Window]
@@ -55,10 +54,9 @@ class TextPlan:
 
 
 def plan_text(engine: Engine, data: bytes, stride: int | None = None) -> TextPlan:
-    """Windows over every byte of UTF-8 `data`, as long as the engine's context; `stride` (default
-    half of it) tokens count in each but the first. The tokenizer's beginning of text stands before
-    the first window alone. RequestError for a bad stride, an empty text, or one that is not UTF-8.
-    """
+    """Windows over all of UTF-8 `data`, each as long as the engine's context. In each but the
+    first, `stride` tokens are scored (default: half the context). The BOS token precedes only the
+    first window. RequestError for a bad stride, an empty text, or one that is not UTF-8."""
     context = engine.context
     stride = max(1, context // 2) if stride is None else stride
     if not 1 <= stride <= context:
@@ -111,21 +109,21 @@ def _text(data: bytes) -> str:
 
 
 def _score(engine: Engine, tokens: Sequence[int], window: Window) -> float:
-    """Natural log probability of the window's counted tokens."""
+    """Natural log probability of the window's scored tokens."""
     total = 0.0
     sequence = engine.open_sequence()
     try:
         limit = engine.plan.row_limit
         for start in range(window.start, window.stop - 1, limit):
             stop = min(start + limit, window.stop - 1)
-            wanted = range(max(start, window.scored - 1), stop)  # row i predicts token i + 1
+            scored = range(max(start, window.scored - 1), stop)  # row i predicts token i + 1
             rows = engine.rows(
-                sequence, tokens[start:stop], logits=[index - start for index in wanted]
+                sequence, tokens[start:stop], logits=[index - start for index in scored]
             )
             result = engine.step(rows)
             engine.commit(sequence, [row.slot for row in rows])
             if result.logits is not None:
-                for logits, index in zip(result.logits, wanted, strict=True):
+                for logits, index in zip(result.logits, scored, strict=True):
                     total += log_probability(logits, tokens[index + 1])
     finally:
         engine.release(sequence)

@@ -1,4 +1,4 @@
-"""Rounds of one workload, and rounds of several that alternate."""
+"""Rounds of one workload, or alternating rounds of several."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from lora_host.boards import load_board
 from lora_host.overlay import load_overlay
 from lora_sdk.bench.memory import ReadBuffer, bound_threads
-from lora_sdk.bench.report import summarise
+from lora_sdk.bench.report import summarize
 from lora_sdk.bench.rounds import Round, Workload, run_round
 from lora_sdk.model.config import load_config
 from lora_sdk.model.demo import demo_model_path
@@ -30,8 +30,8 @@ def measure(
     rounds: int = 7,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """The report of `rounds` rounds, see report.summarise; `progress(done, total)` receives rounds.
-    Raises what opening an Engine raises; RequestError for more threads than cores."""
+    """The report of `rounds` rounds, see report.summarize. `progress(done, total)` counts rounds.
+    Raises the errors of opening an Engine, and RequestError for more threads than cores."""
     with bound_threads(threads) as count:
         work = Workload(model, boards, count, prompt, tokens)
         (report,) = compare([work], rounds, progress)
@@ -41,19 +41,19 @@ def measure(
 def compare(
     works: Sequence[Workload], rounds: int, progress: Progress | None = None
 ) -> list[dict[str, Any]]:
-    """A report for each workload; a round of each in turn, so that all see the same machine."""
+    """A report for each workload. Rounds alternate, so that all run under equal conditions."""
     found: list[list[Round]] = [[] for _ in works]
     total = rounds * len(works)
     with ExitStack() as stack:
         bytes_read = [token_bytes(work) for work in works]
         buffers = [stack.enter_context(ReadBuffer(count)) for count in bytes_read]
-        for place in range(total):
-            index = place % len(works)
+        for number in range(total):
+            index = number % len(works)
             found[index].append(run_round(works[index], buffers[index], bytes_read[index]))
             if progress is not None:
-                progress(place + 1, total)
+                progress(number + 1, total)
         return [
-            summarise(
+            summarize(
                 each,
                 model=str(work.model or demo_model_path()),
                 boards=work.boards,
@@ -68,7 +68,7 @@ def compare(
 
 
 def token_bytes(work: Workload) -> int:
-    """Bytes of weight blocks that a decode step reads, from the plan alone."""
+    """Bytes of weight blocks that a decode step reads, computed from the plan."""
     config = load_config(work.model or demo_model_path())
     overlay = load_overlay(work.overlay or choose_overlay(config, "u280"))
     board = load_board(overlay.board.name)

@@ -1,4 +1,5 @@
-"""How fast this machine reads memory, and copies files from the page cache into fresh pages."""
+"""This machine's bandwidth for reading memory, and for copying files from the page cache to fresh
+pages."""
 
 from __future__ import annotations
 
@@ -15,27 +16,27 @@ from lora_host import native
 from lora_host.errors import RequestError, TransportError
 from lora_sdk.bench.page_reporting import wait_for_report
 
-MOST_BYTES = 1 << 30  # of the buffer: further ones tell nothing new, and the model needs the memory
-LEAST_READ = 256 << 20  # a reading of less is over before the clock says anything
-LEAST_SETTLED = 1 << 30  # fewer pages are touched before a report is likely to come between
+MAX_BYTES = 1 << 30  # of the buffer: more adds no information, and the model needs the memory
+MIN_READ = 256 << 20  # shorter reads are too short to time
+MIN_SETTLED = 1 << 30  # fewer pages are touched before a report is likely to interfere
 
 
 class ReadBuffer:
-    """Memory in huge pages, as emulated banks have it, of the bytes that a token reads (1 GiB at
-    most). A context manager."""
+    """A buffer in huge pages, like emulated banks, with as many bytes as a token reads (at most
+    1 GiB). A context manager."""
 
-    def __init__(self, bytes: int, most: int = MOST_BYTES) -> None:
-        """TransportError where the system has no memory."""
-        self.bytes = max(1 << 16, min(bytes, most))
+    def __init__(self, bytes: int, max_bytes: int = MAX_BYTES) -> None:
+        """TransportError if the system is out of memory."""
+        self.bytes = max(1 << 16, min(bytes, max_bytes))
         self._memory = native.lib().lora_bench_buffer(self.bytes)
         if self._memory == native.ffi().NULL:
             raise TransportError(f"no memory for a buffer of {self.bytes >> 20} MiB to read")
 
     def bandwidth(self, threads: int) -> dict[str, float]:
-        """Bytes a second by reader variant that this machine can run, each once over the buffer
-        (small ones several times)."""
+        """Bytes per second of each reader variant that this machine can run. Each reads the buffer
+        once (a small buffer several times)."""
         lib, ffi = native.lib(), native.ffi()
-        passes = -(-LEAST_READ // self.bytes)
+        passes = -(-MIN_READ // self.bytes)
         found: dict[str, float] = {}
         for index in range(_readers()):
             if lib.lora_bench_reader_supported(index):
@@ -45,7 +46,7 @@ class ReadBuffer:
         return found
 
     def close(self) -> None:
-        """Gives the memory back."""
+        """Free the memory."""
         native.lib().lora_bench_free(self._memory, self.bytes)
         self._memory = native.ffi().NULL
 
@@ -62,8 +63,8 @@ class ReadBuffer:
 
 
 def copy_bandwidth(files: Sequence[Path], threads: int) -> float:
-    """Bytes a second of memcpy from mapped files into fresh huge pages: the yardstick of loading.
-    `read_files` comes before: what is not in the page cache is the disk's speed."""
+    """Bytes per second of memcpy from mapped files to fresh huge pages: the reference for loading.
+    Call `read_files` first, else this measures the disk."""
     total, seconds = 0, 0.0
     for path in files:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
@@ -73,12 +74,12 @@ def copy_bandwidth(files: Sequence[Path], threads: int) -> float:
             seconds += _seconds(native.lib().lora_bench_copy(source, len(view), threads), threads)
             total += len(view)
             native.ffi().release(source)
-            del source, view  # the map cannot be closed before
+            del source, view  # the map cannot be closed earlier
     return total / seconds
 
 
 def read_files(files: Sequence[Path]) -> None:
-    """Brings files into the page cache."""
+    """Read files into the page cache."""
     part = memoryview(bytearray(1 << 20))
     for path in files:
         with path.open("rb", buffering=0) as file:
@@ -87,25 +88,24 @@ def read_files(files: Sequence[Path]) -> None:
 
 
 class WarmPages:
-    """Pages of the machine's for what needs fresh ones next. A virtual machine gives its free pages
-    back to the host within seconds, and such a page's first touch takes ten times what clearing it
-    does: whichever is measured later, loading or copying, would look better by that. Held from now
-    until `release`, which comes just before the clock starts, or `close`; closing twice is no
-    error."""
+    """Holds pages for a measurement that needs fresh ones. A virtual machine returns its free pages
+    to the host within seconds. The first touch of such a page takes ten times as long as clearing
+    it. So the later of two measurements, loading or copying, would look faster. The pages are held
+    until `release`, just before the clock starts, or `close`. Closing twice is no error."""
 
     def __init__(self, bytes: int) -> None:
-        """TransportError where the system has no memory."""
-        self._buffer: ReadBuffer | None = ReadBuffer(bytes, most=bytes)
+        """TransportError if the system is out of memory."""
+        self._buffer: ReadBuffer | None = ReadBuffer(bytes, max_bytes=bytes)
 
     def release(self) -> None:
-        """Frees the pages when those that others freed before are reported: a report in the midst
-        of what is measured would take these as well. Of less than 1 GiB at once."""
-        if self._buffer is not None and self._buffer.bytes >= LEAST_SETTLED:
+        """Free the pages after the report of those freed earlier, so that no report comes during
+        the measurement and takes these too. Less than 1 GiB is freed at once."""
+        if self._buffer is not None and self._buffer.bytes >= MIN_SETTLED:
             wait_for_report()
         self.close()
 
     def close(self) -> None:
-        """Frees the pages."""
+        """Free the pages."""
         if self._buffer is not None:
             self._buffer.close()
             self._buffer = None
@@ -113,8 +113,8 @@ class WarmPages:
 
 @contextmanager
 def bound_threads(threads: int | None) -> Iterator[int]:
-    """Binds this process to `threads` of its cores, for kernels, loading and reading alike, and
-    gives their number; None for all. RequestError where there are fewer."""
+    """Bind this process to `threads` of its cores, None for all. This limits kernels, loading and
+    reading. Yields the number of cores. RequestError if there are fewer."""
     cores = sorted(os.sched_getaffinity(0))
     count = len(cores) if threads is None else threads
     if not 1 <= count <= len(cores):

@@ -1,4 +1,4 @@
-"""Figures of several rounds: medians and spread, as JSON and as a table. All are measured."""
+"""Figures of several rounds: median and range, as JSON and as a table. All are measured."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LABELS = {
     "kernel_seconds_per_step": ("  kernels", "us", 1e6),
     "move_seconds_per_step": ("  moves in memory (DMA)", "us", 1e6),
     "link_seconds_per_step": ("  frames (Router)", "us", 1e6),
-    "host_seconds_per_step": ("  host: all else", "us", 1e6),
+    "host_seconds_per_step": ("  host: all other", "us", 1e6),
     "read_bandwidth_bytes_per_second": ("memory read", "GB/s", 1e-9),
     "share_of_read_bandwidth": ("  share that decode reaches", "", 1.0),
     "loading_bytes_per_second": ("loading", "GB/s", 1e-9),
@@ -29,8 +29,8 @@ LABELS = {
 }
 
 
-def summarise(rounds: Sequence[Round], **facts: Any) -> dict[str, Any]:
-    """Medians by figure, their [least, greatest] under `spread`, all rounds, and `facts`."""
+def summarize(rounds: Sequence[Round], **facts: Any) -> dict[str, Any]:
+    """The median of each figure, its [min, max] under `spread`, all rounds, and `facts`."""
     values = {name: [getattr(one, name) for one in rounds] for name in FIGURES}
     return {
         "label": "measured",
@@ -43,18 +43,18 @@ def summarise(rounds: Sequence[Round], **facts: Any) -> dict[str, Any]:
 
 
 def table(report: dict[str, Any]) -> str:
-    """The report as lines: median, least and greatest."""
+    """The report as lines: median, min and max."""
     lines = [
         f"{report['model']} on {report['boards']} emulated board(s), "
         f"{report['threads']} thread(s), prompt {report['prompt_tokens']} + "
         f"{report['new_tokens']} tokens",
-        f"measured: median of {len(report['rounds'])} rounds (least .. greatest)",
+        f"measured: median of {len(report['rounds'])} rounds (min .. max)",
     ]
     for name, (label, unit, scale) in LABELS.items():
         low, high = (value * scale for value in report["spread"][name])
         lines.append(f"{label:28}{report[name] * scale:10.2f} {unit:9}({low:.2f} .. {high:.2f})")
     lines.append(
-        "host: a decode step's wall clock less the units' own work on all boards, up to the "
-        f"listener's return; memory read: '{report['reader']}', {report['read_bytes'] / 1e6:.0f} MB"
+        "host: wall time of a decode step less the units' work on all boards, until the callback "
+        f"returns; memory read: '{report['reader']}', {report['read_bytes'] / 1e6:.0f} MB"
     )
     return "\n".join(lines)

@@ -1,6 +1,6 @@
-"""One round: a model is loaded, continues a prompt, and is given back; memory is measured between.
+"""One round: load a model, decode from a prompt, unload it, and measure memory in between.
 
-All figures of a round are taken within seconds of each other, because a machine's speed moves."""
+All figures of a round are taken within seconds of each other, because a machine's speed varies."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ if TYPE_CHECKING:
     from lora_sdk.core.results import Delta
     from lora_sdk.engine.engine import Engine
 
-WARM_TOKENS = 4  # decoded before the clock: pages of results and KV become real
-READ_EVERY = 16  # tokens between two readings of memory
+WARM_TOKENS = 4  # decoded before timing starts: touches the pages of results and KV
+READ_EVERY = 16  # tokens between two memory measurements
 
 
 @dataclass(frozen=True)
 class Workload:
-    """What a round runs. `prompt` and `tokens` count tokens; `threads` is for kernels, loading and
-    the memory figures."""
+    """The workload of a round. `prompt`, `tokens`: numbers of prompt and new tokens. `threads`: for
+    kernels, loading and memory measurements."""
 
     model: Path | None
     boards: int
     threads: int
     prompt: int
     tokens: int
-    overlay: str | None = None  # the one that takes the model
+    overlay: str | None = None  # None: the default for the model
 
 
 @dataclass(frozen=True)
 class Round:
-    """Measured: tokens and bytes a second; seconds of a decode step, and what they are made of: the
-    kernels (MPU, VFU), the DMA's moves, the Router's frames, and the host with all else: firmware,
-    scheduling, host library, the token's way to the listener."""
+    """Measured figures of one round. The seconds of a decode step split into kernels (MPU, VFU),
+    DMA moves, Router frames, and the host with all other work: firmware, scheduling, host library
+    and passing the token to the callback."""
 
     prefill_tokens_per_second: float
     decode_tokens_per_second: float
@@ -64,8 +64,8 @@ class Round:
 
 
 class _Loading:
-    """Hears the loader: time and bytes from its first word, before which it calls `first`, to its
-    last."""
+    """Progress callback of loading: the times of the first and last report, and the bytes. Calls
+    `first` before the first."""
 
     def __init__(self, first: Callable[[], None]) -> None:
         self._first = first
@@ -81,33 +81,33 @@ class _Loading:
 
 
 class _FirstToken:
-    """Notes the time when the first token comes, and what `also` says then."""
+    """Records the time of the first token and the result of `also` at that time."""
 
     def __init__(self, also: Callable[[], UnitSeconds] | None = None) -> None:
         self._also = also
         self.at = 0.0
         self.units: UnitSeconds | None = None
 
-    def __call__(self, piece: Delta) -> None:
-        if not self.at and piece.token_id is not None:
+    def __call__(self, delta: Delta) -> None:
+        if not self.at and delta.token_id is not None:
             self.units = self._also() if self._also is not None else None
             self.at = time.perf_counter()
 
 
 class _Steps:
-    """Times the steps from token to token, and reads memory after every READ_EVERY of them: both
-    get the same moments of a machine whose speed moves. The step after a reading is left out, for
-    what boards and firmware keep in the cache is gone then."""
+    """Times the steps from token to token, and measures memory after every READ_EVERY of them, so
+    that both see the same state of the machine. The step after a memory measurement is not counted:
+    the caches of boards and firmware are cold then."""
 
     def __init__(self, read: Callable[[], None]) -> None:
         self._read = read
-        self._since = 0.0  # when the step at hand began, 0 where it does not count
+        self._since = 0.0  # start of the current step, 0 if it is not counted
         self._tokens = 0
         self.first = 0.0
         self.seconds: list[float] = []
 
-    def __call__(self, piece: Delta) -> None:
-        if piece.token_id is None:
+    def __call__(self, delta: Delta) -> None:
+        if delta.token_id is None:
             return
         now = time.perf_counter()
         self.first = self.first or now
@@ -122,7 +122,7 @@ class _Steps:
 
 
 class _Readings:
-    """Bandwidths of the readers: seconds a byte, all readings of one added up."""
+    """Bandwidths of the readers, as the sum of seconds per byte over all measurements."""
 
     def __init__(self, buffer: ReadBuffer, threads: int) -> None:
         self._buffer, self._threads = buffer, threads
@@ -135,14 +135,14 @@ class _Readings:
         self._count += 1
 
     def fastest(self) -> tuple[str, float]:
-        """The reader that took least, and its bytes a second."""
+        """The fastest reader and its bytes per second."""
         name = min(self._seconds, key=self._seconds.__getitem__)
         return name, self._count / self._seconds[name]
 
 
 @dataclass(frozen=True)
 class _StepTimes:
-    """Seconds a decode step: in the units' work, and `host`, in all else."""
+    """Seconds per decode step: the units' work, and all other work as `host`."""
 
     kernels: float
     moves: float
@@ -151,14 +151,16 @@ class _StepTimes:
 
 
 def run_round(work: Workload, buffer: ReadBuffer, token_bytes: int) -> Round:
-    """One round; `token_bytes` are read in a decode step. PlacementError where the boards cannot
-    hold prompt and tokens."""
+    """One round. `token_bytes` are read in a decode step. PlacementError if the boards cannot hold
+    prompt and tokens."""
     from lora_sdk.engine.engine import Engine
 
     files = model_files(work.model)
     read_files(files)
     before = copy_bandwidth(files, work.threads)
-    pages = WarmPages(sum(path.stat().st_size for path in files) * 9 // 8)  # a tied head twice
+    pages = WarmPages(
+        sum(path.stat().st_size for path in files) * 9 // 8
+    )  # a tied head is stored twice
     loading = _Loading(pages.release)
     context = -(-(work.prompt + work.tokens + 1) // abi.TILE_POSITIONS) * abi.TILE_POSITIONS
     with closing(pages), Engine(
@@ -196,14 +198,15 @@ def run_round(work: Workload, buffer: ReadBuffer, token_bytes: int) -> Round:
 
 
 def model_files(model: Path | None) -> list[Path]:
-    """The files that a model's weights are read from."""
+    """The weight files of a model."""
     return sorted((model or demo_model_path()).glob("*.safetensors"))
 
 
 def _generate(
     engine: Engine, prompt: list[int], tokens: int, read: Callable[[], None]
 ) -> tuple[float, float]:
-    """Seconds of a decode step, and of the prefill up to its token; `read` between some steps."""
+    """Seconds per decode step, and of prefill up to its token. `read` is called between some
+    steps."""
     steps = _Steps(read)
     began = time.perf_counter()
     engine.generate(prompt, _decode_params(tokens), on_delta=steps)
@@ -211,7 +214,7 @@ def _generate(
 
 
 def step_times(engine: Engine, prompt: list[int], tokens: int) -> _StepTimes:
-    """Where a decode step's time goes: once more, under the profiler, at its small cost."""
+    """The split of a decode step's time, from a separate run under the profiler."""
     boards = _emulated(engine)
     first = _FirstToken(lambda: boards.unit_seconds)
     boards.profile(True)
@@ -244,5 +247,5 @@ def random_prompt(engine: Engine, length: int) -> list[int]:
 
 def _emulated(engine: Engine) -> Emulated:
     if engine.cluster.emulated is None:
-        raise RequestError("lora bench measures emulated boards; real ones are open")
+        raise RequestError("lora bench measures emulated boards; these are real ones")
     return engine.cluster.emulated

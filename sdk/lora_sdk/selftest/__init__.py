@@ -1,3 +1,3 @@
-"""Known answers of each unit of a board alone: a tiny command list each, run as any list is, and
-the bytes that it must leave in board memory, computed on this computer from the arithmetic's rules
-and not by the kernels under test."""
+"""Known-answer tests for each unit of a board. Each runs a tiny command list and compares board
+memory with expected bytes. These are computed on this computer from the number rules, not by the
+kernels under test."""

@@ -1,6 +1,6 @@
-"""The arithmetic of the FP16 path in plain NumPy, one rounding a line: sums along K in eight
-segments joined as a tree, positions in tiles of 32, no function of libm. Written apart from the
-kernel models, which it is there to check."""
+"""The arithmetic of the FP16 path in plain NumPy, one rounding per line. Sums along K run in eight
+segments, which are added as a tree. Positions are in tiles of 32. No libm function is used. This
+code is independent of the kernel models that it checks."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _UNIT, _SEGMENTS, _TILE = 32, 8, 32
 
 
 def segments(columns: int) -> list[tuple[int, int]]:
-    """First and end column of the eight segments of a sum over `columns`."""
+    """(first, end) column of each of the eight segments of a sum over `columns`."""
     units = (columns + _UNIT - 1) // _UNIT
     ends = [min(columns, s * units // _SEGMENTS * _UNIT) for s in range(_SEGMENTS + 1)]
     return list(pairwise(ends))
 
 
-def tree(parts: Sequence[Any], add: Callable[[Any, Any], Any]) -> Any:
+def tree_reduce(parts: Sequence[Any], add: Callable[[Any, Any], Any]) -> Any:
     """((0+1)+(2+3))+((4+5)+(6+7))."""
     level = list(parts)
     while len(level) > 1:
@@ -38,21 +38,21 @@ def _stored(values: F32) -> F16:
     return half
 
 
-def product(x: F16, w: F16) -> F32:
-    """x [rows, K] times w [K, N]: FP32 [rows, N]."""
+def matmul(x: F16, w: F16) -> F32:
+    """x [rows, K] @ w [K, N]: FP32 [rows, N]."""
     wide, parts = x.astype(np.float32), []
     for first, end in segments(x.shape[1]):
         total = np.zeros((len(x), w.shape[1]), np.float32)
         for k in range(first, end):
             total = total + wide[:, k : k + 1] * w[k].astype(np.float32)
         parts.append(total)
-    result: F32 = tree(parts, np.add)
+    result: F32 = tree_reduce(parts, np.add)
     return result
 
 
 def moments(x: F16, columns: int, first: int = 0) -> F32:
-    """LayerNorm's {T, Q} of the segments of `columns` that the columns first.. of x [rows, n] make
-    whole: [rows, 8, 2], zero elsewhere."""
+    """LayerNorm's {T, Q} per segment of `columns`: [rows, 8, 2]. x [rows, n] holds the columns from
+    `first` on. Segments not wholly in x are zero."""
     out = np.zeros((len(x), _SEGMENTS, 2), np.float32)
     for s, part in _local(x, columns, first):
         total, square = np.zeros(len(x), np.float32), np.zeros(len(x), np.float32)
@@ -66,7 +66,7 @@ def moments(x: F16, columns: int, first: int = 0) -> F32:
 
 
 def squares(x: F16, columns: int, first: int = 0) -> F32:
-    """RMSNorm's sum of squares of the same segments: [rows, 8]."""
+    """RMSNorm's sum of squares per segment, as in `moments`: [rows, 8]."""
     out = np.zeros((len(x), _SEGMENTS), np.float32)
     for s, part in _local(x, columns, first):
         total = np.zeros(len(x), np.float32)
@@ -86,10 +86,10 @@ def _local(x: F16, columns: int, first: int) -> list[tuple[int, F32]]:
 
 
 def layer_norm(x: F16, sums: F32, columns: int, gamma: F16, beta: F16, eps: float) -> F16:
-    """LayerNorm of local columns x from the segments' sums of all `columns`."""
+    """LayerNorm of the local columns x, from the segment sums of all `columns`."""
     counts = [b - a for a, b in segments(columns)]
     parts = [(n, sums[:, s, 0], sums[:, s, 1]) for s, n in enumerate(counts)]
-    _, total, square = tree(parts, _merge)
+    _, total, square = tree_reduce(parts, _merge)
     d = np.float32(columns)
     mean = (total / d)[:, None]
     r = (np.float32(1) / np.sqrt(square / d + np.float32(eps)))[:, None]
@@ -107,19 +107,19 @@ def _merge(a: tuple[int, F32, F32], b: tuple[int, F32, F32]) -> tuple[int, F32, 
 
 
 def rms_norm(x: F16, sums: F32, columns: int, gamma: F16, eps: float) -> F16:
-    """RMSNorm of local columns x from the segments' sums of all `columns`."""
-    total = tree([sums[:, s] for s in range(_SEGMENTS)], np.add)
+    """RMSNorm of the local columns x, from the segment sums of all `columns`."""
+    total = tree_reduce([sums[:, s] for s in range(_SEGMENTS)], np.add)
     r = np.float32(1) / np.sqrt(total / np.float32(columns) + np.float32(eps))
     return _stored((x.astype(np.float32) * r[:, None]) * gamma.astype(np.float32))
 
 
 def rope(x: F16, angles: F32, head_dim: int) -> F16:
-    """x [rows, heads*head_dim] turned by angles [rows, 2, head_dim/2] (cos, sin)."""
+    """x [rows, heads*head_dim] rotated by angles [rows, 2, head_dim/2] (cos, sin)."""
     heads = x.astype(np.float32).reshape(len(x), -1, 2, head_dim // 2)
     a, b = heads[:, :, 0], heads[:, :, 1]
     cos, sin = angles[:, None, 0], angles[:, None, 1]
-    turned = np.stack([a * cos - b * sin, b * cos + a * sin], axis=2)
-    return _stored(turned.reshape(x.shape))
+    rotated = np.stack([a * cos - b * sin, b * cos + a * sin], axis=2)
+    return _stored(rotated.reshape(x.shape))
 
 
 def exponential(x: F32) -> F32:
@@ -152,7 +152,7 @@ def relu(x: F16) -> F16:
 
 
 def gelu(x: F16, table: str) -> F16:
-    """Chords of the table "tanh" or "erf" on [-8, 8); +0 below, x above."""
+    """Piecewise linear, by table "tanh" or "erf" on [-8, 8); +0 below, x above."""
     wide = x.astype(np.float32)
     inside = (wide >= -8) & (wide < 8)
     i = np.where(inside, np.floor(wide * np.float32(64)) + 512, 0).astype(np.int64)
@@ -164,8 +164,8 @@ def gelu(x: F16, table: str) -> F16:
 
 
 def quantize_heads(x: F16, head_dim: int) -> tuple[NDArray[np.int8], F16]:
-    """INT8 [rows, columns] by a scale a head, and the scales FP16 [rows, heads]: max/127; where it
-    is 0, all values are."""
+    """INT8 [rows, columns] with one scale per head, and the scales FP16 [rows, heads], max/127.
+    A head with scale 0 has values 0."""
     wide = x.astype(np.float32).reshape(len(x), -1, head_dim)
     scales = _stored(np.abs(wide).max(axis=2) / np.float32(127))
     used = scales.astype(np.float32)[..., None]
@@ -175,17 +175,17 @@ def quantize_heads(x: F16, head_dim: int) -> tuple[NDArray[np.int8], F16]:
 
 
 def attention(q: F16, k: F16, v: F16, visible: Sequence[int], scale: float) -> F16:
-    """One query q [head_dim] over the positions `visible`, ascending, of k and v [positions,
+    """One query q [head_dim] over the ascending positions `visible` of k and v [positions,
     head_dim]."""
     rows = list(visible)
-    scores = product(q[None], np.ascontiguousarray(k[rows].T))[0] * np.float32(scale)
+    scores = matmul(q[None], np.ascontiguousarray(k[rows].T))[0] * np.float32(scale)
     e = exponential(scores - scores.max()).astype(np.float16).astype(np.float32)
     below, above = np.float32(0), np.zeros(len(q), np.float32)
     for tile in sorted({position // _TILE for position in rows}):
         tile_below, tile_above = np.float32(0), np.zeros(len(q), np.float32)
-        for place, position in enumerate(rows):
+        for index, position in enumerate(rows):
             if position // _TILE == tile:
-                tile_below = tile_below + e[place]
-                tile_above = tile_above + e[place] * v[position].astype(np.float32)
+                tile_below = tile_below + e[index]
+                tile_above = tile_above + e[index] * v[position].astype(np.float32)
         below, above = below + tile_below, above + tile_above
     return _stored(above / below)

@@ -1,5 +1,5 @@
-"""Runs one case on all boards of a cluster: places its bytes, registers its list, runs its steps
-and compares what stands in memory afterwards."""
+"""Runs one case on all boards of a cluster: writes its bytes, registers its list, runs its steps
+and compares the memory with the expected bytes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lora_sdk.plan.topology import Route, route
 LIST, BLOCK, TABLE, RESULTS = 0x2000, 0x8000, 0x20000, 0x40000  # bytes of the control bank
 RESULT_BYTES = 0x40000
 WEIGHTS, TABLES, KV, BANK_BYTES = 0, 0x60000, 0x80000, 0x100000  # bytes of each other bank
-BANKS = 3  # not a power of two: the order of blocks shows
+BANKS = 3  # not a power of two, to expose the order of blocks
 ROWS, COMMITTED, SCRATCH, PAGES = 5, 37, 32, 4
 HEAD_DIM, KV_HEADS, VOCABULARY, POSITIONS = 64, 2, 96, 64
 UNTOUCHED = 0xA5
@@ -30,7 +30,7 @@ UNTOUCHED = 0xA5
 
 @dataclass(frozen=True)
 class Bytes:
-    """Bytes at a place of a bank; `what` names them in a fault."""
+    """Bytes at an offset in a bank. `what` names them in a fault."""
 
     bank: int
     offset: int
@@ -40,7 +40,7 @@ class Bytes:
 
 @dataclass(frozen=True)
 class StepCase:
-    """A step of `ROWS` rows, or none, after these operations, and what then stands in memory."""
+    """A step of `rows` rows after `kv_ops`, and the memory expected after it."""
 
     expected: tuple[Bytes, ...]
     rows: int = ROWS
@@ -50,8 +50,8 @@ class StepCase:
 
 @dataclass(frozen=True)
 class Case:
-    """What one board gets: bytes placed before, commands without counters, which run one after
-    another, and steps. `linked`: the boards work together."""
+    """The input of one board: bytes to write first, commands (without counters; they run
+    sequentially), and steps. `linked`: the boards work together."""
 
     commands: tuple[Command, ...]
     placed: tuple[Bytes, ...]
@@ -61,8 +61,8 @@ class Case:
 
 @dataclass(frozen=True)
 class Site:
-    """Where a case runs: rank and number of boards, and the banks it may use. Data differ by
-    board."""
+    """The board that runs a case: its rank, the number of boards, and the banks of the case. Data
+    differ between boards."""
 
     rank: int
     boards: int
@@ -71,11 +71,11 @@ class Site:
     seed: int
 
     def random(self, *more: int) -> np.random.Generator:
-        """The same numbers every time for this board."""
+        """A generator that gives this board the same numbers in every run."""
         return np.random.Generator(np.random.Philox([self.seed, self.rank, *more]))
 
     def half(self, shape: tuple[int, ...], spread: float = 1.0, *more: int) -> np.ndarray:
-        """FP16 values, subnormal and signed zeros among them."""
+        """FP16 values, including subnormals and signed zeros."""
         values = (self.random(*more).standard_normal(shape) * spread).astype(np.float16)
         flat = values.reshape(-1)
         flat[: min(3, flat.size)] = np.array([-0.0, 6e-8, -3e-5], np.float16)[: flat.size]
@@ -84,19 +84,19 @@ class Site:
 
 @dataclass(frozen=True)
 class Test:
-    """A case by the unit that it is for. `least`: boards without which there is nothing to test;
-    `weights`: the matmuls that an overlay must have, as it lists them."""
+    """A case and the unit that it tests. `min_boards`: the fewest boards that it runs on.
+    `weights`: the matmuls that an overlay must have, as listed there."""
 
     unit: str
     what: str
     make: Callable[[Site], Case]
-    least: int = 1
+    min_boards: int = 1
     weights: str = FP16.weights.overlay_weights
 
 
 @dataclass(frozen=True)
 class UnitResult:
-    """`fault` is "" where every byte was right; `skipped` says why nothing was tested."""
+    """`fault`: "" if every byte was right. `skipped`: why nothing was tested, else ""."""
 
     unit: str
     what: str
@@ -122,12 +122,12 @@ class Bench:
                 self.cluster.reserve(board, bank, BANK_BYTES)
 
     def run(self, tests: Sequence[Test]) -> Iterator[UnitResult]:
-        """Each test once on all boards at once."""
+        """Run each test once, on all boards at the same time."""
         for number, test in enumerate(tests):
             if test.weights not in self.cluster.overlay.weights:
                 continue
-            if self.cluster.size < test.least:
-                why = f"takes {test.least} boards at least"
+            if self.cluster.size < test.min_boards:
+                why = f"needs at least {test.min_boards} boards"
                 yield UnitResult(test.unit, test.what, skipped=why)
                 continue
             try:
@@ -143,13 +143,13 @@ class Bench:
             site = Site(rank, self.cluster.size, control, self.banks, number)
             cases[board] = test.make(site)
             self._prepare(board, rank, cases[board])
-        for place in range(len(cases[0].steps)):
-            step = cases[0].steps[place]
+        for index in range(len(cases[0].steps)):
+            step = cases[0].steps[index]
             rows = [_row(index) for index in range(step.rows)]
             block = build_block(rows, step.kv_ops, step.path, 0, 0)
             self.cluster.step(block, BLOCK)
             for board, case in cases.items():
-                fault = self._compare(board, case.steps[place].expected)
+                fault = self._compare(board, case.steps[index].expected)
                 if fault:
                     return fault
         return ""
@@ -167,13 +167,13 @@ class Bench:
             found = np.frombuffer(
                 self.cluster.read(board, item.bank, item.offset, len(item.data)), np.uint8
             )
-            wanted = np.frombuffer(item.data, np.uint8)
-            wrong = np.flatnonzero(found != wanted)
+            correct = np.frombuffer(item.data, np.uint8)
+            wrong = np.flatnonzero(found != correct)
             if wrong.size:
                 at = int(wrong[0])
                 return (
-                    f"board {board}: {item.what}: first wrong byte {at} of {len(wanted)}: "
-                    f"{found[at]:#04x} found, {wanted[at]:#04x} expected ({wrong.size} wrong)"
+                    f"board {board}: {item.what}: first wrong byte {at} of {len(correct)}: "
+                    f"{found[at]:#04x} found, {correct[at]:#04x} expected ({wrong.size} wrong)"
                 )
         return ""
 
@@ -223,28 +223,28 @@ class Bench:
 
 
 def begin(length: int = COMMITTED) -> tuple[KvOp, ...]:
-    """Sequence 0 with so many committed positions; its tiles lie in pages 3 and 2, not in order."""
+    """Sequence 0 with `length` committed positions. Its tiles are in pages 3 and 2, in no order."""
     return KvOp.length(0, length), KvOp.table(0, 0, 3), KvOp.table(0, 1, 2)
 
 
 def _row(index: int) -> Row:
-    """Rows are a chain; their tokens are spread over the vocabulary."""
+    """Rows form a chain. Their tokens are spread over the vocabulary."""
     return Row(0, COMMITTED + index, token(index), index, index - 1)
 
 
 def token(index: int) -> int:
-    """Token of a row."""
+    """The token of a row."""
     return (29 * index + 7) % VOCABULARY
 
 
 def chained(commands: Sequence[Command]) -> list[Command]:
-    """The commands one after another, whatever their units, and the list's end."""
+    """The commands with counters that run them sequentially on any units, and the list's end."""
     out: list[Command] = []
-    for place, command in enumerate(commands):
-        before = place - 1 if place else int(abi.NO_COUNTER)
+    for index, command in enumerate(commands):
+        before = index - 1 if index else int(abi.NO_COUNTER)
         out.append(
             dataclasses.replace(
-                command, wait_counter=before, wait_value=min(place, 1), signal_counter=place
+                command, wait_counter=before, wait_value=min(index, 1), signal_counter=index
             )
         )
     return [*out, End(what="end")]

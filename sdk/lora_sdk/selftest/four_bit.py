@@ -1,5 +1,5 @@
-"""Cases of the matrix unit with 4-bit weights in groups along K: a scale and a zero point for each
-group and column, behind the values of every block."""
+"""Cases of the matrix unit with 4-bit weights in groups along K. Each group and column has a scale
+and a zero point, stored after the values of its block."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from lora_sdk.model.weight_formats import W4A8, W4A16, WeightFormat
 
 from . import answers
 from .bench import ROWS, TABLES, WEIGHTS, Bytes, Case, Site, StepCase, Test, begin
+from .matmuls import FIRST, MERGE, N
 from .moves import STRIDE, operand, result_offset
-from .products import FIRST, MERGE, N
 
 GROUP = 64
-K = 5 * GROUP  # whole groups, which segments cut in two
+K = 5 * GROUP  # whole groups; segments split some
 _GROUPS = 128 // GROUP
 _LINE = abi.LINE_BYTES
 
@@ -40,7 +40,7 @@ class Weights:
         return dense
 
     def blocks(self, site: Site) -> tuple[Bytes, ...]:
-        """128 x 32 weights a block, over the case's banks."""
+        """Blocks of 128 x 32 weights, interleaved over the case's banks."""
         deep, wide = -(-K // 128), -(-N // 32)
         out = []
         for j in range(deep * wide):
@@ -60,8 +60,8 @@ class Weights:
         scales, zeros = np.zeros((_GROUPS, 32), np.float16), np.zeros((_GROUPS, 32), np.uint8)
         rows = slice(deep * _GROUPS, deep * _GROUPS + _GROUPS)
         for whole, of in ((scales, self.scales), (zeros, self.zeros)):
-            piece = of[rows, column : column + 32]
-            whole[: piece.shape[0], : piece.shape[1]] = piece
+            tile = of[rows, column : column + 32]
+            whole[: tile.shape[0], : tile.shape[1]] = tile
         pairs = zeros[:, ::2] | zeros[:, 1::2] << 4
         data: bytes = packed.tobytes() + scales.tobytes() + pairs.tobytes()
         return data.ljust(-(-len(data) // _LINE) * _LINE, b"\0")
@@ -69,7 +69,7 @@ class Weights:
 
 def _command(site: Site, kind: WeightFormat, bias: bool) -> Matrix:
     return Matrix(
-        what="product", bank_first=site.banks.start, bank_count=len(site.banks), merge=MERGE,
+        what="matmul", bank_first=site.banks.start, bank_count=len(site.banks), merge=MERGE,
         weight_line=WEIGHTS // _LINE, first=FIRST, x_bank=site.control, y_bank=site.control, k=K,
         n=N, x_offset=result_offset(0), x_stride=STRIDE, y_offset=result_offset(1),
         y_stride=STRIDE, weight_type=kind.weight_type(GROUP),
@@ -79,15 +79,15 @@ def _command(site: Site, kind: WeightFormat, bias: bool) -> Matrix:
 
 def _w4a16(site: Site) -> Case:
     weights, x, b = Weights(site), site.half((ROWS, K), 1.0, 1), site.half((N,), 1.0, 3)
-    y = (answers.product(x, weights.half()) + b.astype(np.float32)).astype(np.float16)
+    y = (answers.matmul(x, weights.half()) + b.astype(np.float32)).astype(np.float16)
     placed = (*weights.blocks(site), operand(site, 0, x))
     placed += (Bytes(site.banks.start, TABLES, b.tobytes()),)
-    step = StepCase((operand(site, 1, y, "product"),), kv_ops=begin())
+    step = StepCase((operand(site, 1, y, "matmul"),), kv_ops=begin())
     return Case((_command(site, W4A16, True),), placed, (step,))
 
 
 def _w4a8(site: Site) -> Case:
-    """A group that a segment's end crosses is cut there; each part is an exact sum."""
+    """A group that crosses the end of a segment is split there. Each part is an exact sum."""
     weights = Weights(site)
     x = site.random(1).integers(-127, 128, (ROWS, K), np.int8)
     scale = site.random(3).uniform(1e-4, 1e-2, N).astype(np.float32)
@@ -104,16 +104,16 @@ def _w4a8(site: Site) -> Case:
             total = total + sums.astype(np.float32) * weights.scales[group].astype(np.float32)
             first = until
         parts.append(total)
-    exact = answers.tree(parts, np.add)
+    exact = answers.tree_reduce(parts, np.add)
     y = (exact * scale + b.astype(np.float32)).astype(np.float16)
     lines = scale.tobytes().ljust(-(-4 * N // _LINE) * _LINE, b"\0")
     placed = (*weights.blocks(site), operand(site, 0, x))
     placed += (Bytes(site.banks.start, TABLES, lines + b.tobytes()),)
-    step = StepCase((operand(site, 1, y, "product"),), kv_ops=begin())
+    step = StepCase((operand(site, 1, y, "matmul"),), kv_ops=begin())
     return Case((_command(site, W4A8, True),), placed, (step,))
 
 
 TESTS = (
-    Test("MPU", "matrix product, W4A16", _w4a16, weights=W4A16.overlay_weights),
-    Test("MPU", "matrix product, W4A8", _w4a8, weights=W4A8.overlay_weights),
+    Test("MPU", "matmul, W4A16", _w4a16, weights=W4A16.overlay_weights),
+    Test("MPU", "matmul, W4A8", _w4a8, weights=W4A8.overlay_weights),
 )

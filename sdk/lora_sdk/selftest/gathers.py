@@ -1,5 +1,5 @@
-"""Cases of the Router: a gather of activations, and the all-reduce that norms over several boards
-are: local sums, gathered, added on every board as one tree."""
+"""Cases of the Router: a gather of activations, and the all-reduce of a norm over several boards.
+In the all-reduce, local sums are gathered and every board adds them as one tree."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .bench import ROWS, TABLES, Bytes, Case, Site, StepCase, Test, begin
 from .moves import SLOT, STRIDE, move_in, move_out, operand
 from .vectors import EPS
 
-COLUMNS = 500  # 16 units, the last one short: every board has a share, their widths differ
+COLUMNS = 500  # 16 units, the last one partial: every board has a share, of different widths
 _UNIT = abi.UNIT_COLUMNS
 
 
@@ -24,7 +24,7 @@ def _share(rank: int, boards: int) -> range:
 
 
 def _whole(site: Site) -> np.ndarray:
-    """All boards' columns: the same on every board, so not made of its own numbers."""
+    """All boards' columns, equal on every board: generated as for rank 0."""
     return Site(0, site.boards, site.control, site.banks, site.seed).half((ROWS, COLUMNS), 2.0)
 
 
@@ -73,6 +73,6 @@ def _all_reduce(site: Site) -> Case:
 
 
 TESTS = (
-    Test("Router", "gather", _gather, least=2),
-    Test("Router", "all-reduce of a norm's sums", _all_reduce, least=2),
+    Test("Router", "gather", _gather, min_boards=2),
+    Test("Router", "all-reduce of a norm's sums", _all_reduce, min_boards=2),
 )

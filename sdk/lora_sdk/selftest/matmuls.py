@@ -1,4 +1,4 @@
-"""Cases of the matrix unit: products and attention."""
+"""Cases of the matrix unit: matmuls and attention."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from .kv import Cache
 from .moves import SLOT, STRIDE, move_in, move_out, operand, result_offset
 
 F16 = NDArray[np.float16]
-K, N = 300, 70  # last unit of K and last tile of N are short
+K, N = 300, 70  # last unit of K and last tile of N are partial
 MERGE, FIRST = 2, 1
 
 
 def weight_blocks(site: Site, w: NDArray[np.generic]) -> tuple[Bytes, ...]:
-    """A matrix [K, N], FP16 or INT8, in blocks of 128 x 32 over the case's banks."""
+    """A matrix [K, N], FP16 or INT8, in blocks of 128 x 32, interleaved over the case's banks."""
     deep, wide = -(-w.shape[0] // 128), -(-w.shape[1] // 32)
     padded = np.zeros((deep * 128, wide * 32), w.dtype)
     padded[: w.shape[0], : w.shape[1]] = w
@@ -44,7 +44,7 @@ def weight_blocks(site: Site, w: NDArray[np.generic]) -> tuple[Bytes, ...]:
         request = FIRST + j // MERGE
         line = request // len(site.banks) * MERGE + j % MERGE
         block = padded[at : at + 128, tile : tile + 32]
-        if w.dtype == np.int8:  # four of K lie together
+        if w.dtype == np.int8:  # four values along K are adjacent
             block = block.reshape(32, 4, 32).transpose(0, 2, 1)
         data = block.tobytes()
         bank = site.banks[request % len(site.banks)]
@@ -52,13 +52,13 @@ def weight_blocks(site: Site, w: NDArray[np.generic]) -> tuple[Bytes, ...]:
     return tuple(out)
 
 
-def _product(site: Site, bias: bool) -> Case:
+def _matmul(site: Site, bias: bool) -> Case:
     x, w = site.half((ROWS, K), 1.0, 1), site.half((K, N), 0.1, 2)
     b = site.half((N,), 1.0, 3)
-    exact = answers.product(x, w)
+    exact = answers.matmul(x, w)
     y = (exact + b.astype(np.float32)).astype(np.float16) if bias else exact
     command = Matrix(
-        what="product", bank_first=site.banks.start, bank_count=len(site.banks), merge=MERGE,
+        what="matmul", bank_first=site.banks.start, bank_count=len(site.banks), merge=MERGE,
         weight_line=WEIGHTS // abi.LINE_BYTES, first=FIRST, x_bank=site.control,
         y_bank=site.control, k=K, n=N, x_offset=result_offset(0), x_stride=STRIDE,
         y_offset=result_offset(1), y_stride=STRIDE, y_type=abi.FP16 if bias else abi.FP32,
@@ -66,12 +66,12 @@ def _product(site: Site, bias: bool) -> Case:
     )  # fmt: skip
     placed = (*weight_blocks(site, w), operand(site, 0, x))
     placed += (Bytes(site.banks.start, TABLES, b.tobytes()),)
-    step = StepCase((operand(site, 1, y, "product"),), kv_ops=begin())
+    step = StepCase((operand(site, 1, y, "matmul"),), kv_ops=begin())
     return Case((command,), placed, (step,))
 
 
-def _int8_product(site: Site) -> Case:
-    """Exact sums, one scale a column, then the bias."""
+def _int8_matmul(site: Site) -> Case:
+    """Exact sums, one scale per column, then the bias."""
     x = site.random(1).integers(-127, 128, (ROWS, K), np.int8)
     w = site.random(2).integers(-127, 128, (K, N), np.int8)
     scale = site.random(3).uniform(1e-6, 1e-4, N).astype(np.float32)
@@ -79,7 +79,7 @@ def _int8_product(site: Site) -> Case:
     sums = (x.astype(np.int64) @ w.astype(np.int64)).astype(np.float32)
     y = (sums * scale + b.astype(np.float32)).astype(np.float16)
     command = Matrix(
-        what="product", bank_first=site.banks.start, bank_count=len(site.banks), merge=MERGE,
+        what="matmul", bank_first=site.banks.start, bank_count=len(site.banks), merge=MERGE,
         weight_line=WEIGHTS // abi.LINE_BYTES, first=FIRST, x_bank=site.control,
         y_bank=site.control, k=K, n=N, x_offset=result_offset(0), x_stride=STRIDE,
         y_offset=result_offset(1), y_stride=STRIDE, weight_type=INT8.weight_type(None),
@@ -88,12 +88,12 @@ def _int8_product(site: Site) -> Case:
     lines = scale.tobytes().ljust(-(-4 * N // abi.LINE_BYTES) * abi.LINE_BYTES, b"\0")
     table = Bytes(site.banks.start, TABLES, lines + b.tobytes())
     placed = (*weight_blocks(site, w), operand(site, 0, x), table)
-    step = StepCase((operand(site, 1, y, "product"),), kv_ops=begin())
+    step = StepCase((operand(site, 1, y, "matmul"),), kv_ops=begin())
     return Case((command,), placed, (step,))
 
 
 def _attention(site: Site) -> Case:
-    """Every row over 37 committed positions of two pages, its ancestors and itself."""
+    """Every row attends to 37 committed positions in two pages, its ancestors and itself."""
     heads, group, count = 2 * KV_HEADS, 2, COMMITTED + ROWS
     q = site.half((ROWS, heads, HEAD_DIM), 2.0, 1)
     k = site.half((count, KV_HEADS, HEAD_DIM), 1.0, 2)
@@ -123,8 +123,8 @@ def _attention(site: Site) -> Case:
 
 
 TESTS = (
-    Test("MPU", "matrix product, FP16 with bias", lambda site: _product(site, True)),
-    Test("MPU", "matrix product, FP32", lambda site: _product(site, False)),
-    Test("MPU", "matrix product, INT8", _int8_product, weights=INT8.overlay_weights),
+    Test("MPU", "matmul, FP16 with bias", lambda site: _matmul(site, True)),
+    Test("MPU", "matmul, FP32", lambda site: _matmul(site, False)),
+    Test("MPU", "matmul, INT8", _int8_matmul, weights=INT8.overlay_weights),
     Test("MPU", "attention", _attention),
 )

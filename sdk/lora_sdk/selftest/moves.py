@@ -1,4 +1,4 @@
-"""Cases of the DMA unit, and the moves by which other cases get their operands on-chip."""
+"""Cases of the DMA unit, and the moves that bring the operands of other cases on-chip."""
 
 from __future__ import annotations
 
@@ -31,33 +31,33 @@ STRIDE = 4096  # bytes between two rows of an operand, on-chip and in the result
 SLOT = ROWS * STRIDE  # bytes of an operand
 
 
-def result_offset(place: int) -> int:
-    """Where operand `place` stands in the results."""
-    return RESULTS + place * SLOT
+def result_offset(index: int) -> int:
+    """Offset of operand `index` in the results."""
+    return RESULTS + index * SLOT
 
 
-def operand(site: Site, place: int, rows: Array, what: str = "result") -> Bytes:
-    """Rows of an operand, whole strides: what lies between them is untouched."""
+def operand(site: Site, index: int, rows: Array, what: str = "result") -> Bytes:
+    """Rows of an operand with their strides. The bytes between rows must stay untouched."""
     data = np.full((ROWS, STRIDE), UNTOUCHED, np.uint8)
     raw = np.ascontiguousarray(rows).view(np.uint8).reshape(ROWS, -1)
     data[:, : raw.shape[1]] = raw
-    return Bytes(site.control, result_offset(place), data.tobytes(), what)
+    return Bytes(site.control, result_offset(index), data.tobytes(), what)
 
 
-def move_in(site: Site, place: int, bytes: int) -> MoveRows:
-    """Operand `place` from the results to the same place on-chip."""
+def move_in(site: Site, index: int, bytes: int) -> MoveRows:
+    """Move operand `index` from the results to the same index on-chip."""
     return MoveRows(
-        what=f"operand {place}", x_bank=site.control, y_bank=abi.BANK_ONCHIP,
-        x_offset=result_offset(place), x_stride=STRIDE, y_offset=place * SLOT, y_stride=STRIDE,
+        what=f"operand {index}", x_bank=site.control, y_bank=abi.BANK_ONCHIP,
+        x_offset=result_offset(index), x_stride=STRIDE, y_offset=index * SLOT, y_stride=STRIDE,
         bytes=bytes,
     )  # fmt: skip
 
 
-def move_out(site: Site, source: int, place: int, bytes: int) -> MoveRows:
-    """On-chip place `source` to operand `place` of the results."""
+def move_out(site: Site, source: int, index: int, bytes: int) -> MoveRows:
+    """Move on-chip operand `source` to operand `index` of the results."""
     return MoveRows(
         what="result", x_bank=abi.BANK_ONCHIP, y_bank=site.control,
-        x_offset=source * SLOT, x_stride=STRIDE, y_offset=result_offset(place), y_stride=STRIDE,
+        x_offset=source * SLOT, x_stride=STRIDE, y_offset=result_offset(index), y_stride=STRIDE,
         bytes=bytes,
     )  # fmt: skip
 
@@ -70,7 +70,7 @@ def _move(site: Site) -> Case:
 
 
 def _store_and_commit(site: Site) -> Case:
-    """K and V of all rows into their slots; then three of them to their logical places."""
+    """Store K and V of all rows in their slots, then commit three of them to their positions."""
     width = KV_HEADS * HEAD_DIM
     k, v = site.half((ROWS, width), 1.0, 1), site.half((ROWS, width), 1.0, 2)
     cache = Cache(site, site.random(3).integers(0, 2**15, (PAGES, KV_HEADS, 2, 32 * HEAD_DIM)))

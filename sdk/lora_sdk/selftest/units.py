@@ -1,4 +1,4 @@
-"""All units' tests, on the boards of a cluster."""
+"""The tests of all units on the boards of a cluster."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from collections.abc import Iterator
 from lora_host.cluster import Cluster
 from lora_host.errors import LoraError
 
-from . import four_bit, gathers, moves, products, vectors
+from . import four_bit, gathers, matmuls, moves, vectors
 from .bench import BANK_BYTES, Bench, UnitResult
 
-TESTS = (*moves.TESTS, *products.TESTS, *four_bit.TESTS, *vectors.TESTS, *gathers.TESTS)
+TESTS = (*moves.TESTS, *matmuls.TESTS, *four_bit.TESTS, *vectors.TESTS, *gathers.TESTS)
 
 
 def check_units(cluster: Cluster) -> Iterator[UnitResult]:
-    """Each unit by itself, DMA first, since the others' operands are moved by it. The cluster must
-    have reserved nothing; its links must be up. What is reserved here stays reserved."""
+    """Test each unit alone. DMA comes first, since it moves the others' operands. The cluster must
+    have no memory reserved and its links must be up. Memory reserved here stays reserved."""
     bench = Bench(cluster)
     yield _checksum(bench)
     yield from bench.run(TESTS)
 
 
 def _checksum(bench: Bench) -> UnitResult:
-    """CRC-32 of an odd range, by the board's DMA unit."""
+    """CRC-32 of an odd range, computed by the board's DMA unit."""
     try:
         return UnitResult("DMA", "checksum", _wrong_checksum(bench))
     except LoraError as error:

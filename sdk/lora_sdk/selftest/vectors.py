@@ -1,4 +1,4 @@
-"""Cases of the vector unit, an operation each."""
+"""Cases of the vector unit, one per operation."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ def _table(site: Site, offset: int, rows: Array) -> Bytes:
 def _case(
     site: Site, op: int, inputs: tuple[Array, ...], result: Array, *tables: Bytes, **fields: int
 ) -> Case:
-    """x and z from the results, y back to them. `inputs` are x, or x and z."""
-    places = {f"{name}_offset": place * SLOT for place, name in enumerate(("x", "z", "y"))}
+    """x and z are read from the results, y is written back. `inputs` are x, or x and z."""
+    offsets = {f"{name}_offset": index * SLOT for index, name in enumerate(("x", "z", "y"))}
     strides = {f"{name}_stride": STRIDE for name in "xzy"}
-    values = {"columns": COLUMNS, **places, **strides, **fields}
+    values = {"columns": COLUMNS, **offsets, **strides, **fields}
     command = Vector(what="operation", op=op, **values)
     widths = [rows.nbytes // ROWS for rows in inputs]
-    moves = tuple(move_in(site, place, width) for place, width in enumerate(widths))
+    moves = tuple(move_in(site, index, width) for index, width in enumerate(widths))
     source = values["y_offset"] // SLOT
     out = move_out(site, source, 3, result.nbytes // ROWS)
-    placed = tuple(operand(site, place, rows) for place, rows in enumerate(inputs))
+    placed = tuple(operand(site, index, rows) for index, rows in enumerate(inputs))
     step = StepCase((operand(site, 3, result),), kv_ops=begin())
     return Case((*moves, command, out), placed + tables, (step,))
 
@@ -93,7 +93,7 @@ def _sums(op: int, sums: Callable[[Array, int], Array]) -> Callable[[Site], Case
     def make(site: Site) -> Case:
         x = site.half((ROWS, COLUMNS), 3.0)
         z = sums(x, COLUMNS).reshape(ROWS, -1)
-        fields = {"extra": COLUMNS, "z_offset": SLOT, "y_offset": SLOT}  # z is what comes back
+        fields = {"extra": COLUMNS, "z_offset": SLOT, "y_offset": SLOT}  # z is the output
         return _case(site, op, (x,), z, **fields)
 
     return make
@@ -154,7 +154,7 @@ def _activation(op: int, function: Callable[[Array], Array]) -> Callable[[Site],
 
 
 def _quantize(site: Site) -> Case:
-    """Halves go to the even number; what is beyond 127 stays there."""
+    """Round half to even, saturate at 127."""
     x = site.half((ROWS, COLUMNS), 40.0)
     x[:, 3:9] = np.array([0.25, 0.75, 1.25, -1.25, 200, -200], np.float16)
     inverse = np.float32(2)
@@ -163,7 +163,7 @@ def _quantize(site: Site) -> Case:
 
 
 def _argmax(site: Site) -> Case:
-    """Of equal values the lowest id wins; ids count from `first`."""
+    """Ties: the lowest id. Ids count from `first`."""
     columns, first = 50, 20
     x = site.random().standard_normal((ROWS, columns)).astype(np.float32)
     x[:, 11] = x[:, 40] = 9.0
@@ -178,7 +178,7 @@ def _argmax(site: Site) -> Case:
 
 
 def _quantize_heads(site: Site) -> Case:
-    """Scales of the heads beside the values; a head of zeros has scale 0."""
+    """Values and one scale per head. A head of zeros has scale 0."""
     heads = 3
     x = site.half((ROWS, heads * HEAD_DIM), 40.0)
     x[1, HEAD_DIM : 2 * HEAD_DIM] = 0
@@ -205,7 +205,7 @@ def _permute(site: Site) -> Case:
 
 HALF = FP16.weights.overlay_weights
 WEIGHTS_OF = {abi.VEC_QUANTIZE: INT8.overlay_weights}
-"""Matmuls without which an overlay need not have the operation."""
+"""Matmuls that require the operation: an overlay without them need not have it."""
 OPERATIONS: dict[int, Test] = {
     op: Test("VFU", what, make, weights=WEIGHTS_OF.get(op, HALF))
     for op, what, make in (

@@ -1,5 +1,5 @@
-"""Checkpoints of a published shape with random weights: what speed needs of a model, without a
-download. The folder is a Hugging Face model folder in every respect but sense."""
+"""Checkpoints of a published shape with random weights, to measure speed without a download. The
+folder is a complete Hugging Face model folder. Only its output is meaningless."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from lora_sdk.synth.quantized import quantized_parts
 from lora_sdk.synth.tensor import Tensor, chunk
 from lora_sdk.synth.tokenizer import write_tokenizer
 
-CHUNK = 1 << 20  # elements that a thread makes and writes at once
+CHUNK = 1 << 20  # elements that a thread generates and writes at once
 MAX_SHARDS = 999
 DTYPES = {"F16": "float16", "BF16": "bfloat16", "F32": "float32"}
-"""Types that weights can be written in, and their names in config.json."""
+"""Weight types that can be written, and their names in config.json."""
 
 Progress = Callable[[int, int], None]
 
 
-def synthesise(
+def synthesize(
     config: str | Path,
     folder: str | Path,
     *,
@@ -46,11 +46,11 @@ def synthesise(
 ) -> int:
     """Write a checkpoint of shape `config`, a known name or a config.json, into the new `folder`.
 
-    Weights are uniform with a standard deviation of 0.02, norms one; equal arguments give equal
-    files. With `recipe` the folder is quantized in compressed-tensors' format, its integers random
-    and its scales constant. `progress(done, total)` receives bytes. Returns the bytes of the weight
-    files. RequestError: the folder is there, no room for it, an argument out of range; ModelError:
-    no such shape.
+    Weights are uniform with a standard deviation of 0.02, norms are one. Equal arguments give equal
+    files. With `recipe` the folder is quantized in compressed-tensors' format, with random integers
+    and constant scales. `progress(done, total)` receives bytes. Returns the bytes of the weight
+    files. RequestError: the folder exists, the disk is too full, or an argument is out of range.
+    ModelError: no such shape.
     """
     folder = Path(folder)
     _check_arguments(seed, dtype, shards)
@@ -64,7 +64,7 @@ def synthesise(
     total = sum(tensor.bytes for tensor in tensors)
     folder.parent.mkdir(parents=True, exist_ok=True)
     _check_room(folder.parent, total)
-    # A name that nobody takes for a finished model; it goes when anything fails.
+    # The hidden name marks an unfinished model. The folder is removed on any failure.
     partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
         partial.chmod(0o755)
@@ -79,7 +79,7 @@ def synthesise(
 
 
 def list_tensors(config: ModelConfig, dtype: str = "F16") -> list[Tensor]:
-    """All tensors of a model's files under the names that its own library gives them."""
+    """All tensors of a model's files, under the names of its original library."""
     module = architecture_module(config)
     found: dict[str, Tensor] = {}
     for name, source in module.sources(config).items():
@@ -91,8 +91,8 @@ def list_tensors(config: ModelConfig, dtype: str = "F16") -> list[Tensor]:
 
 
 def quantized_tensors(config: ModelConfig, recipe: Recipe, dtype: str = "F16") -> list[Tensor]:
-    """The same of a folder in compressed-tensors' format; RequestError: a K that is no multiple of
-    the group."""
+    """As list_tensors, for a folder in compressed-tensors' format. RequestError: a K that is not a
+    multiple of the group."""
     recipe.check(config)
     if recipe.head == "w8":
         config = replace(config, tied=False)
@@ -116,7 +116,7 @@ def _check_arguments(seed: int, dtype: str, shards: int) -> None:
 
 def _check_new(folder: Path) -> None:
     if folder.is_symlink() or (folder.exists() and (not folder.is_dir() or any(folder.iterdir()))):
-        raise RequestError(f"{folder} is there already; name a new folder, nothing is overwritten")
+        raise RequestError(f"{folder} exists already; name a new folder, nothing is overwritten")
 
 
 def _check_room(parent: Path, total: int) -> None:
@@ -159,13 +159,13 @@ def _write_weights(
 
 
 def _split(tensors: list[Tensor], shards: int) -> list[list[Tensor]]:
-    """Runs of tensors, about equally large; each has one at least."""
+    """Consecutive tensors in groups of about equal size, each with at least one tensor."""
     total = sum(tensor.bytes for tensor in tensors)
     parts: list[list[Tensor]] = [[]]
     done = 0
-    for place, tensor in enumerate(tensors):
-        left, wanted = len(tensors) - place, shards - len(parts)
-        if parts[-1] and wanted and (left == wanted or done * shards >= total * len(parts)):
+    for index, tensor in enumerate(tensors):
+        left, needed = len(tensors) - index, shards - len(parts)
+        if parts[-1] and needed and (left == needed or done * shards >= total * len(parts)):
             parts.append([])
         parts[-1].append(tensor)
         done += tensor.bytes
@@ -175,8 +175,8 @@ def _split(tensors: list[Tensor], shards: int) -> list[list[Tensor]]:
 def _write_file(
     pool: ThreadPoolExecutor, path: Path, tensors: list[Tensor], seed: int
 ) -> Iterator[int]:
-    """One safetensors file, chunks in any order; yields the bytes of each. The library's own
-    writer wants all tensors in memory."""
+    """Write one safetensors file, chunks in any order. Yields the bytes of each. The library's own
+    writer needs all tensors in memory."""
     header, offset = _header(tensors), 0
     with path.open("xb") as file:
         file.write(header)

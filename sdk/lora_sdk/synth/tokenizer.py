@@ -1,4 +1,4 @@
-"""A tokenizer for a model without one: any text goes in, every id comes back as text."""
+"""A tokenizer for a model without one: it encodes any text and decodes every id."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ if TYPE_CHECKING:
 
 
 def write_tokenizer(folder: Path, config: ModelConfig) -> None:
-    """tokenizer.json and tokenizer_config.json: bytes, then made-up words that decode only. The
-    model's special ids are special; a vocabulary too small for all bytes holds the ASCII ones."""
+    """Write tokenizer.json and tokenizer_config.json: tokens for bytes, then made-up words that are
+    only decoded. The model's special ids stay special. A vocabulary too small for all bytes has the
+    ASCII bytes first."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
     special = special_names(config)
-    pieces = _pieces()
-    vocabulary = {special.get(i) or next(pieces): i for i in range(config.vocabulary)}
+    names = _token_names()
+    vocabulary = {special.get(i) or next(names): i for i in range(config.vocabulary)}
     tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -34,14 +35,15 @@ def write_tokenizer(folder: Path, config: ModelConfig) -> None:
 
 
 def special_names(config: ModelConfig) -> dict[int, str]:
-    """Id -> name of the model's special tokens that its vocabulary has."""
+    """Id -> name of the model's special tokens within its vocabulary."""
     ids = [*config.eos, config.bos, config.pad]
     kept = dict.fromkeys(i for i in ids if i is not None and 0 <= i < config.vocabulary)
     return {i: f"<|special_{i}|>" for i in kept}
 
 
-def _pieces() -> Iterator[str]:
-    """The 256 bytes as byte-level tokenizers spell them, ASCII first, then words without end."""
+def _token_names() -> Iterator[str]:
+    """The 256 bytes as byte-level tokenizers write them, ASCII first, then an endless list of
+    words."""
     from tokenizers import pre_tokenizers
 
     yield from sorted(pre_tokenizers.ByteLevel.alphabet())
