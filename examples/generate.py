@@ -1,4 +1,4 @@
-"""Several prompts at once on four boards, one of them sampled three times.
+"""Several prompts in one batch on four boards, one of them sampled three times.
 
 python examples/generate.py
 """

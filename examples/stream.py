@@ -11,7 +11,7 @@ from lora_sdk import Engine, SamplingParams
 
 
 async def show(engine: Engine, name: str, prompt: str, characters: int) -> None:
-    """Print deltas as they come, and leave after so many characters: that cancels the request."""
+    """Print deltas as they arrive. Leaving after `characters` characters cancels the request."""
     shown = 0
     async for delta in engine.astream(prompt, SamplingParams(max_tokens=60)):
         print(f"{name}: {delta.text!r}")

@@ -1,6 +1,6 @@
-"""Speculative decoding by hand: drafts are looked up in the prompt, the model checks them at once.
+"""Speculative decoding by hand: look up drafts in the text, verify them in one step.
 
-The text is that of plain greedy decoding, whatever was drafted; good drafts save steps.
+The text is always that of plain greedy decoding. Good drafts save steps.
 
     python examples/verify.py
 """
@@ -16,7 +16,7 @@ COUNT = 60
 
 
 def look_up(tokens: Sequence[int], length: int = 4) -> list[int]:
-    """What followed the last two tokens when they stood there before."""
+    """The tokens that followed an earlier occurrence of the last two tokens."""
     pair = list(tokens[-2:])
     for start in range(len(tokens) - 3, -1, -1):
         if list(tokens[start : start + 2]) == pair:
@@ -36,12 +36,12 @@ def main() -> None:
             tokens.extend(engine.verify(sequence, tree).tokens)
             steps += 1
         engine.release(sequence)
-        made = tokens[prompt : prompt + COUNT]
+        generated = tokens[prompt : prompt + COUNT]
         plain = engine.generate(
             tokens[:prompt], SamplingParams(max_tokens=COUNT, ignore_eos=True)
         ).token_ids
-        assert tuple(made) == plain, "verification must not change the text"
-        print(PROMPT + engine.tokenizer.decode(made))
+        assert tuple(generated) == plain, "verification must not change the text"
+        print(PROMPT + engine.tokenizer.decode(generated))
         print(f"--- {COUNT} tokens in {steps} verification steps")
 
 

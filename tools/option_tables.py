@@ -2,7 +2,7 @@
 
     python -m tools.option_tables
 
-A table stands between the lines `<!-- arguments of NAME -->` and `<!-- end of NAME -->`."""
+A table lies between the lines `<!-- arguments of NAME -->` and `<!-- end of NAME -->`."""
 
 from __future__ import annotations
 
