@@ -14,7 +14,7 @@ import pytest
 from lora_sdk.bench.measure import compare
 from lora_sdk.bench.memory import bound_threads
 from lora_sdk.bench.rounds import Workload
-from lora_sdk.synth.folder import synthesise
+from lora_sdk.synth.folder import synthesize
 
 pytestmark = pytest.mark.bench
 
@@ -40,7 +40,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Models:
             source: str | Path = name
             if name == "demo-size":
                 source = _demo_config(folder.parent / "source")
-            synthesise(source, folder)
+            synthesize(source, folder)
             made[name] = folder
         return made[name]
 

@@ -27,7 +27,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     "content, parts",
     [
-        (None, ("is not there",)),
+        (None, ("does not exist",)),
         (b"", ("is empty",)),
         (b"\n", ("is empty",)),
         (b"ab\xff\xfe", ("is not UTF-8", "0xff at 2")),

@@ -186,4 +186,4 @@ def test_eval_counts_every_byte(folder: Path, tmp_path: Path) -> None:
     assert 0.8 < found["bits_per_byte"] * found["bytes"] / found["tokens"] / 8.18 < 1.5
     again = command(LORA, *shared, "--boards", 4)
     assert json.loads(again.stdout)["bits_per_byte"] == found["bits_per_byte"]
-    one_line_error(command(LORA, "eval", "--model", folder, "--text", tmp_path / "no"), "not there")
+    one_line_error(command(LORA, "eval", "--model", folder, "--text", tmp_path / "no"), "not exist")

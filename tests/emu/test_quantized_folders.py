@@ -15,7 +15,7 @@ from lora_host.vrtd_mock.process import Standin
 from lora_sdk import Engine, SamplingParams
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.quant.recipe import Recipe
-from lora_sdk.synth.folder import synthesise
+from lora_sdk.synth.folder import synthesize
 from tests.commands import LORA, command, lora_run, one_line_error
 from tests.drive import Driver, open_runner
 from tests.quantized import oracle_of
@@ -39,7 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Pat
         if not target.exists():
             config = root / "config.json"
             config.write_text(json.dumps({"model_type": kind, **TINY[kind]}))
-            synthesise(config, target, recipe=RECIPES[scheme])
+            synthesize(config, target, recipe=RECIPES[scheme])
         return target
 
     return write
@@ -124,4 +124,4 @@ def test_refusals_name_what_was_asked(folder: Callable[[str, str], Path]) -> Non
         "q_scale", "fp16 or int8-heads",
     )  # fmt: skip
     with pytest.raises(RequestError, match=r"K is 96, not a multiple of the group of 64"):
-        synthesise(path, path.parent / "new", recipe=Recipe("w4a8", group=64))
+        synthesize(path, path.parent / "new", recipe=Recipe("w4a8", group=64))

@@ -225,7 +225,7 @@ def test_commands_collect_tune_show_and_follow(
     assert speculation["proposer"] == "lookup" and speculation["verifications"] > 0
     assert set(map(int, speculation["chosen_lengths"])) <= {c.rows for c in table.choices}
     assert lora_spec("tune", model, DRAFT, "--acceptance", ranks) == 2
-    assert "asked for" in capsys.readouterr().err
+    assert "; expected" in capsys.readouterr().err
 
 
 def lora_spec(*arguments: object) -> int:

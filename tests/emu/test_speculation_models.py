@@ -12,7 +12,7 @@ from lora_sdk import Engine, Result, SamplingParams, demo_model_path
 from lora_sdk.quant.recipe import Recipe
 from lora_sdk.spec.opening import SpeculationOptions
 from lora_sdk.spec.tree_shape import TreeShape
-from lora_sdk.synth.folder import synthesise
+from lora_sdk.synth.folder import synthesize
 from tests.adapter_folders import Folder, write_adapter
 from tests.unit.test_synth import TINY
 from tests.variants import variant, write_checkpoint
@@ -53,7 +53,7 @@ def test_quantized_models(scheme: str, boards: int, tmp_path: Path) -> None:
     config = tmp_path / "config.json"
     config.write_text(json.dumps({"model_type": "llama", **TINY["llama"]}))
     folder = tmp_path / "model"
-    synthesise(config, folder, recipe=RECIPES[scheme])
+    synthesize(config, folder, recipe=RECIPES[scheme])
     prompts = [[(7 * i * i + 3 * i) % 300 for i in range(30)]]
     with Engine(folder, boards) as engine:
         expected = outputs(engine, prompts, 24)

@@ -13,7 +13,7 @@ from lora_host.errors import RequestError
 from lora_sdk import Engine
 from lora_sdk.cli.run_command import lora_run
 from lora_sdk.loading import weights
-from lora_sdk.synth.folder import synthesise
+from lora_sdk.synth.folder import synthesize
 
 PROMPT = [(37 * i + 11) % 1000 for i in range(33)]
 SHAPE = {  # large enough for its matrices and its attention to be shared
@@ -28,7 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("threads")
     (root / "source").mkdir()
     (root / "source" / "config.json").write_text(json.dumps(SHAPE))
-    synthesise(str(root / "source"), root / "model")
+    synthesize(str(root / "source"), root / "model")
     return root / "model"
 
 

@@ -41,7 +41,7 @@ def kept_positions(total: int) -> NDArray[np.int64]:
     return np.linspace(0, total - 1, KEPT).astype(np.int64)
 
 
-def summarise(logits: Sequence[NDArray[np.float32]]) -> dict[str, NDArray[Any]]:
+def summarize(logits: Sequence[NDArray[np.float32]]) -> dict[str, NDArray[Any]]:
     """Of transformers' logits a prompt: argmax, gap of the top two, deviation, some rows whole."""
     every = np.concatenate(logits)
     top = np.sort(every, axis=1)

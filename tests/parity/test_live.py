@@ -10,7 +10,7 @@ import pytest
 from lora_sdk.model.checkpoint import Checkpoint
 from tests.oracle import Oracle, load_weights
 from tests.parity.reference import reference_logits
-from tests.parity.score import SCALES, load_fixture, prompts, score, summarise
+from tests.parity.score import SCALES, load_fixture, prompts, score, summarize
 from tests.variants import VARIANTS, Scale, Variant, write_checkpoint
 
 pytestmark = [pytest.mark.parity, pytest.mark.usefixtures("parity_modules")]
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.parity, pytest.mark.usefixtures("parity_modules")]
 def test_transformers_agrees_now(which: Variant, scale: Scale, tmp_path: Path) -> None:
     folder = write_checkpoint(which, tmp_path, scale)
     tokens = prompts(which)
-    theirs = {f"{scale}_{key}": a for key, a in summarise(reference_logits(folder, tokens)).items()}
+    theirs = {f"{scale}_{key}": a for key, a in summarize(reference_logits(folder, tokens)).items()}
     checkpoint = Checkpoint.open(folder)
     oracle = Oracle(checkpoint.config, load_weights(checkpoint))
     found = score([oracle.logits(prompt) for prompt in tokens], theirs, scale)

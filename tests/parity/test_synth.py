@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lora_sdk.model.checkpoint import Checkpoint
-from lora_sdk.synth.folder import synthesise
+from lora_sdk.synth.folder import synthesize
 from tests.unit.test_synth import TINY, config_file
 
 pytestmark = pytest.mark.parity
@@ -22,7 +22,7 @@ def test_transformers_opens_it(
 ) -> None:
     torch, transformers = parity_modules
     folder = tmp_path / "m"
-    synthesise(config_file(tmp_path / "source", kind), folder, dtype=dtype, shards=shards)
+    synthesize(config_file(tmp_path / "source", kind), folder, dtype=dtype, shards=shards)
     model, info = transformers.AutoModelForCausalLM.from_pretrained(
         folder, output_loading_info=True, torch_dtype=torch.float32
     )

@@ -30,18 +30,18 @@ class NamedAdapter:
 
 
 def adapter_flags(function: Function) -> Function:
-    """--adapter and what belongs to it."""
+    """--adapter and its related options."""
     slots = {"default": None, "type": "int | None", "low": 1, "unset": "all that are named"}
     slots["help"] = "adapters on the boards at once"
     function = flags(EngineOptions, "max_adapters", "adapter_mode", max_adapters=slots)(function)
     return click.option(
         "--adapter", "adapters", multiple=True, metavar="NAME=PATH[:SCALE]",
-        help="PEFT folder; the first one is used where a --batch line names none",
+        help="PEFT folder; the first one is the default of --batch lines",
     )(function)  # fmt: skip
 
 
 def take_adapters(options: dict[str, Any]) -> tuple[list[NamedAdapter], dict[str, Any]]:
-    """Take the options of `adapter_flags` out: the adapters, and the Engine's arguments."""
+    """Remove the options of `adapter_flags`. Returns the adapters and the Engine's arguments."""
     found = [parse_adapter(text) for text in options.pop("adapters")]
     slots, mode = options.pop("max_adapters"), options.pop("adapter_mode")
     if not found:
@@ -61,13 +61,13 @@ def default_adapter(found: Sequence[NamedAdapter]) -> Mapping[str, object]:
 
 
 def load_adapters(engine: Engine, found: Sequence[NamedAdapter]) -> list[str]:
-    """Load all of them; what is to be said of how they are sharded, a line each."""
+    """Load all adapters. Returns remarks on their sharding, one line each."""
     infos = [engine.load_adapter(one.name, one.path, one.scale) for one in found]
     return [f"adapter {info.name}: {info.note}" for info in infos if info.note]
 
 
 def parse_adapter(text: str) -> NamedAdapter:
-    """NAME=PATH or NAME=PATH:SCALE; a path that holds a colon stays whole where it is there."""
+    """NAME=PATH or NAME=PATH:SCALE. An existing path that contains a colon is not split."""
     name, equals, rest = text.partition("=")
     if not name or not equals or not rest:
         raise RequestError(f"--adapter {text!r}; expected NAME=PATH or NAME=PATH:SCALE")

@@ -1,5 +1,5 @@
-"""What `lora links` and `lora validate` do with boards whose container is not one of ours: what its
-banks and link cores allow, and a line for what it does not."""
+"""`lora links` and `lora validate` for boards with a foreign container: tests that its banks and
+link cores allow, and one line for what stays untested."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ NO_FRAMES = (
 
 container_option = click.option(
     "--container", type=click.Path(path_type=Path), metavar="FILE",
-    help="any xclbin, loaded in place of an overlay; for --device xrt:...",
+    help="any xclbin, loaded instead of an overlay; for --device xrt:...",
 )  # fmt: skip
 
 
 def chosen_boards(
     devices: Sequence[str], cluster_file: str | None, boards: int | None, overlay: str | None
 ) -> tuple[tuple[BoardEntry, ...], tuple[Cable, ...]]:
-    """Boards and cabling as named. RequestError for options that a container leaves no room for."""
+    """The given boards and cabling. RequestError for options that conflict with a container."""
     from lora_host.cluster_file import BoardEntry, check_uri, load_cluster, ring
     from lora_host.errors import RequestError
 
     if overlay is not None:
         raise RequestError("--overlay and --container were both given; a board holds one of them")
     if boards is not None:
-        raise RequestError("--boards asks for emulated boards, which hold no container; name "
+        raise RequestError("--boards selects emulated boards, which hold no container; name "
                            "boards with --device or --cluster")  # fmt: skip
     if cluster_file is not None:
         if devices:
@@ -51,12 +51,12 @@ def chosen_boards(
 
 
 def validate_bare(boards: BareBoards, size: int) -> list[str]:
-    """Memory of each bank; a line for what stays untested. Returns the faults."""
+    """Test the memory of each bank. Returns the faults."""
     from lora_host.errors import OverlayError
     from lora_host.lab.memory import check_bare_memory
 
     if not boards.banks:
-        raise OverlayError("the container uses no memory bank, at least one expected; lora inspect "
+        raise OverlayError("the container uses no memory bank; expected at least one; lora inspect "
                            "shows what it has")  # fmt: skip
     results = list(check_bare_memory(boards, size))
     bad = [f"board {r.board} {r.bank}: {r.fault}" for r in results if r.fault]
@@ -67,10 +67,10 @@ def validate_bare(boards: BareBoards, size: int) -> list[str]:
 
 
 def untested(boards: BareBoards) -> str:
-    """What `lora validate` cannot do with such a container."""
+    """One line: what `lora validate` cannot test with such a container."""
     if boards.has_control:
         return "units: not tested; name the overlay of this container with --overlay instead"
-    return "units: not tested: the container has no lora_ctrl, which alone can run commands"
+    return "units: not tested: the container has no lora_ctrl to run commands"
 
 
 def links_bare(
@@ -80,7 +80,7 @@ def links_bare(
     test: bool,
     discover: bool,
 ) -> list[str]:
-    """Shows, tests or discovers the links. Returns the problems."""
+    """Show, test or discover the links. Returns the problems."""
     from lora_host.errors import OverlayError
     from lora_host.lab.bare_links import BareLinks
 

@@ -1,4 +1,4 @@
-"""`lora bench`: how fast a model runs on emulated boards, and what this machine could do."""
+"""`lora bench`: the speed of a model on emulated boards, and the limits of this machine."""
 
 from __future__ import annotations
 
@@ -38,13 +38,12 @@ def bench(
     rounds: int,
     as_json: bool,
 ) -> int:
-    """Measure decoding, prefill and loading beside this machine's memory.
+    """Measure decoding, prefill and loading, and this machine's memory bandwidth.
 
-    Every round loads the model, continues a random prompt greedily, reads a buffer of the bytes
-    that a token reads with the fastest of several loops, and copies the weight files into fresh
-    memory: figures of one round belong together. Medians over the rounds are printed, with the
-    least and the greatest. Leave the machine alone meanwhile. `lora synth` writes a model of any
-    published shape."""
+    Every round loads the model, decodes greedily from a random prompt, reads a buffer as large as
+    the bytes that a token reads (with the fastest of several loops), and copies the weight files to
+    fresh memory. The median of each figure is printed with min and max. Keep the machine idle
+    meanwhile. `lora synth` writes a model of any published shape."""
     from lora_sdk.bench.measure import measure
     from lora_sdk.bench.report import table
 

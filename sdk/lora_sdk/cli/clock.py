@@ -1,4 +1,4 @@
-"""How long this program has been running, its start by the system included."""
+"""Run time of this program, including its start by the system."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _IMPORTED = time.monotonic()
 
 
 def since_start() -> float:
-    """Seconds since the process was started; since this import where the system does not say."""
+    """Seconds since the process was started, or since this import if the system does not say."""
     try:
         with open("/proc/self/stat", encoding="ascii", errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()

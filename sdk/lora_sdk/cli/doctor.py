@@ -13,8 +13,8 @@ from lora_host.lab.doctor import MISSING, examine
 @click.command("doctor")
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
 def doctor(as_json: bool) -> None:
-    """Look at drivers, runtimes, rights, device nodes, shells and limits, and name the line that
-    cures what is missing. The exit code is 1 where something is."""
+    """Check drivers, runtimes, rights, device nodes, shells and limits. For anything missing, print
+    the command that fixes it. The exit code is 1 if something is missing."""
     findings = examine()
     if as_json:
         click.echo(json.dumps([asdict(finding) for finding in findings], indent=2))

@@ -30,10 +30,10 @@ Examples:
 @click.option("--out", "outputs", default=256, show_default=True, help="new tokens")
 @click.option("--precision", multiple=True, type=click.Choice(["fp16", "w8a8", "w4a8"]),
               help="precisions to search; default: all")  # fmt: skip
-@click.option("--seed", default=1, show_default=True, help="of the search")
+@click.option("--seed", default=1, show_default=True, help="random seed of the search")
 @click.option("--no-prefetch", is_flag=True, help="only designs without a prefetch buffer")
 @click.option("--manifest", "output", type=click.Path(path_type=Path),
-              help="write the overlay manifest that the result would need")  # fmt: skip
+              help="write the overlay manifest of the result")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
 def dse(
     board: str,
@@ -49,7 +49,7 @@ def dse(
 ) -> None:
     """Search array, tile, lanes, buffers, ports and precision for the lowest modelled latency.
 
-    Limits are the board's resources and bandwidth; every number is modelled."""
+    Limits are the board's resources and bandwidth. Every number is modelled."""
     import yaml
 
     from lora_sdk.model.shapes import find_config

@@ -30,15 +30,15 @@ Examples:
     "--stride",
     type=int,
     metavar="N",
-    help="tokens that count in each window but the first [half the context]",
+    help="tokens scored in each window but the first [half the context]",
 )
 @click.option(
     "--reference",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="model whose float32 score stands beside [the same]",
+    help="model for the float32 reference [the same]",
 )
-@click.option("--no-reference", "alone", is_flag=True, help="without a float32 score beside")
+@click.option("--no-reference", "alone", is_flag=True, help="no float32 reference")
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
 @flags(EngineOptions, *MODEL_FLAGS)
 def evaluate(
@@ -49,13 +49,13 @@ def evaluate(
     as_json: bool,
     **engine_arguments: Any,
 ) -> int:
-    """Print bits per byte and perplexity of a text, every byte of it counted.
+    """Print bits per byte and perplexity of a text.
 
-    The text is run in windows of the context's length. In the first all tokens count, in the
-    others the last --stride ones, with the tokens before them as context. The first token is
-    predicted from the tokenizer's beginning-of-text token; where it has none, it counts as one of
-    the vocabulary's tokens, all equally likely. The reference is the same text in the same
-    windows in NumPy's float32, where nothing is rounded but the stored weights.
+    The text is run in windows of the context's length. In the first window all tokens are scored.
+    In the others the last --stride tokens are, with the tokens before them as context. The first
+    token is predicted from the tokenizer's BOS token. Without one it counts as uniform over the
+    vocabulary. The reference scores the same windows in NumPy float32, where only the stored
+    weights are rounded.
     """
     from lora_host.errors import RequestError
     from lora_sdk.bench.evaluation import evaluate_text
@@ -63,7 +63,7 @@ def evaluate(
 
     file = Path(path)
     if not file.is_file():
-        raise RequestError(f"text file {path} is not there; expected UTF-8 text")
+        raise RequestError(f"text file {path} does not exist; expected UTF-8 text")
     data = file.read_bytes()
     with (
         ProgressBar("loading") as loading,
@@ -95,7 +95,7 @@ def evaluate(
 def _reference(
     engine: Engine, data: bytes, stride: int | None, folder: Path | None
 ) -> dict[str, Any]:
-    """The float32 score of `folder`, else of the engine's own model."""
+    """The float32 score of `folder`, or of the engine's model."""
     from lora_host.errors import RequestError
     from lora_sdk.bench.evaluation import plan_text
     from lora_sdk.model.checkpoint import Checkpoint
@@ -103,11 +103,11 @@ def _reference(
     from lora_sdk.quant.reference import float_bits
 
     checkpoint = Checkpoint.open(folder or engine.model_path)
-    found, wanted = checkpoint.config, engine.config
-    if (found.vocabulary, found.positions) != (wanted.vocabulary, wanted.positions):
+    found, expected = checkpoint.config, engine.config
+    if (found.vocabulary, found.positions) != (expected.vocabulary, expected.positions):
         raise RequestError(
             f"{folder}: vocabulary {found.vocabulary}, {found.positions} positions, expected"
-            f" {wanted.vocabulary} and {wanted.positions}; name the model it was made of"
+            f" {expected.vocabulary} and {expected.positions}; name the original model"
         )
     plan = plan_text(engine, data, stride)
     with ProgressBar("float32", unit="token") as progress:
@@ -118,19 +118,21 @@ def _reference(
 
 def _table(report: dict[str, Any]) -> str:
     first = {
-        "bos": "predicted from the tokenizer's beginning of text",
-        "uniform": "counted as uniform over the vocabulary: the tokenizer has no beginning of text",
+        "bos": "predicted from the tokenizer's BOS token",
+        "uniform": "counted as uniform over the vocabulary: the tokenizer has no BOS token",
     }[report["first_token"]]
-    beside = []
+    reference = []
     if "reference" in report:
         other = report["reference_bits_per_byte"]
         off = report["bits_per_byte"] / other - 1
-        beside = [f"float32        {other:.4f} of {report['reference']}: {off:+.2%} beside it"]
+        reference = [
+            f"float32        {other:.4f} of {report['reference']}: {off:+.2%} relative to it"
+        ]
     return "\n".join(
         [
             f"bits per byte  {report['bits_per_byte']:.4f}",
-            *beside,
-            f"perplexity     {report['perplexity']:.3f} a token",
+            *reference,
+            f"perplexity     {report['perplexity']:.3f} per token",
             f"text           {report['bytes']} bytes, {report['tokens']} tokens",
             f"first token    {first}",
             f"windows        {report['windows']} of {report['context']} positions, stride "

@@ -1,4 +1,4 @@
-"""Flags of the command line, made of the described fields that they set."""
+"""Flags of the command line, generated from the described fields that they set."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ MODEL_FLAGS = (
     *("model", "boards", "devices", "cluster_file"),
     *("overlay", "kernels", "threads", "context", "kv"),
 )
-"""Fields of EngineOptions that say which model runs on which boards."""
+"""Fields of EngineOptions that select the model and the boards."""
 
 
 def flags(owner: type, *names: str, **changes: Mapping[str, Any]) -> Callable[[Function], Function]:
-    """Decorator: flags of the fields `names` of a described dataclass, in this order. `changes`: by
-    field, the parts of its Option that differ for this command, and `required`."""
+    """Decorator: flags of the fields `names` of a described dataclass, in this order. `changes`:
+    per field, the attributes of Option that differ for this command, and `required`."""
     known = options_of(owner)
 
     def add(function: Function) -> Function:
@@ -53,7 +53,7 @@ def _flag(option: Option, required: bool) -> Callable[[Function], Function]:
 
 
 def _parser(option: Option) -> Callable[[Any], object]:
-    """A flag's text, or its default, to its value; checked as the argument is."""
+    """Converts a flag's text, or its default, to its value, with the checks of the argument."""
 
     def parse(value: Any) -> object:
         return option.parse(value) if isinstance(value, str) else value
@@ -74,6 +74,6 @@ def _metavar(option: Option) -> str:
 
 
 def _help(option: Option) -> str:
-    often = "; may be repeated" if option.many else ""
+    repeated = "; may be repeated" if option.many else ""
     unset = f" [{option.unset}]" if option.unset else ""
-    return f"{option.help}{often}{unset}"
+    return f"{option.help}{repeated}{unset}"

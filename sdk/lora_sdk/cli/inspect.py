@@ -1,5 +1,5 @@
-"""`lora inspect FILE`: what a vendor container holds, and whether it fits an overlay's manifest. No
-board and no runtime is needed."""
+"""`lora inspect FILE`: the contents of a vendor container, and whether it matches an overlay's
+manifest. No board and no runtime is needed."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from lora_sdk.cli.inspect_xclbin import inspect_xclbin, xclbin_table
 Inspect = Callable[[Path, Overlay | None], dict[str, Any]]
 Table = Callable[[dict[str, Any]], str]
 
-# (first bytes of the file, facts of it, the same as text)
+# (first bytes of the file, function for its facts, function for their text)
 KINDS: tuple[tuple[bytes, Inspect, Table], ...] = (
     (XCLBIN_MAGIC, inspect_xclbin, xclbin_table),
-    # a tar begins with its first member's name; it may be gzip'd
+    # a tar begins with its first member's name; it may be compressed with gzip
     *(
         (first, inspect_vrtbin, vrtbin_table)
         for first in (b"system_map.xml", b"design.pdi", b"./", b"\x1f\x8b")
@@ -37,8 +37,8 @@ KINDS: tuple[tuple[bytes, Inspect, Table], ...] = (
 def inspect(file: Path, name: str | None, as_json: bool) -> None:
     """Show kernels, arguments, banks and clocks of a container FILE.
 
-    With --overlay, everything that differs from the manifest is listed, found against expected, and
-    the exit code is then 1."""
+    With --overlay, all differences from the manifest are listed, found against expected. The exit
+    code is 1 if there are any."""
     chosen = load_overlay(name) if name else None
     facts_of, table = kind_of(file)
     facts = facts_of(file, chosen)
@@ -48,7 +48,7 @@ def inspect(file: Path, name: str | None, as_json: bool) -> None:
 
 
 def kind_of(file: Path) -> tuple[Inspect, Table]:
-    """The functions for a file, by its first bytes. OverlayError when none knows it."""
+    """The functions for a file, by its first bytes. OverlayError for an unknown format."""
     try:
         with file.open("rb") as stream:
             start = stream.read(512)

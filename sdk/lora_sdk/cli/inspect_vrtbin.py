@@ -10,8 +10,8 @@ from lora_host.vrtbin import differences, read_vrtbin
 
 
 def inspect_vrtbin(path: Path, overlay: Overlay | None) -> dict[str, Any]:
-    """Facts of a vrtbin; `differences` from the overlay's manifest where one is given.
-    OverlayError where the archive is damaged."""
+    """Facts of a vrtbin; `differences` from the manifest of `overlay`, if given. OverlayError for a
+    damaged archive."""
     found = read_vrtbin(path)
     facts: dict[str, Any] = {
         "file": str(path),

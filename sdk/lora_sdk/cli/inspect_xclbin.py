@@ -12,7 +12,7 @@ from lora_host.xclbin import read_xclbin
 
 
 def inspect_xclbin(file: Path, overlay: Overlay | None) -> dict[str, Any]:
-    """Facts of the container; `differences` from the overlay's manifest where one is given."""
+    """Facts of the container; `differences` from the manifest of `overlay`, if given."""
     container = read_xclbin(file)
     facts: dict[str, Any] = {
         "file": str(file),

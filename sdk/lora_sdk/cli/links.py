@@ -16,7 +16,9 @@ TIMES = 2  # a link that comes up once may not come up again
 @click.command("links")
 @board_flags
 @container_option
-@click.option("--test", is_flag=True, help="payload both ways on every cable, twice, and cabling")
+@click.option(
+    "--test", is_flag=True, help="payload in both directions on every cable, and cabling, twice"
+)
 @click.option("--discover", is_flag=True, help="write a cluster file of the actual cabling")
 def links(
     devices: tuple[str, ...],
@@ -27,12 +29,12 @@ def links(
     test: bool,
     discover: bool,
 ) -> None:
-    """Show the links' registers; --test proves the cables; --discover > cluster.yaml finds out
-    which port is cabled to which.
+    """Show the links' registers. --test tests the cables. --discover > cluster.yaml writes which
+    ports are connected.
 
-    The overlay is loaded first. The exit code is 1 where a cable of the map is missing, sits in
-    another port, or delivers wrong bytes. With --container, cores of any xclbin are shown and their
-    cables found by reset; payloads need an overlay.
+    The overlay is loaded first. The exit code is 1 if a cable of the map is missing, is in another
+    port, or delivers wrong bytes. With --container, link cores of any xclbin are shown, and their
+    cables are found by reset. Payload tests need an overlay.
 
     \b
     lora links --cluster lab.yaml --test

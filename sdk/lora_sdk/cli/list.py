@@ -1,4 +1,4 @@
-"""`lora list`: the boards of this computer, and who holds them."""
+"""`lora list`: the boards of this computer, and the processes that hold them."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def _line(view: BoardView) -> str:
 @click.command("list")
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
 def list_boards(as_json: bool) -> None:
-    """Show the boards of this computer: by address, with overlay, ABI, links, sensors and the
-    process that holds each. Opens and disturbs none."""
+    """Show the boards of this computer by address, with overlay, ABI, links, sensors and the
+    process that holds each. No board is opened or disturbed."""
     views = inventory()
     if as_json:
         click.echo(json.dumps([view.to_json() for view in views], indent=2))
@@ -38,5 +38,7 @@ def list_boards(as_json: bool) -> None:
     for view in views:
         click.echo(_line(view))
     if not views:
-        click.echo("no board found on the PCI bus or through a runtime; 'lora doctor' says why")
-    click.echo("emulated boards are always there: emu:u280, emu:v80")
+        click.echo(
+            "no board found on the PCI bus or through a runtime; run 'lora doctor' for the reason"
+        )
+    click.echo("emulated boards are always available: emu:u280, emu:v80")

@@ -1,4 +1,4 @@
-"""`lora`: the commands beside `lora-run`."""
+"""`lora`: all commands except `lora-run`."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ COMMANDS = {
     "synth": "lora_sdk.cli.synth:synth",
     "validate": "lora_sdk.cli.validate:validate",
 }
-"""Name of a command -> where it lies; imported when it is asked for."""
+"""Name of a command -> its location. It is imported on first use."""
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are imported one at a time."""
+    """A group whose commands are imported on first use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)
@@ -60,10 +60,10 @@ class LazyGroup(click.Group):
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Text is written by lora-run; see lora-run --help.",
+    epilog="To generate text, use lora-run; see lora-run --help.",
 )
 def lora() -> None:
-    """Plan and measure models on clusters of FPGA boards, emulated where there are none."""
+    """Plan and measure models on clusters of FPGA boards. Without boards they are emulated."""
 
 
 def main() -> None:

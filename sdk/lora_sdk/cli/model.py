@@ -1,4 +1,4 @@
-"""`lora model`: what a design would take on boards; nothing is run."""
+"""`lora model`: modelled time of a design on boards. Nothing is run."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ Examples:
 @click.option("--board", help="u280, v80, vhk158 or u250; default: the design's first")
 @click.option("--model", "model", help="a shape by name, a model folder or its config.json")
 @click.option("--boards", default=1, show_default=True, help="number of boards")
-@click.option("-c", "--context", type=int, help="time of one token that sees so many positions")
+@click.option("-c", "--context", type=int, help="time of one token at this context")
 @click.option("--in", "inputs", type=int, help="with --out: prompt length of a whole request")
 @click.option("--out", "outputs", type=int, help="with --in: new tokens of a whole request")
 @click.option("--mode", type=click.Choice(["ar", "sd"]), default="ar", show_default=True,
               help="plain decoding or tree speculation")  # fmt: skip
-@click.option("--verify-length", type=int, help="rows of a verification; default: the best")
+@click.option("--verify-length", type=int, help="rows per verification; default: the best")
 @click.option("--adapter-rank", type=int, default=0, metavar="R",
-              help="every row uses an adapter of this rank; 0: none")  # fmt: skip
+              help="rank of the adapter of every row; 0: none")  # fmt: skip
 @click.option("--adapter-mode", type=click.Choice(["bd", "s", "nfs"]),
               help="how the adapter is sharded over the boards [bd]")  # fmt: skip
 @click.option("--trace", "trace", type=click.Path(path_type=Path),
               help="write one step's Perfetto trace (with --context)")  # fmt: skip
 @click.option("--validate", is_flag=True, help="compare with every published number")
-@click.option("--analyses", is_flag=True, help="print LORA's synchronisation analyses (VI.C)")
+@click.option("--analyses", is_flag=True, help="print LORA's synchronization analyses (VI.C)")
 @click.option("--list", "listing", is_flag=True, help="list designs, boards and model shapes")
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
 def model(
@@ -65,7 +65,7 @@ def model(
 ) -> None:
     """Modelled time of a design on boards: one token at --context, or a request of --in and --out.
 
-    Every number is modelled; nothing is loaded or run."""
+    Every number is modelled. Nothing is loaded or run."""
     if listing:
         _list()
         return
@@ -98,13 +98,13 @@ def answer(
     verify_length: int | None,
     adapter: AdapterUse | None = None,
 ) -> Report:
-    """The report that the options ask for. RequestError: they do not go together."""
+    """The requested report. RequestError: options that conflict."""
     from lora_sdk.model.shapes import find_config
     from lora_sdk.timing.model import MAX_LENGTH, run_time, token_time
     from lora_sdk.timing.target import make_target
 
     if verify_length is not None and mode != "sd":
-        raise RequestError("--verify-length belongs to --mode sd")
+        raise RequestError("--verify-length needs --mode sd")
     if verify_length is not None and not 1 <= verify_length <= 4 * MAX_LENGTH:
         raise RequestError(f"--verify-length {verify_length}: expected 1 to {4 * MAX_LENGTH}")
     target = make_target(design, board, find_config(model), boards, adapter)
@@ -116,18 +116,18 @@ def answer(
 
 
 def _adapter(rank: int, mode: str | None) -> AdapterUse | None:
-    """The adapter that the options name; None: none."""
+    """The adapter in the options, None for none."""
     from lora_sdk.timing.adapter_ops import AdapterUse
 
     if rank == 0:
         if mode is not None:
-            raise RequestError("--adapter-mode is for --adapter-rank; give a rank")
+            raise RequestError("--adapter-mode needs --adapter-rank")
         return None
     return AdapterUse(rank, mode or "bd")
 
 
 def text(report: Report) -> str:
-    """The report for people."""
+    """The report as text."""
     speed = f"{report.tokens_per_second:.1f} tokens/s"
     lines = [
         f"modelled: {report.design} on {report.boards} x {report.board}, {report.model}: "
@@ -144,7 +144,7 @@ def text(report: Report) -> str:
     for name, share in report.utilisation.items():
         lines.append(f"  {name + ' roof':<24} {share:.1%}")
     moved = ", ".join(f"{name} {size / 1e6:.2f} MB" for name, size in report.bytes.items())
-    lines.append(f"  {'bytes of a board':<24} {moved}")
+    lines.append(f"  {'bytes per board':<24} {moved}")
     lines.extend(f"  note: {note}" for note in report.notes if note != "modelled")
     return "\n".join(lines)
 

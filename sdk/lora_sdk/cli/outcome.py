@@ -1,6 +1,6 @@
-"""How a command ends: one line on stderr for whatever went wrong, and an exit code.
+"""How a command ends: one line on stderr for an error, and an exit code.
 
-0: done. 1: the work failed. 2: the command was asked for something it cannot do. 130: Ctrl-C.
+0: done. 1: the work failed. 2: the request is invalid or not supported. 130: Ctrl-C.
 """
 
 from __future__ import annotations
@@ -20,15 +20,17 @@ EXIT_INTERRUPTED = 130
 
 
 def run_command(command: click.Command, name: str, arguments: Sequence[str] | None = None) -> int:
-    """Run a click command and return its exit code; no exception gets out."""
+    """Run a click command and return its exit code. It raises no exception."""
     import click
 
     from lora_host.errors import LoraError, RequestError
 
-    if sys.stderr is None:  # closed by whoever started the program
+    if sys.stderr is None:  # closed by the parent process
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     if sys.stdout is None:
-        return fail(name, "standard output is closed; expected a place for the text", EXIT_FAILED)
+        return fail(
+            name, "standard output is closed; expected an open one for the text", EXIT_FAILED
+        )
     warnings.showwarning = lambda message, *_args, **_more: say(name, "warning", message)
     try:
         code = command.main(arguments, prog_name=name, standalone_mode=False)
@@ -45,24 +47,24 @@ def run_command(command: click.Command, name: str, arguments: Sequence[str] | No
         return fail(name, error, EXIT_USAGE)
     except LoraError as error:
         return fail(name, error, EXIT_FAILED)
-    except BrokenPipeError:  # whoever read the text has gone
+    except BrokenPipeError:  # the reader of the text has exited
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_FAILED
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         return fail(name, f"{where}{error.strerror or error}", EXIT_FAILED)
     except MemoryError:
-        return fail(name, "this computer's memory is exhausted; take a smaller model", EXIT_FAILED)
+        return fail(name, "this computer's memory is exhausted; use a smaller model", EXIT_FAILED)
 
 
 def fail(name: str, message: object, code: int) -> int:
-    """Say what went wrong; returns `code`."""
+    """Print the error and return `code`."""
     say(name, "error", message)
     return code
 
 
 def say(name: str, kind: str, message: object) -> None:
-    """One line on stderr."""
+    """Print one line on stderr."""
     from lora_host.errors import one_line
 
     print(f"{name}: {kind}: {one_line(message)}", file=sys.stderr, flush=True)

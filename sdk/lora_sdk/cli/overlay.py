@@ -1,5 +1,5 @@
-"""`lora overlay build`: the container that the runtimes' emulations load, and the linker's
-configuration, both from the manifest."""
+"""`lora overlay build`: generates the container for the runtimes' emulations, and the linker's
+configuration, from the manifest."""
 
 from __future__ import annotations
 
@@ -16,20 +16,18 @@ from lora_host.vrtbin import write_vrtbin
 
 @click.group("overlay")
 def overlay() -> None:
-    """Make what an overlay's manifest implies."""
+    """Generate files from an overlay's manifest."""
 
 
 @overlay.command("build")
 @click.argument("names", nargs=-1)
 @click.option("--out", type=click.Path(path_type=Path), help="folder; default: the overlay's own")
-@click.option(
-    "--check", is_flag=True, help="write nothing; exit code 1 where a file is not current"
-)
+@click.option("--check", is_flag=True, help="write nothing; exit code 1 if a file is not current")
 def build(names: tuple[str, ...], out: Path | None, check: bool) -> None:
     """Write container and linker configuration of the overlays NAMES (default: all).
 
-    The container says "emulation: holds no bitstream": runtimes' emulations load it, a card never
-    does. A bitstream is linked by the vendor's tools with the .cfg file."""
+    The container says "emulation: holds no bitstream". The runtimes' emulations load it, a card
+    never does. The vendor's tools link a bitstream with the .cfg file."""
     stale = 0
     for name in names or overlay_names():
         chosen = load_overlay(name)
@@ -47,7 +45,7 @@ def build(names: tuple[str, ...], out: Path | None, check: bool) -> None:
 
 
 def artefacts(chosen: Overlay, folder: Path) -> list[tuple[Path, bytes]]:
-    """(file, content) of all that is made from one manifest."""
+    """(file, content) of all files generated from one manifest."""
     if chosen.board.name == "v80":
         return [(folder / f"{chosen.name}.vrtbin", write_vrtbin(chosen))]
     return [

@@ -1,4 +1,4 @@
-"""`lora plan`: will it fit, and where does it lie; nothing is loaded."""
+"""`lora plan`: whether a model fits, and its placement. Nothing is loaded."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ Examples:
     "beam_search",
     type=(int, int, int, int),
     metavar="BATCH BEAMS PROMPT RESPONSE",
-    help="also print the KV cache that such a beam search needs",
+    help="also print the size of the KV cache for this beam search",
 )
 @click.option(
     "--requests",
     "show_requests",
     is_flag=True,
-    help="also print the memory requests of a token, merged and not",
+    help="also print the memory requests per token, merged and unmerged",
 )
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
 def plan(
@@ -50,24 +50,24 @@ def plan(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Print where a model would lie on the boards' banks, and whether it fits.
+    """Print the placement of a model in the boards' banks, and whether it fits.
 
-    Only config.json and the headers of the weight files are read. The exit code is 1 where the
-    model does not fit."""
-    asked = EngineOptions(**options)
-    Checkpoint.open(asked.folder)  # names and shapes of all tensors, headers only
+    Only config.json and the headers of the weight files are read. The exit code is 1 if the model
+    does not fit."""
+    requested = EngineOptions(**options)
+    Checkpoint.open(requested.folder)  # names and shapes of all tensors, headers only
     try:
-        planned = plan_model(asked)
+        planned = plan_model(requested)
     except PlacementError as error:
         if not as_json:
             raise
-        values = {"fits": False, "boards": asked.board_count, "error": str(error)}
+        values = {"fits": False, "boards": requested.board_count, "error": str(error)}
         click.echo(json.dumps(values, indent=2))
         raise SystemExit(1) from None
     config, made, cluster = planned.config, planned.plan, planned.cluster_file
     found = report(made)
     found["modelled"] = token_times(config, made)
-    found["model"] = str(asked.folder)
+    found["model"] = str(requested.folder)
     found["cluster"] = cluster.name if cluster else None
     if beam_search is not None:
         found["beam_search"] = beam_memory(config, BeamLoad(*beam_search))

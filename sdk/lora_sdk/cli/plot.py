@@ -15,11 +15,11 @@ import click
 @click.option("--model", "model", default="llama2-7b", show_default=True,
               help="a shape by name, a model folder or its config.json")  # fmt: skip
 @click.option("--boards", default=1, show_default=True, help="number of boards")
-@click.option("-c", "--context", default=128, show_default=True, help="positions a token sees")
+@click.option("-c", "--context", default=128, show_default=True, help="context of a token")
 def plot(
     kind: str, output: Path, designs: tuple[str, ...], model: str, boards: int, context: int
 ) -> None:
-    """Draw where a token's time goes, how boards scale, the roofline, or tree speculation."""
+    """Plot the breakdown of a token's time, scaling, the roofline, or tree speculation."""
     from lora_sdk.timing.plots import draw
 
     draw(kind, output, designs or ("own-u280",), model, boards, context)

@@ -1,4 +1,4 @@
-"""`lora program`: loads an overlay and reads back what the boards then are."""
+"""`lora program`: loads an overlay and reads back the boards' identity."""
 
 from __future__ import annotations
 

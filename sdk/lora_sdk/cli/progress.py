@@ -1,4 +1,4 @@
-"""Progress on a terminal's stderr; silent where stderr is no terminal."""
+"""Progress bar on stderr. Silent if stderr is not a terminal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class ProgressBar:
-    """A context manager that is called with (done, total)."""
+    """A context manager and callback: call it with (done, total)."""
 
     def __init__(self, what: str, unit: str = "B", quiet: bool = False) -> None:
         self._what = what
@@ -31,7 +31,7 @@ class ProgressBar:
         self.close()
 
     def close(self) -> None:
-        """Take the bar off the terminal."""
+        """Remove the bar from the terminal."""
         if self._bar is not None:
             self._bar.close()
 

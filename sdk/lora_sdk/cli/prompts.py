@@ -26,7 +26,7 @@ class BatchLine:
 
 
 def read_prompt(source: str) -> str:
-    """The text of a prompt file, or of standard input for "-"; one final newline is dropped.
+    """The text of a prompt file, or of standard input for "-". One final newline is removed.
 
     RequestError: the file is missing, empty or not UTF-8.
     """
@@ -38,13 +38,13 @@ def read_prompt(source: str) -> str:
 
 
 def name_of(source: str) -> str:
-    """How a source is called in messages."""
+    """The name of a source in messages."""
     return "standard input" if source == "-" else source
 
 
 def read_batch(source: str, defaults: Mapping[str, object]) -> list[BatchLine]:
     """Lines of a batch file: a JSON string, or an object with "prompt", "tokens" or "messages" and
-    sampling parameters, which go before `defaults`. RequestError names the line."""
+    sampling parameters, which override `defaults`. RequestError names the line."""
     lines = _decode(_read(source), source).splitlines()
     batch = [
         _batch_line(name_of(source), number, line, defaults)
@@ -81,7 +81,7 @@ def _batch_line(name: str, number: int, line: str, defaults: Mapping[str, object
 
 
 def _checked(where: str, kind: str, content: object) -> Any:
-    """A batch line's prompt, tokens or messages, of the right type."""
+    """A batch line's prompt, tokens or messages, with its type checked."""
     if not isinstance(content, str if kind == "prompt" else list):
         expected = "string" if kind == "prompt" else "list"
         raise RequestError(f"{where}: {kind} is {content!r}; expected a {expected}")
@@ -96,7 +96,7 @@ def _read(source: str) -> bytes:
     else:
         path = Path(source)
         if not path.exists():
-            raise RequestError(f"prompt file {source} is not there; expected a text file or -")
+            raise RequestError(f"prompt file {source} does not exist; expected a text file or -")
         if path.is_dir():
             raise RequestError(f"prompt file {source} is a folder; expected a text file")
         try:
@@ -115,12 +115,12 @@ def _decode(data: bytes, source: str) -> str:
     except UnicodeDecodeError as error:
         raise RequestError(
             f"{name_of(source)} is not UTF-8: byte {data[error.start]:#04x} at {error.start}; "
-            "convert it, as with iconv -t utf-8"
+            "convert it, for instance with iconv -t utf-8"
         ) from None
 
 
 def one_source(prompt: str | None, source: str | None, batch: str | None) -> None:
-    """RequestError unless exactly one prompt was given."""
+    """RequestError unless exactly one source of prompts is given."""
     given: Sequence[str] = [
         name
         for name, value in (("-p", prompt), ("PROMPT_FILE", source), ("--batch", batch))

@@ -1,4 +1,4 @@
-"""`lora quantize`: a model folder in 8 or 4 bits."""
+"""`lora quantize`: writes a model folder with 8-bit or 4-bit weights."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ Examples:
     help="bits of weights and of activations",
 )
 @click.option("--calibration", "text", metavar="FILE", type=click.Path(path_type=Path),
-              help="UTF-8 text to calibrate on [Python sources and prose that ship]")  # fmt: skip
+              help="UTF-8 calibration text [included Python sources and prose]")  # fmt: skip
 @click.option("--windows", type=int, default=16, show_default=True, metavar="N",
-              help="windows of 512 tokens of it")  # fmt: skip
+              help="windows of 512 tokens of that text")  # fmt: skip
 @click.option("--group", type=int, default=128, show_default=True, metavar="G",
               help="4-bit weights that share a scale: 32, 64 or 128")  # fmt: skip
 @click.option("--zero-points", "zeros", is_flag=True,
-              help="groups with zero points: nearer, fewer programs read them")  # fmt: skip
+              help="groups with zero points: more exact, less portable")  # fmt: skip
 @click.option("--lm-head", "head", type=click.Choice(["fp16", "w8"]), default="w8",
-              show_default=True, help="w8: INT8, a scale an output")  # fmt: skip
+              show_default=True, help="w8: INT8, one scale per output")  # fmt: skip
 @click.option("--kv", type=click.Choice(KV_KINDS),
-              help="KV cache that the folder asks for [int8; w4a16: fp16]")  # fmt: skip
+              help="KV cache format of the folder [int8; w4a16: fp16]")  # fmt: skip
 @click.option("--rounding", "method", type=click.Choice(["gptq", "nearest"]), default="gptq",
-              show_default=True, help="weights with error compensation, or each alone")  # fmt: skip
+              show_default=True, help="error compensation, or round to nearest")  # fmt: skip
 @click.option("--smooth/--no-smooth", default=True, show_default=True,
-              help="move the inputs' outliers into the weights first")  # fmt: skip
+              help="move outliers of the inputs into the weights first")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
 def quantize(
     model: Path, out: Path, text: Path | None, windows: int, as_json: bool, kv: str | None,
@@ -58,9 +58,9 @@ def quantize(
 ) -> int:  # fmt: skip
     """Write MODEL, a Hugging Face folder, into the new folder OUT with weights of 8 or 4 bits.
 
-    OUT is in compressed-tensors' format, which other programs read, too. Inputs of INT8 products
-    and q, k and v have one static scale each, found on the calibration text; so is how far each
-    layer's outliers move into its weights (SmoothQuant). One layer is held in memory at a time.
+    OUT is in compressed-tensors' format, which other programs can read. Inputs of INT8 matmuls and
+    q, k and v have one static scale each. The scales and the smoothing strength of each layer
+    (SmoothQuant) are found on the calibration text. One layer is in memory at a time.
     """
     from lora_sdk.model.config import load_config
     from lora_sdk.quant.quantize import quantize

@@ -1,4 +1,4 @@
-"""`lora reset`: a board's reset by its runtime, and the check that it worked."""
+"""`lora reset`: resets boards through their runtime and checks that it worked."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from lora_sdk.cli.boards_flags import device_flags, overlay_for
 @click.command("reset")
 @device_flags
 def reset(devices: tuple[str, ...], overlay: str | None) -> None:
-    """Reset boards, wait until each is back, load the overlay, and run a command on each: only then
-    the reset has worked. Fails where another process holds a board."""
+    """Reset boards, wait until each is back, load the overlay, and run a command on each to check
+    the reset. Fails if another process holds a board."""
     from lora_host.lab.reset import reset_boards
 
     began = time.monotonic()

@@ -6,7 +6,7 @@ import sys
 
 
 def main() -> None:
-    """Entry point of `lora-run`. Imports stand inside the try: Ctrl-C counts from the start."""
+    """Entry point of `lora-run`. Imports are inside the try, so that Ctrl-C is handled early."""
     try:
         from lora_sdk.cli.outcome import run_command
         from lora_sdk.cli.run_command import lora_run

@@ -1,4 +1,4 @@
-"""The options of `lora-run` and what it does with them."""
+"""The command `lora-run` and its options."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ Examples:
   lora-run --batch prompts.jsonl > results.jsonl
   lora-run --draft ~/models/small --speculative 4 --model ~/models/llama prompt.txt
 \b
-The text goes to stdout and nothing else does. Exit code: 0 done, 1 failed, 2 refused,
+Only the text goes to stdout. Exit code: 0 done, 1 failed, 2 refused,
 130 Ctrl-C. A line of --batch is a JSON string, or an object with prompt, tokens or
-messages and sampling parameters; every result is one JSON line, in the same order."""
+messages and sampling parameters. Every result is one JSON line, in the same order."""
 
 
 @click.command("lora-run", epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("source", metavar="[PROMPT_FILE|-]", required=False)
 @click.option("-p", "--prompt", metavar="TEXT", help="prompt text instead of a file")
-@click.option("--batch", metavar="FILE", help="JSON lines of prompts that run together")
+@click.option("--batch", metavar="FILE", help="JSON lines of prompts, run as one batch")
 @flags(EngineOptions, *MODEL_FLAGS, "max_sequences")
 @adapter_flags
 @speculation_flags
 @flags(SamplingParams, *SAMPLING_FLAGS, max_tokens=TO_THE_END, logprobs=WITH_JSON)
-@click.option("--chat", is_flag=True, help="the prompt is a user's message: apply the template")
+@click.option("--chat", is_flag=True, help="the prompt is a user message: apply the chat template")
 @click.option("--echo", is_flag=True, help="write the prompt before its continuation")
 @click.option("--json", "as_json", is_flag=True, help="write one JSON object instead of text")
 @click.option("--stats", "details", is_flag=True, help="more than one line of statistics")
@@ -76,7 +76,7 @@ def lora_run(
     quiet: bool,
     **options: Any,
 ) -> int:
-    """Continue a prompt with a model on FPGA boards, emulated where there are none."""
+    """Continue a prompt with a model on FPGA boards. Without boards they are emulated."""
     one_source(prompt, source, batch)
     _check_output(options, batch=batch is not None, chat=chat, echo=echo, as_json=as_json)
     engine_arguments = {name: options.pop(name) for name in (*MODEL_FLAGS, "max_sequences")}
@@ -126,7 +126,7 @@ def _check_output(
     if echo and as_json:
         raise RequestError("--echo is for text; with --json the prompt is in the object")
     if options["logprobs"] is not None and not (as_json or batch):
-        raise RequestError("--logprobs needs --json: text has no place for them")
+        raise RequestError("--logprobs needs --json: text output cannot hold them")
 
 
 def _sampling(options: dict[str, Any]) -> dict[str, object]:
@@ -172,7 +172,8 @@ def _run_one(
 
 
 def _run_batch(engine: Engine, lines: list[BatchLine], name: str, statistics: Statistics) -> None:
-    """All lines together; results are written in the lines' order as soon as they can be."""
+    """Run all lines as one batch. Results are written in the order of the lines, as soon as
+    possible."""
     prompts = [
         engine.chat_tokens(line.messages) if line.messages is not None else line.prompt or ""
         for line in lines
@@ -191,7 +192,7 @@ def _run_batch(engine: Engine, lines: list[BatchLine], name: str, statistics: St
 
     try:
         engine.generate(prompts, [line.params for line in lines], on_result=write)
-    finally:  # where a prompt failed, those after it may be finished all the same
+    finally:  # if a prompt failed, later ones may still have finished
         for index in sorted(finished):
             _write_json({"index": index, **statistics.described(finished[index])})
 

@@ -1,4 +1,4 @@
-"""`lora spec`: tune speculative decoding offline, and show what was chosen."""
+"""`lora spec`: tune speculative decoding offline, and show the result."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Examples:
   lora spec design flightllm-sd llama3.1-8b --board v80
 \b
 DRAFT is the folder of a draft model or of an EAGLE-3 head, or the word lookup.
-lora-run --speculative auto follows the table that tune writes."""
+lora-run --speculative auto uses the table that tune writes."""
 
 
 @click.group("spec", epilog=EPILOG)
@@ -37,7 +37,7 @@ spec.add_command(collect)
 @click.argument("where", metavar="[MODEL|FILE]", required=False, type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
 def show(where: Path | None, as_json: bool) -> None:
-    """Print the tables of a model's folder (the demo model's) or of a file."""
+    """Print the tables of a model's folder (default: the demo model's) or of a file."""
     from lora_sdk.cli.spec_report import as_dict, reports
     from lora_sdk.model.demo import demo_model_path
     from lora_sdk.spec_tuning.table import FILE_NAME, load_tables
@@ -45,7 +45,7 @@ def show(where: Path | None, as_json: bool) -> None:
     path = where or demo_model_path()
     path = path / FILE_NAME if path.is_dir() else path
     if not path.is_file():
-        raise RequestError(f"{path}: no table is there; lora spec tune writes one")
+        raise RequestError(f"{path}: no such table; lora spec tune writes one")
     tables = load_tables(path)
     if as_json:
         click.echo(json.dumps([as_dict(table) for table in tables], indent=2))
@@ -69,9 +69,9 @@ def design(
     contexts: tuple[int, ...],
     as_json: bool,
 ) -> None:
-    """The best verification length of a design with the published draft that its data name.
+    """The best verification length of a design with its published draft.
 
-    Modelled; nothing is run and no trees are searched: AAT is the published curve."""
+    Modelled. Nothing is run and no trees are searched: AAT is the published curve."""
     from lora_sdk.model.shapes import find_config
     from lora_sdk.spec_tuning.modelled import DesignTimes
     from lora_sdk.spec_tuning.roofline import roofline

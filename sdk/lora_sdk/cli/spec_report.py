@@ -1,4 +1,4 @@
-"""Tables of speculation for people and as JSON."""
+"""Speculation tables as text and as JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SHOWN_SIZES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 
 
 def as_dict(table: SpeculationTable) -> dict[str, Any]:
-    """A table for JSON, its trees left out."""
+    """A table for JSON, without its trees."""
     of = table.measurement
     return {
         "label": "modelled" if table.objective == "modelled" else "measured",
@@ -37,7 +37,7 @@ def as_dict(table: SpeculationTable) -> dict[str, Any]:
 
 
 def reports(tables: Sequence[SpeculationTable]) -> str:
-    """Tables for people; what several share, the draft's measurement, is shown once."""
+    """Tables as text. A measurement that several tables share is shown once."""
     shown: list[Measurement] = []
     found = []
     for table in tables:
@@ -47,14 +47,14 @@ def reports(tables: Sequence[SpeculationTable]) -> str:
 
 
 def report(table: SpeculationTable, measured: bool = True) -> str:
-    """A table for people; `measured`: with AAT and its fit."""
+    """A table as text. `measured`: with AAT and its fit."""
     of = table.measurement
     name = of.proposer if table.draft is None else f"{of.proposer} {table.draft.name}"
-    place = f"{table.boards} x {table.board}, {table.overlay}"
+    boards = f"{table.boards} x {table.board}, {table.overlay}"
     if table.objective == "modelled":
-        head = f"modelled: {table.model} with {name} on {place}"
+        head = f"modelled: {table.model} with {name} on {boards}"
     else:
-        head = f"measured: {table.model} with {name} on emulated {place}, {table.kernels} kernels"
+        head = f"measured: {table.model} with {name} on emulated {boards}, {table.kernels} kernels"
         head += f"; {table.machine}"
     lines = [head]
     if measured:
@@ -69,7 +69,7 @@ def report(table: SpeculationTable, measured: bool = True) -> str:
             f"{plain:9.3f} {choice.speedup:9.2f}"
         )
     if not table.pays:
-        lines.append("  speculation does not pay here: plain decoding is at least as fast")
+        lines.append("  speculation does not pay: plain decoding is at least as fast")
     return "\n".join(lines)
 
 

@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     from lora_sdk.spec_tuning.table import SpeculationTable
 
 LOOKUP = "lookup"
-LEAST, LARGEST = 6, 64
+MIN_LARGEST, LARGEST = 6, 64
 
 _MEASURE_OPTIONS = (
     click.option("--text", "texts", multiple=True, type=click.Path(path_type=Path), metavar="FILE",
-                 help="UTF-8 text to cut prompts from; may be repeated"),
+                 help="UTF-8 text that prompts are cut from; may be repeated"),
     click.option("--proposer", type=click.Choice(PROPOSERS),
-                 help="kind of draft [what the folder holds]"),
+                 help="kind of draft [from the folder]"),
     flags(SamplingParams, "temperature",
-          temperature={"help": "at which the model continues the prompts"}),
+          temperature={"help": "temperature at which the model continues the prompts"}),
     click.option("--prompts", default=256, show_default=True,
-                 help="prompts to search on, and as many held out, at most"),
+                 help="max number of prompts to search on, and of held-out prompts"),
     flags(EngineOptions, "context", context={"unset": "the model's"}),
 )  # fmt: skip
 
@@ -61,9 +61,9 @@ def collect(
     context: int | None,
     output: Path,
 ) -> None:
-    """Measure what DRAFT gets right on MODEL's continuations of a text, for `lora spec tune`.
+    """Measure the acceptance of DRAFT on MODEL's continuations of a text, for `lora spec tune`.
 
-    It takes minutes and does not depend on boards; half of the prompts are held out."""
+    It takes minutes and does not depend on boards. Half of the prompts are held out."""
     from lora_sdk.spec_tuning.acceptance_file import save_measured
 
     request = _request(model, draft, proposer, temperature, prompts, context)
@@ -78,12 +78,12 @@ def collect(
 @click.argument("draft")
 @_measure_options
 @click.option("--acceptance", type=click.Path(path_type=Path), metavar="FILE",
-              help="what lora spec collect wrote, instead of --text")  # fmt: skip
+              help="file of lora spec collect, instead of --text")  # fmt: skip
 @click.option("--objective", type=click.Choice(["modelled", "wall"]), default="modelled",
-              show_default=True, help="time of real boards, or of this computer")  # fmt: skip
+              show_default=True, help="modelled time of boards, or wall clock here")  # fmt: skip
 @click.option("--board", default="u280", show_default=True, help="u280 or v80")
 @click.option("--boards", "counts", multiple=True, type=int, metavar="N",
-              help="boards; may be repeated [1]")  # fmt: skip
+              help="number of boards; may be repeated [1]")  # fmt: skip
 @flags(EngineOptions, "overlay")
 @click.option("--largest", default=LARGEST, show_default=True, help="rows of the largest tree")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE",
@@ -106,7 +106,7 @@ def tune(
     output: Path | None,
     as_json: bool,
 ) -> None:
-    """Choose the best tree by context for DRAFT with MODEL, or none, and write the table.
+    """Choose the best tree for DRAFT with MODEL at each context, or none, and write the table.
 
     DRAFT is a folder with a draft model or an EAGLE-3 head, or the word lookup."""
     from lora_sdk.cli.spec_report import as_dict, reports
@@ -114,8 +114,8 @@ def tune(
     from lora_sdk.spec_tuning.tuning import Place, modelled_tables, wall_tables
 
     request = _request(model, draft, proposer, temperature, prompts, context)
-    if not LEAST <= largest <= 256:  # with fewer, no size is left to test the fit on
-        raise RequestError(f"--largest {largest}: expected {LEAST} to 256 rows")
+    if not MIN_LARGEST <= largest <= 256:  # with fewer, no size is left to test the fit
+        raise RequestError(f"--largest {largest}: expected {MIN_LARGEST} to 256 rows")
     if objective == "wall" and not texts:
         raise RequestError("--objective wall decodes prompts; give --text")
     path = output or model / FILE_NAME
@@ -125,8 +125,8 @@ def tune(
     if objective == "modelled":
         tables = modelled_tables(request, measured, places, largest, path)
     else:
-        with _watched() as watch:
-            tables = wall_tables(request, measured, places, largest, path, texts, watch)
+        with _progress_bars() as show:
+            tables = wall_tables(request, measured, places, largest, path, texts, show)
     put_tables(path, model.resolve().name, tables)
     if as_json:
         click.echo(json.dumps([as_dict(table) for table in tables], indent=2))
@@ -143,7 +143,7 @@ def _request(
     prompts: int,
     context: int | None,
 ) -> TuneRequest:
-    """The options, checked as far as that needs no model."""
+    """The request, with all checks that need no model."""
     from lora_sdk.spec_tuning.collect import MIN_PROMPTS
     from lora_sdk.spec_tuning.measure import TuneRequest
     from lora_sdk.spec_tuning.resolve import kind_of
@@ -154,7 +154,7 @@ def _request(
         raise RequestError(f"model {model}: no such folder; expected a Hugging Face folder")
     if draft == LOOKUP:
         if proposer not in (None, LOOKUP):
-            raise RequestError(f"draft {LOOKUP} is no folder; --proposer {proposer} needs one")
+            raise RequestError(f"draft {LOOKUP} is not a folder; --proposer {proposer} needs one")
         return TuneRequest(model, LOOKUP, None, temperature, prompts, context)
     folder = Path(draft)
     if proposer == LOOKUP or not folder.is_dir():
@@ -165,37 +165,39 @@ def _request(
 
 
 def _measured(request: TuneRequest, texts: Sequence[Path], acceptance: Path | None) -> Measured:
-    """Acceptance from its file, or measured now."""
+    """Acceptance, loaded from a file or measured now."""
     from lora_sdk.spec_tuning.acceptance_file import load_measured
     from lora_sdk.spec_tuning.measure import measure
 
     if acceptance is None:
         if not texts:
-            raise RequestError("no text to measure on; give --text FILE, which no draft has seen")
-        with _watched() as watch:
-            return measure(request, texts, watch)
+            raise RequestError(
+                "no text to measure on; give --text FILE that no model was trained on"
+            )
+        with _progress_bars() as show:
+            return measure(request, texts, show)
     measured = load_measured(acceptance)
     draft = None if request.draft is None else request.draft.resolve().name
     found = (measured.model, measured.proposer, measured.draft)
-    asked = (request.model.resolve().name, request.proposer, draft)
-    if found != asked:
-        raise RequestError(f"{acceptance} is of {found}; asked for is {asked}")
+    requested = (request.model.resolve().name, request.proposer, draft)
+    if found != requested:
+        raise RequestError(f"{acceptance} is for {found}; expected {requested}")
     return measured
 
 
 @contextmanager
-def _watched() -> Iterator[Callable[[str], Progress]]:
-    """Progress bars, one after another; the last is closed at the end."""
+def _progress_bars() -> Iterator[Callable[[str], Progress]]:
+    """Yields a function that opens a progress bar and closes the previous one."""
     bars: list[ProgressBar] = []
 
-    def watch(what: str) -> Progress:
+    def show(what: str) -> Progress:
         while bars:
             bars.pop().close()
         bars.append(ProgressBar(what, unit="text"))
         return bars[-1]
 
     try:
-        yield watch
+        yield show
     finally:
         while bars:
             bars.pop().close()

@@ -1,4 +1,4 @@
-"""Options of `lora-run` that say who drafts."""
+"""Speculation options of `lora-run`."""
 
 from __future__ import annotations
 
@@ -10,28 +10,36 @@ import click
 
 from lora_sdk.core.options import EngineOptions
 from lora_sdk.spec.opening import PROPOSERS
-from lora_sdk.spec_tuning.resolve import AUTO, Answer, SpeculationRequest, Target, resolve
+from lora_sdk.spec_tuning.resolve import (
+    AUTO,
+    ResolvedSpeculation,
+    SpeculationRequest,
+    Target,
+    resolve,
+)
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def speculation_flags(function: Function) -> Function:
-    """--speculative and what belongs to it."""
+    """--speculative and its related options."""
     for option in (
         click.option("--spec-objective", type=click.Choice(["modelled", "wall"]),
-                     help="table that auto follows [modelled; wall on emulated boards, if any]"),
-        click.option("--proposer", type=click.Choice(PROPOSERS), help="kind of draft [its own]"),
+                     help="table of auto [modelled; wall if emulated]"),
+        click.option("--proposer", type=click.Choice(PROPOSERS), help="kind of draft [by folder]"),
         click.option("-md", "--draft", "--spec-draft-model", "draft", metavar="DIR",
-                     help="draft model or EAGLE-3 head [the model's table names one]"),
+                     help="draft model or EAGLE-3 head [from the model's table]"),
         click.option("--speculative", default=AUTO, show_default=True, metavar="auto|off|N",
-                     help="draft tokens and verify them together, N rows a verification"),
+                     help="draft tokens and verify them together, N rows per verification"),
     ):  # fmt: skip
         function = option(function)
     return function
 
 
-def take_speculation(options: dict[str, Any], engine_arguments: Mapping[str, Any]) -> Answer:
-    """Take the options of `speculation_flags` out: what the engine is opened with."""
+def take_speculation(
+    options: dict[str, Any], engine_arguments: Mapping[str, Any]
+) -> ResolvedSpeculation:
+    """Remove the options of `speculation_flags`. Returns the engine's speculation."""
     draft = options.pop("draft")
     request = SpeculationRequest(
         options.pop("speculative").strip().lower(),

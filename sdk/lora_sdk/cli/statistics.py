@@ -1,4 +1,4 @@
-"""What `lora-run` writes to stderr: measured on this computer, but for lines that say modelled."""
+"""Statistics of `lora-run` on stderr: measured on this computer, except for modelled lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lora_sdk.cli.clock import since_start
 if TYPE_CHECKING:
     from lora_sdk.core.results import Delta, Result
     from lora_sdk.engine.engine import Engine
-    from lora_sdk.spec_tuning.resolve import Answer
+    from lora_sdk.spec_tuning.resolve import ResolvedSpeculation
     from lora_sdk.timing.run import RunTime
 
 
@@ -30,27 +30,27 @@ class Statistics:
         self._results = 0
         self._seed = 0
         self._modelled: RunTime | None = None
-        self._drafts: Answer | None = None
+        self._drafts: ResolvedSpeculation | None = None
 
-    def loaded(self, engine: Engine, drafts: Answer) -> None:
-        """The model is on the boards, and its draft, if any."""
+    def loaded(self, engine: Engine, drafts: ResolvedSpeculation) -> None:
+        """The model is loaded, and its draft, if any."""
         self._drafts = drafts
         self._began = time.monotonic()
         self._load_seconds = self._began - self._load_began
 
     def model(self, engine: Engine) -> None:
-        """Also report what the steps from here on would take on real boards."""
+        """Also report the modelled time on real boards of all steps from now on."""
         self._modelled = engine.model_time()
 
     def trace(self, file: str, quiet: bool) -> None:
-        """Writes the modelled times of the steps to a trace file."""
+        """Write the modelled times of the steps to a trace file."""
         assert self._modelled is not None  # `model` came first
         dropped = self._modelled.write_trace(Path(file))
         if not quiet:
             self._line(f"modelled: trace in {file}, {dropped} events dropped")
 
     def received(self, delta: Delta) -> None:
-        """A delta came."""
+        """A delta was received."""
         if self._first_token is None and delta.token_id is not None:
             self._first_token = since_start()
 
@@ -63,14 +63,14 @@ class Statistics:
         self._seed = result.seed
 
     def described(self, result: Result) -> dict[str, Any]:
-        """A result for JSON, with who drafted and what the table had expected."""
+        """A result for JSON, with the draft and the values expected from the table."""
         values = result.as_dict()
         if self._drafts is not None and self._drafts.options is not None:
             values["speculation"] = {**self._drafts.as_dict(), **values.get("speculation", {})}
         return values
 
     def write(self, engine: Engine, details: bool) -> None:
-        """One line, or with `details` several."""
+        """Write one line, or several with `details`."""
         seconds = time.monotonic() - self._began
         boards = engine.cluster.size
         emulated = engine.cluster.emulated is not None
@@ -92,7 +92,7 @@ class Statistics:
         stats = engine.cluster.stats()
         mebibytes = plan.weight_bytes / (1 << 20)
         self._line(f"boards: {engine.cluster.why}")
-        kernels = engine.cluster.emulated  # real boards have none of this computer's
+        kernels = engine.cluster.emulated  # real boards use no kernels of this computer
         if kernels and kernels.variant:
             self._line(
                 f"kernels: {kernels.kernels_name}, variant {kernels.variant}, "
@@ -110,7 +110,7 @@ class Statistics:
         )
         self._line(
             f"planned: context {plan.context} positions, {plan.max_sequences} sequences, "
-            f"{plan.row_limit} rows a step"
+            f"{plan.row_limit} rows per step"
         )
         for line in self._drafts.lines() if self._drafts is not None else ():
             self._line(line)

@@ -16,7 +16,9 @@ from lora_sdk.quant.recipe import HEADS, SCHEMES, HeadKind, Recipe
 @click.command("synth", epilog=f"Shapes: {', '.join(SHAPES)}.")
 @click.argument("config", metavar="CONFIG")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("-s", "--seed", type=int, default=0, show_default=True, help="of the weights")
+@click.option(
+    "-s", "--seed", type=int, default=0, show_default=True, help="random seed of the weights"
+)
 @click.option(
     "--dtype",
     type=click.Choice(["F16", "BF16", "F32"], case_sensitive=False),
@@ -26,11 +28,11 @@ from lora_sdk.quant.recipe import HEADS, SCHEMES, HeadKind, Recipe
 )
 @click.option("--shards", type=int, default=1, show_default=True, help="number of weight files")
 @click.option(
-    "--scheme", type=click.Choice(SCHEMES), help="quantized: integers as lora quantize writes them"
+    "--scheme",
+    type=click.Choice(SCHEMES),
+    help="quantized: integer weights in the format of lora quantize",
 )
-@click.option(
-    "--group", type=int, default=128, show_default=True, help="weights a scale, of 4-bit ones"
-)
+@click.option("--group", type=int, default=128, show_default=True, help="4-bit weights per scale")
 @click.option(
     "--lm-head",
     "head",
@@ -59,20 +61,20 @@ def synth(
 ) -> int:
     """Write a model folder with random weights, to measure without a download.
 
-    CONFIG is a shape's name, a config.json or a folder that holds one; DIR must be new. Its text
-    makes no sense; its speed is that of the real model.
+    CONFIG is the name of a shape, a config.json or a folder with one. DIR must be new. The text is
+    meaningless, but the speed is that of the real model.
 
     \b
     lora synth gpt2-345m DIR
     lora synth gpt2-345m DIR --scheme w8a8
     lora synth llama2-7b DIR --scheme w4a8 --group 64
     """
-    from lora_sdk.synth.folder import synthesise
+    from lora_sdk.synth.folder import synthesize
 
     began = time.monotonic()
     recipe = Recipe(scheme, group=group, head=head, kv=kv) if scheme else None
     with ProgressBar("writing") as progress:
-        total = synthesise(
+        total = synthesize(
             config,
             folder,
             seed=seed,

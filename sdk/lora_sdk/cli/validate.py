@@ -1,4 +1,4 @@
-"""`lora validate`: are boards, links and units sound?"""
+"""`lora validate`: tests boards, links and units."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ STEPS = 4
 @click.command("validate")
 @board_flags
 @container_option
-@click.option("--memory", is_flag=True, help="test the memory of each bank and nothing else")
+@click.option("--memory", is_flag=True, help="test only the memory of each bank")
 @click.option("--mib", type=click.IntRange(1), default=1, show_default=True,
-              help="how much of each bank the memory test covers")  # fmt: skip
+              help="MiB of each bank that the memory test covers")  # fmt: skip
 def validate(
     devices: tuple[str, ...],
     cluster_file: str | None,
@@ -33,10 +33,10 @@ def validate(
 ) -> None:
     """Test the memory of each bank, every cable, each unit alone, and all units together.
 
-    Each unit runs tiny command lists whose results were computed on this computer; then a demo
-    model's logits on these boards must equal, byte for byte, those of one emulated board. The exit
-    code is 1 where anything is wrong. With --container any
-    xclbin will do: then the host writes and reads every bank.
+    Each unit runs tiny command lists, whose results are compared with results computed on this
+    computer. Then a demo model's logits on these boards must equal, byte for byte, those of one
+    emulated board. The exit code is 1 if there is a fault. With --container any xclbin works: then
+    the host writes and reads every bank.
 
     \b
     lora validate --boards 2
@@ -44,8 +44,8 @@ def validate(
     from lora_host.cluster import Cluster
 
     if container is not None:
-        chosen_ones = chosen_boards(devices, cluster_file, boards, overlay)[0]
-        _bare([entry.uri for entry in chosen_ones], container, memory, mib * MIB)
+        entries = chosen_boards(devices, cluster_file, boards, overlay)[0]
+        _bare([entry.uri for entry in entries], container, memory, mib * MIB)
         return
     chosen = overlay_for(overlay, devices, cluster_file)
     faults: list[str] = []
@@ -96,7 +96,7 @@ def _links(cluster: Any) -> list[str]:
         cluster.links_up(cluster.cables)
     except LinkError as error:
         bad.append(str(error))
-    click.echo(f"links: {len(cluster.cables)} cables, payload both ways: {_verdict(bad)}")
+    click.echo(f"links: {len(cluster.cables)} cables, payload in both directions: {_verdict(bad)}")
     return bad
 
 

@@ -45,7 +45,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Answer:
+class ResolvedSpeculation:
     """What to open; `options` None: nobody drafts. `table` chose the trees, None where no table
     did; `note` is one line for the user."""
 
@@ -91,7 +91,7 @@ class Answer:
         ]
 
 
-def resolve(request: SpeculationRequest, target: Target) -> Answer:
+def resolve(request: SpeculationRequest, target: Target) -> ResolvedSpeculation:
     """Find the draft and its trees.
 
     "auto" follows the model's table and drafts nothing where there is none, but for a draft that
@@ -100,7 +100,7 @@ def resolve(request: SpeculationRequest, target: Target) -> Answer:
     if request.length == OFF:
         if request.named:
             raise RequestError("--speculative off, but a draft is named; leave one of them out")
-        return Answer(None, None, "speculation: off")
+        return ResolvedSpeculation(None, None, "speculation: off")
     if request.draft is not None and not request.draft.is_dir():
         raise RequestError(f"draft {request.draft}: no such folder; expected a draft model or head")
     if request.draft is not None and request.proposer not in (
@@ -115,7 +115,9 @@ def resolve(request: SpeculationRequest, target: Target) -> Answer:
     if table is not None and (rows is None or rows in (1, *table.measurement.trees)):
         return _from_table(table, rows)
     if rows is None and not request.named:
-        return Answer(None, None, "speculation: off, no table for this model on these boards")
+        return ResolvedSpeculation(
+            None, None, "speculation: off, no table for this model on these boards"
+        )
     if not request.named and table is None:
         raise RequestError(
             f"--speculative {request.length}: the model has no table that names a draft; name one "
@@ -151,29 +153,35 @@ def _table(request: SpeculationRequest, target: Target) -> SpeculationTable | No
     return table if same else None
 
 
-def _from_table(table: SpeculationTable, rows: int | None) -> Answer:
+def _from_table(table: SpeculationTable, rows: int | None) -> ResolvedSpeculation:
     name = table.measurement.proposer if table.draft is None else table.draft.name
     if rows is not None:
         note = f"speculation: {name}, {rows} rows a verification"
-        return Answer(table.options(rows) if rows > 1 else None, table, note)
+        return ResolvedSpeculation(table.options(rows) if rows > 1 else None, table, note)
     if not table.pays:
-        return Answer(None, table, f"speculation: off, {name} does not pay ({table.objective})")
+        return ResolvedSpeculation(
+            None, table, f"speculation: off, {name} does not pay ({table.objective})"
+        )
     said = "modelled" if table.objective == "modelled" else "measured before"
     note = f"speculation: {name}, lengths by context, x{table.speedup:.2f} {said}"
-    return Answer(table.options(), table, note)
+    return ResolvedSpeculation(table.options(), table, note)
 
 
-def _chain(request: SpeculationRequest, table: SpeculationTable | None, rows: int | None) -> Answer:
+def _chain(
+    request: SpeculationRequest, table: SpeculationTable | None, rows: int | None
+) -> ResolvedSpeculation:
     rows = rows or UNTUNED
     if table is not None:
         proposer, draft = table.measurement.proposer, table.draft
     else:
         proposer, draft = request.proposer or kind_of(request.draft), request.draft
     if rows == 1:
-        return Answer(None, None, "speculation: off, one row is plain decoding")
+        return ResolvedSpeculation(None, None, "speculation: off, one row is plain decoding")
     options = SpeculationOptions(proposer, draft, TreeShape.chain(rows))
     hint = "" if request.length != AUTO else "; lora spec tune finds the best"
-    return Answer(options, None, f"speculation: {proposer}, chains of {rows} rows{hint}")
+    return ResolvedSpeculation(
+        options, None, f"speculation: {proposer}, chains of {rows} rows{hint}"
+    )
 
 
 def kind_of(draft: Path | None) -> str:
