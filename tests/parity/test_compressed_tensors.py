@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from lora_sdk.model.checkpoint import Checkpoint
-from lora_sdk.model.config import architecture_module
+from lora_sdk.model.config import family_of
 from lora_sdk.quant.arithmetic import head, run_layer
 from lora_sdk.quant.dense import DenseOperations, dequantized
 from lora_sdk.quant.layer import full_name
@@ -109,7 +109,7 @@ def same_weights(checkpoint: Checkpoint, theirs: Mapping[str, NDArray[np.float32
     """Every quantized matrix, bit for bit."""
     found = checkpoint.config.quantization
     assert found is not None and len(found.formats) >= 6 * checkpoint.config.layers
-    sources = architecture_module(checkpoint.config).sources(checkpoint.config)
+    sources = family_of(checkpoint.config).sources(checkpoint.config)
     for matrix, form in found.formats.items():
         module = full_name(checkpoint.config, sources[matrix]).removesuffix(".weight")
         weight = theirs[module]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -85,14 +86,15 @@ def _up(target: Target, columns: range, local: int, layout: RankLayout) -> Itera
     columns in the board's matrix."""
     module = target.module
     height, ranks = module.outputs // module.b_blocks, module.rank // module.b_blocks
-    start, stop = target.first + columns.start, target.first + columns.stop
-    for block in range(module.b_blocks):
-        low, high = max(start, block * height), min(stop, (block + 1) * height)
+    outputs = target.outputs(columns)
+    blocks = outputs // height
+    cuts = [0, *(np.flatnonzero(np.diff(blocks)) + 1), len(outputs)]
+    for low, high in pairwise(cuts):
         if low < high:
-            first = local + low - start
+            values = module.b[outputs[low:high]].T
             rank = padded_rank(module.rank)
-            values = module.b[low:high].T
-            yield Factor(first, block * ranks, rank, module.scale, layout, values)
+            first = int(blocks[low]) * ranks
+            yield Factor(local + int(low), first, rank, module.scale, layout, values)
 
 
 def _ranks(module: Module, ups: list[Factor], share: Share, options: AdapterOptions) -> range:
@@ -105,7 +107,8 @@ def _ranks(module: Module, ups: list[Factor], share: Share, options: AdapterOpti
         return range(0)
     if options.mode == "nfs":
         return range(module.rank)
-    return range(ups[0].rank_first, ups[-1].rank_first + len(ups[-1].values))
+    ends = (factor.rank_first + len(factor.values) for factor in ups)
+    return range(min(factor.rank_first for factor in ups), max(ends))
 
 
 def _down(module: Module, ranks: range, layout: RankLayout) -> Iterator[Factor]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from lora_host.errors import AdapterError, ModelError
 from lora_sdk.adapters.config import PeftConfig, load_peft_config
 from lora_sdk.model.block import describe
-from lora_sdk.model.config import architecture_module
+from lora_sdk.model.config import family_of
 from lora_sdk.model.container import RAW_TYPES, Container
 from lora_sdk.model.half import to_half
 from lora_sdk.model.source import Source
@@ -47,11 +47,19 @@ class Module:
 
 @dataclass(frozen=True)
 class Target:
-    """A canonical tensor's outputs within its module: `count` outputs from `first` on."""
+    """A canonical tensor's outputs within its module: `count` outputs from `first` on, or those that
+    `order` names, in that order."""
 
     module: Module
     first: int
     count: int
+    order: tuple[int, ...] | None = None
+
+    def outputs(self, columns: range) -> NDArray[np.intp]:
+        """The module's outputs that are some columns of the tensor."""
+        if self.order is None:
+            return np.arange(self.first + columns.start, self.first + columns.stop)
+        return np.array(self.order[columns.start : columns.stop], np.intp)
 
 
 @dataclass(frozen=True)
@@ -95,7 +103,7 @@ def _load(folder: Path, peft: PeftConfig, config: ModelConfig, factor: float) ->
         source = next(iter(sources.values()))
         module = _module(container, name, full[name], found, source, peft, factor)
         for canonical, source in sources.items():
-            targets[canonical] = Target(module, source.first, source.count)
+            targets[canonical] = Target(module, source.first, source.count, source.order)
     if not targets:
         raise AdapterError(f"{folder / FILE}: it holds no adapter tensor")
     rank = max(target.module.rank for target in targets.values())
@@ -107,7 +115,7 @@ def _linears(config: ModelConfig) -> dict[str, dict[str, Source]]:
     """Module name without the model's prefix -> its canonical tensors' sources."""
     found: dict[str, dict[str, Source]] = {}
     adapted = {tensor for matmul in describe(config).adapted for tensor in matmul.tensors}
-    for canonical, source in architecture_module(config).sources(config).items():
+    for canonical, source in family_of(config).sources(config).items():
         if canonical in adapted:
             found.setdefault(source.tensor.removesuffix(".weight"), {})[canonical] = source
     return found
@@ -117,7 +125,7 @@ def _by_module(
     container: Container, linears: Mapping[str, object], config: ModelConfig
 ) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
     """Module -> {"A": tensor, "B": tensor}, and module -> its name as PEFT matches it."""
-    prefixes = architecture_module(config).PREFIXES
+    prefixes = family_of(config).PREFIXES
     found: dict[str, dict[str, str]] = {}
     full: dict[str, str] = {}
     for tensor in container.entries:

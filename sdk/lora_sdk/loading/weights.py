@@ -165,8 +165,8 @@ class Loader:
         for part in parts:
             if part.width:
                 it = self._weights.stored(part.tensor)
-                first = it.first + part.start
-                found.append(PackPart(it.label, it.array, it.kind, it.axes, first, part.width))
+                array, first = it.part(part.start, part.width)
+                found.append(PackPart(it.label, array, it.kind, it.axes, first, part.width))
         return tuple(found)
 
     @cached_property

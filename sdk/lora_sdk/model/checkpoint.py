@@ -3,7 +3,8 @@ and when they are asked for. Opening reads headers alone, so that planning is in
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Mapping
 from functools import cached_property
 from math import prod
 from pathlib import Path
@@ -16,8 +17,9 @@ from lora_host.errors import ModelError
 from lora_host.placing import PackPart
 from lora_sdk.model.attention_scales import check_attention, read_attention
 from lora_sdk.model.columns import Columns
-from lora_sdk.model.config import architecture_module, load_config, read_json
-from lora_sdk.model.container import RAW_TYPES, Container
+from lora_sdk.model.config import family_of, load_config, read_json
+from lora_sdk.model.container import Container
+from lora_sdk.model.entries import Entries, find_prefix
 from lora_sdk.model.folder import Tensors, find_tensors
 from lora_sdk.model.half import to_half
 from lora_sdk.model.methods import QuantizedTensors, open_quantized
@@ -32,7 +34,6 @@ from lora_sdk.model.source import Source
 from lora_sdk.model.spec import ModelConfig
 from lora_sdk.model.stored import Stored
 
-HEAD = "lm_head.weight"
 TIED_ROWS = 4096  # compared at once
 
 
@@ -50,8 +51,7 @@ class Checkpoint:
         self.folder = folder
         self.config = config
         self._sources = sources
-        self._tensors = tensors
-        self._prefix = prefix
+        self._entries = Entries(folder, config, sources, tensors, prefix)
         self._tied_checked = False
         self._files = TensorFiles(folder, tensors)
         self._opened = QuantizedTensors()
@@ -64,15 +64,14 @@ class Checkpoint:
         type other than F32, BF16, F16; truncated or corrupt files."""
         folder = Path(folder)
         config = config or load_config(folder)
-        module = architecture_module(config)
+        family = family_of(config)
         tensors = find_tensors(folder)
-        prefix = _prefix(tensors, module.PREFIXES, module.PROBE)
-        sources: dict[str, Source] = module.sources(config)
+        prefix = find_prefix(tensors, family.PREFIXES, family.PROBE)
+        sources = family.sources(config)
         checkpoint = cls(folder, config, sources, tensors, prefix)
         if config.quantization is not None:
-            checkpoint._open_quantized(module.PREFIXES[0])
-        checkpoint._check_entries()
-        checkpoint._check_extra(module.IGNORED)
+            checkpoint._open_quantized(family.PREFIXES[0])
+        checkpoint._check(family.IGNORED)
         if config.tied:
             table = sources["embed.token"]
             rows, columns = table.file_shape
@@ -108,13 +107,11 @@ class Checkpoint:
         source = self._source(name, "io", "oi")
         self._check_half(name)
         start, stop = _range(name, start, stop, source.count)
-        first, last = source.first + start, source.first + stop
-        raw, kind, label = self._raw(source)
-        if source.layout == "io":
-            return to_half(raw[:, first:last], kind, label)
         if name == "lm_head" and self.config.tied:
-            self._check_tied(start, stop)
-        return np.ascontiguousarray(to_half(raw[first:last], kind, label).T)
+            self._entries.check_tied(start, stop)
+        part, kind, label = self._part(source, start, stop)
+        half = to_half(part, kind, label)
+        return half if source.layout == "io" else np.ascontiguousarray(half.T)
 
     def vector(self, name: str) -> NDArray[np.float16]:
         """A bias or norm parameter: FP16 [N]."""
@@ -122,8 +119,7 @@ class Checkpoint:
         derived = self._opened.vectors.get(name)
         if derived is not None:
             return to_half(derived.values(), "F32", derived.stored)
-        raw, kind, label = self._raw(source)
-        return to_half(raw[source.first : source.first + source.count], kind, label)
+        return to_half(*self._part(source, 0, source.count))
 
     def table(
         self, name: str, column_start: int = 0, column_stop: int | None = None
@@ -131,14 +127,14 @@ class Checkpoint:
         """Columns of an embedding: FP16 [rows, column_stop-column_start]."""
         source = self._source(name, "table")
         start, stop = _range(name, column_start, column_stop, source.count)
-        raw, kind, label = self._raw(source)
+        raw, kind, label = self._entries.raw(source)
         return to_half(raw[:, start:stop], kind, label)
 
     def rows(self, name: str, start: int, stop: int) -> NDArray[np.float16]:
         """Whole rows start..stop-1 of an embedding: FP16 [stop-start, columns]."""
         source = self._source(name, "table")
         start, stop = _range(name, start, stop, source.file_shape[0])
-        raw, kind, label = self._raw(source)
+        raw, kind, label = self._entries.raw(source)
         return to_half(raw[start:stop], kind, label)
 
     def stored(self, name: str) -> Stored:
@@ -148,14 +144,12 @@ class Checkpoint:
         self._check_half(name)
         if name == "lm_head" and self.config.tied and not self._tied_checked:
             for start in range(0, source.count, TIED_ROWS):
-                self._check_tied(start, min(source.count, start + TIED_ROWS))
+                self._entries.check_tied(start, min(source.count, start + TIED_ROWS))
             self._tied_checked = True
         derived = self._opened.vectors.get(name)
         if derived is not None:
             return Stored(derived.stored, derived.values(), "F32", "io", 0, source.count)
-        raw, kind, label = self._raw(source)
-        axes: Literal["io", "oi"] = "oi" if source.layout == "oi" else "io"
-        return Stored(label, raw, kind, axes, source.first, source.count)
+        return self._stored(source)
 
     def columns(self, name: str, start: int = 0, stop: int | None = None) -> Columns:
         """Output columns start..stop-1 of a quantized matrix, as its format's class; only those are
@@ -211,7 +205,7 @@ class Checkpoint:
 
     @cached_property
     def _containers(self) -> list[Container]:
-        found = {container.path: container for container, _ in self._tensors.values()}
+        found = {container.path: container for container, _ in self._entries.tensors.values()}
         return list(found.values())
 
     def _source(self, name: str, *layouts: str) -> Source:
@@ -222,29 +216,43 @@ class Checkpoint:
             raise ModelError(f"{name}: is a {source.layout}, read as {' or '.join(layouts)}")
         return source
 
-    def _file_name(self, source: Source) -> str:
-        name = source.tensor if source.tensor == HEAD else self._prefix + source.tensor
-        # A tied file may hold the pair under lm_head's name only.
-        embeds = source.tensor == self._sources["embed.token"].tensor
-        missing = name not in self._tensors and HEAD in self._tensors
-        return HEAD if embeds and missing and self.config.tied else name
+    def _stored(self, source: Source) -> Stored:
+        raw, kind, label = self._entries.raw(source)
+        axes: Literal["io", "oi"] = "oi" if source.layout == "oi" else "io"
+        order = None if source.order is None else source.outputs
+        return Stored(label, raw, kind, axes, source.first, source.count, order)
 
-    def _raw(self, source: Source) -> tuple[NDArray[Any], str, str]:
-        name = self._file_name(source)
-        container, entry = self._tensors[name]
-        return container.array(entry), entry.kind, name
+    def _part(self, source: Source, start: int, stop: int) -> tuple[NDArray[Any], str, str]:
+        """Outputs start..stop-1 of a matrix or vector as the file has them, its type and name."""
+        stored = self._stored(source)
+        array, first = stored.part(start, stop - start)
+        chosen = slice(first, first + stop - start)
+        part = array[:, chosen] if source.layout == "io" else array[chosen]
+        return part, stored.kind, stored.label
 
     def _open_quantized(self, prefix: str) -> None:
         values = read_json(self.folder / "config.json")
         self._opened = open_quantized(
-            values, self.config, self._files, self._sources, self._file_name, prefix
+            values, self.config, self._files, self._sources, self._entries.name, prefix
         )
         if not self._opened.attention:
+            layers = range(self.config.layers)
             self._attention = check_attention(
                 self._files,
-                [self._file_name(self._sources[f"layer.{i}.q"]) for i in range(self.config.layers)],
+                [self._entries.name(self._sources[f"layer.{i}.q"]) for i in layers],
                 needed=kv_of(self.config).static,
             )
+
+    def _check(self, ignored: re.Pattern[str]) -> None:
+        """Every tensor is there and no other."""
+        others = {*self._quantized, *self._opened.vectors}
+        used = {*self._attention.values(), *self._opened.tensors}
+        for matrix in self._quantized.values():
+            used |= matrix.tensors
+        for vector in self._opened.vectors.values():
+            used |= vector.tensors
+        plain = {name: source for name, source in self._sources.items() if name not in others}
+        self._entries.check(plain, used, ignored)
 
     @property
     def _quantized(self) -> dict[str, QuantizedMatrix]:
@@ -264,84 +272,6 @@ class Checkpoint:
         if name in self._quantized:
             return self._quantized[name].format.bytes(*self._quantized[name].shape)
         return 2 * prod(self._source(name).shape)
-
-    def _check_entries(self) -> None:
-        for canonical, source in self._sources.items():
-            if canonical in self._quantized or canonical in self._opened.vectors:
-                continue
-            name = self._file_name(source)
-            if name not in self._tensors:
-                raise ModelError(
-                    f"{name}: missing from {self.folder}, expected shape {list(source.file_shape)}"
-                )
-            self._check_entry(name, source.file_shape)
-        if self.config.tied and HEAD in self._tensors:
-            self._check_entry(HEAD, self._sources["embed.token"].file_shape)
-
-    def _check_entry(self, name: str, shape: tuple[int, ...]) -> None:
-        container, entry = self._tensors[name]
-        if entry.shape != shape:
-            raise ModelError(
-                f"{name}: shape {list(entry.shape)} in {container.path.name}, expected"
-                f" {list(shape)} by config.json"
-            )
-        if entry.kind not in RAW_TYPES:
-            raise ModelError(
-                f"{name}: dtype {entry.kind} in {container.path.name}, expected one of"
-                f" {', '.join(RAW_TYPES)}"
-            )
-
-    def _check_extra(self, ignored: Any) -> None:
-        used = {
-            self._file_name(source)
-            for name, source in self._sources.items()
-            if name not in self._quantized and name not in self._opened.vectors
-        }
-        used.update(self._attention.values(), self._opened.tensors)
-        for matrix in self._quantized.values():
-            used |= matrix.tensors
-        for vector in self._opened.vectors.values():
-            used |= vector.tensors
-        if self.config.tied:
-            used.add(HEAD)
-        extra = [
-            name
-            for name in self._tensors
-            if name not in used and not ignored.fullmatch(name.removeprefix(self._prefix))
-        ]
-        if extra:
-            more = f" and {len(extra) - 1} more" if len(extra) > 1 else ""
-            raise ModelError(
-                f"{sorted(extra)[0]}{more}: in {self.folder} but not in a model of"
-                " this config.json, expected no other tensors"
-            )
-
-    def _check_tied(self, start: int, stop: int) -> None:
-        """Where a tied file holds both of the pair they must agree: readers differ on which one
-        would win."""
-        token = self._file_name(self._sources["embed.token"])
-        if HEAD not in self._tensors or token == HEAD:
-            return
-        (here, entry), (there, other) = self._tensors[HEAD], self._tensors[token]
-        head = to_half(here.array(entry)[start:stop], entry.kind, HEAD)
-        tokens = to_half(there.array(other)[start:stop], other.kind, token)
-        if not np.array_equal(head, tokens):
-            raise ModelError(
-                f"{HEAD}: differs from {token} though tie_word_embeddings is true; set"
-                " it to false in config.json to use both"
-            )
-
-
-def _prefix(tensors: Iterable[str], prefixes: tuple[str, ...], probe: str) -> str:
-    names = [name for name in tensors if name != HEAD]
-    for prefix in prefixes:
-        if prefix + probe in names:
-            return prefix
-    # The probe itself is missing: the error that follows names it as this file would spell it.
-    for prefix in prefixes:
-        if prefix and any(name.startswith(prefix) for name in names):
-            return prefix
-    return prefixes[-1]
 
 
 def _range(name: str, start: int, stop: int | None, count: int) -> tuple[int, int]:

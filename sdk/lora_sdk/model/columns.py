@@ -17,6 +17,9 @@ class Columns(Protocol):
     def dense(self) -> NDArray[np.float32]:
         """The weights in FP32 [columns, K]."""
 
+    def take(self, chosen: NDArray[np.intp]) -> Columns:
+        """Some of the columns, in this order."""
+
     def part(self, name: str) -> PackPart:
         """For the packer; `name` is for messages."""
 
@@ -36,6 +39,10 @@ class Int8Columns:
     def dense(self) -> NDArray[np.float32]:
         """The weights in FP32 [columns, K]."""
         return self.values.astype(np.float32) * self.scales[:, None]
+
+    def take(self, chosen: NDArray[np.intp]) -> Int8Columns:
+        """Some of the columns, in this order."""
+        return Int8Columns(self.values[chosen], self.scales[chosen])
 
     def part(self, name: str) -> PackPart:
         """For the packer."""
@@ -72,3 +79,7 @@ class Int4Columns:
     @property
     def column_scales(self) -> None:
         """Scales belong to groups."""
+
+    def take(self, chosen: NDArray[np.intp]) -> Int4Columns:
+        """Some of the columns, in this order."""
+        return Int4Columns(self.values[chosen], self.scales[chosen], self.zeros[chosen])

@@ -2,27 +2,62 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
+from typing import Protocol
 
+from lora_host.errors import ModelError
 from lora_sdk.model import gpt2, llama, opt
 from lora_sdk.model.fields import Fields
 from lora_sdk.model.json_file import read_json
 from lora_sdk.model.methods import read_quantization
 from lora_sdk.model.refused import HARMLESS, refuse_unsupported
+from lora_sdk.model.source import Source
 from lora_sdk.model.spec import ModelConfig, RopeConfig
 
 __all__ = [
-    "ARCHITECTURES",
+    "Family",
     "ModelConfig",
     "RopeConfig",
-    "architecture_module",
+    "family_of",
     "load_config",
+    "normalise",
     "read_json",
+    "register_family",
 ]
 
-ARCHITECTURES: dict[str, ModuleType] = {"gpt2": gpt2, "opt": opt, "llama": llama, "mistral": llama}
+
+class Family(Protocol):
+    """What a family's file, a module, has."""
+
+    @property
+    def PREFIXES(self) -> tuple[str, ...]:
+        """What its tensors' names may begin with, the model's own library's prefix first."""
+
+    @property
+    def PROBE(self) -> str:
+        """A tensor that every checkpoint has."""
+
+    @property
+    def IGNORED(self) -> re.Pattern[str]:
+        """Names of buffers that mean nothing."""
+
+    def normalise(self, fields: Fields, /) -> ModelConfig:
+        """The configuration of config.json's fields; ModelError names one that is wrong."""
+
+    def sources(self, config: ModelConfig, /) -> dict[str, Source]:
+        """Canonical name -> where it lies in the files, lm_head only where it is not tied."""
+
+
+_FAMILIES: dict[str, Family] = {"gpt2": gpt2, "opt": opt, "llama": llama, "mistral": llama}
+
+
+def register_family(name: str, family: Family) -> None:
+    """Adds a `model_type`; its configurations have this `architecture`. ModelError: it is taken."""
+    if name in _FAMILIES:
+        raise ModelError(f"model_type {name!r} is registered already; choose another name")
+    _FAMILIES[name] = family
 
 
 def load_config(folder: str | Path) -> ModelConfig:
@@ -33,10 +68,9 @@ def load_config(folder: str | Path) -> ModelConfig:
     """
     path = Path(folder) / "config.json"
     fields = Fields(read_json(path), str(path))
-    module = _architecture(fields)
-    refuse_unsupported(fields)
-    config: ModelConfig = module.normalise(fields)
-    found = read_quantization(fields, config, module.sources(config), module.PREFIXES[0])
+    config = normalise(fields)
+    family = family_of(config)
+    found = read_quantization(fields, config, family.sources(config), family.PREFIXES[0])
     config = replace(config, quantization=found)
     config = _with_ids(config, fields)
     fields.warn_unknown(HARMLESS)
@@ -46,16 +80,21 @@ def load_config(folder: str | Path) -> ModelConfig:
     return config
 
 
-def architecture_module(config: ModelConfig) -> ModuleType:
-    """The module that knows the tensor names of `config`."""
-    return ARCHITECTURES[config.architecture]
+def family_of(config: ModelConfig) -> Family:
+    """The family that knows the tensor names of `config`."""
+    return _FAMILIES[config.architecture]
 
 
-def _architecture(fields: Fields) -> ModuleType:
+def normalise(fields: Fields) -> ModelConfig:
+    """The configuration by the family that `model_type` names. ModelError: an unknown family, a
+    field of the wrong type or range, arithmetic that is not supported."""
     kind = fields.raw("model_type")[1]
-    if isinstance(kind, str) and kind in ARCHITECTURES:
-        return ARCHITECTURES[kind]
-    raise fields.error("model_type", kind, "a supported architecture: " + ", ".join(ARCHITECTURES))
+    if not isinstance(kind, str) or kind not in _FAMILIES:
+        expected = "a supported architecture: " + ", ".join(_FAMILIES)
+        raise fields.error("model_type", kind, expected)
+    config = _FAMILIES[kind].normalise(fields)
+    refuse_unsupported(fields)
+    return config
 
 
 def _with_ids(config: ModelConfig, fields: Fields) -> ModelConfig:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from lora_sdk.model.fields import MAX_POSITIONS, Fields
-from lora_sdk.model.source import Source, linear, norm, table, vector
+from lora_sdk.model.source import Source, head, norm, table, vector
 from lora_sdk.model.spec import ModelConfig
 
 ACTIVATIONS = {
@@ -67,9 +67,7 @@ def sources(config: ModelConfig) -> dict[str, Source]:
     }
     for layer in range(config.layers):
         found.update(_layer(f"layer.{layer}", f"h.{layer}", d, config.ffn))
-    if not config.tied:
-        found["lm_head"] = linear("lm_head.weight", d, config.vocabulary)
-    return found
+    return found | head("lm_head", d, config.vocabulary, config.tied, config.head_bias)
 
 
 def _layer(name: str, tensor: str, d: int, ffn: int) -> dict[str, Source]:

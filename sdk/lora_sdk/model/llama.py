@@ -8,7 +8,7 @@ from typing import Any
 from lora_host.errors import ModelError
 from lora_sdk.model.fields import MAX_POSITIONS, Fields
 from lora_sdk.model.refused import refuse_window
-from lora_sdk.model.source import Source, biased, linear, norm, table
+from lora_sdk.model.source import Source, biased, head, norm, table
 from lora_sdk.model.spec import ModelConfig, RopeConfig
 
 PREFIXES = ("model.", "")
@@ -129,9 +129,7 @@ def sources(config: ModelConfig) -> dict[str, Source]:
     }
     for layer in range(config.layers):
         found.update(_layer(config, f"layer.{layer}", f"layers.{layer}"))
-    if not config.tied:
-        found["lm_head"] = linear("lm_head.weight", d, config.vocabulary)
-    return found
+    return found | head("lm_head", d, config.vocabulary, config.tied, config.head_bias)
 
 
 def _layer(config: ModelConfig, name: str, tensor: str) -> dict[str, Source]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lora_host.errors import ModelError
@@ -12,7 +12,7 @@ from lora_sdk.model.fields import Fields
 from lora_sdk.model.gptq_matrix import GptqMatrix
 from lora_sdk.model.packed_weights import CompressedMatrix
 from lora_sdk.model.quantization import AttentionScales, MatrixFormat, Quantization
-from lora_sdk.model.quantized import QuantizedMatrix, TensorFiles
+from lora_sdk.model.quantized import QuantizedMatrix, ReorderedMatrix, TensorFiles
 from lora_sdk.model.smoothquant_opt import DerivedVector, Int8OptLayers
 from lora_sdk.model.source import Source
 from lora_sdk.model.spec import ModelConfig
@@ -80,9 +80,16 @@ def open_quantized(
         return QuantizedTensors()
     where = f"{fields.where}: {FIELD}"
     make = _method(inner).open(inner, where, files, _modules(sources, prefix))
-    return QuantizedTensors(
-        {name: make(name, names[name], sources[name], formats[name]) for name in names}
-    )
+
+    def matrix(name: str) -> QuantizedMatrix:
+        source = sources[name]
+        if source.order is None:
+            return make(name, names[name], source, formats[name])
+        whole = replace(source, first=0, count=source.module_outputs, order=None)
+        found = make(name, names[name], whole, formats[name])
+        return ReorderedMatrix(found, names[name], source.outputs)
+
+    return QuantizedTensors({name: matrix(name) for name in names})
 
 
 def _smoothquant(fields: Fields) -> bool:
@@ -188,6 +195,6 @@ def _modules(sources: Mapping[str, Source], prefix: str) -> dict[str, Module]:
     found = {HEAD: Module((HEAD,), "Linear")}
     for name, source in _matrices(sources).items():
         own = source.tensor.removesuffix(".weight")
-        names = (HEAD,) if name == HEAD else (prefix + own, own)
+        names = (prefix + own, own) if source.prefixed else (own,)
         found[name] = Module(names, "Conv1D" if source.layout == "io" else "Linear")
     return found

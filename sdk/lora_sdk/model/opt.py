@@ -6,7 +6,7 @@ import re
 
 from lora_sdk.model.fields import MAX_POSITIONS, Fields
 from lora_sdk.model.gpt2 import ACTIVATIONS
-from lora_sdk.model.source import Source, biased, linear, norm, table
+from lora_sdk.model.source import Source, biased, head, linear, norm, table
 from lora_sdk.model.spec import ModelConfig
 
 PREFIXES = ("model.decoder.", "decoder.", "")
@@ -68,9 +68,7 @@ def sources(config: ModelConfig) -> dict[str, Source]:
         found.update(norm("final_norm", "final_layer_norm", d))
     for layer in range(config.layers):
         found.update(_layer(config, f"layer.{layer}", f"layers.{layer}"))
-    if not config.tied:
-        found["lm_head"] = linear("lm_head.weight", e, config.vocabulary)
-    return found
+    return found | head("lm_head", e, config.vocabulary, config.tied, config.head_bias)
 
 
 def _layer(config: ModelConfig, name: str, tensor: str) -> dict[str, Source]:

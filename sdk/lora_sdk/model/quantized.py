@@ -123,3 +123,39 @@ class TensorFiles:
 
 def _either(shapes: Sequence[tuple[int, ...]]) -> str:
     return " or ".join(str(list(shape)) for shape in shapes)
+
+
+class ReorderedMatrix:
+    """Outputs `order` of the `whole` matrix of a module; a QuantizedMatrix. `name` is for
+    messages."""
+
+    def __init__(self, whole: QuantizedMatrix, name: str, order: NDArray[np.intp]) -> None:
+        self._name = name
+        self.format = whole.format
+        self.shape = (whole.shape[0], len(order))
+        self.tensors = whole.tensors
+        self.permutation = whole.permutation
+        self.input_scale = whole.input_scale
+        self._whole = whole
+        self._order = order
+
+    def columns(self, start: int, stop: int) -> Columns:
+        """Output columns start..stop-1; the run of the module's outputs that has them is read."""
+        low, high, chosen = self._run(start, stop)
+        return self._whole.columns(low, high).take(chosen)
+
+    def part(self, start: int, stop: int) -> PackPart:
+        """The same for the packer, a copy."""
+        return self.columns(start, stop).part(self._name)
+
+    def column_scales(self, start: int, stop: int) -> NDArray[np.float32] | None:
+        """FP32 scales of output columns start..stop-1; None where they belong to groups."""
+        low, high, chosen = self._run(start, stop)
+        scales = self._whole.column_scales(low, high)
+        return None if scales is None else scales[chosen]
+
+    def _run(self, start: int, stop: int) -> tuple[int, int, NDArray[np.intp]]:
+        """The module's outputs low..high-1 that have some columns, and where these are in them."""
+        outputs = self._order[start:stop]
+        low = int(outputs.min(initial=self._whole.shape[1]))
+        return low, max(low, int(outputs.max(initial=-1)) + 1), outputs - low

@@ -104,9 +104,11 @@ HARMLESS = (
 
 
 def refuse_unsupported(fields: Fields) -> None:
-    """Raise ModelError naming the first field that asks for arithmetic this engine has not."""
+    """Raise ModelError naming the first field that asks for arithmetic this engine has not, of
+    those that the family has not read itself."""
     for name, (off, what) in _REFUSED.items():
-        fields.only(name, off, what)
+        if not fields.was_read(name):
+            fields.only(name, off, what)
 
 
 def refuse_window(fields: Fields, positions: int, default: int | None) -> None:

@@ -15,18 +15,32 @@ from lora_sdk.model.spec import ModelConfig, RopeConfig
 
 
 def rope_table(config: ModelConfig, positions: int) -> NDArray[np.float32]:
-    """Table [positions, 2, head_dim/2]: cosines at index 0, sines at 1, of position * inv_freq.
+    """Table [positions, 2, head_dim/2]: cosines at index 0, sines at 1, of position * inv_freq;
+    1 and 0 for pairs that are not rotated.
 
     Raises ModelError where the model has no rotary positions.
     """
     if config.rope is None:
         raise ModelError(f"{config.architecture}: has no rotary positions, rope_table was asked")
-    inverse = inverse_frequencies(config.rope, config.head_dim)
+    inverse = inverse_frequencies(config.rope, config.rope.width or config.head_dim)
     place = np.arange(positions, dtype=np.float32)
     angle = (place[:, None] * inverse[None, :]).astype(np.float64)  # one FP32 rounding
     sine, cosine = sincos_64(angle)
-    table: NDArray[np.float32] = np.stack([cosine, sine], axis=1).astype(np.float32)
+    table = np.zeros((positions, 2, config.head_dim // 2), np.float32)
+    table[:, 0] = 1
+    table[:, 0, : len(inverse)], table[:, 1, : len(inverse)] = cosine, sine
     return table
+
+
+def head_order(head_dim: int, width: int, interleaved: bool) -> tuple[int, ...]:
+    """The order of a head's columns in which boards rotate it: column c is the file's column
+    order[c]. The file rotates its first `width` columns, in pairs 2j and 2j + 1 where
+    `interleaved`, else j and j + width/2; here pairs are c and c + head_dim/2, the rotated ones
+    first. q and k in the same order have the same products."""
+    pairs = [(2 * j, 2 * j + 1) if interleaved else (j, j + width // 2) for j in range(width // 2)]
+    rest = (head_dim - width) // 2
+    pairs += [(width + j, width + rest + j) for j in range(rest)]
+    return tuple(left for left, _ in pairs) + tuple(right for _, right in pairs)
 
 
 def inverse_frequencies(rope: RopeConfig, head_dim: int) -> NDArray[np.float32]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from lora_host.errors import ModelError
 from lora_host.naming import did_you_mean
-from lora_sdk.model.config import ARCHITECTURES, load_config
+from lora_sdk.model.config import load_config, normalise
 from lora_sdk.model.fields import Fields
 from lora_sdk.model.spec import ModelConfig
 
@@ -119,9 +119,7 @@ def shape_json(name: str) -> dict[str, Any]:
 
 def shape_config(name: str) -> ModelConfig:
     """The normalised configuration of the shape `name`. ModelError: unknown name."""
-    values = shape_json(name)
-    config: ModelConfig = ARCHITECTURES[values["model_type"]].normalise(Fields(values, name))
-    return config
+    return normalise(Fields(shape_json(name), name))
 
 
 def find_config(name_or_path: str | Path) -> ModelConfig:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 # The file's axes: "io" is [input, output], "oi" [output, input], "table" [rows, columns].
 Layout = Literal["io", "oi", "vector", "table"]
@@ -11,14 +15,33 @@ Layout = Literal["io", "oi", "vector", "table"]
 
 @dataclass(frozen=True)
 class Source:
-    """`tensor` is the file's name without the model's prefix, `file_shape` its whole shape; the
-    canonical tensor is outputs `first` .. `first + count - 1` of it."""
+    """`tensor` is the file's name, without the model's prefix where it has that (`prefixed`),
+    `file_shape` its whole shape. The canonical tensor is outputs `first` .. `first + count - 1` of
+    it, or, of a matrix or vector, the outputs that `order` names, in that order."""
 
     tensor: str
     layout: Layout
     file_shape: tuple[int, ...]
     first: int
     count: int
+    order: tuple[int, ...] | None = None
+    prefixed: bool = True
+
+    def full_name(self, prefix: str) -> str:
+        """The file's name of the tensor."""
+        return prefix + self.tensor if self.prefixed else self.tensor
+
+    @property
+    def outputs(self) -> NDArray[np.intp]:
+        """The file's output of each canonical one."""
+        if self.order is None:
+            return np.arange(self.first, self.first + self.count)
+        return np.array(self.order, np.intp)
+
+    @property
+    def module_outputs(self) -> int:
+        """Outputs of the whole tensor of the file."""
+        return self.file_shape[0 if self.layout in ("oi", "vector") else 1]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -44,6 +67,23 @@ def vector(tensor: str, count: int) -> Source:
 def table(tensor: str, rows: int, columns: int) -> Source:
     """An embedding."""
     return Source(tensor, "table", (rows, columns), 0, columns)
+
+
+def reordered(source: Source, head: Sequence[int]) -> Source:
+    """`source` with the outputs of each head in the order `head`: canonical output c of a head is
+    the file's output head[c] of it."""
+    starts = range(source.first, source.first + source.count, len(head))
+    order = tuple(start + column for start in starts for column in head)
+    return replace(source, order=order)
+
+
+def head(tensor: str, inputs: int, outputs: int, tied: bool, bias: bool) -> dict[str, Source]:
+    """lm_head in the module `tensor`, which has not the model's prefix: its weights only where they
+    are not tied to the token table."""
+    found = biased("lm_head", tensor, inputs, outputs, bias)
+    if tied:
+        del found["lm_head"]
+    return {name: replace(source, prefixed=False) for name, source in found.items()}
 
 
 def norm(name: str, tensor: str, count: int, beta: bool = True) -> dict[str, Source]:

@@ -18,7 +18,9 @@ Residual = Literal["sequential", "parallel", "parallel_two_norms"]
 @dataclass(frozen=True)
 class RopeConfig:
     """Rotary positions. `kind` says which scaling of the inverse frequencies is used; the fields
-    below `theta` are 1 or 0 where the kind does not read them."""
+    below `theta` are 1 or 0 where the kind does not read them. `width`: the columns of a head that
+    are rotated, 0 for all. Pairs are columns i and i + head_dim/2, those of the first width/2
+    pairs; families whose files pair others reorder q and k (`rope.head_order`)."""
 
     kind: Literal["default", "linear", "llama3"]
     theta: float
@@ -26,6 +28,7 @@ class RopeConfig:
     low_freq_factor: float = 1.0
     high_freq_factor: float = 1.0
     original_positions: int = 0
+    width: int = 0
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ class ModelConfig:
     FP16.
     """
 
-    architecture: Literal["gpt2", "opt", "llama"]
+    architecture: str
     layers: int
     hidden: int
     heads: int

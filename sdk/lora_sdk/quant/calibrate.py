@@ -179,7 +179,7 @@ class LayerCalibration:
 
     def _round(self, module: FileModule) -> None:
         role = next(role for role, names in self._roles.items() if module.parts[0] in names)
-        x, w = self._record.inputs[role], self._joined(module.parts).T
+        x, w = self._record.inputs[role], self._joined(module.parts).T[module.order]
         hessian = (x.T @ x) / np.float32(len(x))
         found = round_weights(np.ascontiguousarray(w), self._recipe, hessian)
         self.result.modules[module.name] = found

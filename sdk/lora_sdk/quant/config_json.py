@@ -6,8 +6,11 @@ from __future__ import annotations
 from typing import Any
 
 from lora_sdk.model.compressed_tensors import METHOD
+from lora_sdk.model.config import family_of
+from lora_sdk.model.source import Source
 from lora_sdk.model.spec import ModelConfig
 from lora_sdk.model.weight_formats import INT8, WeightFormat
+from lora_sdk.quant.layer import full_name
 from lora_sdk.quant.recipe import Recipe
 
 _STATIC = {"num_bits": 8, "type": "int", "symmetric": True, "strategy": "tensor", "dynamic": False}
@@ -26,9 +29,9 @@ def quantized_config(values: dict[str, Any], config: ModelConfig, recipe: Recipe
 
 def quantization_config(config: ModelConfig, recipe: Recipe) -> dict[str, Any]:
     """The description that readers of compressed-tensors expect."""
-    kind = "Conv1D" if config.architecture == "gpt2" else "Linear"
+    kind = "Conv1D" if _query(config).layout == "io" else "Linear"
     groups = {"group_0": _group([kind], _layer_weights(recipe), recipe.weights)}
-    ignore = [] if config.embed_dim == config.hidden else _projections()
+    ignore = [] if config.embed_dim == config.hidden else _projections(config)
     if recipe.head == "w8":
         groups["group_1"] = _group(["re:lm_head$"], _weights(INT8.bits, "channel"), INT8)
     else:
@@ -73,7 +76,7 @@ def _group(targets: list[str], weights: dict[str, Any], form: WeightFormat) -> d
 
 def _attention(config: ModelConfig) -> dict[str, Any]:
     """kv_cache_scheme speaks of k and v alone; a group without weights brings q's scale."""
-    module = "attn" if config.architecture == "gpt2" else "self_attn"
+    module = _query(config).tensor.split(".")[-3]
     return {
         "targets": [f"re:.*{module}$"],
         "weights": None,
@@ -82,5 +85,11 @@ def _attention(config: ModelConfig) -> dict[str, Any]:
     }
 
 
-def _projections() -> list[str]:
-    return ["model.decoder.project_in", "model.decoder.project_out"]
+def _query(config: ModelConfig) -> Source:
+    return family_of(config).sources(config)["layer.0.q"]
+
+
+def _projections(config: ModelConfig) -> list[str]:
+    sources = family_of(config).sources(config)
+    names = (full_name(config, sources[name]) for name in ("project_in", "project_out"))
+    return [name.removesuffix(".weight") for name in names]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from lora_sdk.model.checkpoint import Checkpoint
-from lora_sdk.model.config import architecture_module
+from lora_sdk.model.config import family_of
 from lora_sdk.quant.arithmetic import head_input
 from lora_sdk.quant.dense import DenseOperations
 from lora_sdk.quant.layer import F32, full_name, read_parameters
@@ -28,7 +28,7 @@ def head_tensors(
     """The file's tensors of lm_head and of the final norm, and lm_head's relative error; `streams`
     leave the last layer."""
     config = checkpoint.config
-    sources = architecture_module(config).sources(config)
+    sources = family_of(config).sources(config)
     norm = read_parameters(checkpoint, "final_norm").vectors
     found: Tensors = {}
     error: dict[str, float] = {}
@@ -45,6 +45,9 @@ def head_tensors(
         found |= tensors
     elif not config.tied:
         found["lm_head.weight"] = np.ascontiguousarray(checkpoint.matrix(NAME).T)
+    if checkpoint.has(f"{NAME}.bias"):
+        tensor = full_name(config, sources[f"{NAME}.bias"])
+        found[tensor] = checkpoint.vector(f"{NAME}.bias")
     for name, vector in norm.items():
         tensor = full_name(config, sources[name])
         found[tensor] = half(tensor, vector)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from lora_sdk.model.block import describe, matmuls
 from lora_sdk.model.checkpoint import Checkpoint
-from lora_sdk.model.config import architecture_module
+from lora_sdk.model.config import family_of
 from lora_sdk.model.source import Source
 from lora_sdk.model.spec import ModelConfig
 
@@ -18,11 +18,13 @@ F32 = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class FileModule:
-    """A module of the file: its full name and the canonical matrices that are its rows, in order
-    (three for GPT-2's c_attn, else one)."""
+    """A module of the file: its full name and the canonical matrices that are its rows (three for
+    GPT-2's c_attn, else one). `order`: which output of the parts, one behind the other, each row
+    is."""
 
     name: str
     parts: tuple[str, ...]
+    order: NDArray[np.intp]
 
 
 @dataclass
@@ -60,18 +62,21 @@ def read_parameters(checkpoint: Checkpoint, lead: str) -> Parameters:
 
 def full_name(config: ModelConfig, source: Source) -> str:
     """The name that the model's own library gives a tensor."""
-    prefix = "" if source.tensor == "lm_head.weight" else architecture_module(config).PREFIXES[0]
-    return str(prefix + source.tensor)
+    return source.full_name(family_of(config).PREFIXES[0])
 
 
 def file_modules(config: ModelConfig, lead: str) -> list[FileModule]:
     """The modules of the matrices whose canonical name begins with `lead`."""
-    parts: dict[str, list[tuple[int, str]]] = {}
-    for name, source in architecture_module(config).sources(config).items():
+    parts: dict[str, dict[str, Source]] = {}
+    for name, source in family_of(config).sources(config).items():
         if name.startswith(lead) and source.layout in ("io", "oi"):
             module = full_name(config, source).removesuffix(".weight")
-            parts.setdefault(module, []).append((source.first, name))
+            parts.setdefault(module, {})[name] = source
     return [
-        FileModule(module, tuple(name for _, name in sorted(found)))
+        FileModule(
+            module,
+            tuple(found),
+            np.argsort(np.concatenate([source.outputs for source in found.values()])),
+        )
         for module, found in parts.items()
     ]

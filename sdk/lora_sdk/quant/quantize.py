@@ -10,7 +10,7 @@ import numpy as np
 
 from lora_host.errors import RequestError
 from lora_sdk.model.checkpoint import Checkpoint
-from lora_sdk.model.config import architecture_module, load_config, read_json
+from lora_sdk.model.config import family_of, load_config, read_json
 from lora_sdk.model.spec import ModelConfig
 from lora_sdk.quant.calibrate import LayerCalibration, LayerResult
 from lora_sdk.quant.config_json import quantized_config
@@ -105,9 +105,9 @@ def _layer_tensors(
             found[f"{module.name}.input_scale"] = np.array([scale], np.float32)
         bias = [parameters.vectors.get(f"{name}.bias") for name in module.parts]
         if bias[0] is not None:
-            joined = np.concatenate([b for b in bias if b is not None])
+            joined = np.concatenate([b for b in bias if b is not None])[module.order]
             found[f"{module.name}.bias"] = half(f"{module.name}.bias", joined)
-    sources = architecture_module(config).sources(config)
+    sources = family_of(config).sources(config)
     for name, vector in parameters.vectors.items():
         if not name.endswith(".bias"):
             tensor = full_name(config, sources[name])
@@ -123,7 +123,7 @@ def _layer_tensors(
 def _outside(checkpoint: Checkpoint) -> Tensors:
     """Tables and projections, as they are; what lm_head and its norm become is `head_tensors`'."""
     config = checkpoint.config
-    sources = architecture_module(config).sources(config)
+    sources = family_of(config).sources(config)
     found: Tensors = {}
     for name, source in sources.items():
         if name.startswith("embed."):

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from lora_host.errors import RequestError
-from lora_sdk.model.config import architecture_module, load_config, read_json
+from lora_sdk.model.config import family_of, load_config, read_json
 from lora_sdk.model.folder import INDEX, SINGLE
 from lora_sdk.model.shapes import SHAPES, find_config, shape_json
 from lora_sdk.model.spec import ModelConfig
@@ -80,11 +80,11 @@ def synthesize(
 
 def list_tensors(config: ModelConfig, dtype: str = "F16") -> list[Tensor]:
     """All tensors of a model's files, under the names of its original library."""
-    module = architecture_module(config)
+    family = family_of(config)
     found: dict[str, Tensor] = {}
-    for name, source in module.sources(config).items():
+    for name, source in family.sources(config).items():
         if source.tensor not in found:
-            full = source.tensor if name == "lm_head" else module.PREFIXES[0] + source.tensor
+            full = source.full_name(family.PREFIXES[0])
             constant = 1.0 if name.endswith(".gamma") else None
             found[source.tensor] = Tensor(full, source.file_shape, dtype, constant, len(found))
     return list(found.values())
@@ -96,11 +96,16 @@ def quantized_tensors(config: ModelConfig, recipe: Recipe, dtype: str = "F16") -
     recipe.check(config)
     if recipe.head == "w8":
         config = replace(config, tied=False)
-    module = architecture_module(config)
-    sources = {source.tensor: name for name, source in module.sources(config).items()}
+    family = family_of(config)
+    sources = {
+        source.full_name(family.PREFIXES[0]): (name, source)
+        for name, source in family.sources(config).items()
+    }
     found: list[Tensor] = []
     for tensor in list_tensors(config, dtype):
-        name = sources[tensor.name.removeprefix(module.PREFIXES[0])]
+        name, source = sources[tensor.name]
+        if source.layout == "io" and name.startswith("layer."):  # Conv1D holds [in, out]
+            tensor = replace(tensor, shape=tensor.shape[::-1])
         found += quantized_parts(tensor, name, config, recipe)
     return [replace(tensor, index=index) for index, tensor in enumerate(found)]
 

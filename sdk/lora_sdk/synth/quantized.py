@@ -22,8 +22,6 @@ def quantized_parts(tensor: Tensor, name: str, config: ModelConfig, recipe: Reci
         return _int8(tensor, per_channel=True)
     if not any(name in matmul.tensors for matmul in describe(config).adapted):
         return [tensor]
-    if config.architecture == "gpt2":  # Conv1D holds [in, out]
-        tensor = replace(tensor, shape=tensor.shape[::-1])
     found = _int4(tensor, recipe) if recipe.four_bit else _int8(tensor, per_channel=False)
     if recipe.kv_format.static and name.endswith(".v"):  # also the last name of a fused tensor
         module = tensor.name.removesuffix(".weight").rpartition(".")[0]
