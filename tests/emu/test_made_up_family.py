@@ -17,6 +17,7 @@ from lora_sdk.adapters.slots import AdapterSlots
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.config import load_config, register_family
 from lora_sdk.model.kv_formats import KvKind
+from lora_sdk.model.quantized import ReorderedMatrix
 from lora_sdk.plan.adapters import AdapterOptions
 from lora_sdk.quant.quantize import quantize
 from lora_sdk.quant.recipe import Recipe
@@ -313,6 +314,36 @@ def test_it_can_be_quantized(name: str, scheme: str, kv: KvKind, tmp_path: Path)
     found = [on_boards(tmp_path / "quantized", boards, windows[0]) for boards in (1, 2, 4)]
     assert np.sqrt(np.square(found[0] - wanted).mean()) < 0.15 * wanted.std()
     assert {logits.tobytes() for logits in found} == {found[0].tobytes()}
+
+
+@pytest.mark.parametrize(("name", "scheme"), [("one_norm", "w8a8"), ("two_norms_fused", "w4a16")])
+def test_quantized_columns_come_in_the_models_order(name: str, scheme: str, tmp_path: Path) -> None:
+    plain, config = write(tmp_path / name, name), CONFIGS[name]
+    recipe = Recipe(scheme, group=32, kv="fp16", method="nearest", smooth=False)
+    quantize(plain, tmp_path / "quantized", recipe, random_windows(config["vocab_size"]))
+    exact, found = Checkpoint.open(plain), Checkpoint.open(tmp_path / "quantized")
+    for part in "qkv":
+        wanted = exact.matrix(f"layer.1.{part}").astype(np.float64)
+        whole = found.columns(f"layer.1.{part}").dense()
+        assert np.sqrt(np.square(whole.T - wanted).mean()) < 0.15 * wanted.std()
+        some = found.columns(f"layer.1.{part}", 5, 43).dense()
+        assert some.tobytes() == whole[5:43].tobytes()
+        assert found.columns(f"layer.1.{part}", 7, 7).dense().shape == whole[7:7].shape
+
+
+def test_scales_of_columns_come_in_the_same_order(tmp_path: Path) -> None:
+    """lm_head has a scale an output."""
+    plain = write(tmp_path / "plain", "one_norm")
+    quantize(plain, tmp_path / "quantized", Recipe("w8a8"), random_windows(299))
+    head = Checkpoint.open(tmp_path / "quantized")._quantized_matrix("lm_head")
+    order = np.random.default_rng(1).permutation(head.shape[1])
+    found = ReorderedMatrix(head, "lm_head", order)
+    scales, whole = found.column_scales(9, 60), head.column_scales(0, head.shape[1])
+    assert scales is not None and whole is not None
+    assert np.array_equal(scales, whole[order[9:60]]) and np.ptp(scales) > 0
+    part = found.part(9, 60)
+    wanted = head.columns(0, head.shape[1]).take(order[9:60]).part("lm_head")
+    assert part.data.tobytes() == wanted.data.tobytes()
 
 
 def test_the_package_does_not_know_it() -> None:
