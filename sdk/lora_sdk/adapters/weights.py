@@ -47,8 +47,8 @@ class Module:
 
 @dataclass(frozen=True)
 class Target:
-    """A canonical tensor's outputs within its module: `count` outputs from `first` on, or those that
-    `order` names, in that order."""
+    """A canonical tensor's outputs within its module: `count` outputs from `first` on, or those
+    that `order` names, in that order."""
 
     module: Module
     first: int

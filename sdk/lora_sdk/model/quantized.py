@@ -157,5 +157,5 @@ class ReorderedMatrix:
     def _run(self, start: int, stop: int) -> tuple[int, int, NDArray[np.intp]]:
         """The module's outputs low..high-1 that have some columns, and where these are in them."""
         outputs = self._order[start:stop]
-        low = int(outputs.min(initial=self._whole.shape[1]))
-        return low, max(low, int(outputs.max(initial=-1)) + 1), outputs - low
+        low = int(outputs.min())
+        return low, int(outputs.max()) + 1, outputs - low
