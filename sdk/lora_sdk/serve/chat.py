@@ -141,6 +141,7 @@ async def _prepare(service: Service, body: ChatBody, kind: str) -> _Prepared:
     limit = body.max_completion_tokens
     params = body.params(
         adapter=service.adapter_of(body.model),
+        allowed_tokens=await service.constraint(body, body.n),
         logprobs=(body.top_logprobs or 0) if body.logprobs else None,
         max_tokens=body.max_tokens if limit is None else limit,
     )

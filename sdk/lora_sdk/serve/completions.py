@@ -134,6 +134,7 @@ async def _prepare(service: Service, body: CompletionBody) -> _Prepared:
         adapter=service.adapter_of(body.model),
         logprobs=body.logprobs,
         max_tokens=_max_tokens(body),
+        allowed_tokens=await service.constraint(body, len(prompts) * body.n),
         prompt_logprobs=body.logprobs if body.echo else body.prompt_logprobs,
     )
 

@@ -10,6 +10,7 @@ from lora_host.errors import RequestError
 from lora_sdk.sampling import SamplingParams
 from lora_sdk.serve.body import Fields
 from lora_sdk.serve.errors import ApiError, from_engine
+from lora_sdk.serve.grammar_fields import GrammarFields
 
 MAX_LOGPROBS = 20
 
@@ -33,7 +34,7 @@ class StreamOptions(Fields):
     include_obfuscation: bool = False
 
 
-class SamplingFields(Fields):
+class SamplingFields(GrammarFields):
     """Sampling as OpenAI's protocol names it. Ranges are SamplingParams' own."""
 
     model: str | None = None
@@ -69,6 +70,8 @@ class SamplingFields(Fields):
             raise ApiError(
                 400, "use_beam_search: beam search is not supported", param="use_beam_search"
             )
+        if self.ignore_eos and self.grammar() is not None:
+            raise ApiError(400, "ignore_eos: a grammar ends the text", param="ignore_eos")
         if self.stream_options is not None and not self.stream:
             raise ApiError(400, "stream_options needs stream", param="stream_options")
         if self.stream and self.prompt_logprobs is not None:

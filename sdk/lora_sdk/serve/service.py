@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 
 from lora_host.errors import HangError, LoraError
 from lora_sdk.serve.attend import Attendants
+from lora_sdk.serve.constraint import Compiler, Constraint
 from lora_sdk.serve.errors import ApiError, from_engine
 from lora_sdk.serve.gate import Gate
+from lora_sdk.serve.grammar_fields import GrammarFields
 from lora_sdk.serve.lifecycle import Lifecycle
 from lora_sdk.serve.metrics import Metrics
 from lora_sdk.serve.settings import Settings
@@ -51,6 +53,7 @@ class Service:
         self.gate = Gate(1, 0)
         self.metrics = Metrics(lambda: self.gate.running, lambda: self.gate.waiting)
         self._engine: Engine | None = None
+        self._compiler: Compiler | None = None
         self.adapters: list[str] = []
         self._stopping = False
         self._created = int(time.time())
@@ -71,6 +74,7 @@ class Service:
             self.lifecycle.progress(done, total)
 
         engine = self._engine = await asyncio.to_thread(open_engine, progress)
+        self._compiler = Compiler(engine)
         self.gate = Gate(engine.plan.max_sequences, self.settings.max_queue)
         await self.list_adapters()
         self.lifecycle.ready()
@@ -103,6 +107,15 @@ class Service:
         if isinstance(error, HangError):  # sticky, other failures are not
             self.lifecycle.die()
         return from_engine(error)
+
+    async def constraint(self, fields: GrammarFields, sequences: int) -> Constraint | None:
+        """What keeps a request's grammar over so many sequences, None where the text is free.
+        ApiError 400."""
+        found = fields.grammar()
+        if found is None:
+            return None
+        assert self._compiler is not None  # ready
+        return await self._compiler.constraint(*found, sequences)
 
     def adapter_of(self, model: str | None) -> str | None:
         """The adapter that a request's `model` names, None for the base model. ApiError 404."""

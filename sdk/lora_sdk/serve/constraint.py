@@ -1,0 +1,139 @@
+"""Grammars kept while decoding: which tokens may come next, by llguidance.
+
+What a grammar may cost is bounded by llguidance's own counts, not by time, so the same request has
+the same outcome on a busy machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING
+
+import numpy as np
+from llguidance import LLMatcher, LLParserLimits, LLTokenizer
+from numpy.typing import NDArray
+
+from lora_host.errors import RequestError, one_line
+from lora_sdk.serve.errors import ApiError
+
+if TYPE_CHECKING:
+    from lora_sdk.engine.engine import Engine
+
+LIMITS = LLParserLimits(
+    max_items_in_row=1000,
+    initial_lexer_fuel=500_000,
+    step_lexer_fuel=100_000,
+    step_max_items=10_000,
+    max_lexer_states=50_000,
+    max_grammar_size=200_000,
+    verbose_errors=False,
+)
+# A chain of rules that refer to each other is compiled by recursion: 1000 of them overflow the usual
+# stack of 8 MiB.
+_STACK = 256 << 20
+_CACHED = 32
+_FAR = 16  # tokens; beyond what speculation takes back
+
+
+class Compiler:
+    """Makes constraints of grammars for one engine. Methods belong to the event loop's thread."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._tokenizer: LLTokenizer | None = None
+        self._known: OrderedDict[str, LLMatcher] = OrderedDict()
+        self._turn = asyncio.Lock()
+
+    async def constraint(self, field: str, grammar: str, sequences: int) -> Constraint:
+        """`allowed_tokens` of a request of so many sequences. ApiError 400 names the field."""
+        async with self._turn:
+            matcher = self._known.get(grammar)
+            if matcher is None:
+                matcher = await asyncio.wrap_future(_in_deep_thread(self._compile, grammar))
+            if matcher.is_error():
+                message = one_line(matcher.get_error())
+                raise ApiError(400, f"{field}: {message:.300}", param=field)
+            self._known[grammar] = matcher
+            self._known.move_to_end(grammar)
+            if len(self._known) > _CACHED:
+                self._known.popitem(last=False)
+        return Constraint(matcher, sequences)
+
+    def _compile(self, grammar: str) -> LLMatcher:
+        if self._tokenizer is None:
+            config = self._engine.config
+            if not config.eos:
+                raise ApiError(400, "the model has no end-of-text token, which grammars need")
+            file = self._engine.model_path / "tokenizer.json"
+            self._tokenizer = LLTokenizer(
+                file.read_text(encoding="utf-8"), config.vocabulary, list(config.eos)
+            )
+        return LLMatcher(self._tokenizer, grammar, log_level=0, limits=LIMITS)
+
+
+class Constraint:
+    """The tokens that a grammar allows next, for the sequences of one request.
+
+    A matcher follows one sequence; tokens that speculation tried and dropped are rolled back.
+    """
+
+    def __init__(self, compiled: LLMatcher, sequences: int) -> None:
+        self._compiled = compiled
+        self._sequences = sequences
+        self._followers: list[tuple[LLMatcher, list[int]]] = []
+
+    def __call__(self, emitted: Sequence[int]) -> NDArray[np.bool_]:
+        """Mask [vocabulary]. RequestError where the grammar is too costly."""
+        matcher, seen = self._follower(emitted)
+        common = _common(seen, emitted)
+        if common < len(seen):
+            matcher.rollback(len(seen) - common)
+        matcher.consume_tokens(list(emitted[common:]))
+        seen[common:] = emitted[common:]
+        mask: NDArray[np.bool_] = np.frombuffer(matcher.compute_logit_bias(), np.uint8) != 0
+        if matcher.is_error():
+            raise RequestError(f"the grammar cannot be kept: {one_line(matcher.get_error()):.200}")
+        return mask
+
+    def _follower(self, emitted: Sequence[int]) -> tuple[LLMatcher, list[int]]:
+        """The matcher whose tokens are the nearest; a new one where all are far."""
+        best = max(
+            self._followers,
+            key=lambda one: 2 * _common(one[1], emitted) - len(one[1]),
+            default=None,
+        )
+        near = best is not None and len(best[1]) - _common(best[1], emitted) <= _FAR
+        if best is not None and (near or len(self._followers) >= self._sequences):
+            return best
+        self._followers.append((self._compiled.deep_copy(), []))
+        return self._followers[-1]
+
+
+def _common(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many tokens both begin with."""
+    length = min(len(one), len(other))
+    if list(one[:length]) == list(other[:length]):
+        return length
+    return next(i for i in range(length) if one[i] != other[i])
+
+
+def _in_deep_thread(work: object, *arguments: object) -> Future[LLMatcher]:
+    """`work(*arguments)` in a thread of its own with a large stack."""
+    future: Future[LLMatcher] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work(*arguments))  # type: ignore[operator]
+        except BaseException as error:
+            future.set_exception(error)
+
+    usual = threading.stack_size(_STACK)
+    try:
+        threading.Thread(target=run, name="lora-grammar", daemon=True).start()
+    finally:
+        threading.stack_size(usual)
+    return future

@@ -1,0 +1,124 @@
+"""The fields that restrict a text to a JSON schema, a regular expression, choices or a grammar."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+from llguidance import LLMatcher
+from pydantic import Field
+
+from lora_sdk.serve.body import Fields
+from lora_sdk.serve.errors import ApiError
+
+MAX_SCHEMA = 1 << 16  # characters
+MAX_GRAMMAR = 1 << 14
+MAX_REGEX = 1 << 12
+
+Schema = dict[str, Any]
+Choices = Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1, max_length=1024)]
+
+
+class JsonSchema(Fields):
+    """OpenAI's. `strict` and names have no effect: the schema is always kept."""
+
+    name: str = ""
+    description: str = ""
+    strict: bool = True
+    schema_: Schema = Field(alias="schema")
+
+
+class ResponseFormat(Fields):
+    """OpenAI's `response_format`."""
+
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: JsonSchema | None = None
+
+
+class StructuredOutputs(Fields):
+    """vLLM's `structured_outputs`."""
+
+    json_: Schema | str | None = Field(default=None, alias="json")
+    regex: str | None = None
+    choice: Choices | None = None
+    grammar: str | None = None
+    json_object: bool | None = None
+
+
+class GrammarFields(Fields):
+    """OpenAI's field, and vLLM's in their new and their old form; one at most."""
+
+    response_format: ResponseFormat | None = None
+    structured_outputs: StructuredOutputs | None = None
+    guided_json: Schema | str | None = None
+    guided_regex: str | None = None
+    guided_choice: Choices | None = None
+    guided_grammar: str | None = None
+
+    def grammar(self) -> tuple[str, str] | None:
+        """(the field, its grammar for llguidance), None where the text is free. ApiError 400."""
+        found = [(name, make, value) for name, make, value in self._given() if value is not None]
+        if not found:
+            return None
+        if len(found) > 1:
+            raise ApiError(
+                400, f"{found[0][0]} and {found[1][0]} exclude each other", param=found[1][0]
+            )
+        name, make, value = found[0]
+        try:
+            return name, make(value)
+        except ValueError as error:
+            raise ApiError(400, f"{name}: {error!s:.300}", param=name) from None
+
+    def _given(self) -> list[tuple[str, Callable[[Any], str], Any]]:
+        """(field, what makes its grammar, its value)."""
+        new = self.structured_outputs or StructuredOutputs()
+        return [
+            ("response_format", _from_schema, _schema_of(self.response_format)),
+            ("guided_json", _from_schema, self.guided_json),
+            ("guided_regex", _from_regex, self.guided_regex),
+            ("guided_choice", _from_choices, self.guided_choice),
+            ("guided_grammar", _from_lark, self.guided_grammar),
+            ("structured_outputs", _from_schema, new.json_),
+            ("structured_outputs", _from_schema, {"type": "object"} if new.json_object else None),
+            ("structured_outputs", _from_regex, new.regex),
+            ("structured_outputs", _from_choices, new.choice),
+            ("structured_outputs", _from_lark, new.grammar),
+        ]
+
+
+def _schema_of(format: ResponseFormat | None) -> Schema | None:
+    if format is None or format.type == "text":
+        return None
+    if format.type == "json_object":
+        return {"type": "object"}
+    if format.json_schema is None:
+        raise ApiError(400, "response_format: json_schema is missing", param="response_format")
+    return format.json_schema.schema_
+
+
+def _from_schema(schema: Schema | str) -> str:
+    text = schema if isinstance(schema, str) else json.dumps(schema)
+    _check_size(text, MAX_SCHEMA)
+    # No free white space: a model may write it without end.
+    return LLMatcher.grammar_from_json_schema(text, overrides={"whitespace_flexible": False})
+
+
+def _from_regex(regex: str) -> str:
+    _check_size(regex, MAX_REGEX)
+    return LLMatcher.grammar_from_regex(regex)
+
+
+def _from_choices(choices: list[str]) -> str:
+    return _from_lark("start: " + " | ".join(map(json.dumps, choices)), MAX_SCHEMA)
+
+
+def _from_lark(grammar: str, limit: int = MAX_GRAMMAR) -> str:
+    _check_size(grammar, limit)
+    return LLMatcher.grammar_from_lark(grammar)
+
+
+def _check_size(text: str, limit: int) -> None:
+    if len(text) > limit:
+        raise ValueError(f"{len(text)} characters; expected at most {limit}")
