@@ -170,7 +170,7 @@ CHAIN = "start: a0\n" + "".join(f"a{i}: a{i + 1}\n" for i in range(1400)) + 'a14
 WIDE = "start: a0\n" + "".join(f'a{i}: (a{i + 1} | "u" a{i + 1})? "q"\n' for i in range(500))
 REFERENCES = (
     '{"$ref": "#/$defs/0", "$defs": {'
-    + "".join('"%d":{"properties":{"x":{"$ref":"#/$defs/%d"}}},' % (i, i + 1) for i in range(1200))
+    + "".join(f'"{i}":{{"properties":{{"x":{{"$ref":"#/$defs/{i + 1}"}}}}}},' for i in range(1200))
     + '"1200": {"const": "x"}}}'
 )
 

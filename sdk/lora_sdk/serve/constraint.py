@@ -32,8 +32,7 @@ LIMITS = LLParserLimits(
     max_grammar_size=200_000,
     verbose_errors=False,
 )
-# A chain of rules that refer to each other is compiled by recursion: 1000 of them overflow the usual
-# stack of 8 MiB.
+# A chain of rules is compiled by recursion; 1000 of them overflow a stack of the usual 8 MiB.
 _STACK = 256 << 20
 _CACHED = 32
 _FAR = 16  # tokens; beyond what speculation takes back
