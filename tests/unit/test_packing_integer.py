@@ -156,5 +156,5 @@ def test_unknown_weight_types_are_named() -> None:
 def test_a_value_beyond_four_bits_is_named() -> None:
     part = good("nibbles")
     part.data[7, 11] = 16  # type: ignore[index]
-    with pytest.raises(RequestError, match="w: output 7 has a value beyond 15 at input 8"):
+    with pytest.raises(RequestError, match="w: output 7 has a value beyond 15 among inputs"):
         pack_parts([part], 64, W4A8.weight_type(32))

@@ -66,6 +66,8 @@ def test_a_name_or_a_type_is_described_once() -> None:
         register(INT8)
     with pytest.raises(ModelError, match="'other': WEIGHT_INT8 is described otherwise by 'int8'"):
         register(replace(INT8, name="other", integer=False))
+    with pytest.raises(ModelError, match="'other': WEIGHT_W4A8 is described otherwise by 'w4a8'"):
+        register(replace(W4A8, name="other", blocks={256: "BLOCK_BYTES_INT4_128"}))
     with pytest.raises(ModelError, match="matrix format 'other'"):
         weight_format("other")
     with pytest.raises(ModelError, match="quant_method 'awq' is registered already"):

@@ -185,6 +185,9 @@ class CompressedMatrix:
                 self._files.floats(name).reshape(1, 1), (rows.stop - rows.start, 1)
             )
         else:
+            half = self._files.half(name, rows)
+            if half is not None:
+                return half
             wide = self._files.floats(name, rows)
         with np.errstate(over="ignore"):
             half = wide.astype(np.float16)
@@ -221,4 +224,6 @@ def pack_nibbles(values: NDArray[np.uint8]) -> NDArray[np.int32]:
 
 def _repeated(values: NDArray[Element], groups: int) -> NDArray[Element]:
     """[rows, n] with each column repeated, `groups` of them altogether."""
+    if values.shape[1] == groups:
+        return values
     return np.repeat(values, groups // values.shape[1], axis=1)

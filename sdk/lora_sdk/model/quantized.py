@@ -19,6 +19,7 @@ from lora_sdk.model.half import widen
 from lora_sdk.model.quantization import MatrixFormat
 
 FLOATS = tuple(RAW_TYPES)
+INFINITE = 0x7C00  # FP16 bits of infinity: NaN and what is negative lie behind it
 
 
 class QuantizedMatrix(Protocol):
@@ -99,6 +100,15 @@ class TensorFiles:
                 f"{name}: a scale is {values[bad].flat[0]}, expected numbers from 0 that are finite"
             )
         return values
+
+    def half(self, name: str, rows: slice) -> NDArray[np.float16] | None:
+        """Rows of a checked tensor of scales where it is FP16 and all of them are numbers from 0;
+        None else: `floats` says what is wrong."""
+        if self.kind(name) != "F16":
+            return None
+        found: NDArray[np.float16] = np.ascontiguousarray(self.array(name)[rows])
+        good = not found.size or found.view(np.uint16).max() < INFINITE
+        return found if good else None
 
     def numbers(self, name: str, rows: slice = slice(None)) -> NDArray[np.float32]:
         """Rows of a checked tensor of floats or small integers in FP32."""

@@ -79,7 +79,8 @@ def register(row: WeightFormat) -> WeightFormat:
     if row.name in _FORMATS:
         raise ModelError(f"weight format {row.name!r} is registered already; choose another name")
     for other in _FORMATS.values():
-        if other.abi_type == row.abi_type and _board_facts(other) != _board_facts(row):
+        same = _board_facts(other) == _board_facts(row)
+        if other.abi_type == row.abi_type and not (same and _blocks(row) <= _blocks(other)):
             raise ModelError(
                 f"weight format {row.name!r}: {row.abi_type} is described otherwise by "
                 f"{other.name!r}; expected the same blocks, bits and inputs"
@@ -89,7 +90,11 @@ def register(row: WeightFormat) -> WeightFormat:
 
 
 def _board_facts(row: WeightFormat) -> tuple[object, ...]:
-    return row.overlay_weights, dict(row.blocks), row.bits, row.integer
+    return row.overlay_weights, row.bits, row.integer
+
+
+def _blocks(row: WeightFormat) -> set[tuple[int | None, str]]:
+    return set(row.blocks.items())
 
 
 def weight_format(name: str) -> WeightFormat:
