@@ -21,7 +21,7 @@ from lora_sdk.spec.opening import SpeculationOptions
 from lora_sdk.spec.tree_shape import TreeShape
 from lora_sdk.spec_tuning.acceptance import accepted_nodes, rounds_of
 from lora_sdk.spec_tuning.acceptance_file import Measured
-from lora_sdk.spec_tuning.analysis import analyse
+from lora_sdk.spec_tuning.analysis import analyze
 from lora_sdk.spec_tuning.collect import (
     NEW_TOKENS,
     OwnText,
@@ -35,7 +35,7 @@ from lora_sdk.spec_tuning.head_ranks import head_ranks, layers_of_head
 from lora_sdk.spec_tuning.measure import TuneRequest, measure
 from lora_sdk.spec_tuning.table import find_table, load_tables
 from lora_sdk.spec_tuning.tree_search import maximal_tree
-from lora_sdk.spec_tuning.tuning import Place, modelled_tables, wall_tables
+from lora_sdk.spec_tuning.tuning import BoardSetup, modelled_tables, wall_tables
 from tests.commands import LORA, command, lora_run
 
 DEMO = demo_model_path()
@@ -150,20 +150,22 @@ def test_aat_is_what_decoding_emits(looked_up: Measured) -> None:
 def test_a_draft_of_random_weights_is_off(random_draft: Path) -> None:
     request = TuneRequest(DEMO, "draft", random_draft, 0.0, FEW, CONTEXT)
     measured = measure(request, [TEXT], unseen)
-    places = [Place(board, None, 8) for board in ("u280", "v80")]
+    setups = [BoardSetup(board, None, 8) for board in ("u280", "v80")]
     path = random_draft.parent / "table.json"
-    for place in places:
+    for place in setups:
         (table,) = modelled_tables(request, measured, [place], 16, path)
         assert not table.pays and table.choose(128) == TreeShape() and table.speedup == 1.0
         assert table.board == place.board
-    analysis = analyse(measured, 16, CONTEXT)
+    analysis = analyze(measured, 16, CONTEXT)
     assert all(analysis.curve_at(128)(rows) < 1.1 for rows in range(2, 17))
 
 
 def test_the_shipped_draft_is_on_where_boards_make_room(looked_up: Measured) -> None:
     """Eight boards leave little to compute: look-up pays on the same text."""
     request = TuneRequest(DEMO, "lookup", None, 0.0, FEW, CONTEXT)
-    (table,) = modelled_tables(request, looked_up, [Place("u280", None, 8)], 16, DEMO / "x.json")
+    (table,) = modelled_tables(
+        request, looked_up, [BoardSetup("u280", None, 8)], 16, DEMO / "x.json"
+    )
     assert table.pays and table.speedup > 1.2
 
 
@@ -188,7 +190,7 @@ def test_a_run_gains_what_the_shipped_table_says() -> None:
 def test_times_by_the_clock_choose_too(looked_up: Measured, tmp_path: Path) -> None:
     request = TuneRequest(DEMO, "lookup", None, 0.0, FEW, CONTEXT)
     (table,) = wall_tables(
-        request, looked_up, [Place("u280", None, 1)], 6, tmp_path / "t.json", [TEXT], unseen
+        request, looked_up, [BoardSetup("u280", None, 1)], 6, tmp_path / "t.json", [TEXT], unseen
     )
     assert table.objective == "wall" and table.machine and table.kernels == "native"
     for choice in table.choices:
@@ -245,7 +247,7 @@ def lora_spec(*arguments: object) -> int:
         (("tune", DEMO, "lookup", "--text", "no/text"), "No such file"),
         (("tune", DEMO, "lookup", "--objective", "wall"), "give --text"),
         (("tune", DEMO, "lookup", "--largest", 5), "expected 6 to 256"),
-        (("tune", DEMO, "lookup", "--acceptance", TEXT), "no measured acceptance"),
+        (("tune", DEMO, "lookup", "--acceptance", TEXT), "not a file of measured acceptance"),
         (("show", TEXT.parent), "lora spec tune writes one"),
         (("design", "lora-f", "gpt2-345m"), "no draft model"),
         (("design", "flightllm-sd", "llama3.1-8b", "-c", 0), "out of range"),

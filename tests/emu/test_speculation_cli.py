@@ -46,7 +46,7 @@ def test_json_and_statistics_tell_what_was_accepted(tmp_path: Path) -> None:
     assert found["emitted"] == 19 and found["chosen_lengths"] == {"3": found["verifications"]}
     assert 1 < found["mean_emitted"] <= 3 and found["accepted"]
     said = single.stderr.decode()
-    assert "speculation: demo_draft, 3 rows a verification" in said
+    assert "speculation: demo_draft, 3 rows per verification" in said
     assert "measured: speculation: accepted by position 1: " in said
     both = lora_run("--batch", batch, *flags)
     lines = [json.loads(line) for line in both.stdout.splitlines()]

@@ -15,8 +15,8 @@ from lora_sdk.spec_tuning.acceptance import (
     Acceptance,
     TextRanks,
     lengths_of,
+    node_indices,
     of_single_ranks,
-    places,
     rounds_of,
 )
 from lora_sdk.spec_tuning.acceptance_file import Measured, load_measured, save_measured
@@ -83,12 +83,12 @@ def test_rows_verified_are_the_proposed_ones() -> None:
     tree = TreeShape.by_width((2, 1))
     rounds = rounds_of(tree, plain)
     assert lengths_of(rounds, plain) == Counter({5: len(rounds.roots)})
-    nodes = places(tree, sparse.maximal)
+    nodes = node_indices(tree, sparse.maximal)
     mask = np.concatenate([t.proposed for t in sparse.texts])  # type: ignore[list-item]
     expected = Counter(int(mask[root, nodes].sum()) for root in rounds.roots)
     assert lengths_of(rounds, sparse) == expected
     with pytest.raises(RequestError, match="not in the maximal tree"):
-        places(TreeShape.by_width((9,)), sparse.maximal)
+        node_indices(TreeShape.by_width((9,)), sparse.maximal)
 
 
 def test_ranks_of_a_draft_that_sees_tokens_only_are_windows() -> None:

@@ -61,7 +61,7 @@ def test_a_bad_fit_gives_way_to_the_measurement() -> None:
     chosen = choose_curve({rows: flat[rows] for rows in few}, flat)
     assert chosen.used == "measurement" and chosen.r2 < 0.98
     assert all(chosen.curve(rows) == pytest.approx(flat[rows]) for rows in flat)
-    with pytest.raises(RequestError, match="no length beside"):
+    with pytest.raises(RequestError, match="only on the fitted lengths"):
         choose_curve(few, few)
 
 

@@ -13,7 +13,7 @@ from lora_sdk.spec.eagle3_config import load_head_config
 from lora_sdk.spec.tree_shape import TreeShape
 from lora_sdk.spec_tuning.acceptance import Acceptance, TextRanks
 from lora_sdk.spec_tuning.acceptance_file import Measured, load_measured
-from lora_sdk.spec_tuning.analysis import Analysis, analyse
+from lora_sdk.spec_tuning.analysis import Analysis, analyze
 from lora_sdk.spec_tuning.draft_cost import HeadDraftCost, ModelDraftCost, NoDraftCost
 from lora_sdk.spec_tuning.measure import TuneRequest
 from lora_sdk.spec_tuning.modelled import BoardTimes, OverlayCost, TreeUse, use_of, verification
@@ -25,7 +25,7 @@ from lora_sdk.spec_tuning.table import (
     put_tables,
     save_tables,
 )
-from lora_sdk.spec_tuning.tuning import Place, draft_cost, modelled_tables
+from lora_sdk.spec_tuning.tuning import BoardSetup, draft_cost, modelled_tables
 from lora_sdk.timing import step as steps
 from tests.unit.test_spec_tree_search import MEASURED
 
@@ -42,14 +42,14 @@ def measured() -> Measured:
 
 @pytest.fixture(scope="module")
 def tables(measured: Measured, tmp_path_factory: pytest.TempPathFactory) -> list[SpeculationTable]:
-    places = [Place("u280", None, boards) for boards in (1, 4, 8)]
+    setups = [BoardSetup("u280", None, boards) for boards in (1, 4, 8)]
     path = DEMO / "speculation.json"  # nothing is written there
-    return modelled_tables(WISH, measured, places, LARGEST, path)
+    return modelled_tables(WISH, measured, setups, LARGEST, path)
 
 
 @pytest.fixture(scope="module")
 def analysis(measured: Measured) -> Analysis:
-    return analyse(measured, LARGEST, 1024)
+    return analyze(measured, LARGEST, 1024)
 
 
 def shipped(proposer: str) -> list[SpeculationTable]:
@@ -83,7 +83,7 @@ def test_the_choice_is_within_three_percent_of_a_sweep(
     uses = {size: use_of(tree, measured.held_out) for size, tree in analysis.trees.items()}
     for table in (*tables, *shipped("draft")):
         target = OverlayCost(table.overlay, load(DEMO), table.boards)
-        times = BoardTimes(target, draft_cost(WISH, Place("u280", None, 1)), lambda _: uses)
+        times = BoardTimes(target, draft_cost(WISH, BoardSetup("u280", None, 1)), lambda _: uses)
         line = roofline(times, lambda rows: uses[rows].aat, context, uses)
         best = max(entry.effective for entry in line.rounds)
         chosen = line.at(table.choose(context).size).effective
@@ -114,7 +114,7 @@ def test_a_draft_that_is_never_right_is_off(measured: Measured) -> None:
 
     useless = replace(measured, search=wrong(measured.search), held_out=wrong(measured.held_out))
     (table,) = modelled_tables(
-        WISH, useless, [Place("u280", None, 8)], 8, DEMO / "speculation.json"
+        WISH, useless, [BoardSetup("u280", None, 8)], 8, DEMO / "speculation.json"
     )
     assert not table.pays and table.speedup == 1.0
     assert [c.used for c in table.measurement.curves] == ["fit"]  # AAT is 1, and so is the fit

@@ -111,7 +111,7 @@ def tune(
     DRAFT is a folder with a draft model or an EAGLE-3 head, or the word lookup."""
     from lora_sdk.cli.spec_report import as_dict, reports
     from lora_sdk.spec_tuning.table import FILE_NAME, put_tables
-    from lora_sdk.spec_tuning.tuning import Place, modelled_tables, wall_tables
+    from lora_sdk.spec_tuning.tuning import BoardSetup, modelled_tables, wall_tables
 
     request = _request(model, draft, proposer, temperature, prompts, context)
     if not MIN_LARGEST <= largest <= 256:  # with fewer, no size is left to test the fit
@@ -119,14 +119,14 @@ def tune(
     if objective == "wall" and not texts:
         raise RequestError("--objective wall decodes prompts; give --text")
     path = output or model / FILE_NAME
-    places = [Place(board, overlay, count) for count in counts or (1,)]
+    setups = [BoardSetup(board, overlay, count) for count in counts or (1,)]
     measured = _measured(request, texts, acceptance)
     tables: list[SpeculationTable] = []
     if objective == "modelled":
-        tables = modelled_tables(request, measured, places, largest, path)
+        tables = modelled_tables(request, measured, setups, largest, path)
     else:
         with _progress_bars() as show:
-            tables = wall_tables(request, measured, places, largest, path, texts, show)
+            tables = wall_tables(request, measured, setups, largest, path, texts, show)
     put_tables(path, model.resolve().name, tables)
     if as_json:
         click.echo(json.dumps([as_dict(table) for table in tables], indent=2))

@@ -1,1 +1,1 @@
-"""What runs before decoding: acceptance measurements, roofline choice of trees, tables."""
+"""Offline tuning of speculation: acceptance measurements, trees chosen by roofline, tables."""

@@ -1,7 +1,7 @@
-"""Mean emitted tokens a verification (AAT) as a curve over the verification length.
+"""Mean emitted tokens per verification (AAT) as a curve over the verification length.
 
 AAT(x) = A + B ln(x - C) for x rows (equation 3 of the tree-speculation paper), fitted to a few
-measured lengths; where it describes the others badly, the measurement itself, interpolated.
+measured lengths. If the fit is poor on other lengths, the interpolated measurement is used.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from numpy.typing import NDArray
 from lora_host.errors import RequestError
 
 MAX_FITTED = 5
-"""Lengths that a fit may use."""
+"""Max number of lengths that a fit uses."""
 
 ENOUGH_R2 = 0.98
-"""Below this on the lengths that were not fitted, the fit is not used."""
+"""The fit is not used if its R2 on the other lengths is below this."""
 
 Floats = NDArray[np.float64]
 
 
 class AatCurve(Protocol):
-    """Mean tokens that a verification of `rows` rows emits; 1 for one row."""
+    """Mean emitted tokens of a verification of `rows` rows; 1 for one row."""
 
     def __call__(self, rows: int) -> float: ...
 
 
 @dataclass(frozen=True)
 class LogFit:
-    """A + B ln(x - C), for two rows and more; one row emits one token."""
+    """A + B ln(x - C) for two or more rows. One row emits one token."""
 
     a: float
     b: float
@@ -46,7 +46,7 @@ class LogFit:
 
 @dataclass(frozen=True)
 class Interpolated:
-    """A measurement made monotone, straight in ln(x) between lengths, flat beyond the last."""
+    """A measurement made monotone: linear in ln(x) between lengths, flat beyond the last."""
 
     rows: tuple[int, ...]
     values: tuple[float, ...]
@@ -58,8 +58,8 @@ class Interpolated:
 
 @dataclass(frozen=True)
 class ChosenCurve:
-    """What the tuner uses: `used` is "fit" or "measurement", `r2` of the fit on the `tested`
-    lengths, which were not among the `fitted` ones."""
+    """The curve of the tuner. `used`: "fit" or "measurement". `r2`: of the fit on the `tested`
+    lengths, which are not among the `fitted` ones."""
 
     curve: AatCurve
     used: str
@@ -70,9 +70,9 @@ class ChosenCurve:
 
 
 def fit_sizes(largest: int) -> tuple[int, ...]:
-    """At most five lengths from 2 to `largest`, evenly spread in their logarithm.
+    """At most five lengths from 2 to `largest`, evenly spaced in their logarithm.
 
-    RequestError: `largest` leaves fewer than three, which A, B and C need."""
+    RequestError: fewer than three lengths, which A, B and C need."""
     spread = np.geomspace(2, max(largest, 2), MAX_FITTED)
     found = tuple(sorted({round(float(size)) for size in spread}))
     if len(found) < 3:
@@ -81,10 +81,10 @@ def fit_sizes(largest: int) -> tuple[int, ...]:
 
 
 def fit_aat(measured: Mapping[int, float]) -> LogFit:
-    """Least squares of equation 3 over {rows: AAT}, 3 to 5 lengths of two rows or more.
+    """Least-squares fit of equation 3 to {rows: AAT}, 3 to 5 lengths of two or more rows.
 
-    A and B are linear once C is known; C below the smallest length is searched. RequestError:
-    another number of lengths, a length below 2, a value that is no number."""
+    For a given C, A and B are linear. C is searched below the smallest length. RequestError:
+    another number of lengths, a length below 2, a value that is not a number."""
     if not 3 <= len(measured) <= MAX_FITTED:
         raise RequestError(f"{len(measured)} lengths to fit AAT to; expected 3 to {MAX_FITTED}")
     rows, values = _arrays(measured)
@@ -100,7 +100,7 @@ def fit_aat(measured: Mapping[int, float]) -> LogFit:
 
 
 def _line(rows: Floats, values: Floats, c: float) -> tuple[float, float, float]:
-    """A and B for this C, B not below 0, and the squared error."""
+    """A and B (B >= 0) for this C, and the squared error."""
     logs = np.log(rows - c)
     spread = logs - logs.mean()
     b = max(0.0, float(spread @ (values - values.mean()) / (spread @ spread)))
@@ -110,9 +110,9 @@ def _line(rows: Floats, values: Floats, c: float) -> tuple[float, float, float]:
 
 
 def r_squared(curve: AatCurve, measured: Mapping[int, float]) -> float:
-    """Share of the variance of {rows: AAT} that the curve explains; may be negative.
+    """Share of the variance of {rows: AAT} that the curve explains. May be negative.
 
-    A measurement without variance is explained wholly where it is met within 1e-9, else not."""
+    For a measurement without variance: 1 if the curve is within 1e-9, else 0."""
     rows, values = _arrays(measured)
     error = values - np.array([curve(int(x)) for x in rows])
     spread = values - values.mean()
@@ -123,10 +123,10 @@ def r_squared(curve: AatCurve, measured: Mapping[int, float]) -> float:
 
 
 def monotone(measured: Mapping[int, float]) -> Interpolated:
-    """The nearest non-decreasing values in least squares (pool adjacent violators), as a curve.
+    """The non-decreasing least-squares approximation (pool adjacent violators), as a curve.
 
-    One row is taken to emit one token."""
-    rows, values = _arrays({**measured, 1: 1.0}, least=1)
+    One row emits one token."""
+    rows, values = _arrays({**measured, 1: 1.0}, min_rows=1)
     blocks: list[list[float]] = []  # mean, count
     for value in values:
         blocks.append([float(value), 1.0])
@@ -143,14 +143,14 @@ def monotone(measured: Mapping[int, float]) -> Interpolated:
 def choose_curve(
     fitted: Mapping[int, float], held_out: Mapping[int, float], least_r2: float = ENOUGH_R2
 ) -> ChosenCurve:
-    """The fit of `fitted` {rows: AAT} where it explains `held_out` well enough on the lengths that
-    it was not fitted to, else `held_out` itself, monotone and interpolated.
+    """The fit of `fitted` {rows: AAT} if it explains `held_out` well enough on the lengths that it
+    was not fitted to. Else `held_out`, monotone and interpolated.
 
     RequestError: `held_out` has no other length."""
     fit = fit_aat(fitted)
     others = {rows: value for rows, value in held_out.items() if rows not in fitted and rows > 1}
     if not others:
-        raise RequestError("AAT was measured on no length beside the fitted ones; expected some")
+        raise RequestError("AAT was measured only on the fitted lengths; expected others too")
     r2 = r_squared(fit, others)
     use_fit = r2 >= least_r2
     curve: AatCurve = fit if use_fit else monotone(held_out)
@@ -158,11 +158,11 @@ def choose_curve(
     return ChosenCurve(curve, used, fit, r2, tuple(sorted(fitted)), tuple(sorted(others)))
 
 
-def _arrays(measured: Mapping[int, float], least: int = 2) -> tuple[Floats, Floats]:
+def _arrays(measured: Mapping[int, float], min_rows: int = 2) -> tuple[Floats, Floats]:
     rows: Sequence[int] = sorted(measured)
     for size in rows:
-        if size < least or not math.isfinite(measured[size]):
+        if size < min_rows or not math.isfinite(measured[size]):
             raise RequestError(
-                f"AAT {measured[size]} of {size} rows; expected numbers for {least} rows or more"
+                f"AAT {measured[size]} of {size} rows; expected numbers for {min_rows} rows or more"
             )
     return np.array(rows, dtype=np.float64), np.array([measured[size] for size in rows])

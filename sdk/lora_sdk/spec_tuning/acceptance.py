@@ -1,7 +1,7 @@
-"""What a draft gets right on texts that are known: ranks, and the rounds that any tree would make.
+"""A draft's acceptance on known texts: ranks, and the simulated rounds of any tree.
 
-Along the target's own text a draft's candidates depend on the accepted tokens only. So the rank of
-every next token, taken once, tells for each tree which path would be accepted from each position.
+On the target's own text a draft's candidates depend only on the accepted tokens. So the rank of
+every next token, measured once, gives the accepted path of each tree from each position.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lora_host.errors import RequestError
 from lora_sdk.spec.tree_shape import TreeShape
 
 MISSED = 255
-"""The token is not among the candidates that were looked at."""
+"""Rank of a token that is not among the candidates."""
 
 Ranks = NDArray[np.uint8]
 Integers = NDArray[np.int64]
@@ -26,12 +26,12 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class TextRanks:
-    """One text of the target: its token p + k + 1 is the `ranks[p, k]`-th candidate (0 the best,
-    MISSED none) of a draft that starts at the pending token p and has been right k times.
+    """Ranks along one text of the target. Token p + k + 1 is the `ranks[p, k]`-th candidate (0: the
+    best, MISSED: none) of a draft that starts at the pending token p, after k accepted tokens.
 
-    `ranks` is uint8 [roots, depth], a root for each of the target's own tokens; `context` is the
-    number of positions that the first root sees, itself included; `proposed` is bool [roots, nodes
-    of the maximal tree], which nodes the draft had a candidate for, None for all of them."""
+    `ranks`: uint8 [roots, depth], one root per token of the target. `context`: number of positions
+    that the first root attends to, including itself. `proposed`: bool [roots, nodes of the maximal
+    tree], the nodes with a candidate of the draft, None for all."""
 
     context: int
     ranks: Ranks
@@ -53,8 +53,9 @@ class TextRanks:
 
 
 def of_single_ranks(context: int, ranks: Sequence[int], depth: int) -> TextRanks:
-    """Ranks of a draft whose candidates do not depend on where its round began: `ranks[i]` is that
-    of the i-th token after the first root. Roots too near the end for `depth` more are left out."""
+    """Ranks of a draft whose candidates do not depend on the start of the round. `ranks[i]` is the
+    rank of the i-th token after the first root. Roots with fewer than `depth` tokens after them are
+    omitted."""
     clipped = np.minimum(np.asarray(ranks, dtype=np.int64), MISSED).astype(np.uint8)
     if len(clipped) < depth:
         raise RequestError(f"a text of {len(clipped)} tokens; expected at least {depth}")
@@ -63,8 +64,8 @@ def of_single_ranks(context: int, ranks: Sequence[int], depth: int) -> TextRanks
 
 @dataclass(frozen=True)
 class Acceptance:
-    """The ranks of several texts, taken for the nodes of a `maximal` tree. RequestError: no text,
-    texts of different depth, or proposals for another number of nodes."""
+    """The ranks of several texts for the nodes of a `maximal` tree. RequestError: no text, texts of
+    different depth, or proposals for another number of nodes."""
 
     maximal: TreeShape
     texts: tuple[TextRanks, ...]
@@ -76,7 +77,7 @@ class Acceptance:
             raise RequestError("texts were ranked to different depths; expected the same for all")
         for text in self.texts:
             if (text.proposed is None) != (self.texts[0].proposed is None):
-                raise RequestError("some texts say what was proposed and some do not; expected all")
+                raise RequestError("only some texts have proposals; expected all")
             if text.proposed is not None and text.proposed.shape[1] != self.maximal.size:
                 raise RequestError(
                     f"proposals of {text.proposed.shape[1]} nodes; the maximal tree has "
@@ -85,23 +86,23 @@ class Acceptance:
 
     @cached_property
     def ranks(self) -> Ranks:
-        """Ranks of all texts, one after another: uint8 [roots, depth]."""
+        """Ranks of all texts, concatenated: uint8 [roots, depth]."""
         return np.concatenate([text.ranks for text in self.texts])
 
     @cached_property
     def contexts(self) -> Integers:
-        """Positions that each root sees, itself included: int64 [roots]."""
+        """Positions that each root attends to, including itself: int64 [roots]."""
         return np.concatenate([text.context + np.arange(len(text.ranks)) for text in self.texts])
 
     @cached_property
     def proposed(self) -> NDArray[np.bool_] | None:
-        """Bool [roots, nodes of the maximal tree]; None where all were proposed."""
+        """Bool [roots, nodes of the maximal tree]; None if all were proposed."""
         found = [text.proposed for text in self.texts if text.proposed is not None]
         return np.concatenate(found) if found else None
 
     @cached_property
     def starts(self) -> Integers:
-        """The first root of each text, and behind the last one the number of all: int64."""
+        """The first root of each text, then the total number of roots: int64 [texts + 1]."""
         return np.cumsum([0, *(len(text.ranks) for text in self.texts)])
 
     @cached_property
@@ -132,8 +133,8 @@ def accepted_nodes(tree: TreeShape, ranks: Ranks) -> Integers:
 
 @dataclass(frozen=True)
 class Rounds:
-    """The rounds that decoding the texts with a tree makes, one after another from each text's
-    first root on: root, deepest accepted node and text of each, int64 [rounds]."""
+    """The rounds of decoding the texts with a tree, starting at each text's first root: root,
+    deepest accepted node and text of each round, int64 [rounds]."""
 
     tree: TreeShape
     roots: Integers
@@ -142,35 +143,35 @@ class Rounds:
 
     @cached_property
     def emitted(self) -> Integers:
-        """Tokens of each round, accepted ones and the target's own: int64 [rounds]."""
+        """Tokens of each round, the accepted ones and the target's: int64 [rounds]."""
         return np.asarray(self.tree.depths, dtype=np.int64)[self.nodes] + 1
 
     @property
     def aat(self) -> float:
-        """Mean tokens a round. RequestError: there is no round."""
+        """Mean tokens per round. RequestError: there is no round."""
         if not len(self.roots):
             raise RequestError("no round at these contexts; give more text")
         return float(self.emitted.mean())
 
     @property
     def leaf_share(self) -> float:
-        """Rounds whose last accepted token had no children: a draft has not run it yet."""
+        """Share of rounds whose last accepted token is a leaf: the draft has not run it yet."""
         leaves = np.array([not self.tree.children(node) for node in range(self.tree.size)])
         return float(leaves[self.nodes].mean()) if len(self.nodes) else 0.0
 
     def only(self, chosen: NDArray[np.bool_]) -> Rounds:
-        """Those of bool [rounds]."""
+        """The rounds selected by bool [rounds]."""
         return Rounds(self.tree, self.roots[chosen], self.nodes[chosen], self.texts[chosen])
 
 
 def rounds_of(tree: TreeShape, found: Acceptance, contexts: range | None = None) -> Rounds:
-    """Decode the texts with the tree. With `contexts`, only rounds whose root sees a number of
-    positions in it are kept."""
+    """Decode the texts with the tree. With `contexts`, only rounds whose root attends to a number
+    of positions in that range are kept."""
     nodes = _accepted(tree, found)
     ahead = np.asarray(tree.depths, dtype=np.int64)[nodes] + 1
     at, stops = found.starts[:-1], found.starts[1:]
     visited = []
-    while len(at):  # one round of every text that has not ended
+    while len(at):  # one round of every unfinished text
         visited.append(at)
         at = at + ahead[at]
         at, stops = at[at < stops], stops[at < stops]
@@ -183,11 +184,11 @@ def rounds_of(tree: TreeShape, found: Acceptance, contexts: range | None = None)
 
 
 def _accepted(tree: TreeShape, found: Acceptance) -> Integers:
-    """The deepest node of the tree that is accepted from each root: the deepest ancestor in it of
-    the maximal tree's, where the tree is part of that."""
+    """The deepest node of the tree that is accepted from each root. If the tree is part of the
+    maximal tree, this is the deepest ancestor within it of the maximal tree's node."""
     maximal = found.maximal
     try:
-        inside = places(tree, maximal)
+        inside = node_indices(tree, maximal)
     except RequestError:
         return accepted_nodes(tree, found.ranks)
     ancestor = np.full(maximal.size, -1, dtype=np.int64)
@@ -199,17 +200,17 @@ def _accepted(tree: TreeShape, found: Acceptance) -> Integers:
 
 
 def lengths_of(rounds: Rounds, found: Acceptance) -> Counter[int]:
-    """How many rounds verify how many rows, the root included: fewer than the tree has where the
-    draft has no candidate."""
+    """Rows of a verification, including the root -> number of rounds. A round has fewer rows than
+    the tree if the draft has no candidate for some nodes."""
     if found.proposed is None:
         return Counter({rounds.tree.size: len(rounds.roots)})
-    nodes = places(rounds.tree, found.maximal)
+    nodes = node_indices(rounds.tree, found.maximal)
     counts = found.proposed[rounds.roots][:, nodes].sum(axis=1)
     return Counter(counts.tolist())
 
 
-def places(tree: TreeShape, maximal: TreeShape) -> list[int]:
-    """Node of the maximal tree that each of the tree's is; RequestError where there is none."""
+def node_indices(tree: TreeShape, maximal: TreeShape) -> list[int]:
+    """The index in the maximal tree of each of the tree's nodes. RequestError if there is none."""
     found = [0]
     for node in range(1, tree.size):
         siblings = maximal.children(found[tree.parents[node]])

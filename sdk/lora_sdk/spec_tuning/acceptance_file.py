@@ -1,4 +1,4 @@
-"""Measured acceptance in a file: collecting takes minutes, and does not depend on the board."""
+"""Measured acceptance in a file. Collecting takes minutes and does not depend on the board."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ Arrays = dict[str, Any]
 
 @dataclass(frozen=True)
 class Measured:
-    """Acceptance on the prompts that trees are searched on and on held-out ones, and of what.
+    """Acceptance on the prompts for the tree search and on held-out prompts, and its origin.
 
-    `model` and `draft` are the folders' names as given (draft None for look-up), `text` names the
-    text; texts were continued at `temperature`."""
+    `model` and `draft` are the names of the folders (draft None for look-up), `text` that of the
+    text. Prompts were continued at `temperature`."""
 
     model: str
     proposer: str
@@ -72,14 +72,14 @@ def _arrays(found: Acceptance) -> Arrays:
 
 
 def _single(text: TextRanks) -> NDArray[np.uint8] | None:
-    """One rank a token, where ranks do not depend on the root; else None."""
+    """One rank per token if ranks do not depend on the root, else None."""
     ranks = np.concatenate([text.ranks[:, 0], text.ranks[-1, 1:]])
     again = of_single_ranks(text.context, ranks.tolist(), text.ranks.shape[1])
     return ranks if np.array_equal(again.ranks, text.ranks) else None
 
 
 def load_measured(path: Path) -> Measured:
-    """Read what `save_measured` wrote. RequestError: it is no such file, or damaged."""
+    """Read a file of `save_measured`. RequestError: another kind of file, or a damaged one."""
     try:
         arrays = read_npz(path)
         facts = json.loads(str(_known(arrays, "facts")))
@@ -93,7 +93,7 @@ def load_measured(path: Path) -> Measured:
         raise RequestError(f"{path}: {error}") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise RequestError(
-            f"{path}: no measured acceptance: {error}; run lora spec collect again"
+            f"{path}: not a file of measured acceptance: {error}; run lora spec collect again"
         ) from None
 
 

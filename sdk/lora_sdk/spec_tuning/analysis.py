@@ -1,4 +1,4 @@
-"""From measured acceptance to trees, curves of AAT and a table: all that is done offline."""
+"""From measured acceptance to trees, AAT curves and a table."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from lora_sdk.spec_tuning.tune import (
     measure_curves,
     range_of,
 )
-from lora_sdk.spec_tuning.wall import Placed, WallTimes
+from lora_sdk.spec_tuning.wall import MeasuredSetup, WallTimes
 
 RANGES = (1, 8, 4, 2)
-"""Ranges of AAT begin at 1 and at these shares of the context: an eighth, a quarter, a half."""
+"""AAT is measured in ranges that begin at 1 and at these shares of the context."""
 
 WALL_MARGIN = 1.15
-"""Measured times scatter: a smaller gain than this may be none."""
+"""Measured times scatter: a smaller gain than this may be noise."""
 
 WALL_SLACK = 0.95
-"""For the same reason the shortest length that comes so close to the fastest is taken."""
+"""For the same reason the shortest length this close to the fastest is chosen."""
 
 
 @dataclass(frozen=True)
 class Analysis:
-    """The best tree of every size, and for each of `curves`' ranges of contexts how decoding uses
-    the trees."""
+    """The best tree of every size, and for each context range of `curves` how decoding uses the
+    trees."""
 
     measured: Measured
     trees: Mapping[int, TreeShape]
@@ -42,15 +42,16 @@ class Analysis:
     uses: tuple[Mapping[int, TreeUse], ...]
 
     def curve_at(self, context: int) -> AatCurve:
-        """AAT's curve at a context."""
+        """The AAT curve at a context."""
         return self.curves[range_of(self.curves, context)].chosen.curve
 
     def uses_at(self, context: int) -> Mapping[int, TreeUse]:
-        """The trees by size, as they are used at a context."""
+        """The use of each tree at a context, by size."""
         return self.uses[range_of(self.curves, context)]
 
     def measurement(self, draft: str | None) -> Measurement:
-        """What a table says of it; `draft` is the path of the draft's folder from the table's."""
+        """The measurement for a table. `draft`: path of the draft's folder, relative to the
+        table's."""
         of = self.measured
         curves = tuple(
             _record(curve, uses) for curve, uses in zip(self.curves, self.uses, strict=True)
@@ -59,7 +60,7 @@ class Analysis:
         return Measurement(of.proposer, draft, of.temperature, of.text, prompts, self.trees, curves)
 
 
-def analyse(measured: Measured, largest: int, limit: int) -> Analysis:
+def analyze(measured: Measured, largest: int, limit: int) -> Analysis:
     """Search trees of up to `largest` rows and measure them, for contexts up to `limit`.
 
     RequestError: too little was measured to fit AAT."""
@@ -93,7 +94,7 @@ def _record(curve: CurveAt, uses: Mapping[int, TreeUse]) -> CurveRecord:
 def modelled_table(
     analysis: Analysis, target: OverlayCost, draft: DraftCost, measurement: Measurement
 ) -> SpeculationTable:
-    """The best tree by context, by the timing model; `measurement` is the analysis' own."""
+    """The best tree by context, with modelled times. `measurement`: that of the analysis."""
     times = BoardTimes(target, draft, analysis.uses_at)
     return SpeculationTable(
         model=analysis.measured.model,
@@ -117,23 +118,23 @@ def modelled_table(
 
 
 def wall_table(
-    analysis: Analysis, walls: WallTimes, place: Placed, measurement: Measurement
+    analysis: Analysis, walls: WallTimes, setup: MeasuredSetup, measurement: Measurement
 ) -> SpeculationTable:
-    """The best tree by context, by times measured on this computer. It speculates only where that
-    is WALL_MARGIN times as fast as plain decoding was."""
-    limit = place.context
+    """The best tree by context, with times measured on this computer. It speculates only if that
+    is WALL_MARGIN times as fast as plain decoding."""
+    limit = setup.context
     starts = [curve.context for curve in analysis.curves]
     choices = choose_lengths(
         walls, analysis.curve_at, starts, limit, walls.sizes, WALL_MARGIN, WALL_SLACK
     )
     return SpeculationTable(
         model=analysis.measured.model,
-        board=place.board,
-        boards=place.boards,
-        overlay=place.overlay,
+        board=setup.board,
+        boards=setup.boards,
+        overlay=setup.overlay,
         objective="wall",
         machine=this_machine(),
-        kernels=place.kernels,
+        kernels=setup.kernels,
         measurement=measurement,
         choices=tuple(choices),
     )

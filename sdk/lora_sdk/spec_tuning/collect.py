@@ -1,7 +1,8 @@
-"""The target's own text, and how a draft model ranks it.
+"""The target's own text, and a draft's ranks along it.
 
-What is decoded with speculation is the target's text, so acceptance is taken on its continuations
-of prompts cut from a text that a user gives; half of them are for the search, half are held out.
+Speculative decoding generates the target's text. So acceptance is measured on the target's
+continuations of prompts, which are cut from a user's text. Half of them are for the search, half
+are held out.
 """
 
 from __future__ import annotations
@@ -23,23 +24,23 @@ if TYPE_CHECKING:
     from lora_sdk.engine.engine import Engine
 
 PROMPT_SHARES = (0.03, 0.1, 0.2, 0.35, 0.55, 0.85)
-"""Lengths of the prompts as shares of the context, so that AAT is seen along all of it."""
+"""Lengths of the prompts as shares of the context, so that AAT is measured over all of it."""
 
 SPACING = 96
-"""Tokens of the text between the ends of two prompts."""
+"""Tokens between the ends of two prompts in the text."""
 
 NEW_TOKENS = 128
-"""Tokens that the target adds to each prompt."""
+"""Tokens that the target generates after each prompt."""
 
 MIN_PROMPTS = 12
-"""Prompts of each half that a measurement needs at least."""
+"""Min number of prompts of each half."""
 
 Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
 class OwnText:
-    """Token ids, of which the first `prompt` were given and the others are the target's own."""
+    """Token ids: the first `prompt` ones are the prompt, the others the target's own."""
 
     ids: tuple[int, ...]
     prompt: int
@@ -47,30 +48,32 @@ class OwnText:
 
 @dataclass(frozen=True)
 class Prompts:
-    """Prompts for the search and held-out ones, from different pieces of a text."""
+    """Prompts for the search and held-out prompts, from different chunks of a text."""
 
     search: tuple[tuple[int, ...], ...]
     held_out: tuple[tuple[int, ...], ...]
 
 
-def cut_prompts(tokens: Sequence[int], context: int, most: int, begin: Sequence[int]) -> Prompts:
-    """At most `most` prompts of each half from a text's tokens.
+def cut_prompts(
+    tokens: Sequence[int], context: int, max_prompts: int, begin: Sequence[int]
+) -> Prompts:
+    """At most `max_prompts` prompts of each half from a text's tokens.
 
-    The text is cut into pieces of the longest prompt, in turn for the one half and the other.
-    Prompts end every SPACING tokens of a piece, their lengths go through PROMPT_SHARES of the
-    context; `begin` (beginning of text) stands before each. RequestError: the text gives fewer than
-    MIN_PROMPTS of each half, or the context leaves no room."""
+    The text is cut into chunks as long as the longest prompt, alternating between the halves.
+    Prompts end every SPACING tokens of a chunk. Their lengths cycle through PROMPT_SHARES of the
+    context. Each starts with `begin` (BOS). RequestError: the text gives fewer than MIN_PROMPTS of
+    each half, or the context is too short."""
     room = context - NEW_TOKENS - len(begin)
     if room < SPACING:
         raise RequestError(
             f"a context of {context} positions; expected at least "
             f"{NEW_TOKENS + SPACING + len(begin)}: raise --ctx-size"
         )
-    piece = int(room * PROMPT_SHARES[-1])
+    chunk = int(room * PROMPT_SHARES[-1])
     halves: list[list[tuple[int, ...]]] = [[], []]
-    for number, start in enumerate(range(0, len(tokens), piece)):
+    for number, start in enumerate(range(0, len(tokens), chunk)):
         half = halves[number % 2]
-        for end in range(start + SPACING, min(start + piece, len(tokens)) + 1, SPACING):
+        for end in range(start + SPACING, min(start + chunk, len(tokens)) + 1, SPACING):
             length = max(1, int(room * PROMPT_SHARES[len(half) % len(PROMPT_SHARES)]))
             half.append((*begin, *tokens[max(start, end - length) : end]))
     fewest = min(map(len, halves))
@@ -79,12 +82,12 @@ def cut_prompts(tokens: Sequence[int], context: int, most: int, begin: Sequence[
             f"the text has {len(tokens)} tokens, which gives {fewest} prompts of each half; "
             f"expected {MIN_PROMPTS}: give more text"
         )
-    count = min(most, fewest)
+    count = min(max_prompts, fewest)
     return Prompts(_spread(halves[0], count), _spread(halves[1], count))
 
 
 def _spread(prompts: Sequence[tuple[int, ...]], count: int) -> tuple[tuple[int, ...], ...]:
-    """`count` of them, evenly over the text."""
+    """`count` of the prompts, evenly spaced over the text."""
     return tuple(prompts[index * len(prompts) // count] for index in range(count))
 
 
@@ -94,10 +97,10 @@ def continue_prompts(
     temperature: float = 0.0,
     progress: Progress | None = None,
 ) -> list[OwnText]:
-    """The target's NEW_TOKENS tokens after each prompt; `progress(done, total)` counts prompts.
+    """The target's NEW_TOKENS tokens after each prompt. `progress(done, total)` counts prompts.
 
-    Greedy, or sampled with each prompt's number as seed. End-of-text does not end a text: what
-    follows it is what a user's next prompt would meet."""
+    Greedy, or sampled with the prompt's number as seed. Generation continues after end-of-text, as
+    it would with a user's next prompt."""
     params = SamplingParams(max_tokens=NEW_TOKENS, ignore_eos=True, temperature=temperature, seed=0)
     done = 0
 
@@ -116,8 +119,8 @@ def continue_prompts(
 def model_ranks(
     draft: Engine, texts: Sequence[OwnText], depth: int, progress: Progress | None = None
 ) -> list[TextRanks]:
-    """Ranks of the target's tokens with a draft model, which sees tokens only: its logits after
-    every token of a text come from running the text once. `progress(done, total)` counts texts."""
+    """Ranks of the target's tokens with a draft model. Its input is tokens only, so one run over a
+    text gives its logits after every token. `progress(done, total)` counts texts."""
     found = []
     for number, text in enumerate(texts):
         ranks = _ranks_of(draft, text)
@@ -134,9 +137,9 @@ def proposer_ranks(
     target: Engine | None = None,
     progress: Progress | None = None,
 ) -> list[TextRanks]:
-    """Ranks and proposals of any draft: it is asked for the maximal tree at every root.
+    """Ranks and proposals of any draft, which proposes the maximal tree at every root.
 
-    `target` runs the texts once where the proposer wants hidden states (its `hidden_layers`, which
+    `target` runs the texts once if the proposer needs hidden states (its `hidden_layers`, which
     must be among the engine's). `progress(done, total)` counts texts."""
     found = []
     for number, text in enumerate(texts):
@@ -147,7 +150,7 @@ def proposer_ranks(
             hidden = hidden_states(target, text.ids, proposer.hidden_layers)
         drafting = proposer.open()
         try:
-            found.append(_ask_along(drafting, text, maximal, hidden))
+            found.append(_propose_along(drafting, text, maximal, hidden))
         finally:
             drafting.close()
         if progress is not None:
@@ -156,48 +159,48 @@ def proposer_ranks(
 
 
 def hidden_states(engine: Engine, ids: Sequence[int], layers: Sequence[int]) -> Hidden:
-    """Inputs of `layers` at every token: FP16 [layers, tokens, d]. RequestError: a layer that the
-    engine was not opened for."""
+    """Inputs of `layers` at every token: FP16 [layers, tokens, d]. RequestError: a layer for which
+    the engine was not opened."""
     taps = list(engine.plan.hidden_taps)
     for layer in layers:
         if layer not in taps:
             raise RequestError(f"hidden states of layer {layer}; the engine was opened for {taps}")
     chosen = [taps.index(layer) for layer in layers]
     sequence = engine.open_sequence()
-    pieces = []
+    chunks = []
     try:
         for start in range(0, len(ids), engine.plan.row_limit):
-            piece = ids[start : start + engine.plan.row_limit]
-            rows = engine.rows(sequence, piece, logits=False, hidden=range(len(piece)))
+            chunk = ids[start : start + engine.plan.row_limit]
+            rows = engine.rows(sequence, chunk, logits=False, hidden=range(len(chunk)))
             result = engine.step(rows)
             engine.commit(sequence, [row.slot for row in rows])
-            assert result.hidden is not None  # every row asked for it
-            pieces.append(result.hidden[chosen])
+            assert result.hidden is not None  # requested for every row
+            chunks.append(result.hidden[chosen])
     finally:
         engine.release(sequence)
-    return np.concatenate(pieces, axis=1)
+    return np.concatenate(chunks, axis=1)
 
 
-def _ask_along(
+def _propose_along(
     drafting: Drafting, text: OwnText, maximal: TreeShape, hidden: Hidden | None
 ) -> TextRanks:
-    """A proposal at every root that has as many tokens behind it as the tree is deep."""
+    """A proposal at every root with at least as many tokens after it as the tree is deep."""
     ids, first = text.ids, text.prompt
     count = len(ids) - first - maximal.depth
     ranks = np.full((count, maximal.depth), MISSED, dtype=np.uint8)
     proposed = np.zeros((count, maximal.size), dtype=bool)
     drafting.accept(ids[:first], None if hidden is None else hidden[:, :first])
-    for place in range(count):
-        root = first + place
+    for index in range(count):
+        root = first + index
         tokens = drafting.propose(ids[root], maximal)
-        proposed[place] = [token is not None for token in tokens]
+        proposed[index] = [token is not None for token in tokens]
         node = 0
         for step in range(maximal.depth):
-            wanted = ids[root + step + 1]
-            child = next((c for c in maximal.children(node) if tokens[c] == wanted), None)
+            correct = ids[root + step + 1]
+            child = next((c for c in maximal.children(node) if tokens[c] == correct), None)
             if child is None:
                 break
-            ranks[place, step] = maximal.ranks[child]
+            ranks[index, step] = maximal.ranks[child]
             node = child
         drafting.accept(
             ids[root : root + 1], None if hidden is None else hidden[:, root : root + 1]
@@ -206,21 +209,21 @@ def _ask_along(
 
 
 def _ranks_of(draft: Engine, text: OwnText) -> list[int]:
-    """Rank of each token after the first one of the target's own, by the draft's logits; of equal
-    logits the lower id comes first."""
+    """Rank of each of the target's tokens except the first, by the draft's logits. Ties: the lower
+    id comes first."""
     ids, first = text.ids, text.prompt
     sequence = draft.open_sequence()
     found: list[int] = []
     try:
         for start in range(0, len(ids) - 1, draft.plan.row_limit):
             stop = min(start + draft.plan.row_limit, len(ids) - 1)
-            wanted = range(max(start, first), stop)  # the row of token i ranks token i + 1
-            rows = draft.rows(sequence, ids[start:stop], logits=[index - start for index in wanted])
+            ranked = range(max(start, first), stop)  # the row of token i ranks token i + 1
+            rows = draft.rows(sequence, ids[start:stop], logits=[index - start for index in ranked])
             result = draft.step(rows)
             draft.commit(sequence, [row.slot for row in rows])
             if result.logits is None:
                 continue
-            for logits, index in zip(result.logits, wanted, strict=True):
+            for logits, index in zip(result.logits, ranked, strict=True):
                 token = ids[index + 1]
                 above = int(np.count_nonzero(logits > logits[token]))
                 equal = int(np.count_nonzero(logits[:token] == logits[token]))

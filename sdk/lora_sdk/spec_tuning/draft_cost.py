@@ -1,4 +1,4 @@
-"""Modelled time of a proposal, by the kind of draft; each runs on one board of its own."""
+"""Modelled time of a proposal for each kind of draft. A draft runs on one separate board."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class NoDraftCost:
-    """Prompt look-up: nothing runs on a board, and the host's search is not in modelled time."""
+    """Prompt look-up: nothing runs on a board. Modelled time excludes the search on the host."""
 
     def seconds(self, use: TreeUse, context: int) -> float:
         """See DraftCost."""
@@ -23,16 +23,16 @@ class NoDraftCost:
 
 
 class ModelDraftCost:
-    """A draft model: one step a level of the tree that has children."""
+    """A draft model: one step per level of the tree that has children."""
 
     def __init__(self, cost: StepCost, window: int | None = None) -> None:
-        """`window`: the most positions that the draft sees (LongSpec's); it then runs half of them
-        anew each time its window moves by as many. None: the whole context."""
+        """`window`: max positions that the draft attends to (LongSpec). Each time the window moves
+        by half its length, the draft runs that half again. None: the whole context."""
         self._cost = cost
         self._window = window
 
     def seconds(self, use: TreeUse, context: int) -> float:
-        """The pending token, with the last accepted one where it was a leaf; then each level."""
+        """The pending token (with the last accepted one if that was a leaf), then each level."""
         if use.tree.size == 1:
             return 0.0
         seen = context if self._window is None else min(context, self._window)
@@ -48,33 +48,33 @@ class ModelDraftCost:
 
 
 class HeadDraftCost:
-    """An EAGLE-3 head, as if it ran on a board: a model of its one layer, with the products that
-    such a layer has besides."""
+    """An EAGLE-3 head, timed as if it ran on a board: a model of its one layer, plus the additional
+    matmuls of such a layer."""
 
     def __init__(self, overlay: str, config: HeadConfig, taps: int) -> None:
-        """`taps`: hidden states of the target that the head joins."""
+        """`taps`: number of hidden states of the target that the head concatenates."""
         self._layer = replace(config.layer, vocabulary=config.draft_vocabulary)
         self._cost = OverlayCost(overlay, self._layer, 1)
         self._joined = taps * config.target_hidden
 
     def seconds(self, use: TreeUse, context: int) -> float:
-        """Entries of the accepted tokens, whose states are fused first, then each level."""
+        """Entries of the accepted tokens (their states are fused first), then each level."""
         if use.tree.size == 1:
             return 0.0
         rows = max(1, round(use.aat))
         visible = rows * context - rows * (rows - 1) // 2
         first = StepShape(rows, visible, context, 1, rows)
-        total = self._cost.seconds(first) + self._product(rows, self._joined, self._layer.hidden)
+        total = self._cost.seconds(first) + self._matmul(rows, self._joined, self._layer.hidden)
         for shape in (first, *levels_below(use, context)):
             if shape is not first:
                 total += self._cost.seconds(shape)
-            # q, k and v read the embedding beside the state: twice the rows of a plain layer's
+            # q, k and v read the embedding and the state: twice the inputs of a plain layer
             columns = (self._layer.heads + 2 * self._layer.kv_heads) * self._layer.head_dim
-            total += self._product(shape.rows, self._layer.hidden, columns)
+            total += self._matmul(shape.rows, self._layer.hidden, columns)
         return total
 
-    def _product(self, rows: int, k: int, n: int) -> float:
-        """Seconds of a product: the multipliers' or the weights' stream, whichever is longer."""
+    def _matmul(self, rows: int, k: int, n: int) -> float:
+        """Seconds of a matmul: compute or weight streaming, whichever is longer."""
         machine = self._cost.machine
         stream = k * n * machine.weight_bytes / machine.stream_rate
         return machine.seconds(
@@ -83,7 +83,7 @@ class HeadDraftCost:
 
 
 def levels_below(use: TreeUse, context: int) -> list[StepShape]:
-    """The steps that draft below the root's children: the nodes of each level with children."""
+    """The draft steps below the root's children: the nodes of each level that have children."""
     found = []
     for depth, level in enumerate(use.tree.levels[1:-1], 1):
         rows = sum(1 for node in level if use.tree.children(node))

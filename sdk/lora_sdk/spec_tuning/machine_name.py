@@ -1,4 +1,4 @@
-"""This computer in a few words: measured tables of other computers are told apart by them."""
+"""A short description of this computer, to distinguish measured tables of different computers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 @cache
 def this_machine() -> str:
-    """This computer in a few words, by which measured tables are told apart."""
+    """A short description of this computer: processor and number of CPUs."""
     return f"{_processor()}, {os.cpu_count()} CPUs"
 
 

@@ -1,4 +1,4 @@
-"""Acceptance of a draft on a text, from folders: opens the models, runs them, gives them back."""
+"""Measures the acceptance of a draft on a text: opens the models, runs them, closes them."""
 
 from __future__ import annotations
 
@@ -25,17 +25,18 @@ if TYPE_CHECKING:
     from lora_sdk.engine.engine import Engine
 
 DEFAULT_PROMPTS = 256
-ASKED_LEVELS, ASKED_WIDTH = 12, 8
-"""The maximal tree of drafts that are asked at every root."""
+QUERY_LEVELS, QUERY_WIDTH = 12, 8
+"""The maximal tree of drafts that propose at every root."""
 
-Watch = Callable[[str], Progress]
-"""What shows the progress of the work that is named."""
+OpenProgress = Callable[[str], Progress]
+"""Opens a progress display with this title."""
 
 
 @dataclass(frozen=True)
 class TuneRequest:
-    """What to measure: a model, who drafts (one of PROPOSERS, with its folder), how the model
-    continues at most `prompts` prompts of each half, and in which context (None: the model's)."""
+    """A measurement: the model, the draft (one of PROPOSERS, with its folder), the temperature of
+    the continuations, the max number of prompts of each half, and the context (None: the model's).
+    """
 
     model: Path
     proposer: str
@@ -45,9 +46,9 @@ class TuneRequest:
     context: int | None = None
 
 
-def measure(request: TuneRequest, texts: Sequence[Path], watch: Watch) -> Measured:
-    """Continue prompts of the texts and rank the continuations. RequestError: a text that is none,
-    or too short; errors of the models pass through."""
+def measure(request: TuneRequest, texts: Sequence[Path], open_progress: OpenProgress) -> Measured:
+    """Continue prompts of the texts and rank the continuations. RequestError: a text that cannot be
+    read or is too short. Errors of the models pass through."""
     from lora_sdk.engine.engine import Engine
     from lora_sdk.model.config import load_config
     from lora_sdk.spec_tuning.head_ranks import layers_of_head
@@ -57,17 +58,19 @@ def measure(request: TuneRequest, texts: Sequence[Path], watch: Watch) -> Measur
     text = "\n".join(read_text(path) for path in texts)
     layers: tuple[int, ...] = ()
     if request.proposer == "eagle3":
-        assert request.draft is not None  # as PROPOSERS has it
+        assert request.draft is not None  # required by this proposer
         layers = layers_of_head(request.draft, load_config(request.model).layers)
     with Engine(request.model, context=request.context, hidden_layers=layers) as target:
         tokens = target.tokenizer.encode(text, special=False)
         prompts = cut_prompts(tokens, target.context, request.prompts, target.tokenizer.begins_with)
         halves = []
         for name, half in (("search", prompts.search), ("held out", prompts.held_out)):
-            own = continue_prompts(target, half, request.temperature, watch(f"continuing, {name}"))
+            own = continue_prompts(
+                target, half, request.temperature, open_progress(f"continuing, {name}")
+            )
             halves.append(own)
         both = [*halves[0], *halves[1]]
-        maximal, ranked = rank(request, target, both, watch("ranking"))
+        maximal, ranked = rank(request, target, both, open_progress("ranking"))
     cut = len(halves[0])
     return Measured(
         model=request.model.resolve().name,
@@ -83,15 +86,15 @@ def measure(request: TuneRequest, texts: Sequence[Path], watch: Watch) -> Measur
 def rank(
     request: TuneRequest, target: Engine, texts: Sequence[OwnText], progress: Progress
 ) -> tuple[TreeShape, list[TextRanks]]:
-    """The maximal tree of this kind of draft and the ranks of the texts with it."""
+    """The maximal tree of this kind of draft, and the ranks of the texts with it."""
     from lora_sdk.engine.engine import Engine
     from lora_sdk.spec_tuning.head_ranks import head_ranks
 
-    asked = maximal_tree(ASKED_LEVELS, ASKED_WIDTH)
+    maximal = maximal_tree(QUERY_LEVELS, QUERY_WIDTH)
     if request.draft is None:
         from lora_sdk.spec.lookup import Lookup
 
-        return asked, proposer_ranks(Lookup(), texts, asked, progress=progress)
+        return maximal, proposer_ranks(Lookup(), texts, maximal, progress=progress)
     if request.proposer == "eagle3":
         return maximal_tree(), head_ranks(request.draft, target, texts, LEVELS, progress)
     if request.proposer == "longspec":
@@ -99,7 +102,7 @@ def rank(
 
         window = LongSpec.open_model(request.draft, target.config.vocabulary, 1)
         try:
-            return asked, proposer_ranks(window, texts, asked, progress=progress)
+            return maximal, proposer_ranks(window, texts, maximal, progress=progress)
         finally:
             window.close()
     from lora_sdk.model.config import load_config
@@ -110,14 +113,14 @@ def rank(
         longest = max(len(text.ids) for text in texts)
         if longest > draft.context + 1:
             raise RequestError(
-                f"draft {request.draft} sees {draft.context} positions, the texts have {longest}; "
+                f"draft {request.draft} has context {draft.context}, the texts need {longest}; "
                 "give a shorter --ctx-size, or --proposer longspec"
             )
         return maximal_tree(), model_ranks(draft, texts, LEVELS, progress)
 
 
 def read_text(path: Path) -> str:
-    """A text file. RequestError: not there, not UTF-8, or empty."""
+    """The content of a text file. RequestError: missing, not UTF-8, or empty."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:

@@ -1,4 +1,4 @@
-"""T_v(x) and T_d(x) by the timing model: of an overlay's command lists, or of a design."""
+"""T_v(x) and T_d(x) from the timing model, for an overlay's command lists or a design."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TreeUse:
-    """A tree as decoding uses it: `lengths` are shares of the rounds by the rows they verify, fewer
-    than the tree has where a draft has no candidate; `leaf_share` of them end with a token that the
-    draft has not run; `aat` tokens are emitted on average."""
+    """The use of a tree in decoding. `lengths`: share of the rounds by rows verified, which are
+    fewer than the tree has if the draft lacks candidates. `leaf_share`: share of the rounds that
+    end with a token that the draft has not run. `aat`: mean emitted tokens."""
 
     tree: TreeShape
     lengths: Mapping[int, float]
@@ -30,8 +30,8 @@ class TreeUse:
 
 
 def use_of(tree: TreeShape, found: Acceptance, span: range | None = None) -> TreeUse:
-    """How decoding these texts uses the tree, where the root sees a number of positions in `span`
-    (None: anywhere)."""
+    """The use of the tree in decoding these texts, for roots that attend to a number of positions
+    in `span` (None: all)."""
     rounds = rounds_of(tree, found, span)
     counts = lengths_of(rounds, found)
     total = sum(counts.values())
@@ -40,18 +40,18 @@ def use_of(tree: TreeShape, found: Acceptance, span: range | None = None) -> Tre
 
 
 UsesAt = Callable[[int], Mapping[int, TreeUse]]
-"""The trees by size, as they are used where the root sees so many positions."""
+"""Context -> the use of each tree there, by size."""
 
 
 class StepCost(Protocol):
-    """What times a step of any shape."""
+    """Times a step of any shape."""
 
     def seconds(self, shape: StepShape) -> float:
         """Modelled seconds of one step."""
 
 
 class DraftCost(Protocol):
-    """What drafting takes."""
+    """Time of drafting."""
 
     def seconds(self, use: TreeUse, context: int) -> float:
         """Modelled seconds of one proposal for the tree at `context` positions."""
@@ -77,7 +77,7 @@ class BoardTimes:
     """StepTimes of trees on boards."""
 
     def __init__(self, target: StepCost, draft: DraftCost, uses: UsesAt) -> None:
-        """`uses`: the trees by size, as they are used at a context."""
+        """`uses`: the use of each tree at a context, by size."""
         self._target, self._draft, self._uses = target, draft, uses
 
     def plain(self, context: int) -> float:
@@ -85,7 +85,7 @@ class BoardTimes:
         return self._target.seconds(steps.decode(context))
 
     def verify(self, rows: int, context: int) -> float:
-        """Mean over the rounds that verify fewer rows than the tree has, too."""
+        """Mean over all rounds, including those with fewer rows than the tree."""
         use = self._use(rows, context)
         return sum(
             share * self._target.seconds(verification(use.tree.first(length), context, use.aat))
@@ -99,25 +99,25 @@ class BoardTimes:
     def _use(self, rows: int, context: int) -> TreeUse:
         uses = self._uses(context)
         if rows not in uses:
-            raise RequestError(f"no tree of {rows} rows was measured; there is {list(uses)}")
+            raise RequestError(f"no tree of {rows} rows was measured; measured: {list(uses)}")
         return uses[rows]
 
 
 def verification(tree: TreeShape, context: int, aat: float) -> StepShape:
-    """The step that verifies the tree, whose root sees `context` positions, after a round that
-    emitted `aat` tokens."""
+    """The step that verifies the tree, after a round that emitted `aat` tokens. Its root attends to
+    `context` positions."""
     rows = [(0, context - 1 + depth, -1) for depth in tree.depths]
     return steps.of_rows(rows, tree.size, round(aat))
 
 
 class DesignTimes:
-    """StepTimes of a design with the draft model that its data name: the published cases."""
+    """StepTimes of a design with the draft model in its data: the published cases."""
 
     def __init__(self, target: Target) -> None:
         """RequestError: the design has no draft model."""
         if target.draft is None:
             raise RequestError(
-                f"design {target.name} has no draft model; take one with `speculation`, as "
+                f"design {target.name} has no draft model; use one with `speculation`: "
                 "flightllm-sd, own-u280 or own-v80"
             )
         self._target, self._published = target, target.draft
@@ -131,5 +131,5 @@ class DesignTimes:
         return self._target.verify(rows, context).seconds
 
     def draft(self, rows: int, context: int) -> float:
-        """A share of the plain step, as read from the paper's table I."""
+        """A share of the plain step, read from the paper's table I."""
         return self._published.draft_share(rows) * self.plain(context)

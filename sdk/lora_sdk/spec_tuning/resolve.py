@@ -1,4 +1,4 @@
-"""From `--speculative auto|off|N` and a named draft to what the engine is opened with."""
+"""Resolves `--speculative auto|off|N` and a named draft to the engine's speculation options."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from lora_sdk.spec.tree_shape import MAX_NODES, TreeShape
 from lora_sdk.spec_tuning.table import SpeculationTable, find_table
 
 AUTO, OFF = "auto", "off"
-UNTUNED = 5  # rows of a chain where no table says more
+UNTUNED = 5  # rows of a chain without a table
 
 _PROPOSERS_OF = {"eagle3": ("eagle3",), "draft": ("draft", "longspec")}  # by kind of folder
 
 
 @dataclass(frozen=True)
 class SpeculationRequest:
-    """What a user said: `length` is "auto", "off" or rows of a verification; `draft` a folder or
-    None; `proposer` one of PROPOSERS or None; `objective` "modelled", "wall" or None."""
+    """The user's options. `length`: "auto", "off" or rows per verification. `draft`: a folder or
+    None. `proposer`: one of PROPOSERS or None. `objective`: "modelled", "wall" or None."""
 
     length: str
     draft: Path | None = None
@@ -29,14 +29,14 @@ class SpeculationRequest:
 
     @property
     def named(self) -> bool:
-        """Whether a draft was asked for by name."""
+        """Whether the user named a draft."""
         return self.draft is not None or self.proposer is not None
 
 
 @dataclass(frozen=True)
 class Target:
-    """What decodes: the model's folder, its overlay's name, how many boards, and whether they are
-    emulated."""
+    """The decoding model: its folder, its overlay's name, the number of boards, and whether they
+    are emulated."""
 
     model: Path
     overlay: str
@@ -46,15 +46,15 @@ class Target:
 
 @dataclass(frozen=True)
 class ResolvedSpeculation:
-    """What to open; `options` None: nobody drafts. `table` chose the trees, None where no table
-    did; `note` is one line for the user."""
+    """The options to open the engine with, None for no speculation. `table`: the table that chose
+    the trees, if any. `note`: one line for the user."""
 
     options: SpeculationOptions | None
     table: SpeculationTable | None
     note: str
 
     def as_dict(self) -> dict[str, Any]:
-        """Who drafts and what the table expects, for JSON."""
+        """The draft and the table's expected values, for JSON."""
         if self.options is None:
             return {"proposer": None, "note": self.note}
         draft = self.options.draft
@@ -75,7 +75,7 @@ class ResolvedSpeculation:
         return values
 
     def lines(self) -> list[str]:
-        """For people: who drafts, and the best lengths that the table knows."""
+        """The draft and the table's best lengths, as text."""
         if self.table is None:
             return [self.note]
         table, best, last = self.table, [], 0
@@ -86,7 +86,7 @@ class ResolvedSpeculation:
         label = "modelled" if table.objective == "modelled" else "measured before"
         return [
             self.note,
-            f"{label}: best rows a verification by context {', '.join(best)}; mean speed-up "
+            f"{label}: best rows per verification by context {', '.join(best)}; mean speed-up "
             f"x{table.speedup:.2f} of {table.measurement.proposer}",
         ]
 
@@ -94,12 +94,12 @@ class ResolvedSpeculation:
 def resolve(request: SpeculationRequest, target: Target) -> ResolvedSpeculation:
     """Find the draft and its trees.
 
-    "auto" follows the model's table and drafts nothing where there is none, but for a draft that
-    was named: it gets short chains. RequestError for a length or draft that means nothing."""
+    "auto" uses the model's table. Without a table it drafts nothing, except if a draft is named,
+    which gets short chains. RequestError for an invalid length or draft."""
     rows = _rows(request.length)
     if request.length == OFF:
         if request.named:
-            raise RequestError("--speculative off, but a draft is named; leave one of them out")
+            raise RequestError("--speculative off, but a draft is named; omit one of them")
         return ResolvedSpeculation(None, None, "speculation: off")
     if request.draft is not None and not request.draft.is_dir():
         raise RequestError(f"draft {request.draft}: no such folder; expected a draft model or head")
@@ -131,15 +131,15 @@ def _rows(length: str) -> int | None:
         return None
     if not length.isdecimal() or not 1 <= int(length) <= MAX_NODES:
         raise RequestError(
-            f"--speculative {length}: expected {AUTO}, {OFF} or rows of a verification, 1 to "
+            f"--speculative {length}: expected {AUTO}, {OFF} or rows per verification, 1 to "
             f"{MAX_NODES}"
         )
     return int(length)
 
 
 def _table(request: SpeculationRequest, target: Target) -> SpeculationTable | None:
-    """The best table for these boards that is about the named draft, if one was named. Emulated
-    boards take what the clock says where it was asked, else what the model says."""
+    """The best table for these boards, and for the named draft, if any. For emulated boards a
+    wall-clock table is preferred to a modelled one."""
     proposer = request.proposer or (None if request.draft is None else kind_of(request.draft))
     objectives = ("wall", "modelled") if target.emulated else ("modelled",)
     table = None
@@ -156,7 +156,7 @@ def _table(request: SpeculationRequest, target: Target) -> SpeculationTable | No
 def _from_table(table: SpeculationTable, rows: int | None) -> ResolvedSpeculation:
     name = table.measurement.proposer if table.draft is None else table.draft.name
     if rows is not None:
-        note = f"speculation: {name}, {rows} rows a verification"
+        note = f"speculation: {name}, {rows} rows per verification"
         return ResolvedSpeculation(table.options(rows) if rows > 1 else None, table, note)
     if not table.pays:
         return ResolvedSpeculation(
@@ -185,7 +185,7 @@ def _chain(
 
 
 def kind_of(draft: Path | None) -> str:
-    """The proposer that a draft's folder is for: a head says so in its config."""
+    """The proposer for a draft's folder. A head is recognized by its config."""
     from lora_sdk.model.json_file import read_json
 
     if draft is None:

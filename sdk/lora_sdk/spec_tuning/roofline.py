@@ -1,8 +1,8 @@
 """Primary roofline and effective performance (tree-speculation paper, III.A, III.B).
 
-Rows processed a second, P(x) = x / T_v(x); drafting discounts it, P_disc(x) = x / (T_v + T_d); what
-is emitted is P_eff(x) = AAT(x) / (T_v(x) + T_d(x)). Speculation pays where the largest P_eff is
-above P(1), plain decoding's rate.
+Rows processed per second are P(x) = x / T_v(x). With drafting they are P_disc(x) = x / (T_v + T_d).
+Tokens emitted per second are P_eff(x) = AAT(x) / (T_v(x) + T_d(x)). Speculation pays if the max of
+P_eff is above P(1), the rate of plain decoding.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from lora_host.errors import RequestError
 from lora_sdk.spec_tuning.aat import AatCurve
 
 ROOF_SHARE = 0.98
-"""P(x) of the ridge point, as a share of the highest."""
+"""P(x) at the ridge point, as a share of the max."""
 
 
 class StepTimes(Protocol):
-    """Seconds of the parts of a round. They say themselves whether modelled or measured."""
+    """Seconds of the parts of a round, modelled or measured."""
 
     def plain(self, context: int) -> float:
-        """One plain token that sees `context` positions: T_v(1)."""
+        """One plain token that attends to `context` positions: T_v(1)."""
 
     def verify(self, rows: int, context: int) -> float:
         """A verification of `rows` rows over `context` positions: T_v(x)."""
 
     def draft(self, rows: int, context: int) -> float:
-        """Drafting the tree of `rows` rows: T_d(x); 0 for one row."""
+        """Drafting a tree of `rows` rows: T_d(x); 0 for one row."""
 
 
 @dataclass(frozen=True)
 class Round:
-    """One draft and one verification of `rows` rows; seconds, and mean emitted tokens."""
+    """One draft and one verification of `rows` rows: seconds, and mean emitted tokens."""
 
     rows: int
     verify_s: float
@@ -42,47 +42,47 @@ class Round:
 
     @property
     def primary(self) -> float:
-        """Rows verified a second, P(x) (equation 1)."""
+        """Rows verified per second, P(x) (equation 1)."""
         return self.rows / self.verify_s
 
     @property
     def effective(self) -> float:
-        """Tokens a second, P_eff(x) (equation 7)."""
+        """Tokens per second, P_eff(x) (equation 7)."""
         return self.aat / (self.verify_s + self.draft_s)
 
 
 @dataclass(frozen=True)
 class Roofline:
-    """Rounds of every length at one context, plain decoding's among them as one row."""
+    """Rounds of every length at one context. One row is plain decoding."""
 
     context: int
     rounds: tuple[Round, ...]
 
     @property
     def plain(self) -> float:
-        """Tokens a second of plain decoding, P(1)."""
+        """Tokens per second of plain decoding, P(1)."""
         return self.rounds[0].effective
 
     @property
     def ridge(self) -> int:
-        """Shortest length that reaches the roof, x_R of equation 1."""
+        """The shortest length that reaches the roof, x_R of equation 1."""
         roof = max(entry.primary for entry in self.rounds)
         return next(r.rows for r in self.rounds if r.primary >= ROOF_SHARE * roof)
 
     def at(self, rows: int) -> Round:
-        """The round of `rows` rows; RequestError where it was not looked at."""
+        """The round of `rows` rows. RequestError if it was not computed."""
         for entry in self.rounds:
             if entry.rows == rows:
                 return entry
         raise RequestError(f"no round of {rows} rows; there are {[r.rows for r in self.rounds]}")
 
     def speedup(self, rows: int) -> float:
-        """Tokens a second of rounds of `rows` rows over plain decoding's (equation 8)."""
+        """Tokens per second with `rows` rows, relative to plain decoding (equation 8)."""
         return self.at(rows).effective / self.plain
 
     def best(self, margin: float = 1.0, slack: float = 1.0) -> Round:
-        """The shortest round with `slack` of the most tokens a second; plain decoding's where none
-        is more than `margin` times as fast."""
+        """The shortest round with at least `slack` times the max tokens per second. Plain decoding
+        if no round is more than `margin` times as fast."""
         most = max(entry.effective for entry in self.rounds)
         if most <= margin * self.plain:
             return self.rounds[0]

@@ -1,8 +1,7 @@
 """The table that the tuner writes and decoding reads: the best tree by context.
 
-A file holds tables of several drafts, boards and objectives for one model. It lies in the model's
-folder as speculation.json unless it is put elsewhere. Tables that come from the same measurement
-share its trees.
+A file holds tables of several drafts, boards and objectives for one model. By default it is
+speculation.json in the model's folder. Tables from the same measurement share its trees.
 """
 
 from __future__ import annotations
@@ -30,9 +29,10 @@ MAX_FILE_BYTES = 8 << 20
 
 @dataclass(frozen=True)
 class CurveRecord:
-    """AAT for contexts from `context` on: the fit A + B ln(x - C), its R2 on the `tested` sizes
-    that were not fitted, and which was `used`, "fit" or "measurement". `aat` is measured, by size.
-    `rounds` is of plain decoding; `pooled`: all contexts, as there were too few here."""
+    """AAT for contexts from `context` on: the fit A + B ln(x - C), its R2 on the `tested` sizes,
+    which were not fitted, and which of the two is `used`, "fit" or "measurement". `aat`: measured
+    values by size. `rounds`: number of rounds of plain decoding. `pooled`: measured over all
+    contexts, since this range had too few rounds."""
 
     context: int
     a: float
@@ -65,8 +65,8 @@ class Measurement:
 class SpeculationTable:
     """Choices by context for a model on `boards` boards with an `overlay` (or design).
 
-    `objective` "modelled": times are the timing model's; "wall": measured with these `kernels` on
-    this `machine`. `folder`: where the file lies, from which the draft's path counts."""
+    `objective` "modelled": times of the timing model. "wall": measured with these `kernels` on this
+    `machine`. `folder`: folder of the file. The draft's path is relative to it."""
 
     model: str
     board: str
@@ -87,14 +87,14 @@ class SpeculationTable:
             self.tree(choice.rows)
 
     def choose(self, context: int) -> TreeShape:
-        """The tree for a root that sees `context` positions, itself included; one row where plain
-        decoding is faster."""
+        """The tree for a root that attends to `context` positions, including itself. One row if
+        plain decoding is faster."""
         return self.tree(self.choice(context).rows)
 
     def choice(self, context: int) -> Choice:
-        """The range that `context` lies in; the first for what is below 1."""
-        place = bisect_right([choice.context for choice in self.choices], context)
-        return self.choices[max(place - 1, 0)]
+        """The choice of the range that contains `context`. The first one below 1."""
+        index = bisect_right([choice.context for choice in self.choices], context)
+        return self.choices[max(index - 1, 0)]
 
     def tree(self, rows: int) -> TreeShape:
         """The best tree of `rows` rows at any context. RequestError: none was searched."""
@@ -114,7 +114,7 @@ class SpeculationTable:
 
     @property
     def speedup(self) -> float:
-        """Mean over the ranges, which are spaced by equal factors."""
+        """Mean over the ranges, which are spaced by a constant factor."""
         return sum(choice.speedup for choice in self.choices) / len(self.choices)
 
     @property
@@ -124,20 +124,20 @@ class SpeculationTable:
         return None if name is None else Path(os.path.normpath(self.folder / name))
 
     def options(self, rows: int | None = None) -> SpeculationOptions:
-        """What Engine takes: trees switched by context, or always the one of `rows` rows."""
+        """Options for Engine: trees chosen by context, or always the tree of `rows` rows."""
         tree = self.choose if rows is None else self.tree(rows)
         return SpeculationOptions(self.measurement.proposer, self.draft, tree)
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What a later table replaces."""
+        """A later table with the same key replaces this one."""
         of = self.measurement
         return (self.objective, self.machine, self.kernels, self.overlay, self.boards,
                 of.proposer, of.draft, of.temperature)  # fmt: skip
 
 
 def load_tables(path: Path) -> tuple[SpeculationTable, ...]:
-    """The tables of a file. RequestError: it cannot be read, or is no such file."""
+    """The tables of a file. RequestError: it cannot be read or is not a file of tables."""
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise RequestError(f"{path}: larger than {MAX_FILE_BYTES} bytes; expected a table")
@@ -159,7 +159,7 @@ def load_tables(path: Path) -> tuple[SpeculationTable, ...]:
 
 
 def _no_number(name: str) -> float:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
 
 
 def _check(path: Path, value: object) -> None:
@@ -197,8 +197,8 @@ def _table(
 
 
 def save_tables(path: Path, model: str, tables: Sequence[SpeculationTable]) -> None:
-    """Write tables of one model, those of one measurement together. RequestError: the file cannot
-    be written."""
+    """Write tables of one model, grouped by measurement. RequestError: the file cannot be
+    written."""
     groups: list[tuple[Measurement, list[dict[str, Any]]]] = []
     for table in tables:
         own = next((entries for m, entries in groups if m == table.measurement), None)
@@ -225,7 +225,7 @@ def save_tables(path: Path, model: str, tables: Sequence[SpeculationTable]) -> N
 
 
 def put_tables(path: Path, model: str, tables: Iterable[SpeculationTable]) -> None:
-    """Add tables to a file, in place of those of the same draft, boards and objective."""
+    """Add tables to a file. They replace those of the same draft, boards and objective."""
     new = list(tables)
     keys = {table.key for table in new}
     old = load_tables(path) if path.exists() else ()
@@ -261,11 +261,11 @@ def find_table(
     machine: str | None = None,
     proposer: str | None = None,
 ) -> SpeculationTable | None:
-    """The table of the model's folder with the highest speed-up for this overlay and board count.
+    """The table in the model's folder with the highest speed-up for this overlay and board count.
 
-    `machine`: only tables measured there (of no account where they are modelled); None prefers
-    those of this machine to others'. `proposer`: only that kind of draft. None where there is none;
-    RequestError for a file that is no table."""
+    `machine`: only tables measured there (ignored for modelled tables). None: tables of this
+    machine are preferred. `proposer`: only this kind of draft. Returns None if there is no table.
+    RequestError for a file that is not a table."""
     if objective not in OBJECTIVES or (proposer is not None and proposer not in PROPOSERS):
         raise RequestError(f"no tables of objective {objective!r}, proposer {proposer!r}")
     path = model / FILE_NAME

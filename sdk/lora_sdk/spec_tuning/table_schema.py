@@ -22,12 +22,12 @@ def _object(**properties: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _list(items: dict[str, Any], least: int = 1) -> dict[str, Any]:
-    return {"type": "array", "minItems": least, "maxItems": 1024, "items": items}
+def _list(items: dict[str, Any], min_items: int = 1) -> dict[str, Any]:
+    return {"type": "array", "minItems": min_items, "maxItems": 1024, "items": items}
 
 
 def _by_size(values: dict[str, Any]) -> dict[str, Any]:
-    """An object whose names are sizes of trees."""
+    """An object whose keys are sizes of trees."""
     return {
         "type": "object",
         "patternProperties": {"^[1-9][0-9]{0,2}$": values},

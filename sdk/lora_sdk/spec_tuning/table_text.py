@@ -1,4 +1,4 @@
-"""How a file of tables is laid out."""
+"""Text layout of a file of tables."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _LONG = ("curves", "trees", "tables")
 
 
 def table_text(value: dict[str, Any]) -> str:
-    """JSON with a line for each tree, curve, table and choice: people read and compare it, too."""
+    """JSON with one line per tree, curve, table and choice, for reading and for diffs."""
     measurements = []
     for entry in value["measurements"]:
         fields = [f"{_compact(k)}: {_compact(v)}" for k, v in entry.items() if k not in _LONG]

@@ -1,9 +1,9 @@
 """The best tree of every size by scores of its nodes (tree-speculation paper, III.C).
 
 A node's score is the number of rounds in which its token was accepted. A child's score is never
-above its parent's, so the best nodes of a maximal tree are a tree. The paper counts the rounds of
-decoding with the maximal tree. A smaller tree makes other rounds; so scores are also taken with the
-maximal tree cut at every depth, and again with the tree found, and the tree that emits most wins.
+above its parent's, so the best nodes of a maximal tree form a tree. The paper counts the rounds of
+decoding with the maximal tree. A smaller tree gives other rounds. So scores are also computed with
+the maximal tree cut at every depth, and again with the tree found. The tree that emits most wins.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from numpy.typing import NDArray
 
 from lora_host.errors import RequestError
 from lora_sdk.spec.tree_shape import MAX_NODES, TreeShape
-from lora_sdk.spec_tuning.acceptance import Acceptance, Rounds, places, rounds_of
+from lora_sdk.spec_tuning.acceptance import Acceptance, Rounds, node_indices, rounds_of
 from lora_sdk.spec_tuning.comparison import gain
 
 LEVELS = 12
-"""Levels of the maximal tree; its nodes are spread evenly over them."""
+"""Levels of the maximal tree. Its nodes are spread evenly over them."""
 
 ROUNDS_OF_SCORING = 4
-"""How often a size's scores are taken again with its own tree, at most."""
+"""Max number of times that scores are computed again with the tree found."""
 
 Scores = NDArray[np.int64]
 
 
 @cache
 def level_paths(levels: int, width: int) -> tuple[tuple[tuple[int, ...], ...], ...]:
-    """Nodes of a tree of `width` nodes a level, as paths of ranks, by level. Of the children of the
-    level above those are taken whose product of (rank + 1) is least: before anything is counted,
-    a lower rank is likelier."""
+    """Nodes of a tree of `width` nodes per level, as paths of ranks, by level. Of all children of
+    the level above, those with the smallest product of (rank + 1) are used: without measurements, a
+    lower rank is more likely."""
     found: list[tuple[tuple[int, ...], ...]] = []
     above: Sequence[tuple[int, ...]] = [()]
     for _ in range(levels):
@@ -46,19 +46,19 @@ def level_paths(levels: int, width: int) -> tuple[tuple[tuple[int, ...], ...], .
 
 
 def tree_of(paths: Sequence[tuple[int, ...]]) -> TreeShape:
-    """The tree with these nodes below the root, parents and lower ranks before what needs them."""
-    place: dict[tuple[int, ...], int] = {(): 0}
+    """The tree with these nodes below the root. Parents and lower ranks must come first."""
+    index: dict[tuple[int, ...], int] = {(): 0}
     parents, ranks = [-1], [0]
     for path in paths:
-        place[path] = len(parents)
-        parents.append(place[path[:-1]])
+        index[path] = len(parents)
+        parents.append(index[path[:-1]])
         ranks.append(path[-1])
     return TreeShape(tuple(parents), tuple(ranks))
 
 
 def maximal_tree(levels: int = LEVELS, width: int = (MAX_NODES - 1) // LEVELS) -> TreeShape:
-    """The tree that is scored, evenly spread over its levels; unless told otherwise, as large as a
-    tree may be."""
+    """The tree that is scored, evenly spread over its levels. By default it has the max size of a
+    tree."""
     return tree_of([path for level in level_paths(levels, width) for path in level])
 
 
@@ -69,7 +69,7 @@ def width_tree(size: int, levels: int, width: int) -> TreeShape:
 
 
 def depth_tree(size: int, levels: int, width: int) -> TreeShape:
-    """`size` rows that go to one level after another, again and again (depth-based trees)."""
+    """`size` rows that are added level by level in rotation (depth-based trees)."""
     even = level_paths(levels, width)
     return tree_of(_first([even[level][n] for n in range(width) for level in range(levels)], size))
 
@@ -81,19 +81,19 @@ def _first(paths: list[tuple[int, ...]], size: int) -> list[tuple[int, ...]]:
 
 
 def scores(found: Acceptance, counted: TreeShape) -> Scores:
-    """Rounds in which each node of the maximal tree was accepted, over the rounds that decoding
-    with `counted` makes: int64 [nodes]. The root's is the number of rounds."""
+    """Number of rounds in which each node of the maximal tree was accepted, over the rounds of
+    decoding with `counted`: int64 [nodes]. The root's is the number of rounds."""
     maximal = found.maximal
     roots = rounds_of(counted, found).roots
     score = np.bincount(found.deepest[roots], minlength=maximal.size)
-    for node in range(maximal.size - 1, 0, -1):  # whoever accepts a node accepts its parent
+    for node in range(maximal.size - 1, 0, -1):  # a round that accepts a node accepts its parent
         score[maximal.parents[node]] += score[node]
     return score
 
 
 def best_nodes(maximal: TreeShape, score: Scores, size: int) -> TreeShape:
-    """The `size` nodes of `maximal` with the highest scores that are closed under parents and
-    siblings of lower rank, the root among them. Of equal scores the earlier node is taken."""
+    """The `size` nodes of `maximal` with the highest scores, including the root, closed under
+    parents and siblings of lower rank. Ties: the earlier node."""
     if not 1 <= size <= maximal.size:
         raise RequestError(f"a tree of {size} rows; the maximal tree has {maximal.size}")
     kept = [0]
@@ -105,9 +105,9 @@ def best_nodes(maximal: TreeShape, score: Scores, size: int) -> TreeShape:
         following = siblings[maximal.ranks[node] + 1 : maximal.ranks[node] + 2]
         for other in (*following, *maximal.children(node)[:1]):
             heapq.heappush(waiting, (-int(score[other]), other))
-    place = {node: index for index, node in enumerate(kept)}
+    indices = {node: index for index, node in enumerate(kept)}
     return TreeShape(
-        tuple(place[maximal.parents[node]] if node else -1 for node in kept),
+        tuple(indices[maximal.parents[node]] if node else -1 for node in kept),
         tuple(maximal.ranks[node] for node in kept),
     )
 
@@ -142,28 +142,28 @@ def _shared(found: Acceptance, limit: TreeShape, largest: int) -> Scores:
     """Scores of the nodes of `limit`, a maximal tree cut in depth, over the rounds of decoding with
     its best tree of the largest size."""
     score = scores(found, limit)
-    place = places(limit, found.maximal)
-    best = best_nodes(limit, score[place], min(largest, limit.size))
-    return scores(found, best)[place]
+    nodes = node_indices(limit, found.maximal)
+    best = best_nodes(limit, score[nodes], min(largest, limit.size))
+    return scores(found, best)[nodes]
 
 
 def _best(found: Acceptance, size: int, largest: int, starts: Sequence[TreeShape]) -> TreeShape:
-    """The searched tree that emits most; a plain shape where the gain over it is within the
-    standard error, so that chance does not choose."""
-    plain = _most(found, plain_shapes(size, largest))
+    """The searched tree that emits most. A plain shape if the gain over it is within the standard
+    error, so that the choice is not left to chance."""
+    plain = _emits_most(found, plain_shapes(size, largest))
     if not starts:
         return plain.tree
-    searched = _refined(found, _most(found, starts))
+    searched = _refined(found, _emits_most(found, starts))
     more, error = gain(searched, plain, len(found.texts))
     return searched.tree if more > error else plain.tree
 
 
-def _most(found: Acceptance, trees: Sequence[TreeShape]) -> Rounds:
+def _emits_most(found: Acceptance, trees: Sequence[TreeShape]) -> Rounds:
     return max((rounds_of(tree, found) for tree in dict.fromkeys(trees)), key=lambda r: r.aat)
 
 
 def _refined(found: Acceptance, start: Rounds) -> Rounds:
-    """`start`, or the tree of its size that scores of its own rounds give, and so on, whichever
+    """`start`, or the tree of its size from the scores of its own rounds, repeatedly, whichever
     emits most."""
     best, tree = start, start.tree
     seen = {tree}

@@ -1,7 +1,7 @@
-"""Offline choice: measured acceptance and times of a round in, the best tree by context out.
+"""Offline choice of the best tree by context, from measured acceptance and times of a round.
 
-Algorithm 1 of the tree-speculation paper: rooflines, tree search, AAT's curve at each context, and
-the length with the highest effective performance; one row (plain decoding) where none pays.
+Algorithm 1 of the tree-speculation paper: rooflines, tree search, the AAT curve at each context,
+and the length with the highest effective performance. One row (plain decoding) if no length pays.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from lora_sdk.spec_tuning.roofline import Roofline, Round, StepTimes, roofline
 from lora_sdk.timing.facts import Draft
 
 ENOUGH_ROUNDS = 300
-"""Rounds of plain decoding that a range of contexts needs for a curve of its own."""
+"""Min rounds of plain decoding for a range of contexts to have its own curve."""
 
 ENOUGH_ERRORS = 2.0
-"""Standard errors by which its AAT must differ from that of all contexts for the same."""
+"""Standard errors by which its AAT must differ from that of all contexts to have its own curve."""
 
 MIDDLING = 8
 """Rows of the tree whose AAT is compared."""
 
 FIRST_CONTEXT = 32
-"""The grid of contexts begins here, and grows by GROWTH."""
+"""The grid of contexts begins here and grows by GROWTH."""
 
 GROWTH = 2**0.5
 
@@ -49,7 +49,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class FixedDraft:
-    """The published curve of a draft model at a context, as the tuner takes curves."""
+    """The published AAT curve of a draft model at a context, as an AatCurve."""
 
     draft: Draft
     context: int
@@ -61,9 +61,9 @@ class FixedDraft:
 
 @dataclass(frozen=True)
 class CurveAt:
-    """AAT's curve for contexts from `context` on. It was measured on `span`, None (all contexts)
-    where too few rounds were there or they did not differ from others; `rounds` of plain decoding
-    were held out for it."""
+    """The AAT curve for contexts from `context` on. `span`: the contexts it was measured on, None
+    for all (too few rounds, or no significant difference). `rounds`: held-out rounds of plain
+    decoding."""
 
     context: int
     chosen: ChosenCurve
@@ -72,8 +72,8 @@ class CurveAt:
 
 
 def context_grid(limit: int) -> list[int]:
-    """Contexts at which ranges begin: 1, then spaced by GROWTH up to `limit`. RequestError: below
-    1."""
+    """Contexts at which ranges begin: 1, then spaced by GROWTH up to `limit`. RequestError: a limit
+    below 1."""
     if limit < 1:
         raise RequestError(f"contexts up to {limit}; expected at least 1")
     found, at = [1], float(FIRST_CONTEXT)
@@ -92,8 +92,8 @@ def choose_lengths(
     margin: float = 1.0,
     slack: float = 1.0,
 ) -> list[Choice]:
-    """The best length for the range of contexts from each of `contexts` to the next (the last one
-    to `limit`), looked at in the range's middle. `margin` and `slack`: see Roofline.best."""
+    """The best length for each range, from one of `contexts` to the next (the last one to `limit`),
+    evaluated in the middle of the range. `margin` and `slack`: see Roofline.best."""
     lengths = list(sizes)
     found = []
     for start, stop in zip(contexts, [*contexts[1:], limit + 1], strict=True):
@@ -122,16 +122,16 @@ def measure_curves(
     starts: Sequence[int],
     limit: int,
 ) -> list[CurveAt]:
-    """AAT's curve over the trees' sizes for each range of contexts that begins at one of `starts`
-    (the first is 1, the last range ends at `limit`), neighbours that need none of their own being
-    one range. It is fitted to at most five sizes on the
-    texts that were searched and tested on the others on held-out ones."""
+    """The AAT curve over the trees' sizes for each range of contexts. Ranges begin at `starts` (the
+    first is 1, the last ends at `limit`). Adjacent ranges that need no curve of their own are
+    merged. Curves are fitted to at most five sizes on the search texts and tested with the other
+    sizes on the held-out texts."""
     found: list[CurveAt] = []
     pooled = _curve(trees, search, held_out, None)
     for start, stop in zip(starts, [*starts[1:], limit + 1], strict=True):
         span = _own_span(trees, search, held_out, range(start, stop))
         if span is None and found and found[-1].span is None:
-            continue  # one range with the one before
+            continue  # merged with the previous range
         count = len(rounds_of(trees[1], held_out, span).roots)
         chosen = pooled if span is None else _curve(trees, search, held_out, span)
         found.append(CurveAt(start, chosen, count, span))
@@ -141,8 +141,8 @@ def measure_curves(
 def _own_span(
     trees: Mapping[int, TreeShape], search: Acceptance, held_out: Acceptance, span: range
 ) -> range | None:
-    """`span` where both halves have enough rounds in it, whose AAT (of trees of middling size)
-    differs from that of all contexts in both by more than chance; else None."""
+    """`span` if both halves have enough rounds in it, and in both the AAT (of trees of medium size)
+    differs significantly from that of all contexts. Else None."""
     tree = trees[min(MIDDLING, max(trees))]
     for texts in (search, held_out):
         if len(rounds_of(trees[1], texts, span).roots) < ENOUGH_ROUNDS:
@@ -163,5 +163,5 @@ def _curve(
 
 
 def range_of(curves: Sequence[CurveAt], context: int) -> int:
-    """Index of the range that a context lies in."""
+    """Index of the range that contains a context."""
     return max(0, bisect_right([curve.context for curve in curves], context) - 1)

@@ -1,4 +1,4 @@
-"""Tables for boards: from measured acceptance, by modelled time or by this computer's clock."""
+"""Tables for boards from measured acceptance, with modelled times or this computer's wall clock."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from pathlib import Path
 
 from lora_host.errors import RequestError
 from lora_sdk.spec_tuning.acceptance_file import Measured
-from lora_sdk.spec_tuning.analysis import Analysis, analyse, modelled_table, wall_table
+from lora_sdk.spec_tuning.analysis import Analysis, analyze, modelled_table, wall_table
 from lora_sdk.spec_tuning.collect import cut_prompts
 from lora_sdk.spec_tuning.draft_cost import HeadDraftCost, ModelDraftCost, NoDraftCost
-from lora_sdk.spec_tuning.measure import TuneRequest, Watch, read_text
+from lora_sdk.spec_tuning.measure import OpenProgress, TuneRequest, read_text
 from lora_sdk.spec_tuning.modelled import DraftCost, OverlayCost
 from lora_sdk.spec_tuning.table import Measurement, SpeculationTable
 
 
 @dataclass(frozen=True)
-class Place:
-    """Boards to tune for: their kind, the overlay (None: the one that computes the model), and how
-    many."""
+class BoardSetup:
+    """Boards to tune for: their kind, the overlay (None: the default for the model), and their
+    number."""
 
     board: str
     overlay: str | None
@@ -31,38 +31,38 @@ class Place:
 def modelled_tables(
     request: TuneRequest,
     measured: Measured,
-    places: Sequence[Place],
+    setups: Sequence[BoardSetup],
     largest: int,
     path: Path,
 ) -> list[SpeculationTable]:
-    """A table a place, by the timing model; `path` is where they are going to lie. The trees are
-    the same for all. Errors of the placement pass through."""
+    """One table per setup, with modelled times. `path`: the file they will be written to. All have
+    the same trees. Errors of the placement pass through."""
     from lora_sdk.model.config import load_config
 
     config = load_config(request.model)
-    costs = [OverlayCost(overlay_of(request.model, p), config, p.boards) for p in places]
-    for cost, place in zip(costs, places, strict=True):
-        if cost.board != place.board:
+    costs = [OverlayCost(overlay_of(request.model, p), config, p.boards) for p in setups]
+    for cost, setup in zip(costs, setups, strict=True):
+        if cost.board != setup.board:
             raise RequestError(
-                f"overlay {cost.name} is for board {cost.board}, not {place.board}; give --board"
+                f"overlay {cost.name} is for board {cost.board}, not {setup.board}; give --board"
             )
     rows, limit = rows_of(costs, largest), min(cost.context for cost in costs)
-    analysis = analyse(measured, rows, request.context or limit)
+    analysis = analyze(measured, rows, request.context or limit)
     measurement = analysis.measurement(relative(request.draft, path))
     tables = [
-        modelled_table(analysis, cost, draft_cost(request, place), measurement)
-        for cost, place in zip(costs, places, strict=True)
+        modelled_table(analysis, cost, draft_cost(request, setup), measurement)
+        for cost, setup in zip(costs, setups, strict=True)
     ]
     return [replace(table, folder=path.resolve().parent) for table in tables]
 
 
 def rows_of(costs: Sequence[OverlayCost], largest: int) -> int:
-    """Rows of the largest tree that every overlay takes."""
+    """Rows of the largest tree that every overlay supports."""
     return min(largest, *(cost.row_limit for cost in costs))
 
 
-def draft_cost(request: TuneRequest, place: Place) -> DraftCost:
-    """What drafting costs on a board of this kind."""
+def draft_cost(request: TuneRequest, setup: BoardSetup) -> DraftCost:
+    """The cost of drafting on a board of this kind."""
     from lora_sdk.model.config import load_config
     from lora_sdk.spec.eagle3_config import load_head_config
 
@@ -71,8 +71,8 @@ def draft_cost(request: TuneRequest, place: Place) -> DraftCost:
     if request.proposer == "eagle3":
         head = load_head_config(request.draft)
         taps = len(head.layers_of(load_config(request.model).layers))
-        return HeadDraftCost(f"lora_f_{place.board}", head, taps)
-    overlay = overlay_of(request.draft, Place(place.board, None, 1))
+        return HeadDraftCost(f"lora_f_{setup.board}", head, taps)
+    overlay = overlay_of(request.draft, BoardSetup(setup.board, None, 1))
     window = None
     if request.proposer == "longspec":
         from lora_sdk.spec.longspec import DEFAULT_WINDOW
@@ -81,16 +81,16 @@ def draft_cost(request: TuneRequest, place: Place) -> DraftCost:
     return ModelDraftCost(OverlayCost(overlay, load_config(request.draft), 1), window)
 
 
-def overlay_of(model: Path, place: Place) -> str:
-    """The overlay that was named, or the one that computes the model on such boards."""
+def overlay_of(model: Path, setup: BoardSetup) -> str:
+    """The given overlay, or the default for the model on such boards."""
     from lora_sdk.model.config import load_config
     from lora_sdk.plan.overlay_choice import choose_overlay
 
-    return place.overlay or choose_overlay(load_config(model), place.board)
+    return setup.overlay or choose_overlay(load_config(model), setup.board)
 
 
 def relative(draft: Path | None, path: Path) -> str | None:
-    """The draft's folder from the folder of the table at `path`; None for look-up."""
+    """The draft's folder relative to the folder of the table at `path`; None for look-up."""
     if draft is None:
         return None
     return Path(os.path.relpath(draft.resolve(), path.resolve().parent)).as_posix()
@@ -99,26 +99,27 @@ def relative(draft: Path | None, path: Path) -> str | None:
 def wall_tables(
     request: TuneRequest,
     measured: Measured,
-    places: Sequence[Place],
+    setups: Sequence[BoardSetup],
     largest: int,
     path: Path,
     texts: Sequence[Path],
-    watch: Watch,
+    open_progress: OpenProgress,
 ) -> list[SpeculationTable]:
-    """A table a place, by decoding on emulated boards here; held-out prompts come from `texts`."""
+    """One table per setup, from decoding on emulated boards here. Held-out prompts come from
+    `texts`."""
     tables = []
     analysis: Analysis | None = None
     measurement: Measurement | None = None
-    for place in places:
+    for setup in setups:
         if analysis is None or measurement is None:
             from lora_sdk.model.config import load_config
 
             cost = OverlayCost(
-                overlay_of(request.model, place), load_config(request.model), place.boards
+                overlay_of(request.model, setup), load_config(request.model), setup.boards
             )
-            analysis = analyse(measured, rows_of([cost], largest), request.context or cost.context)
+            analysis = analyze(measured, rows_of([cost], largest), request.context or cost.context)
             measurement = analysis.measurement(relative(request.draft, path))
-        tables.append(_wall(request, analysis, measurement, place, texts, watch))
+        tables.append(_wall(request, analysis, measurement, setup, texts, open_progress))
     return [replace(table, folder=path.resolve().parent) for table in tables]
 
 
@@ -126,23 +127,23 @@ def _wall(
     request: TuneRequest,
     analysis: Analysis,
     measurement: Measurement,
-    place: Place,
+    setup: BoardSetup,
     texts: Sequence[Path],
-    watch: Watch,
+    open_progress: OpenProgress,
 ) -> SpeculationTable:
     from lora_sdk.engine.engine import Engine
     from lora_sdk.spec.opening import SpeculationOptions
-    from lora_sdk.spec_tuning.wall import Decoders, Placed, Switch, measure_walls
+    from lora_sdk.spec_tuning.wall import Decoders, MeasuredSetup, Switch, measure_walls
 
     switch = Switch()
     drafts = SpeculationOptions(request.proposer, request.draft, switch)
-    overlay = overlay_of(request.model, place)
-    devices = (f"emu:{place.board}",) * place.boards
+    overlay = overlay_of(request.model, setup)
+    devices = (f"emu:{setup.board}",) * setup.boards
     with ExitStack() as stack:
 
         def opened(options: SpeculationOptions | None) -> Engine:
             engine = Engine(
-                request.model, place.boards, devices, overlay=overlay, context=request.context,
+                request.model, setup.boards, devices, overlay=overlay, context=request.context,
                 max_sequences=1, speculation=options,
             )  # fmt: skip
             return stack.enter_context(engine)
@@ -152,8 +153,8 @@ def _wall(
         begin = engine.tokenizer.begins_with
         prompts = cut_prompts(tokens, engine.context, request.prompts, begin).held_out
         decoders = Decoders(engine, plain, switch, analysis.trees)
-        progress = watch(f"decoding on {place.boards} boards")
+        progress = open_progress(f"decoding on {setup.boards} boards")
         walls = measure_walls(decoders, prompts, analysis.curves, request.temperature, progress)
         kernels = engine.cluster.kernels_name or ""
-        where = Placed(place.board, place.boards, overlay, kernels, engine.context)
+        where = MeasuredSetup(setup.board, setup.boards, overlay, kernels, engine.context)
     return wall_table(analysis, walls, where, measurement)

@@ -1,7 +1,7 @@
-"""T_v(x) and T_d(x) by the clock of this computer: decoding with each length, one after another.
+"""T_v(x) and T_d(x) by wall clock on this computer, from decoding with each length.
 
-Lengths take turns on every prompt, so that whatever else the computer does disturbs all of them
-alike; a length's time is the median over prompts of the faster of two runs.
+Lengths alternate on every prompt, so that other load disturbs all of them equally. A length's time
+is the median over prompts of the faster of two runs.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from lora_sdk.engine.engine import Engine
 
 NEW_TOKENS = 64
-PROMPTS_A_RANGE = 4
+PROMPTS_PER_RANGE = 4
 REPEATS = 2
 LENGTHS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32)
-"""Verification lengths that are tried, where there are trees of that size."""
+"""Verification lengths that are measured, if there are trees of that size."""
 
 
 @dataclass(frozen=True)
-class Placed:
-    """Where a model ran: the board's kind, how many, the overlay, the kernels, its context."""
+class MeasuredSetup:
+    """The setup of a measurement: kind and number of boards, overlay, kernels, context."""
 
     board: str
     boards: int
@@ -42,7 +42,7 @@ class Placed:
 
 @dataclass(frozen=True)
 class WallTimes:
-    """StepTimes, measured. Seconds by size, one entry a range of contexts; `plain_s` a token."""
+    """Measured StepTimes: seconds by size, one entry per range of contexts; `plain_s` per token."""
 
     curves: Sequence[CurveAt]
     plain_s: Sequence[float]
@@ -59,7 +59,7 @@ class WallTimes:
         return self.plain_s[range_of(self.curves, context)]
 
     def verify(self, rows: int, context: int) -> float:
-        """A round's time less its draft's: what the host does between them is in it."""
+        """Time of a round without its draft. Includes the host's work between the two."""
         return self.verify_s[range_of(self.curves, context)][rows]
 
     def draft(self, rows: int, context: int) -> float:
@@ -68,7 +68,7 @@ class WallTimes:
 
 
 class Switch:
-    """The tree that an engine drafts, changed between requests."""
+    """The tree that an engine drafts. It is changed between requests."""
 
     def __init__(self) -> None:
         self.tree = TreeShape()
@@ -80,7 +80,7 @@ class Switch:
 
 @dataclass(frozen=True)
 class Decoders:
-    """Engines of one model: `engine` drafts the trees that `switch` chooses, `plain` nothing."""
+    """Engines of one model: `engine` drafts the trees of `switch`, `plain` drafts nothing."""
 
     engine: Engine
     plain: Engine
@@ -98,7 +98,7 @@ def measure_walls(
     """Decode NEW_TOKENS after prompts of each range with every length, REPEATS times.
     `progress(done, total)` counts requests.
 
-    RequestError: a range of contexts in which no prompt lies."""
+    RequestError: a range of contexts without a prompt."""
     sizes = [size for size in LENGTHS if size in decoders.trees]
     chosen = _by_range(prompts, curves)
     total = REPEATS * (len(sizes) + 1) * sum(map(len, chosen))
@@ -128,8 +128,8 @@ def measure_walls(
 def _fastest(
     decoders: Decoders, sizes: Sequence[int], prompt: Sequence[int], params: SamplingParams
 ) -> dict[int, tuple[float, float]]:
-    """Seconds of verification and draft a round, by size (1: plain decoding, a token): the fastest
-    of REPEATS, which go through the sizes up and down so that none is always first."""
+    """Seconds of verification and draft per round, by size (1: plain decoding, per token): the
+    fastest of REPEATS runs. Runs go through the sizes up and down, so that none is always first."""
     best: dict[int, tuple[float, float]] = {}
     for repeat in range(REPEATS):
         for size in (1, *sizes) if repeat % 2 == 0 else (*reversed(sizes), 1):
@@ -141,7 +141,7 @@ def _fastest(
 
 
 def _round_times(result: Result) -> tuple[float, float]:
-    """Seconds a round without its draft, and of its draft; a token where nobody drafted."""
+    """Seconds per round without its draft, and of its draft. Per token without a draft."""
     seconds = result.timing.total - result.timing.first_token
     found = result.speculation
     if found is None or not found.verifications:
@@ -163,7 +163,7 @@ def _decode(engine: Engine, prompt: Sequence[int], params: SamplingParams) -> Re
 def _by_range(
     prompts: Sequence[Sequence[int]], curves: Sequence[CurveAt]
 ) -> list[list[Sequence[int]]]:
-    """Up to PROMPTS_A_RANGE prompts that are continued in each range, the longest that are."""
+    """Up to PROMPTS_PER_RANGE prompts for each range of contexts, evenly chosen."""
     groups: list[list[Sequence[int]]] = [[] for _ in curves]
     for prompt in prompts:
         groups[range_of(curves, len(prompt) + NEW_TOKENS // 2)].append(prompt)
@@ -172,4 +172,6 @@ def _by_range(
             raise RequestError(
                 f"no prompt is continued at contexts from {curve.context} on; give more text"
             )
-    return [group[:: max(1, len(group) // PROMPTS_A_RANGE)][:PROMPTS_A_RANGE] for group in groups]
+    return [
+        group[:: max(1, len(group) // PROMPTS_PER_RANGE)][:PROMPTS_PER_RANGE] for group in groups
+    ]
