@@ -130,7 +130,7 @@ def test_the_command_shows_it() -> None:
     [
         (["--adapter-rank", "-1"], "adapter rank -1 is out of range: 1 to"),
         (["--adapter-rank", "100000"], "out of range"),
-        (["--adapter-rank", "6"], "no multiple of 4 boards"),
+        (["--adapter-rank", "6"], "not a multiple of 4 boards"),
         (["--adapter-mode", "s"], "--adapter-mode needs --adapter-rank"),
         (["--adapter-rank", "8", "--design", "lora_f_u280"], "are timed for array designs"),
         (["--adapter-rank", "8", "--design", "flightllm", "--boards", "1"], "for array designs"),

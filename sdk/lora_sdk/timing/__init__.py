@@ -1,1 +1,1 @@
-"""What a step would take on real boards: modelled time, never measured, independent of values."""
+"""Modelled time of a step on real boards. Never measured, and independent of values."""

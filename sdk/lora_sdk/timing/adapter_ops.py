@@ -1,11 +1,11 @@
-"""What one adapter adds to a product on each board, in the three ways to shard it.
+"""Cost that one adapter adds to a matmul on each board, for the three ways to shard it.
 
-All hold B by the board's own columns; they differ in A (BD-LoRA, section 3):
-- nfs: A whole on every board;
-- s: A sharded by rank, so that h, all modules' ranks, is gathered before B;
-- bd: a block for each board. B of q, k, v, gate and up is block-diagonal, so that a board needs
-  the ranks of its own block alone; A of o and down is, and is applied whole. Neither has a
-  collective."""
+All shard B by the board's columns. They differ in A (BD-LoRA, section 3):
+- nfs: the whole A on every board.
+- s: A sharded by rank. h, with the ranks of all modules, is gathered before B.
+- bd: one block per board. B of q, k, v, gate and up is block-diagonal, so a board needs only the
+  ranks of its block. A of o and down is block-diagonal and applied whole. There is no collective.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lora_host import abi
 from lora_host.errors import RequestError
 
 MODES = ("bd", "s", "nfs")
-ADAPTER_BYTES = 2  # adapters and h are FP16, whatever the design's weights are
+ADAPTER_BYTES = 2  # adapters and h are FP16 for any weight format of the design
 
 
 @dataclass(frozen=True)
@@ -36,21 +36,21 @@ class AdapterUse:
             )
 
     def check(self, boards: int) -> None:
-        """RequestError: a block-diagonal adapter has no block for each of so many boards."""
+        """RequestError: the rank does not give a block-diagonal adapter one block per board."""
         if self.mode == "bd" and self.rank % boards:
             raise RequestError(
-                f"adapter rank {self.rank} is no multiple of {boards} boards, and a block-diagonal "
-                "adapter has a block for each; take another rank, or --adapter-mode s or nfs"
+                f"adapter rank {self.rank} is not a multiple of {boards} boards, but a block-"
+                "diagonal one has one block per board; use another rank, or --adapter-mode s or nfs"
             )
 
     def down_ranks(self, boards: int) -> int:
-        """Values of A for each input of a module on one board; a block-diagonal A has as many."""
+        """Values of A per input of a module on one board. A block-diagonal A has the same."""
         return self.rank if self.mode == "nfs" else math.ceil(self.rank / boards)
 
     def up_ranks(self, boards: int, blocked_b: bool) -> int:
-        """Values of B for each of a board's columns; `blocked_b`: a module of the bd_b kind."""
+        """Values of B per column of a board. `blocked_b`: a module with block-diagonal B."""
         return self.rank // boards if self.mode == "bd" and blocked_b else self.rank
 
     def gathered(self, boards: int, modules: int) -> int:
-        """Values of h a row that a product's further collective gathers; 0: there is none."""
+        """Values of h per row that the adapter's extra collective gathers; 0: there is none."""
         return modules * self.rank if self.mode == "s" and boards > 1 else 0

@@ -1,4 +1,4 @@
-"""Section VI.C's analyses: what the synchronisation methods of LORA save, in cycles."""
+"""The analyses of section VI.C: cycles saved by LORA's synchronization methods."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from lora_sdk.timing.shape_ops import step_ops
 
 
 def _lora_q() -> Machine:
-    """VI.C names LORA-Q for the products; its clock also gives the sums' 220 cycles."""
+    """VI.C names LORA-Q for the matmuls. Its clock also gives the 220 cycles of the sums."""
     design = load_design("lora-q")
     assert isinstance(design, ArrayDesign)  # shipped data
     return machine_of(design, board_facts("u280"))
 
 
 def summation(model: str = "gpt2-1.5b", boards: int = 4, rows: int = 32) -> dict[str, float]:
-    """LayerNorm split over boards, in cycles: `row` mean and variance of one row, `communication`
-    its all-reduce, `longer` the increase without packing and pipelining, `prefill` and `decode` the
-    speed-up against a LayerNorm replicated on every board, `saved` the share of buffers saved."""
+    """LayerNorm split over boards, in cycles. `row`: mean and variance of one row. `communication`:
+    its all-reduce. `longer`: the increase without packing and pipelining. `prefill`, `decode`:
+    speed-up over a LayerNorm replicated on every board. `saved`: share of buffers saved."""
     machine, hidden = _lora_q(), shape_config(model).hidden
     one_pass = hidden / boards / machine.lanes
     row = 2 * (one_pass + machine.sum_cycles)
@@ -45,15 +45,16 @@ def summation(model: str = "gpt2-1.5b", boards: int = 4, rows: int = 32) -> dict
 
 
 def reordering(model: str = "opt-6.7b", boards: int = 4, rows: int = 32) -> dict[str, float]:
-    """Local columns first and early broadcast, in cycles: `tile` a product over the local columns
-    for one column tile, `receive` a neighbour's columns at the stated line rate and `receive_port`
-    at the port's width, `idle` what a column tile waits without reordering (port), `window` the
-    product of one neighbour's share that hides it, `longer` the increase of prefill without both.
+    """Local columns first and early broadcast, in cycles. `tile`: a matmul over the local columns
+    for one column tile. `receive`: receiving a neighbor's columns at the stated line rate.
+    `receive_port`: the same at the port's width. `idle`: wait of a column tile without reordering
+    (port). `window`: the matmul of one neighbor's share, which hides the transfer. `longer`: the
+    increase of prefill without both methods.
 
-    The paper counts 32 rows at the full rate of the 64-row array here; so does this."""
+    As in the paper, 32 rows are counted at the full rate of the 64-row array."""
     machine, config = replace(_lora_q(), pad_rows=False), shape_config(model)
     local = config.hidden // boards
-    tile = _product(machine, rows, local, 32)
+    tile = _matmul(machine, rows, local, 32)
     sent = rows * local * machine.activation_bytes
     receive = machine.hop_cycles + sent / machine.port_rate
     port = machine.hop_cycles + sent / 32
@@ -67,13 +68,13 @@ def reordering(model: str = "opt-6.7b", boards: int = 4, rows: int = 32) -> dict
         "receive": receive,
         "receive_port": port,
         "idle": idle,
-        "window": _product(machine, rows, local, local),
+        "window": _matmul(machine, rows, local, local),
         "longer": stalls / whole,
     }
 
 
-def _product(machine: Machine, rows: int, k: int, n: int) -> float:
-    """The paper's count of a product: full rate, an overhead a column tile, one start."""
+def _matmul(machine: Machine, rows: int, k: int, n: int) -> float:
+    """The paper's count of a matmul: full rate, overhead per column tile, one start."""
     return rows * k * n / machine.macs + n / 32 * machine.tile_cycles + machine.start_cycles
 
 
@@ -95,12 +96,12 @@ def scaling(
 
 
 def energy_per_token(board: str, boards: int, tokens_per_second: float) -> float:
-    """Joules a token of `boards` boards running at their typical power."""
+    """Joules per token of `boards` boards at their typical power."""
     return boards * board_facts(board).power_watts / tokens_per_second
 
 
 def every_analysis() -> dict[str, Any]:
-    """Section VI.C and its neighbours: sums, products, scaling over boards, energy."""
+    """Section VI.C and related figures: sums, matmuls, scaling over boards, energy."""
     energy = {}
     for design, board in (("flightllm", "u280"), ("own-u280", "u280"), ("own-v80", "v80")):
         rate = _token_rate(design, "llama2-7b", 128)
@@ -123,7 +124,7 @@ def _token_rate(design: str, model: str, context: int) -> float:
 
 
 def analyses_text(found: dict[str, Any]) -> str:
-    """The same for people, the paper's figures beside the modelled ones."""
+    """The analyses as text, with the paper's figures in brackets."""
     s, r = found["summation"], found["reordering"]
     lines = [
         "modelled, the paper's figure in brackets",
@@ -131,10 +132,10 @@ def analyses_text(found: dict[str, Any]) -> str:
         f"  mean and variance of a row {s['row']:.0f} cycles (121), their exchange "
         f"{s['communication']:.0f} (220)",
         f"  without packing and pipelining {s['longer']:.0%} longer (107%)",
-        f"  against a replicated LayerNorm: prefill {s['prefill']:.1f} times faster (3.9), decode "
+        f"  over a replicated LayerNorm: prefill {s['prefill']:.1f} times faster (3.9), decode "
         f"{s['decode']:.1f} (1.3), buffers {s['saved']:.0%} smaller (75%)",
-        "products, OPT-6.7B on 4 boards, 32 tokens:",
-        f"  a column tile takes {r['tile']:.0f} cycles (400); a neighbour's columns arrive after "
+        "matmuls, OPT-6.7B on 4 boards, 32 tokens:",
+        f"  a column tile takes {r['tile']:.0f} cycles (400); a neighbor's columns arrive after "
         f"{r['receive_port']:.0f} (1090) by the port's width, {r['receive']:.0f} by the line rate",
         f"  the array waits {r['idle']:.0f} cycles (690) without reordering; local columns first "
         f"give {r['window']:.0f} (9208) to hide it in",

@@ -1,4 +1,4 @@
-"""Cycles of one operator: the single definition behind designs, overlays, plans and exploration."""
+"""Cycles of one operator: the single definition for designs, overlays, plans and exploration."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ TILE_COLUMNS = 32  # the column tile of VI.C's 400 and 9208 cycles
 
 
 def matrix_cycles(machine: Machine, rows: int, k: int, n: int) -> float:
-    """MPU cycles of [rows, k] x [k, n]: as vectors (Figure 8), or as a matrix (Figure 3b).
+    """MPU cycles of [rows, k] x [k, n]: as GEMVs (Figure 8) or as a GEMM (Figure 3b).
 
-    A vector tile of T_m cycles fills and drains the array once. As a matrix, rows are padded to the
-    array and its fill is half hidden by the double buffer (a tile of 2 T_m), plus an overhead a
-    column tile. The control unit takes the matrix scheme from half an array of rows on (prefill),
-    below that the faster one."""
+    In a GEMV, a tile of T_m cycles fills and drains the array once. In a GEMM, rows are padded to
+    the array, its fill is half hidden by the double buffer (a tile of 2 T_m), and each column tile
+    adds an overhead. The control unit uses the GEMM from half an array of rows on (prefill), below
+    that the faster one."""
     if not rows or not k or not n:
         return 0.0
     ideal = k * n / machine.macs
@@ -37,12 +37,12 @@ def matrix_cycles(machine: Machine, rows: int, k: int, n: int) -> float:
 
 
 def matrix_passes(machine: Machine, rows: int) -> int:
-    """How often a product reads its weights: once for as many rows as the array has."""
+    """Number of times that a matmul reads its weights: once per array of rows."""
     return rows if machine.row_by_row else math.ceil(rows / machine.rows)
 
 
 def attention_macs(head_dim: int, heads: int, visible: int) -> float:
-    """Multiply-accumulates of q.k and s.v over `visible` positions summed over rows."""
+    """Multiply-accumulates of q.k and s.v. `visible`: positions, summed over rows."""
     return 2.0 * head_dim * heads * visible
 
 
@@ -53,19 +53,19 @@ def attention_cycles(machine: Machine, head_dim: int, heads: int, visible: int) 
 
 
 def softmax_cycles(machine: Machine, rows: int, heads: int, visible: int) -> float:
-    """VFU cycles of SoftMax: passes over every score, one latency a row."""
+    """VFU cycles of SoftMax: passes over every score, one latency per row."""
     if not heads:
         return 0.0
     return SOFTMAX_PASSES * heads * visible / machine.lanes + rows * machine.norm_cycles
 
 
 def norm_passes(layer_norm: bool) -> int:
-    """Passes over a row that a norm takes."""
+    """Number of passes of a norm over a row."""
     return LAYERNORM_PASSES if layer_norm else RMSNORM_PASSES
 
 
 def norm_cycles(machine: Machine, rows: int, columns: int, layer_norm: bool) -> float:
-    """VFU cycles of a norm over `columns` local columns; rows go one after another (IV.B)."""
+    """VFU cycles of a norm over `columns` local columns. Rows are sequential (IV.B)."""
     passes = norm_passes(layer_norm) * columns / machine.lanes
     return rows * (passes + machine.norm_cycles)
 
@@ -78,9 +78,9 @@ def vector_cycles(machine: Machine, rows: int, columns: int, passes: int = 1) ->
 def gather_cycles(
     machine: Machine, boards: int, columns: int, rows: int, element: int
 ) -> tuple[float, float]:
-    """(cycles, bytes on the busiest port) of an all-gather as in Figure 9: n/2 hops, and what a
-    board receives over its two full-duplex links (one where there are two boards). A stalled gather
-    (DFX) passes each row round the ring, n - 1 hops one way."""
+    """(cycles, bytes on the busiest port) of an all-gather as in Figure 9: n/2 hops, and the bytes
+    that a board receives over its two full-duplex links (one link for two boards). A stalled gather
+    (DFX) passes each row around the ring, n - 1 hops in one direction."""
     if boards == 1:
         return 0.0, 0.0
     if machine.stalled:
@@ -94,7 +94,7 @@ def gather_cycles(
 
 def exchange_cycles(machine: Machine, boards: int, rows: int, norm: float) -> float:
     """Exposed cycles of a norm's all-reduce: n - 1 hops, packed and pipelined over groups of rows
-    (equation 3): `norm` cycles of local work hide all but the last group's."""
+    (equation 3). `norm` cycles of local work hide all groups except the last."""
     if boards == 1:
         return 0.0
     transfer = (boards - 1) * machine.hop_cycles

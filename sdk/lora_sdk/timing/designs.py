@@ -17,7 +17,7 @@ from lora_sdk.timing.facts import DATA, only_known, resolved
 
 @dataclass(frozen=True)
 class Link:
-    """A link between neighbours: line rate, bytes a cycle of the user port, one hop's latency, and
+    """A link between neighbors: line rate, bytes per cycle of the user port, latency of a hop, and
     rows packed into one transfer (III.B)."""
 
     bits_per_second: float
@@ -28,15 +28,14 @@ class Link:
 
 @dataclass(frozen=True, kw_only=True)
 class ArrayDesign:
-    """LORA and its like: an array of multipliers (MPU), vector lanes (VFU), a Router.
+    """Designs like LORA: an array of multipliers (MPU), vector lanes (VFU), a Router.
 
-    Cycle fields count cycles of `clock_hz`. `array` is rows x columns of multipliers, `tile` T_m.
-    `weight_bits` without, `metadata` the share that scales and zero points add. `kv_bytes` is one
-    element's. The on-chip KV cache holds `kv_onchip_tokens` positions of a model with
-    `kv_onchip_hidden` columns and `kv_onchip_layers` blocks. `prefetch_bytes`: weights that may be
-    fetched ahead while the MPU waits. `row_grain`: "array" pads the rows of a matrix product to the
-    array's, "row" pads none. `gathers` "overlapped" or "stalled"; `norms` "split" or "replicated".
-    """
+    Cycle fields count cycles of `clock_hz`. `array`: rows x columns of multipliers. `tile`: T_m.
+    `weight_bits` exclude scales and zero points, `metadata` is the share that they add. `kv_bytes`:
+    bytes per element. The on-chip KV cache holds `kv_onchip_tokens` positions of a model with
+    `kv_onchip_hidden` columns and `kv_onchip_layers` blocks. `prefetch_bytes`: weights that can be
+    prefetched while the MPU waits. `row_grain`: "array" pads the rows of a GEMM to the array, "row"
+    pads nothing. `gathers`: "overlapped" or "stalled". `norms`: "split" or "replicated"."""
 
     name: str
     title: str
@@ -76,21 +75,21 @@ class ArrayDesign:
 
     @property
     def macs(self) -> float:
-        """Multiply-accumulates a cycle that work."""
+        """Multiply-accumulates per cycle in use."""
         return self.array[0] * self.array[1] * self.utilisation
 
     @property
     def weight_bytes(self) -> float:
-        """Bytes of one weight, its share of scales and zero points included."""
+        """Bytes per weight, including its share of scales and zero points."""
         return self.weight_bits / 8 * (1 + self.metadata)
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamDesign:
-    """FlightLLM's decoder: a stream of weights, loads that must be issued, a KV cache.
+    """FlightLLM's decoder: a stream of weights, issue of loads, a KV cache.
 
-    `macs` a cycle on the board, or `macs_by_board`. `loads_per_block` loads for each `block_bytes`
-    of weights, divided by `merge` (the prefetch ratio); `kv_factor` times the ideal KV time."""
+    `macs`: per cycle, or `macs_by_board`. Each `block_bytes` of weights take `loads_per_block`
+    loads, divided by `merge` (the prefetch ratio). The KV time is `kv_factor` times the ideal."""
 
     name: str
     title: str
@@ -113,12 +112,12 @@ class StreamDesign:
     speculation: str | None = None
 
     def macs_on(self, board: str) -> float:
-        """Multiply-accumulates a cycle on `board`."""
+        """Multiply-accumulates per cycle on `board`."""
         return float(self.macs_by_board.get(board, self.macs))
 
     @property
     def weight_bytes(self) -> float:
-        """Bytes of one weight, its share of scales and zero points included."""
+        """Bytes per weight, including its share of scales and zero points."""
         return self.weight_bits / 8 * (1 + self.metadata)
 
 
@@ -148,14 +147,14 @@ def _shipped() -> Mapping[str, Mapping[str, Any]]:
 
 
 def design_names() -> tuple[str, ...]:
-    """Names of the designs that ship with the package."""
+    """Names of the designs in the package."""
     return tuple(_shipped())
 
 
 def load_design(name: str | Path) -> Design:
-    """The design called `name`, or the one design in a YAML file.
+    """The design named `name`, or the single design in a YAML file.
 
-    RequestError: unknown name (with the nearest), unknown or missing field."""
+    RequestError: unknown name (with the closest one), unknown or missing field."""
     text = str(name)
     if text in _shipped():
         return make_design(text, _whole(_shipped(), text))
@@ -170,7 +169,7 @@ def load_design(name: str | Path) -> Design:
 
 
 def _whole(table: Mapping[str, Mapping[str, Any]], name: str) -> dict[str, Any]:
-    """The fields of `name` on top of those of its base."""
+    """The fields of `name`, with those of its base as defaults."""
     if not isinstance(table[name], dict):
         raise RequestError(f"design {name}: found {table[name]!r}, expected its fields")
     own = dict(table[name])
@@ -183,7 +182,7 @@ def _whole(table: Mapping[str, Mapping[str, Any]], name: str) -> dict[str, Any]:
 
 
 def make_design(name: str, values: Mapping[str, Any]) -> Design:
-    """A design from its fields; RequestError names a field that is unknown or missing."""
+    """A design from its fields. RequestError names an unknown or missing field."""
     kind = KINDS.get(values.get("kind", ""))
     if kind is None:
         raise RequestError(f"design {name}: kind {values.get('kind')!r}, expected array or stream")
@@ -216,8 +215,8 @@ def make_design(name: str, values: Mapping[str, Any]) -> Design:
 
 
 def _check_numbers(kind: type, made: Mapping[str, Any], where: str) -> None:
-    """RequestError naming the first number that is none, negative or not finite, or 0 where it
-    divides."""
+    """RequestError names the first field that is not a number, negative, not finite, or 0 although
+    it is a divisor."""
     for entry in fields(kind):
         if entry.type not in ("int", "float") or entry.name not in made:
             continue

@@ -29,17 +29,17 @@ SPACE: dict[str, tuple[Any, ...]] = {
     "prefetch_bytes": (0, 1 << 20, 4 << 20, 16 << 20),
     "ports": (8, 16, 32, 64),
 }
-"""Candidate values of each variable; the paper prunes its space the same way (V.D)."""
+"""Candidate values of each variable. The paper prunes its space the same way (V.D)."""
 BASES = {"fp16": "lora-f", "w8a8": "lora-q", "w4a8": "own-u280"}
-PENALTY = 1e3  # of the excess over a limit, against seconds
-RAMP = 4  # blocks after which a step is taken as periodic while searching
-POINTS = 4  # contexts at which decoding is timed; between them it is a straight line
+PENALTY = 1e3  # seconds per unit of excess over a limit
+RAMP = 4  # blocks after which the search assumes a step to be periodic
+POINTS = 4  # contexts at which decoding is timed; linear in between
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One point of the space. `seconds` is the request's modelled time, `excess` what is over its
-    limit and by how much of the board."""
+    """One point of the space. `seconds`: modelled time of the request. `excess`: resources over
+    their limit, and by which share of the board."""
 
     values: Mapping[str, Any]
     design: ArrayDesign
@@ -54,12 +54,12 @@ class Candidate:
 
     @property
     def objective(self) -> float:
-        """What is minimised: the time, plus a penalty where it does not fit."""
+        """The value to minimize: the time, plus a penalty if it does not fit."""
         return self.seconds + PENALTY * sum(self.excess.values())
 
 
 class Exploration:
-    """Times points of a space for one request on boards of one kind; each point once."""
+    """Times points of a space for one request on boards of one kind. Each point is timed once."""
 
     def __init__(
         self,
@@ -70,8 +70,8 @@ class Exploration:
         outputs: int,
         space: Mapping[str, Sequence[Any]] | None = None,
     ) -> None:
-        """`space`: candidate values by variable; what it leaves out keeps SPACE's. RequestError:
-        an unknown variable, no board, a length out of range."""
+        """`space`: candidate values by variable; the default is SPACE. RequestError: an unknown
+        variable, no board, a length out of range."""
         for name in space or {}:
             if name not in SPACE:
                 raise RequestError(f"variable {name!r} is not one of {', '.join(SPACE)}")
@@ -87,20 +87,20 @@ class Exploration:
 
     @property
     def evaluated(self) -> int:
-        """Points that were timed."""
+        """Number of points timed."""
         return len(self._known)
 
-    def at(self, places: Sequence[int]) -> Candidate:
-        """The candidate at these places in each variable's values."""
-        key = tuple(int(place) for place in places)
+    def at(self, indices: Sequence[int]) -> Candidate:
+        """The candidate with these indices into the values of each variable."""
+        key = tuple(int(index) for index in indices)
         if key not in self._known:
             pairs = zip(self.space.items(), key, strict=True)
-            values = {name: candidates[place] for (name, candidates), place in pairs}
+            values = {name: candidates[index] for (name, candidates), index in pairs}
             self._known[key] = self.candidate(values, whole=False)
         return self._known[key]
 
     def candidate(self, values: Mapping[str, Any], whole: bool = True) -> Candidate:
-        """Times one set of values; `whole`: with every block, not from a few of them."""
+        """Time one set of values. `whole`: with every block instead of a few."""
         design = make(values, self.board.name)
         ports = min(values["ports"], port_count(self.board))
         taken = resources(design, self.board, ports)
@@ -117,33 +117,33 @@ class Exploration:
         whole = self.config.layers
 
         def of_layers(shape: StepShape, layers: int) -> float:
-            # The on-chip cache's share a block stays that of the whole model.
+            # Each block keeps its share of the on-chip cache.
             held = design.kv_onchip_layers * layers / whole
             machine = machine_of(replace(design, kv_onchip_layers=held), self.board)
             ops = step_ops(machine, replace(self.config, layers=layers), self.boards, shape)
             return machine.seconds(schedule(ops, machine.prefetch_cycles).cycles)
 
         def one(shape: StepShape) -> float:
-            # Blocks are alike: once the prefetch buffer is in its rhythm, each takes as long.
+            # Blocks are equal: once the prefetch buffer is in a steady state, each takes as long.
             if exact or whole <= 2 * RAMP:
                 return of_layers(shape, whole)
             few, more = of_layers(shape, RAMP), of_layers(shape, 2 * RAMP)
             return more + (whole - 2 * RAMP) / RAMP * (more - few)
 
         first, last = self.inputs + 1, self.inputs + self.outputs
-        places = [first + (last - first) * i / (POINTS - 1) for i in range(POINTS)]
-        times = [one(decode(round(place))) for place in places]
+        contexts = [first + (last - first) * i / (POINTS - 1) for i in range(POINTS)]
+        times = [one(decode(round(context))) for context in contexts]
         inner = sum(times[1:-1]) + (times[0] + times[-1]) / 2
         return one(prefill(self.inputs)) + inner / (POINTS - 1) * self.outputs
 
     def exhaustive(self) -> Candidate:
-        """The best of all points; for small spaces."""
+        """The best of all points, for small spaces."""
         for point in self._points():
             self.at(point)
         return self._best()
 
     def _best(self) -> Candidate:
-        """The best of the points so far, timed with every block."""
+        """The best point so far, timed with every block."""
         return self.candidate(min(self._known.values(), key=_order).values)
 
     def evolve(self, seed: int = 1, generations: int = 30) -> Candidate:
@@ -154,7 +154,7 @@ class Exploration:
             raise RequestError("exploration needs scipy: pip install 'lora-fpga[dse]'") from None
         bounds = [(0, len(values) - 1) for values in self.space.values()]
         differential_evolution(
-            lambda places: self.at([round(place) for place in places]).objective,
+            lambda point: self.at([round(value) for value in point]).objective,
             bounds,
             integrality=[True] * len(bounds),
             popsize=6,
@@ -172,13 +172,13 @@ class Exploration:
 
 
 def _order(candidate: Candidate) -> tuple[bool, float, float]:
-    """Feasible first, then fast, then small: equal times go to the design that takes less."""
+    """Sort key: feasible first, then faster, then smaller."""
     size = candidate.resources.dsp + candidate.resources.bram + candidate.resources.uram
     return not candidate.feasible, candidate.objective, size
 
 
 def make(values: Mapping[str, Any], board: str) -> ArrayDesign:
-    """A design from a point's values: the precision's base design with these sizes."""
+    """A design from the values of a point: the base design of the precision with these sizes."""
     base = load_design(BASES[values["precision"]])
     assert isinstance(base, ArrayDesign)  # shipped data
     kept = {key: value for key, value in base.resources.items() if key != "mpu_dsp_per_mac"}
@@ -212,12 +212,12 @@ def paper_values(precision: str = "fp16") -> dict[str, Any]:
 
 
 SHIPPED = {"fp16": "lora_f_u280", "w8a8": "lora_q_u280", "w4a8": "lora_w4a8_u280"}
-"""Overlays that ship, by precision: their units' formats are those of an explored one."""
+"""Included overlays by precision. An explored design has the same formats."""
 
 
 def manifest(candidate: Candidate, board: str) -> dict[str, Any]:
-    """The overlay manifest that a candidate would need. Its kernels, and for other boards than the
-    shipped overlay's the register bases, are those of the build that makes it."""
+    """The overlay manifest of a candidate. Its kernels come from the build, and so do the register
+    bases for boards other than the included overlay's."""
     from lora_host.overlay import load_overlay
     from lora_host.yaml_file import read_yaml
 

@@ -19,7 +19,7 @@ MAX_PARAMETERS = 12
 
 @dataclass(frozen=True)
 class Parameter:
-    """One fitted number, with what it means and the published row it was fitted to."""
+    """One fitted number, with its meaning and the published row it was fitted to."""
 
     name: str
     value: float
@@ -30,8 +30,8 @@ class Parameter:
 
 @dataclass(frozen=True)
 class BoardFacts:
-    """A board as timing and resources see it. Bandwidths are bytes a second of all banks together,
-    `bram` counts blocks of 36 Kbit, `macs_per_dsp` is INT8."""
+    """Facts of a board for timing and resources. Bandwidths are bytes per second of all banks.
+    `bram` counts blocks of 36 Kbit. `macs_per_dsp` is for INT8."""
 
     name: str
     title: str
@@ -52,7 +52,7 @@ class BoardFacts:
 
 @dataclass(frozen=True)
 class Draft:
-    """A draft model: mean tokens a verification of `x` rows emits, and what drafting takes."""
+    """A draft model: mean emitted tokens of a verification of `x` rows, and drafting time."""
 
     name: str
     title: str
@@ -64,12 +64,12 @@ class Draft:
         """Mean emitted tokens of a verification of x rows (root included) at a context; AAT(1) = 1
         (equation 3 of the tree-speculation paper with C = 1/2)."""
         (low, b_low), (high, b_high) = self.b[0], self.b[-1]
-        place = math.log2(min(max(context, low), high) / low) / math.log2(high / low)
-        b = b_low + (b_high - b_low) * place
+        fraction = math.log2(min(max(context, low), high) / low) / math.log2(high / low)
+        b = b_low + (b_high - b_low) * fraction
         return 1.0 + b * (math.log(2.0) + math.log(x - 0.5))
 
     def draft_share(self, x: int) -> float:
-        """Time of drafting x - 1 tokens, in plain steps; nothing is drafted for x = 1."""
+        """Time of drafting x - 1 tokens, relative to a plain step; 0 for x = 1."""
         return self.draft_base + self.draft_slope * x if x > 1 else 0.0
 
 
@@ -92,12 +92,12 @@ def _boards() -> Mapping[str, BoardFacts]:
 
 
 def board_names() -> tuple[str, ...]:
-    """Names that `board_facts` takes."""
+    """Names of known boards."""
     return tuple(_boards())
 
 
 def board_facts(name: str) -> BoardFacts:
-    """The board called `name`; RequestError, with the nearest name, where there is none."""
+    """The board named `name`. RequestError, with the closest name, if there is none."""
     if name not in _boards():
         raise RequestError(f"board {name!r} is not known; {did_you_mean(name, board_names())}")
     return _boards()[name]
@@ -119,14 +119,14 @@ def drafts() -> Mapping[str, Draft]:
 
 
 def resolved(value: object) -> object:
-    """`value`, or where it names a fitted parameter, that parameter's value."""
+    """`value`, or if it names a fitted parameter, the value of that parameter."""
     if isinstance(value, str) and value in parameters():
         return parameters()[value].value
     return value
 
 
 def only_known(kind: type, values: Mapping[str, object], where: str) -> None:
-    """RequestError naming the first key of `values` that the dataclass `kind` has not."""
+    """RequestError names the first key of `values` that is not a field of the dataclass `kind`."""
     known = [field.name for field in fields(kind)]
     for name in values:
         if name not in known:

@@ -1,4 +1,4 @@
-"""Operators of a step from a board's command list: what the emulated boards really run."""
+"""Operators of a step from a board's command list, the one that emulated boards run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lora_sdk.plan.kv import KvLayout
     from lora_sdk.plan.model_plan import Plan
 
-FP16_TURNS = 4  # INT8 multipliers that one product of 11-bit significands takes
+FP16_PASSES = 4  # INT8 multiplications per multiplication of 11-bit significands
 UNITS = {
     abi.UNIT_MPU: MPU,
     abi.UNIT_VFU: VFU,
@@ -43,19 +43,19 @@ class ListTiming:
         self.machine = machine
         self.plan = plan
         self.board = plan.boards[rank]
-        self._places = list(_places(commands, plan.size))
+        self._fixed_fields = list(_fixed_fields(commands, plan.size))
 
     def ops(self, step: StepShape) -> list[Op]:
-        """The operators of one step, an operator a command, in the list's order.
+        """The operators of one step, one per command, in the list's order.
 
         RequestError names a command that has no timing."""
         known: dict[Any, dict[str, Any]] = {}  # equal commands of other blocks cost the same
         found: list[Op] = []
-        for command, place, key in self._places:
+        for command, fields, key in self._fixed_fields:
             cost = known.get(key)
             if cost is None:
                 cost = known[key] = self._cost(command, step)
-            found.append(Op(**place, **cost))
+            found.append(Op(**fields, **cost))
         return found
 
     def _cost(self, command: isa.Command, step: StepShape) -> dict[str, Any]:
@@ -69,12 +69,12 @@ class ListTiming:
             )
         return cost(self, command, rows, step)
 
-    def turns(self, integer: bool) -> int:
-        """How often an array of INT8 multipliers is used for one product."""
+    def passes_per_mac(self, integer: bool) -> int:
+        """Passes of an array of INT8 multipliers per multiplication."""
         array = of_precision(self.plan.overlay.precision)
-        return 1 if integer or not array.integer else FP16_TURNS
+        return 1 if integer or not array.integer else FP16_PASSES
 
-    # What a command moves.
+    # Bytes that a command moves.
 
     def bank_cycles(self, bank: int, size: float) -> float:
         """Cycles in which one bank streams `size` bytes."""
@@ -83,18 +83,18 @@ class ListTiming:
         return size / (efficiency * board.banks[bank].bandwidth / machine.clock_hz)
 
 
-def _places(
+def _fixed_fields(
     commands: Sequence[isa.Command], boards: int
 ) -> Iterator[tuple[isa.Command, dict[str, Any], Any]]:
-    """Each command with what no step changes: unit, names, what it waits for; and the key under
-    which its cost is kept."""
+    """Each command with the fields that do not depend on the step (unit, names, dependencies), and
+    the cache key of its cost."""
     signals: dict[int, int] = {}
     for index, command in enumerate(commands):
         after: tuple[int, ...] = ()
         if command.wait_counter != abi.NO_COUNTER:
             after = (signals[command.wait_counter],)
         segments = bool(command.flags & abi.FLAG_WAIT_SEGMENTS)
-        place = {
+        fields = {
             "unit": UNITS[command.UNIT],
             "what": command.what,
             "layer": -1 if command.layer == isa.NO_LAYER else command.layer,
@@ -103,7 +103,7 @@ def _places(
             "local": 1 / boards if segments else 1.0,
         }
         selected = bool(command.flags & abi.FLAG_SELECTED)
-        yield command, place, (type(command), selected, *_sizes(command))
+        yield command, fields, (type(command), selected, *_sizes(command))
         if command.signal_counter != abi.NO_COUNTER:
             signals[command.signal_counter] = index
 
@@ -137,7 +137,7 @@ def _matrix(timing: ListTiming, command: isa.Matrix, rows: int, step: StepShape)
     return {
         "category": WEIGHTS,
         "start": machine.start_cycles,
-        "compute": multiplied * timing.turns(integer) + more["compute"],
+        "compute": multiplied * timing.passes_per_mac(integer) + more["compute"],
         "stream": timing.bank_cycles(command.bank_first, fullest) + more["stream"],
         "bytes": float(passes * blocks * block) + more["bytes"],
         "macs": float(rows) * command.k * command.n + more["macs"],
@@ -154,8 +154,8 @@ def _adapter(
 
 
 def _factor(timing: ListTiming, step: StepShape, rank: int, width: int) -> dict[str, float]:
-    """A or B of the rows that name an adapter, timed at the largest rank that a slot takes; each
-    adapter's factor is read once."""
+    """A or B for the rows with an adapter, timed at the max rank of a slot. The factors of each
+    adapter are read once."""
     layout = timing.board.adapters
     if not rank or not step.adapted or layout is None:
         return dict.fromkeys(("compute", "stream", "bytes", "macs"), 0.0)
@@ -169,8 +169,8 @@ def _factor(timing: ListTiming, step: StepShape, rank: int, width: int) -> dict[
 
 
 def block_bytes(command: isa.Matrix) -> int:
-    """Bytes of one placed weight block of the command's weights, scales and zero points included.
-    RequestError: a type that has no timing."""
+    """Bytes of one weight block of the command, including scales and zero points. RequestError: a
+    weight type without timing."""
     try:
         weights, group = of_weight_type(command.weight_type)
     except ModelError as error:
@@ -187,11 +187,12 @@ def _attention(
     blocks = 2 * command.kv_heads * whole_tiles(step.kv_positions) // abi.TILE_POSITIONS
     block = kv.block_bytes
     fullest = math.ceil(blocks / kv.bank_count) * block
-    turns = timing.turns(kv.format.static)
+    passes_per_mac = timing.passes_per_mac(kv.format.static)
     return {
         "category": ATTENTION,
         "start": ATTENTION_STARTS * machine.start_cycles,
-        "compute": turns * costs.attention_cycles(machine, dim, heads, step.visible) + softmax,
+        "compute": passes_per_mac * costs.attention_cycles(machine, dim, heads, step.visible)
+        + softmax,
         "vector": softmax,
         "stream": timing.bank_cycles(kv.bank_first, fullest),
         "bytes": float(blocks * block),
@@ -229,7 +230,7 @@ def _gather(timing: ListTiming, command: isa.Gather, rows: int, step: StepShape)
 
 @cache
 def _busiest_port(collective: Collective, boards: int, ring: bool, rows: int) -> int:
-    """Bytes, frames included, of the port that sends most."""
+    """Bytes, including frame overhead, of the port that sends most."""
     totals = {(rank, way): LinkBytes() for rank in range(boards) for way in ("next", "previous")}
     add_traffic(totals, collective, boards, ring, rows)
     return max(sent.frames for sent in totals.values())
@@ -257,9 +258,9 @@ def _kv_commit(
 
 
 def position_lines(kv: KvLayout) -> int:
-    """Lines of 64 bytes that one position of one head touches: K lies [head_dim][32], so every line
-    of its block has some of it; V is contiguous; scales by head are one more of each. The DMA moves
-    a line a cycle."""
+    """Lines of 64 bytes that one position of one head touches. K is stored as [head_dim][32], so
+    every line of its block holds a part. V is contiguous. Scales per head add one line each. The
+    DMA moves one line per cycle."""
     values = math.ceil(kv.head_dim * kv.format.element_bytes / abi.LINE_BYTES)
     return kv.block_lines + values + (1 if kv.format.by_head else 0)
 

@@ -1,4 +1,4 @@
-"""What the cost functions know of a board with a design or an overlay on it."""
+"""The view that the cost functions have of a board with a design or an overlay."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ RMSNORM_PASSES = 2
 class Machine:
     """One board. Rates are per cycle of `clock_hz`; byte rates are effective, not peak.
 
-    `bank_bytes` a cycle of one bank and `banks` are 0 where bytes are spread evenly by assumption;
-    else the fullest bank sets the time."""
+    `bank_bytes` (per cycle of one bank) and `banks` are 0 if bytes are assumed to be spread evenly.
+    Else the fullest bank sets the time."""
 
     name: str
     clock_hz: float
@@ -60,12 +60,12 @@ class Machine:
 
     @property
     def macs(self) -> float:
-        """Multiply-accumulates a cycle that work."""
+        """Multiply-accumulates per cycle in use."""
         return self.rows * self.columns * self.utilisation
 
     @property
     def norm_cycles(self) -> float:
-        """Latency of a row's norm beyond its passes: two sums and the rest (VI.C)."""
+        """Latency of a row's norm in addition to its passes: two sums and the rest (VI.C)."""
         return 2 * self.sum_cycles + self.rest_cycles
 
     def seconds(self, cycles: float) -> float:
@@ -79,7 +79,7 @@ def machine_of(design: ArrayDesign, board: BoardFacts) -> Machine:
     if design.boards and board.name not in design.boards:
         raise RequestError(
             f"design {design.name} on board {board.name}: it exists for "
-            f"{', '.join(design.boards)}; take one of these boards"
+            f"{', '.join(design.boards)}; use one of these boards"
         )
     if design.clock_hz > board.max_clock_hz:
         raise RequestError(
@@ -123,8 +123,8 @@ def machine_of(design: ArrayDesign, board: BoardFacts) -> Machine:
 
 
 def machine_of_overlay(overlay: Overlay) -> Machine:
-    """The emulated board's overlay as a machine: its manifest's clock, tiling, merge and links, its
-    board's banks, and the fitted latencies of LORA's units. No KV cache on chip."""
+    """The overlay of an emulated board as a machine: clock, tiling, merge and links from its
+    manifest, the board's banks, and the fitted latencies of LORA's units. No on-chip KV cache."""
     fitted = {name: entry.value for name, entry in parameters().items()}
     clock, links, tiling = overlay.clock_hz, overlay.links, overlay.tiling
     weight_banks = [overlay.board.banks[bank] for bank in overlay.weight_banks]

@@ -11,14 +11,14 @@ from lora_sdk.timing.report import Report, Totals, utilisation
 from lora_sdk.timing.target import Target
 
 MAX_CONTEXT = 1 << 20
-MAX_LENGTH = 64  # longest verification that is searched
-EXACT_STEPS = 256  # output lengths up to here are summed step by step
-SPECULATED_STEPS = 16  # each is a search over lengths
+MAX_LENGTH = 64  # max verification length in the search
+EXACT_STEPS = 256  # output lengths up to this are summed step by step
+SPECULATED_STEPS = 16  # each takes a search over lengths
 
 
 @dataclass(frozen=True)
 class Speculation:
-    """One token's share of a draft-and-verify round at a context."""
+    """One draft-and-verify round at a context, with the time per token."""
 
     length: int
     aat: float
@@ -29,12 +29,12 @@ class Speculation:
 
     @property
     def per_token(self) -> float:
-        """Seconds a token."""
+        """Seconds per token."""
         return (self.verify_s + self.draft_s) / self.aat
 
 
 def speculate(target: Target, context: int, length: int | None = None) -> Speculation:
-    """The round with `length` rows, or with the best number of them (equation 7 of the
+    """The round with `length` rows, or with the best number of rows (equation 7 of the
     tree-speculation paper; 1 is plain decoding). RequestError: the design has no draft model."""
     if target.draft is None:
         raise RequestError(
@@ -61,7 +61,7 @@ def _round(target: Target, context: int, length: int, plain: Totals) -> Speculat
 def token_time(
     target: Target, model: str, context: int, mode: str = "ar", length: int | None = None
 ) -> Report:
-    """One steady-state token that sees `context` positions. RequestError: argument out of range."""
+    """One steady-state token at `context` positions. RequestError: argument out of range."""
     _check("context", context, MAX_CONTEXT)
     if mode == "ar":
         return _report(target, model, mode, target.decode(context), 1, {"context": context})
@@ -108,29 +108,29 @@ def run_time(
 
 
 def _sum(one: Callable[[int], Totals], start: int, count: int, points: int) -> Totals:
-    """Sum over `count` contexts from `start`: all of them up to `points`, beyond that by the
-    trapezoid rule on so many, as time grows in straight pieces with the context."""
+    """Sum over `count` contexts from `start`. Above `points` contexts it uses the trapezoid rule
+    with that many points, since time is piecewise linear in the context."""
     totals = Totals()
     if count <= points:
         for context in range(start, start + count):
             totals.add(one(context))
         return totals
-    places = [start + (count - 1) * i // (points - 1) for i in range(points)]
+    contexts = [start + (count - 1) * i // (points - 1) for i in range(points)]
     weights = [0.0] * points
-    for index, (left, right) in enumerate(pairwise(places)):
+    for index, (left, right) in enumerate(pairwise(contexts)):
         # left..right-1 on a straight line sum to (gap+1)/2 of its start and (gap-1)/2 of its end
         gap = right - left
         weights[index] += (gap + 1) / 2
         weights[index + 1] += (gap - 1) / 2
     weights[-1] += 1
-    for context, weight in zip(places, weights, strict=True):
+    for context, weight in zip(contexts, weights, strict=True):
         totals.add(one(context), weight)
     return totals
 
 
-def _check(what: str, value: int, most: int) -> None:
-    if not 1 <= value <= most:
-        raise RequestError(f"{what} {value} is out of range: 1 to {most}")
+def _check(what: str, value: int, high: int) -> None:
+    if not 1 <= value <= high:
+        raise RequestError(f"{what} {value} is out of range: 1 to {high}")
 
 
 def _report(

@@ -1,4 +1,4 @@
-"""Operators: what both front ends (shapes and command lists) make, and the scheduler times."""
+"""Operators: created by both front ends (shapes and command lists) and timed by the scheduler."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from dataclasses import dataclass
 
 MPU, VFU, ROUTER, DMA = "mpu", "vfu", "router", "dma"
 WEIGHTS, ATTENTION, VECTOR, KV, LINK = "weights", "attention", "vfu", "kv", "link"
-ADAPTER = "adapter"  # only where a step uses one
+ADAPTER = "adapter"  # only if a step uses an adapter
 CATEGORIES = (WEIGHTS, ATTENTION, VECTOR, KV)
 
 
-@dataclass(slots=True)  # not frozen: a step has thousands, and making frozen ones is slow
+@dataclass(slots=True)  # not frozen: a step has thousands, and frozen ones are slow to create
 class Op:
-    """One operator on one unit; all times in cycles.
+    """One operator on one unit. All times are in cycles.
 
-    `start` is its start-up, `compute` the unit's own time, of which `vector` is the VFU's inside
-    attention; `stream` the time of its bytes at the memory's effective bandwidth, which may begin
-    before the operator does. `after` are indices of operators it waits for; where `segments`, it
-    may begin on local data when the first of them, a gather, begins, and `local` is the share of
-    its work that needs no other board's data. `bytes` come from HBM (or DDR for a prefill copy),
+    `start`: its start-up. `compute`: the unit's time, of which `vector` is the VFU's share inside
+    attention. `stream`: the time of its bytes at the memory's effective bandwidth; streaming may
+    begin before the operator. `after`: indices of the operators it waits for. With `segments` it
+    may begin on local data when the first of them, a gather, begins. `local`: share of its work
+    that needs no data of other boards. `bytes` come from HBM (or DDR for a prefill copy).
     `link_bytes` leave on the busiest port."""
 
     unit: str

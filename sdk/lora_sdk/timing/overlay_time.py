@@ -30,9 +30,9 @@ class StepTime:
 
 
 class OverlayTiming:
-    """Times steps of a placed model. A step takes as long as its slowest board, each timed as if
-    its neighbours kept pace with it. `commands` by rank are the lists that the boards hold; without
-    them they are lowered from the plan, which gives the same lists."""
+    """Times steps of a placed model. A step takes as long as its slowest board. Each board is timed
+    as if its neighbors kept pace. `commands`: the boards' lists by rank. Without them the lists are
+    lowered from the plan, which gives the same lists."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class OverlayTiming:
         self._boards: dict[int, ListTiming] = {}
         self._like: dict[int, int] = {}
         seen: dict[object, int] = {}
-        scales = unit_scales(config)  # their values cost nothing
+        scales = unit_scales(config)  # the values do not affect time
         for board in plan.boards:
             share = board.share
             sizes = tuple(
@@ -56,7 +56,7 @@ class OverlayTiming:
             spilled = tuple(sorted(name for name, m in board.matrices.items() if m.spilled))
             like = self._like[board.rank] = seen.setdefault((sizes, spilled), board.rank)
             if like != board.rank:
-                continue  # the same list up to addresses
+                continue  # the same list except for addresses
             held = (
                 lower(config, plan, board.rank, scales)
                 if commands is None

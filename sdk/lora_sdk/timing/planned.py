@@ -1,4 +1,4 @@
-"""What a placed model's tokens would take, for `lora plan`."""
+"""Modelled time of a placed model's tokens, for `lora plan`."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def token_times(config: ModelConfig, plan: Plan) -> list[dict[str, Any]]:
 
 
 def token_lines(times: list[dict[str, Any]]) -> list[str]:
-    """The same for people."""
+    """The times as text."""
     return [
-        f"modelled: {entry['modelled_ms_a_token']:.3f} ms a token at context {entry['context']} "
+        f"modelled: {entry['modelled_ms_a_token']:.3f} ms per token at context {entry['context']} "
         f"({entry['modelled_tokens_per_second']:.1f} tokens/s): "
         + ", ".join(
             f"{name.replace('_', ' ')} {share:.0%}"

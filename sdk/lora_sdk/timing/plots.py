@@ -20,10 +20,10 @@ KINDS = ("breakdown", "scaling", "roofline", "speculation")
 def draw(
     kind: str, path: Path, designs: Sequence[str], model: str, boards: int, context: int
 ) -> None:
-    """Draws a plot of `kind` into `path`, PNG or SVG by its suffix.
+    """Draw a plot of `kind` to `path`, PNG or SVG by its suffix.
 
-    RequestError: unknown kind or suffix, no matplotlib, a file that cannot be written, or what the
-    designs refuse."""
+    RequestError: unknown kind or suffix, no matplotlib, a file that cannot be written, or an error
+    of a design."""
     if kind not in KINDS:
         raise RequestError(f"plot {kind!r} is not known; expected one of {', '.join(KINDS)}")
     if path.suffix not in FORMATS:
@@ -47,7 +47,7 @@ def _pyplot() -> Any:
     except ImportError:
         raise RequestError("plots need matplotlib: pip install 'lora-fpga[plot]'") from None
     matplotlib.use("Agg")  # files only, no display
-    matplotlib.rcParams["svg.hashsalt"] = "lora"  # the same plot is the same file
+    matplotlib.rcParams["svg.hashsalt"] = "lora"  # equal plots give equal files
     from matplotlib import pyplot
 
     return pyplot
@@ -58,7 +58,7 @@ def _target(design: str, model: str, boards: int) -> Target:
 
 
 def _breakdown(axes: Any, designs: Sequence[str], model: str, boards: int, context: int) -> None:
-    """A stacked bar a design: where one token's time goes."""
+    """One stacked bar per design: breakdown of a token's time."""
     reports = [token_time(_target(name, model, boards), model, context) for name in designs]
     parts = [part for part in dict.fromkeys(p for r in reports for p in r.breakdown_ms)
              if any(r.breakdown_ms.get(part, 0.0) > 1e-6 for r in reports)]  # fmt: skip
@@ -89,7 +89,7 @@ def _scaling(axes: Any, designs: Sequence[str], model: str, boards: int, context
 
 
 def _roofline(axes: Any, designs: Sequence[str], model: str, boards: int, context: int) -> None:
-    """Each design's roof, and its operating point for a plain token."""
+    """The roof of each design, and its operating point for a plain token."""
     for name in designs:
         target = _target(name, model, boards)
         report = token_time(target, model, context)
@@ -102,14 +102,14 @@ def _roofline(axes: Any, designs: Sequence[str], model: str, boards: int, contex
         ys = [min(roofs.compute, x * roofs.memory) / 1e9 for x in xs]
         (line,) = axes.loglog(xs, ys, label=name)
         axes.loglog([intensity], [reached / 1e9], marker="o", color=line.get_color())
-    axes.set_xlabel("multiply-accumulates a byte of memory")
-    axes.set_ylabel("10⁹ multiply-accumulates a second and board")
+    axes.set_xlabel("multiply-accumulates per byte of memory")
+    axes.set_ylabel("10⁹ multiply-accumulates per second and board")
     axes.set_title(f"{model}, context {context}: roof and a plain token")
     axes.legend(fontsize=8)
 
 
 def _speculation(axes: Any, designs: Sequence[str], model: str, boards: int, context: int) -> None:
-    """Speed-up of tree speculation against verification length."""
+    """Speed-up of tree speculation over verification length."""
     for name in designs:
         target = _target(name, model, boards)
         rounds = [speculate(target, context, length) for length in LENGTHS]

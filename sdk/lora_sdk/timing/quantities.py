@@ -1,4 +1,4 @@
-"""The quantities that published rows name, each from `key=value` arguments."""
+"""The quantities in published rows, each computed from `key=value` arguments."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DOLLARS = 8000.0  # price of a U280, GLITCHES table II
 
 
 def evaluate(quantity: str, arguments: str) -> float:
-    """The model's value of a quantity. Arguments `over.KEY=VALUE` divide it by the same quantity
+    """The model's value of a quantity. An argument `over.KEY=VALUE` divides it by the same quantity
     with KEY changed. RequestError: unknown quantity."""
     pairs = dict(entry.split("=", 1) for entry in arguments.split())
     plain = {key: value for key, value in pairs.items() if not key.startswith("over.")}
@@ -79,7 +79,7 @@ def _sd(name: str, arguments: Arguments) -> float:
 
 
 def _gain(target: Target, context: int, length: int | None) -> float:
-    """Speed of the best round over plain decoding, or over a round of `length` rows."""
+    """Speed-up of the best round over plain decoding, or over a round of `length` rows."""
     best = speculate(target, context)
     against = speculate(target, context, length or 1)
     return against.per_token / best.per_token
@@ -106,8 +106,8 @@ def _stream(name: str, arguments: Arguments) -> float:
 
 
 def _array(name: str, arguments: Arguments) -> float:
-    """Bandwidth in GB/s that the multipliers ask for, fill included (V.C): a column of weights a
-    cycle in prefill, a weight for each multiplier in decode."""
+    """Bandwidth in GB/s that the multipliers need, including fill (V.C): a column of weights per
+    cycle in prefill, one weight per multiplier in decode."""
     design = load_design(arguments["design"])
     assert isinstance(design, ArrayDesign)  # published rows
     share = design.fill_cycles / design.tile

@@ -1,4 +1,4 @@
-"""What `lora model` answers: times, rates, where the time went, bytes, utilisation of each roof."""
+"""The report of `lora model`: times, rates, breakdown, bytes, utilization of each roof."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass
 class Totals:
-    """Sums over a run, from which a report is made. Times in seconds."""
+    """Sums over a run, the input of a report. Times are in seconds."""
 
     seconds: float = 0.0
     by: dict[str, float] = field(default_factory=dict)
@@ -16,7 +16,7 @@ class Totals:
     macs: float = 0.0
 
     def add(self, other: Totals, times: float = 1.0) -> None:
-        """Adds `other`, `times` over."""
+        """Add `other`, multiplied by `times`."""
         self.seconds += times * other.seconds
         self.macs += times * other.macs
         for mine, theirs in ((self.by, other.by), (self.bytes, other.bytes)):
@@ -26,8 +26,8 @@ class Totals:
 
 @dataclass(frozen=True)
 class Roofs:
-    """Peaks of one board: memory and link bytes a second, multiply-accumulates a second. `memory`
-    is the vendor's peak, whatever the design reaches of it."""
+    """Peaks of one board: memory and link bytes per second, multiply-accumulates per second.
+    `memory` is the vendor's peak, regardless of the design."""
 
     memory: float
     compute: float
@@ -36,9 +36,9 @@ class Roofs:
 
 @dataclass(frozen=True)
 class Report:
-    """A modelled time. `latency_ms` is one token's at a context, or the whole run's with input and
-    output lengths; `breakdown_ms` sums to it. `bytes` are those one board moves in that time,
-    `utilisation` the share of each roof."""
+    """A modelled time. `latency_ms`: of one token at a context, or of a whole run with input and
+    output lengths. `breakdown_ms` sums to it. `bytes`: moved by one board in that time.
+    `utilisation`: the share of each roof."""
 
     label: str
     design: str
@@ -55,7 +55,7 @@ class Report:
     notes: tuple[str, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; `breakdown` in milliseconds, details beside the other keys."""
+        """Values for JSON. `breakdown` is in milliseconds. Details are top-level keys."""
         values = asdict(self)
         values["breakdown"] = values.pop("breakdown_ms")
         values.update(values.pop("details"))
@@ -64,7 +64,7 @@ class Report:
 
 
 def utilisation(totals: Totals, roofs: Roofs) -> dict[str, float]:
-    """Share of each roof that a run used."""
+    """The share of each roof that a run used."""
     if totals.seconds <= 0.0:
         return {}
     memory = sum(totals.bytes.get(kind, 0.0) for kind in ("weights", "kv", "adapter"))

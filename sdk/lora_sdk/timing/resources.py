@@ -1,4 +1,4 @@
-"""What a design takes of a board's DSPs, block RAM, UltraRAM and logic (LORA V.D)."""
+"""DSPs, block RAM, UltraRAM and logic of a design (LORA V.D)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from lora_sdk.timing.designs import ArrayDesign
 from lora_sdk.timing.facts import BoardFacts
 
-# Read from LORA's table IV. The paper leaves the cost of an operation to the implementation: these
-# split the VFU's 648 DSPs so that equation 7 holds for 8 lanes.
+# Read from LORA's table IV. The paper leaves the cost of an operation to the implementation. These
+# values split the VFU's 648 DSPs so that equation 7 holds for 8 lanes.
 ADD_DSP = 2
 LANE_DSP = 75  # exponential, square and the scaling module of one lane
 SHARED_DSP = 2
@@ -20,16 +20,16 @@ MAC_BRAM = {"fp16": 256 / 1024, "w8a8": 0.0, "w4a8": 0.0}
 MAC_DSP = {"fp16": 6.0, "w8a8": 1.0}
 REST_LUT = {"fp16": 575_000, "w8a8": 359_000, "w4a8": 359_000}
 REST_FF = {"fp16": 651_000, "w8a8": 548_000, "w4a8": 548_000}
-# What is left of the table's BRAM: buffers of intermediate results, "more than 60%" on average
-# (II.C). Each lane reads its own banks of them: they grow with the lanes and bound these (V.D).
+# The rest of the table's BRAM: buffers of intermediate results, "more than 60%" on average (II.C).
+# Each lane reads its own banks, so the buffers grow with the lanes and limit their number (V.D).
 LANE_BRAM = {"fp16": 761 / 8, "w8a8": 883 / 8, "w4a8": 883 / 8}
 PORT_BITS = 256
 FIFO_WORDS = 512
 DDR_PORTS, DDR_BITS = 2, 512
-ROUTER_BUFFERS = 4  # two ports, both ways
+ROUTER_BUFFERS = 4  # two ports, both directions
 URAM_BYTES = 36864
 LIMITS = {"dsp": 0.90, "bram": 0.90, "uram": 0.90, "lut": 0.80, "ff": 0.80}
-"""Share of a board that a design may take and still route: LORA-F takes 90% of the UltraRAM and 74%
+"""Share of a board that a design can use and still route. LORA-F uses 90% of the UltraRAM and 74%
 of the logic."""
 
 
@@ -48,14 +48,14 @@ class Resources:
         return {name: getattr(self, name) / getattr(board, name) for name in LIMITS}
 
     def excess(self, board: BoardFacts) -> dict[str, float]:
-        """By how much of the board a resource is over its limit; empty where the design fits."""
+        """Resources over their limit, by which share of the board. Empty if the design fits."""
         shares = self.shares(board)
         return {name: shares[name] - most for name, most in LIMITS.items() if shares[name] > most}
 
 
 def weight_buffer_bram(tile: int, bits: int, partition: int) -> int:
     """Equation 5, in blocks of 18 Kbit: a double-buffered tile of T_m x T_m weights read from
-    `partition` places at once."""
+    `partition` addresses at once."""
     return math.ceil(bits / 18) * math.ceil(tile * tile / (1024 * partition)) * partition * 2
 
 
@@ -65,24 +65,24 @@ def stream_buffer_bram(bits: int, words: int) -> int:
 
 
 def vfu_dsp(lanes: int) -> int:
-    """Equation 7 with the scaling module: (exp + square + scale) a lane, an adder tree."""
+    """Equation 7 with the scaling module: (exp + square + scale) per lane, and an adder tree."""
     return LANE_DSP * lanes + ADD_DSP * (3 * lanes - 1) + SHARED_DSP
 
 
 def mac_dsp(precision: str, macs_per_dsp: int) -> float:
-    """DSPs of one multiplier. The paper's LORA-Q spends one on each INT8 product; W4A8 packs as
-    many as the board's slice takes (two products that share an operand in a DSP48E2, V.A; the
-    DSP58's three-element dot product)."""
+    """DSPs per multiplier. The paper's LORA-Q uses one per INT8 multiplication. W4A8 packs as many
+    as the board's slice allows (two multiplications with a common operand in a DSP48E2, V.A; the
+    three-element dot product of a DSP58)."""
     return MAC_DSP[precision] if precision in MAC_DSP else 1 / macs_per_dsp
 
 
 def port_count(board: BoardFacts) -> int:
-    """Memory ports of 256 bits that reach the whole bandwidth."""
+    """Number of 256-bit memory ports for the full bandwidth."""
     return {"u280": 32, "v80": 64, "vhk158": 64}.get(board.name, 4)
 
 
 def resources(design: ArrayDesign, board: BoardFacts, ports: int | None = None) -> Resources:
-    """What `design` takes on `board` with so many memory ports (None: all)."""
+    """Resources of `design` on `board` with `ports` memory ports (None: all)."""
     precision, macs = design.precision, design.array[0] * design.array[1]
     ports = port_count(board) if ports is None else ports
     per_mac = design.resources.get("mpu_dsp_per_mac") or mac_dsp(precision, board.macs_per_dsp)
@@ -108,7 +108,7 @@ def resources(design: ArrayDesign, board: BoardFacts, ports: int | None = None) 
 
 
 def onchip_tokens(design: ArrayDesign, uram: int) -> ArrayDesign:
-    """The design with the KV cache that so many URAMs hold; LORA keeps 256 tokens in 864."""
+    """The design with an on-chip KV cache of `uram` URAMs. LORA stores 256 tokens in 864."""
     tokens = uram * 256 // 864
     taken = {**design.resources, "onchip_kv_uram": float(uram)}
     return replace(design, kv_onchip_tokens=tokens, resources=taken)

@@ -1,4 +1,4 @@
-"""What the steps of a run would take on real boards: modelled, beside what was measured."""
+"""Modelled time of a run's steps on real boards, in addition to the measured time."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ TRACED_STEPS = 500
 
 
 class RunTime:
-    """Counts the shapes of steps and times them when asked. `commands` by rank are the lists that
-    the boards hold."""
+    """Counts the shapes of steps and times them on request. `commands`: the boards' lists by
+    rank."""
 
     def __init__(
         self, config: ModelConfig, plan: Plan, commands: Mapping[int, Sequence[Command]]
     ) -> None:
         self.timing = OverlayTiming(config, plan, commands)
         self.steps: Counter[StepShape] = Counter()
-        self.first: list[StepShape] = []  # in order, for a trace; the counter has all
+        self.first: list[StepShape] = []  # in order, for a trace; the counter holds all
 
     def add(self, shape: StepShape) -> None:
         """A step was run."""
@@ -43,7 +43,7 @@ class RunTime:
         return self.timing.step(shape).timeline.cycles / self.timing.machine.clock_hz
 
     def totals(self, prefill: bool) -> Totals:
-        """Sums over the steps that carry rows nobody sampled (prompts), or over all others."""
+        """Sums over the steps with rows that are not sampled (prompts), or over all others."""
         found = Totals()
         for shape, count in self.steps.items():
             if (shape.rows > shape.sampled) == prefill:
@@ -53,8 +53,8 @@ class RunTime:
         return found
 
     def write_trace(self, path: Path) -> int:
-        """Writes the first steps as a Perfetto trace, one after another as boards would run them;
-        returns how many events were dropped. RequestError: the file cannot be written."""
+        """Write the first steps as a Perfetto trace, in sequence. Returns the number of dropped
+        events. RequestError: the file cannot be written."""
         later = sum(self.steps.values()) - len(self.first)
         return write_steps(path, self._traces(), later)
 
@@ -74,7 +74,7 @@ class RunTime:
         found = [f"{text}: prefill {first.seconds * 1e3:.3f} ms"]
         if steps:
             each = then.seconds / steps * 1e3
-            found[0] += f", {each:.3f} ms a step after it ({steps} steps, {rows} rows sampled)"
+            found[0] += f", {each:.3f} ms per step after it ({steps} steps, {rows} rows sampled)"
         whole = Totals()
         whole.add(first)
         whole.add(then)

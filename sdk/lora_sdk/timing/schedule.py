@@ -1,8 +1,8 @@
-"""Operators -> when each begins and ends, and where the time went.
+"""Schedules operators: start and end of each, and the breakdown of the time.
 
-Units run in order and side by side. Memory streams ahead of the MPU by at most the prefetch buffer.
-An operator behind a gather works on local data first (III.B, the fourth method), so that only what
-the local share does not cover is exposed."""
+Units run in order and in parallel. Memory prefetch is limited by the prefetch buffer. An operator
+after a gather works on local data first (III.B, the fourth method), so only the part of the gather
+beyond that is exposed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lora_sdk.timing.ops import CATEGORIES, ROUTER, VECTOR, Op
 
 @dataclass(frozen=True)
 class Span:
-    """When operator `index` worked, in cycles of the design's clock."""
+    """Start and end of operator `index`, in cycles of the design's clock."""
 
     index: int
     begin: float
@@ -23,10 +23,10 @@ class Span:
 
 @dataclass(frozen=True)
 class Timeline:
-    """`cycles` in all; `exposed` link cycles that nothing hid, `hidden` the others; `by` the cycles
-    on the critical path by category (weights, attention, vfu, kv, start_up, link_exposed, and
-    adapter where there is one), which sum to `cycles`; `stall` the part of it that waited for
-    memory."""
+    """`cycles`: total. `exposed`: link cycles that are not hidden. `hidden`: the others. `by`:
+    cycles on the critical path by category (weights, attention, vfu, kv, start_up, link_exposed,
+    and adapter if there is one), which sum to `cycles`. `stall`: the part that waited for memory.
+    """
 
     cycles: float
     by: dict[str, float]
@@ -37,8 +37,8 @@ class Timeline:
 
 
 def schedule(ops: Sequence[Op], prefetch_cycles: float = 0.0, keep: bool = False) -> Timeline:
-    """Times `ops`. `prefetch_cycles`: what the prefetch buffer holds, in cycles of streaming.
-    `keep`: also return the spans."""
+    """Time `ops`. `prefetch_cycles`: size of the prefetch buffer in cycles of streaming. `keep`:
+    also return the spans."""
     unit_free: dict[str, float] = {}
     begins = [0.0] * len(ops)
     ends = [0.0] * len(ops)
@@ -80,13 +80,13 @@ def schedule(ops: Sequence[Op], prefetch_cycles: float = 0.0, keep: bool = False
 
 
 def _covered(ops: Sequence[Op], index: int) -> bool:
-    """Whether the next operator that waits for this gather counts what it leaves exposed."""
+    """Whether the next operator that waits for this gather counts its exposed part."""
     following = ops[index + 1] if index + 1 < len(ops) else None
     return following is not None and following.segments and index in following.after
 
 
 def _attribute(by: dict[str, float], op: Op, new: float, exposed: float) -> None:
-    """Splits the `new` cycles that `op` adds to the critical path."""
+    """Split the `new` cycles that `op` adds to the critical path."""
     if op.unit == ROUTER:
         by["link_exposed"] += new
         return

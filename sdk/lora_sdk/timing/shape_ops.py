@@ -1,4 +1,4 @@
-"""Operators of a step from a model's shape: what a design runs, on any number of boards."""
+"""Operators of a step from a model's shape, for a design on any number of boards."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ from lora_sdk.timing.step import StepShape
 if TYPE_CHECKING:
     from lora_sdk.model.spec import ModelConfig
 
-ATTENTION_STARTS = 3  # q.k, SoftMax and s.v are an operator each: with qkv, o, up, down and two
-#                       norms the nine of a block
+ATTENTION_STARTS = 3  # q.k, SoftMax and s.v are one operator each; with qkv, o, up, down and two
+#                       norms a block has nine
 MAX_BOARDS = 1024
 
 
@@ -47,10 +47,10 @@ def step_ops(
     step: StepShape,
     adapter: AdapterUse | None = None,
 ) -> list[Op]:
-    """The operators of one step on the board with the largest share, in order; with `adapter`,
-    every row uses it.
+    """The operators of one step on the board with the largest share, in order. Every row uses
+    `adapter`, if given.
 
-    RequestError where the model or the adapter cannot be sharded to so many boards."""
+    RequestError: the model or the adapter cannot be sharded over that many boards."""
     if not 1 <= boards <= min(MAX_BOARDS, config.heads):
         raise RequestError(
             f"{boards} boards: the model has {config.heads} query heads and each board needs one; "
@@ -72,7 +72,7 @@ def step_ops(
 
 
 def _append(ops: list[Op], more: Iterable[Op]) -> None:
-    """`more`, whose `after` counts from its own first operator."""
+    """Append `more`. Its `after` indices count from its own first operator."""
     base = len(ops)
     for op in more:
         after = tuple(base + index for index in op.after if base + index >= 0)
@@ -80,7 +80,7 @@ def _append(ops: list[Op], more: Iterable[Op]) -> None:
 
 
 class _Builder:
-    """A chain of operators, each behind the one before."""
+    """A chain of operators, each after the previous one."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class _Builder:
         self.ops: list[Op] = []
 
     def build(self, operations: Iterable[Operation]) -> list[Op]:
-        """The operators of a model's operations; `after` counts from the first of them."""
+        """The operators of a model's operations. `after` indices count from the first one."""
         for operation in operations:
             row(OPERATORS, operation)(self, operation)
         return self.ops
@@ -127,9 +127,9 @@ class _Builder:
         )
 
     def matmul(self, matmul: Matmul) -> None:
-        """The gather of a matmul's input, the matmul, and what the adapter adds: A behind it, so
-        that it still hides the gather of its input, then h's gather where A is sharded, then B,
-        which ends the same operator. B is blocked where its columns are not the hidden ones."""
+        """The gather of a matmul's input, the matmul, and the adapter. A comes after the matmul,
+        which still hides the gather of its input. Then h is gathered if A is sharded. Then B ends
+        the same operator. B is block-diagonal if its columns are not the hidden ones."""
         what, k, n = matmul.short, matmul.k, self._columns(matmul)
         if matmul.gather:
             self.gather(f"gather {what}", k)
@@ -146,7 +146,7 @@ class _Builder:
         self._factor(f"{what} adapter B", self.adapter.up_ranks(self.boards, blocked_b), n, 0.0)
 
     def _columns(self, matmul: Matmul) -> int:
-        """Columns on the board with the largest share."""
+        """Number of columns on the board with the largest share."""
         columns = 0
         for axis, outputs in groupby(output.axis for output in matmul.outputs):
             count, head_dim = len(list(outputs)), self.config.head_dim
@@ -160,12 +160,12 @@ class _Builder:
 
     @property
     def heads(self) -> int:
-        """Query heads of the largest share."""
+        """Number of query heads of the largest share."""
         return math.ceil(self.config.heads / self.boards)
 
     @property
     def kv_heads(self) -> int:
-        """KV heads that they use, at most."""
+        """Max number of KV heads that they use."""
         return min(self.config.kv_heads, math.ceil(self.config.kv_heads / self.boards))
 
     def _factor(self, what: str, k: int, n: int, start: float) -> None:
@@ -228,7 +228,7 @@ class _Builder:
         )
 
     def nothing(self, operation: Operation) -> None:
-        """Its time is within that of the operators beside it."""
+        """No operator: its time is included in that of its neighbors."""
 
 
 OPERATORS: dict[type[Operation], Callable[[_Builder, Any], None]] = {
@@ -243,8 +243,8 @@ OPERATORS: dict[type[Operation], Callable[[_Builder, Any], None]] = {
 
 
 def _kv_bytes(machine: Machine, config: ModelConfig, step: StepShape, heads: int) -> float:
-    """Bytes of K and V of one block that come from memory: what the on-chip cache, shared by all
-    blocks and by a board's share of the heads, does not hold."""
+    """Bytes of K and V of one block that are read from memory, because they are not in the on-chip
+    cache. That cache is shared by all blocks and by the board's heads."""
     position = 2.0 * heads * config.head_dim * machine.kv_bytes
     held = machine.kv_onchip_bytes / (position * config.layers)
     return max(0.0, step.kv_positions - held) * position

@@ -1,4 +1,4 @@
-"""The sizes of a step that time depends on."""
+"""The sizes of a step that determine its time."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from lora_host import abi
 
 @dataclass(frozen=True)
 class StepShape:
-    """Rows of a step; `visible` is the sum over rows of the positions each sees, itself included;
-    `kv_positions` the positions of K and V read from the cache, once a sequence; `sampled` the rows
-    that go through lm_head; `committed` the positions that the step's header moves into the cache
-    first (those of the step before); `adapted` rows name an adapter, `adapters` different ones."""
+    """The sizes of a step. `visible`: sum over rows of the positions that each attends to,
+    including itself. `kv_positions`: positions of K and V read from the cache, once per sequence.
+    `sampled`: rows that go through lm_head. `committed`: positions that the step's header first
+    moves into the cache (from the previous step). `adapted`: rows with an adapter. `adapters`:
+    distinct ones."""
 
     rows: int
     visible: int
@@ -25,19 +26,19 @@ class StepShape:
 
 
 def decode(context: int) -> StepShape:
-    """One row that sees `context` positions, itself included, after a step of one row."""
+    """One row that attends to `context` positions, including itself, after a step of one row."""
     return StepShape(1, context, context, 1, 1)
 
 
 def prefill(length: int, start: int = 0, committed: int = 0, last: bool = True) -> StepShape:
-    """A chain of `length` rows after `start` positions, of which this step's header commits
-    `committed`; its last row is sampled where it is the prompt's `last` one."""
+    """A chain of `length` rows after `start` positions. The step's header commits `committed` of
+    these. With `last`, the last row ends the prompt and is sampled."""
     visible = length * start + length * (length + 1) // 2
     return StepShape(length, visible, start + length, int(last), committed)
 
 
 def prefill_steps(length: int, row_limit: int) -> list[StepShape]:
-    """A prompt cut as the engine cuts it: at most `row_limit` rows a step."""
+    """A prompt split as by the engine: at most `row_limit` rows per step."""
     found = []
     for start in range(0, length, row_limit):
         count = min(row_limit, length - start)
@@ -46,12 +47,12 @@ def prefill_steps(length: int, row_limit: int) -> list[StepShape]:
 
 
 def verify(length: int, context: int) -> StepShape:
-    """A tree of `length` rows over `context` positions, taken as if each row saw all of them."""
+    """A tree of `length` rows over `context` positions, as if each row attended to all of them."""
     return StepShape(length, length * context, context, length, 1)
 
 
 def of_rows(rows: Iterable[tuple[int, int, int]], sampled: int, committed: int = 0) -> StepShape:
-    """The shape of (sequence, position, adapter or -1) rows as the engine makes them."""
+    """The shape of a step with rows (sequence, position, adapter or -1)."""
     longest: dict[int, int] = {}
     named: list[int] = []
     count = visible = 0

@@ -1,4 +1,4 @@
-"""FlightLLM's decoder as GLITCHES and the tree-speculation paper describe it: a stream."""
+"""FlightLLM's decoder as a stream, as described by GLITCHES and the tree-speculation paper."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StreamTime:
-    """Seconds by where they went, and what was moved and multiplied."""
+    """Seconds by category, bytes moved, and multiply-accumulates."""
 
     by: dict[str, float]
     bytes: dict[str, float]
@@ -24,7 +24,7 @@ class StreamTime:
 
     @property
     def seconds(self) -> float:
-        """All of it."""
+        """The total."""
         return sum(self.by.values())
 
 
@@ -36,7 +36,7 @@ class StreamModel:
         if board.name not in design.boards:
             raise RequestError(
                 f"design {design.name} on board {board.name}: it exists for "
-                f"{', '.join(design.boards)}; take one of these boards"
+                f"{', '.join(design.boards)}; use one of these boards"
             )
         self.design = design
         self.board = board
@@ -45,7 +45,7 @@ class StreamModel:
         self.macs = design.macs_on(board.name)
 
     def decode(self, context: int) -> StreamTime:
-        """One plain token: weights stream, loads are issued, the cache is read (GLITCHES IV)."""
+        """One plain token: streaming weights, issuing loads, reading the cache (GLITCHES IV)."""
         design, config = self.design, self.config
         count = block_weights(config) + head_weights(config)
         weights = count * design.weight_bytes
@@ -62,8 +62,8 @@ class StreamModel:
         )
 
     def verify(self, rows: int, context: int) -> StreamTime:
-        """A tree of `rows`: the plain step, or the multipliers' time where that is longer; lm_head
-        is not counted there, as in the paper's own figures."""
+        """A tree of `rows`: the plain step, or the time of the multipliers if longer. As in the
+        paper's figures, the latter excludes lm_head."""
         plain = self.decode(context)
         macs = rows * (block_weights(self.config) + self.attention_macs(context))
         compute = macs / (self.macs * self.design.clock_hz)
@@ -72,7 +72,7 @@ class StreamModel:
         return StreamTime(by=by, bytes=plain.bytes, macs=macs)
 
     def prefill(self, length: int) -> StreamTime:
-        """All rows at once, attention over the whole square (GLITCHES table I counts it so)."""
+        """All rows at once, attention over the full square (as in GLITCHES table I)."""
         macs = length * (block_weights(self.config) + self.attention_macs(length))
         rate = self.macs * self.design.clock_hz * self.design.prefill_utilisation
         weights = (block_weights(self.config)) * self.design.weight_bytes

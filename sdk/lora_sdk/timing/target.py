@@ -1,4 +1,4 @@
-"""What can be timed: a design or an overlay, on a board, with a model, on so many boards."""
+"""Targets of timing: a design or an overlay, with a model, on a kind and number of boards."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Target(Protocol):
-    """Times the three kinds of step. `bytes` are one board's."""
+    """Times the three kinds of step. `bytes` are per board."""
 
     name: str
     board: str
@@ -35,7 +35,7 @@ class Target(Protocol):
     notes: tuple[str, ...]
 
     def decode(self, context: int) -> Totals:
-        """One token that sees `context` positions."""
+        """One token that attends to `context` positions."""
 
     def verify(self, rows: int, context: int) -> Totals:
         """A tree of `rows` rows over `context` positions."""
@@ -45,7 +45,7 @@ class Target(Protocol):
 
 
 class ArrayTarget:
-    """An array design; with `adapter`, every row of a step uses it."""
+    """An array design. Every row of a step uses `adapter`, if given."""
 
     def __init__(
         self,
@@ -100,14 +100,14 @@ class ArrayTarget:
         share = weights / self.boards
         if share > self.facts.capacity_bytes:
             found.append(
-                f"does not fit: {share / 1e9:.2f} GB of weights a board, "
+                f"does not fit: {share / 1e9:.2f} GB of weights per board, "
                 f"{self.facts.capacity_bytes / 1e9:.2f} GB of {self.facts.memory.upper()}; "
                 "timed as if it did"
             )
         if not config.norm_first and design.norms == "split":
             found.append(
                 "the overlap of gathers assumes norms before the sums (pre-LayerNorm); this model "
-                "has them after, so its exchanges stand between the sum and the next gather"
+                "has them after, so its exchanges come between the sum and the next gather"
             )
         return tuple(found)
 
@@ -119,7 +119,7 @@ class StreamTarget:
         if boards != 1:
             raise RequestError(
                 f"design {design.name} on {boards} boards: it runs on one board only; "
-                "take another design, or --boards 1"
+                "use another design, or --boards 1"
             )
         facts = board_facts(board)
         self.model = StreamModel(design, facts, config)
@@ -149,8 +149,8 @@ class StreamTarget:
 
 
 class OverlayTarget:
-    """An overlay with its own command lists; boards as its placement allows. A model in FP16 is
-    taken as quantized to the overlay's precision, as designs take it."""
+    """An overlay with its own command lists, on as many boards as its placement allows. As for
+    designs, an FP16 model is timed as if quantized to the overlay's precision."""
 
     def __init__(
         self, overlay: str, config: ModelConfig, boards: int, context: int | None = None
@@ -228,10 +228,10 @@ def make_target(
     boards: int,
     adapter: AdapterUse | None = None,
 ) -> Target:
-    """The design, or overlay, called `design` on a board (None: the first it exists for).
-    `adapter`: one that every row uses, for array designs.
+    """The design, or overlay, named `design` on a board (None: its first). `adapter`: one that
+    every row uses, for array designs.
 
-    RequestError names what is unknown or does not go together."""
+    RequestError names an unknown or conflicting argument."""
     from lora_host.overlay import overlay_names
 
     if boards < 1:
@@ -239,7 +239,7 @@ def make_target(
     if design in overlay_names():
         if adapter is not None:
             raise RequestError(
-                f"overlay {design}: adapters are timed for array designs; take --design lora-f, "
+                f"overlay {design}: adapters are timed for array designs; use --design lora-f, "
                 "or run it with lora-run --adapter --stats"
             )
         target = OverlayTarget(design, config, boards)
@@ -261,12 +261,12 @@ def target_of(
     boards: int,
     adapter: AdapterUse | None = None,
 ) -> Target:
-    """A loaded design on a board. RequestError: an adapter for one that is no array design."""
+    """A loaded design on a board. RequestError: an adapter for a design that is not an array."""
     chosen = board or design.boards[0]
     if isinstance(design, ArrayDesign):
         return ArrayTarget(design, chosen, config, boards, adapter)
     if adapter is not None:
         raise RequestError(
-            f"design {design.name}: adapters are timed for array designs; take --design lora-f"
+            f"design {design.name}: adapters are timed for array designs; use --design lora-f"
         )
     return StreamTarget(design, chosen, config, boards)

@@ -1,4 +1,4 @@
-"""One step as a Chrome/Perfetto trace: a process a board, a thread a unit and link."""
+"""Steps as a Chrome/Perfetto trace: one process per board, one thread per unit and link."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class BoardTrace:
 
 
 def trace_target(target: Target, shape: StepShape) -> list[BoardTrace]:
-    """Every board of a target in one step. Boards of a design all have the largest share; those of
-    an overlay have their own. RequestError: a stream design has no operators."""
+    """Every board of a target in one step. Boards of a design all have the largest share, those of
+    an overlay their own share. RequestError: a stream design has no operators."""
     if isinstance(target, ArrayTarget):
         ops = target.ops(shape)
         timeline = schedule(ops, target.machine.prefetch_cycles, keep=True)
@@ -43,7 +43,7 @@ def trace_target(target: Target, shape: StepShape) -> list[BoardTrace]:
         return [BoardTrace(board, clock, ops, timeline) for board in range(target.boards)]
     if isinstance(target, OverlayTarget):
         return trace_overlay(target.timing, shape)
-    raise RequestError(f"design {target.name} has no operators to trace; take an array design")
+    raise RequestError(f"design {target.name} has no operators to trace; use an array design")
 
 
 def trace_overlay(timing: OverlayTiming, shape: StepShape, offset: float = 0.0) -> list[BoardTrace]:
@@ -58,16 +58,16 @@ def trace_overlay(timing: OverlayTiming, shape: StepShape, offset: float = 0.0) 
 def trace_events(
     boards: Sequence[BoardTrace], limit: int = MAX_EVENTS, step: int = 0
 ) -> tuple[list[dict[str, Any]], int]:
-    """(events, number dropped): names, complete events in time order of each board, and flows from
-    each transfer on a link to the next board's. `step` keeps flows of several steps apart; names
-    come with the first."""
+    """(events, number dropped): names, complete events in time order per board, and flows from each
+    transfer on a link to the next board's. `step` distinguishes the flows of several steps. Names
+    come with the first step."""
     events = [] if step else [entry for trace in boards for entry in _names(trace.board)]
     room = max(0, limit - len(events))
     slices = [entry for trace in boards for entry in _slices(trace)]
     flows = list(_flows(boards, step))
     slices.sort(key=lambda entry: (entry["ts"], entry["pid"], entry["tid"]))
     kept = slices[:room]
-    # A flow is kept whole or not at all: a start without its end draws an arrow to nowhere.
+    # A flow is kept or dropped as a whole: a start without an end draws an arrow to nowhere.
     last = kept[-1]["ts"] if len(kept) < len(slices) and kept else float("inf")
     spare = (room - len(kept)) // 2
     pairs = [pair for pair in flows if pair[1]["ts"] <= last][:spare]
@@ -77,7 +77,7 @@ def trace_events(
 
 
 def write_trace(path: Path, boards: Sequence[BoardTrace], limit: int = MAX_EVENTS) -> int:
-    """Writes a trace file; returns how many events were dropped, which the file says too.
+    """Write a trace file. Returns the number of dropped events, which is also in the file.
 
     RequestError: the file cannot be written."""
     events, dropped = trace_events(boards, limit)
@@ -88,8 +88,8 @@ def write_trace(path: Path, boards: Sequence[BoardTrace], limit: int = MAX_EVENT
 def write_steps(
     path: Path, steps: Iterable[Sequence[BoardTrace]], later: int = 0, limit: int = MAX_EVENTS
 ) -> int:
-    """Writes steps one after another; returns how many events were dropped. The file says so, and
-    that `later` further steps are not in it. RequestError: the file cannot be written."""
+    """Write steps in sequence. Returns the number of dropped events, which is also in the file, as
+    is the number of `later` steps that it omits. RequestError: the file cannot be written."""
     events: list[dict[str, Any]] = []
     dropped = boards = 0
     for number, step in enumerate(steps):
@@ -134,7 +134,7 @@ def _names(board: int) -> Iterator[dict[str, Any]]:
 
 
 def _slices(trace: BoardTrace) -> Iterator[dict[str, Any]]:
-    """A complete event an operator; a gather's transfer once more on the link's thread."""
+    """One complete event per operator. A gather's transfer is also on the link's thread."""
     for span in trace.timeline.spans:
         op = trace.ops[span.index]
         event = {
@@ -156,22 +156,22 @@ def _slices(trace: BoardTrace) -> Iterator[dict[str, Any]]:
 def _flows(
     boards: Sequence[BoardTrace], step: int
 ) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """From a board's transfer to the same one's end on its neighbour."""
+    """From a board's transfer to its end on the neighbor."""
     link = THREADS.index("link")
-    for place, trace in enumerate(boards[:-1]):
-        there = boards[place + 1]
+    for index, trace in enumerate(boards[:-1]):
+        neighbor = boards[index + 1]
         for span in trace.timeline.spans:
             op = trace.ops[span.index]
-            if op.unit != ROUTER or not op.link_bytes or span.index >= len(there.timeline.spans):
+            if op.unit != ROUTER or not op.link_bytes or span.index >= len(neighbor.timeline.spans):
                 continue
-            other = there.timeline.spans[span.index]
+            other = neighbor.timeline.spans[span.index]
             common = {"cat": "transfer", "name": op.what,
-                      "id": f"{step}.{place}.{span.index}"}  # fmt: skip
+                      "id": f"{step}.{index}.{span.index}"}  # fmt: skip
             start = _time(trace, trace.offset + span.begin)
             yield (
                 {**common, "ph": "s", "pid": trace.board, "tid": link, "ts": start},
-                {**common, "ph": "f", "bp": "e", "pid": there.board, "tid": link,
-                 "ts": max(start, _time(there, there.offset + other.end))},
+                {**common, "ph": "f", "bp": "e", "pid": neighbor.board, "tid": link,
+                 "ts": max(start, _time(neighbor, neighbor.offset + other.end))},
             )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Every published number beside the model's."""
+"""Every published number compared with the model's."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ STATUSES = {
     CONSISTENT: "the model predicts it",
     INCONSISTENT: "contradicts another published number, see the reason",
     "resource": "resources, compared by the resource model",
-    "given": "a fact that the model takes as it is",
+    "given": "an input of the model",
     "outside": "not a time of a modelled design",
 }
-LENGTHS = "sd.length"  # compared by the rate that the printed length would lose
+LENGTHS = "sd.length"  # compared by the loss of rate at the printed length
 
 
 @dataclass(frozen=True)
 class Row:
-    """A published number. `model` and `error` (relative) are None where nothing is modelled."""
+    """A published number. `model` and `error` (relative) are None if it is not modelled."""
 
     source: str
     metric: str
@@ -70,19 +70,19 @@ def _row(entry: dict[str, str]) -> Row:
 
 
 def _length_error(entry: dict[str, str]) -> float:
-    """The optimum is flat: a length is judged by what its rate lacks of the best one's."""
+    """The optimum is flat, so a length is judged by its loss of rate relative to the best one."""
     best = evaluate("sd.tokens_per_second", entry["arguments"])
     there = evaluate("sd.tokens_per_second", f"{entry['arguments']} length={entry['value']}")
     return best / there - 1
 
 
 def errors(rows: Sequence[Row], status: str) -> list[float]:
-    """Absolute relative errors of the modelled rows with a status."""
+    """Absolute relative errors of the modelled rows with this status."""
     return [abs(row.error) for row in rows if row.status == status and row.error is not None]
 
 
 def summary(rows: Sequence[Row]) -> dict[str, Any]:
-    """Counts by status, worst and mean errors, number of fitted parameters."""
+    """Counts by status, max and mean errors, number of fitted parameters."""
     found: dict[str, Any] = {"rows": len(rows), "fitted_parameters": len(parameters())}
     for status in STATUSES:
         found[status] = sum(row.status == status for row in rows)
@@ -95,7 +95,7 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The comparison for people: a line a row, then the summary and the fitted parameters."""
+    """The comparison as text: one line per row, then the summary and the fitted parameters."""
     lines = [
         f"{'status':<13}{'published':>12}{'modelled':>12}{'error':>8}  source, metric, conditions"
     ]

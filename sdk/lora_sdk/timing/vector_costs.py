@@ -1,4 +1,4 @@
-"""What each operation of the vector unit costs, by its number in abi.h."""
+"""The cost of each operation of the vector unit, by its number in abi.h."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _nothing(machine: Machine) -> float:
 
 @dataclass(frozen=True)
 class VectorCost:
-    """`passes` over the columns of a row, and cycles of `latency` a row beside them."""
+    """`passes` over the columns of a row, plus `latency` cycles per row."""
 
     passes: int = 1
     latency: Callable[[Machine], float] = _nothing
@@ -44,7 +44,7 @@ VECTOR_COSTS: dict[int, VectorCost] = {
 
 
 def vector_cost(command: Vector) -> VectorCost:
-    """The row of a command's operation; RequestError names one that has none."""
+    """The cost of a command's operation. RequestError names an operation without one."""
     cost = VECTOR_COSTS.get(command.op)
     if cost is None:
         raise RequestError(
