@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jsonschema import Draft202012Validator, ValidationError
+from jsonschema import Draft202012Validator, ValidationError, validators
 from jsonschema.exceptions import best_match
 
 from .errors import LoraError
@@ -26,9 +26,18 @@ def read_checked(path: Path, schema_path: Path, error: type[LoraError]) -> dict[
     return content
 
 
+# JSON Schema takes 32.0 for an integer; what is read here counts things.
+_Validator = validators.extend(  # type: ignore[no-untyped-call]
+    Draft202012Validator,
+    type_checker=Draft202012Validator.TYPE_CHECKER.redefine(
+        "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
+    ),
+)
+
+
 @cache
-def _validator(schema_path: Path) -> Draft202012Validator:
-    return Draft202012Validator(json.loads(schema_path.read_text(encoding="utf-8")))
+def _validator(schema_path: Path) -> Any:
+    return _Validator(json.loads(schema_path.read_text(encoding="utf-8")))
 
 
 def _one_line(fault: ValidationError) -> str:

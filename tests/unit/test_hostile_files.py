@@ -16,13 +16,17 @@ from lora_host.kernel_metadata import read_kernels
 from lora_host.overlay import load_overlay
 from lora_host.vrtbin import read_vrtbin
 from lora_sdk.adapters.config import parse
+from lora_sdk.adapters.weights import load_adapter_weights
+from lora_sdk.model.config import load_config
 from lora_sdk.model.folder import INDEX, find_tensors
 from lora_sdk.spec_tuning import npz_file
 from lora_sdk.spec_tuning.npz_file import NpzFault, read_npz
 from lora_sdk.text.tokenizer import Tokenizer
 from tests import hostile_host, hostile_lists, hostile_models
+from tests.adapter_folders import Folder, write_adapter
 from tests.mutations import Subject, campaign
 from tests.variant_tokenizer import make_tokenizer
+from tests.variants import variant, write_checkpoint
 
 FORMATS: dict[str, Callable[[Path], Subject]] = {
     "vrtbin": hostile_host.vrtbin,
@@ -112,6 +116,25 @@ def test_a_tokenizer_that_panics(tmp_path: Path, capfd: pytest.CaptureFixture[st
     with pytest.raises(ModelError, match=r"tokenizer\.json: cannot encode: no entry found for key"):
         tokenizer.encode("a")
     assert "panicked" in capfd.readouterr().err  # else it tests nothing
+
+
+@pytest.mark.parametrize("number", ["1.", "1.0", "1e0", "true"])
+def test_a_manifest_whose_counts_are_no_integers(number: str, tmp_path: Path) -> None:
+    text = load_overlay("lora_f_u280").path.read_text()
+    path = tmp_path / "manifest.yaml"
+    path.write_text(text.replace("merge: ", f"merge: {number} #"))
+    with pytest.raises(OverlayError, match=r"merge: found (1\.0|True), expected type integer"):
+        load_overlay(path)
+
+
+def test_an_adapter_whose_scale_is_beyond_fp32(tmp_path: Path) -> None:
+    which = variant("llama_narrow")
+    config = load_config(write_checkpoint(which, tmp_path / "model"))
+    folder = write_adapter(which, Folder("plain"), tmp_path / "adapter")
+    values = json.loads((folder / "adapter_config.json").read_text())
+    (folder / "adapter_config.json").write_text(json.dumps({**values, "lora_alpha": 1e300}))
+    with pytest.raises(AdapterError, match=r"scale 1\.25e\+299, expected a number that FP32"):
+        load_adapter_weights(folder, config)
 
 
 def test_an_adapter_with_an_endless_number() -> None:

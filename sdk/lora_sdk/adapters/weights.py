@@ -188,8 +188,15 @@ def _module(
             raise AdapterError(f"{full}: {what} {size} is not a multiple of nblocks {count}")
     shapes = {"A": (rank, inputs // a_blocks), "B": (outputs, rank // b_blocks)}
     values = {factor: _half(container, tensors[factor], shapes[factor]) for factor in ("A", "B")}
-    scale = np.float32(peft.scale_of(full) * factor)
+    scale = _scale(full, peft.scale_of(full) * factor)
     return Module(name, rank, scale, inputs, outputs, values["A"], values["B"], a_blocks, b_blocks)
+
+
+def _scale(module: str, value: float) -> np.float32:
+    if not abs(value) <= float(np.finfo(np.float32).max):
+        raise AdapterError(f"{module}: scale {value:g}, expected a number that FP32 can hold")
+    scale: np.float32 = np.float32(value)
+    return scale
 
 
 def _half(container: Container, tensor: str, shape: tuple[int, int]) -> Half:
