@@ -56,20 +56,20 @@ def test_bad_parameters_are_refused(engine: Engine, params: object) -> None:
 @pytest.mark.parametrize(
     "arguments, error, message",
     [
-        ({"boards": 3}, RequestError, "3 boards were asked for; expected 1, 2, 4 or 8"),
+        ({"boards": 3}, RequestError, "3 boards were requested; expected 1, 2, 4 or 8"),
         ({"boards": 0}, RequestError, "0 boards"),
         (
             {"boards": 2, "devices": ["emu:u280"]},
             RequestError,
-            "2 boards were asked for, 1 devices",
+            "2 boards were requested, 1 devices",
         ),
         ({"devices": ["emu:u28"]}, RequestError, "did you mean"),
-        ({"kernels": "cuda"}, RequestError, "'native' or 'numpy'"),
+        ({"kernels": "cuda"}, RequestError, "'native', 'numpy' or 'rtl'"),
         ({"context": 0}, RequestError, "context"),
         ({"context": 100000}, RequestError, "context 100000"),
         ({"max_sequences": 65}, RequestError, "65 sequences"),
         ({"hidden_layers": [99]}, RequestError, "hidden"),
-        ({"model": "/nowhere"}, ModelError, "is not there"),
+        ({"model": "/nowhere"}, ModelError, "does not exist"),
     ],
 )
 def test_bad_arguments_are_refused_in_one_line(

@@ -273,7 +273,7 @@ def test_a_route_over_boards_that_are_not_open_is_refused(llama: Path) -> None:
 
 def test_steps_that_are_too_large_are_refused(llama: Path) -> None:
     with opened(llama, 1) as runner:
-        with pytest.raises(RequestError, match="65 rows was asked for, at most 64"):
+        with pytest.raises(RequestError, match="a step with 65 rows; expected at most 64"):
             runner.step(chain([1] * 65))
         with pytest.raises(RequestError, match="513 KV operations"):
             runner.step([], [KvOp.length(0, 0)] * 513)

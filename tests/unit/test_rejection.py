@@ -151,5 +151,5 @@ def test_siblings_that_could_not_be_drawn_are_refused() -> None:
     for bad in (np.ones(3), np.array([1.0, np.nan, 0, 0]), np.array([1.0, -1, 0, 0])):
         with pytest.raises(RequestError, match="weights"):
             rejection.choose(p, bad, [0], [0.5, 0.5])
-    with pytest.raises(RequestError, match="an entry a node"):
+    with pytest.raises(RequestError, match="one entry per node"):
         Tree([1, 2], [-1, 0], [None])

@@ -1,4 +1,4 @@
-"""KV operations that wait for a step header, and what becomes free once they were carried."""
+"""KV operations queued for step headers, and the slots and pages that they free."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ class Header:
 
 
 class HeaderQueue:
-    """Operations in order, each with its commit's path. `leaving_slots` and `leaving_pages` are
-    freed by queued operations: they are free once every operation that is queued with them has been
-    carried, because a redone step reads them once more."""
+    """Operations in order, each with its commit's path.
+
+    Queued operations free `leaving_slots` and `leaving_pages`. These become free once a completed
+    step has carried every operation queued with them: a redone step reads them again."""
 
     def __init__(self, max_ops: int) -> None:
-        """`max_ops`: operations that one header holds."""
+        """`max_ops`: max operations per header."""
         self.max_ops = max_ops
         self.clear()
 
@@ -31,15 +32,14 @@ class HeaderQueue:
         self.leaving_slots: list[int] = []
         self.leaving_pages: list[int] = []
         self._ops: list[tuple[KvOp, tuple[int, ...]]] = []
-        self._sent: tuple[int, int, int] | None = (
-            None  # operations, slots, pages in the last header
-        )
+        # Counts of operations, slots and pages in the last header.
+        self._sent: tuple[int, int, int] | None = None
 
     def __len__(self) -> int:
         return len(self._ops)
 
     def add(self, op: KvOp, path: Sequence[int] = ()) -> None:
-        """Queue an operation; `path` of a commit, whose index in the header is set here."""
+        """Queue an operation. `path`: that of a commit; `next_header` sets its index."""
         self._ops.append((op, tuple(path)))
 
     def next_header(self) -> Header:
@@ -54,13 +54,13 @@ class HeaderQueue:
         return header
 
     def carried(self) -> tuple[list[int], list[int]]:
-        """The step with the last header has completed: slots and pages that are free now."""
+        """The step with the last header has completed. Returns the slots and pages freed by it."""
         if self._sent is None:
             return [], []
         ops, slots, pages = self._sent
         self._sent = None
         del self._ops[:ops]
-        if self._ops:  # some that free something are still queued
+        if self._ops:  # operations that free something may still be queued
             return [], []
         freed = self.leaving_slots[:slots], self.leaving_pages[:pages]
         del self.leaving_slots[:slots]

@@ -1,9 +1,9 @@
-"""The books of the boards' KV cache: pages with reference counts, sequences, scratch slots.
+"""Bookkeeping of the boards' KV cache: pages with reference counts, sequences, scratch slots.
 
-The boards hold the bytes; this module decides which page and which slot, and makes the KV
-operations that the next step's header carries. Pages of 32 positions; the first pages of a board
-hold the scratch slots, the others belong to sequences. What a header frees is taken again only
-after the step that carried it has completed, because a redone step reads it once more.
+The boards hold the bytes. This module assigns pages and slots, and creates the KV operations that
+the next step's header carries. A page has 32 positions. The first pages of a board hold the scratch
+slots; the others belong to sequences. Pages and slots that a header frees are reused only after the
+step with that header has completed, because a redone step reads them again.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ PAGE_POSITIONS = 32
 
 
 def pages_for(positions: int) -> int:
-    """Pages that `positions` positions take."""
+    """Pages needed for `positions` positions."""
     return -(-positions // PAGE_POSITIONS)
 
 
 @dataclass(frozen=True)
 class Uncommitted:
-    """A row whose K and V lie in a scratch slot."""
+    """A row whose K and V are in a scratch slot."""
 
     token: int
     position: int
@@ -39,11 +39,11 @@ class _Sequence:
     pages: list[int] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)  # of the committed positions
     rows: dict[int, Uncommitted] = field(default_factory=dict)  # by slot
-    reserved: int = 0  # pages still to be taken that nobody else may have
+    reserved: int = 0  # pages set aside for this sequence, not yet taken
 
 
 class SequenceObserver(Protocol):
-    """Is called when a sequence begins as another's copy and when sequences end."""
+    """Callbacks for forked, closed and forgotten sequences."""
 
     def forked(self, parent: int, child: int) -> None: ...
 
@@ -55,8 +55,8 @@ class SequenceObserver(Protocol):
 class KvCache:
     """Pages, sequences and slots of one loaded model.
 
-    `page_count` counts the scratch pages too. Raises RequestError where pages, sequences or slots
-    run out and where a call names one that is not open.
+    `page_count` includes the scratch pages. Raises RequestError if pages, sequences or slots
+    run out, or if a call names a sequence that is not open.
     """
 
     def __init__(
@@ -78,9 +78,9 @@ class KvCache:
         self._forget()
 
     def reset(self) -> None:
-        """Forget everything, as after a step of which nobody knows whether it ran."""
+        """Forget everything, as after a step that may or may not have run."""
         self._forget()
-        # The boards may still hold rows: the next step drops them, and frees their slots.
+        # The boards may still hold rows: the next step drops them and frees their slots.
         for number in range(self.max_sequences):
             self._queue.add(KvOp.length(number, 0))
         self._queue.leaving_slots.extend(self._slots)
@@ -96,7 +96,7 @@ class KvCache:
         self._open: dict[int, _Sequence] = {}
         self._queue.clear()
 
-    # --- what there is --------------------------------------------------------------------------
+    # --- state ----------------------------------------------------------------------------------
 
     @property
     def total_pages(self) -> int:
@@ -105,7 +105,7 @@ class KvCache:
 
     @property
     def free_pages(self) -> int:
-        """Pages that nobody has and nobody was reserved."""
+        """Pages that are neither in use nor reserved."""
         return len(self._pages) - sum(s.reserved for s in self._open.values())
 
     @property
@@ -134,7 +134,7 @@ class KvCache:
         return bool(self._queue.leaving_slots or self._queue.leaving_pages)
 
     def is_open(self, sequence: int) -> bool:
-        """Whether there is such a sequence."""
+        """Whether the sequence is open."""
         return sequence in self._open
 
     def length(self, sequence: int) -> int:
@@ -150,19 +150,19 @@ class KvCache:
         return tuple(self._get(sequence).pages)
 
     def uncommitted(self, sequence: int) -> dict[int, Uncommitted]:
-        """Rows of a sequence that lie in scratch slots, by slot."""
+        """Rows of a sequence that are in scratch slots, by slot."""
         return dict(self._get(sequence).rows)
 
     # --- sequences ------------------------------------------------------------------------------
 
     def open(self, reserved: int = 0) -> int:
-        """A new empty sequence, with `reserved` pages put aside for it."""
+        """A new empty sequence with `reserved` pages set aside for it."""
         if not self._numbers:
             raise RequestError(
                 f"all {self.max_sequences} sequences are open; release one or raise max_sequences"
             )
         if reserved > self.free_pages:
-            raise RequestError(f"{reserved} KV pages wanted, {self.free_pages} are free")
+            raise RequestError(f"{reserved} KV pages requested, {self.free_pages} are free")
         number = self._numbers.popleft()
         self._open[number] = _Sequence(reserved=reserved)
         self._queue.add(KvOp.length(number, 0))
@@ -183,8 +183,8 @@ class KvCache:
     def fork(self, sequence: int, reserved: int = 0) -> int:
         """A new sequence with the same committed positions.
 
-        Full pages are shared, a last partial one is copied. `reserved` pages move from the parent's
-        promise to the child's. Uncommitted rows stay with the parent alone.
+        Full pages are shared; a partial last page is copied. `reserved` pages of the parent's
+        reservation move to the child's. Uncommitted rows stay with the parent.
         """
         parent = self._get(sequence)
         moved = min(reserved, parent.reserved)
@@ -208,7 +208,7 @@ class KvCache:
         return child
 
     def grow(self, sequence: int, positions: int) -> None:
-        """Have pages for `positions` positions in the sequence's table."""
+        """Extend the sequence's page table to `positions` positions."""
         if positions > self.context:
             raise RequestError(
                 f"sequence {sequence} would have {positions} positions, {positions - self.context} "
@@ -244,7 +244,7 @@ class KvCache:
         self._references[page] -= 1
         if self._references[page] == 0:
             del self._references[page]
-            # A queued copy may still read it; a redo of that step must find its bytes.
+            # A queued copy may still read it, and again if its step is redone.
             self._queue.leaving_pages.append(page)
 
     def _get(self, sequence: int) -> _Sequence:
@@ -261,17 +261,17 @@ class KvCache:
         """`count` scratch slots for rows of the next step."""
         if count > len(self._slots):
             raise RequestError(
-                f"{count} scratch slots wanted, {len(self._slots)} of {self._max_scratch} are "
+                f"{count} scratch slots requested, {len(self._slots)} of {self._max_scratch} are "
                 "free; commit or drop uncommitted rows, and run a step"
             )
         return [self._slots.popleft() for _ in range(count)]
 
     def is_taken(self, slot: int) -> bool:
-        """Whether a slot is in somebody's hands and holds no row yet."""
-        held = self._slots.count(slot) or slot in self._queue.leaving_slots
+        """Whether a slot has been taken and holds no row yet."""
+        free = self._slots.count(slot) or slot in self._queue.leaving_slots
         return (
             0 <= slot < self._max_scratch
-            and not held
+            and not free
             and not any(slot in sequence.rows for sequence in self._open.values())
         )
 
@@ -280,7 +280,7 @@ class KvCache:
         self._slots.extendleft(reversed(slots))
 
     def add_row(self, sequence: int, slot: int, row: Uncommitted) -> None:
-        """Note a row that a completed step has run."""
+        """Record a row that a completed step has run."""
         self._get(sequence).rows[slot] = row
 
     def commit(self, sequence: int, path: Sequence[int]) -> None:
@@ -300,7 +300,7 @@ class KvCache:
             self.commit(sequence, ())
 
     def committed_elsewhere(self, sequence: int, tokens: Sequence[int]) -> None:
-        """Note positions that the boards committed themselves (the greedy loop)."""
+        """Record positions that the boards committed themselves (the greedy loop)."""
         self._get(sequence).tokens.extend(tokens)
 
     def _check_path(self, sequence: int, path: Sequence[int]) -> None:
@@ -323,7 +323,7 @@ class KvCache:
         return self._queue.next_header()
 
     def step_done(self) -> None:
-        """The step with the last header has completed: what it freed is free."""
+        """The step with the last header has completed: the slots and pages it freed are free."""
         slots, pages = self._queue.carried()
         self._slots.extend(slots)
         self._pages.extend(pages)

@@ -1,4 +1,4 @@
-"""Which command wrote the first value that is not finite: the boards after it only pass it on."""
+"""Finds the command that wrote the first non-finite value. Later commands only propagate it."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ Lists = Mapping[int, Sequence[Command]]
 
 
 def first_board(lists: Lists, found: Mapping[int, int]) -> int:
-    """The board, of those with a command index in `found`, whose command stands first in the model.
+    """The board in `found` (board: index of its command) whose command comes first in the model.
 
-    Boards without columns of an operation lack its commands, so indices of two boards do not
-    compare: a command's place is its greatest index on any board."""
-    places: dict[tuple[str, int], int] = {}
+    A board without columns of an operation lacks its commands, so indices of different boards are
+    not comparable. Commands are ordered by their max index over all boards."""
+    order: dict[tuple[str, int], int] = {}
     for commands in lists.values():
         for index, key in enumerate(_keys(commands)):
-            places[key] = max(places.get(key, 0), index)
+            order[key] = max(order.get(key, 0), index)
 
-    def place(board: int) -> int:
+    def position(board: int) -> int:
         keys = list(_keys(lists[board]))
-        return places[keys[found[board]]] if found[board] < len(keys) else len(keys)
+        return order[keys[found[board]]] if found[board] < len(keys) else len(keys)
 
-    return min(sorted(found), key=place)
+    return min(sorted(found), key=position)
 
 
 def _keys(commands: Sequence[Command]) -> Iterator[tuple[str, int]]:
-    """Each command's name, and how many of that name came before it."""
+    """Each command's name and the number of commands of that name before it."""
     seen: Counter[str] = Counter()
     for command in commands:
         yield str(command), seen[str(command)]

@@ -1,4 +1,4 @@
-"""From options to a model on boards: what can be refused is refused before a board is opened."""
+"""From options to a model on boards. All checks that need no board come before boards open."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlannedModel:
-    """A model's placement, and the cluster file's boards that it is for, None for emulated ones."""
+    """A model's placement, and the cluster file's boards for it (None: emulated boards)."""
 
     config: ModelConfig
     plan: Plan
@@ -29,7 +29,7 @@ class PlannedModel:
 
 @dataclass(frozen=True)
 class OpenedModel:
-    """A placed model. Closing `stack` gives the boards and the files back."""
+    """A placed model. Closing `stack` releases the boards and files."""
 
     config: ModelConfig
     plan: Plan
@@ -39,20 +39,19 @@ class OpenedModel:
 
 
 def connected(path: Path, boards: int) -> ClusterFile:
-    """The cluster file's boards that a ring or path of so many connects. RequestError when the file
-    has fewer, LinkError when no path of them is so long."""
+    """`boards` boards of the cluster file that form a ring or path. RequestError if the file has
+    fewer boards, LinkError if no path has that many."""
     from lora_host.cluster_file import load_cluster
     from lora_sdk.plan.topology import route
 
     file = load_cluster(path)
     if boards > len(file.boards):
-        raise RequestError(f"{path}: {len(file.boards)} boards found, {boards} asked for")
+        raise RequestError(f"{path}: {len(file.boards)} boards found, {boards} requested")
     return file.only(route(file.cables, boards).order)
 
 
 def plan_model(options: EngineOptions) -> PlannedModel:
-    """Where the model would lie; only its configuration is read. Errors of every layer pass
-    through."""
+    """The model's placement. Reads only its configuration. Errors of every layer pass through."""
     from lora_host.cluster_file import ring
     from lora_host.overlay import load_overlay
     from lora_sdk.model.config import load_config

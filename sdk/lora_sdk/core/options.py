@@ -1,4 +1,4 @@
-"""What an Engine is opened with: each argument described and checked here, before a board is."""
+"""Options of an Engine: described and checked here, before a board is opened."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from lora_sdk.spec.opening import SpeculationOptions
 
 KERNELS = ("native", "numpy", "rtl")
-KV_AUTO = "auto"  # as the checkpoint says
+KV_AUTO = "auto"  # as the checkpoint defines
 
 Progress = Callable[[int, int], None]
-"""Called while weights load with (bytes placed so far, bytes in all)."""
+"""Called while weights load with (bytes placed so far, total bytes)."""
 
 
 @documented
 @dataclass(frozen=True)
 class EngineOptions:
-    """Arguments of Engine; its flags and the table in docs/python.md are made of the same fields.
+    """Arguments of Engine. Its flags and the table in docs/python.md are generated from the fields.
 
-    Making one checks it: RequestError names the argument, ModelError the folder, and errors of the
-    cluster file pass through."""
+    The constructor checks them: RequestError names the argument, ModelError the folder. Errors of
+    the cluster file pass through."""
 
     model: str | Path | None = option(
         None,
@@ -43,13 +43,13 @@ class EngineOptions:
     boards: int | None = option(
         None,
         help="1, 2, 4 or 8 boards",
-        unset="as many as devices or the cluster file name, else 1",
+        unset="the number of devices or of boards in the cluster file, else 1",
         flags=("--boards",),
         metavar="N",
     )
     devices: Sequence[str] = option(
         (),
-        help="boards to use, by URI, as emu:u280",
+        help="URIs of the boards to use, e.g. emu:u280",
         unset="emulated boards",
         flags=("--device",),
         metavar="URI",
@@ -60,7 +60,7 @@ class EngineOptions:
     overlay: str | None = option(
         None,
         help="name or folder of the overlay",
-        unset="one that takes the model",
+        unset="one that supports the model",
         flags=("--overlay",),
         metavar="NAME",
     )
@@ -72,7 +72,7 @@ class EngineOptions:
     )
     context: int | None = option(
         None,
-        help="positions that a sequence may have",
+        help="max positions per sequence",
         unset="all that fit",
         flags=("-c", "--ctx-size", "--context"),
         metavar="N",
@@ -80,22 +80,22 @@ class EngineOptions:
     )
     max_sequences: int | None = option(
         None,
-        help="sequences open at once",
+        help="max open sequences",
         unset="all that fit, at most 16",
         flags=("--max-sequences", "--sequences"),
         metavar="N",
         low=1,
     )
     progress: Progress | None = option(
-        None, help="callback while weights load: bytes placed so far, bytes in all"
+        None, help="callback while weights load: bytes placed so far, total bytes"
     )
     hidden_layers: Sequence[int] = option(
-        (), help="layers whose input hidden states a row may ask for"
+        (), help="layers whose input hidden states a row may request"
     )
     trace: bool = option(False, help="keep the boards' command traces")
     max_adapters: int = option(
         0,
-        help="adapters on the boards at once; 0 reserves no room for them",
+        help="max adapters on the boards at once; 0 reserves no memory for them",
         flags=("--max-adapters",),
         metavar="N",
         low=0,
@@ -113,17 +113,17 @@ class EngineOptions:
     threads: int | None = option(
         None,
         help="threads of native kernels",
-        unset="one a CPU",
+        unset="one per CPU",
         flags=("--threads",),
         metavar="T",
         low=1,
     )
     speculation: SpeculationOptions | None = option(
-        None, help="who drafts, and which tree; tokens are the same", unset="plain decoding"
+        None, help="proposer and draft tree; tokens are the same", unset="plain decoding"
     )
     kv: str = option(
         KV_AUTO,
-        help="type of the KV cache; auto: as the checkpoint says",
+        help="type of the KV cache; auto: as the checkpoint defines",
         flags=("--kv",),
         choices=(KV_AUTO, *KV_KINDS),
     )
@@ -136,20 +136,20 @@ class EngineOptions:
 
     @cached_property
     def folder(self) -> Path:
-        """The model's folder. ModelError where there is none."""
+        """The model's folder. ModelError if it does not exist."""
         if self.model is None:
             from lora_sdk.model.demo import demo_model_path
 
             return demo_model_path()
         folder = Path(self.model)
         if not folder.is_dir():
-            found = "is a file" if folder.exists() else "is not there"
+            found = "is a file" if folder.exists() else "does not exist"
             raise ModelError(f"model folder {folder} {found}; expected a Hugging Face model folder")
         return folder
 
     @cached_property
     def board_count(self) -> int:
-        """`boards`, or as many as are named. RequestError: no count that a model can have."""
+        """`boards`, or the number of boards that the other options name."""
         count = self.boards
         if count is None and self.devices:
             count = len(self.devices)
@@ -161,28 +161,28 @@ class EngineOptions:
 
     @cached_property
     def board_kind(self) -> str:
-        """Kind of the first board, "u280" where none is named."""
+        """Kind of the first board, "u280" if none is named."""
         from lora_host.selection import board_kind
 
         return board_kind(self.devices, self.cluster_file)
 
     @property
     def kv_kind(self) -> KvKind | None:
-        """The KV cache that was asked for, None for what the checkpoint says."""
+        """The requested type of the KV cache, None for the checkpoint's."""
         return None if self.kv == KV_AUTO else cast("KvKind", self.kv)
 
     @property
     def adapters(self) -> AdapterOptions:
-        """Room for adapters."""
+        """Memory for adapters."""
         return AdapterOptions(self.max_adapters, self.max_adapter_rank, self.adapter_mode)
 
     def _check_boards(self) -> None:
-        """Folder, number and names of the boards."""
-        assert self.folder  # ModelError where there is none
+        """Check the model's folder and the number and URIs of the boards."""
+        assert self.folder  # ModelError if it does not exist
         count = self.board_count
         if count not in BOARD_COUNTS:
             expected = ", ".join(map(str, BOARD_COUNTS[:-1])) + f" or {BOARD_COUNTS[-1]}"
-            raise RequestError(f"{count} boards were asked for; expected {expected}")
+            raise RequestError(f"{count} boards were requested; expected {expected}")
         if self.devices and len(self.devices) != count:
-            raise RequestError(f"{count} boards were asked for, {len(self.devices)} devices named")
-        assert self.board_kind  # RequestError for a URI that is none
+            raise RequestError(f"{count} boards were requested, {len(self.devices)} devices named")
+        assert self.board_kind  # RequestError for an invalid URI

@@ -1,4 +1,4 @@
-"""What a request returns."""
+"""Results of a request."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Output:
 
     `finish_reason`: "stop" (end-of-text, stop token or stop string, named by `stop_reason`),
     "length" (max_tokens or the context is reached) or "cancelled". `token_ids` holds a stop token,
-    `text` does not. `logprobs` has one entry a token where they were asked for.
+    `text` does not. `logprobs` has one entry per token if they were requested.
     """
 
     index: int
@@ -41,8 +41,8 @@ class Timing:
 class Result:
     """A finished request: its prompt and its n outputs.
 
-    `prompt_logprobs`: one entry a prompt token, None for the first, where they were asked for.
-    `speculation`: what was drafted and accepted, where somebody drafts.
+    `prompt_logprobs`: one entry per prompt token, None for the first, if they were requested.
+    `speculation`: counts of drafted and accepted tokens, if the engine speculates.
     """
 
     prompt: str | None
@@ -95,8 +95,8 @@ class Result:
 class Delta:
     """A streamed delta: of output `index`, the text that became definite with `token_id`.
 
-    The last delta of an output has a `finish_reason`; its `token_id` is None where only held-back
-    text was left.
+    The last delta of an output has a `finish_reason`. Its `token_id` is None if only held-back text
+    was left.
     """
 
     index: int
@@ -106,7 +106,7 @@ class Delta:
     finish_reason: str | None = None
     stop_reason: str | int | None = None
 
-    def __init__(  # one for every token: all fields at once, not by a call each
+    def __init__(  # runs per token: one dict update is faster than a call per field
         self,
         index: int,
         text: str,
@@ -127,11 +127,11 @@ class Delta:
 
 @dataclass(frozen=True)
 class Verified:
-    """What `verify` returned.
+    """Result of `verify`.
 
-    `tokens`: accepted drafts and the target's own last one, which is the new pending token.
+    `tokens`: the accepted drafts and then the target's own token, which is the new pending token.
     `accepted`: tree nodes on the accepted path, the root (0) first. `slots`: their scratch slots,
-    the path that `commit` takes. `logprobs`: one entry a token where they were asked for.
+    the path that `commit` takes. `logprobs`: one entry per token if they were requested.
     """
 
     tokens: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""Rows from tokens: positions from parents, scratch slots from the cache, checked before a run."""
+"""Rows from tokens: positions from parents, scratch slots from the cache, checks before a step."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def build_rows(
     argmax: Collection[int] = (),
     hidden: Collection[int] = (),
 ) -> list[Row]:
-    """Rows of one sequence that hang on its last committed position, or on the row in slot `after`.
+    """Rows of one sequence after its last committed position, or after the row in slot `after`.
 
     `parents[i]` is an index into `tokens` below i, or -1 for a root; None makes a chain. `logits`,
-    `argmax`, `hidden` are indices of the rows that want them. Takes scratch slots: run the rows, or
-    give them back with `cache.give_slots`.
+    `argmax` and `hidden` are indices of the rows that return them. Takes scratch slots: run the
+    rows, or return the slots with `cache.give_slots`.
     """
     chain = range(-1, len(tokens) - 1)
     parents = list(chain if parents is None else parents)
@@ -60,7 +60,7 @@ def build_rows(
 
 
 def check_rows(cache: KvCache, rows: Sequence[Row], row_limit: int, vocabulary: int) -> None:
-    """RequestError where a row contradicts the books: its position, parent, slot or token."""
+    """RequestError if a row's position, parent, slot or token contradicts the cache."""
     if len(rows) > row_limit:
         raise RequestError(f"{len(rows)} rows in a step; the overlay takes at most {row_limit}")
     positions: dict[tuple[int, int], int] = {}
@@ -84,7 +84,7 @@ def check_rows(cache: KvCache, rows: Sequence[Row], row_limit: int, vocabulary: 
                 f"row {index}: position {row.position}; expected {expected}, below {cache.context}"
             )
         if row.slot in used or not cache.is_taken(row.slot):
-            raise RequestError(f"row {index}: slot {row.slot} is not one that was taken for it")
+            raise RequestError(f"row {index}: slot {row.slot} was not taken for it")
         if row.vector is None and not 0 <= row.token < vocabulary:
             raise RequestError(f"row {index}: token {row.token}; expected 0..{vocabulary - 1}")
         used.add(row.slot)
@@ -93,7 +93,9 @@ def check_rows(cache: KvCache, rows: Sequence[Row], row_limit: int, vocabulary: 
 
 def _check_tree(tokens: Sequence[int], parents: Sequence[int]) -> None:
     if len(tokens) != len(parents):
-        raise RequestError(f"{len(tokens)} tokens and {len(parents)} parents; expected as many")
+        raise RequestError(
+            f"{len(tokens)} tokens and {len(parents)} parents; expected one per token"
+        )
     for index, parent in enumerate(parents):
         if not -1 <= parent < index:
             raise RequestError(

@@ -31,8 +31,8 @@ LIST_ID = 0
 class Runner:
     """A model on the boards of an open cluster.
 
-    Making one brings up the plan's links, reserves the arenas, loads and checks the weights and
-    registers every board's command list. `progress(done, total)` is called with bytes."""
+    The constructor brings up the plan's links, reserves the arenas, loads and checks the weights,
+    and registers every board's command list."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Runner:
         progress: Progress | None = None,
         threads: int | None = None,
     ) -> None:
-        """`progress(done, total)` receives bytes; `threads` pack weights, None for one a core."""
+        """`progress(done, total)` receives bytes. `threads` pack weights (None: one per core)."""
         _check_boards(cluster, plan)
         self.cluster = cluster
         self.config = config
@@ -61,7 +61,7 @@ class Runner:
         self._loader.load()
         self._loader.check()
         self.commands: dict[int, list[Command]] = {}
-        self.on_step: Callable[[StepShape], None] | None = None  # receives every step that was run
+        self.on_step: Callable[[StepShape], None] | None = None  # called with every completed step
         for board in plan.boards:
             self._register(board)
 
@@ -75,24 +75,22 @@ class Runner:
 
     @property
     def argmax_offsets(self) -> list[int]:
-        """Where each board writes the argmax record of selected row 0, by board: bytes in the
-        control bank."""
+        """Byte offset in the control bank of each board's argmax record of selected row 0."""
         boards = self.plan.by_board
         return [boards[index].control.argmax_offset for index in range(self.plan.size)]
 
     def check_weights(self) -> None:
-        """Compares the weights on the boards with what was loaded; TransportError where they
-        differ."""
+        """Compares the weights on the boards with those loaded. TransportError if they differ."""
         self._loader.check()
 
     def step(
         self, rows: Sequence[Row], kv_ops: Sequence[KvOp] = (), path: Sequence[int] = ()
     ) -> StepResult:
-        """Runs one step on all boards and reads what its rows want.
+        """Runs one step on all boards and reads the results that its rows request.
 
-        RequestError for more rows or operations than a step takes; CommandError where the firmware
-        refuses a row; ModelError where a unit wrote a value that is not finite: the boards have
-        done that step, commits included, and the next one follows it."""
+        RequestError: more rows or operations than a step takes. CommandError: the firmware refuses
+        a row. ModelError: a unit wrote a non-finite value. The boards have then completed the step,
+        commits included."""
         self._check_counts(rows, kv_ops, path)
         columns = self.config.embed_dim
         block = build_block(rows, kv_ops, path, LIST_ID, columns)
@@ -116,19 +114,19 @@ class Runner:
     def _check_counts(
         self, rows: Sequence[Row], kv_ops: Sequence[KvOp], path: Sequence[int]
     ) -> None:
-        most = abi.MAX_ROWS * abi.MAX_SEQUENCES
+        max_path = abi.MAX_ROWS * abi.MAX_SEQUENCES
         for what, count, limit in (
             ("rows", len(rows), self.plan.row_limit),
             ("KV operations", len(kv_ops), abi.MAX_KV_OPS),
-            ("path entries", len(path), most),
+            ("path entries", len(path), max_path),
         ):
             if count > limit:
-                raise RequestError(f"a step with {count} {what} was asked for, at most {limit}")
+                raise RequestError(f"a step with {count} {what}; expected at most {limit}")
         if any(row.want_hidden for row in rows) and not self.plan.hidden_taps:
-            raise RequestError("a row wants hidden states, but the plan has no hidden taps")
+            raise RequestError("a row requests hidden states, but the plan has no hidden taps")
 
     def _check_finite(self, rows: Sequence[Row], completions: npt.NDArray[np.void]) -> None:
-        """Names the first command of any board that wrote NaN or infinity."""
+        """ModelError naming the first command of any board that wrote NaN or infinity."""
         if not any(completions["nonfinite_count"].tolist()):
             return
         broken = {
@@ -154,7 +152,7 @@ class Runner:
         return array
 
     def _logits(self, count: int) -> npt.NDArray[np.float32]:
-        """FP32 [count, vocabulary]: the boards' shares side by side, without their padding."""
+        """FP32 [count, vocabulary]: the boards' shares concatenated, without their padding."""
         shares = []
         for board in self.plan.boards:
             control = board.control
@@ -164,8 +162,8 @@ class Runner:
         return np.concatenate(shares, axis=1)
 
     def _argmax(self, count: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.uint32]]:
-        """The max logit of each row and its token; of equal ones the lowest token, as ranks
-        hold ascending tokens; NaN where a board found one."""
+        """The max logit of each row and its token; NaN if a board found one. Among equal logits the
+        lowest token wins: ranks hold ascending tokens."""
         boards = [board for board in self.plan.boards if board.share.vocabulary]
         records = np.empty((len(boards), count), abi.dtype("argmax"))
         for board, record in zip(boards, records, strict=True):
@@ -195,7 +193,7 @@ class Runner:
 
 
 def _check_boards(cluster: Cluster, plan: Plan) -> None:
-    """The plan's boards are the cluster's, each once."""
+    """RequestError unless the plan's boards are the cluster's."""
     if cluster.size != plan.size:
         raise RequestError(
             f"the plan is for {plan.size} boards, the cluster has {cluster.size}; open as many "

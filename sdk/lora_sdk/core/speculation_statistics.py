@@ -1,4 +1,4 @@
-"""What speculation did: counted while it runs, read as figures."""
+"""Statistics of speculative decoding."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from functools import lru_cache
 from typing import Any
 
 
-@lru_cache(maxsize=512)  # every verification counts, and few shapes come again and again
+@lru_cache(maxsize=512)  # called per verification, with few distinct shapes
 def _widths(parents: tuple[int, ...]) -> tuple[int, ...]:
-    """Nodes at each position behind the root."""
+    """Number of nodes at each depth below the root."""
     depths = [0] * len(parents)
     for node, parent in enumerate(parents[1:], 1):
         depths[node] = depths[parent] + 1
@@ -20,12 +20,13 @@ def _widths(parents: tuple[int, ...]) -> tuple[int, ...]:
 
 @dataclass
 class SpeculationStatistics:
-    """Counts of verifications. Position p is the p-th token behind the pending one, from 1 on.
+    """Counts of verifications. Position p is the p-th token after the pending one, from 1 on.
 
-    `drafted[p]`: verifications with at least one node there; `rows[p]`: nodes there in all;
-    `accepted[p]`: verifications that accepted one of them. `lengths`: verifications by rows, the
-    root included. `chosen`: by the size of the tree that was asked for, before the proposer, the
-    end of the text and free rows cut it. `draft_seconds`: measured, of all proposals."""
+    `drafted[p]`: verifications with at least one node there. `rows[p]`: total nodes there.
+    `accepted[p]`: verifications that accepted one of them. `lengths`: verifications by number of
+    rows, the root included. `chosen`: verifications by size of the requested tree, before the
+    proposer, the end of the text or the free rows cut it. `draft_seconds`: measured, of all
+    proposals."""
 
     verifications: int = 0
     emitted: int = 0
@@ -39,8 +40,8 @@ class SpeculationStatistics:
     def add(
         self, chosen: int, parents: Sequence[int], emitted: int, draft_seconds: float = 0.0
     ) -> None:
-        """A verification of the rows with these `parents` (root first, -1) emitted so many tokens,
-        of which the last is the target's own; its proposal took `draft_seconds`."""
+        """Count a verification of rows with these `parents` (root first, -1) that emitted `emitted`
+        tokens, the last of which is the target's own. `chosen`: size of the requested tree."""
         self.verifications += 1
         self.emitted += emitted
         self.chosen[chosen] += 1
@@ -53,7 +54,7 @@ class SpeculationStatistics:
         self.draft_seconds += draft_seconds
 
     def merge(self, other: SpeculationStatistics) -> None:
-        """Add another one's counts."""
+        """Add the counts of `other`."""
         self.verifications += other.verifications
         self.emitted += other.emitted
         self.draft_seconds += other.draft_seconds
@@ -62,7 +63,7 @@ class SpeculationStatistics:
 
     @property
     def mean_emitted(self) -> float:
-        """Mean tokens a verification (AAT); 1 where nothing was verified."""
+        """Mean tokens per verification (AAT); 1 if nothing was verified."""
         return self.emitted / self.verifications if self.verifications else 1.0
 
     @property
@@ -72,12 +73,12 @@ class SpeculationStatistics:
         return total / self.verifications if self.verifications else 1.0
 
     def acceptance(self, position: int) -> float:
-        """Of the verifications that drafted at `position`, the share that accepted there."""
+        """Fraction of the verifications with a draft at `position` that accepted one there."""
         drafted = self.drafted[position]
         return self.accepted[position] / drafted if drafted else 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON: counts a position as lists, the first is position 1."""
+        """Plain values for JSON. Counts per position are lists that begin with position 1."""
         depth = max(self.drafted, default=0)
         positions = range(1, depth + 1)
         return {
@@ -95,7 +96,7 @@ class SpeculationStatistics:
         }
 
     def lines(self) -> list[str]:
-        """For people: how much was accepted, in all and by position."""
+        """Readable lines: acceptance overall and by position."""
         if not self.verifications:
             return ["speculation: nothing was verified"]
         shares = ", ".join(

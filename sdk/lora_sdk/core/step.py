@@ -1,4 +1,4 @@
-"""What one step is made of: rows, KV operations, and what comes back."""
+"""Parts of a step: rows, KV operations and results."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from lora_host import abi
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a step. `position` is the parent's + 1, or the first free one of the sequence
-    where `parent` is -1 (its last committed position); `slot` and `parent` are scratch slots.
-    `vector`, FP16 [embed_columns], takes the place of the embedding of `token`."""
+    """One row of a step. `slot` and `parent` are scratch slots; `parent` -1 is the last committed
+    position. `position` is the parent's + 1. `vector`, FP16 [embed_columns], replaces the embedding
+    of `token`."""
 
     sequence: int
     position: int
@@ -36,7 +36,7 @@ class Row:
 
 @dataclass(frozen=True)
 class KvOp:
-    """One change of the boards' page tables or cache, done in order before the step's rows."""
+    """One change of the boards' page tables or cache. They run in order, before the step's rows."""
 
     kind: int
     sequence: int
@@ -46,35 +46,35 @@ class KvOp:
 
     @classmethod
     def table(cls, sequence: int, tile: int, page: int) -> KvOp:
-        """Tile `tile` (32 positions) of the sequence lies in `page` from now on."""
+        """Map tile `tile` (32 positions) of the sequence to `page`."""
         return cls(abi.KV_TABLE, sequence, tile, page, 0)
 
     @classmethod
     def length(cls, sequence: int, length: int) -> KvOp:
-        """The sequence has `length` committed positions; its uncommitted rows are dropped."""
+        """Set the sequence's committed positions to `length`; drop its uncommitted rows."""
         return cls(abi.KV_LENGTH, sequence, length, 0, 0)
 
     @classmethod
     def copy(cls, source_page: int, target_page: int, positions: int) -> KvOp:
-        """The first `positions` positions of one page go to another, all layers and heads."""
+        """Copy the first `positions` positions of one page to another, all layers and heads."""
         return cls(abi.KV_COPY, 0, source_page, target_page, positions)
 
     @classmethod
     def commit(cls, sequence: int, length: int, path_index: int, count: int) -> KvOp:
-        """`count` slots at `path_index` of the step's path become positions from `length` on; the
-        sequence's other uncommitted rows are dropped. `count` may be 0."""
+        """Commit `count` slots at `path_index` of the step's path as positions from `length` on;
+        drop the sequence's other uncommitted rows. `count` may be 0."""
         return cls(abi.KV_COMMIT, sequence, length, path_index, count)
 
 
 @dataclass(frozen=True)
 class StepResult:
-    """What a step returned. Where V is the vocabulary, d the model's width:
+    """Results of a step. V is the vocabulary, d the model's width.
 
-    `step` the step's number; `rows` the selected rows (want_logits or want_argmax) by their index
-    in the step; `logits` float32 [len(rows), V] where any row wants them; `argmax` (float32
-    values, uint32 ids), one a selected row, where any row wants it; `hidden` float16
-    [taps, len(hidden_rows), d] of the rows `hidden_rows` that want it; `completions` one record of
-    `struct lora_completion` a board, by board."""
+    `step`: the step's number. `rows`: indices in the step of the selected rows (want_logits or
+    want_argmax). `logits`: float32 [len(rows), V], if any row requests them. `argmax`: (float32
+    values, uint32 ids), one per selected row, if any row requests it. `hidden`: float16
+    [taps, len(hidden_rows), d] of the rows `hidden_rows` that request it. `completions`: one
+    `struct lora_completion` per board."""
 
     step: int
     rows: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""The step block: header, KV operations, path, rows and input vectors as one run of bytes."""
+"""The step block: header, KV operations, path, rows and input vectors in one buffer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def build_block(
 ) -> bytearray:
     """A block without step number and epoch, which the C host fills in.
 
-    `columns`: width of a row's input vector. RequestError for a vector of another shape or type."""
+    `columns`: width of a row's input vector. RequestError: a vector of another shape or type."""
     ops_offset = padded(abi.dtype("step").itemsize)
     path_offset = ops_offset + padded(len(kv_ops) * abi.dtype("kv_op").itemsize)
     rows_offset = path_offset + padded(len(path) * 2)
@@ -53,12 +53,12 @@ def build_block(
 
 @cache
 def _packer(name: str) -> tuple[struct.Struct, tuple[str, ...]]:
-    """What packs a structure of abi.h, and its fields in order: several times as fast as a NumPy
-    record, and a step waits for it. Reserved fields and gaps stay as they are: zero."""
+    """A packer of a structure of abi.h, and its fields in order. It is several times as fast as a
+    NumPy record, and every step needs it. Reserved fields and gaps stay zero."""
     dtype = abi.dtype(name)
-    places = {field: (offset, kind) for field, (kind, offset, *_) in (dtype.fields or {}).items()}
+    fields = {field: (offset, kind) for field, (kind, offset, *_) in (dtype.fields or {}).items()}
     parts, names, end = ["<"], [], 0
-    for field, (offset, kind) in sorted(places.items(), key=lambda item: item[1][0]):
+    for field, (offset, kind) in sorted(fields.items(), key=lambda item: item[1][0]):
         if kind.shape:
             continue
         parts.append(f"{offset - end}x{_CODES[kind.str]}")
@@ -76,8 +76,8 @@ def _fill_ops(block: bytearray, offset: int, kv_ops: Sequence[KvOp]) -> None:
     packer, names = _packer("kv_op")
     size = abi.dtype("kv_op").itemsize
     assert names == ("kind", "sequence", "a", "b", "c")
-    for place, op in enumerate(kv_ops):
-        packer.pack_into(block, offset + place * size, op.kind, op.sequence, op.a, op.b, op.c)
+    for index, op in enumerate(kv_ops):
+        packer.pack_into(block, offset + index * size, op.kind, op.sequence, op.a, op.b, op.c)
 
 
 def _fill_rows(
@@ -91,18 +91,18 @@ def _fill_rows(
     packer, names = _packer("row")
     assert names == ("sequence", "position", "token", "adapter", "slot", "parent", "flags")
     size = abi.dtype("row").itemsize
-    for place, row in enumerate(rows):
+    for index, row in enumerate(rows):
         token, flags = row.token, row_flags(row)
         if row.vector is not None:
             token, flags = vector_offset, flags | abi.ROW_VECTOR
-            _put_vector(block, vector_offset, row.vector, place, columns)
+            _put_vector(block, vector_offset, row.vector, index, columns)
             vector_offset += vector_bytes
         values = (row.sequence, row.position, token, row.adapter, row.slot, row.parent, flags)
-        packer.pack_into(block, rows_offset + place * size, *values)
+        packer.pack_into(block, rows_offset + index * size, *values)
 
 
 def row_flags(row: Row) -> int:
-    """What the row wants back, as abi.h's flags."""
+    """The results that the row requests, as abi.h's flags."""
     return _flag_table()[row.want_logits + 2 * row.want_argmax + 4 * row.want_hidden]
 
 
@@ -112,10 +112,10 @@ def _flag_table() -> tuple[int, ...]:
     return tuple(sum(f for bit, f in enumerate(flags) if n >> bit & 1) for n in range(8))
 
 
-def _put_vector(block: bytearray, offset: int, vector: Any, place: int, columns: int) -> None:
+def _put_vector(block: bytearray, offset: int, vector: Any, index: int, columns: int) -> None:
     if vector.shape != (columns,) or vector.dtype != np.float16:
         raise RequestError(
-            f"row {place}: its vector is {vector.dtype} {list(vector.shape)}, expected float16 "
+            f"row {index}: its vector is {vector.dtype} {list(vector.shape)}, expected float16 "
             f"[{columns}]"
         )
     np.frombuffer(block, np.float16, columns, offset)[:] = vector

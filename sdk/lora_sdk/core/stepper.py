@@ -1,8 +1,8 @@
-"""Steps with the cache's headers: every queued KV operation travels in the next step.
+"""Runs steps. Each step's header carries the cache's queued KV operations.
 
-A step that fails leaves the boards' tables as they were before it. It is run once more: the C host
-gives the same step number a higher epoch, so boards that have done it do it again, and boards that
-have not do it for the first time.
+A failed step leaves the boards' tables as they were before it, and is run once more. The C host
+then uses the same step number with a higher epoch, so every board runs it, whether or not it has
+completed it before.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
 
 def may_be_redone(error: LoraError) -> bool:
-    """Whether a step that failed with this may succeed when it is run again: a failure of boards or
-    links, unless somebody cancelled it, a board hangs until a reset, or the C host has redone the
-    step already."""
+    """Whether a step that failed with this error may succeed when it is run again.
+
+    True for failures of boards and links, except cancellation, a hang (which needs a reset), and
+    failures after which the C host has already redone the step."""
     if not isinstance(error, (CommandError, LinkError, TransportError)):
         return False
     final = (abi.ERR_CANCELLED, abi.ERR_TIMEOUT, abi.ERR_LINK_CRC)
@@ -31,7 +32,7 @@ def may_be_redone(error: LoraError) -> bool:
 
 
 class StepRunner(Protocol):
-    """What is needed of lora_sdk.core.runner.Runner."""
+    """The part of lora_sdk.core.runner.Runner that is used here."""
 
     def step(
         self, rows: Sequence[Row], kv_ops: Sequence[KvOp] = (), path: Sequence[int] = ()
@@ -39,12 +40,12 @@ class StepRunner(Protocol):
 
 
 class Stepper:
-    """Runs rows and keeps the cache's books in line with what the boards have done."""
+    """Runs rows and keeps the cache's state consistent with the boards."""
 
     def __init__(
         self, runner: StepRunner, cache: KvCache, adapters: AdapterSlots | None = None
     ) -> None:
-        """`adapters` says which adapter slot each sequence's rows name; None: they name none."""
+        """`adapters` gives the adapter slot of each sequence's rows; None: no adapters."""
         self._adapters = adapters
         self._runner = runner
         self._cache = cache
@@ -55,10 +56,10 @@ class Stepper:
     def run(self, rows: Sequence[Row], retry: bool = False) -> StepResult:
         """One step with these rows, whose slots were taken from the cache.
 
-        A step that fails is redone once. A LoraError leaves the books as they were before the call;
-        the rows' slots are given back, or with `retry` kept, so that the same rows may run again. A
-        ModelError means that the step ran but is worthless: its rows are dropped. After any other
-        exception (Ctrl-C) every sequence is forgotten.
+        A failed step is redone once. A LoraError leaves the cache as it was before the call; the
+        rows' slots are returned, or kept with `retry`, so that the same rows may run again. A
+        ModelError means that the step ran but its results are unusable: its rows are dropped. After
+        any other exception (Ctrl-C) every sequence is forgotten.
         """
         try:
             while self._cache.more_than_a_header:
@@ -77,7 +78,7 @@ class Stepper:
         return result
 
     def flush(self, redo: bool = True) -> None:
-        """Run empty steps until nothing is queued and what was freed is free."""
+        """Run empty steps until nothing is queued and all freed slots and pages are free."""
         while self._cache.queued or self._cache.leaving:
             self._step((), redo)
 
@@ -94,7 +95,7 @@ class Stepper:
         header = self._cache.next_header()
         try:
             result = self._runner.step(self._adapted(rows), header.kv_ops, header.path)
-        except ModelError:  # raised of the results: the boards have done the step
+        except ModelError:  # raised for the results: the boards have completed the step
             self._cache.step_done()
             raise
         except LoraError:
@@ -109,7 +110,7 @@ class Stepper:
         return result
 
     def adapter_of(self, sequence: int) -> int:
-        """Adapter slot that the sequence's rows name, -1 none."""
+        """Adapter slot of the sequence's rows, -1 for none."""
         return -1 if self._adapters is None else self._adapters.slot_of(sequence)
 
     def _adapted(self, rows: Sequence[Row]) -> Sequence[Row]:
@@ -124,9 +125,9 @@ class Stepper:
 
 
 def argmax_of(result: StepResult, index: int) -> int:
-    """Token of the max logit of the step's row `index`; ModelError where a logit is NaN."""
+    """Token of the max logit of the step's row `index`. ModelError if a logit is NaN."""
     if result.argmax is None:
-        raise ValueError("no row of the step wanted its argmax")
+        raise ValueError("no row of the step requested its argmax")
     values, tokens = result.argmax
     selected = result.rows.index(index)
     if values[selected] != values[selected]:

@@ -1,8 +1,8 @@
 """Verification of a tree of drafted tokens by the target model, in one step (docs/numbers.md, 8.5).
 
-The root row is the pending token: sampled, its K and V not yet written. At each node of the
-accepted path the target's own token is chosen with the noise of its position, so the tokens are
-those of plain decoding whatever was drafted; a child that holds that token is accepted, else the
+The root row is the pending token: it is sampled, but its K and V are not yet written. At each node
+of the accepted path the target's own token is sampled with the random numbers of its position, so
+the tokens are always those of plain decoding. A child with that token is accepted. Without one the
 walk ends.
 """
 
@@ -28,12 +28,12 @@ Weights = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Tree:
-    """Drafted tokens. `tokens[0]` is the pending one and `parents[0]` -1; other parents are indices
-    below their own. Siblings are allowed.
+    """Drafted tokens. `tokens[0]` is the pending one and `parents[0]` is -1. Every other parent is
+    an index below the node's own. Siblings are allowed.
 
-    `drafted`, for rejection sampling: by node the weights float64 [V] from which the draft drew its
-    children, in order and without replacement; None where a node has none. Without it the target's
-    own token is sampled at each node, whatever made the drafts."""
+    `drafted` is for rejection sampling: per node the weights float64 [V] from which the draft
+    sampled its children, in order and without replacement; None for a node without children.
+    Without `drafted` the target's own token is sampled at each node."""
 
     tokens: Sequence[int]
     parents: Sequence[int]
@@ -42,8 +42,8 @@ class Tree:
     def __post_init__(self) -> None:
         if len(self.tokens) != len(self.parents):
             raise RequestError(
-                f"a tree of {len(self.tokens)} tokens has {len(self.parents)} parents; expected as "
-                "many parents"
+                f"a tree of {len(self.tokens)} tokens has {len(self.parents)} parents; expected "
+                "one per token"
             )
         if not self.tokens or list(self.parents).count(-1) != 1 or self.parents[0] != -1:
             raise RequestError(
@@ -53,12 +53,12 @@ class Tree:
         if self.drafted is not None and len(self.drafted) != len(self.tokens):
             raise RequestError(
                 f"weights of {len(self.drafted)} nodes for a tree of {len(self.tokens)}; expected "
-                "an entry a node"
+                "one entry per node"
             )
 
     @classmethod
     def chain(cls, pending: int, drafted: Sequence[int] = ()) -> Tree:
-        """One draft after another behind the pending token."""
+        """The pending token, followed by a chain of drafts."""
         return cls((pending, *drafted), tuple(range(-1, len(drafted))))
 
     def children(self, node: int) -> list[int]:
@@ -75,10 +75,10 @@ def verify(
     prompt_tokens: int,
     commit: bool,
 ) -> Verified:
-    """Run the tree in one step, walk it, and commit the accepted path where `commit` says so.
+    """Run the tree in one step, walk it, and commit the accepted path if `commit` is True.
 
-    The first `prompt_tokens` committed tokens count as prompt, the others as output, where
-    penalties ask. Verification length = len(tree.tokens); tokens returned = accepted drafts + 1.
+    For penalties, the first `prompt_tokens` committed tokens count as prompt, the others as output.
+    Verification length = len(tree.tokens); tokens returned = accepted drafts + 1.
     """
     every = range(len(tree.tokens))
     plain = not sampler.params.needs_logits and tree.drafted is None
@@ -114,8 +114,8 @@ def walk(
 ) -> Verified:
     """The accepted path of a tree whose rows begin at index `first` of the step.
 
-    `prompt` and `before` are the committed tokens, in two parts as penalties ask. Nothing is
-    committed. LoraError where a token cannot be chosen.
+    `prompt` and `before` are the committed tokens, split for penalties. Nothing is committed.
+    LoraError if a token cannot be chosen.
     """
     output = list(before)
     tokens: list[int] = []
@@ -131,7 +131,7 @@ def walk(
         if weights is None or not children:
             token, shown = choose_for_row(result, first + node, row, sampler, prompt, output)
         else:
-            assert result.logits is not None  # rejection sampling asks for them
+            assert result.logits is not None  # rejection sampling requests them
             token, shown = sampler.choose_among(
                 result.logits[result.rows.index(first + node)],
                 row.position + 1,
@@ -160,9 +160,9 @@ def choose_for_row(
     prompt: Sequence[int],
     output: Sequence[int],
 ) -> tuple[int, PositionLogprobs | None]:
-    """The token after row `index` of a step: from its argmax where that is enough."""
+    """The token after row `index` of a step: its argmax if the row requests no logits."""
     if not row.want_logits:
         return argmax_of(result, index), None
-    assert result.logits is not None  # asked for by this row
+    assert result.logits is not None  # requested by this row
     logits = result.logits[result.rows.index(index)]
     return sampler.choose(logits, row.position + 1, prompt, output)
