@@ -33,10 +33,10 @@ def test_a_lock_goes_to_threads_in_the_order_they_asked() -> None:
         for i, thread in enumerate(threads):
             thread.start()
             until(lambda count=i + 1: len(lock._waiting) == count)  # type: ignore[misc]
-        assert lock.wanted
+        assert lock.contended
     for thread in threads:
         thread.join()
-    assert order == list(range(8)) and not lock.wanted
+    assert order == list(range(8)) and not lock.contended
 
 
 def test_a_thread_in_a_loop_does_not_keep_the_lock() -> None:

@@ -11,7 +11,7 @@ from lora_sdk.engine.requests import Request
 
 
 async def deltas(generator: Generator, request: Request) -> AsyncGenerator[Delta, None]:
-    """Deltas of a request as they come; leaving early cancels it."""
+    """Deltas of a request as they arrive. Closing the generator early cancels the request."""
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[Delta | None] = asyncio.Queue()
     request.on_delta = _relay(loop, queue)
@@ -20,7 +20,7 @@ async def deltas(generator: Generator, request: Request) -> AsyncGenerator[Delta
     try:
         while (delta := await queue.get()) is not None:
             yield delta
-        request.result()  # raises what it ended with
+        request.result()  # raises the request's error
     finally:
         request.cancel()
 
@@ -35,7 +35,7 @@ async def collect(generator: Generator, request: Request) -> Result:
 def _relay(
     loop: asyncio.AbstractEventLoop, queue: asyncio.Queue[Delta | None], *fixed: None
 ) -> Callable[..., None]:
-    """A callback that may be called from any thread; silent once the event loop is closed."""
+    """A thread-safe callback. It does nothing once the event loop is closed."""
 
     def put(*given: Delta) -> None:
         if not loop.is_closed():

@@ -1,4 +1,4 @@
-"""Engine: a model on boards, and all that a program asks of it."""
+"""Engine: a model on boards, with the API for programs."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ if TYPE_CHECKING:
 class Engine:
     """A model placed on 1, 2, 4 or 8 boards.
 
-    Use it as a context manager. `generate`, `stream`, `chat` and their async forms work on text;
-    `open_sequence`, `rows`, `step`, `commit`, `fork` and `verify` on tokens. Several threads may
-    call it at once: their requests run as rows of the same steps.
+    Use it as a context manager. `generate`, `stream`, `chat` and their async forms work on text.
+    `open_sequence`, `rows`, `step`, `commit`, `fork` and `verify` work on tokens. Several threads
+    may call it at once. Their requests are batched: they run as rows of the same steps.
     """
 
     @arguments_of(EngineOptions)
     def __init__(self, options: EngineOptions) -> None:
-        """Open boards and place a model on them. Raises the LoraError of what does not fit."""
+        """Open boards and place a model on them. Raises a LoraError that names the problem."""
         options = with_taps(options)
         self.model_path = options.folder
         self._loaded = open_model(options)
@@ -103,22 +103,22 @@ class Engine:
         self.close()
 
     def close(self) -> None:
-        """Give the boards back. Calling it again does nothing."""
+        """Release the boards. Calling it again does nothing."""
         if not self._closed:
             self._closed = True
             self._generator.close()
             self._loaded.stack.close()
 
-    # --- what was loaded ------------------------------------------------------------------------
+    # --- the loaded model -----------------------------------------------------------------------
 
     @property
     def config(self) -> ModelConfig:
-        """The model's normalised configuration."""
+        """The model's normalized configuration."""
         return self._loaded.config
 
     @property
     def plan(self) -> Plan:
-        """Where everything lies on the boards."""
+        """The model's placement on the boards."""
         return self._loaded.plan
 
     @property
@@ -128,7 +128,7 @@ class Engine:
 
     @property
     def context(self) -> int:
-        """Positions that a sequence may have."""
+        """Max positions of a sequence."""
         return self.plan.context
 
     @property
@@ -143,18 +143,18 @@ class Engine:
 
     @property
     def speculation(self) -> SpeculationStatistics | None:
-        """Counts of all verifications so far, None where nobody drafts."""
+        """Counts of all verifications so far, None without speculation."""
         return None if self._speculation is None else self._speculation.statistics
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """The model folder's tokenizer; ModelError where it has none."""
+        """The model folder's tokenizer. ModelError if it has none."""
         return Tokenizer(self.model_path, self.config.vocabulary)
 
     def model_time(self) -> RunTime:
-        """Record from now on what the steps would take on real boards: modelled, not measured.
+        """Record from now on how long the steps would take on real boards: modelled, not measured.
 
-        A second call starts anew. RequestError: a command of the lists has no timing."""
+        A second call restarts the record. RequestError: a command of the lists has no timing."""
         from lora_sdk.timing.run import RunTime
 
         runner = self._loaded.runner
@@ -164,7 +164,7 @@ class Engine:
         return time
 
     def check_weights(self) -> None:
-        """Sum every placed weight on the boards and compare; PlacementError names what differs."""
+        """Compare the checksums of all weights on the boards. TransportError names a difference."""
         with self._generator.lock:
             self._loaded.runner.check_weights()
 
@@ -177,12 +177,12 @@ class Engine:
         on_delta: OnDelta | None = None,
         on_result: Callable[[int, Result], None] | None = None,
     ) -> Result | list[Result]:
-        """Continue a prompt (text or token ids), or several at once; one Result each.
+        """Continue one prompt (text or token ids) or several at once. Returns one Result each.
 
-        `params`: one for all, or one a prompt; None is greedy. `on_delta` receives each delta of a
-        single prompt as it comes, and ends it by returning True; `on_result` receives each finished
-        prompt's index and result. Raises RequestError for a bad argument or a prompt beyond the
-        context, ModelError for NaN logits, and what the boards raise.
+        `params`: one for all, or one per prompt; None is greedy. `on_delta` receives each delta of
+        a single prompt and ends the request by returning True. `on_result` receives each finished
+        prompt's index and result. RequestError: a bad argument, or a prompt that is longer than the
+        context. ModelError: NaN logits. Errors of the boards pass through.
         """
         several, single = prompts_of(prompts)
         each = params_of(params, len(several))
@@ -200,7 +200,7 @@ class Engine:
         return results[0] if single else results
 
     def stream(self, prompt: Prompt, params: SamplingParams | None = None) -> Iterator[Delta]:
-        """Deltas of one prompt's continuation as they come. Closing the iterator cancels."""
+        """Deltas of one prompt's continuation as they arrive. Closing the iterator cancels."""
         deltas: deque[Delta] = deque()
         waiter = Waiter()
 
@@ -244,18 +244,18 @@ class Engine:
     ) -> Result:
         """Apply the model's chat template to messages of {'role', 'content'} and answer them.
 
-        ModelError where the model has no template.
+        ModelError if the model has no template.
         """
         result = self.generate(self.chat_tokens(messages), params, on_delta)
         assert isinstance(result, Result)  # a single prompt
         return result
 
     def chat_tokens(self, messages: Sequence[Message]) -> list[int]:
-        """Token ids of the prompt that the chat template makes of messages."""
+        """Token ids of the prompt that the chat template renders from the messages."""
         check_messages(messages)
         template = find_template(self.model_path, self.tokenizer)
         text = render(template, messages, self.tokenizer, add_generation_prompt=True)
-        return self.tokenizer.encode(text, special=False)  # the template wrote BOS itself
+        return self.tokenizer.encode(text, special=False)  # the template adds BOS itself
 
     def _run(self, requests: Sequence[Request]) -> None:
         for request in requests:

@@ -1,4 +1,4 @@
-"""A lock that threads get in the order in which they asked for it."""
+"""A lock that is granted in the order of requests."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import threading
 from collections import deque
 from types import TracebackType
 
-# `threading.RLock` goes to whoever asks first once it is free. That is the thread which has just
-# released it, for as long as it runs steps in a loop: the others starve.
+# `threading.RLock` is granted to the first thread that acquires it after a release. That is the
+# releasing thread itself while it runs steps in a loop: the others starve.
 
 
 class FairLock:
-    """Reentrant, first come, first served: a release hands it to the oldest waiting thread."""
+    """A reentrant FIFO lock: a release hands it to the thread that has waited longest."""
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()  # held for a few instructions at a time
@@ -20,8 +20,8 @@ class FairLock:
         self._depth = 0
 
     @property
-    def wanted(self) -> bool:
-        """Whether another thread waits for it."""
+    def contended(self) -> bool:
+        """Whether another thread waits for the lock."""
         return bool(self._waiting)
 
     def __enter__(self) -> FairLock:
@@ -63,6 +63,6 @@ class FairLock:
         with self._mutex:
             if (me, gate) in self._waiting:
                 self._waiting.remove((me, gate))
-            else:  # it came just now
+            else:  # it was granted just now
                 self._depth = 0
                 self._hand_over()

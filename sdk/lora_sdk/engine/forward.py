@@ -1,4 +1,4 @@
-"""Methods of an object that a part of it does."""
+"""Methods that forward to an attribute."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ Result = TypeVar("Result")
 def forward(
     part: str, method: Callable[Concatenate[Any, P], Result]
 ) -> Callable[Concatenate[Any, P], Result]:
-    """A method that calls `method` of the attribute `part`; signature and docstring are that
-    method's."""
+    """A method that calls `method` of the attribute `part`, with its signature and docstring."""
 
     @wraps(method)
     def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Result:

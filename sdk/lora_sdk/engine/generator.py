@@ -1,4 +1,4 @@
-"""Requests of many threads and of asyncio on one loop of steps."""
+"""Runs the requests of many threads and of asyncio in one loop of steps."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class Generator:
     """Runs requests. Any thread may submit, wait and advance; one at a time runs steps.
 
-    `lock` is held while a step runs, and by whoever else changes the cache or the adapters."""
+    `lock` is held while a step runs and while a caller changes the cache or the adapters."""
 
     def __init__(
         self,
@@ -39,24 +39,24 @@ class Generator:
     ) -> None:
         self.lock = FairLock()
         scheduler = Scheduler(cache, row_limit, adapters)
-        self._loop = StepLoop(scheduler, stepper, cache, greedy, speculation, self._is_wanted)
+        self._loop = StepLoop(scheduler, stepper, cache, greedy, speculation, self._must_return)
         self._inbox: deque[Request] = deque()
         self._turns = Turns()
         self._closed = False
-        self._adopted: deque[Request] = deque()  # nobody but the background thread waits for these
+        self._adopted: deque[Request] = deque()  # only the background thread waits for these
         self._background = Waiter()
-        self._work = threading.Event()  # something was adopted
+        self._work = threading.Event()  # set when a request is adopted
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
 
     def submit(self, request: Request) -> None:
-        """Hand a request in; it takes part from the next step on. Waits for nothing."""
+        """Queue a request. It takes part from the next step on. Does not wait."""
         if self._closed:
             raise RequestError("the engine is closed; open another one")
         self._inbox.append(request)
 
     def wait(self, requests: Sequence[Request]) -> None:
-        """Return once the requests have ended. Their results hold what they ended with."""
+        """Return once the requests have ended. Each holds its result or error."""
         waiter = Waiter()
         for request in requests:
             request.wake_at_end = waiter.wake
@@ -69,14 +69,14 @@ class Generator:
 
         self._turns.wait(waiter, finished, lambda: self._serve(one_step=False))
 
-    def wait_for_delta(self, request: Request, waiter: Waiter, came: Callable[[], bool]) -> None:
-        """Return once `came()` or the request has ended; its callbacks wake `waiter`."""
+    def wait_for_delta(self, request: Request, waiter: Waiter, arrived: Callable[[], bool]) -> None:
+        """Return once `arrived()` or the request has ended. Its callbacks wake `waiter`."""
         self._turns.wait(
-            waiter, lambda: came() or request.ended, lambda: self._serve(one_step=True)
+            waiter, lambda: arrived() or request.ended, lambda: self._serve(one_step=True)
         )
 
     def forget(self, requests: Sequence[Request]) -> None:
-        """Free what requests hold that nobody waits for any more."""
+        """Cancel requests that no caller waits for any more, and free what they hold."""
         for request in requests:
             request.cancel()
         with self.lock:
@@ -85,8 +85,8 @@ class Generator:
                 self._loop.remove(request)
 
     def adopt(self, request: Request) -> None:
-        """Submit a request for which no thread waits: one in the background runs the steps where
-        no other does. Waits for nothing."""
+        """Submit a request for which no thread waits. A background thread runs the steps if no
+        other thread does. Does not wait."""
         self.submit(request)
         self._adopted.append(request)
         with self._starting:
@@ -96,11 +96,11 @@ class Generator:
                 )
                 self._thread.start()
         self._work.set()
-        if self._closed:  # meanwhile
+        if self._closed:  # closed in the meantime
             self.advance()
 
     def close(self) -> None:
-        """Fail what still runs and end the thread in the background."""
+        """Fail the running requests and end the background thread."""
         self._closed = True
         self.advance()
         self._work.set()
@@ -109,10 +109,10 @@ class Generator:
             self._thread.join()
 
     def advance(self, one_step: bool = True) -> bool:
-        """Run one step, or with `one_step` False as many as the boards' own greedy loop takes.
+        """Run one step, or with `one_step` False possibly many in the boards' own greedy loop.
 
-        False when there is nothing to do. A LoraError is raised after the requests that it ended
-        hold it; the others go on. Anything else ends them all.
+        Returns False if there is nothing to do. A LoraError ends the affected requests and is then
+        raised; the others continue. Any other exception ends all requests.
         """
         with self.lock:
             self._take_inbox()
@@ -122,7 +122,7 @@ class Generator:
             return self._loop.advance(one_step)
 
     def _serve(self, one_step: bool) -> None:
-        with suppress(LoraError):  # the requests that it ended hold it
+        with suppress(LoraError):  # stored in the requests that it ended
             self.advance(one_step)
 
     def _run_background(self) -> None:
@@ -133,7 +133,7 @@ class Generator:
                 self._turns.wait(
                     self._background, self._is_deserted, lambda: self._serve(one_step=False)
                 )
-            except Exception:  # every request holds it; their owners raise it
+            except Exception:  # stored in every request; their callers raise it
                 self._work.set()
 
     def _is_deserted(self) -> bool:
@@ -142,9 +142,9 @@ class Generator:
             self._adopted.popleft()
         return self._closed or not self._adopted
 
-    def _is_wanted(self) -> bool:
-        """Whether the boards' own loop must end, because somebody else wants something."""
-        return bool(self._inbox) or self._closed or self.lock.wanted
+    def _must_return(self) -> bool:
+        """Whether the boards' own loop must end, because other work is waiting."""
+        return bool(self._inbox) or self._closed or self.lock.contended
 
     def _take_inbox(self) -> None:
         while self._inbox:

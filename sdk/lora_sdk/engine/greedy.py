@@ -1,5 +1,5 @@
-"""Greedy decoding of one sequence by the C host's own loop: no Python between two tokens but the
-callback's."""
+"""Greedy decoding of one sequence by the C host's own loop. Between tokens only the callback runs
+Python code."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ OnToken = Callable[[int], bool]
 
 
 class Loop(Protocol):
-    """Runs rows from the pending token on, alternating between the two slots, until `on_token` says
-    so. `run` ends with the pending token and takes the new ones. `adapter`: the slot that they
-    name, -1 none."""
+    """Runs rows from the pending token on, alternating between the two slots, until `on_token`
+    returns True. `run` ends with the pending token; new tokens are appended to it. `adapter`: slot
+    of the rows, -1 for none."""
 
     def greedy(
         self,
@@ -87,7 +87,7 @@ class BoardLoop:
 
 
 class GreedyLoop:
-    """The loop with the cache's books around it."""
+    """Runs the loop and keeps the cache's state consistent with it."""
 
     def __init__(self, loop: Loop, stepper: Stepper, cache: KvCache) -> None:
         self._loop = loop
@@ -97,13 +97,13 @@ class GreedyLoop:
     def run(self, sequence: int, token: int, max_tokens: int, on_token: OnToken) -> None:
         """Emit at most `max_tokens` tokens after the pending `token`.
 
-        Pages for all of them enter the table first. A step that fails is redone once: the loop goes
-        on from its pending token. What `on_token` raises ends the loop and is raised here, with the
-        books in order.
+        Pages for all of them are mapped first. A failed step is redone once: the loop continues
+        from its pending token. An exception of `on_token` ends the loop and is raised here, with
+        the cache consistent.
         """
         end = min(self._cache.length(sequence) + max_tokens, self._cache.context)
-        run = [token]  # tokens whose rows have run, then the pending one
-        failed = 0  # tokens of `run` when a step failed last
+        run = [token]  # tokens whose rows have run, then the pending token
+        failed = 0  # length of `run` when a step last failed
         self._cache.grow(sequence, end)
         self._stepper.flush()
         while True:
@@ -118,8 +118,8 @@ class GreedyLoop:
             self._stepper.redone += 1
 
     def _run(self, sequence: int, run: list[int], end: int, on_token: OnToken) -> None:
-        """Extend `run`, which ends with the pending token, to the position `end`. The other tokens
-        of the list are committed already."""
+        """Extend `run`, which ends with the pending token, to position `end`. Its other tokens are
+        committed already."""
         start, before = self._cache.length(sequence), len(run) - 1
         slots = self._cache.take_slots(2)
         try:
@@ -132,7 +132,7 @@ class GreedyLoop:
                 on_token,
                 self._stepper.adapter_of(sequence),
             )
-        except ModelError:  # the last row ran, and its header committed the one before
+        except ModelError:  # the last row ran, and its header committed the row before
             self._settle(sequence, start, run[before:], slots)
             self._cache.drop(sequence)
             raise
@@ -144,7 +144,7 @@ class GreedyLoop:
         self._commit_last(sequence)
 
     def _settle(self, sequence: int, start: int, run: Sequence[int], slots: Sequence[int]) -> None:
-        """The rows of `run` took the slots alternately; all but the last are committed."""
+        """The rows of `run` used the slots alternately. All but the last are committed."""
         if not run:
             self._cache.give_slots(slots)
             return

@@ -1,4 +1,4 @@
-"""Where the K and V of a sequence's first positions come from."""
+"""Sources of the K and V of a sequence's first positions."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from lora_sdk.core.kvcache import KvCache
 
 
 class KvSource(Protocol):
-    """Opens sequences and brings K and V into them; the generator computes what they lack.
+    """Opens sequences and fills in K and V. The generator computes the missing positions.
 
-    Called between steps, under the generator's lock. A source that works beside the steps returns
-    None from `computed` until it is done."""
+    Called between steps, under the generator's lock. A source that works in parallel with the steps
+    returns None from `computed` until it is done."""
 
     def open(self, tokens: Sequence[int], adapter: str | None, pages: int) -> int:
-        """A sequence for `tokens`, whose rows use `adapter`, with room for `pages` pages in all:
-        those that it has and those reserved for it. RequestError where there is no room."""
+        """A sequence for `tokens`, whose rows use `adapter`. It holds or reserves `pages` pages in
+        total. RequestError if they are not free."""
 
     def computed(self, sequence: int) -> int | None:
-        """Committed positions of a sequence that `open` returned, fewer than its tokens; None while
-        they are on their way. LoraError where they are not going to come."""
+        """Committed positions of a sequence from `open`, fewer than its tokens; None while they are
+        still being fetched. LoraError if fetching failed."""
 
 
 class OwnPrefill:
-    """Brings nothing: the boards compute the whole prompt."""
+    """Fetches nothing: the boards compute the whole prompt."""
 
     def __init__(self, cache: KvCache) -> None:
         self._cache = cache

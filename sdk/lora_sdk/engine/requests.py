@@ -1,4 +1,4 @@
-"""A request while it runs: its samples, what they have emitted, and when each is finished."""
+"""A running request: its samples, their output, and when each is finished."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Sample:
     """One of a request's n samples: its tokens and text so far."""
 
     def __init__(self, sampler: Sampler, text: TextStream | None, max_new: int) -> None:
-        """`max_new` tokens end it with "length"; `text` is None where there is no tokenizer."""
+        """`max_new` tokens end it with "length". `text` is None without a tokenizer."""
         self.sampler = sampler
         self.output: list[int] = []
         self.logprobs: list[PositionLogprobs] = []
@@ -31,7 +31,7 @@ class Sample:
 
     @property
     def index(self) -> int:
-        """Which of the n samples this is."""
+        """Index of this sample among the n samples."""
         return self.sampler.sample
 
     @property
@@ -40,7 +40,7 @@ class Sample:
         return self._max_new - len(self.output)
 
     def accept(self, token: int, logprobs: PositionLogprobs | None = None) -> Delta:
-        """Take the next token; the delta holds the new text and whether the sample is finished."""
+        """Append the next token. Its delta has a finish_reason if the sample is finished."""
         sampler, stream = self.sampler, self._text
         params = sampler.params
         self.output.append(token)
@@ -60,12 +60,12 @@ class Sample:
         return Delta(sampler.sample, text, token, logprobs, self.finish_reason, self.stop_reason)
 
     def cancel(self) -> Delta:
-        """End the sample with what it has emitted."""
+        """End the sample with its output so far."""
         text = self._finish("cancelled", None)
         return Delta(self.index, text, None, None, self.finish_reason)
 
     def result(self) -> Output:
-        """What the sample has emitted."""
+        """The sample's output."""
         return Output(
             index=self.index,
             text=self._text.text if self._text is not None else "",
@@ -87,7 +87,7 @@ class Sample:
 
 @dataclass
 class Request:
-    """A prompt to be continued. `prompt` is the text it came from, None for token ids."""
+    """A prompt to be continued. `prompt` is its text, None if it was given as token ids."""
 
     prompt: str | None
     tokens: list[int]
@@ -95,9 +95,9 @@ class Request:
     seed: int
     samples: list[Sample]
     on_delta: OnDelta | None = None
-    name: str = "the prompt"  # in messages
+    name: str = "the prompt"  # used in messages
     on_end: Callable[[], None] | None = None
-    wake_at_end: Callable[[], None] | None = None  # the thread that waits for the request
+    wake_at_end: Callable[[], None] | None = None  # wakes the thread that waits for the request
     prompt_logprobs: list[PositionLogprobs | None] = field(default_factory=list)
     cancelled: bool = False
     error: BaseException | None = None
@@ -106,7 +106,7 @@ class Request:
     first_token: float | None = None
     finished: float | None = None
     ended: bool = False  # every delta has been delivered
-    speculation: SpeculationStatistics | None = None  # counts, where the engine speculates
+    speculation: SpeculationStatistics | None = None  # counts, if the engine speculates
 
     @property
     def done(self) -> bool:
@@ -114,11 +114,11 @@ class Request:
         return self.error is not None or all(s.finish_reason for s in self.samples)
 
     def cancel(self) -> None:
-        """Ask for an end before the next step; safe from any thread."""
+        """Request an end before the next step. Thread-safe."""
         self.cancelled = True
 
     def deliver(self, delta: Delta) -> None:
-        """Hand a delta to the callback, and note the times."""
+        """Pass a delta to the callback and record the times."""
         if self.first_token is None and delta.token_id is not None:
             self.first_token = time.monotonic()
         if self.on_delta is not None and self.on_delta(delta) is True:
@@ -144,16 +144,16 @@ class Request:
                     self.wake_at_end()
 
     def result(self) -> Result:
-        """The finished request; raises the error it ended with."""
+        """The finished request's result. Raises the request's error if it has one."""
         if self.error is not None:
             raise self.error
-        wanted = self.params.prompt_logprobs is not None
+        requested = self.params.prompt_logprobs is not None
         return Result(
             prompt=self.prompt,
             prompt_token_ids=tuple(self.tokens),
             outputs=tuple(sample.result() for sample in self.samples),
             seed=self.seed,
-            prompt_logprobs=tuple(self.prompt_logprobs) if wanted else None,
+            prompt_logprobs=tuple(self.prompt_logprobs) if requested else None,
             speculation=self.speculation,
             timing=Timing(
                 queued=(self.started or self.submitted) - self.submitted,
@@ -164,5 +164,5 @@ class Request:
 
 
 def positions_of(tokens: Sequence[int], max_new: int) -> int:
-    """Cache positions a sequence takes: the last new token is never run."""
+    """Cache positions that a sequence needs. The last new token is never run."""
     return len(tokens) + max_new - 1

@@ -1,8 +1,8 @@
-"""Which sequences run, and which of their tokens the next step holds.
+"""Selects the running sequences and their tokens in the next step.
 
-First come, first served; a request starts once all pages that it may need are free, so a running
-one never has to stop for another. Every running sequence gets a row of each step as long as there
-are rows; what is left goes to prompts, oldest first.
+First come, first served. A request starts once all pages that it may need are free, so running
+requests are never preempted. Every running sequence gets one row of each step while there are rows.
+The remaining rows go to prompts, oldest first.
 """
 
 from __future__ import annotations
@@ -31,33 +31,33 @@ class Group:
     samples: list[Sample]
 
     def pages(self) -> int:
-        """Pages that the group may come to need."""
+        """Max pages that the group may need."""
         prompt = self.request.tokens
         each = pages_for(positions_of(prompt, max(s.left for s in self.samples)))
         return each + (len(self.samples) - 1) * (each - len(prompt) // PAGE_POSITIONS)
 
 
-@dataclass(eq=False)  # a track equals itself alone
+@dataclass(eq=False)  # compared by identity
 class Track:
-    """A running sequence. `computed`: how many of its tokens, prompt and output, have their K and V
-    in committed positions. `fetching`: they are still on their way from somewhere else."""
+    """A running sequence. `computed`: number of its tokens, prompt and output, whose K and V are
+    committed. `fetching`: its KvSource is still fetching K and V."""
 
     request: Request
     sample: Sample
     sequence: int
     computed: int = 0
     fetching: bool = False
-    siblings: list[Sample] = field(default_factory=list)  # to be forked after the prompt
+    siblings: list[Sample] = field(default_factory=list)  # forked once the prompt is computed
     draft: SequenceDraft | None = None
 
     @property
     def prefilling(self) -> bool:
-        """Whether its prompt is not through yet."""
+        """Whether its prompt is not fully computed yet."""
         return self.computed < len(self.request.tokens)
 
     @property
     def left(self) -> int:
-        """How many of its tokens are to be computed."""
+        """Number of its tokens that are not computed yet."""
         return len(self.request.tokens) + len(self.sample.output) - self.computed
 
     @property
@@ -76,7 +76,7 @@ class Track:
 
 @dataclass(frozen=True)
 class Slice:
-    """The next `count` tokens of a track, or with `tree` the only one and drafts."""
+    """The next `count` tokens of a track, or with `tree` its pending token and drafts."""
 
     track: Track
     count: int
@@ -89,7 +89,7 @@ class Slice:
 
     @property
     def decoding(self) -> bool:
-        """Whether it is the pending token of a sequence whose prompt is through."""
+        """Whether it is the pending token of a sequence whose prompt is computed."""
         track = self.track
         return self.complete and self.count == 1 and not (track.prefilling or track.siblings)
 
@@ -104,14 +104,14 @@ class Scheduler:
         adapters: AdapterSlots | None = None,
         source: KvSource | None = None,
     ) -> None:
-        """`source`: where K and V of new sequences come from, None for their own prefill."""
+        """`source`: source of K and V for new sequences, None for their own prefill."""
         self._cache = cache
         self._source = source or OwnPrefill(cache)
         self._adapters = adapters
         self._row_limit = row_limit
         self._waiting: deque[Group] = deque()
         self.running: list[Track] = []
-        self._turn = 0
+        self._next_track = 0
 
     @property
     def waiting(self) -> int:
@@ -124,7 +124,7 @@ class Scheduler:
         return not self.running and not self._waiting
 
     def submit(self, request: Request) -> None:
-        """Queue a request; RequestError when it could never run."""
+        """Queue a request. RequestError if it can never run."""
         size = self._cache.max_sequences
         samples = request.samples
         groups = [Group(request, samples[i : i + size]) for i in range(0, len(samples), size)]
@@ -137,14 +137,14 @@ class Scheduler:
         self._waiting.extend(groups)
 
     def drop_cancelled(self) -> list[Request]:
-        """Take cancelled requests out, running or waiting, and return them."""
+        """Remove cancelled requests, running or waiting, and return them."""
         cancelled = [request for request in self.requests() if request.cancelled]
         for request in cancelled:
             self.remove(request)
         return cancelled
 
     def remove(self, request: Request) -> None:
-        """Take one request out, running or waiting."""
+        """Remove one request, running or waiting."""
         for track in [t for t in self.running if t.request is request]:
             self.end(track)
         self._waiting = deque(g for g in self._waiting if g.request is not request)
@@ -161,22 +161,22 @@ class Scheduler:
             self._start(group)
 
     def has_slot(self, request: Request) -> bool:
-        """Whether the request's adapter is on the boards or could be brought there now."""
+        """Whether the request's adapter is on the boards or could be loaded now."""
         return self._adapters is None or self._adapters.has_room(request.params.adapter)
 
     def blocked(self) -> Request | None:
-        """The first waiting request, when nothing runs that could make room for it."""
+        """The first waiting request if no running request could free what it needs."""
         if self.running or not self._waiting:
             return None
         return self._waiting[0].request
 
     @property
-    def room(self) -> int:
-        """Rows that the next step may have."""
+    def free_rows(self) -> int:
+        """Max rows of the next step."""
         return min(self._row_limit, self._cache.free_slots)
 
     def fetch(self) -> None:
-        """Ask for the K and V that sequences wait for; those that fail end their requests."""
+        """Poll the source for sequences that wait for K and V. A failure ends the request."""
         for track in [track for track in self.running if track.fetching]:
             try:
                 computed = self._source.computed(track.sequence)
@@ -188,13 +188,13 @@ class Scheduler:
                 track.computed, track.fetching = computed, False
 
     def plan(self) -> list[Slice]:
-        """The slices of the next step; their rows number at most `room`."""
-        budget = self.room
+        """The slices of the next step, with at most `free_rows` rows in total."""
+        budget = self.free_rows
         ready = [track for track in self.running if not track.fetching]
-        tracks = self._in_turn(ready, budget)
+        tracks = self._round_robin(ready, budget)
         counts = {id(track): 1 for track in tracks}
         budget -= len(tracks)
-        for track in ready:  # what is left goes to prompts, oldest first
+        for track in ready:  # the remaining rows go to prompts, oldest first
             if id(track) in counts:
                 more = min(budget, track.left - 1)
                 counts[id(track)] += more
@@ -202,7 +202,7 @@ class Scheduler:
         return [Slice(track, counts[id(track)]) for track in tracks]
 
     def fork(self, track: Track) -> list[Track]:
-        """Start the siblings of a track whose prompt is through; they share its prompt."""
+        """Start the siblings of a track whose prompt is computed. They share its prompt."""
         siblings, track.siblings = track.siblings, []
         share = len(track.request.tokens) // PAGE_POSITIONS
         started = []
@@ -215,7 +215,7 @@ class Scheduler:
         return started
 
     def end(self, track: Track) -> None:
-        """Take a track out and free its sequence."""
+        """Remove a track and free its sequence."""
         self.running.remove(track)
         if track.draft is not None:
             track.draft.close()
@@ -223,14 +223,14 @@ class Scheduler:
             self._cache.close(track.sequence)
 
     def abandon(self) -> list[Request]:
-        """Take everything out; returns the requests that were in."""
+        """Remove all requests and return them."""
         requests = self.requests()
         for request in requests:
             self.remove(request)
         return requests
 
     def requests(self) -> list[Request]:
-        """Requests that run or wait, each once."""
+        """Running and waiting requests, without duplicates."""
         every = [t.request for t in self.running] + [g.request for g in self._waiting]
         return list({id(request): request for request in every}.values())
 
@@ -259,11 +259,11 @@ class Scheduler:
                 raise
         return sequence
 
-    def _in_turn(self, ready: list[Track], budget: int) -> list[Track]:
-        """The tracks that get a row; all of them, or some by rotation where rows are too few."""
+    def _round_robin(self, ready: list[Track], budget: int) -> list[Track]:
+        """The tracks that get a row: all of them, or some in rotation if there are too few rows."""
         count = len(ready)
         if count <= budget:
             return ready
-        start = self._turn % count
-        self._turn = start + budget
+        start = self._next_track % count
+        self._next_track = start + budget
         return [ready[(start + i) % count] for i in range(budget)]

@@ -1,4 +1,4 @@
-"""The loop of steps: what waits becomes rows, rows become tokens, tokens become deltas."""
+"""The step loop: from requests to rows, from rows to tokens, from tokens to deltas."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from lora_sdk.sampling.logprobs import PositionLogprobs, position_logprobs
 if TYPE_CHECKING:
     from lora_sdk.spec.loop import Speculation
 
-_POLL_SECONDS = 0.0005  # where K and V of every sequence are still on their way
+_POLL_SECONDS = 0.0005  # between polls while K and V of all sequences are being fetched
 
 
 class StepLoop:
-    """Runs what the scheduler holds, a step a call. Not thread-safe."""
+    """Runs the scheduler's requests, one step per call. Not thread-safe."""
 
     def __init__(
         self,
@@ -34,27 +34,27 @@ class StepLoop:
         cache: KvCache,
         greedy: GreedyLoop | None,
         speculation: Speculation | None,
-        is_wanted: Callable[[], bool],
+        must_return: Callable[[], bool],
     ) -> None:
-        """`is_wanted` says whether the boards' own greedy loop must end for something else."""
+        """`must_return`: whether the boards' own greedy loop must end, because other work waits."""
         self._scheduler = scheduler
         self._stepper = stepper
         self._cache = cache
         self._greedy = greedy
         self._speculation = speculation
-        self._is_wanted = is_wanted
+        self._must_return = must_return
         self._plain_step = False  # the next step has no drafted rows
-        self._affected: list[Request] = []  # those that a failure now would end
+        self._affected: list[Request] = []  # the requests that a failure now would end
 
     def submit(self, request: Request) -> None:
-        """Queue a request; it fails where it could never run."""
+        """Queue a request. It fails if it can never run."""
         try:
             self._scheduler.submit(request)
         except RequestError as error:
             request.fail(error)
 
     def remove(self, request: Request) -> None:
-        """Take a request out, running or waiting."""
+        """Remove a request, running or waiting."""
         self._scheduler.remove(request)
 
     def fail_all(self, error: BaseException) -> None:
@@ -71,7 +71,7 @@ class StepLoop:
             for request in self._affected or self._scheduler.requests():
                 self._drop(request, error)
             raise
-        except BaseException as error:  # nobody knows whether the step ran
+        except BaseException as error:  # the step may or may not have run
             self._cache.reset()
             self.fail_all(error if isinstance(error, Exception) else _interrupted(error))
             raise
@@ -83,9 +83,9 @@ class StepLoop:
         if self._scheduler.idle:
             return False
         track = None if one_step else self._lone_track()
-        most = 0 if track is None else self._plain_tokens(track)
-        if track is not None and most and self._greedy is not None:
-            self._run_greedy(track, self._greedy, most)
+        max_tokens = 0 if track is None else self._plain_tokens(track)
+        if track is not None and max_tokens and self._greedy is not None:
+            self._run_greedy(track, self._greedy, max_tokens)
         elif self._scheduler.running:
             self._run_step()
         return True
@@ -105,7 +105,7 @@ class StepLoop:
         if request is None:
             return
         self._affected = [request]
-        self._stepper.flush()  # what has just been freed
+        self._stepper.flush()  # makes slots and pages that were just released free
         self._scheduler.admit()
         request = self._scheduler.blocked()
         if request is not None:
@@ -123,14 +123,14 @@ class StepLoop:
         )
 
     def _drop(self, request: Request, error: BaseException) -> None:
-        """Fail one request and let the others go on."""
+        """Fail one request. The others continue."""
         request.fail(error)
         self._scheduler.remove(request)
 
     def _deliver(self, request: Request, delta: Delta) -> None:
         try:
             request.deliver(delta)
-        except BaseException as error:  # the callback's own failure ends its request alone
+        except BaseException as error:  # a callback's failure ends only its own request
             self._drop(request, error)
 
     # --- one step -------------------------------------------------------------------------------
@@ -152,12 +152,12 @@ class StepLoop:
             result = self._stepper.run(rows)
         except ModelError as error:
             if any(chunk.tree is not None for chunk in slices):
-                self._plain_step = True  # the value may be of a draft that nobody asked for
+                self._plain_step = True  # the value may belong to a draft, not to the request
             else:
                 self._fail_owner(slices, error)
             return
         for chunk, part in zip(slices, parts, strict=True):
-            if chunk.track not in self._scheduler.running:  # its request has failed just now
+            if chunk.track not in self._scheduler.running:  # its request failed above
                 continue
             if chunk.tree is not None:
                 self._after_tree(chunk.track, chunk.tree, result, rows, part)
@@ -177,19 +177,19 @@ class StepLoop:
         plain, self._plain_step = self._plain_step, False
         if self._speculation is None or plain:
             return slices
-        return self._speculation.extend(slices, self._scheduler.room)
+        return self._speculation.extend(slices, self._scheduler.free_rows)
 
     def _check_slots(self) -> None:
-        """RequestError where the running requests can have no row until somebody commits."""
-        if not self._scheduler.room:
+        """RequestError if no row is free until the caller of the token API commits."""
+        if not self._scheduler.free_rows:
             raise RequestError(
                 "no room for a row: every scratch slot holds an uncommitted row of an open "
                 "sequence; commit or drop them"
             )
 
     def _fail_owner(self, slices: Sequence[Slice], error: ModelError) -> None:
-        """End the request whose row has a value that is not finite; the others' rows, dropped with
-        it, run again in the next step."""
+        """End the request whose row has a non-finite value. The rows of the others were dropped too
+        and run again in the next step."""
         if error.row is None:
             raise error
         owners = [chunk.track.request for chunk in slices for _ in range(chunk.count)]
@@ -228,7 +228,7 @@ class StepLoop:
     def _needs_logits(track: Track) -> bool:
         return track.request.params.needs_logits
 
-    # --- what a step has brought ----------------------------------------------------------------
+    # --- results of a step ----------------------------------------------------------------------
 
     def _after_slice(
         self, chunk: Slice, result: StepResult, rows: Sequence[Row], part: range
@@ -248,7 +248,7 @@ class StepLoop:
     def _after_tree(
         self, track: Track, tree: Tree, result: StepResult, rows: Sequence[Row], part: range
     ) -> None:
-        """Take the accepted tokens one by one: what ends the text ends it inside the block."""
+        """Emit the accepted tokens one by one. The text may end inside the verified block."""
         assert self._speculation is not None  # it made the tree
         sample, request = track.sample, track.request
         try:
@@ -278,9 +278,9 @@ class StepLoop:
         count = request.params.prompt_logprobs
         if count is None or not track.prefilling or track.sample is not request.samples[0]:
             return
-        assert result.logits is not None  # asked for by these rows
+        assert result.logits is not None  # requested by these rows
         if not request.prompt_logprobs:
-            request.prompt_logprobs.append(None)  # nothing comes before the first token
+            request.prompt_logprobs.append(None)  # the first token has no context
         for index in part:
             following = rows[index].position + 1
             if following < len(request.tokens):
@@ -303,7 +303,7 @@ class StepLoop:
     # --- the boards' own loop -------------------------------------------------------------------
 
     def _lone_track(self) -> Track | None:
-        """The only running sequence, when it decodes greedily and nothing waits."""
+        """The only running sequence, if it decodes greedily and no request waits."""
         if len(self._scheduler.running) != 1 or self._scheduler.waiting:
             return None
         track = self._scheduler.running[0]
@@ -311,12 +311,12 @@ class StepLoop:
         return track if ready and not self._needs_logits(track) else None
 
     def _plain_tokens(self, track: Track) -> int:
-        """How many tokens the boards' own loop may decode before drafts are wanted."""
+        """Number of tokens that the boards' own loop may decode before a draft is due."""
         if self._speculation is None:
             return track.sample.left
         return self._speculation.plain_tokens(track)
 
-    def _run_greedy(self, track: Track, loop: GreedyLoop, most: int) -> None:
+    def _run_greedy(self, track: Track, loop: GreedyLoop, max_tokens: int) -> None:
         request = track.request
         self._affected = [request]
 
@@ -325,12 +325,12 @@ class StepLoop:
             track.computed += 1
             try:
                 request.deliver(delta)
-            except BaseException as error:  # ends the loop; raised where the result is asked for
+            except BaseException as error:  # ends the loop; request.result() raises it
                 request.fail(error)
-            return request.ended or request.cancelled or self._is_wanted()
+            return request.ended or request.cancelled or self._must_return()
 
         try:
-            loop.run(track.sequence, track.pending, most, on_token)
+            loop.run(track.sequence, track.pending, max_tokens, on_token)
         except ModelError as error:
             request.fail(ModelError(f"{request.name}: {error}", row=error.row))
         if request.done or request.error is not None:
@@ -338,8 +338,8 @@ class StepLoop:
 
 
 def _interrupted(error: BaseException) -> TransportError:
-    """What requests of other threads end with: Ctrl-C belongs to the thread that it reached."""
+    """The error of other threads' requests: only the interrupted thread raises Ctrl-C."""
     return TransportError(
         f"a step was interrupted by {type(error).__name__} in the thread that ran it, and every "
-        "open sequence was forgotten; ask again"
+        "open sequence was forgotten; submit the request again"
     )

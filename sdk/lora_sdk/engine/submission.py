@@ -1,4 +1,4 @@
-"""From a user's prompt and parameters to a Request, with every check that can fail early."""
+"""Creates a Request from a prompt and parameters, with all checks that are possible early."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Prompt: TypeAlias = "str | Sequence[int]"
 
 
 def prompts_of(prompts: Prompt | Sequence[Prompt]) -> tuple[list[Prompt], bool]:
-    """The prompts as a list, and whether a single one was given."""
+    """The prompts as a list, and whether a single prompt was given."""
     if isinstance(prompts, str):
         return [prompts], True
     if isinstance(prompts, (bytes, Mapping)) or not isinstance(prompts, Iterable):
@@ -38,11 +38,11 @@ def prompts_of(prompts: Prompt | Sequence[Prompt]) -> tuple[list[Prompt], bool]:
 def params_of(
     params: SamplingParams | Sequence[SamplingParams] | None, count: int
 ) -> list[SamplingParams]:
-    """Sampling parameters of each of `count` prompts: their own, or the same for all."""
+    """Sampling parameters of each of `count` prompts: individual, or the same for all."""
     if params is None or isinstance(params, SamplingParams):
         return [params or SamplingParams()] * count
     if isinstance(params, (str, bytes, Mapping)) or not isinstance(params, Iterable):
-        raise RequestError(f"params is {params!r:.60}; expected SamplingParams, or one a prompt")
+        raise RequestError(f"params is {params!r:.60}; expected SamplingParams, or one per prompt")
     each = list(params)
     if len(each) != count:
         raise RequestError(f"{len(each)} sampling parameters for {count} prompts")
@@ -50,7 +50,7 @@ def params_of(
 
 
 def one_prompt(prompt: Prompt) -> Prompt:
-    """`prompt`, which must be a single one."""
+    """`prompt`. RequestError if it is more than one."""
     several, single = prompts_of(prompt)
     if not single:
         raise RequestError(f"{len(several)} prompts; expected one text or one list of token ids")
@@ -60,7 +60,7 @@ def one_prompt(prompt: Prompt) -> Prompt:
 def callback_for(
     on_result: Callable[[int, Result], None], index: int, request: Request
 ) -> Callable[[], None]:
-    """Calls `on_result` when the request has ended well."""
+    """A callback that calls `on_result` if the request ended without an error."""
 
     def report() -> None:
         if request.error is None:
@@ -79,8 +79,8 @@ class RequestMaker:
         tokenizer: Callable[[], Tokenizer],
         check_adapter: Callable[[str], None],
     ) -> None:
-        """`tokenizer` raises ModelError where the model has none; `check_adapter` AdapterError
-        where none of that name is loaded."""
+        """`tokenizer` raises ModelError if the model has none. `check_adapter` raises AdapterError
+        if no adapter of that name is loaded."""
         self._config = config
         self._context = context
         self._tokenizer = tokenizer
@@ -93,8 +93,8 @@ class RequestMaker:
         on_delta: OnDelta | None = None,
         index: int | None = None,
     ) -> Request:
-        """A request ready to be submitted; RequestError for an empty or too long prompt, which
-        begins with the prompt's `index` where it is one of several."""
+        """A request ready to be submitted. RequestError: an empty or too long prompt. `index`: the
+        prompt's, to be named in errors, if it is one of several."""
         try:
             request = self._request(prompt, params or SamplingParams(), on_delta)
         except RequestError as error:
@@ -106,7 +106,7 @@ class RequestMaker:
         return request
 
     def sampler(self, params: SamplingParams, seed: int, sample: int) -> Sampler:
-        """The sampler of one sample, bad words spelled as tokens."""
+        """The sampler of one sample, with bad words as tokens."""
         ends = set(params.stop_token_ids)
         if not params.ignore_eos:
             ends.update(self._config.eos)
@@ -152,7 +152,7 @@ class RequestMaker:
         return check_token_ids(prompt, self._config.vocabulary)
 
     def _text(self, tokens: Sequence[int], params: SamplingParams) -> TextStream | None:
-        """The sample's text; None where the model has no tokenizer and nothing needs one."""
+        """The sample's text; None if the model has no tokenizer and the parameters need none."""
         try:
             tokenizer = self._tokenizer()
         except ModelError:

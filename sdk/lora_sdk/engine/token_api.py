@@ -1,4 +1,4 @@
-"""Sequences on the level of tokens: rows, steps, commits, verification."""
+"""Token-level API of sequences: rows, steps, commits, verification."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ Logits = NDArray[np.float32]
 
 
 class TokenApi:
-    """The sequences of one engine, which drafts, beams and measurements build on. Any thread may
-    call; each call waits for at most one step of others."""
+    """The sequences of one engine, for drafts, beam search and measurements. Thread-safe; each call
+    waits for at most one step of other threads."""
 
     def __init__(
         self,
@@ -48,8 +48,8 @@ class TokenApi:
         self._requests = requests
 
     def open_sequence(self, adapter: str | None = None) -> int:
-        """A new empty sequence whose rows use `adapter`; RequestError when all are open,
-        AdapterError where no slot is free for it."""
+        """A new empty sequence whose rows use `adapter`. RequestError if all sequences are open,
+        AdapterError if no adapter slot is free."""
         with self._lock:
             sequence = self._cache.open()
             try:
@@ -82,8 +82,8 @@ class TokenApi:
     ) -> list[Row]:
         """Rows for `step`: a chain, or the tree that `parents` (indices into tokens) describe.
 
-        They hang on the last committed position, or on the uncommitted row in slot `after`.
-        `logits`, `argmax`, `hidden`: indices of the rows that want them, True for all.
+        They follow the last committed position, or the uncommitted row in slot `after`. `logits`,
+        `argmax`, `hidden`: indices of the rows that return them; `logits` may be True for all.
         """
         every = range(len(tokens))
         with self._lock:
@@ -101,22 +101,22 @@ class TokenApi:
             )
 
     def step(self, rows: Sequence[Row]) -> StepResult:
-        """Run rows as one step; their K and V lie in scratch slots until `commit` or `drop`.
+        """Run rows as one step. Their K and V stay in scratch slots until `commit` or `drop`.
 
-        After a LoraError the same rows may be run again, but for a ModelError: then the boards have
-        done the step, and all uncommitted rows of its sequences are dropped.
+        After a LoraError the same rows may be run again. After a ModelError they may not: the
+        boards have completed the step, and all uncommitted rows of its sequences are dropped.
         """
         with self._lock:
             check_rows(self._cache, rows, self._plan.row_limit, self._plan.config.vocabulary)
             return self._stepper.run(rows, retry=True)
 
     def discard(self, rows: Sequence[Row]) -> None:
-        """Give back the slots of rows that are not going to be run."""
+        """Return the slots of rows that will not be run."""
         with self._lock:
             self._cache.give_slots([row.slot for row in rows])
 
     def commit(self, sequence: int, slots: Sequence[int]) -> None:
-        """Append a path of uncommitted rows, root first, to the sequence; drop its other ones."""
+        """Append a path of uncommitted rows, root first, to the sequence; drop its other rows."""
         with self._lock:
             self._cache.commit(sequence, slots)
 
@@ -131,7 +131,7 @@ class TokenApi:
             return self._cache.fork(sequence)
 
     def prefill(self, sequence: int, tokens: Sequence[int]) -> Logits:
-        """Run and commit tokens in as few steps as they fit; logits FP32 [V] of the last one."""
+        """Run and commit tokens in as few steps as possible. Logits FP32 [V] of the last token."""
         limit = self._plan.row_limit
         if not tokens:
             raise RequestError("no tokens to prefill; expected at least one")
@@ -159,15 +159,16 @@ class TokenApi:
         """Check drafted tokens against the model in one step.
 
         The tree's root is the pending token. Returns the accepted drafts and the model's own next
-        token, which is pending then, and commits the accepted path unless `commit` is False. With
-        a temperature, `params.seed` is needed and noise is keyed by position, so the tokens are
-        those of plain decoding; the first `prompt_tokens` committed tokens count as prompt.
+        token, which becomes the pending one. Commits the accepted path unless `commit` is False.
+        With a temperature `params.seed` is required: random numbers are keyed by position, so the
+        tokens are those of plain decoding. The first `prompt_tokens` committed tokens count as
+        prompt.
         """
         params = params or SamplingParams()
         if not isinstance(tree, Tree):
-            raise RequestError(f"the tree is {tree!r:.60}; expected a Tree, as Tree.chain makes")
+            raise RequestError(f"the tree is {tree!r:.60}; expected a Tree, e.g. Tree.chain(...)")
         if not params.greedy and params.seed is None:
-            raise RequestError("verify samples with the noise of params.seed; set it")
+            raise RequestError("verify samples with the random numbers of params.seed; set it")
         with self._lock:
             if len(tree.tokens) > self._plan.row_limit:
                 raise RequestError(

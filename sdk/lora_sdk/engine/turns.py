@@ -1,9 +1,9 @@
-"""Who runs the steps, when several threads wait for requests.
+"""Selects the thread that runs the steps when several threads wait for requests.
 
-One of the waiting threads is the driver and runs steps, which serve everybody's requests. The
-others sleep until their own request has news. A driver whose request has ended leaves, and the
-oldest sleeping thread drives on. A lone caller therefore runs its own steps, without a hop to
-another thread, and nobody waits in line for a lock only to learn that his request ended long ago.
+One of the waiting threads is the driver: it runs steps, which serve the requests of all threads.
+The others sleep until their own request has progressed. A driver whose request has ended leaves,
+and the thread that has slept longest becomes the driver. So a single caller runs its own steps
+without switching threads, and no thread queues for a lock after its request has ended.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from lora_host.errors import RequestError
 
 
 class Waiter:
-    """A thread's wait for news. `wake` may be called from any thread."""
+    """Lets one thread wait for an event. `wake` may be called from any thread."""
 
     def __init__(self) -> None:
         event = threading.Event()
@@ -28,21 +28,21 @@ class Turns:
     def __init__(self) -> None:
         self._mutex = threading.Lock()  # held for a few instructions at a time
         self._driver: int | None = None
-        self._sleeping: dict[Waiter, None] = {}  # the oldest first
+        self._sleeping: dict[Waiter, None] = {}  # the longest sleeping first
 
     def wait(
         self, waiter: Waiter, finished: Callable[[], bool], advance: Callable[[], None]
     ) -> None:
         """Return once `finished()`: call `advance` until then, or sleep while another thread does.
 
-        Whatever may make `finished()` true wakes `waiter`. What `advance` raises is raised here.
-        RequestError in a callback of the running step, which would wait for itself.
+        Every change that may make `finished()` true must wake `waiter`. Exceptions of `advance` are
+        raised here. RequestError in a callback of the running step, which would wait for itself.
         """
         me = threading.get_ident()
         if self._driver == me:
             raise RequestError(
-                "a callback of a running request asked for steps, which would wait for itself; "
-                "return from it first, or ask in another thread"
+                "a callback of a running request started another one, which would wait for itself; "
+                "return from it first, or use another thread"
             )
         try:
             while True:
@@ -57,7 +57,7 @@ class Turns:
             self._leave(waiter, me)
 
     def _take_over(self, waiter: Waiter, me: int) -> bool:
-        """Become the driver where there is none."""
+        """Become the driver if there is none."""
         with self._mutex:
             if self._driver is not None:
                 self._sleeping[waiter] = None
