@@ -1,1 +1,1 @@
-"""Speculative decoding: who drafts, which tree, and the loop that verifies."""
+"""Speculative decoding: proposers, draft trees and verification in the generation loop."""

@@ -1,11 +1,11 @@
 """A small model with the target's tokens drafts (Leviathan et al., 2023), as a chain or a tree.
 
-It runs whole on one board of its own, emulated unless a device is named, with its own KV cache.
-A proposal is one step a level of the tree: first the accepted tokens that it has not seen and the
-pending one, then the candidates of each level that have children. Rows of a proposal stay in
-scratch slots until the sequence's next one, which commits those that were accepted. Where slots run
-out, the sequence that proposed longest ago gives its slots back: it commits its accepted tokens and
-computes the others again later.
+It runs on a separate board, emulated unless a device is named, with its own KV cache. A proposal
+takes one step per level of the tree. The first step runs the accepted tokens that the draft has not
+seen and the pending token. The next steps run each level's candidates that have children. Rows of a
+proposal stay in scratch slots until the sequence's next proposal, which commits the accepted ones.
+If slots run out, the sequence that proposed longest ago releases its slots: it commits its accepted
+tokens and computes the others again later.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from lora_sdk.core.opening import OpenedModel
 
 DEVICE = "emu:u280"
-"""Where a draft runs that names no device: on this computer."""
+"""Default device of a draft model: an emulated board."""
 
 
 @dataclass(frozen=True)
 class DraftBoard:
-    """A draft model on its board. `holders`: sequences with rows in scratch slots, the one that
-    proposed longest ago first."""
+    """A draft model on its board. `holders`: sequences with rows in scratch slots, ordered from the
+    oldest to the latest proposal."""
 
     opened: OpenedModel
     cache: KvCache
@@ -44,16 +44,16 @@ class DraftBoard:
 
     @property
     def row_limit(self) -> int:
-        """Rows that a step takes."""
+        """Max rows of a step."""
         return self.opened.plan.row_limit
 
     @property
     def context(self) -> int:
-        """Positions that a sequence may have."""
+        """Max positions of a sequence."""
         return self.opened.plan.context
 
     def make_room(self, count: int, keep: ModelDrafting) -> None:
-        """Free `count` scratch slots, as far as slots of others than `keep` suffice."""
+        """Free `count` scratch slots, or as many as sequences other than `keep` hold."""
         if count <= self.cache.free_slots:
             return
         self.stepper.flush()
@@ -61,15 +61,15 @@ class DraftBoard:
         for holder in [one for one in self.holders if one is not keep]:
             if short <= 0:
                 break
-            short -= holder.give_slots_back()
+            short -= holder.release_slots()
         self.stepper.flush()
 
 
 def open_board(
     folder: Path, context: int, sequences: int, device: str = DEVICE, kernels: str = "native"
 ) -> DraftBoard:
-    """Place the draft model in `folder` for sequences of `context` positions, fewer where the model
-    has fewer. Errors of every layer pass through."""
+    """Place the draft model in `folder` for sequences of at most `context` positions, limited by
+    the model's own. Errors of every layer pass through."""
     from lora_sdk.core.opening import open_model
     from lora_sdk.model.config import load_config
 
@@ -101,7 +101,7 @@ def check_vocabulary(folder: Path, found: int, expected: int) -> None:
 
 
 class DraftModel:
-    """Proposes the likeliest tokens of a small model."""
+    """Proposes the most likely tokens of a small model."""
 
     name = "draft"
     hidden_layers: tuple[int, ...] = ()
@@ -121,7 +121,7 @@ class DraftModel:
     ) -> DraftModel:
         """The model in `folder` on a board. `vocabulary` and `context` are the target's.
 
-        ModelError: it has other tokens than the target."""
+        ModelError: its vocabulary differs from the target's."""
         from lora_sdk.model.config import load_config
 
         check_vocabulary(folder, load_config(folder).vocabulary, vocabulary)
@@ -132,13 +132,13 @@ class DraftModel:
         return ModelDrafting(self._board, self._board.cache.open())
 
     def close(self) -> None:
-        """Give the board back."""
+        """Release the board."""
         self._board.opened.stack.close()
 
 
 @dataclass
 class _Drafted:
-    """Rows of the last proposal, which lie in scratch slots."""
+    """Rows of the last proposal, which are in scratch slots."""
 
     chain: list[int] = field(default_factory=list)  # slots of accepted tokens, in order
     tree: TreeShape = field(default_factory=TreeShape)
@@ -146,7 +146,7 @@ class _Drafted:
     slots: dict[int, int] = field(default_factory=dict)  # by node of the tree
 
     def path(self, accepted: Sequence[int]) -> list[int]:
-        """Slots of the tree's rows that hold the first of the accepted tokens."""
+        """Slots of the tree's rows that match the first accepted tokens, in order."""
         path: list[int] = []
         nodes: Sequence[int] = (0,)
         for token in accepted:
@@ -173,7 +173,7 @@ class ModelDrafting:
         self._waiting.extend(tokens)
 
     def propose(self, pending: int, tree: TreeShape) -> Tokens:
-        """See Drafting. Beyond the draft's own context there are no proposals."""
+        """See Drafting. There are no proposals beyond the draft's own context."""
         proposed: Tokens = [None] * tree.size
         proposed[0] = pending
         self._settle()
@@ -181,14 +181,14 @@ class ModelDrafting:
         if tree.size == 1 or root >= self._board.context:
             return proposed
         result = self._catch_up(pending, tree, proposed)
-        self._name(result, [0], tree, proposed)
+        self._set_tokens(result, [0], tree, proposed)
         for depth, level in enumerate(tree.levels[1:-1], 1):
             nodes = [n for n in level if proposed[n] is not None and tree.children(n)]
             self._board.make_room(min(len(nodes), self._board.row_limit), self)
             nodes = nodes[: min(self._board.row_limit, self._cache.free_slots)]
             if not nodes or root + depth >= self._board.context:
                 break
-            self._name(self._run_level(nodes, root + depth), nodes, tree, proposed)
+            self._set_tokens(self._run_level(nodes, root + depth), nodes, tree, proposed)
         return proposed
 
     def fork(self) -> ModelDrafting:
@@ -204,9 +204,9 @@ class ModelDrafting:
         if self._cache.is_open(self._sequence):
             self._cache.close(self._sequence)
 
-    def give_slots_back(self) -> int:
-        """Commit what is known to be accepted and drop the other rows; how many slots that frees
-        once a step has run."""
+    def release_slots(self) -> int:
+        """Commit the rows of accepted tokens and drop the others. Returns the number of slots that
+        are free once a step has run."""
         count = len(self._cache.uncommitted(self._sequence))
         self._settle()
         return count
@@ -226,8 +226,8 @@ class ModelDrafting:
             self._board.holders.remove(self)
 
     def _catch_up(self, pending: int, tree: TreeShape, proposed: Tokens) -> StepResult:
-        """Run what waits and the pending token, in as few steps as they fit; the last one's
-        result, whose last row is the root's."""
+        """Run the waiting tokens and the pending token in as few steps as possible. Returns the
+        last step's result, whose last row is the root's."""
         limit = self._board.row_limit
         while len(self._waiting) >= limit:
             rows = self._chain(self._waiting[:limit])
@@ -246,7 +246,7 @@ class ModelDrafting:
     def _chain(
         self, tokens: Sequence[int], want_logits: bool = False, want_argmax: bool = False
     ) -> list[Row]:
-        """Rows behind the committed positions, of which the last wants something."""
+        """A chain of rows after the committed positions. The last one requests results."""
         slots = self._take(len(tokens))
         first = self._cache.length(self._sequence)
         last = len(tokens) - 1
@@ -264,7 +264,7 @@ class ModelDrafting:
         ]
 
     def _run_level(self, nodes: Sequence[int], position: int) -> StepResult:
-        """Candidates of one level, each behind its parent's row."""
+        """Run the candidates of one level, each after its parent's row."""
         drafted = self._drafted
         assert drafted is not None  # `_catch_up` ran
         tree, slots = drafted.tree, self._take(len(nodes))
@@ -285,10 +285,10 @@ class ModelDrafting:
         drafted.slots.update(zip(nodes, slots, strict=True))
         return result
 
-    def _name(
+    def _set_tokens(
         self, result: StepResult, nodes: Sequence[int], tree: TreeShape, proposed: Tokens
     ) -> None:
-        """Give the children of `nodes`, whose rows are the step's selected ones, their tokens."""
+        """Set the tokens of the children of `nodes`, whose rows are the step's selected rows."""
         for index, node in enumerate(nodes):
             children = tree.children(node)
             if result.logits is None:

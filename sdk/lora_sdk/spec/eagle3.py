@@ -1,8 +1,8 @@
 """EAGLE-3 (Li et al., 2025): a head of one layer drafts from the target's own hidden states.
 
-Entry s of a sequence joins the embedding of token s + 1 with a state of position s, and predicts
-token s + 2. For committed positions the state is fused from the target's hidden states; behind them
-it is the head's own output of the entry before, so a tree grows by one level a run of the head.
+Entry s of a sequence combines the embedding of token s + 1 with a state of position s, and predicts
+token s + 2. For committed positions the state is fused from the target's hidden states. After them
+it is the head's own output for the previous entry, so each run of the head adds a level to a tree.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lora_sdk.spec.eagle3_weights import Embedding, load_head
 from lora_sdk.spec.proposer import Hidden, Tokens
 from lora_sdk.spec.tree_shape import TreeShape
 
-_AT_ONCE = 256  # entries of a prompt in one run: bounds the memory of scores
+_MAX_ENTRIES = 256  # of a prompt per run: bounds the memory of attention scores
 
 
 class Eagle3:
@@ -40,7 +40,7 @@ class Eagle3:
     def open_head(cls, folder: Path, model: Path, target: ModelConfig, context: int) -> Eagle3:
         """The head in `folder` for the `target` in the folder `model`, with `context` positions.
 
-        ModelError: a head that was made for another model, or whose file is damaged."""
+        ModelError: the head is for another model, or its file is damaged."""
         config = load_head_config(folder)
         found = (config.target_hidden, config.layer.vocabulary)
         if found != (target.hidden, target.vocabulary):
@@ -57,7 +57,7 @@ class Eagle3:
 
     @property
     def layer(self) -> HeadLayer:
-        """The head's arithmetic, for whoever runs it over known text."""
+        """The head's layer, for measurements over known text."""
         return self._layer
 
     def open(self) -> HeadDrafting:
@@ -65,7 +65,7 @@ class Eagle3:
         return HeadDrafting(self._layer)
 
     def close(self) -> None:
-        """The weights go with the object."""
+        """Nothing to release."""
 
 
 class HeadDrafting:
@@ -74,10 +74,10 @@ class HeadDrafting:
     def __init__(self, layer: HeadLayer) -> None:
         self._layer = layer
         self._cache: KeyValues = layer.key_values()
-        self._entries = 0  # in the cache that accepted tokens made
+        self._entries = 0  # cache entries computed from accepted tokens
         self._length = 0  # accepted tokens
-        self._tokens: list[int] = []  # of entries to come, but for the last state's
-        self._states: list[Floats] = []  # [n, hidden] each: of those entries, and the last one's
+        self._tokens: list[int] = []  # of the next entries, except the last state's
+        self._states: list[Floats] = []  # [n, hidden] each: of the next entries, the last included
 
     def accept(self, tokens: Sequence[int], hidden: Hidden | None = None) -> None:
         """See Drafting."""
@@ -85,14 +85,14 @@ class HeadDrafting:
             return
         if hidden is None or hidden.shape[1] != len(tokens):
             raise ValueError(f"an EAGLE-3 head needs hidden states of all {len(tokens)} tokens")
-        # The first token of all has no entry: nothing comes before it.
+        # The sequence's first token has no entry: it has no preceding position.
         self._tokens.extend(tokens if self._length else tokens[1:])
         with self._layer.threads():
             self._states.append(self._layer.fuse(hidden))
         self._length += len(tokens)
 
     def propose(self, pending: int, tree: TreeShape) -> Tokens:
-        """See Drafting. Beyond the head's own positions there are no proposals."""
+        """See Drafting. There are no proposals beyond the head's own positions."""
         proposed: Tokens = [None] * tree.size
         proposed[0] = pending
         if tree.size == 1 or not 1 <= self._length < self._layer.positions:
@@ -102,16 +102,16 @@ class HeadDrafting:
         return proposed
 
     def _fill(self, tree: TreeShape, proposed: Tokens, pending: int) -> None:
-        """Name the nodes of a tree level by level."""
+        """Set the tokens of a tree level by level."""
         level = _Level([0], self._catch_up(pending))
-        self._name(level, tree, proposed)
+        self._set_tokens(level, tree, proposed)
         entries = {0: self._length - 1}  # of each node's entry in the cache
         for depth, nodes in enumerate(tree.levels[1:-1], 1):
             kept = [n for n in nodes if proposed[n] is not None and tree.children(n)]
             if not kept or self._length - 1 + depth >= self._layer.positions:
                 break
             level = self._grow(level, kept, tree, proposed, entries, depth)
-            self._name(level, tree, proposed)
+            self._set_tokens(level, tree, proposed)
 
     def fork(self) -> HeadDrafting:
         """A copy."""
@@ -122,16 +122,16 @@ class HeadDrafting:
         return other
 
     def close(self) -> None:
-        """The memory goes with the object."""
+        """Nothing to release."""
 
     def _catch_up(self, pending: int) -> Floats:
-        """Run the entries of accepted tokens and the pending one's: its output [1, hidden].
+        """Run the entries of the accepted and pending tokens; the last one's output [1, hidden].
 
-        The pending one's entry is made anew once its token is accepted."""
+        The pending token's entry is computed again once the token is accepted."""
         tokens = np.array([*self._tokens, pending], np.int64)
         states = np.concatenate(self._states)
-        for start in range(0, len(tokens), _AT_ONCE):
-            stop = min(start + _AT_ONCE, len(tokens))
+        for start in range(0, len(tokens), _MAX_ENTRIES):
+            stop = min(start + _MAX_ENTRIES, len(tokens))
             first = self._entries + start
             output = self._layer.run(
                 tokens[start:stop],
@@ -155,7 +155,7 @@ class HeadDrafting:
         entries: dict[int, int],
         depth: int,
     ) -> _Level:
-        """Run the candidates of one level, each with its parent's output as state."""
+        """Run the candidates of one level, each with its parent's output as the state."""
         first = max(entries.values()) + 1
         tokens = np.array([proposed[node] for node in nodes], np.int64)
         states = above.outputs[[above.nodes.index(tree.parents[node]) for node in nodes]]
@@ -177,8 +177,8 @@ class HeadDrafting:
                 node = tree.parents[node]
         return visible
 
-    def _name(self, level: _Level, tree: TreeShape, proposed: Tokens) -> None:
-        """Give the children of a level's nodes their tokens."""
+    def _set_tokens(self, level: _Level, tree: TreeShape, proposed: Tokens) -> None:
+        """Set the tokens of the children of a level's nodes."""
         offsets = self._layer.weights.offsets
         for logits, node in zip(self._layer.logits(level.outputs), level.nodes, strict=True):
             children = tree.children(node)
@@ -195,5 +195,5 @@ class _Level:
 
 
 def _best(logits: NDArray[np.float32], count: int) -> list[int]:
-    """Ids of the `count` largest logits, likeliest first."""
+    """Ids of the `count` max logits, most likely first."""
     return [int(np.argmax(logits))] if count == 1 else top_tokens(logits, count)

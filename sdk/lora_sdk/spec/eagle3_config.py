@@ -1,4 +1,4 @@
-"""config.json of an EAGLE-3 head: LLaMA's fields and what the head adds."""
+"""config.json of an EAGLE-3 head: LLaMA's fields and those of the head."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from lora_sdk.model.json_file import read_json
 from lora_sdk.model.refused import HARMLESS, refuse_unsupported
 from lora_sdk.model.spec import ModelConfig
 
-_AUXILIARY = 3  # hidden states of the target that a head joins
+_AUXILIARY = 3  # hidden states of the target that a head combines
 
 
 @dataclass(frozen=True)
 class HeadConfig:
     """`layer` describes the head's one layer and its RoPE; its `vocabulary` is the target's.
 
-    `draft_vocabulary` rows has the head's own output matrix; `target_hidden` columns a hidden state
-    of the target; `layers` are the target's layers whose inputs it joins, None where the config
-    names none. `norm_before_residual`: the layer's residual is the normalised state."""
+    `draft_vocabulary`: rows of the head's output matrix. `target_hidden`: width of the target's
+    hidden states. `layers`: the target's layers whose inputs the head combines, None if the config
+    names none. `norm_before_residual`: the layer's residual is the normalized state."""
 
     layer: ModelConfig
     draft_vocabulary: int
@@ -30,11 +30,11 @@ class HeadConfig:
     norm_before_residual: bool
 
     def layers_of(self, target_layers: int) -> tuple[int, ...]:
-        """The target's layers whose inputs the head joins; ModelError where it has fewer."""
+        """The target's layers whose inputs the head combines. ModelError if it has fewer."""
         layers = self.layers or (2, target_layers // 2, target_layers - 3)
         if any(not 0 <= layer <= target_layers for layer in layers):
             raise ModelError(
-                f"the draft's head joins the inputs of layers {list(layers)}, the model has "
+                f"the draft's head combines the inputs of layers {list(layers)}, the model has "
                 f"{target_layers}; expected a head that was trained for this model"
             )
         return layers
@@ -65,7 +65,7 @@ def load_head_config(folder: Path) -> HeadConfig:
 
 def _layers(fields: Fields) -> tuple[int, ...] | None:
     name, value = fields.raw("eagle_aux_hidden_state_layer_ids")
-    if value is None:  # newer files keep it in an object of its own
+    if value is None:  # newer files store it in a nested object
         inner = fields.raw("eagle_config", {})[1]
         value = inner.get(name) if isinstance(inner, dict) else None
     if value is None:

@@ -1,5 +1,5 @@
-"""The arithmetic of an EAGLE-3 head in FP32: a drafted token has no bits to keep, the target's
-verification alone decides what is emitted."""
+"""The arithmetic of an EAGLE-3 head in FP32. It need not be bit-exact: only the target's
+verification decides which tokens are emitted."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ONE_THREAD = 64 << 20  # bytes of weights
 class KeyValues:
     """Keys and values of one sequence, FP32 [kv_heads, capacity, head_dim], growing by doubling.
 
-    Entries are written at any index; those behind the ones that count are overwritten later."""
+    Entries may be written at any index. Entries of rejected drafts are overwritten later."""
 
     def __init__(self, kv_heads: int, head_dim: int) -> None:
         shape = (kv_heads, _FIRST_CAPACITY, head_dim)
@@ -31,7 +31,7 @@ class KeyValues:
         self.values = np.empty(shape, np.float32)
 
     def write(self, first: int, keys: Floats, values: Floats) -> None:
-        """Write entries `first` .. ; keys and values are [kv_heads, n, head_dim]."""
+        """Write n entries from `first` on; keys and values are [kv_heads, n, head_dim]."""
         end = first + keys.shape[1]
         while end > self.keys.shape[1]:
             self.keys = np.concatenate([self.keys, np.empty_like(self.keys)], axis=1)
@@ -40,17 +40,17 @@ class KeyValues:
         self.values[:, first:end] = values
 
     def copy(self) -> KeyValues:
-        """The same entries in memory of their own."""
+        """A deep copy."""
         other = KeyValues.__new__(KeyValues)
         other.keys, other.values = self.keys.copy(), self.values.copy()
         return other
 
 
 class HeadLayer:
-    """The head's one decoder layer, its fusion of hidden states and its output matrix."""
+    """The head's decoder layer, its fusion of hidden states and its output matrix."""
 
     def __init__(self, config: HeadConfig, weights: HeadWeights, positions: int) -> None:
-        """`positions`: entries of a sequence for which there are rotary positions."""
+        """`positions`: rows of the RoPE table, max entries of a sequence."""
         self.config = config
         self.weights = weights
         self._rope = rope_table(config.layer, positions)
@@ -59,17 +59,17 @@ class HeadLayer:
         self._pools = ThreadpoolController()
 
     def threads(self) -> AbstractContextManager[object]:
-        """While it is open, products of a small head run on one thread: to wake others costs more
-        than they save, and much more where the CPUs are busy."""
+        """A context in which matmuls of a small head use one thread. Waking other threads takes
+        longer than they save, and much longer if the CPUs are busy."""
         return self._pools.limit(limits=1, user_api="blas") if self._small else nullcontext()
 
     @property
     def positions(self) -> int:
-        """Entries that a sequence may have."""
+        """Max entries of a sequence."""
         return len(self._rope)
 
     def key_values(self) -> KeyValues:
-        """Room for a sequence's keys and values."""
+        """An empty cache for a sequence's keys and values."""
         return KeyValues(self.config.layer.kv_heads, self.config.layer.head_dim)
 
     def fuse(self, auxiliary: NDArray[np.float16]) -> Floats:
@@ -88,28 +88,28 @@ class HeadLayer:
         visible: Mask | None,
         cache: KeyValues,
     ) -> Floats:
-        """Entries of `tokens` [n] with `states` [n, hidden]: their outputs before the norm.
+        """Run entries of `tokens` [n] with `states` [n, hidden]; returns outputs before the norm.
 
-        Their keys and values go to entries `first` .. of the cache. `visible` bool [n, first + n]
-        says what each sees; None: all before `first`, and of the new ones those up to itself."""
+        Their keys and values are written to the cache from entry `first` on. `visible`, bool
+        [n, first + n]: attention mask; None: causal."""
         layer, weights = self.config.layer, self.weights
         eps = layer.norm_eps
         embedded = weights.embedding.rows(tokens)
         normed = _rms(states, weights.hidden_norm, eps)
         joined = np.concatenate([_rms(embedded, weights.input_norm, eps), normed], axis=1)
         residual = normed if self.config.norm_before_residual else states
-        mixed = self._attend(joined @ weights.qkv, positions, first, visible, cache)
-        hidden = residual + mixed @ weights.out
+        attended = self._attend(joined @ weights.qkv, positions, first, visible, cache)
+        hidden = residual + attended @ weights.out
         gate, up = np.split(_rms(hidden, weights.mlp_norm, eps) @ weights.gate_up, 2, axis=1)
-        with np.errstate(over="ignore"):  # exp(-gate) may be infinite: the quotient is 0
+        with np.errstate(over="ignore"):  # exp(-gate) may be infinite: the result is then 0
             output: Floats = hidden + (gate / (1 + np.exp(-gate)) * up) @ weights.down
         return output
 
     def logits(self, states: Floats) -> Floats:
         """FP32 [n, draft vocabulary] of outputs [n, hidden]."""
         normed = _rms(states, self.weights.norm, self.config.layer.norm_eps)
-        found: Floats = normed @ self.weights.head
-        return found
+        logits: Floats = normed @ self.weights.head
+        return logits
 
     def _attend(
         self,
@@ -124,10 +124,10 @@ class HeadLayer:
         share = layer.heads // groups
         heads = qkv.reshape(count, -1, dim).transpose(1, 0, 2)
         cosine, sine = self._rope[positions, 0], self._rope[positions, 1]
-        turned = _rotate(heads[: layer.heads + groups], cosine, sine)
-        cache.write(first, turned[layer.heads :], heads[layer.heads + groups :])
+        rotated = _rotate(heads[: layer.heads + groups], cosine, sine)
+        cache.write(first, rotated[layer.heads :], heads[layer.heads + groups :])
         total = first + count
-        queries = turned[: layer.heads].reshape(groups, share * count, dim)
+        queries = rotated[: layer.heads].reshape(groups, share * count, dim)
         scores = queries @ cache.keys[:, :total].transpose(0, 2, 1)
         scores *= layer.attention_scale(0)
         if visible is None and count > 1:
@@ -136,19 +136,19 @@ class HeadLayer:
             scores.reshape(groups, share, count, total)[..., ~visible] = -np.inf
         weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
         weights /= weights.sum(axis=-1, keepdims=True)
-        mixed = (weights @ cache.values[:, :total]).reshape(layer.heads, count, dim)
-        joined: Floats = mixed.transpose(1, 0, 2).reshape(count, layer.heads * dim)
+        attended = (weights @ cache.values[:, :total]).reshape(layer.heads, count, dim)
+        joined: Floats = attended.transpose(1, 0, 2).reshape(count, layer.heads * dim)
         return joined
 
 
 def _rms(x: Floats, weight: Floats, eps: float) -> Floats:
-    """RMSNorm of rows."""
+    """RMSNorm of each row."""
     square = np.einsum("nd,nd->n", x, x)[:, None]
     normed: Floats = x * (1 / np.sqrt(square / np.float32(x.shape[1]) + np.float32(eps))) * weight
     return normed
 
 
 def _rotate(heads: Floats, cosine: Floats, sine: Floats) -> Floats:
-    """Heads [h, n, dim] turned by tables [n, dim/2]: pairs are columns i and i + dim/2."""
+    """Heads [h, n, dim] rotated by tables [n, dim/2]: pairs are columns i and i + dim/2."""
     left, right = np.split(heads, 2, axis=2)
     return np.concatenate([left * cosine - right * sine, right * cosine + left * sine], axis=2)

@@ -1,4 +1,4 @@
-"""Weights of an EAGLE-3 head under their published names, checked whole before anything runs."""
+"""Weights of an EAGLE-3 head under their published names, all checked before the head runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LAYER_NAMES = ("midlayer", "layers.0")
 
 @dataclass(frozen=True)
 class Embedding:
-    """A token embedding as its file holds it, mapped: rows are widened when they are read."""
+    """A memory-mapped token embedding in the file's type. Rows are converted when read."""
 
     raw: NDArray[Any]
     kind: str
@@ -63,7 +63,7 @@ class _File:
         )
 
     def raw(self, name: str, *shape: int) -> tuple[NDArray[Any], str]:
-        """A tensor's elements as the file holds them, and their type."""
+        """A tensor's elements in the file's type, and that type."""
         if name not in self.tensors:
             raise ModelError(
                 f"{self.folder}: {name} is missing; expected the tensors of an EAGLE-3 head"
@@ -80,9 +80,9 @@ class _File:
         return self._checked(name, *self.raw(name, size))
 
     def matrix(self, name: str, inputs: int, outputs: int) -> Floats:
-        """A Linear's weight, turned to [inputs, outputs]."""
-        turned: Floats = self._checked(name, *self.raw(name, outputs, inputs)).T
-        return turned
+        """A Linear's weight, transposed to [inputs, outputs]."""
+        transposed: Floats = self._checked(name, *self.raw(name, outputs, inputs)).T
+        return transposed
 
     def _checked(self, name: str, raw: NDArray[Any], kind: str) -> Floats:
         values: Floats = widen(raw, kind).astype(np.float32)
@@ -94,8 +94,9 @@ class _File:
 def load_head(
     folder: Path, config: HeadConfig, auxiliary: int, target_embedding: Embedding
 ) -> HeadWeights:
-    """Read the head in `folder`, which joins `auxiliary` hidden states. `target_embedding` serves
-    where the file has none. ModelError names the tensor: missing, misshapen, not finite."""
+    """Read the head in `folder`, which combines `auxiliary` hidden states. `target_embedding` is
+    used if the file has none. ModelError names a tensor that is missing, non-finite or of the wrong
+    shape."""
     file, layer = _File(folder), config.layer
     hidden, ffn = layer.hidden, layer.ffn
     queries, keys = layer.heads * layer.head_dim, layer.kv_heads * layer.head_dim
@@ -110,22 +111,22 @@ def load_head(
         for name in ("hidden_norm", "input_layernorm", "post_attention_layernorm")
     ]
     return HeadWeights(
-        fuse=_own(file.matrix("fc.weight", auxiliary * config.target_hidden, hidden)),
+        fuse=_contiguous(file.matrix("fc.weight", auxiliary * config.target_hidden, hidden)),
         norm=file.vector("norm.weight", hidden),
-        head=_own(file.matrix("lm_head.weight", hidden, config.draft_vocabulary)),
+        head=_contiguous(file.matrix("lm_head.weight", hidden, config.draft_vocabulary)),
         hidden_norm=norms[0],
         input_norm=norms[1],
         mlp_norm=norms[2],
-        qkv=_own(np.concatenate(qkv, axis=1)),
-        out=_own(file.matrix(f"{attention}.o_proj.weight", queries, hidden)),
-        gate_up=_own(np.concatenate(gate_up, axis=1)),
-        down=_own(file.matrix(f"{mlp}.down_proj.weight", ffn, hidden)),
+        qkv=_contiguous(np.concatenate(qkv, axis=1)),
+        out=_contiguous(file.matrix(f"{attention}.o_proj.weight", queries, hidden)),
+        gate_up=_contiguous(np.concatenate(gate_up, axis=1)),
+        down=_contiguous(file.matrix(f"{mlp}.down_proj.weight", ffn, hidden)),
         offsets=_offsets(file, config),
         embedding=_embedding(file, config, target_embedding),
     )
 
 
-def _own(matrix: Floats) -> Floats:
+def _contiguous(matrix: Floats) -> Floats:
     return np.ascontiguousarray(matrix)
 
 
@@ -142,7 +143,7 @@ def _embedding(file: _File, config: HeadConfig, target: Embedding) -> Embedding:
 
 
 def _offsets(file: _File, config: HeadConfig) -> NDArray[np.int64]:
-    """d2t: what is added to a draft token's id to make it the target's. Absent: nothing is."""
+    """d2t: offset from each draft token's id to the target's id; 0 if the file has no d2t."""
     count, vocabulary = config.draft_vocabulary, config.layer.vocabulary
     if "d2t" not in file.tensors:
         if count != vocabulary:
@@ -160,7 +161,7 @@ def _offsets(file: _File, config: HeadConfig) -> NDArray[np.int64]:
         raise ModelError(
             f"{path}: d2t is {offsets.dtype} {list(offsets.shape)}; expected int64 [{count}]"
         )
-    # Compared before they are added: a sum of hostile offsets could wrap around.
+    # Compared before the addition: a sum with hostile offsets could overflow.
     ids = np.arange(count)
     if ((offsets < -ids) | (offsets >= vocabulary - ids)).any():
         raise ModelError(f"{path}: d2t points outside the {vocabulary} tokens of the model")

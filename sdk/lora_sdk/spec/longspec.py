@@ -1,8 +1,8 @@
-"""A small draft model that sees a short window of the sequence (after LongSpec, Yang et al., 2025).
+"""A small draft model with a short attention window (after LongSpec, Yang et al., 2025).
 
-Its KV cache holds the last tokens alone, so memory and time of a proposal do not grow with the
-context, and contexts beyond the draft's own positions are no obstacle. The window moves in hops of
-half its length: then the tokens that stay are run again, from position 0 on.
+Its KV cache holds only the last tokens. So memory and time of a proposal do not grow with the
+context, and the context may exceed the draft's own positions. The window moves in steps of half its
+length. The remaining tokens are then run again, from position 0 on.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from lora_sdk.spec.proposer import Hidden, Tokens
 from lora_sdk.spec.tree_shape import TreeShape
 
 DEFAULT_WINDOW = 256
-_DEPTH = 64  # drafted positions for which the cache has room behind the window
+_DEPTH = 64  # cache positions for drafted tokens after the window
 
 
 def window_start(length: int, window: int) -> int:
-    """The first of `length` accepted tokens that the draft sees: a multiple of half the window, and
+    """Index of the first of `length` accepted tokens in the window: a multiple of half the window,
     fewer than `window` tokens before the pending one."""
-    hop = window // 2
-    return 0 if length < window else ((length - window) // hop + 1) * hop
+    stride = window // 2
+    return 0 if length < window else ((length - window) // stride + 1) * stride
 
 
 class LongSpec:
-    """A small model's likeliest tokens, as its last `window` tokens suggest them."""
+    """Proposes the most likely tokens of a small model, given the last `window` tokens."""
 
     name = "longspec"
     hidden_layers: tuple[int, ...] = ()
@@ -54,7 +54,7 @@ class LongSpec:
     ) -> LongSpec:
         """The model in `folder` on a board; `vocabulary` is the target's.
 
-        ModelError: it has other tokens than the target. RequestError: the window is too long."""
+        ModelError: its vocabulary is not the target's. RequestError: the window is too long."""
         from lora_sdk.model.config import load_config
 
         config = load_config(folder)
@@ -71,12 +71,12 @@ class LongSpec:
         return WindowDrafting(self._board, self._board.cache.open(), self._window)
 
     def close(self) -> None:
-        """Give the board back."""
+        """Release the board."""
         self._board.opened.stack.close()
 
 
 class WindowDrafting(ModelDrafting):
-    """One sequence of the draft model, which begins anew where the window moves."""
+    """One sequence of the draft model. It restarts when the window moves."""
 
     def __init__(self, board: DraftBoard, sequence: int, window: int) -> None:
         super().__init__(board, sequence)
@@ -93,7 +93,7 @@ class WindowDrafting(ModelDrafting):
         """See Drafting."""
         start = window_start(len(self._history), self._window)
         if start != self._start:
-            self._begin_at(start)
+            self._restart(start)
         return super().propose(pending, tree)
 
     def fork(self) -> WindowDrafting:
@@ -104,7 +104,7 @@ class WindowDrafting(ModelDrafting):
         other._start = self._start
         return other
 
-    def _begin_at(self, start: int) -> None:
+    def _restart(self, start: int) -> None:
         self.close()
         self._sequence, self._start = self._cache.open(), start
         self._waiting = self._history[start:]

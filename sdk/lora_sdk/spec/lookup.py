@@ -1,9 +1,11 @@
-"""Prompt look-up: what followed the last tokens where they occurred before (Saxena, 2023).
+"""Prompt look-up: proposes the tokens that followed an earlier occurrence of the last tokens
+(Saxena, 2023).
 
-The candidates after a node are the tokens that followed the longest n-gram of accepted and drafted
-tokens which ends at the node, the latest first, then those of shorter n-grams. The best candidate
-of a best candidate is the next token of the same occurrence. A branch is at most twice as deep as
-the n-gram that ends at the root: a short match says little, and rows cost time.
+The candidates after a node are the tokens that followed earlier occurrences of the n-gram that ends
+at the node. Longer n-grams come first, then later occurrences. The n-gram may contain accepted and
+drafted tokens. The best candidate after a best candidate is the next token of the same occurrence.
+A branch is at most twice as deep as the n-gram that ends at the root: a short match predicts
+little, and rows take time.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from lora_host.errors import RequestError
 from lora_sdk.spec.proposer import Hidden, Tokens
 from lora_sdk.spec.tree_shape import TreeShape
 
-_LATEST = 64  # occurrences of a token that are looked at
+_LATEST = 64  # max occurrences of a token that are searched
 
 
 class Lookup:
@@ -37,7 +39,7 @@ class Lookup:
 
 
 class LookupDrafting:
-    """One sequence's tokens and where each of them occurs."""
+    """One sequence's tokens and the indices at which each occurs."""
 
     def __init__(self, longest: int) -> None:
         self._longest = longest
@@ -51,13 +53,13 @@ class LookupDrafting:
             self._tokens.append(token)
 
     def propose(self, pending: int, tree: TreeShape) -> Tokens:
-        """See Drafting. A node without a known n-gram ends its branch."""
+        """See Drafting. A node without a match ends its branch."""
         proposed: Tokens = [None] * tree.size
         proposed[0] = pending
         start = len(self._tokens)
         found, matched = self._search([pending], len(tree.children(0)))
-        paths: dict[int, tuple[list[int], int]] = {}  # drafted tokens, how far back they occurred
-        self._name(tree.children(0), found, [pending], proposed, paths)
+        paths: dict[int, tuple[list[int], int]] = {}  # drafted tokens, distance to their occurrence
+        self._set_tokens(tree.children(0), found, [pending], proposed, paths)
         for node in range(1, tree.size):
             children = tree.children(node)
             if node not in paths or not children or tree.depths[node] >= 2 * matched:
@@ -69,7 +71,7 @@ class LookupDrafting:
             if len(children) > 1:
                 more, _ = self._search(path, len(children))
                 found += [one for one in more if one[0] != following]
-            self._name(children, found, path, proposed, paths)
+            self._set_tokens(children, found, path, proposed, paths)
         return proposed
 
     def fork(self) -> LookupDrafting:
@@ -83,7 +85,7 @@ class LookupDrafting:
         """There is nothing to give back."""
 
     @staticmethod
-    def _name(
+    def _set_tokens(
         children: Sequence[int],
         found: Sequence[tuple[int, int]],
         path: list[int],
@@ -95,9 +97,9 @@ class LookupDrafting:
             paths[child] = [*path, token], back
 
     def _search(self, path: Sequence[int], count: int) -> tuple[list[tuple[int, int]], int]:
-        """At most `count` different tokens that followed the text's and the path's last tokens,
-        longest match first and then the latest, each with how far back it occurred from
-        the node that it would be; and the length of the best match, 0 for none."""
+        """At most `count` distinct tokens that followed the last tokens of text and path: longest
+        match first, then the latest. Each with its distance from the node that it would become.
+        Also the length of the best match, 0 for none."""
         tokens, total = self._tokens, len(self._tokens) + len(path)
         recent = [*tokens[-self._longest :], *path][-self._longest :]
         best: dict[int, tuple[int, int]] = {}

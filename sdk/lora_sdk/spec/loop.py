@@ -1,9 +1,8 @@
-"""Speculation inside the generation loop: drafted rows join a sequence's pending one.
+"""Speculation in the generation loop: adds drafted rows to a sequence's pending row.
 
-Each decoding sequence may get a tree of rows instead of one; the generator verifies them with the
-step that would have run anyway, and tokens stay those of plain decoding. The tree is chosen anew
-for every step by the sequence's context. Where several sequences decode, they share the rows that
-one alone would get.
+Each decoding sequence may get a tree of rows instead of one row. The generator verifies them in the
+step that would run anyway, and the tokens stay those of plain decoding. The tree is chosen for each
+step by the sequence's context. If several sequences decode, they share the rows of one tree.
 """
 
 from __future__ import annotations
@@ -26,27 +25,27 @@ if TYPE_CHECKING:
     from lora_sdk.engine.scheduler import Slice, Track
 
 Choose = Callable[[int], TreeShape]
-"""The tree to draft for a root that sees so many positions, itself included."""
+"""The tree to draft for a context of this many positions, the root included."""
 
-_LOOK_AHEAD = 64  # tokens for which the boards' own loop may run before the choice is made again
+_MAX_PLAIN = 64  # tokens that the boards' own loop may decode before the tree is chosen again
 
 
 @dataclass
 class SequenceDraft:
-    """The proposals of a running sequence, and how many of its committed tokens they know of."""
+    """Draft state of a running sequence. `known`: its committed tokens passed to `drafting`."""
 
     drafting: Drafting
     known: int = 0
     hidden: list[Hidden] = field(default_factory=list)  # of the tokens from `known` on
-    chosen: int = 1  # rows of the tree that was last chosen
-    seconds: float = 0.0  # that the last proposal took, measured
+    chosen: int = 1  # rows of the last chosen tree
+    seconds: float = 0.0  # duration of the last proposal, measured
 
     def fork(self) -> SequenceDraft:
-        """The same for a sequence that shares the committed tokens."""
+        """The draft state of a forked sequence."""
         return SequenceDraft(self.drafting.fork(), self.known, list(self.hidden))
 
     def close(self) -> None:
-        """Give back what the proposer holds."""
+        """Release the proposer's resources."""
         self.drafting.close()
 
 
@@ -56,7 +55,7 @@ class Speculation:
     def __init__(
         self, proposer: Proposer, choose: Choose, cache: KvCache, hidden_taps: Sequence[int] = ()
     ) -> None:
-        """`hidden_taps`: layers whose inputs the boards return, the proposer's among them."""
+        """`hidden_taps`: layers whose inputs the boards return. They include the proposer's."""
         self.proposer = proposer
         self.statistics = SpeculationStatistics()
         self._choose = choose
@@ -69,13 +68,13 @@ class Speculation:
         return bool(self._taps)
 
     def join(self, track: Track) -> None:
-        """Have proposals for a sequence from its first token on."""
+        """Create the draft state of a sequence, before its first token is committed."""
         if track.draft is None:
             track.draft = SequenceDraft(self.proposer.open())
 
-    def extend(self, slices: Sequence[Slice], room: int) -> list[Slice]:
-        """The slices, with drafted trees where a sequence decodes; at most `room` rows in all."""
-        spare = room - sum(chunk.count for chunk in slices)
+    def extend(self, slices: Sequence[Slice], max_rows: int) -> list[Slice]:
+        """The slices, with drafted trees for decoding sequences; at most `max_rows` rows in all."""
+        spare = max_rows - sum(chunk.count for chunk in slices)
         decoding = sum(chunk.decoding for chunk in slices)
         extended = []
         for chunk in slices:
@@ -87,25 +86,25 @@ class Speculation:
         return extended
 
     def plain_tokens(self, track: Track) -> int:
-        """How many tokens the boards' own loop may decode before a tree is wanted."""
+        """Number of tokens that the boards' own loop may decode before a tree is due."""
         if self.wants_hidden:
             return 0
         first = self._cache.length(track.sequence) + 1
-        for later in range(min(_LOOK_AHEAD, track.sample.left)):
+        for later in range(min(_MAX_PLAIN, track.sample.left)):
             if self._choose(first + later).size > 1:
                 return later
-        return min(_LOOK_AHEAD, track.sample.left)
+        return min(_MAX_PLAIN, track.sample.left)
 
     def note_hidden(self, track: Track, result: StepResult, rows: Sequence[int]) -> None:
-        """`rows` of a step, by index, were committed: keep what the proposer wants of them."""
+        """Keep the hidden states that the proposer needs of `rows`, indices of committed rows."""
         if not self._taps or track.draft is None:
             return
-        assert result.hidden is not None  # asked for by these rows
+        assert result.hidden is not None  # requested by these rows
         indices = [result.hidden_rows.index(row) for row in rows]
         track.draft.hidden.append(result.hidden[np.ix_(self._taps, indices)])
 
     def count(self, track: Track, tree: Tree, emitted: int) -> None:
-        """A verification emitted so many tokens."""
+        """Count a verification that emitted `emitted` tokens."""
         request, draft = track.request, track.draft
         if request.speculation is None:
             request.speculation = SpeculationStatistics()
@@ -115,14 +114,14 @@ class Speculation:
             else:
                 statistics.add(draft.chosen, tree.parents, emitted, draft.seconds)
 
-    def _draft(self, track: Track, draft: SequenceDraft, room: int, sharing: int) -> Tree:
+    def _draft(self, track: Track, draft: SequenceDraft, max_rows: int, sharing: int) -> Tree:
         pending = track.pending
         context = self._cache.length(track.sequence) + 1
-        wanted = self._choose(context)
-        draft.chosen, draft.seconds = wanted.size, 0.0
-        size = max(1, min(wanted.size // sharing, room))
+        shape = self._choose(context)
+        draft.chosen, draft.seconds = shape.size, 0.0
+        size = max(1, min(shape.size // sharing, max_rows))
         depth = min(track.sample.left - 1, self._cache.context - context)
-        tree = wanted.first(size).within(depth)
+        tree = shape.first(size).within(depth)
         if tree.size == 1:
             return Tree.chain(pending)
         began = time.perf_counter()
@@ -132,7 +131,7 @@ class Speculation:
         return named(tree, proposed)
 
     def _update(self, track: Track, draft: SequenceDraft) -> None:
-        """Give the proposer what was committed since it was last asked."""
+        """Pass the tokens committed since the last proposal to the proposer."""
         tokens = self._cache.tokens(track.sequence, draft.known)
         hidden = np.concatenate(draft.hidden, axis=1) if draft.hidden else None
         draft.drafting.accept(tokens, hidden)
@@ -141,7 +140,7 @@ class Speculation:
 
 
 def named(tree: TreeShape, tokens: Sequence[int | None]) -> Tree:
-    """The nodes of a tree that have a token."""
+    """The tree of the nodes that have a token."""
     index: dict[int, int] = {-1: -1}
     kept: list[int] = []
     parents: list[int] = []

@@ -1,4 +1,4 @@
-"""From SpeculationOptions to a proposer beside the engine's model."""
+"""Opens the proposer that SpeculationOptions describe."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ PROPOSERS = ("draft", "eagle3", "lookup", "longspec")
 
 @dataclass(frozen=True)
 class SpeculationOptions:
-    """Who drafts, and which tree.
+    """Proposer and draft tree.
 
     `proposer`: one of PROPOSERS. `draft`: folder of the draft model or head; look-up has none.
-    `tree`: one for all contexts, or a function of the positions that the root sees. `device`: board
-    of a draft model. `window`: tokens that "longspec" sees. RequestError names what does not fit.
+    `tree`: one for all contexts, or a function of the context's positions, the root included.
+    `device`: board of a draft model. `window`: attention window of "longspec" in tokens.
+    RequestError names an invalid option.
     """
 
     proposer: str
@@ -52,31 +53,31 @@ class SpeculationOptions:
     @property
     def folder(self) -> Path:
         """The draft's folder."""
-        assert self.draft is not None  # checked at the beginning
+        assert self.draft is not None  # checked by __post_init__
         return Path(self.draft)
 
     def choose(self, context: int) -> TreeShape:
-        """The tree for a root that sees `context` positions."""
+        """The tree for `context` positions, the root included."""
         return self.tree if isinstance(self.tree, TreeShape) else self.tree(context)
 
 
 def with_taps(options: EngineOptions) -> EngineOptions:
-    """The engine's options with the hidden layers that the proposer wants behind the user's."""
+    """The engine's options, with the hidden layers that the proposer needs appended."""
     speculation = options.speculation
     if speculation is None or speculation.proposer != "eagle3":
         return options
     from lora_sdk.model.config import load_config
     from lora_sdk.spec.eagle3_config import load_head_config
 
-    wanted = load_head_config(speculation.folder).layers_of(load_config(options.folder).layers)
-    more = [layer for layer in wanted if layer not in options.hidden_layers]
+    layers = load_head_config(speculation.folder).layers_of(load_config(options.folder).layers)
+    more = [layer for layer in layers if layer not in options.hidden_layers]
     return replace(options, hidden_layers=(*options.hidden_layers, *more))
 
 
 def open_speculation(
     options: EngineOptions, loaded: OpenedModel, cache: KvCache
 ) -> Speculation | None:
-    """The proposer, to be closed with the engine's boards; None without one."""
+    """Speculation with an open proposer, closed with the boards; None if it is off."""
     speculation = options.speculation
     if speculation is None:
         return None

@@ -1,4 +1,4 @@
-"""What every draft offers: proposals for a tree, from the accepted tokens alone."""
+"""Interface of proposers: they propose tokens for a tree from the accepted tokens."""
 
 from __future__ import annotations
 
@@ -18,37 +18,37 @@ class Drafting(Protocol):
     """The proposals of one sequence. Equal accepted tokens give equal proposals."""
 
     def accept(self, tokens: Sequence[int], hidden: Hidden | None = None) -> None:
-        """`tokens` were committed behind those of the calls before, from position 0 on.
+        """`tokens` were committed after those of earlier calls, from position 0 on.
 
         `hidden` FP16 [taps, len(tokens), d]: inputs of the proposer's `hidden_layers` at their
         rows; None where it names no layers."""
 
     def propose(self, pending: int, tree: TreeShape) -> Tokens:
-        """A token a node of `tree`, whose root is `pending`, the token behind the accepted ones.
+        """One token per node of `tree`. The root is `pending`, the token after the accepted ones.
 
-        None where there is no proposal: the nodes below it are None too, and so are its siblings
-        of higher rank. Siblings differ. Nothing is accepted by this call."""
+        None: no proposal for this node. The nodes below it are then None too, and so are its
+        siblings of higher rank. Siblings differ. This call accepts nothing."""
 
     def fork(self) -> Drafting:
-        """The same accepted tokens once more, for a sequence that goes its own way."""
+        """A copy with the same accepted tokens, for a forked sequence."""
 
     def close(self) -> None:
-        """Give back what the sequence holds."""
+        """Release the sequence's resources."""
 
 
 class Proposer(Protocol):
-    """A draft. `hidden_layers`: layers of the target whose inputs `accept` wants, () for none."""
+    """A source of drafts."""
 
     @property
     def name(self) -> str:
-        """As `--proposer` names it."""
+        """Its name for `--proposer`."""
 
     @property
     def hidden_layers(self) -> tuple[int, ...]:
-        """Layers of the target whose inputs `Drafting.accept` wants, in this order."""
+        """Layers of the target whose inputs `Drafting.accept` needs, in this order; () for none."""
 
     def open(self) -> Drafting:
-        """Proposals for a new sequence without tokens. RequestError where no more fit."""
+        """Proposals for a new sequence without tokens. RequestError if no sequence is free."""
 
     def close(self) -> None:
-        """Give back boards and files."""
+        """Release boards and files."""

@@ -1,8 +1,8 @@
-"""The shape of a drafted tree, before any token is known.
+"""The shape of a draft tree, before its tokens are known.
 
-Node 0 is the root row, the pending token. Another node is "the r-th most probable token that the
-proposer names after its parent". A shape is closed: a node's parent is in it, and so are the
-siblings of lower rank, since a worse candidate never pays where a better one does not.
+Node 0 is the root row, the pending token. Any other node is the r-th most likely token that the
+proposer gives after its parent. A shape is closed: it contains the parent of each node and the
+siblings of lower rank, since a less likely sibling is never worth more than a likelier one.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ MAX_NODES = 256
 
 @dataclass(frozen=True)
 class TreeShape:
-    """`parents[i] < i` of every node, -1 of the root, and its rank there (0 is the best).
+    """`parents[i]`: parent of node i, below i; -1 for the root. `ranks[i]`: its rank among the
+    parent's children, 0 for the best.
 
-    RequestError for what is no closed tree.
+    RequestError: the tree is not closed.
     """
 
     parents: tuple[int, ...] = (-1,)
@@ -55,7 +56,7 @@ class TreeShape:
 
     @classmethod
     def chain(cls, size: int) -> TreeShape:
-        """The best candidate after the best candidate: `size` rows, the root included."""
+        """A chain of best candidates: `size` rows, the root included."""
         return cls(tuple(range(-1, size - 1)), (0,) * size)
 
     @classmethod
@@ -79,7 +80,7 @@ class TreeShape:
 
     @cached_property
     def depths(self) -> tuple[int, ...]:
-        """Edges between the root and each node."""
+        """Depth of each node; the root's is 0."""
         depths = [0] * self.size
         for node in range(1, self.size):
             depths[node] = depths[self.parents[node]] + 1
@@ -111,17 +112,17 @@ class TreeShape:
 
     @cached_property
     def width(self) -> int:
-        """The most children that a node has."""
+        """Max children of a node."""
         return max(len(children) for children in self._children)
 
     def first(self, count: int) -> TreeShape:
-        """The tree of the first `count` nodes, at least one: they are closed, too."""
+        """The tree of the first `count` nodes, at least one. It is closed, too."""
         if count >= self.size:
             return self
         return TreeShape(self.parents[:count], self.ranks[:count])
 
     def within(self, depth: int) -> TreeShape:
-        """This tree without what lies deeper than `depth` drafted tokens."""
+        """This tree without the nodes deeper than `depth`."""
         if depth >= self.depth:
             return self
         kept = [node for node in range(self.size) if self.depths[node] <= depth]
@@ -135,7 +136,7 @@ class TreeShape:
 
     @classmethod
     def from_json(cls, value: object) -> TreeShape:
-        """The tree that `to_json` wrote; RequestError for anything else."""
+        """The tree written by `to_json`. RequestError for anything else."""
         if not isinstance(value, dict) or value.keys() != {"parents", "ranks"}:
             raise RequestError(
                 f"a tree is an object with parents and ranks; found {str(value)[:80]}"
@@ -145,5 +146,5 @@ class TreeShape:
 
 def _integers(value: object, name: str) -> tuple[int, ...]:
     if not isinstance(value, list) or any(type(entry) is not int for entry in value):
-        raise RequestError(f"{name} of a tree are a list of whole numbers; found {str(value)[:80]}")
+        raise RequestError(f"{name} of a tree must be a list of integers; found {str(value)[:80]}")
     return tuple(value)
