@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 SOURCES := $(shell find sdk host csrc firmware overlays boards models -type f \
              ! -name '*.so' ! -name '*.o' ! -path '*/__pycache__/*' 2>/dev/null) pyproject.toml setup.py
 
-C_FILES := $(shell find csrc firmware tests/c -name "*.[ch]")
+C_FILES := $(shell find csrc firmware tests/c -name "*.[ch]" -o -name "*.[ch]pp")
 
 .PHONY: demo test slow bench xrt parity lint ext c-test rv32 rtl rtl-build clean
 
@@ -38,7 +38,7 @@ rtl-build: $(VENV)/.installed
 	cp host/lora_host/_lora_rtl.so \
 	  "$$($(BIN)/python -c 'import lora_host, os; print(os.path.dirname(lora_host.__file__))')"
 
-rtl: $(VENV)/.installed-test rtl-build
+rtl: $(VENV)/.installed-rtl rtl-build
 	$(BIN)/python -m pytest -q -m rtl --require-rtl tests/rtl
 
 lint: $(VENV)/.installed-lint
@@ -77,6 +77,10 @@ $(VENV)/.installed-lint: $(VENV)/.installed-test
 $(VENV)/.installed-parity: $(VENV)/.installed-test
 	$(BIN)/python -m pip install --quiet torch==2.13.0
 	$(BIN)/python -m pip install --quiet '.[parity]'
+	touch $@
+
+$(VENV)/.installed-rtl: $(VENV)/.installed-test
+	$(BIN)/python -m pip install --quiet '.[rtl]'
 	touch $@
 
 clean:

@@ -44,6 +44,7 @@ def build(folder: Path, sources: Path | None = None, lanes: int = 8, rows: int =
         [
             "make", "-C", ROOT / "csrc" / "rtl", f"BUILD={folder}", f"TARGET={target}",
             f"RTL={sources or ROOT / 'overlays' / 'rtl'}", f"LANES={lanes}", f"ROWS={rows}",
+            "OPT=-O0",
         ],
         check=True,
         stdout=subprocess.DEVNULL,

@@ -19,16 +19,12 @@ module fp16_lane (
     input  logic               w_nan,
     // one cycle later, beside the product
     input  logic               join_hold,   // add what is held, not a product
-    input  logic               hold_load,   // hold the sum that comes out next
-    input  logic               hold_shift,  // hold what the neighbor holds: results leave
+    input  logic               hold_load,   // hold the sum that comes out next: for the tree, or as result
     input  logic               sum_clear,   // the next sum is +0: a new column begins
     input  logic               flags_take,  // results' flags are complete; this product is new
-    input  logic signed [24:0] hold_mantissa_in,
-    input  logic        [6:0]  hold_exponent_in,
-    input  logic        [1:0]  flags_in,
     output logic signed [24:0] hold_mantissa,
     output logic        [6:0]  hold_exponent,
-    output logic        [1:0]  flags_out
+    output logic        [1:0]  flags
 );
   logic signed [22:0] product;
   logic [6:0] product_exponent;
@@ -70,9 +66,6 @@ module fp16_lane (
     if (hold_load) begin
       hold_mantissa <= next_mantissa;
       hold_exponent <= next_exponent;
-    end else if (hold_shift) begin
-      hold_mantissa <= hold_mantissa_in;
-      hold_exponent <= hold_exponent_in;
     end
   end
 
@@ -81,7 +74,6 @@ module fp16_lane (
     seen_nan <= product_nan || (seen_nan && !flags_take);
     seen_up <= product_up || (seen_up && !flags_take);
     seen_down <= product_down || (seen_down && !flags_take);
-    if (flags_take) flags_out <= {seen_nan || seen_down, seen_nan || seen_up};
-    else if (hold_shift) flags_out <= flags_in;
+    if (flags_take) flags <= {seen_nan || seen_down, seen_nan || seen_up};
   end
 endmodule

@@ -1,5 +1,5 @@
 // LANES columns times ROWS rows of fp16_lane: one line of weights and one x a row each cycle, then
-// results, one column of every row a cycle. From `w` and `x` to the product two cycles; the controls
+// results, one column of every row a cycle. From `w` and `x` to the product three cycles; the controls
 // are those of fp16_lane and arrive with the product.
 module fp16_lanes #(
     parameter int LANES = 32,
@@ -11,19 +11,23 @@ module fp16_lanes #(
     input  logic                   use_product,
     input  logic                   join_hold,
     input  logic                   hold_load,
-    input  logic                   hold_shift,
+    input  logic [4:0]             column,      // whose result is read
     input  logic                   sum_clear,
     input  logic                   flags_take,
-    output logic [32*ROWS-1:0]     single,  // of the column that leaves, one cycle after hold_shift
+    output logic [32*ROWS-1:0]     single,  // of that column, a cycle later
     output logic [16*ROWS-1:0]     half
 );
-  logic x_use;
-  always_ff @(posedge clk) x_use <= use_product;
+  localparam int LOG = $clog2(LANES);
+  logic x_use_1, x_use;
+  always_ff @(posedge clk) begin
+    x_use_1 <= use_product;
+    x_use <= x_use_1;
+  end
 
   logic signed [11:0] w_signed[LANES];
   logic [5:0] w_exponent[LANES];
   logic [LANES-1:0] w_negative, w_zero, w_infinite, w_nan;
-  for (genvar lane = 0; lane < LANES; lane++) begin : column
+  for (genvar lane = 0; lane < LANES; lane++) begin : weights
     fp16_operand operand (
         .clk(clk),
         .value(w[16*lane+:16]),
@@ -50,12 +54,11 @@ module fp16_lanes #(
         .infinite(x_infinite),
         .nan(x_nan)
     );
-    logic signed [24:0] hold_mantissa[LANES+1];
-    logic [6:0] hold_exponent[LANES+1];
-    logic [1:0] flags[LANES+1];
-    assign hold_mantissa[LANES] = 25'sd0;
-    assign hold_exponent[LANES] = 7'd0;
-    assign flags[LANES] = 2'd0;
+    logic signed [24:0] hold_mantissa[LANES];
+    logic [6:0] hold_exponent[LANES];
+    logic [1:0] flags[LANES];
+    logic [LOG-1:0] index;
+    assign index = column[LOG-1:0];
     for (genvar lane = 0; lane < LANES; lane++) begin : lanes
       fp16_lane one (
           .clk(clk),
@@ -74,22 +77,18 @@ module fp16_lanes #(
           .w_nan(w_nan[lane]),
           .join_hold(join_hold),
           .hold_load(hold_load),
-          .hold_shift(hold_shift),
           .sum_clear(sum_clear),
           .flags_take(flags_take),
-          .hold_mantissa_in(hold_mantissa[lane+1]),
-          .hold_exponent_in(hold_exponent[lane+1]),
-          .flags_in(flags[lane+1]),
           .hold_mantissa(hold_mantissa[lane]),
           .hold_exponent(hold_exponent[lane]),
-          .flags_out(flags[lane])
+          .flags(flags[lane])
       );
     end
     sum_to_float round (
         .clk(clk),
-        .mantissa(hold_mantissa[0]),
-        .exponent(hold_exponent[0]),
-        .flags(flags[0]),
+        .mantissa(hold_mantissa[index]),
+        .exponent(hold_exponent[index]),
+        .flags(flags[index]),
         .single(single[32*row+:32]),
         .half(half[16*row+:16])
     );

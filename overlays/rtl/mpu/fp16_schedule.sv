@@ -30,12 +30,13 @@ module fp16_schedule
     output logic        use_product,
     output logic        join_hold,
     output logic        hold_load,
-    output logic        hold_shift,
     output logic        sum_clear,
-    output logic        flags_take
+    output logic        flags_take,
+    output logic        result_valid,  // the lanes hold results: of this column now
+    output logic [4:0]  result_column
 );
   typedef enum logic [2:0] {IDLE, REST, SUM, TREE_1, TREE_2, TREE_3, BIAS} turn_t;
-  typedef struct packed {  // what fits the product, three cycles after its addresses
+  typedef struct packed {  // what fits the product, four cycles after its addresses
     logic join_hold;
     logic hold_load;
     logic sum_clear;
@@ -52,7 +53,7 @@ module fp16_schedule
   logic [31:0] stripe;
   logic summed;   // all rounds of the stripe are done
   logic last_slot, round_done, all_done, have_result;
-  control_t control, control_1, control_2, control_3;
+  control_t control, control_1, control_2, control_3, control_4;
   logic in_range, use_now;
 
   assign units = 11'((command.k + 16'd31) >> 5);
@@ -147,7 +148,6 @@ module fp16_schedule
   end
 
   // towards the lanes
-  logic [5:0] shifts;
   always_ff @(posedge clk) begin
     use_product <= use_now;
     x_column <= column;
@@ -156,18 +156,24 @@ module fp16_schedule
     control_1 <= control;
     control_2 <= control_1;
     control_3 <= control_2;
-    if (control_3.result) shifts <= 6'(LANES);
-    else if (hold_shift) shifts <= shifts - 6'd1;
+    control_4 <= control_3;
+    if (control_4.result) begin
+      result_valid <= 1'b1;
+      result_column <= 5'd0;
+    end else begin
+      if (result_column == 5'(LANES - 1)) result_valid <= 1'b0;
+      result_column <= result_column + 5'd1;
+    end
     if (rst) begin
       control_1 <= '{sum_clear: 1'b1, default: 1'b0};
       control_2 <= '{sum_clear: 1'b1, default: 1'b0};
       control_3 <= '{sum_clear: 1'b1, default: 1'b0};
-      shifts <= 6'd0;
+      control_4 <= '{sum_clear: 1'b1, default: 1'b0};
+      result_valid <= 1'b0;
     end
   end
-  assign join_hold = control_3.join_hold;
-  assign hold_load = control_3.hold_load;
-  assign sum_clear = control_3.sum_clear;
-  assign flags_take = control_3.flags_take;
-  assign hold_shift = shifts != 6'd0;
+  assign join_hold = control_4.join_hold;
+  assign hold_load = control_4.hold_load;
+  assign sum_clear = control_4.sum_clear;
+  assign flags_take = control_4.flags_take;
 endmodule

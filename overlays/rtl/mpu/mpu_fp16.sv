@@ -178,7 +178,8 @@ module mpu_fp16
     assign w = stream_line[16*LANES*stripe_part[$clog2(TILE_STRIPES)-1:0]+:16*LANES];
   end
 
-  logic use_product, join_hold, hold_load, hold_shift, sum_clear, flags_take;
+  logic use_product, join_hold, hold_load, sum_clear, flags_take, result_valid;
+  logic [4:0] result_column;
   fp16_schedule #(
       .LANES(LANES)
   ) schedule (
@@ -199,9 +200,10 @@ module mpu_fp16
       .use_product(use_product),
       .join_hold(join_hold),
       .hold_load(hold_load),
-      .hold_shift(hold_shift),
       .sum_clear(sum_clear),
-      .flags_take(flags_take)
+      .flags_take(flags_take),
+      .result_valid(result_valid),
+      .result_column(result_column)
   );
 
   logic [32*ROWS-1:0] single;
@@ -217,13 +219,13 @@ module mpu_fp16
       .use_product(use_product),
       .join_hold(join_hold),
       .hold_load(hold_load),
-      .hold_shift(hold_shift),
+      .column(result_column),
       .sum_clear(sum_clear),
       .flags_take(flags_take),
       .single(single),
       .half(half)
   );
-  always_ff @(posedge clk) value_valid <= hold_shift && !rst;
+  always_ff @(posedge clk) value_valid <= result_valid && !rst;
 
   result_store #(
       .LANES(LANES),

@@ -1,0 +1,51 @@
+"""Cells a module stay within overlays/rtl/budget.yaml."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.rtl_rig import ROOT
+
+pytestmark = pytest.mark.rtl
+
+BUDGET: dict[str, Any] = yaml.safe_load((ROOT / "overlays" / "rtl" / "budget.yaml").read_text())
+
+
+@pytest.fixture(scope="module")
+def counted(pytestconfig: pytest.Config) -> dict[str, dict[str, int]]:
+    """Cells by module and kind."""
+    if find_spec("pyosys") is None:
+        missing = "pyosys is not installed (extra rtl)"
+        if pytestconfig.getoption("--require-rtl"):
+            pytest.fail(f"--require-rtl, but {missing}")
+        pytest.skip(missing)
+    done = subprocess.run(
+        [sys.executable, ROOT / "tools" / "rtl_cells.py"],
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return {entry.pop("module"): entry for entry in found}
+
+
+@pytest.mark.parametrize("module", BUDGET["modules"])
+def test_a_module_keeps_its_budget(counted: dict[str, dict[str, int]], module: str) -> None:
+    limits = {k: v for k, v in BUDGET["modules"][module].items() if k != "parameters"}
+    found = counted[module]
+    assert found["lut"] > 0 and found["ff"] > 0
+    over = {kind: found[kind] for kind, limit in limits.items() if found[kind] > limit}
+    assert not over, f"{module}: {over} found, {limits} allowed"
+    # a budget far above what is used holds nothing
+    assert found["lut"] >= 0.85 * limits["lut"]
+
+
+def test_an_fp16_lane(counted: dict[str, dict[str, int]]) -> None:
+    limits = BUDGET["lane"]["fp16"]
+    for kind, limit in limits.items():
+        assert counted["fp16_lane"][kind] + counted["fp16_operand"][kind] <= limit

@@ -1,0 +1,74 @@
+"""Cells that open synthesis makes of the modules in overlays/rtl/budget.yaml, for UltraScale+.
+
+`python tools/rtl_cells.py [MODULE ...]` prints a JSON object a line: module, lut, ff, dsp,
+ramb36. Needs the extra `rtl` (pyosys)."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import yaml
+
+RTL = Path(__file__).resolve().parents[1] / "overlays" / "rtl"
+BUDGET = RTL / "budget.yaml"
+KINDS = {"lut": r"LUT\d", "ff": r"FD[RSCP]E", "dsp": r"DSP48E2", "ramb36": r"RAMB36E2"}
+
+
+def sources() -> list[Path]:
+    """All source files, the package first."""
+    files = sorted(RTL.glob("*/*.sv"))
+    return sorted(files, key=lambda path: not path.stem.endswith("_types"))
+
+
+def cells(module: str, parameters: Mapping[str, int]) -> dict[str, int]:
+    """Cells of one module and all below it, by kind. Shift registers are counted as registers."""
+    from pyosys import libyosys
+
+    design = libyosys.Design()
+    values = " ".join(f"-G {name}={value}" for name, value in parameters.items())
+    with tempfile.TemporaryDirectory() as folder:
+        found = Path(folder) / "cells.json"
+        for line in (
+            f"read_slang -j 1 --top {module} {values} {' '.join(map(str, sources()))}",
+            f"synth_xilinx -family xcup -top {module} -noiopad -flatten -nosrl",
+            f"tee -q -o {found} stat -json",
+        ):
+            libyosys.run_pass(line, design)
+        counts = json.loads(found.read_text())["design"]["num_cells_by_type"]
+    return {
+        kind: sum(count for name, count in counts.items() if re.fullmatch(pattern, name))
+        for kind, pattern in KINDS.items()
+    }
+
+
+@contextlib.contextmanager
+def _quiet_output() -> Iterator[None]:
+    """The tool writes its log to file descriptor 1."""
+    kept = os.dup(1)
+    with open(os.devnull, "wb") as nothing:
+        os.dup2(nothing.fileno(), 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+def main() -> None:
+    modules = yaml.safe_load(BUDGET.read_text())["modules"]
+    for name in sys.argv[1:] or modules:
+        with _quiet_output():
+            counted = cells(name, modules[name].get("parameters", {}))
+        print(json.dumps({"module": name, **counted}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
