@@ -17,9 +17,12 @@ from lora_sdk.serve.answers import Heading, Usage, finish_reason
 from lora_sdk.serve.body import Fields
 from lora_sdk.serve.errors import ApiError, from_engine
 from lora_sdk.serve.generation import Job, run_all, stream_all
+from lora_sdk.serve.grammar_fields import schema_grammar
 from lora_sdk.serve.logprobs import TokenNames
 from lora_sdk.serve.sampling_fields import MAX_LOGPROBS, SamplingFields
 from lora_sdk.serve.service import Caller, Service
+from lora_sdk.serve.tool_calls import ToolCall, ToolFormat, ToolText, forced_format, format_of
+from lora_sdk.serve.tool_fields import CalledTool, NamedTool, Tool, forced_schema
 from lora_sdk.text.chat import find_template, render
 
 
@@ -33,18 +36,27 @@ class TextPart(Fields):
 class ChatMessage(Fields):
     """One message."""
 
-    role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[TextPart]
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: str | list[TextPart] | None = None
     name: str | None = None
+    tool_calls: list[CalledTool] | None = None
+    tool_call_id: str | None = None
 
-    def as_template(self) -> dict[str, str]:
-        """As chat templates know messages: content is one text, and instructions are "system"."""
-        content = self.content
+    def as_template(self) -> dict[str, Any]:
+        """As chat templates know messages: content is one text, instructions are "system", and the
+        arguments of calls are objects. ApiError 400 where there is neither content nor a call."""
+        if self.content is None and not self.tool_calls:
+            raise ApiError(400, "messages: a message has no content", param="messages")
+        content = self.content or ""
         if not isinstance(content, str):
             content = "".join(part.text for part in content)
         role = "system" if self.role == "developer" else self.role
-        named = {} if self.name is None else {"name": self.name}
-        return {"role": role, "content": content, **named}
+        more: dict[str, Any] = {} if self.name is None else {"name": self.name}
+        if self.tool_call_id is not None:
+            more["tool_call_id"] = self.tool_call_id
+        if self.tool_calls:
+            more["tool_calls"] = [call.as_template() for call in self.tool_calls]
+        return {"role": role, "content": content, **more}
 
 
 class ChatBody(SamplingFields):
@@ -55,9 +67,31 @@ class ChatBody(SamplingFields):
     logprobs: bool = False
     top_logprobs: int | None = Field(default=None, ge=0, le=MAX_LOGPROBS)
     add_generation_prompt: bool = True
+    tools: Annotated[list[Tool], Field(max_length=128)] = Field(default_factory=list)
+    tool_choice: Literal["none", "auto", "required"] | NamedTool = "auto"
+    parallel_tool_calls: bool = True
+
+    @property
+    def offers_tools(self) -> bool:
+        """Whether the model may call a tool."""
+        return bool(self.tools) and self.tool_choice != "none"
+
+    def grammar(self) -> tuple[str, str] | None:
+        forced = forced_schema(self.tools, self.tool_choice, self.parallel_tool_calls)
+        if forced is None:
+            return super().grammar()
+        try:
+            return "tools", schema_grammar(forced)
+        except ValueError as error:
+            raise ApiError(400, f"tools: {error!s:.300}", param="tools") from None
 
     def check(self) -> None:
         super().check()
+        forced = self.tool_choice not in ("none", "auto")
+        if forced and not self.tools:
+            raise ApiError(400, "tool_choice needs tools", param="tool_choice")
+        if forced and super().grammar() is not None:
+            raise ApiError(400, "tool_choice and a grammar exclude each other", param="tool_choice")
         if self.top_logprobs is not None and not self.logprobs:
             raise ApiError(400, "top_logprobs needs logprobs", param="top_logprobs")
 
@@ -68,6 +102,11 @@ class _Prepared:
     heading: Heading
     job: Job
     names: TokenNames
+    format: ToolFormat | None
+
+    def tool_text(self) -> ToolText:
+        """For one sample's text."""
+        return ToolText(self.format, single=not self.body.parallel_tool_calls)
 
 
 async def answer(service: Service, caller: Caller, body: ChatBody) -> dict[str, Any]:
@@ -93,88 +132,143 @@ async def stream(
     more: dict[str, Any] = {}
     if options is not None and options.include_usage:
         more["usage"] = None
-    begun: set[int] = set()
+    texts: dict[int, ToolText] = {}
     async with aclosing(stream_all(service, caller, [prepared.job])) as deltas:
         async for _, delta in deltas:
             if options is not None and options.continuous_usage_stats:
                 more["usage"] = usage.as_dict()
-            if delta.index not in begun:
-                begun.add(delta.index)
+            if delta.index not in texts:
+                texts[delta.index] = prepared.tool_text()
                 first = {"role": "assistant", "content": ""}
                 yield prepared.heading.answer([_chunk_choice(delta.index, first)], **more)
             usage.completion += delta.token_id is not None
             if options is not None and options.continuous_usage_stats:
                 more["usage"] = usage.as_dict()
-            choice = _delta_choice(prepared, delta)
-            if delta.text or choice["logprobs"] or delta.finish_reason:
+            choice = _delta_choice(prepared, delta, texts[delta.index])
+            if choice["delta"] or choice["logprobs"] or delta.finish_reason:
                 yield prepared.heading.answer([choice], **more)
     if options is not None and options.include_usage:
         yield prepared.heading.answer([], usage=usage.as_dict())
 
 
 def chat_tokens(
-    engine: Engine, messages: list[ChatMessage], add_generation_prompt: bool = True
+    engine: Engine,
+    messages: list[ChatMessage],
+    add_generation_prompt: bool = True,
+    tools: list[Tool] | None = None,
 ) -> list[int]:
     """The prompt that the model's template makes of the messages. ApiError 400 where the model has
     no template or it refuses them."""
     try:
-        template = find_template(engine.model_path, engine.tokenizer)
-    except ModelError:
-        raise ApiError(
-            400, "the model has no chat template; use /v1/completions", param="messages"
-        ) from None
-    try:
         text = render(
-            template,
+            _template(engine),
             [message.as_template() for message in messages],
             engine.tokenizer,
             add_generation_prompt,
+            [tool.as_template() for tool in tools] if tools else None,
         )
         return engine.tokenizer.encode(text, special=False)  # the template wrote BOS itself
     except LoraError as error:
         raise from_engine(error) from None
 
 
+def _template(engine: Engine) -> str:
+    try:
+        return find_template(engine.model_path, engine.tokenizer)
+    except ModelError:
+        raise ApiError(
+            400, "the model has no chat template; use /v1/completions", param="messages"
+        ) from None
+
+
+def _format(engine: Engine, body: ChatBody) -> ToolFormat | None:
+    """How calls are found in the text, None where no tools are offered. ApiError 400."""
+    if not body.offers_tools:
+        return None
+    if isinstance(body.tool_choice, NamedTool):
+        return forced_format(body.tool_choice.function.name)
+    if body.tool_choice == "required":
+        return forced_format(None)
+    found = format_of(_template(engine))
+    if found is None:
+        raise ApiError(400, "the model's chat template knows no tools", param="tools")
+    return found
+
+
 async def _prepare(service: Service, body: ChatBody, kind: str) -> _Prepared:
     body.check()
     engine = service.engine
     limit = body.max_completion_tokens
+    form = _format(engine, body)
+    shown = {} if form is None else {"skip_special_tokens": False}  # calls begin with them
     params = body.params(
+        **shown,
         adapter=service.adapter_of(body.model),
         allowed_tokens=await service.constraint(body, body.n),
         logprobs=(body.top_logprobs or 0) if body.logprobs else None,
         max_tokens=body.max_tokens if limit is None else limit,
     )
-    tokens = await asyncio.to_thread(chat_tokens, engine, body.messages, body.add_generation_prompt)
+    tokens = await asyncio.to_thread(
+        chat_tokens,
+        engine,
+        body.messages,
+        body.add_generation_prompt,
+        body.tools if body.offers_tools else None,
+    )
     service.check_length(len(tokens))
     return _Prepared(
         body,
         Heading("chatcmpl", kind, body.model or service.settings.name),
         Job(tokens, params),
         TokenNames(engine.tokenizer, body.return_tokens_as_token_ids),
+        form,
     )
 
 
 def _choice(prepared: _Prepared, output: Output) -> dict[str, Any]:
     logprobs = None if output.logprobs is None else prepared.names.chat(output.logprobs)
+    text = prepared.tool_text()
+    content, calls = _split(text, output.text, ended=True)
+    message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None}
+    if calls:
+        message |= {"content": content or None, "tool_calls": [call.as_dict() for call in calls]}
     return {
         "index": output.index,
-        "message": {"role": "assistant", "content": output.text, "refusal": None},
+        "message": message,
         "logprobs": logprobs,
-        "finish_reason": finish_reason(output.finish_reason),
+        "finish_reason": _reason(text, output.finish_reason),
         "stop_reason": output.stop_reason,
     }
 
 
-def _delta_choice(prepared: _Prepared, delta: Delta) -> dict[str, Any]:
-    choice = _chunk_choice(delta.index, {"content": delta.text} if delta.text else {})
+def _split(text: ToolText, more: str, ended: bool) -> tuple[str, list[ToolCall]]:
+    content, calls = text.push(more)
+    if ended:
+        rest, last = text.finish()
+        content, calls = content + rest, calls + last
+    return content, calls
+
+
+def _reason(text: ToolText, reason: str | None) -> str | None:
+    return "tool_calls" if text.called and reason == "stop" else finish_reason(reason)
+
+
+def _delta_choice(prepared: _Prepared, delta: Delta, text: ToolText) -> dict[str, Any]:
+    first = text.count
+    content, calls = _split(text, delta.text, delta.finish_reason is not None)
+    shown: dict[str, Any] = {"content": content} if content else {}
+    if calls:
+        shown["tool_calls"] = [
+            {"index": first + index, **call.as_dict()} for index, call in enumerate(calls)
+        ]
+    choice = _chunk_choice(delta.index, shown)
     if delta.logprobs is not None:
         choice["logprobs"] = prepared.names.chat([delta.logprobs])
-    choice["finish_reason"] = finish_reason(delta.finish_reason)
+    choice["finish_reason"] = _reason(text, delta.finish_reason)
     if delta.finish_reason is not None:
         choice["stop_reason"] = delta.stop_reason
     return choice
 
 
-def _chunk_choice(index: int, delta: dict[str, str]) -> dict[str, Any]:
+def _chunk_choice(index: int, delta: dict[str, Any]) -> dict[str, Any]:
     return {"index": index, "delta": delta, "logprobs": None, "finish_reason": None}

@@ -75,13 +75,13 @@ class GrammarFields(Fields):
         """(field, what makes its grammar, its value)."""
         new = self.structured_outputs or StructuredOutputs()
         return [
-            ("response_format", _from_schema, _schema_of(self.response_format)),
-            ("guided_json", _from_schema, self.guided_json),
+            ("response_format", schema_grammar, _schema_of(self.response_format)),
+            ("guided_json", schema_grammar, self.guided_json),
             ("guided_regex", _from_regex, self.guided_regex),
             ("guided_choice", _from_choices, self.guided_choice),
             ("guided_grammar", _from_lark, self.guided_grammar),
-            ("structured_outputs", _from_schema, new.json_),
-            ("structured_outputs", _from_schema, {"type": "object"} if new.json_object else None),
+            ("structured_outputs", schema_grammar, new.json_),
+            ("structured_outputs", schema_grammar, {"type": "object"} if new.json_object else None),
             ("structured_outputs", _from_regex, new.regex),
             ("structured_outputs", _from_choices, new.choice),
             ("structured_outputs", _from_lark, new.grammar),
@@ -98,7 +98,8 @@ def _schema_of(format: ResponseFormat | None) -> Schema | None:
     return format.json_schema.schema_
 
 
-def _from_schema(schema: Schema | str) -> str:
+def schema_grammar(schema: Schema | str) -> str:
+    """The grammar of a JSON schema. ValueError where it is too long or no JSON."""
     text = schema if isinstance(schema, str) else json.dumps(schema)
     _check_size(text, MAX_SCHEMA)
     # No free white space: a model may write it without end.

@@ -31,9 +31,14 @@ def find_template(folder: Path, tokenizer: Tokenizer) -> str:
 
 
 def render(
-    template: str, messages: Sequence[Message], tokenizer: Tokenizer, add_generation_prompt: bool
+    template: str,
+    messages: Sequence[Message],
+    tokenizer: Tokenizer,
+    add_generation_prompt: bool,
+    tools: Sequence[Mapping[str, Any]] | None = None,
 ) -> str:
-    """The prompt text of the messages, rendered with `template` in jinja2's sandbox."""
+    """The prompt text of the messages, rendered with `template` in jinja2's sandbox. `tools`: JSON
+    schemas of functions, as templates know them."""
     try:
         from jinja2.sandbox import ImmutableSandboxedEnvironment
     except ImportError:
@@ -53,7 +58,10 @@ def render(
     }
     try:
         return environment.from_string(template).render(
-            messages=list(messages), add_generation_prompt=add_generation_prompt, **special
+            messages=list(messages),
+            add_generation_prompt=add_generation_prompt,
+            tools=None if tools is None else list(tools),
+            **special,
         )
     except Exception as error:  # a template's expressions may fail in any way
         raise RequestError(f"chat template refused the messages: {one_line(error)}") from None

@@ -1,0 +1,99 @@
+"""Tools as chat requests name them."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from lora_sdk.serve.body import Fields
+from lora_sdk.serve.errors import ApiError
+
+ToolName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_.-]{1,64}$")]
+
+
+class Function(Fields):
+    """A function. `strict` has no effect on calls that the model makes freely."""
+
+    name: ToolName
+    description: str = ""
+    parameters: dict[str, Any] = Field(default_factory=lambda: {"type": "object", "properties": {}})
+    strict: bool = False
+
+
+class Tool(Fields):
+    """A tool; functions alone are supported."""
+
+    type: Literal["function"]
+    function: Function
+
+    def as_template(self) -> dict[str, Any]:
+        """As chat templates know tools."""
+        shown = {"name": self.function.name, "description": self.function.description}
+        return {"type": "function", "function": {**shown, "parameters": self.function.parameters}}
+
+
+class NamedFunction(Fields):
+    """The function that must be called."""
+
+    name: ToolName
+
+
+class NamedTool(Fields):
+    """The tool that must be called."""
+
+    type: Literal["function"]
+    function: NamedFunction
+
+
+class CalledFunction(Fields):
+    """A call in an earlier message; `arguments` is JSON text."""
+
+    name: ToolName
+    arguments: str = "{}"
+
+
+class CalledTool(Fields):
+    """A call in an earlier message."""
+
+    id: str
+    type: Literal["function"] = "function"
+    function: CalledFunction
+
+    def as_template(self) -> dict[str, Any]:
+        """As chat templates know calls. ApiError 400 where the arguments are no JSON object."""
+        try:
+            arguments = json.loads(self.function.arguments)
+        except (ValueError, RecursionError):
+            arguments = None
+        if not isinstance(arguments, dict):
+            raise ApiError(
+                400, "messages: arguments of a call are no JSON object", param="messages"
+            )
+        function = {"name": self.function.name, "arguments": arguments}
+        return {"id": self.id, "type": "function", "function": function}
+
+
+def forced_schema(
+    tools: list[Tool], choice: NamedTool | str, parallel: bool
+) -> dict[str, Any] | None:
+    """The schema of a text that must be a call, None where the model is free. ApiError 400."""
+    if isinstance(choice, str):
+        if choice != "required":
+            return None
+        calls = [
+            {
+                "type": "object",
+                "properties": {"name": {"const": f.name}, "parameters": f.parameters},
+                "required": ["name", "parameters"],
+                "additionalProperties": False,
+            }
+            for f in (tool.function for tool in tools)
+        ]
+        most = {} if parallel else {"maxItems": 1}
+        return {"type": "array", "items": {"anyOf": calls}, "minItems": 1, **most}
+    for tool in tools:
+        if tool.function.name == choice.function.name:
+            return tool.function.parameters
+    raise ApiError(400, f"no tool is named {choice.function.name}", param="tool_choice")
