@@ -202,7 +202,7 @@ def test_shards_and_failures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         writer.add({"a": np.zeros(3, np.float32)})
         raise ZeroDivisionError
     assert sorted(path.name for path in tmp_path.iterdir()) == ["plain", "quantized"]
-    with pytest.raises(RequestError, match="is there already"):
+    with pytest.raises(RequestError, match="exists already"):
         FolderWriter(out)
 
 

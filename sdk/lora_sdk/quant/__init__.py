@@ -1,1 +1,1 @@
-"""Quantizing a model folder: calibration, SmoothQuant, 4-bit groups, compressed-tensors out."""
+"""Quantizes a model folder: calibration, SmoothQuant, 4-bit groups, compressed-tensors output."""

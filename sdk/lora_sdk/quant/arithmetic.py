@@ -1,5 +1,5 @@
-"""Operations of a forward pass in NumPy's float32, whole rows at once: for calibration and for
-float references. Not the arithmetic of the boards, whose order of sums is a contract."""
+"""Operations of a forward pass in NumPy float32 on whole rows, for calibration and for float
+references. The boards' arithmetic is different: its order of sums is fixed."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from lora_sdk.model.spec import ModelConfig
 
 F32 = NDArray[np.float32]
 Soft = Callable[[F32, F32], F32]
-ATTENTION_ROWS = 256  # bounds the scores that are held at once
+ATTENTION_ROWS = 256  # bounds the memory of scores
 
 
 class Operations(Protocol):
-    """What differs between a plain float pass, one that records and one that rounds."""
+    """The parts that differ between a plain float pass, a recording one and a rounding one."""
 
     def linear(self, x: F32, name: str) -> F32:
-        """x [rows, K] times the matrix of this canonical name, its bias added: [rows, N]."""
+        """x [rows, K] @ the matrix of this canonical name, plus its bias: [rows, N]."""
 
     def attend(self, q: F32, k: F32, v: F32, layer: int) -> F32:
-        """Causal attention: q [heads, T, head_dim], k and v [kv_heads, T, head_dim], all behind
-        RoPE; the result is [heads, T, head_dim]."""
+        """Causal attention: q [heads, T, head_dim], k and v [kv_heads, T, head_dim], all after
+        RoPE. The result is [heads, T, head_dim]."""
 
     def store(self, x: F32) -> F32:
-        """What an operation's result becomes when it is kept."""
+        """The value of an operation's result after it is stored."""
 
     def vector(self, name: str) -> F32 | None:
-        """A norm's parameter; None where the model has none."""
+        """A norm's parameter, None if the model has none."""
 
 
 def norm(x: F32, config: ModelConfig, gamma: F32 | None, beta: F32 | None) -> F32:
@@ -51,7 +51,7 @@ def norm(x: F32, config: ModelConfig, gamma: F32 | None, beta: F32 | None) -> F3
 
 
 def activate(x: F32, config: ModelConfig) -> F32:
-    """The activation of a matmul that is not gated."""
+    """The activation of an MLP without a gate."""
     if config.activation == "relu":
         positive: F32 = np.maximum(x, np.float32(0))
         return positive
@@ -74,7 +74,7 @@ def rotate(x: F32, table: F32) -> F32:
 
 def attention(q: F32, k: F32, v: F32, scale: np.float32, soft: Soft) -> F32:
     """Causal attention of q [heads, T, head_dim] over k and v [kv_heads, T, head_dim], some rows
-    of a head at a time: `soft` weighs v by scores [rows, positions]."""
+    of a head at a time. `soft` computes the weighted sum of v from scores [rows, positions]."""
     sharing, count = len(q) // len(k), q.shape[1]
     y = np.empty((len(q), count, v.shape[2]), np.float32)
     for head_index, start in product(range(len(q)), range(0, count, ATTENTION_ROWS)):
@@ -87,7 +87,7 @@ def attention(q: F32, k: F32, v: F32, scale: np.float32, soft: Soft) -> F32:
 
 
 def softmax_times(s: F32, v: F32) -> F32:
-    """softmax(s) @ v: scores [rows, positions], -inf where not visible, times [positions, n]."""
+    """softmax(s) @ v: scores [rows, positions], -inf where masked, and v [positions, n]."""
     e = np.exp(s - s.max(axis=1, keepdims=True))
     weighted: F32 = (e @ v) / e.sum(axis=1, keepdims=True)
     return weighted
@@ -106,8 +106,8 @@ def heads_of(x: F32, head_dim: int) -> F32:
 
 
 class _Pass:
-    """Rows of one window as they go through operations: by buffer, an array for each tensor whose
-    columns a matmul has made."""
+    """Rows of one window during a pass. By buffer: an array for each tensor that a matmul has
+    computed."""
 
     def __init__(
         self, config: ModelConfig, operations: Operations, positions: F32 | None = None
@@ -118,7 +118,7 @@ class _Pass:
         self.rows: dict[str, tuple[F32, ...]] = {}
 
     def run(self, operations: Iterable[block.Operation]) -> None:
-        """Each of them in order."""
+        """Run the operations in order."""
         for operation in operations:
             block.row(FLOATS, operation)(self, operation)
 
@@ -128,7 +128,7 @@ class _Pass:
         return x
 
     def keep(self, buffer: block.Buffer, *parts: F32) -> None:
-        """What a buffer holds from now on, stored."""
+        """Set the stored content of a buffer."""
         self.rows[buffer.name] = tuple(self.operations.store(part) for part in parts)
 
     def embed(self, embed: block.Embed) -> None:
@@ -136,7 +136,7 @@ class _Pass:
             self.add_position(embed)
 
     def add_position(self, operation: block.Embed | block.AddPosition) -> None:
-        assert self.positions is not None  # the caller has looked them up
+        assert self.positions is not None  # the caller provides them
         self.keep(operation.target, self.read(operation.target) + self.positions)
 
     def norm(self, op: block.Norm) -> None:
@@ -175,7 +175,7 @@ class _Pass:
         self.rows[op.target.name] = self.rows[op.source.name]
 
     def nothing(self, op: block.Operation) -> None:
-        """Rows stay as they are."""
+        """Rows are unchanged."""
 
 
 FLOATS: dict[type[block.Operation], Callable[[_Pass, Any], None]] = {
@@ -202,8 +202,8 @@ def run_layer(x: F32, layer: int, config: ModelConfig, operations: Operations) -
 
 
 def embed(x: F32, config: ModelConfig, positions: F32 | None, operations: Operations) -> F32:
-    """What enters the first layer [T, hidden], of rows x [T, E] of the token table and of the
-    position table, where there is one."""
+    """The input of the first layer [T, hidden], from rows x [T, E] of the token table and rows of
+    the position table, if there is one."""
     described, at = block.describe(config), _Pass(config, operations, positions)
     first = described.before[0]
     assert isinstance(first, block.Embed)
@@ -213,18 +213,18 @@ def embed(x: F32, config: ModelConfig, positions: F32 | None, operations: Operat
 
 
 def head(x: F32, config: ModelConfig, operations: Operations) -> F32:
-    """Logits [T, vocabulary] of the last layer's outputs."""
+    """Logits [T, vocabulary] from the outputs of the last layer."""
     return _after(x, config, operations, True).read(block.LOGITS)
 
 
 def head_input(x: F32, config: ModelConfig, operations: Operations) -> F32:
-    """What lm_head reads [T, E] of the last layer's outputs."""
+    """The input of lm_head [T, E] from the outputs of the last layer."""
     lm_head = block.describe(config).matmuls[-1]
     return _after(x, config, operations, False).read(lm_head.source)
 
 
 def _after(x: F32, config: ModelConfig, operations: Operations, lm_head: bool) -> _Pass:
-    """What follows the layers, up to lm_head or with it."""
+    """The operations after the layers, up to lm_head or including it."""
     described, at = block.describe(config), _Pass(config, operations)
     at.rows[described.stream.name] = (x,)
     end = described.after.index(described.matmuls[-1])

@@ -1,4 +1,4 @@
-"""One layer on calibration text: smoothing, rounding of its weights, scales of its inputs."""
+"""Calibration of one layer: smoothing, rounding of its weights, scales of its inputs."""
 
 from __future__ import annotations
 
@@ -27,14 +27,13 @@ from lora_sdk.quant.smooth import (
     shared_heads,
 )
 
-SAMPLE_ROWS = 512  # rows by which strengths are compared
+SAMPLE_ROWS = 512  # rows on which strengths are compared
 
 
 @dataclass
 class LayerResult:
-    """A layer's integers by module, the scale of each matrix's input by canonical name, attention's
-    scales, the choice of strength by role, and each module's output error relative to its output
-    (RMS)."""
+    """A layer's integers by module, the input scale of each matrix by canonical name, the scales of
+    attention, the chosen strength by role, and each module's relative output error (RMS)."""
 
     modules: dict[str, Rounded] = field(default_factory=dict)
     inputs: dict[str, np.float32] = field(default_factory=dict)
@@ -44,7 +43,7 @@ class LayerResult:
 
 
 class LayerCalibration:
-    """Works on the parameters of one layer, in place: `run` gives what the file will hold."""
+    """Calibrates the parameters of one layer in place. `run` returns the content of the file."""
 
     def __init__(
         self,
@@ -64,8 +63,8 @@ class LayerCalibration:
         self.result = LayerResult()
 
     def run(self, modules: Sequence[FileModule]) -> LayerResult:
-        """Smooths each input that something before it can absorb, the last first, then rounds every
-        module."""
+        """Smooth each input whose divisor can be folded into an earlier operation, from last to
+        first. Then round every module."""
         if self._recipe.smooth:
             for index in reversed(range(len(self._operations))):
                 operation = self._operations[index]
@@ -76,30 +75,30 @@ class LayerCalibration:
         return self.result
 
     def _joined(self, names: Sequence[str]) -> F32:
-        """Matrices that read the same input, beside one another: [K, N]."""
+        """Matrices that read the same input, concatenated: [K, N]."""
         return np.concatenate([self._parameters.matrices[name] for name in names], axis=1)
 
     def _reader(self, index: int, target: block.Buffer) -> str:
-        """The role of what operation `index` leaves in `target`."""
+        """The role of the content of `target` after operation `index`."""
         behind = block.matmuls(self._operations[index:])
         return next(matmul.short for matmul in behind if matmul.source == target)
 
     def _maker(self, index: int, source: block.Buffer) -> str:
-        """The matrix in whose outputs operation `index` is linear: v, or up."""
+        """The matrix in whose outputs operation `index` is linear: v or up."""
         before = block.matmuls(self._operations[:index])
         return next(matmul.tensors[-1] for matmul in reversed(before) if matmul.target == source)
 
     def _smooth_norm(self, index: int, norm: block.Norm) -> None:
-        """Into the norm's vectors."""
+        """Fold into the norm's vectors."""
         if norm.target == self._stream or f"{norm.name}.gamma" not in self._parameters.vectors:
-            return  # what makes this input is also what the residual adds
+            return  # the residual adds the same values, so they cannot be scaled
         role = self._reader(index, norm.target)
         choice = self._choose(role)
         fold_norm(self._parameters, norm.name, self._roles[role], choice.divisor)
         self._took(role, choice, choice.divisor)
 
     def _smooth_activation(self, index: int, activate: block.Activate) -> None:
-        """Into up: silu(g)*u and relu(u) are linear in u by a positive factor, GELU is not."""
+        """Fold into up: silu(g)*u and relu(u) scale with a positive factor of u, GELU does not."""
         if not activate.gated and activate.kind != "relu":
             return
         role = self._reader(index, activate.target)
@@ -109,7 +108,7 @@ class LayerCalibration:
         self._took(role, choice, choice.divisor)
 
     def _smooth_attention(self, index: int, attend: block.Attend) -> None:
-        """Into v: attention's result is linear in it. Query heads that share a KV head share s."""
+        """Fold into v: attention is linear in it. Query heads that share a KV head share s."""
         config, role = self._config, self._reader(index, attend.target)
         x, w = self._record.inputs[role], self._joined(self._roles[role])
         tops = [np.abs(x).max(axis=0), np.abs(x).mean(axis=0), np.abs(w).max(axis=1)]
@@ -126,7 +125,7 @@ class LayerCalibration:
         self._took(role, choice, choice.divisor)
 
     def _not_smoothed(self, index: int, operation: block.Operation) -> None:
-        """Makes no input that it could absorb a factor of."""
+        """No factor can be folded into this operation."""
 
     def _choose(self, role: str) -> Smoothing:
         x, w = self._record.inputs[role], self._joined(self._roles[role])
@@ -138,14 +137,14 @@ class LayerCalibration:
         self.result.strengths[role] = choice.strength
 
     def _loss(self, x: F32, w: F32, top: F32) -> Loss:
-        """Squared error of x @ w [rows, N] with both sides rounded behind a division of x by s, by
-        a sample of rows; `top` [K] is the greatest magnitude of each input."""
+        """Squared error of x @ w [rows, N] with both sides rounded after dividing x by s, on a
+        sample of rows. `top` [K] is the max magnitude of each input."""
         few = x[:: max(1, len(x) // SAMPLE_ROWS)]
-        wanted = few @ w
+        exact = few @ w
 
         def loss(s: F32) -> float:
             steps = self._inputs_rounded(few / s, float((top / s).max()))
-            off = steps @ self._rounded(w * s[:, None]) - wanted
+            off = steps @ self._rounded(w * s[:, None]) - exact
             return float(np.square(off).sum(dtype=np.float64))
 
         return loss
@@ -158,7 +157,7 @@ class LayerCalibration:
         return rounded
 
     def _rounded(self, w: F32) -> F32:
-        """w [K, N] to the nearest, without a search for scales."""
+        """w [K, N] rounded to nearest, without a search for scales."""
         if not self._recipe.four_bit:
             step = half_scale(np.abs(w).max() / np.float32(127))
             eight: F32 = np.rint(w / step) * step
@@ -193,7 +192,7 @@ class LayerCalibration:
         self.result.errors[module.name] = float(np.sqrt(max(lost, 0.0) / max(whole, 1e-30)))
 
     def _scale_attention(self) -> None:
-        """One scale each for q, k and v: an error of q counts as much as k is large there."""
+        """One scale each for q, k and v. Errors of q are weighted by the magnitude of k."""
         if not self._recipe.kv_format.static:
             return
         q, k, v = self._record.q, self._record.k, self._record.v
@@ -218,4 +217,4 @@ SMOOTHED: dict[type[block.Operation], Callable[[LayerCalibration, int, Any], Non
         LayerCalibration._not_smoothed,
     ),
 }  # fmt: skip
-"""What makes a matmul's input absorbs a factor of its columns."""
+"""The operation before a matmul -> how a factor of its columns is folded into it."""

@@ -1,5 +1,5 @@
-"""config.json of a quantized folder: the model's own fields and compressed-tensors'
-`quantization_config`."""
+"""config.json of a quantized folder: the model's fields and the `quantization_config` of
+compressed-tensors."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _BY_TOKEN = {**_STATIC, "strategy": "token", "dynamic": True}
 
 
 def quantized_config(values: dict[str, Any], config: ModelConfig, recipe: Recipe) -> dict[str, Any]:
-    """`values` of the model's config.json as the quantized folder's has them."""
+    """The quantized folder's config.json, from `values` of the model's."""
     found = {name: value for name, value in values.items() if name != "torch_dtype"}
     found["dtype"] = "float16"
     if recipe.head == "w8":
-        found["tie_word_embeddings"] = False  # lm_head has integers of its own
+        found["tie_word_embeddings"] = False  # lm_head has its own integers
     found["quantization_config"] = quantization_config(config, recipe)
     return found
 
 
 def quantization_config(config: ModelConfig, recipe: Recipe) -> dict[str, Any]:
-    """The description that readers of compressed-tensors expect."""
+    """The quantization_config in compressed-tensors' format."""
     kind = "Conv1D" if _query(config).layout == "io" else "Linear"
     groups = {"group_0": _group([kind], _layer_weights(recipe), recipe.weights)}
     ignore = [] if config.embed_dim == config.hidden else _projections(config)
@@ -75,7 +75,7 @@ def _group(targets: list[str], weights: dict[str, Any], form: WeightFormat) -> d
 
 
 def _attention(config: ModelConfig) -> dict[str, Any]:
-    """kv_cache_scheme speaks of k and v alone; a group without weights brings q's scale."""
+    """kv_cache_scheme covers only k and v. A group without weights adds q's scale."""
     module = _query(config).tensor.split(".")[-3]
     return {
         "targets": [f"re:.*{module}$"],

@@ -1,5 +1,5 @@
-"""Operations on whole float32 matrices of a checkpoint: the float reference of a folder of any
-precision, or what its integers give, rounded where boards round (sums in another order)."""
+"""Operations on whole float32 matrices of a checkpoint of any precision: the float reference, or
+the result of its integers, rounded where boards round (with another order of sums)."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def round_to(x: F32, scale: np.float32) -> F32:
 
 
 class DenseOperations:
-    """Operations of one layer at a time; `load` reads its matrices. `rounded` False: float32
-    throughout, inputs and cache not quantized."""
+    """Operations of one layer at a time. `load` reads its matrices. `rounded` False: float32
+    throughout, with inputs and cache not quantized."""
 
     def __init__(self, checkpoint: Checkpoint, rounded: bool) -> None:
         self.checkpoint = checkpoint
@@ -48,8 +48,8 @@ class DenseOperations:
         self._attention: AttentionScales | None = None
 
     def load(self, layer: int | None) -> None:
-        """Reads the matrices of a layer, or of what stands outside of layers (None), and lets go of
-        those that were there."""
+        """Read the matrices of a layer, or those outside of layers (None), and free the previous
+        ones."""
         lead = None if layer is None else f"layer.{layer}."
         self._matrices = {
             name: dequantized(self.checkpoint, name)
@@ -61,7 +61,7 @@ class DenseOperations:
         self.checkpoint.forget()
 
     def linear(self, x: F32, name: str) -> F32:
-        """x @ W + bias; with integer inputs of what they are rounded to."""
+        """x @ W + bias; with integer inputs, x is rounded first."""
         form = _format(self.checkpoint, name)
         if self.rounded and form.integer:
             scale = self.checkpoint.input_scale(name)
@@ -73,7 +73,7 @@ class DenseOperations:
         return y if name == "lm_head" else self.store(y)
 
     def attend(self, q: F32, k: F32, v: F32, layer: int) -> F32:
-        """Attention as the configuration's KV cache has it."""
+        """Attention with the KV cache format of the configuration."""
         scale = self.config.attention_scale(layer)
         found = self.config.quantization
         cached = kv_format(found.kv if found is not None and self.rounded else "fp16")
@@ -84,7 +84,7 @@ class DenseOperations:
         return attention(q, k, v, scale, softmax_times)
 
     def store(self, x: F32) -> F32:
-        """FP16 where rounded."""
+        """FP16 if rounded."""
         return x.astype(np.float16).astype(np.float32) if self.rounded else x
 
     def vector(self, name: str) -> F32 | None:
@@ -95,7 +95,7 @@ class DenseOperations:
 
 
 def by_head(x: F32) -> F32:
-    """K or V [heads, T, head_dim] read back from INT8 with an FP16 scale a head and token."""
+    """K or V [heads, T, head_dim] read back from INT8 with an FP16 scale per head and token."""
     top = np.abs(x).max(axis=2, keepdims=True)
     scale = (top / LIMIT).astype(np.float16).astype(np.float32)
     inverse = np.divide(np.float32(1), scale, out=np.zeros_like(scale), where=scale > 0)
@@ -105,10 +105,10 @@ def by_head(x: F32) -> F32:
 
 
 def integer_attention(
-    q: F32, k: F32, v: F32, scale: np.float32, scales: AttentionScales, normalised: bool = False
+    q: F32, k: F32, v: F32, scale: np.float32, scales: AttentionScales, normalized: bool = False
 ) -> F32:
-    """INT8 attention [heads, T, head_dim]: weights rint(127*exp(s - m)) divided by their sum, or
-    SmoothQuant's form, probabilities in units of 1/127 (`normalised`)."""
+    """INT8 attention [heads, T, head_dim]: weights rint(127*exp(s - m)) divided by their sum. Or,
+    with `normalized`, SmoothQuant's form: probabilities in units of 1/127."""
     factor = np.float32(np.float64(scales.q) * np.float64(scales.k) * np.float64(scale))
 
     def by_sum(s: F32, values: F32) -> F32:
@@ -123,7 +123,7 @@ def integer_attention(
         return weighted
 
     integers = round_to(q, scales.q), round_to(k, scales.k), round_to(v, scales.v)
-    return attention(*integers, factor, by_probability if normalised else by_sum)
+    return attention(*integers, factor, by_probability if normalized else by_sum)
 
 
 def _format(checkpoint: Checkpoint, name: str) -> MatrixFormat:

@@ -1,4 +1,4 @@
-"""A Hugging Face folder written shard by shard, so that no more than a shard is held in memory."""
+"""Writes a Hugging Face folder shard by shard, so that at most one shard is in memory."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ COPIED = (
 
 
 class FolderWriter:
-    """A context manager; `add` tensors, then `finish`. What is left before that is removed: the
-    folder appears whole or not at all. RequestError: the folder is there already."""
+    """A context manager: `add` tensors, then `finish`. Without `finish` all files are removed, so
+    the folder is complete or absent. RequestError: the folder exists already."""
 
     def __init__(self, folder: Path) -> None:
         if folder.exists():
-            raise RequestError(f"{folder}: is there already; name a new folder")
+            raise RequestError(f"{folder}: exists already; name a new folder")
         folder.parent.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
@@ -57,7 +57,7 @@ class FolderWriter:
         shutil.rmtree(self._partial, ignore_errors=True)
 
     def add(self, tensors: dict[str, NDArray[Any]]) -> None:
-        """Keeps tensors for the current shard, which is written once it is large."""
+        """Add tensors to the current shard, which is written once it is large enough."""
         for name, array in tensors.items():
             self._held[name] = np.ascontiguousarray(array)
             self.bytes += array.nbytes
@@ -65,24 +65,24 @@ class FolderWriter:
             self._flush()
 
     def copy_from(self, source: Path) -> None:
-        """The tokenizer's and generation's files, and licences."""
+        """Copy the files of the tokenizer and of generation, and licenses."""
         for path in sorted(source.iterdir()):
             if path.is_file() and (path.name in COPIED or path.name.startswith("LICENSE")):
                 shutil.copyfile(path, self._partial / path.name)
 
     def finish(self, config: dict[str, Any]) -> None:
-        """Writes config.json and the index, and gives the folder its name."""
+        """Write config.json and the index, and rename the folder to its final name."""
         self._flush()
         text = json.dumps(config, indent=2) + "\n"
         (self._partial / "config.json").write_text(text, encoding="utf-8")
         count = len(self._shards)
-        places = {}
+        weight_map = {}
         for number, names in enumerate(self._shards):
             final = f"model-{number + 1:05d}-of-{count:05d}.safetensors" if count > 1 else SINGLE
             (self._partial / _temporary(number)).rename(self._partial / final)
-            places.update(dict.fromkeys(names, final))
+            weight_map.update(dict.fromkeys(names, final))
         if count > 1:
-            index = {"metadata": {"total_size": self.bytes}, "weight_map": places}
+            index = {"metadata": {"total_size": self.bytes}, "weight_map": weight_map}
             (self._partial / INDEX).write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
         self._partial.rename(self._folder)
 

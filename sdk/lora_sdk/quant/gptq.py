@@ -1,5 +1,5 @@
-"""Error compensation: inputs are rounded one after another, and what one loses the later ones make
-good (GPTQ, arXiv 2210.17323, Algorithm 1)."""
+"""Error compensation: inputs are rounded sequentially, and later inputs compensate the error of
+earlier ones (GPTQ, arXiv 2210.17323, Algorithm 1)."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from lora_sdk.quant.rounding import (
 
 F32 = NDArray[np.float32]
 DAMPING = 0.01
-BLOCK = 128  # inputs whose errors reach the later ones together; groups divide it
+BLOCK = 128  # inputs whose errors update later ones together; a multiple of groups
 Round = Callable[[int, F32], tuple[F32, F32]]
-"""(input k, its weights [N]) -> (integers, what they stand for)."""
+"""(input k, its weights [N]) -> (integers, their dequantized values)."""
 
 
 def int4_compensated(w: F32, group: int, symmetric: bool, hessian: F32) -> Int4Columns:
-    """w [N, K] in groups along K; `hessian` [K, K] is the sum of x x^T over calibration rows."""
+    """w [N, K] in groups along K. `hessian` [K, K]: the sum of x x^T over calibration rows."""
     n, k = w.shape
     importance = np.diagonal(hessian)
     scales, zeros = np.empty((n, k // group), np.float32), np.empty((n, k // group), np.float32)
@@ -44,7 +44,7 @@ def int4_compensated(w: F32, group: int, symmetric: bool, hessian: F32) -> Int4C
 
 
 def int8_compensated(w: F32, per_channel: bool, hessian: F32) -> Int8Columns:
-    """w [N, K] by the scales that rounding to the nearest would take."""
+    """w [N, K] with the scales of rounding to nearest."""
     scales = int8_weights(w, per_channel, np.diagonal(hessian)).scales
 
     def rounded(_: int, column: F32) -> tuple[F32, F32]:
@@ -58,8 +58,8 @@ def int8_compensated(w: F32, per_channel: bool, hessian: F32) -> Int8Columns:
 def _compensate(
     w: F32, hessian: F32, rounded: Round, begin: Callable[[int, F32], None], group: int
 ) -> F32:
-    """The integers [N, K]. `begin` receives each group's first input, with the group's weights as
-    they have become by then."""
+    """The integers [N, K]. `begin` receives each group's first input, and the group's weights with
+    all updates so far."""
     rest, factor = w.T.copy(), inverse_factor(hessian)
     k = len(rest)
     values = np.empty_like(rest)
@@ -69,8 +69,8 @@ def _compensate(
         for index in range(first, stop):
             if index % group == 0:
                 begin(index, rest[index : index + group].T)
-            values[index], stands = rounded(index, rest[index])
-            error = (rest[index] - stands) / factor[index, index]
+            values[index], dequantized = rounded(index, rest[index])
+            error = (rest[index] - dequantized) / factor[index, index]
             errors[index - first] = error
             rest[index + 1 : stop] -= factor[index, index + 1 : stop, None] * error
         rest[stop:] -= factor[first:stop, stop:].T @ errors
@@ -81,7 +81,7 @@ def inverse_factor(hessian: F32) -> F32:
     """Upper Cholesky factor of the inverse of the damped `hessian` [K, K], in FP32."""
     wide = hessian.astype(np.float64)
     diagonal = np.einsum("ii->i", wide)
-    diagonal[diagonal == 0] = 1.0  # an input that was never there
+    diagonal[diagonal == 0] = 1.0  # an input that is always zero
     diagonal += DAMPING * diagonal.mean()
     inverse = np.linalg.inv(wide)
     lower = np.linalg.cholesky((inverse + inverse.T) / 2)

@@ -1,5 +1,5 @@
-"""lm_head and the norm before it: in 8 bits by output channel with static INT8 inputs, or as it
-is."""
+"""lm_head and the norm before it: 8 bits per output channel with static INT8 inputs, or
+unchanged."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from lora_sdk.quant.rounding import half_scale, input_scale
 from lora_sdk.quant.smooth import choose, divisors
 
 NAME = "lm_head"
-SAMPLE_ROWS, SAMPLE_OUTPUTS = 512, 4096  # by which strengths are compared
+SAMPLE_ROWS, SAMPLE_OUTPUTS = 512, 4096  # on which strengths are compared
 CHUNK = 8192  # outputs rounded at once
 
 
 def head_tensors(
     checkpoint: Checkpoint, recipe: Recipe, streams: Sequence[F32]
 ) -> tuple[Tensors, dict[str, float]]:
-    """The file's tensors of lm_head and of the final norm, and lm_head's relative error; `streams`
-    leave the last layer."""
+    """The file's tensors of lm_head and of the final norm, and lm_head's relative error. `streams`:
+    outputs of the last layer."""
     config = checkpoint.config
     sources = family_of(config).sources(config)
     norm = read_parameters(checkpoint, "final_norm").vectors
@@ -58,14 +58,14 @@ def _divisor(x: F32, w: F32) -> F32:
     few = x[:: max(1, len(x) // SAMPLE_ROWS)]
     some = w[:: max(1, len(w) // SAMPLE_OUTPUTS)]
     top_x, top_w = np.abs(x).max(axis=0), np.abs(w).max(axis=0)
-    wanted = few @ some.T
+    exact = few @ some.T
 
     def loss(s: F32) -> float:
         scale = half_scale(np.abs(x / s).max() / np.float32(127))
         wide = some * s
         steps = half_scale(np.abs(wide).max(axis=1, keepdims=True) / np.float32(127))
         rounded = np.rint(few / s / scale) * scale @ (np.rint(wide / steps) * steps).T
-        return float(np.square(rounded - wanted).sum(dtype=np.float64))
+        return float(np.square(rounded - exact).sum(dtype=np.float64))
 
     return choose(divisors(top_x, np.abs(x).mean(axis=0), top_w), x.shape[1], loss).divisor
 

@@ -1,4 +1,4 @@
-"""One layer's parameters in FP32 and which of its matrices the file keeps as one module."""
+"""One layer's parameters in FP32, and the modules of the file that hold its matrices."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ F32 = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class FileModule:
-    """A module of the file: its full name and the canonical matrices that are its rows (three for
-    GPT-2's c_attn, else one). `order`: which output of the parts, one behind the other, each row
-    is."""
+    """A module of the file: its full name, and the canonical matrices that form its rows (three for
+    GPT-2's c_attn, else one). `order`: for each row, the index of its output in the concatenated
+    parts."""
 
     name: str
     parts: tuple[str, ...]
@@ -36,8 +36,8 @@ class Parameters:
 
 
 def roles(config: ModelConfig, layer: int) -> dict[str, tuple[str, ...]]:
-    """The inputs of a layer's matmuls: canonical names of the matrices that read each, by the name
-    within the layer of the first matmul that does."""
+    """The inputs of a layer's matmuls. Key: name within the layer of the first matmul that reads
+    the input. Value: canonical names of all matrices that read it."""
     described = describe(config)
     return {
         matmul.short: described.input_tensors(matmul)
@@ -61,12 +61,12 @@ def read_parameters(checkpoint: Checkpoint, lead: str) -> Parameters:
 
 
 def full_name(config: ModelConfig, source: Source) -> str:
-    """The name that the model's own library gives a tensor."""
+    """The name of a tensor in the model's original library."""
     return source.full_name(family_of(config).PREFIXES[0])
 
 
 def file_modules(config: ModelConfig, lead: str) -> list[FileModule]:
-    """The modules of the matrices whose canonical name begins with `lead`."""
+    """The modules of all matrices whose canonical name begins with `lead`."""
     parts: dict[str, dict[str, Source]] = {}
     for name, source in family_of(config).sources(config).items():
         if name.startswith(lead) and source.layout in ("io", "oi"):

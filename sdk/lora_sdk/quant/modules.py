@@ -1,4 +1,4 @@
-"""One module's weights as the file will hold them, and what they stand for."""
+"""One module's weights in the file's format, and their dequantized values."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ Tensors = dict[str, NDArray[np.generic]]
 
 @dataclass(frozen=True)
 class Rounded:
-    """Weights [N, K] as integers; `per_channel` and `symmetric` say what the file stores."""
+    """Weights [N, K] as integers. `per_channel` and `symmetric` select the file's format."""
 
     columns: Int8Columns | Int4Columns
     per_channel: bool = False
     symmetric: bool = False
 
     def weights(self) -> F32:
-        """What they stand for: FP32 [N, K]."""
+        """The dequantized values: FP32 [N, K]."""
         return self.columns.dense()
 
     def tensors(self, module: str) -> Tensors:
-        """As compressed-tensors stores them: int-quantized or pack-quantized."""
+        """The tensors in compressed-tensors' format: int-quantized or pack-quantized."""
         if isinstance(self.columns, Int8Columns):
             scales = self.columns.scales
             return {
@@ -52,7 +52,7 @@ class Rounded:
 
 
 def round_weights(w: F32, recipe: Recipe, hessian: F32) -> Rounded:
-    """w [N, K] of a layer as `recipe` says; `hessian` [K, K] is the mean of x x^T."""
+    """w [N, K] of a layer, rounded by `recipe`. `hessian` [K, K]: the mean of x x^T."""
     importance = np.diagonal(hessian)
     compensated = recipe.method == "gptq"
     if not recipe.four_bit:
@@ -66,17 +66,17 @@ def round_weights(w: F32, recipe: Recipe, hessian: F32) -> Rounded:
 
 
 def round_head(w: F32, importance: F32) -> Rounded:
-    """lm_head [V, K] in 8 bits, one scale an output."""
+    """lm_head [V, K] in 8 bits, one scale per output."""
     return Rounded(int8_weights(w, True, importance), per_channel=True)
 
 
 def half(tensor: str, x: F32) -> NDArray[np.float16]:
-    """FP16 of a vector; ModelError where smoothing has taken it out of range."""
+    """A vector in FP16. ModelError if smoothing has moved it out of range."""
     with np.errstate(over="ignore"):
         found = x.astype(np.float16)
     if not np.isfinite(found).all():
         raise ModelError(
             f"{tensor}: smoothing makes a value of {np.abs(x).max():g}, out of FP16's range, below"
-            " 65520; take --no-smooth"
+            " 65520; use --no-smooth"
         )
     return found

@@ -1,4 +1,4 @@
-"""A model folder to a quantized one, layer by layer."""
+"""Quantizes a model folder layer by layer."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ Progress = Callable[[int, int], None]
 
 @dataclass
 class Report:
-    """What was done: bytes of the weights, and by layer the strengths that were chosen and the
-    relative error of each module's output on the calibration text."""
+    """The result: bytes of the weights, and per layer the chosen strengths and the relative error
+    of each module's output on the calibration text."""
 
     bytes: int = 0
     strengths: list[dict[str, float | None]] = field(default_factory=list)
@@ -38,7 +38,7 @@ class Report:
 
     @property
     def worst(self) -> str:
-        """The module whose output lost most."""
+        """The module with the largest output error."""
         return max(self.errors, key=self.errors.__getitem__)
 
 
@@ -51,11 +51,11 @@ def quantize(
 ) -> Report:
     """Write the folder `out`, quantized by `recipe` on token windows of calibration text.
 
-    `progress(done, total)` counts layers and the rest. RequestError: a bad recipe or `out` there;
-    ModelError: what is wrong with the model, or that it is quantized already."""
+    `progress(done, total)` counts layers and the rest. RequestError: a bad recipe, or `out` exists.
+    ModelError: an invalid model, or one that is quantized already."""
     config = load_config(model)
     if config.quantization is not None:
-        raise RequestError(f"{model}: is quantized already; take the model it was made of")
+        raise RequestError(f"{model}: is quantized already; use the original model")
     recipe.check(config)
     checkpoint = Checkpoint.open(model, config)
     report = Report()
@@ -121,7 +121,7 @@ def _layer_tensors(
 
 
 def _outside(checkpoint: Checkpoint) -> Tensors:
-    """Tables and projections, as they are; what lm_head and its norm become is `head_tensors`'."""
+    """Tables and projections, unchanged. `head_tensors` gives those of lm_head and its norm."""
     config = checkpoint.config
     sources = family_of(config).sources(config)
     found: Tensors = {}

@@ -1,4 +1,4 @@
-"""What `lora quantize` is asked for."""
+"""Options of `lora quantize`."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ METHODS: tuple[Method, ...] = get_args(Method)
 
 @dataclass(frozen=True)
 class Recipe:
-    """`group` along K of 4-bit weights; `symmetric` ones have no zero points; `head` is lm_head's
-    weights; `kv` how K and V are cached; `method` rounds weights with error compensation or to the
-    nearest; `smooth` whether inputs are scaled first. RequestError: a value out of range."""
+    """`group`: size along K of a group of 4-bit weights. `symmetric`: without zero points. `head`:
+    format of lm_head's weights. `kv`: format of the KV cache. `method`: rounding with error
+    compensation or to nearest. `smooth`: whether inputs are smoothed first. RequestError: a value
+    out of range."""
 
     scheme: str
     group: int = 128
@@ -51,7 +52,7 @@ class Recipe:
 
     @property
     def kv_format(self) -> KvFormat:
-        """How K and V are cached."""
+        """The format of the KV cache."""
         return kv_format(self.kv)
 
     @property
@@ -65,7 +66,7 @@ class Recipe:
         return self.weights.integer
 
     def check(self, config: ModelConfig) -> None:
-        """RequestError names a matrix whose K is no multiple of the group, before any work."""
+        """RequestError names a matrix whose K is not a multiple of the group."""
         if not self.four_bit:
             return
         inputs = {matmul.tensors[0]: matmul.k for matmul in matmuls(describe(config).layers[0])}
@@ -76,5 +77,5 @@ class Recipe:
                 ]
                 raise RequestError(
                     f"{name}: K is {k}, not a multiple of the group of {self.group}; "
-                    + (f"take --group {fitting[-1]}" if fitting else "no group divides every K")
+                    + (f"use --group {fitting[-1]}" if fitting else "no group divides every K")
                 )

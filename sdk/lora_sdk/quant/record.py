@@ -1,4 +1,4 @@
-"""A float pass of one layer that keeps what entered each matmul and attention."""
+"""A float pass of one layer that records the inputs of each matmul and of attention."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from lora_sdk.quant.layer import Parameters, roles
 
 @dataclass
 class Record:
-    """What one layer saw over all windows. `inputs`: by role, [rows, K]. `q`, `k`, `v`: FP32
-    [heads, rows, head_dim], behind RoPE."""
+    """Inputs within one layer over all windows. `inputs`: by role, [rows, K]. `q`, `k`, `v`: FP32
+    [heads, rows, head_dim], after RoPE."""
 
     inputs: dict[str, F32] = field(default_factory=dict)
     q: F32 = field(default_factory=lambda: np.zeros(0, np.float32))
@@ -34,7 +34,7 @@ class RecordingOperations:
         self._attention: list[tuple[F32, F32, F32]] = []
 
     def linear(self, x: F32, name: str) -> F32:
-        """x @ W + bias; x is kept."""
+        """x @ W + bias. Records x."""
         if name in self._roles:
             self._inputs.setdefault(self._roles[name], []).append(x)
         y: F32 = x @ self._parameters.matrices[name]
@@ -42,12 +42,12 @@ class RecordingOperations:
         return y if bias is None else y + bias
 
     def attend(self, q: F32, k: F32, v: F32, layer: int) -> F32:
-        """Float attention; q, k and v are kept."""
+        """Float attention. Records q, k and v."""
         self._attention.append((q, k, v))
         return attention(q, k, v, self.config.attention_scale(layer), softmax_times)
 
     def store(self, x: F32) -> F32:
-        """As it is."""
+        """Unchanged."""
         return x
 
     def vector(self, name: str) -> F32 | None:
@@ -55,7 +55,7 @@ class RecordingOperations:
         return self._parameters.vectors.get(name)
 
     def record(self) -> Record:
-        """All that was kept, windows joined."""
+        """The record, with windows concatenated."""
         found = Record({role: np.concatenate(parts) for role, parts in self._inputs.items()})
         if self._attention:
             found.q, found.k, found.v = (
@@ -67,7 +67,7 @@ class RecordingOperations:
 def record_layer(
     streams: Sequence[F32], layer: int, config: ModelConfig, parameters: Parameters
 ) -> tuple[list[F32], Record]:
-    """Runs windows [T, hidden] through a layer: (what leaves it, what its parts saw)."""
+    """Run windows [T, hidden] through a layer. Returns (outputs, record)."""
     operations = RecordingOperations(layer, config, parameters)
     outputs = [run_layer(x, layer, config, operations) for x in streams]
     return outputs, operations.record()

@@ -1,5 +1,5 @@
-"""Bits per byte of a folder in NumPy's float32, layer by layer over all windows at once: the figure
-that boards' ones stand beside."""
+"""Bits per byte of a folder in NumPy float32, layer by layer over all windows: the reference for
+the boards' result."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from lora_sdk.quant.threads import blas_threads
 from lora_sdk.text.windows import Window
 
 Progress = Callable[[int, int], None]
-BATCH_TOKENS = 1 << 16  # of windows that go through the layers together
+BATCH_TOKENS = 1 << 16  # tokens of the windows in one pass
 
 
 def embed_windows(operations: DenseOperations, windows: Sequence[Sequence[int]]) -> list[F32]:
-    """What enters the first layer, [T, hidden] a window."""
+    """The inputs of the first layer: [T, hidden] per window."""
     checkpoint, config = operations.checkpoint, operations.config
     tokens = checkpoint.table("embed.token")
-    places: NDArray[np.float16] | None = None
+    table: NDArray[np.float16] | None = None
     if config.position_rows:
-        places = checkpoint.table("embed.position")
+        table = checkpoint.table("embed.position")
     found = []
     for window in windows:
         rows = tokens[np.asarray(window)].astype(np.float32)
         offset = config.position_offset
-        at = None if places is None else places[offset : offset + len(window)].astype(np.float32)
+        at = None if table is None else table[offset : offset + len(window)].astype(np.float32)
         found.append(embed(rows, config, at, operations))
     return found
 
@@ -39,7 +39,7 @@ def float_bits(
     windows: Sequence[Window],
     progress: Progress | None = None,
 ) -> float:
-    """Bits of the counted tokens of `windows` over `tokens`; `progress` counts tokens."""
+    """Bits of the scored tokens of `windows` over `tokens`. `progress` counts tokens."""
     batches: list[list[Window]] = [[]]
     for window in windows:
         if sum(w.stop - w.start for w in batches[-1]) >= BATCH_TOKENS:
@@ -76,9 +76,9 @@ def _batch_bits(
     for x, window in zip(streams, windows, strict=True):
         first = max(0, window.scored - 1 - window.start)
         logits = head(x[first:], config, operations).astype(np.float64)
-        wanted = np.asarray(tokens[window.start + first + 1 : window.stop])
+        targets = np.asarray(tokens[window.start + first + 1 : window.stop])
         logits -= logits.max(axis=1, keepdims=True)
-        chosen = logits[np.arange(len(wanted)), wanted]
+        chosen = logits[np.arange(len(targets)), targets]
         bits += float((np.log(np.exp(logits).sum(axis=1)) - chosen).sum() / np.log(2.0))
     layer_done(config.layers + 1)
     return bits

@@ -1,5 +1,5 @@
-"""Rounding of weights [N, K] and of inputs to integers, the scale of each tensor, channel or group
-found by trying how much of the range to give up (clipping) for finer steps."""
+"""Rounding of weights [N, K] and of inputs to integers. The scale of each tensor, channel or group
+is found by a search over clipping the range for finer steps."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ TOP_INT8 = 127
 TOP_INT4, MIDDLE_INT4 = 15, 8
 CLIPS = np.linspace(1.0, 0.5, 21, dtype=np.float32)
 INPUT_CLIPS = np.geomspace(1.0, 0.2, 25, dtype=np.float32)
-INPUT_ROWS, TOP_ROWS = 2048, 64  # by which the scale of inputs is found
+INPUT_ROWS, TOP_ROWS = 2048, 64  # rows for the search of the input scale
 SMALLEST = float(np.finfo(np.float16).tiny)
 
 
 def half_scale(scale: F32) -> F32:
-    """FP32 scales that FP16 holds, so that readers which keep scales in FP16 see the same weights;
-    zero becomes the smallest normal number."""
+    """FP32 scales that are exact in FP16, so that readers with FP16 scales get the same weights.
+    Zero becomes the smallest normal number."""
     found: F32 = np.maximum(scale, SMALLEST).astype(np.float16).astype(np.float32)
     return found
 
 
 def int8_weights(w: F32, per_channel: bool, importance: F32) -> Int8Columns:
-    """w [N, K] in -127..127, one scale for all or one a row; `importance` [K] weighs the squared
-    errors of inputs (the mean square of each)."""
+    """w [N, K] in -127..127, with one scale or one per row. `importance` [K]: weight of the squared
+    errors per input (its mean square)."""
     axis = 1 if per_channel else None
     top = np.abs(w).max(axis=axis, keepdims=True)
     best, scale = np.full(top.shape, np.inf, np.float64), half_scale(top / TOP_INT8)
@@ -41,12 +41,12 @@ def int8_weights(w: F32, per_channel: bool, importance: F32) -> Int8Columns:
 
 
 def int8_values(w: F32, scales: F32) -> NDArray[np.int8]:
-    """w [N, K] by given scales [N]."""
+    """w [N, K] rounded with the given scales [N]."""
     return _int8(w, scales[:, None]).astype(np.int8)
 
 
 def group_scales(w: F32, symmetric: bool, importance: F32) -> tuple[F32, F32]:
-    """Scales and zero points [N] of one group w [N, g], both as FP32 of what is stored."""
+    """Scales and zero points [N] of one group w [N, g], as stored, in FP32."""
     low = np.minimum(w.min(axis=1), 0)
     high = np.maximum(w.max(axis=1), 0)
     best = np.full(len(w), np.inf)
@@ -62,7 +62,7 @@ def group_scales(w: F32, symmetric: bool, importance: F32) -> tuple[F32, F32]:
 
 
 def int4_values(w: F32, scale: F32, zero: F32) -> F32:
-    """w [N, ...] as integers 0..15 by scale and zero point [N]."""
+    """w [N, ...] as integers 0..15, with scale and zero point [N]."""
     shape = (-1,) + (1,) * (w.ndim - 1)
     steps = np.rint(w / scale.reshape(shape)) + zero.reshape(shape)
     values: F32 = np.clip(steps, 0, TOP_INT4)
@@ -70,14 +70,14 @@ def int4_values(w: F32, scale: F32, zero: F32) -> F32:
 
 
 def int4_round(w: F32, scale: F32, zero: F32) -> F32:
-    """What `int4_values` stand for."""
+    """The dequantized `int4_values`."""
     shape = (-1,) + (1,) * (w.ndim - 1)
-    stands: F32 = (int4_values(w, scale, zero) - zero.reshape(shape)) * scale.reshape(shape)
-    return stands
+    dequantized: F32 = (int4_values(w, scale, zero) - zero.reshape(shape)) * scale.reshape(shape)
+    return dequantized
 
 
 def int4_weights(w: F32, group: int, symmetric: bool, importance: F32) -> Int4Columns:
-    """w [N, K] in groups of `group` along K, each value to the nearest."""
+    """w [N, K] in groups of `group` along K, rounded to nearest."""
     n, k = w.shape
     flat = w.reshape(n * (k // group), group)
     weights = np.tile(importance.reshape(-1, group), (n, 1))
@@ -90,13 +90,13 @@ def int4_weights(w: F32, group: int, symmetric: bool, importance: F32) -> Int4Co
 
 
 def input_scale(x: F32, importance: F32) -> np.float32:
-    """The static scale of inputs x [rows, K] for INT8; `importance` [K] weighs squared errors (the
-    sum of squares of each input's weights)."""
+    """The static INT8 scale of inputs x [rows, K]. `importance` [K]: weight of the squared errors
+    (the sum of squares of each input's weights)."""
     tops = np.abs(x).max(axis=1)
     top = float(tops.max(initial=0))
     step = max(1, len(x) // INPUT_ROWS)
     every = np.zeros(len(x), np.float32)
-    every[np.argsort(tops)[-TOP_ROWS:]] = 1  # the largest rows are rare: none of them is left out
+    every[np.argsort(tops)[-TOP_ROWS:]] = 1  # the largest rows are rare: all of them are included
     every[::step] = np.maximum(every[::step], step)
     few, counts = x[every > 0], every[every > 0][:, None]
     best, found = np.inf, half_scale(np.full(1, top / TOP_INT8, np.float32))
@@ -116,7 +116,7 @@ def _int8(x: F32, scale: F32) -> F32:
 
 
 def _affine(low: F32, high: F32, symmetric: bool) -> tuple[F32, F32]:
-    """Scale and zero point that cover low..high, which holds zero."""
+    """Scale and zero point that cover low..high, a range that contains zero."""
     if symmetric:
         wide = np.maximum(-low / MIDDLE_INT4, high / (TOP_INT4 - MIDDLE_INT4))
         return half_scale(wide), np.full(len(low), np.float32(MIDDLE_INT4))

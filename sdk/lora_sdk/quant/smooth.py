@@ -1,6 +1,6 @@
-"""Moving the difficulty of inputs into weights (SmoothQuant, arXiv 2211.10438, equations 3 and 4):
-input column j is divided by s_j, row j of the weights multiplied, and the division is folded into
-what makes the input, so that it costs nothing at run time."""
+"""Moves the difficulty of inputs into weights (SmoothQuant, arXiv 2211.10438, equations 3 and 4).
+Input column j is divided by s_j and row j of the weights is multiplied by s_j. The division is
+folded into the operation before, so it costs nothing at run time."""
 
 from __future__ import annotations
 
@@ -18,19 +18,18 @@ Loss = Callable[[F32], float]
 
 @dataclass(frozen=True)
 class Smoothing:
-    """The best of the tried divisors: `strength` None means that none helped."""
+    """The best divisor. `strength` None: no divisor helped."""
 
     divisor: F32
     strength: float | None
     loss: float
     plain: float
-    """Loss without any."""
+    """Loss without a divisor."""
 
 
 def divisors(top_x: F32, mean_x: F32, top_w: F32) -> Iterator[tuple[float, F32]]:
-    """(strength, s [K]) to try: max|x|^a / max|w|^(1-a), and by the mean instead of the maxima as
-    activation-aware scaling has it (AWQ, arXiv 2306.00978, section 3.2). Columns that are never
-    used keep 1."""
+    """Candidates (strength, s [K]): max|x|^a / max|w|^(1-a), and the form with means as in
+    activation-aware scaling (AWQ, arXiv 2306.00978, section 3.2). Unused columns keep 1."""
     used = (top_x > 0) & (top_w > 0)
     x, mean, w = (np.where(used, part, 1).astype(np.float64) for part in (top_x, mean_x, top_w))
     for strength in STRENGTHS:
@@ -40,7 +39,7 @@ def divisors(top_x: F32, mean_x: F32, top_w: F32) -> Iterator[tuple[float, F32]]
 
 
 def choose(candidates: Iterator[tuple[float, F32]], size: int, loss: Loss) -> Smoothing:
-    """The divisor [size] with the least loss, ones among them."""
+    """The divisor [size] with the lowest loss. Candidates include all ones."""
     ones = np.ones(size, np.float32)
     plain = loss(ones)
     best = Smoothing(ones, None, plain, plain)
@@ -52,7 +51,7 @@ def choose(candidates: Iterator[tuple[float, F32]], size: int, loss: Loss) -> Sm
 
 
 def fold_norm(parameters: Parameters, norm: str, matrices: Sequence[str], s: F32) -> None:
-    """Into a norm's gamma and beta."""
+    """Fold s into a norm's gamma and beta."""
     for part in (f"{norm}.gamma", f"{norm}.beta"):
         if part in parameters.vectors:
             parameters.vectors[part] = parameters.vectors[part] / s
@@ -60,8 +59,8 @@ def fold_norm(parameters: Parameters, norm: str, matrices: Sequence[str], s: F32
 
 
 def fold_matrix(parameters: Parameters, before: str, after: str, s: F32, columns: F32) -> None:
-    """Into the columns of the matrix that makes the input (v before o, up before down): `columns`
-    [N] divides those, `s` [K] multiplies the rows of `after`."""
+    """Fold s into the matrix before (v before o, up before down): `columns` [N] divides its
+    columns, `s` [K] multiplies the rows of `after`."""
     parameters.matrices[before] = parameters.matrices[before] / columns
     if f"{before}.bias" in parameters.vectors:
         parameters.vectors[f"{before}.bias"] = parameters.vectors[f"{before}.bias"] / columns
@@ -69,13 +68,13 @@ def fold_matrix(parameters: Parameters, before: str, after: str, s: F32, columns
 
 
 def shared_heads(s: F32, config: ModelConfig) -> F32:
-    """[heads*head_dim] from [kv_heads*head_dim]: each KV head's for the query heads that use it."""
+    """[kv_heads*head_dim] -> [heads*head_dim]: each KV head's values for its query heads."""
     per_head = s.reshape(config.kv_heads, config.head_dim)
     return np.repeat(per_head, config.heads // config.kv_heads, axis=0).reshape(-1)
 
 
 def over_sharing(x: F32, config: ModelConfig) -> F32:
-    """The greatest over a KV head's query heads: [heads*head_dim] -> [kv_heads*head_dim]."""
+    """The max over the query heads of a KV head: [heads*head_dim] -> [kv_heads*head_dim]."""
     top: F32 = x.reshape(config.kv_heads, -1, config.head_dim).max(axis=1).reshape(-1)
     return top
 

@@ -1,4 +1,4 @@
-"""Calibration text: what ships, and windows of tokens cut from any."""
+"""Calibration text: the included one, and windows of tokens of any text."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from lora_sdk.model.spec import ModelConfig
 from lora_sdk.text.tokenizer import Tokenizer
 
 WINDOW = 512
-LEAST = 32  # tokens that a window has at least
+MIN_TOKENS = 32  # of a window
 MAX_BYTES = 64 << 20
 _NAME = "calibration.txt"
 
 
 def calibration_path() -> Path:
-    """The text that ships: in lora_sdk/models where installed, in models/ of a checkout.
-    ModelError where neither is there."""
+    """The included text: in lora_sdk/models if installed, or in models/ of a checkout. ModelError
+    if both are missing."""
     package = Path(__file__).resolve().parents[1]
-    places = (package / "models" / _NAME, package.parents[1] / "models" / _NAME)
-    for path in places:
+    paths = (package / "models" / _NAME, package.parents[1] / "models" / _NAME)
+    for path in paths:
         if path.is_file():
             return path
     raise ModelError(
-        f"the calibration text is not installed: neither {places[0]} nor {places[1]} is there; name"
+        f"the calibration text is not installed: neither {paths[0]} nor {paths[1]} exists; name"
         " one with --calibration"
     )
 
 
 def read_text(path: Path) -> str:
-    """A UTF-8 file of at most 64 MiB; RequestError says what is wrong with it."""
+    """The content of a UTF-8 file of at most 64 MiB. RequestError for any other file."""
     if not path.is_file():
-        raise RequestError(f"calibration file {path} is not there; expected UTF-8 text")
+        raise RequestError(f"calibration file {path} does not exist; expected UTF-8 text")
     if path.stat().st_size > MAX_BYTES:
         raise RequestError(f"calibration file {path} is larger than {MAX_BYTES >> 20} MiB")
     try:
@@ -41,16 +41,16 @@ def read_text(path: Path) -> str:
 
 
 def windows_of(text: str, tokenizer: Tokenizer, config: ModelConfig, count: int) -> list[list[int]]:
-    """At most `count` windows of equal length, spread over the text, each behind the tokenizer's
-    own beginning. RequestError: a bad count, or a text of fewer than 32 tokens."""
+    """At most `count` windows of equal length, spread over the text. Each starts with the BOS
+    token, if any. RequestError: a bad count, or a text of fewer than 32 tokens."""
     if not 1 <= count <= 4096:
         raise RequestError(f"{count} calibration windows; expected 1..4096")
     begin = [*tokenizer.begins_with]
     length = min(WINDOW, config.positions) - len(begin)
     tokens = tokenizer.encode(text, special=False)
-    if len(tokens) < LEAST:
+    if len(tokens) < MIN_TOKENS:
         raise RequestError(
-            f"the calibration text has {len(tokens)} tokens; expected at least {LEAST}"
+            f"the calibration text has {len(tokens)} tokens; expected at least {MIN_TOKENS}"
         )
     length = min(length, len(tokens))
     count = min(count, len(tokens) // length)

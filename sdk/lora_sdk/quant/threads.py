@@ -1,4 +1,4 @@
-"""How many threads multiply."""
+"""The number of threads of BLAS."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from threadpoolctl import ThreadpoolController
 from lora_sdk.model.spec import ModelConfig
 
 SMALL_PRODUCT = 1 << 21
-"""Elements of a matrix below which one thread multiplies."""
+"""Matrices with fewer elements are multiplied by one thread."""
 
 
 def blas_threads(config: ModelConfig) -> AbstractContextManager[object]:
-    """While it is open, products of a small model run on one thread: waking BLAS's others costs
-    more than they save, and much more where the CPUs are busy."""
+    """A context in which matmuls of a small model run on one thread: waking BLAS's other threads
+    costs more than they save, and much more on busy CPUs."""
     if config.hidden * config.ffn >= SMALL_PRODUCT:
         return nullcontext()
     limited: AbstractContextManager[object] = ThreadpoolController().limit(
