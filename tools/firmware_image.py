@@ -2,8 +2,8 @@
 
     python tools/firmware_image.py --board 0x280 --entry 0 CODE IMAGE
 
-Reads the ABI number and the magic from abi.h, so they are defined once. Exit code 1, with one line
-on stderr, where a file is missing or a value does not fit.
+Reads the ABI number and the magic from abi.h, so they are defined once. If a file is missing or a
+value does not fit, it prints one line to stderr and exits with code 1.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LIMIT = 64 * 1024
 
 
 def constant(name: str) -> int:
-    """The value of a `#define` or enumerator of abi.h; ValueError where there is none."""
+    """The value of a `#define` or enumerator of abi.h. ValueError if there is none."""
     text = ABI_HEADER.read_text()
     found = re.search(rf"\b{name}\b\s*=?\s*(0x[0-9a-fA-F]+|\d+)", text)
     if found is None:
@@ -30,8 +30,8 @@ def constant(name: str) -> int:
 
 
 def pack(code: bytes, board: int, entry: int) -> bytes:
-    """The image of `code` for a board kind (enum lora_board_kind), whose first instruction stands
-    at byte `entry` of the code. ValueError where code or entry is out of range."""
+    """The image of `code` for a board kind (enum lora_board_kind). The first instruction is at byte
+    `entry` of the code. ValueError if code or entry is out of range."""
     if not 0 < len(code) <= LIMIT:
         raise ValueError(f"code has {len(code)} B, expected 1..{LIMIT}")
     if not 0 <= entry < len(code):
@@ -50,7 +50,7 @@ def pack(code: bytes, board: int, entry: int) -> bytes:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Command line; returns the exit code."""
+    """The command line. Returns the exit code."""
     parser = argparse.ArgumentParser(description="pack a firmware image")
     parser.add_argument("--board", type=lambda text: int(text, 0), required=True)
     parser.add_argument("--entry", type=lambda text: int(text, 0), default=0)

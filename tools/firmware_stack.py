@@ -1,9 +1,9 @@
-"""Holds the firmware's deepest call path against its stack, and refuses recursion.
+"""Checks that the firmware's deepest call path fits its stack, and refuses recursion.
 
     python tools/firmware_stack.py --script card.ld BUILD_FOLDER
 
-Reads the call graphs that gcc writes beside each object (-fcallgraph-info=su). Prints the deepest
-path; exit code 1 where it exceeds the linker script's STACK_BYTES, where a function may call
+Reads the call graphs that gcc writes next to each object (-fcallgraph-info=su). Prints the deepest
+path. The exit code is 1 if it exceeds the linker script's STACK_BYTES, or if a function may call
 itself, calls through a pointer, or has a frame of unknown size.
 """
 
@@ -21,7 +21,7 @@ FRAME = re.compile(r"(\d+) bytes \((\w+)\)")
 
 
 class StackError(Exception):
-    """The call graph breaks a rule; the message names the function."""
+    """The call graph violates a rule. The message names the function."""
 
 
 def read_graph(folder: Path) -> tuple[dict[str, int], dict[str, set[str]]]:
@@ -51,7 +51,7 @@ def deepest(
 
     def visit(name: str, above: tuple[str, ...]) -> tuple[int, list[str]]:
         if name in above:
-            raise StackError(f"{name}: calls itself by way of {' -> '.join(above)}")
+            raise StackError(f"{name}: calls itself through {' -> '.join(above)}")
         if name not in frames:
             raise StackError(f"{above[-1]}: calls {name}, whose frame is not known")
         if name not in known:
@@ -65,7 +65,7 @@ def deepest(
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Command line; returns the exit code."""
+    """The command line. Returns the exit code."""
     parser = argparse.ArgumentParser(description="check the firmware's stack")
     parser.add_argument("--root", default="card_main", help="function that the start code calls")
     parser.add_argument("--script", type=Path, required=True, help="linker script")

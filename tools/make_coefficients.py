@@ -1,7 +1,7 @@
-"""Makes csrc/include/lora/coefficients.h and csrc/src/coefficients.c. Run once, by hand.
+"""Generates csrc/include/lora/coefficients.h and csrc/src/coefficients.c. Run once, by hand.
 
-The numbers are a contract: every stored bit of every model depends on them, so the committed header
-is final and no build runs this file (it needs mpmath). `--check` compares without writing.
+Every stored bit of every model depends on these numbers. So the committed header is final and no
+build runs this file (it needs mpmath). `--check` compares without writing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Function = Callable[[Real], Real]
 
 @dataclass(frozen=True)
 class Entry:
-    """One constant (a list of one) or table of the header."""
+    """One constant (a list with one value) or one table of the header."""
 
     name: str
     kind: str  # "float" or "double"
@@ -68,7 +68,7 @@ def to_double(value: Real) -> float:
 
 
 def cut(value: Real, bits: int) -> float:
-    """`value` toward zero to `bits` significant bits, so that small integers times it are exact."""
+    """`value` truncated to `bits` significant bits, so that its multiples are exact."""
     exponent = int(mpmath.floor(mpmath.log(abs(value), 2))) + 1 - bits
     return float(mpmath.floor(value / mpf(2) ** exponent) * mpf(2) ** exponent)
 
@@ -148,7 +148,8 @@ def gelu_erf(x: Real) -> Real:
 
 
 def gelu_entries() -> list[Entry]:
-    """Chords of 1024 equal intervals on [-8, 8) between exact end values: y = a_i*x + b_i."""
+    """Linear interpolation between exact values on 1024 equal intervals of [-8, 8):
+    y = a_i*x + b_i."""
     entries = []
     for name, function in (("gelu_tanh", gelu_tanh), ("gelu_erf", gelu_erf)):
         ends = [function(mpf(i - 512) / 64) for i in range(GELU_INTERVALS + 1)]
@@ -223,7 +224,7 @@ def main() -> int:
     for path, text in ((HEADER, header_text(entries)), (SOURCE, source_text(entries))):
         if check:
             if not path.exists() or path.read_text() != text:
-                print(f"{path.relative_to(ROOT)} differs from what this tool makes")
+                print(f"{path.relative_to(ROOT)} differs from the output of this tool")
                 different = True
         else:
             path.write_text(text)

@@ -18,7 +18,7 @@ OWNERS: tuple[type, ...] = (EngineOptions, SamplingParams)
 
 
 def with_tables(page: str) -> str:
-    """The page with its tables as the code has them. ValueError: a table's markers are missing."""
+    """The page with its tables generated. ValueError: a table's markers are missing."""
     for owner in OWNERS:
         begin, end = (
             f"<!-- arguments of {owner.__name__} -->\n",

@@ -1,4 +1,4 @@
-"""Signatures of the parts of pynq that lora_host.routes uses, out of its own source:
+"""Extracts the signatures that lora_host.routes uses from pynq's source:
 
     python -m tools.route_signatures pynq-3.0.1.tar.gz > tests/data/pynq_signatures.json
 
@@ -25,7 +25,7 @@ PYNQ = {  # class or "" -> names in a file of the package
 
 
 def parameters(node: ast.FunctionDef) -> dict[str, Any]:
-    """Positional parameters, how many have defaults, and whether it is a property or takes **."""
+    """Positional parameters, the number with defaults, and whether it is a property or takes **."""
     properties = [d for d in node.decorator_list if isinstance(d, ast.Name) and d.id == "property"]
     return {
         "parameters": [argument.arg for argument in node.args.args],
@@ -36,7 +36,7 @@ def parameters(node: ast.FunctionDef) -> dict[str, Any]:
 
 
 def pynq_signatures(sdist: Path) -> dict[str, Any]:
-    """By "Class.name", or the name alone."""
+    """Signatures by "Class.name", or by name for functions."""
     found: dict[str, Any] = {}
     with tarfile.open(sdist) as archive:
         root = archive.getnames()[0].split("/")[0]

@@ -42,7 +42,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--smoke", action="store_true", help="tiny sizes, seconds")
     parser.add_argument(
-        "--resume", action="store_true", help="go on training the EAGLE-3 head that lies in --out"
+        "--resume", action="store_true", help="continue training the EAGLE-3 head in --out"
     )
     parser.add_argument("--no-evaluate", action="store_true")
     return parser
@@ -59,7 +59,7 @@ def build_budgets(options: argparse.Namespace) -> dict[str, Budget]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the stages that were asked for, then measure what was made."""
+    """Run the requested stages, then measure the results."""
     options = build_parser().parse_args(arguments)
     plans = smoke_plans() if options.smoke else Plans()
     plans = replace(plans, resume=options.resume)

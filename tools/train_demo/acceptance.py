@@ -1,7 +1,7 @@
-"""Mean tokens emitted a verification (AAT) of the drafts on the target's own greedy text.
+"""Mean emitted tokens per verification (AAT) of the drafts on the target's greedy text.
 
-While a draft is right, its context equals the greedy text.  So whether its k-th token is right
-can be computed for every position at once, and the verifications are then walked through.
+While a draft is right, its context equals the greedy text. So whether its k-th token is right is
+computed for all positions at once. Then the verifications are simulated in sequence.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from .eagle3 import Eagle3Head, default_auxiliary, fused_auxiliary
 from .model import Llama
 
 CHAIN = (1, 1, 1, 1)
-"""Four drafted tokens, one a depth: five rows in a verification."""
+"""Four drafted tokens, one per depth: five rows per verification."""
 
 TREE = (3, 2, 2, 1)
-"""Children of every node a depth: 1 + 3 + 6 + 12 + 12 rows."""
+"""Children of every node, per depth: 1 + 3 + 6 + 12 + 12 rows."""
 
 Hits = Callable[[Tensor, Sequence[int]], Tensor]
 """Maps ids [T] and widths to bool [rounds, T]: is token p + k + 1 drafted from p in round k."""
@@ -27,7 +27,7 @@ Hits = Callable[[Tensor, Sequence[int]], Tensor]
 
 @dataclass(frozen=True)
 class Continuation:
-    """Greedy text: the first `prompt` of the ids were given."""
+    """Greedy text. The first `prompt` ids are the prompt."""
 
     ids: list[int]
     prompt: int
@@ -38,14 +38,14 @@ def beginnings(texts: Sequence[Continuation], new_tokens: int) -> list[Continuat
     return [Continuation(text.ids[: text.prompt + new_tokens], text.prompt) for text in texts]
 
 
-def in_best(logits: Tensor, wanted: Tensor, width: int) -> Tensor:
-    """Whether wanted [T] is among the `width` best of logits [T, V]."""
+def in_best(logits: Tensor, targets: Tensor, width: int) -> Tensor:
+    """Whether targets [T] are among the `width` best of logits [T, V]."""
     best = logits.topk(width, dim=-1).indices
-    return (best == wanted[:, None]).any(dim=-1)
+    return (best == targets[:, None]).any(dim=-1)
 
 
 def draft_hits(draft: Llama) -> Hits:
-    """Hits of a small draft, which sees only tokens."""
+    """Hits of a small draft, whose input is only tokens."""
 
     def hits(ids: Tensor, widths: Sequence[int]) -> Tensor:
         with torch.no_grad():
@@ -60,7 +60,7 @@ def draft_hits(draft: Llama) -> Hits:
 
 
 def eagle3_hits(target: Llama, head: Eagle3Head) -> Hits:
-    """Hits of an EAGLE-3 head, which also sees the target's states up to the known token."""
+    """Hits of an EAGLE-3 head, whose input also has the target's states up to the known token."""
 
     def hits(ids: Tensor, widths: Sequence[int]) -> Tensor:
         layers = default_auxiliary(target.shape.layers)
@@ -89,7 +89,7 @@ def count_emitted(found: Tensor, first: int) -> list[int]:
 
 
 def mean_emitted(hits: Hits, texts: Sequence[Continuation], widths: Sequence[int]) -> float:
-    """AAT over all verifications of all texts, the bonus token included."""
+    """AAT over all verifications of all texts, including the bonus token."""
     emitted: list[int] = []
     for text in texts:
         emitted += count_emitted(hits(torch.tensor(text.ids), widths), text.prompt)

@@ -1,7 +1,7 @@
-"""Write models/calibration.txt: the text that `lora quantize` calibrates on where none is named.
+"""Write models/calibration.txt, the default calibration text of `lora quantize`.
 
-Pieces of the training half's source files and topics, never of what is held out; every fourth is
-prose. `python -m tools.train_demo.calibration --models models`
+It consists of excerpts of the training half's source files and topics, never of held-out ones.
+Every fourth excerpt is prose. `python -m tools.train_demo.calibration --models models`
 """
 
 from __future__ import annotations
@@ -13,29 +13,29 @@ from pathlib import Path
 
 from .corpus import Document, gather_code, gather_topics, split_code, split_topics
 
-PIECE, PIECES = 2600, 40  # characters of a piece, pieces
+LENGTH, COUNT = 2600, 40  # characters per excerpt, number of excerpts
 PROSE_EVERY = 4
 
 
 def in_hash_order(documents: list[Document]) -> Iterator[Document]:
-    """Documents long enough for a piece, in an order that their names alone decide."""
-    long = [one for one in documents if len(one.text) >= PIECE]
+    """Documents long enough for an excerpt, in an order that depends only on their names."""
+    long = [one for one in documents if len(one.text) >= LENGTH]
     return iter(sorted(long, key=lambda one: hashlib.sha256(one.name.encode()).digest()))
 
 
-def piece_of(document: Document) -> str:
-    """Whole lines from the document's middle, PIECE characters or a little less."""
-    text = document.text[max(0, (len(document.text) - PIECE) // 2) :]
-    start = text.find("\n") + 1 if len(document.text) > PIECE else 0
-    return text[start : start + PIECE].rpartition("\n")[0] + "\n"
+def excerpt_of(document: Document) -> str:
+    """Whole lines from the document's middle, LENGTH characters or a little less."""
+    text = document.text[max(0, (len(document.text) - LENGTH) // 2) :]
+    start = text.find("\n") + 1 if len(document.text) > LENGTH else 0
+    return text[start : start + LENGTH].rpartition("\n")[0] + "\n"
 
 
 def calibration_text() -> str:
-    """The pieces joined, code and prose."""
+    """The excerpts joined, code and prose."""
     code = in_hash_order(split_code(gather_code()).train)
     prose = in_hash_order(split_topics(gather_topics()).train)
-    turns = (prose if turn % PROSE_EVERY == PROSE_EVERY - 1 else code for turn in range(PIECES))
-    return "\n".join(piece_of(next(turn)) for turn in turns)
+    turns = (prose if turn % PROSE_EVERY == PROSE_EVERY - 1 else code for turn in range(COUNT))
+    return "\n".join(excerpt_of(next(turn)) for turn in turns)
 
 
 def main() -> None:

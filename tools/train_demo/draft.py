@@ -1,4 +1,4 @@
-"""Distil the small draft: the target's own layers at the start, its distribution as the label."""
+"""Distill the small draft. It starts from layers of the target and learns its distribution."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def start_from_target(target: Llama, copied: tuple[int, ...]) -> Llama:
 
 def soft_cross_entropy(logits: Tensor, teacher: Tensor) -> Tensor:
     """Mean cross entropy in nats of logits [..., V] against the softmax of `teacher` [..., V]."""
-    wanted = teacher.float().softmax(dim=-1)
-    return -(wanted * logits.float().log_softmax(dim=-1)).sum(dim=-1).mean()
+    probabilities = teacher.float().softmax(dim=-1)
+    return -(probabilities * logits.float().log_softmax(dim=-1)).sum(dim=-1).mean()
 
 
-def distil_loss(target: Llama, draft: Llama, inputs: Tensor) -> Tensor:
+def distill_loss(target: Llama, draft: Llama, inputs: Tensor) -> Tensor:
     """Distance of the draft from the target on ids [B, T]."""
     with torch.autocast("cpu", dtype=torch.bfloat16):
         with torch.no_grad():
@@ -52,14 +52,14 @@ def distil_loss(target: Llama, draft: Llama, inputs: Tensor) -> Tensor:
 
 
 def train_draft(target: Llama, source: Windows, plan: DraftPlan, budget: Budget) -> Llama:
-    """Train a draft on windows of `source`; the windows' next tokens themselves are not used."""
+    """Train a draft on windows of `source`. The windows' next tokens are not used as labels."""
     torch.manual_seed(plan.seed)
     target.requires_grad_(False)
     draft = start_from_target(target, plan.copied)
     optimizers = build_optimizers(draft, plan.rates)
-    compute: Callable[..., Tensor] = distil_loss
+    compute: Callable[..., Tensor] = distill_loss
     if plan.compiled:
-        compute = torch.compile(distil_loss, dynamic=False)
+        compute = torch.compile(distill_loss, dynamic=False)
     while (share := budget.share()) < 1.0:
         length = plan.short if share < plan.full_from else target.shape.positions
         set_rates(optimizers, schedule(share))

@@ -1,10 +1,10 @@
-"""The EAGLE-3 head: one layer over the target's inner states, trained on its own outputs.
+"""The EAGLE-3 head: one layer over the target's hidden states, trained on its own outputs.
 
-Entry s of a sequence joins the embedding of token s+1 with a state of position s and predicts
-token s+2.  In round 0 the states are the target's, fused by `fc`; in round k they are the head's
-own of round k-1, one entry earlier, as when it drafts the k-th further token ("training-time
-test").  Keys and values of round k then come from round 0 up to entry s-k, and from round j at
-entry s-(k-j).
+Entry s of a sequence combines the embedding of token s+1 with a state of position s and predicts
+token s+2. In round 0 the states are the target's, fused by `fc`. In round k they are the head's
+outputs of round k-1, one entry earlier, as in drafting the k-th further token ("training-time
+test"). Keys and values of round k then come from round 0 up to entry s-k, and from round j at entry
+s-(k-j).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Projected = tuple[Tensor, Tensor, Tensor]
 
 
 def default_auxiliary(layers: int) -> tuple[int, int, int]:
-    """Layers whose inputs the head reads where a config names none."""
+    """Layers whose inputs the head reads if the config names none."""
     return 2, layers // 2, layers - 3
 
 
@@ -31,7 +31,7 @@ def fused_auxiliary(target: Llama, ids: Tensor, layers: tuple[int, ...]) -> tupl
 
 
 def delayed(x: Tensor, entries: int) -> Tensor:
-    """Move x [B, ..., T, W] `entries` later along T; what enters is zero."""
+    """Shift x [B, ..., T, W] by `entries` along T, with zeros at the start."""
     if entries == 0:
         return x
     return F.pad(x, (0, 0, entries, 0))[..., : x.shape[-2], :]
@@ -83,7 +83,7 @@ def mix_rounds(rounds: list[Projected]) -> Tensor:
 
 
 class Eagle3Head(nn.Module):
-    """EAGLE-3 draft; its parameters bear the published names, the embedding is the target's."""
+    """EAGLE-3 draft. Parameters have the published names. The embedding is the target's."""
 
     cos: Tensor
     sin: Tensor
@@ -100,7 +100,7 @@ class Eagle3Head(nn.Module):
         self.register_buffer("sin", sin, persistent=False)
 
     def start_from_target(self, target: Llama) -> None:
-        """Begin with the target's output matrix, final norm and a copy of its last MLP."""
+        """Initialize from the target's output matrix, final norm and a copy of its last MLP."""
         self.lm_head.weight.data.copy_(target.embed_tokens.weight.data)
         self.norm.load_state_dict(target.norm.state_dict())
         weights = target.layers[-1].state_dict()
@@ -112,7 +112,7 @@ class Eagle3Head(nn.Module):
     def unroll(self, embedded: Tensor, auxiliary: Tensor, rounds: int) -> list[Tensor]:
         """Logits [B, T, V] of each round for embeddings [B, T, H] and states [B, T, 3H].
 
-        `embedded` holds token s+1 at entry s; entry s of round k means something from s = k on.
+        `embedded` holds token s+1 at entry s. Entry s of round k is valid from s = k on.
         """
         length = embedded.shape[1]
         cos, sin = self.cos[:length], self.sin[:length]

@@ -1,5 +1,5 @@
-"""Bits per byte of the shipped models on emulated boards: `lora eval`'s own scoring over every
-held-out file, one after another. Needs no torch.
+"""Bits per byte of the included models on emulated boards, with the scoring of `lora eval` on every
+held-out file. Needs no torch.
 
 `python -m tools.train_demo.evaluate_boards --models models --boards 2`
 """
@@ -18,7 +18,7 @@ MODELS = ("demo", "demo_draft")
 
 
 def bits_per_byte(engine: Engine, documents: list[Document]) -> float:
-    """Bits that the engine's model needs for a byte of the documents, each scored by itself."""
+    """Bits per byte of the engine's model over the documents, each scored separately."""
     bits = sum(evaluate_text(engine, one.text.encode()).bits for one in documents)
     return bits / byte_count(documents)
 

@@ -1,5 +1,5 @@
-"""Bits per byte of the demo model quantized in every scheme, on emulated boards: `lora eval`'s own
-scoring over the held-out files. Needs no torch.
+"""Bits per byte of the demo model quantized in every scheme, on emulated boards, scored as by
+`lora eval` on the held-out files. Needs no torch.
 
 `python -m tools.train_demo.evaluate_quantized --models models`
 """
@@ -31,11 +31,11 @@ RECIPES: dict[str, tuple[Recipe, tuple[str, ...]]] = {
     "W4A8, zero points": (Recipe("w4a8", symmetric=False), ("int8",)),
     "W4A16, groups of 128": (Recipe("w4a16", kv="fp16"), ("fp16",)),
 }
-"""Title -> what is made, and the KV caches it is run with."""
+"""Title -> recipe, and the KV caches it is run with."""
 
 
 def evaluations(models: Path, work: Path) -> Iterator[tuple[str, str, Path]]:
-    """(title, KV cache, folder) of everything that is scored; folders are made on the way."""
+    """(title, KV cache, folder) of each evaluation. Folders are created on demand."""
     demo = models / "demo"
     yield "FP16", "fp16", demo
     config = load_config(demo)

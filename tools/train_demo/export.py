@@ -14,7 +14,7 @@ from .tokenizer import END_OF_TEXT_ID, save_tokenizer
 
 
 def as_fp16(name: str, weight: torch.Tensor) -> torch.Tensor:
-    """`weight` in FP16; a value outside its range is an error, never an infinity."""
+    """`weight` in FP16. A value out of range is an error, not an infinity."""
     half = weight.detach().to(torch.float16).contiguous()
     if not bool(torch.isfinite(half).all()):
         raise ValueError(f"{name}: a value is not finite in FP16")
@@ -55,16 +55,16 @@ def write_json(path: Path, content: dict[str, object]) -> None:
 
 
 def write_generation_config(folder: Path) -> None:
-    """Name the token that begins, ends and pads."""
+    """Write the ids of the BOS, EOS and padding token."""
     names = ("bos_token_id", "eos_token_id", "pad_token_id")
     write_json(folder / "generation_config.json", dict.fromkeys(names, END_OF_TEXT_ID))
 
 
 def write_weights(folder: Path, weights: dict[str, torch.Tensor]) -> None:
-    """Write model.safetensors with the metadata that transformers asks for."""
+    """Write model.safetensors with the metadata that transformers requires."""
     path = folder / "model.safetensors"
     save_file(weights, path, metadata={"format": "pt"})
-    path.chmod(0o644)  # safetensors writes files for the owner alone
+    path.chmod(0o644)  # safetensors writes files readable only by the owner
 
 
 def export_llama(model: Llama, tokenizer: Tokenizer, folder: Path) -> None:
@@ -94,7 +94,7 @@ def read_shape(folder: Path) -> Shape:
 
 
 def load_llama(folder: Path) -> Llama:
-    """Read a folder written by `export_llama` back, its FP16 values held in float32."""
+    """Read a folder written by `export_llama`, with its FP16 values in float32."""
     model = Llama(read_shape(folder))
     weights = load_file(folder / "model.safetensors")
     model.load_state_dict({name.removeprefix("model."): w for name, w in weights.items()})

@@ -1,4 +1,4 @@
-"""Greedy text of the target, through transformers, from prompts cut out of documents."""
+"""Greedy text of the target, through transformers, from prompts cut from documents."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from .tokenizer import END_OF_TEXT_ID, encode_text
 def cut_prompts(
     tokenizer: Tokenizer, documents: Sequence[Document], count: int, length: int
 ) -> list[list[int]]:
-    """At most `count` prompts of `length` ids, evenly spread, each behind end-of-text."""
-    pieces = []
+    """At most `count` prompts of `length` ids, evenly spread, each after end-of-text."""
+    prompts = []
     for document in documents:
         ids = encode_text(tokenizer, document.text)
         for start in range(0, len(ids) - length + 2, length):
-            pieces.append([END_OF_TEXT_ID, *ids[start : start + length - 1]])
-    step = max(1, len(pieces) // count)
-    return pieces[::step][:count]
+            prompts.append([END_OF_TEXT_ID, *ids[start : start + length - 1]])
+    step = max(1, len(prompts) // count)
+    return prompts[::step][:count]
 
 
 def continue_greedily(
     model: Any, prompts: Sequence[Sequence[int]], new_tokens: int, batch: int = 64
 ) -> list[Continuation]:
-    """Continue prompts of one common length; a text ends before its first end-of-text."""
+    """Continue prompts of equal length. A text ends before its first end-of-text."""
     texts = []
     for start in range(0, len(prompts), batch):
         ids = torch.tensor([list(prompt) for prompt in prompts[start : start + batch]])

@@ -42,7 +42,7 @@ class RMSNorm(nn.Module):
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalise x [..., width]."""
+        """Normalize x [..., width]."""
         return F.rms_norm(x, (x.shape[-1],), self.weight.to(x.dtype), self.eps)
 
 
@@ -57,7 +57,7 @@ def rope_tables(shape: Shape) -> tuple[Tensor, Tensor]:
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn heads x [B, heads, T, D] by the tables [T, D] or [B, 1, T, D]."""
+    """Rotate heads x [B, heads, T, D] by the tables [T, D] or [B, 1, T, D]."""
     left, right = x.chunk(2, dim=-1)
     turned = x * cos + torch.cat((-right, left), dim=-1) * sin
     return turned.to(x.dtype)
@@ -147,9 +147,9 @@ class Llama(nn.Module):
         cos, sin = rope_tables(shape)
         self.register_buffer("cos", cos, persistent=False)
         self.register_buffer("sin", sin, persistent=False)
-        self._initialise()
+        self._initialize()
 
-    def _initialise(self) -> None:
+    def _initialize(self) -> None:
         """Draw weights; those that write to the residual stream start at zero."""
         for name, weight in self.named_parameters():
             if weight.dim() < 2:

@@ -36,5 +36,5 @@ def write_own_text(
 def mixed_stream(corpus_stream: torch.Tensor, path: Path, share: float) -> torch.Tensor:
     """The corpus with the own text repeated until it makes up about `share` of all tokens."""
     own = load_file(path)["stream"]
-    wanted = len(corpus_stream) * share / (1.0 - share)
-    return torch.cat([corpus_stream] + [own] * max(1, round(wanted / len(own))))
+    target_length = len(corpus_stream) * share / (1.0 - share)
+    return torch.cat([corpus_stream] + [own] * max(1, round(target_length / len(own))))
