@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lora_host.vrtd_mock.process import Standin
+from lora_host.vrtd_mock.process import MockServer
 from tests.processes import environment
 
 OVERLAY = "lora_f_v80"
@@ -27,10 +27,10 @@ def build_card(folder: Path) -> Path:
 
 
 def start_client(
-    code: str, standin: Standin, *arguments: str, **more: str
+    code: str, mock_server: MockServer, *arguments: str, **more: str
 ) -> subprocess.Popen[str]:
     """Python code as a client of the mock server."""
-    variables = {**environment(), "LORA_VRTD_SOCKET": str(standin.socket), **more}
+    variables = {**environment(), "LORA_VRTD_SOCKET": str(mock_server.socket), **more}
     return subprocess.Popen(
         [sys.executable, "-c", code, *arguments],
         env=variables,
@@ -40,9 +40,9 @@ def start_client(
     )
 
 
-def run_client(code: str, standin: Standin, *arguments: str, **more: str) -> str:
+def run_client(code: str, mock_server: MockServer, *arguments: str, **more: str) -> str:
     """What the code prints; fails with its stderr where it fails."""
-    process = start_client(code, standin, *arguments, **more)
+    process = start_client(code, mock_server, *arguments, **more)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
     return out

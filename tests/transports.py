@@ -20,7 +20,7 @@ from lora_host.cluster import Cluster
 from lora_host.errors import TransportError
 from lora_host.overlay import Overlay, load_overlay
 from lora_host.selection import default_overlay
-from lora_host.vrtd_mock.process import Standin
+from lora_host.vrtd_mock.process import MockServer
 
 MOST = 8
 # Where waits are real time the boards' clock runs faster, so that a core's second in reset is none
@@ -97,8 +97,8 @@ class Slash(Transport):
 
     def __init__(self) -> None:
         self._stack = ExitStack()
-        self._running: dict[int, Standin] = {}
-        self._current: Standin | None = None
+        self._running: dict[int, MockServer] = {}
+        self._current: MockServer | None = None
         # Other processes' mock servers have boards of the same names.
         locks = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="lora-locks-"))
         os.environ["LORA_LOCK_FOLDER"] = locks
@@ -106,11 +106,11 @@ class Slash(Transport):
     def devices(self, boards: int) -> tuple[str, ...]:
         if boards not in self._running:
             self._running[boards] = self._stack.enter_context(
-                Standin(boards, ["--speed", str(SPEED)])
+                MockServer(boards, ["--speed", str(SPEED)])
             )
         self._current = self._running[boards]
         for board in range(boards):  # the boards outlive the test that planted a fault in them
-            self._current.tell(f"fault {board} {abi.FAULT_NONE} 0 0 0")
+            self._current.command(f"fault {board} {abi.FAULT_NONE} 0 0 0")
         os.environ["LORA_VRTD_SOCKET"] = str(self._current.socket)
         return self._current.uris
 
@@ -118,7 +118,7 @@ class Slash(Transport):
         self, cluster: Cluster, board: int, kind: int, a: int = 0, b: int = 0, c: int = 0
     ) -> None:
         assert self._current is not None
-        self._current.tell(f"fault {board} {kind} {a} {b} {c}")
+        self._current.command(f"fault {board} {kind} {a} {b} {c}")
 
     @property
     def overlay(self) -> Overlay:

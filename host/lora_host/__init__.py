@@ -1,1 +1,1 @@
-"""The Python side of the boards: overlays, clusters, links, memory, steps, over the C library."""
+"""Python host side of the boards, over the C library: overlays, clusters, links, memory, steps."""

@@ -1,4 +1,4 @@
-"""Numbers and structures of abi.h, as compiled: `abi.BLOCK_K` is LORA_BLOCK_K, `abi.dtype("row")`
+"""Constants and structures of abi.h, as compiled: `abi.BLOCK_K` is LORA_BLOCK_K, `abi.dtype("row")`
 the NumPy structured type of `struct lora_row`."""
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SCALARS = {
 
 
 def __getattr__(name: str) -> int:
-    """The constant LORA_<name>. AttributeError when abi.h has none."""
+    """The constant LORA_<name>. AttributeError if abi.h has none."""
     if name.startswith("_"):
         raise AttributeError(name)
     try:
@@ -34,8 +34,8 @@ def __getattr__(name: str) -> int:
     except AttributeError:
         raise AttributeError(f"abi.h has no LORA_{name}") from None
     if not isinstance(value, int):
-        raise AttributeError(f"LORA_{name} is no number")
-    globals()[name] = value  # the next look-up finds it without this function
+        raise AttributeError(f"LORA_{name} is not a number")
+    globals()[name] = value  # later look-ups skip this function
     return value
 
 
@@ -50,7 +50,7 @@ def names(prefix: str) -> dict[int, str]:
 @cache
 def dtype(name: str) -> np.dtype[np.void]:
     """NumPy type of `struct lora_<name>`, with the compiled offsets and size. Pointers are 8-byte
-    unsigned numbers. KeyError when abi.h has no such structure."""
+    unsigned numbers. KeyError if abi.h has no such structure."""
     ffi = native.ffi()
     try:
         kind = ffi.typeof(f"struct lora_{name}")

@@ -1,6 +1,6 @@
-"""What an Alveo container of an overlay holds, derived from the manifest: kernels, their arguments
-and the banks these reach, register bases, clock. One description makes the emulation's container,
-the linker's configuration and the check of a user's own container."""
+"""Contents of an overlay's Alveo container, derived from the manifest: kernels, their arguments and
+connected banks, register bases, clock. The emulation's container, the linker's configuration and
+the check of a user's container all use this description."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LINK_KERNELS = ("aurora_flow_0", "aurora_flow_1")
 _NAMESPACE = UUID("6f1d5c0e-9a3b-4d0c-8a51-0d7c1b1c280f")
 _MEMORY_KINDS = {"hbm": axlf.MEM_HBM, "ddr": axlf.MEM_DDR4}
 _CARD_DDR_BASE, _CARD_DDR_STEP = 0x40_0000_0000, 0x10_0000_0000
-# Pointer registers of the memory ports; the bases in use go through the arena records.
+# Pointer registers of the memory ports. Not used: the arena records hold the bases.
 _POINTERS = 0x100
 
 # (name, register) of lora_ctrl's scalars, in order of their argument ids.
@@ -54,7 +54,7 @@ SCALARS = (
 
 @dataclass(frozen=True)
 class Description:
-    """A container's contents as the manifest wants them."""
+    """A container's contents as the manifest requires them."""
 
     memories: tuple[Memory, ...]
     ips: tuple[Ip, ...]
@@ -69,11 +69,11 @@ def instance_name(kernel: str) -> str:
 
 
 def describe(overlay: Overlay) -> Description:
-    """The container that belongs to a manifest. OverlayError when the board takes no xclbin."""
+    """The container of a manifest. OverlayError if the board does not use xclbin."""
     if overlay.board.name != "u280":
         raise OverlayError(
             f"overlay {overlay.name}: board {overlay.board.name} found, u280 expected: "
-            "its container is no xclbin"
+            "its container is not an xclbin"
         )
     memories = _memories(overlay)
     control = _control_kernel(overlay)
@@ -94,9 +94,9 @@ def describe(overlay: Overlay) -> Description:
         ),
         key=lambda ip: ip.base,
     )
-    place = next(i for i, ip in enumerate(ips) if ip.kernel == CONTROL_KERNEL)
+    control_ip = next(i for i, ip in enumerate(ips) if ip.kernel == CONTROL_KERNEL)
     pointers = [a for a in control.arguments if a.qualifier == GLOBAL]
-    connections = tuple(Connection(a.id, place, bank) for bank, a in enumerate(pointers))
+    connections = tuple(Connection(a.id, control_ip, bank) for bank, a in enumerate(pointers))
     mhz = overlay.clock_hz // 1_000_000
     clocks = (
         Clock(mhz, axlf.CLOCK_DATA, "DATA_CLK"),
@@ -107,8 +107,8 @@ def describe(overlay: Overlay) -> Description:
 
 
 def emulation_container(overlay: Overlay) -> bytes:
-    """An xclbin that the runtimes' emulations load. Its BITSTREAM section says that it is none and
-    its mode is software emulation's, so no card takes it."""
+    """An xclbin for the runtimes' emulations. Its BITSTREAM section is marked as emulation and its
+    mode is software emulation, so no card loads it."""
     parts = describe(overlay)
     facts = {
         "lora": {
@@ -134,15 +134,14 @@ def emulation_container(overlay: Overlay) -> bytes:
 
 
 def bare_bitstream(links: Mapping[int, int]) -> bytes:
-    """BITSTREAM section of a container that is not an overlay's: the emulated board then has link
-    cores at the bases `links`, by port, and no lora_ctrl."""
+    """BITSTREAM section of a container without an overlay: the emulated board then has link cores
+    at the bases `links`, by port, and no lora_ctrl."""
     return EMULATION_MARK + b"\n" + _json({"links": {str(k): base for k, base in links.items()}})
 
 
 def register_bases(bitstream: bytes) -> tuple[int | None, ...] | None:
-    """Bases of lora_ctrl and the link cores that a BITSTREAM section names, None for what it has
-    not; None as a whole where it leaves them to the overlay. OverlayError for one that is no
-    emulation's."""
+    """Bases of lora_ctrl and the link cores in a BITSTREAM section, None for each that is absent.
+    Returns None if the overlay defines them. OverlayError if it is not an emulation's section."""
     mark, _, rest = bitstream.rstrip(b"\0").partition(b"\n")
     if mark != EMULATION_MARK:
         raise OverlayError(f"bitstream: {bitstream[:16]!r} found, {EMULATION_MARK!r} expected")

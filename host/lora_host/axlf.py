@@ -1,4 +1,4 @@
-"""Structures of the xclbin container (axlf), as xclbin.h of XRT lays them out: little endian,
+"""Structures of the xclbin container (axlf), as defined by xclbin.h of XRT: little endian,
 natural alignment. Sizes are asserted there and in the tests."""
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ import struct
 MAGIC = b"xclbin2\0"
 MODE_FLAT, MODE_SW_EMU = 0, 5
 
-# struct axlf up to and with axlf_header; the section headers follow.
+# struct axlf up to and including axlf_header; the section headers follow.
 TOP = struct.Struct("<8si28s256sQ")
 HEADER = struct.Struct("<QQQHBBHH16s64s16s16sI4x")
 SECTION = struct.Struct("<I16s4xQQ")

@@ -1,4 +1,4 @@
-"""Facts of boards, from the YAML files in `boards/`."""
+"""Board properties, from the YAML files in `boards/`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .schema import read_checked
 
 @dataclass(frozen=True)
 class Bank:
-    """One memory bank. Capacity and usable are bytes, bandwidth is bytes a second."""
+    """One memory bank. Capacity and usable are bytes, bandwidth is bytes per second."""
 
     index: int
     name: str
@@ -34,8 +34,7 @@ class BoardLinks:
 
 @dataclass(frozen=True)
 class Board:
-    """A board: `kind` is the number its identity register shows, `clock_hz` its highest kernel
-    clock."""
+    """A board: `kind` is the value of its identity register, `clock_hz` its max kernel clock."""
 
     name: str
     title: str
@@ -50,7 +49,7 @@ class Board:
         return self.links.ports
 
     def bank_name(self, index: int) -> str:
-        """Name of a bank for messages, also of one that the board lacks."""
+        """Name of a bank for messages, also for an invalid index."""
         if 0 <= index < len(self.banks):
             return self.banks[index].name
         return f"bank {index}"
@@ -63,7 +62,7 @@ def board_names() -> tuple[str, ...]:
 
 @cache
 def load_board(name: str) -> Board:
-    """The board called `name`. RequestError, with the nearest known name, when there is none."""
+    """The board called `name`. RequestError, with the nearest known name, if it is unknown."""
     names = board_names()
     if name not in names:
         raise RequestError(f"board {name!r} is not known; {did_you_mean(name, names)}")

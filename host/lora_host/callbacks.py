@@ -1,4 +1,4 @@
-"""The Python functions that C calls while a run is polled or after a token."""
+"""Python callbacks for the C library: called when a run is polled and after each token."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any
 from . import native
 
 
-class Listener:
-    """Hears the tokens of a greedy loop. An exception of `hear` ends the loop and is kept in
-    `raised`, since it must not cross C frames."""
+class TokenCallback:
+    """Receives the tokens of a greedy loop. An exception of `on_token` ends the loop and is stored
+    in `raised`, since it must not cross C frames."""
 
-    __slots__ = ("hear", "raised")
+    __slots__ = ("on_token", "raised")
 
-    def __init__(self, hear: Callable[[int], bool | None]) -> None:
-        self.hear = hear
+    def __init__(self, on_token: Callable[[int], bool | None]) -> None:
+        self.on_token = on_token
         self.raised: BaseException | None = None
 
 
 @cache
 def bind() -> None:
-    """Binds the functions to the extension, once a process."""
+    """Binds the functions to the extension, once per process."""
     ffi = native.ffi()
 
     def cancelled(context: Any) -> int:
@@ -31,11 +31,11 @@ def bind() -> None:
     from_handle = ffi.from_handle
 
     def token(context: Any, value: int) -> int:
-        listener = from_handle(context)
+        callback = from_handle(context)
         try:
-            return 1 if listener.hear(value) else 0
+            return 1 if callback.on_token(value) else 0
         except BaseException as error:
-            listener.raised = error
+            callback.raised = error
             return 1
 
     ffi.def_extern(name="lora_py_cancelled", error=1)(cancelled)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import abi, native
-from .callbacks import Listener
+from .callbacks import TokenCallback
 from .cluster_file import Cable, ClusterFile, is_emulated
 from .emulated import Emulated
 from .errors import RequestError, TransportError
@@ -37,12 +37,12 @@ NO_SLOT = 0xFFFFFFFF
 
 
 class Cluster:
-    """Boards that are open and hold the overlay. Made by `Cluster.open`; a context manager.
+    """Open boards with a loaded overlay. Created by `Cluster.open`; a context manager.
 
-    `size` boards with `infos`; `cables` between them; `kernels_name` as the emulated units name
-    theirs, "" on real boards; `why` says in one line why these boards were taken; `emulated` is
-    what only emulation has, None on real boards. All calls raise errors of `lora_host.errors`, and
-    may come from any thread, one at a time."""
+    `size` boards with `infos`; `cables` between them. `kernels_name`: the emulated units' kernels,
+    "" on real boards. `why`: one line on why these boards were selected. `emulated`: functions that
+    only emulation has, None on real boards. All calls raise errors of `lora_host.errors`. Calls may
+    come from any thread, one at a time."""
 
     def __init__(
         self,
@@ -80,19 +80,18 @@ class Cluster:
         trace: bool = False,
         threads: int | None = None,
     ) -> Cluster:
-        """Opens boards and loads the overlay: all of them or none.
+        """Opens boards and loads the overlay: on all boards or on none.
 
-        `boards`: how many; `devices`: their URIs; `cluster_file`: boards and cabling; without the
-        last two, emulated boards in a ring. `kernels`: "native", "numpy" or "rtl", for emulated
-        boards.
-        `timeouts`: changes to the library's, by field of struct lora_timeouts. `trace`: emulated
-        boards record their commands. `threads`: of native kernels, None for one a CPU. Raises
+        `boards`: number of boards. `devices`: their URIs. `cluster_file`: boards and cabling.
+        Without the last two: emulated boards in a ring. `kernels` of emulated boards: "native",
+        "numpy" or "rtl". `timeouts`: overrides by field of struct lora_timeouts. `trace`: emulated
+        boards record their commands. `threads` of native kernels: None for one per CPU. Raises
         RequestError, OverlayError, TransportError."""
         selection = select(boards, devices, cluster_file, overlay)
         record = timeout_record(timeouts)
         if not is_emulated(selection.boards[0].uri):
             return cls._open_real(selection, overlay, record)
-        serials = [entry.serial or place + 1 for place, entry in enumerate(selection.boards)]
+        serials = [entry.serial or board + 1 for board, entry in enumerate(selection.boards)]
         emulated = Emulated(overlay, serials, selection.cables, kernels, trace, threads)
         handle: Handle | None = None
         try:
@@ -120,7 +119,7 @@ class Cluster:
             raise
 
     def close(self) -> None:
-        """Gives the boards back, cancelling a call in another thread. Twice is no error."""
+        """Releases the boards, cancelling a call in another thread. May be called twice."""
         self._handle.close()
         if self.emulated is not None:
             self.emulated.close()
@@ -141,8 +140,8 @@ class Cluster:
     # --- memory ---
 
     def reserve(self, board: int, bank: int, bytes: int, offset: int = 0) -> None:
-        """Reserves [offset, offset+bytes) of a bank. PlacementError names requested, free and
-        capacity when the bank is full."""
+        """Reserves [offset, offset+bytes) of a bank. PlacementError with requested, free and total
+        bytes if the bank is full."""
         self._check_unsigned(board=board, bank=bank, offset=offset, bytes=bytes)
         self._handle.call("reserve", board, bank, offset, bytes)
 
@@ -156,7 +155,7 @@ class Cluster:
         """Reads a reserved range."""
         self._check_unsigned(board=board, bank=bank, offset=offset, bytes=bytes)
         if bytes > sum(self.infos[board].banks) if board < self.size else False:
-            raise RequestError(f"board {board}: {bytes} B asked for, more than the board has")
+            raise RequestError(f"board {board}: {bytes} B requested, more than the board has")
         data = bytearray(bytes)
         self.read_into(board, bank, offset, data)
         return data
@@ -168,8 +167,8 @@ class Cluster:
         self._handle.call("read", board, bank, offset, data, len(data))
 
     def place(self, tasks: Sequence[PackTask], scratch: Scratch) -> list[Range]:
-        """Converts, packs and writes tensors on `scratch.threads` threads: what was written, with
-        checksums. ModelError names the first weight that FP16 cannot hold."""
+        """Converts, packs and writes tensors on `scratch.threads` threads. Returns the written
+        ranges with checksums. ModelError names the first weight that FP16 cannot represent."""
         if not tasks:
             return []
         placing = Placing(tasks, scratch)
@@ -177,23 +176,23 @@ class Cluster:
         return placing.ranges
 
     def checksum(self, board: int, bank: int, offset: int, bytes: int) -> int:
-        """CRC-32 (zlib's) of a reserved range, summed by the board itself."""
+        """CRC-32 (zlib's) of a reserved range, computed by the board itself."""
         self._check_unsigned(board=board, bank=bank, offset=offset, bytes=bytes)
-        place = self._ffi.new("uint32_t *")
-        self._handle.call("checksum", board, bank, offset, bytes, place)
-        return int(place[0])
+        out = self._ffi.new("uint32_t *")
+        self._handle.call("checksum", board, bank, offset, bytes, out)
+        return int(out[0])
 
     def register(self, board: int, block: int, offset: int) -> int:
         """A register of lora_ctrl (block 0) or of a link core (1, 2)."""
         self._check_unsigned(board=board, block=block, offset=offset)
-        place = self._ffi.new("uint32_t *")
-        self._handle.call("register_read", board, block, offset, place)
-        return int(place[0])
+        out = self._ffi.new("uint32_t *")
+        self._handle.call("register_read", board, block, offset, out)
+        return int(out[0])
 
     # --- links ---
 
     def links_up(self, cables: Sequence[Cable]) -> None:
-        """Brings these links up on both ends and proves each by payload and by who answers.
+        """Brings these links up on both ends and tests each: test frames and the peer's identity.
         LinkError names both ends."""
         ends = self._ffi.new("struct lora_cable[]", max(1, len(cables)))
         for end, cable in zip(ends, cables, strict=False):
@@ -210,8 +209,8 @@ class Cluster:
         self._handle.call("links_up", ends, len(cables), configuration, mask)
 
     def links_discover(self) -> list[list[LinkFound]]:
-        """Brings every port up and lets each say who it is, whatever the cabling map says:
-        [board][port]. Links in use are to be brought up anew."""
+        """Brings every port up and identifies its peer, independently of the cabling map:
+        [board][port]. Links in use must be brought up again afterwards."""
         found = self._ffi.new("struct lora_link_found[]", self.size * abi.PORTS)
         self._handle.call("links_discover", found)
         return [
@@ -229,20 +228,20 @@ class Cluster:
     # --- lists and steps ---
 
     def register_list(self, board: int, list_id: int, offset: int) -> None:
-        """Has a board check and seal the list at `offset` of its control bank. CommandError names
-        the command at fault."""
+        """Registers the list at `offset` of the control bank; the board checks and seals it.
+        CommandError names the invalid command."""
         self._check_unsigned(board=board, list_id=list_id, offset=offset)
         self._handle.call("register_list", board, list_id, offset)
 
     def step(self, block: bytearray, block_offset: int) -> npt.NDArray[np.void]:
-        """Runs one step on all boards: `block` is a struct lora_step and what belongs to it; its
+        """Runs one step on all boards. `block` is a struct lora_step and the data it refers to; its
         `step` and `epoch` are filled in. Returns the completion records, [size] of
         abi.dtype("completion"). After an error or Ctrl-C the same step may be run again."""
         self._check_unsigned(block_offset=block_offset)
         records = np.zeros(self.size, abi.dtype("completion"))
-        place = self._ffi.from_buffer("struct lora_completion[]", records, require_writable=True)
+        out = self._ffi.from_buffer("struct lora_completion[]", records, require_writable=True)
         data = self._buffer(block, writable=True)
-        self._handle.call("step", data, len(data), block_offset, place)
+        self._handle.call("step", data, len(data), block_offset, out)
         return records
 
     def greedy(
@@ -261,11 +260,11 @@ class Cluster:
         on_token: Callable[[int], bool | None] | None = None,
         adapter: int = -1,
     ) -> GreedyResult:
-        """Greedy decoding wholly in C from the pending `token` at `position`; the pages are in the
-        table already. `slots` are used in turn; `pending_slot` holds the row before, if it is not
-        committed. `argmax_offsets`: of each board's record, bytes in the control bank. `on_token`
-        receives each token, stop tokens included; True ends the loop; what it raises is raised
-        here. `adapter`: slot that the rows name, -1 none. ModelError: a logit is not finite."""
+        """Greedy decoding in C from the pending `token` at `position`; its pages must be mapped.
+        `slots` are used alternately. `pending_slot`: slot of the previous row, if it is not
+        committed. `argmax_offsets`: byte offset of each board's record in the control bank.
+        `on_token` receives each token, stop tokens included; True ends the loop; its exceptions are
+        raised here. `adapter`: slot of the rows, -1 for none. ModelError: a non-finite logit."""
         if len(argmax_offsets) != self.size:
             raise RequestError(f"{len(argmax_offsets)} argmax offsets, {self.size} expected")
         self._check_unsigned(sequence=sequence, position=position, token=token, slot_a=slots[0])
@@ -280,13 +279,13 @@ class Cluster:
         loop.pending_slot = NO_SLOT if pending_slot is None else pending_slot
         loop.max_tokens, loop.adapter = max_tokens, adapter + 1
         loop.argmax_offset, loop.stop_tokens, loop.stop_count = offsets, stops, len(stop_tokens)
-        listener = None if on_token is None else Listener(on_token)
-        if listener is not None:
-            context = self._ffi.new_handle(listener)  # lives while the loop runs
+        callback = None if on_token is None else TokenCallback(on_token)
+        if callback is not None:
+            context = self._ffi.new_handle(callback)  # lives while the loop runs
             loop.on_token, loop.context = native.lib().lora_py_token, context
         self._handle.call("greedy", loop)
-        if listener is not None and listener.raised is not None:
-            raise listener.raised
+        if callback is not None and callback.raised is not None:
+            raise callback.raised
         last = int(loop.last_slot)
         return GreedyResult(
             int(loop.emitted), int(loop.last_token), None if last == NO_SLOT else last
@@ -300,17 +299,17 @@ class Cluster:
         return ClusterStats(**fields_of(self._handle.stats(), *names))
 
     def report(self) -> str:
-        """Registers, last commands, units and links as they were at the last failure or hang."""
+        """Registers, last commands, units and links at the last failure or hang."""
         return self._handle.report()
 
     def reset(self) -> None:
-        """After a hang: resets all boards and loads the overlay again. Memory, lists and links are
-        to be set up anew."""
+        """After a hang: resets all boards and loads the overlay again. Memory, lists and links must
+        then be set up again."""
         self._handle.call("reset")
         for board in range(self.size):
             self._program(board)
 
-    # --- inside ---
+    # --- internal ---
 
     def _program(self, board: int) -> None:
         overlay = self.overlay

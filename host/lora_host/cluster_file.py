@@ -1,4 +1,4 @@
-"""Cluster files: which boards there are, and which port is cabled to which."""
+"""Cluster files: a cluster's boards and the cables between their ports."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ from .naming import did_you_mean
 from .schema import read_checked
 
 EMULATED_SCHEME = "emu"
-REAL_SCHEMES = {"xrt": "u280", "slash": "v80"}  # runtime -> the board that it serves
+REAL_SCHEMES = {"xrt": "u280", "slash": "v80"}  # runtime -> its board
 _BDF = re.compile(r"([0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}(\.[0-7])?", re.IGNORECASE)
 MAX_BOARDS = 8
 
 
 @dataclass(frozen=True)
 class BoardEntry:
-    """A board of the cluster: its URI, and the serial number that its register must show, None
-    where any will do."""
+    """A board of the cluster: its URI and its expected serial number, None for any."""
 
     uri: str
     serial: int | None = None
@@ -30,7 +29,7 @@ class BoardEntry:
 
 @dataclass(frozen=True)
 class Cable:
-    """A cable between two ports; boards by their place in the cluster."""
+    """A cable between two ports; boards by their index in the cluster."""
 
     board_a: int
     port_a: int
@@ -43,22 +42,22 @@ class Cable:
 
 @dataclass(frozen=True)
 class ClusterFile:
-    """A checked cluster file. `name` says in messages which boards of which file these are."""
+    """A checked cluster file. `name` names file and boards in messages."""
 
     boards: tuple[BoardEntry, ...]
     cables: tuple[Cable, ...]
     name: str = "a cluster file"
 
     def only(self, boards: Iterable[int]) -> ClusterFile:
-        """Some of the boards and the cables among them, in the file's order, numbered anew."""
+        """A subset of the boards and the cables among them, in the file's order, renumbered."""
         kept = sorted(set(boards))
         if len(kept) == len(self.boards):
             return self
-        place = {board: index for index, board in enumerate(kept)}
+        renumbered = {board: index for index, board in enumerate(kept)}
         cables = tuple(
-            Cable(place[c.board_a], c.port_a, place[c.board_b], c.port_b)
+            Cable(renumbered[c.board_a], c.port_a, renumbered[c.board_b], c.port_b)
             for c in self.cables
-            if c.board_a in place and c.board_b in place
+            if c.board_a in renumbered and c.board_b in renumbered
         )
         which = ", ".join(map(str, kept))
         name = f"{self.name} (of its {len(self.boards)} boards {which})"
@@ -66,7 +65,7 @@ class ClusterFile:
 
 
 def load_cluster(path: str | Path) -> ClusterFile:
-    """Reads and checks a cluster file. RequestError names the field, URI or serial at fault;
+    """Reads and checks a cluster file. RequestError names the invalid field, URI or serial,
     LinkError the cable."""
     path = Path(path)
     schema = data_folder("boards") / "cluster.schema.json"
@@ -81,10 +80,10 @@ def load_cluster(path: str | Path) -> ClusterFile:
 
 
 def ring(boards: int) -> tuple[Cable, ...]:
-    """Default cabling: port 1 of board b to port 0 of board b+1, closed; two boards share one
-    cable, one board has none. RequestError when `boards` is not 1..8."""
+    """Default cabling, a ring: port 1 of board b to port 0 of board b+1. Two boards share one
+    cable, one board has none. RequestError if `boards` is not 1..8."""
     if not 1 <= boards <= MAX_BOARDS:
-        raise RequestError(f"{boards} boards asked for, 1..{MAX_BOARDS} expected")
+        raise RequestError(f"{boards} boards requested, 1..{MAX_BOARDS} expected")
     count = {1: 0, 2: 1}.get(boards, boards)
     return tuple(Cable(b, 1, (b + 1) % boards, 0) for b in range(count))
 
@@ -95,8 +94,8 @@ def is_emulated(uri: str) -> bool:
 
 
 def check_uri(uri: str) -> tuple[str, str]:
-    """(scheme, name of the board's kind) of a board's URI: emu:KIND, xrt:BDF, xrt:INDEX or
-    slash:BDF. RequestError with the nearest known URI otherwise."""
+    """(scheme, board kind) of a board's URI: emu:KIND, xrt:BDF, xrt:INDEX or
+    slash:BDF. RequestError, with the nearest known URI, if it is invalid."""
     scheme, _, rest = uri.partition(":")
     if scheme in REAL_SCHEMES and (_BDF.fullmatch(rest) or (scheme == "xrt" and rest.isdecimal())):
         return scheme, REAL_SCHEMES[scheme]
@@ -108,7 +107,7 @@ def check_uri(uri: str) -> tuple[str, str]:
 
 
 def check_cables(cables: Sequence[Cable], boards: int, prefix: str = "") -> None:
-    """LinkError when a cable names a board that is not there, a port twice, or its own board."""
+    """LinkError if a cable names an unknown board, a port that is in use, or one board twice."""
     used: dict[tuple[int, int], Cable] = {}
     for cable in cables:
         for board, port in ((cable.board_a, cable.port_a), (cable.board_b, cable.port_b)):
@@ -136,6 +135,6 @@ def _check_serials(path: Path, boards: Sequence[BoardEntry]) -> None:
         if entry.serial in seen:
             raise RequestError(
                 f"{path}: boards.{index}.serial: {entry.serial} is board {seen[entry.serial]}'s "
-                "already; every board has its own"
+                "already; serial numbers are unique"
             )
         seen[entry.serial] = index

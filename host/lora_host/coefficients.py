@@ -1,8 +1,7 @@
 """The tables of csrc/include/lora/coefficients.h as NumPy arrays: one definition for C and Python
 (docs/numbers.md, 4.6).
 
-An installed package reads them out of the compiled extension; in a source tree without one the
-header itself is parsed.
+They are read from the compiled extension. In a source tree without one the header is parsed.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _DTYPES: dict[str, Any] = {"float": np.float32, "double": np.float64}
 def coefficients(name: str) -> Table:
     """The table `name` (without "lora_"), float32 or float64, shape [count], read-only.
 
-    Raises KeyError when there is no such table.
+    Raises KeyError if there is no such table.
     """
     try:
         from lora_host import _lora  # type: ignore[attr-defined,unused-ignore]
@@ -47,7 +46,7 @@ def _from_extension(ffi: Any, lib: Any, name: str) -> Table:
 
 
 def parse_header(text: str) -> dict[str, Table]:
-    """All tables of the header's text by name."""
+    """All tables in the header's text, by name."""
     tables = {}
     for kind, name, count, body in _DEFINITION.findall(text):
         numbers = [float.fromhex(part.strip().rstrip("f")) for part in body.split(",")]

@@ -1,4 +1,4 @@
-"""A user's own container against the manifest of its overlay: what differs, found and expected."""
+"""Compares a user's container with the manifest of its overlay."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .xclbin import Ip, Xclbin
 
 @dataclass(frozen=True)
 class Difference:
-    """One thing in which a container is not what its manifest says."""
+    """One difference between a container and its manifest."""
 
     what: str
     found: str
@@ -27,7 +27,7 @@ class Difference:
 
 
 def check_container(container: Xclbin, overlay: Overlay, name: str) -> None:
-    """OverlayError naming the first difference, and how many more there are."""
+    """OverlayError that names the first difference and the number of others."""
     found = differences(container, overlay)
     if found:
         more = f" (and {len(found) - 1} more: lora inspect {name})" if len(found) > 1 else ""
@@ -38,24 +38,24 @@ def check_container(container: Xclbin, overlay: Overlay, name: str) -> None:
 
 def differences(container: Xclbin, overlay: Overlay) -> list[Difference]:
     """Kernels, arguments, banks, clocks and ABI, compared with the manifest."""
-    wanted = describe(overlay)
+    required = describe(overlay)
     return [
-        *_banks(container, wanted),
-        *_kernels(container, wanted),
-        *_arguments(container, wanted),
-        *_connections(container, wanted),
+        *_banks(container, required),
+        *_kernels(container, required),
+        *_arguments(container, required),
+        *_connections(container, required),
         *_clock(container, overlay),
         *_facts(container, overlay),
     ]
 
 
 def is_emulation(container: Xclbin) -> bool:
-    """Whether the container says that it holds no bitstream."""
+    """Whether the container is marked as holding no bitstream."""
     return container.sections.get(axlf.BITSTREAM, b"").startswith(EMULATION_MARK)
 
 
 def facts_of(container: Xclbin) -> dict[str, object]:
-    """What our own builds note in USER_METADATA; {} where there is nothing of ours."""
+    """The project's entry in USER_METADATA; {} if there is none."""
     try:
         content = json.loads(container.sections.get(axlf.USER_METADATA, b"{}"))
     except (ValueError, RecursionError):
@@ -68,9 +68,9 @@ def _mib(value: int) -> str:
     return f"{value / (1 << 20):.0f} MiB"
 
 
-def _banks(container: Xclbin, wanted: Description) -> Iterator[Difference]:
+def _banks(container: Xclbin, required: Description) -> Iterator[Difference]:
     found = {memory.tag: memory for memory in container.memories}
-    for memory in wanted.memories:
+    for memory in required.memories:
         other = found.get(memory.tag)
         if other is None or not other.used:
             yield Difference(
@@ -86,9 +86,9 @@ def _ips(container: Xclbin) -> dict[str, Ip]:
     return {ip.kernel: ip for ip in container.ips if ip.kind == axlf.IP_KERNEL}
 
 
-def _kernels(container: Xclbin, wanted: Description) -> Iterator[Difference]:
+def _kernels(container: Xclbin, required: Description) -> Iterator[Difference]:
     found = _ips(container)
-    for ip in wanted.ips:
+    for ip in required.ips:
         other = found.get(ip.kernel)
         if other is None:
             yield Difference(f"kernel {ip.kernel}", "none", f"one at {ip.base:#x}")
@@ -101,12 +101,12 @@ def _kernels(container: Xclbin, wanted: Description) -> Iterator[Difference]:
             yield Difference(f"kernel {ip.kernel}'s control", label, names[ip.control])
 
 
-def _arguments(container: Xclbin, wanted: Description) -> Iterator[Difference]:
+def _arguments(container: Xclbin, required: Description) -> Iterator[Difference]:
     found = {kernel.name: kernel for kernel in container.kernels}
-    for kernel in wanted.kernels:
+    for kernel in required.kernels:
         other = found.get(kernel.name)
         if other is None:
-            continue  # without metadata, or named above
+            continue  # no metadata, or reported by _kernels
         have = {argument.name: argument for argument in other.arguments}
         for argument in kernel.arguments:
             label = f"argument {argument.name} of {kernel.name}"
@@ -121,14 +121,16 @@ def _arguments(container: Xclbin, wanted: Description) -> Iterator[Difference]:
                 )
 
 
-def _connections(container: Xclbin, wanted: Description) -> Iterator[Difference]:
-    pointers = {a.id: a.name for k in wanted.kernels for a in k.arguments if a.qualifier == GLOBAL}
+def _connections(container: Xclbin, required: Description) -> Iterator[Difference]:
+    pointers = {
+        a.id: a.name for k in required.kernels for a in k.arguments if a.qualifier == GLOBAL
+    }
     found = {
         (container.ips[row.ip].kernel, row.argument, container.memories[row.memory].tag)
         for row in container.connections
     }
-    for row in wanted.connections:
-        kernel, tag = wanted.ips[row.ip].kernel, wanted.memories[row.memory].tag
+    for row in required.connections:
+        kernel, tag = required.ips[row.ip].kernel, required.memories[row.memory].tag
         if (kernel, row.argument, tag) not in found:
             tags = sorted(t for k, a, t in found if (k, a) == (kernel, row.argument))
             label = f"bank of argument {pointers[row.argument]} of {kernel}"

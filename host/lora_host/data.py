@@ -1,4 +1,4 @@
-"""Where overlays and board files lie: beside the installed package, or in the checkout."""
+"""Folders of overlays and board files: in the installed package, or in the checkout."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _INSTALLED = {"overlays": "overlays", "boards": "boards_data"}
 
 
 def data_folder(name: str) -> Path:
-    """Folder of `name`: "overlays" or "boards". FileNotFoundError when it is not installed."""
+    """Folder of `name`: "overlays" or "boards". FileNotFoundError if it is not installed."""
     package = Path(__file__).resolve().parent
     for folder in (package / _INSTALLED[name], package.parents[1] / name):
         if folder.is_dir():

@@ -1,5 +1,5 @@
-"""Emulated boards: the cluster that the C library runs in this process, and what only emulation
-has: faults, traces and byte counts of links."""
+"""Emulated boards: a cluster that the C library runs in this process, with functions that only
+emulation has: faults, traces and byte counts of links."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from .naming import did_you_mean
 from .overlay import Overlay
 
 KERNELS = ("native", "numpy", "rtl")
-TRACE_CAPACITY = 1 << 17  # records a board: 5 MiB
+TRACE_CAPACITY = 1 << 17  # records per board: 5 MiB
 
 
 def kernel_table(name: str) -> Any:
-    """`struct lora_kernels *` of "native", "numpy" or "rtl". RequestError for others, for native
-    ones in a build without them, and for "rtl" without the simulated units (rtl.py)."""
+    """`struct lora_kernels *` of "native", "numpy" or "rtl". RequestError for other names, for
+    "native" in a build without it, and for "rtl" without the simulated units (rtl.py)."""
     ffi, lib = native.ffi(), native.lib()
     if name == "numpy":
         from .emu import register
@@ -41,9 +41,9 @@ def kernel_table(name: str) -> Any:
 
 @dataclass(frozen=True)
 class UnitSeconds:
-    """Wall-clock seconds: `kernels` of the matrix and vector units, all threads waited for; `moves`
-    of the DMA unit (KV cache, rows); `links` of the Router (frames made, checked, filed);
-    `profiler`: what measuring took besides."""
+    """Wall-clock seconds. `kernels`: the matrix and vector units, including the wait for all
+    threads. `moves`: the DMA unit (KV cache, rows). `links`: the Router (frames sent, checked,
+    stored). `profiler`: the measurement itself."""
 
     kernels: float
     moves: float
@@ -52,14 +52,14 @@ class UnitSeconds:
 
     @property
     def total(self) -> float:
-        """All of it: the emulator serves one unit after another."""
+        """The sum: the emulator runs units sequentially."""
         return self.kernels + self.moves + self.links + self.profiler
 
 
 class Emulated:
     """An emulated cluster: `len(serials)` boards of the overlay's kind, with these cables. It lives
-    until `close`, or until nothing refers to it. Native kernels run on `threads`, None for one a
-    CPU."""
+    until `close`, or until nothing refers to it. Native kernels run on `threads` threads, None for
+    one per CPU."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class Emulated:
         self._finalizer = weakref.finalize(self, _destroy, lib, self.number, table)
 
     def close(self) -> None:
-        """Ends the cluster; boards that are still open keep it until they are closed."""
+        """Ends the cluster. Boards that are still open keep it alive until they are closed."""
         self._finalizer()
 
     def uri(self, board: int) -> str:
@@ -110,7 +110,7 @@ class Emulated:
         return f"emu:{self.number}/{board}"
 
     def kernel_failure(self) -> str:
-        """Traceback of a NumPy kernel that has failed since the last call, "" without."""
+        """Traceback of a NumPy kernel that failed since the last call, "" if none did."""
         if self.kernels_name != "numpy":
             return ""
         from .emu import take_failure
@@ -128,29 +128,29 @@ class Emulated:
 
     @property
     def simulated(self) -> str:
-        """What ran in simulated units and what did not, one line; "" for kernels but "rtl"."""
+        """One line on what ran in simulated units and what did not; "" unless kernels are "rtl"."""
         return str(rtl.simulated_work()) if self.kernels_name == "rtl" else ""
 
     @property
     def threads(self) -> int:
-        """Threads that the kernels run on."""
+        """Number of threads of the kernels."""
         return int(native.lib().lora_emu_threads(self.number))
 
     @property
     def unit_seconds(self) -> UnitSeconds:
-        """This machine's time in the units' own work, while the profiler was on."""
+        """Wall-clock time of the units' work while the profiler was on."""
         times = native.ffi().new("struct lora_emu_times *")
         native.lib().lora_emu_times(self.number, times)
         names = (field.name for field in fields(UnitSeconds))
         return UnitSeconds(*(getattr(times, f"{name}_ns") * 1e-9 for name in names))
 
     def profile(self, on: bool) -> None:
-        """Turns the units' profiler on or off; it costs some 20 ns a command."""
+        """Turns the units' profiler on or off. It takes about 20 ns per command."""
         native.lib().lora_emu_profile(self.number, on)
 
     def fault(self, board: int, kind: int, a: int = 0, b: int = 0, c: int = 0) -> None:
-        """Plants a fault (abi.FAULT_...; abi.FAULT_NONE clears all of the board). RequestError for
-        one that does not exist."""
+        """Injects a fault (abi.FAULT_...; abi.FAULT_NONE clears all faults of the board).
+        RequestError for an unknown fault."""
         self._check_board(board)
         status = native.lib().lora_emu_fault(self.number, board, kind, a, b, c)
         if status:
@@ -158,7 +158,7 @@ class Emulated:
 
     def trace(self, board: int) -> npt.NDArray[np.void]:
         """Commands run by a board since the last call, oldest first: abi.dtype("trace_record").
-        What did not fit is counted in `dropped[board]`."""
+        Records that did not fit are counted in `dropped[board]`."""
         self._check_board(board)
         ffi = native.ffi()
         records = np.zeros(TRACE_CAPACITY, abi.dtype("trace_record"))
@@ -175,7 +175,7 @@ class Emulated:
         return kept
 
     def link_bytes(self, board: int, port: int) -> tuple[int, int]:
-        """(frame bytes, payload bytes) that a port has sent since the cluster was made."""
+        """(frame bytes, payload bytes) that a port has sent since the cluster was created."""
         self._check_board(board)
         ffi = native.ffi()
         sums = ffi.new("uint64_t[2]")

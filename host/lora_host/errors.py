@@ -1,5 +1,5 @@
-"""All errors of the project: one tree, by who failed. A message is one line: the thing, what was
-found, what was expected, what to do."""
+"""All errors of the project, one class per source of failure. A message is one line: the subject,
+what was found, what was expected, what to do."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ MAX_MESSAGE = 500
 
 
 def one_line(text: object) -> str:
-    """`text` on one printable line of at most MAX_MESSAGE characters: of a longer one the head and
-    the tail. What files hold comes into messages, and may be of any length and any characters."""
+    """`text` as one printable line of at most MAX_MESSAGE characters; the middle of a longer text
+    is cut out. Messages quote file contents, which may have any length and any characters."""
     line = " ".join(str(text).split())
     if not line.isprintable():
         line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
@@ -22,7 +22,7 @@ def one_line(text: object) -> str:
 
 @dataclass(frozen=True)
 class FailureFields:
-    """The numbers of `struct lora_failure`; None where one is not concerned. Bytes, not MiB."""
+    """Fields of `struct lora_failure`; None if a field does not apply. Sizes are in bytes."""
 
     code: int
     status: str
@@ -45,8 +45,8 @@ class FailureFields:
 
 
 class LoraError(Exception):
-    """Base of all errors; its text is made `one_line`. `failure` holds the C library's fields where
-    the error came from there; `report` the text of the board state captured with it, or ""."""
+    """Base of all errors; its text is passed through `one_line`. `failure`: the C library's fields
+    if it raised the error. `report`: text of the board state captured with it, or ""."""
 
     def __init__(
         self, message: str, *, failure: FailureFields | None = None, report: str = ""
@@ -57,7 +57,7 @@ class LoraError(Exception):
 
 
 class OverlayError(LoraError):
-    """Manifest, firmware image, board and ABI do not fit each other."""
+    """Manifest, firmware image, board and ABI do not match."""
 
 
 class TransportError(LoraError):
@@ -65,20 +65,20 @@ class TransportError(LoraError):
 
 
 class HangError(TransportError):
-    """A run did not end in time. Sticky: the cluster refuses work until it is reset."""
+    """A run timed out. The cluster refuses all work until it is reset."""
 
 
 class LinkError(LoraError):
-    """A link is down, delivers wrong bytes, or is not the cabling map's."""
+    """A link is down, delivers wrong bytes, or differs from the cabling map."""
 
 
 class PlacementError(LoraError):
-    """Something does not fit, or lies outside what was reserved."""
+    """Data does not fit in memory, or lies outside the reserved ranges."""
 
 
 class CommandError(LoraError):
-    """Firmware refused a command list or a step. `index`, `opcode` and `address` (bank, byte
-    offset) name the command; None where none is concerned."""
+    """The firmware refused a command list or a step. `index`, `opcode` and `address` (bank, byte
+    offset) identify the command; None if no command is involved."""
 
     def __init__(
         self, message: str, *, failure: FailureFields | None = None, report: str = ""
@@ -92,8 +92,8 @@ class CommandError(LoraError):
 
 
 class ModelError(LoraError):
-    """Checkpoint, configuration or a value computed from them cannot be used. `row` is the index in
-    its step of the row that the value was computed for; None where no row is concerned."""
+    """A checkpoint, a configuration or a value computed from them cannot be used. `row`: index in
+    the step of the row that the value belongs to; None if no row is involved."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""From the C library's failures to Python's errors."""
+"""Converts failures of the C library to Python exceptions."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _NONE = 0xFFFFFFFF
 
 @cache
 def error_classes() -> dict[int, type[LoraError]]:
-    """The class of each status code but LORA_OK."""
+    """The class of each status code except LORA_OK."""
     library = native.lib()
     return {
         int(getattr(library, f"LORA_ERR_{name}")): kind
@@ -83,7 +83,7 @@ def failure_fields(failure: Any) -> FailureFields:
 
 
 def to_error(failure: Any, report: str = "") -> LoraError:
-    """The error that a `struct lora_failure *` stands for."""
+    """The exception for a `struct lora_failure *`."""
     fields = failure_fields(failure)
     message = native.ffi().string(failure.message).decode(errors="replace") or fields.status
     kind = error_classes().get(fields.code, TransportError)

@@ -1,7 +1,7 @@
 """Builds `lora_host._lora`, the cffi module over the C library, emulated boards and firmware.
 
-`python host/lora_host/ffi_build.py` builds in place; setup.py calls `make_builder`. The cdef is
-made from the C headers themselves: numbers and structures have one definition (csrc/include/lora).
+`python host/lora_host/ffi_build.py` builds in path_name; setup.py calls `make_builder`. The cdef is
+derived from the C headers: constants and structures have one definition (csrc/include/lora).
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ SOURCE_GLOBS = (
     "csrc/kernels/*/*.c",
     "firmware/*.c",
 )
-CARD_ONLY = {"hal_card.c"}  # the card's HAL: compiled for rv32 only
+CARD_ONLY = {"hal_card.c"}  # the card's HAL, compiled for rv32 only
 INCLUDE_FOLDERS = ("csrc/include", "csrc/kernels", "csrc/src", "csrc/emu", "firmware")
-# -ffp-contract=off: a fused multiply-add would change stored bits. No -march=native: wide
+# -ffp-contract=off: a fused multiply-add would change results. No -march=native: wide
 # instruction sets are chosen per function at run time.
-# -fvisibility=hidden: calls between the library's own files need no table of the loader's.
+# -fvisibility=hidden: calls inside the library need no PLT entry.
 FLAGS = (
     *("-std=c11", "-O3", "-ffp-contract=off", "-fvisibility=hidden"),
     *("-Wall", "-Wextra", "-pthread"),
@@ -56,7 +56,7 @@ extern "Python" int lora_py_cancelled(void *context);
 
 
 def header_cdef(text: str) -> str:
-    """One header as cffi parses it: without comments, includes and the include guard."""
+    """A header for cffi: without comments, includes and the include guard."""
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
     lines = []
     for line in text.splitlines():
@@ -68,7 +68,7 @@ def header_cdef(text: str) -> str:
 
 
 def source_files() -> list[Path]:
-    """All C files of the library, sorted, the card's own HAL left out."""
+    """All C files of the library, sorted, without the card's HAL."""
     files = [path for pattern in SOURCE_GLOBS for path in sorted(ROOT.glob(pattern))]
     return [path for path in files if path.name not in CARD_ONLY]
 
@@ -83,25 +83,25 @@ def has_native_kernels(sources: list[Path]) -> bool:
 
 
 def header_names(native: bool) -> tuple[str, ...]:
-    """The headers, each after those it needs; `native` adds the native kernels' one."""
+    """The headers, each after its dependencies. `native` adds the native kernels' header."""
     return (*HEADERS, "native") if native else HEADERS
 
 
 def cdef_text(native: bool) -> str:
-    """The whole cdef; `native` adds the table of native kernels."""
+    """The complete cdef. `native` adds the table of native kernels."""
     folder = ROOT / "csrc" / "include" / "lora"
     parts = [header_cdef((folder / f"{name}.h").read_text()) for name in header_names(native)]
     return "".join(parts) + CALLBACKS
 
 
 def make_builder(absolute: bool = False) -> FFI:
-    """The cffi builder. Paths are relative to the current folder, as setuptools wants them, or
+    """The cffi builder. Paths are relative to the current folder, as setuptools expects, or
     absolute for a build in another folder."""
     sources = source_files()
     native = has_native_kernels(sources)
     preamble = "".join(f'#include "lora/{name}.h"\n' for name in header_names(native))
 
-    def place(path: Path) -> str:
+    def path_name(path: Path) -> str:
         return str(path) if absolute else os.path.relpath(path)
 
     builder = FFI()
@@ -109,8 +109,8 @@ def make_builder(absolute: bool = False) -> FFI:
     builder.set_source(
         "lora_host._lora",
         preamble,
-        sources=[place(path) for path in sources],
-        include_dirs=[place(ROOT / folder) for folder in INCLUDE_FOLDERS],
+        sources=[path_name(path) for path in sources],
+        include_dirs=[path_name(ROOT / folder) for folder in INCLUDE_FOLDERS],
         extra_compile_args=list(FLAGS),
         extra_link_args=["-pthread"],
         libraries=["m", "dl"],
@@ -119,8 +119,8 @@ def make_builder(absolute: bool = False) -> FFI:
 
 
 def build_in_place() -> Path:
-    """Compiles into a folder of its own and moves the finished module into place at once, so that
-    a running program or a second build never sees half a file. Returns the module's path."""
+    """Compiles into a temporary folder and installs the finished module atomically, so that a
+    running program or a second build never sees a partial file. Returns the module's path."""
     target_folder = ROOT / "host" / "lora_host"
     (ROOT / "build").mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="ffi-", dir=ROOT / "build") as folder:

@@ -1,4 +1,4 @@
-"""One opened cluster of the C library: its pointer, its lock, and how a failed call is raised."""
+"""An open cluster of the C library: its pointer, its lock, and exceptions of failed calls."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from .errors import TransportError
 from .failure import to_error
 from .interrupt import Interrupt
 
-# Calls that wait for boards and so can be cancelled.
+# Calls that wait for boards and can be cancelled.
 RUNS = frozenset(("links_up", "links_discover", "register_list", "checksum", "step", "greedy"))
 
 
 class Handle:
-    """Calls into C go through `call`, one at a time. Closed by `close`, or when nothing refers to
-    it any more, or at exit. `explain` gives text to add to the report of a failure."""
+    """Calls into C go through `call`, one at a time. Closed by `close`, when nothing refers to it
+    any more, or at exit. `explain` returns text to append to the report of a failure."""
 
     def __init__(
         self, uris: Sequence[str], timeouts: Any, explain: Callable[[], str] = str
@@ -39,19 +39,19 @@ class Handle:
 
     def _open(self, uris: Sequence[str]) -> Any:
         names = [self._ffi.new("char[]", uri.encode()) for uri in uris]
-        place = self._ffi.new("struct lora_cluster **")
+        out = self._ffi.new("struct lora_cluster **")
         table = self._ffi.new("char *[]", names)
-        if self._lib.lora_cluster_open(table, len(names), place, self._failure):
+        if self._lib.lora_cluster_open(table, len(names), out, self._failure):
             raise to_error(self._failure)
-        return place[0]
+        return out[0]
 
     @property
     def closed(self) -> bool:
-        """Whether the boards have been given back."""
+        """Whether the boards have been released."""
         return not self._finalizer.alive
 
     def close(self) -> None:
-        """Gives the boards back. A call that runs in another thread is cancelled first."""
+        """Releases the boards. A call that runs in another thread is cancelled first."""
         if self.closed:
             return
         self._lib.lora_cluster_cancel(self._pointer)
@@ -59,7 +59,7 @@ class Handle:
             self._finalizer()
 
     def call(self, name: str, *arguments: Any) -> None:
-        """Calls lora_cluster_<name>(cluster, *arguments, failure) and raises what fails."""
+        """Calls lora_cluster_<name>(cluster, *arguments, failure); raises its failure."""
         with self._lock:
             pointer = self._alive()
             function = getattr(self._lib, f"lora_cluster_{name}")
@@ -76,7 +76,7 @@ class Handle:
         return record
 
     def report(self) -> str:
-        """Board state as it was at the last failure or the first hang, "" when there was none."""
+        """Board state at the last failure or the first hang, "" if there was none."""
         with self._lock:
             text: bytes = self._ffi.string(self._lib.lora_cluster_report(self._alive()))
         return text.decode(errors="replace")

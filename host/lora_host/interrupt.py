@@ -1,4 +1,4 @@
-"""Ctrl-C while C runs: remembered, seen by the library at its next poll, raised afterwards."""
+"""Ctrl-C while C code runs: recorded, seen by the library at its next poll, raised afterwards."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any
 
 Handler = Callable[[int, FrameType | None], Any]
 
-# `signal` makes enums of handlers, which takes 20 us a step; the functions that it wraps do not.
+# `signal` converts handlers to enums, which takes 20 us per step. The wrapped functions do not.
 _plain: Any = importlib.import_module("_signal")
 _get, _set = _plain.getsignal, _plain.signal
 
 
 class Interrupt:
-    """Guards calls into C: `with interrupt: call()`. While inside, SIGINT only sets `pressed`,
-    which the poll callback reads; on leaving, the handler that was there before is called. Outside
-    the main thread it does nothing, since Python delivers signals to the main thread only."""
+    """Guards calls into C: `with interrupt: call()`. Inside, SIGINT only sets `pressed`, which the
+    poll callback reads. On exit the previous handler is called. Outside the main thread it does
+    nothing, since Python delivers signals to the main thread only."""
 
     def __init__(self) -> None:
         self.pressed = False

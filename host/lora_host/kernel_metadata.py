@@ -1,4 +1,4 @@
-"""EMBEDDED_METADATA of an xclbin: the XML that names kernels, their arguments and instances."""
+"""EMBEDDED_METADATA of an xclbin: XML with kernels, their arguments and instances."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ MAX_XML_BYTES = 16 << 20
 
 @dataclass(frozen=True)
 class Argument:
-    """A kernel's argument; `offset` and `size` (bytes) of its registers; `port` "" for streams'
-    and scalars' own port name."""
+    """A kernel's argument. `offset` and `size` of its registers are bytes. `port`: its port's name,
+    or ""."""
 
     name: str
     id: int
@@ -28,7 +28,7 @@ class Argument:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel with its arguments and (instance, base) pairs; `control` as the XML spells it."""
+    """A kernel with its arguments and (instance, base) pairs; `control` as written in the XML."""
 
     name: str
     control: str
@@ -37,11 +37,11 @@ class Kernel:
 
 
 def read_kernels(xml: bytes, name: str) -> tuple[Kernel, ...]:
-    """Kernels that the section names; none when it is empty. OverlayError when it is malformed."""
+    """Kernels of the section; () if it is empty. OverlayError if it is malformed."""
     text = xml.rstrip(b"\0 \r\n")
     if not text:
         return ()
-    # Entities could grow without bound; XRT's own tools write none.
+    # Entities could expand without bound; XRT's own tools write none.
     if len(text) > MAX_XML_BYTES or b"<!DOCTYPE" in text or b"<!ENTITY" in text:
         raise OverlayError(f"{name}: EMBEDDED_METADATA: {len(text)} B with entities or too long")
     try:
@@ -75,7 +75,7 @@ def _kernel(node: ElementTree.Element) -> Kernel:
 
 
 def write_kernels(platform: str, clock_mhz: int, kernels: Sequence[Kernel]) -> bytes:
-    """The section for these kernels, as XRT reads it."""
+    """The section for these kernels, in XRT's format."""
     project = ElementTree.Element("project", name="lora")
     shell = ElementTree.SubElement(
         project, "platform", vendor="xilinx", boardid="u280", name=platform

@@ -1,6 +1,6 @@
 """The configuration file of the vendor's linker (v++ --link --config), from the manifest: kernels,
-port map to the banks, streams to the link cores, clock. The register bases are the linker's own
-choice: `lora inspect` shows them, and the manifest then names them."""
+ports and their banks, streams to the link cores, clock. The linker chooses the register bases:
+`lora inspect` shows them, to be entered in the manifest."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .overlay import Overlay
 
 
 def linker_config(overlay: Overlay) -> str:
-    """Text of the .cfg file. OverlayError when the board takes no xclbin."""
+    """Text of the .cfg file. OverlayError if the board does not use xclbin."""
     parts = describe(overlay)
     control = parts.kernels[0]
     tags = [memory.tag for memory in parts.memories]

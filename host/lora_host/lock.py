@@ -1,5 +1,5 @@
-"""A board belongs to one process at a time. The kernel drops the lock with the process, however it
-ends, so a stale lock heals by itself; the file's text says who holds it."""
+"""Locks boards: one process uses a board at a time. The kernel releases the lock when the process
+ends in any way, so there are no stale locks. The file contains the holder's process id."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import IO
 
 from .errors import TransportError
 
-_TRIES, _PAUSE_S = 5, 0.02  # somebody who only looks holds the lock for microseconds
+_TRIES, _PAUSE_S = 5, 0.02  # `holder` takes the lock for microseconds
 
 
 def lock_folder() -> Path:
-    """Where lock files lie, for all users: LORA_LOCK_FOLDER, or /run/lock, or the temporary
+    """Folder of the lock files, for all users: LORA_LOCK_FOLDER, or /run/lock, or the temporary
     folder."""
     named = os.environ.get("LORA_LOCK_FOLDER")
     if named:
@@ -27,7 +27,7 @@ def lock_folder() -> Path:
 
 
 def canonical(uri: str) -> str:
-    """One name of a board for all spellings of its BDF: domain added, function dropped."""
+    """A board's URI in canonical form: PCI domain added, function removed."""
     scheme, _, rest = uri.lower().partition(":")
     if ":" not in rest:
         return f"{scheme}:{rest}"
@@ -69,7 +69,7 @@ def _try(file: IO[str], kind: int) -> bool:
 
 
 def program_name(pid: int) -> str:
-    """Name of a running process, "another user's or container's process" where it is not seen."""
+    """Name of a running process, "another user's or container's process" if it is not visible."""
     try:
         return Path(f"/proc/{pid}/comm").read_text().strip()
     except OSError:
@@ -77,7 +77,7 @@ def program_name(pid: int) -> str:
 
 
 def holder(uri: str) -> int | None:
-    """The process that holds a board, None where it is free."""
+    """Id of the process that holds a board (0: unknown), None if it is free."""
     if not lock_path(uri).exists():
         return None
     with _open(uri) as file:
@@ -85,8 +85,8 @@ def holder(uri: str) -> int | None:
 
 
 class BoardLock:
-    """Locks on boards, all or none; held until `close` or the end of the process. TransportError
-    names the process that holds one."""
+    """Locks on all or none of the boards, held until `close` or the end of the process.
+    TransportError names the process that holds a board."""
 
     def __init__(self, uris: Sequence[str]) -> None:
         self._files: list[IO[str]] = []
@@ -116,7 +116,7 @@ class BoardLock:
         raise TransportError(f"{uri}: held by {who}; end it or take another board")
 
     def close(self) -> None:
-        """Frees the boards. Twice is no error."""
+        """Releases the boards. May be called twice."""
         for file in self._files:
             if not file.closed:
                 file.seek(0)

@@ -8,9 +8,9 @@ from typing import Any
 
 from .errors import OverlayError
 
-ABI_NUMBER = 1  # what this Python code was written for; the library must say the same
+ABI_NUMBER = 1  # of this Python code; the library's must be equal
 
-# Sizes that abi.h promises in its comments: a compiler that lays them out otherwise is refused.
+# Sizes documented in abi.h: a library that was compiled with another layout is refused.
 _SIZES = {
     "lora_arena_record": 32,
     "lora_completion": 128,
@@ -59,10 +59,10 @@ def _module() -> Any:
 
 
 def ffi() -> Any:
-    """cffi's `ffi` of the library. OverlayError when it is not built or of another ABI."""
+    """cffi's `ffi` of the library. OverlayError if it is not built or has another ABI."""
     return _module().ffi
 
 
 def lib() -> Any:
-    """cffi's `lib` of the library. OverlayError when it is not built or of another ABI."""
+    """cffi's `lib` of the library. OverlayError if it is not built or has another ABI."""
     return _module().lib

@@ -1,8 +1,8 @@
 """Scalar functions of the arithmetic contract (docs/numbers.md, 1 and 4), elementwise over NumPy
 arrays.
 
-Every operation is spelled in the order in which C spells it, one rounding each, so the bits agree.
-FP32 stays FP32: NumPy never fuses a product with a sum, and no float64 value takes part. No libm
+The operations have the same order as in C, with one rounding each, so the results are bit-exact.
+FP32 stays FP32: NumPy never fuses multiply and add, and no float64 value is involved. No libm
 function is called; the coefficients are the committed ones.
 """
 
@@ -20,7 +20,7 @@ F16 = NDArray[np.float16]
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
 
-FP16_NAN = np.uint16(0x7E00)  # every NaN that is written
+FP16_NAN = np.uint16(0x7E00)  # the only stored NaN
 FP32_NAN = np.uint32(0x7FC00000)
 SINCOS_LIMIT = float(2**20)  # |x|*2/pi up to which n*P1 and n*P2 are exact
 
@@ -29,7 +29,7 @@ _QUIET = {"over": "ignore", "invalid": "ignore", "divide": "ignore", "under": "i
 
 
 def quiet() -> np.errstate:
-    """Infinity and NaN are values here, counted where they are stored; NumPy need not warn."""
+    """Suppresses NumPy's warnings: infinity and NaN are counted when they are stored."""
     return np.errstate(**_QUIET)  # type: ignore[arg-type]
 
 
@@ -99,7 +99,7 @@ def relu(x: F32) -> F32:
 
 
 def gelu(x: F32, kind: str) -> F32:
-    """GELU by 1024 chords on [-8, 8), `kind` "tanh" or "erf"; below -8 +0, from 8 on x, NaN NaN
+    """GELU by 1024 chords on [-8, 8), `kind` "tanh" or "erf"; +0 below -8, x from 8 on, NaN for NaN
     (docs/numbers.md, 4.2)."""
     slopes, shifts = coefficients(f"gelu_{kind}_a"), coefficients(f"gelu_{kind}_b")
     inside = (x >= np.float32(-8)) & (x < np.float32(8))
@@ -118,7 +118,8 @@ def _horner(table: NDArray[Any], x: F64) -> F64:
 
 
 def log2_64(x: ArrayLike) -> F64:
-    """log2 in float64; x is positive, normal and finite, else ValueError (docs/numbers.md, 4.3)."""
+    """log2 in float64. ValueError if x is not positive, normal and finite
+    (docs/numbers.md, 4.3)."""
     x = np.asarray(x, np.float64)
     if not np.all((x >= np.finfo(np.float64).tiny) & (x < np.inf)):
         raise ValueError("log2_64: every value must be positive, normal and finite")
@@ -152,12 +153,12 @@ def _two_to_the_64(n: NDArray[np.int64]) -> F64:
 
 
 def power_64(base: ArrayLike, exponent: ArrayLike) -> F64:
-    """base^exponent in float64 as exp2_64(exponent * log2_64(base)); base positive and finite."""
+    """base^exponent in float64 as exp2_64(exponent * log2_64(base)); base: positive, finite."""
     return exp2_64(np.asarray(exponent, np.float64) * log2_64(base))
 
 
 def sincos_64(x: ArrayLike) -> tuple[F64, F64]:
-    """(sin x, cos x) in float64, |x| below about 1.6 million, else ValueError
+    """(sin x, cos x) in float64. ValueError unless |x| is below about 1.6 million
     (docs/numbers.md, 4.5)."""
     x = np.asarray(x, np.float64)
     n = np.rint(x * _scalar("two_over_pi"))

@@ -1,4 +1,4 @@
-"""Overlays: what a board is loaded with. A folder with manifest.yaml and the firmware image."""
+"""Overlays: FPGA designs for boards. Each is a folder with manifest.yaml and a firmware image."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LINK_TKEEP, LINK_FRAMING, LINK_WIDTH_SHIFT, LINK_WIDTH_MASK = 0x1, 0x2, 2, 0x1FF
 
 @dataclass(frozen=True)
 class Tiling:
-    """Multipliers of the MPU (rows x columns), tile T_m and VFU lanes. Never changes a value."""
+    """Multipliers of the MPU (rows x columns), tile T_m and VFU lanes. They change no result."""
 
     array_rows: int
     array_columns: int
@@ -33,7 +33,7 @@ class Tiling:
 
 @dataclass(frozen=True)
 class LinkParameters:
-    """A link as the overlay drives it: lanes, bits a second a lane, user port bytes, latency ns."""
+    """An overlay's links: lanes, bits per second and lane, user port bytes, latency in ns."""
 
     lanes: int
     lane_bits_per_second: int
@@ -44,9 +44,9 @@ class LinkParameters:
 
 @dataclass(frozen=True)
 class Overlay:
-    """A checked manifest. Banks are bank indices; `block_base` the register bases of lora_ctrl,
-    link 0 and link 1; `merge` the weight blocks a request (the prefetch ratio M); `weights` and
-    `kv` the formats of matrices and of the KV cache that the units compute."""
+    """A checked manifest. Banks are bank indices. `block_base`: register bases of lora_ctrl, link 0
+    and link 1. `merge`: weight blocks per request (the prefetch ratio M). `weights` and `kv`:
+    supported formats of matrices and of the KV cache."""
 
     name: str
     title: str
@@ -75,19 +75,19 @@ class Overlay:
 
     @property
     def link_configuration(self) -> int:
-        """The value that a link's configuration register should show."""
+        """The expected value of a link's configuration register."""
         framing = LINK_FRAMING if self.links.framing else 0
         return LINK_TKEEP | framing | self.links.port_bytes << LINK_WIDTH_SHIFT
 
     @property
     def link_configuration_mask(self) -> int:
-        """Bits of the configuration that must be as wanted: framing and width."""
+        """Bits of the configuration that must match: framing and width."""
         return LINK_FRAMING | LINK_WIDTH_MASK << LINK_WIDTH_SHIFT
 
     @cached_property
     def image(self) -> bytes:
-        """The firmware image with its header. OverlayError when it is missing, damaged, for another
-        board or ABI, or not the one that the manifest names."""
+        """The firmware image with its header. OverlayError if it is missing, damaged, for another
+        board or ABI, or not the image that the manifest names."""
         try:
             image = self.image_path.read_bytes()
         except OSError as cause:
@@ -130,8 +130,8 @@ def overlay_names() -> tuple[str, ...]:
 
 
 def load_overlay(name: str | Path) -> Overlay:
-    """The overlay of this name, folder or manifest file. OverlayError names the field that is
-    unknown, missing or wrong, or expected against found for board and ABI."""
+    """The overlay with this name, folder or manifest file. OverlayError names the field that is
+    unknown, missing or invalid, or the expected and found board or ABI."""
     manifest = _manifest_path(name)
     schema = data_folder("overlays") / "manifest.schema.json"
     facts = read_checked(manifest, schema, OverlayError)

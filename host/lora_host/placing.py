@@ -1,4 +1,4 @@
-"""Tensors of a checkpoint on their way to board memory: what lora_cluster_place is told."""
+"""Packs a checkpoint's tensors into board memory: the arguments of lora_cluster_place."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .failure import to_error
 
 Bytes = npt.NDArray[np.uint8]
 
-BUFFER_BYTES = 2 << 20  # a thread's: in its caches, long pieces of the file's rows and of banks
+BUFFER_BYTES = 2 << 20  # per thread: fits its caches, with long runs of file rows and banks
 AXES = ("io", "oi")
 _SOURCES = {
     "F16": "LORA_SOURCE_F16",

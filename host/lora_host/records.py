@@ -1,4 +1,4 @@
-"""What the C library tells of boards, links and runs, as Python values."""
+"""The C library's records of boards, links and runs, as Python values."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from . import native
 from .errors import RequestError
 from .naming import did_you_mean
 
-_NOBODY = 0xFFFFFFFF  # LORA_NONE: a port that received nothing
+_NO_PEER = 0xFFFFFFFF  # LORA_NONE: a port that received nothing
 
 
 @dataclass(frozen=True)
 class BoardInfo:
-    """An opened board: `kind` as its identity register shows it, `banks` bytes of each bank."""
+    """An open board. `kind`: value of its identity register; `banks`: bytes of each bank."""
 
     address: str
     name: str
@@ -26,7 +26,7 @@ class BoardInfo:
 
 @dataclass(frozen=True)
 class LinkStatus:
-    """Registers of one port. `healthy`: power, lanes, lock and channel as they should be."""
+    """Registers of one port. `healthy`: power, lanes, lock and channel are up."""
 
     status: int
     configuration: int
@@ -43,7 +43,7 @@ class LinkStatus:
 
 @dataclass(frozen=True)
 class LinkFound:
-    """What a port received: test frames sent, received and wrong, and their sender, if any."""
+    """Test frames of a port: sent to it, received and wrong, and their sender, if any."""
 
     status: int
     sent: int
@@ -59,13 +59,13 @@ class LinkFound:
 
     @property
     def clean(self) -> bool:
-        """Whether all that was sent to it arrived, and right."""
+        """Whether all frames sent to it arrived without an error."""
         return self.sent > 0 and self.received == self.sent and self.bad == 0
 
 
 @dataclass(frozen=True)
 class ClusterStats:
-    """Counts since the cluster was opened, and the last step and epoch."""
+    """Counts since the cluster was opened, and the last step's number and epoch."""
 
     steps: int
     redone_steps: int
@@ -76,8 +76,8 @@ class ClusterStats:
 
 @dataclass(frozen=True)
 class GreedyResult:
-    """Tokens emitted, the last of them (pending: its K and V are not written), and the slot of the
-    last uncommitted row, None when no row ran."""
+    """Number of emitted tokens, the last token (pending: its K and V are not written), and the slot
+    of the last uncommitted row, None if no row ran."""
 
     emitted: int
     last_token: int
@@ -104,7 +104,7 @@ def board_info(record: Any) -> BoardInfo:
 def link_found(record: Any) -> LinkFound:
     """LinkFound of a `struct lora_link_found`."""
     values = fields_of(record, "status", "sent", "received", "bad")
-    received = int(record.peer_serial) not in (0, _NOBODY)
+    received = int(record.peer_serial) not in (0, _NO_PEER)
     return LinkFound(
         **values,
         peer_serial=int(record.peer_serial) if received else None,
@@ -113,8 +113,8 @@ def link_found(record: Any) -> LinkFound:
 
 
 def timeout_record(changes: Mapping[str, int] | None) -> Any:
-    """`struct lora_timeouts *` with the defaults and these changes (microseconds, watchdog_ms in
-    milliseconds). RequestError for an unknown name or a value that is not above 0."""
+    """`struct lora_timeouts *` with the defaults and these overrides (microseconds, watchdog_ms in
+    milliseconds). RequestError: an unknown name, or a value below 1."""
     ffi, lib = native.ffi(), native.lib()
     record = ffi.new("struct lora_timeouts *")
     lib.lora_timeouts_default(record)

@@ -1,5 +1,5 @@
-"""The simulated units of the card (`kernels="rtl"`): a library of its own beside this file, which
-`make rtl-build` makes from overlays/rtl with Verilator. docs/rtl.md says what runs in it."""
+"""The card's simulated units (`kernels="rtl"`): a separate library next to this file, built from
+overlays/rtl with Verilator by `make rtl-build`. docs/rtl.md lists what it simulates."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any
 from . import native
 from .errors import RequestError
 
-LIBRARY = "_lora_rtl.so"  # in this package's folder and nowhere else
+LIBRARY = "_lora_rtl.so"  # only in this package's folder
 VERSION = 1  # of csrc/rtl/rtl.hpp
-SEED = 1  # of the bits in registers before reset
+SEED = 1  # of the random register contents before reset
 BUILD = "build it in a checkout with 'make rtl-build' (it needs Verilator)"
 
 
@@ -27,8 +27,8 @@ class _Counts(ctypes.Structure):
 
 @dataclass(frozen=True)
 class SimulatedWork:
-    """Since the library was loaded: matmuls `simulated`, their `products` and clock `cycles`; calls
-    that the native kernels took, by kind."""
+    """Counts since the library was loaded: matmuls `simulated`, their multiplications (`products`)
+    and clock `cycles`; calls of native kernels by kind."""
 
     simulated: int
     products: int
@@ -48,10 +48,10 @@ class SimulatedWork:
 
 
 def load(path: Path) -> Any:
-    """The library at `path`. RequestError when it is missing, is no plain file, cannot be loaded or
-    is of another version."""
+    """The library at `path`. RequestError if it is missing, not a plain file, cannot be loaded or
+    has another version."""
     if path.is_symlink() or not path.is_file():
-        raise RequestError(f"kernels 'rtl': {path} is not there, or is no plain file; {BUILD}")
+        raise RequestError(f"kernels 'rtl': {path} is missing or not a plain file; {BUILD}")
     try:
         found = ctypes.CDLL(str(path))
         found.lora_rtl_version.restype = ctypes.c_uint32
@@ -71,20 +71,21 @@ def load(path: Path) -> Any:
 
 @cache
 def library() -> Any:
-    """The library of this package, loaded once; errors as `load`."""
+    """This package's library, loaded once. Errors as in `load`."""
     return load(Path(__file__).resolve().parent / LIBRARY)
 
 
 @cache
 def _others() -> Any:
-    """The native kernels' table, at an address that stays."""
+    """The native kernels' table, at a fixed address."""
     ffi, lib = native.ffi(), native.lib()
     return ffi.new("struct lora_kernels *", lib.lora_kernels_native)
 
 
 def kernel_table(found: Any = None, seed: int = SEED) -> Any:
-    """`struct lora_kernels *` of a loaded library, this package's at first; the native kernels do
-    what it cannot. Registers begin with bits made from `seed`. RequestError without the library."""
+    """`struct lora_kernels *` of a loaded library, by default this package's. Native kernels run
+    what it does not simulate. `seed`: of the initial register contents. RequestError without the
+    library."""
     ffi = native.ffi()
     found = library() if found is None else found
     address = found.lora_rtl_open(int(ffi.cast("uintptr_t", _others())), seed)
@@ -94,7 +95,7 @@ def kernel_table(found: Any = None, seed: int = SEED) -> Any:
 
 
 def simulated_work(found: Any = None) -> SimulatedWork:
-    """What has run where so far, in this package's library or another one."""
+    """Counts so far of this package's library, or of another one."""
     counts = _Counts()
     (library() if found is None else found).lora_rtl_read_counts(ctypes.byref(counts))
     return SimulatedWork(*(getattr(counts, name) for name in _COUNTS))

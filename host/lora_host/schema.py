@@ -1,4 +1,4 @@
-"""Reads a YAML file and checks it against a JSON schema; the first fault becomes one line."""
+"""Reads a YAML file and checks it against a JSON schema."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from .yaml_file import read_yaml
 
 
 def read_checked(path: Path, schema_path: Path, error: type[LoraError]) -> dict[str, Any]:
-    """The file's content. Raises `error`, naming file and field, when it is missing, not YAML or
-    not what the schema says."""
+    """The file's content. Raises `error`, naming file and field, if it is missing, not YAML or not
+    valid by the schema."""
     content = read_yaml(path, error)
     fault = best_match(_validator(schema_path).iter_errors(content))
     if fault is not None:
@@ -48,8 +48,8 @@ def _one_line(fault: ValidationError) -> str:
         return f"{where}: unknown field {extra[0]!r}, {did_you_mean(extra[0], known)}"
     if fault.validator == "required":
         instance: Any = fault.instance
-        wanted: Any = fault.validator_value
-        missing = [name for name in wanted if name not in instance]
+        required: Any = fault.validator_value
+        missing = [name for name in required if name not in instance]
         return f"{where}: field {missing[0]!r} is missing"
     found = str(fault.instance)
     found = found if len(found) <= 60 else found[:57] + "..."

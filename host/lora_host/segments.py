@@ -1,4 +1,4 @@
-"""How a sum along K is cut: eight fixed segments, and the tree that joins them
+"""Sums along K: eight fixed segments, added in a fixed tree
 (docs/numbers.md, 2)."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ F32 = NDArray[np.float32]
 
 @cache
 def segment_bounds(columns: int) -> tuple[tuple[int, int], ...]:
-    """(first, end) column of each of the eight segments of a sum over `columns`; empty ones too."""
+    """(first, end) column of each of the eight segments of a sum over `columns`, some empty."""
     unit, segments = abi.UNIT_COLUMNS, abi.SEGMENTS
     units = -(-columns // unit)
     ends = [min(columns, s * units // segments * unit) for s in range(segments + 1)]
@@ -26,7 +26,7 @@ def segment_bounds(columns: int) -> tuple[tuple[int, int], ...]:
 def tree_sum(parts: Sequence[F32 | None]) -> F32:
     """((0+1)+(2+3))+((4+5)+(6+7)); None is an empty segment.
 
-    An empty segment's sum is +0 and no segment's sum is ever -0, so leaving it out changes no bit.
+    An empty segment's sum is +0 and no segment's sum is -0, so skipping it changes no bit.
     """
     level = list(parts)
     while len(level) > 1:

@@ -1,4 +1,4 @@
-"""Which boards a cluster is opened on, with which serial numbers and cables, and why these."""
+"""Selects the boards of a cluster, with their serial numbers and cables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .overlay import Overlay
 
 @dataclass(frozen=True)
 class Selection:
-    """The boards to open. `why` is one line for the user."""
+    """The boards to open. `why`: one line for the user on why they were selected."""
 
     boards: tuple[BoardEntry, ...]
     cables: tuple[Cable, ...]
@@ -30,8 +30,8 @@ class Selection:
 
 
 def board_kind(devices: Sequence[str], cluster_file: str | Path | None) -> str:
-    """Kind of the first board named, "u280" where none is. RequestError for a URI or cluster file
-    that is none."""
+    """Kind of the first named board, "u280" if none is named. RequestError for an invalid URI or
+    cluster file."""
     uris = list(devices)
     if cluster_file is not None:
         uris = [entry.uri for entry in load_cluster(cluster_file).boards]
@@ -39,7 +39,7 @@ def board_kind(devices: Sequence[str], cluster_file: str | Path | None) -> str:
 
 
 def default_overlay(devices: Sequence[str], cluster_file: str | Path | None) -> str:
-    """Name of LORA-F for the first board named, where no model says more."""
+    """Name of the LORA-F overlay for the first named board, used without a model."""
     return f"lora_f_{board_kind(devices, cluster_file)}"
 
 
@@ -49,8 +49,8 @@ def select(
     cluster_file: str | Path | ClusterFile | None,
     overlay: Overlay,
 ) -> Selection:
-    """The boards that the options name. RequestError when they contradict each other, OverlayError
-    when a board is not of the overlay's kind."""
+    """The boards that the options name. RequestError if the options contradict each other,
+    OverlayError if a board is not of the overlay's kind."""
     if cluster_file is not None and devices:
         raise RequestError("devices and a cluster file were both given; the file names the devices")
     if cluster_file is not None:
@@ -59,21 +59,21 @@ def select(
         chosen = _from_devices(devices, boards)
     else:
         chosen = _emulated(1 if boards is None else boards, overlay)
-    for place, entry in enumerate(chosen.boards):
+    for board, entry in enumerate(chosen.boards):
         _, kind = check_uri(entry.uri)
         if kind != overlay.board.name:
             raise OverlayError(
-                f"board {place} ({entry.uri}): a {kind} found, overlay {overlay.name} is for a "
+                f"board {board} ({entry.uri}): a {kind} found, overlay {overlay.name} is for a "
                 f"{overlay.board.name}; take another board or overlay"
             )
     if len({is_emulated(entry.uri) for entry in chosen.boards}) > 1:
-        raise RequestError("emulated and real boards were named; one cluster has one sort of them")
+        raise RequestError("emulated and real boards were named; use one kind in a cluster")
     return chosen
 
 
 def _entries(uris: Sequence[str]) -> tuple[BoardEntry, ...]:
     return tuple(
-        BoardEntry(uri, place + 1 if is_emulated(uri) else None) for place, uri in enumerate(uris)
+        BoardEntry(uri, board + 1 if is_emulated(uri) else None) for board, uri in enumerate(uris)
     )
 
 
@@ -91,7 +91,7 @@ def _emulated(boards: int, overlay: Overlay) -> Selection:
 
 def _from_devices(devices: Sequence[str], boards: int | None) -> Selection:
     if boards is not None and boards != len(devices):
-        raise RequestError(f"{boards} boards asked for, but {len(devices)} devices named")
+        raise RequestError(f"{boards} boards requested, but {len(devices)} devices named")
     return Selection(_entries(devices), ring(len(devices)), "as named by device")
 
 
@@ -99,7 +99,7 @@ def _from_file(source: str | Path | ClusterFile, boards: int | None) -> Selectio
     file = source if isinstance(source, ClusterFile) else load_cluster(source)
     count = len(file.boards) if boards is None else boards
     if not 1 <= count <= len(file.boards):
-        raise RequestError(f"{file.name}: {len(file.boards)} boards found, {count} asked for")
+        raise RequestError(f"{file.name}: {len(file.boards)} boards found, {count} requested")
     chosen = file.only(range(count))
     check_cables(chosen.cables, count, f"{file.name}: ")
     return Selection(chosen.boards, chosen.cables, f"as named in {chosen.name}")

@@ -1,4 +1,4 @@
-"""Containers that are gzip'd, as a vendor may leave them; the C library reads plain ones."""
+"""Decompresses gzip'd containers, which vendors may deliver. The C library reads plain ones."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from pathlib import Path
 from .errors import OverlayError
 
 GZIP = b"\x1f\x8b"
-LIMIT = 1 << 31  # bytes of a container, unpacked: more is no container
+LIMIT = 1 << 31  # max bytes of an unpacked container
 _CHUNK = 1 << 20
 
 
 @contextmanager
 def unpacked(container: Path | None) -> Iterator[Path | None]:
-    """A plain file with the container's content: itself, or a copy that goes with the context.
-    OverlayError for damaged gzip; a file that cannot be read is passed on to who reads it next."""
+    """A plain file with the container's content: the file itself, or a copy that is deleted on
+    exit. OverlayError for damaged gzip. An unreadable file is yielded as it is: its reader reports
+    the error."""
     if container is None or not _is_packed(container):
         yield container
         return

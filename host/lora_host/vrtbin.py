@@ -1,10 +1,10 @@
-"""The V80's overlay archive (vrtbin): a tar of system_map.xml and design.pdi. Reader, writer from a
-manifest, and the check of one against the other.
+"""The V80's overlay archive (vrtbin): a tar of system_map.xml and design.pdi. Reads archives,
+writes them from a manifest, and checks an archive against a manifest.
 
     python -m lora_host.vrtbin OVERLAY     writes the emulation's archive that the manifest names
 
-What is written here holds no bitstream: its design is a marked text with the firmware image, which
-only the emulated board behind a mock server daemon can load."""
+A written archive holds no bitstream. Its design is a marker with the firmware image, which only the
+mock server's emulated board can load."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _LIMIT = 1 << 31  # of the whole archive, unpacked
 
 @dataclass(frozen=True)
 class VrtKernel:
-    """A kernel of the system map. Connections: port name -> bank, as "HBM3" or "DDR0"."""
+    """A kernel of the system map. Connections: port name -> bank, e.g. "HBM3" or "DDR0"."""
 
     name: str
     base: int
@@ -58,7 +58,7 @@ class VrtKernel:
 
 @dataclass(frozen=True)
 class Vrtbin:
-    """A read archive: `designs` are the PDIs by name, design.pdi among them."""
+    """An archive that was read. `designs`: the PDIs by name, including design.pdi."""
 
     platform: str
     clock_hz: int
@@ -67,14 +67,14 @@ class Vrtbin:
 
     @property
     def emulation(self) -> bool:
-        """Whether the design is ours and holds no bitstream."""
+        """Whether the design is the emulation's and holds no bitstream."""
         return self.designs[DESIGN_NAME].startswith(MARK)
 
 
 @dataclass(frozen=True)
 class EmulationDesign:
-    """What an emulated board is loaded with: activation buffer in bytes, register bases of
-    lora_ctrl and both links, firmware image with its header."""
+    """The design of an emulated board: activation buffer in bytes, register bases of lora_ctrl and
+    both links, firmware image with its header."""
 
     board_kind: int
     abi: int
@@ -87,7 +87,7 @@ class EmulationDesign:
 
 
 def read_vrtbin(path: str | Path) -> Vrtbin:
-    """Reads and checks an archive. OverlayError names the file and the member or field at fault."""
+    """Reads and checks an archive. OverlayError names the file and the invalid member or field."""
     path = Path(path)
     try:
         data = path.read_bytes()
@@ -136,7 +136,7 @@ def _members(path: Path, data: bytes) -> dict[str, bytes]:
         OSError,
         RecursionError,
     ) as cause:
-        # tarfile lets these through for numbers and sizes in extended headers.
+        # tarfile raises these for numbers and sizes in extended headers.
         raise OverlayError(f"{path}: not a tar archive: {cause}") from cause
     return members
 
@@ -144,7 +144,7 @@ def _members(path: Path, data: bytes) -> dict[str, bytes]:
 def _check_member(path: Path, entry: tarfile.TarInfo, name: str, members: dict[str, bytes]) -> None:
     where = f"{path}: member {name[:60]!r}"
     if not entry.isreg():
-        raise OverlayError(f"{where}: not a plain file; a vrtbin has only those")
+        raise OverlayError(f"{where}: not a plain file; a vrtbin has only plain files")
     if "/" in name or "\\" in name or name.startswith("."):
         raise OverlayError(f"{where}: a name with a folder; a vrtbin has none")
     if name != MAP_NAME and not name.endswith(".pdi"):
@@ -160,7 +160,7 @@ def _check_member(path: Path, entry: tarfile.TarInfo, name: str, members: dict[s
 
 
 def _read_map(path: Path, text: bytes) -> tuple[str, int, tuple[VrtKernel, ...]]:
-    if b"<!" in text.replace(b"<!--", b""):  # no entities: they can grow without bound
+    if b"<!" in text.replace(b"<!--", b""):  # no entities: they can expand without bound
         raise OverlayError(f"{path}: {MAP_NAME}: a document type is declared; none expected")
     try:
         root = ET.fromstring(text)
@@ -209,7 +209,7 @@ def _number(path: Path, text: str, what: str) -> int:
 
 
 def emulation_design(pdi: bytes) -> EmulationDesign:
-    """The emulation's design out of its PDI. OverlayError where it is not one of ours."""
+    """The emulation's design from its PDI. OverlayError if it is another design."""
     line, newline, image = pdi.removeprefix(MARK).partition(b"\n")
     if not pdi.startswith(MARK) or not newline or len(line) > 4096:
         raise OverlayError(f"{DESIGN_NAME}: not the emulation's: its first line is not {MARK!r}")
@@ -231,7 +231,7 @@ def bank_target(overlay: Overlay, bank: int) -> str:
 
 
 def expected_kernels(overlay: Overlay) -> tuple[VrtKernel, ...]:
-    """The kernels that a container of this manifest has."""
+    """The kernels of this manifest's container."""
     banks = sorted({overlay.control_bank, *overlay.weight_banks, *overlay.spill_banks})
     registers = [("ap_ctrl", 0)]
     for name, offset, words in SCALARS:
@@ -285,21 +285,21 @@ def _design(overlay: Overlay) -> bytes:
 
 
 def write_vrtbin(overlay: Overlay) -> bytes:
-    """The emulation's archive for a manifest: same bytes for the same manifest and image."""
-    place = io.BytesIO()
-    with tarfile.open(fileobj=place, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+    """The emulation's archive for a manifest. Equal manifests and images give equal bytes."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
         for name, text in ((MAP_NAME, _system_map(overlay)), (DESIGN_NAME, _design(overlay))):
             entry = tarfile.TarInfo(name)
             entry.size, entry.mode = len(text), 0o644
             archive.addfile(entry, io.BytesIO(text))
-    return place.getvalue()
+    return buffer.getvalue()
 
 
 # --- checking ---
 
 
 def check_vrtbin(vrtbin: Vrtbin, overlay: Overlay, name: str) -> None:
-    """OverlayError, expected against found, where an archive does not fit its manifest."""
+    """OverlayError, with found and expected values, if an archive does not match its manifest."""
     found = differences(vrtbin, overlay)
     if found:
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
@@ -309,7 +309,7 @@ def check_vrtbin(vrtbin: Vrtbin, overlay: Overlay, name: str) -> None:
 
 
 def differences(vrtbin: Vrtbin, overlay: Overlay) -> list[str]:
-    """Every difference of an archive from its manifest, a line each."""
+    """The differences of an archive from its manifest, one line each."""
     lines: list[str] = []
 
     def differ(what: str, found: object, expected: object) -> None:

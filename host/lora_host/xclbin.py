@@ -1,5 +1,5 @@
-"""xclbin containers (axlf): read with every size checked, since the file may be anything, and
-written. No XRT is needed for either."""
+"""Reads and writes xclbin containers (axlf) without XRT. The reader checks every size: the file is
+untrusted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .kernel_metadata import Kernel, read_kernels
 
 @dataclass(frozen=True)
 class Memory:
-    """An entry of a memory topology. `bytes` of capacity at physical address `base`."""
+    """An entry of a memory topology: `bytes` at physical address `base`."""
 
     kind: int
     used: bool
@@ -37,13 +37,13 @@ class Ip:
 
     @property
     def kernel(self) -> str:
-        """Name of the kernel that this is an instance of."""
+        """Name of the kernel of this instance."""
         return self.name.partition(":")[0]
 
 
 @dataclass(frozen=True)
 class Connection:
-    """Argument `argument` of IP `ip` reaches memory `memory`, both indices of their sections."""
+    """Argument `argument` of IP `ip` uses memory `memory`; indices into their sections."""
 
     argument: int
     ip: int
@@ -52,7 +52,7 @@ class Connection:
 
 @dataclass(frozen=True)
 class Clock:
-    """A clock that the container was built for."""
+    """A clock of the container."""
 
     mhz: int
     kind: int
@@ -61,7 +61,7 @@ class Clock:
 
 @dataclass(frozen=True)
 class Xclbin:
-    """A container. `memories` and `connections` come from the GROUP sections where there are
+    """A container. `memories` and `connections` come from the GROUP sections if it has
     any."""
 
     uuid: UUID
@@ -76,7 +76,7 @@ class Xclbin:
 
 
 def read_xclbin(path: str | Path) -> Xclbin:
-    """Reads and checks a container. OverlayError names the section or field at fault."""
+    """Reads and checks a container. OverlayError names the invalid section or field."""
     path = Path(path)
     try:
         data = path.read_bytes()
@@ -86,7 +86,7 @@ def read_xclbin(path: str | Path) -> Xclbin:
 
 
 def parse_xclbin(data: bytes, name: str = "xclbin") -> Xclbin:
-    """The container in `data`; `name` stands in messages. OverlayError as `read_xclbin`."""
+    """The container in `data`; `name` is used in messages. OverlayError as in `read_xclbin`."""
     start = axlf.TOP.size + axlf.HEADER.size
     if len(data) < start:
         raise OverlayError(f"{name}: {len(data)} B found, at least {start} B expected: no xclbin")
@@ -138,8 +138,8 @@ def parse_xclbin(data: bytes, name: str = "xclbin") -> Xclbin:
 def write_xclbin(
     uuid: UUID, mode: int, platform: str, sections: Sequence[tuple[int, bytes]]
 ) -> bytes:
-    """The bytes of a container: no signature, no time stamp, so the same input gives the same
-    file."""
+    """The bytes of a container. It has no signature and no time stamp, so equal input gives equal
+    bytes."""
     start = axlf.TOP.size + axlf.HEADER.size + len(sections) * axlf.SECTION.size
     headers, body = [], bytearray()
     for kind, content in sections:
@@ -165,7 +165,7 @@ def pack_memories(memories: Sequence[Memory]) -> bytes:
 
 
 def pack_ips(ips: Sequence[Ip]) -> bytes:
-    """An IP_LAYOUT section; rows must be sorted by base."""
+    """An IP_LAYOUT section. `ips` must be sorted by base."""
     rows = (
         axlf.IP.pack(ip.kind, ip.control << axlf.CONTROL_SHIFT, ip.base, ip.name.encode())
         for ip in ips
@@ -223,7 +223,7 @@ def _records(
     if count < 0 or head.size + count * record.size > len(content):
         raise OverlayError(
             f"{name}: section {label}: {count} entries in {len(content)} B found, "
-            f"{record.size} B an entry expected"
+            f"{record.size} B per entry expected"
         )
     return [record.unpack_from(content, head.size + i * record.size) for i in range(count)]
 

@@ -1,5 +1,5 @@
-"""The temporary folder of an emulation behind XRT. Whoever needs it holds its lock. Its owner
-removes it, or, where the owner was killed, the cluster process or the next start."""
+"""The temporary folder of an emulation behind XRT. Each process that needs it holds its lock. Its
+owner removes it. If the owner was killed, the cluster process or the next start removes it."""
 
 from __future__ import annotations
 
@@ -15,32 +15,34 @@ from typing import IO
 PREFIX = "lora-xrt-"
 LOCK_NAME = "owner.lock"
 REMOVED = ".removed"
-STARTING = "starting."  # and a device process's id: a file while its board is not handed over
-LAST_SECONDS = 5.0  # a host that has closed its boards may take so long to end
+STARTING = "starting."  # + device process id: exists until its board is handed over
+LAST_SECONDS = 5.0  # timeout for the end of a host that has closed its boards
 
 
 class HeldFolder:
-    """A new folder `path` and its lock, which the processes that inherit `descriptor` hold too."""
+    """A new folder `path` and its lock. Processes that inherit `descriptor` hold the lock too."""
 
     def __init__(self) -> None:
         self.path = Path(tempfile.mkdtemp(prefix=PREFIX))
         self._lock = (self.path / f"{LOCK_NAME}.new").open("w")
         fcntl.flock(self._lock, fcntl.LOCK_EX)
-        os.rename(self._lock.name, self.path / LOCK_NAME)  # seen by others once it is locked
+        os.rename(
+            self._lock.name, self.path / LOCK_NAME
+        )  # visible to others only when it is locked
 
     @property
     def descriptor(self) -> int:
-        """For `pass_fds` of a process that goes on using the folder after this one."""
+        """For `pass_fds` of a process that uses the folder longer than this one."""
         return self._lock.fileno()
 
     def remove(self) -> None:
-        """Removes the folder. Twice is no error."""
+        """Removes the folder. May be called twice."""
         _remove(self.path)
         self._lock.close()
 
 
 def remove_unheld(folder: Path) -> bool:
-    """Removes a folder that no process holds; False where one does, or it is gone."""
+    """Removes a folder that no process holds. False if a process holds it, or it is gone."""
     lock = _free_lock(folder)
     if lock is None:
         return False
@@ -59,14 +61,14 @@ def remove_stale() -> None:
 
 
 def remove_left(folder: Path) -> None:
-    """Removes the folder once nobody holds it; gives up after LAST_SECONDS."""
+    """Removes the folder once no process holds it; gives up after LAST_SECONDS."""
     end = time.monotonic() + LAST_SECONDS
     while folder.exists() and not remove_unheld(folder) and time.monotonic() < end:
         time.sleep(0.05)
 
 
 def _remove(folder: Path) -> None:
-    # Renamed first: a process that is still starting finds no folder, and puts nothing into it.
+    # Renamed first: a process that is still starting must not add files to it.
     gone = folder.with_suffix(REMOVED)
     with suppress(OSError):
         folder.rename(gone)

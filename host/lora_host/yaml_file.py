@@ -1,5 +1,5 @@
-"""Bounded YAML: mappings with text as keys, lists, and scalars as JSON has them, hexadecimal
-integers and infinity besides. No tags, dates or second documents; aliases are copied."""
+"""Bounded YAML: mappings with text keys, lists, JSON's scalars, hexadecimal integers and infinity.
+No tags, dates or second documents. Aliases are copied."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _CONSTANTS = {"": None, "~": None, "null": None, "true": True, "false": False}
 
 
 class YamlFault(ValueError):
-    """Text that is not such YAML; the message names line and column."""
+    """Text is not in this subset of YAML. The message names line and column."""
 
 
 def read_yaml(path: Path, error: type[LoraError]) -> Any:
-    """The content of a file of at most MAX_BYTES. Raises `error`, naming the file and the line,
-    where it is missing, larger, or no such YAML."""
+    """The content of a file of at most MAX_BYTES. Raises `error`, naming the file and the line, if
+    it is missing, larger, or not in this subset of YAML."""
     try:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
@@ -39,7 +39,7 @@ def read_yaml(path: Path, error: type[LoraError]) -> Any:
     except UnicodeDecodeError as cause:
         raise error(f"{path}: cannot be read: not UTF-8 text") from cause
     if len(data) > MAX_BYTES:
-        raise error(f"{path}: larger than {MAX_BYTES} B, which no file of this kind is")
+        raise error(f"{path}: larger than the limit of {MAX_BYTES} B")
     try:
         return parse_yaml(text)
     except YamlFault as cause:
@@ -47,7 +47,7 @@ def read_yaml(path: Path, error: type[LoraError]) -> Any:
 
 
 def parse_yaml(text: str) -> Any:
-    """The content of the document in `text`; YamlFault where it is none."""
+    """The content of the document in `text`. YamlFault if it is invalid."""
     events = _events(text)
     next(events)  # the stream's start
     if isinstance(next(events), yaml.StreamEndEvent):
@@ -61,7 +61,7 @@ def parse_yaml(text: str) -> Any:
 
 
 def _events(text: str) -> Iterator[yaml.Event]:
-    """The parser's events: it keeps its own stack, so that depth costs no recursion."""
+    """The parser's events. The parser has its own stack, so nesting needs no recursion here."""
     try:
         yield from yaml.parse(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as cause:
@@ -70,12 +70,12 @@ def _events(text: str) -> Iterator[yaml.Event]:
         raise YamlFault(f"{_where(mark)}{problem}") from cause
     except yaml.reader.ReaderError as cause:
         raise YamlFault(f"character {cause.position}: {cause.reason}") from cause
-    except (ValueError, OverflowError, IndexError) as cause:  # of numbers in directives and escapes
+    except (ValueError, OverflowError, IndexError) as cause:  # numbers in directives and escapes
         raise YamlFault(f"number out of range: {cause}") from cause
 
 
 class _Reader:
-    """Makes values of events, and counts them: those that an alias repeats too."""
+    """Builds values from events and counts them, including those that an alias repeats."""
 
     def __init__(self, events: Iterator[yaml.Event]) -> None:
         self._events = events
@@ -120,7 +120,7 @@ class _Reader:
             if not isinstance(key, str):
                 raise _fault(event, f"key {str(key)[:40]!r} found, text expected")
             if key in values:
-                raise _fault(event, f"key {key[:40]!r} is there twice")
+                raise _fault(event, f"key {key[:40]!r} appears twice")
             values[key] = self.value(next(self._events), depth)
         return values
 

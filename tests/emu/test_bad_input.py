@@ -197,7 +197,7 @@ def test_cluster_files_without_the_path_and_with_another_board(
     shared = ("--model", folder, "-p", "x", "--cluster")
     broken = TOPOLOGIES / "broken4.yaml"
     one_line_error(lora_run(*shared, broken), "no ring or path of 4 boards", "board 1 port 1")
-    one_line_error(lora_run(*shared, broken, "--boards", 8), "4 boards found, 8 asked for")
+    one_line_error(lora_run(*shared, broken, "--boards", 8), "4 boards found, 8 requested")
     other = tmp_path / "other.yaml"
     other.write_text((TOPOLOGIES / "pair.yaml").read_text().replace("emu:u280", "emu:v80", 1))
     one_line_error(lora_run(*shared, other), "board 1 (emu:u280)", "lora_f_v80 is for a v80")
@@ -226,7 +226,7 @@ def test_of_a_larger_cluster_the_boards_with_a_path_are_taken(folder: Path, tmp_
     plan = ("plan", "--model", folder, "--boards")
     planned = command(LORA, *plan, 2, "--cluster", file).stdout.decode()
     assert f"boards by rank: 0-1, a path, cabled as {file} (of its 4 boards 0, 2)" in planned
-    one_line_error(command(LORA, *plan, 8, "--cluster", file), "4 boards found, 8 asked for")
+    one_line_error(command(LORA, *plan, 8, "--cluster", file), "4 boards found, 8 requested")
     one_line_error(command(LORA, *plan, 0, "--cluster", file), "0 boards")
 
 

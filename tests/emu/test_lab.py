@@ -14,7 +14,7 @@ from lora_host import abi
 from lora_host.cluster import Cluster
 from lora_host.cluster_file import BoardEntry, load_cluster
 from lora_host.overlay import load_overlay
-from lora_host.vrtd_mock.process import Standin
+from lora_host.vrtd_mock.process import MockServer
 from lora_sdk.cli.main import lora
 from lora_sdk.cli.outcome import run_command
 
@@ -26,8 +26,10 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def standin(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Standin]:
-    with Standin(2, getattr(request, "param", ())) as running:
+def mock_server(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Iterator[MockServer]:
+    with MockServer(2, getattr(request, "param", ())) as running:
         monkeypatch.setenv("LORA_VRTD_SOCKET", str(running.socket))
         yield running
 
@@ -36,16 +38,16 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(lora, arguments)
 
 
-def devices(standin: Standin) -> list[str]:
-    return [word for uri in standin.uris for word in ("--device", uri)]
+def devices(mock_server: MockServer) -> list[str]:
+    return [word for uri in mock_server.uris for word in ("--device", uri)]
 
 
-def test_list_shows_boards_overlays_links_and_holders(standin: Standin) -> None:
+def test_list_shows_boards_overlays_links_and_holders(mock_server: MockServer) -> None:
     views = json.loads(run("list", "--json").stdout)
-    assert [v["uri"] for v in views] == list(standin.uris)
+    assert [v["uri"] for v in views] == list(mock_server.uris)
     assert views[0]["overlay"] == "" and views[0]["holder"] is None
     assert views[0]["sensors"]["hbm_temp"] == "41.5 C"
-    with Cluster.open(devices=standin.uris, overlay=load_overlay("lora_f_v80")) as cluster:
+    with Cluster.open(devices=mock_server.uris, overlay=load_overlay("lora_f_v80")) as cluster:
         cluster.links_up(cluster.cables)
         views = json.loads(run("list", "--json").stdout)
         assert "lora_f_v80" in views[1]["overlay"] and views[1]["abi"] == abi.ABI_NUMBER
@@ -63,27 +65,27 @@ def test_links_of_emulated_boards() -> None:
     assert file["cables"] == [{"board_a": 0, "port_a": 1, "board_b": 1, "port_b": 0}]
 
 
-@pytest.mark.parametrize("standin", [("--cables", "0.1-1.1")], indirect=True)
+@pytest.mark.parametrize("mock_server", [("--cables", "0.1-1.1")], indirect=True)
 def test_links_finds_swapped_ports_and_writes_the_real_cabling(
-    standin: Standin, tmp_path: Path
+    mock_server: MockServer, tmp_path: Path
 ) -> None:
-    found = run("links", *devices(standin), "--discover")
+    found = run("links", *devices(mock_server), "--discover")
     assert found.exit_code == 0, found.output
     file = tmp_path / "cluster.yaml"
     file.write_text(found.stdout)
     cable = {"board_a": 0, "port_a": 1, "board_b": 1, "port_b": 1}
     assert yaml.safe_load(found.stdout)["cables"] == [cable]
-    against_ring = run("links", *devices(standin), "--test")
+    against_ring = run("links", *devices(mock_server), "--test")
     assert against_ring.exit_code == 1 and "ports of a board are swapped" in against_ring.stdout
-    assert load_cluster(file).boards[1] == BoardEntry(standin.uris[1], 0x5101)
+    assert load_cluster(file).boards[1] == BoardEntry(mock_server.uris[1], 0x5101)
 
 
-def test_validate_tells_sound_boards_from_a_silent_link_fault(standin: Standin) -> None:
-    sound = run("validate", *devices(standin))
+def test_validate_tells_sound_boards_from_a_silent_link_fault(mock_server: MockServer) -> None:
+    sound = run("validate", *devices(mock_server))
     assert sound.exit_code == 0, sound.output
     assert "66 banks, 66 MiB: right" in sound.stdout and "2 boards: sound" in sound.stdout
-    standin.tell(f"fault 0 {abi.FAULT_LINK_GARBLE} 1 0 0")
-    bad = run("validate", *devices(standin))
+    mock_server.command(f"fault 0 {abi.FAULT_LINK_GARBLE} 1 0 0")
+    bad = run("validate", *devices(mock_server))
     assert bad.exit_code == 1 and "fault: link board 1 port 0 - board 0 port 1" in bad.stdout
 
 
@@ -119,18 +121,18 @@ def test_the_memory_test_finds_wrong_bytes(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_program_and_reset_check_that_they_worked(
-    standin: Standin, capsys: pytest.CaptureFixture[str]
+    mock_server: MockServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    loaded = run("program", *devices(standin))
+    loaded = run("program", *devices(mock_server))
     assert loaded.exit_code == 0 and "lora_f_v80, ABI 1" in loaded.stdout
-    again = run("reset", *devices(standin))
+    again = run("reset", *devices(mock_server))
     assert again.exit_code == 0 and "back after" in again.stdout
-    standin.tell("lose 1 1")
-    assert run_command(lora, "lora", ["reset", *devices(standin)]) == 1
+    mock_server.command("lose 1 1")
+    assert run_command(lora, "lora", ["reset", *devices(mock_server)]) == 1
     assert "reports the design as written, but the board shows" in capsys.readouterr().err
     assert run_command(lora, "lora", ["reset", "--device", "emu:v80"]) == 2
 
 
-def test_doctor_reports_a_missing_daemon_only_where_a_board_is(standin: Standin) -> None:
+def test_doctor_reports_a_missing_daemon_only_where_a_board_is(mock_server: MockServer) -> None:
     found = json.loads(run("doctor", "--json").stdout)
     assert {"vrtd": "ok"}.items() <= {f["thing"]: f["state"] for f in found}.items()

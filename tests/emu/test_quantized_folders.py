@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from lora_host.errors import RequestError
-from lora_host.vrtd_mock.process import Standin
+from lora_host.vrtd_mock.process import MockServer
 from lora_sdk import Engine, SamplingParams
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.quant.recipe import Recipe
@@ -99,7 +99,7 @@ def test_boards_behind_slash_give_the_same_tokens(
 ) -> None:
     """With the V80's overlay and container of that precision, INT8 on the links."""
     greedy, path = SamplingParams(max_tokens=20, ignore_eos=True), folder("llama", scheme)
-    with Standin(2) as running:
+    with MockServer(2) as running:
         monkeypatch.setenv("LORA_VRTD_SOCKET", str(running.socket))
         monkeypatch.setenv("LORA_LOCK_FOLDER", str(tmp_path))
         with Engine(path, devices=running.uris) as engine:

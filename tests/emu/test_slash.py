@@ -18,7 +18,7 @@ from lora_host import abi
 from lora_host.cluster import Cluster
 from lora_host.errors import LinkError, OverlayError, PlacementError, TransportError
 from lora_host.overlay import load_overlay
-from lora_host.vrtd_mock.process import Standin
+from lora_host.vrtd_mock.process import MockServer
 from lora_sdk import Engine, SamplingParams
 from tests.processes import ROOT, environment
 from tests.slash import OVERLAY, build_card, run_client, start_client
@@ -51,8 +51,8 @@ def locks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def standin() -> Iterator[Standin]:
-    with Standin(2) as running:
+def mock_server() -> Iterator[MockServer]:
+    with MockServer(2) as running:
         yield running
 
 
@@ -61,7 +61,7 @@ def card(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_card(tmp_path_factory.mktemp("card"))
 
 
-def connect(monkeypatch: pytest.MonkeyPatch, running: Standin) -> None:
+def connect(monkeypatch: pytest.MonkeyPatch, running: MockServer) -> None:
     monkeypatch.setenv("LORA_VRTD_SOCKET", str(running.socket))
 
 
@@ -70,16 +70,18 @@ def tokens_on(boards: int, overlay: str) -> list[int]:
         return list(engine.generate(PROMPT, GREEDY).token_ids)  # type: ignore[union-attr]
 
 
-def test_the_demo_models_tokens_are_those_of_emulated_boards(standin: Standin, card: Path) -> None:
+def test_the_demo_models_tokens_are_those_of_emulated_boards(
+    mock_server: MockServer, card: Path
+) -> None:
     """With DMA that wraps, sources that must be writable and a done bit that clears."""
-    found = run_client(TOKENS, standin, *standin.uris, LD_PRELOAD=str(card))
+    found = run_client(TOKENS, mock_server, *mock_server.uris, LD_PRELOAD=str(card))
     expected = tokens_on(2, "lora_f_u280")
     assert [int(word) for word in found.split()] == expected == tokens_on(2, OVERLAY)
     assert len(expected) == 64
 
 
 def test_the_card_model_catches_long_transfers_and_read_only_sources(
-    standin: Standin, card: Path
+    mock_server: MockServer, card: Path
 ) -> None:
     """What the test above relies on can fail."""
     code = """
@@ -93,15 +95,15 @@ try:
 except OSError as error:
     print(errno.errorcode[error.errno])
 """
-    assert run_client(code, standin, LD_PRELOAD=str(card)).split() == ["7", "0", "EFAULT"]
+    assert run_client(code, mock_server, LD_PRELOAD=str(card)).split() == ["7", "0", "EFAULT"]
 
 
 def test_memory_of_several_buffers_and_odd_ranges(
-    standin: Standin, monkeypatch: pytest.MonkeyPatch
+    mock_server: MockServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    connect(monkeypatch, standin)
+    connect(monkeypatch, mock_server)
     rng = np.random.default_rng(5)
-    with Cluster.open(devices=standin.uris[:1], overlay=load_overlay(OVERLAY)) as cluster:
+    with Cluster.open(devices=mock_server.uris[:1], overlay=load_overlay(OVERLAY)) as cluster:
         for bank, size in ((3, 700 << 20), (32, 1300 << 20), (4, 8192)):
             cluster.reserve(0, bank, size)
             for offset in (1, 4095, size // 2 - 77, (512 << 20) - 5000, size - 9001):
@@ -119,7 +121,7 @@ def test_memory_of_several_buffers_and_odd_ranges(
 
 
 def test_a_bank_that_is_full_and_a_quota_that_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
-    with Standin(1, ["--buffers", "3"]) as running:
+    with MockServer(1, ["--buffers", "3"]) as running:
         connect(monkeypatch, running)
         with Cluster.open(devices=running.uris, overlay=load_overlay(OVERLAY)) as cluster:
             for bank in range(3):
@@ -136,46 +138,46 @@ def test_no_daemon(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_an_unknown_board_and_a_board_named_twice(
-    standin: Standin, monkeypatch: pytest.MonkeyPatch
+    mock_server: MockServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    connect(monkeypatch, standin)
+    connect(monkeypatch, mock_server)
     overlay = load_overlay(OVERLAY)
     with pytest.raises(Exception, match=r"knows no board 0000:99:00\.0"):
         Cluster.open(devices=["slash:0000:99:00.0"], overlay=overlay)
     with pytest.raises(TransportError, match=r"this process \(\d+\) holds it already"):
         Cluster.open(devices=["slash:0000:21:00.0", "slash:21:00.0"], overlay=overlay)
     with pytest.raises(OverlayError, match=r"a v80 found, overlay lora_f_u280 is for a u280"):
-        Cluster.open(devices=standin.uris, overlay=load_overlay("lora_f_u280"))
+        Cluster.open(devices=mock_server.uris, overlay=load_overlay("lora_f_u280"))
 
 
 def test_a_design_that_did_not_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
-    with Standin(1) as running:
+    with MockServer(1) as running:
         connect(monkeypatch, running)
-        running.tell("lose 0 1")
+        running.command("lose 0 1")
         with pytest.raises(OverlayError, match=r"reports the design as written, but.*ABI 0"):
             Cluster.open(devices=running.uris, overlay=load_overlay(OVERLAY))
 
 
 def test_a_gzipped_archive_is_loaded_and_a_damaged_one_named(
-    standin: Standin, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    mock_server: MockServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    connect(monkeypatch, standin)
+    connect(monkeypatch, mock_server)
     overlay = load_overlay(OVERLAY)
     assert overlay.container is not None
     packed = tmp_path / "packed.vrtbin"
     packed.write_bytes(gzip.compress(overlay.container.read_bytes()))
     mine = dataclasses.replace(overlay, container=packed)
-    with Cluster.open(devices=standin.uris, overlay=mine) as cluster:
+    with Cluster.open(devices=mock_server.uris, overlay=mine) as cluster:
         assert cluster.infos[0].serial == 0x5100
     packed.write_bytes(packed.read_bytes()[:-100])
     with pytest.raises(OverlayError, match=r"packed\.vrtbin: damaged gzip"):
-        Cluster.open(devices=standin.uris, overlay=mine)
+        Cluster.open(devices=mock_server.uris, overlay=mine)
 
 
 def test_a_link_that_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    with Standin(2) as running:
+    with MockServer(2) as running:
         connect(monkeypatch, running)
-        running.tell(f"fault 0 {abi.FAULT_LINK_DOWN} 1 0 0")
+        running.command(f"fault 0 {abi.FAULT_LINK_DOWN} 1 0 0")
         overlay = load_overlay(OVERLAY)
         with Cluster.open(devices=running.uris, overlay=overlay) as cluster:
             began = time.monotonic()
@@ -185,7 +187,7 @@ def test_a_link_that_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_daemon_that_dies_in_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    with Standin(1) as running:
+    with MockServer(1) as running:
         connect(monkeypatch, running)
         with Cluster.open(devices=running.uris, overlay=load_overlay(OVERLAY)) as cluster:
             cluster.reserve(0, 32, 1 << 20)
@@ -197,67 +199,67 @@ def test_a_daemon_that_dies_in_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_board_is_held_by_one_process_and_a_killed_one_leaves_nothing(
-    standin: Standin, monkeypatch: pytest.MonkeyPatch
+    mock_server: MockServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    connect(monkeypatch, standin)
+    connect(monkeypatch, mock_server)
     overlay = load_overlay(OVERLAY)
-    holder: subprocess.Popen[str] = start_client(HOLD, standin, *standin.uris)
+    holder: subprocess.Popen[str] = start_client(HOLD, mock_server, *mock_server.uris)
     try:
         assert holder.stdout is not None and holder.stdout.readline() == "open\n"
         with pytest.raises(TransportError, match=rf"held by process {holder.pid} \("):
-            Cluster.open(devices=standin.uris, overlay=overlay)
+            Cluster.open(devices=mock_server.uris, overlay=overlay)
     finally:
         holder.kill()
         holder.communicate()
-    with Cluster.open(devices=standin.uris, overlay=overlay) as cluster:
+    with Cluster.open(devices=mock_server.uris, overlay=overlay) as cluster:
         for bank in (0, 31):  # whole banks are free again
             cluster.reserve(0, bank, 1 << 30)
 
 
 def test_a_hang_is_told_and_reset_brings_the_board_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    with Standin(1) as running:
+    with MockServer(1) as running:
         connect(monkeypatch, running)
         limits = {"checksum_us": 300_000}
         with Cluster.open(
             devices=running.uris, overlay=load_overlay(OVERLAY), timeouts=limits
         ) as cluster:
             cluster.reserve(0, 32, 1 << 20)
-            running.tell(f"fault 0 {abi.FAULT_DONE_LOST} 0 0 0")
+            running.command(f"fault 0 {abi.FAULT_DONE_LOST} 0 0 0")
             began = time.monotonic()
             with pytest.raises(TransportError, match="hangs"):
                 cluster.checksum(0, 32, 0, 4096)
             assert time.monotonic() - began < 3
-            running.tell(f"fault 0 {abi.FAULT_NONE} 0 0 0")
+            running.command(f"fault 0 {abi.FAULT_NONE} 0 0 0")
             cluster.reset()
             cluster.reserve(0, 32, 1 << 20)
             assert cluster.checksum(0, 32, 0, 4096) >= 0
 
 
-def test_the_development_branch_is_refused(standin: Standin, tmp_path: Path) -> None:
+def test_the_development_branch_is_refused(mock_server: MockServer, tmp_path: Path) -> None:
     source = tmp_path / "vrtd.c"
     source.write_text("int vrtd_cfgmem_program(void) { return 0; }\n")
     library = tmp_path / "libvrtd.so.1"
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source], check=True)
-    process = start_client(TOKENS, standin, *standin.uris, LD_LIBRARY_PATH=str(tmp_path))
+    process = start_client(TOKENS, mock_server, *mock_server.uris, LD_LIBRARY_PATH=str(tmp_path))
     _, err = process.communicate(timeout=60)
     assert process.returncode and "development branch, vrtd 1.0.0 expected" in err
 
 
 def test_the_stand_in_ends_with_its_last_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    with Standin(1, ["--exit-with-last-client"]) as running:
+    with MockServer(1, ["--exit-with-last-client"]) as running:
         connect(monkeypatch, running)
         Cluster.open(devices=running.uris, overlay=load_overlay(OVERLAY)).close()
         assert running.process.wait(5) == 0
 
 
-def test_boards_that_are_named_run_the_same_tests(standin: Standin) -> None:
+def test_boards_that_are_named_run_the_same_tests(mock_server: MockServer) -> None:
     """The fixture takes what --device names in place of the transports of its own."""
     tests = Path(__file__).with_name("test_host_memory.py")
-    boards = [word for uri in standin.uris for word in ("--device", uri)]
+    boards = [word for uri in mock_server.uris for word in ("--device", uri)]
     found = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tests), *boards],
         cwd=ROOT,
-        env={**environment(), "LORA_VRTD_SOCKET": str(standin.socket)},
+        env={**environment(), "LORA_VRTD_SOCKET": str(mock_server.socket)},
         capture_output=True,
         text=True,
         timeout=120,

@@ -56,7 +56,7 @@ def test_every_topology_can_be_read() -> None:
 
 @pytest.mark.parametrize("boards", [0, 9])
 def test_rings_have_one_to_eight_boards(boards: int) -> None:
-    with pytest.raises(RequestError, match=f"{boards} boards asked for, 1..8 expected"):
+    with pytest.raises(RequestError, match=f"{boards} boards requested, 1..8 expected"):
         ring(boards)
 
 
@@ -142,9 +142,9 @@ def test_some_boards_of_a_file_keep_their_serials_and_the_cables_among_them() ->
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((3, [U280], None), "3 boards asked for, but 1 devices named"),
+        ((3, [U280], None), "3 boards requested, but 1 devices named"),
         ((None, [U280], ClusterFile((), ())), "both given"),
-        ((2, (), ClusterFile((BoardEntry(U280, 1),), ())), "1 boards found, 2 asked for"),
+        ((2, (), ClusterFile((BoardEntry(U280, 1),), ())), "1 boards found, 2 requested"),
     ],
 )
 def test_options_that_contradict_are_refused(arguments: tuple[object, ...], message: str) -> None:

@@ -39,7 +39,7 @@ SCHEMES = sorted(
     for match in re.finditer(r'\.scheme = "(\w+)"', path.read_text())
 )
 # What serves a runtime, by its own name; everything else in the host's Python is above the seam.
-BELOW = {"lab", "routes", "device_process", "vrtd_standin"}
+BELOW = {"lab", "routes", "device_process", "vrtd_mock"}
 NAMING = {"cluster_file.py", "xrt_environment.py"}  # URIs and their schemes; an environment
 
 
@@ -104,7 +104,7 @@ def test_no_python_above_the_seam_asks_which_transport_runs() -> None:
         if names_a_scheme(node)
     ]
     assert not found
-    runtimes = re.compile(r"\b(import|from)\b.*\b(pyxrt|pynq|vrtd_standin|device_process)\b")
+    runtimes = re.compile(r"\b(import|from)\b.*\b(pyxrt|pynq|vrtd_mock|device_process)\b")
     assert not [path for path in above if runtimes.search(path.read_text())]
 
 

@@ -51,7 +51,7 @@ def test_what_is_read(text: str, value: object) -> None:
         (CHAIN, rf"line \d+, column \d+: nested deeper than {MAX_DEPTH}"),
         ("a: !!int x", r"line 1, column 4: tags are not read"),
         ("!!python/object/apply:os.getcwd []", r"line 1, column 1: tags are not read"),
-        ("a: 1\na: 2", r"line 2, column 1: key 'a' is there twice"),
+        ("a: 1\na: 2", r"line 2, column 1: key 'a' appears twice"),
         ("1: a", r"line 1, column 1: key '1' found, text expected"),
         ("? [a]\n: b", r"key \"\['a'\]\" found, text expected"),
         ("a\n---\nb", r"line 2, column 1: a second document"),
@@ -70,7 +70,7 @@ def test_what_is_refused(text: str, says: str) -> None:
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b"a: " + b"9" * MAX_BYTES, rf"x\.yaml: larger than {MAX_BYTES} B"),
+        (b"a: " + b"9" * MAX_BYTES, rf"x\.yaml: larger than the limit of {MAX_BYTES} B"),
         (b"\xff", r"x\.yaml: cannot be read: not UTF-8 text"),
         (b"a: *b", r"x\.yaml: not YAML: line 1, column 4: alias"),
     ],

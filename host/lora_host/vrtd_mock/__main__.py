@@ -76,7 +76,7 @@ def run(devices: list[Device], server: Server, parent: int, last: bool, speed: i
 
 def main() -> int:
     """Command line; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="vrtd_standin", description=__doc__)
+    parser = argparse.ArgumentParser(prog="vrtd_mock", description=__doc__)
     parser.add_argument("--socket", type=Path, required=True)
     parser.add_argument("--boards", type=int, default=2)
     parser.add_argument("--overlay", default="lora_f_v80")

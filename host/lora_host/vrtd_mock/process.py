@@ -15,7 +15,7 @@ from ..errors import TransportError
 _END_S = 5.0
 
 
-class Standin:
+class MockServer:
     """A running mock server; a context manager. `socket` is its path, `uris` the boards. Clients in
     this process or its children find it through the environment: LORA_VRTD_SOCKET=socket."""
 
@@ -36,7 +36,7 @@ class Standin:
             raise TransportError("the mock server for vrtd did not start; its stderr says why")
         self.uris = tuple(f"slash:{bdf}" for bdf in words[1:])
 
-    def tell(self, line: str) -> None:
+    def command(self, line: str) -> None:
         """One line of `__main__`: faults. TransportError where the mock server refuses it."""
         assert self.process.stdin is not None
         self.process.stdin.write(line + "\n")
@@ -66,7 +66,7 @@ class Standin:
                 stream.close()
         self._folder.cleanup()
 
-    def __enter__(self) -> Standin:
+    def __enter__(self) -> MockServer:
         return self
 
     def __exit__(
