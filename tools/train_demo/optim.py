@@ -56,7 +56,7 @@ def set_rates(optimizers: list[torch.optim.Optimizer], factor: float) -> None:
 
 
 def apply_step(optimizers: list[torch.optim.Optimizer], module: nn.Module) -> None:
-    """Clip the gradients, step every optimiser and forget the gradients."""
+    """Clip the gradients, step every optimizer and forget the gradients."""
     nn.utils.clip_grad_norm_(module.parameters(), 1.0)
     for optimizer in optimizers:
         optimizer.step()

@@ -59,7 +59,7 @@ def _timed(stage: str, budget: Budget, action: Callable[[], None]) -> None:
 
 
 def run_target(texts: Texts, plans: Plans, budget: Budget, out: Path) -> None:
-    """Train the tokenizer and the target; every few minutes the folder is written anew."""
+    """Train the tokenizer and the target; the folder is rewritten every few minutes."""
     tokenizer = make_tokenizer(texts, plans)
 
     def save(model: Llama, progress: str) -> None:

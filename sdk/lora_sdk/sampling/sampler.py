@@ -55,7 +55,7 @@ class Sampler:
         processed = self._processed(logits, prompt, output)
         if params.greedy:
             tempered = processed
-            token = select.likeliest(processed)
+            token = select.most_likely(processed)
             if processed[token] == -np.inf:
                 raise RequestError("no token may be chosen: every one is forbidden")
         else:
@@ -84,7 +84,7 @@ class Sampler:
         if params.greedy:
             tempered = processed
             weights = np.zeros(processed.size)
-            weights[select.likeliest(processed)] = 1.0
+            weights[select.most_likely(processed)] = 1.0
         else:
             tempered = select.tempered(processed, params.temperature)
             weights = select.weights_of(tempered, params.top_k, params.top_p, params.min_p)

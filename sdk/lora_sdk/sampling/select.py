@@ -24,7 +24,7 @@ def check_finite(logits: Logits, position: int) -> None:
         )
 
 
-def likeliest(logits: Logits) -> int:
+def most_likely(logits: Logits) -> int:
     """The token with the max logit. Ties: the lowest id."""
     return int(np.argmax(logits))
 
@@ -36,7 +36,7 @@ def tempered(logits: Logits, temperature: float) -> Logits:
         raise RequestError("no token may be chosen: every one is forbidden")
     if top == np.inf:
         raise ModelError(
-            f"logit of token {likeliest(logits)} is infinite; expected finite ones to sample from"
+            f"logit of token {most_likely(logits)} is infinite; expected finite ones to sample from"
         )
     with np.errstate(over="ignore"):  # a tiny temperature sends all but the max to -infinity
         scaled: Logits = (logits - top) / np.float32(max(temperature, _TINY))

@@ -153,8 +153,8 @@ def _acceptance(arrays: Arrays, half: str) -> Acceptance:
     texts, start, root = [], 0, 0
     for count, context in zip(counts, contexts, strict=True):
         if "single" in names:
-            piece = flat[start : start + count + depth - 1]
-            text = of_single_ranks(context, piece.tolist(), depth)
+            chunk = flat[start : start + count + depth - 1]
+            text = of_single_ranks(context, chunk.tolist(), depth)
             start += count + depth - 1
         else:
             rows = slice(root, root + count)
