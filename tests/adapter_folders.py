@@ -4,6 +4,7 @@ apart from the SDK's tables of names, which it is there to check."""
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
 from lora_sdk.adapters.weights import Target
+from tests.family_tensors import FAMILY_SHAPES
 from tests.variant_tensors import normal
 from tests.variants import Variant, write_container
 
@@ -37,6 +39,11 @@ class Folder:
 def linears(config: Mapping[str, Any]) -> Iterator[tuple[str, int, int]]:
     """(module, inputs, outputs) of every linear of the layers, named as PEFT names them."""
     kind = config["model_type"]
+    if kind in FAMILY_SHAPES:
+        for tensor, shape in FAMILY_SHAPES[kind](dict(config)):
+            if len(shape) == 2 and re.search(r"\.\d+\.", tensor):
+                yield tensor.removesuffix(".weight"), shape[1], shape[0]
+        return
     if kind == "gpt2":
         d, ffn = config["n_embd"], config.get("n_inner") or 4 * config["n_embd"]
         parts = {

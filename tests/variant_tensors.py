@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.family_tensors import FAMILY_SHAPES
+
 WEIGHT_STD = 0.02
 EMBED_STD = 0.06  # large enough for tokens to be told apart behind the biases
 BIAS_STD = 0.06  # large enough for one that is dropped to be seen
@@ -26,6 +28,10 @@ def make_tensors(
 ) -> dict[str, NDArray[np.float32]]:
     """File's tensor name -> FP32 values that FP16 holds; all but the norms times `factor`."""
     kind = {"mistral": "llama"}.get(config["model_type"], config["model_type"])
+    if kind in FAMILY_SHAPES:
+        assert prefix, kind
+        shapes = FAMILY_SHAPES[kind](config)
+        return {full: _values(name, full, shape, factor) for full, shape in shapes}
     shapes = {"gpt2": _gpt2, "opt": _opt, "llama": _llama}[kind](config)
     lead = {"gpt2": "transformer.", "opt": "model.decoder.", "llama": "model."}[kind]
     tensors = {}
@@ -48,7 +54,8 @@ def normal(key: str, count: int) -> NDArray[np.float64]:
 def _values(name: str, tensor: str, shape: Shape, factor: float) -> NDArray[np.float32]:
     draw = normal(f"{name}/{tensor}", int(np.prod(shape)))
     if len(shape) == 2:
-        draw *= (EMBED_STD if tensor.startswith(EMBEDDINGS) else WEIGHT_STD) * factor
+        last = tensor.removesuffix(".weight").rpartition(".")[2]
+        draw *= (EMBED_STD if last.startswith(EMBEDDINGS) else WEIGHT_STD) * factor
     elif "norm" in tensor or "ln_" in tensor:
         draw *= NORM_STD
         draw += 1.0 if tensor.endswith(".weight") else 0.0

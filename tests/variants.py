@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tests.family_configs import FAMILY_CONFIGS
 from tests.variant_tensors import make_tensors
 from tests.variant_tokenizer import make_tokenizer
 
@@ -228,6 +229,7 @@ VARIANTS: tuple[Variant, ...] = (
         ),
         dtype="BF16",
     ),
+    *(Variant(name, config) for name, config in FAMILY_CONFIGS.items()),
 )
 
 

@@ -24,8 +24,7 @@ from lora_sdk.quant.recipe import Recipe
 from tests import made_up_family
 from tests.calibrated import random_windows
 from tests.drive import Driver, Logits, open_runner
-from tests.oracle.arithmetic import F32, store
-from tests.oracle.forward import Oracle, angles, load_weights
+from tests.oracle import Oracle, load_weights
 from tests.variant_tensors import normal
 from tests.variant_tokenizer import make_tokenizer
 from tests.variants import write_container
@@ -193,45 +192,9 @@ def test_the_sums_are_rounded_one_after_the_other(name: str, tmp_path: Path) -> 
     """FP16(FP16(x + attention) + MLP): the bytes of an implementation that spells it out."""
     folder, config = write(tmp_path / name, name), CONFIGS[name]
     checkpoint = Checkpoint.open(folder)
-    wanted = ParallelOracle(checkpoint.config, load_weights(checkpoint))
+    wanted = Oracle(checkpoint.config, load_weights(checkpoint))
     tokens = tokens_of(config)[:24]
     assert on_boards(folder, 2, tokens).tobytes() == wanted.logits(tokens).tobytes()
-
-
-class ParallelOracle(Oracle):
-    """The oracle's arithmetic in this family's order, on reordered heads."""
-
-    def _block(self, x: F32, layer: int) -> F32:
-        first = self._norm(x, f"layer.{layer}.attn_norm")
-        two = self.config.residual == "parallel_two_norms"
-        second = self._norm(x, f"layer.{layer}.mlp_norm") if two else first
-        return store(store(x + self._attention(first, layer)) + self._mlp(second, layer))
-
-    def _product(self, x: F32, name: str) -> F32:
-        found = super()._product(x, name)
-        return found + self.weights["lm_head.bias"] if name == "lm_head" else found
-
-    def _attention(self, x: F32, layer: int) -> F32:
-        name, config = f"layer.{layer}", self.config
-        q, k, v = (self._heads(self._linear(x, f"{name}.{part}")) for part in "qkv")
-        q, k = self._rotated(q), self._rotated(k)
-        group = config.heads // config.kv_heads
-        heads = [
-            self._attend(layer, q[h], k[h // group], v[h // group]) for h in range(config.heads)
-        ]
-        return self._linear(np.concatenate(heads, axis=1), f"{name}.o")
-
-    def _rotated(self, x: F32) -> F32:
-        """Columns c and c + head_dim/2 of the first pairs; the others as they are."""
-        assert self.config.rope is not None
-        pairs, far = self.config.rope.width // 2, x.shape[2] // 2
-        cos, sin = angles(self.config.rope, x.shape[1], 2 * pairs)
-        a, b, y = x[..., :pairs], x[..., far : far + pairs], x.copy()
-        y[..., :pairs], y[..., far : far + pairs] = (
-            store(a * cos - b * sin),
-            store(b * cos + a * sin),
-        )
-        return y
 
 
 def write_adapter(folder: Path, config: Mapping[str, Any], blocks: int) -> dict[str, F64]:

@@ -53,7 +53,7 @@ class Oracle:
                 x = self._norm(x, "final_norm")
             if "project_out" in self.weights:
                 x = self._linear(x, "project_out")
-            return self._product(x, "lm_head")
+            return self._sum(x, "lm_head")
 
     def _embed(self, tokens: NDArray[np.int64]) -> F32:
         x = self.weights["embed.token"][tokens]
@@ -65,7 +65,13 @@ class Oracle:
         return x
 
     def _block(self, x: F32, layer: int) -> F32:
-        """Pre- or post-norm: the norm stands before the branch or after its residual."""
+        """Pre- or post-norm: the norm stands before the branch or after its residual. Parallel:
+        both branches read the block's input, behind one norm or two."""
+        if self.config.residual != "sequential":
+            first = self._norm(x, f"layer.{layer}.attn_norm")
+            two = self.config.residual == "parallel_two_norms"
+            second = self._norm(x, f"layer.{layer}.mlp_norm") if two else first
+            return store(store(x + self._attention(first, layer)) + self._mlp(second, layer))
         for branch, norm in ((self._attention, "attn_norm"), (self._mlp, "mlp_norm")):
             name = f"layer.{layer}.{norm}"
             if self.config.norm_first:
@@ -125,12 +131,14 @@ class Oracle:
 
 
 def rotate(x: F32, rope: RopeConfig) -> F32:
-    """Rotary positions 0.. of FP16 heads [heads, positions, head_dim], stored."""
-    half = x.shape[2] // 2
-    cos, sin = angles(rope, x.shape[1], x.shape[2])
-    a, b = x[..., :half], x[..., half:]
-    turned: F32 = np.concatenate([store(a * cos - b * sin), store(b * cos + a * sin)], axis=2)
-    return turned
+    """Rotary positions 0.. of FP16 heads [heads, positions, head_dim], stored. Columns c and
+    c + head_dim/2 of the first width/2 pairs; the others stay as they are."""
+    far = x.shape[2] // 2
+    pairs = rope.width // 2 or far
+    cos, sin = angles(rope, x.shape[1], 2 * pairs)
+    a, b, y = x[..., :pairs], x[..., far : far + pairs], x.copy()
+    y[..., :pairs], y[..., far : far + pairs] = store(a * cos - b * sin), store(b * cos + a * sin)
+    return y
 
 
 def angles(rope: RopeConfig, positions: int, head_dim: int) -> tuple[F32, F32]:

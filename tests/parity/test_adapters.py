@@ -12,6 +12,7 @@ from lora_sdk.adapters.slots import AdapterSlots
 from lora_sdk.plan.adapters import AdapterOptions
 from tests.adapter_folders import BD_A, BD_B, linears
 from tests.drive import Driver, open_runner
+from tests.family_configs import FAMILY_CONFIGS
 from tests.parity.score import BOUND
 from tests.variant_tensors import normal
 from tests.variants import variant, write_checkpoint
@@ -81,7 +82,8 @@ def saved(peft: Any, folder: Path, name: str, kind: str, path: Path, tokens: lis
         for name in ("gpt2", "opt_post_norm", "llama_gqa_bias")
         for kind in KINDS
         if (name, kind) != ("gpt2", "bd")  # PEFT has no BD-LoRA on Conv1D
-    ],
+    ]
+    + [(name, "rslora") for name in FAMILY_CONFIGS],
 )
 def test_the_boards_agree_with_peft(name: str, kind: str, peft: Any, tmp_path: Path) -> None:
     folder = write_checkpoint(variant(name), tmp_path / "model")

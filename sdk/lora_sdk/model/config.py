@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Protocol
 
 from lora_host.errors import ModelError
-from lora_sdk.model import gpt2, llama, opt
+from lora_sdk.model import gpt2, llama, opt, qwen2
 from lora_sdk.model.fields import Fields
 from lora_sdk.model.json_file import read_json
 from lora_sdk.model.methods import read_quantization
-from lora_sdk.model.refused import HARMLESS, refuse_unsupported
+from lora_sdk.model.refused import HARMLESS, refuse_unsupported, unknown_model_type
 from lora_sdk.model.source import Source
 from lora_sdk.model.spec import ModelConfig, RopeConfig
 
@@ -22,6 +22,7 @@ __all__ = [
     "RopeConfig",
     "family_of",
     "load_config",
+    "model_types",
     "normalise",
     "read_json",
     "register_family",
@@ -50,7 +51,18 @@ class Family(Protocol):
         """Canonical name -> where it lies in the files, lm_head only where it is not tied."""
 
 
-_FAMILIES: dict[str, Family] = {"gpt2": gpt2, "opt": opt, "llama": llama, "mistral": llama}
+_FAMILIES: dict[str, Family] = {
+    "gpt2": gpt2,
+    "opt": opt,
+    "llama": llama,
+    "mistral": llama,
+    "qwen2": qwen2,
+}
+
+
+def model_types() -> tuple[str, ...]:
+    """Every `model_type` that is supported."""
+    return tuple(_FAMILIES)
 
 
 def register_family(name: str, family: Family) -> None:
@@ -90,8 +102,7 @@ def normalise(fields: Fields) -> ModelConfig:
     field of the wrong type or range, arithmetic that is not supported."""
     kind = fields.raw("model_type")[1]
     if not isinstance(kind, str) or kind not in _FAMILIES:
-        expected = "a supported architecture: " + ", ".join(_FAMILIES)
-        raise fields.error("model_type", kind, expected)
+        raise unknown_model_type(fields, kind, _FAMILIES)
     config = _FAMILIES[kind].normalise(fields)
     refuse_unsupported(fields)
     return config

@@ -1,21 +1,19 @@
-"""LLaMA and Mistral: configuration fields, RoPE parameters and tensor names."""
+"""LLaMA and Mistral: configuration fields and tensor names."""
 
 from __future__ import annotations
 
 import re
-from typing import Any
 
-from lora_host.errors import ModelError
 from lora_sdk.model.fields import MAX_POSITIONS, Fields
+from lora_sdk.model.heads import read_head_dim, read_kv_heads
 from lora_sdk.model.refused import refuse_window
+from lora_sdk.model.rope_fields import read_rope
 from lora_sdk.model.source import Source, biased, head, norm, table
-from lora_sdk.model.spec import ModelConfig, RopeConfig
+from lora_sdk.model.spec import ModelConfig
 
 PREFIXES = ("model.", "")
 PROBE = "embed_tokens.weight"
 IGNORED = re.compile(r"(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq")
-DEFAULT_THETA = 10000.0
-ROPE_KINDS = {"default": "default", "linear": "linear", "llama3": "llama3"}
 MISTRAL_WINDOW = 4096  # what Mistral's configuration means where it says nothing
 
 
@@ -24,12 +22,8 @@ def normalise(fields: Fields) -> ModelConfig:
     mistral = fields.raw("model_type")[1] == "mistral"
     hidden = fields.integer("hidden_size", 4096)
     heads = fields.integer("num_attention_heads", 32)
-    kv_heads = fields.integer("num_key_value_heads", 8 if mistral else heads)
-    if heads % kv_heads:
-        raise fields.error(
-            "num_key_value_heads", kv_heads, f"a divisor of num_attention_heads {heads}"
-        )
-    head_dim = _head_dim(fields, hidden, heads)
+    kv_heads = read_kv_heads(fields, heads, 8 if mistral else heads)
+    head_dim = read_head_dim(fields, hidden, heads)
     positions = fields.integer(
         "max_position_embeddings", 4096 * 32 if mistral else 2048, high=MAX_POSITIONS
     )
@@ -55,7 +49,7 @@ def normalise(fields: Fields) -> ModelConfig:
         norm_affine=True,
         activation=fields.choice("hidden_act", "silu", {"silu": "silu", "swish": "silu"}),
         gated=True,
-        rope=_rope(fields, positions),
+        rope=read_rope(fields, positions),
         position_rows=0,
         position_offset=0,
         tied=fields.flag("tie_word_embeddings", False),
@@ -63,61 +57,6 @@ def normalise(fields: Fields) -> ModelConfig:
         o_bias=attention_bias,
         mlp_bias=fields.flag("mlp_bias", False),
     )
-
-
-def _head_dim(fields: Fields, hidden: int, heads: int) -> int:
-    if not fields.has("head_dim") and hidden % heads:
-        raise fields.error("hidden_size", hidden, f"a multiple of num_attention_heads {heads}")
-    head_dim = fields.integer("head_dim", max(1, hidden // heads), high=4096)
-    if head_dim % 2:
-        raise fields.error("head_dim", head_dim, "an even number, for rotary positions")
-    return head_dim
-
-
-def _rope(fields: Fields, positions: int) -> RopeConfig:
-    """RoPE from `rope_parameters`, or from `rope_scaling` and the top-level `rope_theta`."""
-    rope = Fields(_rope_object(fields), f"{fields.where}: rope parameters")
-    theta = rope.number("rope_theta", fields.number("rope_theta", DEFAULT_THETA, 1), 1)
-    kind = rope.choice(("rope_type", "type"), "default", ROPE_KINDS)
-    rope.only("partial_rotary_factor", (1, 1.0), "rotating a part of a head")
-    original = fields.raw("original_max_position_embeddings")[1]
-    if original is None:
-        original = rope.raw("original_max_position_embeddings", positions)[1]
-    values: dict[str, Any] = {}
-    if kind != "default":
-        values["factor"] = rope.number("factor", low=1)
-    if kind == "llama3":
-        values["low_freq_factor"] = rope.number("low_freq_factor")
-        values["high_freq_factor"] = rope.number("high_freq_factor")
-        checked = Fields({"original_max_position_embeddings": original}, rope.where)
-        values["original_positions"] = checked.integer("original_max_position_embeddings")
-        if values["high_freq_factor"] <= values["low_freq_factor"]:
-            raise rope.error(
-                "high_freq_factor",
-                values["high_freq_factor"],
-                f"more than low_freq_factor {values['low_freq_factor']}",
-            )
-    _refuse_rest(rope)
-    return RopeConfig(kind=kind, theta=theta, **values)
-
-
-def _rope_object(fields: Fields) -> dict[str, Any]:
-    new, old = fields.raw("rope_parameters")[1], fields.raw("rope_scaling")[1]
-    if new and old and new != old:
-        raise ModelError(f"{fields.where}: rope_parameters and rope_scaling differ, expected one")
-    chosen = old or new or {}
-    if not isinstance(chosen, dict):
-        raise fields.error("rope_scaling", chosen, "an object")
-    return chosen
-
-
-def _refuse_rest(rope: Fields) -> None:
-    """A parameter that the type does not read belongs to another type: say so, do not guess."""
-    for name in ("factor", "low_freq_factor", "high_freq_factor"):
-        rope.raw(name)
-    for name, value in rope.values.items():
-        if value is not None and not rope.was_read(name):
-            raise rope.error(name, value, "none: this RoPE type does not read it")
 
 
 def sources(config: ModelConfig) -> dict[str, Source]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from lora_host.errors import ModelError
 from lora_sdk.model.fields import Fields
 
@@ -41,6 +43,37 @@ _REFUSED: dict[str, tuple[tuple[object, ...], str]] = {
     "multi_query": ((False,), "this form of multi-query attention"),
     "parallel_attn": ((False,), "attention beside the MLP"),
     "use_parallel_residual": ((False,), "attention beside the MLP"),
+}
+
+# model_type -> what it would ask for, of well-known ones.
+_MISSING = {
+    "bloom": "ALiBi and a norm of embeddings",
+    "cohere": "interleaved rotary positions with scaled logits",
+    "deepseek_v2": "latent attention and a mixture of experts",
+    "deepseek_v3": "latent attention and a mixture of experts",
+    "falcon": "its fused q, k and v, and ALiBi",
+    "gemma": "GeGLU, norms that multiply by 1 + w, scaled embeddings",
+    "gemma2": "GeGLU, norms that multiply by 1 + w, soft-capping, alternating windows",
+    "gemma3": "image inputs, GeGLU, norms that multiply by 1 + w, norms of q and k",
+    "gemma3_text": "GeGLU, norms that multiply by 1 + w, norms of q and k, alternating windows",
+    "glm4": "norms behind attention and MLP",
+    "gpt_oss": "a mixture of experts and attention sinks",
+    "granite": "scaled embeddings, residuals, scores and logits",
+    "mamba": "state-space layers",
+    "mixtral": "a mixture of experts",
+    "mllama": "image inputs",
+    "mpt": "ALiBi",
+    "olmo": "norms without weights and clipped q, k and v",
+    "olmo2": "norms of q and k, norms behind attention and MLP",
+    "phimoe": "a mixture of experts",
+    "qwen2_moe": "a mixture of experts",
+    "qwen2_vl": "image inputs",
+    "qwen2_5_vl": "image inputs",
+    "qwen3": "norms of q and k by head",
+    "qwen3_moe": "a mixture of experts",
+    "smollm3": "layers without rotary positions",
+    "t5": "an encoder and a decoder",
+    "whisper": "an encoder and a decoder",
 }
 
 # Training, bookkeeping and output options: no logit depends on them. pretraining_tp cuts products
@@ -103,6 +136,15 @@ HARMLESS = (
 )
 
 
+def unknown_model_type(fields: Fields, kind: object, supported: Iterable[str]) -> ModelError:
+    """The error of a `model_type` that no family has: what it is missing, where that is known."""
+    if isinstance(kind, str) and kind in _MISSING:
+        return ModelError(
+            f"{fields.where}: model_type is {kind!r}: {_MISSING[kind]}: not supported"
+        )
+    return fields.error("model_type", kind, "a supported architecture: " + ", ".join(supported))
+
+
 def refuse_unsupported(fields: Fields) -> None:
     """Raise ModelError naming the first field that asks for arithmetic this engine has not, of
     those that the family has not read itself."""
@@ -123,6 +165,11 @@ def refuse_window(fields: Fields, positions: int, default: int | None) -> None:
             f" {positions} and is not supported; set max_position_embeddings to {window} to use the"
             " model within its window"
         )
+    refuse_layer_types(fields)
+
+
+def refuse_layer_types(fields: Fields) -> None:
+    """Refuse layers whose attention is not a full one."""
     kinds = fields.raw("layer_types", [])[1]
     if not isinstance(kinds, list) or any(kind != "full_attention" for kind in kinds):
         raise fields.error("layer_types", kinds, "a list of full_attention only")

@@ -1,0 +1,103 @@
+"""Families besides GPT-2, OPT and LLaMA on boards: the oracle's bytes over boards and kernels, near
+what transformers computed, and quantized. The mistakes that each family invites are seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from lora_sdk.model.checkpoint import Checkpoint
+from lora_sdk.model.spec import ModelConfig
+from lora_sdk.quant.recipe import Recipe
+from tests.calibrated import random_windows, write_quantized
+from tests.drive import Driver, Logits, open_runner
+from tests.family_configs import FAMILY_CONFIGS
+from tests.oracle import Oracle, load_weights
+from tests.parity.score import BOUND, PROMPTS, kept_positions, load_fixture, prompts
+from tests.variants import variant, write_checkpoint
+
+LENGTH = 32
+KEPT = [int(p) for p in kept_positions(sum(PROMPTS)) if p < LENGTH]
+
+
+@pytest.fixture(scope="module")
+def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    @cache
+    def written(name: str) -> Path:
+        return write_checkpoint(variant(name), tmp_path_factory.mktemp(name), "x3")
+
+    return written
+
+
+def tokens_of(name: str) -> list[int]:
+    return prompts(variant(name))[0][:LENGTH].tolist()
+
+
+def on_boards(folder: Path, boards: int, tokens: list[int], kernels: str = "native") -> Logits:
+    with open_runner(folder, boards, kernels=kernels) as runner:
+        return Driver(runner).feed(0, tokens, (16, 1, 7))
+
+
+def error(name: str, found: Logits) -> float:
+    """The worst error of the rows that the fixture keeps, in parts of the logits' deviation."""
+    fixture = load_fixture(name)
+    assert len(KEPT) == 2
+    wrong = np.abs(found[KEPT] - fixture["x3_logits"][: len(KEPT)]).max()
+    return float(wrong / fixture["x3_std"])
+
+
+@pytest.mark.parametrize("name", FAMILY_CONFIGS)
+def test_boards_and_kernels_give_the_oracles_bytes(
+    name: str, folder_of: Callable[[str], Path]
+) -> None:
+    folder, tokens = folder_of(name), tokens_of(name)
+    checkpoint = Checkpoint.open(folder)
+    wanted = Oracle(checkpoint.config, load_weights(checkpoint)).logits(tokens)
+    for boards in (1, 2, 4):
+        assert on_boards(folder, boards, tokens).tobytes() == wanted.tobytes()
+    assert on_boards(folder, 2, tokens[:9], "numpy").tobytes() == wanted[:9].tobytes()
+    assert error(name, wanted) < BOUND["x3"]
+
+
+@pytest.mark.parametrize("name", FAMILY_CONFIGS)
+def test_w8a8_is_the_same_over_boards_and_near_fp16(name: str, tmp_path: Path) -> None:
+    write_quantized(name, tmp_path, Recipe("w8a8"))
+    tokens = random_windows(variant(name).config["vocab_size"])[0]
+    plain = on_boards(tmp_path / "plain", 1, tokens)
+    found = [on_boards(tmp_path / "quantized", boards, tokens) for boards in (1, 2, 4)]
+    assert {logits.tobytes() for logits in found} == {found[0].tobytes()}
+    assert 0 < np.sqrt(np.square(found[0] - plain).mean()) < 0.15 * plain.std()
+
+
+Weights = dict[str, NDArray[np.float16]]
+Mistake = Callable[[ModelConfig, Weights], ModelConfig]
+
+
+def without(*names: str) -> Mistake:
+    def change(config: ModelConfig, weights: Weights) -> ModelConfig:
+        for name in names:
+            del weights[name]
+        return config
+
+    return change
+
+
+MISTAKES: list[tuple[str, str, Mistake]] = [
+    ("qwen2", "bias of q", without("layer.0.q.bias")),
+    ("qwen2_gqa_tied", "bias of v", without("layer.1.v.bias")),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "change"), [pytest.param(n, c, id=f"{n}-{what}") for n, what, c in MISTAKES]
+)
+def test_a_mistake_is_seen(name: str, change: Mistake, folder_of: Callable[[str], Path]) -> None:
+    checkpoint = Checkpoint.open(folder_of(name))
+    weights = load_weights(checkpoint)
+    config = change(checkpoint.config, weights)
+    assert error(name, Oracle(config, weights).logits(tokens_of(name))) > BOUND["x3"]

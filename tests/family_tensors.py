@@ -1,0 +1,174 @@
+"""Names and shapes of the tensors of the families in tests/family_configs.py, as transformers saves
+them. Written apart from the SDK's tables of names, which it is there to check."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+Shape = tuple[int, ...]
+Shapes = Iterator[tuple[str, Shape]]
+Config = dict[str, Any]
+
+
+def _linear(name: str, outputs: int, inputs: int, bias: bool) -> Shapes:
+    yield f"{name}.weight", (outputs, inputs)
+    if bias:
+        yield f"{name}.bias", (outputs,)
+
+
+def _norm(name: str, size: int) -> Shapes:
+    yield f"{name}.weight", (size,)
+    yield f"{name}.bias", (size,)
+
+
+def _sizes(c: Config) -> tuple[int, int, int, int]:
+    """hidden, ffn, columns of q, columns of k."""
+    heads = c["num_attention_heads"]
+    size = c.get("head_dim") or c["hidden_size"] // heads
+    kv = c.get("num_key_value_heads") or heads
+    return c["hidden_size"], c["intermediate_size"], heads * size, kv * size
+
+
+def _qwen2(c: Config) -> Shapes:
+    d, ffn, q, kv = _sizes(c)
+    yield "model.embed_tokens.weight", (c["vocab_size"], d)
+    for layer in range(c["num_hidden_layers"]):
+        h = f"model.layers.{layer}."
+        yield h + "input_layernorm.weight", (d,)
+        yield h + "post_attention_layernorm.weight", (d,)
+        for part, outputs in (("q", q), ("k", kv), ("v", kv)):
+            yield from _linear(f"{h}self_attn.{part}_proj", outputs, d, True)
+        yield h + "self_attn.o_proj.weight", (d, q)
+        for part, shape in (("gate", (ffn, d)), ("up", (ffn, d)), ("down", (d, ffn))):
+            yield f"{h}mlp.{part}_proj.weight", shape
+    yield "model.norm.weight", (d,)
+    if not c["tie_word_embeddings"]:
+        yield "lm_head.weight", (c["vocab_size"], d)
+
+
+def _gptj(c: Config) -> Shapes:
+    d, ffn = c["n_embd"], c.get("n_inner") or 4 * c["n_embd"]
+    yield "transformer.wte.weight", (c["vocab_size"], d)
+    for layer in range(c["n_layer"]):
+        h = f"transformer.h.{layer}."
+        yield from _norm(h + "ln_1", d)
+        for part in ("k", "v", "q", "out"):
+            yield f"{h}attn.{part}_proj.weight", (d, d)
+        yield from _linear(h + "mlp.fc_in", ffn, d, True)
+        yield from _linear(h + "mlp.fc_out", d, ffn, True)
+    yield from _norm("transformer.ln_f", d)
+    yield from _linear("lm_head", c["vocab_size"], d, True)
+
+
+def _gpt_neox(c: Config) -> Shapes:
+    d, ffn, _, _ = _sizes(c)
+    bias = c.get("attention_bias", True)
+    yield "gpt_neox.embed_in.weight", (c["vocab_size"], d)
+    for layer in range(c["num_hidden_layers"]):
+        h = f"gpt_neox.layers.{layer}."
+        yield from _norm(h + "input_layernorm", d)
+        yield from _norm(h + "post_attention_layernorm", d)
+        yield from _linear(h + "attention.query_key_value", 3 * d, d, bias)
+        yield from _linear(h + "attention.dense", d, d, bias)
+        yield from _linear(h + "mlp.dense_h_to_4h", ffn, d, True)
+        yield from _linear(h + "mlp.dense_4h_to_h", d, ffn, True)
+    yield from _norm("gpt_neox.final_layer_norm", d)
+    yield "embed_out.weight", (c["vocab_size"], d)
+
+
+def _phi(c: Config) -> Shapes:
+    d, ffn, q, kv = _sizes(c)
+    yield "model.embed_tokens.weight", (c["vocab_size"], d)
+    for layer in range(c["num_hidden_layers"]):
+        h = f"model.layers.{layer}."
+        yield from _norm(h + "input_layernorm", d)
+        for part, outputs in (("q", q), ("k", kv), ("v", kv)):
+            yield from _linear(f"{h}self_attn.{part}_proj", outputs, d, True)
+        yield from _linear(h + "self_attn.dense", d, q, True)
+        yield from _linear(h + "mlp.fc1", ffn, d, True)
+        yield from _linear(h + "mlp.fc2", d, ffn, True)
+    yield from _norm("model.final_layernorm", d)
+    yield from _linear("lm_head", c["vocab_size"], d, True)
+
+
+def _stablelm(c: Config) -> Shapes:
+    d, ffn, q, kv = _sizes(c)
+    yield "model.embed_tokens.weight", (c["vocab_size"], d)
+    for layer in range(c["num_hidden_layers"]):
+        h = f"model.layers.{layer}."
+        yield from _norm(h + "input_layernorm", d)
+        if not c.get("use_parallel_residual"):
+            yield from _norm(h + "post_attention_layernorm", d)
+        for part, outputs in (("q", q), ("k", kv), ("v", kv)):
+            yield from _linear(f"{h}self_attn.{part}_proj", outputs, d, c["use_qkv_bias"])
+        yield h + "self_attn.o_proj.weight", (d, q)
+        for part, shape in (("gate", (ffn, d)), ("up", (ffn, d)), ("down", (d, ffn))):
+            yield f"{h}mlp.{part}_proj.weight", shape
+    yield from _norm("model.norm", d)
+    if not c.get("tie_word_embeddings"):
+        yield "lm_head.weight", (c["vocab_size"], d)
+
+
+def _starcoder2(c: Config) -> Shapes:
+    d, ffn, q, kv = _sizes(c)
+    bias = c.get("use_bias", True)
+    yield "model.embed_tokens.weight", (c["vocab_size"], d)
+    for layer in range(c["num_hidden_layers"]):
+        h = f"model.layers.{layer}."
+        yield from _norm(h + "input_layernorm", d)
+        yield from _norm(h + "post_attention_layernorm", d)
+        for part, outputs in (("q", q), ("k", kv), ("v", kv)):
+            yield from _linear(f"{h}self_attn.{part}_proj", outputs, d, bias)
+        yield from _linear(h + "self_attn.o_proj", d, q, bias)
+        yield from _linear(h + "mlp.c_fc", ffn, d, bias)
+        yield from _linear(h + "mlp.c_proj", d, ffn, bias)
+    yield from _norm("model.norm", d)
+    if not c.get("tie_word_embeddings", True):
+        yield "lm_head.weight", (c["vocab_size"], d)
+
+
+def _phi3(c: Config) -> Shapes:
+    d, ffn, q, kv = _sizes(c)
+    yield "model.embed_tokens.weight", (c["vocab_size"], d)
+    for layer in range(c["num_hidden_layers"]):
+        h = f"model.layers.{layer}."
+        yield h + "input_layernorm.weight", (d,)
+        yield h + "post_attention_layernorm.weight", (d,)
+        yield h + "self_attn.qkv_proj.weight", (q + 2 * kv, d)
+        yield h + "self_attn.o_proj.weight", (d, q)
+        yield h + "mlp.gate_up_proj.weight", (2 * ffn, d)
+        yield h + "mlp.down_proj.weight", (d, ffn)
+    yield "model.norm.weight", (d,)
+    if not c.get("tie_word_embeddings"):
+        yield "lm_head.weight", (c["vocab_size"], d)
+
+
+def _gpt_bigcode(c: Config) -> Shapes:
+    d, ffn = c["n_embd"], c.get("n_inner") or 4 * c["n_embd"]
+    kv = d // c["n_head"] if c.get("multi_query", True) else d
+    yield "transformer.wte.weight", (c["vocab_size"], d)
+    yield "transformer.wpe.weight", (c["n_positions"], d)
+    for layer in range(c["n_layer"]):
+        h = f"transformer.h.{layer}."
+        yield from _norm(h + "ln_1", d)
+        yield from _norm(h + "ln_2", d)
+        yield from _linear(h + "attn.c_attn", d + 2 * kv, d, True)
+        yield from _linear(h + "attn.c_proj", d, d, True)
+        yield from _linear(h + "mlp.c_fc", ffn, d, True)
+        yield from _linear(h + "mlp.c_proj", d, ffn, True)
+    yield from _norm("transformer.ln_f", d)
+    if not c.get("tie_word_embeddings", True):
+        yield "lm_head.weight", (c["vocab_size"], d)
+
+
+FAMILY_SHAPES: dict[str, Callable[[Config], Shapes]] = {
+    "qwen2": _qwen2,
+    "gptj": _gptj,
+    "gpt_neox": _gpt_neox,
+    "phi": _phi,
+    "stablelm": _stablelm,
+    "starcoder2": _starcoder2,
+    "phi3": _phi3,
+    "gpt_bigcode": _gpt_bigcode,
+}

@@ -1,0 +1,69 @@
+"""config.json of the families in tests/family_configs.py: what is read, what is refused by name."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lora_host.errors import ModelError
+from lora_sdk.model.config import load_config, model_types
+from lora_sdk.model.spec import ModelConfig
+from tests import made_up_family
+from tests.family_configs import FAMILY_CONFIGS
+
+README = Path(__file__).parents[2] / "README.md"
+
+
+def load(folder: Path, fields: dict[str, Any]) -> ModelConfig:
+    (folder / "config.json").write_text(json.dumps(fields))
+    return load_config(folder)
+
+
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("qwen2", {"use_sliding_window": True}, "use_sliding_window is True: a sliding window"),
+    ("qwen2", {"layer_types": ["full_attention", "sliding_attention"]}, "layer_types"),
+    ("qwen2", {"rope_scaling": {"type": "yarn", "factor": 4.0}}, "type is 'yarn'"),
+    ("qwen2", {"num_key_value_heads": 4}, "num_key_value_heads is 4"),
+    ("qwen2", {"hidden_act": "gelu"}, "hidden_act"),
+    ("qwen2", {"partial_rotary_factor": 0.5}, "partial_rotary_factor"),
+]
+
+
+@pytest.mark.parametrize(("name", "fields", "named"), REFUSED)
+def test_other_arithmetic_is_refused_by_name(
+    tmp_path: Path, name: str, fields: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(ModelError) as caught:
+        load(tmp_path, {**FAMILY_CONFIGS[name], **fields})
+    assert named in str(caught.value) and "config.json" in str(caught.value)
+    assert "\n" not in str(caught.value) and len(str(caught.value)) <= 500
+
+
+def test_qwen2_has_biases_on_q_k_and_v_alone(tmp_path: Path) -> None:
+    config = load(tmp_path, FAMILY_CONFIGS["qwen2"])
+    assert (config.qkv_bias, config.o_bias, config.mlp_bias) == (True, False, False)
+
+
+@pytest.mark.parametrize(
+    ("kind", "missing"),
+    [("gemma", "GeGLU"), ("bloom", "ALiBi"), ("mixtral", "a mixture of experts"),
+     ("qwen3", "norms of q and k by head"), ("t5", "an encoder and a decoder")],
+)  # fmt: skip
+def test_a_known_model_type_is_refused_with_what_is_missing(
+    tmp_path: Path, kind: str, missing: str
+) -> None:
+    with pytest.raises(ModelError, match=f"model_type is '{kind}': .*{missing}.*not supported"):
+        load(tmp_path, {"model_type": kind})
+    assert kind not in model_types()
+
+
+def test_the_readme_names_the_models_of_the_registry() -> None:
+    row = next(line for line in README.read_text().splitlines() if line.startswith("| models |"))
+    named = re.search(r"\(`model_type` ([^)]*)\)", row)
+    assert named is not None
+    registered = [kind for kind in model_types() if kind != made_up_family.NAME]
+    assert named[1].split(", ") == registered
