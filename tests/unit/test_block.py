@@ -15,7 +15,9 @@ from lora_sdk.compile import operations as compiled
 from lora_sdk.compile.isa import NO_LAYER
 from lora_sdk.compile.lower import lower
 from lora_sdk.model import block
-from lora_sdk.model.block import KINDS, Operation, describe
+from lora_sdk.model import operations as ops
+from lora_sdk.model.block import describe
+from lora_sdk.model.operations import KINDS, Operation
 from lora_sdk.model.quantization import Quantization, unit_scales
 from lora_sdk.plan import collectives, control, onchip, tensors
 from lora_sdk.plan.adapters import AdapterOptions
@@ -59,7 +61,7 @@ def test_every_table_has_a_row_for_every_kind(name: str) -> None:
 
 def test_a_kind_without_a_row_is_named() -> None:
     with pytest.raises(TypeError, match="operation Rope: no row"):
-        block.row({block.Norm: 1}, block.Rope(target=block.QKV))
+        ops.row({ops.Norm: 1}, ops.Rope(target=block.QKV))
 
 
 def test_the_order_of_each_kind_of_layer() -> None:

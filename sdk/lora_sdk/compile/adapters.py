@@ -14,7 +14,7 @@ from lora_sdk.compile.isa import Adapter
 
 if TYPE_CHECKING:
     from lora_sdk.compile.parts import Lowering
-    from lora_sdk.model.block import Matmul
+    from lora_sdk.model.operations import Matmul
 
 
 def lower_adapter(

@@ -12,7 +12,7 @@ from lora_sdk.compile.builder import Event
 from lora_sdk.compile.isa import Vector, float_bits
 from lora_sdk.compile.matmul import reciprocal_bits
 from lora_sdk.compile.parts import Lowering
-from lora_sdk.model.block import Buffer, StoreKv
+from lora_sdk.model.operations import Buffer, StoreKv
 from lora_sdk.model.quantization import kv_of
 from lora_sdk.plan.onchip import OnchipBuffer
 from lora_sdk.plan.tensors import FP16_BYTES

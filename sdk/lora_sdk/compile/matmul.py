@@ -19,7 +19,7 @@ from lora_sdk.compile.adapters import lower_adapter
 from lora_sdk.compile.builder import Event
 from lora_sdk.compile.isa import Matrix, Vector, float_bits
 from lora_sdk.compile.parts import Lowering
-from lora_sdk.model.block import Matmul
+from lora_sdk.model.operations import Matmul
 from lora_sdk.plan.formats import act_order, matmul_format
 from lora_sdk.plan.onchip import eight
 

@@ -12,7 +12,7 @@ from lora_sdk.compile.isa import KvStore, MoveRows, Vector, float_bits
 from lora_sdk.compile.kv_quantize import attention_operands, quantize_qkv, store_operands
 from lora_sdk.compile.matmul import lower_matmul
 from lora_sdk.compile.parts import Lowering
-from lora_sdk.model import block
+from lora_sdk.model import operations as ops
 from lora_sdk.plan.control import ARGMAX_BYTES
 from lora_sdk.plan.onchip import OnchipBuffer
 from lora_sdk.plan.tensors import FP16_BYTES
@@ -29,15 +29,15 @@ NORMS = {
 
 
 def lower_operations(
-    part: Lowering, operations: Iterable[block.Operation], after: Event | None
+    part: Lowering, operations: Iterable[ops.Operation], after: Event | None
 ) -> Event | None:
     """Commands of operations in order, each behind the one before; returns the last event."""
     for operation in operations:
-        after = block.row(COMMANDS, operation)(part, after, operation)
+        after = ops.row(COMMANDS, operation)(part, after, operation)
     return after
 
 
-def _embed(part: Lowering, after: Event | None, embed: block.Embed) -> Event | None:
+def _embed(part: Lowering, after: Event | None, embed: ops.Embed) -> Event | None:
     columns = part.columns(embed.target)
     if not columns:
         return after
@@ -54,7 +54,7 @@ def _embed(part: Lowering, after: Event | None, embed: block.Embed) -> Event | N
     )
 
 
-def _add_position(part: Lowering, after: Event | None, add: block.AddPosition) -> Event | None:
+def _add_position(part: Lowering, after: Event | None, add: ops.AddPosition) -> Event | None:
     columns = part.columns(add.target)
     if not columns:
         return after
@@ -71,7 +71,7 @@ def _add_position(part: Lowering, after: Event | None, add: block.AddPosition) -
     )
 
 
-def _norm(part: Lowering, after: Event | None, norm: block.Norm) -> Event | None:
+def _norm(part: Lowering, after: Event | None, norm: ops.Norm) -> Event | None:
     """Sums of the board's own columns, those of all boards, then the norm itself (III.B)."""
     name, sums, apply = NORMS[norm.kind]
     columns = part.columns(norm.source)
@@ -102,7 +102,7 @@ def _norm(part: Lowering, after: Event | None, norm: block.Norm) -> Event | None
     )
 
 
-def _rope(part: Lowering, after: Event | None, rope: block.Rope) -> Event | None:
+def _rope(part: Lowering, after: Event | None, rope: ops.Rope) -> Event | None:
     share, head_dim = part.board.share, part.config.head_dim
     return part.builder.emit(
         Vector,
@@ -117,7 +117,7 @@ def _rope(part: Lowering, after: Event | None, rope: block.Rope) -> Event | None
     )
 
 
-def _store_kv(part: Lowering, after: Event | None, store: block.StoreKv) -> Event | None:
+def _store_kv(part: Lowering, after: Event | None, store: ops.StoreKv) -> Event | None:
     assert store.layer is not None
     after = quantize_qkv(part, after, store)
     return part.builder.emit(
@@ -131,7 +131,7 @@ def _store_kv(part: Lowering, after: Event | None, store: block.StoreKv) -> Even
     )
 
 
-def _attend(part: Lowering, after: Event | None, attend: block.Attend) -> Event | None:
+def _attend(part: Lowering, after: Event | None, attend: ops.Attend) -> Event | None:
     config, share = part.config, part.board.share
     assert attend.layer is not None
     return part.builder.attention(
@@ -149,7 +149,7 @@ def _attend(part: Lowering, after: Event | None, attend: block.Attend) -> Event 
     )
 
 
-def _activate(part: Lowering, after: Event | None, activate: block.Activate) -> Event | None:
+def _activate(part: Lowering, after: Event | None, activate: ops.Activate) -> Event | None:
     columns, source = part.columns(activate.target), part.own(activate.source)
     if not columns:
         return after
@@ -171,7 +171,7 @@ def _activate(part: Lowering, after: Event | None, activate: block.Activate) -> 
     )
 
 
-def _add_residual(part: Lowering, after: Event | None, add: block.AddResidual) -> Event | None:
+def _add_residual(part: Lowering, after: Event | None, add: ops.AddResidual) -> Event | None:
     columns = part.columns(add.target)
     if not columns:
         return after
@@ -188,7 +188,7 @@ def _add_residual(part: Lowering, after: Event | None, add: block.AddResidual) -
     )
 
 
-def _pack(part: Lowering, after: Event | None, pack: block.PackSelected) -> Event | None:
+def _pack(part: Lowering, after: Event | None, pack: ops.PackSelected) -> Event | None:
     columns = part.columns(pack.source)
     if not columns:
         return after
@@ -205,7 +205,7 @@ def _pack(part: Lowering, after: Event | None, pack: block.PackSelected) -> Even
     )
 
 
-def _argmax(part: Lowering, after: Event | None, argmax: block.Argmax) -> Event | None:
+def _argmax(part: Lowering, after: Event | None, argmax: ops.Argmax) -> Event | None:
     columns, control = part.columns(argmax.source), part.board.control
     return part.builder.emit(
         Vector,
@@ -221,16 +221,16 @@ def _argmax(part: Lowering, after: Event | None, argmax: block.Argmax) -> Event 
     )
 
 
-COMMANDS: dict[type[block.Operation], Callable[[Lowering, Event | None, Any], Event | None]] = {
-    block.Embed: _embed,
-    block.AddPosition: _add_position,
-    block.Norm: _norm,
-    block.Matmul: lower_matmul,
-    block.Rope: _rope,
-    block.StoreKv: _store_kv,
-    block.Attend: _attend,
-    block.Activate: _activate,
-    block.AddResidual: _add_residual,
-    block.PackSelected: _pack,
-    block.Argmax: _argmax,
+COMMANDS: dict[type[ops.Operation], Callable[[Lowering, Event | None, Any], Event | None]] = {
+    ops.Embed: _embed,
+    ops.AddPosition: _add_position,
+    ops.Norm: _norm,
+    ops.Matmul: lower_matmul,
+    ops.Rope: _rope,
+    ops.StoreKv: _store_kv,
+    ops.Attend: _attend,
+    ops.Activate: _activate,
+    ops.AddResidual: _add_residual,
+    ops.PackSelected: _pack,
+    ops.Argmax: _argmax,
 }

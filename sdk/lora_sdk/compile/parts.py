@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from lora_host import abi
 from lora_sdk.compile.builder import Builder, Event
 from lora_sdk.compile.isa import NO_LAYER, MoveRows
-from lora_sdk.model.block import Buffer, Operation, describe
+from lora_sdk.model.block import describe
+from lora_sdk.model.operations import Buffer, Operation
 from lora_sdk.model.quantization import ActivationScales
 from lora_sdk.plan.onchip import OnchipBuffer
 from lora_sdk.plan.partition import local_columns

@@ -1,188 +1,43 @@
-"""The operations of a step in order, as data: made once from a model's configuration and read by
-placement, lowering, timing and quantization. No board and no address stands here.
+"""The operations of a model in order, as data. The list is made once from the configuration.
+Placement, lowering, timing and quantization read it. It contains no boards and no addresses.
 
-Each operation waits for the one before it, so the order is that of the data, of the command list
-and of the gathers. A matmul reads whole rows of a gathered buffer and makes the board's own columns
-of its target. A new kind of operation is a class here and a row in each of the tables that
-tests/unit/test_block.py lists."""
+Each operation waits for the one before it. So the order is that of the data, of the command
+list and of the gathers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Literal, TypeVar
 
 from lora_host.errors import ModelError
-from lora_sdk.model.spec import Activation, ModelConfig, NormKind
-
-Axis = Literal["hidden", "embed", "heads", "kv_heads", "ffn", "vocabulary"]
-"""What a run of columns counts: it is sharded over boards by heads or by units of columns."""
-
-
-@dataclass(frozen=True)
-class Buffer:
-    """Rows of activations. `axes`: their columns, side by side. `gathered`: every board holds whole
-    rows, filled by gathers; else its own columns alone. `results`: FP32 in the control bank."""
-
-    name: str
-    axes: tuple[Axis, ...]
-    gathered: bool = False
-    results: bool = False
-
-
-@dataclass(frozen=True)
-class Output:
-    """Columns of a matmul that are those of one tensor of the checkpoint."""
-
-    tensor: str
-    axis: Axis
-
-
-@dataclass(frozen=True, kw_only=True)
-class Operation:
-    """`layer` is None outside of the layers. `selected`: on rows whose logits are asked for."""
-
-    layer: int | None = None
-    selected: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Embed(Operation):
-    """target = rows of the token table, plus the position's where `positions`."""
-
-    target: Buffer
-    positions: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class AddPosition(Operation):
-    """target = target + the position's row."""
-
-    target: Buffer
-
-
-@dataclass(frozen=True, kw_only=True)
-class Norm(Operation):
-    """target = norm of source by columns of all boards, times `vectors` gamma, plus beta."""
-
-    name: str
-    source: Buffer
-    target: Buffer
-    kind: NormKind
-    vectors: tuple[str, ...]
-
-    @property
-    def tensors(self) -> tuple[str, ...]:
-        """Checkpoint names of its vectors."""
-        return tuple(f"{self.name}.{vector}" for vector in self.vectors)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Matmul(Operation):
-    """target = source*W (+ bias); W is [k, columns of all `outputs`]. `gather`: its source is
-    gathered for it; else the gather of an earlier matmul, `input_of`, has brought it."""
-
-    name: str
-    source: Buffer
-    target: Buffer
-    k: int
-    outputs: tuple[Output, ...]
-    bias: bool
-    input_of: str | None = None
-
-    @property
-    def gather(self) -> bool:
-        """Whether its source is gathered for it."""
-        return self.input_of is None
-
-    @property
-    def tensors(self) -> tuple[str, ...]:
-        """Checkpoint names of its matrices."""
-        return tuple(output.tensor for output in self.outputs)
-
-    @property
-    def short(self) -> str:
-        """Its name within its layer."""
-        return self.name.rpartition(".")[2]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rope(Operation):
-    """q and k of `target` rotated by the row's position."""
-
-    target: Buffer
-
-
-@dataclass(frozen=True, kw_only=True)
-class StoreKv(Operation):
-    """k and v of source into the layer's KV cache."""
-
-    source: Buffer
-
-
-@dataclass(frozen=True, kw_only=True)
-class Attend(Operation):
-    """target = attention of source's q over the layer's KV cache."""
-
-    source: Buffer
-    target: Buffer
-
-
-@dataclass(frozen=True, kw_only=True)
-class Activate(Operation):
-    """target = the activation of source, or, `gated`, silu of its first half times its second."""
-
-    source: Buffer
-    target: Buffer
-    kind: Activation
-    gated: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class AddResidual(Operation):
-    """target = FP16(stream + branch)."""
-
-    stream: Buffer
-    branch: Buffer
-    target: Buffer
-
-
-@dataclass(frozen=True, kw_only=True)
-class PackSelected(Operation):
-    """target = the selected rows of source, one after another."""
-
-    source: Buffer
-    target: Buffer
-
-
-@dataclass(frozen=True, kw_only=True)
-class Argmax(Operation):
-    """The index of the max of source's columns, a result too."""
-
-    source: Buffer
-
-
-KINDS: tuple[type[Operation], ...] = (
-    Embed, AddPosition, Norm, Matmul, Rope, StoreKv, Attend, Activate, AddResidual, PackSelected,
+from lora_sdk.model.operations import (
+    Activate,
+    AddPosition,
+    AddResidual,
     Argmax,
-)  # fmt: skip
-Row = TypeVar("Row")
-
-
-def row(table: Mapping[type[Operation], Row], operation: Operation) -> Row:
-    """The operation's row in a consumer's table; TypeError names a kind without one."""
-    kind = type(operation)
-    if kind not in table:
-        raise TypeError(f"operation {kind.__name__}: no row in this table; expected one a kind")
-    return table[kind]
+    Attend,
+    Axis,
+    Buffer,
+    Embed,
+    Matmul,
+    Norm,
+    Operation,
+    Output,
+    PackSelected,
+    Rope,
+    StoreKv,
+    matmuls,
+    width,
+)
+from lora_sdk.model.spec import ModelConfig
 
 
 @dataclass(frozen=True)
 class Block:
-    """A model's operations: `before` the layers, each of the layers', and `after` them. `stream` is
-    the buffer of the rows that run from layer to layer; `buffers` are all on-chip ones of
-    activations, in the order in which they lie there."""
+    """A model's operations: `before` the layers, of each layer, and `after` them. `stream` is the
+    buffer of the residual stream, which runs from layer to layer. `buffers` are all on-chip buffers
+    of activations, in the order of their offsets."""
 
     stream: Buffer
     buffers: tuple[Buffer, ...]
@@ -205,12 +60,12 @@ class Block:
 
     @cached_property
     def adapted(self) -> tuple[Matmul, ...]:
-        """Those of the layers, which adapters may change, in the order of their numbers there."""
+        """Matmuls of the layers. Adapters may change them and number them in this order."""
         return tuple(matmul for matmul in self.matmuls if matmul.layer is not None)
 
     @cached_property
     def inputs(self) -> Mapping[str, tuple[Matmul, ...]]:
-        """The matmuls that read each gathered row, by the name of the first."""
+        """The matmuls that read each gathered row, by the name of the first of them."""
         found: dict[str, tuple[Matmul, ...]] = {}
         for matmul in self.matmuls:
             first = matmul.input_of or matmul.name
@@ -223,26 +78,9 @@ class Block:
         return tuple(tensor for reader in readers for tensor in reader.tensors)
 
 
-def matmuls(operations: Iterator[Operation] | tuple[Operation, ...]) -> tuple[Matmul, ...]:
-    """The matmuls among some operations."""
-    return tuple(operation for operation in operations if isinstance(operation, Matmul))
-
-
-def width(config: ModelConfig, axis: Axis) -> int:
-    """Columns of an axis over all boards."""
-    return {
-        "hidden": config.hidden,
-        "embed": config.embed_dim,
-        "heads": config.heads * config.head_dim,
-        "kv_heads": config.kv_heads * config.head_dim,
-        "ffn": config.ffn,
-        "vocabulary": config.vocabulary,
-    }[axis]
-
-
 @lru_cache(maxsize=64)
 def describe(config: ModelConfig) -> Block:
-    """The operations of a model. ModelError: a parallel residual with norms behind the sums."""
+    """The operations of a model. ModelError: a parallel residual with norms after the sums."""
     return _Description(config).block()
 
 
@@ -250,7 +88,7 @@ RESIDUAL = Buffer("residual", ("hidden",))
 INPUT = Buffer("input", ("hidden",), gathered=True)
 QKV = Buffer("qkv", ("heads", "kv_heads", "kv_heads"))
 ATTENTION = Buffer("attention", ("heads",), gathered=True)
-BRANCH = Buffer("branch", ("hidden",))  # what o or down adds to the stream
+BRANCH = Buffer("branch", ("hidden",))  # output of o or down, to be added to the stream
 FFN = Buffer("ffn", ("ffn",), gathered=True)
 PACKED = Buffer("packed", ("hidden",))
 HEAD = Buffer("head", ("hidden",), gathered=True)
@@ -260,7 +98,7 @@ LOGITS = Buffer("logits", ("vocabulary",), results=True)
 
 @dataclass(frozen=True)
 class _Description:
-    """The operations that a configuration asks for."""
+    """Makes the operations of a configuration."""
 
     config: ModelConfig
 
@@ -275,12 +113,12 @@ class _Description:
 
     @property
     def _stream(self) -> Buffer:
-        """Norms behind the sums leave the stream where the next matmul reads it."""
+        """Norms after the sums write the stream to the buffer that the next matmul reads."""
         return RESIDUAL if self.config.norm_first else INPUT
 
     def block(self) -> Block:
         if self.config.residual != "sequential" and not self.config.norm_first:
-            raise ModelError(f"{self.config.residual} residual with norms behind the sums; expected"
+            raise ModelError(f"{self.config.residual} residual with norms after the sums; expected"
                              " norms before attention and MLP")  # fmt: skip
         buffers = [RESIDUAL, INPUT, QKV, ATTENTION, BRANCH, self.up, FFN, PACKED, HEAD]
         return Block(
@@ -292,7 +130,7 @@ class _Description:
         )
 
     def _before(self) -> Iterator[Operation]:
-        """The first residual: token and position, through project_in where there is one."""
+        """The first residual: token and position embeddings, through project_in if there is one."""
         positions = self.config.position_rows > 0
         if not self._projected:
             yield Embed(target=self._stream, positions=positions)
@@ -311,7 +149,7 @@ class _Description:
         }
         if self.config.residual == "parallel":  # x + attention(n(x)) + mlp(n(x))
             yield from (before["attn_norm"], *attention, add, *mlp, add)
-        elif self.config.residual == "parallel_two_norms":  # the sum waits: mlp_norm reads x
+        elif self.config.residual == "parallel_two_norms":  # mlp_norm reads x: before the sum
             yield from (before["attn_norm"], *attention, before["mlp_norm"], add, *mlp, add)
         elif self.config.norm_first:  # x + branch(n(x))
             yield from (before["attn_norm"], *attention, add, before["mlp_norm"], *mlp, add)
@@ -378,7 +216,7 @@ class _Description:
         layer: int | None = None,
         selected: bool = False,
     ) -> Matmul:
-        """A matmul of one tensor of its own name."""
+        """A matmul of one tensor, which has the same name."""
         outputs = (Output(name, target.axes[0]),)
         found = self._matmul(name, source, target, outputs, bias, layer)
         return replace(found, selected=selected)

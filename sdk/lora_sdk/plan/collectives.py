@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lora_host import abi
 from lora_sdk.model import block
+from lora_sdk.model import operations as ops
 from lora_sdk.plan.adapters import AdapterOptions
 from lora_sdk.plan.formats import matmul_format
 from lora_sdk.plan.partition import shard
@@ -61,9 +62,7 @@ class LinkBytes:
     payload: int = 0
 
 
-def element_bytes(
-    config: ModelConfig, matmul: block.Matmul, adapters: AdapterOptions | None
-) -> int:
+def element_bytes(config: ModelConfig, matmul: ops.Matmul, adapters: AdapterOptions | None) -> int:
     """Bytes of an activation on the links: INT8 where the matmul reads it so, but for plans with
     adapter slots, since adapters read the FP16 activation."""
     slots = adapters is not None and adapters.slots > 0
@@ -80,13 +79,13 @@ class _Context:
 Gathers = Callable[[_Context, Any], Iterator[Collective]]
 
 
-def _norm(context: _Context, norm: block.Norm) -> Iterator[Collective]:
+def _norm(context: _Context, norm: ops.Norm) -> Iterator[Collective]:
     """The exchange inside a norm: one record a segment, {T, Q} or {S} in FP32."""
     record = 8 if norm.kind == "layernorm" else 4
     yield Collective(norm.name, abi.SEGMENTS, 1, 1, record, norm.selected)
 
 
-def _matmul(context: _Context, matmul: block.Matmul) -> Iterator[Collective]:
+def _matmul(context: _Context, matmul: ops.Matmul) -> Iterator[Collective]:
     """The gather of the row before a matmul; with S-LoRA that of h behind it: each board's ranks of
     all the matmul's tensors."""
     config, adapters = context.config, context.adapters
@@ -94,22 +93,22 @@ def _matmul(context: _Context, matmul: block.Matmul) -> Iterator[Collective]:
     if matmul.gather:
         share = config.head_dim if axis == "heads" else unit
         size = element_bytes(config, matmul, adapters)
-        yield Collective(matmul.name, block.width(config, axis), share, unit, size, matmul.selected)
+        yield Collective(matmul.name, ops.width(config, axis), share, unit, size, matmul.selected)
     if matmul.layer is not None and adapters is not None and adapters.sharded:
         ranks = adapters.share(context.boards) * len(matmul.outputs)
         yield Collective(f"{matmul.name} adapter", ranks * context.boards, ranks, ranks, FP16_BYTES)
 
 
-def _none(context: _Context, operation: block.Operation) -> Iterator[Collective]:
+def _none(context: _Context, operation: ops.Operation) -> Iterator[Collective]:
     return iter(())
 
 
-GATHERS: dict[type[block.Operation], Gathers] = {
-    block.Norm: _norm,
-    block.Matmul: _matmul,
+GATHERS: dict[type[ops.Operation], Gathers] = {
+    ops.Norm: _norm,
+    ops.Matmul: _matmul,
     **dict.fromkeys(
-        (block.Embed, block.AddPosition, block.Rope, block.StoreKv, block.Attend, block.Activate,
-         block.AddResidual, block.PackSelected, block.Argmax),
+        (ops.Embed, ops.AddPosition, ops.Rope, ops.StoreKv, ops.Attend, ops.Activate,
+         ops.AddResidual, ops.PackSelected, ops.Argmax),
         _none,
     ),
 }  # fmt: skip
@@ -123,7 +122,7 @@ def collectives(
     return tuple(
         collective
         for operation in block.describe(config).operations
-        for collective in block.row(GATHERS, operation)(context, operation)
+        for collective in ops.row(GATHERS, operation)(context, operation)
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from lora_host import abi
 from lora_sdk.model import block
+from lora_sdk.model import operations as ops
 from lora_sdk.plan.banks import Shelf
 from lora_sdk.plan.partition import Share
 from lora_sdk.plan.tensors import FP16_BYTES, FP32_BYTES, padded
@@ -69,24 +70,24 @@ def list_bytes(config: ModelConfig, taps: int, adapters: bool = False) -> int:
     return abi.dtype("list").itemsize + (needed + taps) * abi.dtype("command").itemsize
 
 
-def _commands(operations: tuple[block.Operation, ...], quantized: bool) -> int:
-    counts = [block.row(MAX_COMMANDS, operation) for operation in operations]
+def _commands(operations: tuple[ops.Operation, ...], quantized: bool) -> int:
+    counts = [ops.row(MAX_COMMANDS, operation) for operation in operations]
     return sum(plain + quantized * more for plain, more in counts) + OUTSIDE_COMMANDS
 
 
 OUTSIDE_COMMANDS = 3  # of a step: KV commit, fence, end
-MAX_COMMANDS: dict[type[block.Operation], tuple[int, int]] = {
-    block.Embed: (1, 0),
-    block.AddPosition: (1, 0),
-    block.Norm: (3, 0),  # sums, their gather, apply
-    block.Matmul: (2, 2),  # the gather of its input; quantized and permuted
-    block.Rope: (1, 0),
-    block.StoreKv: (1, 3),  # q, k and v quantized
-    block.Attend: (1, 0),
-    block.Activate: (1, 0),
-    block.AddResidual: (1, 0),
-    block.PackSelected: (1, 0),
-    block.Argmax: (1, 0),
+MAX_COMMANDS: dict[type[ops.Operation], tuple[int, int]] = {
+    ops.Embed: (1, 0),
+    ops.AddPosition: (1, 0),
+    ops.Norm: (3, 0),  # sums, their gather, apply
+    ops.Matmul: (2, 2),  # the gather of its input; quantized and permuted
+    ops.Rope: (1, 0),
+    ops.StoreKv: (1, 3),  # q, k and v quantized
+    ops.Attend: (1, 0),
+    ops.Activate: (1, 0),
+    ops.AddResidual: (1, 0),
+    ops.PackSelected: (1, 0),
+    ops.Argmax: (1, 0),
 }
 """Commands that an operation is lowered to at most, and the further ones of a quantized model."""
 

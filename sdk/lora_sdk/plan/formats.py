@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lora_host.errors import ModelError
-from lora_sdk.model.block import Block, Matmul, describe
+from lora_sdk.model.block import Block, describe
 from lora_sdk.model.kv_formats import KvKind
+from lora_sdk.model.operations import Matmul
 from lora_sdk.model.quantization import FP16, MatrixFormat, Quantization, format_of, kv_of
 from lora_sdk.model.weight_formats import INT8, of_precision
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lora_host import abi
 from lora_sdk.model import block
+from lora_sdk.model import operations as ops
 from lora_sdk.model.quantization import kv_of
 from lora_sdk.plan.formats import act_order, matmul_format
 from lora_sdk.plan.partition import Share, local_columns
@@ -46,7 +47,7 @@ def row_strides(config: ModelConfig, share: Share, adapter_columns: int = 0) -> 
     copies = [
         copy
         for operation in described.operations
-        for copy in block.row(COPIES, operation)(config, share, operation)
+        for copy in ops.row(COPIES, operation)(config, share, operation)
     ]
     for name, stride in sorted(copies, key=lambda copy: copy[0] in KV_COPIES):
         strides[name] = max(stride, strides.get(name, 0))
@@ -58,14 +59,14 @@ def eight(buffer: str) -> str:
     return f"{buffer}8"
 
 
-def _columns(config: ModelConfig, share: Share, buffer: block.Buffer) -> int:
+def _columns(config: ModelConfig, share: Share, buffer: ops.Buffer) -> int:
     """Columns of a row that the board has room for."""
     if buffer.gathered:
-        return sum(block.width(config, axis) for axis in buffer.axes)
+        return sum(ops.width(config, axis) for axis in buffer.axes)
     return len(local_columns(config, share, buffer))
 
 
-def _of_matmul(config: ModelConfig, share: Share, matmul: block.Matmul) -> Iterator[Copy]:
+def _of_matmul(config: ModelConfig, share: Share, matmul: ops.Matmul) -> Iterator[Copy]:
     """Its input in INT8, and in another order."""
     integer = matmul_format(config, matmul).integer
     if integer:
@@ -74,7 +75,7 @@ def _of_matmul(config: ModelConfig, share: Share, matmul: block.Matmul) -> Itera
         yield "permuted", padded(matmul.k * (1 if integer else FP16_BYTES))
 
 
-def _of_kv(config: ModelConfig, share: Share, store: block.StoreKv) -> Iterator[Copy]:
+def _of_kv(config: ModelConfig, share: Share, store: ops.StoreKv) -> Iterator[Copy]:
     """q, k and v in INT8, or k and v with their scales."""
     kv_heads = 2 * len(share.kv_heads)
     kind = kv_of(config)
@@ -85,16 +86,16 @@ def _of_kv(config: ModelConfig, share: Share, store: block.StoreKv) -> Iterator[
         yield "kv_scales", padded(kv_heads * FP16_BYTES)
 
 
-def _none(config: ModelConfig, share: Share, operation: block.Operation) -> Iterator[Copy]:
+def _none(config: ModelConfig, share: Share, operation: ops.Operation) -> Iterator[Copy]:
     return iter(())
 
 
-COPIES: dict[type[block.Operation], Callable[[ModelConfig, Share, Any], Iterator[Copy]]] = {
-    block.Matmul: _of_matmul,
-    block.StoreKv: _of_kv,
+COPIES: dict[type[ops.Operation], Callable[[ModelConfig, Share, Any], Iterator[Copy]]] = {
+    ops.Matmul: _of_matmul,
+    ops.StoreKv: _of_kv,
     **dict.fromkeys(
-        (block.Embed, block.AddPosition, block.Norm, block.Rope, block.Attend, block.Activate,
-         block.AddResidual, block.PackSelected, block.Argmax),
+        (ops.Embed, ops.AddPosition, ops.Norm, ops.Rope, ops.Attend, ops.Activate,
+         ops.AddResidual, ops.PackSelected, ops.Argmax),
         _none,
     ),
 }  # fmt: skip

@@ -9,7 +9,7 @@ from lora_host import abi
 from lora_host.errors import RequestError
 
 if TYPE_CHECKING:
-    from lora_sdk.model.block import Axis, Buffer
+    from lora_sdk.model.operations import Axis, Buffer
     from lora_sdk.model.spec import ModelConfig
 
 BOARD_COUNTS = (1, 2, 4, 8)  # divisors of the eight segments: every segment lies on one board

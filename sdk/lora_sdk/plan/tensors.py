@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from lora_host import abi
 from lora_sdk.model import block
+from lora_sdk.model import operations as ops
 from lora_sdk.model.quantization import FP16, MatrixFormat
 from lora_sdk.plan.formats import act_order, matmul_format
 from lora_sdk.plan.partition import Share, axis_columns, local_columns
@@ -127,7 +128,7 @@ def adapted_specs(config: ModelConfig, share: Share) -> Iterator[MatrixSpec]:
         yield _spec(config, share, matmul)
 
 
-def _spec(config: ModelConfig, share: Share, matmul: block.Matmul) -> MatrixSpec:
+def _spec(config: ModelConfig, share: Share, matmul: ops.Matmul) -> MatrixSpec:
     parts = []
     for output in matmul.outputs:
         columns = axis_columns(config, share, output.axis)
@@ -150,22 +151,22 @@ class _Context:
     context: int
 
 
-def _embed(at: _Context, embed: block.Embed) -> Iterator[TableSpec]:
+def _embed(at: _Context, embed: ops.Embed) -> Iterator[TableSpec]:
     yield _embedding("embed.token", at.config.vocabulary, at.share.embed)
     if embed.positions:
         yield from _positions(at, embed)
 
 
-def _positions(at: _Context, operation: block.Operation) -> Iterator[TableSpec]:
+def _positions(at: _Context, operation: ops.Operation) -> Iterator[TableSpec]:
     yield _embedding("embed.position", at.config.position_rows, at.share.hidden)
 
 
-def _rope(at: _Context, rope: block.Rope) -> Iterator[TableSpec]:
+def _rope(at: _Context, rope: ops.Rope) -> Iterator[TableSpec]:
     whole = (Part("rope", 0, at.config.head_dim),)
     yield TableSpec("rope", "rope", at.context, whole, FP32_BYTES)
 
 
-def _matmul(at: _Context, matmul: block.Matmul) -> Iterator[TableSpec]:
+def _matmul(at: _Context, matmul: ops.Matmul) -> Iterator[TableSpec]:
     """What a matmul reads beside its weights."""
     spec = _spec(at.config, at.share, matmul)
     if not spec.n:
@@ -181,25 +182,25 @@ def _matmul(at: _Context, matmul: block.Matmul) -> Iterator[TableSpec]:
         yield TableSpec(spec.permutation, "permutation", 1, whole, FP32_BYTES)
 
 
-def _norm(at: _Context, norm: block.Norm) -> Iterator[TableSpec]:
+def _norm(at: _Context, norm: ops.Norm) -> Iterator[TableSpec]:
     columns = local_columns(at.config, at.share, norm.source)
     for name in norm.tensors:
         yield TableSpec(name, "norm", 1, (Part(name, columns.start, columns.stop),))
 
 
-def _none(at: _Context, operation: block.Operation) -> Iterator[TableSpec]:
+def _none(at: _Context, operation: ops.Operation) -> Iterator[TableSpec]:
     return iter(())
 
 
-TABLES: dict[type[block.Operation], Callable[[_Context, Any], Iterator[TableSpec]]] = {
-    block.Embed: _embed,
-    block.AddPosition: _positions,
-    block.Rope: _rope,
-    block.Matmul: _matmul,
-    block.Norm: _norm,
+TABLES: dict[type[ops.Operation], Callable[[_Context, Any], Iterator[TableSpec]]] = {
+    ops.Embed: _embed,
+    ops.AddPosition: _positions,
+    ops.Rope: _rope,
+    ops.Matmul: _matmul,
+    ops.Norm: _norm,
     **dict.fromkeys(
-        (block.StoreKv, block.Attend, block.Activate, block.AddResidual, block.PackSelected,
-         block.Argmax),
+        (ops.StoreKv, ops.Attend, ops.Activate, ops.AddResidual, ops.PackSelected,
+         ops.Argmax),
         _none,
     ),
 }  # fmt: skip
@@ -213,7 +214,7 @@ def table_specs(config: ModelConfig, share: Share, context: int) -> list[TableSp
     found = {
         spec.name: spec
         for operation in block.describe(config).operations
-        for spec in block.row(TABLES, operation)(at, operation)
+        for spec in ops.row(TABLES, operation)(at, operation)
         if spec.columns
     }
     return sorted(found.values(), key=lambda spec: PLACED[spec.kind])

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from lora_host.numerics import gelu, silu
 from lora_sdk.model import block
+from lora_sdk.model import operations as ops
 from lora_sdk.model.rope import rope_table
 from lora_sdk.model.spec import ModelConfig
 
@@ -117,38 +118,38 @@ class _Pass:
         self.positions = positions
         self.rows: dict[str, tuple[F32, ...]] = {}
 
-    def run(self, operations: Iterable[block.Operation]) -> None:
+    def run(self, operations: Iterable[ops.Operation]) -> None:
         """Run the operations in order."""
         for operation in operations:
-            block.row(FLOATS, operation)(self, operation)
+            ops.row(FLOATS, operation)(self, operation)
 
-    def read(self, buffer: block.Buffer) -> F32:
+    def read(self, buffer: ops.Buffer) -> F32:
         """The rows [T, K] of a buffer of one part."""
         (x,) = self.rows[buffer.name]
         return x
 
-    def keep(self, buffer: block.Buffer, *parts: F32) -> None:
+    def keep(self, buffer: ops.Buffer, *parts: F32) -> None:
         """Set the stored content of a buffer."""
         self.rows[buffer.name] = tuple(self.operations.store(part) for part in parts)
 
-    def embed(self, embed: block.Embed) -> None:
+    def embed(self, embed: ops.Embed) -> None:
         if embed.positions:
             self.add_position(embed)
 
-    def add_position(self, operation: block.Embed | block.AddPosition) -> None:
+    def add_position(self, operation: ops.Embed | ops.AddPosition) -> None:
         assert self.positions is not None  # the caller provides them
         self.keep(operation.target, self.read(operation.target) + self.positions)
 
-    def norm(self, op: block.Norm) -> None:
+    def norm(self, op: ops.Norm) -> None:
         vectors = {name: self.operations.vector(f"{op.name}.{name}") for name in op.vectors}
         y = norm(self.read(op.source), self.config, vectors.get("gamma"), vectors.get("beta"))
         self.keep(op.target, y)
 
-    def matmul(self, op: block.Matmul) -> None:
+    def matmul(self, op: ops.Matmul) -> None:
         x = self.read(op.source)
         self.rows[op.target.name] = tuple(self.operations.linear(x, name) for name in op.tensors)
 
-    def rope(self, op: block.Rope) -> None:
+    def rope(self, op: ops.Rope) -> None:
         q, k, v = self.rows[op.target.name]
         table = rope_table(self.config, len(q))
         self.keep(op.target, *(self._rotated(x, table) for x in (q, k)))
@@ -157,39 +158,39 @@ class _Pass:
     def _rotated(self, x: F32, table: F32) -> F32:
         return rows_of(rotate(heads_of(x, self.config.head_dim), table))
 
-    def attend(self, op: block.Attend) -> None:
+    def attend(self, op: ops.Attend) -> None:
         assert op.layer is not None
         q, k, v = (heads_of(x, self.config.head_dim) for x in self.rows[op.source.name])
         self.keep(op.target, rows_of(self.operations.attend(q, k, v, op.layer)))
 
-    def activate(self, op: block.Activate) -> None:
+    def activate(self, op: ops.Activate) -> None:
         if op.gated:
             self.keep(op.target, gate(*self.rows[op.source.name]))
         else:
             self.keep(op.target, activate(self.read(op.source), self.config))
 
-    def add_residual(self, op: block.AddResidual) -> None:
+    def add_residual(self, op: ops.AddResidual) -> None:
         self.keep(op.target, self.read(op.stream) + self.read(op.branch))
 
-    def pack(self, op: block.PackSelected) -> None:
+    def pack(self, op: ops.PackSelected) -> None:
         self.rows[op.target.name] = self.rows[op.source.name]
 
-    def nothing(self, op: block.Operation) -> None:
+    def nothing(self, op: ops.Operation) -> None:
         """Rows are unchanged."""
 
 
-FLOATS: dict[type[block.Operation], Callable[[_Pass, Any], None]] = {
-    block.Embed: _Pass.embed,
-    block.AddPosition: _Pass.add_position,
-    block.Norm: _Pass.norm,
-    block.Matmul: _Pass.matmul,
-    block.Rope: _Pass.rope,
-    block.StoreKv: _Pass.nothing,
-    block.Attend: _Pass.attend,
-    block.Activate: _Pass.activate,
-    block.AddResidual: _Pass.add_residual,
-    block.PackSelected: _Pass.pack,
-    block.Argmax: _Pass.nothing,
+FLOATS: dict[type[ops.Operation], Callable[[_Pass, Any], None]] = {
+    ops.Embed: _Pass.embed,
+    ops.AddPosition: _Pass.add_position,
+    ops.Norm: _Pass.norm,
+    ops.Matmul: _Pass.matmul,
+    ops.Rope: _Pass.rope,
+    ops.StoreKv: _Pass.nothing,
+    ops.Attend: _Pass.attend,
+    ops.Activate: _Pass.activate,
+    ops.AddResidual: _Pass.add_residual,
+    ops.PackSelected: _Pass.pack,
+    ops.Argmax: _Pass.nothing,
 }
 
 
@@ -206,7 +207,7 @@ def embed(x: F32, config: ModelConfig, positions: F32 | None, operations: Operat
     the position table, if there is one."""
     described, at = block.describe(config), _Pass(config, operations, positions)
     first = described.before[0]
-    assert isinstance(first, block.Embed)
+    assert isinstance(first, ops.Embed)
     at.rows[first.target.name] = (x,)
     at.run(described.before)
     return at.read(described.stream)

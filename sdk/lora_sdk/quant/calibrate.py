@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from lora_sdk.model import block
+from lora_sdk.model import operations as ops
 from lora_sdk.model.quantization import AttentionScales
 from lora_sdk.model.spec import ModelConfig
 from lora_sdk.quant.layer import F32, FileModule, Parameters, roles
@@ -68,7 +69,7 @@ class LayerCalibration:
         if self._recipe.smooth:
             for index in reversed(range(len(self._operations))):
                 operation = self._operations[index]
-                block.row(SMOOTHED, operation)(self, index, operation)
+                ops.row(SMOOTHED, operation)(self, index, operation)
         for module in modules:
             self._round(module)
         self._scale_attention()
@@ -78,17 +79,17 @@ class LayerCalibration:
         """Matrices that read the same input, concatenated: [K, N]."""
         return np.concatenate([self._parameters.matrices[name] for name in names], axis=1)
 
-    def _reader(self, index: int, target: block.Buffer) -> str:
+    def _reader(self, index: int, target: ops.Buffer) -> str:
         """The role of the content of `target` after operation `index`."""
-        behind = block.matmuls(self._operations[index:])
+        behind = ops.matmuls(self._operations[index:])
         return next(matmul.short for matmul in behind if matmul.source == target)
 
-    def _maker(self, index: int, source: block.Buffer) -> str:
+    def _maker(self, index: int, source: ops.Buffer) -> str:
         """The matrix in whose outputs operation `index` is linear: v or up."""
-        before = block.matmuls(self._operations[:index])
+        before = ops.matmuls(self._operations[:index])
         return next(matmul.tensors[-1] for matmul in reversed(before) if matmul.target == source)
 
-    def _smooth_norm(self, index: int, norm: block.Norm) -> None:
+    def _smooth_norm(self, index: int, norm: ops.Norm) -> None:
         """Fold into the norm's vectors."""
         if norm.target == self._stream or f"{norm.name}.gamma" not in self._parameters.vectors:
             return  # the residual adds the same values, so they cannot be scaled
@@ -97,7 +98,7 @@ class LayerCalibration:
         fold_norm(self._parameters, norm.name, self._roles[role], choice.divisor)
         self._took(role, choice, choice.divisor)
 
-    def _smooth_activation(self, index: int, activate: block.Activate) -> None:
+    def _smooth_activation(self, index: int, activate: ops.Activate) -> None:
         """Fold into up: silu(g)*u and relu(u) scale with a positive factor of u, GELU does not."""
         if not activate.gated and activate.kind != "relu":
             return
@@ -107,7 +108,7 @@ class LayerCalibration:
         fold_matrix(self._parameters, up, down, choice.divisor, choice.divisor)
         self._took(role, choice, choice.divisor)
 
-    def _smooth_attention(self, index: int, attend: block.Attend) -> None:
+    def _smooth_attention(self, index: int, attend: ops.Attend) -> None:
         """Fold into v: attention is linear in it. Query heads that share a KV head share s."""
         config, role = self._config, self._reader(index, attend.target)
         x, w = self._record.inputs[role], self._joined(self._roles[role])
@@ -124,7 +125,7 @@ class LayerCalibration:
         self._record.v = self._record.v / columns.reshape(config.kv_heads, 1, config.head_dim)
         self._took(role, choice, choice.divisor)
 
-    def _not_smoothed(self, index: int, operation: block.Operation) -> None:
+    def _not_smoothed(self, index: int, operation: ops.Operation) -> None:
         """No factor can be folded into this operation."""
 
     def _choose(self, role: str) -> Smoothing:
@@ -207,13 +208,13 @@ class LayerCalibration:
         )
 
 
-SMOOTHED: dict[type[block.Operation], Callable[[LayerCalibration, int, Any], None]] = {
-    block.Norm: LayerCalibration._smooth_norm,
-    block.Activate: LayerCalibration._smooth_activation,
-    block.Attend: LayerCalibration._smooth_attention,
+SMOOTHED: dict[type[ops.Operation], Callable[[LayerCalibration, int, Any], None]] = {
+    ops.Norm: LayerCalibration._smooth_norm,
+    ops.Activate: LayerCalibration._smooth_activation,
+    ops.Attend: LayerCalibration._smooth_attention,
     **dict.fromkeys(
-        (block.Embed, block.AddPosition, block.Matmul, block.Rope, block.StoreKv,
-         block.AddResidual, block.PackSelected, block.Argmax),
+        (ops.Embed, ops.AddPosition, ops.Matmul, ops.Rope, ops.StoreKv,
+         ops.AddResidual, ops.PackSelected, ops.Argmax),
         LayerCalibration._not_smoothed,
     ),
 }  # fmt: skip

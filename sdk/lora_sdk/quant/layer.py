@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from lora_sdk.model.block import describe, matmuls
+from lora_sdk.model.block import describe
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.config import family_of
+from lora_sdk.model.operations import matmuls
 from lora_sdk.model.source import Source
 from lora_sdk.model.spec import ModelConfig
 

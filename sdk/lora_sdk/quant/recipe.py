@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from lora_host.errors import RequestError
-from lora_sdk.model.block import describe, matmuls
+from lora_sdk.model.block import describe
 from lora_sdk.model.kv_formats import KV_KINDS, KvFormat, KvKind, kv_format
+from lora_sdk.model.operations import matmuls
 from lora_sdk.model.spec import ModelConfig
 from lora_sdk.model.weight_formats import GROUPS, WeightFormat, of_scheme, schemes
 

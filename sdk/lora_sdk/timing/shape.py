@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lora_sdk.model.block import describe, width
+from lora_sdk.model.block import describe
+from lora_sdk.model.operations import width
 
 if TYPE_CHECKING:
     from lora_sdk.model.spec import ModelConfig

@@ -9,7 +9,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from lora_host.errors import RequestError
-from lora_sdk.model.block import (
+from lora_sdk.model.block import describe
+from lora_sdk.model.operations import (
     Activate,
     AddPosition,
     AddResidual,
@@ -22,7 +23,6 @@ from lora_sdk.model.block import (
     PackSelected,
     Rope,
     StoreKv,
-    describe,
     row,
     width,
 )

@@ -1,0 +1,193 @@
+"""The operations of a step as data: what each reads, writes and computes. `model/block.py` makes
+the list of a model from them.
+
+A matmul reads whole rows of a gathered buffer and computes the board's own columns of its target. A
+new kind of operation is a class here and an entry in each of the tables that
+tests/unit/test_block.py lists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+from lora_sdk.model.spec import Activation, ModelConfig, NormKind
+
+Axis = Literal["hidden", "embed", "heads", "kv_heads", "ffn", "vocabulary"]
+"""What a range of columns consists of. Boards shard it by heads or by units of columns."""
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Rows of activations. `axes`: their columns, side by side. `gathered`: every board holds whole
+    rows, filled by gathers; otherwise only its own columns. `results`: FP32 in the control bank."""
+
+    name: str
+    axes: tuple[Axis, ...]
+    gathered: bool = False
+    results: bool = False
+
+
+@dataclass(frozen=True)
+class Output:
+    """Columns of a matmul that are those of one tensor of the checkpoint."""
+
+    tensor: str
+    axis: Axis
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    """`layer` is None outside the layers. `selected`: only on rows whose logits are requested."""
+
+    layer: int | None = None
+    selected: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Embed(Operation):
+    """target = rows of the token table, plus the position's row if `positions`."""
+
+    target: Buffer
+    positions: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddPosition(Operation):
+    """target = target + the position's row."""
+
+    target: Buffer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Norm(Operation):
+    """target = norm of source over the columns of all boards, times gamma, plus beta; `vectors`
+    names those of the two that exist."""
+
+    name: str
+    source: Buffer
+    target: Buffer
+    kind: NormKind
+    vectors: tuple[str, ...]
+
+    @property
+    def tensors(self) -> tuple[str, ...]:
+        """Checkpoint names of its vectors."""
+        return tuple(f"{self.name}.{vector}" for vector in self.vectors)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Matmul(Operation):
+    """target = source*W (+ bias); W is [k, columns of all `outputs`]. `input_of`: the earlier
+    matmul whose gather filled the source; None: the source is gathered for this one (`gather`)."""
+
+    name: str
+    source: Buffer
+    target: Buffer
+    k: int
+    outputs: tuple[Output, ...]
+    bias: bool
+    input_of: str | None = None
+
+    @property
+    def gather(self) -> bool:
+        """Whether its source is gathered for it."""
+        return self.input_of is None
+
+    @property
+    def tensors(self) -> tuple[str, ...]:
+        """Checkpoint names of its matrices."""
+        return tuple(output.tensor for output in self.outputs)
+
+    @property
+    def short(self) -> str:
+        """Its name within its layer."""
+        return self.name.rpartition(".")[2]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rope(Operation):
+    """q and k of `target` rotated by the row's position."""
+
+    target: Buffer
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreKv(Operation):
+    """k and v of source into the layer's KV cache."""
+
+    source: Buffer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attend(Operation):
+    """target = attention of source's q over the layer's KV cache."""
+
+    source: Buffer
+    target: Buffer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Activate(Operation):
+    """target = activation of source; if `gated`, silu of its first half times its second half."""
+
+    source: Buffer
+    target: Buffer
+    kind: Activation
+    gated: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddResidual(Operation):
+    """target = FP16(stream + branch)."""
+
+    stream: Buffer
+    branch: Buffer
+    target: Buffer
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackSelected(Operation):
+    """target = the selected rows of source, without gaps."""
+
+    source: Buffer
+    target: Buffer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Argmax(Operation):
+    """The index of the max of source's columns, which is a result too."""
+
+    source: Buffer
+
+
+KINDS: tuple[type[Operation], ...] = (
+    Embed, AddPosition, Norm, Matmul, Rope, StoreKv, Attend, Activate, AddResidual, PackSelected,
+    Argmax,
+)  # fmt: skip
+Row = TypeVar("Row")
+
+
+def row(table: Mapping[type[Operation], Row], operation: Operation) -> Row:
+    """The operation's entry in a consumer's table; TypeError names a kind without one."""
+    kind = type(operation)
+    if kind not in table:
+        raise TypeError(f"operation {kind.__name__}: no row in this table; expected one per kind")
+    return table[kind]
+
+
+def matmuls(operations: Iterator[Operation] | tuple[Operation, ...]) -> tuple[Matmul, ...]:
+    """The matmuls among `operations`."""
+    return tuple(operation for operation in operations if isinstance(operation, Matmul))
+
+
+def width(config: ModelConfig, axis: Axis) -> int:
+    """Columns of an axis, all boards together."""
+    return {
+        "hidden": config.hidden,
+        "embed": config.embed_dim,
+        "heads": config.heads * config.head_dim,
+        "kv_heads": config.kv_heads * config.head_dim,
+        "ffn": config.ffn,
+        "vocabulary": config.vocabulary,
+    }[axis]
