@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import random
 import re
+import socket
+import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -16,7 +18,7 @@ from openai import BadRequestError
 from lora_sdk import Engine
 from lora_sdk.spec.opening import SpeculationOptions
 from lora_sdk.spec.tree_shape import TreeShape
-from tests.served import Served, served
+from tests.served import Served, eventually, served
 
 SCHEMA = {
     "type": "object",
@@ -203,6 +205,24 @@ def test_bad_grammars_are_refused(server: Served, field: str, fields: dict[str, 
     if "a500" not in str(fields):  # found out while decoding, of no field in particular
         assert caught.value.param == field
     assert len(caught.value.message) < 500 and "model" not in caught.value.message
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_client_may_leave_while_its_grammar_is_made(server: Served) -> None:
+    for index in range(4):  # each another grammar: made ones are kept
+        body = {"prompt": "a", "guided_grammar": WIDE + f'a500: "{index}"', "max_tokens": 1}
+        data = json.dumps(body).encode()
+        with socket.create_connection(("127.0.0.1", server.port)) as connection:
+            connection.sendall(
+                b"POST /v1/completions HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n"
+                b"content-length: %d\r\n\r\n" % len(data) + data
+            )
+            assert eventually(lambda: server.service.attendants.count == 1)
+        assert eventually(lambda: server.service.attendants.count == 0)
+    for thread in threading.enumerate():
+        if thread.name == "lora-grammar":
+            thread.join(30)
+    assert text(server, guided_regex="a") == "a"
 
 
 def test_long_chains_of_rules_do_not_overflow_a_stack(server: Served) -> None:

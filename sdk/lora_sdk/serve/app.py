@@ -11,18 +11,17 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
-from lora_sdk.serve import adapters, chat, completions, tokenizing
-from lora_sdk.serve.body import Fields, read_body
+from lora_sdk.serve import adapters, chat, completions, responses, tokenizing
+from lora_sdk.serve.body import Fields, StreamedFields, read_body
 from lora_sdk.serve.errors import ApiError, ClientGone
 from lora_sdk.serve.guard import Guard
 from lora_sdk.serve.lifecycle import State
 from lora_sdk.serve.metrics import CONTENT_TYPE
 from lora_sdk.serve.replies import EventStream, error_reply, json_reply
-from lora_sdk.serve.sampling_fields import SamplingFields
 from lora_sdk.serve.service import CALLER, Caller, Service
 
 Body = TypeVar("Body", bound=Fields)
-Sampled = TypeVar("Sampled", bound=SamplingFields)
+Sampled = TypeVar("Sampled", bound=StreamedFields)
 Answer = Callable[[Service, Caller, Sampled], Coroutine[Any, Any, dict[str, Any]]]
 Stream = Callable[[Service, Caller, Sampled], AsyncGenerator[dict[str, Any], None]]
 
@@ -39,6 +38,9 @@ def make_app(service: Service) -> ASGIApp:
         completions.stream,
     )  # fmt: skip
     _add_generation(app, service, "/v1/chat/completions", chat.ChatBody, chat.answer, chat.stream)
+    _add_generation(
+        app, service, "/v1/responses", responses.ResponseBody, responses.answer, responses.stream
+    )
     _add_action(app, service, "/tokenize", tokenizing.TokenizeBody, tokenizing.tokenize)
     _add_action(app, service, "/detokenize", tokenizing.DetokenizeBody, tokenizing.detokenize)
     _add_action(app, service, "/v1/load_lora_adapter", adapters.LoadBody, adapters.load)

@@ -32,6 +32,12 @@ class Fields(BaseModel):
         return {k: v for k, v in value.items() if v is not None or k not in known}
 
 
+class StreamedFields(Fields):
+    """A request whose answer may be streamed."""
+
+    stream: bool = False
+
+
 Body = TypeVar("Body", bound=Fields)
 
 

@@ -125,6 +125,8 @@ def _in_deep_thread(work: object, *arguments: object) -> Future[LLMatcher]:
     future: Future[LLMatcher] = Future()
 
     def run() -> None:
+        if not future.set_running_or_notify_cancel():
+            return  # the client is gone; from here on it can no longer be cancelled
         try:
             future.set_result(work(*arguments))  # type: ignore[operator]
         except BaseException as error:

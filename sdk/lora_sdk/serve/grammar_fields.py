@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from llguidance import LLMatcher
 from pydantic import Field
 
-from lora_sdk.serve.body import Fields
+from lora_sdk.serve.body import Fields, StreamedFields
 from lora_sdk.serve.errors import ApiError
 
 MAX_SCHEMA = 1 << 16  # characters
@@ -46,7 +46,7 @@ class StructuredOutputs(Fields):
     json_object: bool | None = None
 
 
-class GrammarFields(Fields):
+class GrammarFields(StreamedFields):
     """OpenAI's field, and vLLM's in their new and their old form; one at most."""
 
     response_format: ResponseFormat | None = None

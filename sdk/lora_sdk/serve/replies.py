@@ -72,7 +72,7 @@ class EventStream(Response):
                     await send(
                         {"type": "http.response.start", "status": 200, "headers": [*_EVENT_HEADERS]}
                     )
-                await _event(send, _dump(chunk))
+                await _event(send, _dump(chunk), chunk.get("type"))
         await self._end(send, b"[DONE]")
 
     @staticmethod
@@ -81,10 +81,11 @@ class EventStream(Response):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def _event(send: Send, data: bytes) -> None:
-    await send(
-        {"type": "http.response.body", "body": b"data: " + data + b"\n\n", "more_body": True}
-    )
+async def _event(send: Send, data: bytes, name: str | None = None) -> None:
+    """One event; those of /v1/responses have a name."""
+    head = b"" if name is None else b"event: " + name.encode() + b"\n"
+    body = head + b"data: " + data + b"\n\n"
+    await send({"type": "http.response.body", "body": body, "more_body": True})
 
 
 def _dump(value: object) -> bytes:

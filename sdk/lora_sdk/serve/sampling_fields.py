@@ -38,7 +38,6 @@ class SamplingFields(GrammarFields):
     """Sampling as OpenAI's protocol names it. Ranges are SamplingParams' own."""
 
     model: str | None = None
-    stream: bool = False
     stream_options: StreamOptions | None = None
     n: int = 1
     temperature: float = 1.0
