@@ -1,4 +1,4 @@
-"""An environment in which XRT's software emulation (sw_emu) or its noop mode finds emulated boards:
+"""An environment in which XRT's software emulation (sw_emu) or noop mode finds emulated boards:
 `with XrtEnvironment(boards=4) as environment: run(..., env=environment.variables)`; or, for a
 program, `python -m lora_host.xrt_environment --boards 4 -- lora-run --device xrt:0 ...`."""
 
@@ -24,18 +24,18 @@ LIBRARY_FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib", "/opt/
 LIBRARIES = ("core", "noop", "swemu", "hwemu")
 MODEL = "data/emulation/unified/cpu_em/generic_pcie/model/genericpciemodel"
 SOCKET_PATH_LIMIT = 106
-XRT_SOCKETS = "/tmp"  # XRT's sockets are in the folder USER of it, whatever TMPDIR says
+XRT_SOCKETS = "/tmp"  # XRT's sockets are in its subfolder $USER, regardless of TMPDIR
 
 # CpuemShim::alloc_void() of 2.13.0 drops realloc's result unless the buffer is absent. The test of
 # the old pointer (48 85 c0: test rax,rax) becomes a jump to the branch that keeps the new one.
-FAULT_OFFSET, FAULT_AROUND = 0x9272C, bytes.fromhex("4885c075e6488b bb".replace(" ", ""))
-FAULT_CURE = bytes.fromhex("ebe290")
+BUG_OFFSET, BUG_BYTES = 0x9272C, bytes.fromhex("4885c075e6488b bb".replace(" ", ""))
+BUG_FIX = bytes.fromhex("ebe290")
 
 
 class XrtEnvironment:
-    """A temporary folder with what XRT looks for, and the `variables` that point to it. A context
-    manager; leaving it removes the folder. `banks`: sizes in place of the board's; `cables` in
-    place of a ring. TransportError when Debian's packages are missing."""
+    """A temporary folder with the files that XRT needs, and environment `variables` that point to
+    it. A context manager that removes the folder on exit. `banks`: sizes instead of the board's.
+    `cables`: instead of a ring. TransportError if Debian's packages are missing."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class XrtEnvironment:
                     f"{self.folder}: too long for sockets; set TMPDIR to a short path"
                 )
             self._fill(source, boards, overlay, banks)
-            # A folder's own path: the cluster process may run in another one.
+            # An absolute path: the cluster process may run in another folder.
             self._overlay = str(load_overlay(overlay).path.resolve())
             self.set_cluster(boards, cables)
         except BaseException:
@@ -70,13 +70,13 @@ class XrtEnvironment:
             "EMCONFIG_PATH": str(self.folder),
             "SDACCEL_EM_RUN_DIR": str(self.folder / "run"),
             "LORA_EMULATION_DIR": str(self.folder),
-            "LORA_LOCK_FOLDER": str(self.folder),  # emulated boards are this process's own
-            "USER": os.path.relpath(self.folder, XRT_SOCKETS),  # so that they lie in the folder
+            "LORA_LOCK_FOLDER": str(self.folder),  # emulated boards belong to this process
+            "USER": os.path.relpath(self.folder, XRT_SOCKETS),  # puts XRT's sockets into the folder
         }
 
     @property
     def descriptor(self) -> int:
-        """For `pass_fds` of a command that may outlive this process: it keeps the folder."""
+        """For `pass_fds` of a command that may outlive this process: keeps the folder alive."""
         return self._held.descriptor
 
     def close(self) -> None:
@@ -95,12 +95,12 @@ class XrtEnvironment:
         self.close()
 
     def log(self) -> str:
-        """What the cluster process has said."""
+        """The cluster process's log."""
         path = self.folder / "cluster.log"
         return path.read_text() if path.is_file() else ""
 
     def lost_boards(self) -> int:
-        """Device processes that have died, or not ended yet, before their board was handed over."""
+        """Number of device processes whose board was not handed over: they died or still start."""
         return len(list(self.folder.glob(f"{STARTING}*")))
 
     def _fill(self, source: Path, boards: int, overlay: str, banks: Sequence[str] | None) -> None:
@@ -109,7 +109,7 @@ class XrtEnvironment:
         for name in LIBRARIES:
             library = source / f"libxrt_{name}.so.2"
             if name == "swemu":
-                (libraries / library.name).write_bytes(cured(library))
+                (libraries / library.name).write_bytes(fixed(library))
             elif library.exists():
                 (libraries / library.name).symlink_to(library)
         (self.folder / "run").mkdir()
@@ -120,8 +120,8 @@ class XrtEnvironment:
     def set_cluster(
         self, boards: int, cables: Sequence[Cable] | None = None, speed: int = 1
     ) -> None:
-        """Boards and cables (a ring where none are given) of the cluster process that the next
-        board to be opened starts. `speed`: board seconds a second."""
+        """Sets boards and cables (default: a ring) of the next cluster process, which starts when a
+        board is opened. `speed`: board seconds per second."""
         chosen = ring(boards) if cables is None else cables
         ends = [(c.board_a, c.port_a, c.board_b, c.port_b) for c in chosen]
         facts = {"boards": boards, "overlay": self._overlay, "cables": ends, "speed": speed}
@@ -141,7 +141,7 @@ class XrtEnvironment:
 
 
 def find_libraries() -> Path:
-    """Folder of XRT's libraries. TransportError naming the packages when they are missing."""
+    """Folder of XRT's libraries. TransportError with the packages' names if they are missing."""
     for folder in map(Path, LIBRARY_FOLDERS):
         if all((folder / f"libxrt_{name}.so.2").exists() for name in ("coreutil", "core", "swemu")):
             return folder
@@ -151,18 +151,18 @@ def find_libraries() -> Path:
     )
 
 
-def cured(library: Path) -> bytes:
-    """The library's bytes without the use after free at the first load. Another version than
-    2.13.0's, whose bytes differ there, is taken as it is."""
+def fixed(library: Path) -> bytes:
+    """The library's bytes, patched against a use after free at the first load. Other versions than
+    2.13.0 have other bytes there and are returned unchanged."""
     content = bytearray(library.read_bytes())
-    end = FAULT_OFFSET + len(FAULT_AROUND)
-    if bytes(content[FAULT_OFFSET:end]) == FAULT_AROUND:
-        content[FAULT_OFFSET : FAULT_OFFSET + len(FAULT_CURE)] = FAULT_CURE
+    end = BUG_OFFSET + len(BUG_BYTES)
+    if bytes(content[BUG_OFFSET:end]) == BUG_BYTES:
+        content[BUG_OFFSET : BUG_OFFSET + len(BUG_FIX)] = BUG_FIX
     return bytes(content)
 
 
 def _size(bytes: int) -> str:
-    """As XRT reads it: more than four digits of M it takes for too much."""
+    """A size in XRT's format. XRT rejects sizes of more than four digits in M."""
     return f"{bytes >> 30}G" if bytes >= 1 << 30 else f"{bytes >> 20}M"
 
 
@@ -172,7 +172,7 @@ def emulation_config(boards: int, sizes: Sequence[str]) -> dict[str, object]:
         "Name": PLATFORM,
         "DataAlignment": "4096",
         "DdrBanks": [{"Size": size} for size in sizes],
-        "OclFreqency": "300",  # spelt so
+        "OclFreqency": "300",  # sic
         "NumDevices": "1",
     }
     board = {"NumBoards": str(boards), "Devices": [device]}
@@ -181,8 +181,8 @@ def emulation_config(boards: int, sizes: Sequence[str]) -> dict[str, object]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command on emulated boards behind XRT; returns its exit code, 1 where a signal has
-    ended it."""
+    """Runs a command on emulated boards behind XRT. Returns its exit code, 1 if a signal ended
+    it."""
     parser = argparse.ArgumentParser(prog="python -m lora_host.xrt_environment")
     parser.add_argument("--boards", type=int, default=1)
     parser.add_argument("--overlay", default="lora_f_u280")
@@ -191,8 +191,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     command = [word for word in chosen.command if word != "--"] or [os.environ.get("SHELL", "sh")]
     try:
-        with XrtEnvironment(chosen.boards, overlay=chosen.overlay, mode=chosen.mode) as place:
-            return _run(command, place)
+        with XrtEnvironment(chosen.boards, overlay=chosen.overlay, mode=chosen.mode) as environment:
+            return _run(command, environment)
     except LoraError as error:
         sys.stderr.write(f"{error}\n")
     except OSError as error:
@@ -200,13 +200,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1
 
 
-def _run(command: Sequence[str], place: XrtEnvironment) -> int:
-    # A session of its own: XRT sends SIGTERM to its whole process group.
+def _run(command: Sequence[str], environment: XrtEnvironment) -> int:
+    # A new session: XRT sends SIGTERM to its whole process group.
     child = subprocess.Popen(
         command,
-        env=dict(place.variables),
+        env=dict(environment.variables),
         start_new_session=True,
-        pass_fds=(place.descriptor,),
+        pass_fds=(environment.descriptor,),
     )
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda received, _frame: child.send_signal(received))
@@ -214,8 +214,8 @@ def _run(command: Sequence[str], place: XrtEnvironment) -> int:
     if code == -signal.SIGINT:
         return 128 + signal.SIGINT
     name = f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-    if code and code != -signal.SIGKILL and place.lost_boards():
-        name += ": a board's device process has died, and XRT ends its host then; start it again"
+    if code and code != -signal.SIGKILL and environment.lost_boards():
+        name += ": a board's device process has died, which makes XRT end its host; start it again"
     elif code >= 0:
         return code
     raise TransportError(f"{command[0]}: {name}")

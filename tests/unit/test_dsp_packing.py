@@ -55,6 +55,6 @@ def test_dots_of_extreme_and_random_values(count):
 
 
 def test_one_product_more_would_overflow_the_low_field():
-    count = dsp_packing.PRODUCTS_A_PASS + 1
+    count = dsp_packing.PRODUCTS_PER_PASS + 1
     p = np.sum(dsp_packing.pack(np.full(count, 127), np.zeros(count)) * np.int64(127))
     assert dsp_packing.unpack(p)[0] != count * 127 * 127

@@ -69,7 +69,9 @@ def test_wrong_bytes_one_way_links_and_strangers() -> None:
     found[1][1] = LinkFound(UP, 64, 64, 0, 99, 1)
     problems = actual(found, SERIALS).problems
     assert any("60 of 64 test frames arrived, 3 of them wrong" in line for line in problems)
-    assert any("receives board 1 port 0, which does not hear it" in line for line in problems)
+    assert any(
+        "receives from board 1 port 0, which does not receive from it" in line for line in problems
+    )
     assert any("serial 99 port 1, which is not in this cluster" in line for line in problems)
 
 

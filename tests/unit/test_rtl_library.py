@@ -23,13 +23,13 @@ def test_a_missing_library_names_what_builds_it(tmp_path: Path) -> None:
 
 
 def test_what_is_no_library_is_refused(tmp_path: Path) -> None:
-    assert "no plain file" in refusal(tmp_path)
+    assert "not a plain file" in refusal(tmp_path)
     text = tmp_path / "text.so"
     text.write_text("not a library")
     assert "cannot be loaded" in refusal(text)
     link = tmp_path / "link.so"
     link.symlink_to(text)
-    assert "no plain file" in refusal(link)
+    assert "not a plain file" in refusal(link)
 
 
 def test_another_library_is_refused() -> None:

@@ -1,5 +1,5 @@
-"""The device process of one board: connects to the host, hands the connection to the cluster
-process, and waits until either ends."""
+"""The device process of one board: connects to the host, passes the connection to the cluster
+process, and waits until the host or the cluster process ends."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from lora_host.xrt_folder import STARTING
 FOLDER_VARIABLE = "LORA_EMULATION_DIR"
 SOCKET_NAME = "cluster.sock"
 HELLO = b"LORA"
-CONNECT_SECONDS = 30.0  # the host listens before it starts us; a loaded machine may be slow
+CONNECT_SECONDS = 30.0  # the host already listens, but a loaded machine may be slow
 
 
 def main() -> int:
     """Exit code 0 once the host or the cluster process has ended the session, or the environment's
-    folder is gone; 2 with one line where it cannot begin, 1 where it fails."""
-    os.closerange(3, 256)  # other boards' sockets, inherited: they would never see their end
+    folder is gone; 2 with one line if the arguments are invalid, 1 if it fails."""
+    os.closerange(3, 256)  # inherited sockets of other boards, whose peers would see no EOF
     folder = Path(os.environ[FOLDER_VARIABLE])
     name = os.environ["EMULATION_SOCKETID"]
     found = re.match(r"device(\d+)_", name)
@@ -33,7 +33,7 @@ def main() -> int:
     try:
         return _serve(folder, name, int(found[1]))
     except OSError as error:
-        if not folder.exists():  # the host was killed, and with it went the environment
+        if not folder.exists():  # the host was killed, and its environment was removed
             return 0
         sys.stderr.write(f"board {found[1]}: no session with its host: {error}\n")
         return 1
@@ -44,7 +44,7 @@ def _serve(folder: Path, name: str, board: int) -> int:
     for _ in range(3):
         cluster = _join(folder)
         socket.send_fds(cluster, [HELLO + bytes([board])], [host.fileno()])
-        if cluster.recv(1):  # taken; nothing comes back from one that was about to end
+        if cluster.recv(1):  # accepted; a cluster process that is ending sends nothing
             host.close()
             (folder / f"{STARTING}{os.getpid()}").unlink(missing_ok=True)
             cluster.recv(1)
@@ -69,7 +69,7 @@ def _connect(path: Path) -> socket.socket:
 
 
 def _join(folder: Path) -> socket.socket:
-    """A connection to the cluster process, which is started if there is none."""
+    """A connection to the cluster process, which is started if it does not run."""
     with (folder / "cluster.lock").open("w") as guard:
         fcntl.flock(guard, fcntl.LOCK_EX)
         connection = socket.socket(socket.AF_UNIX)
@@ -84,7 +84,7 @@ def _join(folder: Path) -> socket.socket:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # XRT ends whole process groups
+                start_new_session=True,  # XRT kills whole process groups
             )
         return _connect(folder / SOCKET_NAME)
 

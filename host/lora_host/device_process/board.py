@@ -1,6 +1,6 @@
-"""One emulated board as XRT sees it: buffer objects at physical addresses, register blocks at
-their bases. Which bytes of which bank a buffer object is, the host says through lora_ctrl's arena
-records, as on the card; until then the bytes are kept aside."""
+"""One emulated board as XRT sees it: buffer objects at physical addresses, register blocks at their
+bases. As on the card, the host maps buffer objects to banks through lora_ctrl's arena records.
+Until then their bytes are staged."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from lora_host.overlay import Overlay
 
 @dataclass
 class Buffer:
-    """A buffer object: where it lies, and its bytes, aside or as an arena (bank, offset)."""
+    """A buffer object: its address, and its bytes, staged or in an arena (bank, offset)."""
 
     address: int
     bytes: int
-    aside: npt.NDArray[np.uint8] | None = None
+    staged: npt.NDArray[np.uint8] | None = None
     arena: tuple[int, int] | None = None
 
 
 class EmulatedBoard:
-    """Board `index` of an emulated cluster through its transport table. Errors of the transport are
-    raised as those of `lora_host.errors`."""
+    """Board `index` of an emulated cluster, used through its transport table. Errors of the
+    transport are raised as `lora_host.errors`."""
 
     def __init__(self, cluster: Emulated, overlay: Overlay, index: int) -> None:
         self._ffi = native.ffi()
@@ -42,19 +42,19 @@ class EmulatedBoard:
         self._starts: list[int] = []
         self._arenas: dict[tuple[int, int], int] = {}  # (bank, offset) -> bytes
         self._bases: tuple[int | None, ...] = overlay.block_base
-        place = self._ffi.new("void **")
+        handle = self._ffi.new("void **")
         address = cluster.uri(index).partition(":")[2]
-        self._check(self._table.open(address.encode(), place, self._failure))
-        self._handle = place[0]
+        self._check(self._table.open(address.encode(), handle, self._failure))
+        self._handle = handle[0]
 
     def close(self) -> None:
-        """Gives the board back as it was: no program, no memory."""
+        """Releases the board in its initial state: no program, no memory."""
         self._table.reset(self._handle, self._failure)
         self._table.close(self._handle)
 
     def program(self, bases: tuple[int | None, ...] | None = None) -> None:
-        """Loads the overlay anew; memory is lost. `bases`: where the container that was loaded has
-        lora_ctrl and the link cores, None for one that it has not; by default the overlay's."""
+        """Loads the overlay again; memory is lost. `bases`: bases of lora_ctrl and the link cores
+        in the loaded container, None for each that is absent; by default the overlay's."""
         self._bases = self._overlay.block_base if bases is None else bases
         self._check(self._table.reset(self._handle, self._failure))
         self._buffers.clear()
@@ -75,7 +75,7 @@ class EmulatedBoard:
     # --- buffer objects ---
 
     def allocate(self, address: int, bytes: int) -> bool:
-        """The host has placed a buffer object; False when it overlaps another."""
+        """The host has allocated a buffer object. False if it overlaps another."""
         for other in self._buffers.values():
             if address < other.address + other.bytes and other.address < address + bytes:
                 return False
@@ -84,7 +84,7 @@ class EmulatedBoard:
         return True
 
     def free(self, address: int) -> bool:
-        """The host takes a buffer object away; False when there is none."""
+        """The host frees a buffer object. False if there is none."""
         found = self._buffers.pop(address, None)
         self._starts = sorted(self._buffers)
         return found is not None
@@ -92,42 +92,44 @@ class EmulatedBoard:
     def write(self, address: int, data: memoryview) -> None:
         """Bytes from the host. TransportError outside the buffer objects."""
         buffer = self._find(address, len(data))
-        at = address - buffer.address
+        start = address - buffer.address
         if buffer.arena is None:
-            if buffer.aside is None:
-                buffer.aside = np.zeros(buffer.bytes, np.uint8)
-            buffer.aside[at : at + len(data)] = np.frombuffer(data, np.uint8)
+            if buffer.staged is None:
+                buffer.staged = np.zeros(buffer.bytes, np.uint8)
+            buffer.staged[start : start + len(data)] = np.frombuffer(data, np.uint8)
             return
         bank, offset = buffer.arena
         source = self._ffi.from_buffer(data)
         self._check(
             self._table.memory_write(
-                self._handle, bank, offset + at, source, len(data), self._failure
+                self._handle, bank, offset + start, source, len(data), self._failure
             )
         )
 
     def read(self, address: int, bytes: int) -> memoryview:
         """Bytes for the host. TransportError outside the buffer objects."""
         buffer = self._find(address, bytes)
-        at = address - buffer.address
+        start = address - buffer.address
         out = bytearray(bytes)
         if buffer.arena is None:
-            if buffer.aside is not None:
-                out[:] = buffer.aside.data[at : at + bytes]
+            if buffer.staged is not None:
+                out[:] = buffer.staged.data[start : start + bytes]
             return memoryview(out)
         bank, offset = buffer.arena
         target = self._ffi.from_buffer(out, require_writable=True)
         self._check(
-            self._table.memory_read(self._handle, bank, offset + at, target, bytes, self._failure)
+            self._table.memory_read(
+                self._handle, bank, offset + start, target, bytes, self._failure
+            )
         )
         return memoryview(out)
 
     def _find(self, address: int, bytes: int) -> Buffer:
-        place = bisect_right(self._starts, address) - 1
-        buffer = self._buffers[self._starts[place]] if place >= 0 else None
+        index = bisect_right(self._starts, address) - 1
+        buffer = self._buffers[self._starts[index]] if index >= 0 else None
         if buffer is None or bytes > buffer.bytes - (address - buffer.address):
             raise TransportError(
-                f"{bytes} B at {address:#x}: outside every buffer object; the host's fault"
+                f"{bytes} B at {address:#x}: outside every buffer object; an error of the host"
             )
         return buffer
 
@@ -143,7 +145,7 @@ class EmulatedBoard:
         return int(self._word[0])
 
     def register_write(self, base: int, offset: int, value: int) -> None:
-        """Writes a register. Arena records take effect with their count, as in the firmware."""
+        """Writes a register. As on the card, writing the count activates the arena records."""
         block = self._block(base)
         self._check(self._table.register_write(self._handle, block, offset, value, self._failure))
         if block == abi.BLOCK_CONTROL and offset == abi.REG_ARENA_COUNT:
@@ -155,8 +157,8 @@ class EmulatedBoard:
         return self._bases.index(base)
 
     def _follow_records(self, base: int, count: int) -> None:
-        """Makes the emulated board's arenas those of the records."""
-        wanted: dict[tuple[int, int], tuple[int, int]] = {}
+        """Updates the emulated board's arenas to match the records."""
+        records: dict[tuple[int, int], tuple[int, int]] = {}
         for index in range(min(count, int(abi.MAX_ARENAS))):
             words = np.array(
                 [self.register_read(base, abi.REG_ARENAS + 32 * index + 4 * w) for w in range(8)],
@@ -164,29 +166,29 @@ class EmulatedBoard:
             )
             record = words.view(abi.dtype("arena_record"))[0]
             if record["valid"]:
-                place = int(record["bank"]), int(record["offset"])
-                wanted[place] = int(record["base"]), int(record["bytes"])
-        for bank, offset in [place for place in self._arenas if place not in wanted]:
+                arena = int(record["bank"]), int(record["offset"])
+                records[arena] = int(record["base"]), int(record["bytes"])
+        for bank, offset in [arena for arena in self._arenas if arena not in records]:
             self._check(self._table.release(self._handle, bank, offset, self._failure))
             del self._arenas[bank, offset]
-        for place, (address, bytes) in wanted.items():
-            if place not in self._arenas:
-                self._adopt(place, address, bytes)
+        for arena, (address, bytes) in records.items():
+            if arena not in self._arenas:
+                self._adopt(arena, address, bytes)
 
-    def _adopt(self, place: tuple[int, int], address: int, bytes: int) -> None:
+    def _adopt(self, arena: tuple[int, int], address: int, bytes: int) -> None:
         buffer = self._buffers.get(address)
         if buffer is None or buffer.bytes < bytes:
             raise TransportError(
                 f"arena record of {bytes} B at {address:#x}: no such buffer object"
             )
-        bank, offset = place
+        bank, offset = arena
         self._check(
             self._table.reserve(self._handle, bank, offset, bytes, self._base, self._failure)
         )
-        self._arenas[place] = bytes
-        aside, buffer.aside, buffer.arena = buffer.aside, None, place
-        if aside is not None:
-            self.write(address, aside.data[:bytes])
+        self._arenas[arena] = bytes
+        staged, buffer.staged, buffer.arena = buffer.staged, None, arena
+        if staged is not None:
+            self.write(address, staged.data[:bytes])
 
     def _check(self, status: int) -> None:
         if status:

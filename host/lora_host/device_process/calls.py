@@ -1,4 +1,4 @@
-"""The calls that XRT makes to a device process, by number, on an emulated board."""
+"""XRT's calls to a device process, by number, executed on an emulated board."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WRITE_KERNEL, READ_KERNEL, SETUP, REGISTER_WRITE, REGISTER_READ = 9, 11, 28, 51,
 
 
 def is_last(call: int, fields: Fields) -> bool:
-    """Whether the host closes the device: a close before a load does not."""
+    """Whether the host closes the device. A close before a load does not."""
     return call == CLOSE and number(fields, 3) != 0
 
 
@@ -44,7 +44,7 @@ def _setup(_board: EmulatedBoard, _fields: Fields) -> Answer:
 
 
 def _allocate(board: EmulatedBoard, fields: Fields) -> Answer:
-    # No file name: host and device copies stay apart, so a missing sync shows.
+    # No file name: host and device copies stay separate, so a missing sync is detected.
     return {1: int(board.allocate(number(fields, 1), number(fields, 2))), 2: b""}
 
 
@@ -64,7 +64,7 @@ def _from_device(board: EmulatedBoard, fields: Fields) -> Answer:
 
 
 def _write_kernel(board: EmulatedBoard, fields: Fields) -> Answer:
-    """A run of the runtime's own: the register map of one kernel."""
+    """A kernel run by the XRT runtime: the register map of one kernel."""
     base, content = number(fields, 2), data(fields, 4)
     for offset in range(0x10, len(content) - 3, 4):
         board.register_write(base, offset, _WORD.unpack_from(content, offset)[0])
@@ -101,14 +101,14 @@ CALLS: dict[int, Callable[[EmulatedBoard, Fields], Answer]] = {
     REGISTER_WRITE: _register_write,
     REGISTER_READ: _register_read,
 }
-"""By number of the call; others are not served."""
+"""By number of the call. Others are not supported."""
 
 _ALL_ONES = b"\xff\xff\xff\xff"
 
 
 def answer_gone(call: int, fields: Fields) -> Answer:
-    """What a card that has left the bus answers: all ones to reads, nothing to writes. XRT would
-    end its whole process if the connection were closed instead."""
+    """The answer of a card that has left the bus: reads return all ones, writes have no effect. XRT
+    would end its whole process if the connection were closed instead."""
     if call == CLOSE:
         return {1: 1}
     if call in (REGISTER_READ, READ_KERNEL):
@@ -119,4 +119,4 @@ def answer_gone(call: int, fields: Fields) -> Answer:
 
 
 FAILED: Answer = {1: 0, 2: b""}
-"""What a call that failed answers: not valid, not acknowledged, 0 bytes moved."""
+"""The answer of a failed call: not valid, not acknowledged, 0 bytes transferred."""

@@ -1,5 +1,5 @@
-"""The one process in which the emulated boards of several device processes live. One thread: a
-slice of the boards' work, then whatever the hosts ask, so a status read never waits for a run."""
+"""The process that runs the emulated boards of several device processes. One thread alternates
+between a slice of the boards' work and the hosts' calls, so a status read never waits for a run."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from .__main__ import HELLO, SOCKET_NAME
 from .board import EmulatedBoard
 from .calls import CALLS, FAILED, Answer, Fields, answer_gone, is_last
 
-FIRST_CLIENT_SECONDS = 60.0  # the device process that starts us connects at once
-PEER_SECONDS = 10.0  # a host that stops in the middle of a message is gone
+FIRST_CLIENT_SECONDS = 60.0  # the device process that starts this one connects at once
+PEER_SECONDS = 10.0  # timeout in the middle of a message
 FAULT = b"FAULT "
-IDLE_SECONDS = 0.002  # of real time, passed on to the boards' clock, when only time helps
+IDLE_SECONDS = 0.002  # real time per iteration while all boards wait for their clock
 
 
 class Client:
-    """A board in use: `host` is XRT's connection, `life` the device process's."""
+    """A board in use. `host`: connection to XRT; `life`: connection to the device process."""
 
     def __init__(self, host: socket.socket, life: socket.socket, board: EmulatedBoard) -> None:
         self.host, self.life, self.board = host, life, board
@@ -37,7 +37,7 @@ class Client:
         host.settimeout(PEER_SECONDS)
 
     def serve(self) -> bool:
-        """Answers one call; False when the session has ended."""
+        """Answers one call. False if the session has ended."""
         head = self._receive(wire.FRAME.size)
         tag, size, second, call = wire.FRAME.unpack(head)
         if (tag, second) != wire.FRAME_TAGS or size > wire.MAX_MESSAGE:
@@ -46,45 +46,45 @@ class Client:
         if call not in CALLS:
             raise TransportError(f"call {call} is not served")
         answer = answer_gone(call, fields) if self.gone else self._perform(call, fields)
-        pieces = wire.encode(answer)
-        total = sum(map(len, pieces))
+        parts = wire.encode(answer)
+        total = sum(map(len, parts))
         self.host.sendall(wire.ANSWER.pack(wire.FRAME_TAGS[0], total))
-        for piece in pieces:
-            self.host.sendall(piece)
+        for part in parts:
+            self.host.sendall(part)
         return not is_last(call, fields)
 
     def _perform(self, call: int, fields: Fields) -> Answer:
         try:
             return CALLS[call](self.board, fields)
         except LoraError as error:
-            _say(f"call {call}: {error}")
+            _log(f"call {call}: {error}")
             return FAILED
 
     def _receive(self, size: int) -> memoryview:
         buffer = bytearray(size)
-        view, at = memoryview(buffer), 0
-        while at < size:
-            got = self.host.recv_into(view[at:])
-            if not got:
+        view, done = memoryview(buffer), 0
+        while done < size:
+            count = self.host.recv_into(view[done:])
+            if not count:
                 raise TransportError("the host has closed its connection")
-            at += got
+            done += count
         return view
 
     def close(self) -> None:
-        """Resets the board and lets both other processes see the end."""
+        """Resets the board and closes the connections to both other processes."""
         self.board.close()
         self.host.close()
         self.life.close()
 
 
 class ClusterProcess:
-    """Boards as `cluster.json` of the folder says, served until the last client has gone."""
+    """The boards described by `cluster.json` in the folder, served until the last client ends."""
 
     def __init__(self, folder: Path) -> None:
         facts = json.loads((folder / "cluster.json").read_text())
         self._overlay = load_overlay(facts["overlay"])
         boards = int(facts["boards"])
-        self._speed = int(facts["speed"])  # board seconds a second
+        self._speed = int(facts["speed"])  # board seconds per second
         cables = [Cable(*ends) for ends in facts["cables"]]
         self._cluster = Emulated(self._overlay, range(1, boards + 1), cables)
         self._moved = native.ffi().new("uint32_t *")
@@ -99,11 +99,11 @@ class ClusterProcess:
         self._selector.register(self._listener, selectors.EVENT_READ, None)
 
     def run(self) -> None:
-        """Serves until the last client has gone; or until none came in time, or can come."""
+        """Serves until the last client ends, or the first one does not connect in time."""
         end, then, served = time.monotonic() + FIRST_CLIENT_SECONDS, time.monotonic(), False
         while self._clients or (not served and time.monotonic() < end and self._path.exists()):
             now = time.monotonic()
-            # While boards work, their own slices make time; while they wait, real time passes.
+            # Busy boards advance their own clock; for waiting boards it follows real time.
             idle = 0 if self._moved[0] else min(int((now - then) * 1e6), 1_000_000) * self._speed
             then = now
             native.lib().lora_emu_advance(self._cluster.number, idle, self._moved)
@@ -120,7 +120,7 @@ class ClusterProcess:
             return
         client = self._clients.get(key.data)
         if client is None:
-            return  # dropped earlier in this round
+            return  # dropped earlier in this iteration
         if key.fileobj is client.life:
             self._selector.unregister(client.life)
             client.gone = True
@@ -128,7 +128,7 @@ class ClusterProcess:
         try:
             alive = client.serve()
         except (LoraError, OSError) as error:
-            _say(f"board {key.data}: {error}")
+            _log(f"board {key.data}: {error}")
             alive = False
         if not alive:
             self._drop(key.data)
@@ -141,7 +141,7 @@ class ClusterProcess:
         try:
             message, descriptors, _, _ = socket.recv_fds(life, 64, 1)
             if not descriptors and message.startswith(FAULT):
-                self._plant(life, message)
+                self._inject_fault(life, message)
                 return
             if descriptors:
                 host = socket.socket(fileno=descriptors[0])
@@ -151,7 +151,7 @@ class ClusterProcess:
             client = Client(host, life, EmulatedBoard(self._cluster, self._overlay, index))
             life.sendall(b"\1")
         except (LoraError, OSError) as error:
-            _say(f"board {index}: refused: {error}")
+            _log(f"board {index}: refused: {error}")
             life.close()
             if host is not None:
                 host.close()
@@ -160,8 +160,8 @@ class ClusterProcess:
         for connection in (client.host, client.life):
             self._selector.register(connection, selectors.EVENT_READ, index)
 
-    def _plant(self, life: socket.socket, message: bytes) -> None:
-        """ "FAULT BOARD KIND A B C": a fault knob of the emulated boards; answered by one byte."""
+    def _inject_fault(self, life: socket.socket, message: bytes) -> None:
+        """ "FAULT BOARD KIND A B C": injects a fault into a board; answered by one byte."""
         with life:
             try:
                 self._cluster.fault(*map(int, message[len(FAULT) :].split()))
@@ -179,11 +179,11 @@ class ClusterProcess:
         client.close()
 
 
-def _say(line: str) -> None:
+def _log(line: str) -> None:
     sys.stderr.write(f"{time.strftime('%H:%M:%S')} {line}\n")
     sys.stderr.flush()
 
 
 if __name__ == "__main__":
     ClusterProcess(Path(sys.argv[1])).run()
-    remove_left(Path(sys.argv[1]))  # where those who made the folder were killed
+    remove_left(Path(sys.argv[1]))  # if its owner was killed

@@ -1,4 +1,4 @@
-"""The NumPy kernel model: the reference of every stored bit (docs/numbers.md, 1 to 7), called by
+"""The NumPy kernels: the bit-exact reference of the units (docs/numbers.md, 1 to 7), called by
 the emulated units."""
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _failures: list[str] = []
 
 
 def run_kernel(ffi: Any, name: str, call: Any) -> int:
-    """Runs kernel `name` on a struct lora_unit_call. Returns 0, or LORA_ERR_UNIT after an
-    exception, whose text `take_failure` gives."""
+    """Runs kernel `name` on a struct lora_unit_call. Returns LORA_OK, or LORA_ERR_UNIT after an
+    exception, whose traceback `take_failure` returns."""
     try:
         with quiet():
             KERNELS[name](UnitCall(ffi, call, name))
@@ -45,8 +45,8 @@ def take_failure() -> str:
 
 
 def register(ffi: Any, lib: Any) -> Any:
-    """Binds the model to the extension's callbacks; returns a struct lora_kernels * that C may call
-    as long as it is kept."""
+    """Binds the kernels to the extension's callbacks. Returns a struct lora_kernels * for C, valid
+    as long as it is referenced."""
 
     def bind(name: str) -> Any:
         def callback(_context: Any, call: Any) -> int:
@@ -68,5 +68,5 @@ _kept: dict[int, Any] = {}
 
 
 def _text(ffi: Any) -> Any:
-    """The name that --stats shows; kept for as long as the process runs."""
+    """The kernels' name for --stats, kept until the process ends."""
     return _kept.setdefault(id(ffi), ffi.new("char[]", b"numpy"))

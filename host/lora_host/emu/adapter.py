@@ -13,7 +13,7 @@ from lora_host.segments import segment_bounds, tree_sum
 
 
 def adapter(call: UnitCall) -> None:
-    """All rows of the command that name an adapter; the others' h is not touched."""
+    """Runs all rows of the command that name an adapter. The h of other rows is unchanged."""
     c = call.command
     x = call.rows_view(BANK_ONCHIP, c.x_offset, c.x_stride, c.k, np.float16)
     h = h_rows(call)
@@ -23,14 +23,14 @@ def adapter(call: UnitCall) -> None:
         for factor in down:
             columns = h_columns(factor)
             values = np.zeros((call.row_count, len(columns)), np.float32)
-            values[rows] = _product(slot, factor, chosen, c.k)
+            values[rows] = _matmul(slot, factor, chosen, c.k)
             stored = np.empty(values.shape, np.float16)
             call.store_fp16(stored, values)
             h[np.array(rows)[:, None], columns] = stored[rows]
 
 
-def _product(slot: Slot, factor: Any, x: F32, k: int) -> F32:
-    """FP32 [rows, ranks]: sums along K cut as those of the dense matrix, absent columns skipped."""
+def _matmul(slot: Slot, factor: Any, x: F32, k: int) -> F32:
+    """FP32 [rows, ranks]: sums along K in the dense matrix's segments, absent columns skipped."""
     a = slot.a_values(factor).astype(np.float32)
     first, end = int(factor["first"]), int(factor["first"]) + int(factor["count"])
     parts: list[F32 | None] = []

@@ -1,4 +1,4 @@
-"""What a row's adapter slot holds for one matrix: its factors of A and B, read from the banks."""
+"""The factors A and B of one matrix in a row's adapter slot, read from the banks."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ CHUNK, GROUP, BLOCK_N = abi.ADAPTER_CHUNK, abi.ADAPTER_GROUP, abi.BLOCK_N
 
 @dataclass(frozen=True)
 class Slot:
-    """Slot `number` as one linear space of bytes, chunks striped over the banks."""
+    """Slot `number` as a linear byte range. Its chunks are striped over the banks."""
 
     call: UnitCall
     number: int
 
     def read(self, offset: int, count: int) -> NDArray[np.uint8]:
-        """A copy of `count` bytes; ValueError where they leave the slot."""
+        """A copy of `count` bytes. ValueError if they exceed the slot."""
         header = self.call.list
         end = offset + count
         if not 0 <= self.number < header.adapter_slots or end > header.adapter_chunks * CHUNK:
@@ -44,8 +44,8 @@ class Slot:
     def factors(self, matrix: int) -> tuple[list[Any], list[Any]]:
         """(factors of A, factors of B) of a matrix, records of struct lora_adapter_factor."""
         entry_type, factor_type = abi.dtype("adapter_matrix"), abi.dtype("adapter_factor")
-        place = abi.dtype("adapter_slot").itemsize + matrix * entry_type.itemsize
-        entry = self.read(place, entry_type.itemsize).view(entry_type)[0]
+        offset = abi.dtype("adapter_slot").itemsize + matrix * entry_type.itemsize
+        entry = self.read(offset, entry_type.itemsize).view(entry_type)[0]
         down, count = int(entry["down_count"]), int(entry["down_count"]) + int(entry["up_count"])
         raw = self.read(int(entry["offset"]), count * factor_type.itemsize)
         found = list(raw.view(factor_type))
@@ -72,7 +72,7 @@ class Slot:
 
 
 def slots_of_rows(call: UnitCall) -> Iterator[tuple[Slot, list[int]]]:
-    """Each slot that rows of the command name, with those rows."""
+    """Each slot that rows of the command use, with those rows."""
     by_slot: dict[int, list[int]] = {}
     for i, row in enumerate(call.rows()):
         if row.adapter >= 0:
@@ -82,7 +82,7 @@ def slots_of_rows(call: UnitCall) -> Iterator[tuple[Slot, list[int]]]:
 
 
 def h_columns(factor: Any) -> NDArray[np.int64]:
-    """Columns of a row of h at which the factor's ranks stand, [rank_count]."""
+    """Columns of h that hold the factor's ranks, [rank_count]."""
     first = int(factor["rank_first"])
     j = np.arange(first, first + int(factor["rank_count"]))
     run = int(factor["h_run"])

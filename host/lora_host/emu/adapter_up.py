@@ -1,4 +1,4 @@
-"""(acc + bias) + scale*(B*h): what adapters add to a matmul before it is rounded (docs/numbers.md,
+"""(acc + bias) + scale*(B*h): adapters' contribution to a matmul before rounding (docs/numbers.md,
 7.3)."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ BLOCK_N = abi.BLOCK_N
 
 
 def add_adapters(call: UnitCall, total: F32, start: int) -> None:
-    """In place on `total`, columns start.. of all rows."""
+    """Adds to `total` in place; it holds the columns from `start` on of all rows."""
     h = h_rows(call)
     for slot, rows in slots_of_rows(call):
         _, up = slot.factors(call.command.adapter - 1)
@@ -27,13 +27,13 @@ def add_adapters(call: UnitCall, total: F32, start: int) -> None:
             if low >= high:
                 continue
             chosen = h[rows][:, h_columns(factor)].astype(np.float32)
-            product = _product(slot, factor, chosen, low, high)
+            update = _matmul(slot, factor, chosen, low, high)
             scale = call.fp32(int(factor["scale"]))
-            total[rows, low - start : high - start] += scale * product
+            total[rows, low - start : high - start] += scale * update
 
 
-def _product(slot: Slot, factor: Any, h: F32, low: int, high: int) -> F32:
-    """FP32 [rows, high-low]: sums along the whole adapter's ranks, absent ranks skipped."""
+def _matmul(slot: Slot, factor: Any, h: F32, low: int, high: int) -> F32:
+    """FP32 [rows, high-low]: sums along all of the adapter's ranks, absent ranks skipped."""
     left = int(factor["first"]) // BLOCK_N * BLOCK_N
     b = slot.b_values(factor)[:, low - left : high - left].astype(np.float32)
     first, end = int(factor["rank_first"]), int(factor["rank_first"]) + int(factor["rank_count"])

@@ -1,4 +1,4 @@
-"""Attention over KV blocks in two passes: the maximum, then the tiled sums
+"""Attention over KV blocks in two passes: the max, then the tiled sums
 (docs/numbers.md, 3.8)."""
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from lora_host.emu.unit_call import BANK_ONCHIP, UnitCall
 from lora_host.numerics import F32, exp32, to_fp16
 from lora_host.segments import segment_bounds, tree_sum
 
-WORK_ELEMENTS = 1 << 19  # gathered values held at once
+WORK_ELEMENTS = 1 << 19  # max gathered values in memory
 
 
 def attention(call: UnitCall) -> None:
-    """All rows and local query heads of the command."""
+    """Runs all rows and local query heads of the command."""
     c = call.command
     if call.row_count == 0:
         return
@@ -28,15 +28,15 @@ def attention(call: UnitCall) -> None:
     q = call.rows_view(BANK_ONCHIP, c.q_offset, c.q_stride, width, kind)
     q = q.astype(np.float32).reshape(call.row_count, c.q_heads, c.head_dim)
     result = np.empty_like(q)
-    # the KV head of each query head, both counted on this board
+    # the KV head of each query head, both as local indices
     heads = (np.arange(c.q_heads) + c.q_first) // c.group - c.kv_first
     for visible in visible_sets(call):
         keys, values = read_kv(call, visible)
         keys, values = keys[heads], values[heads]
         per_row = visible.entries.shape[1] * width
-        at_once = max(1, WORK_ELEMENTS // per_row)
-        for i in range(0, len(visible.rows), at_once):
-            rows, entries = visible.rows[i : i + at_once], visible.entries[i : i + at_once]
+        batch = max(1, WORK_ELEMENTS // per_row)
+        for i in range(0, len(visible.rows), batch):
+            rows, entries = visible.rows[i : i + batch], visible.entries[i : i + batch]
             if integer:
                 scales = call.fp32(c.scale), call.fp32(c.v_scale)
                 result[rows] = attend_int8(q[rows], keys, values, entries, *scales)
@@ -49,8 +49,8 @@ def attention(call: UnitCall) -> None:
 def attend(q: F32, keys: F32, values: F32, entries: NDArray[np.int64], scale: np.float32) -> F32:
     """[rows, heads, head_dim] of one sequence's rows before rounding to FP16.
 
-    `entries` [rows, positions] names K and V's entry at each logical position; -1 is not seen and
-    reads the last entry, which is zero: its e is +0 and adds nothing.
+    `entries` [rows, positions]: index of K and V at each logical position. -1 is masked: it reads
+    the last entry, which is zero, and its e is +0.
     """
     scores = score(q, keys) * scale
     hidden = (entries < 0)[:, None, :]
@@ -58,8 +58,8 @@ def attend(q: F32, keys: F32, values: F32, entries: NDArray[np.int64], scale: np
     index = np.broadcast_to(entries[:, None, :], (*scores.shape[:2], entries.shape[1]))
     ordered = np.take_along_axis(scores, index, axis=2)
     np.copyto(ordered, np.float32(-np.inf), where=hidden)
-    largest = ordered.max(axis=2, keepdims=True)
-    e = to_fp16(exp32(ordered - largest)).astype(np.float32)
+    maxima = ordered.max(axis=2, keepdims=True)
+    e = to_fp16(exp32(ordered - maxima)).astype(np.float32)
     return weigh(e, values, entries)
 
 
@@ -68,7 +68,7 @@ def score(q: F32, keys: F32) -> F32:
     head_dim = q.shape[2]
     bounds = [(start, end) for start, end in segment_bounds(head_dim) if start < end]
     steps = longest_segment(head_dim)
-    # [steps, segments, ...]; segments that are shorter end in +0
+    # [steps, segments, ...]; shorter segments are padded with +0
     packed_q = np.zeros((steps, len(bounds), *q.shape[:2]), np.float32)
     packed_k = np.zeros((steps, len(bounds), keys.shape[0], keys.shape[2]), np.float32)
     for s, (start, end) in enumerate(bounds):
@@ -85,7 +85,7 @@ def score(q: F32, keys: F32) -> F32:
 
 
 def weigh(e: F32, values: F32, entries: NDArray[np.int64]) -> F32:
-    """sum(e*v)/sum(e): sequential in a tile of 32 positions, then tile after tile."""
+    """sum(e*v)/sum(e): sequential in a tile of 32 positions, then sequential over tiles."""
     rows, heads, positions = e.shape
     head_dim = values.shape[2]
     tiles = positions // TILE

@@ -1,4 +1,4 @@
-"""Attention on INT8 q, k and v with static scales: both products are exact INT32 sums
+"""Attention on INT8 q, k and v with static scales: both matmuls are exact INT32 sums
 (docs/numbers.md, 6.6, which states the deviation from SmoothQuant's form)."""
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from lora_host import abi
 from lora_host.numerics import F32, exp32
 
-_LARGEST = np.float32(127)
+_INT8_MAX = np.float32(127)
 
 
 def attend_int8(
@@ -23,24 +23,24 @@ def attend_int8(
     """[rows, heads, head_dim] of one sequence's rows before rounding to FP16.
 
     `q` [rows, heads, head_dim], `keys` [heads, head_dim, entries] and `values` [heads, entries,
-    head_dim] hold integers. `entries` [rows, positions] names K and V's entry at each logical
-    position; -1 is not seen. e8 = rint(127*exp(s - m)); y = (sum e8*v8 / sum e8) * v_scale.
+    head_dim] hold integers. `entries` [rows, positions]: index of K and V at each logical position,
+    -1 is masked. e8 = rint(127*exp(s - m)); y = (sum e8*v8 / sum e8) * v_scale.
     """
     seen = entries >= 0
     longest = int(seen.sum(axis=1).max(initial=0))
     if longest > abi.MAX_INT8_POSITIONS:
         raise ValueError(f"{longest} positions, at most {abi.MAX_INT8_POSITIONS} are exact")
-    # float64 holds every sum exactly
+    # float64 represents every sum exactly
     sums = np.matmul(q.astype(np.float64).transpose(1, 0, 2), keys.astype(np.float64))
     scores = sums.astype(np.float32).transpose(1, 0, 2) * scale
     visible = np.zeros((len(q), keys.shape[2]), np.bool_)
     rows = np.broadcast_to(np.arange(len(q))[:, None], entries.shape)
     visible[rows[seen], entries[seen]] = True
     np.copyto(scores, np.float32(-np.inf), where=~visible[:, None, :])
-    largest = scores.max(axis=2, keepdims=True)
-    weights = np.rint(_LARGEST * exp32(scores - largest)).astype(np.float64)
-    below = weights.sum(axis=2).astype(np.float32)
-    above = np.matmul(weights.transpose(1, 0, 2), values.astype(np.float64))
-    quotient = above.astype(np.float32).transpose(1, 0, 2) / below[..., None]
+    maxima = scores.max(axis=2, keepdims=True)
+    weights = np.rint(_INT8_MAX * exp32(scores - maxima)).astype(np.float64)
+    denominator = weights.sum(axis=2).astype(np.float32)
+    numerator = np.matmul(weights.transpose(1, 0, 2), values.astype(np.float64))
+    quotient = numerator.astype(np.float32).transpose(1, 0, 2) / denominator[..., None]
     result: F32 = quotient * v_scale
     return result

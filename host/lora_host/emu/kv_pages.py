@@ -1,5 +1,5 @@
-"""Where a row's keys and values stand: committed positions by the page table, uncommitted rows in
-the scratch pages, and what each row of a step may see of them (docs/numbers.md, 3.8 and 6.7)."""
+"""Locations of a row's keys and values: committed positions by the page table, uncommitted rows in
+the scratch pages. Also the attention mask of each row (docs/numbers.md, 3.8 and 6.7)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ TILE: int = abi.TILE_POSITIONS
 
 @dataclass(frozen=True)
 class Visible:
-    """What rows of one sequence see: `slots` follow the `committed` positions as entries, and
-    `entries` [rows, tiles*32] says which entry stands at each logical position, -1 none."""
+    """Positions visible to rows of one sequence. Entries are the `committed` positions, then the
+    `slots`. `entries` [rows, tiles*32]: entry at each logical position, -1 for none."""
 
     rows: list[int]
     sequence: int
@@ -29,7 +29,7 @@ class Visible:
 
 
 def visible_sets(call: UnitCall) -> list[Visible]:
-    """The command's rows by sequence, each with its committed prefix, ancestors and itself."""
+    """The command's rows by sequence. Each sees the committed prefix, its ancestors and itself."""
     by_sequence: dict[int, list[int]] = {}
     step_rows = call.rows()
     for i, row in enumerate(step_rows):
@@ -42,21 +42,21 @@ def _visible(call: UnitCall, sequence: int, rows: list[int], step_rows: list[Any
     paths = [_chain(call, chains, step_rows[i].slot) for i in rows]
     slots = sorted({slot for path in paths for slot in path})
     committed = int(call.state.lengths[sequence])
-    place = {slot: committed + i for i, slot in enumerate(slots)}
+    index = {slot: committed + i for i, slot in enumerate(slots)}
     tiles = -(-(committed + max(len(path) for path in paths)) // TILE)
     entries = np.full((len(rows), tiles * TILE), -1, np.int64)
     entries[:, :committed] = np.arange(committed)
     for entry_row, path in zip(entries, paths, strict=True):
-        entry_row[committed : committed + len(path)] = [place[slot] for slot in path]
+        entry_row[committed : committed + len(path)] = [index[slot] for slot in path]
     return Visible(rows, sequence, committed, slots, entries)
 
 
 def _chain(call: UnitCall, chains: dict[int, list[int]], slot: int) -> list[int]:
-    """Slots from the first uncommitted ancestor down to `slot`; ValueError when parents circle."""
+    """Slots from the first uncommitted ancestor down to `slot`. ValueError for a cycle."""
     missing: list[int] = []
     while slot not in chains:
         if len(missing) > call.list.max_scratch:
-            raise ValueError(f"the parents of slot {missing[0]} form a circle")
+            raise ValueError(f"the parents of slot {missing[0]} form a cycle")
         missing.append(slot)
         slot = call.state.slots[slot].parent
     path = chains[slot]
@@ -67,7 +67,7 @@ def _chain(call: UnitCall, chains: dict[int, list[int]], slot: int) -> list[int]
 
 
 def _block_bytes(call: UnitCall) -> int:
-    """Bytes of one block, whole lines: values, then of KV_INT8_HEADS a scale a position."""
+    """Bytes of one block, whole lines: values, then with KV_INT8_HEADS one scale per position."""
     header = call.list
     values = TILE * int(header.head_dim)
     if header.kv_type == abi.KV_FP16:
@@ -78,38 +78,38 @@ def _block_bytes(call: UnitCall) -> int:
 def kv_block(call: UnitCall, page: int, head: int, values: bool) -> NDArray[Any]:
     """One block as it is stored, FP16 or INT8: K as [head_dim, 32], V as [32, head_dim]."""
     header = call.list
-    bank, offset = _block_place(call, page, head, values)
+    bank, offset = _block_location(call, page, head, values)
     shape = (TILE, header.head_dim) if values else (header.head_dim, TILE)
     return call.view(bank, offset, shape, np.float16 if header.kv_type == abi.KV_FP16 else np.int8)
 
 
-def _block_place(call: UnitCall, page: int, head: int, values: bool) -> tuple[int, int]:
+def _block_location(call: UnitCall, page: int, head: int, values: bool) -> tuple[int, int]:
     """(bank, byte offset) of a block."""
     header, layer = call.list, call.command.kv_layer
     stride = (header.kv_layers * header.kv_heads * 2) | 1
     j = page * stride + (layer * header.kv_heads + head) * 2 + int(values)
-    place = j // header.kv_bank_count * _block_bytes(call)
+    start = j // header.kv_bank_count * _block_bytes(call)
     bank = header.kv_bank_first + j % header.kv_bank_count
-    return bank, header.kv_line * LINE_BYTES + place
+    return bank, header.kv_line * LINE_BYTES + start
 
 
 def _wide_block(call: UnitCall, page: int, head: int, values: bool) -> NDArray[Any]:
-    """One block as attention reads it: INT8 by head becomes FP16(value*scale)."""
+    """One block as attention reads it: KV_INT8_HEADS is converted to FP16(value*scale)."""
     block = kv_block(call, page, head, values)
     if call.list.kv_type != abi.KV_INT8_HEADS:
         return block
-    bank, offset = _block_place(call, page, head, values)
-    behind = offset + padded(block.nbytes)
-    scales = call.view(bank, behind, (TILE,), np.float16).astype(np.float32)
+    bank, offset = _block_location(call, page, head, values)
+    scale_offset = offset + padded(block.nbytes)
+    scales = call.view(bank, scale_offset, (TILE,), np.float16).astype(np.float32)
     wide = block.astype(np.float32) * (scales[:, None] if values else scales)
     return to_fp16(wide)
 
 
 def read_kv(call: UnitCall, visible: Visible) -> tuple[F32, F32]:
-    """(K [heads, head_dim, entries], V [heads, entries, head_dim]) in FP32; of KV_INT8 the integers
-    without their scales.
+    """(K [heads, head_dim, entries], V [heads, entries, head_dim]) in FP32; for KV_INT8 the
+    integers without scales.
 
-    One more entry, all +0, stands at the end for positions that a row does not see.
+    An additional last entry, all +0, is for masked positions.
     """
     heads, head_dim = call.list.kv_heads, call.list.head_dim
     count = visible.committed + len(visible.slots) + 1

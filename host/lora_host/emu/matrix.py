@@ -1,4 +1,4 @@
-"""Matrix product: y = FP16(x*W + bias), or FP32, reading W's blocks from the banks; of INT8
+"""Matmul: y = FP16(x*W + bias), or FP32, reading W's blocks from the banks; of INT8
 activations FP16(x*W*scale + bias) (docs/numbers.md, 3.3 and 6)."""
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import numpy as np
 
 from lora_host import abi
 from lora_host.emu.adapter_up import add_adapters
-from lora_host.emu.integer import column_scales, int8_product, w4a8_product
+from lora_host.emu.integer import column_scales, int8_matmul, w4a8_matmul
 from lora_host.emu.unit_call import LINE_BYTES, NO_BANK, UnitCall, padded
 from lora_host.emu.weight_blocks import (
     BLOCK_N,
@@ -23,25 +23,25 @@ from lora_host.numerics import F16, F32, to_fp16
 from lora_host.segments import segment_bounds, tree_sum
 
 SEGMENTS, TYPE_FP32 = abi.SEGMENTS, abi.FP32
-WORK_ELEMENTS = 1 << 18  # products held at once: they stay in the cache
-MIN_COLUMNS = 128  # shorter runs leave NumPy busy with its own loops
+WORK_ELEMENTS = 1 << 18  # products per batch: they fit the cache
+MIN_COLUMNS = 128  # fewer columns are slow: NumPy's overhead dominates
 
-Product = Callable[[int, int], F32]
+Matmul = Callable[[int, int], F32]
 
 
 def matrix(call: UnitCall) -> None:
-    """All rows of the command, a run of column tiles at a time."""
+    """Runs all rows of the command, some column tiles at a time."""
     c = call.command
     if call.row_count == 0:
         return
     y_type = np.float32 if c.y_type == TYPE_FP32 else np.float16
-    product, width = _product(call)
+    matmul, width = _matmul(call)
     scaled = weight_kind(call) in (abi.WEIGHT_INT8, abi.WEIGHT_W4A8)
     y = call.rows_view(c.y_bank, c.y_offset, c.y_stride, c.n, y_type)
     store = call.store_fp32 if c.y_type == TYPE_FP32 else call.store_fp16
     for start in range(0, c.n, width):
         stop = min(c.n, start + width)
-        total = product(start, stop)
+        total = matmul(start, stop)
         if scaled:
             total = total * column_scales(call, start, stop)
         offset = _bias_offset(call, scaled)
@@ -54,8 +54,8 @@ def matrix(call: UnitCall) -> None:
 
 
 def _bias_offset(call: UnitCall, scaled: bool) -> int | None:
-    """Bytes into its bank at which the bias begins, behind the scales where there are any; None
-    without a bias."""
+    """Byte offset of the bias in its bank, after the scales if there are any; None without a
+    bias."""
     c = call.command
     offset = c.bias_line * LINE_BYTES
     if scaled:
@@ -63,18 +63,18 @@ def _bias_offset(call: UnitCall, scaled: bool) -> int | None:
     return None if c.bias_bank == NO_BANK else offset
 
 
-def _product(call: UnitCall) -> tuple[Product, int]:
-    """What multiplies columns start..stop-1, and how many of them at once."""
+def _matmul(call: UnitCall) -> tuple[Matmul, int]:
+    """A function for columns start..stop-1, and the number of columns per call."""
     kind, c = weight_kind(call), call.command
     if kind in (abi.WEIGHT_INT8, abi.WEIGHT_W4A8):
-        integer = int8_product if kind == abi.WEIGHT_INT8 else w4a8_product
+        integer = int8_matmul if kind == abi.WEIGHT_INT8 else w4a8_matmul
         columns = max(MIN_COLUMNS, 8 * WORK_ELEMENTS // c.k // BLOCK_N * BLOCK_N)
         return (lambda start, stop: integer(call, start, stop)), columns
     x = pack_rows(call.rows_view(c.x_bank, c.x_offset, c.x_stride, c.k, np.float16))
     weights = w4a16_weights if kind == abi.WEIGHT_W4A16 else fp16_weights
     columns = max(MIN_COLUMNS, WORK_ELEMENTS // (len(x) * SEGMENTS) // BLOCK_N * BLOCK_N)
     return (
-        lambda start, stop: segmented_product(x, pack_columns(weights(call, start, stop)))
+        lambda start, stop: segmented_matmul(x, pack_columns(weights(call, start, stop)))
     ), columns
 
 
@@ -94,9 +94,9 @@ def longest_segment(columns: int) -> int:
 
 
 def pack_rows(x: Any) -> F32:
-    """FP16 [rows, K] -> FP32 [longest segment, 8, rows]; shorter segments end in +0.
+    """FP16 [rows, K] -> FP32 [longest segment, 8, rows]; shorter segments are padded with +0.
 
-    A product of two +0 added to a sum that began at +0 changes no bit, so padding may be added.
+    Adding a product of two +0 to a sum that began at +0 changes no bit, so padding is harmless.
     """
     return pack_columns(x.T)
 
@@ -110,18 +110,18 @@ def pack_columns(w: Any) -> F32:
     return packed
 
 
-def segmented_product(x: F32, w: F32) -> F32:
+def segmented_matmul(x: F32, w: F32) -> F32:
     """FP32 [steps, 8, rows] times [steps, 8, columns] -> [rows, columns], sequential in a segment.
 
-    Products of FP16 values are exact in FP32, so making several ahead of their sums is harmless.
+    Products of FP16 values are exact in FP32, so computing several before adding is harmless.
     """
     steps, _, rows = x.shape
     columns = w.shape[2]
     total = np.zeros((SEGMENTS, rows, columns), np.float32)
-    ahead = max(1, min(steps, WORK_ELEMENTS // total.size))
-    products = np.empty((ahead, *total.shape), np.float32)
-    for k in range(0, steps, ahead):
-        count = min(ahead, steps - k)
+    batch = max(1, min(steps, WORK_ELEMENTS // total.size))
+    products = np.empty((batch, *total.shape), np.float32)
+    for k in range(0, steps, batch):
+        count = min(batch, steps - k)
         np.multiply(
             x[k : k + count, :, :, None], w[k : k + count, :, None, :], out=products[:count]
         )

@@ -1,4 +1,4 @@
-"""LayerNorm and RMSNorm in two halves: each board sums its own segments, then all apply them
+"""LayerNorm and RMSNorm in two steps: each board sums its own segments, then all boards apply them
 (docs/numbers.md, 3.4 and 3.5)."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from lora_host.numerics import F32
 from lora_host.segments import segment_bounds, tree_sum
 
 SEGMENTS: int = abi.SEGMENTS
-Sums = tuple[F32, F32, int]  # T, Q [rows] and how many columns they cover
+Sums = tuple[F32, F32, int]  # T, Q [rows] and their number of columns
 
 
 def _rows(call: UnitCall) -> F32:
@@ -30,7 +30,7 @@ def _records(call: UnitCall, width: int) -> Any:
 
 
 def _owned(call: UnitCall) -> list[tuple[int, int, int]]:
-    """(segment of d, first and end local column) of this board's segments that hold columns."""
+    """(segment of d, first and end local column) of this board's non-empty segments."""
     c = call.command
     owned = []
     for s, (start, end) in enumerate(segment_bounds(c.extra)):
@@ -60,7 +60,7 @@ def rms_sums(call: UnitCall) -> None:
 
 
 def _sequential(columns: F32) -> F32:
-    """Sum of [columns, rows] over columns, one after another from +0."""
+    """Sum of [columns, rows] over columns, sequentially from +0."""
     total = np.zeros(columns.shape[1], np.float32)
     for column in columns:
         np.add(total, column, out=total)
@@ -68,7 +68,7 @@ def _sequential(columns: F32) -> F32:
 
 
 def merge(a: Sums, b: Sums) -> Sums:
-    """Sums of two neighbouring runs of columns; one without columns is skipped."""
+    """Combined sums of two adjacent column ranges. An empty one is skipped."""
     t_a, q_a, n_a = a
     t_b, q_b, n_b = b
     if n_a == 0 or n_b == 0:
@@ -89,9 +89,9 @@ def ln_apply(call: UnitCall) -> None:
     ]
     while len(level) > 1:
         level = [merge(level[i], level[i + 1]) for i in range(0, len(level), 2)]
-    total, spread, _ = level[0]
+    total, squares, _ = level[0]
     mean = (total / np.float32(c.extra))[:, None]
-    scaled = (_rows(call) - mean) * _reciprocal_root(call, spread)
+    scaled = (_rows(call) - mean) * _reciprocal_root(call, squares)
     _store(call, scaled * _parameter(call, c.a_bank, c.a_line, 1.0), c.b_bank)
 
 
@@ -116,7 +116,7 @@ def _reciprocal_root(call: UnitCall, total: F32) -> F32:
 
 
 def _parameter(call: UnitCall, bank: int, line: int, absent: float) -> Any:
-    """gamma or beta of the local columns, FP32; `absent` where the model has none."""
+    """gamma or beta of the local columns, FP32; `absent` if the model has none."""
     if bank == NO_BANK:
         return np.float32(absent)
     values = call.view(bank, line * LINE_BYTES, (call.command.columns,), np.float16)
@@ -124,7 +124,7 @@ def _parameter(call: UnitCall, bank: int, line: int, absent: float) -> Any:
 
 
 def _store(call: UnitCall, scaled: F32, beta_bank: int | None) -> None:
-    """LayerNorm adds beta, +0 where absent (that turns -0 into +0); RMSNorm adds nothing."""
+    """LayerNorm adds beta, or +0 without beta (which turns -0 into +0). RMSNorm adds nothing."""
     c = call.command
     if beta_bank is not None:
         scaled = scaled + _parameter(call, beta_bank, c.b_line, 0.0)

@@ -1,4 +1,4 @@
-"""The vector unit's INT8 operations: quantizing by a static scale or a head's own, and the order of
+"""The vector unit's INT8 operations: quantize with a static scale or a scale per head, and permute
 a row's elements (docs/numbers.md, 6.1, 6.5, 6.7)."""
 
 from __future__ import annotations
@@ -10,25 +10,25 @@ from lora_host import abi
 from lora_host.emu.unit_call import BANK_ONCHIP, LINE_BYTES, UnitCall
 from lora_host.numerics import F32, to_fp16
 
-_LARGEST = np.float32(127)
+_INT8_MAX = np.float32(127)
 _ELEMENTS = {1: np.uint8, 2: np.uint16}
 
 
 def quantize(call: UnitCall) -> None:
-    """y = clamp(rint(x*inv), -127, 127); NaN gives 0 and is counted."""
+    """y = clamp(rint(x*inv), -127, 127). NaN gives 0 and is counted."""
     c = call.command
     x = call.rows_view(BANK_ONCHIP, c.x_offset, c.x_stride, c.columns, np.float16)
     _store(call, x.astype(np.float32) * call.fp32(c.scalar))
 
 
 def quantize_heads(call: UnitCall) -> None:
-    """Each head of `extra` columns by z = FP16(amax/127), which is stored; z = 0 gives y = 0."""
+    """Each head of `extra` columns with z = FP16(amax/127), which is stored. z = 0 gives 0."""
     c = call.command
     heads = c.columns // c.extra
     x = call.rows_view(BANK_ONCHIP, c.x_offset, c.x_stride, c.columns, np.float16)
     values = x.astype(np.float32).reshape(call.row_count, heads, c.extra)
     sizes = np.where(np.isnan(values), np.float32(0), np.abs(values))
-    scales = to_fp16(sizes.max(axis=2) / _LARGEST)
+    scales = to_fp16(sizes.max(axis=2) / _INT8_MAX)
     z = call.rows_view(BANK_ONCHIP, c.z_offset, c.z_stride, heads, np.float16)
     z[...] = scales
     wide = scales.astype(np.float32)
@@ -37,7 +37,7 @@ def quantize_heads(call: UnitCall) -> None:
 
 
 def permute(call: UnitCall) -> None:
-    """y[i] = x[table[i]], elements of `extra` bytes; ValueError for other sizes."""
+    """y[i] = x[table[i]] for elements of `extra` bytes, 1 or 2. ValueError for other sizes."""
     c = call.command
     if c.extra not in _ELEMENTS:
         raise ValueError(f"elements of {c.extra} B, expected 1 or 2")
@@ -52,7 +52,7 @@ def _store(call: UnitCall, scaled: F32) -> None:
     """Rounds half to even into INT8 rows y."""
     c = call.command
     bad = np.isnan(scaled)
-    rounded: NDArray[np.float32] = np.clip(np.rint(scaled), -_LARGEST, _LARGEST)
+    rounded: NDArray[np.float32] = np.clip(np.rint(scaled), -_INT8_MAX, _INT8_MAX)
     y = call.rows_view(c.y_bank, c.y_offset, c.y_stride, c.columns, np.int8)
     y[...] = np.where(bad, np.float32(0), rounded).astype(np.int8)
     if bad.any():

@@ -1,4 +1,4 @@
-"""What a kernel sees of its board: the command, the step, and typed views of placed bytes."""
+"""A kernel's view of its board: the command, the step, and typed views of memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def padded(size: int) -> int:
 class UnitCall:
     """One call of one unit: struct lora_unit_call with its command cast to `kind`.
 
-    Views share the bank's memory; one that would leave the bank raises ValueError or TypeError.
+    Views share the bank's memory. ValueError or TypeError if a view exceeds the bank.
     """
 
     def __init__(self, ffi: Any, call: Any, kind: str) -> None:
@@ -40,7 +40,7 @@ class UnitCall:
         self.row_count = self.state.selected_count if self.selected else self.state.row_count
 
     def step_row(self, i: int) -> int:
-        """Index in the step of this command's row `i`."""
+        """Index in the step of row `i` of this command."""
         return int(self.state.selected[i]) if self.selected else i
 
     @staticmethod
@@ -54,7 +54,7 @@ class UnitCall:
         return [self.state.rows[self.step_row(i)] for i in range(self.row_count)]
 
     def buffer(self, bank: int) -> Any:
-        """The bank's whole memory; ValueError when nothing is reserved there."""
+        """The bank's whole memory. ValueError if none is reserved."""
         if bank not in self._buffers:
             base = self._call.banks[bank]
             if not base:
@@ -80,7 +80,7 @@ class UnitCall:
         return found
 
     def store_fp16(self, target: F16, values: F32) -> None:
-        """Rounds and stores [rows, ...]; counts what is not finite (docs/numbers.md, 1.2)."""
+        """Rounds and stores [rows, ...]. Counts non-finite values (docs/numbers.md, 1.2)."""
         half = to_fp16(values)
         target[...] = half
         bad = (half.view(np.uint16) & _EXPONENT) == _EXPONENT
@@ -88,7 +88,7 @@ class UnitCall:
             self.count_nonfinite(bad)
 
     def store_fp32(self, target: F32, values: F32) -> None:
-        """Stores [rows, ...]; counts what is not finite."""
+        """Stores [rows, ...]. Counts non-finite values."""
         bad = ~np.isfinite(values)
         if bad.any():
             values = canonical_fp32(values.copy())
@@ -96,7 +96,7 @@ class UnitCall:
         target[...] = values
 
     def count_nonfinite(self, bad: NDArray[np.bool_]) -> None:
-        """Counts values [rows, ...] that were not finite, and notes the first one's row."""
+        """Counts non-finite values: `bad` [rows, ...]. Records the row of the first one."""
         by_row = bad.reshape(bad.shape[0], -1)
         first = self.step_row(int(np.flatnonzero(by_row.any(axis=1))[0]))
         self._call.nonfinite_count += int(bad.sum())

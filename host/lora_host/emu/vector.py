@@ -18,7 +18,7 @@ NO_TOKEN = 0xFFFFFFFF
 
 
 def vector(call: UnitCall) -> None:
-    """Dispatches by operation; ValueError when there is no such one."""
+    """Dispatches by operation. ValueError if it is unknown."""
     operation = OPERATIONS.get(call.command.op)
     if operation is None:
         raise ValueError(f"vector operation {call.command.op} is unknown")
@@ -45,7 +45,7 @@ def _store(call: UnitCall, values: F32) -> None:
 
 
 def _table_row(call: UnitCall, bank: int, line: int, row: int) -> Any:
-    """Row of an FP16 table whose rows are the local columns, padded to whole lines."""
+    """A row of an FP16 table. Rows have the local columns, padded to whole lines."""
     columns = call.command.columns
     offset = line * LINE_BYTES + row * padded(2 * columns)
     return call.view(bank, offset, (columns,), np.float16)
@@ -59,7 +59,7 @@ def _positions(call: UnitCall) -> F32:
 
 
 def _embed(call: UnitCall) -> None:
-    """FP16(token + position), or FP16(token) where the model has no positions."""
+    """FP16(token + position), or FP16(token) if the model has no position embedding."""
     c = call.command
     values = np.array([_token_row(call, row) for row in call.rows()]).astype(np.float32)
     _store(call, values if c.b_bank == NO_BANK else values + _positions(call))
@@ -92,8 +92,8 @@ def _rope(call: UnitCall) -> None:
     )
     cos, sin = table[:, None, 0], table[:, None, 1]
     a, b = x[..., :half], x[..., half:]
-    turned = np.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
-    call.store_fp16(stored, turned.reshape(stored.shape))
+    rotated = np.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
+    call.store_fp16(stored, rotated.reshape(stored.shape))
 
 
 def _residual(call: UnitCall) -> None:
@@ -117,15 +117,15 @@ def _swiglu(call: UnitCall) -> None:
 
 
 def _argmax(call: UnitCall) -> None:
-    """Largest logit and its token, the lowest of equal ones; NaN when any logit is NaN."""
+    """Max logit and its token, the lowest among equal logits; NaN if any logit is NaN."""
     c = call.command
     y = call.rows_view(c.y_bank, c.y_offset, c.y_stride, 2, np.uint32)
-    if c.columns == 0:  # no vocabulary on this board: a value below every logit
+    if c.columns == 0:  # no vocabulary on this board: below every logit
         y[:, 0] = np.float32(-np.inf).view(np.uint32)
         y[:, 1] = NO_TOKEN
         return
     x = call.rows_view(c.y_bank, c.x_offset, c.x_stride, c.columns, np.float32)
-    best = np.argmax(x, axis=1)  # the first maximum, or the first NaN
+    best = np.argmax(x, axis=1)  # the first max, or the first NaN
     call.store_fp32(y[:, 0].view(np.float32), np.take_along_axis(x, best[:, None], 1)[:, 0])
     y[:, 1] = best + c.first
 

@@ -1,6 +1,6 @@
-"""Weights as they stand in the banks: blocks of every type, put together to whole columns (abi.h).
+"""Weights in the banks: blocks of every type, assembled to whole columns (abi.h).
 
-Read anew at each call: what stands in board memory now is what counts."""
+They are read again in each call, so changes in board memory take effect."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def weight_kind(call: UnitCall) -> int:
 
 
 def weight_group(call: UnitCall) -> int:
-    """Weights along K that share a scale, of 4-bit types."""
+    """Group size of 4-bit types: weights along K that share a scale."""
     return 1 << (int(call.command.weight_type) >> abi.WEIGHT_GROUP_SHIFT)
 
 
 def block_bytes(call: UnitCall) -> int:
-    """Bytes of one block; ValueError for a type that does not exist."""
+    """Bytes of one block. ValueError for an unknown type."""
     kind, group = weight_kind(call), weight_group(call)
     if kind in _FIXED_BYTES and group == 1:
         return _FIXED_BYTES[kind]
@@ -53,18 +53,18 @@ def _blocks(call: UnitCall, start: int, stop: int) -> NDArray[np.uint8]:
     tiles = -(-(stop - start) // BLOCK_N)
     j = np.arange(tiles * k_blocks) + start // BLOCK_N * k_blocks
     request = c.first + j // c.merge
-    place = request // c.bank_count * c.merge + j % c.merge
+    index = request // c.bank_count * c.merge + j % c.merge
     blocks = np.empty((len(j), size), np.uint8)
     for bank in range(c.bank_count):
         here = np.flatnonzero(request % c.bank_count == bank)
-        if here.size:  # consecutive blocks of one bank lie one behind the other
-            offset = c.weight_line * LINE_BYTES + int(place[here[0]]) * size
+        if here.size:  # consecutive blocks of one bank are contiguous
+            offset = c.weight_line * LINE_BYTES + int(index[here[0]]) * size
             blocks[here] = call.view(c.bank_first + bank, offset, (here.size, size), np.uint8)
     return blocks.reshape(tiles, k_blocks, size)
 
 
 def _columns(parts: NDArray[Any], rows: int, count: int) -> NDArray[Any]:
-    """[tiles, rows and padding, 32] as [rows, count]: padding is left out."""
+    """[tiles, rows and padding, 32] as [rows, count], without the padding."""
     whole = parts.transpose(1, 0, 2).reshape(parts.shape[1], -1)
     return np.ascontiguousarray(whole[:rows, :count])
 
@@ -76,7 +76,7 @@ def fp16_weights(call: UnitCall, start: int, stop: int) -> F16:
 
 
 def int8_weights(call: UnitCall, start: int, stop: int) -> NDArray[np.int8]:
-    """INT8 [K, stop-start] of INT8 blocks: four weights of a column lie together."""
+    """INT8 [K, stop-start] of INT8 blocks. Four weights of a column are adjacent."""
     blocks = _blocks(call, start, stop).view(np.int8).reshape(-1, BLOCK_N, 4)
     tiles = -(-(stop - start) // BLOCK_N)
     ordered = blocks.transpose(0, 2, 1).reshape(tiles, -1, BLOCK_N)

@@ -1,2 +1,1 @@
-"""What a lab needs beside running models: locks, lists of boards, checks of links, memory and
-units, and of the computer itself."""
+"""Lab tools: lists of boards, tests of links, memory and units, and checks of the computer."""

@@ -1,5 +1,5 @@
-"""Alveo boards with any xclbin: memory banks and link cores as the container's own sections name
-them, without a manifest and without lora_ctrl."""
+"""Alveo boards with any xclbin. Memory banks and link cores come from the container's sections. No
+manifest and no lora_ctrl is needed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CORE = re.compile(r"aurora\D*(\d+)", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class BareBank:
-    """A bank of the container: `memory` is its index in the topology, `usable` bytes."""
+    """A bank of the container. `memory`: its index in the topology; `usable`: bytes."""
 
     name: str
     memory: int
@@ -34,7 +34,7 @@ class BareBank:
 
 @dataclass(frozen=True)
 class BareCore:
-    """A link core: `name` is "kernel:instance", `port` the number in its kernel's name."""
+    """A link core. `name`: "kernel:instance"; `port`: the number in its kernel's name."""
 
     name: str
     port: int
@@ -42,8 +42,8 @@ class BareCore:
 
 
 def banks_of(container: Xclbin) -> tuple[BareBank, ...]:
-    """Banks in use. Groups, which the vendor's linker appends, cover banks that are there
-    already."""
+    """Banks in use. Groups, which the vendor's linker appends, are skipped: their banks are already
+    listed."""
     own = container.sections.get(axlf.MEM_TOPOLOGY, b"")
     count = axlf.COUNT_8.unpack_from(own)[0] if len(own) >= axlf.COUNT_8.size else 0
     return tuple(
@@ -54,8 +54,8 @@ def banks_of(container: Xclbin) -> tuple[BareBank, ...]:
 
 
 def cores_of(container: Xclbin) -> tuple[BareCore, ...]:
-    """Link cores by port: kernels without a control protocol whose names say aurora and a number,
-    as AuroraFlow's do."""
+    """Link cores by port: kernels without a control protocol and with aurora and a number in their
+    names, as AuroraFlow's have."""
     found = []
     for ip in container.ips:
         match = _CORE.search(ip.kernel)
@@ -65,26 +65,26 @@ def cores_of(container: Xclbin) -> tuple[BareCore, ...]:
 
 
 class BareBoard:
-    """A board that holds `container`; made by `BareBoards`. Raises errors of lora_host."""
+    """A board with a loaded container, created by `BareBoards`. Raises errors of lora_host."""
 
     def __init__(self, uri: str, path: Path) -> None:
         self.uri = uri
         self._ffi, self._lib = native.ffi(), native.lib()
         self._failure = self._ffi.new("struct lora_failure *")
-        place = self._ffi.new("struct lora_xrt_board **")
+        out = self._ffi.new("struct lora_xrt_board **")
         address = uri.partition(":")[2]
         self._check(
-            self._lib.lora_xrt_open(address.encode(), str(path).encode(), place, self._failure)
+            self._lib.lora_xrt_open(address.encode(), str(path).encode(), out, self._failure)
         )
-        self._board = place[0]
+        self._board = out[0]
         self._finalizer = weakref.finalize(self, self._lib.lora_xrt_close, self._board)
         self._cores: dict[str, int] = {}
 
     def buffer(self, memory: int, bytes: int) -> int:
-        """A buffer of so many bytes in a memory of the topology; its number."""
-        place = self._ffi.new("uint32_t *")
-        self._check(self._lib.lora_xrt_buffer(self._board, memory, bytes, place, self._failure))
-        return int(place[0])
+        """Allocates a buffer in a memory of the topology. Returns its number."""
+        out = self._ffi.new("uint32_t *")
+        self._check(self._lib.lora_xrt_buffer(self._board, memory, bytes, out, self._failure))
+        return int(out[0])
 
     def write(self, buffer: int, offset: int, data: Any) -> None:
         """Bytes to a buffer."""
@@ -106,13 +106,11 @@ class BareBoard:
 
     def register(self, core: BareCore, offset: int) -> int:
         """A register of a link core."""
-        place = self._ffi.new("uint32_t *")
+        out = self._ffi.new("uint32_t *")
         self._check(
-            self._lib.lora_xrt_core_read(
-                self._board, self._core(core), offset, place, self._failure
-            )
+            self._lib.lora_xrt_core_read(self._board, self._core(core), offset, out, self._failure)
         )
-        return int(place[0])
+        return int(out[0])
 
     def set_register(self, core: BareCore, offset: int, value: int) -> None:
         """Writes a register of a link core."""
@@ -123,15 +121,15 @@ class BareBoard:
         )
 
     def close(self) -> None:
-        """Gives the board back. Twice is no error."""
+        """Releases the board. May be called twice."""
         self._finalizer()
 
     def _core(self, core: BareCore) -> int:
         if core.name not in self._cores:
-            place = self._ffi.new("uint32_t *")
+            out = self._ffi.new("uint32_t *")
             name = core.name.encode()
-            self._check(self._lib.lora_xrt_core(self._board, name, place, self._failure))
-            self._cores[core.name] = int(place[0])
+            self._check(self._lib.lora_xrt_core(self._board, name, out, self._failure))
+            self._cores[core.name] = int(out[0])
         return self._cores[core.name]
 
     def _check(self, status: int) -> None:
@@ -140,8 +138,8 @@ class BareBoard:
 
 
 class BareBoards:
-    """Boards that all hold one container, locked by this process; a context manager. RequestError
-    for a board that takes no xclbin, OverlayError for a container that cannot be read."""
+    """Boards with the same container, locked by this process; a context manager. RequestError for a
+    board that does not use xclbin, OverlayError for a container that cannot be read."""
 
     def __init__(self, uris: Sequence[str], path: str | Path) -> None:
         for uri in uris:
@@ -165,11 +163,11 @@ class BareBoards:
 
     @property
     def has_control(self) -> bool:
-        """Whether the container has lora_ctrl, so that a manifest would allow every test."""
+        """Whether the container has lora_ctrl. With a manifest all tests would then be possible."""
         return any(ip.kernel == "lora_ctrl" for ip in self.container.ips)
 
     def close(self) -> None:
-        """Gives the boards back."""
+        """Releases the boards."""
         for board in self.boards:
             board.close()
         self._lock.close()

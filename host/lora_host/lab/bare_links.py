@@ -1,7 +1,7 @@
-"""Links of boards with any container that has AuroraFlow cores: status, counters, and the cabling,
-found without a payload by holding one core after another in reset: the far end loses its channel.
+"""Links of boards with any container that has AuroraFlow cores: status, counters and cabling.
 
-Without lora_ctrl nothing on the board can send a frame, so what the cables carry is not tested."""
+The cabling is found by resetting the cores one at a time: the peer then loses its channel. Without
+lora_ctrl no frame can be sent, so data transfer is not tested."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from .. import abi
 from ..cluster_file import Cable
 from .bare import BareBoards, BareCore
 
-RESET_S = 1.1  # the core wants at least a second in reset
-UP_S, SETTLE_S, LOOK_S = 3.0, 1.0, 0.01
-DROP_S = 0.5  # until a channel whose far end is in reset is down
-WATCH_S = 0.5  # idle links that are sound count no error in it
+RESET_S = 1.1  # the core requires at least a second in reset
+UP_S, SETTLE_S, POLL_S = 3.0, 1.0, 0.01
+DROP_S = 0.5  # until a channel whose peer is in reset is down
+IDLE_S = 0.5  # healthy idle links count no errors in this time
 
 Port = tuple[int, int]  # board, port
 
@@ -52,12 +52,12 @@ class BareLink:
 
     @property
     def errors(self) -> list[str]:
-        """Counters that a sound link keeps at 0."""
+        """Nonzero counters that are 0 on a healthy link."""
         return [f"{name} {self.counters[name]}" for name in _ERRORS if self.counters[name]]
 
     @property
     def framing(self) -> bool:
-        """Whether the core was built with framing, which our overlays need."""
+        """Whether the core was built with framing, which the project's overlays need."""
         return bool(self.configuration & abi.LINK_FRAMING)
 
     @property
@@ -67,7 +67,7 @@ class BareLink:
 
 
 class BareLinks:
-    """The link cores of all boards. `sleep` and `clock` are time's, but for tests."""
+    """The link cores of all boards. `sleep` and `clock`: tests may replace those of `time`."""
 
     def __init__(
         self,
@@ -87,31 +87,30 @@ class BareLinks:
         return [self._read(board, core) for board, core in self._cores()]
 
     def bring_up(self) -> None:
-        """Resets all cores at once, waits until all have a channel or nothing moves any more, then
-        sets the counters to 0."""
+        """Resets all cores together, waits until all channels are up or no status changes any more,
+        then clears the counters."""
         self._write_all(abi.LINK_CORE_RESET, 1)
         self._sleep(RESET_S)
         self._write_all(abi.LINK_CORE_RESET, 0)
-        begin = moved = self._clock()
+        start = changed = self._clock()
         before = self._states()
         while not all(s == abi.LINK_HEALTHY for s in before.values()):
-            self._sleep(LOOK_S)
+            self._sleep(POLL_S)
             now, states = self._clock(), self._states()
-            moved = now if states != before else moved
+            changed = now if states != before else changed
             before = states
-            if now - begin > UP_S or now - moved > SETTLE_S:
+            if now - start > UP_S or now - changed > SETTLE_S:
                 break
         self._write_all(abi.LINK_COUNTER_RESET, 1)
         self._write_all(abi.LINK_COUNTER_RESET, 0)
 
-    def watch(self) -> None:
-        """Lets the links be idle: what counts errors meanwhile is not sound."""
-        self._sleep(WATCH_S)
+    def idle(self) -> None:
+        """Waits while the links are idle. Links that count errors meanwhile are faulty."""
+        self._sleep(IDLE_S)
 
     def cabling(self) -> tuple[list[Cable], list[str]]:
-        """Cables between the boards, and a line for each port that has a channel without one of
-        these: loopbacks, and ends at a board that is not among them. All channels are down
-        afterwards; `bring_up` follows."""
+        """Cables between the boards, and a line for each other port with a channel: loopbacks and
+        cables to other boards. All channels are down afterwards; call `bring_up`."""
         cables: list[Cable] = []
         problems: list[str] = []
         up = {port for port, status in self._states().items() if status == abi.LINK_HEALTHY}
@@ -121,29 +120,29 @@ class BareLinks:
                 continue
             up.discard(here)
             self._boards.boards[board].set_register(core, abi.LINK_CORE_RESET, 1)
-            fallen = self._fallen(up)
-            up -= fallen
+            lost = self._lost(up)
+            up -= lost
             name = f"board {board} port {core.port}"
-            if not fallen:
+            if not lost:
                 problems.append(
                     f"{name}: has a channel, to itself or to a board that was not named"
                 )
-            for far in sorted(fallen):
+            for far in sorted(lost):
                 if far[0] == board:
                     problems.append(f"{name}: a loopback to board {far[0]} port {far[1]}")
                 else:
                     cables.append(Cable(*here, *far))
         return cables, problems
 
-    def _fallen(self, watched: set[Port]) -> set[Port]:
-        """Ports whose channel goes; after the first one a cable has no other end."""
+    def _lost(self, watched: set[Port]) -> set[Port]:
+        """Ports in `watched` that lose their channel. Returns at the first one."""
         end = self._clock() + DROP_S
         while True:
             states = self._states()
-            fallen = {port for port in watched if states[port] != abi.LINK_HEALTHY}
-            if fallen or self._clock() > end:
-                return fallen
-            self._sleep(LOOK_S)
+            lost = {port for port in watched if states[port] != abi.LINK_HEALTHY}
+            if lost or self._clock() > end:
+                return lost
+            self._sleep(POLL_S)
 
     def _states(self) -> dict[Port, int]:
         return {

@@ -1,4 +1,4 @@
-"""The actual cabling of a cluster, from what every port received, and how it differs from a map."""
+"""The actual cabling of a cluster, found by test frames, and its differences from a cabling map."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Port = tuple[int, int]  # board, port
 
 @dataclass(frozen=True)
 class Cabling:
-    """`cables` between two boards; `problems` a line each: loopbacks, wrong bytes, one-way links,
-    ports whose channel is down. `silent`: the ports without a channel."""
+    """`cables` between two boards. `problems`, one line each: loopbacks, wrong bytes, one-way
+    links. `silent`: the ports without a channel."""
 
     cables: tuple[Cable, ...]
     problems: tuple[str, ...]
@@ -24,13 +24,13 @@ class Cabling:
 
 
 def name(port: Port) -> str:
-    """A port in messages."""
+    """A port's name in messages."""
     return f"board {port[0]} port {port[1]}"
 
 
 def actual(found: Sequence[Sequence[LinkFound]], serials: Sequence[int]) -> Cabling:
-    """The cabling that the ports' reports show. `found` is [board][port]; `serials` by board."""
-    place = {serial: board for board, serial in enumerate(serials)}
+    """The cabling derived from the ports' results. `found` is [board][port]; `serials` by board."""
+    board_of = {serial: board for board, serial in enumerate(serials)}
     received: dict[Port, Port] = {}
     problems: list[str] = []
     silent: list[Port] = []
@@ -40,14 +40,14 @@ def actual(found: Sequence[Sequence[LinkFound]], serials: Sequence[int]) -> Cabl
             if not link.healthy:
                 silent.append(here)
             elif link.peer_serial is None or link.peer_port is None:
-                problems.append(f"{name(here)}: channel up, but nobody answers")
-            elif link.peer_serial not in place:
+                problems.append(f"{name(here)}: channel up, but no peer answers")
+            elif link.peer_serial not in board_of:
                 problems.append(
                     f"{name(here)}: cabled to serial {link.peer_serial} port {link.peer_port}, "
                     "which is not in this cluster"
                 )
             else:
-                received[here] = (place[link.peer_serial], link.peer_port)
+                received[here] = (board_of[link.peer_serial], link.peer_port)
             if link.healthy and link.peer_serial is not None and not link.clean:
                 problems.append(
                     f"{name(here)}: {link.received} of {link.sent} test frames arrived, "
@@ -59,7 +59,9 @@ def actual(found: Sequence[Sequence[LinkFound]], serials: Sequence[int]) -> Cabl
             if here <= there:
                 problems.append(f"{name(here)}: a loopback to {name(there)}")
         elif received.get(there) != here:
-            problems.append(f"{name(here)}: receives {name(there)}, which does not hear it")
+            problems.append(
+                f"{name(here)}: receives from {name(there)}, which does not receive from it"
+            )
         elif here < there:
             cables.append(Cable(*here, *there))
     return Cabling(tuple(cables), tuple(problems), tuple(silent))
@@ -75,35 +77,37 @@ def ends(cables: Sequence[Cable]) -> dict[Port, Port]:
 
 
 def compare(cabling: Cabling, expected: Sequence[Cable]) -> list[str]:
-    """Every difference from the cabling map, a line each: missing cables, cables in the wrong port
-    (swapped ports), cables that the map does not have."""
+    """Differences from the cabling map, one line each: missing cables, cables in the wrong port
+    (swapped ports), cables that are not in the map."""
     there, lines = ends(cabling.cables), []
-    wanted = ends(expected)
+    mapped = ends(expected)
     for cable in expected:
         a, b = (cable.board_a, cable.port_a), (cable.board_b, cable.port_b)
         if there.get(a) == b:
             continue
         for end, far in ((a, b), (b, a)):
-            sits = there.get(end)
-            if sits is not None:
-                swapped = " (the ports of a board are swapped)" if sits[0] == far[0] else ""
-                lines.append(f"{name(end)}: cabled to {name(sits)}, {name(far)} expected{swapped}")
+            actual_end = there.get(end)
+            if actual_end is not None:
+                swapped = " (the ports of a board are swapped)" if actual_end[0] == far[0] else ""
+                lines.append(
+                    f"{name(end)}: cabled to {name(actual_end)}, {name(far)} expected{swapped}"
+                )
         if a not in there and b not in there:
             lines.append(f"cable {cable} is missing, or both ends are down")
         elif a not in there or b not in there:
             lone = a if a not in there else b
             lines.append(f"{name(lone)}: no cable, or its channel is down")
     for cable in cabling.cables:
-        if (cable.board_a, cable.port_a) not in wanted and (
+        if (cable.board_a, cable.port_a) not in mapped and (
             cable.board_b,
             cable.port_b,
-        ) not in wanted:
+        ) not in mapped:
             lines.append(f"cable {cable} is not in the map")
     return lines
 
 
 def cluster_text(boards: Sequence[BoardEntry], serials: Sequence[int], cabling: Cabling) -> str:
-    """A cluster file of what was found."""
+    """A cluster file with the cabling found."""
     known = [replace(entry, serial=serial) for entry, serial in zip(boards, serials, strict=True)]
     content = {
         "boards": [{"uri": entry.uri, "serial": entry.serial} for entry in known],

@@ -1,4 +1,4 @@
-"""What this computer lacks for real boards, each with the line that cures it."""
+"""Checks what this computer lacks for real boards, with a command to fix each problem."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PINNED = 64 << 20  # bytes that a runtime pins for its queues and bounce buffer
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing: `state` ok, note or missing; `cure` a line to run, "" where none is needed."""
+    """One result. `state`: ok, note or missing; `cure`: a command that fixes it, or ""."""
 
     state: str
     thing: str
@@ -32,7 +32,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Machine:
-    """Where to look; tests name a tree of their own. `loads` tells whether a library can be
+    """The computer to check; tests use a file tree of their own. `loads`: whether a library can be
     loaded."""
 
     root: Path = Path("/")
@@ -72,7 +72,7 @@ def _loads(name: str) -> bool:
 
 
 def examine(machine: Machine | None = None) -> list[Finding]:
-    """Everything that was looked at, in the order in which it should be cured."""
+    """All results, in the order in which problems should be fixed."""
     machine = machine or Machine()
     boards = machine.boards
     kinds = {board.board for board in boards}
@@ -141,10 +141,10 @@ def _group(path: Path) -> str:
 
 def _xrt(machine: Machine, boards: list[BoardView]) -> list[Finding]:
     findings = []
-    wanted = [board for board in boards if board.board == "u280"]
-    if wanted and "xocl" not in machine.modules:
+    alveo = [board for board in boards if board.board == "u280"]
+    if alveo and "xocl" not in machine.modules:
         findings.append(Finding(MISSING, "driver xocl", "not loaded", "sudo modprobe xocl"))
-    elif wanted:
+    elif alveo:
         findings.append(Finding(OK, "driver xocl", "loaded"))
     folder = machine.environment.get("XILINX_XRT", "")
     if not folder or not Path(folder).is_dir():
@@ -163,7 +163,7 @@ def _xrt(machine: Machine, boards: list[BoardView]) -> list[Finding]:
             Finding(MISSING, "runtime library", f"{name} cannot be loaded", "sudo apt install "
                     "libxrt1, or AMD's xrt package")
         )  # fmt: skip
-    return findings + ([_nodes(machine)] if wanted else [])
+    return findings + ([_nodes(machine)] if alveo else [])
 
 
 def _nodes(machine: Machine) -> Finding:
@@ -181,7 +181,7 @@ def _nodes(machine: Machine) -> Finding:
 
 
 def _shells(boards: list[BoardView]) -> list[Finding]:
-    """Boards of one cluster need one shell, the one that the overlays are linked against."""
+    """Boards of a cluster need the same shell: the one that the overlays are linked against."""
     shells = {board.uri: board.shell for board in boards if board.shell}
     cure = "sudo xbmgmt program --base --device BDF"
     thing = "same shell on all boards"
@@ -199,7 +199,7 @@ def _shells(boards: list[BoardView]) -> list[Finding]:
 
 
 def _plain(shell: str) -> str:
-    """One spelling: the driver may write xilinx:u280:gen3x16_xdma:base:1 or with underscores."""
+    """A normalized name: drivers write xilinx:u280:gen3x16_xdma:base:1 or use underscores."""
     return re.sub(r"[^a-z0-9]+", "_", shell.lower())
 
 

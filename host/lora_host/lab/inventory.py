@@ -1,4 +1,4 @@
-"""Boards of this computer: from the PCI bus and from the runtimes, and who holds them."""
+"""Boards of this computer, from the PCI bus and the runtimes, and the processes that use them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from . import slash, xocl
 
 SYSFS = Path("/sys/bus/pci/devices")
 VENDOR = 0x10EE
-# PCI device id -> (board, the function that a runtime names it by)
+# PCI device id -> (board, URI scheme)
 KNOWN = {0x50B6: ("v80", "slash"), 0x500D: ("u280", "xrt")}
 
 
 @dataclass(frozen=True)
 class PortView:
-    """A link port as its status register shows it."""
+    """A link port's status register."""
 
     port: int
     status: int
@@ -30,9 +30,9 @@ class PortView:
 
 @dataclass
 class BoardView:
-    """One board. `overlay` is "" where nothing is loaded or it cannot be told, another's container
-    by its uuid; `banks` and `cores` those of any container; `holder` the process that holds the
-    board."""
+    """One board. `overlay`: "" if nothing is loaded or it is unknown; the uuid of another project's
+    container. `banks` and `cores`: those of any container. `holder`: id of the process that holds
+    the board."""
 
     uri: str
     board: str
@@ -73,13 +73,13 @@ def pci_boards(sysfs: Path = SYSFS) -> list[BoardView]:
         name = driver.resolve().name if driver.exists() else ""
         view = BoardView(f"{scheme}:{entry.name}", board, name)
         if scheme == "xrt":
-            _look(view, entry)
+            _add_driver_data(view, entry)
         found.append(view)
     return found
 
 
-def _look(view: BoardView, folder: Path) -> None:
-    """What the driver shows of an Alveo board."""
+def _add_driver_data(view: BoardView, folder: Path) -> None:
+    """Adds the driver's data on an Alveo board."""
     view.shell, view.sensors = xocl.shell(folder), xocl.sensors(folder)
     try:
         held = xocl.loaded(folder)
@@ -100,7 +100,7 @@ def _overlays(board: str) -> list[Overlay]:
 
 
 def _identify(view: BoardView, bdf: str) -> None:
-    """Registers tell ABI and firmware, which overlays may share: then all of these are named."""
+    """Adds the overlays whose ABI and firmware match the registers. There may be several."""
     overlays = _overlays("v80")
     for control in dict.fromkeys(overlay.block_base for overlay in overlays):
         found = slash.identity(bdf, control[0])
@@ -136,12 +136,12 @@ def slash_boards() -> list[BoardView]:
 
 
 def inventory(sysfs: Path = SYSFS) -> list[BoardView]:
-    """All boards of this computer: those of the bus, completed by what their runtime tells."""
+    """All boards of this computer: those on the bus, completed with their runtime's data."""
     views = {view.uri: view for view in pci_boards(sysfs)}
-    wanted = (
+    has_slash = (
         any(view.board == "v80" for view in views.values()) or Path(slash.socket_path()).exists()
     )
-    if wanted:
+    if has_slash:
         try:
             for view in slash_boards():
                 _replace(views, view)
@@ -156,7 +156,7 @@ def inventory(sysfs: Path = SYSFS) -> list[BoardView]:
 
 
 def _replace(views: dict[str, BoardView], view: BoardView) -> None:
-    """vrtd names a board by a function of its own: one board is one line."""
+    """Merges views of one board: vrtd uses another PCI function in its name."""
     slot = view.uri.rpartition(".")[0]
     for uri in [uri for uri in views if uri.rpartition(".")[0] == slot]:
         view.driver = views.pop(uri).driver or view.driver

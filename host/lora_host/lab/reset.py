@@ -1,4 +1,4 @@
-"""Reset of boards that may hang: nothing is asked of them before it."""
+"""Resets boards that may hang, without accessing them before."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from ..overlay import Overlay
 from ..records import BoardInfo, timeout_record
 from ..selection import select
 
-_PROOF = bytes(range(256)) * 16
+_TEST_BYTES = bytes(range(256)) * 16
 
 
 def reset_boards(devices: Sequence[str], overlay: Overlay) -> list[tuple[BoardInfo, int]]:
-    """Resets real boards, loads the overlay and has each sum a few bytes: (board, checksum) of
-    each. TransportError where a board does not come back or answers wrong; RequestError for
+    """Resets real boards, loads the overlay and lets each compute a checksum: (board, checksum) of
+    each. TransportError if a board does not come back or gives a wrong result; RequestError for
     emulated boards, which have nothing to reset."""
     selection = select(None, devices, None, overlay)
     if any(is_emulated(entry.uri) for entry in selection.boards):
-        raise RequestError("emulated boards begin anew with every program; name a real one")
+        raise RequestError("emulated boards restart with every program; name a real one")
     uris = [entry.uri for entry in selection.boards]
     lock = BoardLock(uris)
     handle: Handle | None = None
@@ -31,18 +31,21 @@ def reset_boards(devices: Sequence[str], overlay: Overlay) -> list[tuple[BoardIn
         handle = Handle(uris, timeout_record(None))
         handle.call("reset")
         with Cluster(handle, selection, overlay, None, lock) as cluster:
-            return [(cluster.infos[board], _prove(cluster, board)) for board in range(len(uris))]
+            return [(cluster.infos[board], _check(cluster, board)) for board in range(len(uris))]
     finally:
         if handle is not None:
             handle.close()
         lock.close()
 
 
-def _prove(cluster: Cluster, board: int) -> int:
+def _check(cluster: Cluster, board: int) -> int:
     bank, offset = cluster.overlay.control_bank, 0x2000
-    cluster.reserve(board, bank, offset + len(_PROOF))
-    cluster.write(board, bank, offset, _PROOF)
-    found, expected = cluster.checksum(board, bank, offset, len(_PROOF)), zlib.crc32(_PROOF)
+    cluster.reserve(board, bank, offset + len(_TEST_BYTES))
+    cluster.write(board, bank, offset, _TEST_BYTES)
+    found, expected = (
+        cluster.checksum(board, bank, offset, len(_TEST_BYTES)),
+        zlib.crc32(_TEST_BYTES),
+    )
     if found != expected:
         raise TransportError(
             f"{cluster.infos[board].address}: checksum {found:#010x} found after reset, "

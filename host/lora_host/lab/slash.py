@@ -1,4 +1,4 @@
-"""What vrtd tells of V80 boards, without opening them."""
+"""V80 boards as reported by vrtd, without opening them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LIMIT = 16
 
 @dataclass(frozen=True)
 class Sensor:
-    """A reading of a board's own sensors."""
+    """A reading of one of the board's sensors."""
 
     name: str
     value: float
@@ -31,7 +31,7 @@ class Identity:
 
 
 def socket_path() -> str:
-    """Where vrtd is expected to listen."""
+    """Path of vrtd's socket."""
     text: bytes = native.ffi().string(native.lib().lora_slash_socket())
     return text.decode()
 
@@ -67,14 +67,14 @@ def sensors(bdf: str) -> list[Sensor]:
 def peek(bdf: str, address: int, words: int) -> list[int]:
     """Registers from an AXI address on, 32-bit words. TransportError without vrtd or board."""
     ffi, lib = native.ffi(), native.lib()
-    place, failure = ffi.new("uint32_t[]", words), ffi.new("struct lora_failure *")
-    if lib.lora_slash_peek(bdf.encode(), address, place, words, failure):
+    out, failure = ffi.new("uint32_t[]", words), ffi.new("struct lora_failure *")
+    if lib.lora_slash_peek(bdf.encode(), address, out, words, failure):
         raise to_error(failure)
-    return [int(word) for word in place]
+    return [int(word) for word in out]
 
 
 def identity(bdf: str, control_base: int) -> Identity | None:
-    """What is loaded, None where the registers show no overlay of this project."""
+    """Identity of the loaded overlay, None if it is not one of this project."""
     first = abi.REG_IDENTITY_ABI
     words = peek(bdf, control_base + first, (abi.REG_FIRMWARE_CRC - first) // 4 + 1)
     kind = words[(abi.REG_IDENTITY_BOARD - first) // 4]

@@ -1,5 +1,5 @@
-"""What the driver xocl shows of an Alveo board in sysfs, without opening it: the loaded container,
-whosever it is, its banks and link cores, shell and sensors."""
+"""Data on an Alveo board in sysfs from the driver xocl, without opening the board: the loaded
+container (any vendor's), its banks and link cores, shell and sensors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..errors import OverlayError
 from ..xclbin import Xclbin, parse_xclbin, write_xclbin
 from .bare import banks_of, cores_of
 
-# Node of the card's management controller -> (name, unit, what one unit of the node is)
+# Node of the card's management controller -> (name, unit, factor)
 SENSORS = {
     "xmc_fpga_temp": ("fpga_temp", "C", 1.0),
     "xmc_dimm_temp0": ("dimm_temp", "C", 1.0),
@@ -47,13 +47,13 @@ def _text(folder: Path, pattern: str) -> str:
 
 
 def shell(folder: Path) -> str:
-    """Name of the board's shell (platform), "" where the driver does not tell."""
+    """Name of the board's shell (platform), "" if the driver does not report it."""
     return _text(folder, "rom*/VBNV")
 
 
 def loaded(folder: Path) -> Loaded | None:
-    """What a board holds, None where nothing is loaded or the driver is not there. OverlayError
-    where the driver's tables make no sense."""
+    """The loaded container, None if nothing is loaded or there is no driver. OverlayError if the
+    driver's tables are invalid."""
     uuid = _text(folder, "xclbinuuid")
     if not uuid.strip("0-"):
         return None
@@ -66,7 +66,7 @@ def loaded(folder: Path) -> Loaded | None:
 
 
 def _sections(folder: Path, uuid: str) -> Xclbin:
-    """The driver's copies of the container's sections, through the one reader that checks them."""
+    """The driver's copies of the container's sections, checked by the xclbin reader."""
     sections = []
     for kind, node in ((axlf.MEM_TOPOLOGY, "mem_topology"), (axlf.IP_LAYOUT, "ip_layout")):
         content = _first(folder, f"icap*/{node}")
@@ -80,7 +80,7 @@ def _sections(folder: Path, uuid: str) -> Xclbin:
 
 
 def sensors(folder: Path) -> dict[str, str]:
-    """Readings by name; those that are 0 or absent are not there on this card."""
+    """Readings by name. A value of 0 means that the card does not have the sensor."""
     found = {}
     for node, (name, unit, factor) in SENSORS.items():
         text = _text(folder, f"xmc*/{node}")

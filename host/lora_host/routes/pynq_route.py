@@ -1,5 +1,5 @@
-"""Overlay and buffers as PYNQ's objects (pynq 3.0.1, the last release that finds Alveo cards), for
-notebooks that look at a board's memory with NumPy."""
+"""Overlay and buffers as PYNQ objects (pynq 3.0.1, the last release that supports Alveo cards), for
+notebooks that access a board's memory with NumPy."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from ..xclbin import read_xclbin
 
 @dataclass(frozen=True)
 class PynqBoard:
-    """`pynq.Overlay` of an overlay of ours on one board, as `pynq`; buffers by `allocate`."""
+    """An overlay of this project on one board. `pynq`: its `pynq.Overlay`."""
 
     overlay: Overlay
     pynq: Any
 
     def allocate(self, bank: int, shape: int | tuple[int, ...], dtype: Any = "u4") -> Any:
         """A `PynqBuffer`, a NumPy array with `sync_to_device`, `sync_from_device`,
-        `device_address` and `freebuffer`, in bank `bank`. RequestError for a bank that is not
-        there, PlacementError where the bank has no room."""
+        `device_address` and `freebuffer`, in bank `bank`. RequestError if there is no such bank,
+        PlacementError if the bank is full."""
         banks = self.overlay.board.banks
         if not 0 <= bank < len(banks):
             raise RequestError(
@@ -43,7 +43,7 @@ class PynqBoard:
             ) from cause
 
     def close(self) -> None:
-        """Frees the overlay; buffers are freed by `freebuffer` or with the last reference."""
+        """Frees the overlay. Buffers are freed by `freebuffer` or with the last reference."""
         self.pynq.free()
 
 
@@ -54,14 +54,14 @@ def devices() -> list[tuple[int, str]]:
 
 
 def open_board(overlay: Overlay, index: int = 0, download: bool = True) -> PynqBoard:
-    """The overlay on board `index`, loaded unless `download` is False. OverlayError where the
-    manifest names no xclbin, TransportError where PYNQ finds no such board."""
+    """The overlay on board `index`, loaded unless `download` is False. OverlayError if the manifest
+    names no xclbin, TransportError if PYNQ finds no such board."""
     if overlay.container is None or overlay.board.name != "u280":
         raise OverlayError(
             f"overlay {overlay.name}: no xclbin in its manifest, one expected: PYNQ knows Alveo "
             "cards alone"
         )
-    read_xclbin(overlay.container)  # PYNQ trusts every field of it
+    read_xclbin(overlay.container)  # checks its fields, which PYNQ does not
     pynq = _module()
     found = pynq.Device.devices
     if not 0 <= index < len(found):
@@ -79,7 +79,7 @@ def open_board(overlay: Overlay, index: int = 0, download: bool = True) -> PynqB
 def _module() -> Any:
     try:
         return import_module("pynq")
-    except Exception as cause:  # it touches the hardware as it is imported: anything may come
+    except Exception as cause:  # its import accesses the hardware and may raise anything
         raise TransportError(
             f"pynq: {cause}; pip install 'lora-fpga[boards]' (pynq 3.0.1, whose dependencies need "
             "Python 3.10 or older)"

@@ -1,5 +1,5 @@
-"""Boards through `pyxrt`, the Python module that comes with an XRT installation: an alternative
-control path beside the C driver, for looking at boards and loading containers."""
+"""Boards through `pyxrt`, the Python module of an XRT installation: an alternative to the C driver
+for listing boards and loading containers."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ..xclbin import read_xclbin
 
 @dataclass(frozen=True)
 class PyxrtBoard:
-    """A board as pyxrt tells of it. `sensors`: reading by name, as "47 C"; `xclbin` the uuid of
-    what is loaded, "" for nothing; `clock_mhz` the fastest that the shell allows."""
+    """A board as reported by pyxrt. `sensors`: readings by name, e.g. "47 C". `xclbin`: uuid of the
+    loaded container, "" for none. `clock_mhz`: max clock of the shell."""
 
     index: int
     uri: str
@@ -27,22 +27,22 @@ class PyxrtBoard:
 
 
 def boards() -> list[PyxrtBoard]:
-    """All boards that XRT finds. TransportError where pyxrt is not installed or fails."""
+    """All boards that XRT finds. TransportError if pyxrt is not installed or fails."""
     pyxrt = _module()
-    return [_board(pyxrt, index) for index in range(_asked(pyxrt.enumerate_devices))]
+    return [_board(pyxrt, index) for index in range(_call(pyxrt.enumerate_devices))]
 
 
 def load(index: int, container: str | Path) -> str:
-    """Loads an xclbin on board `index`; the uuid that the board then has. OverlayError where that
-    is not the container's; TransportError where XRT refuses."""
+    """Loads an xclbin on board `index`. Returns the uuid that the board then reports. OverlayError
+    if it is not the container's, TransportError if XRT refuses."""
     pyxrt = _module()
-    wanted = str(read_xclbin(container).uuid)
-    device = _asked(pyxrt.device, index)
-    _asked(device.load_xclbin, str(container))
-    found = _asked(device.get_xclbin_uuid).to_string()
-    if found != wanted:
+    expected = str(read_xclbin(container).uuid)
+    device = _call(pyxrt.device, index)
+    _call(device.load_xclbin, str(container))
+    found = _call(device.get_xclbin_uuid).to_string()
+    if found != expected:
         raise OverlayError(
-            f"xrt:{index}: uuid {found} found on the board after loading, {wanted} expected; "
+            f"xrt:{index}: uuid {found} found on the board after loading, {expected} expected; "
             "another process may have loaded something else"
         )
     return str(found)
@@ -58,8 +58,8 @@ def _module() -> Any:
         ) from cause
 
 
-def _asked(function: Any, *arguments: Any) -> Any:
-    """What pyxrt answers; its C++ exceptions arrive as RuntimeError."""
+def _call(function: Any, *arguments: Any) -> Any:
+    """The result of a pyxrt function. Its C++ exceptions are raised as RuntimeError."""
     try:
         return function(*arguments)
     except RuntimeError as cause:
@@ -67,13 +67,13 @@ def _asked(function: Any, *arguments: Any) -> Any:
 
 
 def _board(pyxrt: Any, index: int) -> PyxrtBoard:
-    device = _asked(pyxrt.device, index)
+    device = _call(pyxrt.device, index)
     keys = pyxrt.xrt_info_device
 
     def info(key: Any) -> str:
-        return str(_asked(device.get_info, key))
+        return str(_call(device.get_info, key))
 
-    uuid = str(_asked(device.get_xclbin_uuid).to_string())
+    uuid = str(_call(device.get_xclbin_uuid).to_string())
     clock = info(keys.max_clock_frequency_mhz)
     return PyxrtBoard(
         index,
@@ -86,7 +86,7 @@ def _board(pyxrt: Any, index: int) -> PyxrtBoard:
 
 
 def _sensors(thermal: str, electrical: str) -> dict[str, str]:
-    """Readings that are present, out of two JSON texts whose values are strings."""
+    """Readings that are present, from two JSON texts whose values are strings."""
     found = {}
     for it in _rows(thermal, "thermals"):
         if it.get("is_present") == "true":
@@ -103,6 +103,6 @@ def _rows(text: str, name: str) -> list[dict[str, Any]]:
     try:
         content = json.loads(text)
     except ValueError:
-        return []  # "NA" of a shell without such sensors
+        return []  # "NA" from a shell without such sensors
     rows = content.get(name) if isinstance(content, dict) else None
     return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []

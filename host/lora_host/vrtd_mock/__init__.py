@@ -1,5 +1,5 @@
-"""A mock server for vrtd, the V80's daemon: speaks its socket protocol and is the board in tests.
+"""A mock server for vrtd, the V80's daemon: implements its socket protocol and the board in tests.
 
-Behind it runs the same emulated cluster as behind `emu:`, links included. Device memory is a sparse
-memory file that clients reach by descriptors, the BARs are memory files that they map; a thread
-looks at the control word, runs the emulated board, and reports. `process.MockServer` starts one."""
+It runs the same emulated cluster as `emu:`, including links. Device memory is a sparse memory file
+that clients access by descriptors. The BARs are memory files that clients map. A thread polls the
+control word, runs the emulated board and updates its status. `process.MockServer` starts one."""

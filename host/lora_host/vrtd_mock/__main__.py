@@ -1,7 +1,8 @@
-"""The mock server as a program. Prints "ready BDF ..." when clients may come. Ends with its parent.
+"""The mock server as a program. Prints "ready BDF ..." when clients may connect. Ends with its
+parent.
 
-Lines on stdin, answered by "ok" or "no": `fault BOARD KIND A B C` (abi.FAULT_...), `lose BOARD 0|1`
-(designs are reported as written and are not)."""
+Commands on stdin, answered by "ok" or "no": `fault BOARD KIND A B C` (abi.FAULT_...), `lose
+BOARD 0|1` (reports success for a design without loading it)."""
 
 from __future__ import annotations
 
@@ -32,8 +33,8 @@ def parse_cables(text: str) -> tuple[Cable, ...]:
     return tuple(cables)
 
 
-def obey(line: str, devices: list[Device], emulated: Emulated) -> None:
-    """Does one line of stdin. ValueError, IndexError or LoraError where it makes no sense."""
+def execute(line: str, devices: list[Device], emulated: Emulated) -> None:
+    """Executes one line of stdin. ValueError, IndexError or LoraError if it is invalid."""
     words = line.split()
     numbers = [int(word) for word in words[1:]]
     if words[0] == "fault":
@@ -48,7 +49,7 @@ def listen(devices: list[Device], emulated: Emulated) -> None:
     """Reads stdin until it ends."""
     for line in sys.stdin:
         try:
-            obey(line, devices, emulated)
+            execute(line, devices, emulated)
             answer = "ok"
         except (ValueError, IndexError, TypeError, LoraError) as error:
             answer = f"no: {error}"
@@ -57,17 +58,17 @@ def listen(devices: list[Device], emulated: Emulated) -> None:
 
 
 def run(devices: list[Device], server: Server, parent: int, last: bool, speed: int) -> None:
-    """The boards' clock: real time, `speed` times as fast, in steps as small as the work allows."""
+    """The boards' clock: real time times `speed`, in steps as small as the work allows."""
     seen = time.monotonic()
     while os.getppid() == parent and not (last and server.served and not server.clients):
         now = time.monotonic()
         elapsed, seen = int((now - seen) * 1e6) * speed, now
         busy = False
-        for place, device in enumerate(devices):
-            # all boards share one clock: it is moved once a round
+        for index, device in enumerate(devices):
+            # all boards share one clock, which is advanced once per iteration
             try:
-                busy |= device.tick(elapsed if place == 0 else 0)
-            except LoraError as error:  # what a client wrote makes no sense: as a board, it hangs
+                busy |= device.tick(elapsed if index == 0 else 0)
+            except LoraError as error:  # invalid data of a client: as a real board, it hangs
                 sys.stderr.write(f"vrtd mock server: {device.bdf}: {error}\n")
                 device.running = False
         if not busy:
@@ -81,9 +82,9 @@ def main() -> int:
     parser.add_argument("--boards", type=int, default=2)
     parser.add_argument("--overlay", default="lora_f_v80")
     parser.add_argument("--kernels", default="native")
-    parser.add_argument("--cables", help="as 0.1-1.0,1.1-0.0; default: a ring")
-    parser.add_argument("--buffers", type=int, default=BUFFERS, help="quota a board")
-    parser.add_argument("--speed", type=int, default=1, help="board seconds a second")
+    parser.add_argument("--cables", help="e.g. 0.1-1.0,1.1-0.0; default: a ring")
+    parser.add_argument("--buffers", type=int, default=BUFFERS, help="max buffers per board")
+    parser.add_argument("--speed", type=int, default=1, help="board seconds per second")
     parser.add_argument("--exit-with-last-client", action="store_true")
     options = parser.parse_args()
     overlay = load_overlay(options.overlay)

@@ -1,4 +1,4 @@
-"""vrtd 1.0.0's memory: 64 HBM regions of 512 MiB and DDR, sharded in granules of 64 MiB."""
+"""vrtd 1.0.0's memory: 64 HBM regions of 512 MiB and DDR, allocated in granules of 64 MiB."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ DDR, HBM_REGION, HBM_ANY = range(3)
 
 @dataclass(frozen=True)
 class Extent:
-    """A buffer's place: device address and bytes, whole granules."""
+    """A buffer: device address and bytes, in whole granules."""
 
     physical: int
     bytes: int
 
 
 class Allocator:
-    """First fit. `limit`: buffers at once."""
+    """First-fit allocator. `limit`: max number of buffers."""
 
     def __init__(self, limit: int = BUFFERS) -> None:
         self.limit = limit
         self.used: dict[int, Extent] = {}
 
     def take(self, kind: int, argument: int, size: int) -> Extent | None:
-        """A buffer of at least `size` bytes, None where there is no room or no buffer left.
-        ValueError for a request that no board could serve."""
+        """A buffer of at least `size` bytes, None if memory or buffers are used up. ValueError for
+        an invalid request."""
         if not 0 < size <= REGION or kind not in (DDR, HBM_REGION, HBM_ANY):
             raise ValueError(f"type {kind}, {size} B")
         if kind == HBM_REGION and argument >= HBM_REGIONS:
@@ -38,15 +38,15 @@ class Allocator:
             return None
         needed = -(-size // GRANULE) * GRANULE
         for start, stop in self._runs(kind, argument):
-            for at in range(start, stop - needed + 1, GRANULE):
-                if self._free(at, needed):
-                    extent = Extent(at, needed)
-                    self.used[at] = extent
+            for address in range(start, stop - needed + 1, GRANULE):
+                if self._free(address, needed):
+                    extent = Extent(address, needed)
+                    self.used[address] = extent
                     return extent
         return None
 
     def give(self, physical: int) -> Extent | None:
-        """Frees the buffer that begins there; None where none does."""
+        """Frees and returns the buffer that begins at `physical`, None if there is none."""
         return self.used.pop(physical, None)
 
     @staticmethod
@@ -56,8 +56,8 @@ class Allocator:
         regions = [argument] if kind == HBM_REGION else range(HBM_REGIONS)
         return [(HBM_BASE + r * REGION, HBM_BASE + (r + 1) * REGION) for r in regions]
 
-    def _free(self, at: int, size: int) -> bool:
+    def _free(self, address: int, size: int) -> bool:
         return all(
-            at + size <= other.physical or other.physical + other.bytes <= at
+            address + size <= other.physical or other.physical + other.bytes <= address
             for other in self.used.values()
         )

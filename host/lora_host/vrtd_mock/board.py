@@ -1,4 +1,4 @@
-"""One V80 of the mock server: memory file, BAR, and the emulated board behind both."""
+"""One V80 of the mock server: memory file, BAR and emulated board."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Device:
-    """A board by its BDF. Requests come from the server's threads, `tick` from the clock's."""
+    """One board. The server's threads call the requests, the clock's thread calls `tick`."""
 
     def __init__(self, emulated: Emulated, index: int, bdf: str, limit: int = BUFFERS) -> None:
         self.index, self.bdf = index, bdf
@@ -46,10 +46,10 @@ class Device:
         self._lock = threading.RLock()
         self._ffi, self._table = native.ffi(), native.lib().lora_transport_emu
         self._failure = self._ffi.new("struct lora_failure *")
-        place = self._ffi.new("void **")
+        handle = self._ffi.new("void **")
         address = f"{emulated.number}/{index}".encode()
-        self._check(self._table.open(address, place, self._failure))
-        self._handle = place[0]
+        self._check(self._table.open(address, handle, self._failure))
+        self._handle = handle[0]
         self._bases: tuple[int, ...] = ()
         self._arenas = np.zeros(_ARENA_WORDS, np.uint32)
         self.running = False
@@ -59,10 +59,10 @@ class Device:
     # --- requests ---
 
     def program(self, pdi: bytes) -> None:
-        """Loads a design. LoraError where it is not the emulation's or does not fit."""
+        """Loads a design. LoraError if it is not the emulation's or does not fit the board."""
         design = emulation_design(pdi)
         with self._lock:
-            if self.lose_design:  # as a DMA error does: reported as success
+            if self.lose_design:  # as after a DMA error that is reported as success
                 return
             self._power_off()
             image = self._ffi.from_buffer(design.image)
@@ -79,7 +79,7 @@ class Device:
             self._words[self._bases[0]] = abi.AP_IDLE | abi.AP_READY
 
     def open_buffer(self, kind: int, argument: int, size: int) -> tuple[Extent, int] | None:
-        """A buffer and a descriptor of its own; None where memory is used up."""
+        """A buffer and its own descriptor, None if memory is used up."""
         with self._lock:
             extent = self.allocator.take(kind, argument, size)
         if extent is None:
@@ -87,7 +87,7 @@ class Device:
         return extent, os.open(f"/proc/self/fd/{self.memory}", os.O_RDWR | os.O_CLOEXEC)
 
     def close_buffer(self, physical: int) -> bool:
-        """Frees a buffer and its pages; False where there is none."""
+        """Frees a buffer and its pages. False if there is none."""
         with self._lock:
             extent = self.allocator.give(physical)
             if extent is not None:
@@ -98,7 +98,7 @@ class Device:
         return extent is not None
 
     def reset(self) -> None:
-        """Loses design, runs and registers."""
+        """Clears design, runs and registers."""
         with self._lock:
             self._power_off()
             self._check(self._table.reset(self._handle, self._failure))
@@ -109,10 +109,10 @@ class Device:
         self._bases = ()
         self.running = False
 
-    # --- the board's own time ---
+    # --- clock ---
 
     def tick(self, microseconds: int) -> bool:
-        """Lets the board see its registers and time pass; whether it runs."""
+        """Applies the register writes and advances the board's clock. Returns whether it runs."""
         with self._lock:
             if not self._bases:
                 return False
@@ -123,7 +123,7 @@ class Device:
             self._forward_links()
             self._check(self._table.sleep(self._handle, microseconds, self._failure))
             if self.running:
-                self._look()
+                self._poll()
             if time.monotonic() - self._refreshed > _REFRESH_S:
                 self._show_status()
             return self.running
@@ -156,7 +156,7 @@ class Device:
         )
         self._arenas = words
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         state = self._ffi.new("uint32_t *")
         self._check(self._table.poll(self._handle, state, self._failure))
         if state[0] != native.lib().LORA_RUN_DONE:

@@ -1,4 +1,4 @@
-"""Starts a mock server daemon and ends it."""
+"""Starts and stops a mock server."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _END_S = 5.0
 
 
 class MockServer:
-    """A running mock server; a context manager. `socket` is its path, `uris` the boards. Clients in
-    this process or its children find it through the environment: LORA_VRTD_SOCKET=socket."""
+    """A running mock server; a context manager. `socket`: path of its socket; `uris`: its boards.
+    Clients find it through the environment: LORA_VRTD_SOCKET=socket."""
 
     def __init__(self, boards: int = 2, arguments: Sequence[str] = ()) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="lora-vrtd-")
@@ -37,7 +37,7 @@ class MockServer:
         self.uris = tuple(f"slash:{bdf}" for bdf in words[1:])
 
     def command(self, line: str) -> None:
-        """One line of `__main__`: faults. TransportError where the mock server refuses it."""
+        """Sends a command, see `__main__`. TransportError if the mock server refuses it."""
         assert self.process.stdin is not None
         self.process.stdin.write(line + "\n")
         self.process.stdin.flush()
@@ -50,12 +50,12 @@ class MockServer:
         return self.process.stdout.readline().strip()
 
     def kill(self) -> None:
-        """As a crash: no goodbye to anybody."""
+        """Kills it, as in a crash."""
         self.process.kill()
         self.process.wait()
 
     def close(self) -> None:
-        """Ends it."""
+        """Stops it."""
         self.process.terminate()
         try:
             self.process.wait(_END_S)

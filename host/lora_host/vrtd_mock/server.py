@@ -1,4 +1,4 @@
-"""The daemon's side of vrtd's protocol: AF_UNIX, SOCK_SEQPACKET, packed little endian."""
+"""Server side of vrtd's protocol: AF_UNIX, SOCK_SEQPACKET, packed little endian."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SENSORS = ((b"hbm_temp", 1, -1, 415), (b"total_power", 8, -1, 213), (b"vccint", 
 
 
 class Refused(Exception):
-    """A request that is answered by a code and no body."""
+    """A request that is answered with an error code and no body."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)
@@ -33,19 +33,19 @@ class Refused(Exception):
 
 
 class Client:
-    """One connection. Its buffers are freed with it."""
+    """One connection. Its buffers are freed when it closes."""
 
     def __init__(self, connection: socket.socket, devices: Sequence[Device]) -> None:
         self._socket, self._devices = connection, devices
         self._buffers: set[tuple[int, int]] = set()
 
     def serve(self) -> None:
-        """Answers until the client goes."""
+        """Answers requests until the client disconnects."""
         try:
             while self._answer():
                 pass
         except OSError:
-            pass  # the client has gone in the middle of an answer
+            pass  # the client disconnected during an answer
         finally:
             for device, physical in self._buffers:
                 self._devices[device].close_buffer(physical)
@@ -170,10 +170,10 @@ class Client:
 
     def _by_bdf(self, body: bytes) -> bytes:
         (name,) = struct.unpack("<32s", body)
-        wanted = name.rstrip(b"\0").decode("ascii", "replace").lower()
+        requested = name.rstrip(b"\0").decode("ascii", "replace").lower()
         for device in self._devices:
             full = device.bdf.removesuffix(".0")
-            if wanted.partition(".")[0] in (full, full.removeprefix("0000:")):
+            if requested.partition(".")[0] in (full, full.removeprefix("0000:")):
                 return struct.pack("<I", device.index)
         raise Refused(NOEXIST)
 
@@ -200,7 +200,7 @@ def _descriptors(ancillary: Sequence[tuple[int, int, bytes]]) -> list[int]:
 
 
 class Server:
-    """Listens and gives every client a thread. `clients` is how many there are."""
+    """Listens and runs a thread per client. `clients`: number of connected clients."""
 
     def __init__(self, path: Path, devices: Sequence[Device]) -> None:
         self._devices = devices

@@ -112,7 +112,7 @@ def _test(links: BareLinks, cables: Sequence[Cable]) -> list[str]:
     problems: list[str] = []
     for turn in range(1, TIMES + 1):
         links.bring_up()
-        links.watch()
+        links.idle()
         state = links.read()
         silent = tuple((it.board, it.port) for it in state if not it.healthy)
         found = [
