@@ -167,6 +167,27 @@ def test_help_has_examples_and_the_group_lists_its_commands() -> None:
     one_line_error(command(LORA, "pln"), "did you mean 'plan'")
 
 
+@pytest.mark.parametrize("code", [LORA, RUN])
+def test_without_the_c_library_there_is_one_line(code: str) -> None:
+    hidden = f"import sys; sys.modules['lora_host._lora'] = None; {code}"
+    arguments = ("plan",) if code == LORA else ("-p", "x")
+    one_line_error(command(hidden, *arguments), "the C library cannot be loaded", "make ext")
+
+
+def test_a_batch_line_without_tokens_is_refused(folder: Path, tmp_path: Path) -> None:
+    lines = tmp_path / "lines.jsonl"
+    lines.write_text('{"tokens": []}\n')
+    done = lora_run("--model", folder, "--batch", lines, "-n", 1, "-q")
+    one_line_error(done, "prompt 0: the prompt is empty; expected at least one token")
+
+
+@pytest.mark.parametrize("group", [(), ("spec",), ("overlay",)])
+def test_a_group_without_a_command_shows_its_help(group: tuple[str, ...]) -> None:
+    done = command(LORA, *group)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr.startswith(b"Usage: lora") and b"\nCommands:\n" in done.stderr
+
+
 def test_importing_the_package_touches_nothing() -> None:
     code = (
         "import sys, lora_sdk\n"

@@ -309,6 +309,25 @@ def test_results_are_heard_as_they_finish(engine: Engine) -> None:
     assert received == [1, 2, 0]
 
 
+@pytest.mark.parametrize("error", [BrokenPipeError("closed"), KeyboardInterrupt()])
+def test_an_on_result_that_raises_ends_the_batch_with_its_error(
+    engine: Engine, expected: dict[str, list[tuple[int, ...]]], error: BaseException
+) -> None:
+    received: list[int] = []
+
+    def receive(index: int, result: object) -> None:
+        received.append(index)
+        raise error
+
+    params = [SamplingParams(max_tokens=n, ignore_eos=True) for n in (50, 3, 50)]
+    before = engine.steps
+    with pytest.raises(type(error)):
+        engine.generate(PROMPTS[:3], params, on_result=receive)
+    assert received == [1]
+    assert engine.steps - before < 20  # the others were cancelled
+    assert alone(engine, PROMPTS[0], GREEDY).token_ids == expected["greedy"][0]
+
+
 def test_base_models_have_no_chat_and_say_so(engine: Engine) -> None:
     with pytest.raises(ModelError, match="no chat template: it is a base model"):
         engine.chat([{"role": "user", "content": "hi"}])

@@ -22,6 +22,7 @@ EXIT_INTERRUPTED = 130
 def run_command(command: click.Command, name: str, arguments: Sequence[str] | None = None) -> int:
     """Run a click command and return its exit code. It raises no exception."""
     import click
+    from click.exceptions import NoArgsIsHelpError
 
     from lora_host.errors import LoraError, RequestError
 
@@ -39,6 +40,9 @@ def run_command(command: click.Command, name: str, arguments: Sequence[str] | No
     except (KeyboardInterrupt, click.Abort):
         return EXIT_INTERRUPTED
     except click.UsageError as error:
+        if isinstance(error, NoArgsIsHelpError):  # a group without a command: its help
+            print(error.format_message(), file=sys.stderr)
+            return EXIT_USAGE
         path = name if error.ctx is None else error.ctx.command_path
         return fail(name, f"{error.format_message()} (try {path} --help)", EXIT_USAGE)
     except click.ClickException as error:

@@ -175,7 +175,7 @@ def _run_batch(engine: Engine, lines: list[BatchLine], name: str, statistics: St
     """Run all lines as one batch. Results are written in the order of the lines, as soon as
     possible."""
     prompts = [
-        engine.chat_tokens(line.messages) if line.messages is not None else line.prompt or ""
+        engine.chat_tokens(line.messages or []) if line.prompt is None else line.prompt
         for line in lines
     ]
     finished: dict[int, Result] = {}

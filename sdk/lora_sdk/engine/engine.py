@@ -181,8 +181,9 @@ class Engine:
 
         `params`: one for all, or one per prompt; None is greedy. `on_delta` receives each delta of
         a single prompt and ends the request by returning True. `on_result` receives each finished
-        prompt's index and result. RequestError: a bad argument, or a prompt that is longer than the
-        context. ModelError: NaN logits. Errors of the boards pass through.
+        prompt's index and result; if it raises, the others are cancelled. RequestError: a bad
+        argument, or a prompt that is longer than the context. ModelError: NaN logits. Errors of the
+        boards pass through.
         """
         several, single = prompts_of(prompts)
         each = params_of(params, len(several))
@@ -194,7 +195,7 @@ class Engine:
         ]
         for index, request in enumerate(requests):
             if on_result is not None:
-                request.on_end = callback_for(on_result, index, request)
+                request.on_end = callback_for(on_result, index, requests)
         self._run(requests)
         results = [request.result() for request in requests]
         return results[0] if single else results

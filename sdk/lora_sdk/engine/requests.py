@@ -139,6 +139,8 @@ class Request:
             try:
                 if self.on_end is not None:
                     self.on_end()
+            except BaseException as error:  # raised where the result is asked for
+                self.error = self.error or error
             finally:
                 if self.wake_at_end is not None:
                     self.wake_at_end()

@@ -58,13 +58,22 @@ def one_prompt(prompt: Prompt) -> Prompt:
 
 
 def callback_for(
-    on_result: Callable[[int, Result], None], index: int, request: Request
+    on_result: Callable[[int, Result], None], index: int, requests: Sequence[Request]
 ) -> Callable[[], None]:
-    """A callback that calls `on_result` if the request ended without an error."""
+    """A callback that calls `on_result` if request `index` ended without an error. If `on_result`
+    raises, the other requests are cancelled."""
 
     def report() -> None:
-        if request.error is None:
+        request = requests[index]
+        if request.error is not None:
+            return
+        try:
             on_result(index, request.result())
+        except BaseException:
+            for other in requests:
+                other.on_end = None  # nothing more is reported
+                other.cancel()
+            raise
 
     return report
 
