@@ -3,6 +3,7 @@ compressed-tensors."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from lora_sdk.model.compressed_tensors import METHOD
@@ -10,7 +11,7 @@ from lora_sdk.model.config import family_of
 from lora_sdk.model.source import Source
 from lora_sdk.model.spec import ModelConfig
 from lora_sdk.model.weight_formats import INT8, WeightFormat
-from lora_sdk.quant.layer import full_name
+from lora_sdk.quant.layer import full_name, head_module
 from lora_sdk.quant.recipe import Recipe
 
 _STATIC = {"num_bits": 8, "type": "int", "symmetric": True, "strategy": "tensor", "dynamic": False}
@@ -33,9 +34,11 @@ def quantization_config(config: ModelConfig, recipe: Recipe) -> dict[str, Any]:
     groups = {"group_0": _group([kind], _layer_weights(recipe), recipe.weights)}
     ignore = [] if config.embed_dim == config.hidden else _projections(config)
     if recipe.head == "w8":
-        groups["group_1"] = _group(["re:lm_head$"], _weights(INT8.bits, "channel"), INT8)
+        groups["group_1"] = _group(
+            [f"re:{re.escape(head_module(config))}$"], _weights(INT8.bits, "channel"), INT8
+        )
     else:
-        ignore.append("lm_head")
+        ignore.append(head_module(config))
     formats = {group["format"] for group in groups.values()}
     if recipe.kv_format.static:
         groups[f"group_{len(groups)}"] = _attention(config)

@@ -11,7 +11,7 @@ from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.config import family_of
 from lora_sdk.quant.arithmetic import head_input
 from lora_sdk.quant.dense import DenseOperations
-from lora_sdk.quant.layer import F32, full_name, read_parameters
+from lora_sdk.quant.layer import F32, full_name, head_module, read_parameters
 from lora_sdk.quant.modules import Tensors, half, round_head
 from lora_sdk.quant.recipe import Recipe
 from lora_sdk.quant.rounding import half_scale, input_scale
@@ -41,10 +41,10 @@ def head_tensors(
             s = _divisor(x, w)
             x, w = x / s, w * s
             norm = {name: vector / s for name, vector in norm.items()}
-        tensors, error = _rounded(x, w)
+        tensors, error = _rounded(x, w, head_module(config))
         found |= tensors
     elif not config.tied:
-        found["lm_head.weight"] = np.ascontiguousarray(checkpoint.matrix(NAME).T)
+        found[f"{head_module(config)}.weight"] = np.ascontiguousarray(checkpoint.matrix(NAME).T)
     if checkpoint.has(f"{NAME}.bias"):
         tensor = full_name(config, sources[f"{NAME}.bias"])
         found[tensor] = checkpoint.vector(f"{NAME}.bias")
@@ -70,12 +70,14 @@ def _divisor(x: F32, w: F32) -> F32:
     return choose(divisors(top_x, np.abs(x).mean(axis=0), top_w), x.shape[1], loss).divisor
 
 
-def _rounded(x: F32, w: F32) -> tuple[Tensors, dict[str, float]]:
+def _rounded(x: F32, w: F32, module: str) -> tuple[Tensors, dict[str, float]]:
     importance = np.square(x).mean(axis=0)
     parts = [round_head(w[i : i + CHUNK], importance) for i in range(0, len(w), CHUNK)]
-    chunks = [part.tensors(NAME) for part in parts]
+    chunks = [part.tensors(module) for part in parts]
     found: Tensors = {name: np.concatenate([c[name] for c in chunks]) for name in chunks[0]}
-    found[f"{NAME}.input_scale"] = np.array([input_scale(x, np.square(w).sum(axis=0))], np.float32)
+    found[f"{module}.input_scale"] = np.array(
+        [input_scale(x, np.square(w).sum(axis=0))], np.float32
+    )
     lost = sum(
         float((np.square(part.weights() - w[i * CHUNK : (i + 1) * CHUNK]) * importance).sum())
         for i, part in enumerate(parts)

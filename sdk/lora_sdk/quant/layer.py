@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,6 +64,12 @@ def read_parameters(checkpoint: Checkpoint, lead: str) -> Parameters:
 def full_name(config: ModelConfig, source: Source) -> str:
     """The name of a tensor in the model's original library."""
     return source.full_name(family_of(config).PREFIXES[0])
+
+
+def head_module(config: ModelConfig) -> str:
+    """lm_head's name in the model's original library, also where it is tied."""
+    sources = family_of(config).sources(replace(config, tied=False))
+    return full_name(config, sources["lm_head"]).removesuffix(".weight")
 
 
 def file_modules(config: ModelConfig, lead: str) -> list[FileModule]:
