@@ -6,9 +6,46 @@ from __future__ import annotations
 from typing import Any
 
 _SIZES = {"num_hidden_layers": 2, "max_position_embeddings": 384}
-_QWEN2 = {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], **_SIZES,
-          "hidden_act": "silu", "rms_norm_eps": 1e-6, "tie_word_embeddings": False,
-          "use_sliding_window": False, "sliding_window": 64, "max_window_layers": 1}  # fmt: skip
+_QWEN2 = {
+    "model_type": "qwen2",
+    "architectures": ["Qwen2ForCausalLM"],
+    **_SIZES,
+    "hidden_act": "silu",
+    "rms_norm_eps": 1e-6,
+    "tie_word_embeddings": False,
+    "use_sliding_window": False,
+    "sliding_window": 64,
+    "max_window_layers": 1,
+}
+_GPTJ = {
+    "model_type": "gptj",
+    "architectures": ["GPTJForCausalLM"],
+    "n_layer": 2,
+    "n_positions": 384,
+    "activation_function": "gelu_new",
+    "layer_norm_epsilon": 1e-5,
+    "rotary": True,
+    "scale_attn_weights": True,
+    "tie_word_embeddings": False,
+}
+_NEOX = {
+    "model_type": "gpt_neox",
+    "architectures": ["GPTNeoXForCausalLM"],
+    **_SIZES,
+    "layer_norm_eps": 1e-5,
+    "tie_word_embeddings": False,
+}
+_PHI = {
+    "model_type": "phi",
+    "architectures": ["PhiForCausalLM"],
+    **_SIZES,
+    "layer_norm_eps": 1e-5,
+    "tie_word_embeddings": False,
+    "qk_layernorm": False,
+}
+_STABLELM = {"model_type": "stablelm", "architectures": ["StableLmForCausalLM"], **_SIZES,
+             "layer_norm_eps": 1e-5, "tie_word_embeddings": False, "qk_layernorm": False,
+             "hidden_act": "silu"}  # fmt: skip
 
 FAMILY_CONFIGS: dict[str, dict[str, Any]] = {
     "qwen2": {
@@ -19,5 +56,42 @@ FAMILY_CONFIGS: dict[str, dict[str, Any]] = {
         **_QWEN2, "hidden_size": 112, "num_attention_heads": 14, "num_key_value_heads": 2,
         "head_dim": 24, "intermediate_size": 304, "vocab_size": 283, "tie_word_embeddings": True,
         "rope_parameters": {"rope_type": "default", "rope_theta": 20000.0},
+    },
+    "gptj": {**_GPTJ, "n_embd": 144, "n_head": 6, "rotary_dim": 8, "vocab_size": 297},
+    "gptj_whole_head": {
+        **_GPTJ, "n_embd": 176, "n_head": 11, "rotary_dim": 16, "n_inner": 360, "vocab_size": 285,
+        "activation_function": "gelu",
+    },
+    "gpt_neox": {
+        **_NEOX, "hidden_size": 160, "num_attention_heads": 5, "intermediate_size": 392,
+        "vocab_size": 301, "rotary_pct": 0.25, "rotary_emb_base": 5000, "hidden_act": "gelu",
+        "use_parallel_residual": True,
+    },
+    "gpt_neox_sequential": {
+        **_NEOX, "hidden_size": 144, "num_attention_heads": 6, "intermediate_size": 328,
+        "vocab_size": 291, "rotary_pct": 1.0, "hidden_act": "gelu_fast", "attention_bias": False,
+        "use_parallel_residual": False,
+    },
+    "phi": {
+        **_PHI, "hidden_size": 120, "num_attention_heads": 5, "num_key_value_heads": None,
+        "intermediate_size": 328, "vocab_size": 303, "partial_rotary_factor": 0.5,
+        "hidden_act": "gelu_new",
+    },
+    "phi_gqa": {
+        **_PHI, "hidden_size": 160, "num_attention_heads": 8, "num_key_value_heads": 2,
+        "intermediate_size": 352, "vocab_size": 289, "hidden_act": "gelu",
+        "rope_parameters": {
+            "rope_type": "default", "rope_theta": 3000.0, "partial_rotary_factor": 0.4,
+        },
+    },
+    "stablelm": {
+        **_STABLELM, "hidden_size": 160, "num_attention_heads": 5, "num_key_value_heads": 5,
+        "intermediate_size": 328, "vocab_size": 305, "use_qkv_bias": True, "rope_theta": 5000.0,
+        "use_parallel_residual": False, "partial_rotary_factor": 0.25,
+    },
+    "stablelm_parallel_gqa": {
+        **_STABLELM, "hidden_size": 144, "num_attention_heads": 6, "num_key_value_heads": 2,
+        "intermediate_size": 360, "vocab_size": 293, "use_qkv_bias": False,
+        "use_parallel_residual": True, "partial_rotary_factor": 0.5,
     },
 }  # fmt: skip

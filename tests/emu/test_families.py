@@ -4,6 +4,7 @@ what transformers computed, and quantized. The mistakes that each family invites
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -12,7 +13,8 @@ import pytest
 from numpy.typing import NDArray
 
 from lora_sdk.model.checkpoint import Checkpoint
-from lora_sdk.model.spec import ModelConfig
+from lora_sdk.model.rope import head_order
+from lora_sdk.model.spec import ModelConfig, Residual
 from lora_sdk.quant.recipe import Recipe
 from tests.calibrated import random_windows, write_quantized
 from tests.drive import Driver, Logits, open_runner
@@ -87,9 +89,71 @@ def without(*names: str) -> Mistake:
     return change
 
 
+def half_pairs(part: str) -> Mistake:
+    """Heads of q or k as the file has them: neighbours where halves are rotated."""
+
+    def change(config: ModelConfig, weights: Weights) -> ModelConfig:
+        assert config.rope is not None
+        size, width = config.head_dim, config.rope.width
+        order = np.argsort(head_order(size, width, interleaved=True))
+        for layer in range(config.layers):
+            name = f"layer.{layer}.{part}"
+            heads = weights[name].reshape(config.hidden, -1, size)
+            weights[name] = heads[:, :, order].reshape(config.hidden, -1)
+        return config
+
+    return change
+
+
+def residual(kind: Residual) -> Mistake:
+    def change(config: ModelConfig, weights: Weights) -> ModelConfig:
+        for name in [n for n in weights if ".attn_norm." in n]:
+            weights.setdefault(name.replace("attn", "mlp"), weights[name])
+        return replace(config, residual=kind)
+
+    return change
+
+
+def rope(**fields: float) -> Mistake:
+    def change(config: ModelConfig, weights: Weights) -> ModelConfig:
+        assert config.rope is not None
+        return replace(config, rope=replace(config.rope, **fields))  # type: ignore[arg-type]
+
+    return change
+
+
+def swapped(a: str, b: str) -> Mistake:
+    def change(config: ModelConfig, weights: Weights) -> ModelConfig:
+        weights[a], weights[b] = weights[b], weights[a]
+        return config
+
+    return change
+
+
 MISTAKES: list[tuple[str, str, Mistake]] = [
     ("qwen2", "bias of q", without("layer.0.q.bias")),
     ("qwen2_gqa_tied", "bias of v", without("layer.1.v.bias")),
+    ("gptj", "pairing of q and k", lambda c, w: half_pairs("q")(half_pairs("k")(c, w), w)),
+    ("gptj_whole_head", "pairing of k", half_pairs("k")),
+    ("gptj", "one norm after the other", residual("sequential")),
+    ("gptj", "bias of lm_head", without("lm_head.bias")),
+    ("gptj", "width", rope(width=12)),
+    ("gpt_neox", "one norm for both", residual("parallel")),
+    ("gpt_neox", "sequential", residual("sequential")),
+    ("gpt_neox_sequential", "parallel", residual("parallel_two_norms")),
+    ("gpt_neox", "norms", swapped("layer.0.attn_norm.gamma", "layer.0.mlp_norm.gamma")),
+    ("gpt_neox", "theta", rope(theta=1e4)),
+    ("gpt_neox", "q and k", swapped("layer.0.q", "layer.0.k")),
+    ("gpt_neox", "width", rope(width=16)),
+    ("phi", "sequential", residual("sequential")),
+    ("phi", "width", rope(width=24)),
+    ("phi_gqa", "theta", rope(theta=1e4)),
+    ("phi", "bias of lm_head", without("lm_head.bias")),
+    ("phi_gqa", "bias of o", without("layer.0.o.bias")),
+    ("stablelm", "parallel", residual("parallel_two_norms")),
+    ("stablelm", "bias of k and v", without("layer.0.k.bias", "layer.0.v.bias")),
+    ("stablelm", "width", rope(width=16)),
+    ("stablelm_parallel_gqa", "sequential", residual("sequential")),
 ]
 
 

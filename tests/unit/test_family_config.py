@@ -11,7 +11,8 @@ import pytest
 
 from lora_host.errors import ModelError
 from lora_sdk.model.config import load_config, model_types
-from lora_sdk.model.spec import ModelConfig
+from lora_sdk.model.shapes import shape_json
+from lora_sdk.model.spec import ModelConfig, RopeConfig
 from tests import made_up_family
 from tests.family_configs import FAMILY_CONFIGS
 
@@ -30,6 +31,24 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("qwen2", {"num_key_value_heads": 4}, "num_key_value_heads is 4"),
     ("qwen2", {"hidden_act": "gelu"}, "hidden_act"),
     ("qwen2", {"partial_rotary_factor": 0.5}, "partial_rotary_factor"),
+    ("gptj", {"rotary_dim": None}, "rotary_dim is None"),
+    ("gptj", {"rotary_dim": 7}, "rotary_dim is 7"),
+    ("gptj", {"rotary_dim": 26}, "rotary_dim is 26"),
+    ("gptj", {"rotary": False}, "rotary is False"),
+    ("gptj", {"scale_attn_weights": False}, "scale_attn_weights"),
+    ("gptj", {"activation_function": "tanh"}, "activation_function"),
+    ("gptj", {"n_head": 5}, "n_embd is 144"),
+    ("gpt_neox", {"rotary_pct": 0.1}, "rotary_pct is 0.1"),
+    ("gpt_neox", {"rotary_pct": 1.5}, "rotary_pct is 1.5"),
+    ("gpt_neox", {"head_dim": 16}, "head_dim is 16"),
+    ("gpt_neox", {"hidden_act": "swish"}, "hidden_act"),
+    ("gpt_neox", {"rope_scaling": {"type": "dynamic", "factor": 2.0}}, "type is 'dynamic'"),
+    ("phi", {"qk_layernorm": True}, "qk_layernorm is True: norms of q and k"),
+    ("phi", {"partial_rotary_factor": 0.01}, "partial_rotary_factor is 0.01"),
+    ("phi", {"num_key_value_heads": 3}, "num_key_value_heads is 3"),
+    ("stablelm", {"qk_layernorm": True}, "qk_layernorm is True: norms of q and k"),
+    ("stablelm", {"hidden_act": "gelu"}, "hidden_act"),
+    ("stablelm", {"use_qkv_bias": 1}, "use_qkv_bias is 1"),
 ]
 
 
@@ -46,6 +65,22 @@ def test_other_arithmetic_is_refused_by_name(
 def test_qwen2_has_biases_on_q_k_and_v_alone(tmp_path: Path) -> None:
     config = load(tmp_path, FAMILY_CONFIGS["qwen2"])
     assert (config.qkv_bias, config.o_bias, config.mlp_bias) == (True, False, False)
+
+
+def test_rotary_width_and_theta_in_old_and_new_spelling(tmp_path: Path) -> None:
+    old = load(tmp_path, FAMILY_CONFIGS["gpt_neox"])
+    assert old.rope == RopeConfig("default", 5000.0, width=8)
+    values = {k: v for k, v in FAMILY_CONFIGS["gpt_neox"].items() if not k.startswith("rotary")}
+    given = {"rope_type": "default", "rope_theta": 5000.0, "partial_rotary_factor": 0.25}
+    assert load(tmp_path, {**values, "rope_parameters": given}) == old
+    assert load(tmp_path, FAMILY_CONFIGS["gpt_neox_sequential"]).rope == RopeConfig("default", 1e4)
+
+
+def test_a_hub_folder_of_gpt_j_loads_silently(tmp_path: Path, caplog: Any) -> None:
+    shape = shape_json("gpt-j-6b")
+    config = load(tmp_path, {**shape, "summary_type": "cls_index", "gradient_checkpointing": False})
+    assert (config.layers, config.heads, config.head_dim) == (28, 16, 256)
+    assert config.rope == RopeConfig("default", 1e4, width=64) and caplog.records == []
 
 
 @pytest.mark.parametrize(

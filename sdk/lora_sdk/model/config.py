@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from lora_host.errors import ModelError
-from lora_sdk.model import gpt2, llama, opt, qwen2
+from lora_sdk.model import gpt2, gpt_neox, gptj, llama, opt, phi, qwen2, stablelm
 from lora_sdk.model.fields import Fields
 from lora_sdk.model.json_file import read_json
 from lora_sdk.model.methods import read_quantization
@@ -57,6 +57,10 @@ _FAMILIES: dict[str, Family] = {
     "llama": llama,
     "mistral": llama,
     "qwen2": qwen2,
+    "gptj": gptj,
+    "gpt_neox": gpt_neox,
+    "phi": phi,
+    "stablelm": stablelm,
 }
 
 

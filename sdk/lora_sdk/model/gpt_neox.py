@@ -1,0 +1,100 @@
+"""GPT-NeoX and Pythia: q, k and v of each head in one matrix, rotary positions on a part of it,
+attention and MLP side by side behind a norm each, or one after the other."""
+
+from __future__ import annotations
+
+import re
+
+from lora_sdk.model.fields import MAX_POSITIONS, Fields
+from lora_sdk.model.gpt2 import ACTIVATIONS as _GPT2_ACTIVATIONS
+from lora_sdk.model.heads import read_head_dim
+from lora_sdk.model.rope import head_order
+from lora_sdk.model.rope_fields import read_rope, rotary_width
+from lora_sdk.model.source import Source, biased, head, norm, table
+from lora_sdk.model.spec import ModelConfig
+
+ACTIVATIONS = {**_GPT2_ACTIVATIONS, "gelu_fast": "gelu_tanh"}
+PREFIXES = ("gpt_neox.", "")
+PROBE = "embed_in.weight"
+IGNORED = re.compile(r"layers\.\d+\.attention\.(bias|masked_bias|rotary_emb\.inv_freq)")
+
+
+def normalise(fields: Fields) -> ModelConfig:
+    """The normalised configuration; ModelError names a field that is wrong or not supported."""
+    hidden = fields.integer("hidden_size", 6144)
+    heads = fields.integer("num_attention_heads", 64)
+    head_dim = read_head_dim(fields, hidden, heads)
+    if head_dim * heads != hidden:
+        raise fields.error("head_dim", head_dim, f"hidden_size/num_attention_heads of {hidden}")
+    positions = fields.integer("max_position_embeddings", 2048, high=MAX_POSITIONS)
+    width = rotary_width(fields, head_dim, 0.25, ("rotary_pct",))
+    attention_bias = fields.flag("attention_bias", True)
+    parallel = fields.flag("use_parallel_residual", True)
+    return ModelConfig(
+        architecture="gpt_neox",
+        layers=fields.integer("num_hidden_layers", 44, high=4096),
+        hidden=hidden,
+        heads=heads,
+        kv_heads=heads,
+        head_dim=head_dim,
+        ffn=fields.integer("intermediate_size", 24576),
+        vocabulary=fields.integer("vocab_size", 50432),
+        positions=positions,
+        embed_dim=hidden,
+        norm="layernorm",
+        norm_eps=fields.number("layer_norm_eps", 1e-5),
+        norm_first=True,
+        final_norm=True,
+        norm_affine=True,
+        activation=fields.choice("hidden_act", "gelu", ACTIVATIONS),
+        gated=False,
+        rope=read_rope(fields, positions, ("rotary_emb_base", "rope_theta"), width),
+        position_rows=0,
+        position_offset=0,
+        tied=fields.flag("tie_word_embeddings", False),
+        qkv_bias=attention_bias,
+        o_bias=attention_bias,
+        mlp_bias=True,
+        residual="parallel_two_norms" if parallel else "sequential",
+    )
+
+
+def sources(config: ModelConfig) -> dict[str, Source]:
+    """Canonical name -> place in the files, lm_head only where it is not tied."""
+    d = config.hidden
+    found = {
+        "embed.token": table("embed_in.weight", config.vocabulary, d),
+        **norm("final_norm", "final_layer_norm", d),
+    }
+    for layer in range(config.layers):
+        found |= _layer(config, f"layer.{layer}", f"layers.{layer}")
+    return found | head("embed_out", d, config.vocabulary, config.tied, config.head_bias)
+
+
+def _layer(config: ModelConfig, name: str, tensor: str) -> dict[str, Source]:
+    d, ffn = config.hidden, config.ffn
+    found = {
+        **norm(f"{name}.attn_norm", f"{tensor}.input_layernorm", d),
+        **norm(f"{name}.mlp_norm", f"{tensor}.post_attention_layernorm", d),
+        **_fused(config, name, f"{tensor}.attention.query_key_value"),
+    }
+    found |= biased(f"{name}.o", f"{tensor}.attention.dense", d, d, config.o_bias)
+    found |= biased(f"{name}.up", f"{tensor}.mlp.dense_h_to_4h", d, ffn, config.mlp_bias)
+    return found | biased(f"{name}.down", f"{tensor}.mlp.dense_4h_to_h", ffn, d, config.mlp_bias)
+
+
+def _fused(config: ModelConfig, name: str, tensor: str) -> dict[str, Source]:
+    """q, k and v of the first head, then of the second: outputs of one matrix."""
+    assert config.rope is not None
+    d, size = config.hidden, config.head_dim
+    rotated = head_order(size, config.rope.width or size, interleaved=False)
+    found: dict[str, Source] = {}
+    for part, columns in enumerate((rotated, rotated, tuple(range(size)))):
+        order = tuple(
+            (3 * head + part) * size + column for head in range(config.heads) for column in columns
+        )
+        key = f"{name}.{'qkv'[part]}"
+        found[key] = Source(f"{tensor}.weight", "oi", (3 * d, d), 0, d, order)
+        if config.qkv_bias:
+            found[f"{key}.bias"] = Source(f"{tensor}.bias", "vector", (3 * d,), 0, d, order)
+    return found
