@@ -59,7 +59,7 @@ def test_spill_is_listed_with_its_cost() -> None:
     found = report(make_plan(LLAMA2_7B, overlay(), board(), 1))
     spilled = found["board"][0]["spilled"]
     assert spilled and all(matrix["modelled_extra_ms_a_token"] > 0 for matrix in spilled)
-    assert "ms a token more (modelled): layer." in table(found)
+    assert "ms more per token (modelled): layer." in table(found)
 
 
 def test_the_command_prints_a_table_or_json(folder: Path) -> None:

@@ -42,6 +42,6 @@ def test_metadata_apart_doubles_the_requests_of_4_bit_blocks() -> None:
 
 def test_the_command_prints_them_for_people_and_machines() -> None:
     text = CliRunner().invoke(command, ["--boards", "2", "--requests"])
-    assert text.exit_code == 0 and "memory requests of a decoded token, board 0" in text.output
+    assert text.exit_code == 0 and "memory requests per decoded token, board 0" in text.output
     found = json.loads(CliRunner().invoke(command, ["--requests", "--json"]).output)["requests"]
     assert [one["ratio"] for one in found["total"]] == [1, 2, 4, 8]

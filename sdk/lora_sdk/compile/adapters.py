@@ -1,9 +1,9 @@
-"""The adapters' share of a matmul: h = FP16(A*x) before it, gathered where A is sharded by rank
-(S-LoRA); the matmul itself adds scale*(B*h). Nothing where the plan has no slots.
+"""The adapter part of a matmul. ADAPTER computes h = FP16(A*x) before it; h is gathered if A is
+sharded by rank (S-LoRA). The matmul itself adds scale*(B*h). A plan without slots has none of this.
 
-`h` is written by ADAPTER and read by the matmul that follows it on the same unit. Its gather is
-started behind this board's own ADAPTER, hence behind the matmul that read the h before; a board
-without columns of the matrix still computes its ranks for the others."""
+ADAPTER writes `h`; the matmul that follows on the same unit reads it. The gather of h starts after
+this board's own ADAPTER, so after the matmul that read the previous h. A board without columns of
+the matrix still computes its ranks for the other boards."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def lower_adapter(
     part: Lowering, after: Event | None, matmul: Matmul
 ) -> tuple[Event | None, dict[str, int]]:
-    """The event that the matmul waits for, and its fields."""
+    """The event that the matmul waits for, and the matmul's adapter fields."""
     number, layout = part.adapted.get(matmul.name), part.board.adapters
     sharded = part.plan.adapters.shards(part.plan.size) > 1
     if number is None or layout is None or (matmul.name not in part.board.matrices and not sharded):

@@ -12,8 +12,8 @@ from lora_sdk.compile.isa import NO_LAYER, Attention, Command, Gather
 
 @dataclass(frozen=True)
 class Event:
-    """Something that a later command may wait for: a counter (eight, where `segments`) that reaches
-    `value`, signalled by a command of `unit`."""
+    """An event that a later command can wait for: a counter (eight if `segments`) reaches `value`,
+    signaled by a command of `unit`."""
 
     unit: int
     counter: int
@@ -22,7 +22,7 @@ class Event:
 
 
 class Builder:
-    """A command list in the making. Counters are never used twice in one list."""
+    """Builds a command list. A list uses no counter twice."""
 
     def __init__(self) -> None:
         self.commands: list[Command] = []
@@ -46,12 +46,12 @@ class Builder:
         return Event(kind.UNIT, counter, segments=segments)
 
     def gather(self, after: Event | None, segments: bool, **fields: Any) -> Event:
-        """A gather; where `segments`, its event is the arrival of each of the eight."""
+        """A gather. With `segments`, its event is the arrival of each of the eight segments."""
         flags = fields.pop("flags", 0) | (abi.FLAG_SIGNAL_SEGMENTS if segments else 0)
         return self.emit(Gather, after, flags=flags, **fields)
 
     def attention(self, after: Event | None, **fields: Any) -> Event:
-        """Attention; its event is the last head's end."""
+        """Attention. Its event is the completion of the last head."""
         event = self.emit(Attention, after, flags=abi.FLAG_SIGNAL_HEADS, **fields)
         return Event(event.unit, event.counter, value=fields["q_heads"])
 

@@ -165,7 +165,7 @@ class KvCommit(Command):
 
 @dataclass(frozen=True, kw_only=True)
 class Gather(Command):
-    """Router: all-gather of rows whose local share stands in place."""
+    """Router: all-gather of rows; the local share is already in the buffer."""
 
     STRUCT = "gather"
     OPCODE = abi.CMD_GATHER
@@ -214,7 +214,7 @@ class End(Command):
 
 
 def record(command: Command) -> bytes:
-    """The command's 64 bytes. OverflowError names a field whose value has no room in it."""
+    """The command's 64 bytes. OverflowError names a field whose value is too large."""
     values = np.zeros((), abi.dtype(command.STRUCT))
     values["opcode"], values["unit"] = command.OPCODE, command.UNIT
     for field in dataclasses.fields(command):
@@ -249,8 +249,8 @@ def counter_count(commands: Sequence[Command]) -> int:
 
 
 def encode(commands: Sequence[Command], plan: Plan, rank: int, list_id: int) -> bytes:
-    """Header and commands of board `rank`'s list, sealed by CRC-32. PlacementError where the list
-    is longer than the plan's room for it."""
+    """Header and commands of board `rank`'s list, sealed by CRC-32. PlacementError if the list is
+    longer than the space reserved by the plan."""
     body = b"".join(record(command) for command in commands)
     header = _header(commands, plan, rank, list_id)
     room = plan.boards[rank].control.list_bytes
@@ -308,7 +308,7 @@ def _header(commands: Sequence[Command], plan: Plan, rank: int, list_id: int) ->
 
 
 def _adapters(layout: AdapterLayout | None) -> dict[str, int]:
-    """The header's fields of the adapter slots; nothing without them."""
+    """The header's fields of the adapter slots; empty without slots."""
     if layout is None:
         return {}
     return {

@@ -1,5 +1,5 @@
-"""Q, K and V on their way to the cache and to attention: as they are, all in INT8 by static scales
-(LORA-Q), or K and V in INT8 with a scale of every head and position."""
+"""Q, K and V on their way to the cache and to attention: unchanged, all in INT8 with static scales
+(LORA-Q), or K and V in INT8 with one scale per head and position."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lora_sdk.plan.tensors import FP16_BYTES
 
 
 def quantize_qkv(part: Lowering, after: Event | None, store: StoreKv) -> Event | None:
-    """What lies between `store`'s source, rotated, and the cache."""
+    """Quantizes `store`'s source, after RoPE, as the cache requires."""
     kind = kv_of(part.config)
     if kind.static:
         return _static(part, after, store)

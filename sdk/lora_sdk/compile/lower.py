@@ -1,35 +1,40 @@
-"""A model's step as commands: one list a board, the same for every step.
+"""A model's step as commands: one list per board, the same for every step.
 
-Order within a unit is the list's; between units only counters order, and each command waits for at
-most one event. What a command reads has been written when that event has happened. That nothing is
-overwritten too early follows from the order too; with R(n) the Router's n-th gather:
+A unit runs its commands in list order. Between units only counters order commands, and each command
+waits for at most one event. That event guarantees that what the command reads has been written. The
+order also guarantees that nothing is overwritten too early, for these reasons:
 
-- `input` (gathered) is read by qkv or up and sent by its gather. Before the next norm writes it,
-  RESIDUAL has waited for o or down, which the MPU runs after qkv or up; and the norm has waited for
-  the gather of its own sums, which the Router runs after the gather of `input`. So neither reads it
-  any more. The same holds for `attention` and `ffn`: their next writer has waited, over a matmul,
-  for the segments of a later gather. `head` and `embed` are written once a list, `embed`
-  a second time by project_out, which has waited for the gather of `head`.
-- A board receives only into a gather that it has started itself, so a faster neighbour cannot write
-  into a buffer that is still in use here. A board that owns no column of a gather (narrow models)
-  has nothing to wait for, yet starts it late enough: before a gather into `input` the Router has
-  run the gather of `attention` or `ffn` behind the last matmul that read `input`, which waits for
-  this board's attention or its `ffn` columns; where it has none of these, there was no matmul. For
-  `attention` and `ffn` it is the gather of norm sums, which waits for RESIDUAL, after o or down;
-  without hidden columns there is no o and no down.
-- `sums`: the norm that reads it has waited for its gather as a whole, sending included, before the
-  next norm writes it.
-- `qkv`, `up`, `branch`: written by the MPU after it has run what reads them (attention) or after a
-  matmul that waited for what reads them (SWIGLU and RESIDUAL, on the VFU before the norm
-  or before the gather that the matmul waits for).
-- Scratch KV: a layer's KV_STORE is awaited by its attention; KV_COMMIT is first on the same unit
-  (DMA), so page tables and lengths are this step's before any row is stored or read.
-- Residual: written by the VFU alone. Taps and PACK read it on the DMA: a tap stands before its
-  layer's KV_STORE, which attention waits for, and RESIDUAL comes after attention; PACK stands after
-  the last RESIDUAL.
-- Results in the control bank: read by the host after END, which comes after a FENCE.
+- `input` (gathered) is read by qkv or up, and is sent by its own gather. The next norm writes it.
+  The RESIDUAL before that norm has waited for o or down, which the MPU runs after qkv or up. The
+  norm has also waited for the gather of its own sums, which the Router runs after the gather of
+  `input`. So neither reader is still active.
+- `attention` and `ffn` (gathered): the same argument. Their next writer has waited, through a
+  matmul, for the segments of a later gather.
+- `head` and `embed` (gathered): `head` is written once per list. `embed` is written at most twice;
+  its second writer, project_out, has waited for the gather of `head`.
+- Gathers of other boards: a board receives data only for a gather that it has started itself, so a
+  faster neighbor cannot write into a buffer that is still in use here.
+- Boards that own no column of a gather (narrow models) have nothing to wait for, but still start
+  the gather late enough. Before a gather into `input`, the Router has run the gather of `attention`
+  or `ffn` that follows the last matmul reading `input`. It waits for this board's attention or its
+  `ffn` columns. If the board has none of these, it ran no such matmul. Before a gather into
+  `attention` or `ffn`, the Router has run the gather of norm sums. It waits for RESIDUAL, which
+  comes after o or down. If the board has no hidden columns, it runs neither o nor down.
+- `sums`: the norm that reads it has waited for its whole gather, sending included, before the next
+  norm writes it.
+- `qkv`, `up`, `branch` are written by the MPU. It has either run their reader itself (attention),
+  or run a matmul that waited for their reader: SWIGLU and RESIDUAL run on the VFU before the norm,
+  or before the gather, that this matmul waits for.
+- Scratch KV: a layer's attention waits for the layer's KV_STORE. KV_COMMIT is the first command of
+  the same unit (DMA), so page tables and lengths are those of this step before any row is stored or
+  read.
+- The residual stream is written by the VFU only. Taps and PACK read it on the DMA. A tap precedes
+  its layer's KV_STORE, attention waits for that, and RESIDUAL comes after attention. PACK comes
+  after the last RESIDUAL.
+- Results in the control bank are read by the host after END, which comes after a FENCE.
 
-One board has no gathers; the same order holds by the VFU's and MPU's waits for each other.
+A single board has no gathers. The same order follows from the VFU and the MPU waiting for each
+other.
 """
 
 from __future__ import annotations
@@ -49,8 +54,8 @@ if TYPE_CHECKING:
 def lower(
     config: ModelConfig, plan: Plan, rank: int, scales: ActivationScales | None = None
 ) -> list[Command]:
-    """The command list of board `rank`. `scales` of a quantized model's activations; ModelError
-    names one that is missing."""
+    """The command list of board `rank`. `scales` are those of a quantized model's activations.
+    ModelError names a missing one."""
     part = Lowering(config, plan, rank, scales)
     part.builder.emit(KvCommit, None, what="kv commit")
     stream = lower_operations(part, part.block.before, None)

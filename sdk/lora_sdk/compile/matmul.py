@@ -1,12 +1,14 @@
-"""A matmul with what precedes it: its input quantized, gathered, put in order.
+"""A matmul and the commands before it, which quantize, gather and permute its input.
 
-Without adapter slots a board quantizes its own columns and the links carry INT8; adapters read the
-FP16 activation, so with slots the whole row is quantized behind its gather. Values are the same.
+Without adapter slots a board quantizes its own columns and the links carry INT8. Adapters read the
+FP16 activation, so with slots the whole row is quantized after its gather. The values are the same.
 
-What this adds to the order that `lower` explains: the INT8 copies of gathered buffers are written
-by the VFU right behind what writes the FP16 ones, or behind their gather, and read as these are, so
-what holds for `input` holds for `input8`. `permuted` is written for one matmul after the other:
-each has been run (the MPU in order) before the chain to the next matmul's input begins."""
+Additions to the ordering that `lower` explains:
+
+- The VFU writes the INT8 copy of a gathered buffer right after the FP16 one, or after its gather.
+  The copy is read like the original, so what is true of `input` is true of `input8`.
+- `permuted` is written for one matmul after another. The MPU runs in order, so each matmul is done
+  before the chain of commands to the next matmul's input begins."""
 
 from __future__ import annotations
 
@@ -48,7 +50,7 @@ def lower_matmul(part: Lowering, after: Event | None, matmul: Matmul) -> Event |
 
 
 def _quantize(part: Lowering, after: Event | None, matmul: Matmul, columns: range) -> Event | None:
-    """Columns of the source in INT8, by the scale of the matmul's input."""
+    """Quantizes columns of the source to INT8 with the scale of the matmul's input."""
     if not columns:
         return after
     source = matmul.source.name
@@ -68,7 +70,7 @@ def _quantize(part: Lowering, after: Event | None, matmul: Matmul, columns: rang
 
 
 def _permute(part: Lowering, after: Event | None, matmul: Matmul, source: str, size: int) -> Event:
-    """A whole row in the order in which the matrix holds its inputs, elements of `size` bytes."""
+    """Permutes a whole row, of elements of `size` bytes, to the order of the matrix's inputs."""
     permutation = part.board.matrices[matmul.name].spec.permutation
     assert permutation is not None  # the plan has a table for it
     return part.builder.emit(
@@ -88,8 +90,8 @@ def _permute(part: Lowering, after: Event | None, matmul: Matmul, source: str, s
 def _matrix(
     part: Lowering, after: Event | None, matmul: Matmul, source: str, adapter: dict[str, int]
 ) -> Event:
-    """target = source * this board's matrix (* its scales, + its bias, + what the rows' adapters
-    add: `adapter` has the fields)."""
+    """target = source * this board's matrix (* its scales, + its bias, + the adapters' delta, whose
+    command fields are `adapter`)."""
     placed = part.board.matrices[matmul.name]
     spec, flags = placed.spec, part.flags(matmul)
     fields: dict[str, Any] = dict(adapter)

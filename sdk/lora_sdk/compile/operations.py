@@ -1,5 +1,5 @@
-"""What each kind of operation becomes on one board: vector operations, matmuls, attention, moves
-(III.A, Figure 4)."""
+"""Lowers each kind of operation to commands of one board: vector operations, matmuls, attention,
+moves (III.A, Figure 4)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NORMS = {
 def lower_operations(
     part: Lowering, operations: Iterable[ops.Operation], after: Event | None
 ) -> Event | None:
-    """Commands of operations in order, each behind the one before; returns the last event."""
+    """Emits the commands of operations; each waits for the previous one. Returns the last event."""
     for operation in operations:
         after = ops.row(COMMANDS, operation)(part, after, operation)
     return after
@@ -72,7 +72,7 @@ def _add_position(part: Lowering, after: Event | None, add: ops.AddPosition) -> 
 
 
 def _norm(part: Lowering, after: Event | None, norm: ops.Norm) -> Event | None:
-    """Sums of the board's own columns, those of all boards, then the norm itself (III.B)."""
+    """Sums over the board's own columns, their gather, then the norm itself (III.B)."""
     name, sums, apply = NORMS[norm.kind]
     columns = part.columns(norm.source)
     fields: dict[str, Any] = {

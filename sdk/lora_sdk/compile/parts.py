@@ -1,4 +1,4 @@
-"""What the operations of every model share: addresses, gathers, taps."""
+"""Lowering steps that all operations share: addresses, gathers, taps."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 class Lowering:
-    """The state of lowering one board's list. Commands without columns on this board are left out;
-    what would have waited for them waits for what they would have waited for."""
+    """The state of lowering one board's list. Commands without columns on this board are omitted.
+    Their successors then wait for the event that the omitted command would have waited for."""
 
     def __init__(
         self, config: ModelConfig, plan: Plan, rank: int, scales: ActivationScales | None = None
@@ -47,8 +47,8 @@ class Lowering:
         return local_columns(self.config, self.board.share, buffer)
 
     def own(self, buffer: Buffer) -> OnchipBuffer:
-        """The rows of this board's columns, in place where the buffer is gathered; of results in
-        the control bank."""
+        """The rows of this board's columns: within the whole rows of a gathered buffer, in the
+        control bank for results."""
         if buffer.results:
             return OnchipBuffer(self.board.control.logits_offset, self.board.control.logits_stride)
         if buffer.gathered:
@@ -60,7 +60,7 @@ class Lowering:
         return self.plan.overlay.control_bank if buffer.results else abi.BANK_ONCHIP
 
     def within(self, name: str, columns: range, size: int = FP16_BYTES) -> OnchipBuffer:
-        """Some columns, of `size` bytes each, in place in a buffer of whole rows."""
+        """Some columns, of `size` bytes each, within a buffer of whole rows."""
         whole = self.board.onchip[name]
         return OnchipBuffer(whole.offset + columns.start * size, whole.stride)
 
@@ -70,7 +70,7 @@ class Lowering:
         return {f"{letter}_offset": buffer.offset, f"{letter}_stride": buffer.stride}
 
     def table_a(self, name: str) -> dict[str, int]:
-        """Bank and line of a table as a vector command's operand a; nothing where it is absent."""
+        """Bank and line of a table as a vector command's operand a; empty if it is absent."""
         return self._table("a", name)
 
     def table_b(self, name: str) -> dict[str, int]:
@@ -95,7 +95,7 @@ class Lowering:
         return abi.FLAG_SELECTED if operation.selected else 0
 
     def gather(self, after: Event | None, name: str, segments: bool = True) -> Event | None:
-        """The next collective of the plan, on buffer `name`; nothing on a single board."""
+        """The next collective of the plan, on buffer `name`. A single board has none."""
         if self.alone:
             return after
         collective = self.plan.collectives[self._collective]
@@ -117,13 +117,13 @@ class Lowering:
         return event
 
     def check_collectives(self) -> None:
-        """Every collective of the plan has been used, so that its link bytes are the list's."""
+        """Checks that all collectives of the plan, which counts link bytes, were lowered."""
         expected = 0 if self.alone else len(self.plan.collectives)
         if self._collective != expected:
             raise AssertionError(f"{self._collective} gathers, the plan has {expected}")
 
     def tap(self, layer: int, after: Event | None) -> None:
-        """Copies the input of `layer` to the results where the plan wants it."""
+        """Copies the input of `layer` to the results if the plan has a tap there."""
         hidden = self.board.share.hidden
         if layer not in self.plan.hidden_taps or not hidden:
             return
@@ -143,5 +143,5 @@ class Lowering:
                 )
 
     def leave_layers(self) -> None:
-        """What follows belongs to no block."""
+        """Marks the commands that follow as outside the layers."""
         self.builder.layer = NO_LAYER

@@ -20,7 +20,7 @@ def pack_rows(values: npt.NDArray[np.generic], row_bytes: int) -> Bytes:
 
 
 def pack_scales(scales: npt.NDArray[np.float32], bias: Half | None) -> Bytes:
-    """FP32 scales [N] in whole lines, the FP16 bias [N] behind them: uint8 [bytes]."""
+    """FP32 scales [N] in whole lines, followed by the FP16 bias [N]: uint8 [bytes]."""
     lines = [scales.astype("<f4"), *([] if bias is None else [bias.astype("<f2")])]
     line = abi.LINE_BYTES
     return np.concatenate(

@@ -1,4 +1,4 @@
-"""What matmuls of quantized matrices read beside their weights: scales and orders of inputs."""
+"""Tables of quantized matrices: columns' scales and orders of inputs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Scales = npt.NDArray[np.float32]
 
 
 class QuantizedWeights(Protocol):
-    """What loading quantized matrices needs of lora_sdk.model.checkpoint.Checkpoint."""
+    """The part of lora_sdk.model.checkpoint.Checkpoint that loading quantized matrices uses."""
 
     def part(self, name: str, start: int, stop: int) -> PackPart: ...
     def column_scales(self, name: str, start: int, stop: int) -> Scales | None: ...
@@ -43,8 +43,8 @@ def tile_parts(weights: QuantizedWeights, placed: MatrixPlacement, tiles: range)
 
 
 def scale_table(weights: QuantizedWeights, placed: MatrixPlacement) -> Bytes:
-    """A scale of every column, and the bias behind them. ModelError names scales that are missing,
-    no numbers, or out of FP32's range."""
+    """The scales of all columns, followed by the bias. ModelError names scales that are missing,
+    not finite, or out of FP32's range."""
     parts = [part for part in placed.parts if part.width]
     scales = joined([_scales(weights, part) for part in parts])
     if not placed.spec.bias:
@@ -54,7 +54,7 @@ def scale_table(weights: QuantizedWeights, placed: MatrixPlacement) -> Bytes:
 
 
 def _scales(weights: QuantizedWeights, part: Part) -> Scales:
-    """FP32(s_x*s_w) of columns, s_x alone where weights' scales belong to groups."""
+    """FP32(s_x*s_w) of columns, only s_x if weights have scales per group."""
     name = part.tensor
     s_x = check_scale(f"{name}: scale of its input", weights.input_scale(name))
     s_w = weights.column_scales(name, part.start, part.stop)
@@ -72,18 +72,18 @@ def _scales(weights: QuantizedWeights, part: Part) -> Scales:
 def order_table(
     weights: QuantizedWeights, matrix: MatrixPlacement, placed: TablePlacement
 ) -> Bytes:
-    """uint32 [K], after a check that it is an order and that parts of the matrix agree."""
+    """uint32 [K], checked to be a permutation and equal for all parts of the matrix."""
     orders = {part.tensor: weights.permutation(part.tensor) for part in matrix.parts}
     (first, order), *others = orders.items()
     if order is None:
-        order = np.arange(matrix.k, dtype=np.uint32)  # act-order that changes nothing
+        order = np.arange(matrix.k, dtype=np.uint32)  # act-order with the identity
     if not np.array_equal(np.sort(order), np.arange(matrix.k)):
         raise ModelError(f"{first}: the order of its inputs is no permutation of {matrix.k}")
     for name, other in others:
         if not np.array_equal(order, np.arange(matrix.k) if other is None else other):
             raise ModelError(
-                f"{name}: the order of its inputs (act-order) is another than that of {first}, "
-                "a part of the same product; expected the same"
+                f"{name}: the order of its inputs (act-order) differs from that of {first}, "
+                "a part of the same matmul; expected the same"
             )
     rows: Bytes = pack_rows(order.astype("<u4")[None], placed.spec.row_bytes)
     return rows.reshape(-1)

@@ -1,6 +1,6 @@
 """Writes a model's weights into the boards' banks and compares checksums made by the boards.
 
-The files are mapped and packed in C piece by piece, so the model is never in host memory twice."""
+The files are mapped and packed in C batch by batch, so the model is never in host memory twice."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from lora_sdk.plan.tensors import Part
 if TYPE_CHECKING:
     from lora_host.cluster import Cluster
 
-AROUND_BYTES = 512 << 10  # what the system maps beside a range that is read
+AROUND_BYTES = 512 << 10  # what the system maps around a range that is read
 BATCH_BYTES = 32 << 20  # of the files, mapped at once; also the step of progress and of Ctrl-C
-MOST_BATCH_BYTES = 256 << 20  # of large models: threads wait for each other behind every batch
+MAX_BATCH_BYTES = 256 << 20  # of large models: threads wait for each other after every batch
 QUANTIZED_BYTES = 16 << 20  # of unpacked weights in a task: scales are converted for each
 PROGRAM_BYTES = 64 << 20  # of this process without a model
 EXTRA_PART = 12  # program and batch are a 12th of a large model
@@ -41,7 +41,7 @@ Progress = Callable[[int, int], None]
 
 
 class Weights(QuantizedWeights, Protocol):
-    """What loading needs of lora_sdk.model.checkpoint.Checkpoint."""
+    """The part of lora_sdk.model.checkpoint.Checkpoint that loading uses."""
 
     def stored(self, name: str) -> Stored: ...
     def forget(self) -> None: ...
@@ -59,7 +59,7 @@ class Loader:
         progress: Progress | None = None,
         threads: int | None = None,
     ) -> None:
-        """`progress(done, total)` receives bytes; `threads` pack, None for one a core."""
+        """`progress(done, total)` receives bytes; `threads` pack, None for one per core."""
         self.ranges: list[Range] = []
         self._cluster = cluster
         self._plan = plan
@@ -70,10 +70,10 @@ class Loader:
         self._total = sum(board.placed_bytes for board in plan.boards)
         self._done = 0
         extra = self._total // EXTRA_PART - PROGRAM_BYTES
-        self._batch_bytes = min(MOST_BATCH_BYTES, max(BATCH_BYTES, extra))
+        self._batch_bytes = min(MAX_BATCH_BYTES, max(BATCH_BYTES, extra))
 
     def load(self) -> None:
-        """Writes all matrices and tables; ModelError names a weight that FP16 cannot hold."""
+        """Writes all matrices and tables; ModelError names a weight out of FP16's range."""
         scratch = Scratch(self._threads)
         self._note([])
         for batch in _batches(self._tasks(), self._batch_bytes):
@@ -87,7 +87,7 @@ class Loader:
         self._weights.forget()
 
     def _load_tables(self, board: BoardPlan, matrix: MatrixPlacement) -> None:
-        """What the matmul reads beside its weights and is not stored as it is."""
+        """Writes the computed tables that the matmul reads in addition to its weights."""
         spec = matrix.spec
         if spec.scales is not None:
             raw = scale_table(self._weights, matrix)
@@ -102,7 +102,7 @@ class Loader:
 
     def check(self) -> None:
         """Compares each range with the board's own sum; TransportError names the first that
-        differs. Nothing is written again: what changed once may change once more."""
+        differs. Nothing is written again: damaged memory may be damaged again."""
         for placed in self.ranges:
             found = self._cluster.checksum(placed.board, placed.bank, placed.offset, placed.bytes)
             if found != placed.crc:
@@ -114,17 +114,17 @@ class Loader:
                 )
 
     def _tasks(self) -> Iterator[PackTask]:
-        """All that the files hold, in pieces of about a batch at most. Tensor by tensor, the boards
-        in turn: their shares lie in the same pages of the file, mapped once."""
+        """All stored tensors, in tasks of at most about a batch. Boards alternate within a tensor:
+        their shares lie in the same pages of the file, which are then mapped once."""
         boards = self._plan.boards
         for name in dict.fromkeys(name for board in boards for name in board.matrices):
-            yield from _in_turn(
+            yield from _alternate(
                 self._matrix_tasks(board, board.matrices[name])
                 for board in boards
                 if name in board.matrices
             )
         for name in dict.fromkeys(name for board in boards for name in board.tables):
-            yield from _in_turn(
+            yield from _alternate(
                 self._table_tasks(board, board.tables[name])
                 for board in boards
                 if name in board.tables and not board.tables[name].spec.computed
@@ -157,7 +157,7 @@ class Loader:
             )  # fmt: skip
 
     def _units(self, elements: int, parts: tuple[PackPart, ...]) -> int:
-        """Tiles or rows, of so many elements each, that a batch holds."""
+        """Tiles or rows, of `elements` elements each, per batch."""
         return max(1, self._batch_bytes // (elements * max(part.data.itemsize for part in parts)))
 
     def _parts(self, parts: tuple[Part, ...]) -> tuple[PackPart, ...]:
@@ -175,19 +175,19 @@ class Loader:
         return rope_table(self._plan.config, rows)
 
     def _load_rope(self, board: BoardPlan, placed: TablePlacement) -> None:
-        """The one table that is computed, in pieces of a batch."""
+        """Writes the RoPE table, which is computed, in chunks of a batch."""
         rows, row_bytes = placed.spec.rows, placed.spec.row_bytes
         step = max(1, BATCH_BYTES // row_bytes)
         for start in range(0, rows, step):
-            piece = self._rope[start : min(rows, start + step)]
-            raw = pack_rows(piece.reshape(len(piece), -1), row_bytes).reshape(-1).data
+            chunk = self._rope[start : min(rows, start + step)]
+            raw = pack_rows(chunk.reshape(len(chunk), -1), row_bytes).reshape(-1).data
             offset = placed.offset + start * row_bytes
             self._cluster.write(board.board, placed.bank, offset, raw)
             crc = zlib.crc32(raw)
             self._note([Range(board.board, placed.bank, offset, raw.nbytes, crc)])
 
     def _note(self, written: list[Range]) -> None:
-        """Joins what was written to what lies before it."""
+        """Records written ranges, merging adjacent ones, and reports progress."""
         for new in written:
             last = self._last.get((new.board, new.bank))
             self._done += new.bytes
@@ -213,19 +213,19 @@ def _task(
     )  # fmt: skip
 
 
-def _in_turn(boards: Iterable[Iterator[PackTask]]) -> Iterator[PackTask]:
-    """The first piece of each board, then the second of each."""
-    for pieces in zip_longest(*boards):
-        yield from (piece for piece in pieces if piece is not None)
+def _alternate(boards: Iterable[Iterator[PackTask]]) -> Iterator[PackTask]:
+    """The first task of each board, then the second of each."""
+    for tasks in zip_longest(*boards):
+        yield from (task for task in tasks if task is not None)
 
 
-def _batches(tasks: Iterator[PackTask], most: int) -> Iterator[list[PackTask]]:
-    """Tasks together as long as they bring no more than `most` bytes of the files into memory."""
+def _batches(tasks: Iterator[PackTask], limit: int) -> Iterator[list[PackTask]]:
+    """Groups tasks into batches that map at most `limit` bytes of the files."""
     batch: list[PackTask] = []
     size = 0
     for task in tasks:
         reads = _reads(task) + len(task.parts) * AROUND_BYTES
-        if batch and size + reads > most:
+        if batch and size + reads > limit:
             yield batch
             batch, size = [], 0
         batch.append(task)
@@ -235,7 +235,7 @@ def _batches(tasks: Iterator[PackTask], most: int) -> Iterator[list[PackTask]]:
 
 
 def _reads(task: PackTask) -> int:
-    """Bytes of the files, at most, that a task reads."""
+    """Max bytes of the files that a task reads."""
     unit = task.n if task.row_bytes else task.k * abi.BLOCK_N
     quantized = task.column is not None
     element = 1 if quantized else max(part.data.itemsize for part in task.parts)

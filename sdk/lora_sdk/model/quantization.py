@@ -113,12 +113,12 @@ class Quantization:
         for name in others:
             if self.format(name) != self.format(first):
                 raise ModelError(
-                    f"{name}: {self.format(name)}, but {first}, a part of the same product, is "
+                    f"{name}: {self.format(name)}, but {first}, a part of the same matmul, is "
                     f"{self.format(first)}; expected the same format"
                 )
             if (name in self.act_order) != (first in self.act_order):
                 raise ModelError(
-                    f"{name} and {first} are parts of one product, but only one of them has its "
+                    f"{name} and {first} are parts of one matmul, but only one of them has its "
                     "inputs in an order of its own (act-order); expected both or neither"
                 )
         return self.format(first)

@@ -1,8 +1,8 @@
 """Room for adapters: slots in the weight banks, and how a matrix's ranks are sharded over boards.
 
-An adapter's A is applied to the gathered input and its B makes the board's own columns, so sharding
-by column alone needs no communication (BD-LoRA, section 3); only S-LoRA's way, which shards A by
-rank, has a further gather of h before each matmul."""
+An adapter's A is applied to the gathered input, and its B computes the board's own columns. So
+sharding by column needs no communication (BD-LoRA, section 3). Only S-LoRA, which shards A by rank,
+has a further gather of h before each matmul."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lora_sdk.model.spec import ModelConfig
 
 MODES = ("auto", "nfs", "s", "bd")
-FACTORS = 32  # struct lora_adapter_factor a matrix that a slot has room for
+FACTORS = 32  # struct lora_adapter_factor per matrix, reserved in a slot
 DEFAULT_RANK = 64
 CHUNK_LINES = 8192 // 64
 
@@ -28,8 +28,8 @@ CHUNK_LINES = 8192 // 64
 class AdapterOptions:
     """`slots` adapters at once on the boards (0: no support for them in the list), of ranks up to
     `max_rank`. `mode`: "auto" shards block-diagonal adapters and replicates A of the others; "nfs"
-    (not fully sharded) replicates A of all; "s" (S-LoRA) deals A by rank and gathers h; "bd" is
-    auto that refuses adapters which are not sharded without communication."""
+    (not fully sharded) replicates A of all; "s" (S-LoRA) shards A by rank and gathers h; "bd" is
+    auto, but refuses adapters that would need communication."""
 
     slots: int = 0
     max_rank: int = DEFAULT_RANK
@@ -37,12 +37,12 @@ class AdapterOptions:
 
     @property
     def rank(self) -> int:
-        """The largest rank, padded."""
+        """The max rank, padded."""
         return padded_rank(self.max_rank)
 
     @property
     def sharded(self) -> bool:
-        """Whether A lies by rank, so that h has to be gathered."""
+        """Whether A is sharded by rank, so that h has to be gathered."""
         return self.slots > 0 and self.mode == "s"
 
     def shards(self, boards: int) -> int:
@@ -50,13 +50,14 @@ class AdapterOptions:
         return boards if self.sharded else 1
 
     def share(self, boards: int) -> int:
-        """Ranks of one tensor that a board has at most in its run of h."""
+        """Max ranks of one tensor in a board's columns of h."""
         return -(-self.rank // self.shards(boards))
 
 
 @dataclass(frozen=True)
 class AdapterLayout:
-    """One board's slots. `columns`: values of a row of h; `matrices`: a slot's directory."""
+    """One board's slots. `columns`: values per row of h; `matrices`: size of a slot's
+    directory."""
 
     slots: int
     chunks: int
@@ -72,11 +73,11 @@ class AdapterLayout:
 
     @property
     def lines(self) -> int:
-        """Lines that all slots take of every bank, from `line` on."""
+        """Lines of every bank that all slots occupy, from `line` on."""
         return bank_lines(self.slots * self.chunks, self.bank_count)
 
     def runs(self, slot: int, start: int, stop: int) -> Iterator[tuple[int, int, int, int]]:
-        """(bank, byte offset, from, to) of bytes start..stop-1 of a slot, a chunk at a time."""
+        """(bank, byte offset, from, to) of bytes start..stop-1 of a slot, chunk by chunk."""
         while start < stop:
             chunk, within = divmod(start, abi.ADAPTER_CHUNK)
             row, bank = divmod(slot * self.chunks + chunk, self.bank_count)
@@ -87,24 +88,24 @@ class AdapterLayout:
 
 
 def padded_rank(rank: int) -> int:
-    """`rank` up to a whole group."""
+    """`rank` rounded up to a whole group."""
     return -(-rank // abi.ADAPTER_GROUP) * abi.ADAPTER_GROUP
 
 
 def bank_lines(chunks: int, banks: int) -> int:
-    """Lines of each of `banks` banks over which `chunks` chunks are sharded one by one."""
+    """Lines of each of `banks` banks over which `chunks` chunks are striped."""
     return -(-chunks // banks) * CHUNK_LINES
 
 
 def h_columns(config: ModelConfig, options: AdapterOptions, boards: int) -> int:
-    """Values of a row of h: those of the matrix with the most tensors."""
+    """Values per row of h: the max over the matrices."""
     most = max(len(matmul.outputs) for matmul in describe(config).adapted)
     return options.shards(boards) * options.share(boards) * most
 
 
 def slot_chunks(config: ModelConfig, share: Share, options: AdapterOptions) -> int:
-    """Chunks of a slot on one board: an adapter of the largest rank on every matrix, its A whole,
-    or with "s" this board's ranks of it."""
+    """Chunks of a slot on one board: an adapter of the max rank on every matrix, with the whole A
+    or, with "s", this board's ranks of it."""
     specs = list(adapted_specs(config, share))
     values = sum(_matrix_bytes(spec, options, share.boards) for spec in specs)
     matrices = len(specs)

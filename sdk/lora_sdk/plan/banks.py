@@ -1,4 +1,4 @@
-"""Addresses within banks: weight blocks striped over many, tables and other ranges in one."""
+"""Addresses within banks: weight blocks are striped over several, tables lie in one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class MatrixPlacement:
-    """A matrix [k, n] in the block formula of abi.h; `bias` is the table that holds its bias."""
+    """Where a matrix [k, n] lies, by the block formula of abi.h."""
 
     spec: MatrixSpec
     bank_first: int
@@ -63,9 +63,9 @@ class MatrixPlacement:
 
     def address(self, block: int) -> tuple[int, int]:
         """(bank, byte offset) of block `block` = column tile * ceil(k/128) + k block."""
-        request, place = divmod(block, self.merge)
+        request, index = divmod(block, self.merge)
         row, bank = divmod(self.first + request, self.bank_count)
-        offset = (row * self.merge + place) * self.spec.block_bytes
+        offset = (row * self.merge + index) * self.spec.block_bytes
         return self.bank_first + bank, self.weight_line * abi.LINE_BYTES + offset
 
 
@@ -97,8 +97,8 @@ class TablePlacement:
 
 
 class Stripes:
-    """One running request number over the weight banks: nothing is lost between matrices whose
-    blocks are of one size. Blocks of another size begin in a new row of requests."""
+    """One running request number over the weight banks, so there are no gaps between matrices with
+    blocks of equal size. Blocks of another size begin in a new row of requests."""
 
     def __init__(self, banks: Banks) -> None:
         self.banks = banks
@@ -108,17 +108,17 @@ class Stripes:
 
     @property
     def end_line(self) -> int:
-        """First line that no matrix reaches, in any of the banks."""
+        """First line that no matrix occupies in any of the banks."""
         rows = -(-self.requests // self.banks.weight_count)
         return self._line + rows * self._row_lines
 
     @property
     def _row_lines(self) -> int:
-        """Lines of a bank that one request of each bank takes."""
+        """Lines of a bank that one request occupies."""
         return self.banks.merge * self._block_bytes // abi.LINE_BYTES
 
     def place(self, spec: MatrixSpec, reserved_lines: int) -> MatrixPlacement | None:
-        """The next place for a matrix, None where fewer than `reserved_lines` would stay free."""
+        """Places the next matrix; None if fewer than `reserved_lines` would remain free."""
         before = self.requests, self._block_bytes, self._line
         if spec.block_bytes != self._block_bytes:
             self._line, self.requests = self.end_line, 0
@@ -137,7 +137,7 @@ class Stripes:
 
 
 class Shelf:
-    """Ranges of one bank, taken one after another."""
+    """Allocates ranges of one bank, one after another."""
 
     def __init__(self, banks: Banks, bank: int, start: int = 0) -> None:
         self.banks = banks
@@ -158,12 +158,12 @@ class Shelf:
         return start
 
     def table(self, spec: TableSpec) -> TablePlacement:
-        """A place for a table."""
+        """Places a table."""
         offset = self.take(spec.name, spec.rows * spec.row_bytes)
         return TablePlacement(spec, self.bank, offset // abi.LINE_BYTES)
 
     def matrix(self, spec: MatrixSpec) -> MatrixPlacement:
-        """A place for a whole matrix outside the weight banks."""
+        """Places a whole matrix outside the weight banks."""
         merge = self.banks.merge
         count = -(-spec.blocks // merge) * merge * spec.block_bytes
         line = self.take(spec.name, count) // abi.LINE_BYTES

@@ -1,4 +1,4 @@
-"""One board's placement in the making: weights first, then what the cache leaves room for."""
+"""Places one board's data: weights first, then the KV cache, tables and spilled matrices."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 
 class BoardFit:
-    """Places one share. Weights stream from the weight banks (HBM); what one step reads once and
-    in small pieces lies in the spill banks (DDR), as the paper's V.C does."""
+    """Places one share. Weights stream from the weight banks (HBM). Data that a step reads once and
+    in small chunks lies in the spill banks (DDR), as in the paper's V.C."""
 
     def __init__(
         self,
@@ -52,33 +52,33 @@ class BoardFit:
         self.banks = banks
         self.matrices: dict[str, MatrixPlacement] = {}
         self.tables: dict[str, TablePlacement] = {}
-        self._left_over: list[MatrixSpec] = []
+        self._spilled: list[MatrixSpec] = []
         self._stripes = Stripes(banks)
         self.control_shelf = Shelf(banks, banks.control, abi.CONTROL_PAGE)
         others = [Shelf(banks, bank) for bank in banks.spill if bank != banks.control]
         self._shelves = [*reversed(others), self.control_shelf]
 
     def place_weights(self, reserved_pages: int) -> None:
-        """Weights into the weight banks as far as `reserved_pages` KV pages stay free."""
+        """Places weights in the weight banks as long as `reserved_pages` KV pages remain free."""
         reserved = self._kv(reserved_pages, 0, line=0).lines + self._adapter_lines
         for spec in matrix_specs(self.config, self.share):
             placed = self._stripes.place(spec, reserved)
             if placed is None:
-                self._left_over.append(spec)
+                self._spilled.append(spec)
             else:
                 self.matrices[spec.name] = placed
 
     def kv_pages(self) -> int:
-        """KV pages that fit behind the weights."""
+        """KV pages that fit after the weights."""
         return self._kv(0, 0, self._kv_line).capacity(self.banks.weight_lines)
 
     @property
     def _kv_line(self) -> int:
-        """The cache stands behind weights and adapter slots."""
+        """First line of the cache, after weights and adapter slots."""
         return self._stripes.end_line + self._adapter_lines
 
     def adapter_layout(self) -> AdapterLayout | None:
-        """The slots' place, behind the weights; None without slots."""
+        """Where the slots lie, after the weights; None without slots."""
         if not self._adapters.slots:
             return None
         return AdapterLayout(
@@ -92,7 +92,7 @@ class BoardFit:
         )
 
     def kv_layout(self, pages: int, scratch_pages: int) -> KvLayout:
-        """The cache's place, uniform over the weight banks, behind the weights."""
+        """Where the cache lies: after the weights, at the same line of all weight banks."""
         return self._kv(pages, scratch_pages, self._kv_line)
 
     def _kv(self, pages: int, scratch_pages: int, line: int) -> KvLayout:
@@ -108,10 +108,10 @@ class BoardFit:
             kind=kv_of(self.config).name,
         )
 
-    def kv_full(self, wanted_pages: int, fitting_pages: int) -> str:
+    def kv_full(self, requested_pages: int, fitting_pages: int) -> str:
         """Requested, free and capacity of the weight banks, for an error."""
         banks = self.banks
-        wanted, fitting = self._kv(wanted_pages, 0, 0), self._kv(max(0, fitting_pages), 0, 0)
+        requested, fitting = self._kv(requested_pages, 0, 0), self._kv(max(0, fitting_pages), 0, 0)
         first, last = (
             banks.board.bank_name(banks.weight_first + index)
             for index in (0, banks.weight_count - 1)
@@ -119,7 +119,7 @@ class BoardFit:
         capacity = banks.weight_lines * abi.LINE_BYTES * banks.weight_count
         return (
             f"KV cache does not fit on board {banks.rank}, banks {first}..{last}: requested "
-            f"{mib(wanted.bytes)}, free {mib(fitting.bytes)}, capacity {mib(capacity)}"
+            f"{mib(requested.bytes)}, free {mib(fitting.bytes)}, capacity {mib(capacity)}"
         )
 
     def place_tables(self, context: int) -> None:
@@ -134,8 +134,8 @@ class BoardFit:
         return self._shelves[-1].table(spec)
 
     def place_spilled(self) -> None:
-        """Matrices that the weight banks had no room for, whole, into the emptiest spill bank."""
-        for spec in self._left_over:
+        """Places matrices that did not fit in the weight banks, each in the emptiest spill bank."""
+        for spec in self._spilled:
             shelf = max(self._shelves, key=lambda shelf: shelf.free)
             try:
                 self.matrices[spec.name] = shelf.matrix(spec)
@@ -143,14 +143,14 @@ class BoardFit:
                 raise PlacementError(f"{error}, and the weight banks are full") from None
 
     def arenas(self, kv: KvLayout) -> dict[int, int]:
-        """Bytes to reserve of each bank, from offset 0 on."""
+        """Bytes to reserve in each bank, from offset 0 on."""
         banks = range(self.banks.weight_first, self.banks.weight_first + self.banks.weight_count)
         found = {bank: (kv.line + kv.lines) * abi.LINE_BYTES for bank in banks}
         found.update({shelf.bank: shelf.end for shelf in self._shelves if shelf.end})
         return found
 
     def use(self, kv: KvLayout, control_end: int) -> tuple[BankUse, ...]:
-        """What each bank holds, for the table."""
+        """Bytes of each bank by purpose, for the report."""
         line = abi.LINE_BYTES
         found = [
             BankUse(
@@ -170,16 +170,16 @@ class BoardFit:
                 for matrix in self.matrices.values()
                 if matrix.spilled and matrix.bank_first == shelf.bank
             )
-            held = control_end if shelf is self.control_shelf else 0
-            tables = shelf.end - spilled - held
+            control = control_end if shelf is self.control_shelf else 0
+            tables = shelf.end - spilled - control
             found.append(
-                BankUse(shelf.bank, spilled, 0, tables, held, self.banks.usable(shelf.bank))
+                BankUse(shelf.bank, spilled, 0, tables, control, self.banks.usable(shelf.bank))
             )
         return tuple(found)
 
     def replicas(self) -> tuple[Replica, ...]:
-        """What this board holds although another place has it: each shared KV head belongs to the
-        first board that owns one of its query heads, a tied lm_head repeats the embedding."""
+        """Data on this board that is stored elsewhere too. A shared KV head belongs to the first
+        board that owns one of its query heads. A tied lm_head repeats the embedding."""
         found: list[Replica] = []
         config, share = self.config, self.share
         group = config.heads // config.kv_heads

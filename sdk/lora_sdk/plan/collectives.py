@@ -22,8 +22,8 @@ FRAME_OVERHEAD = 32 + 4  # struct lora_frame and the CRC behind the payload
 
 @dataclass(frozen=True)
 class Collective:
-    """One all-gather: `columns` elements a row, sharded in `share_unit`, cut into eight segments of
-    `segment_unit`. `selected`: of the selected rows only."""
+    """One all-gather: `columns` elements per row, sharded in units of `share_unit`, cut into eight
+    segments in units of `segment_unit`. `selected`: of the selected rows only."""
 
     what: str
     columns: int
@@ -46,11 +46,11 @@ class Collective:
             yield pending * rows
 
     def _segment_bytes(self, rank: int, boards: int) -> Iterator[int]:
-        """Bytes a row of each segment's part that lies on the board."""
+        """Bytes per row of each segment's part that lies on the board."""
         share = shard(self.columns, self.share_unit, rank, boards)
         for segment in range(abi.SEGMENTS):
-            piece = shard(self.columns, self.segment_unit, segment, abi.SEGMENTS)
-            count = min(share.stop, piece.stop) - max(share.start, piece.start)
+            part = shard(self.columns, self.segment_unit, segment, abi.SEGMENTS)
+            count = min(share.stop, part.stop) - max(share.start, part.start)
             yield max(0, count) * self.element_bytes
 
 
@@ -63,8 +63,8 @@ class LinkBytes:
 
 
 def element_bytes(config: ModelConfig, matmul: ops.Matmul, adapters: AdapterOptions | None) -> int:
-    """Bytes of an activation on the links: INT8 where the matmul reads it so, but for plans with
-    adapter slots, since adapters read the FP16 activation."""
+    """Bytes of an activation on the links: INT8 if the matmul reads INT8, except in plans with
+    adapter slots, because adapters read the FP16 activation."""
     slots = adapters is not None and adapters.slots > 0
     return FP16_BYTES if slots or not matmul_format(config, matmul).integer else 1
 
@@ -80,14 +80,14 @@ Gathers = Callable[[_Context, Any], Iterator[Collective]]
 
 
 def _norm(context: _Context, norm: ops.Norm) -> Iterator[Collective]:
-    """The exchange inside a norm: one record a segment, {T, Q} or {S} in FP32."""
+    """The exchange inside a norm: one record per segment, {T, Q} or {S} in FP32."""
     record = 8 if norm.kind == "layernorm" else 4
     yield Collective(norm.name, abi.SEGMENTS, 1, 1, record, norm.selected)
 
 
 def _matmul(context: _Context, matmul: ops.Matmul) -> Iterator[Collective]:
-    """The gather of the row before a matmul; with S-LoRA that of h behind it: each board's ranks of
-    all the matmul's tensors."""
+    """The gather of the row before a matmul. With S-LoRA the gather of h follows: each board's
+    ranks of all the matmul's tensors."""
     config, adapters = context.config, context.adapters
     axis, unit = matmul.source.axes[0], abi.UNIT_COLUMNS
     if matmul.gather:

@@ -45,7 +45,7 @@ class ControlLayout:
 
 
 def block_bytes(rows: int, embed_columns: int) -> int:
-    """Size of the largest step block: header, KV operations, path, rows and their input vectors."""
+    """Max size of a step block: header, KV operations, path, rows and their input vectors."""
     size = padded(abi.dtype("step").itemsize)
     size += padded(abi.MAX_KV_OPS * abi.dtype("kv_op").itemsize)
     size += padded(abi.MAX_ROWS * abi.MAX_SEQUENCES * np.dtype(np.uint16).itemsize)
@@ -53,13 +53,13 @@ def block_bytes(rows: int, embed_columns: int) -> int:
     return size + rows * padded(embed_columns * FP16_BYTES)
 
 
-LAYER_COMMANDS = 24  # room that every layer has, and what lies outside of them
-QUANTIZED_COMMANDS = 12  # more of it in quantized models
+LAYER_COMMANDS = 24  # reserved per layer, and for the commands outside the layers
+QUANTIZED_COMMANDS = 12  # reserved in addition in quantized models
 
 
 def list_bytes(config: ModelConfig, taps: int, adapters: bool = False) -> int:
-    """Room for a command list: that of the constants, or what the model's operations need where
-    this is more."""
+    """Bytes reserved for a command list: the constants above, or what the model's operations need
+    if that is more."""
     quantized = config.quantization is not None
     each = LAYER_COMMANDS + quantized * QUANTIZED_COMMANDS
     described = block.describe(config)
@@ -89,7 +89,7 @@ MAX_COMMANDS: dict[type[ops.Operation], tuple[int, int]] = {
     ops.PackSelected: (1, 0),
     ops.Argmax: (1, 0),
 }
-"""Commands that an operation is lowered to at most, and the further ones of a quantized model."""
+"""Max commands per operation, and the max further ones in a quantized model."""
 
 
 def layout(
@@ -102,7 +102,7 @@ def layout(
     taps: int,
     adapters: bool = False,
 ) -> ControlLayout:
-    """Places all of it behind the firmware's own page; PlacementError where the bank is full."""
+    """Places all of it after the firmware's own page; PlacementError if the bank is full."""
     link_test = shelf.take("link test", abi.dtype("link_test").itemsize, PAGE)
     block_size = block_bytes(rows, config.embed_dim)
     block = shelf.take("step block", block_size, PAGE)

@@ -1,4 +1,4 @@
-"""The format of each of a model's matmuls, and what its formats must have in common."""
+"""The format of each matmul of a model, and the checks between formats."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def act_order(config: ModelConfig, matmul: Matmul) -> bool:
 
 
 def check_matmuls(config: ModelConfig) -> None:
-    """ModelError names a matrix whose format its matmul cannot have: K no multiple of the group,
-    parts of one matmul that differ, a sum that INT32 does not hold, an input that is gathered once
-    and read in INT8 and in FP16."""
+    """ModelError names a matrix whose format is not possible: K is no multiple of the group, parts
+    of one matmul differ, a sum may overflow INT32, or matmuls read one gathered input in INT8 and
+    in FP16."""
     found = config.quantization
     if found is None:
         return
@@ -57,9 +57,9 @@ def _check_shared(config: ModelConfig, block: Block) -> None:
 
 
 def quantized_as(config: ModelConfig, precision: str) -> ModelConfig:
-    """The model with all matrices of its layers, lm_head and the KV cache as an overlay of this
-    precision is made for: "w8a8" with INT8 attention, or "w4a8" in the largest group that divides
-    K, K and V in INT8 by head."""
+    """The model with layers' matrices, lm_head and KV cache in the formats of an overlay of this
+    precision: "w8a8" with INT8 attention, or "w4a8" with the max group that divides K, and K and V
+    in INT8 by head."""
     weights = of_precision(precision)
     formats: dict[str, MatrixFormat] = {"lm_head": MatrixFormat(INT8.name)}
     for matmul in describe(config).adapted:

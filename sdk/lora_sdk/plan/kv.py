@@ -1,4 +1,4 @@
-"""The KV cache's pages over a board's weight banks (abi.h spells the address of a block)."""
+"""The KV cache's pages over a board's weight banks (abi.h defines the address of a block)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lora_sdk.model.kv_formats import KvFormat, KvKind, kv_format
 
 
 def tiles(positions: int) -> int:
-    """Pages that so many positions of one sequence need."""
+    """Pages that `positions` positions of one sequence need."""
     return -(-positions // abi.TILE_POSITIONS)
 
 
@@ -54,7 +54,7 @@ class KvLayout:
 
     @property
     def lines(self) -> int:
-        """Lines that the cache takes of every bank, from `line` on."""
+        """Lines of every bank that the cache occupies, from `line` on."""
         return -(-self.pages * self.page_stride // self.bank_count) * self.block_lines
 
     def address(self, page: int, layer: int, head: int, value: bool) -> tuple[int, int]:
@@ -65,6 +65,6 @@ class KvLayout:
         return bank, line * abi.LINE_BYTES
 
     def capacity(self, bank_lines: int) -> int:
-        """Pages that fit where the smallest of the banks has `bank_lines` lines in all."""
+        """Pages that fit if the smallest bank has `bank_lines` lines in total."""
         free = max(0, bank_lines - self.line) // self.block_lines
         return free * self.bank_count // self.page_stride

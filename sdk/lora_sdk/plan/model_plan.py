@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Replica:
-    """Bytes of a board that repeat what another place holds already."""
+    """Bytes of a board that are stored elsewhere too."""
 
     what: str
     why: str
@@ -54,8 +54,8 @@ class BankUse:
 
 @dataclass(frozen=True)
 class BoardPlan:
-    """One board. `board` is its index in the cluster, `rank` its place in the route; `arenas` are
-    the bytes to reserve of each bank, from offset 0 on."""
+    """One board. `board` is its index in the cluster, `rank` its position in the route;
+    `arenas`: bytes to reserve in each bank, from offset 0 on."""
 
     rank: int
     board: int
@@ -72,7 +72,7 @@ class BoardPlan:
 
     @property
     def spilled(self) -> tuple[MatrixPlacement, ...]:
-        """Matrices that found no room in the weight banks."""
+        """Matrices that did not fit in the weight banks."""
         return tuple(matrix for matrix in self.matrices.values() if matrix.spilled)
 
     @property
@@ -92,8 +92,8 @@ class BoardPlan:
 class Plan:
     """`boards` by rank. A pure function of its inputs: equal inputs give equal plans.
 
-    `context` is the longest sequence, `page_count` the KV pages of every board (scratch pages
-    included), `row_limit` the rows a step may have, `context_limit` the longest context that one
+    `context` is the max sequence length, `page_count` the KV pages of every board (scratch pages
+    included), `row_limit` the max rows of a step, `context_limit` the longest context that one
     sequence could have with this placement of the weights."""
 
     config: ModelConfig
@@ -127,7 +127,7 @@ class Plan:
 
     @property
     def replica_bytes(self) -> int:
-        """Weight bytes that lie somewhere else as well."""
+        """Weight bytes that are stored elsewhere too."""
         return sum(
             replica.bytes
             for plan in self.boards
@@ -137,18 +137,18 @@ class Plan:
 
     @property
     def host_bytes(self) -> int:
-        """Host memory that the boards' banks take when every byte of them has been touched:
-        emulated banks live in it, and XRT keeps a mirror of each buffer object."""
+        """Host memory of the boards' banks once every byte has been touched: emulated banks are
+        host memory, and XRT keeps a copy of each buffer object."""
         return sum(sum(plan.arenas.values()) for plan in self.boards)
 
     @property
     def scratch_pages(self) -> int:
-        """Pages that hold the scratch slots; the first of page_count."""
+        """Pages of the scratch slots, the first ones of `page_count`."""
         return self.boards[0].kv.scratch_pages
 
     @property
     def max_tiles(self) -> int:
-        """Tiles of 32 positions that a sequence may have."""
+        """Max tiles of 32 positions of a sequence."""
         return -(-self.context // abi.TILE_POSITIONS)
 
     def link_bytes(self, rows: int, selected: int) -> dict[tuple[int, int], LinkBytes]:

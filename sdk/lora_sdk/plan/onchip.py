@@ -17,7 +17,7 @@ from lora_sdk.plan.tensors import FP16_BYTES, padded
 if TYPE_CHECKING:
     from lora_sdk.model.spec import ModelConfig
 
-KV_COPIES = ("qkv8", "kv8", "kv_scales")  # behind all others
+KV_COPIES = ("qkv8", "kv8", "kv_scales")  # at the end
 Copy = tuple[str, int]
 
 
@@ -32,10 +32,10 @@ class OnchipBuffer:
 def row_strides(config: ModelConfig, share: Share, adapter_columns: int = 0) -> dict[str, int]:
     """Bytes of one row of each buffer.
 
-    Only what a gather fills is as wide as the model (`input`, `attention`, `ffn`, `head`, `embed`,
-    and `input8` .. `embed8`, the same in INT8 where a matmul reads it so); the rest is the board's
-    own columns: the residual, results of matmuls, norm sums (III.A). `adapter_columns`: values of
-    a row of adapters' h, 0 without adapters."""
+    Only gathered buffers are as wide as the model: `input`, `attention`, `ffn`, `head`, `embed`,
+    and their INT8 copies `input8` .. `embed8` for matmuls that read INT8. The others have the
+    board's own columns: the residual, results of matmuls, norm sums (III.A). `adapter_columns`:
+    values per row of adapters' h, 0 without adapters."""
     described = block.describe(config)
     strides = {
         buffer.name: padded(_columns(config, share, buffer) * FP16_BYTES)
@@ -55,12 +55,12 @@ def row_strides(config: ModelConfig, share: Share, adapter_columns: int = 0) -> 
 
 
 def eight(buffer: str) -> str:
-    """Name of the buffer that holds `buffer`'s rows in INT8."""
+    """Name of the INT8 copy of `buffer`."""
     return f"{buffer}8"
 
 
 def _columns(config: ModelConfig, share: Share, buffer: ops.Buffer) -> int:
-    """Columns of a row that the board has room for."""
+    """Columns of the buffer on the board."""
     if buffer.gathered:
         return sum(ops.width(config, axis) for axis in buffer.axes)
     return len(local_columns(config, share, buffer))
@@ -103,7 +103,7 @@ COPIES: dict[type[ops.Operation], Callable[[ModelConfig, Share, Any], Iterator[C
 
 
 def row_bytes(config: ModelConfig, share: Share, adapter_columns: int = 0) -> int:
-    """On-chip bytes that one row of a step takes."""
+    """On-chip bytes per row of a step."""
     return sum(row_strides(config, share, adapter_columns).values())
 
 

@@ -1,4 +1,4 @@
-"""Which overlay computes a model: each takes some formats of weights and of the KV cache."""
+"""Chooses the overlay of a model: each supports some formats of weights and of the KV cache."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def fits(config: ModelConfig, overlay: Overlay) -> bool:
 
 
 def check_overlay(config: ModelConfig, overlay: Overlay) -> None:
-    """PlacementError names what the overlay does not compute and one that would; ModelError a
-    format that its matrix cannot have."""
+    """PlacementError names what the overlay does not compute and an overlay that does. ModelError
+    names a format that its matrix cannot have."""
     check_matmuls(config)
     refused = _refused(config, overlay)
     if refused is None:
@@ -35,7 +35,8 @@ def check_overlay(config: ModelConfig, overlay: Overlay) -> None:
 
 
 def overlay_for(config: ModelConfig, board: str) -> str | None:
-    """The first overlay that ships for boards of this kind and takes the model; None without."""
+    """The first shipped overlay for boards of this kind that computes the model; None if there is
+    none."""
     shipped = overlay_names()
     for name in (f"{family}_{board}" for family in PREFERENCE):
         if name in shipped and fits(config, load_overlay(name)):
@@ -44,12 +45,12 @@ def overlay_for(config: ModelConfig, board: str) -> str | None:
 
 
 def choose_overlay(config: ModelConfig, board: str) -> str:
-    """The overlay for a model where none was named: LORA-F unless the model asks for another."""
+    """The default overlay of a model: LORA-F unless the model needs another."""
     return overlay_for(config, board) or f"{PREFERENCE[0]}_{board}"
 
 
 def _refused(config: ModelConfig, overlay: Overlay) -> str | None:
-    """The first thing of the model that the overlay does not compute, in words."""
+    """The first part of the model that the overlay does not compute, for a message."""
     if config.quantization is None:
         return None
     for matmul in describe(config).matmuls:

@@ -52,29 +52,29 @@ def axis_columns(config: ModelConfig, share: Share, axis: Axis) -> range:
 
 
 def local_columns(config: ModelConfig, share: Share, buffer: Buffer) -> range:
-    """The share's columns of a buffer: of a gathered one those that the board itself fills."""
+    """The share's columns of a buffer; of a gathered buffer, those that the board itself writes."""
     if len(buffer.axes) == 1:
         return axis_columns(config, share, buffer.axes[0])
     return range(sum(len(axis_columns(config, share, axis)) for axis in buffer.axes))
 
 
 class Partition:
-    """The shares of a model over 1, 2, 4 or 8 boards; RequestError where it cannot be sharded."""
+    """The shares of a model over 1, 2, 4 or 8 boards; RequestError if it cannot be sharded."""
 
     def __init__(self, config: ModelConfig, boards: int) -> None:
         if boards not in BOARD_COUNTS:
-            raise RequestError(f"{boards} boards were asked for, expected 1, 2, 4 or 8")
+            raise RequestError(f"{boards} boards were requested, expected 1, 2, 4 or 8")
         if boards > config.heads:
             fewer = max(count for count in BOARD_COUNTS if count <= config.heads)
             raise RequestError(
-                f"{boards} boards were asked for, but the model has {config.heads} query heads and "
+                f"{boards} boards were requested, but the model has {config.heads} query heads and "
                 f"each board needs one; use at most {fewer}"
             )
         self.config = config
         self.boards = boards
 
     def share(self, rank: int) -> Share:
-        """The part of board `rank` (place in the path or ring, not the board's index)."""
+        """The part of board `rank` (its position in the path or ring, not the board's index)."""
         config, unit = self.config, abi.UNIT_COLUMNS
 
         def columns(count: int) -> range:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lora_sdk.model.spec import ModelConfig
 
 DEFAULT_SEQUENCES = 16
-DEFAULT_RESERVE = 2048  # positions of KV kept free for one sequence before weights may fill HBM
+DEFAULT_RESERVE = 2048  # positions of KV reserved for one sequence before weights may fill HBM
 MAX_PAGES = 0xFFFF  # page numbers are uint16
 
 
@@ -42,12 +42,12 @@ def make_plan(
 ) -> Plan:
     """The placement of `config` on `boards` boards of one kind.
 
-    `context`: longest sequence in positions, None for the longest that fits, at most the model's.
-    `sequences`: how many may be open; their pages are shared where not all of them fit in full.
-    `route`: places of the boards in the cabling, None for the default ring. `hidden_taps`: layers
-    (0..layers) whose input the step may return. `adapters`: slots for them, None for
-    none. PlacementError names what does not fit, and what
-    would; RequestError an argument out of range."""
+    `context`: max sequence length in positions, None for the longest that fits, up to the model's.
+    `sequences`: max open sequences; they share the pages if not all of them fit at full length.
+    `route`: the order of the boards and their ports, None for the default ring. `hidden_taps`:
+    layers (0..layers) whose input the step may return. `adapters`: their slots, None for none.
+    PlacementError names what does not fit, and what would; RequestError an argument out of
+    range."""
     _check_arguments(config, overlay, context, sequences, hidden_taps)
     check_overlay(config, overlay)
     partition = Partition(config, boards)
@@ -66,7 +66,7 @@ def make_plan(
 
 
 def default_route(boards: int) -> Route:
-    """The ring of boards 0.. that emulated boards have: port 1 to the next board's port 0; two
+    """The ring of emulated boards 0, 1, ...: port 1 is connected to the next board's port 0. Two
     boards have one cable."""
     ring = boards > 2
     last = 1 if ring else abi.NO_PORT
@@ -93,10 +93,10 @@ def _check_arguments(
         raise RequestError(
             f"context {context} is out of range: the model has {config.positions} positions"
         )
-    if context is not None and context > _most_positions(config):
+    if context is not None and context > _max_positions(config):
         raise RequestError(
             f"context {context} is out of range: INT8 attention is exact up to "
-            f"{_most_positions(config)} positions; take another KV cache"
+            f"{_max_positions(config)} positions; take another KV cache"
         )
     if sequences is not None and not 1 <= sequences <= overlay.max_sequences:
         raise RequestError(
@@ -132,7 +132,7 @@ def _plan(
     for fit in fits:
         fit.place_weights(reserve)
     room = min(MAX_PAGES, *(fit.kv_pages() for fit in fits)) - scratch
-    limit = min(_most_positions(config), max(0, room) * abi.TILE_POSITIONS)
+    limit = min(_max_positions(config), max(0, room) * abi.TILE_POSITIONS)
     chosen = context or limit
     if limit < max(chosen, 1):
         raise _no_kv(fits, context, limit, room + scratch, reserve)
@@ -157,7 +157,7 @@ def _plan(
     )
 
 
-def _most_positions(config: ModelConfig) -> int:
+def _max_positions(config: ModelConfig) -> int:
     """The longest context of the model's arithmetic. INT8 attention counts whole tiles, since the
     firmware checks its bound by tiles (docs/numbers.md, 6.6)."""
     if not kv_of(config).static:
@@ -175,11 +175,11 @@ def _board(
     sequences: int,
     taps: tuple[int, ...],
 ) -> BoardPlan:
-    """One board's placement once context and pages, which all boards share, are known."""
+    """One board's placement. Context and pages are the same on all boards."""
     share, config = fit.share, fit.config
     kv = fit.kv_layout(pages, scratch)
     slots = fit.adapter_layout()
-    held = control.layout(
+    control_layout = control.layout(
         config,
         share,
         fit.control_shelf,
@@ -199,7 +199,7 @@ def _board(
         matrices=fit.matrices,
         tables=fit.tables,
         kv=kv,
-        control=held,
+        control=control_layout,
         onchip=onchip.layout(config, share, rows, slots.columns if slots else 0),
         arenas=fit.arenas(kv),
         use=fit.use(kv, control_end),
@@ -211,7 +211,7 @@ def _board(
 def _row_limit(
     config: ModelConfig, overlay: Overlay, shares: Sequence[Share], adapters: AdapterOptions
 ) -> int:
-    """Rows a step may have: what the manifest allows and every board's on-chip buffer holds."""
+    """Max rows of a step: limited by the manifest and by every board's on-chip buffer."""
     h = h_columns(config, adapters, len(shares)) if adapters.slots else 0
     needed = [onchip.row_bytes(config, share, h) for share in shares]
     worst = max(range(len(shares)), key=needed.__getitem__)
@@ -225,13 +225,13 @@ def _row_limit(
 
 
 def _no_kv(
-    fits: Sequence[BoardFit], context: int | None, limit: int, pages: int, wanted: int
+    fits: Sequence[BoardFit], context: int | None, limit: int, pages: int, requested: int
 ) -> PlacementError:
-    """The error of a context that the weight banks have no room for."""
+    """The error of a context that does not fit in the weight banks."""
     worst = min(fits, key=lambda fit: fit.kv_pages())
     what = f"a context of {context} positions" if context else "a KV cache for one sequence"
     longest = f"the longest context that fits is {limit}" if limit > 0 else "no context fits"
-    return PlacementError(f"{what}: {worst.kv_full(wanted, pages)}; {longest}")
+    return PlacementError(f"{what}: {worst.kv_full(requested, pages)}; {longest}")
 
 
 def _boards_that_fit(
@@ -243,7 +243,7 @@ def _boards_that_fit(
     taps: Sequence[int],
     adapters: AdapterOptions | None,
 ) -> str:
-    """The smallest larger number of boards on which the same request fits, in words."""
+    """The smallest larger number of boards on which the same request fits, for a message."""
     for count in BOARD_COUNTS:
         if partition.boards < count <= partition.config.heads:
             wider = Partition(partition.config, count)

@@ -78,7 +78,7 @@ def _bank(plan: Plan, use: BankUse) -> dict[str, Any]:
 
 
 def _spilled(plan: Plan, matrix: MatrixPlacement) -> dict[str, Any]:
-    """A matrix outside the weight banks, and what streaming it from there adds to a token."""
+    """A matrix outside the weight banks, and the added time per token to stream it."""
     weight_banks = [plan.board.banks[bank].bandwidth for bank in plan.overlay.weight_banks]
     there = plan.board.banks[matrix.bank_first].bandwidth
     extra = matrix.placed_bytes / there - matrix.placed_bytes / sum(weight_banks)
@@ -98,7 +98,7 @@ def table(found: dict[str, Any]) -> str:
 def _lines(found: dict[str, Any]) -> Iterator[str]:
     yield (
         f"{found['boards']} x {found['board_type']}, overlay {found['overlay']}: yes, it fits; "
-        f"MiB a bank"
+        f"MiB per bank"
     )
     yield f"{'board':<6} {'bank':<14}" + "".join(f"{name:>10}" for name in COLUMNS)
     for board in found["board"]:
@@ -108,8 +108,8 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
     yield from _remarks(found)
     for link in found["link_bytes_a_decoded_token"]:
         yield (
-            f"link: board {link['board']} port {link['port']} sends {link['bytes']} B a decoded "
-            f"token, {link['payload_bytes']} B of it payload"
+            f"link: board {link['board']} port {link['port']} sends {link['bytes']} B per "
+            f"decoded token, {link['payload_bytes']} B of it payload"
         )
 
 
@@ -120,7 +120,7 @@ def _cabling(found: dict[str, Any]) -> str:
 
 
 def _bank_lines(board: dict[str, Any]) -> Iterator[str]:
-    """One line a run of banks with equal figures."""
+    """One line per run of banks with equal figures."""
     for figures, run in groupby(board["banks"], key=lambda bank: [bank[name] for name in COLUMNS]):
         names = [bank["bank"] for bank in run]
         name = names[0] if len(names) == 1 else f"{names[0]}..{names[-1].partition('[')[2]}"
@@ -160,8 +160,8 @@ def _spill_line(board: int, spilled: list[dict[str, Any]]) -> str:
     names = [matrix["matrix"] for matrix in spilled]
     listed = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if names[4:] else "")
     return (
-        f"spill: board {board} reads {_mib(size)} from DDR, {cost:.1f} ms a token more (modelled): "
-        f"{listed}"
+        f"spill: board {board} reads {_mib(size)} from DDR, {cost:.1f} ms more per token "
+        f"(modelled): {listed}"
     )
 
 

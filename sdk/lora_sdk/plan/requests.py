@@ -1,8 +1,8 @@
-"""Memory requests of a decoded token, before and after merging (GLITCHES, section IV.C).
+"""Memory requests per decoded token, before and after merging (GLITCHES, section IV.C).
 
-A prefetch ratio of M brings the weights of M block products in one request. FlightLLM's 4-bit
-weights need a second request for scales and zero points; our 4-bit block holds them behind its
-values, so one request brings both."""
+With a prefetch ratio of M, one request reads the weights of M block matmuls. FlightLLM's 4-bit
+weights need a second request for scales and zero points; our 4-bit block stores them after
+its values, so one request reads both."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ RATIOS = (1, 2, 4, 8)
 
 @dataclass(frozen=True)
 class Stream:
-    """Blocks of one kind of matrix that a board reads for a token; sizes in bytes of one block.
-    `metadata` is the part of a block that holds scales and zero points, 0 where it has none."""
+    """Blocks of one kind of matrix that a board reads per token; sizes in bytes of one block.
+    `metadata`: bytes of scales and zero points in a block, 0 if it has none."""
 
     name: str
     matrices: int
@@ -34,7 +34,7 @@ class Stream:
 
 
 def streams(placements: dict[str, MatrixPlacement]) -> list[Stream]:
-    """One board's matrices by kind, `layer.I.` left out, in the order of a step."""
+    """One board's matrices by kind, without the prefix `layer.I.`, in the order of a step."""
     kinds: dict[tuple[str, int, int], list[int]] = {}
     for name, placed in placements.items():
         form = placed.spec.format
@@ -47,7 +47,7 @@ def streams(placements: dict[str, MatrixPlacement]) -> list[Stream]:
 
 
 def requests_report(plan: Plan) -> dict[str, Any]:
-    """Requests of a decoded token on the first board: for each kind of matrix and ratio M, how many
+    """Requests per decoded token on the first board: for each kind of matrix and ratio M, how many
     and of how many bytes, and what two requests (weights, metadata) would be instead."""
     found = streams(plan.boards[0].matrices)
     return {
@@ -90,10 +90,10 @@ def _total(found: list[Stream], ratio: int) -> dict[str, int]:
 
 
 def request_lines(found: dict[str, Any]) -> Iterator[str]:
-    """The same for people."""
+    """The same as text."""
     yield (
-        f"memory requests of a decoded token, board {found['board']}; the overlay merges "
-        f"{found['merge']} block{'s' if found['merge'] > 1 else ''} a request"
+        f"memory requests per decoded token, board {found['board']}; the overlay merges "
+        f"{found['merge']} block{'s' if found['merge'] > 1 else ''} per request"
     )
     shown = [one["ratio"] for one in found["total"]]
     yield f"{'matrix':<14}{'block B':>8}" + "".join(f"{f'M = {ratio}':>22}" for ratio in shown)

@@ -68,7 +68,7 @@ def beam_memory(config: ModelConfig, load: BeamLoad) -> dict[str, int]:
 
 
 def beam_line(found: dict[str, int]) -> str:
-    """The same for people."""
+    """The same as text."""
     standard, segment = found["standard_bytes"], found["segment_bytes"]
     return (
         f"beam search: KV cache of {standard / 1e9:.2f} GB by the standard policy, "

@@ -1,4 +1,4 @@
-"""What one board holds of a model: its matrices and tables by name, before they have addresses."""
+"""The matrices and tables of one board by name, before they have addresses."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class MatrixSpec:
-    """A matrix [k, n] of one board; its columns are those of `parts`, one after another. `bias` is
-    the name of its bias, None without one; matmuls of INT8 activations have it behind the
+    """A matrix [k, n] of one board; its columns are those of `parts`, side by side. `bias` is
+    the name of its bias, None without one; matmuls of INT8 activations store it after the
     columns' scales, in the table `scales`. `permutation` is the table with the order of its inputs
-    (act-order), None where they come in their own."""
+    (act-order), None if they are not permuted."""
 
     name: str
     layer: int | None
@@ -68,19 +68,19 @@ class MatrixSpec:
 
     @property
     def scales(self) -> str | None:
-        """The table of FP32 scales, one a column, None where the format has none."""
+        """The table of FP32 scales, one per column, None if the format has none."""
         return f"{self.name}.scales" if self.format.integer else None
 
     @property
     def table(self) -> str | None:
-        """The table that the matmul reads: scales with the bias behind them, or the bias."""
+        """The table that the matmul reads: scales followed by the bias, or the bias."""
         return self.scales or self.bias
 
 
 @dataclass(frozen=True)
 class TableSpec:
     """A table [rows, columns] that units read by row: biases, norm vectors, embeddings, RoPE,
-    columns' scales (with `bias`, FP16 behind them), the order of a matrix's inputs."""
+    columns' scales (followed by FP16 biases if `bias`), the order of a matrix's inputs."""
 
     name: str
     kind: Literal["bias", "norm", "embedding", "rope", "scales", "permutation"]
@@ -106,7 +106,7 @@ class TableSpec:
 
     @property
     def computed(self) -> bool:
-        """Whether loading makes it from other values, and not from one tensor as it is."""
+        """Whether loading computes it; otherwise it is a copy of one tensor."""
         return self.kind in ("rope", "scales", "permutation")
 
 
@@ -116,14 +116,14 @@ def padded(count: int) -> int:
 
 
 def matrix_specs(config: ModelConfig, share: Share) -> list[MatrixSpec]:
-    """The share's matrices in the order in which a step uses them; those without columns are left
-    out."""
+    """The share's matrices in the order in which a step uses them, without those that have no
+    columns here."""
     found = (_spec(config, share, matmul) for matmul in block.describe(config).matmuls)
     return [spec for spec in found if spec.n]
 
 
 def adapted_specs(config: ModelConfig, share: Share) -> Iterator[MatrixSpec]:
-    """The share's matrices that adapters may change, those without columns too."""
+    """The share's matrices that adapters may change, including those without columns here."""
     for matmul in block.describe(config).adapted:
         yield _spec(config, share, matmul)
 
@@ -167,7 +167,7 @@ def _rope(at: _Context, rope: ops.Rope) -> Iterator[TableSpec]:
 
 
 def _matmul(at: _Context, matmul: ops.Matmul) -> Iterator[TableSpec]:
-    """What a matmul reads beside its weights."""
+    """The tables that a matmul reads in addition to its weights."""
     spec = _spec(at.config, at.share, matmul)
     if not spec.n:
         return
@@ -209,7 +209,7 @@ PLACED = {"embedding": 0, "rope": 1, "bias": 2, "scales": 2, "permutation": 2, "
 
 
 def table_specs(config: ModelConfig, share: Share, context: int) -> list[TableSpec]:
-    """The share's tables; `context` is the number of positions that RoPE's table covers."""
+    """The share's tables; `context` is the number of positions in RoPE's table."""
     at = _Context(config, share, context)
     found = {
         spec.name: spec

@@ -1,4 +1,4 @@
-"""Finding the ring or path of boards that the cabling offers."""
+"""Finds a ring or path of boards in the cabling."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _End:
 
 
 def route(cables: Sequence[Cable], boards: int) -> Route:
-    """The ring of exactly `boards` boards if the cabling has one, else a path of that many.
+    """The ring of exactly `boards` boards if the cabling has one, otherwise a path of that many.
 
     A board has two ports, so the cabling is a set of rings and paths. Of several candidates the one
     with the lowest boards is taken. LinkError names what is missing."""
@@ -89,7 +89,7 @@ def _degree(found: list[_End]) -> int:
 
 
 def _run(ends: dict[int, list[_End]], start: int) -> tuple[list[int], bool]:
-    """The boards from `start` on, one after another, and whether they close to a ring."""
+    """The boards from `start` on, one after another, and whether they form a ring."""
     order = [start]
     while True:
         following = [end.board for end in ends[order[-1]] if end.board not in order]
@@ -101,7 +101,7 @@ def _run(ends: dict[int, list[_End]], start: int) -> tuple[list[int], bool]:
 
 
 def _windows(order: list[int], closed: bool, boards: int) -> list[list[int]]:
-    """Runs of `boards` neighbours, both ways round; on a ring also over its end."""
+    """Runs of `boards` neighbors in both directions; on a closed run also across its end."""
     if len(order) < boards:
         return []
     line = order + order[: boards - 1] if closed else order
