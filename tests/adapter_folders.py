@@ -1,5 +1,5 @@
-"""Random PEFT folders for the models of tests/variants.py, the same bytes on every machine. Written
-apart from the SDK's tables of names, which it is there to check."""
+"""Random PEFT folders for the models of tests/variants.py, the same bytes on every machine. They do
+not use the SDK's tables of names, which they check."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.variants import Variant, write_container
 
 BD_A = ("o_proj", "out_proj", "down_proj", "fc2", "c_proj")
 BD_B = ("q_proj", "k_proj", "v_proj", "up_proj", "gate_proj", "fc1", "c_fc", "c_attn")
-STD = 0.06  # large enough for an adapter to move logits by a good part of their deviation
+STD = 0.06  # large enough to change logits by a good part of their deviation
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Folder:
     blocks: int = 0
     targets: Sequence[str] | str | None = None  # None: all linears of the layers
     config: Mapping[str, Any] = field(default_factory=dict)
-    drop: Sequence[str] = ()  # parts of names of tensors that are left out
+    drop: Sequence[str] = ()  # substrings of the names of omitted tensors
 
 
 def linears(config: Mapping[str, Any]) -> Iterator[tuple[str, int, int]]:
@@ -145,8 +145,8 @@ def read_factors(model: Variant, path: Path) -> dict[str, tuple[Any, Any, float]
         scale = alpha / (rank**0.5 if config.get("use_rslora") else rank)
         layer = next(part for part in module.split(".") if part.isdigit())
         if last == "c_attn":
-            for place, letter in enumerate("qkv"):
-                rows = slice(place * outputs // 3, (place + 1) * outputs // 3)
+            for index, letter in enumerate("qkv"):
+                rows = slice(index * outputs // 3, (index + 1) * outputs // 3)
                 found[f"layer.{layer}.{letter}"] = (a, b[rows], scale)
         else:
             found[f"layer.{layer}.{_canonical(module)}"] = (a, b, scale)

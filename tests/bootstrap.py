@@ -1,4 +1,4 @@
-"""Whether one tree emits more than another: a bootstrap, which draws texts with replacement."""
+"""Bootstrap test of whether one tree emits more than another: texts are drawn with replacement."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lora_sdk.spec_tuning.comparison import totals
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean and the interval that holds it with the asked confidence."""
+    """A mean and its confidence interval."""
 
     mean: float
     low: float
@@ -24,8 +24,8 @@ def bootstrap_gain(
     ours: Sequence[Rounds], theirs: Sequence[Rounds], texts: int, seed: int = 0,
     draws: int = 2000, confidence: float = 0.95,
 ) -> Interval:  # fmt: skip
-    """Mean over pairs (of trees of equal size, say) of ours' AAT less theirs', with its percentile
-    interval over `draws` draws of texts."""
+    """Mean AAT difference, `ours` - `theirs`, over pairs of trees (e.g. of equal size), with its
+    percentile interval over `draws` draws of texts."""
     random = np.random.default_rng(seed)
     chosen = random.multinomial(texts, np.full(texts, 1 / texts), size=draws).astype(np.float64)
     drawn = np.zeros(draws)

@@ -1,5 +1,5 @@
-"""Variants quantized by the product itself, calibrated on random tokens: small folders as
-`lora quantize` writes them."""
+"""Variants quantized by the package, calibrated on random tokens: small folders as written by
+`lora quantize`."""
 
 from __future__ import annotations
 

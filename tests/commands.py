@@ -1,4 +1,4 @@
-"""The command lines as processes of their own."""
+"""Runs the command lines as subprocesses."""
 
 from __future__ import annotations
 

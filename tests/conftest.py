@@ -1,6 +1,6 @@
-"""Options and fixtures that all tests share. One fixture, `transport`, decides which boards a test
-runs on: emulated ones of this process, those behind the real XRT, those behind the mock server for
-vrtd, one after the other; or the real ones that `--device URI` names. No test decides."""
+"""Options and fixtures of all tests. The fixture `transport` selects the boards of a test: emulated
+boards of this process, those of the real XRT and those of the mock server for vrtd, in this order;
+or the real boards that `--device URI` names. Tests do not select boards themselves."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Every test of boards once a transport."""
+    """Runs every test of boards once per transport."""
     if "transport" not in metafunc.fixturenames:
         return
     names: list[str] = ["emu", *APART]
@@ -78,18 +78,18 @@ def xrt_libraries(pytestconfig: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    """Items of a transport that needs its own process run there."""
+    """Runs items of a transport that needs its own process there."""
     return run_apart(item, nextitem) or None
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """The transports' processes end with the session."""
+    """Ends the transports' processes."""
     close_children(config)
 
 
 def _is_heavy(item: pytest.Item) -> bool:
-    """Whether another transport than emu adds nothing that a smaller case does not show: marked
-    `light(name=(values), ...)`, an item with another value of such a parameter is slow there."""
+    """Whether an item is slow on transports other than emu: marked `light(name=(values), ...)`, it
+    has another value of such a parameter."""
     marker = item.get_closest_marker("light")
     if marker is None or transport_of(item) not in APART:
         return False

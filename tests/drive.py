@@ -1,5 +1,5 @@
-"""Drives a Runner row by row without the engine: opens boards, feeds tokens in chosen chunks, keeps
-its own slots and pages. Tests compare what comes back as bytes."""
+"""Drives a Runner row by row without the engine: opens boards, feeds tokens in given chunks, keeps
+its own slots and pages. Tests compare the results as bytes."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def open_runner(
     adapters: AdapterOptions | None = None,
     model: QuantizedModel | None = None,
 ) -> Iterator[Runner]:
-    """A model on boards: emulated unless `devices` names others. `model` in place of the folder's
-    checkpoint."""
+    """A model on boards, emulated unless `devices` names others. `model`: used instead of the
+    folder's checkpoint."""
     config = load_config(folder) if model is None else model.config
     if transport is not None:
         devices, timeouts = transport.devices(boards), timeouts or transport.timeouts
@@ -77,7 +77,7 @@ def open_runner(
 
 @dataclass
 class Sequence_:
-    """What the driver knows of one sequence on the boards."""
+    """The driver's state of one sequence on the boards."""
 
     number: int
     length: int = 0  # committed
@@ -86,13 +86,13 @@ class Sequence_:
 
 
 class Driver:
-    """Feeds a Runner. Slots come from two halves in turn, so that a step never gives out a
-    slot that its own header commits."""
+    """Feeds a Runner. Steps use the two halves of the slots alternately, so that a step never uses
+    a slot that its own header commits."""
 
     def __init__(self, runner: Runner) -> None:
         self.runner = runner
         self.sequences: dict[int, Sequence_] = {}
-        self.adapters: dict[int, int] = {}  # slot of a sequence's adapter, none without an entry
+        self.adapters: dict[int, int] = {}  # sequence -> adapter slot
         self._next_page = -(-abi.MAX_SCRATCH // abi.TILE_POSITIONS)
         self._half = 0
 
@@ -100,7 +100,7 @@ class Driver:
         self.sequences[number] = Sequence_(number)
         if len(self.sequences) > 1:
             return [KvOp.length(number, 0)]
-        # a driver that begins frees what an earlier one left on the boards
+        # a new driver frees the state that an earlier one left on the boards
         return [KvOp.length(n, 0) for n in range(self.runner.plan.max_sequences)]
 
     def _pages(self, sequence: Sequence_, upto: int) -> list[KvOp]:
@@ -125,7 +125,7 @@ class Driver:
     def step(
         self, chunks: dict[int, Sequence[int]], *, interleave: bool = False
     ) -> dict[int, Logits]:
-        """Runs the tokens of each sequence as parent chains in one step; logits of every row."""
+        """Runs each sequence's tokens as a chain, all in one step. Returns logits of every row."""
         ops: list[KvOp] = []
         path: list[int] = []
         for number in chunks:

@@ -1,5 +1,5 @@
-"""Containers that are not of this project: a vendor's example kernel, AuroraFlow's cores, banks of
-any number; written with our writer, in the mode that software emulation takes."""
+"""Containers of other projects: a vendor's example kernel, AuroraFlow's cores, any number of banks.
+They are written by this project's writer, in software emulation's mode."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def core(port: int, base: int) -> Kernel:
 
 
 def foreign_xclbin(path: Path, *, banks: Sequence[int] = (), ports: Sequence[int] = ()) -> Path:
-    """Writes a container with `vadd` on `banks` (none: without it) and cores for `ports`."""
+    """Writes a container with `vadd` on `banks` (without `vadd` if empty) and cores for `ports`."""
     bases = {port: CORE_BASE + 0x10000 * port for port in ports}
     kernels = ([vadd(banks)] if banks else []) + [core(p, b) for p, b in bases.items()]
     ips = sorted(

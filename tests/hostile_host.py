@@ -1,4 +1,4 @@
-"""Containers, clusters and manifests to mutate, inside of what is packed or checksummed too."""
+"""Containers, clusters and manifests to mutate, including packed and checksummed contents."""
 
 from __future__ import annotations
 
@@ -66,17 +66,17 @@ def vrtbin(folder: Path) -> Subject:
 
 
 def _tar(members: Mapping[str, bytes]) -> bytes:
-    place = io.BytesIO()
-    with tarfile.open(fileobj=place, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
         for name, content in members.items():
             entry = tarfile.TarInfo(name)
             entry.size = len(content)
             archive.addfile(entry, io.BytesIO(content))
-    return place.getvalue()
+    return buffer.getvalue()
 
 
 def _header_field(random: Random, tar: bytes) -> bytes:
-    """A field of the first header written anew, with the header's checksum."""
+    """A changed field of the first header, with a correct checksum."""
     header = bytearray(tar[:512])
     start, size = random.choice(
         ((0, 100), (100, 8), (108, 8), (116, 8), (124, 12), (136, 12), (156, 1), (157, 100),

@@ -1,4 +1,4 @@
-"""Command lists to mutate, their seal made anew: registered, and where they are taken, run."""
+"""Command lists to mutate, with a recomputed seal. They are registered and, if accepted, run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TIMEOUTS = {"register_list_us": 2_000_000, "step_us": 2_000_000, "watchdog_ms":
 
 
 class Board:
-    """An emulated board with room for one model's list, reserved once."""
+    """An emulated board with memory reserved for one model's list."""
 
     def __init__(self, config: ModelConfig, overlay: str) -> None:
         self.overlay = load_overlay(overlay)

@@ -1,4 +1,4 @@
-"""Model, adapter and acceptance files to mutate, inside of what is packed or checksummed too."""
+"""Model, adapter and acceptance files to mutate, including packed and checksummed contents."""
 
 from __future__ import annotations
 
@@ -135,13 +135,13 @@ def ranks(folder: Path) -> Subject:
         chosen = dict(members)
         name = random.choice(sorted(chosen))
         chosen[name] = _array(random, name, chosen[name])
-        place = io.BytesIO()
+        buffer = io.BytesIO()
         method = random.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))
-        with zipfile.ZipFile(place, "w", method) as packed:
+        with zipfile.ZipFile(buffer, "w", method) as packed:
             for member, content in chosen.items():
                 if random.random() > 0.03:
                     packed.writestr(member, content)
-        data = place.getvalue()
+        data = buffer.getvalue()
         return damaged(random, data) if random.random() < 0.2 else data
 
     return Subject(path, mutate, lambda: load_measured(path))
@@ -182,9 +182,9 @@ def _array(random: Random, name: str, content: bytes) -> bytes:
 
 
 def _npy(array: Any) -> bytes:
-    place = io.BytesIO()
-    np.save(place, array, allow_pickle=False)
-    return place.getvalue()
+    buffer = io.BytesIO()
+    np.save(buffer, array, allow_pickle=False)
+    return buffer.getvalue()
 
 
 def _measured() -> Measured:

@@ -1,6 +1,6 @@
-"""A family that the package does not know: attention and MLP side by side behind one norm (or two),
-interleaved rotary positions on a part of each head, an lm_head with a bias. With `fused_qkv` q, k
-and v of each head lie in one matrix, one behind the other, and the rotary pairs are halves."""
+"""A family that the package does not know: parallel attention and MLP after one norm (or two),
+interleaved RoPE on a part of each head, an lm_head with a bias. With `fused_qkv` one matrix holds
+q, k and v of each head in sequence, and the RoPE pairs are halves."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ IGNORED = re.compile(r"h\.\d+\.attn\.mask")
 
 
 def normalise(fields: Fields) -> ModelConfig:
-    """The normalised configuration."""
+    """The normalized configuration."""
     hidden, heads = fields.integer("width"), fields.integer("heads")
     fused = fields.flag("fused_qkv", False)
     two_norms = fields.flag("use_parallel_residual", True) and fields.flag("two_norms", False)
@@ -54,7 +54,7 @@ def normalise(fields: Fields) -> ModelConfig:
 
 
 def sources(config: ModelConfig) -> dict[str, Source]:
-    """Canonical name -> where it lies in the files."""
+    """Canonical name -> source in the files."""
     d = config.hidden
     found = {
         "embed.token": table("wte.weight", config.vocabulary, d),

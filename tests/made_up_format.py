@@ -1,7 +1,7 @@
-"""A weight format that only this file knows: four-bit weights of a byte each, inputs along the
-rows, with a power of two for every 32 inputs of an output. Boards compute it as their W4A16.
+"""A weight format that only this file knows: four-bit weights, one per byte, inputs along the rows,
+with a power of two per 32 inputs of an output. Boards compute it as W4A16.
 
-A folder says so in `quantization_config`, {"quant_method": "exponents", "modules": [...]}: of each
+`quantization_config` is {"quant_method": "exponents", "modules": [...]}: for each
 module listed `codes` INT8 [K, N] in -8..7 and `exponents` INT8 [K/32, N], w = codes * 2^exponents.
 """
 

@@ -1,5 +1,5 @@
-"""Seeded mutations of bytes, text and JSON, and campaigns of them: every mutated file must be taken
-or refused in one line, in bounded time."""
+"""Seeded mutations of bytes, text and JSON. Every mutated file must be accepted or refused with one
+line, in bounded time."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from lora_host.errors import LoraError
 
 MAX_MESSAGE = 500
 MAX_SECONDS = 5.0
-"""For one file: far above what any takes, so that a busy machine fails no test."""
+"""Limit per file, far above normal times, so that no test fails on a busy machine."""
 MAX_SECONDS_IN_C = 60.0
-"""After which the process ends with a traceback: C code cannot be stopped otherwise."""
+"""Then the process is ended with a traceback: C code cannot be stopped otherwise."""
 
 _WORDS = (
     "", "-1", "0", "1", "255", "65536", "4294967296", "-9223372036854775809", "9" * 40, "9" * 5000,
@@ -154,7 +154,7 @@ class Subject:
 
 @dataclass
 class Outcome:
-    """What a campaign has found; `faults` are the mutations that were no refusal in one line."""
+    """Result of a campaign. `faults`: mutations that were not refused with one line."""
 
     taken: int = 0
     refused: int = 0

@@ -29,7 +29,7 @@ from tests.variant_tensors import normal
 
 @dataclass(frozen=True)
 class Scheme:
-    """`kind` of the layers' matrices, `head` of lm_head ("int8": a scale a column), KV cache."""
+    """`kind` of the layers' matrices, `head` of lm_head ("int8": a scale per column), KV cache."""
 
     kind: str
     group: int | None = None
@@ -57,13 +57,13 @@ INPUT_SCALES = {"o": 0.002, "down": 0.0012}
 
 
 def _fused(name: str) -> str:
-    """Parts of one product share their input, so its scale and its order."""
+    """Matrices with the same input share its scale and order."""
     head, _, last = name.rpartition(".")
     return f"{head}.{ {'k': 'q', 'v': 'q', 'gate': 'up'}.get(last, last) }"
 
 
 class QuantizedModel:
-    """What loading needs of a checkpoint, in a scheme; `config` says so."""
+    """A checkpoint with a quantization scheme, for loading. `config` describes the scheme."""
 
     def __init__(self, folder: Path, scheme: Scheme) -> None:
         self.scheme = scheme
@@ -125,7 +125,7 @@ class QuantizedModel:
 
     @cached_property
     def attention(self) -> tuple[KvScales, ...]:
-        """Static scales of every layer where attention is INT8."""
+        """Static scales of every layer, if attention is INT8."""
         if self.scheme.kv != "int8":
             return ()
         return tuple(
@@ -137,7 +137,7 @@ class QuantizedModel:
         """The independent implementation of this model."""
         return Quantized(self.config, self.weights, self.matrices, self.scheme.kv, self.attention)
 
-    # What lora_sdk.model.checkpoint.Checkpoint gives.
+    # Methods of lora_sdk.model.checkpoint.Checkpoint.
 
     def stored(self, name: str) -> Stored:
         assert name not in self.matrices

@@ -1,6 +1,6 @@
-"""Tests over transports that need a process of their own run in a second pytest, kept for the
-whole session: one test after another is named to it, its reports come back and count here. Fixtures
-and test functions are the same in both."""
+"""Runs tests of transports that need their own process in a second pytest, which lives for the
+whole session. It receives the names of tests one at a time and returns their reports, which count
+here. Fixtures and test functions are the same in both."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _KEY = pytest.StashKey[dict[str, "Child"]]()
 
 
 def transport_of(item: pytest.Item) -> str | None:
-    """The transport that an item runs over, None where it has none."""
+    """The transport of an item, None if it has none."""
     callspec = getattr(item, "callspec", None)
     name = callspec.params.get("transport") if callspec else None
     return name if isinstance(name, str) else None
 
 
 class Child:
-    """A pytest that runs the tests of one transport when told to."""
+    """A pytest process that runs tests of one transport on request."""
 
     def __init__(self, config: pytest.Config, name: str, files: list[Path]) -> None:
         self._config = config
@@ -49,14 +49,14 @@ class Child:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                start_new_session=True,  # XRT ends whole process groups
+                start_new_session=True,  # XRT kills whole process groups
             )
         ours.settimeout(SECONDS)
         self._socket = ours
         self._stream = ours.makefile("rw", encoding="utf-8")
 
     def run(self, item: pytest.Item, following: str | None) -> list[Any]:
-        """Reports of one item. EOFError or TimeoutError where the process does not answer."""
+        """Reports of one item. EOFError or TimeoutError if the process does not answer."""
         json.dump({"run": item.nodeid, "next": following}, self._stream)
         self._stream.write("\n")
         self._stream.flush()
@@ -74,7 +74,7 @@ class Child:
         raise EOFError("the process of this transport has ended")
 
     def close(self) -> None:
-        """Lets it end its session; kills it where it does not."""
+        """Lets it end its session, or kills it after a timeout."""
         self._stream.close()
         self._socket.close()
         try:
@@ -100,7 +100,7 @@ def _failed(item: pytest.Item, why: str) -> pytest.TestReport:
 
 
 def run_apart(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
-    """Runs an item in its transport's process; False where it is to run here."""
+    """Runs an item in its transport's process. False if it must run in this process."""
     name = transport_of(item)
     if name not in APART or item.config.getoption("--relay") is not None:
         return False
@@ -118,7 +118,7 @@ def run_apart(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
     for report in reports:
         item.ihook.pytest_runtest_logreport(report=report)
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
-    # What the last item here left for this one to share is not the next one's.
+    # Shared fixtures of the last local item must not be kept for the next one.
     item.session._setupstate.teardown_exact(nextitem)
     return True
 

@@ -1,5 +1,5 @@
-"""One matmul by the NumPy model and by simulated units: the same memory before, the same bytes of
-every bank after. Variants of the units are built for a test."""
+"""Compares a matmul of the NumPy kernels with simulated units: from equal memory, all banks must be
+equal afterwards. Tests may build variants of the units."""
 
 from __future__ import annotations
 
@@ -92,6 +92,6 @@ class Matmul:
 
 def same(matmul: Matmul, units: Any, runner: Callable[..., Runner] = units_runner) -> bool:
     """Whether both give the same status, the same counts and the same bytes in every bank."""
-    (model, wanted), (array, found) = matmul.run(numpy_runner), matmul.run(runner(units))
+    (model, expected), (array, found) = matmul.run(numpy_runner), matmul.run(runner(units))
     banks = all(np.array_equal(model.banks[b], array.banks[b]) for b in model.banks)
-    return banks and wanted == found
+    return banks and expected == found

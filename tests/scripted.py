@@ -1,5 +1,6 @@
-"""A runner without boards for tests of what stands above it: pages and slots hold token ids, and a
-row's logits are a fixed function of the tokens that it sees. It refuses what firmware refuses."""
+"""A runner without boards, for tests of the layers above it. Pages and slots hold token ids. A
+row's logits are a fixed function of the tokens it attends to. It refuses the same rows as the
+firmware."""
 
 from __future__ import annotations
 
@@ -20,13 +21,13 @@ UNWRITTEN = -1
 
 
 def logits_of(tokens: Sequence[int]) -> np.ndarray:
-    """FP32 [VOCABULARY] that depend on every token and its place."""
+    """FP32 [VOCABULARY] that depend on every token and its position."""
     seed = zlib.crc32(np.asarray(tokens, "<i8").tobytes())
     return np.random.default_rng(seed).standard_normal(VOCABULARY).astype(np.float32) * 3
 
 
 def greedy_tokens(prompt: Sequence[int], count: int) -> list[int]:
-    """What plain greedy decoding emits."""
+    """The tokens of plain greedy decoding."""
     tokens = list(prompt)
     for _ in range(count):
         tokens.append(int(np.argmax(logits_of(tokens))))
@@ -148,7 +149,7 @@ class ScriptedRunner:
 
 
 class Bench:
-    """A scripted runner with the books above it."""
+    """A scripted runner with KV cache, stepper and greedy loop."""
 
     def __init__(
         self, pages: int = 40, sequences: int = 4, scratch: int = 128, context: int = 300

@@ -1,4 +1,4 @@
-"""A server in a thread of the test's process, on a socket of its own, and clients of it."""
+"""A server in a thread of the test's process, on its own socket, and clients."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TEMPLATE = (
 
 @dataclass
 class Reply:
-    """An answer as it came."""
+    """An HTTP response."""
 
     status: int
     headers: dict[str, str]
@@ -43,7 +43,7 @@ class Reply:
 
 
 class Served:
-    """A running server. `engine` is the one it serves from."""
+    """A running server of `engine`."""
 
     def __init__(self, server: Server, port: int) -> None:
         self.server = server
@@ -82,14 +82,14 @@ class Served:
         return Reply(got.status, headers, json.loads(raw) if is_json else raw.decode())
 
     def settled(self) -> bool:
-        """Whether no request holds anything on the boards."""
+        """Whether no request holds resources on the boards."""
         gate = self.service.gate
         free = self.engine._cache.free_sequences
         return gate.running == gate.waiting == 0 and free == self.engine.plan.max_sequences
 
 
 def eventually(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
-    """Whether `condition` comes true in time."""
+    """Whether `condition` becomes true before a timeout."""
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:
@@ -100,7 +100,7 @@ def eventually(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
 
 @contextmanager
 def served(open_engine: Callable[[Any], Engine], **settings: Any) -> Iterator[Served]:
-    """A server of this engine, ready; it is drained at the end."""
+    """A ready server of this engine. It is drained at the end."""
     chosen = Settings(**{"name": "demo", "port": 0, "drain_timeout": 5.0, **settings})
     server = Server(chosen, open_engine)
     with listen(chosen) as listener:

@@ -1,4 +1,4 @@
-"""Clients of the mock server vrtd in processes of their own, with what the card does preloaded."""
+"""Clients of the mock server for vrtd as subprocesses. A preloaded library simulates the card."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def start_client(
 
 
 def run_client(code: str, mock_server: MockServer, *arguments: str, **more: str) -> str:
-    """What the code prints; fails with its stderr where it fails."""
+    """The code's output. Fails with its stderr if the code fails."""
     process = start_client(code, mock_server, *arguments, **more)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err

@@ -1,6 +1,6 @@
-"""Where the boards under test are: in this process, behind the real XRT's software emulation,
-behind the mock vrtd, or real ones that --device names. All of them run the same firmware, so the
-same tests hold."""
+"""Boards under test: emulated in this process, behind the real XRT's software emulation, behind the
+mock server for vrtd, or real boards named by --device. All run the same firmware, so the same tests
+apply."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from lora_host.overlay import Overlay, load_overlay
 from lora_host.selection import default_overlay
 from lora_host.vrtd_mock.process import MockServer
 
-MOST = 8
-# Where waits are real time the boards' clock runs faster, so that a core's second in reset is none
-# of ours; a watchdog of 20 s of theirs is 2 s, which a loaded computer needs.
+MAX_BOARDS = 8
+# The boards' clock runs faster than real time, which shortens waits such as a core's second in
+# reset. A watchdog of 20 board seconds is 2 s, which a loaded computer needs.
 SPEED = 10
 SHORT = {
     "core_reset_us": 150_000,
@@ -32,22 +32,22 @@ SHORT = {
     "watchdog_ms": 20_000,
     "step_us": 21_000_000,
 }
-HASTY = {**SHORT, "watchdog_ms": 1500, "step_us": 1_600_000}  # where a hang is waited for
+HASTY = {**SHORT, "watchdog_ms": 1500, "step_us": 1_600_000}  # for tests that wait for a hang
 
 
 class Transport(AbstractContextManager["Transport"]):
-    """Boards of one transport. `devices(n)` are the URIs of n of them, in a ring and idle; empty
+    """Boards of one transport. `devices(n)`: URIs of n idle boards in a ring; empty
     for emulated boards of this process."""
 
     name = "emu"
     timeouts: Mapping[str, int] | None = None
 
     def devices(self, boards: int) -> tuple[str, ...]:
-        """URIs of so many boards."""
+        """URIs of `boards` boards."""
         return ()
 
     def named(self, boards: int) -> dict[str, Any]:
-        """The same as options of Cluster.open and Engine."""
+        """The boards as arguments of Cluster.open and Engine."""
         return {"boards": boards, "devices": self.devices(boards)}
 
     @property
@@ -56,7 +56,7 @@ class Transport(AbstractContextManager["Transport"]):
         return load_overlay(default_overlay(self.devices(1), None))
 
     def open(self, boards: int, **options: Any) -> Cluster:
-        """A cluster of so many boards."""
+        """A cluster of `boards` boards."""
         named = self.named(boards)
         options.setdefault("timeouts", self.timeouts)
         return Cluster.open(**named, overlay=self.overlay, **options)
@@ -64,7 +64,7 @@ class Transport(AbstractContextManager["Transport"]):
     def fault(
         self, cluster: Cluster, board: int, kind: int, a: int = 0, b: int = 0, c: int = 0
     ) -> None:
-        """Plants a fault (abi.FAULT_...)."""
+        """Injects a fault (abi.FAULT_...)."""
         assert cluster.emulated is not None
         cluster.emulated.fault(board, kind, a, b, c)
 
@@ -73,7 +73,7 @@ class Transport(AbstractContextManager["Transport"]):
 
 
 class Named(Transport):
-    """Boards that --device names; faults cannot be planted there."""
+    """Boards that --device names. Faults cannot be injected there."""
 
     name = "device"
 
@@ -90,7 +90,7 @@ class Named(Transport):
 
 
 class Slash(Transport):
-    """A mock server for vrtd for each number of boards, since cables make a ring of them all."""
+    """One mock server for vrtd per number of boards, since all its boards form a ring."""
 
     name = "slash"
     timeouts = SHORT
@@ -99,7 +99,7 @@ class Slash(Transport):
         self._stack = ExitStack()
         self._running: dict[int, MockServer] = {}
         self._current: MockServer | None = None
-        # Other processes' mock servers have boards of the same names.
+        # Mock servers of other processes have boards with the same names.
         locks = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="lora-locks-"))
         os.environ["LORA_LOCK_FOLDER"] = locks
 
@@ -109,7 +109,7 @@ class Slash(Transport):
                 MockServer(boards, ["--speed", str(SPEED)])
             )
         self._current = self._running[boards]
-        for board in range(boards):  # the boards outlive the test that planted a fault in them
+        for board in range(boards):  # the boards outlive the test that injected a fault
             self._current.command(f"fault {board} {abi.FAULT_NONE} 0 0 0")
         os.environ["LORA_VRTD_SOCKET"] = str(self._current.socket)
         return self._current.uris
@@ -129,8 +129,8 @@ class Slash(Transport):
 
 
 class Xrt(Transport):
-    """XRT reads its environment when its library is loaded: once a process, so a process of its own
-    has this transport, and the number of boards is changed behind XRT's back."""
+    """XRT reads its environment only when its library is loaded, so this transport needs its own
+    process. The number of boards is changed without XRT's knowledge."""
 
     name = "xrt"
     timeouts = SHORT
@@ -138,12 +138,12 @@ class Xrt(Transport):
     def __init__(self) -> None:
         from lora_host.xrt_environment import XrtEnvironment
 
-        self._place = XrtEnvironment(MOST)
-        os.environ.update(self._place.variables)
+        self._environment = XrtEnvironment(MAX_BOARDS)
+        os.environ.update(self._environment.variables)
 
     def devices(self, boards: int) -> tuple[str, ...]:
         self._wait_until_idle()
-        self._place.set_cluster(boards, speed=SPEED)
+        self._environment.set_cluster(boards, speed=SPEED)
         return tuple(f"xrt:{board}" for board in range(boards))
 
     @property
@@ -158,20 +158,20 @@ class Xrt(Transport):
             connection.sendall(f"FAULT {board} {kind} {a} {b} {c}".encode())
             answer = connection.recv(1)
         if not answer:
-            raise TransportError(f"the cluster process refuses: {self._place.log()[-400:]}")
+            raise TransportError(f"the cluster process refuses: {self._environment.log()[-400:]}")
 
     @property
     def _socket(self) -> Path:
-        return self._place.folder / "cluster.sock"
+        return self._environment.folder / "cluster.sock"
 
     def _wait_until_idle(self) -> None:
-        """The cluster process of the last test ends with its last board."""
+        """Waits for the end of the last test's cluster process."""
         end = time.monotonic() + 10
         while self._socket.exists() and time.monotonic() < end:
             time.sleep(0.005)
 
     def __exit__(self, *_: object) -> None:
-        self._place.close()
+        self._environment.close()
 
 
 def open_transport(name: str, uris: Sequence[str]) -> AbstractContextManager[Transport]:

@@ -1,5 +1,5 @@
-"""Names, shapes and values of a variant's tensors, as transformers saves them. Written apart from
-the SDK's tables of names, which it is there to check."""
+"""Names, shapes and values of a variant's tensors, as saved by transformers. They do not use the
+SDK's tables of names, which they check."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from tests.family_tensors import FAMILY_SHAPES
 
 WEIGHT_STD = 0.02
-EMBED_STD = 0.06  # large enough for tokens to be told apart behind the biases
-BIAS_STD = 0.06  # large enough for one that is dropped to be seen
+EMBED_STD = 0.06  # large enough for tokens to differ despite the biases
+BIAS_STD = 0.06  # large enough for a missing bias to be detected
 NORM_STD = 0.1
 EMBEDDINGS = ("wte", "wpe", "embed_")
-# The sum of four uniform 16-bit numbers, centred: nearly normal, and exact on every machine.
+# The centered sum of four uniform 16-bit numbers: nearly normal, and exact on every machine.
 _SUM_STD = 65536.0 / np.sqrt(3.0)
 
 Shape = tuple[int, ...]
@@ -42,7 +42,7 @@ def make_tensors(
 
 
 def normal(key: str, count: int) -> NDArray[np.float64]:
-    """`count` numbers of mean 0 and deviation 1 that follow from `key` alone."""
+    """`count` numbers with mean 0 and deviation 1, determined by `key`."""
     seed = int.from_bytes(hashlib.sha256(key.encode()).digest()[:16], "little")
     words: NDArray[np.uint64] = np.random.PCG64(seed).random_raw(count)
     parts = words.astype("<u8").view("<u2").reshape(count, 4).astype(np.int64)

@@ -1,5 +1,5 @@
 """A byte-level tokenizer of any size from 259 on: three special tokens, the bytes, and merges of
-two letters. Any text goes in and every id comes back as text."""
+two letters. It encodes any text and decodes every id."""
 
 from __future__ import annotations
 

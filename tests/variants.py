@@ -234,7 +234,7 @@ VARIANTS: tuple[Variant, ...] = (
 
 
 def variant(name: str) -> Variant:
-    """The variant called `name`; StopIteration where there is none."""
+    """The variant called `name`. StopIteration if there is none."""
     return next(one for one in VARIANTS if one.name == name)
 
 

@@ -114,7 +114,7 @@ def test_wrong_bytes_are_found_by_payload(four: Cluster, fault: Plant, kind: str
     ("cables", "received"),
     [
         ((Cable(0, 1, 3, 0), Cable(2, 1, 1, 0)), 2),  # two cables swapped: all answer
-        ((Cable(0, 1, 2, 0),), 2),  # nobody answers until the free ports are asked as well
+        ((Cable(0, 1, 2, 0),), 2),  # no answer until the free ports are queried too
     ],
 )
 def test_a_cable_in_another_board_is_named(
@@ -123,7 +123,7 @@ def test_a_cable_in_another_board_is_named(
     error = raises(four, cables)
     assert error.failure is not None and error.failure.status == "LORA_ERR_LINK_CABLING"
     serial = four.infos[received - 1].serial
-    assert f"board 0's end hears serial {serial} port 0" in str(error)
+    assert f"board 0's end receives serial {serial} port 0" in str(error)
     four.links_up(four.cables)
 
 

@@ -1,5 +1,5 @@
-"""The forward pass with an adapter beside the weights: matmuls as docs/numbers.md, 7.3
-spells them."""
+"""The forward pass with an adapter in addition to the weights: matmuls as defined in
+docs/numbers.md, 7.3."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Factors = Mapping[str, tuple[F32, F32, float]]
 
 
 class Adapted(Oracle):
-    """An Oracle whose products have scale*(B*FP16(A*x)) added before they are rounded."""
+    """An Oracle whose matmuls add scale*(B*FP16(A*x)) before rounding."""
 
     def __init__(
         self, config: ModelConfig, weights: Mapping[str, NDArray[np.float16]], factors: Factors
@@ -37,7 +37,7 @@ class Adapted(Oracle):
 def merged(
     weights: Mapping[str, NDArray[np.float16]], factors: Factors
 ) -> dict[str, NDArray[np.float64]]:
-    """Weights in float64 with the adapter's product added to them."""
+    """Weights in float64 with the adapter's B*A added."""
     found = {name: array.astype(np.float64) for name, array in weights.items()}
     for name, (a, b, scale) in factors.items():
         found[name] = found[name] + scale * (b.astype(np.float64) @ a.astype(np.float64)).T

@@ -1,5 +1,5 @@
-"""Sums, norms and functions of the FP16 path. FP32 arrays stand for FP16 values where a line says
-so; every line is one rounding per operation in the order that docs/numbers.md, 2 to 4 give."""
+"""Sums, norms and functions of the FP16 path. FP32 arrays hold FP16 values where a docstring says
+so. Every operation rounds once, in the order of docs/numbers.md, 2 to 4."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def coefficient(name: str) -> F32:
 
 
 def store(values: F32) -> F32:
-    """FP16 as it is stored, given back as FP32."""
+    """Values rounded to FP16 as they are stored, returned as FP32."""
     with np.errstate(over="ignore", invalid="ignore"):
         half = values.astype(np.float16)
     return half.astype(np.float32)
@@ -48,7 +48,7 @@ def tree(parts: list[Any], add: Callable[[Any, Any], Any]) -> Any:
 
 
 def product(x: F32, w: F32) -> F32:
-    """x [rows, K] times w [K, N], both of FP16 values: FP32 [rows, N]."""
+    """Matmul of x [rows, K] and w [K, N], both of FP16 values: FP32 [rows, N]."""
     parts = []
     for segment in segments(x.shape[1]):
         total = np.zeros((x.shape[0], w.shape[1]), np.float32)

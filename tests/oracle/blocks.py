@@ -1,4 +1,4 @@
-"""Weight blocks in NumPy (abi.h): what the C packing must equal bit for bit. Four weights along K
+"""Weight blocks in NumPy (abi.h): the C packing must equal them bit for bit. Four weights along K
 are one 32-bit word, so an INT8 or 4-bit block is a transposed array of words."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ BLOCK_K, BLOCK_N = abi.BLOCK_K, abi.BLOCK_N
 
 
 def pack_blocks(columns: Half) -> Half:
-    """FP16 [K, N] as weight blocks, FP16 [blocks, 128, 32], K fastest; what is padded is zero."""
+    """FP16 [K, N] as weight blocks, FP16 [blocks, 128, 32], K fastest; padding is zero."""
     k, n = columns.shape
     rows, tiles = -(-k // BLOCK_K), -(-n // BLOCK_N)
     padded = np.zeros((rows * BLOCK_K, tiles * BLOCK_N), np.float16)
@@ -28,14 +28,14 @@ def pack_blocks(columns: Half) -> Half:
 
 
 def pack_int8(values: npt.NDArray[np.int8]) -> Bytes:
-    """INT8 [N, K] as weight blocks, uint8 [blocks, 4096], K fastest; what is padded is zero."""
+    """INT8 [N, K] as weight blocks, uint8 [blocks, 4096], K fastest; padding is zero."""
     words = _words(values.view(np.uint8), BLOCK_K)
     return _word_blocks(words, BLOCK_K // 4)
 
 
 def pack_int4(values: Bytes, scales: Half, zeros: Bytes, group: int, block_bytes: int) -> Bytes:
     """4-bit weights [N, K] (a byte each) with scales and zero points [N, K/group] as weight blocks,
-    uint8 [blocks, block_bytes]: values, scales, zero points; what is padded is zero."""
+    uint8 [blocks, block_bytes]: values, scales, zero points; padding is zero."""
     n, k = values.shape
     tiles, rows, each = -(-n // BLOCK_N), -(-k // BLOCK_K), BLOCK_K // group
     blocks = np.zeros((tiles * rows, block_bytes), np.uint8)
@@ -71,7 +71,7 @@ def _word_blocks(words: Words, height: int) -> Bytes:
 
 
 def _group_blocks(values: npt.NDArray[Any], tiles: int, rows: int, each: int) -> npt.NDArray[Any]:
-    """[N, groups] as [tiles, K blocks, `each` groups, 32], zeros where there is none."""
+    """[N, groups] as [tiles, K blocks, `each` groups, 32]; padding is zero."""
     n, groups = values.shape
     whole = np.zeros((tiles * BLOCK_N, rows * each), values.dtype)
     whole[:n, :groups] = values

@@ -26,7 +26,7 @@ Weights = dict[str, NDArray[np.float16]]
 
 
 def load_weights(checkpoint: Checkpoint, names: Iterable[str] | None = None) -> Weights:
-    """Every tensor, or those named, under its canonical name, whole."""
+    """All tensors, or the named ones, by canonical name, unsharded."""
     read = {1: checkpoint.vector, 2: checkpoint.matrix}
     return {
         name: checkpoint.table(name)
@@ -44,7 +44,7 @@ class Oracle:
         self.weights = {name: array.astype(np.float32) for name, array in weights.items()}
 
     def logits(self, tokens: Sequence[int] | NDArray[np.integer[Any]]) -> F32:
-        """FP32 [len(tokens), vocabulary]: row p is what follows tokens[: p + 1]."""
+        """FP32 [len(tokens), vocabulary]: row p predicts the token after tokens[: p + 1]."""
         with np.errstate(over="ignore", invalid="ignore"):
             x = self._embed(np.asarray(tokens))
             for layer in range(self.config.layers):
@@ -60,13 +60,13 @@ class Oracle:
         if "project_in" in self.weights:
             x = self._linear(x, "project_in")
         if self.config.position_rows:
-            places = np.arange(len(tokens)) + self.config.position_offset
-            x = store(x + self.weights["embed.position"][places])
+            positions = np.arange(len(tokens)) + self.config.position_offset
+            x = store(x + self.weights["embed.position"][positions])
         return x
 
     def _block(self, x: F32, layer: int) -> F32:
-        """Pre- or post-norm: the norm stands before the branch or after its residual. Parallel:
-        both branches read the block's input, behind one norm or two."""
+        """Pre- or post-norm: the norm comes before the branch or after its residual. Parallel: both
+        branches read the block's input, after one norm or two."""
         if self.config.residual != "sequential":
             first = self._norm(x, f"layer.{layer}.attn_norm")
             two = self.config.residual == "parallel_two_norms"
@@ -88,11 +88,11 @@ class Oracle:
         return layer_norm(x, gamma, beta, self.config.norm_eps)
 
     def _product(self, x: F32, name: str) -> F32:
-        """x times a matrix in FP32, before its bias."""
+        """Matmul of x and a matrix in FP32, without its bias."""
         return product(x, self.weights[name])
 
     def _sum(self, x: F32, name: str) -> F32:
-        """The same with its bias."""
+        """Matmul of x and a matrix in FP32, with its bias."""
         total = self._product(x, name)
         if f"{name}.bias" in self.weights:
             total = total + self.weights[f"{name}.bias"]
@@ -142,15 +142,15 @@ def rotate(x: F32, rope: RopeConfig) -> F32:
 
 
 def angles(rope: RopeConfig, positions: int, head_dim: int) -> tuple[F32, F32]:
-    """(cos, sin) [positions, head_dim/2]. The system's float64 functions serve here: one rounding
-    to FP32 hides their last bits, and so they check the product's polynomials."""
+    """(cos, sin) [positions, head_dim/2], from the system's float64 functions. The rounding to FP32
+    hides their last bits, so they can check the package's polynomials."""
     inverse = np.float64(rope.theta) ** (-np.arange(0, head_dim, 2) / head_dim)
     if rope.kind == "linear":
         inverse = inverse / rope.factor
     if rope.kind == "llama3":
         inverse = np.array([_llama3(rope, float(f)) for f in inverse])
-    place = np.arange(positions, dtype=np.float32)
-    angle = (place[:, None] * inverse.astype(np.float32)).astype(np.float64)
+    position = np.arange(positions, dtype=np.float32)
+    angle = (position[:, None] * inverse.astype(np.float32)).astype(np.float64)
     return np.cos(angle).astype(np.float32), np.sin(angle).astype(np.float32)
 
 

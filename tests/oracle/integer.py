@@ -1,5 +1,5 @@
-"""The integer paths, written from docs/numbers.md, 6 alone in Python's and NumPy's integers: no
-blocks, no float64 sums, no code of the product."""
+"""The integer paths, written only from docs/numbers.md, 6 with Python's and NumPy's integers: no
+blocks, no float64 sums, no code of the package."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Int4Matrix:
 
 @dataclass(frozen=True)
 class KvScales:
-    """Static scales of q, k and v, one layer's."""
+    """Static scales of q, k and v of one layer."""
 
     q: np.float32
     k: np.float32
@@ -68,7 +68,7 @@ def int8_product(x: F32, w: Int8Matrix) -> F32:
 
 
 def int4_product(x: F32, w: Int4Matrix) -> F32:
-    """Groups of INT8 sums, or FP16 weights where activations stay FP16."""
+    """Groups of INT8 sums, or a matmul with FP16 weights if activations are FP16."""
     if w.order is not None:
         x = x[:, w.order]
     if w.x_scale is None:
@@ -108,8 +108,8 @@ def attend_int8(q: F32, k: F32, v: F32, scales: KvScales, factor: float) -> F32:
 
 
 def through_heads(x: F32) -> F32:
-    """K or V of one head [positions, head_dim] as an INT8 cache with a scale a position gives it
-    back: FP16(k8 * z), z = FP16(amax/127)."""
+    """K or V of one head [positions, head_dim] as read from an INT8 cache with one scale per
+    position: FP16(k8 * z), z = FP16(amax/127)."""
     z = store(np.abs(x).max(axis=1) / np.float32(127))[:, None]
     with np.errstate(divide="ignore"):
         inverse = np.where(z == 0, np.float32(0), np.float32(1) / z)
@@ -118,7 +118,7 @@ def through_heads(x: F32) -> F32:
 
 
 class Quantized(Oracle):
-    """An Oracle some of whose matrices are integers; `kv` is "fp16", "int8" with `scales` by layer,
+    """An Oracle with some integer matrices; `kv` is "fp16", "int8" with `scales` by layer,
     or "int8-heads"."""
 
     def __init__(
@@ -150,7 +150,7 @@ class Quantized(Oracle):
 
 
 class AdaptedQuantized(Adapted, Quantized):
-    """The same with an adapter, which reads the FP16 activation."""
+    """An IntegerOracle with an adapter, which reads the FP16 activation."""
 
     def __init__(self, quantized: Quantized, factors: Factors) -> None:
         Quantized.__init__(
