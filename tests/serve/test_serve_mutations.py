@@ -158,5 +158,5 @@ def test_some(target: Served, caplog: pytest.LogCaptureFixture) -> None:
 
 @pytest.mark.slow
 def test_many(target: Served, caplog: pytest.LogCaptureFixture) -> None:
-    ends = bombard(target, 100_000, caplog)
-    assert ends["400"] > 30_000 and ends["200"] > 5000, ends
+    ends = bombard(target, 20_000, caplog)
+    assert ends["400"] > 6000 and ends["200"] > 1000, ends
