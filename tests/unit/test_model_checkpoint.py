@@ -77,7 +77,7 @@ def test_an_empty_share_is_legal(tmp_path: Path) -> None:
 
 def test_a_range_outside_is_refused(tmp_path: Path) -> None:
     checkpoint = Checkpoint.open(write_checkpoint(variant("llama_narrow"), tmp_path))
-    with pytest.raises(ModelError, match=r"layer\.0\.down: columns 0\.\.49 asked of 48"):
+    with pytest.raises(ModelError, match=r"layer\.0\.down: columns 0\.\.49 requested of 48"):
         checkpoint.matrix("layer.0.down", 0, 49)
     with pytest.raises(ModelError, match=r"layer\.9\.q: no such tensor"):
         checkpoint.matrix("layer.9.q")

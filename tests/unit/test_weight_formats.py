@@ -64,9 +64,9 @@ def test_unknown_names_are_refused_by_name() -> None:
 def test_a_name_or_a_type_is_described_once() -> None:
     with pytest.raises(ModelError, match="weight format 'int8' is registered already"):
         register(INT8)
-    with pytest.raises(ModelError, match="'other': WEIGHT_INT8 is described otherwise by 'int8'"):
+    with pytest.raises(ModelError, match="'other': WEIGHT_INT8 is described differently by 'int8'"):
         register(replace(INT8, name="other", integer=False))
-    with pytest.raises(ModelError, match="'other': WEIGHT_W4A8 is described otherwise by 'w4a8'"):
+    with pytest.raises(ModelError, match="'other': WEIGHT_W4A8 is described differently by 'w4a8'"):
         register(replace(W4A8, name="other", blocks={256: "BLOCK_BYTES_INT4_128"}))
     with pytest.raises(ModelError, match="matrix format 'other'"):
         weight_format("other")

@@ -1,5 +1,5 @@
 """Static scales of attention's q, k and v: `q_scale`, `k_scale` and `v_scale` of the module that
-holds the projections."""
+contains the projections."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PARTS = ("q", "k", "v")
 
 def check_attention(files: TensorFiles, queries: Sequence[str], needed: bool) -> dict[str, str]:
     """ "layer.part" -> the file's name of each scale that is there; `queries` are the names of the
-    layers' query weights. ModelError: one is misshapen, or missing where attention is INT8."""
+    layers' query weights. ModelError: one is misshapen, or missing although attention is INT8."""
     found = {}
     for layer, weight in enumerate(queries):
         module = weight.rsplit(".", 2)[0]
@@ -40,7 +40,7 @@ def check_attention(files: TensorFiles, queries: Sequence[str], needed: bool) ->
 
 
 def read_attention(files: TensorFiles, names: Mapping[str, str], layer: int) -> AttentionScales:
-    """The scales of one layer; ModelError where they are missing or no positive numbers."""
+    """The scales of one layer; ModelError if they are missing or not positive numbers."""
     values: list[np.float32] = []
     for part in PARTS:
         name = names.get(f"{layer}.{part}")

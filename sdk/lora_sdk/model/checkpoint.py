@@ -1,5 +1,5 @@
-"""The weights of a model under canonical names, as FP16 or as they are quantized, read only where
-and when they are asked for. Opening reads headers alone, so that planning is instant."""
+"""The weights of a model under canonical names, as FP16 or as they are quantized, read only
+when they are requested. Opening reads only headers, so planning is fast."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Checkpoint:
 
     @property
     def bytes(self) -> int:
-        """Bytes of the model as boards hold it, FP16 or quantized, a tied pair counted once (its
+        """Bytes of the model as boards store it, FP16 or quantized, a tied pair counted once (its
         second copy is a replica)."""
         return sum(
             self._bytes_of(name)
@@ -94,7 +94,7 @@ class Checkpoint:
         )
 
     def has(self, name: str) -> bool:
-        """True where the model has a tensor of this canonical name."""
+        """Whether the model has a tensor of this canonical name."""
         return name in self._sources
 
     def shape(self, name: str) -> tuple[int, ...]:
@@ -138,8 +138,8 @@ class Checkpoint:
         return to_half(raw[start:stop], kind, label)
 
     def stored(self, name: str) -> Stored:
-        """A tensor as the file holds it, not converted and not checked. ModelError where a tied
-        file holds a pair that differs."""
+        """A tensor as the file stores it, not converted and not checked. ModelError if the tensors
+        of a tied pair differ."""
         source = self._source(name)
         self._check_half(name)
         if name == "lm_head" and self.config.tied and not self._tied_checked:
@@ -165,30 +165,30 @@ class Checkpoint:
         return self._quantized_matrix(name).part(start, stop)
 
     def column_scales(self, name: str, start: int, stop: int) -> NDArray[np.float32] | None:
-        """FP32 scales of output columns start..stop-1 of a quantized matrix; None where they belong
-        to groups. ModelError names scales that are negative or not finite."""
+        """FP32 scales of output columns start..stop-1 of a quantized matrix; None if scales are
+        per group. ModelError names scales that are negative or not finite."""
         start, stop = _range(name, start, stop, self._source(name).count)
         return self._quantized_matrix(name).column_scales(start, stop)
 
     def permutation(self, name: str) -> NDArray[np.uint32] | None:
-        """Inputs of a matrix in the order of its groups, uint32 [K] (act-order); None where they
-        come as they are."""
+        """Inputs of a matrix in the order of its groups, uint32 [K] (act-order); None if they are
+        not permuted."""
         found = self._quantized.get(name)
         return None if found is None else found.permutation()
 
     def input_scale(self, name: str) -> np.float32:
-        """The static scale of the INT8 inputs of a matrix; ModelError names it where it is no
-        positive number."""
+        """The static scale of the INT8 inputs of a matrix; ModelError names it if it is not
+        a positive number."""
         return self._quantized_matrix(name).input_scale()
 
     def attention_scales(self, layer: int) -> AttentionScales:
-        """Static scales of q, k and v of a layer, where attention is INT8."""
+        """Static scales of q, k and v of a layer with INT8 attention."""
         if self._opened.attention:
             return self._opened.attention[layer]
         return read_attention(self._files, self._attention, layer)
 
     def activation_scales(self) -> ActivationScales:
-        """All static scales at once, which lowering needs; empty where nothing is quantized."""
+        """All static scales at once, which lowering needs; empty if nothing is quantized."""
         inputs = {
             name: found.input_scale()
             for name, found in self._quantized.items()
@@ -198,8 +198,7 @@ class Checkpoint:
         return ActivationScales(inputs, tuple(map(self.attention_scales, range(layers))))
 
     def forget(self) -> None:
-        """Takes the files' pages that were read out of this process's memory; the system keeps
-        them for who reads next."""
+        """Unmaps the files' pages that were read. The system keeps them in its page cache."""
         for container in self._containers:
             container.forget()
 
@@ -244,7 +243,7 @@ class Checkpoint:
             )
 
     def _check(self, ignored: re.Pattern[str]) -> None:
-        """Every tensor is there and no other."""
+        """Checks that every tensor is there and no other."""
         others = {*self._quantized, *self._opened.vectors}
         used = {*self._attention.values(), *self._opened.tensors}
         for matrix in self._quantized.values():
@@ -277,5 +276,5 @@ class Checkpoint:
 def _range(name: str, start: int, stop: int | None, count: int) -> tuple[int, int]:
     stop = count if stop is None else stop
     if not 0 <= start <= stop <= count:
-        raise ModelError(f"{name}: columns {start}..{stop} asked of {count}")
+        raise ModelError(f"{name}: columns {start}..{stop} requested of {count}")
     return start, stop

@@ -1,4 +1,4 @@
-"""Output columns of a quantized matrix, as every way of storing them is read."""
+"""Output columns of a quantized matrix, independent of how the file stores them."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ class Columns(Protocol):
         """Some of the columns, in this order."""
 
     def part(self, name: str) -> PackPart:
-        """For the packer; `name` is for messages."""
+        """The packer's input; `name` is for messages."""
 
     @property
     def column_scales(self) -> NDArray[np.float32] | None:
-        """FP32 [columns]; None where scales belong to groups."""
+        """FP32 [columns]; None if scales are per group."""
 
 
 @dataclass(frozen=True)
 class Int8Columns:
     """Output columns of a matrix in 8 bits: w = values*scales, `values` int8 [columns, K] in
-    -127..127 or -128..127, `scales` FP32 [columns] (one number repeated where it is per tensor)."""
+    -127..127 or -128..127, `scales` FP32 [columns] (one number repeated if it is per tensor)."""
 
     values: NDArray[np.int8]
     scales: NDArray[np.float32]
@@ -45,7 +45,7 @@ class Int8Columns:
         return Int8Columns(self.values[chosen], self.scales[chosen])
 
     def part(self, name: str) -> PackPart:
-        """For the packer."""
+        """The packer's input."""
         return PackPart(name, self.values, "I8", "oi", 0, len(self.values))
 
     @property
@@ -57,7 +57,7 @@ class Int8Columns:
 @dataclass(frozen=True)
 class Int4Columns:
     """Output columns of a 4-bit matrix: w = (values - zeros)*scales, `values` uint8 [columns, K] in
-    0..15, K in group order (behind `Checkpoint.permutation` where there is one), `scales` FP16
+    0..15, K in group order (after `Checkpoint.permutation` if there is one), `scales` FP16
     [columns, K/group], `zeros` uint8 [columns, K/group] in 0..15."""
 
     values: NDArray[np.uint8]
@@ -72,13 +72,13 @@ class Int4Columns:
         return (self.values.astype(np.float32) - zeros) * scales
 
     def part(self, name: str) -> PackPart:
-        """For the packer."""
+        """The packer's input."""
         count = len(self.values)
         return PackPart(name, self.values, "nibbles", "oi", 0, count, self.scales, self.zeros)
 
     @property
     def column_scales(self) -> None:
-        """Scales belong to groups."""
+        """None: scales are per group."""
 
     def take(self, chosen: NDArray[np.intp]) -> Int4Columns:
         """Some of the columns, in this order."""

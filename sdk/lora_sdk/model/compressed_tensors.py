@@ -21,7 +21,7 @@ STRATEGIES = {name: name for name in ("tensor", "channel", "group")}
 
 @dataclass(frozen=True)
 class WeightArguments:
-    """`weights` of a group: `group` is 0 where one scale belongs to a channel or to the tensor."""
+    """`weights` of a group: `group` is 0 if scales are per channel or per tensor."""
 
     bits: int
     symmetric: bool
@@ -32,7 +32,7 @@ class WeightArguments:
 
 @dataclass(frozen=True)
 class ConfigGroup:
-    """One of `config_groups`: who it means, its weights, and their format."""
+    """One of `config_groups`: its targets, their weights, and the format of these."""
 
     targets: Targets
     weights: WeightArguments
@@ -48,7 +48,7 @@ class Scheme:
     kv: KvKind
 
     def group_of(self, module: Module) -> ConfigGroup | None:
-        """The group that a module belongs to: by name before by class, then the first."""
+        """The group of a module: the first that matches by name, else the first by class."""
         if self.ignore.matches(module):
             return None
         for test in (Targets.by_name, Targets.matches):
@@ -60,7 +60,7 @@ class Scheme:
 
 def read_scheme(values: Mapping[str, Any], where: str) -> Scheme:
     """The scheme that `quantization_config` `values` describes. ModelError names the first field,
-    behind `where`, that is malformed or asks for what is not supported."""
+    prefixed by `where`, that is malformed or not supported."""
     fields = Fields(values, where)
     fields.only("quant_method", (METHOD,), "this method")
     fields.only("sparsity_config", ({}, {"format": "dense"}), "a sparse checkpoint")
@@ -100,12 +100,12 @@ def quantization(
 def _format(group: ConfigGroup, name: str, k: int) -> MatrixFormat:
     if None in group.format.groups:
         return MatrixFormat(group.format.name)
-    # A scale of a larger group or of a whole channel is repeated for groups that blocks hold.
+    # A scale of a larger group or of a whole channel is repeated for the groups of a block.
     return MatrixFormat(group.format.name, block_group(name, group.weights.group or k, k))
 
 
 def _title(formats: Mapping[str, MatrixFormat], kv: KvKind) -> str:
-    """W8A8 and so on, by what the layers have."""
+    """W8A8 and so on, by the formats of the layers."""
     found = {form.kind: form.weights for name, form in formats.items() if name != "lm_head"}
     title = "+".join(found[kind].title for kind in sorted(found)) or FP16.weights.title
     return f"{title}, {kv} KV" if kv_format(kv).quantized else title
@@ -130,7 +130,7 @@ def _group(fields: Fields, form: object) -> ConfigGroup:
     chosen = of_compressed(inner, integer)
     if chosen is None:
         raise fields.error(
-            "input_activations", None, "static INT8 ones: 8-bit weights take no others"
+            "input_activations", None, "static INT8 ones: 8-bit weights support no others"
         )
     targets = _texts(fields, "targets")
     if not targets:
@@ -152,7 +152,7 @@ def _weights(fields: Fields) -> WeightArguments:
     inferred = "group" if size > 0 else "channel" if fields.has("group_size") else "tensor"
     strategy = fields.choice("strategy", inferred, STRATEGIES)
     if (strategy == "group") != (size > 0):
-        raise fields.error("group_size", size, "a size with the strategy group, and there alone")
+        raise fields.error("group_size", size, "a size with the strategy group, and only there")
     if bits == 8 and strategy == "group":
         raise fields.error("strategy", strategy, "tensor or channel for 8 bits")
     order = fields.raw("actorder")[1]
@@ -167,7 +167,7 @@ def _kv(fields: Fields) -> KvKind:
     if value is None:
         return "fp16"
     inner = _object(value, f"{fields.where}.kv_cache_scheme")
-    if inner.flag("dynamic", False):  # by token means, of [head][token][column], by head as well
+    if inner.flag("dynamic", False):  # per token of [head][token][column], so per head too
         _eight_bits(inner)
         inner.choice("strategy", "token", {"token": "token"})
         return "int8-heads"
@@ -176,7 +176,7 @@ def _kv(fields: Fields) -> KvKind:
 
 
 def _static(fields: Fields) -> None:
-    """INT8 with one scale a tensor that calibration has fixed."""
+    """Checks for INT8 with one static scale per tensor."""
     _eight_bits(fields)
     if fields.raw("dynamic", False)[1] is not False:
         raise fields.error(

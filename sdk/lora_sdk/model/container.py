@@ -1,5 +1,5 @@
 """One safetensors file, memory-mapped. The safetensors library checks the header; the bytes are
-mapped here, because for NumPy the library copies whole tensors and has no BF16."""
+mapped here, because with NumPy the library copies whole tensors and has no BF16."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ INTEGER_TYPES: dict[str, np.dtype[Any]] = {
 
 _ARRAY_TYPES = RAW_TYPES | INTEGER_TYPES
 
-# Bits of the other types: a tensor that is ignored by name still moves those behind it.
+# Bits of the other types: a tensor that is ignored by name still shifts the offsets after it.
 _BITS = {
     "F4": 4,
     "F6_E2M3": 6,

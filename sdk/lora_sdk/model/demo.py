@@ -1,4 +1,4 @@
-"""Where the demo model lies."""
+"""The folder of the demo model."""
 
 from __future__ import annotations
 

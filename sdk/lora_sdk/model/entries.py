@@ -1,4 +1,4 @@
-"""The tensors of a folder by the names that a model's sources give them: headers alone."""
+"""The tensors of a folder by the names that a model's sources give them: from headers only."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class Entries:
         return container.array(entry), entry.kind, name
 
     def check(self, plain: Mapping[str, Source], used: set[str], ignored: re.Pattern[str]) -> None:
-        """ModelError: a tensor of `plain` is missing, misshapen or no float, or there is one that
-        is neither among these nor in `used`."""
+        """ModelError: a tensor of `plain` is missing, misshapen or not a float, or one that is
+        neither among these nor in `used`."""
         for source in plain.values():
             name = self.name(source)
             if name not in self.tensors:
@@ -103,12 +103,12 @@ class Entries:
 
 
 def find_prefix(tensors: Iterable[str], prefixes: tuple[str, ...], probe: str) -> str:
-    """What the names of a folder's tensors begin with, one of `prefixes`."""
+    """The prefix of a folder's tensor names, one of `prefixes`."""
     names = [name for name in tensors if name != HEAD]
     for prefix in prefixes:
         if prefix + probe in names:
             return prefix
-    # The probe itself is missing: the error that follows names it as this file would spell it.
+    # The probe itself is missing: the error that follows names it with the prefix of this file.
     for prefix in prefixes:
         if prefix and any(name.startswith(prefix) for name in names):
             return prefix

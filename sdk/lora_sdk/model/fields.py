@@ -1,4 +1,4 @@
-"""Typed reading of config.json, with a memory of what was read."""
+"""Typed reading of config.json. It records which fields were read."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Fields:
         return ModelError(f"{self.where}: {name} is {short(found)}, expected {expected}")
 
     def has(self, name: str) -> bool:
-        """True where `name` is present and not null; marks it as read."""
+        """Whether `name` is present and not null; marks it as read."""
         self._read.add(name)
         return self.values.get(name) is not None
 
     def was_read(self, name: str) -> bool:
-        """True where a getter has asked for `name`."""
+        """Whether a getter has read `name`."""
         return name in self._read
 
     def raw(self, names: str | Sequence[str], default: Any = None) -> tuple[str, Any]:
@@ -98,7 +98,7 @@ class Fields:
             raise ModelError(f"{self.where}: {name} is {short(value)}: {what} is not supported")
 
     def warn_unknown(self, harmless: Sequence[str]) -> None:
-        """Name the fields that nothing has read, once for each set of names."""
+        """Warn of fields that no getter has read, once for each set of names."""
         known = self._read.union(harmless)
         unknown = tuple(
             sorted(
@@ -115,7 +115,7 @@ class Fields:
 
 
 def _same(value: object, item: object) -> bool:
-    """Equality that keeps true and 1 apart."""
+    """Equality that distinguishes true from 1."""
     return value == item and isinstance(value, bool) == isinstance(item, bool)
 
 

@@ -16,7 +16,7 @@ Tensors = dict[str, tuple[Container, Entry]]
 
 
 def find_tensors(folder: Path) -> Tensors:
-    """File's tensor name -> (file, entry), from headers alone.
+    """File's tensor name -> (file, entry), from headers only.
 
     Raises ModelError: no weights, only .bin/.pt/.pth (with the command that converts them), a
     shard missing, corrupt or outside the folder, a tensor twice or missing from its shard.
@@ -31,23 +31,23 @@ def find_tensors(folder: Path) -> Tensors:
 
 def _sharded(folder: Path) -> Tensors:
     path = folder / INDEX
-    places = read_json(path).get("weight_map")
-    if not isinstance(places, dict) or not places:
+    files = read_json(path).get("weight_map")
+    if not isinstance(files, dict) or not files:
         raise ModelError(f"{path}: weight_map is missing or empty, expected tensor -> file")
-    names = [_shard_name(folder, name) for name in places.values()]
+    names = [_shard_name(folder, name) for name in files.values()]
     containers = {name: _shard(folder, name) for name in dict.fromkeys(names)}
     found: Tensors = {}
     for container in containers.values():
         for name, entry in container.entries.items():
             if name in found:
                 raise ModelError(
-                    f"{name}: stands in {found[name][0].path.name} and in"
+                    f"{name}: is in {found[name][0].path.name} and in"
                     f" {container.path.name}, expected once"
                 )
             found[name] = (container, entry)
-    for name, file in places.items():
+    for name, file in files.items():
         if name not in containers[file].entries:
-            raise ModelError(f"{name}: missing from {folder / file}, where {INDEX} places it")
+            raise ModelError(f"{name}: missing from {folder / file}, where {INDEX} says it is")
     return found
 
 
@@ -63,7 +63,7 @@ def _shard_name(folder: Path, name: object) -> str:
 def _shard(folder: Path, name: str) -> Container:
     try:
         is_file = (folder / name).is_file()
-    except OSError as error:  # such as a name that no file system takes
+    except OSError as error:  # such as an invalid file name
         raise ModelError(f"{folder / name}: cannot be read: {error.strerror}") from None
     if not is_file:
         raise ModelError(f"{folder / name}: missing, {INDEX} names it; fetch it again")

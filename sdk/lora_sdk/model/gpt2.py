@@ -20,7 +20,7 @@ IGNORED = re.compile(r"h\.\d+\.attn\.(bias|masked_bias)")
 
 
 def normalise(fields: Fields) -> ModelConfig:
-    """The normalised configuration; ModelError names a field that is wrong or not supported."""
+    """The normalized configuration; ModelError names a field that is wrong or not supported."""
     hidden = fields.integer(("n_embd", "hidden_size"), 768)
     heads = fields.integer(("n_head", "num_attention_heads"), 12)
     if hidden % heads:
@@ -58,7 +58,7 @@ def normalise(fields: Fields) -> ModelConfig:
 
 
 def sources(config: ModelConfig) -> dict[str, Source]:
-    """Canonical name -> place in the files, lm_head only where it is not tied."""
+    """Canonical name -> where it lies in the files; lm_head only if it is not tied."""
     d = config.hidden
     found = {
         "embed.token": table("wte.weight", config.vocabulary, d),

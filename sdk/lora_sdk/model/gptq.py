@@ -1,5 +1,5 @@
-"""GPTQ and AWQ checkpoints: 4-bit weights in groups, FP16 activations (W4A16). AWQ's scaling of
-activations is folded into the norms before, so both differ in packing alone."""
+"""GPTQ and AWQ checkpoints: 4-bit weights in groups, FP16 activations (W4A16). AWQ folds its
+scaling of activations into the preceding norms, so the two differ only in packing."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ CHECKPOINTS = {"gptq": "gptq", "gptq_v2": "gptq_v2"}
 @dataclass(frozen=True)
 class Packing:
     """How a checkpoint packs: `group` along K (0: one group of all inputs), `v1` zero points,
-    `order` whether inputs may be in an order of their own, `awq` the other layout of words;
-    `unquantized` parts of names of modules that stay in FP16."""
+    `order` whether inputs may be permuted, `awq` AWQ's layout of words; `unquantized`: parts of
+    names of modules that remain FP16."""
 
     group: int
     v1: bool
@@ -44,8 +44,8 @@ class Packing:
 
 
 def read_packing(values: Mapping[str, Any], where: str) -> Packing:
-    """What `quantization_config` says. ModelError names the first field, behind `where`, that is
-    malformed or asks for what is not supported."""
+    """The packing by `quantization_config`. ModelError names the first field, prefixed by `where`,
+    that is malformed or not supported."""
     fields = Fields(values, where)
     method = fields.choice("quant_method", "gptq", {name: name for name in METHODS})
     name = "bits" if fields.has("bits") else "w_bit"
@@ -72,10 +72,10 @@ def _awq(fields: Fields, group: int) -> Packing:
     version = fields.raw("version", "gemm")[1]
     if not isinstance(version, str) or version.lower() != "gemm":
         raise fields.error("version", version, "gemm: the layouts of other kernels are not stored")
-    kept = fields.raw("modules_to_not_convert")[1] or []
-    if not isinstance(kept, list) or not all(isinstance(item, str) for item in kept):
-        raise fields.error("modules_to_not_convert", kept, "a list of names")
-    return Packing(group, False, False, True, tuple(kept))
+    excluded = fields.raw("modules_to_not_convert")[1] or []
+    if not isinstance(excluded, list) or not all(isinstance(item, str) for item in excluded):
+        raise fields.error("modules_to_not_convert", excluded, "a list of names")
+    return Packing(group, False, False, True, tuple(excluded))
 
 
 def quantization(
@@ -85,8 +85,8 @@ def quantization(
     `ks` counts. ModelError names a matrix whose inputs are not a multiple of its group."""
     formats = {}
     for name, module in modules.items():
-        kept = any(part in module for part in packing.unquantized)
-        if name != "lm_head" and not kept:
+        excluded = any(part in module for part in packing.unquantized)
+        if name != "lm_head" and not excluded:
             formats[name] = MatrixFormat(
                 W4A16.name, block_group(name, packing.group or ks[name], ks[name])
             )
@@ -96,7 +96,7 @@ def quantization(
 
 @dataclass(frozen=True)
 class PackedMatrix:
-    """The tensors of one matrix [k, n] as the file maps them; `scales` with its type's name, and
+    """The tensors of one matrix [k, n], mapped from the file; `scales` with their type's name, and
     `g_idx` int32 [k], the group of each input, where the file has one."""
 
     label: str
@@ -131,7 +131,7 @@ class PackedMatrix:
         return self.packing.group or self.k
 
     def columns(self, start: int, stop: int) -> Int4Columns:
-        """Outputs start..stop-1, inputs in group order; groups as weight blocks hold them."""
+        """Outputs start..stop-1, inputs in group order; groups as in weight blocks."""
         values = self._values(start, stop)
         order = self.permutation()
         if order is not None:
@@ -139,7 +139,7 @@ class PackedMatrix:
         return Int4Columns(values, *self._groups(start, stop))
 
     def part(self, start: int, stop: int) -> PackPart:
-        """The same for the packer, the words as they are."""
+        """The same for the packer, as the file's own words."""
         scales, zeros = self._groups(start, stop)
         kind = "awq" if self.packing.awq else "words"
         return PackPart(
@@ -157,7 +157,7 @@ class PackedMatrix:
         return np.ascontiguousarray(scales), zeros
 
     def permutation(self) -> NDArray[np.uint32] | None:
-        """Input of each place in group order, uint32 [k]; None but with act-order."""
+        """The input at each index of the group order, uint32 [k]; None without act-order."""
         if not self.packing.order:
             return None
         if self.g_idx is None:

@@ -21,8 +21,8 @@ WORDS = ("I32",)
 
 class GptqMatrix:
     """A module of GPTQ or AWQ; a QuantizedMatrix. `module` is the file's name of it; outputs
-    `source.first` .. + `source.count` of it are this matrix. Headers are checked here, groups'
-    numbers when they are read."""
+    `source.first` .. + `source.count` of it are this matrix. Headers are checked here, `g_idx`
+    when it is read."""
 
     def __init__(
         self, files: TensorFiles, module: str, source: Source, packing: Packing, form: MatrixFormat
@@ -45,10 +45,10 @@ class GptqMatrix:
         return self._matrix.part(self._first + start, self._first + stop)
 
     def column_scales(self, start: int, stop: int) -> None:
-        """Scales belong to groups."""
+        """None: scales are per group."""
 
     def permutation(self) -> NDArray[np.uint32] | None:
-        """Inputs in the order of their groups, uint32 [K]; None but with act-order."""
+        """Inputs in the order of their groups, uint32 [K]; None without act-order."""
         return self._matrix.permutation()
 
     def input_scale(self) -> np.float32:

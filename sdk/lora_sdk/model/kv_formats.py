@@ -1,4 +1,4 @@
-"""How K and V are cached: one row a type."""
+"""The formats of the KV cache, one row per type."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KvKind = Literal["fp16", "int8", "int8-heads"]
 class KvFormat:
     """`abi_type` is a constant of abi.h, `element_bytes` those of a value. `static`: q, k and v are
     INT8 by static scales, and so is attention's arithmetic. `by_head`: each head of a position has
-    an FP16 scale of its own."""
+    its own FP16 scale."""
 
     name: KvKind
     abi_type: str
@@ -34,7 +34,7 @@ class KvFormat:
         return self.static or self.by_head
 
     def block_lines(self, head_dim: int) -> int:
-        """Lines of a block of 32 positions of one head: values, by head a line of scales."""
+        """Lines of a block of 32 positions of one head: values, plus a scale line if `by_head`."""
         values = abi.TILE_POSITIONS * head_dim * self.element_bytes // abi.LINE_BYTES
         return values + (1 if self.by_head else 0)
 
@@ -48,7 +48,7 @@ KV_KINDS: tuple[KvKind, ...] = tuple(row.name for row in _ROWS)
 
 
 def kv_format(name: str) -> KvFormat:
-    """The type of this name; ModelError where there is none."""
+    """The type of this name; ModelError if there is none."""
     for row in _ROWS:
         if row.name == name:
             return row

@@ -14,11 +14,11 @@ from lora_sdk.model.spec import ModelConfig
 PREFIXES = ("model.", "")
 PROBE = "embed_tokens.weight"
 IGNORED = re.compile(r"(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq")
-MISTRAL_WINDOW = 4096  # what Mistral's configuration means where it says nothing
+MISTRAL_WINDOW = 4096  # the default of Mistral's configuration
 
 
 def normalise(fields: Fields) -> ModelConfig:
-    """The normalised configuration; ModelError names a field that is wrong or not supported."""
+    """The normalized configuration; ModelError names a field that is wrong or not supported."""
     mistral = fields.raw("model_type")[1] == "mistral"
     hidden = fields.integer("hidden_size", 4096)
     heads = fields.integer("num_attention_heads", 32)
@@ -27,7 +27,7 @@ def normalise(fields: Fields) -> ModelConfig:
     positions = fields.integer(
         "max_position_embeddings", 4096 * 32 if mistral else 2048, high=MAX_POSITIONS
     )
-    # A null in the file switches the window off; only a missing field means the default.
+    # A null in the file switches the window off; only a missing field has the default.
     silent = mistral and "sliding_window" not in fields.values
     refuse_window(fields, positions, MISTRAL_WINDOW if silent else None)
     attention_bias = fields.flag("attention_bias", False)
@@ -60,7 +60,7 @@ def normalise(fields: Fields) -> ModelConfig:
 
 
 def sources(config: ModelConfig) -> dict[str, Source]:
-    """Canonical name -> place in the files, lm_head only where it is not tied."""
+    """Canonical name -> where it lies in the files; lm_head only if it is not tied."""
     d = config.hidden
     found = {
         "embed.token": table("embed_tokens.weight", config.vocabulary, d),

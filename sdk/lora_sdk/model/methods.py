@@ -1,4 +1,4 @@
-"""Which way of quantizing a folder follows, by `quantization_config.quant_method`."""
+"""The registry of quantization methods, by `quantization_config.quant_method`."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ HEAD = "lm_head"
 
 @dataclass(frozen=True)
 class QuantizedTensors:
-    """What is quantized in a folder, by canonical name: matrices, biases that are made of stored
-    ones, attention's scales by layer where the method derives them, and the names of further
+    """What is quantized in a folder, by canonical name: matrices, biases computed from stored
+    ones, attention's scales by layer if the method derives them, and the names of further
     tensors that it read."""
 
     matrices: dict[str, QuantizedMatrix] = field(default_factory=dict)
@@ -37,8 +37,8 @@ class QuantizedTensors:
 def read_quantization(
     fields: Fields, config: ModelConfig, sources: Mapping[str, Source], prefix: str
 ) -> Quantization | None:
-    """The formats that config.json's `quantization_config` asks for; None without one. `sources`
-    are the model's, `prefix` what its modules' full names begin with. ModelError names the field
+    """The formats by config.json's `quantization_config`; None without one. `sources`
+    are the model's, `prefix` that of its modules' full names. ModelError names the field
     or the matrix."""
     if _smoothquant(fields):
         return smoothquant_opt.quantization(config)
@@ -117,9 +117,9 @@ Modules = Mapping[str, Module]
 
 @dataclass(frozen=True)
 class Method:
-    """A way of quantizing. `read` gives a model's formats from `quantization_config`, the name that
-    errors begin with, modules and K by canonical name; `open` what makes a matrix from the files.
-    Both raise ModelError."""
+    """A quantization method. `read` returns formats from `quantization_config`, the prefix
+    of errors, modules and K by canonical name. `open` returns the function that makes a matrix from
+    the files. Both raise ModelError."""
 
     read: Callable[[Values, str, Modules, Mapping[str, int]], Quantization]
     open: Callable[[Values, str, TensorFiles, Modules], Maker]
@@ -191,7 +191,7 @@ def _matrices(sources: Mapping[str, Source]) -> dict[str, Source]:
 
 
 def _modules(sources: Mapping[str, Source], prefix: str) -> dict[str, Module]:
-    """Also lm_head where it is tied and has no source: a folder may name it nevertheless."""
+    """Includes a tied lm_head, which has no source: a folder may name it nevertheless."""
     found = {HEAD: Module((HEAD,), "Linear")}
     for name, source in _matrices(sources).items():
         own = source.tensor.removesuffix(".weight")

@@ -17,7 +17,7 @@ NORM_EPS = 1e-5  # torch's LayerNorm default; the configuration has no field for
 
 
 def normalise(fields: Fields) -> ModelConfig:
-    """The normalised configuration; ModelError names a field that is wrong or not supported."""
+    """The normalized configuration; ModelError names a field that is wrong or not supported."""
     hidden = fields.integer("hidden_size", 768)
     heads = fields.integer("num_attention_heads", 12)
     if hidden % heads:
@@ -55,7 +55,7 @@ def normalise(fields: Fields) -> ModelConfig:
 
 
 def sources(config: ModelConfig) -> dict[str, Source]:
-    """Canonical name -> place in the files, lm_head only where it is not tied."""
+    """Canonical name -> where it lies in the files; lm_head only if it is not tied."""
     d, e = config.hidden, config.embed_dim
     found = {
         "embed.token": table("embed_tokens.weight", config.vocabulary, e),

@@ -49,9 +49,9 @@ class CompressedMatrix:
         self.tensors = frozenset(map(self._name, used))
 
     def columns(self, start: int, stop: int) -> Columns:
-        """Output columns start..stop-1: INT8 as stored with one FP32 scale a column, or 4 bits in
-        the order of groups. ModelError names scales that are no numbers or, of 4-bit weights, that
-        FP16 cannot hold."""
+        """Output columns start..stop-1: INT8 as stored with one FP32 scale per column, or 4 bits
+        in the order of groups. ModelError names scales that are not numbers or, of 4-bit weights,
+        out of FP16's range."""
         return (self._int4 if self.format.four_bit else self._int8)(start, stop)
 
     def part(self, start: int, stop: int) -> PackPart:
@@ -101,9 +101,8 @@ class CompressedMatrix:
         return scales, _repeated(self._zeros(start, stop), groups)
 
     def permutation(self) -> NDArray[np.uint32] | None:
-        """Inputs in the order of their groups (`weight_g_idx`, of a group's members by place);
-        None without one, or where they lie in that order already. ModelError: a group that has
-        not its number of inputs."""
+        """Inputs in the order of their groups (by `weight_g_idx`, then by index); None without
+        act-order. ModelError: a group with another number of inputs than its size."""
         if not self._weights.ordered:
             return None
         name = self._name("weight_g_idx")
@@ -149,7 +148,7 @@ class CompressedMatrix:
             used += self._check_zero("weight_zero_point", *shapes)
         elif self._weights.strategy == "tensor":
             raise ModelError(
-                f"{self._name('weight_packed')}: zero points with one scale a tensor, expected"
+                f"{self._name('weight_packed')}: zero points with one scale per tensor, expected"
                 " groups or channels"
             )
         else:
@@ -166,10 +165,10 @@ class CompressedMatrix:
         self._files.check(name, ("I64", "I32"), (2,))
         found = self._files.array(name).tolist()
         if found != [rows, k]:
-            raise ModelError(f"{name}: says {found}, expected {[rows, k]} by config.json")
+            raise ModelError(f"{name}: is {found}, expected {[rows, k]} by config.json")
 
     def _check_zero(self, part: str, *shapes: tuple[int, ...]) -> list[str]:
-        """Zero points of symmetric values may be stored, but they are zero."""
+        """Zero points of symmetric values may be stored, but must be zero."""
         name = self._name(part)
         if not self._files.has(name):
             return []
@@ -196,7 +195,7 @@ class CompressedMatrix:
         return half
 
     def _zeros(self, start: int, stop: int) -> NDArray[np.uint8]:
-        """Packed along the rows, eight rows an INT32."""
+        """Packed along the rows, eight rows per INT32."""
         first, last = self._source.first + start, self._source.first + stop
         packed = self._files.array(self._name("weight_zero_point"))
         words = packed[first // PACK : -(-last // PACK)].T

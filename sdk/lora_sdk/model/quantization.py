@@ -1,4 +1,4 @@
-"""How a model's matrices and its KV cache are quantized, and what a checkpoint hands over of them
+"""How a model's matrices and its KV cache are quantized, and the scales that a checkpoint provides
 (docs/numbers.md, 6)."""
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class MatrixFormat:
 
     @property
     def four_bit(self) -> bool:
-        """Whether weights have 4 bits, a scale and a zero point a group."""
+        """Whether weights have 4 bits, with a scale and a zero point per group."""
         return self.weights.bits == 4
 
     @property
@@ -59,7 +59,7 @@ class MatrixFormat:
 
     @property
     def metadata_bytes(self) -> int:
-        """Bytes of a block behind its values."""
+        """Bytes of a block after its values."""
         return self.weights.metadata_bytes(self.group)
 
     def bytes(self, k: int, n: int) -> int:
@@ -88,7 +88,7 @@ FP16 = MatrixFormat("fp16")
 class Quantization:
     """`formats` by canonical matrix name (`layer.I.q`, ..., `lm_head`); what it does not name is
     FP16. `kv`: how K and V are stored. `act_order`: names of the 4-bit matrices whose inputs have
-    to be permuted first (`Checkpoint.permutation`). `scheme` is the name for people."""
+    to be permuted first (`Checkpoint.permutation`). `scheme` is for messages."""
 
     scheme: str
     formats: Mapping[str, MatrixFormat] = field(default_factory=dict)
@@ -107,8 +107,8 @@ class Quantization:
         return self.formats.get(name, FP16)
 
     def fused(self, names: Iterable[str]) -> MatrixFormat:
-        """The one format of matrices that are columns of one product (q|k|v, gate|up). ModelError
-        names two that differ, in format or in having an order of their inputs."""
+        """The one format of matrices that are columns of one matmul (q|k|v, gate|up). ModelError
+        names two that differ, in format or in act-order."""
         first, *others = list(names)
         for name in others:
             if self.format(name) != self.format(first):
@@ -125,7 +125,7 @@ class Quantization:
 
     def check(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
         """ModelError names a matrix whose K (`shapes` gives [K, N] by canonical name) its format
-        cannot have, or a name that the model has not."""
+        cannot have, or a name that is not in the model."""
         for name, chosen in self.formats.items():
             if name not in shapes:
                 raise ModelError(
@@ -167,7 +167,7 @@ def with_kv_cache(config: ModelConfig, kv: KvKind | None) -> ModelConfig:
 
 
 def format_of(config: ModelConfig, names: Iterable[str]) -> MatrixFormat:
-    """The format of one product of a model, whose columns are those of the matrices `names`."""
+    """The format of one matmul of a model, whose columns are those of the matrices `names`."""
     found = config.quantization
     return FP16 if found is None else found.fused(names)
 
@@ -179,7 +179,7 @@ def kv_of(config: ModelConfig) -> KvFormat:
 
 @dataclass(frozen=True)
 class AttentionScales:
-    """Static scales of one layer's q, k and v: value = INT8*scale. Of INT8 attention alone."""
+    """Static scales of one layer's q, k and v: value = INT8*scale. Only for INT8 attention."""
 
     q: np.float32
     k: np.float32
@@ -189,14 +189,14 @@ class AttentionScales:
 @dataclass(frozen=True)
 class ActivationScales:
     """What lowering needs of a quantized checkpoint: the scale of each INT8 and W4A8 matrix's input
-    by canonical name, and attention's by layer (empty but with INT8 attention)."""
+    by canonical name, and attention's by layer (empty without INT8 attention)."""
 
     inputs: Mapping[str, np.float32] = field(default_factory=dict)
     attention: tuple[AttentionScales, ...] = ()
 
     def input(self, names: Iterable[str]) -> np.float32:
-        """The scale of the one input of a product whose columns are those of the matrices `names`;
-        ModelError where it is missing, not a positive finite number, or not one."""
+        """The scale of the input of a matmul whose columns are those of the matrices `names`.
+        ModelError if it is missing, not a positive finite number, or differs between them."""
         first, *others = list(names)
         for name in (first, *others):
             check_scale(f"{name}: scale of its input", self.inputs.get(name))
@@ -208,17 +208,17 @@ class ActivationScales:
         return self.inputs[first]
 
     def of_layer(self, layer: int) -> AttentionScales:
-        """Attention's scales of a layer; ModelError where they are missing."""
+        """Attention's scales of a layer; ModelError if they are missing."""
         if layer >= len(self.attention):
             raise ModelError(
                 f"layer {layer}: no scales of q, k and v, which an INT8 KV cache needs; calibrate "
-                "the model with one, or take kv fp16 or int8-heads"
+                "the model with one, or use kv fp16 or int8-heads"
             )
         return self.attention[layer]
 
 
 def check_scale(what: str, value: np.float32 | None) -> np.float32:
-    """`value`, where it is a scale: positive, finite, and so is its reciprocal in FP32."""
+    """`value`, checked to be a scale: positive, finite, and so is its reciprocal in FP32."""
     if value is None:
         raise ModelError(f"{what} is missing; expected a static one")
     with np.errstate(over="ignore", divide="ignore"):

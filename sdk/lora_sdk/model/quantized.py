@@ -1,4 +1,4 @@
-"""Quantized matrices of a folder: what every way of quantizing hands over, and checked reading."""
+"""Quantized matrices of a folder: the interface of all methods, and checked reading."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lora_sdk.model.half import widen
 from lora_sdk.model.quantization import MatrixFormat
 
 FLOATS = tuple(RAW_TYPES)
-INFINITE = 0x7C00  # FP16 bits of infinity: NaN and what is negative lie behind it
+INFINITE = 0x7C00  # FP16 bits of infinity: NaN and negative numbers have larger bits
 
 
 class QuantizedMatrix(Protocol):
@@ -37,13 +37,13 @@ class QuantizedMatrix(Protocol):
         groups."""
 
     def part(self, start: int, stop: int) -> PackPart:
-        """The same for the packer, without a copy where it takes what the file holds."""
+        """The same for the packer, without a copy if it reads the file's own layout."""
 
     def column_scales(self, start: int, stop: int) -> NDArray[np.float32] | None:
-        """FP32 scales of output columns start..stop-1; None where they belong to groups."""
+        """FP32 scales of output columns start..stop-1; None if they are per group."""
 
     def permutation(self) -> NDArray[np.uint32] | None:
-        """[K]: which input stands at each place of the groups' order; None: as they come."""
+        """[K]: the input at each index of the group order; None if they are not permuted."""
 
     def input_scale(self) -> np.float32:
         """The static scale of INT8 inputs."""
@@ -57,7 +57,7 @@ class TensorFiles:
     tensors: Tensors
 
     def has(self, name: str) -> bool:
-        """Whether the files hold a tensor of this name."""
+        """Whether the files contain a tensor of this name."""
         return name in self.tensors
 
     def check(self, name: str, kinds: Sequence[str], *shapes: tuple[int, ...]) -> tuple[int, ...]:
@@ -97,13 +97,13 @@ class TensorFiles:
         bad = ~(np.isfinite(values) & (values >= 0))
         if bad.any():
             raise ModelError(
-                f"{name}: a scale is {values[bad].flat[0]}, expected numbers from 0 that are finite"
+                f"{name}: a scale is {values[bad].flat[0]}, expected finite numbers, at least 0"
             )
         return values
 
     def half(self, name: str, rows: slice) -> NDArray[np.float16] | None:
-        """Rows of a checked tensor of scales where it is FP16 and all of them are numbers from 0;
-        None else: `floats` says what is wrong."""
+        """Rows of a checked tensor of scales if it is FP16 and all are finite numbers from 0;
+        otherwise None, and `floats` names the error."""
         if self.kind(name) != "F16":
             return None
         found: NDArray[np.float16] = np.ascontiguousarray(self.array(name)[rows])
@@ -159,7 +159,7 @@ class ReorderedMatrix:
         return self.columns(start, stop).part(self._name)
 
     def column_scales(self, start: int, stop: int) -> NDArray[np.float32] | None:
-        """FP32 scales of output columns start..stop-1; None where they belong to groups."""
+        """FP32 scales of output columns start..stop-1; None if they are per group."""
         low, high, chosen = self._run(start, stop)
         scales = self._whole.column_scales(low, high)
         return None if scales is None else scales[chosen]

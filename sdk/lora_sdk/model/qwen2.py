@@ -1,4 +1,4 @@
-"""Qwen2 and Qwen2.5: LLaMA's tensor names, biases on q, k and v alone."""
+"""Qwen2 and Qwen2.5: LLaMA's tensor names, biases on q, k and v only."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ __all__ = ["IGNORED", "PREFIXES", "PROBE", "normalise", "sources"]
 
 
 def normalise(fields: Fields) -> ModelConfig:
-    """The normalised configuration; ModelError names a field that is wrong or not supported."""
+    """The normalized configuration; ModelError names a field that is wrong or not supported."""
     hidden = fields.integer("hidden_size", 4096)
     heads = fields.integer("num_attention_heads", 32)
     positions = fields.integer("max_position_embeddings", 32768, high=MAX_POSITIONS)
     fields.only("use_sliding_window", (False,), "a sliding window in some layers")
     for name in ("sliding_window", "max_window_layers"):
-        fields.raw(name)  # without use_sliding_window they mean nothing
+        fields.raw(name)  # unused without use_sliding_window
     refuse_layer_types(fields)
     return ModelConfig(
         architecture="qwen2",

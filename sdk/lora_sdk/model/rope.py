@@ -21,10 +21,10 @@ def rope_table(config: ModelConfig, positions: int) -> NDArray[np.float32]:
     Raises ModelError where the model has no rotary positions.
     """
     if config.rope is None:
-        raise ModelError(f"{config.architecture}: has no rotary positions, rope_table was asked")
+        raise ModelError(f"{config.architecture}: has no rotary positions, so no RoPE table")
     inverse = inverse_frequencies(config.rope, config.rope.width or config.head_dim)
-    place = np.arange(positions, dtype=np.float32)
-    angle = (place[:, None] * inverse[None, :]).astype(np.float64)  # one FP32 rounding
+    position = np.arange(positions, dtype=np.float32)
+    angle = (position[:, None] * inverse[None, :]).astype(np.float64)  # one FP32 rounding
     sine, cosine = sincos_64(angle)
     table = np.zeros((positions, 2, config.head_dim // 2), np.float32)
     table[:, 0] = 1
@@ -36,7 +36,7 @@ def head_order(head_dim: int, width: int, interleaved: bool) -> tuple[int, ...]:
     """The order of a head's columns in which boards rotate it: column c is the file's column
     order[c]. The file rotates its first `width` columns, in pairs 2j and 2j + 1 where
     `interleaved`, else j and j + width/2; here pairs are c and c + head_dim/2, the rotated ones
-    first. q and k in the same order have the same products."""
+    first. The order does not change dot products of q and k."""
     pairs = [(2 * j, 2 * j + 1) if interleaved else (j, j + width // 2) for j in range(width // 2)]
     rest = (head_dim - width) // 2
     pairs += [(width + j, width + rest + j) for j in range(rest)]
@@ -55,7 +55,7 @@ def inverse_frequencies(rope: RopeConfig, head_dim: int) -> NDArray[np.float32]:
 
 
 def _llama3(rope: RopeConfig, inverse: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Long waves are slowed by `factor`, short ones kept, those between blended."""
+    """Low frequencies are divided by `factor`, high ones kept, those between interpolated."""
     wave = 2.0 * math.pi / inverse
     old, low, high = float(rope.original_positions), rope.low_freq_factor, rope.high_freq_factor
     share = (old / wave - low) / (high - low)

@@ -1,11 +1,11 @@
 """SmoothQuant's export of OPT in INT8 (Int8OPTForCausalLM, torch-int's tensors), as safetensors.
 
-Its norms are divided by the scale of what reads them and its products write INT8 at once, so a file
-holds quotients and no scale of its own: a (product) and b (bias) of each linear layer, a of both
-attention products. Any scale may therefore be chosen as long as the quotients hold:
+Its norms are divided by the scale of their readers, and its matmuls write INT8 directly. So a file
+contains only ratios of scales: a (matmul) and b (bias) of each linear layer, a of both attention
+matmuls. Any scales with these ratios are correct. Here:
 
 - inputs have scale 1: norms, attention and fc1 write values in units of an INT8 step;
-- q and k have one scale s with s*s/sqrt(head_dim) = a of q*k (the export has put 1/sqrt(head_dim)
+- q and k have one scale s with s*s/sqrt(head_dim) = a of q*k (the export folded 1/sqrt(head_dim)
   into q's weights); v has 127 * a of p*v, whose probabilities are in units of 1/127;
 - a weight's scale is then a times the scale of what it writes, a bias b times that.
 
@@ -49,11 +49,11 @@ def quantization(config: ModelConfig) -> Quantization:
 
 
 class Int8OptLayers:
-    """What a folder of this kind holds: scalars are read at opening, they are few."""
+    """The contents of a folder of this kind. Its few scalars are read at opening."""
 
     def __init__(self, files: TensorFiles, modules: Mapping[str, str], config: ModelConfig) -> None:
         """`modules`: the file's module of each quantized matrix by canonical name. ModelError names
-        a tensor that is missing, misshapen or no positive number."""
+        a tensor that is missing, misshapen or not a positive number."""
         self._files = files
         self._modules = modules
         self._head_dim = config.head_dim
@@ -86,8 +86,8 @@ class Int8OptLayers:
         )
 
     def _output(self, name: str) -> np.float32:
-        """The scale of what a matrix writes: of q, k and v; 1 for fc1, whose reader's is 1, and for
-        what joins the residual."""
+        """The scale of a matrix's output: of q, k and v; 1 for fc1, whose reader has scale 1, and
+        for matrices that add to the residual."""
         layer, letter = name.split(".")[1:]
         if letter not in ("q", "k", "v"):
             return UNIT
@@ -134,7 +134,7 @@ class Int8OptMatrix:
         return np.full(stop - start, self._scale, np.float32)
 
     def permutation(self) -> None:
-        """Inputs come as they are."""
+        """None: inputs are not permuted."""
 
     def input_scale(self) -> np.float32:
         """1: inputs are in units of an INT8 step."""
@@ -143,7 +143,7 @@ class Int8OptMatrix:
 
 @dataclass(frozen=True)
 class DerivedVector:
-    """A bias that is made of a stored one: values * scale in FP32."""
+    """A bias computed from a stored one: values * scale in FP32."""
 
     files: TensorFiles
     stored: str

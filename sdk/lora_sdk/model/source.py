@@ -78,8 +78,8 @@ def reordered(source: Source, head: Sequence[int]) -> Source:
 
 
 def head(tensor: str, inputs: int, outputs: int, tied: bool, bias: bool) -> dict[str, Source]:
-    """lm_head in the module `tensor`, which has not the model's prefix: its weights only where they
-    are not tied to the token table."""
+    """lm_head in the module `tensor`, without the model's prefix: its weights only if they are
+    not tied to the token table."""
     found = biased("lm_head", tensor, inputs, outputs, bias)
     if tied:
         del found["lm_head"]

@@ -1,4 +1,4 @@
-"""The one normalised description of a model that every later part reads."""
+"""The normalized configuration of a model, which all later stages read."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Residual = Literal["sequential", "parallel", "parallel_two_norms"]
 
 @dataclass(frozen=True)
 class RopeConfig:
-    """Rotary positions. `kind` says which scaling of the inverse frequencies is used; the fields
-    below `theta` are 1 or 0 where the kind does not read them. `width`: the columns of a head that
-    are rotated, 0 for all. Pairs are columns i and i + head_dim/2, those of the first width/2
-    pairs; families whose files pair others reorder q and k (`rope.head_order`)."""
+    """Rotary positions. `kind` is the scaling of the inverse frequencies; the fields below `theta`
+    are 1 or 0 if the kind does not read them. `width`: the columns of a head that are rotated, 0
+    for all. Pairs are columns i and i + head_dim/2; the first width/2 pairs are rotated. Families
+    whose files pair columns otherwise reorder q and k (`rope.head_order`)."""
 
     kind: Literal["default", "linear", "llama3"]
     theta: float
@@ -37,10 +37,10 @@ class ModelConfig:
 
     `positions` is the longest context; `position_rows` the rows of a learned position table (0
     without one), of which position p reads row p + `position_offset`. `embed_dim` is the width of
-    token embeddings and lm_head, `hidden` except where OPT projects. `norm_first`: norms stand
-    before their branch, not behind its sum. `residual`: attention and MLP one after the other, or
-    both of the layer's input, behind one norm or two. `quantization` is None where everything is
-    FP16.
+    token embeddings and lm_head, `hidden` except in projecting OPT models. `norm_first`: norms
+    come before their branch, not after its sum. `residual`: attention and MLP in sequence, or both
+    on the layer's input, after one shared norm or one norm each. `quantization` is None if
+    everything is FP16.
     """
 
     architecture: str

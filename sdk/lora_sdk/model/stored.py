@@ -1,4 +1,4 @@
-"""A canonical tensor as its file holds it, for packing without a copy."""
+"""A canonical tensor as its file stores it, for packing without a copy."""
 
 from __future__ import annotations
 

@@ -19,16 +19,16 @@ _REPEAT = re.compile(r"(?<!\\)(?:[*+]|\{\d*,\d*\})|(?<![\\(*+?}])\?")
 
 @dataclass(frozen=True)
 class Module:
-    """A matrix's module: `names` as files and libraries spell it, first the library's own, which
-    patterns mean; `kind` is its class, "Linear" or GPT-2's "Conv1D"."""
+    """A matrix's module: `names` in files and libraries, first the library's own, which
+    patterns match; `kind` is its class, "Linear" or GPT-2's "Conv1D"."""
 
     names: tuple[str, ...]
     kind: str
 
 
 class Targets:
-    """A list of targets. ModelError names a pattern that is no regular expression, or that could
-    take for ever: the file is not trusted, so no group is repeated and few things are."""
+    """A list of targets. ModelError names a pattern that is not a regular expression, or that could
+    run forever. The file is not trusted, so repeated groups are refused and repetitions limited."""
 
     def __init__(self, items: Sequence[str], where: str) -> None:
         self._names = frozenset(item for item in items if not item.startswith("re:"))
@@ -54,7 +54,7 @@ def _compile(text: str, where: str) -> re.Pattern[str]:
     )
     if involved:
         raise ModelError(
-            f"{where}: pattern {short(text)} is too involved; expected at most {MAX_PATTERN}"
+            f"{where}: pattern {short(text)} is too complex; expected at most {MAX_PATTERN}"
             f" characters, {MAX_REPEATS} repetitions, none of a group, {MAX_CHOICES} choices"
         )
     try:

@@ -1,4 +1,4 @@
-"""The registry of weight formats: one row holds what the SDK knows of a format.
+"""The registry of weight formats: one row per format has all that the SDK knows of it.
 
 A new format is one more row (`register`) and a reader of its tensors (lora_sdk.model.methods). It
 is computed as one of the types that boards know (abi.h)."""
@@ -17,7 +17,7 @@ GROUP_BITS = 16 + 4  # an FP16 scale and a zero point
 
 @dataclass(frozen=True, eq=False)
 class WeightFormat:
-    """`name` in configurations, `title` for people. Boards compute it as `abi_type`, a constant of
+    """`name` in configurations, `title` in messages. Boards compute it as `abi_type`, a constant of
     abi.h, which overlays list as `overlay_weights`; `blocks` names abi.h's size of a block by group
     along K (None: no groups). A weight has `bits` bits; `integer`: inputs are INT8.
 
@@ -57,7 +57,7 @@ class WeightFormat:
         return int(getattr(abi, self.blocks[group]))
 
     def metadata_bytes(self, group: int | None) -> int:
-        """Bytes of a block behind its values: scales, zero points, padding."""
+        """Bytes of a block after its values: scales, zero points, padding."""
         return self.block_bytes(group) - abi.BLOCK_K * abi.BLOCK_N * self.bits // 8
 
     def matrix_bytes(self, group: int | None, k: int, n: int) -> int:
@@ -66,7 +66,7 @@ class WeightFormat:
         return (k * self.bits + groups * GROUP_BITS) * n // 8
 
     def fitting_group(self, k: int) -> int | None:
-        """The largest group that divides `k`; None where none does or there are no groups."""
+        """The max group that divides `k`; None if none does or there are no groups."""
         fitting = [group for group in self.groups if group is not None and k % group == 0]
         return max(fitting, default=None)
 
@@ -75,14 +75,14 @@ _FORMATS: dict[str, WeightFormat] = {}
 
 
 def register(row: WeightFormat) -> WeightFormat:
-    """Adds a format. ModelError: the name is taken, or boards know its type by other facts."""
+    """Adds a format. ModelError: the name is taken, or its type differs from what boards know."""
     if row.name in _FORMATS:
         raise ModelError(f"weight format {row.name!r} is registered already; choose another name")
     for other in _FORMATS.values():
         same = _board_facts(other) == _board_facts(row)
         if other.abi_type == row.abi_type and not (same and _blocks(row) <= _blocks(other)):
             raise ModelError(
-                f"weight format {row.name!r}: {row.abi_type} is described otherwise by "
+                f"weight format {row.name!r}: {row.abi_type} is described differently by "
                 f"{other.name!r}; expected the same blocks, bits and inputs"
             )
     _FORMATS[row.name] = row
@@ -171,7 +171,7 @@ INT8 = register(
     )
 )  # fmt: skip
 GROUPS = (32, 64, 128)
-"""Along K, of 4-bit weights: what a weight block holds whole."""
+"""Along K, of 4-bit weights: sizes of which a weight block contains whole groups."""
 _INT4_BLOCKS: Mapping[int | None, str] = {size: f"BLOCK_BYTES_INT4_{size}" for size in GROUPS}
 W4A8 = register(
     WeightFormat(
