@@ -1,7 +1,8 @@
 """Cells that open synthesis makes of the modules in overlays/rtl/budget.yaml, for UltraScale+.
 
 `python tools/rtl_cells.py [MODULE ...]` prints a JSON object a line: module, lut, ff, dsp,
-ramb36. Needs the extra `rtl` (pyosys)."""
+ramb36. `python tools/rtl_cells.py --check TOP` elaborates a unit and fails where it has a latch, a
+loop or a signal with no or two drivers. Needs the extra `rtl` (pyosys)."""
 
 from __future__ import annotations
 
@@ -25,6 +26,20 @@ def sources() -> list[Path]:
     """All source files, the package first."""
     files = sorted(RTL.glob("*/*.sv"))
     return sorted(files, key=lambda path: not path.stem.endswith("_types"))
+
+
+def check(top: str) -> None:
+    """Elaborates a unit; the tool ends the process where something is wrong."""
+    from pyosys import libyosys
+
+    design = libyosys.Design()
+    for line in (
+        f"read_slang -j 1 --top {top} {' '.join(map(str, sources()))}",
+        "proc",
+        "check -assert",
+        "select -assert-none t:$dlatch t:$_DLATCH_*",
+    ):
+        libyosys.run_pass(line, design)
 
 
 def cells(module: str, parameters: Mapping[str, int]) -> dict[str, int]:
@@ -63,6 +78,9 @@ def _quiet_output() -> Iterator[None]:
 
 
 def main() -> None:
+    if sys.argv[1:2] == ["--check"]:
+        check(sys.argv[2])
+        return
     modules = yaml.safe_load(BUDGET.read_text())["modules"]
     for name in sys.argv[1:] or modules:
         with _quiet_output():

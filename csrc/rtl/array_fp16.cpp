@@ -26,6 +26,17 @@ bool names_adapter(const lora_unit_call *call) {
     return false;
 }
 
+uint32_t weight_kind(const lora_matrix *c) { return c->weight_type & LORA_WEIGHT_TYPE_MASK; }
+
+uint32_t group_log(const lora_matrix *c) { return c->weight_type >> LORA_WEIGHT_GROUP_SHIFT; }
+
+/* FP16 weights, or W4A16 in whole groups of 32, 64 or 128. */
+bool right_weights(const lora_matrix *c) {
+    if (c->weight_type == LORA_WEIGHT_FP16) return true;
+    uint32_t log = group_log(c);
+    return weight_kind(c) == LORA_WEIGHT_W4A16 && log >= 5 && log <= 7 && c->k % (1u << log) == 0;
+}
+
 bool at_lines(uint32_t offset, uint32_t stride) {
     return offset % LORA_LINE_BYTES == 0 && stride % LORA_LINE_BYTES == 0;
 }
@@ -64,8 +75,8 @@ void ArrayFp16::edge() {
 bool ArrayFp16::can(const lora_unit_call *call) {
     const lora_matrix *c = matrix_of(call);
     uint32_t rows = rows_of(call);
-    return c->weight_type == LORA_WEIGHT_FP16 && c->k >= 1 && c->k <= MAX_K && c->n >= 1 &&
-           rows >= 1 && rows <= LORA_MAX_ROWS && c->merge >= 1 && c->bank_count >= 1 &&
+    return right_weights(c) && c->k >= 1 && c->k <= MAX_K && c->n >= 1 && rows >= 1 &&
+           rows <= LORA_MAX_ROWS && c->merge >= 1 && c->bank_count >= 1 &&
            c->bank_first + c->bank_count <= LORA_BANK_ONCHIP + 1 && !names_adapter(call) &&
            at_lines(c->x_offset, c->x_stride) && at_lines(c->y_offset, c->y_stride) &&
            !in_place(c, rows);
@@ -91,6 +102,8 @@ void ArrayFp16::give(const lora_unit_call *call) {
     unit_->y_line = c->y_offset / LORA_LINE_BYTES;
     unit_->y_stride = c->y_stride / LORA_LINE_BYTES;
     unit_->y_single = c->y_type == LORA_FP32;
+    unit_->four_bit = weight_kind(c) == LORA_WEIGHT_W4A16;
+    unit_->group_log = unit_->four_bit ? (group_log(c) - 5) & 3 : 0;
 }
 
 int ArrayFp16::run(lora_unit_call *call, MemoryTiming timing, uint64_t *cycles) {

@@ -41,9 +41,9 @@ class SimulatedWork:
     def __str__(self) -> str:
         """One line of --stats."""
         return (
-            f"simulated: {self.simulated} FP16 matmuls, {self.products / 1e6:.1f} M products in "
-            f"{self.cycles / 1e6:.1f} M cycles; native: {self.matrix} matmuls, {self.vector} "
-            f"vector, {self.attention} attention, {self.adapter} adapter calls"
+            f"simulated: {self.simulated} matmuls of FP16 inputs, {self.products / 1e6:.1f} M "
+            f"products in {self.cycles / 1e6:.1f} M cycles; native: {self.matrix} matmuls, "
+            f"{self.vector} vector, {self.attention} attention, {self.adapter} adapter calls"
         )
 
 

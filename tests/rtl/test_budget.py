@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
 
@@ -19,19 +20,39 @@ BUDGET: dict[str, Any] = yaml.safe_load((ROOT / "overlays" / "rtl" / "budget.yam
 
 
 @pytest.fixture(scope="module")
-def counted(pytestconfig: pytest.Config) -> dict[str, dict[str, int]]:
-    """Cells by module and kind."""
+def tool(pytestconfig: pytest.Config) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs tools/rtl_cells.py."""
     if find_spec("pyosys") is None:
         missing = "pyosys is not installed (extra rtl)"
         if pytestconfig.getoption("--require-rtl"):
             pytest.fail(f"--require-rtl, but {missing}")
         pytest.skip(missing)
-    done = subprocess.run(
-        [sys.executable, ROOT / "tools" / "rtl_cells.py"],
-        check=True, capture_output=True, text=True,
-    )  # fmt: skip
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, ROOT / "tools" / "rtl_cells.py", *arguments],
+            capture_output=True, text=True,
+        )  # fmt: skip
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def counted(tool: Callable[..., subprocess.CompletedProcess[str]]) -> dict[str, dict[str, int]]:
+    """Cells by module and kind."""
+    done = tool()
+    assert done.returncode == 0, done.stderr
     found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     return {entry.pop("module"): entry for entry in found}
+
+
+@pytest.mark.parametrize("top", ["mpu_fp16", "w4_unpack"])
+def test_a_unit_elaborates_without_latches(
+    tool: Callable[..., subprocess.CompletedProcess[str]], top: str
+) -> None:
+    done = tool("--check", top)
+    assert done.returncode == 0, done.stderr
+    assert tool("--check", "no_such_module").returncode != 0
 
 
 @pytest.mark.parametrize("module", BUDGET["modules"])

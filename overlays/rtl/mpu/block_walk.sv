@@ -4,7 +4,6 @@
 module block_walk
   import mpu_types::*;
 #(
-    parameter int BLOCK_LINES = 128,
     parameter int STRIPES = 1  // of a tile: each begins with the tile's first block again
 ) (
     input  logic        clk,
@@ -22,7 +21,7 @@ module block_walk
     logic [5:0]  bank;    // from bank_first on
     logic [7:0]  in_request;  // of the request: j mod merge
     logic [31:0] line;    // of the request's first block, from weight_line on
-    logic [31:0] offset;  // in_request * BLOCK_LINES
+    logic [31:0] offset;  // in_request * block_lines
   } place_t;
 
   state_t state;
@@ -30,6 +29,7 @@ module block_walk
   logic [15:0] first;
   logic [7:0] index, last;
   logic [31:0] request_lines;
+  logic [7:0] block_lines;
   logic fill_side, read_side;
   logic [1:0] filled;
   logic [5:0] stripe;
@@ -37,7 +37,9 @@ module block_walk
   logic [37:0] entry, found_0, found_1;
 
   assign last = 8'((command.k - 16'd1) >> 7);
-  assign request_lines = {24'd0, command.merge} * BLOCK_LINES;
+  assign block_lines = !command.four_bit ? 8'd128
+      : 8'(VALUE_LINES + 1) + {5'd0, scale_lines(command.group_log)};
+  assign request_lines = {24'd0, command.merge} * {24'd0, block_lines};
   assign ready = filled[read_side];
   assign entry = {command.bank_first + place.bank, command.weight_line + place.line + place.offset};
   assign {bank, line} = read_side ? found_1 : found_0;
@@ -45,7 +47,7 @@ module block_walk
   always_comb begin
     stepped = place;
     stepped.in_request = place.in_request + 8'd1;
-    stepped.offset = place.offset + BLOCK_LINES;
+    stepped.offset = place.offset + {24'd0, block_lines};
     if (stepped.in_request == command.merge) begin
       stepped.in_request = 8'd0;
       stepped.offset = 32'd0;

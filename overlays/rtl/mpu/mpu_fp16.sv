@@ -1,5 +1,5 @@
 // The FP16 half of the matmul array: y = FP16(x*W + bias), or FP32, of a LORA_CMD_MATRIX without
-// adapter. One group of LANES columns and ROWS rows behind one port that reads lines and one that
+// adapter; W is FP16 or, as W4A16, made FP16 on its way in. One group of LANES columns and ROWS rows behind one port that reads lines and one that
 // writes them. Lines may come back in any order: each brings its tag. `done` is one cycle; the counts
 // hold until the next command.
 module mpu_fp16
@@ -30,6 +30,8 @@ module mpu_fp16
     input  logic [31:0]  y_line,
     input  logic [31:0]  y_stride,
     input  logic         y_single,
+    input  logic         four_bit,       // k is a multiple of 32 << group_log
+    input  logic [1:0]   group_log,
     output logic         done,
     output logic [31:0]  nonfinite_count,
     output logic [31:0]  nonfinite_row,  // ~0 none
@@ -79,7 +81,7 @@ module mpu_fp16
             bank_first: bank_first, bank_count: bank_count, has_bias: has_bias,
             bias_bank: bias_bank, bias_line: bias_line, x_bank: x_bank, x_line: x_line,
             x_stride: x_stride, y_bank: y_bank, y_line: y_line, y_stride: y_stride,
-            y_single: y_single
+            y_single: y_single, four_bit: four_bit, group_log: group_log
         };
         rows_left <= rows;
         x_now <= x_line;
@@ -107,7 +109,6 @@ module mpu_fp16
   logic [5:0] block_bank;
   logic [31:0] block_line;
   block_walk #(
-      .BLOCK_LINES(128),
       .STRIPES(TILE_STRIPES)
   ) walk (
       .clk(clk),
@@ -123,6 +124,12 @@ module mpu_fp16
 
   logic round_free;
   logic [1:0] round_ready;
+  line_kind_t line_kind;
+  logic unit_valid, unit_free;
+  logic [3:0] unit_where;
+  logic [1:0] unit_group;
+  logic stream_write, stream_side;
+  assign line_kind = line_kind_t'(line_tag[15:14]);
   unit_fetch fetch (
       .clk(clk),
       .rst(rst),
@@ -142,12 +149,54 @@ module mpu_fp16
       .read_bank(read_bank),
       .read_line(read_line),
       .read_tag(read_tag),
-      .line_valid(line_valid),
-      .line_tag(line_tag),
+      .x_valid(line_valid && line_kind == LINE_X),
+      .stored_valid(stream_write),
+      .stored_side(stream_side),
+      .unit_valid(unit_valid),
+      .unit_where(unit_where),
+      .unit_group(unit_group),
+      .unit_free(unit_free),
       .round_free(round_free),
       .round_ready(round_ready),
       .x_ready(x_ready)
   );
+
+  // A bias that arrives while 4-bit weights are unpacked waits for a free cycle.
+  logic bias_late, bias_late_side;
+  logic [1:0] bias_late_to;
+  logic [511:0] bias_late_line;
+  logic weights_valid;
+  logic [8:0] weights_to;
+  logic [511:0] weights;
+  w4_unpack unpack (
+      .clk(clk),
+      .rst(rst),
+      .restart(rows_start),
+      .unit_valid(unit_valid),
+      .unit_where(unit_where),
+      .unit_group(unit_group),
+      .unit_free(unit_free),
+      .pause(bias_late),
+      .line_valid(line_valid && line_kind == LINE_4_BIT),
+      .line_room(line_tag[4]),
+      .line_index(line_tag[3:0]),
+      .line_data(line_data),
+      .weights_valid(weights_valid),
+      .weights_to(weights_to),
+      .weights(weights)
+  );
+
+  logic bias_late_write;
+  assign bias_late_write = bias_late && !weights_valid;
+  always_ff @(posedge clk) begin
+    if (line_valid && line_kind == LINE_BIAS && command.four_bit) begin
+      bias_late <= 1'b1;
+      bias_late_side <= line_tag[8];
+      bias_late_to <= line_tag[1:0];
+      bias_late_line <= line_data;
+    end else if (bias_late_write) bias_late <= 1'b0;
+    if (rst) bias_late <= 1'b0;
+  end
 
   // The stream buffer: two sides of eight segments of 32 lines, then the bias of four stripes. The
   // rows of x: a line a unit.
@@ -156,15 +205,27 @@ module mpu_fp16
   logic [4:0] x_column;
   logic x_is_one;
   logic [16*ROWS-1:0] x;
-  assign stream_to = line_tag[15:14] == LINE_BIAS ? {8'h80, line_tag[1:0]} : line_tag[9:0];
+  logic [511:0] stream_data;
+  always_comb begin
+    stream_write = line_valid && (line_kind == LINE_WEIGHTS || line_kind == LINE_BIAS);
+    stream_side = line_tag[8];
+    stream_to = line_kind == LINE_BIAS ? {8'h80, line_tag[1:0]} : line_tag[9:0];
+    stream_data = line_data;
+    if (command.four_bit) begin
+      stream_write = weights_valid || bias_late;
+      stream_side = weights_valid ? weights_to[8] : bias_late_side;
+      stream_to = weights_valid ? {1'b0, weights_to} : {8'h80, bias_late_to};
+      stream_data = weights_valid ? weights : bias_late_line;
+    end
+  end
   always_ff @(posedge clk) begin
-    if (line_valid && line_tag[15:14] != LINE_X) stream[stream_to] <= line_data;
+    if (stream_write) stream[stream_to] <= stream_data;
     stream_line <= stream[stream_address];
   end
   for (genvar row = 0; row < ROWS; row++) begin : row_of_x
     logic [511:0] units[MAX_UNITS], unit_line;
     always_ff @(posedge clk) begin
-      if (line_valid && line_tag[15:14] == LINE_X && line_tag[13:10] == row[3:0])
+      if (line_valid && line_kind == LINE_X && line_tag[13:10] == row[3:0])
         units[line_tag[9:0]] <= line_data;
       unit_line <= units[x_unit];
     end

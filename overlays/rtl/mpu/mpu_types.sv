@@ -22,14 +22,23 @@ package mpu_types;
     logic [31:0] y_line;
     logic [31:0] y_stride;  // lines
     logic        y_single;  // FP32
+    logic        four_bit;  // W4A16, in groups of 32 << group_log
+    logic [1:0]  group_log;
   } command_t;
 
   // Tags of read requests: what a line is for, and where it goes.
   typedef enum logic [1:0] {
     LINE_WEIGHTS = 2'd0,  // where: side, segment, column of the unit
     LINE_BIAS    = 2'd1,  // where: side, stripe modulo 4
-    LINE_X       = 2'd2   // where: unit
+    LINE_X       = 2'd2,  // where: unit
+    LINE_4_BIT   = 2'd3   // where: room and index, as w4_unpack has them
   } line_kind_t;
+
+  // Lines of 4-bit values before a block's scales, and of its scales.
+  parameter int VALUE_LINES = 32;
+  function automatic logic [2:0] scale_lines(input logic [1:0] group_log);
+    return 3'd4 >> group_log;
+  endfunction
 
   // First unit of segment s of `units` (docs/numbers.md, 2.1).
   function automatic logic [10:0] segment_start(input logic [3:0] s, input logic [10:0] units);

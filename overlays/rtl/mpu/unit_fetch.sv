@@ -1,7 +1,8 @@
 // Asks memory for lines in the order in which the lanes need them: the rows of x, then for each
 // stripe of columns, round by round, one unit of 32 columns of each segment, at last the bias. A round
 // fills one side of the stream buffer and starts when that side is free. No unit's lines cross into
-// another block. One run of lines is found while the one before it is read.
+// another block. One run of lines is found while the one before it is read. Units of 4-bit blocks come
+// in three runs, for w4_unpack: values, scales of the group, zero points of the block.
 module unit_fetch
   import mpu_types::*;
 (
@@ -25,8 +26,14 @@ module unit_fetch
     output logic [5:0]  read_bank,
     output logic [31:0] read_line,
     output logic [15:0] read_tag,
-    input  logic        line_valid,
-    input  logic [15:0] line_tag,
+    input  logic        x_valid,       // a line of x is here
+    input  logic        stored_valid,  // a line of the stream buffer is written, on this side
+    input  logic        stored_side,
+    // units for w4_unpack
+    output logic        unit_valid,
+    output logic [3:0]  unit_where,
+    output logic [1:0]  unit_group,
+    input  logic        unit_free,
     // the lanes' side
     input  logic        round_free,   // one cycle: the older side has been read
     output logic [1:0]  round_ready,  // this side is complete
@@ -40,14 +47,14 @@ module unit_fetch
     logic [3:0]  row;    // of x
     logic [9:0]  where;  // as in the tag
   } run_t;
-  typedef enum logic [2:0] {IDLE, X, TABLE, SIDE, LOOK, FOUND, BIAS, ROUND} state_t;
+  typedef enum logic [3:0] {IDLE, X, TABLE, SIDE, LOOK, FOUND, SCALES, ZEROS, BIAS, ROUND} state_t;
 
   state_t state;
   logic [10:0] units, unit, unit_end, rounds, round;
   logic [2:0] segment;
   logic [31:0] stripe, row_line;
   logic [3:0] row;
-  logic side, free_side;
+  logic side, free_side, room;
   logic [1:0] taken;     // sides that are being filled or read
   logic [1:0] finished;  // sides whose runs have all been found
   logic [1:0][10:0] waiting;  // lines found, not yet here
@@ -77,7 +84,18 @@ module unit_fetch
   assign read_tag = {run.kind, run.row, run.where};
   assign sent = read_valid && read_ready;
   assign take = found_valid && (run.count == 11'd0 || (sent && run.count == 11'd1));
-  assign push = (state == X || state == FOUND || state == BIAS) && (!found_valid || take);
+  logic finds;  // a run, in this state
+  always_comb begin
+    unique case (state)
+      X, SCALES, ZEROS, BIAS: finds = 1'b1;
+      FOUND: finds = !command.four_bit || unit_free;
+      default: finds = 1'b0;
+    endcase
+  end
+  assign push = finds && (!found_valid || take);
+  assign unit_valid = push && state == FOUND && command.four_bit;
+  assign unit_where = {side, segment};
+  assign unit_group = 2'(unit[1:0] >> command.group_log);
 
   run_t made;
   always_comb begin
@@ -88,6 +106,20 @@ module unit_fetch
       made.line = block_line + {25'd0, unit[1:0], 5'd0};
       made.count = rest > 16'd32 ? 11'd32 : rest[10:0];
       made.where = {1'b0, side, segment, 5'd0};
+      if (command.four_bit) begin
+        made.kind = LINE_4_BIT;
+        made.line = block_line + {27'd0, unit[1:0], 3'd0};
+        made.count = 11'd8;
+        made.where = {5'd0, room, 4'd0};
+      end
+    end
+    if (state == SCALES || state == ZEROS) begin
+      made.kind = LINE_4_BIT;
+      made.bank = block_bank;
+      made.line = block_line + VALUE_LINES +
+          (state == SCALES ? {30'd0, unit_group} : {29'd0, scale_lines(command.group_log)});
+      made.count = 11'd1;
+      made.where = {5'd0, room, state == SCALES ? 4'd8 : 4'd9};
     end
     if (state == BIAS) begin
       made.kind = LINE_BIAS;
@@ -96,6 +128,13 @@ module unit_fetch
       made.count = 11'd1;
       made.where = {1'b0, side, 6'd0, stripe[1:0]};
     end
+  end
+
+  logic [10:0] lines;  // of the stream buffer, that this run makes
+  always_comb begin
+    lines = 11'd0;
+    if (push && (state == FOUND || state == BIAS)) lines = made.count;
+    if (push && state == FOUND && command.four_bit) lines = 11'd32;
   end
 
   always_ff @(posedge clk) begin
@@ -108,11 +147,11 @@ module unit_fetch
     if (push) found <= made;
     found_valid <= push || (found_valid && !take);
     for (int s = 0; s < 2; s++) begin
-      waiting[s] <= waiting[s] + (push && state != X && side == s[0] ? made.count : 11'd0) -
-                    {10'd0, line_valid && line_tag[15:14] != LINE_X && line_tag[8] == s[0]};
+      waiting[s] <= waiting[s] + (side == s[0] ? lines : 11'd0) -
+                    {10'd0, stored_valid && stored_side == s[0]};
     end
     x_waiting <= x_waiting + (push && state == X ? {5'd0, units} : 16'd0) -
-                 {15'd0, line_valid && line_tag[15:14] == LINE_X};
+                 {15'd0, x_valid};
     if (rst) begin
       run.count <= 11'd0;
       found_valid <= 1'b0;
@@ -148,7 +187,15 @@ module unit_fetch
         if (segment == 3'd7) state <= last_round && command.has_bias ? BIAS : ROUND;
       end
       FOUND:
+      if (push && command.four_bit) state <= SCALES;
+      else if (push) begin
+        segment <= segment + 3'd1;
+        state <= segment != 3'd7 ? LOOK : last_round && command.has_bias ? BIAS : ROUND;
+      end
+      SCALES: if (push) state <= ZEROS;
+      ZEROS:
       if (push) begin
+        room <= !room;
         segment <= segment + 3'd1;
         state <= segment != 3'd7 ? LOOK : last_round && command.has_bias ? BIAS : ROUND;
       end
@@ -175,6 +222,7 @@ module unit_fetch
       segment <= 3'd0;
       side <= 1'b0;
       free_side <= 1'b0;
+      room <= 1'b0;
       taken <= 2'b00;
       finished <= 2'b00;
     end
