@@ -46,6 +46,32 @@ _PHI = {
 _STABLELM = {"model_type": "stablelm", "architectures": ["StableLmForCausalLM"], **_SIZES,
              "layer_norm_eps": 1e-5, "tie_word_embeddings": False, "qk_layernorm": False,
              "hidden_act": "silu"}  # fmt: skip
+_STARCODER2 = {
+    "model_type": "starcoder2",
+    "architectures": ["Starcoder2ForCausalLM"],
+    **_SIZES,
+    "norm_epsilon": 1e-5,
+    "hidden_act": "gelu_pytorch_tanh",
+}
+_PHI3 = {
+    "model_type": "phi3",
+    "architectures": ["Phi3ForCausalLM"],
+    **_SIZES,
+    "original_max_position_embeddings": 384,
+    "rms_norm_eps": 1e-5,
+    "hidden_act": "silu",
+    "tie_word_embeddings": False,
+}
+_BIGCODE = {
+    "model_type": "gpt_bigcode",
+    "architectures": ["GPTBigCodeForCausalLM"],
+    "n_layer": 2,
+    "n_positions": 384,
+    "layer_norm_epsilon": 1e-5,
+    "activation_function": "gelu_pytorch_tanh",
+    "attention_softmax_in_fp32": True,
+    "scale_attention_softmax_in_fp32": True,
+}
 
 FAMILY_CONFIGS: dict[str, dict[str, Any]] = {
     "qwen2": {
@@ -93,5 +119,32 @@ FAMILY_CONFIGS: dict[str, dict[str, Any]] = {
         **_STABLELM, "hidden_size": 144, "num_attention_heads": 6, "num_key_value_heads": 2,
         "intermediate_size": 360, "vocab_size": 293, "use_qkv_bias": False,
         "use_parallel_residual": True, "partial_rotary_factor": 0.5,
+    },
+    "starcoder2": {
+        **_STARCODER2, "hidden_size": 144, "num_attention_heads": 6, "num_key_value_heads": 2,
+        "intermediate_size": 328, "vocab_size": 306, "use_bias": True, "rope_theta": 5000.0,
+        "sliding_window": None,
+    },
+    "starcoder2_plain": {
+        **_STARCODER2, "hidden_size": 112, "num_attention_heads": 7, "num_key_value_heads": 7,
+        "intermediate_size": 296, "vocab_size": 282, "use_bias": False,
+        "tie_word_embeddings": False, "hidden_act": "gelu", "sliding_window": 384,
+    },
+    "phi3": {
+        **_PHI3, "hidden_size": 144, "num_attention_heads": 9, "num_key_value_heads": 9,
+        "intermediate_size": 328, "vocab_size": 307, "rope_theta": 5000.0, "sliding_window": None,
+        "rope_scaling": None,
+    },
+    "phi3_gqa_partial": {
+        **_PHI3, "hidden_size": 160, "num_attention_heads": 10, "num_key_value_heads": 2,
+        "intermediate_size": 360, "vocab_size": 287, "tie_word_embeddings": True,
+        "rope_parameters": {
+            "rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.75,
+        },
+    },
+    "gpt_bigcode": {**_BIGCODE, "n_embd": 144, "n_head": 6, "vocab_size": 309},
+    "gpt_bigcode_heads": {
+        **_BIGCODE, "n_embd": 160, "n_head": 5, "n_inner": 328, "vocab_size": 286,
+        "multi_query": False, "activation_function": "gelu", "tie_word_embeddings": False,
     },
 }  # fmt: skip

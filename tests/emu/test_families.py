@@ -154,6 +154,16 @@ MISTAKES: list[tuple[str, str, Mistake]] = [
     ("stablelm", "bias of k and v", without("layer.0.k.bias", "layer.0.v.bias")),
     ("stablelm", "width", rope(width=16)),
     ("stablelm_parallel_gqa", "sequential", residual("sequential")),
+    ("starcoder2", "bias of down", without("layer.1.down.bias")),
+    ("starcoder2", "theta", rope(theta=1e4)),
+    ("starcoder2_plain", "norms", swapped("layer.0.attn_norm.beta", "layer.0.mlp_norm.beta")),
+    ("phi3", "q and k", swapped("layer.0.q", "layer.0.k")),
+    ("phi3", "gate and up", swapped("layer.0.gate", "layer.0.up")),
+    ("phi3_gqa_partial", "k and v", swapped("layer.1.k", "layer.1.v")),
+    ("phi3_gqa_partial", "width", rope(width=8)),
+    ("gpt_bigcode", "k and v", swapped("layer.0.k", "layer.0.v")),
+    ("gpt_bigcode", "bias of v", without("layer.0.v.bias")),
+    ("gpt_bigcode_heads", "q and k", swapped("layer.0.q", "layer.0.k")),
 ]
 
 

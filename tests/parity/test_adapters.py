@@ -83,7 +83,7 @@ def saved(peft: Any, folder: Path, name: str, kind: str, path: Path, tokens: lis
         for kind in KINDS
         if (name, kind) != ("gpt2", "bd")  # PEFT has no BD-LoRA on Conv1D
     ]
-    + [(name, "rslora") for name in FAMILY_CONFIGS],
+    + [(name, "plain") for name in FAMILY_CONFIGS],
 )
 def test_the_boards_agree_with_peft(name: str, kind: str, peft: Any, tmp_path: Path) -> None:
     folder = write_checkpoint(variant(name), tmp_path / "model")

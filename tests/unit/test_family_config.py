@@ -49,6 +49,14 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("stablelm", {"qk_layernorm": True}, "qk_layernorm is True: norms of q and k"),
     ("stablelm", {"hidden_act": "gelu"}, "hidden_act"),
     ("stablelm", {"use_qkv_bias": 1}, "use_qkv_bias is 1"),
+    ("starcoder2", {"sliding_window": 100}, "sliding_window 100 is shorter"),
+    ("starcoder2", {"hidden_act": "silu"}, "hidden_act"),
+    ("phi3", {"sliding_window": 383}, "sliding_window 383 is shorter"),
+    ("phi3", {"rope_scaling": {"type": "longrope", "short_factor": [1.0]}}, "type is 'longrope'"),
+    ("phi3", {"rope_scaling": {"type": "su", "short_factor": [1.0]}}, "type is 'su'"),
+    ("phi3", {"hidden_act": "gelu"}, "hidden_act"),
+    ("gpt_bigcode", {"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx"),
+    ("gpt_bigcode", {"multi_query": 1}, "multi_query is 1"),
 ]
 
 

@@ -8,7 +8,19 @@ from pathlib import Path
 from typing import Protocol
 
 from lora_host.errors import ModelError
-from lora_sdk.model import gpt2, gpt_neox, gptj, llama, opt, phi, qwen2, stablelm
+from lora_sdk.model import (
+    gpt2,
+    gpt_bigcode,
+    gpt_neox,
+    gptj,
+    llama,
+    opt,
+    phi,
+    phi3,
+    qwen2,
+    stablelm,
+    starcoder2,
+)
 from lora_sdk.model.fields import Fields
 from lora_sdk.model.json_file import read_json
 from lora_sdk.model.methods import read_quantization
@@ -61,6 +73,9 @@ _FAMILIES: dict[str, Family] = {
     "gpt_neox": gpt_neox,
     "phi": phi,
     "stablelm": stablelm,
+    "starcoder2": starcoder2,
+    "phi3": phi3,
+    "gpt_bigcode": gpt_bigcode,
 }
 
 

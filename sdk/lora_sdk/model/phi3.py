@@ -1,0 +1,92 @@
+"""Phi-3 and Phi-4 without longrope: q, k and v in one matrix, gate and up in another, rotary
+positions on a part of each head where the configuration says so."""
+
+from __future__ import annotations
+
+from lora_sdk.model.fields import MAX_POSITIONS, Fields
+from lora_sdk.model.heads import read_head_dim, read_kv_heads
+from lora_sdk.model.llama import IGNORED, PREFIXES, PROBE
+from lora_sdk.model.refused import refuse_window
+from lora_sdk.model.rope import head_order
+from lora_sdk.model.rope_fields import read_rope, rotary_width
+from lora_sdk.model.source import Source, head, linear, norm, reordered, table
+from lora_sdk.model.spec import ModelConfig
+
+__all__ = ["IGNORED", "PREFIXES", "PROBE", "normalise", "sources"]
+
+
+def normalise(fields: Fields) -> ModelConfig:
+    """The normalised configuration; ModelError names a field that is wrong or not supported."""
+    hidden = fields.integer("hidden_size", 3072)
+    heads = fields.integer("num_attention_heads", 32)
+    head_dim = read_head_dim(fields, hidden, heads)
+    positions = fields.integer("max_position_embeddings", 4096, high=MAX_POSITIONS)
+    refuse_window(fields, positions, None)
+    width = rotary_width(fields, head_dim, 1.0)
+    return ModelConfig(
+        architecture="phi3",
+        layers=fields.integer("num_hidden_layers", 32, high=4096),
+        hidden=hidden,
+        heads=heads,
+        kv_heads=read_kv_heads(fields, heads, heads),
+        head_dim=head_dim,
+        ffn=fields.integer("intermediate_size", 8192),
+        vocabulary=fields.integer("vocab_size", 32064),
+        positions=positions,
+        embed_dim=hidden,
+        norm="rmsnorm",
+        norm_eps=fields.number("rms_norm_eps", 1e-5),
+        norm_first=True,
+        final_norm=True,
+        norm_affine=True,
+        activation=fields.choice("hidden_act", "silu", {"silu": "silu", "swish": "silu"}),
+        gated=True,
+        rope=read_rope(fields, positions, width=width),
+        position_rows=0,
+        position_offset=0,
+        tied=fields.flag("tie_word_embeddings", False),
+    )
+
+
+def sources(config: ModelConfig) -> dict[str, Source]:
+    """Canonical name -> place in the files, lm_head only where it is not tied."""
+    d = config.hidden
+    found = {
+        "embed.token": table("embed_tokens.weight", config.vocabulary, d),
+        **norm("final_norm", "norm", d, beta=False),
+    }
+    for layer in range(config.layers):
+        found |= _layer(config, f"layer.{layer}", f"layers.{layer}")
+    return found | head("lm_head", d, config.vocabulary, config.tied, config.head_bias)
+
+
+def _layer(config: ModelConfig, name: str, tensor: str) -> dict[str, Source]:
+    d, ffn, queries = config.hidden, config.ffn, config.heads * config.head_dim
+    found = {
+        **norm(f"{name}.attn_norm", f"{tensor}.input_layernorm", d, beta=False),
+        **norm(f"{name}.mlp_norm", f"{tensor}.post_attention_layernorm", d, beta=False),
+        **_fused_qkv(config, name, f"{tensor}.self_attn.qkv_proj.weight"),
+        f"{name}.o": linear(f"{tensor}.self_attn.o_proj.weight", queries, d),
+        f"{name}.down": linear(f"{tensor}.mlp.down_proj.weight", ffn, d),
+    }
+    for index, part in enumerate(("gate", "up")):
+        weight = f"{tensor}.mlp.gate_up_proj.weight"
+        found[f"{name}.{part}"] = Source(weight, "oi", (2 * ffn, d), index * ffn, ffn)
+    return found
+
+
+def _fused_qkv(config: ModelConfig, name: str, tensor: str) -> dict[str, Source]:
+    """All heads of q, then k, then v: outputs of one matrix."""
+    assert config.rope is not None
+    size, width = config.head_dim, config.rope.width
+    heads = {"q": config.heads, "k": config.kv_heads, "v": config.kv_heads}
+    shape = (sum(heads.values()) * size, config.hidden)
+    found: dict[str, Source] = {}
+    first = 0
+    for part, count in heads.items():
+        source = Source(tensor, "oi", shape, first, count * size)
+        if width and part != "v":
+            source = reordered(source, head_order(size, width, interleaved=False))
+        found[f"{name}.{part}"] = source
+        first += count * size
+    return found
