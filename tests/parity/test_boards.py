@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lora_host.errors import RequestError
 from lora_sdk.model.checkpoint import Checkpoint
+from lora_sdk.model.config import load_config
 from tests.drive import Driver, Logits, open_runner
 from tests.oracle import Oracle, load_weights
 from tests.parity.score import SCALES, load_fixture, prompts, score
@@ -58,6 +60,10 @@ def test_every_board_count_gives_the_oracles_bytes(
 ) -> None:
     folder = write_checkpoint(which, tmp_path, "x3")
     tokens = [prompts(which)[2].tolist()]
+    if load_config(folder).heads < boards:
+        with pytest.raises(RequestError, match="each board needs one"):
+            on_boards(folder, boards, tokens, devices, "native")
+        return
     ours = on_boards(folder, boards, tokens, devices, "native")
     assert same_bytes(ours, by_rules(folder, tokens))
 
