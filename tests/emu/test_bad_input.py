@@ -128,7 +128,7 @@ def _only_bin(model: Path) -> None:
     [
         (_cut, ("model.safetensors",)),
         (_garbage, ("model.safetensors",)),
-        (_architecture, ("mamba", "gpt2")),
+        (_architecture, ("mamba", "state-space")),
         (_only_bin, (".bin",)),
         (lambda model: (model / "tokenizer.json").unlink(), ("no tokenizer.json",)),
         (lambda model: (model / "tokenizer.json").write_text("{}"), ("tokenizer.json",)),

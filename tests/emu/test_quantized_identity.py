@@ -216,7 +216,7 @@ def _scale_of_the_neighbour(patch: pytest.MonkeyPatch) -> None:
 
 
 def _e8_of_128(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(attention_int8, "_LARGEST", np.float32(128))
+    patch.setattr(attention_int8, "_INT8_MAX", np.float32(128))
 
 
 def _next_scale(patch: pytest.MonkeyPatch) -> None:
@@ -225,13 +225,13 @@ def _next_scale(patch: pytest.MonkeyPatch) -> None:
 
 def _scales_of_values(patch: pytest.MonkeyPatch) -> None:
     """Keys by the values' scales and the other way round."""
-    place, wide = kv_pages._block_place, kv_pages._wide_block
+    locate, wide = kv_pages._block_location, kv_pages._wide_block
 
     def other(call: Any, page: int, head: int, values: bool) -> Any:
         with pytest.MonkeyPatch.context() as inner:
             block = kv_pages.kv_block(call, page, head, values)
             inner.setattr(kv_pages, "kv_block", lambda *_: block)
-            inner.setattr(kv_pages, "_block_place", lambda c, p, h, v: place(c, p, h, not v))
+            inner.setattr(kv_pages, "_block_location", lambda c, p, h, v: locate(c, p, h, not v))
             return wide(call, page, head, values)
 
     patch.setattr(kv_pages, "_wide_block", other)
