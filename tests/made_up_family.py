@@ -18,7 +18,7 @@ PROBE = "wte.weight"
 IGNORED = re.compile(r"h\.\d+\.attn\.mask")
 
 
-def normalise(fields: Fields) -> ModelConfig:
+def normalize(fields: Fields) -> ModelConfig:
     """The normalized configuration."""
     hidden, heads = fields.integer("width"), fields.integer("heads")
     fused = fields.flag("fused_qkv", False)
@@ -115,7 +115,7 @@ class _Family:
     """This module, as register_family takes it."""
 
     PREFIXES, PROBE, IGNORED = PREFIXES, PROBE, IGNORED
-    normalise, sources = staticmethod(normalise), staticmethod(sources)
+    normalize, sources = staticmethod(normalize), staticmethod(sources)
 
 
 FAMILY = _Family()

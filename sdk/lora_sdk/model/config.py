@@ -35,7 +35,7 @@ __all__ = [
     "family_of",
     "load_config",
     "model_types",
-    "normalise",
+    "normalize",
     "read_json",
     "register_family",
 ]
@@ -56,7 +56,7 @@ class Family(Protocol):
     def IGNORED(self) -> re.Pattern[str]:
         """Names of buffers that mean nothing."""
 
-    def normalise(self, fields: Fields, /) -> ModelConfig:
+    def normalize(self, fields: Fields, /) -> ModelConfig:
         """The configuration of config.json's fields; ModelError names one that is wrong."""
 
     def sources(self, config: ModelConfig, /) -> dict[str, Source]:
@@ -99,7 +99,7 @@ def load_config(folder: str | Path) -> ModelConfig:
     """
     path = Path(folder) / "config.json"
     fields = Fields(read_json(path), str(path))
-    config = normalise(fields)
+    config = normalize(fields)
     family = family_of(config)
     found = read_quantization(fields, config, family.sources(config), family.PREFIXES[0])
     config = replace(config, quantization=found)
@@ -116,13 +116,13 @@ def family_of(config: ModelConfig) -> Family:
     return _FAMILIES[config.architecture]
 
 
-def normalise(fields: Fields) -> ModelConfig:
+def normalize(fields: Fields) -> ModelConfig:
     """The configuration by the family that `model_type` names. ModelError: an unknown family, a
     field of the wrong type or range, arithmetic that is not supported."""
     kind = fields.raw("model_type")[1]
     if not isinstance(kind, str) or kind not in _FAMILIES:
         raise unknown_model_type(fields, kind, _FAMILIES)
-    config = _FAMILIES[kind].normalise(fields)
+    config = _FAMILIES[kind].normalize(fields)
     refuse_unsupported(fields)
     return config
 

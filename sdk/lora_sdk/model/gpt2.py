@@ -19,7 +19,7 @@ PROBE = "wte.weight"
 IGNORED = re.compile(r"h\.\d+\.attn\.(bias|masked_bias)")
 
 
-def normalise(fields: Fields) -> ModelConfig:
+def normalize(fields: Fields) -> ModelConfig:
     """The normalized configuration; ModelError names a field that is wrong or not supported."""
     hidden = fields.integer(("n_embd", "hidden_size"), 768)
     heads = fields.integer(("n_head", "num_attention_heads"), 12)

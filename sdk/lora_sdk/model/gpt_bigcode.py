@@ -11,15 +11,15 @@ from lora_sdk.model.gpt2 import IGNORED, PREFIXES, PROBE
 from lora_sdk.model.source import Source, biased, head, norm, table
 from lora_sdk.model.spec import ModelConfig
 
-__all__ = ["IGNORED", "PREFIXES", "PROBE", "normalise", "sources"]
+__all__ = ["IGNORED", "PREFIXES", "PROBE", "normalize", "sources"]
 
 
-def normalise(fields: Fields) -> ModelConfig:
-    """The normalised configuration; ModelError names a field that is wrong or not supported."""
+def normalize(fields: Fields) -> ModelConfig:
+    """The normalized configuration; ModelError names a field that is wrong or not supported."""
     fields.only("scale_attn_by_inverse_layer_idx", (False,), "scores scaled by layer")
     for name in ("attention_softmax_in_fp32", "scale_attention_softmax_in_fp32"):
         fields.flag(name, True)  # FP32 in any case
-    config = gpt2.normalise(fields)
+    config = gpt2.normalize(fields)
     kv_heads = 1 if fields.flag("multi_query", True) else config.heads
     return replace(config, architecture="gpt_bigcode", kv_heads=kv_heads)
 

@@ -19,8 +19,8 @@ PROBE = "embed_in.weight"
 IGNORED = re.compile(r"layers\.\d+\.attention\.(bias|masked_bias|rotary_emb\.inv_freq)")
 
 
-def normalise(fields: Fields) -> ModelConfig:
-    """The normalised configuration; ModelError names a field that is wrong or not supported."""
+def normalize(fields: Fields) -> ModelConfig:
+    """The normalized configuration; ModelError names a field that is wrong or not supported."""
     hidden = fields.integer("hidden_size", 6144)
     heads = fields.integer("num_attention_heads", 64)
     head_dim = read_head_dim(fields, hidden, heads)

@@ -17,8 +17,8 @@ IGNORED = re.compile(r"h\.\d+\.attn\.(bias|masked_bias|embed_positions)")
 THETA = 10000.0  # the configuration has no field for it
 
 
-def normalise(fields: Fields) -> ModelConfig:
-    """The normalised configuration; ModelError names a field that is wrong or not supported."""
+def normalize(fields: Fields) -> ModelConfig:
+    """The normalized configuration; ModelError names a field that is wrong or not supported."""
     hidden = fields.integer(("n_embd", "hidden_size"), 4096)
     heads = fields.integer(("n_head", "num_attention_heads"), 16)
     if hidden % heads:

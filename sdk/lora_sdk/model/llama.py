@@ -17,7 +17,7 @@ IGNORED = re.compile(r"(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq")
 MISTRAL_WINDOW = 4096  # the default of Mistral's configuration
 
 
-def normalise(fields: Fields) -> ModelConfig:
+def normalize(fields: Fields) -> ModelConfig:
     """The normalized configuration; ModelError names a field that is wrong or not supported."""
     mistral = fields.raw("model_type")[1] == "mistral"
     hidden = fields.integer("hidden_size", 4096)

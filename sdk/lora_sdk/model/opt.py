@@ -16,7 +16,7 @@ POSITION_OFFSET = 2
 NORM_EPS = 1e-5  # torch's LayerNorm default; the configuration has no field for it
 
 
-def normalise(fields: Fields) -> ModelConfig:
+def normalize(fields: Fields) -> ModelConfig:
     """The normalized configuration; ModelError names a field that is wrong or not supported."""
     hidden = fields.integer("hidden_size", 768)
     heads = fields.integer("num_attention_heads", 12)

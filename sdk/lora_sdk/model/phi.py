@@ -18,8 +18,8 @@ PROBE = "embed_tokens.weight"
 IGNORED = re.compile(r"(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq")
 
 
-def normalise(fields: Fields) -> ModelConfig:
-    """The normalised configuration; ModelError names a field that is wrong or not supported."""
+def normalize(fields: Fields) -> ModelConfig:
+    """The normalized configuration; ModelError names a field that is wrong or not supported."""
     hidden = fields.integer("hidden_size", 2048)
     heads = fields.integer("num_attention_heads", 32)
     head_dim = read_head_dim(fields, hidden, heads)

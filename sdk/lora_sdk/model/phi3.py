@@ -12,11 +12,11 @@ from lora_sdk.model.rope_fields import read_rope, rotary_width
 from lora_sdk.model.source import Source, head, linear, norm, reordered, table
 from lora_sdk.model.spec import ModelConfig
 
-__all__ = ["IGNORED", "PREFIXES", "PROBE", "normalise", "sources"]
+__all__ = ["IGNORED", "PREFIXES", "PROBE", "normalize", "sources"]
 
 
-def normalise(fields: Fields) -> ModelConfig:
-    """The normalised configuration; ModelError names a field that is wrong or not supported."""
+def normalize(fields: Fields) -> ModelConfig:
+    """The normalized configuration; ModelError names a field that is wrong or not supported."""
     hidden = fields.integer("hidden_size", 3072)
     heads = fields.integer("num_attention_heads", 32)
     head_dim = read_head_dim(fields, hidden, heads)

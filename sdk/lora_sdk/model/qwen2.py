@@ -9,10 +9,10 @@ from lora_sdk.model.refused import refuse_layer_types
 from lora_sdk.model.rope_fields import read_rope
 from lora_sdk.model.spec import ModelConfig
 
-__all__ = ["IGNORED", "PREFIXES", "PROBE", "normalise", "sources"]
+__all__ = ["IGNORED", "PREFIXES", "PROBE", "normalize", "sources"]
 
 
-def normalise(fields: Fields) -> ModelConfig:
+def normalize(fields: Fields) -> ModelConfig:
     """The normalized configuration; ModelError names a field that is wrong or not supported."""
     hidden = fields.integer("hidden_size", 4096)
     heads = fields.integer("num_attention_heads", 32)

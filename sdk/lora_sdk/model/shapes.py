@@ -10,7 +10,7 @@ from typing import Any
 
 from lora_host.errors import ModelError
 from lora_host.naming import did_you_mean
-from lora_sdk.model.config import load_config, normalise
+from lora_sdk.model.config import load_config, normalize
 from lora_sdk.model.fields import Fields
 from lora_sdk.model.spec import ModelConfig
 
@@ -154,8 +154,8 @@ def shape_json(name: str) -> dict[str, Any]:
 
 
 def shape_config(name: str) -> ModelConfig:
-    """The normalised configuration of the shape `name`. ModelError: unknown name."""
-    return normalise(Fields(shape_json(name), name))
+    """The normalized configuration of the shape `name`. ModelError: unknown name."""
+    return normalize(Fields(shape_json(name), name))
 
 
 def find_config(name_or_path: str | Path) -> ModelConfig:

@@ -11,11 +11,11 @@ from lora_sdk.model.rope_fields import read_rope
 from lora_sdk.model.source import Source, biased, head, norm, table
 from lora_sdk.model.spec import ModelConfig
 
-__all__ = ["IGNORED", "PREFIXES", "PROBE", "normalise", "sources"]
+__all__ = ["IGNORED", "PREFIXES", "PROBE", "normalize", "sources"]
 
 
-def normalise(fields: Fields) -> ModelConfig:
-    """The normalised configuration; ModelError names a field that is wrong or not supported."""
+def normalize(fields: Fields) -> ModelConfig:
+    """The normalized configuration; ModelError names a field that is wrong or not supported."""
     hidden = fields.integer("hidden_size", 3072)
     heads = fields.integer("num_attention_heads", 24)
     positions = fields.integer("max_position_embeddings", 4096, high=MAX_POSITIONS)

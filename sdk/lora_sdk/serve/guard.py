@@ -8,6 +8,7 @@ import logging
 import secrets
 import time
 
+from h11 import LocalProtocolError
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -44,7 +45,10 @@ class Guard:
             if message["type"] == "http.response.start":
                 status, begun = message["status"], True
                 MutableHeaders(raw=message["headers"])["x-request-id"] = caller.request_id
-            await send(message)
+            try:
+                await send(message)
+            except LocalProtocolError:  # uvicorn has refused the request's framing meanwhile
+                caller.gone = True
 
         try:
             caller.client = self._client(scope)

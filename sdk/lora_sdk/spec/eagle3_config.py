@@ -45,7 +45,7 @@ def load_head_config(folder: Path) -> HeadConfig:
     path = folder / "config.json"
     fields = Fields(read_json(path), str(path))
     refuse_unsupported(fields)
-    layer = llama.normalise(fields)
+    layer = llama.normalize(fields)
     if layer.layers != 1:
         raise fields.error("num_hidden_layers", layer.layers, "1: an EAGLE-3 head has one layer")
     if layer.qkv_bias or layer.o_bias or layer.mlp_bias:
