@@ -21,7 +21,7 @@ ASK = {"prompt": "a", "max_tokens": 1}
 
 @pytest.fixture(scope="module")
 def locked() -> Iterator[Served]:
-    """A server with two keys, small bodies and little patience."""
+    """A server with two keys, small bodies and short timeouts."""
     keys = (digest("other-key-of-some-length"), digest(KEY))
     with served(
         lambda progress: Engine(progress=progress), keys=keys, max_body=4096, body_timeout=0.5,

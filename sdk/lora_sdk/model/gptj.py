@@ -66,7 +66,7 @@ def _width(fields: Fields, head_dim: int) -> int:
 
 
 def sources(config: ModelConfig) -> dict[str, Source]:
-    """Canonical name -> place in the files, lm_head only where it is not tied."""
+    """Canonical name -> location in the files; lm_head only where it is not tied."""
     d = config.hidden
     found = {
         "embed.token": table("wte.weight", config.vocabulary, d),

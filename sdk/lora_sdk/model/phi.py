@@ -56,7 +56,7 @@ def normalize(fields: Fields) -> ModelConfig:
 
 
 def sources(config: ModelConfig) -> dict[str, Source]:
-    """Canonical name -> place in the files, lm_head only where it is not tied."""
+    """Canonical name -> location in the files; lm_head only where it is not tied."""
     d = config.hidden
     found = {
         "embed.token": table("embed_tokens.weight", config.vocabulary, d),
