@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -39,7 +39,7 @@ class Option:
     high: float | str | None = None
     above: bool = False
 
-    @property
+    @cached_property
     def kind(self) -> str:
         """The first type of the annotation: "int", "float", "bool", "str", "Sequence[str]"..."""
         return self.type.split(" | ")[0]
@@ -161,7 +161,9 @@ def _collected(owner: Any) -> Mapping[str, Option]:
 def check_options(values: object) -> None:
     """Check every field of a described dataclass. RequestError as for Option.check."""
     for name, described in options_of(type(values)).items():
-        described.check(getattr(values, name))
+        value = getattr(values, name)
+        if value is not described.default:  # most fields: a request pays for what it sets
+            described.check(value)
 
 
 def is_integer(value: object) -> bool:
