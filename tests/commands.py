@@ -1,30 +1,34 @@
-"""Runs the command lines as subprocesses."""
+"""Runs the command lines as processes."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
+from tests.forked_process import forked
 from tests.processes import environment
 
 RUN = "from lora_sdk.cli.run import main; main()"
 LORA = "from lora_sdk.cli.main import main; main()"
 
 
-def command(code: str, *arguments: object, **more: object) -> subprocess.CompletedProcess[bytes]:
-    """A Python program with arguments; `more` is for subprocess.run."""
+def command(
+    code: str, *arguments: object, cwd: Path | None = None, input: bytes | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    """A Python program with arguments, as by subprocess.run, in at most a minute."""
+    words = [a if isinstance(a, bytes) else str(a) for a in arguments]
+    if code in (RUN, LORA):
+        return forked(code, words, environment(), cwd, input)
     return subprocess.run(
-        [sys.executable, "-c", code, *(a if isinstance(a, bytes) else str(a) for a in arguments)],
-        capture_output=True,
-        timeout=60,
-        env=environment(),
-        **more,  # type: ignore[call-overload]
-    )
+        [sys.executable, "-c", code, *words],
+        capture_output=True, env=environment(), cwd=cwd, input=input, timeout=60,
+    )  # fmt: skip
 
 
-def lora_run(*arguments: object, **more: object) -> subprocess.CompletedProcess[bytes]:
+def lora_run(*arguments: object, input: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
     """`lora-run` with arguments."""
-    return command(RUN, *arguments, **more)
+    return command(RUN, *arguments, input=input)
 
 
 def one_line_error(done: subprocess.CompletedProcess[bytes], *parts: str) -> str:

@@ -22,7 +22,13 @@ LINES = [
 ]
 
 
-@pytest.mark.parametrize("line", LINES)
+def marked(line: str) -> object:
+    """Calibration and measurements take seconds."""
+    slow = line.startswith(("lora quantize", "lora bench"))
+    return pytest.param(line, marks=pytest.mark.slow if slow else ())
+
+
+@pytest.mark.parametrize("line", map(marked, LINES))
 def test_commands_work(line: str, tmp_path: Path) -> None:
     program, *arguments = shlex.split(line)
     known = {"DIR": str(demo_model_path()), "FILE": "examples/prompt.txt"}
