@@ -85,6 +85,89 @@ def test_fork_at_a_page_boundary_copies_nothing() -> None:
     assert all(op.kind != abi.KV_COPY for header in bench.runner.headers for op in header)
 
 
+def table_ops(bench: Bench) -> list[tuple[int, int, int]]:
+    return [
+        (op.sequence, op.a, op.b)
+        for header in bench.runner.headers
+        for op in header
+        if op.kind == abi.KV_TABLE
+    ]
+
+
+def copies(bench: Bench) -> int:
+    return sum(op.kind == abi.KV_COPY for header in bench.runner.headers for op in header)
+
+
+def test_a_fork_maps_only_tiles_that_differ() -> None:
+    bench = Bench()
+    parent = bench.cache.open()
+    feed(bench, parent, list(range(100)))
+    child = bench.cache.fork(parent)
+    bench.stepper.flush()
+    assert [tile for sequence, tile, _ in table_ops(bench) if sequence == child] == [0, 1, 2, 3]
+    bench.cache.close(child)
+    bench.runner.headers.clear()
+    for _ in range(3):  # the other numbers come first
+        again = bench.cache.fork(parent)
+        bench.cache.close(again)
+    assert again == child
+    again = bench.cache.fork(parent)
+    while again != child:
+        again = bench.cache.fork(parent)
+    bench.stepper.flush()
+    assert {tile for sequence, tile, _ in table_ops(bench) if sequence == again} == {3}
+    assert sees(bench, again) == list(range(100))
+
+
+def test_after_a_reset_every_tile_is_mapped_again() -> None:
+    bench = Bench()
+    first = bench.cache.open()
+    feed(bench, first, list(range(40)))
+    bench.cache.reset()
+    bench.stepper.flush()
+    for table in bench.runner.tables:  # the boards may have been reset, too
+        table.clear()
+    again = bench.cache.open()
+    while again != first:
+        again = bench.cache.open()
+    feed(bench, again, list(range(40)))
+    assert sees(bench, again) == list(range(40))
+
+
+def test_beams_are_reordered_with_one_copy_per_further_continuation() -> None:
+    bench = Bench()
+    beams = [bench.cache.open()]
+    feed(bench, beams[0], list(range(70)))
+    beams += [bench.cache.fork(beams[0]), bench.cache.fork(beams[0])]
+    for index, beam in enumerate(beams):
+        feed(bench, beam, [50 + index])
+    bench.stepper.flush()
+    bench.runner.headers.clear()
+    a, b, c = beams
+    bench.cache.reorder({a: b, b: a, c: b})  # two change places, one follows
+    feed(bench, a, [60])
+    feed(bench, b, [61])
+    feed(bench, c, [62])
+    assert copies(bench) == 1 and {tile for _, tile, _ in table_ops(bench)} == {2}
+    assert sees(bench, a) == [*range(70), 51, 60]
+    assert sees(bench, b) == [*range(70), 50, 61]
+    assert sees(bench, c) == [*range(70), 51, 62]
+    bench.stepper.flush()
+    bench.cache.reorder({a: a, b: b, c: c})
+    assert not bench.cache.queued
+
+
+def test_reorder_refuses_what_it_has_no_pages_for_and_changes_nothing() -> None:
+    bench = Bench(pages=4 + 4)
+    first = bench.cache.open()
+    feed(bench, first, list(range(40)))
+    second = bench.cache.fork(first)
+    third = bench.cache.fork(first)
+    with pytest.raises(RequestError, match="exhausted"):
+        bench.cache.reorder({second: first, third: first})
+    assert [sees(bench, s) for s in (first, second, third)] == [list(range(40))] * 3
+
+
 def test_a_shared_page_outlives_its_first_owner() -> None:
     bench = Bench(pages=4 + 3)
     parent = bench.cache.open()
@@ -228,7 +311,9 @@ def test_any_order_of_calls_leaves_each_sequence_its_own_tokens(data: st.DataObj
     bench = Bench(pages=1 + 14, scratch=24)
     expected: dict[int, list[int]] = {}
     for _ in range(data.draw(st.integers(5, 30))):
-        action = data.draw(st.sampled_from(["open", "feed", "tree", "fork", "close", "check"]))
+        action = data.draw(
+            st.sampled_from(["open", "feed", "tree", "fork", "reorder", "close", "check"])
+        )
         if action == "open" or not expected:
             if bench.cache.free_sequences:
                 expected[bench.cache.open()] = []
@@ -249,6 +334,14 @@ def test_any_order_of_calls_leaves_each_sequence_its_own_tokens(data: st.DataObj
                 expected[sequence] += [tokens[0], 2]
             elif action == "fork" and bench.cache.free_sequences:
                 expected[bench.cache.fork(sequence)] = list(expected[sequence])
+            elif action == "reorder":
+                numbers = sorted(expected)
+                drawn = st.lists(
+                    st.sampled_from(numbers), min_size=len(numbers), max_size=len(numbers)
+                )
+                parents = dict(zip(numbers, data.draw(drawn), strict=True))
+                bench.cache.reorder(parents)
+                expected = {child: list(expected[parents[child]]) for child in numbers}
             elif action == "close":
                 bench.cache.close(sequence)
                 del expected[sequence]

@@ -9,7 +9,7 @@ step with that header has completed, because a redone step reads them again.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -94,6 +94,7 @@ class KvCache:
         self._numbers = deque(range(self.max_sequences))
         self._slots = deque(range(self._max_scratch))
         self._open: dict[int, _Sequence] = {}
+        self._mapped: dict[tuple[int, int], int] = {}  # the boards' page of (sequence, tile)
         self._queue.clear()
 
     # --- state ----------------------------------------------------------------------------------
@@ -194,10 +195,10 @@ class KvCache:
         forked = self._open[child]
         parent.reserved -= moved
         forked.reserved = moved
-        full = len(parent.tokens) // PAGE_POSITIONS
-        for tile in range(full):
-            self._share(child, tile, parent.pages[tile])
-        rest = len(parent.tokens) - full * PAGE_POSITIONS
+        full, rest = divmod(len(parent.tokens), PAGE_POSITIONS)
+        for page in parent.pages[:full]:
+            self._references[page] += 1
+            self._append(child, page)
         if rest:
             page = self._take_page(child)
             self._queue.add(KvOp.copy(parent.pages[full], page, rest))
@@ -206,6 +207,56 @@ class KvCache:
         if self._observer is not None:
             self._observer.forked(sequence, child)
         return child
+
+    def reorder(self, parents: Mapping[int, int]) -> None:
+        """Let each sequence continue the committed positions of another one, or of itself: all at
+        once, as a step of a beam search does. All of them use the same adapter.
+
+        Full pages are shared. A partial last page goes to one of its continuations and is copied
+        for the others. Uncommitted rows of a sequence that changes are dropped. RequestError, with
+        nothing changed, if there are too few pages for the copies."""
+        changed = {child: parent for child, parent in parents.items() if child != parent}
+        copied = self._copied(parents)
+        if sum(not self._get(child).reserved for child in copied) > max(0, self.free_pages):
+            raise self._exhausted()
+        continued = {}
+        for child, parent in changed.items():
+            tokens = self._get(parent).tokens
+            pages = self._get(parent).pages[: pages_for(len(tokens))]
+            if child in copied:
+                source, pages[-1] = pages[-1], self._reserved_page(child)
+                self._queue.add(KvOp.copy(source, pages[-1], len(tokens) % PAGE_POSITIONS))
+            for page in pages[: -1 if child in copied else None]:
+                self._references[page] += 1
+            continued[child] = pages, tokens
+        for child, (pages, tokens) in continued.items():
+            self._replace(child, pages, tokens)
+
+    def _copied(self, parents: Mapping[int, int]) -> set[int]:
+        """The sequences that need a copy of their new parent's last page: it is partial, and the
+        parent itself or another of its continuations keeps it."""
+        kept = {sequence for sequence in parents.values() if parents.get(sequence) == sequence}
+        kept |= set(parents.values()) - set(parents)
+        copied = set()
+        for child, parent in parents.items():
+            if child == parent or not len(self._get(parent).tokens) % PAGE_POSITIONS:
+                continue
+            if parent in kept:
+                copied.add(child)
+            kept.add(parent)
+        return copied
+
+    def _replace(self, sequence: int, pages: Sequence[int], tokens: Sequence[int]) -> None:
+        """Give a sequence other pages, already referenced, and the tokens in them."""
+        owner = self._open[sequence]
+        left, owner.pages, owner.tokens = owner.pages, [], list(tokens)
+        for page in pages:
+            self._append(sequence, page)
+        for page in left:
+            self._release(page)
+        self._queue.add(KvOp.length(sequence, len(tokens)))
+        self._queue.leaving_slots.extend(owner.rows)
+        owner.rows.clear()
 
     def grow(self, sequence: int, positions: int) -> None:
         """Extend the sequence's page table to `positions` positions."""
@@ -217,12 +268,13 @@ class KvCache:
         while len(self._get(sequence).pages) < pages_for(positions):
             self._take_page(sequence)
 
-    def _share(self, sequence: int, tile: int, page: int) -> None:
-        self._references[page] += 1
-        self._open[sequence].pages.append(page)
-        self._queue.add(KvOp.table(sequence, tile, page))
-
     def _take_page(self, sequence: int) -> int:
+        page = self._reserved_page(sequence)
+        self._append(sequence, page)
+        return page
+
+    def _reserved_page(self, sequence: int) -> int:
+        """A page out of the sequence's reservation, else a free one."""
         owner = self._open[sequence]
         if owner.reserved:
             owner.reserved -= 1
@@ -230,9 +282,16 @@ class KvCache:
             raise self._exhausted()
         page = self._pages.popleft()
         self._references[page] = 1
-        owner.pages.append(page)
-        self._queue.add(KvOp.table(sequence, len(owner.pages) - 1, page))
         return page
+
+    def _append(self, sequence: int, page: int) -> None:
+        """Map the sequence's next tile to a page. The boards are told if theirs differs."""
+        pages = self._open[sequence].pages
+        at = (sequence, len(pages))
+        pages.append(page)
+        if self._mapped.get(at) != page:
+            self._mapped[at] = page
+            self._queue.add(KvOp.table(*at, page))
 
     def _exhausted(self) -> RequestError:
         return RequestError(
