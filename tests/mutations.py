@@ -177,7 +177,7 @@ def campaign(name: str, subject: Subject, count: int) -> Outcome:
         data = subject.mutate(Random(f"{name} {index}"))
         subject.path.write_bytes(data)
         try:
-            with _limit():
+            with time_limit():
                 subject.read()
             outcome.taken += 1
         except LoraError as error:
@@ -204,7 +204,9 @@ def _fault(outcome: Outcome, index: int, kind: str, text: str) -> None:
 
 
 @contextmanager
-def _limit() -> Any:
+def time_limit() -> Any:
+    """Late if what it holds takes longer than MAX_SECONDS."""
+
     def late(_signal: int, _frame: FrameType | None) -> None:
         raise Late(f"{MAX_SECONDS} s")
 

@@ -93,7 +93,7 @@ static int search(int from, uint64_t length, const char *path, const char *membe
 int slash_archive_member(const char *path, const char *member, int *fd,
                          struct lora_failure *failure) {
     struct stat info;
-    int from = open(path, O_RDONLY | O_CLOEXEC);
+    int from = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (from < 0 || fstat(from, &info)) {
         int error = errno;
         if (from >= 0) close(from);

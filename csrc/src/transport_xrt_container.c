@@ -200,7 +200,7 @@ static int read_file(const char *path, read_fn *read, struct xrt_container *cont
                      struct lora_failure *failure) {
     struct stat facts;
     memset(container, 0, sizeof *container);
-    int file = open(path, O_RDONLY | O_CLOEXEC);
+    int file = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (file < 0 || fstat(file, &facts) || !S_ISREG(facts.st_mode)) {
         int reason = errno;
         if (file >= 0) close(file);

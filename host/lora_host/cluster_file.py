@@ -72,9 +72,12 @@ def load_cluster(path: str | Path) -> ClusterFile:
     content = read_checked(path, schema, RequestError)
     boards = tuple(BoardEntry(**entry) for entry in content["boards"])
     cables = tuple(Cable(**entry) for entry in content["cables"])
-    for entry in boards:
-        check_uri(entry.uri)
-    _check_serials(path, boards)
+    try:
+        for entry in boards:
+            check_uri(entry.uri)
+        _check_serials(path, boards)
+    except RequestError as cause:
+        raise RequestError(str(cause), usage=False) from None
     check_cables(cables, len(boards), f"{path}: ")
     return ClusterFile(boards, cables, str(path))
 

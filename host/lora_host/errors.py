@@ -46,14 +46,24 @@ class FailureFields:
 
 class LoraError(Exception):
     """Base of all errors; its text is passed through `one_line`. `failure`: the C library's fields
-    if it raised the error. `report`: text of the board state captured with it, or ""."""
+    if it raised the error. `report`: text of the board state captured with it, or "". `usage`:
+    whether an argument is wrong, and not the content of a file that it names, or the work."""
+
+    usage = False
 
     def __init__(
-        self, message: str, *, failure: FailureFields | None = None, report: str = ""
+        self,
+        message: str,
+        *,
+        failure: FailureFields | None = None,
+        report: str = "",
+        usage: bool | None = None,
     ) -> None:
         super().__init__(one_line(message))
         self.failure = failure
         self.report = report
+        if usage is not None:
+            self.usage = usage
 
 
 class OverlayError(LoraError):
@@ -101,9 +111,10 @@ class ModelError(LoraError):
         *,
         failure: FailureFields | None = None,
         report: str = "",
+        usage: bool | None = None,
         row: int | None = None,
     ) -> None:
-        super().__init__(message, failure=failure, report=report)
+        super().__init__(message, failure=failure, report=report, usage=usage)
         self.row = failure.row if failure else row
 
 
@@ -113,3 +124,5 @@ class AdapterError(LoraError):
 
 class RequestError(LoraError):
     """A bad argument of a user's call."""
+
+    usage = True

@@ -14,9 +14,11 @@ from .boards import Board, board_names, load_board
 from .data import data_folder
 from .errors import OverlayError
 from .naming import did_you_mean
+from .regular_file import read_regular
 from .schema import read_checked
 
 IMAGE_MAGIC = 0x57464C41  # LORA_IMAGE_MAGIC; struct lora_image_header is eight words
+MAX_IMAGE = 16 << 20
 _HEADER = struct.Struct("<8I")
 LINK_TKEEP, LINK_FRAMING, LINK_WIDTH_SHIFT, LINK_WIDTH_MASK = 0x1, 0x2, 2, 0x1FF
 
@@ -89,7 +91,7 @@ class Overlay:
         """The firmware image with its header. OverlayError if it is missing, damaged, for another
         board or ABI, or not the image that the manifest names."""
         try:
-            image = self.image_path.read_bytes()
+            image = read_regular(self.image_path, MAX_IMAGE)
         except OSError as cause:
             raise OverlayError(
                 f"{self.image_path}: firmware image cannot be read: {cause.strerror}"
@@ -154,9 +156,9 @@ def _manifest_path(name: str | Path) -> Path:
     path = Path(name)
     if path.is_dir():
         path = path / "manifest.yaml"
-    if not path.is_file():
+    if not path.exists():
         hint = did_you_mean(str(name), overlay_names())
-        raise OverlayError(f"overlay {str(name)!r}: no such overlay or file; {hint}")
+        raise OverlayError(f"overlay {str(name)!r}: no such overlay or file; {hint}", usage=True)
     return path
 
 
@@ -186,11 +188,20 @@ def _from_facts(facts: dict[str, Any], board: Board, manifest: Path) -> Overlay:
         spill_banks=run("spill"),
         block_base=(registers["control"], registers["link0"], registers["link1"]),
         links=LinkParameters(**facts["links"]),
-        image_path=manifest.parent / facts["firmware"]["image"],
+        image_path=_inside(manifest, "firmware.image", facts["firmware"]["image"]),
         image_crc=facts["firmware"]["crc"],
-        container=manifest.parent / container if container else None,
+        container=None if container is None else _inside(manifest, "container", container),
         path=manifest,
     )
+
+
+def _inside(manifest: Path, field: str, name: str) -> Path:
+    """A file that the manifest names. Files of its folder are also written by name."""
+    if not name or Path(name).name != name or not name.isprintable():
+        raise OverlayError(
+            f"{manifest}: {field}: {name!r} found, the name of a file in its folder expected"
+        )
+    return manifest.parent / name
 
 
 def _check_banks(overlay: Overlay, manifest: Path) -> None:

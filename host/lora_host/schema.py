@@ -21,7 +21,7 @@ def read_checked(path: Path, schema_path: Path, error: type[LoraError]) -> dict[
     content = read_yaml(path, error)
     fault = best_match(_validator(schema_path).iter_errors(content))
     if fault is not None:
-        raise error(f"{path}: {_one_line(fault)}")
+        raise error(f"{path}: {_one_line(fault)}", usage=False)
     assert isinstance(content, dict)  # every schema here is of an object
     return content
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import gzip
+import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from .errors import OverlayError
-
-GZIP = b"\x1f\x8b"
-LIMIT = 1 << 31  # max bytes of an unpacked container
-_CHUNK = 1 << 20
+from .gzip_file import GZIP, GzipFault, unpack
+from .regular_file import open_regular
 
 
 @contextmanager
@@ -24,23 +22,19 @@ def unpacked(container: Path | None) -> Iterator[Path | None]:
         yield container
         return
     with tempfile.NamedTemporaryFile(prefix="lora-container-", suffix=container.suffix) as plain:
-        written = 0
         try:
-            with gzip.open(container) as stream:
-                while chunk := stream.read(_CHUNK):
-                    written += len(chunk)
-                    if written > LIMIT:
-                        raise OverlayError(f"{container}: unpacks to more than {LIMIT} B")
+            with open_regular(container) as stream:
+                for chunk in unpack(stream, os.fstat(stream.fileno()).st_size):
                     plain.write(chunk)
-        except (OSError, EOFError) as cause:
-            raise OverlayError(f"{container}: damaged gzip: {cause}") from cause
+        except (OSError, GzipFault) as cause:
+            raise OverlayError(f"{container}: {cause}") from cause
         plain.flush()
         yield Path(plain.name)
 
 
 def _is_packed(path: Path) -> bool:
     try:
-        with path.open("rb") as stream:
+        with open_regular(path) as stream:
             return stream.read(len(GZIP)) == GZIP
     except OSError:
         return False

@@ -13,6 +13,9 @@ from uuid import UUID
 from . import axlf
 from .errors import OverlayError
 from .kernel_metadata import Kernel, read_kernels
+from .regular_file import read_regular
+
+MAX_BYTES = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -79,9 +82,12 @@ def read_xclbin(path: str | Path) -> Xclbin:
     """Reads and checks a container. OverlayError names the invalid section or field."""
     path = Path(path)
     try:
-        data = path.read_bytes()
+        data = read_regular(path, MAX_BYTES)
     except OSError as cause:
-        raise OverlayError(f"{path}: container cannot be read: {cause.strerror}") from cause
+        raise OverlayError(
+            f"{path}: container cannot be read: {cause.strerror}",
+            usage=isinstance(cause, FileNotFoundError),
+        ) from cause
     return parse_xclbin(data, str(path))
 
 

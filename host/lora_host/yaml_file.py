@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from .errors import LoraError
+from .regular_file import read_regular
 
 MAX_BYTES = 256 << 10
 MAX_DEPTH = 32
@@ -31,19 +32,16 @@ def read_yaml(path: Path, error: type[LoraError]) -> Any:
     """The content of a file of at most MAX_BYTES. Raises `error`, naming the file and the line, if
     it is missing, larger, or not in this subset of YAML."""
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-        text = data.decode("utf-8")
+        text = read_regular(path, MAX_BYTES).decode("utf-8")
     except OSError as cause:
-        raise error(f"{path}: cannot be read: {cause.strerror or cause}") from cause
+        missing = isinstance(cause, FileNotFoundError)
+        raise error(f"{path}: cannot be read: {cause.strerror or cause}", usage=missing) from cause
     except UnicodeDecodeError as cause:
-        raise error(f"{path}: cannot be read: not UTF-8 text") from cause
-    if len(data) > MAX_BYTES:
-        raise error(f"{path}: larger than the limit of {MAX_BYTES} B")
+        raise error(f"{path}: cannot be read: not UTF-8 text", usage=False) from cause
     try:
         return parse_yaml(text)
     except YamlFault as cause:
-        raise error(f"{path}: not YAML: {cause}") from cause
+        raise error(f"{path}: not YAML: {cause}", usage=False) from cause
 
 
 def parse_yaml(text: str) -> Any:

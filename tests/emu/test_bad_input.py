@@ -68,7 +68,7 @@ def test_bad_arguments(folder: Path, arguments: tuple[object, ...], parts: tuple
 
 
 def test_a_prompt_that_is_no_unicode(folder: Path) -> None:
-    one_line_error(lora_run("--model", folder, "-p", b"a\xff"), "not Unicode", "at 1")
+    one_line_error(lora_run("--model", folder, "-p", b"a\xff"), "not UTF-8", "0xff at 1")
 
 
 def test_flags_that_a_batch_has_no_use_for(folder: Path, tmp_path: Path) -> None:

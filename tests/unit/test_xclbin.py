@@ -129,7 +129,7 @@ def test_damage_is_an_error_or_harmless(at: int, damage: bytes) -> None:
 
 
 def test_entities_are_not_expanded() -> None:
-    with pytest.raises(OverlayError, match="entities"):
+    with pytest.raises(OverlayError, match="a document type is declared"):
         read_kernels(b'<!DOCTYPE a [<!ENTITY b "c">]><project>&b;</project>', "x")
 
 

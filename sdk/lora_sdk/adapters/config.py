@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from lora_host.errors import AdapterError
+from lora_host.regular_file import read_regular
 from lora_sdk.model.json_file import MAX_JSON_BYTES
 
 FILE = "adapter_config.json"
@@ -130,12 +131,11 @@ def load_peft_config(folder: Path) -> PeftConfig:
     and the value expected."""
     path = folder / FILE
     try:
-        if path.stat().st_size > MAX_JSON_BYTES:
-            raise AdapterError(f"{path}: larger than {MAX_JSON_BYTES >> 20} MiB, expected JSON")
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = json.loads(read_regular(path, MAX_JSON_BYTES).decode("utf-8"))
     except OSError as error:
         raise AdapterError(
-            f"{path}: {error.strerror or error}; expected a folder as PEFT saves it"
+            f"{path}: {error.strerror or error}; expected a folder as PEFT saves it",
+            usage=isinstance(error, FileNotFoundError | NotADirectoryError),
         ) from None
     except (ValueError, RecursionError) as error:
         raise AdapterError(f"{path}: no JSON: {error}") from None

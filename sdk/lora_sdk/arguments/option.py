@@ -74,7 +74,7 @@ class Option:
             "bool": "True or False",
             "Sequence[str]": "a list of strings",
             "Sequence[int]": "a list of integers",
-            "str": "a path" if "Path" in self.type else "a string",
+            "str": "a path" if "Path" in self.type else "a string that is not empty",
         }
         return words.get(self.kind, self.type)
 
@@ -114,7 +114,7 @@ class Option:
             fits = _is_text if self.kind == "Sequence[str]" else is_integer
             return isinstance(value, Sequence) and not _is_text(value) and all(map(fits, value))
         if self.kind == "str" and not self.many:
-            return isinstance(value, str | os.PathLike)
+            return isinstance(value, str | os.PathLike) and (value != "" or self.default == "")
         return True  # structured values are checked by the owner
 
     def _within(self, value: float) -> bool:

@@ -44,6 +44,10 @@ def take_adapters(options: dict[str, Any]) -> tuple[list[NamedAdapter], dict[str
     """Remove the options of `adapter_flags`. Returns the adapters and the Engine's arguments."""
     found = [parse_adapter(text) for text in options.pop("adapters")]
     slots, mode = options.pop("max_adapters"), options.pop("adapter_mode")
+    names = [adapter.name for adapter in found]
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            raise RequestError(f"--adapter {name!r} is given twice; give each adapter its own name")
     if not found:
         if slots is not None:
             raise RequestError("--max-adapters is for --adapter; name an adapter")
@@ -69,7 +73,7 @@ def load_adapters(engine: Engine, found: Sequence[NamedAdapter]) -> list[str]:
 def parse_adapter(text: str) -> NamedAdapter:
     """NAME=PATH or NAME=PATH:SCALE. An existing path that contains a colon is not split."""
     name, equals, rest = text.partition("=")
-    if not name or not equals or not rest:
+    if not name or not equals or not rest or not name.isprintable():
         raise RequestError(f"--adapter {text!r}; expected NAME=PATH or NAME=PATH:SCALE")
     path, colon, scale = rest.rpartition(":")
     if not colon or Path(rest).exists():

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lora_host.errors import RequestError
+from lora_sdk.cli.output_file import OUTPUT
 
 if TYPE_CHECKING:
     from lora_sdk.timing.dse import Candidate, Exploration
@@ -32,7 +33,7 @@ Examples:
               help="precisions to search; default: all")  # fmt: skip
 @click.option("--seed", default=1, show_default=True, help="random seed of the search")
 @click.option("--no-prefetch", is_flag=True, help="only designs without a prefetch buffer")
-@click.option("--manifest", "output", type=click.Path(path_type=Path),
+@click.option("--manifest", "output", type=OUTPUT, metavar="FILE",
               help="write the overlay manifest of the result")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
 def dse(

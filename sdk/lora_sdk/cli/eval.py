@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lora_sdk.engine.engine import Engine
 
 
+MAX_TEXT_BYTES = 256 << 20
 EXAMPLES = """\b
 Examples:
   lora eval --text FILE --boards 4
@@ -58,13 +59,17 @@ def evaluate(
     weights are rounded.
     """
     from lora_host.errors import RequestError
+    from lora_host.regular_file import read_regular
     from lora_sdk.bench.evaluation import evaluate_text
     from lora_sdk.engine.engine import Engine
 
     file = Path(path)
-    if not file.is_file():
-        raise RequestError(f"text file {path} does not exist; expected UTF-8 text")
-    data = file.read_bytes()
+    try:
+        data = read_regular(file, MAX_TEXT_BYTES)
+    except FileNotFoundError:
+        raise RequestError(f"text file {path} does not exist; expected UTF-8 text") from None
+    except OSError as error:
+        raise RequestError(f"text file {path}: {error.strerror or error}") from None
     with (
         ProgressBar("loading") as loading,
         Engine(progress=loading, max_sequences=1, **engine_arguments) as engine,

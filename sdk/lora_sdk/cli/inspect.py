@@ -13,6 +13,7 @@ import click
 from lora_host.axlf import MAGIC as XCLBIN_MAGIC
 from lora_host.errors import OverlayError
 from lora_host.overlay import Overlay, load_overlay
+from lora_host.regular_file import open_regular
 from lora_sdk.cli.inspect_vrtbin import inspect_vrtbin, vrtbin_table
 from lora_sdk.cli.inspect_xclbin import inspect_xclbin, xclbin_table
 
@@ -50,10 +51,11 @@ def inspect(file: Path, name: str | None, as_json: bool) -> None:
 def kind_of(file: Path) -> tuple[Inspect, Table]:
     """The functions for a file, by its first bytes. OverlayError for an unknown format."""
     try:
-        with file.open("rb") as stream:
+        with open_regular(file) as stream:
             start = stream.read(512)
     except OSError as cause:
-        raise OverlayError(f"{file}: cannot be read: {cause.strerror}") from cause
+        missing = isinstance(cause, FileNotFoundError)
+        raise OverlayError(f"{file}: cannot be read: {cause.strerror}", usage=missing) from cause
     for magic, facts_of, table in KINDS:
         if start.startswith(magic):
             return facts_of, table

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lora_host.errors import RequestError
+from lora_sdk.cli.output_file import OUTPUT
 
 if TYPE_CHECKING:
     from lora_sdk.timing.adapter_ops import AdapterUse
@@ -39,7 +40,7 @@ Examples:
               help="rank of the adapter of every row; 0: none")  # fmt: skip
 @click.option("--adapter-mode", type=click.Choice(["bd", "s", "nfs"]),
               help="how the adapter is sharded over the boards [bd]")  # fmt: skip
-@click.option("--trace", "trace", type=click.Path(path_type=Path),
+@click.option("--trace", "trace", type=OUTPUT, metavar="FILE",
               help="write one step's Perfetto trace (with --context)")  # fmt: skip
 @click.option("--validate", is_flag=True, help="compare with every published number")
 @click.option("--analyses", is_flag=True, help="print LORA's synchronization analyses (VI.C)")

@@ -1,10 +1,12 @@
 """How a command ends: one line on stderr for an error, and an exit code.
 
-0: done. 1: the work failed. 2: the request is invalid or not supported. 130: Ctrl-C.
+0: done. 1: the work failed, or the content of a file is wrong. 2: the request is invalid or not
+supported: an option, a name, a prompt. 130: Ctrl-C.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import warnings
@@ -24,7 +26,7 @@ def run_command(command: click.Command, name: str, arguments: Sequence[str] | No
     import click
     from click.exceptions import NoArgsIsHelpError
 
-    from lora_host.errors import LoraError, RequestError
+    from lora_host.errors import LoraError
 
     if sys.stderr is None:  # closed by the parent process
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
@@ -32,6 +34,8 @@ def run_command(command: click.Command, name: str, arguments: Sequence[str] | No
         return fail(
             name, "standard output is closed; expected an open one for the text", EXIT_FAILED
         )
+    if isinstance(sys.stdout, io.TextIOWrapper):  # names of files are bytes, whatever the locale
+        sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
     warnings.showwarning = lambda message, *_args, **_more: say(name, "warning", message)
     try:
         code = command.main(arguments, prog_name=name, standalone_mode=False)
@@ -47,10 +51,8 @@ def run_command(command: click.Command, name: str, arguments: Sequence[str] | No
         return fail(name, f"{error.format_message()} (try {path} --help)", EXIT_USAGE)
     except click.ClickException as error:
         return fail(name, error.format_message(), error.exit_code)
-    except RequestError as error:
-        return fail(name, error, EXIT_USAGE)
     except LoraError as error:
-        return fail(name, error, EXIT_FAILED)
+        return fail(name, error, EXIT_USAGE if error.usage else EXIT_FAILED)
     except BrokenPipeError:  # the reader of the text has exited
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_FAILED

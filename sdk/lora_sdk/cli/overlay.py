@@ -11,6 +11,7 @@ from lora_host.alveo_container import emulation_container
 from lora_host.errors import RequestError
 from lora_host.linker_config import linker_config
 from lora_host.overlay import Overlay, load_overlay, overlay_names
+from lora_host.regular_file import read_regular
 from lora_host.vrtbin import write_vrtbin
 
 
@@ -32,7 +33,7 @@ def build(names: tuple[str, ...], out: Path | None, check: bool) -> None:
     for name in names or overlay_names():
         chosen = load_overlay(name)
         for path, content in artefacts(chosen, out or chosen.path.parent):
-            if path.is_file() and path.read_bytes() == content:
+            if _holds(path, content):
                 click.echo(f"{path}: current")
             elif check:
                 stale += 1
@@ -52,6 +53,13 @@ def artefacts(chosen: Overlay, folder: Path) -> list[tuple[Path, bytes]]:
         (folder / f"{chosen.name}.xclbin", emulation_container(chosen)),
         (folder / f"{chosen.name}.cfg", linker_config(chosen).encode()),
     ]
+
+
+def _holds(path: Path, content: bytes) -> bool:
+    try:
+        return read_regular(path, len(content)) == content
+    except OSError:  # absent, longer, or no regular file
+        return False
 
 
 def _write(path: Path, content: bytes) -> None:

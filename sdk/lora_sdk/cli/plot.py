@@ -6,10 +6,12 @@ from pathlib import Path
 
 import click
 
+from lora_sdk.cli.output_file import OUTPUT
+
 
 @click.command("plot")
 @click.argument("kind", type=click.Choice(["breakdown", "scaling", "roofline", "speculation"]))
-@click.option("-o", "--output", type=click.Path(path_type=Path), required=True,
+@click.option("-o", "--output", type=OUTPUT, metavar="FILE", required=True,
               help="file to write: .png or .svg")  # fmt: skip
 @click.option("--design", "designs", multiple=True, help="may be repeated; default: own-u280")
 @click.option("--model", "model", default="llama2-7b", show_default=True,

@@ -37,6 +37,18 @@ def read_prompt(source: str) -> str:
     return text
 
 
+def check_prompt(text: str) -> str:
+    """The text of an argument. RequestError if its bytes are not UTF-8."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise RequestError(
+            f"the prompt of -p is not UTF-8: byte {ord(text[error.start]) & 0xFF:#04x} at "
+            f"{error.start}; convert it"
+        ) from None
+    return text
+
+
 def name_of(source: str) -> str:
     """The name of a source in messages."""
     return "standard input" if source == "-" else source

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,8 +17,16 @@ from lora_sdk.cli.adapters import (
     take_adapters,
 )
 from lora_sdk.cli.flags import MODEL_FLAGS, flags
+from lora_sdk.cli.output_file import OUTPUT
 from lora_sdk.cli.progress import ProgressBar
-from lora_sdk.cli.prompts import BatchLine, name_of, one_source, read_batch, read_prompt
+from lora_sdk.cli.prompts import (
+    BatchLine,
+    check_prompt,
+    name_of,
+    one_source,
+    read_batch,
+    read_prompt,
+)
 from lora_sdk.cli.speculation import speculation_flags, take_speculation
 from lora_sdk.cli.statistics import Statistics
 from lora_sdk.core.options import EngineOptions
@@ -62,7 +71,9 @@ messages and sampling parameters. Every result is one JSON line, in the same ord
 @click.option("--echo", is_flag=True, help="write the prompt before its continuation")
 @click.option("--json", "as_json", is_flag=True, help="write one JSON object instead of text")
 @click.option("--stats", "details", is_flag=True, help="more than one line of statistics")
-@click.option("--trace", "trace_file", metavar="FILE", help="modelled times as a Perfetto trace")
+@click.option(
+    "--trace", "trace_file", type=OUTPUT, metavar="FILE", help="modelled times as a Perfetto trace"
+)
 @click.option("-q", "--quiet", is_flag=True, help="no progress and no statistics")
 def lora_run(
     source: str | None,
@@ -72,7 +83,7 @@ def lora_run(
     echo: bool,
     as_json: bool,
     details: bool,
-    trace_file: str | None,
+    trace_file: Path | None,
     quiet: bool,
     **options: Any,
 ) -> int:
@@ -86,9 +97,11 @@ def lora_run(
     sampling = {**_sampling(options), **default_adapter(adapters)}
     params = SamplingParams.from_mapping(sampling)
     lines = read_batch(batch, sampling) if batch is not None else None
-    text = prompt if prompt is not None else read_prompt(source) if source is not None else ""
-    sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
-
+    text = ""
+    if prompt is not None:
+        text = check_prompt(prompt)
+    elif source is not None:
+        text = read_prompt(source)
     from lora_sdk.engine.engine import Engine
 
     statistics = Statistics()

@@ -44,7 +44,7 @@ def show(where: Path | None, as_json: bool) -> None:
 
     path = where or demo_model_path()
     path = path / FILE_NAME if path.is_dir() else path
-    if not path.is_file():
+    if not path.exists():
         raise RequestError(f"{path}: no such table; lora spec tune writes one")
     tables = load_tables(path)
     if as_json:

@@ -12,6 +12,7 @@ import click
 
 from lora_host.errors import RequestError
 from lora_sdk.cli.flags import flags
+from lora_sdk.cli.output_file import OUTPUT
 from lora_sdk.cli.progress import ProgressBar
 from lora_sdk.core.options import EngineOptions
 from lora_sdk.sampling import SamplingParams
@@ -49,7 +50,7 @@ def _measure_options(function: Any) -> Any:
 @click.argument("model", type=click.Path(path_type=Path))
 @click.argument("draft")
 @_measure_options
-@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), metavar="FILE",
+@click.option("-o", "--output", required=True, type=OUTPUT, metavar="FILE",
               help="npz file to write")  # fmt: skip
 def collect(
     model: Path,
@@ -86,7 +87,7 @@ def collect(
               help="number of boards; may be repeated [1]")  # fmt: skip
 @flags(EngineOptions, "overlay")
 @click.option("--largest", default=LARGEST, show_default=True, help="rows of the largest tree")
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE",
+@click.option("-o", "--output", type=OUTPUT, metavar="FILE",
               help="table to write or add to [speculation.json in MODEL]")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
 def tune(

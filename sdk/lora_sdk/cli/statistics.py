@@ -42,10 +42,10 @@ class Statistics:
         """Also report the modelled time on real boards of all steps from now on."""
         self._modelled = engine.model_time()
 
-    def trace(self, file: str, quiet: bool) -> None:
+    def trace(self, file: Path, quiet: bool) -> None:
         """Write the modelled times of the steps to a trace file."""
         assert self._modelled is not None  # `model` came first
-        dropped = self._modelled.write_trace(Path(file))
+        dropped = self._modelled.write_trace(file)
         if not quiet:
             self._line(f"modelled: trace in {file}, {dropped} events dropped")
 

@@ -144,7 +144,9 @@ class EngineOptions:
         folder = Path(self.model)
         if not folder.is_dir():
             found = "is a file" if folder.exists() else "does not exist"
-            raise ModelError(f"model folder {folder} {found}; expected a Hugging Face model folder")
+            raise ModelError(
+                f"model folder {folder} {found}; expected a Hugging Face model folder", usage=True
+            )
         return folder
 
     @cached_property
@@ -178,11 +180,10 @@ class EngineOptions:
 
     def _check_boards(self) -> None:
         """Check the model's folder and the number and URIs of the boards."""
-        assert self.folder  # ModelError if it does not exist
+        self.folder, self.board_kind  # noqa: B018 - cached properties; they raise what is wrong
         count = self.board_count
         if count not in BOARD_COUNTS:
             expected = ", ".join(map(str, BOARD_COUNTS[:-1])) + f" or {BOARD_COUNTS[-1]}"
             raise RequestError(f"{count} boards were requested; expected {expected}")
         if self.devices and len(self.devices) != count:
             raise RequestError(f"{count} boards were requested, {len(self.devices)} devices named")
-        assert self.board_kind  # RequestError for an invalid URI

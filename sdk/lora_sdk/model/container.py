@@ -4,6 +4,7 @@ mapped here, because with NumPy the library copies whole tensors and has no BF16
 from __future__ import annotations
 
 import mmap
+import os
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from lora_host.errors import ModelError
+from lora_host.regular_file import open_regular
 
 MAX_NAME = 512
 
@@ -76,8 +78,8 @@ class Container:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            self._size = path.stat().st_size
-            with path.open("rb") as file:
+            with open_regular(path) as file:
+                self._size = os.fstat(file.fileno()).st_size
                 start = 8 + int.from_bytes(file.read(8), "little")
             with safe_open(path, "numpy") as file:
                 self.entries = self._entries(file, start)
@@ -98,7 +100,7 @@ class Container:
 
     @cached_property
     def _file(self) -> mmap.mmap:
-        with self.path.open("rb") as file:
+        with open_regular(self.path) as file:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         if len(mapped) != self._size:
             raise self._error("changed its size since it was opened")

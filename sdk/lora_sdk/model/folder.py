@@ -21,10 +21,10 @@ def find_tensors(folder: Path) -> Tensors:
     Raises ModelError: no weights, only .bin/.pt/.pth (with the command that converts them), a
     shard missing, corrupt or outside the folder, a tensor twice or missing from its shard.
     """
-    if (folder / SINGLE).is_file():
+    if (folder / SINGLE).exists():
         container = Container(folder / SINGLE)
         return {name: (container, entry) for name, entry in container.entries.items()}
-    if (folder / INDEX).is_file():
+    if (folder / INDEX).exists():
         return _sharded(folder)
     raise _none(folder)
 
@@ -62,10 +62,10 @@ def _shard_name(folder: Path, name: object) -> str:
 
 def _shard(folder: Path, name: str) -> Container:
     try:
-        is_file = (folder / name).is_file()
+        found = (folder / name).exists()
     except OSError as error:  # such as an invalid file name
         raise ModelError(f"{folder / name}: cannot be read: {error.strerror}") from None
-    if not is_file:
+    if not found:
         raise ModelError(f"{folder / name}: missing, {INDEX} names it; fetch it again")
     return Container(folder / name)
 

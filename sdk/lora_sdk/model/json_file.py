@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lora_host.errors import ModelError
+from lora_host.regular_file import read_regular
 
 MAX_JSON_BYTES = 16 << 20
 
@@ -14,9 +15,7 @@ MAX_JSON_BYTES = 16 << 20
 def read_json(path: Path) -> dict[str, Any]:
     """The object in a JSON file of at most 16 MiB; ModelError names the file."""
     try:
-        if path.stat().st_size > MAX_JSON_BYTES:
-            raise ModelError(f"{path}: larger than {MAX_JSON_BYTES >> 20} MiB, expected JSON")
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(read_regular(path, MAX_JSON_BYTES).decode("utf-8"))
     except FileNotFoundError:
         raise ModelError(f"{path}: not found, expected a Hugging Face model folder") from None
     except OSError as error:

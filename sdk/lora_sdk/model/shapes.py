@@ -174,5 +174,6 @@ def find_config(name_or_path: str | Path) -> ModelConfig:
     if path.is_dir():
         return load_config(path)
     raise ModelError(
-        f"model {text!r}: neither a folder nor a known shape; {did_you_mean(text, SHAPES)}"
+        f"model {text!r}: neither a folder nor a known shape; {did_you_mean(text, SHAPES)}",
+        usage=True,
     )

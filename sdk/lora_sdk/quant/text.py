@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lora_host.errors import ModelError, RequestError
+from lora_host.regular_file import read_regular
 from lora_sdk.model.spec import ModelConfig
 from lora_sdk.text.tokenizer import Tokenizer
 
@@ -30,12 +31,12 @@ def calibration_path() -> Path:
 
 def read_text(path: Path) -> str:
     """The content of a UTF-8 file of at most 64 MiB. RequestError for any other file."""
-    if not path.is_file():
-        raise RequestError(f"calibration file {path} does not exist; expected UTF-8 text")
-    if path.stat().st_size > MAX_BYTES:
-        raise RequestError(f"calibration file {path} is larger than {MAX_BYTES >> 20} MiB")
     try:
-        return path.read_text(encoding="utf-8")
+        return read_regular(path, MAX_BYTES).decode("utf-8")
+    except FileNotFoundError:
+        raise RequestError(f"calibration file {path} does not exist; expected UTF-8 text") from None
+    except OSError as error:
+        raise RequestError(f"calibration file {path}: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise RequestError(f"calibration file {path} is not UTF-8 at byte {error.start}") from None
 

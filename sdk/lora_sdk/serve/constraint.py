@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from lora_host.errors import RequestError, one_line
 from lora_sdk.serve.errors import ApiError
+from lora_sdk.text.tokenizer import read_tokenizer
 
 if TYPE_CHECKING:
     from lora_sdk.engine.engine import Engine
@@ -67,10 +68,8 @@ class Compiler:
             config = self._engine.config
             if not config.eos:
                 raise ApiError(400, "the model has no end-of-text token, which grammars need")
-            file = self._engine.model_path / "tokenizer.json"
-            self._tokenizer = LLTokenizer(
-                file.read_text(encoding="utf-8"), config.vocabulary, list(config.eos)
-            )
+            text = read_tokenizer(self._engine.model_path / "tokenizer.json").decode("utf-8")
+            self._tokenizer = LLTokenizer(text, config.vocabulary, list(config.eos))
         return LLMatcher(self._tokenizer, grammar, log_level=0, limits=LIMITS)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lora_host.errors import RequestError
+from lora_host.regular_file import read_regular
 from lora_sdk.arguments.option import check_options, option
 
 MAX_KEY_FILE = 1 << 16
@@ -109,10 +110,10 @@ def _is_loopback(host: str) -> bool:
 
 def read_keys(path: Path) -> tuple[bytes, ...]:
     """Digests of the keys of a file, one key a line; RequestError names a bad line."""
-    if path.stat().st_size > MAX_KEY_FILE:
-        raise RequestError(f"{path} has over {MAX_KEY_FILE} bytes; expected one API key a line")
     try:
-        lines = path.read_text(encoding="ascii").splitlines()
+        lines = read_regular(path, MAX_KEY_FILE).decode("ascii").splitlines()
+    except OSError as error:
+        raise RequestError(f"{path}: {error.strerror}; expected one API key a line") from None
     except UnicodeDecodeError:
         raise RequestError(f"{path} is not ASCII; expected one API key a line") from None
     keys = []

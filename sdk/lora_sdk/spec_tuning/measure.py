@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lora_host.errors import RequestError
+from lora_host.regular_file import read_regular
 from lora_sdk.spec.tree_shape import TreeShape
 from lora_sdk.spec_tuning.acceptance import Acceptance, TextRanks
 from lora_sdk.spec_tuning.acceptance_file import Measured
@@ -119,10 +120,13 @@ def rank(
         return maximal_tree(), model_ranks(draft, texts, LEVELS, progress)
 
 
+MAX_TEXT_BYTES = 64 << 20
+
+
 def read_text(path: Path) -> str:
     """The content of a text file. RequestError: missing, not UTF-8, or empty."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_regular(path, MAX_TEXT_BYTES).decode("utf-8")
     except OSError as error:
         raise RequestError(f"text file {path}: {error.strerror or error}") from None
     except UnicodeDecodeError as error:

@@ -3,6 +3,7 @@ are matched, not evaluated. NumPy's own reader does neither."""
 
 from __future__ import annotations
 
+import os
 import re
 import struct
 import zipfile
@@ -13,6 +14,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
+
+from lora_host.regular_file import open_regular
 
 MAX_BYTES = 256 << 20
 MAX_UNPACKED = 1 << 30
@@ -33,9 +36,9 @@ class NpzFault(ValueError):
 def read_npz(path: Path) -> dict[str, NDArray[Any]]:
     """The arrays by name: integers and text, C order. NpzFault names what is wrong; OSError where
     the file cannot be read."""
-    if path.stat().st_size > MAX_BYTES:
-        raise NpzFault(f"larger than {MAX_BYTES} bytes")
-    with path.open("rb") as file:
+    with open_regular(path) as file:
+        if os.fstat(file.fileno()).st_size > MAX_BYTES:
+            raise NpzFault(f"larger than {MAX_BYTES} bytes")
         try:
             return _arrays(file)
         except (

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from lora_host.errors import RequestError
+from lora_host.regular_file import read_regular
 from lora_sdk.spec.opening import PROPOSERS, SpeculationOptions
 from lora_sdk.spec.tree_shape import TreeShape
 from lora_sdk.spec_tuning.machine_name import this_machine
@@ -139,9 +140,8 @@ class SpeculationTable:
 def load_tables(path: Path) -> tuple[SpeculationTable, ...]:
     """The tables of a file. RequestError: it cannot be read or is not a file of tables."""
     try:
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise RequestError(f"{path}: larger than {MAX_FILE_BYTES} bytes; expected a table")
-        value = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_number)
+        text = read_regular(path, MAX_FILE_BYTES).decode("utf-8")
+        value = json.loads(text, parse_constant=_no_number)
     except OSError as error:
         raise RequestError(f"{path}: {error.strerror or error}; expected a table") from None
     except (ValueError, RecursionError) as error:
@@ -269,7 +269,7 @@ def find_table(
     if objective not in OBJECTIVES or (proposer is not None and proposer not in PROPOSERS):
         raise RequestError(f"no tables of objective {objective!r}, proposer {proposer!r}")
     path = model / FILE_NAME
-    if not path.is_file():
+    if not path.exists():
         return None
     fitting = [
         table

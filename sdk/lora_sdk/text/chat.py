@@ -9,16 +9,18 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from lora_host.errors import ModelError, RequestError
+from lora_host.regular_file import read_regular
 from lora_sdk.text.tokenizer import Tokenizer, one_line
 
 Message = Mapping[str, Any]
+MAX_TEMPLATE_BYTES = 1 << 20
 
 
 def find_template(folder: Path, tokenizer: Tokenizer) -> str:
     """The chat template of a model folder. ModelError if it has none."""
     file = folder / "chat_template.jinja"
-    if file.is_file():
-        return file.read_text(encoding="utf-8")
+    if file.exists():
+        return _read(file)
     template = tokenizer.config.get("chat_template")
     if isinstance(template, list):  # several named ones
         named = {t.get("name"): t.get("template") for t in template if isinstance(t, Mapping)}
@@ -28,6 +30,15 @@ def find_template(folder: Path, tokenizer: Tokenizer) -> str:
     raise ModelError(
         f"{folder} has no chat template: it is a base model; give it a plain prompt, or a template"
     )
+
+
+def _read(file: Path) -> str:
+    try:
+        return read_regular(file, MAX_TEMPLATE_BYTES).decode("utf-8")
+    except OSError as error:
+        raise ModelError(f"{file}: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise ModelError(f"{file}: not UTF-8 at byte {error.start}; convert it") from None
 
 
 def render(

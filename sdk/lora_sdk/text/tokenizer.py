@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from lora_host.errors import ModelError, RequestError
+from lora_host.regular_file import read_regular
 
 MAX_CONFIG_BYTES = 16 << 20
+MAX_TOKENIZER_BYTES = 256 << 20
 _FALLBACK = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 _UNPRINTABLE = (*range(0x21), *range(0x7F, 0xA1), 0xAD)
 # How byte-level tokenizers write bytes: printable ones of Latin-1 as themselves, the others from
@@ -27,7 +29,7 @@ class Tokenizer:
         """`vocabulary`: the model's number of tokens; a larger id is an error. ModelError: no
         usable file."""
         path = folder / "tokenizer.json"
-        if not path.is_file():
+        if not path.exists():
             raise ModelError(
                 f"{folder} has no tokenizer.json; expected the file of the tokenizers package, or "
                 "token ids instead of text"
@@ -133,11 +135,21 @@ class Tokenizer:
         return tuple(dict.fromkeys(ids for ids in found if ids))
 
 
+def read_tokenizer(path: Path) -> bytes:
+    """The bytes of a tokenizer.json. ModelError: it cannot be read, or is too large."""
+    try:
+        return read_regular(path, MAX_TOKENIZER_BYTES)
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
 def _load(path: Path) -> Any:
     from tokenizers import Tokenizer as Backend
 
     try:
-        return Backend.from_file(str(path))
+        return Backend.from_buffer(read_tokenizer(path))
+    except ModelError:
+        raise
     except BaseException as error:  # the package raises bare Exception, or a panic, which is none
         if not isinstance(error, Exception) and type(error).__name__ != PANIC:
             raise
@@ -151,12 +163,12 @@ def one_line(error: object) -> str:
 
 def read_json_object(path: Path) -> dict[str, Any]:
     """The object in a JSON file, {} if there is no file. ModelError names a bad file."""
-    if not path.is_file():
-        return {}
-    if path.stat().st_size > MAX_CONFIG_BYTES:
-        raise ModelError(f"{path} has {path.stat().st_size} bytes; at most {MAX_CONFIG_BYTES}")
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(read_regular(path, MAX_CONFIG_BYTES).decode("utf-8"))
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise ModelError(f"{path}: {error.strerror or error}") from None
     except (ValueError, RecursionError) as error:
         raise ModelError(f"{path} is not JSON: {one_line(error)}") from None
     if not isinstance(value, dict):

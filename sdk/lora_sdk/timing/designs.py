@@ -159,7 +159,7 @@ def load_design(name: str | Path) -> Design:
     if text in _shipped():
         return make_design(text, _whole(_shipped(), text))
     path = Path(name)
-    if path.suffix in (".yaml", ".yml") and path.is_file():
+    if path.suffix in (".yaml", ".yml") and path.exists():
         content = read_yaml(path, RequestError)
         if not isinstance(content, dict) or len(content) != 1:
             raise RequestError(f"{path}: expected one design: a name and its fields")
@@ -168,17 +168,19 @@ def load_design(name: str | Path) -> Design:
     raise RequestError(f"design {text!r} is not known; {did_you_mean(text, design_names())}")
 
 
-def _whole(table: Mapping[str, Mapping[str, Any]], name: str) -> dict[str, Any]:
-    """The fields of `name`, with those of its base as defaults."""
+def _whole(
+    table: Mapping[str, Mapping[str, Any]], name: str, above: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """The fields of `name`, with those of its base as defaults. `above`: those based on it."""
     if not isinstance(table[name], dict):
         raise RequestError(f"design {name}: found {table[name]!r}, expected its fields")
     own = dict(table[name])
     base = own.pop("base", None)
     if base is None:
         return own
-    if base not in table or base == name:
+    if base not in table or base in (*above, name):
         raise RequestError(f"design {name}: base {base!r} is not another design")
-    return {**_whole(table, base), **own}
+    return {**_whole(table, base, (*above, name)), **own}
 
 
 def make_design(name: str, values: Mapping[str, Any]) -> Design:
