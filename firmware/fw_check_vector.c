@@ -16,11 +16,15 @@ enum operand {
     X_LOGITS = 0x400, /* FP32 columns, with Y the argmax record */
     Y_INT8 = 0x800,   /* INT8 columns */
     Z_HEADS = 0x1000, /* FP16, one a head of `extra` columns, on-chip */
-    A_ORDER = 0x2000  /* an index a column; X and Y are elements of `extra` bytes */
+    A_ORDER = 0x2000, /* an index a column; X and Y are elements of `extra` bytes */
+    A_HEAD = 0x4000,  /* FP16, `extra` columns: one head */
+    A_ROW = 0x20000,  /* FP16 columns */
+    Z_SUMS = 0x8000,  /* FP32, one a head of all `extra` columns, on-chip */
+    Y_FP32 = 0x10000  /* FP32 columns */
 };
 
 /* One row an operation. */
-static const uint16_t rules[] = {
+static const uint32_t rules[] = {
     [LORA_VEC_EMBED] = A_TOKENS | B_POSITIONS | Y_ROW,
     [LORA_VEC_ADD_POSITION] = X_ROW | B_POSITIONS | Y_ROW,
     [LORA_VEC_LN_SUMS] = X_ROW | Z_LN,
@@ -37,6 +41,12 @@ static const uint16_t rules[] = {
     [LORA_VEC_QUANTIZE] = X_ROW | Y_INT8,
     [LORA_VEC_QUANTIZE_HEADS] = X_ROW | Y_INT8 | Z_HEADS,
     [LORA_VEC_PERMUTE] = X_ROW | Y_ROW | A_ORDER,
+    [LORA_VEC_RMS_HEADS] = X_ROW | Y_ROW | A_HEAD,
+    [LORA_VEC_HEAD_SUMS] = X_ROW | Z_SUMS,
+    [LORA_VEC_RMS_ROW] = X_ROW | Z_SUMS | A_ROW | Y_ROW,
+    [LORA_VEC_EMBED_SCALED] = A_TOKENS | B_POSITIONS | Y_ROW,
+    [LORA_VEC_RESIDUAL_SCALED] = X_ROW | Z_ROW | Y_ROW,
+    [LORA_VEC_SCALE] = Y_FP32,
 };
 #define OPERATIONS (sizeof rules / sizeof rules[0])
 
@@ -47,6 +57,7 @@ static uint32_t check_buffers(struct fw *fw, const struct lora_list *list,
                               const struct lora_vector *v, uint32_t uses) {
     uint32_t sums = uses & Z_LN ? 8 : 4;
     uint32_t x_bytes = uses & A_ORDER ? v->extra : 2, y_bytes = uses & Y_INT8 ? 1 : x_bytes;
+    y_bytes = uses & Y_FP32 ? 4 : y_bytes;
     struct fw_buffer x = {LORA_BANK_ONCHIP, v->x_offset, v->x_stride, v->columns * x_bytes,
                           x_bytes};
     struct fw_buffer y = {v->y_bank, v->y_offset, v->y_stride, v->columns * y_bytes, y_bytes};
@@ -61,10 +72,14 @@ static uint32_t check_buffers(struct fw *fw, const struct lora_list *list,
         z.align = 4;
     }
     if (uses & Z_HEADS) z.row_bytes = v->columns / v->extra * 2;
+    if (uses & Z_SUMS) {
+        z.row_bytes = v->extra / list->head_dim * 4;
+        z.align = 4;
+    }
     if ((uses & (X_ROW | X_LOGITS)) && fw_check_buffer(fw, list, x) == FW_FAILED) return FW_FAILED;
-    if ((uses & (Y_ROW | Y_INT8 | X_LOGITS)) && fw_check_buffer(fw, list, y) == FW_FAILED)
+    if ((uses & (Y_ROW | Y_INT8 | Y_FP32 | X_LOGITS)) && fw_check_buffer(fw, list, y) == FW_FAILED)
         return FW_FAILED;
-    if (uses & (Z_ROW | Z_LN | Z_RMS | Z_HEADS)) return fw_check_buffer(fw, list, z);
+    if (uses & (Z_ROW | Z_LN | Z_RMS | Z_HEADS | Z_SUMS)) return fw_check_buffer(fw, list, z);
     return FW_MORE;
 }
 
@@ -93,6 +108,8 @@ static uint32_t check_tables(struct fw *fw, const struct lora_list *list,
         return check_table(fw, v->b_bank, v->b_line, (uint64_t)list->positions + v->extra, bytes);
     }
     if (uses & A_ORDER) return check_table(fw, v->a_bank, v->a_line, 1, v->columns * 4);
+    if (uses & A_HEAD) return check_table(fw, v->a_bank, v->a_line, 1, v->extra * 2);
+    if (uses & A_ROW) return check_table(fw, v->a_bank, v->a_line, 1, bytes);
     if (uses & A_ANGLES)
         return check_table(fw, v->a_bank, v->a_line, list->positions, v->extra * 4);
     return FW_MORE;
@@ -112,6 +129,18 @@ static uint32_t check_sums(struct fw *fw, const struct lora_vector *v) {
     return check_border(fw, v->first + v->columns, v->extra);
 }
 
+/* Whole heads of a row of whole heads. */
+static uint32_t check_heads(struct fw *fw, const struct lora_list *list,
+                            const struct lora_vector *v) {
+    uint32_t head_dim = list->head_dim;
+    if (head_dim == 0) return fw_fail(fw, LORA_ERR_SIZE, 0, 1);
+    if (v->extra == 0 || v->extra > FW_MAX_DIMENSION || v->extra % head_dim)
+        return fw_fail(fw, LORA_ERR_SIZE, v->extra, head_dim);
+    if (v->columns % head_dim) return fw_fail(fw, LORA_ERR_SIZE, v->columns, head_dim);
+    if (v->first % head_dim) return fw_fail(fw, LORA_ERR_SIZE, v->first, head_dim);
+    return FW_MORE;
+}
+
 /* `first` and `extra`, where the operation gives them a meaning. */
 static uint32_t check_meaning(struct fw *fw, const struct lora_list *list,
                               const struct lora_vector *v, uint32_t uses) {
@@ -120,6 +149,9 @@ static uint32_t check_meaning(struct fw *fw, const struct lora_list *list,
     if (uses & (Z_LN | Z_RMS)) {
         if (v->extra == 0 || v->extra > FW_MAX_DIMENSION)
             return fw_fail(fw, LORA_ERR_SIZE, v->extra, FW_MAX_DIMENSION);
+        limit = v->extra;
+    } else if (uses & Z_SUMS) {
+        if (check_heads(fw, list, v) == FW_FAILED) return FW_FAILED;
         limit = v->extra;
     } else if (uses & X_LOGITS) {
         limit = list->vocabulary;
@@ -131,7 +163,7 @@ static uint32_t check_meaning(struct fw *fw, const struct lora_list *list,
     if (v->op == LORA_VEC_LN_SUMS || v->op == LORA_VEC_RMS_SUMS) return check_sums(fw, v);
     if ((uses & A_ORDER) && v->extra != 1 && v->extra != 2)
         return fw_fail(fw, LORA_ERR_SIZE, v->extra, 2);
-    if ((uses & (A_ANGLES | Z_HEADS)) &&
+    if ((uses & (A_ANGLES | Z_HEADS | A_HEAD)) &&
         (v->extra != list->head_dim || v->extra % 2 || v->columns % v->extra))
         return fw_fail(fw, LORA_ERR_SIZE, v->extra, list->head_dim);
     return FW_MORE;

@@ -106,7 +106,50 @@ CHANGE(permute_no_table, (permute(v, 1), v->a_bank = LORA_NO_BANK))
 CHANGE(permute_overlap, (permute(v, 2), v->y_stride = 126))
 CHANGE(permute_odd, (permute(v, 2), v->y_offset = 20001))
 CHANGE(permute_beyond, (permute(v, 2), v->y_offset = ONCHIP_BYTES - 40 * 128 + 2))
-CHANGE(vector_unknown, vector(v, LORA_VEC_PERMUTE + 1))
+CHANGE(vector_unknown, vector(v, LORA_VEC_SCALE + 1))
+
+/* Norms of heads: gamma of 16 columns, one line; 4 heads of which 2 are here. */
+static void head_norm(struct lora_vector *v, uint32_t op) {
+    vector(v, op);
+    v->y_stride = 128;
+    v->columns = 32;
+    v->extra = op == LORA_VEC_RMS_HEADS ? 16 : 64;
+    v->first = op == LORA_VEC_RMS_HEADS ? 0 : 32;
+    v->z_stride = 16;
+    v->a_bank = 1;
+    v->a_line = LINES - 1;
+}
+
+CHANGE(rms_heads, head_norm(v, LORA_VEC_RMS_HEADS))
+CHANGE(rms_heads_eight, (head_norm(v, LORA_VEC_RMS_HEADS), v->extra = 8))
+CHANGE(rms_heads_cut, (head_norm(v, LORA_VEC_RMS_HEADS), v->columns = 24))
+CHANGE(rms_heads_no_gamma, (head_norm(v, LORA_VEC_RMS_HEADS), v->a_bank = LORA_NO_BANK))
+CHANGE(rms_heads_gamma, (head_norm(v, LORA_VEC_RMS_HEADS), v->a_line = LINES))
+CHANGE(head_sums, (head_norm(v, LORA_VEC_HEAD_SUMS), v->z_offset = ONCHIP_BYTES - 40 * 16))
+CHANGE(head_sums_beyond,
+       (head_norm(v, LORA_VEC_HEAD_SUMS), v->z_offset = ONCHIP_BYTES - 40 * 16 + 4))
+CHANGE(head_sums_overlap, (head_norm(v, LORA_VEC_HEAD_SUMS), v->z_stride = 12))
+CHANGE(head_sums_past, (head_norm(v, LORA_VEC_HEAD_SUMS), v->first = 48))
+CHANGE(head_sums_cut, (head_norm(v, LORA_VEC_HEAD_SUMS), v->columns = 24))
+CHANGE(head_sums_shifted, (head_norm(v, LORA_VEC_HEAD_SUMS), v->first = 8))
+CHANGE(head_sums_none, (head_norm(v, LORA_VEC_HEAD_SUMS), v->extra = 0))
+CHANGE(head_sums_ragged, (head_norm(v, LORA_VEC_HEAD_SUMS), v->extra = 72))
+CHANGE(rms_row, head_norm(v, LORA_VEC_RMS_ROW))
+CHANGE(rms_row_no_gamma, (head_norm(v, LORA_VEC_RMS_ROW), v->a_bank = LORA_NO_BANK))
+CHANGE(rms_row_gamma, (head_norm(v, LORA_VEC_RMS_ROW), v->columns = 32, v->a_line = LINES))
+CHANGE(rms_row_sums, (head_norm(v, LORA_VEC_RMS_ROW), v->z_offset = ONCHIP_BYTES - 8))
+CHANGE(scaled_residual, (vector(v, LORA_VEC_RESIDUAL_SCALED), v->y_stride = v->z_stride = 128))
+CHANGE(scaled_residual_z, (vector(v, LORA_VEC_RESIDUAL_SCALED), v->y_stride = 128,
+                           v->z_offset = ONCHIP_BYTES - 126, v->z_stride = 128))
+
+static void floats(struct lora_vector *v) {
+    vector(v, LORA_VEC_SCALE);
+    v->y_stride = 256;
+}
+
+CHANGE(floats_last, (floats(v), v->y_offset = ONCHIP_BYTES - 40 * 256))
+CHANGE(floats_beyond, (floats(v), v->y_offset = ONCHIP_BYTES - 40 * 256 + 4))
+CHANGE(floats_overlap, (floats(v), v->y_stride = 252))
 
 /* --- caches: 2 KV heads of 16 columns --------------------------------------------------------- */
 CHANGE(kv_int8, h->kv_type = LORA_KV_INT8)
@@ -189,7 +232,29 @@ static const struct quantized cases[] = {
     {"PERMUTE overlaps", permute_overlap, LORA_ERR_ADDRESS, ROPE_AT},
     {"PERMUTE at an odd byte", permute_odd, LORA_ERR_ADDRESS, ROPE_AT},
     {"PERMUTE beyond", permute_beyond, LORA_ERR_ADDRESS, ROPE_AT},
-    {"vector operation 17", vector_unknown, LORA_ERR_OPCODE, ROPE_AT},
+    {"vector operation 23", vector_unknown, LORA_ERR_OPCODE, ROPE_AT},
+    {"RMS_HEADS", rms_heads, LORA_OK, NOTHING},
+    {"RMS_HEADS of 8 columns", rms_heads_eight, LORA_ERR_SIZE, ROPE_AT},
+    {"RMS_HEADS of half a head", rms_heads_cut, LORA_ERR_SIZE, ROPE_AT},
+    {"RMS_HEADS without gamma", rms_heads_no_gamma, LORA_ERR_ADDRESS, ROPE_AT},
+    {"RMS_HEADS' gamma beyond", rms_heads_gamma, LORA_ERR_ADDRESS, ROPE_AT},
+    {"HEAD_SUMS", head_sums, LORA_OK, NOTHING},
+    {"HEAD_SUMS beyond", head_sums_beyond, LORA_ERR_ADDRESS, ROPE_AT},
+    {"HEAD_SUMS overlap", head_sums_overlap, LORA_ERR_ADDRESS, ROPE_AT},
+    {"HEAD_SUMS past the row", head_sums_past, LORA_ERR_SIZE, ROPE_AT},
+    {"HEAD_SUMS of half a head", head_sums_cut, LORA_ERR_SIZE, ROPE_AT},
+    {"HEAD_SUMS between heads", head_sums_shifted, LORA_ERR_SIZE, ROPE_AT},
+    {"HEAD_SUMS of no row", head_sums_none, LORA_ERR_SIZE, ROPE_AT},
+    {"HEAD_SUMS of a ragged row", head_sums_ragged, LORA_ERR_SIZE, ROPE_AT},
+    {"RMS_ROW", rms_row, LORA_OK, NOTHING},
+    {"RMS_ROW without gamma", rms_row_no_gamma, LORA_ERR_ADDRESS, ROPE_AT},
+    {"RMS_ROW's gamma beyond", rms_row_gamma, LORA_ERR_ADDRESS, ROPE_AT},
+    {"RMS_ROW's sums beyond", rms_row_sums, LORA_ERR_ADDRESS, ROPE_AT},
+    {"RESIDUAL_SCALED", scaled_residual, LORA_OK, NOTHING},
+    {"RESIDUAL_SCALED's z beyond", scaled_residual_z, LORA_ERR_ADDRESS, ROPE_AT},
+    {"SCALE to the end", floats_last, LORA_OK, NOTHING},
+    {"SCALE beyond", floats_beyond, LORA_ERR_ADDRESS, ROPE_AT},
+    {"SCALE overlaps", floats_overlap, LORA_ERR_ADDRESS, ROPE_AT},
     {"INT8 cache", kv_int8, LORA_OK, NOTHING},
     {"INT8 cache, scales a head", kv_heads, LORA_OK, NOTHING},
     {"cache type 3", kv_unknown, LORA_ERR_SIZE, NOTHING},

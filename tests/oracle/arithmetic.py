@@ -92,14 +92,35 @@ def _merge(a: tuple[int, F32, F32], b: tuple[int, F32, F32]) -> tuple[int, F32, 
 
 def rms_norm(x: F32, gamma: F32, eps: float) -> F32:
     """RMSNorm of FP16 rows, stored."""
+    r = np.float32(1) / np.sqrt(squares(x) / np.float32(x.shape[1]) + np.float32(eps))
+    return store((x * r[:, None]) * gamma)
+
+
+def squares(x: F32) -> F32:
+    """The sum of squares of each row by the segment rule."""
     parts = []
     for segment in segments(x.shape[1]):
         total = np.zeros(len(x), np.float32)
         for column in segment:
             total = total + x[:, column] * x[:, column]
         parts.append(total)
-    r = np.float32(1) / np.sqrt(tree(parts, np.add) / np.float32(x.shape[1]) + np.float32(eps))
-    return store((x * r[:, None]) * gamma)
+    result: F32 = tree(parts, np.add)
+    return result
+
+
+def norm_heads(heads: F32, gamma: F32, eps: float) -> F32:
+    """RMSNorm of each of the FP16 heads [heads, positions, head_dim] by itself, stored."""
+    return np.stack([rms_norm(head, gamma, eps) for head in heads])
+
+
+def norm_row(heads: F32, gamma: F32, eps: float) -> F32:
+    """RMSNorm over the columns of all heads, stored; gamma [heads*head_dim]."""
+    total = np.zeros(heads.shape[1], np.float32)
+    for head in heads:
+        total = total + squares(head)
+    d = np.float32(heads.shape[0] * heads.shape[2])
+    r = np.float32(1) / np.sqrt(total / d + np.float32(eps))
+    return store((heads * r[None, :, None]) * gamma.reshape(len(heads), 1, -1))
 
 
 def _power_of_two(n: NDArray[np.int32]) -> F32:

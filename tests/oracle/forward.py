@@ -16,6 +16,8 @@ from tests.oracle.arithmetic import (
     activate,
     attend,
     layer_norm,
+    norm_heads,
+    norm_row,
     product,
     rms_norm,
     silu,
@@ -53,10 +55,14 @@ class Oracle:
                 x = self._norm(x, "final_norm")
             if "project_out" in self.weights:
                 x = self._linear(x, "project_out")
-            return self._sum(x, "lm_head")
+            logits = self._sum(x, "lm_head")
+            scale = self.config.logit_scale
+            return logits if scale == 1 else logits * np.float32(scale)
 
     def _embed(self, tokens: NDArray[np.int64]) -> F32:
         x = self.weights["embed.token"][tokens]
+        if self.config.embed_scale != 1:
+            x = store(x * np.float32(self.config.embed_scale))
         if "project_in" in self.weights:
             x = self._linear(x, "project_in")
         if self.config.position_rows:
@@ -71,14 +77,23 @@ class Oracle:
             first = self._norm(x, f"layer.{layer}.attn_norm")
             two = self.config.residual == "parallel_two_norms"
             second = self._norm(x, f"layer.{layer}.mlp_norm") if two else first
-            return store(store(x + self._attention(first, layer)) + self._mlp(second, layer))
-        for branch, norm in ((self._attention, "attn_norm"), (self._mlp, "mlp_norm")):
-            name = f"layer.{layer}.{norm}"
-            if self.config.norm_first:
-                x = store(x + branch(self._norm(x, name), layer))
-            else:
-                x = self._norm(store(x + branch(x, layer)), name)
+            return self._add(self._add(x, self._attention(first, layer)), self._mlp(second, layer))
+        for branch, kind in ((self._attention, "attn"), (self._mlp, "mlp")):
+            name = f"layer.{layer}.{kind}"
+            if not self.config.norm_first:
+                x = self._norm(self._add(x, branch(x, layer)), f"{name}_norm")
+                continue
+            alone = self.config.branch_norms == "alone"
+            y = branch(x if alone else self._norm(x, f"{name}_norm"), layer)
+            if self.config.branch_norms != "none":
+                y = self._norm(y, f"{name}_post_norm")
+            x = self._add(x, y)
         return x
+
+    def _add(self, x: F32, y: F32) -> F32:
+        """The residual: a branch's output, scaled where the model says so, is added."""
+        scale = self.config.branch_scale
+        return store(x + (y if scale == 1 else y * np.float32(scale)))
 
     def _norm(self, x: F32, name: str) -> F32:
         gamma = self.weights.get(f"{name}.gamma", np.ones(x.shape[1], np.float32))
@@ -104,7 +119,14 @@ class Oracle:
     def _attention(self, x: F32, layer: int) -> F32:
         config, name = self.config, f"layer.{layer}"
         q, k, v = (self._heads(self._linear(x, f"{name}.{part}")) for part in "qkv")
-        if config.rope is not None:
+        if config.head_norms != "none":
+            norm = norm_heads if config.head_norms == "heads" else norm_row
+            gammas = (self.weights[f"{name}.{part}_norm.gamma"] for part in "qk")
+            q, k = (
+                norm(part, gamma, config.norm_eps)
+                for part, gamma in zip((q, k), gammas, strict=True)
+            )
+        if config.rope is not None and layer not in config.unrotated:
             q, k = (rotate(part, config.rope) for part in (q, k))
         group = config.heads // config.kv_heads
         heads = [

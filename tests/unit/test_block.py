@@ -76,6 +76,12 @@ def test_the_order_of_each_kind_of_layer() -> None:
     plain = [name for name in attention if name != "Rope"]
     assert order(OPT_POST) == [*plain, add, "attn_norm", *mlp, add, "mlp_norm"]
     assert order(PARALLEL["parallel_llama"]) == ["attn_norm", *attention, add, *mlp, add]
+    row = order(replace(LLAMA, head_norms="row", branch_norms="alone"))
+    normed = ["qkv", "q_norm", "k_norm", *attention[1:], "attn_post_norm", add]
+    assert row == [*normed, *mlp, "mlp_post_norm", add]
+    both = order(replace(LLAMA, branch_norms="both", unrotated=frozenset([0])))
+    assert both == ["attn_norm", *plain, "attn_post_norm", add, "mlp_norm", *mlp,
+                    "mlp_post_norm", add]  # fmt: skip
     two = ["attn_norm", *attention, "mlp_norm", add, *mlp, add]
     assert order(PARALLEL["parallel_llama_two"]) == two
 

@@ -57,6 +57,12 @@ MODELS = {
     "narrow": NARROW,
     "narrow_post": replace(OPT_POST, hidden=48, heads=8, kv_heads=8, head_dim=6, ffn=40),
     "narrow_wide_ffn": replace(NARROW, ffn=384),
+    "head_norms": replace(LLAMA, head_norms="heads", branch_norms="both"),
+    "row_norms": replace(LLAMA, head_norms="row", branch_norms="alone"),
+    "row_norms_narrow": replace(NARROW, head_norms="row", branch_norms="alone"),
+    "scaled": replace(
+        NARROW, branch_scale=0.5, embed_scale=3.0, logit_scale=0.25, unrotated=frozenset([1])
+    ),
 }
 Interval = tuple[object, int, int]  # (bank or name, start, end)
 
@@ -94,7 +100,7 @@ def access_vector(c: Vector) -> Access:
     record = 8 if c.op in (abi.VEC_LN_SUMS, abi.VEC_LN_APPLY) else 4
     sums = rows_of(ONCHIP, c.z_offset, c.z_stride, 8 * record)
     z = rows_of(ONCHIP, c.z_offset, c.z_stride, c.columns * 2)
-    if c.op == abi.VEC_EMBED:
+    if c.op in (abi.VEC_EMBED, abi.VEC_EMBED_SCALED):
         return Access([], y)
     if c.op in (abi.VEC_LN_SUMS, abi.VEC_RMS_SUMS):
         return Access(x, sums)
@@ -102,7 +108,16 @@ def access_vector(c: Vector) -> Access:
         return Access(x + sums, y)
     if c.op == abi.VEC_ROPE:
         return Access(x, x)
-    if c.op in (abi.VEC_RESIDUAL, abi.VEC_SWIGLU):
+    if c.op in (abi.VEC_HEAD_SUMS, abi.VEC_RMS_ROW):
+        head_dim = LLAMA.head_dim
+        if c.op == abi.VEC_RMS_ROW:
+            return Access(x + rows_of(ONCHIP, c.z_offset, c.z_stride, c.extra // head_dim * 4), y)
+        mine = c.z_offset + c.first // head_dim * 4
+        return Access(x, rows_of(ONCHIP, mine, c.z_stride, c.columns // head_dim * 4))
+    if c.op == abi.VEC_SCALE:
+        floats = rows_of(c.y_bank, c.y_offset, c.y_stride, c.columns * 4)
+        return Access(floats, floats)
+    if c.op in (abi.VEC_RESIDUAL, abi.VEC_RESIDUAL_SCALED, abi.VEC_SWIGLU):
         return Access(x + z, y)
     if c.op in (abi.VEC_QUANTIZE, abi.VEC_QUANTIZE_HEADS):
         y = rows_of(c.y_bank, c.y_offset, c.y_stride, c.columns)

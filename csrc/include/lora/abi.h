@@ -253,12 +253,18 @@ enum lora_vector_op {
     LORA_VEC_RELU = 9,
     LORA_VEC_GELU_TANH = 10,
     LORA_VEC_GELU_ERF = 11,
-    LORA_VEC_SWIGLU = 12,         /* y = FP16(silu(x) * z) */
-    LORA_VEC_ARGMAX = 13,         /* y = struct lora_argmax of an FP32 row; lowest id wins */
-    LORA_VEC_QUANTIZE = 14,       /* y = INT8 clamp(rint(x*scalar), -127, 127); NaN 0, counted */
-    LORA_VEC_QUANTIZE_HEADS = 15, /* each head of `extra` columns by a scale of its own: */
-                                  /* z[head] = FP16(amax/127), y = INT8 as above, scalar 1/z */
-    LORA_VEC_PERMUTE = 16         /* y[i] = x[table[i]], uint32 at a_line; `extra` B an element */
+    LORA_VEC_SWIGLU = 12,          /* y = FP16(silu(x) * z) */
+    LORA_VEC_ARGMAX = 13,          /* y = struct lora_argmax of an FP32 row; lowest id wins */
+    LORA_VEC_QUANTIZE = 14,        /* y = INT8 clamp(rint(x*scalar), -127, 127); NaN 0, counted */
+    LORA_VEC_QUANTIZE_HEADS = 15,  /* each head of `extra` columns by a scale of its own: */
+                                   /* z[head] = FP16(amax/127), y = INT8 as above, scalar 1/z */
+    LORA_VEC_PERMUTE = 16,         /* y[i] = x[table[i]], uint32 at a_line; `extra` B an element */
+    LORA_VEC_RMS_HEADS = 17,       /* y = RMSNorm of each head of `extra` columns, gamma [extra] */
+    LORA_VEC_HEAD_SUMS = 18,       /* z[head] = {S} of each local head */
+    LORA_VEC_RMS_ROW = 19,         /* y = RMSNorm over the columns of all heads, by their sums z */
+    LORA_VEC_EMBED_SCALED = 20,    /* as EMBED, token[t]*scalar in token[t]'s place */
+    LORA_VEC_RESIDUAL_SCALED = 21, /* y = FP16(x + z*scalar) */
+    LORA_VEC_SCALE = 22            /* y = y*scalar of an FP32 row, in place */
 };
 
 enum lora_element { LORA_FP16 = 1, LORA_FP32 = 2, LORA_INT8 = 3 };
@@ -347,16 +353,18 @@ struct lora_vector {
     uint32_t y_offset, y_stride;
     uint32_t z_offset, z_stride;
     uint32_t a_line, b_line; /* tables: EMBED token, position; NORM gamma, beta; ROPE cos/sin */
-    uint32_t scalar;         /* FP32 bits: eps; QUANTIZE: the scale's reciprocal */
+    uint32_t scalar;         /* FP32 bits: eps; QUANTIZE: the scale's reciprocal; a factor */
     uint32_t first;          /* global index of the first local column (ARGMAX: token id) */
-    uint32_t extra;          /* NORM: d; EMBED, ADD_POSITION: row offset; ROPE, QUANTIZE_HEADS: */
-                             /* head_dim; PERMUTE: bytes of an element */
+    uint32_t extra;          /* NORM: d; EMBED, ADD_POSITION: row offset; ROPE, QUANTIZE_HEADS, */
+                             /* RMS_HEADS: head_dim; PERMUTE: bytes of an element */
 };
 /* Table rows of EMBED and ADD_POSITION are the local columns padded to whole lines.
  * ROPE's table row p is FP32 cos[head_dim/2], sin[head_dim/2], padded to whole lines.
  * NORM sums: z row = 8 records, LN {FP32 T, Q}, RMS {FP32 S}, indexed by segment of d; this board
  * writes the segments that it owns, whose columns are first .. first + columns - 1; a norm without
- * gamma/beta has a_bank/b_bank LORA_NO_BANK. */
+ * gamma/beta has a_bank/b_bank LORA_NO_BANK.
+ * HEAD_SUMS, RMS_ROW: `extra` is d, the columns of all heads; z row = FP32 S[d/head_dim], of which
+ * HEAD_SUMS writes those of the heads in columns first .. first + columns - 1. */
 
 struct lora_attention {
     uint8_t opcode, unit;

@@ -99,6 +99,12 @@ int lora_adapter_up(const struct lora_job *job, uint32_t tile, uint32_t columns,
 int lora_norm_begin(struct lora_job *job);
 void lora_norm_sums(struct lora_job *job, uint32_t row);
 void lora_norm_apply(struct lora_job *job, uint32_t row, float *x, float *z);
+/* head_norm.c: LORA_VEC_RMS_HEADS .. LORA_VEC_RMS_ROW, in the same way. */
+int lora_head_norm_begin(struct lora_job *job); /* RMS_HEADS */
+int lora_head_row_begin(struct lora_job *job);  /* HEAD_SUMS, RMS_ROW */
+void lora_head_norm_each(struct lora_job *job, uint32_t row, float *x, float *z);
+void lora_head_norm_sums(struct lora_job *job, uint32_t row, float *x);
+void lora_head_norm_row(struct lora_job *job, uint32_t row, float *x, float *z);
 
 /* The lowest of what several threads find. */
 static inline void job_min_row(struct lora_job *job, uint32_t row) {

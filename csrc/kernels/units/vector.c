@@ -1,4 +1,5 @@
-/* The vector unit's operations on rows of activations. docs/numbers.md, 3.2, 3.7, 3.9, 3.10. */
+/* The vector unit's operations on rows of activations. docs/numbers.md, 3.2, 3.7, 3.9, 3.10, 3.11.
+ */
 #include <math.h>
 #include <stdbool.h>
 
@@ -54,6 +55,10 @@ static int add_position(const struct row_work *w, const struct lora_row *row) {
     return LORA_OK;
 }
 
+static void scale(float *x, uint32_t columns, float factor) {
+    for (uint32_t i = 0; i < columns; i++) x[i] = x[i] * factor;
+}
+
 static int embed(const struct row_work *w, uint32_t i) {
     const struct lora_vector *c = w->command;
     const struct lora_row *row = call_row(w->job->call, i);
@@ -61,6 +66,7 @@ static int embed(const struct row_work *w, uint32_t i) {
     const uint16_t *input = from_x ? half_row(w->job->vector.x_rows, i) : input_row(w, row);
     if (!input) return LORA_ERR_ADDRESS;
     w->job->variant->halves_to_floats(input, c->columns, w->x);
+    if (c->op == LORA_VEC_EMBED_SCALED) scale(w->x, c->columns, float_of_bits(c->scalar));
     if (from_x || c->b_bank != LORA_NO_BANK) status = add_position(w, row);
     if (status == LORA_OK) store(w, i);
     return status;
@@ -104,6 +110,30 @@ static int residual(const struct row_work *w, uint32_t row) {
     load(w, w->job->vector.z_rows, row, z);
     for (uint32_t i = 0; i < columns; i++) x[i] = x[i] + z[i];
     store(w, row);
+    return LORA_OK;
+}
+
+static int residual_scaled(const struct row_work *w, uint32_t row) {
+    float *x = w->x, *z = w->z;
+    uint32_t columns = w->command->columns;
+    load_x(w, row);
+    load(w, w->job->vector.z_rows, row, z);
+    scale(z, columns, float_of_bits(w->command->scalar));
+    for (uint32_t i = 0; i < columns; i++) x[i] = x[i] + z[i];
+    store(w, row);
+    return LORA_OK;
+}
+
+/* FP32, in place. */
+static int scale_floats(const struct row_work *w, uint32_t row) {
+    float *y = float_row(w->job->vector.y_rows, row);
+    uint32_t bad = 0;
+    scale(y, w->command->columns, float_of_bits(w->command->scalar));
+    for (uint32_t i = 0; i < w->command->columns; i++) {
+        bad += (bits_of_float(y[i]) & 0x7f800000) == 0x7f800000;
+        y[i] = y[i] != y[i] ? float_of_bits(LORA_FP32_NAN) : y[i];
+    }
+    job_count_nonfinite(w->job, row, bad);
     return LORA_OK;
 }
 
@@ -179,6 +209,21 @@ static int norm_apply(const struct row_work *w, uint32_t row) {
     return LORA_OK;
 }
 
+static int head_norm(const struct row_work *w, uint32_t row) {
+    lora_head_norm_each(w->job, row, w->x, w->z);
+    return LORA_OK;
+}
+
+static int head_sums(const struct row_work *w, uint32_t row) {
+    lora_head_norm_sums(w->job, row, w->x);
+    return LORA_OK;
+}
+
+static int head_row(const struct row_work *w, uint32_t row) {
+    lora_head_norm_row(w->job, row, w->x, w->z);
+    return LORA_OK;
+}
+
 /* --- what a call needs is found before any row is touched ------------------------------------- */
 static int find(struct lora_job *job, struct rows *rows, uint32_t bank, uint32_t offset,
                 uint32_t stride, uint32_t element) {
@@ -218,6 +263,11 @@ static int find_xyz(struct lora_job *job) {
     return status;
 }
 
+static int find_floats(struct lora_job *job) {
+    const struct lora_vector *c = job->vector.command;
+    return find(job, &job->vector.y_rows, c->y_bank, c->y_offset, c->y_stride, 4);
+}
+
 static int begin_argmax(struct lora_job *job) {
     const struct lora_vector *c = job->vector.command;
     struct vector_job *v = &job->vector;
@@ -250,6 +300,12 @@ static const struct operation operations[] = {
     [LORA_VEC_QUANTIZE] = {lora_quantize_begin, NULL},
     [LORA_VEC_QUANTIZE_HEADS] = {lora_quantize_heads_begin, NULL},
     [LORA_VEC_PERMUTE] = {lora_permute_begin, NULL},
+    [LORA_VEC_RMS_HEADS] = {lora_head_norm_begin, head_norm},
+    [LORA_VEC_HEAD_SUMS] = {lora_head_row_begin, head_sums},
+    [LORA_VEC_RMS_ROW] = {lora_head_row_begin, head_row},
+    [LORA_VEC_EMBED_SCALED] = {find_y, embed},
+    [LORA_VEC_RESIDUAL_SCALED] = {find_xyz, residual_scaled},
+    [LORA_VEC_SCALE] = {find_floats, scale_floats},
 };
 
 /* NULL: there is no such operation. */

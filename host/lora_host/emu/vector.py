@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lora_host import abi, numerics
-from lora_host.emu import norm, quantize
+from lora_host.emu import head_norm, norm, quantize
 from lora_host.emu.unit_call import BANK_ONCHIP, LINE_BYTES, NO_BANK, UnitCall, padded
 from lora_host.numerics import F32
 
@@ -62,6 +62,8 @@ def _embed(call: UnitCall) -> None:
     """FP16(token + position), or FP16(token) if the model has no position embedding."""
     c = call.command
     values = np.array([_token_row(call, row) for row in call.rows()]).astype(np.float32)
+    if c.op == abi.VEC_EMBED_SCALED:
+        values = values * call.fp32(c.scalar)
     _store(call, values if c.b_bank == NO_BANK else values + _positions(call))
 
 
@@ -98,6 +100,18 @@ def _rope(call: UnitCall) -> None:
 
 def _residual(call: UnitCall) -> None:
     _store(call, _x(call) + _z(call))
+
+
+def _residual_scaled(call: UnitCall) -> None:
+    _store(call, _x(call) + _z(call) * call.fp32(call.command.scalar))
+
+
+def _scale(call: UnitCall) -> None:
+    """In place, of an FP32 row."""
+    c = call.command
+    y = call.rows_view(c.y_bank, c.y_offset, c.y_stride, c.columns, np.float32)
+    with numerics.quiet():
+        call.store_fp32(y, y * call.fp32(c.scalar))
 
 
 def _relu(call: UnitCall) -> None:
@@ -145,4 +159,8 @@ OPERATIONS: dict[int, Callable[[UnitCall], None]] = {
     abi.VEC_SWIGLU: _swiglu,
     abi.VEC_ARGMAX: _argmax,
     **quantize.OPERATIONS,
+    **head_norm.OPERATIONS,
+    abi.VEC_EMBED_SCALED: _embed,
+    abi.VEC_RESIDUAL_SCALED: _residual_scaled,
+    abi.VEC_SCALE: _scale,
 }

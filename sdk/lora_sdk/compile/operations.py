@@ -41,12 +41,14 @@ def _embed(part: Lowering, after: Event | None, embed: ops.Embed) -> Event | Non
     columns = part.columns(embed.target)
     if not columns:
         return after
+    scaled = embed.scale != 1
     return part.builder.emit(
         Vector,
         after,
         what="embed",
-        op=abi.VEC_EMBED,
+        op=abi.VEC_EMBED_SCALED if scaled else abi.VEC_EMBED,
         columns=len(columns),
+        **({"scalar": float_bits(embed.scale)} if scaled else {}),
         first=columns.start,
         **part.table_a("embed.token"),
         **(part.positions() if embed.positions else {}),
@@ -99,6 +101,36 @@ def _norm(part: Lowering, after: Event | None, norm: ops.Norm) -> Event | None:
         **part.address("y", part.own(norm.target)),
         **(part.table_a(vectors["gamma"]) if "gamma" in vectors else {}),
         **(part.table_b(vectors["beta"]) if "beta" in vectors else {}),
+    )
+
+
+def _norm_heads(part: Lowering, after: Event | None, norm: ops.NormHeads) -> Event | None:
+    """Each head by itself, or the heads' sums, their gather, then the norm of the whole row."""
+    share, head_dim = part.board.share, part.config.head_dim
+    queries = norm.part == "q"
+    heads, qkv = share.q_heads if queries else share.kv_heads, part.own(norm.target)
+    skipped = 0 if queries else len(share.q_heads) * head_dim * FP16_BYTES
+    rows = OnchipBuffer(qkv.offset + skipped, qkv.stride)
+    fields = {
+        "columns": len(heads) * head_dim,
+        "first": heads.start * head_dim,
+        "extra": ops.width(part.config, norm.axis) if norm.whole else head_dim,
+        **part.address("x", rows),
+    }
+    if norm.whole:
+        fields |= part.address("z", part.buffer("head_sums"))
+        what = f"sums of {norm.part} heads"
+        after = part.builder.emit(Vector, after, what=what, op=abi.VEC_HEAD_SUMS, **fields)
+        after = part.gather(after, "head_sums", segments=False)
+    return part.builder.emit(
+        Vector,
+        after,
+        what=f"{norm.part} norm",
+        op=abi.VEC_RMS_ROW if norm.whole else abi.VEC_RMS_HEADS,
+        scalar=float_bits(part.config.norm_eps),
+        **fields,
+        **part.address("y", rows),
+        **part.table_a(norm.tensor),
     )
 
 
@@ -175,12 +207,14 @@ def _add_residual(part: Lowering, after: Event | None, add: ops.AddResidual) -> 
     columns = part.columns(add.target)
     if not columns:
         return after
+    scaled = add.scale != 1
     return part.builder.emit(
         Vector,
         after,
         what="residual",
-        op=abi.VEC_RESIDUAL,
+        op=abi.VEC_RESIDUAL_SCALED if scaled else abi.VEC_RESIDUAL,
         columns=len(columns),
+        **({"scalar": float_bits(add.scale)} if scaled else {}),
         first=part.board.share.hidden.start,
         **part.address("x", part.own(add.stream)),
         **part.address("y", part.own(add.target)),
@@ -205,6 +239,23 @@ def _pack(part: Lowering, after: Event | None, pack: ops.PackSelected) -> Event 
     )
 
 
+def _scale_logits(part: Lowering, after: Event | None, scale: ops.ScaleLogits) -> Event | None:
+    columns = part.columns(scale.target)
+    if not columns:
+        return after
+    return part.builder.emit(
+        Vector,
+        after,
+        what="scale logits",
+        flags=part.flags(scale),
+        op=abi.VEC_SCALE,
+        columns=len(columns),
+        scalar=float_bits(scale.scale),
+        y_bank=part.bank(scale.target),
+        **part.address("y", part.own(scale.target)),
+    )
+
+
 def _argmax(part: Lowering, after: Event | None, argmax: ops.Argmax) -> Event | None:
     columns, control = part.columns(argmax.source), part.board.control
     return part.builder.emit(
@@ -226,11 +277,13 @@ COMMANDS: dict[type[ops.Operation], Callable[[Lowering, Event | None, Any], Even
     ops.AddPosition: _add_position,
     ops.Norm: _norm,
     ops.Matmul: lower_matmul,
+    ops.NormHeads: _norm_heads,
     ops.Rope: _rope,
     ops.StoreKv: _store_kv,
     ops.Attend: _attend,
     ops.Activate: _activate,
     ops.AddResidual: _add_residual,
     ops.PackSelected: _pack,
+    ops.ScaleLogits: _scale_logits,
     ops.Argmax: _argmax,
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from typing import Literal
 
 from lora_host.errors import ModelError
 from lora_sdk.model.operations import (
@@ -22,10 +23,12 @@ from lora_sdk.model.operations import (
     Embed,
     Matmul,
     Norm,
+    NormHeads,
     Operation,
     Output,
     PackSelected,
     Rope,
+    ScaleLogits,
     StoreKv,
     matmuls,
     width,
@@ -80,7 +83,8 @@ class Block:
 
 @lru_cache(maxsize=64)
 def describe(config: ModelConfig) -> Block:
-    """The operations of a model. ModelError: a parallel residual with norms after the sums."""
+    """The operations of a model. ModelError: norms after the sums with a parallel residual or with
+    norms of branches."""
     return _Description(config).block()
 
 
@@ -113,13 +117,19 @@ class _Description:
 
     @property
     def _stream(self) -> Buffer:
-        """Norms after the sums write the stream to the buffer that the next matmul reads."""
-        return RESIDUAL if self.config.norm_first else INPUT
+        """Without norms between the sums and the next matmul, it reads the stream itself."""
+        between = self.config.norm_first and self.config.branch_norms != "alone"
+        return RESIDUAL if between else INPUT
 
     def block(self) -> Block:
         if self.config.residual != "sequential" and not self.config.norm_first:
             raise ModelError(f"{self.config.residual} residual with norms after the sums; expected"
                              " norms before attention and MLP")  # fmt: skip
+        if self.config.branch_norms != "none" and (
+            self.config.residual != "sequential" or not self.config.norm_first
+        ):
+            raise ModelError("norms of branches' outputs; expected a sequential residual without"
+                             " norms after the sums")  # fmt: skip
         buffers = [RESIDUAL, INPUT, QKV, ATTENTION, BRANCH, self.up, FFN, PACKED, HEAD]
         return Block(
             self._stream,
@@ -133,16 +143,17 @@ class _Description:
         """The first residual: token and position embeddings, through project_in if there is one."""
         positions = self.config.position_rows > 0
         if not self._projected:
-            yield Embed(target=self._stream, positions=positions)
+            scale = self.config.embed_scale
+            yield Embed(target=self._stream, positions=positions, scale=scale)
             return
-        yield Embed(target=EMBED, positions=False)
+        yield Embed(target=EMBED, positions=False, scale=self.config.embed_scale)
         yield self._plain("project_in", EMBED, self._stream)
         if positions:
             yield AddPosition(target=self._stream)
 
     def _layer(self, layer: int) -> Iterator[Operation]:
         attention, mlp = tuple(self._attention(layer)), tuple(self._mlp(layer))
-        add = AddResidual(layer=layer, stream=self._stream, branch=BRANCH, target=RESIDUAL)
+        add = self._add(layer)
         before = {
             name: self._norm(f"layer.{layer}.{name}", self._stream, INPUT, layer)
             for name in ("attn_norm", "mlp_norm")
@@ -151,6 +162,12 @@ class _Description:
             yield from (before["attn_norm"], *attention, add, *mlp, add)
         elif self.config.residual == "parallel_two_norms":  # mlp_norm reads x: before the sum
             yield from (before["attn_norm"], *attention, before["mlp_norm"], add, *mlp, add)
+        elif self.config.branch_norms != "none":  # x + n(branch(x)), or x + n(branch(n(x)))
+            both = self.config.branch_norms == "both"
+            for name, branch in (("attn", attention), ("mlp", mlp)):
+                behind = self._norm(f"layer.{layer}.{name}_post_norm", BRANCH, BRANCH, layer)
+                first = (before[f"{name}_norm"],) if both else ()
+                yield from (*first, *branch, behind, add)
         elif self.config.norm_first:  # x + branch(n(x))
             yield from (before["attn_norm"], *attention, add, before["mlp_norm"], *mlp, add)
         else:  # n(x + branch(x))
@@ -158,16 +175,34 @@ class _Description:
                 yield from (*branch, add)
                 yield self._norm(f"layer.{layer}.{name}", RESIDUAL, self._stream, layer)
 
+    def _add(self, layer: int) -> AddResidual:
+        """Norms after the sums read the sum in another buffer than they write."""
+        return AddResidual(
+            layer=layer,
+            stream=self._stream,
+            branch=BRANCH,
+            target=self._stream if self.config.norm_first else RESIDUAL,
+            scale=self.config.branch_scale,
+        )
+
     def _attention(self, layer: int) -> Iterator[Operation]:
         config, lead = self.config, f"layer.{layer}"
         axes: tuple[tuple[str, Axis], ...] = (("q", "heads"), ("k", "kv_heads"), ("v", "kv_heads"))
         outputs = tuple(Output(f"{lead}.{name}", axis) for name, axis in axes)
         yield self._matmul(f"{lead}.qkv", INPUT, QKV, outputs, config.qkv_bias, layer)
-        if config.rope is not None:
+        yield from self._norm_heads(layer)
+        if config.rope is not None and layer not in config.unrotated:
             yield Rope(layer=layer, target=QKV)
         yield StoreKv(layer=layer, source=QKV)
         yield Attend(layer=layer, source=QKV, target=ATTENTION)
         yield self._plain(f"{lead}.o", ATTENTION, BRANCH, config.o_bias, layer)
+
+    def _norm_heads(self, layer: int) -> Iterator[NormHeads]:
+        whole = self.config.head_norms == "row"
+        parts: tuple[Literal["q", "k"], ...] = ("q", "k")
+        for part in parts if self.config.head_norms != "none" else ():
+            name = f"layer.{layer}.{part}_norm"
+            yield NormHeads(layer=layer, name=name, target=QKV, part=part, whole=whole)
 
     def _mlp(self, layer: int) -> Iterator[Operation]:
         config, lead = self.config, f"layer.{layer}"
@@ -192,6 +227,8 @@ class _Description:
             yield self._plain("project_out", HEAD, EMBED, selected=selected)
             source = EMBED
         yield self._plain("lm_head", source, LOGITS, config.head_bias, selected=selected)
+        if config.logit_scale != 1:
+            yield ScaleLogits(target=LOGITS, scale=config.logit_scale, selected=selected)
         yield Argmax(source=LOGITS, selected=selected)
 
     def _norm(self, name: str, source: Buffer, target: Buffer, layer: int | None) -> Norm:

@@ -46,10 +46,11 @@ class Operation:
 
 @dataclass(frozen=True, kw_only=True)
 class Embed(Operation):
-    """target = rows of the token table, plus the position's row if `positions`."""
+    """target = rows of the token table, times `scale`, plus the position's row if `positions`."""
 
     target: Buffer
     positions: bool
+    scale: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +107,27 @@ class Matmul(Operation):
 
 
 @dataclass(frozen=True, kw_only=True)
+class NormHeads(Operation):
+    """q or k of `target`, in place: RMSNorm of each head, or of the columns of all boards if
+    `whole`, times gamma."""
+
+    name: str
+    target: Buffer
+    part: Literal["q", "k"]
+    whole: bool
+
+    @property
+    def axis(self) -> Axis:
+        """What its columns consist of."""
+        return "heads" if self.part == "q" else "kv_heads"
+
+    @property
+    def tensor(self) -> str:
+        """Checkpoint name of gamma: [head_dim], or [columns of all heads] if `whole`."""
+        return f"{self.name}.gamma"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Rope(Operation):
     """q and k of `target` rotated by the row's position."""
 
@@ -139,11 +161,12 @@ class Activate(Operation):
 
 @dataclass(frozen=True, kw_only=True)
 class AddResidual(Operation):
-    """target = FP16(stream + branch)."""
+    """target = FP16(stream + branch*scale)."""
 
     stream: Buffer
     branch: Buffer
     target: Buffer
+    scale: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,6 +178,14 @@ class PackSelected(Operation):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ScaleLogits(Operation):
+    """target = target*scale, in FP32."""
+
+    target: Buffer
+    scale: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Argmax(Operation):
     """The index of the max of source's columns, which is a result too."""
 
@@ -162,8 +193,8 @@ class Argmax(Operation):
 
 
 KINDS: tuple[type[Operation], ...] = (
-    Embed, AddPosition, Norm, Matmul, Rope, StoreKv, Attend, Activate, AddResidual, PackSelected,
-    Argmax,
+    Embed, AddPosition, Norm, Matmul, NormHeads, Rope, StoreKv, Attend, Activate, AddResidual,
+    PackSelected, ScaleLogits, Argmax,
 )  # fmt: skip
 Row = TypeVar("Row")
 

@@ -13,6 +13,8 @@ from lora_sdk.model.quantization import Quantization
 NormKind = Literal["layernorm", "rmsnorm"]
 Activation = Literal["relu", "gelu_tanh", "gelu_erf", "silu"]
 Residual = Literal["sequential", "parallel", "parallel_two_norms"]
+HeadNorms = Literal["none", "heads", "row"]
+BranchNorms = Literal["none", "alone", "both"]
 
 
 @dataclass(frozen=True)
@@ -39,8 +41,12 @@ class ModelConfig:
     without one), of which position p reads row p + `position_offset`. `embed_dim` is the width of
     token embeddings and lm_head, `hidden` except in projecting OPT models. `norm_first`: norms
     come before their branch, not after its sum. `residual`: attention and MLP in sequence, or both
-    on the layer's input, after one shared norm or one norm each. `quantization` is None if
-    everything is FP16.
+    on the layer's input, after one shared norm or one norm each. `branch_norms`: norms of a
+    branch's output before the sum, instead of those before the branch or in addition.
+    `head_norms`: RMSNorms of q and k before the rotation, of each head or of the whole row.
+    `unrotated`: layers without rotary positions. Embeddings, the branches' outputs and the logits
+    are multiplied by `embed_scale`, `branch_scale` and `logit_scale`. `score_factor` takes
+    1/sqrt(head_dim)'s place where it is not None. `quantization` is None if everything is FP16.
     """
 
     architecture: str
@@ -71,6 +77,13 @@ class ModelConfig:
     residual: Residual = "sequential"
     scale_scores: bool = True
     scale_by_layer: bool = False
+    score_factor: float | None = None
+    branch_norms: BranchNorms = "none"
+    head_norms: HeadNorms = "none"
+    unrotated: frozenset[int] = frozenset()
+    embed_scale: float = 1.0
+    branch_scale: float = 1.0
+    logit_scale: float = 1.0
     bos: int | None = None
     eos: tuple[int, ...] = ()
     pad: int | None = None
@@ -79,6 +92,7 @@ class ModelConfig:
     def attention_factor(self, layer: int) -> float:
         """The factor of q.k in `layer` (0 is the first) in double precision."""
         scale = 1.0 / math.sqrt(self.head_dim) if self.scale_scores else 1.0
+        scale = scale if self.score_factor is None else self.score_factor
         return scale / (layer + 1) if self.scale_by_layer else scale
 
     def attention_scale(self, layer: int) -> np.float32:

@@ -12,7 +12,7 @@ from lora_sdk.model import operations as ops
 from lora_sdk.plan.adapters import AdapterOptions
 from lora_sdk.plan.formats import matmul_format
 from lora_sdk.plan.partition import shard
-from lora_sdk.plan.tensors import FP16_BYTES
+from lora_sdk.plan.tensors import FP16_BYTES, FP32_BYTES
 
 if TYPE_CHECKING:
     from lora_sdk.model.spec import ModelConfig
@@ -85,6 +85,13 @@ def _norm(context: _Context, norm: ops.Norm) -> Iterator[Collective]:
     yield Collective(norm.name, abi.SEGMENTS, 1, 1, record, norm.selected)
 
 
+def _norm_heads(context: _Context, norm: ops.NormHeads) -> Iterator[Collective]:
+    """The exchange inside a norm over all heads: one FP32 sum per head."""
+    if norm.whole:
+        heads = ops.width(context.config, norm.axis) // context.config.head_dim
+        yield Collective(norm.name, heads, 1, 1, FP32_BYTES)
+
+
 def _matmul(context: _Context, matmul: ops.Matmul) -> Iterator[Collective]:
     """The gather of the row before a matmul. With S-LoRA the gather of h follows: each board's
     ranks of all the matmul's tensors."""
@@ -105,10 +112,11 @@ def _none(context: _Context, operation: ops.Operation) -> Iterator[Collective]:
 
 GATHERS: dict[type[ops.Operation], Gathers] = {
     ops.Norm: _norm,
+    ops.NormHeads: _norm_heads,
     ops.Matmul: _matmul,
     **dict.fromkeys(
         (ops.Embed, ops.AddPosition, ops.Rope, ops.StoreKv, ops.Attend, ops.Activate,
-         ops.AddResidual, ops.PackSelected, ops.Argmax),
+         ops.AddResidual, ops.PackSelected, ops.ScaleLogits, ops.Argmax),
         _none,
     ),
 }  # fmt: skip

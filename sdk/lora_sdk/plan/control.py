@@ -81,12 +81,14 @@ MAX_COMMANDS: dict[type[ops.Operation], tuple[int, int]] = {
     ops.AddPosition: (1, 0),
     ops.Norm: (3, 0),  # sums, their gather, apply
     ops.Matmul: (2, 2),  # the gather of its input; quantized and permuted
+    ops.NormHeads: (3, 0),  # as Norm
     ops.Rope: (1, 0),
     ops.StoreKv: (1, 3),  # q, k and v quantized
     ops.Attend: (1, 0),
     ops.Activate: (1, 0),
     ops.AddResidual: (1, 0),
     ops.PackSelected: (1, 0),
+    ops.ScaleLogits: (1, 0),
     ops.Argmax: (1, 0),
 }
 """Max commands per operation, and the max further ones in a quantized model."""

@@ -12,7 +12,7 @@ from lora_sdk.model import operations as ops
 from lora_sdk.model.quantization import kv_of
 from lora_sdk.plan.formats import act_order, matmul_format
 from lora_sdk.plan.partition import Share, local_columns
-from lora_sdk.plan.tensors import FP16_BYTES, padded
+from lora_sdk.plan.tensors import FP16_BYTES, FP32_BYTES, padded
 
 if TYPE_CHECKING:
     from lora_sdk.model.spec import ModelConfig
@@ -86,6 +86,12 @@ def _of_kv(config: ModelConfig, share: Share, store: ops.StoreKv) -> Iterator[Co
         yield "kv_scales", padded(kv_heads * FP16_BYTES)
 
 
+def _of_heads(config: ModelConfig, share: Share, norm: ops.NormHeads) -> Iterator[Copy]:
+    """The sums of all boards' heads."""
+    if norm.whole:
+        yield "head_sums", padded(config.heads * FP32_BYTES)
+
+
 def _none(config: ModelConfig, share: Share, operation: ops.Operation) -> Iterator[Copy]:
     return iter(())
 
@@ -93,13 +99,14 @@ def _none(config: ModelConfig, share: Share, operation: ops.Operation) -> Iterat
 COPIES: dict[type[ops.Operation], Callable[[ModelConfig, Share, Any], Iterator[Copy]]] = {
     ops.Matmul: _of_matmul,
     ops.StoreKv: _of_kv,
+    ops.NormHeads: _of_heads,
     **dict.fromkeys(
         (ops.Embed, ops.AddPosition, ops.Norm, ops.Rope, ops.Attend, ops.Activate,
-         ops.AddResidual, ops.PackSelected, ops.Argmax),
+         ops.AddResidual, ops.PackSelected, ops.ScaleLogits, ops.Argmax),
         _none,
     ),
 }  # fmt: skip
-"""Further buffers that an operation needs for a quantized model: names and strides."""
+"""Further buffers that an operation needs: names and strides."""
 
 
 def row_bytes(config: ModelConfig, share: Share, adapter_columns: int = 0) -> int:

@@ -188,6 +188,14 @@ def _norm(at: _Context, norm: ops.Norm) -> Iterator[TableSpec]:
         yield TableSpec(name, "norm", 1, (Part(name, columns.start, columns.stop),))
 
 
+def _norm_heads(at: _Context, norm: ops.NormHeads) -> Iterator[TableSpec]:
+    """gamma of the board's heads, or the one that all heads share."""
+    columns = range(at.config.head_dim)
+    if norm.whole:
+        columns = axis_columns(at.config, at.share, norm.axis)
+    yield TableSpec(norm.tensor, "norm", 1, (Part(norm.tensor, columns.start, columns.stop),))
+
+
 def _none(at: _Context, operation: ops.Operation) -> Iterator[TableSpec]:
     return iter(())
 
@@ -198,9 +206,10 @@ TABLES: dict[type[ops.Operation], Callable[[_Context, Any], Iterator[TableSpec]]
     ops.Rope: _rope,
     ops.Matmul: _matmul,
     ops.Norm: _norm,
+    ops.NormHeads: _norm_heads,
     **dict.fromkeys(
         (ops.StoreKv, ops.Attend, ops.Activate, ops.AddResidual, ops.PackSelected,
-         ops.Argmax),
+         ops.ScaleLogits, ops.Argmax),
         _none,
     ),
 }  # fmt: skip

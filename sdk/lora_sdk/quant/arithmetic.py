@@ -40,15 +40,16 @@ class Operations(Protocol):
 
 def norm(x: F32, config: ModelConfig, gamma: F32 | None, beta: F32 | None) -> F32:
     """LayerNorm or RMSNorm of rows x [rows, d]."""
-    eps = np.float32(config.norm_eps)
     if config.norm == "layernorm":
         x = x - x.mean(axis=1, keepdims=True)
-    y: F32 = x / np.sqrt(np.square(x).mean(axis=1, keepdims=True) + eps)
-    if gamma is not None:
-        y = y * gamma
-    if beta is not None:
-        y = y + beta
-    return y
+    y = rms_norm(x, config.norm_eps, gamma)
+    return y if beta is None else y + beta
+
+
+def rms_norm(x: F32, eps: float, gamma: F32 | None) -> F32:
+    """RMSNorm of rows x [rows, d]."""
+    y: F32 = x / np.sqrt(np.square(x).mean(axis=1, keepdims=True) + np.float32(eps))
+    return y if gamma is None else y * gamma
 
 
 def activate(x: F32, config: ModelConfig) -> F32:
@@ -133,6 +134,8 @@ class _Pass:
         self.rows[buffer.name] = tuple(self.operations.store(part) for part in parts)
 
     def embed(self, embed: ops.Embed) -> None:
+        if embed.scale != 1:
+            self.keep(embed.target, self.read(embed.target) * np.float32(embed.scale))
         if embed.positions:
             self.add_position(embed)
 
@@ -148,6 +151,14 @@ class _Pass:
     def matmul(self, op: ops.Matmul) -> None:
         x = self.read(op.source)
         self.rows[op.target.name] = tuple(self.operations.linear(x, name) for name in op.tensors)
+
+    def norm_heads(self, op: ops.NormHeads) -> None:
+        parts = list(self.rows[op.target.name])
+        index, size = "qk".index(op.part), self.config.head_dim
+        x = parts[index] if op.whole else parts[index].reshape(-1, size)
+        y = rms_norm(x, self.config.norm_eps, self.operations.vector(op.tensor))
+        parts[index] = self.operations.store(y.reshape(parts[index].shape))
+        self.rows[op.target.name] = tuple(parts)
 
     def rope(self, op: ops.Rope) -> None:
         q, k, v = self.rows[op.target.name]
@@ -170,7 +181,13 @@ class _Pass:
             self.keep(op.target, activate(self.read(op.source), self.config))
 
     def add_residual(self, op: ops.AddResidual) -> None:
-        self.keep(op.target, self.read(op.stream) + self.read(op.branch))
+        branch = self.read(op.branch)
+        if op.scale != 1:
+            branch = branch * np.float32(op.scale)
+        self.keep(op.target, self.read(op.stream) + branch)
+
+    def scale_logits(self, op: ops.ScaleLogits) -> None:
+        self.rows[op.target.name] = (self.read(op.target) * np.float32(op.scale),)
 
     def pack(self, op: ops.PackSelected) -> None:
         self.rows[op.target.name] = self.rows[op.source.name]
@@ -184,12 +201,14 @@ FLOATS: dict[type[ops.Operation], Callable[[_Pass, Any], None]] = {
     ops.AddPosition: _Pass.add_position,
     ops.Norm: _Pass.norm,
     ops.Matmul: _Pass.matmul,
+    ops.NormHeads: _Pass.norm_heads,
     ops.Rope: _Pass.rope,
     ops.StoreKv: _Pass.nothing,
     ops.Attend: _Pass.attend,
     ops.Activate: _Pass.activate,
     ops.AddResidual: _Pass.add_residual,
     ops.PackSelected: _Pass.pack,
+    ops.ScaleLogits: _Pass.scale_logits,
     ops.Argmax: _Pass.nothing,
 }
 
@@ -225,9 +244,9 @@ def head_input(x: F32, config: ModelConfig, operations: Operations) -> F32:
 
 
 def _after(x: F32, config: ModelConfig, operations: Operations, lm_head: bool) -> _Pass:
-    """The operations after the layers, up to lm_head or including it."""
+    """The operations after the layers, up to lm_head or with it and what follows."""
     described, at = block.describe(config), _Pass(config, operations)
     at.rows[described.stream.name] = (x,)
     end = described.after.index(described.matmuls[-1])
-    at.run(described.after[: end + lm_head])
+    at.run(described.after if lm_head else described.after[:end])
     return at

@@ -93,6 +93,8 @@ class LayerCalibration:
         """Fold into the norm's vectors."""
         if norm.target == self._stream or f"{norm.name}.gamma" not in self._parameters.vectors:
             return  # the residual adds the same values, so they cannot be scaled
+        if norm.target == block.BRANCH:
+            return  # of a branch's output: no matmul reads it
         role = self._reader(index, norm.target)
         choice = self._choose(role)
         fold_norm(self._parameters, norm.name, self._roles[role], choice.divisor)
@@ -213,8 +215,8 @@ SMOOTHED: dict[type[ops.Operation], Callable[[LayerCalibration, int, Any], None]
     ops.Activate: LayerCalibration._smooth_activation,
     ops.Attend: LayerCalibration._smooth_attention,
     **dict.fromkeys(
-        (ops.Embed, ops.AddPosition, ops.Matmul, ops.Rope, ops.StoreKv,
-         ops.AddResidual, ops.PackSelected, ops.Argmax),
+        (ops.Embed, ops.AddPosition, ops.Matmul, ops.NormHeads, ops.Rope, ops.StoreKv,
+         ops.AddResidual, ops.PackSelected, ops.ScaleLogits, ops.Argmax),
         LayerCalibration._not_smoothed,
     ),
 }  # fmt: skip

@@ -113,6 +113,22 @@ def rms_norm(x: F16, sums: F32, columns: int, gamma: F16, eps: float) -> F16:
     return _stored((x.astype(np.float32) * r[:, None]) * gamma.astype(np.float32))
 
 
+def head_squares(x: F16, head_dim: int) -> F32:
+    """The sum of squares of each head of x [rows, heads*head_dim]: [rows, heads]."""
+    heads = x.reshape(-1, head_dim)
+    sums = tree_reduce(list(squares(heads, head_dim).T), np.add)
+    result: F32 = sums.reshape(len(x), -1)
+    return result
+
+
+def norm_heads(x: F16, sums: F32, columns: int, gamma: F16, eps: float) -> F16:
+    """RMSNorm of heads x [rows, heads*head_dim], gamma [heads*head_dim], by the sums of squares
+    [rows, heads] over so many columns each."""
+    r = np.float32(1) / np.sqrt(sums / np.float32(columns) + np.float32(eps))
+    wide = np.repeat(r, x.shape[1] // sums.shape[1], axis=1)
+    return _stored((x.astype(np.float32) * wide) * gamma.astype(np.float32))
+
+
 def rope(x: F16, angles: F32, head_dim: int) -> F16:
     """x [rows, heads*head_dim] rotated by angles [rows, 2, head_dim/2] (cos, sin)."""
     heads = x.astype(np.float32).reshape(len(x), -1, 2, head_dim // 2)

@@ -123,6 +123,73 @@ def _rms_norm(site: Site) -> Case:
     )  # fmt: skip
 
 
+def _rms_heads(site: Site) -> Case:
+    x, gamma = site.half((ROWS, 3 * HEAD_DIM), 2.0, 1), site.half((1, HEAD_DIM), 1.0, 2)
+    sums = answers.head_squares(x, HEAD_DIM)
+    y = answers.norm_heads(x, sums, HEAD_DIM, np.tile(gamma[0], 3), EPS)
+    return _case(
+        site, abi.VEC_RMS_HEADS, (x,), y, _table(site, TABLES, gamma), columns=3 * HEAD_DIM,
+        extra=HEAD_DIM, scalar=float_bits(EPS), **_bank(site, "a", TABLES),
+    )  # fmt: skip
+
+
+def _head_sums(site: Site) -> Case:
+    x = site.half((ROWS, 3 * HEAD_DIM), 2.0)
+    columns = 3 * HEAD_DIM
+    return _case(
+        site, abi.VEC_HEAD_SUMS, (x,), answers.head_squares(x, HEAD_DIM), columns=columns,
+        extra=columns, z_offset=SLOT, y_offset=SLOT,
+    )  # fmt: skip
+
+
+def _rms_row(site: Site) -> Case:
+    """Two of three heads. The third one's sum is another board's."""
+    x, gamma = site.half((ROWS, 2 * HEAD_DIM), 2.0, 1), site.half((1, 2 * HEAD_DIM), 1.0, 2)
+    other = site.half((ROWS, HEAD_DIM), 3.0, 3)
+    z = answers.head_squares(np.concatenate([x, other], axis=1), HEAD_DIM)
+    total = ((z[:, 0] + z[:, 1]) + z[:, 2])[:, None]
+    y = answers.norm_heads(x, total, 3 * HEAD_DIM, gamma[0], EPS)
+    return _case(
+        site, abi.VEC_RMS_ROW, (x, z), y, _table(site, TABLES, gamma), columns=2 * HEAD_DIM,
+        extra=3 * HEAD_DIM, scalar=float_bits(EPS), **_bank(site, "a", TABLES),
+    )  # fmt: skip
+
+
+def _embed_scaled(site: Site) -> Case:
+    tokens, factor = site.half((VOCABULARY, COLUMNS), 1.0, 1), np.float32(7.3)
+    rows = [token(row) for row in range(ROWS)]
+    y = (tokens[rows].astype(np.float32) * factor).astype(np.float16)
+    return _case(
+        site, abi.VEC_EMBED_SCALED, (), y, _table(site, TABLES, tokens),
+        scalar=float_bits(float(factor)), **_bank(site, "a", TABLES),
+    )  # fmt: skip
+
+
+def _residual_scaled(site: Site) -> Case:
+    x, z = site.half((ROWS, COLUMNS), 5.0, 1), site.half((ROWS, COLUMNS), 5.0, 2)
+    factor = np.float32(0.22)
+    y = (x.astype(np.float32) + z.astype(np.float32) * factor).astype(np.float16)
+    scalar = float_bits(float(factor))
+    return _case(site, abi.VEC_RESIDUAL_SCALED, (x, z), y, scalar=scalar)
+
+
+def _floats(site: Site, op: int, y: Array, x: Array, **fields: int) -> Case:
+    """An operation on FP32 rows of the results, in place."""
+    command = Vector(
+        what="operation", op=op, columns=x.shape[1], y_bank=site.control,
+        y_offset=result_offset(0), y_stride=STRIDE, **fields,
+    )  # fmt: skip
+    placed, expected = operand(site, 0, x), operand(site, 0, y)
+    return Case((command,), (placed,), (StepCase((expected,), kv_ops=begin()),))
+
+
+def _scale(site: Site) -> Case:
+    x = site.random().standard_normal((ROWS, 50)).astype(np.float32)
+    factor = np.float32(0.17)
+    scalar = float_bits(float(factor))
+    return _floats(site, abi.VEC_SCALE, x * factor, x, scalar=scalar)
+
+
 def _rope(site: Site) -> Case:
     x = site.half((ROWS, 3 * HEAD_DIM), 2.0)
     turns = site.random(1).uniform(-3, 3, (POSITIONS, HEAD_DIM // 2))
@@ -233,6 +300,12 @@ OPERATIONS: dict[int, Test] = {
         (abi.VEC_QUANTIZE, "quantizing", _quantize),
         (abi.VEC_QUANTIZE_HEADS, "quantizing by head", _quantize_heads),
         (abi.VEC_PERMUTE, "permutation", _permute),
+        (abi.VEC_RMS_HEADS, "RMSNorm of heads", _rms_heads),
+        (abi.VEC_HEAD_SUMS, "sums of heads", _head_sums),
+        (abi.VEC_RMS_ROW, "RMSNorm of all heads", _rms_row),
+        (abi.VEC_EMBED_SCALED, "scaled embedding", _embed_scaled),
+        (abi.VEC_RESIDUAL_SCALED, "scaled residual", _residual_scaled),
+        (abi.VEC_SCALE, "scaled logits", _scale),
     )
 }
 """The test of each operation."""

@@ -19,9 +19,11 @@ from lora_sdk.model.operations import (
     Embed,
     Matmul,
     Norm,
+    NormHeads,
     Operation,
     PackSelected,
     Rope,
+    ScaleLogits,
     StoreKv,
     row,
     width,
@@ -187,8 +189,19 @@ class _Builder:
         what = norm.name.rpartition(".")[2].replace("_", " ")
         columns = self.config.hidden / (1 if machine.replicated_norms else self.boards)
         cycles = costs.norm_cycles(machine, self.rows, math.ceil(columns), layer_norm)
+        self._norm(what, cycles, exchanged=not machine.replicated_norms)
+
+    def norm_heads(self, norm: NormHeads) -> None:
+        """q or k of the largest share; heads normed by themselves need no exchange."""
+        heads = self.heads if norm.part == "q" else self.kv_heads
+        columns = heads * self.config.head_dim
+        cycles = costs.norm_cycles(self.machine, self.rows, columns, layer_norm=False)
+        self._norm(f"{norm.part} norm", cycles, exchanged=norm.whole)
+
+    def _norm(self, what: str, cycles: float, exchanged: bool) -> None:
+        machine = self.machine
         self._add(unit=VFU, category=VECTOR, what=what, start=machine.start_cycles, compute=cycles)
-        if self.boards > 1 and not machine.replicated_norms:
+        if self.boards > 1 and exchanged:
             exposed = costs.exchange_cycles(machine, self.boards, self.rows, cycles)
             self._add(unit=ROUTER, category=LINK, what=f"exchange {what}", compute=exposed,
                       link_bytes=float(machine.row_group * 2 * math.ceil(
@@ -233,10 +246,21 @@ class _Builder:
 
 OPERATORS: dict[type[Operation], Callable[[_Builder, Any], None]] = {
     Norm: _Builder.norm,
+    NormHeads: _Builder.norm_heads,
     Matmul: _Builder.matmul,
     Attend: _Builder.attention,
     **dict.fromkeys(
-        (Embed, AddPosition, Rope, StoreKv, Activate, AddResidual, PackSelected, Argmax),
+        (
+            Embed,
+            AddPosition,
+            Rope,
+            StoreKv,
+            Activate,
+            AddResidual,
+            PackSelected,
+            ScaleLogits,
+            Argmax,
+        ),
         _Builder.nothing,
     ),
 }

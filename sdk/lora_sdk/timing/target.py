@@ -104,10 +104,10 @@ class ArrayTarget:
                 f"{self.facts.capacity_bytes / 1e9:.2f} GB of {self.facts.memory.upper()}; "
                 "timed as if it did"
             )
-        if not config.norm_first and design.norms == "split":
+        if (not config.norm_first or config.branch_norms != "none") and design.norms == "split":
             found.append(
-                "the overlap of gathers assumes norms before the sums (pre-LayerNorm); this model "
-                "has them after, so its exchanges come between the sum and the next gather"
+                "the overlap of gathers assumes norms before the sums alone (pre-LayerNorm); this "
+                "model has others, whose exchanges come between a matmul and the next gather"
             )
         return tuple(found)
 

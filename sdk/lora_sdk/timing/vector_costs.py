@@ -40,6 +40,12 @@ VECTOR_COSTS: dict[int, VectorCost] = {
     abi.VEC_QUANTIZE: VectorCost(),
     abi.VEC_QUANTIZE_HEADS: VectorCost(2),  # the max of a head, then the quotients
     abi.VEC_PERMUTE: VectorCost(),
+    abi.VEC_RMS_HEADS: VectorCost(2, lambda machine: machine.sum_cycles + machine.rest_cycles),
+    abi.VEC_HEAD_SUMS: VectorCost(1, lambda machine: machine.sum_cycles),
+    abi.VEC_RMS_ROW: VectorCost(1, lambda machine: machine.rest_cycles),
+    abi.VEC_EMBED_SCALED: VectorCost(),
+    abi.VEC_RESIDUAL_SCALED: VectorCost(),
+    abi.VEC_SCALE: VectorCost(),
 }
 
 
