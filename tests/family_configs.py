@@ -72,6 +72,20 @@ _BIGCODE = {
     "attention_softmax_in_fp32": True,
     "scale_attention_softmax_in_fp32": True,
 }
+_LLAMA_LIKE = {**_SIZES, "rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": False}
+_QWEN3 = {
+    "model_type": "qwen3",
+    "architectures": ["Qwen3ForCausalLM"],
+    **_LLAMA_LIKE,
+    "attention_bias": False,
+    "use_sliding_window": False,
+    "sliding_window": 64,
+    "max_window_layers": 1,
+}
+_OLMO2 = {"model_type": "olmo2", "architectures": ["Olmo2ForCausalLM"], **_LLAMA_LIKE}
+_GRANITE = {"model_type": "granite", "architectures": ["GraniteForCausalLM"], **_LLAMA_LIKE}
+_SMOLLM3 = {"model_type": "smollm3", "architectures": ["SmolLM3ForCausalLM"], **_LLAMA_LIKE,
+            "use_sliding_window": False}  # fmt: skip
 
 FAMILY_CONFIGS: dict[str, dict[str, Any]] = {
     "qwen2": {
@@ -146,5 +160,47 @@ FAMILY_CONFIGS: dict[str, dict[str, Any]] = {
     "gpt_bigcode_heads": {
         **_BIGCODE, "n_embd": 160, "n_head": 5, "n_inner": 328, "vocab_size": 286,
         "multi_query": False, "activation_function": "gelu", "tie_word_embeddings": False,
+    },
+    "qwen3": {
+        **_QWEN3, "hidden_size": 144, "num_attention_heads": 9, "num_key_value_heads": 9,
+        "head_dim": 24, "intermediate_size": 328, "vocab_size": 299, "rope_theta": 5000.0,
+    },
+    "qwen3_gqa_tied": {
+        **_QWEN3, "hidden_size": 112, "num_attention_heads": 14, "num_key_value_heads": 2,
+        "head_dim": 40, "intermediate_size": 304, "vocab_size": 283, "tie_word_embeddings": True,
+        "attention_bias": True,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 20000.0},
+    },
+    "olmo2": {
+        **_OLMO2, "hidden_size": 144, "num_attention_heads": 6, "num_key_value_heads": 6,
+        "intermediate_size": 328, "vocab_size": 298, "rope_theta": 5000.0,
+    },
+    "olmo2_gqa": {
+        **_OLMO2, "hidden_size": 176, "num_attention_heads": 11, "num_key_value_heads": 1,
+        "intermediate_size": 304, "vocab_size": 284,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 20000.0},
+    },
+    "granite": {
+        **_GRANITE, "hidden_size": 144, "num_attention_heads": 9, "num_key_value_heads": 3,
+        "intermediate_size": 328, "vocab_size": 295, "embedding_multiplier": 12.0,
+        "residual_multiplier": 0.22, "attention_multiplier": 0.0625, "logits_scaling": 6.0,
+        "rope_theta": 5000.0,
+    },
+    "granite_bias_tied": {
+        **_GRANITE, "hidden_size": 112, "num_attention_heads": 7, "num_key_value_heads": 7,
+        "intermediate_size": 296, "vocab_size": 281, "embedding_multiplier": 3.3,
+        "residual_multiplier": 1.7, "attention_multiplier": 0.5, "logits_scaling": 8.0,
+        "attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True,
+    },
+    "smollm3": {
+        **_SMOLLM3, "hidden_size": 144, "num_attention_heads": 9, "num_key_value_heads": 3,
+        "intermediate_size": 328, "vocab_size": 294, "no_rope_layers": [1, 0],
+        "rope_theta": 5000.0,
+    },
+    "smollm3_interval": {
+        **_SMOLLM3, "hidden_size": 112, "num_attention_heads": 7, "num_key_value_heads": 7,
+        "num_hidden_layers": 3, "intermediate_size": 296, "vocab_size": 280,
+        "no_rope_layer_interval": 2, "tie_word_embeddings": True,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 20000.0},
     },
 }  # fmt: skip

@@ -162,6 +162,41 @@ def _gpt_bigcode(c: Config) -> Shapes:
         yield "lm_head.weight", (c["vocab_size"], d)
 
 
+def _llama_like(
+    c: Config, norms: tuple[str, ...], qk: tuple[int, int] | None, bias: bool = False
+) -> Shapes:
+    """LLaMA's names with other norms. `qk`: sizes of the norms of q and k."""
+    d, ffn, q, kv = _sizes(c)
+    yield "model.embed_tokens.weight", (c["vocab_size"], d)
+    for layer in range(c["num_hidden_layers"]):
+        h = f"model.layers.{layer}."
+        for norm in norms:
+            yield f"{h}{norm}_layernorm.weight", (d,)
+        for part, size in zip("qk", qk or (), strict=False):
+            yield f"{h}self_attn.{part}_norm.weight", (size,)
+        attention = c.get("attention_bias", bias)
+        for part, shape in (("q", (q, d)), ("k", (kv, d)), ("v", (kv, d)), ("o", (d, q))):
+            yield from _linear(f"{h}self_attn.{part}_proj", *shape, attention)
+        for part, shape in (("gate", (ffn, d)), ("up", (ffn, d)), ("down", (d, ffn))):
+            yield from _linear(f"{h}mlp.{part}_proj", *shape, c.get("mlp_bias", False))
+    yield "model.norm.weight", (d,)
+    if not c["tie_word_embeddings"]:
+        yield "lm_head.weight", (c["vocab_size"], d)
+
+
+def _plain(c: Config) -> Shapes:
+    yield from _llama_like(c, ("input", "post_attention"), None)
+
+
+def _qwen3(c: Config) -> Shapes:
+    size = c["head_dim"]
+    yield from _llama_like(c, ("input", "post_attention"), (size, size))
+
+
+def _olmo2(c: Config) -> Shapes:
+    yield from _llama_like(c, ("post_attention", "post_feedforward"), _sizes(c)[2:])
+
+
 FAMILY_SHAPES: dict[str, Callable[[Config], Shapes]] = {
     "qwen2": _qwen2,
     "gptj": _gptj,
@@ -171,4 +206,8 @@ FAMILY_SHAPES: dict[str, Callable[[Config], Shapes]] = {
     "starcoder2": _starcoder2,
     "phi3": _phi3,
     "gpt_bigcode": _gpt_bigcode,
+    "qwen3": _qwen3,
+    "olmo2": _olmo2,
+    "granite": _plain,
+    "smollm3": _plain,
 }

@@ -130,6 +130,27 @@ def swapped(a: str, b: str) -> Mistake:
     return change
 
 
+def setting(**fields: object) -> Mistake:
+    def change(config: ModelConfig, weights: Weights) -> ModelConfig:
+        return replace(config, **fields)  # type: ignore[arg-type]
+
+    return change
+
+
+def norms_of_heads(config: ModelConfig, weights: Weights) -> ModelConfig:
+    """A norm of each head where the model has one of the row."""
+    for name in [n for n in weights if n.endswith(("q_norm.gamma", "k_norm.gamma"))]:
+        weights[name] = weights[name][: config.head_dim]
+    return replace(config, head_norms="heads")
+
+
+def norms_before(config: ModelConfig, weights: Weights) -> ModelConfig:
+    """Norms of branches' inputs where the model has them of the outputs."""
+    for name in [n for n in weights if "_post_norm" in n]:
+        weights[name.replace("_post_norm", "_norm")] = weights[name]
+    return replace(config, branch_norms="none")
+
+
 MISTAKES: list[tuple[str, str, Mistake]] = [
     ("qwen2", "bias of q", without("layer.0.q.bias")),
     ("qwen2_gqa_tied", "bias of v", without("layer.1.v.bias")),
@@ -164,6 +185,22 @@ MISTAKES: list[tuple[str, str, Mistake]] = [
     ("gpt_bigcode", "k and v", swapped("layer.0.k", "layer.0.v")),
     ("gpt_bigcode", "bias of v", without("layer.0.v.bias")),
     ("gpt_bigcode_heads", "q and k", swapped("layer.0.q", "layer.0.k")),
+    ("qwen3", "no norms of heads", setting(head_norms="none")),
+    ("qwen3", "norms", swapped("layer.0.q_norm.gamma", "layer.1.k_norm.gamma")),
+    ("qwen3_gqa_tied", "bias of o", without("layer.0.o.bias")),
+    ("olmo2", "norms of heads", norms_of_heads),
+    ("olmo2", "norms before branches", norms_before),
+    ("olmo2", "norms", swapped("layer.0.attn_post_norm.gamma", "layer.0.mlp_post_norm.gamma")),
+    ("olmo2_gqa", "no norms of q and k", setting(head_norms="none")),
+    ("granite", "embeddings", setting(embed_scale=1.0)),
+    ("granite", "scores", setting(score_factor=None)),
+    ("granite", "branches", setting(branch_scale=1.0)),
+    ("granite_bias_tied", "logits", setting(logit_scale=1 / 8.2)),
+    ("granite_bias_tied", "bias of gate", without("layer.0.gate.bias")),
+    ("smollm3", "every layer rotated", setting(unrotated=frozenset())),
+    ("smollm3", "another layer", setting(unrotated=frozenset([0]))),
+    ("smollm3_interval", "interval", setting(unrotated=frozenset([2]))),
+    ("smollm3_interval", "theta", rope(theta=1e4)),
 ]
 
 

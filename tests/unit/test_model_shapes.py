@@ -19,6 +19,7 @@ from lora_sdk.model.shapes import SHAPES, find_config, shape_config, shape_json
         ("opt-6.7b", 4096, 128, 16384, 32),
         ("llama2-7b", 4096, 128, 11008, 32),
         ("llama3.1-8b", 4096, 128, 14336, 32),
+        ("qwen3-8b", 4096, 128, 12288, 36),
     ],
 )
 def test_table_iii(name: str, hidden: int, head_dim: int, ffn: int, layers: int) -> None:

@@ -13,11 +13,15 @@ from lora_sdk.model import (
     gpt_bigcode,
     gpt_neox,
     gptj,
+    granite,
     llama,
+    olmo2,
     opt,
     phi,
     phi3,
     qwen2,
+    qwen3,
+    smollm3,
     stablelm,
     starcoder2,
 )
@@ -76,6 +80,10 @@ _FAMILIES: dict[str, Family] = {
     "starcoder2": starcoder2,
     "phi3": phi3,
     "gpt_bigcode": gpt_bigcode,
+    "qwen3": qwen3,
+    "olmo2": olmo2,
+    "granite": granite,
+    "smollm3": smollm3,
 }
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from lora_sdk.model.fields import MAX_POSITIONS, Fields
 from lora_sdk.model.source import Source, head, norm, table, vector
-from lora_sdk.model.spec import ModelConfig
+from lora_sdk.model.spec import Activation, ModelConfig
 
-ACTIVATIONS = {
+ACTIVATIONS: Mapping[str, Activation] = {
     "gelu_new": "gelu_tanh",
     "gelu_pytorch_tanh": "gelu_tanh",
     "gelu": "gelu_erf",

@@ -4,6 +4,7 @@ attention and MLP side by side behind a norm each, or one after the other."""
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from lora_sdk.model.fields import MAX_POSITIONS, Fields
 from lora_sdk.model.gpt2 import ACTIVATIONS as _GPT2_ACTIVATIONS
@@ -11,9 +12,9 @@ from lora_sdk.model.heads import read_head_dim
 from lora_sdk.model.rope import head_order
 from lora_sdk.model.rope_fields import read_rope, rotary_width
 from lora_sdk.model.source import Source, biased, head, norm, table
-from lora_sdk.model.spec import ModelConfig
+from lora_sdk.model.spec import Activation, ModelConfig
 
-ACTIVATIONS = {**_GPT2_ACTIVATIONS, "gelu_fast": "gelu_tanh"}
+ACTIVATIONS: Mapping[str, Activation] = {**_GPT2_ACTIVATIONS, "gelu_fast": "gelu_tanh"}
 PREFIXES = ("gpt_neox.", "")
 PROBE = "embed_in.weight"
 IGNORED = re.compile(r"layers\.\d+\.attention\.(bias|masked_bias|rotary_emb\.inv_freq)")

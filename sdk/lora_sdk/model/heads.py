@@ -15,12 +15,18 @@ def read_kv_heads(fields: Fields, heads: int, default: int) -> int:
     return kv_heads
 
 
-def read_head_dim(fields: Fields, hidden: int, heads: int, hidden_name: str = "hidden_size") -> int:
-    """head_dim, else hidden/heads; ModelError where that is no even integer, which rotary positions
-    need."""
-    if not fields.has("head_dim") and hidden % heads:
+def read_head_dim(
+    fields: Fields,
+    hidden: int,
+    heads: int,
+    hidden_name: str = "hidden_size",
+    default: int | None = None,
+) -> int:
+    """head_dim, else `default`, else hidden/heads; ModelError where that is no even integer, which
+    rotary positions need."""
+    if not fields.has("head_dim") and default is None and hidden % heads:
         raise fields.error(hidden_name, hidden, f"a multiple of num_attention_heads {heads}")
-    head_dim = fields.integer("head_dim", max(1, hidden // heads), high=4096)
+    head_dim = fields.integer("head_dim", default or max(1, hidden // heads), high=4096)
     if head_dim % 2:
         raise fields.error("head_dim", head_dim, "an even number, for rotary positions")
     return head_dim

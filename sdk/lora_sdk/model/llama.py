@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import replace
 
-from lora_sdk.model.fields import MAX_POSITIONS, Fields
-from lora_sdk.model.heads import read_head_dim, read_kv_heads
+from lora_sdk.model.decoder import Defaults, read_decoder
+from lora_sdk.model.fields import Fields
 from lora_sdk.model.refused import refuse_window
-from lora_sdk.model.rope_fields import read_rope
 from lora_sdk.model.source import Source, biased, head, norm, table
-from lora_sdk.model.spec import ModelConfig
+from lora_sdk.model.spec import BranchNorms, ModelConfig
 
 PREFIXES = ("model.", "")
 PROBE = "embed_tokens.weight"
@@ -17,46 +18,25 @@ IGNORED = re.compile(r"(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq")
 MISTRAL_WINDOW = 4096  # the default of Mistral's configuration
 
 
+LLAMA = Defaults(ffn=11008, vocabulary=32000, positions=2048)
+MISTRAL = Defaults(kv_heads=8, ffn=14336, vocabulary=32000, positions=4096 * 32)
+
+
 def normalize(fields: Fields) -> ModelConfig:
     """The normalized configuration; ModelError names a field that is wrong or not supported."""
     mistral = fields.raw("model_type")[1] == "mistral"
-    hidden = fields.integer("hidden_size", 4096)
-    heads = fields.integer("num_attention_heads", 32)
-    kv_heads = read_kv_heads(fields, heads, 8 if mistral else heads)
-    head_dim = read_head_dim(fields, hidden, heads)
-    positions = fields.integer(
-        "max_position_embeddings", 4096 * 32 if mistral else 2048, high=MAX_POSITIONS
-    )
+    config = read_decoder(fields, "llama", MISTRAL if mistral else LLAMA)
     # A null in the file switches the window off; only a missing field has the default.
     silent = mistral and "sliding_window" not in fields.values
-    refuse_window(fields, positions, MISTRAL_WINDOW if silent else None)
-    attention_bias = fields.flag("attention_bias", False)
-    return ModelConfig(
-        architecture="llama",
-        layers=fields.integer("num_hidden_layers", 32, high=4096),
-        hidden=hidden,
-        heads=heads,
-        kv_heads=kv_heads,
-        head_dim=head_dim,
-        ffn=fields.integer("intermediate_size", 14336 if mistral else 11008),
-        vocabulary=fields.integer("vocab_size", 32000),
-        positions=positions,
-        embed_dim=hidden,
-        norm="rmsnorm",
-        norm_eps=fields.number("rms_norm_eps", 1e-6),
-        norm_first=True,
-        final_norm=True,
-        norm_affine=True,
-        activation=fields.choice("hidden_act", "silu", {"silu": "silu", "swish": "silu"}),
-        gated=True,
-        rope=read_rope(fields, positions),
-        position_rows=0,
-        position_offset=0,
-        tied=fields.flag("tie_word_embeddings", False),
-        qkv_bias=attention_bias,
-        o_bias=attention_bias,
-        mlp_bias=fields.flag("mlp_bias", False),
-    )
+    refuse_window(fields, config.positions, MISTRAL_WINDOW if silent else None)
+    return with_biases(config, fields)
+
+
+def with_biases(config: ModelConfig, fields: Fields) -> ModelConfig:
+    """`config` with the biases that LLaMA's fields name."""
+    attention = fields.flag("attention_bias", False)
+    mlp = fields.flag("mlp_bias", False)
+    return replace(config, qkv_bias=attention, o_bias=attention, mlp_bias=mlp)
 
 
 def sources(config: ModelConfig) -> dict[str, Source]:
@@ -71,13 +51,26 @@ def sources(config: ModelConfig) -> dict[str, Source]:
     return found | head("lm_head", d, config.vocabulary, config.tied, config.head_bias)
 
 
+# A layer's norms by `branch_norms`: canonical name -> the file's.
+NORMS: Mapping[BranchNorms, Mapping[str, str]] = {
+    "none": {"attn_norm": "input_layernorm", "mlp_norm": "post_attention_layernorm"},
+    "alone": {
+        "attn_post_norm": "post_attention_layernorm",
+        "mlp_post_norm": "post_feedforward_layernorm",
+    },
+}
+
+
 def _layer(config: ModelConfig, name: str, tensor: str) -> dict[str, Source]:
     d, ffn = config.hidden, config.ffn
     queries, keys = config.heads * config.head_dim, config.kv_heads * config.head_dim
-    found = {
-        **norm(f"{name}.attn_norm", f"{tensor}.input_layernorm", d, beta=False),
-        **norm(f"{name}.mlp_norm", f"{tensor}.post_attention_layernorm", d, beta=False),
-    }
+    found: dict[str, Source] = {}
+    for own, file in NORMS[config.branch_norms].items():
+        found |= norm(f"{name}.{own}", f"{tensor}.{file}", d, beta=False)
+    for part, columns in (("q", queries), ("k", keys)) if config.head_norms != "none" else ():
+        count = columns if config.head_norms == "row" else config.head_dim
+        own = f"{name}.{part}_norm"
+        found |= norm(own, f"{tensor}.self_attn.{part}_norm", count, beta=False)
     for part, inputs, outputs, bias in (
         ("q", d, queries, config.qkv_bias),
         ("k", d, keys, config.qkv_bias),

@@ -4,12 +4,12 @@ each head, biases everywhere."""
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
-from lora_sdk.model.fields import MAX_POSITIONS, Fields
+from lora_sdk.model.decoder import Defaults, read_decoder
+from lora_sdk.model.fields import Fields
 from lora_sdk.model.gpt2 import ACTIVATIONS
-from lora_sdk.model.heads import read_head_dim, read_kv_heads
 from lora_sdk.model.partial_rotary import separate_qkv
-from lora_sdk.model.rope_fields import read_rope, rotary_width
 from lora_sdk.model.source import Source, biased, head, norm, table
 from lora_sdk.model.spec import ModelConfig
 
@@ -18,35 +18,16 @@ PROBE = "embed_tokens.weight"
 IGNORED = re.compile(r"(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq")
 
 
+DEFAULTS = Defaults(
+    layers=24, hidden=2048, ffn=8192, vocabulary=51200, positions=2048, eps=1e-5, rotary=0.5,
+    activation="gelu_new", activations=ACTIVATIONS,
+)  # fmt: skip
+
+
 def normalize(fields: Fields) -> ModelConfig:
     """The normalized configuration; ModelError names a field that is wrong or not supported."""
-    hidden = fields.integer("hidden_size", 2048)
-    heads = fields.integer("num_attention_heads", 32)
-    head_dim = read_head_dim(fields, hidden, heads)
-    positions = fields.integer("max_position_embeddings", 2048, high=MAX_POSITIONS)
-    width = rotary_width(fields, head_dim, 0.5)
-    return ModelConfig(
-        architecture="phi",
-        layers=fields.integer("num_hidden_layers", 24, high=4096),
-        hidden=hidden,
-        heads=heads,
-        kv_heads=read_kv_heads(fields, heads, heads),
-        head_dim=head_dim,
-        ffn=fields.integer("intermediate_size", 8192),
-        vocabulary=fields.integer("vocab_size", 51200),
-        positions=positions,
-        embed_dim=hidden,
-        norm="layernorm",
-        norm_eps=fields.number("layer_norm_eps", 1e-5),
-        norm_first=True,
-        final_norm=True,
-        norm_affine=True,
-        activation=fields.choice("hidden_act", "gelu_new", ACTIVATIONS),
-        gated=False,
-        rope=read_rope(fields, positions, width=width),
-        position_rows=0,
-        position_offset=0,
-        tied=fields.flag("tie_word_embeddings", False),
+    return replace(
+        read_decoder(fields, "phi", DEFAULTS, "layer_norm_eps"),
         qkv_bias=True,
         o_bias=True,
         mlp_bias=True,

@@ -3,49 +3,25 @@ positions on a part of each head where the configuration says so."""
 
 from __future__ import annotations
 
-from lora_sdk.model.fields import MAX_POSITIONS, Fields
-from lora_sdk.model.heads import read_head_dim, read_kv_heads
+from lora_sdk.model.decoder import Defaults, read_decoder
+from lora_sdk.model.fields import Fields
 from lora_sdk.model.llama import IGNORED, PREFIXES, PROBE
 from lora_sdk.model.refused import refuse_window
 from lora_sdk.model.rope import head_order
-from lora_sdk.model.rope_fields import read_rope, rotary_width
 from lora_sdk.model.source import Source, head, linear, norm, reordered, table
 from lora_sdk.model.spec import ModelConfig
 
 __all__ = ["IGNORED", "PREFIXES", "PROBE", "normalize", "sources"]
 
 
+DEFAULTS = Defaults(hidden=3072, ffn=8192, vocabulary=32064, positions=4096, eps=1e-5, rotary=1.0)
+
+
 def normalize(fields: Fields) -> ModelConfig:
     """The normalized configuration; ModelError names a field that is wrong or not supported."""
-    hidden = fields.integer("hidden_size", 3072)
-    heads = fields.integer("num_attention_heads", 32)
-    head_dim = read_head_dim(fields, hidden, heads)
-    positions = fields.integer("max_position_embeddings", 4096, high=MAX_POSITIONS)
-    refuse_window(fields, positions, None)
-    width = rotary_width(fields, head_dim, 1.0)
-    return ModelConfig(
-        architecture="phi3",
-        layers=fields.integer("num_hidden_layers", 32, high=4096),
-        hidden=hidden,
-        heads=heads,
-        kv_heads=read_kv_heads(fields, heads, heads),
-        head_dim=head_dim,
-        ffn=fields.integer("intermediate_size", 8192),
-        vocabulary=fields.integer("vocab_size", 32064),
-        positions=positions,
-        embed_dim=hidden,
-        norm="rmsnorm",
-        norm_eps=fields.number("rms_norm_eps", 1e-5),
-        norm_first=True,
-        final_norm=True,
-        norm_affine=True,
-        activation=fields.choice("hidden_act", "silu", {"silu": "silu", "swish": "silu"}),
-        gated=True,
-        rope=read_rope(fields, positions, width=width),
-        position_rows=0,
-        position_offset=0,
-        tied=fields.flag("tie_word_embeddings", False),
-    )
+    config = read_decoder(fields, "phi3", DEFAULTS)
+    refuse_window(fields, config.positions, None)
+    return config
 
 
 def sources(config: ModelConfig) -> dict[str, Source]:

@@ -58,20 +58,16 @@ _MISSING = {
     "gemma3_text": "GeGLU, norms that multiply by 1 + w, norms of q and k, alternating windows",
     "glm4": "norms behind attention and MLP",
     "gpt_oss": "a mixture of experts and attention sinks",
-    "granite": "scaled embeddings, residuals, scores and logits",
     "mamba": "state-space layers",
     "mixtral": "a mixture of experts",
     "mllama": "image inputs",
     "mpt": "ALiBi",
     "olmo": "norms without weights and clipped q, k and v",
-    "olmo2": "norms of q and k, norms behind attention and MLP",
     "phimoe": "a mixture of experts",
     "qwen2_moe": "a mixture of experts",
     "qwen2_vl": "image inputs",
     "qwen2_5_vl": "image inputs",
-    "qwen3": "norms of q and k by head",
     "qwen3_moe": "a mixture of experts",
-    "smollm3": "layers without rotary positions",
     "t5": "an encoder and a decoder",
     "whisper": "an encoder and a decoder",
 }
@@ -151,6 +147,8 @@ def refuse_unsupported(fields: Fields) -> None:
     for name, (off, what) in _REFUSED.items():
         if not fields.was_read(name):
             fields.only(name, off, what)
+    if not fields.was_read("layer_types"):
+        refuse_layer_types(fields)
 
 
 def refuse_window(fields: Fields, positions: int, default: int | None) -> None:

@@ -18,12 +18,13 @@ def read_rope(
     positions: int,
     theta_names: Sequence[str] = ("rope_theta",),
     width: int = 0,
+    default_theta: float = DEFAULT_THETA,
 ) -> RopeConfig:
     """RoPE from `rope_parameters`, or from `rope_scaling` and the top-level `theta_names`. `width`:
     the columns of a head that are rotated, 0 for all (`rotary_width` reads them). ModelError: a
     type that is not supported, a parameter that is missing, wrong or of another type."""
     rope = _rope_fields(fields)
-    theta = rope.number("rope_theta", fields.number(theta_names, DEFAULT_THETA, 1), 1)
+    theta = rope.number("rope_theta", fields.number(theta_names, default_theta, 1), 1)
     kind = rope.choice(("rope_type", "type"), "default", KINDS)
     if not width:
         rope.only("partial_rotary_factor", (1, 1.0), "rotating a part of a head")

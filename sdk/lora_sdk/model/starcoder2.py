@@ -2,51 +2,31 @@
 
 from __future__ import annotations
 
-from lora_sdk.model.fields import MAX_POSITIONS, Fields
+from dataclasses import replace
+
+from lora_sdk.model.decoder import Defaults, read_decoder
+from lora_sdk.model.fields import Fields
 from lora_sdk.model.gpt2 import ACTIVATIONS
-from lora_sdk.model.heads import read_head_dim, read_kv_heads
 from lora_sdk.model.llama import IGNORED, PREFIXES, PROBE
 from lora_sdk.model.refused import refuse_window
-from lora_sdk.model.rope_fields import read_rope
 from lora_sdk.model.source import Source, biased, head, norm, table
 from lora_sdk.model.spec import ModelConfig
 
 __all__ = ["IGNORED", "PREFIXES", "PROBE", "normalize", "sources"]
 
 
+DEFAULTS = Defaults(
+    layers=30, hidden=3072, heads=24, kv_heads=2, ffn=12288, vocabulary=49152, positions=4096,
+    eps=1e-5, tied=True, activation="gelu_pytorch_tanh", activations=ACTIVATIONS,
+)  # fmt: skip
+
+
 def normalize(fields: Fields) -> ModelConfig:
     """The normalized configuration; ModelError names a field that is wrong or not supported."""
-    hidden = fields.integer("hidden_size", 3072)
-    heads = fields.integer("num_attention_heads", 24)
-    positions = fields.integer("max_position_embeddings", 4096, high=MAX_POSITIONS)
-    refuse_window(fields, positions, None)
+    config = read_decoder(fields, "starcoder2", DEFAULTS, "norm_epsilon")
+    refuse_window(fields, config.positions, None)
     bias = fields.flag("use_bias", True)
-    return ModelConfig(
-        architecture="starcoder2",
-        layers=fields.integer("num_hidden_layers", 30, high=4096),
-        hidden=hidden,
-        heads=heads,
-        kv_heads=read_kv_heads(fields, heads, 2),
-        head_dim=read_head_dim(fields, hidden, heads),
-        ffn=fields.integer("intermediate_size", 12288),
-        vocabulary=fields.integer("vocab_size", 49152),
-        positions=positions,
-        embed_dim=hidden,
-        norm="layernorm",
-        norm_eps=fields.number("norm_epsilon", 1e-5),
-        norm_first=True,
-        final_norm=True,
-        norm_affine=True,
-        activation=fields.choice("hidden_act", "gelu_pytorch_tanh", ACTIVATIONS),
-        gated=False,
-        rope=read_rope(fields, positions),
-        position_rows=0,
-        position_offset=0,
-        tied=fields.flag("tie_word_embeddings", True),
-        qkv_bias=bias,
-        o_bias=bias,
-        mlp_bias=bias,
-    )
+    return replace(config, qkv_bias=bias, o_bias=bias, mlp_bias=bias)
 
 
 def sources(config: ModelConfig) -> dict[str, Source]:

@@ -1,0 +1,22 @@
+"""Qwen3: LLaMA's tensor names, an RMSNorm of each head of q and k."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lora_sdk.model.decoder import Defaults, read_decoder
+from lora_sdk.model.fields import Fields
+from lora_sdk.model.llama import IGNORED, PREFIXES, PROBE, sources, with_biases
+from lora_sdk.model.qwen2 import refuse_qwen_window
+from lora_sdk.model.spec import ModelConfig
+
+__all__ = ["IGNORED", "PREFIXES", "PROBE", "normalize", "sources"]
+
+DEFAULTS = Defaults(kv_heads=32, head_dim=128, ffn=22016, vocabulary=151936, positions=32768)
+
+
+def normalize(fields: Fields) -> ModelConfig:
+    """The normalized configuration; ModelError names a field that is wrong or not supported."""
+    refuse_qwen_window(fields)
+    config = with_biases(read_decoder(fields, "qwen3", DEFAULTS), fields)
+    return replace(config, head_norms="heads")
