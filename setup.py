@@ -12,6 +12,10 @@ DATA = {
 setup(
     packages=[*find_packages("sdk"), *find_packages("host"), *DATA],
     package_dir={"lora_sdk": "sdk/lora_sdk", "lora_host": "host/lora_host", **DATA},
-    package_data={name: ["**/*"] for name in DATA} | {"lora_sdk.timing": ["data/*"]},
+    package_data={name: ["**/*"] for name in DATA}
+    | {
+        "lora_sdk.timing": ["data/*"],
+        "lora_sdk.serve": ["*.html"],
+    },
     cffi_modules=["host/lora_host/ffi_build.py:make_builder"],
 )

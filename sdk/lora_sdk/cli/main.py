@@ -27,6 +27,7 @@ COMMANDS = {
     "serve": "lora_sdk.cli.serve:serve",
     "spec": "lora_sdk.cli.spec:spec",
     "synth": "lora_sdk.cli.synth:synth",
+    "top": "lora_sdk.cli.top:top",
     "validate": "lora_sdk.cli.validate:validate",
 }
 """Name of a command -> its location. It is imported on first use."""

@@ -137,6 +137,11 @@ class Engine:
         return self._stepper.steps
 
     @property
+    def new_tokens(self) -> int:
+        """Tokens of all requests so far, also of those that run."""
+        return self._generator.new_tokens
+
+    @property
     def redone_steps(self) -> int:
         """Steps that were run a second time after a failure, by the SDK or by the C host."""
         return self._stepper.redone + self.cluster.stats().redone_steps

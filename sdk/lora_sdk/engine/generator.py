@@ -49,6 +49,11 @@ class Generator:
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
 
+    @property
+    def new_tokens(self) -> int:
+        """Tokens of all requests so far."""
+        return self._loop.new_tokens
+
     def submit(self, request: Request) -> None:
         """Queue a request. It takes part from the next step on. Does not wait."""
         if self._closed:

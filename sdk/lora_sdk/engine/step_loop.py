@@ -44,6 +44,7 @@ class StepLoop:
         self._speculation = speculation
         self._must_return = must_return
         self._plain_step = False  # the next step has no drafted rows
+        self.new_tokens = 0
         self._affected: list[Request] = []  # the requests that a failure now would end
 
     def submit(self, request: Request) -> None:
@@ -296,6 +297,7 @@ class StepLoop:
 
     def _accept(self, track: Track, token: int, logprobs: PositionLogprobs | None) -> None:
         delta = track.sample.accept(token, logprobs)
+        self.new_tokens += 1
         if track.sample.finish_reason is not None:
             self._scheduler.end(track)
         self._deliver(track.request, delta)
@@ -322,6 +324,7 @@ class StepLoop:
 
         def on_token(token: int) -> bool:
             delta = track.sample.accept(token)
+            self.new_tokens += 1
             track.computed += 1
             try:
                 request.deliver(delta)

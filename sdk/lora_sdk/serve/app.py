@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Coroutine
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, TypeVar
 
 from fastapi import FastAPI, Request
@@ -11,7 +10,7 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
-from lora_sdk.serve import adapters, chat, completions, responses, tokenizing
+from lora_sdk.serve import adapters, chat, completions, responses, status, tokenizing
 from lora_sdk.serve.body import Fields, StreamedFields, read_body
 from lora_sdk.serve.errors import ApiError, ClientGone
 from lora_sdk.serve.guard import Guard
@@ -19,6 +18,7 @@ from lora_sdk.serve.lifecycle import State
 from lora_sdk.serve.metrics import CONTENT_TYPE
 from lora_sdk.serve.replies import EventStream, error_reply, json_reply
 from lora_sdk.serve.service import CALLER, Caller, Service
+from lora_sdk.serve.status import package_version
 
 Body = TypeVar("Body", bound=Fields)
 Sampled = TypeVar("Sampled", bound=StreamedFields)
@@ -61,7 +61,13 @@ def _add_state(app: FastAPI, service: Service) -> None:
         return json_reply(lifecycle.as_dict(), 200 if lifecycle.state is State.READY else 503)
 
     async def released() -> Response:
-        return json_reply({"version": _version()})
+        return json_reply({"version": package_version()})
+
+    async def page() -> Response:
+        return status.page()
+
+    async def told() -> Response:
+        return json_reply(await status.status(service))
 
     async def metrics() -> Response:
         if lifecycle.state is State.READY:
@@ -75,6 +81,8 @@ def _add_state(app: FastAPI, service: Service) -> None:
         service.adapter_of(name)
         return json_reply(next(one for one in service.models() if one["id"] == name))
 
+    app.add_api_route("/", page)
+    app.add_api_route("/status", told)
     app.add_api_route("/health", health)
     app.add_api_route("/ready", ready)
     app.add_api_route("/version", released)
@@ -146,10 +154,3 @@ async def _on_http_error(_request: Request, error: Exception) -> Response:
     reply = error_reply(ApiError(error.status_code, str(error.detail).lower()))
     reply.headers.update(error.headers or {})
     return reply
-
-
-def _version() -> str:
-    try:
-        return version("lora-fpga")
-    except PackageNotFoundError:  # a checkout that is not installed
-        return "unknown"

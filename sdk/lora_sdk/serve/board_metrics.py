@@ -65,8 +65,8 @@ class BoardCollector(Collector):
         self._reading: BoardReading | None = None
         self._task: asyncio.Future[BoardReading] | None = None
 
-    async def refresh(self, engine: Engine) -> None:
-        """Take a new reading, in a thread."""
+    async def refresh(self, engine: Engine) -> BoardReading | None:
+        """The newest reading, taken in a thread; None before the first."""
         if self._task is None:
             self._task = asyncio.ensure_future(asyncio.to_thread(read_boards, engine))
         task = self._task
@@ -75,6 +75,7 @@ class BoardCollector(Collector):
             self._task = None
             if task.exception() is None:
                 self._reading = task.result()
+        return self._reading
 
     def collect(self) -> Iterator[Metric]:
         reading = self._reading

@@ -18,8 +18,8 @@ from lora_sdk.serve.service import CALLER, Caller, Service
 from lora_sdk.serve.settings import digest
 
 LOG = logging.getLogger("lora.serve")
-OPEN_PATHS = ("/health", "/ready")
-"""Answered without a key: load balancers have none."""
+OPEN_PATHS = ("/", "/health", "/ready")
+"""Answered without a key: load balancers have none, and the page at / has no data of its own."""
 
 _CLIENT_GONE = 499  # as nginx logs it
 

@@ -57,6 +57,7 @@ class Service:
         self.adapters: list[str] = []
         self._stopping = False
         self._created = int(time.time())
+        self.started = time.monotonic()
 
     @property
     def engine(self) -> Engine:

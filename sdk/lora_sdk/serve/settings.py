@@ -109,7 +109,12 @@ def _is_loopback(host: str) -> bool:
 
 
 def read_keys(path: Path) -> tuple[bytes, ...]:
-    """Digests of the keys of a file, one key a line; RequestError names a bad line."""
+    """Digests of the keys of a file. RequestError as for `key_lines`."""
+    return tuple(map(digest, key_lines(path)))
+
+
+def key_lines(path: Path) -> list[str]:
+    """The keys of a file, one key a line, at least one; RequestError names a bad line."""
     try:
         lines = read_regular(path, MAX_KEY_FILE).decode("ascii").splitlines()
     except OSError as error:
@@ -126,10 +131,10 @@ def read_keys(path: Path) -> tuple[bytes, ...]:
                 f"{path}, line {number}: expected a key of at least {MIN_KEY} characters without "
                 "spaces"
             )
-        keys.append(digest(key))
+        keys.append(key)
     if not keys:
         raise RequestError(f"{path} holds no key; expected one API key a line")
-    return tuple(keys)
+    return keys
 
 
 def digest(key: str) -> bytes:

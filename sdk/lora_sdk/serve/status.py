@@ -1,0 +1,129 @@
+"""`/status`: the server's state as JSON, and the page at `/` that shows it in a browser."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import time
+from collections.abc import Iterator
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from fastapi.responses import Response
+
+from lora_sdk.serve.lifecycle import State
+
+if TYPE_CHECKING:
+    from lora_sdk.engine.engine import Engine
+    from lora_sdk.serve.board_metrics import BoardReading
+    from lora_sdk.serve.service import Service
+
+
+def package_version() -> str:
+    """The installed version, or "unknown"."""
+    try:
+        return version("lora-fpga")
+    except PackageNotFoundError:  # a checkout that is not installed
+        return "unknown"
+
+
+async def status(service: Service) -> dict[str, object]:
+    """All counts are totals since the start; a reader takes differences. `boards` is empty and
+    `kv` None until the model is loaded."""
+    told: dict[str, object] = {
+        "version": package_version(),
+        "model": service.settings.name,
+        "adapters": service.adapters,
+        **service.lifecycle.as_dict(),
+        "uptime": round(time.monotonic() - service.started, 3),
+        "requests": {
+            "running": service.gate.running,
+            "waiting": service.gate.waiting,
+            "capacity": service.gate.capacity,
+            "max_waiting": service.settings.max_queue,
+        },
+        "new_tokens": 0,
+        "boards": [],
+        "kv": None,
+    }
+    if service.lifecycle.state is State.READY:
+        engine = service.engine
+        told["new_tokens"] = engine.new_tokens
+        reading = await service.metrics.boards.refresh(engine)
+        told["boards"] = list(_boards(engine, reading))
+        if reading is not None:
+            told.update(_counts(reading))
+    return told
+
+
+def _counts(reading: BoardReading) -> dict[str, object]:
+    return {
+        "kv": {"pages": reading.pages, "free": reading.free_pages},
+        "steps": reading.steps,
+        "redone_steps": reading.redone,
+        "speculation": {
+            "verifications": reading.drafts,
+            "drafted": reading.drafted,
+            "accepted": reading.accepted,
+        },
+    }
+
+
+def _boards(engine: Engine, reading: BoardReading | None) -> Iterator[dict[str, object]]:
+    """Boards by rank. Bytes of a bank are those that the plan reserves."""
+    links = () if reading is None else reading.links
+    for planned in engine.plan.boards:
+        info = engine.cluster.infos[planned.board]
+        yield {
+            "rank": planned.rank,
+            "address": info.address,
+            "name": info.name,
+            "serial": info.serial,
+            "banks": [
+                {
+                    "bank": engine.plan.board.bank_name(use.bank),
+                    "used": use.reserved,
+                    "usable": use.usable,
+                }
+                for use in planned.use
+            ],
+            "links": [
+                {"port": port, "up": up, "frames": frames, "errors": errors}
+                for board, port, up, frames, errors in sorted(links)
+                if board == planned.board
+            ],
+        }
+
+
+def page() -> Response:
+    """The page. It has no data of its own: its script asks `/status`, with the reader's key."""
+    text, policy = _page()
+    headers = {
+        "content-security-policy": policy,
+        "cache-control": "no-cache",
+        "x-content-type-options": "nosniff",
+        "referrer-policy": "no-referrer",
+    }
+    return Response(text, headers=headers, media_type="text/html")
+
+
+@cache
+def _page() -> tuple[bytes, str]:
+    """The page and a policy that allows its own script and style, and nothing else."""
+    text = files(__package__).joinpath("status_page.html").read_bytes()
+    hashes = {
+        kind: " ".join(map(_hashed, re.findall(rb"<%b>(.*?)</%b>" % (tag, tag), text, re.DOTALL)))
+        for kind, tag in (("script", b"script"), ("style", b"style"))
+    }
+    return text, (
+        f"default-src 'none'; script-src {hashes['script']}; style-src {hashes['style']}; "
+        "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'"
+    )
+
+
+def _hashed(code: bytes) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(code).digest()).decode()}'"

@@ -1,0 +1,189 @@
+"""The status as JSON, the page that shows it in a browser, and `lora top`."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from rich.console import Console
+
+from lora_sdk import Engine
+from lora_sdk.cli.top_view import view
+from lora_sdk.serve.settings import digest
+from lora_sdk.serve.status_schema import SCHEMA
+from tests.commands import LORA, command, one_line_error
+from tests.served import Served, served
+
+KEY = "a-key-of-sixteen-or-more"
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[Served]:
+    """Two boards, a key."""
+    keys = (digest(KEY),)
+    with served(lambda progress: Engine(boards=2, progress=progress), keys=keys) as running:
+        yield running
+
+
+def told(server: Served) -> dict[str, Any]:
+    reply = server.get("/status", authorization=f"Bearer {KEY}")
+    assert reply.status == 200
+    jsonschema.validate(reply.body, SCHEMA)
+    assert isinstance(reply.body, dict)
+    return reply.body
+
+
+def test_status_follows_the_work(pair: Served) -> None:
+    before = told(pair)
+    assert (before["model"], before["status"]) == ("demo", "ready")
+    pair.client(KEY).completions.create(model="demo", prompt="a", max_tokens=12, temperature=0)
+    after = told(pair)
+    assert after["new_tokens"] - before["new_tokens"] in range(1, 13)
+    assert after["steps"] > before["steps"] and after["uptime"] > before["uptime"]
+    assert after["requests"]["running"] == 0
+    assert after["requests"]["capacity"] == pair.engine.plan.max_sequences
+    for was, now, planned in zip(
+        before["boards"], after["boards"], pair.engine.plan.boards, strict=True
+    ):
+        assert now["address"] == pair.engine.cluster.infos[planned.board].address
+        assert sum(bank["used"] for bank in now["banks"]) == sum(u.reserved for u in planned.use)
+        frames = [sum(link["frames"] for link in one["links"]) for one in (was, now)]
+        assert frames[1] > frames[0] and all(link["up"] for link in now["links"])
+
+
+def test_tokens_count_while_a_request_runs(pair: Served) -> None:
+    seen, engine = [], pair.engine
+    start = engine.new_tokens
+
+    def received(_delta: object) -> None:
+        seen.append(engine.new_tokens - start)
+
+    engine.generate("a", on_delta=received)
+    assert seen == list(range(1, len(seen) + 1)) and len(seen) > 1
+
+
+def test_a_key_guards_the_state_and_not_the_page(pair: Served) -> None:
+    assert pair.get("/status").status == 401
+    page = pair.get("/")
+    assert page.status == 200 and page.headers["content-type"].startswith("text/html")
+    assert "emu:" not in page.body and KEY not in page.body
+
+
+def test_the_policy_allows_the_pages_own_code_alone(pair: Served) -> None:
+    page = pair.get("/")
+    policy = page.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert "unsafe" not in policy and policy.count("sha256-") == 2
+    assert not re.search(r"\s(?:on\w+|style)=|src=\"http|href=\"http", page.body)
+
+
+@pytest.mark.slow
+def test_a_browser_shows_it(server: Served, tmp_path: Path) -> None:
+    """Chromium runs the page's script under its policy, and has the boards in its document."""
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("chromium is not installed")
+    server.client().completions.create(model="demo", prompt="a", max_tokens=5)
+    shot = tmp_path / "page.png"
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=4000"]
+    for output in (["--dump-dom"], [f"--screenshot={shot}", "--window-size=1200,800"]):
+        done = subprocess.run(
+            [chromium, *flags, f"--user-data-dir={tmp_path / 'profile'}", *output, server.url],
+            capture_output=True, timeout=120,
+        )  # fmt: skip
+        if output == ["--dump-dom"]:
+            text = done.stdout.decode()
+            assert 'class="state ready">ready<' in text
+            assert "<td>emu:" in text and "Refused to" not in done.stderr.decode()
+    assert shot.read_bytes().startswith(b"\x89PNG")
+
+
+def test_top_as_json_and_as_a_table(pair: Served, tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_text(f"# for lora top\n{KEY}\n")
+    given = ("top", "--once", "--url", pair.url, "--api-key-file", file)
+    done = command(LORA, *given, "--json")
+    assert done.returncode == 0, done.stderr
+    jsonschema.validate(json.loads(done.stdout), SCHEMA)
+    drawn = command(LORA, *given).stdout.decode()
+    assert "demo  ready" in drawn and drawn.count("u280") == 2
+
+
+def test_rates_are_differences() -> None:
+    first = json.loads(json.dumps(STATE))
+    second = {**first, "uptime": first["uptime"] + 2, "new_tokens": 300, "steps": 70}
+    assert "100.0" in drawn(second, first) and "25.0" in drawn(second, first)
+
+
+def test_control_characters_of_a_server_are_not_printed() -> None:
+    hostile = {**STATE, "model": "\x1b]0;x\x07", "adapters": ["a\x1b[2J"]}
+    assert "\x1b" not in drawn(hostile, None) and "\x07" not in drawn(hostile, None)
+
+
+def drawn(state: dict[str, Any], last: dict[str, Any] | None) -> str:
+    console = Console(file=io.StringIO(), width=200)
+    console.print(view(state, last))
+    return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
+
+
+STATE: dict[str, Any] = {
+    "version": "1", "model": "m", "adapters": [], "status": "ready", "loaded_bytes": 1,
+    "total_bytes": 1, "uptime": 5.0, "new_tokens": 100, "steps": 20, "redone_steps": 0,
+    "requests": {"running": 1, "waiting": 0, "capacity": 4, "max_waiting": 8}, "boards": [],
+    "kv": {"pages": 10, "free": 3},
+    "speculation": {"verifications": 0, "drafted": 0, "accepted": 0},
+}  # fmt: skip
+
+
+@contextmanager
+def answering(body: bytes, status: int = 200) -> Iterator[str]:
+    """A server that answers everything so."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as running:
+        thread = threading.Thread(target=running.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{running.server_port}"
+        running.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "part"),
+    [
+        (b"<html>", 200, "is not the status of a lora serve"),
+        (b"[" * 100_000, 200, "is not the status of a lora serve"),
+        (json.dumps({**STATE, "requests": 3}).encode(), 200, "$.requests has another form"),
+        (json.dumps({**STATE, "boards": [{}]}).encode(), 200, "$.boards[0] has another form"),
+        (b"", 404, "answers 404"),
+        (b"", 401, "--api-key-file"),
+    ],
+)
+def test_what_is_no_server_is_one_line(body: bytes, status: int, part: str) -> None:
+    with answering(body, status) as url:
+        one_line_error(command(LORA, "top", "--once", "--url", url), part)
+
+
+def test_a_bad_url_is_refused() -> None:
+    one_line_error(command(LORA, "top", "--url", "localhost:8000"), "expected http://HOST:PORT")
+    one_line_error(command(LORA, "top", "--once", "--url", "http://127.0.0.1:9"), "does not answer")
