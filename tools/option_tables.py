@@ -11,10 +11,10 @@ from pathlib import Path
 
 from lora_sdk.arguments.describe import markdown_table
 from lora_sdk.core.options import EngineOptions
-from lora_sdk.sampling import SamplingParams
+from lora_sdk.sampling import BeamSearchParams, SamplingParams
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "python.md"
-OWNERS: tuple[type, ...] = (EngineOptions, SamplingParams)
+OWNERS: tuple[type, ...] = (EngineOptions, SamplingParams, BeamSearchParams)
 
 
 def with_tables(page: str) -> str:

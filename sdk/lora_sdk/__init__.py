@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from lora_sdk.core.verify import Tree
     from lora_sdk.engine.engine import Engine
     from lora_sdk.model.demo import demo_model_path
-    from lora_sdk.sampling import SamplingParams
+    from lora_sdk.sampling import BeamSearchParams, SamplingParams
 
 _HOMES = {
     "lora_host.errors": (
@@ -49,7 +49,7 @@ _HOMES = {
     "lora_sdk.model.demo": ("demo_model_path",),
     "lora_sdk.engine.engine": ("Engine",),
     "lora_sdk.core.results": ("Output", "Delta", "Result", "Verified"),
-    "lora_sdk.sampling": ("SamplingParams",),
+    "lora_sdk.sampling": ("BeamSearchParams", "SamplingParams"),
     "lora_sdk.core.step": ("Row", "StepResult"),
     "lora_sdk.core.verify": ("Tree",),
 }
@@ -57,6 +57,7 @@ _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "AdapterError",
+    "BeamSearchParams",
     "CommandError",
     "Delta",
     "Engine",

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lora_sdk import Engine, Result, SamplingParams
+from lora_sdk import BeamSearchParams, Engine, Result, SamplingParams
 from tests.commands import LORA, RUN, command, lora_run, one_line_error
 from tests.processes import environment
 from tests.variants import variant, write_checkpoint
@@ -53,6 +53,31 @@ def test_stdout_is_the_text_and_nothing_else(
     line = done.stderr.decode()
     assert line.count("\n") == 1 and line.startswith("measured: ")
     assert f"{len(want.token_ids)} new tokens" in line and "4 emulated boards" in line
+
+
+def test_beams_write_the_best_hypothesis_and_json_its_score(
+    folder: Path, prompt: Path, tmp_path: Path
+) -> None:
+    params = BeamSearchParams(beam_width=3, max_tokens=9, early_stopping=True, n=2)
+    with Engine(folder) as engine:
+        want = engine.beam_search("The quick brown fox", params)
+    assert isinstance(want, Result)
+    flags = ("--model", folder, "--beams", 3, "--early-stopping", "true", "-n", 9, "-q")
+    done = lora_run(*flags, prompt)
+    assert (done.returncode, done.stdout.decode()) == (0, want.text)
+    batch = tmp_path / "batch"
+    batch.write_text(
+        '{"prompt": "The quick brown fox", "n": 2}\n{"prompt": "The quick", "beam_width": null}\n'
+    )
+    lines = lora_run(*flags, "--batch", batch).stdout.decode().splitlines()
+    first, second = (json.loads(line)["outputs"] for line in lines)
+    assert [output["score"] for output in first] == [output.score for output in want.outputs]
+    assert [output["score"] for output in second] == [None]
+
+
+def test_flags_of_beam_search_need_beams(prompt: Path) -> None:
+    done = lora_run("--early-stopping", "never", prompt)
+    one_line_error(done, "--early-stopping needs --beams")
 
 
 def test_stdin_option_and_echo_give_the_same(folder: Path, expected: Callable[..., Result]) -> None:

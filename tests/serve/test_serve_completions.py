@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from openai import BadRequestError, NotFoundError
 
-from lora_sdk import SamplingParams
+from lora_sdk import BeamSearchParams, SamplingParams
 from lora_sdk.core.results import Result
 from tests.served import Served
 
@@ -133,6 +133,43 @@ def test_extras_of_vllm(server: Served) -> None:
     assert listed[0] is None and len(listed) == want.prompt_tokens
 
 
+def test_beam_search_as_the_engine_does_it(server: Served) -> None:
+    params = BeamSearchParams(beam_width=4, n=2, max_tokens=9, length_penalty=0.5)
+    want = server.engine.beam_search([PROMPT, "def f("], params)
+    assert isinstance(want, list)
+    more = {"use_beam_search": True, "best_of": 4, "length_penalty": 0.5}
+    create = server.client().completions.create
+    got = create(model="demo", prompt=[PROMPT, "def f("], n=2, max_tokens=9, extra_body=more)
+    assert [c.text for c in got.choices] == [o.text for r in want for o in r.outputs]
+    assert got.choices[0].text != got.choices[1].text
+    drawn = create(
+        model="demo", prompt=PROMPT, n=2, seed=3, temperature=1.5, max_tokens=9, extra_body=more
+    )
+    assert [c.text for c in drawn.choices] != [c.text for c in got.choices[:2]]
+
+
+@pytest.mark.parametrize(
+    ("field", "body"),
+    [
+        ("use_beam_search", {"stream": True}),
+        ("stop", {"stop": ["x"]}),
+        ("logprobs", {"logprobs": 1}),
+        ("n", {"n": 3, "best_of": 2}),
+        ("best_of", {"best_of": 2000}),
+        ("best_of", {"best_of": 900}),
+        ("length_penalty", {"length_penalty": 99}),
+        ("early_stopping", {"early_stopping": "always"}),
+    ],
+)
+def test_what_beam_search_does_not_take_is_named(
+    server: Served, field: str, body: dict[str, object]
+) -> None:
+    more = {"use_beam_search": True, **body}
+    with pytest.raises(BadRequestError) as caught:
+        server.client().completions.create(model="demo", prompt=PROMPT, extra_body=more)
+    assert caught.value.param == field
+
+
 def test_stop_and_bias(server: Served) -> None:
     create = server.client().completions.create
     got = create(model="demo", prompt=PROMPT, max_tokens=30, temperature=0, stop=["os"])
@@ -149,7 +186,8 @@ def test_stop_and_bias(server: Served) -> None:
     ("field", "value"),
     [
         ("best_of", 3),
-        ("use_beam_search", True),
+        ("early_stopping", True),
+        ("length_penalty", 0.5),
         ("temperature", "hot"),
         ("temperature", -1),
         ("top_p", 7),

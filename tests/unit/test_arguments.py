@@ -14,13 +14,14 @@ import click
 import pytest
 
 from lora_host.errors import RequestError
-from lora_sdk import Engine, SamplingParams
+from lora_sdk import BeamSearchParams, Engine, SamplingParams
 from lora_sdk.arguments.describe import markdown_table
 from lora_sdk.arguments.option import Option, check_options, option, options_of
 from lora_sdk.cli.main import COMMANDS
 from lora_sdk.cli.outcome import run_command
 from lora_sdk.cli.run_command import lora_run
 from lora_sdk.core.options import EngineOptions
+from lora_sdk.sampling.beam_params import BEAM_FIELDS
 from tools.option_tables import PAGE, with_tables
 
 OWNERS = (EngineOptions, SamplingParams)
@@ -138,13 +139,18 @@ def test_the_command_line_refuses_in_the_words_of_the_engine(
         ("--seed", "9" * 5000, "seed", "9" * 5000),
         ("--repeat-penalty", "0", "repetition_penalty", 0.0),
         ("--stop", "", "stop", ""),
+        ("--beams", "0", "beam_width", 0),
+        ("--beams", "many", "beam_width", "many"),
+        ("--length-penalty", "6", "length_penalty", 6.0),
+        ("--early-stopping", "maybe", "early_stopping", "maybe"),
     ],
 )
 def test_the_command_line_refuses_in_the_words_of_the_parameters(
     flag: str, text: str, field: str, value: object, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(RequestError) as caught:
-        SamplingParams(**{field: value})  # type: ignore[arg-type]
+        made = BeamSearchParams if field in BEAM_FIELDS else SamplingParams
+        made(**{field: value})  # type: ignore[arg-type]
     assert run_command(lora_run, "lora-run", ["-p", "x", flag, text]) == 2
     said = capsys.readouterr().err
     assert said == f"lora-run: error: {caught.value}\n" and len(said) < 500
@@ -157,7 +163,8 @@ def test_the_command_line_refuses_in_the_words_of_the_parameters(
         (Option("x", "int | None", None, "h"), [None, -9], [0.5, "1"]),
         (Option("x", "float", 1.0, "h", low=0, high=1, above=True), [0.5, 1], [0, 1.1, "a"]),
         (Option("x", "bool", False, "h"), [True], [1, None, "yes"]),
-        (Option("x", "str", "a", "h", choices=("a", "b")), ["b"], ["c", None, 3]),
+        (Option("x", "bool | str", False, "h", choices=("a",)), [True, "a"], [1, None, "true", 0]),
+        (Option("x", "str", "a", "h", choices=("a", "b")), ["b"], ["c", None, 3, True]),
         (Option("x", "Sequence[str]", (), "h"), [["a"], ()], ["a", [1], None, 5]),
         (Option("x", "Sequence[int]", (), "h"), [[1], ()], ["1", ["a"], [True], 5]),
         (Option("x", "str | Path | None", None, "h"), ["a", Path("b"), None], [5, b"a", ["a"]]),

@@ -45,9 +45,11 @@ def default_text(option: Option) -> str:
 
 
 def markdown_table(owner: type) -> str:
-    """The arguments of a described dataclass as a Markdown table."""
+    """The arguments of a described dataclass as a Markdown table, without those that it inherits
+    unchanged."""
     lines = ["| argument | flag | values | default | meaning |", "|---|---|---|---|---|"]
-    for option in options_of(owner).values():
+    for name in owner.__annotations__:
+        option = options_of(owner)[name]
         flags = ", ".join(f"`{flag}`" for flag in option.flags)
         cells = (f"`{option.name}`", flags, _cell(option), _default_cell(option), option.help)
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache, cached_property
 from typing import Any, TypeVar, cast
@@ -15,6 +15,11 @@ from lora_host import abi
 from lora_host.errors import RequestError
 
 T = TypeVar("T")
+_PARSERS: dict[str, Callable[[str], object]] = {
+    "int": int,
+    "float": float,
+    "bool": lambda text: {"false": False, "true": True}.get(text, text),
+}
 _KEY = "option"
 
 
@@ -23,8 +28,9 @@ class Option:
     """An argument. `type` is its annotation as text.
 
     `help`: one line without a period. `unset`: the meaning of the default, if the value does not
-    say it. `flags`: on the command line, () for none. `choices`: allowed values of a string. `low`,
-    `high`: inclusive range of a number; `above` excludes `low`; a string names a constant of abi.h.
+    say it. `flags`: on the command line, () for none. `choices`: allowed values of a string, or of
+    a bool besides True and False. `low`, `high`: inclusive range of a number; `above` excludes
+    `low`; a string names a constant of abi.h.
     """
 
     name: str
@@ -62,7 +68,8 @@ class Option:
     @property
     def _one(self) -> str:
         if self.choices:
-            *others, last = map(repr, self.choices)
+            truths = (False, True) if self.kind == "bool" else ()
+            *others, last = map(repr, (*truths, *self.choices))
             return f"{', '.join(others)} or {last}"
         if self.kind == "int":
             if self.high is None:
@@ -95,7 +102,7 @@ class Option:
     def parse(self, text: str) -> object:
         """The checked value of a flag's text. For a sequence, one entry."""
         try:
-            value = {"int": int, "float": float}.get(self.kind, str)(text)
+            value = _PARSERS.get(self.kind, str)(text)
         except ValueError:
             raise self.refused(text) from None
         if not self.many:
@@ -103,13 +110,13 @@ class Option:
         return value
 
     def _fits(self, value: object) -> bool:
-        if self.choices:
+        if self.choices and not isinstance(value, bool):
             return isinstance(value, str) and value in self.choices
         if self.kind in ("int", "float"):
             matches = is_integer(value) if self.kind == "int" else is_real(value)
             return matches and self._within(cast("float", value))
-        if self.kind == "bool":
-            return isinstance(value, bool)
+        if self.kind == "bool" or self.choices:
+            return self.kind == "bool" and isinstance(value, bool)
         if self.kind in ("Sequence[str]", "Sequence[int]"):
             fits = _is_text if self.kind == "Sequence[str]" else is_integer
             return isinstance(value, Sequence) and not _is_text(value) and all(map(fits, value))

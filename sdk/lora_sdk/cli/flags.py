@@ -36,7 +36,7 @@ def flags(owner: type, *names: str, **changes: Mapping[str, Any]) -> Callable[[F
 
 def _flag(option: Option, required: bool) -> Callable[[Function], Function]:
     more: dict[str, Any] = {"required": required, "help": _help(option)}
-    if option.kind == "bool":
+    if option.kind == "bool" and not option.choices:
         return click.option(*option.flags, option.name, is_flag=True, **more)
     shown = option.default not in (None, (), "") and not option.unset
     return click.option(
@@ -63,14 +63,19 @@ def _parser(option: Option) -> Callable[[Any], object]:
 
 def _completer(option: Option) -> Callable[[click.Context, click.Parameter, str], list[str]]:
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-        return [choice for choice in option.choices if choice.startswith(incomplete)]
+        return [choice for choice in _choices(option) if choice.startswith(incomplete)]
 
     return complete
 
 
 def _metavar(option: Option) -> str:
-    choices = f"[{'|'.join(option.choices)}]" if option.choices else ""
+    choices = f"[{'|'.join(_choices(option))}]" if option.choices else ""
     return option.metavar or choices or {"int": "N", "float": "X"}.get(option.kind, "TEXT")
+
+
+def _choices(option: Option) -> tuple[str, ...]:
+    truths = ("false", "true") if option.kind == "bool" and option.choices else ()
+    return (*truths, *option.choices)
 
 
 def _help(option: Option) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lora_host.errors import RequestError
-from lora_sdk.sampling import SamplingParams
+from lora_sdk.sampling import SamplingParams, params_from_mapping
 
 MAX_PROMPT_BYTES = 64 << 20
 
@@ -84,7 +84,7 @@ def _batch_line(name: str, number: int, line: str, defaults: Mapping[str, object
         raise RequestError(f"{where} has {found}; expected one of prompt, tokens, messages")
     content = _checked(where, given[0], value.pop(given[0]))
     try:
-        params = SamplingParams.from_mapping({**defaults, **value})
+        params = params_from_mapping({**defaults, **value})
     except RequestError as error:
         raise RequestError(f"{where}: {error}") from None
     if given[0] == "messages":

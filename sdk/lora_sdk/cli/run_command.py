@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lora_host.errors import RequestError
+from lora_sdk.arguments.option import options_of
 from lora_sdk.cli.adapters import (
     adapter_flags,
     default_adapter,
@@ -30,7 +31,8 @@ from lora_sdk.cli.prompts import (
 from lora_sdk.cli.speculation import speculation_flags, take_speculation
 from lora_sdk.cli.statistics import Statistics
 from lora_sdk.core.options import EngineOptions
-from lora_sdk.sampling import SamplingParams
+from lora_sdk.sampling import BeamSearchParams, SamplingParams, params_from_mapping
+from lora_sdk.sampling.beam_params import BEAM_FIELDS
 
 if TYPE_CHECKING:
     from lora_sdk.core.results import Delta, Result
@@ -41,6 +43,11 @@ SAMPLING_FLAGS = (
     *("repetition_penalty", "presence_penalty", "frequency_penalty"),
     *("seed", "stop", "ignore_eos", "logprobs"),
 )
+BEAM_FLAGS: dict[str, dict[str, Any]] = {
+    name: {"default": None, "unset": str(options_of(BeamSearchParams)[name].default)}
+    for name in BEAM_FIELDS
+}
+BEAM_FLAGS["beam_width"]["unset"] = "no beam search"
 TO_THE_END = {"help": "max number of new tokens; -1: until the context is full", "low": -1}
 WITH_JSON = {"help": "with --json: log probabilities, and those of the N most likely tokens"}
 
@@ -67,6 +74,7 @@ messages and sampling parameters. Every result is one JSON line, in the same ord
 @adapter_flags
 @speculation_flags
 @flags(SamplingParams, *SAMPLING_FLAGS, max_tokens=TO_THE_END, logprobs=WITH_JSON)
+@flags(BeamSearchParams, *BEAM_FIELDS, **BEAM_FLAGS)
 @click.option("--chat", is_flag=True, help="the prompt is a user message: apply the chat template")
 @click.option("--echo", is_flag=True, help="write the prompt before its continuation")
 @click.option("--json", "as_json", is_flag=True, help="write one JSON object instead of text")
@@ -95,7 +103,7 @@ def lora_run(
     engine_arguments.update(more)
     drafts = take_speculation(options, engine_arguments)
     sampling = {**_sampling(options), **default_adapter(adapters)}
-    params = SamplingParams.from_mapping(sampling)
+    params = params_from_mapping(sampling)
     lines = read_batch(batch, sampling) if batch is not None else None
     text = ""
     if prompt is not None:
@@ -143,8 +151,12 @@ def _check_output(
 
 
 def _sampling(options: dict[str, Any]) -> dict[str, object]:
-    """Flags as sampling parameters."""
-    sampling: dict[str, object] = dict(options)
+    """Flags as sampling parameters. RequestError for flags of beam search without --beams."""
+    beams = {name: options[name] for name in BEAM_FIELDS if options[name] is not None}
+    if beams and "beam_width" not in beams:
+        raise RequestError(f"--{next(iter(beams)).replace('_', '-')} needs --beams")
+    sampling: dict[str, object] = {n: v for n, v in options.items() if n not in BEAM_FIELDS}
+    sampling.update(beams)
     if sampling["max_tokens"] == -1:
         sampling["max_tokens"] = None
     return sampling

@@ -273,6 +273,14 @@ class KvCache:
         self._append(sequence, page)
         return page
 
+    def reserve(self, sequence: int, pages: int) -> None:
+        """Set aside pages until a sequence has `pages`, its own included."""
+        owner = self._get(sequence)
+        missing = pages - len(owner.pages) - owner.reserved
+        if missing > max(0, self.free_pages):
+            raise self._exhausted()
+        owner.reserved += max(0, missing)
+
     def _reserved_page(self, sequence: int) -> int:
         """A page out of the sequence's reservation, else a free one."""
         owner = self._open[sequence]

@@ -15,7 +15,8 @@ class Output:
 
     `finish_reason`: "stop" (end-of-text, stop token or stop string, named by `stop_reason`),
     "length" (max_tokens or the context is reached) or "cancelled". `token_ids` holds a stop token,
-    `text` does not. `logprobs` has one entry per token if they were requested.
+    `text` does not. `logprobs` has one entry per token if they were requested. `score`: of beam
+    search, the sum of log probabilities after the length penalty; the outputs are sorted by it.
     """
 
     index: int
@@ -24,6 +25,7 @@ class Output:
     finish_reason: str
     stop_reason: str | int | None = None
     logprobs: tuple[PositionLogprobs, ...] | None = None
+    score: float | None = None
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,11 @@ class Result:
     def finish_reason(self) -> str:
         """Why the first output ended."""
         return self.outputs[0].finish_reason
+
+    @property
+    def score(self) -> float | None:
+        """Score of the first output, None without beam search."""
+        return self.outputs[0].score
 
     @property
     def prompt_tokens(self) -> int:

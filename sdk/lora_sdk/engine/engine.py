@@ -26,6 +26,7 @@ from lora_sdk.engine.requests import OnDelta, Request
 from lora_sdk.engine.submission import (
     Prompt,
     RequestMaker,
+    beam_params_of,
     callback_for,
     one_prompt,
     params_of,
@@ -33,7 +34,7 @@ from lora_sdk.engine.submission import (
 )
 from lora_sdk.engine.token_api import TokenApi
 from lora_sdk.engine.turns import Waiter
-from lora_sdk.sampling import SamplingParams
+from lora_sdk.sampling import BeamSearchParams, SamplingParams
 from lora_sdk.spec.opening import open_speculation, with_taps
 from lora_sdk.text.chat import Message, check_messages, find_template, render
 from lora_sdk.text.tokenizer import Tokenizer
@@ -204,6 +205,22 @@ class Engine:
         self._run(requests)
         results = [request.result() for request in requests]
         return results[0] if single else results
+
+    def beam_search(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        params: BeamSearchParams | Sequence[BeamSearchParams] | None = None,
+        on_result: Callable[[int, Result], None] | None = None,
+    ) -> Result | list[Result]:
+        """Continue one prompt or several at once by beam search. Each Result has the `n` best
+        hypotheses as outputs with scores, the best first.
+
+        `params`: one for all, or one per prompt; None: 4 beams. Otherwise as `generate`, which also
+        takes BeamSearchParams, alone or among SamplingParams.
+        """
+        several, single = prompts_of(prompts)
+        each = beam_params_of(params, len(several))
+        return self.generate(several[0] if single else several, each, on_result=on_result)
 
     def stream(self, prompt: Prompt, params: SamplingParams | None = None) -> Iterator[Delta]:
         """Deltas of one prompt's continuation as they arrive. Closing the iterator cancels."""

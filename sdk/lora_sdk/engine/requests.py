@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from lora_sdk.core.results import Delta, Output, Result, Timing
 from lora_sdk.core.speculation_statistics import SpeculationStatistics
 from lora_sdk.sampling import Sampler, SamplingParams
+from lora_sdk.sampling.beam_search import BeamSearch
 from lora_sdk.sampling.logprobs import PositionLogprobs
 from lora_sdk.text.streaming import TextStream
 
@@ -26,6 +27,7 @@ class Sample:
         self.logprobs: list[PositionLogprobs] = []
         self.finish_reason: str | None = None
         self.stop_reason: str | int | None = None
+        self.score: float | None = None  # of a hypothesis
         self._text = text
         self._max_new = max_new
 
@@ -73,6 +75,7 @@ class Sample:
             finish_reason=self.finish_reason or "cancelled",
             stop_reason=self.stop_reason,
             logprobs=None if self.sampler.params.logprobs is None else tuple(self.logprobs),
+            score=self.score,
         )
 
     def _finish(self, reason: str, stop_reason: str | int | None) -> str:
@@ -87,7 +90,8 @@ class Sample:
 
 @dataclass
 class Request:
-    """A prompt to be continued. `prompt` is its text, None if it was given as token ids."""
+    """A prompt to be continued. `prompt` is its text, None if it was given as token ids. With a
+    `search` the samples receive its hypotheses when it has ended."""
 
     prompt: str | None
     tokens: list[int]
@@ -107,6 +111,7 @@ class Request:
     finished: float | None = None
     ended: bool = False  # every delta has been delivered
     speculation: SpeculationStatistics | None = None  # counts, if the engine speculates
+    search: BeamSearch | None = None
 
     @property
     def done(self) -> bool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from lora_host.errors import LoraError, RequestError
 from lora_sdk.core.kvcache import PAGE_POSITIONS, KvCache, pages_for
+from lora_sdk.engine.beams import BeamGroup, beam_samples
 from lora_sdk.engine.kv_source import KvSource, OwnPrefill
 from lora_sdk.engine.requests import Request, Sample, positions_of
 
@@ -33,8 +34,13 @@ class Group:
     def pages(self) -> int:
         """Max pages that the group may need."""
         prompt = self.request.tokens
-        each = pages_for(positions_of(prompt, max(s.left for s in self.samples)))
+        each = self.pages_each()
         return each + (len(self.samples) - 1) * (each - len(prompt) // PAGE_POSITIONS)
+
+    def pages_each(self) -> int:
+        """Max pages of a sequence, and of a beam one for a copy."""
+        positions = positions_of(self.request.tokens, max(s.left for s in self.samples))
+        return pages_for(positions) + (self.request.search is not None)
 
 
 @dataclass(eq=False)  # compared by identity
@@ -49,6 +55,7 @@ class Track:
     fetching: bool = False
     siblings: list[Sample] = field(default_factory=list)  # forked once the prompt is computed
     draft: SequenceDraft | None = None
+    beams: BeamGroup | None = None  # the group that it belongs to: scheduled and ended as one
 
     @property
     def prefilling(self) -> bool:
@@ -89,9 +96,10 @@ class Slice:
 
     @property
     def decoding(self) -> bool:
-        """Whether it is the pending token of a sequence whose prompt is computed."""
+        """Whether it is the pending token of a sequence whose prompt is computed, not of a beam."""
         track = self.track
-        return self.complete and self.count == 1 and not (track.prefilling or track.siblings)
+        started = not (track.prefilling or track.siblings)
+        return self.complete and self.count == 1 and started and track.beams is None
 
 
 class Scheduler:
@@ -127,12 +135,19 @@ class Scheduler:
         """Queue a request. RequestError if it can never run."""
         size = self._cache.max_sequences
         samples = request.samples
+        if request.search is not None:
+            samples = beam_samples(request.search, samples[0])
+            if len(samples) > size:
+                raise RequestError(
+                    f"beam_width is {len(samples)}; the boards have {size} sequences: use fewer "
+                    "beams or a larger max_sequences"
+                )
         groups = [Group(request, samples[i : i + size]) for i in range(0, len(samples), size)]
         for group in groups:
             if group.pages() > self._cache.total_pages:
                 raise RequestError(
                     f"the request may need {group.pages()} KV pages of {PAGE_POSITIONS} positions, "
-                    f"the boards have {self._cache.total_pages}; lower max_tokens or n"
+                    f"the boards have {self._cache.total_pages}; lower max_tokens, n or beam_width"
                 )
         self._waiting.extend(groups)
 
@@ -190,7 +205,7 @@ class Scheduler:
     def plan(self) -> list[Slice]:
         """The slices of the next step, with at most `free_rows` rows in total."""
         budget = self.free_rows
-        ready = [track for track in self.running if not track.fetching]
+        ready = [track for track in self.running if track.left and not track.fetching]
         tracks = self._round_robin(ready, budget)
         counts = {id(track): 1 for track in tracks}
         budget -= len(tracks)
@@ -207,11 +222,17 @@ class Scheduler:
         share = len(track.request.tokens) // PAGE_POSITIONS
         started = []
         for sample in siblings:
-            own = pages_for(positions_of(track.request.tokens, sample.left)) - share
-            sequence = self._cache.fork(track.sequence, own)
+            each = pages_for(positions_of(track.request.tokens, sample.left))
+            if track.beams is not None:
+                each = track.beams.pages
+            sequence = self._cache.fork(track.sequence, each - share)
             draft = track.draft.fork() if track.draft is not None else None
-            started.append(Track(track.request, sample, sequence, track.computed, draft=draft))
+            sibling = Track(track.request, sample, sequence, track.computed, draft=draft)
+            sibling.beams = track.beams
+            started.append(sibling)
         self.running.extend(started)
+        if track.beams is not None:
+            track.beams.tracks.extend(started)
         return started
 
     def end(self, track: Track) -> None:
@@ -246,7 +267,10 @@ class Scheduler:
         if request.started is None:
             request.started = time.monotonic()
         leader, *siblings = group.samples
-        self.running.append(Track(request, leader, sequence, fetching=True, siblings=siblings))
+        track = Track(request, leader, sequence, fetching=True, siblings=siblings)
+        if request.search is not None:
+            track.beams = BeamGroup(request.search, [track], group.pages_each())
+        self.running.append(track)
 
     def _open(self, request: Request, pages: int) -> int:
         adapter = request.params.adapter

@@ -13,9 +13,11 @@ from lora_sdk.core.rows import build_rows
 from lora_sdk.core.step import Row, StepResult
 from lora_sdk.core.stepper import Stepper
 from lora_sdk.core.verify import Tree, choose_for_row, walk
+from lora_sdk.engine.beams import BeamGroup, take_hypotheses
 from lora_sdk.engine.greedy import GreedyLoop
 from lora_sdk.engine.requests import Request
 from lora_sdk.engine.scheduler import Scheduler, Slice, Track
+from lora_sdk.sampling.beam_search import Beam
 from lora_sdk.sampling.logprobs import PositionLogprobs, position_logprobs
 
 if TYPE_CHECKING:
@@ -96,9 +98,12 @@ class StepLoop:
     def _cancel(self) -> None:
         """Cancelled requests end before anything else runs."""
         for request in self._scheduler.drop_cancelled():
-            for sample in request.samples:
-                if sample.finish_reason is None:
-                    self._deliver(request, sample.cancel())
+            self._cancel_samples(request)
+
+    def _cancel_samples(self, request: Request) -> None:
+        for sample in request.samples:
+            if sample.finish_reason is None:
+                self._deliver(request, sample.cancel())
 
     def _admit(self) -> None:
         self._scheduler.admit()
@@ -169,7 +174,8 @@ class StepLoop:
     def _plan(self) -> list[Slice]:
         if self._speculation is not None:
             for track in self._scheduler.running:
-                self._speculation.join(track)
+                if track.beams is None:
+                    self._speculation.join(track)
         self._affected = [track.request for track in self._scheduler.running]
         slices = self._scheduler.plan()
         if not slices:  # every slot waits for its commit to be carried
@@ -240,11 +246,39 @@ class StepLoop:
         try:
             self._note_prompt(track, result, rows, part)
             track.computed += chunk.count
-            if not track.left:
+            if track.beams is not None and not track.left:
+                self._after_beam(track, track.beams, result, part[-1])
+            elif not track.left:
                 for one in [track, *self._scheduler.fork(track)]:
                     self._emit(one, result, part[-1], rows[part[-1]])
         except LoraError as error:
             self._drop(track.request, error)
+
+    def _after_beam(self, track: Track, group: BeamGroup, result: StepResult, index: int) -> None:
+        """Once all beams of the group have run: continue the search, or end the request."""
+        assert result.logits is not None  # requested by this row
+        if not group.collect(track, result.logits[result.rows.index(index)]):
+            return
+        group.advance()
+        if group.search.ended:
+            self._finish_beams(track.request, group.search.results())
+            return
+        if self._scheduler.fork(track):  # at the prompt's end: the sequences of all beams
+            group.assign()
+        else:
+            group.reorder(self._cache)
+
+    def _finish_beams(self, request: Request, found: Sequence[Beam]) -> None:
+        """Deliver the hypotheses, the best first."""
+        self._scheduler.remove(request)
+        take_hypotheses(request, found)
+        for sample, beam in zip(request.samples, found, strict=True):
+            for token in beam.tokens:
+                self._deliver(request, sample.accept(token))
+                if request.cancelled and not request.ended:
+                    self._cancel_samples(request)
+                if request.ended:
+                    return
 
     def _after_tree(
         self, track: Track, tree: Tree, result: StepResult, rows: Sequence[Row], part: range

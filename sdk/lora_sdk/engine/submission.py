@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from lora_host.errors import ModelError, RequestError
 from lora_sdk.core.results import Result
 from lora_sdk.engine.requests import OnDelta, Request, Sample
-from lora_sdk.sampling import Sampler, SamplingParams
+from lora_sdk.sampling import BeamSearchParams, Sampler, SamplingParams
+from lora_sdk.sampling.beam_search import BeamSearch
 from lora_sdk.text.streaming import TextStream
 from lora_sdk.text.tokenizer import Tokenizer, check_token_ids
 
@@ -46,6 +47,17 @@ def params_of(
     each = list(params)
     if len(each) != count:
         raise RequestError(f"{len(each)} sampling parameters for {count} prompts")
+    return each
+
+
+def beam_params_of(
+    params: BeamSearchParams | Sequence[BeamSearchParams] | None, count: int
+) -> list[SamplingParams]:
+    """As params_of, for beam search. RequestError for other parameters."""
+    each = params_of(BeamSearchParams() if params is None else params, count)
+    for one in each:
+        if not isinstance(one, BeamSearchParams):
+            raise RequestError(f"params is {one!r:.60}; expected BeamSearchParams")
     return each
 
 
@@ -151,7 +163,10 @@ class RequestMaker:
             Sample(self.sampler(params, seed, index), self._text(tokens, params), max_new)
             for index in range(params.n)
         ]
-        return Request(text, tokens, params, seed, samples, on_delta)
+        request = Request(text, tokens, params, seed, samples, on_delta)
+        if isinstance(params, BeamSearchParams):
+            request.search = BeamSearch(samples[0].sampler, tokens, max_new)
+        return request
 
     def _tokens(self, prompt: Prompt) -> list[int]:
         if isinstance(prompt, str):

@@ -4,7 +4,8 @@ Every function is pure: the result depends only on the logits, the parameters, t
 index and the position. So a token does not depend on batching, speculation or the number of boards.
 """
 
+from lora_sdk.sampling.beam_params import BeamSearchParams, params_from_mapping
 from lora_sdk.sampling.params import SamplingParams
 from lora_sdk.sampling.sampler import Sampler
 
-__all__ = ["Sampler", "SamplingParams"]
+__all__ = ["BeamSearchParams", "Sampler", "SamplingParams", "params_from_mapping"]

@@ -157,6 +157,11 @@ class SamplingParams:
         return tuple(self.stop)
 
     @property
+    def sequences(self) -> int:
+        """How many sequences the request runs."""
+        return self.n
+
+    @property
     def greedy(self) -> bool:
         """Whether the most likely token is taken without random numbers."""
         return self.temperature == 0.0

@@ -16,7 +16,7 @@ from lora_sdk.sampling.params import SamplingParams
 Logits = NDArray[np.float32]
 
 # Random streams of a position, besides the one that plain sampling uses.
-ACCEPTANCE, DRAFTING = 1, 2
+ACCEPTANCE, DRAFTING, BEAMS = 1, 2, 3
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Sampler:
         """
         params = self.params
         select.check_finite(logits, position)
-        processed = self._processed(logits, prompt, output)
+        processed = self.processed(logits, prompt, output)
         if params.greedy:
             tempered = processed
             token = select.most_likely(processed)
@@ -80,7 +80,7 @@ class Sampler:
         These were drawn without replacement from weights `drafted` float64 [V]."""
         params = self.params
         select.check_finite(logits, position)
-        processed = self._processed(logits, prompt, output)
+        processed = self.processed(logits, prompt, output)
         if params.greedy:
             tempered = processed
             weights = np.zeros(processed.size)
@@ -101,8 +101,9 @@ class Sampler:
         uniforms = philox.uniforms(self.seed, self.sample, position, DRAFTING, count)
         return rejection.draw_siblings(drafted, uniforms)
 
-    def _processed(self, logits: Logits, prompt: Sequence[int], output: Sequence[int]) -> Logits:
-        """A copy of the logits after penalties, bias and forbidden tokens."""
+    def processed(self, logits: Logits, prompt: Sequence[int], output: Sequence[int]) -> Logits:
+        """A copy of the logits FP32 [V] after penalties, bias and forbidden tokens. RequestError if
+        a mask is wrong."""
         params = self.params
         processed = np.array(logits, dtype=np.float32)
         penalties.penalize(processed, params, prompt, output)

@@ -38,8 +38,13 @@ def tempered(logits: Logits, temperature: float) -> Logits:
         raise ModelError(
             f"logit of token {most_likely(logits)} is infinite; expected finite ones to sample from"
         )
+    return divided(logits - top, temperature)
+
+
+def divided(logits: Logits, temperature: float) -> Logits:
+    """logit / temperature, FP32 [V]."""
     with np.errstate(over="ignore"):  # a tiny temperature sends all but the max to -infinity
-        scaled: Logits = (logits - top) / np.float32(max(temperature, _TINY))
+        scaled: Logits = logits / np.float32(max(temperature, _TINY))
     return scaled
 
 

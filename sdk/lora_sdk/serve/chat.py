@@ -204,7 +204,7 @@ async def _prepare(service: Service, body: ChatBody, kind: str) -> _Prepared:
     params = body.params(
         **shown,
         adapter=service.adapter_of(body.model),
-        allowed_tokens=await service.constraint(body, body.n),
+        allowed_tokens=await service.constraint(body, body.sequences),
         logprobs=(body.top_logprobs or 0) if body.logprobs else None,
         max_tokens=body.max_tokens if limit is None else limit,
     )

@@ -30,14 +30,11 @@ class CompletionBody(SamplingFields):
     prompt: str | list[str] | list[int] | list[list[int]]
     echo: bool = False
     logprobs: int | None = Field(default=None, ge=0, le=MAX_LOGPROBS)
-    best_of: int | None = None
     suffix: Literal[""] | None = None
     add_special_tokens: bool = True
 
     def check(self) -> None:
         super().check()
-        if self.best_of is not None and self.best_of != self.n:
-            raise ApiError(400, "best_of is supported only where it equals n", param="best_of")
         if self.stream and self.echo and self.logprobs is not None:
             raise ApiError(
                 400, "echo with logprobs cannot be streamed; set stream to false", param="echo"
@@ -134,7 +131,7 @@ async def _prepare(service: Service, body: CompletionBody) -> _Prepared:
         adapter=service.adapter_of(body.model),
         logprobs=body.logprobs,
         max_tokens=_max_tokens(body),
-        allowed_tokens=await service.constraint(body, len(prompts) * body.n),
+        allowed_tokens=await service.constraint(body, len(prompts) * body.sequences),
         prompt_logprobs=body.logprobs if body.echo else body.prompt_logprobs,
     )
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from lora_host.errors import AdapterError, LoraError, ModelError, RequestError
 from lora_sdk.arguments.option import options_of
-from lora_sdk.sampling import SamplingParams
+from lora_sdk.sampling import BeamSearchParams
 
 _KINDS = {
     401: "authentication_error",
@@ -17,6 +17,7 @@ _KINDS = {
     429: "rate_limit_error",
 }
 # Errors of an argument begin with its name.
+_NAMED = {"beam_width": "best_of"}
 _PARAMETER = re.compile(r"(\w+)\b")
 
 
@@ -74,8 +75,9 @@ def from_engine(error: LoraError) -> ApiError:
     """What a client is told of an engine's error."""
     if isinstance(error, RequestError):
         found = _PARAMETER.match(str(error))
-        named = found is not None and found.group(1) in options_of(SamplingParams)
-        return ApiError(400, str(error), param=found.group(1) if found and named else None)
+        name = found.group(1) if found is not None else ""
+        named = name in options_of(BeamSearchParams)
+        return ApiError(400, str(error), param=_NAMED.get(name, name) if named else None)
     if isinstance(error, AdapterError):  # unloaded since the request came
         return ApiError(404, "the adapter is not loaded", param="model", code="model_not_found")
     if isinstance(error, ModelError):

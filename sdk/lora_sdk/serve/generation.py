@@ -65,7 +65,7 @@ async def stream_all(
 
 def _enter(service: Service, caller: Caller, jobs: Sequence[Job]) -> list[Ticket]:
     caller.counts["prompt_tokens"] = sum(len(job.tokens) for job in jobs)
-    return service.gate.enter(caller.client, [job.params.n for job in jobs])
+    return service.gate.enter(caller.client, [job.params.sequences for job in jobs])
 
 
 async def _end(tasks: Sequence[asyncio.Future[Any]], tickets: Sequence[Ticket]) -> None:

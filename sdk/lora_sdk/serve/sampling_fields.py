@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from lora_host.errors import RequestError
-from lora_sdk.sampling import SamplingParams
+from lora_sdk.sampling import BeamSearchParams, SamplingParams
 from lora_sdk.serve.body import Fields
 from lora_sdk.serve.errors import ApiError, from_engine
 from lora_sdk.serve.grammar_fields import GrammarFields
@@ -35,7 +35,9 @@ class StreamOptions(Fields):
 
 
 class SamplingFields(GrammarFields):
-    """Sampling as OpenAI's protocol names it. Ranges are SamplingParams' own."""
+    """Sampling as OpenAI's protocol names it. Ranges are SamplingParams' own. With vLLM's
+    `use_beam_search` the `n` best of `best_of` beams are returned; without a temperature none is
+    sampled."""
 
     model: str | None = None
     stream_options: StreamOptions | None = None
@@ -62,13 +64,24 @@ class SamplingFields(GrammarFields):
     prompt_logprobs: int | None = Field(default=None, ge=0, le=MAX_LOGPROBS)
     return_tokens_as_token_ids: bool = False
     use_beam_search: bool = False
+    best_of: int | None = None
+    length_penalty: float = 1.0
+    early_stopping: bool | Literal["never"] = False
+
+    @property
+    def sequences(self) -> int:
+        """Sequences that continue one prompt: beams, or samples."""
+        return self.n if self.best_of is None else self.best_of
 
     def check(self) -> None:
         """ApiError for combinations that cannot be served."""
-        if self.use_beam_search:
+        if self.use_beam_search and self.stream:
             raise ApiError(
-                400, "use_beam_search: beam search is not supported", param="use_beam_search"
-            )
+                400, "use_beam_search: hypotheses cannot be streamed; set stream to false",
+                param="use_beam_search",
+            )  # fmt: skip
+        if not self.use_beam_search:
+            self._check_without_beams()
         if self.ignore_eos and self.grammar() is not None:
             raise ApiError(400, "ignore_eos: a grammar ends the text", param="ignore_eos")
         if self.stream_options is not None and not self.stream:
@@ -79,12 +92,25 @@ class SamplingFields(GrammarFields):
                 param="prompt_logprobs",
             )  # fmt: skip
 
+    def _check_without_beams(self) -> None:
+        if self.best_of not in (None, self.n):
+            raise ApiError(400, "best_of differs from n only with use_beam_search", param="best_of")
+        for name in ("length_penalty", "early_stopping"):
+            if name in self.model_fields_set:
+                raise ApiError(400, f"{name} needs use_beam_search", param=name)
+
     def params(self, **more: Any) -> SamplingParams:
         """As the engine takes them; `more` beside the shared fields. ApiError names the field."""
         values = {name: getattr(self, name) for name in _SAME_NAMES}
         values["logit_bias"] = {_token(key): bias for key, bias in self.logit_bias.items()}
+        if self.use_beam_search:
+            values.update(beam_width=self.sequences, length_penalty=self.length_penalty)
+            values["early_stopping"] = self.early_stopping
+            if "temperature" not in self.model_fields_set:
+                values["temperature"] = 0.0
+        made = BeamSearchParams if self.use_beam_search else SamplingParams
         try:
-            return SamplingParams(**{**values, **more})
+            return made(**{**values, **more})
         except RequestError as error:
             raise from_engine(error) from None
 
