@@ -7,14 +7,15 @@ from typing import Any
 
 import click
 
-from lora_host.errors import PlacementError
+from lora_host.errors import PlacementError, RequestError
 from lora_sdk.cli.flags import flags
 from lora_sdk.core.opening import plan_model
 from lora_sdk.core.options import EngineOptions
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.plan.report import report, table
 from lora_sdk.plan.requests import request_lines, requests_report
-from lora_sdk.plan.segment_kv import BeamLoad, beam_line, beam_memory
+from lora_sdk.plan.segment_kv import BeamLoad, beam_lines, beam_memory
+from lora_sdk.timing.beams import beam_time_lines, beam_times
 from lora_sdk.timing.planned import token_lines, token_times
 
 OPTIONS = ("model", "boards", "cluster_file", "context", "max_sequences", "overlay", "kv")
@@ -25,18 +26,18 @@ Examples:
   lora plan --model DIR --boards 4
   lora plan --model DIR --cluster lab.yaml --context 4096 --sequences 8
   lora plan --model DIR --kv int8-heads --json
+  lora plan --model DIR --beams 4 --batch 32 --prompt 1024 --response 1024
 """
 
 
 @click.command("plan", epilog=EXAMPLES)
 @flags(EngineOptions, *OPTIONS)
 @click.option(
-    "--beam-search",
-    "beam_search",
-    type=(int, int, int, int),
-    metavar="BATCH BEAMS PROMPT RESPONSE",
-    help="also print the size of the KV cache for this beam search",
+    "--beams", type=int, metavar="N", help="also print the KV cache of a beam search with N beams"
 )
+@click.option("--batch", type=int, metavar="N", help="with --beams: prompts [1]")
+@click.option("--prompt", type=int, metavar="N", help="with --beams: tokens of a prompt [1024]")
+@click.option("--response", type=int, metavar="N", help="with --beams: new tokens [1024]")
 @click.option(
     "--requests",
     "show_requests",
@@ -45,7 +46,10 @@ Examples:
 )
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
 def plan(
-    beam_search: tuple[int, int, int, int] | None,
+    beams: int | None,
+    batch: int | None,
+    prompt: int | None,
+    response: int | None,
     show_requests: bool,
     as_json: bool,
     **options: Any,
@@ -54,6 +58,7 @@ def plan(
 
     Only config.json and the headers of the weight files are read. The exit code is 1 if the model
     does not fit."""
+    load = _beam_load(beams, batch, prompt, response)
     requested = EngineOptions(**options)
     Checkpoint.open(requested.folder)  # names and shapes of all tensors, headers only
     try:
@@ -69,8 +74,10 @@ def plan(
     found["modelled"] = token_times(config, made)
     found["model"] = str(requested.folder)
     found["cluster"] = cluster.name if cluster else None
-    if beam_search is not None:
-        found["beam_search"] = beam_memory(config, BeamLoad(*beam_search))
+    if load is not None:
+        found["beam_search"] = beam_memory(made, load)
+        largest = found["beam_search"]["largest_batch"]
+        found["beam_search"]["modelled"] = beam_times(config, made, load, largest)
     if show_requests:
         found["requests"] = requests_report(made)
     if as_json:
@@ -79,8 +86,24 @@ def plan(
     click.echo(table(found), nl=False)
     for line in token_lines(found["modelled"]):
         click.echo(line)
-    if beam_search is not None:
-        click.echo(beam_line(found["beam_search"]))
+    if load is not None:
+        lines = beam_lines(found["beam_search"])
+        for line in lines + beam_time_lines(found["beam_search"]["modelled"]):
+            click.echo(line)
     if show_requests:
         for line in request_lines(found["requests"]):
             click.echo(line)
+
+
+def _beam_load(
+    beams: int | None, batch: int | None, prompt: int | None, response: int | None
+) -> BeamLoad | None:
+    """The beam search to plan for, None without --beams."""
+    if beams is not None:
+        given = (batch, beams, prompt, response)
+        chosen = (1, beams, 1024, 1024)
+        return BeamLoad(*(c if g is None else g for g, c in zip(given, chosen, strict=True)))
+    for name, value in (("batch", batch), ("prompt", prompt), ("response", response)):
+        if value is not None:
+            raise RequestError(f"--{name} needs --beams")
+    return None

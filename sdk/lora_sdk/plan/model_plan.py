@@ -93,8 +93,9 @@ class Plan:
     """`boards` by rank. A pure function of its inputs: equal inputs give equal plans.
 
     `context` is the max sequence length, `page_count` the KV pages of every board (scratch pages
-    included), `row_limit` the max rows of a step, `context_limit` the longest context that one
-    sequence could have with this placement of the weights."""
+    included), `page_room` the pages that fit beside the weights and the scratch pages, `row_limit`
+    the max rows of a step, `context_limit` the longest context that one sequence could have with
+    this placement of the weights."""
 
     config: ModelConfig
     overlay: Overlay
@@ -104,6 +105,7 @@ class Plan:
     context: int
     context_limit: int
     page_count: int
+    page_room: int
     max_sequences: int
     row_limit: int
     hidden_taps: tuple[int, ...]

@@ -149,6 +149,7 @@ def _plan(
         context=chosen,
         context_limit=limit,
         page_count=pages,
+        page_room=room,
         max_sequences=count,
         row_limit=rows,
         hidden_taps=taps,

@@ -7,6 +7,7 @@ from functools import cache
 
 from lora_host.errors import RequestError
 from lora_sdk.model.shapes import shape_config
+from lora_sdk.plan.segment_kv import BeamLoad, segment_bytes, standard_bytes, token_bytes
 from lora_sdk.timing import analyses, resources
 from lora_sdk.timing.designs import ArrayDesign, StreamDesign, load_design
 from lora_sdk.timing.facts import board_facts
@@ -129,6 +130,20 @@ def _percent(values: Mapping[str, float], name: str) -> float:
     return 100.0 * values[name[:-1]] if name.endswith("%") else values[name]
 
 
+def _segment_kv(name: str, arguments: Arguments) -> float:
+    """KV cache of a beam search in FP16 (the segment KV cache paper)."""
+    number = {key: int(text) for key, text in arguments.items()}
+    token = token_bytes(number["layers"], number["heads"], number["head_dim"])
+    load = BeamLoad(*(number[key] for key in ("batch", "beams", "prompt", "response")))
+    standard, segment = standard_bytes(load, token), segment_bytes(load, token)
+    return {
+        "standard_gb": standard / 1e9,
+        "segment_gb": segment / 1e9,
+        "saved_gb": (standard - segment) / 1e9,
+        "share%": 100.0 * segment / standard,
+    }[name]
+
+
 def _resource(name: str, arguments: Arguments) -> float:
     design = load_design(arguments["design"])
     assert isinstance(design, ArrayDesign)  # published rows
@@ -157,4 +172,5 @@ KINDS: dict[str, Callable[[str, Arguments], float]] = {
     "resource": _resource,
     "summation": _summation,
     "reordering": _reordering,
+    "segment_kv": _segment_kv,
 }

@@ -1,0 +1,86 @@
+"""Modelled throughput of beam search on a placed model (equation 4 of the segment KV paper)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from lora_sdk.timing.overlay_time import OverlayTiming
+from lora_sdk.timing.step import StepShape, prefill_steps
+
+if TYPE_CHECKING:
+    from lora_sdk.model.spec import ModelConfig
+    from lora_sdk.plan.model_plan import Plan
+    from lora_sdk.plan.segment_kv import BeamLoad
+
+LEFT_OUT = "without the host's choice of beams and the copies of last pages"
+
+
+def beam_times(
+    config: ModelConfig, plan: Plan, load: BeamLoad, batches: dict[str, int]
+) -> dict[str, Any]:
+    """Latency and tokens per second at the largest batch of each policy, and of `load` itself if
+    its pages and sequences fit.
+
+    A largest batch is cut to the overlay's sequences. The standard policy computes a prompt for
+    each beam, the others once. Attention reads the pages of each beam, also where beams
+    share them. Empty if the model has fewer positions than prompt and response."""
+    if load.prompt + load.response - 1 > config.positions or load.response < 1:
+        return {}
+    timing = OverlayTiming(config, plan)
+    room = plan.overlay.max_sequences // load.beams
+    found: dict[str, Any] = {}
+    fits = load.batch <= min(batches["pages"], room)
+    for name, batch in {"requested": load.batch if fits else 0, **batches}.items():
+        held = min(batch, room)
+        if held:
+            own = replace(load, batch=held)
+            found[name] = _time(timing, own, own.beams if name == "standard" else 1)
+    return found
+
+
+def _time(timing: OverlayTiming, load: BeamLoad, prompts: int) -> dict[str, Any]:
+    limit = timing.plan.row_limit
+    first = (
+        load.batch
+        * prompts
+        * sum(_seconds(timing, shape) for shape in prefill_steps(load.prompt, limit))
+    )
+    following = 0.0
+    if load.response > 1:  # linear in the context but for whole tiles
+        contexts = (load.prompt + 1, load.prompt + load.response - 1)
+        ends = [_step(timing, load, context) for context in contexts]
+        following = sum(ends) / 2 * (load.response - 1)
+    return {
+        "batch": load.batch,
+        "modelled_first_token_s": first,
+        "modelled_next_token_s": following / max(1, load.response - 1),
+        "modelled_latency_s": first + following,
+        "modelled_tokens_per_second": load.batch * load.response / (first + following),
+    }
+
+
+def _step(timing: OverlayTiming, load: BeamLoad, context: int) -> float:
+    """Seconds of a token of every beam: as many steps as the overlay's rows need."""
+    rows, limit = load.batch * load.beams, timing.plan.row_limit
+    total = 0.0
+    for start in range(0, rows, limit):
+        count = min(limit, rows - start)
+        shape = StepShape(count, count * context, count * context, count, count)
+        total += _seconds(timing, shape)
+    return total
+
+
+def _seconds(timing: OverlayTiming, shape: StepShape) -> float:
+    return timing.machine.seconds(timing.step(shape).timeline.cycles)
+
+
+def beam_time_lines(found: dict[str, Any]) -> list[str]:
+    """The same as text."""
+    return [
+        f"  modelled, {name}: batch {one['batch']}: "
+        f"{one['modelled_tokens_per_second']:.1f} tokens/s, first tokens after "
+        f"{one['modelled_first_token_s']:.2f} s, then every "
+        f"{one['modelled_next_token_s'] * 1e3:.1f} ms; {LEFT_OUT}"
+        for name, one in found.items()
+    ]
