@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import math
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lora_host.errors import AdapterError
 from lora_host.regular_file import read_regular
+from lora_sdk.adapters import patterns
 from lora_sdk.model.json_file import MAX_JSON_BYTES
 
 FILE = "adapter_config.json"
+MAX_PATTERNS = 4096
+ALL_LINEAR = "all-linear"
+_NO_LINEAR = ("lm_head", "project_in", "project_out")
 
 # Fields that change the result, and the values under which they do not.
 _NEUTRAL: dict[str, tuple[Any, ...]] = {
@@ -105,23 +108,23 @@ class PeftConfig:
         return found is not None and found in self.layers
 
     def _layer(self, module: str) -> int | None:
-        patterns = self.layers_pattern or (r"[^.]*",)
-        for pattern in patterns:
-            match = re.match(rf"(?:^|.*?\.){pattern}\.(\d+)\.", module)
-            if match:
-                return int(match.group(1))
-        return None
+        names = self.layers_pattern or (r"[^.]*",)
+        found = (patterns.layer_after(pattern, module) for pattern in names)
+        return next((layer for layer in found if layer is not None), None)
 
 
 def _named(names: str | tuple[str, ...], module: str) -> bool:
+    if names == ALL_LINEAR:
+        lead, _, last = module.rpartition(".")
+        return bool(lead) and last not in _NO_LINEAR
     if isinstance(names, str):
-        return bool(names) and re.fullmatch(names, module) is not None
+        return bool(names) and patterns.whole(names).fullmatch(module)
     return any(module == name or module.endswith(f".{name}") for name in names)
 
 
-def _by_pattern(patterns: Mapping[str, Any], module: str, default: Any) -> Any:
-    for pattern, value in patterns.items():
-        if re.match(rf"(.*\.)?({pattern})$", module):
+def _by_pattern(keys: Mapping[str, Any], module: str, default: Any) -> Any:
+    for key, value in keys.items():
+        if patterns.ends_with(key, module):
             return value
     return default
 
@@ -233,18 +236,18 @@ def _names(values: Mapping[str, Any], name: str) -> str | tuple[str, ...]:
     if value is None:
         return ()
     if isinstance(value, str):
-        if value == "all-linear":
-            return r".*\.(?!lm_head$|project_in$|project_out$)[^.]+"
-        return _expression(value, name)
+        if value == ALL_LINEAR:
+            return ALL_LINEAR
+        _check_pattern(value, name, lambda: patterns.whole(value))
+        return value
     return _texts(value, name)
 
 
-def _expression(value: str, name: str) -> str:
+def _check_pattern(value: str, name: str, check: Callable[[], object]) -> None:
     try:
-        re.compile(value)
-    except re.error as error:
-        raise _refused(name, value, f"a regular expression ({error})") from None
-    return value
+        check()
+    except patterns.PatternFault as error:
+        raise _refused(name, value, f"a regular expression: found {error}") from None
 
 
 def _tuple(values: Mapping[str, Any], name: str) -> tuple[str, ...]:
@@ -252,7 +255,10 @@ def _tuple(values: Mapping[str, Any], name: str) -> tuple[str, ...]:
     if isinstance(value, str):
         value = [value] if value else []
     found = _texts(value or [], name)
-    return tuple(_expression(item, name) for item in found)
+    _check_count(found, name)
+    for item in found:
+        _check_pattern(item, name, lambda item=item: patterns.check(item, groups=False))  # type: ignore[misc]
+    return found
 
 
 def _layers(values: Mapping[str, Any]) -> tuple[int, ...] | None:
@@ -269,7 +275,15 @@ def _pattern(values: Mapping[str, Any], name: str, check: Any) -> dict[str, Any]
     value = values.get(name) or {}
     if not isinstance(value, dict):
         raise _refused(name, value, "an object")
-    return {_expression(key, name): check(entry, name) for key, entry in value.items()}
+    _check_count(value, name)
+    for key in value:
+        _check_pattern(key, name, lambda key=key: patterns.check(key))  # type: ignore[misc]
+    return {key: check(entry, name) for key, entry in value.items()}
+
+
+def _check_count(found: Collection[str], name: str) -> None:
+    if len(found) > MAX_PATTERNS:
+        raise _refused(name, f"of {len(found)} entries", f"at most {MAX_PATTERNS}")
 
 
 def _blocks(value: Any) -> Blocks | None:
