@@ -13,11 +13,11 @@ from lora_host.errors import MAX_MESSAGE
 from lora_sdk.cli.main import lora
 from lora_sdk.cli.outcome import run_command
 from lora_sdk.cli.run_command import lora_run
-from tests.hostile_cases import files
+from tests.hostile_cases import files, templates
 from tests.hostile_cases.case import Case, Place, Stock
 from tests.mutations import time_limit
 
-CASES = (*files.CASES,)
+CASES = (*files.CASES, *templates.CASES)
 
 
 @pytest.fixture(scope="module")

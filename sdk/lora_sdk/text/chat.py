@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from lora_host.errors import ModelError, RequestError
 from lora_host.regular_file import read_regular
@@ -48,31 +46,29 @@ def render(
     add_generation_prompt: bool,
     tools: Sequence[Mapping[str, Any]] | None = None,
 ) -> str:
-    """The prompt text of the messages, rendered with `template` in jinja2's sandbox. `tools`: JSON
-    schemas of functions, as templates know them."""
+    """The prompt text of the messages, rendered with `template` in a bounded sandbox. `tools`: JSON
+    schemas of functions, as templates know them. RequestError: the template refuses them, fails, or
+    costs too much."""
     try:
-        from jinja2.sandbox import ImmutableSandboxedEnvironment
+        from lora_sdk.text.template import render_bounded
     except ImportError:
         raise ModelError(
             "chat templates need the jinja2 package; install it, or lora-fpga[chat]"
         ) from None
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
-    )
-    environment.globals["raise_exception"] = _raise
-    environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
-    environment.filters["tojson"] = _to_json
     special = {
         name: _content(value)
         for name, value in tokenizer.config.items()
         if name.endswith("_token") and isinstance(value, (str, Mapping))
     }
     try:
-        return environment.from_string(template).render(
-            messages=list(messages),
-            add_generation_prompt=add_generation_prompt,
-            tools=None if tools is None else list(tools),
-            **special,
+        return render_bounded(
+            template,
+            {
+                "messages": list(messages),
+                "add_generation_prompt": add_generation_prompt,
+                "tools": None if tools is None else list(tools),
+                **special,
+            },
         )
     except Exception as error:  # a template's expressions may fail in any way
         raise RequestError(f"chat template refused the messages: {one_line(error)}") from None
@@ -85,17 +81,6 @@ def check_messages(messages: Sequence[Message]) -> None:
     for index, message in enumerate(messages):
         if not isinstance(message, Mapping) or not {"role", "content"} <= set(message):
             raise RequestError(f"message {index} is {message!r}; expected 'role' and 'content'")
-
-
-def _raise(message: str) -> NoReturn:
-    from jinja2 import TemplateError
-
-    raise TemplateError(message)
-
-
-def _to_json(value: object, indent: int | None = None) -> str:
-    """As transformers does it: plain JSON, not HTML-escaped."""
-    return json.dumps(value, ensure_ascii=False, indent=indent)
 
 
 def _content(value: str | Mapping[str, Any]) -> str:
