@@ -56,7 +56,6 @@ class Board:
             self.cluster.step(block, control.block_offset)
         except HangError:
             self.cluster.reset()
-            self._reserve()
             raise
 
 

@@ -28,8 +28,8 @@ void emu_port_power_off(struct emu_port *port) {
 }
 
 static bool end_ready(const struct emu_port *port, uint64_t now) {
-    return port->board->programmed && port->reset_done && !port->core_reset && !port->faults.down &&
-           now >= port->ready_at;
+    return port->board->programmed && !port->board->lost && port->reset_done && !port->core_reset &&
+           !port->faults.down && now >= port->ready_at;
 }
 
 static void refresh_end(struct emu_port *port, bool up, uint64_t now) {

@@ -87,6 +87,8 @@ struct emu_board { /* lines of its own: boards run on different threads */
     uint32_t frames_dropped; /* not yet handed to the firmware with a unit's result */
     uint32_t stuck_units;    /* faults: bit per unit */
     bool completion_lost, done_lost, firmware_dead;
+    bool lost;        /* nothing of the board answers */
+    bool until_reset; /* the faults end at the next reset */
     struct emu_trace trace;
 };
 
@@ -127,6 +129,9 @@ void emu_run(struct emu_cluster *cluster, const struct emu_board *until_done);
 void emu_sleep(struct emu_cluster *cluster, uint32_t microseconds);
 uint64_t emu_cycles(const struct emu_cluster *cluster, uint64_t microseconds);
 
+/* faults.c: faults that last until a reset end. */
+void emu_faults_reset(struct emu_board *board);
+
 /* program.c */
 int emu_program(struct emu_board *board, const struct lora_program *program,
                 struct lora_failure *failure);
@@ -135,6 +140,8 @@ void emu_reset(struct emu_board *board);
 /* memory.c */
 void emu_memory_init(struct emu_memory *memory, const struct lora_board_info *info);
 void emu_memory_clear(struct emu_memory *memory);
+/* Drops all arenas, not their bytes: an arena at the same place finds them again. */
+void emu_memory_forget(struct emu_memory *memory);
 int emu_memory_reserve(struct emu_board *board, uint32_t bank, uint64_t offset, uint64_t bytes,
                        struct lora_failure *failure);
 int emu_memory_release(struct emu_board *board, uint32_t bank, uint64_t offset,

@@ -1,4 +1,5 @@
-/* Fault knobs. A fault belongs to the board's hardware: it outlives programs and resets. */
+/* Fault knobs. A fault belongs to the board's hardware: it outlives programs, and resets too unless
+ * it was injected to last until one. */
 #include "board.h"
 
 #include <string.h>
@@ -16,6 +17,13 @@ static void clear_all(struct emu_board *board) {
     board->stuck_units = 0;
     board->completion_lost = board->done_lost = board->firmware_dead = board->router.misfile =
         false;
+    board->lost = board->until_reset = false;
+}
+
+void emu_faults_reset(struct emu_board *board) {
+    if (!board->until_reset) return;
+    clear_all(board);
+    for (uint32_t p = 0; p < LORA_PORTS; p++) emu_port_refresh(&board->ports[p]);
 }
 
 static int set_port(struct emu_port *port, uint32_t kind, uint32_t b, uint32_t c) {
@@ -49,6 +57,8 @@ static int set_fault(struct emu_board *board, uint32_t kind, uint32_t a, uint32_
     case LORA_FAULT_DONE_LOST: board->done_lost = true; return LORA_OK;
     case LORA_FAULT_FIRMWARE_DEAD: board->firmware_dead = true; return LORA_OK;
     case LORA_FAULT_MISFILE: board->router.misfile = true; return LORA_OK;
+    case LORA_FAULT_BOARD_LOST: board->lost = true; return LORA_OK;
+    case LORA_FAULT_UNTIL_RESET: board->until_reset = true; return LORA_OK;
     default: return LORA_ERR_ARGUMENT;
     }
 }

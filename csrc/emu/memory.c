@@ -33,6 +33,15 @@ void emu_memory_clear(struct emu_memory *memory) {
     memory->capacity[LORA_BANK_ONCHIP] = 0;
 }
 
+void emu_memory_forget(struct emu_memory *memory) {
+    for (uint32_t bank = 0; bank < EMU_BANKS; bank++) {
+        memory->banks[bank].arena_count = 0;
+        memory->bytes[bank] = 0;
+    }
+    unmap(memory, LORA_BANK_ONCHIP);
+    memory->capacity[LORA_BANK_ONCHIP] = 0;
+}
+
 /* Address space only: PROT_NONE costs neither memory nor commit charge. */
 static bool map_bank(struct emu_memory *memory, uint32_t bank) {
     struct emu_bank *entry = &memory->banks[bank];

@@ -17,7 +17,7 @@ struct polls {
 
 static void poll(struct emu_board *board) {
     board->awake = false;
-    if (!board->programmed || board->firmware_dead) return;
+    if (!board->programmed || board->firmware_dead || board->lost) return;
     emu_hal_bind(board);
     if (fw_poll(board->firmware) == LORA_FW_RUNNING) board->awake = true;
     emu_hal_bind(NULL);

@@ -100,8 +100,10 @@ int emu_program(struct emu_board *board, const struct lora_program *program,
     return LORA_OK;
 }
 
+/* Reservations end; the bytes stay, as refreshed DRAM's do. */
 void emu_reset(struct emu_board *board) {
     power_off(board);
-    emu_memory_clear(&board->memory);
+    emu_memory_forget(&board->memory);
+    emu_faults_reset(board);
     emu_wake(board);
 }

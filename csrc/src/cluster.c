@@ -58,7 +58,10 @@ int lora_cluster_open(const char *const *uris, uint32_t count, struct lora_clust
     if (!opened) return lora_fail(failure, LORA_ERR_MEMORY, "no host memory for a cluster");
     lora_timeouts_default(&opened->timeouts);
     opened->stats = (struct lora_cluster_stats){0};
-    for (uint32_t b = 0; b < count && !status; b++) status = open_board(opened, uris[b], failure);
+    for (uint32_t b = 0; b < count && !status; b++) {
+        status = open_board(opened, uris[b], failure);
+        if (status && failure->board < 0) failure->board = (int32_t)b;
+    }
     if (!status) status = lora_check_serials(opened, failure);
     if (status) {
         lora_cluster_close(opened);

@@ -30,6 +30,7 @@ struct lora_board {
     uint32_t watchdog_ms; /* as last written */
     uint32_t in_flight;   /* started and not yet seen done */
     uint32_t arena_count;
+    uint32_t kept_arenas; /* a reset took them off the board; the next program restores them */
     struct lora_arena arenas[LORA_MAX_ARENAS];
     struct lora_completion completion; /* of the last run */
     struct lora_error_record error;
@@ -90,6 +91,8 @@ int lora_check_range(const struct lora_cluster *cluster, uint32_t board, uint32_
                      uint64_t offset, uint64_t bytes, struct lora_failure *failure);
 int lora_memory_release(struct lora_cluster *cluster, uint32_t board, uint32_t bank,
                         uint64_t offset, struct lora_failure *failure);
+/* Reserves what the board had before its reset, at the same banks and offsets. */
+int lora_memory_restore(struct lora_cluster *cluster, uint32_t board, struct lora_failure *failure);
 int lora_memory_read(struct lora_cluster *cluster, uint32_t board, uint32_t bank, uint64_t offset,
                      void *data, uint64_t bytes, struct lora_failure *failure);
 int lora_memory_write(struct lora_cluster *cluster, uint32_t board, uint32_t bank, uint64_t offset,

@@ -101,6 +101,22 @@ int lora_memory_release(struct lora_cluster *cluster, uint32_t board, uint32_t b
                      bank, (unsigned long long)offset);
 }
 
+int lora_memory_restore(struct lora_cluster *cluster, uint32_t board,
+                        struct lora_failure *failure) {
+    struct lora_board *it = &cluster->boards[board];
+    while (it->arena_count < it->kept_arenas) {
+        struct lora_arena *arena = &it->arenas[it->arena_count];
+        int status = it->transport->reserve(it->handle, arena->bank, arena->offset, arena->bytes,
+                                            &arena->base, failure);
+        if (status) return lora_fail_board(cluster, board, status, failure);
+        it->arena_count++;
+        status = write_record(cluster, board, it->arena_count - 1, failure);
+        if (status) return status;
+    }
+    it->kept_arenas = 0;
+    return LORA_OK;
+}
+
 int lora_check_range(const struct lora_cluster *cluster, uint32_t board, uint32_t bank,
                      uint64_t offset, uint64_t bytes, struct lora_failure *failure) {
     const struct lora_board *it = &cluster->boards[board];

@@ -120,5 +120,5 @@ int lora_cluster_program(struct lora_cluster *cluster, uint32_t board,
     it->in_flight = 0;
     it->watchdog_ms = 0;
     cluster->step = 0; /* the firmware begins to count anew */
-    return LORA_OK;
+    return lora_memory_restore(cluster, board, failure);
 }

@@ -1,10 +1,11 @@
-/* Reset of all boards after a hang. */
+/* Reset of all boards after a hang. Their arenas are reserved again with the next program. */
 #include "internal.h"
 
 static int reset_board(struct lora_cluster *cluster, uint32_t board, struct lora_failure *failure) {
     struct lora_board *it = &cluster->boards[board];
     struct lora_board_info info = {.size = sizeof info};
     int status = it->transport->reset(it->handle, failure);
+    if (it->arena_count) it->kept_arenas = it->arena_count;
     it->programmed = it->in_flight = it->arena_count = it->watchdog_ms = 0;
     if (!status) status = it->transport->info(it->handle, &info, failure);
     if (status) return lora_fail_board(cluster, board, status, failure);

@@ -22,6 +22,13 @@ static int unlock(struct emu_board *board, int status) {
     return status;
 }
 
+/* What every access to a board that has left the bus gets. */
+static int gone(const struct emu_board *board, struct lora_failure *failure) {
+    if (!board->lost) return LORA_OK;
+    return emu_fail(failure, LORA_ERR_TRANSPORT, board, "board %u: no answer; it has left the bus",
+                    board->index);
+}
+
 /* A decimal number without sign or space; false leaves *at where it was. */
 static bool parse_number(const char **at, uint32_t *value) {
     const char *from = *at;
@@ -84,13 +91,15 @@ static int emu_info(void *handle, struct lora_board_info *info, struct lora_fail
 static int emu_load(void *handle, const struct lora_program *program,
                     struct lora_failure *failure) {
     struct emu_board *board = lock(handle);
-    return unlock(board, emu_program(board, program, failure));
+    int status = gone(board, failure);
+    return unlock(board, status ? status : emu_program(board, program, failure));
 }
 
 static int emu_reserve(void *handle, uint32_t bank, uint64_t offset, uint64_t bytes, uint64_t *base,
                        struct lora_failure *failure) {
     struct emu_board *board = lock(handle);
-    int status = emu_memory_reserve(board, bank, offset, bytes, failure);
+    int status = gone(board, failure);
+    if (status == LORA_OK) status = emu_memory_reserve(board, bank, offset, bytes, failure);
     if (status == LORA_OK) *base = board->memory.physical[bank] + offset;
     return unlock(board, status);
 }
@@ -102,6 +111,7 @@ static int emu_release(void *handle, uint32_t bank, uint64_t offset, struct lora
 
 static int check_block(const struct emu_board *board, uint32_t block,
                        struct lora_failure *failure) {
+    if (board->lost) return gone(board, failure);
     if (block >= LORA_BLOCKS)
         return emu_fail(failure, LORA_ERR_ARGUMENT, board,
                         "board %u: register block %u, expected 0..%d", board->index, block,
@@ -156,6 +166,8 @@ static uint8_t *host_range(struct emu_board *board, uint32_t bank, uint64_t offs
 static int emu_memory_read(void *handle, uint32_t bank, uint64_t offset, void *data, uint64_t bytes,
                            struct lora_failure *failure) {
     struct emu_board *board = lock(handle);
+    int status = gone(board, failure);
+    if (status) return unlock(board, status);
     const uint8_t *at = host_range(board, bank, offset, bytes, failure);
     if (at && bytes) memcpy(data, at, bytes);
     return unlock(board, at ? LORA_OK : LORA_ERR_RANGE);
@@ -164,6 +176,8 @@ static int emu_memory_read(void *handle, uint32_t bank, uint64_t offset, void *d
 static int emu_memory_write(void *handle, uint32_t bank, uint64_t offset, const void *data,
                             uint64_t bytes, struct lora_failure *failure) {
     struct emu_board *board = lock(handle);
+    int status = gone(board, failure);
+    if (status) return unlock(board, status);
     uint8_t *at = host_range(board, bank, offset, bytes, failure);
     unlock(board, LORA_OK); /* before the copy: threads that load a model write at once */
     if (at && bytes) stream_copy(at, data, bytes);
@@ -198,10 +212,10 @@ static int emu_sleep_us(void *handle, uint32_t microseconds, struct lora_failure
 }
 
 static int emu_reset_board(void *handle, struct lora_failure *failure) {
-    (void)failure;
     struct emu_board *board = lock(handle);
-    emu_reset(board);
-    return unlock(board, LORA_OK);
+    int status = gone(board, failure);
+    if (status == LORA_OK) emu_reset(board);
+    return unlock(board, status);
 }
 
 const struct lora_transport lora_transport_emu = {

@@ -118,6 +118,11 @@ class Cluster:
             lock.close()
             raise
 
+    @property
+    def closed(self) -> bool:
+        """Whether the boards have been released."""
+        return self._handle.closed
+
     def close(self) -> None:
         """Releases the boards, cancelling a call in another thread. May be called twice."""
         self._handle.close()
@@ -303,8 +308,8 @@ class Cluster:
         return self._handle.report()
 
     def reset(self) -> None:
-        """After a hang: resets all boards and loads the overlay again. Memory, lists and links must
-        then be set up again."""
+        """After a failure: resets all boards, loads the overlay and reserves the same arenas.
+        Links and lists must then be set up again. Memory may have lost its bytes: check it."""
         self._handle.call("reset")
         for board in range(self.size):
             self._program(board)

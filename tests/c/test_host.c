@@ -240,11 +240,34 @@ static void check_runs(void) {
     end(&bench);
 }
 
+/* A board that has left the bus fails every call at once; a reset ends faults that last until one.
+ */
+static void check_loss(struct bench *bench) {
+    struct lora_failure failure;
+    uint32_t crc;
+    CHECK(lora_emu_fault(bench->id, 0, LORA_FAULT_DONE_LOST, 0, 0, 0) == LORA_OK);
+    CHECK(lora_emu_fault(bench->id, 0, LORA_FAULT_UNTIL_RESET, 0, 0, 0) == LORA_OK);
+    CHECK(lora_cluster_checksum(bench->cluster, 0, CONTROL_BANK, 0, 64, &crc, NULL) ==
+          LORA_ERR_TIMEOUT);
+    CHECK(lora_cluster_reset(bench->cluster, NULL) == LORA_OK);
+    for (uint32_t b = 0; b < 2; b++)
+        CHECK(lora_cluster_program(bench->cluster, b, &bench->program, CONTROL_BANK, NULL) ==
+              LORA_OK);
+    CHECK(lora_cluster_checksum(bench->cluster, 0, CONTROL_BANK, 0, 64, &crc, NULL) == LORA_OK);
+    CHECK(lora_emu_fault(bench->id, 1, LORA_FAULT_BOARD_LOST, 0, 0, 0) == LORA_OK);
+    CHECK(lora_cluster_checksum(bench->cluster, 1, CONTROL_BANK, 0, 64, &crc, &failure) ==
+          LORA_ERR_TRANSPORT);
+    CHECK(failure.board == 1 && strstr(failure.message, "board 1"));
+    CHECK(lora_cluster_checksum(bench->cluster, 0, CONTROL_BANK, 0, 64, &crc, NULL) == LORA_OK);
+    CHECK(lora_cluster_reset(bench->cluster, &failure) == LORA_ERR_TRANSPORT && failure.board == 1);
+}
+
 static void check_hang(void) {
     struct bench bench;
     struct lora_failure failure;
     struct lora_timeouts timeouts;
     uint32_t crc;
+    uint8_t kept[64] = {7, 8, 9}, back[64] = {0};
     begin(&bench, 2);
     lora_timeouts_default(&timeouts);
     timeouts.checksum_us = 1000;
@@ -252,6 +275,7 @@ static void check_hang(void) {
     timeouts.poll_us = 0;
     CHECK(lora_cluster_set_timeouts(bench.cluster, &timeouts) == LORA_ERR_ARGUMENT);
     CHECK(lora_cluster_set_timeouts(bench.cluster, NULL) == LORA_ERR_ARGUMENT);
+    CHECK(lora_cluster_write(bench.cluster, 1, CONTROL_BANK, MIB - 64, kept, 64, NULL) == LORA_OK);
     CHECK(lora_emu_fault(bench.id, 1, LORA_FAULT_DONE_LOST, 0, 0, 0) == LORA_OK);
     CHECK(lora_cluster_checksum(bench.cluster, 1, CONTROL_BANK, 0, 64, &crc, &failure) ==
           LORA_ERR_TIMEOUT);
@@ -264,8 +288,15 @@ static void check_hang(void) {
     CHECK(lora_cluster_reset(bench.cluster, &failure) == LORA_OK);
     CHECK(lora_cluster_checksum(bench.cluster, 0, CONTROL_BANK, 0, 64, &crc, NULL) ==
           LORA_ERR_ARGUMENT);
-    program_all(&bench, 2);
+    /* Loading the overlay restores the arenas with their bytes; there is one board memory. */
+    for (uint32_t b = 0; b < 2; b++)
+        CHECK(lora_cluster_program(bench.cluster, b, &bench.program, CONTROL_BANK, NULL) ==
+              LORA_OK);
     CHECK(lora_cluster_checksum(bench.cluster, 1, CONTROL_BANK, 0, 64, &crc, NULL) == LORA_OK);
+    CHECK(lora_cluster_read(bench.cluster, 1, CONTROL_BANK, MIB - 64, back, 64, NULL) == LORA_OK);
+    CHECK(!memcmp(back, kept, sizeof kept));
+    CHECK(lora_cluster_reserve(bench.cluster, 1, CONTROL_BANK, 0, MIB, NULL) == LORA_ERR_ARGUMENT);
+    check_loss(&bench);
     end(&bench);
 }
 

@@ -1,5 +1,5 @@
-"""A step that fails is redone once; a second failure ends the requests of that step and no other.
-Real faults of the emulated boards, planted for the length of chosen steps."""
+"""A step that fails is redone once; without recovery, a second failure ends the requests of that
+step and no other. Real faults of the emulated boards, planted for the length of chosen steps."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Planted:
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     folder: Path = tmp_path_factory.mktemp("engine_faults") / "model"
     write_checkpoint(variant("llama_narrow"), folder)
-    with Engine(folder, boards=2, max_sequences=9) as opened:
+    with Engine(folder, boards=2, max_sequences=9, recovery="off") as opened:
         yield opened
 
 

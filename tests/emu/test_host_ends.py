@@ -82,7 +82,6 @@ def test_a_hang_stays_with_one_report_until_reset(hasty: Runner, fault: Plant, k
         cluster.checksum(0, 32, 0, 64)
     cluster.reset()
     for board in range(cluster.size):
-        cluster.reserve(board, 32, 1 << 20)
         assert cluster.checksum(board, 32, 0, 64) is not None
     cluster.links_up(cluster.cables)
 

@@ -167,7 +167,6 @@ def test_reset_and_a_second_opening(one: XrtEnvironment) -> None:
 cluster = opened("xrt:0")
 cluster.reserve(0, 32, 1 << 16)
 cluster.reset()
-cluster.reserve(0, 32, 1 << 16)
 cluster.write(0, 32, 8192, b"again")
 print(bytes(cluster.read(0, 32, 8192, 5)))
 cluster.close()

@@ -34,8 +34,10 @@ enum lora_emu_fault_kind {
     LORA_FAULT_COMPLETION_LOST = 6, /* the done bit comes, the completion record does not */
     LORA_FAULT_DONE_LOST = 7,       /* neither done bit nor record */
     LORA_FAULT_FIRMWARE_DEAD = 8,   /* never polled: registers answer, nothing runs */
-    LORA_FAULT_MISFILE = 9          /* the router files received blocks under the source's neighbour
+    LORA_FAULT_MISFILE = 9,         /* the router files received blocks under the source's neighbour
                                        (source ^ 1): what the identity tests must notice */
+    LORA_FAULT_BOARD_LOST = 10, /* the board has left the bus: no access succeeds, links are down */
+    LORA_FAULT_UNTIL_RESET = 11 /* all faults of the board end at its next reset */
 };
 
 struct lora_trace_record { /* 40 bytes: one command of one step */

@@ -3,6 +3,7 @@ recently used out, pinned while a sequence uses them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lora_host import abi
-from lora_host.errors import AdapterError
+from lora_host.errors import AdapterError, LoraError
 from lora_host.naming import did_you_mean
 from lora_sdk.adapters.image import Image, slot_image
 from lora_sdk.adapters.weights import AdapterWeights, load_adapter_weights
@@ -44,6 +45,7 @@ class _Loaded:
     rank: int
     blocks: int
     note: str
+    weights: AdapterWeights  # for another number of boards
     images: list[Image]  # by rank of the board
     slot: int | None = None
     users: int = 0
@@ -62,6 +64,8 @@ class AdapterSlots:
         self._uses = 0
         self.swaps = 0
         self.swap_bytes = 0
+        self.recover: Callable[[LoraError], bool] | None = None
+        """See Stepper.recover."""
 
     # --- loading --------------------------------------------------------------------------------
 
@@ -84,7 +88,9 @@ class AdapterSlots:
             )
         note = self._sharding(name, weights)
         images = [slot_image(weights, self._plan, board, name) for board in self._plan.boards]
-        self._loaded[name] = _Loaded(weights.path, weights.rank, weights.blocks, note, images)
+        self._loaded[name] = _Loaded(
+            weights.path, weights.rank, weights.blocks, note, weights, images
+        )
         return self.info(name)
 
     def _sharding(self, name: str, weights: AdapterWeights) -> str:
@@ -113,7 +119,8 @@ class AdapterSlots:
                 f"adapter {name!r} is used by {found.users} sequences; wait for them or cancel them"
             )
         if found.slot is not None:
-            self._empty(found.slot)
+            slot = found.slot
+            self._recovering(lambda: self._empty(slot))
         del self._loaded[name]
 
     def info(self, name: str) -> AdapterInfo:
@@ -152,7 +159,7 @@ class AdapterSlots:
         """Use an adapter for a sequence's rows. It is loaded into a slot if it is in none."""
         found = self._get(name)
         if found.slot is None:
-            self._bring_in(name, found)
+            self._recovering(lambda: self._bring_in(name, found))
         self._pin(sequence, name)
 
     def closed(self, sequence: int) -> None:
@@ -186,6 +193,25 @@ class AdapterSlots:
 
     # --- the boards -----------------------------------------------------------------------------
 
+    def restore(self, cluster: Cluster, plan: Plan) -> None:
+        """Write every slot again, to boards that have lost them or to others with another plan."""
+        if plan is not self._plan:
+            for name, found in self._loaded.items():
+                found.images = [slot_image(found.weights, plan, one, name) for one in plan.boards]
+        self._cluster, self._plan = cluster, plan
+        for slot, held in enumerate(self._slots):
+            if held is not None:
+                self._fill(slot, self._loaded[held])
+
+    def _recovering(self, write: Callable[[], None]) -> None:
+        """Write to the boards, once more if they fail and can be recovered."""
+        try:
+            write()
+        except LoraError as error:
+            if self.recover is None or not self.recover(error):
+                raise
+            write()
+
     def _victim(self) -> int | None:
         """The slot to fill: an empty one, else the least recently used one without users."""
         if None in self._slots:
@@ -202,13 +228,17 @@ class AdapterSlots:
                 "open the engine with a larger max_adapters"
             )
         self._empty(slot)
+        self._fill(slot, found)
+        self._slots[slot], found.slot = name, slot
+        self.swaps += 1
+        self.swap_bytes += sum(image.nbytes for image in found.images)
+
+    def _fill(self, slot: int, found: _Loaded) -> None:
+        """Write the header last, so that a failure leaves no half-written adapter."""
         for board, image in zip(self._plan.boards, found.images, strict=True):
             self._write(board, slot, image)
         for board, image in zip(self._plan.boards, found.images, strict=True):
             self._write_header(board, slot, image[:HEADER_BYTES])
-        self._slots[slot], found.slot = name, slot
-        self.swaps += 1
-        self.swap_bytes += sum(image.nbytes for image in found.images)
 
     def _empty(self, slot: int) -> None:
         """Mark the slot empty first, so that a failure later leaves no half-written adapter."""
@@ -222,7 +252,7 @@ class AdapterSlots:
     def _write_header(self, board: BoardPlan, slot: int, header: Image) -> None:
         assert board.adapters is not None
         bank, offset, _, _ = next(board.adapters.runs(slot, 0, HEADER_BYTES))
-        self._cluster.write(board.board, bank, offset, header.data)
+        self._cluster.write(board.board, bank, offset, header)
 
     def _write(self, board: BoardPlan, slot: int, image: Image) -> None:
         """Write all but the header. The chunks of one bank are contiguous."""
@@ -236,4 +266,4 @@ class AdapterSlots:
             start = first * size + skip
             bank, offset, _, _ = next(layout.runs(slot, start, start + 1))
             data = np.concatenate(parts)[skip:]
-            self._cluster.write(board.board, bank, offset, data.data)
+            self._cluster.write(board.board, bank, offset, data)

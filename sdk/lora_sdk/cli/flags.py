@@ -17,6 +17,8 @@ MODEL_FLAGS = (
     *("overlay", "kernels", "threads", "context", "kv"),
 )
 """Fields of EngineOptions that select the model and the boards."""
+RUN_FLAGS = (*MODEL_FLAGS, "max_sequences", "recovery", "spares")
+"""Fields of EngineOptions of commands that run requests."""
 
 
 def flags(owner: type, *names: str, **changes: Mapping[str, Any]) -> Callable[[Function], Function]:

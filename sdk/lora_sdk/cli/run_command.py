@@ -17,7 +17,7 @@ from lora_sdk.cli.adapters import (
     load_adapters,
     take_adapters,
 )
-from lora_sdk.cli.flags import MODEL_FLAGS, flags
+from lora_sdk.cli.flags import RUN_FLAGS, flags
 from lora_sdk.cli.output_file import OUTPUT
 from lora_sdk.cli.progress import ProgressBar
 from lora_sdk.cli.prompts import (
@@ -70,7 +70,7 @@ messages and sampling parameters. Every result is one JSON line, in the same ord
 @click.argument("source", metavar="[PROMPT_FILE|-]", required=False)
 @click.option("-p", "--prompt", metavar="TEXT", help="prompt text instead of a file")
 @click.option("--batch", metavar="FILE", help="JSON lines of prompts, run as one batch")
-@flags(EngineOptions, *MODEL_FLAGS, "max_sequences")
+@flags(EngineOptions, *RUN_FLAGS)
 @adapter_flags
 @speculation_flags
 @flags(SamplingParams, *SAMPLING_FLAGS, max_tokens=TO_THE_END, logprobs=WITH_JSON)
@@ -98,7 +98,7 @@ def lora_run(
     """Continue a prompt with a model on FPGA boards. Without boards they are emulated."""
     one_source(prompt, source, batch)
     _check_output(options, batch=batch is not None, chat=chat, echo=echo, as_json=as_json)
-    engine_arguments = {name: options.pop(name) for name in (*MODEL_FLAGS, "max_sequences")}
+    engine_arguments = {name: options.pop(name) for name in RUN_FLAGS}
     adapters, more = take_adapters(options)
     engine_arguments.update(more)
     drafts = take_speculation(options, engine_arguments)

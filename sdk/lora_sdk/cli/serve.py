@@ -9,7 +9,7 @@ import click
 
 from lora_host.errors import RequestError
 from lora_sdk.cli.adapters import NamedAdapter, adapter_flags, load_adapters, take_adapters
-from lora_sdk.cli.flags import MODEL_FLAGS, flags
+from lora_sdk.cli.flags import RUN_FLAGS, flags
 from lora_sdk.cli.speculation import speculation_flags, take_speculation
 from lora_sdk.core.options import EngineOptions
 from lora_sdk.plan.adapters import DEFAULT_RANK
@@ -43,7 +43,7 @@ second one cancels them. Exit code: 0 drained, 1 failed, 2 refused."""
 
 
 @click.command("serve", epilog=EPILOG)
-@flags(EngineOptions, *MODEL_FLAGS, "max_sequences")
+@flags(EngineOptions, *RUN_FLAGS)
 @adapter_flags
 @flags(EngineOptions, "max_adapter_rank", max_adapter_rank=RANK)
 @speculation_flags
@@ -52,7 +52,7 @@ second one cancels them. Exit code: 0 drained, 1 failed, 2 refused."""
 @click.option("--insecure", is_flag=True, help="serve other machines without a key")
 def serve(api_key_file: str | None, insecure: bool, **options: Any) -> None:
     """Serve a model through OpenAI's HTTP protocol."""
-    engine_arguments = {key: options.pop(key) for key in (*MODEL_FLAGS, "max_sequences")}
+    engine_arguments = {key: options.pop(key) for key in RUN_FLAGS}
     adapters, more = _take_adapters(options)
     engine_arguments.update(more)
     drafts = take_speculation(options, engine_arguments)

@@ -13,7 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from lora_host.errors import RequestError
+from lora_sdk.core.contents import Contents, Uncommitted
 from lora_sdk.core.header_queue import Header, HeaderQueue
 from lora_sdk.core.step import KvOp
 
@@ -25,21 +29,13 @@ def pages_for(positions: int) -> int:
     return -(-positions // PAGE_POSITIONS)
 
 
-@dataclass(frozen=True)
-class Uncommitted:
-    """A row whose K and V are in a scratch slot."""
-
-    token: int
-    position: int
-    parent: int
-
-
 @dataclass
 class _Sequence:
     pages: list[int] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)  # of the committed positions
     rows: dict[int, Uncommitted] = field(default_factory=dict)  # by slot
     reserved: int = 0  # pages set aside for this sequence, not yet taken
+    vectors: dict[int, NDArray[np.float16]] = field(default_factory=dict)  # by position
 
 
 class SequenceObserver(Protocol):
@@ -75,6 +71,9 @@ class KvCache:
         self._page_count = page_count
         self._max_scratch = max_scratch
         self._queue = HeaderQueue(max_ops)
+        self._references: dict[int, int]
+        self._pages: deque[int]
+        self._mapped: dict[tuple[int, int], int]  # the boards' page of (sequence, tile)
         self._forget()
 
     def reset(self) -> None:
@@ -88,13 +87,48 @@ class KvCache:
         if self._observer is not None:
             self._observer.forgotten()
 
+    def lose(self, page_count: int | None = None) -> list[Contents]:
+        """The boards have lost everything. Returns what they must compute again, with empty page
+        tables to begin with. Sequences stay open, slots stay taken, queued operations are done.
+
+        `page_count`: pages of the boards from now on, None for as many as before. RequestError,
+        with nothing changed, if the sequences' pages exceed them."""
+        page_count = self._page_count if page_count is None else page_count
+        held = self.held_pages
+        if held > page_count - self._first_page:
+            raise RequestError(
+                f"the open sequences need {held} KV pages of {PAGE_POSITIONS} positions, the "
+                f"boards that remain have {page_count - self._first_page}"
+            )
+        self._page_count = page_count
+        self._slots.extend(self._queue.leaving_slots)
+        self._queue.clear()
+        self._renumber_pages()
+        return [
+            Contents(number, tuple(one.pages), tuple(one.tokens), one.vectors, dict(one.rows))
+            for number, one in self._open.items()
+        ]
+
+    def _renumber_pages(self) -> None:
+        """Give pages in use the first numbers; what sequences share stays shared."""
+        numbers = {page: self._first_page + i for i, page in enumerate(self._references)}
+        self._references = {numbers[page]: n for page, n in self._references.items()}
+        self._pages = deque(range(self._first_page + len(numbers), self._page_count))
+        for sequence in self._open.values():
+            sequence.pages = [numbers[page] for page in sequence.pages]
+        self._mapped = {
+            (number, tile): page
+            for number, sequence in self._open.items()
+            for tile, page in enumerate(sequence.pages)
+        }
+
     def _forget(self) -> None:
-        self._references: dict[int, int] = {}
+        self._references = {}
         self._pages = deque(range(self._first_page, self._page_count))
         self._numbers = deque(range(self.max_sequences))
         self._slots = deque(range(self._max_scratch))
         self._open: dict[int, _Sequence] = {}
-        self._mapped: dict[tuple[int, int], int] = {}  # the boards' page of (sequence, tile)
+        self._mapped = {}
         self._queue.clear()
 
     # --- state ----------------------------------------------------------------------------------
@@ -108,6 +142,11 @@ class KvCache:
     def free_pages(self) -> int:
         """Pages that are neither in use nor reserved."""
         return len(self._pages) - sum(s.reserved for s in self._open.values())
+
+    @property
+    def held_pages(self) -> int:
+        """Pages that open sequences have or that are reserved for them."""
+        return len(self._references) + sum(s.reserved for s in self._open.values())
 
     @property
     def free_sequences(self) -> int:
@@ -202,7 +241,7 @@ class KvCache:
         if rest:
             page = self._take_page(child)
             self._queue.add(KvOp.copy(parent.pages[full], page, rest))
-        forked.tokens = list(parent.tokens)
+        forked.tokens, forked.vectors = list(parent.tokens), dict(parent.vectors)
         self._queue.add(KvOp.length(child, len(forked.tokens)))
         if self._observer is not None:
             self._observer.forked(sequence, child)
@@ -219,9 +258,9 @@ class KvCache:
         copied = self._copied(parents)
         if sum(not self._get(child).reserved for child in copied) > max(0, self.free_pages):
             raise self._exhausted()
-        continued = {}
+        continued, rebuilt = {}, {}
         for child, parent in changed.items():
-            tokens = self._get(parent).tokens
+            tokens, vectors = self._get(parent).tokens, dict(self._get(parent).vectors)
             pages = self._get(parent).pages[: pages_for(len(tokens))]
             if child in copied:
                 source, pages[-1] = pages[-1], self._reserved_page(child)
@@ -229,8 +268,10 @@ class KvCache:
             for page in pages[: -1 if child in copied else None]:
                 self._references[page] += 1
             continued[child] = pages, tokens
+            rebuilt[child] = vectors
         for child, (pages, tokens) in continued.items():
             self._replace(child, pages, tokens)
+            self._open[child].vectors = rebuilt[child]
 
     def _copied(self, parents: Mapping[int, int]) -> set[int]:
         """The sequences that need a copy of their new parent's last page: it is partial, and the
@@ -357,7 +398,11 @@ class KvCache:
         self._check_path(sequence, path)
         self.grow(sequence, start + len(path))
         self._queue.add(KvOp.commit(sequence, start, 0, len(path)), path)
-        owner.tokens.extend(owner.rows[slot].token for slot in path)
+        for slot in path:
+            row = owner.rows[slot]
+            if row.vector is not None:
+                owner.vectors[len(owner.tokens)] = row.vector
+            owner.tokens.append(row.token)
         self._queue.leaving_slots.extend(owner.rows)
         owner.rows.clear()
 

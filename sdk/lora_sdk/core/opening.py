@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from lora_host.cluster import Cluster
     from lora_host.cluster_file import ClusterFile
     from lora_sdk.core.runner import Runner
+    from lora_sdk.model.checkpoint import Checkpoint
     from lora_sdk.model.spec import ModelConfig
     from lora_sdk.plan.model_plan import Plan
 
@@ -27,15 +28,25 @@ class PlannedModel:
     cluster_file: ClusterFile | None
 
 
-@dataclass(frozen=True)
+@dataclass
 class OpenedModel:
-    """A placed model. Closing `stack` releases the boards and files."""
+    """A placed model. Closing `stack` releases the boards and files. `reopen` replaces plan,
+    cluster and runner, so others read them here."""
 
     config: ModelConfig
     plan: Plan
     cluster: Cluster
     runner: Runner
+    checkpoint: Checkpoint
     stack: ExitStack
+
+    def reopen(self, options: EngineOptions, file: ClusterFile, plan: Plan) -> None:
+        """Place the model on the boards of `file`, in place of all that are open. Errors of every
+        layer pass through; the old boards are closed then."""
+        self.cluster.close()
+        self.cluster = _open_cluster(options, plan, file)
+        self.plan = plan
+        self.runner = _place(self.cluster, self.config, self.checkpoint, plan, options)
 
 
 def connected(path: Path, boards: int) -> ClusterFile:
@@ -80,28 +91,65 @@ def plan_model(options: EngineOptions) -> PlannedModel:
 
 def open_model(options: EngineOptions) -> OpenedModel:
     """Plan, open the boards, place the weights. Errors of every layer pass through."""
-    from lora_host.cluster import Cluster
-    from lora_sdk.core.runner import Runner
     from lora_sdk.model.checkpoint import Checkpoint
 
     planned = plan_model(options)
     config, plan = planned.config, planned.plan
     checkpoint = Checkpoint.open(options.folder, config)
-    stack = ExitStack()
+    cluster = _open_cluster(options, plan, planned.cluster_file)
     try:
-        cluster = stack.enter_context(
-            Cluster.open(
-                boards=options.board_count,
-                devices=options.devices,
-                cluster_file=planned.cluster_file,
-                overlay=plan.overlay,
-                kernels=options.kernels,
-                trace=options.trace,
-                threads=options.threads,
-            )
-        )
-        runner = Runner(cluster, config, checkpoint, plan, options.progress, options.threads)
+        runner = _place(cluster, config, checkpoint, plan, options)
     except BaseException:
-        stack.close()
+        cluster.close()
         raise
-    return OpenedModel(config, plan, cluster, runner, stack)
+    opened = OpenedModel(config, plan, cluster, runner, checkpoint, ExitStack())
+    opened.stack.callback(lambda: opened.cluster.close())
+    return opened
+
+
+def replan(opened: OpenedModel, file: ClusterFile, boards: int) -> tuple[list[int], Plan]:
+    """`boards` of the file's boards, ascending, and the model's placement on them with the same
+    context and sequences. LinkError if no path has that many, PlacementError if it does not fit."""
+    from lora_sdk.plan.placement import make_plan
+    from lora_sdk.plan.topology import route
+
+    old = opened.plan
+    chosen = sorted(route(file.cables, boards).order)
+    plan = make_plan(
+        opened.config,
+        old.overlay,
+        old.overlay.board,
+        boards,
+        context=old.context,
+        sequences=old.max_sequences,
+        route=route(file.only(chosen).cables, boards),
+        hidden_taps=old.hidden_taps,
+        adapters=old.adapters,
+    )
+    return chosen, plan
+
+
+def _open_cluster(options: EngineOptions, plan: Plan, file: ClusterFile | None) -> Cluster:
+    from lora_host.cluster import Cluster
+
+    return Cluster.open(
+        boards=plan.size,
+        devices=() if file is not None else options.devices,
+        cluster_file=file,
+        overlay=plan.overlay,
+        kernels=options.kernels,
+        trace=options.trace,
+        threads=options.threads,
+    )
+
+
+def _place(
+    cluster: Cluster,
+    config: ModelConfig,
+    checkpoint: Checkpoint,
+    plan: Plan,
+    options: EngineOptions,
+) -> Runner:
+    from lora_sdk.core.runner import Runner
+
+    return Runner(cluster, config, checkpoint, plan, options.progress, options.threads)

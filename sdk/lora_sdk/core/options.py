@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from lora_sdk.spec.opening import SpeculationOptions
 
 KERNELS = ("native", "numpy", "rtl")
+RECOVERY = ("auto", "off")
 KV_AUTO = "auto"  # as the checkpoint defines
 
 Progress = Callable[[int, int], None]
@@ -128,9 +129,22 @@ class EngineOptions:
         choices=(KV_AUTO, *KV_KINDS),
     )
 
+    recovery: str = option(
+        "auto",
+        help="after failures that outlast a step: recover the boards and go on, or end requests",
+        flags=("--recovery",),
+        choices=RECOVERY,
+    )
+    spares: Sequence[str] = option(
+        (),
+        help="URIs of boards that may replace lost ones; in a cluster file, those it cables",
+        flags=("--spare",),
+        metavar="URI",
+    )
+
     def __post_init__(self) -> None:
         check_options(self)
-        for name in ("devices", "hidden_layers"):
+        for name in ("devices", "hidden_layers", "spares"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         self._check_boards()
 
@@ -187,3 +201,25 @@ class EngineOptions:
             raise RequestError(f"{count} boards were requested; expected {expected}")
         if self.devices and len(self.devices) != count:
             raise RequestError(f"{count} boards were requested, {len(self.devices)} devices named")
+        self._check_spares()
+
+    def _check_spares(self) -> None:
+        from lora_host.cluster_file import check_uri, is_emulated, load_cluster
+
+        uris = list(self.devices)
+        if self.cluster_file is not None:
+            uris = [entry.uri for entry in load_cluster(self.cluster_file).boards]
+        emulated = is_emulated(uris[0]) if uris else True
+        for uri in self.spares:
+            kind = check_uri(uri)[1]
+            if kind != self.board_kind or is_emulated(uri) != emulated:
+                raise RequestError(
+                    f"spare {uri}: a {kind}; expected "
+                    f"{'an emulated' if emulated else 'a real'} {self.board_kind} like the others"
+                )
+            if not emulated and uri in self.devices:
+                raise RequestError(f"spare {uri} is one of the devices; name a board beside them")
+            if self.cluster_file is not None and uri not in uris:
+                raise RequestError(
+                    f"spare {uri} is not in {self.cluster_file}; add it with its cables"
+                )

@@ -65,9 +65,20 @@ class Runner:
         for board in plan.boards:
             self._register(board)
 
+    def restore(self) -> int:
+        """Set boards up again that were reset, arenas included: links, weights where their sums
+        differ, command lists. Returns the bytes of weights that were loaded again. LoraError."""
+        if self.plan.size > 1:
+            self.cluster.links_up(self.plan.route.cables)
+        loaded = self._loader.repair()
+        for board in self.plan.boards:
+            self._register(board)
+        return loaded
+
     def _register(self, board: BoardPlan) -> None:
-        commands = lower(self.config, self.plan, board.rank, self._scales)
-        self.commands[board.board] = commands
+        if board.board not in self.commands:
+            self.commands[board.board] = lower(self.config, self.plan, board.rank, self._scales)
+        commands = self.commands[board.board]
         data = encode(commands, self.plan, board.rank, LIST_ID)
         offset = board.control.list_offset
         self.cluster.write(board.board, self._control_bank, offset, data)

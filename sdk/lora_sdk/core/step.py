@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -88,3 +89,35 @@ class StepResult:
 def selected_rows(rows: Sequence[Row]) -> tuple[int, ...]:
     """Indices of the rows that lm_head works on, in row order."""
     return tuple(index for index, row in enumerate(rows) if row.selected)
+
+
+def joined(results: Sequence[StepResult], sizes: Sequence[int]) -> StepResult:
+    """The result of one step whose rows ran as several, of `sizes` rows each. Logits and argmax of
+    rows that did not request them are 0 if others did."""
+    starts = [sum(sizes[:i]) for i in range(len(sizes))]
+    each = list(zip(starts, results, strict=True))
+    hidden = [one.hidden for one in results if one.hidden is not None]
+    values = _joined([(None if r.argmax is None else r.argmax[0], len(r.rows)) for r in results])
+    tokens = _joined([(None if r.argmax is None else r.argmax[1], len(r.rows)) for r in results])
+    return StepResult(
+        step=results[-1].step,
+        rows=tuple(start + row for start, one in each for row in one.rows),
+        logits=_joined([(one.logits, len(one.rows)) for one in results]),
+        argmax=None if values is None or tokens is None else (values, tokens),
+        hidden=np.concatenate(hidden, axis=1) if hidden else None,
+        hidden_rows=tuple(start + row for start, one in each for row in one.hidden_rows),
+        completions=results[-1].completions,
+    )
+
+
+def _joined(parts: Sequence[tuple[npt.NDArray[Any] | None, int]]) -> npt.NDArray[Any] | None:
+    """Arrays of these numbers of rows one after another; None if all are."""
+    known = next((array for array, _ in parts if array is not None), None)
+    if known is None:
+        return None
+    return np.concatenate(
+        [
+            np.zeros((count, *known.shape[1:]), known.dtype) if array is None else array
+            for array, count in parts
+        ]
+    )

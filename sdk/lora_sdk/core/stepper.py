@@ -2,19 +2,21 @@
 
 A failed step leaves the boards' tables as they were before it, and is run once more. The C host
 then uses the same step number with a higher epoch, so every board runs it, whether or not it has
-completed it before.
+completed it before. If it fails again, `recover` may restore the boards and what they held of the
+open sequences. The step then runs a third time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from lora_host import abi
 from lora_host.errors import CommandError, LinkError, LoraError, ModelError, TransportError
-from lora_sdk.core.kvcache import KvCache, Uncommitted
-from lora_sdk.core.step import KvOp, Row, StepResult
+from lora_sdk.core.contents import Uncommitted
+from lora_sdk.core.kvcache import KvCache
+from lora_sdk.core.step import KvOp, Row, StepResult, joined
 
 if TYPE_CHECKING:
     from lora_sdk.adapters.slots import AdapterSlots
@@ -52,30 +54,56 @@ class Stepper:
         self.steps = 0
         self.rows = 0
         self.redone = 0  # steps that were run a second time after a failure
+        self.progress = 0  # changes whenever rows have run
+        self.recover: Callable[[LoraError], bool] | None = None
+        """Called with an error of the boards. True: they are as the cache says, and operations
+        that were queued have been carried. Raises what the requests shall end with instead."""
+        self._row_limit = 0  # of the boards, 0 for as many as callers give
+
+    def use(self, runner: StepRunner, row_limit: int) -> None:
+        """Run steps with another runner from now on. More than `row_limit` rows run as several."""
+        self._runner, self._row_limit = runner, row_limit
 
     def run(self, rows: Sequence[Row], retry: bool = False) -> StepResult:
         """One step with these rows, whose slots were taken from the cache.
 
-        A failed step is redone once. A LoraError leaves the cache as it was before the call; the
-        rows' slots are returned, or kept with `retry`, so that the same rows may run again. A
-        ModelError means that the step ran but its results are unusable: its rows are dropped. After
-        any other exception (Ctrl-C) every sequence is forgotten.
+        A failed step is redone once, and again if the boards can be recovered. A LoraError leaves
+        the cache as it was before the call; the rows' slots are returned, or kept with `retry`, so
+        that the same rows may run again. A ModelError means that the step ran but its results are
+        unusable: its rows are dropped. After any other exception (Ctrl-C) every sequence is
+        forgotten.
         """
+        size = self._row_limit or len(rows)
+        parts = [rows[start : start + size] for start in range(0, len(rows), size or 1)] or [rows]
+        results: list[StepResult] = []
         try:
             while self._cache.more_than_a_header:
                 self._step(())
-            result = self._step(rows)
-        except ModelError:
-            self._note(rows)
-            for sequence in {row.sequence for row in rows}:
-                self._cache.drop(sequence)
+            for part in parts:
+                results.append(self._step(part))
+                self._note(part)
+        except ModelError as error:
+            done = sum(map(len, parts[: len(results)]))
+            if error.row is not None:
+                error.row += done
+            self._note(parts[len(results)])
+            self._give_back([row for part in parts[len(results) + 1 :] for row in part])
+            self._drop(rows)
             raise
         except LoraError:
+            if results:  # only where the boards run fewer rows than before
+                self._drop([row for part in parts[: len(results)] for row in part])
             if not retry:
-                self._cache.give_slots([row.slot for row in rows])
+                self._give_back([row for part in parts[len(results) :] for row in part])
             raise
-        self._note(rows)
-        return result
+        return results[0] if len(results) == 1 else joined(results, list(map(len, parts)))
+
+    def _drop(self, rows: Sequence[Row]) -> None:
+        for sequence in {row.sequence for row in rows}:
+            self._cache.drop(sequence)
+
+    def _give_back(self, rows: Sequence[Row]) -> None:
+        self._cache.give_slots([row.slot for row in rows])
 
     def flush(self, redo: bool = True) -> None:
         """Run empty steps until nothing is queued and all freed slots and pages are free."""
@@ -83,13 +111,32 @@ class Stepper:
             self._step((), redo)
 
     def _step(self, rows: Sequence[Row], redo: bool = True) -> StepResult:
+        redone = not redo
+        while True:
+            try:
+                return self._step_once(rows)
+            except LoraError as error:
+                if not redone and may_be_redone(error):
+                    self.redone += 1
+                elif not redo or not self.recovered(error):
+                    raise
+                redone = True
+
+    def recovered(self, error: LoraError) -> bool:
+        """Whether the boards were recovered after this error. The step may then run again."""
+        if self.recover is None:
+            return False
         try:
-            return self._step_once(rows)
-        except LoraError as error:
-            if not redo or not may_be_redone(error):
-                raise
-        self.redone += 1
-        return self._step_once(rows)
+            return self.recover(error)
+        except LoraError:
+            raise
+        except BaseException:  # Ctrl-C: the boards hold only a part
+            self._cache.reset()
+            raise
+
+    def replay_step(self, rows: Sequence[Row], kv_ops: Sequence[KvOp], path: Sequence[int]) -> None:
+        """A step outside the cache's books: a part of what the boards held is computed again."""
+        self._runner.step(self._adapted(rows), kv_ops, path)
 
     def _step_once(self, rows: Sequence[Row]) -> StepResult:
         header = self._cache.next_header()
@@ -106,6 +153,7 @@ class Stepper:
             raise
         self._cache.step_done()
         self.steps += 1
+        self.progress += 1
         self.rows += len(rows)
         return result
 
@@ -120,7 +168,7 @@ class Stepper:
 
     def _note(self, rows: Sequence[Row]) -> None:
         for row in rows:
-            uncommitted = Uncommitted(row.token, row.position, row.parent)
+            uncommitted = Uncommitted(row.token, row.position, row.parent, row.vector)
             self._cache.add_row(row.sequence, row.slot, uncommitted)
 
 

@@ -9,12 +9,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from lora_host import abi
-from lora_host.errors import RequestError
+from lora_host.errors import LoraError, RequestError
 from lora_sdk.adapters.slots import AdapterSlots
 from lora_sdk.arguments.signature import arguments_of
 from lora_sdk.core.kvcache import KvCache
 from lora_sdk.core.opening import open_model
 from lora_sdk.core.options import EngineOptions
+from lora_sdk.core.recovery import Recovered, Recovery
 from lora_sdk.core.results import Delta, Result
 from lora_sdk.core.speculation_statistics import SpeculationStatistics
 from lora_sdk.core.stepper import Stepper
@@ -73,7 +74,11 @@ class Engine:
         self._stepper = Stepper(
             runner, self._cache, self._adapters if options.max_adapters else None
         )
-        greedy = GreedyLoop(BoardLoop(self.cluster, runner), self._stepper, self._cache)
+        self._recovery = Recovery(self._loaded, options, self._cache, self._stepper)
+        self._recovery.on_boards = self._restore_adapters
+        if options.recovery == "auto":
+            self._stepper.recover = self._adapters.recover = self._recovery.recover
+        greedy = GreedyLoop(BoardLoop(self._loaded), self._stepper, self._cache)
         try:
             self._speculation = open_speculation(options, self._loaded, self._cache)
         except BaseException:
@@ -146,6 +151,17 @@ class Engine:
     def redone_steps(self) -> int:
         """Steps that were run a second time after a failure, by the SDK or by the C host."""
         return self._stepper.redone + self.cluster.stats().redone_steps
+
+    @property
+    def recoveries(self) -> tuple[Recovered, ...]:
+        """The latest recoveries of the boards, oldest first."""
+        return tuple(self._recovery.records)
+
+    @property
+    def lost(self) -> LoraError | None:
+        """Why the boards cannot be recovered any more: every request ends with this error. None
+        while they run."""
+        return self._recovery.ended
 
     @property
     def speculation(self) -> SpeculationStatistics | None:
@@ -279,6 +295,9 @@ class Engine:
         template = find_template(self.model_path, self.tokenizer)
         text = render(template, messages, self.tokenizer, add_generation_prompt=True)
         return self.tokenizer.encode(text, special=False)  # the template adds BOS itself
+
+    def _restore_adapters(self) -> None:
+        self._adapters.restore(self._loaded.cluster, self._loaded.plan)
 
     def _run(self, requests: Sequence[Request]) -> None:
         for request in requests:

@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from lora_host.errors import LoraError, ModelError
-from lora_sdk.core.kvcache import KvCache, Uncommitted
+from lora_sdk.core.contents import Uncommitted
+from lora_sdk.core.kvcache import KvCache
 from lora_sdk.core.nonfinite import nonfinite_error
 from lora_sdk.core.stepper import Stepper, may_be_redone
 from lora_sdk.timing.step import StepShape
 
 if TYPE_CHECKING:
-    from lora_host.cluster import Cluster
-    from lora_sdk.core.runner import Runner
+    from lora_sdk.core.opening import OpenedModel
 
 OnToken = Callable[[int], bool]
 """Called with each token; True ends the loop."""
@@ -38,11 +38,10 @@ class Loop(Protocol):
 
 
 class BoardLoop:
-    """The C host's loop on the runner's boards."""
+    """The C host's loop on the boards of an opened model."""
 
-    def __init__(self, cluster: Cluster, runner: Runner) -> None:
-        self._cluster = cluster
-        self._runner = runner
+    def __init__(self, opened: OpenedModel) -> None:
+        self._opened = opened
 
     def greedy(
         self,
@@ -55,7 +54,8 @@ class BoardLoop:
         adapter: int,
     ) -> None:
         """See Cluster.greedy. ModelError names the command whose value is not finite."""
-        before, on_step = len(run), self._runner.on_step
+        runner = self._opened.runner
+        before, on_step = len(run), runner.on_step
 
         def received(emitted: int) -> bool:
             run.append(emitted)
@@ -65,14 +65,14 @@ class BoardLoop:
             return on_token(emitted)
 
         try:
-            self._cluster.greedy(
+            self._opened.cluster.greedy(
                 sequence,
                 position,
                 run[-1],
                 slots,
                 max_tokens,
-                self._runner.argmax_offsets,
-                self._runner.plan.boards[0].control.block_offset,
+                runner.argmax_offsets,
+                runner.plan.boards[0].control.block_offset,
                 on_token=received,
                 adapter=adapter,
             )
@@ -82,7 +82,7 @@ class BoardLoop:
                 raise
             context = position + len(run) - before
             where = f"in the row of sequence {sequence}, position {context}"
-            lists = self._runner.commands
+            lists = runner.commands
             raise nonfinite_error(lists, at.board, at.index, where, at.row) from error
 
 
@@ -97,9 +97,9 @@ class GreedyLoop:
     def run(self, sequence: int, token: int, max_tokens: int, on_token: OnToken) -> None:
         """Emit at most `max_tokens` tokens after the pending `token`.
 
-        Pages for all of them are mapped first. A failed step is redone once: the loop continues
-        from its pending token. An exception of `on_token` ends the loop and is raised here, with
-        the cache consistent.
+        Pages for all of them are mapped first. A failed step is redone once, and again if the
+        boards can be recovered: the loop continues from its pending token. An exception of
+        `on_token` ends the loop and is raised here, with the cache consistent.
         """
         end = min(self._cache.length(sequence) + max_tokens, self._cache.context)
         run = [token]  # tokens whose rows have run, then the pending token
@@ -112,10 +112,13 @@ class GreedyLoop:
                     self._stepper.flush(redo=False)
                 return self._run(sequence, run, end, on_token)
             except LoraError as error:
-                if failed == len(run) or not may_be_redone(error):
+                if failed != len(run) and may_be_redone(error):
+                    self._stepper.redone += 1
+                    failed = len(run)
+                    continue
+                if not self._stepper.recovered(error):
                     raise
-            failed = len(run)
-            self._stepper.redone += 1
+            failed = len(run)  # once more is enough after a recovery
 
     def _run(self, sequence: int, run: list[int], end: int, on_token: OnToken) -> None:
         """Extend `run`, which ends with the pending token, to position `end`. Its other tokens are
@@ -148,6 +151,7 @@ class GreedyLoop:
         if not run:
             self._cache.give_slots(slots)
             return
+        self._stepper.progress += len(run)
         last, other = (slots[0], slots[1]) if len(run) % 2 else (slots[1], slots[0])
         self._cache.committed_elsewhere(sequence, run[:-1])
         row = Uncommitted(run[-1], start + len(run) - 1, -1)

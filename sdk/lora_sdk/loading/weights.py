@@ -4,10 +4,9 @@ The files are mapped and packed in C batch by batch, so the model is never in ho
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Protocol
 
@@ -48,6 +47,16 @@ class Weights(QuantizedWeights, Protocol):
     def activation_scales(self) -> ActivationScales: ...
 
 
+@dataclass(frozen=True)
+class _Load:
+    """A part of loading that can be done again: writes `ranges`, of the batch of that number or by
+    `write`."""
+
+    ranges: list[Range]
+    batch: int | None = None
+    write: Callable[[], list[Range]] | None = None
+
+
 class Loader:
     """Loads every board of a plan. `ranges` is what was written."""
 
@@ -67,6 +76,7 @@ class Loader:
         self._progress = progress
         self._threads = threads
         self._last: dict[tuple[int, int], Range] = {}
+        self._loads: list[_Load] = []
         self._total = sum(board.placed_bytes for board in plan.boards)
         self._done = 0
         extra = self._total // EXTRA_PART - PROGRAM_BYTES
@@ -76,29 +86,81 @@ class Loader:
         """Writes all matrices and tables; ModelError names a weight out of FP16's range."""
         scratch = Scratch(self._threads)
         self._note([])
-        for batch in _batches(self._tasks(), self._batch_bytes):
-            self._note(self._cluster.place(batch, scratch))
+        for number, batch in enumerate(_batches(self._tasks(), self._batch_bytes)):
+            self._loaded(_Load(self._cluster.place(batch, scratch), batch=number))
             self._weights.forget()
         for board in self._plan.boards:
             for matrix in board.matrices.values():
-                self._load_tables(board, matrix)
+                self._write_load(partial(self._load_tables, board, matrix))
             if "rope" in board.tables:
-                self._load_rope(board, board.tables["rope"])
+                self._write_load(partial(self._load_rope, board, board.tables["rope"]))
         self._weights.forget()
 
-    def _load_tables(self, board: BoardPlan, matrix: MatrixPlacement) -> None:
+    def repair(self) -> int:
+        """Loads again what the boards' own sums show to be damaged, and compares once more. Returns
+        the bytes of the damaged ranges. TransportError if one stays damaged."""
+        damaged = {id(one) for one in self.ranges if self._damaged(one)}
+        if not damaged:
+            return 0
+        wrong = [
+            (load, [one for one in load.ranges if self._damaged(one)])
+            for load in self._loads
+            if any(id(self._whole(one)) in damaged for one in load.ranges)
+        ]
+        batches = {load.batch: found for load, found in wrong if found and load.batch is not None}
+        if batches:
+            self._place_again(batches)
+        for load, found in wrong:
+            if found and load.write is not None:
+                load.write()
+        self._weights.forget()
+        self.check()
+        return sum(one.bytes for _, found in wrong for one in found)
+
+    def _place_again(self, batches: Mapping[int, Sequence[Range]]) -> None:
+        """Runs the tasks of these batches that write to the banks of the damaged ranges."""
+        scratch = Scratch(self._threads)
+        for number, batch in enumerate(_batches(self._tasks(), self._batch_bytes)):
+            found = batches.get(number, ())
+            self._cluster.place([t for t in batch if any(_touches(t, r) for r in found)], scratch)
+            if number == max(batches):
+                return
+
+    def _damaged(self, one: Range) -> bool:
+        return self._cluster.checksum(one.board, one.bank, one.offset, one.bytes) != one.crc
+
+    def _whole(self, part: Range) -> Range:
+        """The range of `ranges` that a part was joined into."""
+        return next(
+            one
+            for one in self.ranges
+            if (one.board, one.bank) == (part.board, part.bank)
+            and one.offset <= part.offset < one.offset + one.bytes
+        )
+
+    def _write_load(self, write: Callable[[], list[Range]]) -> None:
+        self._loaded(_Load(write(), write=write))
+
+    def _loaded(self, load: _Load) -> None:
+        self._loads.append(load)
+        self._note([replace(one) for one in load.ranges])
+
+    def _load_tables(self, board: BoardPlan, matrix: MatrixPlacement) -> list[Range]:
         """Writes the computed tables that the matmul reads in addition to its weights."""
         spec = matrix.spec
+        written: list[Range] = []
         if spec.scales is not None:
             raw = scale_table(self._weights, matrix)
-            self._write(board, board.tables[spec.scales], raw)
+            written.append(self._write(board, board.tables[spec.scales], raw))
         if spec.permutation is not None:
             table = board.tables[spec.permutation]
-            self._write(board, table, order_table(self._weights, matrix, table))
+            raw = order_table(self._weights, matrix, table)
+            written.append(self._write(board, table, raw))
+        return written
 
-    def _write(self, board: BoardPlan, placed: TablePlacement, raw: Bytes) -> None:
-        self._cluster.write(board.board, placed.bank, placed.offset, raw.data)
-        self._note([Range(board.board, placed.bank, placed.offset, raw.nbytes, crc32(raw))])
+    def _write(self, board: BoardPlan, placed: TablePlacement, raw: Bytes) -> Range:
+        self._cluster.write(board.board, placed.bank, placed.offset, raw)
+        return Range(board.board, placed.bank, placed.offset, raw.nbytes, crc32(raw))
 
     def check(self) -> None:
         """Compares each range with the board's own sum; TransportError names the first that
@@ -174,17 +236,19 @@ class Loader:
         rows = max(b.tables["rope"].spec.rows for b in self._plan.boards if "rope" in b.tables)
         return rope_table(self._plan.config, rows)
 
-    def _load_rope(self, board: BoardPlan, placed: TablePlacement) -> None:
+    def _load_rope(self, board: BoardPlan, placed: TablePlacement) -> list[Range]:
         """Writes the RoPE table, which is computed, in chunks of a batch."""
         rows, row_bytes = placed.spec.rows, placed.spec.row_bytes
         step = max(1, BATCH_BYTES // row_bytes)
+        written = []
         for start in range(0, rows, step):
             chunk = self._rope[start : min(rows, start + step)]
-            raw = pack_rows(chunk.reshape(len(chunk), -1), row_bytes).reshape(-1).data
+            raw = pack_rows(chunk.reshape(len(chunk), -1), row_bytes).reshape(-1)
             offset = placed.offset + start * row_bytes
             self._cluster.write(board.board, placed.bank, offset, raw)
-            crc = zlib.crc32(raw)
-            self._note([Range(board.board, placed.bank, offset, raw.nbytes, crc)])
+            crc = crc32(raw)
+            written.append(Range(board.board, placed.bank, offset, raw.nbytes, crc))
+        return written
 
     def _note(self, written: list[Range]) -> None:
         """Records written ranges, merging adjacent ones, and reports progress."""
@@ -211,6 +275,12 @@ def _task(
         placed.weight_line * abi.LINE_BYTES, placed.bank_count, placed.merge, placed.first,
         weight_type=placed.spec.format.weight_type, column=column,
     )  # fmt: skip
+
+
+def _touches(task: PackTask, damaged: Range) -> bool:
+    """Whether a task writes to the board and bank of a damaged range."""
+    banks = range(task.bank, task.bank + task.bank_count)
+    return task.board == damaged.board and damaged.bank in banks
 
 
 def _alternate(boards: Iterable[Iterator[PackTask]]) -> Iterator[PackTask]:

@@ -104,8 +104,10 @@ class Service:
             await asyncio.to_thread(engine.close)
 
     def failed(self, error: LoraError) -> ApiError:
-        """What a client is told of the engine's error; a hang ends the server's life."""
-        if isinstance(error, HangError):  # sticky, other failures are not
+        """What a client is told of the engine's error. A hang, or boards that cannot be recovered,
+        end the server's life."""
+        lost = self._engine is not None and self._engine.lost is not None
+        if lost or isinstance(error, HangError):  # sticky, other failures are not
             self.lifecycle.die()
         return from_engine(error)
 

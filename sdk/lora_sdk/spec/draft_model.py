@@ -19,6 +19,7 @@ from lora_host import abi
 from lora_host.errors import ModelError
 from lora_sdk.core.kvcache import KvCache
 from lora_sdk.core.options import EngineOptions
+from lora_sdk.core.recovery import Recovery
 from lora_sdk.core.step import Row, StepResult
 from lora_sdk.core.stepper import Stepper, argmax_of
 from lora_sdk.sampling.logprobs import top_tokens
@@ -66,29 +67,37 @@ class DraftBoard:
 
 
 def open_board(
-    folder: Path, context: int, sequences: int, device: str = DEVICE, kernels: str = "native"
+    folder: Path,
+    context: int,
+    sequences: int,
+    device: str = DEVICE,
+    kernels: str = "native",
+    recovery: str = "auto",
 ) -> DraftBoard:
     """Place the draft model in `folder` for sequences of at most `context` positions, limited by
-    the model's own. Errors of every layer pass through."""
+    the model's own. `recovery`: as in EngineOptions. Errors of every layer pass through."""
     from lora_sdk.core.opening import open_model
     from lora_sdk.model.config import load_config
 
     context = min(context, load_config(folder).positions)
-    opened = open_model(
-        EngineOptions(
-            folder,
-            devices=(device,),
-            kernels=kernels,
-            context=context,
-            max_sequences=sequences,
-            threads=1,
-        )
+    options = EngineOptions(
+        folder,
+        devices=(device,),
+        kernels=kernels,
+        context=context,
+        max_sequences=sequences,
+        threads=1,
+        recovery=recovery,
     )
+    opened = open_model(options)
     plan = opened.plan
     cache = KvCache(
         plan.page_count, plan.max_sequences, plan.overlay.max_scratch, plan.context, abi.MAX_KV_OPS
     )
-    return DraftBoard(opened, cache, Stepper(opened.runner, cache))
+    stepper = Stepper(opened.runner, cache)
+    if recovery == "auto":
+        stepper.recover = Recovery(opened, options, cache, stepper).recover
+    return DraftBoard(opened, cache, stepper)
 
 
 def check_vocabulary(folder: Path, found: int, expected: int) -> None:
@@ -118,6 +127,7 @@ class DraftModel:
         sequences: int,
         device: str = DEVICE,
         kernels: str = "native",
+        recovery: str = "auto",
     ) -> DraftModel:
         """The model in `folder` on a board. `vocabulary` and `context` are the target's.
 
@@ -125,7 +135,7 @@ class DraftModel:
         from lora_sdk.model.config import load_config
 
         check_vocabulary(folder, load_config(folder).vocabulary, vocabulary)
-        return cls(open_board(folder, context, sequences, device, kernels))
+        return cls(open_board(folder, context, sequences, device, kernels, recovery))
 
     def open(self) -> ModelDrafting:
         """Proposals for a new sequence."""

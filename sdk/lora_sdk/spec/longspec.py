@@ -51,6 +51,7 @@ class LongSpec:
         window: int = DEFAULT_WINDOW,
         device: str = DEVICE,
         kernels: str = "native",
+        recovery: str = "auto",
     ) -> LongSpec:
         """The model in `folder` on a board; `vocabulary` is the target's.
 
@@ -64,7 +65,8 @@ class LongSpec:
                 f"draft window of {window} tokens; expected 2 to the draft's {config.positions} "
                 "positions"
             )
-        return cls(open_board(folder, window + _DEPTH, sequences, device, kernels), window)
+        board = open_board(folder, window + _DEPTH, sequences, device, kernels, recovery)
+        return cls(board, window)
 
     def open(self) -> WindowDrafting:
         """Proposals for a new sequence."""

@@ -7,6 +7,7 @@ step by the sequence's context. If several sequences decode, they share the rows
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lora_host.errors import CommandError, LinkError, PlacementError, TransportError
 from lora_sdk.core.kvcache import KvCache
 from lora_sdk.core.speculation_statistics import SpeculationStatistics
 from lora_sdk.core.step import StepResult
@@ -23,6 +25,8 @@ from lora_sdk.spec.tree_shape import TreeShape
 
 if TYPE_CHECKING:
     from lora_sdk.engine.scheduler import Slice, Track
+
+_log = logging.getLogger("lora_sdk.recovery")
 
 Choose = Callable[[int], TreeShape]
 """The tree to draft for a context of this many positions, the root included."""
@@ -59,6 +63,7 @@ class Speculation:
         self.proposer = proposer
         self.statistics = SpeculationStatistics()
         self._choose = choose
+        self._ended = False  # the proposer's own board is lost
         self._cache = cache
         self._taps = [list(hidden_taps).index(layer) for layer in proposer.hidden_layers]
 
@@ -89,6 +94,8 @@ class Speculation:
         """Number of tokens that the boards' own loop may decode before a tree is due."""
         if self.wants_hidden:
             return 0
+        if self._ended:
+            return track.sample.left
         first = self._cache.length(track.sequence) + 1
         for later in range(min(_MAX_PLAIN, track.sample.left)):
             if self._choose(first + later).size > 1:
@@ -116,6 +123,8 @@ class Speculation:
 
     def _draft(self, track: Track, draft: SequenceDraft, max_rows: int, sharing: int) -> Tree:
         pending = track.pending
+        if self._ended:
+            return Tree.chain(pending)
         context = self._cache.length(track.sequence) + 1
         shape = self._choose(context)
         draft.chosen, draft.seconds = shape.size, 0.0
@@ -125,8 +134,13 @@ class Speculation:
         if tree.size == 1:
             return Tree.chain(pending)
         began = time.perf_counter()
-        self._update(track, draft)
-        proposed = draft.drafting.propose(pending, tree)
+        try:
+            self._update(track, draft)
+            proposed = draft.drafting.propose(pending, tree)
+        except (CommandError, LinkError, PlacementError, TransportError) as error:
+            self._ended = True
+            _log.warning("the draft's board failed, plain decoding from now on: %s", error)
+            return Tree.chain(pending)
         draft.seconds = time.perf_counter() - began
         return named(tree, proposed)
 

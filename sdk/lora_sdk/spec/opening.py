@@ -98,7 +98,12 @@ def _open_proposer(
         from lora_sdk.spec.draft_model import DraftModel
 
         return DraftModel.open_model(
-            speculation.folder, vocabulary, plan.context, plan.max_sequences, speculation.device
+            speculation.folder,
+            vocabulary,
+            plan.context,
+            plan.max_sequences,
+            speculation.device,
+            recovery=options.recovery,
         )
     if speculation.proposer == "longspec":
         from lora_sdk.spec.longspec import LongSpec
@@ -109,6 +114,7 @@ def _open_proposer(
             plan.max_sequences,
             speculation.window,
             speculation.device,
+            recovery=options.recovery,
         )
     from lora_sdk.spec.eagle3 import Eagle3
 

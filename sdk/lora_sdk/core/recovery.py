@@ -1,0 +1,209 @@
+"""Recovery of boards: a failure costs a pause, not the requests.
+
+In place first: all boards are reset, weights are proved by the boards' own sums and loaded again
+where they differ. A board or cable that fails again is left out: the model is planned anew on what
+remains. Either way the rows of all open sequences run again (lora_sdk.core.replay).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lora_host import abi
+from lora_host.errors import (
+    CommandError,
+    LinkError,
+    LoraError,
+    PlacementError,
+    RequestError,
+    TransportError,
+)
+from lora_sdk.core.opening import replan
+from lora_sdk.core.replay import Replay
+from lora_sdk.core.survivors import Survivors, blamed
+from lora_sdk.plan.partition import BOARD_COUNTS
+
+if TYPE_CHECKING:
+    from lora_sdk.core.kvcache import KvCache
+    from lora_sdk.core.opening import OpenedModel
+    from lora_sdk.core.options import EngineOptions
+    from lora_sdk.core.stepper import Stepper
+
+_log = logging.getLogger("lora_sdk.recovery")
+
+IN_PLACE = 2  # recoveries in place without a step in between, before something is left out
+KEPT = 64  # records
+
+# Refusals of what the host sent, and its own cancellation: a reset would not help.
+_FINAL = (abi.ERR_CANCELLED, abi.ERR_ROW, abi.ERR_KV, abi.ERR_STEP)
+
+
+def may_be_recovered(error: LoraError) -> bool:
+    """Whether resetting the boards may help: a failure that the C library saw on board or link."""
+    kinds = (CommandError, LinkError, TransportError)
+    failure = error.failure
+    return isinstance(error, kinds) and failure is not None and failure.code not in _FINAL
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """One recovery. `left_out`: the boards and cables that are not used any more. `weight_bytes`:
+    of the weights that were loaded, of `total_bytes` placed. `rows`: computed again. `seconds`:
+    measured."""
+
+    cause: str
+    left_out: tuple[str, ...]
+    boards: int
+    weight_bytes: int
+    total_bytes: int
+    rows: int
+    seconds: float
+
+    def __str__(self) -> str:
+        how = f"recovered {self.boards} boards in place"
+        if self.left_out:
+            how = f"{' and '.join(self.left_out)} left out, model planned anew on {self.boards}"
+        mib = 1 << 20
+        return (
+            f"{self.cause}; {how} in {self.seconds:.2f} s: {self.weight_bytes / mib:.1f} of "
+            f"{self.total_bytes / mib:.1f} MiB of weights loaded again, {self.rows} rows computed "
+            "again"
+        )
+
+
+class Recovery:
+    """Recovers the boards of one opened model. Not thread-safe: the engine's lock is held."""
+
+    def __init__(
+        self, opened: OpenedModel, options: EngineOptions, cache: KvCache, stepper: Stepper
+    ) -> None:
+        self.records: deque[Recovered] = deque(maxlen=KEPT)
+        self.count = 0
+        self.on_boards: Callable[[], None] = lambda: None
+        """Called when boards hold weights and lists again, before rows run."""
+        self._opened = opened
+        self._options = options
+        self._cache = cache
+        self._stepper = stepper
+        self._survivors: Survivors | None = None
+        self._progress = -1  # the stepper's at the last recovery
+        self._attempts = 0
+        self._incomplete = False  # a recovery began and did not end
+        self.ended: LoraError | None = None  # what every later failure ends with
+
+    def recover(self, error: LoraError) -> bool:
+        """See Stepper.recover. PlacementError: the model does not fit on the boards that remain."""
+        if self.ended is not None:
+            raise type(self.ended)(str(self.ended), failure=self.ended.failure)
+        if not (self._incomplete or may_be_recovered(error)):
+            return False
+        began = time.monotonic()
+        self._incomplete = True
+        if self._stepper.progress != self._progress:
+            self._attempts = 0
+        left_out: list[str] = []
+        loaded, rows = self._until_restored(error, left_out)
+        self._incomplete = False
+        self._progress = self._stepper.progress
+        total = sum(board.placed_bytes for board in self._opened.plan.boards)
+        seconds = time.monotonic() - began
+        size = self._opened.plan.size
+        record = Recovered(str(error), tuple(left_out), size, loaded, total, rows, seconds)
+        self.records.append(record)
+        self.count += 1
+        _log.warning("%s", record)
+        return True
+
+    def _until_restored(self, error: LoraError, left_out: list[str]) -> tuple[int, int]:
+        """Attempt by attempt; each failure says what the next one does."""
+        try:
+            while True:
+                try:
+                    return self._attempt(error, left_out)
+                except LoraError as again:
+                    if not may_be_recovered(again):
+                        self.ended = type(again)(str(again), failure=again.failure)
+                        raise
+                    error = again
+        finally:
+            del error  # its traceback refers to this frame
+
+    def _attempt(self, error: LoraError, left_out: list[str]) -> tuple[int, int]:
+        """Bring boards and sequences back once. Returns bytes of weights loaded, rows run."""
+        self._attempts += 1
+        closed = self._opened.cluster.closed
+        if self._attempts > IN_PLACE or (closed and blamed(error)):
+            left_out.append(self._leave_out(error))
+            self._attempts = 0
+        loaded = self._elsewhere(error, left_out) if left_out or closed else self._in_place()
+        self.on_boards()
+        replay = Replay(
+            self._stepper.replay_step,
+            self._opened.plan.row_limit,
+            self._opened.plan.overlay.max_scratch,
+            abi.MAX_KV_OPS,
+        )
+        replay.run(self._cache.lose(self._opened.plan.page_count))
+        return loaded, replay.rows
+
+    def _in_place(self) -> int:
+        try:
+            self._opened.cluster.reset()
+        except LoraError:
+            self._attempts = IN_PLACE  # it did not come back: no second try
+            raise
+        return self._opened.runner.restore()
+
+    # --- without what was lost ------------------------------------------------------------------
+
+    def _boards(self) -> Survivors:
+        if self._survivors is None:
+            cluster, options = self._opened.cluster, self._options
+            file = None if options.cluster_file is None else Path(options.cluster_file)
+            self._survivors = Survivors(cluster.entries, cluster.cables, file, options.spares)
+        return self._survivors
+
+    def _leave_out(self, error: LoraError) -> str:
+        """Leave out what the error names. Returns it in words."""
+        lost = blamed(error)
+        if lost is None:
+            raise RequestError(f"the failure names no board to leave out: {error}") from error
+        name = self._boards().name(lost)
+        self._boards().leave_out(lost)
+        return name
+
+    def _elsewhere(self, error: LoraError, left_out: list[str]) -> int:
+        """Plan the model on the boards that remain and load it. Returns the bytes loaded."""
+        survivors, reasons = self._boards(), [str(error)]
+        most = self._opened.plan.size
+        for count, file in survivors.candidates([n for n in BOARD_COUNTS if n <= most]):
+            try:
+                chosen, plan = replan(self._opened, file, count)
+                self._check_pages(plan.page_count)
+            except (LinkError, PlacementError, RequestError) as refused:
+                reasons.append(f"on {count}: {refused}")
+                continue
+            survivors.use(chosen)
+            if not self._opened.cluster.closed:
+                self._stepper.redone += self._opened.cluster.stats().redone_steps
+            self._opened.reopen(self._options, file.only(chosen), plan)
+            self._stepper.use(self._opened.runner, plan.row_limit)
+            return sum(board.placed_bytes for board in plan.boards)
+        self._opened.cluster.close()
+        raise PlacementError(
+            f"{' and '.join(left_out) or 'a board'} is lost and the model does not fit on the "
+            f"{survivors.count} that remain ({'; '.join(reasons)}); name spares, or repair it and "
+            "open the engine again"
+        )
+
+    def _check_pages(self, page_count: int) -> None:
+        """RequestError if the open sequences' pages exceed those of a new plan."""
+        held, total = self._cache.held_pages, page_count - self._opened.plan.scratch_pages
+        if held > total:
+            raise RequestError(f"open sequences hold {held} KV pages, {total} fit")
