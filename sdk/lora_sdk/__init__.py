@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from lora_sdk.model.demo import demo_model_path
     from lora_sdk.sampling import BeamSearchParams, SamplingParams
 
+__version__ = "0.1.0"  # pyproject.toml reads it here
+
 _HOMES = {
     "lora_host.errors": (
         "AdapterError",
@@ -76,6 +78,7 @@ __all__ = [
     "TransportError",
     "Tree",
     "Verified",
+    "__version__",
     "demo_model_path",
 ]
 

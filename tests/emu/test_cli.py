@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lora_sdk import BeamSearchParams, Engine, Result, SamplingParams
+from lora_sdk import BeamSearchParams, Engine, Result, SamplingParams, __version__
 from tests.commands import LORA, RUN, command, lora_run, one_line_error
 from tests.processes import environment
 from tests.variants import variant, write_checkpoint
@@ -84,6 +84,7 @@ def test_stdin_option_and_echo_give_the_same(folder: Path, expected: Callable[..
     want = expected("a € b", max_tokens=9).text
     shared = ("--model", folder, "-n", 9, "-q")
     assert lora_run(*shared, "-", input="a € b\n".encode()).stdout.decode() == want
+    assert lora_run(*shared, input="a € b\n".encode()).stdout.decode() == want
     assert lora_run(*shared, "-p", "a € b").stdout.decode() == want
     echoed = lora_run(*shared, "--echo", "-p", "a € b")
     assert echoed.stdout.decode() == "a € b" + want and echoed.stderr == b""
@@ -126,30 +127,6 @@ def test_batch_results_are_json_lines_in_order(
     assert len(found[2]["outputs"]) == 2 and found[2]["prompt"] is None
 
 
-@pytest.mark.parametrize(
-    "content, part",
-    [
-        ("", "is empty"),
-        ("{", "line 1 is not JSON"),
-        ('"a"\n[1]', "line 2 holds a list"),
-        ('{"prompt": "a", "temprature": 1}', "line 1: sampling parameter 'temprature' is unknown"),
-        ('{"prompt": "a", "tokens": [1]}', "expected one of prompt, tokens, messages"),
-        ('{"tokens": "a"}', "expected a list"),
-    ],
-)
-def test_bad_batch_lines_are_named(folder: Path, tmp_path: Path, content: str, part: str) -> None:
-    file = tmp_path / "batch.jsonl"
-    file.write_text(content)
-    one_line_error(lora_run("--model", folder, "--batch", file), part)
-
-
-def test_a_prompt_of_a_batch_that_is_too_long_is_named(folder: Path, tmp_path: Path) -> None:
-    file = tmp_path / "batch.jsonl"
-    file.write_text(json.dumps("a") + "\n" + json.dumps({"tokens": [5] * 400}))
-    done = lora_run("--model", folder, "--batch", file)
-    one_line_error(done, "prompt 1: the prompt has 400 tokens, 16 more than the context of 384")
-
-
 def test_ctrl_c_stops_at_once_with_130_and_no_traceback(folder: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", RUN, "--model", str(folder), "--ignore-eos", "-n", "-1",
@@ -190,6 +167,8 @@ def test_help_has_examples_and_the_group_lists_its_commands() -> None:
     assert "lora-run --boards 4 prompt.txt" in text and "--repeat-penalty" in text
     assert {"eval", "plan"} <= set(command(LORA, "--help").stdout.decode().split())
     one_line_error(command(LORA, "pln"), "did you mean 'plan'")
+    assert lora_run("--version").stdout.decode() == f"lora-run {__version__}\n"
+    assert command(LORA, "--version").stdout.decode() == f"lora {__version__}\n"
 
 
 @pytest.mark.parametrize("code", [LORA, RUN])
@@ -197,13 +176,6 @@ def test_without_the_c_library_there_is_one_line(code: str) -> None:
     hidden = f"import sys; sys.modules['lora_host._lora'] = None; {code}"
     arguments = ("plan",) if code == LORA else ("-p", "x")
     one_line_error(command(hidden, *arguments), "the C library cannot be loaded", "make ext")
-
-
-def test_a_batch_line_without_tokens_is_refused(folder: Path, tmp_path: Path) -> None:
-    lines = tmp_path / "lines.jsonl"
-    lines.write_text('{"tokens": []}\n')
-    done = lora_run("--model", folder, "--batch", lines, "-n", 1, "-q")
-    one_line_error(done, "prompt 0: the prompt is empty; expected at least one token")
 
 
 @pytest.mark.parametrize("group", [(), ("spec",), ("overlay",)])

@@ -61,6 +61,22 @@ def test_an_unknown_argument_is_named_with_its_neighbour() -> None:
         Engine(bords=4)  # type: ignore[call-arg]
     with pytest.raises(RequestError, match="'temprature' is unknown; did you mean 'temperature'"):
         SamplingParams.from_mapping({"temprature": 1})
+    with pytest.raises(RequestError, match="'max_token' is unknown; did you mean 'max_tokens'"):
+        SamplingParams(max_token=3)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"speculation": 5}, "speculation is 5; expected SpeculationOptions"),
+        ({"progress": 5}, "progress is 5; expected a function"),
+    ],
+)
+def test_structured_arguments_of_another_type_are_refused(
+    values: dict[str, object], said: str
+) -> None:
+    with pytest.raises(RequestError, match=said):
+        Engine(**values)  # type: ignore[arg-type]
 
 
 def test_a_field_without_a_description_is_found() -> None:
@@ -123,7 +139,17 @@ def test_the_command_line_refuses_in_the_words_of_the_engine(
     with pytest.raises(RequestError) as caught:
         Engine(**values)  # type: ignore[arg-type]
     assert run_command(lora_run, "lora-run", ["-p", "x", *arguments]) == 2
-    assert capsys.readouterr().err == f"lora-run: error: {caught.value}\n"
+    said = capsys.readouterr().err
+    assert said == f"lora-run: error: {in_flags(EngineOptions, str(caught.value))}\n"
+
+
+def in_flags(owner: type, message: str) -> str:
+    """An argument's error as it is on the command line, where nothing is None."""
+    name, found, rest = message.partition(" is ")
+    if not found or name not in options_of(owner):
+        return message
+    assert name not in options_of(owner)[name].flags
+    return f"{'/'.join(options_of(owner)[name].flags)} is {rest.removesuffix(' or None')}"
 
 
 @pytest.mark.parametrize(
@@ -153,7 +179,8 @@ def test_the_command_line_refuses_in_the_words_of_the_parameters(
         made(**{field: value})  # type: ignore[arg-type]
     assert run_command(lora_run, "lora-run", ["-p", "x", flag, text]) == 2
     said = capsys.readouterr().err
-    assert said == f"lora-run: error: {caught.value}\n" and len(said) < 500
+    assert said == f"lora-run: error: {in_flags(BeamSearchParams, str(caught.value))}\n"
+    assert flag in said and "or None" not in said and len(said) < 500
 
 
 @pytest.mark.parametrize(

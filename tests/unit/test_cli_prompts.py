@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from pathlib import Path
 
@@ -42,17 +43,30 @@ def test_a_folder_is_no_prompt(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("given", [(), ("p", "f", None), ("p", "f", "b"), (None, "f", "b")])
-def test_exactly_one_source(given: tuple[str | None, ...]) -> None:
-    with pytest.raises(RequestError, match="found"):
-        one_source(*(given or (None, None, None)))
+def test_exactly_one_source(given: tuple[str | None, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    with open(os.devnull, encoding="ascii") as nothing:
+        monkeypatch.setattr(sys, "stdin", nothing)
+        with pytest.raises(RequestError, match="found"):
+            one_source(*(given or (None, None, None)))
+
+
+def test_a_piped_standard_input_is_the_source_if_none_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "text").write_text("x")
+    with (tmp_path / "text").open() as piped:
+        monkeypatch.setattr(sys, "stdin", piped)
+        assert one_source(None, None, None) == "-"
+        assert one_source(None, "f", None) == "f"
+        assert one_source("p", None, None) is None and one_source(None, None, "b") is None
 
 
 def test_flags_are_defaults_of_a_batch(tmp_path: Path) -> None:
     file = tmp_path / "batch"
-    file.write_text('"a"\n\n{"messages": [], "max_tokens": 3}\n')
+    file.write_text('"a\u2028"\n\n{"messages": [], "max_tokens": 3}\n', encoding="utf-8")
     lines = read_batch(str(file), {"max_tokens": 9, "seed": 4})
     assert [line.number for line in lines] == [1, 3]
-    assert lines[0].params == SamplingParams(max_tokens=9, seed=4) and lines[0].prompt == "a"
+    assert lines[0].params == SamplingParams(max_tokens=9, seed=4) and lines[0].prompt == "a\u2028"
     assert lines[1].params.max_tokens == 3 and lines[1].messages == []
 
 

@@ -23,6 +23,16 @@ _PARSERS: dict[str, Callable[[str], object]] = {
 _KEY = "option"
 
 
+class ArgumentError(RequestError):
+    """An argument's value is not allowed. `name`, `found` and `expected` (None not among them, even
+    if it is allowed) are the parts of the message."""
+
+    def __init__(self, name: str, found: object, expected: str, optional: bool = False) -> None:
+        also = " or None" if optional else ""
+        super().__init__(f"{name} is {found!r:.60}; expected {expected}{also}")
+        self.name, self.found, self.expected = name, found, expected
+
+
 @dataclass(frozen=True)
 class Option:
     """An argument. `type` is its annotation as text.
@@ -97,7 +107,7 @@ class Option:
 
     def refused(self, value: object) -> RequestError:
         """The error for a value that is not allowed."""
-        return RequestError(f"{self.name} is {value!r:.60}; expected {self.expected}")
+        return ArgumentError(self.name, value, self._one, self.optional)
 
     def parse(self, text: str) -> object:
         """The checked value of a flag's text. For a sequence, one entry."""

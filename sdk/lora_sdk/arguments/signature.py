@@ -1,10 +1,11 @@
-"""Methods whose arguments are the fields of a described dataclass."""
+"""Functions whose arguments are the fields of a described dataclass."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Concatenate, ParamSpec, TypeVar, cast
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from lora_host.errors import RequestError
 from lora_host.naming import did_you_mean
@@ -14,6 +15,23 @@ from lora_sdk.arguments.option import options_of
 P = ParamSpec("P")
 Self = TypeVar("Self")
 Arguments = TypeVar("Arguments")
+Owner = TypeVar("Owner", bound=type)
+
+
+def named_arguments(owner: Owner) -> Owner:
+    """Class decorator for a described dataclass: RequestError names an unknown argument."""
+    init: Callable[..., None] = owner.__init__  # type: ignore[misc]
+    names = options_of(owner).keys()
+
+    @wraps(init)
+    def call(self: object, /, *args: Any, **kwargs: Any) -> None:
+        if not kwargs.keys() <= names:
+            unknown = next(name for name in kwargs if name not in names)
+            raise RequestError(f"argument {unknown!r} is unknown; {did_you_mean(unknown, names)}")
+        init(self, *args, **kwargs)
+
+    owner.__init__ = call  # type: ignore[misc]
+    return owner
 
 
 def arguments_of(
@@ -21,17 +39,11 @@ def arguments_of(
 ) -> Callable[[Callable[[Self, Arguments], None]], Callable[Concatenate[Self, P], None]]:
     """Decorator: callers pass the fields of the dataclass `made`, the method receives the object.
     Type checkers, `inspect.signature` and `help` see the fields as the method's arguments, each
-    with its description. RequestError names an unknown argument."""
+    with its description."""
     owner = cast("type", made)
-    names = list(options_of(owner))
 
     def wrap(method: Callable[[Self, Arguments], None]) -> Callable[Concatenate[Self, P], None]:
         def call(self: Self, /, *args: P.args, **kwargs: P.kwargs) -> None:
-            unknown = next((name for name in kwargs if name not in names), None)
-            if unknown is not None:
-                raise RequestError(
-                    f"argument {unknown!r} is unknown; {did_you_mean(unknown, names)}"
-                )
             method(self, made(*args, **kwargs))
 
         call.__name__, call.__qualname__ = method.__name__, method.__qualname__

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import click
 
-from lora_sdk.arguments.option import Option, options_of
+from lora_host.errors import RequestError
+from lora_sdk.arguments.option import ArgumentError, Option, options_of
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -27,13 +29,37 @@ def flags(owner: type, *names: str, **changes: Mapping[str, Any]) -> Callable[[F
     known = options_of(owner)
 
     def add(function: Function) -> Function:
+        shown: dict[str, Option] = {}
         for name in reversed(names):
             change = dict(changes.get(name, {}))
             required = bool(change.pop("required", False))
-            function = _flag(replace(known[name], **change), required)(function)
-        return function
+            shown[name] = replace(known[name], **change)
+            function = _flag(shown[name], required)(function)
+        return _naming_flags(function, shown)
 
     return add
+
+
+def _naming_flags(function: Function, shown: Mapping[str, Option]) -> Function:
+    """The function; errors on the values of `shown` name the flag instead of the argument."""
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except ArgumentError as error:
+            if error.name not in shown:
+                raise
+            raise _of_flag(shown[error.name], error) from None
+
+    return cast("Function", call)
+
+
+def _of_flag(option: Option, error: ArgumentError) -> RequestError:
+    """The same error with the flag's names. No flag takes None."""
+    return RequestError(
+        f"{'/'.join(option.flags)} is {error.found!r:.60}; expected {error.expected}"
+    )
 
 
 def _flag(option: Option, required: bool) -> Callable[[Function], Function]:
@@ -58,7 +84,10 @@ def _parser(option: Option) -> Callable[[Any], object]:
     """Converts a flag's text, or its default, to its value, with the checks of the argument."""
 
     def parse(value: Any) -> object:
-        return option.parse(value) if isinstance(value, str) else value
+        try:
+            return option.parse(value) if isinstance(value, str) else value
+        except ArgumentError as error:
+            raise _of_flag(option, error) from None
 
     return parse
 

@@ -7,10 +7,12 @@ import sys
 
 import click
 
+from lora_sdk import __version__
 from lora_sdk.cli.outcome import run_command
 
 COMMANDS = {
     "bench": "lora_sdk.cli.bench:bench",
+    "chat": "lora_sdk.cli.chat:chat",
     "doctor": "lora_sdk.cli.doctor:doctor",
     "dse": "lora_sdk.cli.dse:dse",
     "eval": "lora_sdk.cli.eval:evaluate",
@@ -63,6 +65,7 @@ class LazyGroup(click.Group):
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="To generate text, use lora-run; see lora-run --help.",
 )
+@click.version_option(__version__, message="%(prog)s %(version)s")
 def lora() -> None:
     """Plan and measure models on clusters of FPGA boards. Without boards they are emulated."""
 

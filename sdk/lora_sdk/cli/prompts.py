@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lora_host.errors import RequestError
+from lora_host.errors import LoraError, RequestError
 from lora_sdk.sampling import SamplingParams, params_from_mapping
 
 MAX_PROMPT_BYTES = 64 << 20
@@ -17,12 +19,14 @@ MAX_PROMPT_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class BatchLine:
-    """One line of a batch file: `prompt` is text, token ids, or chat messages."""
+    """One line of a batch file: `prompt` is text, token ids, or chat messages. A line that cannot
+    be run has an `error`."""
 
     number: int
-    params: SamplingParams
+    params: SamplingParams = field(default_factory=SamplingParams)
     prompt: str | list[int] | None = None
     messages: list[Mapping[str, Any]] | None = None
+    error: LoraError | None = None
 
 
 def read_prompt(source: str) -> str:
@@ -56,10 +60,10 @@ def name_of(source: str) -> str:
 
 def read_batch(source: str, defaults: Mapping[str, object]) -> list[BatchLine]:
     """Lines of a batch file: a JSON string, or an object with "prompt", "tokens" or "messages" and
-    sampling parameters, which override `defaults`. RequestError names the line."""
-    lines = _decode(_read(source), source).splitlines()
+    sampling parameters, which override `defaults`. RequestError: the file is missing or empty."""
+    lines = _decode(_read(source), source).split("\n")
     batch = [
-        _batch_line(name_of(source), number, line, defaults)
+        _batch_line(number, line, defaults)
         for number, line in enumerate(lines, start=1)
         if line.strip()
     ]
@@ -68,35 +72,38 @@ def read_batch(source: str, defaults: Mapping[str, object]) -> list[BatchLine]:
     return batch
 
 
-def _batch_line(name: str, number: int, line: str, defaults: Mapping[str, object]) -> BatchLine:
-    where = f"{name} line {number}"
+def _batch_line(number: int, line: str, defaults: Mapping[str, object]) -> BatchLine:
+    try:
+        return _parsed(number, line, defaults)
+    except RequestError as error:
+        return BatchLine(number, error=error)
+
+
+def _parsed(number: int, line: str, defaults: Mapping[str, object]) -> BatchLine:
     try:
         value = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise RequestError(f"{where} is not JSON: {error}") from None
+        raise RequestError(f"the line is not JSON: {error}") from None
     if isinstance(value, str):
         value = {"prompt": value}
     if not isinstance(value, dict):
-        raise RequestError(f"{where} holds a {type(value).__name__}; expected a string or object")
+        raise RequestError(f"the line holds a {type(value).__name__}; expected a string or object")
     given = [key for key in ("prompt", "tokens", "messages") if key in value]
     if len(given) != 1:
         found = " and ".join(given) or "no prompt"
-        raise RequestError(f"{where} has {found}; expected one of prompt, tokens, messages")
-    content = _checked(where, given[0], value.pop(given[0]))
-    try:
-        params = params_from_mapping({**defaults, **value})
-    except RequestError as error:
-        raise RequestError(f"{where}: {error}") from None
+        raise RequestError(f"the line has {found}; expected one of prompt, tokens, messages")
+    content = _checked(given[0], value.pop(given[0]))
+    params = params_from_mapping({**defaults, **value})
     if given[0] == "messages":
         return BatchLine(number, params, messages=content)
     return BatchLine(number, params, prompt=content)
 
 
-def _checked(where: str, kind: str, content: object) -> Any:
+def _checked(kind: str, content: object) -> Any:
     """A batch line's prompt, tokens or messages, with its type checked."""
     if not isinstance(content, str if kind == "prompt" else list):
         expected = "string" if kind == "prompt" else "list"
-        raise RequestError(f"{where}: {kind} is {content!r}; expected a {expected}")
+        raise RequestError(f"{kind} is {content!r:.60}; expected a {expected}")
     return content
 
 
@@ -131,13 +138,28 @@ def _decode(data: bytes, source: str) -> str:
         ) from None
 
 
-def one_source(prompt: str | None, source: str | None, batch: str | None) -> None:
-    """RequestError unless exactly one source of prompts is given."""
+def one_source(prompt: str | None, source: str | None, batch: str | None) -> str | None:
+    """The source of the prompt: `source`, "-" for standard input if nothing is named and it is a
+    pipe or a file, None for the others. RequestError unless there is exactly one source."""
     given: Sequence[str] = [
         name
         for name, value in (("-p", prompt), ("PROMPT_FILE", source), ("--batch", batch))
         if value is not None
     ]
+    if not given and _is_piped():
+        return "-"
     if len(given) != 1:
         found = " and ".join(given) if given else "none"
-        raise RequestError(f"a prompt comes from one of PROMPT_FILE, -p, --batch; found {found}")
+        raise RequestError(
+            f"a prompt comes from one of PROMPT_FILE, -p, --batch, or a pipe; found {found}"
+        )
+    return source
+
+
+def _is_piped() -> bool:
+    """Whether standard input is a pipe, socket or file, not a terminal or another device."""
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+    except (AttributeError, OSError, ValueError):  # closed, or replaced by an object
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lora_host.errors import RequestError
+from lora_sdk import __version__
 from lora_sdk.arguments.option import options_of
 from lora_sdk.cli.adapters import (
     adapter_flags,
@@ -17,17 +18,11 @@ from lora_sdk.cli.adapters import (
     load_adapters,
     take_adapters,
 )
+from lora_sdk.cli.batch import Batch
 from lora_sdk.cli.flags import RUN_FLAGS, flags
 from lora_sdk.cli.output_file import OUTPUT
 from lora_sdk.cli.progress import ProgressBar
-from lora_sdk.cli.prompts import (
-    BatchLine,
-    check_prompt,
-    name_of,
-    one_source,
-    read_batch,
-    read_prompt,
-)
+from lora_sdk.cli.prompts import check_prompt, name_of, one_source, read_batch, read_prompt
 from lora_sdk.cli.speculation import speculation_flags, take_speculation
 from lora_sdk.cli.statistics import Statistics
 from lora_sdk.core.options import EngineOptions
@@ -35,7 +30,7 @@ from lora_sdk.sampling import BeamSearchParams, SamplingParams, params_from_mapp
 from lora_sdk.sampling.beam_params import BEAM_FIELDS
 
 if TYPE_CHECKING:
-    from lora_sdk.core.results import Delta, Result
+    from lora_sdk.core.results import Delta
     from lora_sdk.engine.engine import Engine
 
 SAMPLING_FLAGS = (
@@ -55,7 +50,7 @@ EPILOG = """\b
 Examples:
   lora-run --boards 4 prompt.txt
   lora-run -p "def add(a, b):" -n 40
-  echo "Once upon a time" | lora-run --boards 2 --temp 0.8 --top-p 0.95 --seed 7 -
+  echo "Once upon a time" | lora-run --boards 2 --temp 0.8 --top-p 0.95 --seed 7
   lora-run --model ~/models/gpt2 --device emu:u280 --device emu:u280 prompt.txt
   lora-run --chat --model ~/models/llama -p "What is an FPGA?"
   lora-run --batch prompts.jsonl > results.jsonl
@@ -63,7 +58,8 @@ Examples:
 \b
 Only the text goes to stdout. Exit code: 0 done, 1 failed, 2 refused,
 130 Ctrl-C. A line of --batch is a JSON string, or an object with prompt, tokens or
-messages and sampling parameters. Every result is one JSON line, in the same order."""
+messages and sampling parameters. Every result is one JSON line, in the same order; that
+of a line that failed has its error, and the exit code is 1."""
 
 
 @click.command("lora-run", epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
@@ -83,6 +79,7 @@ messages and sampling parameters. Every result is one JSON line, in the same ord
     "--trace", "trace_file", type=OUTPUT, metavar="FILE", help="modelled times as a Perfetto trace"
 )
 @click.option("-q", "--quiet", is_flag=True, help="no progress and no statistics")
+@click.version_option(__version__, message="%(prog)s %(version)s")
 def lora_run(
     source: str | None,
     prompt: str | None,
@@ -96,7 +93,7 @@ def lora_run(
     **options: Any,
 ) -> int:
     """Continue a prompt with a model on FPGA boards. Without boards they are emulated."""
-    one_source(prompt, source, batch)
+    source = one_source(prompt, source, batch)
     _check_output(options, batch=batch is not None, chat=chat, echo=echo, as_json=as_json)
     engine_arguments = {name: options.pop(name) for name in RUN_FLAGS}
     adapters, more = take_adapters(options)
@@ -104,12 +101,17 @@ def lora_run(
     drafts = take_speculation(options, engine_arguments)
     sampling = {**_sampling(options), **default_adapter(adapters)}
     params = params_from_mapping(sampling)
-    lines = read_batch(batch, sampling) if batch is not None else None
+    lines = Batch(read_batch(batch, sampling), name_of(batch)) if batch is not None else None
     text = ""
     if prompt is not None:
         text = check_prompt(prompt)
     elif source is not None:
         text = read_prompt(source)
+    if lines is not None:
+        lines.refuse()
+        if not lines.runnable:
+            lines.check()
+
     from lora_sdk.engine.engine import Engine
 
     statistics = Statistics()
@@ -125,13 +127,15 @@ def lora_run(
         if trace_file is not None or (details and not quiet):
             statistics.model(engine)
         if lines is not None:
-            _run_batch(engine, lines, name_of(batch or ""), statistics)
+            lines.run(engine, statistics)
         else:
             _run_one(engine, text, params, statistics, chat=chat, echo=echo, as_json=as_json)
         if not quiet:
             statistics.write(engine, details)
         if trace_file is not None:
             statistics.trace(trace_file, quiet)
+    if lines is not None:
+        lines.check()
     return 0
 
 
@@ -150,16 +154,18 @@ def _check_output(
         raise RequestError("--logprobs needs --json: text output cannot hold them")
 
 
+def to_the_end(options: dict[str, Any]) -> dict[str, object]:
+    """Flags as sampling parameters: max_tokens of -1 is None."""
+    return {**options, "max_tokens": None if options["max_tokens"] == -1 else options["max_tokens"]}
+
+
 def _sampling(options: dict[str, Any]) -> dict[str, object]:
     """Flags as sampling parameters. RequestError for flags of beam search without --beams."""
     beams = {name: options[name] for name in BEAM_FIELDS if options[name] is not None}
     if beams and "beam_width" not in beams:
         raise RequestError(f"--{next(iter(beams)).replace('_', '-')} needs --beams")
-    sampling: dict[str, object] = {n: v for n, v in options.items() if n not in BEAM_FIELDS}
-    sampling.update(beams)
-    if sampling["max_tokens"] == -1:
-        sampling["max_tokens"] = None
-    return sampling
+    sampling = {n: v for n, v in options.items() if n not in BEAM_FIELDS}
+    return to_the_end({**sampling, **beams})
 
 
 def _run_one(
@@ -194,32 +200,6 @@ def _run_one(
         _write_json(statistics.described(result))
     elif sys.stdout.isatty() and not ended_line:
         sys.stdout.write("\n")  # for the shell's prompt; piped text stays as it is
-
-
-def _run_batch(engine: Engine, lines: list[BatchLine], name: str, statistics: Statistics) -> None:
-    """Run all lines as one batch. Results are written in the order of the lines, as soon as
-    possible."""
-    prompts = [
-        engine.chat_tokens(line.messages or []) if line.prompt is None else line.prompt
-        for line in lines
-    ]
-    finished: dict[int, Result] = {}
-    following = 0
-
-    def write(index: int, result: Result) -> None:
-        nonlocal following
-        statistics.add(result)
-        finished[index] = result
-        while following in finished:
-            entry = {"index": following, **statistics.described(finished.pop(following))}
-            _write_json(entry)
-            following += 1
-
-    try:
-        engine.generate(prompts, [line.params for line in lines], on_result=write)
-    finally:  # if a prompt failed, later ones may still have finished
-        for index in sorted(finished):
-            _write_json({"index": index, **statistics.described(finished[index])})
 
 
 def _write_json(value: object) -> None:

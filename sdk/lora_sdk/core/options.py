@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, cast
 
 from lora_host.errors import ModelError, RequestError
 from lora_sdk.arguments.describe import documented
-from lora_sdk.arguments.option import check_options, option
+from lora_sdk.arguments.option import ArgumentError, check_options, option
+from lora_sdk.arguments.signature import named_arguments
 from lora_sdk.model.kv_formats import KV_KINDS, KvKind
 from lora_sdk.plan.adapters import DEFAULT_RANK, MODES, AdapterOptions
 from lora_sdk.plan.partition import BOARD_COUNTS
@@ -27,6 +28,7 @@ Progress = Callable[[int, int], None]
 
 
 @documented
+@named_arguments
 @dataclass(frozen=True)
 class EngineOptions:
     """Arguments of Engine. Its flags and the table in docs/python.md are generated from the fields.
@@ -144,6 +146,9 @@ class EngineOptions:
 
     def __post_init__(self) -> None:
         check_options(self)
+        if self.progress is not None and not callable(self.progress):
+            expected = "a function of the bytes placed and the total bytes"
+            raise ArgumentError("progress", self.progress, expected, optional=True)
         for name in ("devices", "hidden_layers", "spares"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         self._check_boards()

@@ -8,6 +8,8 @@ from typing import Any
 from lora_sdk.core.speculation_statistics import SpeculationStatistics
 from lora_sdk.sampling.logprobs import PositionLogprobs
 
+SHOWN = 60  # characters of a text in a repr
+
 
 @dataclass(frozen=True)
 class Output:
@@ -54,6 +56,15 @@ class Result:
     prompt_logprobs: tuple[PositionLogprobs | None, ...] | None = None
     timing: Timing = field(default_factory=Timing)
     speculation: SpeculationStatistics | None = None
+
+    def __repr__(self) -> str:
+        """The first output's text, cut, and counts: the whole result is in its fields."""
+        text = self.text if len(self.text) <= SHOWN else f"{self.text[:SHOWN]}..."
+        samples = f"{len(self.outputs)} outputs, " if len(self.outputs) > 1 else ""
+        return (
+            f"<Result {text!r}: {self.finish_reason}, {samples}{self.prompt_tokens} prompt and "
+            f"{self.completion_tokens} new tokens in {self.timing.total:.3f} s>"
+        )
 
     @property
     def text(self) -> str:

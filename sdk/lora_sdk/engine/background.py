@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Any
 
 from lora_sdk.core.results import Delta, Result
 from lora_sdk.engine.generator import Generator
@@ -25,15 +26,24 @@ async def deltas(generator: Generator, request: Request) -> AsyncGenerator[Delta
         request.cancel()
 
 
-async def collect(generator: Generator, request: Request) -> Result:
-    """The finished request."""
-    async for _ in deltas(generator, request):
-        pass
-    return request.result()
+async def collect(generator: Generator, requests: Sequence[Request]) -> list[Result]:
+    """The finished requests, which run at once. Leaving early cancels all."""
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Queue[None] = asyncio.Queue()
+    try:
+        for request in requests:
+            request.on_end = _relay(loop, ended, None)
+            generator.adopt(request)
+        for _ in requests:
+            await ended.get()
+        return [request.result() for request in requests]
+    finally:
+        for request in requests:
+            request.cancel()
 
 
 def _relay(
-    loop: asyncio.AbstractEventLoop, queue: asyncio.Queue[Delta | None], *fixed: None
+    loop: asyncio.AbstractEventLoop, queue: asyncio.Queue[Any], *fixed: None
 ) -> Callable[..., None]:
     """A thread-safe callback. It does nothing once the event loop is closed."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from functools import cached_property
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from functools import cached_property, partial
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lora_host import abi
 from lora_host.errors import LoraError, RequestError
@@ -20,6 +20,8 @@ from lora_sdk.core.results import Delta, Result
 from lora_sdk.core.speculation_statistics import SpeculationStatistics
 from lora_sdk.core.stepper import Stepper
 from lora_sdk.engine.adapter_api import AdapterApi
+from lora_sdk.engine.chat_api import ChatApi
+from lora_sdk.engine.ends import Ends, OnError, OnResult
 from lora_sdk.engine.forward import forward
 from lora_sdk.engine.generator import Generator
 from lora_sdk.engine.greedy import BoardLoop, GreedyLoop
@@ -28,7 +30,7 @@ from lora_sdk.engine.submission import (
     Prompt,
     RequestMaker,
     beam_params_of,
-    callback_for,
+    one_params,
     one_prompt,
     params_of,
     prompts_of,
@@ -37,7 +39,6 @@ from lora_sdk.engine.token_api import TokenApi
 from lora_sdk.engine.turns import Waiter
 from lora_sdk.sampling import BeamSearchParams, SamplingParams
 from lora_sdk.spec.opening import open_speculation, with_taps
-from lora_sdk.text.chat import Message, check_messages, find_template, render
 from lora_sdk.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ class Engine:
         )
         lock = self._generator.lock
         self._adapter_api = AdapterApi(lock, self._adapters)
+        self._chat_api = ChatApi(self)
         self._token_api = TokenApi(
             lock, self._cache, self._stepper, self._adapters, plan, self._requests
         )
@@ -114,6 +116,11 @@ class Engine:
             self._closed = True
             self._generator.close()
             self._loaded.stack.close()
+
+    def __repr__(self) -> str:
+        boards = "emulated boards" if self.cluster.emulated else "boards"
+        closed = ", closed" if self._closed else ""
+        return f"<Engine {str(self.model_path)!r} on {boards}: {self.plan.summary}{closed}>"
 
     # --- the loaded model -----------------------------------------------------------------------
 
@@ -197,49 +204,57 @@ class Engine:
         prompts: Prompt | Sequence[Prompt],
         params: SamplingParams | Sequence[SamplingParams] | None = None,
         on_delta: OnDelta | None = None,
-        on_result: Callable[[int, Result], None] | None = None,
+        on_result: OnResult | None = None,
+        on_error: OnError | None = None,
+        **fields: Any,
     ) -> Result | list[Result]:
         """Continue one prompt (text or token ids) or several at once. Returns one Result each.
 
-        `params`: one for all, or one per prompt; None is greedy. `on_delta` receives each delta of
-        a single prompt and ends the request by returning True. `on_result` receives each finished
-        prompt's index and result; if it raises, the others are cancelled. RequestError: a bad
-        argument, or a prompt that is longer than the context. ModelError: NaN logits. Errors of the
-        boards pass through.
+        `params`: one for all, or one per prompt; None is greedy. `fields`: those of SamplingParams,
+        such as max_tokens=40; they replace the fields of `params`. `on_delta` receives each delta
+        of a single prompt and ends the request by returning True. `on_result` receives each
+        finished prompt's index and result, and `on_error` each failed prompt's index and LoraError;
+        if one of them raises, the others are cancelled. With `on_error` the others of several
+        prompts go on, and the list holds their results. RequestError: a bad argument, or a prompt
+        that is longer than the context. ModelError: NaN logits. Errors of the boards pass through.
         """
         several, single = prompts_of(prompts)
-        each = params_of(params, len(several))
+        each = params_of(params, fields, len(several))
         if on_delta is not None and not single:
             raise RequestError("on_delta takes a single prompt; use stream or astream for several")
-        requests = [
-            self._requests.request(prompt, one, on_delta, None if single else index)
-            for index, (prompt, one) in enumerate(zip(several, each, strict=True))
-        ]
-        for index, request in enumerate(requests):
-            if on_result is not None:
-                request.on_end = callback_for(on_result, index, requests)
-        self._run(requests)
-        results = [request.result() for request in requests]
+        if on_error is not None and single:
+            raise RequestError("on_error takes several prompts; a single one raises its error")
+        ends = Ends(on_result, on_error)
+        for index, (prompt, one) in enumerate(zip(several, each, strict=True)):
+            named = None if single or on_error is not None else index  # in messages
+            ends.add(index, partial(self._requests.request, prompt, one, on_delta, named))
+        self._run(ends.requests)
+        results = ends.results()
         return results[0] if single else results
 
     def beam_search(
         self,
         prompts: Prompt | Sequence[Prompt],
         params: BeamSearchParams | Sequence[BeamSearchParams] | None = None,
-        on_result: Callable[[int, Result], None] | None = None,
+        on_result: OnResult | None = None,
+        **fields: Any,
     ) -> Result | list[Result]:
         """Continue one prompt or several at once by beam search. Each Result has the `n` best
         hypotheses as outputs with scores, the best first.
 
-        `params`: one for all, or one per prompt; None: 4 beams. Otherwise as `generate`, which also
-        takes BeamSearchParams, alone or among SamplingParams.
+        `params`: one for all, or one per prompt; None: 4 beams. `fields`: those of
+        BeamSearchParams. Otherwise as `generate`, which also takes BeamSearchParams, alone or among
+        SamplingParams.
         """
         several, single = prompts_of(prompts)
-        each = beam_params_of(params, len(several))
+        each = beam_params_of(params, fields, len(several))
         return self.generate(several[0] if single else several, each, on_result=on_result)
 
-    def stream(self, prompt: Prompt, params: SamplingParams | None = None) -> Iterator[Delta]:
-        """Deltas of one prompt's continuation as they arrive. Closing the iterator cancels."""
+    def stream(
+        self, prompt: Prompt, params: SamplingParams | None = None, **fields: Any
+    ) -> Iterator[Delta]:
+        """Deltas of one prompt's continuation as they arrive. Closing the iterator cancels.
+        `fields` as for `generate`."""
         deltas: deque[Delta] = deque()
         waiter = Waiter()
 
@@ -247,7 +262,7 @@ class Engine:
             deltas.append(delta)
             waiter.wake()
 
-        request = self._requests.request(one_prompt(prompt), params, received)
+        request = self._requests.request(one_prompt(prompt), one_params(params, fields), received)
         request.wake_at_end = waiter.wake
         self._generator.submit(request)
         try:
@@ -261,40 +276,32 @@ class Engine:
             if not request.ended:
                 self._generator.forget([request])
 
-    async def agenerate(self, prompt: Prompt, params: SamplingParams | None = None) -> Result:
-        """`generate` of one prompt for asyncio; cancelling the task cancels the request."""
+    async def agenerate(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        params: SamplingParams | Sequence[SamplingParams] | None = None,
+        **fields: Any,
+    ) -> Result | list[Result]:
+        """`generate` for asyncio; cancelling the task cancels the requests."""
         from lora_sdk.engine.background import collect
 
-        return await collect(self._generator, self._requests.request(one_prompt(prompt), params))
+        several, single = prompts_of(prompts)
+        each = params_of(params, fields, len(several))
+        requests = [
+            self._requests.request(prompt, one, index=None if single else index)
+            for index, (prompt, one) in enumerate(zip(several, each, strict=True))
+        ]
+        results = await collect(self._generator, requests)
+        return results[0] if single else results
 
     def astream(
-        self, prompt: Prompt, params: SamplingParams | None = None
+        self, prompt: Prompt, params: SamplingParams | None = None, **fields: Any
     ) -> AsyncGenerator[Delta, None]:
         """`stream` for asyncio; leaving the loop cancels the request."""
         from lora_sdk.engine.background import deltas
 
-        return deltas(self._generator, self._requests.request(one_prompt(prompt), params))
-
-    def chat(
-        self,
-        messages: Sequence[Message],
-        params: SamplingParams | None = None,
-        on_delta: OnDelta | None = None,
-    ) -> Result:
-        """Apply the model's chat template to messages of {'role', 'content'} and answer them.
-
-        ModelError if the model has no template.
-        """
-        result = self.generate(self.chat_tokens(messages), params, on_delta)
-        assert isinstance(result, Result)  # a single prompt
-        return result
-
-    def chat_tokens(self, messages: Sequence[Message]) -> list[int]:
-        """Token ids of the prompt that the chat template renders from the messages."""
-        check_messages(messages)
-        template = find_template(self.model_path, self.tokenizer)
-        text = render(template, messages, self.tokenizer, add_generation_prompt=True)
-        return self.tokenizer.encode(text, special=False)  # the template adds BOS itself
+        request = self._requests.request(one_prompt(prompt), one_params(params, fields))
+        return deltas(self._generator, request)
 
     def _restore_adapters(self) -> None:
         self._adapters.restore(self._loaded.cluster, self._loaded.plan)
@@ -308,6 +315,14 @@ class Engine:
             left = [request for request in requests if not request.ended]
             if left:
                 self._generator.forget(left)
+
+    # --- chat -----------------------------------------------------------------------------------
+
+    chat = forward("_chat_api", ChatApi.chat)
+    stream_chat = forward("_chat_api", ChatApi.stream_chat)
+    achat = forward("_chat_api", ChatApi.achat)
+    astream_chat = forward("_chat_api", ChatApi.astream_chat)
+    chat_tokens = forward("_chat_api", ChatApi.chat_tokens)
 
     # --- tokens ---------------------------------------------------------------------------------
 

@@ -48,6 +48,7 @@ class Sample:
         self.output.append(token)
         count = len(self.output)
         if logprobs is not None:
+            logprobs = self.with_texts(logprobs)
             self.logprobs.append(logprobs)
         text = ""
         ended = token in sampler.end_tokens
@@ -60,6 +61,10 @@ class Sample:
         elif count >= self._max_new:
             text += self._finish("length", None)
         return Delta(sampler.sample, text, token, logprobs, self.finish_reason, self.stop_reason)
+
+    def with_texts(self, logprobs: PositionLogprobs) -> PositionLogprobs:
+        """Log probabilities with the tokens' texts, if there is a tokenizer."""
+        return logprobs if self._text is None else logprobs.with_texts(self._text.token_text)
 
     def cancel(self) -> Delta:
         """End the sample with its output so far."""

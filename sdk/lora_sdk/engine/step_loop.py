@@ -321,7 +321,7 @@ class StepLoop:
             if following < len(request.tokens):
                 logits = result.logits[result.rows.index(index)]
                 entry = position_logprobs(logits, request.tokens[following], count)
-                request.prompt_logprobs.append(entry)
+                request.prompt_logprobs.append(track.sample.with_texts(entry))
 
     def _emit(self, track: Track, result: StepResult, index: int, row: Row) -> None:
         token, logprobs = choose_for_row(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lora_host.errors import ModelError, RequestError
-from lora_sdk.core.results import Result
 from lora_sdk.engine.requests import OnDelta, Request, Sample
 from lora_sdk.sampling import BeamSearchParams, Sampler, SamplingParams
 from lora_sdk.sampling.beam_search import BeamSearch
@@ -37,24 +37,39 @@ def prompts_of(prompts: Prompt | Sequence[Prompt]) -> tuple[list[Prompt], bool]:
 
 
 def params_of(
-    params: SamplingParams | Sequence[SamplingParams] | None, count: int
+    params: SamplingParams | Sequence[SamplingParams] | None,
+    fields: Mapping[str, Any],
+    count: int,
 ) -> list[SamplingParams]:
-    """Sampling parameters of each of `count` prompts: individual, or the same for all."""
+    """Sampling parameters of each of `count` prompts: individual, or the same for all. `fields`
+    replace those of `params`."""
     if params is None or isinstance(params, SamplingParams):
-        return [params or SamplingParams()] * count
+        return [one_params(params, fields)] * count
     if isinstance(params, (str, bytes, Mapping)) or not isinstance(params, Iterable):
         raise RequestError(f"params is {params!r:.60}; expected SamplingParams, or one per prompt")
     each = list(params)
     if len(each) != count:
         raise RequestError(f"{len(each)} sampling parameters for {count} prompts")
-    return each
+    return [one_params(one, fields) for one in each]
+
+
+def one_params(params: SamplingParams | None, fields: Mapping[str, Any]) -> SamplingParams:
+    """Sampling parameters of one prompt. RequestError: not SamplingParams, an unknown or bad
+    field."""
+    if params is None:
+        return SamplingParams(**fields)
+    if not isinstance(params, SamplingParams):
+        raise RequestError(f"params is {params!r:.60}; expected SamplingParams")
+    return replace(params, **fields) if fields else params
 
 
 def beam_params_of(
-    params: BeamSearchParams | Sequence[BeamSearchParams] | None, count: int
+    params: BeamSearchParams | Sequence[BeamSearchParams] | None,
+    fields: Mapping[str, Any],
+    count: int,
 ) -> list[SamplingParams]:
     """As params_of, for beam search. RequestError for other parameters."""
-    each = params_of(BeamSearchParams() if params is None else params, count)
+    each = params_of(BeamSearchParams() if params is None else params, fields, count)
     for one in each:
         if not isinstance(one, BeamSearchParams):
             raise RequestError(f"params is {one!r:.60}; expected BeamSearchParams")
@@ -67,27 +82,6 @@ def one_prompt(prompt: Prompt) -> Prompt:
     if not single:
         raise RequestError(f"{len(several)} prompts; expected one text or one list of token ids")
     return several[0]
-
-
-def callback_for(
-    on_result: Callable[[int, Result], None], index: int, requests: Sequence[Request]
-) -> Callable[[], None]:
-    """A callback that calls `on_result` if request `index` ended without an error. If `on_result`
-    raises, the other requests are cancelled."""
-
-    def report() -> None:
-        request = requests[index]
-        if request.error is not None:
-            return
-        try:
-            on_result(index, request.result())
-        except BaseException:
-            for other in requests:
-                other.on_end = None  # nothing more is reported
-                other.cancel()
-            raise
-
-    return report
 
 
 class RequestMaker:
@@ -110,14 +104,14 @@ class RequestMaker:
     def request(
         self,
         prompt: Prompt,
-        params: SamplingParams | None,
+        params: SamplingParams,
         on_delta: OnDelta | None = None,
         index: int | None = None,
     ) -> Request:
         """A request ready to be submitted. RequestError: an empty or too long prompt. `index`: the
         prompt's, to be named in errors, if it is one of several."""
         try:
-            request = self._request(prompt, params or SamplingParams(), on_delta)
+            request = self._request(prompt, params, on_delta)
         except RequestError as error:
             if index is None:
                 raise
@@ -143,8 +137,6 @@ class RequestMaker:
 
     def _request(self, prompt: Prompt, params: SamplingParams, on_delta: OnDelta | None) -> Request:
         text = prompt if isinstance(prompt, str) else None
-        if not isinstance(params, SamplingParams):
-            raise RequestError(f"params is {params!r:.60}; expected SamplingParams")
         if params.adapter is not None:
             self._check_adapter(params.adapter)
         tokens = self._tokens(prompt)

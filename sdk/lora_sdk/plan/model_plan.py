@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lora_host import abi
 from lora_sdk.plan.adapters import AdapterLayout, AdapterOptions
-from lora_sdk.plan.banks import MatrixPlacement, TablePlacement, real_bytes
+from lora_sdk.plan.banks import MIB, MatrixPlacement, TablePlacement, real_bytes
 from lora_sdk.plan.collectives import Collective, LinkBytes, add_traffic
 from lora_sdk.plan.control import ControlLayout
 from lora_sdk.plan.kv import KvLayout
@@ -111,6 +111,18 @@ class Plan:
     hidden_taps: tuple[int, ...]
     collectives: tuple[Collective, ...]
     adapters: AdapterOptions = field(default_factory=AdapterOptions)
+
+    def __repr__(self) -> str:
+        return f"<Plan of {self.config.architecture}: {self.summary}>"
+
+    @property
+    def summary(self) -> str:
+        """Boards and limits on one line."""
+        return (
+            f"{self.size} x {self.board.name}, overlay {self.overlay.name}, "
+            f"{self.weight_bytes / MIB:.1f} MiB of weights, context {self.context}, "
+            f"{self.max_sequences} sequences"
+        )
 
     @property
     def size(self) -> int:

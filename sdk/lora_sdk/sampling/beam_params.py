@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from lora_host.errors import RequestError
 from lora_sdk.arguments.describe import documented
-from lora_sdk.arguments.option import option
+from lora_sdk.arguments.option import ArgumentError, option
+from lora_sdk.arguments.signature import named_arguments
 from lora_sdk.sampling.params import SamplingParams
 
 NEVER = "never"
@@ -15,6 +16,7 @@ MAX_BEAMS = 1024
 
 
 @documented
+@named_arguments
 @dataclass(frozen=True)
 class BeamSearchParams(SamplingParams):
     """How beam search continues a prompt (docs/numbers.md, 8.7). The `n` best of `beam_width`
@@ -54,14 +56,10 @@ class BeamSearchParams(SamplingParams):
                 f"n is {self.n}; expected at most beam_width ({self.beam_width}) hypotheses"
             )
         if self.stops:
-            raise RequestError(
-                f"stop is {self.stops!r:.60}; expected none: beam search ends at tokens, see "
-                "stop_token_ids"
-            )
+            expected = "none: beam search ends at tokens, see stop_token_ids"
+            raise ArgumentError("stop", self.stops, expected)
         if self.logprobs is not None:
-            raise RequestError(
-                f"logprobs is {self.logprobs}; expected None: beam search returns scores"
-            )
+            raise ArgumentError("logprobs", self.logprobs, "none: beam search returns scores")
 
     @property
     def needs_logits(self) -> bool:

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +17,13 @@ LN2 = float.fromhex("0x1.62e42fefa39efp-1")
 
 @dataclass(frozen=True)
 class TokenLogprob:
-    """A token's log probability (natural) and its rank, 1 for the most likely token."""
+    """A token's log probability (natural) and its rank, 1 for the most likely token. `text`: the
+    token alone, with U+FFFD for bytes that are not UTF-8; None without a tokenizer."""
 
     token: int
     logprob: float
     rank: int
+    text: str | None = None
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,11 @@ class PositionLogprobs:
 
     chosen: TokenLogprob
     top: tuple[TokenLogprob, ...]
+
+    def with_texts(self, text_of: Callable[[int], str]) -> PositionLogprobs:
+        """The same with the tokens' texts."""
+        chosen, *top = (replace(one, text=text_of(one.token)) for one in (self.chosen, *self.top))
+        return PositionLogprobs(chosen, tuple(top))
 
 
 def max_and_log_sum(logits: Logits) -> tuple[float, float]:

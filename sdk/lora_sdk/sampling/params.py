@@ -11,7 +11,15 @@ import numpy as np
 from lora_host.errors import RequestError
 from lora_host.naming import did_you_mean
 from lora_sdk.arguments.describe import documented
-from lora_sdk.arguments.option import check_options, is_integer, is_real, option, options_of
+from lora_sdk.arguments.option import (
+    ArgumentError,
+    check_options,
+    is_integer,
+    is_real,
+    option,
+    options_of,
+)
+from lora_sdk.arguments.signature import named_arguments
 
 AllowedTokens = Callable[[Sequence[int]], "np.ndarray | None"]
 """Callback before sampling: tokens emitted so far -> bool mask [vocabulary], None to allow all."""
@@ -24,6 +32,7 @@ PENALTY_RANGE = (1e-6, 1e6)
 
 
 @documented
+@named_arguments
 @dataclass(frozen=True)
 class SamplingParams:
     """How the tokens of one request are chosen. Greedy unless `temperature` is above 0.
@@ -214,7 +223,8 @@ def _token_key(key: object) -> object:
 def _check(p: SamplingParams) -> None:
     """Checks beyond the ranges and types of single fields."""
     if p.max_tokens is not None and p.min_tokens > p.max_tokens:
-        raise _refused("min_tokens", p.min_tokens, f"at most max_tokens ({p.max_tokens})")
+        expected = f"at most the max number of new tokens, {p.max_tokens}"
+        raise _refused("min_tokens", p.min_tokens, expected)
     for token in p.stop_token_ids:
         if token < 0:
             raise _refused("stop_token_ids", token, "token ids, integers of at least 0")
@@ -231,4 +241,4 @@ def _check(p: SamplingParams) -> None:
 
 
 def _refused(name: str, found: object, expected: str) -> RequestError:
-    return RequestError(f"{name} is {found!r:.60}; expected {expected}")
+    return ArgumentError(name, found, expected)

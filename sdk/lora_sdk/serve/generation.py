@@ -82,6 +82,7 @@ async def _run(service: Service, job: Job, ticket: Ticket) -> Result:
     clock.granted()
     try:
         result = await service.engine.agenerate(job.tokens, job.params)
+        assert isinstance(result, Result)  # a single prompt
         clock.finished(result)
         return result
     except LoraError as error:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lora_host.errors import RequestError
+from lora_sdk.arguments.option import ArgumentError
 from lora_sdk.spec.draft_model import DEVICE
 from lora_sdk.spec.longspec import DEFAULT_WINDOW
 from lora_sdk.spec.loop import Choose, Speculation
@@ -62,9 +63,15 @@ class SpeculationOptions:
 
 
 def with_taps(options: EngineOptions) -> EngineOptions:
-    """The engine's options, with the hidden layers that the proposer needs appended."""
+    """The engine's options, with the hidden layers that the proposer needs appended. RequestError
+    if `speculation` is of another type."""
     speculation = options.speculation
-    if speculation is None or speculation.proposer != "eagle3":
+    if speculation is None:
+        return options
+    if not isinstance(speculation, SpeculationOptions):
+        expected = "SpeculationOptions of lora_sdk.spec.opening"
+        raise ArgumentError("speculation", speculation, expected, optional=True)
+    if speculation.proposer != "eagle3":
         return options
     from lora_sdk.model.config import load_config
     from lora_sdk.spec.eagle3_config import load_head_config

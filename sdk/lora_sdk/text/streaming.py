@@ -129,6 +129,7 @@ class TextStream:
         include_stop: bool,
         skip_special: bool,
     ) -> None:
+        self._tokenizer = tokenizer
         self._detokenizer = Detokenizer(tokenizer, prompt, skip_special)
         self._matcher = StopMatcher(stops, include_stop)
         self._stops = bool(stops)
@@ -140,6 +141,10 @@ class TextStream:
     def text(self) -> str:
         """All text emitted so far."""
         return "".join(self._deltas)
+
+    def token_text(self, token: int) -> str:
+        """The text of one token alone, also of a special one."""
+        return self._tokenizer.alone(token, False)
 
     def push(self, token: int, match: bool = True) -> str:
         """The text that can be emitted after `token`."""

@@ -1,0 +1,103 @@
+"""Runs the lines of `lora-run --batch` as one batch."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from lora_host.errors import LoraError
+from lora_sdk.cli.prompts import BatchLine
+
+if TYPE_CHECKING:
+    from lora_sdk.cli.statistics import Statistics
+    from lora_sdk.core.results import Result
+    from lora_sdk.engine.engine import Engine
+    from lora_sdk.engine.submission import Prompt
+
+
+class Batch:
+    """The lines of a batch file and their entries on stdout: one JSON line each, in the order of
+    the lines, as soon as possible."""
+
+    def __init__(self, lines: Sequence[BatchLine], name: str) -> None:
+        """`name`: the file's, for messages."""
+        self._lines = lines
+        self._name = name
+        self._ended: dict[int, dict[str, Any]] = {}
+        self._following = 0
+        self._errors: dict[int, LoraError] = {}
+
+    @property
+    def runnable(self) -> bool:
+        """Whether a line can be run, as far as is known without a model."""
+        return any(line.error is None for line in self._lines)
+
+    def refuse(self) -> None:
+        """Write the errors of lines that cannot be run."""
+        for index, line in enumerate(self._lines):
+            if line.error is not None:
+                self._fail(index, line.error)
+
+    def run(self, engine: Engine, statistics: Statistics) -> None:
+        """Run the lines, after `refuse`. A line that fails gets an entry with its error; the others
+        go on."""
+        prompts = self._prompts(engine)
+        places = list(prompts)
+
+        def write(place: int, result: Result) -> None:
+            statistics.add(result)
+            self._end(places[place], statistics.described(result))
+
+        try:
+            if prompts:
+                engine.generate(
+                    list(prompts.values()),
+                    [self._lines[index].params for index in places],
+                    on_result=write,
+                    on_error=lambda place, error: self._fail(places[place], error),
+                )
+        finally:  # if the batch is cut off, later lines may have finished
+            for index in sorted(self._ended):
+                _write(self._ended[index])
+
+    def check(self) -> None:
+        """LoraError if lines failed."""
+        if self._errors:
+            first = min(self._errors)
+            raise LoraError(
+                f"{len(self._errors)} of {len(self._lines)} lines of {self._name} failed; the first"
+                f" is line {self._lines[first].number}: {self._errors[first]}"
+            )
+
+    def _prompts(self, engine: Engine) -> dict[int, Prompt]:
+        prompts: dict[int, Prompt] = {}
+        for index, line in enumerate(self._lines):
+            if line.error is not None:
+                continue
+            try:
+                prompts[index] = line.prompt if line.prompt is not None else _chat(engine, line)
+            except LoraError as error:
+                self._fail(index, error)
+        return prompts
+
+    def _fail(self, index: int, error: LoraError) -> None:
+        self._errors[index] = error
+        self._end(index, {"error": str(error)})
+
+    def _end(self, index: int, values: dict[str, Any]) -> None:
+        self._ended[index] = {"index": index, "line": self._lines[index].number, **values}
+        while self._following in self._ended:
+            _write(self._ended.pop(self._following))
+            self._following += 1
+
+
+def _chat(engine: Engine, line: BatchLine) -> list[int]:
+    assert line.messages is not None  # a line has a prompt, messages or an error
+    return engine.chat_tokens(line.messages)
+
+
+def _write(value: object) -> None:
+    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+    sys.stdout.flush()
