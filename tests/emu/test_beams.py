@@ -122,6 +122,7 @@ def test_a_prompt_is_computed_once_for_all_its_beams(engine: Engine) -> None:
 
 
 def test_beams_decode_without_drafts_while_others_speculate(folder: Path, engine: Engine) -> None:
+    """Nor do they take rows of the others' trees."""
     options = SpeculationOptions("lookup", None, TreeShape.chain(4))
     fields = SamplingParams(max_tokens=24, ignore_eos=True)
     prompts = [PROMPTS[3], PROMPTS[3]]
@@ -130,7 +131,10 @@ def test_beams_decode_without_drafts_while_others_speculate(folder: Path, engine
         assert isinstance(mixed, list)
         assert mixed[0].outputs == one(engine, PROMPTS[3], WIDE).outputs
         assert mixed[1].token_ids == one(engine, PROMPTS[3], fields).token_ids
-        assert mixed[0].speculation is None and mixed[1].speculation is not None
+        alone = one(drafting, PROMPTS[3], fields).speculation
+        assert mixed[0].speculation is None
+        assert mixed[1].speculation is not None and alone is not None
+        assert mixed[1].speculation.mean_rows == alone.mean_rows > 1
 
 
 @pytest.mark.parametrize(

@@ -93,12 +93,13 @@ def test_a_search_ends_in_exactly_the_pages_that_it_is_admitted_with(prompt: lis
 
 
 def test_other_requests_cannot_take_the_pages_of_a_search() -> None:
-    prompt, width, new = list(range(40)), 4, 60
-    driven = Beams(pages=4 + 30, sequences=8, row_limit=64)
-    request = driven.search(prompt, beam_width=width, max_tokens=new)
-    others = [driven.submit([i], max_tokens=40) for i in range(12)]
+    """Drawn beams fork often. The others hold every page that the search has not reserved."""
+    prompt, fields = list(range(40)), {"beam_width": 4, "max_tokens": 60, "temperature": 1.5}
+    driven = Beams(pages=4 + 17 + 8, sequences=16, row_limit=64)
+    request = driven.search(prompt, **fields)
+    others = [driven.submit([i], max_tokens=40) for i in range(30)]
     driven.finish()
-    assert found(request) == alone(prompt, beam_width=width, max_tokens=new)
+    assert found(request) == alone(prompt, **fields)
     assert all(list(o.result().token_ids) == greedy_tokens([i], 40) for i, o in enumerate(others))
 
 

@@ -86,6 +86,25 @@ def test_never_without_a_positive_penalty_takes_the_present_length() -> None:
     assert search.ended
 
 
+def test_never_takes_the_present_length_if_longer_texts_score_lower() -> None:
+    """A penalty of -1 multiplies by the length: at length 2 the best beam is above the second
+    hypothesis log(0.05), at length 4 it would not be."""
+    logits = table({8: 0.9, END: 0.05}, {8: 0.5, END: 0.45})
+    search = search_of(4, beam_width=2, length_penalty=-1.0, early_stopping="never")
+    for _ in range(2):
+        search.advance([logits([*PROMPT, *beam.tokens]) for beam in search.beams])
+    assert [beam.tokens for beam in search.hypotheses] == [(8, END), (END,)]
+    assert not search.ended
+
+
+@pytest.mark.parametrize("filters", [{"top_p": 0.01}, {"top_k": 1}, {"min_p": 1.0}])
+def test_filters_leave_one_token_more_than_there_are_end_tokens(filters: dict[str, Any]) -> None:
+    logits = table({8: 0.5, 9: 0.3, 10: 0.15})
+    for ends, left in (((), [8, 9]), ((END, 6), [8, 9, 10])):
+        search = search_of(1, ends, beam_width=3, n=3, temperature=1.0, **filters)
+        assert sorted(beam.tokens[0] for beam in run(search, logits)) == left
+
+
 def test_equal_scores_go_to_the_earlier_beam_and_the_lower_token() -> None:
     search = search_of(2, ends=(), beam_width=3, n=3)
     found = run(search, lambda tokens: np.zeros(VOCABULARY, np.float32))
