@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -90,6 +91,13 @@ static int map_bar(struct slash_handle *handle, struct lora_failure *failure) {
     if (!bytes || bytes > BAR_LIMIT || bytes % SLASH_PAGE)
         return lora_fail(failure, LORA_ERR_TRANSPORT, "board %s: BAR %d of %llu B", handle->bdf,
                          SLASH_BAR, (unsigned long long)bytes);
+    /* A file shorter than that would end the process with SIGBUS. A dma-buf has no such end. */
+    struct stat facts;
+    if (fstat(handle->bar_fd, &facts) ||
+        (S_ISREG(facts.st_mode) && (uint64_t)facts.st_size < bytes))
+        return lora_fail(failure, LORA_ERR_TRANSPORT,
+                         "board %s: BAR %d of %llu B found in a file of %lld B", handle->bdf,
+                         SLASH_BAR, (unsigned long long)bytes, (long long)facts.st_size);
     void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, handle->bar_fd, 0);
     if (at == MAP_FAILED)
         return lora_fail(failure, LORA_ERR_TRANSPORT, "board %s: BAR %d cannot be mapped: %s",

@@ -186,6 +186,15 @@ def test_a_link_that_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
             assert time.monotonic() - began < 3 * 4.1  # reset and up take 4.1 s at most
 
 
+def test_a_bar_shorter_than_it_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its registers would end the process with SIGBUS."""
+    with MockServer(1) as running:
+        connect(monkeypatch, running)
+        running.command("short 0 4096")
+        with pytest.raises(TransportError, match="BAR 0 of 67108864 B found in a file of 4096 B"):
+            Cluster.open(devices=running.uris, overlay=load_overlay(OVERLAY))
+
+
 def test_a_daemon_that_dies_in_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     with MockServer(1) as running:
         connect(monkeypatch, running)

@@ -16,6 +16,8 @@ from lora_host.errors import TransportError
 from lora_host.failure import to_error
 from lora_host.overlay import Overlay
 
+BLOCK_BYTES = 0x10000
+
 
 @dataclass
 class Buffer:
@@ -75,7 +77,10 @@ class EmulatedBoard:
     # --- buffer objects ---
 
     def allocate(self, address: int, bytes: int) -> bool:
-        """The host has allocated a buffer object. False if it overlaps another."""
+        """The host has allocated a buffer object. False if it overlaps another, or no bank is as
+        large."""
+        if bytes > max(bank.capacity for bank in self._overlay.board.banks):
+            return False
         for other in self._buffers.values():
             if address < other.address + other.bytes and other.address < address + bytes:
                 return False
@@ -139,21 +144,23 @@ class EmulatedBoard:
         """A register of the block at `base`."""
         self._check(
             self._table.register_read(
-                self._handle, self._block(base), offset, self._word, self._failure
+                self._handle, self._block(base, offset), offset, self._word, self._failure
             )
         )
         return int(self._word[0])
 
     def register_write(self, base: int, offset: int, value: int) -> None:
         """Writes a register. As on the card, writing the count activates the arena records."""
-        block = self._block(base)
+        block = self._block(base, offset)
         self._check(self._table.register_write(self._handle, block, offset, value, self._failure))
         if block == abi.BLOCK_CONTROL and offset == abi.REG_ARENA_COUNT:
             self._follow_records(base, value)
 
-    def _block(self, base: int) -> int:
+    def _block(self, base: int, offset: int) -> int:
         if base not in self._bases:
             raise TransportError(f"no register block at {base:#x}")
+        if offset >= BLOCK_BYTES:
+            raise TransportError(f"no register {offset:#x} in the block at {base:#x}")
         return self._bases.index(base)
 
     def _follow_records(self, base: int, count: int) -> None:

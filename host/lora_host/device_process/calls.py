@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ..alveo_container import register_bases
 from ..errors import TransportError
+from ..regular_file import read_regular
 from .board import EmulatedBoard
-from .wire import Value, data, number
+from .wire import MAX_MESSAGE, Value, data, number
 
 Fields = Mapping[int, "int | memoryview"]
 Answer = dict[int, Value]
@@ -30,9 +32,9 @@ def _close(_board: EmulatedBoard, _fields: Fields) -> Answer:
 
 
 def _load(board: EmulatedBoard, fields: Fields) -> Answer:
-    path = bytes(data(fields, BITSTREAM_PATH)).decode()
+    path = os.fsdecode(bytes(data(fields, BITSTREAM_PATH)))
     try:
-        content = Path(path).read_bytes()
+        content = read_regular(Path(path), MAX_MESSAGE)
     except OSError as cause:
         raise TransportError(f"{path}: bitstream cannot be read: {cause.strerror}") from cause
     board.program(register_bases(content))
@@ -59,8 +61,15 @@ def _to_device(board: EmulatedBoard, fields: Fields) -> Answer:
 
 
 def _from_device(board: EmulatedBoard, fields: Fields) -> Answer:
-    size = number(fields, 5)
+    size = _read_size(fields)
     return {1: size, 2: board.read(number(fields, 4), size)}
+
+
+def _read_size(fields: Fields) -> int:
+    size = number(fields, 5)
+    if size > MAX_MESSAGE:
+        raise TransportError(f"a read of {size} B found, at most {MAX_MESSAGE} B expected")
+    return size
 
 
 def _write_kernel(board: EmulatedBoard, fields: Fields) -> Answer:
@@ -114,7 +123,8 @@ def answer_gone(call: int, fields: Fields) -> Answer:
     if call in (REGISTER_READ, READ_KERNEL):
         return {1: 1, 2: _ALL_ONES}
     if call == FROM_DEVICE:
-        return {1: number(fields, 5), 2: b"\xff" * number(fields, 5)}
+        size = _read_size(fields)
+        return {1: size, 2: b"\xff" * size}
     return FAILED
 
 

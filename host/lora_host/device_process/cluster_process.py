@@ -25,6 +25,7 @@ from .calls import CALLS, FAILED, Answer, Fields, answer_gone, is_last
 FIRST_CLIENT_SECONDS = 60.0  # the device process that starts this one connects at once
 PEER_SECONDS = 10.0  # timeout in the middle of a message
 FAULT = b"FAULT "
+CHUNK = 1 << 20
 IDLE_SECONDS = 0.002  # real time per iteration while all boards wait for their clock
 
 
@@ -45,7 +46,7 @@ class Client:
         fields = wire.decode(self._receive(size))
         if call not in CALLS:
             raise TransportError(f"call {call} is not served")
-        answer = answer_gone(call, fields) if self.gone else self._perform(call, fields)
+        answer = self._perform(call, fields)
         parts = wire.encode(answer)
         total = sum(map(len, parts))
         self.host.sendall(wire.ANSWER.pack(wire.FRAME_TAGS[0], total))
@@ -55,20 +56,25 @@ class Client:
 
     def _perform(self, call: int, fields: Fields) -> Answer:
         try:
-            return CALLS[call](self.board, fields)
-        except LoraError as error:
+            return answer_gone(call, fields) if self.gone else CALLS[call](self.board, fields)
+        except (LoraError, ValueError, OverflowError, MemoryError) as error:
+            # The process is all boards': what a check has missed ends one call.
             _log(f"call {call}: {error}")
             return FAILED
 
     def _receive(self, size: int) -> memoryview:
-        buffer = bytearray(size)
-        view, done = memoryview(buffer), 0
-        while done < size:
-            count = self.host.recv_into(view[done:])
-            if not count:
-                raise TransportError("the host has closed its connection")
-            done += count
-        return view
+        buffer = bytearray()
+        while len(buffer) < size:  # grows with what arrives: a header may say any size
+            start = len(buffer)
+            buffer += bytes(min(size - start, max(start, CHUNK)))
+            view, done = memoryview(buffer), start
+            while done < len(view):
+                count = self.host.recv_into(view[done:])
+                if not count:
+                    raise TransportError("the host has closed its connection")
+                done += count
+            view.release()
+        return memoryview(buffer)
 
     def close(self) -> None:
         """Resets the board and closes the connections to both other processes."""
@@ -184,6 +190,18 @@ def _log(line: str) -> None:
     sys.stderr.flush()
 
 
+def main(folder: Path) -> int:
+    """Serves the folder's boards, and removes it if its owner was killed. Returns the exit code."""
+    try:
+        ClusterProcess(folder).run()
+    except OSError:
+        if folder.exists():
+            raise
+        return 0  # its owner has removed it
+    finally:
+        remove_left(folder)
+    return 0
+
+
 if __name__ == "__main__":
-    ClusterProcess(Path(sys.argv[1])).run()
-    remove_left(Path(sys.argv[1]))  # if its owner was killed
+    sys.exit(main(Path(sys.argv[1])))

@@ -12,7 +12,7 @@ Value = int | bytes | memoryview
 FRAME = struct.Struct("<BQBI")  # 9, bytes of the call, 21, number of the call
 ANSWER = struct.Struct("<BQ")  # 9, bytes of the answer
 FRAME_TAGS = (9, 21)
-MAX_MESSAGE = 1 << 32
+MAX_MESSAGE = 1 << 30
 
 
 def decode(body: memoryview) -> dict[int, int | memoryview]:

@@ -2,7 +2,8 @@
 parent.
 
 Commands on stdin, answered by "ok" or "no": `fault BOARD KIND A B C` (abi.FAULT_...), `lose
-BOARD 0|1` (reports success for a design without loading it)."""
+BOARD 0|1` (reports success for a design without loading it), `short BOARD BYTES` (hands out a file
+of that size as the BAR)."""
 
 from __future__ import annotations
 
@@ -41,6 +42,8 @@ def execute(line: str, devices: list[Device], emulated: Emulated) -> None:
         emulated.fault(*numbers)
     elif words[0] == "lose":
         devices[numbers[0]].lose_design = bool(numbers[1])
+    elif words[0] == "short":
+        devices[numbers[0]].shorten_bar(numbers[1])
     else:
         raise ValueError(words[0])
 

@@ -195,6 +195,13 @@ class Device:
     def _write(self, block: int, register: int, value: int) -> None:
         self._check(self._table.register_write(self._handle, block, register, value, self._failure))
 
+    def shorten_bar(self, size: int) -> None:
+        """Clients get a file of `size` bytes, shorter than the BAR that it is said to be."""
+        short = os.memfd_create("short-bar", os.MFD_CLOEXEC)
+        os.ftruncate(short, size)
+        os.dup2(short, self.bar, inheritable=False)
+        os.close(short)
+
     def _check(self, status: int) -> None:
         if status:
             error: LoraError = to_error(self._failure)
