@@ -12,9 +12,11 @@ from click.testing import CliRunner
 from lora_host.errors import PlacementError
 from lora_host.overlay import load_overlay
 from lora_sdk.cli.plan import plan as command
+from lora_sdk.model.shapes import shape_config
 from lora_sdk.plan import placement
 from lora_sdk.plan.placement import make_plan
 from lora_sdk.plan.report import report, table
+from tests.adapter_folders import Folder, write_adapter
 from tests.unit.plan_rig import GPT2, LLAMA2_7B, board, overlay, quantized
 from tests.variants import variant, write_checkpoint
 
@@ -71,6 +73,42 @@ def test_the_command_prints_a_table_or_json(folder: Path) -> None:
     assert "1 x u280" in CliRunner().invoke(command, []).output  # the demo model on one board
     shorter = ["--model", str(folder), "--json", "-c", "100", "--sequences", "2"]
     assert json.loads(CliRunner().invoke(command, shorter).output)["kv_pages"] == 4 + 2 * 4
+
+
+def planned(*arguments: object) -> Any:
+    answer = CliRunner().invoke(command, [*map(str, arguments), "--json"], catch_exceptions=False)
+    assert answer.exit_code == 0
+    return json.loads(answer.output)
+
+
+def test_a_plan_needs_no_weights(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_bytes((folder / "config.json").read_bytes())
+    bare, whole = planned("--model", tmp_path), planned("--model", folder)
+    assert bare.pop("model") == str(tmp_path) and whole.pop("model") == str(folder)
+    assert bare == whole
+    real = load_overlay("lora_f_u280")
+    shape = planned("--model", "gpt2-345m", "--boards", 4)
+    assert shape["model"] == "gpt2-345m" and shape["model_positions"] == 1024
+    assert (
+        shape["board"] == report(make_plan(shape_config("gpt2-345m"), real, real.board, 4))["board"]
+    )
+
+
+def test_adapters_are_planned(folder: Path, tmp_path: Path) -> None:
+    write_adapter(variant("llama_gqa_tied"), Folder("a", rank=12), tmp_path / "a")
+    plain, named = (
+        planned("--model", folder, *more)
+        for more in ((), ("--adapter", f"a={tmp_path / 'a'}", "--max-adapters", 3))
+    )
+    assert plain["adapters"] == {"slots": 0, "named": []}
+    assert named["adapters"] == {"slots": 3, "named": ["a"]}
+    banks = named["board"][0]["banks"]
+    assert "adapters" not in plain["board"][0]["banks"][0]
+    assert sum(bank["adapters"] for bank in banks) > 0
+    for bank in banks:
+        names = ("weights", "kv", "tables", "control", "adapters", "free")
+        assert sum(bank[name] for name in names) == bank["usable"]
+    assert table({**named}).splitlines()[1].split()[-2:] == ["adapters", "free"]
 
 
 def test_what_does_not_fit_is_said_in_json_and_by_the_exit_code(

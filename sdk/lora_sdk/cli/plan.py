@@ -8,10 +8,13 @@ from typing import Any
 import click
 
 from lora_host.errors import PlacementError, RequestError
+from lora_sdk.cli.adapters import adapter_flags, take_adapters
 from lora_sdk.cli.flags import flags
 from lora_sdk.core.opening import plan_model
 from lora_sdk.core.options import EngineOptions
 from lora_sdk.model.checkpoint import Checkpoint
+from lora_sdk.model.folder import has_weights
+from lora_sdk.model.shapes import SHAPES, shape_config
 from lora_sdk.plan.report import report, table
 from lora_sdk.plan.requests import request_lines, requests_report
 from lora_sdk.plan.segment_kv import BeamLoad, beam_lines, beam_memory
@@ -20,18 +23,22 @@ from lora_sdk.timing.planned import token_lines, token_times
 
 OPTIONS = ("model", "boards", "cluster_file", "context", "max_sequences", "overlay", "kv")
 
+MODEL = {"help": "model folder, ORG/NAME in the Hugging Face cache, or a shape such as llama2-7b"}
 
 EXAMPLES = """\b
 Examples:
   lora plan --model DIR --boards 4
   lora plan --model DIR --cluster lab.yaml --context 4096 --sequences 8
   lora plan --model DIR --kv int8-heads --json
+  lora plan --model llama2-7b --boards 4
+  lora plan --model DIR --adapter fix=DIR2 --max-adapters 8
   lora plan --model DIR --beams 4 --batch 32 --prompt 1024 --response 1024
 """
 
 
 @click.command("plan", epilog=EXAMPLES)
-@flags(EngineOptions, *OPTIONS)
+@flags(EngineOptions, *OPTIONS, model=MODEL)
+@adapter_flags
 @click.option(
     "--beams", type=int, metavar="N", help="also print the KV cache of a beam search with N beams"
 )
@@ -56,13 +63,20 @@ def plan(
 ) -> None:
     """Print the placement of a model in the boards' banks, and whether it fits.
 
-    Only config.json and the headers of the weight files are read. The exit code is 1 if the model
-    does not fit."""
+    Only config.json and the headers of the weight files are read; a folder without weights, or the
+    name of a shape as of lora synth, is planned as it is. The exit code is 1 if the model does not
+    fit."""
     load = _beam_load(beams, batch, prompt, response)
-    requested = EngineOptions(**options)
-    Checkpoint.open(requested.folder)  # names and shapes of all tensors, headers only
+    name = options["model"]
+    adapters, more = take_adapters(options)
+    shape = shape_config(name) if name in SHAPES else None
+    if shape is not None:
+        options["model"] = None
+    requested = EngineOptions(**options, **more)
+    if shape is None and has_weights(requested.folder):
+        Checkpoint.open(requested.folder)  # names and shapes of all tensors, headers only
     try:
-        planned = plan_model(requested)
+        planned = plan_model(requested, shape)
     except PlacementError as error:
         if not as_json:
             raise
@@ -72,7 +86,8 @@ def plan(
     config, made, cluster = planned.config, planned.plan, planned.cluster_file
     found = report(made)
     found["modelled"] = token_times(config, made)
-    found["model"] = str(requested.folder)
+    found["model"] = str(requested.folder if shape is None else name)
+    found["adapters"] = {"slots": requested.max_adapters, "named": [one.name for one in adapters]}
     found["cluster"] = cluster.name if cluster else None
     if load is not None:
         found["beam_search"] = beam_memory(made, load)

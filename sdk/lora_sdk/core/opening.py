@@ -61,8 +61,9 @@ def connected(path: Path, boards: int) -> ClusterFile:
     return file.only(route(file.cables, boards).order)
 
 
-def plan_model(options: EngineOptions) -> PlannedModel:
-    """The model's placement. Reads only its configuration. Errors of every layer pass through."""
+def plan_model(options: EngineOptions, config: ModelConfig | None = None) -> PlannedModel:
+    """The model's placement, or that of `config` instead. Reads only the model's configuration.
+    Errors of every layer pass through."""
     from lora_host.cluster_file import ring
     from lora_host.overlay import load_overlay
     from lora_sdk.model.config import load_config
@@ -72,7 +73,7 @@ def plan_model(options: EngineOptions) -> PlannedModel:
     from lora_sdk.plan.topology import route
 
     boards = options.board_count
-    config = with_kv_cache(load_config(options.folder), options.kv_kind)
+    config = with_kv_cache(config or load_config(options.folder), options.kv_kind)
     overlay = load_overlay(options.overlay or choose_overlay(config, options.board_kind))
     file = connected(Path(options.cluster_file), boards) if options.cluster_file else None
     plan = make_plan(

@@ -12,6 +12,7 @@ from lora_host.errors import ModelError, RequestError
 from lora_sdk.arguments.describe import documented
 from lora_sdk.arguments.option import ArgumentError, check_options, option
 from lora_sdk.arguments.signature import named_arguments
+from lora_sdk.model.hub import find_snapshot, is_hub_name
 from lora_sdk.model.kv_formats import KV_KINDS, KvKind
 from lora_sdk.plan.adapters import DEFAULT_RANK, MODES, AdapterOptions
 from lora_sdk.plan.partition import BOARD_COUNTS
@@ -38,7 +39,7 @@ class EngineOptions:
 
     model: str | Path | None = option(
         None,
-        help="Hugging Face model folder",
+        help="Hugging Face model folder, or ORG/NAME of a model in the local Hugging Face cache",
         unset="the demo model",
         flags=("-m", "--model"),
         metavar="DIR",
@@ -161,6 +162,8 @@ class EngineOptions:
 
             return demo_model_path()
         folder = Path(self.model)
+        if not folder.exists() and is_hub_name(str(self.model)):
+            return find_snapshot(str(self.model))
         if not folder.is_dir():
             found = "is a file" if folder.exists() else "does not exist"
             raise ModelError(

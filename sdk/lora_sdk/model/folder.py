@@ -29,6 +29,11 @@ def find_tensors(folder: Path) -> Tensors:
     raise _none(folder)
 
 
+def has_weights(folder: Path) -> bool:
+    """Whether a model folder has weight files that `find_tensors` reads."""
+    return (folder / SINGLE).is_file() or (folder / INDEX).is_file()
+
+
 def _sharded(folder: Path) -> Tensors:
     path = folder / INDEX
     files = read_json(path).get("weight_map")

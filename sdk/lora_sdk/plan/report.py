@@ -73,7 +73,8 @@ def _board(plan: Plan, board: BoardPlan) -> dict[str, Any]:
 
 
 def _bank(plan: Plan, use: BankUse) -> dict[str, Any]:
-    figures = {name: getattr(use, name) for name in COLUMNS}
+    names = (*COLUMNS, "adapters") if plan.adapters.slots else COLUMNS
+    figures = {name: getattr(use, name) for name in names}
     return {"bank": plan.board.bank_name(use.bank), **figures, "usable": use.usable}
 
 
@@ -100,7 +101,8 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
         f"{found['boards']} x {found['board_type']}, overlay {found['overlay']}: yes, it fits; "
         f"MiB per bank"
     )
-    yield f"{'board':<6} {'bank':<14}" + "".join(f"{name:>10}" for name in COLUMNS)
+    columns = _columns(found["board"][0])
+    yield f"{'board':<6} {'bank':<14}" + "".join(f"{name:>10}" for name in columns)
     for board in found["board"]:
         yield from _bank_lines(board)
     yield _cabling(found)
@@ -121,11 +123,17 @@ def _cabling(found: dict[str, Any]) -> str:
 
 def _bank_lines(board: dict[str, Any]) -> Iterator[str]:
     """One line per run of banks with equal figures."""
-    for figures, run in groupby(board["banks"], key=lambda bank: [bank[name] for name in COLUMNS]):
+    columns = _columns(board)
+    for figures, run in groupby(board["banks"], key=lambda bank: [bank[name] for name in columns]):
         names = [bank["bank"] for bank in run]
         name = names[0] if len(names) == 1 else f"{names[0]}..{names[-1].partition('[')[2]}"
         values = "".join(f"{figure / MIB:>10.1f}" for figure in figures)
         yield f"{board['board']:<6} {name.replace('..', '-').replace(']-', '-'):<14}{values}"
+
+
+def _columns(board: dict[str, Any]) -> list[str]:
+    """Figures of a bank; those of adapters only if there is room for them."""
+    return [name for name in (*COLUMNS[:-1], "adapters", "free") if name in board["banks"][0]]
 
 
 def _summary(found: dict[str, Any]) -> Iterator[str]:
