@@ -5,6 +5,15 @@ static uint32_t check_below(struct fw *fw, uint32_t found, uint32_t limit) {
     return found < limit ? (uint32_t)FW_MORE : fw_fail(fw, LORA_ERR_SIZE, found, limit);
 }
 
+/* A slope and a factor, FP32, of each local query head. */
+static uint32_t check_slopes(struct fw *fw, const struct lora_attention *command) {
+    if (command->slope_kind == LORA_SLOPE_NONE) return FW_MORE;
+    if (command->slope_kind > LORA_SLOPE_BF16_POSITION)
+        return fw_fail(fw, LORA_ERR_OPCODE, command->slope_kind, LORA_SLOPE_BF16_POSITION);
+    return fw_check_range(fw, command->slope_bank, (uint64_t)command->slope_line * LORA_LINE_BYTES,
+                          (uint64_t)command->q_heads * sizeof(struct lora_head_slope));
+}
+
 static uint32_t check_attention(struct fw *fw, const struct lora_list *list,
                                 const struct lora_attention *command) {
     uint32_t columns = (uint32_t)command->q_heads * command->head_dim;
@@ -25,7 +34,8 @@ static uint32_t check_attention(struct fw *fw, const struct lora_list *list,
             FW_FAILED)
             return FW_FAILED;
     }
-    if (fw_check_buffer(fw, list, q) == FW_FAILED) return FW_FAILED;
+    if (check_slopes(fw, command) == FW_FAILED || fw_check_buffer(fw, list, q) == FW_FAILED)
+        return FW_FAILED;
     return fw_check_buffer(fw, list, y);
 }
 

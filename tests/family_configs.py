@@ -87,6 +87,23 @@ _GRANITE = {"model_type": "granite", "architectures": ["GraniteForCausalLM"], **
 _SMOLLM3 = {"model_type": "smollm3", "architectures": ["SmolLM3ForCausalLM"], **_LLAMA_LIKE,
             "use_sliding_window": False}  # fmt: skip
 
+_BLOOM = {"model_type": "bloom", "architectures": ["BloomForCausalLM"], "n_layer": 2,
+          "layer_norm_epsilon": 1e-5, "seq_length": 384, "pretraining_tp": 1}  # fmt: skip
+_MPT = {
+    "model_type": "mpt",
+    "architectures": ["MptForCausalLM"],
+    "n_layers": 2,
+    "max_seq_len": 384,
+    "no_bias": True,
+    "attn_config": {"alibi": True, "attn_impl": "torch", "alibi_bias_max": 8},
+}
+_FALCON = {
+    "model_type": "falcon",
+    "architectures": ["FalconForCausalLM"],
+    **_SIZES,
+    "layer_norm_epsilon": 1e-5,
+}
+
 FAMILY_CONFIGS: dict[str, dict[str, Any]] = {
     "qwen2": {
         **_QWEN2, "hidden_size": 144, "num_attention_heads": 9, "num_key_value_heads": 9,
@@ -202,5 +219,30 @@ FAMILY_CONFIGS: dict[str, dict[str, Any]] = {
         "num_hidden_layers": 3, "intermediate_size": 296, "vocab_size": 280,
         "no_rope_layer_interval": 2, "tie_word_embeddings": True,
         "rope_parameters": {"rope_type": "default", "rope_theta": 20000.0},
+    },
+    "bloom": {**_BLOOM, "hidden_size": 144, "n_head": 9, "vocab_size": 311},
+    "bloom_untied": {
+        **_BLOOM, "hidden_size": 160, "n_head": 8, "vocab_size": 284, "tie_word_embeddings": False,
+        "layer_norm_epsilon": 1e-3,
+    },
+    "mpt": {**_MPT, "d_model": 132, "n_heads": 11, "vocab_size": 313},
+    "mpt_power_of_two": {
+        **_MPT, "d_model": 152, "n_heads": 4, "vocab_size": 281, "attn_config": None,
+        "tie_word_embeddings": False,
+    },
+    "falcon": {
+        **_FALCON, "hidden_size": 144, "num_attention_heads": 9, "vocab_size": 314,
+        "new_decoder_architecture": False, "multi_query": True, "parallel_attn": True,
+        "bias": False, "rope_theta": 5000.0,
+    },
+    "falcon_new": {
+        **_FALCON, "hidden_size": 160, "num_attention_heads": 8, "num_kv_heads": 2,
+        "vocab_size": 279, "new_decoder_architecture": True, "bias": True,
+        "ffn_hidden_size": 344, "tie_word_embeddings": False,
+    },
+    "falcon_alibi": {
+        **_FALCON, "hidden_size": 168, "num_attention_heads": 7, "vocab_size": 315,
+        "new_decoder_architecture": False, "multi_query": False, "parallel_attn": False,
+        "bias": True, "alibi": True,
     },
 }  # fmt: skip

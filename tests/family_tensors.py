@@ -197,6 +197,62 @@ def _olmo2(c: Config) -> Shapes:
     yield from _llama_like(c, ("post_attention", "post_feedforward"), _sizes(c)[2:])
 
 
+def _bloom(c: Config) -> Shapes:
+    d = c["hidden_size"]
+    yield "transformer.word_embeddings.weight", (c["vocab_size"], d)
+    yield from _norm("transformer.word_embeddings_layernorm", d)
+    for layer in range(c["n_layer"]):
+        h = f"transformer.h.{layer}."
+        yield from _norm(h + "input_layernorm", d)
+        yield from _norm(h + "post_attention_layernorm", d)
+        yield from _linear(h + "self_attention.query_key_value", 3 * d, d, True)
+        yield from _linear(h + "self_attention.dense", d, d, True)
+        yield from _linear(h + "mlp.dense_h_to_4h", 4 * d, d, True)
+        yield from _linear(h + "mlp.dense_4h_to_h", d, 4 * d, True)
+    yield from _norm("transformer.ln_f", d)
+    if not c.get("tie_word_embeddings", True):
+        yield "lm_head.weight", (c["vocab_size"], d)
+
+
+def _mpt(c: Config) -> Shapes:
+    d = c["d_model"]
+    yield "transformer.wte.weight", (c["vocab_size"], d)
+    for layer in range(c["n_layers"]):
+        h = f"transformer.blocks.{layer}."
+        yield h + "norm_1.weight", (d,)
+        yield h + "norm_2.weight", (d,)
+        yield h + "attn.Wqkv.weight", (3 * d, d)
+        yield h + "attn.out_proj.weight", (d, d)
+        yield h + "ffn.up_proj.weight", (4 * d, d)
+        yield h + "ffn.down_proj.weight", (d, 4 * d)
+    yield "transformer.norm_f.weight", (d,)
+    if not c.get("tie_word_embeddings", True):
+        yield "lm_head.weight", (c["vocab_size"], d)
+
+
+def _falcon(c: Config) -> Shapes:
+    d, ffn = c["hidden_size"], c.get("ffn_hidden_size") or 4 * c["hidden_size"]
+    new, heads = c["new_decoder_architecture"], c["num_attention_heads"]
+    kv = c.get("num_kv_heads", heads) if new else 1 if c["multi_query"] else heads
+    if new:
+        norms = ["ln_attn", "ln_mlp"]
+    else:
+        norms = ["input_layernorm"] + ([] if c["parallel_attn"] else ["post_attention_layernorm"])
+    yield "transformer.word_embeddings.weight", (c["vocab_size"], d)
+    for layer in range(c["num_hidden_layers"]):
+        h = f"transformer.h.{layer}."
+        for name in norms:
+            yield from _norm(h + name, d)
+        fused = (heads + 2 * kv) * (d // heads)
+        yield from _linear(h + "self_attention.query_key_value", fused, d, c["bias"])
+        yield from _linear(h + "self_attention.dense", d, d, c["bias"])
+        yield from _linear(h + "mlp.dense_h_to_4h", ffn, d, c["bias"])
+        yield from _linear(h + "mlp.dense_4h_to_h", d, ffn, c["bias"])
+    yield from _norm("transformer.ln_f", d)
+    if not c.get("tie_word_embeddings", True):
+        yield "lm_head.weight", (c["vocab_size"], d)
+
+
 FAMILY_SHAPES: dict[str, Callable[[Config], Shapes]] = {
     "qwen2": _qwen2,
     "gptj": _gptj,
@@ -210,4 +266,7 @@ FAMILY_SHAPES: dict[str, Callable[[Config], Shapes]] = {
     "olmo2": _olmo2,
     "granite": _plain,
     "smollm3": _plain,
+    "bloom": _bloom,
+    "mpt": _mpt,
+    "falcon": _falcon,
 }

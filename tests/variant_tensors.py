@@ -16,7 +16,7 @@ WEIGHT_STD = 0.02
 EMBED_STD = 0.06  # large enough for tokens to differ despite the biases
 BIAS_STD = 0.06  # large enough for a missing bias to be detected
 NORM_STD = 0.1
-EMBEDDINGS = ("wte", "wpe", "embed_")
+EMBEDDINGS = ("wte", "wpe", "embed_", "word_embeddings")
 # The centered sum of four uniform 16-bit numbers: nearly normal, and exact on every machine.
 _SUM_STD = 65536.0 / np.sqrt(3.0)
 

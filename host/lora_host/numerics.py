@@ -50,6 +50,14 @@ def to_fp16(x: F32, out: F16 | None = None) -> F16:
     return result
 
 
+def bf16(x: F32) -> F32:
+    """Finite FP32 values rounded to BF16, nearest even, as FP32."""
+    bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
+    rounded = (bits + np.uint32(0x7FFF) + (bits >> 16 & np.uint32(1))) & np.uint32(0xFFFF0000)
+    found: F32 = rounded.view(np.float32)
+    return found
+
+
 def canonical_fp32(x: F32) -> F32:
     """In place: every NaN becomes 0x7fc00000."""
     nan = np.isnan(x)

@@ -128,6 +128,11 @@ SPOIL(attention_head_dim, c[ATTENTION_AT].attention.head_dim = 32)
 SPOIL(attention_layer, c[ATTENTION_AT].attention.kv_layer = 2)
 SPOIL(attention_group_none, c[ATTENTION_AT].attention.group = 0)
 SPOIL(attention_first, c[ATTENTION_AT].attention.kv_first = 1)
+SPOIL(slopes_kind, c[ATTENTION_AT].attention.slope_kind = 3)
+SPOIL(slopes_beyond, c[ATTENTION_AT].attention.slope_kind = LORA_SLOPE_DISTANCE;
+      c[ATTENTION_AT].attention.slope_line = 1u << 20)
+SPOIL(slopes_bank, c[ATTENTION_AT].attention.slope_kind = LORA_SLOPE_BF16_POSITION;
+      c[ATTENTION_AT].attention.slope_bank = 20)
 SPOIL(attention_heads, (c[ATTENTION_AT].attention.q_first = 3))
 SPOIL(store_heads, c[KV_STORE_AT].kv_store.kv_heads = 3)
 SPOIL(store_beyond, c[KV_STORE_AT].kv_store.v_offset = ONCHIP_BYTES)
@@ -239,6 +244,9 @@ static const struct spoilt spoilt[] = {
     {"attention's layer", attention_layer, LORA_ERR_SIZE, ATTENTION_AT},
     {"attention's group", attention_group_none, LORA_ERR_SIZE, ATTENTION_AT},
     {"KV head before the first", attention_first, LORA_ERR_SIZE, ATTENTION_AT},
+    {"kind of slopes", slopes_kind, LORA_ERR_OPCODE, ATTENTION_AT},
+    {"slopes beyond the bank", slopes_beyond, LORA_ERR_ADDRESS, ATTENTION_AT},
+    {"slopes in no bank", slopes_bank, LORA_ERR_ADDRESS, ATTENTION_AT},
     {"KV head beyond the last", attention_heads, LORA_ERR_SIZE, ATTENTION_AT},
     {"stored heads", store_heads, LORA_ERR_SIZE, KV_STORE_AT},
     {"stored from beyond", store_beyond, LORA_ERR_ADDRESS, KV_STORE_AT},

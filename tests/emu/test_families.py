@@ -137,6 +137,16 @@ def setting(**fields: object) -> Mistake:
     return change
 
 
+def rolled(name: str) -> Mistake:
+    """Heads one place on."""
+
+    def change(config: ModelConfig, weights: Weights) -> ModelConfig:
+        weights[name] = np.roll(weights[name], config.head_dim, axis=1)
+        return config
+
+    return change
+
+
 def norms_of_heads(config: ModelConfig, weights: Weights) -> ModelConfig:
     """A norm of each head where the model has one of the row."""
     for name in [n for n in weights if n.endswith(("q_norm.gamma", "k_norm.gamma"))]:
@@ -149,6 +159,17 @@ def norms_before(config: ModelConfig, weights: Weights) -> ModelConfig:
     for name in [n for n in weights if "_post_norm" in n]:
         weights[name.replace("_post_norm", "_norm")] = weights[name]
     return replace(config, branch_norms="none")
+
+
+def moved_heads(config: ModelConfig, weights: Weights) -> ModelConfig:
+    """All heads one place on, which nothing but their slopes sees."""
+    for layer in range(config.layers):
+        for part, axis in (("q", 1), ("k", 1), ("v", 1), ("q.bias", 0), ("k.bias", 0),
+                           ("v.bias", 0), ("o", 0)):  # fmt: skip
+            name = f"layer.{layer}.{part}"
+            if name in weights:
+                weights[name] = np.roll(weights[name], config.head_dim, axis=axis)
+    return config
 
 
 MISTAKES: list[tuple[str, str, Mistake]] = [
@@ -201,6 +222,22 @@ MISTAKES: list[tuple[str, str, Mistake]] = [
     ("smollm3", "another layer", setting(unrotated=frozenset([0]))),
     ("smollm3_interval", "interval", setting(unrotated=frozenset([2]))),
     ("smollm3_interval", "theta", rope(theta=1e4)),
+    ("bloom", "no slopes", setting(alibi=None)),
+    ("bloom", "slopes of other heads", moved_heads),
+    ("bloom_untied", "positions in BF16, scaled", setting(alibi="falcon")),
+    ("bloom", "no norm of embeddings", setting(embed_norm=False)),
+    ("bloom_untied", "norm of embeddings", without("embed_norm.beta")),
+    ("bloom", "q and k", swapped("layer.0.q", "layer.0.k")),
+    ("mpt", "no slopes", setting(alibi=None)),
+    ("mpt", "slopes of other heads", moved_heads),
+    ("mpt_power_of_two", "k and v", swapped("layer.1.k", "layer.1.v")),
+    ("falcon", "theta", rope(theta=1e4)),
+    ("falcon", "sequential", residual("sequential")),
+    ("falcon", "k and v", swapped("layer.0.k", "layer.0.v")),
+    ("falcon_new", "one norm", residual("parallel")),
+    ("falcon_new", "heads' order", rolled("layer.0.q")),
+    ("falcon_alibi", "slopes not scaled", setting(alibi="bloom")),
+    ("falcon_alibi", "parallel", residual("parallel_two_norms")),
 ]
 
 

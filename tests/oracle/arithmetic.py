@@ -171,11 +171,33 @@ def activate(x: F32, kind: str) -> F32:
     return store(gelu(x, kind.removeprefix("gelu_")))
 
 
-def attend(q: F32, k: F32, v: F32, scale: np.float32) -> F32:
-    """Causal attention of one head over FP16 q, k, v [positions, head_dim], stored."""
+def bf16(x: F32) -> F32:
+    """Finite values rounded to BF16, ties to even, by the two neighbours that FP32's bits give."""
+    low = (x.view(np.uint32) >> 16 << 16).astype(np.uint32)
+    high = low + np.uint32(0x10000)
+    below, above = np.abs(x - low.view(np.float32)), np.abs(high.view(np.float32) - x)
+    up = (above < below) | ((above == below) & (low >> 16 & 1 == 1))
+    return np.where(up, high, low).astype(np.uint32).view(np.float32)
+
+
+def visible_to(count: int, window: int) -> NDArray[np.bool_]:
+    """[rows, positions]: the row itself and what comes before it, `window` of them (0: all)."""
+    found: NDArray[np.bool_] = np.tri(count, dtype=bool)
+    if window:
+        found &= ~np.tri(count, k=-window, dtype=bool)
+    return found
+
+
+def attend(
+    q: F32, k: F32, v: F32, scale: np.float32, bias: F32 | None = None, window: int = 0
+) -> F32:
+    """Causal attention of one head over FP16 q, k, v [positions, head_dim], stored. `bias` [rows,
+    positions] is added to the scores."""
     count = len(q)
-    visible = np.tri(count, dtype=bool)
+    visible = visible_to(count, window)
     scores = product(q, np.ascontiguousarray(k.T)) * scale
+    if bias is not None:
+        scores = scores + bias
     top = np.where(visible, scores, -np.inf).max(axis=1, keepdims=True)
     e = np.where(visible, store(exp(scores - top)), np.float32(0))
     below, above = np.zeros((count, 1), np.float32), np.zeros(v.shape, np.float32)

@@ -15,6 +15,7 @@ from tests.oracle.arithmetic import (
     F32,
     activate,
     attend,
+    bf16,
     layer_norm,
     norm_heads,
     norm_row,
@@ -68,6 +69,8 @@ class Oracle:
         if self.config.position_rows:
             positions = np.arange(len(tokens)) + self.config.position_offset
             x = store(x + self.weights["embed.position"][positions])
+        if self.config.embed_norm:
+            x = self._norm(x, "embed_norm")
         return x
 
     def _block(self, x: F32, layer: int) -> F32:
@@ -130,13 +133,27 @@ class Oracle:
             q, k = (rotate(part, config.rope) for part in (q, k))
         group = config.heads // config.kv_heads
         heads = [
-            self._attend(layer, q[h], k[h // group], v[h // group]) for h in range(config.heads)
+            self._attend(layer, h, q[h], k[h // group], v[h // group]) for h in range(config.heads)
         ]
         return self._linear(np.concatenate(heads, axis=1), f"{name}.o")
 
-    def _attend(self, layer: int, q: F32, k: F32, v: F32) -> F32:
-        """One head over its stored q, k and v [positions, head_dim]."""
-        return attend(q, k, v, self.config.attention_scale(layer))
+    def _attend(self, layer: int, head: int, q: F32, k: F32, v: F32) -> F32:
+        """One query head over its stored q, k and v [positions, head_dim]."""
+        scale, window = self.config.attention_scale(layer), self.config.window(layer)
+        return attend(q, k, v, scale, self._bias(head, len(q)), window)
+
+    def _bias(self, head: int, count: int) -> F32 | None:
+        """ALiBi's addition to the scores of one query head [rows, positions]."""
+        config, position = self.config, np.arange(count, dtype=np.float32)
+        if config.alibi is None:
+            return None
+        slope = slopes(config.heads)[head]
+        if config.alibi == "falcon":
+            factor = np.float32(1 / np.sqrt(np.float64(config.head_dim)))
+            row: F32 = bf16(bf16(np.array(slope)) * bf16(position)) * factor
+            return np.broadcast_to(row, (count, count))
+        bias: F32 = slope * (position - position[:, None])
+        return bias
 
     def _heads(self, x: F32) -> F32:
         heads: F32 = x.reshape(len(x), -1, self.config.head_dim).transpose(1, 0, 2)
@@ -150,6 +167,16 @@ class Oracle:
         else:
             inner = activate(up, self.config.activation)
         return self._linear(inner, f"{name}.down")
+
+
+def slopes(heads: int) -> F32:
+    """ALiBi's slope of each head as MPT's code orders them, which is BLOOM's order too: of the next
+    power of two of heads every second slope, then those between."""
+    whole = int(2 ** np.ceil(np.log2(heads)))
+    exponents = [8 * i / whole for i in range(1, whole + 1)]
+    if whole > heads:
+        exponents = (exponents[1::2] + exponents[0::2])[:heads]
+    return np.array([0.5**exponent for exponent in exponents]).astype(np.float32)
 
 
 def rotate(x: F32, rope: RopeConfig) -> F32:

@@ -12,7 +12,15 @@ from numpy.typing import NDArray
 
 from lora_sdk.model.spec import ModelConfig
 from tests.oracle.adapted import Adapted, Factors
-from tests.oracle.arithmetic import F32, attend, exp, product, segments, store, tree
+from tests.oracle.arithmetic import (
+    F32,
+    exp,
+    product,
+    segments,
+    store,
+    tree,
+    visible_to,
+)
 from tests.oracle.forward import Oracle
 
 I64 = NDArray[np.int64]
@@ -94,15 +102,25 @@ def dequantized(w: Int4Matrix) -> F32:
     return store(integers * w.scales[groups].astype(np.float32))
 
 
-def attend_int8(q: F32, k: F32, v: F32, scales: KvScales, factor: float) -> F32:
-    """One head, causal, q, k and v [positions, head_dim] quantized by their static scales."""
+def attend_int8(
+    q: F32,
+    k: F32,
+    v: F32,
+    scales: KvScales,
+    factor: float,
+    bias: F32 | None = None,
+    window: int = 0,
+) -> F32:
+    """One head, causal, q, k and v [positions, head_dim] quantized by their static scales. `bias`
+    [rows, positions] is added to the scores."""
     q8, k8, v8 = quantize(q, scales.q), quantize(k, scales.k), quantize(v, scales.v)
     scale = np.float32(float(scales.q) * float(scales.k) * factor)
     rows = []
-    for i in range(len(q)):
-        s = (k8[: i + 1] @ q8[i]).astype(np.float32) * scale
+    for i, seen in enumerate(visible_to(len(q), window)):
+        s = (k8[seen] @ q8[i]).astype(np.float32) * scale
+        s = s if bias is None else s + bias[i, seen]
         e8 = np.rint(np.float32(127) * exp(s - s.max())).astype(np.int64)
-        above = (e8 @ v8[: i + 1]).astype(np.float32)
+        above = (e8 @ v8[seen]).astype(np.float32)
         rows.append((above / np.float32(int(e8.sum()))) * scales.v)
     return store(np.stack(rows))
 
@@ -140,13 +158,14 @@ class Quantized(Oracle):
             return int8_product(x, found)
         return int4_product(x, found)
 
-    def _attend(self, layer: int, q: F32, k: F32, v: F32) -> F32:
+    def _attend(self, layer: int, head: int, q: F32, k: F32, v: F32) -> F32:
         if self.kv == "int8":
             factor = self.config.attention_factor(layer)
-            return attend_int8(q, k, v, self.scales[layer], factor)
+            added = self._bias(head, len(q)), self.config.window(layer)
+            return attend_int8(q, k, v, self.scales[layer], factor, *added)
         if self.kv == "int8-heads":
             k, v = through_heads(k), through_heads(v)
-        return attend(q, k, v, self.config.attention_scale(layer))
+        return super()._attend(layer, head, q, k, v)
 
 
 class AdaptedQuantized(Adapted, Quantized):

@@ -66,6 +66,23 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("smollm3", {"no_rope_layers": [1]}, "no_rope_layers is [1]"),
     ("smollm3", {"no_rope_layers": [1, 2]}, "no_rope_layers is [1, 2]"),
     ("smollm3", {"use_sliding_window": True}, "use_sliding_window is True"),
+    ("bloom", {"n_head": 7}, "hidden_size is 144"),
+    ("bloom", {"apply_residual_connection_post_layernorm": True}, "behind the norms"),
+    ("mpt", {"attn_config": {"alibi": False}}, "attn_config: alibi is False"),
+    ("mpt", {"attn_config": {"alibi_bias_max": 16}}, "alibi_bias_max is 16"),
+    ("mpt", {"attn_config": {"clip_qkv": 6.0}}, "clip_qkv is 6.0: clipped q, k and v"),
+    ("mpt", {"attn_config": {"qk_ln": True}}, "qk_ln is True: norms of q and k"),
+    ("mpt", {"attn_config": {"softmax_scale": 0.5}}, "softmax_scale is 0.5"),
+    ("mpt", {"attn_config": 8}, "attn_config is 8"),
+    ("mpt", {"no_bias": False}, "no_bias is False: biases"),
+    ("mpt", {"logit_scale": "inv_sqrt_d_model"}, "logit_scale"),
+    ("mpt", {"expansion_ratio": 3}, "expansion_ratio is 3"),
+    ("falcon", {"activation": "swish"}, "activation is"),
+    ("falcon", {"multi_query": False, "num_kv_heads": 3}, "num_kv_heads is 3"),
+    ("falcon_new", {"num_kv_heads": 3}, "num_kv_heads is 3"),
+    ("falcon_new", {"parallel_attn": False}, "parallel_attn is False"),
+    ("falcon_new", {"num_ln_in_parallel_attn": 3}, "num_ln_in_parallel_attn is 3"),
+    ("falcon", {"alibi": 1}, "alibi is 1"),
 ]
 
 
@@ -102,7 +119,7 @@ def test_a_hub_folder_of_gpt_j_loads_silently(tmp_path: Path, caplog: Any) -> No
 
 @pytest.mark.parametrize(
     ("kind", "missing"),
-    [("gemma", "GeGLU"), ("bloom", "ALiBi"), ("mixtral", "a mixture of experts"),
+    [("gemma", "GeGLU"), ("cohere", "scaled logits"), ("mixtral", "a mixture of experts"),
      ("gemma2", "soft-capping"), ("t5", "an encoder and a decoder")],
 )  # fmt: skip
 def test_a_known_model_type_is_refused_with_what_is_missing(

@@ -67,29 +67,41 @@ class Attention:
         row.sequence, row.slot, row.parent = sequence, slot, entry.parent
         row.position = entry.position
 
-    def run(self, q: np.ndarray, scale: float, group: int, q_first: int, kv_first: int) -> Any:
+    def slopes(self, table: Any) -> dict[str, int]:
+        """Places {slope, factor} of each query head; the command's fields that name it."""
+        self.rig.place(TABLES, 1 << 16, np.asarray(table, np.float32))
+        return {"slope_bank": TABLES, "slope_line": (1 << 16) // 64}
+
+    def run(
+        self, q: np.ndarray, scale: float, group: int, q_first: int, kv_first: int, **more: int
+    ) -> Any:
         heads = q.shape[1]
         self.rig.place_rows(ONCHIP, Q, STRIDE, q.reshape(len(q), -1))
         found = self.rig.run(
             "attention", head_dim=self.head_dim, kv_layer=self.layer, q_heads=heads,
             q_first=q_first, kv_heads=self.kv_heads, kv_first=kv_first, group=group, q_offset=Q,
             q_stride=STRIDE, y_offset=Y, y_stride=STRIDE,
-            scale=int(np.float32(scale).view(np.uint32)),
+            scale=int(np.float32(scale).view(np.uint32)), **more,
         )  # fmt: skip
         assert found.status == (15 if self.rig.runner is refusing_runner else 0)
         y = self.rig.read_rows(ONCHIP, Y, STRIDE, (len(q), heads * self.head_dim), np.float16)
         return y.reshape(q.shape), found
 
 
-def scalar_attention(q: Any, k: Any, v: Any, scale: np.float32) -> np.ndarray:
-    """One row and head; k, v [positions, head_dim] in logical order."""
+def scalar_attention(
+    q: Any, k: Any, v: Any, scale: np.float32, bias: Any = None, first: int = 0
+) -> np.ndarray:
+    """One row and head; k, v [positions, head_dim] in logical order, seen from `first` on. `bias`
+    [positions] is added to the scores."""
     scores = [scalar_product(q, key) * scale for key in k]
-    largest = max(scores)
+    if bias is not None:
+        scores = [score + added for score, added in zip(scores, bias, strict=True)]
+    largest = max(scores[first:])
     e = [np.float16(exp32(np.array([s - largest], np.float32))[0]) for s in scores]
     sum_e, sum_ev = np.float32(0), np.zeros(len(q), np.float32)
     for start in range(0, len(k), 32):
         tile_e, tile_ev = np.float32(0), np.zeros(len(q), np.float32)
-        for p in range(start, min(start + 32, len(k))):
+        for p in range(max(start, first), min(start + 32, len(k))):
             tile_e = tile_e + np.float32(e[p])
             tile_ev = tile_ev + np.float32(e[p]) * v[p].astype(np.float32)
         sum_e, sum_ev = sum_e + tile_e, sum_ev + tile_ev

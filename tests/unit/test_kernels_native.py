@@ -87,6 +87,16 @@ def values(seed: int, shape: tuple[int, ...], extreme: float, wide: bool) -> np.
     return x
 
 
+# window, kind of ALiBi
+SEEN = st.tuples(st.sampled_from([0, 0, 1, 9, 33, 64, 100]), st.integers(0, 2))
+
+
+def seen_fields(tool: Attention, seen: tuple[int, int], heads: int) -> dict[str, int]:
+    """Attention's fields of a window and of slopes."""
+    table = [(0.8 / (head + 1), 0.3) for head in range(heads)]
+    return {**tool.slopes(table), "window": seen[0], "slope_kind": seen[1]}
+
+
 KINDS = st.tuples(st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.002, 0.3]), st.booleans())
 
 
@@ -293,8 +303,11 @@ def test_argmax(seed: int, columns: int, nan: bool) -> None:
     committed=st.integers(0, 130),
     kv_heads=st.integers(1, 2),
     fresh=st.integers(1, 40),
+    seen=SEEN,
 )
-def test_attention(kind: Any, head_dim: int, committed: int, kv_heads: int, fresh: int) -> None:
+def test_attention(
+    kind: Any, head_dim: int, committed: int, kv_heads: int, fresh: int, seen: Any
+) -> None:
     """A random tree of uncommitted rows on two sequences, slots sharded at random."""
     seed, extreme, wide = kind
     generator = np.random.default_rng(seed)
@@ -318,7 +331,8 @@ def test_attention(kind: Any, head_dim: int, committed: int, kv_heads: int, fres
             tool.slot(slot, sequence, parent, position, *kv[:, committed + i])
             tool.row(i, sequence, slot)
         rig.rows(fresh)
-        return tool.run(q, 0.21, group=2, q_first=4, kv_first=2)[1]
+        fields = seen_fields(tool, seen, 2 * kv_heads)
+        return tool.run(q, 0.21, group=2, q_first=4, kv_first=2, **fields)[1]
 
     both(build)
 
@@ -330,9 +344,10 @@ def test_attention(kind: Any, head_dim: int, committed: int, kv_heads: int, fres
     committed=st.integers(0, 90),
     fresh=st.integers(2, 64),
     ordered=st.booleans(),
+    seen=SEEN,
 )
 def test_attention_of_a_prompt(
-    kind: Any, head_dim: int, committed: int, fresh: int, ordered: bool
+    kind: Any, head_dim: int, committed: int, fresh: int, ordered: bool, seen: Any
 ) -> None:
     """Each row continues the one before; values that a row may not see are not finite at times."""
     seed, extreme, wide = kind
@@ -351,7 +366,8 @@ def test_attention_of_a_prompt(
             tool.slot(slot, 3, parent, committed + i, *kv[:, committed + i])
             tool.row(i, 3, slot)
         rig.rows(fresh)
-        return tool.run(q, 0.21, group=2, q_first=4, kv_first=2)[1]
+        fields = seen_fields(tool, seen, 2)
+        return tool.run(q, 0.21, group=2, q_first=4, kv_first=2, **fields)[1]
 
     both(build)
 

@@ -17,7 +17,15 @@ from lora_host.segments import segment_bounds
 from tests.unit import kernel_rig
 from tests.unit.kernel_rig import CONTROL, ONCHIP, SELECTED, TABLES, WEIGHT_BANKS, Rig
 from tests.unit.test_kernels_attention import Attention
-from tests.unit.test_kernels_native import EVERY, EXTREMES, run_native, values, variants
+from tests.unit.test_kernels_native import (
+    EVERY,
+    EXTREMES,
+    SEEN,
+    run_native,
+    seen_fields,
+    values,
+    variants,
+)
 
 INT8, W4A8, W4A16 = abi.WEIGHT_INT8, abi.WEIGHT_W4A8, abi.WEIGHT_W4A16
 FP16, FP32, NO_BIAS = abi.FP16, abi.FP32, abi.FLAG_NO_BIAS
@@ -392,10 +400,11 @@ class QuantizedAttention(Attention):
     fresh=st.integers(1, 12),
     extreme=st.sampled_from([0.0, 0.02]),
     scale=st.sampled_from([1e-4, 3e-2, 0.0, np.inf, 3e38]),
+    seen=SEEN,
 )
 def test_attention(
     variant: str, seed: int, kind: int, head_dim: int, committed: int, kv_heads: int, fresh: int,
-    extreme: float, scale: float,
+    extreme: float, scale: float, seen: Any,
 ) -> None:  # fmt: skip
     """A random tree of uncommitted rows on two sequences, slots sharded at random."""
     generator = np.random.default_rng(seed)
@@ -428,7 +437,7 @@ def test_attention(
             "attention", head_dim=head_dim, kv_layer=tool.layer, q_heads=2 * kv_heads, q_first=4,
             kv_heads=kv_heads, kv_first=2, group=2, q_offset=X, q_stride=STRIDE, y_offset=Y,
             y_stride=STRIDE, scale=int(np.float32(scale).view(np.uint32)),
-            v_scale=int(np.float32(0.02).view(np.uint32)),
+            v_scale=int(np.float32(0.02).view(np.uint32)), **seen_fields(tool, seen, 2 * kv_heads),
         )  # fmt: skip
 
     assert both(build).status == 0

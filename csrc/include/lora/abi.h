@@ -366,18 +366,32 @@ struct lora_vector {
  * HEAD_SUMS, RMS_ROW: `extra` is d, the columns of all heads; z row = FP32 S[d/head_dim], of which
  * HEAD_SUMS writes those of the heads in columns first .. first + columns - 1. */
 
+/* What attention adds to the score of logical position p of a row that sees n positions. */
+enum lora_slope {
+    LORA_SLOPE_NONE = 0,
+    LORA_SLOPE_DISTANCE = 1,     /* slope*(p - (n - 1)) */
+    LORA_SLOPE_BF16_POSITION = 2 /* BF16(slope*BF16(p))*factor (Falcon) */
+};
+
+struct lora_head_slope {
+    float slope, factor;
+};
+
 struct lora_attention {
     uint8_t opcode, unit;
     uint16_t flags, wait_counter, wait_value, signal_counter, layer;
     uint16_t head_dim, kv_layer;
-    uint16_t q_heads, q_first;   /* local count, first global query head */
-    uint16_t kv_heads, kv_first; /* local count, first global KV head */
-    uint16_t group, reserved;    /* query heads a KV head: kv = (q_first+i)/group - kv_first */
+    uint16_t q_heads, q_first;      /* local count, first global query head */
+    uint16_t kv_heads, kv_first;    /* local count, first global KV head */
+    uint16_t group;                 /* query heads a KV head: kv = (q_first+i)/group - kv_first */
+    uint8_t slope_kind, slope_bank; /* enum lora_slope; the bank of the slopes */
     uint32_t q_offset, q_stride;
     uint32_t y_offset, y_stride;
-    uint32_t scale;   /* FP32 bits; KV_INT8: that of q and of k included */
-    uint32_t v_scale; /* FP32 bits; KV_INT8 alone */
-    uint32_t reserved_2[3];
+    uint32_t scale;      /* FP32 bits; KV_INT8: that of q and of k included */
+    uint32_t v_scale;    /* FP32 bits; KV_INT8 alone */
+    uint32_t slope_line; /* struct lora_head_slope of each local query head */
+    uint32_t window;     /* a row sees its last `window` positions, itself included; 0: all */
+    uint32_t reserved;
 };
 /* KV_INT8: q is INT8; e8 = rint(127*exp(s - m)), y = FP16((FP32(sum e8*v8)/FP32(sum e8))*v_scale).
  * Both sums are exact up to LORA_MAX_INT8_POSITIONS; a list with more is refused. */

@@ -116,6 +116,27 @@ AVX2 static float scale(float *s, uint32_t count, float factor) {
     return max;
 }
 
+AVX2 static float slope(float *s, uint32_t count, float by, int32_t first) {
+    const __m256 slopes = _mm256_set1_ps(by), step = _mm256_set1_ps((float)LANES);
+    __m256 max_lanes = _mm256_set1_ps(-__builtin_inff());
+    __m256 at = _mm256_add_ps(_mm256_set1_ps((float)first), _mm256_setr_ps(0, 1, 2, 3, 4, 5, 6, 7));
+    float lanes[LANES], max = -__builtin_inff();
+    uint32_t i = 0;
+    for (; i + LANES <= count; i += LANES) {
+        __m256 value = _mm256_add_ps(_mm256_loadu_ps(s + i), _mm256_mul_ps(slopes, at));
+        _mm256_storeu_ps(s + i, value);
+        max_lanes = _mm256_max_ps(value, max_lanes);
+        at = _mm256_add_ps(at, step);
+    }
+    for (; i < count; i++) {
+        s[i] = s[i] + by * (float)(first + (int32_t)i);
+        max = s[i] > max ? s[i] : max;
+    }
+    _mm256_storeu_ps(lanes, max_lanes);
+    for (uint32_t j = 0; j < LANES; j++) max = lanes[j] > max ? lanes[j] : max;
+    return max;
+}
+
 AVX2 static void exponentials(const float *s, uint32_t count, float max, uint16_t *e) {
     __m256 max_lanes = _mm256_set1_ps(max);
     uint32_t i = 0;
@@ -171,6 +192,7 @@ const struct lora_variant lora_variant_avx2 = {
     .gelu = gelu,
     .swiglu = swiglu,
     .scale = scale,
+    .slope = slope,
     .exponentials = exponentials,
     .weigh = weigh,
 };

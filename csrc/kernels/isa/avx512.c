@@ -92,6 +92,10 @@ static float scale(float *s, uint32_t count, float factor) {
     return lora_variant_avx2.scale(s, count, factor);
 }
 
+static float slope(float *s, uint32_t count, float by, int32_t first) {
+    return lora_variant_avx2.slope(s, count, by, first);
+}
+
 static void exponentials(const float *s, uint32_t count, float max, uint16_t *e) {
     lora_variant_avx2.exponentials(s, count, max, e);
 }
@@ -127,6 +131,7 @@ const struct lora_variant lora_variant_avx512 = {
     .gelu = gelu,
     .swiglu = swiglu,
     .scale = scale,
+    .slope = slope,
     .exponentials = exponentials,
     .weigh = weigh,
 };

@@ -104,6 +104,15 @@ static float scale(float *s, uint32_t count, float factor) {
     return max;
 }
 
+static float slope(float *s, uint32_t count, float by, int32_t first) {
+    float max = -INFINITY;
+    for (uint32_t i = 0; i < count; i++) {
+        s[i] = s[i] + by * (float)(first + (int32_t)i);
+        max = s[i] > max ? s[i] : max;
+    }
+    return max;
+}
+
 static void exponentials(const float *s, uint32_t count, float max, uint16_t *e) {
     for (uint32_t i = 0; i < count; i++) e[i] = float_to_half(exp32(s[i] - max));
 }
@@ -130,6 +139,7 @@ const struct lora_variant lora_variant_plain = {
     .gelu = gelu,
     .swiglu = swiglu,
     .scale = scale,
+    .slope = slope,
     .exponentials = exponentials,
     .weigh = weigh,
 };

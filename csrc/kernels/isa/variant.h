@@ -43,6 +43,8 @@ struct lora_variant {
     void (*swiglu)(float *x, const float *z, uint32_t count);
     /* s[i] = s[i]*scale; returns the maximum where none is NaN. */
     float (*scale)(float *s, uint32_t count, float scale);
+    /* s[i] = s[i] + slope*(first + i); returns the maximum. first + i is exact in FP32. */
+    float (*slope)(float *s, uint32_t count, float slope, int32_t first);
     /* e[i] = FP16(exp(s[i] - max)) */
     void (*exponentials)(const float *s, uint32_t count, float max, uint16_t *e);
     /* sum[d] += (sequential sum over i of e[i]*v[i][d] from +0): one tile, at most 32 positions. */

@@ -1,6 +1,7 @@
 /* Attention over KV blocks: the maximum first, then the sums, tile by tile in logical order.
  * docs/numbers.md, 3.8. */
 #include "attend.h"
+#include "attention_bias.h"
 #include "attention_cuts.h"
 #include "isa/half.h"
 
@@ -14,13 +15,14 @@ struct single_row {
     uint16_t *halves;       /* [positions] */
 };
 
-/* s[position] of one query head, and their maximum. */
-static int score_head(const struct attend *a, const struct single_row *w, uint32_t kv_head,
-                      float *max) {
-    uint32_t head_dim = a->command->head_dim;
+/* s[position] of one query head from its first position on, and their maximum. */
+static int score_head(const struct lora_job *job, const struct attend *a,
+                      const struct single_row *w, uint32_t head, uint32_t kv_head, float *max) {
+    uint32_t head_dim = a->command->head_dim, positions = attend_positions(a);
+    uint32_t first = attention_first(a->command, positions);
     const struct visible *seen = &a->seen;
     float block[SCRATCH_PAGES][TILE];
-    for (uint32_t start = 0; start < seen->committed; start += TILE) {
+    for (uint32_t start = first / TILE * TILE; start < seen->committed; start += TILE) {
         const uint16_t *k = attend_keys(a, seen->pages[start / TILE], kv_head);
         if (!k) return LORA_ERR_ADDRESS;
         a->variant->scores(w->q, k, head_dim, w->s + start); /* lanes past the end: replaced */
@@ -33,28 +35,32 @@ static int score_head(const struct attend *a, const struct single_row *w, uint32
     }
     for (uint32_t i = 0; i < seen->depth; i++)
         w->s[seen->committed + i] = block[seen->path[i] / TILE][seen->path[i] % TILE];
-    *max = a->variant->scale(w->s, attend_positions(a), float_of_bits(a->command->scale));
+    *max = a->variant->scale(w->s + first, positions - first, float_of_bits(a->command->scale));
+    if (job->attention.slopes) *max = lora_slope_add(job, head, first, positions, w->s);
     return LORA_OK;
 }
 
 /* w->q holds one head's query; w->sum becomes sum(e*v)/sum(e). */
-static int attend_head(const struct attend *a, const struct single_row *w, uint32_t kv_head) {
+static int attend_head(const struct lora_job *job, const struct attend *a,
+                       const struct single_row *w, uint32_t head, uint32_t kv_head) {
     uint32_t head_dim = a->command->head_dim, positions = attend_positions(a);
+    uint32_t first = attention_first(a->command, positions);
     float max, sum_e = 0.0f;
-    int status = score_head(a, w, kv_head, &max);
+    int status = score_head(job, a, w, head, kv_head, &max);
     if (status != LORA_OK) return status;
-    a->variant->exponentials(w->s, positions, max, w->halves);
-    a->variant->halves_to_floats(w->halves, positions, w->e);
+    a->variant->exponentials(w->s + first, positions - first, max, w->halves + first);
+    a->variant->halves_to_floats(w->halves + first, positions - first, w->e + first);
     for (uint32_t d = 0; d < head_dim; d++) w->sum[d] = 0.0f;
-    for (uint32_t start = 0; start < positions; start += TILE) {
+    for (uint32_t start = first / TILE * TILE; start < positions; start += TILE) {
         uint32_t count = positions - start < TILE ? positions - start : TILE;
+        uint32_t hidden = first > start ? first - start : 0;
         const uint16_t *v[TILE];
         status = lora_attend_values(a, kv_head, start, count, v);
         if (status != LORA_OK) return status;
         float tile_e = 0.0f;
-        for (uint32_t i = 0; i < count; i++) tile_e = tile_e + w->e[start + i];
+        for (uint32_t i = hidden; i < count; i++) tile_e = tile_e + w->e[start + i];
         sum_e = sum_e + tile_e;
-        a->variant->weigh(w->e + start, v, count, head_dim, w->sum);
+        a->variant->weigh(w->e + start + hidden, v + hidden, count - hidden, head_dim, w->sum);
     }
     for (uint32_t d = 0; d < head_dim; d++) w->sum[d] = w->sum[d] / sum_e;
     return LORA_OK;
@@ -69,7 +75,7 @@ static int attend_single(struct lora_job *job, const struct attend *a, uint32_t 
     w.sum = w.q + head_dim;
     w.halves = (uint16_t *)(void *)(w.sum + head_dim);
     job->variant->halves_to_floats(half_row(t->q, row) + offset, head_dim, w.q);
-    int status = attend_head(a, &w, kv_head);
+    int status = attend_head(job, a, &w, head, kv_head);
     if (status != LORA_OK) return status;
     uint16_t *y = half_row(t->y, row) + offset;
     job_count_nonfinite(job, row, job->variant->floats_to_halves(w.sum, head_dim, y));
@@ -154,7 +160,7 @@ static uint32_t group_rows(struct lora_job *job) {
 static void cut(struct lora_job *job, uint32_t groups) {
     struct attention_job *t = &job->attention;
     uint32_t heads = t->command->q_heads;
-    uint64_t seen = t->positions - LORA_MAX_SCRATCH + TILE; /* about */
+    uint64_t seen = attention_seen(t);
     job->work = 2 * job->rows * seen * heads * t->command->head_dim / MULTIPLICATIONS_PER_NS;
     uint32_t cuts_wanted = attention_cuts(job, groups);
     t->heads = heads > cuts_wanted ? (heads + cuts_wanted - 1) / cuts_wanted : 1;
@@ -176,6 +182,8 @@ int lora_attention_begin(struct lora_job *job) {
     if (!t->q.base || !t->y.base) return LORA_ERR_ADDRESS;
     uint64_t max = lora_visible_max(job->call);
     t->positions = (max + TILE - 1) / TILE * TILE + LORA_MAX_SCRATCH;
+    int status = lora_slopes_find(job->call, &t->slopes);
+    if (status != LORA_OK) return status;
     uint32_t groups = group_rows(job);
     t->scratch = lora_job_memory(job, floats_a_thread(job) * job->threads * sizeof(float));
     if (!t->scratch) return LORA_ERR_MEMORY;

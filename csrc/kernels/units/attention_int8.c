@@ -2,6 +2,7 @@
  * docs/numbers.md, 6.6. */
 #include <math.h>
 
+#include "attention_bias.h"
 #include "attention_cuts.h"
 #include "isa/half.h"
 #include "isa/integer.h"
@@ -28,12 +29,16 @@ static const int8_t *block_at(const struct attend *a, uint32_t page, uint32_t he
 
 static uint32_t positions(const struct attend *a) { return a->seen.committed + a->seen.depth; }
 
-/* s[position] = FP32(q.k)*scale. */
+static uint32_t first_position(const struct attend *a) {
+    return attention_first(a->command, positions(a));
+}
+
+/* s[position] = FP32(q.k)*scale from the first position on. */
 static int score(struct attend *a, const int8_t *q, uint32_t head) {
     float scale = float_of_bits(a->command->scale);
     uint32_t head_dim = a->command->head_dim, committed = a->seen.committed;
     int32_t sums[SCRATCH_PAGES][TILE];
-    for (uint32_t start = 0; start < committed; start += TILE) {
+    for (uint32_t start = first_position(a) / TILE * TILE; start < committed; start += TILE) {
         const int8_t *k = block_at(a, a->seen.pages[start / TILE], head, 0);
         if (!k) return LORA_ERR_ADDRESS;
         a->integer->scores(q, k, head_dim, sums[0]);
@@ -55,7 +60,7 @@ static int score(struct attend *a, const int8_t *q, uint32_t head) {
 static float max_score(const struct attend *a) {
     float max = -INFINITY;
     int absent = 0;
-    for (uint32_t i = 0; i < positions(a); i++) {
+    for (uint32_t i = first_position(a); i < positions(a); i++) {
         absent |= a->s[i] != a->s[i];
         max = a->s[i] > max ? a->s[i] : max;
     }
@@ -82,24 +87,27 @@ static int find_values(const struct attend *a, uint32_t head, uint32_t start, ui
 }
 
 /* a->y = (FP32(sum e8*v8)/FP32(sum e8))*v_scale of one head. */
-static int attend_head(struct attend *a, const int8_t *q, uint32_t head) {
-    uint32_t head_dim = a->command->head_dim, count = positions(a);
+static int attend_head(struct attend *a, const struct lora_job *job, const int8_t *q,
+                       uint32_t q_head, uint32_t head) {
+    uint32_t head_dim = a->command->head_dim, count = positions(a), first = first_position(a);
     float v_scale = float_of_bits(a->command->v_scale);
     int status = score(a, q, head);
     if (status != LORA_OK) return status;
+    if (job->attention.slopes) (void)lora_slope_add(job, q_head, first, count, a->s);
     float max = max_score(a);
     for (uint32_t d = 0; d < head_dim; d++) {
         a->y[d] = max;
         a->sums[d] = 0;
     }
     if (max != max) return LORA_OK;
-    float sum = (float)a->integer->weights(a->s, count, max, a->e);
-    for (uint32_t start = 0; start < count; start += TILE) {
+    float sum = (float)a->integer->weights(a->s + first, count - first, max, a->e + first);
+    for (uint32_t start = first / TILE * TILE; start < count; start += TILE) {
+        uint32_t hidden = first > start ? first - start : 0;
         uint32_t tile = count - start < TILE ? count - start : TILE;
         const int8_t *v[TILE];
         status = find_values(a, head, start, tile, v);
         if (status != LORA_OK) return status;
-        a->integer->weigh(a->e + start, v, tile, head_dim, a->sums);
+        a->integer->weigh(a->e + start + hidden, v + hidden, tile - hidden, head_dim, a->sums);
     }
     for (uint32_t d = 0; d < head_dim; d++) a->y[d] = ((float)a->sums[d] / sum) * v_scale;
     return LORA_OK;
@@ -113,7 +121,7 @@ static int attend_heads(struct attend *a, struct lora_job *job, uint32_t row, ui
     for (uint32_t head = first; head < end; head++) {
         uint32_t offset = head * c->head_dim, global = (c->q_first + head) / c->group;
         if (global < c->kv_first || global - c->kv_first >= c->kv_heads) return LORA_ERR_SIZE;
-        int status = attend_head(a, q + offset, global - c->kv_first);
+        int status = attend_head(a, job, q + offset, head, global - c->kv_first);
         if (status != LORA_OK) return status;
         uint32_t bad = a->variant->floats_to_halves(a->y, c->head_dim, y + offset);
         job_count_nonfinite(job, row, bad);
@@ -153,7 +161,7 @@ static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
 static void cut(struct lora_job *job) {
     struct attention_job *t = &job->attention;
     uint32_t heads = t->command->q_heads;
-    uint64_t seen = t->positions - LORA_MAX_SCRATCH + TILE; /* about */
+    uint64_t seen = attention_seen(t);
     job->work = 2 * job->rows * seen * heads * t->command->head_dim / MULTIPLICATIONS_PER_NS;
     uint32_t cuts_wanted = attention_cuts(job, job->rows);
     t->heads = heads > cuts_wanted ? (heads + cuts_wanted - 1) / cuts_wanted : 1;
@@ -175,6 +183,8 @@ int lora_attention_int8_begin(struct lora_job *job) {
     if (!t->q.base || !t->y.base) return LORA_ERR_ADDRESS;
     uint64_t committed = lora_visible_max(job->call);
     t->positions = (committed + TILE - 1) / TILE * TILE + LORA_MAX_SCRATCH;
+    int status = lora_slopes_find(job->call, &t->slopes);
+    if (status != LORA_OK) return status;
     t->scratch = lora_job_memory(job, thread_bytes(t) * job->threads);
     if (!t->scratch) return LORA_ERR_MEMORY;
     cut(job);

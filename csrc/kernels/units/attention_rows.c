@@ -2,6 +2,7 @@
  * and multiplied as in a matmul of many rows. Every sum is that of a row on its own.
  * docs/numbers.md, 3.8. */
 #include "attend.h"
+#include "attention_bias.h"
 #include "isa/half.h"
 #include "isa/segments.h"
 
@@ -14,7 +15,8 @@ struct group {
     struct attend *rows;
     const struct attend *longest;
     uint32_t first, count, head, kv_head, head_dim;
-    uint32_t max, min;  /* positions that a row of the group sees */
+    uint32_t max, min;  /* positions of the longest and of the shortest row */
+    uint32_t from, all; /* the first position that a row sees, that every row sees */
     bool chain;         /* each row's path begins the longest one's */
     uint64_t positions; /* room of a row */
     float *s;           /* [count][positions] */
@@ -59,6 +61,11 @@ static void lay_out(struct group *g, float *memory) {
     g->values = (uint16_t *)(void *)carve(&memory, TILE * width / 2);
 }
 
+/* The first position that row i sees. */
+static uint32_t row_first(const struct group *g, uint32_t i) {
+    return attention_first(g->rows[i].command, attend_positions(&g->rows[i]));
+}
+
 static void compare_rows(struct group *g) {
     g->longest = &g->rows[0];
     g->min = attend_positions(&g->rows[0]);
@@ -68,6 +75,8 @@ static void compare_rows(struct group *g) {
         g->min = positions < g->min ? positions : g->min;
     }
     g->max = attend_positions(g->longest);
+    g->from = attention_first(g->longest->command, g->min) / TILE * TILE;
+    g->all = attention_first(g->longest->command, g->max);
     g->chain = true;
     for (uint32_t i = 0; i < g->count; i++)
         for (uint32_t d = 0; d < g->rows[i].seen.depth; d++)
@@ -90,7 +99,7 @@ static int score_block(const struct group *g, uint32_t page) {
 
 static int score_committed(const struct group *g) {
     uint32_t committed = g->longest->seen.committed;
-    for (uint32_t start = 0; start < committed; start += TILE) {
+    for (uint32_t start = g->from; start < committed; start += TILE) {
         int status = score_block(g, g->longest->seen.pages[start / TILE]);
         if (status != LORA_OK) return status;
         for (uint32_t i = 0; i < g->count; i++) /* lanes past the end: replaced */
@@ -122,8 +131,11 @@ static int score(const struct group *g) {
         uint32_t positions = attend_positions(&g->rows[i]);
         float *s = g->s + i * g->positions;
         uint16_t *e = g->e + i * g->positions;
-        float max = g->variant->scale(s, positions, scale);
-        g->variant->exponentials(s, positions, max, e);
+        uint32_t first = row_first(g, i);
+        float max = g->variant->scale(s + first, positions - first, scale);
+        if (g->job->attention.slopes) max = lora_slope_add(g->job, g->head, first, positions, s);
+        memset(e + g->from, 0, (first - g->from) * sizeof(uint16_t));
+        g->variant->exponentials(s + first, positions - first, max, e + first);
         uint32_t end = (g->max + TILE - 1) / TILE * TILE;
         memset(e + positions, 0, (end - positions) * sizeof(uint16_t));
     }
@@ -147,14 +159,15 @@ static int find_tile(const struct group *g, uint32_t start, uint32_t count,
     if (!common && !g->chain) return LORA_OK;
     int status = lora_attend_values(g->longest, g->kv_head, start, count, v);
     if (status != LORA_OK) return status;
+    bool seen = start >= g->all;
     if (common && width == g->head_dim) {
-        *values = v[0];
+        if (seen || all_finite(v[0], (uint64_t)count * width)) *values = v[0];
         return LORA_OK;
     }
     memset(g->values, 0, count * width * sizeof(uint16_t));
     for (uint32_t i = 0; i < count; i++)
         memcpy(g->values + i * width, v[i], g->head_dim * sizeof(uint16_t));
-    if (start + count <= g->min || all_finite(g->values, (uint64_t)count * width))
+    if ((seen && start + count <= g->min) || all_finite(g->values, (uint64_t)count * width))
         *values = g->values;
     return LORA_OK;
 }
@@ -194,17 +207,18 @@ static int add_tile_by_row(const struct group *g, uint32_t start) {
         const struct attend *a = &g->rows[r];
         const uint16_t *v[TILE];
         float e[TILE], total = 0.0f;
-        uint32_t positions = attend_positions(a), count;
-        if (positions <= start) continue;
+        uint32_t positions = attend_positions(a), first = row_first(g, r), count;
+        if (positions <= start || first >= start + TILE) continue;
+        uint32_t hidden = first > start ? first - start : 0;
         count = positions - start < TILE ? positions - start : TILE;
         int status = lora_attend_values(a, g->kv_head, start, count, v);
         if (status != LORA_OK) return status;
         g->variant->halves_to_floats(g->e + r * g->positions + start, count, e);
-        for (uint32_t i = 0; i < count; i++) total = total + e[i];
+        for (uint32_t i = hidden; i < count; i++) total = total + e[i];
         g->sum_e[r] = g->sum_e[r] + total;
         for (uint32_t d = 0; d < chunks(g->head_dim) * CHUNK; d++)
             g->row[d] = g->result[(d / CHUNK * g->count + r) * CHUNK + d % CHUNK];
-        g->variant->weigh(e, v, count, g->head_dim, g->row);
+        g->variant->weigh(e + hidden, v + hidden, count - hidden, g->head_dim, g->row);
         for (uint32_t d = 0; d < chunks(g->head_dim) * CHUNK; d++)
             g->result[(d / CHUNK * g->count + r) * CHUNK + d % CHUNK] = g->row[d];
     }
@@ -214,7 +228,7 @@ static int add_tile_by_row(const struct group *g, uint32_t start) {
 static int weigh(const struct group *g) {
     memset(g->sum_e, 0, g->count * sizeof(float));
     memset(g->result, 0, (uint64_t)chunks(g->head_dim) * CHUNK * g->count * sizeof(float));
-    for (uint32_t start = 0; start < g->max; start += TILE) {
+    for (uint32_t start = g->from; start < g->max; start += TILE) {
         uint32_t count = g->max - start < TILE ? g->max - start : TILE;
         const uint16_t *values;
         int status = find_tile(g, start, count, &values);

@@ -48,11 +48,12 @@ struct vector_job {
 struct attention_job {
     const struct lora_attention *command;
     struct rows q, y;
-    uint64_t positions;                /* room for so many scores a thread */
-    float *scratch;                    /* of all threads */
-    uint32_t heads;                    /* an item; all groups have the same cuts */
-    bool together;                     /* some rows can be done at once */
-    uint8_t firsts[LORA_MAX_ROWS + 1]; /* row of each group, then the end */
+    uint64_t positions;                   /* room for so many scores a thread */
+    float *scratch;                       /* of all threads */
+    const struct lora_head_slope *slopes; /* of the local query heads; NULL without */
+    uint32_t heads;                       /* an item; all groups have the same cuts */
+    bool together;                        /* some rows can be done at once */
+    uint8_t firsts[LORA_MAX_ROWS + 1];    /* row of each group, then the end */
 };
 
 /* Working memory of the jobs of one batch: steps of one row need no allocation. */

@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 
 from lora_host import abi
 from lora_host.emu.attention_int8 import attend_int8
-from lora_host.emu.kv_pages import TILE, read_kv, visible_sets
+from lora_host.emu.kv_pages import TILE, Visible, read_kv, visible_sets
 from lora_host.emu.matrix import longest_segment
-from lora_host.emu.unit_call import BANK_ONCHIP, UnitCall
-from lora_host.numerics import F32, exp32, to_fp16
+from lora_host.emu.unit_call import BANK_ONCHIP, LINE_BYTES, UnitCall
+from lora_host.numerics import F32, bf16, exp32, to_fp16
 from lora_host.segments import segment_bounds, tree_sum
 
 WORK_ELEMENTS = 1 << 19  # max gathered values in memory
@@ -33,30 +33,62 @@ def attention(call: UnitCall) -> None:
     for visible in visible_sets(call):
         keys, values = read_kv(call, visible)
         keys, values = keys[heads], values[heads]
+        bias = score_bias(call, visible)
         per_row = visible.entries.shape[1] * width
         batch = max(1, WORK_ELEMENTS // per_row)
         for i in range(0, len(visible.rows), batch):
             rows, entries = visible.rows[i : i + batch], visible.entries[i : i + batch]
+            added = None if bias is None else bias[i : i + batch]
             if integer:
                 scales = call.fp32(c.scale), call.fp32(c.v_scale)
-                result[rows] = attend_int8(q[rows], keys, values, entries, *scales)
+                result[rows] = attend_int8(q[rows], keys, values, entries, *scales, added)
             else:
-                result[rows] = attend(q[rows], keys, values, entries, call.fp32(c.scale))
+                scale = call.fp32(c.scale)
+                result[rows] = attend(q[rows], keys, values, entries, scale, added)
     y = call.rows_view(BANK_ONCHIP, c.y_offset, c.y_stride, width, np.float16)
     call.store_fp16(y, result.reshape(y.shape))
 
 
-def attend(q: F32, keys: F32, values: F32, entries: NDArray[np.int64], scale: np.float32) -> F32:
+def score_bias(call: UnitCall, visible: Visible) -> F32 | None:
+    """What is added to the scores [rows, heads, positions] of the sequence's rows; None without
+    slopes (docs/numbers.md, 3.13)."""
+    c = call.command
+    if c.slope_kind == abi.SLOPE_NONE:
+        return None
+    table: F32 = call.view(c.slope_bank, c.slope_line * LINE_BYTES, (c.q_heads, 2), np.float32)
+    slope, factor = table[:, 0, None], table[:, 1, None]
+    position = np.arange(visible.entries.shape[1])
+    if c.slope_kind == abi.SLOPE_BF16_POSITION:
+        one = bf16(slope * bf16(position.astype(np.float32))) * factor
+        return np.broadcast_to(one, (len(visible.rows), *one.shape))
+    if c.slope_kind != abi.SLOPE_DISTANCE:
+        raise ValueError(f"slope kind {c.slope_kind}; expected 0 to 2")
+    distance = position - (visible.seen[:, None] - 1)
+    found: F32 = slope * distance[:, None, :].astype(np.float32)
+    return found
+
+
+def attend(
+    q: F32,
+    keys: F32,
+    values: F32,
+    entries: NDArray[np.int64],
+    scale: np.float32,
+    bias: F32 | None = None,
+) -> F32:
     """[rows, heads, head_dim] of one sequence's rows before rounding to FP16.
 
     `entries` [rows, positions]: index of K and V at each logical position. -1 is masked: it reads
-    the last entry, which is zero, and its e is +0.
+    the last entry, which is zero, and its e is +0. `bias` [rows, heads, positions] is added to the
+    scores.
     """
     scores = score(q, keys) * scale
     hidden = (entries < 0)[:, None, :]
     entries = np.where(entries < 0, keys.shape[2] - 1, entries)
     index = np.broadcast_to(entries[:, None, :], (*scores.shape[:2], entries.shape[1]))
     ordered = np.take_along_axis(scores, index, axis=2)
+    if bias is not None:
+        ordered = ordered + bias
     np.copyto(ordered, np.float32(-np.inf), where=hidden)
     maxima = ordered.max(axis=2, keepdims=True)
     e = to_fp16(exp32(ordered - maxima)).astype(np.float32)

@@ -19,12 +19,14 @@ def attend_int8(
     entries: NDArray[np.int64],
     scale: np.float32,
     v_scale: np.float32,
+    bias: F32 | None = None,
 ) -> F32:
     """[rows, heads, head_dim] of one sequence's rows before rounding to FP16.
 
     `q` [rows, heads, head_dim], `keys` [heads, head_dim, entries] and `values` [heads, entries,
     head_dim] hold integers. `entries` [rows, positions]: index of K and V at each logical position,
-    -1 is masked. e8 = rint(127*exp(s - m)); y = (sum e8*v8 / sum e8) * v_scale.
+    -1 is masked. `bias` [rows, heads, positions] is added to the scores. e8 = rint(127*exp(s - m));
+    y = (sum e8*v8 / sum e8) * v_scale.
     """
     seen = entries >= 0
     longest = int(seen.sum(axis=1).max(initial=0))
@@ -33,6 +35,9 @@ def attend_int8(
     # float64 represents every sum exactly
     sums = np.matmul(q.astype(np.float64).transpose(1, 0, 2), keys.astype(np.float64))
     scores = sums.astype(np.float32).transpose(1, 0, 2) * scale
+    if bias is not None:
+        row, position = np.nonzero(seen)
+        scores[row, :, entries[row, position]] += bias[row, :, position]
     visible = np.zeros((len(q), keys.shape[2]), np.bool_)
     rows = np.broadcast_to(np.arange(len(q))[:, None], entries.shape)
     visible[rows[seen], entries[seen]] = True

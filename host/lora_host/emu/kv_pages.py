@@ -19,13 +19,17 @@ TILE: int = abi.TILE_POSITIONS
 @dataclass(frozen=True)
 class Visible:
     """Positions visible to rows of one sequence. Entries are the `committed` positions, then the
-    `slots`. `entries` [rows, tiles*32]: entry at each logical position, -1 for none."""
+    `slots`. `entries` [rows, tiles*32]: entry at each logical position, -1 where a row does not
+    see it. `seen` [rows]: logical positions up to the row itself. `first`: the first position that
+    a row sees; K and V before its tile are not read."""
 
     rows: list[int]
     sequence: int
     committed: int
     slots: list[int]
     entries: NDArray[np.int64]
+    seen: NDArray[np.int64]
+    first: int
 
 
 def visible_sets(call: UnitCall) -> list[Visible]:
@@ -46,9 +50,12 @@ def _visible(call: UnitCall, sequence: int, rows: list[int], step_rows: list[Any
     tiles = -(-(committed + max(len(path) for path in paths)) // TILE)
     entries = np.full((len(rows), tiles * TILE), -1, np.int64)
     entries[:, :committed] = np.arange(committed)
-    for entry_row, path in zip(entries, paths, strict=True):
+    seen = np.array([committed + len(path) for path in paths], np.int64)
+    firsts = np.maximum(0, seen - window) if (window := int(call.command.window)) else 0 * seen
+    for entry_row, path, first in zip(entries, paths, firsts, strict=True):
         entry_row[committed : committed + len(path)] = [index[slot] for slot in path]
-    return Visible(rows, sequence, committed, slots, entries)
+        entry_row[:first] = -1
+    return Visible(rows, sequence, committed, slots, entries, seen, int(firsts.min()))
 
 
 def _chain(call: UnitCall, chains: dict[int, list[int]], slot: int) -> list[int]:
@@ -117,7 +124,7 @@ def read_kv(call: UnitCall, visible: Visible) -> tuple[F32, F32]:
     values = np.zeros((heads, count, head_dim), np.float32)
     pages = _page_table(call, visible.sequence)
     for head in range(heads):
-        for start in range(0, visible.committed, TILE):
+        for start in range(visible.first // TILE * TILE, visible.committed, TILE):
             end = min(start + TILE, visible.committed)
             page = int(pages[start // TILE])
             keys[head, :, start:end] = _wide_block(call, page, head, False)[:, : end - start]

@@ -134,6 +134,10 @@ class Attention(Command):
     y_stride: int
     scale: int
     v_scale: int = 0
+    slope_kind: int = abi.SLOPE_NONE
+    slope_bank: int = 0
+    slope_line: int = 0
+    window: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,6 +22,10 @@ ACTIVATIONS = {
     "gelu_tanh": abi.VEC_GELU_TANH,
     "gelu_erf": abi.VEC_GELU_ERF,
 }
+SLOPES = {
+    "bloom": abi.SLOPE_DISTANCE,
+    "falcon": abi.SLOPE_BF16_POSITION,
+}
 NORMS = {
     "layernorm": ("layer norm", abi.VEC_LN_SUMS, abi.VEC_LN_APPLY),
     "rmsnorm": ("rms norm", abi.VEC_RMS_SUMS, abi.VEC_RMS_APPLY),
@@ -178,7 +182,20 @@ def _attend(part: Lowering, after: Event | None, attend: ops.Attend) -> Event | 
         group=config.heads // config.kv_heads,
         **part.address("y", part.own(attend.target)),
         **attention_operands(part, attend.layer, attend.source),
+        window=attend.window,
+        **(_slopes(part) if attend.slopes else {}),
     )
+
+
+def _slopes(part: Lowering) -> dict[str, int]:
+    """ATTENTION's fields of ALiBi."""
+    table, alibi = part.board.tables["slopes"], part.config.alibi
+    assert alibi is not None
+    return {
+        "slope_kind": SLOPES[alibi],
+        "slope_bank": table.bank,
+        "slope_line": table.line,
+    }
 
 
 def _activate(part: Lowering, after: Event | None, activate: ops.Activate) -> Event | None:

@@ -18,6 +18,7 @@ from lora_host.errors import TransportError
 from lora_host.placing import PackPart, PackTask, Range, Scratch, crc32
 from lora_sdk.loading.packing import pack_rows
 from lora_sdk.loading.quantized import QuantizedWeights, order_table, scale_table, tile_parts
+from lora_sdk.model.alibi import slope_table
 from lora_sdk.model.quantization import ActivationScales
 from lora_sdk.model.rope import rope_table
 from lora_sdk.model.stored import Stored
@@ -94,6 +95,8 @@ class Loader:
                 self._write_load(partial(self._load_tables, board, matrix))
             if "rope" in board.tables:
                 self._write_load(partial(self._load_rope, board, board.tables["rope"]))
+            if "slopes" in board.tables:
+                self._write_load(partial(self._load_slopes, board, board.tables["slopes"]))
         self._weights.forget()
 
     def repair(self) -> int:
@@ -249,6 +252,13 @@ class Loader:
             crc = crc32(raw)
             written.append(Range(board.board, placed.bank, offset, raw.nbytes, crc))
         return written
+
+    def _load_slopes(self, board: BoardPlan, placed: TablePlacement) -> list[Range]:
+        """Writes slope and factor of the board's query heads, which are computed."""
+        heads = board.share.q_heads
+        rows = slope_table(self._plan.config)[heads.start : heads.stop].reshape(1, -1)
+        raw = pack_rows(rows, placed.spec.row_bytes).reshape(-1)
+        return [self._write(board, placed, raw)]
 
     def _note(self, written: list[Range]) -> None:
         """Records written ranges, merging adjacent ones, and reports progress."""

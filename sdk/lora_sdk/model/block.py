@@ -130,6 +130,9 @@ class _Description:
         ):
             raise ModelError("norms of branches' outputs; expected a sequential residual without"
                              " norms after the sums")  # fmt: skip
+        if self.config.embed_norm and (self._projected or self._stream is not RESIDUAL):
+            raise ModelError("a norm of embeddings with project_in or with norms after the sums;"
+                             " expected neither")  # fmt: skip
         buffers = [RESIDUAL, INPUT, QKV, ATTENTION, BRANCH, self.up, FFN, PACKED, HEAD]
         return Block(
             self._stream,
@@ -142,6 +145,11 @@ class _Description:
     def _before(self) -> Iterator[Operation]:
         """The first residual: token and position embeddings, through project_in if there is one."""
         positions = self.config.position_rows > 0
+        if self.config.embed_norm:  # of whole rows, so before the stream
+            scale = self.config.embed_scale
+            yield Embed(target=INPUT, positions=positions, scale=scale)
+            yield self._norm("embed_norm", INPUT, self._stream, None)
+            return
         if not self._projected:
             scale = self.config.embed_scale
             yield Embed(target=self._stream, positions=positions, scale=scale)
@@ -194,7 +202,13 @@ class _Description:
         if config.rope is not None and layer not in config.unrotated:
             yield Rope(layer=layer, target=QKV)
         yield StoreKv(layer=layer, source=QKV)
-        yield Attend(layer=layer, source=QKV, target=ATTENTION)
+        yield Attend(
+            layer=layer,
+            source=QKV,
+            target=ATTENTION,
+            window=config.window(layer),
+            slopes=config.alibi is not None,
+        )
         yield self._plain(f"{lead}.o", ATTENTION, BRANCH, config.o_bias, layer)
 
     def _norm_heads(self, layer: int) -> Iterator[NormHeads]:
@@ -233,10 +247,11 @@ class _Description:
 
     def _norm(self, name: str, source: Buffer, target: Buffer, layer: int | None) -> Norm:
         config = self.config
-        vectors = ("gamma",) if config.norm == "rmsnorm" else ("gamma", "beta")
+        beta = config.norm == "layernorm" and config.norm_bias
+        vectors = ("gamma", "beta") if beta else ("gamma",)
         return Norm(
             layer=layer,
-            selected=layer is None,
+            selected=name == "final_norm",
             name=name,
             source=source,
             target=target,

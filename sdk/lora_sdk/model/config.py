@@ -9,12 +9,15 @@ from typing import Protocol
 
 from lora_host.errors import ModelError
 from lora_sdk.model import (
+    bloom,
+    falcon,
     gpt2,
     gpt_bigcode,
     gpt_neox,
     gptj,
     granite,
     llama,
+    mpt,
     olmo2,
     opt,
     phi,
@@ -84,6 +87,9 @@ _FAMILIES: dict[str, Family] = {
     "olmo2": olmo2,
     "granite": granite,
     "smollm3": smollm3,
+    "bloom": bloom,
+    "mpt": mpt,
+    "falcon": falcon,
 }
 
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 
 from lora_sdk.model.fields import MAX_POSITIONS, Fields
+from lora_sdk.model.fused_heads import heads_side_by_side
 from lora_sdk.model.gpt2 import ACTIVATIONS as _GPT2_ACTIVATIONS
 from lora_sdk.model.heads import read_head_dim
 from lora_sdk.model.rope import head_order
@@ -73,29 +74,14 @@ def sources(config: ModelConfig) -> dict[str, Source]:
 
 
 def _layer(config: ModelConfig, name: str, tensor: str) -> dict[str, Source]:
-    d, ffn = config.hidden, config.ffn
+    assert config.rope is not None
+    d, ffn, size = config.hidden, config.ffn, config.head_dim
+    rotated = head_order(size, config.rope.width or size, interleaved=False)
     found = {
         **norm(f"{name}.attn_norm", f"{tensor}.input_layernorm", d),
         **norm(f"{name}.mlp_norm", f"{tensor}.post_attention_layernorm", d),
-        **_fused(config, name, f"{tensor}.attention.query_key_value"),
+        **heads_side_by_side(config, name, f"{tensor}.attention.query_key_value", rotated),
     }
     found |= biased(f"{name}.o", f"{tensor}.attention.dense", d, d, config.o_bias)
     found |= biased(f"{name}.up", f"{tensor}.mlp.dense_h_to_4h", d, ffn, config.mlp_bias)
     return found | biased(f"{name}.down", f"{tensor}.mlp.dense_4h_to_h", ffn, d, config.mlp_bias)
-
-
-def _fused(config: ModelConfig, name: str, tensor: str) -> dict[str, Source]:
-    """q, k and v of the first head, then of the second: outputs of one matrix."""
-    assert config.rope is not None
-    d, size = config.hidden, config.head_dim
-    rotated = head_order(size, config.rope.width or size, interleaved=False)
-    found: dict[str, Source] = {}
-    for part, columns in enumerate((rotated, rotated, tuple(range(size)))):
-        order = tuple(
-            (3 * head + part) * size + column for head in range(config.heads) for column in columns
-        )
-        key = f"{name}.{'qkv'[part]}"
-        found[key] = Source(f"{tensor}.weight", "oi", (3 * d, d), 0, d, order)
-        if config.qkv_bias:
-            found[f"{key}.bias"] = Source(f"{tensor}.bias", "vector", (3 * d,), 0, d, order)
-    return found

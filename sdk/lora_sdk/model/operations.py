@@ -143,10 +143,13 @@ class StoreKv(Operation):
 
 @dataclass(frozen=True, kw_only=True)
 class Attend(Operation):
-    """target = attention of source's q over the layer's KV cache."""
+    """target = attention of source's q over the layer's KV cache. `window`: the positions that a
+    row sees, itself included, 0 for all. `slopes`: each head's scores get a bias by position."""
 
     source: Buffer
     target: Buffer
+    window: int = 0
+    slopes: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -47,11 +47,9 @@ _REFUSED: dict[str, tuple[tuple[object, ...], str]] = {
 
 # model_type -> what it would ask for, of well-known ones.
 _MISSING = {
-    "bloom": "ALiBi and a norm of embeddings",
     "cohere": "interleaved rotary positions with scaled logits",
     "deepseek_v2": "latent attention and a mixture of experts",
     "deepseek_v3": "latent attention and a mixture of experts",
-    "falcon": "its fused q, k and v, and ALiBi",
     "gemma": "GeGLU, norms that multiply by 1 + w, scaled embeddings",
     "gemma2": "GeGLU, norms that multiply by 1 + w, soft-capping, alternating windows",
     "gemma3": "image inputs, GeGLU, norms that multiply by 1 + w, norms of q and k",
@@ -61,7 +59,6 @@ _MISSING = {
     "mamba": "state-space layers",
     "mixtral": "a mixture of experts",
     "mllama": "image inputs",
-    "mpt": "ALiBi",
     "olmo": "norms without weights and clipped q, k and v",
     "phimoe": "a mixture of experts",
     "qwen2_moe": "a mixture of experts",

@@ -156,6 +156,21 @@ _SHAPES: dict[str, dict[str, Any]] = {
         "bos_token_id": 0,
         "eos_token_id": 0,
     },
+    "bloom-176b": {
+        "model_type": "bloom",
+        "architectures": ["BloomForCausalLM"],
+        "hidden_size": 14336,
+        "n_head": 112,
+        "n_layer": 70,
+        "seq_length": 2048,
+        "vocab_size": 250880,
+        "layer_norm_epsilon": 1e-5,
+        "apply_residual_connection_post_layernorm": False,
+        "tie_word_embeddings": True,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "pad_token_id": 3,
+    },
 }
 
 SHAPES: tuple[str, ...] = tuple(_SHAPES)

@@ -12,6 +12,7 @@ from lora_sdk.model.quantization import Quantization
 
 NormKind = Literal["layernorm", "rmsnorm"]
 Activation = Literal["relu", "gelu_tanh", "gelu_erf", "silu"]
+Alibi = Literal["bloom", "falcon"]
 Residual = Literal["sequential", "parallel", "parallel_two_norms"]
 HeadNorms = Literal["none", "heads", "row"]
 BranchNorms = Literal["none", "alone", "both"]
@@ -46,7 +47,11 @@ class ModelConfig:
     `head_norms`: RMSNorms of q and k before the rotation, of each head or of the whole row.
     `unrotated`: layers without rotary positions. Embeddings, the branches' outputs and the logits
     are multiplied by `embed_scale`, `branch_scale` and `logit_scale`. `score_factor` takes
-    1/sqrt(head_dim)'s place where it is not None. `quantization` is None if everything is FP16.
+    1/sqrt(head_dim)'s place where it is not None. `norm_bias`: LayerNorms have a beta.
+    `embed_norm`: token embeddings are normed before the first layer. `alibi`: whose slopes
+    attention adds to its scores, if any. `windows`: how many positions a row sees in each layer,
+    itself included, 0 for all; empty where every layer sees all. `quantization` is None if
+    everything is FP16.
     """
 
     architecture: str
@@ -75,6 +80,10 @@ class ModelConfig:
     mlp_bias: bool = False
     head_bias: bool = False
     residual: Residual = "sequential"
+    norm_bias: bool = True
+    embed_norm: bool = False
+    alibi: Alibi | None = None
+    windows: tuple[int, ...] = ()
     scale_scores: bool = True
     scale_by_layer: bool = False
     score_factor: float | None = None
@@ -88,6 +97,10 @@ class ModelConfig:
     eos: tuple[int, ...] = ()
     pad: int | None = None
     quantization: Quantization | None = None
+
+    def window(self, layer: int) -> int:
+        """Positions that a row sees in `layer`, itself included; 0 for all."""
+        return self.windows[layer] if self.windows else 0
 
     def attention_factor(self, layer: int) -> float:
         """The factor of q.k in `layer` (0 is the first) in double precision."""

@@ -80,10 +80,10 @@ class MatrixSpec:
 @dataclass(frozen=True)
 class TableSpec:
     """A table [rows, columns] that units read by row: biases, norm vectors, embeddings, RoPE,
-    columns' scales (followed by FP16 biases if `bias`), the order of a matrix's inputs."""
+    slopes, columns' scales (followed by FP16 biases if `bias`), the order of a matrix's inputs."""
 
     name: str
-    kind: Literal["bias", "norm", "embedding", "rope", "scales", "permutation"]
+    kind: Literal["bias", "norm", "embedding", "rope", "slopes", "scales", "permutation"]
     rows: int
     parts: tuple[Part, ...]
     element_bytes: int = FP16_BYTES
@@ -107,7 +107,7 @@ class TableSpec:
     @property
     def computed(self) -> bool:
         """Whether loading computes it; otherwise it is a copy of one tensor."""
-        return self.kind in ("rope", "scales", "permutation")
+        return self.kind in ("rope", "slopes", "scales", "permutation")
 
 
 def padded(count: int) -> int:
@@ -166,6 +166,13 @@ def _rope(at: _Context, rope: ops.Rope) -> Iterator[TableSpec]:
     yield TableSpec("rope", "rope", at.context, whole, FP32_BYTES)
 
 
+def _attend(at: _Context, attend: ops.Attend) -> Iterator[TableSpec]:
+    if attend.slopes:  # a slope and a factor of each query head
+        heads = at.share.q_heads
+        own = (Part("slopes", 2 * heads.start, 2 * heads.stop),)
+        yield TableSpec("slopes", "slopes", 1, own, FP32_BYTES)
+
+
 def _matmul(at: _Context, matmul: ops.Matmul) -> Iterator[TableSpec]:
     """The tables that a matmul reads in addition to its weights."""
     spec = _spec(at.config, at.share, matmul)
@@ -207,13 +214,15 @@ TABLES: dict[type[ops.Operation], Callable[[_Context, Any], Iterator[TableSpec]]
     ops.Matmul: _matmul,
     ops.Norm: _norm,
     ops.NormHeads: _norm_heads,
+    ops.Attend: _attend,
     **dict.fromkeys(
-        (ops.StoreKv, ops.Attend, ops.Activate, ops.AddResidual, ops.PackSelected,
-         ops.ScaleLogits, ops.Argmax),
+        (ops.StoreKv, ops.Activate, ops.AddResidual, ops.PackSelected, ops.ScaleLogits,
+         ops.Argmax),
         _none,
     ),
 }  # fmt: skip
-PLACED = {"embedding": 0, "rope": 1, "bias": 2, "scales": 2, "permutation": 2, "norm": 3}
+PLACED = {"embedding": 0, "rope": 1, "slopes": 1, "bias": 2, "scales": 2, "permutation": 2,
+          "norm": 3}  # fmt: skip
 """The order of kinds in the banks."""
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from lora_host.numerics import gelu, silu
 from lora_sdk.model import block
 from lora_sdk.model import operations as ops
+from lora_sdk.model.alibi import score_bias
 from lora_sdk.model.rope import rope_table
 from lora_sdk.model.spec import ModelConfig
 
@@ -74,18 +75,29 @@ def rotate(x: F32, table: F32) -> F32:
     return turned
 
 
-def attention(q: F32, k: F32, v: F32, scale: np.float32, soft: Soft) -> F32:
+def attention(
+    q: F32, k: F32, v: F32, scale: np.float32, soft: Soft, bias: F32 | None = None, window: int = 0
+) -> F32:
     """Causal attention of q [heads, T, head_dim] over k and v [kv_heads, T, head_dim], some rows
-    of a head at a time. `soft` computes the weighted sum of v from scores [rows, positions]."""
+    of a head at a time. `soft` computes the weighted sum of v from scores [rows, positions].
+    `bias` [heads, T] is added to them by position: ALiBi's, which moves all scores of a row alike
+    where it is taken from another row. Rows see `window` positions, 0 for all."""
     sharing, count = len(q) // len(k), q.shape[1]
     y = np.empty((len(q), count, v.shape[2]), np.float32)
     for head_index, start in product(range(len(q)), range(0, count, ATTENTION_ROWS)):
         stop = min(count, start + ATTENTION_ROWS)
         s = (q[head_index, start:stop] @ k[head_index // sharing, :stop].T) * scale
-        hidden = ~np.tri(stop - start, dtype=bool)
-        s[:, start:][hidden] = -np.inf
+        if bias is not None:
+            s = s + bias[head_index, :stop]
+        row, position = np.ogrid[start:stop, :stop]
+        s[(position > row) | ((position <= row - window) if window else False)] = -np.inf
         y[head_index, start:stop] = soft(s, v[head_index // sharing, :stop])
     return y
+
+
+def head_bias(config: ModelConfig, positions: int) -> F32 | None:
+    """ALiBi's bias [heads, positions] for `attention`; None without."""
+    return None if config.alibi is None else score_bias(config, positions)
 
 
 def softmax_times(s: F32, v: F32) -> F32:

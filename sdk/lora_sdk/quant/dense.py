@@ -8,7 +8,7 @@ import numpy as np
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.kv_formats import kv_format
 from lora_sdk.model.quantization import FP16, AttentionScales, MatrixFormat
-from lora_sdk.quant.arithmetic import F32, attention, softmax_times
+from lora_sdk.quant.arithmetic import F32, attention, head_bias, softmax_times
 
 LIMIT = np.float32(127)
 
@@ -74,14 +74,16 @@ class DenseOperations:
 
     def attend(self, q: F32, k: F32, v: F32, layer: int) -> F32:
         """Attention with the KV cache format of the configuration."""
-        scale = self.config.attention_scale(layer)
+        scale, bias = self.config.attention_scale(layer), head_bias(self.config, q.shape[1])
+        window = self.config.window(layer)
         found = self.config.quantization
         cached = kv_format(found.kv if found is not None and self.rounded else "fp16")
         if cached.static:
-            return integer_attention(q, k, v, scale, self.checkpoint.attention_scales(layer))
+            scales = self.checkpoint.attention_scales(layer)
+            return integer_attention(q, k, v, scale, scales, bias=bias, window=window)
         if cached.by_head:
             k, v = by_head(k), by_head(v)
-        return attention(q, k, v, scale, softmax_times)
+        return attention(q, k, v, scale, softmax_times, bias, window)
 
     def store(self, x: F32) -> F32:
         """FP16 if rounded."""
@@ -105,10 +107,18 @@ def by_head(x: F32) -> F32:
 
 
 def integer_attention(
-    q: F32, k: F32, v: F32, scale: np.float32, scales: AttentionScales, normalized: bool = False
+    q: F32,
+    k: F32,
+    v: F32,
+    scale: np.float32,
+    scales: AttentionScales,
+    normalized: bool = False,
+    bias: F32 | None = None,
+    window: int = 0,
 ) -> F32:
-    """INT8 attention [heads, T, head_dim]: weights rint(127*exp(s - m)) divided by their sum. Or,
-    with `normalized`, SmoothQuant's form: probabilities in units of 1/127."""
+    """INT8 attention [heads, T, head_dim], `bias` and `window` as `attention` has them: weights
+    rint(127*exp(s - m)) divided by their sum. Or, with `normalized`, SmoothQuant's form:
+    probabilities in units of 1/127."""
     factor = np.float32(np.float64(scales.q) * np.float64(scales.k) * np.float64(scale))
 
     def by_sum(s: F32, values: F32) -> F32:
@@ -123,7 +133,8 @@ def integer_attention(
         return weighted
 
     integers = round_to(q, scales.q), round_to(k, scales.k), round_to(v, scales.v)
-    return attention(*integers, factor, by_probability if normalized else by_sum)
+    soft = by_probability if normalized else by_sum
+    return attention(*integers, factor, soft, bias, window)
 
 
 def _format(checkpoint: Checkpoint, name: str) -> MatrixFormat:

@@ -121,13 +121,16 @@ def _layer_tensors(
 
 
 def _outside(checkpoint: Checkpoint) -> Tensors:
-    """Tables and projections, unchanged. `head_tensors` gives those of lm_head and its norm."""
+    """Tables, projections and the norm of embeddings, unchanged. `head_tensors` gives those of
+    lm_head and its norm."""
     config = checkpoint.config
     sources = family_of(config).sources(config)
     found: Tensors = {}
     for name, source in sources.items():
         if name.startswith("embed."):
             found[full_name(config, source)] = checkpoint.table(name)
+        elif name.startswith("embed_norm."):
+            found[full_name(config, source)] = checkpoint.vector(name)
         elif name in ("project_in", "project_out"):
             found[full_name(config, source)] = np.ascontiguousarray(checkpoint.matrix(name).T)
     return found

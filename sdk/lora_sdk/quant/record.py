@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lora_sdk.model.spec import ModelConfig
-from lora_sdk.quant.arithmetic import F32, attention, run_layer, softmax_times
+from lora_sdk.quant.arithmetic import F32, attention, head_bias, run_layer, softmax_times
 from lora_sdk.quant.layer import Parameters, roles
 
 
@@ -44,7 +44,8 @@ class RecordingOperations:
     def attend(self, q: F32, k: F32, v: F32, layer: int) -> F32:
         """Float attention. Records q, k and v."""
         self._attention.append((q, k, v))
-        return attention(q, k, v, self.config.attention_scale(layer), softmax_times)
+        scale, bias = self.config.attention_scale(layer), head_bias(self.config, q.shape[1])
+        return attention(q, k, v, scale, softmax_times, bias, self.config.window(layer))
 
     def store(self, x: F32) -> F32:
         """Unchanged."""

@@ -190,11 +190,22 @@ def quantize_heads(x: F16, head_dim: int) -> tuple[NDArray[np.int8], F16]:
     return values.astype(np.int8).reshape(x.shape), scales
 
 
-def attention(q: F16, k: F16, v: F16, visible: Sequence[int], scale: float) -> F16:
+def bfloat16(x: F32) -> F32:
+    """Positive values of at most 2^24 rounded to eight significant bits, ties to even."""
+    mantissa, exponent = np.frexp(x.astype(np.float64))
+    rounded: F32 = np.ldexp(np.rint(mantissa * 256) / 256, exponent).astype(np.float32)
+    return rounded
+
+
+def attention(
+    q: F16, k: F16, v: F16, visible: Sequence[int], scale: float, bias: F32 | None = None
+) -> F16:
     """One query q [head_dim] over the ascending positions `visible` of k and v [positions,
-    head_dim]."""
+    head_dim]. `bias` [len(visible)] is added to the scores."""
     rows = list(visible)
     scores = matmul(q[None], np.ascontiguousarray(k[rows].T))[0] * np.float32(scale)
+    if bias is not None:
+        scores = scores + bias
     e = exponential(scores - scores.max()).astype(np.float16).astype(np.float32)
     below, above = np.float32(0), np.zeros(len(q), np.float32)
     for tile in sorted({position // _TILE for position in rows}):

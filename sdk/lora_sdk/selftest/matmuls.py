@@ -29,6 +29,7 @@ from .kv import Cache
 from .moves import SLOT, STRIDE, move_in, move_out, operand, result_offset
 
 F16 = NDArray[np.float16]
+F32 = NDArray[np.float32]
 K, N = 300, 70  # last unit of K and last tile of N are partial
 MERGE, FIRST = 2, 1
 
@@ -92,8 +93,9 @@ def _int8_matmul(site: Site) -> Case:
     return Case((command,), placed, (step,))
 
 
-def _attention(site: Site) -> Case:
-    """Every row attends to 37 committed positions in two pages, its ancestors and itself."""
+def _attention(site: Site, slopes: int = abi.SLOPE_NONE, window: int = 0) -> Case:
+    """Every row attends to 37 committed positions in two pages, its ancestors and itself; to the
+    last `window` of these, if it is not 0. `slopes`: the kind of ALiBi."""
     heads, group, count = 2 * KV_HEADS, 2, COMMITTED + ROWS
     q = site.half((ROWS, heads, HEAD_DIM), 2.0, 1)
     k = site.half((count, KV_HEADS, HEAD_DIM), 1.0, 2)
@@ -108,18 +110,39 @@ def _attention(site: Site) -> Case:
     y = np.empty_like(q)
     for row in range(ROWS):
         for head in range(heads):
-            seen = range(COMMITTED + row + 1)
-            kv = head // group
-            y[row, head] = answers.attention(q[row, head], k[:, kv], v[:, kv], seen, scale)
+            end = COMMITTED + row + 1
+            seen = range(max(0, end - window) if window else 0, end)
+            kv, added = head // group, _bias(slopes, head, seen)
+            y[row, head] = answers.attention(q[row, head], k[:, kv], v[:, kv], seen, scale, added)
     command = Attention(
         what="attention", head_dim=HEAD_DIM, kv_layer=0, q_heads=heads, q_first=0,
         kv_heads=KV_HEADS, kv_first=0, group=group, q_offset=0, q_stride=STRIDE, y_offset=SLOT,
-        y_stride=STRIDE, scale=float_bits(scale),
+        y_stride=STRIDE, scale=float_bits(scale), slope_kind=slopes, window=window,
+        slope_bank=site.banks.start, slope_line=TABLES // abi.LINE_BYTES,
     )  # fmt: skip
+    table = np.array([(_SLOPES[head], _FACTOR) for head in range(heads)], np.float32)
+    placed = (operand(site, 0, q), Bytes(site.banks.start, TABLES, table.tobytes()))
     width = 2 * heads * HEAD_DIM
     step = StepCase((operand(site, 1, y, "attention"),), kv_ops=begin())
     commands = (move_in(site, 0, width), command, move_out(site, 1, 1, width))
-    return Case(commands, (*cache.blocks(), operand(site, 0, q)), (step,))
+    return Case(commands, (*cache.blocks(), *placed), (step,))
+
+
+_SLOPES = tuple(0.75**head for head in range(2 * KV_HEADS))
+_FACTOR = 0.3
+
+
+def _bias(kind: int, head: int, seen: range) -> F32 | None:
+    """What ALiBi adds to the scores of the row at the end of `seen`."""
+    slope = np.float32(_SLOPES[head])
+    if kind == abi.SLOPE_DISTANCE:
+        distance: F32 = slope * np.arange(1 - len(seen), 1).astype(np.float32)
+        return distance
+    if kind == abi.SLOPE_BF16_POSITION:
+        position = answers.bfloat16(np.array(seen, np.float32))
+        rounded: F32 = answers.bfloat16(slope * position) * np.float32(_FACTOR)
+        return rounded
+    return None
 
 
 TESTS = (
@@ -127,4 +150,7 @@ TESTS = (
     Test("MPU", "matmul, FP32", lambda site: _matmul(site, False)),
     Test("MPU", "matmul, INT8", _int8_matmul, weights=INT8.overlay_weights),
     Test("MPU", "attention", _attention),
+    Test("MPU", "attention, ALiBi", lambda site: _attention(site, abi.SLOPE_DISTANCE)),
+    Test("MPU", "attention, ALiBi in BF16", lambda site: _attention(site, abi.SLOPE_BF16_POSITION)),
+    Test("MPU", "attention, window", lambda site: _attention(site, window=7)),
 )

@@ -52,11 +52,14 @@ def attention_cycles(machine: Machine, head_dim: int, heads: int, visible: int) 
     return work * (1 + machine.fill_cycles / machine.tile)
 
 
-def softmax_cycles(machine: Machine, rows: int, heads: int, visible: int) -> float:
-    """VFU cycles of SoftMax: passes over every score, one latency per row."""
+def softmax_cycles(
+    machine: Machine, rows: int, heads: int, visible: int, slopes: bool = False
+) -> float:
+    """VFU cycles of SoftMax: passes over every score, one more where ALiBi adds a bias, and one
+    latency per row."""
     if not heads:
         return 0.0
-    return SOFTMAX_PASSES * heads * visible / machine.lanes + rows * machine.norm_cycles
+    return (SOFTMAX_PASSES + slopes) * heads * visible / machine.lanes + rows * machine.norm_cycles
 
 
 def norm_passes(layer_norm: bool) -> int:

@@ -17,7 +17,7 @@ from lora_sdk.timing.facts import parameters
 from lora_sdk.timing.machine import Machine
 from lora_sdk.timing.ops import ATTENTION, DMA, KV, LINK, MPU, ROUTER, VECTOR, VFU, WEIGHTS, Op
 from lora_sdk.timing.shape_ops import ATTENTION_STARTS
-from lora_sdk.timing.step import StepShape, whole_tiles
+from lora_sdk.timing.step import StepShape, whole_tiles, windowed
 from lora_sdk.timing.vector_costs import vector_cost
 
 if TYPE_CHECKING:
@@ -117,7 +117,8 @@ def _sizes(command: isa.Command) -> tuple[Any, ...]:
     if isinstance(command, isa.Vector):
         return command.op, command.columns
     if isinstance(command, isa.Attention):
-        return command.q_heads, command.kv_heads, command.head_dim
+        seen = command.window, command.slope_kind
+        return command.q_heads, command.kv_heads, command.head_dim, *seen
     if isinstance(command, isa.Gather):
         return command.columns, command.share_unit, command.segment_unit, command.element_bytes
     return tuple(getattr(command, name, 0) for name in ("kv_heads", "head_dim", "bytes"))
@@ -182,7 +183,8 @@ def _attention(
     timing: ListTiming, command: isa.Attention, rows: int, step: StepShape
 ) -> dict[str, Any]:
     machine, heads, dim = timing.machine, command.q_heads, command.head_dim
-    softmax = costs.softmax_cycles(machine, rows, heads, step.visible)
+    step, slopes = windowed(step, command.window), command.slope_kind != abi.SLOPE_NONE
+    softmax = costs.softmax_cycles(machine, rows, heads, step.visible, slopes)
     kv = timing.board.kv
     blocks = 2 * command.kv_heads * whole_tiles(step.kv_positions) // abi.TILE_POSITIONS
     block = kv.block_bytes

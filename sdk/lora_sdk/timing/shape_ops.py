@@ -32,7 +32,7 @@ from lora_sdk.timing import costs
 from lora_sdk.timing.adapter_ops import ADAPTER_BYTES, AdapterUse
 from lora_sdk.timing.machine import Machine
 from lora_sdk.timing.ops import ADAPTER, ATTENTION, LINK, MPU, ROUTER, VECTOR, VFU, WEIGHTS, Op
-from lora_sdk.timing.step import StepShape
+from lora_sdk.timing.step import StepShape, windowed
 
 if TYPE_CHECKING:
     from lora_sdk.model.spec import ModelConfig
@@ -61,12 +61,16 @@ def step_ops(
     if adapter is not None:
         adapter.check(boards)
     described = describe(config)
-    layer = _Builder(machine, config, boards, step, adapter).build(described.layers[0])
+    layers: dict[int, list[Op]] = {}  # by window: layers differ in nothing else
+    for index, layer in enumerate(described.layers):
+        if config.window(index) not in layers:
+            builder = _Builder(machine, config, boards, step, adapter)
+            layers[config.window(index)] = builder.build(layer)
     ops: list[Op] = []
     if machine.lm_head:
         _append(ops, _Builder(machine, config, boards, step).build(described.before))
     for index in range(config.layers):
-        _append(ops, [replace(op, layer=index) for op in layer])
+        _append(ops, [replace(op, layer=index) for op in layers[config.window(index)]])
     if machine.lm_head:
         sampled = replace(step, rows=step.sampled)
         _append(ops, _Builder(machine, config, boards, sampled).build(described.after))
@@ -224,8 +228,9 @@ class _Builder:
         )
 
     def attention(self, attend: Attend) -> None:
-        machine, config, step, heads = self.machine, self.config, self.step, self.heads
-        softmax = costs.softmax_cycles(machine, step.rows, heads, step.visible)
+        machine, config, heads = self.machine, self.config, self.heads
+        step = windowed(self.step, attend.window)
+        softmax = costs.softmax_cycles(machine, step.rows, heads, step.visible, attend.slopes)
         products = costs.attention_cycles(machine, config.head_dim, heads, step.visible)
         read = _kv_bytes(machine, config, step, self.kv_heads if machine.kv_grouped else heads)
         self._add(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lora_host import abi
 
@@ -14,7 +14,7 @@ class StepShape:
     including itself. `kv_positions`: positions of K and V read from the cache, once per sequence.
     `sampled`: rows that go through lm_head. `committed`: positions that the step's header first
     moves into the cache (from the previous step). `adapted`: rows with an adapter. `adapters`:
-    distinct ones."""
+    distinct ones. `sequences`: those that the rows belong to."""
 
     rows: int
     visible: int
@@ -23,6 +23,17 @@ class StepShape:
     committed: int = 0
     adapted: int = 0
     adapters: int = 0
+    sequences: int = 1
+
+
+def windowed(step: StepShape, window: int) -> StepShape:
+    """`step` for attention in a layer whose rows see `window` positions, 0 for all. At most: rows
+    of one sequence are counted as if each began at the window's end, and whole tiles are read."""
+    if not window:
+        return step
+    tile = abi.TILE_POSITIONS
+    read = min(step.kv_positions, step.sequences * (window + tile) + step.rows)
+    return replace(step, visible=min(step.visible, step.rows * window), kv_positions=read)
 
 
 def decode(context: int) -> StepShape:
@@ -63,7 +74,14 @@ def of_rows(rows: Iterable[tuple[int, int, int]], sampled: int, committed: int =
         visible += position + 1
         longest[sequence] = max(longest.get(sequence, 0), position + 1)
     return StepShape(
-        count, visible, sum(longest.values()), sampled, committed, len(named), len(set(named))
+        count,
+        visible,
+        sum(longest.values()),
+        sampled,
+        committed,
+        len(named),
+        len(set(named)),
+        len(longest),
     )
 
 
