@@ -63,7 +63,7 @@ def speculation(folders: Folders, proposer: str) -> SpeculationOptions:
 
 
 @contextmanager
-def opened(folders: Folders, boards: int, **options: Any) -> Iterator[Engine]:
+def opened(folders: Folders, boards: int | None, **options: Any) -> Iterator[Engine]:
     """An engine with the adapters "a" and "b"."""
     options = {"max_sequences": 5, "max_adapters": 2, "max_adapter_rank": 16, **options}
     with Engine(folders.model, boards=boards, **options) as engine:

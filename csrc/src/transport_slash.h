@@ -41,7 +41,8 @@ struct __attribute__((packed)) slash_clock_body {
     uint32_t device, hz;
     uint8_t operation, region;
 };
-#define SLASH_BUSY 8 /* vrtd's answer when memory or buffers are used up */
+#define SLASH_INTERNAL 6 /* vrtd's answer to a buffer request when the board has no buffer left */
+#define SLASH_BUSY 8     /* and when its memory is used up */
 
 struct slash_wire { /* one connection, used by one thread at a time */
     int socket;     /* -1: closed, or out of step after a request without an answer */

@@ -81,7 +81,8 @@ static int open_buffer(struct slash_handle *handle, uint32_t bank, uint32_t half
                                 .answer_fd = &buffer->fd,
                                 .timeout_ms = ANSWER_MS};
     int status = slash_call(&handle->wire, &ask, failure);
-    if (status) return ask.result == SLASH_BUSY ? LORA_ERR_BANK_FULL : status;
+    int used_up = ask.result == SLASH_BUSY || ask.result == SLASH_INTERNAL;
+    if (status) return used_up ? LORA_ERR_BANK_FULL : status;
     buffer->bytes = answer[0];
     buffer->physical = answer[1];
     handle->buffer_count++;

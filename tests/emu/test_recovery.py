@@ -13,6 +13,7 @@ import pytest
 
 from lora_host import abi
 from lora_host.errors import LoraError, PlacementError, RequestError, TransportError
+from lora_host.vrtd_mock.process import MockServer
 from lora_sdk import Engine, Result, SamplingParams
 from lora_sdk.core.step import Row
 from tests.recovery_rig import (
@@ -295,6 +296,26 @@ def test_boards_that_are_lost_at_random_change_no_text(folders: Folders, boards:
 @pytest.mark.parametrize("boards", [2, 4])
 def test_many_boards_that_are_lost_change_no_text(folders: Folders, boards: int) -> None:
     assert sum(lose_boards(folders, boards, 100 + seed) for seed in range(40)) >= 40
+
+
+@pytest.mark.slow
+def test_a_v80_that_hangs_is_recovered_through_its_daemon(
+    folders: Folders, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its memory is lost with the reset, so all weights are loaded again."""
+    want = undisturbed(folders, 1)
+    monkeypatch.setenv("LORA_LOCK_FOLDER", str(tmp_path))
+    with MockServer(2, ["--speed", "10"]) as server:
+        monkeypatch.setenv("LORA_VRTD_SOCKET", str(server.socket))
+
+        def fail() -> None:
+            for fault in (abi.FAULT_DONE_LOST, abi.FAULT_UNTIL_RESET):
+                server.command(f"fault 1 {fault} 0 0 0")
+
+        with opened(folders, None, devices=server.uris) as engine, Disturbed(engine, {3: fail}):
+            assert texts(engine, mixed(1)) == want
+            (record,) = engine.recoveries
+            assert record.weight_bytes == record.total_bytes and not record.left_out
 
 
 def resident() -> tuple[int, int]:

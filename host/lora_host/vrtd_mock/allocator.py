@@ -27,6 +27,11 @@ class Allocator:
         self.limit = limit
         self.used: dict[int, Extent] = {}
 
+    @property
+    def exhausted(self) -> bool:
+        """Whether as many buffers are open as the daemon has."""
+        return len(self.used) >= self.limit
+
     def take(self, kind: int, argument: int, size: int) -> Extent | None:
         """A buffer of at least `size` bytes, None if memory or buffers are used up. ValueError for
         an invalid request."""
@@ -34,7 +39,7 @@ class Allocator:
             raise ValueError(f"type {kind}, {size} B")
         if kind == HBM_REGION and argument >= HBM_REGIONS:
             raise ValueError(f"HBM region {argument}")
-        if len(self.used) >= self.limit:
+        if self.exhausted:
             return None
         needed = -(-size // GRANULE) * GRANULE
         for start, stop in self._runs(kind, argument):

@@ -154,8 +154,8 @@ class Client:
         if direction > 2:
             raise Refused(INVALID_ARGUMENT)
         opened = self._device(index).open_buffer(kind, argument, size)
-        if opened is None:
-            raise Refused(BUSY)
+        if opened is None:  # as the daemon answers: its table of buffers, or the memory, is full
+            raise Refused(INTERNAL if self._device(index).allocator.exhausted else BUSY)
         extent, fd = opened
         self._buffers.add((index, extent.physical))
         return struct.pack("<QQ", extent.bytes, extent.physical), fd
