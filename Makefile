@@ -7,7 +7,7 @@ SOURCES := $(shell find sdk host csrc firmware overlays boards models -type f \
 
 C_FILES := $(shell find csrc firmware tests/c -name "*.[ch]" -o -name "*.[ch]pp")
 
-.PHONY: demo test slow bench xrt parity lint ext c-test rv32 rtl rtl-build clean
+.PHONY: demo test slow bench xrt parity clients lint ext c-test rv32 rtl rtl-build clean
 
 demo: $(VENV)/.installed
 	$(BIN)/lora-run --boards 4 --stats examples/prompt.txt
@@ -30,6 +30,10 @@ xrt: $(VENV)/.installed-test
 parity: $(VENV)/.installed-parity
 	$(BIN)/python -m pytest -q -m parity --require-parity tests
 	$(BIN)/python -m pytest -q tests/unit/test_train_demo_smoke.py
+
+# Other projects' programs that measure models through `lora serve`.
+clients: $(VENV)/.installed-clients
+	$(BIN)/python -m pytest -q -m clients --require-clients tests/clients
 
 # The simulated units of the card as kernels (`--kernels rtl`): needs Verilator. In the checkout, and
 # beside the package that is installed here.
@@ -77,6 +81,10 @@ $(VENV)/.installed-lint: $(VENV)/.installed-test
 $(VENV)/.installed-parity: $(VENV)/.installed-test
 	$(BIN)/python -m pip install --quiet torch==2.13.0
 	$(BIN)/python -m pip install --quiet '.[parity]'
+	touch $@
+
+$(VENV)/.installed-clients: $(VENV)/.installed-parity
+	$(BIN)/python -m pip install --quiet '.[clients]'
 	touch $@
 
 $(VENV)/.installed-rtl: $(VENV)/.installed-test

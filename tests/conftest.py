@@ -32,6 +32,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="missing simulated units fail instead of skipping",
     )
     parser.addoption(
+        "--require-clients",
+        action="store_true",
+        help="missing lm-eval or guidellm fail instead of skipping",
+    )
+    parser.addoption(
         "--require-parity",
         action="store_true",
         help="missing torch or transformers fail instead of skipping",
