@@ -148,8 +148,11 @@ def test_metrics(small: Served) -> None:
     assert after['lora_link_up{board="0",port="1"}'] == 1
     assert grown('lora_link_frames_total{board="0",port="1"}') > 0
     free, pages = after["lora_kv_pages_free"], after["lora_kv_pages"]
-    assert 0 < free <= pages == 64  # freed pages come back with the next step
-    assert after["vllm:kv_cache_usage_perc"] == (pages - free) / pages
+    cached = after["lora_kv_pages_cached"]
+    assert 0 < free + cached <= pages == 64  # freed pages come back with the next step
+    assert after["vllm:kv_cache_usage_perc"] == (pages - free - cached) / pages
+    assert 0 < after["vllm:prefix_cache_hits_total"] < after["vllm:prefix_cache_queries_total"]
+    assert after["vllm:num_preemptions_total"] == 0
     assert after["vllm:num_requests_running"] == after["vllm:num_requests_waiting"] == 0
     assert grown("vllm:spec_decode_num_accepted_tokens_total") > 0
     assert after['lora_http_responses_total{status="499"}'] >= 2

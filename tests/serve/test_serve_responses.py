@@ -48,6 +48,7 @@ def test_an_earlier_answer_goes_on(server: Served) -> None:
 
 
 def test_streamed_events(server: Served) -> None:
+    server.client().responses.create(**PARAMS)
     whole = server.client().responses.create(**PARAMS)
     events = list(server.client().responses.create(stream=True, **PARAMS))
     assert [event.sequence_number for event in events] == list(range(len(events)))
@@ -59,7 +60,8 @@ def test_streamed_events(server: Served) -> None:
     assert "".join(deltas) == whole.output_text
     last = events[-1]
     assert last.type == "response.incomplete" and last.response.output_text == whole.output_text
-    assert last.response.usage == whole.usage
+    assert last.response.usage == whole.usage and whole.usage is not None
+    assert whole.usage.input_tokens_details.cached_tokens == whole.usage.input_tokens - 1
 
 
 def test_a_text_that_ends_by_itself_is_completed(server: Served) -> None:

@@ -96,7 +96,8 @@ def test_lora_run_has_the_flags_of_the_description(owner: type, name: str) -> No
     if not described.flags:
         assert found is None
         return
-    assert found is not None and tuple(found.opts) == described.flags
+    assert found is not None
+    assert (*found.opts, *found.secondary_opts) == described.flags
     default = found.get_default(click.Context(lora_run))
     assert (() if default is None and described.many else default) == (
         None if name == "max_adapters" else described.default  # as many as are named

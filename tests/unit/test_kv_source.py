@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 
 from lora_host.errors import TransportError
 from lora_sdk.core.rows import build_rows
+from lora_sdk.engine.kv_source import NewSequence
 from lora_sdk.engine.requests import Request, Sample
 from lora_sdk.engine.scheduler import Scheduler, Track
 from lora_sdk.engine.step_loop import StepLoop
@@ -28,9 +27,12 @@ class Known:
         bench.cache.commit(self.parent, [row.slot for row in rows])
         self.polls: dict[int, int] = {}
 
-    def open(self, tokens: Sequence[int], adapter: str | None, pages: int) -> int:
-        if list(tokens[:40]) != SHARED:
-            return self.bench.cache.open(pages)
+    def needs(self, new: NewSequence) -> int:
+        return new.pages
+
+    def open(self, new: NewSequence) -> int:
+        if list(new.tokens[:40]) != SHARED:
+            return self.bench.cache.open(new.pages)
         sequence = self.bench.cache.fork(self.parent)
         self.polls[sequence] = 0
         return sequence

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,6 +48,7 @@ class _Loaded:
     note: str
     weights: AdapterWeights  # for another number of boards
     images: list[Image]  # by rank of the board
+    digest: bytes  # SHA-256 of the images
     slot: int | None = None
     users: int = 0
     last_use: int = 0  # value of the use counter
@@ -88,8 +90,11 @@ class AdapterSlots:
             )
         note = self._sharding(name, weights)
         images = [slot_image(weights, self._plan, board, name) for board in self._plan.boards]
+        digest = sha256()
+        for image in images:
+            digest.update(image.data)
         self._loaded[name] = _Loaded(
-            weights.path, weights.rank, weights.blocks, note, weights, images
+            weights.path, weights.rank, weights.blocks, note, weights, images, digest.digest()
         )
         return self.info(name)
 
@@ -134,6 +139,10 @@ class AdapterSlots:
     def infos(self) -> list[AdapterInfo]:
         """All loaded adapters, by name."""
         return [self.info(name) for name in sorted(self._loaded)]
+
+    def digest(self, name: str) -> bytes:
+        """SHA-256 of what the adapter changes: of its images for the boards."""
+        return self._get(name).digest
 
     def check(self, name: str) -> None:
         """AdapterError if no adapter of that name is loaded."""

@@ -165,7 +165,7 @@ def run_round(work: Workload, buffer: ReadBuffer, token_bytes: int) -> Round:
     context = -(-(work.prompt + work.tokens + 1) // abi.TILE_POSITIONS) * abi.TILE_POSITIONS
     with closing(pages), Engine(
         work.model, boards=work.boards, overlay=work.overlay, max_sequences=1, context=context,
-        progress=loading, threads=work.threads,
+        progress=loading, threads=work.threads, prefix_cache=False,
     ) as engine:  # fmt: skip
         began = time.perf_counter()
         engine.check_weights()

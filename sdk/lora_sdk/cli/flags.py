@@ -19,7 +19,7 @@ MODEL_FLAGS = (
     *("overlay", "kernels", "threads", "context", "kv"),
 )
 """Fields of EngineOptions that select the model and the boards."""
-RUN_FLAGS = (*MODEL_FLAGS, "max_sequences", "recovery", "spares")
+RUN_FLAGS = (*MODEL_FLAGS, "max_sequences", "prefix_cache", "recovery", "spares")
 """Fields of EngineOptions of commands that run requests."""
 
 
@@ -65,7 +65,8 @@ def _of_flag(option: Option, error: ArgumentError) -> RequestError:
 def _flag(option: Option, required: bool) -> Callable[[Function], Function]:
     more: dict[str, Any] = {"required": required, "help": _help(option)}
     if option.kind == "bool" and not option.choices:
-        return click.option(*option.flags, option.name, is_flag=True, **more)
+        both = "/".join(option.flags)  # with two flags the second one sets False
+        return click.option(both, option.name, is_flag=True, default=option.default, **more)
     shown = option.default not in (None, (), "") and not option.unset
     return click.option(
         *option.flags,

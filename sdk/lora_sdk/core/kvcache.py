@@ -10,32 +10,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from lora_host.errors import RequestError
-from lora_sdk.core.contents import Contents, Uncommitted
+from lora_sdk.core.contents import Contents
 from lora_sdk.core.header_queue import Header, HeaderQueue
+from lora_sdk.core.kv_sequence import PAGE_POSITIONS, KvSequence, Uncommitted, pages_for
+from lora_sdk.core.kv_statistics import KvUse, PrefixCounts
+from lora_sdk.core.page_pool import PagePool
+from lora_sdk.core.prefix_cache import PrefixCache
 from lora_sdk.core.step import KvOp
 
-PAGE_POSITIONS = 32
-
-
-def pages_for(positions: int) -> int:
-    """Pages needed for `positions` positions."""
-    return -(-positions // PAGE_POSITIONS)
-
-
-@dataclass
-class _Sequence:
-    pages: list[int] = field(default_factory=list)
-    tokens: list[int] = field(default_factory=list)  # of the committed positions
-    rows: dict[int, Uncommitted] = field(default_factory=dict)  # by slot
-    reserved: int = 0  # pages set aside for this sequence, not yet taken
-    vectors: dict[int, NDArray[np.float16]] = field(default_factory=dict)  # by position
+__all__ = ["PAGE_POSITIONS", "KvCache", "Uncommitted", "pages_for"]
 
 
 class SequenceObserver(Protocol):
@@ -67,13 +53,11 @@ class KvCache:
         self.context = context
         self._observer = observer
         self.max_sequences = max_sequences
-        self._first_page = pages_for(max_scratch)
-        self._page_count = page_count
         self._max_scratch = max_scratch
         self._queue = HeaderQueue(max_ops)
-        self._references: dict[int, int]
-        self._pages: deque[int]
+        self._pool = PagePool(pages_for(max_scratch), page_count, self._queue)
         self._mapped: dict[tuple[int, int], int]  # the boards' page of (sequence, tile)
+        self.prefixes = PrefixCache(self._pool)
         self._forget()
 
     def reset(self) -> None:
@@ -93,29 +77,30 @@ class KvCache:
 
         `page_count`: pages of the boards from now on, None for as many as before. RequestError,
         with nothing changed, if the sequences' pages exceed them."""
-        page_count = self._page_count if page_count is None else page_count
+        first = pages_for(self._max_scratch)
+        total = self._pool.total if page_count is None else page_count - first
         held = self.held_pages
-        if held > page_count - self._first_page:
+        if held > total:
             raise RequestError(
                 f"the open sequences need {held} KV pages of {PAGE_POSITIONS} positions, the "
-                f"boards that remain have {page_count - self._first_page}"
+                f"boards that remain have {total}"
             )
-        self._page_count = page_count
         self._slots.extend(self._queue.leaving_slots)
         self._queue.clear()
-        self._renumber_pages()
+        self._renumber_pages(first + total)
         return [
             Contents(number, tuple(one.pages), tuple(one.tokens), one.vectors, dict(one.rows))
             for number, one in self._open.items()
         ]
 
-    def _renumber_pages(self) -> None:
-        """Give pages in use the first numbers; what sequences share stays shared."""
-        numbers = {page: self._first_page + i for i, page in enumerate(self._references)}
-        self._references = {numbers[page]: n for page, n in self._references.items()}
-        self._pages = deque(range(self._first_page + len(numbers), self._page_count))
+    def _renumber_pages(self, end: int) -> None:
+        """Give pages in use the first numbers; what sequences share stays shared. Nothing is cached
+        until a sequence commits again."""
+        numbers = self._pool.renumber(end)
         for sequence in self._open.values():
             sequence.pages = [numbers[page] for page in sequence.pages]
+            if sequence.digests is not None:
+                del sequence.digests[1:]
         self._mapped = {
             (number, tile): page
             for number, sequence in self._open.items()
@@ -123,30 +108,40 @@ class KvCache:
         }
 
     def _forget(self) -> None:
-        self._references = {}
-        self._pages = deque(range(self._first_page, self._page_count))
         self._numbers = deque(range(self.max_sequences))
         self._slots = deque(range(self._max_scratch))
-        self._open: dict[int, _Sequence] = {}
+        self._open: dict[int, KvSequence] = {}
         self._mapped = {}
         self._queue.clear()
+        self._pool.clear()
 
     # --- state ----------------------------------------------------------------------------------
 
     @property
     def total_pages(self) -> int:
         """Pages that sequences may have."""
-        return self._page_count - self._first_page
+        return self._pool.total
 
     @property
     def free_pages(self) -> int:
-        """Pages that are neither in use nor reserved."""
-        return len(self._pages) - sum(s.reserved for s in self._open.values())
+        """Pages that are neither in use nor reserved. Cached ones count: they are evicted."""
+        return self._pool.available - sum(s.reserved for s in self._open.values())
+
+    def use(self, prefixes: PrefixCounts, preempted: int) -> KvUse:
+        """What the pages hold now."""
+        pool, reserved = self._pool, sum(s.reserved for s in list(self._open.values()))
+        held = pool.total - pool.available + reserved
+        free = max(0, pool.free - reserved)
+        cached = pool.total - held - free
+        return KvUse(
+            pool.total, held, cached, free, pool.evictions, prefixes.looked_up, prefixes.cached,
+            preempted,
+        )  # fmt: skip
 
     @property
     def held_pages(self) -> int:
         """Pages that open sequences have or that are reserved for them."""
-        return len(self._references) + sum(s.reserved for s in self._open.values())
+        return self._pool.referenced + sum(s.reserved for s in self._open.values())
 
     @property
     def free_sequences(self) -> int:
@@ -177,6 +172,10 @@ class KvCache:
         """Whether the sequence is open."""
         return sequence in self._open
 
+    def identity(self, sequence: int) -> object | None:
+        """An object that is another one for every use of the number; None if it is not open."""
+        return self._open.get(sequence)
+
     def length(self, sequence: int) -> int:
         """Committed positions of a sequence, queued commits included."""
         return len(self._get(sequence).tokens)
@@ -195,8 +194,11 @@ class KvCache:
 
     # --- sequences ------------------------------------------------------------------------------
 
-    def open(self, reserved: int = 0) -> int:
-        """A new empty sequence with `reserved` pages set aside for it."""
+    def open(self, reserved: int = 0, root: bytes | None = None) -> int:
+        """A new empty sequence with `reserved` pages set aside for it.
+
+        `root`: digest of all that its K and V depend on besides its tokens. Its pages may then
+        serve later sequences with the same root; without it they never do."""
         if not self._numbers:
             raise RequestError(
                 f"all {self.max_sequences} sequences are open; release one or raise max_sequences"
@@ -204,7 +206,8 @@ class KvCache:
         if reserved > self.free_pages:
             raise RequestError(f"{reserved} KV pages requested, {self.free_pages} are free")
         number = self._numbers.popleft()
-        self._open[number] = _Sequence(reserved=reserved)
+        digests = None if root is None else [root]
+        self._open[number] = KvSequence(reserved=reserved, digests=digests)
         self._queue.add(KvOp.length(number, 0))
         return number
 
@@ -213,8 +216,9 @@ class KvCache:
         closing = self._get(sequence)
         self._queue.add(KvOp.length(sequence, 0))
         self._queue.leaving_slots.extend(closing.rows)
-        for page in closing.pages:
-            self._release(page)
+        self.prefixes.note_partial(closing)
+        for page in reversed(closing.pages):  # the last ones are of no use without the first
+            self._pool.release(page)
         del self._open[sequence]
         self._numbers.append(sequence)
         if self._observer is not None:
@@ -236,12 +240,13 @@ class KvCache:
         forked.reserved = moved
         full, rest = divmod(len(parent.tokens), PAGE_POSITIONS)
         for page in parent.pages[:full]:
-            self._references[page] += 1
+            self._pool.share(page)
             self._append(child, page)
         if rest:
             page = self._take_page(child)
             self._queue.add(KvOp.copy(parent.pages[full], page, rest))
         forked.tokens, forked.vectors = list(parent.tokens), dict(parent.vectors)
+        forked.digests = None if parent.digests is None else list(parent.digests)
         self._queue.add(KvOp.length(child, len(forked.tokens)))
         if self._observer is not None:
             self._observer.forked(sequence, child)
@@ -256,22 +261,25 @@ class KvCache:
         nothing changed, if there are too few pages for the copies."""
         changed = {child: parent for child, parent in parents.items() if child != parent}
         copied = self._copied(parents)
-        if sum(not self._get(child).reserved for child in copied) > max(0, self.free_pages):
+        unreserved = sum(not self._get(child).reserved for child in copied)
+        if unreserved > max(0, self.free_pages) or len(copied) > self._pool.available:
             raise self._exhausted()
-        continued, rebuilt = {}, {}
+        continued = {}
         for child, parent in changed.items():
-            tokens, vectors = self._get(parent).tokens, dict(self._get(parent).vectors)
-            pages = self._get(parent).pages[: pages_for(len(tokens))]
+            source = self._get(parent)
+            tokens = source.tokens
+            pages = source.pages[: pages_for(len(tokens))]
             if child in copied:
-                source, pages[-1] = pages[-1], self._reserved_page(child)
-                self._queue.add(KvOp.copy(source, pages[-1], len(tokens) % PAGE_POSITIONS))
+                last, pages[-1] = pages[-1], self._reserved_page(child)
+                self._queue.add(KvOp.copy(last, pages[-1], len(tokens) % PAGE_POSITIONS))
             for page in pages[: -1 if child in copied else None]:
-                self._references[page] += 1
-            continued[child] = pages, tokens
-            rebuilt[child] = vectors
-        for child, (pages, tokens) in continued.items():
-            self._replace(child, pages, tokens)
-            self._open[child].vectors = rebuilt[child]
+                self._pool.share(page)
+            digests = None if source.digests is None else list(source.digests)
+            continued[child] = KvSequence(
+                pages, list(tokens), digests=digests, vectors=dict(source.vectors)
+            )
+        for child, continuation in continued.items():
+            self._replace(child, continuation)
 
     def _copied(self, parents: Mapping[int, int]) -> set[int]:
         """The sequences that need a copy of their new parent's last page: it is partial, and the
@@ -287,15 +295,17 @@ class KvCache:
             kept.add(parent)
         return copied
 
-    def _replace(self, sequence: int, pages: Sequence[int], tokens: Sequence[int]) -> None:
-        """Give a sequence other pages, already referenced, and the tokens in them."""
+    def _replace(self, sequence: int, other: KvSequence) -> None:
+        """Give a sequence the content of another one, whose pages are referenced already."""
         owner = self._open[sequence]
-        left, owner.pages, owner.tokens = owner.pages, [], list(tokens)
-        for page in pages:
+        left, owner.pages = owner.pages, []
+        owner.tokens, owner.digests = other.tokens, other.digests
+        owner.vectors = other.vectors
+        for page in other.pages:
             self._append(sequence, page)
-        for page in left:
-            self._release(page)
-        self._queue.add(KvOp.length(sequence, len(tokens)))
+        for page in reversed(left):
+            self._pool.release(page)
+        self._queue.add(KvOp.length(sequence, len(owner.tokens)))
         self._queue.leaving_slots.extend(owner.rows)
         owner.rows.clear()
 
@@ -308,6 +318,26 @@ class KvCache:
             )
         while len(self._get(sequence).pages) < pages_for(positions):
             self._take_page(sequence)
+
+    def lacking(self, sequence: int, positions: int) -> int:
+        """Pages that a sequence would need besides its own and reserved ones to hold so many
+        committed positions."""
+        owner = self._get(sequence)
+        return max(0, pages_for(positions) - len(owner.pages) - owner.reserved)
+
+    def room(self, sequence: int, evicted: int) -> int:
+        """Positions that a sequence can still grow by, in its own pages and free ones, and in those
+        of at most `evicted` cached pages."""
+        owner = self._get(sequence)
+        others = self.free_pages
+        others = max(0, min(others, max(others - self._pool.cached, evicted)))
+        return (len(owner.pages) + owner.reserved + others) * PAGE_POSITIONS - len(owner.tokens)
+
+    def trim(self, sequence: int) -> None:
+        """Free the pages beyond a sequence's committed positions: grown into but never written."""
+        owner = self._get(sequence)
+        while len(owner.pages) > pages_for(len(owner.tokens)):
+            self._pool.give_back(owner.pages.pop())
 
     def _take_page(self, sequence: int) -> int:
         page = self._reserved_page(sequence)
@@ -329,9 +359,9 @@ class KvCache:
             owner.reserved -= 1
         elif self.free_pages <= 0:
             raise self._exhausted()
-        page = self._pages.popleft()
-        self._references[page] = 1
-        return page
+        if not self._pool.available:  # the reserved ones are still leaving
+            raise self._exhausted()
+        return self._pool.take()
 
     def _append(self, sequence: int, page: int) -> None:
         """Map the sequence's next tile to a page. The boards are told if theirs differs."""
@@ -348,20 +378,55 @@ class KvCache:
             "or reserved; release a sequence or plan for fewer or shorter ones"
         )
 
-    def _release(self, page: int) -> None:
-        self._references[page] -= 1
-        if self._references[page] == 0:
-            del self._references[page]
-            # A queued copy may still read it, and again if its step is redone.
-            self._queue.leaving_pages.append(page)
-
-    def _get(self, sequence: int) -> _Sequence:
+    def _get(self, sequence: int) -> KvSequence:
         try:
             return self._open[sequence]
         except KeyError:
             raise RequestError(
                 f"sequence {sequence} is not open; open: {sorted(self._open) or 'none'}"
             ) from None
+
+    # --- cached pages ---------------------------------------------------------------------------
+
+    def adopt(self, sequence: int, digests: Sequence[bytes], tokens: Sequence[int]) -> int:
+        """Begin an empty sequence with cached K and V of `tokens`, the last one's excluded.
+
+        Full pages are shared. Of one more page that begins with the next tokens, these positions
+        are copied. Returns the number of committed positions."""
+        owner = self._get(sequence)
+        for page in self.prefixes.pages(digests, tokens):
+            if not self._pool.is_referenced(page):
+                if owner.reserved:
+                    owner.reserved -= 1
+                elif self.free_pages <= 0:
+                    break
+            self._pool.share(page)
+            self._append(sequence, page)
+        count = len(owner.pages)
+        owner.digests = list(digests[: count + 1])
+        owner.tokens = list(tokens[: count * PAGE_POSITIONS])
+        self._adopt_partial(sequence, owner, tokens)
+        if owner.tokens:
+            self._queue.add(KvOp.length(sequence, len(owner.tokens)))
+        return len(owner.tokens)
+
+    def _adopt_partial(self, sequence: int, owner: KvSequence, tokens: Sequence[int]) -> None:
+        """Copy the positions of a cached page that continues the shared ones."""
+        start = len(owner.tokens)
+        source, count = self.prefixes.partial(owner, tokens)
+        spare = self.free_pages - self._pool.is_cached(source)  # it leaves until the next step
+        if not count or spare < (0 if owner.reserved else 1):
+            return
+        self._pool.share(source)  # not to be evicted for its copy
+        page = self._take_page(sequence)
+        self._pool.release(source)
+        self._queue.add(KvOp.copy(source, page, count))
+        owner.tokens.extend(tokens[start : start + count])
+
+    def limit_reserve(self, sequence: int, pages: int) -> None:
+        """Give back what is reserved for a sequence beyond `pages` pages, its own included."""
+        owner = self._get(sequence)
+        owner.reserved = max(0, min(owner.reserved, pages - len(owner.pages)))
 
     # --- rows -----------------------------------------------------------------------------------
 
@@ -403,6 +468,7 @@ class KvCache:
             if row.vector is not None:
                 owner.vectors[len(owner.tokens)] = row.vector
             owner.tokens.append(row.token)
+        self.prefixes.note(owner)
         self._queue.leaving_slots.extend(owner.rows)
         owner.rows.clear()
 
@@ -413,7 +479,9 @@ class KvCache:
 
     def committed_elsewhere(self, sequence: int, tokens: Sequence[int]) -> None:
         """Record positions that the boards committed themselves (the greedy loop)."""
-        self._get(sequence).tokens.extend(tokens)
+        owner = self._get(sequence)
+        owner.tokens.extend(tokens)
+        self.prefixes.note(owner)
 
     def _check_path(self, sequence: int, path: Sequence[int]) -> None:
         rows = self._open[sequence].rows
@@ -438,7 +506,7 @@ class KvCache:
         """The step with the last header has completed: the slots and pages it freed are free."""
         slots, pages = self._queue.carried()
         self._slots.extend(slots)
-        self._pages.extend(pages)
+        self._pool.returned(pages)
 
     def step_failed(self) -> None:
         """The step did not run: its header stays queued."""

@@ -125,6 +125,11 @@ class EngineOptions:
     speculation: SpeculationOptions | None = option(
         None, help="proposer and draft tree; tokens are the same", unset="plain decoding"
     )
+    prefix_cache: bool = option(
+        True,
+        help="keep K and V of finished requests for later ones with the same prefix",
+        flags=("--prefix-cache", "--no-prefix-cache"),
+    )
     kv: str = option(
         KV_AUTO,
         help="type of the KV cache; auto: as the checkpoint defines",

@@ -46,7 +46,8 @@ class Result:
     """A finished request: its prompt and its n outputs.
 
     `prompt_logprobs`: one entry per prompt token, None for the first, if they were requested.
-    `speculation`: counts of drafted and accepted tokens, if the engine speculates.
+    `speculation`: counts of drafted and accepted tokens, if the engine speculates. `cached_tokens`:
+    prompt tokens that were not computed, because the KV cache held them from earlier requests.
     """
 
     prompt: str | None
@@ -56,6 +57,7 @@ class Result:
     prompt_logprobs: tuple[PositionLogprobs | None, ...] | None = None
     timing: Timing = field(default_factory=Timing)
     speculation: SpeculationStatistics | None = None
+    cached_tokens: int = 0
 
     def __repr__(self) -> str:
         """The first output's text, cut, and counts: the whole result is in its fields."""
@@ -105,6 +107,7 @@ class Result:
         values["usage"] = {
             "prompt_tokens": self.prompt_tokens,
             "completion_tokens": self.completion_tokens,
+            "cached_tokens": values.pop("cached_tokens"),
         }
         return values
 

@@ -11,8 +11,13 @@ from lora_sdk.engine.generator import Generator
 from lora_sdk.engine.requests import Request
 
 
-async def deltas(generator: Generator, request: Request) -> AsyncGenerator[Delta, None]:
-    """Deltas of a request as they arrive. Closing the generator early cancels the request."""
+async def deltas(
+    generator: Generator,
+    request: Request,
+    on_result: Callable[[Result], object] | None = None,
+) -> AsyncGenerator[Delta, None]:
+    """Deltas of a request as they arrive, then its result for `on_result`. Closing the generator
+    early cancels the request."""
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[Delta | None] = asyncio.Queue()
     request.on_delta = _relay(loop, queue)
@@ -21,7 +26,9 @@ async def deltas(generator: Generator, request: Request) -> AsyncGenerator[Delta
     try:
         while (delta := await queue.get()) is not None:
             yield delta
-        request.result()  # raises the request's error
+        result = request.result()  # raises the request's error
+        if on_result is not None:
+            on_result(result)
     finally:
         request.cancel()
 

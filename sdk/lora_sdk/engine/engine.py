@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from functools import cached_property, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ from lora_host import abi
 from lora_host.errors import LoraError, RequestError
 from lora_sdk.adapters.slots import AdapterSlots
 from lora_sdk.arguments.signature import arguments_of
+from lora_sdk.core.kv_statistics import KvUse, PrefixCounts
 from lora_sdk.core.kvcache import KvCache
 from lora_sdk.core.opening import open_model
 from lora_sdk.core.options import EngineOptions
@@ -25,6 +26,7 @@ from lora_sdk.engine.ends import Ends, OnError, OnResult
 from lora_sdk.engine.forward import forward
 from lora_sdk.engine.generator import Generator
 from lora_sdk.engine.greedy import BoardLoop, GreedyLoop
+from lora_sdk.engine.prefix_source import PrefixSource
 from lora_sdk.engine.requests import OnDelta, Request
 from lora_sdk.engine.submission import (
     Prompt,
@@ -85,8 +87,15 @@ class Engine:
         except BaseException:
             self._loaded.stack.close()
             raise
+        self._prefixes = self._prefix_source(options)
         self._generator = Generator(
-            self._stepper, self._cache, plan.row_limit, greedy, self._adapters, self._speculation
+            self._stepper,
+            self._cache,
+            plan.row_limit,
+            greedy,
+            self._adapters,
+            self._speculation,
+            self._prefixes,
         )
         self._requests = RequestMaker(
             self.config, self.context, lambda: self.tokenizer, self._adapters.check
@@ -98,6 +107,15 @@ class Engine:
             lock, self._cache, self._stepper, self._adapters, plan, self._requests
         )
         self._closed = False
+
+    def _prefix_source(self, options: EngineOptions) -> PrefixSource | None:
+        """None: every prompt is computed. A draft that takes hidden states needs them of all."""
+        hidden = self._speculation is not None and self._speculation.wants_hidden
+        if hidden or not options.prefix_cache:
+            return None
+        quantization = self.config.quantization
+        kind = "fp16" if quantization is None else quantization.kv
+        return PrefixSource(self._cache, kind, self._adapters.digest)
 
     def __enter__(self) -> Engine:
         return self
@@ -174,6 +192,12 @@ class Engine:
     def speculation(self) -> SpeculationStatistics | None:
         """Counts of all verifications so far, None without speculation."""
         return None if self._speculation is None else self._speculation.statistics
+
+    @property
+    def kv_use(self) -> KvUse:
+        """The KV cache's pages now, and what common prefixes have saved so far."""
+        counts = PrefixCounts() if self._prefixes is None else self._prefixes.counts
+        return self._cache.use(counts, self._generator.preempted)
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -295,13 +319,18 @@ class Engine:
         return results[0] if single else results
 
     def astream(
-        self, prompt: Prompt, params: SamplingParams | None = None, **fields: Any
+        self,
+        prompt: Prompt,
+        params: SamplingParams | None = None,
+        on_result: Callable[[Result], object] | None = None,
+        **fields: Any,
     ) -> AsyncGenerator[Delta, None]:
-        """`stream` for asyncio; leaving the loop cancels the request."""
+        """`stream` for asyncio; leaving the loop cancels the request. `on_result` receives the
+        result after the last delta."""
         from lora_sdk.engine.background import deltas
 
         request = self._requests.request(one_prompt(prompt), one_params(params, fields))
-        return deltas(self._generator, request)
+        return deltas(self._generator, request, on_result)
 
     def _restore_adapters(self) -> None:
         self._adapters.restore(self._loaded.cluster, self._loaded.plan)

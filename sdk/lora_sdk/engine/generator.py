@@ -20,6 +20,7 @@ from lora_sdk.engine.turns import Turns, Waiter
 
 if TYPE_CHECKING:
     from lora_sdk.adapters.slots import AdapterSlots
+    from lora_sdk.engine.kv_source import KvSource
     from lora_sdk.spec.loop import Speculation
 
 
@@ -36,10 +37,14 @@ class Generator:
         greedy: GreedyLoop | None = None,
         adapters: AdapterSlots | None = None,
         speculation: Speculation | None = None,
+        source: KvSource | None = None,
     ) -> None:
+        """`source`: see Scheduler."""
         self.lock = FairLock()
-        scheduler = Scheduler(cache, row_limit, adapters)
-        self._loop = StepLoop(scheduler, stepper, cache, greedy, speculation, self._must_return)
+        self._scheduler = Scheduler(cache, row_limit, adapters, source)
+        self._loop = StepLoop(
+            self._scheduler, stepper, cache, greedy, speculation, self._must_return
+        )
         self._inbox: deque[Request] = deque()
         self._turns = Turns()
         self._closed = False
@@ -53,6 +58,11 @@ class Generator:
     def new_tokens(self) -> int:
         """Tokens of all requests so far."""
         return self._loop.new_tokens
+
+    @property
+    def preempted(self) -> int:
+        """Times that a sequence gave its pages back before its end."""
+        return self._scheduler.preempted
 
     def submit(self, request: Request) -> None:
         """Queue a request. It takes part from the next step on. Does not wait."""

@@ -3,9 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from lora_sdk.core.kvcache import KvCache
+
+
+@dataclass(frozen=True, eq=False)  # compared by identity
+class NewSequence:
+    """A sequence to be opened for `tokens`, whose rows use `adapter`.
+
+    `pages`: those that it holds or reserves in total. `salt`: sequences with different ones share
+    nothing. `recompute`: every token must be computed, because its row's results are wanted.
+    `firm`: it may not run out of pages."""
+
+    tokens: Sequence[int]
+    pages: int
+    adapter: str | None = None
+    salt: str | None = None
+    recompute: bool = False
+    firm: bool = False
 
 
 class KvSource(Protocol):
@@ -14,9 +31,11 @@ class KvSource(Protocol):
     Called between steps, under the generator's lock. A source that works in parallel with the steps
     returns None from `computed` until it is done."""
 
-    def open(self, tokens: Sequence[int], adapter: str | None, pages: int) -> int:
-        """A sequence for `tokens`, whose rows use `adapter`. It holds or reserves `pages` pages in
-        total. RequestError if they are not free."""
+    def needs(self, new: NewSequence) -> int:
+        """Free pages that `open` would reserve now."""
+
+    def open(self, new: NewSequence) -> int:
+        """Open the sequence. RequestError if its pages are not free."""
 
     def computed(self, sequence: int) -> int | None:
         """Committed positions of a sequence from `open`, fewer than its tokens; None while they are
@@ -29,9 +48,13 @@ class OwnPrefill:
     def __init__(self, cache: KvCache) -> None:
         self._cache = cache
 
-    def open(self, tokens: Sequence[int], adapter: str | None, pages: int) -> int:
+    def needs(self, new: NewSequence) -> int:
         """See KvSource."""
-        return self._cache.open(pages)
+        return new.pages
+
+    def open(self, new: NewSequence) -> int:
+        """See KvSource."""
+        return self._cache.open(new.pages)
 
     def computed(self, sequence: int) -> int | None:
         """See KvSource."""

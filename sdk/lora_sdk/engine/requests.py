@@ -117,6 +117,12 @@ class Request:
     ended: bool = False  # every delta has been delivered
     speculation: SpeculationStatistics | None = None  # counts, if the engine speculates
     search: BeamSearch | None = None
+    cached_tokens: int | None = None  # of its prompt; None until it has started
+
+    def note_cached(self, count: int) -> None:
+        """Its prompt's first `count` tokens are not computed, at its first start."""
+        if self.cached_tokens is None:
+            self.cached_tokens = count
 
     @property
     def done(self) -> bool:
@@ -167,6 +173,7 @@ class Request:
             seed=self.seed,
             prompt_logprobs=tuple(self.prompt_logprobs) if requested else None,
             speculation=self.speculation,
+            cached_tokens=self.cached_tokens or 0,
             timing=Timing(
                 queued=(self.started or self.submitted) - self.submitted,
                 first_token=(self.first_token or self.submitted) - self.submitted,

@@ -10,12 +10,13 @@ from __future__ import annotations
 import time
 from collections import deque
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from lora_host.errors import LoraError, RequestError
 from lora_sdk.core.kvcache import PAGE_POSITIONS, KvCache, pages_for
 from lora_sdk.engine.beams import BeamGroup, beam_samples
-from lora_sdk.engine.kv_source import KvSource, OwnPrefill
+from lora_sdk.engine.kv_source import KvSource, NewSequence, OwnPrefill
 from lora_sdk.engine.requests import Request, Sample, positions_of
 
 if TYPE_CHECKING:
@@ -41,6 +42,19 @@ class Group:
         """Max pages of a sequence, and of a beam one for a copy."""
         positions = positions_of(self.request.tokens, max(s.left for s in self.samples))
         return pages_for(positions) + (self.request.search is not None)
+
+    @cached_property
+    def sequence(self) -> NewSequence:
+        """The sequence of its prefill."""
+        request, params = self.request, self.request.params
+        return NewSequence(
+            request.tokens,
+            self.pages(),
+            params.adapter,
+            params.cache_salt,
+            recompute=params.prompt_logprobs is not None,
+            firm=request.search is not None,
+        )
 
 
 @dataclass(eq=False)  # compared by identity
@@ -120,6 +134,7 @@ class Scheduler:
         self._waiting: deque[Group] = deque()
         self.running: list[Track] = []
         self._next_track = 0
+        self.preempted = 0  # sequences that gave their pages back before their end
 
     @property
     def waiting(self) -> int:
@@ -169,9 +184,9 @@ class Scheduler:
         while self._waiting:
             group = self._waiting[0]
             free = self._cache.free_sequences - sum(len(t.siblings) for t in self.running)
-            if group.pages() > self._cache.free_pages or len(group.samples) > free:
+            if len(group.samples) > free or not self.has_slot(group.request):
                 return
-            if not self.has_slot(group.request):
+            if self._source.needs(group.sequence) > self._cache.free_pages:
                 return
             self._start(group)
 
@@ -201,6 +216,7 @@ class Scheduler:
                 continue
             if computed is not None:
                 track.computed, track.fetching = computed, False
+                track.request.note_cached(computed)
 
     def plan(self) -> list[Slice]:
         """The slices of the next step, with at most `free_rows` rows in total."""
@@ -258,7 +274,7 @@ class Scheduler:
     def _start(self, group: Group) -> None:
         request = group.request
         try:
-            sequence = self._open(request, group.pages())
+            sequence = self._open(group.sequence)
         except LoraError as error:
             self.remove(request)
             request.fail(error)
@@ -272,9 +288,9 @@ class Scheduler:
             track.beams = BeamGroup(request.search, [track], group.pages_each())
         self.running.append(track)
 
-    def _open(self, request: Request, pages: int) -> int:
-        adapter = request.params.adapter
-        sequence = self._source.open(request.tokens, adapter, pages)
+    def _open(self, new: NewSequence) -> int:
+        adapter = new.adapter
+        sequence = self._source.open(new)
         if adapter is not None and self._adapters is not None:
             try:
                 self._adapters.attach(sequence, adapter)

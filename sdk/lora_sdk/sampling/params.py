@@ -147,6 +147,11 @@ class SamplingParams:
     )
     skip_special_tokens: bool = option(True, help="omit special tokens from the text")
     adapter: str | None = option(None, help="name of a loaded adapter", unset="the model alone")
+    cache_salt: str | None = option(
+        None,
+        help="requests with another salt share no cached prefix",
+        unset="shared with all that have none",
+    )
     allowed_tokens: AllowedTokens | None = option(
         None, help="callback before sampling that restricts the next token (grammars)"
     )

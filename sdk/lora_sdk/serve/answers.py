@@ -37,13 +37,15 @@ class Usage:
 
     prompt: int
     completion: int = 0
+    cached: int = 0  # prompt tokens that were not computed
 
-    def as_dict(self) -> dict[str, int]:
+    def as_dict(self) -> dict[str, Any]:
         """As `usage`."""
         return {
             "prompt_tokens": self.prompt,
             "completion_tokens": self.completion,
             "total_tokens": self.prompt + self.completion,
+            "prompt_tokens_details": {"cached_tokens": self.cached},
         }
 
 

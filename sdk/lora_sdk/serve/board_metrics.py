@@ -11,6 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 if TYPE_CHECKING:
+    from lora_sdk.core.kv_statistics import KvUse
     from lora_sdk.engine.engine import Engine
 
 _WAIT = 0.2  # seconds; the boards' own loop may hold them for longer
@@ -25,8 +26,7 @@ class BoardReading:
     redone: int
     frames_dropped: int
     links: tuple[tuple[int, int, bool, int, int], ...]
-    pages: int
-    free_pages: int
+    kv: KvUse
     drafts: int
     drafted: int
     accepted: int
@@ -34,7 +34,7 @@ class BoardReading:
 
 def read_boards(engine: Engine) -> BoardReading:
     """Ask the boards; waits for the step that runs."""
-    cluster, cache, speculation = engine.cluster, engine._cache, engine.speculation
+    cluster, speculation = engine.cluster, engine.speculation
     stats = cluster.stats()
     links = []
     for cable in cluster.cables:
@@ -49,8 +49,7 @@ def read_boards(engine: Engine) -> BoardReading:
         engine.redone_steps,
         stats.frames_dropped,
         tuple(links),
-        cache.total_pages,
-        cache.free_pages,
+        engine.kv_use,
         speculation.verifications if speculation else 0,
         sum(speculation.rows.values()) if speculation else 0,
         sum(speculation.accepted.values()) if speculation else 0,
@@ -81,13 +80,7 @@ class BoardCollector(Collector):
         reading = self._reading
         if reading is None:
             return
-        used = reading.pages - reading.free_pages
-        yield GaugeMetricFamily(
-            "vllm:kv_cache_usage_perc", "Share of KV pages in use or reserved, 0 to 1",
-            used / reading.pages,
-        )  # fmt: skip
-        yield GaugeMetricFamily("lora_kv_pages", "KV pages for sequences", reading.pages)
-        yield GaugeMetricFamily("lora_kv_pages_free", "KV pages that are free", reading.free_pages)
+        yield from _pages(reading.kv)
         yield GaugeMetricFamily("lora_boards", "Boards that are open", reading.boards)
         yield CounterMetricFamily("lora_steps", "Steps run on the boards", reading.steps)
         yield CounterMetricFamily("lora_redone_steps", "Steps that were redone", reading.redone)
@@ -104,6 +97,29 @@ class BoardCollector(Collector):
             "vllm:spec_decode_num_accepted_tokens", "Accepted drafts", reading.accepted
         )
         yield from _links(reading)
+
+
+def _pages(kv: KvUse) -> Iterator[Metric]:
+    yield GaugeMetricFamily(
+        "vllm:kv_cache_usage_perc", "Share of KV pages in use or reserved, 0 to 1",
+        kv.held / kv.total,
+    )  # fmt: skip
+    yield GaugeMetricFamily("lora_kv_pages", "KV pages for sequences", kv.total)
+    yield GaugeMetricFamily("lora_kv_pages_free", "KV pages that hold nothing", kv.free)
+    yield GaugeMetricFamily(
+        "lora_kv_pages_cached",
+        "KV pages kept for later requests, until others need them",
+        kv.cached,
+    )
+    yield CounterMetricFamily(
+        "vllm:prefix_cache_queries", "Tokens looked up in the prefix cache", kv.looked_up
+    )
+    yield CounterMetricFamily(
+        "vllm:prefix_cache_hits", "Tokens that the prefix cache held", kv.cached_tokens
+    )
+    yield CounterMetricFamily(
+        "vllm:num_preemptions", "Sequences that gave their pages to older ones", kv.preempted
+    )
 
 
 def _links(reading: BoardReading) -> Iterator[Metric]:

@@ -118,7 +118,7 @@ async def answer(service: Service, caller: Caller, body: ChatBody) -> dict[str, 
         more["prompt_logprobs"] = prepared.names.prompt(result.prompt_logprobs or ())
     return prepared.heading.answer(
         [_choice(prepared, output) for output in result.outputs],
-        usage=Usage(result.prompt_tokens, result.completion_tokens).as_dict(),
+        usage=Usage(result.prompt_tokens, result.completion_tokens, result.cached_tokens).as_dict(),
         **more,
     )
 
@@ -133,7 +133,7 @@ async def stream(
     if options is not None and options.include_usage:
         more["usage"] = None
     texts: dict[int, ToolText] = {}
-    async with aclosing(stream_all(service, caller, [prepared.job])) as deltas:
+    async with aclosing(stream_all(service, caller, [prepared.job], usage)) as deltas:
         async for _, delta in deltas:
             if options is not None and options.continuous_usage_stats:
                 more["usage"] = usage.as_dict()

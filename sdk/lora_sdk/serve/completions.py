@@ -81,6 +81,7 @@ async def answer(service: Service, caller: Caller, body: CompletionBody) -> dict
     usage = prepared.usage
     choices = []
     for index, result in enumerate(results):
+        usage.cached += result.cached_tokens
         usage.completion += 0 if prepared.scored else result.completion_tokens
         choices += [_choice(prepared, index, result, output) for output in result.outputs]
     return prepared.heading.answer(choices, usage=usage.as_dict())
@@ -97,7 +98,7 @@ async def stream(
         more["usage"] = None
     parts: dict[int, CompletionLogprobs] = {}
     echoed: set[int] = set()
-    async with aclosing(stream_all(service, caller, prepared.jobs)) as deltas:
+    async with aclosing(stream_all(service, caller, prepared.jobs, usage)) as deltas:
         async for job, delta in deltas:
             if not prepared.scored:
                 usage.completion += delta.token_id is not None

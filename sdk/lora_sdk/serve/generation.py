@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lora_host.errors import LoraError
 from lora_sdk.core.results import Delta, Result
 from lora_sdk.sampling import SamplingParams
+from lora_sdk.serve.answers import Usage
 from lora_sdk.serve.gate import Ticket
 from lora_sdk.serve.service import Caller, Service
 
@@ -25,7 +26,7 @@ class Job:
 
 async def run_all(service: Service, caller: Caller, jobs: Sequence[Job]) -> list[Result]:
     """The results of all jobs; the first that fails ends the others. Raises ApiError."""
-    tickets = _enter(service, caller, jobs)
+    tickets, jobs = _enter(service, caller, jobs), _salted(service, caller, jobs)
     tasks = [
         asyncio.ensure_future(_run(service, job, ticket))
         for job, ticket in zip(jobs, tickets, strict=True)
@@ -39,13 +40,14 @@ async def run_all(service: Service, caller: Caller, jobs: Sequence[Job]) -> list
 
 
 async def stream_all(
-    service: Service, caller: Caller, jobs: Sequence[Job]
+    service: Service, caller: Caller, jobs: Sequence[Job], usage: Usage
 ) -> AsyncGenerator[tuple[int, Delta], None]:
-    """(index of the job, its next delta) as they come. Raises ApiError; closing it cancels."""
-    tickets = _enter(service, caller, jobs)
+    """(index of the job, its next delta) as they come; `usage` receives the cached tokens of those
+    that have ended. Raises ApiError; closing it cancels."""
+    tickets, jobs = _enter(service, caller, jobs), _salted(service, caller, jobs)
     queue: asyncio.Queue[tuple[int, Delta | None]] = asyncio.Queue()
     tasks = [
-        asyncio.ensure_future(_pump(service, job, ticket, index, queue))
+        asyncio.ensure_future(_pump(service, job, ticket, index, queue, usage))
         for index, (job, ticket) in enumerate(zip(jobs, tickets, strict=True))
     ]
     left, tokens = len(jobs), 0
@@ -66,6 +68,16 @@ async def stream_all(
 def _enter(service: Service, caller: Caller, jobs: Sequence[Job]) -> list[Ticket]:
     caller.counts["prompt_tokens"] = sum(len(job.tokens) for job in jobs)
     return service.gate.enter(caller.client, [job.params.sequences for job in jobs])
+
+
+def _salted(service: Service, caller: Caller, jobs: Sequence[Job]) -> list[Job]:
+    """The jobs as they are run: clients with different keys share no cached prefix."""
+    if not service.settings.keys:
+        return list(jobs)
+    return [
+        Job(job.tokens, replace(job.params, cache_salt=f"{caller.client} {job.params.cache_salt}"))
+        for job in jobs
+    ]
 
 
 async def _end(tasks: Sequence[asyncio.Future[Any]], tickets: Sequence[Ticket]) -> None:
@@ -97,12 +109,18 @@ async def _pump(
     ticket: Ticket,
     index: int,
     queue: asyncio.Queue[tuple[int, Delta | None]],
+    usage: Usage,
 ) -> None:
     clock = service.metrics.clock(len(job.tokens))
+
+    def ended(result: Result) -> None:
+        usage.cached += result.cached_tokens
+
     try:
         await ticket.wait()
         clock.granted()
-        async with aclosing(service.engine.astream(job.tokens, job.params)) as deltas:
+        stream = service.engine.astream(job.tokens, job.params, ended)
+        async with aclosing(stream) as deltas:
             async for delta in deltas:
                 clock.received(delta)
                 queue.put_nowait((index, delta))

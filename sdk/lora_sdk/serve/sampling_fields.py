@@ -20,7 +20,13 @@ Texts = Annotated[list[Text], Field(max_length=64)]
 _SAME_NAMES = (
     *("n", "temperature", "top_p", "top_k", "min_p", "seed", "stop", "stop_token_ids"),
     *("repetition_penalty", "presence_penalty", "frequency_penalty", "bad_words", "ignore_eos"),
-    *("min_tokens", "include_stop_str_in_output", "skip_special_tokens", "prompt_logprobs"),
+    *(
+        "cache_salt",
+        "min_tokens",
+        "include_stop_str_in_output",
+        "skip_special_tokens",
+        "prompt_logprobs",
+    ),
 )
 """Fields that SamplingParams has under the same name."""
 
@@ -62,6 +68,7 @@ class SamplingFields(GrammarFields):
     include_stop_str_in_output: bool = False
     skip_special_tokens: bool = True
     prompt_logprobs: int | None = Field(default=None, ge=0, le=MAX_LOGPROBS)
+    cache_salt: Text | None = None
     return_tokens_as_token_ids: bool = False
     use_beam_search: bool = False
     best_of: int | None = None

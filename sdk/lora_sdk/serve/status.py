@@ -61,7 +61,7 @@ async def status(service: Service) -> dict[str, object]:
 
 def _counts(reading: BoardReading) -> dict[str, object]:
     return {
-        "kv": {"pages": reading.pages, "free": reading.free_pages},
+        "kv": {"pages": reading.kv.total, "free": reading.kv.total - reading.kv.held},
         "steps": reading.steps,
         "redone_steps": reading.redone,
         "speculation": {

@@ -144,7 +144,7 @@ def _wall(
         def opened(options: SpeculationOptions | None) -> Engine:
             engine = Engine(
                 request.model, setup.boards, devices, overlay=overlay, context=request.context,
-                max_sequences=1, speculation=options,
+                max_sequences=1, speculation=options, prefix_cache=False,
             )  # fmt: skip
             return stack.enter_context(engine)
 

@@ -1,0 +1,31 @@
+"""One sequence of the KV cache: its pages, committed tokens and uncommitted rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lora_sdk.core.contents import Uncommitted
+
+__all__ = ["PAGE_POSITIONS", "KvSequence", "Uncommitted", "pages_for"]
+
+PAGE_POSITIONS = 32
+
+
+def pages_for(positions: int) -> int:
+    """Pages needed for `positions` positions."""
+    return -(-positions // PAGE_POSITIONS)
+
+
+@dataclass
+class KvSequence:
+    """What is known of an open sequence. The boards hold the bytes."""
+
+    pages: list[int] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)  # of the committed positions
+    rows: dict[int, Uncommitted] = field(default_factory=dict)  # by slot
+    reserved: int = 0  # pages set aside for this sequence, not yet taken
+    vectors: dict[int, NDArray[np.float16]] = field(default_factory=dict)  # by position
+    digests: list[bytes] | None = None  # the root and those of the full pages; None: never cached

@@ -1,0 +1,102 @@
+"""K and V of prefixes that the boards have computed before, or compute now for another sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lora_sdk.core.kv_statistics import PrefixCounts
+from lora_sdk.core.kvcache import PAGE_POSITIONS, KvCache
+from lora_sdk.core.prefix_index import page_digests, root_digest
+from lora_sdk.engine.kv_source import NewSequence
+
+ORIGIN = b"boards"  # K and V that the boards computed: they are equal to the bit
+
+
+@dataclass(frozen=True, eq=False)  # compared by identity
+class _Opened:
+    new: NewSequence
+    digests: list[bytes]  # the root, then those of the full pages of its tokens
+    sequence: int
+    token: object  # of the cache, for this use of the number
+
+
+class PrefixSource:
+    """A KvSource over the pages of one engine's KV cache.
+
+    A sequence waits while another one computes the page that it needs next, so that requests that
+    arrive together compute their common prefix once."""
+
+    def __init__(
+        self, cache: KvCache, kv_kind: str, adapter_digest: Callable[[str], bytes]
+    ) -> None:
+        """`adapter_digest`: digest of the weights of a loaded adapter, by its name."""
+        self._cache = cache
+        self._kind = kv_kind.encode()
+        self._adapter_digest = adapter_digest
+        self._opened: dict[int, _Opened] = {}
+        self._computing: dict[bytes, _Opened] = {}  # page -> who computes it, or has
+        self.counts = PrefixCounts()
+        self._last: tuple[NewSequence, list[bytes]] | None = None
+
+    def needs(self, new: NewSequence) -> int:
+        """See KvSource. Pages that others use or compute now take none of the free ones."""
+        if new.recompute:
+            return new.pages
+        digests = self._digests(new)
+        found = self._cache.prefixes.pages(digests, new.tokens)
+        tile = len(found)
+        while not new.firm and self._waits_for(new, digests, tile):
+            tile += 1
+        return max(0, new.pages - self._cache.prefixes.referenced(found) - (tile - len(found)))
+
+    def open(self, new: NewSequence) -> int:
+        """See KvSource."""
+        digests = self._digests(new)
+        sequence = self._cache.open(self.needs(new), digests[0])
+        before = self._opened.pop(sequence, None)
+        if before is not None:
+            self._forget(before)
+        self._opened[sequence] = _Opened(new, digests, sequence, self._cache.identity(sequence))
+        return sequence
+
+    def computed(self, sequence: int) -> int | None:
+        """See KvSource."""
+        opened = self._opened[sequence]
+        new, digests, count = opened.new, opened.digests, 0
+        if not new.recompute:
+            found = self._cache.prefixes.pages(digests, new.tokens)
+            if self._waits_for(new, digests, len(found)):
+                return None
+            count = self._cache.adopt(sequence, digests, new.tokens)
+            self._cache.limit_reserve(sequence, new.pages)
+        self.counts.looked_up += len(new.tokens)
+        self.counts.cached += count
+        for digest in digests[1 + count // PAGE_POSITIONS :]:
+            self._computing[digest] = opened
+        return count
+
+    def _digests(self, new: NewSequence) -> list[bytes]:
+        adapter = b"" if new.adapter is None else self._adapter_digest(new.adapter)
+        salt = b"" if new.salt is None else ascii(new.salt).encode()
+        root = root_digest(ORIGIN, self._kind, adapter, salt)
+        if self._last is None or self._last[0] is not new or self._last[1][0] != root:
+            self._last = new, page_digests(root, new.tokens, PAGE_POSITIONS)
+        return self._last[1]
+
+    def _waits_for(self, new: NewSequence, digests: list[bytes], tile: int) -> bool:
+        """Whether another sequence computes page `tile`, which `new` could then share."""
+        if tile >= (len(new.tokens) - 1) // PAGE_POSITIONS:
+            return False
+        other = self._computing.get(digests[tile + 1])
+        return (
+            other is not None
+            and other.new is not new
+            and self._cache.identity(other.sequence) is other.token
+            and self._cache.length(other.sequence) < (tile + 1) * PAGE_POSITIONS
+        )
+
+    def _forget(self, opened: _Opened) -> None:
+        for digest in opened.digests[1:]:
+            if self._computing.get(digest) is opened:
+                del self._computing[digest]
