@@ -111,7 +111,7 @@ def test_a_source_that_fails_ends_its_request_alone() -> None:
 def test_a_track_knows_what_is_left() -> None:
     params = SamplingParams()
     sample = Sample(Sampler(params, VOCABULARY, 7, 0), None, 9)
-    track = Track(Request(None, [1, 2, 3, 4], params, 7, [sample]), sample, 0)
+    track = Track(Request(None, [1, 2, 3, 4], params, 7, [sample]), sample, 0, 1)
     assert (track.left, track.prefilling, track.tokens(3)) == (4, True, [1, 2, 3])
     track.computed = 3
     sample.output += [7, 8]

@@ -1,8 +1,10 @@
 """Selects the running sequences and their tokens in the next step.
 
-First come, first served. A request starts once all pages that it may need are free, so running
-requests are never preempted. Every running sequence gets one row of each step while there are rows.
-The remaining rows go to prompts, oldest first.
+First come, first served. A request starts once there are pages for its prompt and one for each
+running sequence to grow into. If pages run out later, the youngest sequence is preempted: it
+gives back what it holds and waits at the front of the queue, to be rebuilt from its prompt and its
+emitted tokens. Every running sequence gets one row of each step while there are rows. The remaining
+rows go to prompts, oldest first.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from lora_host.errors import LoraError, RequestError
+from lora_host.errors import AdapterError, LoraError, RequestError
 from lora_sdk.core.kvcache import PAGE_POSITIONS, KvCache, pages_for
 from lora_sdk.engine.beams import BeamGroup, beam_samples
 from lora_sdk.engine.kv_source import KvSource, NewSequence, OwnPrefill
@@ -27,32 +29,52 @@ if TYPE_CHECKING:
 
 @dataclass
 class Group:
-    """Samples of one request that share one prefill."""
+    """Samples of one request that share one prefill: of its prompt, and of the tokens emitted by a
+    sample that was preempted. `arrival` orders requests. `weights`: digest of the adapter that
+    computed those tokens."""
 
     request: Request
     samples: list[Sample]
+    arrival: int
+    weights: bytes | None = None
+
+    @cached_property
+    def tokens(self) -> list[int]:
+        """The tokens to be computed before a new one."""
+        return [*self.request.tokens, *self.samples[0].output]
 
     def pages(self) -> int:
         """Max pages that the group may need."""
-        prompt = self.request.tokens
-        each = self.pages_each()
-        return each + (len(self.samples) - 1) * (each - len(prompt) // PAGE_POSITIONS)
+        return self._pages(self.pages_each())
 
     def pages_each(self) -> int:
         """Max pages of a sequence, and of a beam one for a copy."""
-        positions = positions_of(self.request.tokens, max(s.left for s in self.samples))
-        return pages_for(positions) + (self.request.search is not None)
+        return pages_for(self._positions) + (self.request.search is not None)
+
+    def pages_now(self) -> int:
+        """Pages until every sample has emitted a token; all pages of beams, never preempted."""
+        if self.request.search is not None:
+            return self.pages()
+        return self._pages(pages_for(min(len(self.tokens) + 1, self._positions)))
+
+    @property
+    def _positions(self) -> int:
+        return positions_of(self.tokens, max(s.left for s in self.samples))
+
+    def _pages(self, each: int) -> int:
+        return each + (len(self.samples) - 1) * (each - len(self.tokens) // PAGE_POSITIONS)
 
     @cached_property
     def sequence(self) -> NewSequence:
         """The sequence of its prefill."""
         request, params = self.request, self.request.params
+        unknown = len(request.tokens) - len(request.prompt_logprobs)
         return NewSequence(
-            request.tokens,
-            self.pages(),
+            self.tokens,
+            self.pages_now(),
             params.adapter,
             params.cache_salt,
-            recompute=params.prompt_logprobs is not None,
+            recompute=params.prompt_logprobs is not None and unknown > 0,
             firm=request.search is not None,
         )
 
@@ -65,6 +87,7 @@ class Track:
     request: Request
     sample: Sample
     sequence: int
+    arrival: int
     computed: int = 0
     fetching: bool = False
     siblings: list[Sample] = field(default_factory=list)  # forked once the prompt is computed
@@ -134,6 +157,7 @@ class Scheduler:
         self._waiting: deque[Group] = deque()
         self.running: list[Track] = []
         self._next_track = 0
+        self._arrivals = 0
         self.preempted = 0  # sequences that gave their pages back before their end
 
     @property
@@ -157,7 +181,11 @@ class Scheduler:
                     f"beam_width is {len(samples)}; the boards have {size} sequences: use fewer "
                     "beams or a larger max_sequences"
                 )
-        groups = [Group(request, samples[i : i + size]) for i in range(0, len(samples), size)]
+        self._arrivals += 1
+        groups = [
+            Group(request, samples[i : i + size], self._arrivals)
+            for i in range(0, len(samples), size)
+        ]
         for group in groups:
             if group.pages() > self._cache.total_pages:
                 raise RequestError(
@@ -186,9 +214,29 @@ class Scheduler:
             free = self._cache.free_sequences - sum(len(t.siblings) for t in self.running)
             if len(group.samples) > free or not self.has_slot(group.request):
                 return
-            if self._source.needs(group.sequence) > self._cache.free_pages:
-                return
-            self._start(group)
+            try:
+                if not self._fits(group):
+                    return
+                self._start(group)
+            except LoraError as error:
+                self.remove(group.request)
+                group.request.fail(error)
+
+    def _fits(self, group: Group) -> bool:
+        """Whether there are pages for the group, and one for each running sequence to grow into."""
+        self._check_weights(group)
+        return self._source.needs(group.sequence) + len(self.running) <= self._cache.free_pages
+
+    def _check_weights(self, group: Group) -> None:
+        """AdapterError if the adapter of a preempted sequence is another one now."""
+        name = group.request.params.adapter
+        if group.weights is None or name is None or self._adapters is None:
+            return
+        if self._adapters.digest(name) != group.weights:
+            raise AdapterError(
+                f"adapter {name!r} was loaded again with other weights while a request that uses "
+                "it waited for KV pages; submit the request again"
+            )
 
     def has_slot(self, request: Request) -> bool:
         """Whether the request's adapter is on the boards or could be loaded now."""
@@ -238,12 +286,15 @@ class Scheduler:
         share = len(track.request.tokens) // PAGE_POSITIONS
         started = []
         for sample in siblings:
-            each = pages_for(positions_of(track.request.tokens, sample.left))
+            positions = positions_of(track.request.tokens, sample.left)
+            each = pages_for(min(len(track.request.tokens) + 1, positions))
             if track.beams is not None:
                 each = track.beams.pages
             sequence = self._cache.fork(track.sequence, each - share)
             draft = track.draft.fork() if track.draft is not None else None
-            sibling = Track(track.request, sample, sequence, track.computed, draft=draft)
+            sibling = Track(
+                track.request, sample, sequence, track.arrival, track.computed, draft=draft
+            )
             sibling.beams = track.beams
             started.append(sibling)
         self.running.extend(started)
@@ -259,6 +310,26 @@ class Scheduler:
         if self._cache.is_open(track.sequence):
             self._cache.close(track.sequence)
 
+    def youngest(self) -> Track | None:
+        """The sequence to be preempted: of the request that came last, never of beams. None if it
+        is the only one that runs."""
+        tracks = [track for track in self.running if track.beams is None]
+        if len(self.running) < 2 or not tracks:
+            return None
+        return max(reversed(tracks), key=lambda track: track.arrival)
+
+    def preempt(self, track: Track) -> None:
+        """Give back all that a sequence holds: pages, rows, adapter slot, draft. It is rebuilt from
+        its prompt and its emitted tokens, before any sequence that waits now."""
+        name = track.request.params.adapter
+        weights = None
+        if name is not None and self._adapters is not None:
+            weights = self._adapters.digest(name)
+        self.end(track)
+        samples = [track.sample, *track.siblings]
+        self._waiting.appendleft(Group(track.request, samples, track.arrival, weights))
+        self.preempted += 1
+
     def abandon(self) -> list[Request]:
         """Remove all requests and return them."""
         requests = self.requests()
@@ -273,17 +344,12 @@ class Scheduler:
 
     def _start(self, group: Group) -> None:
         request = group.request
-        try:
-            sequence = self._open(group.sequence)
-        except LoraError as error:
-            self.remove(request)
-            request.fail(error)
-            return
+        sequence = self._open(group.sequence)
         self._waiting.popleft()
         if request.started is None:
             request.started = time.monotonic()
         leader, *siblings = group.samples
-        track = Track(request, leader, sequence, fetching=True, siblings=siblings)
+        track = Track(request, leader, sequence, group.arrival, fetching=True, siblings=siblings)
         if request.search is not None:
             track.beams = BeamGroup(request.search, [track], group.pages_each())
         self.running.append(track)

@@ -15,6 +15,7 @@ from lora_sdk.core.stepper import Stepper
 from lora_sdk.core.verify import Tree, choose_for_row, walk
 from lora_sdk.engine.beams import BeamGroup, take_hypotheses
 from lora_sdk.engine.greedy import GreedyLoop
+from lora_sdk.engine.page_grants import PageGrants
 from lora_sdk.engine.requests import Request
 from lora_sdk.engine.scheduler import Scheduler, Slice, Track
 from lora_sdk.sampling.beam_search import Beam
@@ -45,6 +46,7 @@ class StepLoop:
         self._greedy = greedy
         self._speculation = speculation
         self._must_return = must_return
+        self._grants = PageGrants(scheduler, stepper, cache)
         self._plain_step = False  # the next step has no drafted rows
         self.new_tokens = 0
         self._affected: list[Request] = []  # the requests that a failure now would end
@@ -86,7 +88,7 @@ class StepLoop:
         if self._scheduler.idle:
             return False
         track = None if one_step else self._lone_track()
-        max_tokens = 0 if track is None else self._plain_tokens(track)
+        max_tokens = 0 if track is None else self._grants.tokens(track, self._plain_tokens(track))
         if track is not None and max_tokens and self._greedy is not None:
             self._run_greedy(track, self._greedy, max_tokens)
         elif self._scheduler.running:
@@ -182,9 +184,9 @@ class StepLoop:
             self._stepper.flush()
             slices = self._scheduler.plan()
         plain, self._plain_step = self._plain_step, False
-        if self._speculation is None or plain:
-            return slices
-        return self._speculation.extend(slices, self._scheduler.free_rows)
+        if self._speculation is not None and not plain:
+            slices = self._speculation.extend(slices, self._scheduler.free_rows)
+        return self._grants.granted(slices)
 
     def _check_slots(self) -> None:
         """RequestError if no row is free until the caller of the token API commits."""
@@ -318,7 +320,7 @@ class StepLoop:
             request.prompt_logprobs.append(None)  # the first token has no context
         for index in part:
             following = rows[index].position + 1
-            if following < len(request.tokens):
+            if following == len(request.prompt_logprobs) < len(request.tokens):  # not noted before
                 logits = result.logits[result.rows.index(index)]
                 entry = position_logprobs(logits, request.tokens[following], count)
                 request.prompt_logprobs.append(track.sample.with_texts(entry))
@@ -370,6 +372,9 @@ class StepLoop:
             loop.run(track.sequence, track.pending, max_tokens, on_token)
         except ModelError as error:
             request.fail(ModelError(f"{request.name}: {error}", row=error.row))
+        finally:
+            if self._cache.is_open(track.sequence):
+                self._cache.trim(track.sequence)
         if request.done or request.error is not None:
             self._scheduler.remove(request)
 

@@ -1,0 +1,59 @@
+"""Pages for the rows of the next step. If there are too few, the youngest sequences wait."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lora_host.errors import RequestError
+from lora_sdk.core.kvcache import KvCache
+from lora_sdk.core.stepper import Stepper
+from lora_sdk.engine.scheduler import Scheduler, Slice, Track
+
+_EVICTED = 4  # cached pages that the boards' own loop may take at a time
+
+
+class PageGrants:
+    """Grants pages to running sequences. Cached pages are evicted before a sequence is preempted,
+    and drafts are left out before that."""
+
+    def __init__(self, scheduler: Scheduler, stepper: Stepper, cache: KvCache) -> None:
+        self._scheduler = scheduler
+        self._stepper = stepper
+        self._cache = cache
+
+    def granted(self, slices: list[Slice]) -> list[Slice]:
+        """The slices whose rows have pages; the tracks of the others are preempted.
+
+        RequestError if the only running sequence has none: sequences of the token API, which are
+        never preempted, hold them."""
+        while self._lacking(slices) > self._cache.free_pages:
+            if self._cache.leaving:
+                self._stepper.flush()
+            elif any(chunk.tree is not None for chunk in slices):
+                slices = [Slice(chunk.track, chunk.count) for chunk in slices]
+            else:
+                self._preempt_youngest()
+                running = {id(track) for track in self._scheduler.running}
+                slices = [chunk for chunk in slices if id(chunk.track) in running]
+        return slices
+
+    def tokens(self, track: Track, wanted: int) -> int:
+        """How many of `wanted` tokens the boards' own loop may decode now."""
+        return min(wanted, self._cache.room(track.sequence, _EVICTED))
+
+    def _lacking(self, slices: Sequence[Slice]) -> int:
+        cache, pages = self._cache, 0
+        for chunk in slices:
+            rows = chunk.count if chunk.tree is None else len(chunk.tree.tokens)
+            sequence = chunk.track.sequence
+            pages += cache.lacking(sequence, cache.length(sequence) + rows)
+        return pages
+
+    def _preempt_youngest(self) -> None:
+        victim = self._scheduler.youngest()
+        if victim is None:
+            raise RequestError(
+                f"no room for the request: {self._cache.free_pages} KV pages are free and open "
+                "sequences hold the others; release sequences"
+            )
+        self._scheduler.preempt(victim)
