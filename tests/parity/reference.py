@@ -10,6 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 
+def attention_kernel(folder: Path) -> str:
+    """Which of transformers' attentions to compare with. Falcon's eager one adds ALiBi twice, to
+    the scores and again with the mask."""
+    import transformers
+
+    kind = transformers.AutoConfig.from_pretrained(folder).model_type
+    return "sdpa" if kind == "falcon" else "eager"
+
+
 def reference_logits(folder: Path, prompts: Sequence[NDArray[Any]]) -> list[NDArray[np.float32]]:
     """FP32 [len, vocabulary] of each prompt, teacher-forced. AssertionError where transformers
     finds a tensor missing, extra or misshapen: the writer's names must be its own."""
@@ -19,9 +28,7 @@ def reference_logits(folder: Path, prompts: Sequence[NDArray[Any]]) -> list[NDAr
     torch.set_num_threads(1)
     transformers.utils.logging.disable_progress_bar()
     new = tuple(map(int, transformers.__version__.split(".")[:2])) >= (4, 56)
-    config = transformers.AutoConfig.from_pretrained(folder)
-    # eager Falcon adds ALiBi twice, to the scores and again with the mask
-    kernel = "sdpa" if config.model_type == "falcon" else "eager"
+    kernel = attention_kernel(folder)
     kind: dict[str, Any] = {"dtype" if new else "torch_dtype": torch.float32}
     model, report = transformers.AutoModelForCausalLM.from_pretrained(
         folder, output_loading_info=True, attn_implementation=kernel, **kind

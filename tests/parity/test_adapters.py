@@ -13,6 +13,7 @@ from lora_sdk.plan.adapters import AdapterOptions
 from tests.adapter_folders import BD_A, BD_B, linears
 from tests.drive import Driver, open_runner
 from tests.family_configs import FAMILY_CONFIGS
+from tests.parity.reference import attention_kernel
 from tests.parity.score import BOUND
 from tests.variant_tensors import normal
 from tests.variants import variant, write_checkpoint
@@ -56,7 +57,7 @@ def saved(peft: Any, folder: Path, name: str, kind: str, path: Path, tokens: lis
             target_modules_bd_a=list(BD_A), target_modules_bd_b=list(BD_B), nblocks=blocks
         )
     model = transformers.AutoModelForCausalLM.from_pretrained(
-        folder, dtype=torch.float32, attn_implementation="eager"
+        folder, dtype=torch.float32, attn_implementation=attention_kernel(folder)
     ).eval()
     targets = sorted({m.rpartition(".")[2] for m, _, _ in linears(variant(name).config)})
     conv = variant(name).config["model_type"] == "gpt2"
