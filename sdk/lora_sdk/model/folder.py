@@ -31,7 +31,7 @@ def find_tensors(folder: Path) -> Tensors:
 
 def has_weights(folder: Path) -> bool:
     """Whether a model folder has weight files that `find_tensors` reads."""
-    return (folder / SINGLE).is_file() or (folder / INDEX).is_file()
+    return (folder / SINGLE).exists() or (folder / INDEX).exists()
 
 
 def _sharded(folder: Path) -> Tensors:
