@@ -60,7 +60,8 @@ class Stock:
             from lora_sdk.quant.recipe import Recipe
             from tests.unit.test_synth import TINY
 
-            config = self.root / "tiny.json"
+            config = self.root / "tiny" / "config.json"
+            config.parent.mkdir()
             config.write_text(json.dumps({"model_type": "llama", **TINY["llama"]}))
             return synthesize(config, path, recipe=Recipe("w8a8", kv="int8"))
 

@@ -51,7 +51,7 @@ def test_ordinary_templates_give_what_jinja_gives(template: str) -> None:
 )
 def test_a_template_without_bound_is_refused(template: str, says: str) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with time_limit(), pytest.raises(Exception, match=re.escape(says)):
+    with time_limit(60), pytest.raises(Exception, match=re.escape(says)):
         render_bounded(template, VALUES)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 512 << 10  # KiB
 

@@ -1,4 +1,5 @@
-"""Hostile input made by hand, through the commands: one line on stderr and an exit code."""
+"""Hostile input made by hand, through the commands: one line on stderr and an exit code. Every
+fourth runs always, all of them among the slow tests."""
 
 from __future__ import annotations
 
@@ -13,11 +14,11 @@ from lora_host.errors import MAX_MESSAGE
 from lora_sdk.cli.main import lora
 from lora_sdk.cli.outcome import run_command
 from lora_sdk.cli.run_command import lora_run
-from tests.hostile_cases import files, templates
+from tests.hostile_cases import commands, files, folders, templates
 from tests.hostile_cases.case import Case, Place, Stock
 from tests.mutations import time_limit
 
-CASES = (*files.CASES, *templates.CASES)
+CASES = (*files.CASES, *folders.CASES, *commands.CASES, *templates.CASES)
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +26,13 @@ def stock(tmp_path_factory: pytest.TempPathFactory) -> Stock:
     return Stock(tmp_path_factory.mktemp("stock"))
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=case.name, marks=[pytest.mark.slow] * (number % 4 > 0))
+        for number, case in enumerate(CASES)
+    ],
+)
 def test_it_is_refused_in_one_line(
     case: Case, stock: Stock, tmp_path: Path, capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -34,7 +41,7 @@ def test_it_is_refused_in_one_line(
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # the command sets it
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(case.stdin)))
     capfd.readouterr()
-    with time_limit():
+    with time_limit(60):  # for a busy machine
         if words[0] == "lora-run":
             code = run_command(lora_run, "lora-run", words[1:])
         else:

@@ -21,8 +21,8 @@ def find_template(folder: Path, tokenizer: Tokenizer) -> str:
         return _read(file)
     template = tokenizer.config.get("chat_template")
     if isinstance(template, list):  # several named ones
-        named = {t.get("name"): t.get("template") for t in template if isinstance(t, Mapping)}
-        template = named.get("default")
+        named = (t for t in template if isinstance(t, Mapping) and t.get("name") == "default")
+        template = next(named, {}).get("template")
     if isinstance(template, str):
         return template
     raise ModelError(
