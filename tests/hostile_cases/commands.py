@@ -15,7 +15,6 @@ from lora_host.overlay import load_overlay
 from lora_host.xclbin import read_xclbin, write_xclbin
 from tests.hostile_cases.case import Case, Place, Words, put
 from tests.hostile_cases.files import PLAN
-from tests.hostile_cases.folders import DEEP
 
 RUN = ("lora-run", "-n", "1")
 MAP = b"<SystemMap><Platform>Emulation</Platform><ClockFrequency>1</ClockFrequency>%b</SystemMap>"
@@ -193,17 +192,8 @@ CASES = (
     Case("vrtbin: a base of 5000 digits", partial(container, content=system_map(
         MAP % (b"<Kernel><Name>a</Name><BaseAddress>" + b"9" * 5000
                + b"</BaseAddress><Range>1</Range></Kernel>"))), "a number expected"),
-    Case("batch: no JSON", partial(batch, content="{\n"), "line 1 is not JSON", 2),
-    Case("batch: deep", partial(batch, content=DEEP), "line 1 is not JSON", 2),
-    Case("batch: a number", partial(batch, content="3"), "holds a int", 2),
     Case("batch: empty", partial(batch, content="\n\n"), "is empty", 2),
     Case("batch: not UTF-8", partial(batch, content=b'"\xff"'), "is not UTF-8", 2),
-    Case("batch: two prompts", partial(
-        batch, content='{"prompt": "a", "tokens": [1]}'), "prompt and tokens", 2),
-    Case("batch: a prompt of a list", partial(batch, content='{"prompt": [1]}'), "prompt is", 2),
-    Case("batch: an unknown field", partial(batch, content='{"prompt": "a", "evil": 1}'), "evil", 2),
-    Case("batch: temperature NaN", partial(
-        batch, content='{"prompt": "a", "temperature": NaN}'), "temperature", 2),
     Case("prompt: missing", words(*RUN, "/no/where.txt"), "does not exist", 2),
     Case("prompt: a folder", words(*RUN, "MODEL"), "is a folder", 2),
     Case("prompt: not UTF-8", partial(prompt, content=b"ab\xff"), "is not UTF-8", 2),
