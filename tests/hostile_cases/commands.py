@@ -207,7 +207,7 @@ CASES = (
     Case("prompt: none", words(*RUN), "found none", 2),
     Case("flags: -m ''", words(*RUN, "-p", "a", "-m", ""), "model is ''; expected a path", 2),
     Case("flags: --overlay ''", words(*RUN, "-p", "a", "--overlay", ""), "overlay is ''", 2),
-    Case("flags: --cluster ''", words(*RUN, "-p", "a", "--cluster", ""), "cluster_file is ''", 2),
+    Case("flags: --cluster ''", words(*RUN, "-p", "a", "--cluster", ""), "--cluster is ''", 2),
     Case("flags: a model that is missing", words(*RUN, "-p", "a", "-m", "/no/where"), "not exist", 2),
     Case("flags: a model that is a file", words(*RUN, "-p", "a", "-m", "/etc/passwd"), "is a file", 2),
     Case("flags: a shape that is missing", words(

@@ -154,9 +154,9 @@ CASES = (
     Case("weights: one tensor of another shape", partial(WEIGHTS, content=tensors(
         **{NORM: (3,), "model.embed_tokens.weight": (2, 2)})), "expected"),
     Case("weights: a pickle", partial(WEIGHTS, content=b"\x80\x02c"), "corrupt"),
-    Case("weights: only a pickle", lambda place: (*PLAN, place.copy(place.stock.model(), {
+    Case("weights: only a pickle", lambda place: (*RUN, place.copy(place.stock.model(), {
         "model.safetensors": None, "pytorch_model.bin": b"\x80\x02c"})), "convert with"),
-    Case("weights: none", partial(WEIGHTS, content=None), "no weights"),
+    Case("weights: none", partial(WEIGHTS, content=None, command=RUN), "no weights"),
     Case("index: no JSON", partial(index_file, content="{"), "not valid JSON"),
     Case("index: no weight_map", partial(index_file, content={}), "weight_map is missing"),
     Case("index: an empty weight_map", partial(index_file, content={"weight_map": {}}), "weight_map"),
