@@ -116,6 +116,8 @@ int lora_cluster_info(struct lora_cluster *cluster, uint32_t board, struct lora_
 int lora_cluster_get_stats(struct lora_cluster *cluster, struct lora_cluster_stats *stats) {
     if (!cluster || !stats) return LORA_ERR_ARGUMENT;
     *stats = cluster->stats;
+    stats->memory_reads = atomic_load(&cluster->memory_reads);
+    stats->memory_writes = atomic_load(&cluster->memory_writes);
     stats->epoch = cluster->epoch;
     stats->step = cluster->step;
     return LORA_OK;

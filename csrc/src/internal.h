@@ -45,6 +45,7 @@ struct lora_cluster {
     uint32_t epoch, step; /* last ones used */
     uint32_t dirty;       /* the last step did not end well: boards may differ by one step */
     struct lora_cluster_stats stats;
+    atomic_ullong memory_reads, memory_writes; /* weights are placed by several threads */
     uint32_t hung;
     struct lora_failure hang; /* the first one, told again until reset */
     atomic_int cancel;

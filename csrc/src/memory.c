@@ -149,6 +149,7 @@ int lora_memory_read(struct lora_cluster *cluster, uint32_t board, uint32_t bank
     struct lora_board *it = &cluster->boards[board];
     int status = lora_check_range(cluster, board, bank, offset, bytes, failure);
     if (status || !bytes) return status;
+    atomic_fetch_add(&cluster->memory_reads, 1);
     status = it->transport->memory_read(it->handle, bank, offset, data, bytes, failure);
     return lora_fail_board(cluster, board, status, failure);
 }
@@ -158,6 +159,7 @@ int lora_memory_write(struct lora_cluster *cluster, uint32_t board, uint32_t ban
     struct lora_board *it = &cluster->boards[board];
     int status = lora_check_range(cluster, board, bank, offset, bytes, failure);
     if (status || !bytes) return status;
+    atomic_fetch_add(&cluster->memory_writes, 1);
     status = it->transport->memory_write(it->handle, bank, offset, data, bytes, failure);
     return lora_fail_board(cluster, board, status, failure);
 }

@@ -31,6 +31,7 @@ static int start(struct lora_cluster *cluster, uint32_t board, const struct lora
         (uint32_t)run->bytes,  (uint32_t)(run->bytes >> 32),
         it->control_bank,
     };
+    cluster->stats.doorbells++;
     int status = it->transport->submit(it->handle, arguments, failure);
     if (status) return lora_fail_board(cluster, board, status, failure);
     it->in_flight = 1;

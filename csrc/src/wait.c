@@ -49,6 +49,7 @@ static int poll_once(struct lora_cluster *cluster, uint32_t *pending,
         struct lora_board *it = &cluster->boards[b];
         uint32_t state = LORA_RUN_BUSY;
         if (!(*pending >> b & 1)) continue;
+        cluster->stats.polls++;
         int status = it->transport->poll(it->handle, &state, failure);
         if (status) return lora_fail_board(cluster, b, status, failure);
         if (state != LORA_RUN_DONE) continue;

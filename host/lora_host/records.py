@@ -65,11 +65,16 @@ class LinkFound:
 
 @dataclass(frozen=True)
 class ClusterStats:
-    """Counts since the cluster was opened, and the last step's number and epoch."""
+    """Counts since the cluster was opened, and the last step's number and epoch. Accesses of all
+    boards: transfers of board memory, doorbells, polls."""
 
     steps: int
     redone_steps: int
     frames_dropped: int
+    memory_reads: int
+    memory_writes: int
+    doorbells: int
+    polls: int
     epoch: int
     step: int
 

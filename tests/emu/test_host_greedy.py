@@ -12,6 +12,7 @@ from lora_host import abi
 from lora_host.errors import ModelError, RequestError
 from lora_host.records import GreedyResult
 from lora_sdk.core.runner import KvOp, Row, Runner
+from lora_sdk.timing.host_access import step_accesses
 from tests.drive import open_runner
 from tests.transports import Transport
 from tests.variants import variant, write_checkpoint
@@ -79,6 +80,19 @@ def test_the_loop_equals_steps_from_python(runner: Runner) -> None:
     assert prefill(runner, 1) == token
     assert by_steps(runner, 1, token, COUNT) == received
     runner.step([], [KvOp.length(1, 0)])
+
+
+def test_a_token_costs_the_accesses_that_the_timing_model_charges(runner: Runner) -> None:
+    token = prefill(runner, 0)
+    before = runner.cluster.stats()
+    greedy(runner, token)
+    after = runner.cluster.stats()
+    charged, each = step_accesses(), COUNT * runner.plan.size
+    assert after.memory_writes - before.memory_writes == charged.dma_before * each
+    assert after.memory_reads - before.memory_reads == charged.dma_after * each
+    assert after.doorbells - before.doorbells == each
+    assert after.polls - before.polls >= charged.reads_after * each
+    runner.step([], [KvOp.length(0, 0)])
 
 
 def test_a_second_call_goes_on_from_the_uncommitted_row(runner: Runner) -> None:

@@ -91,6 +91,7 @@ def test_the_trace_of_a_run_has_its_steps_one_after_another(run, tmp_path: Path)
 
 def test_statistics_say_modelled(run) -> None:
     time, _ = run
-    first, second = time.lines()
+    first, second, third = time.lines()
     assert first.startswith("modelled:") and "prefill" in first and "ms per step" in first
     assert second.startswith("modelled:") and "weights" in second
+    assert third.startswith("modelled: without dispatch")

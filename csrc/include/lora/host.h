@@ -105,6 +105,8 @@ int lora_cluster_greedy(struct lora_cluster *cluster, struct lora_greedy *loop,
 
 struct lora_cluster_stats {
     uint64_t steps, redone_steps, frames_dropped;
+    /* Accesses of all boards: transfers of board memory, doorbells, polls. */
+    uint64_t memory_reads, memory_writes, doorbells, polls;
     uint32_t epoch, step;
 };
 int lora_cluster_get_stats(struct lora_cluster *cluster, struct lora_cluster_stats *stats);

@@ -35,7 +35,9 @@ class ArrayDesign:
     bytes per element. The on-chip KV cache holds `kv_onchip_tokens` positions of a model with
     `kv_onchip_hidden` columns and `kv_onchip_layers` blocks. `prefetch_bytes`: weights that can be
     prefetched while the MPU waits. `row_grain`: "array" pads the rows of a GEMM to the array, "row"
-    pads nothing. `gathers`: "overlapped" or "stalled". `norms`: "split" or "replicated"."""
+    pads nothing. `gathers`: "overlapped" or "stalled". `norms`: "split" or "replicated". `control`:
+    "ideal" (part of the fitted start-up, for the papers' designs) or "firmware", whose dispatch and
+    host accesses are charged, and which starts no weight stream before its command."""
 
     name: str
     title: str
@@ -71,6 +73,7 @@ class ArrayDesign:
     utilisation: float = 1.0
     row_by_row: bool = False
     speculation: str | None = None
+    control: str = "ideal"
     resources: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -132,6 +135,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "gathers": ("overlapped", "stalled"),
     "norms": ("split", "replicated"),
     "prefill_copy": ("none", "ddr"),
+    "control": ("ideal", "firmware"),
 }
 
 KINDS: dict[str, type[ArrayDesign] | type[StreamDesign]] = {

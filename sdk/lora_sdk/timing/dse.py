@@ -186,6 +186,7 @@ def make(values: Mapping[str, Any], board: str) -> ArrayDesign:
         base,
         name="explored",
         origin="own",
+        control="ideal",  # no variable of the space changes dispatch; the prefetch buffer needs it
         boards=(board,),
         array=(values["array_rows"], values["array_columns"]),
         tile=values["tile"],

@@ -31,7 +31,7 @@ class Parameter:
 @dataclass(frozen=True)
 class BoardFacts:
     """Facts of a board for timing and resources. Bandwidths are bytes per second of all banks.
-    `bram` counts blocks of 36 Kbit. `macs_per_dsp` is for INT8."""
+    `bram` counts blocks of 36 Kbit. `macs_per_dsp` is for INT8. `runtime`: of host.yaml."""
 
     name: str
     title: str
@@ -48,6 +48,7 @@ class BoardFacts:
     ff: int
     macs_per_dsp: int
     power_watts: float
+    runtime: str
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,19 @@ from lora_sdk.plan.collectives import Collective, LinkBytes, add_traffic
 from lora_sdk.timing import costs
 from lora_sdk.timing.facts import parameters
 from lora_sdk.timing.machine import Machine
-from lora_sdk.timing.ops import ATTENTION, DMA, KV, LINK, MPU, ROUTER, VECTOR, VFU, WEIGHTS, Op
+from lora_sdk.timing.ops import (
+    ATTENTION,
+    CONTROL,
+    DMA,
+    KV,
+    LINK,
+    MPU,
+    ROUTER,
+    VECTOR,
+    VFU,
+    WEIGHTS,
+    Op,
+)
 from lora_sdk.timing.shape_ops import ATTENTION_STARTS
 from lora_sdk.timing.step import StepShape, whole_tiles, windowed
 from lora_sdk.timing.vector_costs import vector_cost
@@ -30,7 +42,7 @@ UNITS = {
     abi.UNIT_VFU: VFU,
     abi.UNIT_ROUTER: ROUTER,
     abi.UNIT_DMA: DMA,
-    abi.UNIT_CONTROL: "control",
+    abi.UNIT_CONTROL: CONTROL,
 }
 
 

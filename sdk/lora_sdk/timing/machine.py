@@ -109,7 +109,8 @@ def machine_of(design: ArrayDesign, board: BoardFacts) -> Machine:
         kv_grouped=design.kv_grouped,
         stream_rate=stream,
         prefill_rate=board.ddr_bytes_per_second / clock if copied else stream,
-        prefetch_cycles=design.prefetch_bytes / stream,
+        # Firmware tells a unit of no command before it starts it.
+        prefetch_cycles=0.0 if design.control == "firmware" else design.prefetch_bytes / stream,
         hop_cycles=link.latency_s * clock,
         port_rate=min(float(link.port_bytes), link.bits_per_second / 8 / clock),
         row_group=link.row_group,

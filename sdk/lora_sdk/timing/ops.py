@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-MPU, VFU, ROUTER, DMA = "mpu", "vfu", "router", "dma"
+MPU, VFU, ROUTER, DMA, CONTROL = "mpu", "vfu", "router", "dma", "control"
 WEIGHTS, ATTENTION, VECTOR, KV, LINK = "weights", "attention", "vfu", "kv", "link"
 ADAPTER = "adapter"  # only if a step uses an adapter
+DISPATCH, HOST = "dispatch", "host"  # of overheads.py, not of operators
 CATEGORIES = (WEIGHTS, ATTENTION, VECTOR, KV)
 
 

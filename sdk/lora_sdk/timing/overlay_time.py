@@ -10,7 +10,8 @@ from lora_sdk.compile.lower import lower
 from lora_sdk.model.quantization import unit_scales
 from lora_sdk.timing.list_ops import ListTiming
 from lora_sdk.timing.machine import machine_of_overlay
-from lora_sdk.timing.ops import Op
+from lora_sdk.timing.ops import CONTROL, Op
+from lora_sdk.timing.overheads import Overheads
 from lora_sdk.timing.schedule import Timeline, schedule
 from lora_sdk.timing.step import StepShape
 
@@ -79,6 +80,16 @@ class OverlayTiming:
         if len(self._known) < 4096:
             self._known[shape] = slowest
         return slowest
+
+    def left_out(self, shape: StepShape) -> float:
+        """Seconds that a step's time leaves out: dispatch by the overlay's firmware and the host's
+        accesses."""
+        found = self.step(shape)
+        commands = sum(op.unit != CONTROL for op in found.ops)
+        charged = Overheads(
+            self.plan.overlay.board.name, self.plan.size, self.machine.clock_hz, commands
+        ).charge(found.timeline, shape)
+        return self.machine.seconds(charged.cycles - found.timeline.cycles)
 
     def board_step(self, rank: int, shape: StepShape) -> tuple[list[Op], Timeline]:
         """The operators of one board with their spans."""

@@ -67,7 +67,7 @@ def _breakdown(axes: Any, designs: Sequence[str], model: str, boards: int, conte
         heights = [report.breakdown_ms.get(part, 0.0) for report in reports]
         axes.bar(list(designs), heights, bottom=bottom, label=part.replace("_", " "))
         bottom = [low + height for low, height in zip(bottom, heights, strict=True)]
-    axes.set_ylabel("ms a token")
+    axes.set_ylabel("ms per token")
     axes.set_title(f"{model}, context {context}, {boards} board{'s' if boards > 1 else ''}")
     axes.legend(fontsize=8)
 

@@ -14,6 +14,7 @@ from lora_sdk.timing.designs import ArrayDesign, Design, StreamDesign, design_na
 from lora_sdk.timing.facts import Draft, board_facts, drafts
 from lora_sdk.timing.machine import machine_of
 from lora_sdk.timing.ops import ADAPTER, ATTENTION, WEIGHTS, Op
+from lora_sdk.timing.overheads import overheads_of
 from lora_sdk.timing.report import Roofs, Totals
 from lora_sdk.timing.schedule import Timeline, schedule
 from lora_sdk.timing.shape import block_weights, head_weights, kv_elements
@@ -66,6 +67,7 @@ class ArrayTarget:
             compute=design.array[0] * design.array[1] * design.clock_hz,
             link=link if boards > 1 else 0.0,
         )
+        self.overheads = overheads_of(design, board, config, boards, adapter)
         self.notes = self._notes()
 
     def decode(self, context: int) -> Totals:
@@ -81,9 +83,14 @@ class ArrayTarget:
         """The operators of a step."""
         return step_ops(self.machine, self.config, self.boards, shape, self.adapter)
 
+    def timeline(self, ops: Sequence[Op], shape: steps.StepShape, keep: bool = False) -> Timeline:
+        """The schedule of a step's operators, with dispatch and host accesses if charged."""
+        timeline = schedule(ops, self.machine.prefetch_cycles, keep)
+        return timeline if self.overheads is None else self.overheads.charge(timeline, shape)
+
     def _run(self, shape: steps.StepShape) -> Totals:
         ops = self.ops(shape)
-        timeline = schedule(ops, self.machine.prefetch_cycles)
+        timeline = self.timeline(ops, shape)
         return totals_of(ops, timeline, self.machine.clock_hz)
 
     def _notes(self) -> tuple[str, ...]:
@@ -178,6 +185,8 @@ class OverlayTarget:
             compute=machine.rows * machine.columns * machine.clock_hz,
             link=link if boards > 1 else 0.0,
         )
+        more = 1e3 * self.timing.left_out(steps.decode(1))
+        notes.append(f"without dispatch and host accesses: about {more:.3g} ms more per step")
         self.notes = tuple(notes)
 
     def decode(self, context: int) -> Totals:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lora_host.errors import RequestError
 from lora_sdk.timing.ops import DMA, MPU, ROUTER, VFU, Op
-from lora_sdk.timing.schedule import Timeline, schedule
+from lora_sdk.timing.schedule import Timeline
 from lora_sdk.timing.step import StepShape
 from lora_sdk.timing.target import ArrayTarget, OverlayTarget, Target
 
@@ -38,7 +38,7 @@ def trace_target(target: Target, shape: StepShape) -> list[BoardTrace]:
     an overlay their own share. RequestError: a stream design has no operators."""
     if isinstance(target, ArrayTarget):
         ops = target.ops(shape)
-        timeline = schedule(ops, target.machine.prefetch_cycles, keep=True)
+        timeline = target.timeline(ops, shape, keep=True)
         clock = target.machine.clock_hz
         return [BoardTrace(board, clock, ops, timeline) for board in range(target.boards)]
     if isinstance(target, OverlayTarget):

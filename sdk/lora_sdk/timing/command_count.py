@@ -1,0 +1,102 @@
+"""Number of commands in a step's list, from a model's description.
+
+Lowering needs a placement on an overlay, which designs of other sizes do not have. A test holds
+the two to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from lora_sdk.model.block import describe
+from lora_sdk.model.operations import (
+    Activate,
+    AddPosition,
+    AddResidual,
+    Argmax,
+    Attend,
+    Embed,
+    Matmul,
+    Norm,
+    NormHeads,
+    Operation,
+    PackSelected,
+    Rope,
+    ScaleLogits,
+    StoreKv,
+    row,
+)
+
+if TYPE_CHECKING:
+    from lora_sdk.model.spec import ModelConfig
+    from lora_sdk.timing.adapter_ops import AdapterUse
+
+KV_COMMIT = 1  # each list begins with it
+
+
+def command_count(
+    config: ModelConfig, boards: int, integer: bool, adapter: AdapterUse | None = None
+) -> int:
+    """Commands that units run in one step. `integer`: INT8 inputs, quantized before each use."""
+    counter = _Counter(boards, integer, adapter)
+    model = describe(config)
+    return (
+        KV_COMMIT
+        + sum(counter.count(operation) for operation in model.before)
+        + config.layers * sum(counter.count(operation) for operation in model.layers[0])
+        + sum(counter.count(operation) for operation in model.after)
+    )
+
+
+class _Counter:
+    def __init__(self, boards: int, integer: bool, adapter: AdapterUse | None) -> None:
+        self.exchanges = 1 if boards > 1 else 0
+        self.quantizes = 1 if integer else 0
+        self.boards, self.adapter = boards, adapter
+
+    def count(self, operation: Operation) -> int:
+        """Commands of one operation."""
+        found: int = row(COUNTS, operation)(self, operation)
+        return found
+
+    def one(self, operation: Operation) -> int:
+        return 1
+
+    def norm(self, norm: Norm) -> int:
+        """Sums, their exchange, the rest."""
+        return 2 + self.exchanges
+
+    def norm_heads(self, norm: NormHeads) -> int:
+        """Heads normed by themselves need no exchange."""
+        return 2 + (self.exchanges if norm.whole else 0)
+
+    def matmul(self, matmul: Matmul) -> int:
+        found = 1 + self.quantizes + (self.exchanges if matmul.gather else 0)
+        if self.adapter is not None and matmul.layer is not None:
+            found += 1 + (1 if self.adapter.gathered(self.boards, len(matmul.outputs)) else 0)
+        return found
+
+    def store(self, store: StoreKv) -> int:
+        return 1 + self.quantizes
+
+
+COUNTS: dict[type[Operation], Callable[[_Counter, Any], int]] = {
+    Norm: _Counter.norm,
+    NormHeads: _Counter.norm_heads,
+    Matmul: _Counter.matmul,
+    StoreKv: _Counter.store,
+    **dict.fromkeys(
+        (
+            Embed,
+            AddPosition,
+            Rope,
+            Attend,
+            Activate,
+            AddResidual,
+            PackSelected,
+            ScaleLogits,
+            Argmax,
+        ),
+        _Counter.one,
+    ),
+}

@@ -1,0 +1,183 @@
+"""What the control program costs: the firmware image runs again and its counts are those of
+data/control.yaml."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from lora_host import abi
+from lora_host.boards import load_board
+from lora_host.overlay import load_overlay
+from lora_sdk.compile.isa import encode
+from lora_sdk.compile.lower import lower
+from lora_sdk.core.step import KvOp, Row
+from lora_sdk.core.step_block import build_block
+from lora_sdk.model.quantization import unit_scales
+from lora_sdk.model.shapes import shape_config
+from lora_sdk.plan.formats import quantized_as
+from lora_sdk.plan.placement import make_plan
+from lora_sdk.timing import step as steps
+from lora_sdk.timing.command_count import command_count
+from lora_sdk.timing.control import Cost, firmware_dispatch, list_costs, part_costs
+from lora_sdk.timing.schedule import schedule
+from lora_sdk.timing.target import make_target
+from tests.unit.card_core import CONTROL
+from tests.unit.plan_rig import GPT2, MODELS
+from tests.unit.timed_core import TimedCard
+
+CLOCK = 250e6
+MPU, VFU, ROUTER, DMA = abi.UNIT_MPU, abi.UNIT_VFU, abi.UNIT_ROUTER, abi.UNIT_DMA
+DURATIONS = {MPU: 12_000, VFU: 1_000, DMA: 600, ROUTER: 1_000}  # cycles of a command
+ROWS = 64
+
+
+class Rig:
+    """A timed card with a registered list and one sequence in its KV cache."""
+
+    def __init__(self, plan, commands) -> None:
+        self.plan, self.card = plan, TimedCard(CLOCK, DURATIONS)
+        board = plan.boards[0]
+        self.card.set_arenas(board.arenas)
+        place = board.control.list_offset
+        self.card.write(CONTROL, place, encode(commands, plan, 0, 0))
+        completion, error = self.card.operate(abi.OP_REGISTER, BLOCK_OFFSET=place, LIST_ID=0)
+        assert completion["status"] == abi.OK, error
+        self.number = self.length = 0
+        self.pending: list[int] = []
+        self.tables = [
+            KvOp.table(0, tile, plan.page_count - 1 - tile)
+            for tile in range(plan.context // abi.TILE_POSITIONS)
+        ]
+
+    def step(self, rows: int, chain: bool = False) -> None:
+        """Commits the last step's first row, or all of its chain, then runs `rows` rows."""
+        ops = [*self.tables, KvOp.length(0, 0)] if not self.number else []
+        self.tables = []
+        if self.pending:
+            ops.append(KvOp.commit(0, self.length, 0, len(self.pending)))
+            self.length += len(self.pending)
+        base = ROWS if self.number % 2 else 0
+        made = [
+            Row(0, self.length + (i if chain else 0), 7, base + i,
+                parent=base + i - 1 if chain and i else -1, want_argmax=i == rows - 1)
+            for i in range(rows)
+        ]  # fmt: skip
+        block = build_block(made, ops, self.pending, 0, self.plan.config.embed_dim)
+        self.number += 1
+        np.frombuffer(block, abi.dtype("step"), 1)["step"] = self.number
+        place = self.plan.boards[0].control.block_offset
+        self.card.write(CONTROL, place, bytes(block))
+        self.card.begin()
+        completion, error = self.card.operate(
+            abi.OP_STEP, BLOCK_OFFSET=place, LIST_ID=0, STEP=self.number, EPOCH=0
+        )
+        assert completion["status"] == abi.OK, error
+        self.pending = [base + i for i in range(rows if chain else 1)]
+
+
+def llama_plan(boards: int):
+    """(model, placement) of LLaMA2-7B in W4A8."""
+    overlay = load_overlay("lora_w4a8_u280")
+    config = quantized_as(shape_config("llama2-7b"), overlay.precision)
+    return config, make_plan(config, overlay, load_board("u280"), boards)
+
+
+def llama(boards: int) -> Rig:
+    """One row group a step: a shorter dry run of the same commands."""
+    config, plan = llama_plan(boards)
+    plan = replace(plan, row_limit=16)
+    return Rig(plan, lower(config, plan, 0, unit_scales(config)))
+
+
+def at_context(rig: Rig, context: int, rows: int) -> Rig:
+    """The next step attends to at least `context` positions."""
+    while rig.length + len(rig.pending) < context:
+        rig.step(rows, chain=True)
+    rig.step(1)
+    return rig
+
+
+def near(found: Cost, expected: Cost) -> bool:
+    pairs = zip(vars(found).values(), vars(expected).values(), strict=True)
+    return all(abs(a - b) <= 0.005 * b + 0.6 for a, b in pairs)
+
+
+@pytest.mark.parametrize(
+    "boards", [1, *(pytest.param(boards, marks=pytest.mark.slow) for boards in (2, 4, 8))]
+)
+def test_a_list_costs_what_the_data_say(boards: int) -> None:
+    rig = llama(boards)
+    rig.step(1)
+    rig.step(1)
+    expected = max((e for e in list_costs() if e.boards <= boards), key=lambda e: e.boards)
+    found = rig.card.command_cost(), rig.card.step_cost()
+    assert len(rig.card.started) == expected.commands
+    assert near(found[0], expected.command), found
+    assert near(found[1], expected.step), found
+
+
+def test_rows_commits_and_tiles_cost_what_the_data_say() -> None:
+    """On a small list: the header's part of a step does not depend on the commands."""
+    overlay = load_overlay("lora_f_u280")
+    plan = make_plan(GPT2, overlay, load_board("u280"), 1)
+    rig = Rig(plan, lower(GPT2, plan, 0))
+
+    def cost(rows: int, chain: bool = False) -> np.ndarray:
+        rig.step(rows, chain)
+        return np.array(list(vars(rig.card.step_cost()).values()))
+
+    rig.step(1)
+    one = cost(1)
+    found = {"row": (cost(17) - one) / 16}
+    rig.step(16, chain=True)
+    found["commit"] = (cost(1) - one) / 15
+    at_context(rig, 128, 31)
+    found["tile"] = (cost(1) - one) / (-(-(rig.length + 1) // abi.TILE_POSITIONS) - 1)
+    for name, counts in found.items():
+        assert near(Cost(*counts), part_costs()[name]), (name, counts)
+
+
+@pytest.mark.parametrize("boards", [1, 4])
+@pytest.mark.parametrize("name", MODELS)
+def test_shapes_have_as_many_commands_as_lists(name: str, boards: int) -> None:
+    plan = make_plan(MODELS[name], load_overlay("lora_f_u280"), load_board("u280"), boards)
+    found = max(run_by_units(lower(plan.config, plan, rank)) for rank in range(boards))
+    assert command_count(MODELS[name], boards, integer=False) == found
+
+
+@pytest.mark.parametrize("boards", [1, 4])
+def test_quantized_shapes_have_as_many_commands_as_lists(boards: int) -> None:
+    config, plan = llama_plan(boards)
+    listed = lower(config, plan, 0, unit_scales(config))
+    assert command_count(config, boards, integer=True) == run_by_units(listed)
+
+
+def run_by_units(commands) -> int:
+    return sum(command.UNIT != abi.UNIT_CONTROL for command in commands)
+
+
+def test_overheads_add_to_the_latency_and_to_every_span() -> None:
+    found = make_target("own-u280", None, shape_config("llama2-7b"), 4)
+    shape = steps.decode(128)
+    ops = found.ops(shape)
+    bare = schedule(ops, found.machine.prefetch_cycles, keep=True)
+    whole = found.timeline(ops, shape, keep=True)
+    added = whole.by["dispatch"] + whole.by["host"]
+    assert whole.cycles == pytest.approx(bare.cycles + added)
+    assert sum(whole.by.values()) == pytest.approx(whole.cycles)
+    moved = [a.begin - b.begin for a, b in zip(whole.spans, bare.spans, strict=True)]
+    assert moved[0] > 0 and moved == sorted(moved)
+    assert whole.spans[-1].end < whole.cycles
+
+
+def test_rows_commits_and_context_lengthen_the_dispatch_of_a_step() -> None:
+    dispatch = firmware_dispatch(1, CLOCK)
+    one = dispatch.before(steps.decode(32))
+    assert dispatch.before(steps.verify(8, 32)) - one == pytest.approx(7 * dispatch.row)
+    assert dispatch.before(steps.decode(64)) - one == pytest.approx(dispatch.tile)
+    assert dispatch.before(replace(steps.decode(32), committed=4)) - one == pytest.approx(
+        3 * dispatch.commit
+    )
