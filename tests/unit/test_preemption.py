@@ -72,6 +72,18 @@ def test_the_youngest_waits_and_the_oldest_never() -> None:
     bench.check_settled()
 
 
+def test_log_probabilities_of_a_prompt_are_noted_once() -> None:
+    bench = Sharing(pages=4 + 5, sequences=3)
+    bench.generator = Generator(bench.stepper, bench.cache, 64)  # every token is computed again
+    bench.submit(text(40, 1), max_tokens=70)
+    young = bench.submit(text(40, 2), max_tokens=70, prompt_logprobs=1)
+    bench.finish()
+    assert bench.generator.preempted == 1
+    entries = young.result().prompt_logprobs
+    assert entries is not None and len(entries) == 40
+    check(young)
+
+
 def test_what_was_computed_before_is_found_again() -> None:
     """The rebuilt sequence finds the pages of its own that nobody needed."""
     bench = Sharing(pages=4 + 8, sequences=3)
@@ -127,6 +139,8 @@ def test_the_boards_loop_gives_unused_pages_back() -> None:
 
     request.on_delta = listen
     while bench.generator.advance(False):
+        if len(used) == 1:  # the loop has just made way
+            assert bench.cache.free_pages == 10 - 1
         used.append(bench.cache.free_pages)
         if late and not late[0].ended:
             assert len(request.samples[0].output) < 40  # it starts at once
