@@ -28,7 +28,7 @@ def marked(line: str) -> object:
     return pytest.param(line, marks=pytest.mark.slow if slow else ())
 
 
-@pytest.mark.parametrize("line", map(marked, LINES))
+@pytest.mark.parametrize("line", [marked(line) for line in LINES])
 def test_commands_work(line: str, tmp_path: Path) -> None:
     program, *arguments = shlex.split(line)
     known = {"DIR": str(demo_model_path()), "FILE": "examples/prompt.txt"}

@@ -63,7 +63,7 @@ def test_the_model_is_ready_when_it_says_so() -> None:
 
 
 def test_a_failed_step_is_503_and_the_next_one_works() -> None:
-    with served(lambda progress: Engine(progress=progress, boards=2)) as running:
+    with served(lambda progress: Engine(progress=progress, boards=2, recovery="off")) as running:
         emulated = running.engine.cluster.emulated
         assert emulated is not None
         emulated.fault(0, abi.FAULT_LINK_FLIP, 1, 0, 1_000_000)
@@ -76,7 +76,7 @@ def test_a_failed_step_is_503_and_the_next_one_works() -> None:
 
 
 def test_hanging_boards_are_dead() -> None:
-    with served(lambda progress: Engine(progress=progress, boards=2)) as running:
+    with served(lambda progress: Engine(progress=progress, boards=2, recovery="off")) as running:
         emulated = running.engine.cluster.emulated
         assert emulated is not None
         emulated.fault(1, abi.FAULT_FIRMWARE_DEAD)
@@ -87,6 +87,17 @@ def test_hanging_boards_are_dead() -> None:
         assert (
             "restart" in running.post("/v1/completions", {"prompt": "a"}).body["error"]["message"]
         )
+
+
+def test_boards_that_a_reset_heals_answer() -> None:
+    with served(lambda progress: Engine(progress=progress, boards=2)) as running:
+        want = running.post("/v1/completions", {"prompt": "a", "seed": 1}).body["choices"]
+        emulated = running.engine.cluster.emulated
+        assert emulated is not None
+        emulated.fault(1, abi.FAULT_FIRMWARE_DEAD)
+        got = running.post("/v1/completions", {"prompt": "a", "seed": 1})
+        assert got.status == 200 and got.body["choices"] == want
+        assert len(running.engine.recoveries) == 1 and running.get("/ready").status == 200
 
 
 # --- as a process ---------------------------------------------------------------------------------

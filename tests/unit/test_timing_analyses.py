@@ -67,7 +67,7 @@ def test_validate_prints_every_row_and_the_parameters() -> None:
     assert sum(line.startswith(("calibrated ", "consistent ")) for line in text.splitlines()) >= 109
     assert "at least 259" in text and "lora_hbm_efficiency" in text
     found = json.loads(CliRunner().invoke(model, ["--validate", "--json"]).stdout)
-    assert len(found["rows"]) == found["summary"]["rows"] == 345
+    assert len(found["rows"]) == found["summary"]["rows"] == 370
 
 
 @pytest.mark.parametrize(
