@@ -38,6 +38,30 @@ def board_kind(devices: Sequence[str], cluster_file: str | Path | None) -> str:
     return check_uri(uris[0])[1] if uris else "u280"
 
 
+def check_spares(
+    spares: Sequence[str],
+    devices: Sequence[str],
+    cluster_file: str | Path | None,
+    kind: str,
+) -> None:
+    """RequestError for a spare that cannot stand in for one of the boards, which are of `kind`."""
+    uris = list(devices)
+    if cluster_file is not None:
+        uris = [entry.uri for entry in load_cluster(cluster_file).boards]
+    emulated = is_emulated(uris[0]) if uris else True
+    for uri in spares:
+        found = check_uri(uri)[1]
+        if found != kind or is_emulated(uri) != emulated:
+            raise RequestError(
+                f"spare {uri}: a {found}; expected "
+                f"{'an emulated' if emulated else 'a real'} {kind} like the others"
+            )
+        if not emulated and uri in devices:
+            raise RequestError(f"spare {uri} is one of the devices; name a board beside them")
+        if cluster_file is not None and uri not in uris:
+            raise RequestError(f"spare {uri} is not in {cluster_file}; add it with its cables")
+
+
 def default_overlay(devices: Sequence[str], cluster_file: str | Path | None) -> str:
     """Name of the LORA-F overlay for the first named board, used without a model."""
     return f"lora_f_{board_kind(devices, cluster_file)}"

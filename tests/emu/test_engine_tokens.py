@@ -220,7 +220,7 @@ def test_refusals_at_the_token_level(engine: Engine, sequence: int) -> None:
 def test_a_dead_link_fails_the_step_with_its_ends_and_the_request_with_it(folder: Path) -> None:
     from lora_host import abi
 
-    with Engine(folder, boards=4) as engine:
+    with Engine(folder, boards=4, recovery="off") as engine:
         engine.generate([5, 6], SamplingParams(max_tokens=2))
         emulated = engine.cluster.emulated
         if emulated is None:

@@ -71,7 +71,10 @@ def _checked(text: str) -> int:
         if found in text:
             raise PatternFault(f"{found!r}, which matchers read differently; write {meant}")
     try:
+        text.encode()  # RE2 takes UTF-8
         return re.compile(text).groups
+    except UnicodeEncodeError:
+        raise PatternFault("half of a surrogate pair; expected Unicode text") from None
     except (re.error, RecursionError, OverflowError) as error:
         raise PatternFault(str(error)) from None
 

@@ -217,22 +217,6 @@ class EngineOptions:
         self._check_spares()
 
     def _check_spares(self) -> None:
-        from lora_host.cluster_file import check_uri, is_emulated, load_cluster
+        from lora_host.selection import check_spares
 
-        uris = list(self.devices)
-        if self.cluster_file is not None:
-            uris = [entry.uri for entry in load_cluster(self.cluster_file).boards]
-        emulated = is_emulated(uris[0]) if uris else True
-        for uri in self.spares:
-            kind = check_uri(uri)[1]
-            if kind != self.board_kind or is_emulated(uri) != emulated:
-                raise RequestError(
-                    f"spare {uri}: a {kind}; expected "
-                    f"{'an emulated' if emulated else 'a real'} {self.board_kind} like the others"
-                )
-            if not emulated and uri in self.devices:
-                raise RequestError(f"spare {uri} is one of the devices; name a board beside them")
-            if self.cluster_file is not None and uri not in uris:
-                raise RequestError(
-                    f"spare {uri} is not in {self.cluster_file}; add it with its cables"
-                )
+        check_spares(self.spares, self.devices, self.cluster_file, self.board_kind)

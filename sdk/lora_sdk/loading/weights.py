@@ -142,7 +142,9 @@ class Loader:
         )
 
     def _write_load(self, write: Callable[[], list[Range]]) -> None:
-        self._loaded(_Load(write(), write=write))
+        written = write()
+        if written:  # most matrices have no tables
+            self._loaded(_Load(written, write=write))
 
     def _loaded(self, load: _Load) -> None:
         self._loads.append(load)
