@@ -62,6 +62,15 @@ def check_spares(
             raise RequestError(f"spare {uri} is not in {cluster_file}; add it with its cables")
 
 
+def spare_entries(spares: Sequence[str], boards: int) -> list[BoardEntry]:
+    """Entries of spares that stand in for one of `boards` boards. Emulated ones get serial numbers
+    that no other board has."""
+    return [
+        BoardEntry(uri, boards + 1 + i if is_emulated(uri) else None)
+        for i, uri in enumerate(spares)
+    ]
+
+
 def default_overlay(devices: Sequence[str], cluster_file: str | Path | None) -> str:
     """Name of the LORA-F overlay for the first named board, used without a model."""
     return f"lora_f_{board_kind(devices, cluster_file)}"

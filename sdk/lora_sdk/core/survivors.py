@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lora_host.cluster_file import BoardEntry, Cable, ClusterFile, is_emulated, load_cluster
+from lora_host.cluster_file import BoardEntry, Cable, ClusterFile, load_cluster
 from lora_host.errors import LoraError
+from lora_host.selection import spare_entries
 
 
 @dataclass(frozen=True)
@@ -46,10 +47,7 @@ class Survivors:
         cables; without a file it takes the place, and so the cables, of a lost board."""
         self._boards = list(boards)
         self._cables = list(cables)
-        first = len(boards) + 1  # of the emulated spares' serials: no other board has them
-        self._spares = [
-            BoardEntry(uri, first + i if is_emulated(uri) else None) for i, uri in enumerate(spares)
-        ]
+        self._spares = spare_entries(spares, len(boards))
         self._used = list(range(len(boards)))  # boards of the open cluster, in its order
         self._alive = set(self._used)
         if cluster_file is not None and spares:

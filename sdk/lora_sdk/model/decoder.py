@@ -64,13 +64,8 @@ def read_decoder(
         embed_dim=hidden,
         norm="rmsnorm" if eps_name == "rms_norm_eps" else "layernorm",
         norm_eps=fields.number(eps_name, defaults.eps),
-        norm_first=True,
-        final_norm=True,
-        norm_affine=True,
         activation=activation,
         gated=activation == "silu",
         rope=read_rope(fields, positions, width=width, default_theta=defaults.theta),
-        position_rows=0,
-        position_offset=0,
         tied=fields.flag("tie_word_embeddings", defaults.tied),
     )

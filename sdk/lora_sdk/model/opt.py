@@ -43,8 +43,6 @@ def normalize(fields: Fields) -> ModelConfig:
         final_norm=norm_first and not removed,
         norm_affine=fields.flag("layer_norm_elementwise_affine", True),
         activation=fields.choice("activation_function", "relu", ACTIVATIONS),
-        gated=False,
-        rope=None,
         position_rows=positions + POSITION_OFFSET,
         position_offset=POSITION_OFFSET,
         tied=fields.flag("tie_word_embeddings", True),

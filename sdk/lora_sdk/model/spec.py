@@ -66,15 +66,15 @@ class ModelConfig:
     embed_dim: int
     norm: NormKind
     norm_eps: float
-    norm_first: bool
-    final_norm: bool
-    norm_affine: bool
     activation: Activation
-    gated: bool
-    rope: RopeConfig | None
-    position_rows: int
-    position_offset: int
     tied: bool
+    norm_first: bool = True
+    final_norm: bool = True
+    norm_affine: bool = True
+    gated: bool = False
+    rope: RopeConfig | None = None
+    position_rows: int = 0
+    position_offset: int = 0
     qkv_bias: bool = False
     o_bias: bool = False
     mlp_bias: bool = False
