@@ -4,7 +4,8 @@ or the real boards that `--device URI` names. Tests do not select boards themsel
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
@@ -40,6 +41,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--require-parity",
         action="store_true",
         help="missing torch or transformers fail instead of skipping",
+    )
+    parser.addoption(
+        "--require-tools",
+        action="store_true",
+        help="missing programs (curl, chromium) fail instead of skipping",
     )
 
 
@@ -115,6 +121,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.
                 item.add_marker(pytest.mark.usefixtures("no_board_given"))
             else:
                 item.add_marker(pytest.mark.skip(reason="no board given with --device"))
+
+
+@pytest.fixture
+def program(pytestconfig: pytest.Config) -> Callable[[str], str]:
+    """The path of a program by its name, or a visible skip, or a failure with --require-tools."""
+
+    def find(name: str) -> str:
+        path = shutil.which(name)
+        if path is None and pytestconfig.getoption("--require-tools"):
+            pytest.fail(f"--require-tools, but {name} is not installed")
+        return path or pytest.skip(f"{name} is not installed")
+
+    return find
 
 
 @pytest.fixture

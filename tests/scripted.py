@@ -14,7 +14,10 @@ from lora_host.errors import ModelError
 from lora_sdk.core.kvcache import KvCache
 from lora_sdk.core.step import KvOp, Row, StepResult, selected_rows
 from lora_sdk.core.stepper import Stepper
+from lora_sdk.engine.generator import Generator
 from lora_sdk.engine.greedy import GreedyLoop
+from lora_sdk.engine.requests import Request, Sample
+from lora_sdk.sampling import Sampler, SamplingParams
 
 VOCABULARY = 61
 UNWRITTEN = -1
@@ -149,7 +152,10 @@ class ScriptedRunner:
 
 
 class Bench:
-    """A scripted runner with KV cache, stepper and greedy loop."""
+    """A scripted runner with KV cache, stepper and greedy loop, for a generator of a subclass."""
+
+    generator: Generator
+    max_tokens = 20  # of requests that do not say
 
     def __init__(
         self, pages: int = 40, sequences: int = 4, scratch: int = 128, context: int = 300
@@ -158,3 +164,21 @@ class Bench:
         self.cache = KvCache(pages, sequences, scratch, context, abi.MAX_KV_OPS)
         self.stepper = Stepper(self.runner, self.cache)
         self.loop = GreedyLoop(self.runner, self.stepper, self.cache)
+
+    def submit(self, tokens: Sequence[int], **fields: object) -> Request:
+        """Queue a request; `fields` are those of SamplingParams."""
+        defaults = {"max_tokens": self.max_tokens, "seed": 7}
+        params = SamplingParams(**{**defaults, **fields})  # type: ignore[arg-type]
+        room = self.cache.context - len(tokens) + 1
+        samples = [
+            Sample(Sampler(params, VOCABULARY, 7, i), None, min(params.max_tokens or room, room))
+            for i in range(params.n)
+        ]
+        request = Request(None, list(tokens), params, 7, samples)
+        self.generator.submit(request)
+        return request
+
+    def finish(self, one_step: bool = True) -> None:
+        """Run until every request has ended."""
+        while self.generator.advance(one_step):
+            pass

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 from lora_sdk.engine.generator import Generator
 from lora_sdk.engine.prefix_source import PrefixSource
-from lora_sdk.engine.requests import Request, Sample
-from lora_sdk.sampling import Sampler, SamplingParams
+from lora_sdk.engine.requests import Request
 from tests.scripted import VOCABULARY, Bench
 
 
 class Sharing(Bench):
     """A bench whose generator keeps prefixes. `digests`: those of adapters, by name."""
+
+    max_tokens = 5
 
     def __init__(self, row_limit: int = 64, loop: bool = False, **sizes: int) -> None:
         super().__init__(**sizes)
@@ -21,21 +22,6 @@ class Sharing(Bench):
         self.generator = Generator(
             self.stepper, self.cache, row_limit, self.loop if loop else None, source=self.source
         )
-
-    def submit(self, tokens: Sequence[int], **fields: object) -> Request:
-        params = SamplingParams(**{"max_tokens": 5, "seed": 7, **fields})  # type: ignore[arg-type]
-        room = self.cache.context - len(tokens) + 1
-        samples = [
-            Sample(Sampler(params, VOCABULARY, 7, i), None, min(params.max_tokens or room, room))
-            for i in range(params.n)
-        ]
-        request = Request(None, list(tokens), params, 7, samples)
-        self.generator.submit(request)
-        return request
-
-    def finish(self, one_step: bool = True) -> None:
-        while self.generator.advance(one_step):
-            pass
 
     def run(self, tokens: Sequence[int], **fields: object) -> Request:
         request = self.submit(tokens, **fields)

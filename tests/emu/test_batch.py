@@ -77,8 +77,8 @@ def test_a_batch_without_a_good_line_loads_nothing(
     )  # fmt: skip
 
 
-def test_errors_of_several_prompts_are_heard_and_the_others_go_on(folder: Path) -> None:
-    heard: dict[int, LoraError] = {}
+def test_errors_of_several_prompts_are_reported_and_the_others_go_on(folder: Path) -> None:
+    failed: dict[int, LoraError] = {}
     got: dict[int, Result] = {}
 
     def fail(engine: Engine, after: int) -> None:
@@ -97,18 +97,18 @@ def test_errors_of_several_prompts_are_heard_and_the_others_go_on(folder: Path) 
     with Engine(folder) as engine:
         params = [SamplingParams(max_tokens=count) for count in (2, 9, 9)]
         with pytest.raises(RequestError, match="on_error takes several"):
-            engine.generate("a", on_error=heard.__setitem__)
+            engine.generate("a", on_error=failed.__setitem__)
         with pytest.raises(RequestError, match="prompt 1: token 0"):
             engine.generate(["a", [99999], "b"], params)
-        results = engine.generate(["a", [99999], "b"], params, on_error=heard.__setitem__)
-        assert list(heard) == [1] and isinstance(results, list) and len(results) == 2
+        results = engine.generate(["a", [99999], "b"], params, on_error=failed.__setitem__)
+        assert list(failed) == [1] and isinstance(results, list) and len(results) == 2
         fail(engine, 3)
-        heard.clear()
+        failed.clear()
         results = engine.generate(
-            ["a", "b", "c"], params, on_result=got.__setitem__, on_error=heard.__setitem__
+            ["a", "b", "c"], params, on_result=got.__setitem__, on_error=failed.__setitem__
         )
-        assert list(got) == [0] and sorted(heard) == [1, 2]
-        assert results == [got[0]] and "the board is gone" in str(heard[1])
+        assert list(got) == [0] and sorted(failed) == [1, 2]
+        assert results == [got[0]] and "the board is gone" in str(failed[1])
 
 
 def test_an_on_error_that_raises_ends_the_batch_with_its_error(folder: Path) -> None:

@@ -302,7 +302,7 @@ def test_an_interrupted_generation_leaves_a_working_engine(
     assert alone(engine, PROMPTS[0], GREEDY).token_ids == expected["greedy"][0]
 
 
-def test_results_are_heard_as_they_finish(engine: Engine) -> None:
+def test_results_arrive_as_they_finish(engine: Engine) -> None:
     received: list[int] = []
     params = [SamplingParams(max_tokens=n, ignore_eos=True) for n in (9, 3, 6)]
     engine.generate(PROMPTS[:3], params, on_result=lambda index, result: received.append(index))

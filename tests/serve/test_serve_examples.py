@@ -5,11 +5,9 @@ from __future__ import annotations
 import configparser
 import json
 import shlex
-import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
-
-import pytest
 
 from lora_sdk.cli.serve import serve
 from tests.served import Served
@@ -41,9 +39,8 @@ def test_the_container_starts_the_server() -> None:
     assert "--api-key-file" in words  # it listens beyond loopback
 
 
-def test_the_requests_are_answered(server: Served) -> None:
-    if shutil.which("curl") is None:
-        pytest.skip("curl is not installed")
+def test_the_requests_are_answered(server: Served, program: Callable[[str], str]) -> None:
+    program("curl")
     done = subprocess.run(
         [FOLDER / "requests.sh", server.url], capture_output=True, text=True, timeout=60
     )

@@ -5,10 +5,9 @@ from __future__ import annotations
 import io
 import json
 import re
-import shutil
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -89,11 +88,9 @@ def test_the_policy_allows_the_pages_own_code_alone(pair: Served) -> None:
 
 
 @pytest.mark.slow
-def test_a_browser_shows_it(server: Served, tmp_path: Path) -> None:
+def test_a_browser_shows_it(server: Served, tmp_path: Path, program: Callable[[str], str]) -> None:
     """Chromium runs the page's script under its policy, and has the boards in its document."""
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("chromium is not installed")
+    chromium = program("chromium")
     server.client().completions.create(model="demo", prompt="a", max_tokens=5)
     shot = tmp_path / "page.png"
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=4000"]

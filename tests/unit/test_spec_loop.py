@@ -11,11 +11,9 @@ from lora_host.errors import ModelError
 from lora_sdk.core.speculation_statistics import SpeculationStatistics
 from lora_sdk.core.step import Row
 from lora_sdk.engine.generator import Generator
-from lora_sdk.engine.requests import Request, Sample
-from lora_sdk.sampling import Sampler, SamplingParams
 from lora_sdk.spec.loop import Speculation, named
 from lora_sdk.spec.tree_shape import TreeShape
-from tests.scripted import VOCABULARY, Bench, greedy_tokens, logits_of
+from tests.scripted import Bench, greedy_tokens, logits_of
 
 PROMPT = list(range(40))
 
@@ -85,21 +83,6 @@ class Driven(Bench):
             self.stepper, self.cache, row_limit, self.loop if loop else None,
             speculation=self.speculation,
         )  # fmt: skip
-
-    def submit(self, tokens: Sequence[int], **fields: object) -> Request:
-        params = SamplingParams(**{"max_tokens": 20, "seed": 7, **fields})  # type: ignore[arg-type]
-        room = self.cache.context - len(tokens) + 1
-        samples = [
-            Sample(Sampler(params, VOCABULARY, 7, i), None, min(params.max_tokens or room, room))
-            for i in range(params.n)
-        ]
-        request = Request(None, list(tokens), params, 7, samples)
-        self.generator.submit(request)
-        return request
-
-    def finish(self, one_step: bool = True) -> None:
-        while self.generator.advance(one_step):
-            pass
 
 
 @pytest.mark.parametrize(

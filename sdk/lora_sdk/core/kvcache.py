@@ -19,6 +19,7 @@ from lora_sdk.core.kv_sequence import PAGE_POSITIONS, KvSequence, Uncommitted, p
 from lora_sdk.core.kv_statistics import KvUse, PrefixCounts
 from lora_sdk.core.page_pool import PagePool
 from lora_sdk.core.prefix_cache import PrefixCache
+from lora_sdk.core.slot_pool import SlotPool
 from lora_sdk.core.step import KvOp
 
 __all__ = ["PAGE_POSITIONS", "KvCache", "Uncommitted", "pages_for"]
@@ -53,8 +54,8 @@ class KvCache:
         self.context = context
         self._observer = observer
         self.max_sequences = max_sequences
-        self._max_scratch = max_scratch
         self._queue = HeaderQueue(max_ops)
+        self._slots = SlotPool(max_scratch, self._queue)
         self._pool = PagePool(pages_for(max_scratch), page_count, self._queue)
         self._mapped: dict[tuple[int, int], int]  # the boards' page of (sequence, tile)
         self.prefixes = PrefixCache(self._pool)
@@ -66,8 +67,7 @@ class KvCache:
         # The boards may still hold rows: the next step drops them and frees their slots.
         for number in range(self.max_sequences):
             self._queue.add(KvOp.length(number, 0))
-        self._queue.leaving_slots.extend(self._slots)
-        self._slots.clear()
+        self._slots.leave_all()
         if self._observer is not None:
             self._observer.forgotten()
 
@@ -77,7 +77,7 @@ class KvCache:
 
         `page_count`: pages of the boards from now on, None for as many as before. RequestError,
         with nothing changed, if the sequences' pages exceed them."""
-        first = pages_for(self._max_scratch)
+        first = pages_for(self._slots.total)
         total = self._pool.total if page_count is None else page_count - first
         held = self.held_pages
         if held > total:
@@ -85,7 +85,7 @@ class KvCache:
                 f"the open sequences need {held} KV pages of {PAGE_POSITIONS} positions, the "
                 f"boards that remain have {total}"
             )
-        self._slots.extend(self._queue.leaving_slots)
+        self._slots.returned(self._queue.leaving_slots)
         self._queue.clear()
         self._renumber_pages(first + total)
         return [
@@ -109,10 +109,10 @@ class KvCache:
 
     def _forget(self) -> None:
         self._numbers = deque(range(self.max_sequences))
-        self._slots = deque(range(self._max_scratch))
         self._open: dict[int, KvSequence] = {}
         self._mapped = {}
         self._queue.clear()
+        self._slots.clear()
         self._pool.clear()
 
     # --- state ----------------------------------------------------------------------------------
@@ -432,25 +432,16 @@ class KvCache:
 
     def take_slots(self, count: int) -> list[int]:
         """`count` scratch slots for rows of the next step."""
-        if count > len(self._slots):
-            raise RequestError(
-                f"{count} scratch slots requested, {len(self._slots)} of {self._max_scratch} are "
-                "free; commit or drop uncommitted rows, and run a step"
-            )
-        return [self._slots.popleft() for _ in range(count)]
+        return self._slots.take(count)
 
     def is_taken(self, slot: int) -> bool:
         """Whether a slot has been taken and holds no row yet."""
-        free = self._slots.count(slot) or slot in self._queue.leaving_slots
-        return (
-            0 <= slot < self._max_scratch
-            and not free
-            and not any(slot in sequence.rows for sequence in self._open.values())
-        )
+        held = any(slot in sequence.rows for sequence in self._open.values())
+        return self._slots.is_taken(slot) and not held
 
     def give_slots(self, slots: Sequence[int]) -> None:
         """Give back slots that no row has used."""
-        self._slots.extendleft(reversed(slots))
+        self._slots.give_back(slots)
 
     def add_row(self, sequence: int, slot: int, row: Uncommitted) -> None:
         """Record a row that a completed step has run."""
@@ -460,7 +451,7 @@ class KvCache:
         """Move a path of slots, root first, to the next logical positions; drop the other rows."""
         owner = self._get(sequence)
         start = len(owner.tokens)
-        self._check_path(sequence, path)
+        owner.check_path(sequence, path)
         self.grow(sequence, start + len(path))
         self._queue.add(KvOp.commit(sequence, start, 0, len(path)), path)
         for slot in path:
@@ -483,19 +474,6 @@ class KvCache:
         owner.tokens.extend(tokens)
         self.prefixes.note(owner)
 
-    def _check_path(self, sequence: int, path: Sequence[int]) -> None:
-        rows = self._open[sequence].rows
-        parent = -1
-        for slot in path:
-            if slot not in rows:
-                raise RequestError(f"slot {slot} holds no uncommitted row of sequence {sequence}")
-            if rows[slot].parent != parent:
-                raise RequestError(
-                    f"slot {slot} of sequence {sequence} has parent {rows[slot].parent}; the path "
-                    f"to commit has {parent} before it"
-                )
-            parent = slot
-
     # --- headers --------------------------------------------------------------------------------
 
     def next_header(self) -> Header:
@@ -505,7 +483,7 @@ class KvCache:
     def step_done(self) -> None:
         """The step with the last header has completed: the slots and pages it freed are free."""
         slots, pages = self._queue.carried()
-        self._slots.extend(slots)
+        self._slots.returned(slots)
         self._pool.returned(pages)
 
     def step_failed(self) -> None:
