@@ -20,6 +20,7 @@
 #define SLASH_BUFFERS 255 /* a board, over all its users */
 #define SLASH_PAGE 4096u  /* vrtd 1.0.0 wraps longer transfers inside one page: wrong data */
 #define SLASH_BAR 0
+#define SLASH_ANSWER_MS 5000 /* vrtd answers in milliseconds unless it hangs */
 
 enum slash_opcode {
     SLASH_COUNT = 0,
@@ -98,6 +99,8 @@ int slash_alive(const struct slash_wire *wire);
 
 /* transport_slash_board.c: finding, opening and resetting a board. */
 int slash_board_open(struct slash_handle *handle, struct lora_failure *failure);
+/* Looks up vrtd's index of the board again, which may change when the bus is scanned. */
+int slash_board_find(struct slash_handle *handle, struct lora_failure *failure);
 void slash_board_close(struct slash_handle *handle);
 int slash_reset(void *handle, struct lora_failure *failure);
 
@@ -110,6 +113,10 @@ int slash_memory_read(void *handle, uint32_t bank, uint64_t offset, void *data, 
 int slash_memory_write(void *handle, uint32_t bank, uint64_t offset, const void *data,
                        uint64_t bytes, struct lora_failure *failure);
 void slash_release_all(struct slash_handle *handle);
+
+/* transport_slash_bar.c: no mapping may outlive the design behind it. */
+int slash_bar_map(struct slash_handle *handle, struct lora_failure *failure);
+void slash_bar_unmap(struct slash_handle *handle);
 
 /* transport_slash_register.c */
 int slash_register_read(void *handle, uint32_t block, uint32_t offset, uint32_t *value,

@@ -2,27 +2,15 @@
 #define _GNU_SOURCE
 #include "transport_slash.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
-#define ANSWER_MS 5000   /* vrtd answers in milliseconds unless it hangs */
 #define HOTPLUG_MS 60000 /* a reset takes 15 s or more */
 #define RETURN_MS 60000  /* until the board is on the bus again */
 #define RETRY_MS 200
-#define BAR_LIMIT (1ull << 32)
 #define HOTPLUG_RESET 4
-
-struct bar_info { /* op 2 */
-    uint32_t size;
-    uint8_t bar, usable, in_use, pad;
-    uint64_t start, bytes;
-};
 
 struct device_info { /* op 1, 168 bytes */
     char name[128];
@@ -41,14 +29,14 @@ struct sensor { /* op 14, 72 bytes */
 static int find(struct slash_wire *wire, const char *bdf, uint32_t *device,
                 struct lora_failure *failure) {
     char name[32] = "";
-    strncpy(name, bdf, sizeof name - 1);
+    snprintf(name, sizeof name, "%s", bdf);
     struct slash_request ask = {.opcode = SLASH_BY_BDF,
                                 .body = name,
                                 .body_bytes = sizeof name,
                                 .fd = -1,
                                 .answer = device,
                                 .answer_bytes = 4,
-                                .timeout_ms = ANSWER_MS};
+                                .timeout_ms = SLASH_ANSWER_MS};
     int status = slash_call(wire, &ask, failure);
     if (status && ask.result)
         return lora_fail(failure, LORA_ERR_URI,
@@ -57,72 +45,22 @@ static int find(struct slash_wire *wire, const char *bdf, uint32_t *device,
     return status;
 }
 
-static int map_bar(struct slash_handle *handle, struct lora_failure *failure) {
-    struct __attribute__((packed)) {
-        uint32_t device;
-        uint8_t bar;
-    } body = {handle->device, SLASH_BAR};
-    struct bar_info info;
-    uint64_t bytes = 0;
-    struct slash_request ask = {.opcode = SLASH_BAR_INFO,
-                                .body = &body,
-                                .body_bytes = sizeof body,
-                                .fd = -1,
-                                .answer = &info,
-                                .answer_bytes = sizeof info,
-                                .timeout_ms = ANSWER_MS};
-    int status = slash_call(&handle->wire, &ask, failure);
-    if (status) return status;
-    if (info.size != sizeof info || !info.usable)
-        return lora_fail(failure, LORA_ERR_TRANSPORT,
-                         "board %s: BAR %d: %u B of information, usable %u; %zu B and usable "
-                         "expected; is the SLASH shell loaded?",
-                         handle->bdf, SLASH_BAR, info.size, info.usable, sizeof info);
-    ask = (struct slash_request){.opcode = SLASH_BAR_FD,
-                                 .body = &body,
-                                 .body_bytes = sizeof body,
-                                 .fd = -1,
-                                 .answer = &bytes,
-                                 .answer_bytes = sizeof bytes,
-                                 .answer_fd = &handle->bar_fd,
-                                 .timeout_ms = ANSWER_MS};
-    status = slash_call(&handle->wire, &ask, failure);
-    if (status) return status;
-    if (!bytes || bytes > BAR_LIMIT || bytes % SLASH_PAGE)
-        return lora_fail(failure, LORA_ERR_TRANSPORT, "board %s: BAR %d of %llu B", handle->bdf,
-                         SLASH_BAR, (unsigned long long)bytes);
-    /* A file shorter than that would end the process with SIGBUS. A dma-buf has no such end. */
-    struct stat facts;
-    if (fstat(handle->bar_fd, &facts) ||
-        (S_ISREG(facts.st_mode) && (uint64_t)facts.st_size < bytes))
-        return lora_fail(failure, LORA_ERR_TRANSPORT,
-                         "board %s: BAR %d of %llu B found in a file of %lld B", handle->bdf,
-                         SLASH_BAR, (unsigned long long)bytes, (long long)facts.st_size);
-    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, handle->bar_fd, 0);
-    if (at == MAP_FAILED)
-        return lora_fail(failure, LORA_ERR_TRANSPORT, "board %s: BAR %d cannot be mapped: %s",
-                         handle->bdf, SLASH_BAR, strerror(errno));
-    handle->bar = at;
-    handle->bar_bytes = bytes;
-    return LORA_OK;
+int slash_board_find(struct slash_handle *handle, struct lora_failure *failure) {
+    return find(&handle->wire, handle->bdf, &handle->device, failure);
 }
 
+/* Without its BAR: what lies behind that is known only once a design is written. */
 int slash_board_open(struct slash_handle *handle, struct lora_failure *failure) {
     handle->bar_fd = -1;
     int status = slash_connect(&handle->wire, failure);
-    if (!status) status = find(&handle->wire, handle->bdf, &handle->device, failure);
-    if (!status) status = map_bar(handle, failure);
+    if (!status) status = slash_board_find(handle, failure);
     if (status) slash_board_close(handle);
     return status;
 }
 
 void slash_board_close(struct slash_handle *handle) {
     slash_release_all(handle);
-    if (handle->bar) munmap((void *)handle->bar, handle->bar_bytes);
-    if (handle->bar_fd >= 0) close(handle->bar_fd);
-    handle->bar = NULL;
-    handle->bar_fd = -1;
-    handle->programmed = 0;
+    slash_bar_unmap(handle);
     slash_disconnect(&handle->wire);
 }
 
@@ -192,7 +130,7 @@ static int describe(struct slash_wire *wire, uint32_t index, struct lora_slash_d
                                 .fd = -1,
                                 .answer = &info,
                                 .answer_bytes = sizeof info,
-                                .timeout_ms = ANSWER_MS};
+                                .timeout_ms = SLASH_ANSWER_MS};
     int status = slash_call(wire, &ask, failure);
     if (status) return status;
     memcpy(device->bdf, info.bdf, sizeof device->bdf);
@@ -214,7 +152,7 @@ int lora_slash_devices(struct lora_slash_device *devices, uint32_t capacity, uin
                                 .fd = -1,
                                 .answer = count,
                                 .answer_bytes = 4,
-                                .timeout_ms = ANSWER_MS};
+                                .timeout_ms = SLASH_ANSWER_MS};
     int status = slash_connect(&wire, failure);
     if (!status) status = slash_call(&wire, &ask, failure);
     for (uint32_t i = 0; i < *count && i < capacity && !status; i++)
@@ -247,7 +185,7 @@ int lora_slash_sensors(const char *bdf, struct lora_slash_sensor *sensors, uint3
                                 .answer = body,
                                 .answer_bytes = sizeof body,
                                 .answer_any = 1,
-                                .timeout_ms = ANSWER_MS};
+                                .timeout_ms = SLASH_ANSWER_MS};
     if (!status) status = slash_call(&wire, &ask, failure);
     slash_disconnect(&wire);
     if (status) return status;
@@ -282,7 +220,7 @@ int lora_slash_clock(const char *bdf, uint32_t *hz, struct lora_failure *failure
                                 .fd = -1,
                                 .answer = hz,
                                 .answer_bytes = 4,
-                                .timeout_ms = ANSWER_MS};
+                                .timeout_ms = SLASH_ANSWER_MS};
     if (!status) status = slash_call(&wire, &ask, failure);
     slash_disconnect(&wire);
     return status;
@@ -296,6 +234,7 @@ int lora_slash_peek(const char *bdf, uint64_t address, uint32_t *words, uint32_t
     snprintf(handle.bdf, sizeof handle.bdf, "%s", bdf);
     int status = slash_board_open(&handle, failure);
     if (status) return status;
+    status = slash_bar_map(&handle, failure);
     handle.programmed = 1;
     handle.block_base[LORA_BLOCK_CONTROL] = address;
     for (uint32_t i = 0; i < count && !status; i++)

@@ -8,7 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define ANSWER_MS 5000
 #define PIECES (SLASH_DDR_BYTES / SLASH_REGION_BYTES)
 #define MIB(bytes) ((double)(bytes) / 1048576.0)
 
@@ -41,7 +40,7 @@ static void close_buffer(struct slash_handle *handle, struct slash_buffer *buffe
                                 .fd = -1,
                                 .answer = &answer,
                                 .answer_bytes = 1,
-                                .timeout_ms = ANSWER_MS};
+                                .timeout_ms = SLASH_ANSWER_MS};
     if (handle->wire.socket >= 0) /* else vrtd has freed it with the connection */
         slash_call(&handle->wire, &ask, lora_failure_begin(NULL, &ignored));
     close(buffer->fd);
@@ -79,7 +78,7 @@ static int open_buffer(struct slash_handle *handle, uint32_t bank, uint32_t half
                                 .answer = answer,
                                 .answer_bytes = sizeof answer,
                                 .answer_fd = &buffer->fd,
-                                .timeout_ms = ANSWER_MS};
+                                .timeout_ms = SLASH_ANSWER_MS};
     int status = slash_call(&handle->wire, &ask, failure);
     int used_up = ask.result == SLASH_BUSY || ask.result == SLASH_INTERNAL;
     if (status) return used_up ? LORA_ERR_BANK_FULL : status;

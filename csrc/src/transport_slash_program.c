@@ -9,7 +9,6 @@
 #define DESIGN_MS 120000 /* a full PDI over PCIe, with its boot */
 #define IDENTITY_MS 3000 /* until the soft core answers: it starts in milliseconds */
 #define LOOK_MS 5
-#define ANSWER_MS 5000
 #define CLOCK_TOLERANCE 50 /* a fiftieth: what the clock wizard may be off */
 
 static int write_design(struct slash_handle *handle, const char *container,
@@ -43,7 +42,7 @@ static int set_clock(struct slash_handle *handle, uint32_t hz, struct lora_failu
                                 .fd = -1,
                                 .answer = &rate,
                                 .answer_bytes = sizeof rate,
-                                .timeout_ms = ANSWER_MS};
+                                .timeout_ms = SLASH_ANSWER_MS};
     if (!hz) return LORA_OK;
     int status = slash_call(&handle->wire, &ask, failure);
     if (status) return status;
@@ -89,13 +88,15 @@ static int read_back(struct slash_handle *handle, const struct lora_program *pro
 
 int slash_program(void *opened, const struct lora_program *program, struct lora_failure *failure) {
     struct slash_handle *handle = opened;
-    handle->programmed = 0;
+    slash_bar_unmap(handle);
     int status = write_design(handle, program->container, failure);
+    if (!status) status = slash_board_find(handle, failure);
+    if (!status) status = slash_bar_map(handle, failure);
     if (!status) status = set_clock(handle, program->clock_hz, failure);
     if (status) return status;
     memcpy(handle->block_base, program->block_base, sizeof handle->block_base);
     handle->programmed = 1;
     status = read_back(handle, program, failure);
-    if (status) handle->programmed = 0;
+    if (status) slash_bar_unmap(handle);
     return status;
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import gzip
+import signal
 import subprocess
 import sys
 import time
@@ -40,6 +41,39 @@ cluster = Cluster.open(devices=sys.argv[1:], overlay=load_overlay('lora_f_v80'))
 cluster.reserve(0, 32, 1 << 20)
 print('open', flush=True)
 time.sleep(60)
+"""
+
+# Programs twice and resets, with register accesses after each.
+AGAIN = """
+import sys
+from lora_host.cluster import Cluster
+from lora_host.overlay import load_overlay
+overlay = load_overlay('lora_f_v80')
+for _ in range(2):
+    with Cluster.open(devices=sys.argv[1:], overlay=overlay) as cluster:
+        cluster.reserve(0, 32, 1 << 20)
+        cluster.reserve(0, 3, 4096)
+        for _ in range(2):
+            cluster.write(0, 3, 0, bytes(range(256)) * 16)
+            print(cluster.checksum(0, 3, 0, 4096))
+            cluster.reset()
+"""
+# Keeps a mapping of the BAR over a design that another connection writes.
+STALE = """
+import mmap, socket, struct, sys
+from lora_host.cluster import Cluster
+from lora_host.overlay import load_overlay
+vrtd = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+vrtd.connect(__import__('os').environ['LORA_VRTD_SOCKET'])
+def mapped():
+    vrtd.send(struct.pack('<HHIIB', 5, 3, 1, 0, 0))
+    _, (fd,), _, _ = socket.recv_fds(vrtd, 4096, 1)
+    return mmap.mmap(fd, 1 << 26)
+old = mapped()
+print(old[0x100], flush=True)
+with Cluster.open(devices=sys.argv[1:], overlay=load_overlay('lora_f_v80')):
+    print(mapped()[0] & 4, flush=True)
+    print(old[0x100], flush=True)
 """
 
 
@@ -96,6 +130,18 @@ except OSError as error:
     print(errno.errorcode[error.errno])
 """
     assert run_client(code, mock_server, LD_PRELOAD=str(card)).split() == ["7", "0", "EFAULT"]
+
+
+def test_registers_are_mapped_again_after_each_design_and_reset(mock_server: MockServer) -> None:
+    found = run_client(AGAIN, mock_server, mock_server.uris[0]).split()
+    assert found == [str(zlib.crc32(bytes(range(256)) * 16))] * 4
+
+
+def test_a_mapping_older_than_the_design_is_fatal(mock_server: MockServer) -> None:
+    """What the test above relies on can fail."""
+    process = start_client(STALE, mock_server, mock_server.uris[0])
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGBUS and out.split() == ["0", "4"]
 
 
 def test_memory_of_several_buffers_and_odd_ranges(

@@ -43,7 +43,7 @@ def execute(line: str, devices: list[Device], emulated: Emulated) -> None:
     elif words[0] == "lose":
         devices[numbers[0]].lose_design = bool(numbers[1])
     elif words[0] == "short":
-        devices[numbers[0]].shorten_bar(numbers[1])
+        devices[numbers[0]].short_bar = numbers[1]
     else:
         raise ValueError(words[0])
 

@@ -39,9 +39,8 @@ class Device:
         self.allocator = Allocator(limit)
         self.memory = os.memfd_create(f"v80-{index}-memory", os.MFD_CLOEXEC)
         os.ftruncate(self.memory, MEMORY_BYTES)
-        self.bar = os.memfd_create(f"v80-{index}-bar", os.MFD_CLOEXEC)
-        os.ftruncate(self.bar, BAR_BYTES)
-        self._words = np.frombuffer(mmap.mmap(self.bar, BAR_BYTES), np.uint32)
+        self.short_bar = 0  # bytes; for tests: the BAR is a file shorter than it is said to be
+        self._new_bar()
         self._emulated = emulated
         self._lock = threading.RLock()
         self._ffi, self._table = native.ffi(), native.lib().lora_transport_emu
@@ -62,9 +61,10 @@ class Device:
         """Loads a design. LoraError if it is not the emulation's or does not fit the board."""
         design = emulation_design(pdi)
         with self._lock:
+            self._withdraw_bar()
+            self._power_off()
             if self.lose_design:  # as after a DMA error that is reported as success
                 return
-            self._power_off()
             image = self._ffi.from_buffer(design.image)
             program = self._ffi.new("struct lora_program *")
             program.size = self._ffi.sizeof("struct lora_program")
@@ -100,11 +100,33 @@ class Device:
     def reset(self) -> None:
         """Clears design, runs and registers."""
         with self._lock:
+            self._withdraw_bar()
             self._power_off()
             self._check(self._table.reset(self._handle, self._failure))
 
+    def open_bar(self) -> int:
+        """A descriptor of the BAR, good until the next design or reset."""
+        with self._lock:
+            if not self.short_bar:
+                return os.dup(self._bar)
+        short = os.memfd_create("short-bar", os.MFD_CLOEXEC)
+        os.ftruncate(short, self.short_bar)
+        return short
+
+    def _new_bar(self) -> None:
+        self._bar = os.memfd_create(f"v80-{self.index}-bar", os.MFD_CLOEXEC)
+        os.ftruncate(self._bar, BAR_BYTES)
+        self._words = np.frombuffer(mmap.mmap(self._bar, BAR_BYTES), np.uint32)
+
+    def _withdraw_bar(self) -> None:
+        """As the daemon: the function is removed and found again. Who touches a mapping made
+        before ends with SIGBUS here, with a fatal PCIe completion timeout on a card."""
+        old = self._bar
+        self._new_bar()
+        os.ftruncate(old, 0)
+        os.close(old)
+
     def _power_off(self) -> None:
-        self._words[: 0x30000 // 4] = 0
         self._arenas[:] = 0
         self._bases = ()
         self.running = False
@@ -194,13 +216,6 @@ class Device:
 
     def _write(self, block: int, register: int, value: int) -> None:
         self._check(self._table.register_write(self._handle, block, register, value, self._failure))
-
-    def shorten_bar(self, size: int) -> None:
-        """Clients get a file of `size` bytes, shorter than the BAR that it is said to be."""
-        short = os.memfd_create("short-bar", os.MFD_CLOEXEC)
-        os.ftruncate(short, size)
-        os.dup2(short, self.bar, inheritable=False)
-        os.close(short)
 
     def _check(self, status: int) -> None:
         if status:

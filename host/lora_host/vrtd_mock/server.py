@@ -97,7 +97,7 @@ class Client:
         if opcode == 3:
             device, bar = struct.unpack("<IB", body)
             self._check_bar(bar)
-            return struct.pack("<Q", BAR_BYTES), os.dup(self._device(device).bar)
+            return struct.pack("<Q", BAR_BYTES), self._device(device).open_bar()
         if opcode == 8:
             return self._design(body, sent), -1
         if opcode == 10:
