@@ -37,7 +37,7 @@ FORMAT = register(
         title="W4A16 in powers of two",
         blocks={GROUP: W4A16.blocks[GROUP]},
         scheme=None,
-        compressed=None,
+        compressed=(),
     )
 )
 

@@ -193,6 +193,8 @@ def oracle_of(checkpoint: Checkpoint) -> Quantized:
     matrices: dict[str, Matrix] = {}
     for name, form in found.formats.items():
         k, n = checkpoint.shape(name)
+        if form.kind == "fp8":
+            continue
         if form.kind == "int8":
             eight = checkpoint.columns(name, 0, n)
             assert eight.values.shape == (n, k)
@@ -211,10 +213,14 @@ def oracle_of(checkpoint: Checkpoint) -> Quantized:
         )
     layers = range(config.layers) if found.kv == "int8" else ()
     scales = tuple(checkpoint.attention_scales(layer) for layer in layers)
-    half = {name for name in checkpoint.names if name not in matrices}
+    eights = {name for name, form in found.formats.items() if form.kind == "fp8"}
+    half = {name for name in checkpoint.names if name not in {*matrices, *eights}}
+    weights = load_weights(checkpoint, half)
+    for name in eights:
+        weights[name] = checkpoint.columns(name).dense().T.astype(np.float16)
     return Quantized(
         config,
-        load_weights(checkpoint, half),
+        weights,
         matrices,
         found.kv,
         tuple(KvScales(s.q, s.k, s.v) for s in scales),

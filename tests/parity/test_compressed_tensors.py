@@ -1,5 +1,6 @@
-"""Folders that `lora quantize` writes, read by compressed-tensors' own library through
-transformers: the same weights, bit for bit, and logits that differ by rounding alone."""
+"""Folders that `lora quantize` writes, and those of llm-compressor's presets, read by
+compressed-tensors' own library through transformers: the same weights, bit for bit, and logits that
+differ by rounding alone."""
 
 from __future__ import annotations
 
@@ -20,6 +21,7 @@ from lora_sdk.quant.layer import full_name
 from lora_sdk.quant.recipe import Recipe
 from lora_sdk.quant.reference import embed_windows
 from tests.calibrated import random_windows, write_quantized
+from tests.preset_folders import PRESETS, write_preset
 
 pytestmark = [pytest.mark.parity, pytest.mark.usefixtures("parity_modules")]
 
@@ -113,7 +115,7 @@ def same_weights(checkpoint: Checkpoint, theirs: Mapping[str, NDArray[np.float32
     for matrix, form in found.formats.items():
         module = full_name(checkpoint.config, sources[matrix]).removesuffix(".weight")
         weight = theirs[module]
-        if form.kind == "w4a16":  # FP16 before the product, by contract
+        if not form.integer:  # FP16 before the product, by contract
             weight = weight.astype(np.float16).astype(np.float32)
         assert np.array_equal(weight.T, dequantized(checkpoint, matrix)), matrix
 
@@ -124,6 +126,13 @@ def same_weights(checkpoint: Checkpoint, theirs: Mapping[str, NDArray[np.float32
 def test_the_library_unpacks_the_same_weights(model: str, name: str, tmp_path: Path) -> None:
     write_quantized(model, tmp_path, RECIPES[name])
     folder = tmp_path / "quantized"
+    same_weights(Checkpoint.open(folder), unpacked(folder))
+
+
+@pytest.mark.usefixtures("library")
+@pytest.mark.parametrize("name", PRESETS)
+def test_the_library_unpacks_the_presets_to_the_same_weights(name: str, tmp_path: Path) -> None:
+    folder = write_preset("llama_linear", PRESETS[name], tmp_path)
     same_weights(Checkpoint.open(folder), unpacked(folder))
 
 

@@ -29,6 +29,29 @@ class Columns(Protocol):
 
 
 @dataclass(frozen=True)
+class HalfColumns:
+    """Output columns of a matrix that boards hold in FP16: `values` FP16 [columns, K]."""
+
+    values: NDArray[np.float16]
+
+    def dense(self) -> NDArray[np.float32]:
+        """The weights in FP32 [columns, K]."""
+        return self.values.astype(np.float32)
+
+    def take(self, chosen: NDArray[np.intp]) -> HalfColumns:
+        """Some of the columns, in this order."""
+        return HalfColumns(self.values[chosen])
+
+    def part(self, name: str) -> PackPart:
+        """The packer's input."""
+        return PackPart(name, self.values, "F16", "oi", 0, len(self.values))
+
+    @property
+    def column_scales(self) -> None:
+        """None: the weights have none any more."""
+
+
+@dataclass(frozen=True)
 class Int8Columns:
     """Output columns of a matrix in 8 bits: w = values*scales, `values` int8 [columns, K] in
     -127..127 or -128..127, `scales` FP32 [columns] (one number repeated if it is per tensor)."""

@@ -1,6 +1,7 @@
 """`quantization_config` of compressed-tensors: which matrix has which format. What is supported:
 INT8 weights with static INT8 activations, 4-bit weights in groups with either INT8 or FP16
-activations, INT8 attention or K and V in INT8 by token and head."""
+activations, FP8 weights (FP8 activations stay FP16), INT8 attention or K and V in INT8 by token
+and head."""
 
 from __future__ import annotations
 
@@ -13,29 +14,47 @@ from lora_sdk.model.fields import Fields, short
 from lora_sdk.model.kv_formats import KvKind, kv_format
 from lora_sdk.model.quantization import FP16, MatrixFormat, Quantization, block_group
 from lora_sdk.model.targets import Module, Targets
-from lora_sdk.model.weight_formats import WeightFormat, compressed_formats, of_compressed
+from lora_sdk.model.weight_formats import (
+    Compressed,
+    WeightFormat,
+    compressed_forms,
+    of_compressed,
+)
 
 METHOD = "compressed-tensors"
-STRATEGIES = {name: name for name in ("tensor", "channel", "group")}
+Strategy = Literal["tensor", "channel", "group", "block"]
+STRATEGIES: dict[str, Strategy] = {
+    "tensor": "tensor",
+    "channel": "channel",
+    "group": "group",
+    "block": "block",
+}
+MAX_SIDE = 1 << 20  # of a block of scales
+KINDS = {"int": (4, 8), "float": (8,)}  # bits of weights
 
 
 @dataclass(frozen=True)
 class WeightArguments:
-    """`weights` of a group: `group` is 0 if scales are per channel or per tensor."""
+    """`weights` of a group: `group` is 0 if scales are not per group, `block` the outputs and
+    inputs of a block if they are per block."""
 
+    kind: str
     bits: int
     symmetric: bool
-    strategy: Literal["tensor", "channel", "group"]
+    strategy: Strategy
     group: int
     ordered: bool
+    block: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
 class ConfigGroup:
-    """One of `config_groups`: its targets, their weights, and the format of these."""
+    """One of `config_groups`: its targets, their weights, how they are stored, and the format of
+    these."""
 
     targets: Targets
     weights: WeightArguments
+    stored: Compressed
     format: WeightFormat
 
 
@@ -70,14 +89,16 @@ def read_scheme(values: Mapping[str, Any], where: str) -> Scheme:
     found = fields.raw("config_groups")[1]
     if not isinstance(found, dict) or not found:
         raise fields.error("config_groups", found, "an object of groups")
-    groups, kv = [], _kv(fields)
+    groups, attention = [], False
     for name, value in found.items():
         one = _object(value, f"{where}.config_groups.{short(name).strip(chr(39))}")
         if one.has("weights"):
             groups.append(_group(one, form))
         else:
             _static(_object(one.raw("input_activations")[1], f"{one.where}.input_activations"))
-            kv = "int8"  # a group without weights means attention's q, k and v
+            attention = True  # a group without weights means attention's q, k and v
+    cache = _kv(fields)
+    kv: KvKind = "int8" if attention else cache
     return Scheme(tuple(groups), Targets(_texts(fields, "ignore"), f"{where}.ignore"), kv)
 
 
@@ -114,20 +135,14 @@ def _title(formats: Mapping[str, MatrixFormat], kv: KvKind) -> str:
 def _group(fields: Fields, form: object) -> ConfigGroup:
     fields.only("output_activations", (), "quantized outputs")
     own, inner = fields.raw("format", form)
-    bits = compressed_formats()
-    if not isinstance(inner, str) or inner not in bits:
-        raise fields.error(own, inner, "one of " + ", ".join(bits))
+    known = {stored.format for stored in compressed_forms()}
+    if not isinstance(inner, str) or inner not in known:
+        raise fields.error(own, inner, "one of " + ", ".join(sorted(known)))
     weights = _weights(_object(fields.raw("weights")[1], f"{fields.where}.weights"))
-    if weights.bits != bits[inner]:
-        raise ModelError(
-            f"{fields.where}.weights: num_bits is {weights.bits}, expected {bits[inner]} in the"
-            f" format {inner}"
-        )
-    integer = fields.has("input_activations")
-    if integer:
-        value = fields.raw("input_activations")[1]
-        _static(_object(value, f"{fields.where}.input_activations"))
-    chosen = of_compressed(inner, integer)
+    stored = Compressed(inner, weights.bits, weights.kind)
+    _check_stored(stored, fields.where)
+    integer = _integer_inputs(fields, weights)
+    chosen = of_compressed(stored, integer)
     if chosen is None:
         raise fields.error(
             "input_activations", None, "static INT8 ones: 8-bit weights support no others"
@@ -135,49 +150,94 @@ def _group(fields: Fields, form: object) -> ConfigGroup:
     targets = _texts(fields, "targets")
     if not targets:
         raise fields.error("targets", targets, "names of modules or of their classes")
-    return ConfigGroup(Targets(targets, f"{fields.where}.targets"), weights, chosen)
+    return ConfigGroup(Targets(targets, f"{fields.where}.targets"), weights, stored, chosen)
+
+
+def _check_stored(stored: Compressed, where: str) -> None:
+    """ModelError: a format of the library does not have such weights."""
+    same = [form for form in compressed_forms() if form.format == stored.format]
+    if stored in same:
+        return
+    if stored.kind not in {form.kind for form in same}:
+        raise ModelError(
+            f"{where}.weights: type is {stored.kind!r}, expected {same[0].kind} in the format"
+            f" {stored.format}"
+        )
+    raise ModelError(
+        f"{where}.weights: num_bits is {stored.bits}, expected"
+        f" {' or '.join(str(form.bits) for form in same)} in the format {stored.format}"
+    )
+
+
+def _integer_inputs(fields: Fields, weights: WeightArguments) -> bool:
+    """Whether inputs are INT8. FP8 ones stay FP16: nothing is rounded."""
+    if not fields.has("input_activations"):
+        return False
+    inputs = _object(fields.raw("input_activations")[1], f"{fields.where}.input_activations")
+    if _kind_of(inputs) == "float":
+        _eight_bits(inputs)
+        return False
+    if weights.kind == "float":
+        raise inputs.error("type", "int", "float, as the weights")
+    _static(inputs)
+    return True
 
 
 def _weights(fields: Fields) -> WeightArguments:
+    kind = _kind_of(fields)
     bits = fields.integer("num_bits", 8, 1, 64)
-    if bits not in (4, 8):
-        raise fields.error("num_bits", bits, "4 or 8")
-    _integers(fields)
+    if bits not in KINDS[kind]:
+        raise fields.error("num_bits", bits, " or ".join(map(str, KINDS[kind])))
     fields.only("dynamic", (False,), "weights quantized while running")
-    fields.only("block_structure", (), "scales of two-dimensional blocks")
     symmetric = fields.flag("symmetric", True)
     if bits == 8 and not symmetric:
-        raise fields.error("symmetric", False, "true: INT8 weights have no zero points")
+        raise fields.error("symmetric", False, f"true: 8-bit {kind} weights have no zero points")
     size = fields.integer("group_size", -1, -1)
     inferred = "group" if size > 0 else "channel" if fields.has("group_size") else "tensor"
-    strategy = fields.choice("strategy", inferred, STRATEGIES)
+    strategy: Strategy = fields.choice("strategy", inferred, STRATEGIES)
+    if strategy == "block" and kind != "float":
+        raise fields.error("strategy", strategy, "tensor, channel or group for integers")
     if (strategy == "group") != (size > 0):
         raise fields.error("group_size", size, "a size with the strategy group, and only there")
     if bits == 8 and strategy == "group":
-        raise fields.error("strategy", strategy, "tensor or channel for 8 bits")
+        raise fields.error("strategy", strategy, "no groups for 8 bits")
     order = fields.raw("actorder")[1]
     if order not in (None, False, "weight", "static", "group", "dynamic"):
         raise fields.error("actorder", order, "weight, group or null")
-    ordered = order in ("group", "dynamic")
-    return WeightArguments(bits, symmetric, strategy, max(0, size), ordered)
+    ordered = order in ("group", "dynamic") and strategy == "group"
+    block = _block(fields) if strategy == "block" else None
+    return WeightArguments(kind, bits, symmetric, strategy, max(0, size), ordered, block)
+
+
+def _block(fields: Fields) -> tuple[int, int]:
+    """Outputs and inputs of a block that has one scale."""
+    value = fields.raw("block_structure")[1]
+    sides = value if isinstance(value, list) and len(value) == 2 else ()
+    if not sides or any(type(side) is not int or not 1 <= side <= MAX_SIDE for side in sides):
+        raise fields.error("block_structure", value, "two numbers, outputs and inputs of a block")
+    return sides[0], sides[1]
 
 
 def _kv(fields: Fields) -> KvKind:
+    """K and V by token and head where no scales of q are in the files: INT8 attention needs all
+    three."""
     value = fields.raw("kv_cache_scheme")[1]
     if value is None:
         return "fp16"
     inner = _object(value, f"{fields.where}.kv_cache_scheme")
+    _integers(inner)
     if inner.flag("dynamic", False):  # per token of [head][token][column], so per head too
         _eight_bits(inner)
         inner.choice("strategy", "token", {"token": "token"})
-        return "int8-heads"
-    _static(inner)
-    return "int8"
+    else:
+        _static(inner)
+    return "int8-heads"
 
 
 def _static(fields: Fields) -> None:
     """Checks for INT8 with one static scale per tensor."""
     _eight_bits(fields)
+    _integers(fields)
     if fields.raw("dynamic", False)[1] is not False:
         raise fields.error(
             "dynamic", fields.raw("dynamic")[1], "false: scales are static here; calibrate the"
@@ -190,15 +250,20 @@ def _eight_bits(fields: Fields) -> None:
     bits = fields.integer("num_bits", 8, 1, 64)
     if bits != 8:
         raise fields.error("num_bits", bits, "8")
-    _integers(fields)
     if not fields.flag("symmetric", True):
         raise fields.error("symmetric", False, "true: activations have no zero points")
 
 
-def _integers(fields: Fields) -> None:
+def _kind_of(fields: Fields) -> str:
     kind = fields.raw("type", "int")[1]
-    if not isinstance(kind, str) or kind.lower() != "int":
-        raise fields.error("type", kind, "int")
+    if not isinstance(kind, str) or kind.lower() not in KINDS:
+        raise fields.error("type", kind, "int or float")
+    return kind.lower()
+
+
+def _integers(fields: Fields) -> None:
+    if _kind_of(fields) != "int":
+        raise fields.error("type", fields.raw("type")[1], "int")
 
 
 def _object(value: object, where: str) -> Fields:

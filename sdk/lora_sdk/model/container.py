@@ -31,9 +31,11 @@ INTEGER_TYPES: dict[str, np.dtype[Any]] = {
     "I32": np.dtype("<i4"),
     "I64": np.dtype("<i8"),
 }
+FLOAT8 = "F8_E4M3"
+QUANTIZED_TYPES = INTEGER_TYPES | {FLOAT8: np.dtype("u1")}
 """Types that quantized tensors are stored in."""
 
-_ARRAY_TYPES = RAW_TYPES | INTEGER_TYPES
+_ARRAY_TYPES = RAW_TYPES | QUANTIZED_TYPES
 
 # Bits of the other types: a tensor that is ignored by name still shifts the offsets after it.
 _BITS = {

@@ -9,6 +9,7 @@ from typing import Any
 from lora_host.errors import ModelError
 from lora_sdk.model import compressed_tensors, gptq, smoothquant_opt
 from lora_sdk.model.fields import Fields
+from lora_sdk.model.float8_matrix import Float8Matrix
 from lora_sdk.model.gptq_matrix import GptqMatrix
 from lora_sdk.model.packed_weights import CompressedMatrix
 from lora_sdk.model.quantization import AttentionScales, MatrixFormat, Quantization
@@ -151,7 +152,8 @@ def _open_compressed(values: Values, where: str, files: TensorFiles, modules: Mo
         group = scheme.group_of(modules[name])
         if group is None:
             raise ModelError(f"{name}: has a format ({form}), but {FIELD} does not quantize it")
-        return CompressedMatrix(files, module, source, group, form)
+        kind = Float8Matrix if group.stored.kind == "float" else CompressedMatrix
+        return kind(files, module, source, group, form)
 
     return make
 

@@ -1,5 +1,6 @@
-"""One matrix as compressed-tensors stores it: int-quantized (`weight` INT8 [out, in]) or
-pack-quantized (`weight_packed` INT32 [out, in/8], low bits first, value + 8)."""
+"""One matrix of integers as compressed-tensors stores it: int-quantized (`weight` INT8 [out, in],
+8-bit or 4-bit values) or pack-quantized (`weight_packed` INT32 [out, in/8], low bits first,
+value + 8)."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from lora_sdk.model.compressed_tensors import ConfigGroup
 from lora_sdk.model.quantization import MatrixFormat
 from lora_sdk.model.quantized import FLOATS, TensorFiles
 from lora_sdk.model.source import Source
+from lora_sdk.model.weight_formats import NIBBLES_IN_BYTES
 
 SHIFT = 8  # added to 4-bit values and zero points before they are packed
 PACK = 8  # 4-bit values of an INT32
@@ -40,6 +42,7 @@ class CompressedMatrix:
         self._module = module
         self._source = source
         self._weights = group.weights
+        self._bytes = group.stored == NIBBLES_IN_BYTES  # 4-bit values, a byte each
         rows = source.file_shape[0 if source.layout == "oi" else 1]
         used = self._check_int4(rows) if form.four_bit else self._check_int8(rows)
         if form.integer:
@@ -60,6 +63,8 @@ class CompressedMatrix:
         if not self.format.four_bit:
             name = self._name("weight")
             return PackPart(name, self._files.array(name), "I8", "oi", first, count)
+        if self._bytes:
+            return self._int4(start, stop).part(self._name("weight"))
         name = self._name("weight_packed")
         return PackPart(
             name, self._files.array(name), "words", "oi", first, count,
@@ -83,12 +88,29 @@ class CompressedMatrix:
         return Int8Columns(values, scales)
 
     def _int4(self, start: int, stop: int) -> Int4Columns:
-        packed = self._files.array(self._name("weight_packed"))[self._rows(start, stop)]
-        values = unpack_nibbles(packed, self.shape[0])
+        rows = self._rows(start, stop)
+        if self._bytes:
+            values = self._shifted("weight", rows)
+        else:
+            packed = self._files.array(self._name("weight_packed"))[rows]
+            values = unpack_nibbles(packed, self.shape[0])
         order = self.permutation()
         if order is not None:
             values = np.ascontiguousarray(values[:, order])
         return Int4Columns(values, *self._groups(start, stop))
+
+    def _shifted(self, part: str, rows: slice) -> NDArray[np.uint8]:
+        """Rows of 4-bit integers that have a byte each, as 0..15; ModelError: one is none."""
+        name = self._name(part)
+        found = self._files.array(name)[rows]
+        low, high = int(found.min(initial=0)), int(found.max(initial=0))
+        if low < -SHIFT or high >= SHIFT:
+            raise ModelError(
+                f"{name}: has {low if low < -SHIFT else high}, expected 4-bit integers, "
+                f"{-SHIFT}..{SHIFT - 1}"
+            )
+        shifted: NDArray[np.uint8] = (found + np.int8(SHIFT)).astype(np.uint8)
+        return shifted
 
     def _groups(self, start: int, stop: int) -> tuple[NDArray[np.float16], NDArray[np.uint8]]:
         """Scales and zero points [stop-start, groups]; those of a larger group or of the whole row
@@ -136,24 +158,32 @@ class CompressedMatrix:
 
     def _check_int4(self, rows: int) -> list[str]:
         k = self.shape[0]
-        self._files.check(self._name("weight_packed"), ("I32",), (rows, -(-k // PACK)))
+        if self._bytes:
+            self._files.check(self._name("weight"), ("I8",), (rows, k))
+        else:
+            self._files.check(self._name("weight_packed"), ("I32",), (rows, -(-k // PACK)))
         groups = k // self._weights.group if self._weights.group else 1
         shapes: tuple[tuple[int, ...], ...] = ((rows, groups),)
         if self._weights.strategy == "tensor":
             shapes = ((1,), (), (1, 1))
         self._files.check(self._name("weight_scale"), FLOATS, *shapes)
-        self._check_shape(rows, k)
-        used = ["weight_packed", "weight_scale", "weight_shape"]
+        used = ["weight", "weight_scale"]
+        if not self._bytes:
+            self._check_shape(rows, k)
+            used = ["weight_packed", "weight_scale", "weight_shape"]
         if self._weights.symmetric:
             used += self._check_zero("weight_zero_point", *shapes)
         elif self._weights.strategy == "tensor":
             raise ModelError(
-                f"{self._name('weight_packed')}: zero points with one scale per tensor, expected"
+                f"{self._name(used[0])}: zero points with one scale per tensor, expected"
                 " groups or channels"
             )
         else:
             zeros = self._name("weight_zero_point")
-            self._files.check(zeros, ("I32",), (-(-rows // PACK), groups))
+            if self._bytes:
+                self._files.check(zeros, ("I8",), (rows, groups))
+            else:
+                self._files.check(zeros, ("I32",), (-(-rows // PACK), groups))
             used.append("weight_zero_point")
         if self._weights.ordered:
             self._files.check(self._name("weight_g_idx"), ("I32", "I64"), (k,))
@@ -195,7 +225,9 @@ class CompressedMatrix:
         return half
 
     def _zeros(self, start: int, stop: int) -> NDArray[np.uint8]:
-        """Packed along the rows, eight rows per INT32."""
+        """A byte each, or packed along the rows, eight rows per INT32."""
+        if self._bytes:
+            return self._shifted("weight_zero_point", self._rows(start, stop))
         first, last = self._source.first + start, self._source.first + stop
         packed = self._files.array(self._name("weight_zero_point"))
         words = packed[first // PACK : -(-last // PACK)].T

@@ -10,9 +10,22 @@ from dataclasses import dataclass
 
 from lora_host import abi
 from lora_host.errors import ModelError
-from lora_sdk.model.columns import Columns, Int4Columns, Int8Columns
+from lora_sdk.model.columns import Columns, HalfColumns, Int4Columns, Int8Columns
 
 GROUP_BITS = 16 + 4  # an FP16 scale and a zero point
+
+
+@dataclass(frozen=True)
+class Compressed:
+    """How compressed-tensors stores weights: the name of its format, and of their values the bits
+    and the type."""
+
+    format: str
+    bits: int
+    kind: str = "int"
+
+    def __str__(self) -> str:
+        return f"{self.bits}-bit {self.kind} in {self.format}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,9 +34,9 @@ class WeightFormat:
     abi.h, which overlays list as `overlay_weights`; `blocks` names abi.h's size of a block by group
     along K (None: no groups). A weight has `bits` bits; `integer`: inputs are INT8.
 
-    `columns` is what its matrices are read as (None: FP16 as it is). `scheme` of `lora quantize`,
-    `compressed` in compressed-tensors and `precision` of overlays made for it: None where there is
-    none."""
+    `columns` is what its matrices are read as (None: FP16 as it is). `scheme` of `lora quantize`
+    and `precision` of overlays made for it: None where there is none. `compressed`: the ways in
+    which compressed-tensors stores it; `lora quantize` writes the first."""
 
     name: str
     title: str
@@ -34,7 +47,7 @@ class WeightFormat:
     integer: bool
     columns: type[Columns] | None
     scheme: str | None = None
-    compressed: str | None = None
+    compressed: tuple[Compressed, ...] = ()
     precision: str | None = None
 
     @property
@@ -144,19 +157,24 @@ def _by(field: str, value: str) -> WeightFormat:
     return rows[value]
 
 
-def compressed_formats() -> dict[str, int]:
-    """Bits of a stored weight by format of compressed-tensors."""
-    return {row.compressed: row.bits for row in _FORMATS.values() if row.compressed is not None}
+def compressed_forms() -> tuple[Compressed, ...]:
+    """Every way in which compressed-tensors stores weights of some format, once."""
+    return tuple(dict.fromkeys(form for row in _FORMATS.values() for form in row.compressed))
 
 
-def of_compressed(compressed: str, integer: bool) -> WeightFormat | None:
-    """The format of compressed-tensors' `compressed` with INT8 inputs or FP16 ones; None where
-    there is none."""
+def of_compressed(form: Compressed, integer: bool) -> WeightFormat | None:
+    """The format of weights that compressed-tensors stores so, with INT8 inputs or FP16 ones; None
+    where there is none."""
     for row in _FORMATS.values():
-        if row.compressed == compressed and row.integer == integer:
+        if form in row.compressed and row.integer == integer:
             return row
     return None
 
+
+INTEGERS = Compressed("int-quantized", 8)
+NIBBLES = Compressed("pack-quantized", 4)
+NIBBLES_IN_BYTES = Compressed("int-quantized", 4)
+FLOATS8 = (Compressed("float-quantized", 8, "float"), Compressed("naive-quantized", 8, "float"))
 
 register(
     WeightFormat(
@@ -167,7 +185,7 @@ register(
 INT8 = register(
     WeightFormat(
         "int8", "W8A8", "WEIGHT_INT8", "int8", {None: "BLOCK_BYTES_INT8"}, bits=8, integer=True,
-        columns=Int8Columns, scheme="w8a8", compressed="int-quantized", precision="w8a8",
+        columns=Int8Columns, scheme="w8a8", compressed=(INTEGERS,), precision="w8a8",
     )
 )  # fmt: skip
 GROUPS = (32, 64, 128)
@@ -176,12 +194,19 @@ _INT4_BLOCKS: Mapping[int | None, str] = {size: f"BLOCK_BYTES_INT4_{size}" for s
 W4A8 = register(
     WeightFormat(
         "w4a8", "W4A8", "WEIGHT_W4A8", "w4a8", _INT4_BLOCKS, bits=4, integer=True,
-        columns=Int4Columns, scheme="w4a8", compressed="pack-quantized", precision="w4a8",
+        columns=Int4Columns, scheme="w4a8", compressed=(NIBBLES, NIBBLES_IN_BYTES),
+        precision="w4a8",
     )
 )  # fmt: skip
 W4A16 = register(
     WeightFormat(
         "w4a16", "W4A16", "WEIGHT_W4A16", "w4a16", _INT4_BLOCKS, bits=4, integer=False,
-        columns=Int4Columns, scheme="w4a16", compressed="pack-quantized",
+        columns=Int4Columns, scheme="w4a16", compressed=(NIBBLES, NIBBLES_IN_BYTES),
+    )
+)  # fmt: skip
+register(
+    WeightFormat(
+        "fp8", "FP8", "WEIGHT_FP16", "fp16", {None: "BLOCK_BYTES_FP16"}, bits=16, integer=False,
+        columns=HalfColumns, compressed=FLOATS8,
     )
 )  # fmt: skip

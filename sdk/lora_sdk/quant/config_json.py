@@ -73,7 +73,7 @@ def _group(targets: list[str], weights: dict[str, Any], form: WeightFormat) -> d
         "weights": weights,
         "input_activations": dict(_STATIC) if form.integer else None,
         "output_activations": None,
-        "format": form.compressed,
+        "format": form.compressed[0].format,
     }
 
 
