@@ -35,7 +35,8 @@ def forked(
     """Runs `code` with sys.argv = ["-c", *arguments]. TimeoutExpired after `timeout` seconds."""
     parent = _forking(tuple(sorted((k, v) for k, v in environment.items() if _at_start(k))))
     words = [os.fsdecode(word) for word in arguments]
-    request = [code, words, dict(environment), str(cwd or Path.cwd())]
+    variables = {_sent(name): _sent(value) for name, value in environment.items()}
+    request = [code, [_sent(word) for word in words], variables, _sent(str(cwd or Path.cwd()))]
     with ExitStack() as files:
         given, out, err = (files.enter_context(tempfile.TemporaryFile()) for _ in range(3))
         if stdin is None:
@@ -95,6 +96,15 @@ def _forking(at_start: tuple[tuple[str, str], ...]) -> _Forking:
     return _Forking({**others, **dict(at_start)})
 
 
+def _sent(text: str) -> str:
+    """The bytes of `text`, one a character: the child's locale may be another."""
+    return os.fsencode(text).decode("latin-1")
+
+
+def _received(text: str) -> str:
+    return os.fsdecode(text.encode("latin-1"))
+
+
 def _at_start(name: str) -> bool:
     return name.startswith(AT_START)
 
@@ -139,8 +149,8 @@ def _prepared(
         os.dup2(stream, target)
         os.close(stream)
     os.environ.clear()
-    os.environ.update(environment)
-    os.chdir(cwd)
-    sys.argv = ["-c", *arguments]
+    os.environ.update({_received(name): _received(value) for name, value in environment.items()})
+    os.chdir(_received(cwd))
+    sys.argv = ["-c", *map(_received, arguments)]
     signal.signal(signal.SIGINT, signal.default_int_handler)
     return code

@@ -5,13 +5,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lora_host.locale_text import utf8_text
+
 MAX_MESSAGE = 500
 
 
 def one_line(text: object) -> str:
     """`text` as one printable line of at most MAX_MESSAGE characters; the middle of a longer text
     is cut out. Messages quote file contents, which may have any length and any characters."""
-    line = " ".join(str(text).split())
+    line = " ".join(utf8_text(str(text)).split())
     if not line.isprintable():
         line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
     if len(line) <= MAX_MESSAGE:

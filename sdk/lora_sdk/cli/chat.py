@@ -11,6 +11,7 @@ from lora_host.errors import RequestError
 from lora_sdk.cli.adapters import adapter_flags, default_adapter, load_adapters, take_adapters
 from lora_sdk.cli.flags import RUN_FLAGS, flags
 from lora_sdk.cli.progress import ProgressBar
+from lora_sdk.cli.prompts import argument_text
 from lora_sdk.cli.run_command import TO_THE_END, to_the_end
 from lora_sdk.cli.speculation import speculation_flags, take_speculation
 from lora_sdk.core.options import EngineOptions
@@ -42,6 +43,7 @@ def chat(system: str | None, **options: Any) -> None:
     engine_arguments.update(more)
     drafts = take_speculation(options, engine_arguments)
     params = SamplingParams.from_mapping({**to_the_end(options), **default_adapter(adapters)})
+    first = None if system is None else argument_text("--system", system)
     _check_template(EngineOptions(**engine_arguments))
     if sys.stdin is None:
         raise RequestError("standard input is closed; expected the messages there")
@@ -58,7 +60,7 @@ def chat(system: str | None, **options: Any) -> None:
         progress.close()
         for note in load_adapters(engine, adapters):
             click.echo(note, err=True)
-        Conversation(engine, params, system).run()
+        Conversation(engine, params, first).run()
 
 
 def _check_template(options: EngineOptions) -> None:

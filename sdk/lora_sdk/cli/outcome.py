@@ -34,8 +34,7 @@ def run_command(command: click.Command, name: str, arguments: Sequence[str] | No
         return fail(
             name, "standard output is closed; expected an open one for the text", EXIT_FAILED
         )
-    if isinstance(sys.stdout, io.TextIOWrapper):  # names of files are bytes, whatever the locale
-        sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
+    _write_utf8()
     warnings.showwarning = lambda message, *_args, **_more: say(name, "warning", message)
     try:
         code = command.main(arguments, prog_name=name, standalone_mode=False)
@@ -61,6 +60,14 @@ def run_command(command: click.Command, name: str, arguments: Sequence[str] | No
         return fail(name, f"{where}{error.strerror or error}", EXIT_FAILED)
     except MemoryError:
         return fail(name, "this computer's memory is exhausted; use a smaller model", EXIT_FAILED)
+
+
+def _write_utf8() -> None:
+    """UTF-8 whatever the locale; names of files are bytes."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
+    if isinstance(sys.stderr, io.TextIOWrapper):
+        sys.stderr.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
 def fail(name: str, message: object, code: int) -> int:

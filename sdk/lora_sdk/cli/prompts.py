@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lora_host.errors import LoraError, RequestError
+from lora_host.locale_text import utf8_text
 from lora_sdk.sampling import SamplingParams, params_from_mapping
 
 MAX_PROMPT_BYTES = 64 << 20
@@ -41,13 +42,14 @@ def read_prompt(source: str) -> str:
     return text
 
 
-def check_prompt(text: str) -> str:
-    """The text of an argument. RequestError if its bytes are not UTF-8."""
+def argument_text(flag: str, text: str) -> str:
+    """The text of a flag. RequestError if its bytes are not UTF-8."""
+    text = utf8_text(text)
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
         raise RequestError(
-            f"the prompt of -p is not UTF-8: byte {ord(text[error.start]) & 0xFF:#04x} at "
+            f"the text of {flag} is not UTF-8: byte {ord(text[error.start]) & 0xFF:#04x} at "
             f"{error.start}; convert it"
         ) from None
     return text

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lora_host.errors import RequestError
+from lora_host.locale_text import utf8_text
 from lora_sdk import __version__
 from lora_sdk.arguments.option import options_of
 from lora_sdk.cli.adapters import (
@@ -22,7 +23,7 @@ from lora_sdk.cli.batch import Batch
 from lora_sdk.cli.flags import RUN_FLAGS, flags
 from lora_sdk.cli.output_file import OUTPUT
 from lora_sdk.cli.progress import ProgressBar
-from lora_sdk.cli.prompts import check_prompt, name_of, one_source, read_batch, read_prompt
+from lora_sdk.cli.prompts import argument_text, name_of, one_source, read_batch, read_prompt
 from lora_sdk.cli.speculation import speculation_flags, take_speculation
 from lora_sdk.cli.statistics import Statistics
 from lora_sdk.core.options import EngineOptions
@@ -104,7 +105,7 @@ def lora_run(
     lines = Batch(read_batch(batch, sampling), name_of(batch)) if batch is not None else None
     text = ""
     if prompt is not None:
-        text = check_prompt(prompt)
+        text = argument_text("-p", prompt)
     elif source is not None:
         text = read_prompt(source)
     if lines is not None:
@@ -155,8 +156,9 @@ def _check_output(
 
 
 def to_the_end(options: dict[str, Any]) -> dict[str, object]:
-    """Flags as sampling parameters: max_tokens of -1 is None."""
-    return {**options, "max_tokens": None if options["max_tokens"] == -1 else options["max_tokens"]}
+    """Flags as sampling parameters: max_tokens of -1 is None, `stop` is UTF-8."""
+    last = None if options["max_tokens"] == -1 else options["max_tokens"]
+    return {**options, "max_tokens": last, "stop": [utf8_text(stop) for stop in options["stop"]]}
 
 
 def _sampling(options: dict[str, Any]) -> dict[str, object]:

@@ -241,8 +241,14 @@ def _check(p: SamplingParams) -> None:
         for text in getattr(p, name):
             if not isinstance(text, str) or not text:
                 raise _refused(name, text, "strings that are not empty")
+            if _has_surrogate(text):  # no token's text has one: it would never match
+                raise _refused(name, text, "Unicode text; it has a byte that is not UTF-8")
     if p.allowed_tokens is not None and not callable(p.allowed_tokens):
         raise _refused("allowed_tokens", p.allowed_tokens, "a function of the emitted tokens")
+
+
+def _has_surrogate(text: str) -> bool:
+    return any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _refused(name: str, found: object, expected: str) -> RequestError:

@@ -26,7 +26,7 @@ def write_tokenizer(folder: Path, config: ModelConfig) -> None:
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens([AddedToken(name, special=True) for name in special.values()])
-    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer.json").write_text(tokenizer.to_str(pretty=True), encoding="utf-8")
     described: dict[str, object] = {"tokenizer_class": "PreTrainedTokenizerFast"}
     for key, ids in (("bos", (config.bos,)), ("eos", config.eos), ("pad", (config.pad,))):
         if ids and ids[0] in special:
