@@ -18,6 +18,7 @@ from lora_host.selection import default_overlay
 from lora_sdk.core.runner import KvOp, Row, Runner
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.config import load_config
+from lora_sdk.model.rope import at_context
 from lora_sdk.plan.adapters import AdapterOptions
 from lora_sdk.plan.overlay_choice import choose_overlay
 from lora_sdk.plan.placement import make_plan
@@ -47,7 +48,7 @@ def open_runner(
 ) -> Iterator[Runner]:
     """A model on boards, emulated unless `devices` names others. `model`: used instead of the
     folder's checkpoint."""
-    config = load_config(folder) if model is None else model.config
+    config = at_context(load_config(folder) if model is None else model.config, context)
     if transport is not None:
         devices, timeouts = transport.devices(boards), timeouts or transport.timeouts
     board = load_overlay(default_overlay(devices, None)).board

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tests.family_configs import FAMILY_CONFIGS
+from tests.position_configs import POSITION_CONFIGS
 from tests.variant_tensors import make_tensors
 from tests.variant_tokenizer import make_tokenizer
 
@@ -230,6 +231,7 @@ VARIANTS: tuple[Variant, ...] = (
         dtype="BF16",
     ),
     *(Variant(name, config) for name, config in FAMILY_CONFIGS.items()),
+    *(Variant(name, config) for name, config in POSITION_CONFIGS.items()),
 )
 
 

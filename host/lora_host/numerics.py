@@ -140,6 +140,12 @@ def log2_64(x: ArrayLike) -> F64:
     return y
 
 
+def ln_64(x: ArrayLike) -> F64:
+    """The natural logarithm in float64, as log2_64 (docs/numbers.md, 4.3)."""
+    y: F64 = log2_64(x) * _scalar("ln2")
+    return y
+
+
 def exp2_64(x: ArrayLike) -> F64:
     """2^x in float64; below -1022 +0, from 1024 on +infinity, NaN stays NaN
     (docs/numbers.md, 4.4)."""

@@ -193,14 +193,42 @@ def rotate(x: F32, rope: RopeConfig) -> F32:
 def angles(rope: RopeConfig, positions: int, head_dim: int) -> tuple[F32, F32]:
     """(cos, sin) [positions, head_dim/2], from the system's float64 functions. The rounding to FP32
     hides their last bits, so they can check the package's polynomials."""
-    inverse = np.float64(rope.theta) ** (-np.arange(0, head_dim, 2) / head_dim)
-    if rope.kind == "linear":
-        inverse = inverse / rope.factor
-    if rope.kind == "llama3":
-        inverse = np.array([_llama3(rope, float(f)) for f in inverse])
+    inverse = np.array([_frequency(rope, i, head_dim) for i in range(head_dim // 2)])
     position = np.arange(positions, dtype=np.float32)
     angle = (position[:, None] * inverse.astype(np.float32)).astype(np.float64)
-    return np.cos(angle).astype(np.float32), np.sin(angle).astype(np.float32)
+    scale = rope.attention_factor
+    return (np.cos(angle) * scale).astype(np.float32), (np.sin(angle) * scale).astype(np.float32)
+
+
+def _frequency(rope: RopeConfig, pair: int, width: int) -> float:
+    """How far a pair turns by position, as the scaling has it."""
+    frequency = float(np.float64(rope.theta) ** (-2 * pair / width))
+    if rope.kind == "linear":
+        return frequency / rope.factor
+    if rope.kind == "llama3":
+        return _llama3(rope, frequency)
+    if rope.kind == "yarn":
+        return _yarn(rope, frequency, pair, width)
+    if rope.kind == "longrope":
+        fits = rope.context <= rope.original_positions
+        return frequency / (rope.short_factors if fits else rope.long_factors)[pair]
+    if rope.kind == "dynamic":  # factor*(L/M) - (factor-1), at least 1
+        more = rope.factor * max(0, rope.context - rope.original_positions)
+        base = rope.theta * (1 + more / rope.original_positions) ** (width / (width - 2))
+        return float(base ** (-2 * pair / width))
+    return frequency
+
+
+def _yarn(rope: RopeConfig, frequency: float, pair: int, width: int) -> float:
+    """Pairs up to `low` keep their frequency, from `high` on it is divided."""
+    ends = []
+    for turns, whole in ((rope.beta_fast, np.floor), (rope.beta_slow, np.ceil)):
+        wave = rope.original_positions / turns / (2 * np.pi)  # 1/frequency of such a pair
+        end = width / 2 * np.log(wave) / np.log(rope.theta)
+        ends.append(whole(end) if rope.truncate else end)
+    low, high = max(ends[0], 0), min(ends[1], width - 1)
+    divided = min(max((pair - low) / (high - low or 0.001), 0), 1)
+    return float(frequency / rope.factor * divided + frequency * (1 - divided))
 
 
 def _llama3(rope: RopeConfig, frequency: float) -> float:

@@ -19,9 +19,28 @@ def attention_kernel(folder: Path) -> str:
     return "sdpa" if kind == "falcon" else "eager"
 
 
-def reference_logits(folder: Path, prompts: Sequence[NDArray[Any]]) -> list[NDArray[np.float32]]:
+def fix_rotary(model: Any) -> None:
+    """Longrope and dynamic NTK as for the model's longest context, whatever the prompt's length, by
+    transformers' own functions."""
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+    for module in model.modules():
+        kind = getattr(module, "rope_type", None)
+        if kind not in ("dynamic", "longrope"):
+            continue
+        given = model.config.rope_parameters
+        positions = model.config.max_position_embeddings
+        longest = int(positions * given["factor"]) if kind == "dynamic" else positions
+        module.inv_freq, _ = ROPE_INIT_FUNCTIONS[kind](model.config, "cpu", seq_len=longest)
+        module.rope_type = "default"  # or the first prompt would replace them
+
+
+def reference_logits(
+    folder: Path, prompts: Sequence[NDArray[Any]], fixed: bool = True
+) -> list[NDArray[np.float32]]:
     """FP32 [len, vocabulary] of each prompt, teacher-forced. AssertionError where transformers
-    finds a tensor missing, extra or misshapen: the writer's names must be its own."""
+    finds a tensor missing, extra or misshapen: the writer's names must be its own. `fixed`: rotary
+    positions as for the longest context, else as for each prompt."""
     import torch
     import transformers
 
@@ -36,6 +55,8 @@ def reference_logits(folder: Path, prompts: Sequence[NDArray[Any]]) -> list[NDAr
     ours = [key for key in report["unexpected_keys"] if "inv_freq" not in key]
     assert not report["missing_keys"] and not ours and not report["mismatched_keys"], report
     model.eval()
+    if fixed:
+        fix_rotary(model)
     results = []
     with torch.no_grad():
         for parameter in model.parameters():

@@ -63,7 +63,7 @@ def test_fixtures_belong_to_the_variants(which: Variant) -> None:
         assert tokens.max() < which.config["vocab_size"]
 
 
-def rope(**fields: float) -> Change:
+def rope(**fields: object) -> Change:
     def change(config: ModelConfig, weights: Weights) -> ModelConfig:
         assert isinstance(config.rope, RopeConfig)
         return replace(config, rope=replace(config.rope, **fields))  # type: ignore[arg-type]
@@ -134,6 +134,24 @@ MISTAKES: list[tuple[str, str, Change]] = [
     ("opt_no_final_norm", "final norm", setting(final_norm=True)),
     ("opt_post_norm", "norm order", setting(norm_first=True)),
     ("llama", "eps", setting(norm_eps=1e-2)),
+    ("qwen2_yarn", "factor", rope(factor=5.0)),
+    ("qwen2_yarn", "original", rope(original_positions=384)),
+    ("qwen2_yarn", "beta", rope(beta_slow=2.0)),
+    ("qwen2_yarn", "no ramp", rope(kind="linear")),
+    ("qwen2_yarn", "no attention factor", rope(attention_factor=1.0)),
+    ("gpt_neox_yarn", "whole ends of the ramp", rope(truncate=True)),
+    ("gpt_neox_yarn", "mscale alone", rope(attention_factor=1.2414156868651155)),
+    ("phi3_longrope", "short", rope(context=64)),
+    (
+        "phi3_longrope",
+        "attention factor of the scores",
+        rope(attention_factor=1.1961718452854198**2),
+    ),
+    ("llama_longrope_short", "long", rope(context=385)),
+    ("llama_longrope_short", "no attention factor", rope(attention_factor=1.0)),
+    ("llama_dynamic", "of the prompt", rope(context=118)),
+    ("llama_dynamic", "not scaled", rope(kind="default")),
+    ("phi_dynamic", "not scaled", rope(kind="default")),
 ]
 
 

@@ -15,6 +15,7 @@ from lora_sdk.model.shapes import shape_json
 from lora_sdk.model.spec import ModelConfig, RopeConfig
 from tests import made_up_family
 from tests.family_configs import FAMILY_CONFIGS
+from tests.position_configs import POSITION_CONFIGS
 
 README = Path(__file__).parents[2] / "README.md"
 
@@ -24,10 +25,14 @@ def load(folder: Path, fields: dict[str, Any]) -> ModelConfig:
     return load_config(folder)
 
 
+YARN_FIELDS = {"rope_type": "yarn", "factor": 4.0}
+YARN = {"rope_parameters": None, "rope_scaling": YARN_FIELDS}
+DYNAMIC = {"rope_type": "dynamic", "factor": 2.0}
+CONFIGS = {**FAMILY_CONFIGS, **POSITION_CONFIGS}
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("qwen2", {"use_sliding_window": True}, "use_sliding_window is True: a sliding window"),
     ("qwen2", {"layer_types": ["full_attention", "sliding_attention"]}, "layer_types"),
-    ("qwen2", {"rope_scaling": {"type": "yarn", "factor": 4.0}}, "type is 'yarn'"),
+    ("qwen2", {"rope_scaling": {"type": "mrope", "mrope_section": [1]}}, "type is 'mrope'"),
     ("qwen2", {"num_key_value_heads": 4}, "num_key_value_heads is 4"),
     ("qwen2", {"hidden_act": "gelu"}, "hidden_act"),
     ("qwen2", {"partial_rotary_factor": 0.5}, "partial_rotary_factor"),
@@ -42,7 +47,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("gpt_neox", {"rotary_pct": 1.5}, "rotary_pct is 1.5"),
     ("gpt_neox", {"head_dim": 16}, "head_dim is 16"),
     ("gpt_neox", {"hidden_act": "swish"}, "hidden_act"),
-    ("gpt_neox", {"rope_scaling": {"type": "dynamic", "factor": 2.0}}, "type is 'dynamic'"),
+    ("gpt_neox", {"rope_scaling": {"type": "dynamic", "factor": 0.5}}, "factor is 0.5"),
     ("phi", {"qk_layernorm": True}, "qk_layernorm is True: norms of q and k"),
     ("phi", {"partial_rotary_factor": 0.01}, "partial_rotary_factor is 0.01"),
     ("phi", {"num_key_value_heads": 3}, "num_key_value_heads is 3"),
@@ -52,8 +57,23 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("starcoder2", {"sliding_window": 100}, "sliding_window 100 is shorter"),
     ("starcoder2", {"hidden_act": "silu"}, "hidden_act"),
     ("phi3", {"sliding_window": 383}, "sliding_window 383 is shorter"),
-    ("phi3", {"rope_scaling": {"type": "longrope", "short_factor": [1.0]}}, "type is 'longrope'"),
-    ("phi3", {"rope_scaling": {"type": "su", "short_factor": [1.0]}}, "type is 'su'"),
+    (
+        "phi3",
+        {"rope_scaling": {"type": "longrope", "short_factor": [1.0]}},
+        "short_factor is [1.0]",
+    ),
+    ("phi3", {"rope_scaling": {"type": "su", "short_factor": [0.5] * 8}}, "short_factor is [0.5"),
+    ("phi3", {"rope_scaling": {"type": "dynamic", "factor": 2.0}}, "type is 'dynamic'"),
+    ("phi3_longrope", {"original_max_position_embeddings": 1}, "embeddings is 1"),
+    ("qwen2_yarn", {"rope_parameters": {"type": "yarn"}}, "factor is missing"),
+    ("qwen2_yarn", {"rope_parameters": {"type": "yarn", "factor": 1e7}}, "factor is 10000000"),
+    ("qwen2_yarn", YARN | {"rope_theta": 1}, "rope_theta is 1"),
+    ("qwen2_yarn", {"rope_parameters": {**YARN_FIELDS, "beta_fast": 0.5}}, "beta_fast is 0.5"),
+    ("qwen2_yarn", {"rope_parameters": {**YARN_FIELDS, "truncate": 1}}, "truncate is 1"),
+    ("qwen2_yarn", {"rope_parameters": {**YARN_FIELDS, "attention_factor": 0}}, "attention_factor"),
+    ("qwen2_yarn", {"rope_parameters": {**YARN_FIELDS, "short_factor": [1]}}, "does not read it"),
+    ("llama_dynamic", {"rope_parameters": {**DYNAMIC, "beta_slow": 1}}, "dynamic does not read it"),
+    ("llama_dynamic", {"head_dim": 2}, "rope_type is 'dynamic'"),
     ("phi3", {"hidden_act": "gelu"}, "hidden_act"),
     ("gpt_bigcode", {"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx"),
     ("gpt_bigcode", {"multi_query": 1}, "multi_query is 1"),
@@ -91,7 +111,7 @@ def test_other_arithmetic_is_refused_by_name(
     tmp_path: Path, name: str, fields: dict[str, Any], named: str
 ) -> None:
     with pytest.raises(ModelError) as caught:
-        load(tmp_path, {**FAMILY_CONFIGS[name], **fields})
+        load(tmp_path, {**CONFIGS[name], **fields})
     assert named in str(caught.value) and "config.json" in str(caught.value)
     assert "\n" not in str(caught.value) and len(str(caught.value)) <= 500
 
@@ -108,6 +128,30 @@ def test_rotary_width_and_theta_in_old_and_new_spelling(tmp_path: Path) -> None:
     given = {"rope_type": "default", "rope_theta": 5000.0, "partial_rotary_factor": 0.25}
     assert load(tmp_path, {**values, "rope_parameters": given}) == old
     assert load(tmp_path, FAMILY_CONFIGS["gpt_neox_sequential"]).rope == RopeConfig("default", 1e4)
+
+
+def test_yarn_and_dynamic_reach_factor_times_their_positions(tmp_path: Path) -> None:
+    assert load(tmp_path, POSITION_CONFIGS["llama_dynamic"]).positions == 333
+    assert load(tmp_path, POSITION_CONFIGS["qwen2_yarn"]).positions == 384
+    config = load(tmp_path, {**FAMILY_CONFIGS["qwen2"], "rope_scaling": YARN_FIELDS})
+    assert config.positions == 4 * 384 and config.rope is not None
+    assert config.rope.original_positions == 384
+    far = {**YARN_FIELDS, "factor": 1e6}
+    assert load(tmp_path, {**FAMILY_CONFIGS["qwen2"], "rope_scaling": far}).positions == 2**20
+
+
+def test_phi3_has_original_positions_of_its_own(tmp_path: Path) -> None:
+    fields = POSITION_CONFIGS["phi3_longrope"]
+    within = {**fields["rope_scaling"], "original_max_position_embeddings": 64}
+    old = {**fields["rope_scaling"], "type": "su"}
+    expected = load(tmp_path, fields)
+    for scaling in (within, old):
+        assert load(tmp_path, {**fields, "rope_scaling": scaling}) == expected
+    within["original_max_position_embeddings"] = 65
+    with pytest.raises(ModelError, match="65: a value besides the model's own 64"):
+        load(tmp_path, {**fields, "rope_scaling": within})
+    silent = {k: v for k, v in fields.items() if not k.startswith("original")}
+    assert load(tmp_path, silent).rope.original_positions == 4096  # type: ignore[union-attr]
 
 
 def test_a_hub_folder_of_gpt_j_loads_silently(tmp_path: Path, caplog: Any) -> None:

@@ -111,9 +111,10 @@ def test_rope_old_and_new_spelling(
 REFUSED = [
     ("llama", {"sliding_window": 100}, "sliding_window"),
     ("llama", {"layer_types": ["full_attention", "sliding_attention"]}, "layer_types"),
-    ("llama", {"rope_scaling": {"rope_type": "yarn", "factor": 2.0}}, "rope_type"),
-    ("llama", {"rope_scaling": {"type": "dynamic", "factor": 2.0}}, "type"),
-    ("llama", {"rope_parameters": {"rope_type": "longrope"}}, "rope_type"),
+    ("llama", {"rope_scaling": {"rope_type": "proportional", "factor": 2.0}}, "rope_type"),
+    ("llama", {"rope_parameters": {"rope_type": "longrope"}}, "short_factor"),
+    ("llama", {"rope_parameters": {"type": "default", "factor": 2.0}}, "factor is 2.0"),
+    ("llama", {"rope_parameters": {"type": "linear", "factor": 2.0, "beta_fast": 3}}, "beta_fast"),
     (
         "llama",
         {"rope_parameters": {"rope_theta": 1e4, "partial_rotary_factor": 0.5}},

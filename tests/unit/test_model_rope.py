@@ -10,12 +10,23 @@ import pytest
 
 from lora_host.errors import ModelError
 from lora_sdk.model.config import load_config
-from lora_sdk.model.rope import inverse_frequencies, rope_table
+from lora_sdk.model.rope import at_context, rope_table
+from lora_sdk.model.rope_scaling import inverse_frequencies
 from lora_sdk.model.spec import RopeConfig
 from tests.oracle.forward import angles
 from tests.variants import variant, write_checkpoint
 
 LLAMA31 = RopeConfig("llama3", 500000.0, 8.0, 1.0, 4.0, 8192)
+YARN = RopeConfig(
+    "yarn", 1e6, 4.0, original_positions=32768, beta_fast=32.0, beta_slow=1.0,
+    attention_factor=1.138629436111989,
+)  # fmt: skip
+LONGROPE = RopeConfig(
+    "longrope", 1e4, original_positions=512, attention_factor=1.19, context=3000,
+    short_factors=tuple(1 + i / 100 for i in range(64)),
+    long_factors=tuple(1 + i / 3 for i in range(64)),
+)  # fmt: skip
+DYNAMIC = RopeConfig("dynamic", 1e4, 2.0, original_positions=2048, context=3000)
 
 
 @pytest.mark.parametrize(
@@ -26,6 +37,13 @@ LLAMA31 = RopeConfig("llama3", 500000.0, 8.0, 1.0, 4.0, 8192)
         LLAMA31,
         RopeConfig("default", 1.0),
         RopeConfig("default", 1e6),
+        YARN,
+        replace(YARN, truncate=False, original_positions=100, factor=40.0),
+        replace(YARN, original_positions=3),
+        LONGROPE,
+        replace(LONGROPE, context=512),
+        DYNAMIC,
+        replace(DYNAMIC, context=2000),
     ],
     ids=lambda rope: f"{rope.kind}-{rope.theta:g}",
 )
@@ -45,6 +63,33 @@ def test_llama3_bends_long_waves_only() -> None:
     assert np.array_equal(bent[-20:], (plain[-20:] / np.float32(8)))
     between = (bent != plain) & (bent != plain / np.float32(8))
     assert 3 < between.sum() < 20 and np.all(np.diff(bent) < 0)
+
+
+def test_yarn_divides_slow_pairs_alone() -> None:
+    bent, plain = (
+        inverse_frequencies(YARN, 128),
+        inverse_frequencies(RopeConfig("default", 1e6), 128),
+    )
+    kept, divided = bent == plain, bent == plain / np.float32(4)
+    assert kept[:20].all() and divided[-20:].all() and 5 < (~kept & ~divided).sum() < 25
+
+
+def test_the_context_chooses_longropes_divisors_and_dynamics_base() -> None:
+    short, long = (replace(LONGROPE, context=context) for context in (512, 513))
+    plain = inverse_frequencies(RopeConfig("default", 1e4), 128)
+    assert np.allclose(inverse_frequencies(short, 128) * short.short_factors, plain)
+    assert np.allclose(inverse_frequencies(long, 128) * long.long_factors, plain)
+    within = inverse_frequencies(replace(DYNAMIC, context=1), 128)
+    assert np.array_equal(within, plain)
+    assert np.all(inverse_frequencies(DYNAMIC, 128)[1:] < plain[1:])
+
+
+def test_an_engines_context_replaces_the_models_where_it_is_read(tmp_path: Path) -> None:
+    config = load_config(write_checkpoint(variant("llama"), tmp_path))
+    assert at_context(config, 7) is config
+    config = replace(config, rope=LONGROPE)
+    assert at_context(config, None) is config
+    assert at_context(config, 7).rope == replace(LONGROPE, context=7)
 
 
 def test_far_positions_stay_in_range(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from lora_host.errors import PlacementError
 from lora_host.overlay import load_overlay
 from lora_sdk.cli.plan import plan as command
 from lora_sdk.model.shapes import shape_config
+from lora_sdk.model.spec import RopeConfig
 from lora_sdk.plan import placement
 from lora_sdk.plan.placement import make_plan
 from lora_sdk.plan.report import report, table
@@ -55,6 +57,20 @@ def test_formats_and_the_cache_are_named() -> None:
     found = report(make_plan(config, load_overlay("lora_q_u280"), board(), 2))
     assert found["formats"] == {"int8": 4 * GPT2.layers + 1} and found["kv_cache"] == "int8"
     assert "13 x int8; KV cache int8" in table(found)
+
+
+def test_rotary_positions_that_follow_the_context_are_named() -> None:
+    longrope = RopeConfig("longrope", 1e4, original_positions=64, context=100)
+    config = replace(LLAMA2_7B, rope=longrope)
+    found = report(make_plan(config, overlay(), board(), 4, context=100))
+    assert found["rope"] == {"type": "longrope", "context": 100}
+    assert "longrope for a context of 100; another --ctx-size gives other logits" in table(found)
+    yarn = replace(config, rope=RopeConfig("yarn", 1e4))
+    assert report(make_plan(yarn, overlay(), board(), 4))["rope"] == {
+        "type": "yarn",
+        "context": None,
+    }
+    assert report(make_plan(LLAMA2_7B, overlay(), board(), 4))["rope"] is None
 
 
 def test_spill_is_listed_with_its_cost() -> None:

@@ -104,11 +104,15 @@ def _reference(
     from lora_host.errors import RequestError
     from lora_sdk.bench.evaluation import plan_text
     from lora_sdk.model.checkpoint import Checkpoint
+    from lora_sdk.model.config import load_config
+    from lora_sdk.model.rope import at_context
     from lora_sdk.quant.dense import DenseOperations
     from lora_sdk.quant.reference import float_bits
 
-    checkpoint = Checkpoint.open(folder or engine.model_path)
-    found, expected = checkpoint.config, engine.config
+    path, expected = folder or engine.model_path, engine.config
+    rotary = expected.rope.context or None if expected.rope else None
+    checkpoint = Checkpoint.open(path, at_context(load_config(path), rotary))
+    found = checkpoint.config
     if (found.vocabulary, found.positions) != (expected.vocabulary, expected.positions):
         raise RequestError(
             f"{folder}: vocabulary {found.vocabulary}, {found.positions} positions, expected"

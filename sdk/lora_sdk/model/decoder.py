@@ -7,8 +7,14 @@ from dataclasses import dataclass, field
 
 from lora_sdk.model.fields import MAX_POSITIONS, Fields
 from lora_sdk.model.heads import read_head_dim, read_kv_heads
-from lora_sdk.model.rope_fields import DEFAULT_THETA, read_rope, rotary_width
-from lora_sdk.model.spec import Activation, ModelConfig
+from lora_sdk.model.rope_fields import (
+    DEFAULT_THETA,
+    ORIGINAL,
+    read_rope,
+    rotary_width,
+    scaled_positions,
+)
+from lora_sdk.model.spec import Activation, ModelConfig, RopeKind
 
 SILU: Mapping[str, Activation] = {"silu": "silu", "swish": "silu"}
 
@@ -17,7 +23,9 @@ SILU: Mapping[str, Activation] = {"silu": "silu", "swish": "silu"}
 class Defaults:
     """What fields that config.json leaves out mean. `kv_heads` None: as many as heads. `head_dim`
     None: hidden/heads. `rotary`: the part of a head that is rotated, None where the family always
-    rotates all of it. `activations`: the names that the family has."""
+    rotates all of it. `rope_kinds`: the names of scalings that the family has and their meanings,
+    None for all. `original`: that of a family with its own original_max_position_embeddings.
+    `activations`: the names that the family has."""
 
     layers: int = 32
     hidden: int = 4096
@@ -31,6 +39,8 @@ class Defaults:
     theta: float = DEFAULT_THETA
     tied: bool = False
     rotary: float | None = None
+    rope_kinds: Mapping[str, RopeKind] | None = None
+    original: int | None = None
     activation: str = "silu"
     activations: Mapping[str, Activation] = field(default_factory=lambda: SILU)
 
@@ -51,6 +61,11 @@ def read_decoder(
     positions = fields.integer("max_position_embeddings", defaults.positions, high=MAX_POSITIONS)
     width = 0 if defaults.rotary is None else rotary_width(fields, head_dim, defaults.rotary)
     activation = fields.choice(act_name, defaults.activation, defaults.activations)
+    own = None if defaults.original is None else fields.integer(ORIGINAL, defaults.original)
+    rope = read_rope(
+        fields, positions, width=width, default_theta=defaults.theta, head_dim=head_dim,
+        kinds=defaults.rope_kinds, original=own,
+    )  # fmt: skip
     return ModelConfig(
         architecture=architecture,
         layers=fields.integer("num_hidden_layers", defaults.layers, high=4096),
@@ -60,12 +75,12 @@ def read_decoder(
         head_dim=head_dim,
         ffn=fields.integer("intermediate_size", defaults.ffn),
         vocabulary=fields.integer("vocab_size", defaults.vocabulary),
-        positions=positions,
+        positions=scaled_positions(rope, positions),
         embed_dim=hidden,
         norm="rmsnorm" if eps_name == "rms_norm_eps" else "layernorm",
         norm_eps=fields.number(eps_name, defaults.eps),
         activation=activation,
         gated=activation == "silu",
-        rope=read_rope(fields, positions, width=width, default_theta=defaults.theta),
+        rope=rope,
         tied=fields.flag("tie_word_embeddings", defaults.tied),
     )

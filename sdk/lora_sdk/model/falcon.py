@@ -10,7 +10,7 @@ from lora_sdk.model.fields import MAX_POSITIONS, Fields
 from lora_sdk.model.fused_heads import heads_side_by_side
 from lora_sdk.model.gpt2 import ACTIVATIONS
 from lora_sdk.model.heads import read_head_dim
-from lora_sdk.model.rope_fields import read_rope
+from lora_sdk.model.rope_fields import read_rope, scaled_positions
 from lora_sdk.model.source import Source, biased, head, norm, table
 from lora_sdk.model.spec import ModelConfig, Residual
 
@@ -30,6 +30,7 @@ def normalize(fields: Fields) -> ModelConfig:
     bias, alibi = fields.flag("bias", False), fields.flag("alibi", False)
     for name in ("rope_parameters", "rope_scaling", "rope_theta"):
         fields.raw(name)  # not read with ALiBi
+    rope = None if alibi else read_rope(fields, positions, head_dim=head_dim)
     return ModelConfig(
         architecture="falcon",
         layers=fields.integer(("num_hidden_layers", "n_layer"), 32, high=4096),
@@ -39,12 +40,12 @@ def normalize(fields: Fields) -> ModelConfig:
         head_dim=head_dim,
         ffn=fields.integer("ffn_hidden_size", 4 * hidden),
         vocabulary=fields.integer("vocab_size", 65024),
-        positions=positions,
+        positions=scaled_positions(rope, positions) if rope is not None else positions,
         embed_dim=hidden,
         norm="layernorm",
         norm_eps=fields.number("layer_norm_epsilon", 1e-5),
         activation=fields.choice("activation", "gelu", ACTIVATIONS),
-        rope=None if alibi else read_rope(fields, positions),
+        rope=rope,
         tied=fields.flag("tie_word_embeddings", True),
         qkv_bias=bias,
         o_bias=bias,

@@ -11,7 +11,7 @@ from lora_sdk.model.fused_heads import heads_side_by_side
 from lora_sdk.model.gpt2 import ACTIVATIONS as _GPT2_ACTIVATIONS
 from lora_sdk.model.heads import read_head_dim
 from lora_sdk.model.rope import head_order
-from lora_sdk.model.rope_fields import read_rope, rotary_width
+from lora_sdk.model.rope_fields import read_rope, rotary_width, scaled_positions
 from lora_sdk.model.source import Source, biased, head, norm, table
 from lora_sdk.model.spec import Activation, ModelConfig
 
@@ -30,6 +30,8 @@ def normalize(fields: Fields) -> ModelConfig:
         raise fields.error("head_dim", head_dim, f"hidden_size/num_attention_heads of {hidden}")
     positions = fields.integer("max_position_embeddings", 2048, high=MAX_POSITIONS)
     width = rotary_width(fields, head_dim, 0.25, ("rotary_pct",))
+    names = ("rotary_emb_base", "rope_theta")
+    rope = read_rope(fields, positions, names, width, head_dim=head_dim)
     attention_bias = fields.flag("attention_bias", True)
     parallel = fields.flag("use_parallel_residual", True)
     return ModelConfig(
@@ -41,12 +43,12 @@ def normalize(fields: Fields) -> ModelConfig:
         head_dim=head_dim,
         ffn=fields.integer("intermediate_size", 24576),
         vocabulary=fields.integer("vocab_size", 50432),
-        positions=positions,
+        positions=scaled_positions(rope, positions),
         embed_dim=hidden,
         norm="layernorm",
         norm_eps=fields.number("layer_norm_eps", 1e-5),
         activation=fields.choice("hidden_act", "gelu", ACTIVATIONS),
-        rope=read_rope(fields, positions, ("rotary_emb_base", "rope_theta"), width),
+        rope=rope,
         tied=fields.flag("tie_word_embeddings", False),
         qkv_bias=attention_bias,
         o_bias=attention_bias,

@@ -1,7 +1,9 @@
-"""Phi-3 and Phi-4 without longrope: q, k and v in one matrix, gate and up in another, rotary
-positions on a part of each head where the configuration says so."""
+"""Phi-3 and Phi-4-mini: q, k and v in one matrix, gate and up in another, rotary positions on a
+part of each head where the configuration says so, longrope."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from lora_sdk.model.decoder import Defaults, read_decoder
 from lora_sdk.model.fields import Fields
@@ -9,12 +11,19 @@ from lora_sdk.model.llama import IGNORED, PREFIXES, PROBE
 from lora_sdk.model.refused import refuse_window
 from lora_sdk.model.rope import head_order
 from lora_sdk.model.source import Source, head, linear, norm, reordered, table
-from lora_sdk.model.spec import ModelConfig
+from lora_sdk.model.spec import ModelConfig, RopeKind
 
 __all__ = ["IGNORED", "PREFIXES", "PROBE", "normalize", "sources"]
 
 
-DEFAULTS = Defaults(hidden=3072, ffn=8192, vocabulary=32064, positions=4096, eps=1e-5, rotary=1.0)
+# Old files call longrope su, or yarn.
+KINDS: Mapping[str, RopeKind] = {
+    "default": "default", "longrope": "longrope", "su": "longrope", "yarn": "longrope",
+}  # fmt: skip
+DEFAULTS = Defaults(
+    hidden=3072, ffn=8192, vocabulary=32064, positions=4096, eps=1e-5, rotary=1.0,
+    rope_kinds=KINDS, original=4096,
+)  # fmt: skip
 
 
 def normalize(fields: Fields) -> ModelConfig:

@@ -4,32 +4,43 @@ computes them, so float64 costs nothing and every board count reads the same val
 
 from __future__ import annotations
 
-import math
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lora_host.errors import ModelError
-from lora_host.numerics import power_64, sincos_64
-from lora_sdk.model.spec import ModelConfig, RopeConfig
+from lora_host.numerics import sincos_64
+from lora_sdk.model.rope_scaling import inverse_frequencies
+from lora_sdk.model.spec import ModelConfig
 
 
 def rope_table(config: ModelConfig, positions: int) -> NDArray[np.float32]:
-    """Table [positions, 2, head_dim/2]: cosines at index 0, sines at 1, of position * inv_freq;
-    1 and 0 for pairs that are not rotated.
+    """Table [positions, 2, head_dim/2]: cosines at index 0, sines at 1, of position * inv_freq,
+    times the attention factor; 1 and 0 for pairs that are not rotated.
 
     Raises ModelError where the model has no rotary positions.
     """
     if config.rope is None:
         raise ModelError(f"{config.architecture}: has no rotary positions, so no RoPE table")
     inverse = inverse_frequencies(config.rope, config.rope.width or config.head_dim)
+    factor = config.rope.attention_factor
     position = np.arange(positions, dtype=np.float32)
     angle = (position[:, None] * inverse[None, :]).astype(np.float64)  # one FP32 rounding
     sine, cosine = sincos_64(angle)
     table = np.zeros((positions, 2, config.head_dim // 2), np.float32)
     table[:, 0] = 1
-    table[:, 0, : len(inverse)], table[:, 1, : len(inverse)] = cosine, sine
+    table[:, 0, : len(inverse)] = cosine * factor  # FP64, rounded once
+    table[:, 1, : len(inverse)] = sine * factor
     return table
+
+
+def at_context(config: ModelConfig, context: int | None) -> ModelConfig:
+    """`config` for an engine that opens with `context` positions; None: the model's positions.
+    Longrope and dynamic NTK depend on them, and on nothing that runs later."""
+    if context is None or config.rope is None or config.rope.context == 0:
+        return config
+    return replace(config, rope=replace(config.rope, context=context))
 
 
 def head_order(head_dim: int, width: int, interleaved: bool) -> tuple[int, ...]:
@@ -41,25 +52,3 @@ def head_order(head_dim: int, width: int, interleaved: bool) -> tuple[int, ...]:
     rest = (head_dim - width) // 2
     pairs += [(width + j, width + rest + j) for j in range(rest)]
     return tuple(left for left, _ in pairs) + tuple(right for _, right in pairs)
-
-
-def inverse_frequencies(rope: RopeConfig, head_dim: int) -> NDArray[np.float32]:
-    """theta^(-2i/head_dim), scaled as `rope.kind` says in float64, rounded once: [head_dim/2]."""
-    exponent = np.arange(0, head_dim, 2, dtype=np.float64) / -float(head_dim)
-    inverse = power_64(np.full(exponent.shape, rope.theta, np.float64), exponent)
-    if rope.kind == "linear":
-        inverse = inverse / rope.factor
-    elif rope.kind == "llama3":
-        inverse = _llama3(rope, inverse)
-    return inverse.astype(np.float32)
-
-
-def _llama3(rope: RopeConfig, inverse: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Low frequencies are divided by `factor`, high ones kept, those between interpolated."""
-    wave = 2.0 * math.pi / inverse
-    old, low, high = float(rope.original_positions), rope.low_freq_factor, rope.high_freq_factor
-    share = (old / wave - low) / (high - low)
-    blended = (1.0 - share) * (inverse / rope.factor) + share * inverse
-    slow_or_blended = np.where(wave > old / low, inverse / rope.factor, blended)
-    scaled: NDArray[np.float64] = np.where(wave < old / high, inverse, slow_or_blended)
-    return scaled

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from lora_host.errors import ModelError
-from lora_sdk.model.fields import Fields
-from lora_sdk.model.spec import RopeConfig
+from lora_sdk.model.fields import MAX_POSITIONS, Fields
+from lora_sdk.model.rope_scaling import longrope_attention, yarn_attention
+from lora_sdk.model.spec import RopeConfig, RopeKind
 
 DEFAULT_THETA = 10000.0
-KINDS = {"default": "default", "linear": "linear", "llama3": "llama3"}
+KINDS: tuple[RopeKind, ...] = ("default", "linear", "llama3", "yarn", "longrope", "dynamic")
+ORIGINAL = "original_max_position_embeddings"
+MAX_FACTOR = 1e6
+MIN_DIVISOR = 0.75  # angles stay in the range of our sine
 
 
 def read_rope(
@@ -19,35 +25,152 @@ def read_rope(
     theta_names: Sequence[str] = ("rope_theta",),
     width: int = 0,
     default_theta: float = DEFAULT_THETA,
+    *,
+    head_dim: int,
+    kinds: Mapping[str, RopeKind] | None = None,
+    original: int | None = None,
 ) -> RopeConfig:
     """RoPE from `rope_parameters`, or from `rope_scaling` and the top-level `theta_names`. `width`:
-    the columns of a head that are rotated, 0 for all (`rotary_width` reads them). ModelError: a
-    type that is not supported, a parameter that is missing, wrong or of another type."""
+    the columns of a head that are rotated, 0 for all (`rotary_width` reads them). `kinds`: the
+    names that the family has, and their meanings. `original`: the positions before scaling where
+    the family has a field of its own for them. ModelError: a type that is not supported, a
+    parameter that is missing, wrong, of another type, or not read by this one."""
     rope = _rope_fields(fields)
     theta = rope.number("rope_theta", fields.number(theta_names, default_theta, 1), 1)
-    kind = rope.choice(("rope_type", "type"), "default", KINDS)
+    names = kinds or {kind: kind for kind in KINDS}
+    kind: RopeKind = rope.choice(("rope_type", "type"), "default", names)
     if not width:
         rope.only("partial_rotary_factor", (1, 1.0), "rotating a part of a head")
     rope.raw("partial_rotary_factor")
-    original = fields.raw("original_max_position_embeddings")[1]
-    if original is None:
-        original = rope.raw("original_max_position_embeddings", positions)[1]
-    values: dict[str, Any] = {}
-    if kind != "default":
-        values["factor"] = rope.number("factor", low=1)
-    if kind == "llama3":
-        values["low_freq_factor"] = rope.number("low_freq_factor")
-        values["high_freq_factor"] = rope.number("high_freq_factor")
-        checked = Fields({"original_max_position_embeddings": original}, rope.where)
-        values["original_positions"] = checked.integer("original_max_position_embeddings")
-        if values["high_freq_factor"] <= values["low_freq_factor"]:
-            raise rope.error(
-                "high_freq_factor",
-                values["high_freq_factor"],
-                f"more than low_freq_factor {values['low_freq_factor']}",
-            )
-    _refuse_rest(rope)
+    fields.raw(ORIGINAL)
+    values = _READERS[kind](_Scaled(fields, rope, theta, width or head_dim, positions, original))
+    _refuse_rest(rope, kind)
     return RopeConfig(kind=kind, theta=theta, width=width, **values)
+
+
+def scaled_positions(rope: RopeConfig, positions: int) -> int:
+    """The longest sequence of a model whose max_position_embeddings is `positions`: YaRN and
+    dynamic NTK reach factor times their original positions, whatever that field says."""
+    if rope.kind not in ("yarn", "dynamic"):
+        return positions
+    reach = math.floor(rope.factor * rope.original_positions)
+    return min(MAX_POSITIONS, max(positions, reach))
+
+
+@dataclass(frozen=True)
+class _Scaled:
+    """What the parameters of a type are read from and checked against."""
+
+    fields: Fields
+    rope: Fields
+    theta: float
+    width: int
+    positions: int
+    own: int | None
+
+    def original(self) -> int:
+        """The positions before scaling: the top level wins over the parameters."""
+        if self.own is None:
+            return self.fields.integer(ORIGINAL, self.rope.integer(ORIGINAL, self.positions))
+        self.rope.only(ORIGINAL, (self.own,), f"a value besides the model's own {self.own}")
+        return self.own
+
+    def factor(self) -> float:
+        value = self.rope.number("factor", low=1)
+        if value > MAX_FACTOR:
+            raise self.rope.error("factor", value, f"a number in 1..{MAX_FACTOR:g}")
+        return value
+
+    def attention(self, default: float) -> float:
+        return self.rope.number("attention_factor", default)
+
+    def divisors(self, name: str) -> tuple[float, ...]:
+        """A number for each rotated pair."""
+        value, pairs = self.rope.raw(name)[1], self.width // 2
+        items = value if isinstance(value, list) and len(value) == pairs else None
+        if items is None or any(not _divisor(item) for item in items):
+            raise self.rope.error(name, value, f"a list of {pairs} numbers in {MIN_DIVISOR}..1e6")
+        return tuple(float(item) for item in items)
+
+
+def _divisor(item: object) -> bool:
+    known = isinstance(item, int | float) and not isinstance(item, bool)
+    return known and MIN_DIVISOR <= item <= MAX_FACTOR  # type: ignore[operator]
+
+
+def _default(at: _Scaled) -> dict[str, Any]:
+    return {}
+
+
+def _linear(at: _Scaled) -> dict[str, Any]:
+    return {"factor": at.factor()}
+
+
+def _llama3(at: _Scaled) -> dict[str, Any]:
+    rope = at.rope
+    low, high = rope.number("low_freq_factor"), rope.number("high_freq_factor")
+    if high <= low:
+        raise rope.error("high_freq_factor", high, f"more than low_freq_factor {low}")
+    return {
+        "factor": at.factor(),
+        "low_freq_factor": low,
+        "high_freq_factor": high,
+        "original_positions": at.original(),
+    }
+
+
+def _yarn(at: _Scaled) -> dict[str, Any]:
+    rope, factor = at.rope, at.factor()
+    fast, slow = rope.number("beta_fast", 32.0), rope.number("beta_slow", 1.0)
+    if fast < slow:
+        raise rope.error("beta_fast", fast, f"at least beta_slow {slow}")
+    if at.theta <= 1:
+        raise rope.error("rope_theta", at.theta, "more than 1 with yarn")
+    scales = rope.number("mscale", 0.0, 0), rope.number("mscale_all_dim", 0.0, 0)
+    return {
+        "factor": factor,
+        "original_positions": at.original(),
+        "beta_fast": fast,
+        "beta_slow": slow,
+        "truncate": rope.flag("truncate", True),
+        "attention_factor": at.attention(yarn_attention(factor, *scales)),
+    }
+
+
+def _longrope(at: _Scaled) -> dict[str, Any]:
+    original = at.original()
+    if original < 2:
+        raise at.rope.error(ORIGINAL, original, "at least 2")
+    factor = at.rope.number("factor", at.positions / original)
+    return {
+        "original_positions": original,
+        "short_factors": at.divisors("short_factor"),
+        "long_factors": at.divisors("long_factor"),
+        "attention_factor": at.attention(longrope_attention(factor, original)),
+        "context": at.positions,
+    }
+
+
+def _dynamic(at: _Scaled) -> dict[str, Any]:
+    if at.width <= 2:
+        raise at.rope.error("rope_type", "dynamic", "another type for heads of 2 rotated columns")
+    factor = at.factor()
+    found = RopeConfig("dynamic", at.theta, factor, original_positions=at.positions)
+    return {
+        "factor": factor,
+        "original_positions": at.positions,
+        "context": scaled_positions(found, at.positions),
+    }
+
+
+_READERS: dict[RopeKind, Callable[[_Scaled], dict[str, Any]]] = {
+    "default": _default,
+    "linear": _linear,
+    "llama3": _llama3,
+    "yarn": _yarn,
+    "longrope": _longrope,
+    "dynamic": _dynamic,
+}
 
 
 def rotary_width(
@@ -74,10 +197,8 @@ def _rope_fields(fields: Fields) -> Fields:
     return Fields(chosen, f"{fields.where}: rope parameters")
 
 
-def _refuse_rest(rope: Fields) -> None:
+def _refuse_rest(rope: Fields, kind: str) -> None:
     """A parameter that the type does not read belongs to another type: say so, do not guess."""
-    for name in ("factor", "low_freq_factor", "high_freq_factor"):
-        rope.raw(name)
     for name, value in rope.values.items():
         if value is not None and not rope.was_read(name):
-            raise rope.error(name, value, "none: this RoPE type does not read it")
+            raise rope.error(name, value, f"none: the RoPE type {kind} does not read it")

@@ -16,6 +16,7 @@ Alibi = Literal["bloom", "falcon"]
 Residual = Literal["sequential", "parallel", "parallel_two_norms"]
 HeadNorms = Literal["none", "heads", "row"]
 BranchNorms = Literal["none", "alone", "both"]
+RopeKind = Literal["default", "linear", "llama3", "yarn", "longrope", "dynamic"]
 
 
 @dataclass(frozen=True)
@@ -23,15 +24,24 @@ class RopeConfig:
     """Rotary positions. `kind` is the scaling of the inverse frequencies; the fields below `theta`
     are 1 or 0 if the kind does not read them. `width`: the columns of a head that are rotated, 0
     for all. Pairs are columns i and i + head_dim/2; the first width/2 pairs are rotated. Families
-    whose files pair columns otherwise reorder q and k (`rope.head_order`)."""
+    whose files pair columns otherwise reorder q and k (`rope.head_order`). Cosines and sines are
+    multiplied by `attention_factor`. `context`: the longest sequence that longrope and dynamic are
+    made for, the model's positions until an engine opens with another."""
 
-    kind: Literal["default", "linear", "llama3"]
+    kind: RopeKind
     theta: float
     factor: float = 1.0
     low_freq_factor: float = 1.0
     high_freq_factor: float = 1.0
     original_positions: int = 0
     width: int = 0
+    attention_factor: float = 1.0
+    beta_fast: float = 0.0
+    beta_slow: float = 0.0
+    truncate: bool = True
+    short_factors: tuple[float, ...] = ()
+    long_factors: tuple[float, ...] = ()
+    context: int = 0
 
 
 @dataclass(frozen=True)

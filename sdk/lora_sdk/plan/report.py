@@ -29,6 +29,7 @@ def report(plan: Plan) -> dict[str, Any]:
         "kv_pages": plan.page_count,
         "scratch_pages": plan.scratch_pages,
         "rows_a_step": plan.row_limit,
+        "rope": _rope(plan),
         "formats": _formats(plan.boards[0]),
         "kv_cache": plan.boards[0].kv.kind,
         "weight_bytes": plan.weight_bytes,
@@ -41,6 +42,14 @@ def report(plan: Plan) -> dict[str, Any]:
             for (board, port), sent in sorted(plan.link_bytes(1, 1).items())
         ],
     }
+
+
+def _rope(plan: Plan) -> dict[str, Any] | None:
+    """Scaled rotary positions: their kind, and the context that fixes them where one does."""
+    rope = plan.config.rope
+    if rope is None or rope.kind == "default":
+        return None
+    return {"type": rope.kind, "context": rope.context or None}
 
 
 def _formats(board: BoardPlan) -> dict[str, int]:
@@ -157,6 +166,12 @@ def _remarks(found: dict[str, Any]) -> Iterator[str]:
             replicas.setdefault((replica["what"], replica["why"]), []).append(replica["bytes"])
     for (what, why), sizes in replicas.items():
         yield f"replica: {what}, {why}: {_mib(sum(sizes))} on {len(sizes)} boards"
+    rope = found["rope"]
+    if rope and rope["context"]:
+        yield (
+            f"rotary positions: {rope['type']} for a context of {rope['context']}; another"
+            " --ctx-size gives other logits"
+        )
     for board in found["board"]:
         if board["spilled"]:
             yield _spill_line(board["board"], board["spilled"])

@@ -1,0 +1,55 @@
+"""Longrope and dynamic NTK on boards: the engine's context decides at open, and nothing later."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lora_host.cluster_file import BoardEntry, ClusterFile
+from lora_sdk import Engine
+from lora_sdk.core.opening import open_model, replan
+from lora_sdk.core.options import EngineOptions
+from lora_sdk.model.checkpoint import Checkpoint
+from lora_sdk.model.rope import at_context
+from tests.drive import Driver, Logits, open_runner
+from tests.oracle import Oracle, load_weights
+from tests.parity.score import prompts
+from tests.variants import variant, write_checkpoint
+
+NAMES = ("qwen2_yarn", "gpt_neox_yarn", "phi3_longrope", "llama_dynamic", "phi_dynamic")
+
+
+def by_rules(folder: Path, tokens: list[int], context: int | None) -> Logits:
+    checkpoint = Checkpoint.open(folder)
+    config = at_context(checkpoint.config, context)
+    return Oracle(config, load_weights(checkpoint)).logits(tokens)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_boards_give_the_oracles_bytes_at_either_context(name: str, tmp_path: Path) -> None:
+    folder = write_checkpoint(variant(name), tmp_path, "x3")
+    tokens = prompts(variant(name))[2][:40].tolist()
+    found = {}
+    for context in (64, None):
+        wanted = by_rules(folder, tokens, context)
+        for boards in (1, 4):
+            with open_runner(folder, boards, context=context) as runner:
+                assert Driver(runner).feed(0, tokens, (16, 1, 7)).tobytes() == wanted.tobytes()
+        found[context] = wanted
+    assert np.array_equal(found[64], found[None]) == name.endswith("yarn")
+
+
+def test_an_engine_fixes_the_factors_and_keeps_them_on_fewer_boards(tmp_path: Path) -> None:
+    folder = write_checkpoint(variant("llama_dynamic"), tmp_path)
+    with Engine(folder, boards=2, context=200) as engine:
+        assert engine.config.rope is not None and engine.config.rope.context == 200
+    opened = open_model(EngineOptions(folder, boards=2))
+    with opened.stack:
+        opened.plan = replace(opened.plan, context=150)  # as where memory holds no more
+        one = ClusterFile((BoardEntry("emu:0", "a"),), (), "the boards that remain")
+        _, plan = replan(opened, one, 1)
+    assert plan.context == 150 and plan.config.rope == opened.config.rope
+    assert plan.config.rope is not None and plan.config.rope.context == 333
