@@ -7,6 +7,7 @@
 
 #include "internal.h"
 #include "lora/slash.h"
+#include "transport_slash_tar.h"
 
 #define SLASH_HBM_BANKS 32
 #define SLASH_BANKS (SLASH_HBM_BANKS + 1)
@@ -75,6 +76,13 @@ struct slash_arena {
     struct slash_buffer *pieces; /* adjacent on the board */
 };
 
+#define SLASH_DESIGNS 8
+struct slash_archive {
+    int fd;
+    uint32_t count;
+    struct tar_member designs[SLASH_DESIGNS];
+};
+
 struct slash_handle {
     struct slash_wire wire;
     char bdf[32];
@@ -127,8 +135,12 @@ int slash_register_write(void *handle, uint32_t block, uint32_t offset, uint32_t
 /* transport_slash_program.c */
 int slash_program(void *handle, const struct lora_program *program, struct lora_failure *failure);
 
-/* transport_slash_archive.c: a descriptor with the bytes of a member of a tar archive. */
-int slash_archive_member(const char *path, const char *member, int *fd,
+/* transport_slash_archive.c: the designs of a vrtbin, in the order in which they are loaded. */
+int slash_archive_open(const char *path, struct slash_archive *archive,
+                       struct lora_failure *failure);
+void slash_archive_close(struct slash_archive *archive);
+/* A descriptor with a design's bytes, at their begin. */
+int slash_archive_design(const struct slash_archive *archive, uint32_t index, int *fd,
                          struct lora_failure *failure);
 
 #endif

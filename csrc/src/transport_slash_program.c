@@ -11,15 +11,11 @@
 #define LOOK_MS 5
 #define CLOCK_TOLERANCE 50 /* a fiftieth: what the clock wizard may be off */
 
-static int write_design(struct slash_handle *handle, const char *container,
-                        struct lora_failure *failure) {
+static int write_design(struct slash_handle *handle, const struct slash_archive *archive,
+                        uint32_t index, struct lora_failure *failure) {
     uint8_t answer;
     int fd = -1;
-    if (!container)
-        return lora_fail(failure, LORA_ERR_OVERLAY,
-                         "board %s: the overlay has no container; a V80 needs a vrtbin",
-                         handle->bdf);
-    int status = slash_archive_member(container, "design.pdi", &fd, failure);
+    int status = slash_archive_design(archive, index, &fd, failure);
     if (status) return status;
     struct slash_request ask = {.opcode = SLASH_DESIGN,
                                 .body = &handle->device,
@@ -30,6 +26,21 @@ static int write_design(struct slash_handle *handle, const char *container,
                                 .timeout_ms = DESIGN_MS};
     status = slash_call(&handle->wire, &ask, failure);
     close(fd);
+    /* vrtd has scanned the bus: its index of the board may have changed. */
+    return status ? status : slash_board_find(handle, failure);
+}
+
+static int write_designs(struct slash_handle *handle, const char *container,
+                         struct lora_failure *failure) {
+    struct slash_archive archive;
+    if (!container)
+        return lora_fail(failure, LORA_ERR_OVERLAY,
+                         "board %s: the overlay has no container; a V80 needs a vrtbin",
+                         handle->bdf);
+    int status = slash_archive_open(container, &archive, failure);
+    for (uint32_t i = 0; i < archive.count && !status; i++)
+        status = write_design(handle, &archive, i, failure);
+    slash_archive_close(&archive);
     return status;
 }
 
@@ -89,8 +100,7 @@ static int read_back(struct slash_handle *handle, const struct lora_program *pro
 int slash_program(void *opened, const struct lora_program *program, struct lora_failure *failure) {
     struct slash_handle *handle = opened;
     slash_bar_unmap(handle);
-    int status = write_design(handle, program->container, failure);
-    if (!status) status = slash_board_find(handle, failure);
+    int status = write_designs(handle, program->container, failure);
     if (!status) status = slash_bar_map(handle, failure);
     if (!status) status = set_clock(handle, program->clock_hz, failure);
     if (status) return status;

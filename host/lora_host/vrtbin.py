@@ -1,5 +1,7 @@
-"""The V80's overlay archive (vrtbin): a tar of system_map.xml and design.pdi. Reads archives,
-writes them from a manifest, and checks an archive against a manifest.
+"""The V80's overlay archive (vrtbin): a tar of system_map.xml and PDIs. SLASH's linker packs it
+with gzip, its PDIs in a folder, with one of the service layer where the design uses the network.
+The flat form has design.pdi. Reads archives, writes them from a manifest, and checks an archive
+against a manifest.
 
     python -m lora_host.vrtbin OVERLAY     writes the emulation's archive that the manifest names
 
@@ -23,7 +25,9 @@ from .overlay import Overlay, load_overlay
 from .regular_file import read_regular
 
 MARK = b"emulation: holds no bitstream\n"
+SERVICE_MARK = MARK + b"service layer\n"  # the emulation's PDI of a service layer
 MAP_NAME, DESIGN_NAME = "system_map.xml", "design.pdi"
+_KINDS = (".pdi", ".xml", ".json")  # others than PDIs and the map are reports, which nobody reads
 PLATFORMS = ("Hardware", "Emulation", "Simulation")
 KERNEL_RANGE = 0x10000
 CONTROL_KERNEL = "lora_ctrl"
@@ -41,7 +45,7 @@ SCALARS = (
     ("control_bank", 0x38, 1),
     ("arena_count", 0x3C, 1),
 )
-_MAX_MEMBERS, _MAX_MEMBER, _MAX_MAP = 64, 1 << 30, 1 << 22
+_MAX_MEMBERS, _MAX_MEMBER, _MAX_MAP, _MAX_DESIGNS, _MAX_NAME = 64, 1 << 30, 1 << 22, 8, 159
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,8 @@ class VrtKernel:
 
 @dataclass(frozen=True)
 class Vrtbin:
-    """An archive that was read. `designs`: the PDIs by name, including design.pdi."""
+    """An archive that was read. `designs`: the PDIs by name, in the order in which they are loaded:
+    design.pdi first, then by name. The kernels' is design.pdi or else the last."""
 
     platform: str
     clock_hz: int
@@ -66,9 +71,14 @@ class Vrtbin:
     designs: dict[str, bytes]
 
     @property
+    def design(self) -> bytes:
+        """The PDI with the kernels."""
+        return self.designs.get(DESIGN_NAME, next(reversed(self.designs.values())))
+
+    @property
     def emulation(self) -> bool:
         """Whether the design is the emulation's and holds no bitstream."""
-        return self.designs[DESIGN_NAME].startswith(MARK)
+        return self.design.startswith(MARK)
 
 
 @dataclass(frozen=True)
@@ -97,10 +107,14 @@ def read_vrtbin(path: str | Path) -> Vrtbin:
             usage=isinstance(cause, FileNotFoundError),
         ) from cause
     members = _members(path, data)
-    for name in (MAP_NAME, DESIGN_NAME):
-        if name not in members:
-            raise OverlayError(f"{path}: no {name} among {sorted(members) or 'nothing'}")
-    designs = {name: text for name, text in members.items() if name != MAP_NAME}
+    names = [name for name in members if name.lower().endswith(".pdi")]
+    for what, there in ((MAP_NAME, MAP_NAME in members), ("design (*.pdi)", names)):
+        if not there:
+            raise OverlayError(f"{path}: no {what} among {sorted(members) or 'nothing'}")
+    if len(names) > _MAX_DESIGNS:
+        raise OverlayError(f"{path}: {len(names)} designs found, at most {_MAX_DESIGNS} expected")
+    names.sort(key=lambda name: (name != DESIGN_NAME, name))
+    designs = {name: members[name] for name in names}
     platform, clock_hz, kernels = _read_map(path, members[MAP_NAME])
     return Vrtbin(platform, clock_hz, kernels, designs)
 
@@ -120,7 +134,7 @@ def _members(path: Path, data: bytes) -> dict[str, bytes]:
         with tarfile.open(fileobj=io.BytesIO(_unpacked(path, data)), mode="r:") as archive:
             for entry in archive:
                 name = entry.name.removeprefix("./")
-                if entry.isdir() and name in ("", "."):
+                if entry.isdir():
                     continue
                 _check_member(path, entry, name, members)
                 stream = archive.extractfile(entry)
@@ -144,10 +158,10 @@ def _check_member(path: Path, entry: tarfile.TarInfo, name: str, members: dict[s
     where = f"{path}: member {name[:60]!r}"
     if not entry.isreg() or entry.issparse():  # a sparse one has more bytes than the archive
         raise OverlayError(f"{where}: not a plain file; a vrtbin has only plain files")
-    if "/" in name or "\\" in name or name.startswith("."):
-        raise OverlayError(f"{where}: a name with a folder; a vrtbin has none")
-    if name != MAP_NAME and not name.endswith(".pdi"):
-        raise OverlayError(f"{where}: {MAP_NAME} and *.pdi expected")
+    if not _harmless(name):
+        raise OverlayError(f"{where}: a path that leaves the archive; a plain name expected")
+    if not name.lower().endswith(_KINDS):
+        raise OverlayError(f"{where}: {MAP_NAME}, *.pdi and reports in XML or JSON expected")
     if name in members:
         raise OverlayError(f"{where}: found twice")
     limit = _MAX_MAP if name == MAP_NAME else _MAX_MEMBER
@@ -156,6 +170,13 @@ def _check_member(path: Path, entry: tarfile.TarInfo, name: str, members: dict[s
             f"{where}: {entry.size} B, {len(members)} members before it; at most {limit} B and "
             f"{_MAX_MEMBERS} members expected"
         )
+
+
+def _harmless(name: str) -> bool:
+    """A relative path without a part that begins with a dot, of characters an error may print."""
+    plain = name.isascii() and name.isprintable() and "\\" not in name
+    hidden = name.startswith("/") or any(part.startswith(".") for part in name.split("/"))
+    return plain and not hidden and 0 < len(name) <= _MAX_NAME
 
 
 def _read_map(path: Path, text: bytes) -> tuple[str, int, tuple[VrtKernel, ...]]:
@@ -179,13 +200,18 @@ def _read_kernel(path: Path, node: ET.Element) -> VrtKernel:
         (row.get("name", ""), _number(path, row.get("offset", ""), f"{name} register"))
         for row in rows
     )
-    arguments = tuple(row.get("name", "") for row in node.iter("functional_arg"))
+    arguments = tuple(row.get("name", "") for row in _arguments(node))
     connections = tuple(
         (row.get("port", ""), row.get("target", "")) for row in node.iter("connection")
     )
     base = _number(path, _text(path, node, "BaseAddress"), f"{name} BaseAddress")
     size = _number(path, _text(path, node, "Range"), f"{name} Range")
     return VrtKernel(name, base, size, registers, arguments, connections)
+
+
+def _arguments(node: ET.Element) -> list[ET.Element]:
+    """SLASH's linker writes <functional_args><arg/>, the emulation's archive <functional_arg/>."""
+    return [*node.iter("functional_arg"), *(a for f in node.iter("functional_args") for a in f)]
 
 
 def _text(path: Path, node: ET.Element, name: str) -> str:
@@ -329,7 +355,7 @@ def differences(vrtbin: Vrtbin, overlay: Overlay) -> list[str]:
             if target not in reached:
                 lines.append(f"kernel {kernel.name}: bank {target} is not connected")
     if vrtbin.emulation:
-        design = emulation_design(vrtbin.designs[DESIGN_NAME])
+        design = emulation_design(vrtbin.design)
         differ("ABI", design.abi, overlay.abi)
         differ("board kind", f"{design.board_kind:#x}", f"{overlay.board.kind:#x}")
         if design.image != overlay.image:

@@ -32,52 +32,127 @@ static void put_header(uint8_t *record, const char *name, const char *size) {
     snprintf((char *)record + 148, 8, "%06o", sum);
 }
 
-static int open_archive(const char *path, const uint8_t *bytes, size_t length, size_t *found) {
+/* The designs' names and sizes as "name:bytes ". */
+static int open_archive(const char *path, const uint8_t *bytes, size_t length, char found[1024]) {
     struct lora_failure failure, *begun = lora_failure_begin(&failure, NULL);
-    int fd = -1;
+    struct slash_archive archive;
     FILE *file = fopen(path, "wb");
     if (!file || fwrite(bytes, 1, length, file) != length) abort();
     fclose(file);
-    int status = slash_archive_member(path, "design.pdi", &fd, begun);
-    *found = 0;
-    if (status) {
-        snprintf(said, sizeof said, "%s", failure.message);
-        check(failure.message[0] && !strchr(failure.message, '\n'), "a failure has one line");
-        return status;
+    int status = slash_archive_open(path, &archive, begun);
+    found[0] = 0;
+    for (uint32_t i = 0; !status && i < archive.count; i++) {
+        int fd = -1;
+        check(!slash_archive_design(&archive, i, &fd, begun), "a listed design can be read");
+        sprintf(found + strlen(found), "%.99s:%d ", archive.designs[i].name,
+                (int)lseek(fd, 0, SEEK_END));
+        close(fd);
     }
-    *found = (size_t)lseek(fd, 0, SEEK_END);
-    close(fd);
+    slash_archive_close(&archive);
+    if (!status) return status;
+    snprintf(said, sizeof said, "%s", failure.message);
+    check(failure.message[0] && !strchr(failure.message, '\n'), "a failure has one line");
     return status;
 }
 
 static void test_archives(const char *folder) {
-    char path[256];
+    char path[256], found[1024];
     uint8_t tar[4096] = {0};
-    size_t found;
     snprintf(path, sizeof path, "%s/a.vrtbin", folder);
     put_header(tar, "system_map.xml", "00000000003");
     put_header(tar + 1024, "./design.pdi", "00000000007");
     memcpy(tar + 1536, "content", 7);
-    check(!open_archive(path, tar, sizeof tar, &found) && found == 7, "the second member is found");
-    check(open_archive(path, tar, 1536 + 3, &found), "a member that is cut off is refused");
-    check(open_archive(path, tar, 1024, &found), "an archive without a design is refused");
-    check(open_archive(path, tar, 0, &found), "an empty archive is refused");
+    check(!open_archive(path, tar, sizeof tar, found) && !strcmp(found, "design.pdi:7 "),
+          "the second member is found");
+    check(open_archive(path, tar, 1536 + 3, found), "a member that is cut off is refused");
+    check(open_archive(path, tar, 1024, found), "an archive without a design is refused");
+    check(open_archive(path, tar, 0, found), "an empty archive is refused");
     put_header(tar, "design.pdi", "77777777777");
-    check(open_archive(path, tar, sizeof tar, &found) && strstr(said, "longer than the archive"),
+    check(open_archive(path, tar, sizeof tar, found) && strstr(said, "longer than the archive"),
           "a size beyond the archive is refused before it is read");
     put_header(tar, "design.pdi", "zzz");
-    check(open_archive(path, tar, sizeof tar, &found), "a size that is no number is refused");
+    check(open_archive(path, tar, sizeof tar, found), "a size that is no number is refused");
     put_header(tar, "design.pdi", "00000000003");
+    check(open_archive(path, tar, sizeof tar, found) && strstr(said, "twice"),
+          "a design that is there twice is refused");
     tar[0] ^= 1;
-    check(open_archive(path, tar, sizeof tar, &found), "a wrong header sum is refused");
+    check(open_archive(path, tar, sizeof tar, found), "a wrong header sum is refused");
     srand(7);
     for (int round = 0; round < 300; round++) {
         uint8_t spoilt[4096];
         memcpy(spoilt, tar, sizeof spoilt);
         for (int i = 0; i < 8; i++) spoilt[rand() % 2048] = (uint8_t)rand();
-        (void)open_archive(path, spoilt, 512 + (size_t)(rand() % 3584), &found);
+        (void)open_archive(path, spoilt, 512 + (size_t)(rand() % 3584), found);
     }
     unlink(path);
+}
+
+static void test_names(const char *folder) {
+    static const char *const refused[] = {"/etc/a.pdi", "../a.pdi",      "images/../../a.pdi",
+                                          "a/./b.pdi",  ".hidden.pdi",   "a\\b.pdi",
+                                          "a\nb.pdi",   "images/..a.pdi"};
+    char path[256], found[1024];
+    uint8_t tar[4096] = {0};
+    snprintf(path, sizeof path, "%s/a.vrtbin", folder);
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        put_header(tar, refused[i], "00000000003");
+        check(open_archive(path, tar, sizeof tar, found) && strstr(said, "leaves the archive"),
+              refused[i]);
+    }
+    put_header(tar, "images/top_i_slash.pdi", "00000000003");
+    put_header(tar + 1024, "images/top_i_service_layer.pdi", "00000000004");
+    put_header(tar + 2048, "design.pdi", "00000000005");
+    check(!open_archive(path, tar, sizeof tar, found) &&
+              !strcmp(found, "design.pdi:5 images/top_i_service_layer.pdi:4 "
+                             "images/top_i_slash.pdi:3 "),
+          "design.pdi is loaded first, others by name");
+    tar[156] = '2'; /* a link; the sum counts it */
+    memcpy(tar + 148, "        ", 8);
+    unsigned sum = 0;
+    for (int i = 0; i < 512; i++) sum += tar[i];
+    snprintf((char *)tar + 148, 8, "%06o", sum);
+    check(open_archive(path, tar, sizeof tar, found) && strstr(said, "no plain file"),
+          "a link is refused");
+    unlink(path);
+}
+
+/* The record of an extended header in front of a member called "a.pdi". */
+static int extended(const char *folder, char kind, const char *record, char found[1024]) {
+    char path[256], size[12];
+    uint8_t tar[4096] = {0};
+    snprintf(path, sizeof path, "%s/a.vrtbin", folder);
+    snprintf(size, sizeof size, "%011o", (unsigned)strlen(record));
+    put_header(tar, "././@PaxHeader", size);
+    tar[156] = (uint8_t)kind;
+    memcpy(tar + 148, "        ", 8);
+    unsigned sum = 0;
+    for (int i = 0; i < 512; i++) sum += tar[i];
+    snprintf((char *)tar + 148, 8, "%06o", sum);
+    memcpy(tar + 512, record, strlen(record));
+    put_header(tar + 1024, "a.pdi", "00000000003");
+    int status = open_archive(path, tar, sizeof tar, found);
+    unlink(path);
+    return status;
+}
+
+static void test_extended_headers(const char *folder) {
+    char found[1024];
+    check(!extended(folder, 'x', "20 mtime=1700000.25\n", found) && !strcmp(found, "a.pdi:3 "),
+          "times in fractions, as the linker's Python writes them");
+    check(extended(folder, 'x', "18 path=images/b.pdi\n", found) && strstr(said, "damaged"),
+          "a record that ends elsewhere");
+    check(!extended(folder, 'x', "21 path=images/b.pdi\n", found) &&
+              !strcmp(found, "images/b.pdi:3 "),
+          "a path of its own");
+    check(!extended(folder, 'L', "images/long.pdi", found) && !strcmp(found, "images/long.pdi:3 "),
+          "a long name of GNU's tar");
+    check(extended(folder, 'L', "../long.pdi", found) && strstr(said, "leaves the archive"),
+          "also there no path leaves the archive");
+    check(extended(folder, 'x', "10 size=1\n", found) && strstr(said, "8 GiB"),
+          "a size that contradicts the header's");
+    check(extended(folder, 'x', "99 path=b\n", found) && strstr(said, "damaged"),
+          "a record longer than its header");
+    check(extended(folder, 'x', "3 \n\n", found) && strstr(said, "damaged"), "a record of nothing");
 }
 
 /* --- a daemon --------------------------------------------------------------------------------- */
@@ -143,6 +218,8 @@ int main(void) {
     char folder[] = "/tmp/lora-slash-XXXXXX";
     if (!mkdtemp(folder)) return 1;
     test_archives(folder);
+    test_names(folder);
+    test_extended_headers(folder);
     test_daemons(folder);
     rmdir(folder);
     return failures != 0;

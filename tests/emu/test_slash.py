@@ -7,6 +7,7 @@ import gzip
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 import zlib
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from lora_host import abi
 from lora_host.cluster import Cluster
 from lora_host.errors import LinkError, OverlayError, PlacementError, TransportError
 from lora_host.overlay import load_overlay
+from lora_host.vrtbin import SERVICE_MARK, differences, read_vrtbin
 from lora_host.vrtd_mock.process import MockServer
 from lora_sdk import Engine, SamplingParams
 from tests.processes import ROOT, environment
@@ -218,6 +220,45 @@ def test_a_gzipped_archive_is_loaded_and_a_damaged_one_named(
     packed.write_bytes(packed.read_bytes()[:-100])
     with pytest.raises(OverlayError, match=r"packed\.vrtbin: damaged gzip"):
         Cluster.open(devices=mock_server.uris, overlay=mine)
+
+
+def linked(folder: Path, members: dict[str, bytes]) -> Path:
+    """An archive as SLASH's linker packs it: files of a build folder, gzip, times in fractions."""
+    path = folder / "linked.vrtbin"
+    with tarfile.open(path, "w:gz") as archive:
+        for name, content in members.items():
+            file = folder / "build" / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(content)
+            archive.add(file, arcname=name)
+    return path
+
+
+def test_an_archive_of_the_linker_with_a_service_layer(
+    mock_server: MockServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """All its designs are loaded, the service layer first: it takes the kernels off the board."""
+    connect(monkeypatch, mock_server)
+    overlay = load_overlay(OVERLAY)
+    assert overlay.container is not None
+    design = read_vrtbin(overlay.container).design
+    with tarfile.open(overlay.container) as archive:
+        system_map = archive.extractfile("system_map.xml")
+        assert system_map is not None
+        text = system_map.read()
+    project = "lora_f_of_a_name_so_long_that_it_needs_an_extended_header_in_the_archive"
+    path = linked(tmp_path, {
+        f"images/top_i_slash_slash_{project}_inst_0_partial.pdi": design,
+        f"report_utilization_{project}.xml": b"<Report/>",
+        "system_map.xml": text,
+        f"images/top_i_service_layer_service_layer_{project}_inst_0_partial.pdi": SERVICE_MARK,
+    })  # fmt: skip
+    found = read_vrtbin(path)
+    assert [name.split("_")[2] for name in found.designs] == ["service", "slash"]
+    assert found.emulation and found.design == design and differences(found, overlay) == []
+    mine = dataclasses.replace(overlay, container=path)
+    with Cluster.open(devices=mock_server.uris, overlay=mine) as cluster:
+        assert [info.serial for info in cluster.infos] == [0x5100, 0x5101]
 
 
 def test_a_link_that_is_down(monkeypatch: pytest.MonkeyPatch) -> None:

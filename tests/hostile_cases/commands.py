@@ -168,11 +168,17 @@ CASES = (
     Case("vrtbin: another member", partial(
         container, content=tar({"system_map.xml": b"a", "evil.sh": b"a"})), "evil.sh"),
     Case("vrtbin: a path", partial(
-        container, content=tar({"./../evil.pdi": b"a"})), "a name with a folder"),
+        container, content=tar({"./../evil.pdi": b"a"})), "a path that leaves the archive"),
     Case("vrtbin: a link", partial(
         container, content=tar({"design.pdi": b""}, type=tarfile.SYMTYPE, linkname="/x")), "plain file"),
     Case("vrtbin: a device", partial(
         container, content=tar({"design.pdi": b""}, type=tarfile.CHRTYPE)), "plain file"),
+    Case("vrtbin: an absolute path", partial(
+        container, content=tar({"design.pdi": b"a", "/etc/evil.pdi": b"a"})), "a path that leaves the archive"),
+    Case("vrtbin: a path inside images", partial(
+        container, content=tar({"images/../../evil.pdi": b"a"})), "a path that leaves the archive"),
+    Case("vrtbin: nine designs", partial(
+        container, content=tar({"system_map.xml": b"a", **{f"{n}.pdi": b"a" for n in range(9)}})), "9 designs"),
     Case("vrtbin: a member twice", partial(
         container, content=tar({"design.pdi": b"a"})[:1024] + tar({"design.pdi": b"b"})), "twice"),
     Case("vrtbin: cut", partial(container, content=tar({"design.pdi": b"a" * 4096})[:1024]), "unexpected end of data"),

@@ -15,7 +15,7 @@ from .. import abi, native
 from ..emulated import Emulated
 from ..errors import LoraError
 from ..failure import to_error
-from ..vrtbin import emulation_design
+from ..vrtbin import SERVICE_MARK, emulation_design
 from .allocator import BUFFERS, MEMORY_BYTES, Allocator, Extent
 
 BAR_BYTES = 64 << 20
@@ -58,7 +58,13 @@ class Device:
     # --- requests ---
 
     def program(self, pdi: bytes) -> None:
-        """Loads a design. LoraError if it is not the emulation's or does not fit the board."""
+        """Loads a design. LoraError if it is not the emulation's or does not fit the board. A
+        service layer takes the kernels' design off the board, and holds nothing in emulation."""
+        if pdi == SERVICE_MARK:
+            with self._lock:
+                self._withdraw_bar()
+                self._power_off()
+            return
         design = emulation_design(pdi)
         with self._lock:
             self._withdraw_bar()

@@ -26,7 +26,7 @@ KINDS: tuple[tuple[bytes, Inspect, Table], ...] = (
     # a tar begins with its first member's name; it may be compressed with gzip
     *(
         (first, inspect_vrtbin, vrtbin_table)
-        for first in (b"system_map.xml", b"design.pdi", b"./", b"\x1f\x8b")
+        for first in (b"system_map.xml", b"design.pdi", b"images/", b"report_", b"./", b"\x1f\x8b")
     ),
 )
 
