@@ -1,6 +1,6 @@
-"""config.json of random models with scaled rotary positions: the families' models of
-tests/family_configs.py with other fields. 333 positions, the longest prompt of the parity tests, go
-beyond the original context of all but one."""
+"""config.json of random models with scaled rotary positions or sliding windows: the families'
+models of tests/family_configs.py with other fields. 333 positions, the longest prompt of the parity
+tests, go beyond the original context of all scalings but one, and beyond all windows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LLAMA = {
 SHORT = [1.0, 1.02, 1.1, 1.15, 1.2, 1.3]
 LONG = [1.0, 1.3, 2.1, 3.4, 5.5, 6.0]
 
-POSITION_CONFIGS: dict[str, dict[str, Any]] = {
+ROPE_CONFIGS: dict[str, dict[str, Any]] = {
     "qwen2_yarn": {
         **FAMILY_CONFIGS["qwen2_gqa_tied"],
         "rope_parameters": {
@@ -58,3 +58,27 @@ POSITION_CONFIGS: dict[str, dict[str, Any]] = {
         "rope_scaling": {"type": "dynamic", "factor": 1.5},
     },
 }  # fmt: skip
+
+WINDOW_CONFIGS: dict[str, dict[str, Any]] = {
+    "mistral_window": {
+        **_LLAMA, "model_type": "mistral", "architectures": ["MistralForCausalLM"],
+        "hidden_size": 112, "num_attention_heads": 7, "num_key_value_heads": 1,
+        "intermediate_size": 296, "vocab_size": 310, "max_position_embeddings": 384,
+        "sliding_window": 70,
+    },
+    "phi3_window": {**FAMILY_CONFIGS["phi3"], "sliding_window": 33},
+    "starcoder2_window": {**FAMILY_CONFIGS["starcoder2"], "sliding_window": 31},
+    "qwen2_window": {
+        **FAMILY_CONFIGS["qwen2"], "use_sliding_window": True, "max_window_layers": 1,
+        "sliding_window": 29,
+    },
+    "qwen3_window": {
+        **FAMILY_CONFIGS["qwen3_gqa_tied"], "use_sliding_window": True, "sliding_window": 27,
+        "layer_types": ["sliding_attention", "full_attention"],
+    },
+    "smollm3_window": {
+        **FAMILY_CONFIGS["smollm3_interval"], "use_sliding_window": True, "sliding_window": 32,
+    },
+}  # fmt: skip
+
+POSITION_CONFIGS = {**ROPE_CONFIGS, **WINDOW_CONFIGS}

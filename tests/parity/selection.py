@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -18,9 +19,10 @@ def slow_unless_quick(name: str) -> tuple[pytest.MarkDecorator, ...]:
     return () if name in QUICK else (pytest.mark.slow,)
 
 
-def every_variant() -> list[Any]:
-    """Parameters for `which`: all variants, the others marked slow."""
+def every_variant(without: Collection[str] = ()) -> list[Any]:
+    """Parameters for `which`: all variants but `without`, those that are not quick marked slow."""
     return [
         pytest.param(which, id=which.name, marks=slow_unless_quick(which.name))
         for which in VARIANTS
+        if which.name not in without
     ]

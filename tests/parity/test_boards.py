@@ -15,6 +15,7 @@ from tests.drive import Driver, Logits, open_runner
 from tests.oracle import Oracle, load_weights
 from tests.parity.score import SCALES, load_fixture, prompts, score
 from tests.parity.selection import every_variant
+from tests.position_configs import ROPE_CONFIGS  # on boards: tests/emu/test_positions.py
 from tests.variants import Scale, Variant, write_checkpoint
 
 
@@ -41,7 +42,7 @@ def same_bytes(ours: list[Logits], theirs: list[Logits]) -> bool:
 
 
 @pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("which", every_variant())
+@pytest.mark.parametrize("which", every_variant(without=ROPE_CONFIGS))
 def test_four_boards_agree_with_transformers(
     which: Variant, scale: Scale, tmp_path: Path, devices: tuple[str, ...]
 ) -> None:
@@ -54,7 +55,7 @@ def test_four_boards_agree_with_transformers(
 
 
 @pytest.mark.parametrize("boards", [1, 2, 8])
-@pytest.mark.parametrize("which", every_variant())
+@pytest.mark.parametrize("which", every_variant(without=ROPE_CONFIGS))
 def test_every_board_count_gives_the_oracles_bytes(
     which: Variant, boards: int, tmp_path: Path, devices: tuple[str, ...]
 ) -> None:
@@ -68,7 +69,7 @@ def test_every_board_count_gives_the_oracles_bytes(
     assert same_bytes(ours, by_rules(folder, tokens))
 
 
-@pytest.mark.parametrize("which", every_variant())
+@pytest.mark.parametrize("which", every_variant(without=ROPE_CONFIGS))
 def test_the_numpy_kernels_give_the_oracles_bytes(
     which: Variant, tmp_path: Path, devices: tuple[str, ...]
 ) -> None:

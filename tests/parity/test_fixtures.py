@@ -17,6 +17,7 @@ from lora_sdk.model.spec import ModelConfig, RopeConfig
 from tests.oracle import Oracle, load_weights
 from tests.parity.score import BOUND, PROMPTS, SCALES, Score, load_fixture, prompts, score
 from tests.parity.selection import every_variant, slow_unless_quick
+from tests.position_configs import WINDOW_CONFIGS
 from tests.variants import VARIANTS, Scale, Variant, variant, write_checkpoint
 
 Weights = dict[str, NDArray[np.float16]]
@@ -95,6 +96,15 @@ def swapped(name: str, axis: int) -> Change:
     return change
 
 
+def wider(by: int) -> Change:
+    """Windows of as many positions more."""
+
+    def change(config: ModelConfig, weights: Weights) -> ModelConfig:
+        return replace(config, windows=tuple(window and window + by for window in config.windows))
+
+    return change
+
+
 ROPE = (
     "llama",
     "llama_gqa_tied",
@@ -152,6 +162,10 @@ MISTAKES: list[tuple[str, str, Change]] = [
     ("llama_dynamic", "of the prompt", rope(context=118)),
     ("llama_dynamic", "not scaled", rope(kind="default")),
     ("phi_dynamic", "not scaled", rope(kind="default")),
+    *((name, f"window {by:+}", wider(by)) for name in WINDOW_CONFIGS for by in (-1, 1)),
+    ("qwen2_window", "the other layer", setting(windows=(29, 0))),
+    ("qwen3_window", "every layer", setting(windows=(27, 27))),
+    ("smollm3_window", "no window", setting(windows=())),
 ]
 
 

@@ -11,7 +11,7 @@ from lora_sdk.model.checkpoint import Checkpoint
 from tests.oracle import Oracle, load_weights
 from tests.parity.reference import reference_logits
 from tests.parity.score import SCALES, load_fixture, prompts, score, summarize
-from tests.position_configs import POSITION_CONFIGS
+from tests.position_configs import ROPE_CONFIGS
 from tests.variants import VARIANTS, Scale, Variant, variant, write_checkpoint
 
 pytestmark = [pytest.mark.parity, pytest.mark.usefixtures("parity_modules")]
@@ -33,7 +33,7 @@ def test_transformers_agrees_now(which: Variant, scale: Scale, tmp_path: Path) -
     assert error < 1e-4 * float(fixture[f"{scale}_std"])
 
 
-@pytest.mark.parametrize("name", POSITION_CONFIGS)
+@pytest.mark.parametrize("name", ROPE_CONFIGS)
 def test_a_prompt_as_long_as_the_context_has_its_factors(name: str, tmp_path: Path) -> None:
     """Without the reference's fixed factors transformers has these by the prompt's length."""
     folder = write_checkpoint(variant(name), tmp_path, "x3")

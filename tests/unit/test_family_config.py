@@ -30,7 +30,10 @@ YARN = {"rope_parameters": None, "rope_scaling": YARN_FIELDS}
 DYNAMIC = {"rope_type": "dynamic", "factor": 2.0}
 CONFIGS = {**FAMILY_CONFIGS, **POSITION_CONFIGS}
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
-    ("qwen2", {"use_sliding_window": True}, "use_sliding_window is True: a sliding window"),
+    ("qwen2", {"use_sliding_window": True, "sliding_window": -1}, "sliding_window is -1"),
+    ("qwen2", {"use_sliding_window": True, "layer_types": ["full_attention"]}, "layer_types"),
+    ("qwen2", {"use_sliding_window": True, "layer_types": ["full", "full"]}, "layer_types"),
+    ("qwen2", {"max_window_layers": -1}, "max_window_layers is -1"),
     ("qwen2", {"layer_types": ["full_attention", "sliding_attention"]}, "layer_types"),
     ("qwen2", {"rope_scaling": {"type": "mrope", "mrope_section": [1]}}, "type is 'mrope'"),
     ("qwen2", {"num_key_value_heads": 4}, "num_key_value_heads is 4"),
@@ -54,9 +57,9 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("stablelm", {"qk_layernorm": True}, "qk_layernorm is True: norms of q and k"),
     ("stablelm", {"hidden_act": "gelu"}, "hidden_act"),
     ("stablelm", {"use_qkv_bias": 1}, "use_qkv_bias is 1"),
-    ("starcoder2", {"sliding_window": 100}, "sliding_window 100 is shorter"),
+    ("starcoder2", {"sliding_window": 1.5}, "sliding_window is 1.5"),
     ("starcoder2", {"hidden_act": "silu"}, "hidden_act"),
-    ("phi3", {"sliding_window": 383}, "sliding_window 383 is shorter"),
+    ("phi3", {"sliding_window": "long"}, "sliding_window is 'long'"),
     (
         "phi3",
         {"rope_scaling": {"type": "longrope", "short_factor": [1.0]}},
@@ -77,7 +80,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("phi3", {"hidden_act": "gelu"}, "hidden_act"),
     ("gpt_bigcode", {"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx"),
     ("gpt_bigcode", {"multi_query": 1}, "multi_query is 1"),
-    ("qwen3", {"use_sliding_window": True}, "use_sliding_window is True: a sliding window"),
+    ("qwen3", {"use_sliding_window": 1}, "use_sliding_window is 1"),
     ("qwen3", {"head_dim": 23}, "head_dim is 23"),
     ("olmo2", {"clip_qkv": 8.0}, "clip_qkv"),
     ("olmo2", {"layer_types": ["sliding_attention"]}, "layer_types"),
@@ -85,7 +88,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("granite", {"logits_scaling": "16"}, "logits_scaling is '16'"),
     ("smollm3", {"no_rope_layers": [1]}, "no_rope_layers is [1]"),
     ("smollm3", {"no_rope_layers": [1, 2]}, "no_rope_layers is [1, 2]"),
-    ("smollm3", {"use_sliding_window": True}, "use_sliding_window is True"),
+    ("smollm3", {"layer_types": ["sliding_attention"] * 2}, "layer_types"),
     ("bloom", {"n_head": 7}, "hidden_size is 144"),
     ("bloom", {"apply_residual_connection_post_layernorm": True}, "behind the norms"),
     ("mpt", {"attn_config": {"alibi": False}}, "attn_config: alibi is False"),
@@ -114,6 +117,19 @@ def test_other_arithmetic_is_refused_by_name(
         load(tmp_path, {**CONFIGS[name], **fields})
     assert named in str(caught.value) and "config.json" in str(caught.value)
     assert "\n" not in str(caught.value) and len(str(caught.value)) <= 500
+
+
+def test_windows_of_some_layers(tmp_path: Path) -> None:
+    used = {"use_sliding_window": True, "num_hidden_layers": 4}
+    qwen2 = {**FAMILY_CONFIGS["qwen2"], **used}
+    assert load(tmp_path, qwen2 | {"max_window_layers": 3}).windows == (0, 0, 0, 64)
+    assert load(tmp_path, qwen2 | {"max_window_layers": 4}).windows == ()
+    assert load(tmp_path, qwen2 | {"sliding_window": 384}).windows == ()
+    kinds = ["sliding_attention", "full_attention"] * 2
+    assert load(tmp_path, qwen2 | {"layer_types": kinds}).windows == (64, 0, 64, 0)
+    smollm3 = {**FAMILY_CONFIGS["smollm3_interval"], **used, "sliding_window": 50}
+    assert load(tmp_path, smollm3).windows == (0, 50, 0, 50)
+    assert load(tmp_path, smollm3 | {"sliding_window": None}).windows == ()
 
 
 def test_qwen2_has_biases_on_q_k_and_v_alone(tmp_path: Path) -> None:

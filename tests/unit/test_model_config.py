@@ -159,7 +159,11 @@ REFUSED = [
     ("gpt2", {"n_head": 5}, "n_embd"),
     ("opt", {"activation_function": "silu"}, "activation_function"),
     ("opt", {"word_embed_proj_dim": -3}, "word_embed_proj_dim"),
-    ("mistral", {"sliding_window": 64}, "sliding_window"),
+    ("mistral", {"sliding_window": 0}, "sliding_window is 0"),
+    ("mistral", {"sliding_window": True}, "sliding_window is True"),
+    ("mistral", {"sliding_window": 64, "use_sliding_window": False}, "use_sliding_window is False"),
+    ("mistral", {"sliding_window": 64, "layer_types": ["full_attention"] * 2}, "layer_types"),
+    ("mistral", {"layer_types": ["sliding_attention"] * 2}, "layer_types"),
 ]
 
 
@@ -174,15 +178,15 @@ def test_other_arithmetic_is_refused_by_name(
 
 
 def test_a_window_that_is_never_reached_is_no_window(tmp_path: Path) -> None:
-    assert load(tmp_path, changed("mistral", sliding_window=384)).positions == 384
-    assert load(tmp_path, changed("mistral", sliding_window=64, use_sliding_window=False)).rope
+    assert load(tmp_path, changed("mistral", sliding_window=384)).windows == ()
+    assert load(tmp_path, changed("mistral", sliding_window=383)).windows == (383, 383)
+    assert load(tmp_path, changed("mistral", sliding_window=None)).windows == ()
 
 
 def test_mistral_without_the_field_has_its_default_window(tmp_path: Path) -> None:
     fields = changed("mistral", max_position_embeddings=8192)
     del fields["sliding_window"]
-    with pytest.raises(ModelError, match="sliding_window 4096"):
-        load(tmp_path, fields)
+    assert load(tmp_path, fields).windows == (4096, 4096)
 
 
 def test_unknown_architecture_lists_the_supported_ones(tmp_path: Path) -> None:

@@ -73,6 +73,15 @@ def test_rotary_positions_that_follow_the_context_are_named() -> None:
     assert report(make_plan(LLAMA2_7B, overlay(), board(), 4))["rope"] is None
 
 
+def test_windows_are_named_with_what_happens_to_pages() -> None:
+    config = replace(LLAMA2_7B, windows=(100, 0) * 16)
+    found = report(make_plan(config, overlay(), board(), 4))
+    assert found["windows"] == {"positions": [100], "layers": 16, "of": 32}
+    line = next(line for line in table(found).splitlines() if line.startswith("windows: "))
+    assert "16 of 32 layers read the last 100 positions" in line and "keep the pages" in line
+    assert report(make_plan(LLAMA2_7B, overlay(), board(), 4))["windows"] is None
+
+
 def test_spill_is_listed_with_its_cost() -> None:
     found = report(make_plan(LLAMA2_7B, overlay(), board(), 1))
     spilled = found["board"][0]["spilled"]

@@ -57,6 +57,21 @@ def test_the_same_step_takes_the_same_time_twice_and_by_given_lists() -> None:
     )
 
 
+def test_tiles_outside_a_window_are_not_charged() -> None:
+    """A row sees 40 of 128 positions: at most 3 tiles, in the layers that have the window."""
+    plain = timing(LLAMA, 1)
+    some = timing(replace(LLAMA, windows=(40, *[0] * (LLAMA.layers - 1))), 1)
+    ops = [
+        [op for op in found.step(steps.decode(128)).ops if op.category == "attention"]
+        for found in (plain, some)
+    ]
+    read = [[op.bytes for op in found if op.bytes] for found in ops]
+    assert len(read[0]) == LLAMA.layers and read[1][1:] == read[0][1:]
+    assert read[1][0] == read[0][0] * 3 / 4
+    macs = [found[0].macs for found in ops]
+    assert macs[1] == macs[0] * 40 / 128
+
+
 def test_a_slower_link_fewer_lanes_and_a_smaller_array_take_longer() -> None:
     whole = load_overlay("lora_f_u280")
     config = replace(shape_config("gpt2-345m"), layers=2)

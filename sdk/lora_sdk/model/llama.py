@@ -11,6 +11,7 @@ from lora_sdk.model.fields import Fields
 from lora_sdk.model.refused import refuse_window
 from lora_sdk.model.source import Source, biased, head, norm, table
 from lora_sdk.model.spec import BranchNorms, ModelConfig
+from lora_sdk.model.windows import read_window
 
 PREFIXES = ("model.", "")
 PROBE = "embed_tokens.weight"
@@ -26,9 +27,10 @@ def normalize(fields: Fields) -> ModelConfig:
     """The normalized configuration; ModelError names a field that is wrong or not supported."""
     mistral = fields.raw("model_type")[1] == "mistral"
     config = read_decoder(fields, "llama", MISTRAL if mistral else LLAMA)
-    # A null in the file switches the window off; only a missing field has the default.
-    silent = mistral and "sliding_window" not in fields.values
-    refuse_window(fields, config.positions, MISTRAL_WINDOW if silent else None)
+    if mistral:
+        config = replace(config, windows=read_window(fields, config, MISTRAL_WINDOW))
+    else:
+        refuse_window(fields, config.positions)
     return with_biases(config, fields)
 
 

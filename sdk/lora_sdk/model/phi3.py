@@ -4,14 +4,15 @@ part of each head where the configuration says so, longrope."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from lora_sdk.model.decoder import Defaults, read_decoder
 from lora_sdk.model.fields import Fields
 from lora_sdk.model.llama import IGNORED, PREFIXES, PROBE
-from lora_sdk.model.refused import refuse_window
 from lora_sdk.model.rope import head_order
 from lora_sdk.model.source import Source, head, linear, norm, reordered, table
 from lora_sdk.model.spec import ModelConfig, RopeKind
+from lora_sdk.model.windows import read_window
 
 __all__ = ["IGNORED", "PREFIXES", "PROBE", "normalize", "sources"]
 
@@ -29,8 +30,7 @@ DEFAULTS = Defaults(
 def normalize(fields: Fields) -> ModelConfig:
     """The normalized configuration; ModelError names a field that is wrong or not supported."""
     config = read_decoder(fields, "phi3", DEFAULTS)
-    refuse_window(fields, config.positions, None)
-    return config
+    return replace(config, windows=read_window(fields, config))
 
 
 def sources(config: ModelConfig) -> dict[str, Source]:

@@ -7,24 +7,23 @@ from dataclasses import replace
 from lora_sdk.model.decoder import Defaults, read_decoder
 from lora_sdk.model.fields import Fields
 from lora_sdk.model.llama import IGNORED, PREFIXES, PROBE, sources
-from lora_sdk.model.refused import refuse_layer_types
 from lora_sdk.model.spec import ModelConfig
+from lora_sdk.model.windows import read_layer_windows
 
 __all__ = ["IGNORED", "PREFIXES", "PROBE", "normalize", "sources"]
 
 
+WINDOW, FULL_LAYERS = 4096, 28  # of Qwen's configurations
 DEFAULTS = Defaults(kv_heads=32, ffn=22016, vocabulary=151936, positions=32768)
 
 
 def normalize(fields: Fields) -> ModelConfig:
     """The normalized configuration; ModelError names a field that is wrong or not supported."""
-    refuse_qwen_window(fields)
-    return replace(read_decoder(fields, "qwen2", DEFAULTS), qkv_bias=True)
+    config = read_decoder(fields, "qwen2", DEFAULTS)
+    return replace(config, qkv_bias=True, windows=read_qwen_windows(fields, config))
 
 
-def refuse_qwen_window(fields: Fields) -> None:
-    """ModelError: layers with a sliding window. Without use_sliding_window its size means none."""
-    fields.only("use_sliding_window", (False,), "a sliding window in some layers")
-    for name in ("sliding_window", "max_window_layers"):
-        fields.raw(name)
-    refuse_layer_types(fields)
+def read_qwen_windows(fields: Fields, config: ModelConfig) -> tuple[int, ...]:
+    """Layers from max_window_layers on have a sliding window where use_sliding_window is set."""
+    full = fields.integer("max_window_layers", FULL_LAYERS, 0)
+    return read_layer_windows(fields, config, WINDOW, lambda layer: layer >= full)

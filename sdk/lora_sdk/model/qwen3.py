@@ -7,7 +7,7 @@ from dataclasses import replace
 from lora_sdk.model.decoder import Defaults, read_decoder
 from lora_sdk.model.fields import Fields
 from lora_sdk.model.llama import IGNORED, PREFIXES, PROBE, sources, with_biases
-from lora_sdk.model.qwen2 import refuse_qwen_window
+from lora_sdk.model.qwen2 import read_qwen_windows
 from lora_sdk.model.spec import ModelConfig
 
 __all__ = ["IGNORED", "PREFIXES", "PROBE", "normalize", "sources"]
@@ -17,6 +17,5 @@ DEFAULTS = Defaults(kv_heads=32, head_dim=128, ffn=22016, vocabulary=151936, pos
 
 def normalize(fields: Fields) -> ModelConfig:
     """The normalized configuration; ModelError names a field that is wrong or not supported."""
-    refuse_qwen_window(fields)
     config = with_biases(read_decoder(fields, "qwen3", DEFAULTS), fields)
-    return replace(config, head_norms="heads")
+    return replace(config, head_norms="heads", windows=read_qwen_windows(fields, config))

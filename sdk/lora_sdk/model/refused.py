@@ -148,17 +148,14 @@ def refuse_unsupported(fields: Fields) -> None:
         refuse_layer_types(fields)
 
 
-def refuse_window(fields: Fields, positions: int, default: int | None) -> None:
-    """Refuse a sliding window that the model's `positions` would reach, or other layer types."""
-    name, window = fields.raw("sliding_window", default)
+def refuse_window(fields: Fields, positions: int) -> None:
+    """Refuse a sliding window that the model's `positions` would reach: the family has none."""
+    window = fields.integer("sliding_window", 0, 0)
     used = fields.flag("use_sliding_window", True)
-    if window is not None and (isinstance(window, bool) or not isinstance(window, int)):
-        raise fields.error(name, window, "an integer or null")
-    if used and window is not None and 0 < window < positions:
+    if used and 0 < window < positions:
         raise ModelError(
             f"{fields.where}: sliding_window {window} is shorter than max_position_embeddings"
-            f" {positions} and is not supported; set max_position_embeddings to {window} to use the"
-            " model within its window"
+            f" {positions}: a sliding window in a family without one is not supported"
         )
     refuse_layer_types(fields)
 

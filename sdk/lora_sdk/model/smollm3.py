@@ -1,4 +1,4 @@
-"""SmolLM3: LLaMA with some layers without rotary positions."""
+"""SmolLM3: LLaMA with some layers without rotary positions, and a sliding window in those."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import replace
 from lora_sdk.model.decoder import Defaults, read_decoder
 from lora_sdk.model.fields import Fields
 from lora_sdk.model.llama import IGNORED, PREFIXES, PROBE, sources, with_biases
-from lora_sdk.model.qwen2 import refuse_qwen_window
 from lora_sdk.model.spec import ModelConfig
+from lora_sdk.model.windows import read_layer_windows
 
 __all__ = ["IGNORED", "PREFIXES", "PROBE", "normalize", "sources"]
 
@@ -20,10 +20,11 @@ DEFAULTS = Defaults(
 
 def normalize(fields: Fields) -> ModelConfig:
     """The normalized configuration; ModelError names a field that is wrong or not supported."""
-    refuse_qwen_window(fields)
     config = with_biases(read_decoder(fields, "smollm3", DEFAULTS), fields)
     unrotated = read_unrotated(fields, config.layers)
-    return replace(config, unrotated=unrotated)
+    windows = read_layer_windows(fields, config, None, lambda layer: layer in unrotated)
+    fields.raw("max_window_layers")
+    return replace(config, unrotated=unrotated, windows=windows)
 
 
 def read_unrotated(fields: Fields, layers: int) -> frozenset[int]:

@@ -8,9 +8,9 @@ from lora_sdk.model.decoder import Defaults, read_decoder
 from lora_sdk.model.fields import Fields
 from lora_sdk.model.gpt2 import ACTIVATIONS
 from lora_sdk.model.llama import IGNORED, PREFIXES, PROBE
-from lora_sdk.model.refused import refuse_window
 from lora_sdk.model.source import Source, biased, head, norm, table
 from lora_sdk.model.spec import ModelConfig
+from lora_sdk.model.windows import read_window
 
 __all__ = ["IGNORED", "PREFIXES", "PROBE", "normalize", "sources"]
 
@@ -24,9 +24,14 @@ DEFAULTS = Defaults(
 def normalize(fields: Fields) -> ModelConfig:
     """The normalized configuration; ModelError names a field that is wrong or not supported."""
     config = read_decoder(fields, "starcoder2", DEFAULTS, "norm_epsilon")
-    refuse_window(fields, config.positions, None)
     bias = fields.flag("use_bias", True)
-    return replace(config, qkv_bias=bias, o_bias=bias, mlp_bias=bias)
+    return replace(
+        config,
+        qkv_bias=bias,
+        o_bias=bias,
+        mlp_bias=bias,
+        windows=read_window(fields, config),
+    )
 
 
 def sources(config: ModelConfig) -> dict[str, Source]:

@@ -30,6 +30,7 @@ def report(plan: Plan) -> dict[str, Any]:
         "scratch_pages": plan.scratch_pages,
         "rows_a_step": plan.row_limit,
         "rope": _rope(plan),
+        "windows": _windows(plan),
         "formats": _formats(plan.boards[0]),
         "kv_cache": plan.boards[0].kv.kind,
         "weight_bytes": plan.weight_bytes,
@@ -50,6 +51,15 @@ def _rope(plan: Plan) -> dict[str, Any] | None:
     if rope is None or rope.kind == "default":
         return None
     return {"type": rope.kind, "context": rope.context or None}
+
+
+def _windows(plan: Plan) -> dict[str, Any] | None:
+    """Sliding windows: their positions, and how many layers have one."""
+    windows = plan.config.windows
+    if not windows:
+        return None
+    sizes = sorted({window for window in windows if window})
+    return {"positions": sizes, "layers": sum(map(bool, windows)), "of": len(windows)}
 
 
 def _formats(board: BoardPlan) -> dict[str, int]:
@@ -166,6 +176,8 @@ def _remarks(found: dict[str, Any]) -> Iterator[str]:
             replicas.setdefault((replica["what"], replica["why"]), []).append(replica["bytes"])
     for (what, why), sizes in replicas.items():
         yield f"replica: {what}, {why}: {_mib(sum(sizes))} on {len(sizes)} boards"
+    if found["windows"]:
+        yield _window_line(found["windows"])
     rope = found["rope"]
     if rope and rope["context"]:
         yield (
@@ -175,6 +187,14 @@ def _remarks(found: dict[str, Any]) -> Iterator[str]:
     for board in found["board"]:
         if board["spilled"]:
             yield _spill_line(board["board"], board["spilled"])
+
+
+def _window_line(windows: dict[str, Any]) -> str:
+    sizes = ", ".join(map(str, windows["positions"]))
+    return (
+        f"windows: {windows['layers']} of {windows['of']} layers read the last {sizes} positions;"
+        " sequences keep the pages before them"
+    )
 
 
 def _spill_line(board: int, spilled: list[dict[str, Any]]) -> str:

@@ -1,4 +1,5 @@
-"""Longrope and dynamic NTK on boards: the engine's context decides at open, and nothing later."""
+"""Scaled rotary positions and sliding windows on boards. The engine's context decides about
+longrope and dynamic NTK at open, and nothing later."""
 
 from __future__ import annotations
 
@@ -17,9 +18,10 @@ from lora_sdk.model.rope import at_context
 from tests.drive import Driver, Logits, open_runner
 from tests.oracle import Oracle, load_weights
 from tests.parity.score import prompts
+from tests.position_configs import WINDOW_CONFIGS
 from tests.variants import variant, write_checkpoint
 
-NAMES = ("qwen2_yarn", "gpt_neox_yarn", "phi3_longrope", "llama_dynamic", "phi_dynamic")
+NAMES = ("gpt_neox_yarn", "phi3_longrope", "llama_dynamic")
 
 
 def by_rules(folder: Path, tokens: list[int], context: int | None) -> Logits:
@@ -40,6 +42,18 @@ def test_boards_give_the_oracles_bytes_at_either_context(name: str, tmp_path: Pa
                 assert Driver(runner).feed(0, tokens, (16, 1, 7)).tobytes() == wanted.tobytes()
         found[context] = wanted
     assert np.array_equal(found[64], found[None]) == name.endswith("yarn")
+
+
+@pytest.mark.parametrize("name", WINDOW_CONFIGS)
+def test_boards_and_kernels_give_the_oracles_bytes_with_windows(name: str, tmp_path: Path) -> None:
+    folder = write_checkpoint(variant(name), tmp_path, "x3")
+    tokens = prompts(variant(name))[2].tolist()
+    wanted = by_rules(folder, tokens, None)
+    for boards in (1, 4):
+        with open_runner(folder, boards) as runner:
+            assert Driver(runner).feed(0, tokens, (16, 1, 41)).tobytes() == wanted.tobytes()
+    with open_runner(folder, 2, kernels="numpy") as runner:
+        assert Driver(runner).feed(0, tokens[:40], (40,)).tobytes() == wanted[:40].tobytes()
 
 
 def test_an_engine_fixes_the_factors_and_keeps_them_on_fewer_boards(tmp_path: Path) -> None:
