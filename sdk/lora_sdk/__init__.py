@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         RequestError,
         TransportError,
     )
+    from lora_sdk.core.kv_arrays import KvArrays
     from lora_sdk.core.results import Delta, Output, Result, Verified
     from lora_sdk.core.step import Row, StepResult
     from lora_sdk.core.verify import Tree
@@ -50,6 +51,7 @@ _HOMES = {
     ),
     "lora_sdk.model.demo": ("demo_model_path",),
     "lora_sdk.engine.engine": ("Engine",),
+    "lora_sdk.core.kv_arrays": ("KvArrays",),
     "lora_sdk.core.results": ("Output", "Delta", "Result", "Verified"),
     "lora_sdk.sampling": ("BeamSearchParams", "SamplingParams"),
     "lora_sdk.core.step": ("Row", "StepResult"),
@@ -64,6 +66,7 @@ __all__ = [
     "Delta",
     "Engine",
     "HangError",
+    "KvArrays",
     "LinkError",
     "LoraError",
     "ModelError",

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from lora_sdk.core.kv_arrays import KvArrays
+
 
 @dataclass(frozen=True)
 class Uncommitted:
@@ -21,10 +23,12 @@ class Uncommitted:
 @dataclass(frozen=True)
 class Contents:
     """What the boards hold of a sequence: its pages in logical order, its committed tokens, by
-    position the inputs that were no tokens, and its rows in scratch slots, parents first."""
+    position the inputs that were no tokens, and its rows in scratch slots, parents first.
+    `imported`: K and V of its first positions, which no row computed."""
 
     sequence: int
     pages: tuple[int, ...]
     tokens: tuple[int, ...]
     vectors: dict[int, NDArray[np.float16]]
     rows: dict[int, Uncommitted]
+    imported: KvArrays | None = None

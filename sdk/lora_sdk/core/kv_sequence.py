@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from lora_host.errors import RequestError
 from lora_sdk.core.contents import Uncommitted
+from lora_sdk.core.kv_arrays import KvArrays
 
 __all__ = ["PAGE_POSITIONS", "KvSequence", "Uncommitted", "pages_for"]
 
@@ -31,6 +32,7 @@ class KvSequence:
     reserved: int = 0  # pages set aside for this sequence, not yet taken
     vectors: dict[int, NDArray[np.float16]] = field(default_factory=dict)  # by position
     digests: list[bytes] | None = None  # the root and those of the full pages; None: never cached
+    imported: KvArrays | None = None  # of the first positions: kept for a recovery
 
     def check_path(self, number: int, path: Sequence[int]) -> None:
         """RequestError if slots to commit are not a chain of rows from a root on. `number`: the

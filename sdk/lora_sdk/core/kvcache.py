@@ -15,6 +15,7 @@ from typing import Protocol
 from lora_host.errors import RequestError
 from lora_sdk.core.contents import Contents
 from lora_sdk.core.header_queue import Header, HeaderQueue
+from lora_sdk.core.kv_arrays import KvArrays
 from lora_sdk.core.kv_sequence import PAGE_POSITIONS, KvSequence, Uncommitted, pages_for
 from lora_sdk.core.kv_statistics import KvUse, PrefixCounts
 from lora_sdk.core.page_pool import PagePool
@@ -89,7 +90,14 @@ class KvCache:
         self._queue.clear()
         self._renumber_pages(first + total)
         return [
-            Contents(number, tuple(one.pages), tuple(one.tokens), one.vectors, dict(one.rows))
+            Contents(
+                number,
+                tuple(one.pages),
+                tuple(one.tokens),
+                one.vectors,
+                dict(one.rows),
+                one.imported,
+            )
             for number, one in self._open.items()
         ]
 
@@ -247,6 +255,7 @@ class KvCache:
             self._queue.add(KvOp.copy(parent.pages[full], page, rest))
         forked.tokens, forked.vectors = list(parent.tokens), dict(parent.vectors)
         forked.digests = None if parent.digests is None else list(parent.digests)
+        forked.imported = parent.imported
         self._queue.add(KvOp.length(child, len(forked.tokens)))
         if self._observer is not None:
             self._observer.forked(sequence, child)
@@ -276,7 +285,11 @@ class KvCache:
                 self._pool.share(page)
             digests = None if source.digests is None else list(source.digests)
             continued[child] = KvSequence(
-                pages, list(tokens), digests=digests, vectors=dict(source.vectors)
+                pages,
+                list(tokens),
+                digests=digests,
+                vectors=dict(source.vectors),
+                imported=source.imported,
             )
         for child, continuation in continued.items():
             self._replace(child, continuation)
@@ -300,7 +313,7 @@ class KvCache:
         owner = self._open[sequence]
         left, owner.pages = owner.pages, []
         owner.tokens, owner.digests = other.tokens, other.digests
-        owner.vectors = other.vectors
+        owner.vectors, owner.imported = other.vectors, other.imported
         for page in other.pages:
             self._append(sequence, page)
         for page in reversed(left):
@@ -427,6 +440,19 @@ class KvCache:
         """Give back what is reserved for a sequence beyond `pages` pages, its own included."""
         owner = self._get(sequence)
         owner.reserved = max(0, min(owner.reserved, pages - len(owner.pages)))
+
+    # --- imported positions ---------------------------------------------------------------------
+
+    def begin(self, sequence: int, tokens: Sequence[int], kv: KvArrays | None = None) -> None:
+        """Commit `tokens` to an empty sequence whose pages hold their K and V already.
+
+        `kv`: the same in the boards' column order, to be written again after a recovery; None: rows
+        of the tokens compute the same bytes."""
+        owner = self._get(sequence)
+        if owner.tokens or owner.rows or len(owner.pages) < pages_for(len(tokens)):
+            raise RequestError(f"sequence {sequence} is not empty, or has too few pages")
+        owner.tokens, owner.imported = list(tokens), kv
+        self._queue.add(KvOp.length(sequence, len(owner.tokens)))
 
     # --- rows -----------------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from lora_host.errors import (
     RequestError,
     TransportError,
 )
+from lora_sdk.core.kv_transfer import KvTransfer
 from lora_sdk.core.opening import replan
 from lora_sdk.core.replay import Replay
 from lora_sdk.core.survivors import Survivors, blamed
@@ -148,6 +149,7 @@ class Recovery:
             self._opened.plan.row_limit,
             self._opened.plan.overlay.max_scratch,
             abi.MAX_KV_OPS,
+            KvTransfer(self._opened).place,
         )
         replay.run(self._cache.lose(self._opened.plan.page_count))
         return loaded, replay.rows

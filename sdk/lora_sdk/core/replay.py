@@ -3,7 +3,7 @@
 The rows are those that ran before: committed tokens, then rows in scratch slots, in the same slots.
 K and V of a row depend on its tokens and adapter alone, not on the rows that share its step, so the
 boards hold the same bytes afterwards. Pages that sequences share are written by each of them, with
-the same bytes. The cache's books do not change.
+the same bytes. K and V that were imported are written again. The cache's books do not change.
 """
 
 from __future__ import annotations
@@ -12,16 +12,29 @@ from collections.abc import Callable, Sequence
 
 from lora_sdk.core.contents import Contents, Uncommitted
 from lora_sdk.core.header_queue import HeaderQueue
+from lora_sdk.core.kv_arrays import KvArrays
+from lora_sdk.core.kv_sequence import pages_for
 from lora_sdk.core.step import KvOp, Row
 
 RunStep = Callable[[Sequence[Row], Sequence[KvOp], Sequence[int]], object]
+WriteKv = Callable[[Sequence[int], KvArrays], object]
+"""Writes K and V to pages."""
 
 
 class Replay:
     """Replays sequences on boards whose tables are empty."""
 
-    def __init__(self, run: RunStep, row_limit: int, max_scratch: int, max_ops: int) -> None:
+    def __init__(
+        self,
+        run: RunStep,
+        row_limit: int,
+        max_scratch: int,
+        max_ops: int,
+        write_kv: WriteKv | None = None,
+    ) -> None:
+        """`write_kv`: None where no sequence was imported."""
         self.rows = 0  # that were run
+        self._write_kv = write_kv
         self._run_step = run
         self._row_limit = row_limit
         self._half = max_scratch // 2
@@ -34,6 +47,8 @@ class Replay:
             self._queue.add(KvOp.length(one.sequence, 0))
             for tile, page in enumerate(one.pages):
                 self._queue.add(KvOp.table(one.sequence, tile, page))
+            if one.imported is not None:
+                self._import(one, one.imported)
         self._run_committed([one for one in sequences if one.tokens])
         while self._queue:
             self._step(())
@@ -42,6 +57,11 @@ class Replay:
             chosen = held[start : start + self._row_limit]
             self._step([_scratch_row(*item) for item in chosen])
 
+    def _import(self, one: Contents, kv: KvArrays) -> None:
+        assert self._write_kv is not None
+        self._write_kv(one.pages[: pages_for(kv.positions)], kv)
+        self._queue.add(KvOp.length(one.sequence, kv.positions))
+
     def _run_committed(self, sequences: Sequence[Contents]) -> None:
         """Fill steps with tokens, sequence by sequence. No slot is in use yet. Steps take the two
         halves alternately, since a step's header commits the slots of the step before."""
@@ -49,7 +69,7 @@ class Replay:
         rows: list[Row] = []
         commits: list[tuple[KvOp, list[int]]] = []
         for one in sequences:
-            start = 0
+            start = 0 if one.imported is None else one.imported.positions
             while start < len(one.tokens):
                 count = min(limit - len(rows), len(one.tokens) - start)
                 first = self._turn * self._half + len(rows)

@@ -21,6 +21,7 @@ from lora_sdk.timing.step import StepShape, of_rows
 
 if TYPE_CHECKING:
     from lora_host.cluster import Cluster
+    from lora_sdk.model.quantization import AttentionScales
     from lora_sdk.model.spec import ModelConfig
 
 __all__ = ["KvOp", "Row", "Runner", "StepResult"]
@@ -64,6 +65,11 @@ class Runner:
         self.on_step: Callable[[StepShape], None] | None = None  # called with every completed step
         for board in plan.boards:
             self._register(board)
+
+    @property
+    def attention_scales(self) -> tuple[AttentionScales, ...]:
+        """Static scales of q, k and v by layer, empty without INT8 attention."""
+        return () if self._scales is None else tuple(self._scales.attention)
 
     def restore(self) -> int:
         """Set boards up again that were reset, arenas included: links, weights where their sums

@@ -26,6 +26,7 @@ from lora_sdk.engine.ends import Ends, OnError, OnResult
 from lora_sdk.engine.forward import forward
 from lora_sdk.engine.generator import Generator
 from lora_sdk.engine.greedy import BoardLoop, GreedyLoop
+from lora_sdk.engine.kv_api import KvApi
 from lora_sdk.engine.prefix_source import PrefixSource
 from lora_sdk.engine.requests import OnDelta, Request
 from lora_sdk.engine.submission import (
@@ -106,6 +107,7 @@ class Engine:
         self._token_api = TokenApi(
             lock, self._cache, self._stepper, self._adapters, plan, self._requests
         )
+        self._kv_api = KvApi(lock, self._cache, self._stepper, self._adapters, self._loaded)
         self._closed = False
 
     def _prefix_source(self, options: EngineOptions) -> PrefixSource | None:
@@ -367,6 +369,8 @@ class Engine:
     prefill = forward("_token_api", TokenApi.prefill)
     verify = forward("_token_api", TokenApi.verify)
     sampler = forward("_token_api", TokenApi.sampler)
+    export_kv = forward("_kv_api", KvApi.export_kv)
+    import_kv = forward("_kv_api", KvApi.import_kv)
 
     # --- adapters -------------------------------------------------------------------------------
 

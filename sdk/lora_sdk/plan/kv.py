@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lora_host import abi
@@ -63,6 +64,18 @@ class KvLayout:
         bank = self.bank_first + block % self.bank_count
         line = self.line + block // self.bank_count * self.block_lines
         return bank, line * abi.LINE_BYTES
+
+    def first_block(self, page: int, layer: int) -> int:
+        """Number of the first block of a layer in a page."""
+        return page * self.page_stride + layer * self.heads * 2
+
+    def runs(self, first: int, count: int) -> Iterator[tuple[int, int, slice]]:
+        """Where blocks first .. first+count-1 lie: (bank, byte offset, which of them), each without
+        a gap in its bank."""
+        for index in range(min(count, self.bank_count)):
+            bank, row = (first + index) % self.bank_count, (first + index) // self.bank_count
+            offset = (self.line + row * self.block_lines) * abi.LINE_BYTES
+            yield self.bank_first + bank, offset, slice(index, None, self.bank_count)
 
     def capacity(self, bank_lines: int) -> int:
         """Pages that fit if the smallest bank has `bank_lines` lines in total."""
