@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from openai import BadRequestError, NotFoundError
 
@@ -117,6 +119,26 @@ def test_echo_is_streamed_first(server: Served) -> None:
     )
     assert "".join(chunk.choices[0].text for chunk in chunks) == whole.choices[0].text
     assert whole.choices[0].text.startswith(PROMPT)
+
+
+@pytest.mark.parametrize("limit", [0, 3])
+def test_echo_with_logprobs_is_streamed_as_answered(server: Served, limit: int) -> None:
+    fields: dict[str, Any] = {
+        "model": "demo", "prompt": [PROMPT, "def f("], "max_tokens": limit, "logprobs": 2,
+        "echo": True, "temperature": 0.8, "seed": 4, "n": 2,
+    }  # fmt: skip
+    whole = server.client().completions.create(**fields)
+    shown: dict[int, list[Any]] = {}
+    for chunk in server.client().completions.create(**fields, stream=True):
+        shown.setdefault(chunk.choices[0].index, []).append(chunk.choices[0])
+    assert sorted(shown) == [0, 1, 2, 3]
+    for choice in whole.choices:
+        parts = [part.logprobs for part in shown[choice.index] if part.logprobs]
+        assert choice.logprobs is not None
+        for name, values in choice.logprobs:
+            assert [one for part in parts for one in getattr(part, name)] == values
+        assert "".join(part.text for part in shown[choice.index]) == choice.text
+        assert shown[choice.index][-1].finish_reason == choice.finish_reason
 
 
 def test_extras_of_vllm(server: Served) -> None:

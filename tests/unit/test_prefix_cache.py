@@ -49,7 +49,7 @@ def test_a_chat_computes_only_new_tokens(loop: bool) -> None:
 def test_requests_that_arrive_together_compute_their_prefix_once() -> None:
     bench = Sharing(sequences=16, pages=40)
     prefix = text(150)
-    requests = [bench.submit([*prefix, i, i + 1], max_tokens=4) for i in range(16)]
+    requests = [bench.submit([*prefix, i, i + 1], max_tokens=8) for i in range(16)]
     most = 0
     while bench.generator.advance(True):
         held = {page for number in range(16) if bench.cache.is_open(number)
@@ -57,9 +57,9 @@ def test_requests_that_arrive_together_compute_their_prefix_once() -> None:
         most = max(most, len(held))
     assert most == 4 + 16  # 4 full pages once, and the last one of each
     # 128 tokens once; the others copy none of the 22 after them, for no sequence had ended.
-    assert bench.rows == 128 + 16 * (24 + 3)
+    assert bench.rows == 128 + 16 * (24 + 7)
     for request in requests:
-        assert list(request.result().token_ids) == greedy_tokens(request.tokens, 4)
+        assert list(request.result().token_ids) == greedy_tokens(request.tokens, 8)
     bench.check_settled()
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from lora_host.errors import LinkError, ModelError, RequestError
 from lora_sdk.core.results import Delta
+from lora_sdk.core.step import Row, StepResult
 from lora_sdk.engine.generator import Generator
 from lora_sdk.engine.requests import Request, Sample
 from lora_sdk.sampling import Sampler, SamplingParams
@@ -385,3 +389,72 @@ def test_threads_may_submit_while_another_advances() -> None:
     assert len(requests) == 12
     for request in requests:
         assert list(request.result().token_ids) == greedy_tokens(request.tokens, 4)
+
+
+class Paced(Driven):
+    """A bench whose steps take 3 s and half a second a row."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **sizes: int) -> None:
+        super().__init__(**sizes)
+        self.now = 0.0
+        clock = SimpleNamespace(perf_counter=lambda: self.now, sleep=time.sleep)
+        monkeypatch.setattr("lora_sdk.engine.step_loop.time", clock)
+        run = self.runner.step
+
+        def step(rows: Sequence[Row], *header: Any) -> StepResult:
+            self.now += 3 + 0.5 * len(rows)
+            return run(rows, *header)
+
+        monkeypatch.setattr(self.runner, "step", step)
+
+    def stream(self, tokens: Sequence[int], **fields: object) -> Request:
+        """A request whose tokens somebody waits for."""
+        request = self.request(tokens, **fields)
+        request.on_delta = lambda delta: None
+        self.generator.submit(request)
+        return request
+
+    def steps_of(self, request: Sequence[int]) -> list[int]:
+        """Rows of a sequence in each step that had some."""
+        counts = [sum(row.sequence in request for row in rows) for rows in self.runner.steps]
+        return [count for count in counts if count]
+
+
+def test_a_prompt_stretches_the_steps_of_a_stream_to_twice_their_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    driven = Paced(monkeypatch, row_limit=64)
+    stream = driven.stream([1, 2], max_tokens=60)
+    for _ in range(10):
+        driven.generator.advance()
+    prompt = driven.submit(list(range(200)), max_tokens=1)
+    driven.finish()
+    rows = driven.steps_of([1])
+    assert rows[0] == 7 == max(rows)  # 3.5 s for the stream's row, 3.5 s for 7 rows
+    assert list(stream.result().token_ids) == greedy_tokens([1, 2], 60)
+    assert list(prompt.result().token_ids) == greedy_tokens(list(range(200)), 1)
+
+
+def test_prompts_take_all_rows_where_nobody_waits_for_tokens(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    driven = Paced(monkeypatch, row_limit=64)
+    driven.submit([1, 2], max_tokens=60)
+    for _ in range(10):
+        driven.generator.advance()
+    driven.submit(list(range(200)), max_tokens=1)
+    driven.finish()
+    assert driven.steps_of([1])[0] == 63
+
+
+def test_prompts_have_a_share_of_the_rows_whatever_streams(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    driven = Paced(monkeypatch, row_limit=32, sequences=41, pages=150, scratch=300)
+    streams = [driven.stream([i], max_tokens=40) for i in range(40)]
+    driven.generator.advance()
+    driven.stream(list(range(50)), max_tokens=1)
+    for _ in range(25):
+        driven.generator.advance()
+    assert driven.steps_of([40]) == [2] * 25
+    assert {len(stream.samples[0].output) for stream in streams} <= {19, 20}

@@ -117,7 +117,8 @@ class Delta:
     """A streamed delta: of output `index`, the text that became definite with `token_id`.
 
     The last delta of an output has a `finish_reason`. Its `token_id` is None if only held-back text
-    was left.
+    was left. The first delta of a request has its `prompt_logprobs`, as Result has them, if they
+    were requested.
     """
 
     index: int
@@ -126,6 +127,7 @@ class Delta:
     logprobs: PositionLogprobs | None = None
     finish_reason: str | None = None
     stop_reason: str | int | None = None
+    prompt_logprobs: tuple[PositionLogprobs | None, ...] | None = None
 
     def __init__(  # runs per token: one dict update is faster than a call per field
         self,
@@ -135,6 +137,7 @@ class Delta:
         logprobs: PositionLogprobs | None = None,
         finish_reason: str | None = None,
         stop_reason: str | int | None = None,
+        prompt_logprobs: tuple[PositionLogprobs | None, ...] | None = None,
     ) -> None:
         self.__dict__.update(
             index=index,
@@ -143,6 +146,7 @@ class Delta:
             logprobs=logprobs,
             finish_reason=finish_reason,
             stop_reason=stop_reason,
+            prompt_logprobs=prompt_logprobs,
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lora_sdk.core.results import Delta, Output, Result, Timing
 from lora_sdk.core.speculation_statistics import SpeculationStatistics
@@ -137,6 +137,8 @@ class Request:
         """Pass a delta to the callback and record the times."""
         if self.first_token is None and delta.token_id is not None:
             self.first_token = time.monotonic()
+            if self.params.prompt_logprobs is not None:
+                delta = replace(delta, prompt_logprobs=tuple(self.prompt_logprobs))
         if self.on_delta is not None and self.on_delta(delta) is True:
             self.cancel()
         if delta.finish_reason is not None and self.done:

@@ -3,8 +3,9 @@
 First come, first served. A request starts once there are pages for its prompt and one for each
 running sequence to grow into. If pages run out later, the youngest sequence is preempted: it
 gives back what it holds and waits at the front of the queue, to be rebuilt from its prompt and its
-emitted tokens. Every running sequence gets one row of each step while there are rows. The remaining
-rows go to prompts, oldest first.
+emitted tokens. Every decoding sequence gets one row of each step while there are rows. The
+remaining rows go to prompts, oldest first; while a stream decodes, no more of them than its pace
+allows. Prompts always have a minimum share.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from lora_host.errors import AdapterError, LoraError, RequestError
 from lora_sdk.core.kvcache import PAGE_POSITIONS, KvCache, pages_for
 from lora_sdk.engine.beams import BeamGroup, beam_samples
 from lora_sdk.engine.kv_source import KvSource, NewSequence, OwnPrefill
+from lora_sdk.engine.pace import Pace
 from lora_sdk.engine.requests import Request, Sample, positions_of
 
 if TYPE_CHECKING:
@@ -95,6 +97,11 @@ class Track:
     beams: BeamGroup | None = None  # the group that it belongs to: scheduled and ended as one
 
     @property
+    def streaming(self) -> bool:
+        """Whether somebody waits for each of its tokens."""
+        return self.left == 1 and self.request.on_delta is not None
+
+    @property
     def prefilling(self) -> bool:
         """Whether its prompt is not fully computed yet."""
         return self.computed < len(self.request.tokens)
@@ -156,6 +163,7 @@ class Scheduler:
         self._row_limit = row_limit
         self._waiting: deque[Group] = deque()
         self.running: list[Track] = []
+        self.pace = Pace(row_limit)
         self._next_track = 0
         self._arrivals = 0
         self.preempted = 0  # sequences that gave their pages back before their end
@@ -270,15 +278,18 @@ class Scheduler:
         """The slices of the next step, with at most `free_rows` rows in total."""
         budget = self.free_rows
         ready = [track for track in self.running if track.left and not track.fetching]
-        tracks = self._round_robin(ready, budget)
-        counts = {id(track): 1 for track in tracks}
-        budget -= len(tracks)
-        for track in ready:  # the remaining rows go to prompts, oldest first
-            if id(track) in counts:
-                more = min(budget, track.left - 1)
-                counts[id(track)] += more
-                budget -= more
-        return [Slice(track, counts[id(track)]) for track in tracks]
+        prompts = [track for track in ready if track.left > 1]
+        share = min(self.pace.share, sum(track.left for track in prompts))
+        others = [track for track in ready if track.left == 1]
+        chosen = self._round_robin(others, max(budget - share, min(1, budget)))
+        counts = {id(track): 1 for track in chosen}
+        budget -= len(chosen)
+        if any(track.streaming for track in chosen):
+            budget = min(budget, self.pace.prompt_rows(len(chosen)))
+        for track in prompts:
+            counts[id(track)] = min(budget, track.left)
+            budget -= counts[id(track)]
+        return [Slice(track, counts[id(track)]) for track in ready if counts.get(id(track))]
 
     def fork(self, track: Track) -> list[Track]:
         """Start the siblings of a track whose prompt is computed. They share its prompt."""

@@ -156,6 +156,7 @@ class StepLoop:
             first = len(rows)
             rows += self._rows(chunk)
             parts.append(range(first, len(rows)))
+        began = time.perf_counter()
         try:
             result = self._stepper.run(rows)
         except ModelError as error:
@@ -164,6 +165,7 @@ class StepLoop:
             else:
                 self._fail_owner(slices, error)
             return
+        self._scheduler.pace.note(len(rows), time.perf_counter() - began)
         for chunk, part in zip(slices, parts, strict=True):
             if chunk.track not in self._scheduler.running:  # its request failed above
                 continue
@@ -357,6 +359,7 @@ class StepLoop:
     def _run_greedy(self, track: Track, loop: GreedyLoop, max_tokens: int) -> None:
         request = track.request
         self._affected = [request]
+        began, before = time.perf_counter(), self.new_tokens
 
         def on_token(token: int) -> bool:
             delta = track.sample.accept(token)
@@ -375,6 +378,8 @@ class StepLoop:
         finally:
             if self._cache.is_open(track.sequence):
                 self._cache.trim(track.sequence)
+        if emitted := self.new_tokens - before:
+            self._scheduler.pace.note(1, (time.perf_counter() - began) / emitted)
         if request.done or request.error is not None:
             self._scheduler.remove(request)
 

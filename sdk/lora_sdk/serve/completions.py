@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -35,10 +35,6 @@ class CompletionBody(SamplingFields):
 
     def check(self) -> None:
         super().check()
-        if self.stream and self.echo and self.logprobs is not None:
-            raise ApiError(
-                400, "echo with logprobs cannot be streamed; set stream to false", param="echo"
-            )
         if self.max_tokens == 0 and not self.echo:
             raise ApiError(400, "max_tokens 0 needs echo", param="max_tokens")
 
@@ -68,6 +64,10 @@ class _Prepared:
     def scored(self) -> bool:
         return self.body.max_tokens == 0
 
+    def finish(self, reason: str | None) -> str | None:
+        """The reason that a choice shows."""
+        return "length" if reason and self.scored else finish_reason(reason)
+
     @property
     def usage(self) -> Usage:
         """Prompt tokens alone."""
@@ -96,24 +96,15 @@ async def stream(
     more: dict[str, Any] = {}
     if options is not None and options.include_usage:
         more["usage"] = None
-    parts: dict[int, CompletionLogprobs] = {}
-    echoed: set[int] = set()
+    choices = _Choices(prepared)
     async with aclosing(stream_all(service, caller, prepared.jobs, usage)) as deltas:
         async for job, delta in deltas:
             if not prepared.scored:
                 usage.completion += delta.token_id is not None
-            number = job * body.n + delta.index
-            text = "" if prepared.scored else delta.text
-            if body.echo and number not in echoed:
-                echoed.add(number)
-                text = prepared.texts[job] + text
             if options is not None and options.continuous_usage_stats:
                 more["usage"] = usage.as_dict()
-            choice = _chunk_choice(number, text, delta)
-            if delta.logprobs is not None and delta.token_id is not None:
-                part = parts.setdefault(number, CompletionLogprobs(prepared.names))
-                choice["logprobs"] = part.part([delta.token_id], [delta.logprobs])
-            if text or choice["logprobs"] or delta.finish_reason:
+            choice = choices.chunk(job, delta)
+            if choice["text"] or choice["logprobs"] or delta.finish_reason:
                 yield prepared.heading.answer([choice], **more)
     if options is not None and options.include_usage:
         yield prepared.heading.answer([], usage=usage.as_dict())
@@ -175,7 +166,7 @@ def _choice(prepared: _Prepared, job: int, result: Result, output: Output) -> di
         "index": job * body.n + output.index,
         "text": text,
         "logprobs": None,
-        "finish_reason": "length" if prepared.scored else finish_reason(output.finish_reason),
+        "finish_reason": prepared.finish(output.finish_reason),
         "stop_reason": None if prepared.scored else output.stop_reason,
     }
     if output.logprobs is not None:
@@ -190,11 +181,36 @@ def _choice(prepared: _Prepared, job: int, result: Result, output: Output) -> di
     return choice
 
 
-def _chunk_choice(number: int, text: str, delta: Delta) -> dict[str, Any]:
-    return {
-        "index": number,
-        "text": text,
-        "logprobs": None,
-        "finish_reason": finish_reason(delta.finish_reason),
-        "stop_reason": delta.stop_reason,
-    }
+class _Choices:
+    """The choices of a stream, chunk by chunk. The first chunk of each has what echo shows."""
+
+    def __init__(self, prepared: _Prepared) -> None:
+        self._prepared = prepared
+        self._prompts: dict[int, Sequence[PositionLogprobs | None]] = {}  # by job
+        self._parts: dict[int, CompletionLogprobs] = {}  # by choice, once it has begun
+
+    def chunk(self, job: int, delta: Delta) -> dict[str, Any]:
+        """The choice that a delta is a part of."""
+        prepared, body = self._prepared, self._prepared.body
+        number = job * body.n + delta.index
+        if delta.prompt_logprobs is not None:
+            self._prompts[job] = delta.prompt_logprobs
+        text = "" if prepared.scored else delta.text
+        tokens: list[int] = []
+        entries: list[PositionLogprobs | None] = []
+        if number not in self._parts:
+            self._parts[number] = CompletionLogprobs(prepared.names)
+            if body.echo:
+                text = prepared.texts[job] + text
+                entries += self._prompts.get(job, ())
+                tokens += prepared.jobs[job].tokens[: len(entries)]
+        if delta.logprobs is not None and delta.token_id is not None and not prepared.scored:
+            tokens.append(delta.token_id)
+            entries.append(delta.logprobs)
+        return {
+            "index": number,
+            "text": text,
+            "logprobs": self._parts[number].part(tokens, entries) if tokens else None,
+            "finish_reason": prepared.finish(delta.finish_reason),
+            "stop_reason": None if prepared.scored else delta.stop_reason,
+        }

@@ -28,7 +28,7 @@ async def run_all(service: Service, caller: Caller, jobs: Sequence[Job]) -> list
     """The results of all jobs; the first that fails ends the others. Raises ApiError."""
     tickets, jobs = _enter(service, caller, jobs), _salted(service, caller, jobs)
     tasks = [
-        asyncio.ensure_future(_run(service, job, ticket))
+        asyncio.ensure_future(_run(service, caller, job, ticket))
         for job, ticket in zip(jobs, tickets, strict=True)
     ]
     try:
@@ -47,7 +47,7 @@ async def stream_all(
     tickets, jobs = _enter(service, caller, jobs), _salted(service, caller, jobs)
     queue: asyncio.Queue[tuple[int, Delta | None]] = asyncio.Queue()
     tasks = [
-        asyncio.ensure_future(_pump(service, job, ticket, index, queue, usage))
+        asyncio.ensure_future(_pump(service, caller, job, ticket, index, queue, usage))
         for index, (job, ticket) in enumerate(zip(jobs, tickets, strict=True))
     ]
     left, tokens = len(jobs), 0
@@ -88,8 +88,8 @@ async def _end(tasks: Sequence[asyncio.Future[Any]], tickets: Sequence[Ticket]) 
         ticket.release()
 
 
-async def _run(service: Service, job: Job, ticket: Ticket) -> Result:
-    clock = service.metrics.clock(len(job.tokens))
+async def _run(service: Service, caller: Caller, job: Job, ticket: Ticket) -> Result:
+    clock = service.metrics.clock(len(job.tokens), caller.counts)
     await ticket.wait()
     clock.granted()
     try:
@@ -105,13 +105,14 @@ async def _run(service: Service, job: Job, ticket: Ticket) -> Result:
 
 async def _pump(
     service: Service,
+    caller: Caller,
     job: Job,
     ticket: Ticket,
     index: int,
     queue: asyncio.Queue[tuple[int, Delta | None]],
     usage: Usage,
 ) -> None:
-    clock = service.metrics.clock(len(job.tokens))
+    clock = service.metrics.clock(len(job.tokens), caller.counts)
 
     def ended(result: Result) -> None:
         usage.cached += result.cached_tokens

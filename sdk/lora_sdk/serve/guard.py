@@ -31,6 +31,7 @@ class Guard:
         self._app = app
         self._keys = tuple(service.settings.keys)
         self._metrics = service.metrics
+        self._traces = service.traces
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -63,7 +64,22 @@ class Guard:
         finally:
             status = _CLIENT_GONE if caller.gone else status
             self._metrics.responded(status)
-            _log(scope, caller, status, time.monotonic() - since)
+            self._tell(scope, caller, status, time.monotonic() - since)
+
+    def _tell(self, scope: Scope, caller: Caller, status: int, seconds: float) -> None:
+        """Log a request that ends now, and trace it."""
+        line = {
+            "request": caller.request_id,
+            "client": caller.client,
+            "method": scope["method"],
+            "path": scope["path"][:200],
+            "status": status,
+            "seconds": round(seconds, 4),
+            **caller.counts,
+        }
+        LOG.info(json.dumps(line))
+        if self._traces is not None:
+            self._traces.record(Headers(scope=scope), line, seconds)
 
     def _client(self, scope: Scope) -> str:
         """The name of who asks, by key or by address; ApiError 401 for a wrong key."""
@@ -80,19 +96,3 @@ class Guard:
                 code="invalid_api_key",
             )  # fmt: skip
         return f"key {matches.index(True)}"
-
-
-def _log(scope: Scope, caller: Caller, status: int, seconds: float) -> None:
-    LOG.info(
-        json.dumps(
-            {
-                "request": caller.request_id,
-                "client": caller.client,
-                "method": scope["method"],
-                "path": scope["path"][:200],
-                "status": status,
-                "seconds": round(seconds, 4),
-                **caller.counts,
-            }
-        )
-    )

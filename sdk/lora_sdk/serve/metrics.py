@@ -46,11 +46,11 @@ class Metrics:
         """All of it, for Prometheus."""
         return generate_latest(self._registry)
 
-    def clock(self, prompt_tokens: int) -> RequestClock:
-        """For a prompt that enters the queue now."""
+    def clock(self, prompt_tokens: int, counts: dict[str, object]) -> RequestClock:
+        """For a prompt that enters the queue now; `counts` receive its times, for the log."""
         self._prompt.inc(prompt_tokens)
         self._prompts.observe(prompt_tokens)
-        return RequestClock(self)
+        return RequestClock(self, counts)
 
     def _gauge(self, name: str, text: str, value: Callable[[], float]) -> None:
         Gauge(name, text, registry=self._registry).set_function(value)
@@ -66,17 +66,25 @@ class Metrics:
 
 
 class RequestClock:
-    """Notes the times of one prompt in the metrics."""
+    """Notes the times of one prompt in the metrics, and of a request's prompts in its counts: the
+    longest wait in the queue, `queued`, and the first token, `first_token`."""
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: Metrics, counts: dict[str, object]) -> None:
         self._metrics = metrics
+        self._counts = counts
         self._began = time.monotonic()
         self._last: dict[int, float] = {}  # sample -> time of its last token
         self._tokens = 0
 
     def granted(self) -> None:
         """It left the queue."""
-        self._metrics._queued.observe(time.monotonic() - self._began)
+        seconds = time.monotonic() - self._began
+        self._metrics._queued.observe(seconds)
+        self._counts["queued"] = round(seconds, 4)  # prompts leave the queue in order
+
+    def _first_token(self, seconds: float) -> None:
+        self._metrics._first.observe(seconds)
+        self._counts.setdefault("first_token", round(seconds, 4))
 
     def received(self, delta: Delta) -> None:
         """A delta came."""
@@ -84,7 +92,7 @@ class RequestClock:
         if delta.token_id is not None:
             metrics._generated.inc()
             if not self._last:
-                metrics._first.observe(now - self._began)
+                self._first_token(now - self._began)
             if delta.index in self._last:
                 metrics._between.observe(now - self._last[delta.index])
             self._last[delta.index] = now
@@ -101,7 +109,7 @@ class RequestClock:
         """All samples are finished, and were not streamed."""
         metrics = self._metrics
         before = time.monotonic() - self._began - result.timing.total
-        metrics._first.observe(max(0.0, before) + result.timing.first_token)
+        self._first_token(max(0.0, before) + result.timing.first_token)
         metrics._generated.inc(result.completion_tokens)
         for output in result.outputs:
             metrics._success.labels(output.finish_reason).inc()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lora_host.errors import HangError, LoraError
+from lora_host.errors import HangError, LoraError, RequestError
 from lora_sdk.serve.attend import Attendants
 from lora_sdk.serve.constraint import Compiler, Constraint
 from lora_sdk.serve.errors import ApiError, from_engine
@@ -21,6 +21,7 @@ from lora_sdk.serve.settings import Settings
 if TYPE_CHECKING:
     from lora_sdk.core.options import Progress
     from lora_sdk.engine.engine import Engine
+    from lora_sdk.serve.tracing import Traces
 
 CALLER = "lora.caller"
 """Where a request's scope holds its Caller."""
@@ -52,6 +53,7 @@ class Service:
         self.attendants = Attendants()
         self.gate = Gate(1, 0)
         self.metrics = Metrics(lambda: self.gate.running, lambda: self.gate.waiting)
+        self.traces = _traces(settings)
         self._engine: Engine | None = None
         self._compiler: Compiler | None = None
         self.adapters: list[str] = []
@@ -102,6 +104,8 @@ class Service:
         engine, self._engine = self._engine, None
         if engine is not None:
             await asyncio.to_thread(engine.close)
+        if self.traces is not None:
+            await asyncio.to_thread(self.traces.close)
 
     def failed(self, error: LoraError) -> ApiError:
         """What a client is told of the engine's error. A hang, or boards that cannot be recovered,
@@ -154,3 +158,16 @@ class Service:
                 param="prompt",
                 code="context_length_exceeded",
             )
+
+
+def _traces(settings: Settings) -> Traces | None:
+    """What sends traces, if they are wanted. RequestError where its packages are missing."""
+    if settings.otlp_traces_endpoint is None:
+        return None
+    try:
+        from lora_sdk.serve.tracing import Traces
+    except ImportError as error:
+        raise RequestError(
+            f"traces need the package {error.name}; install lora-fpga[traces]"
+        ) from None
+    return Traces(settings.otlp_traces_endpoint, settings.name)

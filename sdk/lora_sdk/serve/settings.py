@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,6 +75,13 @@ class Settings:
         high=MAX_SECONDS,
         above=True,
     )
+    otlp_traces_endpoint: str | None = option(
+        None,
+        help="OpenTelemetry collector that receives a trace of each request, over HTTP",
+        unset="no traces",
+        flags=("--otlp-traces-endpoint",),
+        metavar="URL",
+    )
     drain_timeout: float = option(
         30.0,
         help="seconds in which running requests may end once the server is stopped",
@@ -85,6 +93,12 @@ class Settings:
 
     def __post_init__(self) -> None:
         check_options(self)
+        url = self.otlp_traces_endpoint
+        if url is not None and not re.fullmatch(r"https?://[!-~]{1,2000}", url):
+            raise RequestError(
+                f"otlp_traces_endpoint is {url!r:.200}; expected a URL such as "
+                "http://127.0.0.1:4318/v1/traces"
+            )
         if self.adapter_root is not None and not Path(self.adapter_root).is_dir():
             raise RequestError(
                 f"adapter_root is {self.adapter_root!r:.200}; expected a folder of adapters"
