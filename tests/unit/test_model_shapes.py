@@ -20,6 +20,11 @@ from lora_sdk.model.shapes import SHAPES, find_config, shape_config, shape_json
         ("llama2-7b", 4096, 128, 11008, 32),
         ("llama3.1-8b", 4096, 128, 14336, 32),
         ("qwen3-8b", 4096, 128, 12288, 36),
+        ("mistral-7b", 4096, 128, 14336, 32),
+        ("phi-4-mini", 3072, 128, 8192, 32),
+        ("gpt-j-6b", 4096, 256, 16384, 28),
+        ("gpt-neox-20b", 6144, 96, 24576, 44),
+        ("bloom-176b", 14336, 128, 57344, 70),
     ],
 )
 def test_table_iii(name: str, hidden: int, head_dim: int, ffn: int, layers: int) -> None:
@@ -38,6 +43,14 @@ def test_a_folder_with_the_shape_gives_the_same_configuration(name: str, tmp_pat
     by_folder = find_config(tmp_path)
     assert find_config(tmp_path / "config.json") == by_folder
     assert replace(by_folder, bos=None, eos=(), pad=None) == shape_config(name)
+
+
+def test_windows_and_rotary_positions_of_the_releases() -> None:
+    mistral, phi = shape_config("mistral-7b"), shape_config("phi-4-mini")
+    assert mistral.windows == (4096,) * 32 and mistral.positions == 32768
+    assert phi.windows == () and phi.positions == 131072 and phi.kv_heads == 8 and phi.tied
+    assert phi.rope is not None and (phi.rope.kind, phi.rope.width) == ("longrope", 96)
+    assert phi.rope.attention_factor == pytest.approx((1 + 5 / 12) ** 0.5, rel=1e-15)
 
 
 def test_an_unknown_name_gets_a_suggestion() -> None:

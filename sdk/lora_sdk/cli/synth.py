@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
 from pathlib import Path
 
@@ -12,8 +13,10 @@ from lora_sdk.model.kv_formats import KV_KINDS, KvKind
 from lora_sdk.model.shapes import SHAPES
 from lora_sdk.quant.recipe import HEADS, SCHEMES, HeadKind, Recipe
 
+_LISTED = textwrap.fill(f"Shapes: {', '.join(SHAPES)}.", 76, break_on_hyphens=False)
 
-@click.command("synth", epilog=f"Shapes: {', '.join(SHAPES)}.")
+
+@click.command("synth", epilog=f"\b\n{_LISTED}")
 @click.argument("config", metavar="CONFIG")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option(

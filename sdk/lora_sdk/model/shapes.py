@@ -46,6 +46,15 @@ def _llama(**fields: Any) -> dict[str, Any]:
     }
 
 
+_PHI4_MINI_LONG = [
+    1.0, 1.118320672, 1.250641126, 1.398617824, 1.564103225, 1.74916897, 1.956131817, 2.187582649,
+    2.446418898, 2.735880826, 3.059592084, 3.421605075, 3.826451687, 4.279200023, 4.785517845,
+    5.351743533, 5.984965424, 6.693110555, 7.485043894, 8.370679318, 9.36110372, 10.4687158,
+    11.70738129, 13.09260651, 14.64173252, 16.37415215, 18.31155283, 20.47818807, 22.90118105,
+    25.61086418, 28.64115884, 32.03, 32.1, 32.13, 32.23, 32.6, 32.61, 32.64, 32.66, 32.7, 32.71,
+    32.93, 32.97, 33.28, 33.49, 33.5, 44.16, 47.77,
+]  # fmt: skip
+
 _SHAPES: dict[str, dict[str, Any]] = {
     "gpt2-345m": _gpt2(1024, 16, 24),
     "gpt2-774m": _gpt2(1280, 20, 36),
@@ -137,6 +146,42 @@ _SHAPES: dict[str, dict[str, Any]] = {
         use_sliding_window=False,
         bos_token_id=151643,
         eos_token_id=151645,
+    ),
+    # v0.1: the release with a window, in every layer.
+    "mistral-7b": _llama(
+        model_type="mistral",
+        architectures=["MistralForCausalLM"],
+        intermediate_size=14336,
+        num_key_value_heads=8,
+        vocab_size=32000,
+        max_position_embeddings=32768,
+        sliding_window=4096,
+        rope_theta=10000.0,
+        bos_token_id=1,
+        eos_token_id=2,
+    ),
+    "phi-4-mini": _llama(
+        model_type="phi3",
+        architectures=["Phi3ForCausalLM"],
+        hidden_size=3072,
+        num_attention_heads=24,
+        intermediate_size=8192,
+        num_key_value_heads=8,
+        vocab_size=200064,
+        max_position_embeddings=131072,
+        original_max_position_embeddings=4096,
+        sliding_window=262144,
+        partial_rotary_factor=0.75,
+        rope_theta=10000.0,
+        rope_scaling={
+            "type": "longrope",
+            "short_factor": [1.0] * 48,
+            "long_factor": _PHI4_MINI_LONG,
+        },
+        tie_word_embeddings=True,
+        bos_token_id=199999,
+        eos_token_id=199999,
+        pad_token_id=199999,
     ),
     "gpt-neox-20b": {
         "model_type": "gpt_neox",
