@@ -1,5 +1,5 @@
 /* Inside the V80's transport: what its files share. SLASH is AMD's platform for that card; its
- * daemon vrtd hands out memory, BARs and DMA as file descriptors over a socket. For vrtd 1.0.0. */
+ * daemon vrtd hands out memory, BARs and DMA as file descriptors over a socket. */
 #ifndef LORA_TRANSPORT_SLASH_H
 #define LORA_TRANSPORT_SLASH_H
 
@@ -46,9 +46,19 @@ struct __attribute__((packed)) slash_clock_body {
 #define SLASH_INTERNAL 6 /* vrtd's answer to a buffer request when the board has no buffer left */
 #define SLASH_BUSY 8     /* and when its memory is used up */
 
+/* vrtd's requests come in two layouts under one version number; the size of the answer to request 1
+ * tells which. */
+enum slash_generation { SLASH_RELEASE = 0, SLASH_DEVELOPMENT = 1 };
+enum slash_shell {
+    SLASH_SHELL_SERVICE = 1,
+    SLASH_SHELL_COMPUTE = 2
+}; /* of the development branch */
+
 struct slash_wire { /* one connection, used by one thread at a time */
     int socket;     /* -1: closed, or out of step after a request without an answer */
     uint32_t sequence;
+    enum slash_generation generation;
+    uint32_t shell; /* that the board has; 0 unknown */
 };
 
 struct slash_request {

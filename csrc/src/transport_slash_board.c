@@ -12,11 +12,14 @@
 #define RETRY_MS 200
 #define HOTPLUG_RESET 4
 
-struct device_info { /* op 1, 168 bytes */
+struct device_info { /* op 1 */
     char name[128];
     char bdf[32];
     uint16_t ids[4];
+    uint8_t shell, jtag; /* of the development branch */
 };
+#define RELEASE_INFO_BYTES 168
+#define DEVELOPMENT_INFO_BYTES 170
 
 struct sensor { /* op 14, 72 bytes */
     char name[64];
@@ -25,6 +28,35 @@ struct sensor { /* op 14, 72 bytes */
     uint8_t reserved;
     int32_t value;
 };
+
+/* Asks for a device, and learns from the answer's size which of vrtd's layouts is spoken. */
+static int describe(struct slash_wire *wire, uint32_t index, struct device_info *info,
+                    struct lora_failure *failure) {
+    uint8_t body[256] = {0};
+    struct slash_request ask = {.opcode = SLASH_INFO,
+                                .body = &index,
+                                .body_bytes = 4,
+                                .fd = -1,
+                                .answer = body,
+                                .answer_bytes = sizeof body,
+                                .answer_any = 1,
+                                .timeout_ms = SLASH_ANSWER_MS};
+    int status = slash_call(wire, &ask, failure);
+    if (status) return status;
+    if (ask.answer_found != RELEASE_INFO_BYTES && ask.answer_found != DEVELOPMENT_INFO_BYTES) {
+        failure->found = ask.answer_found;
+        return lora_fail(failure, LORA_ERR_TRANSPORT,
+                         "vrtd at %.80s answers request 1 with %u B; %u B (1.0.0) or %u B (SLASH's "
+                         "development branch) expected; this version is not known; install 1.0.0",
+                         slash_socket_path(), ask.answer_found, RELEASE_INFO_BYTES,
+                         DEVELOPMENT_INFO_BYTES);
+    }
+    memcpy(info, body, sizeof *info);
+    info->name[sizeof info->name - 1] = info->bdf[sizeof info->bdf - 1] = 0;
+    wire->generation = ask.answer_found == RELEASE_INFO_BYTES ? SLASH_RELEASE : SLASH_DEVELOPMENT;
+    wire->shell = info->shell;
+    return LORA_OK;
+}
 
 static int find(struct slash_wire *wire, const char *bdf, uint32_t *device,
                 struct lora_failure *failure) {
@@ -37,12 +69,13 @@ static int find(struct slash_wire *wire, const char *bdf, uint32_t *device,
                                 .answer = device,
                                 .answer_bytes = 4,
                                 .timeout_ms = SLASH_ANSWER_MS};
+    struct device_info info;
     int status = slash_call(wire, &ask, failure);
     if (status && ask.result)
         return lora_fail(failure, LORA_ERR_URI,
                          "vrtd at %.80s knows no board %.31s; 'lora list' shows those it serves",
                          slash_socket_path(), name);
-    return status;
+    return status ? status : describe(wire, *device, &info, failure);
 }
 
 int slash_board_find(struct slash_handle *handle, struct lora_failure *failure) {
@@ -92,7 +125,7 @@ int lora_slash_reset(const char *bdf, struct lora_failure *failure) {
     struct slash_wire wire;
     struct __attribute__((packed)) {
         uint32_t device;
-        uint8_t operation, function;
+        uint8_t operation, function, shell; /* the last one in the development branch */
     } body = {.operation = HOTPLUG_RESET};
     uint8_t answer;
     uint32_t device = 0;
@@ -100,9 +133,10 @@ int lora_slash_reset(const char *bdf, struct lora_failure *failure) {
     int status = slash_connect(&wire, failure);
     if (!status) status = find(&wire, bdf, &device, failure);
     body.device = device;
+    body.shell = (uint8_t)(wire.shell ? wire.shell : SLASH_SHELL_COMPUTE);
     struct slash_request ask = {.opcode = SLASH_HOTPLUG,
                                 .body = &body,
-                                .body_bytes = sizeof body,
+                                .body_bytes = wire.generation == SLASH_RELEASE ? 6 : 7,
                                 .fd = -1,
                                 .answer = &answer,
                                 .answer_bytes = 1,
@@ -121,24 +155,6 @@ int slash_reset(void *opened, struct lora_failure *failure) {
 
 const char *lora_slash_socket(void) { return slash_socket_path(); }
 
-static int describe(struct slash_wire *wire, uint32_t index, struct lora_slash_device *device,
-                    struct lora_failure *failure) {
-    struct device_info info;
-    struct slash_request ask = {.opcode = SLASH_INFO,
-                                .body = &index,
-                                .body_bytes = 4,
-                                .fd = -1,
-                                .answer = &info,
-                                .answer_bytes = sizeof info,
-                                .timeout_ms = SLASH_ANSWER_MS};
-    int status = slash_call(wire, &ask, failure);
-    if (status) return status;
-    memcpy(device->bdf, info.bdf, sizeof device->bdf);
-    memcpy(device->name, info.name, sizeof device->name);
-    device->bdf[sizeof device->bdf - 1] = device->name[sizeof device->name - 1] = 0;
-    return LORA_OK;
-}
-
 int lora_slash_devices(struct lora_slash_device *devices, uint32_t capacity, uint32_t *count,
                        struct lora_failure *failure) {
     struct lora_failure spare;
@@ -155,8 +171,13 @@ int lora_slash_devices(struct lora_slash_device *devices, uint32_t capacity, uin
                                 .timeout_ms = SLASH_ANSWER_MS};
     int status = slash_connect(&wire, failure);
     if (!status) status = slash_call(&wire, &ask, failure);
-    for (uint32_t i = 0; i < *count && i < capacity && !status; i++)
-        status = describe(&wire, i, &devices[i], failure);
+    for (uint32_t i = 0; i < *count && i < capacity && !status; i++) {
+        struct device_info info;
+        status = describe(&wire, i, &info, failure);
+        if (status) break;
+        memcpy(devices[i].bdf, info.bdf, sizeof devices[i].bdf);
+        memcpy(devices[i].name, info.name, sizeof devices[i].name);
+    }
     slash_disconnect(&wire);
     return status;
 }

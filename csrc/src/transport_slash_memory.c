@@ -62,21 +62,20 @@ static int check_buffer(uint32_t bank, uint64_t wanted, const struct slash_buffe
 /* LORA_ERR_BANK_FULL where vrtd has nothing more to give. */
 static int open_buffer(struct slash_handle *handle, uint32_t bank, uint32_t half, uint64_t bytes,
                        struct slash_buffer *buffer, struct lora_failure *failure) {
-    struct __attribute__((packed)) {
-        uint32_t device, type, direction;
-        uint64_t argument, bytes;
-    } body = {handle->device, BUFFER_DDR, 0, 0, bytes};
-    uint64_t answer[2];
-    if (bank != SLASH_DDR_BANK) {
-        body.type = BUFFER_HBM_REGION;
-        body.argument = 2ull * bank + half;
-    }
+    const int hbm = bank != SLASH_DDR_BANK;
+    uint32_t body[8] = {handle->device, hbm ? BUFFER_HBM_REGION : BUFFER_DDR};
+    const uint64_t numbers[2] = {hbm ? 2ull * bank + half : 0, bytes};
+    /* direction 0, both ways; the development branch has a DMA channel behind it, 0 for any */
+    const size_t words = handle->wire.generation == SLASH_RELEASE ? 3 : 4;
+    uint64_t answer[3] = {0}; /* there also the number of its queues */
+    memcpy(body + words, numbers, sizeof numbers);
     struct slash_request ask = {.opcode = SLASH_BUFFER_OPEN,
-                                .body = &body,
-                                .body_bytes = sizeof body,
+                                .body = body,
+                                .body_bytes = (uint16_t)(4 * words + sizeof numbers),
                                 .fd = -1,
                                 .answer = answer,
                                 .answer_bytes = sizeof answer,
+                                .answer_any = 1,
                                 .answer_fd = &buffer->fd,
                                 .timeout_ms = SLASH_ANSWER_MS};
     int status = slash_call(&handle->wire, &ask, failure);

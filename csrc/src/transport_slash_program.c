@@ -11,15 +11,26 @@
 #define LOOK_MS 5
 #define CLOCK_TOLERANCE 50 /* a fiftieth: what the clock wizard may be off */
 
+/* A service layer has a place in the service shell only. */
+static uint8_t required_shell(const struct slash_archive *archive) {
+    for (uint32_t i = 0; i < archive->count; i++)
+        if (strstr(archive->designs[i].name, "service_layer")) return SLASH_SHELL_SERVICE;
+    return SLASH_SHELL_COMPUTE;
+}
+
 static int write_design(struct slash_handle *handle, const struct slash_archive *archive,
                         uint32_t index, struct lora_failure *failure) {
+    struct __attribute__((packed)) {
+        uint32_t device;
+        uint8_t shell; /* in the development branch */
+    } body = {handle->device, required_shell(archive)};
     uint8_t answer;
     int fd = -1;
     int status = slash_archive_design(archive, index, &fd, failure);
     if (status) return status;
     struct slash_request ask = {.opcode = SLASH_DESIGN,
-                                .body = &handle->device,
-                                .body_bytes = 4,
+                                .body = &body,
+                                .body_bytes = handle->wire.generation == SLASH_RELEASE ? 4 : 5,
                                 .fd = fd,
                                 .answer = &answer,
                                 .answer_bytes = 1,

@@ -2,7 +2,6 @@
 #define _GNU_SOURCE
 #include "transport_slash.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -23,18 +22,6 @@ const char *slash_socket_path(void) {
     return path && path[0] ? path : "/run/vrtd.sock";
 }
 
-/* The development branch changes structures and still says 1.0.0; its library has this name. */
-static int check_version(struct lora_failure *failure) {
-    void *library = dlopen("libvrtd.so.1", RTLD_LAZY | RTLD_LOCAL);
-    if (!library) return LORA_OK; /* the socket is all that is needed */
-    int other = dlsym(library, "vrtd_cfgmem_program") != NULL;
-    dlclose(library);
-    if (!other) return LORA_OK;
-    return lora_fail(failure, LORA_ERR_TRANSPORT,
-                     "libvrtd.so.1 is of SLASH's development branch, vrtd 1.0.0 expected; its "
-                     "structures differ; install the release");
-}
-
 static int cannot_connect(const char *path, int error, struct lora_failure *failure) {
     const char *cure = error == EACCES   ? "add yourself to the socket's group"
                        : error == ENOENT ? "start vrtd, or name its socket in LORA_VRTD_SOCKET"
@@ -47,8 +34,6 @@ int slash_connect(struct slash_wire *wire, struct lora_failure *failure) {
     const char *path = slash_socket_path();
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     *wire = (struct slash_wire){.socket = -1};
-    int status = check_version(failure);
-    if (status) return status;
     if (strlen(path) >= sizeof address.sun_path)
         return lora_fail(failure, LORA_ERR_TRANSPORT,
                          "vrtd's socket path has %zu characters, at most %zu are possible",
@@ -175,8 +160,8 @@ static int check_answer(struct slash_wire *wire, struct slash_request *request,
         failure->found = words[0];
         failure->expected = request->answer_bytes;
         return lora_fail(failure, LORA_ERR_TRANSPORT,
-                         "vrtd answers request %u with %u B, %u B expected: another version than "
-                         "1.0.0; install that release",
+                         "vrtd answers request %u with %u B, %u B expected: a version that is not "
+                         "known; install 1.0.0",
                          request->opcode, words[0], request->answer_bytes);
     }
     if (words[0]) memcpy(request->answer, packet + HEADER_BYTES, words[0]);

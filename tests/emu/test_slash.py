@@ -19,6 +19,7 @@ import pytest
 from lora_host import abi
 from lora_host.cluster import Cluster
 from lora_host.errors import LinkError, OverlayError, PlacementError, TransportError
+from lora_host.lab.inventory import inventory
 from lora_host.overlay import load_overlay
 from lora_host.vrtbin import SERVICE_MARK, differences, read_vrtbin
 from lora_host.vrtd_mock.process import MockServer
@@ -185,6 +186,14 @@ def test_no_daemon(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         Cluster.open(devices=["slash:0000:21:00.0"], overlay=load_overlay(OVERLAY))
 
 
+def test_boards_are_listed_by_a_name_of_their_own(
+    mock_server: MockServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """vrtd names them without a PCI function."""
+    connect(monkeypatch, mock_server)
+    assert [view.uri for view in inventory(tmp_path)] == list(mock_server.uris)
+
+
 def test_an_unknown_board_and_a_board_named_twice(
     mock_server: MockServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -330,14 +339,27 @@ def test_a_hang_is_told_and_reset_brings_the_board_back(monkeypatch: pytest.Monk
             assert cluster.checksum(0, 32, 0, 4096) >= 0
 
 
-def test_the_development_branch_is_refused(mock_server: MockServer, tmp_path: Path) -> None:
-    source = tmp_path / "vrtd.c"
-    source.write_text("int vrtd_cfgmem_program(void) { return 0; }\n")
-    library = tmp_path / "libvrtd.so.1"
-    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source], check=True)
-    process = start_client(TOKENS, mock_server, *mock_server.uris, LD_LIBRARY_PATH=str(tmp_path))
-    _, err = process.communicate(timeout=60)
-    assert process.returncode and "development branch, vrtd 1.0.0 expected" in err
+@pytest.mark.parametrize("generation", ["1.0.0", "development"])
+def test_both_layouts_of_requests_are_spoken(
+    generation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with MockServer(1, ["--generation", generation]) as running:
+        connect(monkeypatch, running)
+        with Cluster.open(devices=running.uris, overlay=load_overlay(OVERLAY)) as cluster:
+            cluster.reserve(0, 3, 700 << 20)
+            cluster.write(0, 3, (512 << 20) - 2, b"abcd")
+            cluster.reset()
+            cluster.write(0, 3, (512 << 20) - 2, b"efgh")
+            assert bytes(cluster.read(0, 3, (512 << 20) - 2, 4)) == b"efgh"
+
+
+def test_a_layout_that_is_not_known_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with MockServer(1, ["--generation", "unknown"]) as running:
+        connect(monkeypatch, running)
+        with pytest.raises(
+            TransportError, match=r"request 1 with 172 B; 168 B \(1\.0\.0\) or 170 B"
+        ):
+            Cluster.open(devices=running.uris, overlay=load_overlay(OVERLAY))
 
 
 def test_the_stand_in_ends_with_its_last_client(monkeypatch: pytest.MonkeyPatch) -> None:

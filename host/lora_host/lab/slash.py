@@ -37,7 +37,8 @@ def socket_path() -> str:
 
 
 def devices() -> list[tuple[str, str]]:
-    """(BDF, name) of the boards that vrtd serves. TransportError without vrtd."""
+    """(BDF, name) of the boards that vrtd serves. TransportError without vrtd. vrtd names a board
+    without a PCI function; function 0 stands for it, as in URIs."""
     ffi, lib = native.ffi(), native.lib()
     records = ffi.new("struct lora_slash_device[]", _LIMIT)
     count, failure = ffi.new("uint32_t *"), ffi.new("struct lora_failure *")
@@ -48,7 +49,8 @@ def devices() -> list[tuple[str, str]]:
         found: bytes = ffi.string(value)
         return found.decode(errors="replace")
 
-    return [(text(r.bdf), text(r.name)) for r in records[0 : min(_LIMIT, int(count[0]))]]
+    found = [(text(r.bdf), text(r.name)) for r in records[0 : min(_LIMIT, int(count[0]))]]
+    return [(bdf if "." in bdf else f"{bdf}.0", name) for bdf, name in found]
 
 
 def sensors(bdf: str) -> list[Sensor]:

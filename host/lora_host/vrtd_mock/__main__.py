@@ -20,7 +20,7 @@ from ..errors import LoraError
 from ..overlay import load_overlay
 from .allocator import BUFFERS
 from .board import Device
-from .server import Server
+from .server import GENERATIONS, Server
 
 IDLE_S = 0.0003
 
@@ -88,6 +88,7 @@ def main() -> int:
     parser.add_argument("--cables", help="e.g. 0.1-1.0,1.1-0.0; default: a ring")
     parser.add_argument("--buffers", type=int, default=BUFFERS, help="max buffers per board")
     parser.add_argument("--speed", type=int, default=1, help="board seconds per second")
+    parser.add_argument("--generation", choices=GENERATIONS, default="1.0.0")
     parser.add_argument("--exit-with-last-client", action="store_true")
     options = parser.parse_args()
     overlay = load_overlay(options.overlay)
@@ -95,11 +96,11 @@ def main() -> int:
     serials = [0x5100 + board for board in range(options.boards)]
     emulated = Emulated(overlay, serials, cables, options.kernels)
     devices = [
-        Device(emulated, board, f"0000:{0x21 + board:02x}:00.0", options.buffers)
+        Device(emulated, board, f"0000:{0x21 + board:02x}:00", options.buffers)
         for board in range(options.boards)
     ]
-    server = Server(options.socket, devices)
-    sys.stdout.write(f"ready {' '.join(device.bdf for device in devices)}\n")
+    server = Server(options.socket, devices, options.generation)
+    sys.stdout.write(f"ready {' '.join(f'{device.bdf}.0' for device in devices)}\n")
     sys.stdout.flush()
     threading.Thread(target=listen, args=(devices, emulated), daemon=True).start()
     try:

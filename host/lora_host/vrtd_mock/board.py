@@ -19,6 +19,7 @@ from ..vrtbin import SERVICE_MARK, emulation_design
 from .allocator import BUFFERS, MEMORY_BYTES, Allocator, Extent
 
 BAR_BYTES = 64 << 20
+BARS = (0, 2, 4)  # of 64 bits; the kernels are behind the first
 DEFAULT_CLOCK_HZ = 200_000_000
 _ARENA_WORDS = abi.MAX_ARENAS * 8
 _REFRESH_S = 0.005
@@ -90,7 +91,7 @@ class Device:
             extent = self.allocator.take(kind, argument, size)
         if extent is None:
             return None
-        return extent, os.open(f"/proc/self/fd/{self.memory}", os.O_RDWR | os.O_CLOEXEC)
+        return extent, self.open_memory()
 
     def close_buffer(self, physical: int) -> bool:
         """Frees a buffer and its pages. False if there is none."""
@@ -110,8 +111,16 @@ class Device:
             self._power_off()
             self._check(self._table.reset(self._handle, self._failure))
 
-    def open_bar(self) -> int:
-        """A descriptor of the BAR, good until the next design or reset."""
+    def open_memory(self) -> int:
+        """A descriptor of the memory, with a file offset of its own."""
+        return os.open(f"/proc/self/fd/{self.memory}", os.O_RDWR | os.O_CLOEXEC)
+
+    def open_bar(self, bar: int = 0) -> int:
+        """A descriptor of a BAR, good until the next design or reset."""
+        if bar:
+            other = os.memfd_create(f"v80-{self.index}-bar{bar}", os.MFD_CLOEXEC)
+            os.ftruncate(other, BAR_BYTES)
+            return other
         with self._lock:
             if not self.short_bar:
                 return os.dup(self._bar)

@@ -10,18 +10,44 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ..errors import LoraError
-from .board import BAR_BYTES, Device
+from .board import BAR_BYTES, BARS, Device
 
 PACKET = 4096
 HEADER = struct.Struct("<HHI")
-OK, BAD_REQUEST, INVALID_ARGUMENT, NOEXIST, INTERNAL, BUSY = 0, 3, 4, 5, 6, 8
+OK, BAD_REQUEST, INVALID_ARGUMENT, NOEXIST, INTERNAL, AUTH, BUSY = 0, 3, 4, 5, 6, 7, 8
 HBM_DESIGN_LIMIT = 1 << 30
 RESET_SECONDS = 0.05  # a board takes 15 s or more
+CLOCK_LIMIT_HZ = 333_330_000
+QUEUES = 256
+RESET_SEQUENCE, FUNCTION_ALL = 4, 255
 # name, type, exponent, value: 41.5 C, 21.3 W, 0.85 V
 SENSORS = ((b"hbm_temp", 1, -1, 415), (b"total_power", 8, -1, 213), (b"vccint", 4, -2, 85))
+
+
+@dataclass(frozen=True)
+class Generation:
+    """One of vrtd's layouts: what follows the identification in the answer to request 1, and the
+    bodies of requests 8, 10 and 13."""
+
+    info: bytes
+    design: str
+    buffer: str
+    hotplug: str
+    buffer_answer: bytes = b""
+
+
+GENERATIONS = {
+    "1.0.0": Generation(b"", "<I", "<IIIQQ", "<IBB"),
+    "development": Generation(
+        b"\x02\x00", "<IB", "<IIIIQQ", "<IBBB", struct.pack("<I", 1)
+    ),  # a compute shell, no JTAG; one queue
+    "unknown": Generation(b"\x00" * 4, "<I", "<IIIQQ", "<IBB"),
+}
 
 
 class Refused(Exception):
@@ -33,11 +59,28 @@ class Refused(Exception):
 
 
 class Client:
-    """One connection. Its buffers are freed when it closes."""
+    """One connection. Its buffers are freed when it closes. Answers as vrtd does: a body that is
+    too short is a bad request, what follows a body is ignored, a packet of another length than its
+    header says ends the connection."""
 
-    def __init__(self, connection: socket.socket, devices: Sequence[Device]) -> None:
-        self._socket, self._devices = connection, devices
-        self._buffers: set[tuple[int, int]] = set()
+    def __init__(
+        self, connection: socket.socket, devices: Sequence[Device], generation: Generation
+    ) -> None:
+        self._socket, self._devices, self._generation = connection, devices, generation
+        self._buffers: dict[tuple[int, int], int] = {}
+        self._queues: set[tuple[int, int]] = set()
+        # opcode -> layout of the body and the function that takes its fields
+        self._plain: dict[int, tuple[str, Callable[..., bytes]]] = {
+            0: ("<B", self._count), 1: ("<I", self._info), 2: ("<IB", self._bar_info),
+            4: ("<I", self._qdma), 5: ("<I7I", self._add_queue), 6: ("<III", self._do_queue),
+            9: ("<IIBB", self._clock), 11: ("<IQQ", self._close_buffer), 12: ("<32s", self._by_bdf),
+            13: (generation.hotplug, self._hotplug), 14: ("<I", self._sensors),
+            15: ("<IIQQ", self._open_raw),
+        }  # fmt: skip
+        self._giving: dict[int, tuple[str, Callable[..., tuple[bytes, int]]]] = {
+            3: ("<IB", self._open_bar), 7: ("<III", self._open_queue),
+            10: (generation.buffer, self._open_buffer),
+        }  # fmt: skip
 
     def serve(self) -> None:
         """Answers requests until the client disconnects."""
@@ -62,13 +105,13 @@ class Client:
                 return False
             size, opcode, sequence = HEADER.unpack_from(packet)
             body, fd, code = b"", -1, OK
+            if len(packet) != HEADER.size + size:
+                return False
             try:
-                if len(packet) != HEADER.size + size:
-                    raise Refused(BAD_REQUEST)
                 body, fd = self._do(opcode, packet[HEADER.size :], sent)
             except Refused as refusal:
                 code = refusal.code
-            except (struct.error, ValueError):
+            except ValueError:
                 code = INVALID_ARGUMENT
             except LoraError as error:
                 sys.stderr.write(f"vrtd mock server: {error}\n")
@@ -88,107 +131,155 @@ class Client:
                 os.close(fd)
 
     def _do(self, opcode: int, body: bytes, sent: Sequence[int]) -> tuple[bytes, int]:
-        plain: dict[int, Callable[[bytes], bytes]] = {
-            0: self._count, 1: self._info, 2: self._bar_info, 4: self._qdma, 9: self._clock,
-            11: self._close_buffer, 12: self._by_bdf, 13: self._hotplug, 14: self._sensors,
-        }  # fmt: skip
-        if opcode in plain:
-            return plain[opcode](body), -1
-        if opcode == 3:
-            device, bar = struct.unpack("<IB", body)
-            self._check_bar(bar)
-            return struct.pack("<Q", BAR_BYTES), self._device(device).open_bar()
+        if opcode in self._plain:
+            layout, act = self._plain[opcode]
+            return act(*_fields(layout, body)), -1
+        if opcode in self._giving:
+            layout, give = self._giving[opcode]
+            return give(*_fields(layout, body))
         if opcode == 8:
-            return self._design(body, sent), -1
-        if opcode == 10:
-            return self._open_buffer(body)
+            return self._design(_fields(self._generation.design, body), sent), -1
         raise Refused(BAD_REQUEST)
 
-    def _device(self, index: int) -> Device:
+    def _device(self, index: int, missing: int = NOEXIST) -> Device:
+        """`missing`: vrtd checks rights on a device before whether there is one."""
         if index >= len(self._devices):
-            raise Refused(NOEXIST)
+            raise Refused(missing)
         return self._devices[index]
 
-    @staticmethod
-    def _check_bar(bar: int) -> None:
-        if bar != 0:
+    def _bar(self, index: int, bar: int) -> Device:
+        device = self._device(index)
+        if bar >= 6:
+            raise Refused(BAD_REQUEST)
+        if bar not in BARS:  # the upper half of the one before
             raise Refused(NOEXIST)
+        return device
 
-    def _count(self, body: bytes) -> bytes:
-        struct.unpack("<B", body)
+    def _count(self, _: int) -> bytes:
         return struct.pack("<I", len(self._devices))
 
-    def _info(self, body: bytes) -> bytes:
-        device = self._device(*struct.unpack("<I", body))
-        ids = (0x10EE, 0x50B4, 0x10EE, 0x000E)
-        return struct.pack("<128s32s4H", device.name.encode(), device.bdf.encode(), *ids)
+    def _info(self, index: int) -> bytes:
+        device = self._device(index)
+        ids = (0x10EE, 0x50B6, 0x10EE, 0x000E)
+        facts = struct.pack("<128s32s4H", device.name.encode(), device.bdf.encode(), *ids)
+        return facts + self._generation.info
 
-    def _bar_info(self, body: bytes) -> bytes:
-        device, bar = struct.unpack("<IB", body)
-        self._device(device)
-        self._check_bar(bar)
-        return struct.pack("<I4BQQ", 24, bar, 1, 1, 0, 0x20200000000, BAR_BYTES)
+    def _bar_info(self, index: int, bar: int) -> bytes:
+        self._bar(index, bar)
+        start = 0x20200000000 + BAR_BYTES * bar
+        return struct.pack("<I4BQQ", 24, bar, 1, 1, 0, start, BAR_BYTES)
 
-    def _qdma(self, body: bytes) -> bytes:
-        self._device(*struct.unpack("<I", body))
-        return struct.pack("<5I", 1, 0, 1, 0, 0)
+    def _open_bar(self, index: int, bar: int) -> tuple[bytes, int]:
+        return struct.pack("<Q", BAR_BYTES), self._bar(index, bar).open_bar(bar)
 
-    def _design(self, body: bytes, sent: Sequence[int]) -> bytes:
-        device = self._device(*struct.unpack("<I", body))
-        if len(sent) != 1 or os.fstat(sent[0]).st_size > HBM_DESIGN_LIMIT:
+    def _qdma(self, index: int) -> bytes:
+        self._device(index)
+        return struct.pack("<5I", 20, QUEUES, QUEUES, 0, 0)
+
+    def _add_queue(self, index: int, size: int, *facts: int) -> bytes:
+        """mode, directions, three ring sizes; the last field is the number given."""
+        self._device(index)
+        number = next(n for n in range(QUEUES + 1) if (index, n) not in self._queues)
+        if number == QUEUES:
+            raise Refused(INTERNAL)
+        self._queues.add((index, number))
+        return struct.pack("<7I", size, *facts[:-1], number)
+
+    def _do_queue(self, index: int, number: int, operation: int) -> bytes:
+        self._device(index)
+        if operation > 2:
             raise Refused(INVALID_ARGUMENT)
+        if (index, number) not in self._queues:
+            raise Refused(INTERNAL)
+        if operation == 2:
+            self._queues.discard((index, number))
+        return b"\0"
+
+    def _open_queue(self, index: int, number: int, _: int) -> tuple[bytes, int]:
+        device = self._device(index)
+        if (index, number) not in self._queues:
+            raise Refused(INTERNAL)
+        return b"\0", device.open_memory()
+
+    def _design(self, fields: tuple[int, ...], sent: Sequence[int]) -> bytes:
+        device = self._device(fields[0])
+        if len(sent) != 1:
+            raise Refused(BAD_REQUEST)
+        if fields[1:] and fields[1] not in (1, 2):  # a service or a compute shell
+            raise Refused(INVALID_ARGUMENT)
+        if os.fstat(sent[0]).st_size > HBM_DESIGN_LIMIT:
+            raise Refused(INTERNAL)
         device.program(os.pread(sent[0], HBM_DESIGN_LIMIT, 0))
         return b"\0"
 
-    def _clock(self, body: bytes) -> bytes:
-        index, hz, operation, region = struct.unpack("<IIBB", body)
+    def _clock(self, index: int, hz: int, operation: int, region: int) -> bytes:
+        """What the clock was set to: a rate beyond the limit is refused by nobody, and missed."""
         device = self._device(index)
-        if operation > 1 or region > 1 or (operation == 1 and not 0 < hz <= 333_330_000):
+        if operation > 1 or region > 1 or (operation == 1 and not hz):
             raise Refused(INVALID_ARGUMENT)
         if operation == 1 and region == 1:
-            device.clock_hz = hz
+            device.clock_hz = hz if hz <= CLOCK_LIMIT_HZ else hz // 5 * 6
         return struct.pack("<I", device.clock_hz)
 
-    def _open_buffer(self, body: bytes) -> tuple[bytes, int]:
-        index, kind, direction, argument, size = struct.unpack("<IIIQQ", body)
-        if direction > 2:
+    def _open_buffer(self, index: int, kind: int, direction: int, *rest: int) -> tuple[bytes, int]:
+        argument, size = rest[-2:]
+        device = self._device(index, AUTH)
+        if direction > 2 or (rest[:-2] and rest[0] > 2):
             raise Refused(INVALID_ARGUMENT)
-        opened = self._device(index).open_buffer(kind, argument, size)
+        opened = device.open_buffer(kind, argument, size)
         if opened is None:  # as the daemon answers: its table of buffers, or the memory, is full
-            raise Refused(INTERNAL if self._device(index).allocator.exhausted else BUSY)
+            raise Refused(INTERNAL if device.allocator.exhausted else BUSY)
         extent, fd = opened
-        self._buffers.add((index, extent.physical))
-        return struct.pack("<QQ", extent.bytes, extent.physical), fd
+        self._buffers[index, extent.physical] = extent.bytes
+        answer = struct.pack("<QQ", extent.bytes, extent.physical)
+        return answer + self._generation.buffer_answer, fd
 
-    def _close_buffer(self, body: bytes) -> bytes:
-        index, physical, _ = struct.unpack("<IQQ", body)
-        if (index, physical) not in self._buffers:
+    def _close_buffer(self, index: int, physical: int, size: int) -> bytes:
+        device = self._device(index)
+        held = self._buffers.get((index, physical))
+        if held is None:
             raise Refused(NOEXIST)
-        self._device(index).close_buffer(physical)
-        self._buffers.discard((index, physical))
+        if held != size:
+            raise Refused(INVALID_ARGUMENT)
+        device.close_buffer(physical)
+        del self._buffers[index, physical]
         return b"\0"
 
-    def _by_bdf(self, body: bytes) -> bytes:
-        (name,) = struct.unpack("<32s", body)
-        requested = name.rstrip(b"\0").decode("ascii", "replace").lower()
+    def _by_bdf(self, name: bytes) -> bytes:
+        requested = name.partition(b"\0")[0].decode("ascii", "replace").lower()
+        if not requested:
+            raise Refused(INVALID_ARGUMENT)
+        slot = requested.partition(".")[0]
         for device in self._devices:
-            full = device.bdf.removesuffix(".0")
-            if requested.partition(".")[0] in (full, full.removeprefix("0000:")):
+            if slot in (device.bdf, device.bdf.removeprefix("0000:")):
                 return struct.pack("<I", device.index)
         raise Refused(NOEXIST)
 
-    def _hotplug(self, body: bytes) -> bytes:
-        index, operation, _ = struct.unpack("<IBB", body)
-        device = self._device(index)
-        if operation == 4:
+    def _hotplug(self, index: int, operation: int, function: int, *shell: int) -> bytes:
+        device = self._device(index, AUTH)
+        if operation > RESET_SEQUENCE or not (function <= 2 or function == FUNCTION_ALL):
+            raise Refused(INVALID_ARGUMENT)
+        if operation == RESET_SEQUENCE:
+            if shell and shell[0] not in (1, 2):
+                raise Refused(INVALID_ARGUMENT)
             device.reset()
             time.sleep(RESET_SECONDS)
         return b"\0"
 
-    def _sensors(self, body: bytes) -> bytes:
-        self._device(*struct.unpack("<I", body))
+    def _sensors(self, index: int) -> bytes:
+        self._device(index)
         rows = [struct.pack("<64sBBbBi", n, kind, 1, exp, 0, v) for n, kind, exp, v in SENSORS]
         return struct.pack("<I", len(rows)) + b"".join(rows)
+
+    def _open_raw(self, *_: int) -> bytes:
+        raise Refused(AUTH)  # its users have no right to memory that is not theirs
+
+
+def _fields(layout: str, body: bytes) -> tuple[Any, ...]:
+    """A body's fields. Refused if it is too short; what follows is of a later version."""
+    if len(body) < struct.calcsize(layout):
+        raise Refused(BAD_REQUEST)
+    return struct.unpack_from(layout, body)
 
 
 def _descriptors(ancillary: Sequence[tuple[int, int, bytes]]) -> list[int]:
@@ -202,8 +293,8 @@ def _descriptors(ancillary: Sequence[tuple[int, int, bytes]]) -> list[int]:
 class Server:
     """Listens and runs a thread per client. `clients`: number of connected clients."""
 
-    def __init__(self, path: Path, devices: Sequence[Device]) -> None:
-        self._devices = devices
+    def __init__(self, path: Path, devices: Sequence[Device], generation: str = "1.0.0") -> None:
+        self._devices, self._generation = devices, GENERATIONS[generation]
         self._lock = threading.Lock()
         self.clients, self.served = 0, 0
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -221,7 +312,7 @@ class Server:
         with self._lock:
             self.clients += 1
         try:
-            Client(connection, self._devices).serve()
+            Client(connection, self._devices, self._generation).serve()
         finally:
             with self._lock:
                 self.clients -= 1
