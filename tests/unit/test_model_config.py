@@ -226,6 +226,16 @@ def test_ids_come_from_both_files(tmp_path: Path) -> None:
     assert load(tmp_path, changed("llama", eos_token_id=[7])).eos == (5, 6)
 
 
+def test_an_end_that_no_model_could_emit_is_refused(tmp_path: Path) -> None:
+    size = variant("llama").config["vocab_size"]
+    assert load(tmp_path, changed("llama", eos_token_id=[3, size - 1])).eos == (3, size - 1)
+    with pytest.raises(ModelError, match=rf"config\.json: eos_token_id is {size}, .* below the"):
+        load(tmp_path, changed("llama", eos_token_id=[3, size]))
+    (tmp_path / "generation_config.json").write_text(f'{{"eos_token_id": {size + 7}}}')
+    with pytest.raises(ModelError, match=rf"generation_config\.json: eos_token_id is {size + 7}"):
+        load(tmp_path, changed("llama"))
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"a": NaN', "\xff", "[" * 100_000])
 def test_malformed_json_is_one_line(tmp_path: Path, text: str) -> None:
     (tmp_path / "config.json").write_bytes(text.encode("latin-1"))

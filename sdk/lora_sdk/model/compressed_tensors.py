@@ -22,6 +22,7 @@ from lora_sdk.model.weight_formats import (
 )
 
 METHOD = "compressed-tensors"
+MIXED = "mixed-precision"  # each group has a format of its own
 Strategy = Literal["tensor", "channel", "group", "block"]
 STRATEGIES: dict[str, Strategy] = {
     "tensor": "tensor",
@@ -85,7 +86,7 @@ def read_scheme(values: Mapping[str, Any], where: str) -> Scheme:
     fields.only("sparsity_config", ({}, {"format": "dense"}), "a sparse checkpoint")
     fields.only("transform_config", ({},), "transformed weights")
     fields.only("quantization_status", ("compressed", "frozen"), "weights that are not compressed")
-    form = fields.raw("format", "int-quantized")[1]
+    form = _whole_format(fields)
     found = fields.raw("config_groups")[1]
     if not isinstance(found, dict) or not found:
         raise fields.error("config_groups", found, "an object of groups")
@@ -100,6 +101,16 @@ def read_scheme(values: Mapping[str, Any], where: str) -> Scheme:
     cache = _kv(fields)
     kv: KvKind = "int8" if attention else cache
     return Scheme(tuple(groups), Targets(_texts(fields, "ignore"), f"{where}.ignore"), kv)
+
+
+def _whole_format(fields: Fields) -> object:
+    """The format of groups without one of their own. Any other that the library may add is refused,
+    even where no group reads it: other readers would take the file for another one."""
+    name, form = fields.raw("format", "int-quantized")
+    known = {stored.format for stored in compressed_forms()} | {MIXED}
+    if not isinstance(form, str) or form not in known:
+        raise fields.error(name, form, "one of " + ", ".join(sorted(known)))
+    return form
 
 
 def quantization(

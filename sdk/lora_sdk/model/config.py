@@ -144,6 +144,10 @@ def normalize(fields: Fields) -> ModelConfig:
 def _with_ids(config: ModelConfig, fields: Fields) -> ModelConfig:
     """`config` with the token ids that `fields` gives; what it leaves out stays."""
     bos, eos, pad = (fields.ids(f"{name}_token_id") for name in ("bos", "eos", "pad"))
+    beyond = [token for token in eos if token >= config.vocabulary]
+    if beyond:
+        expected = f"token ids below the {config.vocabulary} of the vocabulary"
+        raise fields.error("eos_token_id", beyond[0], expected)
     return replace(
         config,
         bos=bos[0] if bos else config.bos,
