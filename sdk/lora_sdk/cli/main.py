@@ -19,6 +19,7 @@ COMMANDS = {
     "inspect": "lora_sdk.cli.inspect:inspect",
     "links": "lora_sdk.cli.links:links",
     "list": "lora_sdk.cli.list:list_boards",
+    "load": "lora_sdk.cli.load:load_command",
     "model": "lora_sdk.cli.model:model",
     "overlay": "lora_sdk.cli.overlay:overlay",
     "plan": "lora_sdk.cli.plan:plan",
