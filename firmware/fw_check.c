@@ -1,6 +1,8 @@
 /* REGISTER: every field of a command, every address that it can reach with max_rows rows. */
 #include "fw.h"
 
+#define FP32_INFINITY 0x7f800000u
+
 static uint32_t check_below(struct fw *fw, uint32_t found, uint32_t limit) {
     return found < limit ? (uint32_t)FW_MORE : fw_fail(fw, LORA_ERR_SIZE, found, limit);
 }
@@ -34,6 +36,8 @@ static uint32_t check_attention(struct fw *fw, const struct lora_list *list,
             FW_FAILED)
             return FW_FAILED;
     }
+    if (command->cap >= FP32_INFINITY) /* or negative, or NaN */
+        return fw_fail(fw, LORA_ERR_SIZE, command->cap, FP32_INFINITY);
     if (check_slopes(fw, command) == FW_FAILED || fw_check_buffer(fw, list, q) == FW_FAILED)
         return FW_FAILED;
     return fw_check_buffer(fw, list, y);
@@ -100,7 +104,7 @@ static void opcode_rules(uint32_t opcode, uint32_t *unit, uint32_t *flags) {
     } rules[] = {
         [0] = {LORA_UNITS, 0},
         [LORA_CMD_MATRIX] = {LORA_UNIT_MPU, LORA_FLAG_SELECTED | LORA_FLAG_NO_BIAS},
-        [LORA_CMD_VECTOR] = {LORA_UNIT_VFU, LORA_FLAG_SELECTED},
+        [LORA_CMD_VECTOR] = {LORA_UNIT_VFU, LORA_FLAG_SELECTED | LORA_FLAG_ONE_PLUS},
         [LORA_CMD_ATTENTION] = {LORA_UNIT_MPU, LORA_FLAG_SELECTED | LORA_FLAG_SIGNAL_HEADS},
         [LORA_CMD_KV_STORE] = {LORA_UNIT_DMA, 0},
         [LORA_CMD_KV_COMMIT] = {LORA_UNIT_DMA, 0},

@@ -47,6 +47,8 @@ static const uint32_t rules[] = {
     [LORA_VEC_EMBED_SCALED] = A_TOKENS | B_POSITIONS | Y_ROW,
     [LORA_VEC_RESIDUAL_SCALED] = X_ROW | Z_ROW | Y_ROW,
     [LORA_VEC_SCALE] = Y_FP32,
+    [LORA_VEC_SOFTCAP] = Y_FP32,
+    [LORA_VEC_GEGLU] = X_ROW | Z_ROW | Y_ROW,
 };
 #define OPERATIONS (sizeof rules / sizeof rules[0])
 
@@ -169,9 +171,16 @@ static uint32_t check_meaning(struct fw *fw, const struct lora_list *list,
     return FW_MORE;
 }
 
+/* RMSNorms: gamma without beta. */
+static int has_gamma_alone(uint32_t op) {
+    return op == LORA_VEC_RMS_APPLY || op == LORA_VEC_RMS_HEADS || op == LORA_VEC_RMS_ROW;
+}
+
 uint32_t fw_check_vector(struct fw *fw, const struct lora_list *list, const struct lora_vector *v) {
     uint32_t uses = operands(v->op);
     if (uses == 0) return fw_fail(fw, LORA_ERR_OPCODE, v->op, OPERATIONS - 1);
+    if ((v->flags & LORA_FLAG_ONE_PLUS) && !has_gamma_alone(v->op))
+        return fw_fail(fw, LORA_ERR_OPCODE, v->op, LORA_VEC_RMS_APPLY);
     if (v->columns > FW_MAX_DIMENSION)
         return fw_fail(fw, LORA_ERR_SIZE, v->columns, FW_MAX_DIMENSION);
     if (check_meaning(fw, list, v, uses) == FW_FAILED ||

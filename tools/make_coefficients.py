@@ -138,6 +138,17 @@ def sincos_entries() -> list[Entry]:
     ]
 
 
+def tanh_entries() -> list[Entry]:
+    """tanh(x) = x + x*z*P(z), z = x*x, below 5/8: exact at 0."""
+
+    def tail(z: Real) -> Real:
+        x = mpmath.sqrt(z)
+        return (mpmath.tanh(x) / x - 1) / z
+
+    values = [to_float(c) for c in near_minimax(tail, mpf(0), (mpf(5) / 8) ** 2, 4)]
+    return [Entry("tanh_c", "float", values, "(tanh(x)/x - 1)/z in z = x*x")]
+
+
 def gelu_tanh(x: Real) -> Real:
     inner = mpmath.sqrt(2 / mpmath.pi) * (x + mpf("0.044715") * x**3)
     return x / 2 * (1 + mpmath.tanh(inner))
@@ -220,6 +231,7 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="compare, write nothing")
     check = parser.parse_args().check
     entries = exp_entries() + log2_exp2_entries() + sincos_entries() + gelu_entries()
+    entries += tanh_entries()
     different = False
     for path, text in ((HEADER, header_text(entries)), (SOURCE, source_text(entries))):
         if check:

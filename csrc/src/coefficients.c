@@ -24,6 +24,7 @@ static const struct lora_coefficient table[] = {
     {"gelu_tanh_b", lora_gelu_tanh_b, 1024, sizeof(float)},
     {"gelu_erf_a", lora_gelu_erf_a, 1024, sizeof(float)},
     {"gelu_erf_b", lora_gelu_erf_b, 1024, sizeof(float)},
+    {"tanh_c", lora_tanh_c, 5, sizeof(float)},
 };
 
 const struct lora_coefficient *lora_coefficient_find(const char *name) {

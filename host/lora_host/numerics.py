@@ -101,6 +101,27 @@ def silu(g: F32) -> F32:
     return y
 
 
+def tanh32(x: F32) -> F32:
+    """tanh in FP32: a polynomial below 5/8, else by exp (docs/numbers.md, 4.7)."""
+    with quiet():
+        size = np.abs(x)
+        far = np.copysign(_ONE - np.float32(2) / (exp32(size + size) + _ONE), x)
+        table, z = coefficients("tanh_c"), x * x
+        p = np.full_like(z, table[0])
+        for c in table[1:]:
+            p = p * z + c
+        near = x + (x * z) * p
+    y: F32 = np.where(size < np.float32(0.625), near, far)
+    return y
+
+
+def soft_cap(x: F32, cap: np.float32) -> F32:
+    """tanh(x*(1/cap))*cap in FP32 (docs/numbers.md, 3.14)."""
+    with quiet():
+        capped: F32 = tanh32(x * (_ONE / cap)) * cap
+    return capped
+
+
 def relu(x: F32) -> F32:
     """x above 0, NaN for NaN, else +0 (docs/numbers.md, 3.10)."""
     return np.where((x > _ZERO) | np.isnan(x), x, _ZERO)

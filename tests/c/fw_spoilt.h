@@ -83,7 +83,7 @@ SPOIL(selected_too_many,
 SPOIL(waits_behind_fence,
       (c[FENCE_AT].command.wait_counter = C_COMMIT, c[FENCE_AT].command.wait_value = 2))
 
-SPOIL(vector_op, c[EMBED_AT].vector.op = LORA_VEC_SCALE + 1)
+SPOIL(vector_op, c[EMBED_AT].vector.op = LORA_VEC_GEGLU + 1)
 SPOIL(vector_op_zero, c[EMBED_AT].vector.op = 0)
 SPOIL(columns_huge, c[EMBED_AT].vector.columns = 0x80000000)
 SPOIL(table_rows, h->vocabulary = BANK_BYTES / 64 + 1)
@@ -129,6 +129,8 @@ SPOIL(attention_layer, c[ATTENTION_AT].attention.kv_layer = 2)
 SPOIL(attention_group_none, c[ATTENTION_AT].attention.group = 0)
 SPOIL(attention_first, c[ATTENTION_AT].attention.kv_first = 1)
 SPOIL(slopes_kind, c[ATTENTION_AT].attention.slope_kind = 3)
+SPOIL(cap_infinite, c[ATTENTION_AT].attention.cap = 0x7f800000)
+SPOIL(cap_negative, c[ATTENTION_AT].attention.cap = 0xbf800000)
 SPOIL(slopes_beyond, c[ATTENTION_AT].attention.slope_kind = LORA_SLOPE_DISTANCE;
       c[ATTENTION_AT].attention.slope_line = 1u << 20)
 SPOIL(slopes_bank, c[ATTENTION_AT].attention.slope_kind = LORA_SLOPE_BF16_POSITION;
@@ -245,6 +247,8 @@ static const struct spoilt spoilt[] = {
     {"attention's group", attention_group_none, LORA_ERR_SIZE, ATTENTION_AT},
     {"KV head before the first", attention_first, LORA_ERR_SIZE, ATTENTION_AT},
     {"kind of slopes", slopes_kind, LORA_ERR_OPCODE, ATTENTION_AT},
+    {"an infinite cap", cap_infinite, LORA_ERR_SIZE, ATTENTION_AT},
+    {"a negative cap", cap_negative, LORA_ERR_SIZE, ATTENTION_AT},
     {"slopes beyond the bank", slopes_beyond, LORA_ERR_ADDRESS, ATTENTION_AT},
     {"slopes in no bank", slopes_bank, LORA_ERR_ADDRESS, ATTENTION_AT},
     {"KV head beyond the last", attention_heads, LORA_ERR_SIZE, ATTENTION_AT},

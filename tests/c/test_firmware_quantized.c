@@ -106,7 +106,7 @@ CHANGE(permute_no_table, (permute(v, 1), v->a_bank = LORA_NO_BANK))
 CHANGE(permute_overlap, (permute(v, 2), v->y_stride = 126))
 CHANGE(permute_odd, (permute(v, 2), v->y_offset = 20001))
 CHANGE(permute_beyond, (permute(v, 2), v->y_offset = ONCHIP_BYTES - 40 * 128 + 2))
-CHANGE(vector_unknown, vector(v, LORA_VEC_SCALE + 1))
+CHANGE(vector_unknown, vector(v, LORA_VEC_GEGLU + 1))
 
 /* Norms of heads: gamma of 16 columns, one line; 4 heads of which 2 are here. */
 static void head_norm(struct lora_vector *v, uint32_t op) {
@@ -146,6 +146,18 @@ static void floats(struct lora_vector *v) {
     vector(v, LORA_VEC_SCALE);
     v->y_stride = 256;
 }
+
+CHANGE(one_plus, (head_norm(v, LORA_VEC_RMS_HEADS), v->flags |= LORA_FLAG_ONE_PLUS))
+CHANGE(one_plus_row, (head_norm(v, LORA_VEC_RMS_ROW), v->flags |= LORA_FLAG_ONE_PLUS))
+CHANGE(one_plus_sums, (head_norm(v, LORA_VEC_HEAD_SUMS), v->flags |= LORA_FLAG_ONE_PLUS))
+CHANGE(one_plus_activation,
+       (vector(v, LORA_VEC_GEGLU), v->y_stride = v->z_stride = 128, v->flags |= LORA_FLAG_ONE_PLUS))
+CHANGE(geglu, (vector(v, LORA_VEC_GEGLU), v->y_stride = v->z_stride = 128))
+CHANGE(geglu_z, (vector(v, LORA_VEC_GEGLU), v->y_stride = 128, v->z_offset = ONCHIP_BYTES - 126,
+                 v->z_stride = 128))
+CHANGE(soft_cap, (floats(v), v->op = LORA_VEC_SOFTCAP))
+CHANGE(soft_cap_beyond,
+       (floats(v), v->op = LORA_VEC_SOFTCAP, v->y_offset = ONCHIP_BYTES - 40 * 256 + 4))
 
 CHANGE(floats_last, (floats(v), v->y_offset = ONCHIP_BYTES - 40 * 256))
 CHANGE(floats_beyond, (floats(v), v->y_offset = ONCHIP_BYTES - 40 * 256 + 4))
@@ -232,7 +244,7 @@ static const struct quantized cases[] = {
     {"PERMUTE overlaps", permute_overlap, LORA_ERR_ADDRESS, ROPE_AT},
     {"PERMUTE at an odd byte", permute_odd, LORA_ERR_ADDRESS, ROPE_AT},
     {"PERMUTE beyond", permute_beyond, LORA_ERR_ADDRESS, ROPE_AT},
-    {"vector operation 23", vector_unknown, LORA_ERR_OPCODE, ROPE_AT},
+    {"vector operation 25", vector_unknown, LORA_ERR_OPCODE, ROPE_AT},
     {"RMS_HEADS", rms_heads, LORA_OK, NOTHING},
     {"RMS_HEADS of 8 columns", rms_heads_eight, LORA_ERR_SIZE, ROPE_AT},
     {"RMS_HEADS of half a head", rms_heads_cut, LORA_ERR_SIZE, ROPE_AT},
@@ -252,6 +264,14 @@ static const struct quantized cases[] = {
     {"RMS_ROW's sums beyond", rms_row_sums, LORA_ERR_ADDRESS, ROPE_AT},
     {"RESIDUAL_SCALED", scaled_residual, LORA_OK, NOTHING},
     {"RESIDUAL_SCALED's z beyond", scaled_residual_z, LORA_ERR_ADDRESS, ROPE_AT},
+    {"1 + gamma of RMS_HEADS", one_plus, LORA_OK, NOTHING},
+    {"1 + gamma of RMS_ROW", one_plus_row, LORA_OK, NOTHING},
+    {"1 + gamma of HEAD_SUMS", one_plus_sums, LORA_ERR_OPCODE, ROPE_AT},
+    {"1 + gamma of GEGLU", one_plus_activation, LORA_ERR_OPCODE, ROPE_AT},
+    {"GEGLU", geglu, LORA_OK, NOTHING},
+    {"GEGLU's z beyond", geglu_z, LORA_ERR_ADDRESS, ROPE_AT},
+    {"SOFTCAP", soft_cap, LORA_OK, NOTHING},
+    {"SOFTCAP beyond", soft_cap_beyond, LORA_ERR_ADDRESS, ROPE_AT},
     {"SCALE to the end", floats_last, LORA_OK, NOTHING},
     {"SCALE beyond", floats_beyond, LORA_ERR_ADDRESS, ROPE_AT},
     {"SCALE overlaps", floats_overlap, LORA_ERR_ADDRESS, ROPE_AT},

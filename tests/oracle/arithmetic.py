@@ -90,9 +90,9 @@ def _merge(a: tuple[int, F32, F32], b: tuple[int, F32, F32]) -> tuple[int, F32, 
     return na + nb, ta + tb, (qa + qb) + (delta * delta) * weight
 
 
-def rms_norm(x: F32, gamma: F32, eps: float) -> F32:
-    """RMSNorm of FP16 rows, stored."""
-    r = np.float32(1) / np.sqrt(squares(x) / np.float32(x.shape[1]) + np.float32(eps))
+def rms_norm(x: F32, gamma: F32, eps: float, above: float = 1) -> F32:
+    """RMSNorm of FP16 rows, stored; `above` is the numerator of r."""
+    r = np.float32(above) / np.sqrt(squares(x) / np.float32(x.shape[1]) + np.float32(eps))
     return store((x * r[:, None]) * gamma)
 
 
@@ -164,6 +164,23 @@ def gelu(x: F32, table: str) -> F32:
     return result
 
 
+def soft_cap(x: F32, bound: float) -> F32:
+    """The contract's tanh(x/bound)*bound."""
+    c = np.float32(bound)
+    with np.errstate(invalid="ignore", over="ignore"):
+        x = x * (np.float32(1) / c)
+        size = np.abs(x)
+        t = np.float32(1) - np.float32(2) / (exp(size + size) + np.float32(1))
+        square, terms = x * x, coefficient("tanh_c")
+        p = np.full(x.shape, terms[0], np.float32)
+        for term in terms[1:]:
+            p = p * square + term
+        small = x + (x * square) * p
+        t = np.where(size < np.float32(0.625), small, np.where(x < 0, -t, t))
+        result: F32 = t * c
+    return result
+
+
 def activate(x: F32, kind: str) -> F32:
     """The configuration's activation of stored values, stored."""
     if kind == "relu":
@@ -189,13 +206,21 @@ def visible_to(count: int, window: int) -> NDArray[np.bool_]:
 
 
 def attend(
-    q: F32, k: F32, v: F32, scale: np.float32, bias: F32 | None = None, window: int = 0
+    q: F32,
+    k: F32,
+    v: F32,
+    scale: np.float32,
+    bias: F32 | None = None,
+    window: int = 0,
+    cap: float = 0,
 ) -> F32:
-    """Causal attention of one head over FP16 q, k, v [positions, head_dim], stored. `bias` [rows,
-    positions] is added to the scores."""
+    """Causal attention of one head over FP16 q, k, v [positions, head_dim], stored. The scores are
+    capped if `cap` is not 0; then `bias` [rows, positions] is added to them."""
     count = len(q)
     visible = visible_to(count, window)
     scores = product(q, np.ascontiguousarray(k.T)) * scale
+    if cap:
+        scores = soft_cap(scores, cap)
     if bias is not None:
         scores = scores + bias
     top = np.where(visible, scores, -np.inf).max(axis=1, keepdims=True)

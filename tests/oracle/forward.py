@@ -16,12 +16,14 @@ from tests.oracle.arithmetic import (
     activate,
     attend,
     bf16,
+    gelu,
     layer_norm,
     norm_heads,
     norm_row,
     product,
     rms_norm,
     silu,
+    soft_cap,
     store,
 )
 
@@ -57,13 +59,15 @@ class Oracle:
             if "project_out" in self.weights:
                 x = self._linear(x, "project_out")
             logits = self._sum(x, "lm_head")
-            scale = self.config.logit_scale
-            return logits if scale == 1 else logits * np.float32(scale)
+            scale, cap = self.config.logit_scale, self.config.logit_cap
+            logits = logits if scale == 1 else logits * np.float32(scale)
+            return soft_cap(logits, cap) if cap else logits
 
     def _embed(self, tokens: NDArray[np.int64]) -> F32:
         x = self.weights["embed.token"][tokens]
+        stream = np.float32(self.config.stream_scale)
         if self.config.embed_scale != 1:
-            x = store(x * np.float32(self.config.embed_scale))
+            x = store(x * (np.float32(self.config.embed_scale) * stream))
         if "project_in" in self.weights:
             x = self._linear(x, "project_in")
         if self.config.position_rows:
@@ -89,21 +93,34 @@ class Oracle:
             alone = self.config.branch_norms == "alone"
             y = branch(x if alone else self._norm(x, f"{name}_norm"), layer)
             if self.config.branch_norms != "none":
-                y = self._norm(y, f"{name}_post_norm")
+                y = self._branch_norm(y, f"{name}_post_norm")
             x = self._add(x, y)
         return x
 
     def _add(self, x: F32, y: F32) -> F32:
         """The residual: a branch's output, scaled where the model says so, is added."""
         scale = self.config.branch_scale
+        if self.config.branch_norms == "none":
+            scale *= self.config.stream_scale
         return store(x + (y if scale == 1 else y * np.float32(scale)))
 
     def _norm(self, x: F32, name: str) -> F32:
-        gamma = self.weights.get(f"{name}.gamma", np.ones(x.shape[1], np.float32))
         if self.config.norm == "rmsnorm":
-            return rms_norm(x, gamma, self.config.norm_eps)
+            eps = np.float32(self.config.norm_eps) * np.float32(self.config.stream_scale) ** 2
+            return rms_norm(x, self._gamma(name, x.shape[1]), eps)
+        gamma = self.weights.get(f"{name}.gamma", np.ones(x.shape[1], np.float32))
         beta = self.weights.get(f"{name}.beta", np.zeros(x.shape[1], np.float32))
         return layer_norm(x, gamma, beta, self.config.norm_eps)
+
+    def _gamma(self, name: str, count: int) -> F32:
+        """What an RMSNorm multiplies by."""
+        gamma = self.weights.get(f"{name}.gamma", np.ones(count, np.float32))
+        return np.float32(1) + gamma if self.config.one_plus else gamma
+
+    def _branch_norm(self, x: F32, name: str) -> F32:
+        """The norm of a branch's output, which is not scaled; its result is."""
+        gamma, config = self._gamma(name, x.shape[1]), self.config
+        return rms_norm(x, gamma, config.norm_eps, config.stream_scale)
 
     def _product(self, x: F32, name: str) -> F32:
         """Matmul of x and a matrix in FP32, without its bias."""
@@ -124,13 +141,16 @@ class Oracle:
         q, k, v = (self._heads(self._linear(x, f"{name}.{part}")) for part in "qkv")
         if config.head_norms != "none":
             norm = norm_heads if config.head_norms == "heads" else norm_row
-            gammas = (self.weights[f"{name}.{part}_norm.gamma"] for part in "qk")
+            gammas = (self._gamma(f"{name}.{part}_norm", 0) for part in "qk")
             q, k = (
                 norm(part, gamma, config.norm_eps)
                 for part, gamma in zip((q, k), gammas, strict=True)
             )
         if config.rope is not None and layer not in config.unrotated:
-            q, k = (rotate(part, config.rope) for part in (q, k))
+            rope = config.rope
+            if layer in config.local_layers:
+                rope = config.local_rope
+            q, k = (rotate(part, rope) for part in (q, k))
         group = config.heads // config.kv_heads
         heads = [
             self._attend(layer, h, q[h], k[h // group], v[h // group]) for h in range(config.heads)
@@ -140,7 +160,8 @@ class Oracle:
     def _attend(self, layer: int, head: int, q: F32, k: F32, v: F32) -> F32:
         """One query head over its stored q, k and v [positions, head_dim]."""
         scale, window = self.config.attention_scale(layer), self.config.window(layer)
-        return attend(q, k, v, scale, self._bias(head, len(q)), window)
+        bias, cap = self._bias(head, len(q)), self.config.score_cap
+        return attend(q, k, v, scale, bias, window, cap)
 
     def _bias(self, head: int, count: int) -> F32 | None:
         """ALiBi's addition to the scores of one query head [rows, positions]."""
@@ -163,7 +184,9 @@ class Oracle:
         name = f"layer.{layer}"
         up = self._linear(x, f"{name}.up")
         if self.config.gated:
-            inner = store(silu(self._linear(x, f"{name}.gate")) * up)
+            gate = self._linear(x, f"{name}.gate")
+            geglu = self.config.activation == "gelu_tanh"
+            inner = store((gelu(gate, "tanh") if geglu else silu(gate)) * up)
         else:
             inner = activate(up, self.config.activation)
         return self._linear(inner, f"{name}.down")

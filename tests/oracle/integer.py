@@ -17,6 +17,7 @@ from tests.oracle.arithmetic import (
     exp,
     product,
     segments,
+    soft_cap,
     store,
     tree,
     visible_to,
@@ -110,14 +111,16 @@ def attend_int8(
     factor: float,
     bias: F32 | None = None,
     window: int = 0,
+    cap: float = 0,
 ) -> F32:
-    """One head, causal, q, k and v [positions, head_dim] quantized by their static scales. `bias`
-    [rows, positions] is added to the scores."""
+    """One head, causal, q, k and v [positions, head_dim] quantized by their static scales. The
+    scores are capped if `cap` is not 0; then `bias` [rows, positions] is added to them."""
     q8, k8, v8 = quantize(q, scales.q), quantize(k, scales.k), quantize(v, scales.v)
     scale = np.float32(float(scales.q) * float(scales.k) * factor)
     rows = []
     for i, seen in enumerate(visible_to(len(q), window)):
         s = (k8[seen] @ q8[i]).astype(np.float32) * scale
+        s = soft_cap(s, cap) if cap else s
         s = s if bias is None else s + bias[i, seen]
         e8 = np.rint(np.float32(127) * exp(s - s.max())).astype(np.int64)
         above = (e8 @ v8[seen]).astype(np.float32)
@@ -161,7 +164,7 @@ class Quantized(Oracle):
     def _attend(self, layer: int, head: int, q: F32, k: F32, v: F32) -> F32:
         if self.kv == "int8":
             factor = self.config.attention_factor(layer)
-            added = self._bias(head, len(q)), self.config.window(layer)
+            added = self._bias(head, len(q)), self.config.window(layer), self.config.score_cap
             return attend_int8(q, k, v, self.scales[layer], factor, *added)
         if self.kv == "int8-heads":
             k, v = through_heads(k), through_heads(v)

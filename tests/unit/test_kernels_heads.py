@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lora_host import abi
+from lora_host import abi, numerics
+from lora_host.coefficients import coefficients
 from lora_host.segments import segment_bounds
 from tests.unit.kernel_rig import CONTROL, NO_BANK, ONCHIP, SELECTED, TABLES, Rig
 from tests.unit.test_kernels_native import FEW, KINDS, both, run_native, values
@@ -183,3 +184,94 @@ def test_native_kernels_refuse_ragged_heads(op: int, fields: dict[str, int]) -> 
                "y_offset": Y, "y_stride": STRIDE, "z_offset": Z, "z_stride": STRIDE,
                "a_bank": TABLES, "a_line": 10, **fields}  # fmt: skip
     assert rig.run("vector", **command).status in (abi.ERR_SIZE, abi.ERR_ADDRESS)
+
+
+def test_a_norm_by_one_plus_gamma() -> None:
+    """1 + gamma is a sum in FP32: rounded to FP16 some results would differ."""
+    rig = Rig()
+    rig.rows(2)
+    rig.list.head_dim = 24
+    x, gamma = random_fp16(1, 2, 72), (random_fp16(2, 24).astype(F) / 64).astype(np.float16)
+    rig.place_rows(ONCHIP, X, STRIDE, x)
+    rig.place(TABLES, 640, gamma)
+    fields = {"extra": 24, "a_bank": TABLES, "a_line": 10, "scalar": bits(EPS)}
+    flags = {"flags": abi.FLAG_ONE_PLUS, "b_line": bits(0.25)}
+    run_vector(rig, abi.VEC_RMS_HEADS, 72, **fields, **flags)
+    wanted, rounded = np.empty((2, 3, 24), np.float16), np.empty((2, 3, 24), np.float16)
+    for row in range(2):
+        for head in range(3):
+            values = x[row].reshape(3, 24)[head]
+            r = F(0.25) / np.sqrt(scalar_squares(values) / F(24) + F(EPS))
+            for i, value in enumerate(values):
+                wanted[row, head, i] = (F(value) * r) * (F(1) + F(gamma[i]))
+                rounded[row, head, i] = (F(value) * r) * F(np.float16(F(1) + F(gamma[i])))
+    assert output(rig, 2, 72).tobytes() == wanted.tobytes() != rounded.tobytes()
+
+
+def scalar_cap(x: float, cap: float) -> np.float32:
+    terms, value = coefficients("tanh_c"), F(x) * (F(1) / F(cap))
+    if abs(value) < F(0.625):
+        square, p = value * value, terms[0]
+        for term in terms[1:]:
+            p = p * square + term
+        return (value + (value * square) * p) * F(cap)
+    size = F(abs(value))
+    tanh = F(1) - F(2) / (numerics.exp32(size + size) + F(1))
+    return F(-tanh if value < 0 else tanh) * F(cap)
+
+
+def test_capped_logits() -> None:
+    rig = Rig()
+    rig.rows(2)
+    x = np.random.default_rng(1).normal(0, 20, (2, 50)).astype(F)
+    x[1, :4] = [np.inf, -np.inf, np.nan, -0.0]
+    rig.place_rows(CONTROL, Y, STRIDE, x)
+    found = run_vector(rig, abi.VEC_SOFTCAP, 50, y_bank=CONTROL, scalar=bits(30))
+    got = rig.read_rows(CONTROL, Y, STRIDE, (2, 50), F)
+    assert list(got[1, :2]) == [30, -30] and np.isnan(got[1, 2]) and got[1, 3] == 0
+    assert (found.nonfinite_count, found.nonfinite_row) == (1, 1)
+    finite = np.isfinite(x)
+    wanted = np.array([scalar_cap(value, 30) for value in x[finite]], F)
+    assert got[finite].tobytes() == wanted.tobytes()
+    exact = 30 * np.tanh(x[finite].astype(np.float64) / 30)
+    assert np.abs(got[finite] - exact).max() < 4e-6
+
+
+@settings(FEW, max_examples=5)
+@given(kind=KINDS, columns=st.integers(1, 300), cap=st.sampled_from([0.3, 30.0, 1e30]))
+def test_native_soft_caps_and_geglu(kind: Any, columns: int, cap: float) -> None:
+    seed, extreme, wide = kind
+
+    def build(rig: Rig) -> Any:
+        rig.rows(2)
+        rig.place_rows(ONCHIP, X, STRIDE, values(seed, (2, columns), extreme, wide))
+        rig.place_rows(ONCHIP, Z, STRIDE, values(seed + 1, (2, columns), extreme, wide))
+        rig.place_rows(CONTROL, Y, STRIDE, values(seed + 2, (2, columns), extreme, wide).astype(F))
+        one = run_vector(rig, abi.VEC_GEGLU, columns)
+        return one, run_vector(rig, abi.VEC_SOFTCAP, columns, y_bank=CONTROL, scalar=bits(cap))
+
+    both(build)
+
+
+@settings(FEW, max_examples=5)
+@given(kind=KINDS, head_dim=st.integers(1, 150), heads=st.integers(1, 3))
+def test_native_norms_by_one_plus_gamma(kind: Any, head_dim: int, heads: int) -> None:
+    seed, extreme, wide = kind
+    columns = head_dim * heads
+
+    def build(rig: Rig) -> Any:
+        rig.rows(2)
+        rig.list.head_dim = head_dim
+        rig.place_rows(ONCHIP, X, STRIDE, values(seed, (2, columns), extreme / 20, wide))
+        rig.place_rows(ONCHIP, Z, STRIDE, np.full((2, 8 + heads), 0.5, F))
+        rig.place(TABLES, 640, values(seed + 1, (columns,), extreme / 20, False))
+        fields = {"a_bank": TABLES, "a_line": 10, "scalar": bits(EPS), "b_line": bits(2.0**-6),
+                  "flags": abi.FLAG_ONE_PLUS}  # fmt: skip
+        whole = {**fields, "extra": columns}
+        return (
+            run_vector(rig, abi.VEC_RMS_HEADS, columns, **{**fields, "extra": head_dim}),
+            run_vector(rig, abi.VEC_RMS_APPLY, columns, y_offset=Y + 65536, **whole),
+            run_vector(rig, abi.VEC_RMS_ROW, columns, y_offset=Y + 131072, **whole),
+        )
+
+    both(build)

@@ -87,14 +87,17 @@ def values(seed: int, shape: tuple[int, ...], extreme: float, wide: bool) -> np.
     return x
 
 
-# window, kind of ALiBi
-SEEN = st.tuples(st.sampled_from([0, 0, 1, 9, 33, 64, 100]), st.integers(0, 2))
+# window, kind of ALiBi, soft cap
+SEEN = st.tuples(
+    st.sampled_from([0, 0, 1, 9, 33, 64, 100]), st.integers(0, 2), st.sampled_from([0.0, 0.0, 1.7])
+)
 
 
-def seen_fields(tool: Attention, seen: tuple[int, int], heads: int) -> dict[str, int]:
-    """Attention's fields of a window and of slopes."""
+def seen_fields(tool: Attention, seen: tuple[int, int, float], heads: int) -> dict[str, int]:
+    """Attention's fields of a window, of slopes and of a soft cap."""
     table = [(0.8 / (head + 1), 0.3) for head in range(heads)]
-    return {**tool.slopes(table), "window": seen[0], "slope_kind": seen[1]}
+    cap = int(np.float32(seen[2]).view(np.uint32))
+    return {**tool.slopes(table), "window": seen[0], "slope_kind": seen[1], "cap": cap}
 
 
 KINDS = st.tuples(st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.002, 0.3]), st.booleans())

@@ -60,6 +60,18 @@ MODELS = {
     "head_norms": replace(LLAMA, head_norms="heads", branch_norms="both"),
     "row_norms": replace(LLAMA, head_norms="row", branch_norms="alone"),
     "row_norms_narrow": replace(NARROW, head_norms="row", branch_norms="alone"),
+    "capped": replace(
+        LLAMA,
+        activation="gelu_tanh",
+        branch_norms="both",
+        one_plus=True,
+        stream_scale=2.0**-6,
+        score_cap=50.0,
+        logit_cap=30.0,
+        local_rope=LLAMA.rope,
+        windows=(0, 7, 0),
+        local_layers=frozenset([1]),
+    ),
     "scaled": replace(
         NARROW, branch_scale=0.5, embed_scale=3.0, logit_scale=0.25, unrotated=frozenset([1])
     ),
@@ -114,10 +126,10 @@ def access_vector(c: Vector) -> Access:
             return Access(x + rows_of(ONCHIP, c.z_offset, c.z_stride, c.extra // head_dim * 4), y)
         mine = c.z_offset + c.first // head_dim * 4
         return Access(x, rows_of(ONCHIP, mine, c.z_stride, c.columns // head_dim * 4))
-    if c.op == abi.VEC_SCALE:
+    if c.op in (abi.VEC_SCALE, abi.VEC_SOFTCAP):
         floats = rows_of(c.y_bank, c.y_offset, c.y_stride, c.columns * 4)
         return Access(floats, floats)
-    if c.op in (abi.VEC_RESIDUAL, abi.VEC_RESIDUAL_SCALED, abi.VEC_SWIGLU):
+    if c.op in (abi.VEC_RESIDUAL, abi.VEC_RESIDUAL_SCALED, abi.VEC_SWIGLU, abi.VEC_GEGLU):
         return Access(x + z, y)
     if c.op in (abi.VEC_QUANTIZE, abi.VEC_QUANTIZE_HEADS):
         y = rows_of(c.y_bank, c.y_offset, c.y_stride, c.columns)

@@ -25,7 +25,7 @@ MENTION = re.compile(r"numbers\.md")
 COEFFICIENTS = {
     "C": "exp_c", "LOG2E": "log2e", "LN2_HI": "ln2_hi", "LN2_LO": "ln2_lo", "LOG2_C": "log2_c",
     "EXP2_C": "exp2_c", "LN2": "ln2", "SQRT_HALF": "sqrt_half", "SIN_C": "sin_c",
-    "COS_C": "cos_c", "TWO_OVER_PI": "two_over_pi", "P1 P2 P3": "half_pi",
+    "COS_C": "cos_c", "TANH_C": "tanh_c", "TWO_OVER_PI": "two_over_pi", "P1 P2 P3": "half_pi",
 }  # fmt: skip
 
 

@@ -27,6 +27,7 @@ def test_every_table_has_its_length() -> None:
     assert lengths == {
         "exp_c": 7, "log2_c": 11, "exp2_c": 13, "sin_c": 8, "cos_c": 9, "half_pi": 3,
         "gelu_tanh_a": 1024, "gelu_tanh_b": 1024, "gelu_erf_a": 1024, "gelu_erf_b": 1024,
+        "tanh_c": 5,
     }  # fmt: skip
 
 
@@ -147,3 +148,15 @@ def test_compiler_flags_keep_every_rounding() -> None:
 
     assert "-ffp-contract=off" in FLAGS
     assert not [f for f in FLAGS if f.startswith(("-ffast-math", "-Ofast", "-march", "-funsafe"))]
+
+
+def test_tanh32_accuracy_and_edges() -> None:
+    x = np.linspace(-12, 12, 400_001, dtype=np.float32)
+    got = numerics.tanh32(x)
+    wanted = np.tanh(x.astype(np.float64))
+    spacing = np.spacing(np.maximum(np.abs(wanted), 2.0**-100).astype(np.float32))
+    small = np.abs(x) < 0.625
+    assert (np.abs(got - wanted) / spacing)[small].max() < 1.5
+    assert np.abs(got - wanted).max() < 1.2e-7
+    edges = numerics.tanh32(np.array([INF, -INF, NAN, 0.0, 50.0, -50.0], np.float32))
+    assert list(edges[[0, 1, 3, 4, 5]]) == [1, -1, 0, 1, -1] and np.isnan(edges[2])

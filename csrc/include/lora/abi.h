@@ -264,7 +264,9 @@ enum lora_vector_op {
     LORA_VEC_RMS_ROW = 19,         /* y = RMSNorm over the columns of all heads, by their sums z */
     LORA_VEC_EMBED_SCALED = 20,    /* as EMBED, token[t]*scalar in token[t]'s place */
     LORA_VEC_RESIDUAL_SCALED = 21, /* y = FP16(x + z*scalar) */
-    LORA_VEC_SCALE = 22            /* y = y*scalar of an FP32 row, in place */
+    LORA_VEC_SCALE = 22,           /* y = y*scalar of an FP32 row, in place */
+    LORA_VEC_SOFTCAP = 23,         /* y = tanh(y*(1/scalar))*scalar of an FP32 row, in place */
+    LORA_VEC_GEGLU = 24            /* y = FP16(gelu(x) * z), GELU by tanh */
 };
 
 enum lora_element { LORA_FP16 = 1, LORA_FP32 = 2, LORA_INT8 = 3 };
@@ -297,7 +299,9 @@ enum lora_command_flag {
     LORA_FLAG_SELECTED = 0x8,        /* works on the selected rows, packed, not on all rows */
     LORA_FLAG_PACK = 0x10,           /* MOVE_ROWS: source row = selected[i], target row = i */
     LORA_FLAG_SIGNAL_HEADS = 0x20,   /* ATTENTION: signal_counter rises by one a head */
-    LORA_FLAG_NO_BIAS = 0x40         /* MATRIX with scales: no bias behind them */
+    LORA_FLAG_NO_BIAS = 0x40,        /* MATRIX with scales: no bias behind them */
+    LORA_FLAG_ONE_PLUS = 0x80        /* RMS_APPLY, RMS_HEADS, RMS_ROW: 1 + gamma, and */
+                                     /* r = numerator/sqrt(..), its FP32 bits in b_line */
 };
 /* "selected" rows are those with want_logits or want_argmax, in row order. A command with SELECTED
  * and no selected rows finishes at once and signals. Waits on 0 row groups hold at once. */
@@ -391,7 +395,7 @@ struct lora_attention {
     uint32_t v_scale;    /* FP32 bits; KV_INT8 alone */
     uint32_t slope_line; /* struct lora_head_slope of each local query head */
     uint32_t window;     /* a row sees its last `window` positions, itself included; 0: all */
-    uint32_t reserved;
+    uint32_t cap;        /* FP32 bits: scores become tanh(s*(1/cap))*cap; 0: they stay */
 };
 /* KV_INT8: q is INT8; e8 = rint(127*exp(s - m)), y = FP16((FP32(sum e8*v8)/FP32(sum e8))*v_scale).
  * Both sums are exact up to LORA_MAX_INT8_POSITIONS; a list with more is refused. */

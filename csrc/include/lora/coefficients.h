@@ -823,4 +823,8 @@ static const float lora_gelu_erf_b[1024] = {
     -0x1.c07ebp-41f, -0x1.8e0bfp-41f, -0x1.612f18p-41f, -0x1.394c78p-41f, -0x1.15d904p-41f,
     -0x1.ecb132p-42f, -0x1.b4b8d8p-42f, -0x1.83034p-42f};
 
+/* (tanh(x)/x - 1)/z in z = x*x */
+static const float lora_tanh_c[5] = {
+    -0x1.8f8de4p-8f, 0x1.58048ep-6f, -0x1.b9258ap-5f, 0x1.110e1cp-3f, -0x1.555552p-2f};
+
 #endif

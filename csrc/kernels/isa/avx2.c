@@ -116,6 +116,40 @@ AVX2 static float scale(float *s, uint32_t count, float factor) {
     return max;
 }
 
+/* Both forms are made of every lane, and each lane takes its own. */
+AVX2_INLINE __m256 tanh_vector(__m256 x) {
+    const __m256 one = _mm256_set1_ps(1.0f), sign = _mm256_set1_ps(-0.0f);
+    __m256 size = _mm256_andnot_ps(sign, x), z = _mm256_mul_ps(x, x);
+    __m256 below = _mm256_add_ps(exp_vector(_mm256_add_ps(size, size)), one);
+    __m256 far = _mm256_sub_ps(one, _mm256_div_ps(_mm256_set1_ps(2.0f), below));
+    far = _mm256_or_ps(_mm256_andnot_ps(sign, far), _mm256_and_ps(sign, x));
+    __m256 p = _mm256_set1_ps(lora_tanh_c[0]);
+    for (int i = 1; i < 5; i++)
+        p = _mm256_add_ps(_mm256_mul_ps(p, z), _mm256_set1_ps(lora_tanh_c[i]));
+    __m256 near = _mm256_add_ps(x, _mm256_mul_ps(_mm256_mul_ps(x, z), p));
+    __m256 inside = _mm256_cmp_ps(size, _mm256_set1_ps(TANH_POLYNOMIAL), _CMP_LT_OQ);
+    return _mm256_blendv_ps(far, near, inside);
+}
+
+AVX2 static float cap(float *s, uint32_t count, float limit) {
+    float lanes[LANES], max = -__builtin_inff(), inverse = 1.0f / limit;
+    __m256 by = _mm256_set1_ps(inverse), max_lanes = _mm256_set1_ps(max);
+    uint32_t i = 0;
+    for (; i + LANES <= count; i += LANES) {
+        __m256 value = tanh_vector(_mm256_mul_ps(_mm256_loadu_ps(s + i), by));
+        value = _mm256_mul_ps(value, _mm256_set1_ps(limit));
+        _mm256_storeu_ps(s + i, value);
+        max_lanes = _mm256_max_ps(value, max_lanes);
+    }
+    for (; i < count; i++) {
+        s[i] = tanh32(s[i] * inverse) * limit;
+        max = s[i] > max ? s[i] : max;
+    }
+    _mm256_storeu_ps(lanes, max_lanes);
+    for (uint32_t j = 0; j < LANES; j++) max = lanes[j] > max ? lanes[j] : max;
+    return max;
+}
+
 AVX2 static float slope(float *s, uint32_t count, float by, int32_t first) {
     const __m256 slopes = _mm256_set1_ps(by), step = _mm256_set1_ps((float)LANES);
     __m256 max_lanes = _mm256_set1_ps(-__builtin_inff());
@@ -192,6 +226,7 @@ const struct lora_variant lora_variant_avx2 = {
     .gelu = gelu,
     .swiglu = swiglu,
     .scale = scale,
+    .cap = cap,
     .slope = slope,
     .exponentials = exponentials,
     .weigh = weigh,

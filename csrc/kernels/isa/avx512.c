@@ -92,6 +92,10 @@ static float scale(float *s, uint32_t count, float factor) {
     return lora_variant_avx2.scale(s, count, factor);
 }
 
+static float cap(float *s, uint32_t count, float limit) {
+    return lora_variant_avx2.cap(s, count, limit);
+}
+
 static float slope(float *s, uint32_t count, float by, int32_t first) {
     return lora_variant_avx2.slope(s, count, by, first);
 }
@@ -131,6 +135,7 @@ const struct lora_variant lora_variant_avx512 = {
     .gelu = gelu,
     .swiglu = swiglu,
     .scale = scale,
+    .cap = cap,
     .slope = slope,
     .exponentials = exponentials,
     .weigh = weigh,

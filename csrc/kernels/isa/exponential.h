@@ -1,6 +1,9 @@
-/* exp, silu and gelu in FP32, spelled as in the NumPy model. docs/numbers.md, 4.1, 4.2, 3.10. */
+/* exp, silu, gelu and tanh in FP32, spelled as in the NumPy model. docs/numbers.md, 4.1, 4.2, 4.7,
+ * 3.10. */
 #ifndef LORA_KERNELS_EXPONENTIAL_H
 #define LORA_KERNELS_EXPONENTIAL_H
+
+#include <math.h>
 
 #include "half.h"
 #include "lora/coefficients.h"
@@ -20,6 +23,16 @@ static inline float exp32(float x) {
 }
 
 static inline float silu32(float g) { return g / (1.0f + exp32(-g)); }
+
+#define TANH_POLYNOMIAL 0.625f /* below it by the polynomial, from it on by exp */
+
+static inline float tanh32(float x) {
+    float size = fabsf(x);
+    if (!(size < TANH_POLYNOMIAL)) return copysignf(1.0f - 2.0f / (exp32(size + size) + 1.0f), x);
+    float z = x * x, p = lora_tanh_c[0];
+    for (int i = 1; i < 5; i++) p = p * z + lora_tanh_c[i];
+    return x + (x * z) * p;
+}
 
 static inline float gelu32(float x, const float *a, const float *b) {
     if (!(x >= -8.0f) || !(x < 8.0f)) return x < -8.0f ? 0.0f : x;

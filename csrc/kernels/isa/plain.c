@@ -104,6 +104,15 @@ static float scale(float *s, uint32_t count, float factor) {
     return max;
 }
 
+static float cap(float *s, uint32_t count, float limit) {
+    float max = -INFINITY, inverse = 1.0f / limit;
+    for (uint32_t i = 0; i < count; i++) {
+        s[i] = tanh32(s[i] * inverse) * limit;
+        max = s[i] > max ? s[i] : max;
+    }
+    return max;
+}
+
 static float slope(float *s, uint32_t count, float by, int32_t first) {
     float max = -INFINITY;
     for (uint32_t i = 0; i < count; i++) {
@@ -139,6 +148,7 @@ const struct lora_variant lora_variant_plain = {
     .gelu = gelu,
     .swiglu = swiglu,
     .scale = scale,
+    .cap = cap,
     .slope = slope,
     .exponentials = exponentials,
     .weigh = weigh,

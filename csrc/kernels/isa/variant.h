@@ -43,6 +43,8 @@ struct lora_variant {
     void (*swiglu)(float *x, const float *z, uint32_t count);
     /* s[i] = s[i]*scale; returns the maximum where none is NaN. */
     float (*scale)(float *s, uint32_t count, float scale);
+    /* s[i] = tanh(s[i]*(1/cap))*cap; returns the maximum where none is NaN. */
+    float (*cap)(float *s, uint32_t count, float cap);
     /* s[i] = s[i] + slope*(first + i); returns the maximum. first + i is exact in FP32. */
     float (*slope)(float *s, uint32_t count, float slope, int32_t first);
     /* e[i] = FP16(exp(s[i] - max)) */

@@ -36,7 +36,7 @@ static int score_head(const struct lora_job *job, const struct attend *a,
     for (uint32_t i = 0; i < seen->depth; i++)
         w->s[seen->committed + i] = block[seen->path[i] / TILE][seen->path[i] % TILE];
     *max = a->variant->scale(w->s + first, positions - first, float_of_bits(a->command->scale));
-    if (job->attention.slopes) *max = lora_slope_add(job, head, first, positions, w->s);
+    *max = lora_scores_finish(job, head, first, positions, w->s, *max);
     return LORA_OK;
 }
 

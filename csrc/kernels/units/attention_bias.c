@@ -1,8 +1,11 @@
-/* ALiBi: a bias of the scores that grows with the position. docs/numbers.md, 3.13. */
+/* Soft-capped scores, and ALiBi: a bias of the scores that grows with the position.
+ * docs/numbers.md, 3.13 and 3.14. */
 #include "attention_bias.h"
 
 #include <math.h>
 #include <string.h>
+
+#include "isa/half.h"
 
 int lora_slopes_find(const struct lora_unit_call *call, const struct lora_head_slope **slopes) {
     const struct lora_attention *c = (const struct lora_attention *)(const void *)call->command;
@@ -32,11 +35,18 @@ static float add_rounded(struct lora_head_slope by, uint32_t first, uint32_t pos
     return max;
 }
 
-float lora_slope_add(const struct lora_job *job, uint32_t head, uint32_t first, uint32_t positions,
-                     float *s) {
+static float add_slope(const struct lora_job *job, uint32_t head, uint32_t first,
+                       uint32_t positions, float *s) {
     struct lora_head_slope by = job->attention.slopes[head];
     if (job->attention.command->slope_kind == LORA_SLOPE_BF16_POSITION)
         return add_rounded(by, first, positions, s);
     return job->variant->slope(s + first, positions - first, by.slope,
                                (int32_t)first - (int32_t)(positions - 1));
+}
+
+float lora_scores_finish(const struct lora_job *job, uint32_t head, uint32_t first,
+                         uint32_t positions, float *s, float max) {
+    float cap = float_of_bits(job->attention.command->cap);
+    if (cap != 0.0f) max = job->variant->cap(s + first, positions - first, cap);
+    return job->attention.slopes ? add_slope(job, head, first, positions, s) : max;
 }

@@ -1,4 +1,5 @@
-/* The window of a row and what ALiBi adds to its scores. docs/numbers.md, 3.8 and 3.13. */
+/* The window of a row, the cap of its scores and what ALiBi adds to them.
+ * docs/numbers.md, 3.8, 3.13 and 3.14. */
 #ifndef LORA_KERNELS_ATTENTION_BIAS_H
 #define LORA_KERNELS_ATTENTION_BIAS_H
 
@@ -13,9 +14,9 @@ static inline uint32_t attention_first(const struct lora_attention *command, uin
 /* The slopes of the call's local query heads; NULL without. An enum lora_status. */
 int lora_slopes_find(const struct lora_unit_call *call, const struct lora_head_slope **slopes);
 
-/* Add the bias of a query head to the scores s[first .. positions-1] of a row that sees
- * `positions`, and return their maximum. */
-float lora_slope_add(const struct lora_job *job, uint32_t head, uint32_t first, uint32_t positions,
-                     float *s);
+/* What is done to the scaled scores s[first .. positions-1] of a query head of a row that sees
+ * `positions`, whose maximum is `max`. Returns their new maximum. */
+float lora_scores_finish(const struct lora_job *job, uint32_t head, uint32_t first,
+                         uint32_t positions, float *s, float max);
 
 #endif

@@ -93,7 +93,7 @@ static int attend_head(struct attend *a, const struct lora_job *job, const int8_
     float v_scale = float_of_bits(a->command->v_scale);
     int status = score(a, q, head);
     if (status != LORA_OK) return status;
-    if (job->attention.slopes) (void)lora_slope_add(job, q_head, first, count, a->s);
+    (void)lora_scores_finish(job, q_head, first, count, a->s, 0.0f);
     float max = max_score(a);
     for (uint32_t d = 0; d < head_dim; d++) {
         a->y[d] = max;

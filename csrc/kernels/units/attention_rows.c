@@ -133,7 +133,7 @@ static int score(const struct group *g) {
         uint16_t *e = g->e + i * g->positions;
         uint32_t first = row_first(g, i);
         float max = g->variant->scale(s + first, positions - first, scale);
-        if (g->job->attention.slopes) max = lora_slope_add(g->job, g->head, first, positions, s);
+        max = lora_scores_finish(g->job, g->head, first, positions, s, max);
         memset(e + g->from, 0, (first - g->from) * sizeof(uint16_t));
         g->variant->exponentials(s + first, positions - first, max, e + first);
         uint32_t end = (g->max + TILE - 1) / TILE * TILE;

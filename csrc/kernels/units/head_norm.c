@@ -4,6 +4,7 @@
 
 #include "isa/half.h"
 #include "job.h"
+#include "norm_gamma.h"
 #include "isa/segments.h"
 
 /* The sum of squares of a head of FP16 values that are widened in x. */
@@ -18,7 +19,7 @@ static float squares(const float *x, uint32_t head_dim) {
 }
 
 static float reciprocal_root(const struct lora_vector *c, float sum, uint32_t width) {
-    return 1.0f / sqrtf(sum / (float)width + float_of_bits(c->scalar));
+    return norm_numerator(c) / sqrtf(sum / (float)width + float_of_bits(c->scalar));
 }
 
 static void multiply(float *x, uint32_t columns, float r, const float *gamma) {
@@ -41,6 +42,7 @@ void lora_head_norm_each(struct lora_job *job, uint32_t row, float *x, float *z)
     if (c->columns == 0) return;
     load(job, row, x);
     job->variant->halves_to_floats(job->vector.gamma, c->extra, z);
+    norm_add_one(c, z, c->extra);
     for (uint32_t d = 0; d < c->columns; d += c->extra)
         multiply(x + d, c->extra, reciprocal_root(c, squares(x + d, c->extra), c->extra), z);
     store(job, row, x);
@@ -67,6 +69,7 @@ void lora_head_norm_row(struct lora_job *job, uint32_t row, float *x, float *z) 
         total = total + sums[head];
     load(job, row, x);
     job->variant->halves_to_floats(job->vector.gamma, c->columns, z);
+    norm_add_one(c, z, c->columns);
     multiply(x, c->columns, reciprocal_root(c, total, c->extra), z);
     store(job, row, x);
 }

@@ -4,6 +4,7 @@
 
 #include "isa/half.h"
 #include "job.h"
+#include "norm_gamma.h"
 #include "isa/segments.h"
 
 #define LANES 4 /* segments side by side, as rows of a panel are laid */
@@ -144,8 +145,9 @@ static void load_parameter(const struct lora_job *job, const uint16_t *table, fl
 static void apply_rms(const struct lora_job *job, const float *records, float *x, float *z) {
     const struct lora_vector *c = job->vector.command;
     float eps = float_of_bits(c->scalar), width = (float)c->extra;
-    float r = 1.0f / sqrtf(join_records(records, c->extra) / width + eps);
+    float r = norm_numerator(c) / sqrtf(join_records(records, c->extra) / width + eps);
     load_parameter(job, job->vector.gamma, 1.0f, z);
+    norm_add_one(c, z, c->columns);
     for (uint32_t i = 0; i < c->columns; i++) x[i] = (x[i] * r) * z[i];
 }
 

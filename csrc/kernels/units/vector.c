@@ -1,5 +1,5 @@
-/* The vector unit's operations on rows of activations. docs/numbers.md, 3.2, 3.7, 3.9, 3.10, 3.11.
- */
+/* The vector unit's operations on rows of activations. docs/numbers.md, 3.2, 3.7, 3.9, 3.10, 3.11,
+ * 3.14. */
 #include <math.h>
 #include <stdbool.h>
 
@@ -124,17 +124,28 @@ static int residual_scaled(const struct row_work *w, uint32_t row) {
     return LORA_OK;
 }
 
-/* FP32, in place. */
-static int scale_floats(const struct row_work *w, uint32_t row) {
+/* FP32, in place: each NaN by its one spelling. */
+static int count_floats(const struct row_work *w, uint32_t row) {
     float *y = float_row(w->job->vector.y_rows, row);
     uint32_t bad = 0;
-    scale(y, w->command->columns, float_of_bits(w->command->scalar));
     for (uint32_t i = 0; i < w->command->columns; i++) {
         bad += (bits_of_float(y[i]) & 0x7f800000) == 0x7f800000;
         y[i] = y[i] != y[i] ? float_of_bits(LORA_FP32_NAN) : y[i];
     }
     job_count_nonfinite(w->job, row, bad);
     return LORA_OK;
+}
+
+static int scale_floats(const struct row_work *w, uint32_t row) {
+    float *y = float_row(w->job->vector.y_rows, row);
+    scale(y, w->command->columns, float_of_bits(w->command->scalar));
+    return count_floats(w, row);
+}
+
+static int soft_cap(const struct row_work *w, uint32_t row) {
+    float *y = float_row(w->job->vector.y_rows, row);
+    (void)w->job->variant->cap(y, w->command->columns, float_of_bits(w->command->scalar));
+    return count_floats(w, row);
 }
 
 static int relu(const struct row_work *w, uint32_t row) {
@@ -164,6 +175,15 @@ static int swiglu(const struct row_work *w, uint32_t row) {
     load_x(w, row);
     load(w, w->job->vector.z_rows, row, w->z);
     w->job->variant->swiglu(w->x, w->z, w->command->columns);
+    store(w, row);
+    return LORA_OK;
+}
+
+static int geglu(const struct row_work *w, uint32_t row) {
+    load_x(w, row);
+    load(w, w->job->vector.z_rows, row, w->z);
+    w->job->variant->gelu(w->x, w->command->columns, lora_gelu_tanh_a, lora_gelu_tanh_b);
+    for (uint32_t i = 0; i < w->command->columns; i++) w->x[i] = w->x[i] * w->z[i];
     store(w, row);
     return LORA_OK;
 }
@@ -306,6 +326,8 @@ static const struct operation operations[] = {
     [LORA_VEC_EMBED_SCALED] = {find_y, embed},
     [LORA_VEC_RESIDUAL_SCALED] = {find_xyz, residual_scaled},
     [LORA_VEC_SCALE] = {find_floats, scale_floats},
+    [LORA_VEC_SOFTCAP] = {find_floats, soft_cap},
+    [LORA_VEC_GEGLU] = {find_xyz, geglu},
 };
 
 /* NULL: there is no such operation. */

@@ -11,10 +11,11 @@ from lora_host.emu.attention_int8 import attend_int8
 from lora_host.emu.kv_pages import TILE, Visible, read_kv, visible_sets
 from lora_host.emu.matrix import longest_segment
 from lora_host.emu.unit_call import BANK_ONCHIP, LINE_BYTES, UnitCall
-from lora_host.numerics import F32, bf16, exp32, to_fp16
+from lora_host.numerics import F32, bf16, exp32, soft_cap, to_fp16
 from lora_host.segments import segment_bounds, tree_sum
 
 WORK_ELEMENTS = 1 << 19  # max gathered values in memory
+NO_CAP = np.float32(0)
 
 
 def attention(call: UnitCall) -> None:
@@ -30,6 +31,7 @@ def attention(call: UnitCall) -> None:
     result = np.empty_like(q)
     # the KV head of each query head, both as local indices
     heads = (np.arange(c.q_heads) + c.q_first) // c.group - c.kv_first
+    cap = call.fp32(c.cap)
     for visible in visible_sets(call):
         keys, values = read_kv(call, visible)
         keys, values = keys[heads], values[heads]
@@ -41,10 +43,10 @@ def attention(call: UnitCall) -> None:
             added = None if bias is None else bias[i : i + batch]
             if integer:
                 scales = call.fp32(c.scale), call.fp32(c.v_scale)
-                result[rows] = attend_int8(q[rows], keys, values, entries, *scales, added)
+                result[rows] = attend_int8(q[rows], keys, values, entries, *scales, added, cap)
             else:
                 scale = call.fp32(c.scale)
-                result[rows] = attend(q[rows], keys, values, entries, scale, added)
+                result[rows] = attend(q[rows], keys, values, entries, scale, added, cap)
     y = call.rows_view(BANK_ONCHIP, c.y_offset, c.y_stride, width, np.float16)
     call.store_fp16(y, result.reshape(y.shape))
 
@@ -75,14 +77,17 @@ def attend(
     entries: NDArray[np.int64],
     scale: np.float32,
     bias: F32 | None = None,
+    cap: np.float32 = NO_CAP,
 ) -> F32:
     """[rows, heads, head_dim] of one sequence's rows before rounding to FP16.
 
     `entries` [rows, positions]: index of K and V at each logical position. -1 is masked: it reads
-    the last entry, which is zero, and its e is +0. `bias` [rows, heads, positions] is added to the
-    scores.
+    the last entry, which is zero, and its e is +0. The scores are capped where `cap` is not 0; then
+    `bias` [rows, heads, positions] is added to them.
     """
     scores = score(q, keys) * scale
+    if cap != NO_CAP:
+        scores = soft_cap(scores, cap)
     hidden = (entries < 0)[:, None, :]
     entries = np.where(entries < 0, keys.shape[2] - 1, entries)
     index = np.broadcast_to(entries[:, None, :], (*scores.shape[:2], entries.shape[1]))

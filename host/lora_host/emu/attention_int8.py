@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lora_host import abi
-from lora_host.numerics import F32, exp32
+from lora_host.numerics import F32, exp32, soft_cap
 
 _INT8_MAX = np.float32(127)
 
@@ -20,12 +20,14 @@ def attend_int8(
     scale: np.float32,
     v_scale: np.float32,
     bias: F32 | None = None,
+    cap: np.float32 | None = None,
 ) -> F32:
     """[rows, heads, head_dim] of one sequence's rows before rounding to FP16.
 
     `q` [rows, heads, head_dim], `keys` [heads, head_dim, entries] and `values` [heads, entries,
     head_dim] hold integers. `entries` [rows, positions]: index of K and V at each logical position,
-    -1 is masked. `bias` [rows, heads, positions] is added to the scores. e8 = rint(127*exp(s - m));
+    -1 is masked. The scores are capped where `cap` is neither None nor 0; then `bias` [rows, heads,
+    positions] is added to them. e8 = rint(127*exp(s - m));
     y = (sum e8*v8 / sum e8) * v_scale.
     """
     seen = entries >= 0
@@ -35,6 +37,8 @@ def attend_int8(
     # float64 represents every sum exactly
     sums = np.matmul(q.astype(np.float64).transpose(1, 0, 2), keys.astype(np.float64))
     scores = sums.astype(np.float32).transpose(1, 0, 2) * scale
+    if cap:
+        scores = soft_cap(scores, cap)
     if bias is not None:
         row, position = np.nonzero(seen)
         scores[row, :, entries[row, position]] += bias[row, :, position]

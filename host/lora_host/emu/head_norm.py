@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from lora_host import abi
+from lora_host.emu.norm import gamma_of, numerator
 from lora_host.emu.unit_call import BANK_ONCHIP, LINE_BYTES, UnitCall
 from lora_host.numerics import F32
 from lora_host.segments import segment_bounds, tree_sum
@@ -36,7 +37,7 @@ def _normed(call: UnitCall, x: F32, squares: F32, width: int, gamma: F32) -> Non
     c = call.command
     root = np.sqrt(squares / np.float32(width) + call.fp32(c.scalar))
     y = call.rows_view(c.y_bank, c.y_offset, c.y_stride, c.columns, np.float16)
-    scaled = (x * (np.float32(1) / root)[..., None]) * gamma
+    scaled = (x * (numerator(call) / root)[..., None]) * gamma_of(call, gamma)
     call.store_fp16(y, scaled.reshape(y.shape))
 
 

@@ -13,6 +13,7 @@ from lora_host.numerics import F32
 from lora_host.segments import segment_bounds, tree_sum
 
 SEGMENTS: int = abi.SEGMENTS
+_ONE = np.float32(1)
 Sums = tuple[F32, F32, int]  # T, Q [rows] and their number of columns
 
 
@@ -96,22 +97,33 @@ def ln_apply(call: UnitCall) -> None:
 
 
 def rms_apply(call: UnitCall) -> None:
-    """y = FP16((x*r)*w), r = 1/sqrt(S/d + eps)."""
+    """y = FP16((x*r)*w), r = 1/sqrt(S/d + eps); with ONE_PLUS by 1 + w, r of another numerator."""
     c = call.command
     records = _records(call, 1)
     parts = [
         records[:, s, 0] if start < end else None
         for s, (start, end) in enumerate(segment_bounds(c.extra))
     ]
-    scaled = _rows(call) * _reciprocal_root(call, tree_sum(parts))
-    _store(call, scaled * _parameter(call, c.a_bank, c.a_line, 1.0), None)
+    scaled = _rows(call) * _reciprocal_root(call, tree_sum(parts), numerator(call))
+    _store(call, scaled * gamma_of(call, _parameter(call, c.a_bank, c.a_line, 1.0)), None)
 
 
-def _reciprocal_root(call: UnitCall, total: F32) -> F32:
+def gamma_of(call: UnitCall, values: F32) -> F32:
+    """What an RMSNorm multiplies by: gamma, or 1 + gamma."""
+    return np.float32(1) + values if call.command.flags & abi.FLAG_ONE_PLUS else values
+
+
+def numerator(call: UnitCall) -> np.float32:
+    """Of an RMSNorm's r."""
+    c = call.command
+    return call.fp32(c.b_line) if c.flags & abi.FLAG_ONE_PLUS else np.float32(1)
+
+
+def _reciprocal_root(call: UnitCall, total: F32, above: np.float32 = _ONE) -> F32:
     c = call.command
     eps = call.fp32(c.scalar)
     root = np.sqrt(total / np.float32(c.extra) + eps)
-    reciprocal: F32 = np.float32(1) / root
+    reciprocal: F32 = above / root
     return reciprocal[:, None]
 
 

@@ -1,5 +1,5 @@
-"""The vector unit's operations on rows of activations (docs/numbers.md, 3.2, 3.7, 3.9, 3.10 and
-3.11)."""
+"""The vector unit's operations on rows of activations (docs/numbers.md, 3.2, 3.7, 3.9, 3.10, 3.11
+and 3.14)."""
 
 from __future__ import annotations
 
@@ -114,6 +114,13 @@ def _scale(call: UnitCall) -> None:
         call.store_fp32(y, y * call.fp32(c.scalar))
 
 
+def _softcap(call: UnitCall) -> None:
+    """In place, of an FP32 row."""
+    c = call.command
+    y = call.rows_view(c.y_bank, c.y_offset, c.y_stride, c.columns, np.float32)
+    call.store_fp32(y, numerics.soft_cap(y, call.fp32(c.scalar)))
+
+
 def _relu(call: UnitCall) -> None:
     _store(call, numerics.relu(_x(call)))
 
@@ -128,6 +135,10 @@ def _gelu_erf(call: UnitCall) -> None:
 
 def _swiglu(call: UnitCall) -> None:
     _store(call, numerics.silu(_x(call)) * _z(call))
+
+
+def _geglu(call: UnitCall) -> None:
+    _store(call, numerics.gelu(_x(call), "tanh") * _z(call))
 
 
 def _argmax(call: UnitCall) -> None:
@@ -163,4 +174,6 @@ OPERATIONS: dict[int, Callable[[UnitCall], None]] = {
     abi.VEC_EMBED_SCALED: _embed,
     abi.VEC_RESIDUAL_SCALED: _residual_scaled,
     abi.VEC_SCALE: _scale,
+    abi.VEC_SOFTCAP: _softcap,
+    abi.VEC_GEGLU: _geglu,
 }

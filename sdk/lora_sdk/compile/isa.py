@@ -138,6 +138,7 @@ class Attention(Command):
     slope_bank: int = 0
     slope_line: int = 0
     window: int = 0
+    cap: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

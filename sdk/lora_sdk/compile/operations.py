@@ -22,6 +22,10 @@ ACTIVATIONS = {
     "gelu_tanh": abi.VEC_GELU_TANH,
     "gelu_erf": abi.VEC_GELU_ERF,
 }
+GATED = {
+    "silu": abi.VEC_SWIGLU,
+    "gelu_tanh": abi.VEC_GEGLU,
+}
 SLOPES = {
     "bloom": abi.SLOPE_DISTANCE,
     "falcon": abi.SLOPE_BF16_POSITION,
@@ -100,12 +104,20 @@ def _norm(part: Lowering, after: Event | None, norm: ops.Norm) -> Event | None:
         after,
         what=name,
         op=apply,
-        scalar=float_bits(part.config.norm_eps),
-        **fields,
+        scalar=float_bits(norm.eps),
+        **_one_plus(norm.one_plus, norm.numerator, fields),
         **part.address("y", part.own(norm.target)),
         **(part.table_a(vectors["gamma"]) if "gamma" in vectors else {}),
         **(part.table_b(vectors["beta"]) if "beta" in vectors else {}),
     )
+
+
+def _one_plus(chosen: bool, numerator: float, fields: dict[str, Any]) -> dict[str, Any]:
+    """`fields` of an RMSNorm by 1 + gamma, where that is `chosen`."""
+    if not chosen:
+        return fields
+    flags = fields.get("flags", 0) | abi.FLAG_ONE_PLUS
+    return {**fields, "flags": flags, "b_line": float_bits(numerator)}
 
 
 def _norm_heads(part: Lowering, after: Event | None, norm: ops.NormHeads) -> Event | None:
@@ -132,7 +144,7 @@ def _norm_heads(part: Lowering, after: Event | None, norm: ops.NormHeads) -> Eve
         what=f"{norm.part} norm",
         op=abi.VEC_RMS_ROW if norm.whole else abi.VEC_RMS_HEADS,
         scalar=float_bits(part.config.norm_eps),
-        **fields,
+        **_one_plus(norm.one_plus, 1.0, fields),
         **part.address("y", rows),
         **part.table_a(norm.tensor),
     )
@@ -149,7 +161,7 @@ def _rope(part: Lowering, after: Event | None, rope: ops.Rope) -> Event | None:
         extra=head_dim,
         **part.address("x", part.own(rope.target)),
         **part.address("y", part.own(rope.target)),
-        **part.table_a("rope"),
+        **part.table_a(rope.table),
     )
 
 
@@ -183,6 +195,7 @@ def _attend(part: Lowering, after: Event | None, attend: ops.Attend) -> Event | 
         **part.address("y", part.own(attend.target)),
         **attention_operands(part, attend.layer, attend.source),
         window=attend.window,
+        cap=float_bits(attend.cap),
         **(_slopes(part) if attend.slopes else {}),
     )
 
@@ -204,7 +217,7 @@ def _activate(part: Lowering, after: Event | None, activate: ops.Activate) -> Ev
         return after
     fields = {**part.address("x", source), **part.address("y", part.own(activate.target))}
     if activate.gated:
-        op = abi.VEC_SWIGLU
+        op = GATED[activate.kind]
         half = OnchipBuffer(source.offset + len(columns) * FP16_BYTES, source.stride)
         fields |= part.address("z", half)
     else:
@@ -273,6 +286,23 @@ def _scale_logits(part: Lowering, after: Event | None, scale: ops.ScaleLogits) -
     )
 
 
+def _cap_logits(part: Lowering, after: Event | None, cap: ops.CapLogits) -> Event | None:
+    columns = part.columns(cap.target)
+    if not columns:
+        return after
+    return part.builder.emit(
+        Vector,
+        after,
+        what="cap logits",
+        flags=part.flags(cap),
+        op=abi.VEC_SOFTCAP,
+        columns=len(columns),
+        scalar=float_bits(cap.cap),
+        y_bank=part.bank(cap.target),
+        **part.address("y", part.own(cap.target)),
+    )
+
+
 def _argmax(part: Lowering, after: Event | None, argmax: ops.Argmax) -> Event | None:
     columns, control = part.columns(argmax.source), part.board.control
     return part.builder.emit(
@@ -302,5 +332,6 @@ COMMANDS: dict[type[ops.Operation], Callable[[Lowering, Event | None, Any], Even
     ops.AddResidual: _add_residual,
     ops.PackSelected: _pack,
     ops.ScaleLogits: _scale_logits,
+    ops.CapLogits: _cap_logits,
     ops.Argmax: _argmax,
 }

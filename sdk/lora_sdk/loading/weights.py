@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Protocol
 
@@ -78,6 +78,7 @@ class Loader:
         self._threads = threads
         self._last: dict[tuple[int, int], Range] = {}
         self._loads: list[_Load] = []
+        self._ropes: dict[str, npt.NDArray[np.float32]] = {}
         self._total = sum(board.placed_bytes for board in plan.boards)
         self._done = 0
         extra = self._total // EXTRA_PART - PROGRAM_BYTES
@@ -93,8 +94,9 @@ class Loader:
         for board in self._plan.boards:
             for matrix in board.matrices.values():
                 self._write_load(partial(self._load_tables, board, matrix))
-            if "rope" in board.tables:
-                self._write_load(partial(self._load_rope, board, board.tables["rope"]))
+            for table in board.tables.values():
+                if table.spec.kind == "rope":
+                    self._write_load(partial(self._load_rope, board, table))
             if "slopes" in board.tables:
                 self._write_load(partial(self._load_slopes, board, board.tables["slopes"]))
         self._weights.forget()
@@ -236,18 +238,21 @@ class Loader:
                 found.append(PackPart(it.label, array, it.kind, it.axes, first, part.width))
         return tuple(found)
 
-    @cached_property
-    def _rope(self) -> npt.NDArray[np.float32]:
-        rows = max(b.tables["rope"].spec.rows for b in self._plan.boards if "rope" in b.tables)
-        return rope_table(self._plan.config, rows)
+    def _rope(self, name: str) -> npt.NDArray[np.float32]:
+        if name not in self._ropes:
+            tables = [b.tables[name] for b in self._plan.boards if name in b.tables]
+            rows = max(table.spec.rows for table in tables)
+            self._ropes[name] = rope_table(self._plan.config, rows, name == "rope_local")
+        return self._ropes[name]
 
     def _load_rope(self, board: BoardPlan, placed: TablePlacement) -> list[Range]:
-        """Writes the RoPE table, which is computed, in chunks of a batch."""
+        """Writes a RoPE table, which is computed, in chunks of a batch."""
+        table = self._rope(placed.spec.name)
         rows, row_bytes = placed.spec.rows, placed.spec.row_bytes
         step = max(1, BATCH_BYTES // row_bytes)
         written = []
         for start in range(0, rows, step):
-            chunk = self._rope[start : min(rows, start + step)]
+            chunk = table[start : min(rows, start + step)]
             raw = pack_rows(chunk.reshape(len(chunk), -1), row_bytes).reshape(-1)
             offset = placed.offset + start * row_bytes
             self._cluster.write(board.board, placed.bank, offset, raw)

@@ -20,6 +20,7 @@ from lora_sdk.model.operations import (
     Attend,
     Axis,
     Buffer,
+    CapLogits,
     Embed,
     Matmul,
     Norm,
@@ -130,6 +131,13 @@ class _Description:
         ):
             raise ModelError("norms of branches' outputs; expected a sequential residual without"
                              " norms after the sums")  # fmt: skip
+        scaled = self.config.stream_scale != 1
+        if scaled and (self.config.embed_norm or self._projected or self.config.position_rows):
+            raise ModelError("a scaled residual stream with learned positions, project_in or a norm"
+                             " of embeddings; expected none of them")  # fmt: skip
+        if scaled and not (self.config.norm_first and self.config.norm == "rmsnorm"):
+            raise ModelError("a scaled residual stream without RMSNorms before its branches;"
+                             " expected these")  # fmt: skip
         if self.config.embed_norm and (self._projected or self._stream is not RESIDUAL):
             raise ModelError("a norm of embeddings with project_in or with norms after the sums;"
                              " expected neither")  # fmt: skip
@@ -151,7 +159,7 @@ class _Description:
             yield self._norm("embed_norm", INPUT, self._stream, None)
             return
         if not self._projected:
-            scale = self.config.embed_scale
+            scale = self.config.embed_scale * self.config.stream_scale
             yield Embed(target=self._stream, positions=positions, scale=scale)
             return
         yield Embed(target=EMBED, positions=False, scale=self.config.embed_scale)
@@ -174,6 +182,7 @@ class _Description:
             both = self.config.branch_norms == "both"
             for name, branch in (("attn", attention), ("mlp", mlp)):
                 behind = self._norm(f"layer.{layer}.{name}_post_norm", BRANCH, BRANCH, layer)
+                behind = replace(behind, numerator=self.config.stream_scale)
                 first = (before[f"{name}_norm"],) if both else ()
                 yield from (*first, *branch, behind, add)
         elif self.config.norm_first:  # x + branch(n(x))
@@ -184,13 +193,17 @@ class _Description:
                 yield self._norm(f"layer.{layer}.{name}", RESIDUAL, self._stream, layer)
 
     def _add(self, layer: int) -> AddResidual:
-        """Norms after the sums read the sum in another buffer than they write."""
+        """Norms after the sums read the sum in another buffer than they write. Norms of branches
+        have scaled these for the stream."""
+        scale = self.config.branch_scale
+        if self.config.branch_norms == "none":
+            scale *= self.config.stream_scale
         return AddResidual(
             layer=layer,
             stream=self._stream,
             branch=BRANCH,
             target=self._stream if self.config.norm_first else RESIDUAL,
-            scale=self.config.branch_scale,
+            scale=scale,
         )
 
     def _attention(self, layer: int) -> Iterator[Operation]:
@@ -200,7 +213,8 @@ class _Description:
         yield self._matmul(f"{lead}.qkv", INPUT, QKV, outputs, config.qkv_bias, layer)
         yield from self._norm_heads(layer)
         if config.rope is not None and layer not in config.unrotated:
-            yield Rope(layer=layer, target=QKV)
+            table = "rope_local" if layer in config.local_layers else "rope"
+            yield Rope(layer=layer, target=QKV, table=table)
         yield StoreKv(layer=layer, source=QKV)
         yield Attend(
             layer=layer,
@@ -208,6 +222,7 @@ class _Description:
             target=ATTENTION,
             window=config.window(layer),
             slopes=config.alibi is not None,
+            cap=config.score_cap,
         )
         yield self._plain(f"{lead}.o", ATTENTION, BRANCH, config.o_bias, layer)
 
@@ -216,7 +231,10 @@ class _Description:
         parts: tuple[Literal["q", "k"], ...] = ("q", "k")
         for part in parts if self.config.head_norms != "none" else ():
             name = f"layer.{layer}.{part}_norm"
-            yield NormHeads(layer=layer, name=name, target=QKV, part=part, whole=whole)
+            yield NormHeads(
+                layer=layer, name=name, target=QKV, part=part, whole=whole,
+                one_plus=self.config.one_plus,
+            )  # fmt: skip
 
     def _mlp(self, layer: int) -> Iterator[Operation]:
         config, lead = self.config, f"layer.{layer}"
@@ -243,10 +261,14 @@ class _Description:
         yield self._plain("lm_head", source, LOGITS, config.head_bias, selected=selected)
         if config.logit_scale != 1:
             yield ScaleLogits(target=LOGITS, scale=config.logit_scale, selected=selected)
+        if config.logit_cap:
+            yield CapLogits(target=LOGITS, cap=config.logit_cap, selected=selected)
         yield Argmax(source=LOGITS, selected=selected)
 
     def _norm(self, name: str, source: Buffer, target: Buffer, layer: int | None) -> Norm:
+        """Of the stream, or of a branch's output, which is not scaled."""
         config = self.config
+        scale = 1.0 if source is BRANCH else config.stream_scale
         beta = config.norm == "layernorm" and config.norm_bias
         vectors = ("gamma", "beta") if beta else ("gamma",)
         return Norm(
@@ -257,6 +279,8 @@ class _Description:
             target=target,
             kind=config.norm,
             vectors=vectors if config.norm_affine else (),
+            eps=config.norm_eps * scale**2,
+            one_plus=config.one_plus,
         )
 
     def _plain(

@@ -63,13 +63,17 @@ class AddPosition(Operation):
 @dataclass(frozen=True, kw_only=True)
 class Norm(Operation):
     """target = norm of source over the columns of all boards, times gamma, plus beta; `vectors`
-    names those of the two that exist."""
+    names those of the two that exist. An RMSNorm with `one_plus` multiplies by 1 + gamma, and by
+    `numerator`, a power of two."""
 
     name: str
     source: Buffer
     target: Buffer
     kind: NormKind
     vectors: tuple[str, ...]
+    eps: float
+    one_plus: bool = False
+    numerator: float = 1.0
 
     @property
     def tensors(self) -> tuple[str, ...]:
@@ -109,12 +113,13 @@ class Matmul(Operation):
 @dataclass(frozen=True, kw_only=True)
 class NormHeads(Operation):
     """q or k of `target`, in place: RMSNorm of each head, or of the columns of all boards if
-    `whole`, times gamma."""
+    `whole`, times gamma, or 1 + gamma if `one_plus`."""
 
     name: str
     target: Buffer
     part: Literal["q", "k"]
     whole: bool
+    one_plus: bool = False
 
     @property
     def axis(self) -> Axis:
@@ -129,9 +134,10 @@ class NormHeads(Operation):
 
 @dataclass(frozen=True, kw_only=True)
 class Rope(Operation):
-    """q and k of `target` rotated by the row's position."""
+    """q and k of `target` rotated by the row's position, with the angles of `table`."""
 
     target: Buffer
+    table: str = "rope"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,17 +150,19 @@ class StoreKv(Operation):
 @dataclass(frozen=True, kw_only=True)
 class Attend(Operation):
     """target = attention of source's q over the layer's KV cache. `window`: the positions that a
-    row sees, itself included, 0 for all. `slopes`: each head's scores get a bias by position."""
+    row sees, itself included, 0 for all. `slopes`: each head's scores get a bias by position.
+    `cap`: soft bound of the scores, 0 for none."""
 
     source: Buffer
     target: Buffer
     window: int = 0
     slopes: bool = False
+    cap: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Activate(Operation):
-    """target = activation of source; if `gated`, silu of its first half times its second half."""
+    """target = activation of source; if `gated`, that of its first half times its second half."""
 
     source: Buffer
     target: Buffer
@@ -189,6 +197,14 @@ class ScaleLogits(Operation):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CapLogits(Operation):
+    """target = cap*tanh(target/cap), in FP32."""
+
+    target: Buffer
+    cap: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Argmax(Operation):
     """The index of the max of source's columns, which is a result too."""
 
@@ -197,7 +213,7 @@ class Argmax(Operation):
 
 KINDS: tuple[type[Operation], ...] = (
     Embed, AddPosition, Norm, Matmul, NormHeads, Rope, StoreKv, Attend, Activate, AddResidual,
-    PackSelected, ScaleLogits, Argmax,
+    PackSelected, ScaleLogits, CapLogits, Argmax,
 )  # fmt: skip
 Row = TypeVar("Row")
 

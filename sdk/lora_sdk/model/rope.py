@@ -15,16 +15,18 @@ from lora_sdk.model.rope_scaling import inverse_frequencies
 from lora_sdk.model.spec import ModelConfig
 
 
-def rope_table(config: ModelConfig, positions: int) -> NDArray[np.float32]:
+def rope_table(config: ModelConfig, positions: int, local: bool = False) -> NDArray[np.float32]:
     """Table [positions, 2, head_dim/2]: cosines at index 0, sines at 1, of position * inv_freq,
-    times the attention factor; 1 and 0 for pairs that are not rotated.
+    times the attention factor; 1 and 0 for pairs that are not rotated. `local`: that of
+    `local_layers`.
 
     Raises ModelError where the model has no rotary positions.
     """
-    if config.rope is None:
+    rope = config.local_rope if local else config.rope
+    if rope is None:
         raise ModelError(f"{config.architecture}: has no rotary positions, so no RoPE table")
-    inverse = inverse_frequencies(config.rope, config.rope.width or config.head_dim)
-    factor = config.rope.attention_factor
+    inverse = inverse_frequencies(rope, rope.width or config.head_dim)
+    factor = rope.attention_factor
     position = np.arange(positions, dtype=np.float32)
     angle = (position[:, None] * inverse[None, :]).astype(np.float64)  # one FP32 rounding
     sine, cosine = sincos_64(angle)

@@ -60,8 +60,11 @@ class ModelConfig:
     1/sqrt(head_dim)'s place where it is not None. `norm_bias`: LayerNorms have a beta.
     `embed_norm`: token embeddings are normed before the first layer. `alibi`: whose slopes
     attention adds to its scores, if any. `windows`: how many positions a row sees in each layer,
-    itself included, 0 for all; empty where every layer sees all. `quantization` is None if
-    everything is FP16.
+    itself included, 0 for all; empty where every layer sees all. `local_rope`: rotary positions of
+    `local_layers`, of the others `rope`. `one_plus`: RMSNorms multiply by 1 + gamma. The
+    residual stream holds `stream_scale`, a power of two, times its values. `score_cap` and
+    `logit_cap` bound scores and logits softly, 0: not. `quantization` is None if everything is
+    FP16.
     """
 
     architecture: str
@@ -103,6 +106,12 @@ class ModelConfig:
     embed_scale: float = 1.0
     branch_scale: float = 1.0
     logit_scale: float = 1.0
+    local_rope: RopeConfig | None = None
+    local_layers: frozenset[int] = frozenset()
+    one_plus: bool = False
+    stream_scale: float = 1.0
+    score_cap: float = 0.0
+    logit_cap: float = 0.0
     bos: int | None = None
     eos: tuple[int, ...] = ()
     pad: int | None = None
@@ -111,6 +120,10 @@ class ModelConfig:
     def window(self, layer: int) -> int:
         """Positions that a row sees in `layer`, itself included; 0 for all."""
         return self.windows[layer] if self.windows else 0
+
+    def rope_of(self, layer: int) -> RopeConfig | None:
+        """Rotary positions of `layer`."""
+        return self.local_rope if layer in self.local_layers else self.rope
 
     def attention_factor(self, layer: int) -> float:
         """The factor of q.k in `layer` (0 is the first) in double precision."""

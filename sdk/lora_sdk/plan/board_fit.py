@@ -195,9 +195,10 @@ class BoardFit:
         if config.tied and share.vocabulary:
             size = self.matrices["lm_head"].bytes
             found.append(Replica("lm_head", "tied to embed.token, which lies by column", size))
-        rope = self.tables.get("rope")
-        if rope is not None:
-            found.append(Replica("rope", "every board holds the whole table", rope.bytes))
+        for table in self.tables.values():
+            if table.spec.kind == "rope":
+                why = "every board holds the whole table"
+                found.append(Replica(table.spec.name, why, table.bytes))
         return tuple(found)
 
 

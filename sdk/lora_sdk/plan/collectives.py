@@ -116,7 +116,7 @@ GATHERS: dict[type[ops.Operation], Gathers] = {
     ops.Matmul: _matmul,
     **dict.fromkeys(
         (ops.Embed, ops.AddPosition, ops.Rope, ops.StoreKv, ops.Attend, ops.Activate,
-         ops.AddResidual, ops.PackSelected, ops.ScaleLogits, ops.Argmax),
+         ops.AddResidual, ops.PackSelected, ops.ScaleLogits, ops.CapLogits, ops.Argmax),
         _none,
     ),
 }  # fmt: skip

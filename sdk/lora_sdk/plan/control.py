@@ -89,6 +89,7 @@ MAX_COMMANDS: dict[type[ops.Operation], tuple[int, int]] = {
     ops.AddResidual: (1, 0),
     ops.PackSelected: (1, 0),
     ops.ScaleLogits: (1, 0),
+    ops.CapLogits: (1, 0),
     ops.Argmax: (1, 0),
 }
 """Max commands per operation, and the max further ones in a quantized model."""

@@ -146,7 +146,7 @@ class Plan:
             replica.bytes
             for plan in self.boards
             for replica in plan.replicas
-            if replica.what != "rope"
+            if replica.what not in ("rope", "rope_local")
         )
 
     @property

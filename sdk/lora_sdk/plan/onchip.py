@@ -102,7 +102,7 @@ COPIES: dict[type[ops.Operation], Callable[[ModelConfig, Share, Any], Iterator[C
     ops.NormHeads: _of_heads,
     **dict.fromkeys(
         (ops.Embed, ops.AddPosition, ops.Norm, ops.Rope, ops.Attend, ops.Activate,
-         ops.AddResidual, ops.PackSelected, ops.ScaleLogits, ops.Argmax),
+         ops.AddResidual, ops.PackSelected, ops.ScaleLogits, ops.CapLogits, ops.Argmax),
         _none,
     ),
 }  # fmt: skip

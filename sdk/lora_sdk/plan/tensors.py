@@ -162,8 +162,8 @@ def _positions(at: _Context, operation: ops.Operation) -> Iterator[TableSpec]:
 
 
 def _rope(at: _Context, rope: ops.Rope) -> Iterator[TableSpec]:
-    whole = (Part("rope", 0, at.config.head_dim),)
-    yield TableSpec("rope", "rope", at.context, whole, FP32_BYTES)
+    whole = (Part(rope.table, 0, at.config.head_dim),)
+    yield TableSpec(rope.table, "rope", at.context, whole, FP32_BYTES)
 
 
 def _attend(at: _Context, attend: ops.Attend) -> Iterator[TableSpec]:
@@ -217,7 +217,7 @@ TABLES: dict[type[ops.Operation], Callable[[_Context, Any], Iterator[TableSpec]]
     ops.Attend: _attend,
     **dict.fromkeys(
         (ops.StoreKv, ops.Activate, ops.AddResidual, ops.PackSelected, ops.ScaleLogits,
-         ops.Argmax),
+         ops.CapLogits, ops.Argmax),
         _none,
     ),
 }  # fmt: skip

@@ -10,12 +10,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from lora_host.numerics import gelu, silu
+from lora_host.numerics import gelu, silu, soft_cap
 from lora_sdk.model import block
 from lora_sdk.model import operations as ops
 from lora_sdk.model.alibi import score_bias
 from lora_sdk.model.rope import rope_table
-from lora_sdk.model.spec import ModelConfig
+from lora_sdk.model.spec import Activation, ModelConfig
 
 F32 = NDArray[np.float32]
 Soft = Callable[[F32, F32], F32]
@@ -39,12 +39,19 @@ class Operations(Protocol):
         """A norm's parameter, None if the model has none."""
 
 
-def norm(x: F32, config: ModelConfig, gamma: F32 | None, beta: F32 | None) -> F32:
+def norm(x: F32, op: ops.Norm, gamma: F32 | None, beta: F32 | None) -> F32:
     """LayerNorm or RMSNorm of rows x [rows, d]."""
-    if config.norm == "layernorm":
+    if op.kind == "layernorm":
         x = x - x.mean(axis=1, keepdims=True)
-    y = rms_norm(x, config.norm_eps, gamma)
+    y = rms_norm(x, op.eps, _factors(gamma, op.one_plus))
+    if op.numerator != 1:
+        y = y * np.float32(op.numerator)
     return y if beta is None else y + beta
+
+
+def _factors(gamma: F32 | None, one_plus: bool) -> F32 | None:
+    """What an RMSNorm multiplies by."""
+    return gamma + np.float32(1) if one_plus and gamma is not None else gamma
 
 
 def rms_norm(x: F32, eps: float, gamma: F32 | None) -> F32:
@@ -61,9 +68,9 @@ def activate(x: F32, config: ModelConfig) -> F32:
     return gelu(x, config.activation.removeprefix("gelu_"))
 
 
-def gate(g: F32, u: F32) -> F32:
-    """silu(g)*u."""
-    return silu(g) * u
+def gate(g: F32, u: F32, kind: Activation = "silu") -> F32:
+    """silu(g)*u, or gelu(g)*u."""
+    return (silu(g) if kind == "silu" else gelu(g, kind.removeprefix("gelu_"))) * u
 
 
 def rotate(x: F32, table: F32) -> F32:
@@ -76,17 +83,27 @@ def rotate(x: F32, table: F32) -> F32:
 
 
 def attention(
-    q: F32, k: F32, v: F32, scale: np.float32, soft: Soft, bias: F32 | None = None, window: int = 0
+    q: F32,
+    k: F32,
+    v: F32,
+    scale: np.float32,
+    soft: Soft,
+    bias: F32 | None = None,
+    window: int = 0,
+    cap: float = 0,
 ) -> F32:
     """Causal attention of q [heads, T, head_dim] over k and v [kv_heads, T, head_dim], some rows
     of a head at a time. `soft` computes the weighted sum of v from scores [rows, positions].
     `bias` [heads, T] is added to them by position: ALiBi's, which moves all scores of a row alike
-    where it is taken from another row. Rows see `window` positions, 0 for all."""
+    where it is taken from another row. Rows see `window` positions, 0 for all. `cap` bounds the
+    scores softly, 0: not."""
     sharing, count = len(q) // len(k), q.shape[1]
     y = np.empty((len(q), count, v.shape[2]), np.float32)
     for head_index, start in product(range(len(q)), range(0, count, ATTENTION_ROWS)):
         stop = min(count, start + ATTENTION_ROWS)
         s = (q[head_index, start:stop] @ k[head_index // sharing, :stop].T) * scale
+        if cap:
+            s = soft_cap(s, np.float32(cap))
         if bias is not None:
             s = s + bias[head_index, :stop]
         row, position = np.ogrid[start:stop, :stop]
@@ -157,7 +174,7 @@ class _Pass:
 
     def norm(self, op: ops.Norm) -> None:
         vectors = {name: self.operations.vector(f"{op.name}.{name}") for name in op.vectors}
-        y = norm(self.read(op.source), self.config, vectors.get("gamma"), vectors.get("beta"))
+        y = norm(self.read(op.source), op, vectors.get("gamma"), vectors.get("beta"))
         self.keep(op.target, y)
 
     def matmul(self, op: ops.Matmul) -> None:
@@ -168,13 +185,14 @@ class _Pass:
         parts = list(self.rows[op.target.name])
         index, size = "qk".index(op.part), self.config.head_dim
         x = parts[index] if op.whole else parts[index].reshape(-1, size)
-        y = rms_norm(x, self.config.norm_eps, self.operations.vector(op.tensor))
+        gamma = _factors(self.operations.vector(op.tensor), op.one_plus)
+        y = rms_norm(x, self.config.norm_eps, gamma)
         parts[index] = self.operations.store(y.reshape(parts[index].shape))
         self.rows[op.target.name] = tuple(parts)
 
     def rope(self, op: ops.Rope) -> None:
         q, k, v = self.rows[op.target.name]
-        table = rope_table(self.config, len(q))
+        table = rope_table(self.config, len(q), op.table == "rope_local")
         self.keep(op.target, *(self._rotated(x, table) for x in (q, k)))
         self.rows[op.target.name] += (v,)
 
@@ -188,7 +206,8 @@ class _Pass:
 
     def activate(self, op: ops.Activate) -> None:
         if op.gated:
-            self.keep(op.target, gate(*self.rows[op.source.name]))
+            g, u = self.rows[op.source.name]
+            self.keep(op.target, gate(g, u, op.kind))
         else:
             self.keep(op.target, activate(self.read(op.source), self.config))
 
@@ -200,6 +219,9 @@ class _Pass:
 
     def scale_logits(self, op: ops.ScaleLogits) -> None:
         self.rows[op.target.name] = (self.read(op.target) * np.float32(op.scale),)
+
+    def cap_logits(self, op: ops.CapLogits) -> None:
+        self.rows[op.target.name] = (soft_cap(self.read(op.target), np.float32(op.cap)),)
 
     def pack(self, op: ops.PackSelected) -> None:
         self.rows[op.target.name] = self.rows[op.source.name]
@@ -221,6 +243,7 @@ FLOATS: dict[type[ops.Operation], Callable[[_Pass, Any], None]] = {
     ops.AddResidual: _Pass.add_residual,
     ops.PackSelected: _Pass.pack,
     ops.ScaleLogits: _Pass.scale_logits,
+    ops.CapLogits: _Pass.cap_logits,
     ops.Argmax: _Pass.nothing,
 }
 

@@ -97,7 +97,8 @@ class LayerCalibration:
             return  # of a branch's output: no matmul reads it
         role = self._reader(index, norm.target)
         choice = self._choose(role)
-        fold_norm(self._parameters, norm.name, self._roles[role], choice.divisor)
+        names = self._roles[role]
+        fold_norm(self._parameters, norm.name, names, choice.divisor, norm.one_plus)
         self._took(role, choice, choice.divisor)
 
     def _smooth_activation(self, index: int, activate: ops.Activate) -> None:
@@ -216,7 +217,7 @@ SMOOTHED: dict[type[ops.Operation], Callable[[LayerCalibration, int, Any], None]
     ops.Attend: LayerCalibration._smooth_attention,
     **dict.fromkeys(
         (ops.Embed, ops.AddPosition, ops.Matmul, ops.NormHeads, ops.Rope, ops.StoreKv,
-         ops.AddResidual, ops.PackSelected, ops.ScaleLogits, ops.Argmax),
+         ops.AddResidual, ops.PackSelected, ops.ScaleLogits, ops.CapLogits, ops.Argmax),
         LayerCalibration._not_smoothed,
     ),
 }  # fmt: skip

@@ -80,10 +80,11 @@ class DenseOperations:
         cached = kv_format(found.kv if found is not None and self.rounded else "fp16")
         if cached.static:
             scales = self.checkpoint.attention_scales(layer)
-            return integer_attention(q, k, v, scale, scales, bias=bias, window=window)
+            cap = self.config.score_cap
+            return integer_attention(q, k, v, scale, scales, bias=bias, window=window, cap=cap)
         if cached.by_head:
             k, v = by_head(k), by_head(v)
-        return attention(q, k, v, scale, softmax_times, bias, window)
+        return attention(q, k, v, scale, softmax_times, bias, window, self.config.score_cap)
 
     def store(self, x: F32) -> F32:
         """FP16 if rounded."""
@@ -115,9 +116,10 @@ def integer_attention(
     normalized: bool = False,
     bias: F32 | None = None,
     window: int = 0,
+    cap: float = 0,
 ) -> F32:
-    """INT8 attention [heads, T, head_dim], `bias` and `window` as `attention` has them: weights
-    rint(127*exp(s - m)) divided by their sum. Or, with `normalized`, SmoothQuant's form:
+    """INT8 attention [heads, T, head_dim], `bias`, `window` and `cap` as `attention` has them:
+    weights rint(127*exp(s - m)) divided by their sum. Or, with `normalized`, SmoothQuant's form:
     probabilities in units of 1/127."""
     factor = np.float32(np.float64(scales.q) * np.float64(scales.k) * np.float64(scale))
 
@@ -134,7 +136,7 @@ def integer_attention(
 
     integers = round_to(q, scales.q), round_to(k, scales.k), round_to(v, scales.v)
     soft = by_probability if normalized else by_sum
-    return attention(*integers, factor, soft, bias, window)
+    return attention(*integers, factor, soft, bias, window, cap)
 
 
 def _format(checkpoint: Checkpoint, name: str) -> MatrixFormat:

@@ -9,13 +9,14 @@ import numpy as np
 
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.config import family_of
+from lora_sdk.model.spec import ModelConfig
 from lora_sdk.quant.arithmetic import head_input
 from lora_sdk.quant.dense import DenseOperations
 from lora_sdk.quant.layer import F32, full_name, head_module, read_parameters
 from lora_sdk.quant.modules import Tensors, half, round_head
 from lora_sdk.quant.recipe import Recipe
 from lora_sdk.quant.rounding import half_scale, input_scale
-from lora_sdk.quant.smooth import choose, divisors
+from lora_sdk.quant.smooth import choose, divided_gamma, divisors
 
 NAME = "lm_head"
 SAMPLE_ROWS, SAMPLE_OUTPUTS = 512, 4096  # on which strengths are compared
@@ -40,7 +41,7 @@ def head_tensors(
         if recipe.smooth and norm and config.embed_dim == config.hidden:
             s = _divisor(x, w)
             x, w = x / s, w * s
-            norm = {name: vector / s for name, vector in norm.items()}
+            norm = {name: _divided(name, vector, s, config) for name, vector in norm.items()}
         tensors, error = _rounded(x, w, head_module(config))
         found |= tensors
     elif not config.tied:
@@ -52,6 +53,11 @@ def head_tensors(
         tensor = full_name(config, sources[name])
         found[tensor] = half(tensor, vector)
     return found, error
+
+
+def _divided(name: str, vector: F32, s: F32, config: ModelConfig) -> F32:
+    """The final norm's gamma or beta with s folded in."""
+    return divided_gamma(vector, s, config.one_plus and name.endswith(".gamma"))
 
 
 def _divisor(x: F32, w: F32) -> F32:

@@ -45,7 +45,8 @@ class RecordingOperations:
         """Float attention. Records q, k and v."""
         self._attention.append((q, k, v))
         scale, bias = self.config.attention_scale(layer), head_bias(self.config, q.shape[1])
-        return attention(q, k, v, scale, softmax_times, bias, self.config.window(layer))
+        window, cap = self.config.window(layer), self.config.score_cap
+        return attention(q, k, v, scale, softmax_times, bias, window, cap)
 
     def store(self, x: F32) -> F32:
         """Unchanged."""

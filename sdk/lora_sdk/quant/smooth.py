@@ -50,12 +50,22 @@ def choose(candidates: Iterator[tuple[float, F32]], size: int, loss: Loss) -> Sm
     return best
 
 
-def fold_norm(parameters: Parameters, norm: str, matrices: Sequence[str], s: F32) -> None:
-    """Fold s into a norm's gamma and beta."""
-    for part in (f"{norm}.gamma", f"{norm}.beta"):
-        if part in parameters.vectors:
-            parameters.vectors[part] = parameters.vectors[part] / s
+def fold_norm(
+    parameters: Parameters, norm: str, matrices: Sequence[str], s: F32, one_plus: bool = False
+) -> None:
+    """Fold s into a norm's gamma and beta; `one_plus`: the norm multiplies by 1 + gamma."""
+    gamma, beta = f"{norm}.gamma", f"{norm}.beta"
+    parameters.vectors[gamma] = divided_gamma(parameters.vectors[gamma], s, one_plus)
+    if beta in parameters.vectors:
+        parameters.vectors[beta] = parameters.vectors[beta] / s
     _scale_rows(parameters, matrices, s)
+
+
+def divided_gamma(gamma: F32, s: F32, one_plus: bool) -> F32:
+    """The gamma whose factors are those of `gamma` divided by s."""
+    one = np.float32(one_plus)
+    divided: F32 = (one + gamma) / s - one
+    return divided
 
 
 def fold_matrix(parameters: Parameters, before: str, after: str, s: F32, columns: F32) -> None:

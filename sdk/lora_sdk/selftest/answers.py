@@ -106,11 +106,19 @@ def _merge(a: tuple[int, F32, F32], b: tuple[int, F32, F32]) -> tuple[int, F32, 
     return a[0] + b[0], a[1] + b[1], (a[2] + b[2]) + (delta * delta) * weight
 
 
-def rms_norm(x: F16, sums: F32, columns: int, gamma: F16, eps: float) -> F16:
-    """RMSNorm of the local columns x, from the segment sums of all `columns`."""
+def rms_norm(
+    x: F16, sums: F32, columns: int, gamma: F16, eps: float, above: float | None = None
+) -> F16:
+    """RMSNorm of the local columns x, from the segment sums of all `columns`. With `above`, the
+    numerator of r, it multiplies by 1 + gamma."""
     total = tree_reduce([sums[:, s] for s in range(_SEGMENTS)], np.add)
-    r = np.float32(1) / np.sqrt(total / np.float32(columns) + np.float32(eps))
-    return _stored((x.astype(np.float32) * r[:, None]) * gamma.astype(np.float32))
+    one = np.float32(1)
+    r = (one if above is None else np.float32(above)) / np.sqrt(
+        total / np.float32(columns) + np.float32(eps)
+    )
+    factor = gamma.astype(np.float32)
+    factor = factor if above is None else one + factor
+    return _stored((x.astype(np.float32) * r[:, None]) * factor)
 
 
 def head_squares(x: F16, head_dim: int) -> F32:
@@ -162,6 +170,28 @@ def swiglu(gate: F16, up: F16) -> F16:
     return _stored(silu * up.astype(np.float32))
 
 
+def geglu(gate: F16, up: F16) -> F16:
+    """FP16(gelu(gate)*up), GELU by tanh."""
+    return _stored(_gelu(gate, "tanh") * up.astype(np.float32))
+
+
+def soft_cap(x: F32, cap: float) -> F32:
+    """tanh(x*(1/cap))*cap of finite FP32 values below 40*cap."""
+    bound, one, two = np.float32(cap), np.float32(1), np.float32(2)
+    y = x * (one / bound)
+    size, z = np.abs(y), y * y
+    c = coefficients("tanh_c").astype(np.float32)
+    p = np.broadcast_to(c[0], x.shape)
+    for term in c[1:]:
+        p = p * z
+        p = p + term
+    small = y + (y * z) * p
+    large = one - two / (exponential(size + size) + one)
+    tanh = np.where(size < np.float32(0.625), small, np.where(y < 0, -large, large))
+    result: F32 = tanh * bound
+    return result
+
+
 def relu(x: F16) -> F16:
     """x above 0, else +0."""
     return np.where(x > 0, x, np.float16(0)).astype(np.float16)
@@ -169,14 +199,18 @@ def relu(x: F16) -> F16:
 
 def gelu(x: F16, table: str) -> F16:
     """Piecewise linear, by table "tanh" or "erf" on [-8, 8); +0 below, x above."""
+    return _stored(_gelu(x, table))
+
+
+def _gelu(x: F16, table: str) -> F32:
     wide = x.astype(np.float32)
     inside = (wide >= -8) & (wide < 8)
     i = np.where(inside, np.floor(wide * np.float32(64)) + 512, 0).astype(np.int64)
     a, b = coefficients(f"gelu_{table}_a")[i], coefficients(f"gelu_{table}_b")[i]
     y = a * wide
     y = y + b
-    y = np.where(inside, y, np.where(wide < 0, np.float32(0), wide))
-    return _stored(y)
+    result: F32 = np.where(inside, y, np.where(wide < 0, np.float32(0), wide))
+    return result
 
 
 def quantize_heads(x: F16, head_dim: int) -> tuple[NDArray[np.int8], F16]:
@@ -198,12 +232,20 @@ def bfloat16(x: F32) -> F32:
 
 
 def attention(
-    q: F16, k: F16, v: F16, visible: Sequence[int], scale: float, bias: F32 | None = None
+    q: F16,
+    k: F16,
+    v: F16,
+    visible: Sequence[int],
+    scale: float,
+    bias: F32 | None = None,
+    cap: float = 0,
 ) -> F16:
     """One query q [head_dim] over the ascending positions `visible` of k and v [positions,
-    head_dim]. `bias` [len(visible)] is added to the scores."""
+    head_dim]. The scores are capped if `cap` is not 0; then `bias` [len(visible)] is added."""
     rows = list(visible)
     scores = matmul(q[None], np.ascontiguousarray(k[rows].T))[0] * np.float32(scale)
+    if cap:
+        scores = soft_cap(scores, cap)
     if bias is not None:
         scores = scores + bias
     e = exponential(scores - scores.max()).astype(np.float16).astype(np.float32)

@@ -93,9 +93,9 @@ def _int8_matmul(site: Site) -> Case:
     return Case((command,), placed, (step,))
 
 
-def _attention(site: Site, slopes: int = abi.SLOPE_NONE, window: int = 0) -> Case:
+def _attention(site: Site, slopes: int = abi.SLOPE_NONE, window: int = 0, cap: float = 0) -> Case:
     """Every row attends to 37 committed positions in two pages, its ancestors and itself; to the
-    last `window` of these, if it is not 0. `slopes`: the kind of ALiBi."""
+    last `window` of these, if it is not 0. `slopes`: the kind of ALiBi. `cap`: of the scores."""
     heads, group, count = 2 * KV_HEADS, 2, COMMITTED + ROWS
     q = site.half((ROWS, heads, HEAD_DIM), 2.0, 1)
     k = site.half((count, KV_HEADS, HEAD_DIM), 1.0, 2)
@@ -113,12 +113,13 @@ def _attention(site: Site, slopes: int = abi.SLOPE_NONE, window: int = 0) -> Cas
             end = COMMITTED + row + 1
             seen = range(max(0, end - window) if window else 0, end)
             kv, added = head // group, _bias(slopes, head, seen)
-            y[row, head] = answers.attention(q[row, head], k[:, kv], v[:, kv], seen, scale, added)
+            one = q[row, head], k[:, kv], v[:, kv]
+            y[row, head] = answers.attention(*one, seen, scale, added, cap)
     command = Attention(
         what="attention", head_dim=HEAD_DIM, kv_layer=0, q_heads=heads, q_first=0,
         kv_heads=KV_HEADS, kv_first=0, group=group, q_offset=0, q_stride=STRIDE, y_offset=SLOT,
         y_stride=STRIDE, scale=float_bits(scale), slope_kind=slopes, window=window,
-        slope_bank=site.banks.start, slope_line=TABLES // abi.LINE_BYTES,
+        slope_bank=site.banks.start, slope_line=TABLES // abi.LINE_BYTES, cap=float_bits(cap),
     )  # fmt: skip
     table = np.array([(_SLOPES[head], _FACTOR) for head in range(heads)], np.float32)
     placed = (operand(site, 0, q), Bytes(site.banks.start, TABLES, table.tobytes()))
@@ -153,4 +154,5 @@ TESTS = (
     Test("MPU", "attention, ALiBi", lambda site: _attention(site, abi.SLOPE_DISTANCE)),
     Test("MPU", "attention, ALiBi in BF16", lambda site: _attention(site, abi.SLOPE_BF16_POSITION)),
     Test("MPU", "attention, window", lambda site: _attention(site, window=7)),
+    Test("MPU", "attention, soft cap", lambda site: _attention(site, cap=0.7)),
 )

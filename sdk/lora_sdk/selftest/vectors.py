@@ -123,6 +123,18 @@ def _rms_norm(site: Site) -> Case:
     )  # fmt: skip
 
 
+def _rms_one_plus(site: Site) -> Case:
+    """By 1 + gamma, r with another numerator."""
+    x, gamma = site.half((ROWS, COLUMNS), 2.0, 1), site.half((1, COLUMNS), 0.3, 2)
+    z = answers.squares(x, COLUMNS)
+    y = answers.rms_norm(x, z, COLUMNS, gamma[0], EPS, 2.0**-6)
+    fields = {**_bank(site, "a", TABLES), "b_line": float_bits(2.0**-6)}
+    return _case(
+        site, abi.VEC_RMS_APPLY, (x, z), y, _table(site, TABLES, gamma), extra=COLUMNS,
+        scalar=float_bits(EPS), flags=abi.FLAG_ONE_PLUS, **fields,
+    )  # fmt: skip
+
+
 def _rms_heads(site: Site) -> Case:
     x, gamma = site.half((ROWS, 3 * HEAD_DIM), 2.0, 1), site.half((1, HEAD_DIM), 1.0, 2)
     sums = answers.head_squares(x, HEAD_DIM)
@@ -190,6 +202,12 @@ def _scale(site: Site) -> Case:
     return _floats(site, abi.VEC_SCALE, x * factor, x, scalar=scalar)
 
 
+def _softcap(site: Site) -> Case:
+    x = site.random().standard_normal((ROWS, 50)).astype(np.float32)
+    y = answers.soft_cap(x, 0.9)
+    return _floats(site, abi.VEC_SOFTCAP, y, x, scalar=float_bits(0.9))
+
+
 def _rope(site: Site) -> Case:
     x = site.half((ROWS, 3 * HEAD_DIM), 2.0)
     turns = site.random(1).uniform(-3, 3, (POSITIONS, HEAD_DIM // 2))
@@ -210,6 +228,11 @@ def _residual(site: Site) -> Case:
 def _swiglu(site: Site) -> Case:
     x, z = site.half((ROWS, COLUMNS), 8.0, 1), site.half((ROWS, COLUMNS), 2.0, 2)
     return _case(site, abi.VEC_SWIGLU, (x, z), answers.swiglu(x, z))
+
+
+def _geglu(site: Site) -> Case:
+    x, z = site.half((ROWS, COLUMNS), 4.0, 1), site.half((ROWS, COLUMNS), 2.0, 2)
+    return _case(site, abi.VEC_GEGLU, (x, z), answers.geglu(x, z))
 
 
 def _activation(op: int, function: Callable[[Array], Array]) -> Callable[[Site], Case]:
@@ -306,7 +329,9 @@ OPERATIONS: dict[int, Test] = {
         (abi.VEC_EMBED_SCALED, "scaled embedding", _embed_scaled),
         (abi.VEC_RESIDUAL_SCALED, "scaled residual", _residual_scaled),
         (abi.VEC_SCALE, "scaled logits", _scale),
+        (abi.VEC_SOFTCAP, "capped logits", _softcap),
+        (abi.VEC_GEGLU, "GeGLU", _geglu),
     )
 }
 """The test of each operation."""
-TESTS = tuple(OPERATIONS.values())
+TESTS = (*OPERATIONS.values(), Test("VFU", "RMSNorm by 1 + gamma", _rms_one_plus, weights=HALF))

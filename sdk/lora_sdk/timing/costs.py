@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from lora_sdk.timing.machine import (
+    CAP_PASSES,
     LAYERNORM_PASSES,
     RMSNORM_PASSES,
     SOFTMAX_PASSES,
@@ -53,13 +54,14 @@ def attention_cycles(machine: Machine, head_dim: int, heads: int, visible: int) 
 
 
 def softmax_cycles(
-    machine: Machine, rows: int, heads: int, visible: int, slopes: bool = False
+    machine: Machine, rows: int, heads: int, visible: int, slopes: bool = False, cap: bool = False
 ) -> float:
-    """VFU cycles of SoftMax: passes over every score, one more where ALiBi adds a bias, and one
-    latency per row."""
+    """VFU cycles of SoftMax: passes over every score, one more where ALiBi adds a bias, two more
+    where the scores are capped by tanh, and one latency per row."""
     if not heads:
         return 0.0
-    return (SOFTMAX_PASSES + slopes) * heads * visible / machine.lanes + rows * machine.norm_cycles
+    passes = SOFTMAX_PASSES + slopes + CAP_PASSES * cap
+    return passes * heads * visible / machine.lanes + rows * machine.norm_cycles
 
 
 def norm_passes(layer_norm: bool) -> int:

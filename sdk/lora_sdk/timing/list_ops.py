@@ -129,7 +129,7 @@ def _sizes(command: isa.Command) -> tuple[Any, ...]:
     if isinstance(command, isa.Vector):
         return command.op, command.columns
     if isinstance(command, isa.Attention):
-        seen = command.window, command.slope_kind
+        seen = command.window, command.slope_kind, command.cap
         return command.q_heads, command.kv_heads, command.head_dim, *seen
     if isinstance(command, isa.Gather):
         return command.columns, command.share_unit, command.segment_unit, command.element_bytes
@@ -196,7 +196,7 @@ def _attention(
 ) -> dict[str, Any]:
     machine, heads, dim = timing.machine, command.q_heads, command.head_dim
     step, slopes = windowed(step, command.window), command.slope_kind != abi.SLOPE_NONE
-    softmax = costs.softmax_cycles(machine, rows, heads, step.visible, slopes)
+    softmax = costs.softmax_cycles(machine, rows, heads, step.visible, slopes, command.cap != 0)
     kv = timing.board.kv
     blocks = 2 * command.kv_heads * whole_tiles(step.kv_positions) // abi.TILE_POSITIONS
     block = kv.block_bytes

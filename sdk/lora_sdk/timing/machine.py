@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from lora_host.overlay import Overlay
 
 SOFTMAX_PASSES = 4  # maximum, exponential, sum, scaling: LORA IV.B leaves SoftMax to the VFU
+CAP_PASSES = 2  # tanh of each score: an exponential and a quotient
 LAYERNORM_PASSES = 3  # mean, variance, scaling (VI.C)
 RMSNORM_PASSES = 2
 

@@ -16,6 +16,7 @@ from lora_sdk.model.operations import (
     AddResidual,
     Argmax,
     Attend,
+    CapLogits,
     Embed,
     Matmul,
     Norm,
@@ -230,7 +231,8 @@ class _Builder:
     def attention(self, attend: Attend) -> None:
         machine, config, heads = self.machine, self.config, self.heads
         step = windowed(self.step, attend.window)
-        softmax = costs.softmax_cycles(machine, step.rows, heads, step.visible, attend.slopes)
+        more = attend.slopes, bool(attend.cap)
+        softmax = costs.softmax_cycles(machine, step.rows, heads, step.visible, *more)
         products = costs.attention_cycles(machine, config.head_dim, heads, step.visible)
         read = _kv_bytes(machine, config, step, self.kv_heads if machine.kv_grouped else heads)
         self._add(
@@ -264,6 +266,7 @@ OPERATORS: dict[type[Operation], Callable[[_Builder, Any], None]] = {
             AddResidual,
             PackSelected,
             ScaleLogits,
+            CapLogits,
             Argmax,
         ),
         _Builder.nothing,

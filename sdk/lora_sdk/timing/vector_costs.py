@@ -46,6 +46,8 @@ VECTOR_COSTS: dict[int, VectorCost] = {
     abi.VEC_EMBED_SCALED: VectorCost(),
     abi.VEC_RESIDUAL_SCALED: VectorCost(),
     abi.VEC_SCALE: VectorCost(),
+    abi.VEC_SOFTCAP: VectorCost(2),  # tanh is made of an exponential and a quotient
+    abi.VEC_GEGLU: VectorCost(),
 }
 
 
