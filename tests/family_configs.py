@@ -103,6 +103,20 @@ _FALCON = {
     **_SIZES,
     "layer_norm_epsilon": 1e-5,
 }
+_GEMMA_SIZES = {**_SIZES, "rms_norm_eps": 1e-6, "attention_bias": False}
+_GEMMA = {"model_type": "gemma", "architectures": ["GemmaForCausalLM"], **_GEMMA_SIZES}
+_GEMMA2 = {
+    "model_type": "gemma2",
+    "architectures": ["Gemma2ForCausalLM"],
+    **_GEMMA_SIZES,
+    "hidden_activation": "gelu_pytorch_tanh",
+}
+_GEMMA3 = {
+    "model_type": "gemma3_text",
+    "architectures": ["Gemma3ForCausalLM"],
+    **_GEMMA_SIZES,
+    "hidden_activation": "gelu_pytorch_tanh",
+}
 
 FAMILY_CONFIGS: dict[str, dict[str, Any]] = {
     "qwen2": {
@@ -244,5 +258,45 @@ FAMILY_CONFIGS: dict[str, dict[str, Any]] = {
         **_FALCON, "hidden_size": 168, "num_attention_heads": 7, "vocab_size": 315,
         "new_decoder_architecture": False, "multi_query": False, "parallel_attn": False,
         "bias": True, "alibi": True,
+    },
+    "gemma": {
+        **_GEMMA, "hidden_size": 144, "num_attention_heads": 9, "num_key_value_heads": 9,
+        "head_dim": 24, "intermediate_size": 328, "vocab_size": 296, "rope_theta": 5000.0,
+        "hidden_act": "gelu", "tie_word_embeddings": True,
+    },
+    "gemma_gqa_untied": {
+        **_GEMMA, "hidden_size": 160, "num_attention_heads": 8, "num_key_value_heads": 1,
+        "head_dim": 40, "intermediate_size": 304, "vocab_size": 278, "attention_bias": True,
+        "hidden_act": "gelu_pytorch_tanh", "tie_word_embeddings": False,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 20000.0},
+    },
+    "gemma2": {
+        **_GEMMA2, "hidden_size": 144, "num_attention_heads": 9, "num_key_value_heads": 9,
+        "head_dim": 24, "intermediate_size": 328, "vocab_size": 293, "sliding_window": 21,
+        "query_pre_attn_scalar": 20, "attn_logit_softcapping": 1.5, "final_logit_softcapping": 5.0,
+        "rope_theta": 5000.0, "tie_word_embeddings": True, "num_hidden_layers": 3,
+    },
+    "gemma2_gqa": {
+        **_GEMMA2, "hidden_size": 160, "num_attention_heads": 10, "num_key_value_heads": 2,
+        "head_dim": 40, "intermediate_size": 304, "vocab_size": 277, "sliding_window": 13,
+        "query_pre_attn_scalar": 64, "attn_logit_softcapping": None, "tie_word_embeddings": False,
+        "layer_types": ["full_attention", "sliding_attention"],
+    },
+    "gemma3": {
+        **_GEMMA3, "hidden_size": 144, "num_attention_heads": 9, "num_key_value_heads": 9,
+        "head_dim": 24, "intermediate_size": 328, "vocab_size": 292, "sliding_window": 21,
+        "query_pre_attn_scalar": 24, "rope_theta": 50000.0, "rope_local_base_freq": 500.0,
+        "rope_scaling": {"rope_type": "linear", "factor": 4.0}, "sliding_window_pattern": 2,
+        "tie_word_embeddings": True,
+    },
+    "gemma3_gqa": {
+        **_GEMMA3, "hidden_size": 160, "num_attention_heads": 10, "num_key_value_heads": 2,
+        "head_dim": 40, "intermediate_size": 304, "vocab_size": 276, "sliding_window": 13,
+        "query_pre_attn_scalar": 64, "tie_word_embeddings": False, "num_hidden_layers": 3,
+        "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+        "rope_parameters": {
+            "full_attention": {"rope_type": "default", "rope_theta": 1e5},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 3000.0},
+        },
     },
 }  # fmt: skip

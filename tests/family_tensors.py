@@ -197,6 +197,13 @@ def _olmo2(c: Config) -> Shapes:
     yield from _llama_like(c, ("post_attention", "post_feedforward"), _sizes(c)[2:])
 
 
+def _gemma2(c: Config) -> Shapes:
+    norms = ("input", "post_attention", "pre_feedforward", "post_feedforward")
+    size = c["head_dim"]
+    qk = (size, size) if c["model_type"] == "gemma3_text" else None
+    yield from _llama_like(c, norms, qk)
+
+
 def _bloom(c: Config) -> Shapes:
     d = c["hidden_size"]
     yield "transformer.word_embeddings.weight", (c["vocab_size"], d)
@@ -269,4 +276,7 @@ FAMILY_SHAPES: dict[str, Callable[[Config], Shapes]] = {
     "bloom": _bloom,
     "mpt": _mpt,
     "falcon": _falcon,
+    "gemma": _plain,
+    "gemma2": _gemma2,
+    "gemma3_text": _gemma2,
 }

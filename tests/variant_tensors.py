@@ -31,7 +31,8 @@ def make_tensors(
     if kind in FAMILY_SHAPES:
         assert prefix, kind
         shapes = FAMILY_SHAPES[kind](config)
-        return {full: _values(name, full, shape, factor) for full, shape in shapes}
+        center = 0.0 if kind.startswith("gemma") else 1.0  # its norms multiply by 1 + w
+        return {full: _values(name, full, shape, factor, center) for full, shape in shapes}
     shapes = {"gpt2": _gpt2, "opt": _opt, "llama": _llama}[kind](config)
     lead = {"gpt2": "transformer.", "opt": "model.decoder.", "llama": "model."}[kind]
     tensors = {}
@@ -51,14 +52,16 @@ def normal(key: str, count: int) -> NDArray[np.float64]:
     return scaled
 
 
-def _values(name: str, tensor: str, shape: Shape, factor: float) -> NDArray[np.float32]:
+def _values(
+    name: str, tensor: str, shape: Shape, factor: float, center: float = 1.0
+) -> NDArray[np.float32]:
     draw = normal(f"{name}/{tensor}", int(np.prod(shape)))
     if len(shape) == 2:
         last = tensor.removesuffix(".weight").rpartition(".")[2]
         draw *= (EMBED_STD if last.startswith(EMBEDDINGS) else WEIGHT_STD) * factor
     elif "norm" in tensor or "ln_" in tensor:
         draw *= NORM_STD
-        draw += 1.0 if tensor.endswith(".weight") else 0.0
+        draw += center if tensor.endswith(".weight") else 0.0
     else:
         draw *= BIAS_STD * factor
     return draw.astype(np.float16).astype(np.float32).reshape(shape)

@@ -66,7 +66,13 @@ def test_boards_and_kernels_give_the_oracles_bytes(
     assert error(name, wanted) < BOUND["x3"]
 
 
-@pytest.mark.parametrize("name", FAMILY_CONFIGS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name in ("gemma", "gemma2_gqa", "gemma3")))
+        for name in FAMILY_CONFIGS
+    ],
+)
 def test_w8a8_is_the_same_over_boards_and_near_fp16(name: str, tmp_path: Path) -> None:
     write_quantized(name, tmp_path, Recipe("w8a8"))
     tokens = random_windows(variant(name).config["vocab_size"])[0]
@@ -161,6 +167,28 @@ def norms_before(config: ModelConfig, weights: Weights) -> ModelConfig:
     return replace(config, branch_norms="none")
 
 
+def norms_behind(config: ModelConfig, weights: Weights) -> ModelConfig:
+    """The norms of branches' outputs alone where the model has both."""
+    return replace(config, branch_norms="alone")
+
+
+def swapped_ropes(config: ModelConfig, weights: Weights) -> ModelConfig:
+    """Rotary positions of layers with a window in those without, and the other way round."""
+    return replace(config, rope=config.local_rope, local_rope=config.rope)
+
+
+def one_more(config: ModelConfig, weights: Weights) -> ModelConfig:
+    """Windows that are one position longer."""
+    return replace(config, windows=tuple(window and window + 1 for window in config.windows))
+
+
+def other_layers(config: ModelConfig, weights: Weights) -> ModelConfig:
+    """Windows in the layer after the one that has it; rotary positions stay."""
+    windows = config.windows[-1:] + config.windows[:-1]
+    assert windows != config.windows
+    return replace(config, windows=windows)
+
+
 def moved_heads(config: ModelConfig, weights: Weights) -> ModelConfig:
     """All heads one place on, which nothing but their slopes sees."""
     for layer in range(config.layers):
@@ -238,6 +266,31 @@ MISTAKES: list[tuple[str, str, Mistake]] = [
     ("falcon_new", "heads' order", rolled("layer.0.q")),
     ("falcon_alibi", "slopes not scaled", setting(alibi="bloom")),
     ("falcon_alibi", "parallel", residual("parallel_two_norms")),
+    ("gemma", "norms by w", setting(one_plus=False)),
+    ("gemma", "embeddings not scaled", setting(embed_scale=1.0)),
+    ("gemma", "SwiGLU", setting(activation="silu")),
+    ("gemma", "branches not scaled", setting(branch_scale=2.0**6)),
+    ("gemma_gqa_untied", "gate and up", swapped("layer.0.gate", "layer.0.up")),
+    ("gemma_gqa_untied", "theta", rope(theta=1e4)),
+    ("gemma2", "scores not capped", setting(score_cap=0.0)),
+    ("gemma2", "cap of the scores", setting(score_cap=1.6)),
+    ("gemma2", "logits not capped", setting(logit_cap=0.0)),
+    ("gemma2", "cap of the logits", setting(logit_cap=5.2)),
+    ("gemma2", "window by one", one_more),
+    ("gemma2", "window in other layers", other_layers),
+    ("gemma2", "1/sqrt(head_dim)", setting(score_factor=None)),
+    ("gemma2", "norms", swapped("layer.0.attn_post_norm.gamma", "layer.0.mlp_norm.gamma")),
+    ("gemma2_gqa", "no norms before branches", norms_behind),
+    ("gemma2_gqa", "no norms behind branches", setting(branch_norms="none")),
+    ("gemma2_gqa", "window by one", one_more),
+    ("gemma3", "norms of heads", setting(head_norms="none")),
+    ("gemma3", "norms by w", setting(one_plus=False)),
+    ("gemma3", "rotary bases", swapped_ropes),
+    ("gemma3", "one rotary base", setting(local_layers=frozenset())),
+    ("gemma3", "factor of the rotary base", rope(factor=3.0)),
+    ("gemma3", "window by one", one_more),
+    ("gemma3_gqa", "rotary bases", swapped_ropes),
+    ("gemma3_gqa", "window in other layers", other_layers),
 ]
 
 

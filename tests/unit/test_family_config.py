@@ -90,6 +90,25 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("smollm3", {"no_rope_layers": [1, 2]}, "no_rope_layers is [1, 2]"),
     ("smollm3", {"layer_types": ["sliding_attention"] * 2}, "layer_types"),
     ("bloom", {"n_head": 7}, "hidden_size is 144"),
+    ("gemma", {"use_bidirectional_attention": True}, "bidirectional attention is not supported"),
+    ("gemma", {"hidden_act": "silu"}, "hidden_act is 'silu'"),
+    ("gemma", {"final_logit_softcapping": 30.0}, "soft-capping of logits"),
+    ("gemma2", {"hidden_activation": "gelu"}, "hidden_activation is 'gelu'"),
+    ("gemma2", {"attn_logit_softcapping": -1.0}, "attn_logit_softcapping is -1.0"),
+    ("gemma2", {"query_pre_attn_scalar": 0}, "query_pre_attn_scalar is 0"),
+    ("gemma2", {"sliding_window": 0}, "sliding_window is 0"),
+    ("gemma2", {"layer_types": ["full_attention"]}, "3 of full_attention"),
+    ("gemma2", {"layer_types": ["full_attention", "chunked_attention", []]}, "3 of full_attention"),
+    ("gemma2", {"num_local_experts": 4}, "a mixture of experts"),
+    ("gemma3", {"use_bidirectional_attention": "all"}, "bidirectional attention"),
+    (
+        "gemma3_gqa",
+        {"rope_parameters": {"sliding_attention": {"rope_type": "yarn", "factor": 4.0}}},
+        "rope_type is 'yarn'",
+    ),
+    ("gemma3", {"rope_parameters": {"rope_theta": 1e6}}, "full_attention and sliding_attention"),
+    ("gemma3_gqa", {"rope_scaling": {"type": "linear", "factor": 2.0}}, "rope_scaling"),
+    ("gemma3", {"rope_local_base_freq": 0}, "rope_local_base_freq is 0"),
     ("bloom", {"apply_residual_connection_post_layernorm": True}, "behind the norms"),
     ("mpt", {"attn_config": {"alibi": False}}, "attn_config: alibi is False"),
     ("mpt", {"attn_config": {"alibi_bias_max": 16}}, "alibi_bias_max is 16"),
@@ -179,8 +198,8 @@ def test_a_hub_folder_of_gpt_j_loads_silently(tmp_path: Path, caplog: Any) -> No
 
 @pytest.mark.parametrize(
     ("kind", "missing"),
-    [("gemma", "GeGLU"), ("cohere", "scaled logits"), ("mixtral", "a mixture of experts"),
-     ("gemma2", "soft-capping"), ("t5", "an encoder and a decoder")],
+    [("cohere", "scaled logits"), ("mixtral", "a mixture of experts"),
+     ("t5", "an encoder and a decoder")],
 )  # fmt: skip
 def test_a_known_model_type_is_refused_with_what_is_missing(
     tmp_path: Path, kind: str, missing: str
@@ -196,3 +215,61 @@ def test_the_readme_names_the_models_of_the_registry() -> None:
     assert named is not None
     registered = [kind for kind in model_types() if kind != made_up_family.NAME]
     assert named[1].split(", ") == registered
+
+
+def test_defaults_of_gemma(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    one = load(tmp_path, {"model_type": "gemma", "hidden_act": "gelu", "hidden_activation": None})
+    assert (one.hidden, one.heads, one.kv_heads, one.head_dim) == (3072, 16, 16, 256)
+    assert one.gated and one.activation == "gelu_tanh" and one.tied and one.one_plus
+    assert one.embed_scale == 3072**0.5 and one.stream_scale == 2**-6 and not one.windows
+    two = load(tmp_path, {"model_type": "gemma2", "cache_implementation": "hybrid"})
+    assert two.windows == (4096, 0) * 13 and two.branch_norms == "both"
+    assert (two.score_cap, two.logit_cap, two.score_factor) == (50, 30, 1 / 16)
+    none = {"attn_logit_softcapping": None, "final_logit_softcapping": None}
+    off = load(tmp_path, {"model_type": "gemma2", "query_pre_attn_scalar": 144, **none})
+    assert (off.score_cap, off.logit_cap, off.score_factor) == (0, 0, 1 / 12)
+    three = load(tmp_path, {"model_type": "gemma3_text"})
+    assert three.windows == ((4096,) * 5 + (0,)) * 4 + (4096,) * 2
+    assert (three.score_cap, three.logit_cap, three.head_norms) == (0, 0, "heads")
+    assert (three.rope, three.local_rope) == (
+        RopeConfig("default", 1e6),
+        RopeConfig("default", 1e4),
+    )
+    assert three.rope_of(0) is three.local_rope and three.rope_of(5) is three.rope
+    short = load(tmp_path, {"model_type": "gemma3_text", "max_position_embeddings": 4096})
+    assert short.windows == () and short.local_layers == three.local_layers  # none is reached
+    assert caplog.records == []
+
+
+def test_both_spellings_of_gemma_3s_rotary_positions(tmp_path: Path) -> None:
+    kind = {"model_type": "gemma3_text"}
+    old = {"rope_theta": 5e5, "rope_local_base_freq": 2e3}
+    scaled = {"rope_type": "linear", "factor": 8.0}
+    new = {
+        "full_attention": {**scaled, "rope_theta": 5e5},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 2e3},
+    }
+    by_fields = load(tmp_path, {**kind, **old, "rope_scaling": scaled})
+    by_parameters = load(tmp_path, {**kind, "rope_parameters": new})
+    assert by_fields == by_parameters
+    assert by_fields.rope == RopeConfig("linear", 5e5, factor=8.0)
+    assert by_fields.local_rope == RopeConfig("default", 2e3)
+
+
+def test_a_multimodal_folder_is_its_text_model(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = {**FAMILY_CONFIGS["gemma3"]}
+    plain = load(tmp_path, {**text, "eos_token_id": [1, 106]})
+    outer = {"model_type": "gemma3", "vision_config": {"hidden_size": 1}, "eos_token_id": [1, 106]}
+    assert load(tmp_path, {**outer, "text_config": text}) == plain
+    unnamed = {name: value for name, value in text.items() if name != "model_type"}
+    assert load(tmp_path, {**outer, "text_config": unnamed}) == plain
+    assert caplog.records == []
+    for wrong in (None, [], "gemma3_text"):
+        with pytest.raises(ModelError, match=r"text_config is .*expected an object"):
+            load(tmp_path, {**outer, "text_config": wrong})
+    with pytest.raises(ModelError, match=r"model_type is 'llama'.*gemma3_text"):
+        load(tmp_path, {**outer, "text_config": {**text, "model_type": "llama"}})
+    with pytest.raises(ModelError, match="text_config: sliding_window is -1"):
+        load(tmp_path, {**outer, "text_config": {**text, "sliding_window": -1}})

@@ -25,6 +25,7 @@ from lora_sdk.model.shapes import SHAPES, find_config, shape_config, shape_json
         ("gpt-j-6b", 4096, 256, 16384, 28),
         ("gpt-neox-20b", 6144, 96, 24576, 44),
         ("bloom-176b", 14336, 128, 57344, 70),
+        ("gemma-3-4b", 2560, 256, 10240, 34),
     ],
 )
 def test_table_iii(name: str, hidden: int, head_dim: int, ffn: int, layers: int) -> None:

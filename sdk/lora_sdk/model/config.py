@@ -11,6 +11,9 @@ from lora_host.errors import ModelError
 from lora_sdk.model import (
     bloom,
     falcon,
+    gemma,
+    gemma2,
+    gemma3,
     gpt2,
     gpt_bigcode,
     gpt_neox,
@@ -34,6 +37,7 @@ from lora_sdk.model.methods import read_quantization
 from lora_sdk.model.refused import HARMLESS, refuse_unsupported, unknown_model_type
 from lora_sdk.model.source import Source
 from lora_sdk.model.spec import ModelConfig, RopeConfig
+from lora_sdk.model.text_config import text_fields
 
 __all__ = [
     "Family",
@@ -90,6 +94,9 @@ _FAMILIES: dict[str, Family] = {
     "bloom": bloom,
     "mpt": mpt,
     "falcon": falcon,
+    "gemma": gemma,
+    "gemma2": gemma2,
+    "gemma3_text": gemma3,
 }
 
 
@@ -112,7 +119,7 @@ def load_config(folder: str | Path) -> ModelConfig:
     unknown architecture, a field of the wrong type or range, arithmetic that is not supported.
     """
     path = Path(folder) / "config.json"
-    fields = Fields(read_json(path), str(path))
+    fields = text_fields(Fields(read_json(path), str(path)))
     config = normalize(fields)
     family = family_of(config)
     found = read_quantization(fields, config, family.sources(config), family.PREFIXES[0])

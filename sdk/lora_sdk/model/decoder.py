@@ -22,10 +22,11 @@ SILU: Mapping[str, Activation] = {"silu": "silu", "swish": "silu"}
 @dataclass(frozen=True, kw_only=True)
 class Defaults:
     """What fields that config.json leaves out mean. `kv_heads` None: as many as heads. `head_dim`
-    None: hidden/heads. `rotary`: the part of a head that is rotated, None where the family always
-    rotates all of it. `rope_kinds`: the names of scalings that the family has and their meanings,
-    None for all. `original`: that of a family with its own original_max_position_embeddings.
-    `activations`: the names that the family has."""
+    None: hidden/heads. `theta` None: the family reads its rotary positions itself. `rotary`: the
+    part of a head that is rotated, None where the family always rotates all of it. `rope_kinds`:
+    the names of scalings that the family has and their meanings, None for all. `original`: that of
+    a family with its own original_max_position_embeddings. `activations`: the names that the family
+    has."""
 
     layers: int = 32
     hidden: int = 4096
@@ -36,7 +37,7 @@ class Defaults:
     vocabulary: int
     positions: int
     eps: float = 1e-6
-    theta: float = DEFAULT_THETA
+    theta: float | None = DEFAULT_THETA
     tied: bool = False
     rotary: float | None = None
     rope_kinds: Mapping[str, RopeKind] | None = None
@@ -62,7 +63,7 @@ def read_decoder(
     width = 0 if defaults.rotary is None else rotary_width(fields, head_dim, defaults.rotary)
     activation = fields.choice(act_name, defaults.activation, defaults.activations)
     own = None if defaults.original is None else fields.integer(ORIGINAL, defaults.original)
-    rope = read_rope(
+    rope = None if defaults.theta is None else read_rope(
         fields, positions, width=width, default_theta=defaults.theta, head_dim=head_dim,
         kinds=defaults.rope_kinds, original=own,
     )  # fmt: skip
@@ -75,7 +76,7 @@ def read_decoder(
         head_dim=head_dim,
         ffn=fields.integer("intermediate_size", defaults.ffn),
         vocabulary=fields.integer("vocab_size", defaults.vocabulary),
-        positions=scaled_positions(rope, positions),
+        positions=positions if rope is None else scaled_positions(rope, positions),
         embed_dim=hidden,
         norm="rmsnorm" if eps_name == "rms_norm_eps" else "layernorm",
         norm_eps=fields.number(eps_name, defaults.eps),

@@ -60,6 +60,12 @@ NORMS: Mapping[BranchNorms, Mapping[str, str]] = {
         "attn_post_norm": "post_attention_layernorm",
         "mlp_post_norm": "post_feedforward_layernorm",
     },
+    "both": {
+        "attn_norm": "input_layernorm",
+        "attn_post_norm": "post_attention_layernorm",
+        "mlp_norm": "pre_feedforward_layernorm",
+        "mlp_post_norm": "post_feedforward_layernorm",
+    },
 }
 
 

@@ -216,6 +216,31 @@ _SHAPES: dict[str, dict[str, Any]] = {
         "eos_token_id": 2,
         "pad_token_id": 3,
     },
+    # The text model; as released, with the vision tower's configuration left out.
+    "gemma-3-4b": {
+        "model_type": "gemma3_text",
+        "architectures": ["Gemma3ForCausalLM"],
+        "hidden_size": 2560,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 4,
+        "head_dim": 256,
+        "num_hidden_layers": 34,
+        "intermediate_size": 10240,
+        "vocab_size": 262208,
+        "max_position_embeddings": 131072,
+        "hidden_activation": "gelu_pytorch_tanh",
+        "rms_norm_eps": 1e-6,
+        "query_pre_attn_scalar": 256,
+        "sliding_window": 1024,
+        "sliding_window_pattern": 6,
+        "rope_theta": 1e6,
+        "rope_local_base_freq": 10000.0,
+        "rope_scaling": {"rope_type": "linear", "factor": 8.0},
+        "tie_word_embeddings": True,
+        "bos_token_id": 2,
+        "eos_token_id": [1, 106],
+        "pad_token_id": 0,
+    },
 }
 
 SHAPES: tuple[str, ...] = tuple(_SHAPES)

@@ -46,6 +46,24 @@ def read_layer_windows(
     return _reached(tuple(window if kind == SLIDING else 0 for kind in kinds), config)
 
 
+def read_periodic_windows(
+    fields: Fields, config: ModelConfig, default: int, period: int
+) -> tuple[tuple[int, ...], frozenset[int]]:
+    """`windows` of a family of which all layers but every `period`-th slide, or those that
+    layer_types names; and which layers these are, also where no sequence reaches the window.
+    ModelError: a window below 1, another type, a list of another length."""
+    window = fields.integer("sliding_window", default)
+    kinds = fields.raw("layer_types")[1]
+    if kinds is None:
+        kinds = [SLIDING if layer % period else FULL for layer in range(1, config.layers + 1)]
+    known = isinstance(kinds, list) and all(kind in (FULL, SLIDING) for kind in kinds)
+    if not known or len(kinds) != config.layers:
+        raise fields.error("layer_types", kinds, f"{config.layers} of {FULL}, {SLIDING}")
+    sliding = frozenset(layer for layer, kind in enumerate(kinds) if kind == SLIDING)
+    windows = tuple(window if layer in sliding else 0 for layer in range(config.layers))
+    return _reached(windows, config), sliding
+
+
 def _positions(fields: Fields, default: int | None) -> int:
     """sliding_window, 0 for none."""
     if fields.raw("sliding_window", default)[1] is None:

@@ -46,11 +46,11 @@ def synthesize(
 ) -> int:
     """Write a checkpoint of shape `config`, a known name or a config.json, into the new `folder`.
 
-    Weights are uniform with a standard deviation of 0.02, norms are one. Equal arguments give equal
-    files. With `recipe` the folder is quantized in compressed-tensors' format, with random integers
-    and constant scales. `progress(done, total)` receives bytes. Returns the bytes of the weight
-    files. RequestError: the folder exists, the disk is too full, or an argument is out of range.
-    ModelError: no such shape.
+    Weights are uniform with a standard deviation of 0.02, norms multiply by one. Equal arguments
+    give equal files. With `recipe` the folder is quantized in compressed-tensors' format, with
+    random integers and constant scales. `progress(done, total)` receives bytes. Returns the bytes
+    of the weight files. RequestError: the folder exists, the disk is too full, or an argument is
+    out of range. ModelError: no such shape.
     """
     folder = Path(folder)
     _check_arguments(seed, dtype, shards)
@@ -85,7 +85,7 @@ def list_tensors(config: ModelConfig, dtype: str = "F16") -> list[Tensor]:
     for name, source in family.sources(config).items():
         if source.tensor not in found:
             full = source.full_name(family.PREFIXES[0])
-            constant = 1.0 if name.endswith(".gamma") else None
+            constant = (0.0 if config.one_plus else 1.0) if name.endswith(".gamma") else None
             found[source.tensor] = Tensor(full, source.file_shape, dtype, constant, len(found))
     return list(found.values())
 
