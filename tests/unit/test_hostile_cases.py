@@ -14,11 +14,11 @@ from lora_host.errors import MAX_MESSAGE
 from lora_sdk.cli.main import lora
 from lora_sdk.cli.outcome import run_command
 from lora_sdk.cli.run_command import lora_run
-from tests.hostile_cases import commands, files, folders, templates
+from tests.hostile_cases import commands, files, folders, gguf_models, templates
 from tests.hostile_cases.case import Case, Place, Stock
 from tests.mutations import time_limit
 
-CASES = (*files.CASES, *folders.CASES, *commands.CASES, *templates.CASES)
+CASES = (*files.CASES, *folders.CASES, *commands.CASES, *templates.CASES, *gguf_models.CASES)
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from lora_sdk.model.folder import INDEX, find_tensors
 from lora_sdk.spec_tuning import npz_file
 from lora_sdk.spec_tuning.npz_file import NpzFault, read_npz
 from lora_sdk.text.tokenizer import Tokenizer
-from tests import hostile_host, hostile_lists, hostile_models
+from tests import hostile_gguf, hostile_host, hostile_lists, hostile_models
 from tests.adapter_folders import Folder, write_adapter
 from tests.mutations import Subject, campaign
 from tests.variant_tokenizer import make_tokenizer
@@ -35,6 +35,7 @@ FORMATS: dict[str, Callable[[Path], Subject]] = {
     "manifest": hostile_host.manifest,
     "safetensors": hostile_models.container,
     "index": hostile_models.index,
+    "gguf": hostile_gguf.mutated,
     "config": hostile_models.config,
     "tokenizer": hostile_models.tokenizer,
     "ranks": hostile_models.ranks,

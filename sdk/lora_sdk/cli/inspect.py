@@ -1,5 +1,5 @@
 """`lora inspect FILE`: the contents of a vendor container, and whether it matches an overlay's
-manifest. No board and no runtime is needed."""
+manifest; or of a GGUF model file. No board and no runtime is needed."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from lora_host.axlf import MAGIC as XCLBIN_MAGIC
 from lora_host.errors import OverlayError
 from lora_host.overlay import Overlay, load_overlay
 from lora_host.regular_file import open_regular
+from lora_sdk.cli.inspect_gguf import gguf_table, inspect_gguf
 from lora_sdk.cli.inspect_vrtbin import inspect_vrtbin, vrtbin_table
 from lora_sdk.cli.inspect_xclbin import inspect_xclbin, xclbin_table
+from lora_sdk.gguf.file import MAGIC as GGUF_MAGIC
 
 Inspect = Callable[[Path, Overlay | None], dict[str, Any]]
 Table = Callable[[dict[str, Any]], str]
@@ -23,6 +25,7 @@ Table = Callable[[dict[str, Any]], str]
 # (first bytes of the file, function for its facts, function for their text)
 KINDS: tuple[tuple[bytes, Inspect, Table], ...] = (
     (XCLBIN_MAGIC, inspect_xclbin, xclbin_table),
+    (GGUF_MAGIC, inspect_gguf, gguf_table),
     # a tar begins with its first member's name; it may be compressed with gzip
     *(
         (first, inspect_vrtbin, vrtbin_table)
@@ -36,7 +39,8 @@ KINDS: tuple[tuple[bytes, Inspect, Table], ...] = (
 @click.option("--overlay", "name", help="compare with this overlay's manifest")
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
 def inspect(file: Path, name: str | None, as_json: bool) -> None:
-    """Show kernels, arguments, banks and clocks of a container FILE.
+    """Show kernels, arguments, banks and clocks of a container FILE, or keys and tensors of a GGUF
+    model.
 
     With --overlay, all differences from the manifest are listed, found against expected. The exit
     code is 1 if there are any."""
@@ -60,6 +64,6 @@ def kind_of(file: Path) -> tuple[Inspect, Table]:
         if start.startswith(magic):
             return facts_of, table
     raise OverlayError(
-        f"{file}: begins with {start[:8]!r}, a container's first bytes expected; name an xclbin or "
-        "a vrtbin"
+        f"{file}: begins with {start[:8]!r}, a container's first bytes expected; name an xclbin, "
+        "a vrtbin or a GGUF file"
     )

@@ -13,7 +13,7 @@ from lora_sdk.cli.flags import flags
 from lora_sdk.core.opening import plan_model
 from lora_sdk.core.options import EngineOptions
 from lora_sdk.model.checkpoint import Checkpoint
-from lora_sdk.model.folder import has_weights
+from lora_sdk.model.model_files import model_files
 from lora_sdk.model.shapes import SHAPES, shape_config
 from lora_sdk.plan.report import report, table
 from lora_sdk.plan.requests import request_lines, requests_report
@@ -23,7 +23,9 @@ from lora_sdk.timing.planned import token_lines, token_times
 
 OPTIONS = ("model", "boards", "cluster_file", "context", "max_sequences", "overlay", "kv")
 
-MODEL = {"help": "model folder, ORG/NAME in the Hugging Face cache, or a shape such as llama2-7b"}
+MODEL = {
+    "help": "model folder, GGUF file, ORG/NAME in the Hugging Face cache, or a shape (llama2-7b)"
+}
 
 EXAMPLES = """\b
 Examples:
@@ -73,7 +75,7 @@ def plan(
     if shape is not None:
         options["model"] = None
     requested = EngineOptions(**options, **more)
-    if shape is None and has_weights(requested.folder):
+    if shape is None and model_files(requested.folder).has_weights:
         Checkpoint.open(requested.folder)  # names and shapes of all tensors, headers only
     try:
         planned = plan_model(requested, shape)

@@ -56,7 +56,8 @@ def quantize(
     model: Path, out: Path, text: Path | None, windows: int, as_json: bool, kv: str | None,
     zeros: bool, **options: Any,
 ) -> int:  # fmt: skip
-    """Write MODEL, a Hugging Face folder, into the new folder OUT with weights of 8 or 4 bits.
+    """Write MODEL, a Hugging Face folder or a GGUF file, into the new folder OUT with weights of
+    8 or 4 bits.
 
     OUT is in compressed-tensors' format, which other programs can read. Inputs of INT8 matmuls and
     q, k and v have one static scale each. The scales and the smoothing strength of each layer

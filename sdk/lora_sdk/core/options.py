@@ -12,6 +12,7 @@ from lora_host.errors import ModelError, RequestError
 from lora_sdk.arguments.describe import documented
 from lora_sdk.arguments.option import ArgumentError, check_options, option
 from lora_sdk.arguments.signature import named_arguments
+from lora_sdk.gguf.file import is_gguf
 from lora_sdk.model.hub import find_snapshot, is_hub_name
 from lora_sdk.model.kv_formats import KV_KINDS, KvKind
 from lora_sdk.plan.adapters import DEFAULT_RANK, MODES, AdapterOptions
@@ -39,7 +40,8 @@ class EngineOptions:
 
     model: str | Path | None = option(
         None,
-        help="Hugging Face model folder, or ORG/NAME of a model in the local Hugging Face cache",
+        help="Hugging Face model folder, GGUF file, or ORG/NAME of a model in the local Hugging "
+        "Face cache",
         unset="the demo model",
         flags=("-m", "--model"),
         metavar="DIR",
@@ -161,7 +163,7 @@ class EngineOptions:
 
     @cached_property
     def folder(self) -> Path:
-        """The model's folder. ModelError if it does not exist."""
+        """The model's folder or GGUF file. ModelError if it does not exist."""
         if self.model is None:
             from lora_sdk.model.demo import demo_model_path
 
@@ -169,10 +171,12 @@ class EngineOptions:
         folder = Path(self.model)
         if not folder.exists() and is_hub_name(str(self.model)):
             return find_snapshot(str(self.model))
-        if not folder.is_dir():
-            found = "is a file" if folder.exists() else "does not exist"
+        if not folder.is_dir() and not is_gguf(folder):
+            found = "is another file" if folder.exists() else "does not exist"
             raise ModelError(
-                f"model folder {folder} {found}; expected a Hugging Face model folder", usage=True
+                f"model folder {folder} {found}; expected a Hugging Face model folder or a GGUF "
+                "file",
+                usage=True,
             )
         return folder
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -29,7 +30,11 @@ class QuantizedWeights(Protocol):
     def vector(self, name: str) -> npt.NDArray[np.float16]: ...
 
 
-def tile_parts(weights: QuantizedWeights, placed: MatrixPlacement, tiles: range) -> list[PackPart]:
+ReadPart = Callable[[str, int, int], PackPart]
+"""Columns start..stop-1 of a tensor for the packer."""
+
+
+def tile_parts(read: ReadPart, placed: MatrixPlacement, tiles: range) -> list[PackPart]:
     """Columns of these column tiles, for the packer."""
     first, end = tiles.start * abi.BLOCK_N, min(placed.n, tiles.stop * abi.BLOCK_N)
     found, start = [], 0
@@ -37,7 +42,7 @@ def tile_parts(weights: QuantizedWeights, placed: MatrixPlacement, tiles: range)
         low, high = max(first, start), min(end, start + part.width)
         if low < high:
             at = part.start - start
-            found.append(weights.part(part.tensor, at + low, at + high))
+            found.append(read(part.tensor, at + low, at + high))
         start += part.width
     return found
 

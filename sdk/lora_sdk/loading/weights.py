@@ -17,8 +17,15 @@ from lora_host import abi
 from lora_host.errors import TransportError
 from lora_host.placing import PackPart, PackTask, Range, Scratch, crc32
 from lora_sdk.loading.packing import pack_rows
-from lora_sdk.loading.quantized import QuantizedWeights, order_table, scale_table, tile_parts
+from lora_sdk.loading.quantized import (
+    QuantizedWeights,
+    ReadPart,
+    order_table,
+    scale_table,
+    tile_parts,
+)
 from lora_sdk.model.alibi import slope_table
+from lora_sdk.model.container import RAW_TYPES
 from lora_sdk.model.quantization import ActivationScales
 from lora_sdk.model.rope import rope_table
 from lora_sdk.model.stored import Stored
@@ -32,6 +39,7 @@ if TYPE_CHECKING:
 AROUND_BYTES = 512 << 10  # what the system maps around a range that is read
 BATCH_BYTES = 32 << 20  # of the files, mapped at once; also the step of progress and of Ctrl-C
 MAX_BATCH_BYTES = 256 << 20  # of large models: threads wait for each other after every batch
+COPIED_BYTES = 4  # of an element that is not read as the file stores it
 QUANTIZED_BYTES = 16 << 20  # of unpacked weights in a task: scales are converted for each
 PROGRAM_BYTES = 64 << 20  # of this process without a model
 EXTRA_PART = 12  # program and batch are a 12th of a large model
@@ -201,21 +209,34 @@ class Loader:
 
     def _matrix_tasks(self, board: BoardPlan, placed: MatrixPlacement) -> Iterator[PackTask]:
         tiles = -(-placed.n // abi.BLOCK_N)
-        if placed.spec.format.weights.columns is None:
+        if placed.spec.format.weights.columns is None and self._copied(placed.parts):
+            step = max(1, self._batch_bytes // (placed.k * abi.BLOCK_N * COPIED_BYTES))
+            yield from self._part_tasks(board, placed, step, self._copy)
+        elif placed.spec.format.weights.columns is None:
             parts = self._parts(placed.parts)
             whole = _task(board, placed, range(tiles), parts, None)
             step = self._units(placed.k * abi.BLOCK_N, parts)
             for first in range(0, tiles, step):
                 yield replace(whole, first=first, count=min(step, tiles - first))
-            return
-        step = max(1, QUANTIZED_BYTES // (placed.k * abi.BLOCK_N))
+        else:
+            step = max(1, QUANTIZED_BYTES // (placed.k * abi.BLOCK_N))
+            yield from self._part_tasks(board, placed, step, self._weights.part)
+
+    def _part_tasks(
+        self, board: BoardPlan, placed: MatrixPlacement, step: int, read: ReadPart
+    ) -> Iterator[PackTask]:
+        """Tasks of `step` column tiles, each with only its own columns."""
+        tiles = -(-placed.n // abi.BLOCK_N)
         for first in range(0, tiles, step):
             now = range(first, min(tiles, first + step))
-            found = tuple(tile_parts(self._weights, placed, now))
+            found = tuple(tile_parts(read, placed, now))
             yield _task(board, placed, now, found, first * abi.BLOCK_N)
 
     def _table_tasks(self, board: BoardPlan, placed: TablePlacement) -> Iterator[PackTask]:
         spec = placed.spec
+        if self._copied(spec.parts):
+            yield from self._copied_table_tasks(board, placed)
+            return
         parts = self._parts(spec.parts)
         whole = max((part.data.shape[-1] for part in parts), default=1)  # of a row, by all boards
         step = self._units(max(spec.columns, whole), parts)
@@ -225,18 +246,40 @@ class Loader:
                 placed.bank, placed.offset, row_bytes=spec.row_bytes,
             )  # fmt: skip
 
+    def _copied_table_tasks(self, board: BoardPlan, placed: TablePlacement) -> Iterator[PackTask]:
+        """Each task has a table of its own: those rows that it places."""
+        spec = placed.spec
+        stored = [(self._weights.stored(part.tensor), part) for part in spec.parts if part.width]
+        width = max(one.array.shape[-1] for one, _ in stored)
+        step = max(1, self._batch_bytes // (width * COPIED_BYTES))
+        for first in range(0, spec.rows, step):
+            count = min(step, spec.rows - first)
+            parts = tuple(
+                _part(one.rows(first, count) if one.array.ndim > 1 else one, part.start, part.width)
+                for one, part in stored
+            )
+            yield PackTask(
+                board.board, parts, count, spec.columns, 0, count, placed.bank,
+                placed.offset + first * spec.row_bytes, row_bytes=spec.row_bytes,
+            )  # fmt: skip
+
+    def _copied(self, parts: tuple[Part, ...]) -> bool:
+        """Whether one of the tensors is not read as the file stores it."""
+        return any(self._weights.stored(part.tensor).copied for part in parts if part.width)
+
+    def _copy(self, tensor: str, start: int, stop: int) -> PackPart:
+        return _part(self._weights.stored(tensor), start, stop - start)
+
     def _units(self, elements: int, parts: tuple[PackPart, ...]) -> int:
         """Tiles or rows, of `elements` elements each, per batch."""
         return max(1, self._batch_bytes // (elements * max(part.data.itemsize for part in parts)))
 
     def _parts(self, parts: tuple[Part, ...]) -> tuple[PackPart, ...]:
-        found = []
-        for part in parts:
-            if part.width:
-                it = self._weights.stored(part.tensor)
-                array, first = it.part(part.start, part.width)
-                found.append(PackPart(it.label, array, it.kind, it.axes, first, part.width))
-        return tuple(found)
+        return tuple(
+            _part(self._weights.stored(part.tensor), part.start, part.width)
+            for part in parts
+            if part.width
+        )
 
     def _rope(self, name: str) -> npt.NDArray[np.float32]:
         if name not in self._ropes:
@@ -277,6 +320,12 @@ class Loader:
                 self.ranges.append(new)
         if self._progress is not None:
             self._progress(self._done, self._total)
+
+
+def _part(stored: Stored, start: int, count: int) -> PackPart:
+    """Outputs start .. start+count-1 of a tensor."""
+    array, first = stored.part(start, count)
+    return PackPart(stored.label, array, stored.kind, stored.axes, first, count)
 
 
 def _task(
@@ -324,6 +373,6 @@ def _batches(tasks: Iterator[PackTask], limit: int) -> Iterator[list[PackTask]]:
 def _reads(task: PackTask) -> int:
     """Max bytes of the files that a task reads."""
     unit = task.n if task.row_bytes else task.k * abi.BLOCK_N
-    quantized = task.column is not None
-    element = 1 if quantized else max(part.data.itemsize for part in task.parts)
+    floats = all(part.kind in RAW_TYPES for part in task.parts)
+    element = max(part.data.itemsize for part in task.parts) if floats else 1
     return task.count * unit * element

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from math import prod
 from pathlib import Path
@@ -17,12 +18,12 @@ from lora_host.errors import ModelError
 from lora_host.placing import PackPart
 from lora_sdk.model.attention_scales import check_attention, read_attention
 from lora_sdk.model.columns import Columns
-from lora_sdk.model.config import family_of, load_config, read_json
-from lora_sdk.model.container import Container
+from lora_sdk.model.config import Family, family_of, load_config
+from lora_sdk.model.container import TensorFile
 from lora_sdk.model.entries import Entries, find_prefix
-from lora_sdk.model.folder import Tensors, find_tensors
 from lora_sdk.model.half import to_half
-from lora_sdk.model.methods import QuantizedTensors, open_quantized
+from lora_sdk.model.methods import QuantizedTensors
+from lora_sdk.model.model_files import ModelFiles, model_files
 from lora_sdk.model.quantization import (
     FP16,
     ActivationScales,
@@ -42,18 +43,19 @@ class Checkpoint:
 
     def __init__(
         self,
-        folder: Path,
+        files: ModelFiles,
         config: ModelConfig,
         sources: Mapping[str, Source],
-        tensors: Tensors,
-        prefix: str,
     ) -> None:
-        self.folder = folder
+        self.folder = files.path
+        self._model = files
         self.config = config
         self._sources = sources
-        self._entries = Entries(folder, config, sources, tensors, prefix)
+        family, tensors = family_of(config), files.tensors()
+        prefix = find_prefix(tensors, files.prefixes(family), family.PROBE)
+        self._entries = Entries(files.path, config, sources, tensors, prefix, files.described)
         self._tied_checked = False
-        self._files = TensorFiles(folder, tensors)
+        self._files = TensorFiles(files.path, tensors)
         self._opened = QuantizedTensors()
         self._attention: dict[str, str] = {}  # scales of attention: "layer.part" -> file's name
 
@@ -62,20 +64,18 @@ class Checkpoint:
         """Check names, types and shapes of all tensors against `config` (read from the folder
         where None). Raises ModelError naming the tensor or file: missing, extra, misshapen, of a
         type other than F32, BF16, F16; truncated or corrupt files."""
-        folder = Path(folder)
+        files = model_files(folder)
         config = config or load_config(folder)
         family = family_of(config)
-        tensors = find_tensors(folder)
-        prefix = find_prefix(tensors, family.PREFIXES, family.PROBE)
-        sources = family.sources(config)
-        checkpoint = cls(folder, config, sources, tensors, prefix)
+        sources = files.sources(family, config)
+        checkpoint = cls(files, config, sources)
         if config.quantization is not None:
-            checkpoint._open_quantized(family.PREFIXES[0])
-        checkpoint._check(family.IGNORED)
+            checkpoint._open_quantized(family)
+        checkpoint._check(files.ignored(family))
         if config.tied:
             table = sources["embed.token"]
             rows, columns = table.file_shape
-            sources["lm_head"] = Source(table.tensor, "oi", (rows, columns), 0, rows)
+            sources["lm_head"] = replace(table, layout="oi", file_shape=(rows, columns), count=rows)
         return checkpoint
 
     @property
@@ -203,7 +203,7 @@ class Checkpoint:
             container.forget()
 
     @cached_property
-    def _containers(self) -> list[Container]:
+    def _containers(self) -> list[TensorFile]:
         found = {container.path: container for container, _ in self._entries.tensors.values()}
         return list(found.values())
 
@@ -229,10 +229,9 @@ class Checkpoint:
         part = array[:, chosen] if source.layout == "io" else array[chosen]
         return part, stored.kind, stored.label
 
-    def _open_quantized(self, prefix: str) -> None:
-        values = read_json(self.folder / "config.json")
-        self._opened = open_quantized(
-            values, self.config, self._files, self._sources, self._entries.name, prefix
+    def _open_quantized(self, family: Family) -> None:
+        self._opened = self._model.open_quantized(
+            family, self.config, self._files, self._sources, self._entries.name
         )
         if not self._opened.attention:
             layers = range(self.config.layers)

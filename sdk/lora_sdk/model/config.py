@@ -33,7 +33,7 @@ from lora_sdk.model import (
 )
 from lora_sdk.model.fields import Fields
 from lora_sdk.model.json_file import read_json
-from lora_sdk.model.methods import read_quantization
+from lora_sdk.model.model_files import CONFIG, GENERATION, model_files
 from lora_sdk.model.refused import HARMLESS, refuse_unsupported, unknown_model_type
 from lora_sdk.model.source import Source
 from lora_sdk.model.spec import ModelConfig, RopeConfig
@@ -113,22 +113,23 @@ def register_family(name: str, family: Family) -> None:
 
 
 def load_config(folder: str | Path) -> ModelConfig:
-    """Read config.json, and the token ids of generation_config.json where there is one.
+    """Read config.json, and the token ids of generation_config.json where there is one; or the
+    metadata of a GGUF file.
 
     Raises ModelError with one line that names the file and the field: missing or malformed file,
     unknown architecture, a field of the wrong type or range, arithmetic that is not supported.
     """
-    path = Path(folder) / "config.json"
-    fields = text_fields(Fields(read_json(path), str(path)))
+    files = model_files(folder)
+    where = str(files.path / CONFIG if files.path.is_dir() else files.path)
+    fields = text_fields(Fields(files.config_values(), where))
     config = normalize(fields)
-    family = family_of(config)
-    found = read_quantization(fields, config, family.sources(config), family.PREFIXES[0])
+    found = files.quantization(fields, family_of(config), config)
     config = replace(config, quantization=found)
     config = _with_ids(config, fields)
     fields.warn_unknown(HARMLESS)
-    generation = Path(folder) / "generation_config.json"
-    if generation.exists():
-        config = _with_ids(config, Fields(read_json(generation), str(generation)))
+    generation = files.generation_values()
+    if generation is not None:
+        config = _with_ids(config, Fields(generation, str(files.path / GENERATION)))
     return config
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from safetensors import SafetensorError, safe_open
 
 from lora_host.errors import ModelError
 from lora_host.regular_file import open_regular
+from lora_sdk.gguf.blocks import BlockArray
 
 MAX_NAME = 512
 
@@ -71,6 +72,24 @@ class Entry:
     shape: tuple[int, ...]
     start: int
     bytes: int
+
+
+Elements = NDArray[Any] | BlockArray
+"""A tensor's raw elements; of a matrix in blocks FP32, made where they are read."""
+
+
+class TensorFile(Protocol):
+    """A file of tensors."""
+
+    @property
+    def path(self) -> Path:
+        """Its path."""
+
+    def array(self, entry: Entry) -> Elements:
+        """The tensor's elements in its file's shape, a view of the mapped file."""
+
+    def forget(self) -> None:
+        """Unmaps the pages that were read; reading maps them again."""
 
 
 class Container:

@@ -6,14 +6,12 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lora_host.errors import ModelError
-from lora_sdk.model.container import RAW_TYPES
-from lora_sdk.model.folder import Tensors
+from lora_sdk.model.container import RAW_TYPES, Elements
+from lora_sdk.model.folder import AnyTensors
 from lora_sdk.model.half import to_half
 from lora_sdk.model.source import Source
 from lora_sdk.model.spec import ModelConfig
@@ -23,13 +21,15 @@ HEAD = "lm_head.weight"
 
 @dataclass(frozen=True)
 class Entries:
-    """`tensors` of `folder`, whose names begin with `prefix`."""
+    """`tensors` of `folder`, whose names begin with `prefix`. `described`: what defines the model,
+    for messages."""
 
     folder: Path
     config: ModelConfig
     _sources: Mapping[str, Source]
-    tensors: Tensors
+    tensors: AnyTensors
     prefix: str
+    described: str = "config.json"
 
     def name(self, source: Source) -> str:
         """The file's name of a source's tensor."""
@@ -39,7 +39,7 @@ class Entries:
         missing = name not in self.tensors and HEAD in self.tensors
         return HEAD if embeds and missing and self.config.tied else name
 
-    def raw(self, source: Source) -> tuple[NDArray[Any], str, str]:
+    def raw(self, source: Source) -> tuple[Elements, str, str]:
         """The whole tensor of the file, its type and its name."""
         name = self.name(source)
         container, entry = self.tensors[name]
@@ -65,7 +65,7 @@ class Entries:
         if entry.shape != shape:
             raise ModelError(
                 f"{name}: shape {list(entry.shape)} in {container.path.name}, expected"
-                f" {list(shape)} by config.json"
+                f" {list(shape)} by {self.described}"
             )
         if entry.kind not in RAW_TYPES:
             raise ModelError(
@@ -83,7 +83,7 @@ class Entries:
             more = f" and {len(extra) - 1} more" if len(extra) > 1 else ""
             raise ModelError(
                 f"{sorted(extra)[0]}{more}: in {self.folder} but not in a model of"
-                " this config.json, expected no other tensors"
+                f" {self.described}, expected no other tensors"
             )
 
     def check_tied(self, start: int, stop: int) -> None:

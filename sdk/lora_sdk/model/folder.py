@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 
 from lora_host.errors import ModelError
-from lora_sdk.model.container import Container, Entry
+from lora_sdk.model.container import Container, Entry, TensorFile
 from lora_sdk.model.json_file import read_json
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 
 Tensors = dict[str, tuple[Container, Entry]]
+AnyTensors = Mapping[str, tuple[TensorFile, Entry]]
 
 
 def find_tensors(folder: Path) -> Tensors:

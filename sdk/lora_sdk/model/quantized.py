@@ -14,7 +14,7 @@ from lora_host.errors import ModelError
 from lora_host.placing import PackPart
 from lora_sdk.model.columns import Columns
 from lora_sdk.model.container import RAW_TYPES
-from lora_sdk.model.folder import Tensors
+from lora_sdk.model.folder import AnyTensors
 from lora_sdk.model.half import widen
 from lora_sdk.model.quantization import MatrixFormat
 
@@ -54,7 +54,7 @@ class TensorFiles:
     """Checked reading by the file's names."""
 
     folder: Path
-    tensors: Tensors
+    tensors: AnyTensors
 
     def has(self, name: str) -> bool:
         """Whether the files contain a tensor of this name."""
@@ -88,7 +88,9 @@ class TensorFiles:
     def array(self, name: str) -> NDArray[Any]:
         """The raw elements of a tensor that was checked, a view of the mapped file."""
         container, entry = self.tensors[name]
-        return container.array(entry)
+        found = container.array(entry)
+        assert isinstance(found, np.ndarray)  # blocks have readers of their own
+        return found
 
     def floats(self, name: str, rows: slice = slice(None)) -> NDArray[np.float32]:
         """Rows of a checked tensor of scales in FP32; ModelError where one is negative, NaN or
@@ -112,9 +114,8 @@ class TensorFiles:
 
     def numbers(self, name: str, rows: slice = slice(None)) -> NDArray[np.float32]:
         """Rows of a checked tensor of floats or small integers in FP32."""
-        container, entry = self.tensors[name]
-        raw = container.array(entry)
-        values: NDArray[np.float32] = widen(raw[rows] if raw.ndim else raw, entry.kind).astype(
+        raw = self.array(name)
+        values: NDArray[np.float32] = widen(raw[rows] if raw.ndim else raw, self.kind(name)).astype(
             np.float32
         )
         return values

@@ -10,6 +10,7 @@ from typing import Any
 
 from lora_host.errors import ModelError
 from lora_host.naming import did_you_mean
+from lora_sdk.gguf.file import is_gguf
 from lora_sdk.model.config import load_config, normalize
 from lora_sdk.model.fields import Fields
 from lora_sdk.model.spec import ModelConfig
@@ -260,7 +261,8 @@ def shape_config(name: str) -> ModelConfig:
 
 
 def find_config(name_or_path: str | Path) -> ModelConfig:
-    """The configuration of a shape by name, of a model folder, or of a config.json file.
+    """The configuration of a shape by name, of a model folder, or of a config.json or GGUF
+    file.
 
     A name wins over a folder of the same name; write ./NAME for the folder. ModelError names what
     was neither, or what is wrong in the file."""
@@ -269,8 +271,12 @@ def find_config(name_or_path: str | Path) -> ModelConfig:
         return shape_config(text)
     path = Path(name_or_path)
     if path.is_file():
+        if is_gguf(path):
+            return load_config(path)
         if path.name != "config.json":
-            raise ModelError(f"{path}: is a file, expected a model folder or its config.json")
+            raise ModelError(
+                f"{path}: is a file, expected a model folder, its config.json or a GGUF file"
+            )
         return load_config(path.parent)
     if path.is_dir():
         return load_config(path)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from lora_sdk.model.container import Elements
 
 
 @dataclass(frozen=True)
@@ -17,17 +19,29 @@ class Stored:
     of it."""
 
     label: str
-    array: NDArray[Any]
+    array: Elements
     kind: str
     axes: Literal["io", "oi"]
     first: int
     count: int
     order: NDArray[np.intp] | None = None
 
+    @property
+    def copied(self) -> bool:
+        """Whether `part` makes a copy."""
+        return self.order is not None or not isinstance(self.array, np.ndarray)
+
     def part(self, start: int, count: int) -> tuple[NDArray[Any], int]:
         """(array, index of the first output in it) of outputs start .. start+count-1: the file's
-        own array, or with `order` a copy of these outputs."""
-        if self.order is None:
+        own array, or of blocks or with `order` a copy of these outputs."""
+        if self.order is None and isinstance(self.array, np.ndarray):
             return self.array, self.first + start
-        chosen = self.order[start : start + count]
-        return np.take(self.array, chosen, axis=0 if self.axes == "oi" else -1), 0
+        chosen = slice(self.first + start, self.first + start + count)
+        index = chosen if self.order is None else self.order[start : start + count]
+        if self.axes == "oi" or self.array.ndim == 1:
+            return np.ascontiguousarray(self.array[index]), 0
+        return np.ascontiguousarray(self.array[:, index]), 0
+
+    def rows(self, start: int, count: int) -> Stored:
+        """Rows start .. start+count-1 of a table, as a copy."""
+        return replace(self, array=np.ascontiguousarray(self.array[start : start + count]))

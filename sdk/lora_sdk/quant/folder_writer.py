@@ -15,11 +15,12 @@ from safetensors.numpy import save_file
 
 from lora_host.errors import RequestError
 from lora_sdk.model.folder import INDEX, SINGLE
+from lora_sdk.text.tokenizer_files import SETTINGS, TOKENIZER, tokenizer_files
 
 SHARD_BYTES = 1 << 30
 COPIED = (
-    "tokenizer.json",
-    "tokenizer_config.json",
+    TOKENIZER,
+    SETTINGS,
     "tokenizer.model",
     "special_tokens_map.json",
     "added_tokens.json",
@@ -65,7 +66,13 @@ class FolderWriter:
             self._flush()
 
     def copy_from(self, source: Path) -> None:
-        """Copy the files of the tokenizer and of generation, and licenses."""
+        """Copy the files of the tokenizer and of generation, and licenses; those of a GGUF file's
+        tokenizer are made."""
+        if not source.is_dir():
+            files = tokenizer_files(source)
+            (self._partial / TOKENIZER).write_bytes(files.definition())
+            self._write_json(SETTINGS, files.settings())
+            return
         for path in sorted(source.iterdir()):
             if path.is_file() and (path.name in COPIED or path.name.startswith("LICENSE")):
                 shutil.copyfile(path, self._partial / path.name)
@@ -73,8 +80,7 @@ class FolderWriter:
     def finish(self, config: dict[str, Any]) -> None:
         """Write config.json and the index, and rename the folder to its final name."""
         self._flush()
-        text = json.dumps(config, indent=2) + "\n"
-        (self._partial / "config.json").write_text(text, encoding="utf-8")
+        self._write_json("config.json", config)
         count = len(self._shards)
         weight_map = {}
         for number, names in enumerate(self._shards):
@@ -83,8 +89,12 @@ class FolderWriter:
             weight_map.update(dict.fromkeys(names, final))
         if count > 1:
             index = {"metadata": {"total_size": self.bytes}, "weight_map": weight_map}
-            (self._partial / INDEX).write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
+            self._write_json(INDEX, index)
         self._partial.rename(self._folder)
+
+    def _write_json(self, name: str, value: dict[str, Any]) -> None:
+        text = json.dumps(value, indent=2) + "\n"
+        (self._partial / name).write_text(text, encoding="utf-8")
 
     def _flush(self) -> None:
         if self._held:

@@ -10,7 +10,8 @@ import numpy as np
 
 from lora_host.errors import RequestError
 from lora_sdk.model.checkpoint import Checkpoint
-from lora_sdk.model.config import family_of, load_config, read_json
+from lora_sdk.model.config import family_of, load_config
+from lora_sdk.model.model_files import model_files
 from lora_sdk.model.spec import ModelConfig
 from lora_sdk.quant.calibrate import LayerCalibration, LayerResult
 from lora_sdk.quant.config_json import quantized_config
@@ -49,7 +50,8 @@ def quantize(
     windows: Sequence[Sequence[int]],
     progress: Progress | None = None,
 ) -> Report:
-    """Write the folder `out`, quantized by `recipe` on token windows of calibration text.
+    """Write the folder `out`: the model of a folder or a GGUF file, quantized by
+    `recipe` on token windows of calibration text.
 
     `progress(done, total)` counts layers and the rest. RequestError: a bad recipe, or `out` exists.
     ModelError: an invalid model, or one that is quantized already."""
@@ -75,7 +77,7 @@ def quantize(
         head, error = head_tensors(checkpoint, recipe, streams)
         writer.add(head)
         report.errors |= error
-        writer.finish(quantized_config(read_json(model / "config.json"), config, recipe))
+        writer.finish(quantized_config(model_files(model).config_values(), config, recipe))
         report.bytes = writer.bytes
     if progress is not None:
         progress(config.layers + 1, config.layers + 1)

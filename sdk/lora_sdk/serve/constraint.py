@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from lora_host.errors import RequestError, one_line
 from lora_sdk.serve.errors import ApiError
-from lora_sdk.text.tokenizer import read_tokenizer
 
 if TYPE_CHECKING:
     from lora_sdk.engine.engine import Engine
@@ -68,7 +67,7 @@ class Compiler:
             config = self._engine.config
             if not config.eos:
                 raise ApiError(400, "the model has no end-of-text token, which grammars need")
-            text = read_tokenizer(self._engine.model_path / "tokenizer.json").decode("utf-8")
+            text = self._engine.tokenizer.definition().decode("utf-8")
             self._tokenizer = LLTokenizer(text, config.vocabulary, list(config.eos))
         return LLMatcher(self._tokenizer, grammar, log_level=0, limits=LIMITS)
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from lora_host.errors import ModelError
-from lora_sdk.model.container import RAW_TYPES
+from lora_sdk.model.container import RAW_TYPES, Elements
 from lora_sdk.model.folder import Tensors, find_tensors
 from lora_sdk.model.half import widen
 from lora_sdk.spec.eagle3_config import HeadConfig
@@ -25,7 +25,7 @@ _LAYER_NAMES = ("midlayer", "layers.0")
 class Embedding:
     """A memory-mapped token embedding in the file's type. Rows are converted when read."""
 
-    raw: NDArray[Any]
+    raw: Elements
     kind: str
 
     def rows(self, tokens: NDArray[np.int64]) -> Floats:

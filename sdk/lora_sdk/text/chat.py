@@ -8,7 +8,8 @@ from typing import Any
 
 from lora_host.errors import ModelError, RequestError
 from lora_host.regular_file import read_regular
-from lora_sdk.text.tokenizer import Tokenizer, one_line
+from lora_sdk.text.tokenizer import Tokenizer
+from lora_sdk.text.tokenizer_files import one_line
 
 Message = Mapping[str, Any]
 MAX_TEMPLATE_BYTES = 1 << 20

@@ -1,18 +1,15 @@
-"""Reads a model folder's tokenizer.json with the tokenizers package."""
+"""A model's tokenizer, run by the tokenizers package."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from lora_host.errors import ModelError, RequestError
-from lora_host.regular_file import read_regular
+from lora_sdk.text.tokenizer_files import one_line, tokenizer_files
 
-MAX_CONFIG_BYTES = 16 << 20
-MAX_TOKENIZER_BYTES = 256 << 20
 _FALLBACK = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 _UNPRINTABLE = (*range(0x21), *range(0x7F, 0xA1), 0xAD)
 # How byte-level tokenizers write bytes: printable ones of Latin-1 as themselves, the others from
@@ -26,19 +23,13 @@ class Tokenizer:
     """Text to token ids and back. Special tokens (BOS) are added as tokenizer.json says."""
 
     def __init__(self, folder: Path, vocabulary: int) -> None:
-        """`vocabulary`: the model's number of tokens; a larger id is an error. ModelError: no
-        usable file."""
-        path = folder / "tokenizer.json"
-        if not path.exists():
-            raise ModelError(
-                f"{folder} has no tokenizer.json; expected the file of the tokenizers package, or "
-                "token ids instead of text"
-            )
-        self._backend = _load(path)
+        """Of the model in a folder or a GGUF file. `vocabulary`: the model's number of tokens; a
+        larger id is an error. ModelError: no usable file."""
+        self._files = tokenizer_files(folder)
+        self._backend = _load(self._files.path, self._files.definition())
         self._backend.no_truncation()
         self._backend.no_padding()
         self._vocabulary = vocabulary
-        self._folder = folder
         self._config: dict[str, Any] | None = None
         decoder = repr(self._backend.decoder)
         self.byte_fallback = "ByteFallback" in decoder
@@ -52,8 +43,12 @@ class Tokenizer:
     def config(self) -> dict[str, Any]:
         """tokenizer_config.json, {} if there is none."""
         if self._config is None:
-            self._config = read_json_object(self._folder / "tokenizer_config.json")
+            self._config = self._files.settings()
         return self._config
+
+    def definition(self) -> bytes:
+        """tokenizer.json, or what it would hold."""
+        return self._files.definition()
 
     def encode(self, text: str, special: bool = True) -> list[int]:
         """Token ids of `text`; with `special` also the special tokens that the tokenizer adds."""
@@ -88,7 +83,7 @@ class Tokenizer:
         if type(error) is not Exception and type(error).__name__ != PANIC:
             return error
         return ModelError(
-            f"{self._folder / 'tokenizer.json'}: cannot {act}: {one_line(error)}; expected the "
+            f"{self._files.path}: cannot {act}: {one_line(error)}; expected the "
             "model's own tokenizer"
         )
 
@@ -135,45 +130,15 @@ class Tokenizer:
         return tuple(dict.fromkeys(ids for ids in found if ids))
 
 
-def read_tokenizer(path: Path) -> bytes:
-    """The bytes of a tokenizer.json. ModelError: it cannot be read, or is too large."""
-    try:
-        return read_regular(path, MAX_TOKENIZER_BYTES)
-    except OSError as error:
-        raise ModelError(f"{path} cannot be read: {error.strerror or error}") from None
-
-
-def _load(path: Path) -> Any:
+def _load(path: Path, definition: bytes) -> Any:
     from tokenizers import Tokenizer as Backend
 
     try:
-        return Backend.from_buffer(read_tokenizer(path))
-    except ModelError:
-        raise
+        return Backend.from_buffer(definition)
     except BaseException as error:  # the package raises bare Exception, or a panic, which is none
         if not isinstance(error, Exception) and type(error).__name__ != PANIC:
             raise
         raise ModelError(f"{path} cannot be read: {one_line(error)}") from None
-
-
-def one_line(error: object) -> str:
-    """The text of an error on one line."""
-    return " ".join(str(error).split()) or type(error).__name__
-
-
-def read_json_object(path: Path) -> dict[str, Any]:
-    """The object in a JSON file, {} if there is no file. ModelError names a bad file."""
-    try:
-        value = json.loads(read_regular(path, MAX_CONFIG_BYTES).decode("utf-8"))
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        raise ModelError(f"{path}: {error.strerror or error}") from None
-    except (ValueError, RecursionError) as error:
-        raise ModelError(f"{path} is not JSON: {one_line(error)}") from None
-    if not isinstance(value, dict):
-        raise ModelError(f"{path} holds a {type(value).__name__}; expected a JSON object")
-    return value
 
 
 def check_token_ids(ids: Sequence[int], vocabulary: int) -> list[int]:

@@ -1,0 +1,1 @@
+"""GGUF, the model files of llama.cpp: a strict reader, block types, tokenizers."""

@@ -1,0 +1,232 @@
+"""Metadata of a GGUF file as the fields of config.json, which the families read. Keys that would
+change the arithmetic and are not known here are refused by name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from lora_host.errors import ModelError
+from lora_sdk.gguf.file import GgufFile
+from lora_sdk.model.fields import MAX_POSITIONS
+from lora_sdk.model.gguf_architectures import (
+    ARCHITECTURES,
+    INTEGERS,
+    READ,
+    WINDOW,
+    Architecture,
+)
+from lora_sdk.model.rope_scaling import inverse_frequencies
+from lora_sdk.model.spec import RopeConfig
+
+ROPE_FACTORS = "rope_freqs.weight"
+LONG_FACTORS = "rope_factors_long.weight"
+HEAD = "output.weight"
+EMBEDDING = "token_embd.weight"
+LLAMA3 = (1.0, 4.0)  # low_freq_factor and high_freq_factor of every Llama 3
+LLAMA3_TOLERANCE = 1e-3  # of a factor: the converter computes them in FP32
+ENDS = ("eos", "eot", "eom")  # tokens after which llama.cpp ends a text, too
+
+
+def architecture_of(file: GgufFile) -> Architecture:
+    """The row of the file's architecture. ModelError: one that is not supported, or a file that
+    is no whole model."""
+    name = file.metadata.text("general.architecture")
+    if name not in ARCHITECTURES:
+        raise file.metadata.error(
+            "general.architecture", name, "one of " + ", ".join(ARCHITECTURES)
+        )
+    kind = file.metadata.text("general.type", "model")
+    if kind != "model":
+        raise file.metadata.error("general.type", kind, "model: the file is no whole model")
+    parts = file.metadata.integer("split.count", 1, 0, 2**16 - 1)
+    if parts > 1:
+        raise file.metadata.error(
+            "split.count", parts, "1; join the parts with: llama-gguf-split --merge FIRST OUT"
+        )
+    return ARCHITECTURES[name]
+
+
+def config_values(file: GgufFile) -> dict[str, Any]:
+    """config.json's fields of the model in a file. ModelError names a key that is missing, wrong or
+    not supported."""
+    row = architecture_of(file)
+    reader = _Reader(file, row)
+    reader.refuse_unknown()
+    values: dict[str, Any] = {"model_type": row.model_type}
+    values |= reader.sizes() | reader.more()
+    values |= {name: tensor in file.tensors for name, tensor in row.present.items()}
+    values |= reader.rope(values)
+    values |= reader.tokens()
+    if row.model_type == "llama" and "sliding_window" in values:
+        values["model_type"] = "mistral"  # the converter calls both llama
+    if row.derived is not None:
+        values |= row.derived(values, file.tensors)
+    values["tie_word_embeddings"] = HEAD not in file.tensors
+    return values
+
+
+class _Reader:
+    """Reads the keys of one architecture."""
+
+    def __init__(self, file: GgufFile, row: Architecture) -> None:
+        self._file, self._row, self._metadata = file, row, file.metadata
+        self._lead = file.metadata.text("general.architecture") + "."
+
+    def refuse_unknown(self) -> None:
+        """ModelError names a key of the architecture that nothing here knows."""
+        known = {*INTEGERS, *READ, *self._row.more, self._row.eps[0]}
+        if self._row.window:
+            known.add(WINDOW)
+        for key, value in self._metadata.values.items():
+            if key.startswith(self._lead) and key.removeprefix(self._lead) not in known:
+                raise self._metadata.error(key, value, "no such key: what it asks for is unknown")
+        for name, default in (("expert_count", 0), ("expert_used_count", 0)):
+            count = self._integer(name, default, 0)
+            if count:
+                raise self._metadata.error(
+                    self._lead + name, count, "0: mixtures of experts are not supported"
+                )
+        if not self._metadata.flag(self._lead + "attention.causal", True):
+            raise self._metadata.error(self._lead + "attention.causal", False, "true")
+        for name, allowed in (("attention.clamp_kqv", 0.0), ("attention.max_alibi_bias", 8.0)):
+            found = self._metadata.number(self._lead + name, allowed)
+            if found != allowed:
+                raise self._metadata.error(self._lead + name, found, f"{allowed:g} or no such key")
+        if LONG_FACTORS in self._file.tensors:
+            raise ModelError(
+                f"{self._file.path}: {LONG_FACTORS}: factors for long contexts (longrope) are not "
+                "supported; take the model's short-context version"
+            )
+
+    def sizes(self) -> dict[str, Any]:
+        """Whole numbers, and the norms' epsilon."""
+        table = self._file.tensors.get(EMBEDDING)
+        if table is None or len(table.shape) != 2:
+            raise ModelError(
+                f"{self._file.path}: {EMBEDDING} is missing, expected [tokens, columns]"
+            )
+        values: dict[str, Any] = {"vocab_size": table.shape[0]}
+        for key, name in INTEGERS.items():
+            field = self._row.fields.get(name, name)
+            optional = 0 if key == "attention.head_count_kv" else None
+            high = MAX_POSITIONS if key == "context_length" else 2**24
+            found = self._integer(key, optional, 1 if optional is None else 0, high)
+            if found and field is not None:
+                values[field] = found
+        if self._row.window:
+            window = self._integer(WINDOW, 0, 0, 2**31)
+            values |= {"sliding_window": window} if window else {}
+        key, name = self._row.eps
+        values[name] = self._metadata.number(self._lead + key)
+        return values
+
+    def more(self) -> dict[str, Any]:
+        """Numbers and flags of this architecture only."""
+        found: dict[str, Any] = {}
+        for key, name in self._row.more.items():
+            full = self._lead + key
+            if full in self._metadata.values:
+                is_flag = isinstance(self._metadata.values[full], bool)
+                read = self._metadata.flag if is_flag else self._metadata.number
+                found[name] = read(full, None)  # type: ignore[arg-type]
+        return found
+
+    def rope(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Rotary positions: the size of a head, the part of it, base and scaling."""
+        heads, hidden = values["num_attention_heads"], values["hidden_size"]
+        plain = hidden // heads
+        width = self._integer("rope.dimension_count", 0, 0, 4096)
+        default = plain if self._row.rotary or not width else width
+        size = self._integer("attention.key_length", default, 1, 4096)
+        if self._integer("attention.value_length", size, 1, 4096) != size:
+            key = self._lead + "attention.value_length"
+            raise self._metadata.error(key, self._metadata.values[key], f"key_length {size}")
+        found: dict[str, Any] = {} if size * heads == hidden else {"head_dim": size}
+        width = width or size
+        if width != size:
+            found |= self._part(width, size)
+        if self._lead + "rope.freq_base" in self._metadata.values:
+            found["rope_theta"] = self._metadata.number(self._lead + "rope.freq_base")
+        scaling = self._scaling(found.get("rope_theta", 10000.0), width)
+        return found | ({"rope_scaling": scaling} if scaling else {})
+
+    def _part(self, width: int, size: int) -> dict[str, Any]:
+        key = self._lead + "rope.dimension_count"
+        if self._row.rotary is None or width > size:
+            raise self._metadata.error(key, width, f"the size of a head, {size}")
+        factor = width / size
+        if int(size * factor) < width:
+            factor = math.nextafter(factor, 1.0)
+        return {self._row.rotary: factor}
+
+    def _scaling(self, theta: float, width: int) -> dict[str, Any]:
+        key = self._lead + "rope.scaling.type"
+        kind = self._metadata.text(key, "none")
+        factor = self._metadata.number(self._lead + "rope.scaling.factor", 1.0)
+        old = self._metadata.number(self._lead + "rope.scale_linear", 1.0)
+        if kind not in ("none", "linear"):
+            raise self._metadata.error(key, kind, "none or linear")
+        attention = self._metadata.number(self._lead + "rope.scaling.attn_factor", 1.0)
+        if attention != 1.0:
+            name = self._lead + "rope.scaling.attn_factor"
+            raise self._metadata.error(name, attention, "1: scaled attention is not supported")
+        if kind == "none" and old != 1.0:
+            kind, factor = "linear", old
+        linear = {"rope_type": "linear", "factor": factor} if kind == "linear" else {}
+        if ROPE_FACTORS not in self._file.tensors:
+            return linear
+        if linear:
+            raise self._metadata.error(key, kind, f"none beside {ROPE_FACTORS}")
+        return self._llama3(theta, width)
+
+    def _llama3(self, theta: float, width: int) -> dict[str, Any]:
+        """Parameters of Llama 3's scaling whose factors are those of the file."""
+        tensor = self._file.tensors[ROPE_FACTORS]
+        if tensor.type.name != "F32" or tensor.shape != (width // 2,):
+            raise ModelError(
+                f"{self._file.path}: {ROPE_FACTORS} is {tensor.type.name} {list(tensor.shape)}, "
+                f"expected F32 [{width // 2}]"
+            )
+        given = self._file.raw(tensor).view("<f4").astype(np.float64)
+        most = float(str(np.float32(given.max())))
+        low, high = LLAMA3
+        if (given == 1).all():
+            return {}
+        for power in range(6, 21) if math.isfinite(most) and most > 1 else ():
+            rope = RopeConfig("llama3", theta, most, low, high, 2**power)
+            plain = inverse_frequencies(RopeConfig("default", theta), width).astype(np.float64)
+            factors = plain / inverse_frequencies(rope, width).astype(np.float64)
+            if np.allclose(factors, given, rtol=LLAMA3_TOLERANCE, atol=0):
+                return {
+                    "rope_type": "llama3", "factor": most, "low_freq_factor": low,
+                    "high_freq_factor": high, "original_max_position_embeddings": 2**power,
+                }  # fmt: skip
+        raise ModelError(
+            f"{self._file.path}: {ROPE_FACTORS}: factors of the rotary frequencies are not those "
+            "of Llama 3's scaling, the only one that is supported"
+        )
+
+    def tokens(self) -> dict[str, Any]:
+        """Token ids; every token that ends a text is one of `eos_token_id`."""
+        found: dict[str, Any] = {}
+        for name, key in (("bos_token_id", "bos"), ("pad_token_id", "padding")):
+            value = self._token(key)
+            found |= {} if value is None else {name: value}
+        ends = [token for token in map(self._token, ENDS) if token is not None]
+        if ends:
+            found["eos_token_id"] = list(dict.fromkeys(ends)) if len(set(ends)) > 1 else ends[0]
+        return found
+
+    def _token(self, name: str) -> int | None:
+        key = f"tokenizer.ggml.{name}_token_id"
+        if key not in self._metadata.values:
+            return None
+        value = self._metadata.integer(key, None, 0, 2**32 - 1)
+        return None if value == 2**32 - 1 else value  # an old way to say none
+
+    def _integer(self, key: str, default: int | None, low: int, high: int = 2**24) -> int:
+        return self._metadata.integer(self._lead + key, default, low, high)

@@ -1,0 +1,47 @@
+"""The tensors of a GGUF file as those of any other: plain numbers, or blocks that become FP32 where
+they are read."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lora_host.errors import ModelError
+from lora_sdk.gguf.blocks import BlockArray
+from lora_sdk.gguf.file import GgufFile, Tensor
+from lora_sdk.model.container import RAW_TYPES, Elements, Entry
+
+
+class GgufContainer:
+    """A TensorFile. Entries of tensors in blocks have the kind "F32", as what they are read."""
+
+    def __init__(self, file: GgufFile) -> None:
+        self.path = file.path
+        self._file = file
+        self.entries = {tensor.name: _entry(file, tensor) for tensor in file.tensors.values()}
+        self.forget = file.forget
+
+    def array(self, entry: Entry) -> Elements:
+        """The elements in rows, a view of the mapped file."""
+        tensor = self._file.tensors[entry.name]
+        raw: NDArray[np.uint8] = self._file.raw(tensor)
+        if tensor.type.dequantize is None:
+            return raw.view(RAW_TYPES[tensor.type.name]).reshape(tensor.shape)
+        return self.blocks(entry.name)
+
+    def blocks(self, name: str) -> BlockArray:
+        """A matrix that is stored in blocks."""
+        tensor = self._file.tensors[name]
+        rows, columns = tensor.shape
+        return BlockArray(self._file.raw(tensor).reshape(rows, -1), tensor.type, (rows, columns))
+
+
+def _entry(file: GgufFile, tensor: Tensor) -> Entry:
+    in_blocks = tensor.type.dequantize is not None
+    if in_blocks and len(tensor.shape) != 2:
+        raise ModelError(
+            f"{file.path}: {tensor.name} is {tensor.type.name} {list(tensor.shape)}, expected "
+            "blocks in matrices only"
+        )
+    kind = "F32" if in_blocks else tensor.type.name
+    return Entry(tensor.name, kind, tensor.shape, tensor.start, tensor.bytes)

@@ -1,0 +1,100 @@
+"""GGUF files through the engine and the commands: as the folders that they were converted from."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lora_sdk import Engine
+from lora_sdk.cli.inspect_gguf import gguf_table, inspect_gguf
+from lora_sdk.model.checkpoint import Checkpoint
+from lora_sdk.quant.quantize import quantize
+from lora_sdk.quant.recipe import Recipe
+from tests.adapter_folders import Folder, write_adapter
+from tests.commands import lora_run
+from tests.gguf_files import matrices_as, write_gguf
+from tests.variants import Variant, variant, write_checkpoint
+
+WHICH = variant("llama_narrow")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_checkpoint(WHICH, tmp_path_factory.mktemp("folder"), "x3")
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_gguf(WHICH, tmp_path_factory.mktemp("file") / "model.gguf", factor=3.0)
+
+
+def test_text_logits_and_adapters_are_the_folders(folder: Path, file: Path, tmp_path: Path) -> None:
+    adapter = write_adapter(WHICH, Folder("plain"), tmp_path / "adapter")
+    found = []
+    for model in (folder, file):
+        with Engine(model=model, boards=2, max_adapters=1) as engine:
+            engine.load_adapter("a", adapter)
+            prompt = "hello <s>world"
+            plain = engine.generate(prompt, max_tokens=8, logprobs=2)
+            adapted = engine.generate(prompt, max_tokens=8, logprobs=2, adapter="a")
+            sequence = engine.open_sequence()
+            logits = engine.prefill(sequence, [5, 77, 200])
+            outputs = [one.outputs[0] for one in (plain, adapted)]
+            results = [(one.token_ids, str(one.logprobs)) for one in outputs]
+            found.append((results, logits.tobytes()))
+    assert found[0] == found[1]
+    assert found[0][0][0] != found[0][0][1], "the adapter changes nothing"
+
+
+@pytest.mark.slow
+def test_the_command_reads_a_file(folder: Path, file: Path) -> None:
+    texts = []
+    for model in (folder, file):
+        done = lora_run("--model", model, "-p", "hello", "-n", 3, "--json")
+        assert done.returncode == 0, done.stderr
+        texts.append(json.loads(done.stdout)["outputs"][0]["text"])
+    assert texts[0] == texts[1]
+
+
+def test_quantizing_a_file_gives_the_folders_weights(
+    folder: Path, file: Path, tmp_path: Path
+) -> None:
+    windows = [list(range(3, 40))]
+    for name, model in (("a", folder), ("b", file)):
+        quantize(model, tmp_path / name, Recipe("w8a8", kv="fp16"), windows)
+    one, two = (tmp_path / name / "model.safetensors" for name in "ab")
+    assert one.read_bytes() == two.read_bytes()
+    assert Checkpoint.open(tmp_path / "a").config == Checkpoint.open(tmp_path / "b").config
+    with Engine(model=tmp_path / "b") as engine:
+        assert engine.generate("hello", max_tokens=2).outputs[0].token_ids
+
+
+def test_inspect_says_what_boards_make_of_it(tmp_path: Path) -> None:
+    config = dict(WHICH.config, hidden_size=96, intermediate_size=160)
+    which = Variant("llama_narrow", config)
+    path = write_gguf(which, tmp_path / "a.gguf", matrices_as("Q4_0"))
+    facts = inspect_gguf(path, None)
+    layers = config["num_hidden_layers"]
+    assert facts["w4a16_matrices"] == 7 * layers and facts["types"]["Q4_0"] == 7 * layers + 2
+    assert facts["keys"]["llama.block_count"] == layers
+    assert facts["tensors"]["blk.0.ffn_up.weight"] == {"type": "Q4_0", "shape": [160, 96]}
+    assert "21 matrices W4A16" in gguf_table(facts)
+
+
+def test_blocks_are_read_in_steps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Few columns and rows at a time give the same boards as all at once."""
+    from lora_sdk.loading import weights
+
+    config = dict(WHICH.config, hidden_size=96, intermediate_size=160)
+    path = write_gguf(Variant("llama_narrow", config), tmp_path / "a.gguf", matrices_as("Q8_0"), 3)
+    logits = []
+    for size in (weights.BATCH_BYTES, 96 * 32 * 4):
+        monkeypatch.setattr(weights, "BATCH_BYTES", size)
+        monkeypatch.setattr(weights, "MAX_BATCH_BYTES", size)
+        with Engine(model=path) as engine:
+            logits.append(engine.prefill(engine.open_sequence(), [5, 77, 200]))
+            engine.check_weights()
+    assert np.isfinite(logits[0]).all() and logits[0].tobytes() == logits[1].tobytes()

@@ -1,0 +1,60 @@
+"""GGUF files give the configuration and the tensors of the Hugging Face folders that they were
+converted from, to the bit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lora_sdk.model.checkpoint import Checkpoint
+from tests.gguf_files import write_gguf
+from tests.variants import Variant, variant, write_checkpoint
+
+NAMES = (
+    "llama", "llama_gqa_tied", "llama_gqa_bias", "llama_linear", "llama_llama3", "llama_narrow",
+    "mistral", "granite", "granite_bias_tied", "qwen2", "qwen2_gqa_tied", "qwen3",
+    "qwen3_gqa_tied", "olmo2", "olmo2_gqa", "phi", "phi3", "phi3_gqa_partial", "stablelm",
+    "stablelm_parallel_gqa", "starcoder2", "gpt2", "gpt_bigcode", "gpt_neox", "bloom",
+    "bloom_untied", "mpt_power_of_two", "mpt", "falcon", "falcon_new",
+)  # fmt: skip
+
+
+def smollm3() -> Variant:
+    """With every fourth layer unrotated, which the format leaves to the name."""
+    config = dict(variant("smollm3").config, num_hidden_layers=4)
+    del config["no_rope_layers"]
+    return Variant("smollm3", config)
+
+
+def mistral_window() -> Variant:
+    """The converter's name does not say that it is no LLaMA."""
+    return replace(variant("mistral"), config={**variant("mistral").config, "sliding_window": 40})
+
+
+CASES = {
+    "mistral_window": mistral_window(),
+    **{name: variant(name) for name in NAMES},
+    "smollm3": smollm3(),
+}
+
+
+ALWAYS = ("llama_gqa_bias", "llama_llama3", "gpt2", "phi3_gqa_partial", "gpt_neox", "falcon_new")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name not in ALWAYS)) for name in CASES],
+)
+def test_a_file_is_the_folder_it_was_converted_from(name: str, tmp_path: Path) -> None:
+    which = CASES[name]
+    folder = Checkpoint.open(write_checkpoint(which, tmp_path / "folder"))
+    file = Checkpoint.open(write_gguf(which, tmp_path / "model.gguf"))
+    assert file.config == folder.config
+    assert file.names == folder.names and file.bytes == folder.bytes
+    for tensor in folder.names:
+        kind = "table" if tensor.startswith("embed.") else "vector"
+        kind = "matrix" if kind == "vector" and len(folder.shape(tensor)) == 2 else kind
+        found, wanted = getattr(file, kind)(tensor), getattr(folder, kind)(tensor)
+        assert found.tobytes() == wanted.tobytes(), tensor
