@@ -171,6 +171,9 @@ struct fw_buffer { /* rows of activations */
     uint32_t row_bytes;
     uint32_t align; /* bytes */
 };
+static inline uint32_t fw_padded(uint32_t bytes) {
+    return (bytes + LORA_LINE_BYTES - 1) / LORA_LINE_BYTES * LORA_LINE_BYTES;
+}
 uint32_t fw_check_counter(struct fw *fw, uint32_t counter, int segments);
 uint32_t fw_check_equal(struct fw *fw, uint32_t found, uint32_t expected);
 uint32_t fw_check_dimension(struct fw *fw, uint32_t value, uint32_t min);

@@ -100,10 +100,12 @@ static uint32_t check_kv_order(struct fw *fw, uint32_t index, uint32_t opcode) {
 /* The unit that executes an opcode and the flags that it knows; unit LORA_UNITS: no such opcode. */
 static void opcode_rules(uint32_t opcode, uint32_t *unit, uint32_t *flags) {
     static const struct {
-        uint8_t unit, flags;
+        uint8_t unit;
+        uint16_t flags;
     } rules[] = {
         [0] = {LORA_UNITS, 0},
-        [LORA_CMD_MATRIX] = {LORA_UNIT_MPU, LORA_FLAG_SELECTED | LORA_FLAG_NO_BIAS},
+        [LORA_CMD_MATRIX] = {LORA_UNIT_MPU,
+                             LORA_FLAG_SELECTED | LORA_FLAG_NO_BIAS | LORA_FLAG_ROW_SCALES},
         [LORA_CMD_VECTOR] = {LORA_UNIT_VFU, LORA_FLAG_SELECTED | LORA_FLAG_ONE_PLUS},
         [LORA_CMD_ATTENTION] = {LORA_UNIT_MPU, LORA_FLAG_SELECTED | LORA_FLAG_SIGNAL_HEADS},
         [LORA_CMD_KV_STORE] = {LORA_UNIT_DMA, 0},

@@ -60,8 +60,7 @@ static uint32_t check_weights(struct fw *fw, const struct lora_matrix *matrix) {
 static uint32_t check_bias(struct fw *fw, const struct lora_matrix *matrix) {
     uint64_t start = (uint64_t)matrix->bias_line * LORA_LINE_BYTES;
     uint64_t bytes = matrix->flags & LORA_FLAG_NO_BIAS ? 0 : matrix->n * 2;
-    if (is_scaled(matrix))
-        bytes += (matrix->n * 4 + LORA_LINE_BYTES - 1) / LORA_LINE_BYTES * LORA_LINE_BYTES;
+    if (is_scaled(matrix)) bytes += fw_padded(matrix->n * 4);
     else if (matrix->flags & LORA_FLAG_NO_BIAS)
         return fw_fail(fw, LORA_ERR_OPCODE, matrix->flags, 0);
     else if (matrix->bias_bank == LORA_NO_BANK) return FW_MORE;
@@ -85,6 +84,11 @@ uint32_t fw_check_matrix(struct fw *fw, const struct lora_list *list,
         return fw_fail(fw, LORA_ERR_SIZE, matrix->k, LORA_MAX_INT8_K);
     if (matrix->y_type != LORA_FP16 && matrix->y_type != LORA_FP32)
         return fw_fail(fw, LORA_ERR_OPCODE, matrix->y_type, LORA_FP16);
+    if (matrix->flags & LORA_FLAG_ROW_SCALES) {
+        if (!is_scaled(matrix)) return fw_fail(fw, LORA_ERR_OPCODE, matrix->flags, 0);
+        x.row_bytes = fw_padded(x.row_bytes) + (uint32_t)sizeof(struct lora_row_scale);
+        x.align = 4;
+    }
     if (fw_check_buffer(fw, list, x) == FW_FAILED || fw_check_buffer(fw, list, y) == FW_FAILED ||
         check_weights(fw, matrix) == FW_FAILED ||
         fw_check_matrix_adapter(fw, list, matrix) == FW_FAILED)

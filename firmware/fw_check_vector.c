@@ -20,7 +20,8 @@ enum operand {
     A_HEAD = 0x4000,  /* FP16, `extra` columns: one head */
     A_ROW = 0x20000,  /* FP16 columns */
     Z_SUMS = 0x8000,  /* FP32, one a head of all `extra` columns, on-chip */
-    Y_FP32 = 0x10000  /* FP32 columns */
+    Y_FP32 = 0x10000, /* FP32 columns */
+    Z_SCALE = 0x40000 /* struct lora_row_scale of `extra` maxima, on-chip */
 };
 
 /* One row an operation. */
@@ -49,6 +50,8 @@ static const uint32_t rules[] = {
     [LORA_VEC_SCALE] = Y_FP32,
     [LORA_VEC_SOFTCAP] = Y_FP32,
     [LORA_VEC_GEGLU] = X_ROW | Z_ROW | Y_ROW,
+    [LORA_VEC_ROW_MAX] = X_ROW | Z_SCALE,
+    [LORA_VEC_QUANTIZE_ROW] = X_ROW | Y_INT8 | Z_SCALE,
 };
 #define OPERATIONS (sizeof rules / sizeof rules[0])
 
@@ -78,18 +81,22 @@ static uint32_t check_buffers(struct fw *fw, const struct lora_list *list,
         z.row_bytes = v->extra / list->head_dim * 4;
         z.align = 4;
     }
+    if (uses & Z_SCALE) {
+        z.row_bytes = sizeof(struct lora_row_scale);
+        z.align = 4;
+    }
     if ((uses & (X_ROW | X_LOGITS)) && fw_check_buffer(fw, list, x) == FW_FAILED) return FW_FAILED;
     if ((uses & (Y_ROW | Y_INT8 | Y_FP32 | X_LOGITS)) && fw_check_buffer(fw, list, y) == FW_FAILED)
         return FW_FAILED;
-    if (uses & (Z_ROW | Z_LN | Z_RMS | Z_HEADS | Z_SUMS)) return fw_check_buffer(fw, list, z);
+    if (uses & (Z_ROW | Z_LN | Z_RMS | Z_HEADS | Z_SUMS | Z_SCALE))
+        return fw_check_buffer(fw, list, z);
     return FW_MORE;
 }
 
 /* A table of `rows` rows, each padded to whole lines. */
 static uint32_t check_table(struct fw *fw, uint32_t bank, uint32_t line, uint64_t rows,
                             uint32_t row_bytes) {
-    uint32_t padded = (row_bytes + LORA_LINE_BYTES - 1) / LORA_LINE_BYTES * LORA_LINE_BYTES;
-    return fw_check_range(fw, bank, (uint64_t)line * LORA_LINE_BYTES, rows * padded);
+    return fw_check_range(fw, bank, (uint64_t)line * LORA_LINE_BYTES, rows * fw_padded(row_bytes));
 }
 
 static uint32_t check_tables(struct fw *fw, const struct lora_list *list,
@@ -163,6 +170,10 @@ static uint32_t check_meaning(struct fw *fw, const struct lora_list *list,
     if (v->columns != 0 && end > limit)
         return fw_fail(fw, LORA_ERR_SIZE, end > FW_NONE ? FW_NONE : (uint32_t)end, limit);
     if (v->op == LORA_VEC_LN_SUMS || v->op == LORA_VEC_RMS_SUMS) return check_sums(fw, v);
+    if ((uses & Z_SCALE) && (v->extra == 0 || v->extra > LORA_MAX_BOARDS))
+        return fw_fail(fw, LORA_ERR_SIZE, v->extra, LORA_MAX_BOARDS);
+    if (v->op == LORA_VEC_ROW_MAX && v->first >= v->extra)
+        return fw_fail(fw, LORA_ERR_SIZE, v->first, v->extra);
     if ((uses & A_ORDER) && v->extra != 1 && v->extra != 2)
         return fw_fail(fw, LORA_ERR_SIZE, v->extra, 2);
     if ((uses & (A_ANGLES | Z_HEADS | A_HEAD)) &&

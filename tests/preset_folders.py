@@ -67,12 +67,15 @@ def _inputs(kind: str, strategy: str, dynamic: bool, **more: Any) -> dict[str, A
     return {**same, "type": kind, "strategy": strategy, "dynamic": dynamic, **more}
 
 
+TOKEN = _inputs("int", "token", True)
 TOKEN8 = _inputs("float", "token", True)
 BLOCK8 = _inputs("float", "group", True, group_size=128)
 PRESETS = {
     "fp8": Preset("float-quantized", "float", 8, "tensor", _inputs("float", "tensor", False)),
     "fp8_dynamic": Preset("float-quantized", "float", 8, "channel", TOKEN8),
     "fp8_block": Preset("float-quantized", "float", 8, "block", BLOCK8, (48, 40)),
+    "w8a8": Preset("int-quantized", "int", 8, "channel", TOKEN),
+    "w4a8": Preset("int-quantized", "int", 4, "group", TOKEN, (32,)),
     "w4afp8": Preset("int-quantized", "int", 4, "group", TOKEN8, (32,)),
 }  # fmt: skip
 

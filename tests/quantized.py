@@ -23,7 +23,7 @@ from lora_sdk.model.quantization import (
 from lora_sdk.model.spec import ModelConfig
 from lora_sdk.model.stored import Stored
 from tests.oracle.forward import load_weights
-from tests.oracle.integer import Int4Matrix, Int8Matrix, KvScales, Matrix, Quantized
+from tests.oracle.integer import Int4Matrix, Int8Matrix, KvScales, Matrix, Quantized, XScale
 from tests.variant_tensors import normal
 
 
@@ -38,6 +38,7 @@ class Scheme:
     symmetric: bool = True
     act_order: bool = False
     mixed: bool = False  # layer 1 stays FP16
+    dynamic: bool = False  # a scale per row of INT8 inputs
 
 
 SCHEMES = {
@@ -47,6 +48,9 @@ SCHEMES = {
     "w4a8": Scheme("w4a8", 32, head="int8", symmetric=False, kv="int8-heads"),
     "w4a8_wide": Scheme("w4a8", 128, head="int8"),
     "w4a8_order": Scheme("w4a8", 64, symmetric=False, act_order=True),
+    "w8a8_dynamic": Scheme("int8", head="int8", dynamic=True),
+    "w4a8_dynamic": Scheme("w4a8", 32, kv="int8-heads", dynamic=True),
+    "w4a8_dynamic_order": Scheme("w4a8", 32, act_order=True, dynamic=True),
     "w4a16": Scheme("w4a16", 32, symmetric=False),
     "w4a16_order": Scheme("w4a16", 32, act_order=True, kv="int8-heads"),
     "kv_int8": Scheme("fp16", kv="int8"),
@@ -82,23 +86,24 @@ class QuantizedModel:
     def _format(self, name: str) -> MatrixFormat:
         scheme, last = self.scheme, name.rpartition(".")[2]
         if name == "lm_head":
-            return MatrixFormat(scheme.head)  # type: ignore[arg-type]
+            return MatrixFormat(scheme.head, dynamic=scheme.dynamic and scheme.head == "int8")
         if last not in MATRICES or (scheme.mixed and name.startswith("layer.1.")):
             return MatrixFormat("fp16")
         k = len(self.weights[name])
         if scheme.group is not None and k % scheme.group:
             return MatrixFormat("fp16")
-        return MatrixFormat(scheme.kind, scheme.group)  # type: ignore[arg-type]
+        return MatrixFormat(scheme.kind, scheme.group, scheme.dynamic)
 
     def _integers(self, name: str, found: MatrixFormat) -> Matrix:
         weights = self.weights[name].astype(np.float64)
         x_scale = np.float32(INPUT_SCALES.get(name.rpartition(".")[2], 0.021))
         x_scale *= np.float32(1 + len(_fused(name)) % 3 / 8)
+        own: XScale = "row" if found.dynamic else x_scale
         if found.kind == "int8":
             largest = np.abs(weights).max(axis=0 if name == "lm_head" else None)
             scales = np.broadcast_to((largest / 127).astype(np.float32), weights.shape[1])
             values = np.clip(np.rint(weights / scales), -127, 127).astype(np.int64)
-            return Int8Matrix(values, np.ascontiguousarray(scales), x_scale)
+            return Int8Matrix(values, np.ascontiguousarray(scales), own)
         assert found.group is not None
         order = None
         if self.scheme.act_order:
@@ -119,7 +124,7 @@ class QuantizedModel:
             scales16,
             zeros,
             found.group,
-            x_scale if found.integer else None,
+            own if found.integer else None,
             order,
         )
 
@@ -173,17 +178,21 @@ class QuantizedModel:
 
     def input_scale(self, name: str) -> np.float32:
         found = self.matrices[name].x_scale
-        assert found is not None
+        assert isinstance(found, np.float32)
         return found
 
     def activation_scales(self) -> ActivationScales:
         inputs = {
             name: found.x_scale
             for name, found in self.matrices.items()
-            if found.x_scale is not None
+            if isinstance(found.x_scale, np.float32)
         }
         attention = tuple(AttentionScales(s.q, s.k, s.v) for s in self.attention)
         return ActivationScales(inputs, attention)
+
+
+def _x_scale(checkpoint: Checkpoint, name: str, form: MatrixFormat) -> XScale:
+    return "row" if form.dynamic else checkpoint.input_scale(name)
 
 
 def oracle_of(checkpoint: Checkpoint) -> Quantized:
@@ -199,7 +208,7 @@ def oracle_of(checkpoint: Checkpoint) -> Quantized:
             eight = checkpoint.columns(name, 0, n)
             assert eight.values.shape == (n, k)
             values = eight.values.T.astype(np.int64)
-            matrices[name] = Int8Matrix(values, eight.scales, checkpoint.input_scale(name))
+            matrices[name] = Int8Matrix(values, eight.scales, _x_scale(checkpoint, name, form))
             continue
         four, order = checkpoint.columns(name, 0, n), checkpoint.permutation(name)
         assert form.group is not None
@@ -208,7 +217,7 @@ def oracle_of(checkpoint: Checkpoint) -> Quantized:
             four.scales.T,
             four.zeros.T.astype(np.int64),
             form.group,
-            checkpoint.input_scale(name) if form.integer else None,
+            _x_scale(checkpoint, name, form) if form.integer else None,
             None if order is None else order.astype(np.int64),
         )
     layers = range(config.layers) if found.kv == "int8" else ()

@@ -64,6 +64,23 @@ CHANGE(x_last, (weights(m, 3), m->x_stride = 64, m->x_offset = ONCHIP_BYTES - 40
 CHANGE(x_odd, (weights(m, 0x54), m->x_stride = 65, m->x_offset = 1))
 CHANGE(x_beyond, (weights(m, 3), m->x_stride = 64, m->x_offset = ONCHIP_BYTES - 40 * 64 + 1))
 CHANGE(x_overlaps, (weights(m, 3), m->x_stride = 63))
+/* A line behind 64 INT8 values: rows of 128 bytes, at whole words. */
+static void row_scales(struct lora_matrix *m, uint32_t type) {
+    weights(m, type);
+    m->flags |= LORA_FLAG_ROW_SCALES;
+    m->x_stride = 128;
+}
+
+CHANGE(x_scaled, row_scales(m, 3))
+CHANGE(x_scaled_w4a8, row_scales(m, 0x64))
+CHANGE(x_scaled_fp16, row_scales(m, 1))
+CHANGE(x_scaled_w4a16, row_scales(m, 0x65))
+CHANGE(x_scaled_overlaps, (row_scales(m, 3), m->x_stride = 124))
+CHANGE(x_scaled_odd, (row_scales(m, 3), m->x_offset = 2))
+CHANGE(x_scaled_last, (row_scales(m, 3), m->x_offset = ONCHIP_BYTES - 40 * 128))
+CHANGE(x_scaled_beyond, (row_scales(m, 3), m->x_offset = ONCHIP_BYTES - 40 * 128 + 4))
+CHANGE(x_scaled_ragged, (row_scales(m, 3), m->k = 63, m->x_stride = 124))
+CHANGE(row_scales_on_vector, v->flags |= LORA_FLAG_ROW_SCALES)
 CHANGE(x_of_w4a16, (weights(m, 0x65), m->x_stride = 126))
 
 /* --- vector operations, in ROPE's place: 64 columns, heads of 16, on-chip rows of 192 bytes --- */
@@ -106,7 +123,26 @@ CHANGE(permute_no_table, (permute(v, 1), v->a_bank = LORA_NO_BANK))
 CHANGE(permute_overlap, (permute(v, 2), v->y_stride = 126))
 CHANGE(permute_odd, (permute(v, 2), v->y_offset = 20001))
 CHANGE(permute_beyond, (permute(v, 2), v->y_offset = ONCHIP_BYTES - 40 * 128 + 2))
-CHANGE(vector_unknown, vector(v, LORA_VEC_GEGLU + 1))
+static void row_scaled(struct lora_vector *v, uint8_t op) { /* 64 columns, the scales at 40000 */
+    vector(v, op);
+    v->z_stride = 64;
+    v->extra = 8;
+}
+
+CHANGE(row_max, row_scaled(v, LORA_VEC_ROW_MAX))
+CHANGE(row_max_of_none, (row_scaled(v, LORA_VEC_ROW_MAX), v->columns = 0))
+CHANGE(row_max_last, (row_scaled(v, LORA_VEC_ROW_MAX), v->first = 7))
+CHANGE(row_max_first, (row_scaled(v, LORA_VEC_ROW_MAX), v->first = 8))
+CHANGE(row_max_overlap, (row_scaled(v, LORA_VEC_ROW_MAX), v->z_stride = 60))
+CHANGE(row_max_odd, (row_scaled(v, LORA_VEC_ROW_MAX), v->z_offset = 40002))
+CHANGE(row_max_beyond, (row_scaled(v, LORA_VEC_ROW_MAX), v->z_offset = ONCHIP_BYTES - 64))
+CHANGE(quantize_row, row_scaled(v, LORA_VEC_QUANTIZE_ROW))
+CHANGE(quantize_row_none, (row_scaled(v, LORA_VEC_QUANTIZE_ROW), v->extra = 0))
+CHANGE(quantize_row_nine, (row_scaled(v, LORA_VEC_QUANTIZE_ROW), v->extra = 9))
+CHANGE(quantize_row_y, (row_scaled(v, LORA_VEC_QUANTIZE_ROW), v->y_stride = 63))
+CHANGE(quantize_row_x, (row_scaled(v, LORA_VEC_QUANTIZE_ROW), v->x_offset = ONCHIP_BYTES))
+
+CHANGE(vector_unknown, vector(v, LORA_VEC_QUANTIZE_ROW + 1))
 
 /* Norms of heads: gamma of 16 columns, one line; 4 heads of which 2 are here. */
 static void head_norm(struct lora_vector *v, uint32_t op) {
@@ -222,6 +258,28 @@ static const struct quantized cases[] = {
     {"INT8 x beyond", x_beyond, LORA_ERR_ADDRESS, MATRIX_AT},
     {"INT8 x overlaps", x_overlaps, LORA_ERR_ADDRESS, MATRIX_AT},
     {"W4A16's x is FP16", x_of_w4a16, LORA_ERR_ADDRESS, MATRIX_AT},
+    {"INT8 rows with scales", x_scaled, LORA_OK, NOTHING},
+    {"W4A8 rows with scales", x_scaled_w4a8, LORA_OK, NOTHING},
+    {"FP16 rows with scales", x_scaled_fp16, LORA_ERR_OPCODE, MATRIX_AT},
+    {"W4A16 rows with scales", x_scaled_w4a16, LORA_ERR_OPCODE, MATRIX_AT},
+    {"rows with scales overlap", x_scaled_overlaps, LORA_ERR_ADDRESS, MATRIX_AT},
+    {"rows with scales at half a word", x_scaled_odd, LORA_ERR_ADDRESS, MATRIX_AT},
+    {"rows with scales to the end", x_scaled_last, LORA_OK, NOTHING},
+    {"rows with scales beyond", x_scaled_beyond, LORA_ERR_ADDRESS, MATRIX_AT},
+    {"scales behind a whole line", x_scaled_ragged, LORA_ERR_ADDRESS, MATRIX_AT},
+    {"ROW_SCALES on a vector", row_scales_on_vector, LORA_ERR_OPCODE, ROPE_AT},
+    {"ROW_MAX", row_max, LORA_OK, NOTHING},
+    {"ROW_MAX of no columns", row_max_of_none, LORA_OK, NOTHING},
+    {"ROW_MAX, the last", row_max_last, LORA_OK, NOTHING},
+    {"ROW_MAX past the maxima", row_max_first, LORA_ERR_SIZE, ROPE_AT},
+    {"ROW_MAX overlaps", row_max_overlap, LORA_ERR_ADDRESS, ROPE_AT},
+    {"ROW_MAX at half a word", row_max_odd, LORA_ERR_ADDRESS, ROPE_AT},
+    {"ROW_MAX beyond", row_max_beyond, LORA_ERR_ADDRESS, ROPE_AT},
+    {"QUANTIZE_ROW", quantize_row, LORA_OK, NOTHING},
+    {"QUANTIZE_ROW of no maxima", quantize_row_none, LORA_ERR_SIZE, ROPE_AT},
+    {"QUANTIZE_ROW of nine maxima", quantize_row_nine, LORA_ERR_SIZE, ROPE_AT},
+    {"QUANTIZE_ROW overlaps", quantize_row_y, LORA_ERR_ADDRESS, ROPE_AT},
+    {"QUANTIZE_ROW from beyond", quantize_row_x, LORA_ERR_ADDRESS, ROPE_AT},
     {"QUANTIZE", quantize, LORA_OK, NOTHING},
     {"QUANTIZE anywhere", quantize_odd, LORA_OK, NOTHING},
     {"QUANTIZE overlaps", quantize_overlap, LORA_ERR_ADDRESS, ROPE_AT},
@@ -244,7 +302,7 @@ static const struct quantized cases[] = {
     {"PERMUTE overlaps", permute_overlap, LORA_ERR_ADDRESS, ROPE_AT},
     {"PERMUTE at an odd byte", permute_odd, LORA_ERR_ADDRESS, ROPE_AT},
     {"PERMUTE beyond", permute_beyond, LORA_ERR_ADDRESS, ROPE_AT},
-    {"vector operation 25", vector_unknown, LORA_ERR_OPCODE, ROPE_AT},
+    {"unknown vector operation", vector_unknown, LORA_ERR_OPCODE, ROPE_AT},
     {"RMS_HEADS", rms_heads, LORA_OK, NOTHING},
     {"RMS_HEADS of 8 columns", rms_heads_eight, LORA_ERR_SIZE, ROPE_AT},
     {"RMS_HEADS of half a head", rms_heads_cut, LORA_ERR_SIZE, ROPE_AT},

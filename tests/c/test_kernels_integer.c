@@ -86,12 +86,14 @@ static uint32_t block_bytes(uint32_t type) {
                                     : of_group[(type >> LORA_WEIGHT_GROUP_SHIFT) - 5];
 }
 
-static void check_matrix(struct board *board, uint32_t type, uint32_t k, uint32_t n,
-                         uint32_t rows) {
+static void check_matrix(struct board *board, uint32_t type, uint32_t k, uint32_t n, uint32_t rows,
+                         uint16_t flags) {
     uint32_t width = (type & LORA_WEIGHT_TYPE_MASK) == LORA_WEIGHT_W4A16 ? 2 : 1;
-    uint32_t blocks = (k + 127) / 128 * ((n + 31) / 32), x = rows * k * width;
+    uint32_t stride = flags & LORA_FLAG_ROW_SCALES ? (k + 63) / 64 * 64 + 64 : k * width;
+    uint32_t blocks = (k + 127) / 128 * ((n + 31) / 32), x = rows * stride;
     uint32_t y_offset = (x + 63) / 64 * 64;
     struct lora_matrix command = {.opcode = LORA_CMD_MATRIX,
+                                  .flags = flags,
                                   .bank_count = 1,
                                   .merge = 1,
                                   .weight_type = (uint8_t)type,
@@ -99,7 +101,7 @@ static void check_matrix(struct board *board, uint32_t type, uint32_t k, uint32_
                                   .n = n,
                                   .x_bank = LORA_BANK_ONCHIP,
                                   .y_bank = LORA_BANK_ONCHIP,
-                                  .x_stride = k * width,
+                                  .x_stride = stride,
                                   .y_offset = y_offset,
                                   .y_stride = n * 2,
                                   .bias_bank = width == 2 ? LORA_NO_BANK : SCALES,
@@ -150,7 +152,7 @@ static void check_attention(struct board *board, uint32_t type, uint32_t head_di
     compare(board, &command);
 }
 
-static void check_vector(struct board *board, uint32_t op, uint32_t columns) {
+static void check_vector(struct board *board, uint32_t op, uint32_t columns, uint32_t extra) {
     uint32_t y_offset = (columns * 2 + 63) / 64 * 64,
              z_offset = y_offset + (columns + 63) / 64 * 64;
     struct lora_vector command = {.opcode = LORA_CMD_VECTOR,
@@ -163,9 +165,10 @@ static void check_vector(struct board *board, uint32_t op, uint32_t columns) {
                                   .x_stride = columns * 2,
                                   .y_stride = columns,
                                   .scalar = 0x41000000,
-                                  .extra = columns / 2};
+                                  .extra = extra};
+    uint32_t z_bytes = extra > LORA_MAX_BOARDS ? 4 : (uint32_t)sizeof(struct lora_row_scale);
     board->state.row_count = 1;
-    bank_new(board, LORA_BANK_ONCHIP, z_offset + 4);
+    bank_new(board, LORA_BANK_ONCHIP, z_offset + z_bytes);
     compare(board, &command);
 }
 
@@ -175,8 +178,10 @@ int main(void) {
     struct board board = {.pool = lora_pool_create(2)};
     for (uint32_t i = 0; i < sizeof types / sizeof types[0]; i++)
         for (uint32_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
-            check_matrix(&board, types[i], 384, 70, rows[r]);
-            if (types[i] == LORA_WEIGHT_INT8) check_matrix(&board, types[i], 201, 33, rows[r]);
+            check_matrix(&board, types[i], 384, 70, rows[r], 0);
+            if (types[i] == LORA_WEIGHT_INT8) check_matrix(&board, types[i], 201, 33, rows[r], 0);
+            if ((types[i] & LORA_WEIGHT_TYPE_MASK) != LORA_WEIGHT_W4A16)
+                check_matrix(&board, types[i], 384, 70, rows[r], LORA_FLAG_ROW_SCALES);
         }
     for (uint32_t type = LORA_KV_INT8; type <= LORA_KV_INT8_HEADS; type++)
         for (uint32_t committed = 0; committed < 100; committed += 33) {
@@ -184,8 +189,12 @@ int main(void) {
             check_attention(&board, type, 38, committed);
         }
     for (uint32_t op = LORA_VEC_QUANTIZE; op <= LORA_VEC_QUANTIZE_HEADS; op++) {
-        check_vector(&board, op, 96);
-        check_vector(&board, op, 74);
+        check_vector(&board, op, 96, 48);
+        check_vector(&board, op, 74, 37);
+    }
+    for (uint32_t op = LORA_VEC_ROW_MAX; op <= LORA_VEC_QUANTIZE_ROW; op++) {
+        check_vector(&board, op, 96, 8);
+        check_vector(&board, op, 74, 1);
     }
     lora_native_force(NULL);
     lora_pool_free(board.pool);

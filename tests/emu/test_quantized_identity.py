@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lora_host.emu import attention_int8, integer, kv_pages, quantize
+from lora_host import abi
+from lora_host.emu import attention_int8, integer, kv_pages, quantize, vector
 from lora_sdk.adapters.slots import AdapterSlots
 from lora_sdk.compile import kv_quantize, matmul
 from lora_sdk.compile.isa import float_bits
@@ -76,7 +77,15 @@ def test_the_independent_implementation_has_the_committed_digest(
     assert digest(want) == json.loads(DIGESTS.read_text())[scheme]
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+def some(fast: tuple[str, ...]) -> list[Any]:
+    """All schemes, those not in `fast` as slow tests."""
+    return [s if s in fast else pytest.param(s, marks=pytest.mark.slow) for s in SCHEMES]
+
+
+STATIC = tuple(name for name, scheme in SCHEMES.items() if not scheme.dynamic)
+
+
+@pytest.mark.parametrize("scheme", some(STATIC))
 @pytest.mark.parametrize("kernels", KERNELS)
 @pytest.mark.parametrize(("name", "boards"), [("llama_linear", 2), ("gpt2", 4)])
 def test_prefill_and_decode(
@@ -85,7 +94,7 @@ def test_prefill_and_decode(
     check(made(name, scheme), name, boards, (37, 1, 5, 1), kernels)
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", some((*STATIC, "w8a8_dynamic")))
 @pytest.mark.parametrize(("name", "boards"), [("llama_gqa_bias", 1), ("opt_post_norm", 8)])
 def test_other_shapes_on_one_and_eight_boards(
     name: str, boards: int, scheme: str, made: Callable[[str, str], Made]
@@ -103,11 +112,6 @@ def test_all_of_them(
 ) -> None:
     for cuts in ((64,), (1, 37, 5, 2)):
         check(made(name, scheme), name, boards, cuts, kernels)
-
-
-def some(fast: tuple[str, ...]) -> list[Any]:
-    """All schemes, those not in `fast` as slow tests."""
-    return [s if s in fast else pytest.param(s, marks=pytest.mark.slow) for s in SCHEMES]
 
 
 @pytest.mark.parametrize("scheme", some(("w8a8", "w8a8_heads", "w4a8", "w4a16_order")))
@@ -145,7 +149,7 @@ ADAPTER = Folder("plain", rank=12, config={"use_rslora": True, "lora_alpha": 8})
 
 
 @pytest.mark.parametrize("mode", ["auto", "s"])
-@pytest.mark.parametrize("scheme", some(("w8a8", "w4a8_order", "w4a16")))
+@pytest.mark.parametrize("scheme", some(("w8a8", "w8a8_dynamic", "w4a8_order", "w4a16")))
 def test_adapters_read_the_fp16_activation(
     scheme: str, mode: str, tmp_path: Path, made: Callable[[str, str], Made]
 ) -> None:
@@ -249,6 +253,24 @@ def _half_of_the_order(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(matmul, "_permute", half)
 
 
+def _max_of_own_columns(patch: pytest.MonkeyPatch) -> None:
+    """Each board quantizes by the max of its own share of the row."""
+
+    def own(call: Any) -> None:
+        c = call.command
+        x = call.rows_view(abi.BANK_ONCHIP, c.x_offset, c.x_stride, c.columns, np.float16)
+        largest = quantize._max_magnitude(x.astype(np.float32))
+        quantize._row_scales(call)["maxima"][:, : c.extra] = largest[:, None]
+        quantize.quantize_row(call)
+
+    patch.setitem(vector.OPERATIONS, abi.VEC_QUANTIZE_ROW, own)
+
+
+def _scale_of_the_next_row(patch: pytest.MonkeyPatch) -> None:
+    scales = matrix.row_scales
+    patch.setattr(matrix, "row_scales", lambda call: np.roll(scales(call), 1, axis=0))
+
+
 MISTAKES: dict[str, tuple[Patch, str]] = {
     "quantizing rounds down": (_rounds_down, "w8a8_mixed"),
     "zero points are forgotten": (_zero_points_forgotten, "w4a8"),
@@ -258,6 +280,7 @@ MISTAKES: dict[str, tuple[Patch, str]] = {
     "attention's scale off by one bit": (_next_scale, "kv_int8"),
     "scales of another block": (_scales_of_values, "kv_heads"),
     "half of the order": (_half_of_the_order, "w4a8_order"),
+    "the scale of the next row": (_scale_of_the_next_row, "w4a8_dynamic"),
 }
 
 
@@ -269,3 +292,13 @@ def test_notices(
     check(found, "gpt2", 1, (64,), "numpy")
     patch(monkeypatch)
     assert fails(lambda: check(found, "gpt2", 1, (64,), "numpy"))
+
+
+def test_notices_the_max_of_a_share(
+    made: Callable[[str, str], Made], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = made("llama_linear", "w8a8_dynamic")
+    check(found, "llama_linear", 2, (64,), "numpy")
+    _max_of_own_columns(monkeypatch)
+    check(found, "llama_linear", 1, (64,), "numpy")
+    assert fails(lambda: check(found, "llama_linear", 2, (64,), "numpy"))

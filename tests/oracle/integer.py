@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,28 +25,29 @@ from tests.oracle.arithmetic import (
 from tests.oracle.forward import Oracle
 
 I64 = NDArray[np.int64]
+XScale = np.float32 | Literal["row"]
 
 
 @dataclass(frozen=True)
 class Int8Matrix:
-    """w = values * scales: int [K, N], FP32 [N]; x's static scale."""
+    """w = values * scales: int [K, N], FP32 [N]; x's static scale, or "row": one per row."""
 
     values: I64
     scales: F32
-    x_scale: np.float32
+    x_scale: XScale
 
 
 @dataclass(frozen=True)
 class Int4Matrix:
     """w = (values - zeros) * scales in groups along K: int [K, N], FP16 and int [K/group, N]. With
-    `x_scale` activations are INT8, without they stay FP16. Row i of values belongs to input
-    `order[i]`."""
+    `x_scale` activations are INT8 ("row": by a scale per row), without they stay FP16. Row i of
+    values belongs to input `order[i]`."""
 
     values: I64
     scales: NDArray[np.float16]
     zeros: I64
     group: int
-    x_scale: np.float32 | None
+    x_scale: XScale | None
     order: I64 | None
 
 
@@ -68,8 +69,23 @@ def quantize(x: F32, scale: np.float32) -> I64:
     return np.clip(np.rint(x * inverse), -127, 127).astype(np.int64)
 
 
+def quantize_rows(x: F32) -> tuple[I64, F32]:
+    """Each row by the largest of its own magnitudes: the integers, and the scales [rows, 1]."""
+    integers, scales = [], []
+    for row in x:
+        largest = np.abs(row).max()
+        inverse = np.float32(127) / largest if largest > 0 else np.float32(0)
+        integers.append(np.clip(np.rint(row * inverse), -127, 127).astype(np.int64))
+        scales.append([largest * (np.float32(1) / np.float32(127))])
+    return np.array(integers), np.array(scales, np.float32)
+
+
 def int8_product(x: F32, w: Int8Matrix) -> F32:
-    """FP32(acc) * FP32(s_x*s_w)."""
+    """FP32(acc) * FP32(s_x*s_w), or (FP32(acc)*s_w)*s_x where each row has its own s_x."""
+    if w.x_scale == "row":
+        x8, own = quantize_rows(x)
+        by_column: F32 = (x8 @ w.values).astype(np.float32) * w.scales
+        return by_column * own
     acc = quantize(x, w.x_scale) @ w.values
     assert np.abs(acc).max() < 1 << 31
     scaled: F32 = acc.astype(np.float32) * (w.x_scale * w.scales)
@@ -82,7 +98,10 @@ def int4_product(x: F32, w: Int4Matrix) -> F32:
         x = x[:, w.order]
     if w.x_scale is None:
         return product(x, dequantized(w))
-    x8 = quantize(x, w.x_scale)
+    if w.x_scale == "row":
+        x8, own = quantize_rows(x)
+    else:
+        x8, own = quantize(x, w.x_scale), np.full((len(x), 1), w.x_scale)
     sums = []
     for segment in segments(x.shape[1]):
         total = np.zeros((len(x), w.values.shape[1]), np.float32)
@@ -93,7 +112,7 @@ def int4_product(x: F32, w: Int4Matrix) -> F32:
             total = total + part.astype(np.float32) * w.scales[group].astype(np.float32)
         sums.append(total)
     joined: F32 = tree(sums, np.add)
-    return joined * w.x_scale
+    return joined * own
 
 
 def dequantized(w: Int4Matrix) -> F32:

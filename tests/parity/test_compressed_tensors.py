@@ -21,13 +21,16 @@ from lora_sdk.quant.layer import full_name
 from lora_sdk.quant.recipe import Recipe
 from lora_sdk.quant.reference import embed_windows
 from tests.calibrated import random_windows, write_quantized
+from tests.oracle.integer import quantize_rows
 from tests.preset_folders import PRESETS, write_preset
+from tests.quantized import oracle_of
 
 pytestmark = [pytest.mark.parity, pytest.mark.usefixtures("parity_modules")]
 
 RECIPES = {
     "w8a8": Recipe("w8a8"),
     "w8a8_float_head": Recipe("w8a8", head="fp16", kv="fp16"),
+    "w8a8_dynamic": Recipe("w8a8", kv="fp16", activations="dynamic"),
     "w4a8": Recipe("w4a8", group=32, symmetric=False, kv="int8-heads"),
     "w4a8_symmetric": Recipe("w4a8", group=32, kv="fp16"),
     "w4a16": Recipe("w4a16", group=32, symmetric=False, kv="fp16", head="fp16"),
@@ -136,10 +139,53 @@ def test_the_library_unpacks_the_presets_to_the_same_weights(name: str, tmp_path
     same_weights(Checkpoint.open(folder), unpacked(folder))
 
 
+@pytest.mark.usefixtures("library")
+def test_the_library_rounds_rows_by_the_same_rule() -> None:
+    """Integers of a row by its own scale, which the library computes with 127.5 in 127's place:
+    with our scale in its `quantize` the integers are equal but for ties, and with its own scale the
+    values differ by at most half a step of both."""
+    import torch
+    from compressed_tensors.quantization import QuantizationArgs
+    from compressed_tensors.quantization.lifecycle.forward import fake_quantize, quantize
+    from compressed_tensors.quantization.utils import compute_dynamic_scales_and_zp
+
+    args = QuantizationArgs(num_bits=8, strategy="token", dynamic=True, symmetric=True)
+    x = np.random.default_rng(3).standard_t(3, (1, 40, 384)).astype(np.float16)
+    wide = torch.from_numpy(x.astype(np.float32))
+    integers, own = quantize_rows(x[0].astype(np.float32))
+    scale = torch.from_numpy(own[None])
+    zero = torch.zeros_like(scale)
+    theirs = quantize(wide, scale, zero, args).numpy()[0]
+    assert (theirs != integers).mean() < 1e-3 and np.abs(theirs - integers).max() <= 1
+    steps, _ = compute_dynamic_scales_and_zp(wide, args, torch.nn.Identity())
+    assert np.allclose(steps.numpy()[0] * 127.5, own * 127, rtol=1e-6)
+    faked = fake_quantize(wide, steps, zero, args).numpy()[0]
+    assert (np.abs(faked - integers * own) <= 1.01 * own).all()
+
+
+# The library rounds FP8 inputs, too; boards do not.
+ROUNDED = ("w8a8", "w4a8")
+
+
+@pytest.mark.usefixtures("library")
+@pytest.mark.parametrize("name", ROUNDED)
+def test_transformers_runs_the_presets(name: str, tmp_path: Path) -> None:
+    folder = write_preset("llama_linear", PRESETS[name], tmp_path)
+    checkpoint = Checkpoint.open(folder)
+    (tokens,) = random_windows(checkpoint.config.vocabulary, 1)
+    weights, logits = loaded(folder, tokens)
+    same_weights(checkpoint, weights)
+    off = dense_logits(checkpoint, tokens) - logits
+    assert np.sqrt(np.square(off).mean()) < 0.04 * logits.std()
+    boards = oracle_of(checkpoint).logits(tokens) - logits
+    assert np.sqrt(np.square(boards).mean()) < 0.04 * logits.std()
+
+
 # transformers 5.23 misplaces packed zero points, and the library looks for OPT's KV heads in vain.
 LOADED = [
     ("llama_linear", "w8a8"),
     ("llama_linear", "w8a8_float_head"),
+    ("llama_linear", "w8a8_dynamic"),
     ("llama_linear", "w4a8_symmetric"),
     ("llama_linear", "w4a16_symmetric"),
     ("opt", "w8a8_float_head"),

@@ -35,15 +35,17 @@ LLAMA2_7B = replace(
 
 def quantized(config: ModelConfig, scheme: str) -> ModelConfig:
     """The model in "w8a8" with INT8 attention or, "_heads", INT8 by head; "w4a8", "w4a16" in groups
-    of 32, "_order" with permuted inputs. lm_head is INT8, OPT's projections are FP16."""
+    of 32, "_order" with permuted inputs, "_dynamic" with a scale per row of inputs. lm_head is
+    INT8, OPT's projections are FP16."""
     kind, _, more = scheme.partition("_")
     group = None if kind == "w8a8" else 32
-    chosen = MatrixFormat("int8" if kind == "w8a8" else kind, group)  # type: ignore[arg-type]
+    dynamic = "dynamic" in more
+    chosen = MatrixFormat("int8" if kind == "w8a8" else kind, group, dynamic)
     parts = ("q", "k", "v", "o", "up", "down", *(["gate"] if config.gated else []))
     names = [f"layer.{layer}.{part}" for layer in range(config.layers) for part in parts]
-    formats = {**dict.fromkeys(names, chosen), "lm_head": MatrixFormat("int8")}
+    formats = {**dict.fromkeys(names, chosen), "lm_head": MatrixFormat("int8", None, dynamic)}
     kv: KvKind = "int8" if scheme == "w8a8" else "int8-heads" if more == "heads" else "fp16"
-    order = frozenset(names if more == "order" else ())
+    order = frozenset(names if "order" in more else ())
     return replace(config, quantization=Quantization(scheme, formats, kv, order))
 
 

@@ -117,7 +117,9 @@ def test_no_command_of_a_parallel_layer_overwrites_what_another_needs(
 
 
 @pytest.mark.parametrize("slots", [0, 2])
-@pytest.mark.parametrize("scheme", ["w8a8", "w8a8_heads", "w4a8_order", "w4a16_order"])
+@pytest.mark.parametrize(
+    "scheme", ["w8a8", "w8a8_heads", "w4a8_order", "w4a16_order", "w8a8_dynamic"]
+)
 def test_nor_of_a_quantized_one(scheme: str, slots: int) -> None:
     for residual in ("parallel", "parallel_two_norms"):
         config = quantized(replace(LLAMA_WIDE, residual=residual), scheme)
@@ -126,7 +128,7 @@ def test_nor_of_a_quantized_one(scheme: str, slots: int) -> None:
         assert hazards(lists) == []
 
 
-@pytest.mark.parametrize("scheme", [None, "w8a8", "w4a8_order", "w8a8_heads"])
+@pytest.mark.parametrize("scheme", [None, "w8a8", "w4a8_order", "w8a8_heads", "w4a8_order_dynamic"])
 @pytest.mark.parametrize("name", [*MODELS, *PARALLEL])
 def test_a_list_has_no_more_commands_than_the_plan_counts(name: str, scheme: str | None) -> None:
     config = {**MODELS, **PARALLEL}[name]

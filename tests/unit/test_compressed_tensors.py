@@ -223,7 +223,12 @@ BAD_FIELDS: list[tuple[str, Callable[[Fields], object], str]] = [
     ("w8a8", setting(*GROUP, "weights", "symmetric", value=False), "symmetric is False"),
     ("w8a8", setting(*GROUP, "weights", "strategy", value="block"), "strategy is 'block'"),
     ("w8a8", setting(*GROUP, "input_activations", value=None), "input_activations is None"),
-    ("w8a8", setting(*GROUP, "input_activations", "dynamic", value=True), "dynamic is True"),
+    (
+        "w8a8",
+        setting(*GROUP, "input_activations", "dynamic", value=True),
+        "strategy is 'tensor', expected",
+    ),
+    ("w8a8", setting(*GROUP, "input_activations", "dynamic", value="local"), "dynamic is 'local'"),
     (
         "w8a8",
         setting(*GROUP, "input_activations", "strategy", value="token"),

@@ -33,10 +33,12 @@ from lora_sdk.plan.model_plan import Plan
 from lora_sdk.plan.overlay_choice import choose_overlay
 from lora_sdk.plan.partition import shard
 from lora_sdk.plan.placement import make_plan
+from lora_sdk.plan.tensors import padded
 from tests.unit.plan_rig import GPT2, LLAMA, NARROW, OPT_POST, board, quantized
 
 ONCHIP = abi.BANK_ONCHIP
 ROWS = 3
+MAXIMA_BYTES = 4 * abi.MAX_BOARDS  # before the scale of a row
 LLAMA_WIDE = replace(  # whole groups of 32
     LLAMA, hidden=160, ffn=224, embed_dim=160, heads=10, kv_heads=5
 )
@@ -46,6 +48,11 @@ QUANTIZED = {
     "gpt2_w8a8_heads": (GPT2_WIDE, "w8a8_heads"),
     "opt_post_w8a8": (OPT_POST, "w8a8"),
     "llama_w4a8_order": (LLAMA_WIDE, "w4a8_order"),
+    "llama_w8a8_dynamic": (LLAMA, "w8a8_dynamic"),
+    "llama_w4a8_order_dynamic": (LLAMA_WIDE, "w4a8_order_dynamic"),
+    "narrow_dynamic": (NARROW, "w8a8_dynamic"),
+    "narrow_post_norms_dynamic": (replace(NARROW, branch_norms="alone"), "w8a8_dynamic"),
+    "narrow_wide_ffn_dynamic": (replace(NARROW, ffn=384), "w8a8_dynamic"),
     "narrow_w8a8_heads": (NARROW, "w8a8_heads"),
     "llama_w4a16_order": (LLAMA_WIDE, "w4a16_order"),
 }
@@ -92,9 +99,13 @@ def rows_of(bank: int, offset: int, stride: int, width: int) -> list[Interval]:
 def access_matrix(c: Matrix) -> Access:
     width = c.n * (4 if c.y_type == abi.FP32 else 2)
     integer = c.weight_type & abi.WEIGHT_TYPE_MASK in (abi.WEIGHT_INT8, abi.WEIGHT_W4A8)
+    x_bytes = c.k * (1 if integer else 2)
+    own = []
+    if c.flags & abi.FLAG_ROW_SCALES:
+        own = rows_of(ONCHIP, c.x_offset + padded(c.k) + MAXIMA_BYTES, c.x_stride, 4)
     h = rows_of(ONCHIP, c.h_offset, c.h_stride, c.h_stride) if c.adapter else []
     return Access(
-        rows_of(c.x_bank, c.x_offset, c.x_stride, c.k * (1 if integer else 2)) + h,
+        rows_of(c.x_bank, c.x_offset, c.x_stride, x_bytes) + own + h,
         rows_of(c.y_bank, c.y_offset, c.y_stride, width),
     )
 
@@ -136,6 +147,12 @@ def access_vector(c: Vector) -> Access:
         if c.op == abi.VEC_QUANTIZE_HEADS:
             y += rows_of(ONCHIP, c.z_offset, c.z_stride, c.columns // c.extra * 2)
         return Access(x, y)
+    if c.op == abi.VEC_ROW_MAX:
+        return Access(x, rows_of(ONCHIP, c.z_offset + 4 * c.first, c.z_stride, 4))
+    if c.op == abi.VEC_QUANTIZE_ROW:
+        y = rows_of(c.y_bank, c.y_offset, c.y_stride, c.columns)
+        y += rows_of(ONCHIP, c.z_offset + MAXIMA_BYTES, c.z_stride, 4)
+        return Access(x + rows_of(ONCHIP, c.z_offset, c.z_stride, 4 * c.extra), y)
     if c.op == abi.VEC_PERMUTE:
         x = rows_of(ONCHIP, c.x_offset, c.x_stride, c.columns * c.extra)
         return Access(x, rows_of(c.y_bank, c.y_offset, c.y_stride, c.columns * c.extra))
@@ -314,7 +331,7 @@ def test_nor_of_a_quantized_model(config, scheme: str, boards: int) -> None:
 
 
 @pytest.mark.parametrize("mode", ["auto", "s"])
-@pytest.mark.parametrize("scheme", ["w8a8", "w4a8_order"])
+@pytest.mark.parametrize("scheme", ["w8a8", "w4a8_order", "w4a8_order_dynamic"])
 def test_rows_quantized_behind_their_gather(scheme: str, mode: str) -> None:
     """With adapter slots the whole row is quantized, after the adapters' products are started."""
     options = AdapterOptions(slots=2, max_rank=8, mode=mode)
@@ -323,7 +340,7 @@ def test_rows_quantized_behind_their_gather(scheme: str, mode: str) -> None:
 
 
 @pytest.mark.parametrize("boards", [1, 4])
-@pytest.mark.parametrize("scheme", [None, "w8a8", "w4a8_order"])
+@pytest.mark.parametrize("scheme", [None, "w8a8", "w4a8_order", "w8a8_dynamic"])
 def test_every_wait_is_needed(boards: int, scheme: str | None) -> None:
     """Taking any one wait out must show as a hazard: so the test above can fail."""
     config = replace(GPT2, layers=1)

@@ -42,7 +42,7 @@ def plan(config: ModelConfig, boards: int = 2, merge: int | None = None, **more)
 
 @pytest.mark.parametrize("merge", [1, 4])
 @pytest.mark.parametrize("boards", [1, 2, 4])
-@pytest.mark.parametrize("scheme", ["w8a8", "w8a8_heads", "w4a8_order", "w4a16"])
+@pytest.mark.parametrize("scheme", ["w8a8", "w8a8_heads", "w4a8_order", "w4a16", "w8a8_dynamic"])
 def test_nothing_overlaps_and_everything_is_reserved(scheme: str, boards: int, merge: int) -> None:
     found = plan(quantized(GPT2_WIDE, scheme), boards, merge)
     for one in found.boards:

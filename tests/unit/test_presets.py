@@ -35,6 +35,21 @@ def held(name: str, tmp_path: Path) -> tuple[Checkpoint, dict[str, NDArray[np.ge
     return Checkpoint.open(path), raw
 
 
+@pytest.mark.parametrize(
+    ("name", "kind", "scheme"), [("w8a8", "int8", "W8A8"), ("w4a8", "w4a8", "W4A8")]
+)
+def test_dynamic_inputs_have_no_scale(name: str, kind: str, scheme: str, tmp_path: Path) -> None:
+    checkpoint, raw = held(name, tmp_path)
+    config = checkpoint.config.quantization
+    assert config is not None and config.scheme == f"{scheme} dynamic"
+    found = config.format("layer.1.down")
+    assert found.kind == kind and found.dynamic
+    assert not any(tensor.endswith("input_scale") for tensor in raw)
+    assert not checkpoint.activation_scales().inputs
+    with pytest.raises(ModelError, match="has no static scale of its inputs"):
+        checkpoint.input_scale("layer.1.down")
+
+
 @pytest.mark.parametrize("name", ["fp8", "fp8_dynamic", "fp8_block"])
 def test_fp8_is_one_product_rounded_to_fp16(name: str, tmp_path: Path) -> None:
     checkpoint, raw = held(name, tmp_path)

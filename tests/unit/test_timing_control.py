@@ -78,10 +78,13 @@ class Rig:
         self.pending = [base + i for i in range(rows if chain else 1)]
 
 
-def llama_plan(boards: int):
-    """(model, placement) of LLaMA2-7B in W4A8."""
+def llama_plan(boards: int, dynamic: bool = False):
+    """(model, placement) of LLaMA2-7B in W4A8; `dynamic`: with a scale per row of inputs."""
     overlay = load_overlay("lora_w4a8_u280")
     config = quantized_as(shape_config("llama2-7b"), overlay.precision)
+    if dynamic and (found := config.quantization):
+        formats = {name: replace(form, dynamic=True) for name, form in found.formats.items()}
+        config = replace(config, quantization=replace(found, formats=formats))
     return config, make_plan(config, overlay, load_board("u280"), boards)
 
 
@@ -148,9 +151,10 @@ def test_shapes_have_as_many_commands_as_lists(name: str, boards: int) -> None:
     assert command_count(MODELS[name], boards, integer=False) == found
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("boards", [1, 4])
-def test_quantized_shapes_have_as_many_commands_as_lists(boards: int) -> None:
-    config, plan = llama_plan(boards)
+def test_quantized_shapes_have_as_many_commands_as_lists(boards: int, dynamic: bool) -> None:
+    config, plan = llama_plan(boards, dynamic)
     listed = lower(config, plan, 0, unit_scales(config))
     assert command_count(config, boards, integer=True) == run_by_units(listed)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,9 @@ from lora_host.errors import RequestError
 from lora_host.overlay import load_overlay
 from lora_sdk.compile.isa import Fence
 from lora_sdk.compile.lower import lower
+from lora_sdk.model.block import describe
 from lora_sdk.model.kv_formats import KvKind
+from lora_sdk.model.quantization import with_kv_cache
 from lora_sdk.model.shapes import shape_config
 from lora_sdk.plan.adapters import AdapterOptions
 from lora_sdk.plan.kv import KvLayout
@@ -21,8 +24,9 @@ from lora_sdk.timing.list_ops import ListTiming, position_lines
 from lora_sdk.timing.machine import machine_of_overlay
 from lora_sdk.timing.overlay_time import OverlayTiming
 from lora_sdk.timing.schedule import schedule
+from lora_sdk.timing.shape_ops import step_ops
 from lora_sdk.timing.target import make_target
-from tests.unit.plan_rig import GPT2, LLAMA, MODELS, board, overlay
+from tests.unit.plan_rig import GPT2, LLAMA, MODELS, board, overlay, quantized
 
 
 def timing(config=GPT2, boards=4, adapters=None, **changes) -> OverlayTiming:
@@ -179,3 +183,25 @@ def test_fewer_bytes_take_less_time() -> None:
     shape = steps.prefill(64)
     ops = [next(op for op in t.step(shape).ops if op.what == "matrix up") for t in (half, whole)]
     assert ops[0].compute == pytest.approx(ops[1].compute, rel=0.1)  # 4 times the multipliers
+
+
+@pytest.mark.parametrize("boards", [1, 4])
+def test_dynamic_scales_cost_a_pass_and_on_several_boards_an_exchange(boards: int) -> None:
+    """On each gathered input: in lists and in shapes."""
+    gathered = [m for m in describe(LLAMA).matmuls if m.gather]
+    parts = {}
+    for scheme in ("w8a8", "w8a8_dynamic"):
+        config = quantized(LLAMA, scheme)
+        config = with_kv_cache(config, "fp16")
+        chosen = load_overlay("lora_q_u280")
+        plan = make_plan(config, chosen, chosen.board, boards, context=128)
+        step = OverlayTiming(config, plan).step(steps.decode(40))
+        shape = step_ops(machine_of_overlay(chosen), config, boards, steps.decode(40))
+        parts[scheme] = Counter(op.what for op in step.ops), Counter(op.what for op in shape), step
+    for found, plain in zip(parts["w8a8_dynamic"][:2], parts["w8a8"][:2], strict=True):
+        maxima = [what for what in (found - plain).elements() if "max" in what]
+        assert len(maxima) == len(gathered) * (1 if boards == 1 else 2)
+        assert (found - plain).total() == len(maxima)
+    cycles = [parts[scheme][2].timeline for scheme in ("w8a8", "w8a8_dynamic")]
+    assert cycles[1].cycles > cycles[0].cycles
+    assert (cycles[1].by["link_exposed"] > cycles[0].by["link_exposed"]) == (boards > 1)

@@ -266,7 +266,10 @@ enum lora_vector_op {
     LORA_VEC_RESIDUAL_SCALED = 21, /* y = FP16(x + z*scalar) */
     LORA_VEC_SCALE = 22,           /* y = y*scalar of an FP32 row, in place */
     LORA_VEC_SOFTCAP = 23,         /* y = tanh(y*(1/scalar))*scalar of an FP32 row, in place */
-    LORA_VEC_GEGLU = 24            /* y = FP16(gelu(x) * z), GELU by tanh */
+    LORA_VEC_GEGLU = 24,           /* y = FP16(gelu(x) * z), GELU by tanh */
+    LORA_VEC_ROW_MAX = 25,         /* z.maxima[first] = max of |x|, 0 without columns */
+    LORA_VEC_QUANTIZE_ROW = 26     /* y = INT8 as QUANTIZE, by 127/max of z.maxima[0 .. extra-1]; */
+                                   /* z.scale = that max*FP32(1/127) */
 };
 
 enum lora_element { LORA_FP16 = 1, LORA_FP32 = 2, LORA_INT8 = 3 };
@@ -300,8 +303,9 @@ enum lora_command_flag {
     LORA_FLAG_PACK = 0x10,           /* MOVE_ROWS: source row = selected[i], target row = i */
     LORA_FLAG_SIGNAL_HEADS = 0x20,   /* ATTENTION: signal_counter rises by one a head */
     LORA_FLAG_NO_BIAS = 0x40,        /* MATRIX with scales: no bias behind them */
-    LORA_FLAG_ONE_PLUS = 0x80        /* RMS_APPLY, RMS_HEADS, RMS_ROW: 1 + gamma, and */
+    LORA_FLAG_ONE_PLUS = 0x80,       /* RMS_APPLY, RMS_HEADS, RMS_ROW: 1 + gamma, and */
                                      /* r = numerator/sqrt(..), its FP32 bits in b_line */
+    LORA_FLAG_ROW_SCALES = 0x100     /* MATRIX: x INT8, a struct lora_row_scale behind each row */
 };
 /* "selected" rows are those with want_logits or want_argmax, in row order. A command with SELECTED
  * and no selected rows finishes at once and signals. Waits on 0 row groups hold at once. */
@@ -317,6 +321,14 @@ struct lora_command {
     uint16_t signal_counter; /* rises by one when the command is done */
     uint16_t layer;          /* for messages and traces; 0xffff outside the blocks */
     uint32_t body[13];
+};
+
+/* Of a row of INT8 activations with a scale of its own (docs/numbers.md, 6.10): what lies in the
+ * line behind its columns, which are padded to whole lines. ROW_MAX's and QUANTIZE_ROW's z. */
+struct lora_row_scale {
+    float maxima[LORA_MAX_BOARDS]; /* of |x| over each board's columns, by rank */
+    float scale;                   /* of the row: a matmul's sums are multiplied by it */
+    uint32_t reserved[7];
 };
 
 struct lora_matrix { /* y = FP16(x*W + bias), or FP32; W INT8 or W4A8: FP16(x*W*scale[n] + bias) */
@@ -360,7 +372,8 @@ struct lora_vector {
     uint32_t scalar;         /* FP32 bits: eps; QUANTIZE: the scale's reciprocal; a factor */
     uint32_t first;          /* global index of the first local column (ARGMAX: token id) */
     uint32_t extra;          /* NORM: d; EMBED, ADD_POSITION: row offset; ROPE, QUANTIZE_HEADS, */
-                             /* RMS_HEADS: head_dim; PERMUTE: bytes of an element */
+                             /* RMS_HEADS: head_dim; PERMUTE: bytes of an element; ROW_MAX, */
+                             /* QUANTIZE_ROW: maxima of a row */
 };
 /* Table rows of EMBED and ADD_POSITION are the local columns padded to whole lines.
  * ROPE's table row p is FP32 cos[head_dim/2], sin[head_dim/2], padded to whole lines.

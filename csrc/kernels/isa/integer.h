@@ -50,6 +50,8 @@ struct lora_integer {
     void (*widen)(const uint8_t *block, uint32_t group, uint16_t *wide);
     /* y = clamp(rint(x*inverse), -127, 127), 0 where that is NaN; returns how often it is. */
     uint32_t (*quantize)(const uint16_t *x, uint32_t count, float inverse, int8_t *y);
+    /* The largest bits of |x|, NaN left out: magnitudes of FP16 order as integers do. */
+    uint16_t (*max_magnitude)(const uint16_t *x, uint32_t count);
     /* q.k of the 32 positions of one K block [head_dim][32]. */
     void (*scores)(const int8_t *q, const int8_t *k, uint32_t head_dim, int32_t out[32]);
     /* e[i] = rint(127*exp(s[i] - max)); returns their sum. */

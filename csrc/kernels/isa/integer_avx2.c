@@ -102,6 +102,22 @@ LANES_TARGET static uint32_t quantize(const uint16_t *x, uint32_t count, float i
     return bad + lora_integer_plain.quantize(x + i, count - i, inverse, y + i);
 }
 
+LANES_TARGET static uint16_t max_magnitude(const uint16_t *x, uint32_t count) {
+    enum { STEP = 16 };
+    uint32_t i = 0;
+    vec max = zero_vec(), infinity = _mm256_set1_epi16(0x7c00);
+    for (; i + STEP <= count; i += STEP) {
+        vec size = _mm256_and_si256(_mm256_loadu_si256((const __m256i *)(const void *)(x + i)),
+                                    _mm256_set1_epi16(0x7fff));
+        size = _mm256_andnot_si256(_mm256_cmpgt_epi16(size, infinity), size);
+        max = _mm256_max_epi16(max, size);
+    }
+    uint16_t parts[STEP], found = lora_integer_plain.max_magnitude(x + i, count - i);
+    _mm256_storeu_si256((__m256i *)(void *)parts, max);
+    for (int lane = 0; lane < STEP; lane++) found = parts[lane] > found ? parts[lane] : found;
+    return found;
+}
+
 LANES_TARGET static int32_t weights(const float *s, uint32_t count, float max, uint8_t *e) {
     uint32_t i = 0;
     vec sum = zero_vec();
@@ -125,6 +141,7 @@ const struct lora_integer lora_integer_avx2 = {
     .int4 = int4,
     .widen = widen,
     .quantize = quantize,
+    .max_magnitude = max_magnitude,
     .scores = scores,
     .weights = weights,
     .weigh = weigh,

@@ -56,6 +56,7 @@ const struct lora_integer lora_integer_avx512vnni = {
     .int4 = int4,
     .widen = widen,
     .quantize = quantize,
+    .max_magnitude = max_magnitude,
     .scores = scores,
     .weights = weights,
     .weigh = weigh,

@@ -48,6 +48,7 @@ const struct lora_integer lora_integer_avxvnni = {
     .int4 = int4,
     .widen = widen,
     .quantize = quantize,
+    .max_magnitude = max_magnitude,
     .scores = scores,
     .weights = weights,
     .weigh = weigh,

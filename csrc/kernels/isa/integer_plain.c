@@ -95,6 +95,16 @@ static uint32_t quantize(const uint16_t *x, uint32_t count, float inverse, int8_
     return bad;
 }
 
+static uint16_t max_magnitude(const uint16_t *x, uint32_t count) {
+    uint16_t max = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint16_t size = x[i] & 0x7fff;
+        size = size > 0x7c00 ? 0 : size;
+        max = size > max ? size : max;
+    }
+    return max;
+}
+
 static void scores(const int8_t *q, const int8_t *k, uint32_t head_dim, int32_t out[32]) {
     for (uint32_t i = 0; i < LORA_TILE_POSITIONS; i++) out[i] = 0;
     for (uint32_t d = 0; d < head_dim; d++, k += LORA_TILE_POSITIONS)
@@ -123,6 +133,7 @@ const struct lora_integer lora_integer_plain = {
     .int4 = int4,
     .widen = widen,
     .quantize = quantize,
+    .max_magnitude = max_magnitude,
     .scores = scores,
     .weights = weights,
     .weigh = weigh,

@@ -26,6 +26,7 @@ struct matrix_job {
     struct rows h;        /* of the rows' adapters, where the command has a number for them */
     uint32_t type, group, block_bytes; /* of the weights; group 1 where they have none */
     const float *scales;               /* [n] of INT8 activations */
+    bool scaled_rows;                  /* a struct lora_row_scale lies behind each row of x */
     void *quantized;                   /* matrix_quantized.c */
 };
 
@@ -90,6 +91,8 @@ int lora_vector_begin(struct lora_job *job);
 /* quantize.c: vector operations with items of their own; the job's command is set. */
 int lora_quantize_begin(struct lora_job *job);
 int lora_quantize_heads_begin(struct lora_job *job);
+int lora_row_max_begin(struct lora_job *job);
+int lora_quantize_row_begin(struct lora_job *job);
 int lora_permute_begin(struct lora_job *job);
 int lora_attention_begin(struct lora_job *job);
 int lora_attention_int8_begin(struct lora_job *job); /* KV_INT8 */

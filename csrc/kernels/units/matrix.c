@@ -286,8 +286,9 @@ static int find_operands(struct lora_job *job) {
     const struct lora_matrix *c = m->command;
     uint32_t size = c->y_type == LORA_FP32 ? 4 : 2;
     uint32_t x_size = matrix_is_integer(m) ? 1 : 2;
-    m->x_rows = call_operand(job->call, c->x_bank, c->x_offset, c->x_stride,
-                             (uint64_t)x_size * c->k, x_size);
+    uint64_t x_bytes = matrix_is_integer(m) ? lora_quantized_row_bytes(m) : 2ull * c->k;
+    m->x_rows = call_operand(job->call, c->x_bank, c->x_offset, c->x_stride, x_bytes,
+                             m->scaled_rows ? 4 : x_size);
     uint64_t y_bytes = (uint64_t)size * c->n;
     m->y = call_operand(job->call, c->y_bank, c->y_offset, c->y_stride, y_bytes, size);
     m->bias = NULL;
@@ -356,6 +357,9 @@ int lora_matrix_begin(struct lora_job *job) {
         c->merge == 0)
         return LORA_ERR_SIZE;
     int status = lora_quantized_type(&job->matrix);
+    job->matrix.scaled_rows = c->flags & LORA_FLAG_ROW_SCALES;
+    if (status == LORA_OK && job->matrix.scaled_rows && !matrix_is_integer(&job->matrix))
+        status = LORA_ERR_OPCODE;
     if (status == LORA_OK) status = find_operands(job);
     if (status == LORA_OK) status = allocate(job);
     if (status != LORA_OK) return status;

@@ -22,6 +22,7 @@ uint32_t lora_matrix_first_blocks(const struct lora_job *job, uint32_t thread,
 int lora_quantized_type(struct matrix_job *m);
 /* Scales and, behind them, the bias of INT8 activations: an enum lora_status. */
 int lora_quantized_scales(struct lora_job *job);
+uint64_t lora_quantized_row_bytes(const struct matrix_job *m);
 
 /* Working memory of the job's rows, or of each thread's blocks (W4A16), and what goes into it. */
 uint64_t lora_quantized_bytes(const struct lora_job *job);

@@ -1,4 +1,4 @@
-/* Matmuls of INT8 activations with INT8 or 4-bit weights. docs/numbers.md, 6.2, 6.3. */
+/* Matmuls of INT8 activations with INT8 or 4-bit weights. docs/numbers.md, 6.2, 6.3, 6.10. */
 #include "matrix.h"
 
 #include <string.h>
@@ -26,6 +26,19 @@ int lora_quantized_type(struct matrix_job *m) {
     if (m->block_bytes == 0) return LORA_ERR_OPCODE;
     if (m->type == LORA_WEIGHT_INT8 && c->k > LORA_MAX_INT8_K) return LORA_ERR_SIZE;
     return c->k % m->group ? LORA_ERR_SIZE : LORA_OK;
+}
+
+/* Bytes of a row of x, with its own scale where it has one. */
+uint64_t lora_quantized_row_bytes(const struct matrix_job *m) {
+    uint64_t k = m->command->k;
+    return m->scaled_rows ? padded_lines(k) + sizeof(struct lora_row_scale) : k;
+}
+
+/* FP32(1) where rows have no scales of their own: a product with it changes no bit. */
+static float row_scale(const struct matrix_job *m, uint32_t row) {
+    if (!m->scaled_rows) return 1.0f;
+    const uint8_t *behind = m->x_rows.base + m->x_rows.stride * row + padded_lines(m->command->k);
+    return ((const struct lora_row_scale *)(const void *)behind)->scale;
 }
 
 int lora_quantized_scales(struct lora_job *job) {
@@ -99,8 +112,10 @@ void lora_quantized_multiply(const struct lora_job *job, uint32_t tile,
     else integer->int4(&t);
     uint32_t first = tile * LORA_BLOCK_N, left = m->command->n - first;
     uint32_t columns = left < LORA_BLOCK_N ? left : LORA_BLOCK_N;
-    for (uint32_t row = 0; row < job->rows; row++, sums += LORA_BLOCK_N)
-        for (uint32_t n = 0; n < columns; n++) sums[n] = sums[n] * m->scales[first + n];
+    for (uint32_t row = 0; row < job->rows; row++, sums += LORA_BLOCK_N) {
+        float own = row_scale(m, row);
+        for (uint32_t n = 0; n < columns; n++) sums[n] = (sums[n] * m->scales[first + n]) * own;
+    }
 }
 
 const uint16_t *const *lora_quantized_widen(const struct lora_job *job, uint32_t thread,

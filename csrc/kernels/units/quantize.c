@@ -1,11 +1,12 @@
-/* The vector unit's operations around INT8: quantizing by a static scale or a head's own, and the
- * order of a row's elements. docs/numbers.md, 6.1, 6.5, 6.7. */
+/* The vector unit's operations around INT8: quantizing by a static scale, a head's or a row's own,
+ * and the order of a row's elements. docs/numbers.md, 6.1, 6.5, 6.7, 6.10. */
 #include "isa/half.h"
 #include "isa/integer.h"
 #include "job.h"
 
 #define ITEM_COLUMNS 16384 /* of all rows of an item: some microseconds of work */
 #define COLUMNS_PER_NS 2
+#define INVERSE_127 0x1.020408p-7f
 
 static const uint16_t *source_row(const struct vector_job *v, uint32_t row) {
     return half_row(v->x_rows, row);
@@ -25,15 +26,9 @@ static int quantize(struct lora_job *job, uint32_t row, uint32_t thread) {
     return LORA_OK;
 }
 
-/* The maximum |x|, NaN left out. Magnitudes of FP16 order as integers do. */
-static uint16_t max_magnitude(const uint16_t *x, uint32_t count) {
-    uint16_t max = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        uint16_t size = x[i] & 0x7fff;
-        size = size > 0x7c00 ? 0 : size;
-        max = size > max ? size : max;
-    }
-    return max;
+/* The maximum |x|, NaN left out. */
+static float max_magnitude(const uint16_t *x, uint32_t count) {
+    return half_to_float(lora_integer_current()->max_magnitude(x, count));
 }
 
 static int quantize_heads(struct lora_job *job, uint32_t row, uint32_t thread) {
@@ -43,10 +38,37 @@ static int quantize_heads(struct lora_job *job, uint32_t row, uint32_t thread) {
     uint16_t *scales = half_row(v->z_rows, row);
     for (uint32_t d = 0; d < v->command->columns; d += head_dim, scales++) {
         const uint16_t *x = source_row(v, row) + d;
-        *scales = float_to_half(half_to_float(max_magnitude(x, head_dim)) / 127.0f);
+        *scales = float_to_half(max_magnitude(x, head_dim) / 127.0f);
         float scale = half_to_float(*scales), inverse = scale == 0.0f ? 0.0f : 1.0f / scale;
         bad += lora_integer_current()->quantize(x, head_dim, inverse, target_row(v, row) + d);
     }
+    job_count_nonfinite(job, row, bad);
+    return LORA_OK;
+}
+
+static struct lora_row_scale *row_scale(const struct vector_job *v, uint32_t row) {
+    return (struct lora_row_scale *)(void *)(v->z_rows.base + v->z_rows.stride * row);
+}
+
+static int row_max(struct lora_job *job, uint32_t row, uint32_t thread) {
+    const struct vector_job *v = &job->vector;
+    (void)thread;
+    row_scale(v, row)->maxima[v->command->first] = max_magnitude(source_row(v, row),
+                                                                 v->command->columns);
+    return LORA_OK;
+}
+
+static int quantize_row(struct lora_job *job, uint32_t row, uint32_t thread) {
+    const struct vector_job *v = &job->vector;
+    (void)thread;
+    struct lora_row_scale *found = row_scale(v, row);
+    float max = 0.0f;
+    for (uint32_t i = 0; i < v->command->extra; i++)
+        max = found->maxima[i] > max ? found->maxima[i] : max;
+    found->scale = max * INVERSE_127;
+    float inverse = max == 0.0f ? 0.0f : 127.0f / max;
+    uint32_t bad = lora_integer_current()->quantize(source_row(v, row), v->command->columns,
+                                                    inverse, target_row(v, row));
     job_count_nonfinite(job, row, bad);
     return LORA_OK;
 }
@@ -94,6 +116,21 @@ static int find_scales(struct lora_job *job) {
     return v->z_rows.base ? find_rows(job, 2, 1) : LORA_ERR_ADDRESS;
 }
 
+static int find_row_scales(struct lora_job *job) {
+    struct vector_job *v = &job->vector;
+    const struct lora_vector *c = v->command;
+    int quantizes = c->op == LORA_VEC_QUANTIZE_ROW;
+    if (c->extra == 0 || c->extra > LORA_MAX_BOARDS || (!quantizes && c->first >= c->extra))
+        return LORA_ERR_SIZE;
+    v->z_rows = call_operand(job->call, LORA_BANK_ONCHIP, c->z_offset, c->z_stride,
+                             sizeof(struct lora_row_scale), 4);
+    if (!v->z_rows.base) return LORA_ERR_ADDRESS;
+    if (quantizes) return find_rows(job, 2, 1);
+    v->x_rows = call_operand(job->call, LORA_BANK_ONCHIP, c->x_offset, c->x_stride,
+                             2ull * c->columns, 2);
+    return v->x_rows.base ? LORA_OK : LORA_ERR_ADDRESS;
+}
+
 static int find_order(struct lora_job *job) {
     struct vector_job *v = &job->vector;
     const struct lora_vector *c = v->command;
@@ -123,6 +160,12 @@ int lora_quantize_begin(struct lora_job *job) { return cut(job, quantize, find_r
 
 int lora_quantize_heads_begin(struct lora_job *job) {
     return cut(job, quantize_heads, find_scales(job));
+}
+
+int lora_row_max_begin(struct lora_job *job) { return cut(job, row_max, find_row_scales(job)); }
+
+int lora_quantize_row_begin(struct lora_job *job) {
+    return cut(job, quantize_row, find_row_scales(job));
 }
 
 int lora_permute_begin(struct lora_job *job) { return cut(job, permute, find_order(job)); }

@@ -1,12 +1,13 @@
 """Matmuls of INT8 activations: exact INT32 sums, and 4-bit weights in groups
-(docs/numbers.md, 6.2 and 6.3)."""
+(docs/numbers.md, 6.2, 6.3 and 6.10)."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lora_host.emu.unit_call import LINE_BYTES, UnitCall
+from lora_host import abi
+from lora_host.emu.unit_call import LINE_BYTES, UnitCall, padded
 from lora_host.emu.weight_blocks import int4_weights, int8_weights, weight_group
 from lora_host.numerics import F32
 from lora_host.segments import segment_bounds, tree_sum
@@ -64,4 +65,12 @@ def column_scales(call: UnitCall, start: int, stop: int) -> F32:
     found: F32 = call.view(
         c.bias_bank, c.bias_line * LINE_BYTES + 4 * start, (stop - start,), np.float32
     )
+    return found
+
+
+def row_scales(call: UnitCall) -> F32:
+    """Each row's own scale [rows, 1], FP32, from the line behind its INT8 columns."""
+    c, kind = call.command, abi.dtype("row_scale")
+    behind = call.rows_view(c.x_bank, c.x_offset + padded(c.k), c.x_stride, 1, kind)
+    found: F32 = behind["scale"]
     return found

@@ -1,5 +1,6 @@
 """Matmul: y = FP16(x*W + bias), or FP32, reading W's blocks from the banks; of INT8
-activations FP16(x*W*scale + bias) (docs/numbers.md, 3.3 and 6)."""
+activations FP16(x*W*scale + bias), with FLAG_ROW_SCALES x*W*scale times the row's own
+(docs/numbers.md, 3.3 and 6)."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from lora_host import abi
 from lora_host.emu.adapter_up import add_adapters
-from lora_host.emu.integer import column_scales, int8_matmul, w4a8_matmul
+from lora_host.emu.integer import column_scales, int8_matmul, row_scales, w4a8_matmul
 from lora_host.emu.unit_call import LINE_BYTES, NO_BANK, UnitCall, padded
 from lora_host.emu.weight_blocks import (
     BLOCK_N,
@@ -44,6 +45,8 @@ def matrix(call: UnitCall) -> None:
         total = matmul(start, stop)
         if scaled:
             total = total * column_scales(call, start, stop)
+        if c.flags & abi.FLAG_ROW_SCALES:
+            total = total * row_scales(call)
         offset = _bias_offset(call, scaled)
         if offset is not None:
             bias = call.view(c.bias_bank, offset + 2 * start, (stop - start,), np.float16)

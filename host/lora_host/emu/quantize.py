@@ -1,5 +1,5 @@
-"""The vector unit's INT8 operations: quantize with a static scale or a scale per head, and permute
-a row's elements (docs/numbers.md, 6.1, 6.5, 6.7)."""
+"""The vector unit's INT8 operations: quantize with a static scale, a scale per head or one per row,
+and permute a row's elements (docs/numbers.md, 6.1, 6.5, 6.7, 6.10)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from lora_host.emu.unit_call import BANK_ONCHIP, LINE_BYTES, UnitCall
 from lora_host.numerics import F32, to_fp16
 
 _INT8_MAX = np.float32(127)
+INVERSE_127 = np.float32(float.fromhex("0x1.020408p-7"))
 _ELEMENTS = {1: np.uint8, 2: np.uint16}
 
 
@@ -27,13 +28,46 @@ def quantize_heads(call: UnitCall) -> None:
     heads = c.columns // c.extra
     x = call.rows_view(BANK_ONCHIP, c.x_offset, c.x_stride, c.columns, np.float16)
     values = x.astype(np.float32).reshape(call.row_count, heads, c.extra)
-    sizes = np.where(np.isnan(values), np.float32(0), np.abs(values))
-    scales = to_fp16(sizes.max(axis=2) / _INT8_MAX)
+    scales = to_fp16(_max_magnitude(values) / _INT8_MAX)
     z = call.rows_view(BANK_ONCHIP, c.z_offset, c.z_stride, heads, np.float16)
     z[...] = scales
     wide = scales.astype(np.float32)
     inverse = np.where(wide == 0, np.float32(0), np.float32(1) / wide)
     _store(call, (values * inverse[..., None]).reshape(x.shape))
+
+
+def row_max(call: UnitCall) -> None:
+    """z.maxima[first] = max of |x| over the columns, +0 without any."""
+    c = call.command
+    x = call.rows_view(BANK_ONCHIP, c.x_offset, c.x_stride, c.columns, np.float16)
+    _row_scales(call)["maxima"][:, c.first] = _max_magnitude(x.astype(np.float32))
+
+
+def quantize_row(call: UnitCall) -> None:
+    """y by the largest of the row's `extra` maxima, one division; z.scale is what the matmul
+    multiplies by."""
+    c = call.command
+    x = call.rows_view(BANK_ONCHIP, c.x_offset, c.x_stride, c.columns, np.float16)
+    z = _row_scales(call)
+    largest = z["maxima"][:, : c.extra].max(axis=1)
+    z["scale"] = largest * INVERSE_127
+    with np.errstate(divide="ignore"):
+        inverse = np.where(largest == 0, np.float32(0), _INT8_MAX / largest)
+    with np.errstate(invalid="ignore"):
+        _store(call, x.astype(np.float32) * inverse[:, None])
+
+
+def _row_scales(call: UnitCall) -> NDArray[np.void]:
+    """struct lora_row_scale of each row."""
+    c, kind = call.command, abi.dtype("row_scale")
+    return call.rows_view(BANK_ONCHIP, c.z_offset, c.z_stride, 1, kind)[:, 0]
+
+
+def _max_magnitude(x: F32) -> F32:
+    """Max |x| along the last axis, NaN left out."""
+    sizes = np.where(np.isnan(x), np.float32(0), np.abs(x))
+    found: F32 = sizes.max(axis=-1, initial=np.float32(0))
+    return found
 
 
 def permute(call: UnitCall) -> None:
@@ -63,4 +97,6 @@ OPERATIONS = {
     abi.VEC_QUANTIZE: quantize,
     abi.VEC_QUANTIZE_HEADS: quantize_heads,
     abi.VEC_PERMUTE: permute,
+    abi.VEC_ROW_MAX: row_max,
+    abi.VEC_QUANTIZE_ROW: quantize_row,
 }

@@ -21,6 +21,7 @@ EXAMPLES = """\b
 Examples:
   lora quantize DIR OUT --scheme w8a8
   lora quantize DIR OUT --scheme w4a8 --group 64 --calibration TEXT
+  lora quantize DIR OUT --scheme w8a8 --activations dynamic
   lora quantize DIR OUT --scheme w4a16 --lm-head fp16
   lora eval -m OUT --text TEXT --reference DIR
 """
@@ -47,6 +48,8 @@ Examples:
               show_default=True, help="w8: INT8, one scale per output")  # fmt: skip
 @click.option("--kv", type=click.Choice(KV_KINDS),
               help="KV cache format of the folder [int8; w4a16: fp16]")  # fmt: skip
+@click.option("--activations", type=click.Choice(["static", "dynamic"]), default="static",
+              show_default=True, help="scales of INT8 inputs: calibrated, or by row")  # fmt: skip
 @click.option("--rounding", "method", type=click.Choice(["gptq", "nearest"]), default="gptq",
               show_default=True, help="error compensation, or round to nearest")  # fmt: skip
 @click.option("--smooth/--no-smooth", default=True, show_default=True,
@@ -60,7 +63,8 @@ def quantize(
     8 or 4 bits.
 
     OUT is in compressed-tensors' format, which other programs can read. Inputs of INT8 matmuls and
-    q, k and v have one static scale each. The scales and the smoothing strength of each layer
+    q, k and v have one static scale each; with --activations dynamic each row of inputs has its
+    own, which boards compute. The scales and the smoothing strength of each layer
     (SmoothQuant) are found on the calibration text. One layer is in memory at a time.
     """
     from lora_sdk.model.config import load_config
@@ -96,6 +100,7 @@ def _values(recipe: Recipe, report: Report) -> dict[str, Any]:
         "zero_points": recipe.four_bit and not recipe.symmetric,
         "lm_head": recipe.head,
         "kv": recipe.kv,
+        "activations": recipe.activations if recipe.integer else None,
         "rounding": recipe.method,
         "bytes": report.bytes,
         "migration_strength": report.strengths,
@@ -107,11 +112,12 @@ def _values(recipe: Recipe, report: Report) -> dict[str, Any]:
 def _table(values: dict[str, Any]) -> str:
     worst = values["worst"]
     group = "" if values["group"] is None else f", groups of {values['group']}"
+    dynamic = ", dynamic inputs" if values["activations"] == "dynamic" else ""
     return "\n".join(
         [
             f"written        {values['out']}, {values['bytes'] / 1e6:.1f} MB of weights",
-            f"scheme         {values['scheme']}{group}, lm_head {values['lm_head']}, KV cache"
-            f" {values['kv']}",
+            f"scheme         {values['scheme']}{group}{dynamic}, lm_head {values['lm_head']}, "
+            f"KV cache {values['kv']}",
             f"calibration    {values['calibration_tokens']} tokens of {values['calibration']}",
             f"largest error  {worst}: {values['relative_error'][worst]:.2%} of its output (RMS)",
             f"measured       {values['seconds_measured']:.1f} s",

@@ -3,10 +3,16 @@
 Without adapter slots a board quantizes its own columns and the links carry INT8. Adapters read the
 FP16 activation, so with slots the whole row is quantized after its gather. The values are the same.
 
+A dynamic row has a scale of its own. The max over all its columns comes first, over all boards
+where each has only its own columns. Boards without columns take part with 0 and store the scale,
+because their matmuls read it.
+
 Additions to the ordering that `lower` explains:
 
 - The VFU writes the INT8 copy of a gathered buffer right after the FP16 one, or after its gather.
   The copy is read like the original, so what is true of `input` is true of `input8`.
+- The maxima lie behind the INT8 copy's columns. A board writes its own, and its Router the others',
+  after the VFU has made the copy before; a matmul reads the scale, which the VFU alone writes.
 - `permuted` is written for one matmul after another. The MPU runs in order, so each matmul is done
   before the chain of commands to the next matmul's input begins."""
 
@@ -23,28 +29,33 @@ from lora_sdk.compile.isa import Matrix, Vector, float_bits
 from lora_sdk.compile.parts import Lowering
 from lora_sdk.model.operations import Matmul
 from lora_sdk.plan.formats import act_order, matmul_format
-from lora_sdk.plan.onchip import eight
+from lora_sdk.plan.onchip import OnchipBuffer, eight, input_bytes
+from lora_sdk.plan.tensors import FP16_BYTES, padded
 
 
 def lower_matmul(part: Lowering, after: Event | None, matmul: Matmul) -> Event | None:
     """The gather of the matmul's source and the matmul itself."""
-    integer = matmul_format(part.config, matmul).integer
+    form = matmul_format(part.config, matmul)
+    integer = form.integer
     late = integer and part.plan.adapters.slots > 0
     permuted, source = act_order(part.config, matmul), matmul.source.name
     if matmul.gather:
         gathered = source
         if integer and not late:
-            after = _quantize(part, after, matmul, part.columns(matmul.source))
+            own = part.columns(matmul.source)
+            quantize = _quantize_own if form.dynamic else _quantize
+            after = quantize(part, after, matmul, own)
             gathered = eight(source)
         after = part.gather(after, gathered, segments=not (late or permuted))
     after, adapter = lower_adapter(part, after, matmul)
     if matmul.name not in part.board.matrices:
         return after
     if late:
-        after = _quantize(part, after, matmul, range(matmul.k))
+        quantize = _quantize_whole if form.dynamic else _quantize
+        after = quantize(part, after, matmul, range(matmul.k))
     ready = eight(source) if integer else source
     if permuted:
-        after = _permute(part, after, matmul, ready, 1 if integer else 2)
+        after = _permute(part, after, matmul, ready)
         ready = "permuted"
     return _matrix(part, after, matmul, ready, adapter)
 
@@ -69,9 +80,59 @@ def _quantize(part: Lowering, after: Event | None, matmul: Matmul, columns: rang
     )
 
 
-def _permute(part: Lowering, after: Event | None, matmul: Matmul, source: str, size: int) -> Event:
-    """Permutes a whole row, of elements of `size` bytes, to the order of the matrix's inputs."""
-    permutation = part.board.matrices[matmul.name].spec.permutation
+def _quantize_own(
+    part: Lowering, after: Event | None, matmul: Matmul, columns: range
+) -> Event | None:
+    """The board's own columns by the scale of the whole row, of which boards exchange maxima."""
+    fields = _dynamic(part, matmul, columns, part.plan.size)
+    after = _row_max(part, after, matmul, {**fields, "first": part.rank})
+    after = part.gather(after, eight(matmul.source.name), segments=False, at=padded(matmul.k))
+    return _quantize_row(part, after, matmul, columns, fields)
+
+
+def _quantize_whole(
+    part: Lowering, after: Event | None, matmul: Matmul, columns: range
+) -> Event | None:
+    """A whole gathered row, which each board quantizes by itself."""
+    fields = _dynamic(part, matmul, columns, 1)
+    after = _row_max(part, after, matmul, fields)
+    return _quantize_row(part, after, matmul, columns, fields)
+
+
+def _dynamic(part: Lowering, matmul: Matmul, columns: range, maxima: int) -> dict[str, Any]:
+    """Fields of both commands of a row with its own scale, `maxima` of them a row."""
+    rows = part.buffer(eight(matmul.source.name))
+    return {
+        "flags": part.flags(matmul),
+        "columns": len(columns),
+        "extra": maxima,
+        **part.address("x", part.within(matmul.source.name, columns)),
+        **part.address("z", OnchipBuffer(rows.offset + padded(matmul.k), rows.stride)),
+    }
+
+
+def _row_max(part: Lowering, after: Event | None, matmul: Matmul, fields: dict[str, Any]) -> Event:
+    what = f"max of {matmul.source.name}"
+    return part.builder.emit(Vector, after, what=what, op=abi.VEC_ROW_MAX, **fields)
+
+
+def _quantize_row(
+    part: Lowering, after: Event | None, matmul: Matmul, columns: range, fields: dict[str, Any]
+) -> Event:
+    return part.builder.emit(
+        Vector,
+        after,
+        what=f"quantize {matmul.source.name}",
+        op=abi.VEC_QUANTIZE_ROW,
+        **fields,
+        **part.address("y", part.within(eight(matmul.source.name), columns, 1)),
+    )
+
+
+def _permute(part: Lowering, after: Event | None, matmul: Matmul, source: str) -> Event:
+    """Permutes a whole row to the order of the matrix's inputs."""
+    spec = part.board.matrices[matmul.name].spec
+    permutation, integer = spec.permutation, spec.format.integer
     assert permutation is not None  # the plan has a table for it
     return part.builder.emit(
         Vector,
@@ -79,8 +140,8 @@ def _permute(part: Lowering, after: Event | None, matmul: Matmul, source: str, s
         what=f"permute {matmul.short}",
         flags=part.flags(matmul),
         op=abi.VEC_PERMUTE,
-        columns=matmul.k,
-        extra=size,
+        columns=input_bytes(spec.format, matmul.k) if integer else matmul.k,
+        extra=1 if integer else FP16_BYTES,
         **part.table_a(permutation),
         **part.address("x", part.buffer(source)),
         **part.address("y", part.buffer("permuted")),
@@ -100,6 +161,8 @@ def _matrix(
         fields |= {"bias_bank": table.bank, "bias_line": table.line}
     if spec.scales is not None and spec.bias is None:
         flags |= abi.FLAG_NO_BIAS
+    if spec.format.dynamic:
+        flags |= abi.FLAG_ROW_SCALES
     return part.builder.emit(
         Matrix,
         after,

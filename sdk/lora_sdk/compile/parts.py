@@ -30,6 +30,7 @@ class Lowering:
         self.block = describe(config)
         self.scales = scales or ActivationScales()
         self.plan = plan
+        self.rank = rank
         self.board = plan.boards[rank]
         self.adapted = {matmul.name: number for number, matmul in enumerate(self.block.adapted)}
         self.builder = Builder()
@@ -94,8 +95,11 @@ class Lowering:
         """Flags that every command of an operation has."""
         return abi.FLAG_SELECTED if operation.selected else 0
 
-    def gather(self, after: Event | None, name: str, segments: bool = True) -> Event | None:
-        """The next collective of the plan, on buffer `name`. A single board has none."""
+    def gather(
+        self, after: Event | None, name: str, segments: bool = True, at: int = 0
+    ) -> Event | None:
+        """The next collective of the plan, on buffer `name` from byte `at` of its rows on. A single
+        board has none."""
         if self.alone:
             return after
         collective = self.plan.collectives[self._collective]
@@ -105,7 +109,7 @@ class Lowering:
             segments,
             what=f"gather {collective.what}",
             flags=abi.FLAG_SELECTED if collective.selected else 0,
-            offset=buffer.offset,
+            offset=buffer.offset + at,
             stride=buffer.stride,
             columns=collective.columns,
             share_unit=collective.share_unit,

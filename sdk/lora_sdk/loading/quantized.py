@@ -12,7 +12,7 @@ from lora_host import abi
 from lora_host.errors import ModelError
 from lora_host.placing import PackPart
 from lora_sdk.loading.packing import pack_rows, pack_scales
-from lora_sdk.model.quantization import check_scale
+from lora_sdk.model.quantization import MatrixFormat, check_scale
 from lora_sdk.plan.banks import MatrixPlacement, TablePlacement
 from lora_sdk.plan.tensors import Part
 
@@ -51,17 +51,19 @@ def scale_table(weights: QuantizedWeights, placed: MatrixPlacement) -> Bytes:
     """The scales of all columns, followed by the bias. ModelError names scales that are missing,
     not finite, or out of FP32's range."""
     parts = [part for part in placed.parts if part.width]
-    scales = joined([_scales(weights, part) for part in parts])
+    scales = joined([_scales(weights, part, placed.spec.format) for part in parts])
     if not placed.spec.bias:
         return pack_scales(scales, None)
     bias = [weights.vector(f"{part.tensor}.bias")[part.start : part.stop] for part in parts]
     return pack_scales(scales, joined(bias))
 
 
-def _scales(weights: QuantizedWeights, part: Part) -> Scales:
-    """FP32(s_x*s_w) of columns, only s_x if weights have scales per group."""
-    name = part.tensor
-    s_x = check_scale(f"{name}: scale of its input", weights.input_scale(name))
+def _scales(weights: QuantizedWeights, part: Part, form: MatrixFormat) -> Scales:
+    """FP32(s_x*s_w) of columns, only s_x if weights have scales per group; s_x is 1 where each row
+    has its own."""
+    name, s_x = part.tensor, np.float32(1)
+    if not form.dynamic:
+        s_x = check_scale(f"{name}: scale of its input", weights.input_scale(name))
     s_w = weights.column_scales(name, part.start, part.stop)
     if s_w is None:
         return np.full(part.width, s_x, np.float32)
@@ -77,7 +79,8 @@ def _scales(weights: QuantizedWeights, part: Part) -> Scales:
 def order_table(
     weights: QuantizedWeights, matrix: MatrixPlacement, placed: TablePlacement
 ) -> Bytes:
-    """uint32 [K], checked to be a permutation and equal for all parts of the matrix."""
+    """uint32 [K], checked to be a permutation and equal for all parts of the matrix; what lies
+    behind the K values of a row stays there."""
     orders = {part.tensor: weights.permutation(part.tensor) for part in matrix.parts}
     (first, order), *others = orders.items()
     if order is None:
@@ -90,6 +93,7 @@ def order_table(
                 f"{name}: the order of its inputs (act-order) differs from that of {first}, "
                 "a part of the same matmul; expected the same"
             )
+    order = np.concatenate([order, np.arange(matrix.k, placed.spec.columns)])
     rows: Bytes = pack_rows(order.astype("<u4")[None], placed.spec.row_bytes)
     return rows.reshape(-1)
 

@@ -192,7 +192,7 @@ class Checkpoint:
         inputs = {
             name: found.input_scale()
             for name, found in self._quantized.items()
-            if found.format.integer
+            if found.format.static
         }
         layers = self.config.layers if kv_of(self.config).static else 0
         return ActivationScales(inputs, tuple(map(self.attention_scales, range(layers))))

@@ -1,5 +1,5 @@
 """`quantization_config` of compressed-tensors: which matrix has which format. What is supported:
-INT8 weights with static INT8 activations, 4-bit weights in groups with either INT8 or FP16
+INT8 weights with INT8 activations, static or by token, 4-bit weights in groups with these or FP16
 activations, FP8 weights (FP8 activations stay FP16), INT8 attention or K and V in INT8 by token
 and head."""
 
@@ -50,13 +50,14 @@ class WeightArguments:
 
 @dataclass(frozen=True)
 class ConfigGroup:
-    """One of `config_groups`: its targets, their weights, how they are stored, and the format of
-    these."""
+    """One of `config_groups`: its targets, their weights, how they are stored, the format of
+    these, and whether INT8 inputs have a scale per row."""
 
     targets: Targets
     weights: WeightArguments
     stored: Compressed
     format: WeightFormat
+    dynamic: bool
 
 
 @dataclass(frozen=True)
@@ -131,15 +132,19 @@ def quantization(
 
 def _format(group: ConfigGroup, name: str, k: int) -> MatrixFormat:
     if None in group.format.groups:
-        return MatrixFormat(group.format.name)
+        return MatrixFormat(group.format.name, dynamic=group.dynamic)
     # A scale of a larger group or of a whole channel is repeated for the groups of a block.
-    return MatrixFormat(group.format.name, block_group(name, group.weights.group or k, k))
+    size = block_group(name, group.weights.group or k, k)
+    return MatrixFormat(group.format.name, size, group.dynamic)
 
 
 def _title(formats: Mapping[str, MatrixFormat], kv: KvKind) -> str:
     """W8A8 and so on, by the formats of the layers."""
-    found = {form.kind: form.weights for name, form in formats.items() if name != "lm_head"}
-    title = "+".join(found[kind].title for kind in sorted(found)) or FP16.weights.title
+    found = {form.kind: form for name, form in formats.items() if name != "lm_head"}
+    titles = (
+        found[kind].weights.title + " dynamic" * found[kind].dynamic for kind in sorted(found)
+    )
+    title = "+".join(titles) or FP16.weights.title
     return f"{title}, {kv} KV" if kv_format(kv).quantized else title
 
 
@@ -152,16 +157,15 @@ def _group(fields: Fields, form: object) -> ConfigGroup:
     weights = _weights(_object(fields.raw("weights")[1], f"{fields.where}.weights"))
     stored = Compressed(inner, weights.bits, weights.kind)
     _check_stored(stored, fields.where)
-    integer = _integer_inputs(fields, weights)
-    chosen = of_compressed(stored, integer)
+    inputs = _inputs(fields, weights)
+    chosen = of_compressed(stored, inputs != "half")
     if chosen is None:
-        raise fields.error(
-            "input_activations", None, "static INT8 ones: 8-bit weights support no others"
-        )
+        raise fields.error("input_activations", None, "INT8 ones: 8-bit weights support no others")
     targets = _texts(fields, "targets")
     if not targets:
         raise fields.error("targets", targets, "names of modules or of their classes")
-    return ConfigGroup(Targets(targets, f"{fields.where}.targets"), weights, stored, chosen)
+    return ConfigGroup(Targets(targets, f"{fields.where}.targets"), weights, stored, chosen,
+                       inputs == "dynamic")  # fmt: skip
 
 
 def _check_stored(stored: Compressed, where: str) -> None:
@@ -180,18 +184,23 @@ def _check_stored(stored: Compressed, where: str) -> None:
     )
 
 
-def _integer_inputs(fields: Fields, weights: WeightArguments) -> bool:
-    """Whether inputs are INT8. FP8 ones stay FP16: nothing is rounded."""
+def _inputs(fields: Fields, weights: WeightArguments) -> Literal["half", "static", "dynamic"]:
+    """What inputs are: INT8 with a static scale or one by token, or FP16. FP8 ones stay FP16:
+    nothing is rounded."""
     if not fields.has("input_activations"):
-        return False
+        return "half"
     inputs = _object(fields.raw("input_activations")[1], f"{fields.where}.input_activations")
     if _kind_of(inputs) == "float":
         _eight_bits(inputs)
-        return False
+        return "half"
     if weights.kind == "float":
         raise inputs.error("type", "int", "float, as the weights")
-    _static(inputs)
-    return True
+    if inputs.raw("dynamic", False)[1] is not True:
+        _static(inputs)
+        return "static"
+    _eight_bits(inputs)
+    inputs.choice("strategy", "token", {"token": "token"})
+    return "dynamic"
 
 
 def _weights(fields: Fields) -> WeightArguments:
@@ -251,8 +260,7 @@ def _static(fields: Fields) -> None:
     _integers(fields)
     if fields.raw("dynamic", False)[1] is not False:
         raise fields.error(
-            "dynamic", fields.raw("dynamic")[1], "false: scales are static here; calibrate the"
-            " model it was made of with lora quantize"
+            "dynamic", fields.raw("dynamic")[1], "false: scales are static here"
         )  # fmt: skip
     fields.choice("strategy", "tensor", {"tensor": "tensor"})
 

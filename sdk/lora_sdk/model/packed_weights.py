@@ -45,7 +45,7 @@ class CompressedMatrix:
         self._bytes = group.stored == NIBBLES_IN_BYTES  # 4-bit values, a byte each
         rows = source.file_shape[0 if source.layout == "oi" else 1]
         used = self._check_int4(rows) if form.four_bit else self._check_int8(rows)
-        if form.integer:
+        if form.static:
             files.check(self._name("input_scale"), FLOATS, (1,), ())
             used.append("input_scale")
             used += self._check_zero("input_zero_point", (1,))
@@ -139,7 +139,9 @@ class CompressedMatrix:
         return order
 
     def input_scale(self) -> np.float32:
-        """FP32 scale of the INT8 inputs."""
+        """FP32 static scale of the INT8 inputs; ModelError: there is none."""
+        if not self.format.static:
+            raise ModelError(f"{self._module}: has no static scale of its inputs")
         return self._files.scalar(self._name("input_scale"))
 
     def _name(self, part: str) -> str:

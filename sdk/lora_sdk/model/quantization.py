@@ -21,13 +21,17 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class MatrixFormat:
     """`kind` of a matrix's weights and activations, the name of a weight format, and its groups of
-    `group` weights along K (None where it has none). ModelError: an unknown kind or a group that no
-    weight block holds."""
+    `group` weights along K (None where it has none). `dynamic`: INT8 inputs have a scale per row,
+    which boards compute. ModelError: an unknown kind, a group that no weight block holds, or a
+    dynamic scale of inputs that are not INT8."""
 
     kind: str
     group: int | None = None
+    dynamic: bool = False
 
     def __post_init__(self) -> None:
+        if self.dynamic and not self.integer:
+            raise ModelError(f"dynamic scales of {self.kind} inputs; expected INT8 inputs")
         if self.group not in self.weights.groups:
             expected = " or ".join(map(str, self.weights.groups))
             raise ModelError(f"group {self.group} of {self.kind} weights; expected {expected}")
@@ -46,6 +50,11 @@ class MatrixFormat:
     def integer(self) -> bool:
         """Whether activations are quantized to INT8 before the matmul."""
         return self.weights.integer
+
+    @property
+    def static(self) -> bool:
+        """Whether INT8 inputs have a scale in the checkpoint."""
+        return self.integer and not self.dynamic
 
     @property
     def weight_type(self) -> int:
@@ -78,7 +87,8 @@ class MatrixFormat:
             raise ModelError(f"{name}: K is {k}; INT32 sums are exact up to {abi.MAX_INT8_K}")
 
     def __str__(self) -> str:
-        return self.kind if self.group is None else f"{self.kind} in groups of {self.group}"
+        groups = "" if self.group is None else f" in groups of {self.group}"
+        return f"{self.kind}{groups}{' with dynamic inputs' if self.dynamic else ''}"
 
 
 FP16 = MatrixFormat("fp16")
@@ -188,8 +198,8 @@ class AttentionScales:
 
 @dataclass(frozen=True)
 class ActivationScales:
-    """What lowering needs of a quantized checkpoint: the scale of each INT8 and W4A8 matrix's input
-    by canonical name, and attention's by layer (empty without INT8 attention)."""
+    """What lowering needs of a quantized checkpoint: the static scale of each INT8 and W4A8
+    matrix's input by canonical name, and attention's by layer (empty without INT8 attention)."""
 
     inputs: Mapping[str, np.float32] = field(default_factory=dict)
     attention: tuple[AttentionScales, ...] = ()
@@ -234,6 +244,6 @@ def unit_scales(config: ModelConfig) -> ActivationScales:
     if found is None:
         return ActivationScales()
     one = np.float32(1)
-    inputs = {name: one for name, format in found.formats.items() if format.integer}
+    inputs = {name: one for name, format in found.formats.items() if format.static}
     layers = config.layers if kv_of(config).static else 0
     return ActivationScales(inputs, (AttentionScales(one, one, one),) * layers)

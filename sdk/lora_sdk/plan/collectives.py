@@ -93,13 +93,17 @@ def _norm_heads(context: _Context, norm: ops.NormHeads) -> Iterator[Collective]:
 
 
 def _matmul(context: _Context, matmul: ops.Matmul) -> Iterator[Collective]:
-    """The gather of the row before a matmul. With S-LoRA the gather of h follows: each board's
+    """The gather of the row before a matmul, and before it that of its maxima if boards quantize
+    their own columns by a scale of the whole row. With S-LoRA the gather of h follows: each board's
     ranks of all the matmul's tensors."""
     config, adapters = context.config, context.adapters
     axis, unit = matmul.source.axes[0], abi.UNIT_COLUMNS
     if matmul.gather:
         share = config.head_dim if axis == "heads" else unit
         size = element_bytes(config, matmul, adapters)
+        if size == 1 and matmul_format(config, matmul).dynamic:
+            what = f"{matmul.name} maxima"
+            yield Collective(what, context.boards, 1, 1, FP32_BYTES, matmul.selected)
         yield Collective(matmul.name, ops.width(config, axis), share, unit, size, matmul.selected)
     if matmul.layer is not None and adapters is not None and adapters.sharded:
         ranks = adapters.share(context.boards) * len(matmul.outputs)

@@ -49,10 +49,10 @@ def _check_shared(config: ModelConfig, block: Block) -> None:
     for first, *others in block.inputs.values():
         for other in others:
             one, two = matmul_format(config, first), matmul_format(config, other)
-            if one.integer != two.integer:
+            if (one.integer, one.dynamic) != (two.integer, two.dynamic):
                 raise ModelError(
                     f"{other.name}: is {two}, but {first.name}, which reads the same row, is "
-                    f"{one}; expected INT8 inputs of both or of neither"
+                    f"{one}; expected INT8 inputs of both or of neither, with the same scales"
                 )
 
 

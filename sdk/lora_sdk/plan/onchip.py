@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lora_host import abi
 from lora_sdk.model import block
 from lora_sdk.model import operations as ops
-from lora_sdk.model.quantization import kv_of
+from lora_sdk.model.quantization import MatrixFormat, kv_of
 from lora_sdk.plan.formats import act_order, matmul_format
 from lora_sdk.plan.partition import Share, local_columns
 from lora_sdk.plan.tensors import FP16_BYTES, FP32_BYTES, padded
@@ -54,6 +54,14 @@ def row_strides(config: ModelConfig, share: Share, adapter_columns: int = 0) -> 
     return strides
 
 
+def input_bytes(form: MatrixFormat, k: int) -> int:
+    """Bytes of a row of a matmul's input: K values and, of dynamic ones, what lies behind them
+    (struct lora_row_scale)."""
+    if form.dynamic:
+        return padded(k) + abi.dtype("row_scale").itemsize
+    return k * (1 if form.integer else FP16_BYTES)
+
+
 def eight(buffer: str) -> str:
     """Name of the INT8 copy of `buffer`."""
     return f"{buffer}8"
@@ -67,12 +75,12 @@ def _columns(config: ModelConfig, share: Share, buffer: ops.Buffer) -> int:
 
 
 def _of_matmul(config: ModelConfig, share: Share, matmul: ops.Matmul) -> Iterator[Copy]:
-    """Its input in INT8, and in another order."""
-    integer = matmul_format(config, matmul).integer
-    if integer:
-        yield eight(matmul.source.name), padded(matmul.k)
+    """Its input in INT8, with the rows' own scales if there are any, and in another order."""
+    form = matmul_format(config, matmul)
+    if form.integer:
+        yield eight(matmul.source.name), padded(input_bytes(form, matmul.k))
     if act_order(config, matmul):
-        yield "permuted", padded(matmul.k * (1 if integer else FP16_BYTES))
+        yield "permuted", padded(input_bytes(form, matmul.k))
 
 
 def _of_kv(config: ModelConfig, share: Share, store: ops.StoreKv) -> Iterator[Copy]:

@@ -185,7 +185,10 @@ def _matmul(at: _Context, matmul: ops.Matmul) -> Iterator[TableSpec]:
         parts = tuple(Part(f"{p.tensor}.bias", p.start, p.stop) for p in spec.parts)
         yield TableSpec(spec.bias, "bias", 1, parts)
     if spec.permutation is not None:
-        whole = (Part(spec.parts[0].tensor, 0, spec.k),)
+        moved = spec.k  # bytes of a dynamic INT8 row: its scale moves, too
+        if spec.format.dynamic:
+            moved = padded(spec.k) + abi.dtype("row_scale").itemsize
+        whole = (Part(spec.parts[0].tensor, 0, moved),)
         yield TableSpec(spec.permutation, "permutation", 1, whole, FP32_BYTES)
 
 

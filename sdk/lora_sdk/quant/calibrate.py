@@ -186,7 +186,8 @@ class LayerCalibration:
         hessian = (x.T @ x) / np.float32(len(x))
         found = round_weights(np.ascontiguousarray(w), self._recipe, hessian)
         self.result.modules[module.name] = found
-        if self._recipe.integer and module.parts[0] not in self.result.inputs:
+        static = self._recipe.integer and not self._recipe.dynamic
+        if static and module.parts[0] not in self.result.inputs:
             names = self._roles[role]
             scale = input_scale(x, np.square(self._joined(names)).sum(axis=1))
             self.result.inputs |= dict.fromkeys(names, scale)

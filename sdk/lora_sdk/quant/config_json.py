@@ -31,11 +31,11 @@ def quantized_config(values: dict[str, Any], config: ModelConfig, recipe: Recipe
 def quantization_config(config: ModelConfig, recipe: Recipe) -> dict[str, Any]:
     """The quantization_config in compressed-tensors' format."""
     kind = "Conv1D" if _query(config).layout == "io" else "Linear"
-    groups = {"group_0": _group([kind], _layer_weights(recipe), recipe.weights)}
+    groups = {"group_0": _group([kind], _layer_weights(recipe), recipe.weights, recipe)}
     ignore = [] if config.embed_dim == config.hidden else _projections(config)
     if recipe.head == "w8":
         groups["group_1"] = _group(
-            [f"re:{re.escape(head_module(config))}$"], _weights(INT8.bits, "channel"), INT8
+            [f"re:{re.escape(head_module(config))}$"], _weights(INT8.bits, "channel"), INT8, recipe
         )
     else:
         ignore.append(head_module(config))
@@ -67,11 +67,14 @@ def _weights(bits: int, strategy: str) -> dict[str, Any]:
     return {**_STATIC, "num_bits": bits, "strategy": strategy}
 
 
-def _group(targets: list[str], weights: dict[str, Any], form: WeightFormat) -> dict[str, Any]:
+def _group(
+    targets: list[str], weights: dict[str, Any], form: WeightFormat, recipe: Recipe
+) -> dict[str, Any]:
+    inputs = dict(_BY_TOKEN if recipe.dynamic else _STATIC)
     return {
         "targets": targets,
         "weights": weights,
-        "input_activations": dict(_STATIC) if form.integer else None,
+        "input_activations": inputs if form.integer else None,
         "output_activations": None,
         "format": form.compressed[0].format,
     }

@@ -29,9 +29,10 @@ def dequantized(checkpoint: Checkpoint, name: str) -> F32:
     return np.ascontiguousarray(wide.T)
 
 
-def round_to(x: F32, scale: np.float32) -> F32:
-    """INT8 values of x as FP32: clamp(rint(x/scale), -127, 127)."""
-    inverse = np.float32(1) / scale
+def round_to(x: F32, scale: np.float32 | F32) -> F32:
+    """INT8 values of x as FP32: clamp(rint(x/scale), -127, 127), 0 where the scale is 0."""
+    with np.errstate(divide="ignore"):
+        inverse = np.where(scale > 0, np.float32(1) / scale, np.float32(0))
     steps: F32 = np.clip(np.rint(x * inverse), -LIMIT, LIMIT)
     return steps
 
@@ -63,7 +64,10 @@ class DenseOperations:
     def linear(self, x: F32, name: str) -> F32:
         """x @ W + bias; with integer inputs, x is rounded first."""
         form = _format(self.checkpoint, name)
-        if self.rounded and form.integer:
+        if self.rounded and form.dynamic:
+            scales = np.abs(x).max(axis=1, keepdims=True) / LIMIT
+            y = (round_to(x, scales) @ self._matrices[name]) * scales
+        elif self.rounded and form.integer:
             scale = self.checkpoint.input_scale(name)
             y = (round_to(x, scale) @ self._matrices[name]) * scale
         else:

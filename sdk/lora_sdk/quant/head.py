@@ -1,5 +1,4 @@
-"""lm_head and the norm before it: 8 bits per output channel with static INT8 inputs, or
-unchanged."""
+"""lm_head and the norm before it: 8 bits per output channel with INT8 inputs, or unchanged."""
 
 from __future__ import annotations
 
@@ -42,8 +41,12 @@ def head_tensors(
             s = _divisor(x, w)
             x, w = x / s, w * s
             norm = {name: _divided(name, vector, s, config) for name, vector in norm.items()}
-        tensors, error = _rounded(x, w, head_module(config))
+        module = head_module(config)
+        tensors, error = _rounded(x, w, module)
         found |= tensors
+        if not recipe.dynamic:
+            scale = input_scale(x, np.square(w).sum(axis=0))
+            found[f"{module}.input_scale"] = np.array([scale], np.float32)
     elif not config.tied:
         found[f"{head_module(config)}.weight"] = np.ascontiguousarray(checkpoint.matrix(NAME).T)
     if checkpoint.has(f"{NAME}.bias"):
@@ -81,9 +84,6 @@ def _rounded(x: F32, w: F32, module: str) -> tuple[Tensors, dict[str, float]]:
     parts = [round_head(w[i : i + CHUNK], importance) for i in range(0, len(w), CHUNK)]
     chunks = [part.tensors(module) for part in parts]
     found: Tensors = {name: np.concatenate([c[name] for c in chunks]) for name in chunks[0]}
-    found[f"{module}.input_scale"] = np.array(
-        [input_scale(x, np.square(w).sum(axis=0))], np.float32
-    )
     lost = sum(
         float((np.square(part.weights() - w[i * CHUNK : (i + 1) * CHUNK]) * importance).sum())
         for i, part in enumerate(parts)

@@ -14,17 +14,20 @@ from lora_sdk.model.weight_formats import GROUPS, WeightFormat, of_scheme, schem
 
 HeadKind = Literal["fp16", "w8"]
 Method = Literal["gptq", "nearest"]
+Activations = Literal["static", "dynamic"]
 SCHEMES = schemes()
 HEADS: tuple[HeadKind, ...] = get_args(HeadKind)
 METHODS: tuple[Method, ...] = get_args(Method)
+ACTIVATIONS: tuple[Activations, ...] = get_args(Activations)
 
 
 @dataclass(frozen=True)
 class Recipe:
     """`group`: size along K of a group of 4-bit weights. `symmetric`: without zero points. `head`:
     format of lm_head's weights. `kv`: format of the KV cache. `method`: rounding with error
-    compensation or to nearest. `smooth`: whether inputs are smoothed first. RequestError: a value
-    out of range."""
+    compensation or to nearest. `smooth`: whether inputs are smoothed first. `activations`: INT8
+    inputs have a static scale each, or one per row that boards compute. RequestError: a value out
+    of range."""
 
     scheme: str
     group: int = 128
@@ -33,6 +36,7 @@ class Recipe:
     kv: KvKind = "int8"
     method: Method = "gptq"
     smooth: bool = True
+    activations: Activations = "static"
 
     def __post_init__(self) -> None:
         for name, value, allowed in (
@@ -41,10 +45,15 @@ class Recipe:
             ("lm_head", self.head, HEADS),
             ("KV cache", self.kv, KV_KINDS),
             ("method", self.method, METHODS),
+            ("activations", self.activations, ACTIVATIONS),
         ):
             if value not in allowed:
                 expected = ", ".join(map(str, allowed))
                 raise RequestError(f"{name} {value!r}; expected one of {expected}")
+        if self.dynamic and not self.integer:
+            raise RequestError(
+                f"activations dynamic: those of {self.scheme} are FP16; use w8a8 or w4a8"
+            )
 
     @property
     def weights(self) -> WeightFormat:
@@ -60,6 +69,11 @@ class Recipe:
     def four_bit(self) -> bool:
         """Whether the layers' weights have 4 bits."""
         return self.weights.bits == 4
+
+    @property
+    def dynamic(self) -> bool:
+        """Whether INT8 inputs have a scale per row."""
+        return self.activations == "dynamic"
 
     @property
     def integer(self) -> bool:

@@ -224,6 +224,21 @@ def quantize_heads(x: F16, head_dim: int) -> tuple[NDArray[np.int8], F16]:
     return values.astype(np.int8).reshape(x.shape), scales
 
 
+def largest(x: F16) -> F32:
+    """The largest magnitude of each row, FP32 [rows]; NaN left out."""
+    found: F32 = np.nanmax(np.abs(x.astype(np.float32)), axis=1)
+    return found
+
+
+def quantize_rows(x: F16, top: F32) -> tuple[NDArray[np.int8], F32]:
+    """INT8 [rows, columns] of rows whose largest magnitude is `top` FP32 [rows], and their scales
+    FP32 [rows]."""
+    inverse = np.divide(np.float32(127), top, out=np.zeros_like(top), where=top != 0)
+    values = np.clip(np.rint(x.astype(np.float32) * inverse[:, None]), -127, 127)
+    scales: F32 = top * (np.float32(1) / np.float32(127))
+    return values.astype(np.int8), scales
+
+
 def bfloat16(x: F32) -> F32:
     """Positive values of at most 2^24 rounded to eight significant bits, ties to even."""
     mantissa, exponent = np.frexp(x.astype(np.float64))

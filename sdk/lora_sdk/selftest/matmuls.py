@@ -71,20 +71,29 @@ def _matmul(site: Site, bias: bool) -> Case:
     return Case((command,), placed, (step,))
 
 
-def _int8_matmul(site: Site) -> Case:
-    """Exact sums, one scale per column, then the bias."""
+def _int8_matmul(site: Site, by_row: bool = False) -> Case:
+    """Exact sums, one scale per column, one per row if `by_row`, then the bias."""
     x = site.random(1).integers(-127, 128, (ROWS, K), np.int8)
     w = site.random(2).integers(-127, 128, (K, N), np.int8)
     scale = site.random(3).uniform(1e-6, 1e-4, N).astype(np.float32)
     b = site.half((N,), 1.0, 4)
     sums = (x.astype(np.int64) @ w.astype(np.int64)).astype(np.float32)
-    y = (sums * scale + b.astype(np.float32)).astype(np.float16)
+    own = np.ones((ROWS, 1), np.float32)
+    if by_row:  # in the line behind the columns, after the boards' maxima
+        own = site.random(5).uniform(0.25, 4, (ROWS, 1)).astype(np.float32)
+        behind = np.zeros(ROWS, abi.dtype("row_scale"))
+        behind["scale"] = own[:, 0]
+        rows = np.zeros((ROWS, -(-K // abi.LINE_BYTES) * abi.LINE_BYTES), np.int8)
+        rows[:, :K] = x
+        x = np.hstack([rows, behind.view(np.int8).reshape(ROWS, -1)])
+    y = ((sums * scale) * own + b.astype(np.float32)).astype(np.float16)
     command = Matrix(
         what="matmul", bank_first=site.banks.start, bank_count=len(site.banks), merge=MERGE,
         weight_line=WEIGHTS // abi.LINE_BYTES, first=FIRST, x_bank=site.control,
         y_bank=site.control, k=K, n=N, x_offset=result_offset(0), x_stride=STRIDE,
         y_offset=result_offset(1), y_stride=STRIDE, weight_type=INT8.weight_type(None),
         bias_bank=site.banks.start, bias_line=TABLES // abi.LINE_BYTES,
+        flags=abi.FLAG_ROW_SCALES if by_row else 0,
     )  # fmt: skip
     lines = scale.tobytes().ljust(-(-4 * N // abi.LINE_BYTES) * abi.LINE_BYTES, b"\0")
     table = Bytes(site.banks.start, TABLES, lines + b.tobytes())
@@ -150,6 +159,12 @@ TESTS = (
     Test("MPU", "matmul, FP16 with bias", lambda site: _matmul(site, True)),
     Test("MPU", "matmul, FP32", lambda site: _matmul(site, False)),
     Test("MPU", "matmul, INT8", _int8_matmul, weights=INT8.overlay_weights),
+    Test(
+        "MPU",
+        "matmul, INT8 with scales of rows",
+        lambda site: _int8_matmul(site, by_row=True),
+        weights=INT8.overlay_weights,
+    ),
     Test("MPU", "attention", _attention),
     Test("MPU", "attention, ALiBi", lambda site: _attention(site, abi.SLOPE_DISTANCE)),
     Test("MPU", "attention, ALiBi in BF16", lambda site: _attention(site, abi.SLOPE_BF16_POSITION)),

@@ -32,6 +32,8 @@ from .bench import (
 from .moves import SLOT, STRIDE, move_in, move_out, operand, result_offset
 
 Array = NDArray[Any]
+Results = tuple[tuple[int, int, Array, str], ...]
+"""(operand on-chip, operand of the results, rows, what) of each."""
 COLUMNS = 300
 EPS = 1e-5
 SECOND_TABLE = TABLES + 0x10000
@@ -285,6 +287,42 @@ def _quantize_heads(site: Site) -> Case:
     return Case(commands, (operand(site, 0, x),), (StepCase(expected, kv_ops=begin()),))
 
 
+def _row_max(site: Site) -> Case:
+    """The largest magnitude, NaN left out; the other boards' stay."""
+    x = site.half((ROWS, COLUMNS), 40.0)
+    x[0, 5], x[1, 7] = np.nan, -500
+    scales = site.random(1).uniform(0, 9, (ROWS, 16)).astype(np.float32)
+    y = scales.copy()
+    y[:, 2] = answers.largest(x)
+    return _row_scaled(site, abi.VEC_ROW_MAX, x, scales, first=2, results=((1, 3, y, "maxima"),))
+
+
+def _quantize_row(site: Site) -> Case:
+    """By the largest of the boards' maxima. A row of zeros has scale 0."""
+    x = site.half((ROWS, COLUMNS), 40.0)
+    x[1] = 0
+    scales = np.zeros((ROWS, 16), np.float32)
+    scales[:, 1] = answers.largest(x)  # boards' shares; this one's first
+    scales[0, 2] = 2 * scales[0, 1]
+    y = scales.copy()
+    values, y[:, abi.MAX_BOARDS] = answers.quantize_rows(x, scales[:, :4].max(axis=1))
+    results = ((1, 3, y, "scales"), (2, 4, values, "values"))
+    return _row_scaled(site, abi.VEC_QUANTIZE_ROW, x, scales, first=0, results=results)
+
+
+def _row_scaled(site: Site, op: int, x: Array, scales: Array, first: int, results: Results) -> Case:
+    """An operation of four boards' rows with scales of their own (struct lora_row_scale)."""
+    command = Vector(
+        what="operation", op=op, columns=COLUMNS, extra=4, first=first, x_offset=0, x_stride=STRIDE,
+        z_offset=SLOT, z_stride=STRIDE, y_offset=2 * SLOT, y_stride=STRIDE,
+    )  # fmt: skip
+    moves = tuple(move_out(site, at, to, rows.nbytes // ROWS) for at, to, rows, _ in results)
+    expected = tuple(operand(site, to, rows, what) for _, to, rows, what in results)
+    loads = tuple(move_in(site, i, rows.nbytes // ROWS) for i, rows in enumerate((x, scales)))
+    placed = operand(site, 0, x), operand(site, 1, scales)
+    return Case((*loads, command, *moves), placed, (StepCase(expected, kv_ops=begin()),))
+
+
 def _permute(site: Site) -> Case:
     x = site.half((ROWS, COLUMNS))
     order = site.random(1).permutation(COLUMNS).astype(np.uint32)
@@ -294,7 +332,9 @@ def _permute(site: Site) -> Case:
 
 
 HALF = FP16.weights.overlay_weights
-WEIGHTS_OF = {abi.VEC_QUANTIZE: INT8.overlay_weights}
+WEIGHTS_OF = dict.fromkeys(
+    (abi.VEC_QUANTIZE, abi.VEC_ROW_MAX, abi.VEC_QUANTIZE_ROW), INT8.overlay_weights
+)
 """Matmuls that require the operation: an overlay without them need not have it."""
 OPERATIONS: dict[int, Test] = {
     op: Test("VFU", what, make, weights=WEIGHTS_OF.get(op, HALF))
@@ -331,6 +371,8 @@ OPERATIONS: dict[int, Test] = {
         (abi.VEC_SCALE, "scaled logits", _scale),
         (abi.VEC_SOFTCAP, "capped logits", _softcap),
         (abi.VEC_GEGLU, "GeGLU", _geglu),
+        (abi.VEC_ROW_MAX, "max of a row", _row_max),
+        (abi.VEC_QUANTIZE_ROW, "quantizing by row", _quantize_row),
     )
 }
 """The test of each operation."""

@@ -26,6 +26,7 @@ from lora_sdk.model.operations import (
     StoreKv,
     row,
 )
+from lora_sdk.plan.formats import matmul_format
 
 if TYPE_CHECKING:
     from lora_sdk.model.spec import ModelConfig
@@ -38,7 +39,7 @@ def command_count(
     config: ModelConfig, boards: int, integer: bool, adapter: AdapterUse | None = None
 ) -> int:
     """Commands that units run in one step. `integer`: INT8 inputs, quantized before each use."""
-    counter = _Counter(boards, integer, adapter)
+    counter = _Counter(config, boards, integer, adapter)
     model = describe(config)
     return (
         KV_COMMIT
@@ -49,7 +50,10 @@ def command_count(
 
 
 class _Counter:
-    def __init__(self, boards: int, integer: bool, adapter: AdapterUse | None) -> None:
+    def __init__(
+        self, config: ModelConfig, boards: int, integer: bool, adapter: AdapterUse | None
+    ) -> None:
+        self.config = config
         self.exchanges = 1 if boards > 1 else 0
         self.quantizes = 1 if integer else 0
         self.boards, self.adapter = boards, adapter
@@ -72,6 +76,8 @@ class _Counter:
 
     def matmul(self, matmul: Matmul) -> int:
         found = 1 + self.quantizes + (self.exchanges if matmul.gather else 0)
+        if matmul.gather and matmul_format(self.config, matmul).dynamic:
+            found += 1 + self.exchanges  # the max of a row
         if self.adapter is not None and matmul.layer is not None:
             found += 1 + (1 if self.adapter.gathered(self.boards, len(matmul.outputs)) else 0)
         return found

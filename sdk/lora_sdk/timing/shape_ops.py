@@ -29,6 +29,7 @@ from lora_sdk.model.operations import (
     row,
     width,
 )
+from lora_sdk.plan.formats import matmul_format
 from lora_sdk.timing import costs
 from lora_sdk.timing.adapter_ops import ADAPTER_BYTES, AdapterUse
 from lora_sdk.timing.machine import Machine
@@ -139,6 +140,8 @@ class _Builder:
         the same operator. B is block-diagonal if its columns are not the hidden ones."""
         what, k, n = matmul.short, matmul.k, self._columns(matmul)
         if matmul.gather:
+            if matmul_format(self.config, matmul).dynamic:
+                self.row_max(what, k)
             self.gather(f"gather {what}", k)
         self.matrix(what, k, n)
         if self.adapter is None or matmul.layer is None:
@@ -151,6 +154,13 @@ class _Builder:
             start = self.machine.start_cycles
             self.gather(f"gather {what} adapter", values, ADAPTER_BYTES, start)
         self._factor(f"{what} adapter B", self.adapter.up_ranks(self.boards, blocked_b), n, 0.0)
+
+    def row_max(self, what: str, k: int) -> None:
+        """A pass over the board's columns for the max of a row, and the exchange of boards'
+        maxima; quantizing itself is included in what writes the row."""
+        columns = math.ceil(k / self.boards)
+        cycles = costs.vector_cycles(self.machine, self.rows, columns, 1)
+        self._norm(f"max of {what}", cycles, exchanged=True)
 
     def _columns(self, matmul: Matmul) -> int:
         """Number of columns on the board with the largest share."""

@@ -48,6 +48,9 @@ VECTOR_COSTS: dict[int, VectorCost] = {
     abi.VEC_SCALE: VectorCost(),
     abi.VEC_SOFTCAP: VectorCost(2),  # tanh is made of an exponential and a quotient
     abi.VEC_GEGLU: VectorCost(),
+    abi.VEC_ROW_MAX: VectorCost(),
+    # FP32 divisions, one a row, are no faster than a norm's root and division
+    abi.VEC_QUANTIZE_ROW: VectorCost(1, lambda machine: machine.rest_cycles),
 }
 
 
