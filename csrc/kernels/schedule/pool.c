@@ -13,12 +13,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "contention.h"
 #include "lora/float_mode.h"
 
 #define MAX_ITEMS 0xffffu       /* of one ticket */
 #define SPIN_NS 300000          /* longer than what a host does between two steps */
 #define SPINS_BETWEEN 64        /* looks between two at the clock */
-#define LOOKS_BEFORE_YIELD 4096 /* some 100 us */
+#define LOOKS_BEFORE_SLEEP 4096 /* some 100 us */
 #define NO_CPU (-1)
 #define LINE 64 /* words that different threads write lie on lines of their own */
 
@@ -30,6 +31,7 @@ struct worker {
     pthread_t handle;
     uint32_t thread;
     int cpu; /* where it stays, NO_CPU: anywhere */
+    struct thread_time time;
 };
 
 struct lora_pool {
@@ -37,6 +39,7 @@ struct lora_pool {
     pool_task task; /* of the run that the ticket names: they come with its line */
     void *context;
     _Alignas(LINE) _Atomic uint32_t unfinished; /* items that no worker has done */
+    atomic_bool caller_sleeps;
     _Alignas(LINE) _Atomic uint32_t sleepers;
     atomic_bool ending;
     atomic_int caller_cpu, spare_cpu; /* spare: no worker stays there, the caller should */
@@ -47,7 +50,9 @@ struct lora_pool {
     bool placed;                              /* workers stay on CPUs of their own */
     pid_t owner;                              /* a forked child has the pool without its threads */
     pthread_mutex_t lock;
-    pthread_cond_t wake;
+    pthread_cond_t wake, admitted, finished;
+    struct contention contention;
+    struct thread_time time; /* the caller's */
     struct worker workers[LORA_POOL_THREADS];
 };
 
@@ -105,14 +110,30 @@ static uint64_t take_items(struct lora_pool *pool, uint32_t thread, uint32_t *do
     return ticket;
 }
 
+static void broadcast(struct lora_pool *pool, pthread_cond_t *condition) {
+    pthread_mutex_lock(&pool->lock);
+    pthread_cond_broadcast(condition);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+/* The caller says that it sleeps, then reads the count. So one of the two sees the other. */
+static void finish(struct lora_pool *pool, uint32_t done) {
+    atomic_fetch_sub(&pool->unfinished, done);
+    if (atomic_load(&pool->caller_sleeps)) broadcast(pool, &pool->finished);
+}
+
 /* A worker's share of a run. */
 static uint64_t work(struct lora_pool *pool, uint32_t thread) {
     uint32_t done = 0;
     busy = true;
     uint64_t ticket = take_items(pool, thread, &done);
     busy = false;
-    if (done) atomic_fetch_sub(&pool->unfinished, done);
+    if (done) finish(pool, done);
     return ticket;
+}
+
+static bool takes_part(const struct worker *self) {
+    return self->thread <= contention_active(&self->pool->contention);
 }
 
 /* Returns the ticket once it differs from `seen`, or after a while `seen`. */
@@ -126,32 +147,47 @@ static uint64_t spin_for_work(struct worker *self, uint64_t seen) {
             if (ticket != seen) return ticket;
             pass_time(pool, self->thread);
         }
-    } while (!atomic_load(&pool->ending) && now_ns() - since < SPIN_NS);
+    } while (!atomic_load(&pool->ending) && takes_part(self) && now_ns() - since < SPIN_NS);
     return seen;
 }
 
 /* A sleeper counts itself, then reads the ticket. The caller publishes the ticket, does its first
  * item, then reads the count of sleepers. So one of them sees the other. A sleeper that wakes after
  * the work was done spins on: more work follows soon. */
-static void sleep_for_work(struct lora_pool *pool, uint64_t seen) {
+static void sleep_for_work(struct worker *self, uint64_t seen) {
+    struct lora_pool *pool = self->pool;
     pthread_mutex_lock(&pool->lock);
     atomic_fetch_add(&pool->sleepers, 1);
     while (atomic_load(&pool->ticket) == seen && !atomic_load(&pool->ending))
         pthread_cond_wait(&pool->wake, &pool->lock);
     atomic_fetch_sub(&pool->sleepers, 1);
     pthread_mutex_unlock(&pool->lock);
+    contention_look(&self->time);
+}
+
+/* Until this worker takes part again. No run wakes it. */
+static void stand_by(struct worker *self) {
+    struct lora_pool *pool = self->pool;
+    pthread_mutex_lock(&pool->lock);
+    while (!takes_part(self) && !atomic_load(&pool->ending))
+        pthread_cond_wait(&pool->admitted, &pool->lock);
+    pthread_mutex_unlock(&pool->lock);
+    contention_look(&self->time);
 }
 
 static void *worker_main(void *argument) {
     struct worker *self = argument;
     float_mode_set();
+    contention_look(&self->time);
     if (self->cpu != NO_CPU) stay_on(self->cpu);
     uint64_t seen = 0;
     while (!atomic_load(&self->pool->ending)) {
         uint64_t ticket = spin_for_work(self, seen);
-        if (ticket == seen) sleep_for_work(self->pool, seen);
+        if (!takes_part(self)) stand_by(self);
+        else if (ticket == seen) sleep_for_work(self, seen);
         keep_apart(self);
         seen = work(self->pool, self->thread);
+        contention_note(&self->pool->contention, &self->time);
     }
     return NULL;
 }
@@ -185,27 +221,29 @@ struct lora_pool *lora_pool_create(uint32_t threads) {
     atomic_init(&pool->caller_cpu, NO_CPU);
     atomic_init(&pool->spare_cpu, NO_CPU);
     atomic_init(&pool->idle_context, NULL);
+    atomic_init(&pool->caller_sleeps, false);
+    contention_init(&pool->contention);
+    pool->time = (struct thread_time){0};
     pool->threads = threads < LORA_POOL_THREADS ? threads : LORA_POOL_THREADS;
     pool->started = 0;
     pool->tried = pool->placed = false;
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->wake, NULL);
+    pthread_cond_init(&pool->admitted, NULL);
+    pthread_cond_init(&pool->finished, NULL);
     return pool;
-}
-
-static void wake_all(struct lora_pool *pool) {
-    pthread_mutex_lock(&pool->lock);
-    pthread_cond_broadcast(&pool->wake);
-    pthread_mutex_unlock(&pool->lock);
 }
 
 void lora_pool_free(struct lora_pool *pool) {
     if (!pool) return;
     atomic_store(&pool->ending, true);
     if (pool->tried && pool->owner != getpid()) return; /* what the parent's threads hold stays */
-    wake_all(pool);
+    broadcast(pool, &pool->wake);
+    broadcast(pool, &pool->admitted);
     for (uint32_t i = 0; i < pool->started; i++) pthread_join(pool->workers[i].handle, NULL);
     pthread_cond_destroy(&pool->wake);
+    pthread_cond_destroy(&pool->admitted);
+    pthread_cond_destroy(&pool->finished);
     pthread_mutex_destroy(&pool->lock);
     free(atomic_load(&pool->idle_context));
     free(pool);
@@ -240,16 +278,25 @@ static void start_workers(struct lora_pool *pool) {
     pool->placed = here >= 0 && usable_cpus() == pool->threads;
     atomic_store(&pool->spare_cpu, here);
     pool->owner = getpid();
+    contention_start(&pool->contention, pool->threads - 1);
     while (pool->started + 1 < pool->threads && start_worker(pool, pool->started)) pool->started++;
+    contention_start(&pool->contention, pool->started);
+    contention_look(&pool->time);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-/* Other threads run the last items. They end soon, unless they lost their CPU. */
+/* Other threads run the last items. They end soon, unless they lost their CPU: then the caller
+ * leaves its own to them. */
 static void wait_for_others(struct lora_pool *pool, uint32_t own) {
-    for (uint32_t looks = 0; atomic_load(&pool->unfinished) != own; looks++) {
-        if (looks < LOOKS_BEFORE_YIELD) pass_time(pool, 0);
-        else sched_yield();
+    for (uint32_t looks = 0; looks < LOOKS_BEFORE_SLEEP; looks++) {
+        if (atomic_load(&pool->unfinished) == own) return;
+        pass_time(pool, 0);
     }
+    pthread_mutex_lock(&pool->lock);
+    atomic_store(&pool->caller_sleeps, true);
+    while (atomic_load(&pool->unfinished) != own) pthread_cond_wait(&pool->finished, &pool->lock);
+    atomic_store(&pool->caller_sleeps, false);
+    pthread_mutex_unlock(&pool->lock);
 }
 
 /* Workers read it again and again: it is written when it changes. */
@@ -259,7 +306,7 @@ static void note_caller(struct lora_pool *pool) {
 }
 
 static void wake_sleepers(struct lora_pool *pool) {
-    if (atomic_load(&pool->sleepers)) wake_all(pool);
+    if (atomic_load(&pool->sleepers)) broadcast(pool, &pool->wake);
 }
 
 /* The caller owns the first item from the start and counts its own items itself. Before its work it
@@ -281,6 +328,14 @@ static void run_ticket(struct lora_pool *pool, uint32_t count, pool_task task, v
     take_items(pool, 0, &own);
     busy = false;
     wait_for_others(pool, own);
+    contention_note(&pool->contention, &pool->time);
+}
+
+/* No worker takes part. */
+static void run_alone(uint32_t count, pool_task task, void *context) {
+    busy = true;
+    for (uint32_t i = 0; i < count; i++) task(context, i, 0);
+    busy = false;
 }
 
 struct part { /* of a run with more items than a ticket has */
@@ -294,12 +349,22 @@ static void run_part(void *context, uint32_t item, uint32_t thread) {
     part->task(part->context, part->first + item, thread);
 }
 
+static void admit(struct lora_pool *pool) {
+    contention_look(&pool->time);
+    broadcast(pool, &pool->admitted);
+}
+
 void lora_pool_run(struct lora_pool *pool, uint32_t count, pool_task task, void *context) {
     if (!pool || pool->threads < 2 || count < 2 || busy) {
         for (uint32_t i = 0; i < count; i++) task(context, i, 0);
         return;
     }
     if (!pool->tried) start_workers(pool);
+    if (contention_decide(&pool->contention)) admit(pool);
+    if (!contention_active(&pool->contention)) {
+        run_alone(count, task, context);
+        return;
+    }
     struct part part = {task, context, 0};
     while (count - part.first > MAX_ITEMS) {
         run_ticket(pool, MAX_ITEMS, run_part, &part);
