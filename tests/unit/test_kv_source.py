@@ -47,6 +47,9 @@ class Known:
             raise TransportError("the worker is gone")
         return self.bench.cache.length(sequence)
 
+    def logits(self, sequence: int) -> None:
+        """Its sequences are computed to the end by the boards."""
+
 
 class Driven(Bench):
     def __init__(self, steps: int, fails: bool = False) -> None:

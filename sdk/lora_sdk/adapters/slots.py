@@ -82,7 +82,11 @@ class AdapterSlots:
             raise AdapterError(f"adapter name {name!r}: expected printable text")
         if name in self._loaded:
             raise AdapterError(f"adapter {name!r} is loaded already; unload it first")
-        weights = load_adapter_weights(path, self._plan.config, scale)
+        return self.add(name, load_adapter_weights(path, self._plan.config, scale))
+
+    def add(self, name: str, weights: AdapterWeights) -> AdapterInfo:
+        """Take an adapter that was read already. AdapterError if its rank or sharding is not
+        possible here."""
         if weights.rank > self._plan.adapters.max_rank:
             raise AdapterError(
                 f"adapter {name!r}: rank {weights.rank}, the slots take at most "
@@ -143,6 +147,10 @@ class AdapterSlots:
     def digest(self, name: str) -> bytes:
         """SHA-256 of what the adapter changes: of its images for the boards."""
         return self._get(name).digest
+
+    def weights(self, name: str) -> AdapterWeights:
+        """What `add` takes for other boards."""
+        return self._get(name).weights
 
     def check(self, name: str) -> None:
         """AdapterError if no adapter of that name is loaded."""

@@ -19,7 +19,7 @@ MODEL_FLAGS = (
     *("overlay", "kernels", "threads", "context", "kv"),
 )
 """Fields of EngineOptions that select the model and the boards."""
-RUN_FLAGS = (*MODEL_FLAGS, "max_sequences", "prefix_cache", "recovery", "spares")
+RUN_FLAGS = (*MODEL_FLAGS, "max_sequences", "prefix_cache", "recovery", "spares", "prefill")
 """Fields of EngineOptions of commands that run requests."""
 
 

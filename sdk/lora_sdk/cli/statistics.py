@@ -43,7 +43,7 @@ class Statistics:
         self._modelled = engine.model_time()
 
     def trace(self, file: Path, quiet: bool) -> None:
-        """Write the modelled times of the steps to a trace file."""
+        """Write the modelled times of the boards' steps to a trace file."""
         assert self._modelled is not None  # `model` came first
         dropped = self._modelled.write_trace(file)
         if not quiet:
@@ -117,9 +117,16 @@ class Statistics:
         if engine.speculation is not None:
             for line in engine.speculation.lines():
                 self._line(f"measured: {line}")
+        use = engine.prefill_use
+        if use is not None:
+            self._line(
+                f"prefill: {use.prompts} prompts of {use.tokens} tokens computed by {use.worker}"
+            )
         if self._modelled is not None:
             for line in self._modelled.lines():
                 self._line(line)
+            if use is not None and use.prompts:
+                self._line(f"not modelled: what {use.worker} computed, and its way to the boards")
 
     @staticmethod
     def _line(text: str) -> None:

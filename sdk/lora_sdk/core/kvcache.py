@@ -58,6 +58,7 @@ class KvCache:
         self._queue = HeaderQueue(max_ops)
         self._slots = SlotPool(max_scratch, self._queue)
         self._pool = PagePool(pages_for(max_scratch), page_count, self._queue)
+        self.losses = 0  # times that the boards have lost everything
         self._mapped: dict[tuple[int, int], int]  # the boards' page of (sequence, tile)
         self.prefixes = PrefixCache(self._pool)
         self._forget()
@@ -81,6 +82,7 @@ class KvCache:
         first = pages_for(self._slots.total)
         total = self._pool.total if page_count is None else page_count - first
         held = self.held_pages
+        self.losses += 1
         if held > total:
             raise RequestError(
                 f"the open sequences need {held} KV pages of {PAGE_POSITIONS} positions, the "
@@ -452,6 +454,7 @@ class KvCache:
         if owner.tokens or owner.rows or len(owner.pages) < pages_for(len(tokens)):
             raise RequestError(f"sequence {sequence} is not empty, or has too few pages")
         owner.tokens, owner.imported = list(tokens), kv
+        self.prefixes.note(owner)
         self._queue.add(KvOp.length(sequence, len(owner.tokens)))
 
     # --- rows -----------------------------------------------------------------------------------

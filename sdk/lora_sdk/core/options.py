@@ -12,6 +12,7 @@ from lora_host.errors import ModelError, RequestError
 from lora_sdk.arguments.describe import documented
 from lora_sdk.arguments.option import ArgumentError, check_options, option
 from lora_sdk.arguments.signature import named_arguments
+from lora_sdk.core.worker_name import parse_worker
 from lora_sdk.gguf.file import is_gguf
 from lora_sdk.model.hub import find_snapshot, is_hub_name
 from lora_sdk.model.kv_formats import KV_KINDS, KvKind
@@ -152,8 +153,18 @@ class EngineOptions:
         metavar="URI",
     )
 
+    prefill: str | None = option(
+        None,
+        help="who computes prompts: cpu, boards:N (emulated on this computer) or boards:URI,URI",
+        unset="the boards",
+        flags=("--prefill",),
+        metavar="WORKER",
+    )
+
     def __post_init__(self) -> None:
         check_options(self)
+        if self.prefill is not None:
+            parse_worker(self.prefill)
         if self.progress is not None and not callable(self.progress):
             expected = "a function of the bytes placed and the total bytes"
             raise ArgumentError("progress", self.progress, expected, optional=True)

@@ -13,6 +13,7 @@ from lora_host.errors import LoraError, RequestError
 from lora_sdk.adapters.slots import AdapterSlots
 from lora_sdk.arguments.signature import arguments_of
 from lora_sdk.core.kv_statistics import KvUse, PrefixCounts
+from lora_sdk.core.kv_transfer import KvTransfer
 from lora_sdk.core.kvcache import KvCache
 from lora_sdk.core.opening import open_model
 from lora_sdk.core.options import EngineOptions
@@ -27,6 +28,7 @@ from lora_sdk.engine.forward import forward
 from lora_sdk.engine.generator import Generator
 from lora_sdk.engine.greedy import BoardLoop, GreedyLoop
 from lora_sdk.engine.kv_api import KvApi
+from lora_sdk.engine.kv_source import OwnPrefill
 from lora_sdk.engine.prefix_source import PrefixSource
 from lora_sdk.engine.requests import OnDelta, Request
 from lora_sdk.engine.submission import (
@@ -40,6 +42,9 @@ from lora_sdk.engine.submission import (
 )
 from lora_sdk.engine.token_api import TokenApi
 from lora_sdk.engine.turns import Waiter
+from lora_sdk.engine.worker_source import LEAST_CACHED, WorkerSource
+from lora_sdk.prefill.job import PrefillUse
+from lora_sdk.prefill.opening import open_worker
 from lora_sdk.sampling import BeamSearchParams, SamplingParams
 from lora_sdk.spec.opening import open_speculation, with_taps
 from lora_sdk.text.tokenizer import Tokenizer
@@ -62,7 +67,7 @@ class Engine:
     @arguments_of(EngineOptions)
     def __init__(self, options: EngineOptions) -> None:
         """Open boards and place a model on them. Raises a LoraError that names the problem."""
-        options = with_taps(options)
+        options = _with_taps(options)
         self.model_path = options.folder
         self._loaded = open_model(options)
         plan, runner = self._loaded.plan, self._loaded.runner
@@ -89,6 +94,11 @@ class Engine:
             self._loaded.stack.close()
             raise
         self._prefixes = self._prefix_source(options)
+        try:
+            self._workers = self._worker_source(options)
+        except BaseException:
+            self._loaded.stack.close()
+            raise
         self._generator = Generator(
             self._stepper,
             self._cache,
@@ -96,7 +106,7 @@ class Engine:
             greedy,
             self._adapters,
             self._speculation,
-            self._prefixes,
+            self._workers or self._prefixes,
         )
         self._requests = RequestMaker(
             self.config, self.context, lambda: self.tokenizer, self._adapters.check
@@ -117,7 +127,18 @@ class Engine:
             return None
         quantization = self.config.quantization
         kind = "fp16" if quantization is None else quantization.kv
-        return PrefixSource(self._cache, kind, self._adapters.digest)
+        least = 0.0 if options.prefill is None else LEAST_CACHED
+        return PrefixSource(self._cache, kind, self._adapters.digest, least)
+
+    def _worker_source(self, options: EngineOptions) -> WorkerSource | None:
+        """None: every prompt is computed by the boards."""
+        worker = open_worker(options)
+        if worker is None:
+            return None
+        self._loaded.stack.callback(worker.close)
+        inner = self._prefixes or OwnPrefill(self._cache)
+        transfer = KvTransfer(self._loaded)
+        return WorkerSource(inner, worker, self._cache, transfer, self._adapters)
 
     def __enter__(self) -> Engine:
         return self
@@ -200,6 +221,11 @@ class Engine:
         """The KV cache's pages now, and what common prefixes have saved so far."""
         counts = PrefixCounts() if self._prefixes is None else self._prefixes.counts
         return self._cache.use(counts, self._generator.preempted)
+
+    @property
+    def prefill_use(self) -> PrefillUse | None:
+        """What the worker has computed so far, None without one."""
+        return None if self._workers is None else self._workers.use
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -378,3 +404,16 @@ class Engine:
     unload_adapter = forward("_adapter_api", AdapterApi.unload_adapter)
     adapters = forward("_adapter_api", AdapterApi.adapters)
     check_adapter = forward("_adapter_api", AdapterApi.check_adapter)
+
+
+def _with_taps(options: EngineOptions) -> EngineOptions:
+    """`with_taps`; RequestError for a draft that needs hidden states of prompts computed
+    elsewhere."""
+    found = with_taps(options)
+    drafts = found.speculation
+    if options.prefill is not None and drafts is not None and drafts.proposer == "eagle3":
+        raise RequestError(
+            f"prefill is {options.prefill!r}, but an eagle3 draft needs hidden states, which only "
+            "the boards return; use another proposer or no prefill"
+        )
+    return found

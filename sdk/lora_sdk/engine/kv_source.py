@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from lora_sdk.core.kvcache import KvCache
 
 
@@ -38,8 +41,13 @@ class KvSource(Protocol):
         """Open the sequence. RequestError if its pages are not free."""
 
     def computed(self, sequence: int) -> int | None:
-        """Committed positions of a sequence from `open`, fewer than its tokens; None while they are
-        still being fetched. LoraError if fetching failed."""
+        """Committed positions of a sequence from `open`; None while they are still being fetched.
+        Fewer than its tokens, unless `logits` has those of the last one. LoraError if fetching
+        failed."""
+
+    def logits(self, sequence: int) -> NDArray[np.float32] | None:
+        """FP32 [vocabulary] of the last token of a sequence whose tokens are all committed, once;
+        None for others."""
 
 
 class OwnPrefill:
@@ -59,3 +67,6 @@ class OwnPrefill:
     def computed(self, sequence: int) -> int | None:
         """See KvSource."""
         return self._cache.length(sequence)
+
+    def logits(self, sequence: int) -> None:
+        """See KvSource."""

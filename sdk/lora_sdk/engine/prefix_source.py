@@ -28,9 +28,15 @@ class PrefixSource:
     arrive together compute their common prefix once."""
 
     def __init__(
-        self, cache: KvCache, kv_kind: str, adapter_digest: Callable[[str], bytes]
+        self,
+        cache: KvCache,
+        kv_kind: str,
+        adapter_digest: Callable[[str], bytes],
+        least: float = 0.0,
     ) -> None:
-        """`adapter_digest`: digest of the weights of a loaded adapter, by its name."""
+        """`adapter_digest`: digest of the weights of a loaded adapter, by its name. Pages that hold
+        less than the part `least` of a sequence's tokens are not shared."""
+        self._least = least
         self._cache = cache
         self._kind = kv_kind.encode()
         self._adapter_digest = adapter_digest
@@ -48,6 +54,8 @@ class PrefixSource:
         tile = len(found)
         while not new.firm and self._waits_for(new, digests, tile):
             tile += 1
+        if not self._enough(new, tile):
+            return new.pages
         return max(0, new.pages - self._cache.prefixes.referenced(found) - (tile - len(found)))
 
     def open(self, new: NewSequence) -> int:
@@ -65,16 +73,26 @@ class PrefixSource:
         opened = self._opened[sequence]
         new, digests, count = opened.new, opened.digests, 0
         if not new.recompute:
-            found = self._cache.prefixes.pages(digests, new.tokens)
-            if self._waits_for(new, digests, len(found)):
+            known = tile = len(self._cache.prefixes.pages(digests, new.tokens))
+            while self._waits_for(new, digests, tile):
+                tile += 1
+            if tile > known and self._enough(new, tile):
                 return None
-            count = self._cache.adopt(sequence, digests, new.tokens)
+            if self._enough(new, known):
+                count = self._cache.adopt(sequence, digests, new.tokens)
             self._cache.limit_reserve(sequence, new.pages)
         self.counts.looked_up += len(new.tokens)
         self.counts.cached += count
         for digest in digests[1 + count // PAGE_POSITIONS :]:
             self._computing[digest] = opened
         return count
+
+    def _enough(self, new: NewSequence, tiles: int) -> bool:
+        """Whether so many full pages are worth sharing."""
+        return tiles * PAGE_POSITIONS >= self._least * len(new.tokens)
+
+    def logits(self, sequence: int) -> None:
+        """See KvSource."""
 
     def _digests(self, new: NewSequence) -> list[bytes]:
         adapter = b"" if new.adapter is None else self._adapter_digest(new.adapter)

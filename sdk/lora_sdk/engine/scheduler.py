@@ -16,6 +16,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from lora_host.errors import AdapterError, LoraError, RequestError
 from lora_sdk.core.kvcache import PAGE_POSITIONS, KvCache, pages_for
 from lora_sdk.engine.beams import BeamGroup, beam_samples
@@ -261,8 +264,10 @@ class Scheduler:
         """Max rows of the next step."""
         return min(self._row_limit, self._cache.free_slots)
 
-    def fetch(self) -> None:
-        """Poll the source for sequences that wait for K and V. A failure ends the request."""
+    def fetch(self) -> list[tuple[Track, NDArray[np.float32]]]:
+        """Poll the source for sequences that wait for K and V. A failure ends the request. Returns
+        those of which every token is computed, with the last one's logits, FP32 [vocabulary]."""
+        complete = []
         for track in [track for track in self.running if track.fetching]:
             try:
                 computed = self._source.computed(track.sequence)
@@ -272,7 +277,11 @@ class Scheduler:
                 continue
             if computed is not None:
                 track.computed, track.fetching = computed, False
-                track.request.note_cached(computed)
+                logits = self._source.logits(track.sequence)
+                track.request.note_cached(0 if logits is not None else computed)
+                if logits is not None:
+                    complete.append((track, logits))
+        return complete
 
     def plan(self) -> list[Slice]:
         """The slices of the next step, with at most `free_rows` rows in total."""

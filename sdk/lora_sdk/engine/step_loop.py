@@ -6,6 +6,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from lora_host.errors import LoraError, ModelError, RequestError, TransportError
 from lora_sdk.core.kvcache import KvCache
 from lora_sdk.core.results import Delta
@@ -84,7 +87,8 @@ class StepLoop:
     def _advance(self, one_step: bool) -> bool:
         self._cancel()
         self._admit()
-        self._scheduler.fetch()
+        for fetched in self._scheduler.fetch():
+            self._first_token(*fetched)
         if self._scheduler.idle:
             return False
         track = None if one_step else self._lone_track()
@@ -251,17 +255,32 @@ class StepLoop:
             self._note_prompt(track, result, rows, part)
             track.computed += chunk.count
             if track.beams is not None and not track.left:
-                self._after_beam(track, track.beams, result, part[-1])
+                assert result.logits is not None  # requested by this row
+                logits = result.logits[result.rows.index(part[-1])]
+                self._after_beam(track, track.beams, logits)
             elif not track.left:
                 for one in [track, *self._scheduler.fork(track)]:
                     self._emit(one, result, part[-1], rows[part[-1]])
         except LoraError as error:
             self._drop(track.request, error)
 
-    def _after_beam(self, track: Track, group: BeamGroup, result: StepResult, index: int) -> None:
+    def _first_token(self, track: Track, logits: NDArray[np.float32]) -> None:
+        """Go on after a prompt that was computed elsewhere, to its last token's logits."""
+        self._affected = [track.request]
+        try:
+            if track.beams is not None:
+                self._after_beam(track, track.beams, logits)
+                return
+            for one in [track, *self._scheduler.fork(track)]:
+                sample, prompt = one.sample, track.request.tokens
+                chosen = sample.sampler.choose(logits, track.computed, prompt, sample.output)
+                self._accept(one, *chosen)
+        except LoraError as error:
+            self._drop(track.request, error)
+
+    def _after_beam(self, track: Track, group: BeamGroup, logits: NDArray[np.float32]) -> None:
         """Once all beams of the group have run: continue the search, or end the request."""
-        assert result.logits is not None  # requested by this row
-        if not group.collect(track, result.logits[result.rows.index(index)]):
+        if not group.collect(track, logits):
             return
         group.advance()
         if group.search.ended:

@@ -1,0 +1,46 @@
+"""One prompt's K and V on their way from a worker into the pages of a sequence."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lora_sdk.core.kv_sequence import PAGE_POSITIONS, pages_for
+
+if TYPE_CHECKING:
+    from lora_sdk.core.kv_transfer import KvTransfer
+    from lora_sdk.core.kvcache import KvCache
+    from lora_sdk.prefill.job import Job, Part
+
+
+class Handover:
+    """Parts are written between steps, one a poll, so that other sequences decode meanwhile. The
+    sequence stays empty until all of them are on the boards and their checksums are right."""
+
+    def __init__(self, job: Job, sequence: int, cache: KvCache, transfer: KvTransfer) -> None:
+        """`sequence` is empty and has pages for all tokens of the job."""
+        self.job = job
+        self._sequence = sequence
+        self._cache = cache
+        self._transfer = transfer
+        self._losses = cache.losses
+
+    def advance(self) -> bool | None:
+        """Hand over what has come since the last call. True: the tokens are committed; False: the
+        worker failed, or the boards lost what was written; None: not yet. LoraError of the
+        boards."""
+        if self._cache.losses != self._losses:
+            return False
+        finished = self.job.done  # before looking for parts
+        if self.job.parts:
+            self._write(self.job.parts.popleft())
+        if not finished or self.job.parts:
+            return None
+        if self.job.error is not None or self.job.logits is None:
+            return False
+        self._cache.begin(self._sequence, self.job.tokens)
+        return True
+
+    def _write(self, part: Part) -> None:
+        first = part.first_position // PAGE_POSITIONS
+        pages = self._cache.pages(self._sequence)[first:][: pages_for(part.kv.positions)]
+        self._transfer.check(self._transfer.write(pages, part.kv, part.first_layer))

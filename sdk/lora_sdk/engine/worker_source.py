@@ -1,0 +1,126 @@
+"""K and V of prompts that a worker computes while the boards decode."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lora_host.errors import LoraError, RequestError
+from lora_sdk.engine.handover import Handover
+from lora_sdk.engine.kv_source import KvSource, NewSequence
+from lora_sdk.prefill.job import Job, JobAdapter, PrefillUse
+
+if TYPE_CHECKING:
+    from lora_sdk.adapters.slots import AdapterSlots
+    from lora_sdk.core.kv_transfer import KvTransfer
+    from lora_sdk.core.kvcache import KvCache
+    from lora_sdk.prefill.worker import Worker
+
+LEAST_CACHED = 0.5  # part of a prompt that the boards must hold to compute the rest themselves
+
+_log = logging.getLogger("lora_sdk.prefill")
+
+
+class WorkerSource:
+    """A KvSource before another one: prompts of which that one knows nothing go to the worker. If
+    the worker fails, the boards compute them."""
+
+    def __init__(
+        self,
+        inner: KvSource,
+        worker: Worker,
+        cache: KvCache,
+        transfer: KvTransfer,
+        adapters: AdapterSlots,
+    ) -> None:
+        self._inner = inner
+        self._worker = worker
+        self._cache = cache
+        self._transfer = transfer
+        self._adapters = adapters
+        self._opened: dict[int, NewSequence] = {}
+        self._handovers: dict[int, Handover] = {}
+        self._logits: dict[int, NDArray[np.float32]] = {}
+        self._logged = False
+        self.use = PrefillUse(worker.name)
+
+    def needs(self, new: NewSequence) -> int:
+        """See KvSource."""
+        return self._inner.needs(new)
+
+    def open(self, new: NewSequence) -> int:
+        """See KvSource."""
+        sequence = self._inner.open(new)
+        self._opened[sequence] = new
+        self._logits.pop(sequence, None)
+        for number, handover in list(self._handovers.items()):
+            if number == sequence or not handover.job.wanted():
+                del self._handovers[number]
+        return sequence
+
+    def computed(self, sequence: int) -> int | None:
+        """See KvSource."""
+        handover = self._handovers.get(sequence)
+        if handover is None:
+            count = self._inner.computed(sequence)
+            started = count == 0 and self._start(sequence, self._opened[sequence])
+            return None if started else count
+        try:
+            ended = handover.advance()
+        except LoraError as error:  # of the boards: the next step shows it again
+            _log.warning("prefill: %s; the boards compute the prompt", error)
+            ended = False
+        if ended is None:
+            return None
+        del self._handovers[sequence]
+        job = handover.job
+        if not ended:
+            self._log_failure()
+            return 0
+        assert job.logits is not None
+        self._logits[sequence] = job.logits
+        self.use.prompts += 1
+        self.use.tokens += len(job.tokens)
+        return len(job.tokens)
+
+    def logits(self, sequence: int) -> NDArray[np.float32] | None:
+        """See KvSource."""
+        return self._logits.pop(sequence, None)
+
+    def _start(self, sequence: int, new: NewSequence) -> bool:
+        """Hand the prompt to the worker. False: the boards compute it."""
+        worker, tokens = self._worker, list(new.tokens)
+        if new.recompute or worker.failure is not None or len(tokens) > worker.context:
+            self._log_failure()
+            return False
+        try:
+            self._cache.grow(sequence, len(tokens))
+        except RequestError:  # pages that another sequence was to bring
+            return False
+        known = self._cache.identity(sequence)
+        wanted = partial(self._is_wanted, sequence, known)
+        job = Job(tokens, self._adapter(new.adapter), wanted)
+        self._handovers[sequence] = Handover(job, sequence, self._cache, self._transfer)
+        worker.submit(job)
+        return True
+
+    def _is_wanted(self, sequence: int, known: object) -> bool:
+        return self._cache.identity(sequence) is known
+
+    def _adapter(self, name: str | None) -> JobAdapter | None:
+        if name is None:
+            return None
+        return JobAdapter(self._adapters.digest(name), self._adapters.weights(name))
+
+    def _log_failure(self) -> None:
+        if self._worker.failure is not None and not self._logged:
+            self._logged = True
+            _log.warning(
+                "prefill %s failed: %s; the boards compute prompts from now on",
+                self._worker.name,
+                self._worker.failure,
+            )

@@ -1,0 +1,1 @@
+"""Workers that compute prompts for the boards (docs/prefill.md)."""

@@ -1,0 +1,119 @@
+"""Prompts computed on other boards, emulated ones on the host's own cores if none are named. The
+bytes are those of any boards."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import replace
+
+from lora_host import abi
+from lora_sdk.adapters.slots import AdapterSlots
+from lora_sdk.core.kv_sequence import PAGE_POSITIONS
+from lora_sdk.core.kv_transfer import KvTransfer
+from lora_sdk.core.kvcache import KvCache
+from lora_sdk.core.opening import open_model
+from lora_sdk.core.options import EngineOptions
+from lora_sdk.core.rows import build_rows
+from lora_sdk.core.stepper import Stepper
+from lora_sdk.core.worker_name import WorkerName
+from lora_sdk.prefill.job import Job, JobAdapter, Part
+
+
+def worker_options(options: EngineOptions, name: WorkerName) -> EngineOptions:
+    """The engine's options for the boards of a worker, which hold one sequence."""
+    return replace(
+        options,
+        boards=name.boards,
+        devices=name.devices,
+        cluster_file=None,
+        overlay=None,
+        max_sequences=1,
+        max_adapters=min(1, options.max_adapters),
+        hidden_layers=(),
+        trace=False,
+        speculation=None,
+        prefix_cache=False,
+        recovery="off",
+        spares=(),
+        prefill=None,
+        progress=None,
+    )
+
+
+class BoardsComputer:
+    """A model on boards that compute prompts alone."""
+
+    def __init__(self, options: EngineOptions) -> None:
+        """`options`: of `worker_options`. Errors of every layer pass through."""
+        self._opened = open_model(options)
+        plan = self._opened.plan
+        self._adapters = AdapterSlots(self._opened.cluster, plan)
+        self._cache = KvCache(
+            plan.page_count,
+            plan.max_sequences,
+            plan.overlay.max_scratch,
+            plan.context,
+            abi.MAX_KV_OPS,
+            observer=self._adapters,
+        )
+        adapters = self._adapters if options.max_adapters else None
+        self._stepper = Stepper(self._opened.runner, self._cache, adapters)
+        self._transfer = KvTransfer(self._opened)
+
+    @property
+    def context(self) -> int:
+        """Max tokens of a prompt."""
+        return self._opened.plan.context
+
+    def close(self) -> None:
+        """Release the boards; a step that runs is cancelled."""
+        self._opened.stack.close()
+
+    def parts(self, job: Job) -> Generator[Part]:
+        """See Computer. A part is the pages that a step has completed, all layers."""
+        self._stepper.flush()  # frees the pages of the sequence before
+        sequence = self._cache.open()
+        try:
+            if job.adapter is not None:
+                self._attach(sequence, job.adapter)
+            yield from self._steps(job, sequence)
+        finally:
+            self._cache.close(sequence)
+
+    def _steps(self, job: Job, sequence: int) -> Generator[Part]:
+        handed, limit, tokens = 0, self._opened.plan.row_limit, job.tokens
+        for start in range(0, len(tokens), limit):
+            if not job.wanted():
+                return
+            chunk = tokens[start : start + limit]
+            last = start + limit >= len(tokens)
+            if len(chunk) > self._cache.free_slots:
+                self._stepper.flush()
+            wanted = [len(chunk) - 1] if last else []
+            rows = build_rows(self._cache, sequence, chunk, logits=wanted)
+            result = self._stepper.run(rows)
+            full = start // PAGE_POSITIONS * PAGE_POSITIONS  # committed by this step's header
+            if full > handed:
+                yield self._part(sequence, handed, full)
+                handed = full
+            self._cache.commit(sequence, [row.slot for row in rows])
+            if last:
+                self._stepper.flush()
+                yield self._part(sequence, handed, len(tokens))
+                assert result.logits is not None  # of the last row
+                job.logits = result.logits[0]
+
+    def _part(self, sequence: int, start: int, stop: int) -> Part:
+        pages: Sequence[int] = self._cache.pages(sequence)[start // PAGE_POSITIONS :]
+        used = pages[: -(-(stop - start) // PAGE_POSITIONS)]
+        return Part(0, start, self._transfer.read(used, stop - start))
+
+    def _attach(self, sequence: int, adapter: JobAdapter) -> None:
+        """Use an adapter; host memory keeps the latest one alone."""
+        name = adapter.digest.hex()
+        known = [one.name for one in self._adapters.infos()]
+        if name not in known:
+            for other in known:
+                self._adapters.unload(other)
+            self._adapters.add(name, adapter.weights)
+        self._adapters.attach(sequence, name)

@@ -1,0 +1,71 @@
+"""A prompt that a worker computes, and what it hands over."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lora_sdk.adapters.weights import AdapterWeights
+from lora_sdk.core.kv_arrays import KvArrays
+
+
+@dataclass(frozen=True)
+class Part:
+    """K and V of a group of layers, `first_layer` and on, at `first_position` (a page's first) and
+    on, in the boards' column order."""
+
+    first_layer: int
+    first_position: int
+    kv: KvArrays
+
+
+@dataclass(frozen=True)
+class JobAdapter:
+    """The adapter of a prompt. `digest` tells different weights of one name apart."""
+
+    digest: bytes
+    weights: AdapterWeights
+
+
+@dataclass
+class PrefillUse:
+    """Prompts that a worker has computed and handed over, and their tokens."""
+
+    worker: str
+    prompts: int = 0
+    tokens: int = 0
+
+
+@dataclass(eq=False)  # compared by identity
+class Job:
+    """`tokens` to be computed. The worker's thread appends `parts`, then sets `logits`, FP32
+    [vocabulary] of the last token, or `error`, and at last `done`. `wanted`: whether anybody still
+    waits; it may be called from any thread."""
+
+    tokens: Sequence[int]
+    adapter: JobAdapter | None
+    wanted: Callable[[], bool]
+    parts: deque[Part] = field(default_factory=deque)
+    logits: NDArray[np.float32] | None = None
+    error: Exception | None = None
+    done: bool = False
+
+
+class Computer(Protocol):
+    """Computes K and V of prompts, one at a time, in a thread of its own."""
+
+    @property
+    def context(self) -> int:
+        """Max tokens of a prompt."""
+
+    def parts(self, job: Job) -> Generator[Part]:
+        """All K and V of the job's tokens; sets its logits last. Ends early once the job is not
+        wanted. Any exception is a failure of the worker."""
+
+    def close(self) -> None:
+        """Release everything, also while `parts` runs in another thread."""

@@ -1,0 +1,57 @@
+"""A worker: a thread that computes jobs, first come, first served."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from contextlib import closing
+
+from lora_host.errors import ModelError
+from lora_sdk.prefill.job import Computer, Job
+
+
+class Worker:
+    """Runs jobs on a computer. After a failure it takes no more."""
+
+    def __init__(self, name: str, computer: Computer) -> None:
+        self.name = name
+        self.context = computer.context
+        self.failure: Exception | None = None
+        self._computer = computer
+        self._closed = False
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="lora-prefill", daemon=True)
+        self._thread.start()
+
+    def submit(self, job: Job) -> None:
+        """Queue a job. Does not wait."""
+        self._jobs.put(job)
+
+    def close(self) -> None:
+        """End the thread and release what the computer holds. Calling it again does nothing."""
+        if not self._closed:
+            self._closed = True
+            self._jobs.put(None)
+            self._computer.close()
+            self._thread.join()
+
+    def _run(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            if self._closed:
+                return
+            try:
+                if self.failure is not None:
+                    raise self.failure
+                if job.wanted():
+                    self._compute(job)
+            except ModelError as error:  # of this prompt: the boards find it too, and name it
+                job.error = error
+            except Exception as error:  # whatever a worker raises: the boards compute prompts
+                job.error = self.failure = error
+            job.done = True
+            del job  # its arrays
+
+    def _compute(self, job: Job) -> None:
+        with closing(self._computer.parts(job)) as parts:
+            for part in parts:
+                job.parts.append(part)

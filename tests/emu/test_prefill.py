@@ -1,0 +1,380 @@
+"""Prompts computed by a worker of other boards: the same texts and bytes as without it, and nothing
+left behind by cancellation, a failing worker or a failing board."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from lora_host import abi
+from lora_host.errors import ModelError, RequestError
+from lora_sdk import BeamSearchParams, Engine, Result, SamplingParams
+from lora_sdk.core.options import EngineOptions
+from lora_sdk.core.worker_name import WorkerName
+from lora_sdk.prefill.boards import BoardsComputer, worker_options
+from lora_sdk.prefill.job import Job, Part
+from lora_sdk.quant.recipe import Recipe
+from lora_sdk.spec.opening import SpeculationOptions
+from lora_sdk.synth.folder import synthesize
+from tests.adapter_folders import Folder, write_adapter
+from tests.commands import lora_run
+from tests.draft_folders import write_head
+from tests.recovery_rig import inject
+from tests.unit.test_synth import TINY
+from tests.variants import variant, write_checkpoint
+
+TOKENS = [(i * i * 7 + 3 * i) % 280 for i in range(900)]
+PROMPTS = [TOKENS[:1], TOKENS[1:32], TOKENS[2:36], TOKENS[3:68], TOKENS[5:155]]
+LONG = TOKENS[:200]
+FP16 = ("llama_narrow", "gpt2", "opt")
+RECIPES = {"w8a8": Recipe("w8a8", kv="int8"), "w4a8": Recipe("w4a8", group=32, kv="int8-heads")}
+
+
+@pytest.fixture(scope="module")
+def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    @cache
+    def write(name: str) -> Path:
+        target = tmp_path_factory.mktemp(name) / "model"
+        if name not in RECIPES:
+            return write_checkpoint(variant(name), target)
+        config = target.parent / "config.json"
+        fields = {"model_type": "llama", **TINY["llama"], "max_position_embeddings": 384}
+        config.write_text(json.dumps(fields))
+        synthesize(config, target, recipe=RECIPES[name])
+        return target
+
+    return write
+
+
+@pytest.fixture(scope="module")
+def model(folder_of: Callable[[str], Path]) -> Path:
+    return folder_of("llama_narrow")
+
+
+def opened(
+    folder: Path, boards: int = 1, prefill: str | None = "boards:1", **options: Any
+) -> Engine:
+    options = {"max_sequences": 4, "threads": 1, **options}
+    return Engine(folder, boards=boards, prefill=prefill, **options)
+
+
+def outputs(engine: Engine, **fields: Any) -> list[Any]:
+    """Greedy with log probabilities, greedy without, sampled twice, ended by the first token."""
+    found = []
+    for given in (
+        {"logprobs": 3},
+        {},
+        {"temperature": 0.9, "seed": 5, "n": 2, "repetition_penalty": 1.2},
+        {"max_tokens": 1},
+    ):
+        params = SamplingParams(**{"max_tokens": 6, "ignore_eos": True, **fields, **given})
+        results = engine.generate(PROMPTS, params)
+        assert isinstance(results, list)
+        found.append([result.outputs for result in results])
+    return found
+
+
+def held(engine: Engine) -> int:
+    """Pages in use, without those that leave with the next header."""
+    engine._stepper.flush()
+    return engine.kv_use.held
+
+
+@pytest.mark.parametrize(
+    ("name", "boards", "worker"),
+    [
+        *(pytest.param(name, 2, "boards:1", marks=pytest.mark.slow) for name in FP16),
+        *((name, 2, "boards:1") for name in RECIPES),
+        ("llama_narrow", 1, "cpu"),
+        pytest.param("llama_narrow", 8, "boards:4", marks=pytest.mark.slow),
+        ("w4a8", 4, "boards:emu:u280,emu:u280"),
+    ],
+)
+def test_outputs_are_those_of_the_boards(
+    name: str, boards: int, worker: str, folder_of: Callable[[str], Path]
+) -> None:
+    folder = folder_of(name)
+    with opened(folder, boards, None, prefix_cache=False) as engine:
+        want = outputs(engine)
+        assert engine.prefill_use is None
+    with opened(folder, boards, worker, prefix_cache=False) as engine:
+        assert outputs(engine) == want
+        use = engine.prefill_use
+        assert use is not None and use.worker == worker
+        assert (use.prompts, use.tokens) == (20, 4 * sum(map(len, PROMPTS)))
+        assert held(engine) == 0
+
+
+@pytest.mark.slow
+def test_900_tokens_have_the_boards_bytes_of_k_v_and_logits() -> None:
+    options = EngineOptions(threads=1)
+    computer = BoardsComputer(worker_options(options, WorkerName("boards:2", 2)))
+    job = Job(TOKENS, None, lambda: True)
+    parts = list(computer.parts(job))
+    computer.close()
+    assert [part.first_position % 32 for part in parts] == [0] * len(parts) and len(parts) > 10
+    with Engine(boards=1, threads=1) as engine:
+        sequence = engine.open_sequence()
+        logits = engine.prefill(sequence, TOKENS)
+        kv = engine.export_kv(sequence)
+    assert np.concatenate([part.kv.k for part in parts], axis=2).tobytes() == kv.k.tobytes()
+    assert np.concatenate([part.kv.v for part in parts], axis=2).tobytes() == kv.v.tobytes()
+    assert job.logits is not None and job.logits.tobytes() == logits.tobytes()
+
+
+def test_adapters_beams_and_drafts(model: Path, tmp_path: Path) -> None:
+    """Two adapters, of which the worker holds one at a time."""
+    which = variant("llama_narrow")
+    folders = [write_adapter(which, Folder(n, rank=8), tmp_path / n) for n in "ab"]
+    drafts = SpeculationOptions("lookup")
+    found = []
+    for worker in (None, "boards:2"):
+        with opened(
+            model, 2, worker, max_adapters=2, max_adapter_rank=8, speculation=drafts
+        ) as engine:
+            for name, folder in zip("ab", folders, strict=True):
+                engine.load_adapter(name, folder)
+            params = [
+                SamplingParams(max_tokens=6, adapter=name, logprobs=2, ignore_eos=True)
+                for name in ("a", None, "b", "a")
+            ]
+            results = engine.generate([LONG[i : i + 70] for i in range(4)], params)
+            assert isinstance(results, list)
+            beams = engine.beam_search(
+                LONG[:50], BeamSearchParams(beam_width=3, n=2, max_tokens=5, adapter="b")
+            )
+            assert isinstance(beams, Result)
+            engine.unload_adapter("a")
+            engine.load_adapter("a", folders[1])  # other weights under the same name
+            reloaded = engine.generate(LONG[9:79], params[0])
+            assert isinstance(reloaded, Result)
+            each = [*results, beams, reloaded]
+            found.append([result.outputs for result in each])
+            assert held(engine) == 0
+            if worker is not None:
+                assert engine.prefill_use is not None and engine.prefill_use.prompts == 6
+    assert found[0] == found[1]
+
+
+def test_a_known_prefix_is_not_computed_again(model: Path) -> None:
+    """What the worker computed serves later requests, whose rest the boards compute."""
+    with opened(model) as engine:
+        first = engine.generate(LONG, max_tokens=3)
+        again = engine.generate(LONG, max_tokens=3)
+        assert isinstance(first, Result) and isinstance(again, Result)
+        assert (first.cached_tokens, again.cached_tokens) == (0, 199)
+        assert engine.prefill_use is not None and engine.prefill_use.prompts == 1
+        assert first.outputs == again.outputs
+        other = engine.generate([*LONG[:60], *LONG[5:80]], max_tokens=3)  # less than half
+        assert isinstance(other, Result) and other.cached_tokens == 0
+        assert engine.prefill_use.prompts == 2
+        engine.generate([TOKENS[300:420]] * 2, max_tokens=1)  # the second one waits
+        assert engine.prefill_use.prompts == 3
+        scored = engine.generate(LONG[3:], max_tokens=1, prompt_logprobs=1)
+        assert isinstance(scored, Result) and scored.prompt_logprobs is not None
+        assert len(scored.prompt_logprobs) == 197 and engine.prefill_use.prompts == 3
+
+
+class Gate:
+    """Stops the worker before its part of that number."""
+
+    def __init__(self, engine: Engine, part: int, then: Callable[[], None] = lambda: None) -> None:
+        assert engine._workers is not None
+        self.computer = engine._workers._worker._computer
+        self.reached, self.open = threading.Event(), threading.Event()
+        self._part, self._then, self._parts = part, then, self.computer.parts
+        self.handed: list[int] = []  # numbers of parts
+
+    def __enter__(self) -> Gate:
+        self.computer.parts = self._gated  # type: ignore[method-assign]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.open.set()
+        self.computer.parts = self._parts  # type: ignore[method-assign]
+
+    def _gated(self, job: Job) -> Generator[Part]:
+        self.job = job
+        for number, part in enumerate(self._parts(job)):
+            if number == self._part:
+                self.reached.set()
+                self.open.wait(20)
+                self._then()
+            self.handed.append(number)
+            yield part
+
+
+def wanted(model: Path) -> Any:
+    with opened(model, 2, None) as engine:
+        result = engine.generate(LONG, max_tokens=6, logprobs=2)
+        assert isinstance(result, Result)
+        return result.outputs
+
+
+def test_others_decode_while_the_worker_computes(model: Path) -> None:
+    with opened(model, 2) as engine, Gate(engine, 1) as gate:
+        stream = engine.stream(TOKENS[:1], max_tokens=60, ignore_eos=True)
+        found: list[Any] = []
+        thread = threading.Thread(
+            target=lambda: found.append(engine.generate(LONG, max_tokens=6, logprobs=2))
+        )
+        with_gate = iter(stream)
+        gate.open.set()
+        next(with_gate)  # the worker has computed the first prompt
+        gate.open.clear()
+        thread.start()
+        assert gate.reached.wait(20)
+        assert len([next(with_gate) for _ in range(40)]) == 40 and not found
+        gate.open.set()
+        list(with_gate)
+        thread.join()
+        assert found[0].outputs == wanted(model)
+
+
+def test_a_cancelled_prompt_holds_no_page(model: Path) -> None:
+    with opened(model, 2) as engine, Gate(engine, 1) as gate:
+        thread = threading.Thread(
+            target=lambda: cancelled.append(engine._generator.wait([request]))
+        )
+        cancelled: list[Any] = []
+        request = engine._requests.request(LONG, SamplingParams(max_tokens=6))
+        engine._generator.submit(request)
+        thread.start()
+        assert gate.reached.wait(20) and engine.kv_use.held > 0
+        request.cancel()
+        thread.join()
+        assert held(engine) == 0 and engine._cache.free_sequences == 4
+        gate.open.set()
+        other = engine.generate(LONG, max_tokens=6, logprobs=2)
+        assert isinstance(other, Result) and other.outputs == wanted(model)
+        assert engine.prefill_use is not None and engine.prefill_use.prompts == 1
+        assert gate.handed == [0, 1, 0, 1, 2, 3]  # the worker stopped
+
+
+def test_a_worker_that_fails_is_done_without(model: Path, caplog: pytest.LogCaptureFixture) -> None:
+    want = wanted(model)
+    with opened(model, 2) as engine:
+
+        def lose() -> None:
+            computer = gate.computer
+            assert isinstance(computer, BoardsComputer)
+            emulated = computer._opened.cluster.emulated
+            assert emulated is not None
+            emulated.fault(0, abi.FAULT_FIRMWARE_DEAD)
+
+        with Gate(engine, 1, lose) as gate, caplog.at_level(logging.WARNING):
+            gate.open.set()
+            for _ in range(2):
+                result = engine.generate(LONG, max_tokens=6, logprobs=2, cache_salt=str(_))
+                assert isinstance(result, Result) and result.outputs == want
+        lines = [one.getMessage() for one in caplog.records if one.name == "lora_sdk.prefill"]
+        assert len(lines) == 1 and "boards:1 failed" in lines[0]
+        assert engine.prefill_use is not None and engine.prefill_use.prompts == 0
+        assert held(engine) == 0 and not engine.recoveries
+
+
+@pytest.mark.parametrize("part", [0, 2])
+def test_a_board_that_fails_on_the_way_changes_no_text(model: Path, part: int) -> None:
+    want = wanted(model)
+    with opened(model, 2) as engine:
+        fail = lambda: inject(engine, 1, abi.FAULT_FIRMWARE_DEAD)  # noqa: E731
+        with Gate(engine, part, fail) as gate:
+            gate.open.set()
+            result = engine.generate(LONG, max_tokens=6, logprobs=2)
+            assert isinstance(result, Result) and result.outputs == want
+        assert len(engine.recoveries) == 1 and held(engine) == 0
+
+
+def test_boards_that_were_recovered_on_the_way_change_no_text(model: Path) -> None:
+    """Two parts are on the boards when a step of another request fails."""
+    want = wanted(model)
+    with opened(model, 2) as engine, Gate(engine, 2) as gate:
+        engine.generate(TOKENS[300:350], max_tokens=1)  # so that a recovery moves pages
+        stream = iter(engine.stream(TOKENS[:1], max_tokens=300, ignore_eos=True))
+        next(stream)
+        found: list[Any] = []
+        thread = threading.Thread(
+            target=lambda: found.append(engine.generate(LONG, max_tokens=6, logprobs=2))
+        )
+        thread.start()
+        assert gate.reached.wait(20)
+        while gate.job.parts:
+            next(stream)
+        next(stream)
+        inject(engine, 1, abi.FAULT_FIRMWARE_DEAD)
+        while not engine.recoveries:
+            next(stream)
+        gate.open.set()
+        list(stream)
+        thread.join()
+        assert found[0].outputs == want and len(engine.recoveries) == 1
+
+
+def test_a_value_that_overflows_is_named_as_by_the_boards(tmp_path: Path) -> None:
+    """It ends its own request, and the worker goes on."""
+    folder = write_checkpoint(variant("gpt2"), tmp_path / "model")
+    tensors = load_file(folder / "model.safetensors")
+    for name, tensor in tensors.items():
+        tensors[name] = tensor.copy()
+        if name.endswith("wte.weight"):
+            tensors[name][:, 0] = 40
+        elif name.endswith("wpe.weight"):
+            tensors[name][12, 0] = 65504
+    save_file(tensors, folder / "model.safetensors")
+    with opened(folder) as engine:
+        with pytest.raises(ModelError, match=r"the prompt: embed wrote NaN or .* position 12\)"):
+            engine.generate(LONG, max_tokens=2)
+        engine.generate(LONG[:9], max_tokens=2)
+        assert engine.prefill_use is not None and engine.prefill_use.prompts == 1
+        assert held(engine) == 0
+
+
+def test_closing_does_not_wait_for_the_worker(model: Path) -> None:
+    engine = opened(model)
+    with Gate(engine, 0) as gate:
+        thread = threading.Thread(target=lambda: refused(engine))
+        thread.start()
+        assert gate.reached.wait(20)
+        threading.Timer(0.1, gate.open.set).start()
+        engine.close()
+        thread.join()
+
+
+def refused(engine: Engine) -> None:
+    with pytest.raises(RequestError, match="closed"):
+        engine.generate(LONG, max_tokens=6)
+
+
+@contextmanager
+def names(message: str) -> Iterator[None]:
+    with pytest.raises(RequestError, match=message):
+        yield
+
+
+def test_workers_that_cannot_be_are_refused(model: Path, tmp_path: Path) -> None:
+    for worker in ("gpu", "boards", "boards:", "boards:3", "boards:0", "boards:emu:u280,", "cpu:1"):
+        with names("prefill is|URI|expected"):
+            EngineOptions(model, prefill=worker)
+    head = write_head(variant("llama_narrow"), tmp_path / "head", 120)
+    with names("eagle3 draft needs hidden states"):
+        opened(model, speculation=SpeculationOptions("eagle3", head))
+
+
+@pytest.mark.slow
+def test_the_command_line_prints_the_same_text() -> None:
+    arguments = ("-p", "def add(a, b):\n", "-n", "12", "--threads", "1")
+    plain = lora_run(*arguments)
+    found = lora_run(*arguments, "--prefill", "boards:1", "--stats")
+    assert found.stdout == plain.stdout and found.returncode == 0
+    for line in (b"computed by boards:1", b"not modelled: what boards:1"):
+        assert line in found.stderr
