@@ -2,7 +2,7 @@
  * registers, not through the runtime's runs: a run of the runtime's cannot be cancelled, a register
  * can always be read. */
 #define _POSIX_C_SOURCE 200809L
-#include "transport_xrt.h"
+#include "transport_xrt_calls.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,14 +19,18 @@ static int is_index(const char *address) {
 }
 
 static int open_device(struct xrt_handle *board, struct lora_failure *failure) {
-    const struct xrt_api *api = xrt_api(failure);
-    if (!api) return LORA_ERR_TRANSPORT;
+    if (!xrt_api(failure)) return LORA_ERR_TRANSPORT;
     const char *address = board->address;
     struct xrt_signals signals;
+    struct xrt_call open = {.what = is_index(address) ? XRT_OPEN : XRT_OPEN_BDF,
+                            .index = strtoul(address, NULL, 10)};
+    memcpy(open.text, address, sizeof board->address);
     xrt_signals_keep(&signals);
-    board->device = is_index(address) ? api->device_open((unsigned int)strtoul(address, NULL, 10))
-                                      : api->device_open_bdf(address);
+    xrt_call(board, &open);
     xrt_signals_put_back(&signals);
+    board->device = open.found;
+    int status = xrt_check_stuck(board, failure);
+    if (status) return status;
     if (!board->device)
         return lora_fail(failure, LORA_ERR_TRANSPORT,
                          "xrt:%s: the runtime finds no such board; lora list shows those that it "
@@ -34,7 +38,7 @@ static int open_device(struct xrt_handle *board, struct lora_failure *failure) {
                          address);
     /* The emulation makes up a board of its own for an index too high. */
     if (is_index(address) && strtoul(address, NULL, 10) >= xrt_board_count()) {
-        api->device_close(board->device);
+        xrt_call(board, &(struct xrt_call){.what = XRT_CLOSE, .object = board->device});
         board->device = NULL;
         return lora_fail(failure, LORA_ERR_TRANSPORT,
                          "xrt:%s: %u boards found, an index below that expected; lora list shows "
@@ -89,10 +93,9 @@ static int xrt_open(const char *address, void **handle, struct lora_failure *fai
 }
 
 static void close_device(struct xrt_handle *board) {
-    struct lora_failure ignored;
-    const struct xrt_api *api = xrt_api(lora_failure_begin(NULL, &ignored));
     xrt_unload(board);
-    if (api && board->device) api->device_close(board->device);
+    if (board->device)
+        xrt_call(board, &(struct xrt_call){.what = XRT_CLOSE, .object = board->device});
     board->device = board->shim = NULL;
 }
 
@@ -124,12 +127,25 @@ static int xrt_info(void *handle, struct lora_board_info *info, struct lora_fail
     return LORA_OK;
 }
 
-static int fail_register(uint32_t block, uint32_t offset, int result, const char *verb,
-                         struct lora_failure *failure) {
+static struct xrt_call register_call(const struct xrt_handle *board, uint32_t block,
+                                     uint32_t offset, int write) {
+    if (block == LORA_BLOCK_CONTROL)
+        return (struct xrt_call){
+            .what = write ? XRT_WRITE : XRT_READ, .object = board->kernel, .offset = offset};
+    return (struct xrt_call){.what = write ? XRT_WRITE_CORE : XRT_READ_CORE,
+                             .object = board->shim,
+                             .index = (uint64_t)board->link_index[block - LORA_BLOCK_LINK0],
+                             .offset = offset};
+}
+
+static int fail_register(struct xrt_handle *board, const struct xrt_call *call, uint32_t block,
+                         const char *verb, struct lora_failure *failure) {
+    int status = xrt_check_stuck(board, failure);
+    if (status) return status;
     return lora_fail(failure, LORA_ERR_TRANSPORT,
                      "register block %u offset 0x%x: the runtime cannot %s it (%d); reset the "
                      "board, then open it again",
-                     block, offset, verb, result);
+                     block, call->offset, verb, call->result);
 }
 
 static int check_block(const struct xrt_handle *board, uint32_t block,
@@ -148,14 +164,11 @@ static int xrt_register_read(void *handle, uint32_t block, uint32_t offset, uint
     struct xrt_handle *board = handle;
     int status = check_block(board, block, failure);
     if (status) return status;
-    int result;
-    if (block == LORA_BLOCK_CONTROL) {
-        result = xrt_api(failure)->kernel_read(board->kernel, offset, value);
-    } else {
-        uint32_t index = (uint32_t)board->link_index[block - LORA_BLOCK_LINK0];
-        result = xrt_ip_api(failure)->read(board->shim, index, offset, value);
-    }
-    return result ? fail_register(block, offset, result, "read", failure) : LORA_OK;
+    struct xrt_call call = register_call(board, block, offset, 0);
+    int result = xrt_call(board, &call);
+    if (result) return fail_register(board, &call, block, "read", failure);
+    *value = call.value;
+    return LORA_OK;
 }
 
 static int xrt_register_write(void *handle, uint32_t block, uint32_t offset, uint32_t value,
@@ -163,14 +176,9 @@ static int xrt_register_write(void *handle, uint32_t block, uint32_t offset, uin
     struct xrt_handle *board = handle;
     int status = check_block(board, block, failure);
     if (status) return status;
-    int result;
-    if (block == LORA_BLOCK_CONTROL) {
-        result = xrt_api(failure)->kernel_write(board->kernel, offset, value);
-    } else {
-        uint32_t index = (uint32_t)board->link_index[block - LORA_BLOCK_LINK0];
-        result = xrt_ip_api(failure)->write(board->shim, index, offset, value);
-    }
-    return result ? fail_register(block, offset, result, "write", failure) : LORA_OK;
+    struct xrt_call call = register_call(board, block, offset, 1);
+    call.value = value;
+    return xrt_call(board, &call) ? fail_register(board, &call, block, "write", failure) : LORA_OK;
 }
 
 static int read_control(void *handle, uint32_t *control, struct lora_failure *failure) {
@@ -216,9 +224,12 @@ static int xrt_sleep(void *handle, uint32_t microseconds, struct lora_failure *f
  * holds, and the next load programs it anew. */
 static int xrt_reset(void *handle, struct lora_failure *failure) {
     struct xrt_handle *board = handle;
+    int status = xrt_check_stuck(board, failure);
+    if (status) return status;
     xrt_lock();
     close_device(board);
-    int status = open_device(board, failure);
+    status = xrt_check_stuck(board, failure);
+    if (!status) status = open_device(board, failure);
     xrt_unlock();
     return status;
 }

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -67,6 +68,8 @@ struct xrt_handle {
     uint32_t serial;
     struct xrt_container container;
     pthread_mutex_t sync; /* one transfer of a board at a time */
+    atomic_int stuck;     /* 1 + the call that has not returned in time, 0 none */
+    uint32_t stuck_ms;    /* its limit */
     uint32_t arena_count;
     struct xrt_arena arenas[LORA_MAX_ARENAS];
 };
@@ -90,6 +93,9 @@ struct xrt_signals {
 void xrt_signals_keep(struct xrt_signals *signals);
 void xrt_signals_put_back(const struct xrt_signals *signals);
 
+/* transport_xrt_calls.c: a failure that names the call if one has not returned in time. */
+int xrt_check_stuck(struct xrt_handle *board, struct lora_failure *failure);
+
 /* transport_xrt_container.c */
 int xrt_container_read(const char *path, struct xrt_container *container,
                        struct lora_failure *failure);
@@ -106,6 +112,9 @@ int xrt_memory_read(void *handle, uint32_t bank, uint64_t offset, void *data, ui
 int xrt_memory_write(void *handle, uint32_t bank, uint64_t offset, const void *data, uint64_t bytes,
                      struct lora_failure *failure);
 void xrt_release_all(struct xrt_handle *handle);
+/* A buffer object with its host copy; returns its address. Both stay NULL where it is refused. */
+uint64_t xrt_allocate(struct xrt_handle *board, struct xrt_arena *arena, uint32_t memory,
+                      uint64_t bytes);
 enum xrt_direction { XRT_TO_DEVICE = 0, XRT_FROM_DEVICE = 1 };
 /* `at` and `bytes` lie inside the arena. */
 int xrt_transfer(struct xrt_handle *board, const struct xrt_arena *arena, int direction,
@@ -115,8 +124,11 @@ int xrt_transfer(struct xrt_handle *board, const struct xrt_arena *arena, int di
 int xrt_program(void *handle, const struct lora_program *program, struct lora_failure *failure);
 /* With the lock held: loads a container whose uuid the handle has, and compares it with the
  * board's. */
-int xrt_load(struct xrt_handle *board, const struct xrt_api *api, const char *path,
-             struct lora_failure *failure);
+int xrt_load(struct xrt_handle *board, const char *path, struct lora_failure *failure);
+/* A context of a core without a control protocol: its index, or -1. */
+void xrt_find_shim(struct xrt_handle *board);
+int xrt_open_core(struct xrt_handle *board, const char *name);
+void xrt_close_core(struct xrt_handle *board, uint32_t index);
 /* Gives back kernel and link contexts, not the device. */
 void xrt_unload(struct xrt_handle *handle);
 

@@ -1,11 +1,10 @@
 /* Boards with a container of anybody's: what lora/xrt.h says. */
 #define _POSIX_C_SOURCE 200809L
-#include "transport_xrt.h"
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "lora/xrt.h"
+#include "transport_xrt_calls.h"
 
 #define CORES 16 /* more than any card has ports */
 #define UNREAD 0xa5
@@ -17,13 +16,11 @@ struct lora_xrt_board {
 };
 
 static int load(struct xrt_handle *handle, const char *container, struct lora_failure *failure) {
-    const struct xrt_api *api = xrt_api(failure);
-    if (!api) return LORA_ERR_TRANSPORT;
     int status = xrt_container_uuid(container, handle->container.uuid, failure);
     if (status) return status;
     xrt_lock();
-    status = xrt_load(handle, api, container, failure);
-    if (!status) handle->shim = api->device_shim(handle->device);
+    status = xrt_load(handle, container, failure);
+    if (!status) xrt_find_shim(handle);
     xrt_unlock();
     return status;
 }
@@ -49,12 +46,8 @@ int lora_xrt_open(const char *address, const char *container, struct lora_xrt_bo
 }
 
 void lora_xrt_close(struct lora_xrt_board *board) {
-    struct lora_failure ignored;
     if (!board) return;
-    lora_failure_begin(&ignored, NULL);
-    const struct xrt_ip_api *ip = board->core_count ? xrt_ip_api(&ignored) : NULL;
-    for (uint32_t c = 0; ip && c < board->core_count; c++)
-        ip->close(board->handle->shim, board->handle->container.uuid, board->cores[c]);
+    for (uint32_t c = 0; c < board->core_count; c++) xrt_close_core(board->handle, board->cores[c]);
     if (board->handle) lora_transport_xrt.close(board->handle);
     free(board);
 }
@@ -63,8 +56,6 @@ int lora_xrt_buffer(struct lora_xrt_board *board, uint32_t memory, uint64_t byte
                     struct lora_failure *failure) {
     struct lora_failure spare;
     failure = lora_failure_begin(failure, &spare);
-    const struct xrt_api *api = xrt_api(failure);
-    if (!api) return LORA_ERR_TRANSPORT;
     struct xrt_handle *handle = board->handle;
     struct xrt_arena arena = {memory, 0, bytes, NULL, NULL};
     if (!bytes || handle->arena_count == LORA_MAX_ARENAS)
@@ -72,10 +63,11 @@ int lora_xrt_buffer(struct lora_xrt_board *board, uint32_t memory, uint64_t byte
                          "memory %u: %llu B, %u buffers so far; at least 1 B and at most %d "
                          "buffers expected",
                          memory, (unsigned long long)bytes, handle->arena_count, LORA_MAX_ARENAS);
-    arena.bo = api->bo_alloc(handle->device, bytes, 0, memory);
-    arena.mirror = arena.bo ? api->bo_map(arena.bo) : NULL;
+    xrt_allocate(handle, &arena, memory, bytes);
+    int status = xrt_check_stuck(handle, failure);
+    if (status) return status;
     if (!arena.mirror) {
-        if (arena.bo) api->bo_free(arena.bo);
+        if (arena.bo) xrt_call(handle, &(struct xrt_call){.what = XRT_FREE, .object = arena.bo});
         return lora_fail(failure, LORA_ERR_BANK_FULL,
                          "memory %u: the runtime refuses a buffer object of %.2f MiB: the bank is "
                          "smaller or in use, or the host has no memory for its mirror",
@@ -125,17 +117,17 @@ int lora_xrt_core(struct lora_xrt_board *board, const char *name, uint32_t *core
                   struct lora_failure *failure) {
     struct lora_failure spare;
     failure = lora_failure_begin(failure, &spare);
-    const struct xrt_ip_api *ip = xrt_ip_api(failure);
-    if (!ip) return LORA_ERR_TRANSPORT;
+    if (!xrt_ip_api(failure)) return LORA_ERR_TRANSPORT;
     struct xrt_handle *handle = board->handle;
-    int index = handle->shim ? ip->index(handle->shim, name) : -1;
-    if (board->core_count == CORES || index < 0 ||
-        ip->open(handle->shim, handle->container.uuid, (unsigned int)index, 0))
+    int index = board->core_count < CORES ? xrt_open_core(handle, name) : -1;
+    int status = xrt_check_stuck(handle, failure);
+    if (status) return status;
+    if (index < 0)
         return lora_fail(
             failure, LORA_ERR_TRANSPORT,
-            "core %.64s: no context for this process alone (index %d); another process "
-            "may hold the board",
-            name, index);
+            "core %.64s: no context for this process alone; another process may hold the "
+            "board",
+            name);
     *core = board->core_count;
     board->cores[board->core_count++] = (uint32_t)index;
     return LORA_OK;
@@ -145,15 +137,19 @@ static int access_core(struct lora_xrt_board *board, uint32_t core, uint32_t off
                        uint32_t *value, int write, struct lora_failure *failure) {
     struct lora_failure spare;
     failure = lora_failure_begin(failure, &spare);
-    const struct xrt_ip_api *ip = xrt_ip_api(failure);
-    if (!ip) return LORA_ERR_TRANSPORT;
     if (core >= board->core_count)
         return lora_fail(failure, LORA_ERR_ARGUMENT, "core %u: %u are open", core,
                          board->core_count);
-    void *shim = board->handle->shim;
-    int result = write ? ip->write(shim, board->cores[core], offset, *value)
-                       : ip->read(shim, board->cores[core], offset, value);
+    struct xrt_call call = {.what = write ? XRT_WRITE_CORE : XRT_READ_CORE,
+                            .object = board->handle->shim,
+                            .index = board->cores[core],
+                            .offset = offset,
+                            .value = write ? *value : 0};
+    int result = xrt_call(board->handle, &call);
+    *value = call.value;
     if (!result) return LORA_OK;
+    int status = xrt_check_stuck(board->handle, failure);
+    if (status) return status;
     return lora_fail(failure, LORA_ERR_TRANSPORT,
                      "core %u register 0x%x: the runtime cannot %s it (%d); reset the board", core,
                      offset, write ? "write" : "read", result);

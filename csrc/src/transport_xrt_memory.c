@@ -1,7 +1,7 @@
 /* Arenas as buffer objects. XRT checks neither banks nor the ranges of a sync, so all is checked
  * here. A buffer object has a host copy; writes go through it, and so do reads. */
 #define _POSIX_C_SOURCE 200809L
-#include "transport_xrt.h"
+#include "transport_xrt_calls.h"
 
 #include <string.h>
 
@@ -52,25 +52,38 @@ static int check_reserve(const struct xrt_handle *board, uint32_t bank, uint64_t
     return LORA_OK;
 }
 
+uint64_t xrt_allocate(struct xrt_handle *board, struct xrt_arena *arena, uint32_t memory,
+                      uint64_t bytes) {
+    struct xrt_call call = {
+        .what = XRT_ALLOCATE, .object = board->device, .index = memory, .bytes = bytes};
+    xrt_call(board, &call);
+    if (!call.found) return 0;
+    arena->bo = call.object = call.found;
+    call.what = XRT_MAP;
+    xrt_call(board, &call);
+    arena->mirror = call.found;
+    call.what = XRT_ADDRESS;
+    xrt_call(board, &call);
+    return call.address;
+}
+
 int xrt_reserve(void *handle, uint32_t bank, uint64_t offset, uint64_t bytes, uint64_t *base,
                 struct lora_failure *failure) {
     struct xrt_handle *board = handle;
-    const struct xrt_api *api = xrt_api(failure);
-    if (!api) return LORA_ERR_TRANSPORT;
     int status = check_reserve(board, bank, offset, bytes, failure);
     if (status) return status;
     struct xrt_arena arena = {bank, offset, bytes, NULL, NULL};
     uint64_t whole = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    arena.bo = api->bo_alloc(board->device, whole, 0, (uint32_t)board->container.memory[bank]);
+    *base = xrt_allocate(board, &arena, (uint32_t)board->container.memory[bank], whole);
+    status = xrt_check_stuck(board, failure);
+    if (status) return status;
     if (!arena.bo)
         return refuse(board, bank, bytes,
                       "the runtime refuses a buffer object: another process holds the rest, or the "
                       "host has no memory for its mirror",
                       failure);
-    arena.mirror = api->bo_map(arena.bo);
-    *base = api->bo_address(arena.bo);
     if (!arena.mirror || *base % LORA_LINE_BYTES) {
-        api->bo_free(arena.bo);
+        xrt_call(board, &(struct xrt_call){.what = XRT_FREE, .object = arena.bo});
         return lora_fail(failure, LORA_ERR_TRANSPORT,
                          "bank %u: buffer object at 0x%llx with%s host copy found, one on a line "
                          "of %d B expected; update XRT",
@@ -83,13 +96,13 @@ int xrt_reserve(void *handle, uint32_t bank, uint64_t offset, uint64_t bytes, ui
 
 int xrt_release(void *handle, uint32_t bank, uint64_t offset, struct lora_failure *failure) {
     struct xrt_handle *board = handle;
-    const struct xrt_api *api = xrt_api(failure);
-    if (!api) return LORA_ERR_TRANSPORT;
     for (uint32_t a = 0; a < board->arena_count; a++) {
         if (board->arenas[a].bank != bank || board->arenas[a].offset != offset) continue;
         void *bo = board->arenas[a].bo;
         board->arenas[a] = board->arenas[--board->arena_count];
-        if (!api->bo_free(bo)) return LORA_OK;
+        if (!xrt_call(board, &(struct xrt_call){.what = XRT_FREE, .object = bo})) return LORA_OK;
+        int status = xrt_check_stuck(board, failure);
+        if (status) return status;
         return lora_fail(failure, LORA_ERR_TRANSPORT,
                          "bank %u: the runtime does not take the arena at 0x%llx back", bank,
                          (unsigned long long)offset);
@@ -99,10 +112,9 @@ int xrt_release(void *handle, uint32_t bank, uint64_t offset, struct lora_failur
 }
 
 void xrt_release_all(struct xrt_handle *board) {
-    struct lora_failure ignored;
-    const struct xrt_api *api = xrt_api(lora_failure_begin(NULL, &ignored));
-    while (api && board->arena_count) api->bo_free(board->arenas[--board->arena_count].bo);
-    board->arena_count = 0;
+    while (board->arena_count)
+        xrt_call(board, &(struct xrt_call){.what = XRT_FREE,
+                                           .object = board->arenas[--board->arena_count].bo});
 }
 
 static struct xrt_arena *find(struct xrt_handle *board, uint32_t bank, uint64_t offset,
@@ -128,16 +140,21 @@ static struct xrt_arena *find(struct xrt_handle *board, uint32_t bank, uint64_t 
 
 int xrt_transfer(struct xrt_handle *board, const struct xrt_arena *arena, int direction,
                  uint64_t at, uint64_t bytes, struct lora_failure *failure) {
-    const struct xrt_api *api = xrt_api(failure);
-    int result = api ? 0 : -1;
+    int result = 0;
     for (uint64_t done = 0; done < bytes && !result;) {
         uint64_t piece = bytes - done < SYNC_BYTES ? bytes - done : SYNC_BYTES;
         pthread_mutex_lock(&board->sync);
-        result = api->bo_sync(arena->bo, direction, piece, at + done);
+        result = xrt_call(board, &(struct xrt_call){.what = XRT_SYNC,
+                                                    .object = arena->bo,
+                                                    .index = (uint64_t)direction,
+                                                    .bytes = piece,
+                                                    .address = at + done});
         pthread_mutex_unlock(&board->sync);
         done += piece;
     }
-    if (!api || !result) return api ? LORA_OK : LORA_ERR_TRANSPORT;
+    if (!result) return LORA_OK;
+    int status = xrt_check_stuck(board, failure);
+    if (status) return status;
     return lora_fail(failure, LORA_ERR_TRANSPORT,
                      "bank %u: the runtime failed to move %llu B %s the board (%d); reset the "
                      "board, then open it again",
@@ -145,18 +162,19 @@ int xrt_transfer(struct xrt_handle *board, const struct xrt_arena *arena, int di
 }
 
 /* A card that has left the bus answers all ones, data too; lora_ctrl's ABI number is never that. */
-static int check_presence(const struct xrt_handle *board, const uint8_t *read, uint64_t bytes,
+static int check_presence(struct xrt_handle *board, const uint8_t *read, uint64_t bytes,
                           struct lora_failure *failure) {
-    uint32_t abi = 0;
     for (uint64_t i = 0; i < bytes && i < 64; i++)
         if (read[i] != 0xff) return LORA_OK;
-    const struct xrt_api *api = xrt_api(failure);
-    if (api && !api->kernel_read(board->kernel, LORA_REG_IDENTITY_ABI, &abi) && abi != LORA_NONE)
-        return LORA_OK;
+    struct xrt_call look = {
+        .what = XRT_READ, .object = board->kernel, .offset = LORA_REG_IDENTITY_ABI};
+    if (!xrt_call(board, &look) && look.value != LORA_NONE) return LORA_OK;
+    int status = xrt_check_stuck(board, failure);
+    if (status) return status;
     return lora_fail(failure, LORA_ERR_TRANSPORT,
                      "the ABI register reads 0x%x: the card has left the bus; reset it or the "
                      "machine",
-                     abi);
+                     look.value);
 }
 
 int xrt_memory_read(void *handle, uint32_t bank, uint64_t offset, void *data, uint64_t bytes,

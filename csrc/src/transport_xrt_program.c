@@ -1,6 +1,6 @@
 /* Loading of a container, and what is opened with it: lora_ctrl and the link cores. */
 #define _POSIX_C_SOURCE 200809L
-#include "transport_xrt.h"
+#include "transport_xrt_calls.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -29,58 +29,95 @@ static void spell(const unsigned char uuid[16], char text[33]) {
     for (int i = 0; i < 16; i++) snprintf(text + 2 * i, 3, "%02x", uuid[i]);
 }
 
-int xrt_load(struct xrt_handle *board, const struct xrt_api *api, const char *path,
-             struct lora_failure *failure) {
-    unsigned char found[16] = {0};
+int xrt_load(struct xrt_handle *board, const char *path, struct lora_failure *failure) {
     char found_text[33], expected_text[33];
     struct xrt_signals signals;
+    struct xrt_call load = {.what = XRT_LOAD, .object = board->device};
+    struct xrt_call uuid = {.what = XRT_UUID, .object = board->device};
+    if (strlen(path) >= sizeof load.text)
+        return lora_fail(failure, LORA_ERR_OVERLAY,
+                         "container %.80s...: a path of %zu characters, at most %zu expected", path,
+                         strlen(path), sizeof load.text - 1);
+    memcpy(load.text, path, strlen(path) + 1);
     xrt_signals_keep(&signals);
-    int result = api->device_load(board->device, path);
+    int result = xrt_call(board, &load);
     xrt_signals_put_back(&signals);
+    int status = xrt_check_stuck(board, failure);
+    if (status) return status;
     if (result)
         return lora_fail(failure, LORA_ERR_OVERLAY,
                          "container %.100s: the runtime refuses it (%d): it is for another shell, "
                          "or another process holds the board; lora doctor compares both",
                          path, result);
-    result = api->device_uuid(board->device, found);
-    if (!result && !memcmp(found, board->container.uuid, sizeof found)) return LORA_OK;
-    spell(found, found_text);
+    result = xrt_call(board, &uuid);
+    if (!result && !memcmp(uuid.uuid, board->container.uuid, sizeof uuid.uuid)) return LORA_OK;
+    status = xrt_check_stuck(board, failure);
+    if (status) return status;
+    spell(uuid.uuid, found_text);
     spell(board->container.uuid, expected_text);
     return lora_fail(failure, LORA_ERR_IDENTITY,
                      "container %.80s: uuid %s found on the board after loading, %s expected", path,
                      result ? "none" : found_text, expected_text);
 }
 
-static int open_control(struct xrt_handle *board, const struct xrt_api *api,
-                        struct lora_failure *failure) {
-    char name[XRT_NAME + 3], kernel[XRT_NAME];
+static int open_control(struct xrt_handle *board, struct lora_failure *failure) {
+    char kernel[XRT_NAME];
+    struct xrt_call open = {.what = XRT_OPEN_KERNEL, .object = board->device};
     const char *unit = board->container.unit[LORA_BLOCK_CONTROL];
     const char *colon = strchr(unit, ':');
     snprintf(kernel, sizeof kernel, "%.*s", (int)(colon - unit), unit);
-    snprintf(name, sizeof name, "%s:{%s}", kernel, colon + 1);
-    board->kernel = api->kernel_open(board->device, board->container.uuid, name);
+    snprintf(open.text, sizeof open.text, "%s:{%s}", kernel, colon + 1);
+    memcpy(open.uuid, board->container.uuid, sizeof open.uuid);
+    xrt_call(board, &open);
+    board->kernel = open.found;
     if (board->kernel) return LORA_OK;
+    int status = xrt_check_stuck(board, failure);
+    if (status) return status;
     return lora_fail(failure, LORA_ERR_TRANSPORT,
                      "kernel %s: cannot be opened for this process alone; another process may hold "
                      "the board",
-                     name);
+                     open.text);
 }
 
 /* The link cores have no control protocol, so the kernel interface refuses them. */
-static int open_links(struct xrt_handle *board, const struct xrt_api *api,
-                      struct lora_failure *failure) {
-    const struct xrt_ip_api *ip = xrt_ip_api(failure);
-    if (!ip) return LORA_ERR_TRANSPORT;
-    board->shim = api->device_shim(board->device);
+int xrt_open_core(struct xrt_handle *board, const char *name) {
+    struct xrt_call call = {.what = XRT_FIND_CORE, .object = board->shim};
+    if (!board->shim || strlen(name) >= sizeof call.text) return -1;
+    memcpy(call.text, name, strlen(name) + 1);
+    memcpy(call.uuid, board->container.uuid, sizeof call.uuid);
+    int index = xrt_call(board, &call);
+    if (index < 0) return -1;
+    call.what = XRT_OPEN_CORE;
+    call.index = (uint64_t)index;
+    return xrt_call(board, &call) ? -1 : index;
+}
+
+void xrt_close_core(struct xrt_handle *board, uint32_t index) {
+    struct xrt_call call = {.what = XRT_CLOSE_CORE, .object = board->shim, .index = index};
+    memcpy(call.uuid, board->container.uuid, sizeof call.uuid);
+    xrt_call(board, &call);
+}
+
+void xrt_find_shim(struct xrt_handle *board) {
+    struct xrt_call call = {.what = XRT_SHIM, .object = board->device};
+    xrt_call(board, &call);
+    board->shim = call.found;
+}
+
+static int open_links(struct xrt_handle *board, struct lora_failure *failure) {
+    if (!xrt_ip_api(failure)) return LORA_ERR_TRANSPORT;
+    xrt_find_shim(board);
     for (uint32_t port = 0; port < LORA_PORTS; port++) {
         const char *unit = board->container.unit[LORA_BLOCK_LINK0 + port];
-        int index = board->shim ? ip->index(board->shim, unit) : -1;
-        if (index < 0 || ip->open(board->shim, board->container.uuid, (unsigned int)index, 0)) {
+        int index = xrt_open_core(board, unit);
+        if (index < 0) {
+            int status = xrt_check_stuck(board, failure);
+            if (status) return status;
             failure->port = (int32_t)port;
             return lora_fail(failure, LORA_ERR_TRANSPORT,
-                             "link core %s: no context for this process alone (index %d); another "
-                             "process may hold the board",
-                             unit, index);
+                             "link core %s: no context for this process alone; another process may "
+                             "hold the board",
+                             unit);
         }
         board->link_index[port] = index;
     }
@@ -88,24 +125,32 @@ static int open_links(struct xrt_handle *board, const struct xrt_api *api,
 }
 
 void xrt_unload(struct xrt_handle *board) {
-    struct lora_failure ignored;
-    const struct xrt_api *api = xrt_api(lora_failure_begin(NULL, &ignored));
-    const struct xrt_ip_api *ip = NULL;
     xrt_release_all(board);
-    for (uint32_t port = 0; api && port < LORA_PORTS; port++) {
-        if (board->link_index[port] >= 0 && (ip = xrt_ip_api(&ignored)))
-            ip->close(board->shim, board->container.uuid, (unsigned int)board->link_index[port]);
+    for (uint32_t port = 0; port < LORA_PORTS; port++) {
+        if (board->link_index[port] >= 0) xrt_close_core(board, (uint32_t)board->link_index[port]);
         board->link_index[port] = -1;
     }
-    if (api && board->kernel) api->kernel_close(board->kernel);
+    if (board->kernel)
+        xrt_call(board, &(struct xrt_call){.what = XRT_CLOSE_KERNEL, .object = board->kernel});
     board->kernel = NULL;
     board->serial = 0;
 }
 
+static int read_serial(struct xrt_handle *board, struct lora_failure *failure) {
+    struct xrt_call call = {
+        .what = XRT_READ, .object = board->kernel, .offset = LORA_REG_IDENTITY_SERIAL};
+    int result = xrt_call(board, &call);
+    board->serial = call.value;
+    if (!result) return LORA_OK;
+    int status = xrt_check_stuck(board, failure);
+    if (status) return status;
+    return lora_fail(failure, LORA_ERR_TRANSPORT,
+                     "lora_ctrl's registers cannot be read; load the overlay again");
+}
+
 int xrt_program(void *handle, const struct lora_program *program, struct lora_failure *failure) {
     struct xrt_handle *board = handle;
-    const struct xrt_api *api = xrt_api(failure);
-    if (!api) return LORA_ERR_TRANSPORT;
+    if (!xrt_api(failure)) return LORA_ERR_TRANSPORT;
     if (!program->container)
         return lora_fail(failure, LORA_ERR_OVERLAY,
                          "the overlay's manifest names no container, an xclbin expected; make one "
@@ -117,12 +162,10 @@ int xrt_program(void *handle, const struct lora_program *program, struct lora_fa
     xrt_lock();
     xrt_unload(board);
     board->container = container;
-    status = xrt_load(board, api, program->container, failure);
-    if (!status) status = open_control(board, api, failure);
-    if (!status) status = open_links(board, api, failure);
-    if (!status && api->kernel_read(board->kernel, LORA_REG_IDENTITY_SERIAL, &board->serial))
-        status = lora_fail(failure, LORA_ERR_TRANSPORT,
-                           "lora_ctrl's registers cannot be read; load the overlay again");
+    status = xrt_load(board, program->container, failure);
+    if (!status) status = open_control(board, failure);
+    if (!status) status = open_links(board, failure);
+    if (!status) status = read_serial(board, failure);
     if (status) xrt_unload(board);
     xrt_unlock();
     return status;

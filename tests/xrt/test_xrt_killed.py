@@ -28,12 +28,14 @@ from lora_sdk.cli.outcome import fail
 try:
     with opened("xrt:0") as cluster:
         cluster.reserve(0, 32, 1 << 16)
+        print("working", file=sys.stderr, flush=True)
         while True:
             cluster.checksum(0, 32, 8192, 4096)
 except LoraError as error:
     sys.exit(fail("host", error, 1))
 """
 )
+CLUSTER = b"lora_host.device_process.cluster_process\0"
 DELAYS = (0.0, 0.1, 0.3, 0.6)
 SECONDS = 60
 
@@ -112,6 +114,24 @@ def test_the_device_process_is_killed(folder: Path, delay: float) -> None:
         time.sleep(0.02)
     line = one_line(process)
     assert "a board's device process has died" in line or "the card has left the bus" in line
+    wait_for(lambda: nothing_left(folder))
+
+
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGSTOP])
+def test_the_cluster_process_ends_or_stops(folder: Path, sent: signal.Signals) -> None:
+    """The runtime waits for ever then, in whatever call it is. The host has its error after the
+    call's limit, closes its board and ends."""
+    process = wrapped(folder, sys.executable, "-c", WORK)
+    assert process.stderr is not None and process.stderr.readline() == "working\n"
+    (cluster,) = of_folder(folder, CLUSTER)
+    began = time.monotonic()
+    os.kill(cluster, sent)
+    process.wait(30)
+    print(f"ends after {time.monotonic() - began:.1f} s")
+    if sent == signal.SIGSTOP:  # it holds the other end of stderr
+        os.kill(cluster, signal.SIGKILL)
+    line = one_line(process)
+    assert "the runtime has not returned from" in line or "the card has left the bus" in line
     wait_for(lambda: nothing_left(folder))
 
 
