@@ -50,6 +50,7 @@ _MISSING = {
     "cohere": "interleaved rotary positions with scaled logits",
     "deepseek_v2": "latent attention and a mixture of experts",
     "deepseek_v3": "latent attention and a mixture of experts",
+    "gemma3n": "embeddings of each layer and several residual streams",
     "glm4": "norms behind attention and MLP",
     "gpt_oss": "a mixture of experts and attention sinks",
     "mamba": "state-space layers",

@@ -76,7 +76,13 @@ def with_taps(options: EngineOptions) -> EngineOptions:
     from lora_sdk.model.config import load_config
     from lora_sdk.spec.eagle3_config import load_head_config
 
-    layers = load_head_config(speculation.folder).layers_of(load_config(options.folder).layers)
+    target = load_config(options.folder)
+    if target.stream_scale != 1:
+        raise RequestError(
+            f"{options.folder}: proposer eagle3 reads hidden states, and those of a scaled residual"
+            f" stream ({target.architecture}) are not supported; use lookup, draft or longspec"
+        )
+    layers = load_head_config(speculation.folder).layers_of(target.layers)
     more = [layer for layer in layers if layer not in options.hidden_layers]
     return replace(options, hidden_layers=(*options.hidden_layers, *more))
 
