@@ -29,18 +29,20 @@ def logits_of(tokens: Sequence[int]) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(VOCABULARY).astype(np.float32) * 3
 
 
-def greedy_tokens(prompt: Sequence[int], count: int) -> list[int]:
-    """The tokens of plain greedy decoding."""
+def greedy_tokens(prompt: Sequence[int], count: int, window: int = 0) -> list[int]:
+    """The tokens of plain greedy decoding, where rows see `window` tokens, 0 for all."""
     tokens = list(prompt)
     for _ in range(count):
-        tokens.append(int(np.argmax(logits_of(tokens))))
+        tokens.append(int(np.argmax(logits_of(tokens[-window:]))))
     return tokens[len(prompt) :]
 
 
 class ScriptedRunner:
-    """Boards' state as the ABI describes it, with a log of the steps."""
+    """Boards' state as the ABI describes it, with a log of the steps. A row sees the last `window`
+    positions, itself included; 0 for all."""
 
-    def __init__(self, pages: int, sequences: int = 4, scratch: int = 128) -> None:
+    def __init__(self, pages: int, sequences: int = 4, scratch: int = 128, window: int = 0) -> None:
+        self.window = window
         self.pages = np.full((pages, abi.TILE_POSITIONS), UNWRITTEN, dtype=np.int64)
         self.first_page = -(-scratch // abi.TILE_POSITIONS)
         self.scratch = scratch
@@ -112,6 +114,10 @@ class ScriptedRunner:
             self.pages[op.b, : op.c] = self.pages[op.a, : op.c]
         else:
             assert op.kind == abi.KV_COMMIT and op.a == self.lengths[op.sequence]
+            places = range(op.a, op.a + op.c)
+            tables = self.tables[op.sequence]
+            written = {(tables[p // abi.TILE_POSITIONS], p % abi.TILE_POSITIONS) for p in places}
+            assert len(written) == op.c, "positions of one commit in the same place"
             for slot in path[op.b : op.b + op.c]:
                 assert self.slots[slot][0] == op.sequence
                 self._place(op.sequence, self.lengths[op.sequence], self.slots[slot][2])
@@ -133,22 +139,28 @@ class ScriptedRunner:
         assert 0 <= row.slot < self.scratch and row.slot not in self.slots
         assert row.parent == -1 or self.slots[row.parent][0] == row.sequence
         self.slots[row.slot] = (row.sequence, row.parent, row.token)
-        assert row.position == len(self._seen(row)) - 1
+        depth, slot = 0, row.slot
+        while slot != -1:
+            depth, slot = depth + 1, self.slots[slot][1]
+        assert row.position == self.lengths[row.sequence] + depth - 1
+        tiles = -(-self.lengths[row.sequence] // abi.TILE_POSITIONS)
+        assert all(tile in self.tables[row.sequence] for tile in range(tiles))
 
     def _seen(self, row: Row) -> list[int]:
-        """Committed prefix, ancestors, the row itself."""
+        """Committed prefix, ancestors, the row itself; what the window has of these."""
         chain, slot = [], row.slot
         while slot != -1:
             _, parent, token = self.slots[slot]
             chain.append(token)
             slot = parent
-        prefix = []
-        for position in range(self.lengths[row.sequence]):
+        prefix, length = [], self.lengths[row.sequence]
+        first = max(0, length + len(chain) - self.window) if self.window else 0
+        for position in range(first, length):
             tile, lane = divmod(position, abi.TILE_POSITIONS)
             token = int(self.pages[self.tables[row.sequence][tile], lane])
             assert token != UNWRITTEN
             prefix.append(token)
-        return prefix + chain[::-1]
+        return (prefix + chain[::-1])[-self.window :]
 
 
 class Bench:
@@ -158,10 +170,15 @@ class Bench:
     max_tokens = 20  # of requests that do not say
 
     def __init__(
-        self, pages: int = 40, sequences: int = 4, scratch: int = 128, context: int = 300
+        self,
+        pages: int = 40,
+        sequences: int = 4,
+        scratch: int = 128,
+        context: int = 300,
+        window: int = 0,
     ) -> None:
-        self.runner = ScriptedRunner(pages, sequences, scratch)
-        self.cache = KvCache(pages, sequences, scratch, context, abi.MAX_KV_OPS)
+        self.runner = ScriptedRunner(pages, sequences, scratch, window)
+        self.cache = KvCache(pages, sequences, scratch, context, abi.MAX_KV_OPS, window=window)
         self.stepper = Stepper(self.runner, self.cache)
         self.loop = GreedyLoop(self.runner, self.stepper, self.cache)
 

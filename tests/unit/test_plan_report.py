@@ -76,9 +76,13 @@ def test_rotary_positions_that_follow_the_context_are_named() -> None:
 def test_windows_are_named_with_what_happens_to_pages() -> None:
     config = replace(LLAMA2_7B, windows=(100, 0) * 16)
     found = report(make_plan(config, overlay(), board(), 4))
-    assert found["windows"] == {"positions": [100], "layers": 16, "of": 32}
+    kept = {"positions": [100], "layers": 16, "of": 32, "pages_returned": False}
+    assert found["windows"] == kept
     line = next(line for line in table(found).splitlines() if line.startswith("windows: "))
     assert "16 of 32 layers read the last 100 positions" in line and "keep the pages" in line
+    every = replace(LLAMA2_7B, windows=(100, 80) * 16)
+    text = table(report(make_plan(every, overlay(), board(), 4)))
+    assert "32 of 32 layers read the last 80, 100 positions; sequences return the pages" in text
     assert report(make_plan(LLAMA2_7B, overlay(), board(), 4))["windows"] is None
 
 

@@ -16,7 +16,14 @@ from lora_host.errors import RequestError
 from lora_sdk.core.contents import Contents
 from lora_sdk.core.header_queue import Header, HeaderQueue
 from lora_sdk.core.kv_arrays import KvArrays
-from lora_sdk.core.kv_sequence import PAGE_POSITIONS, KvSequence, Uncommitted, pages_for
+from lora_sdk.core.kv_sequence import (
+    PAGE_POSITIONS,
+    RETURNED,
+    KvSequence,
+    Uncommitted,
+    held,
+    pages_for,
+)
 from lora_sdk.core.kv_statistics import KvUse, PrefixCounts
 from lora_sdk.core.page_pool import PagePool
 from lora_sdk.core.prefix_cache import PrefixCache
@@ -51,8 +58,12 @@ class KvCache:
         context: int,
         max_ops: int,
         observer: SequenceObserver | None = None,
+        window: int = 0,
     ) -> None:
+        """`window`: positions that a row sees in every layer, 0 for all. Pages before them are
+        given back."""
         self.context = context
+        self._window = window
         self._observer = observer
         self.max_sequences = max_sequences
         self._queue = HeaderQueue(max_ops)
@@ -108,13 +119,16 @@ class KvCache:
         until a sequence commits again."""
         numbers = self._pool.renumber(end)
         for sequence in self._open.values():
-            sequence.pages = [numbers[page] for page in sequence.pages]
+            sequence.pages = [
+                RETURNED if page == RETURNED else numbers[page] for page in sequence.pages
+            ]
             if sequence.digests is not None:
                 del sequence.digests[1:]
         self._mapped = {
             (number, tile): page
             for number, sequence in self._open.items()
             for tile, page in enumerate(sequence.pages)
+            if page != RETURNED
         }
 
     def _forget(self) -> None:
@@ -195,7 +209,7 @@ class KvCache:
         return tuple(self._get(sequence).tokens[start:])
 
     def pages(self, sequence: int) -> tuple[int, ...]:
-        """Pages of a sequence in logical order."""
+        """Pages of a sequence in logical order, RETURNED for those that it has given back."""
         return tuple(self._get(sequence).pages)
 
     def uncommitted(self, sequence: int) -> dict[int, Uncommitted]:
@@ -227,7 +241,7 @@ class KvCache:
         self._queue.add(KvOp.length(sequence, 0))
         self._queue.leaving_slots.extend(closing.rows)
         self.prefixes.note_partial(closing)
-        for page in reversed(closing.pages):  # the last ones are of no use without the first
+        for page in reversed(held(closing.pages)):  # the last are of no use without the first
             self._pool.release(page)
         del self._open[sequence]
         self._numbers.append(sequence)
@@ -250,7 +264,8 @@ class KvCache:
         forked.reserved = moved
         full, rest = divmod(len(parent.tokens), PAGE_POSITIONS)
         for page in parent.pages[:full]:
-            self._pool.share(page)
+            if page != RETURNED:
+                self._pool.share(page)
             self._append(child, page)
         if rest:
             page = self._take_page(child)
@@ -283,7 +298,7 @@ class KvCache:
             if child in copied:
                 last, pages[-1] = pages[-1], self._reserved_page(child)
                 self._queue.add(KvOp.copy(last, pages[-1], len(tokens) % PAGE_POSITIONS))
-            for page in pages[: -1 if child in copied else None]:
+            for page in held(pages[: -1 if child in copied else None]):
                 self._pool.share(page)
             digests = None if source.digests is None else list(source.digests)
             continued[child] = KvSequence(
@@ -318,7 +333,7 @@ class KvCache:
         owner.vectors, owner.imported = other.vectors, other.imported
         for page in other.pages:
             self._append(sequence, page)
-        for page in reversed(left):
+        for page in reversed(held(left)):
             self._pool.release(page)
         self._queue.add(KvOp.length(sequence, len(owner.tokens)))
         self._queue.leaving_slots.extend(owner.rows)
@@ -379,10 +394,13 @@ class KvCache:
         return self._pool.take()
 
     def _append(self, sequence: int, page: int) -> None:
-        """Map the sequence's next tile to a page. The boards are told if theirs differs."""
+        """Map the sequence's next tile to a page. The boards are told if theirs differs. They read
+        nothing where a page was given back, but want a page of sequences there: any will do."""
         pages = self._open[sequence].pages
         at = (sequence, len(pages))
         pages.append(page)
+        if page == RETURNED:
+            page = self._mapped.get(at, pages_for(self._slots.total))
         if self._mapped.get(at) != page:
             self._mapped[at] = page
             self._queue.add(KvOp.table(*at, page))
@@ -488,9 +506,15 @@ class KvCache:
             if row.vector is not None:
                 owner.vectors[len(owner.tokens)] = row.vector
             owner.tokens.append(row.token)
-        self.prefixes.note(owner)
+        self._note(owner)
         self._queue.leaving_slots.extend(owner.rows)
         owner.rows.clear()
+
+    def _note(self, owner: KvSequence) -> None:
+        """Make full pages known to later sequences; give back those that no later row sees."""
+        self.prefixes.note(owner)
+        for page in owner.leave(self._window):
+            self._pool.release(page)
 
     def drop(self, sequence: int) -> None:
         """Drop every uncommitted row of a sequence."""
@@ -501,7 +525,7 @@ class KvCache:
         """Record positions that the boards committed themselves (the greedy loop)."""
         owner = self._get(sequence)
         owner.tokens.extend(tokens)
-        self.prefixes.note(owner)
+        self._note(owner)
 
     # --- headers --------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lora_sdk.core.kv_sequence import PAGE_POSITIONS, KvSequence
+from lora_sdk.core.kv_sequence import PAGE_POSITIONS, RETURNED, KvSequence
 from lora_sdk.core.page_pool import PagePool
 from lora_sdk.core.prefix_index import page_digest
 
@@ -47,7 +47,8 @@ class PrefixCache:
         for tile in range(len(owner.digests) - 1, len(owner.tokens) // PAGE_POSITIONS):
             tokens, before = _tile(owner.tokens, tile), owner.digests[-1]
             owner.digests.append(page_digest(before, tokens))
-            self._pool.index.add(owner.pages[tile], before, tokens, owner.digests[-1])
+            if owner.pages[tile] != RETURNED:
+                self._pool.index.add(owner.pages[tile], before, tokens, owner.digests[-1])
 
     def note_partial(self, owner: KvSequence) -> None:
         """Make the last, partial page of a sequence that ends known to later ones."""

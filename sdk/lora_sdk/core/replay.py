@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from lora_sdk.core.contents import Contents, Uncommitted
 from lora_sdk.core.header_queue import HeaderQueue
 from lora_sdk.core.kv_arrays import KvArrays
-from lora_sdk.core.kv_sequence import pages_for
+from lora_sdk.core.kv_sequence import KEPT_PAGES, PAGE_POSITIONS, held, pages_for
 from lora_sdk.core.step import KvOp, Row
 
 RunStep = Callable[[Sequence[Row], Sequence[KvOp], Sequence[int]], object]
@@ -37,7 +37,7 @@ class Replay:
         self._write_kv = write_kv
         self._run_step = run
         self._row_limit = row_limit
-        self._half = max_scratch // 2
+        self._half = min(max_scratch // 2, KEPT_PAGES * PAGE_POSITIONS)
         self._queue = HeaderQueue(max_ops)
         self._turn = 0
 
@@ -45,7 +45,7 @@ class Replay:
         """Run all rows. LoraError if a step fails."""
         for one in sequences:
             self._queue.add(KvOp.length(one.sequence, 0))
-            for tile, page in enumerate(one.pages):
+            for tile, page in enumerate(_pages(one.pages)):
                 self._queue.add(KvOp.table(one.sequence, tile, page))
             if one.imported is not None:
                 self._import(one, one.imported)
@@ -96,6 +96,15 @@ class Replay:
         self._run_step(rows, header.kv_ops, header.path)
         self._queue.carried()
         self.rows += len(rows)
+
+
+def _pages(pages: Sequence[int]) -> list[int]:
+    """A page for every tile. The first ones were given back: their K and V, which the next tiles'
+    rows read, pass through the pages that are left, which end with what they held. These are what
+    rows see and KEPT_PAGES more: a step commits no more positions, so none is written twice."""
+    left = held(pages)
+    gone = len(pages) - len(left)
+    return [left[(tile - gone) % len(left)] for tile in range(gone)] + left
 
 
 def _chain(one: Contents, start: int, slots: Sequence[int]) -> list[Row]:

@@ -79,6 +79,7 @@ class Engine:
             plan.context,
             abi.MAX_KV_OPS,
             observer=self._adapters,
+            window=self._loaded.config.read_positions,
         )
         self._stepper = Stepper(
             runner, self._cache, self._adapters if options.max_adapters else None

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from lora_host.errors import LoraError, RequestError
 from lora_sdk.core.key_columns import board_columns, file_columns
 from lora_sdk.core.kv_arrays import KvArrays, check_arrays, static_scales
+from lora_sdk.core.kv_sequence import RETURNED
 from lora_sdk.core.kv_transfer import KvTransfer
 from lora_sdk.engine.fair_lock import FairLock
 from lora_sdk.text.tokenizer import check_token_ids
@@ -44,9 +45,15 @@ class KvApi:
 
     def export_kv(self, sequence: int) -> KvArrays:
         """K and V of a sequence's committed positions, K in the checkpoint's column order.
-        RequestError if the sequence is not open; errors of the boards pass through."""
+        RequestError if the sequence is not open, or has given back pages that no row sees any
+        more; errors of the boards pass through."""
         with self._lock:
             positions = self._cache.length(sequence)
+            if RETURNED in self._cache.pages(sequence):
+                raise RequestError(
+                    f"sequence {sequence} has given back its first pages, which no layer's window"
+                    " reaches: its K and V are incomplete; export it while it is shorter"
+                )
             self._stepper.flush()  # commits wait for the next step's header
             kv = self._transfer.read(self._cache.pages(sequence), positions)
         if kv.k_scales is None and kv.kind != "fp16":

@@ -125,6 +125,11 @@ class ModelConfig:
         """Rotary positions of `layer`."""
         return self.local_rope if layer in self.local_layers else self.rope
 
+    @property
+    def read_positions(self) -> int:
+        """Positions that some layer's rows see, themselves included; 0 for all."""
+        return max(self.windows) if self.windows and all(self.windows) else 0
+
     def attention_factor(self, layer: int) -> float:
         """The factor of q.k in `layer` (0 is the first) in double precision."""
         scale = 1.0 / math.sqrt(self.head_dim) if self.scale_scores else 1.0

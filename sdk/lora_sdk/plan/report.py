@@ -59,7 +59,12 @@ def _windows(plan: Plan) -> dict[str, Any] | None:
     if not windows:
         return None
     sizes = sorted({window for window in windows if window})
-    return {"positions": sizes, "layers": sum(map(bool, windows)), "of": len(windows)}
+    return {
+        "positions": sizes,
+        "layers": sum(map(bool, windows)),
+        "of": len(windows),
+        "pages_returned": plan.config.read_positions > 0,
+    }
 
 
 def _formats(board: BoardPlan) -> dict[str, int]:
@@ -193,7 +198,7 @@ def _window_line(windows: dict[str, Any]) -> str:
     sizes = ", ".join(map(str, windows["positions"]))
     return (
         f"windows: {windows['layers']} of {windows['of']} layers read the last {sizes} positions;"
-        " sequences keep the pages before them"
+        f" sequences {'return' if windows['pages_returned'] else 'keep'} the pages before them"
     )
 
 
