@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import time
 from collections.abc import Iterator
@@ -115,3 +116,18 @@ def test_key_files(tmp_path: Path) -> None:
         file.write_text(bad)
         with pytest.raises(RequestError):
             read_keys(file)
+
+
+def test_a_body_that_breaks_its_framing_after_the_answer_leaves_no_traceback(
+    server: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    head = b"POST /nowhere HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n"
+    with caplog.at_level(logging.ERROR):
+        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+            connection.sendall(head)
+            assert connection.recv(1000).startswith(b"HTTP/1.1 404")
+            connection.sendall(b"zz\r\n\r\n")  # no length of a chunk
+            while connection.recv(1000):
+                pass
+        assert server.get("/version").status == 200
+    assert not caplog.records, caplog.records[0].getMessage()

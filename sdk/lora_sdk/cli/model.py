@@ -21,6 +21,7 @@ Examples:
   lora model --list
   lora model --design lora-f --model gpt2-345m --boards 2 --context 128
   lora model --design own-u280 --model llama2-7b --boards 4 --in 32 --out 256
+  lora model --fleet examples/fleet.yaml
   lora model --validate
 """
 
@@ -42,6 +43,8 @@ Examples:
               help="how the adapter is sharded over the boards [bd]")  # fmt: skip
 @click.option("--trace", "trace", type=OUTPUT, metavar="FILE",
               help="write one step's Perfetto trace (with --context)")  # fmt: skip
+@click.option("--fleet", type=click.Path(path_type=Path), metavar="FILE",
+              help="simulate GPUs that prefill and boards that decode")  # fmt: skip
 @click.option("--validate", is_flag=True, help="compare with every published number")
 @click.option("--analyses", is_flag=True, help="print LORA's synchronization analyses (VI.C)")
 @click.option("--list", "listing", is_flag=True, help="list designs, boards and model shapes")
@@ -59,12 +62,14 @@ def model(
     adapter_rank: int,
     adapter_mode: str | None,
     trace: Path | None,
+    fleet: Path | None,
     validate: bool,
     analyses: bool,
     listing: bool,
     as_json: bool,
 ) -> None:
-    """Modelled time of a design on boards: one token at --context, or a request of --in and --out.
+    """Modelled time of a design on boards: one token at --context, or a request of --in and --out;
+    with --fleet of many requests on GPUs and boards.
 
     Every number is modelled. Nothing is loaded or run."""
     if listing:
@@ -75,6 +80,9 @@ def model(
         return
     if analyses:
         _analyses(as_json)
+        return
+    if fleet is not None:
+        _fleet(fleet, as_json)
         return
     if design is None or model is None:
         raise RequestError("--design and --model are needed; lora model --list names them")
@@ -166,6 +174,15 @@ def _list() -> None:
     for name in board_names():
         click.echo(f"  {name:<18} {board_facts(name).title}")
     click.echo("models\n  " + ", ".join(SHAPES) + ", or a folder with config.json")
+
+
+def _fleet(path: Path, as_json: bool) -> None:
+    from lora_sdk.fleet.description import read_fleet
+    from lora_sdk.fleet.report import report
+    from lora_sdk.fleet.report import text as fleet_text
+
+    found = report(read_fleet(path))
+    click.echo(json.dumps(found, indent=2) if as_json else fleet_text(found))
 
 
 def _validate(as_json: bool) -> None:

@@ -88,7 +88,7 @@ def run_time(
     _check("output length", outputs, MAX_CONTEXT)
     first = target.prefill(inputs)
     if mode == "ar":
-        decoding = _sum(target.decode, inputs + 1, outputs, EXACT_STEPS)
+        decoding = decode_time(target, inputs + 1, outputs)
     else:
 
         def one(context: int) -> Totals:
@@ -105,6 +105,11 @@ def run_time(
         "decode_ms_per_token": decoding.seconds / outputs * 1e3,
     }
     return _report(target, model, mode, totals, outputs, details)
+
+
+def decode_time(target: Target, first: int, count: int) -> Totals:
+    """`count` new tokens, the first one at `first` positions."""
+    return _sum(target.decode, first, count, EXACT_STEPS)
 
 
 def _sum(one: Callable[[int], Totals], start: int, count: int, points: int) -> Totals:

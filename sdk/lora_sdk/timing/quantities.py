@@ -11,6 +11,14 @@ from lora_sdk.plan.segment_kv import BeamLoad, segment_bytes, standard_bytes, to
 from lora_sdk.timing import analyses, resources
 from lora_sdk.timing.designs import ArrayDesign, StreamDesign, load_design
 from lora_sdk.timing.facts import board_facts
+from lora_sdk.timing.gpus import (
+    QUOTED_MODEL,
+    QUOTED_NEW,
+    QUOTED_PROMPT,
+    gpu,
+    prefill_flops,
+    token_flops,
+)
 from lora_sdk.timing.model import run_time, speculate, token_time
 from lora_sdk.timing.report import Report
 from lora_sdk.timing.stream_model import StreamModel
@@ -106,6 +114,36 @@ def _stream(name: str, arguments: Arguments) -> float:
     }[name.partition("_")[2]]
 
 
+def _gpu(name: str, arguments: Arguments) -> float:
+    """GLITCHES' tables I and II, at the lengths and for the model that they are printed for."""
+    one, config = gpu(arguments["gpu"]), shape_config(QUOTED_MODEL)
+    if name == "prefill_over":
+        board = _value("stream.prefill_ms", {**arguments, "model": QUOTED_MODEL, "length": "1536"})
+        return board / one.prefill.ms
+    if name == "stages":
+        return one.prefill.ms / one.decode.ms
+    if name == "cost_gain":
+        other = arguments["over_card"]
+        against = int(arguments["cards"]) * (DOLLARS if other == "u280" else gpu(other).dollars)
+        price = one.dollars + int(arguments["boards"]) * DOLLARS
+        return float(arguments["throughput"]) * against / price
+    stage, _, figure = name.partition("_")
+    quoted = one.prefill if stage == "prefill" else one.decode
+    context = QUOTED_PROMPT + QUOTED_NEW // 2
+    flops = {
+        "prefill": prefill_flops(config, QUOTED_PROMPT),
+        "decode": token_flops(config, context),
+    }[stage]
+    rate = 1e3 / quoted.ms
+    return {
+        "gop": flops / 1e9,
+        "memory%": 100 * quoted.gigabytes * 1e9 * rate / one.bytes_per_second,
+        "compute%": 100 * flops * rate / one.peak_flops,
+        "per_joule": rate / quoted.watts,
+        "per_dollar": rate / one.dollars,
+    }[figure]
+
+
 def _array(name: str, arguments: Arguments) -> float:
     """Bandwidth in GB/s that the multipliers need, including fill (V.C): a column of weights per
     cycle in prefill, one weight per multiplier in decode."""
@@ -168,6 +206,7 @@ KINDS: dict[str, Callable[[str, Arguments], float]] = {
     "token": _token,
     "sd": _sd,
     "stream": _stream,
+    "gpu": _gpu,
     "array": _array,
     "resource": _resource,
     "summation": _summation,

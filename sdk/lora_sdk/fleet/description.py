@@ -1,0 +1,90 @@
+"""`fleet.yaml`: GPUs, clusters of boards, a model and a load."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lora_host.errors import RequestError
+from lora_host.schema import read_checked
+from lora_sdk.fleet.service import Cluster, Worker
+from lora_sdk.model.shapes import find_config
+from lora_sdk.timing.gpus import gpu
+from lora_sdk.timing.target import make_target
+
+if TYPE_CHECKING:
+    from lora_sdk.model.spec import ModelConfig
+
+_SCHEMA = Path(__file__).with_name("fleet.schema.json")
+BOARD_DOLLARS = {"u280": 8000.0}  # GLITCHES, table II
+GIGABYTES_PER_SECOND = 12.0  # of each hop, GPU to host and host to board: assumed, PCIe 3.0 x16
+
+
+@dataclass(frozen=True)
+class Load:
+    """Requests that are all of one kind. `per_second`: mean of Poisson arrivals, None if a request
+    always waits."""
+
+    prompt: int
+    response: int
+    requests: int = 500
+    per_second: float | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class FleetModel:
+    """What is simulated. Each worker and each cluster is one entry."""
+
+    name: str
+    config: ModelConfig
+    workers: tuple[Worker, ...]
+    clusters: tuple[Cluster, ...]
+    load: Load
+    transfer_bytes_per_second: float = field(default=GIGABYTES_PER_SECOND * 1e9)
+
+    @property
+    def dollars(self) -> float | None:
+        """The price of all cards; None where one is not known."""
+        prices = [one.dollars for one in self.workers] + [one.dollars for one in self.clusters]
+        known = [price for price in prices if price is not None]
+        return sum(known) if len(known) == len(prices) else None
+
+
+def read_fleet(path: Path) -> FleetModel:
+    """The file's fleet. RequestError names a field that is wrong, and what is not known."""
+    content = read_checked(path, _SCHEMA, RequestError)
+    config = find_config(content["model"])
+    workers = [
+        Worker(gpu(entry["gpu"]), config)
+        for entry in content.get("workers", ())
+        for _ in range(entry.get("count", 1))
+    ]
+    clusters = [
+        cluster
+        for entry in content.get("clusters", ())
+        for cluster in [_cluster(entry, config)] * entry.get("count", 1)
+    ]
+    if not workers and not clusters:
+        raise RequestError(f"{path}: no workers and no clusters; expected some of either")
+    rate = content.get("transfer", {}).get("gigabytes_per_second", GIGABYTES_PER_SECOND)
+    load = Load(**content["load"])
+    _check(path, config, load)
+    return FleetModel(content["model"], config, tuple(workers), tuple(clusters), load, rate * 1e9)
+
+
+def _cluster(entry: dict[str, Any], config: ModelConfig) -> Cluster:
+    boards = entry.get("boards", 1)
+    target = make_target(entry["design"], entry.get("board"), config, boards)
+    price = entry.get("dollars", BOARD_DOLLARS.get(target.board))
+    return Cluster(target, config, None if price is None else boards * price)
+
+
+def _check(path: Path, config: ModelConfig, load: Load) -> None:
+    positions = load.prompt + load.response
+    if positions > config.positions:
+        raise RequestError(
+            f"{path}: load: {load.prompt} + {load.response} tokens, {positions - config.positions} "
+            f"more than the model's context of {config.positions}"
+        )
