@@ -77,9 +77,8 @@ def write_gguf(
             writer.add_tensor(name, data.astype(dtype))
         else:
             writer.add_tensor(name, gguf.quants.quantize(data, kind), raw_dtype=kind)
-    factors = rope_factors(config)
-    if factors is not None:
-        writer.add_tensor("rope_freqs.weight", factors)
+    for name, factors in rope_factors(config).items():
+        writer.add_tensor(name, factors)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -130,11 +129,16 @@ def _falcon(config: Mapping[str, Any], array: Array, heads: int) -> Array:
     return np.concatenate([piece.reshape(-1, *array.shape[1:]) for piece in pieces])
 
 
-def rope_factors(config: Mapping[str, Any]) -> NDArray[np.float32] | None:
-    """What the converter stores of Llama 3's scaling, in FP32."""
+def rope_factors(config: Mapping[str, Any]) -> dict[str, NDArray[np.float32]]:
+    """What the converter stores of longrope and of Llama 3's scaling, in FP32."""
     rope = config.get("rope_parameters") or {}
+    if rope.get("rope_type") == "longrope":
+        return {
+            f"rope_factors_{kind}.weight": np.array(rope[f"{kind}_factor"], np.float32)
+            for kind in ("long", "short")
+        }
     if rope.get("rope_type") != "llama3":
-        return None
+        return {}
     size = config["head_dim"]
     exponents = np.arange(0, size, 2, dtype=np.float32) / np.float32(size)
     frequencies = np.float32(1) / np.float32(rope["rope_theta"]) ** exponents
@@ -148,7 +152,7 @@ def rope_factors(config: Mapping[str, Any]) -> NDArray[np.float32] | None:
         blended = 1 / ((1 - smooth) / rope["factor"] + smooth)
         short, long = wave < old / high, wave > old / low
         factors.append(1.0 if short else rope["factor"] if long else blended)
-    return np.array(factors, np.float32)
+    return {"rope_freqs.weight": np.array(factors, np.float32)}
 
 
 def add_keys(writer: gguf.GGUFWriter, config: Mapping[str, Any]) -> None:
@@ -178,6 +182,15 @@ def add_keys(writer: gguf.GGUFWriter, config: Mapping[str, Any]) -> None:
     theta = rope.get("rope_theta") or config.get("rope_theta") or config.get("rotary_emb_base")
     if theta:
         writer.add_rope_freq_base(theta)
+    if rope.get("rope_type") == "yarn":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(rope["factor"])
+        writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+    if rope.get("rope_type") == "longrope":
+        original = config["original_max_position_embeddings"]
+        scale = config["max_position_embeddings"] / original
+        writer.add_rope_scaling_orig_ctx_len(original)
+        writer.add_rope_scaling_attn_factors(math.sqrt(1 + math.log(scale) / math.log(original)))
     if (config.get("rope_scaling") or {}).get("type") == "linear":
         writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
         writer.add_rope_scaling_factor(config["rope_scaling"]["factor"])

@@ -34,11 +34,16 @@ def small(path: Path) -> Path:
     return write_gguf(which, path, types, more=lambda writer: writer.add_chat_template("{{ a }}"))
 
 
+def data_start(path: Path) -> int:
+    """Where the numbers begin."""
+    return min(int(tensor.data_offset) for tensor in gguf.GGUFReader(path).tensors)
+
+
 def mutated(folder: Path) -> Subject:
     """The small file; the header is changed more often than the numbers."""
     path = small(folder / "model.gguf")
     content = path.read_bytes()
-    start = min(tensor.data_offset for tensor in gguf.GGUFReader(path).tensors)
+    start = data_start(path)
 
     def mutate(random: Random) -> bytes:
         if random.random() < 0.1:

@@ -36,6 +36,16 @@ def value(place: Place, *, name: str, kind: int, raw: bytes, command: Words = PL
     )  # fmt: skip
 
 
+def keyed(place: Place, *, added: bytes, command: Words = PLAN) -> Words:
+    """The small model with one more key; the tensors lie where they did, after padding."""
+    data = made.small(place.path / "b.gguf").read_bytes()
+    tensors, keys = struct.unpack_from("<QQ", data, 8)
+    start = made.data_start(place.path / "b.gguf")
+    head = data[:8] + struct.pack("<QQ", tensors, keys + 1) + added + data[24:start].rstrip(b"\0")
+    head += bytes(8)  # the offset of the last tensor may end with zeros
+    return content(place, data=head + bytes(-len(head) % 32) + data[start:], command=command)
+
+
 def u32(place: Place, *, name: str, number: int, command: Words = PLAN) -> Words:
     return value(place, name=name, kind=made.U32, raw=struct.pack("<I", number), command=command)
 
@@ -117,7 +127,9 @@ CASES = (
     Case("gguf: epsilon NaN", partial(value, name="llama.attention.layer_norm_rms_epsilon", kind=made.F32, raw=struct.pack("<f", float("nan"))), "expected a finite number"),
     Case("gguf: theta 0", partial(value, name="llama.rope.freq_base", kind=made.U32, raw=b"\0\0\0\0"), "rope_theta"),
     Case("gguf: context 2^31", partial(u32, name="llama.context_length", number=2**31), "context_length"),
-    Case("gguf: yarn", partial(FILE, data=made.file([LLAMA, made.key("llama.rope.scaling.type", made.TEXT, made.text("yarn"))])), "token_embd.weight is missing"),
+    Case("gguf: an unknown scaling", partial(keyed, added=made.key("llama.rope.scaling.type", made.TEXT, made.text("ntk"))), "rope.scaling.type is 'ntk', expected none, linear"),
+    Case("gguf: yarn without a factor", partial(keyed, added=made.key("llama.rope.scaling.type", made.TEXT, made.text("yarn"))), "rope.scaling.factor is missing"),
+    Case("gguf: a window of NaN", partial(keyed, added=made.key("llama.attention.sliding_window", made.F32, b"\0\0\xc0\x7f")), "sliding_window is nan"),
     Case("gguf: a tensor of another name", partial(swapped, old=b"blk.0.attn_v.weight", new=b"blk.0.attn_w.weight"), "missing"),
     Case("gguf: an output that is no token's", partial(swapped, old=b"output_norm.weight", new=b"output_term.weight"), "missing"),
     Case("gguf: eos a text", partial(value, name="tokenizer.ggml.eos_token_id", kind=made.F32, raw=bytes(4)), "tokenizer.ggml.eos_token_id"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,14 +34,34 @@ def mistral_window() -> Variant:
     return replace(variant("mistral"), config={**variant("mistral").config, "sliding_window": 40})
 
 
+def scaled(name: str, rope: dict[str, Any], **fields: Any) -> Variant:
+    """With other rotary positions."""
+    config = {**variant(name).config, "rope_parameters": rope, **fields}
+    return Variant(name, {key: one for key, one in config.items() if key not in UNSCALED})
+
+
+UNSCALED = ("rope_scaling", "rope_theta")
+YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0,
+        "original_max_position_embeddings": 96}  # fmt: skip
+LONGROPE = {"rope_type": "longrope", "rope_theta": 10000.0,
+            "short_factor": [1.0, 1.08, 1.1, 1.13, 1.2, 1.3, 1.4, 2.06],
+            "long_factor": [1.1, 2.3, 4.7, 9.01, 18.6, 33.3, 64.2, 64.9]}  # fmt: skip
 CASES = {
-    "mistral_window": mistral_window(),
     **{name: variant(name) for name in NAMES},
     "smollm3": smollm3(),
+    "mistral_window": mistral_window(),
+    "yarn": scaled("llama", YARN),
+    "longrope": scaled("phi3", LONGROPE, original_max_position_embeddings=96),
 }
-
-
-ALWAYS = ("llama_gqa_bias", "llama_llama3", "gpt2", "phi3_gqa_partial", "gpt_neox", "falcon_new")
+ALWAYS = (
+    "llama_gqa_bias",
+    "llama_llama3",
+    "gpt2",
+    "phi3_gqa_partial",
+    "gpt_neox",
+    "falcon_new",
+    "longrope",
+)
 
 
 @pytest.mark.parametrize(

@@ -51,10 +51,8 @@ WINDOW = "attention.sliding_window"
 # Read elsewhere (gguf_config.py), or without a meaning for the arithmetic.
 READ = frozenset(
     ("attention.key_length", "attention.value_length", "rope.dimension_count", "rope.freq_base",
-     "rope.scaling.type", "rope.scaling.factor", "rope.scaling.original_context_length",
-     "rope.scaling.finetuned", "rope.scaling.attn_factor", "rope.scale_linear", "vocab_size",
-     "tensor_data_layout", "attention.causal", "attention.clamp_kqv", "attention.max_alibi_bias",
-     "expert_count", "expert_used_count")
+     "vocab_size", "tensor_data_layout", "attention.causal", "attention.clamp_kqv",
+     "attention.max_alibi_bias", "expert_count", "expert_used_count")
 )  # fmt: skip
 
 

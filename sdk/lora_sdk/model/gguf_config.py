@@ -7,8 +7,6 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from lora_host.errors import ModelError
 from lora_sdk.gguf.file import GgufFile
 from lora_sdk.model.fields import MAX_POSITIONS
@@ -19,15 +17,11 @@ from lora_sdk.model.gguf_architectures import (
     WINDOW,
     Architecture,
 )
-from lora_sdk.model.rope_scaling import inverse_frequencies
-from lora_sdk.model.spec import RopeConfig
+from lora_sdk.model.gguf_rope import KEYS, read_scaling
+from lora_sdk.model.rope_fields import DEFAULT_THETA
 
-ROPE_FACTORS = "rope_freqs.weight"
-LONG_FACTORS = "rope_factors_long.weight"
 HEAD = "output.weight"
 EMBEDDING = "token_embd.weight"
-LLAMA3 = (1.0, 4.0)  # low_freq_factor and high_freq_factor of every Llama 3
-LLAMA3_TOLERANCE = 1e-3  # of a factor: the converter computes them in FP32
 ENDS = ("eos", "eot", "eom")  # tokens after which llama.cpp ends a text, too
 
 
@@ -78,7 +72,7 @@ class _Reader:
 
     def refuse_unknown(self) -> None:
         """ModelError names a key of the architecture that nothing here knows."""
-        known = {*INTEGERS, *READ, *self._row.more, self._row.eps[0]}
+        known = {*INTEGERS, *READ, *KEYS, *self._row.more, self._row.eps[0]}
         if self._row.window:
             known.add(WINDOW)
         for key, value in self._metadata.values.items():
@@ -96,11 +90,6 @@ class _Reader:
             found = self._metadata.number(self._lead + name, allowed)
             if found != allowed:
                 raise self._metadata.error(self._lead + name, found, f"{allowed:g} or no such key")
-        if LONG_FACTORS in self._file.tensors:
-            raise ModelError(
-                f"{self._file.path}: {LONG_FACTORS}: factors for long contexts (longrope) are not "
-                "supported; take the model's short-context version"
-            )
 
     def sizes(self) -> dict[str, Any]:
         """Whole numbers, and the norms' epsilon."""
@@ -151,8 +140,9 @@ class _Reader:
             found |= self._part(width, size)
         if self._lead + "rope.freq_base" in self._metadata.values:
             found["rope_theta"] = self._metadata.number(self._lead + "rope.freq_base")
-        scaling = self._scaling(found.get("rope_theta", 10000.0), width)
-        return found | ({"rope_scaling": scaling} if scaling else {})
+        positions = self._integer("context_length", None, 1, MAX_POSITIONS)
+        theta = found.get("rope_theta", DEFAULT_THETA)
+        return found | read_scaling(self._file, self._lead, positions, theta, width)
 
     def _part(self, width: int, size: int) -> dict[str, Any]:
         key = self._lead + "rope.dimension_count"
@@ -162,53 +152,6 @@ class _Reader:
         if int(size * factor) < width:
             factor = math.nextafter(factor, 1.0)
         return {self._row.rotary: factor}
-
-    def _scaling(self, theta: float, width: int) -> dict[str, Any]:
-        key = self._lead + "rope.scaling.type"
-        kind = self._metadata.text(key, "none")
-        factor = self._metadata.number(self._lead + "rope.scaling.factor", 1.0)
-        old = self._metadata.number(self._lead + "rope.scale_linear", 1.0)
-        if kind not in ("none", "linear"):
-            raise self._metadata.error(key, kind, "none or linear")
-        attention = self._metadata.number(self._lead + "rope.scaling.attn_factor", 1.0)
-        if attention != 1.0:
-            name = self._lead + "rope.scaling.attn_factor"
-            raise self._metadata.error(name, attention, "1: scaled attention is not supported")
-        if kind == "none" and old != 1.0:
-            kind, factor = "linear", old
-        linear = {"rope_type": "linear", "factor": factor} if kind == "linear" else {}
-        if ROPE_FACTORS not in self._file.tensors:
-            return linear
-        if linear:
-            raise self._metadata.error(key, kind, f"none beside {ROPE_FACTORS}")
-        return self._llama3(theta, width)
-
-    def _llama3(self, theta: float, width: int) -> dict[str, Any]:
-        """Parameters of Llama 3's scaling whose factors are those of the file."""
-        tensor = self._file.tensors[ROPE_FACTORS]
-        if tensor.type.name != "F32" or tensor.shape != (width // 2,):
-            raise ModelError(
-                f"{self._file.path}: {ROPE_FACTORS} is {tensor.type.name} {list(tensor.shape)}, "
-                f"expected F32 [{width // 2}]"
-            )
-        given = self._file.raw(tensor).view("<f4").astype(np.float64)
-        most = float(str(np.float32(given.max())))
-        low, high = LLAMA3
-        if (given == 1).all():
-            return {}
-        for power in range(6, 21) if math.isfinite(most) and most > 1 else ():
-            rope = RopeConfig("llama3", theta, most, low, high, 2**power)
-            plain = inverse_frequencies(RopeConfig("default", theta), width).astype(np.float64)
-            factors = plain / inverse_frequencies(rope, width).astype(np.float64)
-            if np.allclose(factors, given, rtol=LLAMA3_TOLERANCE, atol=0):
-                return {
-                    "rope_type": "llama3", "factor": most, "low_freq_factor": low,
-                    "high_freq_factor": high, "original_max_position_embeddings": 2**power,
-                }  # fmt: skip
-        raise ModelError(
-            f"{self._file.path}: {ROPE_FACTORS}: factors of the rotary frequencies are not those "
-            "of Llama 3's scaling, the only one that is supported"
-        )
 
     def tokens(self) -> dict[str, Any]:
         """Token ids; every token that ends a text is one of `eos_token_id`."""

@@ -14,9 +14,10 @@ from lora_sdk.gguf.file import GgufFile, is_gguf
 from lora_sdk.model.fields import Fields
 from lora_sdk.model.folder import AnyTensors, find_tensors, has_weights
 from lora_sdk.model.gguf_architectures import Architecture
-from lora_sdk.model.gguf_config import ROPE_FACTORS, architecture_of, config_values
+from lora_sdk.model.gguf_config import architecture_of, config_values
 from lora_sdk.model.gguf_container import GgufContainer
 from lora_sdk.model.gguf_matrix import BlockMatrix, quantization_of
+from lora_sdk.model.gguf_rope import FACTORS, LONG, SHORT
 from lora_sdk.model.gguf_sources import gguf_sources
 from lora_sdk.model.json_file import read_json
 from lora_sdk.model.methods import QuantizedTensors, open_quantized, read_quantization
@@ -173,7 +174,7 @@ class GgufModel:
 
     def ignored(self, family: Family) -> re.Pattern[str]:
         """The factors that are a part of the configuration."""
-        return re.compile(re.escape(ROPE_FACTORS))
+        return re.compile("|".join(map(re.escape, (FACTORS, LONG, SHORT))))
 
     def sources(self, family: Family, config: ModelConfig) -> dict[str, Source]:
         """The family's, where the converter has put them."""
