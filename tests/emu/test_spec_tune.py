@@ -217,7 +217,11 @@ def test_commands_collect_tune_show_and_follow(
     assert {curve["used"] for curve in answer["curves"]} <= {"fit", "measurement"}
     (table,) = load_tables(model / "speculation.json")
     assert lora_spec("show", model) == 0
-    assert "modelled: model" in capsys.readouterr().out
+    shown = capsys.readouterr().out.splitlines()  # a summary first
+    assert shown[0].split() == ["draft", "boards", "objective", "gain"]
+    assert shown[1].split()[:5] == ["lookup", "8", "x", "u280", "modelled"]
+    assert f"{max(choice.speedup for choice in table.choices):.2f} times" in shown[1]
+    assert shown[3].startswith("modelled: model")
     run = lora_run(
         "--model", model, "--boards", 8, "--spec-objective", "modelled", "-p", "import os\n",
         "-n", 40, "--json", "--stats",

@@ -11,6 +11,7 @@ import click
 
 from lora_host.errors import RequestError
 from lora_sdk.cli.output_file import OUTPUT
+from lora_sdk.cli.progress import ProgressBar
 
 if TYPE_CHECKING:
     from lora_sdk.timing.dse import Candidate, Exploration
@@ -63,7 +64,8 @@ def dse(
         space["prefetch_bytes"] = (0,)
     search = Exploration(board, boards, find_config(model), inputs, outputs, space)
     began = time.monotonic()
-    best = search.evolve(seed)
+    with ProgressBar("searching", unit="generation") as progress:
+        best = search.evolve(seed, progress=progress)
     took = time.monotonic() - began
     if not best.feasible:
         raise RequestError(f"no design of the space fits {board}; over: {dict(best.excess)}")

@@ -49,8 +49,8 @@ class ProgressBar:
             total=total,
             desc=self._what,
             unit=self._unit,
-            unit_scale=True,
-            unit_divisor=1024 if self._unit == "B" else 1000,
+            unit_scale=self._unit == "B",  # others are counted: 4/25
+            unit_divisor=1024,
             leave=False,
             file=sys.stderr,
         )

@@ -37,19 +37,42 @@ def as_dict(table: SpeculationTable) -> dict[str, Any]:
 
 
 def reports(tables: Sequence[SpeculationTable]) -> str:
-    """Tables as text. A measurement that several tables share is shown once."""
+    """Tables as text, after a summary. A measurement that several tables share is shown once."""
     shown: list[Measurement] = []
-    found = []
+    found = [summary(tables)]
     for table in tables:
         found.append(report(table, table.measurement not in shown))
         shown.append(table.measurement)
     return "\n\n".join(found)
 
 
+def summary(tables: Sequence[SpeculationTable]) -> str:
+    """A line per table: what the best of its choices gains, and where plain decoding is used."""
+    lines = [f"{'draft':<18} {'boards':<9} {'objective':<9}  gain"]
+    for table in tables:
+        boards = f"{table.boards} x {table.board}"
+        lines.append(f"{_name(table):<18} {boards:<9} {table.objective:<9}  {_gain(table)}")
+    return "\n".join(lines)
+
+
+def _gain(table: SpeculationTable) -> str:
+    if not table.pays:
+        return "none: auto decodes plainly"
+    gains = [choice.speedup for choice in table.choices if choice.rows > 1]
+    span = f"{max(gains):.2f}" if len(gains) == 1 else f"{min(gains):.2f} to {max(gains):.2f}"
+    plain = len(table.choices) - len(gains)
+    return f"{span} times" + (f", none at {plain} of {len(table.choices)} contexts" * (plain > 0))
+
+
+def _name(table: SpeculationTable) -> str:
+    proposer = table.measurement.proposer
+    return proposer if table.draft is None else f"{proposer} {table.draft.name}"
+
+
 def report(table: SpeculationTable, measured: bool = True) -> str:
     """A table as text. `measured`: with AAT and its fit."""
     of = table.measurement
-    name = of.proposer if table.draft is None else f"{of.proposer} {table.draft.name}"
+    name = _name(table)
     boards = f"{table.boards} x {table.board}, {table.overlay}"
     if table.objective == "modelled":
         head = f"modelled: {table.model} with {name} on {boards}"

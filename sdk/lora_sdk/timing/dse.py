@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from lora_sdk.timing.step import StepShape, decode, prefill
 if TYPE_CHECKING:
     from lora_sdk.model.spec import ModelConfig
 
+Progress = Callable[[int, int], None]
 SPACE: dict[str, tuple[Any, ...]] = {
     "precision": ("fp16", "w8a8", "w4a8"),
     "array_rows": (16, 32, 64, 128),
@@ -146,13 +147,22 @@ class Exploration:
         """The best point so far, timed with every block."""
         return self.candidate(min(self._known.values(), key=_order).values)
 
-    def evolve(self, seed: int = 1, generations: int = 30) -> Candidate:
-        """The best point that differential evolution finds. RequestError without scipy."""
+    def evolve(
+        self, seed: int = 1, generations: int = 30, progress: Progress | None = None
+    ) -> Candidate:
+        """The best point that differential evolution finds. `progress(done, total)` counts
+        generations. RequestError without scipy."""
         try:
             from scipy.optimize import differential_evolution
         except ImportError:
             raise RequestError("exploration needs scipy: pip install 'lora-fpga[dse]'") from None
         bounds = [(0, len(values) - 1) for values in self.space.values()]
+        done = itertools.count(1)
+
+        def count(*_found: object) -> None:
+            if progress is not None:
+                progress(next(done), generations)
+
         differential_evolution(
             lambda point: self.at([round(value) for value in point]).objective,
             bounds,
@@ -164,6 +174,7 @@ class Exploration:
             seed=seed,
             polish=False,
             tol=1e-9,
+            callback=count,
         )
         return self._best()
 

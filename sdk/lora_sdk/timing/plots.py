@@ -58,23 +58,39 @@ def _target(design: str, model: str, boards: int) -> Target:
 
 
 def _breakdown(axes: Any, designs: Sequence[str], model: str, boards: int, context: int) -> None:
-    """One stacked bar per design: breakdown of a token's time."""
+    """Breakdown of a token's time: one stacked bar per design, or a bar per part of one design."""
     reports = [token_time(_target(name, model, boards), model, context) for name in designs]
     parts = [part for part in dict.fromkeys(p for r in reports for p in r.breakdown_ms)
              if any(r.breakdown_ms.get(part, 0.0) > 1e-6 for r in reports)]  # fmt: skip
+    axes.set_title(f"{model}, context {context}, {boards} board{'s' if boards > 1 else ''}")
+    if len(reports) == 1:
+        _parts(axes, {part: reports[0].breakdown_ms[part] for part in parts}, designs[0])
+        return
     bottom = [0.0] * len(reports)
     for part in parts:
         heights = [report.breakdown_ms.get(part, 0.0) for report in reports]
         axes.bar(list(designs), heights, bottom=bottom, label=part.replace("_", " "))
         bottom = [low + height for low, height in zip(bottom, heights, strict=True)]
     axes.set_ylabel("ms per token")
-    axes.set_title(f"{model}, context {context}, {boards} board{'s' if boards > 1 else ''}")
     axes.legend(fontsize=8)
+
+
+def _parts(axes: Any, parts: dict[str, float], design: str) -> None:
+    """A horizontal bar per part, the longest on top, with its time and its share."""
+    whole = sum(parts.values())
+    shown = sorted(parts.items(), key=lambda part: part[1])
+    bars = axes.barh([name.replace("_", " ") for name, _ in shown], [ms for _, ms in shown])
+    labels = [f"{ms:.3g} ms, {ms / whole:.1%}" for _, ms in shown]
+    axes.bar_label(bars, labels, padding=3, fontsize=8)
+    axes.margins(x=0.2)
+    axes.set_xlabel(f"ms per token of {design}, {whole:.3g} in all")
 
 
 def _scaling(axes: Any, designs: Sequence[str], model: str, boards: int, context: int) -> None:
     """Speed-up over one board."""
-    counts = [count for count in BOARDS if count <= max(boards, 2)]
+    counts = [count for count in BOARDS if count <= boards]
+    if len(counts) < 2:
+        raise RequestError(f"scaling with {boards} board: one point is no curve; expected 2 to 8")
     for name in designs:
         times = [
             token_time(_target(name, model, count), model, context).latency_ms for count in counts

@@ -1,0 +1,42 @@
+"""Progress on a terminal: whole steps, and a count for every command that takes long."""
+
+from __future__ import annotations
+
+import io
+import sys
+import time
+
+import pytest
+
+from lora_sdk.cli.progress import ProgressBar
+from lora_sdk.model.shapes import find_config
+from lora_sdk.timing.dse import Exploration
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_steps_are_whole_numbers_and_bytes_have_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    for unit, total in (("layer", 25), ("B", 25 << 20)):
+        with ProgressBar("quantizing", unit=unit) as progress:
+            progress(total // 25, total)
+            time.sleep(0.15)  # a bar is drawn ten times a second at most
+            progress(4 * total // 25, total)
+    assert "| 4/25 [" in terminal.getvalue() and "4.00/25.0" not in terminal.getvalue()
+    assert "4.00M/25.0M" in terminal.getvalue()
+
+
+def test_a_search_counts_its_generations() -> None:
+    pytest.importorskip("scipy")
+    space = {
+        "precision": ("fp16",), "array_rows": (16, 32), "array_columns": (16, 32), "tile": (32,),
+        "lanes": (16,), "kv_uram": (0,), "prefetch_bytes": (0,), "ports": (16, 32),
+    }  # fmt: skip
+    search = Exploration("u280", 1, find_config("gpt2-345m"), 8, 8, space)
+    counted: list[tuple[int, int]] = []
+    search.evolve(1, generations=3, progress=lambda done, total: counted.append((done, total)))
+    assert counted == [(1, 3), (2, 3), (3, 3)]
