@@ -5,13 +5,21 @@ the check of a user's container all use this description."""
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID, uuid5
 
 from . import abi, axlf
 from .errors import OverlayError
-from .kernel_metadata import GLOBAL, SCALAR, STREAM, Argument, Kernel, write_kernels
+from .kernel_metadata import (
+    GLOBAL,
+    SCALAR,
+    STREAM,
+    Argument,
+    Kernel,
+    ports_of,
+    write_kernels,
+)
 from .overlay import Overlay
 from .xclbin import (
     Clock,
@@ -26,6 +34,7 @@ from .xclbin import (
 )
 
 PLATFORM = "xilinx_u280_gen3x16_xdma_base_1"
+_SHELL = {"vendor": "xilinx", "board_id": "u280", "name": "gen3x16_xdma_base"}
 EMULATION_MARK = b"emulation: holds no bitstream"
 CONTROL_KERNEL = "lora_ctrl"
 LINK_KERNELS = ("aurora_flow_0", "aurora_flow_1")
@@ -125,7 +134,7 @@ def emulation_container(overlay: Overlay) -> bytes:
         (axlf.IP_LAYOUT, pack_ips(parts.ips)),
         (axlf.CONNECTIVITY, pack_connections(parts.connections)),
         (axlf.CLOCK_FREQ_TOPOLOGY, pack_clocks(parts.clocks)),
-        (axlf.BUILD_METADATA, _json(_build_metadata(overlay))),
+        (axlf.BUILD_METADATA, _json(_build_metadata(parts.kernels))),
         (axlf.EMBEDDED_METADATA, xml),
         (axlf.USER_METADATA, _json(facts)),
     ]
@@ -198,10 +207,43 @@ def _link_kernel(name: str, base: int) -> Kernel:
     return Kernel(name, "ap_ctrl_none", streams, ((instance_name(name), base),))
 
 
-def _build_metadata(overlay: Overlay) -> dict[str, object]:
+def _build_metadata(kernels: Sequence[Kernel]) -> dict[str, object]:
+    """What the vendor's xclbinutil shows of a container. It writes below `packaged_by` and
+    `generated_by`, so both are objects; it reads values as text."""
     rom = {"vbnvName": PLATFORM}
-    dsa = {"feature_roms": [{"featureRom": rom, **rom}], "board_id": overlay.board.name}
-    return {"build_metadata": {"dsa": dsa, "xclbin": {"packaged_by": "lora overlay build"}}}
+    maker = {"name": "lora overlay build", "version": "1", "time_stamp": "none"}
+    dsa = {
+        **_SHELL,
+        "version_major": "1",
+        "version_minor": "0",
+        "generated_by": maker,
+        "board": {"part": "xcu280-fsvh2892-2L-e", "vendor": "xilinx.com", "name": "u280"},
+        "feature_roms": [{"featureRom": rom, **rom}],
+    }
+    region = {"name": "OCL_REGION_0", "kernels": [_kernel_facts(kernel) for kernel in kernels]}
+    xclbin = {"generated_by": maker, "packaged_by": maker, "user_regions": [region]}
+    return {"build_metadata": {"schema_version": "1.0", "dsa": dsa, "xclbin": xclbin}}
+
+
+def _kernel_facts(kernel: Kernel) -> dict[str, object]:
+    return {
+        "name": kernel.name,
+        "ports": [
+            {
+                "name": port.name,
+                "mode": port.mode,
+                "range": port.range,
+                "data_width": port.data_width,
+                "port_type": port.type,
+            }
+            for port in ports_of(kernel)
+        ],
+        "arguments": [
+            {"name": a.name, "type": a.type, "port": a.port, "offset": hex(a.offset)}
+            for a in kernel.arguments
+        ],
+        "instances": [{"name": name} for name, _ in kernel.instances],
+    }
 
 
 def _json(value: object) -> bytes:

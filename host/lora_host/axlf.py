@@ -7,6 +7,7 @@ import struct
 
 MAGIC = b"xclbin2\0"
 MODE_FLAT, MODE_SW_EMU = 0, 5
+TARGETS = {0: "hw", 1: "hw", 2: "hw", 3: "hw", 4: "hw_emu", 5: "sw_emu", 6: "hw_emu"}  # by mode
 
 # struct axlf up to and including axlf_header; the section headers follow.
 TOP = struct.Struct("<8si28s256sQ")

@@ -28,6 +28,17 @@ class Argument:
 
 
 @dataclass(frozen=True)
+class Port:
+    """A kernel's port, as written: range in bytes, width in bits."""
+
+    name: str
+    mode: str
+    range: str
+    data_width: str
+    type: str
+
+
+@dataclass(frozen=True)
 class Kernel:
     """A kernel with its arguments and (instance, base) pairs; `control` as written in the XML."""
 
@@ -95,17 +106,24 @@ def write_kernels(platform: str, clock_mhz: int, kernels: Sequence[Kernel]) -> b
     return text
 
 
+def ports_of(kernel: Kernel) -> list[Port]:
+    """The ports that the kernel's arguments use, by name."""
+    ports = []
+    for name in sorted({a.port for a in kernel.arguments if a.port}):
+        slave = name == "S_AXI_CONTROL"
+        mode, span = ("slave", "0x10000") if slave else ("master", "0xFFFFFFFF")
+        ports.append(Port(name, mode, span, "32" if slave else "512", "addressable"))
+    return ports
+
+
 def _element(kernel: Kernel) -> ElementTree.Element:
     node = ElementTree.Element(
         "kernel", name=kernel.name, language="ip_c", hwControlProtocol=kernel.control
     )
-    ports = {a.port for a in kernel.arguments if a.port}
-    for port in sorted(ports):
-        mode = "slave" if port == "S_AXI_CONTROL" else "master"
-        span = "0x10000" if mode == "slave" else "0xFFFFFFFF"
+    for port in ports_of(kernel):
         ElementTree.SubElement(
-            node, "port", name=port, mode=mode, range=span,
-            dataWidth="32" if mode == "slave" else "512", portType="addressable", base="0x0",
+            node, "port", name=port.name, mode=port.mode, range=port.range,
+            dataWidth=port.data_width, portType=port.type, base="0x0",
         )  # fmt: skip
     for argument in kernel.arguments:
         ElementTree.SubElement(

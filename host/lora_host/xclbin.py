@@ -78,6 +78,16 @@ class Xclbin:
     sections: Mapping[int, bytes] = field(default_factory=dict)
 
 
+def capacity(memories: Sequence[Memory]) -> int:
+    """Bytes of all used memories. A group of banks, as "MBG[0:31]", lies over its banks: what
+    several entries cover is counted once."""
+    total = reached = 0
+    for start, stop in sorted((m.base, m.base + m.bytes) for m in memories if m.used):
+        total += max(0, stop - max(start, reached))
+        reached = max(reached, stop)
+    return total
+
+
 def read_xclbin(path: str | Path) -> Xclbin:
     """Reads and checks a container. OverlayError names the invalid section or field."""
     path = Path(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -13,10 +14,11 @@ from lora_host import axlf
 from lora_host.alveo_container import PLATFORM
 from lora_host.errors import TransportError
 from lora_host.lab.doctor import MISSING, OK, Finding, Machine, examine
-from lora_host.lab.inventory import pci_boards
+from lora_host.lab.inventory import inventory, pci_boards
 from lora_host.lock import BoardLock, canonical, holder, lock_path
 from lora_host.overlay import load_overlay
 from lora_host.xclbin import Xclbin, read_xclbin
+from lora_host.xrt_environment import emulation_config
 from tests.foreign import foreign_xclbin
 from tests.processes import environment
 
@@ -100,6 +102,23 @@ def test_boards_of_the_bus(folder: Path) -> None:
         ("slash:0000:21:00.2", "v80", "slash"),
         ("xrt:0000:3b:00.1", "u280", ""),
     ]
+
+
+def test_boards_in_software_emulation_are_listed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = emulation_config(2, ["256M"] * 32)
+    (folder / "emconfig.json").write_text(json.dumps(config))
+    monkeypatch.setenv("EMCONFIG_PATH", str(folder))
+    assert inventory(folder / "none") == []
+    monkeypatch.setenv("XCL_EMULATION_MODE", "sw_emu")
+    found = inventory(folder / "none")
+    assert [(b.uri, b.board, b.driver) for b in found] == [
+        ("xrt:0", "u280", "software emulation"),
+        ("xrt:1", "u280", "software emulation"),
+    ]
+    (folder / "emconfig.json").write_text('{"Platform": {"Boards": [1]}}')
+    assert inventory(folder / "none") == []
 
 
 def look(root: Path, **variables: str) -> dict[str, Finding]:

@@ -22,6 +22,7 @@ from lora_host.overlay import load_overlay
 from lora_host.xclbin import (
     Memory,
     Xclbin,
+    capacity,
     pack_connections,
     pack_memories,
     parse_xclbin,
@@ -76,6 +77,48 @@ def test_groups_are_preferred_where_there_are_any() -> None:
     sections.append((axlf.GROUP_CONNECTIVITY, pack_connections([])))
     data = write_xclbin(CONTAINER.uuid, axlf.MODE_FLAT, "p", sections)
     assert parse_xclbin(data).memories == (group,) and parse_xclbin(data).connections == ()
+
+
+def test_a_group_of_banks_is_counted_once() -> None:
+    banks = CONTAINER.memories
+    group = Memory(axlf.MEM_HBM, True, 32 * (256 << 20), 0, "MBG[0:31]")
+    assert sum(memory.bytes for memory in (*banks, group)) == 48 << 30
+    assert capacity(banks) == capacity((*banks, group)) == 40 << 30
+    assert capacity([dataclasses.replace(bank, used=False) for bank in banks]) == 0
+
+
+def test_the_vendors_tool_finds_kernels_shell_and_a_place_for_its_mark() -> None:
+    """xclbinutil --info reads these fields, all of kernels' without a default. It writes below
+    `packaged_by` when it packs the section again, which a value there would not let it."""
+    metadata = json.loads(CONTAINER.sections[axlf.BUILD_METADATA])["build_metadata"]
+    shell, made = metadata["dsa"], metadata["xclbin"]
+    assert (shell["vendor"], shell["board_id"], shell["name"]) == (
+        "xilinx", "u280", "gen3x16_xdma_base",
+    )  # fmt: skip
+    assert isinstance(made["packaged_by"], dict) and made["generated_by"]["name"]
+    kernels = [kernel for region in made["user_regions"] for kernel in region["kernels"]]
+    assert [kernel["name"] for kernel in kernels] == ["lora_ctrl", "aurora_flow_0", "aurora_flow_1"]
+    units = {f"{kernel['name']}:{i['name']}" for kernel in kernels for i in kernel["instances"]}
+    assert units == {ip.name for ip in CONTAINER.ips}
+    for kernel in kernels:
+        for port in kernel["ports"]:
+            assert set(port) == {"name", "mode", "range", "data_width", "port_type"}
+        for argument in kernel["arguments"]:
+            assert set(argument) == {"name", "type", "port", "offset"}
+    described = read_kernels(CONTAINER.sections[axlf.EMBEDDED_METADATA], "x")[0]
+    assert [a.id for a in described.arguments] == list(range(len(kernels[0]["arguments"])))
+
+
+@pytest.mark.parametrize(
+    ("mode", "target"), [(0, "hw"), (4, "hw_emu"), (5, "sw_emu"), (9, "unknown mode 9")]
+)
+def test_inspect_names_the_target(mode: int, target: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.xclbin"
+    path.write_bytes(
+        write_xclbin(CONTAINER.uuid, mode, CONTAINER.platform, list(CONTAINER.sections.items()))
+    )
+    found = CliRunner().invoke(inspect, [str(path)])
+    assert found.output.splitlines()[0].endswith(f", {target}")
 
 
 def test_each_difference_is_named() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from ..lock import holder, program_name
 from ..overlay import Overlay, load_overlay, overlay_names
 from ..xclbin import read_xclbin
 from . import slash, xocl
+from .software_emulation import emulated_boards
 
 SYSFS = Path("/sys/bus/pci/devices")
 VENDOR = 0x10EE
@@ -136,7 +138,8 @@ def slash_boards() -> list[BoardView]:
 
 
 def inventory(sysfs: Path = SYSFS) -> list[BoardView]:
-    """All boards of this computer: those on the bus, completed with their runtime's data."""
+    """All boards of this computer: those on the bus, completed with their runtime's data, and those
+    that XRT emulates for this process."""
     views = {view.uri: view for view in pci_boards(sysfs)}
     has_slash = (
         any(view.board == "v80" for view in views.values()) or Path(slash.socket_path()).exists()
@@ -149,6 +152,8 @@ def inventory(sysfs: Path = SYSFS) -> list[BoardView]:
             for view in views.values():
                 if view.board == "v80":
                     view.problem = str(error)
+    for uri, platform in emulated_boards(os.environ):
+        views[uri] = BoardView(uri, "u280", "software emulation", shell=platform)
     for view in views.values():
         view.holder = holder(view.uri)
         view.holder_name = program_name(view.holder) if view.holder else ""

@@ -8,7 +8,7 @@ from typing import Any
 from lora_host import axlf
 from lora_host.container_check import differences, facts_of, is_emulation
 from lora_host.overlay import Overlay
-from lora_host.xclbin import read_xclbin
+from lora_host.xclbin import capacity, read_xclbin
 
 
 def inspect_xclbin(file: Path, overlay: Overlay | None) -> dict[str, Any]:
@@ -19,6 +19,7 @@ def inspect_xclbin(file: Path, overlay: Overlay | None) -> dict[str, Any]:
         "kind": "xclbin",
         "uuid": str(container.uuid),
         "platform": container.platform,
+        "target": axlf.TARGETS.get(container.mode, f"unknown mode {container.mode}"),
         "emulation": is_emulation(container),
         "notes": facts_of(container),
         "clocks": [{"name": c.name, "mhz": c.mhz} for c in container.clocks],
@@ -35,6 +36,7 @@ def inspect_xclbin(file: Path, overlay: Overlay | None) -> dict[str, Any]:
             {"tag": m.tag, "bytes": m.bytes, "base": m.base, "used": m.used}
             for m in container.memories
         ],
+        "capacity": capacity(container.memories),
         "connections": [
             {
                 "unit": container.ips[row.ip].name,
@@ -64,7 +66,7 @@ def inspect_xclbin(file: Path, overlay: Overlay | None) -> dict[str, Any]:
 def xclbin_table(facts: dict[str, Any]) -> str:
     """The facts as lines."""
     lines = [
-        f"{facts['file']}: xclbin {facts['uuid']} for {facts['platform']}",
+        f"{facts['file']}: xclbin {facts['uuid']} for {facts['platform']}, {facts['target']}",
         "holds no bitstream: for emulation only" if facts["emulation"] else "holds a bitstream",
         "clocks: " + (", ".join(f"{c['name']} {c['mhz']} MHz" for c in facts["clocks"]) or "none"),
     ]
@@ -77,8 +79,7 @@ def xclbin_table(facts: dict[str, Any]) -> str:
             f"{len(reached)} bank connections"
         )
     used = [bank for bank in facts["banks"] if bank["used"]]
-    total = sum(bank["bytes"] for bank in used)
-    lines.append(f"banks: {len(used)} used, {total / (1 << 30):.2f} GiB in all")
+    lines.append(f"banks: {len(used)} used, {facts['capacity'] / (1 << 30):.2f} GiB in all")
     for bank in used:
         lines.append(f"  {bank['tag']:<10} {bank['bytes'] >> 20:>6} MiB at {bank['base']:#x}")
     if "differences" in facts:
