@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from lora_sdk.model.spec import ModelConfig, RopeConfig
 from tests import made_up_family
 from tests.family_configs import FAMILY_CONFIGS
 from tests.position_configs import POSITION_CONFIGS
+from tools.family_table import family_table, with_table
 
 README = Path(__file__).parents[2] / "README.md"
 
@@ -80,6 +80,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("phi3", {"hidden_act": "gelu"}, "hidden_act"),
     ("gpt_bigcode", {"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx"),
     ("gpt_bigcode", {"multi_query": 1}, "multi_query is 1"),
+    ("gpt_bigcode", {"num_key_value_heads": 2}, "num_key_value_heads is 2"),
     ("qwen3", {"use_sliding_window": 1}, "use_sliding_window is 1"),
     ("qwen3", {"head_dim": 23}, "head_dim is 23"),
     ("olmo2", {"clip_qkv": 8.0}, "clip_qkv"),
@@ -209,12 +210,13 @@ def test_a_known_model_type_is_refused_with_what_is_missing(
     assert kind not in model_types()
 
 
-def test_the_readme_names_the_models_of_the_registry() -> None:
-    row = next(line for line in README.read_text().splitlines() if line.startswith("| models |"))
-    named = re.search(r"\(`model_type` ([^)]*)\)", row)
-    assert named is not None
+def test_the_readme_has_the_table_of_the_registry() -> None:
     registered = [kind for kind in model_types() if kind != made_up_family.NAME]
-    assert named[1].split(", ") == registered
+    page = README.read_text(encoding="utf-8")
+    assert page == with_table(page, registered), "run python -m tools.family_table"
+    assert page.count("\n| qwen2 | RMSNorm, ") == 1 and "YaRN" in family_table(["qwen2"])
+    with pytest.raises(ValueError, match="made_up: 0 test models"):
+        family_table(["made_up"])
 
 
 def test_defaults_of_gemma(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

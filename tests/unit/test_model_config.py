@@ -189,9 +189,32 @@ def test_mistral_without_the_field_has_its_default_window(tmp_path: Path) -> Non
     assert load(tmp_path, fields).windows == (4096, 4096)
 
 
-def test_unknown_architecture_lists_the_supported_ones(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"'bert'.*gpt2, opt, llama, mistral"):
-        load(tmp_path, {"model_type": "bert"})
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"model_type": "newnet"}, "'newnet' is not supported; README.md has a table"),
+        ({"model_type": "qwen_2"}, "did you mean 'qwen2'"),
+        ({"model_type": "newnet", "num_experts": 8}, "'newnet': a mixture of experts: not"),
+        ({"model_type": "newnet", "is_encoder_decoder": True}, "an encoder and a decoder"),
+        (
+            {"model_type": "newnet", "vision_config": {}, "n_routed_experts": 4},
+            "image inputs and a mixture of experts: not supported",
+        ),
+        ({"model_type": "newnet", "state_size": 16}, "state-space layers"),
+        ({"model_type": "newnet", "num_experts": 1, "alibi": True}, "is not supported; README"),
+        ({"model_type": "x" * 500}, "is not supported; README"),
+    ],
+)
+def test_an_unknown_type_is_refused_by_the_feature_that_is_missing(
+    tmp_path: Path, fields: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ModelError) as caught:
+        load(tmp_path, fields)
+    text = str(caught.value)
+    assert said in text and "gpt_bigcode" not in text and len(text) < 400 and "\n" not in text
+
+
+def test_a_type_that_is_no_text_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="model_type"):
         load(tmp_path, {"model_type": ["gpt2"]})
 

@@ -21,6 +21,7 @@ def normalize(fields: Fields) -> ModelConfig:
         fields.flag(name, True)  # FP32 in any case
     config = gpt2.normalize(fields)
     kv_heads = 1 if fields.flag("multi_query", True) else config.heads
+    fields.only("num_key_value_heads", (kv_heads,), "another number than multi_query's")
     return replace(config, architecture="gpt_bigcode", kv_heads=kv_heads)
 
 

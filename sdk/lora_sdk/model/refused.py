@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from difflib import get_close_matches
 
 from lora_host.errors import ModelError
-from lora_sdk.model.fields import Fields
+from lora_sdk.model.fields import Fields, short
 
 # field -> (values that mean "off", what it would ask for)
 _REFUSED: dict[str, tuple[tuple[object, ...], str]] = {
@@ -45,23 +46,57 @@ _REFUSED: dict[str, tuple[tuple[object, ...], str]] = {
     "use_parallel_residual": ((False,), "attention beside the MLP"),
 }
 
+# What no family has, of these; the others are missing in some alone.
+_NOWHERE = frozenset(
+    {"a mixture of experts", "an encoder and a decoder", "cross-attention", "chunked attention"}
+)
+
+# Fields of unknown types -> what they tell.
+_FOREIGN = {
+    "vision_config": "image inputs",
+    "audio_config": "audio inputs",
+    "decoder_layers": "an encoder and a decoder",
+    "ssm_cfg": "state-space layers",
+    "state_size": "state-space layers",
+    "ssm_state_size": "state-space layers",
+    "mamba_d_state": "state-space layers",
+    "kv_lora_rank": "latent attention",
+}
+
 # model_type -> what it would ask for, of well-known ones.
 _MISSING = {
+    "bert": "attention to later positions",
+    "codegen": "q, k and v fused in blocks",
     "cohere": "interleaved rotary positions with scaled logits",
     "deepseek_v2": "latent attention and a mixture of experts",
     "deepseek_v3": "latent attention and a mixture of experts",
+    "falcon_h1": "state-space layers",
+    "falcon_mamba": "state-space layers",
     "gemma3n": "embeddings of each layer and several residual streams",
     "glm4": "norms behind attention and MLP",
+    "glm4_moe": "a mixture of experts",
+    "gpt_neo": "unscaled attention with local layers",
     "gpt_oss": "a mixture of experts and attention sinks",
+    "idefics3": "image inputs",
+    "jamba": "state-space layers and a mixture of experts",
+    "llama4": "image inputs and a mixture of experts",
+    "llava": "image inputs",
     "mamba": "state-space layers",
+    "mamba2": "state-space layers",
+    "mistral3": "image inputs",
     "mixtral": "a mixture of experts",
     "mllama": "image inputs",
     "olmo": "norms without weights and clipped q, k and v",
+    "paligemma": "image inputs",
+    "phi4mm": "image inputs and audio inputs",
     "phimoe": "a mixture of experts",
     "qwen2_moe": "a mixture of experts",
     "qwen2_vl": "image inputs",
     "qwen2_5_vl": "image inputs",
     "qwen3_moe": "a mixture of experts",
+    "qwen3_next": "linear attention and a mixture of experts",
+    "qwen3_vl": "image inputs",
+    "rwkv": "recurrent layers",
     "t5": "an encoder and a decoder",
     "whisper": "an encoder and a decoder",
 }
@@ -81,10 +116,12 @@ HARMLESS = (
     "attn_pdrop",
     "cache_implementation",
     "chunk_size_feed_forward",
+    "classifier_dropout",
     "cls_token_id",
     "dropout",
     "dtype",
     "embd_pdrop",
+    "embedding_dropout",
     "finetuning_task",
     "gradient_checkpointing",
     "hidden_dropout",
@@ -106,6 +143,7 @@ HARMLESS = (
     "pretraining_tp",
     "problem_type",
     "resid_pdrop",
+    "residual_dropout",
     "return_dict",
     "sep_token_id",
     "summary_activation",
@@ -128,12 +166,27 @@ HARMLESS = (
 
 
 def unknown_model_type(fields: Fields, kind: object, supported: Iterable[str]) -> ModelError:
-    """The error of a `model_type` that no family has: what it is missing, where that is known."""
-    if isinstance(kind, str) and kind in _MISSING:
-        return ModelError(
-            f"{fields.where}: model_type is {kind!r}: {_MISSING[kind]}: not supported"
-        )
-    return fields.error("model_type", kind, "a supported architecture: " + ", ".join(supported))
+    """The error of a `model_type` that no family has: what it is missing, where the type or its
+    fields tell."""
+    if not isinstance(kind, str):
+        return fields.error("model_type", kind, "the name of an architecture")
+    missing = _MISSING.get(kind) or " and ".join(_asked(fields))
+    if missing:
+        return ModelError(f"{fields.where}: model_type is {short(kind)}: {missing}: not supported")
+    near = get_close_matches(kind, supported, n=1, cutoff=0.8)
+    hint = f"did you mean {near[0]!r}?" if near else "README.md has a table of those that are"
+    return ModelError(f"{fields.where}: model_type {short(kind)} is not supported; {hint}")
+
+
+def _asked(fields: Fields) -> list[str]:
+    """What the fields of an unknown type ask for and no family has, up to three features."""
+    found = [what for name, what in _FOREIGN.items() if fields.values.get(name) is not None]
+    for name, (off, what) in _REFUSED.items():
+        try:
+            fields.only(name, off, what)
+        except ModelError:
+            found += [what] if what in _NOWHERE else []
+    return list(dict.fromkeys(found))[:3]
 
 
 def refuse_unsupported(fields: Fields) -> None:
