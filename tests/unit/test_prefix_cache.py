@@ -63,6 +63,22 @@ def test_requests_that_arrive_together_compute_their_prefix_once() -> None:
     bench.check_settled()
 
 
+def test_64_live_requests_hold_their_900_tokens_once() -> None:
+    bench = Sharing(sequences=64, pages=4 + 28 + 2 * 64, context=1000)
+    prefix = text(900)
+    requests = [bench.submit([*prefix, i % 50, i // 50], max_tokens=22) for i in range(64)]
+    most = live = 0
+    while bench.generator.advance(True):
+        opened = [number for number in range(64) if bench.cache.is_open(number)]
+        pages = {page for number in opened for page in bench.cache.pages(number)}
+        most, live = max(most, len(pages)), max(live, len(opened))
+    assert live == 64 and most == 28 + 64  # full pages once, and the last one of each
+    assert bench.rows == 896 + 64 * (6 + 21)
+    for request in requests:
+        assert list(request.result().token_ids) == greedy_tokens(request.tokens, 22)
+    bench.check_settled()
+
+
 def test_a_follower_goes_on_alone_when_the_first_one_is_cancelled() -> None:
     bench = Sharing(row_limit=8)
     first, second = bench.submit(text(120)), bench.submit(text(120))
