@@ -182,16 +182,20 @@ class Bench:
         self.stepper = Stepper(self.runner, self.cache)
         self.loop = GreedyLoop(self.runner, self.stepper, self.cache)
 
-    def submit(self, tokens: Sequence[int], **fields: object) -> Request:
-        """Queue a request; `fields` are those of SamplingParams."""
+    def request(self, tokens: Sequence[int], **fields: object) -> Request:
+        """A request that is not queued; `fields` are those of SamplingParams."""
         defaults = {"max_tokens": self.max_tokens, "seed": 7}
         params = SamplingParams(**{**defaults, **fields})  # type: ignore[arg-type]
         room = self.cache.context - len(tokens) + 1
+        count, ends = min(params.max_tokens or room, room), frozenset(params.stop_token_ids)
         samples = [
-            Sample(Sampler(params, VOCABULARY, 7, i), None, min(params.max_tokens or room, room))
-            for i in range(params.n)
+            Sample(Sampler(params, VOCABULARY, 7, i, ends), None, count) for i in range(params.n)
         ]
-        request = Request(None, list(tokens), params, 7, samples)
+        return Request(None, list(tokens), params, 7, samples)
+
+    def submit(self, tokens: Sequence[int], **fields: object) -> Request:
+        """Queue a request."""
+        request = self.request(tokens, **fields)
         self.generator.submit(request)
         return request
 

@@ -116,7 +116,8 @@ def send(server: Served, seed: int) -> str:
             got.read(rng.randint(0, 60))
             return "dropped"
         text = got.read().decode()
-        assert "Traceback" not in text and "site-packages" not in text
+        if got.status >= 400:  # a model's text may say anything
+            assert "Traceback" not in text and "site-packages" not in text, (seed, text[:300])
         assert got.status < 500 and "server_error" not in text, (seed, got.status, text[:300])
         if got.status >= 400 and method == "POST" and "x-request-id" in got.headers:
             assert json.loads(text)["error"]["message"], seed

@@ -9,15 +9,15 @@ import pytest
 from lora_host.errors import LinkError, LoraError, RequestError, TransportError
 from lora_sdk.core.step import Row
 from lora_sdk.engine.generator import Generator
-from lora_sdk.engine.requests import Request, Sample
-from lora_sdk.sampling import Sampler, SamplingParams
-from tests.scripted import VOCABULARY, Bench, greedy_tokens
+from tests.scripted import Bench, greedy_tokens
 
 PROMPTS = [[1, 2, 3], list(range(40)), [9] * 33]
 
 
 class Failing(Bench):
     """The calls `fails` of the runner's step raise, counted from 0."""
+
+    max_tokens = 8
 
     def __init__(
         self, fails: Sequence[int], loop: bool, error: type[LoraError] = LinkError
@@ -33,13 +33,6 @@ class Failing(Bench):
                 raise error("board 0 port 1 to board 1 port 0 is down")
 
         self.runner.before_step = before_step
-
-    def submit(self, tokens: list[int], count: int = 8) -> Request:
-        params = SamplingParams(max_tokens=count)
-        samples = [Sample(Sampler(params, VOCABULARY, 7, 0), None, count)]
-        request = Request(None, list(tokens), params, 7, samples)
-        self.generator.submit(request)
-        return request
 
     def finish(self) -> list[LoraError]:
         """What the steps raised on the way to the end."""
@@ -97,7 +90,7 @@ def test_two_failures_in_a_row_end_what_was_in_the_step(loop: bool) -> None:
 
 def test_failures_at_different_tokens_of_the_loop_are_each_redone() -> None:
     failing = Failing((4, 8, 12), loop=True)
-    request = failing.submit([1, 2], 12)
+    request = failing.submit([1, 2], max_tokens=12)
     assert failing.finish() == []
     assert list(request.result().token_ids) == greedy_tokens([1, 2], 12)
     assert failing.stepper.redone == 3

@@ -15,9 +15,7 @@ from lora_sdk.core.rows import build_rows
 from lora_sdk.core.step import KvOp, Row, StepResult
 from lora_sdk.engine.generator import Generator
 from lora_sdk.engine.greedy import GreedyLoop
-from lora_sdk.engine.requests import Request, Sample
-from lora_sdk.sampling import Sampler, SamplingParams
-from tests.scripted import VOCABULARY, Bench, ScriptedRunner, greedy_tokens, logits_of
+from tests.scripted import Bench, ScriptedRunner, greedy_tokens, logits_of
 
 PROMPTS = [[1, 2, 3], list(range(40)), [9] * 33, list(range(30, 60)) * 3]
 
@@ -25,6 +23,8 @@ PROMPTS = [[1, 2, 3], list(range(40)), [9] * 33, list(range(30, 60)) * 3]
 class Replaced(Bench):
     """The boards' steps `lost` (counted from 0, over all boards) fail and the boards are replaced.
     `row_limit` and `pages` are those of the new ones."""
+
+    max_tokens = 8
 
     def __init__(
         self, lost: Sequence[int], row_limit: int = 64, pages: int = 40, loop: bool = False
@@ -65,17 +65,6 @@ class Replaced(Bench):
                 raise
             self.replaced += 1
             return True
-
-    def submit(self, tokens: list[int], count: int = 8) -> Request:
-        params = SamplingParams(max_tokens=count)
-        samples = [Sample(Sampler(params, VOCABULARY, 7, 0), None, count)]
-        request = Request(None, list(tokens), params, 7, samples)
-        self.generator.submit(request)
-        return request
-
-    def finish(self, one_step: bool = True) -> None:
-        while self.generator.advance(one_step):
-            pass
 
 
 @pytest.mark.parametrize("loop", [False, True])

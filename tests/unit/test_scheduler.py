@@ -15,39 +15,19 @@ from lora_host.errors import LinkError, ModelError, RequestError
 from lora_sdk.core.results import Delta
 from lora_sdk.core.step import Row, StepResult
 from lora_sdk.engine.generator import Generator
-from lora_sdk.engine.requests import Request, Sample
+from lora_sdk.engine.requests import Request
 from lora_sdk.sampling import Sampler, SamplingParams
 from tests.scripted import VOCABULARY, Bench, greedy_tokens, logits_of
 
 
 class Driven(Bench):
-    """A bench with a generator, and requests made without a tokenizer."""
+    """A bench with a generator."""
+
+    max_tokens = 5
 
     def __init__(self, row_limit: int = 16, loop: bool = False, **sizes: int) -> None:
         super().__init__(**sizes)
         self.generator = Generator(self.stepper, self.cache, row_limit, self.loop if loop else None)
-
-    def request(self, tokens: Sequence[int], **fields: object) -> Request:
-        params = SamplingParams(**{"max_tokens": 5, "seed": 7, **fields})  # type: ignore[arg-type]
-        room = self.cache.context - len(tokens) + 1
-        samples = [
-            Sample(
-                Sampler(params, VOCABULARY, 7, i, frozenset(params.stop_token_ids)),
-                None,
-                min(params.max_tokens or room, room),
-            )
-            for i in range(params.n)
-        ]
-        return Request(None, list(tokens), params, 7, samples)
-
-    def submit(self, tokens: Sequence[int], **fields: object) -> Request:
-        request = self.request(tokens, **fields)
-        self.generator.submit(request)
-        return request
-
-    def finish(self, one_step: bool = True) -> None:
-        while self.generator.advance(one_step):
-            pass
 
 
 PROMPTS = [[1], [2, 3, 4], list(range(50)), [9] * 33, [5, 6], list(range(40, 60))]

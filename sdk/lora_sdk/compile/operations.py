@@ -270,36 +270,35 @@ def _pack(part: Lowering, after: Event | None, pack: ops.PackSelected) -> Event 
 
 
 def _scale_logits(part: Lowering, after: Event | None, scale: ops.ScaleLogits) -> Event | None:
-    columns = part.columns(scale.target)
-    if not columns:
-        return after
-    return part.builder.emit(
-        Vector,
-        after,
-        what="scale logits",
-        flags=part.flags(scale),
-        op=abi.VEC_SCALE,
-        columns=len(columns),
-        scalar=float_bits(scale.scale),
-        y_bank=part.bank(scale.target),
-        **part.address("y", part.own(scale.target)),
-    )
+    return _logits(part, after, scale, "scale logits", abi.VEC_SCALE, scale.scale)
 
 
 def _cap_logits(part: Lowering, after: Event | None, cap: ops.CapLogits) -> Event | None:
-    columns = part.columns(cap.target)
+    return _logits(part, after, cap, "cap logits", abi.VEC_SOFTCAP, cap.cap)
+
+
+def _logits(
+    part: Lowering,
+    after: Event | None,
+    changed: ops.ScaleLogits | ops.CapLogits,
+    what: str,
+    operation: int,
+    scalar: float,
+) -> Event | None:
+    """An operation on the board's own columns of the logits, in place."""
+    columns = part.columns(changed.target)
     if not columns:
         return after
     return part.builder.emit(
         Vector,
         after,
-        what="cap logits",
-        flags=part.flags(cap),
-        op=abi.VEC_SOFTCAP,
+        what=what,
+        flags=part.flags(changed),
+        op=operation,
         columns=len(columns),
-        scalar=float_bits(cap.cap),
-        y_bank=part.bank(cap.target),
-        **part.address("y", part.own(cap.target)),
+        scalar=float_bits(scalar),
+        y_bank=part.bank(changed.target),
+        **part.address("y", part.own(changed.target)),
     )
 
 
