@@ -84,6 +84,8 @@ class Statistics:
             f"{seconds:.2f} s ({self._new_tokens / max(seconds, 1e-9):.1f} new tokens/s){first}; "
             f"{boards} {kind}{kernels}"
         )
+        if engine.prefill_use is not None and engine.prefill_use.fast:
+            self._line("prefill: fast, so the text may differ from the boards' own")
         if details:
             self._details(engine)
 

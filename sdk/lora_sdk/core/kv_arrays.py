@@ -54,6 +54,15 @@ class KvArrays:
         return KvArrays(self.kind, moved, self.v, self.k_scales, self.v_scales)
 
 
+def joined_layers(parts: Sequence[KvArrays]) -> KvArrays:
+    """Groups of layers one after another, each with all positions; static scales are left out."""
+    scales: list[npt.NDArray[Any] | None] = [None, None]
+    if parts[0].kind == "int8-heads":
+        scales = [np.concatenate([getattr(p, n) for p in parts]) for n in ("k_scales", "v_scales")]
+    k, v = (np.concatenate([getattr(part, name) for part in parts]) for name in "kv")
+    return KvArrays(parts[0].kind, k, v, *scales)
+
+
 def static_scales(scales: Sequence[AttentionScales]) -> tuple[npt.NDArray[np.float32], ...]:
     """FP32 [layers] of k and of v."""
     return (

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 KERNELS = ("native", "numpy", "rtl")
 RECOVERY = ("auto", "off")
+PREFILL_MODES = ("exact", "fast")
 KV_AUTO = "auto"  # as the checkpoint defines
 
 Progress = Callable[[int, int], None]
@@ -161,10 +162,23 @@ class EngineOptions:
         metavar="WORKER",
     )
 
+    prefill_mode: str = option(
+        "exact",
+        help="exact: the boards' bytes; fast: torch's arithmetic, near them (extra prefill)",
+        flags=("--prefill-mode",),
+        choices=PREFILL_MODES,
+    )
+    prefill_model: str | Path | None = option(
+        None,
+        help="folder of the same model for prefill_mode fast, e.g. not quantized",
+        unset="the model's own, dequantized",
+        flags=("--prefill-model",),
+        metavar="DIR",
+    )
+
     def __post_init__(self) -> None:
         check_options(self)
-        if self.prefill is not None:
-            parse_worker(self.prefill)
+        self._check_prefill()
         if self.progress is not None and not callable(self.progress):
             expected = "a function of the bytes placed and the total bytes"
             raise ArgumentError("progress", self.progress, expected, optional=True)
@@ -230,6 +244,26 @@ class EngineOptions:
         if self.devices and len(self.devices) != count:
             raise RequestError(f"{count} boards were requested, {len(self.devices)} devices named")
         self._check_spares()
+
+    @property
+    def prefill_is_fast(self) -> bool:
+        """Whether prompts are computed in another arithmetic than the boards'."""
+        return self.prefill is not None and self.prefill_mode == "fast"
+
+    def _check_prefill(self) -> None:
+        if self.prefill is not None:
+            parse_worker(self.prefill, self.prefill_is_fast)
+        elif self.prefill_mode == "fast":
+            raise RequestError("prefill_mode is 'fast', but no prefill names a worker, e.g. 'cpu'")
+        if self.prefill_model is None:
+            return
+        if not self.prefill_is_fast:
+            raise RequestError("prefill_model is for prefill_mode 'fast'; exact uses the model")
+        if not Path(self.prefill_model).is_dir():
+            raise ModelError(
+                f"prefill_model {self.prefill_model} is no folder; expected a Hugging Face model",
+                usage=True,
+            )
 
     def _check_spares(self) -> None:
         from lora_host.selection import check_spares

@@ -48,6 +48,8 @@ class Result:
     `prompt_logprobs`: one entry per prompt token, None for the first, if they were requested.
     `speculation`: counts of drafted and accepted tokens, if the engine speculates. `cached_tokens`:
     prompt tokens that were not computed, because the KV cache held them from earlier requests.
+    `prefill`: "fast" if a worker of that mode computes prompts: the text may differ from the
+    boards' own; None if it is theirs.
     """
 
     prompt: str | None
@@ -58,6 +60,7 @@ class Result:
     timing: Timing = field(default_factory=Timing)
     speculation: SpeculationStatistics | None = None
     cached_tokens: int = 0
+    prefill: str | None = None
 
     def __repr__(self) -> str:
         """The first output's text, cut, and counts: the whole result is in its fields."""
@@ -102,6 +105,8 @@ class Result:
         """Plain values for JSON."""
         values = asdict(replace(self, speculation=None))
         del values["speculation"]
+        if self.prefill is None:
+            del values["prefill"]
         if self.speculation is not None:
             values["speculation"] = self.speculation.as_dict()
         values["usage"] = {

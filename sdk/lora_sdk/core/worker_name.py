@@ -9,19 +9,27 @@ from lora_sdk.arguments.option import ArgumentError
 from lora_sdk.plan.partition import BOARD_COUNTS
 
 EXPECTED = "'cpu', 'boards:N' with N of 1, 2, 4 or 8, or 'boards:URI,URI,...'"
+FAST = "'cpu' or 'cuda:N' with prefill_mode 'fast'"
 
 
 @dataclass(frozen=True)
 class WorkerName:
-    """A parsed name: `boards` boards, emulated ones where `devices` is empty."""
+    """A parsed name: `boards` boards, emulated ones where `devices` is empty; or, in mode "fast",
+    torch's device `text`."""
 
     text: str
     boards: int
     devices: tuple[str, ...] = ()
 
 
-def parse_worker(text: str) -> WorkerName:
+def parse_worker(text: str, fast: bool = False) -> WorkerName:
     """The worker of this name. RequestError: no worker has it, or an URI of its boards is wrong."""
+    if fast:
+        if text == "cpu" or re.fullmatch(r"cuda(:[0-9]{1,3})?", text):
+            return WorkerName(text, 0)
+        raise ArgumentError("prefill", text, FAST)
+    if text.startswith("cuda"):
+        raise ArgumentError("prefill", text, f"{EXPECTED}; a GPU needs prefill_mode 'fast'")
     from lora_host.cluster_file import check_uri
 
     kind, colon, rest = text.partition(":")

@@ -110,7 +110,11 @@ class Engine:
             self._workers or self._prefixes,
         )
         self._requests = RequestMaker(
-            self.config, self.context, lambda: self.tokenizer, self._adapters.check
+            self.config,
+            self.context,
+            lambda: self.tokenizer,
+            self._adapters.check,
+            "fast" if options.prefill_is_fast else None,
         )
         lock = self._generator.lock
         self._adapter_api = AdapterApi(lock, self._adapters)
@@ -122,9 +126,10 @@ class Engine:
         self._closed = False
 
     def _prefix_source(self, options: EngineOptions) -> PrefixSource | None:
-        """None: every prompt is computed. A draft that takes hidden states needs them of all."""
+        """None: every prompt is computed. A draft that takes hidden states needs them of all; K and
+        V that are not the boards' own are not shared."""
         hidden = self._speculation is not None and self._speculation.wants_hidden
-        if hidden or not options.prefix_cache:
+        if hidden or not options.prefix_cache or options.prefill_is_fast:
             return None
         quantization = self.config.quantization
         kind = "fp16" if quantization is None else quantization.kv
@@ -133,13 +138,14 @@ class Engine:
 
     def _worker_source(self, options: EngineOptions) -> WorkerSource | None:
         """None: every prompt is computed by the boards."""
-        worker = open_worker(options)
+        worker = open_worker(options, self._loaded)
         if worker is None:
             return None
         self._loaded.stack.callback(worker.close)
         inner = self._prefixes or OwnPrefill(self._cache)
         transfer = KvTransfer(self._loaded)
-        return WorkerSource(inner, worker, self._cache, transfer, self._adapters)
+        fast = options.prefill_is_fast
+        return WorkerSource(inner, worker, self._cache, transfer, self._adapters, fast)
 
     def __enter__(self) -> Engine:
         return self

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lora_sdk.core.kv_arrays import joined_layers
 from lora_sdk.core.kv_sequence import PAGE_POSITIONS, pages_for
 
 if TYPE_CHECKING:
@@ -16,8 +17,12 @@ class Handover:
     """Parts are written between steps, one a poll, so that other sequences decode meanwhile. The
     sequence stays empty until all of them are on the boards and their checksums are right."""
 
-    def __init__(self, job: Job, sequence: int, cache: KvCache, transfer: KvTransfer) -> None:
-        """`sequence` is empty and has pages for all tokens of the job."""
+    def __init__(
+        self, job: Job, sequence: int, cache: KvCache, transfer: KvTransfer, keep: bool
+    ) -> None:
+        """`sequence` is empty and has pages for all tokens of the job. `keep` a copy of K and V for
+        a recovery: the boards would compute others."""
+        self._kept: list[Part] | None = [] if keep else None
         self.job = job
         self._sequence = sequence
         self._cache = cache
@@ -37,10 +42,13 @@ class Handover:
             return None
         if self.job.error is not None or self.job.logits is None:
             return False
-        self._cache.begin(self._sequence, self.job.tokens)
+        kept = None if self._kept is None else joined_layers([part.kv for part in self._kept])
+        self._cache.begin(self._sequence, self.job.tokens, kept)
         return True
 
     def _write(self, part: Part) -> None:
         first = part.first_position // PAGE_POSITIONS
         pages = self._cache.pages(self._sequence)[first:][: pages_for(part.kv.positions)]
+        if self._kept is not None:
+            self._kept.append(part)
         self._transfer.check(self._transfer.write(pages, part.kv, part.first_layer))

@@ -119,6 +119,8 @@ class Request:
     search: BeamSearch | None = None
     cached_tokens: int | None = None  # of its prompt; None until it has started
 
+    prefill: str | None = None  # the result's label
+
     def note_cached(self, count: int) -> None:
         """Its prompt's first `count` tokens are not computed, at its first start."""
         if self.cached_tokens is None:
@@ -176,6 +178,7 @@ class Request:
             prompt_logprobs=tuple(self.prompt_logprobs) if requested else None,
             speculation=self.speculation,
             cached_tokens=self.cached_tokens or 0,
+            prefill=self.prefill,
             timing=Timing(
                 queued=(self.started or self.submitted) - self.submitted,
                 first_token=(self.first_token or self.submitted) - self.submitted,

@@ -93,9 +93,11 @@ class RequestMaker:
         context: int,
         tokenizer: Callable[[], Tokenizer],
         check_adapter: Callable[[str], None],
+        prefill: str | None = None,
     ) -> None:
         """`tokenizer` raises ModelError if the model has none. `check_adapter` raises AdapterError
-        if no adapter of that name is loaded."""
+        if no adapter of that name is loaded. `prefill`: the label of all results."""
+        self._prefill = prefill
         self._config = config
         self._context = context
         self._tokenizer = tokenizer
@@ -155,7 +157,7 @@ class RequestMaker:
             Sample(self.sampler(params, seed, index), self._text(tokens, params), max_new)
             for index in range(params.n)
         ]
-        request = Request(text, tokens, params, seed, samples, on_delta)
+        request = Request(text, tokens, params, seed, samples, on_delta, prefill=self._prefill)
         if isinstance(params, BeamSearchParams):
             request.search = BeamSearch(samples[0].sampler, tokens, max_new)
         return request

@@ -36,7 +36,10 @@ class WorkerSource:
         cache: KvCache,
         transfer: KvTransfer,
         adapters: AdapterSlots,
+        fast: bool = False,
     ) -> None:
+        """`fast`: the worker's K and V are not the boards'."""
+        self._fast = fast
         self._inner = inner
         self._worker = worker
         self._cache = cache
@@ -46,7 +49,7 @@ class WorkerSource:
         self._handovers: dict[int, Handover] = {}
         self._logits: dict[int, NDArray[np.float32]] = {}
         self._logged = False
-        self.use = PrefillUse(worker.name)
+        self.use = PrefillUse(worker.name, fast)
 
     def needs(self, new: NewSequence) -> int:
         """See KvSource."""
@@ -94,7 +97,8 @@ class WorkerSource:
     def _start(self, sequence: int, new: NewSequence) -> bool:
         """Hand the prompt to the worker. False: the boards compute it."""
         worker, tokens = self._worker, list(new.tokens)
-        if new.recompute or worker.failure is not None or len(tokens) > worker.context:
+        adapted = new.adapter is not None and not worker.takes_adapters
+        if adapted or new.recompute or worker.failure or len(tokens) > worker.context:
             self._log_failure()
             return False
         try:
@@ -104,7 +108,7 @@ class WorkerSource:
         known = self._cache.identity(sequence)
         wanted = partial(self._is_wanted, sequence, known)
         job = Job(tokens, self._adapter(new.adapter), wanted)
-        self._handovers[sequence] = Handover(job, sequence, self._cache, self._transfer)
+        self._handovers[sequence] = Handover(job, sequence, self._cache, self._transfer, self._fast)
         worker.submit(job)
         return True
 

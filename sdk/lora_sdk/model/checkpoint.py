@@ -97,6 +97,10 @@ class Checkpoint:
         """Whether the model has a tensor of this canonical name."""
         return name in self._sources
 
+    def source(self, name: str) -> Source:
+        """Where a tensor lies in the files. ModelError if the model has none of this name."""
+        return self._source(name)
+
     def shape(self, name: str) -> tuple[int, ...]:
         """Canonical shape: matrices [K, N], vectors [N], tables [rows, columns]."""
         return self._source(name).shape

@@ -36,12 +36,16 @@ def worker_options(options: EngineOptions, name: WorkerName) -> EngineOptions:
         recovery="off",
         spares=(),
         prefill=None,
+        prefill_mode="exact",
+        prefill_model=None,
         progress=None,
     )
 
 
 class BoardsComputer:
     """A model on boards that compute prompts alone."""
+
+    takes_adapters = True
 
     def __init__(self, options: EngineOptions) -> None:
         """`options`: of `worker_options`. Errors of every layer pass through."""

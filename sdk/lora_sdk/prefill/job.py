@@ -34,9 +34,11 @@ class JobAdapter:
 
 @dataclass
 class PrefillUse:
-    """Prompts that a worker has computed and handed over, and their tokens."""
+    """Prompts that a worker has computed and handed over, and their tokens. `fast`: K and V are not
+    the boards' bytes."""
 
     worker: str
+    fast: bool = False
     prompts: int = 0
     tokens: int = 0
 
@@ -58,6 +60,8 @@ class Job:
 
 class Computer(Protocol):
     """Computes K and V of prompts, one at a time, in a thread of its own."""
+
+    takes_adapters: bool
 
     @property
     def context(self) -> int:

@@ -2,16 +2,46 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lora_host.errors import RequestError
 from lora_sdk.core.options import EngineOptions
 from lora_sdk.core.worker_name import parse_worker
 from lora_sdk.prefill.boards import BoardsComputer, worker_options
 from lora_sdk.prefill.worker import Worker
 
+if TYPE_CHECKING:
+    from lora_sdk.core.opening import OpenedModel
+    from lora_sdk.prefill.torch_computer import TorchComputer
 
-def open_worker(options: EngineOptions) -> Worker | None:
-    """The worker that an engine's options name, None for none. Errors of every layer pass
-    through."""
+
+def open_worker(options: EngineOptions, opened: OpenedModel) -> Worker | None:
+    """The worker that an engine's options name, None for none. `opened`: the engine's model. Errors
+    of every layer pass through."""
     if options.prefill is None:
         return None
-    name = parse_worker(options.prefill)
+    name = parse_worker(options.prefill, options.prefill_is_fast)
+    if options.prefill_is_fast:
+        return Worker(f"{name.text} (fast)", _torch_computer(options, opened, name.text))
     return Worker(name.text, BoardsComputer(worker_options(options, name)))
+
+
+def _torch_computer(options: EngineOptions, opened: OpenedModel, device: str) -> TorchComputer:
+    from lora_sdk.prefill.torch_computer import TorchComputer
+    from lora_sdk.prefill.torch_model import load_torch
+
+    other = None if options.prefill_model is None else Path(options.prefill_model)
+    if other is None and not options.folder.is_dir():
+        raise RequestError(
+            f"{options.folder} is no folder; prefill_mode 'fast' needs prefill_model"
+        )
+    rope = opened.config.rope
+    if rope is not None and rope.context:
+        raise RequestError(
+            "prefill_mode 'fast' does not take longrope or dynamic rotary positions: transformers' "
+            "depend on the prompt's length, the boards' on the context"
+        )
+    model = load_torch(options.folder, other, device)
+    scales = opened.runner.attention_scales
+    return TorchComputer(model, opened.config, scales, opened.plan.context)

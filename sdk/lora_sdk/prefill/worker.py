@@ -16,6 +16,7 @@ class Worker:
     def __init__(self, name: str, computer: Computer) -> None:
         self.name = name
         self.context = computer.context
+        self.takes_adapters = computer.takes_adapters
         self.failure: Exception | None = None
         self._computer = computer
         self._closed = False

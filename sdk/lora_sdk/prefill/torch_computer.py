@@ -1,0 +1,83 @@
+"""Prompts computed by transformers, in its own arithmetic: near the boards' values, not equal."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lora_host.errors import ModelError, RequestError
+from lora_sdk.core.key_columns import file_columns
+from lora_sdk.core.kv_store import stored
+from lora_sdk.model.quantization import AttentionScales, kv_of
+from lora_sdk.prefill.job import Job, Part
+
+if TYPE_CHECKING:
+    from lora_sdk.model.spec import ModelConfig
+
+CHUNK = 512  # tokens at once: between them a cancelled prompt ends
+GROUP = 8  # layers that are handed over at once
+
+
+class TorchComputer:
+    """A model of transformers. Adapters are not among its weights."""
+
+    takes_adapters = False
+
+    def __init__(
+        self, model: Any, config: ModelConfig, scales: Sequence[AttentionScales], context: int
+    ) -> None:
+        """`config`, static `scales` and `context` are those of the boards."""
+        self._model = model
+        self._config = config
+        self._scales = scales
+        self._columns = file_columns(config)
+        self.context = context
+        found = int(model.config.get_text_config().vocab_size)
+        if found != config.vocabulary:
+            raise RequestError(
+                f"prefill_model has a vocabulary of {found} tokens, the model has "
+                f"{config.vocabulary}; expected the same model"
+            )
+
+    def close(self) -> None:
+        """See Computer. The model goes with its last reference."""
+
+    def parts(self, job: Job) -> Generator[Part]:
+        """See Computer. A part is a group of layers, all positions."""
+        import torch
+        from transformers import DynamicCache
+
+        kept, logits = DynamicCache(), None
+        ids = torch.tensor([list(job.tokens)], device=self._model.device)
+        for start in range(0, ids.shape[1], CHUNK):
+            if not job.wanted():
+                return
+            with torch.inference_mode():
+                chunk = ids[:, start : start + CHUNK]
+                logits = self._model(chunk, past_key_values=kept, use_cache=True).logits[0, -1]
+        assert logits is not None  # a prompt has tokens
+        for first in range(0, self._config.layers, GROUP):
+            layers = range(first, min(first + GROUP, self._config.layers))
+            yield self._part(kept, layers, len(job.tokens))
+        job.logits = logits.float().cpu().numpy()
+
+    def _part(self, kept: Any, layers: range, positions: int) -> Part:
+        each = [self._layer(kept.layers[layer], layer, positions) for layer in layers]
+        k, v = (np.stack(arrays) for arrays in zip(*each, strict=True))
+        scales = self._scales[layers.start : layers.stop]
+        return Part(layers.start, 0, stored(kv_of(self._config).name, k, v, scales))
+
+    def _layer(self, kept: Any, layer: int, positions: int) -> tuple[Any, Any]:
+        """FP32 [KV heads, positions, head_dim] of K, in the boards' columns, and of V."""
+        config = self._config
+        expected = (1, config.kv_heads, positions, config.head_dim)
+        found = tuple(kept.keys.shape), tuple(kept.values.shape)
+        if found != (expected, expected):
+            raise ModelError(
+                f"layer {layer}: transformers' K and V have shapes {found[0]} and {found[1]}; "
+                f"expected {expected}"
+            )
+        k, v = (array[0].float().cpu().numpy() for array in (kept.keys, kept.values))
+        return k[..., self._columns[layer]], v
