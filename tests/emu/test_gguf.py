@@ -13,6 +13,9 @@ from lora_sdk.cli.inspect_gguf import gguf_table, inspect_gguf
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.quant.quantize import quantize
 from lora_sdk.quant.recipe import Recipe
+from lora_sdk.spec.opening import SpeculationOptions
+from lora_sdk.spec.tree_shape import TreeShape
+from lora_sdk.spec_tuning.resolve import kind_of
 from tests.adapter_folders import Folder, write_adapter
 from tests.commands import lora_run
 from tests.gguf_files import matrices_as, write_gguf
@@ -57,6 +60,20 @@ def test_the_command_reads_a_file(folder: Path, file: Path) -> None:
         assert done.returncode == 0, done.stderr
         texts.append(json.loads(done.stdout)["outputs"][0]["text"])
     assert texts[0] == texts[1]
+
+
+def test_a_file_may_draft(file: Path, tmp_path: Path) -> None:
+    small = Variant("llama_narrow", {**WHICH.config, "num_hidden_layers": 1})
+    draft = write_gguf(small, tmp_path / "draft.gguf", factor=3.0)
+    assert kind_of(draft) == "draft"
+    drafts = SpeculationOptions("draft", draft, TreeShape.chain(3))
+    found = []
+    for speculation in (None, drafts):
+        with Engine(model=file, speculation=speculation) as engine:
+            found.append(engine.generate("hello", max_tokens=6).outputs[0].token_ids)
+            counted = engine.speculation
+    assert found[0] == found[1]
+    assert counted is not None and counted.mean_emitted >= 1
 
 
 def test_quantizing_a_file_gives_the_folders_weights(

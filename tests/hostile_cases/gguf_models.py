@@ -19,6 +19,11 @@ def content(place: Place, *, data: object, command: Words = PLAN) -> Words:
     return (*command, put(place.path / "a.gguf", data))
 
 
+def folder_of_files(place: Place) -> Words:
+    made.small(place.path / "b.gguf")
+    return (*PLAN, place.path)
+
+
 def swapped(place: Place, *, old: bytes, new: bytes, command: Words = PLAN) -> Words:
     """The small model with bytes of its header replaced."""
     data = made.small(place.path / "b.gguf").read_bytes()
@@ -65,6 +70,7 @@ CASES = (
     Case("gguf: /dev/zero", partial(FILE, data=ZERO), "is another file", 2),
     Case("gguf: a socket", partial(FILE, data=SOCKET), "is another file", 2),
     Case("gguf: a folder", partial(FILE, data=FOLDER), "config.json: not found"),
+    Case("gguf: a folder of files", partial(folder_of_files), "name a GGUF file of it"),
     Case("gguf: version 1", partial(FILE, data=made.file(version=1)), "GGUF version 1, expected 2 or 3"),
     Case("gguf: version 2^31", partial(FILE, data=made.file(version=2**31)), "GGUF version"),
     Case("gguf: big-endian", partial(FILE, data=made.file(version=3 << 24)), "big-endian"),

@@ -27,9 +27,9 @@ TEXTS = (
 Keys = Callable[[gguf.GGUFWriter], None]
 
 
-def written(path: Path, keys: Keys) -> Path:
+def written(path: Path, keys: Keys, architecture: str = "llama") -> Path:
     """A file of keys only."""
-    writer = gguf.GGUFWriter(path, "llama")
+    writer = gguf.GGUFWriter(path, architecture)
     keys(writer)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -199,6 +199,12 @@ def test_keys_that_change_tokens_are_refused_by_name(
 
     with pytest.raises(ModelError, match=f"{key} is .*{part}"):
         Tokenizer(written(tmp_path / "a.gguf", keys), len(SPM))
+
+
+def test_special_tokens_that_strip_are_refused(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.gguf", sentence_piece, "phi3")
+    with pytest.raises(ModelError, match=r"architecture is 'phi3'.*tokenizer\.json beside"):
+        Tokenizer(path, len(SPM))
 
 
 def test_the_chat_template_is_in_the_file(tmp_path: Path) -> None:

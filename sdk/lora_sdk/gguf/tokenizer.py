@@ -18,6 +18,7 @@ TEMPLATE = "tokenizer.chat_template"
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 SPACE = "\u2581"
 MAX_TOKEN = 4096
+STRIPPING = ("phi3",)  # architectures whose special tokens take spaces with them, which no key says
 SPECIAL = {
     "bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding",
 }  # fmt: skip
@@ -102,6 +103,10 @@ class GgufTokenizer:
 
     def sentence_piece(self) -> dict[str, Any]:
         """SentencePiece's BPE: the pair with the best score is merged; bytes for the rest."""
+        architecture = self.metadata.text("general.architecture")
+        if architecture in STRIPPING:
+            expected = "one whose keys define how special tokens are cut out"
+            raise self._inexact("general.architecture", architecture, expected)
         vocabulary = {token: index for index, token in enumerate(self.tokens)}
         scores = self.metadata.numbers(f"{LEAD}scores", len(self.tokens)).astype(float)
         for name in ("remove_extra_whitespaces", "escape_whitespaces"):

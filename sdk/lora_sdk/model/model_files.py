@@ -100,7 +100,11 @@ class FolderModel:
         return has_weights(self.path)
 
     def config_values(self) -> dict[str, Any]:
-        """The fields of config.json."""
+        """The fields of config.json. ModelError, too, for a folder of GGUF files only."""
+        if not (self.path / CONFIG).exists():
+            found = next((file for file in sorted(self.path.glob("*.gguf"))), None)
+            if found is not None:
+                raise ModelError(f"{self.path}: has no {CONFIG}; name a GGUF file of it: {found}")
         return read_json(self.path / CONFIG)
 
     def generation_values(self) -> dict[str, Any] | None:

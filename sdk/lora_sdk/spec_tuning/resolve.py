@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lora_host.errors import RequestError
+from lora_sdk.gguf.file import is_gguf
 from lora_sdk.spec.opening import PROPOSERS, SpeculationOptions
 from lora_sdk.spec.tree_shape import MAX_NODES, TreeShape
 from lora_sdk.spec_tuning.table import SpeculationTable, find_table
@@ -101,7 +102,7 @@ def resolve(request: SpeculationRequest, target: Target) -> ResolvedSpeculation:
         if request.named:
             raise RequestError("--speculative off, but a draft is named; omit one of them")
         return ResolvedSpeculation(None, None, "speculation: off")
-    if request.draft is not None and not request.draft.is_dir():
+    if request.draft is not None and not request.draft.is_dir() and not is_gguf(request.draft):
         raise RequestError(f"draft {request.draft}: no such folder; expected a draft model or head")
     if request.draft is not None and request.proposer not in (
         None,
@@ -190,6 +191,8 @@ def kind_of(draft: Path | None) -> str:
 
     if draft is None:
         raise RequestError(f"no draft is named; expected --draft, or --proposer {PROPOSERS[2]}")
+    if is_gguf(draft):
+        return "draft"
     config = read_json(draft / "config.json")
     head = "draft_vocab_size" in config or "eagle_aux_hidden_state_layer_ids" in config
     return "eagle3" if head else "draft"
