@@ -253,6 +253,16 @@ def test_native_soft_caps_and_geglu(kind: Any, columns: int, cap: float) -> None
     both(build)
 
 
+def test_native_soft_caps_around_the_end_of_the_polynomial() -> None:
+    def build(rig: Rig) -> Any:
+        rig.rows(2)
+        x = np.linspace(-0.8, 0.8, 600, dtype=F) * F(30)
+        rig.place_rows(CONTROL, Y, STRIDE, x.reshape(2, 300))
+        return run_vector(rig, abi.VEC_SOFTCAP, 300, y_bank=CONTROL, scalar=bits(30))
+
+    both(build)
+
+
 @settings(FEW, max_examples=5)
 @given(kind=KINDS, head_dim=st.integers(1, 150), heads=st.integers(1, 3))
 def test_native_norms_by_one_plus_gamma(kind: Any, head_dim: int, heads: int) -> None:
