@@ -15,6 +15,8 @@ from lora_sdk.core.opening import open_model, replan
 from lora_sdk.core.options import EngineOptions
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.rope import at_context
+from lora_sdk.quant.recipe import Recipe
+from tests.calibrated import write_quantized
 from tests.drive import Driver, Logits, open_runner
 from tests.oracle import Oracle, load_weights
 from tests.parity.score import prompts
@@ -67,3 +69,17 @@ def test_an_engine_fixes_the_factors_and_keeps_them_on_fewer_boards(tmp_path: Pa
         _, plan = replan(opened, one, 1)
     assert plan.context == 150 and plan.config.rope == opened.config.rope
     assert plan.config.rope is not None and plan.config.rope.context == 333
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["mistral_window", "qwen2_window", "phi3_longrope"])
+def test_w8a8_is_the_same_over_boards_and_near_fp16(name: str, tmp_path: Path) -> None:
+    """With INT8 attention, so with windows over INT8 K and V."""
+    write_quantized(name, tmp_path, Recipe("w8a8"))
+    tokens, found = prompts(variant(name))[2].tolist(), []
+    for folder, boards in (("plain", 1), ("quantized", 1), ("quantized", 2), ("quantized", 4)):
+        with open_runner(tmp_path / folder, boards) as runner:
+            found.append(Driver(runner).feed(0, tokens, (16, 1, 41)))
+    plain, first, *others = found
+    assert all(one.tobytes() == first.tobytes() for one in others)
+    assert 0 < np.sqrt(np.square(first - plain).mean()) < 0.15 * plain.std()
