@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from click.testing import CliRunner, Result
 from lora_host import abi
 from lora_host.cluster import Cluster
 from lora_host.cluster_file import BoardEntry, load_cluster
+from lora_host.errors import RequestError
 from lora_host.overlay import load_overlay
 from lora_host.vrtd_mock.process import MockServer
 from lora_sdk.cli.main import lora
@@ -55,6 +57,20 @@ def test_list_shows_boards_overlays_links_and_holders(mock_server: MockServer) -
         healthy = [[port["healthy"] for port in view["links"]] for view in views]
         assert healthy == [[False, True], [True, False]]
         assert "held by" in run("list").stdout
+        watched = run("list", "--watch", "--interval", "0.1", "--count", "2")
+    assert watched.exit_code == 0, watched.output
+    lines = [line for line in watched.stdout.splitlines() if line.startswith("slash:")]
+    assert len(lines) == 4 and all("41.5 C" in line and "1 of 2 up" in line for line in lines)
+    assert all(f"{os.getpid()} (" in line for line in lines)
+    assert "\x1b" not in watched.stdout  # no terminal
+    times_down = dict(views[0]["links"][0]["errors"])["times down"]
+    assert ("0: times down" in lines[0]) == (times_down > 0)
+
+
+def test_watch_ends_after_a_count_and_is_json_lines() -> None:
+    assert isinstance(run("list", "--count", "2").exception, RequestError)
+    found = json.loads(run("list", "--watch", "--count", "1", "--json").stdout)
+    assert isinstance(found, list)
 
 
 def test_links_of_emulated_boards() -> None:

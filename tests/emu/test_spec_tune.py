@@ -216,6 +216,7 @@ def test_commands_collect_tune_show_and_follow(
     assert answer["label"] == "modelled" and answer["boards"] == 8 and answer["pays"]
     assert {curve["used"] for curve in answer["curves"]} <= {"fit", "measurement"}
     (table,) = load_tables(model / "speculation.json")
+    capsys.readouterr()
     assert lora_spec("show", model) == 0
     shown = capsys.readouterr().out.splitlines()  # a summary first
     assert shown[0].split() == ["draft", "boards", "objective", "gain"]

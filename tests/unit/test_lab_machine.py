@@ -19,6 +19,7 @@ from lora_host.lock import BoardLock, canonical, holder, lock_path
 from lora_host.overlay import load_overlay
 from lora_host.xclbin import Xclbin, read_xclbin
 from lora_host.xrt_environment import emulation_config
+from lora_sdk.cli.list_view import table
 from tests.foreign import foreign_xclbin
 from tests.processes import environment
 
@@ -178,6 +179,9 @@ def loaded(root: Path, bdf: str, container: Xclbin) -> None:
     (place / "xmc.u.7" / "xmc_fpga_temp").write_text("47\n")
     (place / "xmc.u.7" / "xmc_vccint_vol").write_text("850\n")
     (place / "xmc.u.7" / "xmc_dimm_temp0").write_text("0\n")
+    for rail, (volts, amperes) in {"pex": (12100, 2000), "aux": (0, 300)}.items():
+        (place / "xmc.u.7" / f"xmc_12v_{rail}_vol").write_text(f"{volts}\n")
+        (place / "xmc.u.7" / f"xmc_12v_{rail}_curr").write_text(f"{amperes}\n")
 
 
 def test_list_shows_any_container_as_the_driver_does(folder: Path) -> None:
@@ -195,7 +199,13 @@ def test_list_shows_any_container_as_the_driver_does(folder: Path) -> None:
     assert other.overlay == f"another (uuid {foreign.uuid})" and other.abi is None
     assert other.banks == ["HBM[0]", "DDR[1]"]
     assert other.cores == ["aurora_flow_0:aurora_0", "aurora_flow_1:aurora_1"]
-    assert other.sensors == {"fpga_temp": "47 C", "vccint": "0.85 V"}
+    assert other.sensors == {
+        "fpga_temp": "47 C", "vccint": "0.85 V", "12v_pex": "12.1 V", "12v_pex_current": "2 A",
+        "12v_aux_current": "0.3 A", "power": "24.2 W",
+    }  # fmt: skip
+    head, row, *_more = table([other])
+    assert head.split()[2:4] == ["temperature", "power"]
+    assert row.split() == ["xrt:0000:3b:00.1", "u280", "47", "C", "24.2", "W", "-", "-", "nobody"]
     assert (own.overlay, own.abi, len(own.banks)) == (ours.name, ours.abi, 34)
     assert empty.overlay == "" and empty.problem == "" and empty.banks == []
     assert "0000:af:00.1: section MEM_TOPOLOGY: 34 entries" in broken.problem

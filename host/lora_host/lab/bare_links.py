@@ -31,8 +31,8 @@ COUNTERS = {
     "frames": abi.LINK_FRAMES_RECEIVED,
     "frames with errors": abi.LINK_FRAMES_WITH_ERRORS,
 }
-_ERRORS = ("rx overflows", "tx overflows", "hard errors", "soft errors", "times down",
-           "frames with errors")  # fmt: skip
+ERRORS = ("rx overflows", "tx overflows", "hard errors", "soft errors", "times down",
+          "frames with errors")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class BareLink:
     @property
     def errors(self) -> list[str]:
         """Nonzero counters that are 0 on a healthy link."""
-        return [f"{name} {self.counters[name]}" for name in _ERRORS if self.counters[name]]
+        return [f"{name} {self.counters[name]}" for name in ERRORS if self.counters[name]]
 
     @property
     def framing(self) -> bool:

@@ -13,6 +13,7 @@ from ..lock import holder, program_name
 from ..overlay import Overlay, load_overlay, overlay_names
 from ..xclbin import read_xclbin
 from . import slash, xocl
+from .bare_links import COUNTERS, ERRORS
 from .software_emulation import emulated_boards
 
 SYSFS = Path("/sys/bus/pci/devices")
@@ -23,11 +24,12 @@ KNOWN = {0x50B6: ("v80", "slash"), 0x500D: ("u280", "xrt")}
 
 @dataclass(frozen=True)
 class PortView:
-    """A link port's status register."""
+    """A link port's status register, and its counters of errors by name."""
 
     port: int
     status: int
     healthy: bool
+    errors: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -117,9 +119,15 @@ def _identify(view: BoardView, bdf: str) -> None:
         ]
         view.overlay = " or ".join(fit) or f"another (firmware {found.firmware_crc:#010x})"
         for port, base in enumerate(control[1:]):
-            (status,) = slash.peek(bdf, base + abi.LINK_STATUS, 1)
-            view.links.append(PortView(port, status, status == abi.LINK_HEALTHY))
+            view.links.append(_port(port, bdf, base))
         return
+
+
+def _port(port: int, bdf: str, base: int) -> PortView:
+    first = abi.LINK_STATUS
+    words = slash.peek(bdf, base + first, (abi.LINK_FRAMES_WITH_ERRORS - first) // 4 + 1)
+    errors = {name: words[(COUNTERS[name] - first) // 4] for name in ERRORS}
+    return PortView(port, words[0], words[0] == abi.LINK_HEALTHY, errors)
 
 
 def slash_boards() -> list[BoardView]:

@@ -19,6 +19,8 @@ SENSORS = {
     "xmc_fan_rpm": ("fan", "rpm", 1.0),
     "xmc_vccint_vol": ("vccint", "V", 1e-3),
     "xmc_vccint_curr": ("vccint_current", "A", 1e-3),
+    "xmc_12v_pex_vol": ("12v_pex", "V", 1e-3),
+    "xmc_12v_aux_vol": ("12v_aux", "V", 1e-3),
     "xmc_12v_pex_curr": ("12v_pex_current", "A", 1e-3),
     "xmc_12v_aux_curr": ("12v_aux_current", "A", 1e-3),
 }
@@ -86,4 +88,13 @@ def sensors(folder: Path) -> dict[str, str]:
         text = _text(folder, f"xmc*/{node}")
         if text.isdecimal() and int(text):
             found[name] = f"{int(text) * factor:g} {unit}"
+    power = sum(_power(found, rail) for rail in ("12v_pex", "12v_aux"))
+    if power:  # as xbutil reports it
+        found["power"] = f"{power:.3g} W"
     return found
+
+
+def _power(found: dict[str, str], rail: str) -> float:
+    """Watts of a supply rail, 0 where its voltage or its current is not known."""
+    volts, amperes = (found.get(name, "0").split()[0] for name in (rail, f"{rail}_current"))
+    return float(volts) * float(amperes)
