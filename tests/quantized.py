@@ -60,10 +60,11 @@ MATRICES = ("q", "k", "v", "o", "gate", "up", "down")
 INPUT_SCALES = {"o": 0.002, "down": 0.0012}
 
 
-def _fused(name: str) -> str:
+def _fused(name: str, config: ModelConfig) -> str:
     """Matrices with the same input share its scale and order."""
     head, _, last = name.rpartition(".")
-    return f"{head}.{ {'k': 'q', 'v': 'q', 'gate': 'up'}.get(last, last) }"
+    mlp = "q" if config.residual == "parallel" else "up"
+    return f"{head}.{ {'k': 'q', 'v': 'q', 'gate': mlp, 'up': mlp}.get(last, last) }"
 
 
 class QuantizedModel:
@@ -97,7 +98,7 @@ class QuantizedModel:
     def _integers(self, name: str, found: MatrixFormat) -> Matrix:
         weights = self.weights[name].astype(np.float64)
         x_scale = np.float32(INPUT_SCALES.get(name.rpartition(".")[2], 0.021))
-        x_scale *= np.float32(1 + len(_fused(name)) % 3 / 8)
+        x_scale *= np.float32(1 + len(_fused(name, self.config)) % 3 / 8)
         own: XScale = "row" if found.dynamic else x_scale
         if found.kind == "int8":
             largest = np.abs(weights).max(axis=0 if name == "lm_head" else None)
@@ -107,7 +108,9 @@ class QuantizedModel:
         assert found.group is not None
         order = None
         if self.scheme.act_order:
-            order = np.argsort(normal(f"{_fused(name)}/order", len(weights)), kind="stable")
+            order = np.argsort(
+                normal(f"{_fused(name, self.config)}/order", len(weights)), kind="stable"
+            )
             weights = weights[order]
         grouped = weights.reshape(-1, found.group, weights.shape[1])
         low, high = grouped.min(axis=1), grouped.max(axis=1)

@@ -103,7 +103,7 @@ def test_other_shapes_on_one_and_eight_boards(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", STATIC)
 @pytest.mark.parametrize("kernels", KERNELS)
 @pytest.mark.parametrize("boards", [1, 2, 4, 8])
 @pytest.mark.parametrize("name", NAMES)
@@ -112,6 +112,16 @@ def test_all_of_them(
 ) -> None:
     for cuts in ((64,), (1, 37, 5, 2)):
         check(made(name, scheme), name, boards, cuts, kernels)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["w8a8_dynamic", "w4a8_dynamic"])
+@pytest.mark.parametrize("boards", [1, 2, 4, 8])
+@pytest.mark.parametrize("name", NAMES)
+def test_dynamic_scales_over_boards(
+    name: str, boards: int, scheme: str, made: Callable[[str, str], Made]
+) -> None:
+    check(made(name, scheme), name, boards, (1, 37, 5, 2), "native")
 
 
 @pytest.mark.parametrize("scheme", some(("w8a8", "w8a8_heads", "w4a8", "w4a16_order")))

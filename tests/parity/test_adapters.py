@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from lora_sdk.adapters.slots import AdapterSlots
+from lora_sdk.model.config import model_types
 from lora_sdk.plan.adapters import AdapterOptions
 from tests.adapter_folders import BD_A, BD_B, linears
 from tests.drive import Driver, open_runner
@@ -16,7 +17,7 @@ from tests.family_configs import FAMILY_CONFIGS
 from tests.parity.reference import attention_kernel
 from tests.parity.score import BOUND
 from tests.variant_tensors import normal
-from tests.variants import variant, write_checkpoint
+from tests.variants import VARIANTS, variant, write_checkpoint
 
 pytestmark = [pytest.mark.parity, pytest.mark.usefixtures("parity_modules")]
 
@@ -29,6 +30,16 @@ KINDS: dict[str, dict[str, Any]] = {
                  "alpha_pattern": {"c_fc": 20, "v_proj": 20}},
     "bd": {"r": 16, "lora_alpha": 24, "blocks": 4},
 }  # fmt: skip
+
+
+def others() -> list[str]:
+    """A variant of each `model_type` of the registry that the lists below leave out."""
+    named = {*FAMILY_CONFIGS, "gpt2", "opt_post_norm", "llama_gqa_bias"}
+    seen = {variant(name).config["model_type"] for name in named}
+    first: dict[str, str] = {}
+    for one in VARIANTS:
+        first.setdefault(one.config["model_type"], one.name)
+    return [first[kind] for kind in model_types() if kind in first and kind not in seen]
 
 
 @pytest.fixture
@@ -88,7 +99,8 @@ ADAPTED = {"olmo2": 0.01, "olmo2_gqa": 0.01, "gemma2": 0.01, "gemma3": 0.01}
         for kind in KINDS
         if (name, kind) != ("gpt2", "bd")  # PEFT has no BD-LoRA on Conv1D
     ]
-    + [(name, "plain") for name in FAMILY_CONFIGS],
+    + [(name, "plain") for name in FAMILY_CONFIGS]
+    + [(name, "plain") for name in others()],
 )
 def test_the_boards_agree_with_peft(name: str, kind: str, peft: Any, tmp_path: Path) -> None:
     folder = write_checkpoint(variant(name), tmp_path / "model")
