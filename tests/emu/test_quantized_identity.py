@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from lora_host import abi
-from lora_host.emu import attention_int8, integer, kv_pages, quantize, vector
+from lora_host.emu import attention_int8, integer, kv_pages, quantize
 from lora_sdk.adapters.slots import AdapterSlots
 from lora_sdk.compile import kv_quantize, matmul
 from lora_sdk.compile.isa import float_bits
@@ -33,7 +33,9 @@ LENGTH = 75  # beyond two tiles, no multiple of 32
 # K of a model's products is, or is not, a multiple of a scheme's groups; heads are shared or not
 NAMES = ("gpt2", "opt_post_norm", "llama_linear", "llama_gqa_bias", "llama_narrow")
 KERNELS = ("numpy", "native")
-matrix = importlib.import_module("lora_host.emu.matrix")  # the package exports a function so named
+# the package exports functions of these names
+matrix = importlib.import_module("lora_host.emu.matrix")
+vector = importlib.import_module("lora_host.emu.vector")
 
 Made = tuple[Path, QuantizedModel, Logits]
 
