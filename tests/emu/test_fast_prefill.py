@@ -92,8 +92,8 @@ def test_what_cannot_be_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with pytest.raises(ModelError, match="is no folder"):
         EngineOptions(model, prefill="cpu", prefill_mode="fast", prefill_model=tmp_path / "none")
     monkeypatch.setitem(sys.modules, "torch", None)  # as where it is not installed
-    with pytest.raises(RequestError, match="needs torch and transformers"):
-        Engine(model, prefill="cpu", prefill_mode="fast", threads=1)
+    with pytest.raises(RequestError, match="torch is not installed"):  # before the overlay is read
+        Engine(model, prefill="cpu", prefill_mode="fast", overlay="nowhere")
 
 
 def test_inputs_in_an_order_of_their_own_return_to_the_files(tmp_path: Path) -> None:

@@ -122,7 +122,8 @@ class Statistics:
         use = engine.prefill_use
         if use is not None:
             self._line(
-                f"prefill: {use.prompts} prompts of {use.tokens} tokens computed by {use.worker}"
+                f"prefill: {use.prompts} prompt{'s' * (use.prompts != 1)} of {use.tokens} tokens "
+                f"computed by {use.worker}"
             )
         if self._modelled is not None:
             for line in self._modelled.lines():

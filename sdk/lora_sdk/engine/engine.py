@@ -44,7 +44,7 @@ from lora_sdk.engine.token_api import TokenApi
 from lora_sdk.engine.turns import Waiter
 from lora_sdk.engine.worker_source import LEAST_CACHED, WorkerSource
 from lora_sdk.prefill.job import PrefillUse
-from lora_sdk.prefill.opening import open_worker
+from lora_sdk.prefill.opening import check_worker, open_worker
 from lora_sdk.sampling import BeamSearchParams, SamplingParams
 from lora_sdk.spec.opening import open_speculation, with_taps
 from lora_sdk.text.tokenizer import Tokenizer
@@ -67,6 +67,7 @@ class Engine:
     @arguments_of(EngineOptions)
     def __init__(self, options: EngineOptions) -> None:
         """Open boards and place a model on them. Raises a LoraError that names the problem."""
+        check_worker(options)
         options = _with_taps(options)
         self.model_path = options.folder
         self._loaded = open_model(options)

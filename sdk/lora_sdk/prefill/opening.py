@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,18 @@ from lora_sdk.prefill.worker import Worker
 if TYPE_CHECKING:
     from lora_sdk.core.opening import OpenedModel
     from lora_sdk.prefill.torch_computer import TorchComputer
+
+
+def check_worker(options: EngineOptions) -> None:
+    """RequestError, before boards are opened, if the worker's libraries are not installed."""
+    if not options.prefill_is_fast:
+        return
+    for library in ("torch", "transformers"):
+        if find_spec(library) is None:
+            raise RequestError(
+                f"prefill_mode 'fast' needs torch and transformers, {library} is not installed; "
+                "install the extra: pip install 'lora-fpga[prefill]'"
+            )
 
 
 def open_worker(options: EngineOptions, opened: OpenedModel) -> Worker | None:

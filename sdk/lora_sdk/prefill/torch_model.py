@@ -11,15 +11,10 @@ from lora_host.errors import ModelError, RequestError
 def load_torch(folder: Path, model: Path | None, device: str) -> Any:
     """A causal model of transformers on `device`: of `model` if it is given, in the type of its
     files, else of `folder` in FP32, dequantized where that is quantized. RequestError without the
-    libraries or the device, ModelError if it cannot be loaded."""
-    try:
-        import torch
-        import transformers
-    except ImportError as error:
-        raise RequestError(
-            f"prefill_mode 'fast' needs torch and transformers ({error}); install the extra: "
-            "pip install 'lora-fpga[prefill]'"
-        ) from None
+    device, ModelError if it cannot be loaded."""
+    import torch
+    import transformers
+
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise RequestError(f"prefill is {device!r}; torch finds no GPU here, use 'cpu'")
     transformers.utils.logging.disable_progress_bar()
