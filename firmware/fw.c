@@ -25,7 +25,8 @@ static uint32_t begin_operation(struct fw *fw) {
     case LORA_OP_STEP: return fw_step_begin(fw);
     case LORA_OP_CHECKSUM: return fw_checksum_begin(fw);
     case LORA_OP_LINK_TEST: return fw_link_test_begin(fw);
-    default: return fw_fail(fw, LORA_ERR_OPERATION, fw->operation, LORA_OP_LINK_TEST);
+    case LORA_OP_GENERATE: return fw_generate_begin(fw);
+    default: return fw_fail(fw, LORA_ERR_OPERATION, fw->operation, LORA_OP_GENERATE);
     }
 }
 
@@ -48,8 +49,8 @@ static uint32_t begin(struct fw *fw) {
     fw->operation = hal_register(LORA_REG_OPERATION);
     fw->control_bank = hal_register(LORA_REG_CONTROL_BANK);
     fw->block_offset = hal_register(LORA_REG_BLOCK_OFFSET);
-    fw->accepted = 0;
-    fw->started = fw->progressed = hal_cycles();
+    fw->accepted = fw->token_count = fw->behind.valid = 0;
+    fw->started = fw->progressed = fw->run_started = hal_cycles();
     fw->timeout = fw_timeout();
     for (uint32_t unit = 0; unit < LORA_UNITS; unit++) {
         fw->cursors[unit].loaded = 0;
@@ -61,6 +62,12 @@ static uint32_t begin(struct fw *fw) {
     return begin_operation(fw);
 }
 
+static uint32_t run(struct fw *fw) {
+    uint32_t outcome = fw_dispatch(fw);
+    if (outcome != FW_OVER || fw->operation != LORA_OP_GENERATE) return outcome;
+    return fw_generate_decide(fw);
+}
+
 static uint32_t go_on(struct fw *fw) {
     switch (fw->phase) {
     case FW_PHASE_SEAL: return fw_register_seal(fw);
@@ -69,7 +76,7 @@ static uint32_t go_on(struct fw *fw) {
     case FW_PHASE_KV: return fw_step_kv(fw);
     case FW_PHASE_KV_MOVE: return fw_step_kv_move(fw);
     case FW_PHASE_ROWS: return fw_step_rows(fw);
-    case FW_PHASE_RUN: return fw_dispatch(fw);
+    case FW_PHASE_RUN: return run(fw);
     case FW_PHASE_CHECKSUM: return fw_checksum(fw);
     default: return fw_link_test(fw);
     }

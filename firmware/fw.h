@@ -2,6 +2,7 @@
 #ifndef LORA_FW_H
 #define LORA_FW_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "firmware.h"
@@ -48,6 +49,7 @@ struct fw_list {
     uint32_t offset;                  /* of the header in the control bank */
     uint32_t kv_commit;               /* index of its KV_COMMIT, FW_NONE without */
     uint32_t kv_store;                /* index of its first KV_STORE, FW_NONE without */
+    uint32_t ballot;                  /* index of its BALLOT, FW_NONE without */
     uint32_t arena_count, arena_seal; /* the arenas its addresses were checked against */
     uint32_t seal[FW_CHUNKS];
 };
@@ -67,6 +69,12 @@ struct fw_undo { /* a page table entry as it was before the step */
     uint16_t sequence, tile, page;
 };
 
+struct fw_token_step { /* what a GENERATE's step did to lengths and slots */
+    uint32_t valid;
+    uint32_t commits;
+    uint32_t sequence, slot, position;
+};
+
 struct fw_commit_range { /* tiles that this step's unmoved commits write; empty: first > last */
     uint16_t first, last;
 };
@@ -75,8 +83,9 @@ struct fw {
     uint32_t booted;
     uint32_t phase, operation;
     uint32_t control_bank, block_offset;
-    uint64_t started, progressed; /* cycles */
-    uint64_t timeout;             /* cycles until the watchdog, as set when the run began */
+    uint64_t started, progressed; /* cycles; of this token where there are several */
+    uint64_t run_started;
+    uint64_t timeout; /* cycles until the watchdog, as set when the run began */
     uint32_t arena_count;
     struct fw_arena arenas[LORA_MAX_ARENAS];
     struct fw_list lists[LORA_MAX_LISTS];
@@ -113,6 +122,13 @@ struct fw {
     struct lora_slot before_slots[LORA_MAX_SCRATCH];
     uint32_t undo_count, undo_list; /* page table entries to restore, and whose table they are in */
     struct fw_undo undo[LORA_MAX_KV_OPS];
+
+    /* GENERATE. */
+    struct lora_generate generate;
+    uint32_t token_count;  /* that all boards agree on */
+    uint32_t step_commits; /* this step's header has committed a row */
+    uint32_t votes_offset, ring_offset;
+    struct fw_token_step behind; /* the step before this one: `before_*` are from before it */
 
     struct lora_link_test link_test;
     uint64_t checksum_offset, checksum_left;
@@ -178,6 +194,8 @@ uint32_t fw_check_counter(struct fw *fw, uint32_t counter, int segments);
 uint32_t fw_check_equal(struct fw *fw, uint32_t found, uint32_t expected);
 uint32_t fw_check_dimension(struct fw *fw, uint32_t value, uint32_t min);
 uint32_t fw_check_buffer(struct fw *fw, const struct lora_list *list, struct fw_buffer buffer);
+uint32_t fw_check_rows(struct fw *fw, const struct lora_list *list, struct fw_buffer buffer,
+                       uint32_t rows);
 
 /* fw_header.c, fw_check.c, fw_check_matrix.c, fw_check_vector.c */
 uint32_t fw_check_header(struct fw *fw, const struct fw_list *list);
@@ -227,6 +245,9 @@ void fw_units_abort(struct fw *fw);
 
 /* fw_step.c, fw_kv.c, fw_rows.c, fw_tables.c */
 uint32_t fw_step_begin(struct fw *fw);
+/* The step of fw->header, whose number is accepted: from its KV operations on. */
+void fw_step_enter(struct fw *fw);
+uint32_t fw_check_part(struct fw *fw, uint32_t offset, uint32_t count, uint32_t item);
 uint32_t fw_step_kv(struct fw *fw);
 uint32_t fw_step_kv_move(struct fw *fw);
 uint32_t fw_step_rows(struct fw *fw);
@@ -240,6 +261,23 @@ uint32_t fw_table_page(const struct lora_list *list, uint32_t sequence, uint32_t
 uint32_t fw_table_write(struct fw *fw, uint32_t sequence, uint32_t tile, uint32_t page);
 /* Whether tiles first..last-1 of a sequence name pages of the pool. */
 uint32_t fw_table_check(struct fw *fw, uint32_t sequence, uint32_t first, uint32_t last);
+
+/* fw_generate.c, fw_generate_check.c, fw_vote.c */
+uint32_t fw_generate_begin(struct fw *fw);
+/* Refuses what a GENERATE's header and row may not hold; the rest is checked as in any step. */
+uint32_t fw_generate_check_op(struct fw *fw, const struct lora_kv_op *op);
+uint32_t fw_generate_check_row(struct fw *fw, const struct lora_row *row);
+/* All of a step's commands are done: the token and the next step (FW_MORE), or the end. */
+uint32_t fw_generate_decide(struct fw *fw);
+/* The step before this one ends the run, or this one failed: `before_*` are brought in order. */
+void fw_generate_restore(struct fw *fw);
+void fw_generate_finish(struct fw *fw);
+uint32_t fw_check_ballot(struct fw *fw, const struct lora_list *list,
+                         const struct lora_ballot *ballot, uint32_t index);
+void fw_vote(struct fw *fw, const struct lora_command *command);
+/* The winner of all boards' votes in *best, its token FW_NONE where one has a value that is not
+ * finite; `cancel` is rank 0's. FW_MORE, or FW_FAILED where a vote is not of this step. */
+uint32_t fw_count_votes(struct fw *fw, struct lora_vote *best);
 
 /* fw_service.c */
 uint32_t fw_checksum_begin(struct fw *fw);

@@ -21,9 +21,10 @@ static uint32_t fail_buffer(struct fw *fw, const struct fw_buffer *buffer, uint6
 }
 
 /* Activations are stored on-chip or, for what the host reads, in the list's results. */
-uint32_t fw_check_buffer(struct fw *fw, const struct lora_list *list, struct fw_buffer buffer) {
+uint32_t fw_check_rows(struct fw *fw, const struct lora_list *list, struct fw_buffer buffer,
+                       uint32_t rows) {
     uint64_t low = 0, high = list->onchip_bytes;
-    uint64_t end = (uint64_t)buffer.offset + (uint64_t)(list->max_rows - 1) * buffer.stride +
+    uint64_t end = (uint64_t)buffer.offset + (uint64_t)(rows - 1) * buffer.stride +
                    buffer.row_bytes;
     if (buffer.row_bytes == 0) return FW_MORE;
     if (buffer.bank == list->control_bank) {
@@ -36,9 +37,13 @@ uint32_t fw_check_buffer(struct fw *fw, const struct lora_list *list, struct fw_
     if (end > high) return fail_buffer(fw, &buffer, end, high);
     if ((buffer.offset | buffer.stride) & (buffer.align - 1))
         return fail_buffer(fw, &buffer, buffer.stride, buffer.align);
-    if (list->max_rows > 1 && buffer.stride < buffer.row_bytes)
+    if (rows > 1 && buffer.stride < buffer.row_bytes)
         return fail_buffer(fw, &buffer, buffer.stride, buffer.row_bytes);
     return FW_MORE;
+}
+
+uint32_t fw_check_buffer(struct fw *fw, const struct lora_list *list, struct fw_buffer buffer) {
+    return fw_check_rows(fw, list, buffer, list->max_rows);
 }
 
 uint32_t fw_check_dimension(struct fw *fw, uint32_t value, uint32_t min) {

@@ -62,6 +62,11 @@ static uint32_t check_kv_store(struct fw *fw, const struct lora_list *list,
     return fw_check_buffer(fw, list, scales);
 }
 
+/* GENERATE runs one row. */
+static uint32_t rows_of(const struct lora_list *list, uint32_t flags) {
+    return flags & LORA_FLAG_GENERATE ? 1 : list->max_rows;
+}
+
 static uint32_t check_gather(struct fw *fw, const struct lora_list *list,
                              const struct lora_gather *command) {
     uint32_t width = command->element_bytes;
@@ -75,15 +80,16 @@ static uint32_t check_gather(struct fw *fw, const struct lora_list *list,
     if (fw->collective != FW_NONE && command->collective <= fw->collective)
         return fw_fail(fw, LORA_ERR_SIZE, command->collective, fw->collective + 1);
     fw->collective = command->collective;
-    return fw_check_buffer(fw, list, rows);
+    return fw_check_rows(fw, list, rows, rows_of(list, command->flags));
 }
 
 static uint32_t check_move(struct fw *fw, const struct lora_list *list,
                            const struct lora_move_rows *command) {
+    uint32_t rows = rows_of(list, command->flags);
     struct fw_buffer x = {command->x_bank, command->x_offset, command->x_stride, command->bytes, 1};
     struct fw_buffer y = {command->y_bank, command->y_offset, command->y_stride, command->bytes, 1};
-    if (fw_check_buffer(fw, list, x) == FW_FAILED) return FW_FAILED;
-    return fw_check_buffer(fw, list, y);
+    if (fw_check_rows(fw, list, x, rows) == FW_FAILED) return FW_FAILED;
+    return fw_check_rows(fw, list, y, rows);
 }
 
 /* One KV_COMMIT, before the first KV_STORE: a slot is moved before it is written again. */
@@ -110,12 +116,15 @@ static void opcode_rules(uint32_t opcode, uint32_t *unit, uint32_t *flags) {
         [LORA_CMD_ATTENTION] = {LORA_UNIT_MPU, LORA_FLAG_SELECTED | LORA_FLAG_SIGNAL_HEADS},
         [LORA_CMD_KV_STORE] = {LORA_UNIT_DMA, 0},
         [LORA_CMD_KV_COMMIT] = {LORA_UNIT_DMA, 0},
-        [LORA_CMD_GATHER] = {LORA_UNIT_ROUTER, LORA_FLAG_SELECTED | LORA_FLAG_SIGNAL_SEGMENTS},
-        [LORA_CMD_MOVE_ROWS] = {LORA_UNIT_DMA, LORA_FLAG_SELECTED | LORA_FLAG_PACK},
+        [LORA_CMD_GATHER] = {LORA_UNIT_ROUTER,
+                             LORA_FLAG_SELECTED | LORA_FLAG_SIGNAL_SEGMENTS | LORA_FLAG_GENERATE},
+        [LORA_CMD_MOVE_ROWS] = {LORA_UNIT_DMA,
+                                LORA_FLAG_SELECTED | LORA_FLAG_PACK | LORA_FLAG_GENERATE},
         [LORA_CMD_CHECKSUM] = {LORA_UNITS, 0}, /* not for lists */
         [LORA_CMD_FENCE] = {LORA_UNIT_CONTROL, 0},
         [LORA_CMD_END] = {LORA_UNIT_CONTROL, 0},
         [LORA_CMD_ADAPTER] = {LORA_UNIT_MPU, LORA_FLAG_SELECTED},
+        [LORA_CMD_BALLOT] = {LORA_UNIT_CONTROL, 0},
     };
     uint32_t known = opcode < sizeof rules / sizeof rules[0] ? opcode : 0;
     *unit = rules[known].unit;
@@ -149,6 +158,7 @@ union any_command {
     struct lora_gather gather;
     struct lora_move_rows move;
     struct lora_adapter adapter;
+    struct lora_ballot ballot;
 };
 
 uint32_t fw_check_command(struct fw *fw, uint32_t index, const struct lora_command *command) {
@@ -165,6 +175,7 @@ uint32_t fw_check_command(struct fw *fw, uint32_t index, const struct lora_comma
     case LORA_CMD_GATHER: return check_gather(fw, list, &any.gather);
     case LORA_CMD_MOVE_ROWS: return check_move(fw, list, &any.move);
     case LORA_CMD_ADAPTER: return fw_check_adapter(fw, list, &any.adapter);
+    case LORA_CMD_BALLOT: return fw_check_ballot(fw, list, &any.ballot, index);
     default: return FW_MORE;
     }
 }

@@ -35,12 +35,14 @@ static void write_records(struct fw *fw) {
  * once. */
 static void end_failed_step(struct fw *fw) {
     if (!fw->accepted) return;
-    fw_tables_restore(fw);
+    if (fw->behind.valid) fw_generate_restore(fw);
+    else fw_tables_restore(fw);
     fw->last_step = fw->state.step - 1;
     if (fw->list->header.boards > 1) hal_links_poison(&fw->list->header, &fw->state);
 }
 
 static void end_good_step(struct fw *fw) {
+    if (fw->behind.valid) fw_generate_finish(fw);
     fw->last_step = fw->state.step;
     fw->last_epoch = fw->state.epoch;
 }
@@ -48,15 +50,19 @@ static void end_good_step(struct fw *fw) {
 /* fw->error.code tells how the run ended. */
 void fw_complete(struct fw *fw) {
     if (fw->error.code != LORA_OK) fw_units_abort(fw);
-    if (fw->operation == LORA_OP_STEP) {
+    if (fw->operation == LORA_OP_STEP || fw->operation == LORA_OP_GENERATE) {
         if (fw->error.code != LORA_OK) end_failed_step(fw);
         else end_good_step(fw);
     }
     if (fw->error.code == LORA_OK) fw_blame_none(fw);
     fw->completion.status = fw->error.code;
-    fw->completion.cycles = hal_cycles() - fw->started;
+    fw->completion.cycles = hal_cycles() - fw->run_started;
+    fw->completion.tokens = fw->token_count;
     write_records(fw);
     fw->phase = FW_PHASE_IDLE;
+    hal_set_register(LORA_REG_LAST_STEP, fw->last_step);
+    if (fw->operation == LORA_OP_GENERATE)
+        hal_set_register(LORA_REG_TOKEN, hal_register(LORA_REG_TOKEN) | LORA_TOKEN_OVER);
     hal_set_register(LORA_REG_FIRMWARE_STATE,
                      fw->error.code == LORA_OK ? LORA_FW_DONE : LORA_FW_ERROR);
     hal_set_register(LORA_REG_AP_CTRL, LORA_AP_DONE | LORA_AP_IDLE | LORA_AP_READY);

@@ -139,8 +139,9 @@ static uint32_t read_op(struct fw *fw, struct lora_kv_op *op) {
     uint32_t offset = fw->header.kv_ops_offset + fw->scan_kv * (uint32_t)sizeof *op;
     hal_read(fw->control_bank, (uint64_t)fw->block_offset + offset, op, sizeof *op);
     fw->error.row = fw->scan_kv; /* the operation's number, until it is accepted */
-    if (op->sequence < fw->list->header.max_sequences) return FW_MORE;
-    return fw_fail(fw, LORA_ERR_KV, op->sequence, fw->list->header.max_sequences);
+    if (op->sequence >= fw->list->header.max_sequences)
+        return fw_fail(fw, LORA_ERR_KV, op->sequence, fw->list->header.max_sequences);
+    return fw->operation == LORA_OP_GENERATE ? fw_generate_check_op(fw, op) : (uint32_t)FW_MORE;
 }
 
 uint32_t fw_step_kv(struct fw *fw) {

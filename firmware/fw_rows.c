@@ -89,6 +89,8 @@ uint32_t fw_step_rows(struct fw *fw) {
         uint32_t offset = fw->header.rows_offset + fw->scan_row * (uint32_t)sizeof *row;
         hal_read(fw->control_bank, (uint64_t)fw->block_offset + offset, row, sizeof *row);
         fw->error.row = fw->scan_row;
+        if (fw->operation == LORA_OP_GENERATE && fw_generate_check_row(fw, row) == FW_FAILED)
+            return FW_FAILED;
         if (check_row(fw, row) == FW_FAILED) return FW_FAILED;
         take_row(fw, row);
         fw->error.row = FW_NONE;

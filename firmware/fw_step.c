@@ -1,7 +1,7 @@
 /* STEP: the header, and a step's number in the sequence of steps. */
 #include "fw.h"
 
-static uint32_t check_part(struct fw *fw, uint32_t offset, uint32_t count, uint32_t item) {
+uint32_t fw_check_part(struct fw *fw, uint32_t offset, uint32_t count, uint32_t item) {
     uint64_t end = (uint64_t)offset + (uint64_t)count * item;
     uint32_t align = item < 4 ? item : 4;
     if (count == 0) return FW_MORE;
@@ -37,12 +37,12 @@ static uint32_t check_counts(struct fw *fw, const struct lora_list *list) {
         return fw_fail(fw, LORA_ERR_SIZE, header->kv_op_count, LORA_MAX_KV_OPS);
     if (header->path_count > LORA_MAX_ROWS * LORA_MAX_SEQUENCES)
         return fw_fail(fw, LORA_ERR_SIZE, header->path_count, LORA_MAX_ROWS * LORA_MAX_SEQUENCES);
-    if (check_part(fw, header->rows_offset, header->row_count, sizeof(struct lora_row)) ==
+    if (fw_check_part(fw, header->rows_offset, header->row_count, sizeof(struct lora_row)) ==
             FW_FAILED ||
-        check_part(fw, header->kv_ops_offset, header->kv_op_count, sizeof(struct lora_kv_op)) ==
+        fw_check_part(fw, header->kv_ops_offset, header->kv_op_count, sizeof(struct lora_kv_op)) ==
             FW_FAILED)
         return FW_FAILED;
-    return check_part(fw, header->path_offset, header->path_count, 2);
+    return fw_check_part(fw, header->path_offset, header->path_count, 2);
 }
 
 static uint32_t check_list(struct fw *fw) {
@@ -105,18 +105,25 @@ static void fill_state(struct fw *fw) {
 uint32_t fw_step_begin(struct fw *fw) {
     if (check_step_header(fw) == FW_FAILED) return FW_FAILED;
     if (fw->header.step == fw->last_step) fw_tables_restore(fw);
-    fill_state(fw);
+    fw->state.step = fw->header.step; /* a failure from here on restores and poisons */
+    fw->state.epoch = fw->header.epoch;
+    fw->state.list_id = fw->header.list_id;
     fw_tables_backup(fw);
     fw->accepted = 1;
     hal_links_epoch(fw->header.epoch);
     if (check_counts(fw, &fw->list->header) == FW_FAILED) return FW_FAILED;
+    fw_step_enter(fw);
+    return FW_MORE;
+}
+
+void fw_step_enter(struct fw *fw) {
+    fill_state(fw);
     fw->scan_kv = fw->moved_kv = fw->scan_row = 0;
     fw_zero(fw->committed, sizeof fw->committed);
     fw_zero(fw->tables_seen, sizeof fw->tables_seen);
     fw_fetch_reset(fw);
     fw->phase = FW_PHASE_KV;
     fw_commits_reset(fw);
-    return FW_MORE;
 }
 
 /* All rows are checked: the list may run. */

@@ -52,6 +52,7 @@ class ScriptedRunner:
         self.steps: list[list[Row]] = []
         self.headers: list[list[KvOp]] = []
         self.before_step: Callable[[], None] = lambda: None
+        self.rows = 0  # of the last loop
 
     def step(
         self, rows: Sequence[Row], kv_ops: Sequence[KvOp] = (), path: Sequence[int] = ()
@@ -79,27 +80,32 @@ class ScriptedRunner:
         sequence: int,
         position: int,
         run: list[int],
-        slots: tuple[int, int],
+        slots: tuple[int, int, int],
         max_tokens: int,
         on_token: Callable[[int], bool],
         adapter: int = -1,
+        stop_tokens: Sequence[int] = (),
     ) -> None:
-        """The C host's loop, step by step."""
-        emitted = 0
+        """The boards' own loop, step by step."""
+        emitted = self.rows = 0
         while emitted < max_tokens:
-            slot = slots[emitted % 2]
+            slot = slots[emitted % 3]
             header, path = [], []
             if emitted:
-                header, path = [KvOp.commit(sequence, position - 1, 0, 1)], [slots[1 - emitted % 2]]
+                header, path = (
+                    [KvOp.commit(sequence, position - 1, 0, 1)],
+                    [slots[(emitted - 1) % 3]],
+                )
             row = Row(sequence, position, run[-1], slot, -1, want_argmax=True)
             result = self.step([row], header, path)
             assert result.argmax is not None
+            self.rows += 1
             token = int(result.argmax[1][0])
             if np.isnan(result.argmax[0][0]):
                 raise ModelError("logits hold NaN")
             emitted, position = emitted + 1, position + 1
             run.append(token)
-            if on_token(token):
+            if on_token(token) or token in stop_tokens:
                 break
 
     def _apply(self, op: KvOp, path: Sequence[int]) -> list[int]:

@@ -148,7 +148,8 @@ bool emu_port_head_intact(struct emu_port *port) {
 bool emu_port_find_poison(const struct emu_port *port, uint32_t epoch, uint32_t step) {
     for (uint32_t at = port->head; at != port->tail; at++) {
         const struct lora_frame *frame = emu_port_slot(port, at);
-        if (frame->kind == LORA_FRAME_POISON && frame->epoch == epoch && frame->step == step)
+        if (frame->kind == LORA_FRAME_POISON && frame->epoch == epoch &&
+            (int32_t)(step - frame->step) >= 0)
             return true;
     }
     return false;

@@ -73,7 +73,7 @@ static inline struct lora_frame *emu_port_head(const struct emu_port *port) {
 }
 void emu_port_pop(struct emu_port *port);
 bool emu_port_head_intact(struct emu_port *port); /* magic, sizes, kind, CRC */
-/* Is there a poison frame of this step anywhere in the FIFO? */
+/* Is there a poison frame of this step, or of an earlier one of its epoch, anywhere in the FIFO? */
 bool emu_port_find_poison(const struct emu_port *port, uint32_t epoch, uint32_t step);
 static inline bool emu_port_poisoned(const struct emu_port *port, uint32_t epoch, uint32_t step) {
     return port->poisons && emu_port_find_poison(port, epoch, step);

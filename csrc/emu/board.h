@@ -75,6 +75,8 @@ struct emu_board { /* lines of its own: boards run on different threads */
     bool concurrent;    /* polled while other threads poll other boards: reaches none of them */
     bool local_kernels; /* and every thread has a board: modest kernels are not shared */
     uint32_t control[EMU_CONTROL_BYTES / 4]; /* register file of lora_ctrl */
+    uint32_t token_seen;                     /* LORA_REG_TOKEN as the host knows it */
+    bool followed;                           /* the host looks at it while this run goes on */
     struct fw *firmware;
     struct emu_unit units[LORA_UNITS];
     uint32_t queued; /* units that wait for a batch, in the order of their starts */
@@ -126,6 +128,8 @@ bool emu_boards_poll(struct emu_cluster *cluster);
 
 /* scheduler.c: both expect the lock to be held. */
 void emu_run(struct emu_cluster *cluster, const struct emu_board *until_done);
+/* The same, no further than a token that the host has not seen. */
+void emu_run_to_token(struct emu_cluster *cluster, const struct emu_board *board);
 void emu_sleep(struct emu_cluster *cluster, uint32_t microseconds);
 uint64_t emu_cycles(const struct emu_cluster *cluster, uint64_t microseconds);
 

@@ -13,7 +13,7 @@ void emu_control_program(struct emu_board *board, uint32_t firmware_crc) {
     board->control[LORA_REG_FIRMWARE_CRC / 4] = firmware_crc;
     for (uint32_t unit = 0; unit < LORA_UNITS; unit++)
         board->control[LORA_REG_LAST_INDEX / 4 + unit] = ~0u;
-    board->in_flight = false;
+    board->in_flight = board->followed = false;
 }
 
 static int check_offset(const struct emu_board *board, uint32_t offset,
@@ -29,16 +29,17 @@ int emu_control_read(struct emu_board *board, uint32_t offset, uint32_t *value,
     int status = check_offset(board, offset, failure);
     if (status) return status;
     *value = board->control[offset / 4];
+    if (offset == LORA_REG_TOKEN) board->token_seen = *value;
     if (offset == LORA_REG_AP_CTRL && (*value & LORA_AP_DONE)) {
         board->control[offset / 4] &= ~(uint32_t)LORA_AP_DONE;
-        board->in_flight = false;
+        board->in_flight = board->followed = false;
     }
     return LORA_OK;
 }
 
 static bool writable(uint32_t offset) {
     return offset < LORA_REG_IDENTITY_ABI || offset == LORA_REG_WATCHDOG_MS ||
-           offset >= LORA_REG_ARENAS;
+           offset == LORA_REG_TOKEN || offset == LORA_REG_CANCEL || offset >= LORA_REG_ARENAS;
 }
 
 int emu_control_start(struct emu_board *board, struct lora_failure *failure) {
@@ -61,5 +62,9 @@ int emu_control_write(struct emu_board *board, uint32_t offset, uint32_t value,
     if (offset == LORA_REG_AP_CTRL)
         return value & LORA_AP_START ? emu_control_start(board, failure) : LORA_OK;
     if (writable(offset)) board->control[offset / 4] = value; /* as on the card, else no effect */
+    if (offset == LORA_REG_TOKEN) {
+        board->token_seen = value;
+        board->followed = true;
+    }
     return LORA_OK;
 }

@@ -142,6 +142,8 @@ enum age { OLD, CURRENT, FUTURE };
 static enum age age_of(const struct emu_router *router, const struct lora_frame *frame) {
     int32_t order = (int32_t)(frame->epoch - router->epoch);
     if (order == 0) order = (int32_t)(frame->step - router->step);
+    if (order < 0 && frame->kind == LORA_FRAME_POISON && frame->epoch == router->epoch)
+        return CURRENT;
     if (order == 0 && frame->kind == LORA_FRAME_DATA)
         order = (int32_t)frame->collective - (int32_t)router->collective;
     return order < 0 ? OLD : order > 0 ? FUTURE : CURRENT;

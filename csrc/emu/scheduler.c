@@ -44,7 +44,27 @@ static bool is_done(const struct emu_board *board) {
 
 void emu_run(struct emu_cluster *cluster, const struct emu_board *until_done) {
     for (uint32_t slice = 0; slice < MAX_SLICES; slice++) {
-        if (until_done && is_done(until_done)) return;
+        if (is_done(until_done)) return;
+        if (!run_slice(cluster)) return;
+    }
+}
+
+static bool has_news(const struct emu_board *board) {
+    return board->control[LORA_REG_TOKEN / 4] != board->token_seen;
+}
+
+void emu_run_to_token(struct emu_cluster *cluster, const struct emu_board *board) {
+    for (uint32_t slice = 0; slice < MAX_SLICES; slice++) {
+        if (has_news(board) || is_done(board)) return;
+        if (!run_slice(cluster)) return;
+    }
+}
+
+/* As long as nothing is there that the host, which follows the run, has not seen. */
+static void run_unseen(struct emu_cluster *cluster) {
+    for (uint32_t slice = 0; slice < MAX_SLICES; slice++) {
+        for (uint32_t i = 0; i < cluster->boards; i++)
+            if (cluster->board[i].followed && has_news(&cluster->board[i])) return;
         if (!run_slice(cluster)) return;
     }
 }
@@ -59,10 +79,10 @@ static void wake_all(struct emu_cluster *cluster) {
 
 /* What can happen at once happens before time passes, and what time brings about, after. */
 void emu_sleep(struct emu_cluster *cluster, uint32_t microseconds) {
-    emu_run(cluster, NULL);
+    run_unseen(cluster);
     cluster->now += emu_cycles(cluster, microseconds);
     wake_all(cluster);
-    emu_run(cluster, NULL);
+    run_unseen(cluster);
 }
 
 /* The lock is free between two calls, so other threads' register reads wait for one slice at most,

@@ -43,7 +43,7 @@ static void build(const struct lora_greedy *loop, uint32_t slot, struct greedy_b
 }
 
 /* The first command of any board that wrote such a value: the others only pass it on. */
-static int check_finite(const struct lora_cluster *cluster, struct lora_failure *failure) {
+int lora_check_finite(const struct lora_cluster *cluster, struct lora_failure *failure) {
     const struct lora_completion *first = NULL;
     uint32_t board = 0;
     for (uint32_t b = 0; b < cluster->count; b++) {
@@ -63,9 +63,8 @@ static int check_finite(const struct lora_cluster *cluster, struct lora_failure 
                      first->nonfinite_row, first->nonfinite_count);
 }
 
-/* The maximum logit of all boards; of equal ones the lowest token. */
-static int select_token(struct lora_cluster *cluster, const uint32_t *offsets, uint32_t *token,
-                        struct lora_failure *failure) {
+int lora_select_token(struct lora_cluster *cluster, const uint32_t *offsets, uint32_t *token,
+                      struct lora_failure *failure) {
     struct lora_argmax best = {0.0f, LORA_NONE};
     for (uint32_t b = 0; b < cluster->count; b++) {
         struct lora_argmax share;
@@ -88,18 +87,26 @@ static int select_token(struct lora_cluster *cluster, const uint32_t *offsets, u
     return LORA_OK;
 }
 
+int lora_check_slots(const char *what, const uint32_t slots[3], uint32_t sequence,
+                     struct lora_failure *failure) {
+    if (slots[0] != slots[1] && slots[1] != slots[2] && slots[0] != slots[2] &&
+        slots[0] < LORA_MAX_SCRATCH && slots[1] < LORA_MAX_SCRATCH && slots[2] < LORA_MAX_SCRATCH &&
+        sequence < LORA_MAX_SEQUENCES)
+        return LORA_OK;
+    return lora_fail(failure, LORA_ERR_ARGUMENT,
+                     "%s: slots %u, %u and %u of sequence %u; three slots below %d and a sequence "
+                     "below %d expected",
+                     what, slots[0], slots[1], slots[2], sequence, LORA_MAX_SCRATCH,
+                     LORA_MAX_SEQUENCES);
+}
+
 static int check_loop(const struct lora_cluster *cluster, const struct lora_greedy *loop,
                       struct lora_failure *failure) {
     if (!cluster || !loop || loop->size != sizeof *loop || !loop->argmax_offset)
         return lora_fail(failure, LORA_ERR_ARGUMENT,
                          "greedy: no cluster, or a loop of another size");
-    if (loop->slot_a == loop->slot_b || loop->slot_a >= LORA_MAX_SCRATCH ||
-        loop->slot_b >= LORA_MAX_SCRATCH || loop->sequence >= LORA_MAX_SEQUENCES)
-        return lora_fail(failure, LORA_ERR_ARGUMENT,
-                         "greedy: slots %u and %u of sequence %u; two slots below %d and a "
-                         "sequence below %d expected",
-                         loop->slot_a, loop->slot_b, loop->sequence, LORA_MAX_SCRATCH,
-                         LORA_MAX_SEQUENCES);
+    int status = lora_check_slots("greedy", loop->slots, loop->sequence, failure);
+    if (status) return status;
     if (loop->adapter > LORA_MAX_ADAPTER_SLOTS)
         return lora_fail(failure, LORA_ERR_ARGUMENT, "greedy: adapter slot %u; at most %d expected",
                          loop->adapter - 1, LORA_MAX_ADAPTER_SLOTS - 1);
@@ -108,6 +115,12 @@ static int check_loop(const struct lora_cluster *cluster, const struct lora_gree
         return lora_fail(failure, LORA_ERR_ARGUMENT, "greedy: pending slot %u at position %u",
                          loop->pending_slot, loop->position);
     return LORA_OK;
+}
+
+static uint32_t next_slot(const struct lora_greedy *loop) {
+    for (uint32_t i = 0; i < 3; i++)
+        if (loop->slots[i] == loop->pending_slot) return loop->slots[(i + 1) % 3];
+    return loop->slots[0];
 }
 
 static int stops_at(const struct lora_greedy *loop, uint32_t token) {
@@ -127,12 +140,13 @@ int lora_cluster_greedy(struct lora_cluster *cluster, struct lora_greedy *loop,
     loop->last_token = loop->token;
     loop->last_slot = loop->pending_slot;
     while (loop->emitted < loop->max_tokens) {
-        uint32_t slot = loop->pending_slot == loop->slot_a ? loop->slot_b : loop->slot_a;
+        uint32_t slot = next_slot(loop);
         build(loop, slot, &block);
         status = lora_cluster_step(cluster, &block, sizeof block, loop->block_offset, NULL,
                                    failure);
-        if (!status) status = check_finite(cluster, failure);
-        if (!status) status = select_token(cluster, loop->argmax_offset, &loop->token, failure);
+        if (!status) status = lora_check_finite(cluster, failure);
+        if (!status)
+            status = lora_select_token(cluster, loop->argmax_offset, &loop->token, failure);
         if (status) return status;
         loop->position++;
         loop->emitted++;

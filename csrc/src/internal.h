@@ -42,8 +42,10 @@ struct lora_cluster {
     struct lora_timeouts timeouts;
     uint32_t cable_count;
     struct lora_cable cables[LORA_MAX_CABLES];
-    uint32_t epoch, step; /* last ones used */
-    uint32_t dirty;       /* the last step did not end well: boards may differ by one step */
+    uint32_t epoch, step;    /* last ones used */
+    uint32_t dirty;          /* the last step did not end well: boards may differ by one step */
+    uint32_t uncounted;      /* a GENERATE did not end well: boards know how many steps it took */
+    uint32_t cancel_written; /* LORA_REG_CANCEL of a board is not 0 */
     struct lora_cluster_stats stats;
     atomic_ullong memory_reads, memory_writes; /* weights are placed by several threads */
     uint32_t hung;
@@ -59,6 +61,7 @@ struct lora_run { /* one operation of lora_ctrl */
     uint32_t operation, list_id, block_offset, bank;
     uint64_t offset, bytes;
     uint32_t timeout_us, watchdog_ms;
+    uint32_t tokens; /* GENERATE: steps that it may take */
 };
 
 /* failure.c */
@@ -110,6 +113,34 @@ int lora_register_write(struct lora_cluster *cluster, uint32_t board, uint32_t b
  * error records are in the boards. `failure` is the primary one. */
 int lora_run(struct lora_cluster *cluster, uint32_t mask, const struct lora_run *run,
              struct lora_failure *failure);
+/* Its two halves. Where not all could be started, those that were are waited for. */
+int lora_run_begin(struct lora_cluster *cluster, uint32_t mask, const struct lora_run *run,
+                   struct lora_failure *failure);
+int lora_run_end(struct lora_cluster *cluster, uint32_t mask, const struct lora_run *run,
+                 struct lora_failure *failure);
+
+/* queue.c */
+int lora_check_block(const struct lora_cluster *cluster, const struct lora_step *block,
+                     uint32_t bytes, uint32_t block_offset, struct lora_failure *failure);
+/* Gives the block the next step's number and epoch and writes it to all boards, none of which is
+ * still reading the last one. */
+int lora_place_block(struct lora_cluster *cluster, struct lora_step *block, uint32_t block_offset,
+                     struct lora_failure *failure);
+
+/* numbering.c */
+/* After a GENERATE that did not end well: the step that the board furthest behind has to run, as
+ * the boards' registers tell. They all are idle. */
+int lora_renumber(struct lora_cluster *cluster, struct lora_failure *failure);
+
+/* greedy.c */
+/* Three different scratch slots and a sequence, within the ABI's limits. */
+int lora_check_slots(const char *what, const uint32_t slots[3], uint32_t sequence,
+                     struct lora_failure *failure);
+/* The first command of any board that wrote a value that is not finite. */
+int lora_check_finite(const struct lora_cluster *cluster, struct lora_failure *failure);
+/* The maximum logit of all boards; of equal ones the lowest token. */
+int lora_select_token(struct lora_cluster *cluster, const uint32_t *offsets, uint32_t *token,
+                      struct lora_failure *failure);
 
 /* wait.c */
 /* How long a wait has taken, in the boards' time: measured where that is this computer's, else the
@@ -122,6 +153,12 @@ uint64_t lora_stopwatch_us(const struct lora_stopwatch *watch,
                            const struct lora_transport *transport);
 int lora_wait(struct lora_cluster *cluster, uint32_t mask, uint32_t timeout_us,
               struct lora_failure *failure);
+/* The same from when the watch was started. */
+int lora_wait_on(struct lora_cluster *cluster, uint32_t mask, uint32_t timeout_us,
+                 struct lora_stopwatch *watch, struct lora_failure *failure);
+/* Lets time pass between two looks at a board. */
+int lora_pause(struct lora_cluster *cluster, uint32_t board, struct lora_stopwatch *watch,
+               struct lora_failure *failure);
 /* Waits for what an earlier, cancelled or failed run left in flight. */
 int lora_drain(struct lora_cluster *cluster, struct lora_failure *failure);
 int lora_cancel_wanted(struct lora_cluster *cluster);

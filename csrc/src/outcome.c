@@ -5,8 +5,9 @@ static int completion_matches(const struct lora_cluster *cluster,
                               const struct lora_completion *record, const struct lora_run *run) {
     if (record->size != sizeof *record || record->abi != LORA_ABI_NUMBER) return 0;
     if (record->operation != run->operation) return 0;
-    return run->operation != LORA_OP_STEP ||
-           (record->step == cluster->step && record->epoch == cluster->epoch);
+    if (run->operation != LORA_OP_STEP && run->operation != LORA_OP_GENERATE) return 1;
+    return record->step - cluster->step < (run->tokens ? run->tokens : 1) &&
+           record->epoch == cluster->epoch;
 }
 
 static int read_outcome(struct lora_cluster *cluster, uint32_t board, const struct lora_run *run,

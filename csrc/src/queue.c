@@ -1,8 +1,8 @@
 /* Steps: one block to all boards, one start each, one wait for all. */
 #include "internal.h"
 
-static int check_block(const struct lora_cluster *cluster, const struct lora_step *block,
-                       uint32_t bytes, uint32_t block_offset, struct lora_failure *failure) {
+int lora_check_block(const struct lora_cluster *cluster, const struct lora_step *block,
+                     uint32_t bytes, uint32_t block_offset, struct lora_failure *failure) {
     if (!block || bytes < sizeof *block || block->size != sizeof *block || block->bytes != bytes)
         return lora_fail(failure, LORA_ERR_ARGUMENT,
                          "step block: %u bytes in hand, header of %u and block of %u named; %zu "
@@ -28,19 +28,27 @@ static int check_block(const struct lora_cluster *cluster, const struct lora_ste
     return LORA_OK;
 }
 
-static int run_step(struct lora_cluster *cluster, struct lora_step *block, uint32_t block_offset,
-                    struct lora_failure *failure) {
-    /* After a step that did not end well some boards may have taken it and others not: the same
-     * number with a higher epoch is right for both. */
+/* After a step that did not end well some boards may have taken it and others not: the same number
+ * with a higher epoch is right for both. */
+int lora_place_block(struct lora_cluster *cluster, struct lora_step *block, uint32_t block_offset,
+                     struct lora_failure *failure) {
+    int status = lora_drain(cluster, failure);
+    if (!status && cluster->uncounted) status = lora_renumber(cluster, failure);
+    if (status) return status;
     if (cluster->dirty) cluster->epoch++;
     else cluster->step++;
     cluster->dirty = 1;
     block->step = cluster->step;
     block->epoch = cluster->epoch;
-    int status = lora_drain(cluster, failure); /* no board may still be reading the last block */
     for (uint32_t b = 0; b < cluster->count && !status; b++)
         status = lora_memory_write(cluster, b, cluster->boards[b].control_bank, block_offset, block,
                                    block->bytes, failure);
+    return status;
+}
+
+static int run_step(struct lora_cluster *cluster, struct lora_step *block, uint32_t block_offset,
+                    struct lora_failure *failure) {
+    int status = lora_place_block(cluster, block, block_offset, failure);
     if (status) return status;
     const struct lora_run run = {.operation = LORA_OP_STEP,
                                  .list_id = block->list_id,
@@ -58,7 +66,7 @@ int lora_cluster_step(struct lora_cluster *cluster, void *block, uint32_t bytes,
     struct lora_failure spare;
     failure = lora_failure_begin(failure, &spare);
     if (!cluster) return lora_fail(failure, LORA_ERR_ARGUMENT, "no cluster");
-    int status = check_block(cluster, block, bytes, block_offset, failure);
+    int status = lora_check_block(cluster, block, bytes, block_offset, failure);
     if (status) return status;
     if (cluster->hung) {
         *failure = cluster->hang;

@@ -34,6 +34,7 @@ int lora_cluster_reset(struct lora_cluster *cluster, struct lora_failure *failur
     }
     if (first) return first;
     cluster->hung = cluster->dirty = cluster->step = cluster->cable_count = 0;
+    cluster->uncounted = cluster->cancel_written = 0;
     cluster->epoch++;
     return LORA_OK;
 }

@@ -45,15 +45,15 @@ static int prepare(struct lora_cluster *cluster, uint32_t mask, const struct lor
         int status = lora_check_range(cluster, b, cluster->boards[b].control_bank, 0,
                                       LORA_CONTROL_PAGE, failure);
         if (!status) status = set_watchdog(cluster, b, run->watchdog_ms, failure);
-        if (!status && run->operation != LORA_OP_STEP)
+        if (!status && run->operation != LORA_OP_STEP && run->operation != LORA_OP_GENERATE)
             status = clear_completion(cluster, b, failure);
         if (status) return status;
     }
     return LORA_OK;
 }
 
-int lora_run(struct lora_cluster *cluster, uint32_t mask, const struct lora_run *run,
-             struct lora_failure *failure) {
+int lora_run_begin(struct lora_cluster *cluster, uint32_t mask, const struct lora_run *run,
+                   struct lora_failure *failure) {
     if (cluster->hung) {
         *failure = cluster->hang;
         return (int)failure->code;
@@ -71,9 +71,19 @@ int lora_run(struct lora_cluster *cluster, uint32_t mask, const struct lora_run 
         struct lora_failure ignored;
         if (started)
             lora_wait(cluster, started, run->timeout_us, lora_failure_begin(NULL, &ignored));
-        return status;
     }
-    status = lora_wait(cluster, mask, run->timeout_us, failure);
+    return status;
+}
+
+int lora_run(struct lora_cluster *cluster, uint32_t mask, const struct lora_run *run,
+             struct lora_failure *failure) {
+    int status = lora_run_begin(cluster, mask, run, failure);
+    return status ? status : lora_run_end(cluster, mask, run, failure);
+}
+
+int lora_run_end(struct lora_cluster *cluster, uint32_t mask, const struct lora_run *run,
+                 struct lora_failure *failure) {
+    int status = lora_wait(cluster, mask, run->timeout_us, failure);
     if (!status) status = lora_outcome(cluster, mask, run, failure);
     if (status && status != LORA_ERR_CANCELLED && status != LORA_ERR_TIMEOUT)
         lora_report_capture(cluster, failure->message);

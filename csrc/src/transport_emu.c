@@ -204,6 +204,14 @@ static int emu_poll(void *handle, uint32_t *run_state, struct lora_failure *fail
     return unlock(board, status);
 }
 
+static int emu_look(void *handle, uint32_t offset, uint32_t *value, struct lora_failure *failure) {
+    struct emu_board *board = lock(handle);
+    int status = check_block(board, LORA_BLOCK_CONTROL, failure);
+    if (status) return unlock(board, status);
+    emu_run_to_token(board->cluster, board);
+    return unlock(board, emu_control_read(board, offset, value, failure));
+}
+
 static int emu_sleep_us(void *handle, uint32_t microseconds, struct lora_failure *failure) {
     (void)failure;
     struct emu_board *board = lock(handle);
@@ -233,6 +241,7 @@ const struct lora_transport lora_transport_emu = {
     .memory_write = emu_memory_write,
     .submit = emu_submit,
     .poll = emu_poll,
+    .look = emu_look,
     .sleep = emu_sleep_us,
     .reset = emu_reset_board,
 };

@@ -61,6 +61,11 @@ static int slash_submit(void *opened, const uint32_t arguments[11], struct lora_
                                 failure);
 }
 
+static int slash_look(void *opened, uint32_t offset, uint32_t *value,
+                      struct lora_failure *failure) {
+    return slash_register_read(opened, LORA_BLOCK_CONTROL, offset, value, failure);
+}
+
 static int slash_poll(void *opened, uint32_t *run_state, struct lora_failure *failure) {
     uint32_t control = 0;
     int status = slash_register_read(opened, LORA_BLOCK_CONTROL, LORA_REG_AP_CTRL, &control,
@@ -97,6 +102,7 @@ const struct lora_transport lora_transport_slash = {
     .memory_write = slash_memory_write,
     .submit = slash_submit,
     .poll = slash_poll,
+    .look = slash_look,
     .sleep = slash_sleep,
     .reset = slash_reset,
 };

@@ -211,6 +211,10 @@ static int xrt_poll(void *handle, uint32_t *run_state, struct lora_failure *fail
     return LORA_OK;
 }
 
+static int xrt_look(void *handle, uint32_t offset, uint32_t *value, struct lora_failure *failure) {
+    return xrt_register_read(handle, LORA_BLOCK_CONTROL, offset, value, failure);
+}
+
 static int xrt_sleep(void *handle, uint32_t microseconds, struct lora_failure *failure) {
     struct timespec left = {microseconds / 1000000, (long)(microseconds % 1000000) * 1000};
     (void)handle;
@@ -250,6 +254,7 @@ const struct lora_transport lora_transport_xrt = {
     .memory_write = xrt_memory_write,
     .submit = xrt_submit,
     .poll = xrt_poll,
+    .look = xrt_look,
     .sleep = xrt_sleep,
     .reset = xrt_reset,
 };

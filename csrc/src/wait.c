@@ -86,24 +86,35 @@ static uint32_t pause_us(const struct lora_cluster *cluster, uint64_t waited) {
     return pause > cluster->timeouts.poll_us ? (uint32_t)pause : cluster->timeouts.poll_us;
 }
 
+int lora_pause(struct lora_cluster *cluster, uint32_t board, struct lora_stopwatch *watch,
+               struct lora_failure *failure) {
+    struct lora_board *it = &cluster->boards[board];
+    uint32_t pause = pause_us(cluster, lora_stopwatch_us(watch, it->transport));
+    watch->slept_us += pause;
+    return lora_fail_board(cluster, board, it->transport->sleep(it->handle, pause, failure),
+                           failure);
+}
+
 int lora_wait(struct lora_cluster *cluster, uint32_t mask, uint32_t timeout_us,
               struct lora_failure *failure) {
-    uint32_t pending = mask;
     struct lora_stopwatch watch;
     lora_stopwatch_start(&watch);
+    return lora_wait_on(cluster, mask, timeout_us, &watch, failure);
+}
+
+int lora_wait_on(struct lora_cluster *cluster, uint32_t mask, uint32_t timeout_us,
+                 struct lora_stopwatch *watch, struct lora_failure *failure) {
+    uint32_t pending = mask;
     while (1) {
         int status = poll_once(cluster, &pending, failure);
         if (status || !pending) return status;
         if (lora_cancel_wanted(cluster))
             return lora_fail(failure, LORA_ERR_CANCELLED, "cancelled while boards were running");
         uint32_t b = first_of(pending);
-        struct lora_board *it = &cluster->boards[b];
-        uint64_t waited = lora_stopwatch_us(&watch, it->transport);
+        uint64_t waited = lora_stopwatch_us(watch, cluster->boards[b].transport);
         if (waited >= timeout_us) return hang(cluster, pending, timeout_us, failure);
-        uint32_t pause = pause_us(cluster, waited);
-        watch.slept_us += pause;
-        status = it->transport->sleep(it->handle, pause, failure);
-        if (status) return lora_fail_board(cluster, b, status, failure);
+        status = lora_pause(cluster, b, watch, failure);
+        if (status) return status;
     }
 }
 

@@ -22,6 +22,7 @@ from .placing import PackTask, Placing, Range, Scratch
 from .records import (
     BoardInfo,
     ClusterStats,
+    GenerateResult,
     GreedyResult,
     LinkFound,
     LinkStatus,
@@ -254,7 +255,7 @@ class Cluster:
         sequence: int,
         position: int,
         token: int,
-        slots: tuple[int, int],
+        slots: tuple[int, int, int],
         max_tokens: int,
         argmax_offsets: Sequence[int],
         block_offset: int,
@@ -266,21 +267,22 @@ class Cluster:
         adapter: int = -1,
     ) -> GreedyResult:
         """Greedy decoding in C from the pending `token` at `position`; its pages must be mapped.
-        `slots` are used alternately. `pending_slot`: slot of the previous row, if it is not
+        `slots` are used in turn. `pending_slot`: slot of the previous row, if it is not
         committed. `argmax_offsets`: byte offset of each board's record in the control bank.
         `on_token` receives each token, stop tokens included; True ends the loop; its exceptions are
         raised here. `adapter`: slot of the rows, -1 for none. ModelError: a non-finite logit."""
         if len(argmax_offsets) != self.size:
             raise RequestError(f"{len(argmax_offsets)} argmax offsets, {self.size} expected")
         self._check_unsigned(sequence=sequence, position=position, token=token, slot_a=slots[0])
-        self._check_unsigned(slot_b=slots[1], max_tokens=max_tokens, block_offset=block_offset)
+        self._check_unsigned(slot_b=slots[1], slot_c=slots[2], max_tokens=max_tokens)
+        self._check_unsigned(block_offset=block_offset)
         offsets = self._ffi.new("uint32_t[]", list(argmax_offsets))
         stops = self._ffi.new("uint32_t[]", list(stop_tokens))
         loop = self._ffi.new("struct lora_greedy *")
         loop.size = self._ffi.sizeof("struct lora_greedy")
         loop.list_id, loop.block_offset = list_id, block_offset
         loop.sequence, loop.position, loop.token = sequence, position, token
-        loop.slot_a, loop.slot_b = slots
+        loop.slots = list(slots)
         loop.pending_slot = NO_SLOT if pending_slot is None else pending_slot
         loop.max_tokens, loop.adapter = max_tokens, adapter + 1
         loop.argmax_offset, loop.stop_tokens, loop.stop_count = offsets, stops, len(stop_tokens)
@@ -295,6 +297,60 @@ class Cluster:
         return GreedyResult(
             int(loop.emitted), int(loop.last_token), None if last == NO_SLOT else last
         )
+
+    def generate(
+        self,
+        sequence: int,
+        position: int,
+        token: int,
+        slots: tuple[int, int, int],
+        max_tokens: int,
+        argmax_offsets: Sequence[int],
+        block_offset: int,
+        ring: tuple[int, int],
+        *,
+        list_id: int = 0,
+        pages: Sequence[int] = (),
+        stop_tokens: Sequence[int] = (),
+        on_token: Callable[[int], bool | None] | None = None,
+        adapter: int = -1,
+        ended: Callable[[GenerateResult], None] = lambda _result: None,
+    ) -> GenerateResult:
+        """As `greedy`, but the boards choose the tokens and go on by themselves: one doorbell for
+        up to abi.MAX_GENERATE of them. `ring`: board of rank 0, offset of its ring. `pages`: pages
+        of the sequence's tiles that the headers map. `ended` receives the counts, also before an
+        error is raised."""
+        if len(argmax_offsets) != self.size:
+            raise RequestError(f"{len(argmax_offsets)} argmax offsets, {self.size} expected")
+        self._check_unsigned(sequence=sequence, position=position, token=token, slot_a=slots[0])
+        self._check_unsigned(slot_b=slots[1], slot_c=slots[2], max_tokens=max_tokens)
+        self._check_unsigned(block_offset=block_offset, board=ring[0], ring_offset=ring[1])
+        new = self._ffi.new
+        offsets, stops = (
+            new("uint32_t[]", list(argmax_offsets)),
+            new("uint32_t[]", list(stop_tokens)),
+        )
+        mapped = new("uint16_t[]", list(pages))
+        record = new("struct lora_generation *")
+        record.size = self._ffi.sizeof("struct lora_generation")
+        record.list_id, record.block_offset = list_id, block_offset
+        record.sequence, record.position, record.token = sequence, position, token
+        record.slots, record.adapter, record.max_tokens = list(slots), adapter + 1, max_tokens
+        record.first_board, record.ring_offset = ring
+        record.argmax_offset, record.stop_tokens = offsets, stops
+        record.stop_count, record.pages, record.page_count = len(stop_tokens), mapped, len(pages)
+        callback = None if on_token is None else TokenCallback(on_token)
+        if callback is not None:
+            context = self._ffi.new_handle(callback)  # lives while boards generate
+            record.on_token, record.context = native.lib().lora_py_token, context
+        try:
+            self._handle.call("generate", record)
+        finally:
+            result = GenerateResult(int(record.emitted), int(record.rows))
+            ended(result)
+        if callback is not None and callback.raised is not None:
+            raise callback.raised
+        return result
 
     # --- state ---
 

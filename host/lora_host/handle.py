@@ -15,7 +15,9 @@ from .failure import to_error
 from .interrupt import Interrupt
 
 # Calls that wait for boards and can be cancelled.
-RUNS = frozenset(("links_up", "links_discover", "register_list", "checksum", "step", "greedy"))
+RUNS = frozenset(
+    ("links_up", "links_discover", "register_list", "checksum", "step", "greedy", "generate")
+)
 
 
 class Handle:

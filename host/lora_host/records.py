@@ -66,7 +66,8 @@ class LinkFound:
 @dataclass(frozen=True)
 class ClusterStats:
     """Counts since the cluster was opened, and the last step's number and epoch. Accesses of all
-    boards: transfers of board memory, doorbells, polls."""
+    boards: transfers of board memory, doorbells, polls of the done bit, looks at the token register
+    while boards generate `tokens` by themselves."""
 
     steps: int
     redone_steps: int
@@ -75,6 +76,8 @@ class ClusterStats:
     memory_writes: int
     doorbells: int
     polls: int
+    looks: int
+    tokens: int
     epoch: int
     step: int
 
@@ -87,6 +90,14 @@ class GreedyResult:
     emitted: int
     last_token: int
     last_slot: int | None
+
+
+@dataclass(frozen=True)
+class GenerateResult:
+    """Tokens told to the listener, and rows that ran on all boards: see struct lora_generation."""
+
+    emitted: int
+    rows: int
 
 
 def fields_of(record: Any, *names: str) -> dict[str, int]:

@@ -60,10 +60,11 @@ static struct {
     uint32_t segments[LORA_SEGMENTS];
     struct started log[LOG];
     uint32_t log_count;
-    uint32_t aborted, poisoned, poison_epoch, epoch; /* aborted: a bit a unit */
+    uint32_t aborted, poisoned, poison_epoch, poison_step, epoch; /* aborted: a bit a unit */
     uint32_t traced, link_polls, link_state;
     uint32_t large_bank; /* a bank that a test made larger than BANK_BYTES */
     uint64_t cycles;
+    void (*on_start)(const struct lora_command *command, const struct lora_step_state *state);
     struct fw *fw;
 } board;
 
@@ -125,6 +126,7 @@ void hal_unit_start(uint32_t unit, const struct lora_command *command, const str
     log->kv_first = state->kv_ops_offset;
     log->kv_count = state->kv_op_count;
     log->block = state->block_offset;
+    if (board.on_start) board.on_start(command, state);
 }
 
 uint32_t hal_unit_poll(uint32_t unit, struct hal_unit_result *result) {
@@ -162,6 +164,7 @@ void hal_links_poison(const struct lora_list *list, const struct lora_step_state
     CHECK(list->boards > 1);
     board.poisoned++;
     board.poison_epoch = state->epoch;
+    board.poison_step = state->step;
 }
 
 uint32_t hal_link_test(struct lora_link_test *test) {

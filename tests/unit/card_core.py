@@ -4,6 +4,7 @@ and the blocks of firmware/hal_card.h answer: registers, unit mailboxes, window 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ class Card:
         self.banks: dict[int, bytearray] = {}
         self.window = [0, 0]  # bank, page
         self.started: list[tuple[int, bytes]] = []
+        self.on_start: Callable[[bytes], None] | None = None
         self.done_units: set[int] = set()
         self.command = bytearray(64)  # as written into a mailbox; one is filled at a time
         self.cycles = 0
@@ -92,6 +94,8 @@ class Card:
             self.command[place - command : place - command + size] = value.to_bytes(size, "little")
         elif place == CARD["CARD_UNIT_CONTROL"] and value == CARD["CARD_START"]:
             self.started.append((unit, bytes(self.command)))
+            if self.on_start is not None:
+                self.on_start(bytes(self.command))
             self.done_units.add(unit)
         elif place == CARD["CARD_UNIT_CONTROL"]:
             self.done_units.discard(unit)

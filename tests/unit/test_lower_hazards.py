@@ -18,8 +18,8 @@ from lora_sdk.compile import lower as lowering
 from lora_sdk.compile.isa import (
     Adapter,
     Attention,
+    Ballot,
     Command,
-    Fence,
     Gather,
     KvCommit,
     KvStore,
@@ -182,9 +182,10 @@ def access_kv_store(c: KvStore) -> Access:
 
 
 def access_move(c: MoveRows) -> Access:
+    rows = 1 if c.flags & abi.FLAG_GENERATE else ROWS
     return Access(
-        rows_of(c.x_bank, c.x_offset, c.x_stride, c.bytes),
-        rows_of(c.y_bank, c.y_offset, c.y_stride, c.bytes),
+        rows_of(c.x_bank, c.x_offset, c.x_stride, c.bytes)[:rows],
+        rows_of(c.y_bank, c.y_offset, c.y_stride, c.bytes)[:rows],
     )
 
 
@@ -233,8 +234,11 @@ class Graph:
             start, done = (rank, index, "start"), (rank, index, "done")
             self.after[start].add((rank, index, "data"))
             self.after[rank, index, "data"].add(done)
-            if isinstance(command, Fence):
-                break
+            if isinstance(command, Ballot):  # all units idle: nothing before it runs behind it
+                for before in range(index):
+                    self.after[rank, before, "done"].add(start)
+                last = dict.fromkeys(range(abi.UNITS), index)
+                continue
             if command.UNIT in last:
                 self.after[rank, last[command.UNIT], "done"].add(start)
             last[command.UNIT] = index
@@ -292,7 +296,8 @@ def hazards(lists: list[list[Command]]) -> list[str]:
     for rank, commands in enumerate(lists):
         spans = [
             span
-            for index, command in enumerate(commands[:-2])
+            for index, command in enumerate(commands)
+            if command.UNIT != abi.UNIT_CONTROL
             for span in touches(rank, index, command, len(lists))
         ]
         for place, (index, phase, intervals, writes) in enumerate(spans):

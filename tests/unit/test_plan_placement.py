@@ -226,6 +226,8 @@ def test_hidden_taps_have_results() -> None:
     found = make_plan(LLAMA, overlay(), board(), 2, hidden_taps=(0, 3))
     control = found.boards[1].control
     end = control.hidden_offset + 2 * control.hidden_tap_bytes
+    assert end == control.votes_offset < control.ring_offset
+    end = control.ring_offset + abi.MAX_GENERATE * abi.dtype("token").itemsize
     assert end == control.results_offset + control.results_bytes
     assert control.hidden_tap_bytes == 64 * control.hidden_stride
 

@@ -45,6 +45,10 @@ class Replaced(Bench):
 
         runner.before_step = before
 
+    @property
+    def rows(self) -> int:
+        return self.runner.rows
+
     def greedy(self, *arguments: object) -> None:
         """The loop of the boards that are there now."""
         self.runner.greedy(*arguments)  # type: ignore[arg-type]

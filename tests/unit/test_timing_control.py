@@ -21,7 +21,7 @@ from lora_sdk.plan.formats import quantized_as
 from lora_sdk.plan.placement import make_plan
 from lora_sdk.timing import step as steps
 from lora_sdk.timing.command_count import command_count
-from lora_sdk.timing.control import Cost, firmware_dispatch, list_costs, part_costs
+from lora_sdk.timing.control import VOTES, Cost, firmware_dispatch, list_costs, part_costs
 from lora_sdk.timing.schedule import schedule
 from lora_sdk.timing.target import make_target
 from tests.unit.card_core import CONTROL
@@ -77,6 +77,50 @@ class Rig:
         assert completion["status"] == abi.OK, error
         self.pending = [base + i for i in range(rows if chain else 1)]
 
+    def generate(self, tokens: int) -> tuple[np.ndarray, int]:
+        """A GENERATE after a step of one row. Returns what passes between commands while no unit
+        runs, in all, and how many commands ran."""
+        block = build_block(
+            [Row(0, self.length + 1, 7, 100, want_argmax=True)],
+            [KvOp.commit(0, self.length, 0, 1)], self.pending, 0, self.plan.config.embed_dim,
+        )  # fmt: skip
+        row, at = bytes(block[-abi.dtype("row").itemsize :]), len(block)
+        record = np.zeros((), abi.dtype("generate"))
+        record["size"], record["max_tokens"] = record.nbytes, tokens
+        record["slots"][:3] = 100, 101, 102
+        record["row"] = np.frombuffer(row, abi.dtype("row"))[0]
+        block += record.tobytes()
+        header = np.frombuffer(block, abi.dtype("step"), 1)
+        self.number += 1
+        header["step"], header["bytes"], header["generate_offset"] = self.number, len(block), at
+        header["rows_offset"] = at + abi.dtype("generate").fields["row"][1]
+        place = self.plan.boards[0].control.block_offset
+        self.card.write(CONTROL, place, bytes(block))
+        self.card.on_start = self._vote
+        self.card.begin()
+        completion, error = self.card.operate(
+            abi.OP_GENERATE, 4000, BLOCK_OFFSET=place, LIST_ID=0, STEP=self.number, EPOCH=0, TOKEN=0
+        )
+        self.card.on_start = None
+        assert completion["status"] == abi.OK, error
+        assert completion["tokens"] == tokens
+        self.number, self.length = int(completion["step"]), self.length + tokens
+        self.pending = [100 + (tokens - 1) % 3]
+        count = len(self.card.started)
+        return np.array(list(vars(self.card.command_cost()).values())) * (count - 1), count
+
+    def _vote(self, command: bytes) -> None:
+        """The votes that the links would bring, before they are moved to the control bank."""
+        size = abi.dtype("vote").itemsize
+        record = np.frombuffer(command, abi.dtype("move_rows"))[0]
+        if not record["flags"] & abi.FLAG_GENERATE or record["y_bank"] != CONTROL:
+            return
+        start = self.plan.boards[0].control.votes_offset
+        own = np.frombuffer(self.card.banks[CONTROL], abi.dtype("vote"), 1, start)[0].copy()
+        for rank in range(1, self.plan.size):
+            own["rank"] = rank
+            self.card.write(CONTROL, start + rank * size, own.tobytes())
+
 
 def llama_plan(boards: int, dynamic: bool = False):
     """(model, placement) of LLaMA2-7B in W4A8; `dynamic`: with a scale per row of inputs."""
@@ -122,6 +166,21 @@ def test_a_list_costs_what_the_data_say(boards: int) -> None:
     assert near(found[1], expected.step), found
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("boards", [1, 4])
+def test_a_token_that_boards_choose_costs_what_the_data_say(boards: int) -> None:
+    """The third one: from then on the state of two steps is kept."""
+    rig = llama(boards)
+    rig.step(1)
+    expected = next(entry for entry in list_costs() if entry.boards == boards)
+    several, commands = rig.generate(3)
+    two, fewer = rig.generate(2)
+    assert commands - fewer == expected.commands + (VOTES if boards > 1 else 0)
+    each = np.array(list(vars(expected.command).values()))
+    token = Cost(*(several - two - (commands - fewer - 1) * each))
+    assert near(token, expected.token), (token, expected.token)
+
+
 def test_rows_commits_and_tiles_cost_what_the_data_say() -> None:
     """On a small list: the header's part of a step does not depend on the commands."""
     overlay = load_overlay("lora_f_u280")
@@ -160,7 +219,11 @@ def test_quantized_shapes_have_as_many_commands_as_lists(boards: int, dynamic: b
 
 
 def run_by_units(commands) -> int:
-    return sum(command.UNIT != abi.UNIT_CONTROL for command in commands)
+    """In a step: votes are gathered in a GENERATE alone."""
+    return sum(
+        command.UNIT != abi.UNIT_CONTROL and not command.flags & abi.FLAG_GENERATE
+        for command in commands
+    )
 
 
 def test_overheads_add_to_the_latency_and_to_every_span() -> None:
@@ -170,6 +233,7 @@ def test_overheads_add_to_the_latency_and_to_every_span() -> None:
     bare = schedule(ops, found.machine.prefetch_cycles, keep=True)
     whole = found.timeline(ops, shape, keep=True)
     added = whole.by["dispatch"] + whole.by["host"]
+    added += whole.by["link"] - bare.by.get("link", 0.0)  # the boards' votes
     assert whole.cycles == pytest.approx(bare.cycles + added)
     assert sum(whole.by.values()) == pytest.approx(whole.cycles)
     moved = [a.begin - b.begin for a, b in zip(whole.spans, bare.spans, strict=True)]
@@ -180,8 +244,9 @@ def test_overheads_add_to_the_latency_and_to_every_span() -> None:
 def test_rows_commits_and_context_lengthen_the_dispatch_of_a_step() -> None:
     dispatch = firmware_dispatch(1, CLOCK)
     one = dispatch.before(steps.decode(32))
-    assert dispatch.before(steps.verify(8, 32)) - one == pytest.approx(7 * dispatch.row)
+    assert one == pytest.approx(dispatch.token) and dispatch.token < dispatch.step
+    verified = dispatch.before(replace(steps.verify(8, 32), committed=1))
+    assert verified - dispatch.step == pytest.approx(7 * dispatch.row)
     assert dispatch.before(steps.decode(64)) - one == pytest.approx(dispatch.tile)
-    assert dispatch.before(replace(steps.decode(32), committed=4)) - one == pytest.approx(
-        3 * dispatch.commit
-    )
+    behind = dispatch.before(replace(steps.decode(32), committed=4))
+    assert behind - dispatch.step == pytest.approx(3 * dispatch.commit)

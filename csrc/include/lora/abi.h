@@ -82,6 +82,9 @@ enum lora_control_register {
     LORA_REG_FIRMWARE_CRC = 0x4c,
     LORA_REG_FIRMWARE_STATE = 0x50, /* enum lora_firmware_state */
     LORA_REG_WATCHDOG_MS = 0x54,    /* writable: ends a run before the host's timeout */
+    LORA_REG_LAST_STEP = 0x58,      /* number of the last step that is done */
+    LORA_REG_TOKEN = 0x5c,          /* writable; GENERATE: the newest token, LORA_TOKEN_* */
+    LORA_REG_CANCEL = 0x60,         /* writable; GENERATE, rank 0: not 0 ends it */
     LORA_REG_LAST_INDEX = 0x80,     /* + 4*unit: last command index started there, ~0 none */
     LORA_REG_UNIT_STATE = 0xa0,     /* + 4*unit: enum lora_unit_state */
     LORA_REG_ARENAS = 0x400         /* LORA_MAX_ARENAS records of struct lora_arena_record */
@@ -94,12 +97,22 @@ enum lora_control_register {
 enum lora_board_kind { LORA_BOARD_U280 = 0x280, LORA_BOARD_V80 = 0x80 };
 
 enum lora_operation {
-    LORA_OP_IDENTIFY = 1, /* writes a completion record, nothing else */
-    LORA_OP_REGISTER = 2, /* check and seal the list at BLOCK_OFFSET */
-    LORA_OP_STEP = 3,     /* run list LIST_ID on the step block at BLOCK_OFFSET */
-    LORA_OP_CHECKSUM = 4, /* CRC-32 of BANK, OFFSET, BYTES by the DMA unit */
-    LORA_OP_LINK_TEST = 5 /* numbered pattern both ways: struct lora_link_test at BLOCK_OFFSET */
+    LORA_OP_IDENTIFY = 1,  /* writes a completion record, nothing else */
+    LORA_OP_REGISTER = 2,  /* check and seal the list at BLOCK_OFFSET */
+    LORA_OP_STEP = 3,      /* run list LIST_ID on the step block at BLOCK_OFFSET */
+    LORA_OP_CHECKSUM = 4,  /* CRC-32 of BANK, OFFSET, BYTES by the DMA unit */
+    LORA_OP_LINK_TEST = 5, /* numbered pattern both ways: struct lora_link_test at BLOCK_OFFSET */
+    LORA_OP_GENERATE = 6   /* STEP, then greedy tokens, a step each: struct lora_generate */
 };
+
+/* The word at LORA_REG_TOKEN: tokens of this run modulo 128, the newest one, whether the run is
+ * over. The host clears it before the doorbell. */
+#define LORA_TOKEN_MASK 0xffffff
+#define LORA_TOKEN_COUNT_SHIFT 24
+#define LORA_TOKEN_COUNT_MASK 0x7f
+#define LORA_TOKEN_OVER 0x80000000
+#define LORA_MAX_GENERATE 64 /* tokens a run */
+#define LORA_MAX_STOP_TOKENS 64
 
 enum lora_firmware_state {
     LORA_FW_IDLE = 0,
@@ -178,7 +191,9 @@ struct lora_completion { /* 128 bytes at LORA_COMPLETION_OFFSET */
     uint32_t frames_received;
     uint32_t frames_dropped; /* of an old epoch */
     uint64_t cycles;
-    uint32_t reserved[14];
+    uint32_t tokens; /* GENERATE: emitted by this run; `step` is the last one begun */
+    uint32_t end;    /* GENERATE: enum lora_generate_end */
+    uint32_t reserved[12];
 };
 
 struct lora_error_record { /* 64 bytes at LORA_ERROR_OFFSET; `code` is LORA_OK when there is none */
@@ -238,7 +253,8 @@ enum lora_opcode {
     LORA_CMD_CHECKSUM = 8,  /* DMA; only issued by LORA_OP_CHECKSUM */
     LORA_CMD_FENCE = 9,     /* CONTROL: all units idle */
     LORA_CMD_END = 10,      /* CONTROL: last command of every list */
-    LORA_CMD_ADAPTER = 11   /* MPU: h = FP16(A*x) of the rows that name an adapter */
+    LORA_CMD_ADAPTER = 11,  /* MPU: h = FP16(A*x) of the rows that name an adapter */
+    LORA_CMD_BALLOT = 12    /* CONTROL: as FENCE; GENERATE: then writes this board's vote */
 };
 
 enum lora_vector_op {
@@ -305,7 +321,9 @@ enum lora_command_flag {
     LORA_FLAG_NO_BIAS = 0x40,        /* MATRIX with scales: no bias behind them */
     LORA_FLAG_ONE_PLUS = 0x80,       /* RMS_APPLY, RMS_HEADS, RMS_ROW: 1 + gamma, and */
                                      /* r = numerator/sqrt(..), its FP32 bits in b_line */
-    LORA_FLAG_ROW_SCALES = 0x100     /* MATRIX: x INT8, a struct lora_row_scale behind each row */
+    LORA_FLAG_ROW_SCALES = 0x100,    /* MATRIX: x INT8, a struct lora_row_scale behind each row */
+    LORA_FLAG_GENERATE = 0x200       /* GATHER, MOVE_ROWS: of the one row of GENERATE; in a STEP it
+                                        has no rows */
 };
 /* "selected" rows are those with want_logits or want_argmax, in row order. A command with SELECTED
  * and no selected rows finishes at once and signals. Waits on 0 row groups hold at once. */
@@ -459,6 +477,16 @@ struct lora_checksum { /* CRC-32 of a range of a bank, continued from `crc` as z
     uint32_t reserved[8];
 };
 
+/* CONTROL. Offsets in the control bank's results. A list without it knows no GENERATE. */
+struct lora_ballot {
+    uint8_t opcode, unit;
+    uint16_t flags, wait_counter, wait_value, signal_counter, layer;
+    uint32_t argmax_offset; /* struct lora_argmax of the step's selected row; 0: no vocabulary */
+    uint32_t votes_offset;  /* struct lora_vote of each board, by rank */
+    uint32_t ring_offset;   /* LORA_MAX_GENERATE struct lora_token, at step modulo that */
+    uint32_t reserved[10];
+};
+
 struct lora_argmax { /* 8 bytes a selected row */
     float value;     /* NaN where any logit is NaN */
     uint32_t token;  /* ~0 where the board has no vocabulary */
@@ -588,7 +616,45 @@ struct lora_step { /* 64 bytes, then kv_ops, path, rows and vectors at the offse
     uint32_t row_count, rows_offset;
     uint32_t kv_op_count, kv_ops_offset;
     uint32_t path_count, path_offset; /* uint16 slots, at most LORA_MAX_ROWS*LORA_MAX_SEQUENCES */
-    uint32_t reserved[4];
+    uint32_t generate_offset;         /* GENERATE: of its struct lora_generate */
+    uint32_t reserved[3];
+};
+
+/* --- tokens without the host ------------------------------------------------------------------
+ * docs/firmware.md has the rules. The block of a GENERATE is a step block of one row, which wants
+ * its argmax and has no parent; `generate_offset` says where this structure lies in it. The
+ * header's KV operations are those of the row's sequence: pages of tiles that hold nothing yet, and
+ * at most one COMMIT of one row. */
+struct lora_generate { /* 128 bytes */
+    uint32_t size;
+    uint32_t max_tokens;              /* 1..LORA_MAX_GENERATE */
+    uint32_t stop_count, stop_offset; /* uint32 tokens in the block, LORA_MAX_STOP_TOKENS at most */
+    uint16_t slots[4];                /* three scratch slots used in turn, the first row's first */
+    uint32_t reserved[2];
+    /* What every later token's step is made of, written by the firmware. */
+    struct lora_kv_op commit;
+    uint16_t path[8];
+    struct lora_row row;
+};
+
+enum lora_generate_end {
+    LORA_GENERATE_COUNT = 1, /* max_tokens */
+    LORA_GENERATE_STOP = 2,  /* a stop token, which is in the ring */
+    LORA_GENERATE_CANCELLED = 3,
+    LORA_GENERATE_NONFINITE = 4 /* the last step is done and has no token */
+};
+
+struct lora_vote {         /* 32 bytes: what a board says of its share of a step */
+    uint32_t value, token; /* struct lora_argmax, the value's bits; token ~0: no vocabulary */
+    uint32_t nonfinite_count;
+    uint32_t cancel; /* rank 0's LORA_REG_CANCEL counts */
+    uint32_t step, rank;
+    uint32_t reserved[2];
+};
+
+struct lora_token { /* 16 bytes of the ring */
+    uint32_t step, epoch;
+    uint32_t token, value; /* the value's FP32 bits */
 };
 
 /* What firmware derives from a step block and its own tables, and hands to the units. */
@@ -645,7 +711,11 @@ enum lora_link_register {
 
 #define LORA_FRAME_MAGIC 0x41524f4c /* "LORA" */
 #define LORA_FRAME_PAYLOAD 4096
-enum lora_frame_kind { LORA_FRAME_DATA = 1, LORA_FRAME_POISON = 2, LORA_FRAME_TEST = 3 };
+enum lora_frame_kind {
+    LORA_FRAME_DATA = 1,
+    LORA_FRAME_POISON = 2, /* ends this step and every later one of its epoch */
+    LORA_FRAME_TEST = 3
+};
 struct lora_frame { /* 32 bytes, then `length` payload bytes, then CRC-32 of both with hop as 0:
                        end to end, since hop alone changes on the way */
     uint32_t magic;

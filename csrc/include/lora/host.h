@@ -88,7 +88,7 @@ struct lora_greedy {
     uint32_t size;
     uint32_t list_id, block_offset;
     uint32_t sequence, position, token; /* the pending token and its position */
-    uint32_t slot_a, slot_b;            /* two scratch slots used in turn */
+    uint32_t slots[3];                  /* scratch slots used in turn */
     uint32_t pending_slot;              /* slot of the last uncommitted row, ~0 none */
     uint32_t max_tokens;
     const uint32_t *argmax_offset; /* one a board, bytes in the control bank */
@@ -103,10 +103,39 @@ struct lora_greedy {
 int lora_cluster_greedy(struct lora_cluster *cluster, struct lora_greedy *loop,
                         struct lora_failure *failure);
 
+/* The same tokens without the host: boards choose them and go on, up to LORA_MAX_GENERATE a
+ * doorbell, while the host follows (docs/firmware.md). */
+struct lora_generation {
+    uint32_t size;
+    uint32_t list_id, block_offset;
+    uint32_t sequence, position, token; /* the pending token and its position */
+    uint32_t slots[3];                  /* scratch slots used in turn, the first row's first */
+    uint32_t adapter;                   /* 0 none, else 1 + the adapter slot that the rows name */
+    uint32_t max_tokens;
+    uint32_t first_board;          /* of rank 0 */
+    uint32_t ring_offset;          /* of rank 0's ring, bytes in the control bank */
+    const uint32_t *argmax_offset; /* as in struct lora_greedy */
+    const uint32_t *stop_tokens;
+    uint32_t stop_count;
+    uint32_t page_count; /* pages that the headers put into the sequence's table, as far as their */
+    const uint16_t *pages; /* tokens need them: page of tile i; may be 0 */
+    /* Called with each token, once; a result other than 0 ends the generation within a token. */
+    int (*on_token)(void *context, uint32_t token);
+    void *context;
+    /* Out, after failures too: tokens told, and rows that ran on all boards. Rows are more where
+     * boards had gone on before they were stopped or a value was not finite, and one less where the
+     * step of the last token has to be run again. Row i is in slots[i % 3]; all before the last are
+     * committed. After a hang, boards hold nothing: `rows` are those whose tokens are known. */
+    uint32_t emitted, rows;
+};
+int lora_cluster_generate(struct lora_cluster *cluster, struct lora_generation *generation,
+                          struct lora_failure *failure);
+
 struct lora_cluster_stats {
     uint64_t steps, redone_steps, frames_dropped;
     /* Accesses of all boards: transfers of board memory, doorbells, polls. */
     uint64_t memory_reads, memory_writes, doorbells, polls;
+    uint64_t looks, tokens; /* reads of the token register, tokens that boards chose */
     uint32_t epoch, step;
 };
 int lora_cluster_get_stats(struct lora_cluster *cluster, struct lora_cluster_stats *stats);

@@ -25,7 +25,12 @@ _ARENA_WORDS = abi.MAX_ARENAS * 8
 _REFRESH_S = 0.005
 _LINK_WRITABLE = (abi.LINK_CORE_RESET, abi.LINK_COUNTER_RESET)
 _LINK_READABLE = range(abi.LINK_CONFIGURATION, abi.LINK_FRAMES_WITH_ERRORS + 4, 4)
-_STATUS = range(abi.REG_IDENTITY_ABI, abi.REG_UNIT_STATE + 4 * abi.UNITS, 4)
+_HOST_WRITES = (abi.REG_WATCHDOG_MS, abi.REG_TOKEN, abi.REG_CANCEL)  # before a run starts
+_STATUS = tuple(
+    register
+    for register in range(abi.REG_IDENTITY_ABI, abi.REG_UNIT_STATE + 4 * abi.UNITS, 4)
+    if register not in _HOST_WRITES
+)
 _FALLOC_PUNCH = 3  # FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -158,8 +163,11 @@ class Device:
                 self._words[control] = 0
                 self._start()
             self._forward_links()
+            if self.running:
+                self._write(0, abi.REG_CANCEL, int(self._words[control + abi.REG_CANCEL // 4]))
             self._check(self._table.sleep(self._handle, microseconds, self._failure))
             if self.running:
+                self._words[control + abi.REG_TOKEN // 4] = self._read(0, abi.REG_TOKEN)
                 self._poll()
             if time.monotonic() - self._refreshed > _REFRESH_S:
                 self._show_status()
@@ -168,7 +176,8 @@ class Device:
     def _start(self) -> None:
         control = self._bases[0]
         self._take_arenas()
-        self._write(0, abi.REG_WATCHDOG_MS, int(self._words[control + abi.REG_WATCHDOG_MS // 4]))
+        for register in _HOST_WRITES:
+            self._write(0, register, int(self._words[control + register // 4]))
         first = control + abi.REG_OPERATION // 4
         arguments = self._ffi.new("uint32_t[11]", [int(w) for w in self._words[first : first + 11]])
         self._check(self._table.submit(self._handle, arguments, self._failure))
@@ -218,8 +227,7 @@ class Device:
 
     def _show_status(self) -> None:
         for register in _STATUS:
-            if register != abi.REG_WATCHDOG_MS:
-                self._words[self._bases[0] + register // 4] = self._read(0, register)
+            self._words[self._bases[0] + register // 4] = self._read(0, register)
         for port in range(abi.PORTS):
             self._show_link(port)
         self._refreshed = time.monotonic()

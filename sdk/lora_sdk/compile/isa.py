@@ -211,6 +211,20 @@ class Fence(Command):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Ballot(Command):
+    """All units idle; in a GENERATE the board's vote on the next token. Offsets of the board's
+    argmax record (0: it has no vocabulary), of all votes and of the ring of tokens."""
+
+    STRUCT = "ballot"
+    OPCODE = abi.CMD_BALLOT
+    UNIT = abi.UNIT_CONTROL
+
+    argmax_offset: int
+    votes_offset: int
+    ring_offset: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class End(Command):
     """Last command of every list."""
 

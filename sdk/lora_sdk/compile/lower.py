@@ -31,7 +31,9 @@ order also guarantees that nothing is overwritten too early, for these reasons:
 - The residual stream is written by the VFU only. Taps and PACK read it on the DMA. A tap precedes
   its layer's KV_STORE, attention waits for that, and RESIDUAL comes after attention. PACK comes
   after the last RESIDUAL.
-- Results in the control bank are read by the host after END, which comes after a FENCE.
+- Results in the control bank are read by the host after END, which comes after a BALLOT: all units
+  were idle. The votes are gathered behind it, on the first bytes of the on-chip buffer, which then
+  hold nothing that is needed; END waits for the last of them.
 
 A single board has no gathers. The same order follows from the VFU and the MPU waiting for each
 other.
@@ -41,7 +43,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lora_sdk.compile.isa import Command, End, Fence, KvCommit
+from lora_sdk.compile.ballot import lower_ballot
+from lora_sdk.compile.isa import Command, End, KvCommit
 from lora_sdk.compile.operations import lower_operations
 from lora_sdk.compile.parts import Lowering
 
@@ -66,7 +69,7 @@ def lower(
     part.leave_layers()
     part.tap(config.layers, stream)
     lower_operations(part, part.block.after, stream)
-    part.builder.finish(Fence, what="fence")
-    part.builder.finish(End, what="end")
     part.check_collectives()
+    lower_ballot(part)
+    part.builder.finish(End, what="end")
     return part.builder.commands

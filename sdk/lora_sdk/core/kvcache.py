@@ -521,11 +521,17 @@ class KvCache:
         if self._get(sequence).rows:
             self.commit(sequence, ())
 
-    def committed_elsewhere(self, sequence: int, tokens: Sequence[int]) -> None:
-        """Record positions that the boards committed themselves (the greedy loop)."""
+    def committed_elsewhere(
+        self, sequence: int, tokens: Sequence[int], beyond: Sequence[int] = ()
+    ) -> None:
+        """Record positions that the boards committed themselves (the greedy loop). `beyond`: slots
+        of rows that ran after them; these rows are dropped, committed or not."""
         owner = self._get(sequence)
         owner.tokens.extend(tokens)
         self._note(owner)
+        if beyond:
+            self._queue.add(KvOp.length(sequence, len(owner.tokens)))
+            self._queue.leaving_slots.extend(beyond)
 
     # --- headers --------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 KERNELS = ("native", "numpy", "rtl")
 RECOVERY = ("auto", "off")
 PREFILL_MODES = ("exact", "fast")
+CHOOSERS = ("boards", "host")
 KV_AUTO = "auto"  # as the checkpoint defines
 
 Progress = Callable[[int, int], None]
@@ -146,6 +147,12 @@ class EngineOptions:
         help="after failures that outlast a step: recover the boards and go on, or end requests",
         flags=("--recovery",),
         choices=RECOVERY,
+    )
+    greedy: str = option(
+        "boards",
+        help="what chooses the tokens of a lone greedy request; they are the same",
+        flags=("--greedy",),
+        choices=CHOOSERS,
     )
     spares: Sequence[str] = option(
         (),

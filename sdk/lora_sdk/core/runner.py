@@ -96,6 +96,12 @@ class Runner:
         boards = self.plan.by_board
         return [boards[index].control.argmax_offset for index in range(self.plan.size)]
 
+    @property
+    def ring(self) -> tuple[int, int]:
+        """The board of rank 0, and the byte offset of its ring of tokens in the control bank."""
+        first = self.plan.boards[0]
+        return first.board, first.control.ring_offset
+
     def check_weights(self) -> None:
         """Compares the weights on the boards with those loaded. TransportError if they differ."""
         self._loader.check()

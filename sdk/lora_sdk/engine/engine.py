@@ -22,11 +22,12 @@ from lora_sdk.core.results import Delta, Result
 from lora_sdk.core.speculation_statistics import SpeculationStatistics
 from lora_sdk.core.stepper import Stepper
 from lora_sdk.engine.adapter_api import AdapterApi
+from lora_sdk.engine.board_loop import BoardLoop
 from lora_sdk.engine.chat_api import ChatApi
 from lora_sdk.engine.ends import Ends, OnError, OnResult
 from lora_sdk.engine.forward import forward
 from lora_sdk.engine.generator import Generator
-from lora_sdk.engine.greedy import BoardLoop, GreedyLoop
+from lora_sdk.engine.greedy import GreedyLoop
 from lora_sdk.engine.kv_api import KvApi
 from lora_sdk.engine.kv_source import OwnPrefill
 from lora_sdk.engine.prefix_source import PrefixSource
@@ -89,7 +90,8 @@ class Engine:
         self._recovery.on_boards = self._restore_adapters
         if options.recovery == "auto":
             self._stepper.recover = self._adapters.recover = self._recovery.recover
-        greedy = GreedyLoop(BoardLoop(self._loaded), self._stepper, self._cache)
+        loop = BoardLoop(self._loaded, by_host=options.greedy == "host")
+        greedy = GreedyLoop(loop, self._stepper, self._cache)
         try:
             self._speculation = open_speculation(options, self._loaded, self._cache)
         except BaseException:

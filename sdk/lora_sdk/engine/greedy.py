@@ -1,89 +1,44 @@
-"""Greedy decoding of one sequence by the C host's own loop. Between tokens only the callback runs
-Python code."""
+"""Greedy decoding of one sequence without Python between the tokens, but for the callback."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from lora_host.errors import LoraError, ModelError
 from lora_sdk.core.contents import Uncommitted
 from lora_sdk.core.kvcache import KvCache
-from lora_sdk.core.nonfinite import nonfinite_error
 from lora_sdk.core.stepper import Stepper, may_be_redone
-from lora_sdk.timing.step import StepShape
-
-if TYPE_CHECKING:
-    from lora_sdk.core.opening import OpenedModel
 
 OnToken = Callable[[int], bool]
 """Called with each token; True ends the loop."""
 
+SLOTS = 3
+"""Rows use them in turn. While one board runs a row, another may have to run the row before it
+again, which commits the row before that."""
+
 
 class Loop(Protocol):
-    """Runs rows from the pending token on, alternating between the two slots, until `on_token`
-    returns True. `run` ends with the pending token; new tokens are appended to it. `adapter`: slot
-    of the rows, -1 for none."""
+    """Runs rows from the pending token on, using the slots in turn, until `on_token` returns True
+    or a stop token has come. `run` ends with the pending token. New tokens are appended to it, and
+    taken off where their step has to be run again. `adapter`: slot of the rows, -1 for none.
+
+    `rows`: rows that ran in the last call, also if it failed. They may be more than it has appended
+    tokens, because boards go on until they are stopped."""
+
+    rows: int
 
     def greedy(
         self,
         sequence: int,
         position: int,
         run: list[int],
-        slots: tuple[int, int],
+        slots: tuple[int, int, int],
         max_tokens: int,
         on_token: OnToken,
         adapter: int,
+        stop_tokens: Sequence[int] = (),
     ) -> None: ...
-
-
-class BoardLoop:
-    """The C host's loop on the boards of an opened model."""
-
-    def __init__(self, opened: OpenedModel) -> None:
-        self._opened = opened
-
-    def greedy(
-        self,
-        sequence: int,
-        position: int,
-        run: list[int],
-        slots: tuple[int, int],
-        max_tokens: int,
-        on_token: OnToken,
-        adapter: int,
-    ) -> None:
-        """See Cluster.greedy. ModelError names the command whose value is not finite."""
-        runner = self._opened.runner
-        before, on_step = len(run), runner.on_step
-
-        def received(emitted: int) -> bool:
-            run.append(emitted)
-            if on_step is not None:
-                done = len(run) - before
-                on_step(StepShape(1, position + done, position + done, 1, int(done > 1)))
-            return on_token(emitted)
-
-        try:
-            self._opened.cluster.greedy(
-                sequence,
-                position,
-                run[-1],
-                slots,
-                max_tokens,
-                runner.argmax_offsets,
-                runner.plan.boards[0].control.block_offset,
-                on_token=received,
-                adapter=adapter,
-            )
-        except ModelError as error:
-            at = error.failure
-            if at is None or at.board is None or at.index is None:
-                raise
-            context = position + len(run) - before
-            where = f"in the row of sequence {sequence}, position {context}"
-            lists = runner.commands
-            raise nonfinite_error(lists, at.board, at.index, where, at.row) from error
 
 
 class GreedyLoop:
@@ -94,8 +49,15 @@ class GreedyLoop:
         self._stepper = stepper
         self._cache = cache
 
-    def run(self, sequence: int, token: int, max_tokens: int, on_token: OnToken) -> None:
-        """Emit at most `max_tokens` tokens after the pending `token`.
+    def run(
+        self,
+        sequence: int,
+        token: int,
+        max_tokens: int,
+        on_token: OnToken,
+        stop_tokens: Sequence[int] = (),
+    ) -> None:
+        """Emit at most `max_tokens` tokens after the pending `token`, or up to a stop token.
 
         Pages for all of them are mapped first. A failed step is redone once, and again if the
         boards can be recovered: the loop continues from its pending token. An exception of
@@ -104,13 +66,24 @@ class GreedyLoop:
         end = min(self._cache.length(sequence) + max_tokens, self._cache.context)
         run = [token]  # tokens whose rows have run, then the pending token
         failed = 0  # length of `run` when a step last failed
+        told, ended = 0, False  # tokens that `on_token` has received, and its last answer
+
+        def tell(emitted: int) -> bool:
+            nonlocal told, ended
+            if len(run) - 1 > told:  # else its step has run before, on some boards
+                told = len(run) - 1
+                ended = on_token(emitted)
+            return ended
+
         self._cache.grow(sequence, end)
         self._stepper.flush()
         while True:
             try:
                 if failed:  # the last row's commit is queued
                     self._stepper.flush(redo=False)
-                return self._run(sequence, run, end, on_token)
+                    if ended and told < len(run):
+                        return
+                return self._run(sequence, run, end, tell, stop_tokens)
             except LoraError as error:
                 if failed != len(run) and may_be_redone(error):
                     self._stepper.redone += 1
@@ -120,20 +93,28 @@ class GreedyLoop:
                     raise
             failed = len(run)  # once more is enough after a recovery
 
-    def _run(self, sequence: int, run: list[int], end: int, on_token: OnToken) -> None:
+    def _run(
+        self,
+        sequence: int,
+        run: list[int],
+        end: int,
+        on_token: OnToken,
+        stop_tokens: Sequence[int],
+    ) -> None:
         """Extend `run`, which ends with the pending token, to position `end`. Its other tokens are
         committed already."""
         start, before = self._cache.length(sequence), len(run) - 1
-        slots = self._cache.take_slots(2)
+        slots = self._cache.take_slots(SLOTS)
         try:
             self._loop.greedy(
                 sequence,
                 start,
                 run,
-                (slots[0], slots[1]),
+                (slots[0], slots[1], slots[2]),
                 end - start,
                 on_token,
                 self._stepper.adapter_of(sequence),
+                stop_tokens,
             )
         except ModelError:  # the last row ran, and its header committed the row before
             self._settle(sequence, start, run[before:], slots)
@@ -147,16 +128,20 @@ class GreedyLoop:
         self._commit_last(sequence)
 
     def _settle(self, sequence: int, start: int, run: Sequence[int], slots: Sequence[int]) -> None:
-        """The rows of `run` used the slots alternately. All but the last are committed."""
+        """The rows of `run` used the slots in turn. All but the last are committed. Rows that ran
+        after them are dropped."""
+        self._stepper.progress += len(run)
+        if self._loop.rows > len(run):
+            self._cache.committed_elsewhere(sequence, run, slots)
+            return
         if not run:
             self._cache.give_slots(slots)
             return
-        self._stepper.progress += len(run)
-        last, other = (slots[0], slots[1]) if len(run) % 2 else (slots[1], slots[0])
+        last = slots[(len(run) - 1) % SLOTS]
         self._cache.committed_elsewhere(sequence, run[:-1])
         row = Uncommitted(run[-1], start + len(run) - 1, -1)
         self._cache.add_row(sequence, last, row)
-        self._cache.give_slots([other])
+        self._cache.give_slots([slot for slot in slots if slot != last])
 
     def _commit_last(self, sequence: int) -> None:
         slots = list(self._cache.uncommitted(sequence))

@@ -391,7 +391,8 @@ class StepLoop:
             return request.ended or request.cancelled or self._must_return()
 
         try:
-            loop.run(track.sequence, track.pending, max_tokens, on_token)
+            ends = sorted(track.sample.sampler.end_tokens)
+            loop.run(track.sequence, track.pending, max_tokens, on_token, ends)
         except ModelError as error:
             request.fail(ModelError(f"{request.name}: {error}", row=error.row))
         finally:

@@ -19,13 +19,16 @@ if TYPE_CHECKING:
 
 PAGE = abi.CONTROL_PAGE
 ARGMAX_BYTES = 8
+VOTES_BYTES = abi.MAX_BOARDS * abi.dtype("vote").itemsize
+RING_BYTES = abi.MAX_GENERATE * abi.dtype("token").itemsize
 
 
 @dataclass(frozen=True)
 class ControlLayout:
     """Byte offsets in the control bank. Results of selected row i: argmax record at
     `argmax_offset` + 8*i, FP32 logits at `logits_offset` + i*`logits_stride`; tap t of row i of the
-    step at `hidden_offset` + t*`hidden_tap_bytes` + i*`hidden_stride`."""
+    step at `hidden_offset` + t*`hidden_tap_bytes` + i*`hidden_stride`. `votes_offset`: what each
+    board says of the next token; `ring_offset`: the tokens that the boards chose."""
 
     link_test_offset: int
     block_offset: int
@@ -42,6 +45,8 @@ class ControlLayout:
     hidden_offset: int
     hidden_stride: int
     hidden_tap_bytes: int
+    votes_offset: int
+    ring_offset: int
 
 
 def block_bytes(rows: int, embed_columns: int) -> int:
@@ -75,7 +80,7 @@ def _commands(operations: tuple[ops.Operation, ...], quantized: bool) -> int:
     return sum(plain + quantized * more for plain, more in counts) + OUTSIDE_COMMANDS
 
 
-OUTSIDE_COMMANDS = 3  # of a step: KV commit, fence, end
+OUTSIDE_COMMANDS = 6  # of a step: KV commit, ballot, three of its gather, end
 MAX_COMMANDS: dict[type[ops.Operation], tuple[int, int]] = {
     ops.Embed: (1, 0),
     ops.AddPosition: (1, 0),
@@ -118,7 +123,8 @@ def layout(
     argmax_size = padded(rows * ARGMAX_BYTES)
     logits_size = rows * logits_stride
     hidden_size = taps * rows * hidden_stride
-    results_size = argmax_size + logits_size + hidden_size
+    votes = argmax_size + logits_size + hidden_size
+    results_size = votes + VOTES_BYTES + RING_BYTES
     results = shelf.take("results", results_size, PAGE)
     return ControlLayout(
         link_test_offset=link_test,
@@ -136,6 +142,8 @@ def layout(
         hidden_offset=results + argmax_size + logits_size,
         hidden_stride=hidden_stride,
         hidden_tap_bytes=rows * hidden_stride,
+        votes_offset=results + votes,
+        ring_offset=results + votes + VOTES_BYTES,
     )
 
 

@@ -57,12 +57,14 @@ class Cost:
 @dataclass(frozen=True)
 class ListCost:
     """Counts of one list. `command`: between two commands while no unit runs, mean over the list.
-    `step`: from doorbell to first start and from last end to done, one row and one commit."""
+    `step`: from doorbell to first start and from last end to done, one row and one commit. `token`:
+    the same from one token to the next where boards choose them."""
 
     boards: int
     commands: int
     command: Cost
     step: Cost
+    token: Cost
 
 
 @cache
@@ -81,7 +83,11 @@ def control_core() -> Core:
 def list_costs() -> tuple[ListCost, ...]:
     """Counts by number of boards, ascending."""
     return tuple(
-        ListCost(entry["boards"], entry["commands"], Cost(*entry["command"]), Cost(*entry["step"]))
+        ListCost(
+            entry["boards"],
+            entry["commands"],
+            *(Cost(*entry[name]) for name in ("command", "step", "token")),
+        )
         for entry in _data()["lists"]
     )
 
@@ -92,12 +98,16 @@ def part_costs() -> Mapping[str, Cost]:
     return {name: Cost(*counts) for name, counts in _data()["parts"].items()}
 
 
+VOTES = 3  # commands of a GENERATE on several boards: out of the results, over the links, back
+
+
 @dataclass(frozen=True)
 class Dispatch:
-    """Cycles of dispatch at a clock: of a step, of a command after the first, of a row, of a
-    committed position, and of a tile of KV positions."""
+    """Cycles of dispatch at a clock: of a step, of a token that boards choose, of a command after
+    the first, of a row, of a committed position, and of a tile of KV positions."""
 
     step: float
+    token: float
     command: float
     row: float
     commit: float
@@ -107,7 +117,7 @@ class Dispatch:
         """Cycles of a step that no unit's time hides, besides those between commands."""
         tiles = -(-shape.kv_positions // abi.TILE_POSITIONS)
         return (
-            self.step
+            (self.token if by_boards(shape) else self.step)
             + max(0, shape.rows - 1) * self.row
             + max(0, shape.committed - 1) * self.commit
             + max(0, tiles - 1) * self.tile
@@ -118,6 +128,12 @@ class Dispatch:
         return max(0, commands - 1) * self.command
 
 
+def by_boards(shape: StepShape) -> bool:
+    """Whether boards choose the step's token and go on by themselves: one row of one sequence,
+    after another such row."""
+    return (shape.rows, shape.sampled, shape.committed, shape.sequences) == (1, 1, 1, 1)
+
+
 def firmware_dispatch(boards: int, clock_hz: float) -> Dispatch:
     """Dispatch by the firmware of one of `boards` boards, on a core at `clock_hz`. Beyond the
     counted numbers of boards: as the largest one."""
@@ -125,6 +141,7 @@ def firmware_dispatch(boards: int, clock_hz: float) -> Dispatch:
     parts = part_costs()
     return Dispatch(
         of_list.step.cycles(clock_hz),
+        of_list.token.cycles(clock_hz),
         of_list.command.cycles(clock_hz),
         *(parts[name].cycles(clock_hz) for name in ("row", "commit", "tile")),
     )

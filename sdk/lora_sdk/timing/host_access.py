@@ -37,6 +37,20 @@ class StepAccesses:
     poll_max_us: float
 
 
+@dataclass(frozen=True)
+class GenerateAccesses:
+    """Accesses to each board of a run of up to `tokens` tokens that boards choose by themselves;
+    `writes_first`: to the first board besides."""
+
+    tokens: int
+    reads_before: int
+    writes_before: int
+    writes_first: int
+    dma_before: int
+    reads_after: int
+    dma_after: int
+
+
 @cache
 def _data() -> Mapping[str, Any]:
     found: Mapping[str, Any] = read_yaml(DATA / "host.yaml", RequestError)
@@ -47,6 +61,25 @@ def _data() -> Mapping[str, Any]:
 def step_accesses() -> StepAccesses:
     """The accesses of the host library."""
     return StepAccesses(**_data()["step"])
+
+
+@cache
+def generate_accesses() -> GenerateAccesses:
+    """The accesses of the host library where boards choose the tokens."""
+    return GenerateAccesses(**_data()["generate"])
+
+
+def a_token(name: str, boards: int) -> float:
+    """Seconds of a token's share of a full run's accesses. Between its doorbell and its end boards
+    do not wait for the host."""
+    one, run = runtime(name), generate_accesses()
+    each = (
+        (run.reads_before + run.reads_after) * one.register_read_us
+        + run.writes_before * one.register_write_us
+        + (run.dma_before + run.dma_after) * one.dma_us
+    )
+    first = run.writes_first * one.register_write_us + step_accesses().poll_us / 2
+    return (boards * each + first) * 1e-6 / run.tokens
 
 
 @cache

@@ -72,7 +72,7 @@ class ListTiming:
 
     def _cost(self, command: isa.Command, step: StepShape) -> dict[str, Any]:
         """Cost fields of a command in a step."""
-        rows = step.sampled if command.flags & abi.FLAG_SELECTED else step.rows
+        rows = _rows(command, step)
         cost = COSTS.get(type(command))
         if cost is None:
             raise RequestError(
@@ -95,6 +95,13 @@ class ListTiming:
         return size / (efficiency * board.banks[bank].bandwidth / machine.clock_hz)
 
 
+def _rows(command: isa.Command, step: StepShape) -> int:
+    """Rows that a command works on. Votes are gathered where boards choose the token."""
+    if command.flags & abi.FLAG_GENERATE:
+        return 0
+    return step.sampled if command.flags & abi.FLAG_SELECTED else step.rows
+
+
 def _fixed_fields(
     commands: Sequence[isa.Command], boards: int
 ) -> Iterator[tuple[isa.Command, dict[str, Any], Any]]:
@@ -115,7 +122,8 @@ def _fixed_fields(
             "local": 1 / boards if segments else 1.0,
         }
         selected = bool(command.flags & abi.FLAG_SELECTED)
-        yield command, fields, (type(command), selected, *_sizes(command))
+        generate = bool(command.flags & abi.FLAG_GENERATE)
+        yield command, fields, (type(command), selected, generate, *_sizes(command))
         if command.signal_counter != abi.NO_COUNTER:
             signals[command.signal_counter] = index
 
@@ -301,5 +309,6 @@ COSTS: dict[type[isa.Command], Callable[..., dict[str, Any]]] = {
     isa.KvCommit: _kv_commit,
     isa.MoveRows: _move,
     isa.Fence: _nothing,
+    isa.Ballot: _nothing,
     isa.End: _nothing,
 }

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING
 
 from lora_sdk.timing import host_access
 from lora_sdk.timing.command_count import command_count
-from lora_sdk.timing.control import firmware_dispatch
+from lora_sdk.timing.control import VOTES, by_boards, firmware_dispatch
 from lora_sdk.timing.facts import board_facts
-from lora_sdk.timing.ops import DISPATCH, HOST
+from lora_sdk.timing.ops import DISPATCH, HOST, LINK
 from lora_sdk.timing.schedule import Span, Timeline
 
 if TYPE_CHECKING:
     from lora_sdk.model.spec import ModelConfig
     from lora_sdk.timing.adapter_ops import AdapterUse
     from lora_sdk.timing.designs import ArrayDesign
+    from lora_sdk.timing.machine import Machine
     from lora_sdk.timing.step import StepShape
 
 
@@ -24,13 +25,14 @@ def overheads_of(
     board: str,
     config: ModelConfig,
     boards: int,
+    machine: Machine,
     adapter: AdapterUse | None = None,
 ) -> Overheads | None:
     """What is charged to a design; None if its control is ideal."""
     if design.control == "ideal":
         return None
     commands = command_count(config, boards, design.activation_bytes == 1, adapter)
-    return Overheads(board, boards, design.clock_hz, commands)
+    return Overheads(board, boards, machine, commands)
 
 
 class Overheads:
@@ -38,17 +40,27 @@ class Overheads:
     dispatches. Between two commands no unit runs for `Dispatch.command` cycles in the mean, however
     the units overlap, so the cost is added to their time and not hidden behind it."""
 
-    def __init__(self, board: str, boards: int, clock_hz: float, commands: int) -> None:
+    def __init__(self, board: str, boards: int, machine: Machine, commands: int) -> None:
+        """`commands` of a step, those of the votes not included."""
         self.runtime = board_facts(board).runtime
-        self.boards, self.clock_hz, self.commands = boards, clock_hz, commands
-        self.dispatch = firmware_dispatch(boards, clock_hz)
+        self.boards, self.commands = boards, commands
+        self.clock_hz = machine.clock_hz
+        self.dispatch = firmware_dispatch(boards, machine.clock_hz)
+        self.votes = VOTES if boards > 1 else 0
+        self.vote_cycles = self.votes * machine.start_cycles + boards // 2 * machine.hop_cycles
 
     def charge(self, timeline: Timeline, shape: StepShape) -> Timeline:
-        """`timeline` with both. Spans are moved: the gaps between them are equal."""
-        head, gaps = self.dispatch.before(shape), self.dispatch.between(self.commands)
+        """`timeline` with both. Spans are moved: the gaps between them are equal. Where boards
+        choose the token, their votes are added and the host's share is that of a full run."""
+        alone = by_boards(shape)
+        commands = self.commands + (self.votes if alone else 0)
+        head, gaps = self.dispatch.before(shape), self.dispatch.between(commands)
+        votes = self.vote_cycles if alone else 0.0
         ran = (timeline.cycles + head + gaps) / self.clock_hz
         first = host_access.before(self.runtime, self.boards) * self.clock_hz
         last = host_access.after(self.runtime, self.boards, ran) * self.clock_hz
+        if alone:
+            first, last = host_access.a_token(self.runtime, self.boards) * self.clock_hz, 0.0
         gap = gaps / max(1, len(timeline.spans) - 1)
         spans = tuple(
             Span(span.index, span.begin + moved, span.end + moved)
@@ -56,9 +68,11 @@ class Overheads:
             for moved in (first + head + number * gap,)
         )
         added = {DISPATCH: head + gaps, HOST: first + last}
+        if votes:
+            added[LINK] = timeline.by.get(LINK, 0.0) + votes
         return replace(
             timeline,
-            cycles=timeline.cycles + sum(added.values()),
+            cycles=timeline.cycles + head + gaps + first + last + votes,
             by={**timeline.by, **added},
             spans=spans,
         )

@@ -67,7 +67,7 @@ class ArrayTarget:
             compute=design.array[0] * design.array[1] * design.clock_hz,
             link=link if boards > 1 else 0.0,
         )
-        self.overheads = overheads_of(design, board, config, boards, adapter)
+        self.overheads = overheads_of(design, board, config, boards, self.machine, adapter)
         self.notes = self._notes()
 
     def decode(self, context: int) -> Totals:

@@ -1,0 +1,17 @@
+/* Which step comes next when a run of many steps did not end well. */
+#include "internal.h"
+
+int lora_renumber(struct lora_cluster *cluster, struct lora_failure *failure) {
+    uint32_t lowest = 0;
+    for (uint32_t b = 0; b < cluster->count; b++) {
+        uint32_t last = 0;
+        int status = lora_register_read(cluster, b, LORA_BLOCK_CONTROL, LORA_REG_LAST_STEP, &last,
+                                        failure);
+        if (status) return status;
+        if (b == 0 || (int32_t)(last - lowest) < 0) lowest = last;
+    }
+    cluster->step = lowest + 1;
+    cluster->dirty = 1;
+    cluster->uncounted = 0;
+    return LORA_OK;
+}

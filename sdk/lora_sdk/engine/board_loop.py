@@ -1,0 +1,117 @@
+"""Greedy tokens of one sequence on the boards of an opened model: chosen by the boards, or by the C
+host after every step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from lora_host import abi
+from lora_host.errors import ModelError
+from lora_host.records import GenerateResult
+from lora_sdk.core.nonfinite import nonfinite_error
+from lora_sdk.timing.step import StepShape
+
+if TYPE_CHECKING:
+    from lora_sdk.core.opening import OpenedModel
+
+OnToken = Callable[[int], bool]
+"""Called with each token; True ends the loop."""
+
+
+class BoardLoop:
+    """A Loop of lora_sdk.engine.greedy. `by_host`: the host chooses every token."""
+
+    def __init__(self, opened: OpenedModel, by_host: bool = False) -> None:
+        self.rows = 0
+        self._opened = opened
+        self._by_host = by_host
+
+    def greedy(
+        self,
+        sequence: int,
+        position: int,
+        run: list[int],
+        slots: tuple[int, int, int],
+        max_tokens: int,
+        on_token: OnToken,
+        adapter: int,
+        stop_tokens: Sequence[int] = (),
+    ) -> None:
+        """See Loop. ModelError names the command whose value is not finite."""
+        runner = self._opened.runner
+        before, on_step = len(run), runner.on_step
+        self.rows = 0
+
+        def received(emitted: int) -> bool:
+            run.append(emitted)
+            if on_step is not None:
+                done = len(run) - before
+                on_step(StepShape(1, position + done, position + done, 1, int(done > 1)))
+            return on_token(emitted)
+
+        def ended(result: GenerateResult) -> None:
+            self.rows = result.rows
+            del run[before + result.rows :]  # its step is to be run again
+
+        stops = tuple(stop_tokens)[: abi.MAX_STOP_TOKENS]
+        try:
+            if self._by_host:
+                self._step_by_step(
+                    sequence, position, run, slots, max_tokens, received, adapter, stops
+                )
+            else:
+                self._opened.cluster.generate(
+                    sequence,
+                    position,
+                    run[-1],
+                    slots,
+                    max_tokens,
+                    runner.argmax_offsets,
+                    runner.plan.boards[0].control.block_offset,
+                    runner.ring,
+                    stop_tokens=stops,
+                    on_token=received,
+                    adapter=adapter,
+                    ended=ended,
+                )
+        except ModelError as error:
+            at = error.failure
+            if at is None or at.board is None or at.index is None:
+                raise
+            context = position + len(run) - before
+            where = f"in the row of sequence {sequence}, position {context}"
+            lists = runner.commands
+            raise nonfinite_error(lists, at.board, at.index, where, at.row) from error
+
+    def _step_by_step(
+        self,
+        sequence: int,
+        position: int,
+        run: list[int],
+        slots: tuple[int, int, int],
+        max_tokens: int,
+        received: OnToken,
+        adapter: int,
+        stop_tokens: Sequence[int],
+    ) -> None:
+        """One step a token. A step that failed gave none."""
+        runner, before = self._opened.runner, len(run)
+        try:
+            self._opened.cluster.greedy(
+                sequence,
+                position,
+                run[-1],
+                slots,
+                max_tokens,
+                runner.argmax_offsets,
+                runner.plan.boards[0].control.block_offset,
+                stop_tokens=stop_tokens,
+                on_token=received,
+                adapter=adapter,
+            )
+        except ModelError:  # the boards have completed the step
+            self.rows = 1
+            raise
+        finally:
+            self.rows += len(run) - before
