@@ -47,8 +47,9 @@ def test_tokens_and_times_are_those_of_the_streams(server: Served) -> None:
 
 
 def test_errors_name_the_server(server: Served) -> None:
-    with pytest.raises(RequestError, match="expected http://HOST:PORT"):
-        Endpoint("localhost:8000")
+    for url in ("localhost:8000", "http://[::1", "http://a:99999", "http://a b", "http://a\n"):
+        with pytest.raises(RequestError, match="expected http://HOST:PORT"):
+            Endpoint(url)
     with pytest.raises(TransportError, match=r"answered 400: .*\btoken"):
         load(Endpoint(server.url), Workload(2, 4, 4, 9, 10**6))
     with pytest.raises(TransportError, match=r"answered 404: .*not served here"):

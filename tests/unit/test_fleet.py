@@ -151,6 +151,7 @@ def test_the_command_prints_it(tmp_path: Path) -> None:
         ("count: 7", "count: 0", "clusters.0.count: found 0"),
         ("gpu: a100", "gpu: h100", "GPU 'h100' is not known"),
         ("flightllm-merged", "flightlm", "did you mean 'flightllm'"),
+        ("flightllm-merged", "lora_w4a8_u280", "is an emulated overlay; expected a design"),
         ("prompt: 1536", "prompt: 4000", "416 more than the model's context of 4096"),
         ("load:", "loads:", "unknown field 'loads'"),
         ("model: llama2-7b", "model: llama2-70b", "hold no sequence of 2048 positions"),

@@ -30,8 +30,12 @@ class Endpoint:
     key: str | None = None
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        try:
+            parts = urlsplit(self.url)
+            known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        except ValueError:
+            known = False
+        if not known or not self.url.isprintable() or " " in self.url:
             raise RequestError(f"the URL is {self.url!r:.100}; expected http://HOST:PORT")
 
     def connect(self) -> HTTPConnection:

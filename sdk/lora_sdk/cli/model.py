@@ -10,6 +10,7 @@ import click
 
 from lora_host.errors import RequestError
 from lora_sdk.cli.output_file import OUTPUT
+from lora_sdk.cli.progress import ProgressBar
 
 if TYPE_CHECKING:
     from lora_sdk.timing.adapter_ops import AdapterUse
@@ -181,7 +182,9 @@ def _fleet(path: Path, as_json: bool) -> None:
     from lora_sdk.fleet.report import report
     from lora_sdk.fleet.report import text as fleet_text
 
-    found = report(read_fleet(path))
+    fleet = read_fleet(path)
+    with ProgressBar("requests", unit="request") as progress:
+        found = report(fleet, progress)
     click.echo(json.dumps(found, indent=2) if as_json else fleet_text(found))
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lora_host.errors import RequestError
+from lora_host.overlay import overlay_names
 from lora_host.schema import read_checked
 from lora_sdk.fleet.service import Cluster, Worker
 from lora_sdk.model.shapes import find_config
@@ -76,6 +77,11 @@ def read_fleet(path: Path) -> FleetModel:
 
 def _cluster(entry: dict[str, Any], config: ModelConfig) -> Cluster:
     boards = entry.get("boards", 1)
+    if entry["design"] in overlay_names():
+        raise RequestError(
+            f"clusters: {entry['design']} is an emulated overlay; expected a design, as lora model "
+            "--list names them first"
+        )
     target = make_target(entry["design"], entry.get("board"), config, boards)
     price = entry.get("dollars", BOARD_DOLLARS.get(target.board))
     return Cluster(target, config, None if price is None else boards * price)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any
 
@@ -22,9 +22,11 @@ NOTES = (
 )
 
 
-def report(fleet: FleetModel) -> dict[str, Any]:
-    """The fleet's figures; all modelled, times in seconds."""
-    outcome = Simulation(fleet).run()
+def report(
+    fleet: FleetModel, progress: Callable[[int, int], None] = lambda done, total: None
+) -> dict[str, Any]:
+    """The fleet's figures; all modelled, times in seconds. `progress` as for Simulation."""
+    outcome = Simulation(fleet, progress=progress).run()
     rate = _rate(fleet, outcome)
     tokens = fleet.load.requests * fleet.load.response
     on_workers = sum(one.emitted for one in outcome.requests)

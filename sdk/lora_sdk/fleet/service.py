@@ -5,6 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from lora_host.errors import RequestError
 from lora_sdk.timing.designs import load_design
 from lora_sdk.timing.facts import board_facts
@@ -15,6 +18,8 @@ if TYPE_CHECKING:
     from lora_sdk.model.spec import ModelConfig
     from lora_sdk.timing.gpus import Gpu
     from lora_sdk.timing.target import Target
+
+_POINTS = 17  # of the curve of a cluster's time, which is close to linear
 
 
 class Worker:
@@ -58,18 +63,28 @@ class Cluster:
         self.dollars = dollars
         self.watts = target.boards * board_facts(target.board).power_watts
         self.kv_bytes = kv_elements(config) * load_design(target.name).kv_bytes  # of a position
-        self._seconds = lru_cache(maxsize=64)(self._decode)
+        self._curve = lru_cache(maxsize=4)(self._time_curve)
 
     def prefill(self, prompt: int) -> float:
         """Seconds of a prompt, where no GPU computes it."""
         return self.target.prefill(prompt).seconds
 
-    def decode(self, prompt: int, response: int) -> float:
-        """Seconds of all new tokens."""
-        return self._seconds(prompt, response)
+    def decode(self, prompt: int, response: int, done: int = 0) -> float:
+        """Seconds of the new tokens after the first `done` ones."""
+        tokens, seconds = self._curve(prompt, response)
+        return float(seconds[-1] - np.interp(done, tokens, seconds))
 
-    def _decode(self, prompt: int, response: int) -> float:
-        return decode_time(self.target, prompt + 1, response).seconds
+    def _time_curve(
+        self, prompt: int, response: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Counts of new tokens, and the seconds that they take, of one request."""
+        tokens = np.unique(np.linspace(0, response, _POINTS).round())
+        each = [self.target.decode(prompt + max(1, int(count))).seconds for count in tokens]
+        rates = np.array(each)
+        steps = np.diff(tokens) * (rates[1:] + rates[:-1]) / 2
+        seconds = np.concatenate(([0.0], np.cumsum(steps)))
+        whole = decode_time(self.target, prompt + 1, response).seconds
+        return tokens, seconds * (whole / seconds[-1])
 
     def joules(self, prefilling: float, decoding: float) -> float:
         """Of so many seconds in each stage."""

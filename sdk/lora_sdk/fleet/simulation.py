@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import heapq
 import random
+from bisect import insort
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from operator import attrgetter
 
 from lora_sdk.fleet.description import FleetModel
 from lora_sdk.fleet.policy import Policy
@@ -26,8 +28,9 @@ class Served:
     decoded_by: str = ""
 
 
-@dataclass
+@dataclass(eq=False)
 class _WorkerState:
+    number: int
     worker: Worker
     capacity: int  # sequences in its memory
     held: deque[Served] = field(default_factory=deque)  # computed, oldest first
@@ -37,8 +40,9 @@ class _WorkerState:
     decoding: float = 0.0
 
 
-@dataclass
+@dataclass(eq=False)
 class _ClusterState:
+    number: int
     cluster: Cluster
     busy: bool = False
     prefilling: float = 0.0
@@ -59,13 +63,24 @@ class Outcome:
 class Simulation:
     """One run of a fleet."""
 
-    def __init__(self, fleet: FleetModel, policy: Policy | None = None) -> None:
+    def __init__(
+        self,
+        fleet: FleetModel,
+        policy: Policy | None = None,
+        progress: Callable[[int, int], None] = lambda done, total: None,
+    ) -> None:
+        """`progress` is called with the requests that have ended, and all."""
+        self._progress = progress
         self._load, self._config = fleet.load, fleet.config
         self._rate = fleet.transfer_bytes_per_second
         self._policy = policy or Policy()
         positions = fleet.load.prompt + fleet.load.response
-        self._workers = [_WorkerState(one, one.sequences(positions)) for one in fleet.workers]
-        self._clusters = [_ClusterState(cluster) for cluster in fleet.clusters]
+        self._workers = [
+            _WorkerState(number, worker, worker.sequences(positions))
+            for number, worker in enumerate(fleet.workers)
+        ]
+        self._clusters = [_ClusterState(*numbered) for numbered in enumerate(fleet.clusters)]
+        self._idle_workers, self._idle_clusters = list(self._workers), list(self._clusters)
         self._now = self._drained = 0.0
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._changes: list[float] = []  # when workers may have something else to do than decode
@@ -101,12 +116,23 @@ class Simulation:
 
     def _assign(self) -> None:
         """Give work to all that is idle."""
-        for state in self._clusters:
-            if not state.busy:
-                self._feed(state)
-        for worker in self._workers:
-            if not worker.busy:
-                self._start(worker)
+        for state in list(self._idle_clusters):
+            self._feed(state)
+            if not state.busy:  # nothing waits for the others either
+                break
+            self._idle_clusters.remove(state)
+        for worker in list(self._idle_workers):
+            self._start(worker)
+            if worker.busy:
+                self._idle_workers.remove(worker)
+
+    def _free(self, state: _WorkerState | _ClusterState) -> None:
+        """A card has ended its work."""
+        state.busy = False
+        if isinstance(state, _WorkerState):
+            insort(self._idle_workers, state, key=attrgetter("number"))
+        else:
+            insort(self._idle_clusters, state, key=attrgetter("number"))
 
     # --- workers --------------------------------------------------------------------------------
 
@@ -127,7 +153,8 @@ class Simulation:
         state.prefilling += seconds
 
         def ended() -> None:
-            state.busy, request.prefilled = False, self._now
+            self._free(state)
+            request.prefilled = self._now
             state.held.append(request)
 
         self._after(seconds, ended)
@@ -142,7 +169,7 @@ class Simulation:
         began = self._now
 
         def ended() -> None:
-            state.busy = False
+            self._free(state)
             request.emitted += count
             self._emissions.append((began, self._now, count))
             if request.emitted == self._load.response:
@@ -197,8 +224,9 @@ class Simulation:
     def _serve(
         self, state: _ClusterState, request: Served, prefill: float, transfer: float = 0.0
     ) -> None:
-        left = self._load.response - request.emitted
-        seconds = state.cluster.decode(self._load.prompt + request.emitted, left)
+        load = self._load
+        left = load.response - request.emitted
+        seconds = state.cluster.decode(load.prompt, load.response, request.emitted)
         state.busy = True
         state.prefilling += prefill
         state.decoding += seconds
@@ -209,7 +237,7 @@ class Simulation:
             request.prefilled = begins
 
         def ended() -> None:
-            state.busy = False
+            self._free(state)
             self._finish(request, state.cluster.name)
 
         self._change(prefill + transfer + seconds, ended)
@@ -217,3 +245,4 @@ class Simulation:
     def _finish(self, request: Served, where: str) -> None:
         request.finished, request.decoded_by = self._now, where
         self._done.append(request)
+        self._progress(len(self._done), self._load.requests)
