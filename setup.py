@@ -15,6 +15,7 @@ setup(
     package_data={name: ["**/*"] for name in DATA}
     | {
         "lora_sdk.timing": ["data/*"],
+        "lora_sdk.fleet": ["*.json"],
         "lora_sdk.serve": ["*.html"],
     },
     cffi_modules=["host/lora_host/ffi_build.py:make_builder"],

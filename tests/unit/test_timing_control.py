@@ -15,6 +15,8 @@ from lora_sdk.compile.isa import encode
 from lora_sdk.compile.lower import lower
 from lora_sdk.core.step import KvOp, Row
 from lora_sdk.core.step_block import build_block
+from lora_sdk.model.config import model_types, normalize
+from lora_sdk.model.fields import Fields
 from lora_sdk.model.quantization import unit_scales
 from lora_sdk.model.shapes import shape_config
 from lora_sdk.plan.formats import quantized_as
@@ -27,6 +29,7 @@ from lora_sdk.timing.target import make_target
 from tests.unit.card_core import CONTROL
 from tests.unit.plan_rig import GPT2, MODELS
 from tests.unit.timed_core import TimedCard
+from tests.variants import VARIANTS
 
 CLOCK = 250e6
 MPU, VFU, ROUTER, DMA = abi.UNIT_MPU, abi.UNIT_VFU, abi.UNIT_ROUTER, abi.UNIT_DMA
@@ -208,6 +211,16 @@ def test_shapes_have_as_many_commands_as_lists(name: str, boards: int) -> None:
     plan = make_plan(MODELS[name], load_overlay("lora_f_u280"), load_board("u280"), boards)
     found = max(run_by_units(lower(plan.config, plan, rank)) for rank in range(boards))
     assert command_count(MODELS[name], boards, integer=False) == found
+
+
+@pytest.mark.parametrize("kind", model_types())
+def test_every_family_has_as_many_commands_as_its_list(kind: str) -> None:
+    which = next(one for one in VARIANTS if one.config["model_type"] == kind)
+    config = normalize(Fields(which.config, "config.json"))
+    for boards in (1, 2):
+        plan = make_plan(config, load_overlay("lora_f_u280"), load_board("u280"), boards)
+        found = max(run_by_units(lower(config, plan, rank)) for rank in range(boards))
+        assert command_count(config, boards, integer=False) == found
 
 
 @pytest.mark.parametrize("dynamic", [False, True])

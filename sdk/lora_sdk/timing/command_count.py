@@ -15,6 +15,7 @@ from lora_sdk.model.operations import (
     AddResidual,
     Argmax,
     Attend,
+    CapLogits,
     Embed,
     Matmul,
     Norm,
@@ -44,7 +45,7 @@ def command_count(
     return (
         KV_COMMIT
         + sum(counter.count(operation) for operation in model.before)
-        + config.layers * sum(counter.count(operation) for operation in model.layers[0])
+        + sum(counter.count(operation) for layer in model.layers for operation in layer)
         + sum(counter.count(operation) for operation in model.after)
     )
 
@@ -71,8 +72,8 @@ class _Counter:
         return 2 + self.exchanges
 
     def norm_heads(self, norm: NormHeads) -> int:
-        """Heads normed by themselves need no exchange."""
-        return 2 + (self.exchanges if norm.whole else 0)
+        """Heads normed by themselves need no sums of a row and no exchange."""
+        return 2 + self.exchanges if norm.whole else 1
 
     def matmul(self, matmul: Matmul) -> int:
         found = 1 + self.quantizes + (self.exchanges if matmul.gather else 0)
@@ -101,6 +102,7 @@ COUNTS: dict[type[Operation], Callable[[_Counter, Any], int]] = {
             AddResidual,
             PackSelected,
             ScaleLogits,
+            CapLogits,
             Argmax,
         ),
         _Counter.one,

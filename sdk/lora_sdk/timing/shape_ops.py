@@ -63,16 +63,18 @@ def step_ops(
     if adapter is not None:
         adapter.check(boards)
     described = describe(config)
-    layers: dict[int, list[Op]] = {}  # by window: layers differ in nothing else
-    for index, layer in enumerate(described.layers):
-        if config.window(index) not in layers:
-            builder = _Builder(machine, config, boards, step, adapter)
-            layers[config.window(index)] = builder.build(layer)
+    layers: dict[object, list[Op]] = {}  # layers differ by window, and some have no rotation
+    keys = [
+        (config.window(index), *map(type, layer)) for index, layer in enumerate(described.layers)
+    ]
+    for key, layer in zip(keys, described.layers, strict=True):
+        if key not in layers:
+            layers[key] = _Builder(machine, config, boards, step, adapter).build(layer)
     ops: list[Op] = []
     if machine.lm_head:
         _append(ops, _Builder(machine, config, boards, step).build(described.before))
     for index in range(config.layers):
-        _append(ops, [replace(op, layer=index) for op in layers[config.window(index)]])
+        _append(ops, [replace(op, layer=index) for op in layers[keys[index]]])
     if machine.lm_head:
         sampled = replace(step, rows=step.sampled)
         _append(ops, _Builder(machine, config, boards, sampled).build(described.after))
