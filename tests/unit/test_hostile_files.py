@@ -22,7 +22,7 @@ from lora_sdk.model.folder import INDEX, find_tensors
 from lora_sdk.spec_tuning import npz_file
 from lora_sdk.spec_tuning.npz_file import NpzFault, read_npz
 from lora_sdk.text.tokenizer import Tokenizer
-from tests import hostile_gguf, hostile_host, hostile_lists, hostile_models
+from tests import hostile_gguf, hostile_host, hostile_lists, hostile_models, hostile_requests
 from tests.adapter_folders import Folder, write_adapter
 from tests.mutations import Subject, campaign
 from tests.variant_tokenizer import make_tokenizer
@@ -42,6 +42,9 @@ FORMATS: dict[str, Callable[[Path], Subject]] = {
     "adapter_config": hostile_models.adapter,
     "adapter_weights": hostile_models.adapter_weights,
     "list": hostile_lists.lists,
+    "template": hostile_requests.template,
+    "batch": hostile_requests.batch,
+    "tables": hostile_requests.tables,
 }
 
 
