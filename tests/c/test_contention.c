@@ -9,6 +9,7 @@
 #include "schedule/contention.h"
 
 #define MS 1000000u
+#define LONG 5000u /* ms */
 
 static void rest_ms(long milliseconds) {
     struct timespec time = {0, milliseconds * (long)MS};
@@ -32,14 +33,9 @@ static void lose(struct contention *contention, uint64_t milliseconds) {
     atomic_fetch_add(&contention->lost_ns, milliseconds * MS);
 }
 
-/* Milliseconds until one more worker takes part. */
-static uint32_t waits(struct contention *contention) {
-    uint32_t waited = 0;
-    while (!decide(contention)) {
-        rest_ms(1);
-        waited++;
-    }
-    return waited;
+/* Until one more worker takes part. */
+static void waits(struct contention *contention) {
+    while (!decide(contention)) rest_ms(1);
 }
 
 static void test_decisions(void) {
@@ -49,17 +45,20 @@ static void test_decisions(void) {
     CHECK(!decide(&contention) && contention_active(&contention) == 2);
     lose(&contention, 4); /* of 50 */
     CHECK(!decide(&contention) && contention_active(&contention) == 2);
-    lose(&contention, 20);
+    lose(&contention, LONG); /* also where this test loses its CPU meanwhile */
     CHECK(!decide(&contention) && contention_active(&contention) == 1);
-    lose(&contention, 20);
+    lose(&contention, LONG);
     CHECK(!decide(&contention) && contention_active(&contention) == 0);
     lose(&contention, 200); /* of the caller alone: nobody waits for it */
     CHECK(!decide(&contention) && contention_active(&contention) == 0);
-    uint32_t first = waits(&contention);
+    waits(&contention);
     CHECK(contention_active(&contention) == 1);
-    lose(&contention, 3); /* on trial this is too much, and the next trial is later */
+    uint64_t pause = contention.pause_ns;
+    contention.trial += LONG * MS; /* not to end before it has failed */
+    lose(&contention, 3);          /* on trial this is too much, and the next one is later */
     CHECK(!decide(&contention) && contention_active(&contention) == 0);
-    CHECK(waits(&contention) > first);
+    CHECK(contention.pause_ns == 2 * pause);
+    waits(&contention);
     rest_ms(60); /* the trial ends */
     waits(&contention);
     CHECK(contention_active(&contention) == 2);
