@@ -215,7 +215,7 @@ CASES = (
     Case("flags: --overlay ''", words(*RUN, "-p", "a", "--overlay", ""), "overlay is ''", 2),
     Case("flags: --cluster ''", words(*RUN, "-p", "a", "--cluster", ""), "--cluster is ''", 2),
     Case("flags: a model that is missing", words(*RUN, "-p", "a", "-m", "/no/where"), "not exist", 2),
-    Case("flags: a model that is a file", words(*RUN, "-p", "a", "-m", "/etc/passwd"), "is a file", 2),
+    Case("flags: a model that is a file", words(*RUN, "-p", "a", "-m", "/etc/passwd"), "expected a Hugging Face model folder or", 2),
     Case("flags: a shape that is missing", words(
         "model", "--design", "lora-f", "--model", "nowhere", "-c", "1"), "neither a folder", 2),
     Case("flags: --boards 3", words(*RUN, "-p", "a", "--boards", "3"), "1, 2, 4 or 8", 2),
