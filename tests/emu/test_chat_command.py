@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -130,6 +131,7 @@ def test_in_a_terminal_ctrl_c_waits_for_the_next_message_and_ctrl_d_ends(folder:
     screen = Screen(terminal)
     try:
         screen.until(b"\n> ")
+        time.sleep(0.3)  # readline shows its prompt before it waits for signals
         process.send_signal(signal.SIGINT)
         screen.until(b"Ctrl-D ends.")
         screen.until(b"\n> ")
