@@ -86,7 +86,8 @@ def mutate(rng: random.Random) -> tuple[str, str, bytes, dict[str, str]]:
         ):
             del container[key]
         elif kind == 1 and isinstance(container, dict):
-            container[rng.choice(("x", "n", "stream", "stop", "echo"))] = rng.choice(VALUES)
+            name = rng.choice(("x", "n", "stream", "stop", "echo"))
+            container[name] = copy.deepcopy(rng.choice(VALUES))
         else:
             container[key] = copy.deepcopy(rng.choice(VALUES))
         if not body:
