@@ -172,6 +172,8 @@ def test_yarn_and_dynamic_reach_factor_times_their_positions(tmp_path: Path) -> 
     config = load(tmp_path, {**FAMILY_CONFIGS["qwen2"], "rope_scaling": YARN_FIELDS})
     assert config.positions == 4 * 384 and config.rope is not None
     assert config.rope.original_positions == 384
+    noted = {**YARN_FIELDS, "finetuned": True}  # as hubs have it; no arithmetic
+    assert load(tmp_path, {**FAMILY_CONFIGS["qwen2"], "rope_scaling": noted}) == config
     far = {**YARN_FIELDS, "factor": 1e6}
     assert load(tmp_path, {**FAMILY_CONFIGS["qwen2"], "rope_scaling": far}).positions == 2**20
 

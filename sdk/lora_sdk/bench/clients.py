@@ -127,6 +127,11 @@ def load(
                 if number is None:
                     return
                 times, tokens = _stream(endpoint, workload.body(endpoint.model, number))
+                if tokens != workload.tokens:
+                    raise TransportError(
+                        f"{endpoint.url} gave {tokens} of {workload.tokens} tokens after a prompt "
+                        f"of {workload.prompt}; ask for fewer than its context holds"
+                    )
                 with lock:
                     found.new_tokens += tokens
                     found.first.append(times[1] - times[0])

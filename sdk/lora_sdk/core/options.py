@@ -81,7 +81,7 @@ class EngineOptions:
     )
     context: int | None = option(
         None,
-        help="max positions per sequence",
+        help="max positions per sequence; scalings of rotary positions by length follow it",
         unset="all that fit",
         flags=("-c", "--ctx-size", "--context"),
         metavar="N",

@@ -97,7 +97,7 @@ def _transfers(fleet: FleetModel) -> list[dict[str, float]]:
         return []
     worker, cluster, layers = fleet.workers[0], fleet.clusters[0], fleet.config.layers
     found = []
-    for prompt in [*_PROMPTS, fleet.load.prompt]:
+    for prompt in sorted({*_PROMPTS, fleet.load.prompt}):
         total = 2 * prompt * cluster.kv_bytes / fleet.transfer_bytes_per_second
         prefill = worker.prefill(prompt)
         exposed = exposed_transfer(prefill, layers, total / layers)

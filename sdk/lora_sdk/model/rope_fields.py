@@ -41,7 +41,8 @@ def read_rope(
     kind: RopeKind = rope.choice(("rope_type", "type"), "default", names)
     if not width:
         rope.only("partial_rotary_factor", (1, 1.0), "rotating a part of a head")
-    rope.raw("partial_rotary_factor")
+    for name in ("partial_rotary_factor", "finetuned"):  # read elsewhere, and no arithmetic
+        rope.raw(name)
     fields.raw(ORIGINAL)
     values = _READERS[kind](_Scaled(fields, rope, theta, width or head_dim, positions, original))
     _refuse_rest(rope, kind)
