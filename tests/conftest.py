@@ -129,9 +129,11 @@ def program(pytestconfig: pytest.Config) -> Callable[[str], str]:
 
     def find(name: str) -> str:
         path = shutil.which(name)
-        if path is None and pytestconfig.getoption("--require-tools"):
+        if path is not None:
+            return path
+        if pytestconfig.getoption("--require-tools"):
             pytest.fail(f"--require-tools, but {name} is not installed")
-        return path or pytest.skip(f"{name} is not installed")
+        pytest.skip(f"{name} is not installed")
 
     return find
 

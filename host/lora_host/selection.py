@@ -65,10 +65,7 @@ def check_spares(
 def spare_entries(spares: Sequence[str], boards: int) -> list[BoardEntry]:
     """Entries of spares that stand in for one of `boards` boards. Emulated ones get serial numbers
     that no other board has."""
-    return [
-        BoardEntry(uri, boards + 1 + i if is_emulated(uri) else None)
-        for i, uri in enumerate(spares)
-    ]
+    return list(_entries(spares, boards + 1))
 
 
 def default_overlay(devices: Sequence[str], cluster_file: str | Path | None) -> str:
@@ -104,9 +101,11 @@ def select(
     return chosen
 
 
-def _entries(uris: Sequence[str]) -> tuple[BoardEntry, ...]:
+def _entries(uris: Sequence[str], first: int = 1) -> tuple[BoardEntry, ...]:
+    """Boards by URI; emulated ones have serial numbers from `first` on."""
     return tuple(
-        BoardEntry(uri, board + 1 if is_emulated(uri) else None) for board, uri in enumerate(uris)
+        BoardEntry(uri, serial if is_emulated(uri) else None)
+        for serial, uri in enumerate(uris, first)
     )
 
 

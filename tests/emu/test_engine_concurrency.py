@@ -118,7 +118,8 @@ def test_two_hundred_callers(
     seconds = sorted(callers.seconds)
     assert seconds[197] <= 3 * statistics.median(seconds)
     if tasks:
-        assert max(callers.lags) < STEP + 0.02
+        lags = sorted(callers.lags)  # a busy machine stretches some of them
+        assert lags[int(0.95 * len(lags))] < STEP / 2
     assert len(slow.steps) < 60  # four rounds of 64, 64, 64 and 8 sequences
 
 

@@ -119,18 +119,18 @@ def test_stop_tokens_end_it_on_the_boards(runner: Runner) -> None:
 
 def test_a_listener_ends_it_within_one_token(runner: Runner) -> None:
     token, wanted = by_host(runner)
-    heard: list[int] = []
+    received: list[int] = []
 
     def listen(token: int) -> bool:
-        heard.append(token)
-        return len(heard) == 5
+        received.append(token)
+        return len(received) == 5
 
     _, result = generate(runner, token, on_token=listen)
-    assert heard == wanted[:5] and result.emitted == 5
+    assert received == wanted[:5] and result.emitted == 5
     if runner.cluster.emulated is not None:  # other boards do not wait for a slow host
         assert result.rows <= 6
     runner.step([], [KvOp.length(0, len(PROMPT) + 5)])
-    rest, _ = generate(runner, heard[-1], 7, len(PROMPT) + 5)
+    rest, _ = generate(runner, received[-1], 7, len(PROMPT) + 5)
     assert rest == wanted[5:12]
     clear(runner)
 
@@ -230,12 +230,12 @@ def test_boards_are_one_step_apart_after_a_failure(
 ) -> None:
     with open_runner(folder("llama_narrow"), 4) as runner:
         token, wanted = by_host(runner, 12)
-        emulated, heard = runner.cluster.emulated, []
+        emulated, received = runner.cluster.emulated, []
         assert emulated is not None
 
         def listen(token: int) -> None:
-            heard.append(token)
-            if len(heard) == 6:
+            received.append(token)
+            if len(received) == 6:
                 emulated.fault(board, *fault)
 
         results: list[GenerateResult] = []
@@ -245,7 +245,7 @@ def test_boards_are_one_step_apart_after_a_failure(
         assert max(last) - min(last) <= 1
         emulated.fault(board, abi.FAULT_NONE)
         rows = results[0].rows
-        assert heard == wanted[: len(heard)] and rows >= len(heard) - 1 and rows >= 5
+        assert received == wanted[: len(received)] and rows >= len(received) - 1 and rows >= 5
         done = len(PROMPT) + rows
         runner.step([], [KvOp.commit(0, done - 1, 0, 1)], [SLOTS[(rows - 1) % 3]])
         rest, _ = generate(runner, wanted[rows - 1], 20 - rows, done)
@@ -365,18 +365,18 @@ def test_a_sequence_goes_on_after_boards_were_stopped(folder: Callable[[str], Pa
         with Engine(folder("gpt2"), boards=2, greedy=chooser) as engine:
             found = []
             for prompt in (PROMPTS[0], PROMPTS[1]):
-                heard: list[int] = []
+                received: list[int] = []
 
-                def stop(delta: Delta, heard: list[int] = heard) -> bool:
-                    heard.append(delta.token_id or 0)
-                    return len(heard) == 37
+                def stop(delta: Delta, received: list[int] = received) -> bool:
+                    received.append(delta.token_id or 0)
+                    return len(received) == 37
 
                 engine.generate(
                     prompt, SamplingParams(max_tokens=60, ignore_eos=True), on_delta=stop
                 )
                 longer = SamplingParams(max_tokens=20, ignore_eos=True)
-                again = engine.generate([*prompt, *heard], longer)
+                again = engine.generate([*prompt, *received], longer)
                 assert isinstance(again, Result)
-                found.append((tuple(heard), again.token_ids, again.cached_tokens))
+                found.append((tuple(received), again.token_ids, again.cached_tokens))
             texts.append(found)
     assert texts[0] == texts[1]

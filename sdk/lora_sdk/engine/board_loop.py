@@ -3,20 +3,18 @@ host after every step."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from lora_host import abi
 from lora_host.errors import ModelError
 from lora_host.records import GenerateResult
 from lora_sdk.core.nonfinite import nonfinite_error
+from lora_sdk.engine.greedy import OnToken
 from lora_sdk.timing.step import StepShape
 
 if TYPE_CHECKING:
     from lora_sdk.core.opening import OpenedModel
-
-OnToken = Callable[[int], bool]
-"""Called with each token; True ends the loop."""
 
 
 class BoardLoop:
