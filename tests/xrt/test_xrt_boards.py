@@ -218,7 +218,7 @@ print(reads)
 """
     with XrtEnvironment(2) as place:
         reads = int(said(place, code))
-    assert reads > 1000  # one a run would be about a hundred
+    assert reads > 300  # a read that waits for the other board's run: about a hundred
 
 
 OWN = """
