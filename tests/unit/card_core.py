@@ -17,7 +17,7 @@ unicorn = pytest.importorskip("unicorn", reason="the rv32 image needs an rv32 co
 
 ROOT = Path(__file__).resolve().parents[2]
 IMAGE = ROOT / "overlays" / "lora_f_u280" / "firmware.bin"
-LOCAL_BYTES = 64 * 1024
+LOCAL_BYTES = 128 * 1024  # card.ld
 CONTROL = 32
 SLICE = 200_000  # instructions between two looks at the done bit
 PAGE = 0x1000
