@@ -8,23 +8,8 @@ from lora_host import abi
 from lora_host.errors import LinkError, ModelError, RequestError
 from lora_sdk.core.kvcache import KvCache, pages_for
 from lora_sdk.core.rows import build_rows
+from tests.cache_calls import check_random_calls, feed, sees
 from tests.scripted import Bench
-
-
-def feed(bench: Bench, sequence: int, tokens: list[int]) -> None:
-    """Run tokens as one chain and commit them."""
-    rows = build_rows(bench.cache, sequence, tokens)
-    bench.stepper.run(rows)
-    bench.cache.commit(sequence, [row.slot for row in rows])
-
-
-def sees(bench: Bench, sequence: int, token: int = 5) -> list[int]:
-    """Tokens that a new row of the sequence sees on the boards; the row is dropped again."""
-    rows = build_rows(bench.cache, sequence, [token], logits=[0])
-    bench.stepper.run(rows)
-    seen = bench.runner._seen(rows[0])
-    bench.cache.drop(sequence)
-    return seen[:-1]
 
 
 def test_pages_for() -> None:
@@ -307,51 +292,4 @@ def test_the_context_is_a_limit() -> None:
 @settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_any_order_of_calls_leaves_each_sequence_its_own_tokens(data: st.DataObject) -> None:
-    """Random feeding, trees, forks, drops and closes against plain lists."""
-    bench = Bench(pages=1 + 14, scratch=24)
-    expected: dict[int, list[int]] = {}
-    for _ in range(data.draw(st.integers(5, 30))):
-        action = data.draw(
-            st.sampled_from(["open", "feed", "tree", "fork", "reorder", "close", "check"])
-        )
-        if action == "open" or not expected:
-            if bench.cache.free_sequences:
-                expected[bench.cache.open()] = []
-            continue
-        sequence = data.draw(st.sampled_from(sorted(expected)))
-        tokens = data.draw(st.lists(st.integers(0, 60), min_size=1, max_size=11))
-        bench.stepper.flush()
-        try:
-            if action == "feed":
-                feed(bench, sequence, tokens)
-                expected[sequence] += tokens
-            elif action == "tree":
-                rows = build_rows(
-                    bench.cache, sequence, [*tokens, 1, 2], [*range(-1, len(tokens) - 1), 0, 0]
-                )
-                bench.stepper.run(rows)
-                bench.cache.commit(sequence, [rows[0].slot, rows[-1].slot])
-                expected[sequence] += [tokens[0], 2]
-            elif action == "fork" and bench.cache.free_sequences:
-                expected[bench.cache.fork(sequence)] = list(expected[sequence])
-            elif action == "reorder":
-                numbers = sorted(expected)
-                drawn = st.lists(
-                    st.sampled_from(numbers), min_size=len(numbers), max_size=len(numbers)
-                )
-                parents = dict(zip(numbers, data.draw(drawn), strict=True))
-                bench.cache.reorder(parents)
-                expected = {child: list(expected[parents[child]]) for child in numbers}
-            elif action == "close":
-                bench.cache.close(sequence)
-                del expected[sequence]
-        except RequestError as error:
-            assert "exhausted" in str(error)
-            bench.cache.drop(sequence)
-    bench.stepper.flush()
-    for sequence, tokens in expected.items():
-        assert list(bench.cache.tokens(sequence)) == tokens
-        assert sees(bench, sequence) == tokens
-    used = {page for s in expected for page in bench.cache.pages(s)}
-    bench.stepper.flush()
-    assert bench.cache.free_pages == 14 - len(used) and bench.cache.free_slots == 24
+    check_random_calls(data, Bench(pages=1 + 14, scratch=24))

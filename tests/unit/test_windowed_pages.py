@@ -11,31 +11,11 @@ from lora_host import abi
 from lora_host.errors import RequestError
 from lora_sdk.core.kv_sequence import RETURNED, KvSequence, held, pages_for
 from lora_sdk.core.replay import Replay
-from lora_sdk.core.rows import build_rows
+from tests.cache_calls import check_random_calls, feed, in_window, sees
 from tests.scripted import Bench, ScriptedRunner, greedy_tokens
 from tests.sharing import Sharing, text
 
 WINDOWS = (1, 2, 31, 32, 33, 34, 70)
-
-
-def feed(bench: Bench, sequence: int, tokens: list[int]) -> None:
-    for start in range(0, len(tokens), 60):
-        rows = build_rows(bench.cache, sequence, tokens[start : start + 60])
-        bench.stepper.run(rows)
-        bench.cache.commit(sequence, [row.slot for row in rows])
-
-
-def sees(bench: Bench, sequence: int) -> list[int]:
-    """Tokens that a new row of the sequence sees on the boards; the row is dropped again."""
-    rows = build_rows(bench.cache, sequence, [5])
-    bench.stepper.run(rows)
-    seen = bench.runner._seen(rows[0])
-    bench.cache.drop(sequence)
-    return seen
-
-
-def seen_by_rules(tokens: list[int], window: int) -> list[int]:
-    return [*tokens, 5][-window:]
 
 
 def replace_boards(bench: Bench, row_limit: int = 64) -> None:
@@ -73,12 +53,12 @@ def test_a_long_sequence_has_few_pages(window: int) -> None:
         feed(bench, sequence, new)
         tokens += new
         bench.stepper.flush()
-        assert sees(bench, sequence) == seen_by_rules(tokens, window)
+        assert sees(bench, sequence) == in_window(tokens, window)
         used = held(bench.cache.pages(sequence))
         assert bench.cache.free_pages == 10 - len(used) and len(used) <= pages_for(window) + 3
     assert len(tokens) > 10 * 32
     replace_boards(bench)
-    assert sees(bench, sequence) == seen_by_rules(tokens, window)
+    assert sees(bench, sequence) == in_window(tokens, window)
     bench.cache.close(sequence)
     bench.stepper.flush()
     assert bench.cache.free_pages == 10
@@ -128,55 +108,6 @@ def test_prefixes_are_found_again_or_computed_again(pages: int) -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_any_order_of_calls_leaves_each_sequence_what_its_window_has(data: st.DataObject) -> None:
-    """Random feeding, trees, forks, reorders, closes and lost boards against plain lists."""
     window = data.draw(st.sampled_from(WINDOWS))
     bench = Bench(pages=4 + 24, window=window, context=2000)
-    expected: dict[int, list[int]] = {}
-    actions = ["open", "feed", "feed", "tree", "fork", "reorder", "close", "lose", "check"]
-    for _ in range(data.draw(st.integers(5, 30))):
-        action = data.draw(st.sampled_from(actions))
-        if action == "open" or not expected:
-            if bench.cache.free_sequences:
-                expected[bench.cache.open()] = []
-            continue
-        sequence = data.draw(st.sampled_from(sorted(expected)))
-        tokens = text(data.draw(st.integers(1, 100)), data.draw(st.integers(0, 9)))
-        bench.stepper.flush()
-        try:
-            if action == "feed":
-                bench.cache.grow(sequence, len(expected[sequence]) + len(tokens))
-                feed(bench, sequence, tokens)
-                expected[sequence] += tokens
-            elif action == "tree":
-                tokens = text(9, len(tokens))
-                rows = build_rows(bench.cache, sequence, [*tokens, 1], [*range(-1, 8), 0])
-                bench.stepper.run(rows)
-                bench.cache.commit(sequence, [rows[0].slot, rows[-1].slot])
-                expected[sequence] += [tokens[0], 1]
-            elif action == "fork" and bench.cache.free_sequences:
-                expected[bench.cache.fork(sequence)] = list(expected[sequence])
-            elif action == "reorder":
-                numbers = sorted(expected)
-                drawn = st.lists(
-                    st.sampled_from(numbers), min_size=len(numbers), max_size=len(numbers)
-                )
-                parents = dict(zip(numbers, data.draw(drawn), strict=True))
-                bench.cache.reorder(parents)
-                expected = {child: list(expected[parents[child]]) for child in numbers}
-            elif action == "close":
-                bench.cache.close(sequence)
-                del expected[sequence]
-            elif action == "lose":
-                replace_boards(bench, data.draw(st.sampled_from([5, 64])))
-        except RequestError as error:
-            assert "exhausted" in str(error)
-            bench.cache.drop(sequence)
-    bench.stepper.flush()
-    for sequence, tokens in expected.items():
-        assert list(bench.cache.tokens(sequence)) == tokens
-        bench.cache.trim(sequence)
-        if bench.cache.free_pages or len(tokens) % 32:
-            assert sees(bench, sequence) == seen_by_rules(tokens, window)
-    used = {page for s in expected for page in held(bench.cache.pages(s))}
-    bench.stepper.flush()
-    assert bench.cache.free_pages == 24 - len(used) and bench.cache.free_slots == 128
+    check_random_calls(data, bench, lambda row_limit: replace_boards(bench, row_limit))

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from lora_host.errors import RequestError
+from lora_sdk.core.adoption import Adoption
 from lora_sdk.core.contents import Contents
 from lora_sdk.core.header_queue import Header, HeaderQueue
 from lora_sdk.core.kv_arrays import KvArrays
@@ -26,7 +27,9 @@ from lora_sdk.core.kv_sequence import (
 )
 from lora_sdk.core.kv_statistics import KvUse, PrefixCounts
 from lora_sdk.core.page_pool import PagePool
+from lora_sdk.core.page_tables import PageTables
 from lora_sdk.core.prefix_cache import PrefixCache
+from lora_sdk.core.reorder import reorder
 from lora_sdk.core.slot_pool import SlotPool
 from lora_sdk.core.step import KvOp
 
@@ -69,9 +72,11 @@ class KvCache:
         self._queue = HeaderQueue(max_ops)
         self._slots = SlotPool(max_scratch, self._queue)
         self._pool = PagePool(pages_for(max_scratch), page_count, self._queue)
+        self._tables = PageTables(self._pool, self._queue, pages_for(max_scratch))
+        self._open = self._tables.sequences
         self.losses = 0  # times that the boards have lost everything
-        self._mapped: dict[tuple[int, int], int]  # the boards' page of (sequence, tile)
         self.prefixes = PrefixCache(self._pool)
+        self._adoption = Adoption(self._tables, self._pool, self._queue, self.prefixes)
         self._forget()
 
     def reset(self) -> None:
@@ -101,7 +106,7 @@ class KvCache:
             )
         self._slots.returned(self._queue.leaving_slots)
         self._queue.clear()
-        self._renumber_pages(first + total)
+        self._tables.renumber(first + total)
         return [
             Contents(
                 number,
@@ -114,27 +119,9 @@ class KvCache:
             for number, one in self._open.items()
         ]
 
-    def _renumber_pages(self, end: int) -> None:
-        """Give pages in use the first numbers; what sequences share stays shared. Nothing is cached
-        until a sequence commits again."""
-        numbers = self._pool.renumber(end)
-        for sequence in self._open.values():
-            sequence.pages = [
-                RETURNED if page == RETURNED else numbers[page] for page in sequence.pages
-            ]
-            if sequence.digests is not None:
-                del sequence.digests[1:]
-        self._mapped = {
-            (number, tile): page
-            for number, sequence in self._open.items()
-            for tile, page in enumerate(sequence.pages)
-            if page != RETURNED
-        }
-
     def _forget(self) -> None:
         self._numbers = deque(range(self.max_sequences))
-        self._open: dict[int, KvSequence] = {}
-        self._mapped = {}
+        self._tables.clear()
         self._queue.clear()
         self._slots.clear()
         self._pool.clear()
@@ -149,11 +136,11 @@ class KvCache:
     @property
     def free_pages(self) -> int:
         """Pages that are neither in use nor reserved. Cached ones count: they are evicted."""
-        return self._pool.available - sum(s.reserved for s in self._open.values())
+        return self._tables.free_pages
 
     def use(self, prefixes: PrefixCounts, preempted: int) -> KvUse:
         """What the pages hold now."""
-        pool, reserved = self._pool, sum(s.reserved for s in list(self._open.values()))
+        pool, reserved = self._pool, self._tables.reserved
         held = pool.total - pool.available + reserved
         free = max(0, pool.free - reserved)
         cached = pool.total - held - free
@@ -165,7 +152,7 @@ class KvCache:
     @property
     def held_pages(self) -> int:
         """Pages that open sequences have or that are reserved for them."""
-        return self._pool.referenced + sum(s.reserved for s in self._open.values())
+        return self._pool.referenced + self._tables.reserved
 
     @property
     def free_sequences(self) -> int:
@@ -202,19 +189,19 @@ class KvCache:
 
     def length(self, sequence: int) -> int:
         """Committed positions of a sequence, queued commits included."""
-        return len(self._get(sequence).tokens)
+        return len(self._tables.get(sequence).tokens)
 
     def tokens(self, sequence: int, start: int = 0) -> tuple[int, ...]:
         """Tokens of the committed positions from `start` on."""
-        return tuple(self._get(sequence).tokens[start:])
+        return tuple(self._tables.get(sequence).tokens[start:])
 
     def pages(self, sequence: int) -> tuple[int, ...]:
         """Pages of a sequence in logical order, RETURNED for those that it has given back."""
-        return tuple(self._get(sequence).pages)
+        return tuple(self._tables.get(sequence).pages)
 
     def uncommitted(self, sequence: int) -> dict[int, Uncommitted]:
         """Rows of a sequence that are in scratch slots, by slot."""
-        return dict(self._get(sequence).rows)
+        return dict(self._tables.get(sequence).rows)
 
     # --- sequences ------------------------------------------------------------------------------
 
@@ -237,7 +224,7 @@ class KvCache:
 
     def close(self, sequence: int) -> None:
         """Give a sequence's pages and slots back."""
-        closing = self._get(sequence)
+        closing = self._tables.get(sequence)
         self._queue.add(KvOp.length(sequence, 0))
         self._queue.leaving_slots.extend(closing.rows)
         self.prefixes.note_partial(closing)
@@ -254,10 +241,10 @@ class KvCache:
         Full pages are shared; a partial last page is copied. `reserved` pages of the parent's
         reservation move to the child's. Uncommitted rows stay with the parent.
         """
-        parent = self._get(sequence)
+        parent = self._tables.get(sequence)
         moved = min(reserved, parent.reserved)
         if len(parent.tokens) % PAGE_POSITIONS and not moved and self.free_pages <= 0:
-            raise self._exhausted()
+            raise self._tables.exhausted()
         child = self.open()
         forked = self._open[child]
         parent.reserved -= moved
@@ -266,9 +253,9 @@ class KvCache:
         for page in parent.pages[:full]:
             if page != RETURNED:
                 self._pool.share(page)
-            self._append(child, page)
+            self._tables.append(child, page)
         if rest:
-            page = self._take_page(child)
+            page = self._tables.extend(child)
             self._queue.add(KvOp.copy(parent.pages[full], page, rest))
         forked.tokens, forked.vectors = list(parent.tokens), dict(parent.vectors)
         forked.digests = None if parent.digests is None else list(parent.digests)
@@ -285,59 +272,7 @@ class KvCache:
         Full pages are shared. A partial last page goes to one of its continuations and is copied
         for the others. Uncommitted rows of a sequence that changes are dropped. RequestError, with
         nothing changed, if there are too few pages for the copies."""
-        changed = {child: parent for child, parent in parents.items() if child != parent}
-        copied = self._copied(parents)
-        unreserved = sum(not self._get(child).reserved for child in copied)
-        if unreserved > max(0, self.free_pages) or len(copied) > self._pool.available:
-            raise self._exhausted()
-        continued = {}
-        for child, parent in changed.items():
-            source = self._get(parent)
-            tokens = source.tokens
-            pages = source.pages[: pages_for(len(tokens))]
-            if child in copied:
-                last, pages[-1] = pages[-1], self._reserved_page(child)
-                self._queue.add(KvOp.copy(last, pages[-1], len(tokens) % PAGE_POSITIONS))
-            for page in held(pages[: -1 if child in copied else None]):
-                self._pool.share(page)
-            digests = None if source.digests is None else list(source.digests)
-            continued[child] = KvSequence(
-                pages,
-                list(tokens),
-                digests=digests,
-                vectors=dict(source.vectors),
-                imported=source.imported,
-            )
-        for child, continuation in continued.items():
-            self._replace(child, continuation)
-
-    def _copied(self, parents: Mapping[int, int]) -> set[int]:
-        """The sequences that need a copy of their new parent's last page: it is partial, and the
-        parent itself or another of its continuations keeps it."""
-        kept = {sequence for sequence in parents.values() if parents.get(sequence) == sequence}
-        kept |= set(parents.values()) - set(parents)
-        copied = set()
-        for child, parent in parents.items():
-            if child == parent or not len(self._get(parent).tokens) % PAGE_POSITIONS:
-                continue
-            if parent in kept:
-                copied.add(child)
-            kept.add(parent)
-        return copied
-
-    def _replace(self, sequence: int, other: KvSequence) -> None:
-        """Give a sequence the content of another one, whose pages are referenced already."""
-        owner = self._open[sequence]
-        left, owner.pages = owner.pages, []
-        owner.tokens, owner.digests = other.tokens, other.digests
-        owner.vectors, owner.imported = other.vectors, other.imported
-        for page in other.pages:
-            self._append(sequence, page)
-        for page in reversed(held(left)):
-            self._pool.release(page)
-        self._queue.add(KvOp.length(sequence, len(owner.tokens)))
-        self._queue.leaving_slots.extend(owner.rows)
-        owner.rows.clear()
+        reorder(self._tables, self._pool, self._queue, parents)
 
     def grow(self, sequence: int, positions: int) -> None:
         """Extend the sequence's page table to `positions` positions."""
@@ -346,78 +281,36 @@ class KvCache:
                 f"sequence {sequence} would have {positions} positions, {positions - self.context} "
                 f"more than the context of {self.context}"
             )
-        while len(self._get(sequence).pages) < pages_for(positions):
-            self._take_page(sequence)
+        while len(self._tables.get(sequence).pages) < pages_for(positions):
+            self._tables.extend(sequence)
 
     def lacking(self, sequence: int, positions: int) -> int:
         """Pages that a sequence would need besides its own and reserved ones to hold so many
         committed positions."""
-        owner = self._get(sequence)
+        owner = self._tables.get(sequence)
         return max(0, pages_for(positions) - len(owner.pages) - owner.reserved)
 
     def room(self, sequence: int, evicted: int) -> int:
         """Positions that a sequence can still grow by, in its own pages and free ones, and in those
         of at most `evicted` cached pages."""
-        owner = self._get(sequence)
+        owner = self._tables.get(sequence)
         others = self.free_pages
         others = max(0, min(others, max(others - self._pool.cached, evicted)))
         return (len(owner.pages) + owner.reserved + others) * PAGE_POSITIONS - len(owner.tokens)
 
     def trim(self, sequence: int) -> None:
         """Free the pages beyond a sequence's committed positions: grown into but never written."""
-        owner = self._get(sequence)
+        owner = self._tables.get(sequence)
         while len(owner.pages) > pages_for(len(owner.tokens)):
             self._pool.give_back(owner.pages.pop())
 
-    def _take_page(self, sequence: int) -> int:
-        page = self._reserved_page(sequence)
-        self._append(sequence, page)
-        return page
-
     def reserve(self, sequence: int, pages: int) -> None:
         """Set aside pages until a sequence has `pages`, its own included."""
-        owner = self._get(sequence)
+        owner = self._tables.get(sequence)
         missing = pages - len(owner.pages) - owner.reserved
         if missing > max(0, self.free_pages):
-            raise self._exhausted()
+            raise self._tables.exhausted()
         owner.reserved += max(0, missing)
-
-    def _reserved_page(self, sequence: int) -> int:
-        """A page out of the sequence's reservation, else a free one."""
-        owner = self._open[sequence]
-        if owner.reserved:
-            owner.reserved -= 1
-        elif self.free_pages <= 0:
-            raise self._exhausted()
-        if not self._pool.available:  # the reserved ones are still leaving
-            raise self._exhausted()
-        return self._pool.take()
-
-    def _append(self, sequence: int, page: int) -> None:
-        """Map the sequence's next tile to a page. The boards are told if theirs differs. They read
-        nothing where a page was given back, but want a page of sequences there: any will do."""
-        pages = self._open[sequence].pages
-        at = (sequence, len(pages))
-        pages.append(page)
-        if page == RETURNED:
-            page = self._mapped.get(at, pages_for(self._slots.total))
-        if self._mapped.get(at) != page:
-            self._mapped[at] = page
-            self._queue.add(KvOp.table(*at, page))
-
-    def _exhausted(self) -> RequestError:
-        return RequestError(
-            f"KV pages are exhausted: {self.total_pages} of {PAGE_POSITIONS} positions are in use "
-            "or reserved; release a sequence or plan for fewer or shorter ones"
-        )
-
-    def _get(self, sequence: int) -> KvSequence:
-        try:
-            return self._open[sequence]
-        except KeyError:
-            raise RequestError(
-                f"sequence {sequence} is not open; open: {sorted(self._open) or 'none'}"
-            ) from None
 
     # --- cached pages ---------------------------------------------------------------------------
 
@@ -426,39 +319,11 @@ class KvCache:
 
         Full pages are shared. Of one more page that begins with the next tokens, these positions
         are copied. Returns the number of committed positions."""
-        owner = self._get(sequence)
-        for page in self.prefixes.pages(digests, tokens):
-            if not self._pool.is_referenced(page):
-                if owner.reserved:
-                    owner.reserved -= 1
-                elif self.free_pages <= 0:
-                    break
-            self._pool.share(page)
-            self._append(sequence, page)
-        count = len(owner.pages)
-        owner.digests = list(digests[: count + 1])
-        owner.tokens = list(tokens[: count * PAGE_POSITIONS])
-        self._adopt_partial(sequence, owner, tokens)
-        if owner.tokens:
-            self._queue.add(KvOp.length(sequence, len(owner.tokens)))
-        return len(owner.tokens)
-
-    def _adopt_partial(self, sequence: int, owner: KvSequence, tokens: Sequence[int]) -> None:
-        """Copy the positions of a cached page that continues the shared ones."""
-        start = len(owner.tokens)
-        source, count = self.prefixes.partial(owner, tokens)
-        spare = self.free_pages - self._pool.is_cached(source)  # it leaves until the next step
-        if not count or spare < (0 if owner.reserved else 1):
-            return
-        self._pool.share(source)  # not to be evicted for its copy
-        page = self._take_page(sequence)
-        self._pool.release(source)
-        self._queue.add(KvOp.copy(source, page, count))
-        owner.tokens.extend(tokens[start : start + count])
+        return self._adoption.adopt(sequence, digests, tokens)
 
     def limit_reserve(self, sequence: int, pages: int) -> None:
         """Give back what is reserved for a sequence beyond `pages` pages, its own included."""
-        owner = self._get(sequence)
+        owner = self._tables.get(sequence)
         owner.reserved = max(0, min(owner.reserved, pages - len(owner.pages)))
 
     # --- imported positions ---------------------------------------------------------------------
@@ -468,7 +333,7 @@ class KvCache:
 
         `kv`: the same in the boards' column order, to be written again after a recovery; None: rows
         of the tokens compute the same bytes."""
-        owner = self._get(sequence)
+        owner = self._tables.get(sequence)
         if owner.tokens or owner.rows or len(owner.pages) < pages_for(len(tokens)):
             raise RequestError(f"sequence {sequence} is not empty, or has too few pages")
         owner.tokens, owner.imported = list(tokens), kv
@@ -492,11 +357,11 @@ class KvCache:
 
     def add_row(self, sequence: int, slot: int, row: Uncommitted) -> None:
         """Record a row that a completed step has run."""
-        self._get(sequence).rows[slot] = row
+        self._tables.get(sequence).rows[slot] = row
 
     def commit(self, sequence: int, path: Sequence[int]) -> None:
         """Move a path of slots, root first, to the next logical positions; drop the other rows."""
-        owner = self._get(sequence)
+        owner = self._tables.get(sequence)
         start = len(owner.tokens)
         owner.check_path(sequence, path)
         self.grow(sequence, start + len(path))
@@ -518,7 +383,7 @@ class KvCache:
 
     def drop(self, sequence: int) -> None:
         """Drop every uncommitted row of a sequence."""
-        if self._get(sequence).rows:
+        if self._tables.get(sequence).rows:
             self.commit(sequence, ())
 
     def committed_elsewhere(
@@ -526,7 +391,7 @@ class KvCache:
     ) -> None:
         """Record positions that the boards committed themselves (the greedy loop). `beyond`: slots
         of rows that ran after them; these rows are dropped, committed or not."""
-        owner = self._get(sequence)
+        owner = self._tables.get(sequence)
         owner.tokens.extend(tokens)
         self._note(owner)
         if beyond:
