@@ -5,39 +5,45 @@ from __future__ import annotations
 import json
 from functools import cache
 from pathlib import Path
-from typing import Any
-
-from jsonschema import Draft202012Validator, ValidationError, validators
-from jsonschema.exceptions import best_match
+from typing import TYPE_CHECKING, Any
 
 from .errors import LoraError
 from .naming import did_you_mean
+from .schema_match import surely_valid
 from .yaml_file import read_yaml
+
+if TYPE_CHECKING:
+    from jsonschema import ValidationError
 
 
 def read_checked(path: Path, schema_path: Path, error: type[LoraError]) -> dict[str, Any]:
     """The file's content. Raises `error`, naming file and field, if it is missing, not YAML or not
     valid by the schema."""
     content = read_yaml(path, error)
-    fault = best_match(_validator(schema_path).iter_errors(content))
-    if fault is not None:
-        raise error(f"{path}: {_one_line(fault)}", usage=False)
+    if not surely_valid(_schema(schema_path), content):
+        fault = _fault(schema_path, content)
+        if fault is not None:
+            raise error(f"{path}: {_one_line(fault)}", usage=False)
     assert isinstance(content, dict)  # every schema here is of an object
     return content
 
 
-# JSON Schema takes 32.0 for an integer; what is read here counts things.
-_Validator = validators.extend(  # type: ignore[no-untyped-call]
-    Draft202012Validator,
-    type_checker=Draft202012Validator.TYPE_CHECKER.redefine(
-        "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
-    ),
-)
-
-
 @cache
-def _validator(schema_path: Path) -> Any:
-    return _Validator(json.loads(schema_path.read_text(encoding="utf-8")))
+def _schema(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _fault(schema_path: Path, content: object) -> ValidationError | None:
+    from jsonschema import Draft202012Validator, validators
+    from jsonschema.exceptions import best_match
+
+    # JSON Schema takes 32.0 for an integer; what is read here counts things.
+    counts = Draft202012Validator.TYPE_CHECKER.redefine(
+        "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
+    )
+    strict = validators.extend(Draft202012Validator, type_checker=counts)  # type: ignore[no-untyped-call]
+    fault: ValidationError | None = best_match(strict(_schema(schema_path)).iter_errors(content))
+    return fault
 
 
 def _one_line(fault: ValidationError) -> str:

@@ -17,6 +17,7 @@ import jsonschema
 import pytest
 from rich.console import Console
 
+from lora_host.schema_match import surely_valid
 from lora_sdk import Engine
 from lora_sdk.cli.top_view import view
 from lora_sdk.serve.settings import digest
@@ -39,6 +40,7 @@ def told(server: Served) -> dict[str, Any]:
     reply = server.get("/status", authorization=f"Bearer {KEY}")
     assert reply.status == 200
     jsonschema.validate(reply.body, SCHEMA)
+    assert surely_valid(SCHEMA, reply.body)
     assert isinstance(reply.body, dict)
     return reply.body
 

@@ -106,7 +106,7 @@ def test_lora_run_has_the_flags_of_the_description(owner: type, name: str) -> No
 
 def shared_flags() -> Iterator[tuple[str, str, click.Option]]:
     for name in SHARED:
-        module, attribute = COMMANDS[name].split(":")
+        module, attribute = COMMANDS[name].location.split(":")
         command = getattr(importlib.import_module(module), attribute)
         for field, found in command_flags(command).items():
             if field in options_of(EngineOptions):

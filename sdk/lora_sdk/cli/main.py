@@ -4,36 +4,67 @@ from __future__ import annotations
 
 import importlib
 import sys
+from typing import NamedTuple
 
 import click
 
 from lora_sdk import __version__
 from lora_sdk.cli.outcome import run_command
 
+
+class Entry(NamedTuple):
+    """A command, which is imported on first use, and what `lora --help` says of it."""
+
+    location: str
+    summary: str
+
+
 COMMANDS = {
-    "bench": "lora_sdk.cli.bench:bench",
-    "chat": "lora_sdk.cli.chat:chat",
-    "doctor": "lora_sdk.cli.doctor:doctor",
-    "dse": "lora_sdk.cli.dse:dse",
-    "eval": "lora_sdk.cli.eval:evaluate",
-    "inspect": "lora_sdk.cli.inspect:inspect",
-    "links": "lora_sdk.cli.links:links",
-    "list": "lora_sdk.cli.list:list_boards",
-    "load": "lora_sdk.cli.load:load_command",
-    "model": "lora_sdk.cli.model:model",
-    "overlay": "lora_sdk.cli.overlay:overlay",
-    "plan": "lora_sdk.cli.plan:plan",
-    "plot": "lora_sdk.cli.plot:plot",
-    "program": "lora_sdk.cli.program:program",
-    "quantize": "lora_sdk.cli.quantize:quantize",
-    "reset": "lora_sdk.cli.reset:reset",
-    "serve": "lora_sdk.cli.serve:serve",
-    "spec": "lora_sdk.cli.spec:spec",
-    "synth": "lora_sdk.cli.synth:synth",
-    "top": "lora_sdk.cli.top:top",
-    "validate": "lora_sdk.cli.validate:validate",
+    "bench": Entry(
+        "lora_sdk.cli.bench:bench", "measure decoding, prefill, loading and this machine's memory"
+    ),
+    "chat": Entry("lora_sdk.cli.chat:chat", "talk to a model that has a chat template"),
+    "doctor": Entry(
+        "lora_sdk.cli.doctor:doctor", "check drivers, runtimes, rights, device nodes and limits"
+    ),
+    "dse": Entry("lora_sdk.cli.dse:dse", "search the design with the lowest modelled latency"),
+    "eval": Entry("lora_sdk.cli.eval:evaluate", "bits per byte and perplexity of a text"),
+    "inspect": Entry(
+        "lora_sdk.cli.inspect:inspect",
+        "kernels and banks of a container, or tensors of a GGUF model",
+    ),
+    "links": Entry("lora_sdk.cli.links:links", "the links' registers"),
+    "list": Entry(
+        "lora_sdk.cli.list:list_boards", "the boards of this computer; --watch: sensors and holders"
+    ),
+    "load": Entry("lora_sdk.cli.load:load_command", "measure a running server under load"),
+    "model": Entry(
+        "lora_sdk.cli.model:model", "modelled time of a design: a token, a request, a fleet"
+    ),
+    "overlay": Entry("lora_sdk.cli.overlay:overlay", "generate files from an overlay's manifest"),
+    "plan": Entry(
+        "lora_sdk.cli.plan:plan", "the placement of a model in the boards' banks: does it fit?"
+    ),
+    "plot": Entry("lora_sdk.cli.plot:plot", "draw times, scaling, the roofline or speculation"),
+    "program": Entry(
+        "lora_sdk.cli.program:program", "load an overlay on boards and check that it runs there"
+    ),
+    "quantize": Entry(
+        "lora_sdk.cli.quantize:quantize", "write a model with weights of 8 or 4 bits"
+    ),
+    "reset": Entry("lora_sdk.cli.reset:reset", "reset boards, load the overlay and check them"),
+    "serve": Entry("lora_sdk.cli.serve:serve", "serve a model through OpenAI's HTTP protocol"),
+    "spec": Entry(
+        "lora_sdk.cli.spec:spec", "trees and verification lengths of speculative decoding"
+    ),
+    "synth": Entry("lora_sdk.cli.synth:synth", "write a model folder with random weights"),
+    "top": Entry(
+        "lora_sdk.cli.top:top", "boards, rows, queue and tokens a second of a running server"
+    ),
+    "validate": Entry(
+        "lora_sdk.cli.validate:validate", "test each bank, every cable, each unit, and all together"
+    ),
 }
-"""Name of a command -> its location. It is imported on first use."""
 
 
 class LazyGroup(click.Group):
@@ -45,10 +76,15 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module, attribute = COMMANDS[cmd_name].split(":")
+        module, attribute = COMMANDS[cmd_name].location.split(":")
         command = getattr(importlib.import_module(module), attribute)
         assert isinstance(command, click.Command)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of --help, without an import of the commands."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.summary) for name, entry in sorted(COMMANDS.items())])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

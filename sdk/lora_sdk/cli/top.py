@@ -7,18 +7,20 @@ import time
 from collections.abc import Iterator
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 import click
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import best_match
 
 from lora_host.errors import RequestError, TransportError
+from lora_host.schema_match import surely_valid
 from lora_sdk.serve.settings import key_lines
 from lora_sdk.serve.status_schema import SCHEMA
+
+if TYPE_CHECKING:
+    from jsonschema import ValidationError
 
 EPILOG = """\b
 Examples:
@@ -95,7 +97,7 @@ def _ask(request: Request) -> dict[str, Any]:
         ) from None
     except (ValueError, RecursionError):
         found = None
-    problem = best_match(Draft202012Validator(SCHEMA).iter_errors(found))
+    problem = None if surely_valid(SCHEMA, found) else _problem(found)
     if problem is not None:
         raise TransportError(
             f"{request.full_url} is not the status of a lora serve: "
@@ -103,3 +105,11 @@ def _ask(request: Request) -> dict[str, Any]:
         )
     assert isinstance(found, dict)
     return found
+
+
+def _problem(found: object) -> ValidationError | None:
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import best_match
+
+    problem: ValidationError | None = best_match(Draft202012Validator(SCHEMA).iter_errors(found))
+    return problem

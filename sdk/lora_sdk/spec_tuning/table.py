@@ -16,6 +16,7 @@ from typing import Any
 
 from lora_host.errors import RequestError
 from lora_host.regular_file import read_regular
+from lora_host.schema_match import surely_valid
 from lora_sdk.spec.opening import PROPOSERS, SpeculationOptions
 from lora_sdk.spec.tree_shape import TreeShape
 from lora_sdk.spec_tuning.machine_name import this_machine
@@ -163,6 +164,8 @@ def _no_number(name: str) -> float:
 
 
 def _check(path: Path, value: object) -> None:
+    if surely_valid(SCHEMA, value):
+        return
     from jsonschema import Draft202012Validator
     from jsonschema.exceptions import best_match
 
