@@ -95,9 +95,8 @@ def inject(engine: Engine, board: int, *fault: int, until_reset: bool = True) ->
     """A fault of a board; one that a reset heals, unless `until_reset` is False."""
     emulated = engine.cluster.emulated
     assert emulated is not None
-    emulated.fault(board, *fault)
-    if until_reset:
-        emulated.fault(board, abi.FAULT_UNTIL_RESET)
+    kind, *rest = fault
+    emulated.fault(board, kind | abi.FAULT_UNTIL_RESET * until_reset, *rest)
 
 
 class Disturbed:

@@ -58,7 +58,6 @@ static int set_fault(struct emu_board *board, uint32_t kind, uint32_t a, uint32_
     case LORA_FAULT_FIRMWARE_DEAD: board->firmware_dead = true; return LORA_OK;
     case LORA_FAULT_MISFILE: board->router.misfile = true; return LORA_OK;
     case LORA_FAULT_BOARD_LOST: board->lost = true; return LORA_OK;
-    case LORA_FAULT_UNTIL_RESET: board->until_reset = true; return LORA_OK;
     default: return LORA_ERR_ARGUMENT;
     }
 }
@@ -69,7 +68,8 @@ int lora_emu_fault(uint32_t cluster, uint32_t board, uint32_t kind, uint32_t a, 
     if (!found) return LORA_ERR_ARGUMENT;
     int status = LORA_ERR_ARGUMENT;
     if (board < found->boards) {
-        status = set_fault(&found->board[board], kind, a, b, c);
+        status = set_fault(&found->board[board], kind & ~(uint32_t)LORA_FAULT_UNTIL_RESET, a, b, c);
+        if (!status && (kind & LORA_FAULT_UNTIL_RESET)) found->board[board].until_reset = true;
         for (uint32_t p = 0; p < LORA_PORTS; p++) emu_port_refresh(&found->board[board].ports[p]);
         for (uint32_t i = 0; i < found->boards; i++) emu_wake(&found->board[i]);
     }

@@ -245,8 +245,8 @@ static void check_runs(void) {
 static void check_loss(struct bench *bench) {
     struct lora_failure failure;
     uint32_t crc;
-    CHECK(lora_emu_fault(bench->id, 0, LORA_FAULT_DONE_LOST, 0, 0, 0) == LORA_OK);
-    CHECK(lora_emu_fault(bench->id, 0, LORA_FAULT_UNTIL_RESET, 0, 0, 0) == LORA_OK);
+    CHECK(lora_emu_fault(bench->id, 0, LORA_FAULT_DONE_LOST | LORA_FAULT_UNTIL_RESET, 0, 0, 0) ==
+          LORA_OK);
     CHECK(lora_cluster_checksum(bench->cluster, 0, CONTROL_BANK, 0, 64, &crc, NULL) ==
           LORA_ERR_TIMEOUT);
     CHECK(lora_cluster_reset(bench->cluster, NULL) == LORA_OK);

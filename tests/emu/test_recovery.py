@@ -84,8 +84,7 @@ def test_a_draft_models_board_recovers_or_is_done_without(folders: Folders, prop
         emulated = board.opened.cluster.emulated
 
         def fail() -> None:
-            emulated.fault(0, abi.FAULT_UNIT_STUCK, abi.UNIT_VFU)
-            emulated.fault(0, abi.FAULT_UNTIL_RESET)
+            emulated.fault(0, abi.FAULT_UNIT_STUCK | abi.FAULT_UNTIL_RESET, abi.UNIT_VFU)
 
         with Disturbed(engine, {5: fail}):
             assert texts(engine, mixed(1)) == want
@@ -171,6 +170,47 @@ def test_a_fault_that_stays_leaves_its_board_out(folders: Folders) -> None:
         (record,) = engine.recoveries
         assert record.left_out == ("board 2 (emu:u280)",) and engine.cluster.size == 2
         assert {entry.serial for entry in engine.cluster.entries} == {1, 2}
+
+
+def test_faults_during_a_recovery_leave_no_board_out(
+    folders: Folders, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each board fails twice, one after the other; then one that was well does not come back from
+    the other's reset. The log names every failure."""
+    want = undisturbed(folders, 1)
+    with opened(folders, 2) as engine:
+        runner, cluster = engine._loaded.runner, engine.cluster
+        restore, program = runner.restore, cluster._program
+        turns = iter((1, 0, 1))
+
+        def disturbed_restore() -> int:
+            for board in turns:
+                inject(engine, board, abi.FAULT_DONE_LOST)
+                break
+            return restore()
+
+        def disturbed_program(_: int) -> None:
+            monkeypatch.setattr(cluster, "_program", program)
+            inject(engine, 1, abi.FAULT_BOARD_LOST, until_reset=False)
+            try:
+                program(1)
+            finally:
+                inject(engine, 1, abi.FAULT_NONE)
+
+        with caplog.at_level(logging.WARNING), monkeypatch.context() as patch:
+            patch.setattr(runner, "restore", disturbed_restore)
+            with Disturbed(engine, {3: lambda: inject(engine, 0, abi.FAULT_DONE_LOST)}):
+                assert texts(engine, mixed(1)) == want
+        monkeypatch.setattr(cluster, "_program", disturbed_program)
+        with Disturbed(engine, {3: lambda: inject(engine, 0, abi.FAULT_DONE_LOST)}):
+            assert texts(engine, mixed(1)) == want
+        assert not any(one.left_out for one in engine.recoveries)
+        causes = [one.cause.split("; then ") for one in engine.recoveries]
+        assert [[cause[:7] for cause in one] for one in causes] == [
+            ["board 0", "board 1", "board 0", "board 1"],
+            ["board 0", "board 1"],
+        ]
+        assert causes[0][3] in caplog.text
 
 
 def test_a_cable_that_stays_down_leaves_all_boards_in(folders: Folders) -> None:
@@ -310,8 +350,7 @@ def test_a_v80_that_hangs_is_recovered_through_its_daemon(
         monkeypatch.setenv("LORA_VRTD_SOCKET", str(server.socket))
 
         def fail() -> None:
-            for fault in (abi.FAULT_DONE_LOST, abi.FAULT_UNTIL_RESET):
-                server.command(f"fault 1 {fault} 0 0 0")
+            server.command(f"fault 1 {abi.FAULT_DONE_LOST | abi.FAULT_UNTIL_RESET} 0 0 0")
 
         with opened(folders, None, devices=server.uris) as engine, Disturbed(engine, {3: fail}):
             assert texts(engine, mixed(1)) == want

@@ -37,7 +37,7 @@ enum lora_emu_fault_kind {
     LORA_FAULT_MISFILE = 9,         /* the router files received blocks under the source's neighbour
                                        (source ^ 1): what the identity tests must notice */
     LORA_FAULT_BOARD_LOST = 10, /* the board has left the bus: no access succeeds, links are down */
-    LORA_FAULT_UNTIL_RESET = 11 /* all faults of the board end at its next reset */
+    LORA_FAULT_UNTIL_RESET = 0x100 /* added to a kind: the board's faults end at its next reset */
 };
 
 struct lora_trace_record { /* 40 bytes: one command of one step */

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +27,7 @@ from lora_host.errors import (
 from lora_sdk.core.kv_transfer import KvTransfer
 from lora_sdk.core.opening import replan
 from lora_sdk.core.replay import Replay
-from lora_sdk.core.survivors import Survivors, blamed
+from lora_sdk.core.survivors import Lost, Survivors, blamed
 from lora_sdk.plan.partition import BOARD_COUNTS
 
 if TYPE_CHECKING:
@@ -38,7 +38,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("lora_sdk.recovery")
 
-IN_PLACE = 2  # recoveries in place without a step in between, before something is left out
+# Recoveries in place without a step in between, before something is left out: after failures that
+# name the same board or cable, and after any.
+IN_PLACE = 2
+IN_PLACE_OF_ANY = 4
 KEPT = 64  # records
 
 # Refusals of what the host sent, and its own cancellation: a reset would not help.
@@ -54,7 +57,8 @@ def may_be_recovered(error: LoraError) -> bool:
 
 @dataclass(frozen=True)
 class Recovered:
-    """One recovery. `left_out`: the boards and cables that are not used any more. `weight_bytes`:
+    """One recovery. `cause`: the failure, and those of attempts at recovery that came after it.
+    `left_out`: the boards and cables that are not used any more. `weight_bytes`:
     of the weights that were loaded, of `total_bytes` placed. `rows`: computed again. `seconds`:
     measured."""
 
@@ -94,7 +98,7 @@ class Recovery:
         self._stepper = stepper
         self._survivors: Survivors | None = None
         self._progress = -1  # the stepper's at the last recovery
-        self._attempts = 0
+        self._failures: Counter[Lost | None] = Counter()
         self._incomplete = False  # a recovery began and did not end
         self.ended: LoraError | None = None  # what every later failure ends with
 
@@ -107,22 +111,26 @@ class Recovery:
         began = time.monotonic()
         self._incomplete = True
         if self._stepper.progress != self._progress:
-            self._attempts = 0
+            self._failures.clear()
         left_out: list[str] = []
-        loaded, rows = self._until_restored(error, left_out)
+        causes = [str(error)]
+        loaded, rows = self._until_restored(error, left_out, causes)
         self._incomplete = False
         self._progress = self._stepper.progress
         total = sum(board.placed_bytes for board in self._opened.plan.boards)
         seconds = time.monotonic() - began
         size = self._opened.plan.size
-        record = Recovered(str(error), tuple(left_out), size, loaded, total, rows, seconds)
+        cause = "; then ".join(causes)
+        record = Recovered(cause, tuple(left_out), size, loaded, total, rows, seconds)
         self.records.append(record)
         self.count += 1
         _log.warning("%s", record)
         return True
 
-    def _until_restored(self, error: LoraError, left_out: list[str]) -> tuple[int, int]:
-        """Attempt by attempt; each failure says what the next one does."""
+    def _until_restored(
+        self, error: LoraError, left_out: list[str], causes: list[str]
+    ) -> tuple[int, int]:
+        """Attempt by attempt; each failure says what the next one does, and joins `causes`."""
         try:
             while True:
                 try:
@@ -132,17 +140,21 @@ class Recovery:
                         self.ended = type(again)(str(again), failure=again.failure)
                         raise
                     error = again
+                    if str(error) != causes[-1]:
+                        causes.append(str(error))
         finally:
             del error  # its traceback refers to this frame
 
     def _attempt(self, error: LoraError, left_out: list[str]) -> tuple[int, int]:
         """Bring boards and sequences back once. Returns bytes of weights loaded, rows run."""
-        self._attempts += 1
+        lost = blamed(error)
+        self._failures[lost] += 1
+        again = self._failures[lost] > IN_PLACE or self._failures.total() > IN_PLACE_OF_ANY
         closed = self._opened.cluster.closed
-        if self._attempts > IN_PLACE or (closed and blamed(error)):
+        if again or (closed and lost):
             left_out.append(self._leave_out(error))
-            self._attempts = 0
-        loaded = self._elsewhere(error, left_out) if left_out or closed else self._in_place()
+            self._failures.clear()
+        loaded = self._elsewhere(error, left_out) if left_out or closed else self._in_place(error)
         self.on_boards()
         replay = Replay(
             self._stepper.replay_step,
@@ -154,11 +166,14 @@ class Recovery:
         replay.run(self._cache.lose(self._opened.plan.page_count))
         return loaded, replay.rows
 
-    def _in_place(self) -> int:
+    def _in_place(self, error: LoraError) -> int:
+        """Reset all boards. The one that had failed gets no second try where it does not come
+        back; another one may have failed meanwhile by itself, and gets one."""
         try:
             self._opened.cluster.reset()
-        except LoraError:
-            self._attempts = IN_PLACE  # it did not come back: no second try
+        except LoraError as again:
+            if blamed(again) == blamed(error):
+                self._failures[blamed(again)] = IN_PLACE
             raise
         return self._opened.runner.restore()
 

@@ -30,7 +30,7 @@ def blamed(error: LoraError) -> Lost | None:
     assert failure.port is not None
     assert failure.peer_board is not None and failure.peer_port is not None
     ends = (failure.board, failure.port), (failure.peer_board, failure.peer_port)
-    return Lost(cable=ends)
+    return Lost(cable=(min(ends), max(ends)))
 
 
 class Survivors:
