@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from lora_sdk.core.results import Delta, Output, Result, Verified
     from lora_sdk.core.step import Row, StepResult
     from lora_sdk.core.verify import Tree
+    from lora_sdk.dispatch.fleet import Fleet
     from lora_sdk.engine.engine import Engine
     from lora_sdk.model.demo import demo_model_path
     from lora_sdk.sampling import BeamSearchParams, SamplingParams
@@ -51,6 +52,7 @@ _HOMES = {
     ),
     "lora_sdk.model.demo": ("demo_model_path",),
     "lora_sdk.engine.engine": ("Engine",),
+    "lora_sdk.dispatch.fleet": ("Fleet",),
     "lora_sdk.core.kv_arrays": ("KvArrays",),
     "lora_sdk.core.results": ("Output", "Delta", "Result", "Verified"),
     "lora_sdk.sampling": ("BeamSearchParams", "SamplingParams"),
@@ -65,6 +67,7 @@ __all__ = [
     "CommandError",
     "Delta",
     "Engine",
+    "Fleet",
     "HangError",
     "KvArrays",
     "LinkError",

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ from lora_host import abi
 from lora_host.errors import AdapterError, LoraError
 from lora_host.naming import did_you_mean
 from lora_sdk.adapters.image import Image, slot_image
-from lora_sdk.adapters.weights import AdapterWeights, load_adapter_weights
+from lora_sdk.adapters.weights import AdapterWeights, content_digest, load_adapter_weights
 
 if TYPE_CHECKING:
     from lora_host.cluster import Cluster
@@ -48,7 +47,7 @@ class _Loaded:
     note: str
     weights: AdapterWeights  # for another number of boards
     images: list[Image]  # by rank of the board
-    digest: bytes  # SHA-256 of the images
+    digest: bytes  # of its weights
     slot: int | None = None
     users: int = 0
     last_use: int = 0  # value of the use counter
@@ -94,11 +93,14 @@ class AdapterSlots:
             )
         note = self._sharding(name, weights)
         images = [slot_image(weights, self._plan, board, name) for board in self._plan.boards]
-        digest = sha256()
-        for image in images:
-            digest.update(image.data)
         self._loaded[name] = _Loaded(
-            weights.path, weights.rank, weights.blocks, note, weights, images, digest.digest()
+            weights.path,
+            weights.rank,
+            weights.blocks,
+            note,
+            weights,
+            images,
+            content_digest(weights),
         )
         return self.info(name)
 
@@ -145,7 +147,7 @@ class AdapterSlots:
         return [self.info(name) for name in sorted(self._loaded)]
 
     def digest(self, name: str) -> bytes:
-        """SHA-256 of what the adapter changes: of its images for the boards."""
+        """SHA-256 of what the adapter changes."""
         return self._get(name).digest
 
     def weights(self, name: str) -> AdapterWeights:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -77,6 +78,18 @@ class AdapterWeights:
         """FP16 bytes of all factors, as stored in the folder."""
         modules = {id(t.module): t.module for t in self.targets.values()}
         return sum(module.a.nbytes + module.b.nbytes for module in modules.values())
+
+
+def content_digest(weights: AdapterWeights) -> bytes:
+    """SHA-256 of all that the adapter changes, on any number of boards."""
+    digest = sha256()
+    for name in sorted(weights.targets):
+        target, module = weights.targets[name], weights.targets[name].module
+        shape = (target.first, target.count, target.order, module.a.shape, module.b.shape)
+        digest.update(ascii((name, *shape, module.a_blocks, module.b_blocks)).encode())
+        for array in (module.scale, module.a, module.b):
+            digest.update(array.tobytes())
+    return digest.digest()
 
 
 def load_adapter_weights(

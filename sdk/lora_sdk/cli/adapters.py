@@ -15,6 +15,7 @@ from lora_sdk.cli.flags import flags
 from lora_sdk.core.options import EngineOptions
 
 if TYPE_CHECKING:
+    from lora_sdk.dispatch.fleet import Fleet
     from lora_sdk.engine.engine import Engine
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -64,7 +65,7 @@ def default_adapter(found: Sequence[NamedAdapter]) -> Mapping[str, object]:
     return {"adapter": found[0].name} if found else {}
 
 
-def load_adapters(engine: Engine, found: Sequence[NamedAdapter]) -> list[str]:
+def load_adapters(engine: Engine | Fleet, found: Sequence[NamedAdapter]) -> list[str]:
     """Load all adapters. Returns remarks on their sharding, one line each."""
     infos = [engine.load_adapter(one.name, one.path, one.scale) for one in found]
     return [f"adapter {info.name}: {info.note}" for info in infos if info.note]

@@ -5,16 +5,26 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from lora_host.errors import LoraError
 from lora_sdk.cli.prompts import BatchLine
 
 if TYPE_CHECKING:
-    from lora_sdk.cli.statistics import Statistics
     from lora_sdk.core.results import Result
+    from lora_sdk.dispatch.fleet import Fleet
     from lora_sdk.engine.engine import Engine
     from lora_sdk.engine.submission import Prompt
+
+
+class Counts(Protocol):
+    """What counts the results of a batch."""
+
+    def add(self, result: Result) -> None:
+        """A request is finished."""
+
+    def described(self, result: Result) -> dict[str, Any]:
+        """A result for JSON."""
 
 
 class Batch:
@@ -40,7 +50,7 @@ class Batch:
             if line.error is not None:
                 self._fail(index, line.error)
 
-    def run(self, engine: Engine, statistics: Statistics) -> None:
+    def run(self, engine: Engine | Fleet, statistics: Counts) -> None:
         """Run the lines, after `refuse`. A line that fails gets an entry with its error; the others
         go on."""
         prompts = self._prompts(engine)
@@ -71,7 +81,7 @@ class Batch:
                 f" is line {self._lines[first].number}: {self._errors[first]}"
             )
 
-    def _prompts(self, engine: Engine) -> dict[int, Prompt]:
+    def _prompts(self, engine: Engine | Fleet) -> dict[int, Prompt]:
         prompts: dict[int, Prompt] = {}
         for index, line in enumerate(self._lines):
             if line.error is not None:
@@ -93,7 +103,7 @@ class Batch:
             self._following += 1
 
 
-def _chat(engine: Engine, line: BatchLine) -> list[int]:
+def _chat(engine: Engine | Fleet, line: BatchLine) -> list[int]:
     assert line.messages is not None  # a line has a prompt, messages or an error
     return engine.chat_tokens(line.messages)
 

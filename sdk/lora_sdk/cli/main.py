@@ -29,6 +29,9 @@ COMMANDS = {
     ),
     "dse": Entry("lora_sdk.cli.dse:dse", "search the design with the lowest modelled latency"),
     "eval": Entry("lora_sdk.cli.eval:evaluate", "bits per byte and perplexity of a text"),
+    "fleet": Entry(
+        "lora_sdk.cli.fleet:fleet_command", "prompts on workers, their new tokens on clusters"
+    ),
     "inspect": Entry(
         "lora_sdk.cli.inspect:inspect",
         "kernels and banks of a container, or tensors of a GGUF model",

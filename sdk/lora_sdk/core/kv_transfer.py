@@ -44,7 +44,7 @@ class KvTransfer:
                 continue
             own = _of_heads(kv, board.share.kv_heads)
             for at, count in _consecutive(pages, _chunk_pages(board.kv)):
-                blocks = pack(board.kv, _of_pages(own, at, count), layers)
+                blocks = pack(board.kv, of_pages(own, at, count), layers)
                 written += self._write_pages(board, pages[at], layers, blocks)
         return written
 
@@ -139,7 +139,8 @@ def _of_heads(kv: KvArrays, heads: range) -> KvArrays:
     return _sliced(kv, (slice(None), slice(heads.start, heads.stop)))
 
 
-def _of_pages(kv: KvArrays, first: int, count: int) -> KvArrays:
+def of_pages(kv: KvArrays, first: int, count: int) -> KvArrays:
+    """The positions of `count` pages from page `first` on."""
     positions = slice(first * PAGE_POSITIONS, (first + count) * PAGE_POSITIONS)
     return _sliced(kv, (slice(None), slice(None), positions))
 

@@ -23,14 +23,16 @@ from lora_sdk.core.speculation_statistics import SpeculationStatistics
 from lora_sdk.core.stepper import Stepper
 from lora_sdk.engine.adapter_api import AdapterApi
 from lora_sdk.engine.board_loop import BoardLoop
+from lora_sdk.engine.carried import CarriedSource
 from lora_sdk.engine.chat_api import ChatApi
 from lora_sdk.engine.ends import Ends, OnError, OnResult
 from lora_sdk.engine.forward import forward
 from lora_sdk.engine.generator import Generator
 from lora_sdk.engine.greedy import GreedyLoop
 from lora_sdk.engine.kv_api import KvApi
-from lora_sdk.engine.kv_source import OwnPrefill
+from lora_sdk.engine.kv_source import KvSource, OwnPrefill
 from lora_sdk.engine.prefix_source import PrefixSource
+from lora_sdk.engine.request_api import RequestApi
 from lora_sdk.engine.requests import OnDelta, Request
 from lora_sdk.engine.submission import (
     Prompt,
@@ -71,6 +73,7 @@ class Engine:
         check_worker(options)
         options = _with_taps(options)
         self.model_path = options.folder
+        self._options = options
         self._loaded = open_model(options)
         plan, runner = self._loaded.plan, self._loaded.runner
         self._adapters = AdapterSlots(self._loaded.cluster, plan)
@@ -110,7 +113,7 @@ class Engine:
             greedy,
             self._adapters,
             self._speculation,
-            self._workers or self._prefixes,
+            self._source(),
         )
         self._requests = RequestMaker(
             self.config,
@@ -119,11 +122,14 @@ class Engine:
             self._adapters.check,
             "fast" if options.prefill_is_fast else None,
         )
-        lock = self._generator.lock
+        lock, transfer = self._generator.lock, KvTransfer(self._loaded)
         self._adapter_api = AdapterApi(lock, self._adapters)
         self._chat_api = ChatApi(self)
         self._token_api = TokenApi(
             lock, self._cache, self._stepper, self._adapters, plan, self._requests
+        )
+        self.requests = RequestApi(
+            self._requests, self._generator, self._cache, self._stepper, transfer, self._adapters
         )
         self._kv_api = KvApi(lock, self._cache, self._stepper, self._adapters, self._loaded)
         self._closed = False
@@ -138,6 +144,10 @@ class Engine:
         kind = "fp16" if quantization is None else quantization.kv
         least = 0.0 if options.prefill is None else LEAST_CACHED
         return PrefixSource(self._cache, kind, self._adapters.digest, least)
+
+    def _source(self) -> KvSource:
+        inner = self._workers or self._prefixes or OwnPrefill(self._cache)
+        return CarriedSource(inner, self._cache, KvTransfer(self._loaded))
 
     def _worker_source(self, options: EngineOptions) -> WorkerSource | None:
         """None: every prompt is computed by the boards."""
@@ -189,6 +199,18 @@ class Engine:
     def cluster(self) -> Cluster:
         """The opened boards."""
         return self._loaded.cluster
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
+    @property
+    def movable(self) -> bool:
+        """Whether its requests may go on in another engine of the model: K and V are the boards'
+        own, and no draft takes hidden states of the prompt."""
+        hidden = self._speculation is not None and self._speculation.wants_hidden
+        return not hidden and not self._options.prefill_is_fast
 
     @property
     def context(self) -> int:

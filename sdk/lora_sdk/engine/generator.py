@@ -21,6 +21,7 @@ from lora_sdk.engine.turns import Turns, Waiter
 if TYPE_CHECKING:
     from lora_sdk.adapters.slots import AdapterSlots
     from lora_sdk.engine.kv_source import KvSource
+    from lora_sdk.engine.scheduler import Track
     from lora_sdk.spec.loop import Speculation
 
 
@@ -68,6 +69,7 @@ class Generator:
         """Queue a request. It takes part from the next step on. Does not wait."""
         if self._closed:
             raise RequestError("the engine is closed; open another one")
+        request.home = self
         self._inbox.append(request)
 
     def wait(self, requests: Sequence[Request]) -> None:
@@ -98,6 +100,16 @@ class Generator:
             self._take_inbox()
             for request in requests:
                 self._loop.remove(request)
+
+    def tracks(self, request: Request) -> list[Track]:
+        """The running sequences of a request. The caller holds the lock."""
+        self._take_inbox()
+        return self._loop.tracks(request)
+
+    def give_up(self, request: Request) -> None:
+        """Remove a request that will run elsewhere. The caller holds the lock."""
+        self._loop.remove(request)
+        request.home = None
 
     def adopt(self, request: Request) -> None:
         """Submit a request for which no thread waits. A background thread runs the steps if no
@@ -152,8 +164,8 @@ class Generator:
                 self._work.set()
 
     def _is_deserted(self) -> bool:
-        """Whether every adopted request has ended."""
-        while self._adopted and self._adopted[0].ended:
+        """Whether every adopted request has ended or is another engine's."""
+        while self._adopted and (self._adopted[0].ended or self._adopted[0].home is not self):
             self._adopted.popleft()
         return self._closed or not self._adopted
 

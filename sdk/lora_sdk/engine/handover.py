@@ -40,7 +40,7 @@ class Handover:
             self._write(self.job.parts.popleft())
         if not finished or self.job.parts:
             return None
-        if self.job.error is not None or self.job.logits is None:
+        if self.job.error is not None or (self.job.logits is None and not self.job.resumed):
             return False
         kept = None if self._kept is None else joined_layers([part.kv for part in self._kept])
         self._cache.begin(self._sequence, self.job.tokens, kept)

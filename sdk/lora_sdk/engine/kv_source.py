@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from lora_sdk.core.kv_arrays import KvArrays
 from lora_sdk.core.kvcache import KvCache
 
 
@@ -18,7 +19,8 @@ class NewSequence:
 
     `pages`: those that it holds or reserves in total. `salt`: sequences with different ones share
     nothing. `recompute`: every token must be computed, because its row's results are wanted.
-    `firm`: it may not run out of pages."""
+    `firm`: it may not run out of pages. `kv`: of all tokens but the last, in the boards' column
+    order, with the boards' own bytes; None if they are to be found or computed."""
 
     tokens: Sequence[int]
     pages: int
@@ -26,6 +28,7 @@ class NewSequence:
     salt: str | None = None
     recompute: bool = False
     firm: bool = False
+    kv: KvArrays | None = None
 
 
 class KvSource(Protocol):

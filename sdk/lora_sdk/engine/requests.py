@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from lora_sdk.core.results import Delta, Output, Result, Timing
 from lora_sdk.core.speculation_statistics import SpeculationStatistics
@@ -12,6 +13,9 @@ from lora_sdk.sampling import Sampler, SamplingParams
 from lora_sdk.sampling.beam_search import BeamSearch
 from lora_sdk.sampling.logprobs import PositionLogprobs
 from lora_sdk.text.streaming import TextStream
+
+if TYPE_CHECKING:
+    from lora_sdk.engine.carried import Carried
 
 OnDelta = Callable[[Delta], object]
 """Receives the deltas of a request; returning True cancels it."""
@@ -118,8 +122,11 @@ class Request:
     speculation: SpeculationStatistics | None = None  # counts, if the engine speculates
     search: BeamSearch | None = None
     cached_tokens: int | None = None  # of its prompt; None until it has started
-
     prefill: str | None = None  # the result's label
+    on_first_token: Callable[[], None] | None = None
+    rescue: Callable[[BaseException], bool] | None = None  # whether others go on after a failure
+    home: object | None = None  # the generator that runs it
+    carried: Carried | None = None  # what it brought along from another engine
 
     def note_cached(self, count: int) -> None:
         """Its prompt's first `count` tokens are not computed, at its first start."""
@@ -141,14 +148,25 @@ class Request:
             self.first_token = time.monotonic()
             if self.params.prompt_logprobs is not None:
                 delta = replace(delta, prompt_logprobs=tuple(self.prompt_logprobs))
+            if self.on_first_token is not None:
+                self.on_first_token()
         if self.on_delta is not None and self.on_delta(delta) is True:
             self.cancel()
         if delta.finish_reason is not None and self.done:
             self._end()
 
+    def end_cancelled(self) -> None:
+        """End its unfinished samples with their output so far."""
+        for sample in self.samples:
+            if sample.finish_reason is None:
+                try:
+                    self.deliver(sample.cancel())
+                except BaseException as error:  # a callback's
+                    self.fail(error)
+
     def fail(self, error: BaseException) -> None:
-        """End the request with an error, unless it has ended."""
-        if not self.ended:
+        """End the request with an error, unless it has ended or goes on elsewhere."""
+        if not self.ended and not (self.rescue is not None and self.rescue(error)):
             self.error = error
             self._end()
 

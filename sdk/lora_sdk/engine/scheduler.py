@@ -28,6 +28,7 @@ from lora_sdk.engine.requests import Request, Sample, positions_of
 
 if TYPE_CHECKING:
     from lora_sdk.adapters.slots import AdapterSlots
+    from lora_sdk.core.kv_arrays import KvArrays
     from lora_sdk.core.verify import Tree
     from lora_sdk.spec.loop import SequenceDraft
 
@@ -36,12 +37,13 @@ if TYPE_CHECKING:
 class Group:
     """Samples of one request that share one prefill: of its prompt, and of the tokens emitted by a
     sample that was preempted. `arrival` orders requests. `weights`: digest of the adapter that
-    computed those tokens."""
+    computed those tokens. `kv`: of all those tokens but the last, brought from another engine."""
 
     request: Request
     samples: list[Sample]
     arrival: int
     weights: bytes | None = None
+    kv: KvArrays | None = None
 
     @cached_property
     def tokens(self) -> list[int]:
@@ -81,6 +83,7 @@ class Group:
             params.cache_salt,
             recompute=params.prompt_logprobs is not None and unknown > 0,
             firm=request.search is not None,
+            kv=self.kv,
         )
 
 
@@ -193,10 +196,7 @@ class Scheduler:
                     "beams or a larger max_sequences"
                 )
         self._arrivals += 1
-        groups = [
-            Group(request, samples[i : i + size], self._arrivals)
-            for i in range(0, len(samples), size)
-        ]
+        groups = self._groups(request, samples)
         for group in groups:
             if group.pages() > self._cache.total_pages:
                 raise RequestError(
@@ -204,6 +204,17 @@ class Scheduler:
                     f"the boards have {self._cache.total_pages}; lower max_tokens, n or beam_width"
                 )
         self._waiting.extend(groups)
+
+    def _groups(self, request: Request, samples: list[Sample]) -> list[Group]:
+        """Samples of a new request share a prefill; those that come with tokens do not."""
+        if request.carried is None:
+            size = self._cache.max_sequences
+            shared = [samples[i : i + size] for i in range(0, len(samples), size)]
+            return [Group(request, part, self._arrivals) for part in shared]
+        left = [sample for sample in samples if sample.finish_reason is None]
+        weights, kv = request.carried.weights, request.carried.kv
+        request.carried = None
+        return [Group(request, [sample], self._arrivals, weights, kv) for sample in left]
 
     def drop_cancelled(self) -> list[Request]:
         """Remove cancelled requests, running or waiting, and return them."""

@@ -65,6 +65,10 @@ class StepLoop:
         """Remove a request, running or waiting."""
         self._scheduler.remove(request)
 
+    def tracks(self, request: Request) -> list[Track]:
+        """The running sequences of a request."""
+        return [track for track in self._scheduler.running if track.request is request]
+
     def fail_all(self, error: BaseException) -> None:
         """End every request with an error."""
         for request in self._scheduler.abandon():
@@ -104,12 +108,7 @@ class StepLoop:
     def _cancel(self) -> None:
         """Cancelled requests end before anything else runs."""
         for request in self._scheduler.drop_cancelled():
-            self._cancel_samples(request)
-
-    def _cancel_samples(self, request: Request) -> None:
-        for sample in request.samples:
-            if sample.finish_reason is None:
-                self._deliver(request, sample.cancel())
+            request.end_cancelled()
 
     def _admit(self) -> None:
         self._scheduler.admit()
@@ -299,7 +298,7 @@ class StepLoop:
             for token in beam.tokens:
                 self._deliver(request, sample.accept(token))
                 if request.cancelled and not request.ended:
-                    self._cancel_samples(request)
+                    request.end_cancelled()
                 if request.ended:
                     return
 

@@ -53,10 +53,20 @@ class FleetModel:
         return sum(known) if len(known) == len(prices) else None
 
 
+def read_content(path: Path) -> dict[str, Any]:
+    """The file by its schema. RequestError names a field that is wrong."""
+    return read_checked(path, _SCHEMA, RequestError)
+
+
 def read_fleet(path: Path) -> FleetModel:
     """The file's fleet. RequestError names a field that is wrong, and what is not known."""
-    content = read_checked(path, _SCHEMA, RequestError)
+    content = read_content(path)
+    _require(content, path, "the file", "model", "load")
     config = find_config(content["model"])
+    for index, entry in enumerate(content.get("workers", ())):
+        _require(entry, path, f"workers.{index}", "gpu")
+    for index, entry in enumerate(content.get("clusters", ())):
+        _require(entry, path, f"clusters.{index}", "design")
     workers = [
         Worker(gpu(entry["gpu"]), config)
         for entry in content.get("workers", ())
@@ -73,6 +83,12 @@ def read_fleet(path: Path) -> FleetModel:
     load = Load(**content["load"])
     _check(path, config, load)
     return FleetModel(content["model"], config, tuple(workers), tuple(clusters), load, rate * 1e9)
+
+
+def _require(entry: dict[str, Any], path: Path, where: str, *names: str) -> None:
+    for name in names:
+        if name not in entry:
+            raise RequestError(f"{path}: {where} has no {name!r}, which the model of a fleet needs")
 
 
 def _cluster(entry: dict[str, Any], config: ModelConfig) -> Cluster:

@@ -56,6 +56,7 @@ class Job:
     logits: NDArray[np.float32] | None = None
     error: Exception | None = None
     done: bool = False
+    resumed: bool = False  # after these tokens comes one that is known: no logits
 
 
 class Computer(Protocol):

@@ -1,0 +1,194 @@
+"""Fleet: engines of one model behind one queue."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from lora_host.errors import RequestError
+from lora_sdk.core.results import Result
+from lora_sdk.dispatch.dispatcher import Dispatcher, FleetUse
+from lora_sdk.dispatch.place import Kind, Place
+from lora_sdk.engine.ends import Ends, OnError, OnResult
+from lora_sdk.engine.requests import OnDelta, Request
+from lora_sdk.engine.submission import Prompt, params_of, prompts_of
+from lora_sdk.fleet.policy import Policy
+from lora_sdk.sampling import SamplingParams
+
+if TYPE_CHECKING:
+    from lora_sdk.adapters.slots import AdapterInfo
+    from lora_sdk.engine.engine import Engine
+    from lora_sdk.text.chat import Message
+    from lora_sdk.text.tokenizer import Tokenizer
+
+
+class Fleet:
+    """Workers compute prompts, clusters new tokens; both are engines of one model.
+
+    A request goes to the worker that has room, and with its K and V to the next idle cluster. Until
+    there is one the worker goes on with it. Without workers, clusters compute prompts themselves.
+    If an engine fails, its requests go on elsewhere. The tokens are those of any one engine.
+    """
+
+    def __init__(
+        self,
+        workers: Sequence[Engine],
+        clusters: Sequence[Engine],
+        *,
+        cluster_room: int | Sequence[int] = 1,
+        policy: Policy | None = None,
+    ) -> None:
+        """The fleet closes the engines. `cluster_room`: requests that a cluster runs at once, one
+        number for all or one each. RequestError: no engine, or engines that differ in what decides
+        the tokens."""
+        engines = [*workers, *clusters]
+        _check(engines)
+        rooms = [cluster_room] * len(clusters) if isinstance(cluster_room, int) else cluster_room
+        if len(rooms) != len(clusters) or any(room < 1 for room in rooms):
+            raise RequestError(
+                f"cluster_room is {cluster_room} for {len(clusters)} clusters; expected 1 or "
+                "more each"
+            )
+        self._workers = [
+            _place("worker", index, engine, engine.plan.max_sequences)
+            for index, engine in enumerate(workers)
+        ]
+        self._clusters = [
+            _place("cluster", index, engine, min(room, engine.plan.max_sequences))
+            for index, (engine, room) in enumerate(zip(clusters, rooms, strict=True))
+        ]
+        self._dispatcher = Dispatcher(self._workers, self._clusters, policy or Policy())
+        self._stack = ExitStack()
+        for engine in engines:
+            self._stack.callback(engine.close)
+        self._stack.callback(self._dispatcher.close)
+
+    @classmethod
+    def open(cls, path: str | Path, **options: Any) -> Fleet:
+        """The fleet of a `fleet.yaml` (docs/fleet.md). `options`: those of every Engine.
+        RequestError names a field that is wrong; errors of opening an engine pass through."""
+        from lora_sdk.dispatch.description import open_fleet
+
+        workers, clusters, rooms = open_fleet(Path(path), options)
+        return cls(workers, clusters, cluster_room=rooms)
+
+    def __enter__(self) -> Fleet:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all requests and release all boards. Calling it again does nothing."""
+        self._stack.close()
+
+    @property
+    def use(self) -> FleetUse:
+        """Counts of all requests so far."""
+        return self._dispatcher.use
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """Workers, then clusters."""
+        return (*self._workers, *self._clusters)
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The model's tokenizer. ModelError if it has none."""
+        return self._first.tokenizer
+
+    def chat_tokens(self, messages: Sequence[Message]) -> list[int]:
+        """As Engine.chat_tokens."""
+        return self._first.chat_tokens(messages)
+
+    def generate(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        params: SamplingParams | Sequence[SamplingParams] | None = None,
+        on_delta: OnDelta | None = None,
+        on_result: OnResult | None = None,
+        on_error: OnError | None = None,
+        **fields: Any,
+    ) -> Result | list[Result]:
+        """As Engine.generate. Callbacks run in the threads of the engines."""
+        several, single = prompts_of(prompts)
+        each = params_of(params, fields, len(several))
+        if on_delta is not None and not single:
+            raise RequestError("on_delta takes a single prompt")
+        if on_error is not None and single:
+            raise RequestError("on_error takes several prompts; a single one raises its error")
+        ends = Ends(on_result, on_error)
+        for index, (prompt, one) in enumerate(zip(several, each, strict=True)):
+            named = None if single or on_error is not None else index  # in messages
+            ends.add(index, partial(self._first.requests.make, prompt, one, on_delta, named))
+        self.run(ends.requests)
+        results = ends.results()
+        return results[0] if single else results
+
+    def run(self, requests: Sequence[Request]) -> None:
+        """Run requests of `Engine.requests.make`, and return once they have ended. If this is
+        interrupted they are cancelled."""
+        ended = threading.Semaphore(0)
+        self._dispatcher.submit(requests, ended.release)
+        try:
+            for _ in requests:
+                ended.acquire()
+        finally:
+            for request in requests:
+                request.cancel()  # those that have not ended
+            self._dispatcher.wake()
+
+    def load_adapter(self, name: str, path: str | Path, scale: float = 1.0) -> AdapterInfo:
+        """Read a PEFT folder as `name` into the host memory of every engine. Returns what the first
+        says of it. AdapterError: as for Engine.load_adapter; then no engine has it."""
+        loaded: list[Engine] = []
+        infos: list[AdapterInfo] = []
+        try:
+            for place in self.places:
+                infos.append(place.engine.load_adapter(name, path, scale))
+                loaded.append(place.engine)
+        except BaseException:
+            for engine in loaded:
+                engine.unload_adapter(name)
+            raise
+        return infos[0]
+
+    @property
+    def _first(self) -> Engine:
+        return self.places[0].engine
+
+
+def _place(kind: Kind, index: int, engine: Engine, room: int) -> Place:
+    return Place(f"{kind} {index}", kind, engine, room)
+
+
+def _check(engines: Sequence[Engine]) -> None:
+    if not engines:
+        raise RequestError("a fleet has no engines; expected a worker or a cluster at least")
+    first = engines[0]
+    for engine in engines:
+        if engine.model_path.resolve() != first.model_path.resolve():
+            raise RequestError(
+                f"a fleet has engines of {first.model_path} and of {engine.model_path}; expected "
+                "one model"
+            )
+        if engine.context != first.context or engine.config != first.config:
+            raise RequestError(
+                f"engines of a fleet have contexts of {first.context} and {engine.context}, or "
+                "different KV caches; open all with the same context and kv"
+            )
+        if not engine.movable:
+            raise RequestError(
+                "an engine of a fleet has an eagle3 draft, which needs hidden states of the "
+                "prompt, or prefill_mode 'fast', whose K and V are not the boards'; open it without"
+            )

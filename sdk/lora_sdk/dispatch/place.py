@@ -1,0 +1,80 @@
+"""Where requests run: one engine of a fleet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from lora_host.errors import AdapterError, LoraError, ModelError, RequestError
+
+if TYPE_CHECKING:
+    from lora_sdk.engine.engine import Engine
+    from lora_sdk.engine.requests import Request
+
+Kind = Literal["worker", "cluster"]
+
+
+@dataclass(eq=False)  # compared by identity
+class Ticket:
+    """A request of a fleet. `arrival` orders them. `on_end` is called once it has ended and left
+    its engine. `place`: where it runs, None while it waits. `held`: a worker has computed its
+    prompt."""
+
+    request: Request
+    arrival: int
+    on_end: Callable[[], None]
+    place: Place | None = None
+    held: bool = False
+
+    @property
+    def movable(self) -> bool:
+        """Whether it may be prefilled in one place and decoded in another: one sample, no beams."""
+        request = self.request
+        left = sum(sample.finish_reason is None for sample in request.samples)
+        return left == 1 and len(request.samples) == 1 and request.search is None
+
+
+@dataclass(eq=False)
+class Place:
+    """An engine, and what runs there. `room`: requests at once. `failure`: why it takes no more.
+    `begun`, `taken`, `ended`: requests that began here, came from elsewhere, ended here."""
+
+    name: str
+    kind: Kind
+    engine: Engine
+    room: int
+    tickets: list[Ticket] = field(default_factory=list)
+    failure: BaseException | None = None
+    begun: int = 0
+    taken: int = 0
+    ended: int = 0
+
+    @property
+    def free(self) -> int:
+        """How many more requests it takes now."""
+        return 0 if self.failure is not None else max(0, self.room - len(self.tickets))
+
+    def start(self, ticket: Ticket) -> None:
+        """Run a request. It fails if the engine is closed."""
+        ticket.place, ticket.held = self, False
+        self.tickets.append(ticket)
+        if ticket.request.started is None:
+            self.begun += 1
+        else:
+            self.taken += 1
+        try:
+            self.engine.requests.start(ticket.request)
+        except RequestError as error:  # the engine is closed
+            ticket.request.fail(error)
+
+    def leave(self, ticket: Ticket) -> None:
+        """The request does not run here any more."""
+        self.tickets.remove(ticket)
+        ticket.place, ticket.held = None, False
+
+    def is_cause(self, error: BaseException) -> bool:
+        """Whether the engine failed, and not the request itself."""
+        if isinstance(error, RequestError):
+            return self.engine.closed
+        return isinstance(error, LoraError) and not isinstance(error, (AdapterError, ModelError))
