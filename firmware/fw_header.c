@@ -75,30 +75,65 @@ static uint32_t kv_block_lines(const struct lora_list *list) {
     return list->head_dim / 2u + (list->kv_type == LORA_KV_INT8_HEADS);
 }
 
-/* The KV pool: block j of all pages, striped over the banks one by one. */
-static uint32_t check_pool(struct fw *fw, const struct lora_list *list) {
+struct pool { /* KV pages striped over banks block by block */
+    uint32_t bank_first, bank_count, line, pages;
+};
+
+/* Pages are written while a step runs: not over the tables, nor over what the control bank holds
+ * of the firmware and the list. */
+static uint32_t check_pool_range(struct fw *fw, const struct fw_list *entry, uint32_t bank,
+                                 uint32_t line, uint64_t bytes) {
+    const struct lora_list *list = &entry->header;
+    uint64_t table_bytes = (uint64_t)list->max_sequences * fw_table_row_bytes(list);
+    uint64_t list_bytes = sizeof *list + (uint64_t)list->command_count * FW_COMMAND_BYTES;
+    int clash = bank == list->table_bank &&
+                fw_overlap(lines(line), bytes, lines(list->table_line), table_bytes);
+    if (fw_check_range(fw, bank, lines(line), bytes) == FW_FAILED) return FW_FAILED;
+    if (bank == fw->control_bank)
+        clash |= lines(line) < LORA_CONTROL_PAGE ||
+                 fw_overlap(lines(line), bytes, entry->offset, list_bytes) ||
+                 fw_overlap(lines(line), bytes, list->results_offset, list->results_bytes);
+    if (!clash) return FW_MORE;
+    fw->error.bank = bank;
+    fw->error.offset = lines(list->table_line);
+    return fw_fail(fw, LORA_ERR_ADDRESS, list->table_line, line);
+}
+
+static uint32_t check_pool(struct fw *fw, const struct fw_list *entry, struct pool pool) {
+    const struct lora_list *list = &entry->header;
     uint32_t blocks = (uint32_t)list->kv_layers * list->kv_heads * 2;
-    uint32_t stride = blocks | 1;
-    uint64_t last = (uint64_t)(list->page_count - 1) * stride + blocks - 1;
+    uint64_t last = (uint64_t)(pool.pages - 1) * (blocks | 1) + blocks - 1;
     uint32_t block_bytes = kv_block_lines(list) * LORA_LINE_BYTES;
-    uint32_t banks = list->kv_bank_count;
     if (blocks == 0) return FW_MORE;
     if (last > FW_NONE - 1) return fw_fail(fw, LORA_ERR_SIZE, FW_NONE, FW_NONE - 1);
-    if (within(fw, banks, 1, LORA_MAX_BANKS) == FW_FAILED) return FW_FAILED;
-    for (uint32_t i = 0; i < banks && i <= last; i++) {
-        uint64_t rounds = ((uint32_t)last - i) / banks + 1;
-        uint32_t bank = (uint32_t)list->kv_bank_first + i;
-        uint64_t bytes = rounds * block_bytes;
-        if (fw_check_range(fw, bank, lines(list->kv_line), bytes) == FW_FAILED) return FW_FAILED;
-        if (bank == list->table_bank &&
-            fw_overlap(lines(list->kv_line), bytes, lines(list->table_line),
-                       (uint64_t)list->max_sequences * fw_table_row_bytes(list))) {
-            fw->error.bank = bank;
-            fw->error.offset = lines(list->table_line);
-            return fw_fail(fw, LORA_ERR_ADDRESS, list->table_line, list->kv_line);
-        }
+    if (within(fw, pool.bank_count, 1, LORA_MAX_BANKS) == FW_FAILED) return FW_FAILED;
+    for (uint32_t i = 0; i < pool.bank_count && i <= last; i++) {
+        uint64_t rounds = ((uint32_t)last - i) / pool.bank_count + 1;
+        if (check_pool_range(fw, entry, pool.bank_first + i, pool.line, rounds * block_bytes) ==
+            FW_FAILED)
+            return FW_FAILED;
     }
     return FW_MORE;
+}
+
+/* Pages of the weights' banks, those of the scratch slots at least, and of the banks that take the
+ * others. */
+static uint32_t check_pools(struct fw *fw, const struct fw_list *entry) {
+    const struct lora_list *list = &entry->header;
+    uint32_t pages = list->page_count;
+    if (list->kv_spill_bank_count == 0)
+        return check_pool(
+            fw, entry,
+            (struct pool){list->kv_bank_first, list->kv_bank_count, list->kv_line, pages});
+    if (within(fw, list->kv_spill_page, fw_scratch_pages(list), pages - 1) == FW_FAILED)
+        return FW_FAILED;
+    const struct pool pools[] = {
+        {list->kv_bank_first, list->kv_bank_count, list->kv_line, list->kv_spill_page},
+        {list->kv_spill_bank_first, list->kv_spill_bank_count, list->kv_spill_line,
+         pages - list->kv_spill_page},
+    };
+    if (check_pool(fw, entry, pools[0]) == FW_FAILED) return FW_FAILED;
+    return check_pool(fw, entry, pools[1]);
 }
 
 /* Results and page table are written while a step runs: they may touch neither the first page nor
@@ -139,7 +174,7 @@ uint32_t fw_check_header(struct fw *fw, const struct fw_list *entry) {
     }
     if (check_sizes(fw, list) == FW_FAILED || check_ports(fw, list) == FW_FAILED ||
         check_kv_type(fw, list) == FW_FAILED || check_ranges(fw, entry) == FW_FAILED ||
-        check_pool(fw, list) == FW_FAILED)
+        check_pools(fw, entry) == FW_FAILED)
         return FW_FAILED;
     return fw_check_adapter_slots(fw, list);
 }

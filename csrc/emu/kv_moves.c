@@ -21,32 +21,28 @@ struct kv {
     const struct lora_list *list;
     uint32_t width;       /* bytes of a value */
     uint32_t value_bytes; /* of a block; its scales follow */
-    uint32_t block_lines;
     bool scaled;
 };
 
 static bool kv_open(struct kv *kv, const struct emu_board *board, const struct lora_list *list) {
     uint32_t banks = (uint32_t)list->kv_bank_first + list->kv_bank_count;
+    uint32_t spill = (uint32_t)list->kv_spill_bank_first + list->kv_spill_bank_count;
     kv->pool = board->cluster->pool;
     kv->memory = &board->memory;
     kv->list = list;
     kv->width = kv_element_bytes(list);
     kv->value_bytes = kv_value_bytes(list);
-    kv->block_lines = kv_block_lines(list);
     kv->scaled = list->kv_type == LORA_KV_INT8_HEADS;
-    return list->kv_bank_count > 0 && banks <= EMU_BANKS && list->head_dim > 0 &&
-           kv_type_right(list);
+    return list->kv_bank_count > 0 && banks <= EMU_BANKS && spill <= EMU_BANKS &&
+           list->head_dim > 0 && kv_type_right(list);
 }
 
 static uint8_t *block_at(const struct kv *kv, uint32_t page, uint32_t layer, uint32_t head,
                          uint32_t v) {
     const struct lora_list *list = kv->list;
     if (page >= list->page_count) return NULL;
-    uint64_t block = kv_block_number(list, page, layer, head, v);
-    uint32_t bank = list->kv_bank_first + (uint32_t)(block % list->kv_bank_count);
-    uint64_t line = list->kv_line + block / list->kv_bank_count * kv->block_lines;
-    return emu_memory_at(kv->memory, bank, line * LORA_LINE_BYTES,
-                         (uint64_t)kv->block_lines * LORA_LINE_BYTES);
+    struct kv_place place = kv_block_place(list, page, layer, head, v);
+    return emu_memory_at(kv->memory, place.bank, place.offset, place.bytes);
 }
 
 static bool slot_position(const struct lora_list *list, uint32_t slot, struct kv_position *found) {

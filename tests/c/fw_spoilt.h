@@ -56,6 +56,20 @@ SPOIL(pool_no_arena, h->kv_bank_first = 3)
 SPOIL(pool_no_banks, h->kv_bank_count = 0)
 SPOIL(pool_beyond, h->kv_line = BANK_BYTES / 64 - 16)
 SPOIL(pool_overflow, (h->page_count = 0x10000, h->kv_layers = 4096, h->kv_heads = 4096))
+SPOIL(spill_in_scratch, (h->kv_spill_bank_count = 1, h->kv_spill_page = 1, h->kv_spill_line = 1024))
+SPOIL(spill_no_pages, (h->kv_spill_bank_count = 1, h->kv_spill_page = 20, h->kv_spill_line = 1024))
+SPOIL(spill_no_arena,
+      (h->kv_spill_bank_count = 1, h->kv_spill_bank_first = 9, h->kv_spill_page = 10))
+SPOIL(spill_beyond, (h->kv_spill_bank_count = 1, h->kv_spill_bank_first = 2, h->kv_spill_page = 10,
+                     h->kv_spill_line = BANK_BYTES / 64 - 16))
+SPOIL(spill_on_table, (h->kv_spill_bank_count = 1, h->kv_spill_bank_first = CONTROL,
+                       h->kv_spill_page = 19, h->kv_spill_line = TABLE_AT / 64))
+SPOIL(spill_on_results, (h->kv_spill_bank_count = 1, h->kv_spill_bank_first = CONTROL,
+                         h->kv_spill_page = 19, h->kv_spill_line = RESULTS_AT / 64))
+SPOIL(spill_on_list, (h->kv_spill_bank_count = 1, h->kv_spill_bank_first = CONTROL,
+                      h->kv_spill_page = 19, h->kv_spill_line = LIST_AT / 64))
+SPOIL(spill_page_zero, (h->kv_spill_bank_count = 1, h->kv_spill_bank_first = CONTROL,
+                        h->kv_spill_page = 19, h->kv_spill_line = 0))
 SPOIL(taps_many, h->taps = LORA_MAX_TAPS + 1)
 SPOIL(vocabulary_none, h->vocabulary = 0)
 
@@ -186,6 +200,14 @@ static const struct spoilt spoilt[] = {
     {"pool without arena", pool_no_arena, LORA_ERR_ADDRESS, HEADER},
     {"pool without banks", pool_no_banks, LORA_ERR_SIZE, HEADER},
     {"pool beyond", pool_beyond, LORA_ERR_ADDRESS, HEADER},
+    {"spilled scratch pages", spill_in_scratch, LORA_ERR_SIZE, HEADER},
+    {"no spilled pages", spill_no_pages, LORA_ERR_SIZE, HEADER},
+    {"spilled pages without arena", spill_no_arena, LORA_ERR_ADDRESS, HEADER},
+    {"spilled pages beyond", spill_beyond, LORA_ERR_ADDRESS, HEADER},
+    {"spilled pages on the tables", spill_on_table, LORA_ERR_ADDRESS, HEADER},
+    {"spilled pages on the results", spill_on_results, LORA_ERR_ADDRESS, HEADER},
+    {"spilled pages on the list", spill_on_list, LORA_ERR_ADDRESS, HEADER},
+    {"spilled pages on the first page", spill_page_zero, LORA_ERR_ADDRESS, HEADER},
     {"pool of 2^41 blocks", pool_overflow, LORA_ERR_SIZE, HEADER},
     {"taps", taps_many, LORA_ERR_SIZE, HEADER},
     {"vocabulary", vocabulary_none, LORA_ERR_SIZE, HEADER},

@@ -9,6 +9,8 @@
 #define BANKS 3
 #define FIRST_BANK 4
 #define KV_LINE 128
+#define SPILL_PAGE 5 /* this page and the next one lie in DDR */
+#define SPILL_LINE 2048
 #define STRIDE 256
 #define OPS_OFFSET 0x2000
 #define PATH_OFFSET 0x3000
@@ -28,7 +30,7 @@ static struct fixture open_fixture(void) {
     f.board = test_inside(&f.cluster, 0);
     for (uint32_t b = 0; b < BANKS; b++)
         test_reserve(&f.cluster, 0, FIRST_BANK + b, KV_LINE * 64, 1u << 20);
-    test_reserve(&f.cluster, 0, TEST_DDR, 0, 1u << 16);
+    test_reserve(&f.cluster, 0, TEST_DDR, 0, 1u << 20);
     f.list = (struct lora_list){.max_scratch = 40,
                                 .max_sequences = 3,
                                 .max_tiles = 40,
@@ -42,6 +44,10 @@ static struct fixture open_fixture(void) {
                                 .kv_heads = HEADS,
                                 .head_dim = HEAD_DIM,
                                 .kv_line = KV_LINE,
+                                .kv_spill_page = SPILL_PAGE,
+                                .kv_spill_line = SPILL_LINE,
+                                .kv_spill_bank_first = TEST_DDR,
+                                .kv_spill_bank_count = 1,
                                 .kv_type = kv_type};
     f.state = (struct lora_step_state){
         .size = sizeof f.state, .kv_ops_offset = OPS_OFFSET, .path_offset = PATH_OFFSET};
@@ -51,9 +57,10 @@ static struct fixture open_fixture(void) {
 static uint8_t *block(struct fixture *f, uint32_t page, uint32_t layer, uint32_t head, uint32_t v) {
     static const uint32_t lines[] = {HEAD_DIM, HEAD_DIM / 2, HEAD_DIM / 2 + 1};
     uint32_t page_stride = (LAYERS * HEADS * 2) | 1;
-    uint32_t j = page * page_stride + (layer * HEADS + head) * 2 + v;
-    uint64_t line = KV_LINE + (uint64_t)(j / BANKS) * lines[kv_type];
-    return f->board->memory.base[FIRST_BANK + j % BANKS] + line * 64;
+    uint32_t spilled = page >= SPILL_PAGE, banks = spilled ? 1 : BANKS;
+    uint32_t j = (page - spilled * SPILL_PAGE) * page_stride + (layer * HEADS + head) * 2 + v;
+    uint64_t line = (spilled ? SPILL_LINE : KV_LINE) + (uint64_t)(j / banks) * lines[kv_type];
+    return f->board->memory.base[(spilled ? TEST_DDR : FIRST_BANK) + j % banks] + line * 64;
 }
 
 static uint32_t halves(void) { return kv_type == LORA_KV_FP16; }

@@ -135,12 +135,14 @@ static void test_matrix_extent(void) {
     }
 }
 
-/* The same for the KV pool. */
-static void test_pool_extent(void) {
+static uint32_t high_banks(const uint32_t high[2]) { return high[1] > 0 ? 2 : 1; }
+
+/* The same for the KV pool; `spilled`: for the pages of other banks, in bank 4 and 5. */
+static void check_pool_extent(uint32_t spilled) {
     for (uint32_t round = 0; round < 40; round++) {
         struct test_list list = list_new();
         struct lora_list *h = &list.header;
-        uint32_t stride, blocks, high[2] = {0, 0};
+        uint32_t stride, blocks, high[2] = {0, 0}, first = 2 + 2 * spilled;
         h->page_count = 3 + next_random() % 10;
         h->kv_bank_first = 2;
         h->kv_bank_count = (uint8_t)(1 + next_random() % 2);
@@ -153,14 +155,28 @@ static void test_pool_extent(void) {
                 uint32_t end = h->kv_line + j / h->kv_bank_count * 16u + 16;
                 if (end > high[bank]) high[bank] = end;
             }
-        for (uint32_t cut = 0; cut <= h->kv_bank_count; cut++) {
+        if (spilled) {
+            h->kv_spill_bank_first = 4;
+            h->kv_spill_bank_count = h->kv_bank_count;
+            h->kv_spill_line = h->kv_line;
+            h->kv_spill_page = 5;
+            h->page_count += 5;
+            h->kv_line = KV_LINE;
+        }
+        for (uint32_t cut = 0; cut <= high_banks(high); cut++) {
             board_open();
-            for (uint32_t b = 0; b < h->kv_bank_count; b++)
-                set_arena(2 + b, 2 + b, 6400, (high[b] - 100 - (cut == b + 1)) * 64ull);
+            for (uint32_t b = 0; b < high_banks(high); b++)
+                set_arena(first + spilled + b, first + b, 6400,
+                          (high[b] - 100 - (cut == b + 1)) * 64ull);
             CHECK_EQUAL(list_register(&list), cut == 0 ? LORA_OK : LORA_ERR_ADDRESS);
             board_close();
         }
     }
+}
+
+static void test_pool_extent(void) {
+    check_pool_extent(0);
+    check_pool_extent(1);
 }
 
 /* Resealed rubbish in one word of a command or header: never an access outside of an arena (the

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -40,15 +41,16 @@ def ranges(found: BoardPlan, control_bank: int) -> Iterator[tuple[int, int, int,
         yield table.bank, table.offset, table.offset + table.placed_bytes, table.name
     kv, control = found.kv, found.control
     lines = {"fp16": kv.head_dim, "int8": kv.head_dim // 2, "int8-heads": kv.head_dim // 2 + 1}
-    kv_lines = lines[kv.kind]
+    kv_lines, stride = lines[kv.kind], kv.layers * kv.heads * 2 | 1
     for page in range(kv.pages):
         for block in range(kv.layers * kv.heads * 2):
             bank, offset = kv.address(
                 page, block // 2 // kv.heads, block // 2 % kv.heads, block % 2
             )
-            number = page * (kv.layers * kv.heads * 2 | 1) + block
-            assert bank == kv.bank_first + number % kv.bank_count
-            assert offset == (kv.line + number // kv.bank_count * kv_lines) * 64
+            pool: Any = kv if kv.spill is None or page < kv.spill.first_page else kv.spill
+            number = (page - (0 if pool is kv else pool.first_page)) * stride + block
+            assert bank == pool.bank_first + number % pool.bank_count
+            assert offset == (pool.line + number // pool.bank_count * kv_lines) * 64
             yield bank, offset, offset + kv_lines * 64, f"kv page {page} block {block}"
     yield control_bank, 0, abi.CONTROL_PAGE, "firmware's page"
     yield control_bank, control.block_offset, control.block_offset + control.block_bytes, "block"
@@ -57,11 +59,15 @@ def ranges(found: BoardPlan, control_bank: int) -> Iterator[tuple[int, int, int,
     yield control_bank, control.results_offset, end, "results"
 
 
-@pytest.mark.parametrize("merge", [1, 4])
+@pytest.mark.parametrize(("merge", "hbm"), [(1, None), (4, None), (1, 12_000)])
 @pytest.mark.parametrize("boards", [1, 2, 4, 8])
 @pytest.mark.parametrize("config", MODELS.values(), ids=MODELS)
-def test_nothing_overlaps_and_everything_is_reserved(config, boards: int, merge: int) -> None:
-    found = plan(config, boards, merge=merge, sequences=3)
+def test_nothing_overlaps_and_everything_is_reserved(
+    config, boards: int, merge: int, hbm: int | None
+) -> None:
+    """With little HBM some pages lie in DDR."""
+    found = plan(config, boards, hbm=hbm, merge=merge, sequences=3)
+    assert (found.boards[0].kv.spilled_pages > 0) == (hbm is not None)
     for one in found.boards:
         placed = sorted(ranges(one, found.overlay.control_bank))
         for (bank, _, end, name), (other, start, _, next_name) in pairwise(placed):
@@ -140,18 +146,20 @@ LONG = replace(LLAMA, positions=8192)
 
 def test_default_context_is_the_models_or_what_fits() -> None:
     assert plan().context == 256
-    small = plan(LONG, 1, hbm=150_000)
+    small = plan(LONG, 1, hbm=150_000, ddr=625_000)
     assert not small.boards[0].spilled and 2048 <= small.context < 8192
     assert small.context == small.context_limit and small.max_sequences == 1
+    with_ddr = plan(LONG, 1, hbm=150_000)
+    assert with_ddr.context == 8192 and with_ddr.max_sequences == 16
     assert plan(LONG, 1, hbm=150_000, context=small.context).context == small.context
     with pytest.raises(
         PlacementError, match=r"a context of 8192 .*longest context that fits is \d+;"
     ):
-        plan(LONG, 1, hbm=150_000, context=8192)
+        plan(LONG, 1, hbm=150_000, ddr=625_000, context=8192)
 
 
 def test_sequences_share_pages_where_not_all_fit() -> None:
-    small = plan(LONG, 1, hbm=150_000, sequences=8)
+    small = plan(LONG, 1, hbm=150_000, ddr=625_000, sequences=8)
     assert small.max_sequences == 8
     assert small.page_count == small.scratch_pages + small.max_tiles
 
@@ -235,4 +243,4 @@ def test_hidden_taps_have_results() -> None:
 def test_a_group_of_boards_that_is_too_small_for_heads_of_one_board() -> None:
     config = replace(LLAMA, heads=2, kv_heads=1)
     with pytest.raises(PlacementError, match="no number of boards"):
-        plan(config, 2, hbm=1024)
+        plan(config, 2, hbm=512)

@@ -513,7 +513,9 @@ struct lora_list { /* 256 bytes */
      * page_stride = (kv_layers*kv_heads*2) | 1; bank = kv_bank_first + j mod kv_bank_count;
      * line = kv_line + j / kv_bank_count * block_lines; block_lines = head_dim for FP16
      * (64*head_dim B), head_dim/2 for KV_INT8, head_dim/2 + 1 for KV_INT8_HEADS (head_dim is even
-     * there). K is [head_dim][32], V is [32][head_dim]. Slot s is in page s/32, lane s mod 32. */
+     * there). K is [head_dim][32], V is [32][head_dim]. Slot s is in page s/32, lane s mod 32.
+     * Pages from kv_spill_page on, where kv_spill_bank_count is not 0, lie in banks of their own:
+     * the same with page - kv_spill_page, kv_spill_bank_* and kv_spill_line. */
     uint8_t kv_bank_first, kv_bank_count;
     uint16_t kv_layers, kv_heads, head_dim;
     uint32_t kv_line;
@@ -531,7 +533,10 @@ struct lora_list { /* 256 bytes */
     uint32_t adapter_line;
     uint8_t adapter_bank_first, adapter_bank_count;
     uint16_t kv_type; /* enum lora_kv_type */
-    uint32_t reserved[34];
+    uint32_t kv_spill_page, kv_spill_line;
+    uint8_t kv_spill_bank_first, kv_spill_bank_count;
+    uint16_t reserved_1;
+    uint32_t reserved[31];
 };
 
 /* --- adapter slots ----------------------------------------------------------------------------

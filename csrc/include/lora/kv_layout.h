@@ -27,11 +27,34 @@ static inline int kv_type_right(const struct lora_list *list) {
            (list->kv_type <= LORA_KV_INT8_HEADS && list->head_dim % 2 == 0);
 }
 
-/* Number of a block within the pool: bank kv_bank_first + number % kv_bank_count. */
-static inline uint64_t kv_block_number(const struct lora_list *list, uint32_t page, uint32_t layer,
-                                       uint32_t head, uint32_t v) {
+/* Banks of pages: those of the weights, or those that take what these cannot (abi.h). */
+struct kv_pool {
+    uint32_t bank_first, bank_count, first_page, line;
+};
+
+static inline struct kv_pool kv_pool_of(const struct lora_list *list, uint32_t page) {
+    if (list->kv_spill_bank_count > 0 && page >= list->kv_spill_page)
+        return (struct kv_pool){list->kv_spill_bank_first, list->kv_spill_bank_count,
+                                list->kv_spill_page, list->kv_spill_line};
+    return (struct kv_pool){list->kv_bank_first, list->kv_bank_count, 0, list->kv_line};
+}
+
+struct kv_place {
+    uint32_t bank;
+    uint64_t offset, bytes;
+};
+
+/* Where K (v = 0) or V (v = 1) of a page, layer and head lies. The pools must have banks. */
+static inline struct kv_place kv_block_place(const struct lora_list *list, uint32_t page,
+                                             uint32_t layer, uint32_t head, uint32_t v) {
+    struct kv_pool pool = kv_pool_of(list, page);
     uint64_t page_stride = ((uint64_t)list->kv_layers * list->kv_heads * 2) | 1;
-    return page * page_stride + ((uint64_t)layer * list->kv_heads + head) * 2 + v;
+    uint64_t number = (page - pool.first_page) * page_stride +
+                      ((uint64_t)layer * list->kv_heads + head) * 2 + v;
+    uint64_t bytes = (uint64_t)kv_block_lines(list) * LORA_LINE_BYTES;
+    uint64_t start = (uint64_t)pool.line * LORA_LINE_BYTES;
+    return (struct kv_place){pool.bank_first + (uint32_t)(number % pool.bank_count),
+                             start + number / pool.bank_count * bytes, bytes};
 }
 
 #endif

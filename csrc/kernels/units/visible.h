@@ -28,11 +28,8 @@ uint32_t lora_visible_max(const struct lora_unit_call *call);
 /* K (v = 0) or V (v = 1) of one page and local KV head, scales included; NULL out of range. */
 static inline const uint8_t *kv_block_at(const struct lora_unit_call *call, uint32_t layer,
                                          uint32_t page, uint32_t head, uint32_t v) {
-    const struct lora_list *list = call->list;
-    uint64_t lines = kv_block_lines(list), j = kv_block_number(list, page, layer, head, v);
-    uint32_t bank = list->kv_bank_first + (uint32_t)(j % list->kv_bank_count);
-    uint64_t line = list->kv_line + j / list->kv_bank_count * lines;
-    return call_at(call, bank, line * LORA_LINE_BYTES, lines * LORA_LINE_BYTES, 2);
+    struct kv_place place = kv_block_place(call->list, page, layer, head, v);
+    return call_at(call, place.bank, place.offset, place.bytes, 2);
 }
 
 #endif

@@ -93,11 +93,14 @@ def kv_block(call: UnitCall, page: int, head: int, values: bool) -> NDArray[Any]
 def _block_location(call: UnitCall, page: int, head: int, values: bool) -> tuple[int, int]:
     """(bank, byte offset) of a block."""
     header, layer = call.list, call.command.kv_layer
+    first_bank, banks, line = header.kv_bank_first, header.kv_bank_count, header.kv_line
+    if header.kv_spill_bank_count and page >= header.kv_spill_page:
+        first_bank, banks = header.kv_spill_bank_first, header.kv_spill_bank_count
+        line, page = header.kv_spill_line, page - header.kv_spill_page
     stride = (header.kv_layers * header.kv_heads * 2) | 1
     j = page * stride + (layer * header.kv_heads + head) * 2 + int(values)
-    start = j // header.kv_bank_count * _block_bytes(call)
-    bank = header.kv_bank_first + j % header.kv_bank_count
-    return bank, header.kv_line * LINE_BYTES + start
+    start = j // banks * _block_bytes(call)
+    return first_bank + j % banks, line * LINE_BYTES + start
 
 
 def _wide_block(call: UnitCall, page: int, head: int, values: bool) -> NDArray[Any]:

@@ -15,6 +15,7 @@ from lora_host.errors import PlacementError
 
 if TYPE_CHECKING:
     from lora_sdk.plan.adapters import AdapterLayout
+    from lora_sdk.plan.kv import SpilledPages
     from lora_sdk.plan.model_plan import Plan
 
 NO_LAYER = 0xFFFF
@@ -319,11 +320,24 @@ def _header(commands: Sequence[Command], plan: Plan, rank: int, list_id: int) ->
         "embed_columns": plan.config.embed_dim,
         "taps": len(plan.hidden_taps),
         **_adapters(board.adapters),
+        **_spill(board.kv.spill),
     }
     header = np.zeros((), abi.dtype("list"))
     for name, value in values.items():
         header[name] = value
     return header
+
+
+def _spill(spill: SpilledPages | None) -> dict[str, int]:
+    """The header's fields of KV pages outside the weight banks; empty without any."""
+    if spill is None:
+        return {}
+    return {
+        "kv_spill_page": spill.first_page,
+        "kv_spill_line": spill.line,
+        "kv_spill_bank_first": spill.bank_first,
+        "kv_spill_bank_count": spill.bank_count,
+    }
 
 
 def _adapters(layout: AdapterLayout | None) -> dict[str, int]:

@@ -43,7 +43,7 @@ class KvTransfer:
             if not board.share.kv_heads:
                 continue
             own = _of_heads(kv, board.share.kv_heads)
-            for at, count in _consecutive(pages, _chunk_pages(board.kv)):
+            for at, count in _consecutive(pages, board.kv):
                 blocks = pack(board.kv, of_pages(own, at, count), layers)
                 written += self._write_pages(board, pages[at], layers, blocks)
         return written
@@ -72,7 +72,7 @@ class KvTransfer:
                 continue
             chunks = [
                 self._read_pages(board, pages[at], count)
-                for at, count in _consecutive(pages, _chunk_pages(layout))
+                for at, count in _consecutive(pages, layout)
             ]
             blocks = np.concatenate(chunks) if chunks else _no_blocks(layout)
             own = unpack(layout, blocks, config.layers, positions)
@@ -89,16 +89,15 @@ class KvTransfer:
             whole = np.zeros((len(blocks), layout.page_stride, layout.block_bytes), np.uint8)
             whole[:, : blocks.shape[1]] = blocks
             flat = whole.reshape(-1, layout.block_bytes)[: len(blocks) * layout.page_stride - 1]
-            return self._write_blocks(board, layout.first_block(page, 0), flat)
+            return self._write_blocks(board, page, 0, flat)
         written = []
         for index, of_page in enumerate(blocks):
-            first = layout.first_block(page + index, layers.start)
-            written += self._write_blocks(board, first, of_page)
+            written += self._write_blocks(board, page + index, layers.start, of_page)
         return written
 
-    def _write_blocks(self, board: BoardPlan, first: int, blocks: Bytes) -> list[Range]:
+    def _write_blocks(self, board: BoardPlan, page: int, layer: int, blocks: Bytes) -> list[Range]:
         written = []
-        for bank, offset, which in board.kv.runs(first, len(blocks)):
+        for bank, offset, which in board.kv.runs(page, layer, len(blocks)):
             data = np.ascontiguousarray(blocks[which]).reshape(-1)
             self._opened.cluster.write(board.board, bank, offset, data)
             written.append(Range(board.board, bank, offset, data.nbytes, crc32(data)))
@@ -109,7 +108,7 @@ class KvTransfer:
         layout = board.kv
         blocks = np.zeros((count * layout.page_stride, layout.block_bytes), np.uint8)
         used = count * layout.page_stride - 1
-        for bank, offset, which in layout.runs(layout.first_block(page, 0), used):
+        for bank, offset, which in layout.runs(page, 0, used):
             data = np.empty((len(range(used)[which]), layout.block_bytes), np.uint8)
             self._opened.cluster.read_into(board.board, bank, offset, data.reshape(-1))
             blocks[:used][which] = data
@@ -117,11 +116,15 @@ class KvTransfer:
         return by_page[:, : layout.layers * layout.heads * 2]
 
 
-def _consecutive(pages: Sequence[int], limit: int) -> Iterator[tuple[int, int]]:
-    """(index, count) of runs of at most `limit` consecutive page numbers."""
-    start = 0
+def _consecutive(pages: Sequence[int], layout: KvLayout) -> Iterator[tuple[int, int]]:
+    """(index, count) of runs of consecutive page numbers in the same banks, each packed at once."""
+    start, limit = 0, _chunk_pages(layout)
     for index in range(1, len(pages) + 1):
-        ends = index == len(pages) or pages[index] != pages[index - 1] + 1
+        ends = (
+            index == len(pages)
+            or pages[index] != pages[index - 1] + 1
+            or (layout.spill is not None and pages[index] == layout.spill.first_page)
+        )
         if ends or index - start == limit:
             yield start, index - start
             start = index

@@ -62,16 +62,18 @@ class KvCache:
         max_ops: int,
         observer: SequenceObserver | None = None,
         window: int = 0,
+        first_spilled: int | None = None,
     ) -> None:
         """`window`: positions that a row sees in every layer, 0 for all. Pages before them are
-        given back."""
+        given back. `first_spilled`: pages from there on are taken when no others are free."""
         self.context = context
         self._window = window
         self._observer = observer
         self.max_sequences = max_sequences
         self._queue = HeaderQueue(max_ops)
         self._slots = SlotPool(max_scratch, self._queue)
-        self._pool = PagePool(pages_for(max_scratch), page_count, self._queue)
+        spilled = page_count if first_spilled is None else first_spilled
+        self._pool = PagePool(pages_for(max_scratch), page_count, self._queue, spilled)
         self._tables = PageTables(self._pool, self._queue, pages_for(max_scratch))
         self._open = self._tables.sequences
         self.losses = 0  # times that the boards have lost everything
@@ -89,14 +91,18 @@ class KvCache:
         if self._observer is not None:
             self._observer.forgotten()
 
-    def lose(self, page_count: int | None = None) -> list[Contents]:
+    def lose(
+        self, page_count: int | None = None, first_spilled: int | None = None
+    ) -> list[Contents]:
         """The boards have lost everything. Returns what they must compute again, with empty page
         tables to begin with. Sequences stay open, slots stay taken, queued operations are done.
 
-        `page_count`: pages of the boards from now on, None for as many as before. RequestError,
-        with nothing changed, if the sequences' pages exceed them."""
+        `page_count`: pages of the boards from now on, None for as many as before; `first_spilled`
+        as at first, None for no others. RequestError, with nothing changed, if the sequences' pages
+        exceed them."""
         first = pages_for(self._slots.total)
         total = self._pool.total if page_count is None else page_count - first
+        spilled = first_spilled if first_spilled is not None else page_count
         held = self.held_pages
         self.losses += 1
         if held > total:
@@ -106,7 +112,7 @@ class KvCache:
             )
         self._slots.returned(self._queue.leaving_slots)
         self._queue.clear()
-        self._tables.renumber(first + total)
+        self._tables.renumber(first + total, self._pool.spilled if spilled is None else spilled)
         return [
             Contents(
                 number,
@@ -198,6 +204,12 @@ class KvCache:
     def pages(self, sequence: int) -> tuple[int, ...]:
         """Pages of a sequence in logical order, RETURNED for those that it has given back."""
         return tuple(self._tables.get(sequence).pages)
+
+    def spilled_positions(self, sequence: int) -> int:
+        """Positions of the sequence's pages in the boards' slower banks, whole pages."""
+        found = self._open.get(sequence)
+        pages = [] if found is None else found.pages
+        return self._pool.spilled_among(pages) * PAGE_POSITIONS
 
     def uncommitted(self, sequence: int) -> dict[int, Uncommitted]:
         """Rows of a sequence that are in scratch slots, by slot."""

@@ -3,7 +3,7 @@
 A page without references goes back only after the step whose header released it, because a redone
 step reads it again. If its tokens are known (lora_sdk.core.prefix_index) it is cached: a sequence
 with the same prefix references it again. Taking a page when none is free evicts the cached one that
-was released longest ago.
+was released longest ago. Free pages of the boards' fast banks are taken before the spilled ones.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from lora_sdk.core.prefix_index import PrefixIndex
 
 
 class PagePool:
-    """Pages `first` to `end` - 1. `queue` holds the pages that leave with the next header."""
+    """Pages `first` to `end` - 1. `queue` holds the pages that leave with the next header. Pages
+    from `spilled` on lie in slower banks."""
 
-    def __init__(self, first: int, end: int, queue: HeaderQueue) -> None:
+    def __init__(self, first: int, end: int, queue: HeaderQueue, spilled: int) -> None:
         self._range = range(first, end)
+        self.spilled = spilled
         self._queue = queue
         self.index = PrefixIndex()
         self.evictions = 0
@@ -28,19 +30,28 @@ class PagePool:
     def clear(self) -> None:
         """Forget all content and references."""
         self._references: dict[int, int] = {}
-        self._free = deque(self._range)
+        self._free_in(self._range)
         self._cached: dict[int, None] = {}  # without references, the one released first is first
         self.index.clear()
 
-    def renumber(self, end: int) -> dict[int, int]:
+    def _free_in(self, pages: range) -> None:
+        """These pages are free, no others."""
+        self._near = deque(page for page in pages if page < self.spilled)
+        self._far = deque(page for page in pages if page >= self.spilled)
+
+    def _free_with(self, page: int) -> deque[int]:
+        """The free pages of the same banks."""
+        return self._near if page < self.spilled else self._far
+
+    def renumber(self, end: int, spilled: int) -> dict[int, int]:
         """The content is lost, and pages up to `end` remain: referenced ones get the first numbers,
         the others are free. Returns the new number of each."""
-        self._range = range(self._range.start, end)
+        self._range, self.spilled = range(self._range.start, end), spilled
         numbers = dict(zip(self._references, self._range, strict=False))
         references = {numbers[page]: count for page, count in self._references.items()}
         self.clear()
         self._references = references
-        self._free = deque(self._range[len(references) :])
+        self._free_in(self._range[len(references) :])
         return numbers
 
     @property
@@ -56,7 +67,7 @@ class PagePool:
     @property
     def free(self) -> int:
         """Pages that hold nothing of use."""
-        return len(self._free)
+        return len(self._near) + len(self._far)
 
     @property
     def cached(self) -> int:
@@ -66,7 +77,16 @@ class PagePool:
     @property
     def available(self) -> int:
         """Pages that may be taken now."""
-        return len(self._free) + len(self._cached)
+        return self.free + len(self._cached)
+
+    def spilled_among(self, pages: Iterable[int]) -> int:
+        """How many of these pages lie in the slower banks."""
+        return sum(page >= self.spilled for page in pages) if self.spilled < self.end else 0
+
+    @property
+    def end(self) -> int:
+        """One more than the last page."""
+        return self._range.stop
 
     def is_referenced(self, page: int) -> bool:
         """Whether a sequence has the page."""
@@ -78,8 +98,9 @@ class PagePool:
 
     def take(self) -> int:
         """A page for new content, with one reference. IndexError if none is available."""
-        if self._free:
-            page = self._free.popleft()
+        free = self._near or self._far
+        if free:
+            page = free.popleft()
         elif self._cached:
             page = next(iter(self._cached))
             del self._cached[page]
@@ -111,7 +132,7 @@ class PagePool:
     def give_back(self, page: int) -> None:
         """Free a page that was taken and that no operation has written or reads."""
         del self._references[page]
-        self._free.appendleft(page)
+        self._free_with(page).appendleft(page)
 
     def returned(self, pages: Iterable[int]) -> None:
         """The step whose header released these pages has completed."""
@@ -119,4 +140,4 @@ class PagePool:
             if page in self.index:
                 self._cached[page] = None
             else:
-                self._free.append(page)
+                self._free_with(page).append(page)

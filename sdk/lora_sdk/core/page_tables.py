@@ -96,10 +96,10 @@ class PageTables:
         self._queue.leaving_slots.extend(owner.rows)
         owner.rows.clear()
 
-    def renumber(self, end: int) -> None:
+    def renumber(self, end: int, first_spilled: int) -> None:
         """Give pages in use the first numbers up to `end`; what sequences share stays shared.
         Nothing is cached until a sequence commits again."""
-        numbers = self._pool.renumber(end)
+        numbers = self._pool.renumber(end, first_spilled)
         for sequence in self.sequences.values():
             sequence.pages = [
                 RETURNED if page == RETURNED else numbers[page] for page in sequence.pages

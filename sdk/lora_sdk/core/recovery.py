@@ -163,7 +163,8 @@ class Recovery:
             abi.MAX_KV_OPS,
             KvTransfer(self._opened).place,
         )
-        replay.run(self._cache.lose(self._opened.plan.page_count))
+        plan = self._opened.plan
+        replay.run(self._cache.lose(plan.page_count, plan.first_spilled))
         return loaded, replay.rows
 
     def _in_place(self, error: LoraError) -> int:

@@ -63,6 +63,7 @@ class Runner:
         self._loader.check()
         self.commands: dict[int, list[Command]] = {}
         self.on_step: Callable[[StepShape], None] | None = None  # called with every completed step
+        self.spilled: Callable[[int], int] | None = None  # of a sequence, for `on_step` (of_rows)
         for board in plan.boards:
             self._register(board)
 
@@ -122,7 +123,7 @@ class Runner:
         chosen = selected_rows(rows)
         if self.on_step is not None:
             shapes = ((row.sequence, row.position, row.adapter) for row in rows)
-            self.on_step(of_rows(shapes, len(chosen), len(path)))
+            self.on_step(of_rows(shapes, len(chosen), len(path), self.spilled))
         hidden_rows = tuple(index for index, row in enumerate(rows) if row.want_hidden)
         return StepResult(
             step=int(completions[0]["step"]),

@@ -45,7 +45,9 @@ class BoardLoop:
             run.append(emitted)
             if on_step is not None:
                 done = len(run) - before
-                on_step(StepShape(1, position + done, position + done, 1, int(done > 1)))
+                seen, spilled = position + done, runner.spilled
+                there = None if spilled is None else spilled(sequence)
+                on_step(StepShape(1, seen, seen, 1, int(done > 1), spilled=there))
             return on_token(emitted)
 
         def ended(result: GenerateResult) -> None:

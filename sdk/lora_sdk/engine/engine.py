@@ -85,6 +85,7 @@ class Engine:
             abi.MAX_KV_OPS,
             observer=self._adapters,
             window=self._loaded.config.read_positions,
+            first_spilled=plan.first_spilled,
         )
         self._stepper = Stepper(
             runner, self._cache, self._adapters if options.max_adapters else None
@@ -274,6 +275,8 @@ class Engine:
         lists = {plan.rank: runner.commands[plan.board] for plan in self.plan.boards}
         time = RunTime(self.config, self.plan, lists)
         runner.on_step = time.add
+        if self.plan.first_spilled < self.plan.page_count:
+            runner.spilled = self._cache.spilled_positions
         return time
 
     def check_weights(self) -> None:

@@ -1,7 +1,9 @@
-"""Places one board's data: weights first, then the KV cache, tables and spilled matrices."""
+"""Places one board's data: weights first, then the KV cache, tables, spilled matrices and pages."""
 
 from __future__ import annotations
 
+import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lora_host import abi
@@ -16,7 +18,7 @@ from lora_sdk.plan.adapters import (
     slot_chunks,
 )
 from lora_sdk.plan.banks import Banks, MatrixPlacement, Shelf, Stripes, TablePlacement, mib
-from lora_sdk.plan.kv import KvLayout
+from lora_sdk.plan.kv import KvLayout, SpilledPages
 from lora_sdk.plan.model_plan import BankUse, Replica
 from lora_sdk.plan.partition import Share
 from lora_sdk.plan.tensors import (
@@ -34,7 +36,9 @@ if TYPE_CHECKING:
 
 class BoardFit:
     """Places one share. Weights stream from the weight banks (HBM). Data that a step reads once and
-    in small chunks lies in the spill banks (DDR), as in the paper's V.C."""
+    in small chunks lies in the spill banks (DDR), as in the paper's V.C, and so does what the
+    weight banks have no room for: KV pages first, since a step reads every weight, but of the cache
+    only what its sequences hold."""
 
     def __init__(
         self,
@@ -54,9 +58,20 @@ class BoardFit:
         self.tables: dict[str, TablePlacement] = {}
         self._spilled: list[MatrixSpec] = []
         self._stripes = Stripes(banks)
+        self._clear_shelves()
+
+    def _clear_shelves(self) -> None:
+        banks = self.banks
         self.control_shelf = Shelf(banks, banks.control, abi.CONTROL_PAGE)
         others = [Shelf(banks, bank) for bank in banks.spill if bank != banks.control]
         self._shelves = [*reversed(others), self.control_shelf]
+
+    def trial(self) -> BoardFit:
+        """The same weights in the weight banks, nothing in the others yet."""
+        other = copy.copy(self)
+        other.matrices, other.tables = dict(self.matrices), dict(self.tables)
+        other._clear_shelves()
+        return other
 
     def place_weights(self, reserved_pages: int) -> None:
         """Places weights in the weight banks as long as `reserved_pages` KV pages remain free."""
@@ -91,9 +106,30 @@ class BoardFit:
             matrices=len(describe(self.config).adapted),
         )
 
-    def kv_layout(self, pages: int, scratch_pages: int) -> KvLayout:
-        """Where the cache lies: after the weights, at the same line of all weight banks."""
-        return self._kv(pages, scratch_pages, self._kv_line)
+    def spill_pages(self) -> int:
+        """KV pages that fit in the spill banks after all that lies there."""
+        lines = min(map(self.banks.usable, self.banks.spill)) // abi.LINE_BYTES
+        return self._kv(0, 0, 0).pages_in(lines - self._spill_line, len(self.banks.spill))
+
+    @property
+    def _spill_line(self) -> int:
+        """First line that is free in all spill banks."""
+        ends = [shelf.end for shelf in self._shelves if shelf.bank in self.banks.spill]
+        return -(-max(ends, default=0) // abi.LINE_BYTES)
+
+    def kv_layout(self, pages: int, scratch_pages: int, first_spilled: int) -> KvLayout:
+        """Where the cache lies: after the weights, at the same line of all weight banks, pages from
+        `first_spilled` on after all else in the spill banks."""
+        layout = self._kv(pages, scratch_pages, self._kv_line)
+        if first_spilled >= pages:
+            return layout
+        if pages - first_spilled > self.spill_pages():
+            more = layout.lines_of(pages - first_spilled, len(self.banks.spill))
+            shelf = min(self._shelves, key=lambda shelf: shelf.free)
+            raise self.banks.full("KV cache", shelf.bank, more * abi.LINE_BYTES, shelf.free)
+        banks = self.banks.spill
+        spill = SpilledPages(first_spilled, banks[0], len(banks), self._spill_line)
+        return replace(layout, spill=spill)
 
     def _kv(self, pages: int, scratch_pages: int, line: int) -> KvLayout:
         return KvLayout(
@@ -147,6 +183,10 @@ class BoardFit:
         banks = range(self.banks.weight_first, self.banks.weight_first + self.banks.weight_count)
         found = {bank: (kv.line + kv.lines) * abi.LINE_BYTES for bank in banks}
         found.update({shelf.bank: shelf.end for shelf in self._shelves if shelf.end})
+        if kv.spill is not None:
+            lines = kv.lines_of(kv.spilled_pages, kv.spill.bank_count)
+            end = (kv.spill.line + lines) * abi.LINE_BYTES
+            found.update(dict.fromkeys(self.banks.spill, end))
         return found
 
     def use(self, kv: KvLayout, control_end: int) -> tuple[BankUse, ...]:
@@ -164,6 +204,7 @@ class BoardFit:
             )
             for bank in range(kv.bank_first, kv.bank_first + kv.bank_count)
         ]
+        arenas = self.arenas(kv)
         for shelf in sorted(self._shelves, key=lambda shelf: shelf.bank):
             spilled = sum(
                 matrix.placed_bytes
@@ -172,8 +213,9 @@ class BoardFit:
             )
             control = control_end if shelf is self.control_shelf else 0
             tables = shelf.end - spilled - control
+            pages = arenas.get(shelf.bank, shelf.end) - shelf.end
             found.append(
-                BankUse(shelf.bank, spilled, 0, tables, control, self.banks.usable(shelf.bank))
+                BankUse(shelf.bank, spilled, pages, tables, control, self.banks.usable(shelf.bank))
             )
         return tuple(found)
 

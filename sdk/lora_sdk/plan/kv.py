@@ -1,4 +1,4 @@
-"""The KV cache's pages over a board's weight banks (abi.h defines the address of a block)."""
+"""The KV cache's pages over a board's banks (abi.h defines the address of a block)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,21 @@ def tiles(positions: int) -> int:
 
 
 @dataclass(frozen=True)
+class SpilledPages:
+    """Pages from number `first_page` on, striped over banks `bank_first` .. (DDR) from line `line`
+    on."""
+
+    first_page: int
+    bank_first: int
+    bank_count: int
+    line: int
+
+
+@dataclass(frozen=True)
 class KvLayout:
     """`pages` pages (the first `scratch_pages` for uncommitted rows) of `layers` x `heads` x {K, V}
-    blocks of 32 positions, striped over banks `bank_first` .. from line `line` on."""
+    blocks of 32 positions, striped over banks `bank_first` .. from line `line` on. `spill`: where
+    those lie that the weight banks have no room for, the last ones."""
 
     bank_first: int
     bank_count: int
@@ -28,6 +40,17 @@ class KvLayout:
     pages: int
     scratch_pages: int
     kind: KvKind = "fp16"
+    spill: SpilledPages | None = None
+
+    @property
+    def first_spilled(self) -> int:
+        """The first page outside the weight banks, `pages` if there is none."""
+        return self.pages if self.spill is None else self.spill.first_page
+
+    @property
+    def spilled_pages(self) -> int:
+        """Pages outside the weight banks."""
+        return self.pages - self.first_spilled
 
     @property
     def format(self) -> KvFormat:
@@ -49,35 +72,52 @@ class KvLayout:
         return abi.LINE_BYTES * self.block_lines
 
     @property
+    def page_bytes(self) -> int:
+        """Bytes of one page's blocks."""
+        return self.layers * self.heads * 2 * self.block_bytes
+
+    @property
     def bytes(self) -> int:
         """Bytes of all blocks, without the stride's gaps."""
-        return self.pages * self.layers * self.heads * 2 * self.block_bytes
+        return self.pages * self.page_bytes
 
     @property
     def lines(self) -> int:
-        """Lines of every bank that the cache occupies, from `line` on."""
-        return -(-self.pages * self.page_stride // self.bank_count) * self.block_lines
+        """Lines of every weight bank that the cache occupies, from `line` on."""
+        return self.lines_of(self.first_spilled, self.bank_count)
+
+    def lines_of(self, pages: int, banks: int) -> int:
+        """Lines of every one of `banks` banks that `pages` pages occupy."""
+        return -(-pages * self.page_stride // banks) * self.block_lines
 
     def address(self, page: int, layer: int, head: int, value: bool) -> tuple[int, int]:
         """(bank, byte offset) of the K or V block of a local KV head."""
-        block = page * self.page_stride + (layer * self.heads + head) * 2 + int(value)
-        bank = self.bank_first + block % self.bank_count
-        line = self.line + block // self.bank_count * self.block_lines
-        return bank, line * abi.LINE_BYTES
+        first_bank, banks, line, first_page = self._pool(page)
+        block = (page - first_page) * self.page_stride + (layer * self.heads + head) * 2
+        row, bank = divmod(block + int(value), banks)
+        return first_bank + bank, (line + row * self.block_lines) * abi.LINE_BYTES
 
-    def first_block(self, page: int, layer: int) -> int:
-        """Number of the first block of a layer in a page."""
-        return page * self.page_stride + layer * self.heads * 2
+    def _pool(self, page: int) -> tuple[int, int, int, int]:
+        """First bank, number of banks, line and first page of the banks that hold a page."""
+        spill = self.spill
+        if spill is None or page < spill.first_page:
+            return self.bank_first, self.bank_count, self.line, 0
+        return spill.bank_first, spill.bank_count, spill.line, spill.first_page
 
-    def runs(self, first: int, count: int) -> Iterator[tuple[int, int, slice]]:
-        """Where blocks first .. first+count-1 lie: (bank, byte offset, which of them), each without
-        a gap in its bank."""
-        for index in range(min(count, self.bank_count)):
-            bank, row = (first + index) % self.bank_count, (first + index) // self.bank_count
-            offset = (self.line + row * self.block_lines) * abi.LINE_BYTES
-            yield self.bank_first + bank, offset, slice(index, None, self.bank_count)
+    def runs(self, page: int, layer: int, count: int) -> Iterator[tuple[int, int, slice]]:
+        """Where `count` blocks lie, from the first one of a layer in a page on: (bank, byte offset,
+        which of them), each without a gap in its bank. All in the same banks as the page."""
+        first_bank, banks, line, first_page = self._pool(page)
+        first = (page - first_page) * self.page_stride + layer * self.heads * 2
+        for index in range(min(count, banks)):
+            row, bank = divmod(first + index, banks)
+            offset = (line + row * self.block_lines) * abi.LINE_BYTES
+            yield first_bank + bank, offset, slice(index, None, banks)
 
     def capacity(self, bank_lines: int) -> int:
-        """Pages that fit if the smallest bank has `bank_lines` lines in total."""
-        free = max(0, bank_lines - self.line) // self.block_lines
-        return free * self.bank_count // self.page_stride
+        """Pages that fit in the weight banks if the smallest has `bank_lines` lines in total."""
+        return self.pages_in(bank_lines - self.line, self.bank_count)
+
+    def pages_in(self, lines: int, banks: int) -> int:
+        """Pages that fit in `lines` lines of every one of `banks` banks."""
+        return max(0, lines) // self.block_lines * banks // self.page_stride

@@ -93,9 +93,9 @@ class Plan:
     """`boards` by rank. A pure function of its inputs: equal inputs give equal plans.
 
     `context` is the max sequence length, `page_count` the KV pages of every board (scratch pages
-    included), `page_room` the pages that fit beside the weights and the scratch pages, `row_limit`
-    the max rows of a step, `context_limit` the longest context that one sequence could have with
-    this placement of the weights."""
+    included), `page_room` the pages that fit beside all else, without the scratch pages,
+    `row_limit` the max rows of a step, `context_limit` the longest context that one sequence could
+    have with this placement of the weights."""
 
     config: ModelConfig
     overlay: Overlay
@@ -159,6 +159,11 @@ class Plan:
     def scratch_pages(self) -> int:
         """Pages of the scratch slots, the first ones of `page_count`."""
         return self.boards[0].kv.scratch_pages
+
+    @property
+    def first_spilled(self) -> int:
+        """The first KV page outside the weight banks, `page_count` if there is none."""
+        return self.boards[0].kv.first_spilled
 
     @property
     def max_tiles(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lora_host import abi
@@ -13,6 +14,7 @@ from lora_sdk.plan.adapters import AdapterOptions, h_columns
 from lora_sdk.plan.banks import Banks
 from lora_sdk.plan.board_fit import BoardFit
 from lora_sdk.plan.collectives import collectives
+from lora_sdk.plan.control import ControlLayout
 from lora_sdk.plan.kv import tiles
 from lora_sdk.plan.model_plan import BoardPlan, Plan
 from lora_sdk.plan.overlay_choice import check_overlay
@@ -125,21 +127,30 @@ def _plan(
     adapters = adapters or AdapterOptions()
     rows = _row_limit(config, overlay, shares, adapters)
     scratch = tiles(overlay.max_scratch)
-    reserve = scratch + tiles(context or min(config.positions, DEFAULT_RESERVE))
-    fits = [
-        BoardFit(config, share, Banks(overlay, board, share.rank), adapters) for share in shares
-    ]
-    for fit in fits:
-        fit.place_weights(reserve)
-    room = min(MAX_PAGES, *(fit.kv_pages() for fit in fits)) - scratch
+    reserve = tiles(context or min(config.positions, DEFAULT_RESERVE))
+
+    def placed(reserved: int) -> tuple[list[BoardFit], int, int]:
+        banks = [Banks(overlay, board, share.rank) for share in shares]
+        fits = [BoardFit(config, *one, adapters) for one in zip(shares, banks, strict=True)]
+        for fit in fits:
+            fit.place_weights(reserved)
+        bounds = _Bounds(rows, context or _max_positions(config), overlay.max_sequences, len(taps))
+        near = min(MAX_PAGES, *(fit.kv_pages() for fit in fits))
+        far = min(_spill_pages(fit, bounds) for fit in fits) if near >= scratch else 0
+        return fits, near, min(MAX_PAGES, near + far) - scratch
+
+    fits, near, room = placed(scratch)
+    if room < reserve:  # the spill banks are too small for pages: weights there are as well
+        fits, near, room = placed(scratch + reserve)
     limit = min(_max_positions(config), max(0, room) * abi.TILE_POSITIONS)
     chosen = context or limit
     if limit < max(chosen, 1):
-        raise _no_kv(fits, context, limit, room + scratch, reserve)
+        raise _no_kv(fits, context, limit, room + scratch, scratch + reserve)
     each = tiles(chosen)
     count = sequences or max(1, min(DEFAULT_SEQUENCES, overlay.max_sequences, room // each))
-    pages = scratch + min(room, each * count)
-    plans = tuple(_board(fit, route, rows, chosen, pages, scratch, count, taps) for fit in fits)
+    pages = _Pages(scratch + min(room, each * count), scratch, near)
+    bounds = _Bounds(rows, chosen, count, len(taps))
+    plans = tuple(_board(fit, route, pages, bounds) for fit in fits)
     return Plan(
         config=config,
         overlay=overlay,
@@ -148,7 +159,7 @@ def _plan(
         boards=plans,
         context=chosen,
         context_limit=limit,
-        page_count=pages,
+        page_count=pages.count,
         page_room=room,
         max_sequences=count,
         row_limit=rows,
@@ -166,33 +177,59 @@ def _max_positions(config: ModelConfig) -> int:
     return min(config.positions, abi.MAX_INT8_POSITIONS // abi.TILE_POSITIONS * abi.TILE_POSITIONS)
 
 
-def _board(
-    fit: BoardFit,
-    route: Route,
-    rows: int,
-    context: int,
-    pages: int,
-    scratch: int,
-    sequences: int,
-    taps: tuple[int, ...],
-) -> BoardPlan:
-    """One board's placement. Context and pages are the same on all boards."""
-    share, config = fit.share, fit.config
-    kv = fit.kv_layout(pages, scratch)
-    slots = fit.adapter_layout()
-    control_layout = control.layout(
-        config,
-        share,
+@dataclass(frozen=True)
+class _Bounds:
+    """What the sizes of the control bank's parts and of tables follow from."""
+
+    rows: int
+    context: int
+    sequences: int
+    taps: int
+
+
+@dataclass(frozen=True)
+class _Pages:
+    """KV pages: all, those of the scratch slots, those that the weight banks have room for."""
+
+    count: int
+    scratch: int
+    near: int
+
+
+def _spill_pages(fit: BoardFit, bounds: _Bounds) -> int:
+    """KV pages that the spill banks have room for, with all else at its largest."""
+    trial = fit.trial()
+    try:
+        _place_rest(trial, bounds)
+    except PlacementError:
+        return 0
+    return trial.spill_pages()
+
+
+def _place_rest(fit: BoardFit, bounds: _Bounds) -> tuple[ControlLayout, int]:
+    """Places all but KV pages outside the weight banks. Returns also where control data ends."""
+    found = control.layout(
+        fit.config,
+        fit.share,
         fit.control_shelf,
-        rows,
-        tiles(context),
-        sequences,
-        len(taps),
-        slots is not None,
+        bounds.rows,
+        tiles(bounds.context),
+        bounds.sequences,
+        bounds.taps,
+        fit.adapter_layout() is not None,
     )
     control_end = fit.control_shelf.end
-    fit.place_tables(context)
+    fit.place_tables(bounds.context)
     fit.place_spilled()
+    return found, control_end
+
+
+def _board(fit: BoardFit, route: Route, pages: _Pages, bounds: _Bounds) -> BoardPlan:
+    """One board's placement. Context and pages are the same on all boards."""
+    share, config = fit.share, fit.config
+    control_layout, control_end = _place_rest(fit, bounds)
+    kv = fit.kv_layout(pages.count, pages.scratch, pages.near)
+    slots = fit.adapter_layout()
     return BoardPlan(
         rank=share.rank,
         board=route.order[share.rank],
@@ -201,7 +238,7 @@ def _board(
         tables=fit.tables,
         kv=kv,
         control=control_layout,
-        onchip=onchip.layout(config, share, rows, slots.columns if slots else 0),
+        onchip=onchip.layout(config, share, bounds.rows, slots.columns if slots else 0),
         arenas=fit.arenas(kv),
         use=fit.use(kv, control_end),
         replicas=fit.replicas(),

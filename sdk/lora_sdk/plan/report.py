@@ -93,6 +93,7 @@ def _board(plan: Plan, board: BoardPlan) -> dict[str, Any]:
             for replica in board.replicas
         ],
         "spilled": [_spilled(plan, matrix) for matrix in board.spilled],
+        "spilled_kv": _spilled_kv(plan, board),
     }
 
 
@@ -112,6 +113,26 @@ def _spilled(plan: Plan, matrix: MatrixPlacement) -> dict[str, Any]:
         "bytes": matrix.bytes,
         "bank": plan.board.bank_name(matrix.bank_first),
         "modelled_extra_ms_a_token": extra * 1e3,
+    }
+
+
+def _spilled_kv(plan: Plan, board: BoardPlan) -> dict[str, Any] | None:
+    """KV pages outside the weight banks, and the added time per token to read one of them, and as
+    many as one sequence may have."""
+    kv = board.kv
+    if kv.spill is None:
+        return None
+    banks = range(kv.spill.bank_first, kv.spill.bank_first + kv.spill.bank_count)
+    there = sum(plan.board.banks[bank].bandwidth for bank in banks)
+    here = sum(plan.board.banks[bank].bandwidth for bank in plan.overlay.weight_banks)
+    extra = (kv.page_bytes / there - kv.page_bytes / here) * 1e3
+    return {
+        "first_page": kv.first_spilled,
+        "pages": kv.spilled_pages,
+        "bytes": kv.spilled_pages * kv.page_bytes,
+        "banks": [plan.board.bank_name(bank) for bank in banks],
+        "modelled_extra_ms_a_page": extra,
+        "modelled_extra_ms_a_token": extra * min(kv.spilled_pages, plan.max_tiles),
     }
 
 
@@ -192,6 +213,8 @@ def _remarks(found: dict[str, Any]) -> Iterator[str]:
     for board in found["board"]:
         if board["spilled"]:
             yield _spill_line(board["board"], board["spilled"])
+        if board["spilled_kv"]:
+            yield _spilled_kv_line(board["board"], board["spilled_kv"], found["kv_pages"])
 
 
 def _window_line(windows: dict[str, Any]) -> str:
@@ -210,6 +233,16 @@ def _spill_line(board: int, spilled: list[dict[str, Any]]) -> str:
     return (
         f"spill: board {board} reads {_mib(size)} from DDR, {cost:.1f} ms more per token "
         f"(modelled): {listed}"
+    )
+
+
+def _spilled_kv_line(board: int, spilled: dict[str, Any], pages: int) -> str:
+    return (
+        f"spill: board {board} keeps {spilled['pages']} of {pages} KV pages "
+        f"({_mib(spilled['bytes'])}) in {', '.join(spilled['banks'])}, used when the others are "
+        "taken; "
+        f"{spilled['modelled_extra_ms_a_page']:.3f} ms more per token for each that a sequence "
+        f"has, up to {spilled['modelled_extra_ms_a_token']:.1f} ms (modelled)"
     )
 
 

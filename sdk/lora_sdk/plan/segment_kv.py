@@ -122,7 +122,7 @@ def beam_memory(plan: Plan, load: BeamLoad) -> dict[str, Any]:
 
 def page_bytes(plan: Plan) -> int:
     """Bytes of one page of KV on all boards, replicated heads and scales included."""
-    return sum(2 * b.kv.layers * b.kv.heads * b.kv.block_bytes for b in plan.boards)
+    return sum(board.kv.page_bytes for board in plan.boards)
 
 
 def beam_lines(found: dict[str, Any]) -> list[str]:

@@ -59,6 +59,7 @@ class BoardsComputer:
             plan.context,
             abi.MAX_KV_OPS,
             observer=self._adapters,
+            first_spilled=plan.first_spilled,
         )
         adapters = self._adapters if options.max_adapters else None
         self._stepper = Stepper(self._opened.runner, self._cache, adapters)

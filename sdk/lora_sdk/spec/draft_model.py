@@ -92,7 +92,12 @@ def open_board(
     opened = open_model(options)
     plan = opened.plan
     cache = KvCache(
-        plan.page_count, plan.max_sequences, plan.overlay.max_scratch, plan.context, abi.MAX_KV_OPS
+        plan.page_count,
+        plan.max_sequences,
+        plan.overlay.max_scratch,
+        plan.context,
+        abi.MAX_KV_OPS,
+        first_spilled=plan.first_spilled,
     )
     stepper = Stepper(opened.runner, cache)
     if recovery == "auto":

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from lora_sdk.plan.kv import tiles
+from lora_sdk.plan.placement import make_plan
+from lora_sdk.plan.segment_kv import beam_pages
 from lora_sdk.timing.overlay_time import OverlayTiming
 from lora_sdk.timing.step import StepShape, prefill_steps
 
@@ -24,10 +27,11 @@ def beam_times(
 
     A largest batch is cut to the overlay's sequences. The standard policy computes a prompt for
     each beam, the others once. Attention reads the pages of each beam, also where beams
-    share them. Empty if the model has fewer positions than prompt and response."""
+    share them, and those that the weight banks have no room for at DDR's bandwidth.
+    Empty if the model has fewer positions than prompt and response."""
     if load.prompt + load.response - 1 > config.positions or load.response < 1:
         return {}
-    timing = OverlayTiming(config, plan)
+    timing = OverlayTiming(config, _for_all_sequences(config, plan))
     room = plan.overlay.max_sequences // load.beams
     found: dict[str, Any] = {}
     fits = load.batch <= min(batches["pages"], room)
@@ -37,6 +41,21 @@ def beam_times(
             own = replace(load, batch=held)
             found[name] = _time(timing, own, own.beams if name == "standard" else 1)
     return found
+
+
+def _for_all_sequences(config: ModelConfig, plan: Plan) -> Plan:
+    """The plan with the pages of all sequences that the overlay has."""
+    return make_plan(
+        config,
+        plan.overlay,
+        plan.board,
+        plan.size,
+        plan.context,
+        plan.overlay.max_sequences,
+        plan.route,
+        plan.hidden_taps,
+        plan.adapters,
+    )
 
 
 def _time(timing: OverlayTiming, load: BeamLoad, prompts: int) -> dict[str, Any]:
@@ -49,7 +68,7 @@ def _time(timing: OverlayTiming, load: BeamLoad, prompts: int) -> dict[str, Any]
     following = 0.0
     if load.response > 1:  # linear in the context but for whole tiles
         contexts = (load.prompt + 1, load.prompt + load.response - 1)
-        ends = [_step(timing, load, context) for context in contexts]
+        ends = [_step(timing, load, context, prompts) for context in contexts]
         following = sum(ends) / 2 * (load.response - 1)
     return {
         "batch": load.batch,
@@ -60,13 +79,18 @@ def _time(timing: OverlayTiming, load: BeamLoad, prompts: int) -> dict[str, Any]
     }
 
 
-def _step(timing: OverlayTiming, load: BeamLoad, context: int) -> float:
+def _step(timing: OverlayTiming, load: BeamLoad, context: int, prompts: int) -> float:
     """Seconds of a token of every beam: as many steps as the overlay's rows need."""
     rows, limit = load.batch * load.beams, timing.plan.row_limit
+    plan, held = timing.plan, rows * tiles(context)
+    if prompts == 1:  # of a beam's pages, the others share the prompt's
+        held = beam_pages(replace(load, response=max(2, context - load.prompt + 1)))
+    there = max(0, held - (plan.first_spilled - plan.scratch_pages)) / held
     total = 0.0
     for start in range(0, rows, limit):
         count = min(limit, rows - start)
-        shape = StepShape(count, count * context, count * context, count, count)
+        seen = count * context
+        shape = StepShape(count, seen, seen, count, count, spilled=round(seen * there))
         total += _seconds(timing, shape)
     return total
 

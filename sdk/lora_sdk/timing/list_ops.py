@@ -94,6 +94,11 @@ class ListTiming:
         efficiency = parameters()["lora_hbm_efficiency"].value
         return size / (efficiency * board.banks[bank].bandwidth / machine.clock_hz)
 
+    def spill_cycles(self, size: float) -> float:
+        """Cycles in which the banks of spilled KV pages stream `size` bytes, spread over them."""
+        spill = self.board.kv.spill
+        return self.bank_cycles(spill.bank_first, size / spill.bank_count) if spill else 0.0
+
 
 def _rows(command: isa.Command, step: StepShape) -> int:
     """Rows that a command works on. Votes are gathered where boards choose the token."""
@@ -206,9 +211,11 @@ def _attention(
     step, slopes = windowed(step, command.window), command.slope_kind != abi.SLOPE_NONE
     softmax = costs.softmax_cycles(machine, rows, heads, step.visible, slopes, command.cap != 0)
     kv = timing.board.kv
-    blocks = 2 * command.kv_heads * whole_tiles(step.kv_positions) // abi.TILE_POSITIONS
+    each = 2 * command.kv_heads
+    blocks = each * whole_tiles(step.kv_positions) // abi.TILE_POSITIONS
     block = kv.block_bytes
-    fullest = math.ceil(blocks / kv.bank_count) * block
+    spilled = each * spilled_pages(kv, step)
+    fullest = math.ceil((blocks - spilled) / kv.bank_count) * block
     passes_per_mac = timing.passes_per_mac(kv.format.static)
     return {
         "category": ATTENTION,
@@ -216,7 +223,7 @@ def _attention(
         "compute": passes_per_mac * costs.attention_cycles(machine, dim, heads, step.visible)
         + softmax,
         "vector": softmax,
-        "stream": timing.bank_cycles(kv.bank_first, fullest),
+        "stream": timing.bank_cycles(kv.bank_first, fullest) + timing.spill_cycles(spilled * block),
         "bytes": float(blocks * block),
         "macs": costs.attention_macs(dim, heads, step.visible),
         "banks": (kv.bank_first, kv.bank_count, fullest),
@@ -275,8 +282,22 @@ def _kv_commit(
     heads = len(timing.board.share.kv_heads)
     each = config.layers * heads * position_lines(timing.board.kv)
     lines = 2 * step.committed * each
+    kv = timing.board.kv
+    there = min(step.committed, spilled_pages(kv, step) * abi.TILE_POSITIONS)
     return {"category": KV, "start": machine.start_cycles if lines else 0.0,
-            "compute": float(lines), "bytes": float(lines * abi.LINE_BYTES)}  # fmt: skip
+            "compute": float(lines), "stream": timing.spill_cycles(there * each * abi.LINE_BYTES),
+            "bytes": float(lines * abi.LINE_BYTES)}  # fmt: skip
+
+
+def spilled_pages(kv: KvLayout, step: StepShape) -> int:
+    """Pages outside the weight banks that a step reads. Pages of the weight banks are taken
+    first."""
+    pages = whole_tiles(step.kv_positions) // abi.TILE_POSITIONS
+    if kv.spill is None:
+        return 0
+    if step.spilled is None:
+        return max(0, pages - (kv.first_spilled - kv.scratch_pages))
+    return min(pages, whole_tiles(step.spilled) // abi.TILE_POSITIONS)
 
 
 def position_lines(kv: KvLayout) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from lora_host import abi
@@ -14,7 +14,8 @@ class StepShape:
     including itself. `kv_positions`: positions of K and V read from the cache, once per sequence.
     `sampled`: rows that go through lm_head. `committed`: positions that the step's header first
     moves into the cache (from the previous step). `adapted`: rows with an adapter. `adapters`:
-    distinct ones. `sequences`: those that the rows belong to."""
+    distinct ones. `sequences`: those that the rows belong to. `spilled`: of `kv_positions`, those
+    in pages outside the weight banks; None: as if the sequences alone had taken pages."""
 
     rows: int
     visible: int
@@ -24,6 +25,7 @@ class StepShape:
     adapted: int = 0
     adapters: int = 0
     sequences: int = 1
+    spilled: int | None = None
 
 
 def windowed(step: StepShape, window: int) -> StepShape:
@@ -62,8 +64,14 @@ def verify(length: int, context: int) -> StepShape:
     return StepShape(length, length * context, context, length, 1)
 
 
-def of_rows(rows: Iterable[tuple[int, int, int]], sampled: int, committed: int = 0) -> StepShape:
-    """The shape of a step with rows (sequence, position, adapter or -1)."""
+def of_rows(
+    rows: Iterable[tuple[int, int, int]],
+    sampled: int,
+    committed: int = 0,
+    spilled: Callable[[int], int] | None = None,
+) -> StepShape:
+    """The shape of a step with rows (sequence, position, adapter or -1). `spilled`: positions of a
+    sequence in pages outside the weight banks."""
     longest: dict[int, int] = {}
     named: list[int] = []
     count = visible = 0
@@ -82,6 +90,7 @@ def of_rows(rows: Iterable[tuple[int, int, int]], sampled: int, committed: int =
         len(named),
         len(set(named)),
         len(longest),
+        None if spilled is None else sum(map(spilled, longest)),
     )
 
 
