@@ -11,44 +11,19 @@ import pytest
 from lora_host.errors import RequestError
 from lora_sdk.core.kvcache import pages_for
 from lora_sdk.core.results import Delta
-from lora_sdk.engine.requests import Request, Sample
-from lora_sdk.sampling import BeamSearchParams, Sampler
-from lora_sdk.sampling.beam_search import BeamSearch
-from tests.scripted import VOCABULARY, greedy_tokens, logits_of
+from lora_sdk.engine.requests import Request
+from tests.scripted import VOCABULARY, greedy_tokens
+from tests.searches import alone, found, search
 from tests.unit.test_scheduler import Driven
 
-END = 7
 PROMPTS = [[1], [2, 3, 4], list(range(50)), [9] * 31, list(range(20, 60))]
-
-
-def alone(prompt: Sequence[int], **fields: Any) -> list[tuple[tuple[int, ...], float]]:
-    """The search of one prompt, straight from the logits."""
-    params = BeamSearchParams(**fields)
-    sampler = Sampler(params, VOCABULARY, 7, 0, frozenset((END,)))
-    search = BeamSearch(sampler, prompt, params.max_tokens or 1)
-    while not search.ended:
-        search.advance([logits_of([*prompt, *beam.tokens]) for beam in search.beams])
-    return [(beam.tokens, float(beam.score)) for beam in search.results()]
 
 
 class Beams(Driven):
     """A bench that also takes beam searches."""
 
     def search(self, tokens: Sequence[int], on_delta: Any = None, **fields: Any) -> Request:
-        params = BeamSearchParams(**fields)
-        new = params.max_tokens or 1
-        samples = [
-            Sample(Sampler(params, VOCABULARY, 7, i, frozenset((END,))), None, new)
-            for i in range(params.n)
-        ]
-        request = Request(None, list(tokens), params, 7, samples, on_delta)
-        request.search = BeamSearch(samples[0].sampler, tokens, new)
-        self.generator.submit(request)
-        return request
-
-
-def found(request: Request) -> list[tuple[tuple[int, ...], float | None]]:
-    return [(output.token_ids, output.score) for output in request.result().outputs]
+        return search(self, tokens, on_delta, **fields)
 
 
 @pytest.mark.parametrize(("row_limit", "temperature"), [(1, 0.0), (3, 1.2), (64, 0.0)])
@@ -76,7 +51,7 @@ def test_searches_side_by_side_find_what_each_finds_alone(
 
 
 @pytest.mark.parametrize("prompt", PROMPTS[2:])
-def test_a_search_ends_in_exactly_the_pages_that_it_is_admitted_with(prompt: list[int]) -> None:
+def test_a_search_ends_in_exactly_the_pages_that_it_may_need(prompt: list[int]) -> None:
     """Each beam has its own pages and one for a copy; the prompt's full pages are shared."""
     width, new = 4, 70
     each, shared = pages_for(len(prompt) + new - 1) + 1, len(prompt) // 32
@@ -92,8 +67,8 @@ def test_a_search_ends_in_exactly_the_pages_that_it_is_admitted_with(prompt: lis
         refused.result()
 
 
-def test_other_requests_cannot_take_the_pages_of_a_search() -> None:
-    """Drawn beams fork often. The others hold every page that the search has not reserved."""
+def test_other_requests_and_a_search_make_way_for_each_other() -> None:
+    """Drawn beams fork often. The others hold every page that the search does not."""
     prompt, fields = list(range(40)), {"beam_width": 4, "max_tokens": 60, "temperature": 1.5}
     driven = Beams(pages=4 + 17 + 8, sequences=16, row_limit=64)
     request = driven.search(prompt, **fields)

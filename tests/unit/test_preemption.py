@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -11,8 +11,11 @@ from lora_host.errors import AdapterError, RequestError
 from lora_sdk.engine.generator import Generator
 from lora_sdk.engine.prefix_source import PrefixSource
 from lora_sdk.engine.requests import Request
+from lora_sdk.engine.scheduler import Track
 from lora_sdk.sampling import Sampler
 from tests.scripted import VOCABULARY, greedy_tokens, logits_of
+from tests.searches import alone as searched_alone
+from tests.searches import found, search
 from tests.sharing import Sharing, text
 
 
@@ -57,6 +60,95 @@ def test_mixed_requests_under_a_third_of_the_pages_that_they_need(cached: bool, 
         scores = request.result().prompt_logprobs
         assert scores is None or len(scores) == len(request.tokens)
     assert bench.generator.preempted >= 3
+    bench.check_settled()
+
+
+FIELDS: dict[str, object] = {"beam_width": 3, "n": 2, "max_tokens": 70, "length_penalty": 2.0}
+
+
+@pytest.mark.parametrize("cached", [True, False])
+@pytest.mark.parametrize("row_limit", [2, 32])
+def test_searches_wait_whole_and_find_the_same(cached: bool, row_limit: int) -> None:
+    """Also while some of the beams' rows have run and the others have not."""
+    draw = random.Random(3)
+    bench = Sharing(row_limit=row_limit, sequences=16, pages=4 + 16, context=200)
+    if not cached:
+        bench.generator = Generator(bench.stepper, bench.cache, row_limit)
+    searches, waited = [], 0
+    preempt = bench.generator._scheduler.preempt
+
+    def counted(tracks: Sequence[Track]) -> None:
+        nonlocal waited
+        waited += tracks[0].beams is not None
+        preempt(tracks)
+
+    bench.generator._scheduler.preempt = counted  # type: ignore[method-assign]
+    others = [bench.submit(text(9, i), max_tokens=60, n=1 + i % 2) for i in range(4)]
+    for index in range(4):
+        prompt = text(draw.randint(1, 12), seed=draw.randint(1, 3))
+        fields = {**FIELDS, "beam_width": 2 + index % 3, "temperature": 0.9 * (index % 2)}
+        fields["max_tokens"] = draw.randint(50, 70)
+        searches.append((search(bench, prompt, **fields), prompt, fields))
+    bench.finish()
+    for request, prompt, fields in searches:
+        assert found(request) == searched_alone(prompt, **fields)
+    for one in others:
+        check(one)
+    assert waited >= 2 and bench.generator.preempted > waited
+    bench.check_settled()
+
+
+@pytest.mark.parametrize("steps", range(1, 12))
+def test_a_search_goes_on_where_it_was(steps: int) -> None:
+    """Preempted after any number of steps: in its prompt, before and after a reorder, twice."""
+    bench = Sharing(row_limit=10, sequences=4)
+    prompt, scheduler = text(40), bench.generator._scheduler
+    old = bench.submit([3], max_tokens=90)
+    request = search(bench, prompt, **FIELDS)
+    for _ in range(2):
+        for _ in range(steps):
+            bench.generator.advance(True)
+        scheduler.preempt(scheduler.youngest())
+        assert [track.request for track in scheduler.running] == [old]
+    bench.finish()
+    assert found(request) == searched_alone(prompt, **FIELDS)
+    check(old)
+    bench.check_settled()
+
+
+def test_rebuilt_beams_compute_their_common_tokens_once() -> None:
+    bench = Sharing(row_limit=64, sequences=4, pages=60)
+    bench.generator = Generator(bench.stepper, bench.cache, 64)  # nothing is cached
+    scheduler = bench.generator._scheduler
+    bench.submit([3], max_tokens=60)
+    fields = {**FIELDS, "max_tokens": 40}
+    request = search(bench, text(100), **fields)
+    for _ in range(30):
+        bench.generator.advance(True)
+    assert request.search is not None
+    beams = [beam.tokens for beam in request.search.beams]
+    common = next(i for i in range(99) if len({tokens[i] for tokens in beams}) > 1)
+    assert common > 5 and not request.done
+    scheduler.preempt(scheduler.youngest())
+    before = len(bench.runner.steps)
+    bench.finish()
+    rows = [row.position for step in bench.runner.steps[before:] for row in step]
+    assert [rows.count(position) for position in range(65, 100 + common)] == [1] * (35 + common)
+    assert rows.count(100 + common) == 3
+    assert found(request) == searched_alone(text(100), **fields)
+
+
+def test_searches_start_with_the_pages_that_they_need_now() -> None:
+    """Four of them; one may need nearly all pages."""
+    bench = Sharing(pages=4 + 11, sequences=8, context=300)
+    fields = {**FIELDS, "beam_width": 2, "max_tokens": 100}
+    requests = [search(bench, [i], **fields) for i in range(4)]
+    bench.generator.advance(True)
+    assert all(request.started is not None for request in requests)
+    bench.finish()
+    for i, request in enumerate(requests):
+        assert found(request) == searched_alone([i], **fields)
+    assert bench.generator.preempted >= 2
     bench.check_settled()
 
 

@@ -29,7 +29,7 @@ from lora_sdk.core.kv_statistics import KvUse, PrefixCounts
 from lora_sdk.core.page_pool import PagePool
 from lora_sdk.core.page_tables import PageTables
 from lora_sdk.core.prefix_cache import PrefixCache
-from lora_sdk.core.reorder import reorder
+from lora_sdk.core.reorder import copies, has_pages, reorder
 from lora_sdk.core.slot_pool import SlotPool
 from lora_sdk.core.step import KvOp
 
@@ -286,6 +286,10 @@ class KvCache:
         nothing changed, if there are too few pages for the copies."""
         reorder(self._tables, self._pool, self._queue, parents)
 
+    def can_reorder(self, parents: Mapping[int, int]) -> bool:
+        """Whether there are pages for the copies of `reorder`."""
+        return has_pages(self._tables, self._pool, copies(self._tables, parents))
+
     def grow(self, sequence: int, positions: int) -> None:
         """Extend the sequence's page table to `positions` positions."""
         if positions > self.context:
@@ -296,11 +300,12 @@ class KvCache:
         while len(self._tables.get(sequence).pages) < pages_for(positions):
             self._tables.extend(sequence)
 
-    def lacking(self, sequence: int, positions: int) -> int:
+    def lacking(self, sequence: int, positions: int, forks: int = 0) -> int:
         """Pages that a sequence would need besides its own and reserved ones to hold so many
-        committed positions."""
+        committed positions and to be forked then."""
         owner = self._tables.get(sequence)
-        return max(0, pages_for(positions) - len(owner.pages) - owner.reserved)
+        copies = forks if positions % PAGE_POSITIONS else 0
+        return max(0, pages_for(positions) + copies - len(owner.pages) - owner.reserved)
 
     def room(self, sequence: int, evicted: int) -> int:
         """Positions that a sequence can still grow by, in its own pages and free ones, and in those
@@ -315,14 +320,6 @@ class KvCache:
         owner = self._tables.get(sequence)
         while len(owner.pages) > pages_for(len(owner.tokens)):
             self._pool.give_back(owner.pages.pop())
-
-    def reserve(self, sequence: int, pages: int) -> None:
-        """Set aside pages until a sequence has `pages`, its own included."""
-        owner = self._tables.get(sequence)
-        missing = pages - len(owner.pages) - owner.reserved
-        if missing > max(0, self.free_pages):
-            raise self._tables.exhausted()
-        owner.reserved += max(0, missing)
 
     # --- cached pages ---------------------------------------------------------------------------
 

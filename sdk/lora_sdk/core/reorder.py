@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from lora_sdk.core.header_queue import HeaderQueue
 from lora_sdk.core.kv_sequence import PAGE_POSITIONS, KvSequence, held, pages_for
@@ -16,8 +16,7 @@ def reorder(
 ) -> None:
     """See KvCache.reorder."""
     copied = copies(tables, parents)
-    unreserved = sum(not tables.get(child).reserved for child in copied)
-    if unreserved > max(0, tables.free_pages) or len(copied) > pool.available:
+    if not has_pages(tables, pool, copied):
         raise tables.exhausted()
     continued = {}
     for child, parent in parents.items():
@@ -40,6 +39,12 @@ def reorder(
         )
     for child, continuation in continued.items():
         tables.replace(child, continuation)
+
+
+def has_pages(tables: PageTables, pool: PagePool, copied: Collection[int]) -> bool:
+    """Whether each of these sequences can take a page now."""
+    unreserved = sum(not tables.get(child).reserved for child in copied)
+    return unreserved <= max(0, tables.free_pages) and len(copied) <= pool.available
 
 
 def copies(tables: PageTables, parents: Mapping[int, int]) -> set[int]:

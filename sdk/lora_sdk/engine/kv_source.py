@@ -19,15 +19,14 @@ class NewSequence:
 
     `pages`: those that it holds or reserves in total. `salt`: sequences with different ones share
     nothing. `recompute`: every token must be computed, because its row's results are wanted.
-    `firm`: it may not run out of pages. `kv`: of all tokens but the last, in the boards' column
-    order, with the boards' own bytes; None if they are to be found or computed."""
+    `kv`: of all tokens but the last, in the boards' column order, with the boards' own bytes; None
+    if they are to be found or computed."""
 
     tokens: Sequence[int]
     pages: int
     adapter: str | None = None
     salt: str | None = None
     recompute: bool = False
-    firm: bool = False
     kv: KvArrays | None = None
 
 

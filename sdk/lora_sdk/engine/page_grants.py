@@ -37,6 +37,20 @@ class PageGrants:
                 slices = [chunk for chunk in slices if id(chunk.track) in running]
         return slices
 
+    def reorder(self) -> None:
+        """Let the sequences of beam searches continue those that their beams do, with pages for the
+        copies. RequestError as for `granted`."""
+        while True:
+            waiting = [group for group in self._scheduler.searches() if not group.reordered]
+            if not waiting:
+                return
+            if self._cache.can_reorder(waiting[0].moves()):
+                waiting[0].reorder(self._cache)
+            elif self._cache.leaving:
+                self._stepper.flush()
+            else:
+                self._preempt_youngest()
+
     def tokens(self, track: Track, wanted: int) -> int:
         """How many of `wanted` tokens the boards' own loop may decode now."""
         return min(wanted, self._cache.room(track.sequence, _EVICTED))
@@ -46,14 +60,15 @@ class PageGrants:
         for chunk in slices:
             rows = chunk.count if chunk.tree is None else len(chunk.tree.tokens)
             sequence = chunk.track.sequence
-            pages += cache.lacking(sequence, cache.length(sequence) + rows)
+            copies = len(chunk.track.siblings) if chunk.complete else 0
+            pages += cache.lacking(sequence, cache.length(sequence) + rows, copies)
         return pages
 
     def _preempt_youngest(self) -> None:
-        victim = self._scheduler.youngest()
-        if victim is None:
+        victims = self._scheduler.youngest()
+        if not victims:
             raise RequestError(
                 f"no room for the request: {self._cache.free_pages} KV pages are free and open "
                 "sequences hold the others; release sequences"
             )
-        self._scheduler.preempt(victim)
+        self._scheduler.preempt(victims)

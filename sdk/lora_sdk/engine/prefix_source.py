@@ -52,7 +52,7 @@ class PrefixSource:
         digests = self._digests(new)
         found = self._cache.prefixes.pages(digests, new.tokens)
         tile = len(found)
-        while not new.firm and self._waits_for(new, digests, tile):
+        while self._waits_for(new, digests, tile):
             tile += 1
         if not self._enough(new, tile):
             return new.pages

@@ -41,6 +41,11 @@ class Sample:
         return self.sampler.sample
 
     @property
+    def limit(self) -> int:
+        """How many tokens it may emit in all."""
+        return self._max_new
+
+    @property
     def left(self) -> int:
         """How many tokens it may still emit."""
         return self._max_new - len(self.output)

@@ -1,17 +1,18 @@
 """Selects the running sequences and their tokens in the next step.
 
 First come, first served. A request starts once there are pages for its prompt and one for each
-running sequence to grow into. If pages run out later, the youngest sequence is preempted: it
-gives back what it holds and waits at the front of the queue, to be rebuilt from its prompt and its
-emitted tokens. Every decoding sequence gets one row of each step while there are rows. The
-remaining rows go to prompts, oldest first; while a stream decodes, no more of them than its pace
-allows. Prompts always have a minimum share.
+running sequence to grow into. If pages run out later, the youngest sequence is preempted, or all
+beams of the youngest search: it gives back what it holds and waits at the front of the queue, to be
+rebuilt from its prompt and its emitted tokens. Every decoding sequence gets one row of each step
+while there are rows. The remaining rows go to prompts, oldest first; while a stream decodes, no
+more of them than its pace allows. Prompts always have a minimum share.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 
 from lora_host.errors import AdapterError, LoraError, RequestError
 from lora_sdk.core.kvcache import PAGE_POSITIONS, KvCache, pages_for
-from lora_sdk.engine.beams import BeamGroup, beam_samples
+from lora_sdk.engine.beams import BeamGroup, beam_samples, resume_from
 from lora_sdk.engine.kv_source import KvSource, NewSequence, OwnPrefill
 from lora_sdk.engine.pace import Pace
 from lora_sdk.engine.requests import Request, Sample, positions_of
@@ -36,8 +37,9 @@ if TYPE_CHECKING:
 @dataclass
 class Group:
     """Samples of one request that share one prefill: of its prompt, and of the tokens emitted by a
-    sample that was preempted. `arrival` orders requests. `weights`: digest of the adapter that
-    computed those tokens. `kv`: of all those tokens but the last, brought from another engine."""
+    sample that was preempted, or by all beams of a search. `arrival` orders requests. `weights`:
+    digest of the adapter that computed those tokens. `kv`: of all those tokens but the last,
+    brought from another engine."""
 
     request: Request
     samples: list[Sample]
@@ -47,26 +49,27 @@ class Group:
 
     @cached_property
     def tokens(self) -> list[int]:
-        """The tokens to be computed before a new one."""
+        """The tokens to be computed before the samples differ, or before a new one."""
         return [*self.request.tokens, *self.samples[0].output]
 
     def pages(self) -> int:
         """Max pages that the group may need."""
-        return self._pages(self.pages_each())
+        copies = self.request.search is not None  # one a beam and step
+        return self._pages(pages_for(self._positions) + copies)
 
     def pages_each(self) -> int:
-        """Max pages of a sequence, and of a beam one for a copy."""
-        return pages_for(self._positions) + (self.request.search is not None)
+        """Pages of a sequence until its next token is emitted and has a place."""
+        search = self.request.search
+        emitted = self.samples[0].output if search is None else search.beams[0].tokens
+        return pages_for(min(len(self.request.tokens) + len(emitted) + 1, self._positions))
 
     def pages_now(self) -> int:
-        """Pages until every sample has emitted a token; all pages of beams, never preempted."""
-        if self.request.search is not None:
-            return self.pages()
-        return self._pages(pages_for(min(len(self.tokens) + 1, self._positions)))
+        """Pages until every sample has emitted a token."""
+        return self._pages(self.pages_each())
 
     @property
     def _positions(self) -> int:
-        return positions_of(self.tokens, max(s.left for s in self.samples))
+        return max(positions_of(self.request.tokens, s.limit) for s in self.samples)
 
     def _pages(self, each: int) -> int:
         return each + (len(self.samples) - 1) * (each - len(self.tokens) // PAGE_POSITIONS)
@@ -82,7 +85,6 @@ class Group:
             params.adapter,
             params.cache_salt,
             recompute=params.prompt_logprobs is not None and unknown > 0,
-            firm=request.search is not None,
             kv=self.kv,
         )
 
@@ -90,7 +92,8 @@ class Group:
 @dataclass(eq=False)  # compared by identity
 class Track:
     """A running sequence. `computed`: number of its tokens, prompt and output, whose K and V are
-    committed. `fetching`: its KvSource is still fetching K and V."""
+    committed. `fetching`: its KvSource is still fetching K and V. `pages`: those that it and each
+    sibling begin with."""
 
     request: Request
     sample: Sample
@@ -99,6 +102,7 @@ class Track:
     computed: int = 0
     fetching: bool = False
     siblings: list[Sample] = field(default_factory=list)  # forked once the prompt is computed
+    pages: int = 0
     draft: SequenceDraft | None = None
     beams: BeamGroup | None = None  # the group that it belongs to: scheduled and ended as one
 
@@ -314,14 +318,10 @@ class Scheduler:
     def fork(self, track: Track) -> list[Track]:
         """Start the siblings of a track whose prompt is computed. They share its prompt."""
         siblings, track.siblings = track.siblings, []
-        share = len(track.request.tokens) // PAGE_POSITIONS
+        share = track.computed // PAGE_POSITIONS
         started = []
         for sample in siblings:
-            positions = positions_of(track.request.tokens, sample.left)
-            each = pages_for(min(len(track.request.tokens) + 1, positions))
-            if track.beams is not None:
-                each = track.beams.pages
-            sequence = self._cache.fork(track.sequence, each - share)
+            sequence = self._cache.fork(track.sequence, track.pages - share)
             draft = track.draft.fork() if track.draft is not None else None
             sibling = Track(
                 track.request, sample, sequence, track.arrival, track.computed, draft=draft
@@ -341,25 +341,36 @@ class Scheduler:
         if self._cache.is_open(track.sequence):
             self._cache.close(track.sequence)
 
-    def youngest(self) -> Track | None:
-        """The sequence to be preempted: of the request that came last, never of beams. None if it
-        is the only one that runs."""
-        tracks = [track for track in self.running if track.beams is None]
-        if len(self.running) < 2 or not tracks:
-            return None
-        return max(reversed(tracks), key=lambda track: track.arrival)
+    def searches(self) -> list[BeamGroup]:
+        """The running beam searches."""
+        groups = (track.beams for track in self.running if track.beams is not None)
+        return list({id(group): group for group in groups}.values())
 
-    def preempt(self, track: Track) -> None:
-        """Give back all that a sequence holds: pages, rows, adapter slot, draft. It is rebuilt from
-        its prompt and its emitted tokens, before any sequence that waits now."""
+    def youngest(self) -> list[Track]:
+        """The sequence to be preempted, of the request that came last, or all beams of its search.
+        Empty if nothing else runs."""
+        if not self.running:
+            return []
+        last = max(reversed(self.running), key=lambda track: track.arrival)
+        tracks = [last] if last.beams is None else last.beams.tracks
+        return [] if len(tracks) == len(self.running) else list(tracks)
+
+    def preempt(self, tracks: Sequence[Track]) -> None:
+        """Give back all that a sequence or all beams of a search hold: pages, rows, adapter slot,
+        draft. They are rebuilt from the prompt and the emitted tokens, before any sequence that
+        waits now."""
+        track = tracks[0]
         name = track.request.params.adapter
         weights = None
         if name is not None and self._adapters is not None:
             weights = self._adapters.digest(name)
-        self.end(track)
-        samples = [track.sample, *track.siblings]
+        samples = [sample for one in tracks for sample in (one.sample, *one.siblings)]
+        for one in tracks:
+            self.end(one)
+        if track.request.search is not None:
+            resume_from(track.request.search, samples)
         self._waiting.appendleft(Group(track.request, samples, track.arrival, weights))
-        self.preempted += 1
+        self.preempted += len(tracks)
 
     def abandon(self) -> list[Request]:
         """Remove all requests and return them."""
@@ -381,8 +392,9 @@ class Scheduler:
             request.started = time.monotonic()
         leader, *siblings = group.samples
         track = Track(request, leader, sequence, group.arrival, fetching=True, siblings=siblings)
+        track.pages = group.pages_each()
         if request.search is not None:
-            track.beams = BeamGroup(request.search, [track], group.pages_each())
+            track.beams = BeamGroup(request.search, [track])
         self.running.append(track)
 
     def _open(self, new: NewSequence) -> int:

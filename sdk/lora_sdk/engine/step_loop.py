@@ -184,6 +184,7 @@ class StepLoop:
                 if track.beams is None:
                     self._speculation.join(track)
         self._affected = [track.request for track in self._scheduler.running]
+        self._grants.reorder()
         slices = self._scheduler.plan()
         if not slices:  # every slot waits for its commit to be carried
             self._stepper.flush()
@@ -279,6 +280,10 @@ class StepLoop:
 
     def _after_beam(self, track: Track, group: BeamGroup, logits: NDArray[np.float32]) -> None:
         """Once all beams of the group have run: continue the search, or end the request."""
+        if group.rebuilding:  # what the beams have in common is computed
+            self._scheduler.fork(track)
+            group.assign()
+            return
         if not group.collect(track, logits):
             return
         group.advance()
@@ -288,7 +293,7 @@ class StepLoop:
         if self._scheduler.fork(track):  # at the prompt's end: the sequences of all beams
             group.assign()
         else:
-            group.reorder(self._cache)
+            group.reordered = False  # before its next rows
 
     def _finish_beams(self, request: Request, found: Sequence[Beam]) -> None:
         """Deliver the hypotheses, the best first."""
