@@ -81,15 +81,15 @@ def test_dequantized_tensors_are_near_the_unquantized_files(
 def test_what_cannot_be_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = write_checkpoint(variant("llama_narrow"), tmp_path / "model")
     for given, message in (
-        ({"prefill": "cuda:0"}, "needs prefill_mode 'fast'"),
+        ({"prefill": "cuda:0"}, "a GPU needs the fast mode"),
         ({"prefill": "boards:1", "prefill_mode": "fast"}, "'cpu' or 'cuda:N'"),
-        ({"prefill_mode": "fast"}, "no prefill names a worker"),
-        ({"prefill": "cpu", "prefill_model": model}, "exact uses the model"),
+        ({"prefill_mode": "fast"}, "prefill_mode is 'fast'; expected 'exact' while no worker"),
+        ({"prefill": "cpu", "prefill_model": model}, "; expected none in the exact mode"),
         ({"prefill": "cpu", "prefill_mode": "near"}, "prefill_mode is 'near'"),
     ):
         with pytest.raises(RequestError, match=message):
             EngineOptions(model, **given)  # type: ignore[arg-type]
-    with pytest.raises(ModelError, match="is no folder"):
+    with pytest.raises(RequestError, match="expected the folder of a Hugging Face model"):
         EngineOptions(model, prefill="cpu", prefill_mode="fast", prefill_model=tmp_path / "none")
     monkeypatch.setitem(sys.modules, "torch", None)  # as where it is not installed
     with pytest.raises(RequestError, match="torch is not installed"):  # before the overlay is read

@@ -21,12 +21,13 @@ MAP = b"<SystemMap><Platform>Emulation</Platform><ClockFrequency>1</ClockFrequen
 
 
 def words(*command: object) -> partial[Words]:
-    """A command that needs no file; MODEL is a valid folder."""
+    """A command that needs no file; MODEL is a valid folder, PLOT a file to write."""
     return partial(_words, command=command)
 
 
 def _words(place: Place, *, command: Words) -> Words:
-    return tuple(place.stock.model() if word == "MODEL" else word for word in command)
+    known = {"MODEL": place.stock.model(), "PLOT": place.path / "plot.svg"}
+    return tuple(known.get(word, word) if isinstance(word, str) else word for word in command)
 
 
 def cluster(place: Place, *, content: object) -> Words:
@@ -37,6 +38,14 @@ def overlay(place: Place, **changes: str) -> Words:
     """Texts of a manifest changed: OLD="NEW" with spaces as _ in OLD."""
     folder = place.overlay({old.replace("_is_", ": "): new for old, new in changes.items()})
     return (*PLAN, place.stock.model(), "--overlay", folder)
+
+
+def fleet(
+    place: Place, *, model: str = "llama2-7b", load: str = "{prompt: 8, response: 8}", **more: str
+) -> Words:
+    fields = {"model": model, "load": load, **more}
+    text = "".join(f"{name}: {value}\n" for name, value in fields.items() if value)
+    return ("model", "--fleet", put(place.path / "fleet.yaml", text))
 
 
 def image(place: Place, *, content: bytes) -> Words:
@@ -227,6 +236,55 @@ CASES = (
     Case("flags: --kernels evil", words(*RUN, "-p", "a", "--kernels", "evil"), "kernels", 2),
     Case("flags: an unknown one", words(*RUN, "-p", "a", "--evil"), "--evil", 2),
     Case("flags: an unknown command", words("evil"), "no command 'evil'", 2),
+    Case("flags: -n x", words(*RUN, "-p", "a", "-n", "x"), "-n", 2),
+    *(
+        Case(f"boards: {count} of {command[0]} {command[1]}", words(*command, "--boards", count),
+             f"{count} boards were requested; expected 1, 2, 4 or 8", 2)
+        for count in (0, 3, 16)
+        for command in (
+            ("plan", "--model", "llama2-7b"), ("dse", "--model", "gpt2-345m"),
+            ("plot", "scaling", "-o", "PLOT"), ("plot", "breakdown", "-o", "PLOT"),
+            ("spec", "design", "flightllm-sd", "llama2-7b"),
+        )
+    ),
+    Case("boards: a curve of one", words(
+        "plot", "scaling", "--boards", "1", "-o", "PLOT"), "one point is no curve; expected 2, 4 or 8", 2),
+    *(
+        Case(f"positions: {' '.join(command[:2])}", words(*command), "more than the model's", 2)
+        for command in (
+            ("model", "-c", "4097", "--design", "own-u280", "-m", "llama2-7b"),
+            ("model", "--in", "4000", "--out", "97", "--design", "own-u280", "-m", "llama2-7b"),
+            ("dse", "--in", "1000", "--out", "25", "-m", "gpt2-345m"),
+            ("plot", "roofline", "-c", "4097", "-m", "llama2-7b", "-o", "PLOT"),
+            ("spec", "design", "flightllm-sd", "llama2-7b", "-c", "4097"),
+        )
+    ),
+    Case("prefill: a model in the exact mode", words(
+        *RUN, "-p", "a", "--prefill-model", "MODEL"), "--prefill-model is", 2),
+    Case("prefill: a model that is missing", words(*RUN, "-p", "a", "--prefill", "cpu", "--prefill-mode",
+        "fast", "--prefill-model", "/no/where"), "--prefill-model is '/no/where'; expected the folder", 2),
+    Case("prefill: fast without a worker", words(
+        *RUN, "-p", "a", "--prefill-mode", "fast"), "--prefill-mode is 'fast'; expected 'exact' while", 2),
+    Case("prefill: no boards", words(
+        *RUN, "-p", "a", "--prefill", "boards:"), "--prefill is 'boards:'; expected 'cpu', 'boards:N'", 2),
+    Case("prefill: an empty URI", words(
+        *RUN, "-p", "a", "--prefill", "boards:emu:u280,"), "--prefill is 'boards:emu:u280,'", 2),
+    Case("kv: int8 without scales", words(
+        *RUN, "-p", "a", "-m", "MODEL", "--kv", "int8"), "INT8 attention needs it", 2),
+    Case("kv: int8 on an overlay without it", words(
+        *RUN, "-p", "a", "-m", "MODEL", "--kv", "int8", "--overlay", "lora_f_u280"), "take overlay", 2),
+    Case("kv: int3", words(*RUN, "-p", "a", "--kv", "int3"), "--kv is 'int3'; expected 'auto'", 2),
+    Case("spec show: two models", words("spec", "show", "a", "-m", "b"), "named twice, a and b", 2),
+    Case("spec show: no table", words("spec", "show", "-m", "MODEL"), "no such table", 2),
+    Case("fleet: missing", words("model", "--fleet", "/no/where"), "/no/where", 2),
+    Case("fleet: empty", partial(fleet, load="", model=""), "found None, expected type object"),
+    Case("fleet: no workers", partial(fleet), "no workers and no clusters"),
+    Case("fleet: an unknown model", partial(fleet, workers="[{gpu: a100}]", model="gpt9"), "gpt9"),
+    Case("fleet: an unknown GPU", partial(fleet, workers="[{gpu: a1000}]"), "a1000"),
+    Case("fleet: an unknown design", partial(fleet, clusters="[{design: own}]"), "did you mean 'own-"),
+    Case("fleet: 3 boards", partial(fleet, clusters="[{design: own-u280, boards: 3}]"), "3 boards"),
+    Case("fleet: a long load", partial(
+        fleet, load="{prompt: 4000, response: 97}", clusters="[{design: own-u280}]"), "1 more than"),
     Case("adapters: one twice", words(
         *RUN, "-p", "a", "--adapter", "a=MODEL", "--adapter", "a=MODEL"), "given twice", 2),
     Case("adapters: missing", words(*RUN, "-p", "a", "--adapter", "a=/no/where"), "/no/where", 2),

@@ -115,6 +115,14 @@ CASES = (
         config, rope_scaling={"rope_type": "linear", "factor": 0}), "factor"),
     Case("config: rope type unknown", partial(
         config, rope_scaling={"rope_type": "x" * 999, "factor": 2.0}), "rope"),
+    Case("config: two rope types", partial(config, rope_scaling={
+        "rope_type": "linear", "type": "default", "factor": 2.0}), "type is 'default', expected 'linear' as in rope_type"),
+    Case("config: mrope", partial(config, rope_scaling={
+        "type": "mrope", "mrope_section": [2, 1, 1]}), "mrope, rotary positions of images and video: not supported"),
+    Case("config: mrope of a newer file", partial(config, rope_scaling={
+        "rope_type": "default", "mrope_section": [2, 1, 1]}), "mrope, rotary positions of images"),
+    Case("config: norms of q and k", partial(
+        config, qk_layernorm=True), "qk_layernorm is True: norms of q and k: not supported"),
     Case("config: theta 0", partial(config, rope_theta=0), "rope_theta"),
     Case("config: eos a text", partial(config, eos_token_id="</s>"), "eos_token_id"),
     Case("config: quantization a list", partial(config, quantization_config=[1]), "quantization"),

@@ -241,6 +241,27 @@ def test_a_bad_field_is_named(server: Served, field: str, value: object) -> None
 def test_a_bad_prompt(server: Served, prompt: object) -> None:
     got = server.post("/v1/completions", {"prompt": prompt})
     assert got.status == 400 and got.body["error"]["message"]
+    if prompt != "\ud800":  # which no body can have
+        assert got.body["error"]["param"].split(".")[0] == "prompt"
+
+
+@pytest.mark.parametrize(
+    "fields, field",
+    [({"max_tokens": 1000}, "max_tokens"), ({"min_tokens": 1000}, "min_tokens"),
+     ({"max_tokens": 995}, "")],
+)  # fmt: skip
+def test_new_tokens_must_fit_beside_the_prompt(
+    server: Served, fields: dict[str, int], field: str
+) -> None:
+    """As vLLM has it: nothing that a request names is cut."""
+    got = server.post("/v1/completions", {"prompt": [5] * 29, "stop": "\n", **fields})
+    if not field:
+        assert got.status == 200
+        return
+    error = got.body["error"]
+    assert (got.status, error["param"]) == (400, field)
+    assert error["code"] == "context_length_exceeded"
+    assert "29 tokens, the context 1024; ask for at most 995" in error["message"]
 
 
 def test_a_prompt_beyond_the_context(server: Served) -> None:

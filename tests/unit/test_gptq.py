@@ -102,7 +102,7 @@ def test_formats_leave_out_lm_head_and_what_is_named() -> None:
         ({"group_size": 0}, "group_size is 0"),
         ({"checkpoint_format": "marlin"}, "checkpoint_format is 'marlin', expected one of gptq"),
         ({"desc_act": "yes"}, "desc_act"),
-        ({"lm_head": True}, "lm_head is True: a packed lm_head is not supported"),
+        ({"lm_head": True}, "lm_head is True: a packed lm_head: not supported"),
         ({"quant_method": "hqq"}, "quant_method is 'hqq', expected one of gptq, awq"),
         ({"quant_method": "awq", "version": "gemv"}, "version is 'gemv', expected gemm"),
         ({"quant_method": "awq", "zero_point": False}, "zero_point"),

@@ -52,7 +52,7 @@ def test_a_narrow_model_leaves_boards_without_columns() -> None:
 @pytest.mark.parametrize("boards", [0, 3, 16, -1])
 def test_other_board_counts_are_refused(boards: int) -> None:
     with pytest.raises(
-        RequestError, match=f"{boards} boards were requested, expected 1, 2, 4 or 8"
+        RequestError, match=f"{boards} boards were requested; expected 1, 2, 4 or 8"
     ):
         Partition(LLAMA, boards)
 

@@ -27,7 +27,9 @@ Examples:
 @click.command("dse", epilog=EXAMPLES)
 @click.option("--board", default="u280", show_default=True, help="u280, v80 or vhk158")
 @click.option("--boards", default=1, show_default=True, help="number of boards")
-@click.option("--model", "model", required=True, help="a shape by name, a folder or config.json")
+@click.option(
+    "-m", "--model", "model", required=True, help="a shape by name, a folder or config.json"
+)
 @click.option("--in", "inputs", default=32, show_default=True, help="prompt length")
 @click.option("--out", "outputs", default=256, show_default=True, help="new tokens")
 @click.option("--precision", multiple=True, type=click.Choice(["fp16", "w8a8", "w4a8"]),

@@ -30,7 +30,7 @@ Examples:
 @click.command("model", epilog=EXAMPLES)
 @click.option("--design", help="lora-f, lora-q, dfx, flightllm, own-u280, ... or an overlay")
 @click.option("--board", help="u280, v80, vhk158 or u250; default: the design's first")
-@click.option("--model", "model", help="a shape by name, a model folder or its config.json")
+@click.option("-m", "--model", "model", help="a shape by name, a model folder or its config.json")
 @click.option("--boards", default=1, show_default=True, help="number of boards")
 @click.option("-c", "--context", type=int, help="time of one token at this context")
 @click.option("--in", "inputs", type=int, help="with --out: prompt length of a whole request")
@@ -110,14 +110,16 @@ def answer(
 ) -> Report:
     """The requested report. RequestError: options that conflict."""
     from lora_sdk.model.shapes import find_config
-    from lora_sdk.timing.model import MAX_LENGTH, run_time, token_time
+    from lora_sdk.timing.model import MAX_LENGTH, check_positions, run_time, token_time
     from lora_sdk.timing.target import make_target
 
     if verify_length is not None and mode != "sd":
         raise RequestError("--verify-length needs --mode sd")
     if verify_length is not None and not 1 <= verify_length <= 4 * MAX_LENGTH:
         raise RequestError(f"--verify-length {verify_length}: expected 1 to {4 * MAX_LENGTH}")
-    target = make_target(design, board, find_config(model), boards, adapter)
+    config = find_config(model)
+    check_positions(config, context or (inputs or 0) + (outputs or 0))
+    target = make_target(design, board, config, boards, adapter)
     if inputs is not None and outputs is not None and context is None:
         return run_time(target, model, inputs, outputs, mode, verify_length)
     if context is not None and inputs is None and outputs is None:

@@ -14,7 +14,7 @@ from lora_sdk.cli.output_file import OUTPUT
 @click.option("-o", "--output", type=OUTPUT, metavar="FILE", required=True,
               help="file to write: .png or .svg")  # fmt: skip
 @click.option("--design", "designs", multiple=True, help="may be repeated; default: own-u280")
-@click.option("--model", "model", default="llama2-7b", show_default=True,
+@click.option("-m", "--model", "model", default="llama2-7b", show_default=True,
               help="a shape by name, a model folder or its config.json")  # fmt: skip
 @click.option("--boards", type=int, help="number of boards; scaling: the most [1; scaling: 8]")
 @click.option("-c", "--context", default=128, show_default=True, help="context of a token")

@@ -35,14 +35,18 @@ spec.add_command(collect)
 
 @spec.command("show")
 @click.argument("where", metavar="[MODEL|FILE]", required=False, type=click.Path(path_type=Path))
+@click.option("-m", "--model", "model", type=click.Path(path_type=Path), metavar="MODEL",
+              help="the same as MODEL")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
-def show(where: Path | None, as_json: bool) -> None:
+def show(where: Path | None, model: Path | None, as_json: bool) -> None:
     """Print the tables of a model's folder (default: the demo model's) or of a file."""
     from lora_sdk.cli.spec_report import as_dict, reports
     from lora_sdk.model.demo import demo_model_path
     from lora_sdk.spec_tuning.table import FILE_NAME, load_tables
 
-    path = where or demo_model_path()
+    if where is not None and model is not None:
+        raise RequestError(f"the model is named twice, {where} and {model}; omit one")
+    path = where or model or demo_model_path()
     path = path / FILE_NAME if path.is_dir() else path
     if not path.exists():
         raise RequestError(f"{path}: no such table; lora spec tune writes one")
@@ -59,7 +63,7 @@ def show(where: Path | None, as_json: bool) -> None:
 @click.option("--board", help="u280, v80, vhk158 or u250; default: the design's first")
 @click.option("--boards", default=1, show_default=True, help="number of boards")
 @click.option("-c", "--context", "contexts", type=int, multiple=True,
-              help="context; may be repeated [powers of two from 128 to 16384]")  # fmt: skip
+              help="context; may be repeated [powers of two, 128 to 16384]")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
 def design(
     design: str,
@@ -73,17 +77,22 @@ def design(
 
     Modelled. Nothing is run and no trees are searched: AAT is the published curve."""
     from lora_sdk.model.shapes import find_config
+    from lora_sdk.plan.partition import check_board_count
     from lora_sdk.spec_tuning.modelled import DesignTimes
     from lora_sdk.spec_tuning.roofline import roofline
     from lora_sdk.spec_tuning.tune import FixedDraft
-    from lora_sdk.timing.model import MAX_CONTEXT, MAX_LENGTH
+    from lora_sdk.timing.model import MAX_CONTEXT, MAX_LENGTH, check_positions
     from lora_sdk.timing.target import make_target
 
-    target = make_target(design, board, find_config(model), boards)
+    check_board_count(boards)
+    config = find_config(model)
+    target = make_target(design, board, config, boards)
     times = DesignTimes(target)
     assert target.draft is not None  # DesignTimes checked it
     found: list[dict[str, Any]] = []
-    for context in contexts or tuple(1 << power for power in range(7, 15)):
+    powers = [1 << power for power in range(7, 15) if 1 << power <= config.positions]
+    for context in contexts or powers or [config.positions]:
+        check_positions(config, context)
         if not 1 <= context <= MAX_CONTEXT:
             raise RequestError(f"context {context} is out of range: 1 to {MAX_CONTEXT}")
         curve = FixedDraft(target.draft, context)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lora_host.errors import RequestError
+from lora_host.errors import ModelError, RequestError
 from lora_sdk.core.options import EngineOptions
 
 if TYPE_CHECKING:
@@ -94,11 +94,17 @@ def plan_model(options: EngineOptions, config: ModelConfig | None = None) -> Pla
 
 def open_model(options: EngineOptions) -> OpenedModel:
     """Plan, open the boards, place the weights. Errors of every layer pass through."""
+    from lora_sdk.model.attention_scales import UncalibratedError
     from lora_sdk.model.checkpoint import Checkpoint
 
     planned = plan_model(options)
     config, plan = planned.config, planned.plan
-    checkpoint = Checkpoint.open(options.folder, config)
+    try:
+        checkpoint = Checkpoint.open(options.folder, config)
+    except UncalibratedError as error:
+        if options.kv_kind is None:
+            raise
+        raise ModelError(str(error), usage=True) from None  # the caller's choice, not the file's
     cluster = _open_cluster(options, plan, planned.cluster_file)
     try:
         runner = _place(cluster, config, checkpoint, plan, options)

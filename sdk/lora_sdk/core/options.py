@@ -17,7 +17,7 @@ from lora_sdk.gguf.file import is_gguf
 from lora_sdk.model.hub import find_snapshot, is_hub_name
 from lora_sdk.model.kv_formats import KV_KINDS, KvKind
 from lora_sdk.plan.adapters import DEFAULT_RANK, MODES, AdapterOptions
-from lora_sdk.plan.partition import BOARD_COUNTS
+from lora_sdk.plan.partition import check_board_count
 
 if TYPE_CHECKING:
     from lora_sdk.spec.opening import SpeculationOptions
@@ -245,9 +245,7 @@ class EngineOptions:
         """Check the model's folder and the number and URIs of the boards."""
         self.folder, self.board_kind  # noqa: B018 - cached properties; they raise what is wrong
         count = self.board_count
-        if count not in BOARD_COUNTS:
-            expected = ", ".join(map(str, BOARD_COUNTS[:-1])) + f" or {BOARD_COUNTS[-1]}"
-            raise RequestError(f"{count} boards were requested; expected {expected}")
+        check_board_count(count)
         if self.devices and len(self.devices) != count:
             raise RequestError(f"{count} boards were requested, {len(self.devices)} devices named")
         self._check_spares()
@@ -261,16 +259,16 @@ class EngineOptions:
         if self.prefill is not None:
             parse_worker(self.prefill, self.prefill_is_fast)
         elif self.prefill_mode == "fast":
-            raise RequestError("prefill_mode is 'fast', but no prefill names a worker, e.g. 'cpu'")
+            expected = "'exact' while no worker computes prompts; name one, e.g. cpu"
+            raise ArgumentError("prefill_mode", self.prefill_mode, expected)
         if self.prefill_model is None:
             return
         if not self.prefill_is_fast:
-            raise RequestError("prefill_model is for prefill_mode 'fast'; exact uses the model")
+            expected = "none in the exact mode of prefill, which uses the model itself"
+            raise ArgumentError("prefill_model", str(self.prefill_model), expected)
         if not Path(self.prefill_model).is_dir():
-            raise ModelError(
-                f"prefill_model {self.prefill_model} is no folder; expected a Hugging Face model",
-                usage=True,
-            )
+            expected = "the folder of a Hugging Face model"
+            raise ArgumentError("prefill_model", str(self.prefill_model), expected)
 
     def _check_spares(self) -> None:
         from lora_host.selection import check_spares

@@ -9,7 +9,7 @@ from lora_sdk.arguments.option import ArgumentError
 from lora_sdk.plan.partition import BOARD_COUNTS
 
 EXPECTED = "'cpu', 'boards:N' with N of 1, 2, 4 or 8, or 'boards:URI,URI,...'"
-FAST = "'cpu' or 'cuda:N' with prefill_mode 'fast'"
+FAST = "'cpu' or 'cuda:N' in the fast mode"
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ def parse_worker(text: str, fast: bool = False) -> WorkerName:
             return WorkerName(text, 0)
         raise ArgumentError("prefill", text, FAST)
     if text.startswith("cuda"):
-        raise ArgumentError("prefill", text, f"{EXPECTED}; a GPU needs prefill_mode 'fast'")
+        raise ArgumentError("prefill", text, f"{EXPECTED}; a GPU needs the fast mode")
     from lora_host.cluster_file import check_uri
 
     kind, colon, rest = text.partition(":")
@@ -40,6 +40,8 @@ def parse_worker(text: str, fast: bool = False) -> WorkerName:
     devices = () if re.fullmatch(r"[0-9]{1,9}", rest) else tuple(rest.split(","))
     boards = len(devices) or int(rest)
     if boards not in BOARD_COUNTS:
+        raise ArgumentError("prefill", text, EXPECTED, optional=True)
+    if "" in devices:
         raise ArgumentError("prefill", text, EXPECTED, optional=True)
     for uri in devices:
         check_uri(uri)

@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lora_host.errors import RequestError
+from lora_host.errors import LoraError, RequestError
 from lora_host.overlay import overlay_names
 from lora_host.schema import read_checked
 from lora_sdk.fleet.service import Cluster, Worker
 from lora_sdk.model.shapes import find_config
+from lora_sdk.plan.partition import check_board_count
 from lora_sdk.timing.gpus import gpu
 from lora_sdk.timing.target import make_target
 
@@ -61,12 +62,19 @@ def read_content(path: Path) -> dict[str, Any]:
 def read_fleet(path: Path) -> FleetModel:
     """The file's fleet. RequestError names a field that is wrong, and what is not known."""
     content = read_content(path)
-    _require(content, path, "the file", "model", "load")
+    try:
+        return _fleet(content)
+    except LoraError as error:
+        raise RequestError(f"{path}: {error}", usage=False) from None
+
+
+def _fleet(content: dict[str, Any]) -> FleetModel:
+    _require(content, "the file", "model", "load")
     config = find_config(content["model"])
     for index, entry in enumerate(content.get("workers", ())):
-        _require(entry, path, f"workers.{index}", "gpu")
+        _require(entry, f"workers.{index}", "gpu")
     for index, entry in enumerate(content.get("clusters", ())):
-        _require(entry, path, f"clusters.{index}", "design")
+        _require(entry, f"clusters.{index}", "design")
     workers = [
         Worker(gpu(entry["gpu"]), config)
         for entry in content.get("workers", ())
@@ -78,17 +86,17 @@ def read_fleet(path: Path) -> FleetModel:
         for cluster in [_cluster(entry, config)] * entry.get("count", 1)
     ]
     if not workers and not clusters:
-        raise RequestError(f"{path}: no workers and no clusters; expected some of either")
+        raise RequestError("no workers and no clusters; expected some of either")
     rate = content.get("transfer", {}).get("gigabytes_per_second", GIGABYTES_PER_SECOND)
     load = Load(**content["load"])
-    _check(path, config, load)
+    _check(config, load)
     return FleetModel(content["model"], config, tuple(workers), tuple(clusters), load, rate * 1e9)
 
 
-def _require(entry: dict[str, Any], path: Path, where: str, *names: str) -> None:
+def _require(entry: dict[str, Any], where: str, *names: str) -> None:
     for name in names:
         if name not in entry:
-            raise RequestError(f"{path}: {where} has no {name!r}, which the model of a fleet needs")
+            raise RequestError(f"{where} has no {name!r}, which the model of a fleet needs")
 
 
 def _cluster(entry: dict[str, Any], config: ModelConfig) -> Cluster:
@@ -98,15 +106,16 @@ def _cluster(entry: dict[str, Any], config: ModelConfig) -> Cluster:
             f"clusters: {entry['design']} is an emulated overlay; expected a design, as lora model "
             "--list names them first"
         )
+    check_board_count(boards)
     target = make_target(entry["design"], entry.get("board"), config, boards)
     price = entry.get("dollars", BOARD_DOLLARS.get(target.board))
     return Cluster(target, config, None if price is None else boards * price)
 
 
-def _check(path: Path, config: ModelConfig, load: Load) -> None:
+def _check(config: ModelConfig, load: Load) -> None:
     positions = load.prompt + load.response
     if positions > config.positions:
         raise RequestError(
-            f"{path}: load: {load.prompt} + {load.response} tokens, {positions - config.positions} "
+            f"load: {load.prompt} + {load.response} tokens, {positions - config.positions} "
             f"more than the model's context of {config.positions}"
         )

@@ -14,6 +14,10 @@ from lora_sdk.model.quantized import FLOATS, TensorFiles
 PARTS = ("q", "k", "v")
 
 
+class UncalibratedError(ModelError):
+    """Attention is INT8, and a scale is missing."""
+
+
 def check_attention(files: TensorFiles, queries: Sequence[str], needed: bool) -> dict[str, str]:
     """ "layer.part" -> the file's name of each scale that is there; `queries` are the names of the
     layers' query weights. ModelError: one is misshapen, or missing although attention is INT8."""
@@ -26,7 +30,7 @@ def check_attention(files: TensorFiles, queries: Sequence[str], needed: bool) ->
                 files.check(name, FLOATS, (1,), ())
                 found[f"{layer}.{part}"] = name
             elif needed:
-                raise ModelError(
+                raise UncalibratedError(
                     f"{name}: missing from {files.folder}, INT8 attention needs it; calibrate the"
                     " model anew, or run it with the KV cache fp16 or int8-heads"
                 )

@@ -95,7 +95,7 @@ class Fields:
         """Refuse the field by name unless it is absent, null or one of `allowed`."""
         value = self.raw(name)[1]
         if value is not None and not any(_same(value, item) for item in allowed):
-            raise ModelError(f"{self.where}: {name} is {short(value)}: {what} is not supported")
+            raise ModelError(f"{self.where}: {name} is {short(value)}: {what}: not supported")
 
     def warn_unknown(self, harmless: Sequence[str]) -> None:
         """Warn of fields that no getter has read, once for each set of names."""

@@ -38,7 +38,7 @@ def read_rope(
     rope = _rope_fields(fields)
     theta = rope.number("rope_theta", fields.number(theta_names, default_theta, 1), 1)
     names = kinds or {kind: kind for kind in KINDS}
-    kind: RopeKind = rope.choice(("rope_type", "type"), "default", names)
+    kind = _kind(rope, names)
     if not width:
         rope.only("partial_rotary_factor", (1, 1.0), "rotating a part of a head")
     for name in ("partial_rotary_factor", "finetuned"):  # read elsewhere, and no arithmetic
@@ -47,6 +47,22 @@ def read_rope(
     values = _READERS[kind](_Scaled(fields, rope, theta, width or head_dim, positions, original))
     _refuse_rest(rope, kind)
     return RopeConfig(kind=kind, theta=theta, width=width, **values)
+
+
+def _kind(rope: Fields, names: Mapping[str, RopeKind]) -> RopeKind:
+    """The type, which older files call `type` and some files name in both ways."""
+    if rope.has("mrope_section") or "mrope" in (
+        rope.values.get("rope_type"),
+        rope.values.get("type"),
+    ):
+        raise ModelError(
+            f"{rope.where}: mrope, rotary positions of images and video: not supported"
+        )
+    kind: RopeKind = rope.choice(("rope_type", "type"), "default", names)
+    old = rope.raw("type")[1]
+    if old is not None and rope.choice("type", "default", names) != kind:
+        raise rope.error("type", old, f"{rope.values['rope_type']!r} as in rope_type, or none")
+    return kind
 
 
 def scaled_positions(rope: RopeConfig, positions: int) -> int:

@@ -31,7 +31,9 @@ def check_overlay(config: ModelConfig, overlay: Overlay) -> None:
         return
     other = overlay_for(config, overlay.board.name)
     hint = f"take overlay {other}" if other else "no overlay that ships takes all of the model"
-    raise PlacementError(f"{refused}, which overlay {overlay.name} does not compute; {hint}")
+    raise PlacementError(
+        f"{refused}, which overlay {overlay.name} does not compute; {hint}", usage=True
+    )
 
 
 def overlay_for(config: ModelConfig, board: str) -> str | None:

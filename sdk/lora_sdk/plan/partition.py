@@ -58,12 +58,18 @@ def local_columns(config: ModelConfig, share: Share, buffer: Buffer) -> range:
     return range(sum(len(axis_columns(config, share, axis)) for axis in buffer.axes))
 
 
+def check_board_count(boards: int) -> None:
+    """RequestError unless a model can be sharded over so many boards."""
+    if boards not in BOARD_COUNTS:
+        expected = ", ".join(map(str, BOARD_COUNTS[:-1])) + f" or {BOARD_COUNTS[-1]}"
+        raise RequestError(f"{boards} boards were requested; expected {expected}")
+
+
 class Partition:
     """The shares of a model over 1, 2, 4 or 8 boards; RequestError if it cannot be sharded."""
 
     def __init__(self, config: ModelConfig, boards: int) -> None:
-        if boards not in BOARD_COUNTS:
-            raise RequestError(f"{boards} boards were requested, expected 1, 2, 4 or 8")
+        check_board_count(boards)
         if boards > config.heads:
             fewer = max(count for count in BOARD_COUNTS if count <= config.heads)
             raise RequestError(

@@ -24,7 +24,7 @@ def check_worker(options: EngineOptions) -> None:
     for library in ("torch", "transformers"):
         if find_spec(library) is None:
             raise RequestError(
-                f"prefill_mode 'fast' needs torch and transformers, {library} is not installed; "
+                f"fast prefill needs torch and transformers, {library} is not installed; "
                 "install the extra: pip install 'lora-fpga[prefill]'"
             )
 
@@ -47,12 +47,13 @@ def _torch_computer(options: EngineOptions, opened: OpenedModel, device: str) ->
     other = None if options.prefill_model is None else Path(options.prefill_model)
     if other is None and not options.folder.is_dir():
         raise RequestError(
-            f"{options.folder} is no folder; prefill_mode 'fast' needs prefill_model"
+            f"{options.folder} is no folder, which fast prefill needs; name one of the same model "
+            "as the prefill model"
         )
     rope = opened.config.rope
     if rope is not None and rope.context:
         raise RequestError(
-            "prefill_mode 'fast' does not take longrope or dynamic rotary positions: transformers' "
+            "fast prefill does not take longrope or dynamic rotary positions: transformers' "
             "depend on the prompt's length, the boards' on the context"
         )
     model = load_torch(options.folder, other, device)

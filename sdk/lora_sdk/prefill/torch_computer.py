@@ -37,7 +37,7 @@ class TorchComputer:
         found = int(model.config.get_text_config().vocab_size)
         if found != config.vocabulary:
             raise RequestError(
-                f"prefill_model has a vocabulary of {found} tokens, the model has "
+                f"the prefill model has a vocabulary of {found} tokens, the model has "
                 f"{config.vocabulary}; expected the same model"
             )
 

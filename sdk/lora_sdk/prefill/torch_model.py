@@ -58,6 +58,6 @@ def _dequantized(torch: Any, causal: Any, config: Any, folder: Path) -> Any:
     missing = set(report.missing_keys) - tied
     if missing or report.unexpected_keys:
         names = sorted(missing) or report.unexpected_keys
-        raise ValueError(f"tensor {names[0]} is missing or unknown; give prefill_model")
+        raise ValueError(f"tensor {names[0]} is missing or unknown; name the prefill model")
     model.tie_weights()
     return model

@@ -215,7 +215,8 @@ async def _prepare(service: Service, body: ChatBody, kind: str) -> _Prepared:
         body.add_generation_prompt,
         body.tools if body.offers_tools else None,
     )
-    service.check_length(len(tokens))
+    wanted = body.wanted if limit is None else ("max_completion_tokens", limit)
+    service.check_length(len(tokens), wanted, "messages")
     return _Prepared(
         body,
         Heading("chatcmpl", kind, body.model or service.settings.name),

@@ -139,9 +139,9 @@ async def _prepare(service: Service, body: CompletionBody) -> _Prepared:
         encoded = await asyncio.to_thread(lambda: [tokens(prompt) for prompt in prompts])
         shown = await asyncio.to_thread(lambda: [texts(p) for p in prompts]) if body.echo else []
     except LoraError as error:
-        raise from_engine(error) from None
+        raise from_engine(error, "prompt") from None
     for one in encoded:
-        service.check_length(len(one))
+        service.check_length(len(one), body.wanted)
     return _Prepared(
         body,
         Heading("cmpl", "text_completion", body.model or service.settings.name),

@@ -71,13 +71,14 @@ def unavailable(message: str) -> ApiError:
     return ApiError(503, message, code="unavailable", retry_after=1)
 
 
-def from_engine(error: LoraError) -> ApiError:
-    """What a client is told of an engine's error."""
+def from_engine(error: LoraError, field: str | None = None) -> ApiError:
+    """What a client is told of an engine's error. `field`: of the request, where the error does
+    not begin with one."""
     if isinstance(error, RequestError):
         found = _PARAMETER.match(str(error))
         name = found.group(1) if found is not None else ""
         named = name in options_of(BeamSearchParams)
-        return ApiError(400, str(error), param=_NAMED.get(name, name) if named else None)
+        return ApiError(400, str(error), param=_NAMED.get(name, name) if named else field)
     if isinstance(error, AdapterError):  # unloaded since the request came
         return ApiError(404, "the adapter is not loaded", param="model", code="model_not_found")
     if isinstance(error, ModelError):

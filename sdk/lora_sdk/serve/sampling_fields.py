@@ -80,6 +80,13 @@ class SamplingFields(GrammarFields):
         """Sequences that continue one prompt: beams, or samples."""
         return self.n if self.best_of is None else self.best_of
 
+    @property
+    def wanted(self) -> tuple[str, int | None]:
+        """The field that says how many new tokens there must be room for, and its value."""
+        if self.max_tokens is None and self.min_tokens > 0:
+            return "min_tokens", self.min_tokens
+        return "max_tokens", self.max_tokens
+
     def check(self) -> None:
         """ApiError for combinations that cannot be served."""
         if self.use_beam_search and self.stream:

@@ -147,17 +147,25 @@ class Service:
         ]
         return listed
 
-    def check_length(self, tokens: int) -> None:
-        """ApiError 400 where a prompt of so many tokens is empty or beyond the context."""
+    def check_length(
+        self, tokens: int, wanted: tuple[str, int | None], prompt: str = "prompt"
+    ) -> None:
+        """ApiError 400 where a prompt of so many tokens is empty, or does not fit the context
+        together with the new tokens that are `wanted`: the field that says it, and its
+        value. `prompt`: the field of the prompt."""
+        context = self.engine.context
         if tokens == 0:
-            raise ApiError(400, "the prompt is empty; expected at least one token", param="prompt")
-        if tokens > self.engine.context:
-            raise ApiError(
-                400,
-                f"the prompt has {tokens} tokens, the context {self.engine.context}; shorten it",
-                param="prompt",
-                code="context_length_exceeded",
-            )
+            raise ApiError(400, "the prompt is empty; expected at least one token", param=prompt)
+        field, new = wanted
+        if tokens > context:
+            message, field = f"the prompt has {tokens} tokens, the context {context}", prompt
+            message += "; shorten it"
+        elif tokens + (new or 0) > context:
+            message = f"{field} is {new}, the prompt has {tokens} tokens, the context {context}; "
+            message += f"ask for at most {context - tokens}"
+        else:
+            return
+        raise ApiError(400, message, param=field, code="context_length_exceeded")
 
 
 def _traces(settings: Settings) -> Traces | None:

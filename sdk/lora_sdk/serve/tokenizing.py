@@ -47,7 +47,8 @@ async def tokenize(service: Service, body: TokenizeBody) -> dict[str, Any]:
     try:
         tokens = await asyncio.to_thread(encode)
     except LoraError as error:
-        raise from_engine(error) from None
+        field = "messages" if body.prompt is None else "prompt"
+        raise from_engine(error, field) from None
     names = TokenNames(engine.tokenizer)
     return {
         "count": len(tokens),
@@ -64,6 +65,6 @@ async def detokenize(service: Service, body: DetokenizeBody) -> dict[str, Any]:
     try:
         tokens = check_token_ids(body.tokens, engine.config.vocabulary)
     except LoraError as error:
-        raise from_engine(error) from None
+        raise from_engine(error, "tokens") from None
     text = await asyncio.to_thread(engine.tokenizer.decode, tokens, False)
     return {"prompt": text}

@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lora_host.errors import RequestError
+from lora_sdk.plan.partition import check_board_count
 from lora_sdk.timing.designs import ArrayDesign, load_design
 from lora_sdk.timing.facts import board_facts
 from lora_sdk.timing.machine import machine_of
+from lora_sdk.timing.model import check_positions
 from lora_sdk.timing.resources import Resources, onchip_tokens, port_count, resources
 from lora_sdk.timing.schedule import schedule
 from lora_sdk.timing.shape_ops import step_ops
@@ -72,12 +74,14 @@ class Exploration:
         space: Mapping[str, Sequence[Any]] | None = None,
     ) -> None:
         """`space`: candidate values by variable; the default is SPACE. RequestError: an unknown
-        variable, no board, a length out of range."""
+        variable, no board, a number of boards or a length out of range."""
         for name in space or {}:
             if name not in SPACE:
                 raise RequestError(f"variable {name!r} is not one of {', '.join(SPACE)}")
         if inputs < 1 or outputs < 1:
             raise RequestError(f"lengths {inputs} and {outputs}: expected at least 1")
+        check_board_count(boards)
+        check_positions(config, inputs + outputs)
         self.board = board_facts(board)
         self.boards, self.config = boards, config
         self.inputs, self.outputs = inputs, outputs

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from lora_host.errors import RequestError
 from lora_sdk.timing.report import Report, Totals, utilisation
 from lora_sdk.timing.target import Target
+
+if TYPE_CHECKING:
+    from lora_sdk.model.spec import ModelConfig
 
 MAX_CONTEXT = 1 << 20
 MAX_LENGTH = 64  # max verification length in the search
@@ -110,6 +114,15 @@ def run_time(
 def decode_time(target: Target, first: int, count: int) -> Totals:
     """`count` new tokens, the first one at `first` positions."""
     return _sum(target.decode, first, count, EXACT_STEPS)
+
+
+def check_positions(config: ModelConfig, positions: int) -> None:
+    """RequestError: the model has no token at so many positions."""
+    if positions > config.positions:
+        raise RequestError(
+            f"{positions} positions, {positions - config.positions} more than the model's "
+            f"{config.positions}"
+        )
 
 
 def _sum(one: Callable[[int], Totals], start: int, count: int, points: int) -> Totals:

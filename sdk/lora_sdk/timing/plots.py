@@ -8,11 +8,11 @@ from typing import Any
 
 from lora_host.errors import RequestError
 from lora_sdk.model.shapes import find_config
-from lora_sdk.timing.model import speculate, token_time
+from lora_sdk.plan.partition import BOARD_COUNTS, check_board_count
+from lora_sdk.timing.model import check_positions, speculate, token_time
 from lora_sdk.timing.target import Target, make_target
 
 FORMATS = (".png", ".svg")
-BOARDS = (1, 2, 4, 8)
 LENGTHS = range(1, 33)
 KINDS = ("breakdown", "scaling", "roofline", "speculation")
 
@@ -53,13 +53,18 @@ def _pyplot() -> Any:
     return pyplot
 
 
-def _target(design: str, model: str, boards: int) -> Target:
-    return make_target(design, None, find_config(model), boards)
+def _target(design: str, model: str, boards: int, context: int) -> Target:
+    check_board_count(boards)
+    config = find_config(model)
+    check_positions(config, context)
+    return make_target(design, None, config, boards)
 
 
 def _breakdown(axes: Any, designs: Sequence[str], model: str, boards: int, context: int) -> None:
     """Breakdown of a token's time: one stacked bar per design, or a bar per part of one design."""
-    reports = [token_time(_target(name, model, boards), model, context) for name in designs]
+    reports = [
+        token_time(_target(name, model, boards, context), model, context) for name in designs
+    ]
     parts = [part for part in dict.fromkeys(p for r in reports for p in r.breakdown_ms)
              if any(r.breakdown_ms.get(part, 0.0) > 1e-6 for r in reports)]  # fmt: skip
     axes.set_title(f"{model}, context {context}, {boards} board{'s' if boards > 1 else ''}")
@@ -88,12 +93,14 @@ def _parts(axes: Any, parts: dict[str, float], design: str) -> None:
 
 def _scaling(axes: Any, designs: Sequence[str], model: str, boards: int, context: int) -> None:
     """Speed-up over one board."""
-    counts = [count for count in BOARDS if count <= boards]
+    check_board_count(boards)
+    counts = [count for count in BOARD_COUNTS if count <= boards]
     if len(counts) < 2:
-        raise RequestError(f"scaling with {boards} board: one point is no curve; expected 2 to 8")
+        raise RequestError("scaling up to 1 board: one point is no curve; expected 2, 4 or 8")
     for name in designs:
         times = [
-            token_time(_target(name, model, count), model, context).latency_ms for count in counts
+            token_time(_target(name, model, count, context), model, context).latency_ms
+            for count in counts
         ]
         axes.plot(counts, [times[0] / time for time in times], marker="o", label=name)
     axes.plot(counts, counts, color="gray", linestyle=":", label="ideal")
@@ -107,7 +114,7 @@ def _scaling(axes: Any, designs: Sequence[str], model: str, boards: int, context
 def _roofline(axes: Any, designs: Sequence[str], model: str, boards: int, context: int) -> None:
     """The roof of each design, and its operating point for a plain token."""
     for name in designs:
-        target = _target(name, model, boards)
+        target = _target(name, model, boards, context)
         report = token_time(target, model, context)
         moved = report.bytes["weights"] + report.bytes["kv"]
         roofs = target.roofs
@@ -127,7 +134,7 @@ def _roofline(axes: Any, designs: Sequence[str], model: str, boards: int, contex
 def _speculation(axes: Any, designs: Sequence[str], model: str, boards: int, context: int) -> None:
     """Speed-up of tree speculation over verification length."""
     for name in designs:
-        target = _target(name, model, boards)
+        target = _target(name, model, boards, context)
         rounds = [speculate(target, context, length) for length in LENGTHS]
         gains = [entry.plain_s / entry.per_token for entry in rounds]
         (line,) = axes.plot(list(LENGTHS), gains, label=name)

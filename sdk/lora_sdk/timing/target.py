@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from lora_host.errors import RequestError
 from lora_host.naming import did_you_mean
 from lora_sdk.plan.formats import quantized_as
+from lora_sdk.plan.partition import BOARD_COUNTS
 from lora_sdk.timing import step as steps
 from lora_sdk.timing.adapter_ops import AdapterUse
 from lora_sdk.timing.designs import ArrayDesign, Design, StreamDesign, design_names, load_design
@@ -103,6 +104,11 @@ class ArrayTarget:
             )
         if design.origin == "own":
             found.append("this design is not built: its time and resources are modelled only")
+        if self.boards not in BOARD_COUNTS:
+            found.append(
+                f"timed on {self.boards} boards, on which nothing here runs: expected "
+                f"{', '.join(map(str, BOARD_COUNTS))}"
+            )
         weights = (block_weights(config) + head_weights(config)) * design.weight_bytes
         share = weights / self.boards
         if share > self.facts.capacity_bytes:
