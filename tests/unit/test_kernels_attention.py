@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -46,16 +47,19 @@ class Attention:
             block = self.rig.banks[bank][offset : offset + 64 * self.head_dim].view(np.float16)
             block.reshape(32, self.head_dim)[lane] = v[head]
 
-    def commit(self, sequence: int, k: Any, v: Any) -> None:
-        """Places committed positions on fresh pages."""
-        self.rig.state.lengths[sequence] = len(k)
-        table = np.full(MAX_TILES, 0xFFFF, np.uint16)
+    def commit(self, sequence: int, k: Any, v: Any, shared: Sequence[int] = ()) -> list[int]:
+        """Places committed positions on fresh pages, after the pages of others. Returns all."""
+        self.rig.state.lengths[sequence] = 32 * len(shared) + len(k)
+        pages = list(shared)
         for tile in range(-(-len(k) // 32)):
-            table[tile] = self.next_page
+            pages.append(self.next_page)
             for position in range(tile * 32, min(len(k), tile * 32 + 32)):
                 self.write(self.next_page, position % 32, k[position], v[position])
             self.next_page += 1
+        table = np.full(MAX_TILES, 0xFFFF, np.uint16)
+        table[: len(pages)] = pages
         self.rig.place(TABLES, 7 * 64 + sequence * 64, table)
+        return pages
 
     def slot(self, slot: int, sequence: int, parent: int, position: int, k: Any, v: Any) -> None:
         entry = self.rig.state.slots[slot]

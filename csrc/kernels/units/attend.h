@@ -2,6 +2,7 @@
 #ifndef LORA_KERNELS_ATTEND_H
 #define LORA_KERNELS_ATTEND_H
 
+#include "attention_groups.h"
 #include "job.h"
 #include "visible.h"
 
@@ -35,12 +36,11 @@ static inline const uint16_t *attend_keys(const struct attend *a, uint32_t page,
 int lora_attend_values(const struct attend *a, uint32_t head, uint32_t start, uint32_t count,
                        const uint16_t *v[TILE]);
 
-/* Several rows of one sequence at once, at most LORA_ATTEND_ROWS: attention_rows.c. `memory` holds
- * lora_attend_rows_floats floats, aligned to a line. */
-#define LORA_ATTEND_ROWS (2 * PANEL_ROWS)
+/* Several rows at once, at most GROUP_ROWS: attention_rows.c. `order` has their numbers in the
+ * call, `memory` lora_attend_rows_floats floats, aligned to a line. */
 #define LORA_ATTEND_HEAD_DIM 1024 /* at most */
 uint64_t lora_attend_rows_floats(const struct lora_job *job);
-int lora_attend_rows(struct lora_job *job, struct attend *rows, uint32_t first, uint32_t count,
-                     uint32_t head, uint32_t kv_head, float *memory);
+int lora_attend_rows(struct lora_job *job, struct attend *rows, const uint8_t *order,
+                     uint32_t count, uint32_t head, uint32_t kv_head, float *memory);
 
 #endif

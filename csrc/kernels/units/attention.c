@@ -97,18 +97,18 @@ static uint64_t floats_a_thread(const struct lora_job *job) {
 }
 
 /* One query head of the rows of a group. */
-static int attend_group(struct lora_job *job, struct attend *rows, uint32_t first, uint32_t count,
-                        uint32_t head, float *memory) {
+static int attend_group(struct lora_job *job, struct attend *rows, const uint8_t *order,
+                        uint32_t count, uint32_t head, float *memory) {
     const struct attention_job *t = &job->attention;
     const struct lora_attention *c = t->command;
     uint32_t global = (c->q_first + head) / c->group;
     if (global < c->kv_first || global - c->kv_first >= c->kv_heads) return LORA_ERR_SIZE;
     uint32_t kv_head = global - c->kv_first;
     if (t->together && count >= MIN_ROWS)
-        return lora_attend_rows(job, rows, first, count, head, kv_head, memory);
+        return lora_attend_rows(job, rows, order, count, head, kv_head, memory);
     int status = LORA_OK;
     for (uint32_t i = 0; i < count && status == LORA_OK; i++)
-        status = attend_single(job, &rows[i], first + i, head, kv_head, memory);
+        status = attend_single(job, &rows[i], order[i], head, kv_head, memory);
     return status;
 }
 
@@ -120,9 +120,10 @@ static uint32_t cuts(const struct lora_job *job) {
 static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
     const struct attention_job *t = &job->attention;
     float *memory = t->scratch + floats_a_thread(job) * thread;
-    struct attend rows[LORA_ATTEND_ROWS];
+    struct attend rows[GROUP_ROWS];
     uint32_t group = item / cuts(job), head = item % cuts(job) * t->heads;
-    uint32_t first = t->firsts[group], count = t->firsts[group + 1] - first;
+    uint32_t count = (uint32_t)t->firsts[group + 1] - t->firsts[group];
+    const uint8_t *order = t->order + t->firsts[group];
     uint32_t heads = t->command->q_heads - head;
     heads = heads < t->heads ? heads : t->heads;
     int status = LORA_OK;
@@ -132,29 +133,11 @@ static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
         rows[i].command = t->command;
         rows[i].variant = job->variant;
         rows[i].wide = wide ? (uint16_t *)(void *)memory : NULL;
-        status = lora_visible_find(job->call, call_row(job->call, first + i), &rows[i].seen);
+        status = lora_visible_find(job->call, call_row(job->call, order[i]), &rows[i].seen);
     }
     for (uint32_t end = head + heads; head < end && status == LORA_OK; head++)
-        status = attend_group(job, rows, first, count, head, memory + wide);
+        status = attend_group(job, rows, order, count, head, memory + wide);
     return status;
-}
-
-/* Rows of one sequence that follow each other, in groups of about the same size. */
-static uint32_t group_rows(struct lora_job *job) {
-    struct attention_job *t = &job->attention;
-    uint32_t groups = 0, longest = 0;
-    for (uint32_t first = 0, end; first < job->rows; first = end) {
-        uint32_t sequence = call_row(job->call, first)->sequence;
-        for (end = first + 1; end < job->rows && call_row(job->call, end)->sequence == sequence;)
-            end++;
-        uint32_t count = (end - first + LORA_ATTEND_ROWS - 1) / LORA_ATTEND_ROWS;
-        for (uint32_t i = 0; i < count; i++)
-            t->firsts[groups++] = (uint8_t)(first + (end - first) * i / count);
-        longest = end - first > longest ? end - first : longest;
-    }
-    t->firsts[groups] = (uint8_t)job->rows;
-    t->together = longest >= MIN_ROWS && t->command->head_dim <= LORA_ATTEND_HEAD_DIM;
-    return groups;
 }
 
 static void cut(struct lora_job *job, uint32_t groups) {
@@ -184,7 +167,8 @@ int lora_attention_begin(struct lora_job *job) {
     t->positions = (max + TILE - 1) / TILE * TILE + LORA_MAX_SCRATCH;
     int status = lora_slopes_find(job->call, &t->slopes);
     if (status != LORA_OK) return status;
-    uint32_t groups = group_rows(job);
+    uint32_t groups = lora_attention_groups(job);
+    t->together = t->widest >= MIN_ROWS && c->head_dim <= LORA_ATTEND_HEAD_DIM;
     t->scratch = lora_job_memory(job, floats_a_thread(job) * job->threads * sizeof(float));
     if (!t->scratch) return LORA_ERR_MEMORY;
     cut(job, groups);

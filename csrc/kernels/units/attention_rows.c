@@ -1,5 +1,6 @@
-/* Attention of several rows of one sequence: what they see in common is read and converted once,
- * and multiplied as in a matmul of many rows. Every sum is that of a row on its own.
+/* Attention of several rows of one sequence, or of sequences that share pages: what they see in
+ * common is read and converted once, and multiplied as in a matmul of many rows. Every sum is that
+ * of a row on its own.
  * docs/numbers.md, 3.8. */
 #include "attend.h"
 #include "attention_bias.h"
@@ -14,9 +15,12 @@ struct group {
     const struct lora_variant *variant;
     struct attend *rows;
     const struct attend *longest;
-    uint32_t first, count, head, kv_head, head_dim;
+    const uint8_t *order; /* the rows' numbers in the call */
+    uint32_t count, head, kv_head, head_dim;
     uint32_t max, min;  /* positions of the longest and of the shortest row */
     uint32_t from, all; /* the first position that a row sees, that every row sees */
+    uint32_t parting;   /* the first position that not all rows have on the same page */
+    bool several;       /* sequences; from `parting` on each row goes on alone */
     bool chain;         /* each row's path begins the longest one's */
     uint64_t positions; /* room of a row */
     float *s;           /* [count][positions] */
@@ -27,18 +31,18 @@ struct group {
     float *sums;        /* [PANEL_LEVELS][count][TILE] */
     float *result;      /* [2][chunks][count][CHUNK]: all tiles so far, the tile at hand */
     float *row;         /* [chunks*CHUNK] */
+    float *single_q;    /* [head_dim] */
     uint16_t *values;   /* [TILE][chunks*CHUNK] */
 };
 
 static uint32_t chunks(uint32_t head_dim) { return (head_dim + CHUNK - 1) / CHUNK; }
 
 uint64_t lora_attend_rows_floats(const struct lora_job *job) {
-    uint64_t rows = LORA_ATTEND_ROWS, head_dim = job->attention.command->head_dim;
+    uint64_t rows = GROUP_ROWS, head_dim = job->attention.command->head_dim;
     uint64_t width = (uint64_t)chunks((uint32_t)head_dim) * CHUNK;
-    return rows * job->attention.positions * 3 / 2 +
-           panel_floats(LORA_ATTEND_ROWS, (uint32_t)head_dim) +
-           panel_floats(LORA_ATTEND_ROWS, TILE) + rows + PANEL_LEVELS * rows * TILE +
-           2 * rows * width + width + TILE * width / 2 + 10 * 16;
+    return rows * job->attention.positions * 3 / 2 + panel_floats(GROUP_ROWS, (uint32_t)head_dim) +
+           panel_floats(GROUP_ROWS, TILE) + rows + PANEL_LEVELS * rows * TILE + 2 * rows * width +
+           width + head_dim + TILE * width / 2 + 11 * 16;
 }
 
 static float *carve(float **memory, uint64_t floats) {
@@ -58,6 +62,7 @@ static void lay_out(struct group *g, float *memory) {
     g->sums = carve(&memory, (uint64_t)PANEL_LEVELS * g->count * TILE);
     g->result = carve(&memory, 2 * g->count * width);
     g->row = carve(&memory, width);
+    g->single_q = carve(&memory, g->head_dim);
     g->values = (uint16_t *)(void *)carve(&memory, TILE * width / 2);
 }
 
@@ -77,7 +82,14 @@ static void compare_rows(struct group *g) {
     g->max = attend_positions(g->longest);
     g->from = attention_first(g->longest->command, g->min) / TILE * TILE;
     g->all = attention_first(g->longest->command, g->max);
-    g->chain = true;
+    g->parting = UINT32_MAX;
+    g->several = false;
+    for (uint32_t i = 1; i < g->count; i++) {
+        uint32_t tile = lora_visible_common(&g->rows[0].seen, &g->rows[i].seen, g->from / TILE);
+        g->parting = tile * TILE < g->parting ? tile * TILE : g->parting;
+        g->several = g->several || g->rows[i].seen.pages != g->rows[0].seen.pages;
+    }
+    g->chain = !g->several;
     for (uint32_t i = 0; i < g->count; i++)
         for (uint32_t d = 0; d < g->rows[i].seen.depth; d++)
             g->chain = g->chain && g->rows[i].seen.path[d] == g->longest->seen.path[d];
@@ -97,15 +109,33 @@ static int score_block(const struct group *g, uint32_t page) {
     return LORA_OK;
 }
 
+/* The committed positions that row i does not share. */
+static int score_rest(const struct group *g, uint32_t i) {
+    const struct attend *a = &g->rows[i];
+    const uint16_t *q = half_row(g->job->attention.q, g->order[i]) + g->head * g->head_dim;
+    uint32_t start = row_first(g, i) / TILE * TILE;
+    g->variant->halves_to_floats(q, g->head_dim, g->single_q);
+    for (start = start > g->parting ? start : g->parting; start < a->seen.committed;
+         start += TILE) {
+        const uint16_t *k = attend_keys(a, a->seen.pages[start / TILE], g->kv_head);
+        if (!k) return LORA_ERR_ADDRESS;
+        g->variant->scores(g->single_q, k, g->head_dim, g->s + i * g->positions + start);
+    }
+    return LORA_OK;
+}
+
 static int score_committed(const struct group *g) {
-    uint32_t committed = g->longest->seen.committed;
-    for (uint32_t start = g->from; start < committed; start += TILE) {
+    uint32_t common = g->several ? g->parting : g->longest->seen.committed;
+    for (uint32_t start = g->from; start < common; start += TILE) {
         int status = score_block(g, g->longest->seen.pages[start / TILE]);
         if (status != LORA_OK) return status;
         for (uint32_t i = 0; i < g->count; i++) /* lanes past the end: replaced */
             memcpy(g->s + i * g->positions + start, g->sums + i * TILE, TILE * sizeof(float));
     }
-    return LORA_OK;
+    int status = LORA_OK;
+    for (uint32_t i = 0; g->several && i < g->count && status == LORA_OK; i++)
+        status = score_rest(g, i);
+    return status;
 }
 
 /* Scores of a page of uncommitted rows, to each row that has some of them on its path. */
@@ -201,70 +231,102 @@ static void add_tile(const struct group *g, uint32_t start, uint32_t count,
     }
 }
 
-/* The same, each row on its own: what it sees of the tile is not what the others see. */
-static int add_tile_by_row(const struct group *g, uint32_t start) {
-    for (uint32_t r = 0; r < g->count; r++) {
-        const struct attend *a = &g->rows[r];
+/* A row's result, between the chunks of all rows and g->row. */
+static void take_row(const struct group *g, uint32_t r) {
+    for (uint32_t chunk = 0; chunk < chunks(g->head_dim); chunk++)
+        memcpy(g->row + chunk * CHUNK, g->result + (chunk * g->count + r) * CHUNK,
+               CHUNK * sizeof(float));
+}
+
+static void put_row(const struct group *g, uint32_t r) {
+    for (uint32_t chunk = 0; chunk < chunks(g->head_dim); chunk++)
+        memcpy(g->result + (chunk * g->count + r) * CHUNK, g->row + chunk * CHUNK,
+               CHUNK * sizeof(float));
+}
+
+/* sum_e and result += what row r sees of the tiles from `start` to `end`, of which it sees some:
+ * not what the others see. */
+static int add_row_tiles(const struct group *g, uint32_t r, uint32_t start, uint32_t end) {
+    const struct attend *a = &g->rows[r];
+    uint32_t positions = attend_positions(a), first = row_first(g, r);
+    if (start < first / TILE * TILE) start = first / TILE * TILE;
+    if (positions < end) end = positions;
+    take_row(g, r);
+    for (; start < end; start += TILE) {
         const uint16_t *v[TILE];
         float e[TILE], total = 0.0f;
-        uint32_t positions = attend_positions(a), first = row_first(g, r), count;
-        if (positions <= start || first >= start + TILE) continue;
         uint32_t hidden = first > start ? first - start : 0;
-        count = positions - start < TILE ? positions - start : TILE;
+        uint32_t count = positions - start < TILE ? positions - start : TILE;
         int status = lora_attend_values(a, g->kv_head, start, count, v);
         if (status != LORA_OK) return status;
         g->variant->halves_to_floats(g->e + r * g->positions + start, count, e);
         for (uint32_t i = hidden; i < count; i++) total = total + e[i];
         g->sum_e[r] = g->sum_e[r] + total;
-        for (uint32_t d = 0; d < chunks(g->head_dim) * CHUNK; d++)
-            g->row[d] = g->result[(d / CHUNK * g->count + r) * CHUNK + d % CHUNK];
         g->variant->weigh(e + hidden, v + hidden, count - hidden, g->head_dim, g->row);
-        for (uint32_t d = 0; d < chunks(g->head_dim) * CHUNK; d++)
-            g->result[(d / CHUNK * g->count + r) * CHUNK + d % CHUNK] = g->row[d];
     }
+    put_row(g, r);
     return LORA_OK;
+}
+
+static int add_tile_by_row(const struct group *g, uint32_t start) {
+    int status = LORA_OK;
+    for (uint32_t r = 0; r < g->count && status == LORA_OK; r++)
+        status = add_row_tiles(g, r, start, start + TILE);
+    return status;
 }
 
 static int weigh(const struct group *g) {
     memset(g->sum_e, 0, g->count * sizeof(float));
     memset(g->result, 0, (uint64_t)chunks(g->head_dim) * CHUNK * g->count * sizeof(float));
-    for (uint32_t start = g->from; start < g->max; start += TILE) {
-        uint32_t count = g->max - start < TILE ? g->max - start : TILE;
+    uint32_t end = g->several ? g->parting : g->max;
+    int status = LORA_OK;
+    for (uint32_t start = g->from; start < end && status == LORA_OK; start += TILE) {
+        uint32_t count = end - start < TILE ? end - start : TILE;
         const uint16_t *values;
-        int status = find_tile(g, start, count, &values);
+        status = find_tile(g, start, count, &values);
         if (status == LORA_OK && values) add_tile(g, start, count, values);
         else if (status == LORA_OK) status = add_tile_by_row(g, start);
-        if (status != LORA_OK) return status;
     }
-    return LORA_OK;
+    for (uint32_t r = 0; g->several && r < g->count && status == LORA_OK; r++)
+        status = add_row_tiles(g, r, g->parting, g->max);
+    return status;
 }
 
 static void store(const struct group *g) {
     uint32_t offset = g->head * g->head_dim;
     for (uint32_t r = 0; r < g->count; r++) {
-        for (uint32_t d = 0; d < g->head_dim; d++)
-            g->row[d] = g->result[(d / CHUNK * g->count + r) * CHUNK + d % CHUNK] / g->sum_e[r];
-        uint16_t *y = half_row(g->job->attention.y, g->first + r) + offset;
-        job_count_nonfinite(g->job, g->first + r,
+        take_row(g, r);
+        for (uint32_t d = 0; d < g->head_dim; d++) g->row[d] = g->row[d] / g->sum_e[r];
+        uint16_t *y = half_row(g->job->attention.y, g->order[r]) + offset;
+        job_count_nonfinite(g->job, g->order[r],
                             g->variant->floats_to_halves(g->row, g->head_dim, y));
     }
 }
 
-int lora_attend_rows(struct lora_job *job, struct attend *rows, uint32_t first, uint32_t count,
-                     uint32_t head, uint32_t kv_head, float *memory) {
-    const struct attention_job *t = &job->attention;
+/* The rows' queries as panels. */
+static void fill_queries(const struct group *g) {
+    uint32_t bytes = g->head_dim * (uint32_t)sizeof(uint16_t);
+    _Static_assert(GROUP_ROWS <= TILE, "a tile's values have room for the queries");
+    for (uint32_t r = 0; r < g->count; r++)
+        memcpy(g->values + r * g->head_dim,
+               half_row(g->job->attention.q, g->order[r]) + g->head * g->head_dim, bytes);
+    struct rows q = {(uint8_t *)g->values, bytes};
+    lora_panels_fill(g->variant, q, g->count, g->head_dim, g->q);
+}
+
+int lora_attend_rows(struct lora_job *job, struct attend *rows, const uint8_t *order,
+                     uint32_t count, uint32_t head, uint32_t kv_head, float *memory) {
     struct group g = {.job = job,
                       .variant = job->variant,
                       .rows = rows,
-                      .first = first,
+                      .order = order,
                       .count = count,
                       .head = head,
                       .kv_head = kv_head,
-                      .head_dim = t->command->head_dim};
+                      .head_dim = job->attention.command->head_dim};
     lay_out(&g, memory);
     compare_rows(&g);
-    struct rows q = {(uint8_t *)(half_row(t->q, first) + head * g.head_dim), t->q.stride};
-    lora_panels_fill(g.variant, q, count, g.head_dim, g.q);
+    fill_queries(&g);
     int status = score(&g);
     if (status == LORA_OK) status = weigh(&g);
     if (status == LORA_OK) store(&g);

@@ -54,7 +54,9 @@ struct attention_job {
     const struct lora_head_slope *slopes; /* of the local query heads; NULL without */
     uint32_t heads;                       /* an item; all groups have the same cuts */
     bool together;                        /* some rows can be done at once */
-    uint8_t firsts[LORA_MAX_ROWS + 1];    /* row of each group, then the end */
+    uint32_t widest;                      /* rows of the largest group */
+    uint8_t order[LORA_MAX_ROWS];         /* the call's rows, group after group */
+    uint8_t firsts[LORA_MAX_ROWS + 1];    /* where each group begins in `order`, then the end */
 };
 
 /* Working memory of the jobs of one batch: steps of one row need no allocation. */

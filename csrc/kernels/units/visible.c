@@ -20,15 +20,25 @@ static int find_path(const struct lora_step_state *state, const struct lora_row 
     return LORA_OK;
 }
 
+const uint16_t *lora_visible_pages(const struct lora_unit_call *call, uint32_t sequence) {
+    uint64_t bytes = 2ull * call->list->max_tiles;
+    uint64_t offset = (uint64_t)call->list->table_line * LORA_LINE_BYTES +
+                      sequence * padded_lines(bytes);
+    return call_at(call, call->list->table_bank, offset, bytes, 2);
+}
+
+uint32_t lora_visible_common(const struct visible *a, const struct visible *b, uint32_t tile) {
+    uint32_t least = a->committed < b->committed ? a->committed : b->committed;
+    while (tile < least / TILE && a->pages[tile] == b->pages[tile]) tile++;
+    return tile;
+}
+
 int lora_visible_find(const struct lora_unit_call *call, const struct lora_row *row,
                       struct visible *visible) {
     const struct lora_list *list = call->list;
     if (row->sequence >= LORA_MAX_SEQUENCES) return LORA_ERR_ROW;
     visible->committed = call->state->lengths[row->sequence];
-    uint64_t bytes = 2ull * list->max_tiles;
-    uint64_t offset = (uint64_t)list->table_line * LORA_LINE_BYTES +
-                      row->sequence * padded_lines(bytes);
-    visible->pages = call_at(call, list->table_bank, offset, bytes, 2);
+    visible->pages = lora_visible_pages(call, row->sequence);
     if (!visible->pages) return LORA_ERR_ADDRESS;
     if (visible->committed > (uint64_t)list->max_tiles * TILE) return LORA_ERR_ROW;
     return find_path(call->state, row, visible);

@@ -18,6 +18,12 @@ struct visible {
     uint8_t page_used[SCRATCH_PAGES];
 };
 
+/* The page table of a sequence; NULL out of range. */
+const uint16_t *lora_visible_pages(const struct lora_unit_call *call, uint32_t sequence);
+
+/* The first tile from `tile` on that is not the same whole page to both. */
+uint32_t lora_visible_common(const struct visible *a, const struct visible *b, uint32_t tile);
+
 /* An enum lora_status. */
 int lora_visible_find(const struct lora_unit_call *call, const struct lora_row *row,
                       struct visible *visible);
