@@ -37,14 +37,18 @@ def units_runner(units: Any, seed: int = rtl.SEED) -> Runner:
     return lambda name, call: int(getattr(table, name)(table.context, call))
 
 
-def build(folder: Path, sources: Path | None = None, lanes: int = 8, rows: int = 1) -> Any:
-    """Units of another size, or of other `sources` than overlays/rtl, built in `folder`, loaded."""
+def build(
+    folder: Path, sources: Path | None = None, lanes: int = 8, rows: int = 1,
+    unit: str = "fp16", depth: int = 8,
+) -> Any:  # fmt: skip
+    """One unit, of another size, or of other `sources` than overlays/rtl, built in `folder`,
+    loaded."""
     target = folder / rtl.LIBRARY
     subprocess.run(
         [
             "make", "-C", ROOT / "csrc" / "rtl", f"BUILD={folder}", f"TARGET={target}",
             f"RTL={sources or ROOT / 'overlays' / 'rtl'}", f"LANES={lanes}", f"ROWS={rows}",
-            "OPT=-O0",
+            f"DEPTH={depth}", f"UNITS={unit}", "OPT=-O0",
         ],
         check=True,
         stdout=subprocess.DEVNULL,

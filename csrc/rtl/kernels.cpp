@@ -1,16 +1,17 @@
 /* The table of kernels: what a unit can do runs in simulation, the rest natively. */
 #include <mutex>
 #include <new>
+#include <vector>
 
-#include "array_fp16.hpp"
 #include "rtl.hpp"
+#include "simulated_unit.hpp"
 
 namespace {
 
 struct Units {
     std::mutex lock; /* boards run on several threads */
     const lora_kernels *native = nullptr;
-    std::unique_ptr<ArrayFp16> fp16;
+    std::vector<std::unique_ptr<SimulatedUnit>> arrays;
     MemoryTiming timing;
     lora_rtl_counts counts{};
 };
@@ -28,16 +29,23 @@ int natively(Kernel lora_kernels::*kernel, uint64_t lora_rtl_counts::*count, lor
     return run ? run(units.native->context, call) : LORA_ERR_OPCODE;
 }
 
+SimulatedUnit *found(const std::vector<std::unique_ptr<SimulatedUnit>> &among,
+                     const lora_unit_call *call) {
+    for (const auto &unit : among)
+        if (unit->can(call)) return unit.get();
+    return nullptr;
+}
+
 int matrix(void *, lora_unit_call *call) {
-    if (!ArrayFp16::can(call))
-        return natively(&lora_kernels::matrix, &lora_rtl_counts::matrix, call);
+    SimulatedUnit *array = found(units.arrays, call);
+    if (!array) return natively(&lora_kernels::matrix, &lora_rtl_counts::matrix, call);
     std::lock_guard<std::mutex> held(units.lock);
     const auto *c = reinterpret_cast<const lora_matrix *>(call->command);
     uint64_t rows = call->command->flags & LORA_FLAG_SELECTED ? call->state->selected_count
                                                               : call->state->row_count;
     units.counts.simulated++;
     units.counts.products += rows * c->k * c->n;
-    return units.fp16->run(call, units.timing, &units.counts.cycles);
+    return array->run(call, units.timing, &units.counts.cycles);
 }
 
 int vector(void *, lora_unit_call *call) {
@@ -56,6 +64,16 @@ const lora_kernels table = {
     sizeof(lora_kernels), 0, nullptr, "rtl", matrix, vector, attention, adapter, nullptr,
 };
 
+/* A library may be built with some of the units. */
+void make_units(uint32_t seed) {
+#ifdef LORA_RTL_FP16
+    units.arrays.push_back(make_array_fp16(seed));
+#endif
+#ifdef LORA_RTL_INT8
+    units.arrays.push_back(make_array_int8(seed));
+#endif
+}
+
 } // namespace
 
 #define EXPORTED extern "C" __attribute__((visibility("default")))
@@ -65,7 +83,7 @@ EXPORTED uint32_t lora_rtl_version(void) { return LORA_RTL_VERSION; }
 EXPORTED const lora_kernels *lora_rtl_open(const lora_kernels *native, uint32_t seed) {
     std::lock_guard<std::mutex> held(units.lock);
     try {
-        if (!units.fp16) units.fp16 = std::make_unique<ArrayFp16>(seed);
+        if (units.arrays.empty()) make_units(seed);
     } catch (const std::bad_alloc &) {
         return nullptr;
     }

@@ -41,7 +41,7 @@ class SimulatedWork:
     def __str__(self) -> str:
         """One line of --stats."""
         return (
-            f"simulated: {self.simulated} matmuls of FP16 inputs, {self.products / 1e6:.1f} M "
+            f"simulated: {self.simulated} matmuls, {self.products / 1e6:.1f} M "
             f"products in {self.cycles / 1e6:.1f} M cycles; native: {self.matrix} matmuls, "
             f"{self.vector} vector, {self.attention} attention, {self.adapter} adapter calls"
         )

@@ -46,7 +46,7 @@ def counted(tool: Callable[..., subprocess.CompletedProcess[str]]) -> dict[str, 
     return {entry.pop("module"): entry for entry in found}
 
 
-@pytest.mark.parametrize("top", ["mpu_fp16", "w4_unpack"])
+@pytest.mark.parametrize("top", ["mpu_fp16", "w4_unpack", "mpu_int8"])
 def test_a_unit_elaborates_without_latches(
     tool: Callable[..., subprocess.CompletedProcess[str]], top: str
 ) -> None:
@@ -64,6 +64,11 @@ def test_a_module_keeps_its_budget(counted: dict[str, dict[str, int]], module: s
     assert not over, f"{module}: {over} found, {limits} allowed"
     # a budget far above what is used holds nothing
     assert found["lut"] >= 0.85 * limits["lut"]
+
+
+def test_integer_lanes(counted: dict[str, dict[str, int]]) -> None:
+    """Products a DSP48E2: two, of 8 and of 4 bits."""
+    assert counted["integer_pair"]["dsp"] / 8 <= BUDGET["lane"]["integer"]["dsp"]
 
 
 def test_an_fp16_lane(counted: dict[str, dict[str, int]]) -> None:

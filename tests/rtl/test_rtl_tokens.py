@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from lora_host import rtl
-from lora_sdk import Engine, SamplingParams
+from lora_sdk import Engine, SamplingParams, demo_model_path
+from lora_sdk.model.config import load_config
+from lora_sdk.quant.quantize import quantize
+from lora_sdk.quant.recipe import Recipe
+from tests.calibrated import random_windows
 from tests.commands import lora_run
 
 pytestmark = pytest.mark.rtl
@@ -14,8 +20,8 @@ GREEDY = SamplingParams(max_tokens=16, temperature=0, ignore_eos=True)
 PROMPT = "def main"
 
 
-def tokens(kernels: str) -> list[int]:
-    with Engine(kernels=kernels, boards=1, speculation=None) as engine:
+def tokens(kernels: str, model: Path | None = None) -> list[int]:
+    with Engine(model, kernels=kernels, boards=1, speculation=None) as engine:
         return list(engine.generate([PROMPT], GREEDY)[0].token_ids)
 
 
@@ -28,6 +34,19 @@ def test_sixteen_greedy_tokens_of_the_demo_model() -> None:
     assert after.simulated - before.simulated >= 16 * 33  # 8 layers of 4 matmuls, and lm_head
     assert after.matrix == before.matrix
     assert after.vector > before.vector and after.attention > before.attention
+
+
+@pytest.mark.parametrize("scheme", ["w8a8", "w4a8"])
+def test_the_same_of_the_demo_model_quantized(scheme: str, tmp_path: Path) -> None:
+    plain = demo_model_path()
+    windows = random_windows(load_config(plain).vocabulary, count=2)
+    quantize(plain, tmp_path / "model", Recipe(scheme), windows)  # type: ignore[arg-type]
+    wanted = tokens("native", tmp_path / "model")
+    before = rtl.simulated_work()
+    assert tokens("rtl", tmp_path / "model") == wanted
+    after = rtl.simulated_work()
+    assert after.simulated - before.simulated >= 16 * 33
+    assert after.matrix == before.matrix
 
 
 def test_stats_say_what_was_simulated() -> None:

@@ -37,8 +37,7 @@ module block_walk
   logic [37:0] entry, found_0, found_1;
 
   assign last = 8'((command.k - 16'd1) >> 7);
-  assign block_lines = !command.four_bit ? 8'd128
-      : 8'(VALUE_LINES + 1) + {5'd0, scale_lines(command.group_log)};
+  assign block_lines = lines_of_block(command);
   assign request_lines = {24'd0, command.merge} * {24'd0, block_lines};
   assign ready = filled[read_side];
   assign entry = {command.bank_first + place.bank, command.weight_line + place.line + place.offset};

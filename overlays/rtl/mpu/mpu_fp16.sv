@@ -81,7 +81,8 @@ module mpu_fp16
             bank_first: bank_first, bank_count: bank_count, has_bias: has_bias,
             bias_bank: bias_bank, bias_line: bias_line, x_bank: x_bank, x_line: x_line,
             x_stride: x_stride, y_bank: y_bank, y_line: y_line, y_stride: y_stride,
-            y_single: y_single, four_bit: four_bit, group_log: group_log
+            y_single: y_single, eight_bit: 1'b0, four_bit: four_bit, group_log: group_log,
+            row_scales: 1'b0
         };
         rows_left <= rows;
         x_now <= x_line;

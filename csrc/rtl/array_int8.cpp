@@ -1,0 +1,41 @@
+/* overlays/rtl/mpu/mpu_int8.sv, simulated. */
+#include "VMpuInt8.h"
+#include "matmul_call.hpp"
+#include "simulated_unit.hpp"
+#include "simulation.hpp"
+
+namespace {
+
+class ArrayInt8 : public SimulatedUnit {
+  public:
+    explicit ArrayInt8(uint32_t seed) : unit_(seed) {}
+
+    bool can(const lora_unit_call *call) const override {
+        const lora_matrix *c = matrix_of(call);
+        bool weights = c->weight_type == LORA_WEIGHT_INT8 ||
+                       (weight_kind(c) == LORA_WEIGHT_W4A8 && whole_groups(c));
+        uint64_t behind = c->flags & LORA_FLAG_ROW_SCALES ? 2 * LORA_LINE_BYTES : 0;
+        return weights && c->bias_bank <= LORA_BANK_ONCHIP && array_can(call, c->k + behind);
+    }
+
+    int run(lora_unit_call *call, MemoryTiming timing, uint64_t *cycles) override {
+        const lora_matrix *c = matrix_of(call);
+        give_matmul(unit_, call);
+        unit_->has_bias = !(c->flags & LORA_FLAG_NO_BIAS);
+        unit_->row_scales = (c->flags & LORA_FLAG_ROW_SCALES) != 0;
+        unit_->four_bit = weight_kind(c) == LORA_WEIGHT_W4A8;
+        unit_->group_log = unit_->four_bit ? (group_log(c) - 5) & 3 : 0;
+        int status = unit_.run(call, timing, cycles);
+        take_counts(unit_, call);
+        return status;
+    }
+
+  private:
+    Simulation<VMpuInt8> unit_;
+};
+
+} // namespace
+
+std::unique_ptr<SimulatedUnit> make_array_int8(uint32_t seed) {
+    return std::make_unique<ArrayInt8>(seed);
+}

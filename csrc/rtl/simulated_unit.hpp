@@ -1,0 +1,22 @@
+/* A unit of overlays/rtl that runs commands in simulation. */
+#ifndef LORA_RTL_SIMULATED_UNIT_HPP
+#define LORA_RTL_SIMULATED_UNIT_HPP
+
+#include <memory>
+
+#include "ports.hpp"
+
+class SimulatedUnit {
+  public:
+    virtual ~SimulatedUnit() = default;
+    /* Whether this call is one that the unit can do. */
+    virtual bool can(const lora_unit_call *call) const = 0;
+    /* Runs it: an enum lora_status. `cycles` rises by what it took. */
+    virtual int run(lora_unit_call *call, MemoryTiming timing, uint64_t *cycles) = 0;
+};
+
+/* Registers and memories begin with random bits made from `seed`. */
+std::unique_ptr<SimulatedUnit> make_array_fp16(uint32_t seed);
+std::unique_ptr<SimulatedUnit> make_array_int8(uint32_t seed);
+
+#endif

@@ -1,0 +1,105 @@
+// FP32 a + b, correctly rounded, subnormals kept: five cycles. Stages without a value keep still.
+module float_add
+  import float_types::*;
+(
+    input  logic        clk,
+    input  logic        valid,
+    input  logic [31:0] a,
+    input  logic [31:0] b,
+    output logic        sum_valid,
+    output logic [31:0] sum
+);
+  logic valid_1, valid_2, valid_3, valid_4;
+  always_ff @(posedge clk) begin
+    valid_1 <= valid;
+    valid_2 <= valid_1;
+    valid_3 <= valid_2;
+    valid_4 <= valid_3;
+    sum_valid <= valid_4;
+  end
+
+  // 1: the larger magnitude first
+  logic swap;
+  logic [31:0] bigger, lesser;
+  logic [7:0] bigger_exponent, lesser_exponent;  // 1 of subnormals
+  logic sign_1, minus_1, infinite_1, nan_1;
+  logic [7:0] exponent_1, apart_1;
+  logic [23:0] bigger_1, lesser_1;
+  assign swap = a[30:0] < b[30:0];
+  assign bigger = swap ? b : a;
+  assign lesser = swap ? a : b;
+  assign bigger_exponent = bigger[30:23] == 8'd0 ? 8'd1 : bigger[30:23];
+  assign lesser_exponent = lesser[30:23] == 8'd0 ? 8'd1 : lesser[30:23];
+  always_ff @(posedge clk) if (valid) begin
+    sign_1 <= bigger[31];
+    minus_1 <= a[31] ^ b[31];
+    infinite_1 <= bigger[30:23] == 8'd255;
+    nan_1 <= bigger[30:0] > 31'h7f800000 || (lesser[30:0] == 31'h7f800000 && (a[31] ^ b[31]));
+    exponent_1 <= bigger_exponent;
+    apart_1 <= bigger_exponent - lesser_exponent;
+    bigger_1 <= {bigger[30:23] != 8'd0, bigger[22:0]};
+    lesser_1 <= {lesser[30:23] != 8'd0, lesser[22:0]};
+  end
+
+  // 2: shift the smaller one, with two bits below and a sticky one
+  logic sign_2, minus_2, infinite_2, nan_2;
+  logic [7:0] exponent_2;
+  logic [23:0] bigger_2;
+  logic [26:0] lesser_2;
+  logic [4:0] right;
+  logic [52:0] shifted;
+  assign right = apart_1 > 8'd27 ? 5'd27 : apart_1[4:0];
+  assign shifted = {lesser_1, 29'd0} >> right;
+  always_ff @(posedge clk) if (valid_1) begin
+    {sign_2, minus_2, infinite_2, nan_2} <= {sign_1, minus_1, infinite_1, nan_1};
+    exponent_2 <= exponent_1;
+    bigger_2 <= bigger_1;
+    lesser_2 <= {shifted[52:27], shifted[26:0] != 27'd0};
+  end
+
+  // 3: add
+  logic sign_3, infinite_3, nan_3;
+  logic [7:0] exponent_3;
+  logic [27:0] sum_3;
+  always_ff @(posedge clk) if (valid_2) begin
+    sign_3 <= sign_2;
+    infinite_3 <= infinite_2;
+    nan_3 <= nan_2;
+    exponent_3 <= exponent_2;
+    sum_3 <= minus_2 ? {1'b0, bigger_2, 3'd0} - {1'b0, lesser_2} : {1'b0, bigger_2, 3'd0} + {1'b0, lesser_2};
+    if (minus_2 && {bigger_2, 3'd0} == lesser_2) sign_3 <= 1'b0;  // +0
+  end
+
+  // 4: the leading bit to its place, but no further than exponent 1
+  logic sign_4, infinite_4, nan_4;
+  logic [8:0] exponent_4;
+  logic [26:0] sum_4;  // 24 bits and three below
+  logic [4:0] zeros, left;
+  logic [7:0] most;
+  assign zeros = leading_zeros_32({sum_3[26:0], 5'd0});
+  assign most = exponent_3 - 8'd1;
+  assign left = {3'd0, zeros} > most ? most[4:0] : zeros;
+  always_ff @(posedge clk) if (valid_3) begin
+    sign_4 <= sign_3;
+    infinite_4 <= infinite_3;
+    nan_4 <= nan_3;
+    if (sum_3[27]) begin
+      sum_4 <= {sum_3[27:2], sum_3[1] | sum_3[0]};
+      exponent_4 <= {1'b0, exponent_3} + 9'd1;
+    end else begin
+      sum_4 <= sum_3[26:0] << left;
+      exponent_4 <= {1'b0, exponent_3} - {4'd0, left};
+    end
+  end
+
+  // 5: round; without its leading bit the sum is subnormal or zero
+  logic up;
+  logic [31:0] rounded;  // a carry moves on into the exponent
+  assign up = sum_4[2] && (sum_4[3] || sum_4[1:0] != 2'd0);
+  assign rounded = {sum_4[26] ? exponent_4 : 9'd0, sum_4[25:3]} + {31'd0, up};
+  always_ff @(posedge clk) if (valid_4) begin
+    if (nan_4) sum <= FLOAT_NAN;
+    else if (infinite_4 || rounded[31:23] >= 9'd255) sum <= {sign_4, 31'h7f800000};
+    else sum <= {sign_4, rounded[30:0]};
+  end
+endmodule

@@ -1,0 +1,72 @@
+// FP32 and FP16 values, and what the units of full FP32 share.
+package float_types;
+  parameter logic [31:0] FLOAT_NAN = 32'h7fc00000;
+  parameter logic [31:0] FLOAT_ONE = 32'h3f800000;
+  parameter logic [31:0] FLOAT_NEGATIVE_ZERO = 32'h80000000;
+
+  // Leading zeros, 0..63; of zero 63.
+  function automatic logic [5:0] leading_zeros_64(input logic [63:0] value);
+    logic [31:0] part_32;
+    logic [15:0] part_16;
+    logic [7:0] part_8;
+    logic [3:0] part_4;
+    logic [1:0] part_2;
+    logic [5:0] zeros;
+    zeros[5] = value[63:32] == '0;
+    part_32 = zeros[5] ? value[31:0] : value[63:32];
+    zeros[4] = part_32[31:16] == '0;
+    part_16 = zeros[4] ? part_32[15:0] : part_32[31:16];
+    zeros[3] = part_16[15:8] == '0;
+    part_8 = zeros[3] ? part_16[7:0] : part_16[15:8];
+    zeros[2] = part_8[7:4] == '0;
+    part_4 = zeros[2] ? part_8[3:0] : part_8[7:4];
+    zeros[1] = part_4[3:2] == '0;
+    part_2 = zeros[1] ? part_4[1:0] : part_4[3:2];
+    zeros[0] = !part_2[1];
+    return zeros;
+  endfunction
+
+  // Leading zeros, 0..31; of zero 31.
+  function automatic logic [4:0] leading_zeros_32(input logic [31:0] value);
+    logic [5:0] zeros;
+    zeros = leading_zeros_64({32'd0, value});
+    return zeros[4:0];
+  endfunction
+
+  // Exact. A NaN stays one.
+  function automatic logic [31:0] half_to_float(input logic [15:0] value);
+    logic [3:0] zeros;
+    logic [9:0] fraction;
+    zeros = 4'(leading_zeros_32({value[9:0], 22'h3fffff}));
+    fraction = value[9:0] << zeros;
+    if (value[14:10] == 5'd31) return {value[15], 8'd255, value[9:0], 13'd0};
+    if (value[14:10] != 5'd0) return {value[15], {3'd0, value[14:10]} + 8'd112, value[9:0], 13'd0};
+    if (value[9:0] == 10'd0) return {value[15], 31'd0};
+    return {value[15], 8'd112 - {4'd0, zeros}, {fraction[8:0], 14'd0}};
+  endfunction
+
+  // One rounding to nearest, ties to even (docs/numbers.md, 1.1); a NaN becomes that of 1.2.
+  function automatic logic [15:0] float_to_half(input logic [31:0] value);
+    logic [7:0] exponent, below;
+    logic [4:0] right;
+    logic [36:0] shifted;  // 11 kept bits and one more, then what is lost
+    logic tiny, up;
+    logic [14:0] magnitude;
+    exponent = value[30:23];
+    tiny = exponent < 8'd113;
+    below = 8'd113 - exponent;
+    right = !tiny ? 5'd0 : below > 8'd13 ? 5'd13 : below[4:0];
+    shifted = {exponent != 8'd0, value[22:0], 13'd0} >> right;
+    up = shifted[25] && (shifted[26] || shifted[24:0] != 25'd0);
+    // a significand that rounds up to the next power of two carries into the exponent, as it should
+    magnitude = (tiny ? {4'd0, shifted[36:26]} : {5'(exponent - 8'd112), shifted[35:26]}) + {14'd0, up};
+    if (exponent == 8'd255 && value[22:0] != 23'd0) return 16'h7e00;
+    if (exponent > 8'd142 || (!tiny && magnitude >= 15'h7c00)) return {value[31], 15'h7c00};
+    return {value[31], magnitude};
+  endfunction
+
+  // With the NaN of docs/numbers.md, 1.2.
+  function automatic logic [31:0] canonical(input logic [31:0] value);
+    return value[30:23] == 8'd255 && value[22:0] != 23'd0 ? FLOAT_NAN : value;
+  endfunction
+endpackage
