@@ -6,9 +6,10 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from lora_sdk.synth.folder import synthesize
 from tests.adapter_folders import Folder, write_adapter
 from tests.commands import lora_run
 from tests.draft_folders import write_head
+from tests.handover_times import slowed
 from tests.recovery_rig import inject
 from tests.unit.test_synth import TINY
 from tests.variants import variant, write_checkpoint
@@ -120,7 +122,8 @@ def test_900_tokens_have_the_boards_bytes_of_k_v_and_logits() -> None:
     options = EngineOptions(threads=1)
     computer = BoardsComputer(worker_options(options, WorkerName("boards:2", 2)))
     job = Job(TOKENS, None, lambda: True)
-    parts = list(computer.parts(job))
+    parts: list[Part] = []
+    computer.compute(job, parts.append)
     computer.close()
     assert [part.first_position % 32 for part in parts] == [0] * len(parts) and len(parts) > 10
     with Engine(boards=1, threads=1) as engine:
@@ -130,6 +133,20 @@ def test_900_tokens_have_the_boards_bytes_of_k_v_and_logits() -> None:
     assert np.concatenate([part.kv.k for part in parts], axis=2).tobytes() == kv.k.tobytes()
     assert np.concatenate([part.kv.v for part in parts], axis=2).tobytes() == kv.v.tobytes()
     assert job.logits is not None and job.logits.tobytes() == logits.tobytes()
+
+
+@pytest.mark.slow
+def test_transfer_hides_under_the_computation_of_later_rows(tmp_path: Path) -> None:
+    config = tmp_path / "config.json"
+    wide = {"hidden_size": 256, "num_hidden_layers": 6, "max_position_embeddings": 1024}
+    config.write_text(json.dumps({"model_type": "llama", **TINY["llama"], **wide}))
+    synthesize(config, tmp_path / "model")
+    with opened(tmp_path / "model", prefix_cache=False) as engine:
+        hidden, shown = slowed(engine, TOKENS)
+    assert len(hidden.writes) > 10 and hidden.hidden >= len(hidden.writes) - 2
+    assert hidden.exposed < 3 * hidden.write  # idle: at most 1.3
+    whole = sum(end - begin for begin, end in shown.writes)
+    assert shown.hidden == 0 and shown.exposed > 0.9 * whole > 3 * hidden.exposed
 
 
 def test_adapters_beams_and_drafts(model: Path, tmp_path: Path) -> None:
@@ -192,26 +209,31 @@ class Gate:
         assert engine._workers is not None
         self.computer = engine._workers._worker._computer
         self.reached, self.open = threading.Event(), threading.Event()
-        self._part, self._then, self._parts = part, then, self.computer.parts
+        self._part, self._then, self._compute = part, then, self.computer.compute
         self.handed: list[int] = []  # numbers of parts
 
     def __enter__(self) -> Gate:
-        self.computer.parts = self._gated  # type: ignore[method-assign]
+        self.computer.compute = self._gated  # type: ignore[method-assign]
         return self
 
     def __exit__(self, *_: object) -> None:
         self.open.set()
-        self.computer.parts = self._parts  # type: ignore[method-assign]
+        self.computer.compute = self._compute  # type: ignore[method-assign]
 
-    def _gated(self, job: Job) -> Generator[Part]:
+    def _gated(self, job: Job, give: Callable[[Part], None]) -> None:
         self.job = job
-        for number, part in enumerate(self._parts(job)):
+        numbers = count()
+
+        def gated(part: Part) -> None:
+            number = next(numbers)
             if number == self._part:
                 self.reached.set()
                 self.open.wait(20)
                 self._then()
             self.handed.append(number)
-            yield part
+            give(part)
+
+        self._compute(job, gated)
 
 
 def wanted(model: Path) -> Any:

@@ -3,6 +3,7 @@ the same after a recovery."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +13,13 @@ from numpy.typing import NDArray
 from lora_host import abi
 from lora_sdk import Engine, Result
 from lora_sdk.core.key_columns import board_columns
-from lora_sdk.core.kv_arrays import joined_layers
-from lora_sdk.prefill.job import Job
+from lora_sdk.prefill.job import Job, Part, joined_parts
 from lora_sdk.quant.recipe import HeadKind, Recipe
+from lora_sdk.synth.folder import synthesize
 from tests.calibrated import write_quantized
+from tests.handover_times import slowed
 from tests.recovery_rig import inject
+from tests.unit.test_synth import TINY
 from tests.variants import variant, write_checkpoint
 
 pytestmark = [pytest.mark.parity, pytest.mark.usefixtures("parity_modules")]
@@ -38,8 +41,9 @@ def both(engine: Engine) -> tuple[list[NDArray[np.float32]], list[NDArray[np.flo
     sequence = engine.open_sequence()
     want = [engine.prefill(sequence, TOKENS), engine.prefill(sequence, TAIL)]
     job = Job(TOKENS, None, lambda: True)
-    parts = list(engine._workers._worker._computer.parts(job))
-    kv = joined_layers([part.kv for part in parts]).with_columns(board_columns(engine.config))
+    parts: list[Part] = []
+    engine._workers._worker._computer.compute(job, parts.append)
+    kv = joined_parts(parts).with_columns(board_columns(engine.config))
     assert job.logits is not None
     return want, [job.logits, engine.prefill(engine.import_kv(TOKENS, kv), TAIL)]
 
@@ -94,3 +98,15 @@ def test_a_recovery_writes_the_workers_k_and_v_again(model: Path) -> None:
             found.append([(d.token_id, d.logprobs) for d in [*kept, *deltas]])
             assert len(engine.recoveries) == lost
     assert found[0] == found[1]
+
+
+def test_transfer_hides_under_the_computation_of_later_layers(tmp_path: Path) -> None:
+    config = tmp_path / "config.json"
+    wide = {"hidden_size": 256, "num_hidden_layers": 12, "max_position_embeddings": 1024}
+    config.write_text(json.dumps({"model_type": "llama", **TINY["llama"], **wide}))
+    synthesize(config, tmp_path / "model")
+    with fast(tmp_path / "model") as engine:
+        hidden, shown = slowed(engine, [(i * i * 7 + 3 * i) % 280 for i in range(900)])
+    assert len(hidden.writes) == 12  # two chunks of six groups
+    assert hidden.hidden >= 10 and hidden.exposed < 4 * hidden.write  # idle: at most 1.3
+    assert shown.hidden == 0 and shown.exposed > 3 * hidden.exposed

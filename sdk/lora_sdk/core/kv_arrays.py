@@ -54,12 +54,13 @@ class KvArrays:
         return KvArrays(self.kind, moved, self.v, self.k_scales, self.v_scales)
 
 
-def joined_layers(parts: Sequence[KvArrays]) -> KvArrays:
-    """Groups of layers one after another, each with all positions; static scales are left out."""
+def joined(parts: Sequence[KvArrays], axis: int) -> KvArrays:
+    """Layers (`axis` 0) or positions (2), one after another; static scales are left out."""
     scales: list[npt.NDArray[Any] | None] = [None, None]
     if parts[0].kind == "int8-heads":
-        scales = [np.concatenate([getattr(p, n) for p in parts]) for n in ("k_scales", "v_scales")]
-    k, v = (np.concatenate([getattr(part, name) for part in parts]) for name in "kv")
+        names = ("k_scales", "v_scales")
+        scales = [np.concatenate([getattr(p, name) for p in parts], axis) for name in names]
+    k, v = (np.concatenate([getattr(part, name) for part in parts], axis) for name in "kv")
     return KvArrays(parts[0].kind, k, v, *scales)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lora_sdk.core.kv_arrays import joined_layers
 from lora_sdk.core.kv_sequence import PAGE_POSITIONS, pages_for
+from lora_sdk.prefill.job import joined_parts
 
 if TYPE_CHECKING:
     from lora_sdk.core.kv_transfer import KvTransfer
@@ -42,7 +42,7 @@ class Handover:
             return None
         if self.job.error is not None or (self.job.logits is None and not self.job.resumed):
             return False
-        kept = None if self._kept is None else joined_layers([part.kv for part in self._kept])
+        kept = None if self._kept is None else joined_parts(self._kept)
         self._cache.begin(self._sequence, self.job.tokens, kept)
         return True
 

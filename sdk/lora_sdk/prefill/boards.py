@@ -3,7 +3,7 @@ bytes are those of any boards."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from lora_host import abi
@@ -74,18 +74,18 @@ class BoardsComputer:
         """Release the boards; a step that runs is cancelled."""
         self._opened.stack.close()
 
-    def parts(self, job: Job) -> Generator[Part]:
+    def compute(self, job: Job, give: Callable[[Part], None]) -> None:
         """See Computer. A part is the pages that a step has completed, all layers."""
         self._stepper.flush()  # frees the pages of the sequence before
         sequence = self._cache.open()
         try:
             if job.adapter is not None:
                 self._attach(sequence, job.adapter)
-            yield from self._steps(job, sequence)
+            self._steps(job, sequence, give)
         finally:
             self._cache.close(sequence)
 
-    def _steps(self, job: Job, sequence: int) -> Generator[Part]:
+    def _steps(self, job: Job, sequence: int, give: Callable[[Part], None]) -> None:
         handed, limit, tokens = 0, self._opened.plan.row_limit, job.tokens
         for start in range(0, len(tokens), limit):
             if not job.wanted():
@@ -99,12 +99,12 @@ class BoardsComputer:
             result = self._stepper.run(rows)
             full = start // PAGE_POSITIONS * PAGE_POSITIONS  # committed by this step's header
             if full > handed:
-                yield self._part(sequence, handed, full)
+                give(self._part(sequence, handed, full))
                 handed = full
             self._cache.commit(sequence, [row.slot for row in rows])
             if last:
                 self._stepper.flush()
-                yield self._part(sequence, handed, len(tokens))
+                give(self._part(sequence, handed, len(tokens)))
                 assert result.logits is not None  # of the last row
                 job.logits = result.logits[0]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lora_sdk.adapters.weights import AdapterWeights
-from lora_sdk.core.kv_arrays import KvArrays
+from lora_sdk.core.kv_arrays import KvArrays, joined
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,14 @@ class Part:
     first_layer: int
     first_position: int
     kv: KvArrays
+
+
+def joined_parts(parts: Sequence[Part]) -> KvArrays:
+    """K and V of all layers and positions."""
+    layers: dict[int, list[KvArrays]] = {}
+    for part in sorted(parts, key=lambda one: (one.first_layer, one.first_position)):
+        layers.setdefault(part.first_layer, []).append(part.kv)
+    return joined([joined(group, 2) for group in layers.values()], 0)
 
 
 @dataclass(frozen=True)
@@ -68,9 +76,9 @@ class Computer(Protocol):
     def context(self) -> int:
         """Max tokens of a prompt."""
 
-    def parts(self, job: Job) -> Generator[Part]:
-        """All K and V of the job's tokens; sets its logits last. Ends early once the job is not
-        wanted. Any exception is a failure of the worker."""
+    def compute(self, job: Job, give: Callable[[Part], None]) -> None:
+        """Give all K and V of the job's tokens, each part as soon as it is known; sets its logits
+        last. Ends early once the job is not wanted. Any exception is a failure of the worker."""
 
     def close(self) -> None:
         """Release everything, also while `parts` runs in another thread."""

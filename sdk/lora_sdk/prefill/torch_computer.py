@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,8 +17,8 @@ from lora_sdk.prefill.job import Job, Part
 if TYPE_CHECKING:
     from lora_sdk.model.spec import ModelConfig
 
-CHUNK = 512  # tokens at once: between them a cancelled prompt ends
-GROUP = 8  # layers that are handed over at once
+CHUNK = 512  # tokens at once, whole pages: between them a cancelled prompt ends
+GROUP = 2  # layers that are handed over at once
 
 
 class TorchComputer:
@@ -44,40 +45,63 @@ class TorchComputer:
     def close(self) -> None:
         """See Computer. The model goes with its last reference."""
 
-    def parts(self, job: Job) -> Generator[Part]:
-        """See Computer. A part is a group of layers, all positions."""
+    def compute(self, job: Job, give: Callable[[Part], None]) -> None:
+        """See Computer. A part is a group of layers of a chunk of positions, given while the next
+        layers compute."""
         import torch
-        from transformers import DynamicCache
 
-        kept, logits = DynamicCache(), None
         ids = torch.tensor([list(job.tokens)], device=self._model.device)
+        kept, logits = _watched_cache(), None
         for start in range(0, ids.shape[1], CHUNK):
             if not job.wanted():
                 return
+            chunk = ids[:, start : start + CHUNK]
+            kept.on_layer = partial(self._note, kept, range(start, start + chunk.shape[1]), give)
             with torch.inference_mode():
-                chunk = ids[:, start : start + CHUNK]
                 logits = self._model(chunk, past_key_values=kept, use_cache=True).logits[0, -1]
         assert logits is not None  # a prompt has tokens
-        for first in range(0, self._config.layers, GROUP):
-            layers = range(first, min(first + GROUP, self._config.layers))
-            yield self._part(kept, layers, len(job.tokens))
         job.logits = logits.float().cpu().numpy()
 
-    def _part(self, kept: Any, layers: range, positions: int) -> Part:
+    def _note(self, kept: Any, positions: range, give: Callable[[Part], None], layer: int) -> None:
+        """K and V of `layer` are known: give its group if it is the last of it."""
+        if layer % GROUP == GROUP - 1 or layer == self._config.layers - 1:
+            give(self._part(kept, range(layer - layer % GROUP, layer + 1), positions))
+
+    def _part(self, kept: Any, layers: range, positions: range) -> Part:
         each = [self._layer(kept.layers[layer], layer, positions) for layer in layers]
         k, v = (np.stack(arrays) for arrays in zip(*each, strict=True))
         scales = self._scales[layers.start : layers.stop]
-        return Part(layers.start, 0, stored(kv_of(self._config).name, k, v, scales))
+        stored_as = kv_of(self._config).name
+        return Part(layers.start, positions.start, stored(stored_as, k, v, scales))
 
-    def _layer(self, kept: Any, layer: int, positions: int) -> tuple[Any, Any]:
+    def _layer(self, kept: Any, layer: int, positions: range) -> tuple[Any, Any]:
         """FP32 [KV heads, positions, head_dim] of K, in the boards' columns, and of V."""
         config = self._config
-        expected = (1, config.kv_heads, positions, config.head_dim)
+        expected = (1, config.kv_heads, positions.stop, config.head_dim)
         found = tuple(kept.keys.shape), tuple(kept.values.shape)
         if found != (expected, expected):
             raise ModelError(
                 f"layer {layer}: transformers' K and V have shapes {found[0]} and {found[1]}; "
                 f"expected {expected}"
             )
-        k, v = (array[0].float().cpu().numpy() for array in (kept.keys, kept.values))
+        k, v = (
+            array[0, :, positions.start :].float().cpu().numpy()
+            for array in (kept.keys, kept.values)
+        )
         return k[..., self._columns[layer]], v
+
+
+def _watched_cache() -> Any:
+    """A cache of transformers that calls `on_layer` with each layer's number, once the layer's K
+    and V are in it."""
+    from transformers import DynamicCache
+
+    class Watched(DynamicCache):  # type: ignore[misc]
+        on_layer: Callable[[int], None]
+
+        def update(self, k: Any, v: Any, layer: int, *args: Any, **fields: Any) -> Any:
+            found = super().update(k, v, layer, *args, **fields)
+            self.on_layer(layer)
+            return found
+
+    return Watched()

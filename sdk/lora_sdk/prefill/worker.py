@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import queue
 import threading
-from contextlib import closing
 
 from lora_host.errors import ModelError
 from lora_sdk.prefill.job import Computer, Job
@@ -44,15 +43,10 @@ class Worker:
                 if self.failure is not None:
                     raise self.failure
                 if job.wanted():
-                    self._compute(job)
+                    self._computer.compute(job, job.parts.append)
             except ModelError as error:  # of this prompt: the boards find it too, and name it
                 job.error = error
             except Exception as error:  # whatever a worker raises: the boards compute prompts
                 job.error = self.failure = error
             job.done = True
             del job  # its arrays
-
-    def _compute(self, job: Job) -> None:
-        with closing(self._computer.parts(job)) as parts:
-            for part in parts:
-                job.parts.append(part)
