@@ -25,6 +25,31 @@ uint32_t fw_watchdog_expired(const struct fw *fw) {
     return now - since > limit;
 }
 
+static uint32_t is_late(const struct fw *fw) {
+    return fw->error.code == LORA_ERR_WATCHDOG || fw->error.code == LORA_ERR_LINK_POISON;
+}
+
+/* A Router that failed by poison is idle, but its command is still loaded. */
+static void fill_router_record(const struct fw *fw, struct lora_router_record *record) {
+    const struct fw_cursor *cursor = &fw->cursors[LORA_UNIT_ROUTER];
+    fw_zero(record, sizeof *record);
+    record->size = sizeof *record;
+    record->step = fw->completion.step;
+    if (!fw->accepted || !cursor->loaded) return;
+    if (cursor->state != LORA_UNIT_BUSY && fw->error.unit != LORA_UNIT_ROUTER) return;
+    hal_router_progress(record);
+    record->collective = ((const struct lora_gather *)(const void *)&cursor->command)->collective;
+    record->begun = 1;
+}
+
+/* Before units are aborted. */
+static void write_router_record(const struct fw *fw) {
+    struct lora_router_record record;
+    if (!is_late(fw) || !fw_in_arena(fw, fw->control_bank, 0, LORA_CONTROL_PAGE)) return;
+    fill_router_record(fw, &record);
+    hal_write(fw->control_bank, LORA_ROUTER_OFFSET, &record, sizeof record);
+}
+
 static void write_records(struct fw *fw) {
     if (!fw_in_arena(fw, fw->control_bank, 0, LORA_CONTROL_PAGE)) return;
     hal_write(fw->control_bank, LORA_ERROR_OFFSET, &fw->error, sizeof fw->error);
@@ -49,6 +74,7 @@ static void end_good_step(struct fw *fw) {
 
 /* fw->error.code tells how the run ended. */
 void fw_complete(struct fw *fw) {
+    write_router_record(fw);
     if (fw->error.code != LORA_OK) fw_units_abort(fw);
     if (fw->operation == LORA_OP_STEP || fw->operation == LORA_OP_GENERATE) {
         if (fw->error.code != LORA_OK) end_failed_step(fw);

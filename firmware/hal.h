@@ -31,6 +31,8 @@ void hal_unit_start(uint32_t unit, const struct lora_command *command, const str
 uint32_t hal_unit_poll(uint32_t unit, struct hal_unit_result *result);
 /* GATHER in progress: row groups of each segment that are complete on this board so far. */
 void hal_unit_segments(uint32_t unit, uint32_t groups[LORA_SEGMENTS]);
+/* What the Router has done in its last GATHER, which may be over: waits, sent, received. */
+void hal_router_progress(struct lora_router_record *record);
 void hal_unit_abort(uint32_t unit);
 
 /* Links: frames of other epochs than this are dropped from now on; poison tells both neighbours. */

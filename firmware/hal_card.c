@@ -103,6 +103,15 @@ void hal_unit_segments(uint32_t unit, uint32_t groups[LORA_SEGMENTS]) {
         groups[s] = *word(unit_register(unit, CARD_UNIT_SEGMENTS + 4 * s));
 }
 
+void hal_router_progress(struct lora_router_record *record) {
+    record->waits = *word(unit_register(LORA_UNIT_ROUTER, CARD_UNIT_WAITS));
+    for (uint32_t port = 0; port < LORA_PORTS; port++) {
+        record->sent[port] = *word(unit_register(LORA_UNIT_ROUTER, CARD_UNIT_SENT + 4 * port));
+        record->received[port] = *word(
+            unit_register(LORA_UNIT_ROUTER, CARD_UNIT_RECEIVED + 4 * port));
+    }
+}
+
 void hal_unit_abort(uint32_t unit) { *word(unit_register(unit, CARD_UNIT_CONTROL)) = CARD_ABORT; }
 
 void hal_links_epoch(uint32_t epoch) { *word(CARD_LINKS + CARD_LINK_EPOCH) = epoch; }

@@ -23,8 +23,11 @@ enum card_unit_register {
     CARD_UNIT_FRAMES_DROPPED = 0x20,
     CARD_UNIT_LIST = 0x28, /* local addresses; units read local memory by its second port */
     CARD_UNIT_STATE = 0x2c,
-    CARD_UNIT_COMMAND = 0x40, /* 16 words */
-    CARD_UNIT_SEGMENTS = 0x80 /* Router: 8 words, row groups complete, read-only */
+    CARD_UNIT_COMMAND = 0x40,  /* 16 words */
+    CARD_UNIT_SEGMENTS = 0x80, /* Router: 8 words, row groups complete, read-only */
+    CARD_UNIT_WAITS = 0xa0,    /* Router: lora_router_record.waits; from here on until START */
+    CARD_UNIT_SENT = 0xa4,     /* a word a port, frames of this command */
+    CARD_UNIT_RECEIVED = 0xac
 };
 #define CARD_START 0x1
 #define CARD_DONE 0x2

@@ -15,6 +15,7 @@ static void clear_port(struct emu_port *port) {
 static void clear_all(struct emu_board *board) {
     for (uint32_t p = 0; p < LORA_PORTS; p++) clear_port(&board->ports[p]);
     board->stuck_units = 0;
+    board->router.stuck = false;
     board->completion_lost = board->done_lost = board->firmware_dead = board->router.misfile =
         false;
     board->lost = board->until_reset = false;
@@ -52,6 +53,9 @@ static int set_fault(struct emu_board *board, uint32_t kind, uint32_t a, uint32_
     case LORA_FAULT_UNIT_STUCK:
         if (a >= LORA_UNITS) return LORA_ERR_ARGUMENT;
         board->stuck_units |= 1u << a;
+        if (a != LORA_UNIT_ROUTER) return LORA_OK;
+        board->router.stuck = true;
+        board->router.stuck_after = b;
         return LORA_OK;
     case LORA_FAULT_COMPLETION_LOST: board->completion_lost = true; return LORA_OK;
     case LORA_FAULT_DONE_LOST: board->done_lost = true; return LORA_OK;

@@ -57,6 +57,10 @@ void hal_unit_segments(uint32_t unit, uint32_t groups[LORA_SEGMENTS]) {
         memcpy(groups, current->router.groups_done, sizeof current->router.groups_done);
 }
 
+void hal_router_progress(struct lora_router_record *record) {
+    emu_router_progress(&current->router, record);
+}
+
 void hal_unit_abort(uint32_t unit) { emu_unit_abort(current, unit); }
 
 void hal_links_epoch(uint32_t epoch) {

@@ -109,14 +109,33 @@ static const struct gather_block *expected_block(const struct emu_router *router
     return right && left > 0 && frame->hop == left ? block : NULL;
 }
 
+/* Fault: a Router that stops in the middle of a gather. */
+static bool is_stuck(const struct emu_router *router) {
+    return router->stuck && router->stuck_after == 0;
+}
+
+static struct lora_frame *claim(struct emu_router *router, struct emu_port *out, uint32_t spare) {
+    if (is_stuck(router)) return NULL;
+    struct lora_frame *frame = emu_port_claim(out, spare);
+    uint32_t bit = 1u << out->index;
+    router->blocked = frame ? router->blocked & ~bit : router->blocked | bit;
+    return frame;
+}
+
+static void commit(struct emu_router *router, struct emu_port *out) {
+    emu_port_commit(out);
+    router->frames_sent++;
+    router->out_of[out->index]++;
+    if (router->stuck_after) router->stuck_after--;
+}
+
 static bool forward(struct emu_router *router, const struct lora_frame *frame, uint32_t direction) {
     struct emu_port *out = router->out[direction];
-    struct lora_frame *copy = emu_port_claim(out, 0);
+    struct lora_frame *copy = claim(router, out, 0);
     if (!copy) return false;
     memcpy(copy, frame, sizeof *frame + frame->length + 4);
     copy->hop--;
-    emu_port_commit(out);
-    router->frames_sent++;
+    commit(router, out);
     return true;
 }
 
@@ -134,6 +153,7 @@ static bool file_frame(struct emu_router *router, struct lora_frame *frame, uint
     router->received[frame->source * plan->max_blocks + number] += frame->length;
     count_arrival(router, frame->source, block, frame->length);
     router->frames_received++;
+    if (router->stuck_after) router->stuck_after--;
     return true;
 }
 
@@ -152,7 +172,7 @@ static enum age age_of(const struct emu_router *router, const struct lora_frame 
 /* Takes the head frame of one port; false when it must stay or there is none. */
 static bool take(struct emu_router *router, uint32_t direction) {
     struct emu_port *port = router->in[direction];
-    struct lora_frame *frame = emu_port_head(port);
+    struct lora_frame *frame = is_stuck(router) ? NULL : emu_port_head(port);
     if (!frame) return false;
     if (!emu_port_head_intact(port)) {
         fail(router, LORA_ERR_LINK_CRC, port);
@@ -166,6 +186,7 @@ static bool take(struct emu_router *router, uint32_t direction) {
     }
     if (age == CURRENT && !file_frame(router, frame, direction)) return false;
     if (age == OLD) router->frames_dropped++;
+    else router->in_by[port->index]++;
     emu_port_pop(port);
     return true;
 }
@@ -186,7 +207,7 @@ static uint32_t own_crc(struct emu_router *router, const struct gather_block *bl
 static bool send_part(struct emu_router *router, const struct gather_block *block,
                       uint32_t direction, uint32_t count) {
     uint32_t offset = router->cursor[direction].offset;
-    struct lora_frame *frame = emu_port_claim(router->out[direction], 1);
+    struct lora_frame *frame = claim(router, router->out[direction], 1);
     if (!frame) return false;
     *frame = (struct lora_frame){.magic = LORA_FRAME_MAGIC,
                                  .epoch = router->epoch,
@@ -204,8 +225,7 @@ static bool send_part(struct emu_router *router, const struct gather_block *bloc
     copy_part(router, block, offset, emu_frame_payload(frame), frame->length, false);
     emu_frame_seal(frame, own_crc(router, block, frame));
     router->cursor[direction].offset += frame->length;
-    emu_port_commit(router->out[direction]);
-    router->frames_sent++;
+    commit(router, router->out[direction]);
     return true;
 }
 
@@ -239,6 +259,28 @@ static bool links_hold(struct emu_router *router) {
         if (router->state == LORA_UNIT_FAILED) return false;
     }
     return true;
+}
+
+/* Whether a block that comes this way is not whole yet. */
+static bool is_expecting(const struct emu_router *router, uint32_t direction) {
+    const struct gather_plan *plan = router->plan;
+    for (uint32_t source = 0; source < router->boards; source++) {
+        const struct gather_source *from = &plan->sources[source];
+        for (uint32_t number = 0; number < from->block_count; number++)
+            if (hops_left(router, source, number, direction) > 0 &&
+                router->received[source * plan->max_blocks + number] < from->blocks[number].bytes)
+                return true;
+    }
+    return false;
+}
+
+void emu_router_progress(const struct emu_router *router, struct lora_router_record *record) {
+    memcpy(record->sent, router->out_of, sizeof record->sent);
+    memcpy(record->received, router->in_by, sizeof record->received);
+    record->waits = router->blocked * LORA_ROUTER_BLOCKED;
+    for (uint32_t d = 0; router->plan && d < EMU_DIRECTIONS; d++)
+        if (router->in[d] && is_expecting(router, d))
+            record->waits |= (uint32_t)LORA_ROUTER_RECEIVES << router->in[d]->index;
 }
 
 /* Sends, forwards and files until nothing moves or the gather is over. */

@@ -29,6 +29,8 @@ struct emu_router {
     uint32_t status; /* enum lora_status of a failed gather */
     uint32_t failed_port;
     uint32_t frames_sent, frames_received, frames_dropped;
+    uint32_t out_of[LORA_PORTS], in_by[LORA_PORTS]; /* frames of this gather by port */
+    uint32_t blocked;                               /* a bit a port: the far FIFO was full */
     const struct gather_plan *plan;
     uint32_t rank, boards;
     bool ring;
@@ -50,6 +52,8 @@ struct emu_router {
     uint32_t sealed; /* a bit a block */
     uint32_t seal[GATHER_BLOCKS];
     bool misfile; /* fault: files blocks under the source's neighbour */
+    bool stuck;   /* fault: moves `stuck_after` frames more, then none */
+    uint32_t stuck_after;
 };
 
 /* What a board's firmware asks of the links, done when no board runs. */
@@ -66,6 +70,7 @@ void emu_router_start(struct emu_board *board, const struct lora_gather *command
 bool emu_router_pump(struct emu_board *board);
 void emu_router_begin(struct emu_board *board);
 void emu_router_abort(struct emu_board *board);
+void emu_router_progress(const struct emu_router *router, struct lora_router_record *record);
 void emu_link_requests_run(struct emu_board *board);
 
 #endif

@@ -109,6 +109,10 @@ void emu_router_start(struct emu_board *board, const struct lora_gather *command
     router->step_state = state;
     router->state = LORA_UNIT_BUSY;
     memset(router->groups_done, 0, sizeof router->groups_done);
+    memset(router->out_of, 0, sizeof router->out_of);
+    memset(router->in_by, 0, sizeof router->in_by);
+    router->blocked = 0;
+    router->plan = NULL;
     board->links_awake = true;
 }
 

@@ -127,7 +127,7 @@ void emu_unit_start(struct emu_board *board, uint32_t unit, const struct lora_co
     const struct emu_profiler *profiler = &board->cluster->profiler;
     entry->state = LORA_UNIT_BUSY;
     board->clock += START_CYCLES;
-    if (board->stuck_units & 1u << unit) return;
+    if (unit != LORA_UNIT_ROUTER && board->stuck_units & 1u << unit) return;
     entry->call.command = command;
     entry->call.list = list;
     entry->call.state = state;

@@ -165,6 +165,8 @@ int lora_cancel_wanted(struct lora_cluster *cluster);
 
 /* outcome.c */
 /* Reads the records of the boards in the mask and picks the failure that caused the others. */
+/* The board whose Router is stuck, of those in `mask`, whose records are read; LORA_NONE. */
+uint32_t lora_stuck_router(struct lora_cluster *cluster, uint32_t mask);
 int lora_outcome(struct lora_cluster *cluster, uint32_t mask, const struct lora_run *run,
                  struct lora_failure *failure);
 

@@ -66,6 +66,18 @@ static int blame_link(struct lora_cluster *cluster, struct lora_failure *failure
     return (int)failure->code;
 }
 
+/* Routers that wait for frames are compared: one of them did not take its own. */
+static void blame_router(struct lora_cluster *cluster, uint32_t mask,
+                         struct lora_failure *failure) {
+    uint32_t late = 0;
+    for (uint32_t b = 0; b < cluster->count; b++)
+        if (mask >> b & 1 && cluster->boards[b].completion.status != LORA_OK) late |= 1u << b;
+    uint32_t board = lora_stuck_router(cluster, late);
+    if (board == LORA_NONE || (int32_t)board == failure->board) return;
+    lora_failure_begin(failure, NULL);
+    (void)lora_describe_error(cluster, board, failure);
+}
+
 int lora_outcome(struct lora_cluster *cluster, uint32_t mask, const struct lora_run *run,
                  struct lora_failure *failure) {
     struct lora_failure best, now;
@@ -78,5 +90,7 @@ int lora_outcome(struct lora_cluster *cluster, uint32_t mask, const struct lora_
     }
     if (best.code == LORA_OK) return LORA_OK;
     *failure = best;
-    return rank_of(failure) >= 3 ? blame_link(cluster, failure) : (int)failure->code;
+    if (rank_of(failure) < 3) return (int)failure->code;
+    if (failure->code == LORA_ERR_WATCHDOG) blame_router(cluster, mask, failure);
+    return blame_link(cluster, failure);
 }

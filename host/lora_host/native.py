@@ -15,6 +15,7 @@ _SIZES = {
     "lora_arena_record": 32,
     "lora_completion": 128,
     "lora_error_record": 64,
+    "lora_router_record": 32,
     "lora_image_header": 32,
     "lora_command": 64,
     "lora_matrix": 64,

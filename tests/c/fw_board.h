@@ -58,6 +58,7 @@ static struct {
     uint8_t *banks[BANKS];
     struct scripted_unit units[LORA_UNITS];
     uint32_t segments[LORA_SEGMENTS];
+    struct lora_router_record router; /* its fields that a unit fills */
     struct started log[LOG];
     uint32_t log_count;
     uint32_t aborted, poisoned, poison_epoch, poison_step, epoch; /* aborted: a bit a unit */
@@ -150,6 +151,12 @@ uint32_t hal_unit_poll(uint32_t unit, struct hal_unit_result *result) {
 void hal_unit_segments(uint32_t unit, uint32_t groups[LORA_SEGMENTS]) {
     CHECK_EQUAL(unit, LORA_UNIT_ROUTER);
     memcpy(groups, board.segments, sizeof board.segments);
+}
+
+void hal_router_progress(struct lora_router_record *record) {
+    record->waits = board.router.waits;
+    memcpy(record->sent, board.router.sent, sizeof record->sent);
+    memcpy(record->received, board.router.received, sizeof record->received);
 }
 
 void hal_unit_abort(uint32_t unit) {

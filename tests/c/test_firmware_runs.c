@@ -194,6 +194,33 @@ static void test_watchdog(void) {
     }
 }
 
+static struct lora_router_record router_record(void) {
+    struct lora_router_record record;
+    memcpy(&record, board.banks[CONTROL] + LORA_ROUTER_OFFSET, sizeof record);
+    return record;
+}
+
+/* Where the Router was when it failed by the watchdog or by poison; nothing while it was idle. */
+static void test_router_record(void) {
+    const struct lora_router_record done = {.waits = 0x101, .sent = {5, 6}, .received = {7, 8}};
+    for (uint32_t i = 0; i < 3; i++) {
+        struct test_step step = one_row(1, 0);
+        board_ready(&list);
+        board.router = done;
+        if (i == 0) board.units[LORA_UNIT_ROUTER].stuck = 1;
+        if (i == 1) board.units[LORA_UNIT_ROUTER].status = LORA_ERR_LINK_POISON;
+        if (i == 2) board.units[LORA_UNIT_MPU].stuck = 1;
+        CHECK_EQUAL(step_run(&step), i == 1 ? LORA_ERR_LINK_POISON : LORA_ERR_WATCHDOG);
+        CHECK_EQUAL(router_record().size, sizeof done);
+        CHECK_EQUAL(router_record().step, 1);
+        CHECK_EQUAL(router_record().begun, i < 2);
+        CHECK_EQUAL(router_record().waits, i < 2 ? 0x101 : 0);
+        CHECK_EQUAL(router_record().sent[1], i < 2 ? 6 : 0);
+        CHECK_EQUAL(router_record().received[0], i < 2 ? 7 : 0);
+        board_close();
+    }
+}
+
 static void test_one_board_does_not_poison(void) {
     struct test_list alone = list;
     struct test_step step = one_row(1, 0);
@@ -336,6 +363,7 @@ int main(void) {
     test_unit_failure();
     test_link_failure();
     test_watchdog();
+    test_router_record();
     test_one_board_does_not_poison();
     test_nonfinite();
     test_checksum();

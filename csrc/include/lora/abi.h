@@ -133,6 +133,7 @@ struct lora_arena_record { /* 32 bytes; registers at LORA_REG_ARENAS */
 /* --- what is stored at fixed offsets in the control bank (DDR[0]) ----------------------------- */
 #define LORA_COMPLETION_OFFSET 0x0
 #define LORA_ERROR_OFFSET 0x80
+#define LORA_ROUTER_OFFSET 0xc0
 #define LORA_CONTROL_PAGE 0x1000 /* the first page of the control bank is the firmware's */
 
 enum lora_status {
@@ -212,6 +213,20 @@ struct lora_error_record { /* 64 bytes at LORA_ERROR_OFFSET; `code` is LORA_OK w
     uint32_t row;
     uint32_t reserved[2];
 };
+
+/* How far the Router was in its gather, frames of each port. The host compares the boards' records
+ * of a step that failed by the watchdog: it names the board that did not take what lay before it.
+ */
+struct lora_router_record { /* 32 bytes at LORA_ROUTER_OFFSET; valid with WATCHDOG, LINK_POISON */
+    uint32_t size;
+    uint32_t step;
+    uint16_t collective; /* of the gather that was not over */
+    uint16_t begun;      /* 0: no gather was; the rest is 0 too */
+    uint32_t waits;      /* LORA_ROUTER_RECEIVES and LORA_ROUTER_BLOCKED, shifted by the port */
+    uint32_t sent[LORA_PORTS], received[LORA_PORTS];
+};
+#define LORA_ROUTER_RECEIVES 0x1  /* more frames have to come in by this port */
+#define LORA_ROUTER_BLOCKED 0x100 /* a frame is to leave by this port, and the far FIFO is full */
 
 /* --- firmware image --------------------------------------------------------------------------- */
 #define LORA_IMAGE_MAGIC 0x57464c41 /* "ALFW" */

@@ -30,7 +30,7 @@ enum lora_emu_fault_kind {
                                    payload bit on the wire, the CRC as sent */
     LORA_FAULT_LINK_GARBLE = 3, /* a = port: payload wrong, CRC right (a silent fault) */
     LORA_FAULT_LINK_CONFIG = 4, /* a = port, b = configuration value to report */
-    LORA_FAULT_UNIT_STUCK = 5,  /* a = unit: never finishes */
+    LORA_FAULT_UNIT_STUCK = 5,  /* a = unit: never finishes; b = frames that a Router still moves */
     LORA_FAULT_COMPLETION_LOST = 6, /* the done bit comes, the completion record does not */
     LORA_FAULT_DONE_LOST = 7,       /* neither done bit nor record */
     LORA_FAULT_FIRMWARE_DEAD = 8,   /* never polled: registers answer, nothing runs */

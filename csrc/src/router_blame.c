@@ -1,0 +1,63 @@
+/* Which board's Router is stuck, where several waited for frames until their watchdogs. A Router
+ * that works takes what lies before it, unless a full FIFO keeps it from passing frames on. */
+#include "internal.h"
+
+#include <string.h>
+
+struct progress { /* of all boards; begun is 0 where a board says nothing */
+    struct lora_router_record record[LORA_MAX_BOARDS];
+};
+
+static void read_records(struct lora_cluster *cluster, uint32_t mask, struct progress *progress) {
+    struct lora_failure ignored, *unused = lora_failure_begin(NULL, &ignored);
+    memset(progress, 0, sizeof *progress);
+    for (uint32_t b = 0; b < cluster->count; b++) {
+        struct lora_router_record *record = &progress->record[b];
+        if (!(mask >> b & 1)) continue;
+        if (lora_memory_read(cluster, b, cluster->boards[b].control_bank, LORA_ROUTER_OFFSET,
+                             record, sizeof *record, unused) ||
+            record->size != sizeof *record || record->step != cluster->boards[b].error.step)
+            record->begun = 0;
+    }
+}
+
+/* A board that has ended a gather has sent all of it: those that have not are compared. */
+static void keep_first_gather(struct progress *progress) {
+    uint32_t first = UINT16_MAX;
+    for (uint32_t b = 0; b < LORA_MAX_BOARDS; b++)
+        if (progress->record[b].begun && progress->record[b].collective < first)
+            first = progress->record[b].collective;
+    for (uint32_t b = 0; b < LORA_MAX_BOARDS; b++)
+        if (progress->record[b].collective != first) progress->record[b].begun = 0;
+}
+
+/* It has something to wait for: frames that no neighbour has sent, or room in a full FIFO. */
+static int is_waiting(const struct lora_cluster *cluster, const struct progress *progress,
+                      uint32_t board) {
+    const struct lora_router_record *own = &progress->record[board];
+    uint32_t expects = 0;
+    for (uint32_t port = 0; port < LORA_PORTS; port++) {
+        uint32_t far = 0, far_port = 0;
+        if (!lora_cable_peer(cluster, board, port, &far, &far_port)) continue;
+        const struct lora_router_record *other = &progress->record[far];
+        if (!other->begun) continue;
+        uint32_t left = own->sent[port] - other->received[far_port];
+        if ((own->waits & (uint32_t)LORA_ROUTER_BLOCKED << port) && left) return 1;
+        if (other->sent[far_port] != own->received[port]) expects = LORA_NONE; /* not taken */
+        else if ((own->waits & (uint32_t)LORA_ROUTER_RECEIVES << port) && expects != LORA_NONE)
+            expects = 1;
+    }
+    return expects == 1;
+}
+
+uint32_t lora_stuck_router(struct lora_cluster *cluster, uint32_t mask) {
+    struct progress progress;
+    read_records(cluster, mask, &progress);
+    keep_first_gather(&progress);
+    for (uint32_t b = 0; b < cluster->count; b++) {
+        const struct lora_error_record *error = &cluster->boards[b].error;
+        if (!progress.record[b].begun || error->code != LORA_ERR_WATCHDOG) continue;
+        if (error->unit == LORA_UNIT_ROUTER && !is_waiting(cluster, &progress, b)) return b;
+    }
+    return LORA_NONE;
+}
