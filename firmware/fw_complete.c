@@ -1,4 +1,4 @@
-/* The end of a run: error record, completion record, then the done bit. */
+/* The end of a run: error record, completion record, a fence, then the done bit. */
 #include "fw.h"
 
 uint64_t fw_timeout(void) {
@@ -54,6 +54,7 @@ static void write_records(struct fw *fw) {
     if (!fw_in_arena(fw, fw->control_bank, 0, LORA_CONTROL_PAGE)) return;
     hal_write(fw->control_bank, LORA_ERROR_OFFSET, &fw->error, sizeof fw->error);
     hal_write(fw->control_bank, LORA_COMPLETION_OFFSET, &fw->completion, sizeof fw->completion);
+    hal_fence(fw->control_bank, LORA_COMPLETION_OFFSET);
 }
 
 /* The tables are now as before the step: it is the next one again, even if it had been done

@@ -119,6 +119,7 @@ static void post_token(struct fw *fw, const struct lora_vote *best) {
     entry.token = best->token;
     entry.value = best->value;
     hal_write(fw->control_bank, fw->ring_offset + at, &entry, sizeof entry);
+    hal_fence(fw->control_bank, fw->ring_offset + at);
     hal_set_register(LORA_REG_TOKEN,
                      count << LORA_TOKEN_COUNT_SHIFT | (best->token & LORA_TOKEN_MASK));
 }

@@ -13,6 +13,9 @@ void hal_set_register(uint32_t offset, uint32_t value);
 /* Board memory by bank and byte offset; the caller has checked the range against the arenas. */
 void hal_read(uint32_t bank, uint64_t offset, void *data, uint32_t bytes);
 void hal_write(uint32_t bank, uint64_t offset, const void *data, uint32_t bytes);
+/* The host sees what was written at `offset`, and before it, in whatever register is set after
+ * this. Registers and memory are reached by different ways. */
+void hal_fence(uint32_t bank, uint64_t offset);
 
 /* Size of the activation buffer, bank LORA_BANK_ONCHIP. */
 uint32_t hal_onchip_bytes(void);

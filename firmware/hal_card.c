@@ -67,6 +67,14 @@ void hal_write(uint32_t bank, uint64_t offset, const void *data, uint32_t bytes)
     }
 }
 
+/* A read does not overtake the writes before it on the window's way to memory: its answer says that
+ * they are there. The instruction keeps the core from going on before it has the answer. */
+void hal_fence(uint32_t bank, uint64_t offset) {
+    uint32_t left;
+    (void)*word(select_page(bank, offset, &left));
+    __asm__ volatile("fence" ::: "memory");
+}
+
 uint32_t hal_onchip_bytes(void) { return *word(CARD_BOARD + CARD_ONCHIP_BYTES); }
 
 void hal_unit_start(uint32_t unit, const struct lora_command *command, const struct lora_list *list,

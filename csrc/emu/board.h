@@ -63,6 +63,12 @@ struct emu_trace {
     uint64_t begin[LORA_UNITS];
 };
 
+struct emu_posted { /* the firmware's last write, on its way to memory */
+    uint8_t *at;
+    uint32_t bytes; /* 0: there is none */
+    uint8_t data[sizeof(struct lora_completion)];
+};
+
 struct emu_board { /* lines of its own: boards run on different threads */
     _Alignas(LORA_LINE_BYTES) struct emu_cluster *cluster;
     uint32_t index;
@@ -92,6 +98,7 @@ struct emu_board { /* lines of its own: boards run on different threads */
     bool lost;        /* nothing of the board answers */
     bool until_reset; /* the faults end at the next reset */
     struct emu_trace trace;
+    struct emu_posted posted;
 };
 
 struct emu_cluster {

@@ -14,16 +14,31 @@ uint32_t hal_register(uint32_t offset) {
     return offset < EMU_CONTROL_BYTES ? current->control[offset / 4] : 0;
 }
 
-/* The firmware may write every register; a lost done bit is lost on its way to the host. */
+/* The firmware may write every register; a lost done bit is lost on its way to the host. A record
+ * that is still on its way to memory when the host may look is not there for it. */
 void hal_set_register(uint32_t offset, uint32_t value) {
     if (offset >= EMU_CONTROL_BYTES) return;
+    if (offset == LORA_REG_AP_CTRL || offset == LORA_REG_TOKEN) current->posted.bytes = 0;
     if (offset == LORA_REG_AP_CTRL && current->done_lost) value &= ~(uint32_t)LORA_AP_DONE;
     current->control[offset / 4] = value;
+}
+
+/* The last write is on its way until something follows it there. */
+static void arrive(void) {
+    struct emu_posted *posted = &current->posted;
+    if (posted->bytes) memcpy(posted->at, posted->data, posted->bytes);
+    posted->bytes = 0;
+}
+
+void hal_fence(uint32_t bank, uint64_t offset) {
+    (void)bank, (void)offset;
+    arrive();
 }
 
 /* A range outside the arenas reads as zeros and takes no writes, as an AXI decode error would. */
 void hal_read(uint32_t bank, uint64_t offset, void *data, uint32_t bytes) {
     const uint8_t *at = emu_memory_at(&current->memory, bank, offset, bytes);
+    arrive();
     if (at) memcpy(data, at, bytes);
     else memset(data, 0, bytes);
 }
@@ -36,14 +51,23 @@ static bool completion_is_lost(uint32_t bank, uint64_t offset) {
 
 void hal_write(uint32_t bank, uint64_t offset, const void *data, uint32_t bytes) {
     uint8_t *at = emu_memory_at(&current->memory, bank, offset, bytes);
+    arrive();
     if (!at || completion_is_lost(bank, offset)) return;
-    memcpy(at, data, bytes);
+    if (current->control[LORA_REG_AP_CTRL / 4] & LORA_AP_DONE) return; /* the host has looked */
+    if (bytes > sizeof current->posted.data) {
+        memcpy(at, data, bytes);
+        return;
+    }
+    current->posted.at = at;
+    current->posted.bytes = bytes;
+    memcpy(current->posted.data, data, bytes);
 }
 
 uint32_t hal_onchip_bytes(void) { return (uint32_t)current->memory.bytes[LORA_BANK_ONCHIP]; }
 
 void hal_unit_start(uint32_t unit, const struct lora_command *command, const struct lora_list *list,
                     const struct lora_step_state *state) {
+    arrive();
     emu_unit_start(current, unit, command, list, state);
 }
 

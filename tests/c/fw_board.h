@@ -58,6 +58,11 @@ static struct {
     uint8_t *banks[BANKS];
     struct scripted_unit units[LORA_UNITS];
     uint32_t segments[LORA_SEGMENTS];
+    struct {
+        uint8_t *at;
+        uint32_t bytes;
+        uint8_t data[BANK_BYTES];
+    } posted;                         /* the last write, which the host does not see yet */
     struct lora_router_record router; /* its fields that a unit fills */
     struct started log[LOG];
     uint32_t log_count;
@@ -98,17 +103,34 @@ uint32_t hal_register(uint32_t offset) {
     return board.registers[offset / 4];
 }
 
+static void arrive(void) {
+    if (board.posted.bytes) memcpy(board.posted.at, board.posted.data, board.posted.bytes);
+    board.posted.bytes = 0;
+}
+
+/* Where the host may look, all is there. */
 void hal_set_register(uint32_t offset, uint32_t value) {
     CHECK(offset < sizeof board.registers && offset % 4 == 0);
+    if (offset == LORA_REG_AP_CTRL || offset == LORA_REG_TOKEN) CHECK(!board.posted.bytes);
     board.registers[offset / 4] = value;
 }
 
+void hal_fence(uint32_t bank, uint64_t offset) {
+    (void)memory(bank, offset, 4);
+    arrive();
+}
+
 void hal_read(uint32_t bank, uint64_t offset, void *data, uint32_t bytes) {
+    arrive();
     memcpy(data, memory(bank, offset, bytes), bytes);
 }
 
 void hal_write(uint32_t bank, uint64_t offset, const void *data, uint32_t bytes) {
-    memcpy(memory(bank, offset, bytes), data, bytes);
+    CHECK(!(board.registers[LORA_REG_AP_CTRL / 4] & LORA_AP_DONE) && bytes <= BANK_BYTES);
+    arrive();
+    board.posted.at = memory(bank, offset, bytes);
+    board.posted.bytes = bytes;
+    memcpy(board.posted.data, data, bytes);
 }
 
 uint32_t hal_onchip_bytes(void) { return ONCHIP_BYTES; }
@@ -118,6 +140,7 @@ void hal_unit_start(uint32_t unit, const struct lora_command *command, const str
     struct scripted_unit *entry = &board.units[unit];
     struct started *log = &board.log[board.log_count++];
     (void)list;
+    arrive();
     CHECK(unit > 0 && unit < LORA_UNITS && !entry->busy && board.log_count < LOG);
     entry->busy = 1;
     entry->polls_left = entry->delay;

@@ -46,6 +46,7 @@ class Card:
         self.done_units: set[int] = set()
         self.command = bytearray(64)  # as written into a mailbox; one is filled at a time
         self.cycles = 0
+        self._posted: list[tuple[int, int, bytes]] = []  # written, and not yet in memory
         header, code = self._image()
         self.core = unicorn.Uc(unicorn.UC_ARCH_RISCV, unicorn.UC_MODE_RISCV32)
         self.core.mem_map(0, LOCAL_BYTES)
@@ -80,6 +81,13 @@ class Card:
 
     def _write_register(self, core: Any, offset: int, size: int, value: int, data: Any) -> None:
         self.registers[offset // 4] = value
+        if offset in (abi.REG_AP_CTRL, abi.REG_TOKEN):  # the host may look now
+            self._posted.clear()
+
+    def _arrive(self) -> None:
+        for bank, at, data in self._posted:
+            self.banks[bank][at : at + len(data)] = data
+        self._posted.clear()
 
     def _read_unit(self, core: Any, offset: int, size: int, data: Any) -> int:
         unit, place = divmod(offset, CARD["CARD_UNIT_STRIDE"])
@@ -93,6 +101,7 @@ class Card:
         if command <= place < command + 64:
             self.command[place - command : place - command + size] = value.to_bytes(size, "little")
         elif place == CARD["CARD_UNIT_CONTROL"] and value == CARD["CARD_START"]:
+            self._arrive()
             self.started.append((unit, bytes(self.command)))
             if self.on_start is not None:
                 self.on_start(bytes(self.command))
@@ -121,12 +130,13 @@ class Card:
         return memory, at
 
     def _read_window(self, core: Any, offset: int, size: int, data: Any) -> int:
+        self._arrive()
         memory, at = self._place(offset, size)
         return int.from_bytes(memory[at : at + size], "little")
 
     def _write_window(self, core: Any, offset: int, size: int, value: int, data: Any) -> None:
-        memory, at = self._place(offset, size)
-        memory[at : at + size] = value.to_bytes(size, "little")
+        _, at = self._place(offset, size)
+        self._posted.append((self.window[0], at, value.to_bytes(size, "little")))
 
     # The host's side.
 
