@@ -22,6 +22,7 @@ Examples:
   lora model --list
   lora model --design lora-f --model gpt2-345m --boards 2 --context 128
   lora model --design own-u280 --model llama2-7b --boards 4 --in 32 --out 256
+  lora model --design own-u280 --model llama2-7b --beams 4
   lora model --fleet examples/fleet.yaml
   lora model --validate
 """
@@ -38,6 +39,8 @@ Examples:
 @click.option("--mode", type=click.Choice(["ar", "sd"]), default="ar", show_default=True,
               help="plain decoding or tree speculation")  # fmt: skip
 @click.option("--verify-length", type=int, help="rows per verification; default: the best")
+@click.option("--beams", type=int, metavar="N",
+              help="latency of a beam search by prompt [--in 32 to 4096, --out 32]")  # fmt: skip
 @click.option("--adapter-rank", type=int, default=0, metavar="R",
               help="rank of the adapter of every row; 0: none")  # fmt: skip
 @click.option("--adapter-mode", type=click.Choice(["bd", "s", "nfs"]),
@@ -60,6 +63,7 @@ def model(
     outputs: int | None,
     mode: str,
     verify_length: int | None,
+    beams: int | None,
     adapter_rank: int,
     adapter_mode: str | None,
     trace: Path | None,
@@ -88,6 +92,11 @@ def model(
     if design is None or model is None:
         raise RequestError("--design and --model are needed; lora model --list names them")
     used = _adapter(adapter_rank, adapter_mode)
+    if beams is not None:
+        if context is not None or mode != "ar" or trace is not None or verify_length is not None:
+            raise RequestError("--beams goes with --in and --out alone")
+        _beams(design, board, model, boards, beams, inputs, outputs, used, as_json)
+        return
     report = answer(
         design, board, model, boards, context, inputs, outputs, mode, verify_length, used
     )
@@ -125,6 +134,31 @@ def answer(
     if context is not None and inputs is None and outputs is None:
         return token_time(target, model, context, mode, verify_length)
     raise RequestError("give either --context, or both --in and --out")
+
+
+def _beams(
+    design: str,
+    board: str | None,
+    model: str,
+    boards: int,
+    beams: int,
+    inputs: int | None,
+    outputs: int | None,
+    adapter: AdapterUse | None,
+    as_json: bool,
+) -> None:
+    """The table of a beam search's latencies."""
+    from lora_sdk.model.shapes import find_config
+    from lora_sdk.timing.beam_latency import PROMPTS, RESPONSE, beam_latency, beam_latency_lines
+    from lora_sdk.timing.target import make_target
+
+    config = find_config(model)
+    response = RESPONSE if outputs is None else outputs
+    prompts = PROMPTS if inputs is None else (inputs,)
+    target = make_target(design, board, config, boards, adapter)
+    found = beam_latency(target, config, beams, prompts, response)
+    lines = beam_latency_lines(found, model)
+    click.echo(json.dumps({**found, "model": model}, indent=2) if as_json else "\n".join(lines))
 
 
 def _adapter(rank: int, mode: str | None) -> AdapterUse | None:

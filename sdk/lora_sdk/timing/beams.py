@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ from lora_sdk.plan.kv import tiles
 from lora_sdk.plan.placement import make_plan
 from lora_sdk.plan.segment_kv import beam_pages
 from lora_sdk.timing.overlay_time import OverlayTiming
-from lora_sdk.timing.step import StepShape, prefill_steps
+from lora_sdk.timing.step import StepShape, beams, prefill_steps
 
 if TYPE_CHECKING:
     from lora_sdk.model.spec import ModelConfig
@@ -26,8 +27,8 @@ def beam_times(
     its pages and sequences fit.
 
     A largest batch is cut to the overlay's sequences. The standard policy computes a prompt for
-    each beam, the others once. Attention reads the pages of each beam, also where beams
-    share them, and those that the weight banks have no room for at DDR's bandwidth.
+    each beam and reads it for each; the others compute it once and read its whole pages once.
+    Pages that the weight banks have no room for are read at DDR's bandwidth.
     Empty if the model has fewer positions than prompt and response."""
     if load.prompt + load.response - 1 > config.positions or load.response < 1:
         return {}
@@ -81,18 +82,29 @@ def _time(timing: OverlayTiming, load: BeamLoad, prompts: int) -> dict[str, Any]
 
 def _step(timing: OverlayTiming, load: BeamLoad, context: int, prompts: int) -> float:
     """Seconds of a token of every beam: as many steps as the overlay's rows need."""
-    rows, limit = load.batch * load.beams, timing.plan.row_limit
-    plan, held = timing.plan, rows * tiles(context)
+    plan, held = timing.plan, load.batch * load.beams * tiles(context)
     if prompts == 1:  # of a beam's pages, the others share the prompt's
         held = beam_pages(replace(load, response=max(2, context - load.prompt + 1)))
     there = max(0, held - (plan.first_spilled - plan.scratch_pages)) / held
+    common = load.prompt if prompts == 1 else 0
     total = 0.0
-    for start in range(0, rows, limit):
-        count = min(limit, rows - start)
-        seen = count * context
-        shape = StepShape(count, seen, seen, count, count, spilled=round(seen * there))
-        total += _seconds(timing, shape)
+    for searches, width in _parts(load.batch, load.beams, timing.plan.row_limit):
+        shape = beams(searches, width, context, common)
+        total += _seconds(timing, replace(shape, spilled=round(shape.kv_positions * there)))
     return total
+
+
+def _parts(batch: int, width: int, limit: int) -> Iterator[tuple[int, int]]:
+    """The steps of a token: (searches, beams of each), whole searches where `limit` rows hold
+    one."""
+    if width <= limit:
+        at_once = limit // width
+        for start in range(0, batch, at_once):
+            yield min(at_once, batch - start), width
+        return
+    for _ in range(batch):
+        for start in range(0, width, limit):
+            yield 1, min(limit, width - start)
 
 
 def _seconds(timing: OverlayTiming, shape: StepShape) -> float:

@@ -115,7 +115,7 @@ class Dispatch:
 
     def before(self, shape: StepShape) -> float:
         """Cycles of a step that no unit's time hides, besides those between commands."""
-        tiles = -(-shape.kv_positions // abi.TILE_POSITIONS)
+        tiles = -(-(shape.kv_positions + shape.shared) // abi.TILE_POSITIONS)
         return (
             (self.token if by_boards(shape) else self.step)
             + max(0, shape.rows - 1) * self.row

@@ -11,7 +11,9 @@ from lora_host import abi
 @dataclass(frozen=True)
 class StepShape:
     """The sizes of a step. `visible`: sum over rows of the positions that each attends to,
-    including itself. `kv_positions`: positions of K and V read from the cache, once per sequence.
+    including itself. `kv_positions`: positions of K and V read from the cache, once per sequence,
+    or once per page where sequences share pages. `shared`: positions that are not read again for
+    that reason; the firmware walks their tables all the same.
     `sampled`: rows that go through lm_head. `committed`: positions that the step's header first
     moves into the cache (from the previous step). `adapted`: rows with an adapter. `adapters`:
     distinct ones. `sequences`: those that the rows belong to. `spilled`: of `kv_positions`, those
@@ -26,6 +28,7 @@ class StepShape:
     adapters: int = 0
     sequences: int = 1
     spilled: int | None = None
+    shared: int = 0
 
 
 def windowed(step: StepShape, window: int) -> StepShape:
@@ -62,6 +65,15 @@ def prefill_steps(length: int, row_limit: int) -> list[StepShape]:
 def verify(length: int, context: int) -> StepShape:
     """A tree of `length` rows over `context` positions, as if each row attended to all of them."""
     return StepShape(length, length * context, context, length, 1)
+
+
+def beams(prompts: int, width: int, context: int, common: int) -> StepShape:
+    """A token of `width` beams of each of `prompts` prompts. Beams share the whole pages of their
+    first `common` positions (0: none), which attention reads once for all of them."""
+    rows, pages = prompts * width, common // abi.TILE_POSITIONS * abi.TILE_POSITIONS
+    spared = prompts * (width - 1) * min(pages, context - 1)
+    read = rows * context - spared
+    return StepShape(rows, rows * context, read, rows, rows, sequences=rows, shared=spared)
 
 
 def of_rows(

@@ -72,13 +72,13 @@ class ArrayTarget:
         self.notes = self._notes()
 
     def decode(self, context: int) -> Totals:
-        return self._run(steps.decode(context))
+        return self.run(steps.decode(context))
 
     def verify(self, rows: int, context: int) -> Totals:
-        return self._run(steps.verify(rows, context))
+        return self.run(steps.verify(rows, context))
 
     def prefill(self, length: int) -> Totals:
-        return self._run(steps.prefill(length))
+        return self.run(steps.prefill(length))
 
     def ops(self, shape: steps.StepShape) -> list[Op]:
         """The operators of a step."""
@@ -89,7 +89,8 @@ class ArrayTarget:
         timeline = schedule(ops, self.machine.prefetch_cycles, keep)
         return timeline if self.overheads is None else self.overheads.charge(timeline, shape)
 
-    def _run(self, shape: steps.StepShape) -> Totals:
+    def run(self, shape: steps.StepShape) -> Totals:
+        """One step."""
         ops = self.ops(shape)
         timeline = self.timeline(ops, shape)
         return totals_of(ops, timeline, self.machine.clock_hz)
