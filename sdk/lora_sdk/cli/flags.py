@@ -19,7 +19,8 @@ MODEL_FLAGS = (
     *("overlay", "kernels", "threads", "context", "kv"),
 )
 """Fields of EngineOptions that select the model and the boards."""
-RUN_FLAGS = (*MODEL_FLAGS, "max_sequences", "prefix_cache", "recovery", "spares", "greedy",
+RUN_FLAGS = (*MODEL_FLAGS, "max_sequences", "prefix_cache", "kv_offload", "kv_offload_dir",
+             "recovery", "spares", "greedy",
              "prefill", "prefill_mode", "prefill_model")  # fmt: skip
 """Fields of EngineOptions of commands that run requests."""
 

@@ -64,6 +64,16 @@ def joined(parts: Sequence[KvArrays], axis: int) -> KvArrays:
     return KvArrays(parts[0].kind, k, v, *scales)
 
 
+def joined_positions(parts: Sequence[KvArrays]) -> KvArrays:
+    """Positions one after another; static scales are left out."""
+    scales: list[npt.NDArray[Any] | None] = [None, None]
+    if parts[0].kind == "int8-heads":
+        names = ("k_scales", "v_scales")
+        scales = [np.concatenate([getattr(part, n) for part in parts], axis=2) for n in names]
+    k, v = (np.concatenate([getattr(part, name) for part in parts], axis=2) for name in "kv")
+    return KvArrays(parts[0].kind, k, v, *scales)
+
+
 def static_scales(scales: Sequence[AttentionScales]) -> tuple[npt.NDArray[np.float32], ...]:
     """FP32 [layers] of k and of v."""
     return (

@@ -14,13 +14,27 @@ class PrefixCounts:
 
 
 @dataclass(frozen=True)
+class HostUse:
+    """Pages that boards had to give up and the host keeps: at most `total`, now `held` in `bytes`.
+    So far `kept` were stored, `found` written back to the boards, and `damaged` were not, because
+    their checksum was wrong."""
+
+    total: int
+    held: int
+    bytes: int
+    kept: int
+    found: int
+    damaged: int
+
+
+@dataclass(frozen=True)
 class KvUse:
     """The KV cache of an engine. Its pages have 32 positions each.
 
     `total` = `held` (by sequences, or reserved for them) + `cached` (of finished sequences, may be
     found again or taken) + `free`. `evicted`: cached pages that were taken so far. `looked_up`,
     `cached_tokens`: tokens of all sequences so far, and those that were not computed. `preempted`:
-    times that a sequence gave its pages back before its end."""
+    times that a sequence gave its pages back before its end. `host`: with `kv_offload`."""
 
     total: int
     held: int
@@ -30,3 +44,4 @@ class KvUse:
     looked_up: int
     cached_tokens: int
     preempted: int
+    host: HostUse | None = None

@@ -61,8 +61,19 @@ class KvTransfer:
                     "damaged on their way, try again and check the board's memory"
                 )
 
-    def read(self, pages: Sequence[int], positions: int) -> KvArrays:
-        """K and V of the first `positions` positions in `pages`, of all layers and heads."""
+    def read_checked(self, pages: Sequence[int], positions: int) -> KvArrays:
+        """As `read`; what came is compared with the boards' checksums. TransportError as for
+        `check`."""
+        ranges: list[Range] = []
+        kv = self.read(pages, positions, ranges)
+        self.check(ranges)
+        return kv
+
+    def read(
+        self, pages: Sequence[int], positions: int, ranges: list[Range] | None = None
+    ) -> KvArrays:
+        """K and V of the first `positions` positions in `pages`, of all layers and heads. `ranges`
+        receives what was read."""
         config = self._opened.config
         parts: dict[int, KvArrays] = {}  # by first head; copies of a head are equal
         for board in self._opened.plan.boards:
@@ -71,7 +82,7 @@ class KvTransfer:
             if heads.stop <= known:
                 continue
             chunks = [
-                self._read_pages(board, pages[at], count)
+                self._read_pages(board, pages[at], count, ranges)
                 for at, count in _consecutive(pages, layout)
             ]
             blocks = np.concatenate(chunks) if chunks else _no_blocks(layout)
@@ -103,7 +114,9 @@ class KvTransfer:
             written.append(Range(board.board, bank, offset, data.nbytes, crc32(data)))
         return written
 
-    def _read_pages(self, board: BoardPlan, page: int, count: int) -> Bytes:
+    def _read_pages(
+        self, board: BoardPlan, page: int, count: int, ranges: list[Range] | None
+    ) -> Bytes:
         """Blocks of consecutive pages, without the gaps between pages."""
         layout = board.kv
         blocks = np.zeros((count * layout.page_stride, layout.block_bytes), np.uint8)
@@ -112,6 +125,8 @@ class KvTransfer:
             data = np.empty((len(range(used)[which]), layout.block_bytes), np.uint8)
             self._opened.cluster.read_into(board.board, bank, offset, data.reshape(-1))
             blocks[:used][which] = data
+            if ranges is not None:
+                ranges.append(Range(board.board, bank, offset, data.nbytes, crc32(data)))
         by_page = blocks.reshape(count, layout.page_stride, layout.block_bytes)
         return by_page[:, : layout.layers * layout.heads * 2]
 

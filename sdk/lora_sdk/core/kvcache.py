@@ -17,6 +17,7 @@ from lora_sdk.core.adoption import Adoption
 from lora_sdk.core.contents import Contents
 from lora_sdk.core.header_queue import Header, HeaderQueue
 from lora_sdk.core.kv_arrays import KvArrays
+from lora_sdk.core.kv_offload import KvOffload
 from lora_sdk.core.kv_sequence import (
     PAGE_POSITIONS,
     RETURNED,
@@ -81,9 +82,16 @@ class KvCache:
         self._adoption = Adoption(self._tables, self._pool, self._queue, self.prefixes)
         self._forget()
 
+    def use_host(self, offload: KvOffload) -> None:
+        """Let the host keep the cached pages that are evicted from now on."""
+        self.prefixes.offload = offload
+        self._pool.on_evict = offload.evicted
+
     def reset(self) -> None:
-        """Forget everything, as after a step that may or may not have run."""
+        """Forget everything, as after a step that may or may not have run. Pages of the host stay:
+        what they hold depends on their tokens alone."""
         self._forget()
+        self._distrust()
         # The boards may still hold rows: the next step drops them and frees their slots.
         for number in range(self.max_sequences):
             self._queue.add(KvOp.length(number, 0))
@@ -105,6 +113,7 @@ class KvCache:
         spilled = first_spilled if first_spilled is not None else page_count
         held = self.held_pages
         self.losses += 1
+        self._distrust()
         if held > total:
             raise RequestError(
                 f"the open sequences need {held} KV pages of {PAGE_POSITIONS} positions, the "
@@ -124,6 +133,10 @@ class KvCache:
             )
             for number, one in self._open.items()
         ]
+
+    def _distrust(self) -> None:
+        if self.prefixes.offload is not None:
+            self.prefixes.offload.host.distrust()
 
     def _forget(self) -> None:
         self._numbers = deque(range(self.max_sequences))
@@ -152,7 +165,7 @@ class KvCache:
         cached = pool.total - held - free
         return KvUse(
             pool.total, held, cached, free, pool.evictions, prefixes.looked_up, prefixes.cached,
-            preempted,
+            preempted, None if self.prefixes.offload is None else self.prefixes.offload.host.use,
         )  # fmt: skip
 
     @property
@@ -418,6 +431,8 @@ class KvCache:
         slots, pages = self._queue.carried()
         self._slots.returned(slots)
         self._pool.returned(pages)
+        if self.prefixes.offload is not None:
+            self.prefixes.offload.host.prove()
 
     def step_failed(self) -> None:
         """The step did not run: its header stays queued."""

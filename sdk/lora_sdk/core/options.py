@@ -135,6 +135,22 @@ class EngineOptions:
         help="keep K and V of finished requests for later ones with the same prefix",
         flags=("--prefix-cache", "--no-prefix-cache"),
     )
+    kv_offload: float | None = option(
+        None,
+        help="GiB of this computer's memory for K and V that the boards have no room for",
+        unset="none: they are computed again",
+        flags=("--kv-offload",),
+        metavar="GIB",
+        low=0,
+        high=1 << 20,
+        above=True,
+    )
+    kv_offload_dir: str | Path | None = option(
+        None,
+        help="folder for a file in place of kv_offload's memory; it is not kept",
+        flags=("--kv-offload-dir",),
+        metavar="DIR",
+    )
     kv: str = option(
         KV_AUTO,
         help="type of the KV cache; auto: as the checkpoint defines",

@@ -9,10 +9,10 @@ was released longest ago. Free pages of the boards' fast banks are taken before 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from lora_sdk.core.header_queue import HeaderQueue
-from lora_sdk.core.prefix_index import PrefixIndex
+from lora_sdk.core.prefix_index import Entry, PrefixIndex
 
 
 class PagePool:
@@ -25,6 +25,8 @@ class PagePool:
         self._queue = queue
         self.index = PrefixIndex()
         self.evictions = 0
+        self.on_evict: Callable[[int, Entry], None] = lambda page, entry: None
+        """Called before the content of a cached page changes."""
         self.clear()
 
     def clear(self) -> None:
@@ -103,6 +105,7 @@ class PagePool:
             page = free.popleft()
         elif self._cached:
             page = next(iter(self._cached))
+            self.on_evict(page, self.index.entry(page))
             del self._cached[page]
             self.index.remove(page)
             self.evictions += 1

@@ -55,13 +55,16 @@ class PageTables:
     def take(self, number: int) -> int:
         """A page out of the sequence's reservation, else a free one. RequestError if none is."""
         owner = self.sequences[number]
-        if not owner.reserved and self.free_pages <= 0:
-            raise self.exhausted()
-        if not self._pool.available:  # the reserved ones are still leaving
+        if not self.can_take(number):
             raise self.exhausted()
         page = self._pool.take()
         owner.reserved = max(0, owner.reserved - 1)
         return page
+
+    def can_take(self, number: int) -> bool:
+        """Whether `take` has a page. Reserved ones may still be leaving."""
+        free = self.sequences[number].reserved or self.free_pages > 0
+        return bool(free and self._pool.available)
 
     def extend(self, number: int) -> int:
         """Map the sequence's next tile to a page of `take`."""

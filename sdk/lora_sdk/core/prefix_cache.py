@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lora_sdk.core.kv_offload import KvOffload
 from lora_sdk.core.kv_sequence import PAGE_POSITIONS, RETURNED, KvSequence
 from lora_sdk.core.page_pool import PagePool
 from lora_sdk.core.prefix_index import page_digest
@@ -15,21 +16,27 @@ class PrefixCache:
 
     def __init__(self, pool: PagePool) -> None:
         self._pool = pool
+        self.offload: KvOffload | None = None
 
-    def pages(self, digests: Sequence[bytes], tokens: Sequence[int]) -> list[int]:
-        """Full pages with the K and V of a prefix of `tokens`, without the last token."""
-        pages = []
+    def pages(self, digests: Sequence[bytes], tokens: Sequence[int]) -> list[int | None]:
+        """Full pages with the K and V of a prefix of `tokens`, without the last token; None for
+        those that only the host has."""
+        pages: list[int | None] = []
         for tile in range(min(len(digests) - 1, (len(tokens) - 1) // PAGE_POSITIONS)):
-            here = _tile(tokens, tile)
+            here = tile_of(tokens, tile)
             page = self._pool.index.find(digests[tile + 1], digests[tile], here)
-            if page is None:
+            if page is None and not self._on_host(digests, tokens, tile):
                 break
             pages.append(page)
         return pages
 
-    def referenced(self, pages: Sequence[int]) -> int:
+    def _on_host(self, digests: Sequence[bytes], tokens: Sequence[int], tile: int) -> bool:
+        here = tile_of(tokens, tile)
+        return self.offload is not None and self.offload.has(digests[tile], here, digests[tile + 1])
+
+    def referenced(self, pages: Sequence[int | None]) -> int:
         """How many of the pages are in use: to share them takes no free page."""
-        return sum(self._pool.is_referenced(page) for page in pages)
+        return sum(page is not None and self._pool.is_referenced(page) for page in pages)
 
     def partial(self, owner: KvSequence, tokens: Sequence[int]) -> tuple[int, int]:
         """A page that continues the sequence's full ones, and how many of the next `tokens` it
@@ -45,7 +52,7 @@ class PrefixCache:
         if owner.digests is None:
             return
         for tile in range(len(owner.digests) - 1, len(owner.tokens) // PAGE_POSITIONS):
-            tokens, before = _tile(owner.tokens, tile), owner.digests[-1]
+            tokens, before = tile_of(owner.tokens, tile), owner.digests[-1]
             owner.digests.append(page_digest(before, tokens))
             if owner.pages[tile] != RETURNED:
                 self._pool.index.add(owner.pages[tile], before, tokens, owner.digests[-1])
@@ -53,10 +60,11 @@ class PrefixCache:
     def note_partial(self, owner: KvSequence) -> None:
         """Make the last, partial page of a sequence that ends known to later ones."""
         full = len(owner.tokens) // PAGE_POSITIONS
-        tokens = _tile(owner.tokens, full)
+        tokens = tile_of(owner.tokens, full)
         if owner.digests is not None and tokens:
             self._pool.index.add_partial(owner.pages[full], owner.digests[-1], tokens)
 
 
-def _tile(tokens: Sequence[int], tile: int) -> Sequence[int]:
+def tile_of(tokens: Sequence[int], tile: int) -> Sequence[int]:
+    """The tokens of a page."""
     return tokens[tile * PAGE_POSITIONS : (tile + 1) * PAGE_POSITIONS]

@@ -38,7 +38,9 @@ def page_digests(root: bytes, tokens: Sequence[int], page_positions: int) -> lis
 
 
 @dataclass(frozen=True)
-class _Entry:
+class Entry:
+    """What a page holds: `tokens` after the page with digest `before`."""
+
     before: bytes
     tokens: tuple[int, ...]
     digest: bytes | None  # None: the page is partial
@@ -53,22 +55,26 @@ class PrefixIndex:
     def clear(self) -> None:
         """Forget every page."""
         self._pages: dict[bytes, int] = {}
-        self._entries: dict[int, _Entry] = {}
+        self._entries: dict[int, Entry] = {}
         self._after: dict[bytes, dict[int, None]] = {}  # digest -> pages that follow, in order
 
     def __contains__(self, page: int) -> bool:
         return page in self._entries
 
+    def entry(self, page: int) -> Entry:
+        """What a known page holds."""
+        return self._entries[page]
+
     def add(self, page: int, before: bytes, tokens: Sequence[int], digest: bytes) -> None:
         """Enter a full page, unless one with its digest is known."""
         if digest not in self._pages:
             self._pages[digest] = page
-            self._enter(page, _Entry(before, tuple(tokens), digest))
+            self._enter(page, Entry(before, tuple(tokens), digest))
 
     def add_partial(self, page: int, before: bytes, tokens: Sequence[int]) -> None:
         """Enter a partial page that no sequence will extend, unless its tokens are known."""
         if self.longest(before, tokens)[1] < len(tokens):
-            self._enter(page, _Entry(before, tuple(tokens), None))
+            self._enter(page, Entry(before, tuple(tokens), None))
 
     def remove(self, page: int) -> None:
         """Forget a page, whose content is about to change."""
@@ -98,7 +104,7 @@ class PrefixIndex:
                 best = (page, count)
         return best
 
-    def _enter(self, page: int, entry: _Entry) -> None:
+    def _enter(self, page: int, entry: Entry) -> None:
         self._entries[page] = entry
         self._after.setdefault(entry.before, {})[page] = None
 

@@ -12,6 +12,7 @@ from lora_host import abi
 from lora_host.errors import LoraError, RequestError
 from lora_sdk.adapters.slots import AdapterSlots
 from lora_sdk.arguments.signature import arguments_of
+from lora_sdk.core.kv_offload_opening import check_offload, open_offload
 from lora_sdk.core.kv_statistics import KvUse, PrefixCounts
 from lora_sdk.core.kv_transfer import KvTransfer
 from lora_sdk.core.kvcache import KvCache
@@ -71,6 +72,7 @@ class Engine:
     def __init__(self, options: EngineOptions) -> None:
         """Open boards and place a model on them. Raises a LoraError that names the problem."""
         check_worker(options)
+        check_offload(options)
         options = _with_taps(options)
         self.model_path = options.folder
         self._options = options
@@ -103,6 +105,9 @@ class Engine:
             raise
         self._prefixes = self._prefix_source(options)
         try:
+            offload = open_offload(options, self._loaded)
+            if offload is not None:
+                self._cache.use_host(offload)
             self._workers = self._worker_source(options)
         except BaseException:
             self._loaded.stack.close()

@@ -11,7 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 if TYPE_CHECKING:
-    from lora_sdk.core.kv_statistics import KvUse
+    from lora_sdk.core.kv_statistics import HostUse, KvUse
     from lora_sdk.engine.engine import Engine
 
 _WAIT = 0.2  # seconds; the boards' own loop may hold them for longer
@@ -119,6 +119,21 @@ def _pages(kv: KvUse) -> Iterator[Metric]:
     )
     yield CounterMetricFamily(
         "vllm:num_preemptions", "Sequences that gave their pages to older ones", kv.preempted
+    )
+    if kv.host is not None:
+        yield from _host_pages(kv.host)
+
+
+def _host_pages(host: HostUse) -> Iterator[Metric]:
+    yield GaugeMetricFamily("lora_kv_host_pages", "KV pages that the host may keep", host.total)
+    yield GaugeMetricFamily("lora_kv_host_pages_held", "KV pages that the host keeps", host.held)
+    yield GaugeMetricFamily("lora_kv_host_bytes", "Bytes of these pages", host.bytes)
+    yield CounterMetricFamily("lora_kv_host_kept", "KV pages stored by the host", host.kept)
+    yield CounterMetricFamily(
+        "lora_kv_host_found", "KV pages written back to the boards", host.found
+    )
+    yield CounterMetricFamily(
+        "lora_kv_host_damaged", "KV pages of the host with a wrong checksum", host.damaged
     )
 
 
