@@ -7,13 +7,16 @@ SOURCES := $(shell find sdk host csrc firmware overlays boards models -type f \
 
 C_FILES := $(shell find csrc firmware tests/c -name "*.[ch]" -o -name "*.[ch]pp")
 
-.PHONY: demo test slow bench xrt parity clients lint ext c-test rv32 rtl rtl-build clean
+.PHONY: demo test slow soak bench xrt parity clients lint ext c-test rv32 rtl rtl-build clean
 
 demo: $(VENV)/.installed
 	$(BIN)/lora-run --boards 4 --stats examples/prompt.txt
 
 test: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -q -n 2 tests
+
+soak: $(VENV)/.installed-test
+	$(BIN)/python -m pytest -q -s -n 0 -m slow --soak-seconds 300 tests/emu/test_soak.py
 
 slow: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -q -n 2 -m slow tests

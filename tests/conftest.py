@@ -20,6 +20,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--transport", choices=("emu", *APART), help="only over this transport")
     parser.addoption("--relay", help="file descriptor of the pytest that names the tests")
     parser.addoption(
+        "--soak-seconds", type=float, default=0.0, help="how long test_soak runs [4, a wide bound]"
+    )
+    parser.addoption(
         "--require-hw", action="store_true", help="missing boards fail instead of skipping"
     )
     parser.addoption(
