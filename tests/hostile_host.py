@@ -17,6 +17,10 @@ from lora_host.overlay import load_overlay
 from lora_host.vrtbin import DESIGN_NAME, MAP_NAME, read_vrtbin
 from lora_host.xclbin import read_xclbin, write_xclbin
 from lora_sdk.cli.inspect import kind_of
+from lora_sdk.fleet.description import read_fleet
+from lora_sdk.model.shapes import shape_config
+from lora_sdk.timing.model import token_time
+from lora_sdk.timing.target import make_target
 from tests.mutations import Subject, damaged, rewritten
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -148,6 +152,28 @@ def cluster(folder: Path) -> Subject:
     text = (ROOT / "tests" / "topologies" / "ring4.yaml").read_text()
     path = folder / "cluster.yaml"
     return Subject(path, lambda random: _yaml(random, text), lambda: load_cluster(path))
+
+
+def fleet(folder: Path) -> Subject:
+    """A fleet of GPUs and boards."""
+    text = (ROOT / "examples" / "fleet.yaml").read_text()
+    path = folder / "fleet.yaml"
+    return Subject(path, lambda random: _yaml(random, text), lambda: read_fleet(path))
+
+
+def design(folder: Path) -> Subject:
+    """A design of one's own, timed for a token."""
+    text = (
+        "mine: { base: lora-f, title: mine, boards: [u280], array: [32, 64], lanes: 16,\n"
+        "  clock_hz: 3.0e+8, weight_bits: 16, kv_bytes: 2 }\n"
+    )
+    path = folder / "mine.yaml"
+    config = shape_config("gpt2-345m")
+    return Subject(
+        path,
+        lambda random: _yaml(random, text),
+        lambda: token_time(make_target(str(path), None, config, 2), "gpt2-345m", 64),
+    )
 
 
 def manifest(folder: Path) -> Subject:

@@ -21,12 +21,12 @@ from lora_sdk.spec_tuning.acceptance_file import Measured, load_measured, save_m
 from lora_sdk.text.tokenizer import Tokenizer
 from tests.adapter_folders import Folder, write_adapter
 from tests.mutations import Subject, as_json, damaged, rewritten
-from tests.variants import Variant, variant, write_checkpoint, write_container
+from tests.variants import VARIANTS, Variant, variant, write_checkpoint, write_container
 
 TENSORS = {"a": np.ones((2, 3), np.float32), "b": np.ones(5, np.float32)}
 
 
-def _header(random: Random, content: bytes) -> bytes:
+def mutated_header(random: Random, content: bytes) -> bytes:
     """A safetensors file whose header is mutated, and its length with it."""
     if random.random() < 0.3:
         return damaged(random, content)
@@ -46,7 +46,7 @@ def container(folder: Path) -> Subject:
             if entry.kind in RAW_TYPES:
                 found.array(entry).sum()
 
-    return Subject(path, lambda random: _header(random, content), read)
+    return Subject(path, lambda random: mutated_header(random, content), read)
 
 
 def index(folder: Path) -> Subject:
@@ -69,7 +69,7 @@ def config(folder: Path) -> Subject:
             "eos_token_id": [1, 2],
             "torch_dtype": "float16",
         }
-        for name in ("llama_narrow", "gpt2", "opt")
+        for name in ("llama_narrow", "gpt2", *(which.name for which in VARIANTS))
     ]
     values[0]["rope_scaling"] = {
         "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
@@ -84,6 +84,14 @@ def config(folder: Path) -> Subject:
         lambda random: as_json(random, random.choice(values)),
         lambda: load_config(folder),
     )
+
+
+def generation_config(folder: Path) -> Subject:
+    """generation_config.json beside a valid config.json."""
+    path = _model(folder, variant("llama_narrow")) / "generation_config.json"
+    value = {"bos_token_id": 0, "eos_token_id": [1, 2], "pad_token_id": 0, "max_length": 20,
+             "temperature": 0.7, "do_sample": True}  # fmt: skip
+    return Subject(path, lambda random: as_json(random, value), lambda: load_config(path.parent))
 
 
 def tokenizer(folder: Path) -> Subject:
@@ -227,7 +235,7 @@ def adapter_weights(folder: Path) -> Subject:
     content = path.read_bytes()
     return Subject(
         path,
-        lambda random: _header(random, content),
+        lambda random: mutated_header(random, content),
         lambda: load_adapter_weights(path.parent, config),
     )
 

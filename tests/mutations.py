@@ -1,5 +1,5 @@
 """Seeded mutations of bytes, text and JSON. Every mutated file must be accepted or refused with one
-line, in bounded time."""
+line, in bounded time and memory."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import copy
 import faulthandler
 import json
 import re
+import resource
 import signal
 import traceback
 from collections import Counter
@@ -23,6 +24,7 @@ from lora_host.errors import LoraError
 MAX_MESSAGE = 500
 MAX_SECONDS = 5.0
 """Limit per file, far above normal times, so that no test fails on a busy machine."""
+MAX_BYTES = 1 << 30
 MAX_SECONDS_IN_C = 120.0
 """Then the process is ended with a traceback: C code cannot be stopped otherwise."""
 
@@ -172,6 +174,11 @@ class Late(BaseException):
 
 def campaign(name: str, subject: Subject, count: int) -> Outcome:
     """Mutations `name` 0 .. count - 1, each from a seed of its own, so that one can be repeated."""
+    with memory_limit():
+        return _campaign(name, subject, count)
+
+
+def _campaign(name: str, subject: Subject, count: int) -> Outcome:
     outcome = Outcome()
     for index in range(count):
         data = subject.mutate(Random(f"{name} {index}"))
@@ -204,14 +211,28 @@ def _fault(outcome: Outcome, index: int, kind: str, text: str) -> None:
 
 
 @contextmanager
-def time_limit(seconds: float = MAX_SECONDS) -> Any:
-    """Late if what it holds takes longer."""
+def memory_limit(size: int = MAX_BYTES) -> Any:
+    """What asks for `size` bytes more than the process holds now gets a MemoryError."""
+    text = Path("/proc/self/status").read_text()
+    held = next(int(line.split()[1]) << 10 for line in text.splitlines() if "VmData" in line)
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (held + size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)
+
+
+@contextmanager
+def time_limit(seconds: float | None = None) -> Any:
+    """Late if what it holds takes longer, MAX_SECONDS if not given."""
+    limit = MAX_SECONDS if seconds is None else seconds
 
     def late(_signal: int, _frame: FrameType | None) -> None:
-        raise Late(f"{seconds} s")
+        raise Late(f"{limit} s")
 
     before = signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.setitimer(signal.ITIMER_REAL, limit)
     faulthandler.dump_traceback_later(MAX_SECONDS_IN_C, exit=True)
     try:
         yield

@@ -9,6 +9,7 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
+_LEAST = 1 << 16
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
     (stat.S_ISFIFO, "a FIFO"),
@@ -35,14 +36,31 @@ def open_regular(path: Path) -> BinaryIO:
     return os.fdopen(descriptor, "rb")
 
 
+def names_no_file(error: OSError) -> bool:
+    """Whether the name is wrong, and not the file: there is none of that name, nor can be."""
+    return error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
+
+
 def read_regular(path: Path, limit: int) -> bytes:
     """The file's bytes, at most `limit`. OSError as `open_regular`, and for a longer file."""
     with open_regular(path) as file:
-        data = file.read(limit + 1)
+        data = _bytes(file, limit + 1)
     if len(data) > limit:
         size = f"{limit >> 20} MiB" if limit >= 1 << 20 else f"{limit} B"
         raise OSError(errno.EFBIG, f"is larger than the limit of {size}", str(path))
     return data
+
+
+def _bytes(file: BinaryIO, limit: int) -> bytes:
+    """At most `limit` bytes. What is asked for at once takes its memory even if it is not there, so
+    that is the file's size; one that grows, or says 0 as those of /proc, is read on."""
+    once = max(os.fstat(file.fileno()).st_size + 1, _LEAST)
+    data = file.read(min(once, limit))
+    parts, left = [data], limit - len(data)
+    while len(data) >= once and left and (more := file.read(min(_LEAST, left))):
+        parts.append(more)
+        left -= len(more)
+    return b"".join(parts)
 
 
 def _check(path: Path, mode: int) -> None:

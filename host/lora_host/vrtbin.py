@@ -22,7 +22,7 @@ from .bounded_xml import XmlFault, parse_xml
 from .errors import OverlayError
 from .gzip_file import GZIP, LIMIT, GzipFault, unpack
 from .overlay import Overlay, load_overlay
-from .regular_file import read_regular
+from .regular_file import names_no_file, read_regular
 
 MARK = b"emulation: holds no bitstream\n"
 SERVICE_MARK = MARK + b"service layer\n"  # the emulation's PDI of a service layer
@@ -104,7 +104,7 @@ def read_vrtbin(path: str | Path) -> Vrtbin:
     except OSError as cause:
         raise OverlayError(
             f"{path}: vrtbin cannot be read: {cause.strerror}",
-            usage=isinstance(cause, FileNotFoundError),
+            usage=names_no_file(cause),
         ) from cause
     members = _members(path, data)
     names = [name for name in members if name.lower().endswith(".pdi")]

@@ -13,7 +13,7 @@ from uuid import UUID
 from . import axlf
 from .errors import OverlayError
 from .kernel_metadata import Kernel, read_kernels
-from .regular_file import read_regular
+from .regular_file import names_no_file, read_regular
 
 MAX_BYTES = 1 << 30
 
@@ -96,7 +96,7 @@ def read_xclbin(path: str | Path) -> Xclbin:
     except OSError as cause:
         raise OverlayError(
             f"{path}: container cannot be read: {cause.strerror}",
-            usage=isinstance(cause, FileNotFoundError),
+            usage=names_no_file(cause),
         ) from cause
     return parse_xclbin(data, str(path))
 

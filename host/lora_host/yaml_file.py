@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from .errors import LoraError
-from .regular_file import read_regular
+from .regular_file import names_no_file, read_regular
 
 MAX_BYTES = 256 << 10
 MAX_DEPTH = 32
@@ -34,7 +34,7 @@ def read_yaml(path: Path, error: type[LoraError]) -> Any:
     try:
         text = read_regular(path, MAX_BYTES).decode("utf-8")
     except OSError as cause:
-        missing = isinstance(cause, FileNotFoundError)
+        missing = names_no_file(cause)
         raise error(f"{path}: cannot be read: {cause.strerror or cause}", usage=missing) from cause
     except UnicodeDecodeError as cause:
         raise error(f"{path}: cannot be read: not UTF-8 text", usage=False) from cause

@@ -276,6 +276,13 @@ CASES = (
     Case("kv: int3", words(*RUN, "-p", "a", "--kv", "int3"), "--kv is 'int3'; expected 'auto'", 2),
     Case("spec show: two models", words("spec", "show", "a", "-m", "b"), "named twice, a and b", 2),
     Case("spec show: no table", words("spec", "show", "-m", "MODEL"), "no such table", 2),
+    *(
+        Case(f"names: a long one of {command[-1]}", words(*command, "a" * 5000), "File name too long", 2)
+        for command in (
+            (*RUN, "-p", "a", "-m"), ("inspect",), ("spec", "show"), ("model", "--fleet"),
+            ("plan", "--model"), (*RUN, "-m", "MODEL", "--batch"),
+        )
+    ),
     Case("fleet: missing", words("model", "--fleet", "/no/where"), "/no/where", 2),
     Case("fleet: empty", partial(fleet, load="", model=""), "found None, expected type object"),
     Case("fleet: no workers", partial(fleet), "no workers and no clusters"),

@@ -5,15 +5,19 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from lora_host import regular_file
 from lora_host.errors import MAX_MESSAGE, AdapterError, LoraError, ModelError, OverlayError
 from lora_host.kernel_metadata import read_kernels
 from lora_host.overlay import load_overlay
+from lora_host.regular_file import read_regular
 from lora_host.vrtbin import read_vrtbin
 from lora_sdk.adapters.config import parse
 from lora_sdk.adapters.weights import load_adapter_weights
@@ -22,7 +26,15 @@ from lora_sdk.model.folder import INDEX, find_tensors
 from lora_sdk.spec_tuning import npz_file
 from lora_sdk.spec_tuning.npz_file import NpzFault, read_npz
 from lora_sdk.text.tokenizer import Tokenizer
-from tests import hostile_gguf, hostile_host, hostile_lists, hostile_models, hostile_requests
+from tests import (
+    hostile_gguf,
+    hostile_host,
+    hostile_lists,
+    hostile_models,
+    hostile_quantized,
+    hostile_requests,
+    mutations,
+)
 from tests.adapter_folders import Folder, write_adapter
 from tests.mutations import Subject, campaign
 from tests.variant_tokenizer import make_tokenizer
@@ -33,11 +45,15 @@ FORMATS: dict[str, Callable[[Path], Subject]] = {
     "xclbin": hostile_host.xclbin,
     "cluster": hostile_host.cluster,
     "manifest": hostile_host.manifest,
+    "fleet": hostile_host.fleet,
+    "design": hostile_host.design,
     "safetensors": hostile_models.container,
     "index": hostile_models.index,
     "gguf": hostile_gguf.mutated,
     "config": hostile_models.config,
+    "generation_config": hostile_models.generation_config,
     "tokenizer": hostile_models.tokenizer,
+    "quantized": hostile_quantized.quantized,
     "ranks": hostile_models.ranks,
     "adapter_config": hostile_models.adapter,
     "adapter_weights": hostile_models.adapter_weights,
@@ -46,6 +62,11 @@ FORMATS: dict[str, Callable[[Path], Subject]] = {
     "batch": hostile_requests.batch,
     "tables": hostile_requests.tables,
 }
+
+
+SLOW = 10_000
+FEWER = {"fleet": 1000, "design": 1000, "generation_config": 1000}
+"""Files that only lora model reads, and fields that other formats have too."""
 
 
 def run(name: str, folder: Path, count: int) -> None:
@@ -58,6 +79,19 @@ def run(name: str, folder: Path, count: int) -> None:
     assert outcome.taken and outcome.refused, f"{name}: {outcome}; expected some of both"
 
 
+@pytest.mark.parametrize(
+    "read, kind",
+    [(lambda: bytes(1 << 31), "MemoryError"), (lambda: time.sleep(9), "Late"),
+     (lambda: [][1], "IndexError")],
+)  # fmt: skip
+def test_what_a_campaign_finds(
+    read: Callable[[], object], kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mutations, "MAX_SECONDS", 0.05)
+    outcome = campaign("x", Subject(tmp_path / "x", lambda random: b"", read), 2)
+    assert outcome.kinds == {kind: 2}
+
+
 @pytest.mark.parametrize("name", FORMATS)
 def test_some_mutations(name: str, tmp_path: Path) -> None:
     run(name, tmp_path, 200)
@@ -66,7 +100,27 @@ def test_some_mutations(name: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FORMATS)
 def test_ten_thousand_mutations(name: str, tmp_path: Path) -> None:
-    run(name, tmp_path, 10_000)
+    run(name, tmp_path, FEWER.get(name, SLOW))
+
+
+def test_files_that_say_another_size_are_read(tmp_path: Path) -> None:
+    """Those of /proc say 0; a growing one is not cut at the size that it had."""
+    assert read_regular(Path("/proc/self/status"), 1 << 20).startswith(b"Name:")
+    path = tmp_path / "a"
+    path.write_bytes(bytes(200_000))
+    assert read_regular(path, 200_000) == bytes(200_000)
+    with pytest.raises(OSError, match="larger than the limit of 199999 B"):
+        read_regular(path, 199_999)
+    with path.open("ab") as more, pytest.MonkeyPatch.context() as patch:
+        real, told = os.fstat, os.stat(path)
+
+        def grow(descriptor: int) -> os.stat_result:
+            more.write(bytes(100_000))
+            more.flush()
+            return told if real(descriptor).st_ino == told.st_ino else real(descriptor)
+
+        patch.setattr(regular_file.os, "fstat", grow)
+        assert len(read_regular(path, 1 << 20)) > 200_001
 
 
 def test_a_message_is_one_bounded_line() -> None:

@@ -31,6 +31,8 @@ def test_a_file_builds_on_a_shipped_design(tmp_path: Path) -> None:
         ("mine: { base: lora-f, clock_hz: .inf }", "clock_hz is inf"),
         ("mine: { base: lora-f, kv_bytes: true }", "kv_bytes is True"),
         ("mine: { base: lora-f, array: [32] }", "expected rows and columns"),
+        ("mine: { base: lora-f, boards: [] }", "boards is .., expected a list"),
+        ("mine: { base: lora-f, boards: u280 }", "boards is 'u280', expected a list"),
         ("mine: { base: lora-f, norms: both }", "expected split or replicated"),
         ("mine: { base: mine }", "not another design"),
         ("mine: { kind: array }", "is missing"),

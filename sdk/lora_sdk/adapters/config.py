@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lora_host.errors import AdapterError
-from lora_host.regular_file import read_regular
+from lora_host.regular_file import names_no_file, read_regular
 from lora_sdk.adapters import patterns
 from lora_sdk.model.json_file import MAX_JSON_BYTES
 
@@ -138,7 +138,7 @@ def load_peft_config(folder: Path) -> PeftConfig:
     except OSError as error:
         raise AdapterError(
             f"{path}: {error.strerror or error}; expected a folder as PEFT saves it",
-            usage=isinstance(error, FileNotFoundError | NotADirectoryError),
+            usage=names_no_file(error),
         ) from None
     except (ValueError, RecursionError) as error:
         raise AdapterError(f"{path}: no JSON: {error}") from None

@@ -13,7 +13,7 @@ import click
 from lora_host.axlf import MAGIC as XCLBIN_MAGIC
 from lora_host.errors import OverlayError
 from lora_host.overlay import Overlay, load_overlay
-from lora_host.regular_file import open_regular
+from lora_host.regular_file import names_no_file, open_regular
 from lora_sdk.cli.inspect_gguf import gguf_table, inspect_gguf
 from lora_sdk.cli.inspect_vrtbin import inspect_vrtbin, vrtbin_table
 from lora_sdk.cli.inspect_xclbin import inspect_xclbin, xclbin_table
@@ -58,7 +58,7 @@ def kind_of(file: Path) -> tuple[Inspect, Table]:
         with open_regular(file) as stream:
             start = stream.read(512)
     except OSError as cause:
-        missing = isinstance(cause, FileNotFoundError)
+        missing = names_no_file(cause)
         raise OverlayError(f"{file}: cannot be read: {cause.strerror}", usage=missing) from cause
     for magic, facts_of, table in KINDS:
         if start.startswith(magic):

@@ -6,6 +6,7 @@ supported: an option, a name, a prompt. 130: Ctrl-C.
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
@@ -57,7 +58,9 @@ def run_command(command: click.Command, name: str, arguments: Sequence[str] | No
         return EXIT_FAILED
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        return fail(name, f"{where}{error.strerror or error}", EXIT_FAILED)
+        wrong = error.errno == errno.ENAMETOOLONG  # a name that no file can have
+        code = EXIT_USAGE if wrong else EXIT_FAILED
+        return fail(name, f"{where}{error.strerror or error}", code)
     except MemoryError:
         return fail(name, "this computer's memory is exhausted; use a smaller model", EXIT_FAILED)
 

@@ -66,6 +66,8 @@ def read_fleet(path: Path) -> FleetModel:
         return _fleet(content)
     except LoraError as error:
         raise RequestError(f"{path}: {error}", usage=False) from None
+    except OSError as error:  # a model's name that no file can have
+        raise RequestError(f"{path}: {error.strerror}", usage=False) from None
 
 
 def _fleet(content: dict[str, Any]) -> FleetModel:

@@ -197,6 +197,8 @@ def make_design(name: str, values: Mapping[str, Any]) -> Design:
     made["name"] = name
     for key in ("boards", "array"):
         if key in made:
+            if not isinstance(made[key], list) or not made[key]:
+                raise RequestError(f"design {name}: {key} is {made[key]!r:.60}, expected a list")
             made[key] = tuple(made[key])
     if "link" in made and not isinstance(made["link"], Link):
         only_known(Link, made["link"], f"design {name}: link")
