@@ -1,5 +1,4 @@
-"""How fast the demo model must be on a machine with two cores. Wall clock, so not among the quick
-tests: other work on the machine counts."""
+"""How fast the demo model must be, beside other work of the same machine at the same time."""
 
 from __future__ import annotations
 
@@ -35,17 +34,34 @@ def seconds_to_first_text(prompt: Path) -> float:
     return elapsed
 
 
-@pytest.mark.slow
-def test_the_first_token_comes_within_three_seconds(tmp_path: Path) -> None:
-    prompt = tmp_path / "prompt.txt"
-    prompt.write_text(PROMPT)
-    assert statistics.median(seconds_to_first_text(prompt) for _ in range(5)) <= 3
+def seconds_to_import() -> float:
+    """A new interpreter with the libraries that any such program loads."""
+    began = time.monotonic()
+    subprocess.run([sys.executable, "-c", "import numpy, tokenizers, cffi, click"], check=True)
+    return time.monotonic() - began
 
 
-@pytest.mark.slow
-def test_the_numpy_kernels_write_five_tokens_a_second() -> None:
+def tokens_per_second(kernels: str) -> float:
     done = lora_run(
-        "--boards", 4, "--kernels", "numpy", "-n", 50, "--ignore-eos", "-p", "import os"
+        "--boards", 4, "--kernels", kernels, "-n", 50, "--ignore-eos", "-p", "import os"
     )
     speed = re.search(rb"\(([\d.]+) new tokens/s\)", done.stderr)
-    assert speed and float(speed[1]) >= 5, done.stderr
+    assert speed, done.stderr
+    return float(speed[1])
+
+
+@pytest.mark.slow
+def test_the_first_token_comes_soon_after_the_imports(tmp_path: Path) -> None:
+    """A second where the imports take a quarter."""
+    prompt = tmp_path / "prompt.txt"
+    prompt.write_text(PROMPT)
+    pairs = [(seconds_to_first_text(prompt), seconds_to_import()) for _ in range(5)]
+    ratios = [first / base for first, base in pairs]
+    assert statistics.median(ratios) < 15, ratios
+
+
+@pytest.mark.slow
+def test_the_numpy_kernels_are_usable() -> None:
+    """Tens of tokens a second where the native ones write a thousand."""
+    native, numpy = tokens_per_second("native"), tokens_per_second("numpy")
+    assert numpy > native / 200, (native, numpy)
