@@ -46,7 +46,7 @@ rtl-build: $(VENV)/.installed
 	  "$$($(BIN)/python -c 'import lora_host, os; print(os.path.dirname(lora_host.__file__))')"
 
 rtl: $(VENV)/.installed-rtl rtl-build
-	$(BIN)/python -m pytest -q -m rtl --require-rtl tests/rtl
+	$(BIN)/python -m pytest -q -m 'rtl and not slow' --require-rtl tests/rtl
 
 lint: $(VENV)/.installed-lint
 	$(BIN)/ruff check .

@@ -1,8 +1,9 @@
 """Cells that open synthesis makes of the modules in overlays/rtl/budget.yaml, for UltraScale+.
 
-`python tools/rtl_cells.py [MODULE ...]` prints a JSON object a line: module, lut, ff, dsp,
-ramb36. `python tools/rtl_cells.py --check TOP` elaborates a unit and fails where it has a latch, a
-loop or a signal with no or two drivers. Needs the extra `rtl` (pyosys)."""
+`python tools/rtl_cells.py [MODULE ...]` (without names: all that are not `long`) prints a JSON object
+a line: module, lut, ff, dsp, ramb36. `python tools/rtl_cells.py --check TOP` elaborates a unit and
+fails where it has a latch, a loop or a signal with no or two drivers. Needs the extra `rtl`
+(pyosys)."""
 
 from __future__ import annotations
 
@@ -82,7 +83,7 @@ def main() -> None:
         check(sys.argv[2])
         return
     modules = yaml.safe_load(BUDGET.read_text())["modules"]
-    for name in sys.argv[1:] or modules:
+    for name in sys.argv[1:] or [name for name, one in modules.items() if "long" not in one]:
         with _quiet_output():
             counted = cells(name, modules[name].get("parameters", {}))
         print(json.dumps({"module": name, **counted}), flush=True)

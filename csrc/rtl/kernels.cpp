@@ -11,7 +11,7 @@ namespace {
 struct Units {
     std::mutex lock; /* boards run on several threads */
     const lora_kernels *native = nullptr;
-    std::vector<std::unique_ptr<SimulatedUnit>> arrays;
+    std::vector<std::unique_ptr<SimulatedUnit>> arrays, vectors;
     MemoryTiming timing;
     lora_rtl_counts counts{};
 };
@@ -49,7 +49,11 @@ int matrix(void *, lora_unit_call *call) {
 }
 
 int vector(void *, lora_unit_call *call) {
-    return natively(&lora_kernels::vector, &lora_rtl_counts::vector, call);
+    SimulatedUnit *unit = found(units.vectors, call);
+    if (!unit) return natively(&lora_kernels::vector, &lora_rtl_counts::vector, call);
+    std::lock_guard<std::mutex> held(units.lock);
+    units.counts.vectors++;
+    return unit->run(call, units.timing, &units.counts.vector_cycles);
 }
 
 int attention(void *, lora_unit_call *call) {
@@ -72,6 +76,9 @@ void make_units(uint32_t seed) {
 #ifdef LORA_RTL_INT8
     units.arrays.push_back(make_array_int8(seed));
 #endif
+#ifdef LORA_RTL_VFU
+    units.vectors.push_back(make_vector_unit(seed));
+#endif
 }
 
 } // namespace
@@ -83,7 +90,7 @@ EXPORTED uint32_t lora_rtl_version(void) { return LORA_RTL_VERSION; }
 EXPORTED const lora_kernels *lora_rtl_open(const lora_kernels *native, uint32_t seed) {
     std::lock_guard<std::mutex> held(units.lock);
     try {
-        if (units.arrays.empty()) make_units(seed);
+        if (units.arrays.empty() && units.vectors.empty()) make_units(seed);
     } catch (const std::bad_alloc &) {
         return nullptr;
     }

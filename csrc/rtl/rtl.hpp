@@ -8,17 +8,19 @@
 
 extern "C" {
 
-#define LORA_RTL_VERSION 1 /* of this interface */
+#define LORA_RTL_VERSION 2 /* of this interface */
 
 /* What ran where since the library was opened. */
 struct lora_rtl_counts {
-    uint64_t simulated; /* matmuls on the simulated array */
+    uint64_t simulated; /* matmuls on the simulated arrays */
     uint64_t products;  /* their multiplications */
     uint64_t cycles;    /* their clock cycles, from command to done */
     uint64_t matrix;    /* matmuls that went to the native kernels, */
     uint64_t vector;    /* and so did these */
     uint64_t attention;
     uint64_t adapter;
+    uint64_t vectors;       /* vector commands on the simulated unit */
+    uint64_t vector_cycles; /* their clock cycles */
 };
 
 uint32_t lora_rtl_version(void);

@@ -18,5 +18,6 @@ class SimulatedUnit {
 /* Registers and memories begin with random bits made from `seed`. */
 std::unique_ptr<SimulatedUnit> make_array_fp16(uint32_t seed);
 std::unique_ptr<SimulatedUnit> make_array_int8(uint32_t seed);
+std::unique_ptr<SimulatedUnit> make_vector_unit(uint32_t seed);
 
 #endif

@@ -26,8 +26,10 @@ template <class Unit> class Simulation {
 
     Unit *operator->() { return unit_.get(); }
 
-    /* Runs the command whose fields are set: an enum lora_status. */
-    int run(lora_unit_call *call, MemoryTiming timing, uint64_t *cycles) {
+    /* Runs the command whose fields are set: an enum lora_status. `before` is called with the unit
+     * ahead of each clock edge, for inputs that follow its outputs. */
+    template <class Before>
+    int run(lora_unit_call *call, MemoryTiming timing, uint64_t *cycles, Before before) {
         BoardMemory memory(call);
         Ports<Unit> ports(*unit_, memory, timing);
         unit_->command_valid = 1;
@@ -36,12 +38,17 @@ template <class Unit> class Simulation {
             bool taken = unit_->command_valid && unit_->command_ready;
             if (unit_->read_valid || unit_->write_valid) spoke = cycle;
             ports.drive(cycle);
+            before(*unit_);
             edge();
             if (taken) unit_->command_valid = 0;
             if (cycle++ - spoke > QUIET_CYCLES) return LORA_ERR_WATCHDOG;
         } while (!unit_->done);
         *cycles += cycle;
         return memory.failed() ? LORA_ERR_ADDRESS : LORA_OK;
+    }
+
+    int run(lora_unit_call *call, MemoryTiming timing, uint64_t *cycles) {
+        return run(call, timing, cycles, [](Unit &) {});
     }
 
   private:

@@ -13,12 +13,15 @@ from . import native
 from .errors import RequestError
 
 LIBRARY = "_lora_rtl.so"  # only in this package's folder
-VERSION = 1  # of csrc/rtl/rtl.hpp
+VERSION = 2  # of csrc/rtl/rtl.hpp
 SEED = 1  # of the random register contents before reset
 BUILD = "build it in a checkout with 'make rtl-build' (it needs Verilator)"
 
 
-_COUNTS = ("simulated", "products", "cycles", "matrix", "vector", "attention", "adapter")
+_COUNTS = (
+    "simulated", "products", "cycles", "matrix", "vector", "attention", "adapter", "vectors",
+    "vector_cycles",
+)  # fmt: skip
 
 
 class _Counts(ctypes.Structure):
@@ -28,7 +31,8 @@ class _Counts(ctypes.Structure):
 @dataclass(frozen=True)
 class SimulatedWork:
     """Counts since the library was loaded: matmuls `simulated`, their multiplications (`products`)
-    and clock `cycles`; calls of native kernels by kind."""
+    and clock `cycles`; `vectors`, commands of the simulated vector unit, and their cycles; calls of
+    native kernels by kind."""
 
     simulated: int
     products: int
@@ -37,12 +41,15 @@ class SimulatedWork:
     vector: int
     attention: int
     adapter: int
+    vectors: int
+    vector_cycles: int
 
     def __str__(self) -> str:
         """One line of --stats."""
         return (
             f"simulated: {self.simulated} matmuls, {self.products / 1e6:.1f} M "
-            f"products in {self.cycles / 1e6:.1f} M cycles; native: {self.matrix} matmuls, "
+            f"products in {self.cycles / 1e6:.1f} M cycles, {self.vectors} vector commands in "
+            f"{self.vector_cycles / 1e6:.1f} M cycles; native: {self.matrix} matmuls, "
             f"{self.vector} vector, {self.attention} attention, {self.adapter} adapter calls"
         )
 

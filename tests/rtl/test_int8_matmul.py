@@ -202,10 +202,6 @@ MISTAKES = {
     "ties away from zero in an integer's FP32": (
         "fp/int_to_float.sv", "(shifted[8] || shifted[6:0] != 7'd0)", "1'b1"
     ),
-    "another tree of segments": (
-        "mpu/w4_passes.sv", "if (level == 2'd0 && !segment[1]) next.to = SUM_TWO",
-        "if (level == 2'd0 && !segment[1]) next.to = SUM_FOUR"
-    ),
     "groups are not cut at segments": (
         "mpu/integer_schedule.sv", "assign part_end = group_end || segment_end",
         "assign part_end = group_end"

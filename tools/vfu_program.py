@@ -1,0 +1,315 @@
+"""Writes overlays/rtl/vfu/vfu_program.sv: the vector unit's programs, constants and GELU tables.
+
+`python tools/vfu_program.py` writes the file; with `--check` it exits 1 where the file differs. The
+values are those of csrc/include/lora/coefficients.h (docs/numbers.md, 4.6)."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from lora_host.numerics import coefficients
+
+TARGET = Path(__file__).resolve().parents[1] / "overlays" / "rtl" / "vfu" / "vfu_program.sv"
+CONSTANT = 64  # operands from here on
+COMMAND, NUMERATOR, PLUS, COLUMNS, KEPT = (f"s{i}" for i in range(56, 61))
+MEAN, FACTOR = "s60", "s61"
+TINY = 2.0**-149
+SUM, VALUES, OTHER, TABLE_A, TABLE_B = 5, 0, 2, 3, 4  # lines
+
+
+class Program:
+    """Instructions, entry points and constants so far."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.entries: dict[str, int] = {}
+        self.constants: list[int] = []
+
+    def entry(self, name: str) -> None:
+        """What follows begins a program."""
+        self.entries[name] = len(self.lines)
+
+    def operand(self, value: int | str | float) -> int:
+        """A register (int), a scalar of the command or row ("s56"), or an FP32 constant (float)."""
+        if isinstance(value, int):
+            return value
+        if isinstance(value, str):
+            return CONSTANT + int(value[1:])
+        bits = int(np.array(value, np.float32).view(np.uint32))
+        if bits not in self.constants:
+            self.constants.append(bits)
+        return CONSTANT + self.constants.index(bits)
+
+    def __call__(
+        self, op: str, to: int = 0, a: int | str | float = 0, b: int | str | float = 0
+    ) -> None:
+        self.lines.append(f"{{OP_{op}, 4'd{to}, 7'd{self.operand(a)}, 7'd{self.operand(b)}}}")
+
+    def end(self) -> None:
+        self("END")
+
+
+def value(name: str, index: int | None = None) -> float:
+    found = coefficients(name)
+    return float(found[0 if index is None else index])
+
+
+def exponential(p: Program, x: int, y: int, spare: int) -> None:
+    """y = exp(x), 4.1; uses four registers from `spare` on."""
+    n, r, t, s = range(spare, spare + 4)
+    p("MULTIPLY", n, x, value("log2e"))
+    p("RINT", n, n)
+    p("MULTIPLY", t, n, value("ln2_hi"))
+    p("SUBTRACT", r, x, t)
+    p("MULTIPLY", t, n, value("ln2_lo"))
+    p("SUBTRACT", r, r, t)
+    p("MOVE", s, value("exp_c", 0))
+    for i in range(1, 7):
+        p("MULTIPLY", s, s, r)
+        p("ADD", s, s, value("exp_c", i))
+    p("POWER_HIGH", t, n)
+    p("MULTIPLY", s, s, t)
+    p("POWER_LOW", t, n)
+    p("MULTIPLY", s, s, t)
+    p("LESS", 0, x, value("exp_min"))
+    p("SELECT", s, 0.0, s)
+    p("LESS", 0, value("exp_max"), x)
+    p("SELECT", s, float("inf"), s)
+    p("IS_NAN", 0, x)
+    p("SELECT", y, x, s)
+
+
+def tanh(p: Program, x: int, y: int, spare: int) -> None:
+    """y = tanh(x), 4.7; uses eight registers from `spare` on."""
+    size, t, far, z = range(spare, spare + 4)
+    p("ABSOLUTE", size, x)
+    p("ADD", t, size, size)
+    exponential(p, t, far, spare + 4)
+    p("ADD", far, far, 1.0)
+    p("DIVIDE", far, 2.0, far)
+    p("SUBTRACT", far, 1.0, far)
+    p("SIGN", far, far, x)
+    p("MULTIPLY", z, x, x)
+    p("MOVE", t, value("tanh_c", 0))
+    for i in range(1, 5):
+        p("MULTIPLY", t, t, z)
+        p("ADD", t, t, value("tanh_c", i))
+    p("MULTIPLY", z, x, z)
+    p("MULTIPLY", z, z, t)
+    p("ADD", z, x, z)
+    p("LESS", 0, size, 0.625)
+    p("SELECT", y, z, far)
+
+
+def gelu(p: Program, x: int, y: int, table: int, spare: int) -> None:
+    """y = gelu(x), 4.2; uses a register, `spare`."""
+    choice = TINY if table else 0.0  # its lowest bit says which table
+    p("SLOPE", spare, x, choice)
+    p("MULTIPLY", y, spare, x)
+    p("SHIFT", spare, x, choice)
+    p("ADD", y, y, spare)
+    p("LESS", 0, x, 8.0)
+    p("SELECT", y, y, x)
+    p("LESS", 0, x, -8.0)
+    p("SELECT", y, 0.0, y)
+
+
+def elementwise(p: Program) -> None:
+    x, z, y = 0, 1, 2
+
+    def two(name: str) -> None:
+        p.entry(name)
+        p("LOAD_HALF", x, 0, VALUES)
+        p("LOAD_HALF", z, 0, OTHER)
+
+    def store() -> None:
+        p("STORE_HALF", 0, y)
+        p.end()
+
+    p.entry("EMBED")  # x is the token's row, scaled by 1 where it is not
+    p("LOAD_HALF", x, 0, TABLE_A)
+    p("LOAD_HALF", z, 0, TABLE_B)
+    p("MULTIPLY", x, x, NUMERATOR)
+    p("ADD", y, x, z)
+    store()
+    p.entry("ADD_POSITION")
+    p("LOAD_HALF", x, 0, VALUES)
+    p("LOAD_HALF", z, 0, TABLE_B)
+    p("ADD", y, x, z)
+    store()
+    two("RESIDUAL")
+    p("MULTIPLY", z, z, NUMERATOR)
+    p("ADD", y, x, z)
+    store()
+    p.entry("RELU")
+    p("LOAD_HALF", x, 0, VALUES)
+    p("LESS", 0, 0.0, x)
+    p("SELECT", y, x, 0.0)
+    p("IS_NAN", 0, x)
+    p("SELECT", y, x, y)
+    store()
+    for table, name in enumerate(("GELU_TANH", "GELU_ERF")):
+        p.entry(name)
+        p("LOAD_HALF", x, 0, VALUES)
+        gelu(p, x, y, table, 3)
+        store()
+    two("SWIGLU")
+    p("NEGATE", 3, x)
+    exponential(p, 3, y, 4)
+    p("ADD", y, y, 1.0)
+    p("DIVIDE", y, x, y)
+    p("MULTIPLY", y, y, z)
+    store()
+    two("GEGLU")
+    gelu(p, x, y, 0, 3)
+    p("MULTIPLY", y, y, z)
+    store()
+    p.entry("QUANTIZE")
+    p("LOAD_HALF", x, 0, VALUES)
+    p("MULTIPLY", y, x, COMMAND)
+    p("STORE_INT8", 0, y)
+    p.end()
+    p.entry("SCALE")
+    p("LOAD_SINGLE", x, 0, VALUES)
+    p("MULTIPLY", y, x, COMMAND)
+    p("STORE_SINGLE", 0, y)
+    p.end()
+    p.entry("SOFTCAP")
+    p("LOAD_SINGLE", x, 0, VALUES)
+    p("DIVIDE", z, 1.0, COMMAND)
+    p("MULTIPLY", x, x, z)
+    tanh(p, x, y, 3)
+    p("MULTIPLY", y, y, COMMAND)
+    p("STORE_SINGLE", 0, y)
+    p.end()
+
+
+def norms(p: Program) -> None:
+    """A row's sums, then its lines: 3.4 and 3.5."""
+    t, q, n, t_b, q_b, n_b, u, v, w = range(9)
+
+    def lengths() -> None:
+        p("LENGTHS", n)
+        p("FROM_INTEGER", n, n)
+        p("LESS", 0, 0.0, n)
+        p("SELECT", t, t, 0.0)
+
+    def factor(total: int) -> None:
+        p("FROM_INTEGER", v, COLUMNS)
+        p("DIVIDE", total, total, v)
+        p("ADD", total, total, COMMAND)
+        p("ROOT", total, total)
+        p("DIVIDE", total, NUMERATOR, total)
+        p("KEEP", 1, total)
+        p.end()
+
+    def gamma() -> None:
+        p("LOAD_HALF", 1, 0, TABLE_A)
+        p("ADD", 1, 1, PLUS)
+        p("MULTIPLY", 0, 0, 1)
+
+    p.entry("RMS_ROW")
+    p("LOAD_SINGLE", t, 0, SUM)
+    lengths()
+    for step in ("ROTATE_1", "ROTATE_2", "ROTATE_4"):
+        p(step, t_b, t)
+        p("ADD", t, t, t_b)
+    factor(t)
+    p.entry("RMS_APPLY")
+    p("LOAD_HALF", 0, 0, VALUES)
+    p("MULTIPLY", 0, 0, FACTOR)
+    gamma()
+    p("STORE_HALF", 0, 0)
+    p.end()
+
+    p.entry("LN_ROW")
+    p("LOAD_PAIR", t, 0, SUM)
+    p("LOAD_ODD", q, 0, SUM)
+    lengths()
+    for step in ("ROTATE_1", "ROTATE_2", "ROTATE_4"):
+        for found, register in ((t_b, t), (q_b, q), (n_b, n)):
+            p(step, found, register)
+        p("DIVIDE", u, t_b, n_b)
+        p("DIVIDE", v, t, n)
+        p("SUBTRACT", u, u, v)
+        p("MULTIPLY", u, u, u)
+        p("MULTIPLY", v, n, n_b)
+        p("ADD", w, n, n_b)
+        p("DIVIDE", v, v, w)
+        p("MULTIPLY", u, u, v)
+        p("ADD", v, q, q_b)
+        p("ADD", u, v, u)
+        p("LESS", 0, 0.0, n_b)  # else a
+        p("SELECT", u, u, q)
+        p("LESS", 0, 0.0, n)  # else b
+        p("SELECT", q, u, q_b)
+        p("LESS", 0, 0.0, n_b)
+        p("ADD", u, t, t_b)
+        p("SELECT", u, u, t)
+        p("LESS", 0, 0.0, n)
+        p("SELECT", t, u, t_b)
+        p("MOVE", n, w)
+    p("FROM_INTEGER", v, COLUMNS)
+    p("DIVIDE", t, t, v)
+    p("KEEP", 0, t)
+    factor(q)
+    p.entry("LN_APPLY")
+    p("LOAD_HALF", 0, 0, VALUES)
+    p("SUBTRACT", 0, 0, MEAN)
+    p("MULTIPLY", 0, 0, FACTOR)
+    gamma()
+    p("LOAD_HALF", 1, 0, TABLE_B)
+    p("ADD", 0, 0, 1)
+    p("STORE_HALF", 0, 0)
+    p.end()
+
+
+def table(name: str, kind: str) -> list[str]:
+    """A GELU table as a ROM function of table and index."""
+    words = [
+        f"32'h{int(w):08x}"
+        for n in ("tanh", "erf")
+        for w in coefficients(f"gelu_{n}_{kind}").view(np.uint32)
+    ]
+    rows = [", ".join(words[i : i + 8]) for i in range(0, len(words), 8)]
+    return [f"  parameter logic [31:0] {name}[2048] = '{{", *[f"    {row}," for row in rows[:-1]],
+            f"    {rows[-1]}", "  };"]  # fmt: skip
+
+
+def text() -> str:
+    """The whole file."""
+    p = Program()
+    elementwise(p)
+    norms(p)
+    out = [
+        "// Made by tools/vfu_program.py: programs of the vector unit, their constants, the GELU",
+        "// tables of docs/numbers.md, 4.2, tanh first.",
+        "package vfu_program;",
+        "  import vfu_types::*;",
+        f"  parameter int PROGRAM_LENGTH = {len(p.lines)};",
+    ]
+    out += [f"  parameter logic [8:0] AT_{name} = 9'd{at};" for name, at in p.entries.items()]
+    out.append(f"  parameter logic [22:0] PROGRAM[{len(p.lines)}] = '{{")
+    out += [f"    {line}," for line in p.lines[:-1]] + [f"    {p.lines[-1]}", "  };"]
+    out.append(f"  parameter logic [31:0] CONSTANTS[{len(p.constants)}] = '{{")
+    out += [f"    32'h{c:08x}," for c in p.constants[:-1]] + [
+        f"    32'h{p.constants[-1]:08x}",
+        "  };",
+    ]
+    out += table("GELU_SLOPES", "a") + table("GELU_SHIFTS", "b")
+    out.append("endpackage")
+    return "\n".join(out) + "\n"
+
+
+def main() -> None:
+    made = text()
+    if sys.argv[1:] == ["--check"]:
+        sys.exit(0 if TARGET.read_text() == made else f"{TARGET} differs; run tools/vfu_program.py")
+    TARGET.write_text(made)
+
+
+if __name__ == "__main__":
+    main()
