@@ -1,5 +1,7 @@
 """Costs of single operators, worked out by hand."""
 
+from dataclasses import replace
+
 import pytest
 
 from lora_sdk.model.shapes import shape_config
@@ -69,6 +71,25 @@ def test_softmax_and_norms_on_eight_lanes() -> None:
     assert costs.norm_cycles(made, 2, 1024, True) == pytest.approx(2 * (3 * 128 + 61.6))
     assert costs.norm_cycles(made, 1, 1024, False) == pytest.approx(2 * 128 + 61.6)
     assert costs.softmax_cycles(made, 1, 16, 100) == pytest.approx(4 * 16 * 100 / 8 + 61.6)
+
+
+def test_fused_softmax_and_rows_in_flight() -> None:
+    """Two passes over scores and one over outputs; all heads but the first hide the shorter part;
+    the array fills once for a few rows, and as a GEMM from half an array of rows on."""
+    plain, own = machine(), replace(machine(), fused_softmax=True, rows_in_flight=True)
+    assert costs.softmax_cycles(own, 1, 16, 100) == pytest.approx(2 * 16 * 100 / 8 + 61.6)
+    assert costs.attention_parts(plain, 64, 16, 2, 500.0, 900.0) == (1400.0, 900.0)
+    outputs = 2 * 16 * 64 / 8
+    whole, vector = costs.attention_parts(own, 64, 16, 2, 500.0, 900.0)
+    assert (whole, vector) == pytest.approx((900 + outputs + 500 / 16, 900 + outputs))
+    whole, vector = costs.attention_parts(own, 64, 16, 2, 9000.0, 900.0)
+    assert whole == pytest.approx(9000 + (900 + outputs) / 16) and vector == 900 + outputs
+    once = 64 * 64 / own.macs
+    filled = own.fill_cycles / own.tile
+    assert costs.matrix_cycles(own, 1, 64, 64) == costs.matrix_cycles(plain, 1, 64, 64)
+    assert costs.matrix_cycles(own, 4, 64, 64) == pytest.approx(once * (4 + filled))
+    half = own.rows // 2
+    assert costs.matrix_cycles(own, half, 64, 64) == costs.matrix_cycles(plain, half, 64, 64)
 
 
 def op(unit: str, compute: float, **fields) -> Op:

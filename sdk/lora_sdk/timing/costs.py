@@ -6,6 +6,7 @@ import math
 
 from lora_sdk.timing.machine import (
     CAP_PASSES,
+    FUSED_PASSES,
     LAYERNORM_PASSES,
     RMSNORM_PASSES,
     SOFTMAX_PASSES,
@@ -21,11 +22,13 @@ def matrix_cycles(machine: Machine, rows: int, k: int, n: int) -> float:
     In a GEMV, a tile of T_m cycles fills and drains the array once. In a GEMM, rows are padded to
     the array, its fill is half hidden by the double buffer (a tile of 2 T_m), and each column tile
     adds an overhead. The control unit uses the GEMM from half an array of rows on (prefill), below
-    that the faster one."""
+    that the faster one. With rows in flight the array fills below that once for all rows."""
     if not rows or not k or not n:
         return 0.0
     ideal = k * n / machine.macs
-    as_vectors = rows * ideal * (1 + machine.fill_cycles / machine.tile)
+    few = machine.rows_in_flight and 2 * rows < machine.rows
+    filled = machine.tile * (rows if few else 1)
+    as_vectors = rows * ideal * (1 + machine.fill_cycles / filled)
     if machine.row_by_row:
         return as_vectors
     passes = matrix_passes(machine, rows)
@@ -57,11 +60,24 @@ def softmax_cycles(
     machine: Machine, rows: int, heads: int, visible: int, slopes: bool = False, cap: bool = False
 ) -> float:
     """VFU cycles of SoftMax: passes over every score, one more where ALiBi adds a bias, two more
-    where the scores are capped by tanh, and one latency per row."""
+    where the scores are capped by tanh, and one latency per row. Without the outputs' quotients."""
     if not heads:
         return 0.0
-    passes = SOFTMAX_PASSES + slopes + CAP_PASSES * cap
+    passes = (FUSED_PASSES if machine.fused_softmax else SOFTMAX_PASSES) + slopes + CAP_PASSES * cap
     return passes * heads * visible / machine.lanes + rows * machine.norm_cycles
+
+
+def attention_parts(
+    machine: Machine, head_dim: int, heads: int, rows: int, products: float, softmax: float
+) -> tuple[float, float]:
+    """(cycles of attention, its part in the VFU) of `products` and `softmax` cycles: one after the
+    other, or with fused SoftMax head after head, the shorter one hidden but for the first head.
+    That form divides the outputs, not the scores: one more pass over them."""
+    if not machine.fused_softmax or not heads:
+        return products + softmax, softmax
+    softmax += rows * heads * head_dim / machine.lanes
+    whole = max(products, softmax) + min(products, softmax) / heads
+    return whole, min(whole, softmax)
 
 
 def norm_passes(layer_norm: bool) -> int:

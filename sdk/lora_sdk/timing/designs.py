@@ -35,9 +35,14 @@ class ArrayDesign:
     bytes per element. The on-chip KV cache holds `kv_onchip_tokens` positions of a model with
     `kv_onchip_hidden` columns and `kv_onchip_layers` blocks. `prefetch_bytes`: weights that can be
     prefetched while the MPU waits. `row_grain`: "array" pads the rows of a GEMM to the array, "row"
-    pads nothing. `gathers`: "overlapped" or "stalled". `norms`: "split" or "replicated". `control`:
-    "ideal" (part of the fitted start-up, for the papers' designs) or "firmware", whose dispatch and
-    host accesses are charged, and which starts no weight stream before its command."""
+    pads nothing. `gathers`: "overlapped" or "stalled". `norms`: "split" or "replicated". `softmax`:
+    "passes", one over the scores each for maximum, exponential, sum and quotient, or "fused", as in
+    docs/numbers.md, 3.8: maximum, then exponential with sum, and the quotient of the outputs;
+    the array multiplies for one head while the lanes work on another. `few_rows`: below half an
+    array of rows, "alone" fills the array for each row, "in_flight" once per weight tile, as rows
+    follow each other. `control`: "ideal" (part of the fitted start-up, for the papers' designs) or
+    "firmware", whose dispatch and host accesses are charged, and which starts no weight stream
+    before its command."""
 
     name: str
     title: str
@@ -72,6 +77,8 @@ class ArrayDesign:
     link: Link
     utilisation: float = 1.0
     row_by_row: bool = False
+    softmax: str = "passes"
+    few_rows: str = "alone"
     speculation: str | None = None
     control: str = "ideal"
     resources: Mapping[str, float] = field(default_factory=dict)
@@ -134,6 +141,8 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "row_grain": ("array", "row"),
     "gathers": ("overlapped", "stalled"),
     "norms": ("split", "replicated"),
+    "softmax": ("passes", "fused"),
+    "few_rows": ("alone", "in_flight"),
     "prefill_copy": ("none", "ddr"),
     "control": ("ideal", "firmware"),
 }

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from lora_host.overlay import Overlay
 
 SOFTMAX_PASSES = 4  # maximum, exponential, sum, scaling: LORA IV.B leaves SoftMax to the VFU
+FUSED_PASSES = 2  # maximum; exponential and sum (docs/numbers.md, 3.8)
 CAP_PASSES = 2  # tanh of each score: an exponential and a quotient
 LAYERNORM_PASSES = 3  # mean, variance, scaling (VI.C)
 RMSNORM_PASSES = 2
@@ -55,6 +56,8 @@ class Machine:
     replicated_norms: bool
     lm_head: bool
     kv_onchip_bytes: float
+    fused_softmax: bool = False
+    rows_in_flight: bool = False
     banks: int = 0
     merge: int = 1
     block_bytes: int = 0
@@ -121,6 +124,8 @@ def machine_of(design: ArrayDesign, board: BoardFacts) -> Machine:
         replicated_norms=design.norms == "replicated",
         lm_head=design.lm_head,
         kv_onchip_bytes=float(design.kv_onchip_tokens * held),
+        fused_softmax=design.softmax == "fused",
+        rows_in_flight=design.few_rows == "in_flight",
     )
 
 

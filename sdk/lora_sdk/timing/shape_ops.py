@@ -246,14 +246,17 @@ class _Builder:
         more = attend.slopes, bool(attend.cap)
         softmax = costs.softmax_cycles(machine, step.rows, heads, step.visible, *more)
         products = costs.attention_cycles(machine, config.head_dim, heads, step.visible)
+        cycles, vector = costs.attention_parts(
+            machine, config.head_dim, heads, step.rows, products, softmax
+        )
         read = _kv_bytes(machine, config, step, self.kv_heads if machine.kv_grouped else heads)
         self._add(
             unit=MPU,
             category=ATTENTION,
             what="attention",
             start=ATTENTION_STARTS * machine.start_cycles,
-            compute=products + softmax,
-            vector=softmax,
+            compute=cycles,
+            vector=vector,
             stream=read / machine.stream_rate,
             bytes=read,
             macs=costs.attention_macs(config.head_dim, heads, step.visible),
