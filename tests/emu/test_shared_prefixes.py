@@ -9,6 +9,7 @@ import pytest
 
 from lora_sdk import Engine, Result, SamplingParams
 from tests.adapter_folders import Folder, write_adapter
+from tests.recovery_rig import speculation, write_folders
 from tests.variants import variant, write_checkpoint
 
 PARAMS = SamplingParams(max_tokens=8, ignore_eos=True, logprobs=5)
@@ -82,3 +83,20 @@ def test_an_adapter_is_known_by_its_content(model: Path, adapters: list[Path]) -
         engine.load_adapter("y", first)
         again = run("y")  # the same weights under another name
         assert again.cached_tokens == 74 and again.outputs == of_first.outputs
+
+
+def test_only_drafts_that_take_hidden_states_compute_all_tokens(tmp_path: Path) -> None:
+    """Beams have no drafts: they share what the others computed, with the same scores."""
+    folders = write_folders(tmp_path)
+    searched, texts = [], []
+    for drafts in (None, speculation(folders, "eagle3")):
+        with Engine(folders.model, speculation=drafts, threads=1) as engine:
+            for _ in range(2):
+                result = engine.generate(STEM, max_tokens=8, ignore_eos=True)
+                assert isinstance(result, Result)
+                texts.append(result.token_ids)
+            assert result.cached_tokens == (0 if drafts else 74)
+            found = engine.beam_search(STEM, beam_width=2, n=2, max_tokens=6)
+            assert isinstance(found, Result) and found.cached_tokens == 74
+            searched.append(found.outputs)
+    assert searched[0] == searched[1] and len(set(texts)) == 1

@@ -141,15 +141,14 @@ class Engine:
         self._closed = False
 
     def _prefix_source(self, options: EngineOptions) -> PrefixSource | None:
-        """None: every prompt is computed. A draft that takes hidden states needs them of all; K and
-        V that are not the boards' own are not shared."""
+        """None: every prompt is computed. K and V that are not the boards' own are not shared."""
         hidden = self._speculation is not None and self._speculation.wants_hidden
-        if hidden or not options.prefix_cache or options.prefill_is_fast:
+        if not options.prefix_cache or options.prefill_is_fast:
             return None
         quantization = self.config.quantization
         kind = "fp16" if quantization is None else quantization.kv
         least = 0.0 if options.prefill is None else LEAST_CACHED
-        return PrefixSource(self._cache, kind, self._adapters.digest, least)
+        return PrefixSource(self._cache, kind, self._adapters.digest, least, hidden)
 
     def _source(self) -> KvSource:
         inner = self._workers or self._prefixes or OwnPrefill(self._cache)

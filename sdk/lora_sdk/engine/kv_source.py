@@ -19,6 +19,7 @@ class NewSequence:
 
     `pages`: those that it holds or reserves in total. `salt`: sequences with different ones share
     nothing. `recompute`: every token must be computed, because its row's results are wanted.
+    `drafted`: its rows may have drafts.
     `kv`: of all tokens but the last, in the boards' column order, with the boards' own bytes; None
     if they are to be found or computed."""
 
@@ -27,6 +28,7 @@ class NewSequence:
     adapter: str | None = None
     salt: str | None = None
     recompute: bool = False
+    drafted: bool = False
     kv: KvArrays | None = None
 
 

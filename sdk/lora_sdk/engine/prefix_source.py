@@ -33,10 +33,13 @@ class PrefixSource:
         kv_kind: str,
         adapter_digest: Callable[[str], bytes],
         least: float = 0.0,
+        hidden_drafts: bool = False,
     ) -> None:
         """`adapter_digest`: digest of the weights of a loaded adapter, by its name. Pages that hold
-        less than the part `least` of a sequence's tokens are not shared."""
+        less than the part `least` of a sequence's tokens are not shared. `hidden_drafts`: drafts
+        need the hidden states of every token."""
         self._least = least
+        self._hidden_drafts = hidden_drafts
         self._cache = cache
         self._kind = kv_kind.encode()
         self._adapter_digest = adapter_digest
@@ -47,7 +50,7 @@ class PrefixSource:
 
     def needs(self, new: NewSequence) -> int:
         """See KvSource. Pages that others use or compute now take none of the free ones."""
-        if new.recompute:
+        if self._recomputed(new):
             return new.pages
         digests = self._digests(new)
         found = self._cache.prefixes.pages(digests, new.tokens)
@@ -72,7 +75,7 @@ class PrefixSource:
         """See KvSource."""
         opened = self._opened[sequence]
         new, digests, count = opened.new, opened.digests, 0
-        if not new.recompute:
+        if not self._recomputed(new):
             known = tile = len(self._cache.prefixes.pages(digests, new.tokens))
             while self._waits_for(new, digests, tile):
                 tile += 1
@@ -86,6 +89,10 @@ class PrefixSource:
         for digest in digests[1 + count // PAGE_POSITIONS :]:
             self._computing[digest] = opened
         return count
+
+    def _recomputed(self, new: NewSequence) -> bool:
+        """Whether every token's row must run. Its pages serve others all the same."""
+        return new.recompute or (new.drafted and self._hidden_drafts)
 
     def _enough(self, new: NewSequence, tiles: int) -> bool:
         """Whether so many full pages are worth sharing."""

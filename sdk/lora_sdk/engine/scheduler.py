@@ -85,6 +85,7 @@ class Group:
             params.adapter,
             params.cache_salt,
             recompute=params.prompt_logprobs is not None and unknown > 0,
+            drafted=request.search is None,
             kv=self.kv,
         )
 
