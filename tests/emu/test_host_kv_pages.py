@@ -10,6 +10,7 @@ import pytest
 from lora_host import abi
 from lora_host.errors import RequestError
 from lora_sdk import BeamSearchParams, Engine, Result, SamplingParams
+from tests.few_pages import few_pages
 from tests.recovery_rig import Disturbed, inject
 from tests.variants import variant, write_checkpoint
 
@@ -22,13 +23,6 @@ GIB = 1 / 1024
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_checkpoint(variant("llama_narrow"), tmp_path_factory.mktemp("model"))
-
-
-def few_pages(engine: Engine, pages: int = 9) -> None:
-    """So that most cached pages are evicted."""
-    pool = engine._cache._pool
-    pool._near, pool._far = type(pool._near)(list(pool._near)[:pages]), type(pool._far)()
-    pool._range = range(pool._range.start, pool._range.start + pages)
 
 
 def outputs(engine: Engine) -> list[object]:
@@ -52,7 +46,7 @@ def test_logits_are_equal_to_the_bit(model: Path, boards: int, kv: str, tmp_path
     found = []
     for options in ({}, {"kv_offload": GIB}, {"kv_offload": GIB, "kv_offload_dir": tmp_path}):
         with Engine(model, boards=boards, max_sequences=4, kv=kv, threads=1, **options) as engine:
-            few_pages(engine)
+            few_pages(engine, 9)  # most cached pages are evicted
             found.append(outputs(engine))
             host = engine.kv_use.host
             assert (host is not None) == bool(options)
@@ -64,7 +58,7 @@ def test_logits_are_equal_to_the_bit(model: Path, boards: int, kv: str, tmp_path
 
 def test_pages_survive_a_recovery_and_go_on_fewer_boards(model: Path) -> None:
     with Engine(model, boards=2, max_sequences=4, threads=1, kv_offload=GIB) as engine:
-        few_pages(engine)
+        few_pages(engine, 9)  # most cached pages are evicted
         first = engine.generate(STEM, PARAMS)
         engine.generate([9] * 270, PARAMS)
         for keep in (True, False):  # reset in place; then one board is gone for good
@@ -85,7 +79,7 @@ def test_pages_survive_a_recovery_and_go_on_fewer_boards(model: Path) -> None:
 
 def test_wrong_bytes_on_the_way_are_noticed(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Engine(model, boards=2, max_sequences=4, threads=1, kv_offload=GIB) as engine:
-        few_pages(engine)
+        few_pages(engine, 9)  # most cached pages are evicted
         first = engine.generate(STEM, PARAMS)
         engine.generate([9] * 270, PARAMS)
         cluster, read, write = engine.cluster, engine.cluster.read_into, engine.cluster.write
