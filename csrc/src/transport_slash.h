@@ -3,6 +3,7 @@
 #ifndef LORA_TRANSPORT_SLASH_H
 #define LORA_TRANSPORT_SLASH_H
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 #include "internal.h"
@@ -102,6 +103,7 @@ struct slash_handle {
     uint64_t bar_bytes;
     uint64_t block_base[LORA_BLOCKS];
     uint32_t programmed, buffer_count, arena_count;
+    atomic_int stuck; /* a transfer never ended: nothing more is asked of the board */
     struct slash_arena arenas[LORA_MAX_ARENAS];
 };
 
@@ -131,6 +133,12 @@ int slash_memory_read(void *handle, uint32_t bank, uint64_t offset, void *data, 
 int slash_memory_write(void *handle, uint32_t bank, uint64_t offset, const void *data,
                        uint64_t bytes, struct lora_failure *failure);
 void slash_release_all(struct slash_handle *handle);
+
+/* transport_slash_dma.c: exactly one of `from` and `to` is given. */
+int slash_move(struct slash_handle *handle, const struct slash_arena *arena, uint64_t at,
+               const uint8_t *from, uint8_t *to, uint64_t bytes, struct lora_failure *failure);
+/* LORA_ERR_TRANSPORT once a transfer has not ended in time. */
+int slash_check_stuck(struct slash_handle *handle, struct lora_failure *failure);
 
 /* transport_slash_bar.c: no mapping may outlive the design behind it. */
 int slash_bar_map(struct slash_handle *handle, struct lora_failure *failure);

@@ -148,8 +148,10 @@ int lora_slash_reset(const char *bdf, struct lora_failure *failure) {
 
 int slash_reset(void *opened, struct lora_failure *failure) {
     struct slash_handle *handle = opened;
+    int status = slash_check_stuck(handle, failure);
+    if (status) return status;
     slash_board_close(handle);
-    int status = lora_slash_reset(handle->bdf, failure);
+    status = lora_slash_reset(handle->bdf, failure);
     return status ? status : slash_board_open(handle, failure);
 }
 

@@ -1,8 +1,7 @@
-/* Arenas on the V80: buffers of vrtd's allocator, and DMA page by page. */
+/* Arenas on the V80: buffers of vrtd's allocator. */
 #define _GNU_SOURCE
 #include "transport_slash.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -191,46 +190,13 @@ static const struct slash_arena *arena_of(const struct slash_handle *handle, uin
     return NULL;
 }
 
-static int dma_failed(const struct slash_handle *handle, uint64_t at, ssize_t moved,
-                      struct lora_failure *failure) {
-    const char *why = moved < 0 ? strerror(errno) : "only a part was moved";
-    if (!slash_alive(&handle->wire)) why = "vrtd is gone, and its buffers with it";
-    return lora_fail(failure, LORA_ERR_TRANSPORT, "board %s: DMA at 0x%llx: %s", handle->bdf,
-                     (unsigned long long)at, why);
-}
-
-/* One page at most, through memory that the driver may pin for writing: a caller's may be a
- * read-only mapping of a file. Exactly one of `from` and `to` is given. */
-static int move_page(const struct slash_handle *handle, const struct slash_arena *arena,
-                     uint64_t at, const uint8_t *from, uint8_t *to, size_t bytes,
-                     struct lora_failure *failure) {
-    _Alignas(4096) uint8_t page[SLASH_PAGE];
-    uint64_t piece = (at - arena->pieces[0].physical) / SLASH_REGION_BYTES;
-    int fd = arena->pieces[piece].fd;
-    ssize_t moved;
-    if (from) memcpy(page, from, bytes);
-    do moved = from ? pwrite(fd, page, bytes, (off_t)at) : pread(fd, page, bytes, (off_t)at);
-    while (moved < 0 && errno == EINTR);
-    if (moved != (ssize_t)bytes) return dma_failed(handle, at, moved, failure);
-    if (to) memcpy(to, page, bytes);
-    return LORA_OK;
-}
-
-static int move_all(const struct slash_handle *handle, uint32_t bank, uint64_t offset,
+static int move_all(struct slash_handle *handle, uint32_t bank, uint64_t offset,
                     const uint8_t *from, uint8_t *to, uint64_t bytes,
                     struct lora_failure *failure) {
     const struct slash_arena *arena = arena_of(handle, bank, offset, bytes, failure);
     if (!arena) return LORA_ERR_RANGE;
-    uint64_t at = arena->base + (offset - arena->offset);
-    for (uint64_t done = 0; done < bytes;) {
-        size_t now = SLASH_PAGE - (at + done) % SLASH_PAGE;
-        if (now > bytes - done) now = (size_t)(bytes - done);
-        int status = move_page(handle, arena, at + done, from ? from + done : NULL,
-                               to ? to + done : NULL, now, failure);
-        if (status) return status;
-        done += now;
-    }
-    return LORA_OK;
+    return slash_move(handle, arena, arena->base + (offset - arena->offset), from, to, bytes,
+                      failure);
 }
 
 int slash_memory_read(void *opened, uint32_t bank, uint64_t offset, void *data, uint64_t bytes,

@@ -303,6 +303,33 @@ def test_a_daemon_that_dies_in_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
             assert time.monotonic() - began < 5
 
 
+STUCK = """
+import os, sys, time
+from lora_sdk import Engine, SamplingParams
+path = os.environ['STUCK_DMA']
+params = SamplingParams(max_tokens=8, ignore_eos=True)
+with Engine(devices=sys.argv[1:], greedy='host') as engine:
+    engine.generate('import os', params)
+    open(path, 'w').close()
+    began = time.monotonic()
+    try:
+        engine.generate('import os', params)
+    except Exception as error:
+        print(type(error).__name__, error, file=sys.stderr)
+        print(f'{time.monotonic() - began:.1f}', 'has not ended within 10 s' in str(error))
+"""
+
+
+@pytest.mark.slow
+def test_dma_that_never_ends_costs_its_board_and_a_thread(
+    mock_server: MockServer, card: Path, tmp_path: Path
+) -> None:
+    """The request has one error after the limit, and the program ends by itself."""
+    stuck = {"LD_PRELOAD": str(card), "STUCK_DMA": str(tmp_path / "stuck")}
+    seconds, named = run_client(STUCK, mock_server, mock_server.uris[0], **stuck).split()
+    assert named == "True" and 10 <= float(seconds) < 60
+
+
 def test_a_board_is_held_by_one_process_and_a_killed_one_leaves_nothing(
     mock_server: MockServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
