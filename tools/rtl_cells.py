@@ -1,9 +1,9 @@
 """Cells that open synthesis makes of the modules in overlays/rtl/budget.yaml, for UltraScale+.
 
-`python tools/rtl_cells.py [MODULE ...]` (without names: all that are not `long`) prints a JSON object
-a line: module, lut, ff, dsp, ramb36. `python tools/rtl_cells.py --check TOP` elaborates a unit and
-fails where it has a latch, a loop or a signal with no or two drivers. Needs the extra `rtl`
-(pyosys)."""
+`python tools/rtl_cells.py [MODULE ...]` (without names: all that are not `long`) prints a JSON
+object a line: module, lut, ff, dsp, ramb36. `python tools/rtl_cells.py --check TOP` elaborates a
+unit and fails where it has a latch, a loop or a signal with no or two drivers. Needs the extra
+`rtl` (pyosys)."""
 
 from __future__ import annotations
 
