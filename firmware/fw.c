@@ -64,8 +64,8 @@ static uint32_t begin(struct fw *fw) {
 
 static uint32_t run(struct fw *fw) {
     uint32_t outcome = fw_dispatch(fw);
-    if (outcome != FW_OVER || fw->operation != LORA_OP_GENERATE) return outcome;
-    return fw_generate_decide(fw);
+    if (outcome != FW_OVER) return outcome;
+    return fw->operation == LORA_OP_GENERATE ? fw_generate_decide(fw) : fw_compare_gathers(fw);
 }
 
 static uint32_t go_on(struct fw *fw) {

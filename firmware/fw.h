@@ -127,6 +127,7 @@ struct fw {
     struct lora_generate generate;
     uint32_t token_count;  /* that all boards agree on */
     uint32_t step_commits; /* this step's header has committed a row */
+    uint32_t digest;       /* of this step's gathers so far */
     uint32_t votes_offset, ring_offset;
     struct fw_token_step behind; /* the step before this one: `before_*` are from before it */
 
@@ -275,8 +276,14 @@ void fw_generate_finish(struct fw *fw);
 uint32_t fw_check_ballot(struct fw *fw, const struct lora_list *list,
                          const struct lora_ballot *ballot, uint32_t index);
 void fw_vote(struct fw *fw, const struct lora_command *command);
+uint32_t fw_digest(uint32_t digest, uint32_t word);
+/* All boards' votes, by rank. FW_MORE, or FW_FAILED where one is not of this step, or where boards
+ * differ in what they gathered. */
+uint32_t fw_read_votes(struct fw *fw, struct lora_vote votes[LORA_MAX_BOARDS]);
+/* The end of a STEP: FW_OVER, or FW_FAILED as fw_read_votes. */
+uint32_t fw_compare_gathers(struct fw *fw);
 /* The winner of all boards' votes in *best, its token FW_NONE where one has a value that is not
- * finite; `cancel` is rank 0's. FW_MORE, or FW_FAILED where a vote is not of this step. */
+ * finite; `cancel` is rank 0's. FW_MORE, or FW_FAILED as fw_read_votes. */
 uint32_t fw_count_votes(struct fw *fw, struct lora_vote *best);
 
 /* fw_service.c */

@@ -62,9 +62,8 @@ static uint32_t check_kv_store(struct fw *fw, const struct lora_list *list,
     return fw_check_buffer(fw, list, scales);
 }
 
-/* GENERATE runs one row. */
 static uint32_t rows_of(const struct lora_list *list, uint32_t flags) {
-    return flags & LORA_FLAG_GENERATE ? 1 : list->max_rows;
+    return flags & LORA_FLAG_VOTES ? 1 : list->max_rows;
 }
 
 static uint32_t check_gather(struct fw *fw, const struct lora_list *list,
@@ -117,9 +116,9 @@ static void opcode_rules(uint32_t opcode, uint32_t *unit, uint32_t *flags) {
         [LORA_CMD_KV_STORE] = {LORA_UNIT_DMA, 0},
         [LORA_CMD_KV_COMMIT] = {LORA_UNIT_DMA, 0},
         [LORA_CMD_GATHER] = {LORA_UNIT_ROUTER,
-                             LORA_FLAG_SELECTED | LORA_FLAG_SIGNAL_SEGMENTS | LORA_FLAG_GENERATE},
+                             LORA_FLAG_SELECTED | LORA_FLAG_SIGNAL_SEGMENTS | LORA_FLAG_VOTES},
         [LORA_CMD_MOVE_ROWS] = {LORA_UNIT_DMA,
-                                LORA_FLAG_SELECTED | LORA_FLAG_PACK | LORA_FLAG_GENERATE},
+                                LORA_FLAG_SELECTED | LORA_FLAG_PACK | LORA_FLAG_VOTES},
         [LORA_CMD_CHECKSUM] = {LORA_UNITS, 0}, /* not for lists */
         [LORA_CMD_FENCE] = {LORA_UNIT_CONTROL, 0},
         [LORA_CMD_END] = {LORA_UNIT_CONTROL, 0},

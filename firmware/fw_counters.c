@@ -17,7 +17,7 @@ void fw_execution_reset(struct fw *fw, uint32_t rows, uint32_t selected, uint32_
 }
 
 uint32_t fw_command_rows(const struct fw *fw, const struct lora_command *command) {
-    if ((command->flags & LORA_FLAG_GENERATE) && fw->operation != LORA_OP_GENERATE) return 0;
+    if (command->flags & LORA_FLAG_VOTES) return fw->rows != 0;
     return command->flags & (LORA_FLAG_SELECTED | LORA_FLAG_PACK) ? fw->selected : fw->rows;
 }
 

@@ -126,8 +126,7 @@ static uint32_t feed_control(struct fw *fw) {
     if (fw_missing_counter(fw, &cursor->command, cursor->rows) != FW_NONE) return FW_WAITING;
     if (fw->live) hal_set_register(LORA_REG_LAST_INDEX + 4 * LORA_UNIT_CONTROL, cursor->index);
     if (cursor->command.opcode == LORA_CMD_END) return FW_OVER;
-    if (cursor->command.opcode == LORA_CMD_BALLOT && fw->live && fw->operation == LORA_OP_GENERATE)
-        fw_vote(fw, &cursor->command);
+    if (cursor->command.opcode == LORA_CMD_BALLOT && fw->live) fw_vote(fw, &cursor->command);
     pass_command(fw, cursor);
     fw->events++;
     return FW_MORE;

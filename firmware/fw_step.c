@@ -131,6 +131,7 @@ uint32_t fw_step_start(struct fw *fw) {
     fw->completion.row_count = fw->state.row_count;
     fw->completion.selected_count = fw->state.selected_count;
     fw_execution_reset(fw, fw->state.row_count, fw->state.selected_count, 1);
+    fw->digest = 0;
     fw->phase = FW_PHASE_RUN;
     return FW_MORE;
 }

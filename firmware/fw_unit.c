@@ -40,6 +40,7 @@ uint32_t fw_unit_poll(struct fw *fw, uint32_t unit, struct hal_unit_result *resu
             fw->error.port = result->port;
         return fw_fail(fw, code, state, LORA_UNIT_DONE);
     }
+    if (unit == LORA_UNIT_ROUTER) fw->digest = fw_digest(fw->digest, result->value);
     if (result->nonfinite_count) take_nonfinite(&fw->completion, cursor->index, result);
     return FW_OVER;
 }

@@ -1,4 +1,4 @@
-/* GENERATE: what each board says of its share of a step, and what all of them say together. */
+/* The end of a step on several boards: what each says of its share, and what all of them say. */
 #include "fw.h"
 
 uint32_t fw_check_ballot(struct fw *fw, const struct lora_list *list,
@@ -17,20 +17,40 @@ uint32_t fw_check_ballot(struct fw *fw, const struct lora_list *list,
     return fw_check_rows(fw, list, ring, 1);
 }
 
-/* All units are idle: the counts are final. */
+/* Damage of one word always shows: every step is a bijection. */
+uint32_t fw_digest(uint32_t digest, uint32_t word) {
+    digest = (digest ^ word) * 0x9e3779b1u;
+    return digest << 16 | digest >> 16;
+}
+
+static uint32_t seal_of(const struct lora_vote *vote) {
+    const fw_word *words = (const fw_word *)vote;
+    uint32_t seal = 0;
+    for (uint32_t i = 0; i < offsetof(struct lora_vote, seal) / sizeof *words; i++)
+        seal = fw_digest(seal, words[i]);
+    return seal;
+}
+
+/* All units are idle: the counts and the digest are final. A board that is alone in a STEP has
+ * nobody to tell. */
 void fw_vote(struct fw *fw, const struct lora_command *command) {
     const struct lora_list *list = &fw->list->header;
     struct lora_ballot ballot;
     struct lora_vote vote;
+    if (fw->rows == 0 || (list->boards == 1 && fw->operation == LORA_OP_STEP)) return;
     fw_copy(&ballot, command, sizeof ballot);
     fw_zero(&vote, sizeof vote);
     vote.token = FW_NONE;
-    if (ballot.argmax_offset)
-        hal_read(fw->control_bank, ballot.argmax_offset, &vote, sizeof(struct lora_argmax));
-    vote.nonfinite_count = fw->completion.nonfinite_count;
-    vote.cancel = hal_register(LORA_REG_CANCEL);
+    if (fw->operation == LORA_OP_GENERATE) {
+        if (ballot.argmax_offset)
+            hal_read(fw->control_bank, ballot.argmax_offset, &vote, sizeof(struct lora_argmax));
+        vote.nonfinite_count = fw->completion.nonfinite_count;
+        vote.cancel = hal_register(LORA_REG_CANCEL);
+    }
     vote.step = fw->state.step;
     vote.rank = list->rank;
+    vote.digest = fw->digest;
+    vote.seal = seal_of(&vote);
     fw->votes_offset = ballot.votes_offset;
     fw->ring_offset = ballot.ring_offset;
     hal_write(fw->control_bank, ballot.votes_offset + list->rank * (uint32_t)sizeof vote, &vote,
@@ -45,27 +65,72 @@ static int32_t order_of(uint32_t bits) {
 
 static int is_nan(uint32_t bits) { return (bits & 0x7fffffff) > 0x7f800000; }
 
-uint32_t fw_count_votes(struct fw *fw, struct lora_vote *best) {
+static uint32_t fail_gather(struct fw *fw, uint32_t found, uint32_t expected) {
+    fw->error.unit = LORA_UNIT_ROUTER;
+    return fw_fail(fw, LORA_ERR_GATHERED, found, expected);
+}
+
+static uint32_t check_vote(struct fw *fw, const struct lora_vote *vote, uint32_t rank) {
+    uint32_t seal = seal_of(vote);
+    if (vote->seal != seal) return fail_gather(fw, vote->seal, seal);
+    if (vote->step != fw->state.step) return fail_gather(fw, vote->step, fw->state.step);
+    return vote->rank == rank ? (uint32_t)FW_MORE : fail_gather(fw, vote->rank, rank);
+}
+
+/* That most boards have; where as many have another, that of the lowest rank. */
+static uint32_t common_digest(const struct lora_vote *votes, uint32_t boards) {
+    uint32_t most = 0, common = 0;
+    for (uint32_t i = 0; i < boards; i++) {
+        uint32_t count = 0;
+        for (uint32_t j = 0; j < boards; j++) count += votes[j].digest == votes[i].digest;
+        if (count <= most) continue;
+        most = count;
+        common = votes[i].digest;
+    }
+    return common;
+}
+
+/* Every board fails. The host finds who caused it: a board whose digest is not the common one. */
+static uint32_t check_digests(struct fw *fw, const struct lora_vote *votes) {
     const struct lora_list *list = &fw->list->header;
-    struct lora_vote vote;
-    uint32_t broken = 0, cancel = 0;
+    for (uint32_t rank = 1; rank < list->boards; rank++) {
+        if (votes[rank].digest == votes[0].digest) continue;
+        return fail_gather(fw, votes[list->rank].digest, common_digest(votes, list->boards));
+    }
+    return FW_MORE;
+}
+
+uint32_t fw_read_votes(struct fw *fw, struct lora_vote votes[LORA_MAX_BOARDS]) {
+    uint32_t boards = fw->list->header.boards;
+    hal_read(fw->control_bank, fw->votes_offset, votes, boards * (uint32_t)sizeof votes[0]);
+    for (uint32_t rank = 0; rank < boards; rank++)
+        if (check_vote(fw, &votes[rank], rank) == FW_FAILED) return FW_FAILED;
+    return check_digests(fw, votes);
+}
+
+uint32_t fw_compare_gathers(struct fw *fw) {
+    struct lora_vote votes[LORA_MAX_BOARDS];
+    if (fw->list->ballot == FW_NONE || fw->list->header.boards == 1 || fw->rows == 0)
+        return FW_OVER;
+    return fw_read_votes(fw, votes) == FW_FAILED ? FW_FAILED : FW_OVER;
+}
+
+uint32_t fw_count_votes(struct fw *fw, struct lora_vote *best) {
+    struct lora_vote votes[LORA_MAX_BOARDS];
+    uint32_t broken = 0;
     fw_zero(best, sizeof *best);
     best->token = FW_NONE;
-    for (uint32_t rank = 0; rank < list->boards; rank++) {
-        hal_read(fw->control_bank, fw->votes_offset + rank * (uint32_t)sizeof vote, &vote,
-                 sizeof vote);
-        if (vote.step != fw->state.step)
-            return fw_fail(fw, LORA_ERR_LINK_CRC, vote.step, fw->state.step);
-        if (vote.rank != rank) return fw_fail(fw, LORA_ERR_LINK_CRC, vote.rank, rank);
-        if (rank == 0) cancel = vote.cancel;
-        broken += vote.nonfinite_count != 0;
-        if (vote.token == FW_NONE) continue;
-        broken += (uint32_t)is_nan(vote.value);
-        if (best->token == FW_NONE || order_of(vote.value) > order_of(best->value) ||
-            (order_of(vote.value) == order_of(best->value) && vote.token < best->token))
-            fw_copy(best, &vote, sizeof *best);
+    if (fw_read_votes(fw, votes) == FW_FAILED) return FW_FAILED;
+    for (uint32_t rank = 0; rank < fw->list->header.boards; rank++) {
+        const struct lora_vote *vote = &votes[rank];
+        broken += vote->nonfinite_count != 0;
+        if (vote->token == FW_NONE) continue;
+        broken += (uint32_t)is_nan(vote->value);
+        if (best->token == FW_NONE || order_of(vote->value) > order_of(best->value) ||
+            (order_of(vote->value) == order_of(best->value) && vote->token < best->token))
+            fw_copy(best, vote, sizeof *best);
     }
     if (broken) best->token = FW_NONE;
-    best->cancel = cancel;
+    best->cancel = votes[0].cancel;
     return FW_MORE;
 }

@@ -25,7 +25,7 @@ uint32_t hal_onchip_bytes(void);
 struct hal_unit_result {
     uint32_t status; /* enum lora_status */
     uint32_t nonfinite_count, nonfinite_row;
-    uint32_t value; /* CHECKSUM: the sum */
+    uint32_t value; /* CHECKSUM, GATHER: the sum */
     uint32_t port;  /* link errors */
     uint32_t frames_sent, frames_received, frames_dropped;
 };

@@ -16,7 +16,7 @@ enum card_unit_register {
     CARD_UNIT_STATUS = 0x04, /* enum lora_status; from here on read-only, valid with DONE, FAILED */
     CARD_UNIT_NONFINITE_COUNT = 0x08,
     CARD_UNIT_NONFINITE_ROW = 0x0c,
-    CARD_UNIT_VALUE = 0x10,
+    CARD_UNIT_VALUE = 0x10, /* struct hal_unit_result.value */
     CARD_UNIT_PORT = 0x14,
     CARD_UNIT_FRAMES_SENT = 0x18,
     CARD_UNIT_FRAMES_RECEIVED = 0x1c,

@@ -30,6 +30,8 @@ FAULTS = {
     "completion lost": (abi.FAULT_COMPLETION_LOST,),
     "done lost": (abi.FAULT_DONE_LOST,),
     "firmware dead": (abi.FAULT_FIRMWARE_DEAD,),
+    "blocks misfiled": (abi.FAULT_MISFILE,),
+    "blocks garbled": (abi.FAULT_LINK_GARBLE, 0),
 }
 
 

@@ -79,16 +79,11 @@ struct lora_frame *emu_port_claim(struct emu_port *port, uint32_t spare) {
  * payload under a right CRC is the fault that only a payload check finds. */
 static void damage(struct emu_port *port, struct lora_frame *frame) {
     struct emu_port_faults *faults = &port->faults;
-    if (faults->garble && frame->length > 0) {
+    if (frame->length > 0 && emu_frame_struck(&faults->garble)) {
         emu_frame_payload(frame)[frame->length / 2] ^= 0x5a;
         emu_frame_seal(frame, emu_frame_crc(frame));
     }
-    if (faults->flip_count == 0) return;
-    if (faults->flip_after > 0) {
-        faults->flip_after--;
-        return;
-    }
-    faults->flip_count--;
+    if (!emu_frame_struck(&faults->flip)) return;
     emu_frame_payload(frame)[frame->length / 2] ^= 0x10; /* of an empty payload, its CRC */
     port->peer->counters.frames_with_errors++;
 }

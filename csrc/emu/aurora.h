@@ -23,10 +23,26 @@ struct emu_port_counters { /* cleared by LORA_LINK_COUNTER_RESET */
     uint32_t frames_received, frames_with_errors;
 };
 
+struct emu_frame_fault { /* to every frame while `on`: `after` pass, then `count` are damaged */
+    bool on;
+    uint32_t after, count;
+};
+
+/* Whether the fault strikes this frame; counts it. */
+static inline bool emu_frame_struck(struct emu_frame_fault *fault) {
+    if (!fault->on) return false;
+    if (fault->after > 0) {
+        fault->after--;
+        return false;
+    }
+    fault->on = --fault->count > 0;
+    return true;
+}
+
 struct emu_port_faults {
-    bool down, garble, configured;
+    bool down, configured;
     uint32_t configuration;
-    uint32_t flip_after, flip_count;
+    struct emu_frame_fault garble, flip;
 };
 
 struct emu_port {

@@ -21,6 +21,7 @@ static int move_rows(struct emu_board *board, const struct lora_move_rows *comma
     bool selected = pack || (command->flags & LORA_FLAG_SELECTED);
     uint32_t all = least_row_count(state->row_count);
     uint32_t rows = selected ? least_row_count(state->selected_count) : all;
+    if (command->flags & LORA_FLAG_VOTES) rows = all != 0;
     const uint8_t *source = rows_at(board, command->x_bank, command->x_offset, command->x_stride,
                                     pack ? all : rows, command->bytes);
     uint8_t *target = rows_at(board, command->y_bank, command->y_offset, command->y_stride, rows,

@@ -16,7 +16,7 @@ static void clear_all(struct emu_board *board) {
     for (uint32_t p = 0; p < LORA_PORTS; p++) clear_port(&board->ports[p]);
     board->stuck_units = 0;
     board->router.stuck = false;
-    board->completion_lost = board->done_lost = board->firmware_dead = board->router.misfile =
+    board->completion_lost = board->done_lost = board->firmware_dead = board->router.misfile.on =
         false;
     board->lost = board->until_reset = false;
 }
@@ -27,14 +27,16 @@ void emu_faults_reset(struct emu_board *board) {
     for (uint32_t p = 0; p < LORA_PORTS; p++) emu_port_refresh(&board->ports[p]);
 }
 
+/* `count` 0: until the fault is cleared. */
+static struct emu_frame_fault frame_fault(uint32_t after, uint32_t count) {
+    return (struct emu_frame_fault){true, after, count ? count : UINT32_MAX};
+}
+
 static int set_port(struct emu_port *port, uint32_t kind, uint32_t b, uint32_t c) {
     struct emu_port_faults *faults = &port->faults;
     if (kind == LORA_FAULT_LINK_DOWN) faults->down = true;
-    if (kind == LORA_FAULT_LINK_GARBLE) faults->garble = true;
-    if (kind == LORA_FAULT_LINK_FLIP) {
-        faults->flip_after = b;
-        faults->flip_count = c;
-    }
+    if (kind == LORA_FAULT_LINK_GARBLE) faults->garble = frame_fault(b, c);
+    if (kind == LORA_FAULT_LINK_FLIP && c > 0) faults->flip = frame_fault(b, c);
     if (kind == LORA_FAULT_LINK_CONFIG) {
         faults->configured = true;
         faults->configuration = b;
@@ -60,7 +62,7 @@ static int set_fault(struct emu_board *board, uint32_t kind, uint32_t a, uint32_
     case LORA_FAULT_COMPLETION_LOST: board->completion_lost = true; return LORA_OK;
     case LORA_FAULT_DONE_LOST: board->done_lost = true; return LORA_OK;
     case LORA_FAULT_FIRMWARE_DEAD: board->firmware_dead = true; return LORA_OK;
-    case LORA_FAULT_MISFILE: board->router.misfile = true; return LORA_OK;
+    case LORA_FAULT_MISFILE: board->router.misfile = frame_fault(b, c); return LORA_OK;
     case LORA_FAULT_BOARD_LOST: board->lost = true; return LORA_OK;
     default: return LORA_ERR_ARGUMENT;
     }

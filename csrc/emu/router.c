@@ -146,7 +146,9 @@ static bool file_frame(struct emu_router *router, struct lora_frame *frame, uint
         return false;
     }
     if (frame->hop > 1 && !forward(router, frame, direction)) return false;
-    struct gather_block target = router->misfile ? misfiled(router, frame->source, block) : *block;
+    struct gather_block target = router->misfile.on ? misfiled(router, frame->source, block)
+                                                    : *block;
+    if (target.column != block->column && !emu_frame_struck(&router->misfile)) target = *block;
     copy_part(router, &target, frame->offset, emu_frame_payload(frame), frame->length, true);
     const struct gather_plan *plan = router->plan;
     size_t number = (size_t)(block - plan->sources[frame->source].blocks);

@@ -51,8 +51,8 @@ struct emu_router {
     /* Own blocks of one frame that have left one way: their CRC also holds the other way. */
     uint32_t sealed; /* a bit a block */
     uint32_t seal[GATHER_BLOCKS];
-    bool misfile; /* fault: files blocks under the source's neighbour */
-    bool stuck;   /* fault: moves `stuck_after` frames more, then none */
+    struct emu_frame_fault misfile; /* files blocks under the source's neighbour */
+    bool stuck;                     /* fault: moves `stuck_after` frames more, then none */
     uint32_t stuck_after;
 };
 
@@ -69,6 +69,9 @@ void emu_router_start(struct emu_board *board, const struct lora_gather *command
 /* Moves what can move; returns true when the firmware should look. */
 bool emu_router_pump(struct emu_board *board);
 void emu_router_begin(struct emu_board *board);
+/* Of a gather that is done: CRC-32 of its rows. A card's Router adds it up from what it files and
+ * what it holds, by their addresses; the rows themselves give the same. */
+uint32_t emu_router_sum(const struct emu_router *router);
 void emu_router_abort(struct emu_board *board);
 void emu_router_progress(const struct emu_router *router, struct lora_router_record *record);
 void emu_link_requests_run(struct emu_board *board);

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "lora/host.h"
+
 _Static_assert(sizeof(struct gather_shape) == 12, "a shape has no padding: it compares as bytes");
 
 _Static_assert(EMU_PLANS > LORA_MAX_BOARDS, "one plan at least is no board's at the moment");
@@ -38,6 +40,7 @@ static uint32_t check(const struct lora_gather *command, const struct lora_list 
 }
 
 static uint32_t row_count(const struct lora_gather *command, const struct lora_step_state *state) {
+    if (command->flags & LORA_FLAG_VOTES) return state->row_count != 0;
     uint32_t rows = command->flags & LORA_FLAG_SELECTED ? state->selected_count : state->row_count;
     return rows < LORA_MAX_ROWS ? rows : LORA_MAX_ROWS;
 }
@@ -125,6 +128,15 @@ void emu_router_begin(struct emu_board *board) {
     router->status = begin(board, router->command, router->list, router->step_state);
     router->command = NULL;
     if (router->status) router->state = LORA_UNIT_FAILED;
+}
+
+uint32_t emu_router_sum(const struct emu_router *router) {
+    const struct gather_shape *shape = &router->plan->shape;
+    uint64_t width = (uint64_t)shape->columns * shape->element_bytes;
+    uint32_t sum = 0;
+    for (uint32_t row = 0; row < shape->rows; row++)
+        sum = lora_crc32(sum, router->base + (size_t)row * router->stride, width);
+    return sum;
 }
 
 void emu_router_abort(struct emu_board *board) {

@@ -180,6 +180,7 @@ static void take_router(struct emu_board *board, struct emu_unit *entry) {
     entry->result = nothing;
     entry->result.status = router->status;
     entry->result.port = router->failed_port;
+    if (router->state == LORA_UNIT_DONE) entry->result.value = emu_router_sum(router);
     entry->result.frames_sent = router->frames_sent;
     entry->result.frames_received = router->frames_received;
     entry->result.frames_dropped = router->frames_dropped;

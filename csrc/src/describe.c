@@ -19,6 +19,7 @@ static const char *what(uint32_t code) {
     case LORA_ERR_LINK_POISON: return "stopped because another board failed the step";
     case LORA_ERR_UNIT: return "unit reports failure";
     case LORA_ERR_OPERATION: return "unknown control operation";
+    case LORA_ERR_GATHERED: return "gathered rows differ from the other boards'";
     default: return lora_status_name((int)code);
     }
 }
@@ -49,6 +50,9 @@ static void detail(const struct lora_error_record *error, char *text, size_t byt
             snprintf(text, bytes, "unit %s", lora_unit_name(error->unit));
         break;
     case LORA_ERR_LINK_POISON: break;
+    case LORA_ERR_GATHERED:
+        snprintf(text, bytes, "0x%08x found, 0x%08x expected", error->found, error->expected);
+        break;
     default:
         snprintf(text, bytes, "0x%x found, 0x%x expected", error->found, error->expected);
         break;

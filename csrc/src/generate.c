@@ -304,7 +304,7 @@ int lora_cluster_generate(struct lora_cluster *cluster, struct lora_generation *
         uint32_t end = session.ended ? generation->emitted : generation->max_tokens;
         uint32_t left = end - generation->rows;
         status = run_once(&session, least(left, LORA_MAX_GENERATE), failure);
-        if (status == LORA_ERR_LINK_CRC && redone != generation->rows) {
+        if (lora_is_damage(status) && redone != generation->rows) {
             redone = generation->rows; /* chance: once more, with a new epoch */
             cluster->stats.redone_steps++;
             lora_failure_begin(failure, NULL);

@@ -164,6 +164,10 @@ int lora_drain(struct lora_cluster *cluster, struct lora_failure *failure);
 int lora_cancel_wanted(struct lora_cluster *cluster);
 
 /* outcome.c */
+/* Whether a run failed because bytes changed on their way between boards, which may be chance. */
+static inline int lora_is_damage(int status) {
+    return status == LORA_ERR_LINK_CRC || status == LORA_ERR_GATHERED;
+}
 /* Reads the records of the boards in the mask and picks the failure that caused the others. */
 /* The board whose Router is stuck, of those in `mask`, whose records are read; LORA_NONE. */
 uint32_t lora_stuck_router(struct lora_cluster *cluster, uint32_t mask);

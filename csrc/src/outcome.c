@@ -37,6 +37,7 @@ static int read_outcome(struct lora_cluster *cluster, uint32_t board, const stru
 static int rank_of(const struct lora_failure *failure) {
     switch (failure->code) {
     case LORA_ERR_LINK_POISON: return 4;
+    case LORA_ERR_GATHERED: return failure->found == failure->expected ? 4 : 0;
     case LORA_ERR_WATCHDOG: return failure->unit == LORA_UNIT_ROUTER ? 3 : 2;
     case LORA_ERR_COMPLETION: return 1;
     default: return 0;

@@ -73,7 +73,7 @@ int lora_cluster_step(struct lora_cluster *cluster, void *block, uint32_t bytes,
         return (int)failure->code;
     }
     status = run_step(cluster, block, block_offset, failure);
-    if (status == LORA_ERR_LINK_CRC) { /* a damaged frame is chance: once more, with a new epoch */
+    if (lora_is_damage(status)) { /* chance: once more, with a new epoch */
         lora_failure_begin(failure, NULL);
         cluster->stats.redone_steps++;
         status = run_step(cluster, block, block_offset, failure);

@@ -39,6 +39,7 @@ _CLASSES: dict[type[LoraError], tuple[str, ...]] = {
         "LINK_DOWN",
         "LINK_CRC",
         "LINK_POISON",
+        "GATHERED",
         "LINK_STATUS",
         "LINK_CONFIG",
         "LINK_PAYLOAD",

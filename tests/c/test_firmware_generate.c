@@ -21,8 +21,44 @@ static struct test_list list;
 static struct {
     struct lora_argmax mine[TOKENS], theirs[TOKENS];
     uint32_t their_step, their_rank, their_nonfinite_at, fail_at, cancel_at;
+    uint32_t differ_at, garble_at; /* steps: another digest, a changed word of their vote */
     uint32_t positions[TOKENS], tokens[TOKENS], slots[TOKENS], lengths[TOKENS];
 } script;
+
+static uint32_t digest_of(uint32_t digest, uint32_t word) {
+    uint64_t twice = (uint64_t)(uint32_t)((digest ^ word) * 0x9e3779b1u) << 16;
+    return (uint32_t)(twice | twice >> 32);
+}
+
+static struct lora_vote vote_at(uint32_t rank) {
+    struct lora_vote vote;
+    memcpy(&vote, board.banks[CONTROL] + VOTES_AT + rank * sizeof vote, sizeof vote);
+    return vote;
+}
+
+static uint32_t seal_of(const struct lora_vote *vote) {
+    uint32_t words[8], seal = 0;
+    memcpy(words, vote, sizeof words);
+    for (uint32_t i = 0; i < 7; i++) seal = digest_of(seal, words[i]);
+    return seal;
+}
+
+/* Their vote arrives; their gathers gave the same sums, if the script does not say otherwise. */
+static void send_vote(uint32_t step) {
+    struct lora_vote mine = vote_at(list.header.rank);
+    const struct lora_argmax *best = &script.theirs[step % TOKENS];
+    struct lora_vote vote = {.token = best->token,
+                             .nonfinite_count = script.their_nonfinite_at == step,
+                             .step = script.their_step ? script.their_step : step,
+                             .rank = script.their_rank,
+                             .digest = mine.digest ^ (script.differ_at == step)};
+    memcpy(&vote.value, &best->value, 4);
+    vote.seal = seal_of(&vote);
+    CHECK_EQUAL(mine.seal, seal_of(&mine));
+    if (script.garble_at == step) vote.token ^= 1;
+    memcpy(board.banks[CONTROL] + VOTES_AT + (list.header.rank ^ 1u) * sizeof vote, &vote,
+           sizeof vote);
+}
 
 static void play(const struct lora_command *command, const struct lora_step_state *state) {
     uint32_t step = state->step % TOKENS;
@@ -38,15 +74,8 @@ static void play(const struct lora_command *command, const struct lora_step_stat
         memcpy(board.banks[CONTROL] + ARGMAX_PLACE, &script.mine[step], sizeof script.mine[0]);
     if (command->opcode == LORA_CMD_MATRIX)
         board.units[LORA_UNIT_MPU].status = script.fail_at == state->step ? LORA_ERR_UNIT : LORA_OK;
-    if (command->opcode == LORA_CMD_MOVE_ROWS && record.move.y_bank == CONTROL) {
-        struct lora_vote vote = {.token = script.theirs[step].token,
-                                 .nonfinite_count = script.their_nonfinite_at == state->step,
-                                 .step = script.their_step ? script.their_step : state->step,
-                                 .rank = script.their_rank};
-        memcpy(&vote.value, &script.theirs[step].value, 4);
-        memcpy(board.banks[CONTROL] + VOTES_AT + (list.header.rank ^ 1u) * sizeof vote, &vote,
-               sizeof vote);
-    }
+    if (command->opcode == LORA_CMD_MOVE_ROWS && record.move.y_bank == CONTROL)
+        send_vote(state->step);
 }
 
 static struct test_list ballot_list(void) {
@@ -60,20 +89,20 @@ static struct test_list ballot_list(void) {
     ballot.votes_offset = VOTES_AT;
     ballot.ring_offset = RING_AT;
     memcpy(&c[BALLOT_AT], &ballot, sizeof ballot);
-    common(&c[OWN_AT], LORA_CMD_MOVE_ROWS, LORA_UNIT_DMA, LORA_FLAG_GENERATE, LORA_NO_COUNTER, 0,
+    common(&c[OWN_AT], LORA_CMD_MOVE_ROWS, LORA_UNIT_DMA, LORA_FLAG_VOTES, LORA_NO_COUNTER, 0,
            COUNTERS);
     c[OWN_AT].move.x_bank = CONTROL;
     c[OWN_AT].move.y_bank = LORA_BANK_ONCHIP;
     c[OWN_AT].move.x_offset = VOTES_AT;
     c[OWN_AT].move.bytes = sizeof(struct lora_vote);
-    common(&c[VOTES_GATHER_AT], LORA_CMD_GATHER, LORA_UNIT_ROUTER, LORA_FLAG_GENERATE, COUNTERS, 1,
+    common(&c[VOTES_GATHER_AT], LORA_CMD_GATHER, LORA_UNIT_ROUTER, LORA_FLAG_VOTES, COUNTERS, 1,
            COUNTERS + 1);
     c[VOTES_GATHER_AT].gather.stride = 64;
     c[VOTES_GATHER_AT].gather.columns = 8;
     c[VOTES_GATHER_AT].gather.share_unit = c[VOTES_GATHER_AT].gather.segment_unit = 4;
     c[VOTES_GATHER_AT].gather.element_bytes = 8;
     c[VOTES_GATHER_AT].gather.collective = 2;
-    common(&c[ALL_AT], LORA_CMD_MOVE_ROWS, LORA_UNIT_DMA, LORA_FLAG_GENERATE, COUNTERS + 1, 1,
+    common(&c[ALL_AT], LORA_CMD_MOVE_ROWS, LORA_UNIT_DMA, LORA_FLAG_VOTES, COUNTERS + 1, 1,
            LORA_NO_COUNTER);
     c[ALL_AT].move.x_bank = LORA_BANK_ONCHIP;
     c[ALL_AT].move.y_bank = CONTROL;
@@ -177,8 +206,6 @@ static void test_tokens(void) {
     step_op(&step, LORA_KV_COMMIT, 0, 6, 0, 1);
     step_row(&step, 0, 7, 20, -1);
     CHECK_EQUAL(step_run(&step), LORA_OK);
-    for (uint32_t i = 0; i < board.log_count; i++) /* votes are for GENERATE */
-        CHECK(!(board.log[i].command.flags & LORA_FLAG_GENERATE));
     board_close();
 }
 
@@ -255,14 +282,55 @@ static void test_votes_of_others(void) {
     struct test_step step = generate_new(1, 0, 0, 3);
     ready();
     script.their_step = 2; /* right in the second step alone */
-    CHECK_EQUAL(run_generate(&step), LORA_ERR_LINK_CRC);
+    CHECK_EQUAL(run_generate(&step), LORA_ERR_GATHERED);
     CHECK(error_record().found == 2 && error_record().expected == 1);
     board_close();
     ready();
     script.their_rank = 0;
-    CHECK_EQUAL(run_generate(&step), LORA_ERR_LINK_CRC);
+    CHECK_EQUAL(run_generate(&step), LORA_ERR_GATHERED);
     CHECK(error_record().found == 0 && error_record().expected == 1);
     CHECK_EQUAL(board.poisoned, 1);
+    board_close();
+}
+
+/* Boards compare what they gathered, in a STEP and in each step of a GENERATE. */
+static void test_gathers_that_differ(void) {
+    ready();
+    board.units[LORA_UNIT_ROUTER].result.value = 0x12345678; /* the sum of every gather */
+    struct test_step step = step_new(1, 0);
+    step_row(&step, 0, 0, 20, -1)->flags = LORA_ROW_WANT_ARGMAX;
+    CHECK_EQUAL(step_run(&step), LORA_OK);
+    struct lora_vote mine = vote_at(0);
+    CHECK_EQUAL(mine.digest, digest_of(digest_of(0, 0x12345678), 0x12345678)); /* two gathers */
+    CHECK(mine.token == ~0u && mine.value == 0);
+    step = step_new(2, 0);
+    CHECK_EQUAL(step_run(&step), LORA_OK); /* without rows: nothing gathered, no vote */
+    CHECK_EQUAL(vote_at(0).step, 1);
+    for (uint32_t redo = 0; redo < 2; redo++) {
+        step = step_new(3, redo);
+        step_row(&step, 0, 0, 21, -1);
+        script.differ_at = redo ? 0 : 3;
+        CHECK_EQUAL(step_run(&step), redo ? LORA_OK : LORA_ERR_GATHERED);
+    }
+    step = step_new(4, 1);
+    step_row(&step, 0, 0, 22, -1);
+    script.differ_at = 4;
+    CHECK_EQUAL(step_run(&step), LORA_ERR_GATHERED);
+    CHECK_EQUAL(error_record().unit, LORA_UNIT_ROUTER);
+    CHECK_EQUAL(error_record().found, vote_at(0).digest);
+    CHECK_EQUAL(error_record().expected, vote_at(0).digest); /* of two boards, rank 0's */
+    CHECK_EQUAL(board.registers[LORA_REG_LAST_STEP / 4], 3);
+    step = generate_new(4, 2, 0, 9);
+    script.differ_at = 7;
+    CHECK_EQUAL(run_generate(&step), LORA_ERR_GATHERED);
+    CHECK_EQUAL(completion().tokens, 3);
+    CHECK_EQUAL(board.registers[LORA_REG_LAST_STEP / 4], 6);
+    board_close();
+    ready();
+    script.garble_at = 2;
+    step = generate_new(1, 0, 0, 9);
+    CHECK_EQUAL(run_generate(&step), LORA_ERR_GATHERED);
+    CHECK_EQUAL(completion().tokens, 1);
     board_close();
 }
 
@@ -461,7 +529,7 @@ static void test_lists(void) {
     CHECK_EQUAL(list_register(&list), LORA_ERR_OPCODE); /* a second one */
     CHECK_EQUAL(error_record().expected, ROPE_AT);
     list = ballot_list();
-    list.commands[MATRIX_AT].command.flags |= LORA_FLAG_GENERATE;
+    list.commands[MATRIX_AT].command.flags |= LORA_FLAG_VOTES;
     CHECK_EQUAL(list_register(&list), LORA_ERR_OPCODE);
     board_close();
 }
@@ -471,6 +539,7 @@ int main(void) {
     test_winners();
     test_ends();
     test_votes_of_others();
+    test_gathers_that_differ();
     test_redo();
     test_redo_of_the_last_step();
     test_pages_in_the_header();

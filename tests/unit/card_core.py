@@ -34,6 +34,17 @@ def card_constants() -> dict[str, int]:
 CARD = card_constants()
 
 
+def sealed(vote: Any) -> bytes:
+    """The vote with its seal, as csrc/include/lora/abi.h says."""
+    seal = 0
+    for word in np.frombuffer(vote.tobytes(), np.uint32)[:-1].tolist():
+        mixed = (seal ^ word) * 0x9E3779B1 & 0xFFFFFFFF
+        seal = (mixed << 16 | mixed >> 16) & 0xFFFFFFFF
+    vote["seal"] = seal
+    found: bytes = vote.tobytes()
+    return found
+
+
 class Card:
     """One board: soft core, registers, sparse memory by bank, units that are done at once."""
 
@@ -145,6 +156,23 @@ class Card:
         memory = self.banks.setdefault(bank, bytearray())
         memory.extend(bytes(max(0, offset + len(data) - len(memory))))
         memory[offset : offset + len(data)] = data
+
+    def answer_votes(self, votes_offset: int, boards: int, differ: int = 0) -> None:
+        """From now on the other boards say what board 0 says, before its votes are moved to the
+        control bank. `differ`: bits of their digests that are not board 0's."""
+
+        def answer(command: bytes) -> None:
+            record = np.frombuffer(command, abi.dtype("move_rows"))[0]
+            if not record["flags"] & abi.FLAG_VOTES or record["y_bank"] != CONTROL:
+                return
+            kind = abi.dtype("vote")
+            own = np.frombuffer(self.banks[CONTROL], kind, 1, votes_offset)[0].copy()
+            own["digest"] ^= differ
+            for rank in range(1, boards):
+                own["rank"] = rank
+                self.write(CONTROL, votes_offset + rank * kind.itemsize, sealed(own))
+
+        self.on_start = answer
 
     def set_arenas(self, arenas: dict[int, int]) -> None:
         """One arena a bank, from offset 0."""

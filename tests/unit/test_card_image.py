@@ -54,6 +54,7 @@ def step(card: Card, plan, number: int, rows: list[Row], kv_ops=(), path=()):
 def test_it_runs_a_models_steps(card: Card, model: str, boards: int) -> None:
     plan, commands, completion, error = register(card, model, boards)
     assert completion["status"] == abi.OK, error
+    card.answer_votes(plan.boards[0].control.votes_offset, boards)
     ops = [KvOp.table(0, 0, plan.page_count - 1), KvOp.length(0, 0)]
     rows = [Row(0, 0, 7, 0), Row(0, 1, 8, 1, parent=0, want_argmax=True)]
     completion, error = step(card, plan, 1, rows, ops)
@@ -61,13 +62,23 @@ def test_it_runs_a_models_steps(card: Card, model: str, boards: int) -> None:
     assert (completion["row_count"], completion["selected_count"]) == (2, 1)
     for unit in (abi.UNIT_MPU, abi.UNIT_VFU, abi.UNIT_ROUTER, abi.UNIT_DMA):
         found = [record[0] for where, record in card.started if where == unit]
-        ran = [c for c in commands if unit == c.UNIT and not c.flags & abi.FLAG_GENERATE]
+        ran = [c for c in commands if unit == c.UNIT]
         assert found == [command.OPCODE for command in ran]
     completion, error = step(card, plan, 2, [Row(0, 2, 9, 2)], [KvOp.commit(0, 0, 0, 2)], [0, 1])
     assert completion["status"] == abi.OK, error
     completion, error = step(card, plan, 3, [Row(0, 9, 9, 3)])
     assert (completion["status"], error["row"]) == (abi.ERR_ROW, 0)
     assert (error["found"], error["expected"]) == (9, 2)
+
+
+def test_a_digest_of_another_board_fails_the_step(card: Card) -> None:
+    plan, _, completion, error = register(card, "gpt2", 2)
+    assert completion["status"] == abi.OK, error
+    card.answer_votes(plan.boards[0].control.votes_offset, 2, differ=1)
+    ops = [KvOp.table(0, 0, plan.page_count - 1), KvOp.length(0, 0)]
+    completion, error = step(card, plan, 1, [Row(0, 0, 7, 0)], ops)
+    assert (completion["status"], error["unit"]) == (abi.ERR_GATHERED, abi.UNIT_ROUTER)
+    assert error["found"] == error["expected"]  # two boards: rank 0 is believed
 
 
 def test_it_registers_a_model_of_the_papers_size(card: Card) -> None:

@@ -59,7 +59,7 @@ def test_one_board_has_the_same_commands_without_gathers(config) -> None:
     single = lower(config, plan_of(config, 1), 0)
     first = lower(config, plan_of(config, 2), 0)
     assert not any(command.unit == abi.UNIT_ROUTER for command in map(fields, single))
-    alone = [c for c in first if not (isinstance(c, Gather) or c.flags & abi.FLAG_GENERATE)]
+    alone = [c for c in first if not (isinstance(c, Gather) or c.flags & abi.FLAG_VOTES)]
     assert [str(c) for c in single] == [str(c) for c in alone]
 
 
@@ -73,7 +73,7 @@ def test_gathers_are_the_plans_collectives_on_every_board(config, boards: int) -
     plan = plan_of(config, boards)
     for rank in range(boards):
         *gathers, votes = [c for c in lower(config, plan, rank) if isinstance(c, Gather)]
-        assert votes.flags == abi.FLAG_GENERATE and votes.collective == len(gathers)
+        assert votes.flags == abi.FLAG_VOTES and votes.collective == len(gathers)
         assert [g.collective for g in gathers] == list(range(len(plan.collectives)))
         for gather, collective in zip(gathers, plan.collectives, strict=True):
             assert gather.what == f"gather {collective.what}"
@@ -129,7 +129,7 @@ def test_only_the_head_works_on_selected_rows() -> None:
     for config in MODELS.values():
         for command in lower(config, plan_of(config, 2), 1):
             head = command.layer == isa.NO_LAYER and command.what not in OPT_FRAME[:5]
-            head = head and not command.flags & abi.FLAG_GENERATE
+            head = head and not command.flags & abi.FLAG_VOTES
             works = isinstance(command, Matrix | Vector | Gather | MoveRows)
             assert bool(command.flags & abi.FLAG_SELECTED) == (head and works), command
 

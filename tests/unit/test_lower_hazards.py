@@ -182,7 +182,7 @@ def access_kv_store(c: KvStore) -> Access:
 
 
 def access_move(c: MoveRows) -> Access:
-    rows = 1 if c.flags & abi.FLAG_GENERATE else ROWS
+    rows = 1 if c.flags & abi.FLAG_VOTES else ROWS
     return Access(
         rows_of(c.x_bank, c.x_offset, c.x_stride, c.bytes)[:rows],
         rows_of(c.y_bank, c.y_offset, c.y_stride, c.bytes)[:rows],

@@ -6,6 +6,7 @@ from collections import defaultdict
 
 import pytest
 
+from lora_host import abi
 from lora_sdk.plan.collectives import Collective
 from lora_sdk.plan.model_plan import Plan
 from lora_sdk.plan.partition import shard
@@ -18,8 +19,11 @@ from tests.unit.test_plan_topology import ring
 def walk(plan: Plan, rows: int, selected: int) -> dict[tuple[int, str], list[int]]:
     """[frame bytes, payload bytes] by (rank, direction): every frame of every hop."""
     sent: dict[tuple[int, str], list[int]] = defaultdict(lambda: [0, 0])
-    for collective in plan.collectives:
+    size = abi.dtype("vote").itemsize // 8  # elements of a vote
+    last = Collective("votes", plan.size * size, size, size, 8)
+    for collective in (*plan.collectives, last):
         count = selected if collective.selected else rows
+        count = 1 if collective is last else count
         for source in range(plan.size):
             number = 0
             for first in range(0, count, 16):
@@ -89,4 +93,5 @@ def test_every_board_receives_what_it_lacks() -> None:
     """On a ring each board's share arrives at the N-1 others exactly once."""
     plan = make_plan(LLAMA, overlay(), board(), 8)
     width = sum(c.columns * c.element_bytes for c in plan.collectives)
+    width += 8 * abi.dtype("vote").itemsize
     assert sum(sent.payload for sent in plan.link_bytes(1, 1).values()) == 7 * width

@@ -23,7 +23,7 @@ from lora_sdk.plan.formats import quantized_as
 from lora_sdk.plan.placement import make_plan
 from lora_sdk.timing import step as steps
 from lora_sdk.timing.command_count import command_count
-from lora_sdk.timing.control import VOTES, Cost, firmware_dispatch, list_costs, part_costs
+from lora_sdk.timing.control import Cost, firmware_dispatch, list_costs, part_costs
 from lora_sdk.timing.schedule import schedule
 from lora_sdk.timing.target import make_target
 from tests.unit.card_core import CONTROL
@@ -48,6 +48,7 @@ class Rig:
         self.card.write(CONTROL, place, encode(commands, plan, 0, 0))
         completion, error = self.card.operate(abi.OP_REGISTER, BLOCK_OFFSET=place, LIST_ID=0)
         assert completion["status"] == abi.OK, error
+        self.card.answer_votes(board.control.votes_offset, plan.size)
         self.number = self.length = 0
         self.pending: list[int] = []
         self.tables = [
@@ -99,30 +100,16 @@ class Rig:
         header["rows_offset"] = at + abi.dtype("generate").fields["row"][1]
         place = self.plan.boards[0].control.block_offset
         self.card.write(CONTROL, place, bytes(block))
-        self.card.on_start = self._vote
         self.card.begin()
         completion, error = self.card.operate(
             abi.OP_GENERATE, 4000, BLOCK_OFFSET=place, LIST_ID=0, STEP=self.number, EPOCH=0, TOKEN=0
         )
-        self.card.on_start = None
         assert completion["status"] == abi.OK, error
         assert completion["tokens"] == tokens
         self.number, self.length = int(completion["step"]), self.length + tokens
         self.pending = [100 + (tokens - 1) % 3]
         count = len(self.card.started)
         return np.array(list(vars(self.card.command_cost()).values())) * (count - 1), count
-
-    def _vote(self, command: bytes) -> None:
-        """The votes that the links would bring, before they are moved to the control bank."""
-        size = abi.dtype("vote").itemsize
-        record = np.frombuffer(command, abi.dtype("move_rows"))[0]
-        if not record["flags"] & abi.FLAG_GENERATE or record["y_bank"] != CONTROL:
-            return
-        start = self.plan.boards[0].control.votes_offset
-        own = np.frombuffer(self.card.banks[CONTROL], abi.dtype("vote"), 1, start)[0].copy()
-        for rank in range(1, self.plan.size):
-            own["rank"] = rank
-            self.card.write(CONTROL, start + rank * size, own.tobytes())
 
 
 def llama_plan(boards: int, dynamic: bool = False):
@@ -178,7 +165,7 @@ def test_a_token_that_boards_choose_costs_what_the_data_say(boards: int) -> None
     expected = next(entry for entry in list_costs() if entry.boards == boards)
     several, commands = rig.generate(3)
     two, fewer = rig.generate(2)
-    assert commands - fewer == expected.commands + (VOTES if boards > 1 else 0)
+    assert commands - fewer == expected.commands
     each = np.array(list(vars(expected.command).values()))
     token = Cost(*(several - two - (commands - fewer - 1) * each))
     assert near(token, expected.token), (token, expected.token)
@@ -232,11 +219,7 @@ def test_quantized_shapes_have_as_many_commands_as_lists(boards: int, dynamic: b
 
 
 def run_by_units(commands) -> int:
-    """In a step: votes are gathered in a GENERATE alone."""
-    return sum(
-        command.UNIT != abi.UNIT_CONTROL and not command.flags & abi.FLAG_GENERATE
-        for command in commands
-    )
+    return sum(command.UNIT != abi.UNIT_CONTROL for command in commands)
 
 
 def test_overheads_add_to_the_latency_and_to_every_span() -> None:

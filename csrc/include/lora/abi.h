@@ -155,6 +155,7 @@ enum lora_status {
     LORA_ERR_LINK_POISON = 14, /* another board failed this step */
     LORA_ERR_UNIT = 15,        /* a unit reported failure */
     LORA_ERR_OPERATION = 16,   /* unknown control operation */
+    LORA_ERR_GATHERED = 17,    /* boards differ in what they gathered, votes included */
     /* host library */
     LORA_ERR_ARGUMENT = 64,
     LORA_ERR_MEMORY = 65, /* host memory exhausted */
@@ -337,8 +338,8 @@ enum lora_command_flag {
     LORA_FLAG_ONE_PLUS = 0x80,       /* RMS_APPLY, RMS_HEADS, RMS_ROW: 1 + gamma, and */
                                      /* r = numerator/sqrt(..), its FP32 bits in b_line */
     LORA_FLAG_ROW_SCALES = 0x100,    /* MATRIX: x INT8, a struct lora_row_scale behind each row */
-    LORA_FLAG_GENERATE = 0x200       /* GATHER, MOVE_ROWS: of the one row of GENERATE; in a STEP it
-                                        has no rows */
+    LORA_FLAG_VOTES = 0x200 /* GATHER, MOVE_ROWS: one row, the boards' votes; none in a step
+                               without rows */
 };
 /* "selected" rows are those with want_logits or want_argmax, in row order. A command with SELECTED
  * and no selected rows finishes at once and signals. Waits on 0 row groups hold at once. */
@@ -492,7 +493,8 @@ struct lora_checksum { /* CRC-32 of a range of a bank, continued from `crc` as z
     uint32_t reserved[8];
 };
 
-/* CONTROL. Offsets in the control bank's results. A list without it knows no GENERATE. */
+/* CONTROL. Offsets in the control bank's results. A list without it knows no GENERATE, and compares
+ * no gathers. */
 struct lora_ballot {
     uint8_t opcode, unit;
     uint16_t flags, wait_counter, wait_value, signal_counter, layer;
@@ -664,12 +666,19 @@ enum lora_generate_end {
     LORA_GENERATE_NONFINITE = 4 /* the last step is done and has no token */
 };
 
-struct lora_vote {         /* 32 bytes: what a board says of its share of a step */
+/* 32 bytes: what a board says of its share of a step. In a STEP only step, rank, digest and seal.
+ *
+ * A gather's sum is the CRC-32 of the gathered rows, all columns, row after row, by the addresses
+ * at which this board has filed (or held, of its own share) every byte. With the sum of each gather
+ * that has rows, in the list's order: digest = rotate_left((digest ^ sum) * 0x9e3779b1, 16), from
+ * 0. All boards of a step have the same digest, or one holds rows that others did not send. */
+struct lora_vote {
     uint32_t value, token; /* struct lora_argmax, the value's bits; token ~0: no vocabulary */
     uint32_t nonfinite_count;
     uint32_t cancel; /* rank 0's LORA_REG_CANCEL counts */
     uint32_t step, rank;
-    uint32_t reserved[2];
+    uint32_t digest;
+    uint32_t seal; /* of the words before: seal = rotate_left((seal ^ word) * 0x9e3779b1, 16) */
 };
 
 struct lora_token { /* 16 bytes of the ring */

@@ -28,14 +28,15 @@ enum lora_emu_fault_kind {
     LORA_FAULT_LINK_DOWN = 1,   /* a = port */
     LORA_FAULT_LINK_FLIP = 2,   /* a = port, b = frames to pass first, c = how many to damage: one
                                    payload bit on the wire, the CRC as sent */
-    LORA_FAULT_LINK_GARBLE = 3, /* a = port: payload wrong, CRC right (a silent fault) */
+    LORA_FAULT_LINK_GARBLE = 3, /* a = port, b = frames to pass first, c = how many, 0 for all:
+                                   payload wrong, CRC right (a silent fault) */
     LORA_FAULT_LINK_CONFIG = 4, /* a = port, b = configuration value to report */
     LORA_FAULT_UNIT_STUCK = 5,  /* a = unit: never finishes; b = frames that a Router still moves */
     LORA_FAULT_COMPLETION_LOST = 6, /* the done bit comes, the completion record does not */
     LORA_FAULT_DONE_LOST = 7,       /* neither done bit nor record */
     LORA_FAULT_FIRMWARE_DEAD = 8,   /* never polled: registers answer, nothing runs */
     LORA_FAULT_MISFILE = 9,         /* the router files received blocks under the source's neighbour
-                                       (source ^ 1): what the identity tests must notice */
+                                       (source ^ 1); b and c as for LINK_GARBLE, frames received */
     LORA_FAULT_BOARD_LOST = 10, /* the board has left the bus: no access succeeds, links are down */
     LORA_FAULT_UNTIL_RESET = 0x100 /* added to a kind: the board's faults end at its next reset */
 };

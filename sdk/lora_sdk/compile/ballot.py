@@ -1,4 +1,4 @@
-"""The end of a list: in a GENERATE the boards' votes on the next token, gathered over the links."""
+"""The end of a list: boards' votes on what they gathered, and in a GENERATE on the next token."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from lora_host import abi
 from lora_sdk.compile.builder import Event
 from lora_sdk.compile.isa import Ballot, Gather, MoveRows
 from lora_sdk.compile.parts import Lowering
+from lora_sdk.plan.collectives import votes
 
 VOTE_BYTES = abi.dtype("vote").itemsize
-ELEMENT_BYTES = 8
-COLUMNS = VOTE_BYTES // ELEMENT_BYTES  # of one vote on the links
 
 
 def lower_ballot(part: Lowering) -> None:
@@ -29,6 +28,7 @@ def lower_ballot(part: Lowering) -> None:
         return
     bank, size = part.plan.overlay.control_bank, part.plan.size
     own, whole = rank * VOTE_BYTES, size * VOTE_BYTES
+    gathered = votes(size)
     event = _move(
         part,
         None,
@@ -43,13 +43,13 @@ def lower_ballot(part: Lowering) -> None:
         Gather,
         event,
         what="gather votes",
-        flags=abi.FLAG_GENERATE,
+        flags=abi.FLAG_VOTES,
         offset=0,
         stride=whole,
-        columns=size * COLUMNS,
-        share_unit=COLUMNS,
-        segment_unit=COLUMNS,
-        element_bytes=ELEMENT_BYTES,
+        columns=gathered.columns,
+        share_unit=gathered.share_unit,
+        segment_unit=gathered.segment_unit,
+        element_bytes=gathered.element_bytes,
         collective=len(part.plan.collectives),
     )
     _move(
@@ -67,4 +67,4 @@ def lower_ballot(part: Lowering) -> None:
 def _move(part: Lowering, after: Event | None, **fields: Any) -> Event:
     """One row, so strides are not used."""
     strides = {"x_stride": fields["bytes"], "y_stride": fields["bytes"]}
-    return part.builder.emit(MoveRows, after, flags=abi.FLAG_GENERATE, **strides, **fields)
+    return part.builder.emit(MoveRows, after, flags=abi.FLAG_VOTES, **strides, **fields)

@@ -29,7 +29,7 @@ def may_be_redone(error: LoraError) -> bool:
     failures after which the C host has already redone the step."""
     if not isinstance(error, (CommandError, LinkError, TransportError)):
         return False
-    final = (abi.ERR_CANCELLED, abi.ERR_TIMEOUT, abi.ERR_LINK_CRC)
+    final = (abi.ERR_CANCELLED, abi.ERR_TIMEOUT, abi.ERR_LINK_CRC, abi.ERR_GATHERED)
     return error.failure is None or error.failure.code not in final
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lora_sdk.model.spec import ModelConfig
 
 FRAME_OVERHEAD = 32 + 4  # struct lora_frame and the CRC behind the payload
+VOTE_ELEMENT = 8  # bytes of one element of a vote on the links
 
 
 @dataclass(frozen=True)
@@ -136,6 +137,12 @@ def collectives(
         for operation in block.describe(config).operations
         for collective in ops.row(GATHERS, operation)(context, operation)
     )
+
+
+def votes(boards: int) -> Collective:
+    """The last gather of a step that has rows, over one row: each board's vote."""
+    size = abi.dtype("vote").itemsize // VOTE_ELEMENT
+    return Collective("votes", boards * size, size, size, VOTE_ELEMENT)
 
 
 def row_groups(rows: int) -> list[int]:

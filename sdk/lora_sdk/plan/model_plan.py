@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from lora_host import abi
 from lora_sdk.plan.adapters import AdapterLayout, AdapterOptions
 from lora_sdk.plan.banks import MIB, MatrixPlacement, TablePlacement, real_bytes
-from lora_sdk.plan.collectives import Collective, LinkBytes, add_traffic
+from lora_sdk.plan.collectives import Collective, LinkBytes, add_traffic, votes
 from lora_sdk.plan.control import ControlLayout
 from lora_sdk.plan.kv import KvLayout
 from lora_sdk.plan.onchip import OnchipBuffer
@@ -181,6 +181,8 @@ class Plan:
         }
         for collective in self.collectives if count > 1 else ():
             add_traffic(totals, collective, count, ring, selected if collective.selected else rows)
+        if count > 1:
+            add_traffic(totals, votes(count), count, ring, min(1, rows))
         ports = {"next": self.route.port_next, "previous": self.route.port_previous}
         return {
             (self.route.order[rank], ports[direction][rank]): sent

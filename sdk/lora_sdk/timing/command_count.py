@@ -28,6 +28,7 @@ from lora_sdk.model.operations import (
     row,
 )
 from lora_sdk.plan.formats import matmul_format
+from lora_sdk.timing.control import VOTES
 
 if TYPE_CHECKING:
     from lora_sdk.model.spec import ModelConfig
@@ -44,6 +45,7 @@ def command_count(
     model = describe(config)
     return (
         KV_COMMIT
+        + (VOTES if boards > 1 else 0)
         + sum(counter.count(operation) for operation in model.before)
         + sum(counter.count(operation) for layer in model.layers for operation in layer)
         + sum(counter.count(operation) for operation in model.after)

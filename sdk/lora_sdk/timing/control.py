@@ -98,7 +98,7 @@ def part_costs() -> Mapping[str, Cost]:
     return {name: Cost(*counts) for name, counts in _data()["parts"].items()}
 
 
-VOTES = 3  # commands of a GENERATE on several boards: out of the results, over the links, back
+VOTES = 3  # last commands of a step on several boards: out of the results, over the links, back
 
 
 @dataclass(frozen=True)

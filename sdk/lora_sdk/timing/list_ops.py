@@ -101,9 +101,9 @@ class ListTiming:
 
 
 def _rows(command: isa.Command, step: StepShape) -> int:
-    """Rows that a command works on. Votes are gathered where boards choose the token."""
-    if command.flags & abi.FLAG_GENERATE:
-        return 0
+    """Rows that a command works on. Boards' votes are one row of any step that has rows."""
+    if command.flags & abi.FLAG_VOTES:
+        return min(1, step.rows)
     return step.sampled if command.flags & abi.FLAG_SELECTED else step.rows
 
 
@@ -127,8 +127,8 @@ def _fixed_fields(
             "local": 1 / boards if segments else 1.0,
         }
         selected = bool(command.flags & abi.FLAG_SELECTED)
-        generate = bool(command.flags & abi.FLAG_GENERATE)
-        yield command, fields, (type(command), selected, generate, *_sizes(command))
+        votes = bool(command.flags & abi.FLAG_VOTES)
+        yield command, fields, (type(command), selected, votes, *_sizes(command))
         if command.signal_counter != abi.NO_COUNTER:
             signals[command.signal_counter] = index
 

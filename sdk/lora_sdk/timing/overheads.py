@@ -40,22 +40,25 @@ class Overheads:
     dispatches. Between two commands no unit runs for `Dispatch.command` cycles in the mean, however
     the units overlap, so the cost is added to their time and not hidden behind it."""
 
-    def __init__(self, board: str, boards: int, machine: Machine, commands: int) -> None:
-        """`commands` of a step, those of the votes not included."""
+    def __init__(
+        self, board: str, boards: int, machine: Machine, commands: int, listed: bool = False
+    ) -> None:
+        """`commands` of a step. `listed`: its operators are those of a command list, which has
+        the boards' votes; else their time is added."""
         self.runtime = board_facts(board).runtime
         self.boards, self.commands = boards, commands
         self.clock_hz = machine.clock_hz
         self.dispatch = firmware_dispatch(boards, machine.clock_hz)
-        self.votes = VOTES if boards > 1 else 0
-        self.vote_cycles = self.votes * machine.start_cycles + boards // 2 * machine.hop_cycles
+        self.vote_cycles = 0.0
+        if boards > 1 and not listed:
+            self.vote_cycles = VOTES * machine.start_cycles + boards // 2 * machine.hop_cycles
 
     def charge(self, timeline: Timeline, shape: StepShape) -> Timeline:
         """`timeline` with both. Spans are moved: the gaps between them are equal. Where boards
-        choose the token, their votes are added and the host's share is that of a full run."""
+        choose the token, the host's share is that of a full run."""
         alone = by_boards(shape)
-        commands = self.commands + (self.votes if alone else 0)
-        head, gaps = self.dispatch.before(shape), self.dispatch.between(commands)
-        votes = self.vote_cycles if alone else 0.0
+        head, gaps = self.dispatch.before(shape), self.dispatch.between(self.commands)
+        votes = self.vote_cycles if shape.rows else 0.0
         ran = (timeline.cycles + head + gaps) / self.clock_hz
         first = host_access.before(self.runtime, self.boards) * self.clock_hz
         last = host_access.after(self.runtime, self.boards, ran) * self.clock_hz

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from lora_sdk.compile.lower import lower
 from lora_sdk.model.quantization import unit_scales
-from lora_sdk.timing.control import VOTES
 from lora_sdk.timing.list_ops import ListTiming
 from lora_sdk.timing.machine import machine_of_overlay
 from lora_sdk.timing.ops import CONTROL, Op
@@ -87,9 +86,8 @@ class OverlayTiming:
         accesses."""
         found = self.step(shape)
         commands = sum(op.unit != CONTROL for op in found.ops)
-        commands -= VOTES if self.plan.size > 1 else 0  # in every list; counted with the token
         charged = Overheads(
-            self.plan.overlay.board.name, self.plan.size, self.machine, commands
+            self.plan.overlay.board.name, self.plan.size, self.machine, commands, listed=True
         ).charge(found.timeline, shape)
         return self.machine.seconds(charged.cycles - found.timeline.cycles)
 
