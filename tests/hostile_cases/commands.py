@@ -283,6 +283,16 @@ CASES = (
             ("plan", "--model"), (*RUN, "-m", "MODEL", "--batch"),
         )
     ),
+    *(
+        Case(f"folders: a missing one of {command[0]}", words(*command), "/no/where", 2)
+        for command in (
+            ("quantize", "/no/where", "/tmp/out", "--scheme", "w8a8"), ("synth", "/no/where", "/tmp/out"),
+            ("bench", "-m", "/no/where"), ("serve", "-m", "/no/where"), ("chat", "-m", "/no/where"),
+            ("eval", "-m", "/no/where", "--text", "/etc/hostname"), ("plan", "-m", "/no/where"),
+            ("spec", "tune", "/no/where", "lookup", "--text", "/etc/hostname"),
+        )
+    ),
+    Case("boards: 3 of validate", words("validate", "--boards", "3"), "3 boards were requested", 2),
     Case("fleet: missing", words("model", "--fleet", "/no/where"), "/no/where", 2),
     Case("fleet: empty", partial(fleet, load="", model=""), "found None, expected type object"),
     Case("fleet: no workers", partial(fleet), "no workers and no clusters"),

@@ -65,7 +65,7 @@ CASES = (
     *_no_file("config.json", CONFIG),
     Case("config.json: a socket", partial(CONFIG, content=SOCKET), "is a socket; expected a"),
     Case("config.json: a folder", partial(CONFIG, content=FOLDER), "is a folder; expected a"),
-    Case("config.json: a dangling link", partial(CONFIG, content=NOWHERE), "not found, expected"),
+    Case("config.json: a dangling link", partial(CONFIG, content=NOWHERE), "not found", 2),
     Case("config.json: 16 MiB and a byte", partial(CONFIG, content=BIG), "larger than the limit"),
     *_no_file("generation_config.json", partial(model, file="generation_config.json")),
     *_no_file("tokenizer_config.json", partial(model, file="tokenizer_config.json", command=CHAT)),

@@ -42,6 +42,7 @@ def validate(
     lora validate --boards 2
     lora validate --device xrt:0 --container vadd.xclbin --memory --mib 64"""
     from lora_host.cluster import Cluster
+    from lora_sdk.plan.partition import check_board_count
 
     if container is not None:
         entries = chosen_boards(devices, cluster_file, boards, overlay)[0]
@@ -51,6 +52,8 @@ def validate(
     faults: list[str] = []
     with Cluster.open(boards, devices, cluster_file, overlay=chosen) as cluster:
         size = cluster.size
+        if not memory:  # the units' lists are a model's
+            check_board_count(size)
         faults += _memory(cluster, mib * MIB)
     if not memory:
         with Cluster.open(boards, devices, cluster_file, overlay=chosen) as cluster:

@@ -79,7 +79,9 @@ def _shard(folder: Path, name: str) -> Container:
 
 def _none(folder: Path) -> ModelError:
     if not folder.is_dir():
-        return ModelError(f"{folder}: no such folder, expected a Hugging Face model folder")
+        return ModelError(
+            f"{folder}: no such folder, expected a Hugging Face model folder", usage=True
+        )
     old = sorted(path.name for path in folder.iterdir() if path.suffix in (".bin", ".pt", ".pth"))
     if not old:
         return ModelError(f"{folder}: no weights, expected {SINGLE} or {INDEX}")

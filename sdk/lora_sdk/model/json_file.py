@@ -17,7 +17,9 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(read_regular(path, MAX_JSON_BYTES).decode("utf-8"))
     except FileNotFoundError:
-        raise ModelError(f"{path}: not found, expected a Hugging Face model folder") from None
+        raise ModelError(
+            f"{path}: not found, expected a Hugging Face model folder", usage=True
+        ) from None
     except OSError as error:
         raise ModelError(f"{path}: cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
