@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from lora_host.errors import LinkError
 from lora_sdk.core.prefix_index import PrefixIndex, page_digest, page_digests, root_digest
+from lora_sdk.engine.generator import Generator
+from lora_sdk.engine.prefix_source import PrefixSource
 from lora_sdk.sampling import Sampler, SamplingParams
 from tests.scripted import VOCABULARY, greedy_tokens, logits_of
 from tests.sharing import Sharing, text
@@ -239,4 +241,25 @@ def test_any_mix_of_prompts_gives_the_tokens_of_each_alone(data: st.DataObject) 
         assert output.finish_reason == "cancelled" or len(output.token_ids) == (
             request.params.max_tokens
         )
+    bench.check_settled()
+
+
+def test_the_type_of_the_kv_cache_is_part_of_a_prefix() -> None:
+    bench = Sharing()
+    bench.run(text(70))
+    for kind, cached in (("int8-heads", 0), ("fp16", 69)):
+        source = PrefixSource(bench.cache, kind, lambda name: b"")
+        bench.generator = Generator(bench.stepper, bench.cache, 64, source=source)
+        assert bench.run(text(70)).result().cached_tokens == cached
+
+
+def test_cached_pages_go_before_a_running_sequence_waits() -> None:
+    bench = Sharing(pages=4 + 8, sequences=3)
+    bench.run(text(200, 9), max_tokens=1)  # 7 pages stay
+    requests = [bench.submit(text(40, i), max_tokens=70) for i in (1, 2)]  # 4 pages each
+    bench.finish()
+    assert bench.cache.use(bench.source.counts, 0).evicted >= 7
+    assert bench.generator.preempted == 0
+    for request in requests:
+        assert list(request.result().token_ids) == greedy_tokens(request.tokens, 70)
     bench.check_settled()
