@@ -5,9 +5,9 @@ BIN    := $(VENV)/bin
 SOURCES := $(shell find sdk host csrc firmware overlays boards models -type f \
              ! -name '*.so' ! -name '*.o' ! -path '*/__pycache__/*' 2>/dev/null) pyproject.toml setup.py
 
-C_FILES := $(shell find csrc firmware tests/c -name "*.[ch]" -o -name "*.[ch]pp")
+C_FILES := $(shell find csrc firmware tests/c tests/rtl -name "*.[ch]" -o -name "*.[ch]pp")
 
-.PHONY: demo test slow soak bench xrt parity clients lint ext c-test rv32 rtl rtl-build clean
+.PHONY: demo test slow soak bench xrt parity clients lint ext c-test rv32 rtl rtl-slow rtl-build clean
 
 demo: $(VENV)/.installed
 	$(BIN)/lora-run --boards 4 --stats examples/prompt.txt
@@ -19,7 +19,7 @@ soak: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -q -s -n 0 -m slow --soak-seconds 300 tests/emu/test_soak.py
 
 slow: $(VENV)/.installed-test
-	$(BIN)/python -m pytest -q -n 2 -m slow tests
+	$(BIN)/python -m pytest -q -n 2 -m "slow and not rtl" tests
 
 # Figures beside their floors and goals; leave the machine alone meanwhile. Models go to a temporary
 # folder: 4 GB of disk, 8 GB of memory.
@@ -46,7 +46,10 @@ rtl-build: $(VENV)/.installed
 	  "$$($(BIN)/python -c 'import lora_host, os; print(os.path.dirname(lora_host.__file__))')"
 
 rtl: $(VENV)/.installed-rtl rtl-build
-	$(BIN)/python -m pytest -q -m 'rtl and not slow' --require-rtl tests/rtl
+	$(BIN)/python -m pytest -q -m "rtl and not slow" --require-rtl tests/rtl
+
+rtl-slow: $(VENV)/.installed-rtl rtl-build
+	$(BIN)/python -m pytest -q -m "rtl and slow" --require-rtl tests/rtl
 
 lint: $(VENV)/.installed-lint
 	$(BIN)/ruff check .

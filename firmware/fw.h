@@ -10,8 +10,8 @@
 #include "lora/abi.h"
 
 #define FW_NONE 0xffffffffu
-#define FW_MAX_COMMANDS 8192
-#define FW_CHUNK_COMMANDS 16 /* commands are fetched and sealed in chunks of 1 KiB */
+#define FW_MAX_COMMANDS LORA_MAX_COMMANDS
+#define FW_CHUNK_COMMANDS LORA_CHUNK_COMMANDS
 #define FW_CHUNKS (FW_MAX_COMMANDS / FW_CHUNK_COMMANDS)
 #define FW_CACHE_CHUNKS 8 /* shared by all units: they are near each other in a list */
 #define FW_COMMAND_BYTES 64

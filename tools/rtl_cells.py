@@ -1,9 +1,9 @@
 """Cells that open synthesis makes of the modules in overlays/rtl/budget.yaml, for UltraScale+.
 
 `python tools/rtl_cells.py [MODULE ...]` (without names: all that are not `long`) prints a JSON
-object a line: module, lut, ff, dsp, ramb36. `python tools/rtl_cells.py --check TOP` elaborates a
-unit and fails where it has a latch, a loop or a signal with no or two drivers. Needs the extra
-`rtl` (pyosys)."""
+object a line: module, lut, ff, dsp, ramb36, ramb18. `python tools/rtl_cells.py --check TOP`
+elaborates a unit and fails where it has a latch, a loop or a signal with no or two drivers. Needs
+the extra `rtl` (pyosys)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,13 @@ import yaml
 
 RTL = Path(__file__).resolve().parents[1] / "overlays" / "rtl"
 BUDGET = RTL / "budget.yaml"
-KINDS = {"lut": r"LUT\d", "ff": r"FD[RSCP]E", "dsp": r"DSP48E2", "ramb36": r"RAMB36E2"}
+KINDS = {
+    "lut": r"LUT\d",
+    "ff": r"FD[RSCP]E",
+    "dsp": r"DSP48E2",
+    "ramb36": r"RAMB36E2",
+    "ramb18": r"RAMB18E2",
+}
 
 
 def sources() -> list[Path]:

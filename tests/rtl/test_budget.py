@@ -46,7 +46,7 @@ def counted(tool: Callable[..., subprocess.CompletedProcess[str]]) -> dict[str, 
     return {entry.pop("module"): entry for entry in found}
 
 
-@pytest.mark.parametrize("top", ["mpu_fp16", "w4_unpack", "mpu_int8", "vfu"])
+@pytest.mark.parametrize("top", ["mpu_fp16", "w4_unpack", "mpu_int8", "vfu", "sequencer"])
 def test_a_unit_elaborates_without_latches(
     tool: Callable[..., subprocess.CompletedProcess[str]], top: str
 ) -> None:

@@ -57,6 +57,9 @@
 #define LORA_PORTS 2
 #define LORA_NO_PORT 255
 #define LORA_ROW_GROUP 16 /* rows packed into one link transfer (paper, section III.B) */
+#define LORA_MAX_COMMANDS 8192
+#define LORA_CHUNK_COMMANDS 16 /* commands that are fetched and sealed together */
+#define LORA_WINDOW_CHUNKS 32  /* no unit looks further beyond the oldest command not done */
 
 /* --- control registers of lora_ctrl ----------------------------------------------------------- */
 enum lora_control_register {

@@ -1,0 +1,105 @@
+"""The sequencer runs lists as the firmware's dispatch does."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from lora_host import abi
+from lora_sdk.compile.isa import encode
+from lora_sdk.compile.lower import lower
+from lora_sdk.model.quantization import unit_scales
+from tests.rtl.sequencer_rig import SOURCES, build, run, tally
+from tests.unit.test_timing_control import DURATIONS, llama_plan
+
+pytestmark = pytest.mark.rtl
+
+UNITS = (abi.UNIT_MPU, abi.UNIT_VFU, abi.UNIT_ROUTER, abi.UNIT_DMA)
+
+
+@pytest.fixture(scope="module")
+def bench() -> Path:
+    """The test program over the source as it is."""
+    return build()
+
+
+@pytest.mark.parametrize("lists", [300, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_random_lists(bench: Path, lists: int) -> None:
+    """Starts, counters, records and errors; with faults, hangs, damage, aborts, resets."""
+    found = tally(bench, "--lists", lists, "--seed", lists)
+    assert found["lists"] == lists
+    for kind in ("faults", "stalls", "seals", "aborts", "resets", "votes", "dry"):
+        assert found[kind] >= lists / 60, kind
+
+
+@pytest.mark.parametrize(("boards", "started"), [(1, 616), (4, 813)])
+def test_gap_between_commands(bench: Path, tmp_path: Path, boards: int, started: int) -> None:
+    """LLaMA2-7B in W4A8, one row, units that take time: cycles in which none runs."""
+    config, plan = llama_plan(boards)
+    path = tmp_path / "list"
+    path.write_bytes(encode(lower(config, plan, 0, unit_scales(config)), plan, 0, 0))
+    found = tally(bench, "--measure", path, "--", *(DURATIONS[unit] for unit in UNITS))
+    assert found["started"] == started
+    assert 0 < found["idle"] / (started - 1) <= 6  # the goal is 20
+    assert found["before"] <= 150 and found["after"] <= 50
+
+
+MISTAKES = {
+    "counters turn over": ("counter_file", "sum[16] ? 16'hffff : sum[15:0]", "sum[15:0]"),
+    "a rise wakes nobody": ("unit_slot", "if (load || raised) changed", "if (load) changed"),
+    "a fence looks at running units alone": (
+        "sequencer",
+        "if (running[u] || place[u] < next_index[LORA_UNIT_CONTROL]) all_before",
+        "if (running[u]) all_before",
+    ),
+    "an abort forgets its burst": (
+        "list_fetch",
+        "DATA: if (!(write && r_last)) state <= DROP;",
+        "DATA: state <= IDLE;",
+    ),
+    "a seal is not looked at": ("list_fetch", "!damaged && seal == seal_expected", "!damaged"),
+}
+MORE_MISTAKES = {
+    "bursts cross pages": (
+        "list_fetch",
+        "7'(lines) < page_lines ? lines : page_lines[4:0]",
+        "lines",
+    ),
+    "chunks are overwritten": (
+        "list_fetch",
+        "else if (published - oldest < 10'(LORA_WINDOW_CHUNKS)) state",
+        "else state",
+    ),
+    "packed rows are all rows": (
+        "command_decode",
+        "has(flags, LORA_FLAG_SELECTED | LORA_FLAG_PACK)",
+        "has(flags, LORA_FLAG_SELECTED)",
+    ),
+    "more row groups than there are": (
+        "sequencer",
+        "segments[s] < run[ROUTER].groups ? segments[s] : run[ROUTER].groups",
+        "segments[s]",
+    ),
+    "the first value in time": ("run_records", "|| 32'(index) < nonfinite_index", ""),
+    "the Router is named first": (
+        "stalled_unit",
+        "running[u] && u != LORA_UNIT_ROUTER",
+        "running[u] && !running[LORA_UNIT_ROUTER]",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [*MISTAKES, *(pytest.param(name, marks=pytest.mark.slow) for name in MORE_MISTAKES)]
+)
+def test_mistake_is_noticed(bench: Path, name: str, tmp_path: Path) -> None:
+    module, right, wrong = (MISTAKES | MORE_MISTAKES)[name]
+    sources = shutil.copytree(SOURCES, tmp_path / "rtl")
+    path = sources / "control" / f"{module}.sv"
+    text = path.read_text()
+    assert text.count(right) == 1
+    path.write_text(text.replace(right, wrong))
+    done = run(build(sources, tmp_path / "build", "-O0"), "--lists", 400, "--seed", 1)
+    assert done.returncode == 1 and done.stderr.startswith("list ")
