@@ -36,8 +36,6 @@ static void begin_records(struct fw *fw) {
     completion->size = sizeof *completion;
     completion->abi = LORA_ABI_NUMBER;
     completion->operation = fw->operation;
-    completion->step = hal_register(LORA_REG_STEP);
-    completion->epoch = hal_register(LORA_REG_EPOCH);
     completion->list_id = hal_register(LORA_REG_LIST_ID);
     completion->nonfinite_index = completion->nonfinite_row = FW_NONE;
     fw_blame_none(fw);

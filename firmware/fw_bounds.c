@@ -20,14 +20,18 @@ static uint32_t fail_buffer(struct fw *fw, const struct fw_buffer *buffer, uint6
                    (uint32_t)expected);
 }
 
-/* Activations are stored on-chip or, for what the host reads, in the list's results. */
+/* Activations are stored on-chip or, for what the host reads, in the list's results or, what it
+ * reads of every step, after the records. */
 uint32_t fw_check_rows(struct fw *fw, const struct lora_list *list, struct fw_buffer buffer,
                        uint32_t rows) {
     uint64_t low = 0, high = list->onchip_bytes;
     uint64_t end = (uint64_t)buffer.offset + (uint64_t)(rows - 1) * buffer.stride +
                    buffer.row_bytes;
     if (buffer.row_bytes == 0) return FW_MORE;
-    if (buffer.bank == list->control_bank) {
+    if (buffer.bank == list->control_bank && buffer.offset < LORA_CONTROL_PAGE) {
+        low = LORA_ARGMAX_OFFSET;
+        high = LORA_RECORDS_BYTES;
+    } else if (buffer.bank == list->control_bank) {
         low = list->results_offset;
         high = low + list->results_bytes;
     } else if (buffer.bank != LORA_BANK_ONCHIP) {

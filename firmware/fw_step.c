@@ -61,9 +61,7 @@ static uint32_t check_list(struct fw *fw) {
 /* Accepted: the step after the last one, or the last one again with a higher epoch. */
 static uint32_t check_number(struct fw *fw) {
     const struct lora_step *header = &fw->header;
-    if (header->step != hal_register(LORA_REG_STEP))
-        return fw_fail(fw, LORA_ERR_STEP, header->step, hal_register(LORA_REG_STEP));
-    if (header->epoch != hal_register(LORA_REG_EPOCH) || header->epoch < fw->last_epoch)
+    if (header->epoch < fw->last_epoch)
         return fw_fail(fw, LORA_ERR_STEP, header->epoch, fw->last_epoch);
     if (header->step == fw->last_step + 1) return FW_MORE;
     if (header->step != fw->last_step)
@@ -78,6 +76,8 @@ static uint32_t check_step_header(struct fw *fw) {
     if (fw_check_range(fw, fw->control_bank, fw->block_offset, sizeof fw->header) == FW_FAILED)
         return FW_FAILED;
     hal_read(fw->control_bank, fw->block_offset, &fw->header, sizeof fw->header);
+    fw->completion.step = fw->error.step = header->step; /* whose block failed, where it does */
+    fw->completion.epoch = header->epoch;
     if (header->size != sizeof *header)
         return fw_fail(fw, LORA_ERR_SIZE, header->size, sizeof *header);
     if (header->abi != LORA_ABI_NUMBER)

@@ -1,5 +1,6 @@
 /* The command trace: a ring of records; what no longer fits is counted, oldest first. */
 #include "board.h"
+#include "fw.h"
 
 static uint8_t vector_op(const struct lora_command *command) {
     if (command->opcode != LORA_CMD_VECTOR) return 0;
@@ -24,7 +25,7 @@ void emu_trace_mark(struct emu_board *board, uint32_t index, const struct lora_c
         trace->begin[command->unit] = now;
         return;
     }
-    *next_record(trace) = (struct lora_trace_record){.step = board->control[LORA_REG_STEP / 4],
+    *next_record(trace) = (struct lora_trace_record){.step = board->firmware->state.step,
                                                      .index = index,
                                                      .opcode = command->opcode,
                                                      .unit = command->unit,

@@ -118,6 +118,13 @@ int lora_cluster_get_stats(struct lora_cluster *cluster, struct lora_cluster_sta
     *stats = cluster->stats;
     stats->memory_reads = atomic_load(&cluster->memory_reads);
     stats->memory_writes = atomic_load(&cluster->memory_writes);
+    for (uint32_t b = 0; b < cluster->count; b++) {
+        const struct lora_board *it = &cluster->boards[b];
+        struct lora_accesses found;
+        it->transport->accesses(it->handle, &found);
+        stats->register_reads += found.register_reads;
+        stats->register_writes += found.register_writes;
+    }
     stats->epoch = cluster->epoch;
     stats->step = cluster->step;
     return LORA_OK;

@@ -209,8 +209,7 @@ static int take_end(struct session *session, struct lora_failure *failure) {
     if (status || record->end != LORA_GENERATE_NONFINITE) return status;
     uint32_t token;
     status = lora_check_finite(cluster, failure);
-    return status ? status
-                  : lora_select_token(cluster, session->generation->argmax_offset, &token, failure);
+    return status ? status : lora_select_token(cluster, &token, failure);
 }
 
 /* Steps that all boards have completed, whatever became of the run. */
@@ -268,7 +267,7 @@ static int run_once(struct session *session, uint32_t count, struct lora_failure
 static int check(const struct lora_cluster *cluster, const struct lora_generation *generation,
                  struct lora_failure *failure) {
     if (!cluster || !generation || generation->size != sizeof *generation ||
-        !generation->argmax_offset || generation->first_board >= cluster->count)
+        generation->first_board >= cluster->count)
         return lora_fail(failure, LORA_ERR_ARGUMENT,
                          "generate: no cluster, no board of rank 0, or a record of another size");
     int status = lora_check_slots("generate", generation->slots, generation->sequence, failure);

@@ -63,14 +63,11 @@ int lora_check_finite(const struct lora_cluster *cluster, struct lora_failure *f
                      first->nonfinite_row, first->nonfinite_count);
 }
 
-int lora_select_token(struct lora_cluster *cluster, const uint32_t *offsets, uint32_t *token,
+int lora_select_token(const struct lora_cluster *cluster, uint32_t *token,
                       struct lora_failure *failure) {
     struct lora_argmax best = {0.0f, LORA_NONE};
     for (uint32_t b = 0; b < cluster->count; b++) {
-        struct lora_argmax share;
-        int status = lora_memory_read(cluster, b, cluster->boards[b].control_bank, offsets[b],
-                                      &share, sizeof share, failure);
-        if (status) return status;
+        const struct lora_argmax share = cluster->boards[b].argmax[0];
         if (share.token == LORA_NONE) continue;
         if (share.value != share.value) {
             failure->board = (int32_t)b;
@@ -102,7 +99,7 @@ int lora_check_slots(const char *what, const uint32_t slots[3], uint32_t sequenc
 
 static int check_loop(const struct lora_cluster *cluster, const struct lora_greedy *loop,
                       struct lora_failure *failure) {
-    if (!cluster || !loop || loop->size != sizeof *loop || !loop->argmax_offset)
+    if (!cluster || !loop || loop->size != sizeof *loop)
         return lora_fail(failure, LORA_ERR_ARGUMENT,
                          "greedy: no cluster, or a loop of another size");
     int status = lora_check_slots("greedy", loop->slots, loop->sequence, failure);
@@ -145,8 +142,7 @@ int lora_cluster_greedy(struct lora_cluster *cluster, struct lora_greedy *loop,
         status = lora_cluster_step(cluster, &block, sizeof block, loop->block_offset, NULL,
                                    failure);
         if (!status) status = lora_check_finite(cluster, failure);
-        if (!status)
-            status = lora_select_token(cluster, loop->argmax_offset, &loop->token, failure);
+        if (!status) status = lora_select_token(cluster, &loop->token, failure);
         if (status) return status;
         loop->position++;
         loop->emitted++;

@@ -34,6 +34,7 @@ struct lora_board {
     struct lora_arena arenas[LORA_MAX_ARENAS];
     struct lora_completion completion; /* of the last run */
     struct lora_error_record error;
+    struct lora_argmax argmax[LORA_MAX_ROWS]; /* of the last step's selected rows */
 };
 
 struct lora_cluster {
@@ -139,7 +140,7 @@ int lora_check_slots(const char *what, const uint32_t slots[3], uint32_t sequenc
 /* The first command of any board that wrote a value that is not finite. */
 int lora_check_finite(const struct lora_cluster *cluster, struct lora_failure *failure);
 /* The maximum logit of all boards; of equal ones the lowest token. */
-int lora_select_token(struct lora_cluster *cluster, const uint32_t *offsets, uint32_t *token,
+int lora_select_token(const struct lora_cluster *cluster, uint32_t *token,
                       struct lora_failure *failure);
 
 /* wait.c */

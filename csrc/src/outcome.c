@@ -1,6 +1,8 @@
 /* What the boards say of a run that has ended, and which of several failures caused the others. */
 #include "internal.h"
 
+#include <string.h>
+
 static int completion_matches(const struct lora_cluster *cluster,
                               const struct lora_completion *record, const struct lora_run *run) {
     if (record->size != sizeof *record || record->abi != LORA_ABI_NUMBER) return 0;
@@ -10,11 +12,24 @@ static int completion_matches(const struct lora_cluster *cluster,
            record->epoch == cluster->epoch;
 }
 
+/* Completion, error and argmax records lie side by side: one transfer. */
+static int read_records(struct lora_cluster *cluster, uint32_t board,
+                        struct lora_failure *failure) {
+    struct lora_board *it = &cluster->boards[board];
+    uint8_t records[LORA_RECORDS_BYTES];
+    int status = lora_memory_read(cluster, board, it->control_bank, LORA_COMPLETION_OFFSET, records,
+                                  sizeof records, failure);
+    if (status) return status;
+    memcpy(&it->completion, records, sizeof it->completion);
+    memcpy(&it->error, records + LORA_ERROR_OFFSET, sizeof it->error);
+    memcpy(it->argmax, records + LORA_ARGMAX_OFFSET, sizeof it->argmax);
+    return LORA_OK;
+}
+
 static int read_outcome(struct lora_cluster *cluster, uint32_t board, const struct lora_run *run,
                         struct lora_failure *failure) {
     struct lora_board *it = &cluster->boards[board];
-    int status = lora_memory_read(cluster, board, it->control_bank, LORA_COMPLETION_OFFSET,
-                                  &it->completion, sizeof it->completion, failure);
+    int status = read_records(cluster, board, failure);
     if (status) return status;
     if (!completion_matches(cluster, &it->completion, run)) {
         failure->board = (int32_t)board;
@@ -26,10 +41,8 @@ static int read_outcome(struct lora_cluster *cluster, uint32_t board, const stru
                          board, it->info.address, it->completion.operation, it->completion.step,
                          it->completion.epoch, run->operation, cluster->step, cluster->epoch);
     }
-    if (it->completion.status == LORA_OK) return LORA_OK;
-    status = lora_memory_read(cluster, board, it->control_bank, LORA_ERROR_OFFSET, &it->error,
-                              sizeof it->error, failure);
-    return status ? status : lora_describe_error(cluster, board, failure);
+    return it->completion.status == LORA_OK ? LORA_OK
+                                            : lora_describe_error(cluster, board, failure);
 }
 
 /* A failure of lower rank causes those of higher rank. A board whose Router waits for another one's
@@ -94,4 +107,18 @@ int lora_outcome(struct lora_cluster *cluster, uint32_t mask, const struct lora_
     if (rank_of(failure) < 3) return (int)failure->code;
     if (failure->code == LORA_ERR_WATCHDOG) blame_router(cluster, mask, failure);
     return blame_link(cluster, failure);
+}
+
+int lora_cluster_argmax(struct lora_cluster *cluster, uint32_t board, uint32_t count,
+                        struct lora_argmax *found, struct lora_failure *failure) {
+    struct lora_failure spare;
+    failure = lora_failure_begin(failure, &spare);
+    int status = lora_check_ready(cluster, board, failure);
+    if (status) return status;
+    if (!found || count > LORA_MAX_ROWS)
+        return lora_fail(failure, LORA_ERR_ARGUMENT,
+                         "board %u: argmax of %u rows, at most %d expected", board, count,
+                         LORA_MAX_ROWS);
+    memcpy(found, cluster->boards[board].argmax, count * sizeof *found);
+    return LORA_OK;
 }

@@ -62,9 +62,7 @@ static void add_control(struct lora_cluster *cluster, uint32_t b) {
     add(cluster, "  lora_ctrl: operation %u list %u block 0x%x step %u epoch %u crc 0x%08x\n",
         peek(cluster, b, LORA_BLOCK_CONTROL, LORA_REG_OPERATION),
         peek(cluster, b, LORA_BLOCK_CONTROL, LORA_REG_LIST_ID),
-        peek(cluster, b, LORA_BLOCK_CONTROL, LORA_REG_BLOCK_OFFSET),
-        peek(cluster, b, LORA_BLOCK_CONTROL, LORA_REG_STEP),
-        peek(cluster, b, LORA_BLOCK_CONTROL, LORA_REG_EPOCH),
+        peek(cluster, b, LORA_BLOCK_CONTROL, LORA_REG_BLOCK_OFFSET), cluster->step, cluster->epoch,
         peek(cluster, b, LORA_BLOCK_CONTROL, LORA_REG_FIRMWARE_CRC));
 }
 

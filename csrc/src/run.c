@@ -24,11 +24,16 @@ static int start(struct lora_cluster *cluster, uint32_t board, const struct lora
                  struct lora_failure *failure) {
     struct lora_board *it = &cluster->boards[board];
     const uint32_t arguments[11] = {
-        run->operation,        run->list_id,
-        run->block_offset,     cluster->step,
-        cluster->epoch,        run->bank,
-        (uint32_t)run->offset, (uint32_t)(run->offset >> 32),
-        (uint32_t)run->bytes,  (uint32_t)(run->bytes >> 32),
+        run->operation,
+        run->list_id,
+        run->block_offset,
+        0, /* a step's block has its number and epoch */
+        0,
+        run->bank,
+        (uint32_t)run->offset,
+        (uint32_t)(run->offset >> 32),
+        (uint32_t)run->bytes,
+        (uint32_t)(run->bytes >> 32),
         it->control_bank,
     };
     cluster->stats.doorbells++;

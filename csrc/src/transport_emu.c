@@ -3,13 +3,19 @@
 #include <string.h>
 
 #include "board.h"
+#include "doorbell.h"
 #include "stream_copy.h"
 
 struct emu_handle {
     struct emu_cluster *cluster;
     struct emu_board *board;
     char address[64];
+    struct lora_access_counts counts;
 };
+
+static struct lora_access_counts *counts_of(void *handle) {
+    return &((struct emu_handle *)handle)->counts;
+}
 
 static struct emu_board *lock(void *handle) {
     struct emu_handle *open = handle;
@@ -126,6 +132,7 @@ static int emu_register_read(void *handle, uint32_t block, uint32_t offset, uint
                              struct lora_failure *failure) {
     struct emu_board *board = lock(handle);
     int status = check_block(board, block, failure);
+    lora_count(&counts_of(handle)->register_reads);
     if (status == LORA_OK && block == LORA_BLOCK_CONTROL)
         status = emu_control_read(board, offset, value, failure);
     else if (status == LORA_OK)
@@ -137,6 +144,7 @@ static int emu_register_write(void *handle, uint32_t block, uint32_t offset, uin
                               struct lora_failure *failure) {
     struct emu_board *board = lock(handle);
     int status = check_block(board, block, failure);
+    lora_count(&counts_of(handle)->register_writes);
     if (status == LORA_OK && block == LORA_BLOCK_CONTROL)
         status = emu_control_write(board, offset, value, failure);
     else if (status == LORA_OK)
@@ -168,6 +176,7 @@ static int emu_memory_read(void *handle, uint32_t bank, uint64_t offset, void *d
     struct emu_board *board = lock(handle);
     int status = gone(board, failure);
     if (status) return unlock(board, status);
+    lora_count(&counts_of(handle)->memory_reads);
     const uint8_t *at = host_range(board, bank, offset, bytes, failure);
     if (at && bytes) memcpy(data, at, bytes);
     return unlock(board, at ? LORA_OK : LORA_ERR_RANGE);
@@ -178,6 +187,7 @@ static int emu_memory_write(void *handle, uint32_t bank, uint64_t offset, const 
     struct emu_board *board = lock(handle);
     int status = gone(board, failure);
     if (status) return unlock(board, status);
+    lora_count(&counts_of(handle)->memory_writes);
     uint8_t *at = host_range(board, bank, offset, bytes, failure);
     unlock(board, LORA_OK); /* before the copy: threads that load a model write at once */
     if (at && bytes) stream_copy(at, data, bytes);
@@ -188,15 +198,22 @@ static int emu_submit(void *handle, const uint32_t arguments[11], struct lora_fa
     struct emu_board *board = lock(handle);
     int status = check_block(board, LORA_BLOCK_CONTROL, failure);
     if (status == LORA_OK) status = emu_control_start(board, failure);
-    if (status == LORA_OK)
-        memcpy(&board->control[LORA_REG_OPERATION / 4], arguments, 11 * sizeof arguments[0]);
-    return unlock(board, status);
+    if (status) return unlock(board, status);
+    uint32_t *held = &board->control[LORA_REG_OPERATION / 4];
+    for (uint32_t i = 0; i < LORA_ARGUMENTS; i++) {
+        if (held[i] == arguments[i]) continue;
+        lora_count(&counts_of(handle)->register_writes);
+        held[i] = arguments[i];
+    }
+    lora_count(&counts_of(handle)->register_writes);
+    return unlock(board, LORA_OK);
 }
 
 static int emu_poll(void *handle, uint32_t *run_state, struct lora_failure *failure) {
     struct emu_board *board = lock(handle);
     int status = check_block(board, LORA_BLOCK_CONTROL, failure);
     if (status) return unlock(board, status);
+    lora_count(&counts_of(handle)->register_reads);
     emu_run(board->cluster, board);
     uint32_t control = 0;
     status = emu_control_read(board, LORA_REG_AP_CTRL, &control, failure);
@@ -208,6 +225,7 @@ static int emu_look(void *handle, uint32_t offset, uint32_t *value, struct lora_
     struct emu_board *board = lock(handle);
     int status = check_block(board, LORA_BLOCK_CONTROL, failure);
     if (status) return unlock(board, status);
+    lora_count(&counts_of(handle)->register_reads);
     emu_run_to_token(board->cluster, board);
     return unlock(board, emu_control_read(board, offset, value, failure));
 }
@@ -224,6 +242,10 @@ static int emu_reset_board(void *handle, struct lora_failure *failure) {
     int status = gone(board, failure);
     if (status == LORA_OK) emu_reset(board);
     return unlock(board, status);
+}
+
+static void emu_accesses(void *handle, struct lora_accesses *found) {
+    lora_accesses_of(counts_of(handle), found);
 }
 
 const struct lora_transport lora_transport_emu = {
@@ -244,4 +266,5 @@ const struct lora_transport lora_transport_emu = {
     .look = emu_look,
     .sleep = emu_sleep_us,
     .reset = emu_reset_board,
+    .accesses = emu_accesses,
 };

@@ -46,19 +46,12 @@ static int slash_info(void *opened, struct lora_board_info *info, struct lora_fa
 }
 
 static int slash_submit(void *opened, const uint32_t arguments[11], struct lora_failure *failure) {
-    uint32_t control = 0;
-    int status = slash_register_read(opened, LORA_BLOCK_CONTROL, LORA_REG_AP_CTRL, &control,
-                                     failure);
-    if (!status && !(control & LORA_AP_IDLE))
-        return lora_fail(failure, LORA_ERR_TRANSPORT,
-                         "board %s: a run is in flight (AP_CTRL 0x%x); wait for it or reset",
-                         ((struct slash_handle *)opened)->bdf, control);
-    for (uint32_t i = 0; i < 11 && !status; i++)
-        status = slash_register_write(opened, LORA_BLOCK_CONTROL, LORA_REG_OPERATION + 4 * i,
-                                      arguments[i], failure);
-    if (status) return status;
-    return slash_register_write(opened, LORA_BLOCK_CONTROL, LORA_REG_AP_CTRL, LORA_AP_START,
-                                failure);
+    struct slash_handle *handle = opened;
+    return lora_doorbell_ring(&handle->bell, &lora_transport_slash, opened, arguments, failure);
+}
+
+static void slash_accesses(void *opened, struct lora_accesses *found) {
+    lora_accesses_of(&((struct slash_handle *)opened)->counts, found);
 }
 
 static int slash_look(void *opened, uint32_t offset, uint32_t *value,
@@ -67,10 +60,11 @@ static int slash_look(void *opened, uint32_t offset, uint32_t *value,
 }
 
 static int slash_poll(void *opened, uint32_t *run_state, struct lora_failure *failure) {
+    struct slash_handle *handle = opened;
     uint32_t control = 0;
     int status = slash_register_read(opened, LORA_BLOCK_CONTROL, LORA_REG_AP_CTRL, &control,
                                      failure);
-    *run_state = control & LORA_AP_DONE ? LORA_RUN_DONE : LORA_RUN_BUSY;
+    if (!status) *run_state = lora_doorbell_polled(&handle->bell, control);
     return status;
 }
 
@@ -105,4 +99,5 @@ const struct lora_transport lora_transport_slash = {
     .look = slash_look,
     .sleep = slash_sleep,
     .reset = slash_reset,
+    .accesses = slash_accesses,
 };

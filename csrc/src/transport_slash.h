@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "doorbell.h"
 #include "internal.h"
 #include "lora/slash.h"
 #include "transport_slash_tar.h"
@@ -102,6 +103,8 @@ struct slash_handle {
     volatile uint32_t *bar;
     uint64_t bar_bytes;
     uint64_t block_base[LORA_BLOCKS];
+    struct lora_doorbell bell;
+    struct lora_access_counts counts;
     uint32_t programmed, buffer_count, arena_count;
     atomic_int stuck; /* a transfer never ended: nothing more is asked of the board */
     struct slash_arena arenas[LORA_MAX_ARENAS];

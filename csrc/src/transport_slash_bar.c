@@ -85,6 +85,7 @@ int slash_bar_map(struct slash_handle *handle, struct lora_failure *failure) {
 
 void slash_bar_unmap(struct slash_handle *handle) {
     handle->programmed = 0;
+    handle->bell = (struct lora_doorbell){0};
     if (handle->bar) munmap((void *)handle->bar, handle->bar_bytes);
     if (handle->bar_fd >= 0) close(handle->bar_fd);
     handle->bar = NULL;

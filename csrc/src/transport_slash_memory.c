@@ -201,10 +201,12 @@ static int move_all(struct slash_handle *handle, uint32_t bank, uint64_t offset,
 
 int slash_memory_read(void *opened, uint32_t bank, uint64_t offset, void *data, uint64_t bytes,
                       struct lora_failure *failure) {
+    lora_count(&((struct slash_handle *)opened)->counts.memory_reads);
     return move_all(opened, bank, offset, NULL, data, bytes, failure);
 }
 
 int slash_memory_write(void *opened, uint32_t bank, uint64_t offset, const void *data,
                        uint64_t bytes, struct lora_failure *failure) {
+    lora_count(&((struct slash_handle *)opened)->counts.memory_writes);
     return move_all(opened, bank, offset, data, NULL, bytes, failure);
 }

@@ -40,9 +40,10 @@ static volatile uint32_t *register_at(const struct slash_handle *handle, uint32_
 
 int slash_register_read(void *opened, uint32_t block, uint32_t offset, uint32_t *value,
                         struct lora_failure *failure) {
-    const struct slash_handle *handle = opened;
+    struct slash_handle *handle = opened;
     volatile uint32_t *at = register_at(handle, block, offset, failure);
     if (!at) return (int)failure->code;
+    lora_count(&handle->counts.register_reads);
     int status = bracket(handle, DMA_BUF_SYNC_START | DMA_BUF_SYNC_READ, failure);
     if (status) return status;
     *value = *at;
@@ -51,9 +52,10 @@ int slash_register_read(void *opened, uint32_t block, uint32_t offset, uint32_t 
 
 int slash_register_write(void *opened, uint32_t block, uint32_t offset, uint32_t value,
                          struct lora_failure *failure) {
-    const struct slash_handle *handle = opened;
+    struct slash_handle *handle = opened;
     volatile uint32_t *at = register_at(handle, block, offset, failure);
     if (!at) return (int)failure->code;
+    lora_count(&handle->counts.register_writes);
     int status = bracket(handle, DMA_BUF_SYNC_START | DMA_BUF_SYNC_WRITE, failure);
     if (status) return status;
     *at = value;

@@ -164,6 +164,7 @@ static int xrt_register_read(void *handle, uint32_t block, uint32_t offset, uint
     struct xrt_handle *board = handle;
     int status = check_block(board, block, failure);
     if (status) return status;
+    lora_count(&board->counts.register_reads);
     struct xrt_call call = register_call(board, block, offset, 0);
     int result = xrt_call(board, &call);
     if (result) return fail_register(board, &call, block, "read", failure);
@@ -176,6 +177,7 @@ static int xrt_register_write(void *handle, uint32_t block, uint32_t offset, uin
     struct xrt_handle *board = handle;
     int status = check_block(board, block, failure);
     if (status) return status;
+    lora_count(&board->counts.register_writes);
     struct xrt_call call = register_call(board, block, offset, 1);
     call.value = value;
     return xrt_call(board, &call) ? fail_register(board, &call, block, "write", failure) : LORA_OK;
@@ -190,25 +192,20 @@ static int read_control(void *handle, uint32_t *control, struct lora_failure *fa
 }
 
 static int xrt_submit(void *handle, const uint32_t arguments[11], struct lora_failure *failure) {
-    uint32_t control = 0;
-    int status = read_control(handle, &control, failure);
-    if (!status && !(control & LORA_AP_IDLE))
-        status = lora_fail(failure, LORA_ERR_TRANSPORT,
-                           "lora_ctrl is busy (AP_CTRL 0x%x), idle expected; wait or reset",
-                           control);
-    for (uint32_t i = 0; i < 11 && !status; i++)
-        status = xrt_register_write(handle, LORA_BLOCK_CONTROL, LORA_REG_OPERATION + 4 * i,
-                                    arguments[i], failure);
-    if (status) return status;
-    return xrt_register_write(handle, LORA_BLOCK_CONTROL, LORA_REG_AP_CTRL, LORA_AP_START, failure);
+    struct xrt_handle *board = handle;
+    return lora_doorbell_ring(&board->bell, &lora_transport_xrt, handle, arguments, failure);
 }
 
 static int xrt_poll(void *handle, uint32_t *run_state, struct lora_failure *failure) {
+    struct xrt_handle *board = handle;
     uint32_t control = 0;
     int status = read_control(handle, &control, failure);
-    if (status) return status;
-    *run_state = control & LORA_AP_DONE ? LORA_RUN_DONE : LORA_RUN_BUSY;
-    return LORA_OK;
+    if (!status) *run_state = lora_doorbell_polled(&board->bell, control);
+    return status;
+}
+
+static void xrt_accesses(void *handle, struct lora_accesses *found) {
+    lora_accesses_of(&((struct xrt_handle *)handle)->counts, found);
 }
 
 static int xrt_look(void *handle, uint32_t offset, uint32_t *value, struct lora_failure *failure) {
@@ -257,4 +254,5 @@ const struct lora_transport lora_transport_xrt = {
     .look = xrt_look,
     .sleep = xrt_sleep,
     .reset = xrt_reset,
+    .accesses = xrt_accesses,
 };

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "doorbell.h"
 #include "internal.h"
 
 #define XRT_HBM_BANKS 32
@@ -70,6 +71,8 @@ struct xrt_handle {
     pthread_mutex_t sync; /* one transfer of a board at a time */
     atomic_int stuck;     /* 1 + the call that has not returned in time, 0 none */
     uint32_t stuck_ms;    /* its limit */
+    struct lora_doorbell bell;
+    struct lora_access_counts counts;
     uint32_t arena_count;
     struct xrt_arena arenas[LORA_MAX_ARENAS];
 };

@@ -181,6 +181,7 @@ int xrt_memory_read(void *handle, uint32_t bank, uint64_t offset, void *data, ui
                     struct lora_failure *failure) {
     struct xrt_arena *arena = find(handle, bank, offset, bytes, failure);
     if (!arena) return LORA_ERR_RANGE;
+    lora_count(&((struct xrt_handle *)handle)->counts.memory_reads);
     uint64_t at = offset - arena->offset;
     int status = xrt_transfer(handle, arena, XRT_FROM_DEVICE, at, bytes, failure);
     if (!status && bytes) status = check_presence(handle, arena->mirror + at, bytes, failure);
@@ -192,6 +193,7 @@ int xrt_memory_write(void *handle, uint32_t bank, uint64_t offset, const void *d
                      struct lora_failure *failure) {
     struct xrt_arena *arena = find(handle, bank, offset, bytes, failure);
     if (!arena) return LORA_ERR_RANGE;
+    lora_count(&((struct xrt_handle *)handle)->counts.memory_writes);
     uint64_t at = offset - arena->offset;
     if (bytes) memcpy(arena->mirror + at, data, bytes);
     return xrt_transfer(handle, arena, XRT_TO_DEVICE, at, bytes, failure);

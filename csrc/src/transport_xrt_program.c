@@ -134,6 +134,7 @@ void xrt_unload(struct xrt_handle *board) {
         xrt_call(board, &(struct xrt_call){.what = XRT_CLOSE_KERNEL, .object = board->kernel});
     board->kernel = NULL;
     board->serial = 0;
+    board->bell = (struct lora_doorbell){0};
 }
 
 static int read_serial(struct xrt_handle *board, struct lora_failure *failure) {

@@ -250,6 +250,15 @@ class Cluster:
         self._handle.call("step", data, len(data), block_offset, out)
         return records
 
+    def argmax(self, board: int, count: int) -> npt.NDArray[np.void]:
+        """The board's records of the last step's first `count` selected rows, [count] of
+        abi.dtype("argmax"). No further access: they came with its completion record."""
+        self._check_unsigned(board=board, count=count)
+        records = np.zeros(count, abi.dtype("argmax"))
+        out = self._ffi.from_buffer("struct lora_argmax[]", records, require_writable=True)
+        self._handle.call("argmax", board, count, out)
+        return records
+
     def greedy(
         self,
         sequence: int,
@@ -257,7 +266,6 @@ class Cluster:
         token: int,
         slots: tuple[int, int, int],
         max_tokens: int,
-        argmax_offsets: Sequence[int],
         block_offset: int,
         *,
         list_id: int = 0,
@@ -268,15 +276,12 @@ class Cluster:
     ) -> GreedyResult:
         """Greedy decoding in C from the pending `token` at `position`; its pages must be mapped.
         `slots` are used in turn. `pending_slot`: slot of the previous row, if it is not
-        committed. `argmax_offsets`: byte offset of each board's record in the control bank.
+        committed.
         `on_token` receives each token, stop tokens included; True ends the loop; its exceptions are
         raised here. `adapter`: slot of the rows, -1 for none. ModelError: a non-finite logit."""
-        if len(argmax_offsets) != self.size:
-            raise RequestError(f"{len(argmax_offsets)} argmax offsets, {self.size} expected")
         self._check_unsigned(sequence=sequence, position=position, token=token, slot_a=slots[0])
         self._check_unsigned(slot_b=slots[1], slot_c=slots[2], max_tokens=max_tokens)
         self._check_unsigned(block_offset=block_offset)
-        offsets = self._ffi.new("uint32_t[]", list(argmax_offsets))
         stops = self._ffi.new("uint32_t[]", list(stop_tokens))
         loop = self._ffi.new("struct lora_greedy *")
         loop.size = self._ffi.sizeof("struct lora_greedy")
@@ -285,7 +290,7 @@ class Cluster:
         loop.slots = list(slots)
         loop.pending_slot = NO_SLOT if pending_slot is None else pending_slot
         loop.max_tokens, loop.adapter = max_tokens, adapter + 1
-        loop.argmax_offset, loop.stop_tokens, loop.stop_count = offsets, stops, len(stop_tokens)
+        loop.stop_tokens, loop.stop_count = stops, len(stop_tokens)
         callback = None if on_token is None else TokenCallback(on_token)
         if callback is not None:
             context = self._ffi.new_handle(callback)  # lives while the loop runs
@@ -305,7 +310,6 @@ class Cluster:
         token: int,
         slots: tuple[int, int, int],
         max_tokens: int,
-        argmax_offsets: Sequence[int],
         block_offset: int,
         ring: tuple[int, int],
         *,
@@ -320,16 +324,11 @@ class Cluster:
         up to abi.MAX_GENERATE of them. `ring`: board of rank 0, offset of its ring. `pages`: pages
         of the sequence's tiles that the headers map. `ended` receives the counts, also before an
         error is raised."""
-        if len(argmax_offsets) != self.size:
-            raise RequestError(f"{len(argmax_offsets)} argmax offsets, {self.size} expected")
         self._check_unsigned(sequence=sequence, position=position, token=token, slot_a=slots[0])
         self._check_unsigned(slot_b=slots[1], slot_c=slots[2], max_tokens=max_tokens)
         self._check_unsigned(block_offset=block_offset, board=ring[0], ring_offset=ring[1])
         new = self._ffi.new
-        offsets, stops = (
-            new("uint32_t[]", list(argmax_offsets)),
-            new("uint32_t[]", list(stop_tokens)),
-        )
+        stops = new("uint32_t[]", list(stop_tokens))
         mapped = new("uint16_t[]", list(pages))
         record = new("struct lora_generation *")
         record.size = self._ffi.sizeof("struct lora_generation")
@@ -337,7 +336,7 @@ class Cluster:
         record.sequence, record.position, record.token = sequence, position, token
         record.slots, record.adapter, record.max_tokens = list(slots), adapter + 1, max_tokens
         record.first_board, record.ring_offset = ring
-        record.argmax_offset, record.stop_tokens = offsets, stops
+        record.stop_tokens = stops
         record.stop_count, record.pages, record.page_count = len(stop_tokens), mapped, len(pages)
         callback = None if on_token is None else TokenCallback(on_token)
         if callback is not None:

@@ -67,7 +67,8 @@ class LinkFound:
 class ClusterStats:
     """Counts since the cluster was opened, and the last step's number and epoch. Accesses of all
     boards: transfers of board memory, doorbells, polls of the done bit, looks at the token register
-    while boards generate `tokens` by themselves."""
+    while boards generate `tokens` by themselves; reads and writes of registers, all of these
+    among them."""
 
     steps: int
     redone_steps: int
@@ -78,6 +79,8 @@ class ClusterStats:
     polls: int
     looks: int
     tokens: int
+    register_reads: int
+    register_writes: int
     epoch: int
     step: int
 

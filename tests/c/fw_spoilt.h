@@ -73,6 +73,9 @@ SPOIL(spill_page_zero, (h->kv_spill_bank_count = 1, h->kv_spill_bank_first = CON
 SPOIL(taps_many, h->taps = LORA_MAX_TAPS + 1)
 SPOIL(vocabulary_none, h->vocabulary = 0)
 
+SPOIL(argmax_on_records, c[ARGMAX_AT].vector.y_offset = LORA_ERROR_OFFSET)
+SPOIL(argmax_beyond_records, c[ARGMAX_AT].vector.y_offset = LORA_RECORDS_BYTES - 8)
+
 SPOIL(opcode_zero, c[MATRIX_AT].command.opcode = 0)
 SPOIL(opcode_unknown, c[MATRIX_AT].command.opcode = 12)
 SPOIL(opcode_checksum, (c[PACK_AT].command.opcode = LORA_CMD_CHECKSUM))
@@ -246,6 +249,8 @@ static const struct spoilt spoilt[] = {
     {"RoPE's head_dim", rope_head_dim, LORA_ERR_SIZE, ROPE_AT},
     {"RoPE's table", rope_table, LORA_ERR_ADDRESS, ROPE_AT},
     {"RoPE beyond the buffer", rope_beyond, LORA_ERR_ADDRESS, ROPE_AT},
+    {"argmax on the records", argmax_on_records, LORA_ERR_ADDRESS, ARGMAX_AT},
+    {"argmax beyond the records", argmax_beyond_records, LORA_ERR_ADDRESS, ARGMAX_AT},
     {"argmax beyond the results", argmax_beyond, LORA_ERR_ADDRESS, ARGMAX_AT},
     {"argmax before the results", argmax_before, LORA_ERR_ADDRESS, ARGMAX_AT},
     {"argmax beyond the vocabulary", argmax_vocabulary, LORA_ERR_SIZE, ARGMAX_AT},

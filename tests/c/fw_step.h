@@ -51,8 +51,6 @@ static uint32_t step_run(const struct test_step *step) {
     memcpy(board.banks[CONTROL] + STEP_AT, step, sizeof *step);
     board.registers[LORA_REG_BLOCK_OFFSET / 4] = STEP_AT;
     board.registers[LORA_REG_LIST_ID / 4] = step->header.list_id;
-    board.registers[LORA_REG_STEP / 4] = step->header.step;
-    board.registers[LORA_REG_EPOCH / 4] = step->header.epoch;
     board.log_count = board.aborted = board.poisoned = 0;
     return operate(LORA_OP_STEP);
 }

@@ -148,13 +148,13 @@ static struct lora_completion completion(struct test_cluster *cluster) {
 
 static void check_runs(void) {
     struct test_cluster cluster = running_board();
-    uint32_t state, identify[11] = {LORA_OP_IDENTIFY, 0, 0, 77};
+    uint32_t state, identify[11] = {LORA_OP_IDENTIFY, 77};
     test_arguments(identify, TEST_DDR);
     CHECK(transport->submit(cluster.handle[0], identify, NULL) == LORA_OK);
     CHECK(transport->submit(cluster.handle[0], identify, NULL) == LORA_ERR_TRANSPORT);
     CHECK(transport->poll(cluster.handle[0], &state, NULL) == LORA_OK && state == LORA_RUN_DONE);
     CHECK(transport->poll(cluster.handle[0], &state, NULL) == LORA_OK && state == LORA_RUN_BUSY);
-    CHECK(completion(&cluster).step == 77 && completion(&cluster).operation == LORA_OP_IDENTIFY);
+    CHECK(completion(&cluster).list_id == 77 && completion(&cluster).operation == LORA_OP_IDENTIFY);
     /* AP_CTRL by hand: start, then done, which clears when it is read. */
     test_write(&cluster, 0, LORA_BLOCK_CONTROL, LORA_REG_AP_CTRL, LORA_AP_START);
     CHECK(test_read(&cluster, 0, LORA_BLOCK_CONTROL, LORA_REG_AP_CTRL) & LORA_AP_START);
@@ -165,8 +165,8 @@ static void check_runs(void) {
     test_close(&cluster);
 }
 
-static uint32_t run_under(struct test_cluster *cluster, uint32_t kind, uint32_t step) {
-    uint32_t state, identify[11] = {LORA_OP_IDENTIFY, 0, 0, step};
+static uint32_t run_under(struct test_cluster *cluster, uint32_t kind, uint32_t mark) {
+    uint32_t state, identify[11] = {LORA_OP_IDENTIFY, mark};
     test_arguments(identify, TEST_DDR);
     CHECK(lora_emu_fault(cluster->id, 0, kind, 0, 0, 0) == LORA_OK);
     CHECK(transport->submit(cluster->handle[0], identify, NULL) == LORA_OK);
@@ -187,7 +187,7 @@ static void check_faults(void) {
     for (uint32_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct test_cluster cluster = running_board();
         CHECK(run_under(&cluster, cases[i].kind, 40 + i) == cases[i].state);
-        CHECK((completion(&cluster).step == 40 + i) == cases[i].recorded);
+        CHECK((completion(&cluster).list_id == 40 + i) == cases[i].recorded);
         test_close(&cluster);
     }
     struct test_cluster cluster = running_board();

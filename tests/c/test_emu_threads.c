@@ -14,7 +14,7 @@ struct job {
 
 static void identify(struct job *job, uint32_t step) {
     void *handle = job->cluster->handle[job->board];
-    uint32_t state = LORA_RUN_BUSY, arguments[11] = {LORA_OP_IDENTIFY, 0, 0, step};
+    uint32_t state = LORA_RUN_BUSY, arguments[11] = {LORA_OP_IDENTIFY, step};
     struct lora_completion record;
     test_arguments(arguments, TEST_DDR);
     CHECK(transport->submit(handle, arguments, NULL) == LORA_OK);
@@ -23,7 +23,7 @@ static void identify(struct job *job, uint32_t step) {
         CHECK(transport->sleep(handle, 1, NULL) == LORA_OK);
     }
     CHECK(transport->memory_read(handle, TEST_DDR, 0, &record, sizeof record, NULL) == LORA_OK);
-    CHECK(record.step == step);
+    CHECK(record.list_id == step);
 }
 
 static void *work(void *argument) {

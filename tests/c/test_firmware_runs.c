@@ -72,8 +72,6 @@ static void poll(uint32_t times) {
 static void start_step(const struct test_step *step) {
     memcpy(board.banks[CONTROL] + STEP_AT, step, sizeof *step);
     board.registers[LORA_REG_BLOCK_OFFSET / 4] = STEP_AT;
-    board.registers[LORA_REG_STEP / 4] = step->header.step;
-    board.registers[LORA_REG_EPOCH / 4] = step->header.epoch;
     board.registers[LORA_REG_OPERATION / 4] = LORA_OP_STEP;
     board.registers[LORA_REG_AP_CTRL / 4] = LORA_AP_START;
     board.log_count = 0;

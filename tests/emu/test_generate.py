@@ -58,9 +58,7 @@ def generate(
     options.setdefault("on_token", received.append)
     options.setdefault("pages", pages())
     offset = runner.plan.boards[0].control.block_offset
-    result = runner.cluster.generate(
-        0, at, token, SLOTS, count, runner.argmax_offsets, offset, runner.ring, **options
-    )
+    result = runner.cluster.generate(0, at, token, SLOTS, count, offset, runner.ring, **options)
     return received, result
 
 
@@ -149,11 +147,9 @@ def test_bad_arguments_are_refused(runner: Runner) -> None:
     offset = runner.plan.boards[0].control.block_offset
     call = runner.cluster.generate
     with pytest.raises(RequestError, match="slots 4, 5 and 4"):
-        call(0, 1, 5, (4, 5, 4), 1, runner.argmax_offsets, offset, runner.ring)
-    with pytest.raises(RequestError, match="1 argmax offsets, 4 expected"):
-        call(0, 1, 5, (4, 5, 6), 1, [0], offset, runner.ring)
+        call(0, 1, 5, (4, 5, 4), 1, offset, runner.ring)
     with pytest.raises(RequestError, match="no board of rank 0"):
-        call(0, 1, 5, (4, 5, 6), 1, runner.argmax_offsets, offset, (4, 0))
+        call(0, 1, 5, (4, 5, 6), 1, offset, (4, 0))
     with pytest.raises(RequestError, match="65 stop tokens"):
         generate(runner, 5, stop_tokens=range(65))
 

@@ -185,7 +185,7 @@ def test_closing_from_another_thread_ends_a_running_loop(runner: Runner) -> None
 
     def run() -> None:
         try:
-            cluster.greedy(0, 0, 17, (6, 7, 8), 32, runner.argmax_offsets, offset, on_token=hear)
+            cluster.greedy(0, 0, 17, (6, 7, 8), 32, offset, on_token=hear)
         except TransportError as error:
             raised.append(error)
 

@@ -70,7 +70,7 @@ enum lora_control_register {
     LORA_REG_OPERATION = 0x10, /* enum lora_operation */
     LORA_REG_LIST_ID = 0x14,
     LORA_REG_BLOCK_OFFSET = 0x18, /* bytes into the control bank: step block, list or link test */
-    LORA_REG_STEP = 0x1c,
+    LORA_REG_STEP = 0x1c,         /* this and the next one: not read, a step block has both */
     LORA_REG_EPOCH = 0x20,
     LORA_REG_BANK = 0x24, /* CHECKSUM: range to sum */
     LORA_REG_OFFSET_LO = 0x28,
@@ -137,6 +137,8 @@ struct lora_arena_record { /* 32 bytes; registers at LORA_REG_ARENAS */
 #define LORA_COMPLETION_OFFSET 0x0
 #define LORA_ERROR_OFFSET 0x80
 #define LORA_ROUTER_OFFSET 0xc0
+#define LORA_ARGMAX_OFFSET 0x100 /* struct lora_argmax of each selected row */
+#define LORA_RECORDS_BYTES 0x300 /* all of these: one read tells how a step ended */
 #define LORA_CONTROL_PAGE 0x1000 /* the first page of the control bank is the firmware's */
 
 enum lora_status {

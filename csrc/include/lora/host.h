@@ -81,9 +81,13 @@ int lora_cluster_register_list(struct lora_cluster *cluster, uint32_t board, uin
 int lora_cluster_step(struct lora_cluster *cluster, void *block, uint32_t bytes,
                       uint32_t block_offset, struct lora_completion *completions,
                       struct lora_failure *failure);
+/* What a board's last step wrote for the first `count` selected rows: read with its completion
+ * record, at the latest step or generation that ended well. */
+int lora_cluster_argmax(struct lora_cluster *cluster, uint32_t board, uint32_t count,
+                        struct lora_argmax *found, struct lora_failure *failure);
 
 /* Greedy decode wholly in C: from `token` at `position` of `sequence`, one row a step, the step's
- * argmax read from every board at results_offset[board]. Pages must be in the table already. */
+ * argmax read from every board. Pages must be in the table already. */
 struct lora_greedy {
     uint32_t size;
     uint32_t list_id, block_offset;
@@ -91,7 +95,6 @@ struct lora_greedy {
     uint32_t slots[3];                  /* scratch slots used in turn */
     uint32_t pending_slot;              /* slot of the last uncommitted row, ~0 none */
     uint32_t max_tokens;
-    const uint32_t *argmax_offset; /* one a board, bytes in the control bank */
     const uint32_t *stop_tokens;
     uint32_t stop_count;
     /* Called with each token; a result other than 0 ends the loop. */
@@ -112,9 +115,8 @@ struct lora_generation {
     uint32_t slots[3];                  /* scratch slots used in turn, the first row's first */
     uint32_t adapter;                   /* 0 none, else 1 + the adapter slot that the rows name */
     uint32_t max_tokens;
-    uint32_t first_board;          /* of rank 0 */
-    uint32_t ring_offset;          /* of rank 0's ring, bytes in the control bank */
-    const uint32_t *argmax_offset; /* as in struct lora_greedy */
+    uint32_t first_board; /* of rank 0 */
+    uint32_t ring_offset; /* of rank 0's ring, bytes in the control bank */
     const uint32_t *stop_tokens;
     uint32_t stop_count;
     uint32_t page_count; /* pages that the headers put into the sequence's table, as far as their */
@@ -136,6 +138,7 @@ struct lora_cluster_stats {
     /* Accesses of all boards: transfers of board memory, doorbells, polls. */
     uint64_t memory_reads, memory_writes, doorbells, polls;
     uint64_t looks, tokens; /* reads of the token register, tokens that boards chose */
+    uint64_t register_reads, register_writes; /* polls, looks and doorbells among them */
     uint32_t epoch, step;
 };
 int lora_cluster_get_stats(struct lora_cluster *cluster, struct lora_cluster_stats *stats);

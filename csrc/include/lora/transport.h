@@ -53,6 +53,11 @@ struct lora_program {
 
 enum lora_run_state { LORA_RUN_BUSY = 0, LORA_RUN_DONE = 1 };
 
+/* Accesses to a board since it was opened, polls and looks among the register reads. */
+struct lora_accesses {
+    uint64_t register_reads, register_writes, memory_reads, memory_writes;
+};
+
 struct lora_transport {
     uint32_t size;
     const char *scheme; /* "emu" */
@@ -78,7 +83,8 @@ struct lora_transport {
      * meanwhile: loading packs weights on all cores. */
     int (*memory_write)(void *handle, uint32_t bank, uint64_t offset, const void *data,
                         uint64_t bytes, struct lora_failure *failure);
-    /* Start lora_ctrl with the registers OPERATION..CONTROL_BANK as given (11 words from 0x10). */
+    /* Start lora_ctrl with the registers OPERATION..CONTROL_BANK as given (11 words from 0x10).
+     * Registers that hold their value already are not written. */
     int (*submit)(void *handle, const uint32_t arguments[11], struct lora_failure *failure);
     /* Never blocks longer than one slice of work. Reads and so clears the done bit. */
     int (*poll)(void *handle, uint32_t *run_state, struct lora_failure *failure);
@@ -90,6 +96,7 @@ struct lora_transport {
     /* The runtime's own reset: contents of memory, arenas and the program are lost; the handle
      * stays and identity may be read again. */
     int (*reset)(void *handle, struct lora_failure *failure);
+    void (*accesses)(void *handle, struct lora_accesses *found);
 };
 
 #endif

@@ -92,12 +92,6 @@ class Runner:
         self.cluster.register_list(board.board, LIST_ID, offset)
 
     @property
-    def argmax_offsets(self) -> list[int]:
-        """Byte offset in the control bank of each board's argmax record of selected row 0."""
-        boards = self.plan.by_board
-        return [boards[index].control.argmax_offset for index in range(self.plan.size)]
-
-    @property
     def ring(self) -> tuple[int, int]:
         """The board of rank 0, and the byte offset of its ring of tokens in the control bank."""
         first = self.plan.boards[0]
@@ -191,8 +185,7 @@ class Runner:
         boards = [board for board in self.plan.boards if board.share.vocabulary]
         records = np.empty((len(boards), count), abi.dtype("argmax"))
         for board, record in zip(boards, records, strict=True):
-            offset = board.control.argmax_offset
-            self.cluster.read_into(board.board, self._control_bank, offset, record)
+            record[:] = self.cluster.argmax(board.board, count)
         if len(boards) == 1:
             return records["value"][0], records["token"][0]
         best = np.argmax(records["value"], axis=0)  # the first max, or the first NaN

@@ -26,7 +26,8 @@ RING_BYTES = abi.MAX_GENERATE * abi.dtype("token").itemsize
 @dataclass(frozen=True)
 class ControlLayout:
     """Byte offsets in the control bank. Results of selected row i: argmax record at
-    `argmax_offset` + 8*i, FP32 logits at `logits_offset` + i*`logits_stride`; tap t of row i of the
+    `argmax_offset` + 8*i, after the firmware's records, so that one
+    read brings both; FP32 logits at `logits_offset` + i*`logits_stride`; tap t of row i of the
     step at `hidden_offset` + t*`hidden_tap_bytes` + i*`hidden_stride`. `votes_offset`: what each
     board says of the next token; `ring_offset`: the tokens that the boards chose."""
 
@@ -120,10 +121,9 @@ def layout(
     commands = shelf.take("command list", list_size, PAGE)
     logits_stride = _tiles32(len(share.vocabulary)) * FP32_BYTES
     hidden_stride = padded(len(share.hidden) * FP16_BYTES)
-    argmax_size = padded(rows * ARGMAX_BYTES)
     logits_size = rows * logits_stride
     hidden_size = taps * rows * hidden_stride
-    votes = argmax_size + logits_size + hidden_size
+    votes = logits_size + hidden_size
     results_size = votes + VOTES_BYTES + RING_BYTES
     results = shelf.take("results", results_size, PAGE)
     return ControlLayout(
@@ -136,10 +136,10 @@ def layout(
         list_bytes=list_size,
         results_offset=results,
         results_bytes=results_size,
-        argmax_offset=results,
-        logits_offset=results + argmax_size,
+        argmax_offset=abi.ARGMAX_OFFSET,
+        logits_offset=results,
         logits_stride=logits_stride,
-        hidden_offset=results + argmax_size + logits_size,
+        hidden_offset=results + logits_size,
         hidden_stride=hidden_stride,
         hidden_tap_bytes=rows * hidden_stride,
         votes_offset=results + votes,
