@@ -1,0 +1,216 @@
+"""Faults in each situation on two boards: each request ends in the tokens it would have had.
+
+`python -m tests.fault_table` measures all and writes the table into docs/recovery.md. A further
+fault is a row of VARIANTS, a further situation an entry of SITUATIONS, a transport of PLACES."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from lora_host import abi
+from lora_host.vrtd_mock.process import MockServer
+from lora_sdk import Engine, Result, SamplingParams
+from tests.recovery_rig import FAULTS, Disturbed, Folders, opened, speculation, write_folders
+
+PAGE = Path(__file__).parents[1] / "docs" / "recovery.md"
+BEGIN, END = "<!-- measured faults -->", "<!-- end of measured faults -->"
+LIMIT = 30.0  # seconds of a recovery: far beyond what a busy machine needs
+PROMPT = [(7 * i) % 200 + 3 for i in range(40)]
+LONG = [(3 * i) % 200 + 3 for i in range(150)]
+BOARDS = 2
+
+
+Fault = Callable[..., None]
+"""Sets a fault of board 1, by its kind and up to three numbers."""
+
+
+@contextmanager
+def emulated(folders: Folders, **options: Any) -> Iterator[tuple[Engine, Fault]]:
+    """Boards of this process."""
+    with opened(folders, BOARDS, **options) as engine:
+        boards = engine.cluster.emulated
+        assert boards is not None
+        yield engine, lambda *fault: boards.fault(1, *fault)
+
+
+@contextmanager
+def slash(folders: Folders, **options: Any) -> Iterator[tuple[Engine, Fault]]:
+    """Boards behind the mock server for vrtd, whose clock runs ten times as fast."""
+    with (
+        tempfile.TemporaryDirectory(prefix="lora-locks-") as locks,
+        MockServer(BOARDS, ["--speed", "10"]) as server,
+        patch.dict(os.environ, LORA_LOCK_FOLDER=locks, LORA_VRTD_SOCKET=str(server.socket)),
+        opened(folders, None, devices=server.uris, **options) as engine,
+    ):
+
+        def fault(kind: int, *more: int) -> None:
+            numbers = (1, kind, *more, 0, 0, 0)[:5]
+            server.command("fault " + " ".join(map(str, numbers)))
+
+        yield engine, fault
+
+
+PLACES = {"emu": emulated, "slash": slash}
+
+
+def plant_fault(name: str) -> Callable[[Engine, Fault], None]:
+    """Plants a fault of the rig on board 1, which a reset heals."""
+    kind, *more = FAULTS[name]
+    return lambda _, fault: fault(kind | abi.FAULT_UNTIL_RESET, *more)
+
+
+def flip_list(engine: Engine, _: Fault) -> None:
+    """A bit of a command in board 1's list."""
+    plan = engine.plan.boards[1]
+    bank, at = engine.cluster.overlay.control_bank, plan.control.list_offset + 256 + 70
+    (byte,) = engine.cluster.read(1, bank, at, 1)
+    engine.cluster.write(1, bank, at, bytes([byte ^ 1]))
+
+
+VARIANTS: dict[str, Callable[[Engine, Fault], None]] = {
+    **{name: plant_fault(name) for name in FAULTS},
+    "flipped list": flip_list,
+}
+
+
+def _tokens(
+    engine: Engine, prompt: list[int], tokens: int, adapter: str | None = None
+) -> list[int]:
+    params = SamplingParams(max_tokens=tokens, ignore_eos=True, adapter=adapter)
+    result = engine.generate(prompt, params)
+    assert isinstance(result, Result)
+    return list(result.token_ids)
+
+
+def idle(engine: Engine, plant: Callable[[], None]) -> list[int]:
+    """Before a request."""
+    plant()
+    return _tokens(engine, PROMPT, 8)
+
+
+def prefill(engine: Engine, plant: Callable[[], None]) -> list[int]:
+    """Before the second step of a prompt of three."""
+    with Disturbed(engine, {1: plant}):
+        return _tokens(engine, LONG, 4)
+
+
+def decode(engine: Engine, plant: Callable[[], None]) -> list[int]:
+    """Before a step of two sequences."""
+    params = SamplingParams(max_tokens=12, ignore_eos=True)
+    with Disturbed(engine, {6: plant}):
+        results = engine.generate([PROMPT, PROMPT[:9]], params)
+    assert isinstance(results, list)
+    return [token for result in results for token in result.token_ids]
+
+
+def generate(engine: Engine, plant: Callable[[], None]) -> list[int]:
+    """After the eleventh token of a text that the boards generate by themselves, in two runs."""
+    seen: list[object] = []
+
+    def told(delta: object) -> None:
+        seen.append(delta)
+        if len(seen) == 11:
+            plant()
+
+    params = SamplingParams(max_tokens=100, ignore_eos=True)
+    result = engine.generate(PROMPT, params, on_delta=told)
+    assert isinstance(result, Result)
+    return list(result.token_ids)
+
+
+def verify(engine: Engine, plant: Callable[[], None]) -> list[int]:
+    """Before a step that verifies a tree."""
+    with Disturbed(engine, {4: plant}):
+        return _tokens(engine, PROMPT, 24)
+
+
+def adapter_load(engine: Engine, plant: Callable[[], None]) -> list[int]:
+    """Before an adapter takes another's slot."""
+    _tokens(engine, PROMPT, 2, "a")
+    plant()
+    return _tokens(engine, PROMPT, 8, "b")
+
+
+SITUATIONS = {
+    "idle": idle,
+    "prefill": prefill,
+    "decode": decode,
+    "boards' own loop": generate,
+    "verify": verify,
+    "adapter load": adapter_load,
+}
+
+
+# Where each recovery takes seconds, one fault of each way to be found.
+SOME = ("link down", "VFU stuck", "completion lost", "firmware dead", "flipped list")
+MEASURED = {"emu": tuple(VARIANTS), "slash": SOME}
+# Boards that run ahead of the host may have ended the text before the fault.
+MAY_BE_LATE = ("slash", "boards' own loop")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`seconds`: of the recoveries, measured; None where none was needed."""
+
+    same: bool
+    left_out: bool
+    seconds: float | None
+
+    def __str__(self) -> str:
+        return "none" if self.seconds is None else f"{self.seconds:.2f}"
+
+
+def outcome(engine: Engine, fault: Fault, situation: str, variant: str, want: list[int]) -> Outcome:
+    """One cell."""
+    before = engine._recovery.count
+    found = SITUATIONS[situation](engine, lambda: VARIANTS[variant](engine, fault))
+    fault(abi.FAULT_NONE)
+    count = engine._recovery.count - before
+    records = list(engine.recoveries)[-count:] if count else []
+    seconds = sum(record.seconds for record in records) if records else None
+    return Outcome(found == want, any(record.left_out for record in records), seconds)
+
+
+def column(folders: Folders, place: str, situation: str) -> dict[str, Outcome]:
+    """The place's faults in one situation, one after another on the same boards."""
+    options: dict[str, Any] = {"max_adapters": 1}
+    if situation == "verify":
+        options["speculation"] = speculation(folders, "lookup")
+    with PLACES[place](folders, **options) as (engine, fault):
+        want = SITUATIONS[situation](engine, lambda: None)
+        return {name: outcome(engine, fault, situation, name, want) for name in MEASURED[place]}
+
+
+def table(columns: dict[str, dict[str, dict[str, Outcome]]]) -> str:
+    """The page's lines, from outcomes by situation, place and fault."""
+    lines = ["| fault | " + " | ".join(columns) + " |", "|---|" + "---:|" * len(columns)]
+    for name in VARIANTS:
+        cells = (
+            "; ".join(str(found[name]) for found in places.values() if name in found)
+            for places in columns.values()
+        )
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Measure and write the page."""
+    with tempfile.TemporaryDirectory() as root:
+        folders = write_folders(Path(root))
+        columns = {
+            name: {place: column(folders, place, name) for place in PLACES} for name in SITUATIONS
+        }
+    head, rest = PAGE.read_text().split(BEGIN)
+    _, tail = rest.split(END)
+    PAGE.write_text(f"{head}{BEGIN}\n{table(columns)}\n{END}{tail}")
+
+
+if __name__ == "__main__":
+    main()
