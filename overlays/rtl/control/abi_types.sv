@@ -88,6 +88,8 @@ package abi_types;
   parameter logic [31:0] LORA_COMPLETION_OFFSET = 32'h0;
   parameter logic [31:0] LORA_ERROR_OFFSET = 32'h80;
   parameter logic [31:0] LORA_ROUTER_OFFSET = 32'hc0;
+  parameter logic [31:0] LORA_ARGMAX_OFFSET = 32'h100;
+  parameter logic [31:0] LORA_RECORDS_BYTES = 32'h300;
   parameter logic [31:0] LORA_CONTROL_PAGE = 32'h1000;
   parameter logic [31:0] LORA_OK = 32'h0;
   parameter logic [31:0] LORA_ERR_ABI = 32'h1;
