@@ -111,7 +111,8 @@ def beam_latency_lines(found: dict[str, Any], model: str) -> list[str]:
         )
     lines += [
         "  each beam: the prompt computed for every beam; unshared: read for every beam",
-        f"  with {found['page_copies']:.1f} copies of last pages a step, {found['page_copy_ms']:.2f} "
-        f"ms each (at most {width - 1}); left out: the host's choice of beams",
+        f"  with {found['page_copies']:.1f} copies of last pages a step, "
+        f"{found['page_copy_ms']:.2f} ms each (at most {width - 1}); left out: "
+        "the host's choice of beams",
     ]
     return lines + [f"  note: {note}" for note in found["notes"] if note != "modelled"]
