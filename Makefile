@@ -46,10 +46,10 @@ rtl-build: $(VENV)/.installed
 	  "$$($(BIN)/python -c 'import lora_host, os; print(os.path.dirname(lora_host.__file__))')"
 
 rtl: $(VENV)/.installed-rtl rtl-build
-	$(BIN)/python -m pytest -q -m "rtl and not slow" --require-rtl tests/rtl
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "rtl and not slow" --require-rtl tests/rtl
 
 rtl-slow: $(VENV)/.installed-rtl rtl-build
-	$(BIN)/python -m pytest -q -m "rtl and slow" --require-rtl tests/rtl
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "rtl and slow" --require-rtl tests/rtl
 
 lint: $(VENV)/.installed-lint
 	$(BIN)/ruff check .
