@@ -223,6 +223,85 @@ def test_when_all_have_failed_requests_end_with_the_reason(folders: Folders) -> 
             fleet.generate([5, 6, 7], params)
 
 
+def test_samples_and_beams_go_on_elsewhere(folders: Folders) -> None:
+    """A failure meets a request of several sequences once."""
+    asked: list[SamplingParams] = [
+        SamplingParams(max_tokens=60, temperature=0.8, seed=3, n=3, ignore_eos=True),
+        BeamSearchParams(beam_width=3, n=2, max_tokens=40, ignore_eos=True),
+    ]
+    for params in asked:
+        requests = [([5, 6, 7], params), ([8, 9], SamplingParams(max_tokens=9))]
+        expected = alone(folders, requests)
+        with fleet_of(folders, [], [1, 1], recovery="off") as fleet:
+            first = fleet.places[0].engine
+
+            def lose_when_it_runs(first: Engine = first) -> None:
+                while first.steps < 5:
+                    time.sleep(0.001)
+                inject(first, 0, abi.FAULT_BOARD_LOST, until_reset=False)
+
+            thread = threading.Thread(target=lose_when_it_runs)
+            thread.start()
+            assert said(run(fleet, requests)) == expected
+            thread.join()
+            assert fleet.use.failed == ("cluster 0",) and fleet.use.rescued == 1
+
+
+@pytest.mark.parametrize("shape", [([1], []), ([], [1]), ([1], [1])])
+def test_closing_ends_what_runs_and_what_waits(
+    folders: Folders, shape: tuple[list[int], list[int]]
+) -> None:
+    errors: list[BaseException] = []
+
+    def call() -> None:
+        try:
+            fleet.generate([[5, 6, 7]] * 12, max_tokens=300, ignore_eos=True)
+        except RequestError as error:
+            errors.append(error)
+
+    with fleet_of(folders, *shape) as fleet:
+        thread = threading.Thread(target=call)
+        thread.start()
+        while not fleet.use.requests or not any(place.tickets for place in fleet.places):
+            time.sleep(0.001)
+        fleet.close()
+        thread.join(20)
+        assert not thread.is_alive() and "closed" in str(errors[0])
+        with pytest.raises(RequestError, match="the fleet is closed"):
+            fleet.generate([5])
+
+
+def test_an_error_of_a_callback_is_its_requests_alone(folders: Folders) -> None:
+    count = 0
+
+    def third(delta: object) -> None:
+        nonlocal count
+        count += 1
+        if count == 3:
+            raise LoraError("mine")
+
+    params = SamplingParams(max_tokens=20, ignore_eos=True)
+    with fleet_of(folders, [1], [1, 1]) as fleet:
+        for _ in range(3):
+            count = 0
+            with pytest.raises(LoraError, match="mine"):
+                fleet.generate([5, 6], params, on_delta=third)
+            assert count == 3 and not fleet.use.failed
+
+
+def test_a_refused_fleet_closes_its_engines(
+    folders: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened_ones: list[Engine] = []
+    enter = Engine.__enter__
+    monkeypatch.setattr(Engine, "__enter__", lambda own: opened_ones.append(own) or enter(own))  # type: ignore[func-returns-value]
+    path = tmp_path / "fleet.yaml"
+    path.write_text("workers: [{}]\nclusters: [{}]\n")
+    with pytest.raises(RequestError, match="eagle3"):
+        Fleet.open(path, model=folders.model, speculation=speculation(folders, "eagle3"))
+    assert len(opened_ones) == 2 and all(engine.closed for engine in opened_ones)
+
+
 def test_requests_begin_in_their_order_and_a_wrong_one_ends_alone(folders: Folders) -> None:
     requests = [(p, one) for p, one in wanted(20, 8) if one.n == 1]
     errors: list[int] = []

@@ -100,6 +100,12 @@ def test_the_command_prints_a_table_or_json(folder: Path) -> None:
     found = json.loads(answer.output)
     assert found["boards"] == 4 and found["context"] == 384 and found["model"] == str(folder)
     assert "1 x u280" in CliRunner().invoke(command, []).output  # the demo model on one board
+    assert "they share" not in text.output
+    many = ["--model", "llama2-7b", "--sequences", "64"]
+    assert (
+        "KV pages of 32 positions, enough for 13 of them"
+        in CliRunner().invoke(command, many).output
+    )
     shorter = ["--model", str(folder), "--json", "-c", "100", "--sequences", "2"]
     assert json.loads(CliRunner().invoke(command, shorter).output)["kv_pages"] == 4 + 2 * 4
 

@@ -34,7 +34,8 @@ Examples:
 @click.option("--out", "outputs", default=256, show_default=True, help="new tokens")
 @click.option("--precision", multiple=True, type=click.Choice(["fp16", "w8a8", "w4a8"]),
               help="precisions to search; default: all")  # fmt: skip
-@click.option("--seed", default=1, show_default=True, help="random seed of the search")
+@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=1, show_default=True,
+              help="random seed of the search")  # fmt: skip
 @click.option("--no-prefetch", is_flag=True, help="only designs without a prefetch buffer")
 @click.option("--manifest", "output", type=OUTPUT, metavar="FILE",
               help="write the overlay manifest of the result")  # fmt: skip

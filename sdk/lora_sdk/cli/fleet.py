@@ -78,6 +78,9 @@ def fleet_command(file: Path, prompts: str, quiet: bool, **options: Any) -> int:
     """Continue prompts on a fleet.yaml: workers compute prompts, clusters new tokens.
 
     Without boards all engines are emulated. The tokens are those of lora-run --batch."""
+    from lora_sdk.fleet.description import read_content
+
+    read_content(file)  # before prompts are looked at
     adapters, more = take_adapters(options)
     sampling = {**to_the_end(options), **default_adapter(adapters)}
     lines = Batch(read_batch(prompts, sampling), name_of(prompts))

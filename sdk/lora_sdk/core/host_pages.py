@@ -25,7 +25,8 @@ class HostPages:
         self.index = PrefixIndex()
         self._slots = slots
         self._form = form
-        self._free = list(range(slots.count))
+        self._free: list[int] = []  # given back
+        self._used = 0  # slots from here on have never been taken
         self._sums: dict[int, int] = {}  # CRC-32 by slot; the first was used longest ago
         self._unproved: list[int] = []
         self._kept = self._found = self._damaged = 0
@@ -57,9 +58,7 @@ class HostPages:
     def keep(self, entry: Entry, kv: KvArrays) -> None:
         """Store the page of an entry."""
         data = self._form.to_bytes(kv)
-        slot = self._free.pop() if self._free else next(iter(self._sums))
-        if slot in self._sums:
-            self._forget(slot)
+        slot = self._next_slot()
         try:
             self._slots.put(slot, data)
         except OSError as error:  # e.g. no space left
@@ -73,6 +72,16 @@ class HostPages:
             self.index.add(slot, entry.before, entry.tokens, entry.digest)
         self._unproved.append(slot)
         self._kept += 1
+
+    def _next_slot(self) -> int:
+        if self._free:
+            return self._free.pop()
+        if self._used < self._slots.count:
+            self._used += 1
+            return self._used - 1
+        slot = next(iter(self._sums))
+        self._forget(slot)
+        return slot
 
     def load(self, slot: int, positions: int) -> KvArrays | None:
         """The page of a slot with so many positions; None if it is damaged, and then forgotten."""

@@ -11,6 +11,7 @@ import queue
 import threading
 from bisect import insort
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -54,7 +55,8 @@ class Dispatcher:
         self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._arrivals = 0
         self._arriving = threading.Lock()
-        self._open = True
+        self._open = True  # takes requests, and begins those that wait
+        self._ending = False
         self._thread = threading.Thread(target=self._run, name="lora-fleet", daemon=True)
         self._thread.start()
 
@@ -76,12 +78,18 @@ class Dispatcher:
         """Look at all requests again: one was cancelled, or has ended."""
         self._events.put(self._nothing)
 
-    def close(self) -> None:
-        """Fail the requests that wait, and end the thread. Engines are the caller's."""
+    def refuse(self) -> None:
+        """Begin no more requests, and fail those that wait."""
         with self._arriving:
             self._open = False
         self._events.put(self._nothing)
-        self._thread.join()
+
+    def close(self) -> None:
+        """End the thread, after `refuse` and once the engines are closed."""
+        self._ending = True
+        self._events.put(self._nothing)
+        if self._thread is not threading.current_thread():
+            self._thread.join()
 
     def _run(self) -> None:
         try:
@@ -92,15 +100,13 @@ class Dispatcher:
             raise
 
     def _serve(self) -> None:
-        while self._open:
+        while not (self._ending and self._events.empty()):
             self._receive()
+            if not self._open:
+                self._fail_waiting(RequestError("the fleet was closed while the request waited"))
             self._sweep()
             while self._open and (self._to_cluster() or self._to_worker()):
                 pass
-        while not self._events.empty():
-            self._events.get()()
-        self._fail_waiting(RequestError("the fleet was closed while the request waited"))
-        self._sweep()
 
     def _receive(self) -> None:
         """Wait for events, and handle all that have come."""
@@ -136,6 +142,7 @@ class Dispatcher:
             return False
         if not _any_lives([other for other in self._places if other is not place]):
             return False
+        ticket.failing = True
         self._events.put(partial(self._failed, ticket, place, error))
         return True
 
@@ -145,6 +152,7 @@ class Dispatcher:
             self.use = replace(self.use, failed=(*self.use.failed, place.name))
             _log.warning("%s takes no more requests: %s", place.name, error)
         place.leave(ticket)
+        ticket.failing = False
         request = ticket.request
         request.home = None
         request.carried = Carried(None, None)
@@ -162,9 +170,11 @@ class Dispatcher:
     def _fail_all(self, error: BaseException) -> None:
         """End everything after a mistake of this class, so that nobody waits for ever."""
         while not self._events.empty():
-            self._events.get()()
+            with suppress(Exception):
+                self._events.get()()
         self._waiting.clear()
         for ticket in self._tickets:
+            ticket.request.rescue = None
             ticket.request.fail(error)
             ticket.request.cancel()
             ticket.on_end()
@@ -204,7 +214,12 @@ class Dispatcher:
         chosen = self._policy.cluster(free)
         if chosen is None:
             return False
-        held = [one for place in self._workers for one in place.tickets if one.held and one.movable]
+        held = [
+            one
+            for place in self._workers
+            for one in place.tickets
+            if one.held and one.movable and not one.failing
+        ]
         own = [one for one in self._waiting if not self._suits_workers(one)]
         for ticket in sorted(held + own, key=lambda one: one.arrival):
             if self._released(ticket):

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from lora_sdk.text.tokenizer import Tokenizer
 
 
+CANCEL_SECONDS = 5.0  # for an engine to notice
+
+
 class Fleet:
     """Workers compute prompts, clusters new tokens; both are engines of one model.
 
@@ -48,8 +51,13 @@ class Fleet:
         the tokens."""
         engines = [*workers, *clusters]
         _check(engines)
-        rooms = [cluster_room] * len(clusters) if isinstance(cluster_room, int) else cluster_room
-        if len(rooms) != len(clusters) or any(room < 1 for room in rooms):
+        rooms: list[Any] = [cluster_room] * len(clusters)
+        if isinstance(cluster_room, (list, tuple)):
+            rooms = list(cluster_room)
+        wrong = any(
+            isinstance(room, bool) or not isinstance(room, int) or room < 1 for room in rooms
+        )
+        if len(rooms) != len(clusters) or wrong:
             raise RequestError(
                 f"cluster_room is {cluster_room} for {len(clusters)} clusters; expected 1 or "
                 "more each"
@@ -63,10 +71,11 @@ class Fleet:
             for index, (engine, room) in enumerate(zip(clusters, rooms, strict=True))
         ]
         self._dispatcher = Dispatcher(self._workers, self._clusters, policy or Policy())
-        self._stack = ExitStack()
+        self._stack = ExitStack()  # the last one first
+        self._stack.callback(self._dispatcher.close)
         for engine in engines:
             self._stack.callback(engine.close)
-        self._stack.callback(self._dispatcher.close)
+        self._stack.callback(self._dispatcher.refuse)
 
     @classmethod
     def open(cls, path: str | Path, **options: Any) -> Fleet:
@@ -75,7 +84,12 @@ class Fleet:
         from lora_sdk.dispatch.description import open_fleet
 
         workers, clusters, rooms = open_fleet(Path(path), options)
-        return cls(workers, clusters, cluster_room=rooms)
+        try:
+            return cls(workers, clusters, cluster_room=rooms)
+        except BaseException:
+            for engine in (*workers, *clusters):
+                engine.close()
+            raise
 
     def __enter__(self) -> Fleet:
         return self
@@ -140,13 +154,17 @@ class Fleet:
         interrupted they are cancelled."""
         ended = threading.Semaphore(0)
         self._dispatcher.submit(requests, ended.release)
+        left = len(requests)
         try:
-            for _ in requests:
+            while left:
                 ended.acquire()
+                left -= 1
         finally:
             for request in requests:
                 request.cancel()  # those that have not ended
             self._dispatcher.wake()
+            for _ in range(left):
+                ended.acquire(timeout=CANCEL_SECONDS)
 
     def load_adapter(self, name: str, path: str | Path, scale: float = 1.0) -> AdapterInfo:
         """Read a PEFT folder as `name` into the host memory of every engine. Returns what the first

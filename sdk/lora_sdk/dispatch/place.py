@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from lora_host.errors import AdapterError, LoraError, ModelError, RequestError
+from lora_sdk.core.recovery import may_be_recovered
 
 if TYPE_CHECKING:
     from lora_sdk.engine.engine import Engine
@@ -19,13 +20,14 @@ Kind = Literal["worker", "cluster"]
 class Ticket:
     """A request of a fleet. `arrival` orders them. `on_end` is called once it has ended and left
     its engine. `place`: where it runs, None while it waits. `held`: a worker has computed its
-    prompt."""
+    prompt. `failing`: the place has failed, and it is to go on elsewhere."""
 
     request: Request
     arrival: int
     on_end: Callable[[], None]
     place: Place | None = None
     held: bool = False
+    failing: bool = False
 
     @property
     def movable(self) -> bool:
@@ -75,6 +77,6 @@ class Place:
 
     def is_cause(self, error: BaseException) -> bool:
         """Whether the engine failed, and not the request itself."""
-        if isinstance(error, RequestError):
-            return self.engine.closed
-        return isinstance(error, LoraError) and not isinstance(error, (AdapterError, ModelError))
+        if not isinstance(error, LoraError) or isinstance(error, (AdapterError, ModelError)):
+            return False
+        return self.engine.closed or self.engine.lost is not None or may_be_recovered(error)

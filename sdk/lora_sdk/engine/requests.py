@@ -132,6 +132,7 @@ class Request:
     rescue: Callable[[BaseException], bool] | None = None  # whether others go on after a failure
     home: object | None = None  # the generator that runs it
     carried: Carried | None = None  # what it brought along from another engine
+    raised: BaseException | None = None  # by its own callback
 
     def note_cached(self, count: int) -> None:
         """Its prompt's first `count` tokens are not computed, at its first start."""
@@ -155,8 +156,12 @@ class Request:
                 delta = replace(delta, prompt_logprobs=tuple(self.prompt_logprobs))
             if self.on_first_token is not None:
                 self.on_first_token()
-        if self.on_delta is not None and self.on_delta(delta) is True:
-            self.cancel()
+        try:
+            if self.on_delta is not None and self.on_delta(delta) is True:
+                self.cancel()
+        except BaseException as error:
+            self.raised = error
+            raise
         if delta.finish_reason is not None and self.done:
             self._end()
 
@@ -171,7 +176,9 @@ class Request:
 
     def fail(self, error: BaseException) -> None:
         """End the request with an error, unless it has ended or goes on elsewhere."""
-        if not self.ended and not (self.rescue is not None and self.rescue(error)):
+        if self.ended:
+            return
+        if self.rescue is None or error is self.raised or not self.rescue(error):
             self.error = error
             self._end()
 

@@ -211,8 +211,9 @@ class Scheduler:
         self._waiting.extend(groups)
 
     def _groups(self, request: Request, samples: list[Sample]) -> list[Group]:
-        """Samples of a new request share a prefill; those that come with tokens do not."""
-        if request.carried is None:
+        """Beams and samples of a new request share a prefill; samples that bring tokens do not."""
+        if request.carried is None or request.search is not None:
+            request.carried = None
             size = self._cache.max_sequences
             shared = [samples[i : i + size] for i in range(0, len(samples), size)]
             return [Group(request, part, self._arrivals) for part in shared]

@@ -80,7 +80,8 @@ class StepLoop:
         try:
             return self._advance(one_step)
         except LoraError as error:  # the boards' tables are as before the step
-            for request in self._affected or self._scheduler.requests():
+            affected = self._affected or self._scheduler.requests()
+            for request in {id(one): one for one in affected}.values():  # beams share theirs
                 self._drop(request, error)
             raise
         except BaseException as error:  # the step may or may not have run

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
+from lora_host import abi
 from lora_sdk.plan.banks import MIB, MatrixPlacement
+from lora_sdk.plan.kv import tiles
 from lora_sdk.plan.model_plan import BankUse, BoardPlan, Plan
 
 COLUMNS = ("weights", "kv", "tables", "control", "free")
@@ -186,6 +188,12 @@ def _summary(found: dict[str, Any]) -> Iterator[str]:
         f"context {found['context']} for {found['sequences']} sequences; the longest that fits one "
         f"sequence: {found['longest_context']} of the model's {found['model_positions']}"
     )
+    whole = found["kv_pages"] // tiles(found["context"])
+    if whole < found["sequences"]:
+        yield (
+            f"they share {found['kv_pages']} KV pages of {abi.TILE_POSITIONS} positions, enough "
+            f"for {whole} of them at full length"
+        )
     formats = ", ".join(f"{count} x {name}" for name, count in found["formats"].items())
     yield f"matrices of a board: {formats}; KV cache {found['kv_cache']}"
     yield (
