@@ -69,7 +69,7 @@ CASES = (
     Case("gguf: a FIFO", partial(FILE, data=FIFO), "is another file", 2),
     Case("gguf: /dev/zero", partial(FILE, data=ZERO), "is another file", 2),
     Case("gguf: a socket", partial(FILE, data=SOCKET), "is another file", 2),
-    Case("gguf: a folder", partial(FILE, data=FOLDER), "config.json: not found"),
+    Case("gguf: a folder", partial(FILE, data=FOLDER), "config.json: not found", code=2),
     Case("gguf: a folder of files", partial(folder_of_files), "name a GGUF file of it"),
     Case("gguf: version 1", partial(FILE, data=made.file(version=1)), "GGUF version 1, expected 2 or 3"),
     Case("gguf: version 2^31", partial(FILE, data=made.file(version=2**31)), "GGUF version"),
