@@ -174,6 +174,7 @@ def test_bytes_that_are_damaged_on_their_way_are_computed_again(
         assert said([request.result()]) == said([expected])  # type: ignore[list-item]
 
 
+@pytest.mark.slow
 def test_a_killed_worker_and_a_lost_cluster_cost_no_text(folders: Folders) -> None:
     requests = wanted(24, 6)
     expected = alone(folders, requests)

@@ -81,6 +81,7 @@ def test_links_of_emulated_boards() -> None:
     assert file["cables"] == [{"board_a": 0, "port_a": 1, "board_b": 1, "port_b": 0}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mock_server", [("--cables", "0.1-1.1")], indirect=True)
 def test_links_finds_swapped_ports_and_writes_the_real_cabling(
     mock_server: MockServer, tmp_path: Path
@@ -96,6 +97,7 @@ def test_links_finds_swapped_ports_and_writes_the_real_cabling(
     assert load_cluster(file).boards[1] == BoardEntry(mock_server.uris[1], 0x5101)
 
 
+@pytest.mark.slow
 def test_validate_tells_sound_boards_from_a_silent_link_fault(mock_server: MockServer) -> None:
     sound = run("validate", *devices(mock_server))
     assert sound.exit_code == 0, sound.output
@@ -136,6 +138,7 @@ def test_the_memory_test_finds_wrong_bytes(monkeypatch: pytest.MonkeyPatch) -> N
     )
 
 
+@pytest.mark.slow
 def test_program_and_reset_check_that_they_worked(
     mock_server: MockServer, capsys: pytest.CaptureFixture[str]
 ) -> None:

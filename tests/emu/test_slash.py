@@ -272,6 +272,7 @@ def test_an_archive_of_the_linker_with_a_service_layer(
         assert [info.serial for info in cluster.infos] == [0x5100, 0x5101]
 
 
+@pytest.mark.slow
 def test_a_link_that_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
     with MockServer(2) as running:
         connect(monkeypatch, running)
@@ -398,6 +399,7 @@ def test_the_stand_in_ends_with_its_last_client(monkeypatch: pytest.MonkeyPatch)
         assert running.process.wait(5) == 0
 
 
+@pytest.mark.slow
 def test_boards_that_are_named_run_the_same_tests(mock_server: MockServer) -> None:
     """The fixture takes what --device names in place of the transports of its own."""
     tests = Path(__file__).with_name("test_host_memory.py")

@@ -147,6 +147,7 @@ def test_aat_is_what_decoding_emits(looked_up: Measured) -> None:
     assert emitted / rounds_run == pytest.approx(first.aat, rel=0.1)
 
 
+@pytest.mark.slow
 def test_a_draft_of_random_weights_is_off(random_draft: Path) -> None:
     request = TuneRequest(DEMO, "draft", random_draft, 0.0, FEW, CONTEXT)
     measured = measure(request, [TEXT], unseen)

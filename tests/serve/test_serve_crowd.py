@@ -100,6 +100,7 @@ def crowd(server: Served, seconds: float) -> Counter[str]:
     return total
 
 
+@pytest.mark.slow
 def test_a_crowd_for_a_moment(crowded: Served) -> None:
     crowd(crowded, 1.0)
     assert eventually(lambda: crowded.service.attendants.count == 0)

@@ -201,7 +201,9 @@ REFERENCES = (
 )  # fmt: skip
 def test_bad_grammars_are_refused(server: Served, field: str, fields: dict[str, Any]) -> None:
     with pytest.raises(BadRequestError) as caught:
-        server.client().completions.create(model="demo", prompt="a", extra_body=fields)
+        server.client().completions.create(
+            model="demo", prompt="a", temperature=0, extra_body=fields
+        )
     if "a500" not in str(fields):  # found out while decoding, of no field in particular
         assert caught.value.param == field
     assert len(caught.value.message) < 500 and "model" not in caught.value.message

@@ -158,6 +158,7 @@ def bombard(server: Served, count: int, caplog: pytest.LogCaptureFixture) -> Cou
     return ends
 
 
+@pytest.mark.slow
 def test_some(target: Served, caplog: pytest.LogCaptureFixture) -> None:
     ends = bombard(target, 1000, caplog)
     assert ends["400"] > 300 and ends["200"] > 50 and ends["dropped"] > 20, ends

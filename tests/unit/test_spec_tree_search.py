@@ -87,6 +87,7 @@ def test_every_size_is_searched(searched: dict[int, TreeShape]) -> None:
     assert [tree.size for tree in searched.values()] == list(range(1, LARGEST + 1))
 
 
+@pytest.mark.slow
 def test_searched_trees_are_better_on_held_out_text(
     measured: Measured, searched: dict[int, TreeShape]
 ) -> None:

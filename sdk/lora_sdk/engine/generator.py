@@ -132,8 +132,10 @@ class Generator:
         self.advance()
         self._work.set()
         self._background.wake()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
+        with self._starting:  # a thread that is being started
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
 
     def advance(self, one_step: bool = True) -> bool:
         """Run one step, or with `one_step` False possibly many in the boards' own greedy loop.
