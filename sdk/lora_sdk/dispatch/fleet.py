@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -14,9 +13,9 @@ from lora_host.errors import RequestError
 from lora_sdk.core.results import Result
 from lora_sdk.dispatch.dispatcher import Dispatcher, FleetUse
 from lora_sdk.dispatch.place import Kind, Place
-from lora_sdk.engine.ends import Ends, OnError, OnResult
+from lora_sdk.engine.ends import OnError, OnResult, ends_of
 from lora_sdk.engine.requests import OnDelta, Request
-from lora_sdk.engine.submission import Prompt, params_of, prompts_of
+from lora_sdk.engine.submission import Prompt
 from lora_sdk.fleet.policy import Policy
 from lora_sdk.sampling import SamplingParams
 
@@ -135,16 +134,9 @@ class Fleet:
         **fields: Any,
     ) -> Result | list[Result]:
         """As Engine.generate. Callbacks run in the threads of the engines."""
-        several, single = prompts_of(prompts)
-        each = params_of(params, fields, len(several))
-        if on_delta is not None and not single:
-            raise RequestError("on_delta takes a single prompt")
-        if on_error is not None and single:
-            raise RequestError("on_error takes several prompts; a single one raises its error")
-        ends = Ends(on_result, on_error)
-        for index, (prompt, one) in enumerate(zip(several, each, strict=True)):
-            named = None if single or on_error is not None else index  # in messages
-            ends.add(index, partial(self._first.requests.make, prompt, one, on_delta, named))
+        ends, single = ends_of(
+            self._first.requests.make, prompts, params, fields, on_delta, on_result, on_error
+        )
         self.run(ends.requests)
         results = ends.results()
         return results[0] if single else results

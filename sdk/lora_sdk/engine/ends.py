@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeAlias
 
-from lora_host.errors import LoraError
+from lora_host.errors import LoraError, RequestError
 from lora_sdk.core.results import Result
-from lora_sdk.engine.requests import Request
+from lora_sdk.engine.requests import OnDelta, Request
+from lora_sdk.engine.submission import Prompt, params_of, prompts_of
+from lora_sdk.sampling import SamplingParams
 
 OnResult: TypeAlias = "Callable[[int, Result], None]"
 OnError: TypeAlias = "Callable[[int, LoraError], None]"
@@ -68,3 +71,27 @@ class Ends:
                 other.on_end = None  # nothing more is reported
                 other.cancel()
             raise
+
+
+def ends_of(
+    make: Callable[..., Request],
+    prompts: Prompt | Sequence[Prompt],
+    params: SamplingParams | Sequence[SamplingParams] | None,
+    fields: Mapping[str, Any],
+    on_delta: OnDelta | None,
+    on_result: OnResult | None,
+    on_error: OnError | None,
+) -> tuple[Ends, bool]:
+    """The requests of a call of `generate`, made by RequestMaker.request, and whether it has a
+    single prompt. RequestError: a bad argument; of one of several prompts only without on_error."""
+    several, single = prompts_of(prompts)
+    each = params_of(params, fields, len(several))
+    if on_delta is not None and not single:
+        raise RequestError("on_delta takes a single prompt; use stream or astream for several")
+    if on_error is not None and single:
+        raise RequestError("on_error takes several prompts; a single one raises its error")
+    ends = Ends(on_result, on_error)
+    for index, (prompt, one) in enumerate(zip(several, each, strict=True)):
+        named = None if single or on_error is not None else index  # in messages
+        ends.add(index, partial(make, prompt, one, on_delta, named))
+    return ends, single

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ from lora_sdk.engine.adapter_api import AdapterApi
 from lora_sdk.engine.board_loop import BoardLoop
 from lora_sdk.engine.carried import CarriedSource
 from lora_sdk.engine.chat_api import ChatApi
-from lora_sdk.engine.ends import Ends, OnError, OnResult
+from lora_sdk.engine.ends import OnError, OnResult, ends_of
 from lora_sdk.engine.forward import forward
 from lora_sdk.engine.generator import Generator
 from lora_sdk.engine.greedy import GreedyLoop
@@ -309,16 +309,9 @@ class Engine:
         prompts go on, and the list holds their results. RequestError: a bad argument, or a prompt
         that is longer than the context. ModelError: NaN logits. Errors of the boards pass through.
         """
-        several, single = prompts_of(prompts)
-        each = params_of(params, fields, len(several))
-        if on_delta is not None and not single:
-            raise RequestError("on_delta takes a single prompt; use stream or astream for several")
-        if on_error is not None and single:
-            raise RequestError("on_error takes several prompts; a single one raises its error")
-        ends = Ends(on_result, on_error)
-        for index, (prompt, one) in enumerate(zip(several, each, strict=True)):
-            named = None if single or on_error is not None else index  # in messages
-            ends.add(index, partial(self._requests.request, prompt, one, on_delta, named))
+        ends, single = ends_of(
+            self._requests.request, prompts, params, fields, on_delta, on_result, on_error
+        )
         self._run(ends.requests)
         results = ends.results()
         return results[0] if single else results
