@@ -1,7 +1,7 @@
 /* What a V80 does that the stand-in's memory files cannot, for a client that preloads this: DMA of
  * vrtd 1.0.0 wraps inside a page of 4096 bytes and pins its source for writing; the done bit clears
  * when it is read. Reads of any register clear it here, which is stricter than the card. A DMA
- * transfer may never end. */
+ * transfer or an access to the BAR may never end. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -35,13 +35,17 @@ static int writable(const void *at) {
     return process_vm_writev(getpid(), &local, 1, &remote, 1, 0) == 1;
 }
 
+static void wait_while(const char *variable) { /* the file that it names exists */
+    const char *stuck = getenv(variable);
+    while (stuck && access(stuck, F_OK) == 0) usleep(10000);
+}
+
 typedef ssize_t move_fn(int fd, void *data, size_t bytes, off_t at);
 
 static ssize_t wrapped(const char *name, int fd, uint8_t *data, size_t bytes, off_t at) {
     move_fn *next = (move_fn *)dlsym(RTLD_NEXT, name);
     if (!is(fd, "-memory")) return next(fd, data, bytes, at);
-    const char *stuck = getenv("STUCK_DMA"); /* while this file exists no transfer ends */
-    while (stuck && access(stuck, F_OK) == 0) usleep(10000);
+    wait_while("STUCK_DMA");
     if (bytes && !writable(data)) {
         errno = EFAULT;
         return -1;
@@ -77,6 +81,7 @@ int ioctl(int fd, unsigned long request, ...) {
     void *argument = va_arg(rest, void *);
     va_end(rest);
     if (request != DMA_BUF_IOCTL_SYNC || !is(fd, "-bar")) return next(fd, request, argument);
+    wait_while("STUCK_BAR");
     static _Thread_local uint32_t seen; /* at the bracket's begin: a later bit was not read */
     uint64_t flags = ((struct dma_buf_sync *)argument)->flags;
     uint32_t *control = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "bounded.h"
 #include "doorbell.h"
 #include "internal.h"
 #include "lora/slash.h"
@@ -106,7 +107,7 @@ struct slash_handle {
     struct lora_doorbell bell;
     struct lora_access_counts counts;
     uint32_t programmed, buffer_count, arena_count;
-    atomic_int stuck; /* a transfer never ended: nothing more is asked of the board */
+    atomic_int stuck; /* enum slash_access of one that never ended; 0 none */
     struct slash_arena arenas[LORA_MAX_ARENAS];
 };
 
@@ -140,7 +141,12 @@ void slash_release_all(struct slash_handle *handle);
 /* transport_slash_dma.c: exactly one of `from` and `to` is given. */
 int slash_move(struct slash_handle *handle, const struct slash_arena *arena, uint64_t at,
                const uint8_t *from, uint8_t *to, uint64_t bytes, struct lora_failure *failure);
-/* LORA_ERR_TRANSPORT once a transfer has not ended in time. */
+/* transport_slash_calls.c */
+enum slash_access { SLASH_TRANSFER = 1, SLASH_REGISTER = 2 };
+/* lora_bounded with the kind's limit. A failure once it is over: what `call` leads to is kept. */
+int slash_bounded(struct slash_handle *handle, enum slash_access kind, lora_bounded_fn *act,
+                  void *call, size_t bytes, struct lora_failure *failure);
+/* LORA_ERR_TRANSPORT once an access has not ended in time. */
 int slash_check_stuck(struct slash_handle *handle, struct lora_failure *failure);
 
 /* transport_slash_bar.c: no mapping may outlive the design behind it. */

@@ -86,8 +86,9 @@ int slash_bar_map(struct slash_handle *handle, struct lora_failure *failure) {
 void slash_bar_unmap(struct slash_handle *handle) {
     handle->programmed = 0;
     handle->bell = (struct lora_doorbell){0};
-    if (handle->bar) munmap((void *)handle->bar, handle->bar_bytes);
-    if (handle->bar_fd >= 0) close(handle->bar_fd);
+    int used = atomic_load(&handle->stuck) == SLASH_REGISTER; /* by a thread, for ever */
+    if (handle->bar && !used) munmap((void *)handle->bar, handle->bar_bytes);
+    if (handle->bar_fd >= 0 && !used) close(handle->bar_fd);
     handle->bar = NULL;
     handle->bar_fd = -1;
 }

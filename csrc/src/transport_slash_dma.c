@@ -10,12 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bounded.h"
-
 #define CHUNK_BYTES (16 * SLASH_PAGE)
-/* Of seconds, not of what 64 KiB take: a loaded computer must not look like a stuck board. */
-#define CHUNK_MS 10000u
-
 struct transfer {
     int fd; /* its own: another buffer's may have the number by the time that it is used */
     int writes, error;
@@ -50,15 +45,6 @@ static int dma_failed(const struct slash_handle *handle, const struct transfer *
                      (unsigned long long)call->at, why);
 }
 
-int slash_check_stuck(struct slash_handle *handle, struct lora_failure *failure) {
-    if (!atomic_load(&handle->stuck)) return LORA_OK;
-    return lora_fail(
-        failure, LORA_ERR_TRANSPORT,
-        "board %s: a DMA transfer has not ended within %u s: its driver or the card is "
-        "gone; start this program again, and reset the card if it stays so",
-        handle->bdf, CHUNK_MS / 1000);
-}
-
 static int run(struct slash_handle *handle, struct transfer *call, struct lora_failure *failure) {
     int status = slash_check_stuck(handle, failure);
     call->fd = status ? -1 : fcntl(call->fd, F_DUPFD_CLOEXEC, 0);
@@ -66,9 +52,9 @@ static int run(struct slash_handle *handle, struct transfer *call, struct lora_f
         call->error = errno;
         status = dma_failed(handle, call, failure);
     }
-    if (!status && !lora_bounded(act, call, sizeof *call, CHUNK_MS)) {
-        atomic_store(&handle->stuck, 1);
-        return slash_check_stuck(handle, failure); /* the memory stays with the thread */
+    if (!status) {
+        status = slash_bounded(handle, SLASH_TRANSFER, act, call, sizeof *call, failure);
+        if (status) return status; /* the memory stays with the thread */
     }
     if (!status && call->error) status = dma_failed(handle, call, failure);
     if (status) free(call->data);

@@ -1,4 +1,5 @@
-/* Kernel registers through the BAR: bracketed, since the BAR is a dma-buf. */
+/* Kernel registers through the BAR: bracketed, since the BAR is a dma-buf. A load from a card that
+ * is gone may never return, and nothing interrupts it: a helper thread makes the access. */
 #define _GNU_SOURCE
 #include "transport_slash.h"
 
@@ -9,16 +10,29 @@
 
 #define BLOCK_BYTES 0x10000u
 
+struct access {
+    int fd, error;
+    uint32_t writes, value;
+    volatile uint32_t *at;
+};
+
 /* A mock server's BAR is no dma-buf and says ENOTTY. */
-static int bracket(const struct slash_handle *handle, uint64_t flags,
-                   struct lora_failure *failure) {
+static int bracket(int fd, uint64_t flags) {
     struct dma_buf_sync sync = {.flags = flags};
     int result;
-    do result = ioctl(handle->bar_fd, DMA_BUF_IOCTL_SYNC, &sync);
+    do result = ioctl(fd, DMA_BUF_IOCTL_SYNC, &sync);
     while (result && (errno == EINTR || errno == EAGAIN));
-    if (!result || errno == ENOTTY) return LORA_OK;
-    return lora_fail(failure, LORA_ERR_TRANSPORT, "board %s: BAR access: %s", handle->bdf,
-                     strerror(errno));
+    return !result || errno == ENOTTY ? 0 : errno;
+}
+
+static void act(void *given) {
+    struct access *call = given;
+    const uint64_t kind = call->writes ? DMA_BUF_SYNC_WRITE : DMA_BUF_SYNC_READ;
+    call->error = bracket(call->fd, DMA_BUF_SYNC_START | kind);
+    if (call->error) return;
+    if (call->writes) *call->at = call->value;
+    else call->value = *call->at;
+    call->error = bracket(call->fd, DMA_BUF_SYNC_END | kind);
 }
 
 static volatile uint32_t *register_at(const struct slash_handle *handle, uint32_t block,
@@ -38,26 +52,32 @@ static volatile uint32_t *register_at(const struct slash_handle *handle, uint32_
     return NULL;
 }
 
+static int reach(struct slash_handle *handle, struct access *call, struct lora_failure *failure) {
+    int status = slash_check_stuck(handle, failure);
+    call->fd = handle->bar_fd;
+    if (!status) status = slash_bounded(handle, SLASH_REGISTER, act, call, sizeof *call, failure);
+    if (status || !call->error) return status;
+    return lora_fail(failure, LORA_ERR_TRANSPORT, "board %s: BAR access: %s", handle->bdf,
+                     strerror(call->error));
+}
+
 int slash_register_read(void *opened, uint32_t block, uint32_t offset, uint32_t *value,
                         struct lora_failure *failure) {
     struct slash_handle *handle = opened;
-    volatile uint32_t *at = register_at(handle, block, offset, failure);
-    if (!at) return (int)failure->code;
+    struct access call = {.at = register_at(handle, block, offset, failure)};
+    if (!call.at) return (int)failure->code;
     lora_count(&handle->counts.register_reads);
-    int status = bracket(handle, DMA_BUF_SYNC_START | DMA_BUF_SYNC_READ, failure);
-    if (status) return status;
-    *value = *at;
-    return bracket(handle, DMA_BUF_SYNC_END | DMA_BUF_SYNC_READ, failure);
+    int status = reach(handle, &call, failure);
+    *value = call.value;
+    return status;
 }
 
 int slash_register_write(void *opened, uint32_t block, uint32_t offset, uint32_t value,
                          struct lora_failure *failure) {
     struct slash_handle *handle = opened;
-    volatile uint32_t *at = register_at(handle, block, offset, failure);
-    if (!at) return (int)failure->code;
+    struct access call = {
+        .at = register_at(handle, block, offset, failure), .writes = 1, .value = value};
+    if (!call.at) return (int)failure->code;
     lora_count(&handle->counts.register_writes);
-    int status = bracket(handle, DMA_BUF_SYNC_START | DMA_BUF_SYNC_WRITE, failure);
-    if (status) return status;
-    *at = value;
-    return bracket(handle, DMA_BUF_SYNC_END | DMA_BUF_SYNC_WRITE, failure);
+    return reach(handle, &call, failure);
 }

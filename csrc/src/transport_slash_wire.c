@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -41,8 +42,11 @@ int slash_connect(struct slash_wire *wire, struct lora_failure *failure) {
     strcpy(address.sun_path, path);
     wire->socket = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (wire->socket < 0) return cannot_connect(path, errno, failure);
+    /* A daemon that is stopped accepts nobody, and its queue of clients may be full. */
+    const struct timeval limit = {.tv_sec = SLASH_ANSWER_MS / 1000};
+    setsockopt(wire->socket, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
     if (connect(wire->socket, (struct sockaddr *)&address, sizeof address)) {
-        int error = errno;
+        int error = errno == EAGAIN ? ETIMEDOUT : errno;
         slash_disconnect(wire);
         return cannot_connect(path, error, failure);
     }

@@ -214,6 +214,29 @@ static void test_daemons(const char *folder) {
           "without a daemon the cure is named");
 }
 
+/* Its queue of clients is full, and it takes none. */
+static void test_a_daemon_that_is_stopped(const char *folder) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct lora_failure failure;
+    uint32_t count;
+    int listener = socket(AF_UNIX, SOCK_SEQPACKET, 0), waiting[8], clients = 0, full = 0;
+    snprintf(address.sun_path, sizeof address.sun_path, "%s/s", folder);
+    if (bind(listener, (struct sockaddr *)&address, sizeof address) || listen(listener, 0)) abort();
+    while (!full && clients < 8) {
+        waiting[clients] = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0);
+        full = connect(waiting[clients++], (struct sockaddr *)&address, sizeof address) != 0;
+    }
+    check(full, "nobody can connect any more");
+    alarm(60);
+    check(lora_slash_devices(NULL, 0, &count, &failure) == LORA_ERR_TRANSPORT &&
+              strstr(failure.message, "timed out; restart vrtd"),
+          "connecting to a stopped daemon has an end");
+    alarm(0);
+    while (clients) close(waiting[--clients]);
+    close(listener);
+    unlink(address.sun_path);
+}
+
 int main(void) {
     char folder[] = "/tmp/lora-slash-XXXXXX";
     if (!mkdtemp(folder)) return 1;
@@ -221,6 +244,7 @@ int main(void) {
     test_names(folder);
     test_extended_headers(folder);
     test_daemons(folder);
+    test_a_daemon_that_is_stopped(folder);
     rmdir(folder);
     return failures != 0;
 }
