@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 F32 = NDArray[np.float32]
-UNIT, SEGMENTS, TILE = 32, 8, 32
+UNIT, SEGMENTS, TILE, CHUNK = 32, 8, 32, 4096
 
 _HEADER = Path(__file__).resolve().parents[2] / "csrc" / "include" / "lora" / "coefficients.h"
 
@@ -225,11 +225,14 @@ def attend(
         scores = scores + bias
     top = np.where(visible, scores, -np.inf).max(axis=1, keepdims=True)
     e = np.where(visible, store(exp(scores - top)), np.float32(0))
-    below, above = np.zeros((count, 1), np.float32), np.zeros(v.shape, np.float32)
-    for start in range(0, count, TILE):
-        tile_below, tile_above = np.zeros_like(below), np.zeros_like(above)
-        for j in range(start, min(start + TILE, count)):
-            tile_below = tile_below + e[:, j, None]
-            tile_above = tile_above + np.where(visible[:, j, None], e[:, j, None] * v[j], 0)
-        below, above = below + tile_below, above + tile_above
-    return store(above / below)
+    totals = nothing = (np.zeros((count, 1), np.float32), np.zeros(v.shape, np.float32))
+    for chunk in range(0, count, CHUNK):
+        of_chunk = nothing
+        for tile in range(chunk, min(chunk + CHUNK, count), TILE):
+            below, above = nothing
+            for j in range(tile, min(tile + TILE, count)):
+                below = below + e[:, j, None]
+                above = above + np.where(visible[:, j, None], e[:, j, None] * v[j], 0)
+            of_chunk = of_chunk[0] + below, of_chunk[1] + above
+        totals = totals[0] + of_chunk[0], totals[1] + of_chunk[1]
+    return store(totals[1] / totals[0])

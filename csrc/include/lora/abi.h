@@ -14,6 +14,7 @@
 #define LORA_UNIT_COLUMNS 32 /* K is cut into units of 32 columns */
 #define LORA_SEGMENTS 8      /* segment s = units floor(s*B/8) .. floor((s+1)*B/8)-1 */
 #define LORA_TILE_POSITIONS 32
+#define LORA_CHUNK_POSITIONS 4096 /* of attention, summed apart: docs/numbers.md, 3.8 */
 #define LORA_FP16_NAN 0x7e00
 #define LORA_FP32_NAN 0x7fc00000
 

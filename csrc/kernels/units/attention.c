@@ -1,4 +1,5 @@
-/* Attention over KV blocks: the maximum first, then the sums, tile by tile in logical order.
+/* Attention over KV blocks: the maximum first, then the sums, tile by tile and chunk by chunk in
+ * logical order.
  * docs/numbers.md, 3.8. */
 #include "attend.h"
 #include "attention_bias.h"
@@ -11,8 +12,10 @@
 
 /* Working memory of a row on its own. */
 struct single_row {
-    float *q, *s, *e, *sum; /* [head_dim], [positions], [positions], [head_dim] */
-    uint16_t *halves;       /* [positions] */
+    float *q, *s, *e;   /* [head_dim], [positions], [positions] */
+    float *sum, *total; /* [head_dim]: of the chunk at hand, of all chunks */
+    uint16_t *halves;   /* [positions] */
+    float sum_e, total_e;
 };
 
 /* s[position] of one query head from its first position on, and their maximum. */
@@ -40,18 +43,30 @@ static int score_head(const struct lora_job *job, const struct attend *a,
     return LORA_OK;
 }
 
-/* w->q holds one head's query; w->sum becomes sum(e*v)/sum(e). */
-static int attend_head(const struct lora_job *job, const struct attend *a,
-                       const struct single_row *w, uint32_t head, uint32_t kv_head) {
+/* What the chunk at hand has summed joins the chunks before it. */
+static void close_chunk(struct single_row *w, uint32_t head_dim) {
+    for (uint32_t d = 0; d < head_dim; d++) {
+        w->total[d] = w->total[d] + w->sum[d];
+        w->sum[d] = 0.0f;
+    }
+    w->total_e = w->total_e + w->sum_e;
+    w->sum_e = 0.0f;
+}
+
+/* w->q holds one head's query; w->total becomes sum(e*v)/sum(e). */
+static int attend_head(const struct lora_job *job, const struct attend *a, struct single_row *w,
+                       uint32_t head, uint32_t kv_head) {
     uint32_t head_dim = a->command->head_dim, positions = attend_positions(a);
     uint32_t first = attention_first(a->command, positions);
-    float max, sum_e = 0.0f;
+    float max;
     int status = score_head(job, a, w, head, kv_head, &max);
     if (status != LORA_OK) return status;
     a->variant->exponentials(w->s + first, positions - first, max, w->halves + first);
     a->variant->halves_to_floats(w->halves + first, positions - first, w->e + first);
-    for (uint32_t d = 0; d < head_dim; d++) w->sum[d] = 0.0f;
+    for (uint32_t d = 0; d < head_dim; d++) w->sum[d] = w->total[d] = 0.0f;
+    w->sum_e = w->total_e = 0.0f;
     for (uint32_t start = first / TILE * TILE; start < positions; start += TILE) {
+        if (start % LORA_CHUNK_POSITIONS == 0) close_chunk(w, head_dim);
         uint32_t count = positions - start < TILE ? positions - start : TILE;
         uint32_t hidden = first > start ? first - start : 0;
         const uint16_t *v[TILE];
@@ -59,10 +74,11 @@ static int attend_head(const struct lora_job *job, const struct attend *a,
         if (status != LORA_OK) return status;
         float tile_e = 0.0f;
         for (uint32_t i = hidden; i < count; i++) tile_e = tile_e + w->e[start + i];
-        sum_e = sum_e + tile_e;
+        w->sum_e = w->sum_e + tile_e;
         a->variant->weigh(w->e + start + hidden, v + hidden, count - hidden, head_dim, w->sum);
     }
-    for (uint32_t d = 0; d < head_dim; d++) w->sum[d] = w->sum[d] / sum_e;
+    close_chunk(w, head_dim);
+    for (uint32_t d = 0; d < head_dim; d++) w->total[d] = w->total[d] / w->total_e;
     return LORA_OK;
 }
 
@@ -73,12 +89,13 @@ static int attend_single(struct lora_job *job, const struct attend *a, uint32_t 
     struct single_row w = {.s = memory, .e = memory + t->positions};
     w.q = w.e + t->positions;
     w.sum = w.q + head_dim;
-    w.halves = (uint16_t *)(void *)(w.sum + head_dim);
+    w.total = w.sum + head_dim;
+    w.halves = (uint16_t *)(void *)(w.total + head_dim);
     job->variant->halves_to_floats(half_row(t->q, row) + offset, head_dim, w.q);
     int status = attend_head(job, a, &w, head, kv_head);
     if (status != LORA_OK) return status;
     uint16_t *y = half_row(t->y, row) + offset;
-    job_count_nonfinite(job, row, job->variant->floats_to_halves(w.sum, head_dim, y));
+    job_count_nonfinite(job, row, job->variant->floats_to_halves(w.total, head_dim, y));
     return LORA_OK;
 }
 
@@ -90,7 +107,7 @@ static uint64_t wide_floats(const struct lora_job *job) {
 
 static uint64_t floats_a_thread(const struct lora_job *job) {
     const struct attention_job *t = &job->attention;
-    uint64_t single = 2 * t->positions + 2ull * t->command->head_dim + t->positions / 2;
+    uint64_t single = 2 * t->positions + 3ull * t->command->head_dim + t->positions / 2;
     uint64_t together = t->together ? lora_attend_rows_floats(job) : 0;
     uint64_t max = single > together ? single : together;
     return wide_floats(job) + (max + 15) / 16 * 16;

@@ -7,7 +7,7 @@
 #include "isa/half.h"
 #include "isa/segments.h"
 
-#define CHUNK LORA_BLOCK_N /* columns of V at a time */
+#define COLUMNS LORA_BLOCK_N /* columns of V at a time */
 #define MAX_KEY_BLOCKS (LORA_ATTEND_HEAD_DIM / LORA_BLOCK_K)
 
 struct group {
@@ -29,20 +29,22 @@ struct group {
     float *tile_e;      /* panels of TILE columns */
     float *sum_e;       /* [count] */
     float *sums;        /* [PANEL_LEVELS][count][TILE] */
-    float *result;      /* [2][chunks][count][CHUNK]: all tiles so far, the tile at hand */
-    float *row;         /* [chunks*CHUNK] */
+    float *result;      /* [2][parts][count][COLUMNS]: the chunk's tiles so far, the tile at hand */
+    float *total_e;     /* [count]: of the chunks before */
+    float *total;       /* [count][parts*COLUMNS]: the same */
+    float *row;         /* [parts*COLUMNS] */
     float *single_q;    /* [head_dim] */
-    uint16_t *values;   /* [TILE][chunks*CHUNK] */
+    uint16_t *values;   /* [TILE][parts*COLUMNS] */
 };
 
-static uint32_t chunks(uint32_t head_dim) { return (head_dim + CHUNK - 1) / CHUNK; }
+static uint32_t parts(uint32_t head_dim) { return (head_dim + COLUMNS - 1) / COLUMNS; }
 
 uint64_t lora_attend_rows_floats(const struct lora_job *job) {
     uint64_t rows = GROUP_ROWS, head_dim = job->attention.command->head_dim;
-    uint64_t width = (uint64_t)chunks((uint32_t)head_dim) * CHUNK;
+    uint64_t width = (uint64_t)parts((uint32_t)head_dim) * COLUMNS;
     return rows * job->attention.positions * 3 / 2 + panel_floats(GROUP_ROWS, (uint32_t)head_dim) +
            panel_floats(GROUP_ROWS, TILE) + rows + PANEL_LEVELS * rows * TILE + 2 * rows * width +
-           width + head_dim + TILE * width / 2 + 11 * 16;
+           width + head_dim + TILE * width / 2 + rows + rows * width + 13 * 16;
 }
 
 static float *carve(float **memory, uint64_t floats) {
@@ -52,7 +54,7 @@ static float *carve(float **memory, uint64_t floats) {
 }
 
 static void lay_out(struct group *g, float *memory) {
-    uint64_t width = (uint64_t)chunks(g->head_dim) * CHUNK;
+    uint64_t width = (uint64_t)parts(g->head_dim) * COLUMNS;
     g->positions = g->job->attention.positions;
     g->s = carve(&memory, g->count * g->positions);
     g->e = (uint16_t *)(void *)carve(&memory, g->count * g->positions / 2);
@@ -61,6 +63,8 @@ static void lay_out(struct group *g, float *memory) {
     g->sum_e = carve(&memory, g->count);
     g->sums = carve(&memory, (uint64_t)PANEL_LEVELS * g->count * TILE);
     g->result = carve(&memory, 2 * g->count * width);
+    g->total_e = carve(&memory, g->count);
+    g->total = carve(&memory, g->count * width);
     g->row = carve(&memory, width);
     g->single_q = carve(&memory, g->head_dim);
     g->values = (uint16_t *)(void *)carve(&memory, TILE * width / 2);
@@ -182,7 +186,7 @@ static bool all_finite(const uint16_t *values, uint64_t count) {
  * ones, or a row may not see a value that is not finite: it would show through a weight of 0. */
 static int find_tile(const struct group *g, uint32_t start, uint32_t count,
                      const uint16_t **values) {
-    uint32_t width = chunks(g->head_dim) * CHUNK;
+    uint32_t width = parts(g->head_dim) * COLUMNS;
     const uint16_t *v[TILE];
     bool common = start + count <= g->longest->seen.committed;
     *values = NULL;
@@ -205,8 +209,8 @@ static int find_tile(const struct group *g, uint32_t start, uint32_t count,
 /* sum_e and result += one tile of all rows. */
 static void add_tile(const struct group *g, uint32_t start, uint32_t count,
                      const uint16_t *values) {
-    uint32_t width = chunks(g->head_dim) * CHUNK;
-    _Alignas(LORA_LINE_BYTES) float work[TILE * CHUNK];
+    uint32_t width = parts(g->head_dim) * COLUMNS;
+    _Alignas(LORA_LINE_BYTES) float work[TILE * COLUMNS];
     struct rows e = {(uint8_t *)(g->e + start), g->positions * sizeof(uint16_t)};
     lora_panels_fill(g->variant, e, g->count, TILE, g->tile_e);
     for (uint32_t panel = 0; panel < panel_count(g->count); panel++) {
@@ -218,8 +222,8 @@ static void add_tile(const struct group *g, uint32_t start, uint32_t count,
         for (uint32_t r = first; r < end; r++) g->sum_e[r] = g->sum_e[r] + total[r - first];
     }
     uint64_t level = (uint64_t)width * g->count;
-    for (uint32_t chunk = 0; chunk < width / CHUNK; chunk++) {
-        struct panel_step step = {.halves = values + chunk * CHUNK,
+    for (uint32_t part = 0; part < width / COLUMNS; part++) {
+        struct panel_step step = {.halves = values + part * COLUMNS,
                                   .halves_step = width,
                                   .weights = work,
                                   .level = level,
@@ -227,21 +231,41 @@ static void add_tile(const struct group *g, uint32_t start, uint32_t count,
                                   .joins = 1,
                                   .begins = true};
         lora_panels_add(g->variant, g->tile_e, TILE, g->count, step,
-                        g->result + level + (uint64_t)chunk * g->count * CHUNK);
+                        g->result + level + (uint64_t)part * g->count * COLUMNS);
     }
 }
 
-/* A row's result, between the chunks of all rows and g->row. */
+/* A row's result, between the parts of all rows and g->row. */
 static void take_row(const struct group *g, uint32_t r) {
-    for (uint32_t chunk = 0; chunk < chunks(g->head_dim); chunk++)
-        memcpy(g->row + chunk * CHUNK, g->result + (chunk * g->count + r) * CHUNK,
-               CHUNK * sizeof(float));
+    for (uint32_t part = 0; part < parts(g->head_dim); part++)
+        memcpy(g->row + part * COLUMNS, g->result + (part * g->count + r) * COLUMNS,
+               COLUMNS * sizeof(float));
 }
 
 static void put_row(const struct group *g, uint32_t r) {
-    for (uint32_t chunk = 0; chunk < chunks(g->head_dim); chunk++)
-        memcpy(g->result + (chunk * g->count + r) * CHUNK, g->row + chunk * CHUNK,
-               CHUNK * sizeof(float));
+    for (uint32_t part = 0; part < parts(g->head_dim); part++)
+        memcpy(g->result + (part * g->count + r) * COLUMNS, g->row + part * COLUMNS,
+               COLUMNS * sizeof(float));
+}
+
+/* What row r's chunk has summed, in g->row and sum_e, joins the chunks before it. */
+static void close_row(const struct group *g, uint32_t r) {
+    uint32_t width = parts(g->head_dim) * COLUMNS;
+    float *total = g->total + (uint64_t)r * width;
+    for (uint32_t d = 0; d < width; d++) {
+        total[d] = total[d] + g->row[d];
+        g->row[d] = 0.0f;
+    }
+    g->total_e[r] = g->total_e[r] + g->sum_e[r];
+    g->sum_e[r] = 0.0f;
+}
+
+static void close_chunk(const struct group *g) {
+    for (uint32_t r = 0; r < g->count; r++) {
+        take_row(g, r);
+        close_row(g, r);
+        put_row(g, r);
+    }
 }
 
 /* sum_e and result += what row r sees of the tiles from `start` to `end`, of which it sees some:
@@ -253,6 +277,7 @@ static int add_row_tiles(const struct group *g, uint32_t r, uint32_t start, uint
     if (positions < end) end = positions;
     take_row(g, r);
     for (; start < end; start += TILE) {
+        if (start % LORA_CHUNK_POSITIONS == 0) close_row(g, r);
         const uint16_t *v[TILE];
         float e[TILE], total = 0.0f;
         uint32_t hidden = first > start ? first - start : 0;
@@ -277,26 +302,30 @@ static int add_tile_by_row(const struct group *g, uint32_t start) {
 
 static int weigh(const struct group *g) {
     memset(g->sum_e, 0, g->count * sizeof(float));
-    memset(g->result, 0, (uint64_t)chunks(g->head_dim) * CHUNK * g->count * sizeof(float));
+    memset(g->total_e, 0, g->count * sizeof(float));
+    memset(g->total, 0, (uint64_t)parts(g->head_dim) * COLUMNS * g->count * sizeof(float));
+    memset(g->result, 0, (uint64_t)parts(g->head_dim) * COLUMNS * g->count * sizeof(float));
     uint32_t end = g->several ? g->parting : g->max;
     int status = LORA_OK;
     for (uint32_t start = g->from; start < end && status == LORA_OK; start += TILE) {
         uint32_t count = end - start < TILE ? end - start : TILE;
         const uint16_t *values;
+        if (start % LORA_CHUNK_POSITIONS == 0) close_chunk(g);
         status = find_tile(g, start, count, &values);
         if (status == LORA_OK && values) add_tile(g, start, count, values);
         else if (status == LORA_OK) status = add_tile_by_row(g, start);
     }
     for (uint32_t r = 0; g->several && r < g->count && status == LORA_OK; r++)
         status = add_row_tiles(g, r, g->parting, g->max);
+    close_chunk(g);
     return status;
 }
 
 static void store(const struct group *g) {
-    uint32_t offset = g->head * g->head_dim;
+    uint32_t offset = g->head * g->head_dim, width = parts(g->head_dim) * COLUMNS;
     for (uint32_t r = 0; r < g->count; r++) {
-        take_row(g, r);
-        for (uint32_t d = 0; d < g->head_dim; d++) g->row[d] = g->row[d] / g->sum_e[r];
+        const float *total = g->total + (uint64_t)r * width;
+        for (uint32_t d = 0; d < g->head_dim; d++) g->row[d] = total[d] / g->total_e[r];
         uint16_t *y = half_row(g->job->attention.y, g->order[r]) + offset;
         job_count_nonfinite(g->job, g->order[r],
                             g->variant->floats_to_halves(g->row, g->head_dim, y));

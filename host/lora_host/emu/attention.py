@@ -1,7 +1,9 @@
-"""Attention over KV blocks in two passes: the max, then the tiled sums
+"""Attention over KV blocks in two passes: the max, then the sums by tile and chunk
 (docs/numbers.md, 3.8)."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +16,7 @@ from lora_host.emu.unit_call import BANK_ONCHIP, LINE_BYTES, UnitCall
 from lora_host.numerics import F32, bf16, exp32, soft_cap, to_fp16
 from lora_host.segments import segment_bounds, tree_sum
 
+CHUNK: int = abi.CHUNK_POSITIONS
 WORK_ELEMENTS = 1 << 19  # max gathered values in memory
 NO_CAP = np.float32(0)
 
@@ -122,7 +125,26 @@ def score(q: F32, keys: F32) -> F32:
 
 
 def weigh(e: F32, values: F32, entries: NDArray[np.int64]) -> F32:
-    """sum(e*v)/sum(e): sequential in a tile of 32 positions, then sequential over tiles."""
+    """sum(e*v)/sum(e), chunk after chunk: e [rows, heads, positions] begins with position 0."""
+    parts = (
+        chunk_sums(e[:, :, start : start + CHUNK], values, entries[:, start : start + CHUNK])
+        for start in range(0, e.shape[2], CHUNK)
+    )
+    return add_chunks(parts)
+
+
+def add_chunks(parts: Iterable[tuple[F32, F32]]) -> F32:
+    """sum(e*v)/sum(e) of the chunk_sums of all chunks in ascending order."""
+    sum_e, sum_ev = np.float32(0), np.float32(0)
+    for part_e, part_ev in parts:
+        sum_e, sum_ev = sum_e + part_e, sum_ev + part_ev
+    result: F32 = (sum_ev / sum_e[..., None]).transpose(1, 0, 2)
+    return result
+
+
+def chunk_sums(e: F32, values: F32, entries: NDArray[np.int64]) -> tuple[F32, F32]:
+    """(sum(e) [heads, rows], sum(e*v) [heads, rows, head_dim]) of whole tiles: sequential in a tile
+    of 32 positions, then sequential over tiles."""
     rows, heads, positions = e.shape
     head_dim = values.shape[2]
     tiles = positions // TILE
@@ -134,10 +156,9 @@ def weigh(e: F32, values: F32, entries: NDArray[np.int64]) -> F32:
     for lane in range(TILE):
         np.add(tile_e, e[..., lane], out=tile_e)
         np.add(tile_ev, ordered[:, :, :, lane], out=tile_ev)
-    sum_e = np.zeros((rows, heads), np.float32)
+    sum_e = np.zeros((heads, rows), np.float32)
     sum_ev = np.zeros((heads, rows, head_dim), np.float32)
     for tile in range(tiles):
-        np.add(sum_e, tile_e[:, :, tile], out=sum_e)
+        np.add(sum_e, tile_e[:, :, tile].T, out=sum_e)
         np.add(sum_ev, tile_ev[:, :, tile], out=sum_ev)
-    result: F32 = sum_ev.transpose(1, 0, 2) / sum_e[..., None]
-    return result
+    return sum_e, sum_ev

@@ -4,6 +4,7 @@ package abi_types;
   parameter logic [31:0] LORA_UNIT_COLUMNS = 32'h20;
   parameter logic [31:0] LORA_SEGMENTS = 32'h8;
   parameter logic [31:0] LORA_TILE_POSITIONS = 32'h20;
+  parameter logic [31:0] LORA_CHUNK_POSITIONS = 32'h1000;
   parameter logic [31:0] LORA_FP16_NAN = 32'h7e00;
   parameter logic [31:0] LORA_FP32_NAN = 32'h7fc00000;
   parameter logic [31:0] LORA_BLOCK_K = 32'h80;

@@ -1,5 +1,6 @@
 """The arithmetic of the FP16 path in plain NumPy, one rounding per line. Sums along K run in eight
-segments, which are added as a tree. Positions are in tiles of 32. No libm function is used. This
+segments, which are added as a tree. Positions are in tiles of 32, tiles in chunks of 4096. No libm
+function is used. This
 code is independent of the kernel models that it checks."""
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from lora_host.coefficients import coefficients
 
 F32 = NDArray[np.float32]
 F16 = NDArray[np.float16]
-_UNIT, _SEGMENTS, _TILE = 32, 8, 32
+_UNIT, _SEGMENTS, _TILE, _CHUNK = 32, 8, 32, 4096
 
 
 def segments(columns: int) -> list[tuple[int, int]]:
@@ -264,12 +265,23 @@ def attention(
     if bias is not None:
         scores = scores + bias
     e = exponential(scores - scores.max()).astype(np.float16).astype(np.float32)
-    below, above = np.float32(0), np.zeros(len(q), np.float32)
-    for tile in sorted({position // _TILE for position in rows}):
-        tile_below, tile_above = np.float32(0), np.zeros(len(q), np.float32)
-        for index, position in enumerate(rows):
-            if position // _TILE == tile:
-                tile_below = tile_below + e[index]
-                tile_above = tile_above + e[index] * v[position].astype(np.float32)
-        below, above = below + tile_below, above + tile_above
-    return _stored(above / below)
+    numbers = np.array(rows)
+    tiles, below, above = _sums_of(_TILE, numbers, e, e[:, None] * v[rows].astype(np.float32))
+    chunks, below, above = _sums_of(_CHUNK // _TILE, tiles, below, above)
+    _, below, above = _sums_of(len(chunks) + int(chunks[-1]), chunks, below, above)
+    return _stored(above[0] / below[0])
+
+
+def _sums_of(
+    size: int, numbers: NDArray[np.int64], below: F32, above: F32
+) -> tuple[NDArray[np.int64], F32, F32]:
+    """Runs of values whose ascending numbers agree in floor(number/size), each summed sequentially
+    from +0: their numbers, and the sums of `below` and of `above`."""
+    runs, starts, counts = np.unique(numbers // size, return_index=True, return_counts=True)
+    of_below = np.zeros(len(runs), np.float32)
+    of_above = np.zeros((len(runs), above.shape[1]), np.float32)
+    for step in range(int(counts.max())):
+        longer = counts > step
+        of_below[longer] = of_below[longer] + below[starts[longer] + step]
+        of_above[longer] = of_above[longer] + above[starts[longer] + step]
+    return runs, of_below, of_above

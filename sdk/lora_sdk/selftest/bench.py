@@ -24,6 +24,7 @@ RESULT_BYTES = 0x40000
 WEIGHTS, TABLES, KV, BANK_BYTES = 0, 0x60000, 0x80000, 0x100000  # bytes of each other bank
 BANKS = 3  # not a power of two, to expose the order of blocks
 ROWS, COMMITTED, SCRATCH, PAGES = 5, 37, 32, 4
+TILES = 130  # of a sequence: more than a chunk of attention
 HEAD_DIM, KV_HEADS, VOCABULARY, POSITIONS = 64, 2, 96, 64
 UNTOUCHED = 0xA5
 
@@ -40,12 +41,14 @@ class Bytes:
 
 @dataclass(frozen=True)
 class StepCase:
-    """A step of `rows` rows after `kv_ops`, and the memory expected after it."""
+    """A step of `rows` rows behind `committed` positions, after `kv_ops`, and the memory expected
+    after it."""
 
     expected: tuple[Bytes, ...]
     rows: int = ROWS
     kv_ops: tuple[KvOp, ...] = ()
     path: tuple[int, ...] = ()
+    committed: int = COMMITTED
 
 
 @dataclass(frozen=True)
@@ -145,7 +148,7 @@ class Bench:
             self._prepare(board, rank, cases[board])
         for index in range(len(cases[0].steps)):
             step = cases[0].steps[index]
-            rows = [_row(index) for index in range(step.rows)]
+            rows = [_row(step.committed, index) for index in range(step.rows)]
             block = build_block(rows, step.kv_ops, step.path, 0, 0)
             self.cluster.step(block, BLOCK)
             for board, case in cases.items():
@@ -205,10 +208,10 @@ class Bench:
             "max_rows": ROWS,
             "max_scratch": SCRATCH,
             "max_sequences": 1,
-            "max_tiles": 2,
+            "max_tiles": TILES,
             "page_count": PAGES,
             "vocabulary": VOCABULARY,
-            "positions": POSITIONS,
+            "positions": max(POSITIONS, *(ROWS + step.committed for step in case.steps)),
             "onchip_bytes": overlay.onchip_bytes,
             "kv_bank_first": self.banks.start,
             "kv_bank_count": len(self.banks),
@@ -223,13 +226,20 @@ class Bench:
 
 
 def begin(length: int = COMMITTED) -> tuple[KvOp, ...]:
-    """Sequence 0 with `length` committed positions. Its tiles are in pages 3 and 2, in no order."""
-    return KvOp.length(0, length), KvOp.table(0, 0, 3), KvOp.table(0, 1, 2)
+    """Sequence 0 with `length` committed positions. Its tiles are in pages 3 and 2, in no order; a
+    long sequence names them again and again."""
+    tiles = max(2, -(-length // abi.TILE_POSITIONS))
+    return KvOp.length(0, length), *(KvOp.table(0, t, page_of(t)) for t in range(tiles))
 
 
-def _row(index: int) -> Row:
+def page_of(tile: int) -> int:
+    """The page of a committed tile."""
+    return 3 - tile % 2
+
+
+def _row(committed: int, index: int) -> Row:
     """Rows form a chain. Their tokens are spread over the vocabulary."""
-    return Row(0, COMMITTED + index, token(index), index, index - 1)
+    return Row(0, committed + index, token(index), index, index - 1)
 
 
 def token(index: int) -> int:

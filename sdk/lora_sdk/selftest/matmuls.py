@@ -24,6 +24,7 @@ from .bench import (
     StepCase,
     Test,
     begin,
+    page_of,
 )
 from .kv import Cache
 from .moves import SLOT, STRIDE, move_in, move_out, operand, result_offset
@@ -102,24 +103,34 @@ def _int8_matmul(site: Site, by_row: bool = False) -> Case:
     return Case((command,), placed, (step,))
 
 
-def _attention(site: Site, slopes: int = abi.SLOPE_NONE, window: int = 0, cap: float = 0) -> Case:
-    """Every row attends to 37 committed positions in two pages, its ancestors and itself; to the
+def _attention(
+    site: Site,
+    slopes: int = abi.SLOPE_NONE,
+    window: int = 0,
+    cap: float = 0,
+    committed: int = COMMITTED,
+) -> Case:
+    """Every row attends to `committed` positions in two pages, its ancestors and itself; to the
     last `window` of these, if it is not 0. `slopes`: the kind of ALiBi. `cap`: of the scores."""
-    heads, group, count = 2 * KV_HEADS, 2, COMMITTED + ROWS
+    heads, group, count = 2 * KV_HEADS, 2, committed + ROWS
     q = site.half((ROWS, heads, HEAD_DIM), 2.0, 1)
     k = site.half((count, KV_HEADS, HEAD_DIM), 1.0, 2)
     v = site.half((count, KV_HEADS, HEAD_DIM), 1.0, 3)
     cache = Cache(site, np.zeros((PAGES, KV_HEADS, 2, 32 * HEAD_DIM), np.int64))
     for position in range(count):
-        own = position - COMMITTED  # scratch slot of a row
-        page = 0 if own >= 0 else {0: 3, 1: 2}[position // 32]
+        own = position - committed  # scratch slot of a row
+        page = 0 if own >= 0 else page_of(position // 32)
         lane = own if own >= 0 else position % 32
+        first = position % 64  # what two pages hold
+        if own < 0 and position != first:
+            k[position], v[position] = k[first], v[first]
+            continue
         cache.put(page, lane, k[position].reshape(-1), v[position].reshape(-1))
     scale = 0.125
     y = np.empty_like(q)
     for row in range(ROWS):
         for head in range(heads):
-            end = COMMITTED + row + 1
+            end = committed + row + 1
             seen = range(max(0, end - window) if window else 0, end)
             kv, added = head // group, _bias(slopes, head, seen)
             one = q[row, head], k[:, kv], v[:, kv]
@@ -133,7 +144,8 @@ def _attention(site: Site, slopes: int = abi.SLOPE_NONE, window: int = 0, cap: f
     table = np.array([(_SLOPES[head], _FACTOR) for head in range(heads)], np.float32)
     placed = (operand(site, 0, q), Bytes(site.banks.start, TABLES, table.tobytes()))
     width = 2 * heads * HEAD_DIM
-    step = StepCase((operand(site, 1, y, "attention"),), kv_ops=begin())
+    expected = (operand(site, 1, y, "attention"),)
+    step = StepCase(expected, kv_ops=begin(committed), committed=committed)
     commands = (move_in(site, 0, width), command, move_out(site, 1, 1, width))
     return Case(commands, (*cache.blocks(), *placed), (step,))
 
@@ -170,4 +182,5 @@ TESTS = (
     Test("MPU", "attention, ALiBi in BF16", lambda site: _attention(site, abi.SLOPE_BF16_POSITION)),
     Test("MPU", "attention, window", lambda site: _attention(site, window=7)),
     Test("MPU", "attention, soft cap", lambda site: _attention(site, cap=0.7)),
+    Test("MPU", "attention, two chunks", lambda site: _attention(site, committed=4101)),
 )
