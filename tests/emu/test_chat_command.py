@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from lora_sdk import Engine
+from lora_sdk import Engine, demo_model_path
 from lora_sdk.cli.conversation import Conversation
 from lora_sdk.sampling import SamplingParams
 from tests.commands import LORA, command, one_line_error
@@ -30,13 +30,23 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def test_answers_have_the_conversation_before_them_until_a_reset(folder: Path) -> None:
-    said = "hello\n/stats\nmore\n/rset\n/reset\nhello\n" + "x" * 900 + "\nhello\n/help\n"
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model whose answers differ with what was said before."""
+    made = tmp_path_factory.mktemp("trained")
+    for file in demo_model_path().iterdir():
+        (made / file.name).symlink_to(file)
+    (made / "chat_template.jinja").write_text(TEMPLATE)
+    return made
+
+
+def test_answers_have_the_conversation_before_them_until_a_reset(trained: Path) -> None:
+    said = "hello\n/stats\nmore\n/rset\n/reset\nhello\n" + "x" * 2400 + "\nhello\n/help\n"
     done = command(
-        LORA, "chat", "--model", folder, "--system", "kind", "-n", 6, input=said.encode()
+        LORA, "chat", "--model", trained, "--system", "kind", "-n", 6, input=said.encode()
     )
     assert done.returncode == 0
-    with Engine(folder) as engine:
+    with Engine(trained) as engine:
         history = [{"role": "system", "content": "kind"}, {"role": "user", "content": "hello"}]
         first = engine.chat(history, max_tokens=6)
         history.append({"role": "assistant", "content": first.text})
@@ -44,12 +54,13 @@ def test_answers_have_the_conversation_before_them_until_a_reset(folder: Path) -
         history.append({"role": "user", "content": "hello"})
         last = engine.chat(history, max_tokens=6)
     answers = [first.text, second.text, first.text, last.text]
+    assert len(set(answers)) == 3
     assert done.stdout.decode() == "".join(f"{answer}\n" for answer in answers)
     errors = done.stderr.decode()
     assert f"last answer: {first.prompt_tokens} prompt and 6 new tokens" in errors
-    assert f"context: {first.prompt_tokens + 6} of 384 positions" in errors
+    assert f"context: {first.prompt_tokens + 6} of 1024 positions" in errors
     assert "no command '/rset'; did you mean '/reset'?" in errors
-    assert "more than the context of 384; shorten it; /reset forgets" in errors
+    assert "more than the context of 1024; shorten it; /reset forgets" in errors
     assert "Ctrl-D ends" in errors and "Traceback" not in errors
 
 
@@ -136,6 +147,12 @@ def test_in_a_terminal_ctrl_c_waits_for_the_next_message_and_ctrl_d_ends(folder:
         screen.until(b"Ctrl-D ends.")
         screen.until(b"\n> ")
         os.write(terminal, b"hello\n")
+        screen.until(b"\n> ")
+        os.write(terminal, b"/stats\n")
+        screen.until(b"(1): ")
+        screen.until(b"\n> ")
+        os.write(terminal, b"\x1b[A\n")  # the line before
+        screen.until(b"(1): ")
         screen.until(b"\n> ")
         os.write(terminal, b"\x04")
         assert process.wait(timeout=20) == 0

@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from lora_sdk.cli.main import lora
 from lora_sdk.cli.progress import ProgressBar
 from lora_sdk.model.shapes import find_config
 from lora_sdk.timing.dse import Exploration
@@ -30,13 +31,25 @@ def test_steps_are_whole_numbers_and_bytes_have_units(monkeypatch: pytest.Monkey
     assert "4.00M/25.0M" in terminal.getvalue()
 
 
+SPACE = {
+    "precision": ("fp16",), "array_rows": (16, 32), "array_columns": (16, 32), "tile": (16,),
+    "lanes": (4, 8), "kv_uram": (0,), "prefetch_bytes": (0,), "ports": (16, 32),
+}  # fmt: skip
+
+
 def test_a_search_counts_its_generations() -> None:
     pytest.importorskip("scipy")
-    space = {
-        "precision": ("fp16",), "array_rows": (16, 32), "array_columns": (16, 32), "tile": (32,),
-        "lanes": (16,), "kv_uram": (0,), "prefetch_bytes": (0,), "ports": (16, 32),
-    }  # fmt: skip
-    search = Exploration("u280", 1, find_config("gpt2-345m"), 8, 8, space)
+    search = Exploration("u280", 1, find_config("gpt2-345m"), 8, 8, SPACE)
     counted: list[tuple[int, int]] = []
     search.evolve(1, generations=3, progress=lambda done, total: counted.append((done, total)))
     assert counted == [(1, 3), (2, 3), (3, 3)]
+
+
+def test_the_command_shows_its_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("scipy")
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    monkeypatch.setattr("lora_sdk.timing.dse.SPACE", SPACE)  # a search of some milliseconds
+    lora.main(["dse", "--model", "gpt2-345m", "--json"], standalone_mode=False)
+    assert "searching:" in terminal.getvalue() and "/30 [" in terminal.getvalue()
