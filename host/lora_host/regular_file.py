@@ -37,8 +37,9 @@ def open_regular(path: Path) -> BinaryIO:
 
 
 def names_no_file(error: OSError) -> bool:
-    """Whether the name is wrong, and not the file: there is none of that name, nor can be."""
-    return error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
+    """Whether the name is wrong, and not the file: there is none of that name, nor can be, or it
+    is a folder's."""
+    return error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EISDIR)
 
 
 def read_regular(path: Path, limit: int) -> bytes:
@@ -66,4 +67,5 @@ def _bytes(file: BinaryIO, limit: int) -> bytes:
 def _check(path: Path, mode: int) -> None:
     if not stat.S_ISREG(mode):
         found = next((name for test, name in _KINDS if test(mode)), "no regular file")
-        raise OSError(errno.EINVAL, f"is {found}; expected a regular file", str(path))
+        number = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
+        raise OSError(number, f"is {found}; expected a regular file", str(path))

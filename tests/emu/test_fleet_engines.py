@@ -390,10 +390,10 @@ def test_the_command_prints_results_and_a_table(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.stderr
     assert len(done.stdout.splitlines()) == 6 and "worker 0" in done.stderr
     for content, message in (
-        ("clusters: [{boards: 3}]", "3"),
+        ("clusters: [{boards: 3}]", "clusters.0: 3 boards"),
         ("workers: [{prefill: gpu}]", "prefill"),
         ("workers: [{gpus: 1}]", "unknown field 'gpus'"),
-        ("clusters: [{devices: ['emu:u280'], boards: 2}]", "2 boards and 1 devices"),
+        ("clusters: [{devices: ['emu:u280'], boards: 2}]", "boards is 2, devices name 1"),
         ("clusters: [{devices: ['emu:u280'], count: 2}]", "leave out count"),
         ("load: {prompt: 1, response: 1}", "no workers and no clusters"),
         ("model: nowhere\nclusters: [{boards: 1}]", "nowhere"),

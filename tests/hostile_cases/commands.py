@@ -48,6 +48,11 @@ def fleet(
     return ("model", "--fleet", put(place.path / "fleet.yaml", text))
 
 
+def dispatched(place: Place, *, content: str) -> Words:
+    prompts = put(place.path / "p.jsonl", '"a"')
+    return ("fleet", put(place.path / "fleet.yaml", content), prompts)
+
+
 def image(place: Place, *, content: bytes) -> Words:
     folder = place.overlay({})
     (folder / "firmware.bin").write_bytes(content)
@@ -292,14 +297,53 @@ CASES = (
             ("spec", "tune", "/no/where", "lookup", "--text", "/etc/hostname"),
         )
     ),
-    Case("boards: 3 of validate", words("validate", "--boards", "3"), "3 boards were requested", 2),
+    *(
+        Case(f"boards: 3 of {' '.join(command)}", words(*command, "--boards", "3"), "3 boards were requested", 2)
+        for command in (("validate",), ("links",), ("links", "--discover"))
+    ),
+    *(
+        Case(f"folders: one in the place of a file of {' '.join(command)}", words(*command, "MODEL"),
+             "is a folder; expected a regular file", 2)
+        for command in (
+            ("validate", "--cluster"), ("plan", "--cluster"), ("links", "--cluster"), ("inspect",),
+            ("model", "--fleet"), ("fleet", "MODEL"),
+        )
+    ),
+    *(
+        Case(f"folders: a file in the place of one of {command[0]} {command[1]}", words(*command, "/etc/passwd"), says, 2)
+        for says, command in (
+            ("is another file; expected", ("plan", "--model")), ("is another file; expected", ("chat", "-m")),
+            ("expected a Hugging Face model folder", ("bench", "-m")),
+            ("is a file, expected a model folder", ("dse", "--model")),
+            ("is a file, expected a model folder", ("model", "--design", "lora-f", "-c", "9", "--model")),
+            ("is a file, expected a model folder", ("plot", "scaling", "-o", "PLOT", "--model")),
+        )
+    ),
+    Case("dse: a board without HBM", words("dse", "--model", "gpt2-345m", "--board", "u250"),
+         "board 'u250': no design is searched for it; did you mean 'u280'?", 2),
     Case("fleet: missing", words("model", "--fleet", "/no/where"), "/no/where", 2),
     Case("fleet: empty", partial(fleet, load="", model=""), "found None, expected type object"),
     Case("fleet: no workers", partial(fleet), "no workers and no clusters"),
     Case("fleet: an unknown model", partial(fleet, workers="[{gpu: a100}]", model="gpt9"), "gpt9"),
-    Case("fleet: an unknown GPU", partial(fleet, workers="[{gpu: a1000}]"), "a1000"),
+    Case("fleet: an unknown GPU", partial(fleet, workers="[{gpu: a1000}]"), "workers.0: GPU 'a1000'"),
     Case("fleet: an unknown design", partial(fleet, clusters="[{design: own}]"), "did you mean 'own-"),
-    Case("fleet: 3 boards", partial(fleet, clusters="[{design: own-u280, boards: 3}]"), "3 boards"),
+    Case("fleet: 3 boards", partial(fleet, clusters="[{design: own-u280, boards: 3}]"), "clusters.0: 3 boards"),
+    *(
+        Case(f"fleet: {name}", partial(dispatched, content=content), says)
+        for name, content, says in (
+            ("3 boards to open", "clusters: [{}, {boards: 3}]", "fleet.yaml: clusters.1: 3 boards were requested; expected 1, 2"),
+            ("3 devices to open", "clusters: [{devices: [xrt:0, xrt:1, xrt:2]}]", "fleet.yaml: clusters.0: 3 boards were"),
+            ("a device that is none", "clusters: [{devices: [xr:0]}]", "fleet.yaml: clusters.0: device 'xr:0': not a"),
+            ("a board that is none", "clusters: [{board: u250}]", "fleet.yaml: clusters.0: device 'emu:u250': not a"),
+            ("devices and count", "clusters: [{devices: [xrt:0], count: 2}]", "fleet.yaml: clusters.0: devices name"),
+            ("devices and boards", "clusters: [{devices: [xrt:0], boards: 2}]", "fleet.yaml: clusters.0: boards is 2, devices name 1"),
+            ("a worker that is none", "workers: [{prefill: boards}]", "fleet.yaml: workers.0: prefill is 'boards'; expected"),
+            ("a worker of 3 boards", "workers: [{}, {prefill: 'boards:3'}]", "fleet.yaml: workers.1: prefill is 'boards:3'"),
+            ("a GPU to open", "workers: [{gpu: a100}]", "fleet.yaml: workers.0: gpu 'a100' is simulated by lora model --fleet alone"),
+            ("nothing to open", "workers: []", "fleet.yaml: no workers and no clusters"),
+            ("an unknown field", "worker: []", "fleet.yaml: top level: unknown field 'worker', did you mean 'workers'?"),
+        )
+    ),
     Case("fleet: a long load", partial(
         fleet, load="{prompt: 4000, response: 97}", clusters="[{design: own-u280}]"), "1 more than"),
     Case("adapters: one twice", words(

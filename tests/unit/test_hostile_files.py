@@ -8,10 +8,12 @@ import json
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer as Backend
 
 from lora_host import regular_file
 from lora_host.errors import MAX_MESSAGE, AdapterError, LoraError, ModelError, OverlayError
@@ -25,6 +27,7 @@ from lora_sdk.model.config import load_config
 from lora_sdk.model.folder import INDEX, find_tensors
 from lora_sdk.spec_tuning import npz_file
 from lora_sdk.spec_tuning.npz_file import NpzFault, read_npz
+from lora_sdk.text.panics import without_panic_reports
 from lora_sdk.text.tokenizer import Tokenizer
 from tests import (
     hostile_gguf,
@@ -170,10 +173,29 @@ def test_a_tokenizer_that_panics(tmp_path: Path, capfd: pytest.CaptureFixture[st
         "special_tokens": {},
     }
     (tmp_path / "tokenizer.json").write_text(json.dumps(value))
-    tokenizer = Tokenizer(tmp_path, 300)
-    with pytest.raises(ModelError, match=r"tokenizer\.json: cannot encode: no entry found for key"):
-        tokenizer.encode("a")
-    assert "panicked" in capfd.readouterr().err  # else it tests nothing
+    with pytest.raises(Exception, match="PanicException") as panic:  # else this tests nothing
+        _panic(tmp_path / "tokenizer.json")
+    assert "panicked" in capfd.readouterr().err, panic
+    with pytest.raises(ModelError, match=r"tokenizer\.json cannot be read: no entry found for key"):
+        Tokenizer(tmp_path, 300)
+    assert capfd.readouterr().err == ""
+
+
+def _panic(path: Path) -> None:
+    try:
+        Backend.from_file(str(path)).encode("a")
+    except BaseException as error:
+        raise RuntimeError(type(error).__name__) from None
+
+
+def test_what_others_write_meanwhile_is_passed_on(capfd: pytest.CaptureFixture[str]) -> None:
+    with without_panic_reports():
+        os.write(2, b"a warning\n")
+    with suppress(ValueError), without_panic_reports():
+        os.write(2, b"another\n\nthread '<unnamed>' (9) panicked at src/lib.rs:1:2:\nno entry\n")
+        raise ValueError
+    os.write(2, b"later\n")
+    assert capfd.readouterr().err == "a warning\nanother\nlater\n"
 
 
 @pytest.mark.parametrize("number", ["1.", "1.0", "1e0", "true"])

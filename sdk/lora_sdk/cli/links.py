@@ -40,7 +40,10 @@ def links(
     lora links --cluster lab.yaml --test
     lora links --device xrt:0 --device xrt:1 --container aurora.xclbin --discover > lab.yaml"""
     from lora_host.cluster import Cluster
+    from lora_sdk.plan.partition import check_board_count
 
+    if boards is not None:
+        check_board_count(boards)
     if container is not None:
         _bare(chosen_boards(devices, cluster_file, boards, overlay), container, test, discover)
         return

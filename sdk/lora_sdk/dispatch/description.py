@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from lora_host.errors import RequestError
+from lora_host.errors import LoraError, RequestError
+from lora_sdk.core.options import EngineOptions
 from lora_sdk.core.worker_name import parse_worker
 from lora_sdk.engine.engine import Engine
 from lora_sdk.fleet.description import read_content
 
 DEMO = "demo"  # the model that is shipped
+
+Entry = Mapping[str, Any]
 
 
 def open_fleet(
@@ -24,18 +27,12 @@ def open_fleet(
     content = read_content(path)
     model = content.get("model", DEMO)
     shared = {"model": None if model == DEMO else _folder(path, model), **options}
-    workers = [
-        _worker(entry.get("prefill", "cpu"))
-        for entry in content.get("workers", ())
-        for _ in range(entry.get("count", 1))
-    ]
-    clusters = [
-        _cluster(path, entry)
-        for entry in content.get("clusters", ())
-        for _ in range(entry.get("count", 1))
-    ]
+    workers = _entries(path, content, "workers", _worker)
+    clusters = _entries(path, content, "clusters", _cluster)
     if not workers and not clusters:
-        raise RequestError(f"{path}: no workers and no clusters; expected some of either")
+        raise RequestError(
+            f"{path}: no workers and no clusters; expected some of either", usage=False
+        )
     rooms = [
         entry.get("requests", 1)
         for entry in content.get("clusters", ())
@@ -47,26 +44,45 @@ def open_fleet(
     return engines[: len(workers)], engines[len(workers) :], rooms
 
 
-def _worker(name: str) -> dict[str, Any]:
-    """The engine's options of a worker that `prefill` names."""
-    worker = parse_worker(name)
+def _entries(
+    path: Path, content: Entry, kind: str, options_of: Callable[[Entry], dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """The engines' options of all entries of a kind."""
+    found: list[dict[str, Any]] = []
+    for index, entry in enumerate(content.get(kind, ())):
+        try:
+            own = options_of(entry)
+            EngineOptions(**own)  # checks them without opening a board
+        except LoraError as error:
+            raise RequestError(f"{path}: {kind}.{index}: {error}", usage=False) from None
+        found += [own] * entry.get("count", 1)
+    return found
+
+
+def _worker(entry: Entry) -> dict[str, Any]:
+    if "prefill" not in entry and "gpu" in entry:
+        raise RequestError(
+            f"gpu {entry['gpu']!r} is simulated by lora model --fleet alone; name what computes "
+            "prompts here: prefill: cpu or boards:N"
+        )
+    worker = parse_worker(entry.get("prefill", "cpu"))
     if worker.devices:
         return {"devices": list(worker.devices)}
     return {"boards": worker.boards}
 
 
-def _cluster(path: Path, entry: Mapping[str, Any]) -> dict[str, Any]:
+def _cluster(entry: Entry) -> dict[str, Any]:
     devices = entry.get("devices")
     if devices is None:
-        return {"boards": entry.get("boards", 1)}
+        boards = entry.get("boards", 1)
+        if "board" in entry:
+            return {"devices": [f"emu:{entry['board']}"] * boards}
+        return {"boards": boards}
     if entry.get("count", 1) != 1:
-        raise RequestError(
-            f"{path}: clusters: devices name the boards of one cluster; leave out count"
-        )
+        raise RequestError("devices name the boards of one cluster; leave out count")
     if entry.get("boards", len(devices)) != len(devices):
         raise RequestError(
-            f"{path}: clusters: {entry['boards']} boards and {len(devices)} devices; expected one "
-            "device a board"
+            f"boards is {entry['boards']}, devices name {len(devices)}; expected one device a board"
         )
     return {"devices": list(devices)}
 

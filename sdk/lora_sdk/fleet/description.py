@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from lora_host.errors import LoraError, RequestError
 from lora_host.overlay import overlay_names
@@ -18,6 +19,7 @@ from lora_sdk.timing.target import make_target
 if TYPE_CHECKING:
     from lora_sdk.model.spec import ModelConfig
 
+T = TypeVar("T")
 _SCHEMA = Path(__file__).with_name("fleet.schema.json")
 BOARD_DOLLARS = {"u280": 8000.0}  # GLITCHES, table II
 GIGABYTES_PER_SECOND = 12.0  # of each hop, GPU to host and host to board: assumed, PCIe 3.0 x16
@@ -77,22 +79,27 @@ def _fleet(content: dict[str, Any]) -> FleetModel:
         _require(entry, f"workers.{index}", "gpu")
     for index, entry in enumerate(content.get("clusters", ())):
         _require(entry, f"clusters.{index}", "design")
-    workers = [
-        Worker(gpu(entry["gpu"]), config)
-        for entry in content.get("workers", ())
-        for _ in range(entry.get("count", 1))
-    ]
-    clusters = [
-        cluster
-        for entry in content.get("clusters", ())
-        for cluster in [_cluster(entry, config)] * entry.get("count", 1)
-    ]
+    workers: list[Worker] = _entries(
+        content, "workers", lambda entry: Worker(gpu(entry["gpu"]), config)
+    )
+    clusters: list[Cluster] = _entries(content, "clusters", lambda entry: _cluster(entry, config))
     if not workers and not clusters:
         raise RequestError("no workers and no clusters; expected some of either")
     rate = content.get("transfer", {}).get("gigabytes_per_second", GIGABYTES_PER_SECOND)
     load = Load(**content["load"])
     _check(config, load)
     return FleetModel(content["model"], config, tuple(workers), tuple(clusters), load, rate * 1e9)
+
+
+def _entries(content: dict[str, Any], kind: str, made: Callable[[dict[str, Any]], T]) -> list[T]:
+    """What is made of all entries of a kind, as often as `count` says."""
+    found: list[T] = []
+    for index, entry in enumerate(content.get(kind, ())):
+        try:
+            found += [made(entry)] * entry.get("count", 1)
+        except LoraError as error:
+            raise RequestError(f"{kind}.{index}: {error}") from None
+    return found
 
 
 def _require(entry: dict[str, Any], where: str, *names: str) -> None:
@@ -105,7 +112,7 @@ def _cluster(entry: dict[str, Any], config: ModelConfig) -> Cluster:
     boards = entry.get("boards", 1)
     if entry["design"] in overlay_names():
         raise RequestError(
-            f"clusters: {entry['design']} is an emulated overlay; expected a design, as lora model "
+            f"{entry['design']} is an emulated overlay; expected a design, as lora model "
             "--list names them first"
         )
     check_board_count(boards)

@@ -16,7 +16,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """The object in a JSON file of at most 16 MiB; ModelError names the file."""
     try:
         value = json.loads(read_regular(path, MAX_JSON_BYTES).decode("utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise ModelError(
             f"{path}: not found, expected a Hugging Face model folder", usage=True
         ) from None

@@ -275,7 +275,8 @@ def find_config(name_or_path: str | Path) -> ModelConfig:
             return load_config(path)
         if path.name != "config.json":
             raise ModelError(
-                f"{path}: is a file, expected a model folder, its config.json or a GGUF file"
+                f"{path}: is a file, expected a model folder, its config.json or a GGUF file",
+                usage=True,
             )
         return load_config(path.parent)
     if path.is_dir():

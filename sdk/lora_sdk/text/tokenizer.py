@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from lora_host.errors import ModelError, RequestError
+from lora_sdk.text.panics import without_panic_reports
 from lora_sdk.text.tokenizer_files import one_line, tokenizer_files
 
 _FALLBACK = re.compile(r"<0x([0-9A-Fa-f]{2})>")
@@ -27,8 +29,6 @@ class Tokenizer:
         larger id is an error. ModelError: no usable file."""
         self._files = tokenizer_files(folder)
         self._backend = _load(self._files.path, self._files.definition())
-        self._backend.no_truncation()
-        self._backend.no_padding()
         self._vocabulary = vocabulary
         self._config: dict[str, Any] | None = None
         decoder = repr(self._backend.decoder)
@@ -134,7 +134,13 @@ def _load(path: Path, definition: bytes) -> Any:
     from tokenizers import Tokenizer as Backend
 
     try:
-        return Backend.from_buffer(definition)
+        with without_panic_reports():
+            backend = Backend.from_buffer(definition)
+            backend.no_truncation()
+            backend.no_padding()
+            with suppress(Exception):  # of this text; a panic is none, and comes with every text
+                backend.encode("a")
+        return backend
     except BaseException as error:  # the package raises bare Exception, or a panic, which is none
         if not isinstance(error, Exception) and type(error).__name__ != PANIC:
             raise

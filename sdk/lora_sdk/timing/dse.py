@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lora_host.errors import RequestError
+from lora_host.naming import did_you_mean
 from lora_sdk.plan.partition import check_board_count
 from lora_sdk.timing.designs import ArrayDesign, load_design
 from lora_sdk.timing.facts import board_facts
 from lora_sdk.timing.machine import machine_of
 from lora_sdk.timing.model import check_positions
-from lora_sdk.timing.resources import Resources, onchip_tokens, port_count, resources
+from lora_sdk.timing.resources import PORTS, Resources, onchip_tokens, port_count, resources
 from lora_sdk.timing.schedule import schedule
 from lora_sdk.timing.shape_ops import step_ops
 from lora_sdk.timing.step import StepShape, decode, prefill
@@ -82,6 +83,10 @@ class Exploration:
             raise RequestError(f"lengths {inputs} and {outputs}: expected at least 1")
         check_board_count(boards)
         check_positions(config, inputs + outputs)
+        if board not in PORTS:
+            raise RequestError(
+                f"board {board!r}: no design is searched for it; {did_you_mean(board, PORTS)}"
+            )
         self.board = board_facts(board)
         self.boards, self.config = boards, config
         self.inputs, self.outputs = inputs, outputs

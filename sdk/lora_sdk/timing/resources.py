@@ -76,9 +76,13 @@ def mac_dsp(precision: str, macs_per_dsp: int) -> float:
     return MAC_DSP[precision] if precision in MAC_DSP else 1 / macs_per_dsp
 
 
+PORTS = {"u280": 32, "v80": 64, "vhk158": 64}
+"""256-bit memory ports of the boards with HBM, for which designs are searched."""
+
+
 def port_count(board: BoardFacts) -> int:
     """Number of 256-bit memory ports for the full bandwidth."""
-    return {"u280": 32, "v80": 64, "vhk158": 64}.get(board.name, 4)
+    return PORTS.get(board.name, 4)
 
 
 def resources(design: ArrayDesign, board: BoardFacts, ports: int | None = None) -> Resources:
