@@ -1,9 +1,9 @@
 """Cells that open synthesis makes of the modules in overlays/rtl/budget.yaml, for UltraScale+.
 
 `python tools/rtl_cells.py [MODULE ...]` (without names: all that are not `long`) prints a JSON
-object a line: module, lut, ff, dsp, ramb36, ramb18. `python tools/rtl_cells.py --check TOP`
-elaborates a unit and fails where it has a latch, a loop or a signal with no or two drivers. Needs
-the extra `rtl` (pyosys)."""
+object a line: module, lut, ff, dsp, ramb36, ramb18, lutram (LUTs that are memory).
+`python tools/rtl_cells.py --check TOP` elaborates a unit and fails where it has a latch, a loop or
+a signal with no or two drivers. Needs the extra `rtl` (pyosys)."""
 
 from __future__ import annotations
 
@@ -27,6 +27,12 @@ KINDS = {
     "ramb36": r"RAMB36E2",
     "ramb18": r"RAMB18E2",
 }
+# LUTs of each kind of distributed memory.
+LUT_MEMORIES = {
+    "RAM32M16": 8, "RAM32M": 4, "RAM64M8": 8, "RAM64M": 4, "RAM32X1D": 2, "RAM64X1D": 2,
+    "RAM128X1D": 4, "RAM256X1D": 8, "RAM32X1S": 1, "RAM64X1S": 1, "RAM128X1S": 2, "RAM256X1S": 4,
+    "RAM512X1S": 8,
+}  # fmt: skip
 
 
 def sources() -> list[Path]:
@@ -64,10 +70,12 @@ def cells(module: str, parameters: Mapping[str, int]) -> dict[str, int]:
         ):
             libyosys.run_pass(line, design)
         counts = json.loads(found.read_text())["design"]["num_cells_by_type"]
-    return {
+    found = {
         kind: sum(count for name, count in counts.items() if re.fullmatch(pattern, name))
         for kind, pattern in KINDS.items()
     }
+    memories = [name for name in counts if re.match(r"RAM\d", name)]
+    return found | {"lutram": sum(LUT_MEMORIES[name] * counts[name] for name in memories)}
 
 
 @contextlib.contextmanager

@@ -46,7 +46,9 @@ def counted(tool: Callable[..., subprocess.CompletedProcess[str]]) -> dict[str, 
     return {entry.pop("module"): entry for entry in found}
 
 
-@pytest.mark.parametrize("top", ["mpu_fp16", "w4_unpack", "mpu_int8", "vfu", "sequencer"])
+@pytest.mark.parametrize(
+    "top", ["mpu_fp16", "w4_unpack", "mpu_int8", "vfu", "sequencer", "rv32_core"]
+)
 def test_a_unit_elaborates_without_latches(
     tool: Callable[..., subprocess.CompletedProcess[str]], top: str
 ) -> None:
@@ -57,7 +59,7 @@ def test_a_unit_elaborates_without_latches(
 
 def check(module: str, found: dict[str, int]) -> None:
     limits = {k: v for k, v in BUDGET["modules"][module].items() if k in found}
-    assert found["lut"] > 0 and found["ff"] > 0
+    assert found["lut"] > 0
     over = {kind: found[kind] for kind, limit in limits.items() if found[kind] > limit}
     assert not over, f"{module}: {over} found, {limits} allowed"
     # a budget far above what is used holds nothing
