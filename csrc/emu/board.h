@@ -5,6 +5,7 @@
 #define EMU_BOARD_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -95,7 +96,7 @@ struct emu_board { /* lines of its own: boards run on different threads */
     uint32_t frames_dropped; /* not yet handed to the firmware with a unit's result */
     uint32_t stuck_units;    /* faults: bit per unit */
     bool completion_lost, done_lost, firmware_dead;
-    bool lost;        /* nothing of the board answers */
+    atomic_bool lost; /* nothing of the board answers; writes beside a run hold no lock */
     bool until_reset; /* the faults end at the next reset */
     struct emu_trace trace;
     struct emu_posted posted;

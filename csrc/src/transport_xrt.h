@@ -69,8 +69,7 @@ struct xrt_handle {
     uint32_t serial;
     struct xrt_container container;
     pthread_mutex_t sync; /* one transfer of a board at a time */
-    atomic_int stuck;     /* 1 + the call that has not returned in time, 0 none */
-    uint32_t stuck_ms;    /* its limit */
+    atomic_uint stuck;    /* the call that has not returned in time: limit in ms << 8 | 1 + what */
     struct lora_doorbell bell;
     struct lora_access_counts counts;
     uint32_t arena_count;

@@ -102,20 +102,19 @@ int xrt_call(struct xrt_handle *board, struct xrt_call *call) {
         errno = call->error;
         return call->result;
     }
-    int none = 0;
-    if (atomic_compare_exchange_strong(&board->stuck, &none, (int)call->what + 1))
-        board->stuck_ms = limit;
+    unsigned none = 0; /* the first one is told */
+    atomic_compare_exchange_strong(&board->stuck, &none, limit << 8 | ((unsigned)call->what + 1));
     call->found = NULL;
     call->result = -1;
     return -1;
 }
 
 int xrt_check_stuck(struct xrt_handle *board, struct lora_failure *failure) {
-    int stuck = atomic_load(&board->stuck);
+    unsigned stuck = atomic_load(&board->stuck);
     if (!stuck) return LORA_OK;
     return lora_fail(
         failure, LORA_ERR_TRANSPORT,
         "xrt:%.64s: the runtime has not returned from '%s' within %u s: its driver or "
         "the card is gone; start this program again, and reset the card if it stays so",
-        board->address, names[stuck - 1], board->stuck_ms / 1000);
+        board->address, names[(stuck & 0xff) - 1], (stuck >> 8) / 1000);
 }

@@ -43,7 +43,7 @@ class Cluster:
     `size` boards with `infos`; `cables` between them. `kernels_name`: the emulated units' kernels,
     "" on real boards. `why`: one line on why these boards were selected. `emulated`: functions that
     only emulation has, None on real boards. All calls raise errors of `lora_host.errors`. Calls may
-    come from any thread, one at a time."""
+    come from any thread, and wait for each other, except `write`."""
 
     def __init__(
         self,
@@ -152,10 +152,11 @@ class Cluster:
         self._handle.call("reserve", board, bank, offset, bytes)
 
     def write(self, board: int, bank: int, offset: int, buffer: Any) -> None:
-        """Writes a contiguous buffer (bytes, array, memory map) to a reserved range."""
+        """Writes a contiguous buffer (bytes, array, memory map) to a reserved range. Does not wait
+        for a call of another thread, which must not use the range meanwhile."""
         data = self._buffer(buffer, writable=False)
         self._check_unsigned(board=board, bank=bank, offset=offset)
-        self._handle.call("write", board, bank, offset, data, len(data))
+        self._handle.beside("write", board, bank, offset, data, len(data))
 
     def read(self, board: int, bank: int, offset: int, bytes: int) -> bytearray:
         """Reads a reserved range."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from . import native
 from .callbacks import bind
 from .errors import TransportError
 from .failure import to_error
+from .gate import Gate
 from .interrupt import Interrupt
 
 # Calls that wait for boards and can be cancelled.
@@ -19,10 +20,14 @@ RUNS = frozenset(
     ("links_up", "links_discover", "register_list", "checksum", "step", "greedy", "generate")
 )
 
+# Calls beside which no memory is written: they change what a write relies on.
+ALONE = frozenset(("program", "reserve", "reset"))
+
 
 class Handle:
-    """Calls into C go through `call`, one at a time. Closed by `close`, when nothing refers to it
-    any more, or at exit. `explain` returns text to append to the report of a failure."""
+    """Calls into C go through `call`, one at a time, and writes to memory through `beside`. Closed
+    by `close`, when nothing refers to it any more, or at exit. `explain` returns text to append to
+    the report of a failure."""
 
     def __init__(
         self, uris: Sequence[str], timeouts: Any, explain: Callable[[], str] = str
@@ -31,6 +36,7 @@ class Handle:
         bind()
         self._explain = explain
         self._lock = threading.RLock()
+        self._writes = Gate()
         self._failure = self._ffi.new("struct lora_failure *")
         self._interrupt = Interrupt()
         self._context = self._ffi.new_handle(self._interrupt)
@@ -57,7 +63,7 @@ class Handle:
         if self.closed:
             return
         self._lib.lora_cluster_cancel(self._pointer)
-        with self._lock:
+        with self._lock, self._writes.barred():
             self._finalizer()
 
     def call(self, name: str, *arguments: Any) -> None:
@@ -65,10 +71,24 @@ class Handle:
         with self._lock:
             pointer = self._alive()
             function = getattr(self._lib, f"lora_cluster_{name}")
-            with self._interrupt if name in RUNS else nullcontext():
+            with self._guard(name):
                 status = function(pointer, *arguments, self._failure)
             if status:
                 raise to_error(self._failure, self.report() + self._explain())
+
+    def _guard(self, name: str) -> AbstractContextManager[object]:
+        if name in RUNS:
+            return self._interrupt
+        return self._writes.barred() if name in ALONE else nullcontext()
+
+    def beside(self, name: str, *arguments: Any) -> None:
+        """As `call`, also while another thread is in `call`. Only for writes to memory."""
+        failure = self._ffi.new("struct lora_failure *")
+        with self._writes.passing():
+            pointer = self._alive()
+            status = getattr(self._lib, f"lora_cluster_{name}")(pointer, *arguments, failure)
+        if status:
+            raise to_error(failure)
 
     def stats(self) -> Any:
         """`struct lora_cluster_stats *`."""

@@ -1,7 +1,11 @@
 /* Whole steps on a ring of boards with native kernels: matmuls and gathers in turn, boards polled
  * on one thread and on several. The same bytes on every board and with any number of threads, and
- * for the thread sanitizer: boards that run at once have nothing in common but their links. The
- * last step fails on a link first, and poison ends it on all boards. */
+ * for the thread sanitizer: boards that run at once have nothing in common but their links, and
+ * another thread writes K and V, which no step reads, to the weights' bank meanwhile. The last step
+ * fails on a link first, and poison ends it on all boards. */
+#include <pthread.h>
+#include <stdatomic.h>
+
 #include "emu_board.h"
 
 #include "lora/native.h"
@@ -21,6 +25,7 @@ enum {
     RESULTS_AT = 0x8000,
     TABLE_AT = 0x10000,
     CONTROL_BYTES = 1 << 18,
+    PAGES_BYTES = 1 << 17, /* behind the weights */
     STEPS = 20
 };
 
@@ -198,9 +203,9 @@ static void prepare(struct test_cluster *cluster, const uint16_t *weights, uint6
     for (uint32_t b = 0; b < BOARDS; b++) {
         struct list list = make_list(b);
         test_reserve(cluster, b, TEST_DDR, 0, CONTROL_BYTES);
-        test_reserve(cluster, b, 0, 0, bytes);
+        test_reserve(cluster, b, 0, 0, bytes + PAGES_BYTES);
         test_arena(cluster, b, 0, TEST_DDR, 0, CONTROL_BYTES);
-        test_arena(cluster, b, 1, 0, 0, bytes);
+        test_arena(cluster, b, 1, 0, 0, bytes + PAGES_BYTES);
         write(cluster, b, TEST_DDR, LIST_AT, &list, sizeof list);
         write(cluster, b, 0, 0, weights + b * bytes / 2, bytes);
     }
@@ -216,6 +221,35 @@ static void fail_and_repeat(struct test_cluster *cluster, uint32_t number) {
     CHECK(run_step(cluster, number, 2) == 0);
 }
 
+struct beside { /* a thread that writes while steps run */
+    struct test_cluster *cluster;
+    uint64_t offset;
+    atomic_bool ends;
+    uint8_t last; /* what it wrote last, everywhere */
+};
+
+static void *write_beside(void *argument) {
+    struct beside *own = argument;
+    static uint8_t data[PAGES_BYTES];
+    do {
+        memset(data, ++own->last, sizeof data);
+        for (uint32_t b = 0; b < BOARDS; b++) {
+            write(own->cluster, b, 0, own->offset, data, 4096);
+            write(own->cluster, b, 0, own->offset + 4096, data, PAGES_BYTES - 4096);
+        }
+    } while (!atomic_load(&own->ends));
+    return NULL;
+}
+
+static void check_beside(const struct beside *own) {
+    static uint8_t found[PAGES_BYTES];
+    for (uint32_t b = 0; b < BOARDS; b++) {
+        CHECK(transport->memory_read(own->cluster->handle[b], 0, own->offset, found, sizeof found,
+                                     NULL) == LORA_OK);
+        for (uint32_t i = 0; i < PAGES_BYTES; i++) CHECK(found[i] == own->last);
+    }
+}
+
 /* The rows after each step, which begins with those of the one before. */
 static void run(uint32_t threads, const uint16_t *weights, uint64_t bytes, const uint8_t *first,
                 uint8_t found[STEPS][BUFFER]) {
@@ -223,6 +257,9 @@ static void run(uint32_t threads, const uint16_t *weights, uint64_t bytes, const
                                                  threads);
     prepare(&cluster, weights, bytes);
     for (uint32_t b = 0; b < BOARDS; b++) write(&cluster, b, TEST_DDR, RESULTS_AT, first, BUFFER);
+    struct beside beside = {.cluster = &cluster, .offset = bytes};
+    pthread_t writer;
+    CHECK(pthread_create(&writer, NULL, write_beside, &beside) == 0);
     for (uint32_t step = 0; step < STEPS; step++) {
         if (step + 1 == STEPS) fail_and_repeat(&cluster, step + 1);
         else CHECK(run_step(&cluster, step + 1, 1) == 0);
@@ -234,6 +271,9 @@ static void run(uint32_t threads, const uint16_t *weights, uint64_t bytes, const
             CHECK(memcmp(found[step], rows, BUFFER) == 0);
         }
     }
+    atomic_store(&beside.ends, true);
+    CHECK(pthread_join(writer, NULL) == 0);
+    check_beside(&beside);
     test_close(&cluster);
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -63,6 +64,32 @@ def test_a_checksum_is_the_boards_own(cluster: Cluster) -> None:
     assert cluster.checksum(0, 32, MIB + 64, 640) == zlib.crc32(data[64:704])
     cluster.write(0, 32, MIB + 100, bytes([data[100] ^ 1]))
     assert cluster.checksum(0, 32, MIB, 3 * MIB) != zlib.crc32(data)
+
+
+def test_writes_run_beside_calls_of_another_thread(cluster: Cluster) -> None:
+    """Into ranges that those calls do not use, without waiting for them."""
+    piece = 64 << 10
+    data = np.random.default_rng(7).integers(0, 256, 8 * piece, dtype=np.uint8)
+    cluster.reserve(0, 32, MIB)  # for the control page
+    cluster.reserve(0, 3, 2 * MIB)
+    cluster.write(0, 3, 0, data)
+    began = threading.Event()
+
+    def write() -> None:
+        for start in range(0, len(data), piece):
+            cluster.write(0, 3, MIB + start, data[start : start + piece])
+            began.set()
+
+    thread = threading.Thread(target=write)
+    with cluster._handle._lock:  # as a call that runs
+        thread.start()
+        assert began.wait(60)
+    want = zlib.crc32(data)
+    while thread.is_alive():
+        assert cluster.checksum(0, 3, 0, len(data)) == want
+    thread.join()
+    assert cluster.checksum(0, 3, MIB, len(data)) == want
+    assert cluster.read(0, 3, MIB, len(data)) == data.tobytes()
 
 
 def test_ranges_outside_arenas_are_refused_with_numbers(cluster: Cluster) -> None:

@@ -34,7 +34,9 @@ int lora_cluster_program(struct lora_cluster *cluster, uint32_t board,
                          const struct lora_program *program, uint32_t control_bank,
                          struct lora_failure *failure);
 
-/* Memory. Every range is checked against the reserved arenas before the transport sees it. */
+/* Memory. Every range is checked against the reserved arenas before the transport sees it. A write
+ * may run in other threads beside every call but close, program, reserve and reset, to ranges that
+ * nothing else uses: pages of the KV cache that no running step reads. */
 int lora_cluster_reserve(struct lora_cluster *cluster, uint32_t board, uint32_t bank,
                          uint64_t offset, uint64_t bytes, struct lora_failure *failure);
 int lora_cluster_write(struct lora_cluster *cluster, uint32_t board, uint32_t bank, uint64_t offset,

@@ -1,7 +1,7 @@
 /* The seam. One table of functions a transport fills (emu; later xrt, slash); nothing above it
  * knows which one runs. Every function returns an enum lora_status and fills `failure` when it is
- * not LORA_OK; none prints or aborts. Handles are used by one thread at a time, different handles
- * by different threads. */
+ * not LORA_OK; none prints or aborts. Handles are used by one thread at a time, but for writes to
+ * memory; different handles by different threads. */
 #ifndef LORA_TRANSPORT_H
 #define LORA_TRANSPORT_H
 
@@ -79,8 +79,10 @@ struct lora_transport {
                           struct lora_failure *failure);
     int (*memory_read)(void *handle, uint32_t bank, uint64_t offset, void *data, uint64_t bytes,
                        struct lora_failure *failure);
-    /* Several threads may write different ranges of one handle at once, and do nothing else with it
-     * meanwhile: loading packs weights on all cores. */
+    /* Several threads may write different ranges of one handle at once: loading packs weights on
+     * all cores. What nothing else uses may also be written beside every call but close, program,
+     * reserve, release and reset: K and V of a prompt come into pages that no step reads while
+     * steps run. Such a write does not wait for the run. */
     int (*memory_write)(void *handle, uint32_t bank, uint64_t offset, const void *data,
                         uint64_t bytes, struct lora_failure *failure);
     /* Start lora_ctrl with the registers OPERATION..CONTROL_BANK as given (11 words from 0x10).

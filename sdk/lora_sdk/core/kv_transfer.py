@@ -1,10 +1,10 @@
-"""Moves K and V between the host and the boards' pages, between steps.
+"""Moves K and V between the host and the boards' pages.
 
 What is written is compared with the boards' own checksums before anything refers to it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,9 +34,17 @@ class KvTransfer:
         """Write all layers to `pages` and compare the boards' checksums."""
         self.check(self.write(pages, kv))
 
-    def write(self, pages: Sequence[int], kv: KvArrays, first_layer: int = 0) -> list[Range]:
+    def write(
+        self,
+        pages: Sequence[int],
+        kv: KvArrays,
+        first_layer: int = 0,
+        wanted: Callable[[], bool] = lambda: True,
+    ) -> list[Range]:
         """Write the layers of `kv` from `first_layer` on to `pages`, in logical order, of all
-        boards. Returns what was written. LoraError of the boards."""
+        boards, while they are `wanted`. Returns what was written. LoraError of the boards.
+
+        Another thread may run steps that do not read the pages."""
         written: list[Range] = []
         layers = range(first_layer, first_layer + len(kv.k))
         for board in self._opened.plan.boards:
@@ -44,6 +52,8 @@ class KvTransfer:
                 continue
             own = _of_heads(kv, board.share.kv_heads)
             for at, count in _consecutive(pages, board.kv):
+                if not wanted():
+                    break
                 blocks = pack(board.kv, of_pages(own, at, count), layers)
                 written += self._write_pages(board, pages[at], layers, blocks)
         return written

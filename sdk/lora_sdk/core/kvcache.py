@@ -15,6 +15,7 @@ from typing import Protocol
 from lora_host.errors import RequestError
 from lora_sdk.core.adoption import Adoption
 from lora_sdk.core.contents import Contents
+from lora_sdk.core.fills import Fills
 from lora_sdk.core.header_queue import Header, HeaderQueue
 from lora_sdk.core.kv_arrays import KvArrays
 from lora_sdk.core.kv_offload import KvOffload
@@ -77,7 +78,7 @@ class KvCache:
         self._pool = PagePool(pages_for(max_scratch), page_count, self._queue, spilled)
         self._tables = PageTables(self._pool, self._queue, pages_for(max_scratch))
         self._open = self._tables.sequences
-        self.losses = 0  # times that the boards have lost everything
+        self.fills = Fills()
         self.prefixes = PrefixCache(self._pool)
         self._adoption = Adoption(self._tables, self._pool, self._queue, self.prefixes)
         self._forget()
@@ -112,7 +113,7 @@ class KvCache:
         total = self._pool.total if page_count is None else page_count - first
         spilled = first_spilled if first_spilled is not None else page_count
         held = self.held_pages
-        self.losses += 1
+        self.fills.stop_all()
         self._distrust()
         if held > total:
             raise RequestError(
@@ -139,6 +140,7 @@ class KvCache:
             self.prefixes.offload.host.distrust()
 
     def _forget(self) -> None:
+        self.fills.stop_all()
         self._numbers = deque(range(self.max_sequences))
         self._tables.clear()
         self._queue.clear()
@@ -250,6 +252,7 @@ class KvCache:
     def close(self, sequence: int) -> None:
         """Give a sequence's pages and slots back."""
         closing = self._tables.get(sequence)
+        self.fills.stop(sequence)
         self._queue.add(KvOp.length(sequence, 0))
         self._queue.leaving_slots.extend(closing.rows)
         self.prefixes.note_partial(closing)

@@ -109,6 +109,7 @@ class Recovery:
         if not (self._incomplete or may_be_recovered(error)):
             return False
         began = time.monotonic()
+        self._cache.fills.stop_all()
         self._incomplete = True
         if self._stepper.progress != self._progress:
             self._failures.clear()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -22,8 +21,9 @@ if TYPE_CHECKING:
     from lora_sdk.core.kv_arrays import KvArrays
     from lora_sdk.core.kv_transfer import KvTransfer
     from lora_sdk.core.kvcache import KvCache
+    from lora_sdk.engine.sender import Sender
 
-PART_PAGES = 8  # written between two steps
+PART_PAGES = 8  # written at once
 
 _log = logging.getLogger("lora_sdk.engine")
 
@@ -41,10 +41,13 @@ class Carried:
 class CarriedSource:
     """A KvSource before another one, for sequences that bring K and V."""
 
-    def __init__(self, inner: KvSource, cache: KvCache, transfer: KvTransfer) -> None:
+    def __init__(
+        self, inner: KvSource, cache: KvCache, transfer: KvTransfer, sender: Sender
+    ) -> None:
         self._inner = inner
         self._cache = cache
         self._transfer = transfer
+        self._sender = sender
         self._handovers: dict[int, Handover] = {}
 
     def needs(self, new: NewSequence) -> int:
@@ -60,15 +63,13 @@ class CarriedSource:
         sequence = self._cache.open(new.pages)
         self._cache.grow(sequence, new.kv.positions)
         wanted = partial(self._is_open, sequence, self._cache.identity(sequence))
-        job = Job(
-            list(new.tokens[: new.kv.positions]),
-            None,
-            wanted,
-            _parts(new.kv),
-            resumed=True,
-            done=True,
+        tokens = list(new.tokens[: new.kv.positions])
+        job = Job(tokens, None, wanted, resumed=True, done=True)
+        self._handovers[sequence] = Handover(
+            job, sequence, self._cache, self._transfer, self._sender
         )
-        self._handovers[sequence] = Handover(job, sequence, self._cache, self._transfer, keep=False)
+        for part in _parts(new.kv):
+            job.give(part)
         return sequence
 
     def computed(self, sequence: int) -> int | None:
@@ -94,6 +95,6 @@ class CarriedSource:
         return self._cache.identity(sequence) is known
 
 
-def _parts(kv: KvArrays) -> deque[Part]:
+def _parts(kv: KvArrays) -> list[Part]:
     starts = range(0, pages_for(kv.positions), PART_PAGES)
-    return deque(Part(0, s * PAGE_POSITIONS, of_pages(kv, s, PART_PAGES)) for s in starts)
+    return [Part(0, s * PAGE_POSITIONS, of_pages(kv, s, PART_PAGES)) for s in starts]

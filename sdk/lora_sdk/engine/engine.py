@@ -35,6 +35,7 @@ from lora_sdk.engine.kv_source import KvSource, OwnPrefill
 from lora_sdk.engine.prefix_source import PrefixSource
 from lora_sdk.engine.request_api import RequestApi
 from lora_sdk.engine.requests import OnDelta, Request
+from lora_sdk.engine.sender import Sender
 from lora_sdk.engine.submission import (
     Prompt,
     RequestMaker,
@@ -104,6 +105,8 @@ class Engine:
             self._loaded.stack.close()
             raise
         self._prefixes = self._prefix_source(options)
+        self._sender = Sender()
+        self._loaded.stack.callback(self._sender.close)
         try:
             offload = open_offload(options, self._loaded)
             if offload is not None:
@@ -152,7 +155,7 @@ class Engine:
 
     def _source(self) -> KvSource:
         inner = self._workers or self._prefixes or OwnPrefill(self._cache)
-        return CarriedSource(inner, self._cache, KvTransfer(self._loaded))
+        return CarriedSource(inner, self._cache, KvTransfer(self._loaded), self._sender)
 
     def _worker_source(self, options: EngineOptions) -> WorkerSource | None:
         """None: every prompt is computed by the boards."""
@@ -163,7 +166,9 @@ class Engine:
         inner = self._prefixes or OwnPrefill(self._cache)
         transfer = KvTransfer(self._loaded)
         fast = options.prefill_is_fast
-        return WorkerSource(inner, worker, self._cache, transfer, self._adapters, fast)
+        return WorkerSource(
+            inner, worker, self._cache, transfer, self._adapters, self._sender, fast
+        )
 
     def __enter__(self) -> Engine:
         return self

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lora_sdk.adapters.slots import AdapterSlots
     from lora_sdk.core.kv_transfer import KvTransfer
     from lora_sdk.core.kvcache import KvCache
+    from lora_sdk.engine.sender import Sender
     from lora_sdk.prefill.worker import Worker
 
 LEAST_CACHED = 0.5  # part of a prompt that the boards must hold to compute the rest themselves
@@ -36,6 +37,7 @@ class WorkerSource:
         cache: KvCache,
         transfer: KvTransfer,
         adapters: AdapterSlots,
+        sender: Sender,
         fast: bool = False,
     ) -> None:
         """`fast`: the worker's K and V are not the boards'."""
@@ -44,6 +46,7 @@ class WorkerSource:
         self._worker = worker
         self._cache = cache
         self._transfer = transfer
+        self._sender = sender
         self._adapters = adapters
         self._opened: dict[int, NewSequence] = {}
         self._handovers: dict[int, Handover] = {}
@@ -108,7 +111,9 @@ class WorkerSource:
         known = self._cache.identity(sequence)
         wanted = partial(self._is_wanted, sequence, known)
         job = Job(tokens, self._adapter(new.adapter), wanted)
-        self._handovers[sequence] = Handover(job, sequence, self._cache, self._transfer, self._fast)
+        self._handovers[sequence] = Handover(
+            job, sequence, self._cache, self._transfer, self._sender, self._fast
+        )
         worker.submit(job)
         return True
 

@@ -42,6 +42,21 @@ def worker_options(options: EngineOptions, name: WorkerName) -> EngineOptions:
     )
 
 
+def step_ends(tokens: int, limit: int) -> list[int]:
+    """Where the steps of a prompt end, each of at most `limit` rows. The last two are about equal,
+    and divided between pages: a short last step would hide little of the transfer before it."""
+    ends = [*range(limit, tokens, limit), tokens]
+    if len(ends) > 1:
+        before = ends[-2] - limit
+        half = (before + tokens + 1) // 2
+        page = half // PAGE_POSITIONS * PAGE_POSITIONS
+        choices = [page, page + PAGE_POSITIONS, half]
+        ends[-2] = next(
+            end for end in choices if tokens - limit <= end <= ends[-2] and end > before
+        )
+    return ends
+
+
 class BoardsComputer:
     """A model on boards that compute prompts alone."""
 
@@ -75,7 +90,8 @@ class BoardsComputer:
         self._opened.stack.close()
 
     def compute(self, job: Job, give: Callable[[Part], None]) -> None:
-        """See Computer. A part is the pages that a step has completed, all layers."""
+        """See Computer. A part is the pages that a step has completed, all layers: an empty step
+        commits its rows at once, so that they are on their way while the next rows compute."""
         self._stepper.flush()  # frees the pages of the sequence before
         sequence = self._cache.open()
         try:
@@ -86,25 +102,24 @@ class BoardsComputer:
             self._cache.close(sequence)
 
     def _steps(self, job: Job, sequence: int, give: Callable[[Part], None]) -> None:
-        handed, limit, tokens = 0, self._opened.plan.row_limit, job.tokens
-        for start in range(0, len(tokens), limit):
+        handed, start, tokens = 0, 0, job.tokens
+        for stop in step_ends(len(tokens), self._opened.plan.row_limit):
             if not job.wanted():
                 return
-            chunk = tokens[start : start + limit]
-            last = start + limit >= len(tokens)
+            chunk, last = tokens[start:stop], stop == len(tokens)
             if len(chunk) > self._cache.free_slots:
                 self._stepper.flush()
             wanted = [len(chunk) - 1] if last else []
             rows = build_rows(self._cache, sequence, chunk, logits=wanted)
             result = self._stepper.run(rows)
-            full = start // PAGE_POSITIONS * PAGE_POSITIONS  # committed by this step's header
+            self._cache.commit(sequence, [row.slot for row in rows])
+            full = stop if last else stop // PAGE_POSITIONS * PAGE_POSITIONS
             if full > handed:
+                self._stepper.flush()
                 give(self._part(sequence, handed, full))
                 handed = full
-            self._cache.commit(sequence, [row.slot for row in rows])
+            start = stop
             if last:
-                self._stepper.flush()
-                give(self._part(sequence, handed, len(tokens)))
                 assert result.logits is not None  # of the last row
                 job.logits = result.logits[0]
 

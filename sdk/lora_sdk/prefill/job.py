@@ -53,18 +53,26 @@ class PrefillUse:
 
 @dataclass(eq=False)  # compared by identity
 class Job:
-    """`tokens` to be computed. The worker's thread appends `parts`, then sets `logits`, FP32
+    """`tokens` to be computed. The worker's thread gives `parts`, then sets `logits`, FP32
     [vocabulary] of the last token, or `error`, and at last `done`. `wanted`: whether anybody still
     waits; it may be called from any thread."""
 
     tokens: Sequence[int]
     adapter: JobAdapter | None
     wanted: Callable[[], bool]
-    parts: deque[Part] = field(default_factory=deque)
+    parts: deque[Part] = field(default_factory=deque)  # given and not taken yet
+    given: int = 0
+    on_part: Callable[[], None] = lambda: None  # called after each
     logits: NDArray[np.float32] | None = None
     error: Exception | None = None
     done: bool = False
     resumed: bool = False  # after these tokens comes one that is known: no logits
+
+    def give(self, part: Part) -> None:
+        """Hand over a part."""
+        self.parts.append(part)
+        self.given += 1
+        self.on_part()
 
 
 class Computer(Protocol):

@@ -43,7 +43,7 @@ class Worker:
                 if self.failure is not None:
                     raise self.failure
                 if job.wanted():
-                    self._computer.compute(job, job.parts.append)
+                    self._computer.compute(job, job.give)
             except ModelError as error:  # of this prompt: the boards find it too, and name it
                 job.error = error
             except Exception as error:  # whatever a worker raises: the boards compute prompts
