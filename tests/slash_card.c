@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/dma-buf.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -40,12 +41,30 @@ static void wait_while(const char *variable) { /* the file that it names exists 
     while (stuck && access(stuck, F_OK) == 0) usleep(10000);
 }
 
+/* Accesses as the card sees them, in the file that CARD_COUNTS names: reads and writes of memory,
+ * in pages, then reads and writes of registers. */
+enum { MEMORY_READS, MEMORY_WRITES, REGISTER_READS, REGISTER_WRITES, COUNTS };
+static uint64_t *counts;
+
+__attribute__((constructor)) static void open_counts(void) {
+    const char *name = getenv("CARD_COUNTS");
+    int fd = name ? open(name, O_RDWR | O_CREAT, 0600) : -1;
+    if (fd < 0 || ftruncate(fd, COUNTS * sizeof *counts)) return;
+    counts = mmap(NULL, COUNTS * sizeof *counts, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+}
+
+static void count(int which) {
+    if (counts) __atomic_fetch_add(&counts[which], 1, __ATOMIC_SEQ_CST);
+}
+
 typedef ssize_t move_fn(int fd, void *data, size_t bytes, off_t at);
 
 static ssize_t wrapped(const char *name, int fd, uint8_t *data, size_t bytes, off_t at) {
     move_fn *next = (move_fn *)dlsym(RTLD_NEXT, name);
     if (!is(fd, "-memory")) return next(fd, data, bytes, at);
     wait_while("STUCK_DMA");
+    count(name[1] == 'r' ? MEMORY_READS : MEMORY_WRITES);
     if (bytes && !writable(data)) {
         errno = EFAULT;
         return -1;
@@ -84,6 +103,8 @@ int ioctl(int fd, unsigned long request, ...) {
     wait_while("STUCK_BAR");
     static _Thread_local uint32_t seen; /* at the bracket's begin: a later bit was not read */
     uint64_t flags = ((struct dma_buf_sync *)argument)->flags;
+    if (flags == (DMA_BUF_SYNC_START | DMA_BUF_SYNC_READ)) count(REGISTER_READS);
+    if (flags == (DMA_BUF_SYNC_START | DMA_BUF_SYNC_WRITE)) count(REGISTER_WRITES);
     uint32_t *control = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (control == MAP_FAILED) return -1;
     if (flags == (DMA_BUF_SYNC_START | DMA_BUF_SYNC_READ)) seen = *(volatile uint32_t *)control;

@@ -38,6 +38,8 @@ int lora_fail_link(const struct lora_cluster *cluster, uint32_t board, uint32_t 
                          failure->port, said);
     failure->peer_board = (int32_t)peer_board;
     failure->peer_port = (int32_t)peer_port;
-    return lora_fail(failure, code, "link board %u port %u - board %u port %u: board %u's end %s",
-                     board, port, peer_board, peer_port, board, said);
+    return lora_fail(failure, code,
+                     "link board %u (%s) port %u - board %u (%s) port %u: board %u's end %s", board,
+                     cluster->boards[board].info.address, port, peer_board,
+                     cluster->boards[peer_board].info.address, peer_port, board, said);
 }

@@ -233,9 +233,9 @@ def test_spares_come_before_fewer_boards(folders: Folders) -> None:
                 assert texts(engine, mixed(1)) == want
             assert engine.cluster.size == size
         inject(engine, 0, lose, until_reset=False)
-        with pytest.raises(PlacementError, match=r"board 0 .*0 that remain"):
+        with pytest.raises(PlacementError, match=r"board 1 \(.*0 that remain"):
             engine.generate([1, 2], SamplingParams(max_tokens=2))
-        with pytest.raises(PlacementError, match=r"board 0 .*0 that remain"):
+        with pytest.raises(PlacementError, match=r"board 1 \(.*0 that remain"):
             engine.generate([1, 2], SamplingParams(max_tokens=2))
         assert engine.lost is not None
 

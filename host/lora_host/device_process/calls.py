@@ -112,6 +112,16 @@ CALLS: dict[int, Callable[[EmulatedBoard, Fields], Answer]] = {
 }
 """By number of the call. Others are not supported."""
 
+ACCESSES = {
+    TO_DEVICE: "memory_writes",
+    FROM_DEVICE: "memory_reads",
+    WRITE_KERNEL: "register_writes",
+    READ_KERNEL: "register_reads",
+    REGISTER_WRITE: "register_writes",
+    REGISTER_READ: "register_reads",
+}
+"""The calls that are accesses to the board, by what they are."""
+
 _ALL_ONES = b"\xff\xff\xff\xff"
 
 

@@ -8,6 +8,7 @@ import selectors
 import socket
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 from lora_host import native
@@ -20,11 +21,12 @@ from lora_host.xrt_folder import remove_left
 from . import wire
 from .__main__ import HELLO, SOCKET_NAME
 from .board import EmulatedBoard
-from .calls import CALLS, FAILED, Answer, Fields, answer_gone, is_last
+from .calls import ACCESSES, CALLS, FAILED, Answer, Fields, answer_gone, is_last
 
 FIRST_CLIENT_SECONDS = 60.0  # the device process that starts this one connects at once
 PEER_SECONDS = 10.0  # timeout in the middle of a message
 FAULT = b"FAULT "
+COUNTS = b"COUNTS "
 CHUNK = 1 << 20
 IDLE_SECONDS = 0.002  # real time per iteration while all boards wait for their clock
 
@@ -35,6 +37,7 @@ class Client:
     def __init__(self, host: socket.socket, life: socket.socket, board: EmulatedBoard) -> None:
         self.host, self.life, self.board = host, life, board
         self.gone = False  # the device process died: the card has left the bus
+        self.accesses: Counter[str] = Counter()
         host.settimeout(PEER_SECONDS)
 
     def serve(self) -> bool:
@@ -46,6 +49,8 @@ class Client:
         fields = wire.decode(self._receive(size))
         if call not in CALLS:
             raise TransportError(f"call {call} is not served")
+        if call in ACCESSES:
+            self.accesses[ACCESSES[call]] += 1
         answer = self._perform(call, fields)
         parts = wire.encode(answer)
         total = sum(map(len, parts))
@@ -149,6 +154,9 @@ class ClusterProcess:
             if not descriptors and message.startswith(FAULT):
                 self._inject_fault(life, message)
                 return
+            if not descriptors and message.startswith(COUNTS):
+                self._tell_accesses(life, message)
+                return
             if descriptors:
                 host = socket.socket(fileno=descriptors[0])
             index = message[-1] if len(message) == len(HELLO) + 1 else -1
@@ -176,6 +184,17 @@ class ClusterProcess:
                     f"{message!r}: FAULT and up to five numbers expected"
                 ) from cause
             life.sendall(b"\1")
+
+    def _tell_accesses(self, life: socket.socket, message: bytes) -> None:
+        """ "COUNTS BOARD": answered by the board's accesses since it was opened, as JSON."""
+        with life:
+            number = message[len(COUNTS) :]
+            client = self._clients.get(int(number)) if number.isdigit() else None
+            if client is None:
+                raise TransportError(
+                    f"{message!r}: COUNTS and the number of an open board expected"
+                )
+            life.sendall(json.dumps(client.accesses).encode())
 
     def _drop(self, index: int) -> None:
         client = self._clients.pop(index)

@@ -3,7 +3,7 @@ parent.
 
 Commands on stdin, answered by "ok" or "no": `fault BOARD KIND A B C` (abi.FAULT_...), `lose
 BOARD 0|1` (reports success for a design without loading it), `short BOARD BYTES` (hands out a file
-of that size as the BAR)."""
+of that size as the BAR). `starts BOARD` is answered by how often lora_ctrl was started."""
 
 from __future__ import annotations
 
@@ -34,8 +34,9 @@ def parse_cables(text: str) -> tuple[Cable, ...]:
     return tuple(cables)
 
 
-def execute(line: str, devices: list[Device], emulated: Emulated) -> None:
-    """Executes one line of stdin. ValueError, IndexError or LoraError if it is invalid."""
+def execute(line: str, devices: list[Device], emulated: Emulated) -> str:
+    """Executes one line of stdin; the answer. ValueError, IndexError or LoraError if it is
+    invalid."""
     words = line.split()
     numbers = [int(word) for word in words[1:]]
     if words[0] == "fault":
@@ -44,16 +45,18 @@ def execute(line: str, devices: list[Device], emulated: Emulated) -> None:
         devices[numbers[0]].lose_design = bool(numbers[1])
     elif words[0] == "short":
         devices[numbers[0]].short_bar = numbers[1]
+    elif words[0] == "starts":
+        return str(devices[numbers[0]].starts)
     else:
         raise ValueError(words[0])
+    return "ok"
 
 
 def listen(devices: list[Device], emulated: Emulated) -> None:
     """Reads stdin until it ends."""
     for line in sys.stdin:
         try:
-            execute(line, devices, emulated)
-            answer = "ok"
+            answer = execute(line, devices, emulated)
         except (ValueError, IndexError, TypeError, LoraError) as error:
             answer = f"no: {error}"
         sys.stdout.write(f"{answer}\n")

@@ -58,6 +58,7 @@ class Device:
         self._bases: tuple[int, ...] = ()
         self._arenas = np.zeros(_ARENA_WORDS, np.uint32)
         self.running = False
+        self.starts = 0  # of lora_ctrl, seen in its register
         self.lose_design = False
         self._refreshed = 0.0
 
@@ -161,6 +162,7 @@ class Device:
             control = self._bases[0]
             if self._words[control] & abi.AP_START:
                 self._words[control] = 0
+                self.starts += 1
                 self._start()
             self._forward_links()
             if self.running:

@@ -38,12 +38,19 @@ class MockServer:
 
     def command(self, line: str) -> None:
         """Sends a command, see `__main__`. TransportError if the mock server refuses it."""
+        answer = self._ask(line)
+        if answer != "ok":
+            raise TransportError(f"mock server for vrtd: {line!r}: {answer!r} found, 'ok' expected")
+
+    def starts(self, board: int) -> int:
+        """How often the board's lora_ctrl was started."""
+        return int(self._ask(f"starts {board}"))
+
+    def _ask(self, line: str) -> str:
         assert self.process.stdin is not None
         self.process.stdin.write(line + "\n")
         self.process.stdin.flush()
-        answer = self._line()
-        if answer != "ok":
-            raise TransportError(f"mock server for vrtd: {line!r}: {answer!r} found, 'ok' expected")
+        return self._line()
 
     def _line(self) -> str:
         assert self.process.stdout is not None

@@ -215,8 +215,9 @@ class Recovery:
             self._stepper.use(self._opened.runner, plan.row_limit)
             return sum(board.placed_bytes for board in plan.boards)
         self._opened.cluster.close()
+        lost = " and ".join(left_out) or "a board"
         raise PlacementError(
-            f"{' and '.join(left_out) or 'a board'} is lost and the model does not fit on the "
+            f"{lost} {'are' if len(left_out) > 1 else 'is'} lost and the model does not fit on the "
             f"{survivors.count} that remain ({'; '.join(reasons)}); name spares, or repair it and "
             "open the engine again"
         )

@@ -69,15 +69,17 @@ class Survivors:
         return len(self._alive)
 
     def name(self, lost: Lost) -> str:
-        """The board or cable in words, with the boards' URIs."""
+        """The board or cable in words: boards by their URIs and their numbers when the engine was
+        opened, which stay the same when others are left out."""
         if lost.board is not None:
-            return f"board {lost.board} ({self._boards[self._used[lost.board]].uri})"
+            return self._named(lost.board)
         assert lost.cable is not None
-        ends = [
-            f"board {board} ({self._boards[self._used[board]].uri}) port {port}"
-            for board, port in lost.cable
-        ]
+        ends = [f"{self._named(board)} port {port}" for board, port in lost.cable]
         return "the cable from " + " to ".join(ends)
+
+    def _named(self, board: int) -> str:
+        place = self._used[board]
+        return f"board {place} ({self._boards[place].uri})"
 
     def leave_out(self, lost: Lost) -> None:
         """Use this board or cable no more. A spare replaces a board where there is one."""
