@@ -3,7 +3,7 @@ recently used out, pinned while a sequence uses them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +13,7 @@ import numpy as np
 from lora_host import abi
 from lora_host.errors import AdapterError, LoraError
 from lora_host.naming import did_you_mean
+from lora_host.placing import Range, crc32
 from lora_sdk.adapters.image import Image, slot_image
 from lora_sdk.adapters.weights import AdapterWeights, content_digest, load_adapter_weights
 
@@ -61,6 +62,7 @@ class AdapterSlots:
         self._plan = plan
         self._loaded: dict[str, _Loaded] = {}
         self._slots: list[str | None] = [None] * plan.adapters.slots
+        self._ranges: dict[int, list[Range]] = {}  # by slot: what the boards hold
         self._sequences: dict[int, str] = {}
         self._uses = 0
         self.swaps = 0
@@ -222,6 +224,15 @@ class AdapterSlots:
             if held is not None:
                 self._fill(slot, self._loaded[held])
 
+    def ranges(self) -> dict[str, list[Range]]:
+        """What the boards hold of each adapter, with the host's sums."""
+        held = {slot: name for slot, name in enumerate(self._slots) if name is not None}
+        return {held[slot]: list(found) for slot, found in self._ranges.items() if slot in held}
+
+    def rewrite(self) -> None:
+        """Write every slot again."""
+        self.restore(self._cluster, self._plan)
+
     def _recovering(self, write: Callable[[], None]) -> None:
         """Write to the boards, once more if they fail and can be recovered."""
         try:
@@ -254,27 +265,35 @@ class AdapterSlots:
 
     def _fill(self, slot: int, found: _Loaded) -> None:
         """Write the header last, so that a failure leaves no half-written adapter."""
-        for board, image in zip(self._plan.boards, found.images, strict=True):
-            self._write(board, slot, image)
-        for board, image in zip(self._plan.boards, found.images, strict=True):
-            self._write_header(board, slot, image[:HEADER_BYTES])
+        self._ranges.pop(slot, None)
+        images = list(zip(self._plan.boards, found.images, strict=True))
+        written = [self._write(board, *run) for board, image in images
+                   for run in self._runs(board, slot, image)]  # fmt: skip
+        headers = [(board, self._header_at(board, slot), image) for board, image in images]
+        written += [self._write(board, *at, image[:HEADER_BYTES]) for board, at, image in headers]
+        self._ranges[slot] = written
 
     def _empty(self, slot: int) -> None:
         """Mark the slot empty first, so that a failure later leaves no half-written adapter."""
         name, self._slots[slot] = self._slots[slot], None
+        self._ranges.pop(slot, None)
         if name is None:
             return
         self._loaded[name].slot = None
         for board in self._plan.boards:
-            self._write_header(board, slot, np.zeros(HEADER_BYTES, np.uint8))
+            at = self._header_at(board, slot)
+            self._write(board, *at, np.zeros(HEADER_BYTES, np.uint8))
 
-    def _write_header(self, board: BoardPlan, slot: int, header: Image) -> None:
+    @staticmethod
+    def _header_at(board: BoardPlan, slot: int) -> tuple[int, int]:
+        """Bank and byte offset of the slot's header."""
         assert board.adapters is not None
         bank, offset, _, _ = next(board.adapters.runs(slot, 0, HEADER_BYTES))
-        self._cluster.write(board.board, bank, offset, header)
+        return bank, offset
 
-    def _write(self, board: BoardPlan, slot: int, image: Image) -> None:
-        """Write all but the header. The chunks of one bank are contiguous."""
+    @staticmethod
+    def _runs(board: BoardPlan, slot: int, image: Image) -> Iterator[tuple[int, int, Image]]:
+        """(bank, byte offset, bytes) of all but the header; a bank's chunks are contiguous."""
         layout, size = board.adapters, abi.ADAPTER_CHUNK
         assert layout is not None
         chunks = -(-len(image) // size)
@@ -284,5 +303,8 @@ class AdapterSlots:
             skip = HEADER_BYTES if first == 0 else 0
             start = first * size + skip
             bank, offset, _, _ = next(layout.runs(slot, start, start + 1))
-            data = np.concatenate(parts)[skip:]
-            self._cluster.write(board.board, bank, offset, data)
+            yield bank, offset, np.concatenate(parts)[skip:]
+
+    def _write(self, board: BoardPlan, bank: int, offset: int, data: Image) -> Range:
+        self._cluster.write(board.board, bank, offset, data)
+        return Range(board.board, bank, offset, data.nbytes, crc32(data))

@@ -110,6 +110,8 @@ class Statistics:
             f"{stats.steps} steps, {engine.redone_steps} redone, {stats.frames_dropped} frames "
             f"dropped; {self._results} request{'s' * (self._results != 1)}, last seed {self._seed}"
         )
+        if engine.scrubbed is not None:
+            self._line(f"measured: {engine.scrubbed.line()}")
         self._line(
             f"planned: context {plan.context} positions, {plan.max_sequences} sequences, "
             f"{plan.row_limit} rows per step"

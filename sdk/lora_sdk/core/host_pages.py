@@ -119,6 +119,11 @@ class HostPages:
                 self.remove(slot)
         self._unproved.clear()
 
+    def clear(self) -> None:
+        """Forget every page: what computed them was wrong."""
+        for slot in list(self._sums):
+            self.remove(slot)
+
     def _touch(self, slot: int) -> None:
         self._sums[slot] = self._sums.pop(slot)
 

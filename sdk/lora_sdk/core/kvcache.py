@@ -135,6 +135,11 @@ class KvCache:
             for number, one in self._open.items()
         ]
 
+    def forget_host_pages(self) -> None:
+        """Drop what the host keeps of evicted pages."""
+        if self.prefixes.offload is not None:
+            self.prefixes.offload.host.clear()
+
     def _distrust(self) -> None:
         if self.prefixes.offload is not None:
             self.prefixes.offload.host.distrust()

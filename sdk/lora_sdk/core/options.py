@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 KERNELS = ("native", "numpy", "rtl")
 RECOVERY = ("auto", "off")
+SCRUB = ("redo", "prove", "fail", "off")
 PREFILL_MODES = ("exact", "fast")
 CHOOSERS = ("boards", "host")
 KV_AUTO = "auto"  # as the checkpoint defines
@@ -163,6 +164,13 @@ class EngineOptions:
         help="after failures that outlast a step: recover the boards and go on, or end requests",
         flags=("--recovery",),
         choices=RECOVERY,
+    )
+    scrub: str = option(
+        "redo",
+        help="sum weights on the boards between steps; requests computed from damaged ones are "
+        "redone (prove: and end only once all weights are proved) or fail",
+        flags=("--scrub",),
+        choices=SCRUB,
     )
     greedy: str = option(
         "boards",

@@ -122,11 +122,14 @@ class Recovery:
         seconds = time.monotonic() - began
         size = self._opened.plan.size
         cause = "; then ".join(causes)
-        record = Recovered(cause, tuple(left_out), size, loaded, total, rows, seconds)
+        self.note(Recovered(cause, tuple(left_out), size, loaded, total, rows, seconds))
+        return True
+
+    def note(self, record: Recovered) -> None:
+        """Log a recovery and keep its record."""
         self.records.append(record)
         self.count += 1
         _log.warning("%s", record)
-        return True
 
     def _until_restored(
         self, error: LoraError, left_out: list[str], causes: list[str]
@@ -157,6 +160,11 @@ class Recovery:
             self._failures.clear()
         loaded = self._elsewhere(error, left_out) if left_out or closed else self._in_place(error)
         self.on_boards()
+        return loaded, self.compute_again()
+
+    def compute_again(self) -> int:
+        """Run the rows of all open sequences again, on boards without tables. Returns their
+        number. Nothing is cached afterwards but what they hold."""
         replay = Replay(
             self._stepper.replay_step,
             self._opened.plan.row_limit,
@@ -166,7 +174,7 @@ class Recovery:
         )
         plan = self._opened.plan
         replay.run(self._cache.lose(plan.page_count, plan.first_spilled))
-        return loaded, replay.rows
+        return replay.rows
 
     def _in_place(self, error: LoraError) -> int:
         """Reset all boards. The one that had failed gets no second try where it does not come

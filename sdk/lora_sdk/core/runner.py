@@ -72,6 +72,11 @@ class Runner:
         """Static scales of q, k and v by layer, empty without INT8 attention."""
         return () if self._scales is None else tuple(self._scales.attention)
 
+    @property
+    def weights(self) -> Loader:
+        """What the boards were loaded with."""
+        return self._loader
+
     def restore(self) -> int:
         """Set boards up again that were reset, arenas included: links, weights where their sums
         differ, command lists. Returns the bytes of weights that were loaded again. LoraError."""

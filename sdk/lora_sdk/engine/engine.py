@@ -20,6 +20,7 @@ from lora_sdk.core.opening import open_model
 from lora_sdk.core.options import EngineOptions
 from lora_sdk.core.recovery import Recovered, Recovery
 from lora_sdk.core.results import Delta, Result
+from lora_sdk.core.scrubber import ScrubUse
 from lora_sdk.core.speculation_statistics import SpeculationStatistics
 from lora_sdk.core.stepper import Stepper
 from lora_sdk.engine.adapter_api import AdapterApi
@@ -47,6 +48,7 @@ from lora_sdk.engine.submission import (
 )
 from lora_sdk.engine.token_api import TokenApi
 from lora_sdk.engine.turns import Waiter
+from lora_sdk.engine.watch_opening import open_watch
 from lora_sdk.engine.worker_source import LEAST_CACHED, WorkerSource
 from lora_sdk.prefill.job import PrefillUse
 from lora_sdk.prefill.opening import check_worker, open_worker
@@ -115,6 +117,15 @@ class Engine:
         except BaseException:
             self._loaded.stack.close()
             raise
+        self._watch = open_watch(
+            options,
+            self._loaded,
+            self._cache,
+            self._stepper,
+            self._recovery,
+            self._adapters,
+            self._speculation,
+        )
         self._generator = Generator(
             self._stepper,
             self._cache,
@@ -123,6 +134,7 @@ class Engine:
             self._adapters,
             self._speculation,
             self._source(),
+            self._watch,
         )
         self._requests = RequestMaker(
             self.config,
@@ -135,7 +147,13 @@ class Engine:
         self._adapter_api = AdapterApi(lock, self._adapters)
         self._chat_api = ChatApi(self)
         self._token_api = TokenApi(
-            lock, self._cache, self._stepper, self._adapters, plan, self._requests
+            lock,
+            self._cache,
+            self._stepper,
+            self._adapters,
+            plan,
+            self._requests,
+            self._generator.between_steps,
         )
         self.requests = RequestApi(
             self._requests, self._generator, self._cache, self._stepper, transfer, self._adapters
@@ -246,6 +264,11 @@ class Engine:
     def recoveries(self) -> tuple[Recovered, ...]:
         """The latest recoveries of the boards, oldest first."""
         return tuple(self._recovery.records)
+
+    @property
+    def scrubbed(self) -> ScrubUse | None:
+        """What the boards have summed of their weights so far, None with `scrub="off"`."""
+        return None if self._watch is None else self._watch.scrubber.use
 
     @property
     def lost(self) -> LoraError | None:

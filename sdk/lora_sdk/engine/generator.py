@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from lora_sdk.adapters.slots import AdapterSlots
     from lora_sdk.engine.kv_source import KvSource
     from lora_sdk.engine.scheduler import Track
+    from lora_sdk.engine.weight_watch import WeightWatch
     from lora_sdk.spec.loop import Speculation
+
+IDLE_SECONDS = 0.25  # between two looks at the weights without requests
 
 
 class Generator:
@@ -39,12 +42,13 @@ class Generator:
         adapters: AdapterSlots | None = None,
         speculation: Speculation | None = None,
         source: KvSource | None = None,
+        weights: WeightWatch | None = None,
     ) -> None:
-        """`source`: see Scheduler."""
+        """`source`: see Scheduler; `weights`: see StepLoop."""
         self.lock = FairLock()
         self._scheduler = Scheduler(cache, row_limit, adapters, source)
         self._loop = StepLoop(
-            self._scheduler, stepper, cache, greedy, speculation, self._must_return
+            self._scheduler, stepper, cache, greedy, speculation, self._must_return, weights
         )
         self._inbox: deque[Request] = deque()
         self._turns = Turns()
@@ -156,7 +160,9 @@ class Generator:
 
     def _run_background(self) -> None:
         while not self._closed:
-            self._work.wait()
+            if not self._work.wait(IDLE_SECONDS):
+                self._watch_idle()
+                continue
             self._work.clear()
             try:
                 self._turns.wait(
@@ -164,6 +170,18 @@ class Generator:
                 )
             except Exception:  # stored in every request; their callers raise it
                 self._work.set()
+
+    def between_steps(self) -> None:
+        """What is due before a caller's own rows. The caller holds the lock."""
+        self._loop.watch_weights()
+
+    def _watch_idle(self) -> None:
+        """Nothing was adopted for IDLE_SECONDS. A failure shows again at the next request."""
+        if not self._scheduler.idle or self._inbox or self._closed:
+            return
+        with self.lock, suppress(LoraError):
+            if not self._closed:
+                self._loop.watch_weights(IDLE_SECONDS)
 
     def _is_deserted(self) -> bool:
         """Whether every adopted request has ended or is another engine's."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -15,10 +16,13 @@ from lora_sdk.sampling.logprobs import PositionLogprobs
 from lora_sdk.text.streaming import TextStream
 
 if TYPE_CHECKING:
+    from lora_host.errors import LoraError
     from lora_sdk.engine.carried import Carried
 
 OnDelta = Callable[[Delta], object]
 """Receives the deltas of a request; returning True cancels it."""
+
+MOST_BEGINNINGS = 3  # times that a request begins again: the boards may be beyond help
 
 
 class Sample:
@@ -133,6 +137,13 @@ class Request:
     home: object | None = None  # the generator that runs it
     carried: Carried | None = None  # what it brought along from another engine
     raised: BaseException | None = None  # by its own callback
+    make: Callable[[], tuple[list[Sample], BeamSearch | None]] | None = None
+    """Its samples and its search, as at first; None: it cannot begin again."""
+    on_finish: Callable[[], None] | None = None
+    delivered: list[Delta] | None = None  # to its callback, where it may have to begin again
+    _begun: int = 0  # times that it began again
+    _told: dict[int, deque[Delta]] = field(default_factory=dict)  # of these, not yet met again
+    _differs: LoraError | None = None  # raised where one of them is another one now
 
     def note_cached(self, count: int) -> None:
         """Its prompt's first `count` tokens are not computed, at its first start."""
@@ -148,8 +159,39 @@ class Request:
         """Request an end before the next step. Thread-safe."""
         self.cancelled = True
 
+    def begin_again(self, differs: LoraError) -> bool:
+        """Drop all output, which is to be computed again. `differs` is raised by `deliver` where a
+        delta that was delivered becomes another one. False: it cannot begin again, or not any
+        more."""
+        self._begun += 1
+        if self.make is None or self._begun > MOST_BEGINNINGS:
+            return False
+        self.samples, self.search = self.make()
+        self.prompt_logprobs = []
+        self.carried = self.speculation = None
+        self._told, self._differs = {}, differs
+        for delta in self.delivered or ():
+            self._told.setdefault(delta.index, deque()).append(delta)
+        return True
+
+    def _was_told(self, delta: Delta) -> bool:
+        """Whether this very delta was delivered before the request began again."""
+        told = self._told.get(delta.index)
+        if not told:
+            return False
+        if told.popleft() != delta:
+            assert self._differs is not None  # `begin_again` set both
+            raise self._differs
+        return True
+
     def deliver(self, delta: Delta) -> None:
         """Pass a delta to the callback and record the times."""
+        if self._told and self._was_told(delta):
+            if delta.finish_reason is not None and self.done:
+                self._end()
+            return
+        if self.delivered is not None:
+            self.delivered.append(delta)
         if self.first_token is None and delta.token_id is not None:
             self.first_token = time.monotonic()
             if self.params.prompt_logprobs is not None:
@@ -186,6 +228,8 @@ class Request:
         if not self.ended:
             self.finished = time.monotonic()
             self.ended = True
+            if self.on_finish is not None:
+                self.on_finish()
             try:
                 if self.on_end is not None:
                     self.on_end()

@@ -191,6 +191,14 @@ class Scheduler:
 
     def submit(self, request: Request) -> None:
         """Queue a request. RequestError if it can never run."""
+        self._waiting.extend(self._new_groups(request))
+
+    def restart(self, requests: Sequence[Request]) -> None:
+        """Queue requests that begin again, before any that waits now."""
+        groups = [group for request in requests for group in self._new_groups(request)]
+        self._waiting.extendleft(reversed(groups))
+
+    def _new_groups(self, request: Request) -> list[Group]:
         size = self._cache.max_sequences
         samples = request.samples
         if request.search is not None:
@@ -208,7 +216,7 @@ class Scheduler:
                     f"the request may need {group.pages()} KV pages of {PAGE_POSITIONS} positions, "
                     f"the boards have {self._cache.total_pages}; lower max_tokens, n or beam_width"
                 )
-        self._waiting.extend(groups)
+        return groups
 
     def _groups(self, request: Request, samples: list[Sample]) -> list[Group]:
         """Beams and samples of a new request share a prefill; samples that bring tokens do not."""

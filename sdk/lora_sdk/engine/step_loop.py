@@ -25,6 +25,7 @@ from lora_sdk.sampling.beam_search import Beam
 from lora_sdk.sampling.logprobs import PositionLogprobs, position_logprobs
 
 if TYPE_CHECKING:
+    from lora_sdk.engine.weight_watch import WeightWatch
     from lora_sdk.spec.loop import Speculation
 
 _POLL_SECONDS = 0.0005  # between polls while K and V of all sequences are being fetched
@@ -41,14 +42,19 @@ class StepLoop:
         greedy: GreedyLoop | None,
         speculation: Speculation | None,
         must_return: Callable[[], bool],
+        weights: WeightWatch | None = None,
     ) -> None:
-        """`must_return`: whether the boards' own greedy loop must end, because other work waits."""
+        """`must_return`: whether the boards' own greedy loop must end, because other work waits.
+        `weights`: None where nobody watches them."""
         self._scheduler = scheduler
         self._stepper = stepper
         self._cache = cache
         self._greedy = greedy
         self._speculation = speculation
         self._must_return = must_return
+        self._weights = weights
+        if weights is not None:
+            weights.join(scheduler)
         self._grants = PageGrants(scheduler, stepper, cache)
         self._plain_step = False  # the next step has no drafted rows
         self.new_tokens = 0
@@ -56,6 +62,8 @@ class StepLoop:
 
     def submit(self, request: Request) -> None:
         """Queue a request. It fails if it can never run."""
+        if self._weights is not None:
+            self._weights.watch(request)
         try:
             self._scheduler.submit(request)
         except RequestError as error:
@@ -64,6 +72,15 @@ class StepLoop:
     def remove(self, request: Request) -> None:
         """Remove a request, running or waiting."""
         self._scheduler.remove(request)
+        if self._weights is not None:
+            self._weights.forget(request)
+
+    def watch_weights(self, idle_for: float | None = None) -> None:
+        """Between steps, or after so many seconds without requests: sum weights on the boards."""
+        if self._weights is not None and idle_for is None:
+            self._weights.between_steps()
+        elif self._weights is not None and self._scheduler.idle:
+            self._weights.idle_for(idle_for or 0.0)
 
     def tracks(self, request: Request) -> list[Track]:
         """The running sequences of a request."""
@@ -71,7 +88,8 @@ class StepLoop:
 
     def fail_all(self, error: BaseException) -> None:
         """End every request with an error."""
-        for request in self._scheduler.abandon():
+        held = [] if self._weights is None else self._weights.forget()
+        for request in [*self._scheduler.abandon(), *held]:
             request.fail(error)
 
     def advance(self, one_step: bool) -> bool:
@@ -91,6 +109,10 @@ class StepLoop:
 
     def _advance(self, one_step: bool) -> bool:
         self._cancel()
+        if self._weights is not None:
+            self._weights.between_steps()
+            for proved in self._weights.release():
+                self._tell(*proved)
         self._admit()
         for fetched in self._scheduler.fetch():
             self._first_token(*fetched)
@@ -135,11 +157,18 @@ class StepLoop:
         )
 
     def _drop(self, request: Request, error: BaseException) -> None:
-        """Fail one request. The others continue."""
+        """Fail one request. The others continue. Damaged weights are to blame where there are."""
+        found = isinstance(error, ModelError) and self._weights is not None
+        if found and self._weights is not None and self._weights.examine():
+            return
         request.fail(error)
         self._scheduler.remove(request)
 
     def _deliver(self, request: Request, delta: Delta) -> None:
+        if self._weights is None or not self._weights.holds(request, delta):
+            self._tell(request, delta)
+
+    def _tell(self, request: Request, delta: Delta) -> None:
         try:
             request.deliver(delta)
         except BaseException as error:  # a callback's failure ends only its own request
@@ -375,10 +404,13 @@ class StepLoop:
         return track if ready and not self._needs_logits(track) else None
 
     def _plain_tokens(self, track: Track) -> int:
-        """Number of tokens that the boards' own loop may decode before a draft is due."""
+        """Number of tokens that the boards' own loop may decode before a draft or a sum is due."""
+        most = track.sample.left
+        if self._weights is not None:
+            most = min(most, self._weights.loop_tokens())
         if self._speculation is None:
-            return track.sample.left
-        return self._speculation.plain_tokens(track)
+            return most
+        return min(most, self._speculation.plain_tokens(track))
 
     def _run_greedy(self, track: Track, loop: GreedyLoop, max_tokens: int) -> None:
         request = track.request
@@ -389,6 +421,8 @@ class StepLoop:
             delta = track.sample.accept(token)
             self.new_tokens += 1
             track.computed += 1
+            if self._weights is not None and self._weights.holds(request, delta):
+                return True
             try:
                 request.deliver(delta)
             except BaseException as error:  # ends the loop; request.result() raises it
@@ -399,7 +433,7 @@ class StepLoop:
             ends = sorted(track.sample.sampler.end_tokens)
             loop.run(track.sequence, track.pending, max_tokens, on_token, ends)
         except ModelError as error:
-            request.fail(ModelError(f"{request.name}: {error}", row=error.row))
+            self._drop(request, ModelError(f"{request.name}: {error}", row=error.row))
         finally:
             if self._cache.is_open(track.sequence):
                 self._cache.trim(track.sequence)

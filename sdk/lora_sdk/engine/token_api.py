@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,7 +39,10 @@ class TokenApi:
         adapters: AdapterSlots,
         plan: Plan,
         requests: RequestMaker,
+        between_steps: Callable[[], None] = lambda: None,
     ) -> None:
+        """`between_steps` is called before a caller's rows run."""
+        self._between_steps = between_steps
         self._lock = lock
         self._cache = cache
         self._stepper = stepper
@@ -108,6 +111,7 @@ class TokenApi:
         """
         with self._lock:
             check_rows(self._cache, rows, self._plan.row_limit, self._plan.config.vocabulary)
+            self._between_steps()
             return self._stepper.run(rows, retry=True)
 
     def discard(self, rows: Sequence[Row]) -> None:
@@ -140,6 +144,7 @@ class TokenApi:
             last = start + limit >= len(tokens)
             rows = self.rows(sequence, chunk, logits=[len(chunk) - 1] if last else ())
             with self._lock:
+                self._between_steps()
                 result = self._stepper.run(rows)
             self.commit(sequence, [row.slot for row in rows])
         assert result.logits is not None  # of the last row
@@ -177,6 +182,7 @@ class TokenApi:
             if len(tree.tokens) > self._cache.free_slots:
                 self._stepper.flush()
             sampler = self.sampler(params, sample)
+            self._between_steps()
             return verify(
                 self._stepper, self._cache, sampler, sequence, tree, prompt_tokens, commit
             )

@@ -112,14 +112,9 @@ class Loader:
     def repair(self) -> int:
         """Loads again what the boards' own sums show to be damaged, and compares once more. Returns
         the bytes of the damaged ranges. TransportError if one stays damaged."""
-        damaged = {id(one) for one in self.ranges if self._damaged(one)}
-        if not damaged:
+        wrong = self._wrong_loads()
+        if not wrong:
             return 0
-        wrong = [
-            (load, [one for one in load.ranges if self._damaged(one)])
-            for load in self._loads
-            if any(id(self._whole(one)) in damaged for one in load.ranges)
-        ]
         batches = {load.batch: found for load, found in wrong if found and load.batch is not None}
         if batches:
             self._place_again(batches)
@@ -129,6 +124,26 @@ class Loader:
         self._weights.forget()
         self.check()
         return sum(one.bytes for _, found in wrong for one in found)
+
+    @property
+    def parts(self) -> list[Range]:
+        """What was written, in the parts that `repair` loads again, with the host's sums."""
+        return [one for load in self._loads for one in load.ranges]
+
+    def damaged(self) -> list[Range]:
+        """The parts whose sums on the boards are not the host's."""
+        return [one for _, found in self._wrong_loads() for one in found]
+
+    def _wrong_loads(self) -> list[tuple[_Load, list[Range]]]:
+        """Loads with damaged parts. Parts are summed only where a whole range is wrong."""
+        damaged = {id(one) for one in self.ranges if self._damaged(one)}
+        if not damaged:
+            return []
+        return [
+            (load, [one for one in load.ranges if self._damaged(one)])
+            for load in self._loads
+            if any(id(self._whole(one)) in damaged for one in load.ranges)
+        ]
 
     def _place_again(self, batches: Mapping[int, Sequence[Range]]) -> None:
         """Runs the tasks of these batches that write to the banks of the damaged ranges."""

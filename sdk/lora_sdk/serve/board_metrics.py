@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector
 
 if TYPE_CHECKING:
     from lora_sdk.core.kv_statistics import HostUse, KvUse
+    from lora_sdk.core.scrubber import ScrubUse
     from lora_sdk.engine.engine import Engine
 
 _WAIT = 0.2  # seconds; the boards' own loop may hold them for longer
@@ -27,6 +28,7 @@ class BoardReading:
     frames_dropped: int
     links: tuple[tuple[int, int, bool, int, int], ...]
     kv: KvUse
+    weights: ScrubUse | None
     drafts: int
     drafted: int
     accepted: int
@@ -50,6 +52,7 @@ def read_boards(engine: Engine) -> BoardReading:
         stats.frames_dropped,
         tuple(links),
         engine.kv_use,
+        engine.scrubbed,
         speculation.verifications if speculation else 0,
         sum(speculation.rows.values()) if speculation else 0,
         sum(speculation.accepted.values()) if speculation else 0,
@@ -87,6 +90,8 @@ class BoardCollector(Collector):
         yield CounterMetricFamily(
             "lora_frames_dropped", "Frames dropped in redone steps", reading.frames_dropped
         )
+        if reading.weights is not None:
+            yield from _sums(reading.weights)
         yield CounterMetricFamily(
             "vllm:spec_decode_num_drafts", "Verifications of drafts", reading.drafts
         )
@@ -97,6 +102,12 @@ class BoardCollector(Collector):
             "vllm:spec_decode_num_accepted_tokens", "Accepted drafts", reading.accepted
         )
         yield from _links(reading)
+
+
+def _sums(use: ScrubUse) -> Iterator[Metric]:
+    yield CounterMetricFamily("lora_weights_summed", "Bytes of weights summed by boards", use.bytes)
+    yield CounterMetricFamily("lora_weights_passes", "Times that all were summed", use.passes)
+    yield CounterMetricFamily("lora_weights_damaged", "Times that some had changed", use.damaged)
 
 
 def _pages(kv: KvUse) -> Iterator[Metric]:

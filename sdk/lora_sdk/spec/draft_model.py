@@ -41,6 +41,7 @@ class DraftBoard:
     opened: OpenedModel
     cache: KvCache
     stepper: Stepper
+    recovery: Recovery
     holders: list[ModelDrafting] = field(default_factory=list)
 
     @property
@@ -100,9 +101,10 @@ def open_board(
         first_spilled=plan.first_spilled,
     )
     stepper = Stepper(opened.runner, cache)
+    recoverer = Recovery(opened, options, cache, stepper)
     if recovery == "auto":
-        stepper.recover = Recovery(opened, options, cache, stepper).recover
-    return DraftBoard(opened, cache, stepper)
+        stepper.recover = recoverer.recover
+    return DraftBoard(opened, cache, stepper, recoverer)
 
 
 def check_vocabulary(folder: Path, found: int, expected: int) -> None:
@@ -122,6 +124,11 @@ class DraftModel:
 
     def __init__(self, board: DraftBoard) -> None:
         self._board = board
+
+    @property
+    def board(self) -> DraftBoard:
+        """Its board."""
+        return self._board
 
     @classmethod
     def open_model(

@@ -42,6 +42,11 @@ class LongSpec:
         self._board = board
         self._window = window
 
+    @property
+    def board(self) -> DraftBoard:
+        """Its board."""
+        return self._board
+
     @classmethod
     def open_model(
         cls,

@@ -25,6 +25,7 @@ from lora_sdk.spec.tree_shape import TreeShape
 
 if TYPE_CHECKING:
     from lora_sdk.engine.scheduler import Slice, Track
+    from lora_sdk.spec.draft_model import DraftBoard
 
 _log = logging.getLogger("lora_sdk.recovery")
 
@@ -71,6 +72,12 @@ class Speculation:
     def wants_hidden(self) -> bool:
         """Whether every row must return hidden states."""
         return bool(self._taps)
+
+    @property
+    def draft_board(self) -> DraftBoard | None:
+        """The board of a draft model, None for other proposers."""
+        found: DraftBoard | None = getattr(self.proposer, "board", None)
+        return found
 
     def join(self, track: Track) -> None:
         """Create the draft state of a sequence, before its first token is committed."""

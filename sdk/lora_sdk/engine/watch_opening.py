@@ -1,0 +1,45 @@
+"""From options to the watch over an engine's weights."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lora_sdk.core.scrubber import Scrubber
+from lora_sdk.core.weight_repair import WeightRepair
+from lora_sdk.engine.weight_watch import WeightWatch
+
+if TYPE_CHECKING:
+    from lora_sdk.adapters.slots import AdapterSlots
+    from lora_sdk.core.kvcache import KvCache
+    from lora_sdk.core.opening import OpenedModel
+    from lora_sdk.core.options import EngineOptions
+    from lora_sdk.core.recovery import Recovery
+    from lora_sdk.core.stepper import Stepper
+    from lora_sdk.spec.loop import Speculation
+
+
+def open_watch(
+    options: EngineOptions,
+    opened: OpenedModel,
+    cache: KvCache,
+    stepper: Stepper,
+    recovery: Recovery,
+    adapters: AdapterSlots,
+    speculation: Speculation | None,
+) -> WeightWatch | None:
+    """The watch; None where the options want none."""
+    if options.scrub == "off":
+        return None
+    scrubber = Scrubber(opened, stepper, adapters.ranges)
+    repair = WeightRepair(
+        opened, cache, stepper, recovery, scrubber, adapters.ranges, adapters.rewrite
+    )
+    board = None if speculation is None else speculation.draft_board
+    draft = None
+    if board is not None:
+        drafts = Scrubber(board.opened, board.stepper)
+        draft = (
+            drafts,
+            WeightRepair(board.opened, board.cache, board.stepper, board.recovery, drafts),
+        )
+    return WeightWatch(options.scrub, stepper, scrubber, repair, draft)

@@ -1,0 +1,187 @@
+"""What becomes of requests whose tokens were computed from damaged weights.
+
+A request is suspect if it has run since the weights were last right. Its tokens are computed again
+from its prompt. Those that were delivered are compared: the first that differs ends the request.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from lora_host.errors import LoraError
+
+if TYPE_CHECKING:
+    from lora_sdk.core.results import Delta
+    from lora_sdk.core.scrubber import Scrubber
+    from lora_sdk.core.stepper import Stepper
+    from lora_sdk.core.weight_repair import Damage, WeightRepair
+    from lora_sdk.engine.requests import Request
+    from lora_sdk.engine.scheduler import Scheduler
+
+_log = logging.getLogger("lora_sdk.recovery")
+
+ENDED = 4096  # requests whose end is remembered
+
+FAILED = "the request was computed with them; they are loaded again, submit it again"
+DELIVERED = "tokens that were delivered are wrong; the weights are loaded again, submit it again"
+
+
+class WeightWatch:
+    """Of one engine. The engine's lock is held around every call."""
+
+    def __init__(
+        self,
+        policy: str,
+        stepper: Stepper,
+        scrubber: Scrubber,
+        repair: WeightRepair,
+        draft: tuple[Scrubber, WeightRepair] | None = None,
+    ) -> None:
+        """`policy`: EngineOptions.scrub. `draft`: those of the draft model's board."""
+        self.policy, self.scrubber = policy, scrubber
+        self._stepper, self._repair, self._draft = stepper, repair, draft
+        self._scheduler: Scheduler | None = None
+        self._held: list[tuple[Request, Delta]] = []  # last deltas, of requests to be proved
+        self._ended: deque[int] = deque(maxlen=ENDED)  # the stepper's progress at requests' ends
+        self._broken: LoraError | None = None
+
+    def join(self, scheduler: Scheduler) -> None:
+        """Watch the requests of this scheduler."""
+        self._scheduler = scheduler
+
+    def watch(self, request: Request) -> None:
+        """Note what becomes of a request from now on."""
+        request.on_finish = self._note_end
+        if request.on_delta is not None:
+            request.delivered = []
+
+    def _note_end(self) -> None:
+        self._ended.append(self._stepper.progress)
+
+    # --- between steps --------------------------------------------------------------------------
+
+    def between_steps(self) -> None:
+        """Sum what is due. LoraError: damaged weights could not be loaded again."""
+        if self._broken is not None:
+            raise type(self._broken)(str(self._broken))
+        self._watch_draft()
+        self._unless_right(self.scrubber.advance)
+
+    def idle_for(self, seconds: float) -> None:
+        """Sum for the scrubber's share of so many measured seconds without requests."""
+        share = self.scrubber.facts.share
+        self._unless_right(lambda: self.scrubber.advance_for(share * seconds))
+
+    def examine(self) -> bool:
+        """Sum all weights, after a value that is not finite. Whether they were damaged: requests
+        that were computed with them run again, or have failed."""
+        return self._unless_right(self.scrubber.prove)
+
+    def loop_tokens(self) -> int:
+        """Tokens that boards may choose by themselves before something is due."""
+        return self.scrubber.tokens_left()
+
+    def _unless_right(self, scrub: Callable[[], bool]) -> bool:
+        """Run a part of the scrubber. Whether weights were damaged, and loaded again."""
+        try:
+            return scrub() and self._loaded_again()
+        except LoraError as error:
+            if self._broken is not None or not self._stepper.recovered(error):
+                raise
+            return False
+
+    def _watch_draft(self) -> None:
+        """Drafts of damaged weights cost speed alone: no request is suspect."""
+        if self._draft is None:
+            return
+        scrubber, repair = self._draft
+        try:
+            if scrubber.advance():
+                repair.run()
+        except LoraError as error:  # its next proposal meets it too
+            _log.warning("the weights of the draft are not watched any more: %s", error)
+            self._draft = None
+
+    # --- ends that wait for a proof -------------------------------------------------------------
+
+    def holds(self, request: Request, delta: Delta) -> bool:
+        """Whether the delta waits for a proof: it ends the request."""
+        if self.policy != "prove" or not request.done:
+            return False
+        self._held.append((request, delta))
+        return True
+
+    @property
+    def holding(self) -> bool:
+        """Whether a request waits for a proof."""
+        return bool(self._held)
+
+    def forget(self, request: Request | None = None) -> list[Request]:
+        """A request, or each, waits no more. Returns them."""
+        gone = [one for one, _ in self._held if request is None or one is request]
+        self._held = [entry for entry in self._held if entry[0] not in gone]
+        return gone
+
+    def release(self) -> list[tuple[Request, Delta]]:
+        """Prove the weights. Returns what may be delivered."""
+        if not self._held:
+            return []
+        self._unless_right(self.scrubber.prove)
+        held, self._held = self._held, []
+        return held
+
+    # --- damage ---------------------------------------------------------------------------------
+
+    def _loaded_again(self) -> bool:
+        """Load damaged weights again, and the suspect requests begin again or fail. Whether
+        anything was damaged."""
+        suspects: list[Request] = []
+
+        def forget(since: int) -> None:
+            suspects.extend(self._take_suspects(since))
+
+        try:
+            damage = self._repair.run(forget)
+        except LoraError as error:
+            self._broken = error
+            for request in suspects:
+                request.rescue = None
+                request.fail(error)
+            raise
+        if damage is None:
+            return False
+        self._tell_ended(damage)
+        self._resolve(suspects, damage)
+        return True
+
+    def _take_suspects(self, since: int) -> Sequence[Request]:
+        """Requests that ran since then; they leave the scheduler."""
+        if since == self._stepper.progress or self._scheduler is None:
+            return []
+        running = [one for one in self._scheduler.requests() if one.started is not None]
+        for request in running:
+            self._scheduler.remove(request)
+        return [*running, *self.forget()]
+
+    def _resolve(self, suspects: Sequence[Request], damage: Damage) -> None:
+        again = []
+        for request in suspects:
+            if self.policy == "fail" or not request.begin_again(damage.error(DELIVERED)):
+                request.rescue = None  # another engine would go on with its tokens
+                request.fail(damage.error(FAILED))
+            else:
+                again.append(request)
+        if self._scheduler is not None:
+            self._scheduler.restart(again)
+
+    def _tell_ended(self, damage: Damage) -> None:
+        count = sum(progress > damage.since for progress in self._ended)
+        if count:
+            _log.warning(
+                "%d requests that ended since the last good sums may hold wrong tokens: %s",
+                count,
+                damage,
+            )
