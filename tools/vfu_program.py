@@ -14,10 +14,14 @@ from lora_host.numerics import coefficients
 
 TARGET = Path(__file__).resolve().parents[1] / "overlays" / "rtl" / "vfu" / "vfu_program.sv"
 CONSTANT = 64  # operands from here on
+INDEX, LENGTH = "s46", "s47"
+FOLDED = [f"s{i}" for i in range(48, 56)]
 COMMAND, NUMERATOR, PLUS, COLUMNS, KEPT = (f"s{i}" for i in range(56, 61))
 MEAN, FACTOR = "s60", "s61"
 TINY = 2.0**-149
-SUM, VALUES, OTHER, TABLE_A, TABLE_B = 5, 0, 2, 3, 4  # lines
+VALUES, OTHER, TABLE_A, TABLE_B = range(4)  # streams; sums come as the second
+SUM = OTHER
+INVERSE_127 = float.fromhex("0x1.020408p-7")
 
 
 class Program:
@@ -187,6 +191,118 @@ def elementwise(p: Program) -> None:
     p.end()
 
 
+def factor(p: Program, total: int) -> None:
+    """Keeps r of a sum: 3.4, 3.5."""
+    spare = 6
+    p("FROM_INTEGER", spare, COLUMNS)
+    p("DIVIDE", total, total, spare)
+    p("ADD", total, total, COMMAND)
+    p("ROOT", total, total)
+    p("DIVIDE", total, NUMERATOR, total)
+    p("KEEP", 1, total)
+    p.end()
+
+
+def tree(p: Program, to: int) -> None:
+    """The tree of 2.2 of the sums of eight segments; uses two registers behind `to`."""
+    left, right = to + 1, to + 2
+    p("ADD", to, FOLDED[0], FOLDED[1])
+    p("ADD", left, FOLDED[2], FOLDED[3])
+    p("ADD", to, to, left)
+    p("ADD", left, FOLDED[4], FOLDED[5])
+    p("ADD", right, FOLDED[6], FOLDED[7])
+    p("ADD", left, left, right)
+    p("ADD", to, to, left)
+
+
+def folding(p: Program) -> None:
+    """What is folded, and what becomes of it: 3.4, 3.5, 3.11, 3.12, 6.7, 6.10."""
+    x, y = 0, 1
+
+    def folds(name: str, load: str, stream: int, *steps: tuple[str, int, int | str]) -> None:
+        p.entry(name)
+        p(load, x, 0, stream)
+        for op, a, b in steps:
+            p(op, x, a, b)
+        p("STORE_SINGLE", 0, x)
+        p.end()
+
+    folds("VALUES", "LOAD_HALF", VALUES)
+    folds("SINGLES", "LOAD_SINGLE", VALUES)
+    folds("RECORDS", "LOAD_SINGLE", OTHER)
+    folds("SQUARES", "LOAD_HALF", VALUES, ("MULTIPLY", x, x))
+    folds("DEVIATIONS", "LOAD_HALF", VALUES, ("SUBTRACT", x, MEAN), ("MULTIPLY", x, x))
+
+    p.entry("MEAN")  # of a segment, kept; its sum is stored
+    p("FROM_INTEGER", y, LENGTH)
+    p("DIVIDE", y, FOLDED[0], y)
+    p("KEEP", 0, y)
+    p.entry("FOLDED")
+    p("STORE_SINGLE", 0, FOLDED[0])
+    p.end()
+    p.entry("INDEX")
+    p("STORE_BITS", 0, INDEX)
+    p.end()
+    p.entry("MAXIMUM")
+    p("STORE_BITS", 0, FOLDED[0])
+    p.end()
+    p.entry("HEAD_SUM")
+    tree(p, x)
+    p("STORE_SINGLE", 0, x)
+    p.end()
+    p.entry("HEAD_FACTOR")
+    tree(p, x)
+    factor(p, x)
+    p.entry("FOLDED_FACTOR")
+    p("MOVE", x, FOLDED[0])
+    factor(p, x)
+
+    def keep_inverse(above: float, below: int | str) -> None:
+        p("DIVIDE", y, above, below)
+        p("LESS", 0, 0.0, below)
+        p("SELECT", y, y, 0.0)
+        p("KEEP", 1, y)
+        p.end()
+
+    p.entry("HEAD_SCALE")
+    p("DIVIDE", x, FOLDED[0], 127.0)
+    p("TO_HALF", x, x)
+    p("STORE_HALF", 0, x)
+    keep_inverse(1.0, x)
+    p.entry("ROW_SCALE")
+    p("MULTIPLY", x, FOLDED[0], INVERSE_127)
+    p("STORE_BITS", 0, x)
+    keep_inverse(127.0, FOLDED[0])
+    p.entry("QUANTIZE_BY")
+    p("LOAD_HALF", x, 0, VALUES)
+    p("MULTIPLY", x, x, FACTOR)
+    p("STORE_INT8", 0, x)
+    p.end()
+    p.entry("NOTHING")
+    p.end()
+
+
+def rotation(p: Program) -> None:
+    """Both halves of a head's columns: 3.7. The second has its operands in registers."""
+    a, b, cos, sin, y, spare = range(6)
+    p.entry("ROPE_LOW")
+    p("LOAD_HALF", a, 0, VALUES)
+    p("LOAD_HALF", b, 0, OTHER)
+    p("LOAD_SINGLE", cos, 0, TABLE_A)
+    p("LOAD_SINGLE", sin, 0, TABLE_B)
+    p("MULTIPLY", y, a, cos)
+    p("MULTIPLY", spare, b, sin)
+    p("SUBTRACT", y, y, spare)
+    p("STORE_HALF", 0, y)
+    p.end()
+    p.entry("ROPE_HIGH")
+    p("MULTIPLY", y, b, cos)
+    p("MULTIPLY", spare, a, sin)
+    p("ADD", y, y, spare)
+    p("STORE_HALF", 0, y)
+    p.end()
+
+
 def norms(p: Program) -> None:
     """A row's sums, then its lines: 3.4 and 3.5."""
     t, q, n, t_b, q_b, n_b, u, v, w = range(9)
@@ -196,15 +312,6 @@ def norms(p: Program) -> None:
         p("FROM_INTEGER", n, n)
         p("LESS", 0, 0.0, n)
         p("SELECT", t, t, 0.0)
-
-    def factor(total: int) -> None:
-        p("FROM_INTEGER", v, COLUMNS)
-        p("DIVIDE", total, total, v)
-        p("ADD", total, total, COMMAND)
-        p("ROOT", total, total)
-        p("DIVIDE", total, NUMERATOR, total)
-        p("KEEP", 1, total)
-        p.end()
 
     def gamma() -> None:
         p("LOAD_HALF", 1, 0, TABLE_A)
@@ -217,7 +324,7 @@ def norms(p: Program) -> None:
     for step in ("ROTATE_1", "ROTATE_2", "ROTATE_4"):
         p(step, t_b, t)
         p("ADD", t, t, t_b)
-    factor(t)
+    factor(p, t)
     p.entry("RMS_APPLY")
     p("LOAD_HALF", 0, 0, VALUES)
     p("MULTIPLY", 0, 0, FACTOR)
@@ -255,7 +362,7 @@ def norms(p: Program) -> None:
     p("FROM_INTEGER", v, COLUMNS)
     p("DIVIDE", t, t, v)
     p("KEEP", 0, t)
-    factor(q)
+    factor(p, q)
     p.entry("LN_APPLY")
     p("LOAD_HALF", 0, 0, VALUES)
     p("SUBTRACT", 0, 0, MEAN)
@@ -284,6 +391,8 @@ def text() -> str:
     p = Program()
     elementwise(p)
     norms(p)
+    folding(p)
+    rotation(p)
     out = [
         "// Made by tools/vfu_program.py: programs of the vector unit, their constants, the GELU",
         "// tables of docs/numbers.md, 4.2, tanh first.",
@@ -292,7 +401,7 @@ def text() -> str:
         f"  parameter int PROGRAM_LENGTH = {len(p.lines)};",
     ]
     out += [f"  parameter logic [8:0] AT_{name} = 9'd{at};" for name, at in p.entries.items()]
-    out.append(f"  parameter logic [22:0] PROGRAM[{len(p.lines)}] = '{{")
+    out.append(f"  parameter logic [23:0] PROGRAM[{len(p.lines)}] = '{{")
     out += [f"    {line}," for line in p.lines[:-1]] + [f"    {p.lines[-1]}", "  };"]
     out.append(f"  parameter logic [31:0] CONSTANTS[{len(p.constants)}] = '{{")
     out += [f"    32'h{c:08x}," for c in p.constants[:-1]] + [

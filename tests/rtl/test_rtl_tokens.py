@@ -34,7 +34,7 @@ def test_sixteen_greedy_tokens_of_the_demo_model() -> None:
     assert after.simulated - before.simulated >= 16 * 33  # 8 layers of 4 matmuls, and lm_head
     assert after.matrix == before.matrix
     assert after.vectors - before.vectors >= 16 * 8 * 5  # norms, residuals and activations
-    assert after.vector > before.vector and after.attention > before.attention
+    assert after.vector == before.vector and after.attention > before.attention
 
 
 @pytest.mark.parametrize("scheme", ["w8a8", "w4a8"])

@@ -15,68 +15,18 @@ import pytest
 
 from lora_host import abi, rtl
 from tests.rtl.test_fp16_matmul import EDGES, any_bits, finite_bits, memory, normal
+from tests.rtl.vector_rig import X, Y, Z, bits, run, same
 from tests.rtl_rig import ROOT, build, padded, units_runner
-from tests.unit.kernel_rig import (
-    CONTROL,
-    NO_BANK,
-    ONCHIP,
-    TABLES,
-    Result,
-    Rig,
-    Runner,
-    numpy_runner,
-)
+from tests.unit.kernel_rig import ONCHIP, TABLES
 
 pytestmark = pytest.mark.rtl
 
 __all__ = ["memory"]
-X, Y, Z = 64, 1 << 20, 1 << 21
 EVERY = np.arange(1 << 16, dtype=np.uint16).view(np.float16).reshape(2, -1)
 FLOATS = np.array(
     [0, -0.0, 1e-45, -1e-45, 1e-38, 0.5, 0.625, 0.6249999, 1, -1, 1.5, 2.5, 43.4, 44.35, 44.4, 88.7,
      127, 3e38, -3e38, np.inf, -np.inf, np.nan], np.float32,
 )  # fmt: skip
-
-
-def bits(value: float) -> int:
-    return int(np.array(value, np.float32).view(np.uint32))
-
-
-def run(
-    runner: Runner, op: int, x: np.ndarray, z: np.ndarray | None = None, places: Any = (),
-    selected: tuple[int, ...] | None = None, **fields: Any,
-) -> tuple[Rig, Result]:  # fmt: skip
-    """One command on rows x and z; FP32 rows lie in y. `places`: (bank, offset, values)."""
-    rig = Rig(bank_bytes=1 << 22, runner=runner)
-    rig.rows(len(x) if selected is None else max(selected) + 1, selected)
-    for i in range(rig.state.row_count):
-        rig.state.rows[i].token, rig.state.rows[i].position = (7 * i + 3) % 11, (5 * i + 1) % 11
-    stride = padded(4 * x.shape[1]) + 64
-    single = x.dtype == np.float32
-    rig.place_rows(CONTROL if single else ONCHIP, Y if single else X, stride, x)
-    if z is not None:
-        rig.place_rows(ONCHIP, Z, stride, z)
-    for bank, offset, values in places:
-        rig.place(bank, offset, values)
-    return rig, rig.run(
-        "vector", **{
-            "op": op, "columns": x.shape[1], "x_offset": X, "x_stride": stride, "z_offset": Z,
-            "z_stride": stride, "y_bank": CONTROL, "y_offset": Y, "y_stride": stride,
-            "a_bank": NO_BANK, "b_bank": NO_BANK, **fields,
-            "flags": fields.get("flags", 0) | (0 if selected is None else abi.FLAG_SELECTED),
-        },
-    )  # fmt: skip
-
-
-def same(units: Any, op: int, *arguments: Any, **fields: Any) -> bool:
-    before = rtl.simulated_work(units).vectors
-    (model, wanted), (unit, found) = (
-        run(runner, op, *arguments, **fields) for runner in (numpy_runner, units_runner(units))
-    )
-    assert rtl.simulated_work(units).vectors == before + 1
-    return wanted == found and all(
-        np.array_equal(model.banks[b], unit.banks[b]) for b in model.banks
-    )
 
 
 UNARY = {"relu": abi.VEC_RELU, "gelu_tanh": abi.VEC_GELU_TANH, "gelu_erf": abi.VEC_GELU_ERF}
@@ -186,6 +136,7 @@ def test_embeddings(units: Any, columns: int) -> None:
         assert same(units, abi.VEC_EMBED_SCALED, x, None, places, scalar=bits(0.37), **fields)
     assert same(units, abi.VEC_ADD_POSITION, x, None, places, extra=1, **positions)
     assert same(units, abi.VEC_EMBED, x, None, places, (0, 2, 4), **tokens)
+    assert same(units, abi.VEC_EMBED, x, None, places, vectors=True, **tokens, **positions)
 
 
 @pytest.mark.parametrize("columns", [1, 15, 17, 31, 32, 33, 63, 64, 65, 100])
@@ -208,11 +159,21 @@ def test_in_place_and_slow_memory(units: Any, memory: Callable[[int, int], None]
 
 
 def test_what_it_cannot_do_is_native(units: Any) -> None:
+    """Rows over other rows, and commands that the kernels refuse."""
     before = rtl.simulated_work(units)
-    run(units_runner(units), abi.VEC_ROW_MAX, normal(1, 2, 64))
-    run(units_runner(units), abi.VEC_RELU, normal(1, 2, 64), x_offset=X + 2)
+    over = {"y_bank": ONCHIP, "y_offset": X + 2}
+    assert run(units_runner(units), abi.VEC_RELU, normal(1, 2, 64), **over)[1].status == 0
+    assert run(units_runner(units), abi.VEC_RELU, normal(1, 2, 64), x_offset=X + 1)[1].status
     after = rtl.simulated_work(units)
     assert (after.vector - before.vector, after.vectors) == (2, before.vectors)
+
+
+@pytest.mark.parametrize("at", [2, 30, 62])
+def test_rows_from_any_element_on(units: Any, at: int) -> None:
+    for op in (abi.VEC_RESIDUAL, abi.VEC_QUANTIZE):
+        place = {"x_offset": X + at, "z_offset": Z + 6, "y_offset": Y + at}
+        assert same(units, op, normal(1, 2, 90), normal(2, 2, 90), scalar=bits(9), **place)
+    assert same(units, abi.VEC_SCALE, FLOATS[None, :], None, scalar=bits(9), y_offset=Y + 2 * at)
 
 
 def test_the_programs_are_those_of_the_tool() -> None:

@@ -65,6 +65,13 @@ package float_types;
     return {value[31], magnitude};
   endfunction
 
+  // a < b; false of a NaN, and of two zeros.
+  function automatic logic float_less(input logic [31:0] a, input logic [31:0] b);
+    if (a[30:0] > 31'h7f800000 || b[30:0] > 31'h7f800000 || (a[30:0] == 31'd0 && b[30:0] == 31'd0)) return 1'b0;
+    if (a[31] != b[31]) return a[31];
+    return a[31] ? a[30:0] > b[30:0] : a[30:0] < b[30:0];
+  endfunction
+
   // With the NaN of docs/numbers.md, 1.2.
   function automatic logic [31:0] canonical(input logic [31:0] value);
     return value[30:23] == 8'd255 && value[22:0] != 23'd0 ? FLOAT_NAN : value;

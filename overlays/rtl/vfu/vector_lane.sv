@@ -92,6 +92,8 @@ module vector_lane
   );
 
   // what takes one cycle
+  logic [15:0] half;
+  assign half = float_to_half(a_1);
   logic [31:0] other;
   logic signed [9:0] integer_a, half_a;
   logic less, a_nan, sets_mask, writes;
@@ -100,10 +102,8 @@ module vector_lane
   assign half_a = integer_a >>> 1;
   assign chord_place = {b_1[0], chord(a_1)};
   assign chord_shift = op_1 == OP_SHIFT;
+  assign less = float_less(a_1, b_1);
   always_comb begin
-    if (a_nan || b_1[30:0] > 31'h7f800000 || (a_1[30:0] == 31'd0 && b_1[30:0] == 31'd0)) less = 1'b0;
-    else if (a_1[31] != b_1[31]) less = a_1[31];
-    else less = a_1[31] ? a_1[30:0] > b_1[30:0] : a_1[30:0] < b_1[30:0];
     other = a_1;
     sets_mask = 1'b0;
     writes = 1'b1;
@@ -121,13 +121,11 @@ module vector_lane
       OP_SELECT: other = mask_1 ? a_1 : b_1;
       OP_SLOPE, OP_SHIFT: other = chord_word;
       OP_LENGTHS, OP_LOAD_HALF, OP_LOAD_SINGLE, OP_LOAD_PAIR, OP_LOAD_ODD: other = loaded_1;
+      OP_TO_HALF: other = half_to_float(half);
       OP_MOVE, OP_ROTATE_1, OP_ROTATE_2, OP_ROTATE_4: ;
       default: writes = 1'b0;
     endcase
   end
-
-  logic [15:0] half;
-  assign half = float_to_half(a_1);
 
   // six cycles for all
   logic other_2, other_3, other_4, other_5, other_6, sum_6, product_6, converted_4, converted_5, converted_6;
@@ -165,8 +163,9 @@ module vector_lane
     if (valid_1 && sets_mask) mask[place_1[2:0]] <= op_1 == OP_LESS ? less : a_nan;
     if (valid_1) begin
       stored_bad <= op_1 == OP_STORE_INT8 ? a_nan
-          : op_1 == OP_STORE_SINGLE ? a_1[30:23] == 8'd255 : half[14:10] == 5'd31;
-      stored <= op_1 == OP_STORE_INT8 ? eight : op_1 == OP_STORE_SINGLE ? canonical(a_1) : {16'd0, half};
+          : op_1 == OP_STORE_SINGLE ? a_1[30:23] == 8'd255 : op_1 == OP_STORE_HALF && half[14:10] == 5'd31;
+      stored <= op_1 == OP_STORE_INT8 ? eight : op_1 == OP_STORE_SINGLE ? canonical(a_1)
+          : op_1 == OP_STORE_BITS ? a_1 : {16'd0, half};
     end
     if (divide_write) registers[place_1] <= quotient;
     else if (sum_6 || product_6 || converted_6 || other_6)

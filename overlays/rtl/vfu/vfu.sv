@@ -1,6 +1,6 @@
-// The vector unit: a LORA_CMD_VECTOR, row by row, 32 columns at a time. It reads the lines that an
-// operation needs, runs the operation's program on them (vfu_program) and writes what it stored. Norms
-// run a program on the row's sums first. Lines may come back in any order: each brings its tag.
+// The vector unit: a LORA_CMD_VECTOR, row by row, group by group (vfu_types' shape_t), at most 32 columns
+// at a time. Of these it reads what the operation needs, runs a program on it (vfu_program), and folds or
+// writes what the program stored.
 module vfu
   import float_types::*;
   import vfu_types::*;
@@ -11,32 +11,39 @@ module vfu
     input  logic         command_valid,
     output logic         command_ready,
     // held until done
-    input  logic [7:0]   op,             // one of vfu_types' operation
+    input  logic [7:0]   op,             // one of vfu_types' operations
     input  logic         has_a,          // tables: else a is 1, b adds nothing
     input  logic         has_b,
-    input  logic         one_plus,       // RMS_APPLY: 1 + gamma, numerator in b_line
-    input  logic [31:0]  columns,        // at least 1
+    input  logic         one_plus,       // RMSNorms: 1 + gamma, numerator in b_line
+    input  logic [31:0]  columns,
     input  logic [6:0]   rows,           // at least 1
+    input  logic [31:0]  head_dim,       // of operations on heads, which divides the columns
+    input  logic [31:0]  count,          // of z's elements that are folded
+    input  logic [31:0]  first,          // number of the first local column
+    input  logic [31:0]  record,         // of the first group, in z
     input  logic [5:0]   x_bank,
-    input  logic [31:0]  x_line,
-    input  logic [31:0]  x_stride,       // lines, and so are the others
+    input  logic [31:0]  x_offset,       // bytes, and so are the next ones; at elements
+    input  logic [31:0]  x_stride,
     input  logic [5:0]   z_bank,
-    input  logic [31:0]  z_line,
+    input  logic [31:0]  z_offset,
     input  logic [31:0]  z_stride,
     input  logic [5:0]   a_bank,
     input  logic [31:0]  a_line,
     input  logic [5:0]   b_bank,
     input  logic [31:0]  b_line,
     input  logic [5:0]   y_bank,
-    input  logic [31:0]  y_line,
+    input  logic [31:0]  y_offset,
     input  logic [31:0]  y_stride,
     input  logic [31:0]  scalar,
     input  logic [31:0]  extra,
+    input  logic [5:0]   vector_bank,    // of rows that bring a vector
     // of the step's row that is asked for, in the next cycle
     output logic [6:0]   row,
+    input  logic         row_is_vector,  // then row_token is the vector's offset in bytes
     input  logic [31:0]  row_token,
     input  logic [31:0]  row_position,
     output logic         done,
+    output logic         bad_index,      // PERMUTE's table has one beyond the row
     output logic [31:0]  nonfinite_count,
     output logic [31:0]  nonfinite_row,  // ~0 none
     output logic         read_valid,
@@ -54,115 +61,189 @@ module vfu
     output logic [63:0]  write_bytes,
     output logic [511:0] write_data
 );
-  logic [8:0] program_row, program_line;  // the first is for a row's sums; all ones: none
-  logic [4:0] reads;  // x, x as FP32, z, table a, table b
-  logic [1:0] element;  // of y: 0 FP16, 1 FP32, 2 INT8
-  logic is_norm, by_token;
-  logic [31:0] numerator, plus;
+  shape_t shape;
   vfu_operation operation (
       .op(op),
       .has_a(has_a),
       .has_b(has_b),
-      .program_row(program_row),
-      .program_line(program_line),
-      .reads(reads),
-      .element(element),
-      .by_token(by_token),
-      .is_norm(is_norm)
+      .shape(shape)
   );
-  assign numerator = op == VEC_EMBED_SCALED || op == VEC_RESIDUAL_SCALED ? scalar
-      : one_plus && op == VEC_RMS_APPLY ? b_line : FLOAT_ONE;
-  assign plus = one_plus && op == VEC_RMS_APPLY ? FLOAT_ONE : FLOAT_NEGATIVE_ZERO;
+  logic gemma;
+  logic [31:0] numerator, plus;
+  assign gemma = one_plus && shape.is_norm && op != VEC_LN_APPLY;
+  assign numerator = op == VEC_EMBED_SCALED || op == VEC_RESIDUAL_SCALED ? scalar : gemma ? b_line : FLOAT_ONE;
+  assign plus = gemma ? FLOAT_ONE : FLOAT_NEGATIVE_ZERO;
 
-  typedef enum logic [3:0] {IDLE, ROW, SUMS, CHUNK, READ, ARRIVE, FETCH, ISSUE, DIVIDE, DIVIDING, DRAIN, WRITE, DONE} state_t;
+  typedef enum logic [4:0] {
+    IDLE, ROW, GROUP, SEGMENT, CHUNK, START, READ, FETCH, ISSUE, DIVIDE, DIVIDING, DRAIN, GATHER, FOLD, WRITE,
+    FOLDED, WRITTEN, NEXT_GROUP, NEXT_ROW, DONE
+  } state_t;
   state_t state;
-  logic [31:0] x_row, z_row, y_row, a_row, b_row, chunk, left, row_lines;
-  logic in_sums;  // the row's program runs
-  logic [2:0] place;      // of the line that is asked for
-  logic [5:0] wanted;     // lines still to ask for
-  logic [2:0] under_way;
-  logic last_chunk, last_row;
-  logic [511:0] lines[6];
-  assign row_lines = (columns + 32'd31) >> 5;
-  assign left = columns - {chunk[26:0], 5'd0};
-  assign last_chunk = left <= 32'd32;
-  assign last_row = row + 7'd1 == rows;
+  typedef enum logic [1:0] {FOLDS, FINISHES, APPLIES, ROTATES} phase_t;
+  phase_t phase;  // whose program runs
+  logic again;    // the second pass of folding and finishing
+  logic [31:0] x_row, z_row, y_row;
+  logic [37:0] a_row, b_row;
+  logic [5:0] a_row_bank;
+  logic [31:0] group, group_end;      // columns
+  logic [3:0] segment;
+  logic [31:0] column, column_end;    // of the group's columns, or of z's elements, that are left
+  logic [31:0] number;                // of the group: where its record lies
+  logic [5:0] length;                 // columns of this chunk
+  logic [6:0] under_way;
   assign command_ready = state == IDLE;
 
-  // reading
-  always_comb begin
-    place = 3'd0;
-    for (int i = 5; i >= 0; i--) if (wanted[i]) place = 3'(i);
-    read_bank = x_bank;
-    read_line = x_row + (reads[1] ? {chunk[30:0], 1'b0} : chunk);
-    unique case (place)
-      3'd1: read_line = x_row + {chunk[30:0], 1'b1};
-      LINE_OF_Z, LINE_OF_SUMS: begin
-        read_bank = z_bank;
-        read_line = z_row + chunk;
-      end
-      LINE_OF_A: begin
-        read_bank = a_bank;
-        read_line = a_row + chunk;
-      end
-      LINE_OF_B: begin
-        read_bank = b_bank;
-        read_line = b_row + chunk;
-      end
-      default: ;
-    endcase
-  end
-  assign read_valid = state == READ && wanted != 6'd0;
-  assign read_tag = {13'd0, place};
-  always_ff @(posedge clk) begin
-    if (line_valid) lines[line_tag[2:0]] <= line_data;
-    under_way <= under_way + {2'd0, read_valid && read_ready} - {2'd0, line_valid};
-    if (state == CHUNK) begin
-      if (!reads[3]) lines[LINE_OF_A] <= {32{16'h3c00}};
-      if (!reads[4]) lines[LINE_OF_B] <= {32{is_norm ? 16'h0000 : 16'h8000}};
-    end
-    if (rst) under_way <= 3'd0;
-  end
-
-  // the program
-  logic [8:0] pc;
-  instruction_t instruction;
-  logic [2:0] beat, last_divided;
-  logic [3:0] drain;
-  logic issue, divide_start, divide_write, divide_busy;
-  logic [31:0] kept_scalar[4];
-  function automatic instruction_t fetched(input logic [8:0] at);
-    return instruction_t'(PROGRAM[at]);
-  endfunction
-  function automatic logic [31:0] constant(input logic [5:0] index);
-    return CONSTANTS[index[4:0]];
-  endfunction
-  logic [31:0] scalar_a, scalar_b;
-  always_comb begin
-    scalar_a = instruction.a[5:0] < SCALAR_COMMAND ? constant(instruction.a[5:0]) : runtime(instruction.a[2:0]);
-    scalar_b = instruction.b[5:0] < SCALAR_COMMAND ? constant(instruction.b[5:0]) : runtime(instruction.b[2:0]);
-  end
-  function automatic logic [31:0] runtime(input logic [2:0] index);
-    unique case (index)
-      3'd0: return scalar;
-      3'd1: return numerator;
-      3'd2: return plus;
-      3'd3: return extra;
-      default: return kept_scalar[index[1:0]];
-    endcase
-  endfunction
-  assign issue = state == ISSUE || state == DIVIDE;
-  assign last_divided = in_sums ? 3'd1 : 3'd7;  // sums have eight elements
-
-  // segments of a row of `extra` columns
+  // segments of a group, or of d
   function automatic logic [31:0] segment_column(input logic [3:0] s, input logic [31:0] d);
     logic [31:0] units, start;
     units = (d + 32'd31) >> 5;
     start = ((32'(s) * units) >> 3) << 5;
     return start < d ? start : d;
   endfunction
+  logic [31:0] width, segment_first, segment_end;
+  logic segment_here;
+  assign width = shape.segments ? extra : head_dim;
+  assign segment_first = segment_column(segment, width);
+  assign segment_end = segment_column(segment + 4'd1, width);
+  assign segment_here = segment_first != segment_end &&
+      (!shape.segments || (segment_first >= first && segment_end - first <= columns));
 
-  logic [31:0] read_a[LANES], read_b[LANES], loaded[LANES], kept[LANES], stored[LANES];
+  // streams
+  banks_t banks;
+  addresses_t addresses;
+  sizes_t sizes;
+  logic [3:0] wanted;
+  logic [31:0] in_group, half;
+  logic folds, applies, x_single;
+  assign folds = phase == FOLDS;
+  assign applies = phase == APPLIES;
+  assign in_group = column - group;
+  assign half = head_dim >> 1;
+  assign x_single = shape.x_single;
+  always_comb begin
+    banks = {b_bank, a_row_bank, z_bank, x_bank};
+    addresses[STREAM_X] = {6'd0, x_row} + {6'd0, x_single ? column << 2 : column << 1};
+    addresses[STREAM_Z] = {6'd0, z_row};
+    addresses[STREAM_A] = a_row + {6'd0, column << 1};
+    addresses[STREAM_B] = b_row + {6'd0, column << 1};
+    for (int s = 0; s < 4; s++) sizes[s] = {1'b0, length, 1'b0};
+    if (x_single) sizes[STREAM_X] = {length, 2'd0};
+    if (shape.tables_single) begin
+      sizes[STREAM_A] = {length, 2'd0};
+      sizes[STREAM_B] = {length, 2'd0};
+    end
+    if (shape.finish_reads && phase == FINISHES) sizes[STREAM_Z] = 8'd64;
+    else if (folds) begin
+      addresses[STREAM_Z] = {6'd0, z_row} + {6'd0, column << 2};
+      sizes[STREAM_Z] = {length, 2'd0};
+    end else addresses[STREAM_Z] = {6'd0, z_row} + {6'd0, column << 1};
+    if (shape.heads) addresses[STREAM_A] = a_row + {6'd0, in_group << 1};
+    if (shape.permute) addresses[STREAM_A] = a_row + {6'd0, column << 2};
+    if (shape.rotate) begin
+      banks[STREAM_Z] = x_bank;
+      banks[STREAM_B] = a_row_bank;
+      addresses[STREAM_Z] = {6'd0, x_row} + {6'd0, (column + half) << 1};
+      addresses[STREAM_A] = a_row + {6'd0, in_group << 2};
+      addresses[STREAM_B] = a_row + {6'd0, (in_group + half) << 2};
+    end
+    unique case (phase)
+      FOLDS: wanted = shape.fold_z ? 4'b0010 : 4'b0001;
+      FINISHES: wanted = {2'd0, shape.finish_reads, 1'b0};
+      APPLIES: wanted = shape.reads;
+      default: wanted = 4'd0;
+    endcase
+  end
+  logic asks, stream_valid;
+  logic [5:0] stream_bank;
+  logic [31:0] stream_line;
+  logic [3:0] stream_tag;
+  logic [LANES-1:0][31:0] words, halves;
+  instruction_t instruction;
+  logic [2:0] beat;
+  logic [5:0] gathered;  // of PERMUTE
+  vfu_streams streams (
+      .clk(clk),
+      .rst(rst),
+      .start(state == START),
+      .wanted(wanted),
+      .banks(banks),
+      .addresses(addresses),
+      .sizes(sizes),
+      .busy(asks),
+      .read_valid(stream_valid),
+      .read_ready(read_ready),
+      .read_bank(stream_bank),
+      .read_line(stream_line),
+      .read_tag(stream_tag),
+      .line_valid(line_valid && !line_tag[5]),
+      .line_tag(line_tag[3:0]),
+      .line_data(line_data),
+      .stream(state == GATHER ? STREAM_A : instruction.b[1:0]),
+      .op(state == GATHER ? OP_LOAD_SINGLE : instruction.op),
+      .beat(state == GATHER ? gathered[4:2] : beat),
+      .words(words),
+      .halves(halves)
+  );
+
+  // PERMUTE: a read for each element
+  logic gathers;
+  logic [31:0] wanted_index, gather_address;
+  logic [5:0] place_in_line[32];
+  assign wanted_index = words[gathered[1:0]];
+  assign gather_address = x_row + (extra[1] ? wanted_index << 1 : wanted_index);
+  assign gathers = state == GATHER && gathered != length && wanted_index < columns;
+  assign read_valid = stream_valid || gathers;
+  assign read_bank = gathers ? x_bank : stream_bank;
+  assign read_line = gathers ? {6'd0, gather_address[31:6]} : stream_line;
+  assign read_tag = gathers ? {10'd0, 1'b1, gathered[4:0]} : {12'd0, stream_tag};
+  logic [511:0] arrived;
+  logic placed_valid;
+  logic [4:0] placed_at;
+  always_ff @(posedge clk) begin
+    if (gathers) place_in_line[gathered[4:0]] <= gather_address[5:0];
+    placed_valid <= line_valid && line_tag[5];
+    placed_at <= line_tag[4:0];
+    if (line_valid && line_tag[5]) arrived <= line_data;
+    under_way <= under_way + {6'd0, read_valid && read_ready} - {6'd0, line_valid};
+    if (rst) under_way <= 7'd0;
+  end
+
+  // programs
+  logic [8:0] pc;
+  logic [2:0] last_divided;
+  logic [3:0] drain;
+  logic issue, divide_start, divide_write, divide_busy;
+  logic [31:0] kept_scalar[4];
+  logic [7:0][31:0] folded;
+  logic [31:0] folded_index;
+  function automatic instruction_t fetched(input logic [8:0] at);
+    return instruction_t'(PROGRAM[at]);
+  endfunction
+  function automatic state_t follow(input instruction_t next);
+    if (next.op == OP_END) return DRAIN;
+    return next.op == OP_DIVIDE || next.op == OP_ROOT ? DIVIDE : ISSUE;
+  endfunction
+  function automatic logic [31:0] scalar_of(input logic [5:0] which);
+    if (which < SCALAR_INDEX) return CONSTANTS[which[4:0]];
+    if (which >= SCALAR_KEPT) return kept_scalar[which[1:0]];
+    unique case (which)
+      SCALAR_INDEX: return folded_index;
+      SCALAR_LENGTH: return segment_end - segment_first;
+      SCALAR_COMMAND: return scalar;
+      SCALAR_NUMERATOR: return numerator;
+      SCALAR_PLUS: return plus;
+      SCALAR_COLUMNS: return extra;
+      default: return folded[which[2:0]];
+    endcase
+  endfunction
+  logic [31:0] scalar_a, scalar_b;
+  assign scalar_a = scalar_of(instruction.a[5:0]);
+  assign scalar_b = scalar_of(instruction.b[5:0]);
+  assign issue = state == ISSUE || state == DIVIDE;
+  assign last_divided = phase == FINISHES ? 3'd1 : 3'd7;  // sums have eight elements
+
+  logic [LANES-1:0][31:0] stored;
+  logic [31:0] read_a[LANES], read_b[LANES], loaded[LANES], kept[LANES];
   logic [LANES-1:0] stored_bad, busy;
   logic [2:0] turn;  // how far elements are rotated
   assign turn = instruction.op == OP_ROTATE_1 ? 3'd1 : instruction.op == OP_ROTATE_2 ? 3'd2
@@ -172,8 +253,7 @@ module vfu
     logic [1:0] from;
     logic [2:0] a_beat, ahead;
     logic [4:0] e;
-    logic [511:0] line, line_after;
-    logic [31:0] length, chord_word;
+    logic [31:0] chord_word;
     logic [10:0] chord_place;
     logic chord_shift;
     assign chord_word = chord_shift ? GELU_SHIFTS[chord_place] : GELU_SLOPES[chord_place];
@@ -181,17 +261,14 @@ module vfu
     assign ahead = 3'(lane) - {1'b0, turn[1:0]};  // negative: of the next beat
     assign a_beat = beat + {2'd0, turn[2] || ahead[2]};
     assign e = {beat, 2'(lane)};
-    assign line = lines[instruction.b[2:0]];
-    assign line_after = lines[LINE_OF_X+1];
-    assign length = e < 5'd8 ? segment_column({1'b0, e[2:0]} + 4'd1, extra) - segment_column({1'b0, e[2:0]}, extra) : 32'd0;
     always_comb begin
-      unique case (instruction.op)
-        OP_LOAD_HALF: loaded[lane] = half_to_float(line[16*e+:16]);
-        OP_LOAD_SINGLE: loaded[lane] = e[4] ? line_after[32*e[3:0]+:32] : line[32*e[3:0]+:32];
-        OP_LOAD_PAIR: loaded[lane] = line[64*e[2:0]+:32];
-        OP_LOAD_ODD: loaded[lane] = line[64*e[2:0]+32+:32];
-        default: loaded[lane] = length;
-      endcase
+      if (instruction.op == OP_LENGTHS)
+        loaded[lane] = e < 5'd8 ? segment_column({1'b0, e[2:0]} + 4'd1, extra) - segment_column({1'b0, e[2:0]}, extra)
+            : 32'd0;
+      else if (instruction.op != OP_LOAD_HALF) loaded[lane] = words[lane];
+      else if (instruction.b[1:0] == STREAM_A && !has_a) loaded[lane] = FLOAT_ONE;
+      else if (instruction.b[1:0] == STREAM_B && !has_b) loaded[lane] = shape.is_norm ? 32'd0 : FLOAT_NEGATIVE_ZERO;
+      else loaded[lane] = halves[lane];
     end
     vector_lane one (
         .clk(clk),
@@ -220,52 +297,91 @@ module vfu
   assign divide_write = state == DIVIDING && drain != 4'd0 && drain != 4'd1 && !divide_busy;
 
   // what is stored, two cycles after issue
-  logic stores_1, stores_2, keeps_1;
+  logic stores_1, stores_2, keeps_1, counts;
   logic [2:0] beat_1, beat_2;
   logic [1:0] keep_to_1;
-  logic [1023:0] out;
   logic [31:0] bad_now;
-  logic high;
+  // maxima and scales are not counted, nor is what is folded
+  assign counts = phase == FINISHES ? shape.fold == FOLD_ADD || (shape.fold == FOLD_FIRST && columns != 32'd0)
+      : phase != FOLDS;
   always_comb begin
     bad_now = 32'd0;
     for (int lane = 0; lane < LANES; lane++) begin
-      if (stores_2 && stored_bad[lane] && {27'd0, beat_2, 2'(lane)} < left) bad_now = bad_now + 32'd1;
+      if (stores_2 && counts && stored_bad[lane] && {1'b0, beat_2, 2'(lane)} < length) bad_now = bad_now + 32'd1;
     end
   end
   always_ff @(posedge clk) begin
     stores_1 <= state == ISSUE && (instruction.op == OP_STORE_HALF || instruction.op == OP_STORE_SINGLE ||
-                                   instruction.op == OP_STORE_INT8);
+                                   instruction.op == OP_STORE_INT8 || instruction.op == OP_STORE_BITS);
     stores_2 <= stores_1;
     keeps_1 <= state == ISSUE && instruction.op == OP_KEEP && beat == 3'd0;
     keep_to_1 <= instruction.to[1:0];
     beat_1 <= beat;
     beat_2 <= beat_1;
     if (keeps_1) kept_scalar[keep_to_1] <= kept[0];
-    if (stores_2) begin
-      for (int lane = 0; lane < LANES; lane++) begin
-        if (element == 2'd1) out[128*beat_2+32*lane+:32] <= stored[lane];
-        else if (element == 2'd2) out[{1'b0, chunk[0], beat_2, 5'd0} + 10'(8*lane)+:8] <= stored[lane][7:0];
-        else out[{1'b0, beat_2, 6'd0} + 10'(16*lane)+:16] <= stored[lane][15:0];
-      end
+  end
+
+  // where it goes
+  logic [37:0] y_address;
+  logic [1:0] y_element;
+  logic [1023:0] values;
+  logic writes;
+  always_comb begin
+    y_element = shape.permute ? (extra[1] ? ELEMENT_HALF : ELEMENT_BYTE) : shape.element;
+    y_address = {6'd0, y_row} + {6'd0, y_element == ELEMENT_SINGLE ? column << 2 : y_element == ELEMENT_HALF ? column << 1
+        : column};
+    if (phase == ROTATES) y_address = {6'd0, y_row} + {6'd0, (column + half) << 1};
+    else if (folds) begin
+      y_element = ELEMENT_SINGLE;
+      y_address = 38'd0;
+    end else if (phase == FINISHES) begin
+      y_element = shape.record_half ? ELEMENT_HALF : ELEMENT_SINGLE;
+      if (shape.record_in_y) y_address = {6'd0, y_row} + {35'd0, again, 2'd0};
+      else if (shape.segments)
+        y_address = {6'd0, z_row} + (shape.twice ? {31'd0, segment, again, 2'd0} : {32'd0, segment, 2'd0});
+      else y_address = {6'd0, z_row} + {6'd0, shape.record_half ? number << 1 : number << 2};
     end
   end
+  vfu_result result (
+      .clk(clk),
+      .rst(rst),
+      .address(y_address),
+      .element(y_element),
+      .count(length),
+      .store(stores_2),
+      .beat(beat_2),
+      .stored(stored),
+      .place(placed_valid),
+      .placed_at(placed_at),
+      .placed(arrived[{place_in_line[placed_at], 3'd0}+:16]),
+      .values(values),
+      .start(state == WRITE),
+      .busy(writes),
+      .write_valid(write_valid),
+      .write_ready(write_ready),
+      .write_line(write_line),
+      .write_bytes(write_bytes),
+      .write_data(write_data)
+  );
+  assign write_bank = phase == FINISHES && !shape.record_in_y ? z_bank : y_bank;
+  logic fold_busy;
+  vfu_fold fold (
+      .clk(clk),
+      .rst(rst),
+      .clear(state == GROUP || (state == WRITTEN && phase == FINISHES && !shape.fold_once)),
+      .kind(shape.fold),
+      .start(state == FOLD),
+      .count(length),
+      .segment(shape.tree ? segment[2:0] : 3'd0),
+      .first(first + column),
+      .values(values),
+      .busy(fold_busy),
+      .folded(folded),
+      .index(folded_index)
+  );
 
-  // writing: bytes of the columns that there are
-  logic [127:0] bytes;
-  logic [7:0] count;
-  assign count = last_chunk ? left[7:0] : 8'd32;
-  always_comb begin
-    bytes = ~(~128'd0 << (element == 2'd1 ? count << 2 : element == 2'd2 ? count : count << 1));
-    if (element == 2'd2 && chunk[0]) bytes = bytes << 32;
-  end
-  assign write_valid = state == WRITE;
-  assign write_bank = y_bank;
-  assign write_line = y_row + (element == 2'd1 ? {chunk[30:0], high} : element == 2'd2 ? chunk >> 1 : chunk);
-  assign write_bytes = high ? bytes[127:64] : bytes[63:0];
-  assign write_data = high ? out[1023:512] : out[511:0];
-  logic written;
-  assign written = state == WRITE && write_ready && (element != 2'd1 || high || bytes[127:64] == 64'd0);
-
+  logic [31:0] left;
+  assign left = column_end - column;
   always_ff @(posedge clk) begin
     done <= 1'b0;
     if (bad_now != 32'd0) begin
@@ -277,45 +393,91 @@ module vfu
       if (command_valid) begin
         state <= ROW;
         row <= 7'd0;
-        x_row <= x_line;
-        z_row <= z_line;
-        y_row <= y_line;
+        x_row <= x_offset;
+        z_row <= z_offset;
+        y_row <= y_offset;
         nonfinite_count <= 32'd0;
         nonfinite_row <= 32'hffffffff;
+        bad_index <= 1'b0;
         drain <= 4'd0;
       end
       ROW: begin  // the row's token and position are here in the next cycle
-        chunk <= 32'd0;
         drain <= drain + 4'd1;
+        group <= 32'd0;
+        number <= record;
         if (drain == 4'd1) begin
-          a_row <= a_line + (by_token ? row_token * row_lines : 32'd0);
-          b_row <= b_line + (is_norm ? 32'd0 : (row_position + extra) * row_lines);
-          in_sums <= is_norm;
-          state <= is_norm ? SUMS : CHUNK;
+          a_row_bank <= shape.by_token && row_is_vector ? vector_bank : a_bank;
+          if (shape.by_token && row_is_vector) a_row <= {6'd0, row_token};
+          else if (shape.by_token) a_row <= {a_line + row_token * ((columns + 32'd31) >> 5), 6'd0};
+          else if (shape.rotate) a_row <= {a_line + row_position * ((extra + 32'd15) >> 4), 6'd0};
+          else a_row <= {a_line, 6'd0};
+          b_row <= {b_line + (shape.by_position ? (row_position + extra) * ((columns + 32'd31) >> 5) : 32'd0), 6'd0};
+          state <= GROUP;
         end
       end
-      SUMS: begin
-        wanted <= 6'd1 << LINE_OF_SUMS;
-        pc <= program_row;
-        state <= READ;
+      GROUP: begin
+        group_end <= shape.heads ? group + head_dim : columns;
+        segment <= 4'd0;
+        again <= 1'b0;
+        column <= shape.fold_z ? 32'd0 : group;
+        column_end <= shape.fold_z ? count : shape.heads ? group + head_dim : columns;
+        phase <= FOLDS;
+        if (shape.heads && group == columns) state <= NEXT_ROW;
+        else if (shape.segments || shape.tree) state <= SEGMENT;
+        else if (shape.fold != FOLD_NONE) state <= CHUNK;
+        else state <= FOLDED;
+      end
+      SEGMENT: begin
+        column <= shape.segments ? segment_first - first : group + segment_first;
+        column_end <= shape.segments ? segment_end - first : group + segment_end;
+        phase <= FOLDS;
+        again <= 1'b0;
+        if (segment == 4'd8) state <= shape.segments ? NEXT_ROW : FOLDED;
+        else if (segment_here) state <= CHUNK;
+        else segment <= segment + 4'd1;
       end
       CHUNK: begin
-        in_sums <= 1'b0;
-        wanted <= {1'b0, reads[4], reads[3], reads[2], reads[1] && left > 32'd16, reads[0]};
-        pc <= program_line;
+        length <= left < 32'd32 ? left[5:0] : 6'd32;
+        if (left == 32'd0) begin
+          state <= applies ? NEXT_GROUP : FOLDED;
+          if (folds && shape.tree) begin
+            segment <= segment + 4'd1;
+            state <= SEGMENT;
+          end
+        end else state <= START;
+      end
+      FOLDED: begin
+        phase <= shape.finish ? FINISHES : APPLIES;
+        length <= 6'd1;
+        state <= START;
+        if (!shape.finish) begin
+          column <= group;
+          column_end <= shape.rotate ? group + half : group_end;
+          state <= CHUNK;
+        end
+      end
+      START: begin
+        pc <= phase == FOLDS ? (again ? shape.fold_again_at : shape.fold_at)
+            : phase == FINISHES ? (again ? shape.finish_again_at : shape.finish_at)
+            : phase == ROTATES ? AT_ROPE_HIGH : shape.apply_at;
         state <= READ;
       end
-      READ: begin
-        if (read_ready && wanted != 6'd0) wanted <= wanted & (wanted - 6'd1);
-        if (wanted == 6'd0) state <= ARRIVE;
-      end
-      ARRIVE: if (under_way == 3'd0) state <= FETCH;
+      READ: if (!asks && under_way == 7'd0) state <= FETCH;
       FETCH: begin
         instruction <= fetched(pc);
         pc <= pc + 9'd1;
         beat <= 3'd0;
         drain <= 4'd0;
-        state <= follow(fetched(pc));
+        gathered <= 6'd0;
+        state <= shape.permute ? GATHER : follow(fetched(pc));
+      end
+      GATHER: begin
+        if (gathered != length) begin
+          if (wanted_index >= columns) begin
+            bad_index <= 1'b1;
+            gathered <= length;
+          end else if (read_ready) gathered <= gathered + 6'd1;
+        end else if (under_way == 7'd0 && !placed_valid && !line_valid) state <= bad_index ? DONE : WRITE;
       end
       ISSUE: begin
         beat <= beat + 3'd1;
@@ -340,27 +502,56 @@ module vfu
       end
       DRAIN: begin
         drain <= drain + 4'd1;
-        if (drain == 4'd8) begin
-          high <= 1'b0;
-          state <= in_sums ? CHUNK : WRITE;
-        end
+        if (drain == 4'd8) state <= folds ? FOLD : phase == FINISHES && !shape.records ? WRITTEN : WRITE;
       end
-      WRITE:
-      if (write_ready) begin
-        high <= !high;
-        if (written) begin
-          high <= 1'b0;
-          chunk <= chunk + 32'd1;
-          state <= CHUNK;
-          if (last_chunk) begin
-            row <= row + 7'd1;
-            x_row <= x_row + x_stride;
-            z_row <= z_row + z_stride;
-            y_row <= y_row + y_stride;
-            drain <= 4'd0;
-            state <= last_row ? DONE : ROW;
+      FOLD: state <= WRITTEN;
+      WRITE: state <= WRITTEN;
+      WRITTEN:
+      if (!writes && !fold_busy) begin
+        state <= CHUNK;
+        unique case (phase)
+          FOLDS: column <= column + {26'd0, length};
+          FINISHES:
+          if (shape.twice && !again) begin
+            again <= 1'b1;
+            column <= segment_first - first;
+            phase <= FOLDS;
+            if (shape.fold_once) begin
+              phase <= FINISHES;
+              state <= START;
+            end
+          end else if (shape.segments) begin
+            segment <= segment + 4'd1;
+            state <= SEGMENT;
+          end else begin
+            phase <= APPLIES;
+            column <= group;
+            column_end <= shape.rotate ? group + half : group_end;
+            state <= shape.apply ? CHUNK : NEXT_GROUP;
           end
-        end
+          APPLIES:
+          if (shape.rotate) begin
+            phase <= ROTATES;
+            state <= START;
+          end else column <= column + {26'd0, length};
+          default: begin
+            phase <= APPLIES;
+            column <= column + {26'd0, length};
+          end
+        endcase
+      end
+      NEXT_GROUP: begin
+        group <= group_end;
+        number <= number + 32'd1;
+        state <= shape.heads && group_end != columns ? GROUP : NEXT_ROW;
+      end
+      NEXT_ROW: begin
+        row <= row + 7'd1;
+        x_row <= x_row + x_stride;
+        z_row <= z_row + z_stride;
+        y_row <= y_row + y_stride;
+        drain <= 4'd0;
+        state <= row + 7'd1 == rows ? DONE : ROW;
       end
       DONE: begin
         done <= 1'b1;
@@ -373,8 +564,4 @@ module vfu
       done <= 1'b0;
     end
   end
-  function automatic state_t follow(input instruction_t next);
-    if (next.op == OP_END) return DRAIN;
-    return next.op == OP_DIVIDE || next.op == OP_ROOT ? DIVIDE : ISSUE;
-  endfunction
 endmodule

@@ -1,4 +1,4 @@
-// What each operation reads and stores, and where its programs begin.
+// What each operation folds, reads and stores, and where its programs begin.
 module vfu_operation
   import vfu_types::*;
   import vfu_program::*;
@@ -6,36 +6,158 @@ module vfu_operation
     input  logic [7:0] op,
     input  logic       has_a,
     input  logic       has_b,
-    output logic [8:0] program_row,
-    output logic [8:0] program_line,
-    output logic [4:0] reads,    // x, x as FP32, z, table a, table b
-    output logic [1:0] element,  // of y: 0 FP16, 1 FP32, 2 INT8
-    output logic       by_token,
-    output logic       is_norm
+    output shape_t     shape
 );
-  logic [4:0] wanted;
-  assign reads = wanted & {has_b, has_a, 3'b111};
-  assign program_row = op == VEC_LN_APPLY ? AT_LN_ROW : AT_RMS_ROW;
-  assign by_token = op == VEC_EMBED || op == VEC_EMBED_SCALED;
-  assign is_norm = op == VEC_LN_APPLY || op == VEC_RMS_APPLY;
+  localparam logic [3:0] X = 4'b0001, Z = 4'b0010, A = 4'b0100, B = 4'b1000;
+  logic [3:0] present;
+  assign present = {has_b || op == VEC_ROPE, has_a, 2'b11};
   always_comb begin
+    shape = '0;
     unique case (op)
-      VEC_EMBED: {program_line, wanted, element} = {AT_EMBED, 5'b11000, 2'd0};
-      VEC_EMBED_SCALED: {program_line, wanted, element} = {AT_EMBED, 5'b11000, 2'd0};
-      VEC_ADD_POSITION: {program_line, wanted, element} = {AT_ADD_POSITION, 5'b10001, 2'd0};
-      VEC_LN_APPLY: {program_line, wanted, element} = {AT_LN_APPLY, 5'b11001, 2'd0};
-      VEC_RMS_APPLY: {program_line, wanted, element} = {AT_RMS_APPLY, 5'b01001, 2'd0};
-      VEC_RESIDUAL: {program_line, wanted, element} = {AT_RESIDUAL, 5'b00101, 2'd0};
-      VEC_RESIDUAL_SCALED: {program_line, wanted, element} = {AT_RESIDUAL, 5'b00101, 2'd0};
-      VEC_RELU: {program_line, wanted, element} = {AT_RELU, 5'b00001, 2'd0};
-      VEC_GELU_TANH: {program_line, wanted, element} = {AT_GELU_TANH, 5'b00001, 2'd0};
-      VEC_GELU_ERF: {program_line, wanted, element} = {AT_GELU_ERF, 5'b00001, 2'd0};
-      VEC_SWIGLU: {program_line, wanted, element} = {AT_SWIGLU, 5'b00101, 2'd0};
-      VEC_GEGLU: {program_line, wanted, element} = {AT_GEGLU, 5'b00101, 2'd0};
-      VEC_QUANTIZE: {program_line, wanted, element} = {AT_QUANTIZE, 5'b00001, 2'd2};
-      VEC_SCALE: {program_line, wanted, element} = {AT_SCALE, 5'b00011, 2'd1};
-      VEC_SOFTCAP: {program_line, wanted, element} = {AT_SOFTCAP, 5'b00011, 2'd1};
-      default: {program_line, wanted, element} = '0;
+      VEC_EMBED, VEC_EMBED_SCALED: begin
+        shape.apply_at = AT_EMBED;
+        shape.reads = A | B;
+        shape.by_token = 1'b1;
+        shape.by_position = 1'b1;
+      end
+      VEC_ADD_POSITION: begin
+        shape.apply_at = AT_ADD_POSITION;
+        shape.reads = X | B;
+        shape.by_position = 1'b1;
+      end
+      VEC_LN_SUMS: begin
+        shape.segments = 1'b1;
+        shape.fold = FOLD_ADD;
+        shape.fold_at = AT_VALUES;
+        shape.finish_at = AT_MEAN;
+        shape.twice = 1'b1;
+        shape.fold_again_at = AT_DEVIATIONS;
+        shape.finish_again_at = AT_FOLDED;
+        shape.records = 1'b1;
+      end
+      VEC_RMS_SUMS: begin
+        shape.segments = 1'b1;
+        shape.fold = FOLD_ADD;
+        shape.fold_at = AT_SQUARES;
+        shape.finish_at = AT_FOLDED;
+        shape.records = 1'b1;
+      end
+      VEC_LN_APPLY: begin
+        shape.finish_reads = 1'b1;
+        shape.finish_at = AT_LN_ROW;
+        shape.apply_at = AT_LN_APPLY;
+        shape.reads = X | A | B;
+        shape.is_norm = 1'b1;
+      end
+      VEC_RMS_APPLY: begin
+        shape.finish_reads = 1'b1;
+        shape.finish_at = AT_RMS_ROW;
+        shape.apply_at = AT_RMS_APPLY;
+        shape.reads = X | A;
+        shape.is_norm = 1'b1;
+      end
+      VEC_ROPE: begin
+        shape.heads = 1'b1;
+        shape.rotate = 1'b1;
+        shape.apply_at = AT_ROPE_LOW;
+        shape.reads = X | Z | A | B;
+        shape.tables_single = 1'b1;
+      end
+      VEC_RESIDUAL, VEC_RESIDUAL_SCALED: begin
+        shape.apply_at = AT_RESIDUAL;
+        shape.reads = X | Z;
+      end
+      VEC_RELU: {shape.apply_at, shape.reads} = {AT_RELU, X};
+      VEC_GELU_TANH: {shape.apply_at, shape.reads} = {AT_GELU_TANH, X};
+      VEC_GELU_ERF: {shape.apply_at, shape.reads} = {AT_GELU_ERF, X};
+      VEC_SWIGLU: {shape.apply_at, shape.reads} = {AT_SWIGLU, X | Z};
+      VEC_GEGLU: {shape.apply_at, shape.reads} = {AT_GEGLU, X | Z};
+      VEC_ARGMAX: begin
+        shape.fold = FOLD_FIRST;
+        shape.fold_at = AT_SINGLES;
+        shape.finish_at = AT_FOLDED;
+        shape.twice = 1'b1;
+        shape.fold_once = 1'b1;
+        shape.finish_again_at = AT_INDEX;
+        shape.records = 1'b1;
+        shape.record_in_y = 1'b1;
+        shape.x_single = 1'b1;
+      end
+      VEC_QUANTIZE: begin
+        shape.apply_at = AT_QUANTIZE;
+        shape.reads = X;
+        shape.element = ELEMENT_BYTE;
+      end
+      VEC_QUANTIZE_HEADS: begin
+        shape.heads = 1'b1;
+        shape.fold = FOLD_MAGNITUDE;
+        shape.fold_at = AT_VALUES;
+        shape.finish_at = AT_HEAD_SCALE;
+        shape.records = 1'b1;
+        shape.record_half = 1'b1;
+        shape.apply_at = AT_QUANTIZE_BY;
+        shape.reads = X;
+        shape.element = ELEMENT_BYTE;
+      end
+      VEC_PERMUTE: begin
+        shape.permute = 1'b1;
+        shape.apply_at = AT_NOTHING;
+        shape.reads = A;
+        shape.tables_single = 1'b1;
+      end
+      VEC_RMS_HEADS: begin
+        shape.heads = 1'b1;
+        shape.tree = 1'b1;
+        shape.fold = FOLD_ADD;
+        shape.fold_at = AT_SQUARES;
+        shape.finish_at = AT_HEAD_FACTOR;
+        shape.apply_at = AT_RMS_APPLY;
+        shape.reads = X | A;
+        shape.is_norm = 1'b1;
+      end
+      VEC_HEAD_SUMS: begin
+        shape.heads = 1'b1;
+        shape.tree = 1'b1;
+        shape.fold = FOLD_ADD;
+        shape.fold_at = AT_SQUARES;
+        shape.finish_at = AT_HEAD_SUM;
+        shape.records = 1'b1;
+      end
+      VEC_RMS_ROW: begin
+        shape.fold = FOLD_ADD;
+        shape.fold_z = 1'b1;
+        shape.fold_at = AT_RECORDS;
+        shape.finish_at = AT_FOLDED_FACTOR;
+        shape.apply_at = AT_RMS_APPLY;
+        shape.reads = X | A;
+        shape.is_norm = 1'b1;
+      end
+      VEC_SCALE, VEC_SOFTCAP: begin
+        shape.apply_at = op == VEC_SCALE ? AT_SCALE : AT_SOFTCAP;
+        shape.reads = X;
+        shape.x_single = 1'b1;
+        shape.element = ELEMENT_SINGLE;
+      end
+      VEC_ROW_MAX: begin
+        shape.fold = FOLD_MAGNITUDE;
+        shape.fold_at = AT_VALUES;
+        shape.finish_at = AT_MAXIMUM;
+        shape.records = 1'b1;
+      end
+      VEC_QUANTIZE_ROW: begin
+        shape.fold = FOLD_MAGNITUDE;
+        shape.fold_z = 1'b1;
+        shape.fold_at = AT_RECORDS;
+        shape.finish_at = AT_ROW_SCALE;
+        shape.records = 1'b1;
+        shape.apply_at = AT_QUANTIZE_BY;
+        shape.reads = X;
+        shape.element = ELEMENT_BYTE;
+      end
+      default: ;
     endcase
+    shape.finish = shape.fold != FOLD_NONE || shape.finish_reads;
+    shape.apply = shape.reads != 4'd0;
+    shape.reads = shape.reads & present;
   end
 endmodule

@@ -2,7 +2,7 @@
 // tables of docs/numbers.md, 4.2, tanh first.
 package vfu_program;
   import vfu_types::*;
-  parameter int PROGRAM_LENGTH = 280;
+  parameter int PROGRAM_LENGTH = 372;
   parameter logic [8:0] AT_EMBED = 9'd0;
   parameter logic [8:0] AT_ADD_POSITION = 9'd6;
   parameter logic [8:0] AT_RESIDUAL = 9'd11;
@@ -18,20 +18,38 @@ package vfu_program;
   parameter logic [8:0] AT_RMS_APPLY = 9'd178;
   parameter logic [8:0] AT_LN_ROW = 9'd185;
   parameter logic [8:0] AT_LN_APPLY = 9'd270;
-  parameter logic [22:0] PROGRAM[280] = '{
-    {OP_LOAD_HALF, 4'd0, 7'd0, 7'd3},
-    {OP_LOAD_HALF, 4'd1, 7'd0, 7'd4},
+  parameter logic [8:0] AT_VALUES = 9'd280;
+  parameter logic [8:0] AT_SINGLES = 9'd283;
+  parameter logic [8:0] AT_RECORDS = 9'd286;
+  parameter logic [8:0] AT_SQUARES = 9'd289;
+  parameter logic [8:0] AT_DEVIATIONS = 9'd293;
+  parameter logic [8:0] AT_MEAN = 9'd298;
+  parameter logic [8:0] AT_FOLDED = 9'd301;
+  parameter logic [8:0] AT_INDEX = 9'd303;
+  parameter logic [8:0] AT_MAXIMUM = 9'd305;
+  parameter logic [8:0] AT_HEAD_SUM = 9'd307;
+  parameter logic [8:0] AT_HEAD_FACTOR = 9'd316;
+  parameter logic [8:0] AT_FOLDED_FACTOR = 9'd330;
+  parameter logic [8:0] AT_HEAD_SCALE = 9'd338;
+  parameter logic [8:0] AT_ROW_SCALE = 9'd346;
+  parameter logic [8:0] AT_QUANTIZE_BY = 9'd353;
+  parameter logic [8:0] AT_NOTHING = 9'd357;
+  parameter logic [8:0] AT_ROPE_LOW = 9'd358;
+  parameter logic [8:0] AT_ROPE_HIGH = 9'd367;
+  parameter logic [23:0] PROGRAM[372] = '{
+    {OP_LOAD_HALF, 4'd0, 7'd0, 7'd2},
+    {OP_LOAD_HALF, 4'd1, 7'd0, 7'd3},
     {OP_MULTIPLY, 4'd0, 7'd0, 7'd121},
     {OP_ADD, 4'd2, 7'd0, 7'd1},
     {OP_STORE_HALF, 4'd0, 7'd2, 7'd0},
     {OP_END, 4'd0, 7'd0, 7'd0},
     {OP_LOAD_HALF, 4'd0, 7'd0, 7'd0},
-    {OP_LOAD_HALF, 4'd1, 7'd0, 7'd4},
+    {OP_LOAD_HALF, 4'd1, 7'd0, 7'd3},
     {OP_ADD, 4'd2, 7'd0, 7'd1},
     {OP_STORE_HALF, 4'd0, 7'd2, 7'd0},
     {OP_END, 4'd0, 7'd0, 7'd0},
     {OP_LOAD_HALF, 4'd0, 7'd0, 7'd0},
-    {OP_LOAD_HALF, 4'd1, 7'd0, 7'd2},
+    {OP_LOAD_HALF, 4'd1, 7'd0, 7'd1},
     {OP_MULTIPLY, 4'd1, 7'd1, 7'd121},
     {OP_ADD, 4'd2, 7'd0, 7'd1},
     {OP_STORE_HALF, 4'd0, 7'd2, 7'd0},
@@ -66,7 +84,7 @@ package vfu_program;
     {OP_STORE_HALF, 4'd0, 7'd2, 7'd0},
     {OP_END, 4'd0, 7'd0, 7'd0},
     {OP_LOAD_HALF, 4'd0, 7'd0, 7'd0},
-    {OP_LOAD_HALF, 4'd1, 7'd0, 7'd2},
+    {OP_LOAD_HALF, 4'd1, 7'd0, 7'd1},
     {OP_NEGATE, 4'd3, 7'd0, 7'd0},
     {OP_MULTIPLY, 4'd4, 7'd3, 7'd68},
     {OP_RINT, 4'd4, 7'd4, 7'd0},
@@ -103,7 +121,7 @@ package vfu_program;
     {OP_STORE_HALF, 4'd0, 7'd2, 7'd0},
     {OP_END, 4'd0, 7'd0, 7'd0},
     {OP_LOAD_HALF, 4'd0, 7'd0, 7'd0},
-    {OP_LOAD_HALF, 4'd1, 7'd0, 7'd2},
+    {OP_LOAD_HALF, 4'd1, 7'd0, 7'd1},
     {OP_SLOPE, 4'd3, 7'd0, 7'd64},
     {OP_MULTIPLY, 4'd2, 7'd3, 7'd0},
     {OP_SHIFT, 4'd3, 7'd0, 7'd64},
@@ -179,7 +197,7 @@ package vfu_program;
     {OP_MULTIPLY, 4'd2, 7'd2, 7'd120},
     {OP_STORE_SINGLE, 4'd0, 7'd2, 7'd0},
     {OP_END, 4'd0, 7'd0, 7'd0},
-    {OP_LOAD_SINGLE, 4'd0, 7'd0, 7'd5},
+    {OP_LOAD_SINGLE, 4'd0, 7'd0, 7'd1},
     {OP_LENGTHS, 4'd2, 7'd0, 7'd0},
     {OP_FROM_INTEGER, 4'd2, 7'd2, 7'd0},
     {OP_LESS, 4'd0, 7'd64, 7'd2},
@@ -190,8 +208,8 @@ package vfu_program;
     {OP_ADD, 4'd0, 7'd0, 7'd3},
     {OP_ROTATE_4, 4'd3, 7'd0, 7'd0},
     {OP_ADD, 4'd0, 7'd0, 7'd3},
-    {OP_FROM_INTEGER, 4'd7, 7'd123, 7'd0},
-    {OP_DIVIDE, 4'd0, 7'd0, 7'd7},
+    {OP_FROM_INTEGER, 4'd6, 7'd123, 7'd0},
+    {OP_DIVIDE, 4'd0, 7'd0, 7'd6},
     {OP_ADD, 4'd0, 7'd0, 7'd120},
     {OP_ROOT, 4'd0, 7'd0, 7'd0},
     {OP_DIVIDE, 4'd0, 7'd121, 7'd0},
@@ -199,13 +217,13 @@ package vfu_program;
     {OP_END, 4'd0, 7'd0, 7'd0},
     {OP_LOAD_HALF, 4'd0, 7'd0, 7'd0},
     {OP_MULTIPLY, 4'd0, 7'd0, 7'd125},
-    {OP_LOAD_HALF, 4'd1, 7'd0, 7'd3},
+    {OP_LOAD_HALF, 4'd1, 7'd0, 7'd2},
     {OP_ADD, 4'd1, 7'd1, 7'd122},
     {OP_MULTIPLY, 4'd0, 7'd0, 7'd1},
     {OP_STORE_HALF, 4'd0, 7'd0, 7'd0},
     {OP_END, 4'd0, 7'd0, 7'd0},
-    {OP_LOAD_PAIR, 4'd0, 7'd0, 7'd5},
-    {OP_LOAD_ODD, 4'd1, 7'd0, 7'd5},
+    {OP_LOAD_PAIR, 4'd0, 7'd0, 7'd1},
+    {OP_LOAD_ODD, 4'd1, 7'd0, 7'd1},
     {OP_LENGTHS, 4'd2, 7'd0, 7'd0},
     {OP_FROM_INTEGER, 4'd2, 7'd2, 7'd0},
     {OP_LESS, 4'd0, 7'd64, 7'd2},
@@ -282,8 +300,8 @@ package vfu_program;
     {OP_FROM_INTEGER, 4'd7, 7'd123, 7'd0},
     {OP_DIVIDE, 4'd0, 7'd0, 7'd7},
     {OP_KEEP, 4'd0, 7'd0, 7'd0},
-    {OP_FROM_INTEGER, 4'd7, 7'd123, 7'd0},
-    {OP_DIVIDE, 4'd1, 7'd1, 7'd7},
+    {OP_FROM_INTEGER, 4'd6, 7'd123, 7'd0},
+    {OP_DIVIDE, 4'd1, 7'd1, 7'd6},
     {OP_ADD, 4'd1, 7'd1, 7'd120},
     {OP_ROOT, 4'd1, 7'd1, 7'd0},
     {OP_DIVIDE, 4'd1, 7'd121, 7'd1},
@@ -292,15 +310,107 @@ package vfu_program;
     {OP_LOAD_HALF, 4'd0, 7'd0, 7'd0},
     {OP_SUBTRACT, 4'd0, 7'd0, 7'd124},
     {OP_MULTIPLY, 4'd0, 7'd0, 7'd125},
-    {OP_LOAD_HALF, 4'd1, 7'd0, 7'd3},
+    {OP_LOAD_HALF, 4'd1, 7'd0, 7'd2},
     {OP_ADD, 4'd1, 7'd1, 7'd122},
     {OP_MULTIPLY, 4'd0, 7'd0, 7'd1},
-    {OP_LOAD_HALF, 4'd1, 7'd0, 7'd4},
+    {OP_LOAD_HALF, 4'd1, 7'd0, 7'd3},
     {OP_ADD, 4'd0, 7'd0, 7'd1},
     {OP_STORE_HALF, 4'd0, 7'd0, 7'd0},
+    {OP_END, 4'd0, 7'd0, 7'd0},
+    {OP_LOAD_HALF, 4'd0, 7'd0, 7'd0},
+    {OP_STORE_SINGLE, 4'd0, 7'd0, 7'd0},
+    {OP_END, 4'd0, 7'd0, 7'd0},
+    {OP_LOAD_SINGLE, 4'd0, 7'd0, 7'd0},
+    {OP_STORE_SINGLE, 4'd0, 7'd0, 7'd0},
+    {OP_END, 4'd0, 7'd0, 7'd0},
+    {OP_LOAD_SINGLE, 4'd0, 7'd0, 7'd1},
+    {OP_STORE_SINGLE, 4'd0, 7'd0, 7'd0},
+    {OP_END, 4'd0, 7'd0, 7'd0},
+    {OP_LOAD_HALF, 4'd0, 7'd0, 7'd0},
+    {OP_MULTIPLY, 4'd0, 7'd0, 7'd0},
+    {OP_STORE_SINGLE, 4'd0, 7'd0, 7'd0},
+    {OP_END, 4'd0, 7'd0, 7'd0},
+    {OP_LOAD_HALF, 4'd0, 7'd0, 7'd0},
+    {OP_SUBTRACT, 4'd0, 7'd0, 7'd124},
+    {OP_MULTIPLY, 4'd0, 7'd0, 7'd0},
+    {OP_STORE_SINGLE, 4'd0, 7'd0, 7'd0},
+    {OP_END, 4'd0, 7'd0, 7'd0},
+    {OP_FROM_INTEGER, 4'd1, 7'd111, 7'd0},
+    {OP_DIVIDE, 4'd1, 7'd112, 7'd1},
+    {OP_KEEP, 4'd0, 7'd1, 7'd0},
+    {OP_STORE_SINGLE, 4'd0, 7'd112, 7'd0},
+    {OP_END, 4'd0, 7'd0, 7'd0},
+    {OP_STORE_BITS, 4'd0, 7'd110, 7'd0},
+    {OP_END, 4'd0, 7'd0, 7'd0},
+    {OP_STORE_BITS, 4'd0, 7'd112, 7'd0},
+    {OP_END, 4'd0, 7'd0, 7'd0},
+    {OP_ADD, 4'd0, 7'd112, 7'd113},
+    {OP_ADD, 4'd1, 7'd114, 7'd115},
+    {OP_ADD, 4'd0, 7'd0, 7'd1},
+    {OP_ADD, 4'd1, 7'd116, 7'd117},
+    {OP_ADD, 4'd2, 7'd118, 7'd119},
+    {OP_ADD, 4'd1, 7'd1, 7'd2},
+    {OP_ADD, 4'd0, 7'd0, 7'd1},
+    {OP_STORE_SINGLE, 4'd0, 7'd0, 7'd0},
+    {OP_END, 4'd0, 7'd0, 7'd0},
+    {OP_ADD, 4'd0, 7'd112, 7'd113},
+    {OP_ADD, 4'd1, 7'd114, 7'd115},
+    {OP_ADD, 4'd0, 7'd0, 7'd1},
+    {OP_ADD, 4'd1, 7'd116, 7'd117},
+    {OP_ADD, 4'd2, 7'd118, 7'd119},
+    {OP_ADD, 4'd1, 7'd1, 7'd2},
+    {OP_ADD, 4'd0, 7'd0, 7'd1},
+    {OP_FROM_INTEGER, 4'd6, 7'd123, 7'd0},
+    {OP_DIVIDE, 4'd0, 7'd0, 7'd6},
+    {OP_ADD, 4'd0, 7'd0, 7'd120},
+    {OP_ROOT, 4'd0, 7'd0, 7'd0},
+    {OP_DIVIDE, 4'd0, 7'd121, 7'd0},
+    {OP_KEEP, 4'd1, 7'd0, 7'd0},
+    {OP_END, 4'd0, 7'd0, 7'd0},
+    {OP_MOVE, 4'd0, 7'd112, 7'd0},
+    {OP_FROM_INTEGER, 4'd6, 7'd123, 7'd0},
+    {OP_DIVIDE, 4'd0, 7'd0, 7'd6},
+    {OP_ADD, 4'd0, 7'd0, 7'd120},
+    {OP_ROOT, 4'd0, 7'd0, 7'd0},
+    {OP_DIVIDE, 4'd0, 7'd121, 7'd0},
+    {OP_KEEP, 4'd1, 7'd0, 7'd0},
+    {OP_END, 4'd0, 7'd0, 7'd0},
+    {OP_DIVIDE, 4'd0, 7'd112, 7'd87},
+    {OP_TO_HALF, 4'd0, 7'd0, 7'd0},
+    {OP_STORE_HALF, 4'd0, 7'd0, 7'd0},
+    {OP_DIVIDE, 4'd1, 7'd76, 7'd0},
+    {OP_LESS, 4'd0, 7'd64, 7'd0},
+    {OP_SELECT, 4'd1, 7'd1, 7'd64},
+    {OP_KEEP, 4'd1, 7'd1, 7'd0},
+    {OP_END, 4'd0, 7'd0, 7'd0},
+    {OP_MULTIPLY, 4'd0, 7'd112, 7'd88},
+    {OP_STORE_BITS, 4'd0, 7'd0, 7'd0},
+    {OP_DIVIDE, 4'd1, 7'd87, 7'd112},
+    {OP_LESS, 4'd0, 7'd64, 7'd112},
+    {OP_SELECT, 4'd1, 7'd1, 7'd64},
+    {OP_KEEP, 4'd1, 7'd1, 7'd0},
+    {OP_END, 4'd0, 7'd0, 7'd0},
+    {OP_LOAD_HALF, 4'd0, 7'd0, 7'd0},
+    {OP_MULTIPLY, 4'd0, 7'd0, 7'd125},
+    {OP_STORE_INT8, 4'd0, 7'd0, 7'd0},
+    {OP_END, 4'd0, 7'd0, 7'd0},
+    {OP_END, 4'd0, 7'd0, 7'd0},
+    {OP_LOAD_HALF, 4'd0, 7'd0, 7'd0},
+    {OP_LOAD_HALF, 4'd1, 7'd0, 7'd1},
+    {OP_LOAD_SINGLE, 4'd2, 7'd0, 7'd2},
+    {OP_LOAD_SINGLE, 4'd3, 7'd0, 7'd3},
+    {OP_MULTIPLY, 4'd4, 7'd0, 7'd2},
+    {OP_MULTIPLY, 4'd5, 7'd1, 7'd3},
+    {OP_SUBTRACT, 4'd4, 7'd4, 7'd5},
+    {OP_STORE_HALF, 4'd0, 7'd4, 7'd0},
+    {OP_END, 4'd0, 7'd0, 7'd0},
+    {OP_MULTIPLY, 4'd4, 7'd1, 7'd2},
+    {OP_MULTIPLY, 4'd5, 7'd0, 7'd3},
+    {OP_ADD, 4'd4, 7'd4, 7'd5},
+    {OP_STORE_HALF, 4'd0, 7'd4, 7'd0},
     {OP_END, 4'd0, 7'd0, 7'd0}
   };
-  parameter logic [31:0] CONSTANTS[23] = '{
+  parameter logic [31:0] CONSTANTS[25] = '{
     32'h00000000,
     32'h41000000,
     32'hc1000000,
@@ -323,7 +433,9 @@ package vfu_program;
     32'hbd5c92c5,
     32'h3e08870e,
     32'hbeaaaaa9,
-    32'h3f200000
+    32'h3f200000,
+    32'h42fe0000,
+    32'h3c010204
   };
   parameter logic [31:0] GELU_SLOPES[2048] = '{
     32'h9f7ac0eb, 32'h9f9e3769, 32'h9fc77d4a, 32'h9ffb5141, 32'ha01e2c1c, 32'ha046ee8b, 32'ha079fc3f, 32'ha09cf080,

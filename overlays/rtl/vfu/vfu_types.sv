@@ -4,38 +4,40 @@
 package vfu_types;
   parameter int LANES = 4;
   parameter int BEATS = 8;
-  typedef enum logic [4:0] {
-    OP_ADD          = 5'd0,
-    OP_SUBTRACT     = 5'd1,
-    OP_MULTIPLY     = 5'd2,
-    OP_DIVIDE       = 5'd3,   // and the next: a bit a cycle
-    OP_ROOT         = 5'd4,
-    OP_FROM_INTEGER = 5'd5,
-    OP_MOVE         = 5'd6,
-    OP_NEGATE       = 5'd7,
-    OP_ABSOLUTE     = 5'd8,
-    OP_SIGN         = 5'd9,   // a with the sign of b
-    OP_RINT         = 5'd10,
-    OP_POWER_HIGH   = 5'd11,  // 2^floor(a/2) of an integer a, |a| up to 130
-    OP_POWER_LOW    = 5'd12,  // 2^(a - floor(a/2))
-    OP_LESS         = 5'd13,  // the mask: a < b
-    OP_IS_NAN       = 5'd14,  // the mask
-    OP_SELECT       = 5'd15,  // a where the mask is set, else b
-    OP_SLOPE        = 5'd16,  // of a's chord; the lowest bit of b says of which table: docs/numbers.md, 4.2
-    OP_SHIFT        = 5'd17,  // likewise
-    OP_ROTATE_1     = 5'd18,  // element e takes e + 1
-    OP_ROTATE_2     = 5'd19,
-    OP_ROTATE_4     = 5'd20,
-    OP_LENGTHS      = 5'd21,  // columns of segment e, an integer
-    OP_LOAD_HALF    = 5'd22,  // FP16 element of line b
-    OP_LOAD_SINGLE  = 5'd23,  // FP32 element of lines b and b + 1
-    OP_LOAD_PAIR    = 5'd24,  // FP32 at 2e of line b, for e < 8
-    OP_LOAD_ODD     = 5'd25,  // at 2e + 1
-    OP_STORE_HALF   = 5'd26,
-    OP_STORE_SINGLE = 5'd27,
-    OP_STORE_INT8   = 5'd28,  // rounded and limited; NaN: 0
-    OP_KEEP         = 5'd29,  // element 0 of a becomes the row's scalar `to`
-    OP_END          = 5'd30
+  typedef enum logic [5:0] {
+    OP_ADD          = 6'd0,
+    OP_SUBTRACT     = 6'd1,
+    OP_MULTIPLY     = 6'd2,
+    OP_DIVIDE       = 6'd3,   // and the next: a bit a cycle
+    OP_ROOT         = 6'd4,
+    OP_FROM_INTEGER = 6'd5,
+    OP_MOVE         = 6'd6,
+    OP_NEGATE       = 6'd7,
+    OP_ABSOLUTE     = 6'd8,
+    OP_SIGN         = 6'd9,   // a with the sign of b
+    OP_RINT         = 6'd10,
+    OP_POWER_HIGH   = 6'd11,  // 2^floor(a/2) of an integer a, |a| up to 130
+    OP_POWER_LOW    = 6'd12,  // 2^(a - floor(a/2))
+    OP_LESS         = 6'd13,  // the mask: a < b
+    OP_IS_NAN       = 6'd14,  // the mask
+    OP_SELECT       = 6'd15,  // a where the mask is set, else b
+    OP_SLOPE        = 6'd16,  // of a's chord; the lowest bit of b says of which table: docs/numbers.md, 4.2
+    OP_SHIFT        = 6'd17,  // likewise
+    OP_ROTATE_1     = 6'd18,  // element e takes e + 1
+    OP_ROTATE_2     = 6'd19,
+    OP_ROTATE_4     = 6'd20,
+    OP_LENGTHS      = 6'd21,  // columns of segment e, an integer
+    OP_LOAD_HALF    = 6'd22,  // FP16 element of stream b
+    OP_LOAD_SINGLE  = 6'd23,  // FP32 element of stream b
+    OP_LOAD_PAIR    = 6'd24,  // FP32 at 2e of stream b, for e < 8
+    OP_LOAD_ODD     = 6'd25,  // at 2e + 1
+    OP_STORE_HALF   = 6'd26,
+    OP_STORE_SINGLE = 6'd27,
+    OP_STORE_INT8   = 6'd28,  // rounded and limited; NaN: 0
+    OP_KEEP         = 6'd29,  // element 0 of a becomes the row's scalar `to`
+    OP_END          = 6'd30,
+    OP_TO_HALF      = 6'd31,  // rounded to FP16
+    OP_STORE_BITS   = 6'd32   // as they are, not counted
   } op_t;
   typedef struct packed {
     op_t        op;
@@ -44,7 +46,10 @@ package vfu_types;
     logic [6:0] b;
   } instruction_t;
 
-  // Constants from here on are not in the program: the command's and the row's.
+  // Constants from here on are not in the program: the command's, the row's and the group's.
+  parameter logic [5:0] SCALAR_INDEX = 6'd46;    // of the first maximum, an integer
+  parameter logic [5:0] SCALAR_LENGTH = 6'd47;   // columns that were folded, an integer
+  parameter logic [5:0] SCALAR_FOLDED = 6'd48;   // and the next seven: a segment each
   parameter logic [5:0] SCALAR_COMMAND = 6'd56;
   parameter logic [5:0] SCALAR_NUMERATOR = 6'd57;
   parameter logic [5:0] SCALAR_PLUS = 6'd58;     // 1 or -0, added to gamma
@@ -54,26 +59,81 @@ package vfu_types;
   // enum lora_vector_op: what the unit does.
   parameter logic [7:0] VEC_EMBED = 8'd1;
   parameter logic [7:0] VEC_ADD_POSITION = 8'd2;
+  parameter logic [7:0] VEC_LN_SUMS = 8'd3;
+  parameter logic [7:0] VEC_RMS_SUMS = 8'd4;
   parameter logic [7:0] VEC_LN_APPLY = 8'd5;
   parameter logic [7:0] VEC_RMS_APPLY = 8'd6;
+  parameter logic [7:0] VEC_ROPE = 8'd7;
   parameter logic [7:0] VEC_RESIDUAL = 8'd8;
   parameter logic [7:0] VEC_RELU = 8'd9;
   parameter logic [7:0] VEC_GELU_TANH = 8'd10;
   parameter logic [7:0] VEC_GELU_ERF = 8'd11;
   parameter logic [7:0] VEC_SWIGLU = 8'd12;
+  parameter logic [7:0] VEC_ARGMAX = 8'd13;
   parameter logic [7:0] VEC_QUANTIZE = 8'd14;
+  parameter logic [7:0] VEC_QUANTIZE_HEADS = 8'd15;
+  parameter logic [7:0] VEC_PERMUTE = 8'd16;
+  parameter logic [7:0] VEC_RMS_HEADS = 8'd17;
+  parameter logic [7:0] VEC_HEAD_SUMS = 8'd18;
+  parameter logic [7:0] VEC_RMS_ROW = 8'd19;
   parameter logic [7:0] VEC_EMBED_SCALED = 8'd20;
   parameter logic [7:0] VEC_RESIDUAL_SCALED = 8'd21;
   parameter logic [7:0] VEC_SCALE = 8'd22;
   parameter logic [7:0] VEC_SOFTCAP = 8'd23;
   parameter logic [7:0] VEC_GEGLU = 8'd24;
+  parameter logic [7:0] VEC_ROW_MAX = 8'd25;
+  parameter logic [7:0] VEC_QUANTIZE_ROW = 8'd26;
 
-  // Lines that were read: x has two where it is FP32.
-  parameter logic [2:0] LINE_OF_X = 3'd0;
-  parameter logic [2:0] LINE_OF_Z = 3'd2;
-  parameter logic [2:0] LINE_OF_A = 3'd3;
-  parameter logic [2:0] LINE_OF_B = 3'd4;
-  parameter logic [2:0] LINE_OF_SUMS = 3'd5;
+  // What is read: up to 32 elements of each stream, from any address on. Of a head's rotation z is the
+  // head's second half, a the cosines, b the sines.
+  parameter logic [1:0] STREAM_X = 2'd0;
+  parameter logic [1:0] STREAM_Z = 2'd1;
+  parameter logic [1:0] STREAM_A = 2'd2;
+  parameter logic [1:0] STREAM_B = 2'd3;
+  typedef logic [3:0][37:0] addresses_t;  // of a byte, by stream
+  typedef logic [3:0][5:0] banks_t;
+  typedef logic [3:0][7:0] sizes_t;       // bytes, at most 128
+
+  parameter logic [1:0] ELEMENT_HALF = 2'd0;
+  parameter logic [1:0] ELEMENT_SINGLE = 2'd1;
+  parameter logic [1:0] ELEMENT_BYTE = 2'd2;
+  function automatic logic [7:0] bytes_of(input logic [1:0] element, input logic [5:0] count);
+    return element == ELEMENT_SINGLE ? {count, 2'd0} : element == ELEMENT_BYTE ? {2'd0, count} : {1'b0, count, 1'b0};
+  endfunction
+
+  typedef enum logic [1:0] {FOLD_NONE, FOLD_ADD, FOLD_MAGNITUDE, FOLD_FIRST} fold_t;
+
+  // How an operation goes over a row. A group is the row, a head, or a segment of d. First it is folded
+  // (vfu_fold), then a program works on the result, then one on the group's columns.
+  typedef struct packed {
+    logic       heads;           // groups are heads
+    logic       segments;        // groups are those segments of d that lie in this row
+    logic       tree;            // the eight segments of a group are folded one by one
+    fold_t      fold;
+    logic       fold_z;          // `count` of z, FP32; else the group's columns of x
+    logic       twice;           // two passes of folding and finishing
+    logic       fold_once;       // the second pass does not fold
+    logic [8:0] fold_at;         // programs
+    logic [8:0] fold_again_at;
+    logic       finish;
+    logic       finish_reads;    // sums of z
+    logic       records;         // the finish's first element is stored
+    logic       record_half;
+    logic       record_in_y;
+    logic [8:0] finish_at;
+    logic [8:0] finish_again_at;
+    logic       apply;
+    logic       rotate;          // pairs of columns of a head
+    logic       permute;
+    logic [8:0] apply_at;
+    logic [3:0] reads;           // streams of it
+    logic       x_single;
+    logic       tables_single;
+    logic       by_token;
+    logic       by_position;
+    logic       is_norm;
+    logic [1:0] element;         // of y
+  } shape_t;
 
   // Round to an integer, ties to even; still FP32.
   function automatic logic [31:0] rounded(input logic [31:0] value);
