@@ -11,6 +11,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from itertools import count, pairwise
 from pathlib import Path
@@ -23,17 +24,21 @@ from safetensors.numpy import load_file, save_file
 from lora_host import abi
 from lora_host.errors import ModelError, RequestError
 from lora_sdk import BeamSearchParams, Engine, Result, SamplingParams
+from lora_sdk.adapters.weights import content_digest
+from lora_sdk.core.key_columns import board_columns
 from lora_sdk.core.options import EngineOptions
-from lora_sdk.core.worker_name import WorkerName
+from lora_sdk.core.worker_name import WorkerName, parse_worker
 from lora_sdk.prefill.boards import BoardsComputer, step_ends, worker_options
-from lora_sdk.prefill.job import Job, Part
+from lora_sdk.prefill.job import Job, JobAdapter, Part, joined_parts
 from lora_sdk.quant.recipe import Recipe
 from lora_sdk.spec.opening import SpeculationOptions
 from lora_sdk.synth.folder import synthesize
-from tests.adapter_folders import Folder, write_adapter
+from tests.adapter_folders import Folder, read_factors, write_adapter
 from tests.commands import lora_run
 from tests.draft_folders import write_head
 from tests.handover_times import least_exposed, slowed
+from tests.oracle.integer import AdaptedQuantized
+from tests.quantized import oracle_of
 from tests.recovery_rig import inject
 from tests.unit.test_synth import TINY
 from tests.variants import variant, write_checkpoint
@@ -136,6 +141,51 @@ def test_900_tokens_have_the_boards_bytes_of_k_v_and_logits() -> None:
     assert np.concatenate([part.kv.k for part in parts], axis=2).tobytes() == kv.k.tobytes()
     assert np.concatenate([part.kv.v for part in parts], axis=2).tobytes() == kv.v.tobytes()
     assert job.logits is not None and job.logits.tobytes() == logits.tobytes()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["gpt2", "opt", "llama"])
+@pytest.mark.parametrize("scheme", RECIPES)
+def test_900_tokens_on_one_and_eight_boards_are_the_oracles(
+    scheme: str, kind: str, tmp_path: Path
+) -> None:
+    """The worker `cpu`, eight boards and the independent implementation; an adapter, too."""
+    folder = quantized(kind, scheme, tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    which = replace(variant("gpt2"), config=config)
+    path = write_adapter(which, Folder("a", rank=8), tmp_path / "a")
+    with Engine(folder, boards=8, max_adapters=1, threads=1, max_sequences=1) as engine:
+        engine.load_adapter("a", path)
+        weights = engine._adapters.weights("a")
+        adapter = JobAdapter(content_digest(weights), weights)
+        computer = BoardsComputer(worker_options(engine._options, parse_worker("cpu")))
+        for name, given in ((None, None), ("a", adapter)):
+            job, parts = Job(TOKENS, given, lambda: True), list[Part]()
+            computer.compute(job, parts.append)
+            sequence = engine.open_sequence(name)
+            logits = engine.prefill(sequence, TOKENS)
+            kv = engine.export_kv(sequence).with_columns(board_columns(engine.config))
+            engine.release(sequence)
+            found = joined_parts(parts)
+            assert found.k.tobytes() == kv.k.tobytes() and found.v.tobytes() == kv.v.tobytes()
+            assert job.logits is not None and job.logits.tobytes() == logits.tobytes()
+            oracle = oracle_of(engine._loaded.checkpoint)
+            if name is not None:
+                oracle = AdaptedQuantized(oracle, read_factors(which, path))
+            want = oracle.logits(TOKENS)[-1]
+            assert want.tobytes() == logits.tobytes()
+        computer.close()
+
+
+def quantized(kind: str, scheme: str, folder: Path) -> Path:
+    """A small model with eight heads."""
+    fields = {"n_positions": 1024, "n_head": 8, "n_embd": 128}
+    if kind != "gpt2":
+        fields = {"max_position_embeddings": 1024, "num_attention_heads": 8, "hidden_size": 128}
+    config = folder / "config.json"
+    config.write_text(json.dumps({"model_type": kind, **TINY[kind], **fields}))
+    synthesize(config, folder / "model", recipe=RECIPES[scheme])
+    return folder / "model"
 
 
 @pytest.mark.slow

@@ -187,7 +187,8 @@ class EngineOptions:
 
     prefill: str | None = option(
         None,
-        help="who computes prompts: cpu, boards:N (emulated on this computer) or boards:URI,URI",
+        help="who computes prompts: cpu, boards:N (emulated on this computer), boards:URI,URI "
+        "or torch:DEVICE (extra prefill)",
         unset="the boards",
         flags=("--prefill",),
         metavar="WORKER",

@@ -8,33 +8,38 @@ from dataclasses import dataclass
 from lora_sdk.arguments.option import ArgumentError
 from lora_sdk.plan.partition import BOARD_COUNTS
 
-EXPECTED = "'cpu', 'boards:N' with N of 1, 2, 4 or 8, or 'boards:URI,URI,...'"
+EXPECTED = "'cpu', 'boards:N' with N of 1, 2, 4 or 8, 'boards:URI,URI,...', or 'torch:DEVICE'"
 FAST = "'cpu' or 'cuda:N' in the fast mode"
 
 
 @dataclass(frozen=True)
 class WorkerName:
-    """A parsed name: `boards` boards, emulated ones where `devices` is empty; or, in mode "fast",
-    torch's device `text`."""
+    """A parsed name: `boards` boards, emulated ones where `devices` is empty; or torch's
+    `device`."""
 
     text: str
     boards: int
     devices: tuple[str, ...] = ()
+    device: str | None = None
 
 
 def parse_worker(text: str, fast: bool = False) -> WorkerName:
     """The worker of this name. RequestError: no worker has it, or an URI of its boards is wrong."""
+    cuda = re.fullmatch(r"cuda(:[0-9]{1,3})?", text) is not None
     if fast:
-        if text == "cpu" or re.fullmatch(r"cuda(:[0-9]{1,3})?", text):
-            return WorkerName(text, 0)
+        if text == "cpu" or cuda:
+            return WorkerName(text, 0, device=text)
         raise ArgumentError("prefill", text, FAST)
-    if text.startswith("cuda"):
-        raise ArgumentError("prefill", text, f"{EXPECTED}; a GPU needs the fast mode")
+    if cuda:
+        expected = f"{EXPECTED}; a GPU needs 'torch:{text}', or the fast mode"
+        raise ArgumentError("prefill", text, expected)
     from lora_host.cluster_file import check_uri
 
     kind, colon, rest = text.partition(":")
     if text == "cpu":
         return WorkerName(text, 1)
+    if kind == "torch" and re.fullmatch(r"[a-z]{1,16}(:[0-9]{1,3})?", rest):
+        return WorkerName(text, 0, device=rest)
     if kind != "boards" or not colon:
         raise ArgumentError("prefill", text, EXPECTED, optional=True)
     devices = () if re.fullmatch(r"[0-9]{1,9}", rest) else tuple(rest.split(","))

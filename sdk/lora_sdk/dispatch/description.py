@@ -66,6 +66,11 @@ def _worker(entry: Entry) -> dict[str, Any]:
             "prompts here: prefill: cpu or boards:N"
         )
     worker = parse_worker(entry.get("prefill", "cpu"))
+    if worker.device is not None:
+        raise RequestError(
+            f"prefill {worker.text!r}: torch is an engine's option, not a fleet's worker; expected "
+            "'cpu', 'boards:N' or 'boards:URI,URI'"
+        )
     if worker.devices:
         return {"devices": list(worker.devices)}
     return {"boards": worker.boards}

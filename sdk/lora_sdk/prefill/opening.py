@@ -14,19 +14,39 @@ from lora_sdk.prefill.worker import Worker
 
 if TYPE_CHECKING:
     from lora_sdk.core.opening import OpenedModel
+    from lora_sdk.core.worker_name import WorkerName
+    from lora_sdk.prefill.exact.computer import ExactComputer
     from lora_sdk.prefill.torch_computer import TorchComputer
 
 
 def check_worker(options: EngineOptions) -> None:
-    """RequestError, before boards are opened, if the worker's libraries are not installed."""
-    if not options.prefill_is_fast:
+    """RequestError, before boards are opened, if the worker's libraries are not installed, or an
+    exact one's device or the model is none that it computes."""
+    if options.prefill is None:
         return
-    for library in ("torch", "transformers"):
+    name = parse_worker(options.prefill, options.prefill_is_fast)
+    if name.device is None:
+        return
+    fast = options.prefill_is_fast
+    needed = ("torch", "transformers") if fast else ("torch",)
+    for library in needed:
         if find_spec(library) is None:
             raise RequestError(
-                f"fast prefill needs torch and transformers, {library} is not installed; "
-                "install the extra: pip install 'lora-fpga[prefill]'"
+                f"{'fast prefill' if fast else f'prefill {name.text!r}'} needs "
+                f"{' and '.join(needed)}, {library} is not installed; install the extra: "
+                "pip install 'lora-fpga[prefill]'"
             )
+    if not options.prefill_is_fast:
+        _check_exact(options, name.device)
+
+
+def _check_exact(options: EngineOptions, device: str) -> None:
+    from lora_sdk.model.config import load_config
+    from lora_sdk.prefill.exact.device import open_device
+    from lora_sdk.prefill.exact.operations import check_model
+
+    check_model(load_config(options.folder))
+    open_device(device)
 
 
 def open_worker(options: EngineOptions, opened: OpenedModel) -> Worker | None:
@@ -37,7 +57,18 @@ def open_worker(options: EngineOptions, opened: OpenedModel) -> Worker | None:
     name = parse_worker(options.prefill, options.prefill_is_fast)
     if options.prefill_is_fast:
         return Worker(f"{name.text} (fast)", _torch_computer(options, opened, name.text))
+    if name.device is not None:
+        return Worker(name.text, _exact_computer(opened, name))
     return Worker(name.text, BoardsComputer(worker_options(options, name)))
+
+
+def _exact_computer(opened: OpenedModel, name: WorkerName) -> ExactComputer:
+    from lora_sdk.prefill.exact.computer import ExactComputer
+    from lora_sdk.prefill.exact.device import open_device
+
+    assert name.device is not None
+    context = opened.plan.context
+    return ExactComputer(opened.config, opened.checkpoint, context, open_device(name.device))
 
 
 def _torch_computer(options: EngineOptions, opened: OpenedModel, device: str) -> TorchComputer:
