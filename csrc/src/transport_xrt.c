@@ -41,7 +41,7 @@ static int open_device(struct xrt_handle *board, struct lora_failure *failure) {
         xrt_call(board, &(struct xrt_call){.what = XRT_CLOSE, .object = board->device});
         board->device = NULL;
         return lora_fail(failure, LORA_ERR_TRANSPORT,
-                         "xrt:%s: %u boards found, an index below that expected; lora list shows "
+                         "xrt:%s: boards found: %u; expected an index below that; lora list shows "
                          "them",
                          address, xrt_board_count());
     }

@@ -10,7 +10,7 @@ from pathlib import Path
 from .boards import board_names
 from .data import data_folder
 from .errors import LinkError, RequestError
-from .naming import did_you_mean
+from .naming import counted, did_you_mean
 from .schema import read_checked
 
 EMULATED_SCHEME = "emu"
@@ -60,7 +60,7 @@ class ClusterFile:
             if c.board_a in renumbered and c.board_b in renumbered
         )
         which = ", ".join(map(str, kept))
-        name = f"{self.name} (of its {len(self.boards)} boards {which})"
+        name = f"{self.name} (of its {counted(len(self.boards), 'board')} {which})"
         return ClusterFile(tuple(self.boards[board] for board in kept), cables, name)
 
 

@@ -1,9 +1,14 @@
-"""Suggestions for misspelt names."""
+"""Words of messages: numbers of things, suggestions for misspelt names."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+
+
+def counted(count: int, noun: str) -> str:
+    """A number of things: "1 board", "2 boards"."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def did_you_mean(found: str, known: Iterable[str]) -> str:

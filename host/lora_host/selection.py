@@ -17,6 +17,7 @@ from .cluster_file import (
     ring,
 )
 from .errors import OverlayError, RequestError
+from .naming import counted
 from .overlay import Overlay
 
 
@@ -123,7 +124,8 @@ def _emulated(boards: int, overlay: Overlay) -> Selection:
 
 def _from_devices(devices: Sequence[str], boards: int | None) -> Selection:
     if boards is not None and boards != len(devices):
-        raise RequestError(f"{boards} boards requested, but {len(devices)} devices named")
+        asked, named = counted(boards, "board"), counted(len(devices), "device")
+        raise RequestError(f"{asked} requested, but {named} named")
     return Selection(_entries(devices), ring(len(devices)), "as named by device")
 
 
@@ -131,7 +133,9 @@ def _from_file(source: str | Path | ClusterFile, boards: int | None) -> Selectio
     file = source if isinstance(source, ClusterFile) else load_cluster(source)
     count = len(file.boards) if boards is None else boards
     if not 1 <= count <= len(file.boards):
-        raise RequestError(f"{file.name}: {len(file.boards)} boards found, {count} requested")
+        raise RequestError(
+            f"{file.name}: {counted(len(file.boards), 'board')} found, {count} requested"
+        )
     chosen = file.only(range(count))
     check_cables(chosen.cables, count, f"{file.name}: ")
     return Selection(chosen.boards, chosen.cables, f"as named in {chosen.name}")

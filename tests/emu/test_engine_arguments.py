@@ -61,7 +61,7 @@ def test_bad_parameters_are_refused(engine: Engine, params: object) -> None:
         (
             {"boards": 2, "devices": ["emu:u280"]},
             RequestError,
-            "2 boards were requested, 1 devices",
+            "2 boards requested, 1 device named",
         ),
         ({"devices": ["emu:u28"]}, RequestError, "did you mean"),
         ({"kernels": "cuda"}, RequestError, "'native', 'numpy' or 'rtl'"),

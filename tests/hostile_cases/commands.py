@@ -241,6 +241,7 @@ CASES = (
     Case("flags: --kernels evil", words(*RUN, "-p", "a", "--kernels", "evil"), "kernels", 2),
     Case("flags: an unknown one", words(*RUN, "-p", "a", "--evil"), "--evil", 2),
     Case("flags: an unknown command", words("evil"), "no command 'evil'", 2),
+    Case("flags: a command nearly right", words("benhc"), "no command 'benhc'; did you mean 'bench'?", 2),
     Case("flags: -n x", words(*RUN, "-p", "a", "-n", "x"), "-n", 2),
     *(
         Case(f"boards: {count} of {command[0]} {command[1]}", words(*command, "--boards", count),
@@ -319,6 +320,19 @@ CASES = (
             ("is a file, expected a model folder", ("plot", "scaling", "-o", "PLOT", "--model")),
         )
     ),
+    Case("beams: beyond the model's positions", words("model", "--design", "own-u280", "--model", "gpt2-345m",
+         "--beams", "4", "--in", "1000", "--out", "32"), "1032 positions, 8 more than the model's 1024", 2),
+    *(
+        Case(f"output: {command[0]} into nowhere", words(*command), "/no/where is no folder; make it first", 2)
+        for command in (
+            ("synth", "gpt2-345m", "/no/where/x"),
+            ("quantize", "MODEL", "/no/where/x", "--scheme", "w4a16"),
+        )
+    ),
+    Case("kv: more pages than the host has memory", words(*RUN, "-p", "a", "--kv-offload", "1000000"),
+         "kv_offload is 1e+06 GiB; this computer has", 2),
+    Case("kv: more pages than the disk has room", words(*RUN, "-p", "a", "--kv-offload", "1000000",
+         "--kv-offload-dir", "/tmp"), "kv_offload is 1e+06 GiB; /tmp has", 2),
     Case("dse: a board without HBM", words("dse", "--model", "gpt2-345m", "--board", "u250"),
          "board 'u250': no design is searched for it; did you mean 'u280'?", 2),
     Case("fleet: missing", words("model", "--fleet", "/no/where"), "/no/where", 2),

@@ -142,9 +142,9 @@ def test_some_boards_of_a_file_keep_their_serials_and_the_cables_among_them() ->
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((3, [U280], None), "3 boards requested, but 1 devices named"),
+        ((3, [U280], None), "3 boards requested, but 1 device named"),
         ((None, [U280], ClusterFile((), ())), "both given"),
-        ((2, (), ClusterFile((BoardEntry(U280, 1),), ())), "1 boards found, 2 requested"),
+        ((2, (), ClusterFile((BoardEntry(U280, 1),), ())), "1 board found, 2 requested"),
     ],
 )
 def test_options_that_contradict_are_refused(arguments: tuple[object, ...], message: str) -> None:

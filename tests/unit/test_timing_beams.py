@@ -61,7 +61,10 @@ def test_the_figure_of_the_paper() -> None:
     (at_1024,) = (one for one in found["prompts"] if one["prompt"] == 1024)
     assert at_1024["next_ms"] / at_1024["one_beam_ms"] <= 1.25  # goal; here 1.23
     assert found["page_copy_ms"] == pytest.approx(1.05, abs=0.01)
+    said = "note: lengths as in the paper's figure; the model has 4096 positions"
+    assert said in asked("4").stdout
     text = asked("4", "--in", "1024").stdout
+    assert said not in text
     assert "with 0.6 copies of last pages a step, 1.05 ms each (at most 3)" in text
     assert found["page_copies"] == pytest.approx(0.6)
 
@@ -70,6 +73,9 @@ def test_what_is_refused() -> None:
     assert "--beams 65: expected 1 to 64" in str(asked("65").exception)
     assert "--in 0: expected 1 to" in str(asked("4", "--in", "0").exception)
     assert "--out 1: expected at least 2" in str(asked("4", "--out", "1").exception)
+    assert "4097 positions, 1 more than the model's 4096" in str(
+        asked("4", "--in", "4065").exception
+    )
     assert "--beams goes with --in and --out" in str(asked("4", "--context", "9").exception)
     target = make_target("flightllm", None, LLAMA, 1)
     with pytest.raises(RequestError, match="design flightllm: beam search is not modelled"):

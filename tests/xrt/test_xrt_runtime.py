@@ -59,7 +59,7 @@ def test_a_library_that_is_too_old(noop: XrtEnvironment, tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("uri", "message"),
-    [("xrt:5", "1 boards found"), ("xrt:0000:3b:00.1", "the runtime finds no such board")],
+    [("xrt:5", "boards found: 1"), ("xrt:0000:3b:00.1", "the runtime finds no such board")],
 )
 def test_a_board_that_is_not_there(noop: XrtEnvironment, uri: str, message: str) -> None:
     assert message in said(noop, OPEN, uri)

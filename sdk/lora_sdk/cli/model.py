@@ -150,13 +150,20 @@ def _beams(
     """The table of a beam search's latencies."""
     from lora_sdk.model.shapes import find_config
     from lora_sdk.timing.beam_latency import PROMPTS, RESPONSE, beam_latency, beam_latency_lines
+    from lora_sdk.timing.model import check_positions
     from lora_sdk.timing.target import make_target
 
     config = find_config(model)
     response = RESPONSE if outputs is None else outputs
+    if inputs is not None:
+        check_positions(config, inputs + response)
     prompts = PROMPTS if inputs is None else (inputs,)
     target = make_target(design, board, config, boards, adapter)
     found = beam_latency(target, config, beams, prompts, response)
+    if max(prompts) + response > config.positions:
+        found["notes"].append(
+            f"lengths as in the paper's figure; the model has {config.positions} positions"
+        )
     lines = beam_latency_lines(found, model)
     click.echo(json.dumps({**found, "model": model}, indent=2) if as_json else "\n".join(lines))
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lora_sdk.cli.clock import since_start
 
 if TYPE_CHECKING:
+    from lora_sdk.core.kv_statistics import KvUse
     from lora_sdk.core.results import Delta, Result
     from lora_sdk.engine.engine import Engine
     from lora_sdk.spec_tuning.resolve import ResolvedSpeculation
@@ -132,7 +134,23 @@ class Statistics:
                 self._line(line)
             if use is not None and use.prompts:
                 self._line(f"not modelled: what {use.worker} computed, and its way to the boards")
+            for line in _left_out(engine.kv_use):
+                self._line(line)
 
     @staticmethod
     def _line(text: str) -> None:
         print(text, file=sys.stderr)
+
+
+def _left_out(kv: KvUse) -> Iterator[str]:
+    """What the modelled times of a run have too much or too little of."""
+    if kv.cached_tokens:
+        yield (
+            "modelled: attention to pages that sequences share is charged to each of them; boards "
+            "that read them once take less"
+        )
+    if kv.host is not None and kv.host.kept + kv.host.found:
+        yield (
+            f"not modelled: {kv.host.kept} KV pages brought to this computer and {kv.host.found} "
+            "written back"
+        )

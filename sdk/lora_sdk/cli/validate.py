@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from lora_host.naming import counted
 from lora_sdk.cli.bare import chosen_boards, container_option, untested, validate_bare
 from lora_sdk.cli.boards_flags import board_flags, overlay_for
 
@@ -114,7 +115,9 @@ def _units(cluster: Any) -> list[str]:
         if result.skipped:
             click.echo(f"{name}: not tested: {result.skipped}")
         done += not result.skipped
-    click.echo(f"units alone: {done} operations on {cluster.size} boards: {_verdict(bad)}")
+    click.echo(
+        f"units alone: {done} operations on {counted(cluster.size, 'board')}: {_verdict(bad)}"
+    )
     return bad
 
 

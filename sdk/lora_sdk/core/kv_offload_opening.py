@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +19,12 @@ from lora_sdk.model.quantization import kv_of
 if TYPE_CHECKING:
     from lora_sdk.core.opening import OpenedModel
     from lora_sdk.core.options import EngineOptions
+
+GIB = 1 << 30
+CONTAINER_LIMITS = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
 
 
 def check_offload(options: EngineOptions) -> None:
@@ -33,6 +42,27 @@ def check_offload(options: EngineOptions) -> None:
         raise RequestError(
             f"kv_offload_dir {folder} is no folder; expected one for a file of pages"
         )
+    room, where = _room(folder)
+    if options.kv_offload * GIB > room:
+        raise RequestError(
+            f"kv_offload is {options.kv_offload:g} GiB; {where} {room / GIB:.1f} GiB"
+        )
+
+
+def _room(folder: str | Path | None) -> tuple[int, str]:
+    """Bytes that the host may have for pages, and words for a message."""
+    if folder is not None:
+        return shutil.disk_usage(folder).free, f"{folder} has"
+    return host_memory(), "this computer has"
+
+
+def host_memory() -> int:
+    """Bytes of this computer's memory, or of a container's limit where it is less."""
+    found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for limit in CONTAINER_LIMITS:
+        with suppress(OSError, ValueError):  # no such file, or "max"
+            found = min(found, int(limit.read_text()))
+    return found
 
 
 def open_offload(options: EngineOptions, opened: OpenedModel) -> KvOffload | None:
@@ -41,7 +71,7 @@ def open_offload(options: EngineOptions, opened: OpenedModel) -> KvOffload | Non
         return None
     config = opened.config
     form = PageForm(kv_of(config).name, config.layers, config.kv_heads, config.head_dim)
-    count = int(options.kv_offload * (1 << 30)) // form.page_bytes
+    count = int(options.kv_offload * GIB) // form.page_bytes
     if not count:
         raise RequestError(
             f"kv_offload is {options.kv_offload:g} GiB; a page of this model has "

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lora_host.errors import ModelError, RequestError
+from lora_host.naming import counted
 from lora_sdk.core.options import EngineOptions
 
 if TYPE_CHECKING:
@@ -57,7 +58,9 @@ def connected(path: Path, boards: int) -> ClusterFile:
 
     file = load_cluster(path)
     if boards > len(file.boards):
-        raise RequestError(f"{path}: {len(file.boards)} boards found, {boards} requested")
+        raise RequestError(
+            f"{path}: {counted(len(file.boards), 'board')} found, {boards} requested"
+        )
     return file.only(route(file.cables, boards).order)
 
 

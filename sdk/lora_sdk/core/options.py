@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from lora_host.errors import ModelError, RequestError
+from lora_host.naming import counted
 from lora_sdk.arguments.describe import documented
 from lora_sdk.arguments.option import ArgumentError, check_options, option
 from lora_sdk.arguments.signature import named_arguments
@@ -272,7 +273,8 @@ class EngineOptions:
         count = self.board_count
         check_board_count(count)
         if self.devices and len(self.devices) != count:
-            raise RequestError(f"{count} boards were requested, {len(self.devices)} devices named")
+            asked, named = counted(count, "board"), counted(len(self.devices), "device")
+            raise RequestError(f"{asked} requested, {named} named")
         self._check_spares()
 
     @property

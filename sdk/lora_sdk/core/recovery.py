@@ -24,6 +24,7 @@ from lora_host.errors import (
     RequestError,
     TransportError,
 )
+from lora_host.naming import counted
 from lora_sdk.core.kv_transfer import KvTransfer
 from lora_sdk.core.opening import replan
 from lora_sdk.core.replay import Replay
@@ -71,7 +72,7 @@ class Recovered:
     seconds: float
 
     def __str__(self) -> str:
-        how = f"recovered {self.boards} boards in place"
+        how = f"recovered {counted(self.boards, 'board')} in place"
         if self.left_out:
             how = f"{' and '.join(self.left_out)} left out, model planned anew on {self.boards}"
         mib = 1 << 20

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from lora_host import abi
 from lora_host.errors import RequestError
+from lora_host.naming import counted
 from lora_sdk.compile.isa import Command, encode
 from lora_sdk.compile.lower import lower
 from lora_sdk.core.nonfinite import first_board, nonfinite_error
@@ -218,8 +219,8 @@ def _check_boards(cluster: Cluster, plan: Plan) -> None:
     """RequestError unless the plan's boards are the cluster's."""
     if cluster.size != plan.size:
         raise RequestError(
-            f"the plan is for {plan.size} boards, the cluster has {cluster.size}; open as many "
-            "as the plan needs"
+            f"the plan is for {counted(plan.size, 'board')}, the cluster has {cluster.size}; "
+            "open as many as the plan needs"
         )
     outside = [board for board in plan.route.order if not 0 <= board < cluster.size]
     if outside:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from lora_host import abi
 from lora_host.errors import PlacementError, RequestError
+from lora_host.naming import counted
 from lora_sdk.model.quantization import kv_of
 from lora_sdk.plan import control, onchip
 from lora_sdk.plan.adapters import AdapterOptions, h_columns
@@ -56,7 +57,7 @@ def make_plan(
     if route is None:
         route = default_route(boards)
     if len(route.order) != boards:
-        raise RequestError(f"the route has {len(route.order)} boards, expected {boards}")
+        raise RequestError(f"the route has {counted(len(route.order), 'board')}, expected {boards}")
     try:
         taps = tuple(hidden_taps)
         return _plan(partition, overlay, board, context, sequences, route, taps, adapters)

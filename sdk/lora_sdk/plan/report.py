@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import Any
 
 from lora_host import abi
+from lora_host.naming import counted
 from lora_sdk.plan.banks import MIB, MatrixPlacement
 from lora_sdk.plan.kv import tiles
 from lora_sdk.plan.model_plan import BankUse, BoardPlan, Plan
@@ -209,7 +210,7 @@ def _remarks(found: dict[str, Any]) -> Iterator[str]:
         for replica in board["replicas"]:
             replicas.setdefault((replica["what"], replica["why"]), []).append(replica["bytes"])
     for (what, why), sizes in replicas.items():
-        yield f"replica: {what}, {why}: {_mib(sum(sizes))} on {len(sizes)} boards"
+        yield f"replica: {what}, {why}: {_mib(sum(sizes))} on {counted(len(sizes), 'board')}"
     if found["windows"]:
         yield _window_line(found["windows"])
     rope = found["rope"]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from lora_host import abi
 from lora_host.cluster_file import Cable
 from lora_host.errors import LinkError
+from lora_host.naming import counted
 
 
 @dataclass(frozen=True)
@@ -132,6 +133,6 @@ def _missing(
     free = [port for port in range(abi.PORTS) if port not in {end.port for end in ends[tip]}]
     return LinkError(
         f"the cabling has no ring or path of {boards} boards: the longest path is {names} "
-        f"({len(longest)} boards); add a cable from board {tip} port {free[0]} to a board outside "
-        "it, or use fewer boards"
+        f"({counted(len(longest), 'board')}); add a cable from board {tip} port {free[0]} to a "
+        "board outside it, or use fewer boards"
     )

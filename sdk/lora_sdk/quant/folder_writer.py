@@ -31,14 +31,20 @@ COPIED = (
 )
 
 
+def check_new(folder: Path) -> None:
+    """RequestError unless a folder can be made there: it exists, or its parent does not."""
+    if folder.exists():
+        raise RequestError(f"{folder}: exists already; name a new folder")
+    if not folder.absolute().parent.is_dir():
+        raise RequestError(f"{folder}: {folder.parent} is no folder; make it first")
+
+
 class FolderWriter:
     """A context manager: `add` tensors, then `finish`. Without `finish` all files are removed, so
-    the folder is complete or absent. RequestError: the folder exists already."""
+    the folder is complete or absent. RequestError as for `check_new`."""
 
     def __init__(self, folder: Path) -> None:
-        if folder.exists():
-            raise RequestError(f"{folder}: exists already; name a new folder")
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        check_new(folder)
         self._folder = folder
         self._partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
         self._partial.chmod(0o755)

@@ -16,7 +16,7 @@ from lora_sdk.model.spec import ModelConfig
 from lora_sdk.quant.calibrate import LayerCalibration, LayerResult
 from lora_sdk.quant.config_json import quantized_config
 from lora_sdk.quant.dense import DenseOperations
-from lora_sdk.quant.folder_writer import FolderWriter
+from lora_sdk.quant.folder_writer import FolderWriter, check_new
 from lora_sdk.quant.head import head_tensors
 from lora_sdk.quant.layer import F32, Parameters, file_modules, full_name, read_parameters
 from lora_sdk.quant.modules import Tensors, half
@@ -53,8 +53,9 @@ def quantize(
     """Write the folder `out`: the model of a folder or a GGUF file, quantized by
     `recipe` on token windows of calibration text.
 
-    `progress(done, total)` counts layers and the rest. RequestError: a bad recipe, or `out` exists.
-    ModelError: an invalid model, or one that is quantized already."""
+    `progress(done, total)` counts layers and the rest. RequestError: a bad recipe, or no new
+    folder `out`. ModelError: an invalid model, or one that is quantized already."""
+    check_new(out)
     config = load_config(model)
     if config.quantization is not None:
         raise RequestError(f"{model}: is quantized already; use the original model")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lora_host.errors import RequestError
+from lora_host.naming import counted
 from lora_sdk.spec_tuning.acceptance_file import Measured
 from lora_sdk.spec_tuning.analysis import Analysis, analyze, modelled_table, wall_table
 from lora_sdk.spec_tuning.collect import cut_prompts
@@ -153,7 +154,7 @@ def _wall(
         begin = engine.tokenizer.begins_with
         prompts = cut_prompts(tokens, engine.context, request.prompts, begin).held_out
         decoders = Decoders(engine, plain, switch, analysis.trees)
-        progress = open_progress(f"decoding on {setup.boards} boards")
+        progress = open_progress(f"decoding on {counted(setup.boards, 'board')}")
         walls = measure_walls(decoders, prompts, analysis.curves, request.temperature, progress)
         kernels = engine.cluster.kernels_name or ""
         where = MeasuredSetup(setup.board, setup.boards, overlay, kernels, engine.context)

@@ -62,7 +62,6 @@ def synthesize(
         tensors = quantized_tensors(model, recipe, dtype)
         values = quantized_config(values, model, recipe)
     total = sum(tensor.bytes for tensor in tensors)
-    folder.parent.mkdir(parents=True, exist_ok=True)
     _check_room(folder.parent, total)
     # The hidden name marks an unfinished model. The folder is removed on any failure.
     partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
@@ -122,6 +121,8 @@ def _check_arguments(seed: int, dtype: str, shards: int) -> None:
 def _check_new(folder: Path) -> None:
     if folder.is_symlink() or (folder.exists() and (not folder.is_dir() or any(folder.iterdir()))):
         raise RequestError(f"{folder} exists already; name a new folder, nothing is overwritten")
+    if not folder.absolute().parent.is_dir():
+        raise RequestError(f"{folder}: {folder.parent} is no folder; make it first")
 
 
 def _check_room(parent: Path, total: int) -> None:
