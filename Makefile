@@ -7,7 +7,8 @@ SOURCES := $(shell find sdk host csrc firmware overlays boards models -type f \
 
 C_FILES := $(shell find csrc firmware tests/c tests/rtl -name "*.[ch]" -o -name "*.[ch]pp")
 
-.PHONY: demo test slow soak bench xrt parity clients lint ext c-test rv32 rtl rtl-slow rtl-build clean
+.PHONY: demo test slow soak bench xrt parity clients lint ext c-test rv32 rtl rtl-slow rtl-build clean \
+  wheel requirements sbom
 
 demo: $(VENV)/.installed
 	$(BIN)/lora-run --boards 4 --stats examples/prompt.txt
@@ -50,6 +51,26 @@ rtl: $(VENV)/.installed-rtl rtl-build
 
 rtl-slow: $(VENV)/.installed-rtl rtl-build
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "rtl and slow" --require-rtl tests/rtl
+
+# A wheel with those that it needs, installed where there is no compiler and no index, writes a text.
+wheel:
+	rm -rf build/wheels build/wheel-env
+	$(PYTHON) -m pip wheel -q . -w build/wheels
+	$(PYTHON) -m venv build/wheel-env
+	env -i PATH=/nowhere $(CURDIR)/build/wheel-env/bin/python -m pip install -q --isolated --no-index \
+	  --find-links build/wheels lora-fpga
+	cd build/wheel-env && env -i PATH=/nowhere bin/lora-run --boards 2 -n 8 -p "def main(" && ls ../wheels/lora_fpga-*
+
+# The versions and hashes of what tests, lint and builds use. uv reads hashes from the index.
+EXTRAS := test lint chat dse serve traces plot release
+requirements: $(VENV)/.installed-release
+	$(BIN)/uv pip compile -q --universal --python-version 3.10 --generate-hashes --upgrade \
+	  --no-annotate --no-emit-index-url --custom-compile-command "make requirements" \
+	  $(EXTRAS:%=--extra %) pyproject.toml requirements/build.in -o requirements/development.txt
+
+sbom: $(VENV)/.installed-release
+	mkdir -p build
+	$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --of JSON -o build/sbom.cdx.json $(BIN)/python
 
 lint: $(VENV)/.installed-lint
 	$(BIN)/ruff check .
@@ -95,6 +116,10 @@ $(VENV)/.installed-clients: $(VENV)/.installed-parity
 
 $(VENV)/.installed-rtl: $(VENV)/.installed-test
 	$(BIN)/python -m pip install --quiet '.[rtl]'
+	touch $@
+
+$(VENV)/.installed-release: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet '.[release]'
 	touch $@
 
 clean:
