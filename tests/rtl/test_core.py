@@ -89,7 +89,6 @@ MISTAKES = {
 }
 MORE_MISTAKES = {
     "a fault does not stop what follows": ("rv32_core", "!leaves && !faults", "!leaves"),
-    "a quotient by zero has a sign": ("rv32_divide", " && b != 32'd0", ""),
     "a wide hint is no instruction": (
         "rv32_decode",
         "legal = funct == 3'd0;  // fence",

@@ -58,26 +58,39 @@ class Card:
         self.command = bytearray(64)  # as written into a mailbox; one is filled at a time
         self.cycles = 0
         self._posted: list[tuple[int, int, bytes]] = []  # written, and not yet in memory
+        self.blocks = {
+            CARD[f"CARD_{name}"]: (size, read, write)
+            for name, size, read, write in (
+                ("REGISTERS", 0x2000, self._read_register, self._write_register),
+                ("UNITS", 0x8000, self._read_unit, self._write_unit),
+                ("LINKS", PAGE, self._read_zero, self._write_nothing),
+                ("WINDOW_SELECT", PAGE, self._read_zero, self._write_select),
+                ("BOARD", PAGE, self._read_board, self._write_nothing),
+                ("WINDOW", PAGE, self._read_window, self._write_window),
+            )
+        }
         header, code = self._image()
+        self._boot(code, int(header["entry"]))
+
+    def _boot(self, code: bytes, entry: int) -> None:
+        """The program in the core's local memory."""
         self.core = unicorn.Uc(unicorn.UC_ARCH_RISCV, unicorn.UC_MODE_RISCV32)
         self.core.mem_map(0, LOCAL_BYTES)
         self.core.mem_write(0, code)
-        self.pc = int(header["entry"])
-        self._map("REGISTERS", 0x2000, self._read_register, self._write_register)
-        self._map("UNITS", 0x8000, self._read_unit, self._write_unit)
-        self._map("LINKS", PAGE, self._read_zero, self._write_nothing)
-        self._map("WINDOW_SELECT", PAGE, self._read_zero, self._write_select)
-        self._map("BOARD", PAGE, self._read_board, self._write_nothing)
-        self._map("WINDOW", PAGE, self._read_window, self._write_window)
+        self.pc = entry
+        for address, (size, read, write) in self.blocks.items():
+            self.core.mmio_map(address, size, read, None, write, None)
+
+    def _run(self) -> None:
+        """The core, for SLICE instructions or about as many."""
+        self.core.emu_start(self.pc, LOCAL_BYTES, count=SLICE)
+        self.pc = self.core.reg_read(unicorn.riscv_const.UC_RISCV_REG_PC)
 
     @staticmethod
     def _image() -> tuple[Any, bytes]:
         data = IMAGE.read_bytes()
         header = np.frombuffer(data, abi.dtype("image_header"), 1)[0]
         return header, data[int(header["size"]) :]
-
-    def _map(self, block: str, size: int, read: Any, write: Any) -> None:
-        self.core.mmio_map(CARD[f"CARD_{block}"], size, read, None, write, None)
 
     # The blocks, as the core sees them.
 
@@ -193,8 +206,7 @@ class Card:
             self.registers[getattr(abi, f"REG_{name}") // 4] = value
         self.registers[abi.REG_AP_CTRL // 4] = abi.AP_START
         for _ in range(slices):
-            self.core.emu_start(self.pc, LOCAL_BYTES, count=SLICE)
-            self.pc = self.core.reg_read(unicorn.riscv_const.UC_RISCV_REG_PC)
+            self._run()
             if self.registers[abi.REG_AP_CTRL // 4] & abi.AP_DONE:
                 break
         else:

@@ -1,0 +1,57 @@
+// lora_ctrl's register file. The host sees the rules of AP_CTRL and registers that it cannot write; the
+// core's side has neither. A word read is there a cycle later.
+module control_registers
+  import abi_types::*;
+(
+    input  logic        clk,
+    input  logic        rst,
+    input  logic        core_valid,
+    input  logic [3:0]  core_write,  // bytes; none: read
+    input  logic [10:0] core_word,
+    input  logic [31:0] core_stored,
+    output logic [31:0] core_data,
+    input  logic        host_valid,
+    input  logic        host_write,
+    input  logic [10:0] host_word,
+    input  logic [31:0] host_stored,
+    output logic [31:0] host_data,
+    output logic        host_writes,  // and it may: an arena's record may have changed
+    output logic        done
+);
+  localparam logic [10:0] AP_CTRL = 11'(LORA_REG_AP_CTRL / 4);
+  logic [3:0] ap;
+  logic core_asks_ap, host_asks_ap;
+  logic [3:0] core_ap, host_ap;
+  logic [31:0] words[2048], core_read, host_read;
+  assign host_writes = host_valid && host_write &&
+      (host_word < 11'(LORA_REG_IDENTITY_ABI / 4) || host_word == 11'(LORA_REG_WATCHDOG_MS / 4) ||
+       host_word == 11'(LORA_REG_TOKEN / 4) || host_word == 11'(LORA_REG_CANCEL / 4) ||
+       host_word >= 11'(LORA_REG_ARENAS / 4));
+  assign done = ap[1];
+
+  always_ff @(posedge clk) begin
+    for (int lane = 0; lane < 4; lane++)
+      if (core_valid && core_write[lane]) words[core_word][8*lane+:8] <= core_stored[8*lane+:8];
+    core_read <= words[core_word];
+  end
+  always_ff @(posedge clk) begin
+    if (host_writes) words[host_word] <= host_stored;
+    host_read <= words[host_word];
+  end
+
+  // Done clears when the host reads it; what the core writes in the same cycle stays.
+  always_ff @(posedge clk) begin
+    if (host_valid && host_word == AP_CTRL) begin
+      if (!host_write) ap[1] <= 1'b0;
+      else if (host_stored[0]) ap <= 4'(LORA_AP_START);
+    end
+    if (core_valid && core_write[0] && core_word == AP_CTRL) ap <= core_stored[3:0];
+    if (rst) ap <= 4'd0;
+    core_asks_ap <= core_word == AP_CTRL;
+    host_asks_ap <= host_word == AP_CTRL;
+    core_ap <= ap;
+    host_ap <= ap;
+  end
+  assign core_data = core_asks_ap ? 32'(core_ap) : core_read;
+  assign host_data = host_asks_ap ? 32'(host_ap) : host_read;
+endmodule

@@ -1,0 +1,134 @@
+"""The card of tests/unit/card_core.py in hardware: core, registers, mailboxes and window are
+simulated; host, board memory and units are played here."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lora_host import abi
+from tests.rtl.core_rig import build
+from tests.unit.card_core import PAGE, Card
+
+SLICE_CYCLES = 1_000_000
+BANK_BYTES = 1 << 36  # between the arenas of two banks
+MEMORY = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint32)
+START = ctypes.CFUNCTYPE(None, ctypes.c_uint32, ctypes.POINTER(ctypes.c_uint32))
+
+
+def load(path: Path) -> Any:
+    """tests/rtl/core/card.cpp."""
+    found = ctypes.CDLL(str(path))
+    card, word = ctypes.c_void_p, ctypes.c_uint32
+    for name, result, arguments in (
+        ("new", card, [word, MEMORY, START]),
+        ("delete", None, [card]),
+        ("begin", None, [card, ctypes.c_char_p, word]),
+        ("run", None, [card, ctypes.c_uint64]),
+        ("host_read", word, [card, word]),
+        ("host_write", None, [card, word, word]),
+        ("cycles", ctypes.c_uint64, [card]),
+        ("instructions", ctypes.c_uint64, [card]),
+        ("stopped", word, [card, ctypes.POINTER(word)]),
+        ("difference", ctypes.c_char_p, [card]),
+    ):
+        function = getattr(found, f"card_{name}")
+        function.restype, function.argtypes = result, arguments
+    return found
+
+
+@cache
+def library() -> Any:
+    """The one over the source as it is."""
+    return load(build("libcard.so"))
+
+
+class HostRegisters:
+    """lora_ctrl's registers by number, as the host reads and writes them."""
+
+    def __init__(self, built: Any, card: int) -> None:
+        self._library, self._card = built, card
+
+    def __getitem__(self, number: int) -> int:
+        return int(self._library.card_host_read(self._card, number))
+
+    def __setitem__(self, number: int | slice, value: Any) -> None:
+        first = number.start if isinstance(number, slice) else number
+        for place, word in enumerate(np.atleast_1d(value).tolist()):
+            self._library.card_host_write(self._card, first + place, word)
+
+
+class SimulatedCard(Card):
+    """The control's hardware runs the image; units are done at once."""
+
+    def __init__(self, seed: int = 1, built: Any = None) -> None:
+        self._seed, self._library = seed, built or library()
+        self._failure = ""
+        super().__init__()
+
+    def _boot(self, code: bytes, entry: int) -> None:
+        assert entry == 0  # where a reset begins
+        self._callbacks = MEMORY(self._memory), START(self._start)
+        self._card = self._library.card_new(self._seed, *self._callbacks)
+        self._code = code
+        self.registers = HostRegisters(self._library, self._card)
+        self.restart()
+
+    def restart(self, cycles: int = 0) -> None:
+        """The control program is loaded and begins, some cycles from now."""
+        self._library.card_run(self._card, cycles)
+        self._library.card_begin(self._card, self._code, len(self._code))
+
+    def set_arenas(self, arenas: dict[int, int]) -> None:
+        """One arena a bank, from offset 0, at an address of its own."""
+        super().set_arenas(arenas)
+        size = abi.dtype("arena_record").itemsize // 4
+        for place, bank in enumerate(sorted(arenas)):
+            base = abi.REG_ARENAS // 4 + place * size
+            self.registers[base + 1] = (bank + 1) * BANK_BYTES >> 32
+
+    def _run(self) -> None:
+        self._library.card_run(self._card, SLICE_CYCLES)
+        pc = ctypes.c_uint32()
+        cause = self._library.card_stopped(self._card, ctypes.byref(pc))
+        differs = self._library.card_difference(self._card).decode()
+        if cause or self._failure or differs:
+            stop = f"the core stands at {pc.value:#x}, cause {cause}" if cause else ""
+            pytest.fail("; ".join(filter(None, (stop, self._failure, differs))))
+
+    def _memory(self, address: int, lanes: int, data: int) -> int:
+        try:
+            bank, offset = divmod(address, BANK_BYTES)
+            self.window = [bank - 1, offset // PAGE]
+            if not lanes:
+                return int(self._read_window(None, offset % PAGE, 4, None))
+            shift = (lanes & -lanes).bit_length() - 1
+            size = lanes.bit_count()
+            value = data >> 8 * shift & (1 << 8 * size) - 1
+            self._write_window(None, offset % PAGE + shift, size, value, None)
+        except Exception as error:  # it would be lost on its way through C
+            self._failure = repr(error)
+        return 0
+
+    def _start(self, unit: int, words: Any) -> None:
+        try:
+            command = b"".join(words[i].to_bytes(4, "little") for i in range(16))
+            self._arrive()
+            self.started.append((unit, command))
+            if self.on_start is not None:
+                self.on_start(command)
+        except Exception as error:
+            self._failure = repr(error)
+
+    def counts(self) -> tuple[int, int]:
+        """(instructions, cycles) since the card began."""
+        return self._library.card_instructions(self._card), self._library.card_cycles(self._card)
+
+    def close(self) -> None:
+        """The simulation is given back."""
+        self._library.card_delete(self._card)

@@ -1,0 +1,94 @@
+"""The overlay's firmware image on the control's hardware: what tests/unit/test_card_image.py asks
+of it, with the reference beside the core."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lora_host import abi
+from tests.rtl.card_rig import SimulatedCard, load
+from tests.rtl.core_rig import SOURCES, build
+from tests.unit import test_card_image as cases
+from tests.unit.card_core import CONTROL
+
+pytestmark = pytest.mark.rtl
+
+
+@pytest.fixture
+def card() -> Iterator[SimulatedCard]:
+    """Registers begin with random bits; memory takes and answers as it happens."""
+    made = SimulatedCard(1)
+    yield made
+    made.close()
+
+
+test_it_says_who_it_is = cases.test_it_says_who_it_is
+test_it_runs_a_models_steps = cases.test_it_runs_a_models_steps
+test_a_digest_of_another_board_fails_the_step = cases.test_a_digest_of_another_board_fails_the_step
+test_it_refuses_an_address_beyond_its_arena = cases.test_it_refuses_an_address_beyond_its_arena
+
+
+@pytest.mark.slow
+def test_it_registers_a_model_of_the_papers_size(card: SimulatedCard) -> None:
+    cases.test_it_registers_a_model_of_the_papers_size(card)
+    instructions, cycles = card.counts()
+    assert instructions > 10_000_000  # all of them compared with the reference
+    assert cycles < 3 * instructions
+
+
+@pytest.mark.parametrize("seed", range(2, 4))
+def test_it_begins_again_at_any_cycle(seed: int) -> None:
+    """In the middle of a registration; arenas stay, the operation is gone."""
+    card = SimulatedCard(seed)
+    cases.register(card, "llama", 2)
+    _, cycles = card.counts()
+    chance = random.Random(seed)
+    for _ in range(3):
+        card.registers[abi.REG_OPERATION // 4] = abi.OP_REGISTER
+        card.registers[abi.REG_AP_CTRL // 4] = abi.AP_START
+        card.restart(chance.randrange(1, cycles))
+    *_, completion, error = cases.register(card, "llama", 2)
+    assert completion["status"] == abi.OK, error
+    card.close()
+
+
+def test_the_host_sees_its_side_of_the_registers(card: SimulatedCard) -> None:
+    """Done clears when it is read; what is read-only stays; nothing starts by itself."""
+    card.set_arenas({CONTROL: 1 << 20})
+    card.operate(abi.OP_IDENTIFY)
+    assert not card.registers[abi.REG_AP_CTRL // 4] & abi.AP_DONE  # operate has read it
+    for number in (abi.REG_IDENTITY_ABI // 4, abi.REG_LAST_STEP // 4, abi.REG_UNIT_STATE // 4):
+        before = card.registers[number]
+        card.registers[number] = before ^ 0x5A5A5A5A
+        assert card.registers[number] == before
+    card.registers[abi.REG_AP_CTRL // 4] = abi.AP_DONE
+    assert not card.registers[abi.REG_AP_CTRL // 4] & (abi.AP_DONE | abi.AP_START)
+
+
+MISTAKES = {"the window keeps its page": ("memory_window", "if (changed) known <= 1'b0;", "")}
+MORE_MISTAKES = {
+    "an arena of any bank": ("arena_table", " && {16'd0, banks[next]} == bank", ""),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [*MISTAKES, *(pytest.param(name, marks=pytest.mark.slow) for name in MORE_MISTAKES)]
+)
+def test_mistake_is_noticed(name: str, tmp_path: Path) -> None:
+    module, right, wrong = (MISTAKES | MORE_MISTAKES)[name]
+    sources = shutil.copytree(SOURCES, tmp_path / "rtl")
+    path = sources / "control" / f"{module}.sv"
+    text = path.read_text()
+    assert text.count(right) == 1
+    path.write_text(text.replace(right, wrong))
+    built = load(build("libcard.so", sources, tmp_path / "build", "-O0"))
+    card = SimulatedCard(1, built)
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        card.set_arenas({CONTROL: 1 << 20})
+        card.operate(abi.OP_IDENTIFY, slices=3)
+        cases.test_it_runs_a_models_steps(card, "opt_post", 2)
