@@ -39,6 +39,14 @@ static inline const uint8_t *integer_prefetched(const struct integer_tile *tile,
     return tile->next[beyond < tile->block_count ? beyond : tile->block_count - 1];
 }
 
+#define INTEGER_AHEAD 6 /* blocks of K or V that are fetched before they are read */
+
+/* Tiles of K or V that several rows see whole. */
+struct integer_tiles {
+    uint32_t rows, tiles, head_dim;
+    const int8_t *const *blocks; /* [tiles], and INTEGER_AHEAD more, which are only fetched */
+};
+
 struct lora_integer {
     /* units[i] = sum of x[32*i .. 32*i + 31]. */
     void (*sum_units)(const int8_t *x, uint32_t units, int32_t *sums);
@@ -52,13 +60,15 @@ struct lora_integer {
     uint32_t (*quantize)(const uint16_t *x, uint32_t count, float inverse, int8_t *y);
     /* The largest bits of |x|, NaN left out: magnitudes of FP16 order as integers do. */
     uint16_t (*max_magnitude)(const uint16_t *x, uint32_t count);
-    /* q.k of the 32 positions of one K block [head_dim][32]. */
-    void (*scores)(const int8_t *q, const int8_t *k, uint32_t head_dim, int32_t out[32]);
+    /* s[row][32*t ..] = FP32(q[row].k)*scale over K blocks [head_dim][32]; totals[row] is the sum
+     * of q[row]. */
+    void (*scores)(const struct integer_tiles *k, const int8_t *const *q, const int32_t *totals,
+                   float scale, float *const *s);
     /* e[i] = rint(127*exp(s[i] - max)); returns their sum. */
     int32_t (*weights)(const float *s, uint32_t count, float max, uint8_t *e);
-    /* sum[d] += sum over i of e[i]*v[i][d]; e is at most 127, there are at most 32 positions. */
-    void (*weigh)(const uint8_t *e, const int8_t *const *v, uint32_t count, uint32_t head_dim,
-                  int32_t *sum);
+    /* sums[row][d] += sum over i of e[row][32*t + i]*v[i][d] over V blocks [32][head_dim]; e is at
+     * most 127. */
+    void (*weigh)(const struct integer_tiles *v, const uint8_t *const *e, int32_t *const *sums);
 };
 
 extern const struct lora_integer lora_integer_plain;

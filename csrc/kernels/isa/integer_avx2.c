@@ -41,6 +41,7 @@ LANES_256 vec dot_nibbles(vec sum, vec w, vec x) { return dot_bytes(sum, w, x); 
 #include "integer_matrix.h"
 
 #define ATTENTION_TARGET LANES_TARGET
+#define ATTENTION_ROWS 2
 #define ATTENTION_INLINE LANES_256
 #define attention_start dot_start
 LANES_256 __m256i attention_signed(__m256i sum, __m256i k, const int8_t *q) {

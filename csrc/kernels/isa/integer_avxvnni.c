@@ -29,6 +29,7 @@ LANES_INLINE vec dot_nibbles(vec sum, vec w, vec x) { return _mm256_dpbusd_avx_e
 #include "integer_matrix.h"
 
 #define ATTENTION_TARGET LANES_TARGET
+#define ATTENTION_ROWS 2
 #define ATTENTION_INLINE LANES_INLINE
 #define attention_start dot_start
 LANES_INLINE __m256i attention_signed(__m256i sum, __m256i k, const int8_t *q) {
@@ -36,6 +37,10 @@ LANES_INLINE __m256i attention_signed(__m256i sum, __m256i k, const int8_t *q) {
 }
 
 #include "integer_attention.h"
+
+static int32_t weights(const float *s, uint32_t count, float max, uint8_t *e) {
+    return lora_integer_avx2.weights(s, count, max, e);
+}
 
 int lora_integer_avxvnni_supported(void) {
     unsigned a, b, c, d;

@@ -105,10 +105,20 @@ static uint16_t max_magnitude(const uint16_t *x, uint32_t count) {
     return max;
 }
 
-static void scores(const int8_t *q, const int8_t *k, uint32_t head_dim, int32_t out[32]) {
-    for (uint32_t i = 0; i < LORA_TILE_POSITIONS; i++) out[i] = 0;
+static void score_block(const int8_t *q, const int8_t *k, uint32_t head_dim, float scale,
+                        float *s) {
+    int32_t sums[LORA_TILE_POSITIONS] = {0};
     for (uint32_t d = 0; d < head_dim; d++, k += LORA_TILE_POSITIONS)
-        for (uint32_t i = 0; i < LORA_TILE_POSITIONS; i++) out[i] += q[d] * k[i];
+        for (uint32_t i = 0; i < LORA_TILE_POSITIONS; i++) sums[i] += q[d] * k[i];
+    for (uint32_t i = 0; i < LORA_TILE_POSITIONS; i++) s[i] = (float)sums[i] * scale;
+}
+
+static void scores(const struct integer_tiles *k, const int8_t *const *q, const int32_t *totals,
+                   float scale, float *const *s) {
+    (void)totals;
+    for (uint32_t t = 0; t < k->tiles; t++)
+        for (uint32_t r = 0; r < k->rows; r++)
+            score_block(q[r], k->blocks[t], k->head_dim, scale, s[r] + t * LORA_TILE_POSITIONS);
 }
 
 static int32_t weights(const float *s, uint32_t count, float max, uint8_t *e) {
@@ -121,10 +131,13 @@ static int32_t weights(const float *s, uint32_t count, float max, uint8_t *e) {
     return sum;
 }
 
-static void weigh(const uint8_t *e, const int8_t *const *v, uint32_t count, uint32_t head_dim,
-                  int32_t *sum) {
-    for (uint32_t i = 0; i < count; i++)
-        for (uint32_t d = 0; d < head_dim; d++) sum[d] += e[i] * v[i][d];
+static void weigh(const struct integer_tiles *v, const uint8_t *const *e, int32_t *const *sums) {
+    for (uint32_t i = 0; i < v->tiles * LORA_TILE_POSITIONS; i++) {
+        const int8_t *block = v->blocks[i / LORA_TILE_POSITIONS];
+        const int8_t *values = block + (uint64_t)(i % LORA_TILE_POSITIONS) * v->head_dim;
+        for (uint32_t r = 0; r < v->rows; r++)
+            for (uint32_t d = 0; d < v->head_dim; d++) sums[r][d] += e[r][i] * values[d];
+    }
 }
 
 const struct lora_integer lora_integer_plain = {

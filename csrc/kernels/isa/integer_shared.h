@@ -16,8 +16,5 @@ static uint32_t quantize(const uint16_t *x, uint32_t count, float inverse, int8_
 static uint16_t max_magnitude(const uint16_t *x, uint32_t count) {
     return lora_integer_avx2.max_magnitude(x, count);
 }
-static int32_t weights(const float *s, uint32_t count, float max, uint8_t *e) {
-    return lora_integer_avx2.weights(s, count, max, e);
-}
 
 #endif

@@ -20,4 +20,16 @@ static inline uint32_t attention_cuts(const struct lora_job *job, uint32_t group
     return groups < wanted ? wanted / groups : 1;
 }
 
+/* Heads of an item where heads of one KV head are read together: all of them, unless threads would
+ * be idle. */
+static inline uint32_t attention_heads(const struct lora_job *job, uint32_t groups) {
+    const struct lora_attention *c = job->attention.command;
+    uint32_t cuts = attention_cuts(job, groups), heads = (c->q_heads + cuts - 1) / cuts;
+    uint32_t whole = c->group < c->q_heads ? c->group : c->q_heads;
+    while (whole > heads && (uint64_t)groups * ((c->q_heads + whole - 1) / whole) < job->threads)
+        whole = (whole + 1) / 2;
+    heads = heads > whole ? heads : whole;
+    return heads ? heads : 1;
+}
+
 #endif

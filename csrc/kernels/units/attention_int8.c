@@ -1,6 +1,7 @@
 /* Attention on INT8 q, K and V with static scales: q*k and e*v are exact INT32 sums.
  * docs/numbers.md, 6.6. */
 #include <math.h>
+#include <string.h>
 
 #include "attention_bias.h"
 #include "attention_cuts.h"
@@ -11,27 +12,46 @@
 #include "visible.h"
 
 #define TILE LORA_TILE_POSITIONS
-#define MULTIPLICATIONS_PER_NS 40
+#define RUN_TILES                                                                                  \
+    8 /* read in one call: what is summed stays in registers, V in the first cache                 \
+       */
+#define MULTIPLICATIONS_PER_NS 80
 
+/* A row of the call. */
 struct attend {
     const struct lora_unit_call *call;
     const struct lora_attention *command;
-    const struct lora_variant *variant;
-    const struct lora_integer *integer;
     struct visible seen;
-    uint32_t row;    /* of the call */
-    const int8_t *q; /* of the head at hand */
-    float *s, *y;    /* [positions], [head_dim] */
-    int32_t *sums;   /* [head_dim] */
-    uint8_t *e;      /* [positions] */
-    float max, sum;  /* of the scores; of the weights */
+    uint32_t row;
 };
 
-/* Rows that share their tiles before `parting`, each of which is read for all of them. */
+/* One query head of a row. */
+struct query {
+    const struct attend *a;
+    const int8_t *q;
+    int32_t total;  /* of q */
+    float *s, *y;   /* [positions], [head_dim] */
+    int32_t *sums;  /* [head_dim] */
+    uint8_t *e;     /* [positions], 0 where the row sees nothing of a tile */
+    float max, sum; /* of the scores; of the weights */
+};
+
+/* Query heads of one KV head, of rows that share their tiles before `parting`: each is read once
+ * for all of them. */
 struct group {
     struct lora_job *job;
+    const struct lora_integer *integer;
     struct attend *rows;
-    uint32_t count, from, parting;
+    struct query *queries; /* head after head, of each all rows */
+    uint32_t count, query_count, from, parting, kv_head;
+    int8_t *tail; /* [TILE][head_dim] */
+};
+
+/* Queries that read the same whole tiles. */
+struct readers {
+    const struct attend *a;
+    const struct query *of[GROUP_ROWS];
+    uint32_t count;
 };
 
 static const int8_t *block_at(const struct attend *a, uint32_t page, uint32_t head, uint32_t v) {
@@ -44,148 +64,246 @@ static uint32_t first_position(const struct attend *a) {
     return attention_first(a->command, positions(a));
 }
 
-/* s[position] = FP32(q.k)*scale of a committed tile that the row sees. */
-static void score_tile(struct attend *a, const int8_t *k, uint32_t start) {
-    float scale = float_of_bits(a->command->scale);
-    int32_t sums[TILE];
-    a->integer->scores(a->q, k, a->command->head_dim, sums);
-    for (uint32_t i = 0; i < TILE; i++) /* lanes past the end: replaced */
-        a->s[start + i] = (float)sums[i] * scale;
-}
-
-/* The same of the tiles from `start` on and of uncommitted positions. */
-static int score_rest(struct attend *a, uint32_t start, uint32_t head) {
-    float scale = float_of_bits(a->command->scale);
-    uint32_t first = first_position(a) / TILE * TILE;
-    int32_t sums[SCRATCH_PAGES][TILE];
-    for (start = start > first ? start : first; start < a->seen.committed; start += TILE) {
-        const int8_t *k = block_at(a, a->seen.pages[start / TILE], head, 0);
-        if (!k) return LORA_ERR_ADDRESS;
-        score_tile(a, k, start);
+/* Blocks of K (v = 0) or V of the tiles from `start` on; behind them those that follow, or the
+ * last one again. */
+static int find_blocks(const struct group *g, const struct attend *a, uint32_t start,
+                       uint32_t tiles, uint32_t v, const int8_t *blocks[]) {
+    for (uint32_t t = 0; t < tiles; t++) {
+        blocks[t] = block_at(a, a->seen.pages[start / TILE + t], g->kv_head, v);
+        if (!blocks[t]) return LORA_ERR_ADDRESS;
     }
-    for (uint32_t page = 0; page < SCRATCH_PAGES; page++) {
-        const int8_t *k = a->seen.page_used[page] ? block_at(a, page, head, 0) : NULL;
-        if (a->seen.page_used[page] && !k) return LORA_ERR_ADDRESS;
-        if (k) a->integer->scores(a->q, k, a->command->head_dim, sums[page]);
+    for (uint32_t t = tiles; t < tiles + INTEGER_AHEAD; t++) {
+        uint32_t tile = start / TILE + t;
+        blocks[t] = NULL;
+        if (tile < a->seen.committed / TILE)
+            blocks[t] = block_at(a, a->seen.pages[tile], g->kv_head, v);
+        if (!blocks[t]) blocks[t] = blocks[t - 1];
     }
-    for (uint32_t i = 0; i < a->seen.depth; i++)
-        a->s[a->seen.committed + i] = (float)sums[a->seen.path[i] / TILE][a->seen.path[i] % TILE] *
-                                      scale;
     return LORA_OK;
 }
 
-static int score(const struct group *g, uint32_t head) {
-    int status = LORA_OK;
-    for (uint32_t start = g->from; start < g->parting; start += TILE) {
-        const int8_t *k = block_at(g->rows, g->rows->seen.pages[start / TILE], head, 0);
-        if (!k) return LORA_ERR_ADDRESS;
-        for (uint32_t i = 0; i < g->count; i++)
-            if (first_position(&g->rows[i]) < start + TILE) score_tile(&g->rows[i], k, start);
+static void score_run(const struct group *g, const struct readers *r, uint32_t start,
+                      const struct integer_tiles *k) {
+    const int8_t *q[GROUP_ROWS];
+    int32_t totals[GROUP_ROWS];
+    float *s[GROUP_ROWS];
+    for (uint32_t i = 0; i < r->count; i++) {
+        q[i] = r->of[i]->q;
+        totals[i] = r->of[i]->total;
+        s[i] = r->of[i]->s + start;
     }
-    for (uint32_t i = 0; i < g->count && status == LORA_OK; i++)
-        status = score_rest(&g->rows[i], g->parting, head);
+    g->integer->scores(k, q, totals, float_of_bits(r->a->command->scale), s);
+}
+
+static void weigh_run(const struct group *g, const struct readers *r, uint32_t start,
+                      const struct integer_tiles *v) {
+    const uint8_t *e[GROUP_ROWS];
+    int32_t *sums[GROUP_ROWS];
+    for (uint32_t i = 0; i < r->count; i++) {
+        e[i] = r->of[i]->e + start;
+        sums[i] = r->of[i]->sums;
+    }
+    g->integer->weigh(v, e, sums);
+}
+
+/* Scores (v = 0) or sums (v = 1) of committed tiles, start to end. Lanes past the row's last
+ * position have scores that are replaced, and weights of 0. */
+static int read_tiles(const struct group *g, const struct readers *r, uint32_t v, uint32_t start,
+                      uint32_t end) {
+    for (uint32_t tiles; start < end; start += tiles * TILE) {
+        const int8_t *blocks[RUN_TILES + INTEGER_AHEAD];
+        tiles = (end - start + TILE - 1) / TILE;
+        tiles = tiles < RUN_TILES ? tiles : RUN_TILES;
+        int status = find_blocks(g, r->a, start, tiles, v, blocks);
+        if (status != LORA_OK) return status;
+        struct integer_tiles run = {r->count, tiles, r->a->command->head_dim, blocks};
+        if (v) weigh_run(g, r, start, &run);
+        else score_run(g, r, start, &run);
+    }
+    return LORA_OK;
+}
+
+/* The queries of row i, or of all rows. */
+static struct readers readers_of(const struct group *g, uint32_t i, bool all) {
+    struct readers r = {.a = &g->rows[i], .count = 0};
+    for (uint32_t n = 0; n < g->query_count; n++)
+        if (all || n % g->count == i) r.of[r.count++] = &g->queries[n];
+    return r;
+}
+
+/* Tiles of the rows' window that not all of them see are read for all: scores before a row's first
+ * position are not looked at, and weights there are 0. */
+static int read_shared(const struct group *g, uint32_t v) {
+    struct readers r = readers_of(g, 0, true);
+    return read_tiles(g, &r, v, g->from, g->parting);
+}
+
+/* The tiles from `parting` on; whole ones, and of K also the last committed one. */
+static int read_own(const struct group *g, uint32_t i, uint32_t v) {
+    struct readers r = readers_of(g, i, false);
+    uint32_t start = first_position(r.a) / TILE * TILE, end = r.a->seen.committed;
+    start = start > g->parting ? start : g->parting;
+    return read_tiles(g, &r, v, start, v ? end / TILE * TILE : end);
+}
+
+/* One block, and nothing to be read after it. */
+static void fetch_nothing(const int8_t *blocks[1 + INTEGER_AHEAD]) {
+    for (uint32_t i = 1; i <= INTEGER_AHEAD; i++) blocks[i] = blocks[0];
+}
+
+/* Scores of the uncommitted positions of row i. */
+static int score_path(const struct group *g, uint32_t i) {
+    const struct attend *a = &g->rows[i];
+    for (uint32_t page = 0; page < SCRATCH_PAGES; page++) {
+        const int8_t *blocks[1 + INTEGER_AHEAD];
+        if (!a->seen.page_used[page]) continue;
+        blocks[0] = block_at(a, page, g->kv_head, 0);
+        if (!blocks[0]) return LORA_ERR_ADDRESS;
+        fetch_nothing(blocks);
+        struct integer_tiles k = {1, 1, a->command->head_dim, blocks};
+        for (uint32_t n = i; n < g->query_count; n += g->count) {
+            float s[TILE], *of_page = s;
+            const struct query *query = &g->queries[n];
+            g->integer->scores(&k, &query->q, &query->total, float_of_bits(a->command->scale),
+                               &of_page);
+            for (uint32_t d = 0; d < a->seen.depth; d++)
+                if (a->seen.path[d] / TILE == page)
+                    query->s[a->seen.committed + d] = s[a->seen.path[d] % TILE];
+        }
+    }
+    return LORA_OK;
+}
+
+static int score(const struct group *g) {
+    int status = read_shared(g, 0);
+    for (uint32_t i = 0; i < g->count && status == LORA_OK; i++) {
+        status = read_own(g, i, 0);
+        if (status == LORA_OK) status = score_path(g, i);
+    }
     return status;
+}
+
+/* No score can be NaN or infinite: |q.k| is below 2^31. */
+static bool always_finite(const struct lora_attention *c) {
+    return c->slope_kind == LORA_SLOPE_NONE && c->cap == 0 &&
+           fabsf(float_of_bits(c->scale)) < 0x1p+90f;
 }
 
 /* The maximum score. NaN where a score is NaN or the maximum is not finite: then the weights are
  * NaN and with them the result. */
-static float max_score(const struct attend *a) {
+static float max_score(const struct query *query, uint32_t first, uint32_t end) {
     float max = -INFINITY;
     int absent = 0;
-    for (uint32_t i = first_position(a); i < positions(a); i++) {
-        absent |= a->s[i] != a->s[i];
-        max = a->s[i] > max ? a->s[i] : max;
+    for (uint32_t i = first; i < end; i++) {
+        absent |= query->s[i] != query->s[i];
+        max = query->s[i] > max ? query->s[i] : max;
     }
     return absent || isinf(max) ? NAN : max;
 }
 
-/* V's row of each position of the tile that begins at `start`. */
-static int find_values(const struct attend *a, uint32_t head, uint32_t start, uint32_t count,
-                       const int8_t *v[TILE]) {
-    for (uint32_t i = 0; i < count; i++) {
-        uint32_t index = start + i - a->seen.committed, page, lane;
-        if (start + i < a->seen.committed) {
-            page = a->seen.pages[start / TILE];
-            lane = i;
-        } else {
-            page = a->seen.path[index] / TILE;
-            lane = a->seen.path[index] % TILE;
-        }
-        const int8_t *block = block_at(a, page, head, 1);
+/* Weights and their sum; sums of values begin at 0. A row whose maximum is NaN has none. */
+static void weights(const struct group *g, struct query *query, uint32_t head) {
+    const struct attend *a = query->a;
+    uint32_t first = first_position(a), end = positions(a);
+    uint32_t before = g->from < first ? g->from : first / TILE * TILE;
+    if (always_finite(a->command))
+        query->max = g->job->variant->scale(query->s + first, end - first, 1.0f);
+    else {
+        (void)lora_scores_finish(g->job, head, first, end, query->s, 0.0f);
+        query->max = max_score(query, first, end);
+    }
+    memset(query->sums, 0, a->command->head_dim * sizeof(int32_t));
+    memset(query->e + before, 0, (end + TILE - 1) / TILE * TILE - before);
+    if (query->max == query->max)
+        query->sum = (float)g->integer->weights(query->s + first, end - first, query->max,
+                                                query->e + first);
+}
+
+/* V of the row's last tile: the positions of which are in several pages. */
+static int gather_tail(const struct group *g, const struct attend *a, uint32_t start) {
+    uint32_t head_dim = a->command->head_dim, end = positions(a);
+    memset(g->tail, 0, (uint64_t)TILE * head_dim);
+    for (uint32_t i = start; i < end && i < start + TILE; i++) {
+        bool committed = i < a->seen.committed;
+        uint32_t slot = committed ? 0 : a->seen.path[i - a->seen.committed];
+        uint32_t page = committed ? a->seen.pages[i / TILE] : slot / TILE;
+        const int8_t *block = block_at(a, page, g->kv_head, 1);
         if (!block) return LORA_ERR_ADDRESS;
-        v[i] = block + (uint64_t)lane * a->command->head_dim;
+        memcpy(g->tail + (uint64_t)(i - start) * head_dim,
+               block + (uint64_t)(committed ? i % TILE : slot % TILE) * head_dim, head_dim);
     }
     return LORA_OK;
 }
 
-/* Weights and their sum; sums of values begin at 0. */
-static void weights(struct attend *a, const struct lora_job *job, uint32_t q_head) {
-    uint32_t first = first_position(a), count = positions(a);
-    (void)lora_scores_finish(job, q_head, first, count, a->s, 0.0f);
-    a->max = max_score(a);
-    for (uint32_t d = 0; d < a->command->head_dim; d++) a->sums[d] = 0;
-    if (a->max == a->max)
-        a->sum = (float)a->integer->weights(a->s + first, count - first, a->max, a->e + first);
-}
-
-/* sums += sum of e*v over what the row sees of `count` positions from `start` on. */
-static void weigh_tile(struct attend *a, const int8_t *const v[TILE], uint32_t start,
-                       uint32_t count) {
-    uint32_t first = first_position(a), hidden = first > start ? first - start : 0;
-    if (hidden < count && a->max == a->max)
-        a->integer->weigh(a->e + start + hidden, v + hidden, count - hidden, a->command->head_dim,
-                          a->sums);
-}
-
-static int weigh_rest(struct attend *a, uint32_t start, uint32_t head) {
-    uint32_t first = first_position(a) / TILE * TILE, end = positions(a);
-    for (start = start > first ? start : first; start < end && a->max == a->max; start += TILE) {
-        uint32_t count = end - start < TILE ? end - start : TILE;
-        const int8_t *v[TILE];
-        int status = find_values(a, head, start, count, v);
+/* Of the tiles with uncommitted positions. */
+static int weigh_path(const struct group *g, uint32_t i) {
+    struct readers r = readers_of(g, i, false);
+    uint32_t start = r.a->seen.committed / TILE * TILE, first = first_position(r.a) / TILE * TILE;
+    const int8_t *blocks[1 + INTEGER_AHEAD] = {g->tail};
+    fetch_nothing(blocks);
+    struct integer_tiles v = {r.count, 1, r.a->command->head_dim, blocks};
+    for (start = start > first ? start : first; start < positions(r.a); start += TILE) {
+        int status = gather_tail(g, r.a, start);
         if (status != LORA_OK) return status;
-        weigh_tile(a, v, start, count);
+        weigh_run(g, &r, start, &v);
     }
     return LORA_OK;
 }
 
-static int weigh(const struct group *g, uint32_t head) {
-    int status = LORA_OK;
-    for (uint32_t start = g->from; start < g->parting && status == LORA_OK; start += TILE) {
-        const int8_t *v[TILE];
-        status = find_values(g->rows, head, start, TILE, v);
-        for (uint32_t i = 0; i < g->count && status == LORA_OK; i++)
-            weigh_tile(&g->rows[i], v, start, TILE);
+static int weigh(const struct group *g) {
+    int status = read_shared(g, 1);
+    for (uint32_t i = 0; i < g->count && status == LORA_OK; i++) {
+        status = read_own(g, i, 1);
+        if (status == LORA_OK) status = weigh_path(g, i);
     }
-    for (uint32_t i = 0; i < g->count && status == LORA_OK; i++)
-        status = weigh_rest(&g->rows[i], g->parting, head);
     return status;
 }
 
 /* y = FP16((FP32(sum e8*v8)/FP32(sum e8))*v_scale); the NaN of a maximum that is not finite. */
-static void store(struct lora_job *job, struct attend *a, uint32_t offset) {
-    const struct lora_attention *c = a->command;
+static void store(const struct group *g, const struct query *query, uint32_t offset) {
+    const struct lora_attention *c = query->a->command;
     float v_scale = float_of_bits(c->v_scale);
+    bool finite = query->max == query->max;
     for (uint32_t d = 0; d < c->head_dim; d++)
-        a->y[d] = a->max == a->max ? ((float)a->sums[d] / a->sum) * v_scale : a->max;
-    uint16_t *y = half_row(job->attention.y, a->row) + offset;
-    job_count_nonfinite(job, a->row, a->variant->floats_to_halves(a->y, c->head_dim, y));
+        query->y[d] = finite ? ((float)query->sums[d] / query->sum) * v_scale : query->max;
+    uint16_t *y = half_row(g->job->attention.y, query->a->row) + offset;
+    job_count_nonfinite(g->job, query->a->row,
+                        g->job->variant->floats_to_halves(query->y, c->head_dim, y));
 }
 
-/* One query head of the rows of a group. */
-static int attend_head(const struct group *g, uint32_t head) {
+/* Of a query; `positions` is a multiple of 32. */
+static uint64_t row_bytes(const struct attention_job *t) {
+    return padded_lines(t->positions * (sizeof(float) + 1) + 8ull * t->command->head_dim);
+}
+
+/* The queries of `heads` heads from `head` on, in `memory`. */
+static void open_queries(struct group *g, uint32_t head, uint32_t heads, uint8_t *memory) {
     const struct attention_job *t = &g->job->attention;
-    const struct lora_attention *c = t->command;
-    uint32_t offset = head * c->head_dim, global = (c->q_first + head) / c->group;
-    if (global < c->kv_first || global - c->kv_first >= c->kv_heads) return LORA_ERR_SIZE;
-    uint32_t kv_head = global - c->kv_first;
-    for (uint32_t i = 0; i < g->count; i++)
-        g->rows[i].q = (const int8_t *)(t->q.base + t->q.stride * g->rows[i].row) + offset;
-    int status = score(g, kv_head);
+    uint32_t head_dim = t->command->head_dim;
+    g->query_count = heads * g->count;
+    for (uint32_t n = 0; n < g->query_count; n++, memory += row_bytes(t)) {
+        struct query *query = &g->queries[n];
+        query->a = &g->rows[n % g->count];
+        query->q = (const int8_t *)(t->q.base + t->q.stride * query->a->row) +
+                   (uint64_t)(head + n / g->count) * head_dim;
+        query->total = 0;
+        for (uint32_t d = 0; d < head_dim; d++) query->total += query->q[d];
+        query->s = (float *)(void *)memory;
+        query->y = query->s + t->positions;
+        query->sums = (int32_t *)(void *)(query->y + head_dim);
+        query->e = (uint8_t *)(query->sums + head_dim);
+    }
+}
+
+/* Query heads of one KV head, of the rows of a group. */
+static int attend_heads(struct group *g, uint32_t head, uint32_t heads, uint8_t *memory) {
+    open_queries(g, head, heads, memory);
+    int status = score(g);
     if (status != LORA_OK) return status;
-    for (uint32_t i = 0; i < g->count; i++) weights(&g->rows[i], g->job, head);
-    status = weigh(g, kv_head);
-    for (uint32_t i = 0; i < g->count && status == LORA_OK; i++) store(g->job, &g->rows[i], offset);
+    for (uint32_t n = 0; n < g->query_count; n++) weights(g, &g->queries[n], head + n / g->count);
+    status = weigh(g);
+    for (uint32_t n = 0; n < g->query_count && status == LORA_OK; n++)
+        store(g, &g->queries[n], (head + n / g->count) * g->job->attention.command->head_dim);
     return status;
 }
 
@@ -204,57 +322,70 @@ static void compare_rows(struct group *g) {
     g->parting = common * TILE;
 }
 
-/* Of a row; `positions` is a multiple of 32. */
-static uint64_t row_bytes(const struct attention_job *t) {
-    return padded_lines(t->positions * (sizeof(float) + 1) + 8ull * t->command->head_dim);
-}
-
 static uint32_t cuts(const struct lora_job *job) {
     uint32_t heads = job->attention.command->q_heads;
     return (heads + job->attention.heads - 1) / job->attention.heads;
 }
 
-static int open_row(struct lora_job *job, uint32_t row, uint8_t *memory, struct attend *a) {
-    const struct attention_job *t = &job->attention;
+static int open_row(struct lora_job *job, uint32_t row, struct attend *a) {
     a->call = job->call;
-    a->command = t->command;
-    a->variant = job->variant;
-    a->integer = lora_integer_current();
+    a->command = job->attention.command;
     a->row = row;
-    a->s = (float *)(void *)memory;
-    a->y = a->s + t->positions;
-    a->sums = (int32_t *)(void *)(a->y + t->command->head_dim);
-    a->e = (uint8_t *)(a->sums + t->command->head_dim);
     int status = lora_visible_find(job->call, call_row(job->call, row), &a->seen);
     if (status == LORA_OK && positions(a) > LORA_MAX_INT8_POSITIONS) status = LORA_ERR_SIZE;
     return status;
 }
 
+/* How many heads from `head` on, before `end`, read the same KV head and fit into a group. */
+static int heads_together(struct group *g, uint32_t head, uint32_t end, uint32_t *heads) {
+    const struct lora_attention *c = g->job->attention.command;
+    uint32_t global = (c->q_first + head) / c->group;
+    if (global < c->kv_first || global - c->kv_first >= c->kv_heads) return LORA_ERR_SIZE;
+    g->kv_head = global - c->kv_first;
+    for (*heads = 1; head + *heads < end && (*heads + 1) * g->count <= GROUP_ROWS; ++*heads)
+        if ((c->q_first + head + *heads) / c->group != global) break;
+    return LORA_OK;
+}
+
+static uint64_t thread_bytes(const struct attention_job *t) {
+    uint32_t queries = t->widest * t->heads;
+    queries = queries < GROUP_ROWS ? queries : GROUP_ROWS;
+    return row_bytes(t) * queries + padded_lines((uint64_t)TILE * t->command->head_dim);
+}
+
 static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
     const struct attention_job *t = &job->attention;
-    uint8_t *memory = (uint8_t *)t->scratch + row_bytes(t) * t->widest * thread;
+    uint8_t *memory = (uint8_t *)t->scratch + thread_bytes(t) * thread;
     struct attend rows[GROUP_ROWS];
+    struct query queries[GROUP_ROWS];
     uint32_t group = item / cuts(job), head = item % cuts(job) * t->heads;
     uint32_t first = t->firsts[group], left = t->command->q_heads - head;
-    struct group g = {.job = job, .rows = rows, .count = t->firsts[group + 1] - first};
+    struct group g = {.job = job,
+                      .integer = lora_integer_current(),
+                      .rows = rows,
+                      .queries = queries,
+                      .count = t->firsts[group + 1] - first,
+                      .tail = (int8_t *)memory};
     int status = g.count ? LORA_OK : LORA_ERR_SIZE;
+    memory += padded_lines((uint64_t)TILE * t->command->head_dim);
     for (uint32_t i = 0; i < g.count && status == LORA_OK; i++)
-        status = open_row(job, t->order[first + i], memory + row_bytes(t) * i, &rows[i]);
+        status = open_row(job, t->order[first + i], &rows[i]);
     if (status == LORA_OK) compare_rows(&g);
-    for (uint32_t end = head + (left < t->heads ? left : t->heads); head < end && status == LORA_OK;
-         head++)
-        status = attend_head(&g, head);
+    for (uint32_t end = head + (left < t->heads ? left : t->heads), heads;
+         head < end && status == LORA_OK; head += heads) {
+        status = heads_together(&g, head, end, &heads);
+        if (status == LORA_OK) status = attend_heads(&g, head, heads, memory);
+    }
     return status;
 }
 
 static void cut(struct lora_job *job, uint32_t groups) {
     struct attention_job *t = &job->attention;
-    uint32_t heads = t->command->q_heads;
     uint64_t seen = attention_seen(t);
-    job->work = 2 * job->rows * seen * heads * t->command->head_dim / MULTIPLICATIONS_PER_NS;
-    uint32_t cuts_wanted = attention_cuts(job, groups);
-    t->heads = heads > cuts_wanted ? (heads + cuts_wanted - 1) / cuts_wanted : 1;
-    job->items = heads ? groups * cuts(job) : 0;
+    job->work = 2 * job->rows * seen * t->command->q_heads * t->command->head_dim /
+                MULTIPLICATIONS_PER_NS;
+    t->heads = attention_heads(job, groups);
+    job->items = t->command->q_heads ? groups * cuts(job) : 0;
 }
 
 int lora_attention_int8_begin(struct lora_job *job) {
@@ -275,9 +406,9 @@ int lora_attention_int8_begin(struct lora_job *job) {
     int status = lora_slopes_find(job->call, &t->slopes);
     if (status != LORA_OK) return status;
     uint32_t groups = lora_attention_groups(job);
-    t->scratch = lora_job_memory(job, row_bytes(t) * t->widest * job->threads);
-    if (!t->scratch) return LORA_ERR_MEMORY;
     cut(job, groups);
+    t->scratch = lora_job_memory(job, thread_bytes(t) * job->threads);
+    if (!t->scratch) return LORA_ERR_MEMORY;
     job->run = run;
     return LORA_OK;
 }
