@@ -1,15 +1,19 @@
 """Faults in each situation on two boards: each request ends in the tokens it would have had.
 
 `python -m tests.fault_table` measures all and writes the table into docs/recovery.md. A further
-fault is a row of VARIANTS, a further situation an entry of SITUATIONS, a transport of PLACES."""
+fault is a row of VARIANTS, a further situation an entry of SITUATIONS, a transport of PLACES.
+Processes that end or stop are tests/process_faults.py's."""
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -17,7 +21,18 @@ from unittest.mock import patch
 from lora_host import abi
 from lora_host.vrtd_mock.process import MockServer
 from lora_sdk import Engine, Result, SamplingParams
-from tests.recovery_rig import FAULTS, Disturbed, Folders, opened, speculation, write_folders
+from tests.fault_xrt import environment as xrt_environment
+from tests.fault_xrt import xrt
+from tests.processes import environment
+from tests.recovery_rig import (
+    FAULTS,
+    Disturbed,
+    Folders,
+    folders_at,
+    opened,
+    speculation,
+    write_folders,
+)
 
 PAGE = Path(__file__).parents[1] / "docs" / "recovery.md"
 BEGIN, END = "<!-- measured faults -->", "<!-- end of measured faults -->"
@@ -57,7 +72,7 @@ def slash(folders: Folders, **options: Any) -> Iterator[tuple[Engine, Fault]]:
         yield engine, fault
 
 
-PLACES = {"emu": emulated, "slash": slash}
+PLACES = {"emu": emulated, "xrt": xrt, "slash": slash}
 
 
 def plant_fault(name: str) -> Callable[[Engine, Fault], None]:
@@ -148,11 +163,11 @@ SITUATIONS = {
 }
 
 
-# Where each recovery takes seconds, one fault of each way to be found.
+# Where each recovery takes seconds, tests take one fault of each way to be found.
 SOME = ("link down", "VFU stuck", "completion lost", "firmware dead", "flipped list")
-MEASURED = {"emu": tuple(VARIANTS), "slash": SOME}
+TESTED = {"emu": tuple(VARIANTS), "xrt": SOME, "slash": SOME}
 # Boards that run ahead of the host may have ended the text before the fault.
-MAY_BE_LATE = ("slash", "boards' own loop")
+RUNS_AHEAD = "boards' own loop"
 
 
 @dataclass(frozen=True)
@@ -162,6 +177,11 @@ class Outcome:
     same: bool
     left_out: bool
     seconds: float | None
+
+    def check(self, situation: str) -> None:
+        """AssertionError unless it ended as it must."""
+        assert self.same and not self.left_out, self
+        assert situation == RUNS_AHEAD if self.seconds is None else self.seconds < LIMIT, self
 
     def __str__(self) -> str:
         return "none" if self.seconds is None else f"{self.seconds:.2f}"
@@ -178,38 +198,80 @@ def outcome(engine: Engine, fault: Fault, situation: str, variant: str, want: li
     return Outcome(found == want, any(record.left_out for record in records), seconds)
 
 
-def column(folders: Folders, place: str, situation: str) -> dict[str, Outcome]:
-    """The place's faults in one situation, one after another on the same boards."""
+def options_of(folders: Folders, situation: str) -> dict[str, Any]:
+    """The engine's, for a situation."""
     options: dict[str, Any] = {"max_adapters": 1}
     if situation == "verify":
         options["speculation"] = speculation(folders, "lookup")
-    with PLACES[place](folders, **options) as (engine, fault):
+    return options
+
+
+def measured(
+    folders: Folders, place: str, situation: str, names: Sequence[str]
+) -> dict[str, Outcome]:
+    """The faults in one situation, one after another on the same boards."""
+    with PLACES[place](folders, **options_of(folders, situation)) as (engine, fault):
         want = SITUATIONS[situation](engine, lambda: None)
-        return {name: outcome(engine, fault, situation, name, want) for name in MEASURED[place]}
+        return {name: outcome(engine, fault, situation, name, want) for name in names}
 
 
-def table(columns: dict[str, dict[str, dict[str, Outcome]]]) -> str:
-    """The page's lines, from outcomes by situation, place and fault."""
+def column(
+    folders: Folders, place: str, situation: str, names: Sequence[str]
+) -> dict[str, Outcome]:
+    """The same, in a process of its own where the place needs one."""
+    if place != "xrt":
+        return measured(folders, place, situation, names)
+    with xrt_environment() as around:
+        said = subprocess.run(
+            [sys.executable, "-m", "tests.fault_table", situation, str(folders.root), *names],
+            env={**around.variables, "PYTHONPATH": environment()["PYTHONPATH"]},
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+            start_new_session=True,  # XRT ends whole process groups
+            timeout=LIMIT * len(names),
+        ).stdout
+    return {name: Outcome(*facts) for name, facts in json.loads(said).items()}
+
+
+def table(
+    rows: Sequence[str], columns: Sequence[str], places: Sequence[str], cell: Callable[..., str]
+) -> str:
+    """The page's lines. `cell`: of place, row and column."""
     lines = ["| fault | " + " | ".join(columns) + " |", "|---|" + "---:|" * len(columns)]
-    for name in VARIANTS:
-        cells = (
-            "; ".join(str(found[name]) for found in places.values() if name in found)
-            for places in columns.values()
-        )
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    for row in rows:
+        cells = ("; ".join(cell(place, row, one) for place in places) for one in columns)
+        lines.append(f"| {row} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
+def write_between(begin: str, end: str, text: str) -> None:
+    """Replace the page's lines between these two."""
+    head, rest = PAGE.read_text().split(begin)
+    _, tail = rest.split(end)
+    PAGE.write_text(f"{head}{begin}\n{text}\n{end}{tail}")
+
+
 def main() -> None:
-    """Measure and write the page."""
+    """Measure and write the page; with arguments: one situation inside XRT's environment."""
+    if sys.argv[1:]:
+        situation, root, *names = sys.argv[1:]
+        found = measured(folders_at(Path(root)), "xrt", situation, names)
+        print(json.dumps({name: astuple(one) for name, one in found.items()}))
+        return
+    columns: dict[tuple[str, str], dict[str, Outcome]] = {}
     with tempfile.TemporaryDirectory() as root:
         folders = write_folders(Path(root))
-        columns = {
-            name: {place: column(folders, place, name) for place in PLACES} for name in SITUATIONS
-        }
-    head, rest = PAGE.read_text().split(BEGIN)
-    _, tail = rest.split(END)
-    PAGE.write_text(f"{head}{BEGIN}\n{table(columns)}\n{END}{tail}")
+        for situation in SITUATIONS:
+            for place in PLACES:
+                columns[place, situation] = column(folders, place, situation, tuple(VARIANTS))
+                for name, one in columns[place, situation].items():
+                    print(situation, place, name, one, file=sys.stderr, flush=True)
+                    one.check(situation)
+    cells = table(
+        tuple(VARIANTS), tuple(SITUATIONS), tuple(PLACES), lambda p, v, s: str(columns[p, s][v])
+    )
+    write_between(BEGIN, END, cells)
 
 
 if __name__ == "__main__":

@@ -44,6 +44,16 @@ class Folders:
     head: Path
     adapters: tuple[Path, Path]
 
+    @property
+    def root(self) -> Path:
+        """What all lie below."""
+        return self.model.parent
+
+
+def folders_at(root: Path) -> Folders:
+    """Those that `write_folders` has written there."""
+    return Folders(root / "model", root / "draft", root / "head", (root / "a", root / "b"))
+
 
 def write_folders(root: Path) -> Folders:
     """Write them below `root`."""
