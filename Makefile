@@ -7,11 +7,15 @@ SOURCES := $(shell find sdk host csrc firmware overlays boards models -type f \
 
 C_FILES := $(shell find csrc firmware tests/c tests/rtl -name "*.[ch]" -o -name "*.[ch]pp")
 
-.PHONY: demo test slow soak bench xrt parity clients lint ext c-test rv32 rtl rtl-slow rtl-build clean \
-  wheel requirements sbom
+.PHONY: demo demo-glitches test slow soak bench xrt parity clients lint ext c-test rv32 rtl rtl-slow \
+  rtl-build clean wheel requirements sbom
 
 demo: $(VENV)/.installed
 	$(BIN)/lora-run --boards 4 --stats examples/prompt.txt
+
+# Prompts on a worker, new tokens on two clusters, all emulated; ends with a table.
+demo-glitches: $(VENV)/.installed
+	$(BIN)/lora fleet examples/fleet_demo.yaml examples/prompts.jsonl
 
 test: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -q -n 2 tests

@@ -81,23 +81,21 @@ def handover_times(
     return times
 
 
-def least_exposed(engine: Engine, tokens: list[int], enough: float, tries: int = 6) -> Times:
-    """With the transfer slowed to half of the prompt's computation: the first of some tries that
-    exposes no more than `enough` parts, else the best. Other programs disturb single ones."""
+def slowed(engine: Engine, tokens: list[int], enough: float, tries: int = 6) -> tuple[Times, Times]:
+    """With the transfer slowed to half of the prompt's fastest computation so far: in a pipeline,
+    the first of some tries that exposes no more than `enough` parts, else the best, since other
+    programs disturb single ones; and without a pipeline."""
     best: Times | None = None
+    plain = handover_times(engine, tokens)
+    fastest = plain.compute
     for _ in range(tries):
-        plain = handover_times(engine, tokens)
-        times = handover_times(engine, tokens, plain.compute / 2 / len(plain.writes))
+        fastest = min(fastest, handover_times(engine, tokens).compute)
+        delay = fastest / 2 / len(plain.writes)
+        times = handover_times(engine, tokens, delay)
+        fastest = min(fastest, times.compute)
         if best is None or times.exposed_parts < best.exposed_parts:
             best = times
         if best.exposed_parts <= enough:
             break
     assert best is not None
-    return best
-
-
-def slowed(engine: Engine, tokens: list[int]) -> tuple[Times, Times]:
-    """With the transfer slowed to half of the prompt's computation: in a pipeline, and without."""
-    plain = handover_times(engine, tokens)
-    delay = plain.compute / 2 / len(plain.writes)
-    return handover_times(engine, tokens, delay), handover_times(engine, tokens, delay, False)
+    return best, handover_times(engine, tokens, delay, False)

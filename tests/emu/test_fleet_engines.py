@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import json
 import random
 import threading
 import time
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import pairwise
@@ -16,10 +19,11 @@ import pytest
 from click.testing import CliRunner
 
 from lora_host import abi
-from lora_host.errors import LoraError, RequestError
+from lora_host.errors import AdapterError, LoraError, RequestError
 from lora_sdk import BeamSearchParams, Engine, Fleet, Result, SamplingParams
 from lora_sdk.cli.fleet import fleet_command
 from lora_sdk.dispatch.place import Place
+from lora_sdk.prefill.job import Job, Part
 from lora_sdk.quant.recipe import Recipe
 from lora_sdk.synth.folder import synthesize
 from tests.recovery_rig import Folders, inject, mixed, opened, speculation, write_folders
@@ -329,7 +333,17 @@ def test_requests_begin_in_their_order_and_a_wrong_one_ends_alone(folders: Folde
 
 
 @pytest.mark.slow
-def test_two_hundred_requests_with_cancels_and_failures(folders: Folders) -> None:
+def test_two_hundred_requests_with_cancels_and_failures(
+    folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts: list[weakref.ref[Part]] = []  # of K and V that moved
+    give = Job.give
+
+    def noted(job: Job, part: Part) -> None:
+        parts.append(weakref.ref(part))
+        give(job, part)
+
+    monkeypatch.setattr(Job, "give", noted)
     requests = wanted(200, 9)
     expected = alone(folders, requests)
     draws = random.Random(1)
@@ -363,6 +377,78 @@ def test_two_hundred_requests_with_cancels_and_failures(folders: Folders) -> Non
         assert all(s.finish_reason != "cancelled" for request in kept for s in request.samples)
         assert set(fleet.use.failed) == {"worker 0", "cluster 0"} and fleet.use.ended == 200
         assert not held(fleet)
+        end = time.monotonic() + 20
+        while any(part() is not None for part in parts):
+            gc.collect()
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        assert len(parts) > 20
+
+
+def test_deltas_arrive_one_by_one_and_closing_cancels(folders: Folders) -> None:
+    params = SamplingParams(max_tokens=40, ignore_eos=True)
+    with fleet_of(folders, [1], [1]) as fleet:
+        want = fleet.generate([5, 6, 7], params)
+        assert isinstance(want, Result)
+        deltas = list(fleet.stream([5, 6, 7], params))
+        assert [d.token_id for d in deltas] == list(want.outputs[0].token_ids)
+        assert deltas[-1].finish_reason == "length"
+        stream = fleet.stream([5, 6, 7], max_tokens=300, ignore_eos=True)
+        next(stream)
+        stream.close()  # type: ignore[attr-defined]
+        assert fleet.use.ended == 3 and not held(fleet)
+        with pytest.raises(RequestError, match="2 prompts"):
+            next(fleet.stream([[5], [6]], params))  # type: ignore[arg-type]
+
+
+def test_asyncio_programs_run_requests_at_once(folders: Folders) -> None:
+    params = SamplingParams(max_tokens=12, ignore_eos=True)
+
+    async def run(fleet: Fleet) -> None:
+        want = said(fleet.generate([[5, 6], [7, 8, 9]], params))
+        assert said(await fleet.agenerate([[5, 6], [7, 8, 9]], params)) == want
+        one = await fleet.agenerate([5, 6], params)
+        assert isinstance(one, Result) and said([one]) == want[:1]
+        deltas = [delta async for delta in fleet.astream([5, 6], params)]
+        assert [d.token_id for d in deltas] == list(one.outputs[0].token_ids)
+        with pytest.raises(RequestError, match="prompt 1"):
+            await fleet.agenerate([[5], [10**6]], params)
+        task = asyncio.create_task(fleet.agenerate([5], max_tokens=300, ignore_eos=True))  # type: ignore[arg-type]
+        while not any(place.tickets for place in fleet.places):
+            await asyncio.sleep(0.001)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    with fleet_of(folders, [1], [1, 2]) as fleet:
+        asyncio.run(run(fleet))
+        assert not held(fleet)
+
+
+def test_an_adapter_leaves_all_engines_or_none(folders: Folders) -> None:
+    params = SamplingParams(max_tokens=300, adapter="a", ignore_eos=True)
+
+    def loaded() -> list[int]:
+        return [len(place.engine.adapters()) for place in fleet.places]
+
+    with fleet_of(folders, [1], [2]) as fleet:
+        stream = fleet.stream([5, 6, 7], params)
+        next(stream)
+        with pytest.raises(AdapterError, match="used by 1 requests"):
+            fleet.unload_adapter("a")
+        assert loaded() == [2, 2]
+        stream.close()  # type: ignore[attr-defined]
+        fleet.unload_adapter("a")
+        assert loaded() == [1, 1]
+        for call in (lambda: fleet.unload_adapter("a"), lambda: fleet.generate([5], params)):
+            with pytest.raises(AdapterError, match="not loaded"):
+                call()
+        second = fleet.places[1].engine
+        sequence = second.open_sequence(adapter="b")
+        with pytest.raises(AdapterError, match="used by 1 sequences"):
+            fleet.unload_adapter("b")
+        second.release(sequence)
+        assert loaded() == [1, 1]
 
 
 def test_engines_of_a_fleet_are_alike(folders: Folders) -> None:

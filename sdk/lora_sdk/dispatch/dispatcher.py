@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
-from lora_host.errors import LoraError, RequestError
+from lora_host.errors import AdapterError, LoraError, RequestError
 from lora_sdk.dispatch.place import Place, Ticket
 from lora_sdk.engine.carried import Carried
 from lora_sdk.engine.requests import Request
@@ -55,6 +55,7 @@ class Dispatcher:
         self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._arrivals = 0
         self._arriving = threading.Lock()
+        self._users: dict[str, list[Request]] = {}  # requests by adapter
         self._open = True  # takes requests, and begins those that wait
         self._ending = False
         self._thread = threading.Thread(target=self._run, name="lora-fleet", daemon=True)
@@ -68,11 +69,29 @@ class Dispatcher:
                 raise RequestError("the fleet is closed; open another one")
             for request in requests:
                 self._arrivals += 1
+                if (adapter := request.params.adapter) is not None:
+                    self._users[adapter] = [*self._users_of(adapter), request]
                 ticket = Ticket(request, self._arrivals, on_end)
                 request.wake_at_end = self.wake
                 request.on_first_token = partial(self._events.put, partial(self._started, ticket))
                 request.rescue = partial(self._rescue, ticket)
                 self._events.put(partial(self._arrived, ticket))
+
+    def without(self, adapter: str, act: Callable[[], None]) -> None:
+        """Run `act` while no request uses the adapter, and none is submitted. AdapterError if one
+        uses it."""
+        with self._arriving:
+            users = len(self._users_of(adapter))
+            if users:
+                raise AdapterError(
+                    f"adapter {adapter!r} is used by {users} requests of the fleet; wait for them "
+                    "or cancel them"
+                )
+            act()
+            self._users.pop(adapter, None)
+
+    def _users_of(self, adapter: str) -> list[Request]:
+        return [one for one in self._users.get(adapter, ()) if not one.ended]
 
     def wake(self) -> None:
         """Look at all requests again: one was cancelled, or has ended."""

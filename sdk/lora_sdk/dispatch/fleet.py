@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from lora_host.errors import RequestError
-from lora_sdk.core.results import Result
+from lora_host.errors import AdapterError, RequestError
+from lora_sdk.core.results import Delta, Result
 from lora_sdk.dispatch.dispatcher import Dispatcher, FleetUse
 from lora_sdk.dispatch.place import Kind, Place
+from lora_sdk.dispatch.running import Running
+from lora_sdk.engine.background import relay
 from lora_sdk.engine.ends import OnError, OnResult, ends_of
 from lora_sdk.engine.requests import OnDelta, Request
-from lora_sdk.engine.submission import Prompt
+from lora_sdk.engine.submission import Prompt, one_params, one_prompt, params_of, prompts_of
 from lora_sdk.fleet.policy import Policy
 from lora_sdk.sampling import SamplingParams
 
@@ -24,9 +28,6 @@ if TYPE_CHECKING:
     from lora_sdk.engine.engine import Engine
     from lora_sdk.text.chat import Message
     from lora_sdk.text.tokenizer import Tokenizer
-
-
-CANCEL_SECONDS = 5.0  # for an engine to notice
 
 
 class Fleet:
@@ -144,19 +145,69 @@ class Fleet:
     def run(self, requests: Sequence[Request]) -> None:
         """Run requests of `Engine.requests.make`, and return once they have ended. If this is
         interrupted they are cancelled."""
-        ended = threading.Semaphore(0)
-        self._dispatcher.submit(requests, ended.release)
-        left = len(requests)
+        running = Running(self._dispatcher, requests)
         try:
-            while left:
-                ended.acquire()
-                left -= 1
+            running.wait()
         finally:
-            for request in requests:
-                request.cancel()  # those that have not ended
-            self._dispatcher.wake()
-            for _ in range(left):
-                ended.acquire(timeout=CANCEL_SECONDS)
+            running.close()
+
+    def stream(
+        self, prompt: Prompt, params: SamplingParams | None = None, **fields: Any
+    ) -> Iterator[Delta]:
+        """As Engine.stream."""
+        deltas: SimpleQueue[Delta | None] = SimpleQueue()
+        request = self._first.requests.make(
+            one_prompt(prompt), one_params(params, fields), deltas.put
+        )
+        running = Running(self._dispatcher, [request], partial(deltas.put, None))
+        try:
+            while (delta := deltas.get()) is not None:
+                yield delta
+            running.wait()
+            request.result()
+        finally:
+            running.close()
+
+    async def agenerate(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        params: SamplingParams | Sequence[SamplingParams] | None = None,
+        **fields: Any,
+    ) -> Result | list[Result]:
+        """As Engine.agenerate."""
+        several, single = prompts_of(prompts)
+        each = params_of(params, fields, len(several))
+        requests = [
+            self._first.requests.make(prompt, one, index=None if single else index)
+            for index, (prompt, one) in enumerate(zip(several, each, strict=True))
+        ]
+        ended: asyncio.Queue[None] = asyncio.Queue()
+        end = relay(asyncio.get_running_loop(), ended, None)
+        running = Running(self._dispatcher, requests, end)
+        try:
+            for _ in requests:
+                await ended.get()
+            results = [request.result() for request in requests]
+        finally:
+            running.cancel()
+        return results[0] if single else results
+
+    async def astream(
+        self, prompt: Prompt, params: SamplingParams | None = None, **fields: Any
+    ) -> AsyncGenerator[Delta, None]:
+        """As Engine.astream."""
+        deltas: asyncio.Queue[Delta | None] = asyncio.Queue()
+        loop = asyncio.get_running_loop()
+        request = self._first.requests.make(
+            one_prompt(prompt), one_params(params, fields), relay(loop, deltas)
+        )
+        running = Running(self._dispatcher, [request], relay(loop, deltas, None))
+        try:
+            while (delta := await deltas.get()) is not None:
+                yield delta
+            request.result()
+        finally:
+            running.cancel()
 
     def load_adapter(self, name: str, path: str | Path, scale: float = 1.0) -> AdapterInfo:
         """Read a PEFT folder as `name` into the host memory of every engine. Returns what the first
@@ -172,6 +223,23 @@ class Fleet:
                 engine.unload_adapter(name)
             raise
         return infos[0]
+
+    def unload_adapter(self, name: str) -> None:
+        """Remove an adapter from every engine that has not failed. AdapterError if it is not
+        loaded, or while requests use it; then every engine keeps it."""
+        self._dispatcher.without(name, partial(self._unload, name))
+
+    def _unload(self, name: str) -> None:
+        engines = [place.engine for place in self.places if place.failure is None]
+        for engine in engines:
+            engine.check_adapter(name)
+            users = {info.name: info.users for info in engine.adapters()}[name]
+            if users:
+                raise AdapterError(
+                    f"adapter {name!r} is used by {users} sequences of an engine; release them"
+                )
+        for engine in engines:
+            engine.unload_adapter(name)
 
     @property
     def _first(self) -> Engine:

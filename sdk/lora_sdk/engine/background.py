@@ -20,8 +20,8 @@ async def deltas(
     early cancels the request."""
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[Delta | None] = asyncio.Queue()
-    request.on_delta = _relay(loop, queue)
-    request.on_end = _relay(loop, queue, None)
+    request.on_delta = relay(loop, queue)
+    request.on_end = relay(loop, queue, None)
     generator.adopt(request)
     try:
         while (delta := await queue.get()) is not None:
@@ -39,7 +39,7 @@ async def collect(generator: Generator, requests: Sequence[Request]) -> list[Res
     ended: asyncio.Queue[None] = asyncio.Queue()
     try:
         for request in requests:
-            request.on_end = _relay(loop, ended, None)
+            request.on_end = relay(loop, ended, None)
             generator.adopt(request)
         for _ in requests:
             await ended.get()
@@ -49,10 +49,11 @@ async def collect(generator: Generator, requests: Sequence[Request]) -> list[Res
             request.cancel()
 
 
-def _relay(
+def relay(
     loop: asyncio.AbstractEventLoop, queue: asyncio.Queue[Any], *fixed: None
 ) -> Callable[..., None]:
-    """A thread-safe callback. It does nothing once the event loop is closed."""
+    """A thread-safe callback that puts `fixed`, or what it is given, into the queue. It does
+    nothing once the event loop is closed."""
 
     def put(*given: Delta) -> None:
         if not loop.is_closed():
