@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from lora_host.errors import RequestError
-from lora_host.regular_file import read_regular
+from lora_host.regular_file import names_no_file, read_regular
 from lora_host.schema_match import surely_valid
 from lora_sdk.spec.opening import PROPOSERS, SpeculationOptions
 from lora_sdk.spec.tree_shape import TreeShape
@@ -144,9 +144,11 @@ def load_tables(path: Path) -> tuple[SpeculationTable, ...]:
         text = read_regular(path, MAX_FILE_BYTES).decode("utf-8")
         value = json.loads(text, parse_constant=_no_number)
     except OSError as error:
-        raise RequestError(f"{path}: {error.strerror or error}; expected a table") from None
+        raise RequestError(
+            f"{path}: {error.strerror or error}; expected a table", usage=names_no_file(error)
+        ) from None
     except (ValueError, RecursionError) as error:
-        raise RequestError(f"{path}: not JSON: {error}") from None
+        raise RequestError(f"{path}: not JSON: {error}", usage=False) from None
     _check(path, value)
     try:
         found = []
@@ -155,7 +157,7 @@ def load_tables(path: Path) -> tuple[SpeculationTable, ...]:
             for table in entry["tables"]:
                 found.append(_table(value["model"], table, measurement, path.parent))
     except RequestError as error:
-        raise RequestError(f"{path}: {error}") from None
+        raise RequestError(f"{path}: {error}", usage=False) from None
     return tuple(found)
 
 
@@ -172,7 +174,9 @@ def _check(path: Path, value: object) -> None:
     error = best_match(Draft202012Validator(SCHEMA).iter_errors(value))
     if error is not None:
         where = "/".join(map(str, error.absolute_path)) or "top"
-        raise RequestError(f"{path}: {where}: {error.message:.200}; run lora spec tune again")
+        raise RequestError(
+            f"{path}: {where}: {error.message:.200}; run lora spec tune again", usage=False
+        )
 
 
 def _measurement(entry: Mapping[str, Any]) -> Measurement:
