@@ -11,10 +11,15 @@ from pathlib import Path
 import pytest
 
 from lora_host import abi
+from lora_sdk.compile.lower import lower
+from lora_sdk.plan.placement import make_plan
+from lora_sdk.timing.control import Cost
 from tests.rtl.card_rig import SimulatedCard, load
 from tests.rtl.core_rig import SOURCES, build
 from tests.unit import test_card_image as cases
 from tests.unit.card_core import CONTROL
+from tests.unit.plan_rig import GPT2, board, overlay
+from tests.unit.test_timing_control import Rig
 
 pytestmark = pytest.mark.rtl
 
@@ -41,17 +46,48 @@ def test_it_registers_a_model_of_the_papers_size(card: SimulatedCard) -> None:
     assert cycles < 3 * instructions
 
 
+class Untimed(SimulatedCard):
+    """What Rig asks of a card that counts cycles."""
+
+    def begin(self) -> None:
+        pass
+
+    def command_cost(self) -> Cost:
+        return Cost(0, 0, 0)
+
+
+def test_it_generates_tokens() -> None:
+    """GENERATE: steps that the control program makes itself, each with all of the list."""
+    card = Untimed(4)
+    plan = make_plan(GPT2, overlay(), board(), 1)
+    rig = Rig(plan, lower(GPT2, plan, 0), card)
+    rig.step(1)
+    each = len(card.started)
+    rig.generate(5)  # asserts status and number of tokens
+    assert rig.number == 6
+    assert len(card.started) >= 5 * each
+    assert card.registers[abi.REG_LAST_STEP // 4] == 6
+    assert card.registers[abi.REG_TOKEN // 4] & abi.TOKEN_OVER
+    card.close()
+
+
 @pytest.mark.parametrize("seed", range(2, 4))
 def test_it_begins_again_at_any_cycle(seed: int) -> None:
-    """In the middle of a registration; arenas stay, the operation is gone."""
+    """In the middle of a registration: registers are cleared, the operation is gone."""
     card = SimulatedCard(seed)
-    cases.register(card, "llama", 2)
+    plan, *_ = cases.register(card, "llama", 2)
     _, cycles = card.counts()
     chance = random.Random(seed)
     for _ in range(3):
+        card.set_arenas(plan.boards[0].arenas)
+        card.registers[abi.REG_CONTROL_BANK // 4] = CONTROL
+        card.registers[abi.REG_BLOCK_OFFSET // 4] = plan.boards[0].control.list_offset
+        card.registers[abi.REG_CANCEL // 4] = 1
         card.registers[abi.REG_OPERATION // 4] = abi.OP_REGISTER
         card.registers[abi.REG_AP_CTRL // 4] = abi.AP_START
         card.restart(chance.randrange(1, cycles))
+        for number in (abi.REG_ARENA_COUNT // 4, abi.REG_CANCEL // 4):
+            assert card.registers[number] == 0
     *_, completion, error = cases.register(card, "llama", 2)
     assert completion["status"] == abi.OK, error
     card.close()

@@ -38,10 +38,10 @@ ROWS = 64
 
 
 class Rig:
-    """A timed card with a registered list and one sequence in its KV cache."""
+    """A card, timed if none is given, with a registered list and one sequence in its KV cache."""
 
-    def __init__(self, plan, commands) -> None:
-        self.plan, self.card = plan, TimedCard(CLOCK, DURATIONS)
+    def __init__(self, plan, commands, card=None) -> None:
+        self.plan, self.card = plan, card or TimedCard(CLOCK, DURATIONS)
         board = plan.boards[0]
         self.card.set_arenas(board.arenas)
         place = board.control.list_offset

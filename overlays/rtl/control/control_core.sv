@@ -68,9 +68,10 @@ module control_core
   logic bus_valid, bus_ready, bus_error;
   logic [31:0] bus_address, bus_stored, bus_data;
   logic [3:0] bus_write;
+  logic clearing;
   soft_core core (
       .clk(clk),
-      .rst(rst || restart),
+      .rst(rst || restart || clearing),
       .load_valid(load_valid),
       .load_ready(load_ready),
       .load_write(load_write),
@@ -127,6 +128,7 @@ module control_core
       .host_stored(host_stored),
       .host_data(host_data),
       .host_writes(host_writes),
+      .clearing(clearing),
       .done(done)
   );
   unit_mailboxes mailboxes (
@@ -157,7 +159,7 @@ module control_core
       else bank <= bus_stored;
   arena_table arenas (
       .clk(clk),
-      .rst(rst),
+      .rst(rst || restart),
       .write(host_writes),
       .word(host_word),
       .stored(host_stored),

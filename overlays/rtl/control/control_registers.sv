@@ -16,6 +16,7 @@ module control_registers
     input  logic [31:0] host_stored,
     output logic [31:0] host_data,
     output logic        host_writes,  // and it may: an arena's record may have changed
+    output logic        clearing,
     output logic        done
 );
   localparam logic [10:0] AP_CTRL = 11'(LORA_REG_AP_CTRL / 4);
@@ -29,10 +30,19 @@ module control_registers
        host_word >= 11'(LORA_REG_ARENAS / 4));
   assign done = ap[1];
 
+  logic [8:0] cleared;
+  logic [3:0] write;
+  logic [10:0] word;
+  logic [31:0] stored;
+  assign clearing = cleared != 9'(LORA_REG_ARENAS / 4);
+  assign write = clearing ? 4'hf : core_valid ? core_write : 4'd0;
+  assign word = clearing ? 11'(cleared) : core_word;
+  assign stored = clearing ? 32'd0 : core_stored;
   always_ff @(posedge clk) begin
     for (int lane = 0; lane < 4; lane++)
-      if (core_valid && core_write[lane]) words[core_word][8*lane+:8] <= core_stored[8*lane+:8];
-    core_read <= words[core_word];
+      if (write[lane]) words[word][8*lane+:8] <= stored[8*lane+:8];
+    core_read <= words[word];
+    cleared <= rst ? 9'd0 : cleared + 9'(clearing);
   end
   always_ff @(posedge clk) begin
     if (host_writes) words[host_word] <= host_stored;

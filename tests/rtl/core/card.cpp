@@ -22,6 +22,7 @@ enum : uint32_t {
     DONE = 2
 };
 constexpr uint64_t READ_CYCLES = 25;
+constexpr uint32_t CLEAR_CYCLES = 300;
 
 // A word of board memory: reads (no `bytes`) return it.
 using Memory = uint32_t (*)(uint64_t address, uint32_t bytes, uint32_t data);
@@ -59,6 +60,7 @@ class Card {
             while (!core_->stopped) clock();
         }
         load(code, bytes);
+        for (uint32_t i = 0; i < CLEAR_CYCLES; i++) clock(); // of the host's registers
     }
 
     // Until the done bit, some cycles later, or until the core has stopped.
