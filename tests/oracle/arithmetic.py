@@ -214,10 +214,11 @@ def attend(
     window: int = 0,
     cap: float = 0,
 ) -> F32:
-    """Causal attention of one head over FP16 q, k, v [positions, head_dim], stored. The scores are
-    capped if `cap` is not 0; then `bias` [rows, positions] is added to them."""
-    count = len(q)
-    visible = visible_to(count, window)
+    """Causal attention of one head over FP16 k, v [positions, head_dim] and q of all positions or
+    of the last ones, stored. The scores are capped if `cap` is not 0; then `bias` [rows, positions]
+    is added to them."""
+    count, rows = len(k), len(q)
+    visible = visible_to(count, window)[count - rows :]
     scores = product(q, np.ascontiguousarray(k.T)) * scale
     if cap:
         scores = soft_cap(scores, cap)
@@ -225,7 +226,7 @@ def attend(
         scores = scores + bias
     top = np.where(visible, scores, -np.inf).max(axis=1, keepdims=True)
     e = np.where(visible, store(exp(scores - top)), np.float32(0))
-    totals = nothing = (np.zeros((count, 1), np.float32), np.zeros(v.shape, np.float32))
+    totals = nothing = (np.zeros((rows, 1), np.float32), np.zeros(q.shape, np.float32))
     for chunk in range(0, count, CHUNK):
         of_chunk = nothing
         for tile in range(chunk, min(chunk + CHUNK, count), TILE):
