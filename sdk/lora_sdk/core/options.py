@@ -188,8 +188,8 @@ class EngineOptions:
 
     prefill: str | None = option(
         None,
-        help="who computes prompts: cpu, boards:N (emulated on this computer), boards:URI,URI "
-        "or torch:DEVICE (extra prefill)",
+        help="who computes prompts: cpu, boards:N (emulated on this computer), boards:URI,URI, "
+        "cuda:N or torch:DEVICE (extra prefill)",
         unset="the boards",
         flags=("--prefill",),
         metavar="WORKER",

@@ -8,19 +8,22 @@ from dataclasses import dataclass
 from lora_sdk.arguments.option import ArgumentError
 from lora_sdk.plan.partition import BOARD_COUNTS
 
-EXPECTED = "'cpu', 'boards:N' with N of 1, 2, 4 or 8, 'boards:URI,URI,...', or 'torch:DEVICE'"
+EXPECTED = (
+    "'cpu', 'boards:N' with N of 1, 2, 4 or 8, 'boards:URI,URI,...', 'cuda:N' or 'torch:DEVICE'"
+)
 FAST = "'cpu' or 'cuda:N' in the fast mode"
 
 
 @dataclass(frozen=True)
 class WorkerName:
     """A parsed name: `boards` boards, emulated ones where `devices` is empty; or torch's
-    `device`."""
+    `device`, with CUDA `kernels` or by its own operations."""
 
     text: str
     boards: int
     devices: tuple[str, ...] = ()
     device: str | None = None
+    kernels: bool = False
 
 
 def parse_worker(text: str, fast: bool = False) -> WorkerName:
@@ -31,8 +34,7 @@ def parse_worker(text: str, fast: bool = False) -> WorkerName:
             return WorkerName(text, 0, device=text)
         raise ArgumentError("prefill", text, FAST)
     if cuda:
-        expected = f"{EXPECTED}; a GPU needs 'torch:{text}', or the fast mode"
-        raise ArgumentError("prefill", text, expected)
+        return WorkerName(text, 0, device=text, kernels=True)
     from lora_host.cluster_file import check_uri
 
     kind, colon, rest = text.partition(":")

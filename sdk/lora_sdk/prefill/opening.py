@@ -37,16 +37,16 @@ def check_worker(options: EngineOptions) -> None:
                 "pip install 'lora-fpga[prefill]'"
             )
     if not options.prefill_is_fast:
-        _check_exact(options, name.device)
+        _check_exact(options, name)
 
 
-def _check_exact(options: EngineOptions, device: str) -> None:
+def _check_exact(options: EngineOptions, name: WorkerName) -> None:
     from lora_sdk.model.config import load_config
-    from lora_sdk.prefill.exact.device import open_device
+    from lora_sdk.prefill.exact.opening import open_products
     from lora_sdk.prefill.exact.operations import check_model
 
     check_model(load_config(options.folder))
-    open_device(device)
+    open_products(name)
 
 
 def open_worker(options: EngineOptions, opened: OpenedModel) -> Worker | None:
@@ -64,11 +64,10 @@ def open_worker(options: EngineOptions, opened: OpenedModel) -> Worker | None:
 
 def _exact_computer(opened: OpenedModel, name: WorkerName) -> ExactComputer:
     from lora_sdk.prefill.exact.computer import ExactComputer
-    from lora_sdk.prefill.exact.device import open_device
+    from lora_sdk.prefill.exact.opening import open_products
 
-    assert name.device is not None
-    context = opened.plan.context
-    return ExactComputer(opened.config, opened.checkpoint, context, open_device(name.device))
+    context, (device, products) = opened.plan.context, open_products(name)
+    return ExactComputer(opened.config, opened.checkpoint, context, device, products)
 
 
 def _torch_computer(options: EngineOptions, opened: OpenedModel, device: str) -> TorchComputer:

@@ -100,14 +100,14 @@ def _half(weights: Weights, matmul: Matmul, form: MatrixFormat) -> Matrix:
 
 def _int8(weights: Weights, matmul: Matmul, form: MatrixFormat) -> Matrix:
     parts: list[Int8Columns] = weights.columns(matmul)
-    values = np.concatenate([part.values for part in parts]).T
+    values = np.concatenate([part.values for part in parts])
     scales = np.concatenate([part.scales for part in parts])
     scale = weights.input_scale(matmul, form)
     if scale.x is not None:
         scales = scales * np.float32(scale.x)
     if not np.isfinite(scales).all():
         raise ModelError(f"{matmul.name}: scales of weights times that of the input overflow FP32")
-    return Int8Matrix(weights.to_device(values), weights.to_device(scales), scale)
+    return Int8Matrix(weights.to_device(values).t(), weights.to_device(scales), scale)
 
 
 def _w4a8(weights: Weights, matmul: Matmul, form: MatrixFormat) -> Matrix:
@@ -118,7 +118,7 @@ def _w4a8(weights: Weights, matmul: Matmul, form: MatrixFormat) -> Matrix:
         for part in parts
     ]
     return Int4Matrix(
-        weights.to_device(np.concatenate(each).T),
+        weights.to_device(np.concatenate(each)).t(),
         weights.to_device(np.concatenate([part.scales for part in parts]).T),
         form.group,
         weights.input_scale(matmul, form),
