@@ -50,8 +50,12 @@ rtl-build: $(VENV)/.installed
 	cp host/lora_host/_lora_rtl.so \
 	  "$$($(BIN)/python -c 'import lora_host, os; print(os.path.dirname(lora_host.__file__))')"
 
+# Tests of the native kernels that run once more on the simulated units.
+RTL_AS_KERNELS = $(addprefix tests/unit/test_kernels_,heads.py dynamic.py quantized.py native.py)
+
 rtl: $(VENV)/.installed-rtl rtl-build
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "rtl and not slow" --require-rtl tests/rtl
+	$(BIN)/python -m pytest -q -n 2 --kernels rtl $(RTL_AS_KERNELS)
 
 rtl-slow: $(VENV)/.installed-rtl rtl-build
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "rtl and slow" --require-rtl tests/rtl

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
+from tests import kernel_option
 from tests.relay import APART, close_children, run_apart, transport_of
 from tests.transports import Transport, open_transport
 
@@ -16,6 +17,12 @@ from tests.transports import Transport, open_transport
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--device", action="append", default=[], help="board URI; repeat for several boards"
+    )
+    parser.addoption(
+        "--kernels",
+        choices=kernel_option.CHOICES,
+        default="native",
+        help="run these in the native kernels' place",
     )
     parser.addoption("--transport", choices=("emu", *APART), help="only over this transport")
     parser.addoption("--relay", help="file descriptor of the pytest that names the tests")
@@ -50,6 +57,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="missing programs (curl, chromium) fail instead of skipping",
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keeps what `--kernels` says where helpers find it."""
+    kernel_option.chosen = config.getoption("--kernels")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

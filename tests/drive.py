@@ -23,6 +23,7 @@ from lora_sdk.plan.adapters import AdapterOptions
 from lora_sdk.plan.overlay_choice import choose_overlay
 from lora_sdk.plan.placement import make_plan
 from lora_sdk.plan.topology import route
+from tests import kernel_option
 from tests.quantized import QuantizedModel
 from tests.transports import Transport
 
@@ -47,7 +48,9 @@ def open_runner(
     model: QuantizedModel | None = None,
 ) -> Iterator[Runner]:
     """A model on boards, emulated unless `devices` names others. `model`: used instead of the
-    folder's checkpoint."""
+    folder's checkpoint. For native kernels those that `--kernels` names."""
+    if kernels == "native":
+        kernels = kernel_option.chosen
     config = at_context(load_config(folder) if model is None else model.config, context)
     if transport is not None:
         devices, timeouts = transport.devices(boards), timeouts or transport.timeouts

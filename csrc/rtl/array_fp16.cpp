@@ -14,7 +14,8 @@ class ArrayFp16 : public SimulatedUnit {
         const lora_matrix *c = matrix_of(call);
         bool weights = c->weight_type == LORA_WEIGHT_FP16 ||
                        (weight_kind(c) == LORA_WEIGHT_W4A16 && whole_groups(c));
-        return weights && array_can(call, 2ull * c->k);
+        bool scales = c->flags & LORA_FLAG_ROW_SCALES; /* INT8's alone: the kernels refuse it */
+        return weights && !scales && array_can(call, 2ull * c->k);
     }
 
     int run(lora_unit_call *call, MemoryTiming timing, uint64_t *cycles) override {

@@ -3,6 +3,7 @@
 #include <new>
 #include <vector>
 
+#include "matmul_call.hpp"
 #include "rtl.hpp"
 #include "simulated_unit.hpp"
 
@@ -36,8 +37,15 @@ SimulatedUnit *found(const std::vector<std::unique_ptr<SimulatedUnit>> &among,
     return nullptr;
 }
 
+/* `counts`: of an operation, simulated and native. */
+void count_one(uint64_t (&counts)[2], bool native) {
+    std::lock_guard<std::mutex> held(units.lock);
+    counts[native]++;
+}
+
 int matrix(void *, lora_unit_call *call) {
     SimulatedUnit *array = found(units.arrays, call);
+    count_one(units.counts.by_weights[weight_kind(matrix_of(call)) % LORA_RTL_WEIGHTS], !array);
     if (!array) return natively(&lora_kernels::matrix, &lora_rtl_counts::matrix, call);
     std::lock_guard<std::mutex> held(units.lock);
     const auto *c = reinterpret_cast<const lora_matrix *>(call->command);
@@ -50,6 +58,8 @@ int matrix(void *, lora_unit_call *call) {
 
 int vector(void *, lora_unit_call *call) {
     SimulatedUnit *unit = found(units.vectors, call);
+    const auto *c = reinterpret_cast<const lora_vector *>(call->command);
+    count_one(units.counts.by_operation[c->op % LORA_RTL_OPERATIONS], !unit);
     if (!unit) return natively(&lora_kernels::vector, &lora_rtl_counts::vector, call);
     std::lock_guard<std::mutex> held(units.lock);
     units.counts.vectors++;

@@ -8,7 +8,10 @@
 
 extern "C" {
 
-#define LORA_RTL_VERSION 2 /* of this interface */
+#define LORA_RTL_VERSION 3 /* of this interface */
+
+#define LORA_RTL_WEIGHTS 16
+#define LORA_RTL_OPERATIONS 32
 
 /* What ran where since the library was opened. */
 struct lora_rtl_counts {
@@ -21,6 +24,9 @@ struct lora_rtl_counts {
     uint64_t adapter;
     uint64_t vectors;       /* vector commands on the simulated unit */
     uint64_t vector_cycles; /* their clock cycles */
+    /* Calls by operation, simulated ones and native ones. */
+    uint64_t by_weights[LORA_RTL_WEIGHTS][2];      /* matmuls: enum lora_weight_type */
+    uint64_t by_operation[LORA_RTL_OPERATIONS][2]; /* enum lora_vector_op */
 };
 
 uint32_t lora_rtl_version(void);

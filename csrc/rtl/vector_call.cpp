@@ -99,6 +99,59 @@ bool tangled(const RowsAt &written, const RowsAt &read, uint32_t rows) {
     return written.offset < read_end && read.offset < end;
 }
 
+bool table_is_there(const lora_unit_call *call, uint32_t bank, uint64_t offset, uint64_t bytes) {
+    return bank <= LORA_BANK_ONCHIP && call->banks[bank] &&
+           offset + bytes <= call->bank_bytes[bank];
+}
+
+uint64_t padded(uint64_t bytes) {
+    return (bytes + LORA_LINE_BYTES - 1) / LORA_LINE_BYTES * LORA_LINE_BYTES;
+}
+
+/* What a row asks of the tables of tokens, positions and rotations. */
+bool row_tables_are_there(const lora_unit_call *call, const lora_row &row) {
+    const lora_vector *c = vector_of(call);
+    uint64_t a = uint64_t{c->a_line} * LORA_LINE_BYTES, b = uint64_t{c->b_line} * LORA_LINE_BYTES;
+    uint64_t bytes = 2ull * c->columns, position = uint64_t{row.position} + c->extra;
+    if (c->op == LORA_VEC_ROPE)
+        return table_is_there(call, c->a_bank, a + row.position * padded(4ull * c->extra),
+                              4ull * c->extra);
+    if (c->op != LORA_VEC_ADD_POSITION) {
+        bool vector = row.flags & LORA_ROW_VECTOR;
+        uint64_t at = uint64_t{call->state->block_offset} + row.token + 2ull * c->first;
+        uint32_t bank = vector ? call->list->control_bank : c->a_bank;
+        if (!table_is_there(call, bank, vector ? at : a + row.token * padded(bytes), bytes))
+            return false;
+        if (vector && at % 2) return false;
+        if (c->b_bank == LORA_NO_BANK) return true;
+    }
+    return table_is_there(call, c->b_bank, b + position * padded(bytes), bytes);
+}
+
+bool tables_are_there(const lora_unit_call *call) {
+    const lora_vector *c = vector_of(call);
+    uint64_t a = uint64_t{c->a_line} * LORA_LINE_BYTES, b = uint64_t{c->b_line} * LORA_LINE_BYTES;
+    uint64_t bytes = 2ull * c->columns;
+    switch (c->op) {
+    case LORA_VEC_RMS_HEADS: return table_is_there(call, c->a_bank, a, 2ull * c->extra);
+    case LORA_VEC_RMS_ROW: return table_is_there(call, c->a_bank, a, bytes);
+    case LORA_VEC_PERMUTE: return table_is_there(call, c->a_bank, a, 4ull * c->columns);
+    case LORA_VEC_LN_APPLY:
+    case LORA_VEC_RMS_APPLY:
+        if (c->a_bank != LORA_NO_BANK && !table_is_there(call, c->a_bank, a, bytes)) return false;
+        return c->op == LORA_VEC_RMS_APPLY || c->b_bank == LORA_NO_BANK ||
+               table_is_there(call, c->b_bank, b, bytes);
+    case LORA_VEC_EMBED:
+    case LORA_VEC_EMBED_SCALED:
+    case LORA_VEC_ADD_POSITION:
+    case LORA_VEC_ROPE:
+        for (uint32_t i = 0; i < rows_of(call); i++)
+            if (!row_tables_are_there(call, call->state->rows[step_row(call, i)])) return false;
+        return true;
+    default: return true;
+    }
+}
+
 bool sizes_fit(const lora_unit_call *call, const Operation &operation) {
     const lora_vector *c = vector_of(call);
     uint32_t head_dim = call->list->head_dim;
@@ -171,7 +224,7 @@ bool vector_unit_can(const lora_unit_call *call) {
     if (!operation || rows == 0 || rows > LORA_MAX_ROWS || !sizes_fit(call, *operation))
         return false;
     bool empty = c->op == LORA_VEC_ARGMAX || c->op == LORA_VEC_ROW_MAX;
-    if (c->columns == 0 && !empty) return false;
+    if ((c->columns == 0 && !empty) || !tables_are_there(call)) return false;
     RowsAt x = x_of(call), y = y_of(call), z = z_of(call);
     bool reads_x = operation->operands & X, reads_z = operation->operands & Z;
     if (reads_x && x.bytes && !is_there(call, x)) return false;

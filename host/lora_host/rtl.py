@@ -4,16 +4,17 @@ overlays/rtl with Verilator by `make rtl-build`. docs/rtl.md lists what it simul
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from . import native
+from . import abi, native
 from .errors import RequestError
 
 LIBRARY = "_lora_rtl.so"  # only in this package's folder
-VERSION = 2  # of csrc/rtl/rtl.hpp
+VERSION = 3  # of csrc/rtl/rtl.hpp
 SEED = 1  # of the random register contents before reset
 BUILD = "build it in a checkout with 'make rtl-build' (it needs Verilator)"
 
@@ -24,15 +25,25 @@ _COUNTS = (
 )  # fmt: skip
 
 
+_PAIR = ctypes.c_uint64 * 2  # simulated, native
+
+
 class _Counts(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_uint64) for name in _COUNTS]
+    _fields_ = [
+        *((name, ctypes.c_uint64) for name in _COUNTS),
+        ("by_weights", _PAIR * 16),
+        ("by_operation", _PAIR * 32),
+    ]
+
+
+_WEIGHTS = ("FP16", "INT8", "W4A8", "W4A16")  # of abi.h's weight types
 
 
 @dataclass(frozen=True)
 class SimulatedWork:
     """Counts since the library was loaded: matmuls `simulated`, their multiplications (`products`)
     and clock `cycles`; `vectors`, commands of the simulated vector unit, and their cycles; calls of
-    native kernels by kind."""
+    native kernels by kind; `operations`, both by name."""
 
     simulated: int
     products: int
@@ -43,15 +54,23 @@ class SimulatedWork:
     adapter: int
     vectors: int
     vector_cycles: int
+    operations: Mapping[str, tuple[int, int]]  # calls, simulated and native
 
     def __str__(self) -> str:
-        """One line of --stats."""
+        """Three lines of --stats."""
         return (
             f"simulated: {self.simulated} matmuls, {self.products / 1e6:.1f} M "
             f"products in {self.cycles / 1e6:.1f} M cycles, {self.vectors} vector commands in "
             f"{self.vector_cycles / 1e6:.1f} M cycles; native: {self.matrix} matmuls, "
-            f"{self.vector} vector, {self.attention} attention, {self.adapter} adapter calls"
+            f"{self.vector} vector, {self.attention} attention, {self.adapter} adapter calls\n"
+            f"in simulated hardware: {self._list(0)}\n"
+            f"in native kernels: {self._list(1)}"
         )
+
+    def _list(self, where: int) -> str:
+        """Operations that ran there, with their calls."""
+        found = [f"{name} {calls[where]}" for name, calls in self.operations.items()]
+        return ", ".join(text for text in found if not text.endswith(" 0")) or "none"
 
 
 def load(path: Path) -> Any:
@@ -105,4 +124,14 @@ def simulated_work(found: Any = None) -> SimulatedWork:
     """Counts so far of this package's library, or of another one."""
     counts = _Counts()
     (library() if found is None else found).lora_rtl_read_counts(ctypes.byref(counts))
-    return SimulatedWork(*(getattr(counts, name) for name in _COUNTS))
+    totals: dict[str, Any] = {name: getattr(counts, name) for name in _COUNTS}
+    return SimulatedWork(**totals, operations=_operations(counts))
+
+
+def _operations(counts: _Counts) -> dict[str, tuple[int, int]]:
+    """Calls by name; attention and adapters are native."""
+    found = {f"matmul {n}": counts.by_weights[getattr(abi, f"WEIGHT_{n}")] for n in _WEIGHTS}
+    for number, name in abi.names("VEC_").items():
+        found[name.removeprefix("LORA_VEC_").lower()] = counts.by_operation[number]
+    calls = {name: (int(pair[0]), int(pair[1])) for name, pair in found.items()}
+    return {**calls, "attention": (0, counts.attention), "adapter": (0, counts.adapter)}

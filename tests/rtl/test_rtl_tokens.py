@@ -56,4 +56,9 @@ def test_stats_say_what_was_simulated() -> None:
     text = done.stderr.decode()
     assert "rtl kernels" in text
     line = next(line for line in text.splitlines() if line.startswith("simulated: "))
-    assert "native: 0 matmuls" in line
+    assert "native: 0 matmuls, 0 vector, 8 attention" in line
+    simulated, kernels = text[text.index(line) :].splitlines()[1:3]
+    assert simulated.startswith("in simulated hardware: matmul FP16 33, ")
+    for name in ("embed 1", "rms_sums 17", "rms_apply 17", "rope 8", "residual 16"):
+        assert f", {name}" in simulated
+    assert kernels == "in native kernels: attention 8"

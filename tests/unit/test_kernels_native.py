@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lora_host import native
+from lora_host import native, rtl
+from tests import kernel_option
 from tests.unit import kernel_rig
 from tests.unit.kernel_rig import CONTROL, NO_BANK, ONCHIP, SELECTED, TABLES, Rig
 from tests.unit.test_kernels_attention import Attention
@@ -49,7 +50,10 @@ def variants() -> list[tuple[str, bool]]:
 
 
 def run_native(name: str, call: Any) -> int:
+    """The native kernels, or what `--kernels` names."""
     table = native.lib().lora_kernels_native
+    if kernel_option.chosen == "rtl":
+        table = rtl.kernel_table()
     return int(getattr(table, name)(table.context, call))
 
 
