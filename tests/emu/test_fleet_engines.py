@@ -478,6 +478,8 @@ def test_the_command_prints_results_and_a_table(tmp_path: Path) -> None:
     for content, message in (
         ("clusters: [{boards: 3}]", "clusters.0: 3 boards"),
         ("workers: [{prefill: gpu}]", "prefill"),
+        ("workers: [{prefill: 'boards:2', prefill_mode: fast}]", "in the fast mode"),
+        ("workers: [{prefill_mode: slow}]", "prefill_mode"),
         ("workers: [{gpus: 1}]", "unknown field 'gpus'"),
         ("clusters: [{devices: ['emu:u280'], boards: 2}]", "boards is 2, devices name 1"),
         ("clusters: [{devices: ['emu:u280'], count: 2}]", "leave out count"),

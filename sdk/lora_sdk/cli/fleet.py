@@ -50,10 +50,12 @@ class Figures:
         rows = [f"{'place':<12}{'boards':>8}{'begun':>8}{'taken':>8}{'ended':>8}{'tokens':>8}"]
         for place in fleet.places:
             engine = place.engine
-            failed = f"  failed: {place.failure}" if place.failure is not None else ""
+            notes = "  fast: texts may differ from the boards' own" if place.fast else ""
+            if place.failure is not None:
+                notes += f"  failed: {place.failure}"
             rows.append(
                 f"{place.name:<12}{engine.plan.size:>8}{place.begun:>8}{place.taken:>8}"
-                f"{place.ended:>8}{engine.new_tokens:>8}{failed}"
+                f"{place.ended:>8}{engine.new_tokens:>8}{notes}"
             )
         seconds = time.monotonic() - self._began
         tokens = sum(result.completion_tokens for result in self._results)

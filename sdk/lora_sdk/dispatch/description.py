@@ -65,6 +65,9 @@ def _worker(entry: Entry) -> dict[str, Any]:
             f"gpu {entry['gpu']!r} is simulated by lora model --fleet alone; name what computes "
             "prompts here: prefill: cpu or boards:N"
         )
+    if entry.get("prefill_mode") == "fast":
+        device = parse_worker(entry.get("prefill", "cpu"), fast=True).text
+        return {"boards": 1, "prefill": device, "prefill_mode": "fast"}
     worker = parse_worker(entry.get("prefill", "cpu"))
     if worker.device is not None:
         raise RequestError(

@@ -29,13 +29,15 @@ _log = logging.getLogger("lora_sdk.fleet")
 
 @dataclass(frozen=True)
 class FleetUse:
-    """Counts of a fleet's requests so far. `moved`: went on to a cluster after their prompt or in
-    the middle of their text; `by_workers`: ended on a worker; `rescued`: went on elsewhere after an
-    engine had failed. `failed`: names of the places that failed."""
+    """Counts of a fleet's requests so far. `fast`: prompts whose K and V are not the boards' own;
+    `moved`: went on to a cluster after their prompt or in the middle of their text; `by_workers`:
+    ended on a worker; `rescued`: went on elsewhere after an engine had failed. `failed`: names of
+    the places that failed."""
 
     requests: int = 0
     ended: int = 0
     prefilled_by_workers: int = 0
+    fast: int = 0
     moved: int = 0
     by_workers: int = 0
     rescued: int = 0
@@ -152,7 +154,7 @@ class Dispatcher:
         place = ticket.place
         if place is not None and place.kind == "worker":
             ticket.held = True
-            self._count(prefilled_by_workers=1)
+            self._count(prefilled_by_workers=1, fast=int(place.fast))
 
     def _rescue(self, ticket: Ticket, error: BaseException) -> bool:
         """See Request.rescue. Called by the thread that runs the engine's steps."""

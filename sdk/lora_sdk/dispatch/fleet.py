@@ -268,5 +268,5 @@ def _check(engines: Sequence[Engine]) -> None:
         if not engine.movable:
             raise RequestError(
                 "an engine of a fleet has an eagle3 draft, which needs hidden states of the "
-                "prompt, or prefill_mode 'fast', whose K and V are not the boards'; open it without"
+                "prompt; open it without"
             )

@@ -53,6 +53,12 @@ class Place:
     ended: int = 0
 
     @property
+    def fast(self) -> bool:
+        """Whether K and V of prompts that are computed here are not the boards' own."""
+        use = self.engine.prefill_use
+        return use is not None and use.fast
+
+    @property
     def free(self) -> int:
         """How many more requests it takes now."""
         return 0 if self.failure is not None else max(0, self.room - len(self.tickets))
@@ -63,6 +69,7 @@ class Place:
         self.tickets.append(ticket)
         if ticket.request.started is None:
             self.begun += 1
+            ticket.request.prefill = "fast" if self.fast else None
         else:
             self.taken += 1
         try:

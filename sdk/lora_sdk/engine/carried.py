@@ -66,7 +66,7 @@ class CarriedSource:
         tokens = list(new.tokens[: new.kv.positions])
         job = Job(tokens, None, wanted, resumed=True, done=True)
         self._handovers[sequence] = Handover(
-            job, sequence, self._cache, self._transfer, self._sender
+            job, sequence, self._cache, self._transfer, self._sender, keep=new.keep
         )
         for part in _parts(new.kv):
             job.give(part)

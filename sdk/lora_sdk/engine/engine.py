@@ -235,10 +235,9 @@ class Engine:
 
     @property
     def movable(self) -> bool:
-        """Whether its requests may go on in another engine of the model: K and V are the boards'
-        own, and no draft takes hidden states of the prompt."""
-        hidden = self._speculation is not None and self._speculation.wants_hidden
-        return not hidden and not self._options.prefill_is_fast
+        """Whether its requests may go on in another engine of the model: no draft takes hidden
+        states of the prompt."""
+        return self._speculation is None or not self._speculation.wants_hidden
 
     @property
     def context(self) -> int:

@@ -21,7 +21,8 @@ class NewSequence:
     nothing. `recompute`: every token must be computed, because its row's results are wanted.
     `drafted`: its rows may have drafts.
     `kv`: of all tokens but the last, in the boards' column order, with the boards' own bytes; None
-    if they are to be found or computed."""
+    if they are to be found or computed. `keep`: the bytes are others, so that a recovery must write
+    them again."""
 
     tokens: Sequence[int]
     pages: int
@@ -30,6 +31,7 @@ class NewSequence:
     recompute: bool = False
     drafted: bool = False
     kv: KvArrays | None = None
+    keep: bool = False
 
 
 class KvSource(Protocol):

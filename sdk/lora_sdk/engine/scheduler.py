@@ -87,6 +87,7 @@ class Group:
             recompute=params.prompt_logprobs is not None and unknown > 0,
             drafted=request.search is None,
             kv=self.kv,
+            keep=request.prefill is not None,
         )
 
 
