@@ -29,3 +29,9 @@ def test_links_lead_to_files(page: Path) -> None:
 def test_a_broken_link_is_found() -> None:
     page = ROOT / "README.md"
     assert broken(page, "[a](docs/nowhere.md) [b](LICENSE)") == ["docs/nowhere.md"]
+
+
+def test_the_threat_model_names_files_that_are_there() -> None:
+    page = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    named = re.findall(r"`((?:sdk|host|csrc|firmware|tests|requirements)/[^`]+)`", page)
+    assert len(named) > 30 and [name for name in named if not (ROOT / name).exists()] == []
