@@ -46,6 +46,12 @@ def test_the_reference_is_as_unicorn(programs: int) -> None:
     assert causes >= {0, 1, 2, 4, 5, 6, 7}
 
 
+def test_each_16_bit_encoding(program: Path) -> None:
+    """By itself: what it does, or that it is none."""
+    done = subprocess.run([program, "--halves", "0"], capture_output=True, text=True)
+    assert 20_000 < tally(done)["instructions"] < 3 << 14
+
+
 NOP, ADD_1, LOAD, USE, STORE = 0x00000013, 0x00100093, 0x10002083, 0x00108113, 0x10102023
 TAKEN, NOT_TAKEN, JAL, JALR = 0x00000263, 0x00001263, 0x0040006F, 0x00000067
 MUL, DIV, DEVICE, EBREAK = 0x02108133, 0x0210C133, 0x100001B7, 0x00100073
