@@ -18,7 +18,7 @@ import pytest
 
 from lora_host.errors import TransportError
 from lora_sdk import BeamSearchParams, Engine, Result, SamplingParams
-from lora_sdk.timing.scrub import scrub_facts
+from lora_sdk.timing.scrub_facts import scrub_facts
 from tests.commands import lora_run
 from tests.fault_table import LONG, PROMPT, SITUATIONS
 from tests.recovery_rig import Disturbed, Folders, mixed, opened, speculation, texts, write_folders

@@ -91,7 +91,22 @@ def test_the_trace_of_a_run_has_its_steps_one_after_another(run, tmp_path: Path)
 
 def test_statistics_say_modelled(run) -> None:
     time, _ = run
-    first, second, third = time.lines()
+    first, second, third = time.lines()[:3]
     assert first.startswith("modelled:") and "prefill" in first and "ms per step" in first
     assert second.startswith("modelled:") and "weights" in second
     assert third.startswith("modelled: without dispatch")
+
+
+def test_sums_of_weights_are_counted_and_charged() -> None:
+    with Engine(boards=2) as engine:
+        assert engine._watch is not None
+        scrubber, time = engine._watch.scrubber, engine.model_time()
+        assert not scrubber.prove() and not scrubber.use.operations  # since loading no row ran
+        assert not scrubber.advance_for(60) and scrubber.use.passes == 1
+        use = engine.scrubbed
+        assert use is not None and sum(time.sums.values()) == use.operations > 0
+        assert sum(size * count for size, count in time.sums.items()) == use.bytes
+        assert time.sum_seconds == pytest.approx(use.modelled_seconds)
+        assert f"{use.operations} sums of weights" in time.lines()[-1]
+        least = use.bytes / 64 / time.timing.machine.clock_hz + use.operations * 2 * 19e-6
+        assert least < time.sum_seconds < 2 * least

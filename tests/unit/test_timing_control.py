@@ -228,7 +228,8 @@ def test_overheads_add_to_the_latency_and_to_every_span() -> None:
     ops = found.ops(shape)
     bare = schedule(ops, found.machine.prefetch_cycles, keep=True)
     whole = found.timeline(ops, shape, keep=True)
-    added = whole.by["dispatch"] + whole.by["host"]
+    added = whole.by["dispatch"] + whole.by["host"] + whole.by["scrub"]
+    assert whole.by["scrub"] == pytest.approx(0.01 * bare.cycles)
     added += whole.by["link"] - bare.by.get("link", 0.0)  # the boards' votes
     assert whole.cycles == pytest.approx(bare.cycles + added)
     assert sum(whole.by.values()) == pytest.approx(whole.cycles)

@@ -85,7 +85,9 @@ def dse(
         click.echo(_text(search, best, model, took))
 
 
-LEFT_OUT = "without dispatch by the firmware and host accesses, which no variable here changes"
+LEFT_OUT = (
+    "without dispatch by the firmware, host accesses and sums, which no variable here changes"
+)
 
 
 def _plain(search: Exploration, best: Candidate) -> dict[str, Any]:

@@ -13,7 +13,8 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from lora_host.placing import Range
-from lora_sdk.timing.scrub import ScrubFacts, ScrubPace, scrub_facts
+from lora_sdk.timing.scrub import ScrubPace
+from lora_sdk.timing.scrub_facts import ScrubFacts, scrub_facts
 
 if TYPE_CHECKING:
     from lora_sdk.core.opening import OpenedModel
@@ -69,6 +70,7 @@ class Scrubber:
         self._credit = 0.0  # modelled seconds that may be spent
         self._counted = stepper.progress
         self._passes = self._bytes = self._operations = 0
+        self._turns = 0  # passes, those that found regions summed already included
         self._seconds = self._modelled = 0.0
         self.damaged = 0
         self.on_sum: Callable[[int], None] | None = None  # called with the bytes of each operation
@@ -86,8 +88,8 @@ class Scrubber:
         """Sum what the steps since the last call allow, up to the end of a pass. True: a region
         differs."""
         self._earn()
-        passes = self._passes
-        while self._credit >= self._cost() and self._passes == passes:
+        turns = self._turns
+        while self._credit >= self._cost() and self._turns == turns:
             if self._sum_next():
                 return True
         return False
@@ -96,11 +98,11 @@ class Scrubber:
         """Sum for so many measured seconds at most, or one slice, up to the end of a pass. True: a
         region differs."""
         self._follow()
-        end, passes = time.perf_counter() + seconds, self._passes
+        end, turns = time.perf_counter() + seconds, self._turns
         while True:
             if self._sum_next():
                 return True
-            if time.perf_counter() >= end or self._passes > passes:
+            if time.perf_counter() >= end or self._turns > turns:
                 return False
 
     def prove(self) -> bool:
@@ -158,7 +160,7 @@ class Scrubber:
         weights = joined(self._opened.runner.weights.parts, self.facts.slice_bytes)
         self._held = [one for found in self._adapters().values() for one in found if one.bytes]
         self._regions = [*weights, *self._held]
-        self._next = 0
+        self._next, self._left = 0, sum(one.bytes for one in self._regions)
         self._restart_region()
 
     def _restart_region(self) -> None:
@@ -168,7 +170,8 @@ class Scrubber:
         self._next += 1
         self._restart_region()
         if self._next == len(self._regions):
-            self._passes += 1
+            self._turns += 1
+            self._passes += not self._left
             self._begin_pass()
 
     def _slice(self, region: Range) -> int:
@@ -186,6 +189,7 @@ class Scrubber:
         self._count(size, time.perf_counter() - began)
         self._found = _continued(self._found, found, size) if self._at else found
         self._at += size
+        self._left -= size
         if self._at < region.bytes:
             return False
         differs = self._found != region.crc and self._is_current(region)

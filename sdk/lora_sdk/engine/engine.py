@@ -306,6 +306,8 @@ class Engine:
         lists = {plan.rank: runner.commands[plan.board] for plan in self.plan.boards}
         time = RunTime(self.config, self.plan, lists)
         runner.on_step = time.add
+        if self._watch is not None:
+            self._watch.scrubber.on_sum = time.add_sum
         if self.plan.first_spilled < self.plan.page_count:
             runner.spilled = self._cache.spilled_positions
         return time

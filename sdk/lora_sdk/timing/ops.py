@@ -7,7 +7,8 @@ from dataclasses import dataclass
 MPU, VFU, ROUTER, DMA, CONTROL = "mpu", "vfu", "router", "dma", "control"
 WEIGHTS, ATTENTION, VECTOR, KV, LINK = "weights", "attention", "vfu", "kv", "link"
 ADAPTER = "adapter"  # only if a step uses an adapter
-DISPATCH, HOST = "dispatch", "host"  # of overheads.py, not of operators
+# Of overheads.py, not of operators.
+DISPATCH, HOST, SCRUB = "dispatch", "host", "scrub"
 CATEGORIES = (WEIGHTS, ATTENTION, VECTOR, KV)
 
 

@@ -1,4 +1,4 @@
-"""Dispatch and host accesses, added to the units' time of a step."""
+"""Dispatch, host accesses and sums of weights, added to the units' time of a step."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from lora_sdk.timing import host_access
 from lora_sdk.timing.command_count import command_count
 from lora_sdk.timing.control import VOTES, by_boards, firmware_dispatch
 from lora_sdk.timing.facts import board_facts
-from lora_sdk.timing.ops import DISPATCH, HOST, LINK
+from lora_sdk.timing.ops import DISPATCH, HOST, LINK, SCRUB
 from lora_sdk.timing.schedule import Span, Timeline
+from lora_sdk.timing.scrub_facts import scrub_facts
 
 if TYPE_CHECKING:
     from lora_sdk.model.spec import ModelConfig
@@ -54,8 +55,9 @@ class Overheads:
             self.vote_cycles = VOTES * machine.start_cycles + boards // 2 * machine.hop_cycles
 
     def charge(self, timeline: Timeline, shape: StepShape) -> Timeline:
-        """`timeline` with both. Spans are moved: the gaps between them are equal. Where boards
-        choose the token, the host's share is that of a full run."""
+        """`timeline` with all of them. Spans are moved: the gaps between them are equal. Where
+        boards choose the token, the host's share is that of a full run. Weights are summed between
+        steps, in their share of the units' time."""
         alone = by_boards(shape)
         head, gaps = self.dispatch.before(shape), self.dispatch.between(self.commands)
         votes = self.vote_cycles if shape.rows else 0.0
@@ -70,12 +72,14 @@ class Overheads:
             for number, span in enumerate(timeline.spans)
             for moved in (first + head + number * gap,)
         )
-        added = {DISPATCH: head + gaps, HOST: first + last}
+        sampled = shape.rows == shape.sampled > 0  # steps of a prompt are few
+        sums = scrub_facts().share * timeline.cycles if sampled else 0.0
+        added = {DISPATCH: head + gaps, HOST: first + last, SCRUB: sums}
         if votes:
             added[LINK] = timeline.by.get(LINK, 0.0) + votes
         return replace(
             timeline,
-            cycles=timeline.cycles + head + gaps + first + last + votes,
+            cycles=timeline.cycles + head + gaps + first + last + votes + sums,
             by={**timeline.by, **added},
             spans=spans,
         )

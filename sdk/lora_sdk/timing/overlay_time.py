@@ -82,8 +82,8 @@ class OverlayTiming:
         return slowest
 
     def left_out(self, shape: StepShape) -> float:
-        """Seconds that a step's time leaves out: dispatch by the overlay's firmware and the host's
-        accesses."""
+        """Seconds that a step's time leaves out: dispatch by the overlay's firmware, the host's
+        accesses and sums of weights."""
         found = self.step(shape)
         commands = sum(op.unit != CONTROL for op in found.ops)
         charged = Overheads(

@@ -41,6 +41,6 @@ def token_lines(times: list[dict[str, Any]]) -> list[str]:
             for name, share in sorted(entry["shares"].items(), key=lambda pair: -pair[1])
             if share >= 0.005
         )
-        + f"; without dispatch and host accesses, {entry['left_out_ms']:.3f} ms more"
+        + f"; without dispatch, host accesses and sums, {entry['left_out_ms']:.3f} ms more"
         for entry in times
     ]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from lora_sdk.timing.overlay_time import OverlayTiming
 from lora_sdk.timing.report import Totals
+from lora_sdk.timing.scrub import ScrubPace
 from lora_sdk.timing.step import StepShape
 from lora_sdk.timing.target import totals_of
 from lora_sdk.timing.trace import BoardTrace, trace_overlay, write_steps
@@ -30,6 +31,8 @@ class RunTime:
     ) -> None:
         self.timing = OverlayTiming(config, plan, commands)
         self.steps: Counter[StepShape] = Counter()
+        self.sums: Counter[int] = Counter()  # of weights, by bytes
+        self._pace = ScrubPace(config, plan, commands)
         self.first: list[StepShape] = []  # in order, for a trace; the counter holds all
 
     def add(self, shape: StepShape) -> None:
@@ -37,6 +40,15 @@ class RunTime:
         self.steps[shape] += 1
         if len(self.first) < TRACED_STEPS:
             self.first.append(shape)
+
+    def add_sum(self, size: int) -> None:
+        """Boards have summed `size` bytes of weights between two steps."""
+        self.sums[size] += 1
+
+    @property
+    def sum_seconds(self) -> float:
+        """Modelled seconds of all sums, the host's accesses included."""
+        return sum(count * self._pace.seconds(size) for size, count in self.sums.items())
 
     def seconds(self, shape: StepShape) -> float:
         """Modelled seconds of one step."""
@@ -87,7 +99,12 @@ class RunTime:
             found.append(f"modelled: of {whole.seconds * 1e3:.3f} ms: {shares}")
             more = sum(n * self.timing.left_out(shape) for shape, n in self.steps.items())
             found.append(
-                f"modelled: without dispatch by the firmware and host accesses, about "
-                f"{more * 1e3:.3f} ms more"
+                f"modelled: without dispatch by the firmware, host accesses and sums of weights, "
+                f"about {more * 1e3:.3f} ms more"
+            )
+        if self.sums:
+            found.append(
+                f"modelled: {sum(self.sums.values())} sums of weights, {self.sum_seconds * 1e3:.3f}"
+                " ms with their host accesses"
             )
         return found

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from lora_host import abi
-from lora_host.errors import RequestError
-from lora_host.yaml_file import read_yaml
-from lora_sdk.timing.facts import DATA, board_facts
+from lora_sdk.timing.facts import board_facts
 from lora_sdk.timing.host_access import runtime, step_accesses
 from lora_sdk.timing.machine import machine_of_overlay
+from lora_sdk.timing.scrub_facts import ScrubFacts, scrub_facts
 from lora_sdk.timing.step import decode
 
 if TYPE_CHECKING:
@@ -22,22 +20,6 @@ if TYPE_CHECKING:
     from lora_sdk.plan.model_plan import Plan
 
 CONTEXT = 128  # positions of the token whose time the share is of
-
-
-@dataclass(frozen=True)
-class ScrubFacts:
-    """See data/scrub.yaml."""
-
-    share: float
-    slice_bytes: int
-    loop_tokens: int
-    accesses: Mapping[str, int]
-
-
-@cache
-def scrub_facts() -> ScrubFacts:
-    """The shipped facts."""
-    return ScrubFacts(**read_yaml(DATA / "scrub.yaml", RequestError))
 
 
 class ScrubPace:
