@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import gc
 import logging
-import random
 import shutil
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from lora_host.errors import LoraError, PlacementError, RequestError, TransportE
 from lora_host.vrtd_mock.process import MockServer
 from lora_sdk import Engine, Result, SamplingParams
 from lora_sdk.core.step import Row
+from tests.board_losses import lose_boards, undisturbed
 from tests.recovery_rig import (
     FAULTS,
     PROPOSERS,
@@ -37,17 +37,6 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
     return write_folders(tmp_path_factory.mktemp("recovery"))
-
-
-_texts: dict[int, list[object]] = {}
-
-
-def undisturbed(folders: Folders, seed: int) -> list[object]:
-    """The texts of `mixed(seed)` without failures."""
-    if seed not in _texts:
-        with opened(folders, 1) as engine:
-            _texts[seed] = texts(engine, mixed(seed))
-    return _texts[seed]
 
 
 @pytest.mark.parametrize(
@@ -307,25 +296,6 @@ def test_a_refused_step_is_no_reason_for_a_reset(folders: Folders) -> None:
         rows = engine.rows(sequence, [5])
         engine._stepper.run([Row(sequence, 7, 5, rows[0].slot)])
     assert not engine.recoveries
-
-
-def lose_boards(folders: Folders, boards: int, seed: int) -> int:
-    """Mixed requests with speculation while boards leave at random; returns the losses."""
-    draws = random.Random(seed)
-    requests = mixed(seed)
-    want = undisturbed(folders, seed)
-    proposer = speculation(folders, "lookup")
-    with opened(folders, boards, speculation=proposer) as engine:
-
-        def lose() -> None:
-            if engine.cluster.size > 1:
-                board = draws.randrange(engine.cluster.size)
-                inject(engine, board, abi.FAULT_BOARD_LOST, until_reset=False)
-
-        steps = {draws.randrange(14): lose for _ in range(draws.randint(1, 2))}
-        with Disturbed(engine, steps):
-            assert texts(engine, requests) == want, (boards, seed)
-        return len(engine.recoveries)
 
 
 @pytest.mark.parametrize("boards", [2, 4])
