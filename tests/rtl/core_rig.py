@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import json
 import subprocess
 from pathlib import Path
@@ -23,14 +24,17 @@ FETCH_FAULT = 1
 
 def build(target: str, sources: Path = SOURCES, folder: Path = FOLDER, opt: str = "-O2") -> Path:
     """A program or library over `sources`. What does not depend on them is in FOLDER."""
-    subprocess.run(
-        [
-            "make", "-C", ROOT / "tests" / "rtl" / "core", f"BUILD={folder}", f"PARTS={FOLDER}",
-            f"RTL={sources}", f"OPT={opt}", folder / target,
-        ],
-        check=True,
-        stdout=subprocess.DEVNULL,
-    )  # fmt: skip
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with open(FOLDER / "lock", "w") as lock:  # tests of several processes share its objects
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        subprocess.run(
+            [
+                "make", "-C", ROOT / "tests" / "rtl" / "core", f"BUILD={folder}", f"PARTS={FOLDER}",
+                f"RTL={sources}", f"OPT={opt}", folder / target,
+            ],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )  # fmt: skip
     return folder / target
 
 
