@@ -7,11 +7,13 @@ import pytest
 
 from lora_host.errors import RequestError
 from lora_sdk.model.shapes import shape_config
+from lora_sdk.timing import costs
 from lora_sdk.timing import step as steps
 from lora_sdk.timing.designs import ArrayDesign, design_names, load_design
 from lora_sdk.timing.facts import board_facts, drafts, parameters
 from lora_sdk.timing.machine import machine_of
 from lora_sdk.timing.model import run_time, speculate, token_time
+from lora_sdk.timing.resources import resources
 from lora_sdk.timing.schedule import schedule
 from lora_sdk.timing.shape_ops import step_ops
 from lora_sdk.timing.target import make_target
@@ -36,6 +38,22 @@ def test_floors_of_our_designs(design: str, boards: int, plain: float, speculati
 def test_long_context_floor() -> None:
     found = target("own-v80", "llama3.1-8b")
     assert token_time(found, "", 16384).tokens_per_second >= 20
+
+
+def test_memory_is_the_limit_of_long_contexts() -> None:
+    """own-v80 at 131,072 positions: K and V, INT8, take longer to arrive than the passes over the
+    scores; with vector lanes alone these took four times as long."""
+    config, board = shape_config("llama3.1-8b"), board_facts("v80")
+    design = load_design("own-v80")
+    assert isinstance(design, ArrayDesign)
+    read = 2 * config.layers * config.kv_heads * config.head_dim * 131072 * design.kv_bytes
+    read_ms = 1e3 * read / (design.hbm_efficiency * board.bytes_per_second)
+    by = token_time(target("own-v80", "llama3.1-8b"), "", 131072).breakdown_ms
+    assert by["vfu"] < read_ms < by["vfu"] + by["attention"] < 1.03 * read_ms
+    few = machine_of(replace(design, softmax_lanes=0), board)
+    passes = costs.softmax_cycles(few, 1, config.heads, 131072) * config.layers
+    assert few.seconds(passes) * 1e3 > 4 * read_ms
+    assert not resources(design, board).excess(board)
 
 
 @pytest.mark.parametrize(

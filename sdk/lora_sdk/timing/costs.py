@@ -59,12 +59,12 @@ def attention_cycles(machine: Machine, head_dim: int, heads: int, visible: int) 
 def softmax_cycles(
     machine: Machine, rows: int, heads: int, visible: int, slopes: bool = False, cap: bool = False
 ) -> float:
-    """VFU cycles of SoftMax: passes over every score, one more where ALiBi adds a bias, two more
+    """Cycles of SoftMax: passes over every score, one more where ALiBi adds a bias, two more
     where the scores are capped by tanh, and one latency per row. Without the outputs' quotients."""
     if not heads:
         return 0.0
     passes = (FUSED_PASSES if machine.fused_softmax else SOFTMAX_PASSES) + slopes + CAP_PASSES * cap
-    return passes * heads * visible / machine.lanes + rows * machine.norm_cycles
+    return passes * heads * visible / machine.score_lanes + rows * machine.norm_cycles
 
 
 def attention_parts(

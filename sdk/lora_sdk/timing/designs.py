@@ -38,7 +38,8 @@ class ArrayDesign:
     pads nothing. `gathers`: "overlapped" or "stalled". `norms`: "split" or "replicated". `softmax`:
     "passes", one over the scores each for maximum, exponential, sum and quotient, or "fused", as in
     docs/numbers.md, 3.8: maximum, then exponential with sum, and the quotient of the outputs;
-    the array multiplies for one head while the lanes work on another. `few_rows`: below half an
+    the array multiplies for one head while the lanes work on another. `softmax_lanes`: of a unit
+    for the passes over scores, 0 where the vector lanes make them. `few_rows`: below half an
     array of rows, "alone" fills the array for each row, "in_flight" once per weight tile, as rows
     follow each other. `control`: "ideal" (part of the fitted start-up, for the papers' designs) or
     "firmware", whose dispatch and host accesses are charged, and which starts no weight stream
@@ -78,6 +79,7 @@ class ArrayDesign:
     utilisation: float = 1.0
     row_by_row: bool = False
     softmax: str = "passes"
+    softmax_lanes: int = 0
     few_rows: str = "alone"
     speculation: str | None = None
     control: str = "ideal"

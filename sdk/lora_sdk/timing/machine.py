@@ -58,6 +58,7 @@ class Machine:
     kv_onchip_bytes: float
     fused_softmax: bool = False
     rows_in_flight: bool = False
+    softmax_lanes: int = 0
     banks: int = 0
     merge: int = 1
     block_bytes: int = 0
@@ -66,6 +67,11 @@ class Machine:
     def macs(self) -> float:
         """Multiply-accumulates per cycle in use."""
         return self.rows * self.columns * self.utilisation
+
+    @property
+    def score_lanes(self) -> int:
+        """Lanes that pass over attention's scores."""
+        return self.softmax_lanes or self.lanes
 
     @property
     def norm_cycles(self) -> float:
@@ -125,6 +131,7 @@ def machine_of(design: ArrayDesign, board: BoardFacts) -> Machine:
         lm_head=design.lm_head,
         kv_onchip_bytes=float(design.kv_onchip_tokens * held),
         fused_softmax=design.softmax == "fused",
+        softmax_lanes=design.softmax_lanes,
         rows_in_flight=design.few_rows == "in_flight",
     )
 

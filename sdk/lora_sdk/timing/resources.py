@@ -13,6 +13,11 @@ from lora_sdk.timing.facts import BoardFacts
 ADD_DSP = 2
 LANE_DSP = 75  # exponential, square and the scaling module of one lane
 SHARED_DSP = 2
+# A lane that only passes over scores has the FP32 operations of docs/numbers.md, 3.8 and 4.1: the
+# scale, s - m, six up to r, twelve of the polynomial, two factors, the sum. A DSP58 does one; logic
+# is assumed to be a vector lane's by share of DSPs. Scores of two heads of a row wait in UltraRAM.
+SCORE_DSP = 23
+SCORE_HEADS, SCORE_BYTES, SCORE_POSITIONS = 2, 4, 131072
 LANE_LUT, LANE_FF = 69_000 / 8, 98_000 / 8
 MAC_LUT = {"fp16": 321_000 / 1024, "w8a8": 255_000 / 4096, "w4a8": 255_000 / 4096}
 MAC_FF = {"fp16": 421_000 / 1024, "w8a8": 318_000 / 4096, "w4a8": 318_000 / 4096}
@@ -102,12 +107,14 @@ def resources(design: ArrayDesign, board: BoardFacts, ports: int | None = None) 
         + LANE_BRAM[precision] * design.lanes
     )
     held = design.resources.get("onchip_kv_uram", 0)
+    scores = SCORE_HEADS * SCORE_BYTES * SCORE_POSITIONS if design.softmax_lanes else 0
+    lanes = design.lanes + design.softmax_lanes * SCORE_DSP / LANE_DSP
     return Resources(
-        dsp=math.ceil(per_mac * macs) + vfu_dsp(design.lanes),
+        dsp=math.ceil(per_mac * macs) + vfu_dsp(design.lanes) + SCORE_DSP * design.softmax_lanes,
         bram=math.ceil(bram),
-        uram=held + math.ceil(design.prefetch_bytes / URAM_BYTES),
-        lut=MAC_LUT[precision] * macs + LANE_LUT * design.lanes + REST_LUT[precision],
-        ff=MAC_FF[precision] * macs + LANE_FF * design.lanes + REST_FF[precision],
+        uram=held + math.ceil(design.prefetch_bytes / URAM_BYTES) + math.ceil(scores / URAM_BYTES),
+        lut=MAC_LUT[precision] * macs + LANE_LUT * lanes + REST_LUT[precision],
+        ff=MAC_FF[precision] * macs + LANE_FF * lanes + REST_FF[precision],
     )
 
 
