@@ -63,17 +63,14 @@ def _worker(entry: Entry) -> dict[str, Any]:
     if "prefill" not in entry and "gpu" in entry:
         raise RequestError(
             f"gpu {entry['gpu']!r} is simulated by lora model --fleet alone; name what computes "
-            "prompts here: prefill: cpu or boards:N"
+            "prompts here: prefill: cpu, boards:N or cuda:N"
         )
     if entry.get("prefill_mode") == "fast":
         device = parse_worker(entry.get("prefill", "cpu"), fast=True).text
         return {"boards": 1, "prefill": device, "prefill_mode": "fast"}
     worker = parse_worker(entry.get("prefill", "cpu"))
     if worker.device is not None:
-        raise RequestError(
-            f"prefill {worker.text!r}: torch is an engine's option, not a fleet's worker; expected "
-            "'cpu', 'boards:N' or 'boards:URI,URI'"
-        )
+        return {"boards": 1, "prefill": worker.text}
     if worker.devices:
         return {"devices": list(worker.devices)}
     return {"boards": worker.boards}
