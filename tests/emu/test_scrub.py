@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lora_host.errors import TransportError
-from lora_sdk import BeamSearchParams, Engine, Result, SamplingParams
+from lora_host.errors import RequestError, TransportError
+from lora_sdk import BeamSearchParams, Engine, Fleet, Result, SamplingParams
 from lora_sdk.timing.scrub_facts import scrub_facts
 from tests.commands import lora_run
 from tests.fault_table import LONG, PROMPT, SITUATIONS
@@ -366,3 +366,35 @@ def test_lora_run_tells_what_was_summed(folders: Folders) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert re.search(r"measured: .* MiB of weights summed \(1 times all of", done.stderr.decode())
+
+
+def test_a_region_is_as_good_as_when_its_first_bytes_were_summed(folders: Folders) -> None:
+    with opened(folders, 2) as engine:
+        assert engine._watch is not None
+        scrubber = engine._watch.scrubber
+        scrubber.facts = replace(scrubber.facts, share=1e-12, slice_bytes=64)
+        scrubber.proved()
+        assert not scrubber.advance_for(0)  # one slice of the first region
+        first = scrubber._regions[0]
+        tokens_of(engine)
+        flip_at(engine, first.board, first.bank, first.offset)
+        while scrubber._next == 0:
+            assert not scrubber.advance_for(0)  # those behind the flipped one
+        assert scrubber.prove()
+
+
+def test_a_request_begins_again_three_times(folders: Folders) -> None:
+    params = SamplingParams(max_tokens=12, ignore_eos=True)
+    with (
+        scrubbed(folders) as engine,
+        pytest.raises(TransportError, match="began again 3 times"),
+    ):
+        for _ in engine.stream(PROMPT, params):
+            flip(engine)
+
+
+def test_prove_is_refused_where_other_weights_compute(folders: Folders) -> None:
+    with pytest.raises(RequestError, match="the worker 'boards:1'"):
+        Engine(folders.model, scrub="prove", prefill="boards:1")
+    with opened(folders, 1, scrub="prove") as engine, pytest.raises(RequestError, match="fleet"):
+        Fleet([], [engine])

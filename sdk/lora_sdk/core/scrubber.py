@@ -182,6 +182,8 @@ class Scrubber:
         """One operation. True: it ends a region, which differs."""
         region = self._regions[self._next]
         size = self._slice(region)
+        if not self._at:
+            self._begun = self._stepper.progress  # the region is good up to here, if it is
         began = time.perf_counter()
         found = self._opened.cluster.checksum(
             region.board, region.bank, region.offset + self._at, size
@@ -194,7 +196,7 @@ class Scrubber:
             return False
         differs = self._found != region.crc and self._is_current(region)
         if not differs:
-            self._good[_key(region)] = self._stepper.progress
+            self._good[_key(region)] = self._begun
         self._next_region()
         return differs
 

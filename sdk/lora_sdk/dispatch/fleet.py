@@ -270,3 +270,8 @@ def _check(engines: Sequence[Engine]) -> None:
                 "an engine of a fleet has an eagle3 draft, which needs hidden states of the "
                 "prompt; open it without"
             )
+        if engine.proves:
+            raise RequestError(
+                "an engine of a fleet has scrub 'prove', which proves the weights of one engine, "
+                "and requests move; open it with scrub 'redo' or 'fail'"
+            )

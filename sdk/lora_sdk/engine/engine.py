@@ -240,6 +240,11 @@ class Engine:
         return self._speculation is None or not self._speculation.wants_hidden
 
     @property
+    def proves(self) -> bool:
+        """Whether ends of requests wait for sums of the weights."""
+        return self._watch is not None and self._watch.policy == "prove"
+
+    @property
     def context(self) -> int:
         """Max positions of a sequence."""
         return self.plan.context
@@ -468,13 +473,18 @@ class Engine:
 
 
 def _with_taps(options: EngineOptions) -> EngineOptions:
-    """`with_taps`; RequestError for a draft that needs hidden states of prompts computed
-    elsewhere."""
+    """`with_taps`; RequestError for what no worker gives: hidden states of prompts for a draft, a
+    proof of its weights."""
     found = with_taps(options)
     drafts = found.speculation
     if options.prefill is not None and drafts is not None and drafts.proposer == "eagle3":
         raise RequestError(
             f"prefill is {options.prefill!r}, but an eagle3 draft needs hidden states, which only "
             "the boards return; use another proposer or no prefill"
+        )
+    if options.prefill is not None and options.scrub == "prove":
+        raise RequestError(
+            f"scrub is 'prove', but nothing sums the weights of the worker {options.prefill!r}; "
+            "use scrub 'redo' or 'fail', or no prefill"
         )
     return found

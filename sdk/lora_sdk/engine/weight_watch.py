@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from lora_host.errors import LoraError
+from lora_sdk.engine.requests import MOST_BEGINNINGS
 
 if TYPE_CHECKING:
     from lora_sdk.core.results import Delta
@@ -26,6 +27,10 @@ _log = logging.getLogger("lora_sdk.recovery")
 ENDED = 4096  # requests whose end is remembered
 
 FAILED = "the request was computed with them; they are loaded again, submit it again"
+AGAIN = (
+    f"the request began again {MOST_BEGINNINGS} times because of damaged weights, and ends now; "
+    "they are loaded again: check the board's memory (lora validate --memory)"
+)
 DELIVERED = "tokens that were delivered are wrong; the weights are loaded again, submit it again"
 
 
@@ -171,7 +176,7 @@ class WeightWatch:
         for request in suspects:
             if self.policy == "fail" or not request.begin_again(damage.error(DELIVERED)):
                 request.rescue = None  # another engine would go on with its tokens
-                request.fail(damage.error(FAILED))
+                request.fail(damage.error(FAILED if self.policy == "fail" else AGAIN))
             else:
                 again.append(request)
         if self._scheduler is not None:

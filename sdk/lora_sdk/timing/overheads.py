@@ -42,13 +42,15 @@ class Overheads:
     the units overlap, so the cost is added to their time and not hidden behind it."""
 
     def __init__(
-        self, board: str, boards: int, machine: Machine, commands: int, listed: bool = False
-    ) -> None:
+        self, board: str, boards: int, machine: Machine, commands: int, listed: bool = False,
+        summed: bool = True,
+    ) -> None:  # fmt: skip
         """`commands` of a step. `listed`: its operators are those of a command list, which has
-        the boards' votes; else their time is added."""
+        the boards' votes; else their time is added. `summed`: weights are, between steps."""
         self.runtime = board_facts(board).runtime
         self.boards, self.commands = boards, commands
         self.clock_hz = machine.clock_hz
+        self.sum_share = scrub_facts().share if summed else 0.0
         self.dispatch = firmware_dispatch(boards, machine.clock_hz)
         self.vote_cycles = 0.0
         if boards > 1 and not listed:
@@ -73,7 +75,7 @@ class Overheads:
             for moved in (first + head + number * gap,)
         )
         sampled = shape.rows == shape.sampled > 0  # steps of a prompt are few
-        sums = scrub_facts().share * timeline.cycles if sampled else 0.0
+        sums = self.sum_share * timeline.cycles if sampled else 0.0
         added = {DISPATCH: head + gaps, HOST: first + last, SCRUB: sums}
         if votes:
             added[LINK] = timeline.by.get(LINK, 0.0) + votes

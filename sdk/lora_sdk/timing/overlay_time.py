@@ -81,13 +81,18 @@ class OverlayTiming:
             self._known[shape] = slowest
         return slowest
 
-    def left_out(self, shape: StepShape) -> float:
+    def left_out(self, shape: StepShape, summed: bool = True) -> float:
         """Seconds that a step's time leaves out: dispatch by the overlay's firmware, the host's
-        accesses and sums of weights."""
+        accesses and, if `summed`, sums of weights."""
         found = self.step(shape)
         commands = sum(op.unit != CONTROL for op in found.ops)
         charged = Overheads(
-            self.plan.overlay.board.name, self.plan.size, self.machine, commands, listed=True
+            self.plan.overlay.board.name,
+            self.plan.size,
+            self.machine,
+            commands,
+            listed=True,
+            summed=summed,
         ).charge(found.timeline, shape)
         return self.machine.seconds(charged.cycles - found.timeline.cycles)
 

@@ -97,9 +97,9 @@ class RunTime:
                 if value > 0
             )
             found.append(f"modelled: of {whole.seconds * 1e3:.3f} ms: {shares}")
-            more = sum(n * self.timing.left_out(shape) for shape, n in self.steps.items())
+            more = sum(n * self.timing.left_out(shape, False) for shape, n in self.steps.items())
             found.append(
-                f"modelled: without dispatch by the firmware, host accesses and sums of weights, "
+                f"modelled: without dispatch by the firmware and host accesses, "
                 f"about {more * 1e3:.3f} ms more"
             )
         if self.sums:
