@@ -133,6 +133,7 @@ struct fw {
 
     struct lora_link_test link_test;
     uint64_t checksum_offset, checksum_left;
+    struct lora_vote votes[LORA_MAX_BOARDS]; /* of this step, by rank; too many for the stack */
 };
 
 /* fw_memory.c */
@@ -277,9 +278,9 @@ uint32_t fw_check_ballot(struct fw *fw, const struct lora_list *list,
                          const struct lora_ballot *ballot, uint32_t index);
 void fw_vote(struct fw *fw, const struct lora_command *command);
 uint32_t fw_digest(uint32_t digest, uint32_t word);
-/* All boards' votes, by rank. FW_MORE, or FW_FAILED where one is not of this step, or where boards
+/* Reads all boards' votes. FW_MORE, or FW_FAILED where one is not of this step, or where boards
  * differ in what they gathered. */
-uint32_t fw_read_votes(struct fw *fw, struct lora_vote votes[LORA_MAX_BOARDS]);
+uint32_t fw_read_votes(struct fw *fw);
 /* The end of a STEP: FW_OVER, or FW_FAILED as fw_read_votes. */
 uint32_t fw_compare_gathers(struct fw *fw);
 /* The winner of all boards' votes in *best, its token FW_NONE where one has a value that is not

@@ -170,8 +170,8 @@ static uint32_t check_meaning(struct fw *fw, const struct lora_list *list,
     if (v->columns != 0 && end > limit)
         return fw_fail(fw, LORA_ERR_SIZE, end > FW_NONE ? FW_NONE : (uint32_t)end, limit);
     if (v->op == LORA_VEC_LN_SUMS || v->op == LORA_VEC_RMS_SUMS) return check_sums(fw, v);
-    if ((uses & Z_SCALE) && (v->extra == 0 || v->extra > LORA_MAX_BOARDS))
-        return fw_fail(fw, LORA_ERR_SIZE, v->extra, LORA_MAX_BOARDS);
+    if ((uses & Z_SCALE) && (v->extra == 0 || v->extra > LORA_ROW_MAXIMA))
+        return fw_fail(fw, LORA_ERR_SIZE, v->extra, LORA_ROW_MAXIMA);
     if (v->op == LORA_VEC_ROW_MAX && v->first >= v->extra)
         return fw_fail(fw, LORA_ERR_SIZE, v->first, v->extra);
     if ((uses & A_ORDER) && v->extra != 1 && v->extra != 2)

@@ -100,8 +100,9 @@ static uint32_t check_digests(struct fw *fw, const struct lora_vote *votes) {
     return FW_MORE;
 }
 
-uint32_t fw_read_votes(struct fw *fw, struct lora_vote votes[LORA_MAX_BOARDS]) {
+uint32_t fw_read_votes(struct fw *fw) {
     uint32_t boards = fw->list->header.boards;
+    struct lora_vote *votes = fw->votes;
     hal_read(fw->control_bank, fw->votes_offset, votes, boards * (uint32_t)sizeof votes[0]);
     for (uint32_t rank = 0; rank < boards; rank++)
         if (check_vote(fw, &votes[rank], rank) == FW_FAILED) return FW_FAILED;
@@ -109,20 +110,18 @@ uint32_t fw_read_votes(struct fw *fw, struct lora_vote votes[LORA_MAX_BOARDS]) {
 }
 
 uint32_t fw_compare_gathers(struct fw *fw) {
-    struct lora_vote votes[LORA_MAX_BOARDS];
     if (fw->list->ballot == FW_NONE || fw->list->header.boards == 1 || fw->rows == 0)
         return FW_OVER;
-    return fw_read_votes(fw, votes) == FW_FAILED ? FW_FAILED : FW_OVER;
+    return fw_read_votes(fw) == FW_FAILED ? FW_FAILED : FW_OVER;
 }
 
 uint32_t fw_count_votes(struct fw *fw, struct lora_vote *best) {
-    struct lora_vote votes[LORA_MAX_BOARDS];
     uint32_t broken = 0;
     fw_zero(best, sizeof *best);
     best->token = FW_NONE;
-    if (fw_read_votes(fw, votes) == FW_FAILED) return FW_FAILED;
+    if (fw_read_votes(fw) == FW_FAILED) return FW_FAILED;
     for (uint32_t rank = 0; rank < fw->list->header.boards; rank++) {
-        const struct lora_vote *vote = &votes[rank];
+        const struct lora_vote *vote = &fw->votes[rank];
         broken += vote->nonfinite_count != 0;
         if (vote->token == FW_NONE) continue;
         broken += (uint32_t)is_nan(vote->value);
@@ -131,6 +130,6 @@ uint32_t fw_count_votes(struct fw *fw, struct lora_vote *best) {
             fw_copy(best, vote, sizeof *best);
     }
     if (broken) best->token = FW_NONE;
-    best->cancel = votes[0].cancel;
+    best->cancel = fw->votes[0].cancel;
     return FW_MORE;
 }

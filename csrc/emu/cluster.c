@@ -19,6 +19,7 @@ static void board_free(struct emu_board *board) {
 
 static void cluster_free(struct emu_cluster *cluster) {
     for (uint32_t i = 0; i < cluster->boards; i++) board_free(&cluster->board[i]);
+    for (uint32_t i = 0; i < EMU_PLANS; i++) free(cluster->plans.plans[i]);
     lora_pool_free(cluster->pool);
     pthread_mutex_destroy(&cluster->lock);
     free(cluster);
@@ -94,19 +95,19 @@ static int check_boards(const struct lora_emu_config *config, struct lora_failur
     return LORA_OK;
 }
 
-static int check_cable(const struct lora_emu_config *config, uint32_t index, uint32_t *used,
+static int check_cable(const struct lora_emu_config *config, uint32_t index, bool *used,
                        struct lora_failure *failure) {
     const struct lora_emu_cable *cable = &config->cables[index];
     bool known = cable->board_a < config->boards && cable->board_b < config->boards &&
                  cable->port_a < LORA_PORTS && cable->port_b < LORA_PORTS;
-    uint32_t a = known ? 1u << (cable->board_a * LORA_PORTS + cable->port_a) : 0;
-    uint32_t b = known ? 1u << (cable->board_b * LORA_PORTS + cable->port_b) : 0;
-    if (!known || a == b || (*used & (a | b)))
+    uint32_t a = known ? cable->board_a * LORA_PORTS + cable->port_a : 0;
+    uint32_t b = known ? cable->board_b * LORA_PORTS + cable->port_b : 0;
+    if (!known || a == b || used[a] || used[b])
         return emu_fail(failure, LORA_ERR_ARGUMENT, NULL,
                         "cable %u (board %u port %u to board %u port %u): unknown port, or one "
                         "that has a cable already",
                         index, cable->board_a, cable->port_a, cable->board_b, cable->port_b);
-    *used |= a | b;
+    used[a] = used[b] = true;
     return LORA_OK;
 }
 
@@ -123,9 +124,9 @@ static int check_config(const struct lora_emu_config *config, struct lora_failur
                         "emulated cluster: clock of %u Hz (at least %d), %u cables",
                         config->clock_hz, LOWEST_CLOCK_HZ, config->cable_count);
     int status = check_boards(config, failure);
-    uint32_t used = 0;
+    bool used[LORA_MAX_BOARDS * LORA_PORTS] = {false};
     for (uint32_t i = 0; status == LORA_OK && i < config->cable_count; i++)
-        status = check_cable(config, i, &used, failure);
+        status = check_cable(config, i, used, failure);
     return status;
 }
 

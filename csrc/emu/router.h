@@ -8,7 +8,7 @@
 #include "lora/abi.h"
 #include "gather_plan.h"
 
-#define EMU_PLANS 16 /* plans kept; a model has few distinct gather shapes */
+#define EMU_PLANS (LORA_MAX_BOARDS + 8) /* plans kept; a model has few distinct gather shapes */
 
 enum emu_direction { EMU_NEXT = 0, EMU_PREVIOUS = 1, EMU_DIRECTIONS = 2 };
 
@@ -17,8 +17,8 @@ struct emu_port;
 
 struct emu_plans { /* of all boards of a cluster */
     struct gather_shape shapes[EMU_PLANS];
-    uint32_t next; /* to be replaced */
-    struct gather_plan plans[EMU_PLANS];
+    uint32_t next;                        /* to be replaced */
+    struct gather_plan *plans[EMU_PLANS]; /* NULL until needed */
 };
 
 struct emu_router {

@@ -1,6 +1,7 @@
 /* Starting, ending and poisoning gathers; the frames themselves move in router.c. */
 #include "board.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "lora/host.h"
@@ -12,7 +13,7 @@ _Static_assert(EMU_PLANS > LORA_MAX_BOARDS, "one plan at least is no board's at 
 static bool in_use(const struct emu_cluster *cluster, const struct gather_plan *plan) {
     for (uint32_t b = 0; b < cluster->boards; b++) {
         const struct emu_router *router = &cluster->board[b].router;
-        if (router->plan == plan && router->state == LORA_UNIT_BUSY) return true;
+        if (plan && router->plan == plan && router->state == LORA_UNIT_BUSY) return true;
     }
     return false;
 }
@@ -21,12 +22,14 @@ static const struct gather_plan *plan_of(struct emu_cluster *cluster,
                                          const struct gather_shape *shape) {
     struct emu_plans *plans = &cluster->plans;
     for (uint32_t i = 0; i < EMU_PLANS; i++)
-        if (memcmp(&plans->shapes[i], shape, sizeof *shape) == 0) return &plans->plans[i];
-    while (in_use(cluster, &plans->plans[plans->next % EMU_PLANS])) plans->next++;
+        if (memcmp(&plans->shapes[i], shape, sizeof *shape) == 0) return plans->plans[i];
+    while (in_use(cluster, plans->plans[plans->next % EMU_PLANS])) plans->next++;
     uint32_t at = plans->next++ % EMU_PLANS;
+    if (!plans->plans[at]) plans->plans[at] = malloc(sizeof(struct gather_plan));
+    if (!plans->plans[at]) return NULL;
     plans->shapes[at] = *shape;
-    gather_plan_make(&plans->plans[at], shape);
-    return &plans->plans[at];
+    gather_plan_make(plans->plans[at], shape);
+    return plans->plans[at];
 }
 
 static uint32_t check(const struct lora_gather *command, const struct lora_list *list) {
@@ -93,6 +96,7 @@ static uint32_t begin(struct emu_board *board, const struct lora_gather *command
                                  .boards = list->boards,
                                  .rows = (uint8_t)rows};
     router->plan = plan_of(board->cluster, &shape);
+    if (!router->plan) return LORA_ERR_UNIT; /* this computer's memory is exhausted */
     memset(router->received, 0,
            (size_t)shape.boards * router->plan->max_blocks * sizeof router->received[0]);
     memset(router->cursor, 0, sizeof router->cursor);

@@ -171,7 +171,7 @@ bool sizes_fit(const lora_unit_call *call, const Operation &operation) {
                uint64_t{c->first} + c->columns <= c->extra;
     case LORA_VEC_ROW_MAX:
     case LORA_VEC_QUANTIZE_ROW:
-        return c->extra != 0 && c->extra <= LORA_MAX_BOARDS &&
+        return c->extra != 0 && c->extra <= LORA_ROW_MAXIMA &&
                (c->op == LORA_VEC_QUANTIZE_ROW || c->first < c->extra);
     default: return true;
     }

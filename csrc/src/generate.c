@@ -230,7 +230,8 @@ static void count_rows(struct session *session) {
 static int run_once(struct session *session, uint32_t count, struct lora_failure *failure) {
     struct lora_cluster *cluster = session->cluster;
     const struct lora_generation *generation = session->generation;
-    uint32_t all = (1u << cluster->count) - 1, cancelled = 0;
+    lora_boards all = lora_all_boards(cluster);
+    uint32_t cancelled = 0;
     struct generate_block block;
     session->begun = generation->rows;
     session->shown = session->stopped = 0;

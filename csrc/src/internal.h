@@ -12,7 +12,10 @@
 
 #define LORA_NONE 0xffffffffu
 #define LORA_MAX_CABLES (LORA_MAX_BOARDS * LORA_PORTS / 2)
-#define LORA_REPORT_BYTES 16384
+#define LORA_REPORT_BYTES 131072 /* about 2 KiB a board */
+
+typedef uint64_t lora_boards; /* a set of boards: a bit each */
+_Static_assert(LORA_MAX_BOARDS <= 8 * sizeof(lora_boards), "a bit for every board");
 /* Room for the control page and the link test while links come up before anything is reserved. */
 #define LORA_CONTROL_MINIMUM (2 * LORA_CONTROL_PAGE)
 
@@ -57,6 +60,12 @@ struct lora_cluster {
     uint64_t cancel_asked_ns; /* when the callback was last asked */
     char report[LORA_REPORT_BYTES];
 };
+
+static inline lora_boards lora_board_bit(uint32_t board) { return (lora_boards)1 << board; }
+
+static inline lora_boards lora_all_boards(const struct lora_cluster *cluster) {
+    return cluster->count ? ~(lora_boards)0 >> (8 * sizeof(lora_boards) - cluster->count) : 0;
+}
 
 struct lora_run { /* one operation of lora_ctrl */
     uint32_t operation, list_id, block_offset, bank;
@@ -112,12 +121,12 @@ int lora_register_write(struct lora_cluster *cluster, uint32_t board, uint32_t b
 /* run.c */
 /* Starts the operation on all boards of the mask, then waits for all of them; the completion and
  * error records are in the boards. `failure` is the primary one. */
-int lora_run(struct lora_cluster *cluster, uint32_t mask, const struct lora_run *run,
+int lora_run(struct lora_cluster *cluster, lora_boards mask, const struct lora_run *run,
              struct lora_failure *failure);
 /* Its two halves. Where not all could be started, those that were are waited for. */
-int lora_run_begin(struct lora_cluster *cluster, uint32_t mask, const struct lora_run *run,
+int lora_run_begin(struct lora_cluster *cluster, lora_boards mask, const struct lora_run *run,
                    struct lora_failure *failure);
-int lora_run_end(struct lora_cluster *cluster, uint32_t mask, const struct lora_run *run,
+int lora_run_end(struct lora_cluster *cluster, lora_boards mask, const struct lora_run *run,
                  struct lora_failure *failure);
 
 /* queue.c */
@@ -152,10 +161,10 @@ struct lora_stopwatch {
 void lora_stopwatch_start(struct lora_stopwatch *watch);
 uint64_t lora_stopwatch_us(const struct lora_stopwatch *watch,
                            const struct lora_transport *transport);
-int lora_wait(struct lora_cluster *cluster, uint32_t mask, uint32_t timeout_us,
+int lora_wait(struct lora_cluster *cluster, lora_boards mask, uint32_t timeout_us,
               struct lora_failure *failure);
 /* The same from when the watch was started. */
-int lora_wait_on(struct lora_cluster *cluster, uint32_t mask, uint32_t timeout_us,
+int lora_wait_on(struct lora_cluster *cluster, lora_boards mask, uint32_t timeout_us,
                  struct lora_stopwatch *watch, struct lora_failure *failure);
 /* Lets time pass between two looks at a board. */
 int lora_pause(struct lora_cluster *cluster, uint32_t board, struct lora_stopwatch *watch,
@@ -171,8 +180,8 @@ static inline int lora_is_damage(int status) {
 }
 /* Reads the records of the boards in the mask and picks the failure that caused the others. */
 /* The board whose Router is stuck, of those in `mask`, whose records are read; LORA_NONE. */
-uint32_t lora_stuck_router(struct lora_cluster *cluster, uint32_t mask);
-int lora_outcome(struct lora_cluster *cluster, uint32_t mask, const struct lora_run *run,
+uint32_t lora_stuck_router(struct lora_cluster *cluster, lora_boards mask);
+int lora_outcome(struct lora_cluster *cluster, lora_boards mask, const struct lora_run *run,
                  struct lora_failure *failure);
 
 /* cable.c */

@@ -9,8 +9,8 @@
 #define TEST_OFFSET LORA_CONTROL_PAGE
 
 struct proof {
-    uint32_t mask;      /* boards with a cable */
-    uint32_t temporary; /* boards whose control arena is reserved for the test alone */
+    lora_boards mask;      /* boards with a cable */
+    lora_boards temporary; /* boards whose control arena is reserved for the test alone */
     struct lora_link_test tests[LORA_MAX_BOARDS];
     struct lora_link_test kept[LORA_MAX_BOARDS]; /* what stood there before */
 };
@@ -40,7 +40,7 @@ static void plan(struct lora_cluster *cluster, int everyone, struct proof *proof
                          : !lora_cable_peer(cluster, b, p, &peer_board, &peer_port))
                 continue;
             test->ports[p].enabled = 1;
-            proof->mask |= 1u << b;
+            proof->mask |= lora_board_bit(b);
         }
     }
 }
@@ -60,7 +60,7 @@ static int place_blocks(struct lora_cluster *cluster, struct proof *proof,
         if (!has_control_arena(it)) {
             status = lora_cluster_reserve(cluster, b, it->control_bank, 0, LORA_CONTROL_MINIMUM,
                                           failure);
-            if (!status) proof->temporary |= 1u << b;
+            if (!status) proof->temporary |= lora_board_bit(b);
         }
         if (!status)
             status = lora_memory_read(cluster, b, it->control_bank, TEST_OFFSET, &proof->kept[b],

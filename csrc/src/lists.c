@@ -18,7 +18,7 @@ int lora_cluster_register_list(struct lora_cluster *cluster, uint32_t board, uin
                                  .block_offset = offset,
                                  .timeout_us = cluster->timeouts.register_list_us,
                                  .watchdog_ms = cluster->timeouts.register_list_us / 2000};
-    return lora_run(cluster, 1u << board, &run, failure);
+    return lora_run(cluster, lora_board_bit(board), &run, failure);
 }
 
 int lora_cluster_checksum(struct lora_cluster *cluster, uint32_t board, uint32_t bank,
@@ -38,7 +38,7 @@ int lora_cluster_checksum(struct lora_cluster *cluster, uint32_t board, uint32_t
                                  .bytes = bytes,
                                  .timeout_us = cluster->timeouts.checksum_us,
                                  .watchdog_ms = cluster->timeouts.checksum_us / 2000};
-    status = lora_run(cluster, 1u << board, &run, failure);
+    status = lora_run(cluster, lora_board_bit(board), &run, failure);
     if (!status) *crc = cluster->boards[board].completion.checksum;
     return status;
 }

@@ -81,18 +81,19 @@ static int blame_link(struct lora_cluster *cluster, struct lora_failure *failure
 }
 
 /* Routers that wait for frames are compared: one of them did not take its own. */
-static void blame_router(struct lora_cluster *cluster, uint32_t mask,
+static void blame_router(struct lora_cluster *cluster, lora_boards mask,
                          struct lora_failure *failure) {
-    uint32_t late = 0;
+    lora_boards late = 0;
     for (uint32_t b = 0; b < cluster->count; b++)
-        if (mask >> b & 1 && cluster->boards[b].completion.status != LORA_OK) late |= 1u << b;
+        if (mask >> b & 1 && cluster->boards[b].completion.status != LORA_OK)
+            late |= lora_board_bit(b);
     uint32_t board = lora_stuck_router(cluster, late);
     if (board == LORA_NONE || (int32_t)board == failure->board) return;
     lora_failure_begin(failure, NULL);
     (void)lora_describe_error(cluster, board, failure);
 }
 
-int lora_outcome(struct lora_cluster *cluster, uint32_t mask, const struct lora_run *run,
+int lora_outcome(struct lora_cluster *cluster, lora_boards mask, const struct lora_run *run,
                  struct lora_failure *failure) {
     struct lora_failure best, now;
     lora_failure_begin(&best, NULL);

@@ -55,7 +55,7 @@ static int run_step(struct lora_cluster *cluster, struct lora_step *block, uint3
                                  .block_offset = block_offset,
                                  .timeout_us = cluster->timeouts.step_us,
                                  .watchdog_ms = cluster->timeouts.watchdog_ms};
-    status = lora_run(cluster, (1u << cluster->count) - 1, &run, failure);
+    status = lora_run(cluster, lora_all_boards(cluster), &run, failure);
     if (!status) cluster->dirty = 0;
     return status;
 }

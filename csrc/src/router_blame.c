@@ -8,7 +8,8 @@ struct progress { /* of all boards; begun is 0 where a board says nothing */
     struct lora_router_record record[LORA_MAX_BOARDS];
 };
 
-static void read_records(struct lora_cluster *cluster, uint32_t mask, struct progress *progress) {
+static void read_records(struct lora_cluster *cluster, lora_boards mask,
+                         struct progress *progress) {
     struct lora_failure ignored, *unused = lora_failure_begin(NULL, &ignored);
     memset(progress, 0, sizeof *progress);
     for (uint32_t b = 0; b < cluster->count; b++) {
@@ -50,7 +51,7 @@ static int is_waiting(const struct lora_cluster *cluster, const struct progress 
     return expects == 1;
 }
 
-uint32_t lora_stuck_router(struct lora_cluster *cluster, uint32_t mask) {
+uint32_t lora_stuck_router(struct lora_cluster *cluster, lora_boards mask) {
     struct progress progress;
     read_records(cluster, mask, &progress);
     keep_first_gather(&progress);

@@ -43,7 +43,7 @@ static int start(struct lora_cluster *cluster, uint32_t board, const struct lora
     return LORA_OK;
 }
 
-static int prepare(struct lora_cluster *cluster, uint32_t mask, const struct lora_run *run,
+static int prepare(struct lora_cluster *cluster, lora_boards mask, const struct lora_run *run,
                    struct lora_failure *failure) {
     for (uint32_t b = 0; b < cluster->count; b++) {
         if (!(mask >> b & 1)) continue;
@@ -57,7 +57,7 @@ static int prepare(struct lora_cluster *cluster, uint32_t mask, const struct lor
     return LORA_OK;
 }
 
-int lora_run_begin(struct lora_cluster *cluster, uint32_t mask, const struct lora_run *run,
+int lora_run_begin(struct lora_cluster *cluster, lora_boards mask, const struct lora_run *run,
                    struct lora_failure *failure) {
     if (cluster->hung) {
         *failure = cluster->hang;
@@ -66,11 +66,11 @@ int lora_run_begin(struct lora_cluster *cluster, uint32_t mask, const struct lor
     int status = lora_drain(cluster, failure);
     if (!status) status = prepare(cluster, mask, run, failure);
     if (status) return status;
-    uint32_t started = 0;
+    lora_boards started = 0;
     for (uint32_t b = 0; b < cluster->count && !status; b++) {
         if (!(mask >> b & 1)) continue;
         status = start(cluster, b, run, failure);
-        if (!status) started |= 1u << b;
+        if (!status) started |= lora_board_bit(b);
     }
     if (status) { /* the others would wait for this board: let their watchdogs end them */
         struct lora_failure ignored;
@@ -80,13 +80,13 @@ int lora_run_begin(struct lora_cluster *cluster, uint32_t mask, const struct lor
     return status;
 }
 
-int lora_run(struct lora_cluster *cluster, uint32_t mask, const struct lora_run *run,
+int lora_run(struct lora_cluster *cluster, lora_boards mask, const struct lora_run *run,
              struct lora_failure *failure) {
     int status = lora_run_begin(cluster, mask, run, failure);
     return status ? status : lora_run_end(cluster, mask, run, failure);
 }
 
-int lora_run_end(struct lora_cluster *cluster, uint32_t mask, const struct lora_run *run,
+int lora_run_end(struct lora_cluster *cluster, lora_boards mask, const struct lora_run *run,
                  struct lora_failure *failure) {
     int status = lora_wait(cluster, mask, run->timeout_us, failure);
     if (!status) status = lora_outcome(cluster, mask, run, failure);

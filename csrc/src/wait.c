@@ -43,7 +43,7 @@ void lora_cluster_on_poll(struct lora_cluster *cluster, int (*cancelled)(void *c
 }
 
 /* Polls each board of *pending once and takes out those that are done or broken. */
-static int poll_once(struct lora_cluster *cluster, uint32_t *pending,
+static int poll_once(struct lora_cluster *cluster, lora_boards *pending,
                      struct lora_failure *failure) {
     for (uint32_t b = 0; b < cluster->count; b++) {
         struct lora_board *it = &cluster->boards[b];
@@ -54,18 +54,18 @@ static int poll_once(struct lora_cluster *cluster, uint32_t *pending,
         if (status) return lora_fail_board(cluster, b, status, failure);
         if (state != LORA_RUN_DONE) continue;
         it->in_flight = 0;
-        *pending &= ~(1u << b);
+        *pending &= ~lora_board_bit(b);
     }
     return LORA_OK;
 }
 
-static uint32_t first_of(uint32_t mask) {
+static uint32_t first_of(lora_boards mask) {
     uint32_t b = 0;
     while (!(mask >> b & 1)) b++;
     return b;
 }
 
-static int hang(struct lora_cluster *cluster, uint32_t pending, uint32_t timeout_us,
+static int hang(struct lora_cluster *cluster, lora_boards pending, uint32_t timeout_us,
                 struct lora_failure *failure) {
     uint32_t b = first_of(pending);
     failure->board = (int32_t)b;
@@ -95,16 +95,16 @@ int lora_pause(struct lora_cluster *cluster, uint32_t board, struct lora_stopwat
                            failure);
 }
 
-int lora_wait(struct lora_cluster *cluster, uint32_t mask, uint32_t timeout_us,
+int lora_wait(struct lora_cluster *cluster, lora_boards mask, uint32_t timeout_us,
               struct lora_failure *failure) {
     struct lora_stopwatch watch;
     lora_stopwatch_start(&watch);
     return lora_wait_on(cluster, mask, timeout_us, &watch, failure);
 }
 
-int lora_wait_on(struct lora_cluster *cluster, uint32_t mask, uint32_t timeout_us,
+int lora_wait_on(struct lora_cluster *cluster, lora_boards mask, uint32_t timeout_us,
                  struct lora_stopwatch *watch, struct lora_failure *failure) {
-    uint32_t pending = mask;
+    lora_boards pending = mask;
     while (1) {
         int status = poll_once(cluster, &pending, failure);
         if (status || !pending) return status;
@@ -119,7 +119,8 @@ int lora_wait_on(struct lora_cluster *cluster, uint32_t mask, uint32_t timeout_u
 }
 
 int lora_drain(struct lora_cluster *cluster, struct lora_failure *failure) {
-    uint32_t mask = 0;
-    for (uint32_t b = 0; b < cluster->count; b++) mask |= cluster->boards[b].in_flight << b;
+    lora_boards mask = 0;
+    for (uint32_t b = 0; b < cluster->count; b++)
+        if (cluster->boards[b].in_flight) mask |= lora_board_bit(b);
     return mask ? lora_wait(cluster, mask, cluster->timeouts.step_us, failure) : LORA_OK;
 }

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from . import abi
 from .boards import board_names
 from .data import data_folder
 from .errors import LinkError, RequestError
@@ -16,7 +17,7 @@ from .schema import read_checked
 EMULATED_SCHEME = "emu"
 REAL_SCHEMES = {"xrt": "u280", "slash": "v80"}  # runtime -> its board
 _BDF = re.compile(r"([0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}(\.[0-7])?", re.IGNORECASE)
-MAX_BOARDS = 8
+MAX_BOARDS: int = abi.MAX_BOARDS
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ def load_cluster(path: str | Path) -> ClusterFile:
 
 def ring(boards: int) -> tuple[Cable, ...]:
     """Default cabling, a ring: port 1 of board b to port 0 of board b+1. Two boards share one
-    cable, one board has none. RequestError if `boards` is not 1..8."""
+    cable, one board has none. RequestError if `boards` is out of range."""
     if not 1 <= boards <= MAX_BOARDS:
         raise RequestError(f"{boards} boards requested, 1..{MAX_BOARDS} expected")
     count = {1: 0, 2: 1}.get(boards, boards)

@@ -28,7 +28,7 @@ SPOIL(huge_commands, h->command_count = 0xffffffff)
 SPOIL(beyond_arena, h->command_count = 8192)
 SPOIL(many_counters, h->counter_count = LORA_MAX_COUNTERS + 1)
 SPOIL(rank_beyond, h->rank = 2)
-SPOIL(boards_nine, h->boards = 9)
+SPOIL(boards_65, h->boards = 65)
 SPOIL(no_port, h->port_next = LORA_NO_PORT)
 SPOIL(port_two, h->port_next = 2)
 SPOIL(same_port, h->port_previous = 1)
@@ -176,7 +176,7 @@ static const struct spoilt spoilt[] = {
     {"list beyond its arena", beyond_arena, LORA_ERR_ADDRESS, HEADER},
     {"counters", many_counters, LORA_ERR_SIZE, HEADER},
     {"rank", rank_beyond, LORA_ERR_SIZE, HEADER},
-    {"boards", boards_nine, LORA_ERR_SIZE, HEADER},
+    {"boards", boards_65, LORA_ERR_SIZE, HEADER},
     {"port missing", no_port, LORA_ERR_SIZE, HEADER},
     {"port 2", port_two, LORA_ERR_SIZE, HEADER},
     {"one port twice", same_port, LORA_ERR_SIZE, HEADER},

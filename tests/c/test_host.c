@@ -118,7 +118,7 @@ static void check_open(void) {
     const char *none[] = {NULL};
     CHECK(lora_cluster_open(none, 1, &cluster, &failure) == LORA_ERR_URI);
     CHECK(lora_cluster_open(none, 0, &cluster, NULL) == LORA_ERR_ARGUMENT);
-    CHECK(lora_cluster_open(none, 9, &cluster, NULL) == LORA_ERR_ARGUMENT);
+    CHECK(lora_cluster_open(none, LORA_MAX_BOARDS + 1, &cluster, NULL) == LORA_ERR_ARGUMENT);
     CHECK(lora_cluster_open(none, 1, NULL, NULL) == LORA_ERR_ARGUMENT);
     lora_cluster_close(NULL);
     lora_emu_destroy(id);

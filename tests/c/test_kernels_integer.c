@@ -166,7 +166,7 @@ static void check_vector(struct board *board, uint32_t op, uint32_t columns, uin
                                   .y_stride = columns,
                                   .scalar = 0x41000000,
                                   .extra = extra};
-    uint32_t z_bytes = extra > LORA_MAX_BOARDS ? 4 : (uint32_t)sizeof(struct lora_row_scale);
+    uint32_t z_bytes = extra > LORA_ROW_MAXIMA ? 4 : (uint32_t)sizeof(struct lora_row_scale);
     board->state.row_count = 1;
     bank_new(board, LORA_BANK_ONCHIP, z_offset + z_bytes);
     compare(board, &command);

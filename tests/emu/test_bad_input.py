@@ -46,7 +46,7 @@ def test_bad_prompt_files(
 @pytest.mark.parametrize(
     "arguments, parts",
     [
-        (("--boards", 3), ("3 boards", "1, 2, 4 or 8")),
+        (("--boards", 3), ("3 boards", "1, 2, 4, 8, 16, 32 or 64")),
         (("--boards", 0), ("0 boards",)),
         (("--device", "emo:u280"), ("emo", "did you mean")),
         (("--device", "emu:u28"), ("did you mean", "u280")),

@@ -56,7 +56,7 @@ def test_bad_parameters_are_refused(engine: Engine, params: object) -> None:
 @pytest.mark.parametrize(
     "arguments, error, message",
     [
-        ({"boards": 3}, RequestError, "3 boards were requested; expected 1, 2, 4 or 8"),
+        ({"boards": 3}, RequestError, "3 boards were requested; expected 1, 2, 4, 8, 16, 32 or 64"),
         ({"boards": 0}, RequestError, "0 boards"),
         (
             {"boards": 2, "devices": ["emu:u280"]},

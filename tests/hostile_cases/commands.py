@@ -131,7 +131,7 @@ CASES = (
     Case("cluster: a NUL", partial(cluster, content=b"a: \0"), "not YAML"),
     Case("cluster: 300 KB", partial(cluster, content="#" * 300_000), "larger than the limit"),
     Case("cluster: nine boards", partial(
-        cluster, content=json.dumps({"boards": [U280] * 9, "cables": []})), "maxItems 8"),
+        cluster, content=json.dumps({"boards": [U280] * 65, "cables": []})), "maxItems 64"),
     Case("cluster: an unknown board", partial(
         cluster, content="boards: [{uri: 'emu:u28'}]\ncables: []"), "did you mean 'emu:u280'"),
     Case("cluster: a board of its own", partial(cluster, content=RING + (
@@ -232,7 +232,7 @@ CASES = (
     Case("flags: a model that is a file", words(*RUN, "-p", "a", "-m", "/etc/passwd"), "expected a Hugging Face model folder or", 2),
     Case("flags: a shape that is missing", words(
         "model", "--design", "lora-f", "--model", "nowhere", "-c", "1"), "neither a folder", 2),
-    Case("flags: --boards 3", words(*RUN, "-p", "a", "--boards", "3"), "1, 2, 4 or 8", 2),
+    Case("flags: --boards 3", words(*RUN, "-p", "a", "--boards", "3"), "1, 2, 4, 8, 16, 32 or 64", 2),
     Case("flags: --boards 10^5000", words(*RUN, "-p", "a", "--boards", "9" * 5000), "boards is", 2),
     Case("flags: --temp nan", words(*RUN, "-p", "a", "--temp", "nan"), "temperature", 2),
     Case("flags: -c -1", words(*RUN, "-p", "a", "-c", "-1"), "context is -1", 2),
@@ -245,8 +245,8 @@ CASES = (
     Case("flags: -n x", words(*RUN, "-p", "a", "-n", "x"), "-n", 2),
     *(
         Case(f"boards: {count} of {command[0]} {command[1]}", words(*command, "--boards", count),
-             f"{count} boards were requested; expected 1, 2, 4 or 8", 2)
-        for count in (0, 3, 16)
+             f"{count} boards were requested; expected 1, 2, 4, 8, 16, 32 or 64", 2)
+        for count in (0, 3, 128)
         for command in (
             ("plan", "--model", "llama2-7b"), ("dse", "--model", "gpt2-345m"),
             ("plot", "scaling", "-o", "PLOT"), ("plot", "breakdown", "-o", "PLOT"),
@@ -254,7 +254,7 @@ CASES = (
         )
     ),
     Case("boards: a curve of one", words(
-        "plot", "scaling", "--boards", "1", "-o", "PLOT"), "one point is no curve; expected 2, 4 or 8", 2),
+        "plot", "scaling", "--boards", "1", "-o", "PLOT"), "one point is no curve; expected 2, 4, 8, 16, 32 or 64", 2),
     *(
         Case(f"positions: {' '.join(command[:2])}", words(*command), "more than the model's", 2)
         for command in (

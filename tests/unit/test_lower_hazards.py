@@ -38,7 +38,7 @@ from tests.unit.plan_rig import GPT2, LLAMA, NARROW, OPT_POST, board, quantized
 
 ONCHIP = abi.BANK_ONCHIP
 ROWS = 3
-MAXIMA_BYTES = 4 * abi.MAX_BOARDS  # before the scale of a row
+MAXIMA_BYTES = 4 * abi.ROW_MAXIMA  # before the scale of a row
 LLAMA_WIDE = replace(  # whole groups of 32
     LLAMA, hidden=160, ffn=224, embed_dim=160, heads=10, kv_heads=5
 )
@@ -325,6 +325,21 @@ def lists_of(
 @pytest.mark.parametrize("config", MODELS.values(), ids=MODELS)
 def test_no_command_overwrites_what_another_still_needs(config, boards: int) -> None:
     _, lists = lists_of(config, boards)
+    assert hazards(lists) == []
+
+
+MANY = {  # enough heads for boards that share segments; fewer units of columns than boards
+    "llama": replace(LLAMA, heads=16, kv_heads=2, head_dim=18, hidden=288, embed_dim=288),
+    "opt_post": replace(OPT_POST, heads=16, kv_heads=16, head_dim=18, hidden=288),
+}
+
+
+@pytest.mark.parametrize("scheme", [None, "w8a8_dynamic"])
+@pytest.mark.parametrize("config", MANY.values(), ids=MANY)
+def test_nor_where_boards_share_segments(config, scheme: str | None) -> None:
+    """Norms gather the row itself; rows with their own scales are quantized behind the gather."""
+    config = replace(config, layers=1)
+    _, lists = lists_of(quantized(config, scheme) if scheme else config, 16)
     assert hazards(lists) == []
 
 

@@ -193,8 +193,8 @@ def test_full_banks_name_tensor_board_bank_and_figures() -> None:
     ):
         plan(LLAMA2_7B, 1, **quarter)
     assert plan(LLAMA2_7B, 2, **quarter).context > 0
-    with pytest.raises(PlacementError, match="no number of boards up to 8 would fit"):
-        plan(LLAMA2_7B, 1, hbm=8 << 20, ddr=256 << 20)
+    with pytest.raises(PlacementError, match="no number of boards up to 64 would fit"):
+        plan(LLAMA2_7B, 1, hbm=1 << 20, ddr=64 << 20)
 
 
 def test_no_room_for_the_cache_names_the_banks() -> None:

@@ -143,7 +143,7 @@ def near(found: Cost, expected: Cost) -> bool:
 
 
 @pytest.mark.parametrize(
-    "boards", [1, *(pytest.param(boards, marks=pytest.mark.slow) for boards in (2, 4, 8))]
+    "boards", [1, *(pytest.param(boards, marks=pytest.mark.slow) for boards in (2, 4, 8, 32))]
 )
 def test_a_list_costs_what_the_data_say(boards: int) -> None:
     rig = llama(boards)
@@ -211,7 +211,7 @@ def test_every_family_has_as_many_commands_as_its_list(kind: str) -> None:
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
-@pytest.mark.parametrize("boards", [1, 4])
+@pytest.mark.parametrize("boards", [1, 4, 16])
 def test_quantized_shapes_have_as_many_commands_as_lists(boards: int, dynamic: bool) -> None:
     config, plan = llama_plan(boards, dynamic)
     listed = lower(config, plan, 0, unit_scales(config))

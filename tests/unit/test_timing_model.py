@@ -182,6 +182,6 @@ def test_a_model_that_does_not_fit_is_said() -> None:
 
 
 def test_boards_on_which_nothing_runs_are_said() -> None:
-    for boards, said in ((3, True), (4, False), (16, True)):
+    for boards, said in ((3, True), (4, False), (16, False)):
         notes = token_time(target("lora-f", "gpt2-345m", boards), "", 1).notes
         assert any("expected 1, 2, 4, 8" in note for note in notes) == said

@@ -42,7 +42,8 @@
 #define LORA_LINE_BYTES 64 /* board addresses count lines of 64 bytes within a bank */
 
 /* --- limits of this ABI (a manifest may set less, never more) --------------------------------- */
-#define LORA_MAX_BOARDS 8
+#define LORA_MAX_BOARDS 64
+#define LORA_ROW_MAXIMA 8 /* boards that exchange maxima of rows; more quantize whole rows */
 #define LORA_MAX_BANKS 63
 #define LORA_BANK_ONCHIP 63 /* the activation buffer; not visible to the host */
 #define LORA_NO_BANK 255
@@ -366,7 +367,7 @@ struct lora_command {
 /* Of a row of INT8 activations with a scale of its own (docs/numbers.md, 6.10): what lies in the
  * line behind its columns, which are padded to whole lines. ROW_MAX's and QUANTIZE_ROW's z. */
 struct lora_row_scale {
-    float maxima[LORA_MAX_BOARDS]; /* of |x| over each board's columns, by rank */
+    float maxima[LORA_ROW_MAXIMA]; /* of |x| over each board's columns, by rank */
     float scale;                   /* of the row: a matmul's sums are multiplied by it */
     uint32_t reserved[7];
 };

@@ -120,7 +120,7 @@ static int find_row_scales(struct lora_job *job) {
     struct vector_job *v = &job->vector;
     const struct lora_vector *c = v->command;
     int quantizes = c->op == LORA_VEC_QUANTIZE_ROW;
-    if (c->extra == 0 || c->extra > LORA_MAX_BOARDS || (!quantizes && c->first >= c->extra))
+    if (c->extra == 0 || c->extra > LORA_ROW_MAXIMA || (!quantizes && c->first >= c->extra))
         return LORA_ERR_SIZE;
     v->z_rows = call_operand(job->call, LORA_BANK_ONCHIP, c->z_offset, c->z_stride,
                              sizeof(struct lora_row_scale), 4);

@@ -11,7 +11,7 @@ from lora_sdk.cli.flags import flags
 from lora_sdk.cli.progress import ProgressBar
 from lora_sdk.core.options import EngineOptions
 
-EMULATED = {"help": "emulated boards: 1, 2, 4 or 8", "default": 1, "unset": ""}
+EMULATED = {"help": "emulated boards: 1, 2, 4, 8, 16, 32 or 64", "default": 1, "unset": ""}
 CORES = {"help": "cores to use", "unset": "all"}
 
 

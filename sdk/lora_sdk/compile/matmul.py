@@ -1,7 +1,8 @@
 """A matmul and the commands before it, which quantize, gather and permute its input.
 
 Without adapter slots a board quantizes its own columns and the links carry INT8. Adapters read the
-FP16 activation, so with slots the whole row is quantized after its gather. The values are the same.
+FP16 activation, so with slots the whole row is quantized after its gather; so are rows with scales
+of their own on more boards than exchange maxima. The values are the same.
 
 A dynamic row has a scale of its own. The max over all its columns comes first, over all boards
 where each has only its own columns. Boards without columns take part with 0 and store the scale,
@@ -28,6 +29,7 @@ from lora_sdk.compile.builder import Event
 from lora_sdk.compile.isa import Matrix, Vector, float_bits
 from lora_sdk.compile.parts import Lowering
 from lora_sdk.model.operations import Matmul
+from lora_sdk.plan.collectives import quantized_late
 from lora_sdk.plan.formats import act_order, matmul_format
 from lora_sdk.plan.onchip import OnchipBuffer, eight, input_bytes
 from lora_sdk.plan.tensors import FP16_BYTES, padded
@@ -37,7 +39,7 @@ def lower_matmul(part: Lowering, after: Event | None, matmul: Matmul) -> Event |
     """The gather of the matmul's source and the matmul itself."""
     form = matmul_format(part.config, matmul)
     integer = form.integer
-    late = integer and part.plan.adapters.slots > 0
+    late = quantized_late(part.config, matmul, part.plan.adapters, part.plan.size)
     permuted, source = act_order(part.config, matmul), matmul.source.name
     if matmul.gather:
         gathered = source

@@ -14,7 +14,8 @@ from lora_sdk.compile.matmul import lower_matmul
 from lora_sdk.compile.parts import Lowering
 from lora_sdk.model import operations as ops
 from lora_sdk.plan.control import ARGMAX_BYTES
-from lora_sdk.plan.onchip import OnchipBuffer
+from lora_sdk.plan.onchip import NORM_ROW, OnchipBuffer
+from lora_sdk.plan.partition import shares_segments
 from lora_sdk.plan.tensors import FP16_BYTES
 
 ACTIVATIONS = {
@@ -82,8 +83,9 @@ def _add_position(part: Lowering, after: Event | None, add: ops.AddPosition) -> 
 
 
 def _norm(part: Lowering, after: Event | None, norm: ops.Norm) -> Event | None:
-    """Sums over the board's own columns, their gather, then the norm itself (III.B)."""
-    name, sums, apply = NORMS[norm.kind]
+    """Sums over the board's own columns, their gather, then the norm itself (III.B). Where boards
+    share segments, sums of all columns behind the gather of these."""
+    name, _, apply = NORMS[norm.kind]
     columns = part.columns(norm.source)
     fields: dict[str, Any] = {
         "flags": part.flags(norm),
@@ -93,9 +95,8 @@ def _norm(part: Lowering, after: Event | None, norm: ops.Norm) -> Event | None:
         **part.address("x", part.own(norm.source)),
         **part.address("z", part.buffer("sums")),
     }
-    if columns:
-        after = part.builder.emit(Vector, after, what=f"{name} sums", op=sums, **fields)
-    after = part.gather(after, "sums", segments=False)
+    sums = _sums_of_row if shares_segments(part.plan.size) else _own_sums
+    after = sums(part, after, norm, fields)
     if not columns:
         return after
     vectors = {vector: f"{norm.name}.{vector}" for vector in norm.vectors}
@@ -110,6 +111,42 @@ def _norm(part: Lowering, after: Event | None, norm: ops.Norm) -> Event | None:
         **(part.table_a(vectors["gamma"]) if "gamma" in vectors else {}),
         **(part.table_b(vectors["beta"]) if "beta" in vectors else {}),
     )
+
+
+def _own_sums(
+    part: Lowering, after: Event | None, norm: ops.Norm, fields: dict[str, Any]
+) -> Event | None:
+    """Each board sums the segments that it owns."""
+    name, sums, _ = NORMS[norm.kind]
+    if fields["columns"]:
+        after = part.builder.emit(Vector, after, what=f"{name} sums", op=sums, **fields)
+    return part.gather(after, "sums", segments=False)
+
+
+def _sums_of_row(
+    part: Lowering, after: Event | None, norm: ops.Norm, fields: dict[str, Any]
+) -> Event | None:
+    """Each board sums all segments, of rows whose columns it has gathered."""
+    name, sums, _ = NORMS[norm.kind]
+    columns = part.columns(norm.source)
+    row = part.buffer(NORM_ROW)
+    if columns:
+        after = part.builder.emit(
+            MoveRows,
+            after,
+            what=f"{name} columns",
+            flags=part.flags(norm),
+            x_bank=abi.BANK_ONCHIP,
+            y_bank=abi.BANK_ONCHIP,
+            bytes=len(columns) * FP16_BYTES,
+            **part.address("x", part.own(norm.source)),
+            **part.address("y", part.within(NORM_ROW, columns)),
+        )
+    after = part.gather(after, NORM_ROW, segments=False)
+    if not columns:
+        return after
+    whole = {"columns": fields["extra"], "first": 0, **part.address("x", row)}
+    return part.builder.emit(Vector, after, what=f"{name} sums", op=sums, **{**fields, **whole})
 
 
 def _one_plus(chosen: bool, numerator: float, fields: dict[str, Any]) -> dict[str, Any]:

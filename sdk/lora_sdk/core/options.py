@@ -53,7 +53,7 @@ class EngineOptions:
     )
     boards: int | None = option(
         None,
-        help="1, 2, 4 or 8 boards",
+        help="1, 2, 4, 8, 16, 32 or 64 boards",
         unset="the number of devices or of boards in the cluster file, else 1",
         flags=("--boards",),
         metavar="N",

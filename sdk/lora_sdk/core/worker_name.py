@@ -9,7 +9,8 @@ from lora_sdk.arguments.option import ArgumentError
 from lora_sdk.plan.partition import BOARD_COUNTS
 
 EXPECTED = (
-    "'cpu', 'boards:N' with N of 1, 2, 4 or 8, 'boards:URI,URI,...', 'cuda:N' or 'torch:DEVICE'"
+    "'cpu', 'boards:N' with N of 1, 2, 4, 8, 16, 32 or 64, 'boards:URI,URI,...', 'cuda:N' or "
+    "'torch:DEVICE'"
 )
 FAST = "'cpu' or 'cuda:N' in the fast mode"
 

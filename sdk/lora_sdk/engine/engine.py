@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 
 
 class Engine:
-    """A model placed on 1, 2, 4 or 8 boards.
+    """A model placed on 1, 2, 4, 8, 16, 32 or 64 boards.
 
     Use it as a context manager. `generate`, `stream`, `chat` and their async forms work on text.
     `open_sequence`, `rows`, `step`, `commit`, `fork` and `verify` work on tokens. Several threads

@@ -11,7 +11,7 @@ from lora_sdk.model import block
 from lora_sdk.model import operations as ops
 from lora_sdk.plan.adapters import AdapterOptions
 from lora_sdk.plan.formats import matmul_format
-from lora_sdk.plan.partition import shard
+from lora_sdk.plan.partition import shard, shares_segments
 from lora_sdk.plan.tensors import FP16_BYTES, FP32_BYTES
 
 if TYPE_CHECKING:
@@ -63,11 +63,23 @@ class LinkBytes:
     payload: int = 0
 
 
-def element_bytes(config: ModelConfig, matmul: ops.Matmul, adapters: AdapterOptions | None) -> int:
-    """Bytes of an activation on the links: INT8 if the matmul reads INT8, except in plans with
-    adapter slots, because adapters read the FP16 activation."""
+def quantized_late(
+    config: ModelConfig, matmul: ops.Matmul, adapters: AdapterOptions | None, boards: int
+) -> bool:
+    """Whether each board quantizes the whole gathered row of a matmul that reads INT8, in place of
+    its own columns: in plans with adapter slots, because adapters read the FP16 activation, and by
+    scales of rows where more boards than abi.ROW_MAXIMA would have to exchange maxima."""
+    form = matmul_format(config, matmul)
     slots = adapters is not None and adapters.slots > 0
-    return FP16_BYTES if slots or not matmul_format(config, matmul).integer else 1
+    return form.integer and (slots or (form.dynamic and boards > abi.ROW_MAXIMA))
+
+
+def element_bytes(
+    config: ModelConfig, matmul: ops.Matmul, adapters: AdapterOptions | None, boards: int
+) -> int:
+    """Bytes of an activation on the links: INT8 if boards quantize their own columns of it."""
+    late = quantized_late(config, matmul, adapters, boards)
+    return FP16_BYTES if late or not matmul_format(config, matmul).integer else 1
 
 
 @dataclass(frozen=True)
@@ -81,7 +93,12 @@ Gathers = Callable[[_Context, Any], Iterator[Collective]]
 
 
 def _norm(context: _Context, norm: ops.Norm) -> Iterator[Collective]:
-    """The exchange inside a norm: one record per segment, {T, Q} or {S} in FP32."""
+    """The exchange inside a norm: one record per segment, {T, Q} or {S} in FP32; the columns
+    themselves where boards share segments."""
+    if shares_segments(context.boards):
+        unit, columns = abi.UNIT_COLUMNS, ops.width(context.config, norm.source.axes[0])
+        yield Collective(norm.name, columns, unit, unit, FP16_BYTES, norm.selected)
+        return
     record = 8 if norm.kind == "layernorm" else 4
     yield Collective(norm.name, abi.SEGMENTS, 1, 1, record, norm.selected)
 
@@ -101,7 +118,7 @@ def _matmul(context: _Context, matmul: ops.Matmul) -> Iterator[Collective]:
     axis, unit = matmul.source.axes[0], abi.UNIT_COLUMNS
     if matmul.gather:
         share = config.head_dim if axis == "heads" else unit
-        size = element_bytes(config, matmul, adapters)
+        size = element_bytes(config, matmul, adapters, context.boards)
         if size == 1 and matmul_format(config, matmul).dynamic:
             what = f"{matmul.name} maxima"
             yield Collective(what, context.boards, 1, 1, FP32_BYTES, matmul.selected)

@@ -11,7 +11,7 @@ from lora_host import abi
 from lora_sdk.model import block
 from lora_sdk.model import operations as ops
 from lora_sdk.plan.banks import Shelf
-from lora_sdk.plan.partition import Share
+from lora_sdk.plan.partition import Share, shares_segments
 from lora_sdk.plan.tensors import FP16_BYTES, FP32_BYTES, padded
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 PAGE = abi.CONTROL_PAGE
 ARGMAX_BYTES = 8
-VOTES_BYTES = abi.MAX_BOARDS * abi.dtype("vote").itemsize
+LEAST_VOTES = 8  # room for so many boards' votes at least
 RING_BYTES = abi.MAX_GENERATE * abi.dtype("token").itemsize
 
 
@@ -63,9 +63,9 @@ LAYER_COMMANDS = 24  # reserved per layer, and for the commands outside the laye
 QUANTIZED_COMMANDS = 12  # reserved in addition in quantized models
 
 
-def list_bytes(config: ModelConfig, taps: int, adapters: bool = False) -> int:
+def list_bytes(config: ModelConfig, taps: int, adapters: bool = False, boards: int = 1) -> int:
     """Bytes reserved for a command list: the constants above, or what the model's operations need
-    if that is more."""
+    if that is more; with one more for each norm where boards share segments of rows."""
     quantized = config.quantization is not None
     each = LAYER_COMMANDS + quantized * QUANTIZED_COMMANDS
     described = block.describe(config)
@@ -73,6 +73,8 @@ def list_bytes(config: ModelConfig, taps: int, adapters: bool = False) -> int:
     needed = sum(max(each, _commands(part, quantized)) for part in parts)
     if adapters:
         needed += 2 * len(described.adapted)  # ADAPTER and, sharded by rank, a gather
+    if shares_segments(boards):
+        needed += sum(isinstance(operation, ops.Norm) for operation in described.operations)
     return abi.dtype("list").itemsize + (needed + taps) * abi.dtype("command").itemsize
 
 
@@ -117,14 +119,15 @@ def layout(
     block = shelf.take("step block", block_size, PAGE)
     table_stride = padded(max_tiles * 2)
     table = shelf.take("page tables", max_sequences * table_stride, PAGE)
-    list_size = list_bytes(config, taps, adapters)
+    list_size = list_bytes(config, taps, adapters, share.boards)
     commands = shelf.take("command list", list_size, PAGE)
     logits_stride = _tiles32(len(share.vocabulary)) * FP32_BYTES
     hidden_stride = padded(len(share.hidden) * FP16_BYTES)
     logits_size = rows * logits_stride
     hidden_size = taps * rows * hidden_stride
     votes = logits_size + hidden_size
-    results_size = votes + VOTES_BYTES + RING_BYTES
+    votes_size = max(LEAST_VOTES, share.boards) * abi.dtype("vote").itemsize
+    results_size = votes + votes_size + RING_BYTES
     results = shelf.take("results", results_size, PAGE)
     return ControlLayout(
         link_test_offset=link_test,
@@ -143,7 +146,7 @@ def layout(
         hidden_stride=hidden_stride,
         hidden_tap_bytes=rows * hidden_stride,
         votes_offset=results + votes,
-        ring_offset=results + votes + VOTES_BYTES,
+        ring_offset=results + votes + votes_size,
     )
 
 

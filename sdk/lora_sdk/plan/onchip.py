@@ -11,13 +11,14 @@ from lora_sdk.model import block
 from lora_sdk.model import operations as ops
 from lora_sdk.model.quantization import MatrixFormat, kv_of
 from lora_sdk.plan.formats import act_order, matmul_format
-from lora_sdk.plan.partition import Share, local_columns
+from lora_sdk.plan.partition import Share, local_columns, shares_segments
 from lora_sdk.plan.tensors import FP16_BYTES, FP32_BYTES, padded
 
 if TYPE_CHECKING:
     from lora_sdk.model.spec import ModelConfig
 
 KV_COPIES = ("qkv8", "kv8", "kv_scales")  # at the end
+NORM_ROW = "norm_row"  # what a norm sums, gathered
 Copy = tuple[str, int]
 
 
@@ -94,6 +95,12 @@ def _of_kv(config: ModelConfig, share: Share, store: ops.StoreKv) -> Iterator[Co
         yield "kv_scales", padded(kv_heads * FP16_BYTES)
 
 
+def _of_norm(config: ModelConfig, share: Share, norm: ops.Norm) -> Iterator[Copy]:
+    """The whole row that is summed, where boards share its segments."""
+    if shares_segments(share.boards):
+        yield NORM_ROW, padded(ops.width(config, norm.source.axes[0]) * FP16_BYTES)
+
+
 def _of_heads(config: ModelConfig, share: Share, norm: ops.NormHeads) -> Iterator[Copy]:
     """The sums of all boards' heads."""
     if norm.whole:
@@ -107,9 +114,10 @@ def _none(config: ModelConfig, share: Share, operation: ops.Operation) -> Iterat
 COPIES: dict[type[ops.Operation], Callable[[ModelConfig, Share, Any], Iterator[Copy]]] = {
     ops.Matmul: _of_matmul,
     ops.StoreKv: _of_kv,
+    ops.Norm: _of_norm,
     ops.NormHeads: _of_heads,
     **dict.fromkeys(
-        (ops.Embed, ops.AddPosition, ops.Norm, ops.Rope, ops.Attend, ops.Activate,
+        (ops.Embed, ops.AddPosition, ops.Rope, ops.Attend, ops.Activate,
          ops.AddResidual, ops.PackSelected, ops.ScaleLogits, ops.CapLogits, ops.Argmax),
         _none,
     ),

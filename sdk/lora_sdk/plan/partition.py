@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from lora_sdk.model.operations import Axis, Buffer
     from lora_sdk.model.spec import ModelConfig
 
-BOARD_COUNTS = (1, 2, 4, 8)  # divisors of the eight segments: every segment lies on one board
+BOARD_COUNTS = (1, 2, 4, 8, 16, 32, 64)  # up to abi.MAX_BOARDS
+"""Up to eight boards every segment of a row lies on one board; beyond, boards share segments."""
+COUNTS = ", ".join(map(str, BOARD_COUNTS[:-1])) + f" or {BOARD_COUNTS[-1]}"
 
 
 def shard(columns: int, unit: int, rank: int, boards: int) -> range:
@@ -58,15 +60,20 @@ def local_columns(config: ModelConfig, share: Share, buffer: Buffer) -> range:
     return range(sum(len(axis_columns(config, share, axis)) for axis in buffer.axes))
 
 
+def shares_segments(boards: int) -> bool:
+    """Whether a segment of a row may lie on several boards. Then no board sums one by itself:
+    norms gather the columns in place of the sums (docs/numbers.md, 2.3)."""
+    return boards > abi.SEGMENTS
+
+
 def check_board_count(boards: int) -> None:
     """RequestError unless a model can be sharded over so many boards."""
     if boards not in BOARD_COUNTS:
-        expected = ", ".join(map(str, BOARD_COUNTS[:-1])) + f" or {BOARD_COUNTS[-1]}"
-        raise RequestError(f"{boards} boards were requested; expected {expected}")
+        raise RequestError(f"{boards} boards were requested; expected {COUNTS}")
 
 
 class Partition:
-    """The shares of a model over 1, 2, 4 or 8 boards; RequestError if it cannot be sharded."""
+    """The shares of a model over so many boards; RequestError if it cannot be sharded."""
 
     def __init__(self, config: ModelConfig, boards: int) -> None:
         check_board_count(boards)

@@ -292,4 +292,4 @@ def _boards_that_fit(
             except PlacementError:
                 continue
             return f"{count} boards would fit"
-    return "no number of boards up to 8 would fit"
+    return f"no number of boards up to {BOARD_COUNTS[-1]} would fit"

@@ -305,7 +305,7 @@ def _quantize_row(site: Site) -> Case:
     scales[:, 1] = answers.largest(x)  # boards' shares; this one's first
     scales[0, 2] = 2 * scales[0, 1]
     y = scales.copy()
-    values, y[:, abi.MAX_BOARDS] = answers.quantize_rows(x, scales[:, :4].max(axis=1))
+    values, y[:, abi.ROW_MAXIMA] = answers.quantize_rows(x, scales[:, :4].max(axis=1))
     results = ((1, 3, y, "scales"), (2, 4, values, "values"))
     return _row_scaled(site, abi.VEC_QUANTIZE_ROW, x, scales, first=0, results=results)
 

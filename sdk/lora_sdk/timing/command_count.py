@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from lora_host import abi
 from lora_sdk.model.block import describe
 from lora_sdk.model.operations import (
     Activate,
@@ -28,6 +29,7 @@ from lora_sdk.model.operations import (
     row,
 )
 from lora_sdk.plan.formats import matmul_format
+from lora_sdk.plan.partition import shares_segments
 from lora_sdk.timing.control import VOTES
 
 if TYPE_CHECKING:
@@ -70,8 +72,9 @@ class _Counter:
         return 1
 
     def norm(self, norm: Norm) -> int:
-        """Sums, their exchange, the rest."""
-        return 2 + self.exchanges
+        """Sums, their exchange, the rest; where boards share segments their columns are moved to
+        the row that is gathered in place of the sums."""
+        return 2 + self.exchanges + shares_segments(self.boards)
 
     def norm_heads(self, norm: NormHeads) -> int:
         """Heads normed by themselves need no sums of a row and no exchange."""
@@ -80,7 +83,8 @@ class _Counter:
     def matmul(self, matmul: Matmul) -> int:
         found = 1 + self.quantizes + (self.exchanges if matmul.gather else 0)
         if matmul.gather and matmul_format(self.config, matmul).dynamic:
-            found += 1 + self.exchanges  # the max of a row
+            found += 1  # the max of a row, and the exchange of boards' maxima
+            found += self.exchanges if self.boards <= abi.ROW_MAXIMA else 0
         if self.adapter is not None and matmul.layer is not None:
             found += 1 + (1 if self.adapter.gathered(self.boards, len(matmul.outputs)) else 0)
         return found

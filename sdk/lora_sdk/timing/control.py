@@ -136,12 +136,21 @@ def by_boards(shape: StepShape) -> bool:
 
 def firmware_dispatch(boards: int, clock_hz: float) -> Dispatch:
     """Dispatch by the firmware of one of `boards` boards, on a core at `clock_hz`. Beyond the
-    counted numbers of boards: as the largest one."""
-    of_list = max((e for e in list_costs() if e.boards <= boards), key=lambda e: e.boards)
+    counted numbers of boards each further one adds, by its vote, what it adds between the two
+    largest."""
+    counted = list_costs()
+    of_list = max((e for e in counted if e.boards <= boards), key=lambda e: e.boards)
+    fewer, most = counted[-2:]
+    votes = max(0, boards - most.boards) / (most.boards - fewer.boards)
+
+    def cycles(name: str) -> float:
+        here, less, more = (getattr(e, name).cycles(clock_hz) for e in (of_list, fewer, most))
+        return float(here + votes * (more - less))
+
     parts = part_costs()
     return Dispatch(
-        of_list.step.cycles(clock_hz),
-        of_list.token.cycles(clock_hz),
+        cycles("step"),
+        cycles("token"),
         of_list.command.cycles(clock_hz),
         *(parts[name].cycles(clock_hz) for name in ("row", "commit", "tile")),
     )

@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from lora_host import abi
 from lora_host.errors import RequestError
 from lora_sdk.model.block import describe
 from lora_sdk.model.operations import (
@@ -30,6 +31,8 @@ from lora_sdk.model.operations import (
     width,
 )
 from lora_sdk.plan.formats import matmul_format
+from lora_sdk.plan.partition import shares_segments
+from lora_sdk.plan.tensors import FP16_BYTES
 from lora_sdk.timing import costs
 from lora_sdk.timing.adapter_ops import ADAPTER_BYTES, AdapterUse
 from lora_sdk.timing.machine import Machine
@@ -142,9 +145,13 @@ class _Builder:
         the same operator. B is block-diagonal if its columns are not the hidden ones."""
         what, k, n = matmul.short, matmul.k, self._columns(matmul)
         if matmul.gather:
-            if matmul_format(self.config, matmul).dynamic:
-                self.row_max(what, k)
-            self.gather(f"gather {what}", k)
+            dynamic = matmul_format(self.config, matmul).dynamic
+            late = dynamic and self.boards > abi.ROW_MAXIMA
+            if dynamic and not late:
+                self.row_max(what, math.ceil(k / self.boards), exchanged=True)
+            self.gather(f"gather {what}", k, FP16_BYTES if late else None)
+            if late:
+                self.row_max(what, k, exchanged=False)
         self.matrix(what, k, n)
         if self.adapter is None or matmul.layer is None:
             return
@@ -157,12 +164,11 @@ class _Builder:
             self.gather(f"gather {what} adapter", values, ADAPTER_BYTES, start)
         self._factor(f"{what} adapter B", self.adapter.up_ranks(self.boards, blocked_b), n, 0.0)
 
-    def row_max(self, what: str, k: int) -> None:
-        """A pass over the board's columns for the max of a row, and the exchange of boards'
-        maxima; quantizing itself is included in what writes the row."""
-        columns = math.ceil(k / self.boards)
+    def row_max(self, what: str, columns: int, exchanged: bool) -> None:
+        """A pass over columns for the max of a row, and the exchange of boards' maxima; quantizing
+        itself is included in what writes the row."""
         cycles = costs.vector_cycles(self.machine, self.rows, columns, 1)
-        self._norm(f"max of {what}", cycles, exchanged=True)
+        self._norm(f"max of {what}", cycles, exchanged)
 
     def _columns(self, matmul: Matmul) -> int:
         """Number of columns on the board with the largest share."""
@@ -204,9 +210,13 @@ class _Builder:
     def norm(self, norm: Norm) -> None:
         machine, layer_norm = self.machine, norm.kind == "layernorm"
         what = norm.name.rpartition(".")[2].replace("_", " ")
-        columns = self.config.hidden / (1 if machine.replicated_norms else self.boards)
+        whole = machine.replicated_norms
+        if shares_segments(self.boards) and not whole:  # each board sums all columns
+            self.gather(f"gather {what}", self.config.hidden, FP16_BYTES)
+            whole = True
+        columns = self.config.hidden / (1 if whole else self.boards)
         cycles = costs.norm_cycles(machine, self.rows, math.ceil(columns), layer_norm)
-        self._norm(what, cycles, exchanged=not machine.replicated_norms)
+        self._norm(what, cycles, exchanged=not whole)
 
     def norm_heads(self, norm: NormHeads) -> None:
         """q or k of the largest share; heads normed by themselves need no exchange."""
