@@ -309,18 +309,22 @@ def test_argmax(seed: int, columns: int, nan: bool) -> None:
     head_dim=st.sampled_from([8, 32, 40, 64, 72, 128, 264]),
     committed=st.integers(0, 130),
     kv_heads=st.integers(1, 2),
-    fresh=st.integers(1, 40),
+    group=st.sampled_from([1, 2, 4, 7]),
+    fresh=st.one_of(st.just(1), st.integers(1, 40)),
     seen=SEEN,
 )
 def test_attention(
-    kind: Any, head_dim: int, committed: int, kv_heads: int, fresh: int, seen: Any
+    kind: Any, head_dim: int, committed: int, kv_heads: int, group: int, fresh: int, seen: Any
 ) -> None:
-    """A random tree of uncommitted rows on two sequences, slots sharded at random."""
+    """A random tree of uncommitted rows on two sequences, slots sharded at random. Heads of one KV
+    head are read together, also those of a row alone."""
     seed, extreme, wide = kind
+    group = min(group, STRIDE // (2 * kv_heads * head_dim))
     generator = np.random.default_rng(seed)
     slots = generator.permutation(64)[:fresh].tolist()
     kv = values(seed, (2, committed + fresh, kv_heads, head_dim), extreme / 50, wide)
-    q = values(seed + 1, (fresh, 2 * kv_heads, head_dim), extreme / 50, wide)
+    heads = group * kv_heads
+    q = values(seed + 1, (fresh, heads, head_dim), extreme / 50, wide)
 
     def build(rig: Rig) -> Any:
         choose = np.random.default_rng(seed + 2)
@@ -338,8 +342,8 @@ def test_attention(
             tool.slot(slot, sequence, parent, position, *kv[:, committed + i])
             tool.row(i, sequence, slot)
         rig.rows(fresh)
-        fields = seen_fields(tool, seen, 2 * kv_heads)
-        return tool.run(q, 0.21, group=2, q_first=4, kv_first=2, **fields)[1]
+        fields = seen_fields(tool, seen, heads)
+        return tool.run(q, 0.21, group=group, q_first=2 * group, kv_first=2, **fields)[1]
 
     both(build)
 

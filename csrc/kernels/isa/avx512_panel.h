@@ -6,16 +6,19 @@
 
 typedef __m512 panel_sums[PANEL_ROWS][VECTORS];
 
-/* Two vectors of weights: converted and kept for the next panels, or those kept. */
-AVX512_INLINE void take_weights(const uint16_t *halves, float *weights, const bool fresh,
+enum source { KEPT, CONVERTED, CONVERTED_AND_KEPT };
+
+/* Two vectors of weights: converted, and kept where more panels follow, or those kept. */
+AVX512_INLINE void take_weights(const uint16_t *halves, float *weights, const enum source source,
                                 __m512 *low, __m512 *high) {
-    if (!fresh) {
+    if (source == KEPT) {
         *low = _mm512_load_ps(weights);
         *high = _mm512_load_ps(weights + LANES);
         return;
     }
     *low = load_halves(halves);
     *high = load_halves(halves + LANES);
+    if (source == CONVERTED) return;
     _mm512_store_ps(weights, *low);
     _mm512_store_ps(weights + LANES, *high);
 }
@@ -51,8 +54,9 @@ AVX512_INLINE void join_panel(const struct panel_step *step, panel_sums sum, con
     }
 }
 
-/* `rows` and `fresh` are constants: the sums stay in registers. */
-AVX512_INLINE void add_panel(const struct panel_step *step, const int rows, const bool fresh) {
+/* `rows` and `source` are constants: the sums stay in registers. */
+AVX512_INLINE void add_panel(const struct panel_step *step, const int rows,
+                             const enum source source) {
     const float *x = step->x;
     const uint16_t *prefetch = step->prefetch, *halves = step->halves;
     const uint32_t steps = step->steps, prefetch_step = step->prefetch_step;
@@ -62,7 +66,7 @@ AVX512_INLINE void add_panel(const struct panel_step *step, const int rows, cons
     begin_panel(step, sum, rows);
     for (uint32_t k = 0; k < steps; k++) {
         __m512 low, high;
-        take_weights(halves, weights, fresh, &low, &high);
+        take_weights(halves, weights, source, &low, &high);
         _mm_prefetch((const char *)prefetch, _MM_HINT_T1);
         _mm_prefetch((const char *)(x + 16 * PANEL_ROWS), _MM_HINT_T0);
         UNROLLED
@@ -81,8 +85,9 @@ AVX512_INLINE void add_panel(const struct panel_step *step, const int rows, cons
 
 #define PANEL_OF(n)                                                                                \
     AVX512 static void panel_##n(const struct panel_step *step) {                                  \
-        if (step->halves) add_panel(step, n, true);                                                \
-        else add_panel(step, n, false);                                                            \
+        if (!step->halves) add_panel(step, n, KEPT);                                               \
+        else if (step->alone) add_panel(step, n, CONVERTED);                                       \
+        else add_panel(step, n, CONVERTED_AND_KEPT);                                               \
     }
 PANEL_OF(1)
 PANEL_OF(2)

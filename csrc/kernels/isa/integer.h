@@ -39,7 +39,7 @@ static inline const uint8_t *integer_prefetched(const struct integer_tile *tile,
     return tile->next[beyond < tile->block_count ? beyond : tile->block_count - 1];
 }
 
-#define INTEGER_AHEAD 6 /* blocks of K or V that are fetched before they are read */
+#define INTEGER_AHEAD 12 /* blocks of K or V that are fetched before they are read */
 
 /* Tiles of K or V that several rows see whole. */
 struct integer_tiles {

@@ -19,6 +19,7 @@ void lora_panels_fill(const struct lora_variant *variant, struct rows x, uint32_
 void lora_panels_add(const struct lora_variant *variant, const float *x, uint32_t columns,
                      uint32_t rows, struct panel_step step, float *sums) {
     uint32_t count = panel_count(rows);
+    step.alone = count == 1;
     step.prefetch_step = step.prefetch ? (LORA_BLOCK_N + count - 1) / count : 0;
     for (uint32_t panel = 0; panel < count; panel++) {
         uint32_t first = panel_first(rows, panel);
@@ -42,7 +43,7 @@ static uint32_t joins_of(const uint32_t starts[LORA_SEGMENTS + 1], uint32_t s) {
 
 void lora_panels_multiply(const struct lora_variant *variant, const float *panels, uint32_t rows,
                           const uint32_t starts[LORA_SEGMENTS + 1], const uint16_t *const *blocks,
-                          float *work, float *sums) {
+                          const uint16_t *const *fetched, float *work, float *sums) {
     struct panel_step step = {
         .halves_step = LORA_BLOCK_N, .weights = work, .level = (uint64_t)rows * LORA_BLOCK_N};
     uint32_t waiting = 0;
@@ -51,12 +52,12 @@ void lora_panels_multiply(const struct lora_variant *variant, const float *panel
         if (starts[s] == end) continue;
         for (uint32_t k = starts[s]; k < end; k += step.steps) {
             uint32_t offset = k % LORA_BLOCK_K, left = LORA_BLOCK_K - offset;
-            const uint16_t *const *block = blocks + k / LORA_BLOCK_K;
+            uint32_t block = k / LORA_BLOCK_K;
             step.steps = end - k < left ? end - k : left;
             step.begins = k == starts[s];
             step.joins = k + step.steps == end ? joins : 0;
-            step.halves = block[0] + offset * LORA_BLOCK_N;
-            step.prefetch = block[1] + offset * LORA_BLOCK_N;
+            step.halves = blocks[block] + offset * LORA_BLOCK_N;
+            step.prefetch = fetched[block] + offset * LORA_BLOCK_N;
             lora_panels_add(variant, panels + (uint64_t)k * PANEL_ROWS, starts[LORA_SEGMENTS], rows,
                             step, sums + waiting * step.level);
         }

@@ -31,6 +31,7 @@ struct panel_step {
     uint32_t rows, steps, prefetch_step;
     uint32_t joins; /* at the end so many levels below are added; the result goes to the last */
     bool begins;    /* from +0, not from what `sums` holds */
+    bool alone;     /* no other panel needs `weights` */
 };
 
 static inline uint32_t panel_count(uint32_t rows) { return (rows + PANEL_ROWS - 1) / PANEL_ROWS; }
@@ -60,10 +61,10 @@ void lora_panels_add(const struct lora_variant *variant, const float *x, uint32_
 /* All rows times one column tile, tree included, into the first of sums[PANEL_LEVELS][rows][32].
  * Segments without columns are left out of the tree: no sum that began at +0 is -0, so adding their
  * +0 changes none.
- * starts and blocks as lora_variant.row has them, with one more block, which is prefetched;
- * work holds LORA_BLOCK_K*32 floats. */
+ * starts and blocks as lora_variant.row has them; fetched[i] is fetched while block i is read; work
+ * holds LORA_BLOCK_K*32 floats. */
 void lora_panels_multiply(const struct lora_variant *variant, const float *panels, uint32_t rows,
                           const uint32_t starts[LORA_SEGMENTS + 1], const uint16_t *const *blocks,
-                          float *work, float *sums);
+                          const uint16_t *const *fetched, float *work, float *sums);
 
 #endif

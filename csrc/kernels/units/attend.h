@@ -36,11 +36,11 @@ static inline const uint16_t *attend_keys(const struct attend *a, uint32_t page,
 int lora_attend_values(const struct attend *a, uint32_t head, uint32_t start, uint32_t count,
                        const uint16_t *v[TILE]);
 
-/* Several rows at once, at most GROUP_ROWS: attention_rows.c. `order` has their numbers in the
- * call, `memory` lora_attend_rows_floats floats, aligned to a line. */
+/* Several heads of several rows at once, at most GROUP_ROWS queries: attention_rows.c. `order` has
+ * the rows' numbers in the call, `memory` lora_attend_rows_floats floats, aligned to a line. */
 #define LORA_ATTEND_HEAD_DIM 1024 /* at most */
 uint64_t lora_attend_rows_floats(const struct lora_job *job);
 int lora_attend_rows(struct lora_job *job, struct attend *rows, const uint8_t *order,
-                     uint32_t count, uint32_t head, uint32_t kv_head, float *memory);
+                     uint32_t count, struct head_range heads, float *memory);
 
 #endif

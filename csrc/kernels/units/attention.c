@@ -6,7 +6,7 @@
 #include "attention_cuts.h"
 #include "isa/half.h"
 
-#define MIN_ROWS 3 /* that are worth doing together */
+#define MIN_QUERIES 3 /* that are worth doing together */
 #define MULTIPLICATIONS_PER_NS                                                                     \
     6 /* of a row on its own: a microsecond a head of 32 over 100 positions */
 
@@ -113,36 +113,26 @@ static uint64_t floats_a_thread(const struct lora_job *job) {
     return wide_floats(job) + (max + 15) / 16 * 16;
 }
 
-/* One query head of the rows of a group. */
+/* `heads` query heads of one KV head, of the rows of a group. */
 static int attend_group(struct lora_job *job, struct attend *rows, const uint8_t *order,
-                        uint32_t count, uint32_t head, float *memory) {
-    const struct attention_job *t = &job->attention;
-    const struct lora_attention *c = t->command;
-    uint32_t global = (c->q_first + head) / c->group;
-    if (global < c->kv_first || global - c->kv_first >= c->kv_heads) return LORA_ERR_SIZE;
-    uint32_t kv_head = global - c->kv_first;
-    if (t->together && count >= MIN_ROWS)
-        return lora_attend_rows(job, rows, order, count, head, kv_head, memory);
+                        uint32_t count, struct head_range heads, float *memory) {
+    if (job->attention.together && heads.count * count >= MIN_QUERIES)
+        return lora_attend_rows(job, rows, order, count, heads, memory);
     int status = LORA_OK;
-    for (uint32_t i = 0; i < count && status == LORA_OK; i++)
-        status = attend_single(job, &rows[i], order[i], head, kv_head, memory);
+    for (uint32_t head = heads.first; head < heads.first + heads.count; head++)
+        for (uint32_t i = 0; i < count && status == LORA_OK; i++)
+            status = attend_single(job, &rows[i], order[i], head, heads.kv_head, memory);
     return status;
-}
-
-static uint32_t cuts(const struct lora_job *job) {
-    uint32_t heads = job->attention.command->q_heads;
-    return (heads + job->attention.heads - 1) / job->attention.heads;
 }
 
 static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
     const struct attention_job *t = &job->attention;
     float *memory = t->scratch + floats_a_thread(job) * thread;
     struct attend rows[GROUP_ROWS];
-    uint32_t group = item / cuts(job), head = item % cuts(job) * t->heads;
+    uint32_t group = item / attention_items(job), head = item % attention_items(job) * t->heads;
     uint32_t count = (uint32_t)t->firsts[group + 1] - t->firsts[group];
     const uint8_t *order = t->order + t->firsts[group];
-    uint32_t heads = t->command->q_heads - head;
-    heads = heads < t->heads ? heads : t->heads;
+    uint32_t left = t->command->q_heads - head, end = head + (left < t->heads ? left : t->heads);
     int status = LORA_OK;
     uint64_t wide = wide_floats(job);
     for (uint32_t i = 0; i < count && status == LORA_OK; i++) {
@@ -152,8 +142,11 @@ static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
         rows[i].wide = wide ? (uint16_t *)(void *)memory : NULL;
         status = lora_visible_find(job->call, call_row(job->call, order[i]), &rows[i].seen);
     }
-    for (uint32_t end = head + heads; head < end && status == LORA_OK; head++)
-        status = attend_group(job, rows, order, count, head, memory + wide);
+    for (struct head_range heads = {.first = head}; heads.first < end && status == LORA_OK;
+         heads.first += heads.count) {
+        status = attention_heads_together(t->command, end, count, &heads);
+        if (status == LORA_OK) status = attend_group(job, rows, order, count, heads, memory + wide);
+    }
     return status;
 }
 
@@ -162,9 +155,10 @@ static void cut(struct lora_job *job, uint32_t groups) {
     uint32_t heads = t->command->q_heads;
     uint64_t seen = attention_seen(t);
     job->work = 2 * job->rows * seen * heads * t->command->head_dim / MULTIPLICATIONS_PER_NS;
-    uint32_t cuts_wanted = attention_cuts(job, groups);
-    t->heads = heads > cuts_wanted ? (heads + cuts_wanted - 1) / cuts_wanted : 1;
-    job->items = heads ? groups * cuts(job) : 0;
+    t->heads = attention_heads(job, groups);
+    t->together = attention_queries(t) >= MIN_QUERIES &&
+                  t->command->head_dim <= LORA_ATTEND_HEAD_DIM;
+    job->items = heads ? groups * attention_items(job) : 0;
 }
 
 int lora_attention_begin(struct lora_job *job) {
@@ -185,10 +179,9 @@ int lora_attention_begin(struct lora_job *job) {
     int status = lora_slopes_find(job->call, &t->slopes);
     if (status != LORA_OK) return status;
     uint32_t groups = lora_attention_groups(job);
-    t->together = t->widest >= MIN_ROWS && c->head_dim <= LORA_ATTEND_HEAD_DIM;
+    cut(job, groups);
     t->scratch = lora_job_memory(job, floats_a_thread(job) * job->threads * sizeof(float));
     if (!t->scratch) return LORA_ERR_MEMORY;
-    cut(job, groups);
     job->run = run;
     return LORA_OK;
 }

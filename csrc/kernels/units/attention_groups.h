@@ -6,6 +6,11 @@
 
 #define GROUP_ROWS (2 * PANEL_ROWS) /* at most */
 
+/* Query heads of one KV head; local numbers. */
+struct head_range {
+    uint32_t first, count, kv_head;
+};
+
 /* Cuts the call's rows into groups: those of one sequence that follow each other, and of the rows
  * alone in their sequence those whose tables name the same pages. Sets the job's `order`, `firsts`
  * and `widest`; returns how many groups there are. A group is a matter of speed: whether its rows

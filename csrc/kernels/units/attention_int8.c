@@ -296,8 +296,10 @@ static void open_queries(struct group *g, uint32_t head, uint32_t heads, uint8_t
 }
 
 /* Query heads of one KV head, of the rows of a group. */
-static int attend_heads(struct group *g, uint32_t head, uint32_t heads, uint8_t *memory) {
-    open_queries(g, head, heads, memory);
+static int attend_heads(struct group *g, struct head_range heads, uint8_t *memory) {
+    uint32_t head = heads.first;
+    g->kv_head = heads.kv_head;
+    open_queries(g, head, heads.count, memory);
     int status = score(g);
     if (status != LORA_OK) return status;
     for (uint32_t n = 0; n < g->query_count; n++) weights(g, &g->queries[n], head + n / g->count);
@@ -322,11 +324,6 @@ static void compare_rows(struct group *g) {
     g->parting = common * TILE;
 }
 
-static uint32_t cuts(const struct lora_job *job) {
-    uint32_t heads = job->attention.command->q_heads;
-    return (heads + job->attention.heads - 1) / job->attention.heads;
-}
-
 static int open_row(struct lora_job *job, uint32_t row, struct attend *a) {
     a->call = job->call;
     a->command = job->attention.command;
@@ -336,21 +333,9 @@ static int open_row(struct lora_job *job, uint32_t row, struct attend *a) {
     return status;
 }
 
-/* How many heads from `head` on, before `end`, read the same KV head and fit into a group. */
-static int heads_together(struct group *g, uint32_t head, uint32_t end, uint32_t *heads) {
-    const struct lora_attention *c = g->job->attention.command;
-    uint32_t global = (c->q_first + head) / c->group;
-    if (global < c->kv_first || global - c->kv_first >= c->kv_heads) return LORA_ERR_SIZE;
-    g->kv_head = global - c->kv_first;
-    for (*heads = 1; head + *heads < end && (*heads + 1) * g->count <= GROUP_ROWS; ++*heads)
-        if ((c->q_first + head + *heads) / c->group != global) break;
-    return LORA_OK;
-}
-
 static uint64_t thread_bytes(const struct attention_job *t) {
-    uint32_t queries = t->widest * t->heads;
-    queries = queries < GROUP_ROWS ? queries : GROUP_ROWS;
-    return row_bytes(t) * queries + padded_lines((uint64_t)TILE * t->command->head_dim);
+    return row_bytes(t) * attention_queries(t) +
+           padded_lines((uint64_t)TILE * t->command->head_dim);
 }
 
 static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
@@ -358,7 +343,7 @@ static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
     uint8_t *memory = (uint8_t *)t->scratch + thread_bytes(t) * thread;
     struct attend rows[GROUP_ROWS];
     struct query queries[GROUP_ROWS];
-    uint32_t group = item / cuts(job), head = item % cuts(job) * t->heads;
+    uint32_t group = item / attention_items(job), head = item % attention_items(job) * t->heads;
     uint32_t first = t->firsts[group], left = t->command->q_heads - head;
     struct group g = {.job = job,
                       .integer = lora_integer_current(),
@@ -371,10 +356,11 @@ static int run(struct lora_job *job, uint32_t item, uint32_t thread) {
     for (uint32_t i = 0; i < g.count && status == LORA_OK; i++)
         status = open_row(job, t->order[first + i], &rows[i]);
     if (status == LORA_OK) compare_rows(&g);
-    for (uint32_t end = head + (left < t->heads ? left : t->heads), heads;
-         head < end && status == LORA_OK; head += heads) {
-        status = heads_together(&g, head, end, &heads);
-        if (status == LORA_OK) status = attend_heads(&g, head, heads, memory);
+    uint32_t end = head + (left < t->heads ? left : t->heads);
+    for (struct head_range heads = {.first = head}; heads.first < end && status == LORA_OK;
+         heads.first += heads.count) {
+        status = attention_heads_together(t->command, end, g.count, &heads);
+        if (status == LORA_OK) status = attend_heads(&g, heads, memory);
     }
     return status;
 }
@@ -385,7 +371,7 @@ static void cut(struct lora_job *job, uint32_t groups) {
     job->work = 2 * job->rows * seen * t->command->q_heads * t->command->head_dim /
                 MULTIPLICATIONS_PER_NS;
     t->heads = attention_heads(job, groups);
-    job->items = t->command->q_heads ? groups * cuts(job) : 0;
+    job->items = t->command->q_heads ? groups * attention_items(job) : 0;
 }
 
 int lora_attention_int8_begin(struct lora_job *job) {

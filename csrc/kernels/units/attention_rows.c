@@ -1,13 +1,15 @@
-/* Attention of several rows of one sequence, or of sequences that share pages: what they see in
- * common is read and converted once, and multiplied as in a matmul of many rows. Every sum is that
- * of a row on its own.
+/* Attention of several queries: query heads of one KV head, of rows of one sequence or of sequences
+ * that share pages. What they see in common is read and converted once, and multiplied as in a
+ * matmul of many rows. Every sum is that of a query on its own.
  * docs/numbers.md, 3.8. */
 #include "attend.h"
 #include "attention_bias.h"
+#include "attention_cuts.h"
 #include "isa/half.h"
 #include "isa/segments.h"
 
 #define COLUMNS LORA_BLOCK_N /* columns of V at a time */
+#define TILES_AHEAD 4
 #define MAX_KEY_BLOCKS (LORA_ATTEND_HEAD_DIM / LORA_BLOCK_K)
 
 struct group {
@@ -16,7 +18,9 @@ struct group {
     struct attend *rows;
     const struct attend *longest;
     const uint8_t *order; /* the rows' numbers in the call */
-    uint32_t count, head, kv_head, head_dim;
+    uint32_t row_count;
+    uint32_t count; /* queries: head after head, of each all rows */
+    uint32_t head, kv_head, head_dim;
     uint32_t max, min;  /* positions of the longest and of the shortest row */
     uint32_t from, all; /* the first position that a row sees, that every row sees */
     uint32_t parting;   /* the first position that not all rows have on the same page */
@@ -40,11 +44,13 @@ struct group {
 static uint32_t parts(uint32_t head_dim) { return (head_dim + COLUMNS - 1) / COLUMNS; }
 
 uint64_t lora_attend_rows_floats(const struct lora_job *job) {
-    uint64_t rows = GROUP_ROWS, head_dim = job->attention.command->head_dim;
+    uint64_t rows = attention_queries(&job->attention);
+    uint64_t head_dim = job->attention.command->head_dim;
     uint64_t width = (uint64_t)parts((uint32_t)head_dim) * COLUMNS;
-    return rows * job->attention.positions * 3 / 2 + panel_floats(GROUP_ROWS, (uint32_t)head_dim) +
-           panel_floats(GROUP_ROWS, TILE) + rows + PANEL_LEVELS * rows * TILE + 2 * rows * width +
-           width + head_dim + TILE * width / 2 + rows + rows * width + 13 * 16;
+    return rows * job->attention.positions * 3 / 2 +
+           panel_floats((uint32_t)rows, (uint32_t)head_dim) + panel_floats((uint32_t)rows, TILE) +
+           rows + PANEL_LEVELS * rows * TILE + 2 * rows * width + width + head_dim +
+           TILE * width / 2 + rows + rows * width + 13 * 16;
 }
 
 static float *carve(float **memory, uint64_t floats) {
@@ -70,15 +76,28 @@ static void lay_out(struct group *g, float *memory) {
     g->values = (uint16_t *)(void *)carve(&memory, TILE * width / 2);
 }
 
-/* The first position that row i sees. */
-static uint32_t row_first(const struct group *g, uint32_t i) {
-    return attention_first(g->rows[i].command, attend_positions(&g->rows[i]));
+/* The row of query i, and its head. */
+static struct attend *row_of(const struct group *g, uint32_t i) {
+    return &g->rows[i % g->row_count];
+}
+
+static uint32_t head_of(const struct group *g, uint32_t i) { return g->head + i / g->row_count; }
+
+/* Where query i begins, of q or y. */
+static uint16_t *values_of(const struct group *g, struct rows rows, uint32_t i) {
+    return half_row(rows, g->order[i % g->row_count]) + (uint64_t)head_of(g, i) * g->head_dim;
+}
+
+/* The first position that query i sees. */
+static uint32_t first_of(const struct group *g, uint32_t i) {
+    const struct attend *a = row_of(g, i);
+    return attention_first(a->command, attend_positions(a));
 }
 
 static void compare_rows(struct group *g) {
     g->longest = &g->rows[0];
     g->min = attend_positions(&g->rows[0]);
-    for (uint32_t i = 1; i < g->count; i++) {
+    for (uint32_t i = 1; i < g->row_count; i++) {
         uint32_t positions = attend_positions(&g->rows[i]);
         if (positions > attend_positions(g->longest)) g->longest = &g->rows[i];
         g->min = positions < g->min ? positions : g->min;
@@ -88,36 +107,47 @@ static void compare_rows(struct group *g) {
     g->all = attention_first(g->longest->command, g->max);
     g->parting = UINT32_MAX;
     g->several = false;
-    for (uint32_t i = 1; i < g->count; i++) {
+    for (uint32_t i = 1; i < g->row_count; i++) {
         uint32_t tile = lora_visible_common(&g->rows[0].seen, &g->rows[i].seen, g->from / TILE);
         g->parting = tile * TILE < g->parting ? tile * TILE : g->parting;
         g->several = g->several || g->rows[i].seen.pages != g->rows[0].seen.pages;
     }
     g->chain = !g->several;
-    for (uint32_t i = 0; i < g->count; i++)
+    for (uint32_t i = 0; i < g->row_count; i++)
         for (uint32_t d = 0; d < g->rows[i].seen.depth; d++)
             g->chain = g->chain && g->rows[i].seen.path[d] == g->longest->seen.path[d];
 }
 
-/* q.k of all rows and one K block. */
-static int score_block(const struct group *g, uint32_t page) {
-    const uint16_t *blocks[MAX_KEY_BLOCKS + 1];
+/* The block of K (v = 0) or V (v = 1) that is read some tiles after the one at `start`: it comes
+ * from memory meanwhile. NULL where there is none. */
+static const uint16_t *block_ahead(const struct group *g, uint32_t start, uint32_t v) {
+    const struct attend *a = g->longest;
+    uint64_t tile = (uint64_t)start / TILE + TILES_AHEAD;
+    if (tile * TILE >= a->seen.committed) return NULL;
+    return (const uint16_t *)(const void *)kv_block_at(a->call, a->command->kv_layer,
+                                                       a->seen.pages[tile], g->kv_head, v);
+}
+
+/* q.k of all queries and one K block; `ahead`, where there is one, is fetched meanwhile. */
+static int score_block(const struct group *g, uint32_t page, const uint16_t *ahead) {
+    const uint16_t *blocks[MAX_KEY_BLOCKS], *fetched[MAX_KEY_BLOCKS];
     uint32_t starts[LORA_SEGMENTS + 1], count = (g->head_dim + LORA_BLOCK_K - 1) / LORA_BLOCK_K;
     _Alignas(LORA_LINE_BYTES) float work[LORA_BLOCK_K * LORA_BLOCK_N];
     const uint16_t *k = attend_keys(g->longest, page, g->kv_head);
     if (!k) return LORA_ERR_ADDRESS;
-    for (uint32_t i = 0; i <= count; i++) /* nothing past the last one is read */
-        blocks[i] = k + (uint64_t)(i < count ? i : 0) * LORA_BLOCK_K * TILE;
+    for (uint32_t i = 0; i < count; i++) blocks[i] = k + (uint64_t)i * LORA_BLOCK_K * TILE;
+    for (uint32_t i = 0; i < count; i++)
+        fetched[i] = (ahead ? ahead : k) + (uint64_t)i * LORA_BLOCK_K * TILE;
     for (uint32_t s = 0; s <= LORA_SEGMENTS; s++) starts[s] = segment_start(g->head_dim, s);
-    lora_panels_multiply(g->variant, g->q, g->count, starts, blocks, work, g->sums);
+    lora_panels_multiply(g->variant, g->q, g->count, starts, blocks, fetched, work, g->sums);
     return LORA_OK;
 }
 
 /* The committed positions that row i does not share. */
 static int score_rest(const struct group *g, uint32_t i) {
-    const struct attend *a = &g->rows[i];
-    const uint16_t *q = half_row(g->job->attention.q, g->order[i]) + g->head * g->head_dim;
-    uint32_t start = row_first(g, i) / TILE * TILE;
+    const struct attend *a = row_of(g, i);
+    const uint16_t *q = values_of(g, g->job->attention.q, i);
+    uint32_t start = first_of(g, i) / TILE * TILE;
     g->variant->halves_to_floats(q, g->head_dim, g->single_q);
     for (start = start > g->parting ? start : g->parting; start < a->seen.committed;
          start += TILE) {
@@ -131,7 +161,7 @@ static int score_rest(const struct group *g, uint32_t i) {
 static int score_committed(const struct group *g) {
     uint32_t common = g->several ? g->parting : g->longest->seen.committed;
     for (uint32_t start = g->from; start < common; start += TILE) {
-        int status = score_block(g, g->longest->seen.pages[start / TILE]);
+        int status = score_block(g, g->longest->seen.pages[start / TILE], block_ahead(g, start, 0));
         if (status != LORA_OK) return status;
         for (uint32_t i = 0; i < g->count; i++) /* lanes past the end: replaced */
             memcpy(g->s + i * g->positions + start, g->sums + i * TILE, TILE * sizeof(float));
@@ -145,10 +175,10 @@ static int score_committed(const struct group *g) {
 /* Scores of a page of uncommitted rows, to each row that has some of them on its path. */
 static int score_page(const struct group *g, uint32_t page) {
     bool used = false;
-    for (uint32_t i = 0; i < g->count; i++) used = used || g->rows[i].seen.page_used[page];
-    int status = used ? score_block(g, page) : LORA_OK;
+    for (uint32_t i = 0; i < g->row_count; i++) used = used || g->rows[i].seen.page_used[page];
+    int status = used ? score_block(g, page, NULL) : LORA_OK;
     for (uint32_t i = 0; i < g->count && used && status == LORA_OK; i++) {
-        const struct attend *a = &g->rows[i];
+        const struct attend *a = row_of(g, i);
         float *s = g->s + i * g->positions + a->seen.committed;
         for (uint32_t d = 0; d < a->seen.depth; d++)
             if (a->seen.path[d] / TILE == page) s[d] = g->sums[i * TILE + a->seen.path[d] % TILE];
@@ -162,12 +192,12 @@ static int score(const struct group *g) {
     for (uint32_t page = 0; page < SCRATCH_PAGES && status == LORA_OK; page++)
         status = score_page(g, page);
     for (uint32_t i = 0; i < g->count && status == LORA_OK; i++) {
-        uint32_t positions = attend_positions(&g->rows[i]);
+        uint32_t positions = attend_positions(row_of(g, i));
         float *s = g->s + i * g->positions;
         uint16_t *e = g->e + i * g->positions;
-        uint32_t first = row_first(g, i);
+        uint32_t first = first_of(g, i);
         float max = g->variant->scale(s + first, positions - first, scale);
-        max = lora_scores_finish(g->job, g->head, first, positions, s, max);
+        max = lora_scores_finish(g->job, head_of(g, i), first, positions, s, max);
         memset(e + g->from, 0, (first - g->from) * sizeof(uint16_t));
         g->variant->exponentials(s + first, positions - first, max, e + first);
         uint32_t end = (g->max + TILE - 1) / TILE * TILE;
@@ -222,10 +252,12 @@ static void add_tile(const struct group *g, uint32_t start, uint32_t count,
         for (uint32_t r = first; r < end; r++) g->sum_e[r] = g->sum_e[r] + total[r - first];
     }
     uint64_t level = (uint64_t)width * g->count;
+    const uint16_t *ahead = block_ahead(g, start, 1);
     for (uint32_t part = 0; part < width / COLUMNS; part++) {
         struct panel_step step = {.halves = values + part * COLUMNS,
                                   .halves_step = width,
                                   .weights = work,
+                                  .prefetch = (ahead ? ahead : values) + part * TILE * COLUMNS,
                                   .level = level,
                                   .steps = count,
                                   .joins = 1,
@@ -271,8 +303,8 @@ static void close_chunk(const struct group *g) {
 /* sum_e and result += what row r sees of the tiles from `start` to `end`, of which it sees some:
  * not what the others see. */
 static int add_row_tiles(const struct group *g, uint32_t r, uint32_t start, uint32_t end) {
-    const struct attend *a = &g->rows[r];
-    uint32_t positions = attend_positions(a), first = row_first(g, r);
+    const struct attend *a = row_of(g, r);
+    uint32_t positions = attend_positions(a), first = first_of(g, r);
     if (start < first / TILE * TILE) start = first / TILE * TILE;
     if (positions < end) end = positions;
     take_row(g, r);
@@ -322,36 +354,36 @@ static int weigh(const struct group *g) {
 }
 
 static void store(const struct group *g) {
-    uint32_t offset = g->head * g->head_dim, width = parts(g->head_dim) * COLUMNS;
+    uint32_t width = parts(g->head_dim) * COLUMNS;
     for (uint32_t r = 0; r < g->count; r++) {
         const float *total = g->total + (uint64_t)r * width;
         for (uint32_t d = 0; d < g->head_dim; d++) g->row[d] = total[d] / g->total_e[r];
-        uint16_t *y = half_row(g->job->attention.y, g->order[r]) + offset;
-        job_count_nonfinite(g->job, g->order[r],
+        uint16_t *y = values_of(g, g->job->attention.y, r);
+        job_count_nonfinite(g->job, g->order[r % g->row_count],
                             g->variant->floats_to_halves(g->row, g->head_dim, y));
     }
 }
 
-/* The rows' queries as panels. */
+/* The queries as panels. */
 static void fill_queries(const struct group *g) {
     uint32_t bytes = g->head_dim * (uint32_t)sizeof(uint16_t);
     _Static_assert(GROUP_ROWS <= TILE, "a tile's values have room for the queries");
     for (uint32_t r = 0; r < g->count; r++)
-        memcpy(g->values + r * g->head_dim,
-               half_row(g->job->attention.q, g->order[r]) + g->head * g->head_dim, bytes);
+        memcpy(g->values + r * g->head_dim, values_of(g, g->job->attention.q, r), bytes);
     struct rows q = {(uint8_t *)g->values, bytes};
     lora_panels_fill(g->variant, q, g->count, g->head_dim, g->q);
 }
 
 int lora_attend_rows(struct lora_job *job, struct attend *rows, const uint8_t *order,
-                     uint32_t count, uint32_t head, uint32_t kv_head, float *memory) {
+                     uint32_t count, struct head_range heads, float *memory) {
     struct group g = {.job = job,
                       .variant = job->variant,
                       .rows = rows,
                       .order = order,
-                      .count = count,
-                      .head = head,
-                      .kv_head = kv_head,
+                      .row_count = count,
+                      .count = count * heads.count,
+                      .head = heads.first,
+                      .kv_head = heads.kv_head,
                       .head_dim = job->attention.command->head_dim};
     lay_out(&g, memory);
     compare_rows(&g);

@@ -79,7 +79,7 @@ static void multiply_tile(const struct own *own, const uint16_t *const *blocks,
         return;
     }
     _Alignas(LORA_LINE_BYTES) float work[LORA_BLOCK_K * LORA_BLOCK_N];
-    lora_panels_multiply(variant, own->x, job->rows, starts, blocks, work, sums);
+    lora_panels_multiply(variant, own->x, job->rows, starts, blocks, blocks + 1, work, sums);
 }
 
 static void add_bias(const struct lora_job *job, const uint16_t *bias, uint32_t columns,
