@@ -6,6 +6,7 @@ import dataclasses
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -237,10 +238,17 @@ def record(command: Command) -> bytes:
     """The command's 64 bytes. OverflowError names a field whose value is too large."""
     values = np.zeros((), abi.dtype(command.STRUCT))
     values["opcode"], values["unit"] = command.OPCODE, command.UNIT
-    for field in dataclasses.fields(command):
-        if field.name not in _NOT_ENCODED:
-            _store(values, field.name, getattr(command, field.name), command)
+    kind: Any = type(command)
+    for name in _encoded(kind):
+        _store(values, name, getattr(command, name), command)
     return values.tobytes()
+
+
+@cache
+def _encoded(kind: Any) -> tuple[str, ...]:
+    """The fields that the bytes of a kind of command hold. Kept: `fields` makes a tuple of a
+    generator, and the interpreter holds on to up to 2000 of these of each length."""
+    return tuple(one.name for one in dataclasses.fields(kind) if one.name not in _NOT_ENCODED)
 
 
 def _store(values: Any, name: str, value: int, command: Command) -> None:

@@ -43,7 +43,7 @@ _log = logging.getLogger("lora_sdk.recovery")
 # name the same board or cable, and after any.
 IN_PLACE = 2
 IN_PLACE_OF_ANY = 4
-KEPT = 64  # records
+KEPT = 8  # records; all are logged
 
 # Refusals of what the host sent, and its own cancellation: a reset would not help.
 _FINAL = (abi.ERR_CANCELLED, abi.ERR_ROW, abi.ERR_KV, abi.ERR_STEP)

@@ -7,7 +7,7 @@ from its prompt. Those that were delivered are compared: the first that differs 
 from __future__ import annotations
 
 import logging
-from collections import deque
+from array import array
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -50,7 +50,8 @@ class WeightWatch:
         self._stepper, self._repair, self._draft = stepper, repair, draft
         self._scheduler: Scheduler | None = None
         self._held: list[tuple[Request, Delta]] = []  # last deltas, of requests to be proved
-        self._ended: deque[int] = deque(maxlen=ENDED)  # the stepper's progress at requests' ends
+        # The stepper's progress at requests' ends, in turn. Of one size, however many there are.
+        self._ended, self._next_end = array("q", bytes(8 * ENDED)), 0
         self._broken: LoraError | None = None
 
     def join(self, scheduler: Scheduler) -> None:
@@ -64,7 +65,8 @@ class WeightWatch:
             request.delivered = []
 
     def _note_end(self) -> None:
-        self._ended.append(self._stepper.progress)
+        self._ended[self._next_end] = self._stepper.progress
+        self._next_end = (self._next_end + 1) % ENDED
 
     # --- between steps --------------------------------------------------------------------------
 
