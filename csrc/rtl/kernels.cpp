@@ -12,7 +12,7 @@ namespace {
 struct Units {
     std::mutex lock; /* boards run on several threads */
     const lora_kernels *native = nullptr;
-    std::vector<std::unique_ptr<SimulatedUnit>> arrays, vectors;
+    std::vector<std::unique_ptr<SimulatedUnit>> arrays, vectors, attentions;
     MemoryTiming timing;
     lora_rtl_counts counts{};
 };
@@ -67,7 +67,12 @@ int vector(void *, lora_unit_call *call) {
 }
 
 int attention(void *, lora_unit_call *call) {
-    return natively(&lora_kernels::attention, &lora_rtl_counts::attention, call);
+    SimulatedUnit *unit = found(units.attentions, call);
+    count_one(units.counts.by_cache[call->list->kv_type % LORA_RTL_CACHES], !unit);
+    if (!unit) return natively(&lora_kernels::attention, &lora_rtl_counts::attention, call);
+    std::lock_guard<std::mutex> held(units.lock);
+    units.counts.attentions++;
+    return unit->run(call, units.timing, &units.counts.attention_cycles);
 }
 
 int adapter(void *, lora_unit_call *call) {
@@ -89,6 +94,9 @@ void make_units(uint32_t seed) {
 #ifdef LORA_RTL_VFU
     units.vectors.push_back(make_vector_unit(seed));
 #endif
+#ifdef LORA_RTL_ATTENTION
+    units.attentions.push_back(make_attention_unit(seed));
+#endif
 }
 
 } // namespace
@@ -100,7 +108,8 @@ EXPORTED uint32_t lora_rtl_version(void) { return LORA_RTL_VERSION; }
 EXPORTED const lora_kernels *lora_rtl_open(const lora_kernels *native, uint32_t seed) {
     std::lock_guard<std::mutex> held(units.lock);
     try {
-        if (units.arrays.empty() && units.vectors.empty()) make_units(seed);
+        if (units.arrays.empty() && units.vectors.empty() && units.attentions.empty())
+            make_units(seed);
     } catch (const std::bad_alloc &) {
         return nullptr;
     }

@@ -8,10 +8,11 @@
 
 extern "C" {
 
-#define LORA_RTL_VERSION 3 /* of this interface */
+#define LORA_RTL_VERSION 4 /* of this interface */
 
 #define LORA_RTL_WEIGHTS 16
 #define LORA_RTL_OPERATIONS 32
+#define LORA_RTL_CACHES 4
 
 /* What ran where since the library was opened. */
 struct lora_rtl_counts {
@@ -24,9 +25,12 @@ struct lora_rtl_counts {
     uint64_t adapter;
     uint64_t vectors;       /* vector commands on the simulated unit */
     uint64_t vector_cycles; /* their clock cycles */
+    uint64_t attentions;    /* attention commands on the simulated unit */
+    uint64_t attention_cycles;
     /* Calls by operation, simulated ones and native ones. */
     uint64_t by_weights[LORA_RTL_WEIGHTS][2];      /* matmuls: enum lora_weight_type */
     uint64_t by_operation[LORA_RTL_OPERATIONS][2]; /* enum lora_vector_op */
+    uint64_t by_cache[LORA_RTL_CACHES][2];         /* attention: enum lora_kv_type */
 };
 
 uint32_t lora_rtl_version(void);

@@ -14,14 +14,14 @@ from . import abi, native
 from .errors import RequestError
 
 LIBRARY = "_lora_rtl.so"  # only in this package's folder
-VERSION = 3  # of csrc/rtl/rtl.hpp
+VERSION = 4  # of csrc/rtl/rtl.hpp
 SEED = 1  # of the random register contents before reset
 BUILD = "build it in a checkout with 'make rtl-build' (it needs Verilator)"
 
 
 _COUNTS = (
     "simulated", "products", "cycles", "matrix", "vector", "attention", "adapter", "vectors",
-    "vector_cycles",
+    "vector_cycles", "attentions", "attention_cycles",
 )  # fmt: skip
 
 
@@ -33,17 +33,19 @@ class _Counts(ctypes.Structure):
         *((name, ctypes.c_uint64) for name in _COUNTS),
         ("by_weights", _PAIR * 16),
         ("by_operation", _PAIR * 32),
+        ("by_cache", _PAIR * 4),
     ]
 
 
 _WEIGHTS = ("FP16", "INT8", "W4A8", "W4A16")  # of abi.h's weight types
+_CACHES = ("FP16", "INT8", "INT8_HEADS")  # of its types of KV cache
 
 
 @dataclass(frozen=True)
 class SimulatedWork:
     """Counts since the library was loaded: matmuls `simulated`, their multiplications (`products`)
-    and clock `cycles`; `vectors`, commands of the simulated vector unit, and their cycles; calls of
-    native kernels by kind; `operations`, both by name."""
+    and clock `cycles`; `vectors` and `attentions`, commands of these simulated units, and their
+    cycles; calls of native kernels by kind; `operations`, both by name."""
 
     simulated: int
     products: int
@@ -54,6 +56,8 @@ class SimulatedWork:
     adapter: int
     vectors: int
     vector_cycles: int
+    attentions: int
+    attention_cycles: int
     operations: Mapping[str, tuple[int, int]]  # calls, simulated and native
 
     def __str__(self) -> str:
@@ -61,7 +65,8 @@ class SimulatedWork:
         return (
             f"simulated: {self.simulated} matmuls, {self.products / 1e6:.1f} M "
             f"products in {self.cycles / 1e6:.1f} M cycles, {self.vectors} vector commands in "
-            f"{self.vector_cycles / 1e6:.1f} M cycles; native: {self.matrix} matmuls, "
+            f"{self.vector_cycles / 1e6:.1f} M cycles, {self.attentions} attention commands in "
+            f"{self.attention_cycles / 1e6:.1f} M cycles; native: {self.matrix} matmuls, "
             f"{self.vector} vector, {self.attention} attention, {self.adapter} adapter calls\n"
             f"in simulated hardware: {self._list(0)}\n"
             f"in native kernels: {self._list(1)}"
@@ -129,9 +134,10 @@ def simulated_work(found: Any = None) -> SimulatedWork:
 
 
 def _operations(counts: _Counts) -> dict[str, tuple[int, int]]:
-    """Calls by name; attention and adapters are native."""
+    """Calls by name; adapters are native."""
     found = {f"matmul {n}": counts.by_weights[getattr(abi, f"WEIGHT_{n}")] for n in _WEIGHTS}
     for number, name in abi.names("VEC_").items():
         found[name.removeprefix("LORA_VEC_").lower()] = counts.by_operation[number]
+    found |= {f"attention {n}": counts.by_cache[getattr(abi, f"KV_{n}")] for n in _CACHES}
     calls = {name: (int(pair[0]), int(pair[1])) for name, pair in found.items()}
-    return {**calls, "attention": (0, counts.attention), "adapter": (0, counts.adapter)}
+    return {**calls, "adapter": (0, counts.adapter)}

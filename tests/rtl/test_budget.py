@@ -47,7 +47,8 @@ def counted(tool: Callable[..., subprocess.CompletedProcess[str]]) -> dict[str, 
 
 
 @pytest.mark.parametrize(
-    "top", ["mpu_fp16", "w4_unpack", "mpu_int8", "vfu", "sequencer", "control_core"]
+    "top",
+    ["mpu_fp16", "w4_unpack", "mpu_int8", "vfu", "attention", "sequencer", "control_core"],
 )
 def test_a_unit_elaborates_without_latches(
     tool: Callable[..., subprocess.CompletedProcess[str]], top: str

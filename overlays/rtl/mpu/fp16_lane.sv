@@ -29,18 +29,27 @@ module fp16_lane (
   logic signed [22:0] product;
   logic [6:0] product_exponent;
   logic product_nan, product_up, product_down;  // not finite
-  logic nothing, infinite, nan, negative;
-  assign nothing = !x_use || x_zero || w_zero;
-  assign nan = x_nan || w_nan || (x_infinite && w_zero) || (x_zero && w_infinite);
-  assign infinite = x_infinite || w_infinite;
-  assign negative = x_negative ^ w_negative;
-  always_ff @(posedge clk) begin
-    product <= nothing ? 23'sd0 : 23'(x_signed * w_signed);
-    product_exponent <= nothing ? 7'd0 : {1'b0, x_exponent} + {1'b0, w_exponent};
-    product_nan <= x_use && nan;
-    product_up <= x_use && infinite && !nan && !negative;
-    product_down <= x_use && infinite && !nan && negative;
-  end
+  fp16_product multiply (
+      .clk(clk),
+      .x_signed(x_signed),
+      .x_exponent(x_exponent),
+      .x_negative(x_negative),
+      .x_zero(x_zero),
+      .x_infinite(x_infinite),
+      .x_nan(x_nan),
+      .x_use(x_use),
+      .w_signed(w_signed),
+      .w_exponent(w_exponent),
+      .w_negative(w_negative),
+      .w_zero(w_zero),
+      .w_infinite(w_infinite),
+      .w_nan(w_nan),
+      .product(product),
+      .exponent(product_exponent),
+      .nan(product_nan),
+      .up(product_up),
+      .down(product_down)
+  );
 
   logic signed [24:0] sum_mantissa, next_mantissa, b_mantissa;
   logic [6:0] sum_exponent, next_exponent, b_exponent;

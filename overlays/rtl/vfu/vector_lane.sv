@@ -16,7 +16,7 @@ module vector_lane
     input  logic [31:0]  a,
     input  logic [31:0]  b,
     input  logic [31:0]  loaded,        // of the loads and OP_LENGTHS
-    // the chord of what was issued in the cycle before, and its slope or shift
+    // the chord of what was issued in the cycle before; its slope or shift comes a cycle later
     output logic [10:0]  chord_place,   // table and chord
     output logic         chord_shift,
     input  logic [31:0]  chord_word,
@@ -94,7 +94,8 @@ module vector_lane
   // what takes one cycle
   logic [15:0] half;
   assign half = float_to_half(a_1);
-  logic [31:0] other;
+  logic [31:0] other, bf16;
+  assign bf16 = a_1 + 32'h00007fff + {31'd0, a_1[16]};
   logic signed [9:0] integer_a, half_a;
   logic less, a_nan, sets_mask, writes;
   assign a_nan = a_1[30:0] > 31'h7f800000;
@@ -119,8 +120,9 @@ module vector_lane
         writes = 1'b0;
       end
       OP_SELECT: other = mask_1 ? a_1 : b_1;
-      OP_SLOPE, OP_SHIFT: other = chord_word;
+      OP_SLOPE, OP_SHIFT: ;  // chord_word, a cycle later
       OP_LENGTHS, OP_LOAD_HALF, OP_LOAD_SINGLE, OP_LOAD_PAIR, OP_LOAD_ODD: other = loaded_1;
+      OP_TO_BF16: other = {bf16[31:16], 16'd0};
       OP_TO_HALF: other = half_to_float(half);
       OP_MOVE, OP_ROTATE_1, OP_ROTATE_2, OP_ROTATE_4: ;
       default: writes = 1'b0;
@@ -128,7 +130,7 @@ module vector_lane
   end
 
   // six cycles for all
-  logic other_2, other_3, other_4, other_5, other_6, sum_6, product_6, converted_4, converted_5, converted_6;
+  logic chord_2, other_2, other_3, other_4, other_5, other_6, sum_6, product_6, converted_4, converted_5, converted_6;
   logic [31:0] value_2, value_3, value_4, value_5, value_6, product_value_6;
   logic [31:0] converted_value_4, converted_value_5, converted_value_6, eight, whole;
   assign whole = rounded(a_1);
@@ -148,7 +150,8 @@ module vector_lane
     other_5 <= other_4;
     other_6 <= other_5;
     value_2 <= other;
-    value_3 <= value_2;
+    chord_2 <= op_1 == OP_SLOPE || op_1 == OP_SHIFT;
+    value_3 <= chord_2 ? chord_word : value_2;
     value_4 <= value_3;
     value_5 <= value_4;
     value_6 <= value_5;

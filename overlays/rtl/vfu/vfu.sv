@@ -75,8 +75,8 @@ module vfu
   assign plus = gemma ? FLOAT_ONE : FLOAT_NEGATIVE_ZERO;
 
   typedef enum logic [4:0] {
-    IDLE, ROW, GROUP, SEGMENT, CHUNK, START, READ, FETCH, ISSUE, DIVIDE, DIVIDING, DRAIN, GATHER, FOLD, WRITE,
-    FOLDED, WRITTEN, NEXT_GROUP, NEXT_ROW, DONE
+    IDLE, ROW, GROUP, SEGMENT, CHUNK, START, READ, RUN, GATHER, FOLD, WRITE, FOLDED, WRITTEN, NEXT_GROUP,
+    NEXT_ROW, DONE
   } state_t;
   state_t state;
   typedef enum logic [1:0] {FOLDS, FINISHES, APPLIES, ROTATES} phase_t;
@@ -209,57 +209,26 @@ module vfu
   end
 
   // programs
-  logic [8:0] pc;
-  logic [2:0] last_divided;
-  logic [3:0] drain;
-  logic issue, divide_start, divide_write, divide_busy;
-  logic [31:0] kept_scalar[4];
+  logic core_finished, stores_2;
+  logic [2:0] next_beat;  // of memories: there is none here
+  logic [2:0] beat_2;
+  logic [3:0] rest;  // cycles of a row's begin
   logic [7:0][31:0] folded;
   logic [31:0] folded_index;
-  function automatic instruction_t fetched(input logic [8:0] at);
-    return instruction_t'(PROGRAM[at]);
-  endfunction
-  function automatic state_t follow(input instruction_t next);
-    if (next.op == OP_END) return DRAIN;
-    return next.op == OP_DIVIDE || next.op == OP_ROOT ? DIVIDE : ISSUE;
-  endfunction
-  function automatic logic [31:0] scalar_of(input logic [5:0] which);
-    if (which < SCALAR_INDEX) return CONSTANTS[which[4:0]];
-    if (which >= SCALAR_KEPT) return kept_scalar[which[1:0]];
-    unique case (which)
-      SCALAR_INDEX: return folded_index;
-      SCALAR_LENGTH: return segment_end - segment_first;
-      SCALAR_COMMAND: return scalar;
-      SCALAR_NUMERATOR: return numerator;
-      SCALAR_PLUS: return plus;
-      SCALAR_COLUMNS: return extra;
-      default: return folded[which[2:0]];
-    endcase
-  endfunction
-  logic [31:0] scalar_a, scalar_b;
-  assign scalar_a = scalar_of(instruction.a[5:0]);
-  assign scalar_b = scalar_of(instruction.b[5:0]);
-  assign issue = state == ISSUE || state == DIVIDE;
-  assign last_divided = phase == FINISHES ? 3'd1 : 3'd7;  // sums have eight elements
-
-  logic [LANES-1:0][31:0] stored;
-  logic [31:0] read_a[LANES], read_b[LANES], loaded[LANES], kept[LANES];
-  logic [LANES-1:0] stored_bad, busy;
-  logic [2:0] turn;  // how far elements are rotated
-  assign turn = instruction.op == OP_ROTATE_1 ? 3'd1 : instruction.op == OP_ROTATE_2 ? 3'd2
-      : instruction.op == OP_ROTATE_4 ? 3'd4 : 3'd0;
-  assign divide_busy = busy[0];
-  for (genvar lane = 0; lane < LANES; lane++) begin : lanes
-    logic [1:0] from;
-    logic [2:0] a_beat, ahead;
+  scalars_t scalars;
+  logic [LANES-1:0][31:0] loaded, stored;
+  logic [LANES-1:0] stored_bad;
+  always_comb begin
+    scalars.folded = folded;
+    scalars.index = folded_index;
+    scalars.length = segment_end - segment_first;
+    scalars.command = scalar;
+    scalars.numerator = numerator;
+    scalars.plus = plus;
+    scalars.columns = extra;
+  end
+  for (genvar lane = 0; lane < LANES; lane++) begin : loads
     logic [4:0] e;
-    logic [31:0] chord_word;
-    logic [10:0] chord_place;
-    logic chord_shift;
-    assign chord_word = chord_shift ? GELU_SHIFTS[chord_place] : GELU_SLOPES[chord_place];
-    assign from = 2'(lane) + turn[1:0];
-    assign ahead = 3'(lane) - {1'b0, turn[1:0]};  // negative: of the next beat
-    assign a_beat = beat + {2'd0, turn[2] || ahead[2]};
     assign e = {beat, 2'(lane)};
     always_comb begin
       if (instruction.op == OP_LENGTHS)
@@ -270,38 +239,32 @@ module vfu
       else if (instruction.b[1:0] == STREAM_B && !has_b) loaded[lane] = shape.is_norm ? 32'd0 : FLOAT_NEGATIVE_ZERO;
       else loaded[lane] = halves[lane];
     end
-    vector_lane one (
-        .clk(clk),
-        .rst(rst),
-        .issue(issue),
-        .instruction(instruction),
-        .beat(beat),
-        .a_beat(a_beat),
-        .read_a(read_a[lane]),
-        .read_b(read_b[lane]),
-        .a(instruction.a[6] ? scalar_a : read_a[from]),
-        .b(instruction.b[6] ? scalar_b : read_b[lane]),
-        .loaded(loaded[lane]),
-        .chord_place(chord_place),
-        .chord_shift(chord_shift),
-        .chord_word(chord_word),
-        .divide_start(divide_start),
-        .divide_write(divide_write),
-        .divide_busy(busy[lane]),
-        .kept(kept[lane]),
-        .stored(stored[lane]),
-        .stored_bad(stored_bad[lane])
-    );
   end
-  assign divide_start = state == DIVIDING && drain == 4'd0;
-  assign divide_write = state == DIVIDING && drain != 4'd0 && drain != 4'd1 && !divide_busy;
+  logic all_here;
+  assign all_here = !asks && under_way == 7'd0;
+  vector_core core (
+      .clk(clk),
+      .rst(rst),
+      .start(state == READ && all_here && !shape.permute),
+      .at(phase == FOLDS ? (again ? shape.fold_again_at : shape.fold_at)
+          : phase == FINISHES ? (again ? shape.finish_again_at : shape.finish_at)
+          : phase == ROTATES ? AT_ROPE_HIGH : shape.apply_at),
+      .last_divided(phase == FINISHES ? 3'd1 : 3'd7),  // sums have eight elements
+      .scalars(scalars),
+      .instruction(instruction),
+      .beat(beat),
+      .next_beat(next_beat),
+      .loaded(loaded),
+      .finished(core_finished),
+      .stores(stores_2),
+      .stored_beat(beat_2),
+      .stored(stored),
+      .stored_bad(stored_bad)
+  );
 
-  // what is stored, two cycles after issue
-  logic stores_1, stores_2, keeps_1, counts;
-  logic [2:0] beat_1, beat_2;
-  logic [1:0] keep_to_1;
-  logic [31:0] bad_now;
   // maxima and scales are not counted, nor is what is folded
+  logic counts;
+  logic [31:0] bad_now;
   assign counts = phase == FINISHES ? shape.fold == FOLD_ADD || (shape.fold == FOLD_FIRST && columns != 32'd0)
       : phase != FOLDS;
   always_comb begin
@@ -309,16 +272,6 @@ module vfu
     for (int lane = 0; lane < LANES; lane++) begin
       if (stores_2 && counts && stored_bad[lane] && {1'b0, beat_2, 2'(lane)} < length) bad_now = bad_now + 32'd1;
     end
-  end
-  always_ff @(posedge clk) begin
-    stores_1 <= state == ISSUE && (instruction.op == OP_STORE_HALF || instruction.op == OP_STORE_SINGLE ||
-                                   instruction.op == OP_STORE_INT8 || instruction.op == OP_STORE_BITS);
-    stores_2 <= stores_1;
-    keeps_1 <= state == ISSUE && instruction.op == OP_KEEP && beat == 3'd0;
-    keep_to_1 <= instruction.to[1:0];
-    beat_1 <= beat;
-    beat_2 <= beat_1;
-    if (keeps_1) kept_scalar[keep_to_1] <= kept[0];
   end
 
   // where it goes
@@ -399,13 +352,13 @@ module vfu
         nonfinite_count <= 32'd0;
         nonfinite_row <= 32'hffffffff;
         bad_index <= 1'b0;
-        drain <= 4'd0;
+        rest <= 4'd0;
       end
       ROW: begin  // the row's token and position are here in the next cycle
-        drain <= drain + 4'd1;
+        rest <= rest + 4'd1;
         group <= 32'd0;
         number <= record;
-        if (drain == 4'd1) begin
+        if (rest == 4'd1) begin
           a_row_bank <= shape.by_token && row_is_vector ? vector_bank : a_bank;
           if (shape.by_token && row_is_vector) a_row <= {6'd0, row_token};
           else if (shape.by_token) a_row <= {a_line + row_token * ((columns + 32'd31) >> 5), 6'd0};
@@ -456,21 +409,13 @@ module vfu
           state <= CHUNK;
         end
       end
-      START: begin
-        pc <= phase == FOLDS ? (again ? shape.fold_again_at : shape.fold_at)
-            : phase == FINISHES ? (again ? shape.finish_again_at : shape.finish_at)
-            : phase == ROTATES ? AT_ROPE_HIGH : shape.apply_at;
-        state <= READ;
-      end
-      READ: if (!asks && under_way == 7'd0) state <= FETCH;
-      FETCH: begin
-        instruction <= fetched(pc);
-        pc <= pc + 9'd1;
-        beat <= 3'd0;
-        drain <= 4'd0;
+      START: state <= READ;
+      READ:
+      if (all_here) begin
         gathered <= 6'd0;
-        state <= shape.permute ? GATHER : follow(fetched(pc));
+        state <= shape.permute ? GATHER : RUN;
       end
+      RUN: if (core_finished) state <= folds ? FOLD : phase == FINISHES && !shape.records ? WRITTEN : WRITE;
       GATHER: begin
         if (gathered != length) begin
           if (wanted_index >= columns) begin
@@ -478,31 +423,6 @@ module vfu
             gathered <= length;
           end else if (read_ready) gathered <= gathered + 6'd1;
         end else if (under_way == 7'd0 && !placed_valid && !line_valid) state <= bad_index ? DONE : WRITE;
-      end
-      ISSUE: begin
-        beat <= beat + 3'd1;
-        if (beat == 3'd7) begin
-          instruction <= fetched(pc);
-          pc <= pc + 9'd1;
-          state <= follow(fetched(pc));
-        end
-      end
-      DIVIDE: begin  // these operands
-        state <= DIVIDING;
-        drain <= 4'd0;
-      end
-      DIVIDING: begin
-        if (drain != 4'd2) drain <= drain + 4'd1;
-        if (divide_write) begin
-          drain <= 4'd0;
-          beat <= beat + 3'd1;
-          state <= DIVIDE;
-          if (beat == last_divided) state <= FETCH;
-        end
-      end
-      DRAIN: begin
-        drain <= drain + 4'd1;
-        if (drain == 4'd8) state <= folds ? FOLD : phase == FINISHES && !shape.records ? WRITTEN : WRITE;
       end
       FOLD: state <= WRITTEN;
       WRITE: state <= WRITTEN;
@@ -550,7 +470,7 @@ module vfu
         x_row <= x_row + x_stride;
         z_row <= z_row + z_stride;
         y_row <= y_row + y_stride;
-        drain <= 4'd0;
+        rest <= 4'd0;
         state <= row + 7'd1 == rows ? DONE : ROW;
       end
       DONE: begin

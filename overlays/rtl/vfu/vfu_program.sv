@@ -2,7 +2,7 @@
 // tables of docs/numbers.md, 4.2, tanh first.
 package vfu_program;
   import vfu_types::*;
-  parameter int PROGRAM_LENGTH = 372;
+  parameter int PROGRAM_LENGTH = 508;
   parameter logic [8:0] AT_EMBED = 9'd0;
   parameter logic [8:0] AT_ADD_POSITION = 9'd6;
   parameter logic [8:0] AT_RESIDUAL = 9'd11;
@@ -36,7 +36,21 @@ package vfu_program;
   parameter logic [8:0] AT_NOTHING = 9'd357;
   parameter logic [8:0] AT_ROPE_LOW = 9'd358;
   parameter logic [8:0] AT_ROPE_HIGH = 9'd367;
-  parameter logic [23:0] PROGRAM[372] = '{
+  parameter logic [8:0] AT_SCORES = 9'd372;
+  parameter logic [8:0] AT_SCORES_INTEGER = 9'd390;
+  parameter logic [8:0] AT_SLOPE_DISTANCE = 9'd395;
+  parameter logic [8:0] AT_SLOPE_ROUNDED = 9'd402;
+  parameter logic [8:0] AT_WEIGHTS = 9'd410;
+  parameter logic [8:0] AT_WEIGHTS_INTEGER = 9'd443;
+  parameter logic [8:0] AT_ADD_ARRIVED = 9'd477;
+  parameter logic [8:0] AT_TAKE = 9'd482;
+  parameter logic [8:0] AT_ADD_TAKEN = 9'd484;
+  parameter logic [8:0] AT_TOTAL = 9'd488;
+  parameter logic [8:0] AT_TOTAL_INTEGER = 9'd491;
+  parameter logic [8:0] AT_TOTAL_NAN = 9'd495;
+  parameter logic [8:0] AT_QUOTIENT = 9'd498;
+  parameter logic [8:0] AT_QUOTIENT_INTEGER = 9'd502;
+  parameter logic [23:0] PROGRAM[508] = '{
     {OP_LOAD_HALF, 4'd0, 7'd0, 7'd2},
     {OP_LOAD_HALF, 4'd1, 7'd0, 7'd3},
     {OP_MULTIPLY, 4'd0, 7'd0, 7'd121},
@@ -408,9 +422,145 @@ package vfu_program;
     {OP_MULTIPLY, 4'd5, 7'd0, 7'd3},
     {OP_ADD, 4'd4, 7'd4, 7'd5},
     {OP_STORE_HALF, 4'd0, 7'd4, 7'd0},
+    {OP_END, 4'd0, 7'd0, 7'd0},
+    {OP_LOAD_SINGLE, 4'd0, 7'd0, 7'd3},
+    {OP_LOAD_SINGLE, 4'd1, 7'd0, 7'd7},
+    {OP_LOAD_SINGLE, 4'd2, 7'd0, 7'd11},
+    {OP_LOAD_SINGLE, 4'd3, 7'd0, 7'd15},
+    {OP_LOAD_SINGLE, 4'd4, 7'd0, 7'd19},
+    {OP_LOAD_SINGLE, 4'd5, 7'd0, 7'd23},
+    {OP_LOAD_SINGLE, 4'd6, 7'd0, 7'd27},
+    {OP_LOAD_SINGLE, 4'd7, 7'd0, 7'd31},
+    {OP_ADD, 4'd0, 7'd0, 7'd1},
+    {OP_ADD, 4'd2, 7'd2, 7'd3},
+    {OP_ADD, 4'd4, 7'd4, 7'd5},
+    {OP_ADD, 4'd6, 7'd6, 7'd7},
+    {OP_ADD, 4'd0, 7'd0, 7'd2},
+    {OP_ADD, 4'd4, 7'd4, 7'd6},
+    {OP_ADD, 4'd0, 7'd0, 7'd4},
+    {OP_MULTIPLY, 4'd0, 7'd0, 7'd120},
+    {OP_STORE_SINGLE, 4'd0, 7'd0, 7'd0},
+    {OP_END, 4'd0, 7'd0, 7'd0},
+    {OP_LOAD_SINGLE, 4'd0, 7'd0, 7'd3},
+    {OP_FROM_INTEGER, 4'd0, 7'd0, 7'd0},
+    {OP_MULTIPLY, 4'd0, 7'd0, 7'd120},
+    {OP_STORE_SINGLE, 4'd0, 7'd0, 7'd0},
+    {OP_END, 4'd0, 7'd0, 7'd0},
+    {OP_LOAD_SINGLE, 4'd1, 7'd0, 7'd2},
+    {OP_FROM_INTEGER, 4'd1, 7'd1, 7'd0},
+    {OP_MULTIPLY, 4'd1, 7'd1, 7'd121},
+    {OP_LOAD_SINGLE, 4'd0, 7'd0, 7'd0},
+    {OP_ADD, 4'd0, 7'd0, 7'd1},
+    {OP_STORE_SINGLE, 4'd0, 7'd0, 7'd0},
+    {OP_END, 4'd0, 7'd0, 7'd0},
+    {OP_LOAD_SINGLE, 4'd1, 7'd0, 7'd2},
+    {OP_MULTIPLY, 4'd1, 7'd1, 7'd121},
+    {OP_TO_BF16, 4'd1, 7'd1, 7'd0},
+    {OP_MULTIPLY, 4'd1, 7'd1, 7'd122},
+    {OP_LOAD_SINGLE, 4'd0, 7'd0, 7'd0},
+    {OP_ADD, 4'd0, 7'd0, 7'd1},
+    {OP_STORE_SINGLE, 4'd0, 7'd0, 7'd0},
+    {OP_END, 4'd0, 7'd0, 7'd0},
+    {OP_LOAD_SINGLE, 4'd0, 7'd0, 7'd0},
+    {OP_SUBTRACT, 4'd0, 7'd0, 7'd112},
+    {OP_MULTIPLY, 4'd1, 7'd0, 7'd68},
+    {OP_RINT, 4'd1, 7'd1, 7'd0},
+    {OP_MULTIPLY, 4'd3, 7'd1, 7'd69},
+    {OP_SUBTRACT, 4'd2, 7'd0, 7'd3},
+    {OP_MULTIPLY, 4'd3, 7'd1, 7'd70},
+    {OP_SUBTRACT, 4'd2, 7'd2, 7'd3},
+    {OP_MOVE, 4'd4, 7'd71, 7'd0},
+    {OP_MULTIPLY, 4'd4, 7'd4, 7'd2},
+    {OP_ADD, 4'd4, 7'd4, 7'd72},
+    {OP_MULTIPLY, 4'd4, 7'd4, 7'd2},
+    {OP_ADD, 4'd4, 7'd4, 7'd73},
+    {OP_MULTIPLY, 4'd4, 7'd4, 7'd2},
+    {OP_ADD, 4'd4, 7'd4, 7'd74},
+    {OP_MULTIPLY, 4'd4, 7'd4, 7'd2},
+    {OP_ADD, 4'd4, 7'd4, 7'd75},
+    {OP_MULTIPLY, 4'd4, 7'd4, 7'd2},
+    {OP_ADD, 4'd4, 7'd4, 7'd76},
+    {OP_MULTIPLY, 4'd4, 7'd4, 7'd2},
+    {OP_ADD, 4'd4, 7'd4, 7'd76},
+    {OP_POWER_HIGH, 4'd3, 7'd1, 7'd0},
+    {OP_MULTIPLY, 4'd4, 7'd4, 7'd3},
+    {OP_POWER_LOW, 4'd3, 7'd1, 7'd0},
+    {OP_MULTIPLY, 4'd4, 7'd4, 7'd3},
+    {OP_LESS, 4'd0, 7'd0, 7'd77},
+    {OP_SELECT, 4'd4, 7'd64, 7'd4},
+    {OP_LESS, 4'd0, 7'd78, 7'd0},
+    {OP_SELECT, 4'd4, 7'd79, 7'd4},
+    {OP_IS_NAN, 4'd0, 7'd0, 7'd0},
+    {OP_SELECT, 4'd0, 7'd0, 7'd4},
+    {OP_STORE_HALF, 4'd0, 7'd0, 7'd0},
+    {OP_END, 4'd0, 7'd0, 7'd0},
+    {OP_LOAD_SINGLE, 4'd0, 7'd0, 7'd0},
+    {OP_SUBTRACT, 4'd0, 7'd0, 7'd112},
+    {OP_MULTIPLY, 4'd1, 7'd0, 7'd68},
+    {OP_RINT, 4'd1, 7'd1, 7'd0},
+    {OP_MULTIPLY, 4'd3, 7'd1, 7'd69},
+    {OP_SUBTRACT, 4'd2, 7'd0, 7'd3},
+    {OP_MULTIPLY, 4'd3, 7'd1, 7'd70},
+    {OP_SUBTRACT, 4'd2, 7'd2, 7'd3},
+    {OP_MOVE, 4'd4, 7'd71, 7'd0},
+    {OP_MULTIPLY, 4'd4, 7'd4, 7'd2},
+    {OP_ADD, 4'd4, 7'd4, 7'd72},
+    {OP_MULTIPLY, 4'd4, 7'd4, 7'd2},
+    {OP_ADD, 4'd4, 7'd4, 7'd73},
+    {OP_MULTIPLY, 4'd4, 7'd4, 7'd2},
+    {OP_ADD, 4'd4, 7'd4, 7'd74},
+    {OP_MULTIPLY, 4'd4, 7'd4, 7'd2},
+    {OP_ADD, 4'd4, 7'd4, 7'd75},
+    {OP_MULTIPLY, 4'd4, 7'd4, 7'd2},
+    {OP_ADD, 4'd4, 7'd4, 7'd76},
+    {OP_MULTIPLY, 4'd4, 7'd4, 7'd2},
+    {OP_ADD, 4'd4, 7'd4, 7'd76},
+    {OP_POWER_HIGH, 4'd3, 7'd1, 7'd0},
+    {OP_MULTIPLY, 4'd4, 7'd4, 7'd3},
+    {OP_POWER_LOW, 4'd3, 7'd1, 7'd0},
+    {OP_MULTIPLY, 4'd4, 7'd4, 7'd3},
+    {OP_LESS, 4'd0, 7'd0, 7'd77},
+    {OP_SELECT, 4'd4, 7'd64, 7'd4},
+    {OP_LESS, 4'd0, 7'd78, 7'd0},
+    {OP_SELECT, 4'd4, 7'd79, 7'd4},
+    {OP_IS_NAN, 4'd0, 7'd0, 7'd0},
+    {OP_SELECT, 4'd0, 7'd0, 7'd4},
+    {OP_MULTIPLY, 4'd0, 7'd0, 7'd87},
+    {OP_STORE_INT8, 4'd0, 7'd0, 7'd0},
+    {OP_END, 4'd0, 7'd0, 7'd0},
+    {OP_LOAD_SINGLE, 4'd0, 7'd0, 7'd0},
+    {OP_LOAD_SINGLE, 4'd1, 7'd0, 7'd1},
+    {OP_ADD, 4'd0, 7'd0, 7'd1},
+    {OP_STORE_SINGLE, 4'd0, 7'd0, 7'd0},
+    {OP_END, 4'd0, 7'd0, 7'd0},
+    {OP_LOAD_SINGLE, 4'd15, 7'd0, 7'd0},
+    {OP_END, 4'd0, 7'd0, 7'd0},
+    {OP_LOAD_SINGLE, 4'd0, 7'd0, 7'd0},
+    {OP_ADD, 4'd0, 7'd0, 7'd15},
+    {OP_STORE_SINGLE, 4'd0, 7'd0, 7'd0},
+    {OP_END, 4'd0, 7'd0, 7'd0},
+    {OP_LOAD_SINGLE, 4'd0, 7'd0, 7'd0},
+    {OP_KEEP, 4'd1, 7'd0, 7'd0},
+    {OP_END, 4'd0, 7'd0, 7'd0},
+    {OP_LOAD_SINGLE, 4'd0, 7'd0, 7'd1},
+    {OP_FROM_INTEGER, 4'd0, 7'd0, 7'd0},
+    {OP_KEEP, 4'd1, 7'd0, 7'd0},
+    {OP_END, 4'd0, 7'd0, 7'd0},
+    {OP_MOVE, 4'd0, 7'd89, 7'd0},
+    {OP_KEEP, 4'd1, 7'd0, 7'd0},
+    {OP_END, 4'd0, 7'd0, 7'd0},
+    {OP_LOAD_SINGLE, 4'd0, 7'd0, 7'd0},
+    {OP_DIVIDE, 4'd0, 7'd0, 7'd125},
+    {OP_STORE_HALF, 4'd0, 7'd0, 7'd0},
+    {OP_END, 4'd0, 7'd0, 7'd0},
+    {OP_LOAD_SINGLE, 4'd0, 7'd0, 7'd1},
+    {OP_FROM_INTEGER, 4'd0, 7'd0, 7'd0},
+    {OP_DIVIDE, 4'd0, 7'd0, 7'd125},
+    {OP_MULTIPLY, 4'd0, 7'd0, 7'd120},
+    {OP_STORE_HALF, 4'd0, 7'd0, 7'd0},
     {OP_END, 4'd0, 7'd0, 7'd0}
   };
-  parameter logic [31:0] CONSTANTS[25] = '{
+  parameter logic [31:0] CONSTANTS[26] = '{
     32'h00000000,
     32'h41000000,
     32'hc1000000,
@@ -435,7 +585,8 @@ package vfu_program;
     32'hbeaaaaa9,
     32'h3f200000,
     32'h42fe0000,
-    32'h3c010204
+    32'h3c010204,
+    32'h7fc00000
   };
   parameter logic [31:0] GELU_SLOPES[2048] = '{
     32'h9f7ac0eb, 32'h9f9e3769, 32'h9fc77d4a, 32'h9ffb5141, 32'ha01e2c1c, 32'ha046ee8b, 32'ha079fc3f, 32'ha09cf080,

@@ -37,7 +37,8 @@ package vfu_types;
     OP_KEEP         = 6'd29,  // element 0 of a becomes the row's scalar `to`
     OP_END          = 6'd30,
     OP_TO_HALF      = 6'd31,  // rounded to FP16
-    OP_STORE_BITS   = 6'd32   // as they are, not counted
+    OP_STORE_BITS   = 6'd32,  // as they are, not counted
+    OP_TO_BF16      = 6'd33   // rounded to BF16; finite
   } op_t;
   typedef struct packed {
     op_t        op;
@@ -55,6 +56,16 @@ package vfu_types;
   parameter logic [5:0] SCALAR_PLUS = 6'd58;     // 1 or -0, added to gamma
   parameter logic [5:0] SCALAR_COLUMNS = 6'd59;  // d, an integer
   parameter logic [5:0] SCALAR_KEPT = 6'd60;     // and the next three: OP_KEEP's
+
+  typedef struct packed {
+    logic [7:0][31:0] folded;
+    logic [31:0] index;
+    logic [31:0] length;
+    logic [31:0] command;
+    logic [31:0] numerator;
+    logic [31:0] plus;
+    logic [31:0] columns;
+  } scalars_t;
 
   // enum lora_vector_op: what the unit does.
   parameter logic [7:0] VEC_EMBED = 8'd1;
