@@ -165,6 +165,21 @@ def test_the_board_that_fails_is_named(board: int, made: Callable[[str], Made]) 
             driver.step({0: [5]})
 
 
+@pytest.mark.slow
+def test_70b_in_small_runs_on_64_boards(tmp_path: Path) -> None:
+    """LLaMA2-70B's layers, heads and KV heads with a 32nd of its columns."""
+    shape = {
+        **_LLAMA, "num_hidden_layers": 80, "hidden_size": 256, "intermediate_size": 896,
+        "head_dim": 4, "num_key_value_heads": 8,
+    }  # fmt: skip
+    folder = write_checkpoint(Variant("llama", shape), tmp_path / "model")
+    found = []
+    for boards in (1, 64):
+        with open_runner(folder, boards, sequences=1, context=64) as runner:
+            found.append(Driver(runner).feed(0, tokens_of("llama")[:5], (4, 1)).tobytes())
+    assert found[0] == found[1]
+
+
 @pytest.mark.parametrize("mode", ["auto", pytest.param("s", marks=pytest.mark.slow)])
 def test_adapters_too(mode: str, made: Callable[[str], Made], tmp_path: Path) -> None:
     """Rows of one adapter; "s" gathers its ranks of 16 boards."""

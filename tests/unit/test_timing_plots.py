@@ -39,7 +39,7 @@ def test_scaling_has_the_boards_that_are_asked_for() -> None:
     axes = figure.subplots()
     DRAWERS["scaling"](axes, ["own-u280"], "gpt2-345m", 4, 64)
     assert [list(line.get_xdata()) for line in axes.lines] == [[1, 2, 4], [1, 2, 4]]
-    with pytest.raises(RequestError, match="one point is no curve; expected 2, 4 or 8"):
+    with pytest.raises(RequestError, match="one point is no curve; expected 2, 4, 8, 16, 32 or 64"):
         DRAWERS["scaling"](axes, ["own-u280"], "gpt2-345m", 1, 64)
 
 

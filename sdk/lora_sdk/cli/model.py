@@ -23,6 +23,7 @@ Examples:
   lora model --design lora-f --model gpt2-345m --boards 2 --context 128
   lora model --design own-u280 --model llama2-7b --boards 4 --in 32 --out 256
   lora model --design own-u280 --model llama2-7b --beams 4
+  lora model --design own-u280 --model llama2-7b --boards 8 --hosts 4 --context 1024
   lora model --fleet examples/fleet.yaml
   lora model --validate
 """
@@ -32,7 +33,14 @@ Examples:
 @click.option("--design", help="lora-f, lora-q, dfx, flightllm, own-u280, ... or an overlay")
 @click.option("--board", help="u280, v80, vhk158 or u250; default: the design's first")
 @click.option("-m", "--model", "model", help="a shape by name, a model folder or its config.json")
-@click.option("--boards", default=1, show_default=True, help="number of boards")
+@click.option("--boards", default=1, show_default=True,
+              help="number of boards; with --hosts: of each host")  # fmt: skip
+@click.option("--hosts", type=int, metavar="N",
+              help="compare replicas and tensor parallelism on N hosts")  # fmt: skip
+@click.option("--requests", type=int, metavar="N",
+              help="with --hosts: requests at once [as many as fit]")  # fmt: skip
+@click.option("--plot", type=OUTPUT, metavar="FILE",
+              help="with --hosts: draw the splits, .png or .svg")  # fmt: skip
 @click.option("-c", "--context", type=int, help="time of one token at this context")
 @click.option("--in", "inputs", type=int, help="with --out: prompt length of a whole request")
 @click.option("--out", "outputs", type=int, help="with --in: new tokens of a whole request")
@@ -58,6 +66,9 @@ def model(
     board: str | None,
     model: str | None,
     boards: int,
+    hosts: int | None,
+    requests: int | None,
+    plot: Path | None,
     context: int | None,
     inputs: int | None,
     outputs: int | None,
@@ -91,6 +102,14 @@ def model(
         return
     if design is None or model is None:
         raise RequestError("--design and --model are needed; lora model --list names them")
+    if hosts is not None:
+        others = (inputs, outputs, verify_length, beams, adapter_mode, trace)
+        if context is None or mode != "ar" or adapter_rank or any(o is not None for o in others):
+            raise RequestError("--hosts goes with --context, and with --requests and --plot alone")
+        _hosts(design, board, model, (hosts, boards), (context, requests), plot, as_json)
+        return
+    if requests is not None or plot is not None:
+        raise RequestError("--requests and --plot need --hosts")
     used = _adapter(adapter_rank, adapter_mode)
     if beams is not None:
         if context is not None or mode != "ar" or trace is not None or verify_length is not None:
@@ -166,6 +185,32 @@ def _beams(
         )
     lines = beam_latency_lines(found, model)
     click.echo(json.dumps({**found, "model": model}, indent=2) if as_json else "\n".join(lines))
+
+
+def _hosts(
+    design: str,
+    board: str | None,
+    model: str,
+    machines: tuple[int, int],
+    load: tuple[int, int | None],
+    plot: Path | None,
+    as_json: bool,
+) -> None:
+    """Splits of a cluster of (hosts, boards of each) at a load of (context, requests)."""
+    from lora_sdk.fleet.description import BOARD_DOLLARS
+    from lora_sdk.model.shapes import find_config
+    from lora_sdk.timing.cluster import Hosts, Load, cluster_report
+    from lora_sdk.timing.cluster_text import cluster_text, draw_cluster
+    from lora_sdk.timing.designs import load_design
+
+    config = find_config(model)
+    kind = board or next(iter(load_design(design).boards), "")
+    hosts = Hosts(design, board, *machines, BOARD_DOLLARS.get(kind))
+    found = cluster_report(config, model, hosts, Load(*load))
+    if plot is not None:
+        draw_cluster(plot, found)
+        click.echo(f"wrote {plot}", err=True)
+    click.echo(json.dumps(found, indent=2) if as_json else cluster_text(found))
 
 
 def _adapter(rank: int, mode: str | None) -> AdapterUse | None:

@@ -25,6 +25,8 @@ def report(plan: Plan) -> dict[str, Any]:
         "boards": plan.size,
         "ring": plan.route.ring,
         "route": list(plan.route.order),
+        "hops": plan.size // 2 if plan.route.ring else plan.size - 1,
+        "port_bits_per_second": _port_bits(plan),
         "context": plan.context,
         "longest_context": plan.context_limit,
         "model_positions": plan.config.positions,
@@ -46,6 +48,12 @@ def report(plan: Plan) -> dict[str, Any]:
             for (board, port), sent in sorted(plan.link_bytes(1, 1).items())
         ],
     }
+
+
+def _port_bits(plan: Plan) -> float:
+    """Bits a second of a port, each way: the lanes' or the user port's."""
+    links, clock = plan.overlay.links, plan.overlay.clock_hz
+    return min(float(links.lanes * links.lane_bits_per_second), 8.0 * links.port_bytes * clock)
 
 
 def _rope(plan: Plan) -> dict[str, Any] | None:
@@ -156,7 +164,20 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
     yield _cabling(found)
     yield from _summary(found)
     yield from _remarks(found)
-    for link in found["link_bytes_a_decoded_token"]:
+    yield from _links(found)
+
+
+def _links(found: dict[str, Any]) -> Iterator[str]:
+    """What ports send; of many boards the busiest one alone."""
+    links = found["link_bytes_a_decoded_token"]
+    if found["boards"] > 8:
+        busiest = max(links, key=lambda link: link["bytes"])
+        yield (
+            f"links: {found['boards']} boards, at most {found['hops']} hops, "
+            f"{found['port_bits_per_second'] / 1e9:g} Gb/s a port; the busiest port:"
+        )
+        links = [busiest]
+    for link in links:
         yield (
             f"link: board {link['board']} port {link['port']} sends {link['bytes']} B per "
             f"decoded token, {link['payload_bytes']} B of it payload"

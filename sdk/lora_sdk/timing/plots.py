@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +26,19 @@ def draw(
     of a design."""
     if kind not in KINDS:
         raise RequestError(f"plot {kind!r} is not known; expected one of {', '.join(KINDS)}")
+    save(path, lambda axes: DRAWERS[kind](axes, designs, model, boards, context))
+
+
+def save(path: Path, drawer: Callable[[Any], None]) -> None:
+    """Writes what `drawer` draws on its axes to `path`, PNG or SVG by its suffix.
+
+    RequestError: another suffix, no matplotlib, a file that cannot be written."""
     if path.suffix not in FORMATS:
         raise RequestError(f"{path}: expected a name that ends in {' or '.join(FORMATS)}")
     plot = _pyplot()
     figure, axes = plot.subplots(figsize=(7.0, 4.2), layout="constrained")
     try:
-        DRAWERS[kind](axes, designs, model, boards, context)
+        drawer(axes)
         figure.text(0.995, 0.005, "modelled", ha="right", va="bottom", fontsize=7, color="gray")
         try:
             figure.savefig(path, dpi=150)
@@ -96,7 +103,10 @@ def _scaling(axes: Any, designs: Sequence[str], model: str, boards: int, context
     check_board_count(boards)
     counts = [count for count in BOARD_COUNTS if count <= boards]
     if len(counts) < 2:
-        raise RequestError("scaling up to 1 board: one point is no curve; expected 2, 4 or 8")
+        more = ", ".join(map(str, BOARD_COUNTS[1:-1]))
+        raise RequestError(
+            f"scaling up to 1 board: one point is no curve; expected {more} or {BOARD_COUNTS[-1]}"
+        )
     for name in designs:
         times = [
             token_time(_target(name, model, count, context), model, context).latency_ms
