@@ -125,9 +125,10 @@ class Ended:
 
     def check(self, variant: str) -> None:
         """AssertionError unless it ended as it must: with the undisturbed tokens where a recovery
-        can help, else with one error that names the boards by their URIs."""
+        can help, else with one error that names the boards by their URIs and says of units."""
         assert self.same == (variant in GOES_ON) and self.code == (not self.same), self
         assert self.same or all(uri in self.error for uri in self.uris), self
+        assert self.same or "unit: none" in self.error, self  # the boards' units did not fail
         assert "\n" not in self.error, self
 
     def __str__(self) -> str:

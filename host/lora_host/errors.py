@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from lora_host.locale_text import utf8_text
 
 MAX_MESSAGE = 500
+NO_UNIT = "none"
 
 
 def one_line(text: object) -> str:
@@ -44,6 +45,8 @@ class FailureFields:
     requested: int | None = None
     available: int | None = None
     capacity: int | None = None
+    unit_name: str | None = None
+    """The unit in words; NO_UNIT where a board failed and no unit of it did."""
 
 
 class LoraError(Exception):

@@ -7,6 +7,7 @@ from typing import Any
 
 from . import native
 from .errors import (
+    NO_UNIT,
     CommandError,
     FailureFields,
     HangError,
@@ -55,6 +56,7 @@ _UNSIGNED = ("index", "opcode", "unit", "counter", "row")
 _SIGNED = ("board", "bank", "port", "peer_board", "peer_port")
 _PLAIN = ("found", "expected", "offset", "requested", "available", "capacity")
 _NONE = 0xFFFFFFFF
+_UNITS = ("CONTROL", "MPU", "VFU", "ROUTER", "DMA")  # enum lora_unit
 
 
 @cache
@@ -80,12 +82,23 @@ def failure_fields(failure: Any) -> FailureFields:
         values[field] = None if value < 0 else value
     for field in _PLAIN:
         values[field] = int(getattr(failure, field))
-    return FailureFields(code=int(failure.code), status=name, **values)
+    unit = _unit_name(int(failure.code), values["board"], values["unit"])
+    return FailureFields(code=int(failure.code), status=name, unit_name=unit, **values)
+
+
+def _unit_name(code: int, board: int | None, unit: int | None) -> str | None:
+    """NO_UNIT: the host's own access to a board failed, as where its daemon has gone."""
+    if unit is not None:
+        return _UNITS[unit] if unit < len(_UNITS) else None
+    lost = board is not None and code == native.lib().LORA_ERR_TRANSPORT
+    return NO_UNIT if lost else None
 
 
 def to_error(failure: Any, report: str = "") -> LoraError:
     """The exception for a `struct lora_failure *`."""
     fields = failure_fields(failure)
     message = native.ffi().string(failure.message).decode(errors="replace") or fields.status
+    if fields.unit_name == NO_UNIT:
+        message += f"; unit: {NO_UNIT}, the host did not reach the board"
     kind = error_classes().get(fields.code, TransportError)
     return kind(message, failure=fields, report=report)

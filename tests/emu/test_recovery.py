@@ -331,6 +331,30 @@ def test_a_v80_that_hangs_is_recovered_through_its_daemon(
             assert record.weight_bytes == record.total_bytes and not record.left_out
 
 
+def test_the_error_of_a_lost_board_names_board_and_unit(folders: Folders) -> None:
+    with opened(folders, 1) as engine:
+        inject(engine, 0, abi.FAULT_BOARD_LOST, until_reset=False)
+        with pytest.raises(PlacementError, match=r"board 0 .*unit: none") as lost:
+            engine.generate([5, 6, 7], SamplingParams(max_tokens=2))
+        failure = lost.value.failure
+        assert failure is not None and (failure.board, failure.unit_name) == (0, "none")
+        with pytest.raises(RequestError, match="the engine is closed"):
+            engine.load_adapter("c", folders.adapters[0])
+    with Engine(folders.model, boards=2, recovery="off") as engine:
+        inject(engine, 1, abi.FAULT_UNIT_STUCK, abi.UNIT_VFU, until_reset=False)
+        with pytest.raises(LoraError, match=r"board 1 .*unit VFU") as stuck:
+            engine.generate([5, 6, 7], SamplingParams(max_tokens=2))
+        failure = stuck.value.failure
+        assert failure is not None and (failure.board, failure.unit_name) == (1, "VFU")
+
+
+def test_a_closed_engine_takes_no_adapter(folders: Folders) -> None:
+    with opened(folders, 1) as engine:
+        pass
+    with pytest.raises(RequestError, match="the engine is closed; open another one"):
+        engine.load_adapter("c", folders.adapters[0])
+
+
 @pytest.mark.slow
 def test_two_hundred_recoveries_leave_nothing_behind() -> None:
     said = subprocess.run(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lora_host import abi
-from lora_host.errors import AdapterError, LoraError
+from lora_host.errors import AdapterError, LoraError, RequestError
 from lora_host.naming import did_you_mean
 from lora_host.placing import Range, crc32
 from lora_sdk.adapters.image import Image, slot_image
@@ -73,7 +73,10 @@ class AdapterSlots:
     # --- loading --------------------------------------------------------------------------------
 
     def load(self, name: str, path: str | Path, scale: float = 1.0) -> AdapterInfo:
-        """Read a PEFT folder into host memory; nothing moves to the boards yet."""
+        """Read a PEFT folder into host memory; nothing moves to the boards yet. RequestError: the
+        boards have been released."""
+        if self._cluster.closed:
+            raise RequestError(f"adapter {name!r}: the engine is closed; open another one")
         if not self._slots:
             raise AdapterError(
                 "the engine was opened without adapter slots; open it with max_adapters of at "

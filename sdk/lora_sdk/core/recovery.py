@@ -228,7 +228,8 @@ class Recovery:
         raise PlacementError(
             f"{lost} {'are' if len(left_out) > 1 else 'is'} lost and the model does not fit on the "
             f"{survivors.count} that remain ({'; '.join(reasons)}); name spares, or repair it and "
-            "open the engine again"
+            "open the engine again",
+            failure=error.failure,
         )
 
     def _check_pages(self, page_count: int) -> None:

@@ -210,18 +210,24 @@ class Fleet:
             running.cancel()
 
     def load_adapter(self, name: str, path: str | Path, scale: float = 1.0) -> AdapterInfo:
-        """Read a PEFT folder as `name` into the host memory of every engine. Returns what the first
-        says of it. AdapterError: as for Engine.load_adapter; then no engine has it."""
+        """Read a PEFT folder as `name` into the host memory of every engine that has not failed.
+        Returns what the first says of it. AdapterError, RequestError: as for Engine.load_adapter;
+        then no engine has it."""
         loaded: list[Engine] = []
         infos: list[AdapterInfo] = []
         try:
             for place in self.places:
-                infos.append(place.engine.load_adapter(name, path, scale))
-                loaded.append(place.engine)
+                if place.failure is None:
+                    infos.append(place.engine.load_adapter(name, path, scale))
+                    loaded.append(place.engine)
         except BaseException:
             for engine in loaded:
                 engine.unload_adapter(name)
             raise
+        if not infos:
+            raise RequestError(
+                f"adapter {name!r}: every engine of the fleet has failed; open another"
+            )
         return infos[0]
 
     def unload_adapter(self, name: str) -> None:
