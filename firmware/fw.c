@@ -26,7 +26,9 @@ static uint32_t begin_operation(struct fw *fw) {
     case LORA_OP_CHECKSUM: return fw_checksum_begin(fw);
     case LORA_OP_LINK_TEST: return fw_link_test_begin(fw);
     case LORA_OP_GENERATE: return fw_generate_begin(fw);
-    default: return fw_fail(fw, LORA_ERR_OPERATION, fw->operation, LORA_OP_GENERATE);
+    case LORA_OP_REGIONS: return fw_regions_begin(fw);
+    case LORA_OP_SCRUB: return fw_scrub_begin(fw);
+    default: return fw_fail(fw, LORA_ERR_OPERATION, fw->operation, LORA_OP_SCRUB);
     }
 }
 
@@ -63,7 +65,9 @@ static uint32_t begin(struct fw *fw) {
 static uint32_t run(struct fw *fw) {
     uint32_t outcome = fw_dispatch(fw);
     if (outcome != FW_OVER) return outcome;
-    return fw->operation == LORA_OP_GENERATE ? fw_generate_decide(fw) : fw_compare_gathers(fw);
+    if (fw->operation != LORA_OP_GENERATE) return fw_compare_gathers(fw);
+    outcome = fw_generate_decide(fw);
+    return outcome == FW_MORE ? fw_scrub_between(fw) : outcome;
 }
 
 static uint32_t go_on(struct fw *fw) {
@@ -76,6 +80,8 @@ static uint32_t go_on(struct fw *fw) {
     case FW_PHASE_ROWS: return fw_step_rows(fw);
     case FW_PHASE_RUN: return run(fw);
     case FW_PHASE_CHECKSUM: return fw_checksum(fw);
+    case FW_PHASE_REGIONS: return fw_regions(fw);
+    case FW_PHASE_SCRUB: return fw_scrub_run(fw);
     default: return fw_link_test(fw);
     }
 }
@@ -90,8 +96,13 @@ uint32_t fw_poll(struct fw *fw) {
     uint32_t outcome;
     if (!fw->booted) boot(fw);
     if (fw->phase != FW_PHASE_IDLE) outcome = go_on(fw);
-    else if (hal_register(LORA_REG_AP_CTRL) & LORA_AP_START) outcome = begin(fw);
-    else return LORA_FW_IDLE;
+    else {
+        uint32_t control = hal_register(LORA_REG_AP_CTRL);
+        outcome = fw->scrub.count ? fw_scrub_idle(fw, control) : (uint32_t)FW_OVER;
+        if (outcome != FW_OVER) return outcome == FW_MORE ? LORA_FW_RUNNING : LORA_FW_WAITING;
+        if (!(control & LORA_AP_START)) return LORA_FW_IDLE;
+        outcome = begin(fw);
+    }
     if (outcome == FW_MORE) fw->progressed = hal_cycles();
     if ((outcome == FW_MORE || outcome == FW_WAITING) && fw_watchdog_expired(fw))
         outcome = expire(fw);

@@ -35,7 +35,9 @@ enum fw_phase {
     FW_PHASE_ROWS,    /* STEP: the rows */
     FW_PHASE_RUN,     /* STEP: the list */
     FW_PHASE_CHECKSUM,
-    FW_PHASE_LINK_TEST
+    FW_PHASE_LINK_TEST,
+    FW_PHASE_REGIONS, /* REGIONS: the ranges of the table */
+    FW_PHASE_SCRUB    /* SCRUB, and between two steps of a GENERATE */
 };
 
 struct fw_arena {
@@ -63,6 +65,25 @@ struct fw_cursor {   /* one a unit: how far it is in the list */
         seen_events; /* fw->events when it was found waiting: until more it need not be asked */
     uint32_t groups[LORA_SEGMENTS]; /* GATHER: row groups signalled so far */
     struct lora_command command;
+};
+
+struct fw_scrub {    /* sums of weights: docs/firmware.md */
+    int64_t credit;  /* bytes that may be summed */
+    uint64_t at;     /* bytes of the region that are summed */
+    uint64_t until;  /* SCRUB: state.bytes at its end, 0 for all regions */
+    uint64_t began;  /* cycles: the command that runs */
+    uint64_t earned; /* cycles: idle time is paid up to here */
+    struct lora_scrub_state state;
+    struct lora_region region; /* the one that is summed */
+    uint32_t bank, table;      /* of the regions */
+    uint32_t count, slice_bytes, step_bytes, idle_bytes, command_bytes;
+    uint32_t index;
+    uint32_t size;       /* of the command that runs, 0 none */
+    uint32_t begun_step; /* the last step done when the region's sum began */
+    uint32_t turn_step;  /* the same of this turn */
+    uint32_t unwritten;  /* 1 + the region whose outcome is not in the table yet, 0 none */
+    uint32_t left;       /* SCRUB: regions at most */
+    uint32_t resume;     /* phase after sums in a GENERATE */
 };
 
 struct fw_undo { /* a page table entry as it was before the step */
@@ -134,6 +155,7 @@ struct fw {
     struct lora_link_test link_test;
     uint64_t checksum_offset, checksum_left;
     struct lora_vote votes[LORA_MAX_BOARDS]; /* of this step, by rank; too many for the stack */
+    struct fw_scrub scrub;
 };
 
 /* fw_memory.c */
@@ -290,9 +312,27 @@ uint32_t fw_count_votes(struct fw *fw, struct lora_vote *best);
 /* fw_service.c */
 uint32_t fw_checksum_begin(struct fw *fw);
 uint32_t fw_checksum(struct fw *fw);
+/* One command that sums `bytes` of a bank, continued from `crc`. */
+void fw_sum_begin(struct fw *fw, uint32_t bank, uint64_t offset, uint32_t bytes, uint32_t crc);
 uint32_t fw_link_test_begin(struct fw *fw);
 uint32_t fw_link_test(struct fw *fw);
 void fw_link_test_store(struct fw *fw);
+
+/* fw_regions.c, fw_scrub.c */
+uint32_t fw_regions_begin(struct fw *fw);
+uint32_t fw_regions(struct fw *fw);
+/* A step is done. */
+void fw_scrub_earn(struct fw *fw);
+/* No operation runs. FW_OVER: nothing to do, FW_WAITING: a command runs. `control`: AP_CTRL. */
+uint32_t fw_scrub_idle(struct fw *fw, uint32_t control);
+/* Between two steps of a GENERATE: sums what is due first. */
+uint32_t fw_scrub_between(struct fw *fw);
+uint32_t fw_scrub_begin(struct fw *fw);
+uint32_t fw_scrub_run(struct fw *fw);
+/* An operation ends: writes back what is not in the table yet, and fills the completion record. */
+void fw_scrub_complete(struct fw *fw);
+/* The units were stopped. */
+void fw_scrub_restart(struct fw *fw);
 
 /* fw_complete.c */
 uint64_t fw_timeout(void); /* cycles that the host gives a run */

@@ -9,12 +9,13 @@ uint64_t fw_timeout(void) {
 /* A step or link test ends within the timeout that the host has set. One that only waits for
  * another board has all of it. A fault of this board is reported at three quarters of it: the
  * neighbours then fail by poison before their own timeout, and one board is named. Registration and
- * checksums take as long as they make progress. */
+ * sums take as long as they make progress. */
 uint32_t fw_watchdog_expired(const struct fw *fw) {
     uint64_t limit = fw->timeout, since = fw->started, now = hal_cycles();
     int remote = fw->phase == FW_PHASE_LINK_TEST;
     if (now - since <= limit - (limit >> 2)) return 0;
-    if (fw->operation == LORA_OP_REGISTER || fw->operation == LORA_OP_CHECKSUM)
+    if (fw->operation == LORA_OP_REGISTER || fw->operation == LORA_OP_CHECKSUM ||
+        fw->operation == LORA_OP_REGIONS || fw->operation == LORA_OP_SCRUB)
         since = fw->progressed;
     if (fw->phase == FW_PHASE_RUN) {
         remote = fw->cursors[LORA_UNIT_ROUTER].state == LORA_UNIT_BUSY;
@@ -71,16 +72,21 @@ static void end_good_step(struct fw *fw) {
     if (fw->behind.valid) fw_generate_finish(fw);
     fw->last_step = fw->state.step;
     fw->last_epoch = fw->state.epoch;
+    fw_scrub_earn(fw);
 }
 
 /* fw->error.code tells how the run ended. */
 void fw_complete(struct fw *fw) {
     write_router_record(fw);
-    if (fw->error.code != LORA_OK) fw_units_abort(fw);
+    if (fw->error.code != LORA_OK) {
+        fw_units_abort(fw);
+        fw_scrub_restart(fw);
+    }
     if (fw->operation == LORA_OP_STEP || fw->operation == LORA_OP_GENERATE) {
         if (fw->error.code != LORA_OK) end_failed_step(fw);
         else end_good_step(fw);
     }
+    fw_scrub_complete(fw);
     if (fw->error.code == LORA_OK) fw_blame_none(fw);
     fw->completion.status = fw->error.code;
     fw->completion.cycles = hal_cycles() - fw->run_started;

@@ -5,7 +5,7 @@ static uint64_t register_pair(uint32_t offset) {
     return (uint64_t)hal_register(offset + 4) << 32 | hal_register(offset);
 }
 
-static void begin_slice(struct fw *fw, uint32_t crc) {
+void fw_sum_begin(struct fw *fw, uint32_t bank, uint64_t offset, uint32_t bytes, uint32_t crc) {
     struct fw_cursor *cursor = &fw->cursors[LORA_UNIT_DMA];
     struct lora_checksum command;
     fw_zero(&command, sizeof command);
@@ -13,18 +13,24 @@ static void begin_slice(struct fw *fw, uint32_t crc) {
     command.unit = LORA_UNIT_DMA;
     command.wait_counter = command.signal_counter = LORA_NO_COUNTER;
     command.layer = 0xffff;
-    command.bank = hal_register(LORA_REG_BANK);
+    command.bank = bank;
     command.crc = crc;
-    command.offset_lo = (uint32_t)fw->checksum_offset;
-    command.offset_hi = (uint32_t)(fw->checksum_offset >> 32);
-    command.bytes = FW_CHECKSUM_SLICE;
-    if (fw->checksum_left < FW_CHECKSUM_SLICE) command.bytes = (uint32_t)fw->checksum_left;
-    fw->checksum_offset += command.bytes;
-    fw->checksum_left -= command.bytes;
+    command.offset_lo = (uint32_t)offset;
+    command.offset_hi = (uint32_t)(offset >> 32);
+    command.bytes = bytes;
     fw_copy(&cursor->command, &command, sizeof cursor->command);
     cursor->index = FW_NONE;
     cursor->rows = 0;
     fw_unit_begin(fw, LORA_UNIT_DMA);
+}
+
+static void begin_slice(struct fw *fw, uint32_t crc) {
+    uint64_t offset = fw->checksum_offset;
+    uint32_t bytes = FW_CHECKSUM_SLICE;
+    if (fw->checksum_left < FW_CHECKSUM_SLICE) bytes = (uint32_t)fw->checksum_left;
+    fw->checksum_offset += bytes;
+    fw->checksum_left -= bytes;
+    fw_sum_begin(fw, hal_register(LORA_REG_BANK), offset, bytes, crc);
 }
 
 uint32_t fw_checksum_begin(struct fw *fw) {

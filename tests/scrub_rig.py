@@ -11,7 +11,7 @@ LAST = 0x40  # of an FP16 value's high byte: a factor of 2 ** 16, up or down
 
 
 def sum_at_every_step(engine: Engine) -> None:
-    """All weights before every step, in place of a share of the time."""
+    """All weights after every step, in place of a share of the time."""
     assert engine._watch is not None
     scrubbers = [engine._watch.scrubber]
     if engine._watch._draft is not None:
@@ -21,11 +21,13 @@ def sum_at_every_step(engine: Engine) -> None:
         one.proved()
 
 
-def flip(engine: Engine, board: int = 1, matrix: str = "layer.1.down", bit: int = LAST) -> str:
+def flip(
+    engine: Engine, board: int = 1, matrix: str = "layer.1.down", bit: int = LAST, byte: int = 3
+) -> str:
     """A bit of board `board`'s share of a matrix. Returns what a message says of the place."""
     plan = next(one for one in engine.plan.boards if one.board == board)
     bank, offset = plan.matrices[matrix].address(0)
-    flip_at(engine, board, bank, offset + 3, bit)
+    flip_at(engine, board, bank, offset + byte, bit)
     name = engine.plan.board.bank_name(bank)
     return f"board {board} bank {name}: 1 byte of {matrix}"
 

@@ -7,7 +7,7 @@ static const char *what(uint32_t code) {
     switch (code) {
     case LORA_ERR_ABI: return "ABI number";
     case LORA_ERR_SIZE: return "size or count out of range";
-    case LORA_ERR_CRC: return "list does not match its seal";
+    case LORA_ERR_CRC: return "list or table does not match its seal";
     case LORA_ERR_OPCODE: return "unknown opcode or operation";
     case LORA_ERR_ADDRESS: return "address outside every arena";
     case LORA_ERR_COUNTER: return "counter outside the list's, or never signalled";

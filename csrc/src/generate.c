@@ -312,6 +312,7 @@ int lora_cluster_generate(struct lora_cluster *cluster, struct lora_generation *
         }
         if (status) break;
         if (generation->rows && is_stop(generation, session.token)) break;
+        if (lora_is_damaged(cluster)) break; /* the caller looks after it first */
     }
     /* What the caller wanted has been run; a failure behind it shows again with the next step. */
     if (session.ended && status != LORA_ERR_CANCELLED && generation->rows >= generation->emitted)

@@ -137,6 +137,10 @@ int lora_check_block(const struct lora_cluster *cluster, const struct lora_step 
 int lora_place_block(struct lora_cluster *cluster, struct lora_step *block, uint32_t block_offset,
                      struct lora_failure *failure);
 
+/* scrub.c */
+/* Whether a board has said that weights differ. */
+int lora_is_damaged(const struct lora_cluster *cluster);
+
 /* numbering.c */
 /* After a GENERATE that did not end well: the step that the board furthest behind has to run, as
  * the boards' registers tell. They all are idle. */

@@ -26,6 +26,7 @@ from .records import (
     GreedyResult,
     LinkFound,
     LinkStatus,
+    ScrubState,
     board_info,
     fields_of,
     link_found,
@@ -188,6 +189,24 @@ class Cluster:
         out = self._ffi.new("uint32_t *")
         self._handle.call("checksum", board, bank, offset, bytes, out)
         return int(out[0])
+
+    def regions(self, board: int, offset: int) -> None:
+        """The board takes the table of weight regions at `offset` of its control bank (struct
+        lora_scrub) and sums them from now on. CommandError names what it refuses."""
+        self._check_unsigned(board=board, offset=offset)
+        self._handle.call("regions", board, offset)
+
+    def scrub(self, bytes: int = 0) -> None:
+        """All boards sum about so many bytes of their regions now, each; 0: all of them."""
+        self._check_unsigned(bytes=bytes)
+        self._handle.call("scrub", bytes)
+
+    def scrub_state(self, board: int) -> ScrubState:
+        """What the board's last completion record said of its regions. No access to the board."""
+        self._check_unsigned(board=board)
+        out = self._ffi.new("struct lora_scrub_state *")
+        self._handle.call("scrub_state", board, out)
+        return ScrubState(**fields_of(out, *ScrubState.__dataclass_fields__))
 
     def register(self, board: int, block: int, offset: int) -> int:
         """A register of lora_ctrl (block 0) or of a link core (1, 2)."""

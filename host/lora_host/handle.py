@@ -17,7 +17,17 @@ from .interrupt import Interrupt
 
 # Calls that wait for boards and can be cancelled.
 RUNS = frozenset(
-    ("links_up", "links_discover", "register_list", "checksum", "step", "greedy", "generate")
+    (
+        "links_up",
+        "links_discover",
+        "register_list",
+        "checksum",
+        "regions",
+        "scrub",
+        "step",
+        "greedy",
+        "generate",
+    )
 )
 
 # Calls beside which no memory is written: they change what a write relies on.

@@ -70,6 +70,7 @@ static struct {
     uint32_t traced, link_polls, link_state;
     uint32_t large_bank; /* a bank that a test made larger than BANK_BYTES */
     uint64_t cycles;
+    uint32_t sums; /* without an operation the firmware may have work */
     void (*on_start)(const struct lora_command *command, const struct lora_step_state *state);
     struct fw *fw;
 } board;
@@ -268,7 +269,7 @@ static uint32_t operate(uint32_t operation) {
     CHECK_EQUAL(state, completion().status == LORA_OK ? LORA_FW_DONE : LORA_FW_ERROR);
     CHECK_EQUAL(board.registers[LORA_REG_FIRMWARE_STATE / 4], state);
     for (uint32_t unit = 0; unit < LORA_UNITS; unit++) CHECK(!board.units[unit].busy);
-    CHECK_EQUAL(fw_poll(board.fw), LORA_FW_IDLE);
+    if (!board.sums) CHECK_EQUAL(fw_poll(board.fw), LORA_FW_IDLE);
     return completion().status;
 }
 

@@ -102,11 +102,12 @@ def test_sums_of_weights_are_counted_and_charged() -> None:
         assert engine._watch is not None
         scrubber, time = engine._watch.scrubber, engine.model_time()
         assert not scrubber.prove() and not scrubber.use.operations  # since loading no row ran
-        assert not scrubber.advance_for(60) and scrubber.use.passes == 1
+        while not scrubber.use.passes:
+            assert not scrubber.advance_for(60)
         use = engine.scrubbed
-        assert use is not None and sum(time.sums.values()) == use.operations > 0
-        assert sum(size * count for size, count in time.sums.items()) == use.bytes
-        assert time.sum_seconds == pytest.approx(use.modelled_seconds)
-        assert f"{use.operations} sums of weights" in time.lines()[-1]
-        least = use.bytes / 64 / time.timing.machine.clock_hz + use.operations * 2 * 19e-6
-        assert least < time.sum_seconds < 2 * least
+        assert use is not None and 0 <= 2 * time.sums - use.operations <= 2 * use.regions
+        assert use.bytes / 2 <= time.summed < use.bytes  # by the busiest board
+        assert time.sum_seconds == pytest.approx(use.modelled_seconds, rel=1e-3)
+        assert f"{time.sums} sums of weights" in time.lines()[-1]
+        least = time.summed / 64 / time.timing.machine.clock_hz
+        assert least < time.sum_seconds < 2 * least + 8e-5 * time.sums

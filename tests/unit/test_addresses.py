@@ -8,7 +8,7 @@ from lora_host import abi
 from lora_host.placing import Range
 from lora_sdk.core.opening import plan_model
 from lora_sdk.core.options import EngineOptions
-from lora_sdk.core.scrubber import joined
+from lora_sdk.core.regions import joined
 from lora_sdk.plan.addresses import tensors_at
 
 

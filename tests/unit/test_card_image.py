@@ -3,6 +3,8 @@ build of the same source."""
 
 from __future__ import annotations
 
+from zlib import crc32
+
 import numpy as np
 import pytest
 
@@ -13,7 +15,7 @@ from lora_sdk.core.step import KvOp, Row
 from lora_sdk.core.step_block import build_block
 from lora_sdk.plan.placement import make_plan
 from tests.unit import plan_rig
-from tests.unit.card_core import CONTROL, Card
+from tests.unit.card_core import CARD, CONTROL, Card
 
 
 @pytest.fixture
@@ -98,3 +100,44 @@ def test_it_refuses_an_address_beyond_its_arena(card: Card) -> None:
     completion, error = card.operate(abi.OP_REGISTER, BLOCK_OFFSET=place, LIST_ID=0)
     assert completion["status"] == abi.ERR_ADDRESS
     assert error["bank"] == matrix.bank_first
+
+
+class SummingCard(Card):
+    """Its DMA unit sums what the command names."""
+
+    def _read_unit(self, core, offset, size, data):
+        unit, place = divmod(offset, CARD["CARD_UNIT_STRIDE"])
+        if (unit, place) != (abi.UNIT_DMA, CARD["CARD_UNIT_VALUE"]):
+            return super()._read_unit(core, offset, size, data)
+        command = np.frombuffer(bytes(self.command), abi.dtype("checksum"))[0]
+        at = int(command["offset_lo"])
+        found = self.banks[int(command["bank"])][at : at + int(command["bytes"])]
+        return crc32(found, int(command["crc"]))
+
+
+def test_it_sums_regions_of_weights_and_names_the_damaged_one() -> None:
+    card, place, count, size = SummingCard(), 0x2000, 5, 320
+    card.set_arenas({0: 1 << 16, CONTROL: 1 << 20})
+    weights = bytes(range(256)) * 8
+    card.write(0, 64, weights)
+    regions = np.zeros(count, abi.dtype("region"))
+    regions["offset"], regions["bytes"] = 64 + size * np.arange(count), size
+    regions["expected"] = [crc32(weights[size * i : size * (i + 1)]) for i in range(count)]
+    regions["good_step"] = 9
+    header = np.zeros(1, abi.dtype("scrub"))
+    header["size"], header["region_count"], header["slice_bytes"] = header.itemsize, count, 128
+    header["crc"] = crc32(regions.tobytes())
+    card.write(CONTROL, place, header.tobytes() + regions.tobytes())
+    completion, error = card.operate(abi.OP_REGIONS, BLOCK_OFFSET=place)
+    assert completion["status"] == abi.OK, error
+    completion, error = card.operate(abi.OP_SCRUB, BYTES_LO=0)
+    assert completion["status"] == abi.OK, error
+    state = completion["scrub"]
+    assert (state["passes"], state["sums"], state["damaged"]) == (1, 3 * count, 0)
+    card.banks[0][64 + 3 * size + 319] ^= 4
+    state = card.operate(abi.OP_SCRUB, BYTES_LO=0)[0]["scrub"]
+    assert (state["passes"], state["damaged"], state["expected"]) == (1, 4, regions["expected"][3])
+    assert state["found"] == crc32(bytes(card.banks[0][64 + 3 * size : 64 + 4 * size]))
+    table = np.frombuffer(card.banks[CONTROL], abi.dtype("region"), count, place + header.nbytes)
+    assert table["good_step"].tolist() == [0, 0, 0, 0, 0]
+    assert (table["found"] == regions["expected"]).tolist() == [True, True, True, False, True]

@@ -4,6 +4,7 @@ data/control.yaml."""
 from __future__ import annotations
 
 from dataclasses import replace
+from zlib import crc32
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ from lora_sdk.timing import step as steps
 from lora_sdk.timing.command_count import command_count
 from lora_sdk.timing.control import Cost, firmware_dispatch, list_costs, part_costs
 from lora_sdk.timing.schedule import schedule
+from lora_sdk.timing.scrub_facts import scrub_facts
 from lora_sdk.timing.target import make_target
 from tests.unit.card_core import CONTROL
 from tests.unit.plan_rig import GPT2, MODELS
@@ -247,3 +249,31 @@ def test_rows_commits_and_context_lengthen_the_dispatch_of_a_step() -> None:
     assert dispatch.before(steps.decode(64)) - one == pytest.approx(dispatch.tile)
     behind = dispatch.before(replace(steps.decode(32), committed=4))
     assert behind - dispatch.step == pytest.approx(3 * dispatch.commit)
+
+
+@pytest.mark.parametrize("slices", [1, 8])
+def test_a_sum_of_weights_costs_no_more_than_the_data_say(slices: int) -> None:
+    """Between two sums, of regions of one or eight commands. The card's sums are 0."""
+    overlay = load_overlay("lora_f_u280")
+    plan = make_plan(GPT2, overlay, load_board("u280"), 1)
+    rig, size, count = Rig(plan, lower(GPT2, plan, 0)), 1 << 12, 16
+    regions = np.zeros(count, abi.dtype("region"))
+    regions["bytes"] = size
+    header = np.zeros(1, abi.dtype("scrub"))
+    header["size"], header["region_count"] = header.itemsize, count
+    header["slice_bytes"] = size // slices
+    header["crc"] = crc32(regions.tobytes())
+    place = plan.boards[0].control.regions_offset
+    rig.card.write(CONTROL, place, header.tobytes() + regions.tobytes())
+    completion, error = rig.card.operate(abi.OP_REGIONS, BLOCK_OFFSET=place)
+    assert completion["status"] == abi.OK, error
+    rig.card.begin()
+    completion, error = rig.card.operate(abi.OP_SCRUB, BYTES_LO=0, BYTES_HI=0)
+    state = completion["scrub"]
+    assert (state["passes"], state["sums"], state["damaged"]) == (1, slices * count, 0)
+    cost = rig.card.command_cost()
+    found = cost.instructions + cost.window * rig.card.latency["window"]
+    found += cost.register * rig.card.latency["register"]
+    charged = scrub_facts().command_cycles
+    assert found <= charged
+    assert slices > 1 or found > 0.8 * charged

@@ -107,7 +107,9 @@ enum lora_operation {
     LORA_OP_STEP = 3,      /* run list LIST_ID on the step block at BLOCK_OFFSET */
     LORA_OP_CHECKSUM = 4,  /* CRC-32 of BANK, OFFSET, BYTES by the DMA unit */
     LORA_OP_LINK_TEST = 5, /* numbered pattern both ways: struct lora_link_test at BLOCK_OFFSET */
-    LORA_OP_GENERATE = 6   /* STEP, then greedy tokens, a step each: struct lora_generate */
+    LORA_OP_GENERATE = 6,  /* STEP, then greedy tokens, a step each: struct lora_generate */
+    LORA_OP_REGIONS = 7,   /* take the table of weight regions at BLOCK_OFFSET: struct lora_scrub */
+    LORA_OP_SCRUB = 8      /* sum regions now: BYTES of them at most; 0: all since the last step */
 };
 
 /* The word at LORA_REG_TOKEN: tokens of this run modulo 128, the newest one, whether the run is
@@ -182,6 +184,17 @@ enum lora_status {
     LORA_ERR_NAN = 79 /* non-finite values were written */
 };
 
+/* How far the sums of weight regions are, since the table was taken. */
+struct lora_scrub_state { /* 32 bytes */
+    uint64_t bytes;       /* summed */
+    uint32_t passes;      /* turns over all regions */
+    uint32_t good;        /* the last step that had been done when the last whole turn began */
+    uint32_t
+        damaged; /* 1 + the number of the region that differs, 0 none: nothing is summed then */
+    uint32_t found, expected; /* its sums */
+    uint32_t sums;            /* commands of the DMA unit */
+};
+
 struct lora_completion { /* 128 bytes at LORA_COMPLETION_OFFSET */
     uint32_t size;
     uint32_t abi;
@@ -202,7 +215,8 @@ struct lora_completion { /* 128 bytes at LORA_COMPLETION_OFFSET */
     uint64_t cycles;
     uint32_t tokens; /* GENERATE: emitted by this run; `step` is the last one begun */
     uint32_t end;    /* GENERATE: enum lora_generate_end */
-    uint32_t reserved[12];
+    struct lora_scrub_state scrub;
+    uint32_t reserved[4];
 };
 
 struct lora_error_record { /* 64 bytes at LORA_ERROR_OFFSET; `code` is LORA_OK when there is none */
@@ -691,6 +705,29 @@ struct lora_vote {
 struct lora_token { /* 16 bytes of the ring */
     uint32_t step, epoch;
     uint32_t token, value; /* the value's FP32 bits */
+};
+
+/* --- sums of weights between steps -------------------------------------------------------------
+ * docs/firmware.md has the rules. The table in the control bank: this header, then
+ * region_count regions. The host writes all of it but what the firmware writes back. */
+#define LORA_MAX_REGIONS 4096
+struct lora_scrub {         /* 32 bytes */
+    uint32_t size;          /* of this header */
+    uint32_t region_count;  /* 0: nothing is summed */
+    uint32_t slice_bytes;   /* summed by one command at most */
+    uint32_t step_bytes;    /* earned by each step */
+    uint32_t idle_bytes;    /* earned by each ms without an operation */
+    uint32_t command_bytes; /* that a command costs besides those that it sums */
+    uint32_t crc;           /* CRC-32 of the regions as the host wrote them */
+    uint32_t reserved;
+};
+
+struct lora_region { /* 32 bytes */
+    uint64_t offset, bytes;
+    uint32_t bank;
+    uint32_t expected;  /* CRC-32 of what the host loaded */
+    uint32_t good_step; /* written back: the last step done when a sum that was right began */
+    uint32_t found;     /* written back: the last sum */
 };
 
 /* What firmware derives from a step block and its own tables, and hands to the units. */

@@ -46,6 +46,14 @@ int lora_cluster_read(struct lora_cluster *cluster, uint32_t board, uint32_t ban
 int lora_cluster_checksum(struct lora_cluster *cluster, uint32_t board, uint32_t bank,
                           uint64_t offset, uint64_t bytes, uint32_t *crc,
                           struct lora_failure *failure);
+/* Sums of weights by the boards themselves. regions: the board takes the table (struct lora_scrub)
+ * at `offset` of its control bank. scrub: all boards at once sum so many bytes each, 0: all
+ * regions. state: what came with the board's last completion record; no access. */
+int lora_cluster_regions(struct lora_cluster *cluster, uint32_t board, uint32_t offset,
+                         struct lora_failure *failure);
+int lora_cluster_scrub(struct lora_cluster *cluster, uint64_t bytes, struct lora_failure *failure);
+int lora_cluster_scrub_state(struct lora_cluster *cluster, uint32_t board,
+                             struct lora_scrub_state *state, struct lora_failure *failure);
 int lora_cluster_register_read(struct lora_cluster *cluster, uint32_t board, uint32_t block,
                                uint32_t offset, uint32_t *value, struct lora_failure *failure);
 

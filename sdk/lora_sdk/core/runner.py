@@ -65,6 +65,7 @@ class Runner:
         self.commands: dict[int, list[Command]] = {}
         self.on_step: Callable[[StepShape], None] | None = None  # called with every completed step
         self.spilled: Callable[[int], int] | None = None  # of a sequence, for `on_step` (of_rows)
+        self.restored = 0  # times that the boards were set up again
         for board in plan.boards:
             self._register(board)
 
@@ -84,6 +85,7 @@ class Runner:
         if self.plan.size > 1:
             self.cluster.links_up(self.plan.route.cables)
         loaded = self._loader.repair()
+        self.restored += 1
         for board in self.plan.boards:
             self._register(board)
         return loaded

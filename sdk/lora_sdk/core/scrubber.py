@@ -1,22 +1,24 @@
-"""Sums the weights on the boards between steps and compares the sums with the host's.
+"""Reads what the boards' firmware says of its sums of weights (docs/firmware.md).
 
-The boards sum; what the sums shall be comes from what the host loaded. How much is summed follows
-from the modelled time of the steps that ran (lora_sdk.timing.scrub).
+The boards sum by themselves, between steps. What the sums shall be comes from what the host loaded.
+How much is summed follows from the modelled time of steps (lora_sdk.timing.scrub).
 """
 
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from math import ceil
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lora_host.placing import Range
+from lora_sdk.core.regions import Regions, key
 from lora_sdk.timing.scrub import ScrubPace
 from lora_sdk.timing.scrub_facts import ScrubFacts, scrub_facts
 
 if TYPE_CHECKING:
+    from lora_host.records import ScrubState
     from lora_sdk.core.opening import OpenedModel
     from lora_sdk.core.runner import Runner
     from lora_sdk.core.stepper import Stepper
@@ -25,15 +27,19 @@ Adapters = Callable[[], Mapping[str, Sequence[Range]]]
 """What the boards hold of each adapter, by name."""
 
 EXACT_AFTER = 1000  # steps: the modelled time of a step is found once it has been worth it
+REMEMBERED = 1 << 16  # looks whose step and progress are known
+FIRST_RATE = 1e9  # bytes a second that boards are assumed to sum, until it was measured
 
 
 @dataclass(frozen=True)
 class ScrubUse:
-    """What was summed so far. `passes`: times that all weights were. `bytes` and `operations`: on
-    all boards. `seconds`: measured; `modelled_seconds`: of boards. `weight_bytes`: of one
-    pass, without adapters. `damaged`: times that something differed. `share`: of modelled time."""
+    """What was summed so far. `passes`: times that all weights were; `regions`: that they consist
+    of. `bytes` and `operations`: on all boards. `seconds`: measured, of those that the host asked
+    for; `modelled_seconds`: of the busiest board. `weight_bytes`: of one pass, without adapters.
+    `damaged`: times that something differed. `share`: of modelled time."""
 
     passes: int
+    regions: int
     bytes: int
     operations: int
     seconds: float
@@ -48,13 +54,13 @@ class ScrubUse:
         whole = f"{self.passes} times all of" if self.passes else "a part of"
         return (
             f"{self.bytes / mib:.1f} MiB of weights summed ({whole} {self.weight_bytes / mib:.1f} "
-            f"MiB) in {self.seconds:.3f} s, {self.damaged} times damaged"
+            f"MiB in {self.regions} regions), {self.damaged} times damaged"
         )
 
 
 class Scrubber:
-    """The regions of one opened model's weights, summed in turn. Not thread-safe: the engine's lock
-    is held. Errors of the boards pass through; the region is then summed anew."""
+    """Of one opened model. Not thread-safe: the engine's lock is held. Errors of the boards pass
+    through."""
 
     def __init__(
         self,
@@ -66,73 +72,69 @@ class Scrubber:
         """`facts`: None for those that ship."""
         self._opened, self._stepper, self._adapters = opened, stepper, adapters
         self.facts = facts or scrub_facts()
-        self._runner: Runner | None = None  # whose weights the regions are of
-        self._credit = 0.0  # modelled seconds that may be spent
-        self._counted = stepper.progress
-        self._passes = self._bytes = self._operations = 0
-        self._turns = 0  # passes, those that found regions summed already included
-        self._seconds = self._modelled = 0.0
+        self._runner: tuple[Runner, int] | None = None  # whose weights the boards sum
+        self._slots: list[Range] = []  # of adapters, that they sum
+        self._good: dict[tuple[int, int, int], int] = {}  # progress, from earlier tables
+        self._since = stepper.progress
+        self._looks: list[tuple[int, int]] = []  # steps of the boards, the stepper's progress
+        self._exact = False
+        self._rate, self._seconds = FIRST_RATE, 0.0
+        self._passes = 0
+        self._states: dict[int, ScrubState] = {}  # by board, since the tables were written
+        self._told: dict[int, tuple[int, int]] = {}  # of these, commands and bytes in the sums
+        self._sums: dict[int, tuple[int, int]] = {}  # by board: commands, bytes
         self.damaged = 0
-        self.on_sum: Callable[[int], None] | None = None  # called with the bytes of each operation
+        self.on_sums: Callable[[int, int], None] | None = None
+        """Called with commands and bytes that the busiest board has summed."""
 
     @property
     def use(self) -> ScrubUse:
         """The counts so far. Any thread may ask."""
         weights = sum(one.bytes for one in self._opened.runner.weights.ranges)
+        sums = list(self._sums.values())
+        busiest = max(sums, key=lambda one: one[1], default=(0, 0))
+        regions = 0 if self._runner is None else self._regions.count
         return ScrubUse(
-            self._passes, self._bytes, self._operations, self._seconds, self._modelled,
+            self._passes + self._turns(), regions, sum(size for _, size in sums),
+            sum(count for count, _ in sums), self._seconds,
+            self._pace.seconds(busiest[1], busiest[0]) if busiest[0] else 0.0,
             weights, self.damaged, self.facts.share,
         )  # fmt: skip
 
     def advance(self) -> bool:
-        """Sum what the steps since the last call allow, up to the end of a pass. True: a region
-        differs."""
-        self._earn()
-        turns = self._turns
-        while self._credit >= self._cost() and self._turns == turns:
-            if self._sum_next():
-                return True
-        return False
+        """Look at what the boards have found, without an access. True: a region differs."""
+        self._follow()
+        return self._look()
 
     def advance_for(self, seconds: float) -> bool:
-        """Sum for so many measured seconds at most, or one slice, up to the end of a pass. True: a
-        region differs."""
+        """Let the boards sum for about so many measured seconds, up to a pass. True: a region
+        differs."""
         self._follow()
-        end, turns = time.perf_counter() + seconds, self._turns
-        while True:
-            if self._sum_next():
-                return True
-            if time.perf_counter() >= end or self._turns > turns:
-                return False
+        return self._ask(max(self.facts.slice_bytes, int(self._rate * seconds)))
 
     def prove(self) -> bool:
-        """Sum every region that was not since the last rows ran. True: a region differs."""
-        self._earn()
-        now = self._stepper.progress
-        self._begin_pass()  # with the adapters of now
-        for _ in range(len(self._regions)):
-            region = self._regions[self._next]
-            if self._good.get(_key(region), self._since) < now:
-                while self._at < region.bytes - self._slice(region):
-                    self._sum_next()
-                if self._sum_next():
-                    return True
-            else:
-                self._next_region()
+        """Let the boards sum every region, unless they did since the last rows ran. True: a region
+        differs."""
+        self._follow()
+        if self._since == self._stepper.progress and not self._look():
+            return False
+        if self._ask(0):
+            return True
+        self._good, self._since = {}, self._stepper.progress
         return False
 
     def tokens_left(self) -> int:
-        """Tokens that the boards may choose by themselves before the next sum is due."""
-        self._earn()
-        missing = self._cost() - self._credit
-        return max(self.facts.loop_tokens, ceil(missing / (self.facts.share * self._step)))
+        """Tokens that the boards may choose by themselves before the host looks."""
+        return self.facts.loop_tokens
 
     def last_good(self, damaged: Sequence[Range]) -> int:
-        """The stepper's progress when all of these were last known to be right."""
+        """The stepper's progress when all of these were last known to be right. Reads tables."""
+        self._keep_good()
         return min(
             (
-                self._good.get(_key(region), self._since)
-                for region in self._regions
+                self._good.get(place, self._since)
+                for region in self._regions.all
+                for place in [key(region)]
                 if any(_overlap(region, one) for one in damaged)
             ),
             default=self._since,
@@ -140,113 +142,101 @@ class Scrubber:
 
     def proved(self) -> None:
         """All weights are right now: they were loaded again, or summed by somebody else."""
-        self._runner, self._counted = None, self._stepper.progress
+        self._close_tables()
+        self._runner, self._good = None, {}
 
-    # --- regions --------------------------------------------------------------------------------
+    # --- tables ---------------------------------------------------------------------------------
 
     def _follow(self) -> None:
-        """Begin anew where the boards were loaded since."""
-        if self._runner is self._opened.runner:
-            return
-        self._runner = runner = self._opened.runner
-        lists = {plan.rank: runner.commands[plan.board] for plan in self._opened.plan.boards}
-        opened = self._opened
-        self._pace = ScrubPace(opened.config, opened.plan, lists, self.facts)
-        self._good: dict[tuple[int, int, int], int] = {}
-        self._since = self._counted  # at the latest
-        self._begin_pass()
+        """Give the boards their tables where what they hold is not what it was."""
+        runner = self._opened.runner
+        held = [one for found in self._adapters().values() for one in found if one.bytes]
+        exact = self._stepper.progress >= EXACT_AFTER
+        now = runner, runner.restored
+        if now == self._runner:
+            if exact == self._exact and _same(held, self._slots):
+                return
+            self._keep_good()
+            self._close_tables()
+        else:
+            opened = self._opened
+            lists = {plan.rank: runner.commands[plan.board] for plan in opened.plan.boards}
+            self._close_tables()  # reset boards have none
+            self._pace = ScrubPace(opened.config, opened.plan, lists, self.facts)
+            self._regions = Regions(opened.cluster, opened.plan)
+            self._good, self._looks = {}, []
+            self._since = self._stepper.progress  # they were summed after loading
+        self._slots, self._exact = held, exact
+        self._regions.register(runner.weights.parts, held, self._pace.header(exact))
+        self._runner = now
+        self._look()
 
-    def _begin_pass(self) -> None:
-        weights = joined(self._opened.runner.weights.parts, self.facts.slice_bytes)
-        self._held = [one for found in self._adapters().values() for one in found if one.bytes]
-        self._regions = [*weights, *self._held]
-        self._next, self._left = 0, sum(one.bytes for one in self._regions)
-        self._restart_region()
+    def _close_tables(self) -> None:
+        """The boards' counts begin at 0 with the next ones."""
+        self._passes += self._turns()
+        self._states, self._told = {}, {}
 
-    def _restart_region(self) -> None:
-        self._at, self._found = 0, 0
+    def _turns(self) -> int:
+        return min((state.passes for state in self._states.values()), default=0)
 
-    def _next_region(self) -> None:
-        self._next += 1
-        self._restart_region()
-        if self._next == len(self._regions):
-            self._turns += 1
-            self._passes += not self._left
-            self._begin_pass()
+    # --- what the boards say --------------------------------------------------------------------
 
-    def _slice(self, region: Range) -> int:
-        """Bytes of the next operation."""
-        return min(self.facts.slice_bytes, region.bytes - self._at)
-
-    def _sum_next(self) -> bool:
-        """One operation. True: it ends a region, which differs."""
-        region = self._regions[self._next]
-        size = self._slice(region)
-        if not self._at:
-            self._begun = self._stepper.progress  # the region is good up to here, if it is
+    def _ask(self, size: int) -> bool:
         began = time.perf_counter()
-        found = self._opened.cluster.checksum(
-            region.board, region.bank, region.offset + self._at, size
-        )
-        self._count(size, time.perf_counter() - began)
-        self._found = _continued(self._found, found, size) if self._at else found
-        self._at += size
-        self._left -= size
-        if self._at < region.bytes:
-            return False
-        differs = self._found != region.crc and self._is_current(region)
-        if not differs:
-            self._good[_key(region)] = self._begun
-        self._next_region()
+        before = sum(size for _, size in self._sums.values())
+        self._opened.cluster.scrub(size)
+        seconds = time.perf_counter() - began
+        differs = self._look()
+        summed = sum(size for _, size in self._sums.values()) - before
+        self._seconds += seconds
+        if summed:
+            self._rate = summed / seconds / max(1, len(self._states))
         return differs
 
-    def _is_current(self, region: Range) -> bool:
-        """Whether the boards should still hold it: an adapter may have gone since."""
-        now = [one for found in self._adapters().values() for one in found]
-        return not any(region is one for one in self._held) or any(region is one for one in now)
+    def _look(self) -> bool:
+        """Take the states that came with the last completion records. True: a region differs, and
+        what it is of has not left the boards since."""
+        step = self._opened.cluster.stats().step
+        if not self._looks or self._looks[-1][0] != step:
+            self._looks.append((step, self._stepper.progress))
+            del self._looks[:-REMEMBERED]
+        differs, most = False, (0, 0)
+        for plan in self._opened.plan.boards:
+            state = self._opened.cluster.scrub_state(plan.board)
+            self._states[plan.board] = state
+            more = self._count(plan.board, state)
+            most = max(most, more, key=lambda one: one[1])
+            if state.damaged:
+                differs = True
+        if self.on_sums is not None and most[0]:
+            self.on_sums(*most)
+        return differs
 
-    # --- pace -----------------------------------------------------------------------------------
+    def _count(self, board: int, state: ScrubState) -> tuple[int, int]:
+        """Add what is new; returns it."""
+        commands, size = self._told.get(board, (0, 0))
+        self._told[board] = state.sums, state.bytes
+        more = state.sums - commands, state.bytes - size
+        whole = self._sums.get(board, (0, 0))
+        self._sums[board] = whole[0] + more[0], whole[1] + more[1]
+        return more
 
-    @property
-    def _step(self) -> float:
-        """Modelled seconds of a plain token."""
-        exact = self._stepper.progress >= EXACT_AFTER
-        return self._pace.step if exact else self._pace.least_step
+    def _keep_good(self) -> None:
+        """Note until when each region was right, from the boards' tables."""
+        for region, step in self._regions.good_steps():
+            place = key(region)
+            found = self._since if step is None else self._progress_at(step)
+            self._good[place] = max(found, self._good.get(place, self._since))
 
-    def _cost(self) -> float:
-        """Modelled seconds of the next operation."""
-        return self._pace.seconds(self._slice(self._regions[self._next]))
-
-    def _earn(self) -> None:
-        """Count the steps since the last call."""
-        self._follow()
-        steps, self._counted = self._stepper.progress - self._counted, self._stepper.progress
-        each = self.facts.share * self._step
-        most = self._cost() + self.facts.loop_tokens * each
-        self._credit = min(self._credit + steps * each, most)
-
-    def _count(self, size: int, seconds: float) -> None:
-        modelled = self._pace.seconds(size)
-        self._credit -= modelled
-        self._bytes += size
-        self._operations += 1
-        self._seconds += seconds
-        self._modelled += modelled
-        if self.on_sum is not None:
-            self.on_sum(size)
-
-
-def joined(parts: Sequence[Range], limit: int) -> list[Range]:
-    """The parts in the order of addresses; adjacent ones joined up to `limit` bytes."""
-    found: list[Range] = []
-    for part in sorted(parts, key=_key):
-        if not found or found[-1].bytes + part.bytes > limit or not found[-1].join(part):
-            found.append(replace(part))
-    return found
+    def _progress_at(self, step: int) -> int:
+        """The stepper's progress at the latest look before this step: the step itself may have been
+        run again."""
+        at = bisect_left(self._looks, (step, -1))
+        return self._looks[at - 1][1] if at else self._since
 
 
-def _key(region: Range) -> tuple[int, int, int]:
-    return region.board, region.bank, region.offset
+def _same(one: Sequence[Range], other: Sequence[Range]) -> bool:
+    return len(one) == len(other) and all(map(lambda a, b: a is b, one, other))
 
 
 def _overlap(one: Range, other: Range) -> bool:
@@ -254,10 +244,3 @@ def _overlap(one: Range, other: Range) -> bool:
     return (
         same and one.offset < other.offset + other.bytes and other.offset < one.offset + one.bytes
     )
-
-
-def _continued(before: int, behind: int, size: int) -> int:
-    """The sum of bytes with the sum `before` and of `size` bytes with the sum `behind`."""
-    whole = Range(0, 0, 0, 0, before)
-    whole.join(Range(0, 0, 0, size, behind))
-    return whole.crc

@@ -73,6 +73,7 @@ class WeightRepair:
         }
         wrong = [*parts, *(one for found in slots.values() for one in found)]
         if not wrong:
+            self._scrubber.proved()
             return None
         self._scrubber.damaged += 1
         before = [self._bytes_of(one) for one in wrong]

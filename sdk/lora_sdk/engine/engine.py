@@ -312,7 +312,7 @@ class Engine:
         time = RunTime(self.config, self.plan, lists)
         runner.on_step = time.add
         if self._watch is not None:
-            self._watch.scrubber.on_sum = time.add_sum
+            self._watch.scrubber.on_sums = time.add_sums
         if self.plan.first_spilled < self.plan.page_count:
             runner.spilled = self._cache.spilled_positions
         return time

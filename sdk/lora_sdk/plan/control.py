@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 PAGE = abi.CONTROL_PAGE
 ARGMAX_BYTES = 8
 LEAST_VOTES = 8  # room for so many boards' votes at least
+REGIONS_BYTES = padded(  # the table of weight regions
+    abi.dtype("scrub").itemsize + abi.MAX_REGIONS * abi.dtype("region").itemsize
+)
 RING_BYTES = abi.MAX_GENERATE * abi.dtype("token").itemsize
 
 
@@ -29,7 +32,8 @@ class ControlLayout:
     `argmax_offset` + 8*i, after the firmware's records, so that one
     read brings both; FP32 logits at `logits_offset` + i*`logits_stride`; tap t of row i of the
     step at `hidden_offset` + t*`hidden_tap_bytes` + i*`hidden_stride`. `votes_offset`: what each
-    board says of the next token; `ring_offset`: the tokens that the boards chose."""
+    board says of the next token; `ring_offset`: the tokens that the boards chose;
+    `regions_offset`: the table of weight regions that the boards sum."""
 
     link_test_offset: int
     block_offset: int
@@ -48,6 +52,7 @@ class ControlLayout:
     hidden_tap_bytes: int
     votes_offset: int
     ring_offset: int
+    regions_offset: int
 
 
 def block_bytes(rows: int, embed_columns: int) -> int:
@@ -129,6 +134,7 @@ def layout(
     votes_size = max(LEAST_VOTES, share.boards) * abi.dtype("vote").itemsize
     results_size = votes + votes_size + RING_BYTES
     results = shelf.take("results", results_size, PAGE)
+    regions = shelf.take("weight regions", REGIONS_BYTES, PAGE)
     return ControlLayout(
         link_test_offset=link_test,
         block_offset=block,
@@ -147,6 +153,7 @@ def layout(
         hidden_tap_bytes=rows * hidden_stride,
         votes_offset=results + votes,
         ring_offset=results + votes + votes_size,
+        regions_offset=regions,
     )
 
 

@@ -31,7 +31,7 @@ class RunTime:
     ) -> None:
         self.timing = OverlayTiming(config, plan, commands)
         self.steps: Counter[StepShape] = Counter()
-        self.sums: Counter[int] = Counter()  # of weights, by bytes
+        self.sums, self.summed = 0, 0  # of weights: commands, bytes
         self._pace = ScrubPace(config, plan, commands)
         self.first: list[StepShape] = []  # in order, for a trace; the counter holds all
 
@@ -41,14 +41,15 @@ class RunTime:
         if len(self.first) < TRACED_STEPS:
             self.first.append(shape)
 
-    def add_sum(self, size: int) -> None:
-        """Boards have summed `size` bytes of weights between two steps."""
-        self.sums[size] += 1
+    def add_sums(self, commands: int, size: int) -> None:
+        """The busiest board has summed `size` bytes of weights between steps."""
+        self.sums += commands
+        self.summed += size
 
     @property
     def sum_seconds(self) -> float:
-        """Modelled seconds of all sums, the host's accesses included."""
-        return sum(count * self._pace.seconds(size) for size, count in self.sums.items())
+        """Modelled seconds of all sums."""
+        return self._pace.seconds(self.summed, self.sums)
 
     def seconds(self, shape: StepShape) -> float:
         """Modelled seconds of one step."""
@@ -104,7 +105,7 @@ class RunTime:
             )
         if self.sums:
             found.append(
-                f"modelled: {sum(self.sums.values())} sums of weights, {self.sum_seconds * 1e3:.3f}"
-                " ms with their host accesses"
+                f"modelled: {self.sums} sums of weights by each board, "
+                f"{self.sum_seconds * 1e3:.3f} ms"
             )
         return found

@@ -8,8 +8,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from lora_host import abi
-from lora_sdk.timing.facts import board_facts
-from lora_sdk.timing.host_access import runtime, step_accesses
 from lora_sdk.timing.machine import machine_of_overlay
 from lora_sdk.timing.scrub_facts import ScrubFacts, scrub_facts
 from lora_sdk.timing.step import decode
@@ -19,6 +17,7 @@ if TYPE_CHECKING:
     from lora_sdk.model.spec import ModelConfig
     from lora_sdk.plan.model_plan import Plan
 
+WORD = 0xFFFFFFFF
 CONTEXT = 128  # positions of the token whose time the share is of
 
 
@@ -36,19 +35,24 @@ class ScrubPace:
         self.facts = facts or scrub_facts()
         self._config, self._plan, self._commands = config, plan, commands
         self._machine = machine_of_overlay(plan.overlay)
-        one, count = runtime(board_facts(plan.overlay.board.name).runtime), self.facts.accesses
-        self._host = 1e-6 * (
-            count["register_reads"] * one.register_read_us
-            + count["register_writes"] * one.register_write_us
-            + count["dma"] * one.dma_us
-            + step_accesses().poll_us / 2
-        )
+        self.command_cycles = self._machine.start_cycles + self.facts.command_cycles
 
-    def seconds(self, size: int) -> float:
-        """Of one operation that sums `size` bytes of a board, the host's accesses included. The DMA
-        unit reads a line a cycle; no other unit runs meanwhile."""
-        cycles = self._machine.start_cycles + size / abi.LINE_BYTES
-        return self._host + self._machine.seconds(cycles)
+    def seconds(self, size: int, commands: int = 1) -> float:
+        """Of `commands` that sum `size` bytes of a board. The DMA unit reads a line a cycle; no
+        other unit runs meanwhile."""
+        return self._machine.seconds(commands * self.command_cycles + size / abi.LINE_BYTES)
+
+    def header(self, exact: bool) -> dict[str, int]:
+        """Fields of struct lora_scrub: what a step, a millisecond without steps and a command
+        are worth. `exact`: by `step`, else by `least_step`."""
+        a_second = self.facts.share * self._machine.clock_hz * abi.LINE_BYTES
+        step = self.step if exact else self.least_step
+        return {
+            "slice_bytes": self.facts.slice_bytes,
+            "step_bytes": min(WORD, int(a_second * step)),
+            "idle_bytes": min(WORD, int(a_second * 1e-3)),
+            "command_bytes": int(self.command_cycles * abi.LINE_BYTES),
+        }
 
     @cached_property
     def least_step(self) -> float:

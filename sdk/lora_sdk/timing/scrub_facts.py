@@ -1,8 +1,7 @@
-"""How much the scrubber may do, and by which accesses: `data/scrub.yaml`."""
+"""How much the scrubber may do, and what a sum costs: `data/scrub.yaml`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -17,8 +16,8 @@ class ScrubFacts:
 
     share: float
     slice_bytes: int
+    command_cycles: int
     loop_tokens: int
-    accesses: Mapping[str, int]
 
 
 @cache
