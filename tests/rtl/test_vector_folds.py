@@ -252,7 +252,7 @@ MISTAKES = {  # each in one operation's path
     "quantize_heads": ("vfu/vector_lane.sv", "OP_TO_HALF: other = half_to_float(half)",
                        "OP_TO_HALF: other = a_1"),
     "head_sums": ("vfu/vfu_program.sv", "7'd112, 7'd113", "7'd112, 7'd114"),
-    "rope": ("vfu/vfu.sv", "(in_group + half) << 2", "in_group << 2"),
+    "rope": ("vfu/vfu_addresses.sv", "(in_group + half) << 2", "in_group << 2"),
 }  # fmt: skip
 
 

@@ -79,8 +79,7 @@ module vfu
     NEXT_ROW, DONE
   } state_t;
   state_t state;
-  typedef enum logic [1:0] {FOLDS, FINISHES, APPLIES, ROTATES} phase_t;
-  phase_t phase;  // whose program runs
+  phase_t phase;
   logic again;    // the second pass of folding and finishing
   logic [31:0] x_row, z_row, y_row;
   logic [37:0] a_row, b_row;
@@ -94,12 +93,6 @@ module vfu
   assign command_ready = state == IDLE;
 
   // segments of a group, or of d
-  function automatic logic [31:0] segment_column(input logic [3:0] s, input logic [31:0] d);
-    logic [31:0] units, start;
-    units = (d + 32'd31) >> 5;
-    start = ((32'(s) * units) >> 3) << 5;
-    return start < d ? start : d;
-  endfunction
   logic [31:0] width, segment_first, segment_end;
   logic segment_here;
   assign width = shape.segments ? extra : head_dim;
@@ -108,51 +101,37 @@ module vfu
   assign segment_here = segment_first != segment_end &&
       (!shape.segments || (segment_first >= first && segment_end - first <= columns));
 
-  // streams
+  // streams and results
+  place_t place;
   banks_t banks;
   addresses_t addresses;
   sizes_t sizes;
   logic [3:0] wanted;
-  logic [31:0] in_group, half;
-  logic folds, applies, x_single;
+  logic [37:0] y_address;
+  logic [1:0] y_element;
+  logic [31:0] half;
+  logic folds, applies;
   assign folds = phase == FOLDS;
   assign applies = phase == APPLIES;
-  assign in_group = column - group;
   assign half = head_dim >> 1;
-  assign x_single = shape.x_single;
-  always_comb begin
-    banks = {b_bank, a_row_bank, z_bank, x_bank};
-    addresses[STREAM_X] = {6'd0, x_row} + {6'd0, x_single ? column << 2 : column << 1};
-    addresses[STREAM_Z] = {6'd0, z_row};
-    addresses[STREAM_A] = a_row + {6'd0, column << 1};
-    addresses[STREAM_B] = b_row + {6'd0, column << 1};
-    for (int s = 0; s < 4; s++) sizes[s] = {1'b0, length, 1'b0};
-    if (x_single) sizes[STREAM_X] = {length, 2'd0};
-    if (shape.tables_single) begin
-      sizes[STREAM_A] = {length, 2'd0};
-      sizes[STREAM_B] = {length, 2'd0};
-    end
-    if (shape.finish_reads && phase == FINISHES) sizes[STREAM_Z] = 8'd64;
-    else if (folds) begin
-      addresses[STREAM_Z] = {6'd0, z_row} + {6'd0, column << 2};
-      sizes[STREAM_Z] = {length, 2'd0};
-    end else addresses[STREAM_Z] = {6'd0, z_row} + {6'd0, column << 1};
-    if (shape.heads) addresses[STREAM_A] = a_row + {6'd0, in_group << 1};
-    if (shape.permute) addresses[STREAM_A] = a_row + {6'd0, column << 2};
-    if (shape.rotate) begin
-      banks[STREAM_Z] = x_bank;
-      banks[STREAM_B] = a_row_bank;
-      addresses[STREAM_Z] = {6'd0, x_row} + {6'd0, (column + half) << 1};
-      addresses[STREAM_A] = a_row + {6'd0, in_group << 2};
-      addresses[STREAM_B] = a_row + {6'd0, (in_group + half) << 2};
-    end
-    unique case (phase)
-      FOLDS: wanted = shape.fold_z ? 4'b0010 : 4'b0001;
-      FINISHES: wanted = {2'd0, shape.finish_reads, 1'b0};
-      APPLIES: wanted = shape.reads;
-      default: wanted = 4'd0;
-    endcase
-  end
+  assign place = '{phase: phase, again: again, x_row: x_row, z_row: z_row, y_row: y_row, a_row: a_row, b_row: b_row,
+                   group: group, segment: segment, column: column, number: number, length: length};
+  vfu_addresses where (
+      .shape(shape),
+      .place(place),
+      .half(half),
+      .wide(extra[1]),
+      .x_bank(x_bank),
+      .z_bank(z_bank),
+      .a_bank(a_row_bank),
+      .b_bank(b_bank),
+      .banks(banks),
+      .addresses(addresses),
+      .sizes(sizes),
+      .wanted(wanted),
+      .y_address(y_address),
+      .y_element(y_element)
+  );
   logic asks, stream_valid;
   logic [5:0] stream_bank;
   logic [31:0] stream_line;
@@ -275,26 +254,8 @@ module vfu
   end
 
   // where it goes
-  logic [37:0] y_address;
-  logic [1:0] y_element;
   logic [1023:0] values;
   logic writes;
-  always_comb begin
-    y_element = shape.permute ? (extra[1] ? ELEMENT_HALF : ELEMENT_BYTE) : shape.element;
-    y_address = {6'd0, y_row} + {6'd0, y_element == ELEMENT_SINGLE ? column << 2 : y_element == ELEMENT_HALF ? column << 1
-        : column};
-    if (phase == ROTATES) y_address = {6'd0, y_row} + {6'd0, (column + half) << 1};
-    else if (folds) begin
-      y_element = ELEMENT_SINGLE;
-      y_address = 38'd0;
-    end else if (phase == FINISHES) begin
-      y_element = shape.record_half ? ELEMENT_HALF : ELEMENT_SINGLE;
-      if (shape.record_in_y) y_address = {6'd0, y_row} + {35'd0, again, 2'd0};
-      else if (shape.segments)
-        y_address = {6'd0, z_row} + (shape.twice ? {31'd0, segment, again, 2'd0} : {32'd0, segment, 2'd0});
-      else y_address = {6'd0, z_row} + {6'd0, shape.record_half ? number << 1 : number << 2};
-    end
-  end
   vfu_result result (
       .clk(clk),
       .rst(rst),

@@ -146,6 +146,31 @@ package vfu_types;
     logic [1:0] element;         // of y
   } shape_t;
 
+  // Whose program runs, and on what.
+  typedef enum logic [1:0] {FOLDS, FINISHES, APPLIES, ROTATES} phase_t;
+  typedef struct packed {
+    phase_t      phase;
+    logic        again;    // the second pass of folding and finishing
+    logic [31:0] x_row;    // bytes, and so are the next four
+    logic [31:0] z_row;
+    logic [31:0] y_row;
+    logic [37:0] a_row;
+    logic [37:0] b_row;
+    logic [31:0] group;    // columns before it
+    logic [3:0]  segment;
+    logic [31:0] column;
+    logic [31:0] number;   // of the group: where its record lies
+    logic [5:0]  length;   // columns of this chunk
+  } place_t;
+
+  // First column of segment s of d (docs/numbers.md, 2.1).
+  function automatic logic [31:0] segment_column(input logic [3:0] s, input logic [31:0] d);
+    logic [31:0] units, start;
+    units = (d + 32'd31) >> 5;
+    start = ((32'(s) * units) >> 3) << 5;
+    return start < d ? start : d;
+  endfunction
+
   // Round to an integer, ties to even; still FP32.
   function automatic logic [31:0] rounded(input logic [31:0] value);
     logic [4:0] shift;
