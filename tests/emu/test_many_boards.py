@@ -197,3 +197,19 @@ def test_adapters_too(mode: str, made: Callable[[str], Made], tmp_path: Path) ->
         driver.adapters[0] = held.slot_of(0)
         got = driver.feed(0, tokens, CUTS)
     assert got.tobytes() == adapted.logits(tokens).tobytes()
+
+
+@pytest.mark.slow
+def test_a_lost_board_of_64_leaves_32_and_the_text(made: Callable[[str], Made]) -> None:
+    """Its bit lies beyond 32; the text goes on where it was."""
+    folder, texts = made("llama")[0], []
+    params = SamplingParams(max_tokens=12, temperature=0.9, seed=3, ignore_eos=True)
+    for lost in (None, 40):
+        with Engine(model=folder, boards=64, context=64, max_sequences=1) as engine:
+            first = engine.generate("a", params).text
+            if lost is not None:
+                assert engine.cluster.emulated is not None
+                engine.cluster.emulated.fault(lost, abi.FAULT_BOARD_LOST)
+            texts.append((first, engine.generate("b", params).text))
+            assert engine.cluster.size == (64 if lost is None else 32)
+    assert texts[0] == texts[1]
