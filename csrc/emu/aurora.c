@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lora/crc32.h"
-
 int emu_port_init(struct emu_port *port, struct emu_board *board, uint32_t index) {
     port->board = board;
     port->index = index;
@@ -17,7 +15,7 @@ void emu_port_free(struct emu_port *port) { free(port->slots); }
 
 void emu_port_flush(struct emu_port *port) {
     port->head = port->tail = port->checked = port->poisons = 0;
-    port->flow_stopped = false;
+    port->flow_stopped = port->held = false;
 }
 
 void emu_port_power_off(struct emu_port *port) {
@@ -45,20 +43,10 @@ static void refresh_end(struct emu_port *port, bool up, uint64_t now) {
 
 void emu_port_refresh(struct emu_port *port) {
     uint64_t now = port->board->cluster->now;
+    if (port->held && now >= port->held_until) port->held = false;
     bool up = port->peer && end_ready(port, now) && end_ready(port->peer, now);
     refresh_end(port, up, now);
     if (port->peer && port->peer != port) refresh_end(port->peer, up, now);
-}
-
-/* The hop count changes on the way; the CRC is end to end, so it counts as 0. */
-uint32_t emu_frame_crc(const struct lora_frame *frame) {
-    _Static_assert(offsetof(struct lora_frame, hop) == 18, "in the second 16 bytes");
-    return lora_crc32_without(frame, sizeof *frame + (uint64_t)frame->length,
-                              offsetof(struct lora_frame, hop));
-}
-
-void emu_frame_seal(struct lora_frame *frame, uint32_t crc) {
-    memcpy(emu_frame_payload(frame) + frame->length, &crc, sizeof crc);
 }
 
 static uint32_t fill_level(const struct emu_port *port) { return port->tail - port->head; }
@@ -75,28 +63,16 @@ struct lora_frame *emu_port_claim(struct emu_port *port, uint32_t spare) {
     return emu_port_slot(far, far->tail);
 }
 
-/* Damage to a frame in flight. A flipped bit is seen by the core's own frame CRC as well; garbled
- * payload under a right CRC is the fault that only a payload check finds. */
-static void damage(struct emu_port *port, struct lora_frame *frame) {
-    struct emu_port_faults *faults = &port->faults;
-    if (frame->length > 0 && emu_frame_struck(&faults->garble)) {
-        emu_frame_payload(frame)[frame->length / 2] ^= 0x5a;
-        emu_frame_seal(frame, emu_frame_crc(frame));
-    }
-    if (!emu_frame_struck(&faults->flip)) return;
-    emu_frame_payload(frame)[frame->length / 2] ^= 0x10; /* of an empty payload, its CRC */
-    port->peer->counters.frames_with_errors++;
-}
-
 void emu_port_commit(struct emu_port *port) {
     struct emu_port *far = port->peer;
     struct lora_frame *frame = emu_port_slot(far, far->tail);
     uint32_t bytes = (uint32_t)sizeof *frame + frame->length + 4;
     uint32_t transfers = (bytes + 63) / 64;
-    damage(port, frame);
+    port->counters.tx += transfers;
+    if (!emu_wire_before(port, frame)) return;
     far->poisons += frame->kind == LORA_FRAME_POISON;
     far->tail++;
-    port->counters.tx += transfers;
+    emu_wire_after(port, port->board->cluster->now);
     far->counters.rx += transfers;
     far->counters.frames_received++;
     port->frame_bytes += bytes;

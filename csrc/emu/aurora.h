@@ -3,6 +3,7 @@
 #define EMU_AURORA_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "lora/abi.h"
@@ -42,7 +43,8 @@ static inline bool emu_frame_struck(struct emu_frame_fault *fault) {
 struct emu_port_faults {
     bool down, configured;
     uint32_t configuration;
-    struct emu_frame_fault garble, flip;
+    struct emu_frame_fault garble, flip, drop, duplicate, reorder, stale, delay;
+    uint64_t delay_cycles;
 };
 
 struct emu_port {
@@ -54,6 +56,8 @@ struct emu_port {
     uint32_t checked;    /* 1 + index of the head frame whose CRC held */
     uint32_t poisons;    /* poison frames in the FIFO */
     bool flow_stopped;
+    bool held;                   /* what lies in the FIFO has not arrived yet */
+    uint64_t held_until;         /* cycles */
     bool core_reset, reset_done; /* reset_done: held long enough and released */
     bool up;                     /* channel up, as of the last refresh */
     uint64_t reset_since;        /* cycles */
@@ -85,7 +89,7 @@ static inline struct lora_frame *emu_port_slot(const struct emu_port *port, uint
 
 /* Receiving. `head` is NULL when the FIFO is empty. */
 static inline struct lora_frame *emu_port_head(const struct emu_port *port) {
-    return port->tail != port->head ? emu_port_slot(port, port->head) : NULL;
+    return port->tail != port->head && !port->held ? emu_port_slot(port, port->head) : NULL;
 }
 void emu_port_pop(struct emu_port *port);
 bool emu_port_head_intact(struct emu_port *port); /* magic, sizes, kind, CRC */
@@ -100,8 +104,14 @@ uint32_t emu_port_drop_before(struct emu_port *port, uint32_t epoch);
 static inline uint8_t *emu_frame_payload(struct lora_frame *frame) {
     return (uint8_t *)(frame + 1);
 }
+/* frames.c */
 uint32_t emu_frame_crc(const struct lora_frame *frame);
 void emu_frame_seal(struct lora_frame *frame, uint32_t crc);
+
+/* link_faults.c: what faults do to the frame at the far FIFO's tail, before it counts as sent and
+ * after. False: it is lost. */
+bool emu_wire_before(struct emu_port *port, struct lora_frame *frame);
+void emu_wire_after(struct emu_port *port, uint64_t now);
 
 /* aurora_registers.c */
 uint32_t emu_link_read(struct emu_port *port, uint32_t offset);

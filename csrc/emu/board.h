@@ -52,6 +52,7 @@ struct emu_unit {
     bool queued; /* for the next batch of kernels */
     bool plain;  /* done without anything to report: `result` was not written */
     struct lora_unit_call call;
+    uint64_t ready_at; /* cycles: of a slow unit */
 };
 
 struct emu_link_test {
@@ -62,6 +63,27 @@ struct emu_trace {
     struct lora_trace_record *records;
     uint32_t capacity, first, count, dropped;
     uint64_t begin[LORA_UNITS];
+};
+
+struct emu_control_faults {
+    bool done_early, registers_ones, cables_crossed;
+    uint32_t record_steps, record_epochs; /* that records lag behind */
+    uint32_t slow_units;                  /* bit per unit */
+    uint64_t slow_cycles;
+    bool firmware_resets;
+    uint32_t polls_to_reset;
+    uint64_t stalled_until; /* cycles */
+    uint32_t resets_away;   /* with the last of these a lost board returns; 0: never */
+};
+
+/* Of the host's transfers into this board's memory. Several threads write at once. */
+struct emu_write_faults {
+    pthread_mutex_t lock;
+    atomic_uint kind; /* enum lora_emu_fault_kind, 0: none */
+    uint32_t pass, distance;
+    uint32_t kept_bytes, kept_bank; /* of the transfer that arrives again */
+    uint64_t kept_offset;
+    uint8_t kept[4096];
 };
 
 struct emu_posted { /* the firmware's last write, on its way to memory */
@@ -98,6 +120,8 @@ struct emu_board { /* lines of its own: boards run on different threads */
     bool completion_lost, done_lost, firmware_dead;
     atomic_bool lost; /* nothing of the board answers; writes beside a run hold no lock */
     bool until_reset; /* the faults end at the next reset */
+    struct emu_control_faults control_faults;
+    struct emu_write_faults write_faults;
     struct emu_trace trace;
     struct emu_posted posted;
 };
@@ -143,6 +167,15 @@ uint64_t emu_cycles(const struct emu_cluster *cluster, uint64_t microseconds);
 
 /* faults.c: faults that last until a reset end. */
 void emu_faults_reset(struct emu_board *board);
+
+/* A lost board that returns with this reset is there again, without its memory. */
+void emu_board_return(struct emu_board *board);
+
+/* write_faults.c: the host's transfer, of which a fault may lose a part or all. False: there is no
+ * such range. */
+void emu_write_fault_set(struct emu_board *board, uint32_t kind, uint32_t pass, uint32_t distance);
+bool emu_write(struct emu_board *board, uint32_t bank, uint64_t offset, const void *data,
+               uint64_t bytes);
 
 /* program.c */
 int emu_program(struct emu_board *board, const struct lora_program *program,

@@ -49,6 +49,17 @@ static bool completion_is_lost(uint32_t bank, uint64_t offset) {
            offset < LORA_COMPLETION_OFFSET + sizeof(struct lora_completion);
 }
 
+/* Fault: the completion record is that of an earlier step or epoch. */
+static void age_record(uint32_t bank, uint32_t bytes) {
+    const struct emu_control_faults *faults = &current->control_faults;
+    struct lora_completion record;
+    if (bank != current->control[LORA_REG_CONTROL_BANK / 4] || bytes != sizeof record) return;
+    memcpy(&record, current->posted.data, sizeof record);
+    record.step -= faults->record_steps;
+    record.epoch -= faults->record_epochs;
+    memcpy(current->posted.data, &record, sizeof record);
+}
+
 void hal_write(uint32_t bank, uint64_t offset, const void *data, uint32_t bytes) {
     uint8_t *at = emu_memory_at(&current->memory, bank, offset, bytes);
     arrive();
@@ -61,6 +72,7 @@ void hal_write(uint32_t bank, uint64_t offset, const void *data, uint32_t bytes)
     current->posted.at = at;
     current->posted.bytes = bytes;
     memcpy(current->posted.data, data, bytes);
+    if (offset == LORA_COMPLETION_OFFSET) age_record(bank, bytes);
 }
 
 uint32_t hal_onchip_bytes(void) { return (uint32_t)current->memory.bytes[LORA_BANK_ONCHIP]; }

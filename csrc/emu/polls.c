@@ -17,8 +17,14 @@ struct polls {
 
 static void poll(struct emu_board *board) {
     board->awake = false;
+    struct emu_control_faults *faults = &board->control_faults;
     if (!board->programmed || board->firmware_dead || board->lost) return;
+    if (board->clock < faults->stalled_until) return;
     emu_hal_bind(board);
+    if (faults->firmware_resets && faults->polls_to_reset-- == 0) {
+        faults->firmware_resets = false;
+        fw_reset(board->firmware);
+    }
     if (fw_poll(board->firmware) == LORA_FW_RUNNING) board->awake = true;
     emu_hal_bind(NULL);
 }

@@ -49,6 +49,8 @@ int emu_control_start(struct emu_board *board, struct lora_failure *failure) {
                         "board %u: a run is in flight (AP_CTRL %#x); wait for it or reset",
                         board->index, *control);
     *control = LORA_AP_START;
+    if (board->control_faults.done_early) *control |= LORA_AP_DONE;
+    board->control_faults.done_early = false;
     board->in_flight = true;
     board->link_test.active = false;
     emu_wake(board);

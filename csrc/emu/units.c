@@ -127,6 +127,8 @@ void emu_unit_start(struct emu_board *board, uint32_t unit, const struct lora_co
     const struct emu_profiler *profiler = &board->cluster->profiler;
     entry->state = LORA_UNIT_BUSY;
     board->clock += START_CYCLES;
+    bool slow = board->control_faults.slow_units & 1u << unit;
+    entry->ready_at = slow ? board->clock + board->control_faults.slow_cycles : 0;
     if (unit != LORA_UNIT_ROUTER && board->stuck_units & 1u << unit) return;
     entry->call.command = command;
     entry->call.list = list;
@@ -194,6 +196,7 @@ uint32_t emu_unit_poll(struct emu_board *board, uint32_t unit, struct hal_unit_r
     if (unit == LORA_UNIT_ROUTER && entry->state == LORA_UNIT_BUSY && !stuck)
         take_router(board, entry);
     uint32_t state = entry->state;
+    if (state != LORA_UNIT_IDLE && board->clock < entry->ready_at) return LORA_UNIT_BUSY;
     if (state == LORA_UNIT_DONE || state == LORA_UNIT_FAILED) {
         *result = entry->plain ? nothing : entry->result;
         entry->state = LORA_UNIT_IDLE;

@@ -8,6 +8,13 @@ int lora_renumber(struct lora_cluster *cluster, struct lora_failure *failure) {
         int status = lora_register_read(cluster, b, LORA_BLOCK_CONTROL, LORA_REG_LAST_STEP, &last,
                                         failure);
         if (status) return status;
+        if (last == LORA_NONE) { /* no step has this number, but a bus that nobody answers on */
+            failure->board = (int32_t)b;
+            return lora_fail(failure, LORA_ERR_TRANSPORT,
+                             "board %u (%s): its registers read as ones; reset it, or look at its "
+                             "slot",
+                             b, cluster->boards[b].info.address);
+        }
         if (b == 0 || (int32_t)(last - lowest) < 0) lowest = last;
     }
     cluster->step = lowest + 1;

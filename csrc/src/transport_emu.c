@@ -4,7 +4,6 @@
 
 #include "board.h"
 #include "doorbell.h"
-#include "stream_copy.h"
 
 struct emu_handle {
     struct emu_cluster *cluster;
@@ -133,7 +132,8 @@ static int emu_register_read(void *handle, uint32_t block, uint32_t offset, uint
     struct emu_board *board = lock(handle);
     int status = check_block(board, block, failure);
     lora_count(&counts_of(handle)->register_reads);
-    if (status == LORA_OK && block == LORA_BLOCK_CONTROL)
+    if (status == LORA_OK && board->control_faults.registers_ones) *value = ~0u;
+    else if (status == LORA_OK && block == LORA_BLOCK_CONTROL)
         status = emu_control_read(board, offset, value, failure);
     else if (status == LORA_OK)
         *value = emu_link_read(&board->ports[block - LORA_BLOCK_LINK0], offset);
@@ -145,6 +145,7 @@ static int emu_register_write(void *handle, uint32_t block, uint32_t offset, uin
     struct emu_board *board = lock(handle);
     int status = check_block(board, block, failure);
     lora_count(&counts_of(handle)->register_writes);
+    if (status == LORA_OK && board->control_faults.registers_ones) return unlock(board, status);
     if (status == LORA_OK && block == LORA_BLOCK_CONTROL)
         status = emu_control_write(board, offset, value, failure);
     else if (status == LORA_OK)
@@ -189,14 +190,14 @@ static int emu_memory_write(void *handle, uint32_t bank, uint64_t offset, const 
     int status = gone(board, failure);
     if (status) return status;
     lora_count(&counts_of(handle)->memory_writes);
-    uint8_t *at = host_range(board, bank, offset, bytes, failure);
-    if (at && bytes) stream_copy(at, data, bytes);
-    return at ? LORA_OK : LORA_ERR_RANGE;
+    if (!host_range(board, bank, offset, bytes, failure)) return LORA_ERR_RANGE;
+    return emu_write(board, bank, offset, data, bytes) ? LORA_OK : LORA_ERR_RANGE;
 }
 
 static int emu_submit(void *handle, const uint32_t arguments[11], struct lora_failure *failure) {
     struct emu_board *board = lock(handle);
     int status = check_block(board, LORA_BLOCK_CONTROL, failure);
+    if (status == LORA_OK && board->control_faults.registers_ones) return unlock(board, LORA_OK);
     if (status == LORA_OK) status = emu_control_start(board, failure);
     if (status) return unlock(board, status);
     uint32_t *held = &board->control[LORA_REG_OPERATION / 4];
@@ -216,6 +217,10 @@ static int emu_poll(void *handle, uint32_t *run_state, struct lora_failure *fail
     lora_count(&counts_of(handle)->register_reads);
     emu_run(board->cluster, board);
     uint32_t control = 0;
+    if (board->control_faults.registers_ones) {
+        *run_state = LORA_RUN_DONE;
+        return unlock(board, LORA_OK);
+    }
     status = emu_control_read(board, LORA_REG_AP_CTRL, &control, failure);
     *run_state = control & LORA_AP_DONE ? LORA_RUN_DONE : LORA_RUN_BUSY;
     return unlock(board, status);
@@ -227,6 +232,8 @@ static int emu_look(void *handle, uint32_t offset, uint32_t *value, struct lora_
     if (status) return unlock(board, status);
     lora_count(&counts_of(handle)->register_reads);
     emu_run_to_token(board->cluster, board);
+    *value = ~0u;
+    if (board->control_faults.registers_ones) return unlock(board, LORA_OK);
     return unlock(board, emu_control_read(board, offset, value, failure));
 }
 
@@ -239,6 +246,7 @@ static int emu_sleep_us(void *handle, uint32_t microseconds, struct lora_failure
 
 static int emu_reset_board(void *handle, struct lora_failure *failure) {
     struct emu_board *board = lock(handle);
+    emu_board_return(board);
     int status = gone(board, failure);
     if (status == LORA_OK) emu_reset(board);
     return unlock(board, status);

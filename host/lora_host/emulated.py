@@ -20,6 +20,7 @@ from .overlay import Overlay
 
 KERNELS = ("native", "numpy", "rtl")
 TRACE_CAPACITY = 1 << 17  # records per board: 5 MiB
+_newest: list[weakref.ref[Emulated]] = []
 
 
 def kernel_table(name: str) -> Any:
@@ -100,6 +101,8 @@ class Emulated:
         self.number = int(number[0])
         # The table must outlive the cluster: the finalizer holds it.
         self._finalizer = weakref.finalize(self, _destroy, lib, self.number, table)
+        _newest.append(weakref.ref(self))
+        del _newest[:-1]
 
     def close(self) -> None:
         """Ends the cluster. Boards that are still open keep it alive until they are closed."""
@@ -186,6 +189,12 @@ class Emulated:
     def _check_board(self, board: int) -> None:
         if not 0 <= board < self.size:
             raise RequestError(f"board {board}: the cluster has boards 0..{self.size - 1}")
+
+
+def newest() -> Emulated | None:
+    """The emulated cluster that was created last, while it is referred to: for faults in boards
+    that an engine is still opening."""
+    return _newest[-1]() if _newest else None
 
 
 def _fill_info(info: Any, overlay: Overlay, serial: int) -> None:

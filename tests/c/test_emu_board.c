@@ -183,6 +183,11 @@ static void check_faults(void) {
         {LORA_FAULT_COMPLETION_LOST, LORA_RUN_DONE, false},
         {LORA_FAULT_DONE_LOST, LORA_RUN_BUSY, false},
         {LORA_FAULT_FIRMWARE_DEAD, LORA_RUN_BUSY, false},
+        {LORA_FAULT_RECORD_STEP, LORA_RUN_DONE, true},
+        {LORA_FAULT_RECORD_EPOCH, LORA_RUN_DONE, true},
+        {LORA_FAULT_DONE_EARLY, LORA_RUN_DONE, false},
+        {LORA_FAULT_REGISTERS_ONES, LORA_RUN_DONE, false},
+        {LORA_FAULT_FIRMWARE_RESET, LORA_RUN_DONE, true},
     };
     for (uint32_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct test_cluster cluster = running_board();
@@ -195,6 +200,42 @@ static void check_faults(void) {
     CHECK(lora_emu_fault(cluster.id, 0, 99, 0, 0, 0) == LORA_ERR_ARGUMENT);
     CHECK(lora_emu_fault(cluster.id, 0, LORA_FAULT_UNIT_STUCK, 9, 0, 0) == LORA_ERR_ARGUMENT);
     CHECK(lora_emu_fault(cluster.id, 0, LORA_FAULT_LINK_DOWN, 2, 0, 0) == LORA_ERR_ARGUMENT);
+    test_close(&cluster);
+}
+
+static uint64_t word_at(struct test_cluster *cluster, uint64_t offset) {
+    uint64_t found = 0;
+    CHECK(transport->memory_read(cluster->handle[0], 5, offset, &found, 8, NULL) == LORA_OK);
+    return found;
+}
+
+static void write_words(struct test_cluster *cluster, uint64_t offset, uint64_t value) {
+    uint64_t words[2] = {value, value};
+    CHECK(transport->memory_write(cluster->handle[0], 5, offset, words, 16, NULL) == LORA_OK);
+}
+
+/* The second transfer after each fault is struck, others are not. */
+static void check_transfers(void) {
+    struct test_cluster cluster = running_board();
+    test_reserve(&cluster, 0, 5, 0, 4096);
+    for (uint32_t kind = LORA_FAULT_WRITE_LOST; kind <= LORA_FAULT_WRITE_TWICE; kind++) {
+        for (uint64_t at = 0; at < 4096; at += 16) write_words(&cluster, at, 1);
+        CHECK(lora_emu_fault(cluster.id, 0, kind, 1, 1024, 0) == LORA_OK);
+        write_words(&cluster, 0, 2);
+        write_words(&cluster, 64, 3);
+        uint64_t struck = kind == LORA_FAULT_WRITE_SHORT || kind == LORA_FAULT_WRITE_TWICE ? 3 : 1;
+        CHECK(word_at(&cluster, 0) == 2 && word_at(&cluster, 64) == struck);
+        CHECK(word_at(&cluster, 72) == (kind == LORA_FAULT_WRITE_TWICE ? 3 : 1));
+        CHECK(word_at(&cluster, 64 + 1024) == (kind == LORA_FAULT_WRITE_MISPLACED ? 3 : 1));
+        write_words(&cluster, 64, 4);
+        CHECK(word_at(&cluster, 64) == (kind == LORA_FAULT_WRITE_TWICE ? 3 : 4));
+        write_words(&cluster, 64, 5);
+        CHECK(word_at(&cluster, 64) == 5);
+    }
+    /* What would be misplaced outside the arena is lost. */
+    CHECK(lora_emu_fault(cluster.id, 0, LORA_FAULT_WRITE_MISPLACED, 0, 4096, 0) == LORA_OK);
+    write_words(&cluster, 64, 6);
+    CHECK(word_at(&cluster, 64) == 5);
     test_close(&cluster);
 }
 
@@ -275,6 +316,7 @@ int main(void) {
     check_program();
     check_runs();
     check_faults();
+    check_transfers();
     check_checksum();
     puts("emu_board: ok");
     return 0;

@@ -201,6 +201,43 @@ static void check_flip(void) {
     run_close(&run);
 }
 
+/* Lost or out of place: the gather fails or waits. Sent twice or late: it ends as it must. */
+static void check_wire(void) {
+    static const struct {
+        uint32_t kind, after, state;
+    } cases[] = {
+        {LORA_FAULT_LINK_DROP, 0, LORA_UNIT_BUSY},
+        {LORA_FAULT_LINK_STALE, 0, LORA_UNIT_BUSY},
+        {LORA_FAULT_LINK_DUPLICATE, 0, LORA_UNIT_FAILED},
+        {LORA_FAULT_LINK_REORDER, 0, LORA_UNIT_DONE}, /* none precedes another */
+        {LORA_FAULT_LINK_DELAY, 0, LORA_UNIT_BUSY},
+    };
+    for (uint32_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct run run = run_open(2, TEST_PATH);
+        struct hal_unit_result result = {0};
+        set_plain(&run, 8);
+        fault(&run, 0, cases[i].kind, 1, cases[i].after, 1);
+        for (uint32_t b = 0; b < 2; b++) start(&run, b);
+        uint32_t state = LORA_UNIT_BUSY;
+        for (int n = 0; n < 10 && state == LORA_UNIT_BUSY; n++) state = poll(&run, 1, &result);
+        CHECK(state == cases[i].state);
+        if (cases[i].kind == LORA_FAULT_LINK_DELAY) {
+            test_sleep(&run.cluster, 10);
+            CHECK(poll(&run, 1, &result) == LORA_UNIT_DONE);
+        }
+        run_close(&run);
+    }
+    struct run run = run_open(4, TEST_RING);
+    for (uint32_t port = 0; port < LORA_PORTS; port++)
+        CHECK(run.boards[1]->ports[port].peer->peer == &run.boards[1]->ports[port]);
+    const struct emu_port *far = run.boards[1]->ports[0].peer;
+    fault(&run, 1, LORA_FAULT_LINK_SWAP, 0, 0, 0);
+    CHECK(run.boards[1]->ports[1].peer == far && far->peer == &run.boards[1]->ports[1]);
+    fault(&run, 1, LORA_FAULT_NONE, 0, 0, 0);
+    CHECK(run.boards[1]->ports[0].peer == far);
+    run_close(&run);
+}
+
 static void check_down(void) {
     struct run run = run_open(4, TEST_PATH);
     struct hal_unit_result result;
@@ -308,6 +345,7 @@ int main(void) {
     check_shapes(8, TEST_RING);
     check_shapes(8, TEST_PATH);
     check_flip();
+    check_wire();
     check_down();
     check_future_frames();
     check_hostile_header();

@@ -37,8 +37,27 @@ enum lora_emu_fault_kind {
     LORA_FAULT_FIRMWARE_DEAD = 8,   /* never polled: registers answer, nothing runs */
     LORA_FAULT_MISFILE = 9,         /* the router files received blocks under the source's neighbour
                                        (source ^ 1); b and c as for LINK_GARBLE, frames received */
-    LORA_FAULT_BOARD_LOST = 10, /* the board has left the bus: no access succeeds, links are down */
-    LORA_FAULT_UNTIL_RESET = 0x100 /* added to a kind: the board's faults end at its next reset */
+    LORA_FAULT_BOARD_LOST = 10, /* the board has left the bus: no access succeeds, links are down;
+                                   a = reset with which it returns without its memory, 0: none */
+    /* Frames on the wire: a = port, b = frames to pass first, c = how many, 0 for all. */
+    LORA_FAULT_LINK_DROP = 11,
+    LORA_FAULT_LINK_DUPLICATE = 12,
+    LORA_FAULT_LINK_REORDER = 13, /* a frame overtakes the one before it, where that still waits */
+    LORA_FAULT_LINK_STALE = 14,   /* the epoch before, CRC right */
+    LORA_FAULT_LINK_DELAY = 15,   /* a = port, b = frames to pass first, c = microseconds */
+    LORA_FAULT_LINK_SWAP = 16,    /* the cables of ports 0 and 1 are crossed */
+    LORA_FAULT_UNIT_SLOW = 17,    /* a = MPU, VFU or DMA, b = microseconds more for each command */
+    LORA_FAULT_RECORD_STEP = 18,  /* completion records name the step before */
+    LORA_FAULT_RECORD_EPOCH = 19, /* completion records name the epoch before */
+    LORA_FAULT_DONE_EARLY = 20,   /* the next start finds the done bit set already */
+    LORA_FAULT_FIRMWARE_RESET = 21,  /* once, after a polls: the firmware begins anew */
+    LORA_FAULT_FIRMWARE_STALL = 22,  /* a = microseconds in which the firmware does nothing */
+    LORA_FAULT_REGISTERS_ONES = 23,  /* every register reads as ones, no write has an effect */
+    LORA_FAULT_WRITE_LOST = 24,      /* the host's transfers to memory: a = to pass first */
+    LORA_FAULT_WRITE_SHORT = 25,     /* the same: the second half does not arrive */
+    LORA_FAULT_WRITE_MISPLACED = 26, /* the same: it arrives b bytes further, if that is reserved */
+    LORA_FAULT_WRITE_TWICE = 27,     /* the same, of at most 4 KiB: again behind the next one */
+    LORA_FAULT_UNTIL_RESET = 0x100   /* added to a kind: the board's faults end at its next reset */
 };
 
 struct lora_trace_record { /* 40 bytes: one command of one step */

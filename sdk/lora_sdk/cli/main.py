@@ -64,6 +64,9 @@ COMMANDS = {
     "top": Entry(
         "lora_sdk.cli.top:top", "boards, rows, queue and tokens a second of a running server"
     ),
+    "torture": Entry(
+        "lora_sdk.cli.torture:torture", "inject faults at seeded moments and judge every end"
+    ),
     "validate": Entry(
         "lora_sdk.cli.validate:validate", "test each bank, every cable, each unit, and all together"
     ),

@@ -20,6 +20,7 @@ from lora_host.errors import (
     CommandError,
     LinkError,
     LoraError,
+    ModelError,
     PlacementError,
     RequestError,
     TransportError,
@@ -100,6 +101,10 @@ class Recovery:
         self._survivors: Survivors | None = None
         self._progress = -1  # the stepper's at the last recovery
         self._failures: Counter[Lost | None] = Counter()
+        self.doubt = ""
+        """What the last recovery says that loaded weights again: they may have been damaged before
+        the failure. `lost_all`: a reset has lost all of them, which is no sign of that."""
+        self.lost_all = False
         self._incomplete = False  # a recovery began and did not end
         self.ended: LoraError | None = None  # what every later failure ends with
 
@@ -123,6 +128,9 @@ class Recovery:
         seconds = time.monotonic() - began
         size = self._opened.plan.size
         cause = "; then ".join(causes)
+        if loaded:
+            self.doubt = f"{cause}; weights were loaded again"
+            self.lost_all = loaded == total
         self.note(Recovered(cause, tuple(left_out), size, loaded, total, rows, seconds))
         return True
 
@@ -141,10 +149,12 @@ class Recovery:
                 try:
                     return self._attempt(error, left_out)
                 except LoraError as again:
-                    if not may_be_recovered(again):
+                    overflowed = isinstance(again, ModelError) and not isinstance(error, ModelError)
+                    if not (overflowed or may_be_recovered(again)):  # else weights are summed again
                         self.ended = type(again)(str(again), failure=again.failure)
                         raise
                     error = again
+                    self._stepper.saw(error)
                     if str(error) != causes[-1]:
                         causes.append(str(error))
         finally:
@@ -161,6 +171,8 @@ class Recovery:
             self._failures.clear()
         loaded = self._elsewhere(error, left_out) if left_out or closed else self._in_place(error)
         self.on_boards()
+        if self._stepper.observer is not None:
+            self._stepper.observer.restored()
         return loaded, self.compute_again()
 
     def compute_again(self) -> int:

@@ -41,6 +41,19 @@ class StepRunner(Protocol):
     ) -> StepResult: ...
 
 
+class StepObserver(Protocol):
+    """Told of steps, and of failures that those who wait for results never see."""
+
+    def before_step(self) -> None:
+        """A step is about to run."""
+
+    def saw(self, error: LoraError) -> None:
+        """A step or a recovery has failed. The same error may come twice."""
+
+    def restored(self) -> None:
+        """Boards hold weights and lists again, before the sequences' rows run again."""
+
+
 class Stepper:
     """Runs rows and keeps the cache's state consistent with the boards."""
 
@@ -58,6 +71,7 @@ class Stepper:
         self.recover: Callable[[LoraError], bool] | None = None
         """Called with an error of the boards. True: they are as the cache says, and operations
         that were queued have been carried. Raises what the requests shall end with instead."""
+        self.observer: StepObserver | None = None
         self._row_limit = 0  # of the boards, 0 for as many as callers give
 
     def use(self, runner: StepRunner, row_limit: int) -> None:
@@ -124,6 +138,7 @@ class Stepper:
 
     def recovered(self, error: LoraError) -> bool:
         """Whether the boards were recovered after this error. The step may then run again."""
+        self.saw(error)
         if self.recover is None:
             return False
         try:
@@ -134,19 +149,27 @@ class Stepper:
             self._cache.reset()
             raise
 
+    def saw(self, error: LoraError) -> None:
+        """Tell the observer of a failure."""
+        if self.observer is not None:
+            self.observer.saw(error)
+
     def replay_step(self, rows: Sequence[Row], kv_ops: Sequence[KvOp], path: Sequence[int]) -> None:
         """A step outside the cache's books: a part of what the boards held is computed again."""
         self._runner.step(self._adapted(rows), kv_ops, path)
 
     def _step_once(self, rows: Sequence[Row]) -> StepResult:
         header = self._cache.next_header()
+        if self.observer is not None:
+            self.observer.before_step()
         try:
             result = self._runner.step(self._adapted(rows), header.kv_ops, header.path)
         except ModelError:  # raised for the results: the boards have completed the step
             self._cache.step_done()
             raise
-        except LoraError:
+        except LoraError as error:
             self._cache.step_failed()
+            self.saw(error)
             raise
         except BaseException:
             self._cache.reset()

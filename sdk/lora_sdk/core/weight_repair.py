@@ -99,6 +99,12 @@ class WeightRepair:
         self._recovery.note(Recovered(str(damage), (), count, size, total, rows, seconds))
         return damage
 
+    def taken_doubt(self, strict: bool) -> str:
+        """Of the last recovery that loaded weights again, in words; "" for none since the last
+        call. Without `strict`, boards that have lost all in a reset raise no doubt."""
+        doubt, self._recovery.doubt = self._recovery.doubt, ""
+        return doubt if strict or not self._recovery.lost_all else ""
+
     def _check_adapters(self) -> None:
         for name, found in self._adapters().items():
             for one in found:

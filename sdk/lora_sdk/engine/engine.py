@@ -22,7 +22,7 @@ from lora_sdk.core.recovery import Recovered, Recovery
 from lora_sdk.core.results import Delta, Result
 from lora_sdk.core.scrubber import ScrubUse
 from lora_sdk.core.speculation_statistics import SpeculationStatistics
-from lora_sdk.core.stepper import Stepper
+from lora_sdk.core.stepper import StepObserver, Stepper
 from lora_sdk.engine.adapter_api import AdapterApi
 from lora_sdk.engine.board_loop import BoardLoop
 from lora_sdk.engine.carried import CarriedSource
@@ -58,6 +58,7 @@ from lora_sdk.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from lora_host.cluster import Cluster
+    from lora_host.placing import Range
     from lora_sdk.model.spec import ModelConfig
     from lora_sdk.plan.model_plan import Plan
     from lora_sdk.timing.run import RunTime
@@ -268,6 +269,24 @@ class Engine:
     def recoveries(self) -> tuple[Recovered, ...]:
         """The latest recoveries of the boards, oldest first."""
         return tuple(self._recovery.records)
+
+    def settle(self) -> None:
+        """Run the empty steps after which nothing that ended sequences held is in use any more."""
+        with self._generator.lock:
+            self._stepper.flush()
+
+    @property
+    def recovery_count(self) -> int:
+        """Recoveries so far; `recoveries` keeps the latest ones."""
+        return self._recovery.count
+
+    def adapter_ranges(self) -> dict[str, list[Range]]:
+        """By adapter: what the boards hold of it, with the host's sums."""
+        return self._adapters.ranges()
+
+    def observe(self, observer: StepObserver | None) -> None:
+        """Tell `observer` of every step, failure and recovery from now on; None: nobody."""
+        self._stepper.observer = observer
 
     @property
     def scrubbed(self) -> ScrubUse | None:

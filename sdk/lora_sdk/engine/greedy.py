@@ -85,6 +85,7 @@ class GreedyLoop:
                         return
                 return self._run(sequence, run, end, tell, stop_tokens)
             except LoraError as error:
+                self._stepper.saw(error)
                 if failed != len(run) and may_be_redone(error):
                     self._stepper.redone += 1
                     failed = len(run)

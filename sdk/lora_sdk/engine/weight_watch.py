@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("lora_sdk.recovery")
 
+
+def _worded(error: LoraError, why: str) -> LoraError:
+    return type(error)(f"{error}; {why}", failure=error.failure)
+
+
 ENDED = 4096  # requests whose end is remembered
 
 FAILED = "the request was computed with them; they are loaded again, submit it again"
@@ -75,6 +80,7 @@ class WeightWatch:
         if self._broken is not None:
             raise type(self._broken)(str(self._broken))
         self._watch_draft()
+        self._doubt()
         self._unless_right(self.scrubber.advance)
 
     def idle_for(self, seconds: float) -> None:
@@ -136,6 +142,7 @@ class WeightWatch:
         """Prove the weights. Returns what may be delivered."""
         if not self._held:
             return []
+        self._doubt()
         self._unless_right(self.scrubber.prove)
         held, self._held = self._held, []
         return held
@@ -153,16 +160,45 @@ class WeightWatch:
         try:
             damage = self._repair.run(forget)
         except LoraError as error:
-            self._broken = error
-            for request in suspects:
-                request.rescue = None
-                request.fail(error)
+            try:
+                if self._recovered(error, suspects):
+                    return True
+            except LoraError as ended:  # no number of boards works
+                self._fail(suspects, ended)
+                raise
+            self._fail(suspects, error)
             raise
         if damage is None:
             return False
         self._tell_ended(damage)
-        self._resolve(suspects, damage)
+        self._resolve(suspects, damage.error)
         return True
+
+    def _fail(self, suspects: Sequence[Request], error: LoraError) -> None:
+        self._broken = error
+        for request in suspects:
+            request.rescue = None
+            request.fail(error)
+
+    def _recovered(self, error: LoraError, suspects: list[Request]) -> bool:
+        """Whether boards that failed while weights were summed were recovered. That has loaded
+        again what was damaged, without saying since when."""
+        if not self._stepper.recovered(error):
+            return False
+        suspects.extend(self._take_suspects(-1))
+        self._repair.taken_doubt(strict=True)
+        self.scrubber.proved()
+        self._resolve(suspects, lambda why: _worded(error, why))
+        return True
+
+    def _doubt(self) -> None:
+        """A recovery from another failure has loaded weights again. A part of them may have been
+        damaged before the failure. So may all that a reset has lost, and only the policy that
+        promises that no end is wrong counts on that."""
+        doubt = self._repair.taken_doubt(strict=self.policy == "prove")
+        if doubt:
+            suspects = list(self._take_suspects(-1))
+            self._resolve(suspects, lambda why: LoraError(f"{doubt}; {why}"))
 
     def _take_suspects(self, since: int) -> Sequence[Request]:
         """Requests that ran since then; they leave the scheduler."""
@@ -173,12 +209,12 @@ class WeightWatch:
             self._scheduler.remove(request)
         return [*running, *self.forget()]
 
-    def _resolve(self, suspects: Sequence[Request], damage: Damage) -> None:
+    def _resolve(self, suspects: Sequence[Request], error_of: Callable[[str], LoraError]) -> None:
         again = []
         for request in suspects:
-            if self.policy == "fail" or not request.begin_again(damage.error(DELIVERED)):
+            if self.policy == "fail" or not request.begin_again(error_of(DELIVERED)):
                 request.rescue = None  # another engine would go on with its tokens
-                request.fail(damage.error(FAILED if self.policy == "fail" else AGAIN))
+                request.fail(error_of(FAILED if self.policy == "fail" else AGAIN))
             else:
                 again.append(request)
         if self._scheduler is not None:

@@ -1,0 +1,115 @@
+"""`lora torture`: a campaign of faults."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import click
+
+from lora_host.errors import RequestError
+from lora_host.regular_file import read_regular
+from lora_sdk.cli.output_file import OUTPUT
+from lora_sdk.cli.progress import ProgressBar
+
+EXAMPLES = """\b
+Examples:
+  lora torture --runs 1000
+  lora torture --runs 100000 --seed 7 --jobs 2 --report torture.md --failures failed/
+  lora torture --runs 50000 --seed 7 --from 50000 --json
+  lora torture --replay failed/run-1234.json
+  lora torture --kinds
+\b
+Exit code: 0 all runs ended as they must, 1 one did not, 2 refused."""
+LARGEST_REPLAY = 1 << 16  # bytes
+
+
+@click.command("torture", epilog=EXAMPLES)
+@click.option("--runs", type=click.IntRange(1, 10_000_000), default=200, show_default=True)
+@click.option(
+    "--seed", type=click.IntRange(0), default=0, show_default=True, help="all runs follow from it"
+)
+@click.option(
+    "--from", "first", type=click.IntRange(0), default=0, show_default=True, metavar="RUN",
+    help="number of the first run: shares of a campaign, or its continuation",
+)  # fmt: skip
+@click.option("--jobs", type=click.IntRange(1, 64), default=1, show_default=True, help="processes")
+@click.option("--report", type=OUTPUT, metavar="FILE", help="write a Markdown report")
+@click.option(
+    "--failures", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
+    help="write a replay file of each failed run, with as few faults as fail",
+)  # fmt: skip
+@click.option(
+    "--replay", type=click.Path(path_type=Path), metavar="FILE", help="do the run of this file"
+)
+@click.option("--kinds", "list_kinds", is_flag=True, help="print the table of faults")
+@click.option("--json", "as_json", is_flag=True, help="print JSON")
+def torture(
+    runs: int,
+    seed: int,
+    first: int,
+    jobs: int,
+    report: Path | None,
+    failures: Path | None,
+    replay: Path | None,
+    list_kinds: bool,
+    as_json: bool,
+) -> int:
+    """Inject faults into emulated boards at seeded moments, and judge how each run ends.
+
+    A run must end with the undisturbed text, or with one error that names the board and the cause
+    that were injected; in time, and with nothing left behind (docs/torture.md)."""
+    if list_kinds:
+        from lora_sdk.torture.table import table
+
+        click.echo(table())
+        return 0
+    if replay is not None:
+        return _replay(replay, as_json)
+    from lora_sdk.torture.jobs import verdicts
+    from lora_sdk.torture.report import Report
+
+    if failures is not None:
+        failures.mkdir(parents=True, exist_ok=True)
+    found = Report(seed, first, first)
+    began = time.monotonic()
+    with ProgressBar("runs", unit="run") as progress:
+        for verdict in verdicts(seed, first, runs, jobs):
+            found.add(verdict)
+            progress(found.runs, runs)
+            if verdict.problems and failures is not None:
+                smallest = verdict.smallest or verdict.run
+                path = failures / f"run-{verdict.run.number}.json"
+                path.write_text(json.dumps(smallest.as_dict(), indent=2) + "\n")
+    found.seconds = time.monotonic() - began
+    if report is not None:
+        report.write_text(found.markdown() + "\n")
+    click.echo(json.dumps(found.as_dict(), indent=2) if as_json else _summary(found.markdown()))
+    return int(found.failed > 0)
+
+
+def _summary(markdown: str) -> str:
+    return "\n".join(line for line in markdown.splitlines() if line and not line.startswith("|"))
+
+
+def _replay(path: Path, as_json: bool) -> int:
+    from lora_sdk.torture.faults import run_from
+    from lora_sdk.torture.jobs import replayed
+    from lora_sdk.torture.kinds import BY_NAME
+    from lora_sdk.torture.phases import PHASES
+
+    try:
+        values = json.loads(read_regular(path, LARGEST_REPLAY))
+    except (ValueError, RecursionError) as error:
+        raise RequestError(f"{path}: no replay file: {error}") from None
+    if not isinstance(values, dict):
+        raise RequestError(f"{path}: a list or value, expected an object with a run")
+    run = run_from(values, tuple(BY_NAME), tuple(PHASES))
+    verdict = replayed(run)
+    if as_json:
+        found = {"run": run.as_dict(), "problems": list(verdict.problems)}
+        click.echo(json.dumps(found, indent=2))
+    else:
+        click.echo(f"{run}: {'; '.join(verdict.problems) or 'ended as it must'}")
+    return int(bool(verdict.problems))

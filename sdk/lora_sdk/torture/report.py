@@ -1,0 +1,94 @@
+"""What a campaign has found, as JSON and as Markdown: kinds by phases, and what failed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from lora_sdk.torture.campaign import Verdict
+from lora_sdk.torture.kinds import KINDS
+from lora_sdk.torture.phases import PHASES
+
+MOST_FAILURES = 100  # that are kept with their faults
+
+
+@dataclass
+class Report:
+    """Counts of runs `first` to before `next` of a seed."""
+
+    seed: int
+    first: int
+    next: int
+    failed: int = 0
+    noticed: int = 0
+    recovered: int = 0
+    errors: int = 0
+    seconds: float = 0.0
+    slowest: float = 0.0
+    cells: Counter[tuple[str, str]] = field(default_factory=Counter)
+    by_count: Counter[int] = field(default_factory=Counter)
+    failures: list[dict[str, Any]] = field(default_factory=list)
+
+    def add(self, verdict: Verdict) -> None:
+        """Count a run."""
+        run = verdict.run
+        self.next = max(self.next, run.number + 1)
+        self.by_count[len(run.faults)] += 1
+        for fault in run.faults:
+            self.cells[fault.kind, run.phase] += 1
+        self.noticed += verdict.noticed
+        self.recovered += verdict.recovered
+        self.errors += verdict.errored
+        self.slowest = max(self.slowest, verdict.seconds)
+        if verdict.problems:
+            self.failed += 1
+            if len(self.failures) < MOST_FAILURES:
+                smallest = (verdict.smallest or run).as_dict()
+                self.failures.append({"problems": list(verdict.problems), "replay": smallest})
+
+    @property
+    def runs(self) -> int:
+        """Runs counted."""
+        return sum(self.by_count.values())
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "seed": self.seed,
+            "first": self.first,
+            "next": self.next,
+            "runs": self.runs,
+            "failed": self.failed,
+            "noticed": self.noticed,
+            "recovered": self.recovered,
+            "ended_with_one_error": self.errors,
+            "seconds": round(self.seconds, 1),
+            "slowest_run_seconds": round(self.slowest, 3),
+            "faults_at_once": {str(count): self.by_count[count] for count in sorted(self.by_count)},
+            "cells": {
+                kind.name: {phase: self.cells[kind.name, phase] for phase in PHASES}
+                for kind in KINDS
+            },
+            "failures": self.failures,
+        }
+
+    def markdown(self) -> str:
+        """The same for readers."""
+        lines = [
+            f"seed {self.seed}, runs {self.first} to {self.next - 1}: {self.runs} runs in "
+            f"{self.seconds:.0f} s, {self.failed} failed; {self.recovered} recovered, "
+            f"{self.errors} ended with one error, slowest {self.slowest:.2f} s",
+            "",
+            "| kind | " + " | ".join(PHASES) + " |",
+            "|---|" + "---:|" * len(PHASES),
+        ]
+        for kind in KINDS:
+            cells = (
+                str(self.cells[kind.name, phase]) if phase in kind.phases else "-"
+                for phase in PHASES
+            )
+            lines.append(f"| {kind.name} | " + " | ".join(cells) + " |")
+        for failure in self.failures:
+            lines += ["", f"failed: {'; '.join(failure['problems'])}", f"`{failure['replay']}`"]
+        return "\n".join(lines)

@@ -1,0 +1,206 @@
+"""Fault campaigns: runs follow from their seed, the product stands them, and each kind's check
+bites."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lora_host import abi
+from lora_host.errors import FailureFields, HangError, LinkError, RequestError
+from lora_sdk.cli.main import lora
+from lora_sdk.cli.outcome import run_command
+from lora_sdk.core.scrubber import Scrubber
+from lora_sdk.torture import campaign as campaigns
+from lora_sdk.torture.campaign import Campaign, draw
+from lora_sdk.torture.faults import Fault, Run, draws_of, run_from
+from lora_sdk.torture.folders import write_folders
+from lora_sdk.torture.kinds import BY_NAME, KINDS, Kind
+from lora_sdk.torture.oracle import Judge, Observed
+from lora_sdk.torture.phases import PHASES, Phase
+from lora_sdk.torture.report import Report
+from lora_sdk.torture.rig import Rig
+from lora_sdk.torture.table import table
+
+PAGE = Path(__file__).parents[2] / "docs" / "torture.md"
+BEGIN, END = "<!-- kinds -->", "<!-- end of kinds -->"
+SURE = [kind for kind in KINDS if kind.sure]
+
+
+@pytest.fixture(scope="module")
+def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    rig = Rig(write_folders(tmp_path_factory.mktemp("torture")))
+    yield rig
+    rig.close()
+
+
+def one(kind: Kind, phase: str, boards: int = 2, at: int = 0) -> Run:
+    """A run with this kind of fault alone, on board 1."""
+    numbers = kind.draw(draws_of(3, 0))
+    return Run(3, phase, boards, (Fault(kind.name, 1, at, numbers),))
+
+
+def test_runs_follow_from_seed_and_number() -> None:
+    assert [draw(5, n) for n in range(50)] == [draw(5, n) for n in range(50)]
+    assert draw(5, 7) != draw(6, 7)
+    run = draw(5, 7)
+    assert run_from(json.loads(json.dumps(run.as_dict())), tuple(BY_NAME), tuple(PHASES)) == run
+
+
+def test_a_campaign_ends_as_it_must(rig: Rig) -> None:
+    campaign = Campaign(rig)
+    verdicts = [campaign.verdict(draw(11, number)) for number in range(25)]
+    assert [verdict for verdict in verdicts if verdict.problems] == []
+    assert sum(verdict.noticed for verdict in verdicts) > 8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_each_kind_ends_as_it_must_in_each_phase(rig: Rig, kind: Kind) -> None:
+    campaign = Campaign(rig)
+    for phase in kind.phases:
+        verdict = campaign.verdict(one(kind, phase, max(2, kind.least)))
+        assert not verdict.problems, verdict
+
+
+@pytest.mark.parametrize("kind", SURE, ids=lambda kind: kind.name)
+def test_a_fault_that_nobody_notices_fails_a_run(rig: Rig, kind: Kind) -> None:
+    """What the host has seen of it is taken away, as if its detection were off."""
+
+    def blind(observed: Observed) -> None:
+        observed.seen, observed.repaired, observed.redone, observed.error = [], [], 0, None
+
+    run = one(kind, kind.sure[0], at=1)
+    assert not Campaign(rig).verdict(run).problems
+    assert "not noticed" in " ".join(Campaign(rig, blind, minimise=False).verdict(run).problems)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_wrong_words_about_each_kind_fail_a_run(kind: Kind) -> None:
+    """Another text, an error of another board or cause, and what is left behind."""
+    run = Run(0, kind.phases[0], 4, (Fault(kind.name, 1, 0, kind.draw(draws_of(0, 0))),))
+    judge = Judge(run, BY_NAME, (), ends_with_error=True)
+    assert judge.problems(Observed(text=1), 2)
+    other = FailureFields(abi.ERR_CANCELLED, "CANCELLED", board=1)
+    assert judge.problems(Observed(error=HangError("?", failure=other)), 2)
+    for name in kind.codes:
+        code = int(getattr(abi, f"ERR_{name}"))
+        far = LinkError("board 3", failure=FailureFields(code, name, board=3))
+        assert judge.problems(Observed(text=2, seen=[far]), 2), name
+    if kind.unit is not None and kind.codes:
+        unit = FailureFields(abi.ERR_WATCHDOG, "WATCHDOG", board=1, unit=kind.unit + 1)
+        assert judge.problems(Observed(text=2, seen=[HangError("?", failure=unit)]), 2)
+    assert judge.problems(Observed(text=2, left=["1 pages"]), 2)
+    assert judge.problems(Observed(text=2, seconds=1e3), 2)
+
+
+def test_a_detection_that_is_off_fails_a_campaign(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody compares the sums of weights: a damaged one gives another text."""
+    monkeypatch.setattr(Scrubber, "advance", lambda self: False)
+    monkeypatch.setattr(Scrubber, "prove", lambda self: False)
+    kind = BY_NAME["weights of a board ruined"]
+    runs = [Run(3, "prefill", 2, (Fault(kind.name, 1, 0, (number, 0)),)) for number in range(6)]
+    campaign = Campaign(rig, minimise=False)
+    assert any(campaign.verdict(run).problems for run in runs)
+
+
+FOUND = {
+    "not finite while rows run again": Run(
+        57, "recovery", 1, (Fault("weights of a board ruined", 0, 3, (117749, 0)),)
+    ),
+    "damaged before the board left": Run(
+        1471, "decode", 1, (Fault("bit of a weight flipped", 0, 2, (443520, 3)),
+                            Fault("board leaves and returns", 0, 4, (1,))),
+    ),
+    "damaged before another board was left out": Run(
+        1239, "verify", 2, (Fault("weights of a board ruined", 1, 3, (977195, 1)),
+                            Fault("board leaves the bus", 0, 4, (0,))),
+    ),
+    "a board fails while damage is looked for": Run(
+        849, "own loop", 4, (Fault("done too early", 2, 2), Fault("record of another step", 3, 0),
+                             Fault("weights of a board ruined", 1, 4, (194338, 0))),
+    ),
+    "the only board leaves while damage is looked for": Run(
+        1401, "adapter load", 1, (Fault("board leaves the bus", 0, 2, (0,)),
+                                  Fault("weights of a board ruined", 0, 0, (970049, 0))),
+    ),
+    "step numbers of ones": Run(
+        1036, "own loop", 2, (Fault("bit of a command list flipped", 0, 1, (866620, 4)),
+                              Fault("registers read as ones", 0, 1)),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("run", FOUND.values(), ids=FOUND)
+def test_what_campaigns_have_found_stays_repaired(rig: Rig, run: Run) -> None:
+    assert not Campaign(rig).verdict(run).problems
+
+
+def test_a_run_that_does_not_end_fails(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    def sleeps(engine: object, watch: object) -> None:
+        while True:
+            time.sleep(0.01)
+
+    monkeypatch.setitem(PHASES, "prefill", Phase(sleeps))
+    monkeypatch.setattr(campaigns, "SECONDS", 0.1)
+    campaign = Campaign(rig, minimise=False)
+    campaign._wanted["prefill"] = "text"
+    assert "no end within" in campaign.verdict(one(BY_NAME["lane down"], "prefill")).problems[0]
+
+
+def test_a_failed_run_is_made_smaller(rig: Rig) -> None:
+    def lie(observed: Observed) -> None:
+        if any("completion record" in str(error) for error in observed.seen):
+            observed.text = "another"
+
+    faults = (Fault("lane down", 0, 3, (0,)), Fault("record lost", 1, 1))
+    verdict = Campaign(rig, lie).verdict(Run(0, "decode", 2, faults))
+    assert verdict.problems and verdict.smallest is not None
+    assert [fault.kind for fault in verdict.smallest.faults] == ["record lost"]
+    report = Report(0, 0, 0)
+    report.add(verdict)
+    assert report.failed == 1 and "record lost" in report.markdown()
+    assert json.dumps(report.as_dict())
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {},
+        {"number": 0, "phase": "nap", "boards": 2, "faults": []},
+        {"number": 0, "phase": "decode", "boards": 3, "faults": []},
+        {"number": 0, "phase": "decode", "boards": 2, "faults": [{"kind": "x"}]},
+        {"number": 0, "phase": "decode", "boards": 2,
+         "faults": [{"kind": "lane down", "board": 2, "at": 0}]},
+        {"number": True, "phase": "decode", "boards": 2, "faults": []},
+    ],
+)  # fmt: skip
+def test_a_wrong_replay_file_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(RequestError):
+        run_from(wrong, tuple(BY_NAME), tuple(PHASES))
+
+
+def test_the_command_replays_and_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(one(BY_NAME["record lost"], "decode").as_dict()))
+    assert run_command(lora, "lora", ["torture", "--replay", str(path)]) == 0
+    assert "ended as it must" in capsys.readouterr().out
+    path.write_text("[" * 50_000)
+    assert run_command(lora, "lora", ["torture", "--replay", str(path)]) == 2
+    capsys.readouterr()
+    report = tmp_path / "report.md"
+    words = ["torture", "--runs", "6", "--jobs", "2", "--json", "--report", str(report)]
+    assert run_command(lora, "lora", words) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["runs"] == 6 and found["failed"] == 0
+    assert "| kind |" in report.read_text()
+
+
+def test_the_page_has_the_table_of_kinds() -> None:
+    assert PAGE.read_text().split(BEGIN)[1].split(END)[0].strip() == table()
