@@ -5,9 +5,9 @@ BIN    := $(VENV)/bin
 SOURCES := $(shell find sdk host csrc firmware overlays boards models -type f \
              ! -name '*.so' ! -name '*.o' ! -path '*/__pycache__/*' 2>/dev/null) pyproject.toml setup.py
 
-C_FILES := $(shell find csrc firmware tests/c tests/rtl -name "*.[ch]" -o -name "*.[ch]pp")
+C_FILES := $(shell find csrc firmware tests/c tests/rtl tests/fuzz/c -name "*.[ch]" -o -name "*.[ch]pp")
 
-.PHONY: demo demo-glitches test slow soak bench xrt parity clients lint ext c-test rv32 rtl rtl-slow \
+.PHONY: demo demo-glitches test slow soak fuzz fuzz-replay bench xrt parity clients lint ext c-test rv32 rtl rtl-slow \
   rtl-build clean wheel requirements sbom
 
 demo: $(VENV)/.installed
@@ -25,6 +25,18 @@ soak: $(VENV)/.installed-test
 
 slow: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -q -n 2 -m "slow and not rtl" tests
+
+# Every parser and socket under a fuzzer: FUZZ_SECONDS together, FUZZ_TARGET=NAME for one of them.
+# Needs Debian's clang and libclang-rt-dev for those in C.
+FUZZ_SECONDS ?= 600
+FUZZ_JOBS    ?= 2
+FUZZ_NAMED    = $(if $(FUZZ_TARGET),--target $(FUZZ_TARGET))
+fuzz: $(VENV)/.installed-fuzz
+	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS) --jobs $(FUZZ_JOBS) $(FUZZ_NAMED)
+
+# One input once: make fuzz-replay FUZZ_TARGET=config FUZZ_INPUT=FILE; all that are committed without one.
+fuzz-replay: $(VENV)/.installed-test
+	$(BIN)/python -m tests.fuzz $(FUZZ_NAMED) --replay $(FUZZ_INPUT)
 
 # Figures beside their floors and goals; leave the machine alone meanwhile. Models go to a temporary
 # folder: 4 GB of disk, 8 GB of memory.
@@ -120,6 +132,10 @@ $(VENV)/.installed-parity: $(VENV)/.installed-test
 
 $(VENV)/.installed-clients: $(VENV)/.installed-parity
 	$(BIN)/python -m pip install --quiet '.[clients]'
+	touch $@
+
+$(VENV)/.installed-fuzz: $(VENV)/.installed-test
+	$(BIN)/python -m pip install --quiet '.[fuzz]'
 	touch $@
 
 $(VENV)/.installed-rtl: $(VENV)/.installed-test

@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import os
 import socket
+import stat
 import struct
 import sys
 import threading
@@ -24,6 +25,7 @@ HBM_DESIGN_LIMIT = 1 << 30
 RESET_SECONDS = 0.05  # a board takes 15 s or more
 CLOCK_LIMIT_HZ = 333_330_000
 QUEUES = 256
+MAX_WORD = 0xFFFFFFFF
 RESET_SEQUENCE, FUNCTION_ALL = 4, 255
 # name, type, exponent, value: 41.5 C, 21.3 W, 0.85 V
 SENSORS = ((b"hbm_temp", 1, -1, 415), (b"total_power", 8, -1, 213), (b"vccint", 4, -2, 85))
@@ -207,9 +209,10 @@ class Client:
             raise Refused(BAD_REQUEST)
         if fields[1:] and fields[1] not in (1, 2):  # a service or a compute shell
             raise Refused(INVALID_ARGUMENT)
-        if os.fstat(sent[0]).st_size > HBM_DESIGN_LIMIT:
+        facts = os.fstat(sent[0])
+        if not stat.S_ISREG(facts.st_mode) or facts.st_size > HBM_DESIGN_LIMIT:
             raise Refused(INTERNAL)
-        device.program(os.pread(sent[0], HBM_DESIGN_LIMIT, 0))
+        device.program(os.pread(sent[0], facts.st_size, 0))  # takes the memory that it asks for
         return b"\0"
 
     def _clock(self, index: int, hz: int, operation: int, region: int) -> bytes:
@@ -218,7 +221,7 @@ class Client:
         if operation > 1 or region > 1 or (operation == 1 and not hz):
             raise Refused(INVALID_ARGUMENT)
         if operation == 1 and region == 1:
-            device.clock_hz = hz if hz <= CLOCK_LIMIT_HZ else hz // 5 * 6
+            device.clock_hz = hz if hz <= CLOCK_LIMIT_HZ else min(hz // 5 * 6, MAX_WORD)
         return struct.pack("<I", device.clock_hz)
 
     def _open_buffer(self, index: int, kind: int, direction: int, *rest: int) -> tuple[bytes, int]:
