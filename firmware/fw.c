@@ -8,6 +8,7 @@ void fw_reset(struct fw *fw) { fw_zero(fw, sizeof *fw); }
 
 static void boot(struct fw *fw) {
     fw->booted = 1;
+    fw->features = hal_features();
     hal_set_register(LORA_REG_IDENTITY_ABI, LORA_ABI_NUMBER);
     hal_set_register(LORA_REG_FIRMWARE_STATE, LORA_FW_IDLE);
     for (uint32_t unit = 0; unit < LORA_UNITS; unit++) {
@@ -50,6 +51,7 @@ static uint32_t begin(struct fw *fw) {
     fw->control_bank = hal_register(LORA_REG_CONTROL_BANK);
     fw->block_offset = hal_register(LORA_REG_BLOCK_OFFSET);
     fw->accepted = fw->token_count = fw->behind.valid = 0;
+    fw->sequencer = FW_SOFTWARE;
     fw->started = fw->progressed = fw->run_started = hal_cycles();
     fw->timeout = fw_timeout();
     for (uint32_t unit = 0; unit < LORA_UNITS; unit++) {
@@ -63,11 +65,20 @@ static uint32_t begin(struct fw *fw) {
 }
 
 static uint32_t run(struct fw *fw) {
-    uint32_t outcome = fw_dispatch(fw);
+    uint32_t outcome = fw->sequencer == FW_SOFTWARE ? fw_dispatch(fw) : fw_sequence(fw);
     if (outcome != FW_OVER) return outcome;
     if (fw->operation != LORA_OP_GENERATE) return fw_compare_gathers(fw);
     outcome = fw_generate_decide(fw);
     return outcome == FW_MORE ? fw_scrub_between(fw) : outcome;
+}
+
+/* A step's header, then its rows; short ones and the start of the list in one slice. */
+static uint32_t prepare(struct fw *fw) {
+    uint32_t outcome = FW_MORE;
+    if (fw->phase == FW_PHASE_KV) outcome = fw_step_kv(fw);
+    if (outcome == FW_MORE && fw->phase == FW_PHASE_ROWS) outcome = fw_step_rows(fw);
+    if (outcome == FW_MORE && fw->phase == FW_PHASE_RUN) outcome = run(fw);
+    return outcome;
 }
 
 static uint32_t go_on(struct fw *fw) {
@@ -75,9 +86,9 @@ static uint32_t go_on(struct fw *fw) {
     case FW_PHASE_SEAL: return fw_register_seal(fw);
     case FW_PHASE_CHECK: return fw_register_check(fw);
     case FW_PHASE_DRY_RUN: return fw_register_dry_run(fw);
-    case FW_PHASE_KV: return fw_step_kv(fw);
+    case FW_PHASE_KV:
+    case FW_PHASE_ROWS: return prepare(fw);
     case FW_PHASE_KV_MOVE: return fw_step_kv_move(fw);
-    case FW_PHASE_ROWS: return fw_step_rows(fw);
     case FW_PHASE_RUN: return run(fw);
     case FW_PHASE_CHECKSUM: return fw_checksum(fw);
     case FW_PHASE_REGIONS: return fw_regions(fw);
@@ -103,6 +114,7 @@ uint32_t fw_poll(struct fw *fw) {
         if (!(control & LORA_AP_START)) return LORA_FW_IDLE;
         outcome = begin(fw);
     }
+    if (outcome == FW_MORE && fw->phase == FW_PHASE_KV) outcome = prepare(fw);
     if (outcome == FW_MORE) fw->progressed = hal_cycles();
     if ((outcome == FW_MORE || outcome == FW_WAITING) && fw_watchdog_expired(fw))
         outcome = expire(fw);

@@ -40,6 +40,13 @@ enum fw_phase {
     FW_PHASE_SCRUB    /* SCRUB, and between two steps of a GENERATE */
 };
 
+/* Who runs the list of a step. */
+enum fw_sequencer {
+    FW_SOFTWARE,
+    FW_SEQUENCER_DUE, /* the board's, once it has ended what it did before */
+    FW_SEQUENCER_RUNS
+};
+
 struct fw_arena {
     uint64_t offset, bytes;
     uint32_t bank, reserved;
@@ -48,10 +55,11 @@ struct fw_arena {
 struct fw_list {
     struct lora_list header;
     uint32_t valid;
-    uint32_t offset;                  /* of the header in the control bank */
-    uint32_t kv_commit;               /* index of its KV_COMMIT, FW_NONE without */
-    uint32_t kv_store;                /* index of its first KV_STORE, FW_NONE without */
-    uint32_t ballot;                  /* index of its BALLOT, FW_NONE without */
+    uint32_t offset;    /* of the header in the control bank */
+    uint32_t kv_commit; /* index of its KV_COMMIT, FW_NONE without */
+    uint32_t kv_store;  /* index of its first KV_STORE, FW_NONE without */
+    uint32_t ballot;    /* index of its BALLOT, FW_NONE without */
+    struct lora_command ballot_command;
     uint32_t arena_count, arena_seal; /* the arenas its addresses were checked against */
     uint32_t seal[FW_CHUNKS];
 };
@@ -106,8 +114,12 @@ struct fw {
     uint32_t control_bank, block_offset;
     uint64_t started, progressed; /* cycles; of this token where there are several */
     uint64_t run_started;
-    uint64_t timeout; /* cycles until the watchdog, as set when the run began */
+    uint64_t timeout;  /* cycles until the watchdog, as set when the run began */
+    uint32_t features; /* HAL_FEATURE_* */
     uint32_t arena_count;
+    uint32_t arena_changes, arenas_known; /* the board's count of changes when they were loaded */
+    uint32_t arena_hit;                   /* that was asked for last */
+    uint32_t sealed_count, arenas_seal;   /* the seal of so many of them; FW_NONE: not known */
     struct fw_arena arenas[LORA_MAX_ARENAS];
     struct fw_list lists[LORA_MAX_LISTS];
     struct fw_list *list; /* that is registered or runs */
@@ -121,9 +133,11 @@ struct fw {
 
     /* The list's execution, live or dry-run. */
     uint32_t rows, selected;
-    uint32_t live;   /* 0: a dry run, in which units finish at once */
-    uint32_t events; /* rises with every counter, and when CONTROL passes a command */
-    uint32_t polled; /* a bit a unit: still busy when asked in this slice */
+    uint32_t live;      /* 0: a dry run, in which units finish at once */
+    uint32_t end;       /* no unit looks at this command, nor behind it */
+    uint32_t sequencer; /* enum fw_sequencer: who runs the list */
+    uint32_t events;    /* rises with every counter, and when CONTROL passes a command */
+    uint32_t polled;    /* a bit a unit: still busy when asked in this slice */
     struct fw_cursor cursors[LORA_UNITS];
     uint16_t counters[LORA_MAX_COUNTERS];
     uint32_t cached[FW_CACHE_CHUNKS];              /* chunk number, FW_NONE empty */
@@ -134,11 +148,15 @@ struct fw {
     struct lora_step header;
     struct lora_step_state state;
     uint32_t last_step, last_epoch;
+    uint32_t poisoned; /* the sequencer has told the neighbours */
     uint32_t accepted; /* this run's header was accepted: a failure restores and poisons */
     uint32_t scan_kv, moved_kv, scan_row;
     uint32_t committed[LORA_MAX_SCRATCH / 32]; /* slots that this step's header commits */
     uint32_t tables_seen[LORA_MAX_SEQUENCES / 32];
+    uint32_t commits_seen[LORA_MAX_SEQUENCES / 32]; /* whose entry of `commits` counts */
     struct fw_commit_range commits[LORA_MAX_SEQUENCES];
+    uint32_t used[LORA_MAX_SCRATCH / 32];    /* slots that may be valid */
+    uint32_t touched[LORA_MAX_SCRATCH / 32]; /* slots that `before_slots` may have otherwise */
     uint32_t before_lengths[LORA_MAX_SEQUENCES];
     struct lora_slot before_slots[LORA_MAX_SCRATCH];
     uint32_t undo_count, undo_list; /* page table entries to restore, and whose table they are in */
@@ -173,9 +191,9 @@ uint32_t fw_seal(const void *data, uint32_t words);
 
 /* fw_arena.c */
 void fw_arenas_load(struct fw *fw);
-uint32_t fw_arenas_seal(const struct fw *fw, uint32_t count);
+uint32_t fw_arenas_seal(struct fw *fw, uint32_t count);
 /* Whether [offset, offset+bytes) of a bank lies in one arena. */
-int fw_in_arena(const struct fw *fw, uint32_t bank, uint64_t offset, uint64_t bytes);
+int fw_in_arena(struct fw *fw, uint32_t bank, uint64_t offset, uint64_t bytes);
 /* The same, filling the error record where it does not. FW_MORE or FW_FAILED. */
 uint32_t fw_check_range(struct fw *fw, uint32_t bank, uint64_t offset, uint64_t bytes);
 
@@ -238,6 +256,8 @@ uint32_t fw_check_adapter(struct fw *fw, const struct lora_list *list,
 uint32_t fw_check_row_adapter(struct fw *fw, const struct lora_row *row);
 
 /* fw_counters.c */
+/* A run begins; fw_execution_reset also clears what the firmware's dispatch needs. */
+void fw_run_reset(struct fw *fw, uint32_t rows, uint32_t selected, uint32_t live);
 void fw_execution_reset(struct fw *fw, uint32_t rows, uint32_t selected, uint32_t live);
 uint32_t fw_command_rows(const struct fw *fw, const struct lora_command *command);
 uint32_t fw_row_groups(uint32_t rows);
@@ -256,9 +276,17 @@ void fw_signal_groups(struct fw *fw, struct fw_cursor *cursor,
 
 /* fw_dispatch.c */
 uint32_t fw_dispatch(struct fw *fw); /* a few sweeps over the units, or until nothing moves */
-uint32_t fw_register_dry_run(struct fw *fw);
 /* Says in the error record what the run waits for. */
 void fw_blame_stall(struct fw *fw);
+
+/* fw_dry_run.c */
+uint32_t fw_register_dry_run(struct fw *fw);
+
+/* fw_sequence.c */
+void fw_sequence_seal(const struct fw *fw, uint32_t chunk);
+/* Whether the board's sequencer runs the list. */
+int fw_has_sequencer(const struct fw *fw);
+uint32_t fw_sequence(struct fw *fw); /* as fw_dispatch */
 
 /* fw_unit.c */
 void fw_unit_begin(struct fw *fw, uint32_t unit);
@@ -279,6 +307,8 @@ uint32_t fw_step_start(struct fw *fw);
 void fw_commits_reset(struct fw *fw);
 void fw_tables_backup(struct fw *fw);
 void fw_tables_restore(struct fw *fw);
+void fw_state_restore(struct fw *fw); /* lengths and slots alone */
+static inline void fw_mark(uint32_t *bits, uint32_t which) { bits[which / 32] |= 1u << which % 32; }
 uint32_t fw_scratch_pages(const struct lora_list *list);
 uint32_t fw_table_row_bytes(const struct lora_list *list);
 uint32_t fw_table_page(const struct lora_list *list, uint32_t sequence, uint32_t tile);

@@ -13,6 +13,7 @@ uint64_t fw_timeout(void) {
 uint32_t fw_watchdog_expired(const struct fw *fw) {
     uint64_t limit = fw->timeout, since = fw->started, now = hal_cycles();
     int remote = fw->phase == FW_PHASE_LINK_TEST;
+    if (fw->phase == FW_PHASE_RUN && fw->sequencer == FW_SEQUENCER_RUNS) return 0; /* it does */
     if (now - since <= limit - (limit >> 2)) return 0;
     if (fw->operation == LORA_OP_REGISTER || fw->operation == LORA_OP_CHECKSUM ||
         fw->operation == LORA_OP_REGIONS || fw->operation == LORA_OP_SCRUB)
@@ -44,7 +45,7 @@ static void fill_router_record(const struct fw *fw, struct lora_router_record *r
 }
 
 /* Before units are aborted. */
-static void write_router_record(const struct fw *fw) {
+static void write_router_record(struct fw *fw) {
     struct lora_router_record record;
     if (!is_late(fw) || !fw_in_arena(fw, fw->control_bank, 0, LORA_CONTROL_PAGE)) return;
     fill_router_record(fw, &record);
@@ -65,7 +66,8 @@ static void end_failed_step(struct fw *fw) {
     if (fw->behind.valid) fw_generate_restore(fw);
     else fw_tables_restore(fw);
     fw->last_step = fw->state.step - 1;
-    if (fw->list->header.boards > 1) hal_links_poison(&fw->list->header, &fw->state);
+    if (fw->list->header.boards > 1 && !fw->poisoned)
+        hal_links_poison(&fw->list->header, &fw->state);
 }
 
 static void end_good_step(struct fw *fw) {

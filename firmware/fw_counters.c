@@ -1,18 +1,23 @@
 /* Counters between units: they start a run at zero and only rise. */
 #include "fw.h"
 
-void fw_execution_reset(struct fw *fw, uint32_t rows, uint32_t selected, uint32_t live) {
+void fw_run_reset(struct fw *fw, uint32_t rows, uint32_t selected, uint32_t live) {
     fw->rows = rows;
     fw->selected = selected;
     fw->live = live;
     fw->events = 1;
-    fw_zero(fw->counters, fw->list->header.counter_count * (uint32_t)sizeof fw->counters[0]);
+    fw->end = fw->list->header.command_count;
     for (uint32_t unit = 0; unit < LORA_UNITS; unit++) {
         fw->cursors[unit].index = 0;
         fw->cursors[unit].loaded = 0;
         fw->cursors[unit].seen_events = 0;
         fw->cursors[unit].state = LORA_UNIT_IDLE;
     }
+}
+
+void fw_execution_reset(struct fw *fw, uint32_t rows, uint32_t selected, uint32_t live) {
+    fw_run_reset(fw, rows, selected, live);
+    fw_zero(fw->counters, fw->list->header.counter_count * (uint32_t)sizeof fw->counters[0]);
     fw_fetch_reset(fw);
 }
 

@@ -6,7 +6,7 @@
 /* The control unit looks no further than the slowest other unit: those commands are still in the
  * cache. */
 static uint32_t end_for(const struct fw *fw, uint32_t unit) {
-    uint32_t end = fw->list->header.command_count;
+    uint32_t end = fw->end;
     for (uint32_t i = LORA_UNIT_MPU; unit == LORA_UNIT_CONTROL && i < LORA_UNITS; i++)
         if (fw->cursors[i].index < end) end = fw->cursors[i].index + 1;
     return end;
@@ -180,26 +180,4 @@ void fw_blame_stall(struct fw *fw) {
         if (cursor->command.flags & LORA_FLAG_WAIT_GROUPS)
             fw->error.expected *= fw_row_groups(cursor->rows);
     }
-}
-
-/* All numbers of row groups that a step can have, of all rows and of the selected ones. */
-uint32_t fw_register_dry_run(struct fw *fw) {
-    uint32_t outcome = fw_dispatch(fw);
-    if (outcome == FW_FAILED || outcome == FW_MORE) return outcome;
-    if (outcome == FW_WAITING) {
-        fw_blame_stall(fw);
-        return fw_fail(fw, LORA_ERR_COUNTER, fw->error.found, fw->error.expected);
-    }
-    if (fw->dry_run_selected < fw->dry_run_groups) {
-        fw->dry_run_selected++;
-    } else if (fw->dry_run_groups < fw_row_groups(fw->list->header.max_rows)) {
-        fw->dry_run_groups++;
-        fw->dry_run_selected = 0;
-    } else {
-        fw_register_finish(fw);
-        return FW_OVER;
-    }
-    fw_execution_reset(fw, fw->dry_run_groups * LORA_ROW_GROUP,
-                       fw->dry_run_selected * LORA_ROW_GROUP, 0);
-    return FW_MORE;
 }

@@ -52,8 +52,7 @@ static void apply_behind(struct fw *fw, uint32_t *lengths, struct lora_slot *slo
 
 /* The step failed: the state is as after the one before it, which may be run again. */
 void fw_generate_restore(struct fw *fw) {
-    fw_copy(fw->state.lengths, fw->before_lengths, sizeof fw->before_lengths);
-    fw_copy(fw->state.slots, fw->before_slots, sizeof fw->before_slots);
+    fw_state_restore(fw);
     apply_behind(fw, fw->state.lengths, fw->state.slots);
     fw->behind.valid = 0;
 }

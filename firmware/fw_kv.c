@@ -4,11 +4,21 @@
  * earlier commit still needs, the moves so far are run first. */
 #include "fw.h"
 
-void fw_commits_reset(struct fw *fw) {
-    for (uint32_t i = 0; i < LORA_MAX_SEQUENCES; i++) {
-        fw->commits[i].first = 0xffff;
-        fw->commits[i].last = 0;
+void fw_commits_reset(struct fw *fw) { fw_zero(fw->commits_seen, sizeof fw->commits_seen); }
+
+static int has_commits(const struct fw *fw, uint32_t sequence) {
+    return fw->commits_seen[sequence / 32] >> sequence % 32 & 1;
+}
+
+static void note_commit(struct fw *fw, uint32_t sequence, uint32_t first, uint32_t last) {
+    struct fw_commit_range *range = &fw->commits[sequence];
+    if (!has_commits(fw, sequence)) {
+        range->first = 0xffff;
+        range->last = 0;
     }
+    fw_mark(fw->commits_seen, sequence);
+    if (first < range->first) range->first = (uint16_t)first;
+    if (last > range->last) range->last = (uint16_t)last;
 }
 
 static uint32_t check_page(struct fw *fw, uint32_t page) {
@@ -18,13 +28,21 @@ static uint32_t check_page(struct fw *fw, uint32_t page) {
 }
 
 static void drop_slots(struct fw *fw, uint32_t sequence) {
-    for (uint32_t i = 0; i < LORA_MAX_SCRATCH; i++)
-        if (fw->state.slots[i].sequence == sequence) fw->state.slots[i].valid = 0;
+    for (uint32_t word = 0; word < LORA_MAX_SCRATCH / 32; word++) {
+        struct lora_slot *slot = &fw->state.slots[word * 32];
+        uint32_t bit = 1;
+        for (uint32_t left = fw->used[word]; left; left >>= 1, bit <<= 1, slot++) {
+            if (!(left & 1) || slot->sequence != sequence) continue;
+            slot->valid = 0;
+            fw->used[word] &= ~bit;
+            fw->touched[word] |= bit;
+        }
+    }
 }
 
 static int table_in_use(const struct fw *fw, const struct lora_kv_op *op) {
     const struct fw_commit_range *range = &fw->commits[op->sequence];
-    return op->a >= range->first && op->a <= range->last;
+    return has_commits(fw, op->sequence) && op->a >= range->first && op->a <= range->last;
 }
 
 static uint32_t apply_table(struct fw *fw, const struct lora_kv_op *op) {
@@ -73,7 +91,6 @@ static uint32_t check_path(struct fw *fw, const struct lora_kv_op *op) {
 }
 
 static uint32_t apply_commit(struct fw *fw, const struct lora_kv_op *op) {
-    struct fw_commit_range *range = &fw->commits[op->sequence];
     uint32_t first = op->a / LORA_TILE_POSITIONS, last;
     if (op->a != fw->state.lengths[op->sequence])
         return fw_fail(fw, LORA_ERR_KV, op->a, fw->state.lengths[op->sequence]);
@@ -87,8 +104,7 @@ static uint32_t apply_commit(struct fw *fw, const struct lora_kv_op *op) {
         if (check_path(fw, op) == FW_FAILED ||
             fw_table_check(fw, op->sequence, first, last + 1) == FW_FAILED)
             return FW_FAILED;
-        if (first < range->first) range->first = (uint16_t)first;
-        if (last > range->last) range->last = (uint16_t)last;
+        note_commit(fw, op->sequence, first, last);
     }
     fw->state.lengths[op->sequence] += op->c;
     drop_slots(fw, op->sequence);

@@ -4,12 +4,32 @@
 void fw_copy(void *target, const void *source, uint32_t bytes) {
     uint8_t *to = target;
     const uint8_t *from = source;
-    for (uint32_t i = 0; i < bytes; i++) to[i] = from[i];
+    if ((((uintptr_t)to | (uintptr_t)from) & 3) == 0) {
+        fw_word *words = target;
+        const fw_word *read = source;
+        for (; bytes >= 16; bytes -= 16, words += 4, read += 4) {
+            fw_word a = read[0], b = read[1], c = read[2], d = read[3];
+            words[0] = a;
+            words[1] = b;
+            words[2] = c;
+            words[3] = d;
+        }
+        for (; bytes >= 4; bytes -= 4) *words++ = *read++;
+        to = (uint8_t *)words;
+        from = (const uint8_t *)read;
+    }
+    while (bytes--) *to++ = *from++;
 }
 
 void fw_zero(void *target, uint32_t bytes) {
     uint8_t *to = target;
-    for (uint32_t i = 0; i < bytes; i++) to[i] = 0;
+    if (((uintptr_t)to & 3) == 0) {
+        fw_word *words = target;
+        for (; bytes >= 16; bytes -= 16, words += 4) words[0] = words[1] = words[2] = words[3] = 0;
+        for (; bytes >= 4; bytes -= 4) *words++ = 0;
+        to = (uint8_t *)words;
+    }
+    while (bytes--) *to++ = 0;
 }
 
 /* zlib's crc32 by half bytes: 64 bytes of table instead of 1 KiB. */

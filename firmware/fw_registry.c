@@ -39,6 +39,7 @@ uint32_t fw_register_seal(struct fw *fw) {
              fw->cache[0], bytes);
     fw->crc = fw_crc32(fw->crc, fw->cache[0], bytes);
     entry->seal[fw->scan] = fw_seal(fw->cache[0], bytes / 4);
+    fw_sequence_seal(fw, fw->scan);
     fw->scan++;
     if (fw->scan * FW_CHUNK_COMMANDS < entry->header.command_count) return FW_MORE;
     if (fw->crc != entry->header.crc) return fw_fail(fw, LORA_ERR_CRC, fw->crc, entry->header.crc);

@@ -78,6 +78,8 @@ static void take_row(struct fw *fw, const struct lora_row *row) {
     slot->sequence = (uint16_t)row->sequence;
     slot->position = row->position;
     slot->valid = 1;
+    fw_mark(fw->used, (uint32_t)row->slot);
+    fw_mark(fw->touched, (uint32_t)row->slot);
     if (row->flags & (LORA_ROW_WANT_LOGITS | LORA_ROW_WANT_ARGMAX))
         state->selected[state->selected_count++] = (uint16_t)state->row_count;
     state->row_count++;

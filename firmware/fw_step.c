@@ -110,6 +110,7 @@ uint32_t fw_step_begin(struct fw *fw) {
     fw->state.list_id = fw->header.list_id;
     fw_tables_backup(fw);
     fw->accepted = 1;
+    fw->poisoned = 0;
     hal_links_epoch(fw->header.epoch);
     if (check_counts(fw, &fw->list->header) == FW_FAILED) return FW_FAILED;
     fw_step_enter(fw);
@@ -130,7 +131,10 @@ void fw_step_enter(struct fw *fw) {
 uint32_t fw_step_start(struct fw *fw) {
     fw->completion.row_count = fw->state.row_count;
     fw->completion.selected_count = fw->state.selected_count;
-    fw_execution_reset(fw, fw->state.row_count, fw->state.selected_count, 1);
+    fw->sequencer = fw_has_sequencer(fw) ? FW_SEQUENCER_DUE : FW_SOFTWARE;
+    if (fw->sequencer == FW_SOFTWARE)
+        fw_execution_reset(fw, fw->state.row_count, fw->state.selected_count, 1);
+    else fw_run_reset(fw, fw->state.row_count, fw->state.selected_count, 1);
     fw->digest = 0;
     fw->phase = FW_PHASE_RUN;
     return FW_MORE;

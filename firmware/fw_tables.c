@@ -61,17 +61,29 @@ uint32_t fw_table_check(struct fw *fw, uint32_t sequence, uint32_t first, uint32
 
 void fw_tables_backup(struct fw *fw) {
     fw_copy(fw->before_lengths, fw->state.lengths, sizeof fw->before_lengths);
-    fw_copy(fw->before_slots, fw->state.slots, sizeof fw->before_slots);
+    for (uint32_t word = 0; word < LORA_MAX_SCRATCH / 32; word++) {
+        uint32_t slot = word * 32;
+        for (uint32_t left = fw->touched[word]; left; left >>= 1, slot++)
+            if (left & 1)
+                fw_copy(&fw->before_slots[slot], &fw->state.slots[slot], sizeof(struct lora_slot));
+        fw->touched[word] = 0;
+    }
     fw->undo_count = 0;
     fw->undo_list = fw->state.list_id;
+}
+
+void fw_state_restore(struct fw *fw) {
+    fw_copy(fw->state.lengths, fw->before_lengths, sizeof fw->before_lengths);
+    fw_copy(fw->state.slots, fw->before_slots, sizeof fw->before_slots);
+    for (uint32_t word = 0; word < LORA_MAX_SCRATCH / 32; word++)
+        fw->used[word] = fw->touched[word] = FW_NONE;
 }
 
 /* Newest first: an entry may have been written twice. A table whose arena is gone stays as it
  * is. */
 void fw_tables_restore(struct fw *fw) {
     const struct lora_list *list = &fw->lists[fw->undo_list].header;
-    fw_copy(fw->state.lengths, fw->before_lengths, sizeof fw->before_lengths);
-    fw_copy(fw->state.slots, fw->before_slots, sizeof fw->before_slots);
+    fw_state_restore(fw);
     while (fw->undo_count > 0) {
         const struct fw_undo *undo = &fw->undo[--fw->undo_count];
         uint64_t offset = entry_offset(list, undo->sequence, undo->tile);

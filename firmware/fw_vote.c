@@ -12,6 +12,7 @@ uint32_t fw_check_ballot(struct fw *fw, const struct lora_list *list,
     struct fw_list *entry = fw->list;
     if (entry->ballot != FW_NONE) return fw_fail(fw, LORA_ERR_OPCODE, index, entry->ballot);
     entry->ballot = index;
+    fw_copy(&entry->ballot_command, ballot, sizeof entry->ballot_command);
     if (ballot->argmax_offset && fw_check_rows(fw, list, argmax, 1) == FW_FAILED) return FW_FAILED;
     if (fw_check_rows(fw, list, votes, 1) == FW_FAILED) return FW_FAILED;
     return fw_check_rows(fw, list, ring, 1);

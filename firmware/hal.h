@@ -44,6 +44,45 @@ void hal_links_poison(const struct lora_list *list, const struct lora_step_state
 /* Runs a slice of the link test; returns enum lora_unit_state. */
 uint32_t hal_link_test(struct lora_link_test *test);
 
+/* What the board does by itself. RUN: it has a sequencer, which runs lists (docs/sequencer.md), and
+ * counts changes of arenas. Without it the firmware dispatches, and has no use for the rest. */
+#define HAL_FEATURE_RUN 0x1
+uint32_t hal_features(void);
+enum hal_run_register {
+    HAL_RUN_CONTROL = 0x00,  /* written: START, VOTED; read: BUSY, FAILED, BALLOT */
+    HAL_RUN_ROWS = 0x04,     /* rows, selected rows << 8, flags << 16 */
+    HAL_RUN_COUNTS = 0x08,   /* commands, counters << 16 */
+    HAL_RUN_LIST = 0x0c,     /* where the first command lies in the window's page */
+    HAL_RUN_LOCAL_LO = 0x10, /* cycles until the watchdog */
+    HAL_RUN_LOCAL_HI = 0x14,
+    HAL_RUN_REMOTE_LO = 0x18, /* while only the Router runs */
+    HAL_RUN_REMOTE_HI = 0x1c,
+    HAL_RUN_SEAL_AT = 0x20, /* list * chunks of a list + chunk */
+    HAL_RUN_SEAL = 0x24,    /* writing it stores it there */
+    HAL_RUN_STATES = 0x28,  /* enum lora_unit_state, two bits a unit; from here on read-only */
+    HAL_RUN_ARENA_CHANGES = 0x2c,
+    HAL_RUN_DIGEST = 0x30,
+    HAL_RUN_NONFINITE = 0x34,  /* count, command, row */
+    HAL_RUN_FRAMES = 0x40,     /* sent, received, dropped */
+    HAL_RUN_LAST_INDEX = 0x4c, /* a word a unit */
+    HAL_RUN_BLAME = 0x60       /* code, index, opcode, unit, found, expected, counter, port */
+};
+#define HAL_RUN_START 0x1
+#define HAL_RUN_VOTED 0x2
+#define HAL_RUN_BUSY 0x1
+#define HAL_RUN_FAILED 0x2
+#define HAL_RUN_BALLOT 0x4
+#define HAL_RUN_MOVES_KV 0x1
+#define HAL_RUN_VOTES 0x2
+#define HAL_RUN_POISONS 0x4
+#define HAL_RUN_LIST_ID 0x8 /* of LORA_MAX_LISTS = 2 */
+uint32_t hal_run_register(uint32_t offset);
+void hal_set_run_register(uint32_t offset, uint32_t value);
+/* Where the run's first command lies, and what units and links read; the caller has checked the
+ * range. */
+void hal_run_list(uint32_t bank, uint64_t offset, const struct lora_list *list,
+                  const struct lora_step_state *state);
+
 uint64_t hal_cycles(void); /* board clock */
 uint32_t hal_cycles_per_ms(void);
 

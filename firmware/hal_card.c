@@ -27,10 +27,13 @@ static uint32_t select_page(uint32_t bank, uint64_t offset, uint32_t *left) {
 
 /* Words where both sides are aligned: a byte costs the memory system as much as a word. */
 static void copy_in(uint8_t *to, uint32_t from, uint32_t bytes) {
-    if ((local(to) | from | bytes) % 4 == 0)
-        for (uint32_t i = 0; i < bytes; i += 4) *(uint32_t *)(void *)(to + i) = *word(from + i);
-    else
-        for (uint32_t i = 0; i < bytes; i++) to[i] = *(volatile uint8_t *)(uintptr_t)(from + i);
+    uint32_t i = 0;
+    if ((local(to) | from) % 4 == 0)
+        for (; i + 4 <= bytes; i += 4) *(uint32_t *)(void *)(to + i) = *word(from + i);
+    if ((local(to) | from) % 2 == 0)
+        for (; i + 2 <= bytes; i += 2)
+            *(uint16_t *)(void *)(to + i) = *(volatile uint16_t *)(uintptr_t)(from + i);
+    for (; i < bytes; i++) to[i] = *(volatile uint8_t *)(uintptr_t)(from + i);
 }
 
 static void copy_out(uint32_t to, const uint8_t *from, uint32_t bytes) {
@@ -73,6 +76,23 @@ void hal_fence(uint32_t bank, uint64_t offset) {
     uint32_t left;
     (void)*word(select_page(bank, offset, &left));
     __asm__ volatile("fence" ::: "memory");
+}
+
+uint32_t hal_features(void) { return *word(CARD_BOARD + CARD_FEATURES); }
+
+uint32_t hal_run_register(uint32_t offset) { return *word(CARD_RUN + offset); }
+
+void hal_set_run_register(uint32_t offset, uint32_t value) { *word(CARD_RUN + offset) = value; }
+
+/* The window has found the page's place once a word of it is read. */
+void hal_run_list(uint32_t bank, uint64_t offset, const struct lora_list *list,
+                  const struct lora_step_state *state) {
+    uint32_t left;
+    uint32_t at = select_page(bank, offset, &left);
+    (void)*word(at);
+    *word(CARD_RUN + HAL_RUN_LIST) = at - CARD_WINDOW;
+    *word(CARD_RUN + CARD_RUN_LIST_HEADER) = *word(CARD_LINKS + CARD_LINK_LIST) = local(list);
+    *word(CARD_RUN + CARD_RUN_STATE) = *word(CARD_LINKS + CARD_LINK_STATE) = local(state);
 }
 
 uint32_t hal_onchip_bytes(void) { return *word(CARD_BOARD + CARD_ONCHIP_BYTES); }

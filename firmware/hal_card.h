@@ -66,7 +66,12 @@ enum card_board_register {
     CARD_CYCLES_HI = 0x0c,
     CARD_TRACE_INDEX = 0x10,
     CARD_TRACE_ROWS = 0x14,
-    CARD_TRACE_END = 0x18 /* this write ends the record */
+    CARD_TRACE_END = 0x18, /* this write ends the record */
+    CARD_FEATURES = 0x1c   /* HAL_FEATURE_* */
 };
+
+/* The sequencer: enum hal_run_register, and local addresses for units that it starts. */
+#define CARD_RUN 0x15000000u
+enum card_run_register { CARD_RUN_LIST_HEADER = 0x80, CARD_RUN_STATE = 0x84 };
 
 #endif

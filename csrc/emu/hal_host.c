@@ -10,6 +10,15 @@ static _Thread_local struct emu_board *current __attribute__((tls_model("initial
 
 void emu_hal_bind(struct emu_board *board) { current = board; }
 
+/* The emulated board has no sequencer: the firmware dispatches, by the same rules. */
+uint32_t hal_features(void) { return 0; }
+uint32_t hal_run_register(uint32_t offset) { return (void)offset, 0; }
+void hal_set_run_register(uint32_t offset, uint32_t value) { (void)offset, (void)value; }
+void hal_run_list(uint32_t bank, uint64_t offset, const struct lora_list *list,
+                  const struct lora_step_state *state) {
+    (void)bank, (void)offset, (void)list, (void)state;
+}
+
 uint32_t hal_register(uint32_t offset) {
     return offset < EMU_CONTROL_BYTES ? current->control[offset / 4] : 0;
 }

@@ -135,6 +135,13 @@ void hal_write(uint32_t bank, uint64_t offset, const void *data, uint32_t bytes)
 }
 
 uint32_t hal_onchip_bytes(void) { return ONCHIP_BYTES; }
+uint32_t hal_features(void) { return 0; }
+uint32_t hal_run_register(uint32_t offset) { return (void)offset, 0; }
+void hal_set_run_register(uint32_t offset, uint32_t value) { (void)offset, (void)value; }
+void hal_run_list(uint32_t bank, uint64_t offset, const struct lora_list *list,
+                  const struct lora_step_state *state) {
+    (void)bank, (void)offset, (void)list, (void)state;
+}
 
 void hal_unit_start(uint32_t unit, const struct lora_command *command, const struct lora_list *list,
                     const struct lora_step_state *state) {

@@ -179,6 +179,43 @@ static void test_pool_extent(void) {
     check_pool_extent(1);
 }
 
+/* The first command waits for the one `distance` behind it, alone. */
+static uint32_t register_far(uint32_t distance) {
+    static union record far[2 * LORA_WINDOW_CHUNKS * LORA_CHUNK_COMMANDS];
+    struct test_list list = list_new();
+    uint32_t count = distance + 2, at = 0x20000;
+    board_open();
+    far[0] = list.commands[ROPE_AT];
+    far[0].command.wait_counter = 0;
+    for (uint32_t i = 1; i <= distance; i++) {
+        far[i] = list.commands[PACK_AT];
+        far[i].command.wait_counter = LORA_NO_COUNTER;
+        far[i].command.signal_counter = i == distance ? 0 : LORA_NO_COUNTER;
+    }
+    far[count - 1] = list.commands[END_AT];
+    list.header.command_count = count;
+    list.header.crc = 0;
+    list.header.crc = lora_crc32(lora_crc32(0, &list.header, sizeof list.header), far, count * 64);
+    memcpy(board.banks[CONTROL] + at, &list.header, sizeof list.header);
+    memcpy(board.banks[CONTROL] + at + sizeof list.header, far, count * 64);
+    board.registers[LORA_REG_BLOCK_OFFSET / 4] = at;
+    return operate(LORA_OP_REGISTER);
+}
+
+/* The card's sequencer would never reach what lies beyond its window. */
+static void test_window(void) {
+    const uint32_t last = LORA_WINDOW_CHUNKS * LORA_CHUNK_COMMANDS - 1;
+    CHECK_EQUAL(register_far(last), LORA_OK);
+    board_close();
+    CHECK_EQUAL(register_far(last + 1), LORA_ERR_COUNTER);
+    CHECK_EQUAL(error_record().index, 0);
+    CHECK_EQUAL(error_record().unit, LORA_UNIT_VFU);
+    CHECK_EQUAL(error_record().counter, 0);
+    CHECK_EQUAL(error_record().found, 0);
+    CHECK_EQUAL(error_record().expected, 1);
+    board_close();
+}
+
 /* Resealed rubbish in one word of a command or header: never an access outside of an arena (the
  * board ends the test), always an end. */
 static void test_rubbish(void) {
@@ -201,6 +238,7 @@ int main(void) {
     test_indices();
     test_matrix_extent();
     test_pool_extent();
+    test_window();
     test_rubbish();
     puts("firmware lists: ok");
     return 0;

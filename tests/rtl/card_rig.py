@@ -1,9 +1,10 @@
-"""The card of tests/unit/card_core.py in hardware: core, registers, mailboxes and window are
-simulated; host, board memory and units are played here."""
+"""The card of tests/unit/card_core.py in hardware: a board's control is simulated; host, board
+memory and units are played here."""
 
 from __future__ import annotations
 
 import ctypes
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,9 @@ from tests.unit.card_core import PAGE, Card
 
 SLICE_CYCLES = 1_000_000
 BANK_BYTES = 1 << 36  # between the arenas of two banks
+HANGS = 0xFFFFFFFF
 MEMORY = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint32)
-START = ctypes.CFUNCTYPE(None, ctypes.c_uint32, ctypes.POINTER(ctypes.c_uint32))
+START = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_uint32, ctypes.POINTER(ctypes.c_uint32))
 
 
 def load(path: Path) -> Any:
@@ -36,6 +38,9 @@ def load(path: Path) -> Any:
         ("instructions", ctypes.c_uint64, [card]),
         ("stopped", word, [card, ctypes.POINTER(word)]),
         ("difference", ctypes.c_char_p, [card]),
+        ("read_cycles", None, [card, word]),
+        ("duration", None, [card, word, ctypes.c_uint64]),
+        ("measured", None, [card, ctypes.POINTER(ctypes.c_uint64)]),
     ):
         function = getattr(found, f"card_{name}")
         function.restype, function.argtypes = result, arguments
@@ -63,12 +68,24 @@ class HostRegisters:
             self._library.card_host_write(self._card, first + place, word)
 
 
+@dataclass(frozen=True)
+class Measured:
+    """Commands of a list; cycles from the doorbell to the first, between them while no unit runs,
+    and from the last one's end to the done bit."""
+
+    commands: int
+    before: int
+    between: int
+    after: int
+
+
 class SimulatedCard(Card):
     """The control's hardware runs the image; units are done at once."""
 
     def __init__(self, seed: int = 1, built: Any = None) -> None:
         self._seed, self._library = seed, built or library()
         self._failure = ""
+        self.ends: dict[int, int] = {}  # how the n-th command of a run ends, HANGS: not at all
         super().__init__()
 
     def _boot(self, code: bytes, entry: int) -> None:
@@ -115,15 +132,30 @@ class SimulatedCard(Card):
             self._failure = repr(error)
         return 0
 
-    def _start(self, unit: int, words: Any) -> None:
+    def _start(self, unit: int, words: Any) -> int:
         try:
             command = b"".join(words[i].to_bytes(4, "little") for i in range(16))
             self._arrive()
             self.started.append((unit, command))
             if self.on_start is not None:
                 self.on_start(command)
+            return self.ends.get(len(self.started) - 1, 0)
         except Exception as error:
             self._failure = repr(error)
+        return 0
+
+    def take_time(self, durations: dict[int, int], read_cycles: int) -> None:
+        """Cycles of a unit's commands and of a read of board memory."""
+        for unit, cycles in durations.items():
+            self._library.card_duration(self._card, unit, cycles)
+        self._library.card_read_cycles(self._card, read_cycles)
+
+    def measured(self) -> Measured:
+        """What the last doorbell's run took."""
+        found = (ctypes.c_uint64 * 4)()
+        self._library.card_measured(self._card, found)
+        commands, before, idle, ended = found
+        return Measured(commands, before, idle, self.counts()[1] - ended)
 
     def counts(self) -> tuple[int, int]:
         """(instructions, cycles) since the card began."""

@@ -106,7 +106,9 @@ def test_the_host_sees_its_side_of_the_registers(card: SimulatedCard) -> None:
     assert not card.registers[abi.REG_AP_CTRL // 4] & (abi.AP_DONE | abi.AP_START)
 
 
-MISTAKES = {"the window keeps its page": ("memory_window", "if (changed) known <= 1'b0;", "")}
+MISTAKES = {
+    "the window keeps its page": ("memory_window", "if (changed) {known, kept} <= 2'b00;", "")
+}
 MORE_MISTAKES = {
     "an arena of any bank": ("arena_table", " && {16'd0, banks[next]} == bank", ""),
 }

@@ -32,6 +32,7 @@ def test_random_lists(bench: Path, lists: int) -> None:
     assert found["lists"] == lists
     for kind in ("faults", "stalls", "seals", "aborts", "resets", "votes", "dry"):
         assert found[kind] >= lists / 60, kind
+    assert found["refused"] > 0 and found["reached"] > 0  # by the window alone
 
 
 @pytest.mark.parametrize(("boards", "started"), [(1, 616), (4, 813)])

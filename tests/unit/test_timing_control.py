@@ -136,6 +136,7 @@ def at_context(rig: Rig, context: int, rows: int) -> Rig:
     while rig.length + len(rig.pending) < context:
         rig.step(rows, chain=True)
     rig.step(1)
+    rig.step(1)  # the chain's slots are no longer what a step keeps a copy of
     return rig
 
 

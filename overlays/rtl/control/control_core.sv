@@ -6,7 +6,8 @@ module control_core
   import rv32_types::*;
 #(
     parameter int ONCHIP_BYTES  = 16 << 20,
-    parameter int CYCLES_PER_MS = 200_000
+    parameter int CYCLES_PER_MS = 200_000,
+    parameter bit SEQUENCER     = 1'b0      // who answers at `run_*`; without it the firmware dispatches
 ) (
     input  logic                  clk,
     input  logic                  rst,
@@ -25,14 +26,14 @@ module control_core
     input  logic [31:0]           host_stored,
     output logic [31:0]           host_data,
     output logic                  done,
-    // board memory
+    // board memory: a read brings the whole line of 64 bytes
     output logic                  memory_valid,
     input  logic                  memory_ready,
     output logic [47:0]           memory_address,
     output logic [3:0]            memory_write,
     output logic [31:0]           memory_stored,
     input  logic                  memory_answers,
-    input  logic [31:0]           memory_data,
+    input  logic [511:0]           memory_line,
     // units
     output logic [LORA_UNITS-1:0] unit_start,
     output logic [LORA_UNITS-1:0] unit_abort,
@@ -50,6 +51,14 @@ module control_core
     output logic                  link_test_start,
     input  logic                  link_test_done,
     input  logic                  link_test_failed,
+    // registers of the sequencer, hal_card.h; a word read is there a cycle later
+    output logic                  run_valid,
+    output logic                  run_write,
+    output logic [5:0]            run_word,
+    output logic [31:0]           run_stored,
+    input  logic [31:0]           run_data,
+    output logic [35:0]           window_page,    // where it lies in board memory, in pages
+    output logic [31:0]           arena_changes,
     // a command begins or is done
     output logic                  trace_valid,
     output logic [31:0]           trace_index,
@@ -96,13 +105,14 @@ module control_core
   );
 
   // --- who answers: addresses and sizes of hal_card.h ------------------------------------------------
-  logic registers, units, links, selects, board, window, first, answered;
+  logic registers, units, links, selects, board, window, run, first, answered;
   assign registers = bus_address[31:13] == 19'(32'h1000_0000 >> 13);
   assign units = bus_address[31:15] == 17'(32'h1100_0000 >> 15) &&
                  bus_address[14:12] < 3'(LORA_UNITS) && bus_address[11:8] == 4'd0;
   assign links = bus_address[31:5] == 27'(32'h1200_0000 >> 5);
   assign selects = bus_address[31:3] == 29'(32'h1300_0000 >> 3);
   assign board = bus_address[31:5] == 27'(32'h1400_0000 >> 5);
+  assign run = SEQUENCER && bus_address[31:8] == 24'(32'h1500_0000 >> 8);
   assign window = bus_address[31:12] == 20'(32'h2000_0000 >> 12);
   // All but the window answer in the second cycle of an access; its first one does it.
   assign first = bus_valid && !answered;
@@ -110,7 +120,7 @@ module control_core
   logic window_ready, writes;
   assign writes = first && bus_write != 4'd0;
   assign bus_ready = window ? window_ready : answered;
-  assign bus_error = !(registers || units || links || selects || board || window);
+  assign bus_error = !(registers || units || links || selects || board || window || run);
 
   logic [31:0] register_data, mailbox_data, window_data, other_data;
   logic host_writes;
@@ -190,8 +200,18 @@ module control_core
       .memory_write(memory_write),
       .memory_stored(memory_stored),
       .memory_answers(memory_answers),
-      .memory_data(memory_data)
+      .memory_line(memory_line),
+      .page(window_page)
   );
+  assign run_valid = first && run;
+  assign run_write = bus_write == 4'hf;
+  assign run_word = bus_address[7:2];
+  assign run_stored = bus_stored;
+  always_ff @(posedge clk)
+    if (rst) arena_changes <= 32'd0;
+    else if (host_writes && (host_word >= 11'(LORA_REG_ARENAS / 4) ||
+                             host_word == 11'(LORA_REG_ARENA_COUNT / 4)))
+      arena_changes <= arena_changes + 32'd1;
 
   // --- links, board ----------------------------------------------------------------------------------
   logic [63:0] cycles;
@@ -244,8 +264,9 @@ module control_core
         3'd1: other_data <= 32'(CYCLES_PER_MS);
         3'd2: other_data <= cycles[31:0];
         3'd3: other_data <= cycles[63:32];
+        3'd7: other_data <= 32'(SEQUENCER);
         default: other_data <= 32'd0;
       endcase
   end
-  assign bus_data = registers ? register_data : units ? mailbox_data : window ? window_data : other_data;
+  assign bus_data = run ? run_data : registers ? register_data : units ? mailbox_data : window ? window_data : other_data;
 endmodule

@@ -10,7 +10,7 @@ module list_fetch
     input  logic         rst,
     input  logic         start,
     input  logic         stop,        // level
-    input  logic [33:0]  list_line,   // of the first command: address / 64
+    input  logic [41:0]  list_line,   // of the first command: address / 64
     input  index_t       count,       // commands
     input  logic         list_id,     // whose seals
     input  chunk_t       oldest,      // no chunk before it is needed any more
@@ -22,7 +22,7 @@ module list_fetch
     // read port of the control bank
     output logic         ar_valid,
     input  logic         ar_ready,
-    output logic [33:0]  ar_line,
+    output logic [41:0]  ar_line,
     output logic [3:0]   ar_beats,    // less one
     input  logic         r_valid,
     output logic         r_ready,
@@ -46,7 +46,7 @@ module list_fetch
   state_t state;
   chunk_t chunks;
   index_t left;  // commands of the list from this chunk on
-  logic [33:0] line;
+  logic [41:0] line;
   logic [4:0] lines, beats, beat, burst;  // of the chunk: to be asked for; of the burst; written
   logic [6:0] page_lines;  // to the end of the page
   logic half, last_half, take, restart, joined, damaged;
@@ -99,7 +99,7 @@ module list_fetch
       end
       ADDRESS:
       if (ar_ready) begin
-        line <= line + 34'(beats);
+        line <= line + 42'(beats);
         lines <= lines - beats;
         state <= DATA;
       end

@@ -1,6 +1,7 @@
 // A page of board memory at a time. The arena that covers (bank, page) is looked up at the first access
 // behind a new choice; a page that none covers reads as zeros and takes no writes. A write is over once
-// memory has taken it, before it is there; a read does not overtake it.
+// memory has taken it, before it is there; a read does not overtake it. A line that was read is kept until
+// a new choice, even of the same page, or a write: what the core reads behind a choice is younger than it.
 module memory_window (
     input  logic        clk,
     input  logic        rst,
@@ -24,12 +25,15 @@ module memory_window (
     output logic [3:0]  memory_write,
     output logic [31:0] memory_stored,
     input  logic        memory_answers,
-    input  logic [31:0] memory_data
+    input  logic [511:0] memory_line,
+    output logic [35:0] page            // of what was accessed last, if an arena covers it
 );
   typedef enum logic [2:0] {IDLE, LOOK, ASK, REQUEST, ANSWER, OVER} state_t;
   state_t state;
-  logic known, covered, dropped;
-  logic [35:0] page;
+  logic known, covered, dropped, kept, here;
+  logic [5:0] kept_line;
+  logic [15:0][31:0] line;
+  assign here = kept && write == 4'd0 && offset[11:6] == kept_line;
   logic [9:0] word;
   assign ready = state == OVER && !dropped;
   assign look = state == LOOK;
@@ -44,8 +48,8 @@ module memory_window (
         memory_write <= write;
         memory_stored <= stored;
         word <= offset[11:2];
-        data <= 32'd0;
-        state <= !known ? LOOK : covered ? REQUEST : OVER;
+        data <= known && covered ? line[offset[5:2]] : 32'd0;
+        state <= here ? OVER : !known ? LOOK : covered ? REQUEST : OVER;
       end
       LOOK: begin
         known <= 1'b1;
@@ -57,17 +61,24 @@ module memory_window (
         page <= look_address;
         state <= look_covered ? REQUEST : OVER;
       end
-      REQUEST: if (memory_ready) state <= memory_write == 4'd0 ? ANSWER : OVER;
+      REQUEST: begin
+        kept <= 1'b0;
+        if (memory_ready) state <= memory_write == 4'd0 ? ANSWER : OVER;
+      end
       ANSWER:
       if (memory_answers) begin
-        data <= memory_data;
+        line <= memory_line;
+        data <= memory_line[{word[3:0], 5'd0}+:32];
+        kept <= 1'b1;
+        kept_line <= word[9:4];
         state <= OVER;
       end
       default: state <= IDLE;
     endcase
-    if (changed) known <= 1'b0;
+    if (changed) {known, kept} <= 2'b00;
     if (rst) begin
       state <= IDLE;
+      kept <= 1'b0;
       known <= 1'b0;
     end
   end

@@ -17,7 +17,7 @@ module sequencer
     input  logic [6:0]              rows,
     input  logic [6:0]              selected,
     input  logic                    list_id,
-    input  logic [33:0]             list_line,      // of the first command: address / 64
+    input  logic [41:0]             list_line,      // of the first command: address / 64
     input  index_t                  command_count,
     input  index_t                  counter_count,
     input  logic [47:0]             local_limit,    // cycles until the watchdog
@@ -34,7 +34,7 @@ module sequencer
     // control bank
     output logic                    ar_valid,
     input  logic                    ar_ready,
-    output logic [33:0]             ar_line,
+    output logic [41:0]             ar_line,
     output logic [3:0]              ar_beats,
     input  logic                    r_valid,
     output logic                    r_ready,

@@ -1,7 +1,9 @@
-// The core with its blocks as a library: the caller plays host, board memory and units. Beside the
+// A board's control as a library: the caller plays host, board memory and units. Beside the
 // core runs the reference: what an instruction writes is compared. Seed 0: memory takes each
-// request and answers after READ_CYCLES; others: both as it happens.
-#include "VControlCore.h"
+// request and answers after the cycles that were set; others: both as it happens.
+#include "run_units.hpp"
+
+#include "VControl.h"
 #include "reference.h"
 #include "verilated.h"
 
@@ -18,27 +20,26 @@ enum : uint32_t {
     STATUS = 1,
     COMMAND = 16,
     COMMAND_WORDS = 16,
+    LINE_WORDS = 16,
     RESULT_WORDS = 8,
     DONE = 2
 };
-constexpr uint64_t READ_CYCLES = 25;
 constexpr uint32_t CLEAR_CYCLES = 300;
-
-// A word of board memory: reads (no `bytes`) return it.
-using Memory = uint32_t (*)(uint64_t address, uint32_t bytes, uint32_t data);
-using Start = void (*)(uint32_t unit, const uint32_t *command);
 
 class Card {
   public:
     Card(uint32_t seed, Memory memory, Start start)
-        : random_(seed), varied_(seed != 0), memory_(memory), start_(start) {
+        : random_(seed), varied_(seed != 0), memory_(memory), start_(start), units_(start),
+          list_(memory) {
         context_.randReset(2);
         context_.randSeed(static_cast<int>(seed & 0x7fffffff) | 1);
-        core_ = std::make_unique<VControlCore>(&context_);
+        core_ = std::make_unique<VControl>(&context_);
         core_->clk = 0;
         core_->rst = core_->restart = 1;
         core_->load_valid = core_->host_valid = core_->unit_write = 0;
         core_->link_test_done = core_->link_test_failed = 0;
+        units_.quiet(*core_);
+        list_.quiet(*core_);
         clock();
         clock();
         core_->rst = 0;
@@ -77,7 +78,9 @@ class Card {
 
     void host_write(uint32_t word, uint32_t value) { host(word, true, value); }
 
-    VControlCore &core() { return *core_; }
+    void set_read_cycles(uint32_t cycles) { read_cycles_ = cycles; }
+    RunUnits &units() { return units_; }
+    VControl &core() { return *core_; }
     uint64_t cycle() const { return cycle_; }
     uint64_t instructions() const { return instructions_; }
     const char *difference() const { return difference_; }
@@ -141,18 +144,23 @@ class Card {
     // Memory takes a request now and then, and answers reads later.
     void drive_memory() {
         core_->memory_answers = 0;
-        core_->memory_data = static_cast<uint32_t>(random_());
         if (answer_in_ && --answer_in_ == 0) {
             core_->memory_answers = 1;
-            core_->memory_data = answer_;
+            for (uint32_t i = 0; i < LINE_WORDS; i++) core_->memory_line[i] = answer_[i];
+        } else {
+            core_->memory_line[random_() % LINE_WORDS] = static_cast<uint32_t>(random_());
         }
         core_->memory_ready = !varied_ || random_() % 4 != 0;
         core_->eval();
         if (!begun_ || !core_->memory_valid || !core_->memory_ready) return;
-        uint32_t found = memory_(core_->memory_address, core_->memory_write, core_->memory_stored);
-        if (core_->memory_write) return;
-        answer_ = found;
-        answer_in_ = varied_ ? 2 + random_() % 8 : READ_CYCLES;
+        uint64_t address = core_->memory_address;
+        if (core_->memory_write) {
+            memory_(address, core_->memory_write, core_->memory_stored);
+            return;
+        }
+        for (uint32_t i = 0; i < LINE_WORDS; i++)
+            answer_[i] = memory_(address / 64 * 64 + 4 * i, 0, 0);
+        answer_in_ = varied_ ? 2 + random_() % 8 : read_cycles_;
     }
 
     // A unit that was started reads its command, a word a cycle, and is done.
@@ -164,7 +172,7 @@ class Card {
         if (now > 0 && now <= COMMAND_WORDS) command_[now - 1] = core_->unit_data;
         core_->unit_word = COMMAND + now % COMMAND_WORDS;
         if (now < COMMAND_WORDS) return;
-        if (now == COMMAND_WORDS) start_(started_.front(), command_);
+        if (now == COMMAND_WORDS) (void)start_(started_.front(), command_);
         result(now - COMMAND_WORDS);
     }
 
@@ -182,14 +190,20 @@ class Card {
     void clock() {
         drive_memory();
         drive_units();
+        bool waits = varied_ && random_() % 4 == 0;
+        list_.drive(*core_, varied_ ? 2 + random_() % 8 : read_cycles_, waits);
+        units_.drive(*core_, varied_ ? random_() % 16 : 0);
         core_->eval();
         if (core_->retired && !core_->rst && begun_) compare();
+        list_.see(*core_);
+        units_.see(*core_, cycle_);
+        if (core_->host_valid && core_->host_write && core_->host_word == 0) units_.begin(cycle_);
         core_->clk = 1;
         core_->eval();
         core_->clk = 0;
         core_->eval();
         for (uint32_t unit = 0; unit < 8; unit++)
-            if (core_->unit_start >> unit & 1) started_.push_back(unit);
+            if (core_->mail_start >> unit & 1) started_.push_back(unit);
         cycle_++;
     }
 
@@ -199,10 +213,13 @@ class Card {
     machine reference_ = {};
     Memory memory_;
     Start start_;
+    RunUnits units_;
+    ListMemory list_;
+    uint32_t read_cycles_ = 25;
     VerilatedContext context_;
-    std::unique_ptr<VControlCore> core_;
+    std::unique_ptr<VControl> core_;
     uint64_t cycle_ = 0, instructions_ = 0, answer_in_ = 0;
-    uint32_t answer_ = 0, command_[COMMAND_WORDS] = {};
+    uint32_t answer_[LINE_WORDS] = {}, command_[COMMAND_WORDS] = {};
     std::deque<uint32_t> started_;
     uint32_t unit_cycle_ = 0;
 };
@@ -226,11 +243,20 @@ void card_host_write(void *card, uint32_t word, uint32_t value) {
 uint64_t card_cycles(void *card) { return card_of(card)->cycle(); }
 uint64_t card_instructions(void *card) { return card_of(card)->instructions(); }
 
+void card_read_cycles(void *card, uint32_t cycles) { card_of(card)->set_read_cycles(cycles); }
+// Cycles that a command of a list takes on a unit.
+void card_duration(void *card, uint32_t unit, uint64_t cycles) {
+    card_of(card)->units().set_duration(unit, cycles);
+}
+// Of the last doorbell: commands that the sequencer started; cycles to the first; cycles between
+// them in which no unit ran; the cycle in which the last one ended.
+void card_measured(void *card, uint64_t found[4]) { card_of(card)->units().measured(found); }
+
 const char *card_difference(void *card) { return card_of(card)->difference(); }
 
 // Why the core has stopped, 0 if it runs.
 uint32_t card_stopped(void *card, uint32_t *pc) {
-    VControlCore &core = card_of(card)->core();
+    VControl &core = card_of(card)->core();
     *pc = core.stopped_pc;
     return core.stopped ? core.stopped_cause : 0;
 }

@@ -164,4 +164,29 @@ class ListMaker {
     std::deque<std::pair<uint32_t, bool>> recent_;
 };
 
+// The first command waits for one about as far behind it as the window reaches.
+inline List far_list(Random &random) {
+    List list;
+    uint32_t before = random.below(3), distance = random.between(495, 530);
+    lora_command c{};
+    c.opcode = LORA_CMD_VECTOR;
+    c.unit = LORA_UNIT_VFU;
+    c.wait_counter = c.signal_counter = LORA_NO_COUNTER;
+    list.commands.assign(before + distance + 2, c);
+    list.commands[before].wait_counter = 3;
+    list.commands[before].wait_value = 1;
+    for (uint32_t i = before + 1; i <= before + distance; i++) {
+        list.commands[i].opcode = LORA_CMD_MATRIX;
+        list.commands[i].unit = LORA_UNIT_MPU;
+    }
+    list.commands[before + distance].signal_counter = 3;
+    list.commands.back().opcode = LORA_CMD_END;
+    list.commands.back().unit = LORA_UNIT_CONTROL;
+    list.run.commands = list.commands.data();
+    list.run.command_count = static_cast<uint32_t>(list.commands.size());
+    list.run.counter_count = 8;
+    list.run.rows = 1;
+    return list;
+}
+
 #endif

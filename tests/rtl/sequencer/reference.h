@@ -25,15 +25,13 @@ struct test_start {
     uint32_t index, rows;
 };
 
-/* A new run, as far as it goes without a result. */
+/* A new run, as far as it goes without a result; a dry one to its end. */
 void reference_begin(const struct test_run *run);
 void reference_result(uint32_t unit, uint32_t state, const struct hal_unit_result *result);
 void reference_segments(const uint32_t groups[LORA_SEGMENTS]);
 /* Time is up at `cycles` of a limit; returns whether the firmware would say so too, and would not
  * have at `before`. */
 int reference_expire(uint64_t before, uint64_t cycles, uint64_t limit);
-/* A dry run that does not reach END. */
-void reference_stall(void);
 
 uint32_t reference_outcome(void);
 uint32_t reference_votes(void);
