@@ -130,6 +130,15 @@ FOUND = {
         1401, "adapter load", 1, (Fault("board leaves the bus", 0, 2, (0,)),
                                   Fault("weights of a board ruined", 0, 0, (970049, 0))),
     ),
+    "a board fails while the weights of an end are proved": Run(
+        3836, "own loop", 1, (Fault("done lost", 0, 4),
+                              Fault("weights of a board ruined", 0, 2, (366205, 1))),
+    ),
+    "the only board leaves while an end waits for a proof": Run(
+        5055, "own loop", 1, (Fault("board leaves the bus", 0, 3, (0,)),
+                              Fault("bit of a command list flipped", 0, 0, (937086, 1)),
+                              Fault("registers read as ones", 0, 2)),
+    ),
     "step numbers of ones": Run(
         1036, "own loop", 2, (Fault("bit of a command list flipped", 0, 1, (866620, 4)),
                               Fault("registers read as ones", 0, 1)),

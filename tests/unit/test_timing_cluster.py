@@ -68,7 +68,7 @@ def test_memory_bounds_the_sequences() -> None:
     assert near[1].rows < near[2].rows < near[8].rows == abi.MAX_ROWS
     found, refused = splits(find_config("llama2-70b"), Hosts("own-u280", None, 2, 8), Load(256))
     assert min(split.boards for split in found) == 8
-    assert refused[0].startswith("1 boards a replica: weights and one sequence do not fit")
+    assert refused[0].startswith("1 board a replica: weights and one sequence do not fit")
 
 
 def test_the_best_are_those_of_the_table() -> None:

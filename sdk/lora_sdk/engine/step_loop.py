@@ -88,9 +88,12 @@ class StepLoop:
 
     def fail_all(self, error: BaseException) -> None:
         """End every request with an error."""
-        held = [] if self._weights is None else self._weights.forget()
-        for request in [*self._scheduler.abandon(), *held]:
+        for request in [*self._scheduler.abandon(), *self._unproved()]:
             request.fail(error)
+
+    def _unproved(self) -> list[Request]:
+        """Requests that wait for a proof of the weights. They wait no more."""
+        return [] if self._weights is None else self._weights.forget()
 
     def advance(self, one_step: bool) -> bool:
         """See Generator.advance."""
@@ -98,7 +101,7 @@ class StepLoop:
         try:
             return self._advance(one_step)
         except LoraError as error:  # the boards' tables are as before the step
-            affected = self._affected or self._scheduler.requests()
+            affected = self._affected or [*self._scheduler.requests(), *self._unproved()]
             for request in {id(one): one for one in affected}.values():  # beams share theirs
                 self._drop(request, error)
             raise

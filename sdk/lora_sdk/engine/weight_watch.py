@@ -104,7 +104,7 @@ class WeightWatch:
         except LoraError as error:
             if self._broken is not None or not self._stepper.recovered(error):
                 raise
-            return False
+            return self._doubt()  # the recovery may have loaded weights that were damaged before
 
     def _watch_draft(self) -> None:
         """Drafts of damaged weights cost speed alone: no request is suspect."""
@@ -191,14 +191,15 @@ class WeightWatch:
         self._resolve(suspects, lambda why: _worded(error, why))
         return True
 
-    def _doubt(self) -> None:
+    def _doubt(self) -> bool:
         """A recovery from another failure has loaded weights again. A part of them may have been
         damaged before the failure. So may all that a reset has lost, and only the policy that
-        promises that no end is wrong counts on that."""
+        promises that no end is wrong counts on that. Whether requests began again, or failed."""
         doubt = self._repair.taken_doubt(strict=self.policy == "prove")
         if doubt:
             suspects = list(self._take_suspects(-1))
             self._resolve(suspects, lambda why: LoraError(f"{doubt}; {why}"))
+        return bool(doubt)
 
     def _take_suspects(self, since: int) -> Sequence[Request]:
         """Requests that ran since then; they leave the scheduler."""

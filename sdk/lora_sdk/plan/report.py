@@ -173,7 +173,7 @@ def _links(found: dict[str, Any]) -> Iterator[str]:
     if found["boards"] > 8:
         busiest = max(links, key=lambda link: link["bytes"])
         yield (
-            f"links: {found['boards']} boards, at most {found['hops']} hops, "
+            f"links: {counted(found['boards'], 'board')}, at most {found['hops']} hops, "
             f"{found['port_bits_per_second'] / 1e9:g} Gb/s a port; the busiest port:"
         )
         links = [busiest]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lora_host import abi
 from lora_host.errors import RequestError
+from lora_host.naming import counted
 from lora_sdk.plan.partition import BOARD_COUNTS
 from lora_sdk.timing import step as steps
 from lora_sdk.timing.host_access import generate_accesses
@@ -94,7 +95,7 @@ def splits(config: ModelConfig, hosts: Hosts, load: Load) -> tuple[tuple[Split, 
     if not 1 <= hosts.count <= MAX_HOSTS:
         raise RequestError(f"{hosts.count} hosts: expected 1 to {MAX_HOSTS}")
     if not 1 <= hosts.boards <= abi.MAX_BOARDS:
-        raise RequestError(f"{hosts.boards} boards a host: expected 1 to {abi.MAX_BOARDS}")
+        raise RequestError(f"boards a host {hosts.boards}: expected 1 to {abi.MAX_BOARDS}")
     if load.requests is not None and load.requests < 1:
         raise RequestError(f"{load.requests} requests at once: expected at least 1")
     if load.context < 1:
@@ -107,17 +108,20 @@ def splits(config: ModelConfig, hosts: Hosts, load: Load) -> tuple[tuple[Split, 
         if not replicas:
             continue
         if boards > config.heads:
-            refused.append(f"{boards} boards a replica: the model has {config.heads} query heads")
+            refused.append(
+                f"{counted(boards, 'board')} a replica: the model has {config.heads} query heads"
+            )
             continue
         target = _target(config, hosts, boards)
         room = _sequences(target, load.context)
         if room < 1:
-            refused.append(f"{boards} boards a replica: weights and one sequence do not fit in HBM")
+            replica = counted(boards, "board")
+            refused.append(f"{replica} a replica: weights and one sequence do not fit in HBM")
             continue
         found.append(_split(target, hosts, load, spanned, replicas, room))
     if not found:
         raise RequestError(
-            f"no split of {hosts.count} hosts of {hosts.boards} boards holds the model: "
+            f"no split of {hosts.count} hosts of {counted(hosts.boards, 'board')} holds the model: "
             + "; ".join(refused)
         )
     return tuple(found), refused

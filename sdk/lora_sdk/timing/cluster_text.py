@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from lora_host.naming import counted
 from lora_sdk.timing.plots import save
 
 GOALS = {
@@ -35,7 +36,7 @@ def cluster_text(found: dict[str, Any]) -> str:
             + ("         -" if price is None else f"{price:>10.3f}")
         )
     for goal, title in GOALS.items():
-        lines.append(f"  {title}: {found['best'][goal]} boards a replica")
+        lines.append(f"  {title}: {counted(found['best'][goal], 'board')} a replica")
     lines += [f"  not possible: {why}" for why in found["refused"]]
     lines += [f"  note: {note}" for note in found["notes"]]
     return "\n".join(lines)

@@ -67,7 +67,7 @@ def run_from(values: Mapping[str, Any], kinds: Sequence[str], phases: Sequence[s
         raise RequestError(f"phase {run.phase!r} is not known; {did_you_mean(run.phase, phases)}")
     if run.boards not in SIZES or not len(faults) <= MOST_FAULTS:
         raise RequestError(
-            f"replay file: {run.boards} boards and {len(faults)} faults; expected 1, 2 or 4 boards "
+            f"replay file: boards {run.boards}, faults {len(faults)}; expected 1, 2 or 4 boards "
             f"and at most {MOST_FAULTS} faults"
         )
     for fault in faults:

@@ -32,6 +32,8 @@ def verdicts(seed: int, first: int, count: int, jobs: int = 1) -> Iterator[Verdi
     try:
         for number in range(count):
             yield _next(processes[number % jobs])
+        for process in processes:  # they remove their folders
+            process.wait()
     finally:
         for process in processes:
             process.kill()
