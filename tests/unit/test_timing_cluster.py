@@ -85,7 +85,7 @@ def test_the_best_are_those_of_the_table() -> None:
     ("machines", "load", "message"),
     [
         (Hosts("own-u280", None, 0, 8), Load(128), "0 hosts: expected 1 to 64"),
-        (Hosts("own-u280", None, 1, 65), Load(128), "65 boards a host: expected 1 to 64"),
+        (Hosts("own-u280", None, 1, 65), Load(128), "boards a host 65: expected 1 to 64"),
         (Hosts("own-u280", None, 1, 8), Load(128, 0), "0 requests at once: expected at least 1"),
         (Hosts("own-u280", None, 1, 8), Load(0), "context 0: expected at least 1"),
         (Hosts("flightllm", None, 1, 8), Load(128), "splits are timed for array designs"),
