@@ -4,7 +4,7 @@
 #include "fw.h"
 
 #define SAVED_SLICES 4  /* that may be earned in advance */
-#define PATIENCE 8      /* part of the watchdog that a command may take while no operation runs */
+#define TIMEOUT_PARTS 8 /* part of the watchdog that a command may take while no operation runs */
 #define STOPPED FW_NONE /* state.damaged: no sum can be made */
 #define MOST_IDLE_MS 1000u /* paid at once */
 
@@ -129,7 +129,8 @@ uint32_t fw_scrub_idle(struct fw *fw, uint32_t control) {
         uint32_t outcome = poll_command(fw);
         if (outcome == FW_FAILED) return give_up(fw);
         if (outcome == FW_WAITING)
-            return hal_cycles() - scrub->began > fw->timeout / PATIENCE ? give_up(fw) : outcome;
+            return hal_cycles() - scrub->began > fw->timeout / TIMEOUT_PARTS ? give_up(fw)
+                                                                             : outcome;
     }
     if (scrub->unwritten) {
         if (control & LORA_AP_DONE) return FW_OVER;
