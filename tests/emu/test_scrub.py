@@ -16,11 +16,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lora_host.errors import RequestError, TransportError
+from lora_host import abi
+from lora_host.errors import LoraError, RequestError, TransportError
 from lora_sdk import BeamSearchParams, Engine, Fleet, Result, SamplingParams
+from lora_sdk.cli.outcome import run_command
+from lora_sdk.cli.run_command import lora_run as lora_run_command
+from lora_sdk.cli.statistics import Statistics
 from tests.commands import lora_run
 from tests.fault_table import LONG, PROMPT, SITUATIONS
-from tests.recovery_rig import Disturbed, Folders, mixed, opened, speculation, texts, write_folders
+from tests.recovery_rig import (
+    Disturbed,
+    Folders,
+    inject,
+    mixed,
+    opened,
+    speculation,
+    texts,
+    write_folders,
+)
 from tests.scrub_rig import flip, flip_adapter, flip_at, sum_at_every_step
 
 LIMIT = 60.0  # seconds to wait for a thread: far beyond what a busy machine needs
@@ -133,7 +146,9 @@ def stream_and_flip(engine: Engine, at: int, bit: int) -> tuple[list[int], str]:
         engine.generate(PROMPT, params, on_delta=received)
     except TransportError as error:
         assert place in str(error) and "delivered" in str(error)
-        return seen, "failed"
+        found = re.search("wrong from new token ([0-9]+) on", str(error))
+        assert found is not None
+        return seen, f"failed at {found[1]}"
     return seen, "whole"
 
 
@@ -152,7 +167,8 @@ def test_a_stream_ends_where_a_wrong_token_was_delivered(folders: Folders) -> No
         facts = engine._watch.scrubber.facts
         engine._watch.scrubber.facts = replace(facts, loop_tokens=8)
         seen, how = stream_and_flip(engine, 2, 0x40)
-        assert how == "failed" and seen[:2] == want[:2] and seen != want[: len(seen)]
+        first = next(at for at, token in enumerate(seen, 1) if token != want[at - 1])
+        assert how == f"failed at {first}" and first > 2
         assert tokens_of(engine, tokens=16) == want
 
 
@@ -195,8 +211,62 @@ def test_what_ended_before_the_damage_was_found_is_told(
         scrubber._follow()
         scrubber._since = 0
         tokens_of(engine, tokens=6)
-    assert any("ended since the last good sums" in r.message and place in r.message
+    assert any("have ended may hold wrong tokens" in r.message and place in r.message
                for r in caplog.records)  # fmt: skip
+
+
+def sum_nothing(engine: Engine) -> None:
+    """Between steps, that is."""
+    assert engine._watch is not None
+    scrubber = engine._watch.scrubber
+    scrubber.facts = replace(scrubber.facts, share=1e-12, slice_bytes=64)
+    scrubber.proved()
+
+
+def test_ends_are_confirmed_or_told_once(folders: Folders) -> None:
+    with opened(folders, 2) as engine:
+        sum_nothing(engine)
+        want = tokens_of(engine)
+        engine.confirm()
+        place = flip(engine)
+        assert tokens_of(engine) != want
+        with pytest.raises(TransportError, match="1 request that has ended may hold") as error:
+            engine.confirm()
+        assert place in str(error.value)
+        engine.confirm()
+        assert tokens_of(engine) == want
+        engine.confirm()
+
+
+def test_ends_before_a_recovery_that_loaded_weights_again_are_told(folders: Folders) -> None:
+    with opened(folders, 2) as engine:
+        sum_nothing(engine)
+        want = tokens_of(engine)
+        flip(engine)
+        assert tokens_of(engine) != want
+        inject(engine, 1, abi.FAULT_FIRMWARE_DEAD)
+        with pytest.raises(LoraError, match="2 requests that have ended may hold"):
+            engine.confirm()
+        assert tokens_of(engine) == want
+
+
+def test_lora_run_fails_after_a_text_from_changed_weights(
+    folders: Folders, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--model", str(folders.model), "--boards", "2", "-p", "ab", "-n", "4"]
+    assert run_command(lora_run_command, "lora-run", arguments) == 0
+    loaded = Statistics.loaded
+    places: list[str] = []
+
+    def flipped(statistics: Statistics, engine: Engine, drafts: Any) -> None:
+        loaded(statistics, engine, drafts)
+        sum_nothing(engine)
+        places.append(flip(engine))
+
+    monkeypatch.setattr(Statistics, "loaded", flipped)
+    assert run_command(lora_run_command, "lora-run", arguments) == 1
+    told = capsys.readouterr().err
+    assert places[0] in told and "1 request that has ended may hold wrong tokens" in told
 
 
 @SLOW

@@ -58,7 +58,9 @@ Examples:
   lora-run --draft ~/models/small --speculative 4 --model ~/models/llama prompt.txt
 \b
 Only the text goes to stdout. Exit code: 0 done, 1 failed, 2 refused,
-130 Ctrl-C. A line of --batch is a JSON string, or an object with prompt, tokens or
+130 Ctrl-C. After the text the boards sum their weights: if some have changed,
+the text may be wrong, an error names the place, and the exit code is 1.
+A line of --batch is a JSON string, or an object with prompt, tokens or
 messages and sampling parameters. Every result is one JSON line, in the same order; that
 of a line that failed has its error, and the exit code is 1."""
 
@@ -135,6 +137,7 @@ def lora_run(
             statistics.write(engine, details)
         if trace_file is not None:
             statistics.trace(trace_file, quiet)
+        engine.confirm()  # the text is out: its statistics stay as they are
     if lines is not None:
         lines.check()
     return 0

@@ -101,6 +101,11 @@ class Scrubber:
             weights, self.damaged, self.facts.share,
         )  # fmt: skip
 
+    @property
+    def since(self) -> int:
+        """The stepper's progress when all weights were last known to be right at once."""
+        return self._since
+
     def advance(self) -> bool:
         """Look at what the boards have found, without an access. True: a region differs."""
         self._follow()

@@ -341,6 +341,14 @@ class Engine:
         with self._generator.lock:
             self._loaded.runner.check_weights()
 
+    def confirm(self) -> None:
+        """Sum all weights, unless the boards did since the last step. LoraError names board,
+        bank and tensors if requests that have ended may hold wrong tokens; each notice is raised
+        once. Does nothing with `scrub="off"`; what it does not see: docs/recovery.md."""
+        with self._generator.lock:
+            if self._watch is not None:
+                self._watch.confirm()
+
     # --- text -----------------------------------------------------------------------------------
 
     def generate(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -179,9 +179,12 @@ class Request:
         told = self._told.get(delta.index)
         if not told:
             return False
+        left = _tokens_in(told)
         if told.popleft() != delta:
             assert self._differs is not None  # `begin_again` set both
-            raise self._differs
+            whole = _tokens_in(one for one in self.delivered or () if one.index == delta.index)
+            sample = f" of sample {delta.index}" if len(self.samples) > 1 else ""
+            raise worded(self._differs, f"wrong from new token {whole - left + 1}{sample} on")
         return True
 
     def deliver(self, delta: Delta) -> None:
@@ -259,6 +262,15 @@ class Request:
                 total=(self.finished or self.submitted) - self.submitted,
             ),
         )
+
+
+def worded(error: LoraError, more: str) -> LoraError:
+    """The same error with more in its message."""
+    return type(error)(f"{error}; {more}", failure=error.failure)
+
+
+def _tokens_in(deltas: Iterable[Delta]) -> int:
+    return sum(one.token_id is not None for one in deltas)
 
 
 def positions_of(tokens: Sequence[int], max_new: int) -> int:

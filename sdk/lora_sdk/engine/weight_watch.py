@@ -12,29 +12,32 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from lora_host.errors import LoraError
-from lora_sdk.engine.requests import MOST_BEGINNINGS
+from lora_sdk.engine.requests import MOST_BEGINNINGS, worded
 
 if TYPE_CHECKING:
     from lora_sdk.core.results import Delta
     from lora_sdk.core.scrubber import Scrubber
     from lora_sdk.core.stepper import Stepper
-    from lora_sdk.core.weight_repair import Damage, WeightRepair
+    from lora_sdk.core.weight_repair import WeightRepair
     from lora_sdk.engine.requests import Request
     from lora_sdk.engine.scheduler import Scheduler
 
 _log = logging.getLogger("lora_sdk.recovery")
 
 
-def _worded(error: LoraError, why: str) -> LoraError:
-    return type(error)(f"{error}; {why}", failure=error.failure)
-
-
 ENDED = 4096  # requests whose end is remembered
 
-FAILED = "the request was computed with them; they are loaded again, submit it again"
+FAILED = (
+    "the request was computed with them, from its first token on; they are loaded again, submit it "
+    "again"
+)
 AGAIN = (
     f"the request began again {MOST_BEGINNINGS} times because of damaged weights, and ends now; "
     "they are loaded again: check the board's memory (lora validate --memory)"
+)
+NOT_SUMMED = "the weights were not summed after the last step, so texts are not confirmed"
+ENDED_IN_DOUBT = (
+    "may hold wrong tokens, from the first one on; the weights are loaded again, submit them again"
 )
 DELIVERED = "tokens that were delivered are wrong; the weights are loaded again, submit it again"
 
@@ -58,6 +61,7 @@ class WeightWatch:
         # The stepper's progress at requests' ends, in turn. Of one size, however many there are.
         self._ended, self._next_end = array("q", bytes(8 * ENDED)), 0
         self._broken: LoraError | None = None
+        self._notice: LoraError | None = None  # of requests that have ended
 
     def join(self, scheduler: Scheduler) -> None:
         """Watch the requests of this scheduler."""
@@ -85,6 +89,7 @@ class WeightWatch:
 
     def idle_for(self, seconds: float) -> None:
         """Sum for the scrubber's share of so many measured seconds without requests."""
+        self._doubt()
         share = self.scrubber.facts.share
         self._unless_right(lambda: self.scrubber.advance_for(share * seconds))
 
@@ -92,6 +97,20 @@ class WeightWatch:
         """Sum all weights, after a value that is not finite. Whether they were damaged: requests
         that were computed with them run again, or have failed."""
         return self._unless_right(self.scrubber.prove)
+
+    def confirm(self) -> None:
+        """Sum what was not summed since the last step. LoraError: requests that have ended may hold
+        wrong tokens, raised once; or the weights could not be summed."""
+        if self._broken is not None:
+            raise self._broken
+        try:
+            self._doubt()
+            self._unless_right(self.scrubber.prove)
+        except LoraError as error:
+            raise worded(error, NOT_SUMMED) from error
+        notice, self._notice = self._notice, None
+        if notice is not None:
+            raise notice
 
     def loop_tokens(self) -> int:
         """Tokens that boards may choose by themselves before something is due."""
@@ -170,7 +189,7 @@ class WeightWatch:
             raise
         if damage is None:
             return False
-        self._tell_ended(damage)
+        self._tell_ended(damage.since, damage.error)
         self._resolve(suspects, damage.error)
         return True
 
@@ -185,10 +204,11 @@ class WeightWatch:
         again what was damaged, without saying since when."""
         if not self._stepper.recovered(error):
             return False
+        self._tell_ended(self.scrubber.since, lambda why: worded(error, why))
         suspects.extend(self._take_suspects(-1))
         self._repair.taken_doubt(strict=True)
         self.scrubber.proved()
-        self._resolve(suspects, lambda why: _worded(error, why))
+        self._resolve(suspects, lambda why: worded(error, why))
         return True
 
     def _doubt(self) -> bool:
@@ -197,8 +217,13 @@ class WeightWatch:
         promises that no end is wrong counts on that. Whether requests began again, or failed."""
         doubt = self._repair.taken_doubt(strict=self.policy == "prove")
         if doubt:
+
+            def error_of(why: str) -> LoraError:
+                return LoraError(f"{doubt}; {why}")
+
+            self._tell_ended(self.scrubber.since, error_of)
             suspects = list(self._take_suspects(-1))
-            self._resolve(suspects, lambda why: LoraError(f"{doubt}; {why}"))
+            self._resolve(suspects, error_of)
         return bool(doubt)
 
     def _take_suspects(self, since: int) -> Sequence[Request]:
@@ -221,11 +246,9 @@ class WeightWatch:
         if self._scheduler is not None:
             self._scheduler.restart(again)
 
-    def _tell_ended(self, damage: Damage) -> None:
-        count = sum(progress > damage.since for progress in self._ended)
+    def _tell_ended(self, since: int, error_of: Callable[[str], LoraError]) -> None:
+        count = sum(progress > since for progress in self._ended)
         if count:
-            _log.warning(
-                "%d requests that ended since the last good sums may hold wrong tokens: %s",
-                count,
-                damage,
-            )
+            ended = "request that has" if count == 1 else "requests that have"
+            self._notice = error_of(f"{count} {ended} ended {ENDED_IN_DOUBT}")
+            _log.warning("%s", self._notice)
