@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,13 +12,12 @@ from lora_host import abi
 from lora_sdk.compile.lower import lower
 from lora_sdk.core.step import KvOp, Row
 from lora_sdk.core.step_block import build_block
-from lora_sdk.model.quantization import unit_scales
 from lora_sdk.plan.placement import make_plan
 from lora_sdk.timing.control import Cost
-from tests.rtl.card_rig import HANGS, Measured, SimulatedCard
+from tests.rtl.card_rig import HANGS, SimulatedCard
 from tests.unit.card_core import CONTROL
 from tests.unit.plan_rig import GPT2, board, overlay
-from tests.unit.test_timing_control import DURATIONS, Rig, llama_plan
+from tests.unit.test_timing_control import DURATIONS, Rig
 
 pytestmark = pytest.mark.rtl
 
@@ -147,34 +145,6 @@ def test_it_begins_again_in_the_middle_of_a_step(seed: int) -> None:
         again.step(1)
         rig = again
     card.close()
-
-
-def to_context(rig: Rig, positions: int) -> None:
-    """So many positions are committed or about to be, and two plain steps are done behind them."""
-    while rig.length < positions:
-        rig.step(16, chain=True)
-    rig.step(1)
-    rig.step(1)
-
-
-@pytest.mark.parametrize(
-    ("boards", "commands"), [(1, 616), pytest.param(4, 813, marks=pytest.mark.slow)]
-)
-def test_a_step_of_llama2_7b(boards: int, commands: int) -> None:
-    """W4A8, one row and one commit at context 128, units that take time. Goals: 5,000 cycles
-    before the first command, 20 between two of them."""
-    config, plan = llama_plan(boards)
-    plan = replace(plan, row_limit=16)
-    rig = Rig(plan, lower(config, plan, 0, unit_scales(config)), RigCard(0))
-    to_context(rig, 126)
-    rig.card.take_time(DURATIONS, READ_CYCLES)
-    rig.step(1)
-    found: Measured = rig.card.measured()
-    assert found.commands == commands
-    assert 3_000 < found.before <= 5_000
-    assert 0 < found.between / (commands - 1) <= 8
-    assert found.after <= 3_500
-    rig.card.close()
 
 
 def test_a_step_of_64_rows_and_512_operations() -> None:

@@ -24,7 +24,8 @@ from lora_sdk.plan.formats import quantized_as
 from lora_sdk.plan.placement import make_plan
 from lora_sdk.timing import step as steps
 from lora_sdk.timing.command_count import command_count
-from lora_sdk.timing.control import Cost, firmware_dispatch, list_costs, part_costs
+from lora_sdk.timing.control import Cost, list_costs, part_costs
+from lora_sdk.timing.overheads import DISPATCHERS
 from lora_sdk.timing.schedule import schedule
 from lora_sdk.timing.scrub_facts import scrub_facts
 from lora_sdk.timing.target import make_target
@@ -241,15 +242,23 @@ def test_overheads_add_to_the_latency_and_to_every_span() -> None:
     assert whole.spans[-1].end < whole.cycles
 
 
-def test_rows_commits_and_context_lengthen_the_dispatch_of_a_step() -> None:
-    dispatch = firmware_dispatch(1, CLOCK)
+@pytest.mark.parametrize("control", sorted(DISPATCHERS))
+def test_rows_commits_and_context_lengthen_the_dispatch_of_a_step(control: str) -> None:
+    dispatch = DISPATCHERS[control](1, CLOCK)
     one = dispatch.before(steps.decode(32))
-    assert one == pytest.approx(dispatch.token) and dispatch.token < dispatch.step
+    assert one == pytest.approx(dispatch.token) != pytest.approx(dispatch.step)
     verified = dispatch.before(replace(steps.verify(8, 32), committed=1))
     assert verified - dispatch.step == pytest.approx(7 * dispatch.row)
     assert dispatch.before(steps.decode(64)) - one == pytest.approx(dispatch.tile)
     behind = dispatch.before(replace(steps.decode(32), committed=4))
     assert behind - dispatch.step == pytest.approx(3 * dispatch.commit)
+
+
+@pytest.mark.parametrize("control", sorted(DISPATCHERS))
+def test_each_board_beyond_the_counted_ones_adds_its_vote(control: str) -> None:
+    by_boards = [DISPATCHERS[control](boards, CLOCK).step for boards in (16, 32, 48, 64)]
+    added = np.diff(by_boards)
+    assert added[0] > 0 and added == pytest.approx(added[0])
 
 
 @pytest.mark.parametrize("slices", [1, 8])

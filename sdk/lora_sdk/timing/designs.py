@@ -41,9 +41,9 @@ class ArrayDesign:
     the array multiplies for one head while the lanes work on another. `softmax_lanes`: of a unit
     for the passes over scores, 0 where the vector lanes make them. `few_rows`: below half an
     array of rows, "alone" fills the array for each row, "in_flight" once per weight tile, as rows
-    follow each other. `control`: "ideal" (part of the fitted start-up, for the papers' designs) or
-    "firmware", whose dispatch and host accesses are charged, and which starts no weight stream
-    before its command."""
+    follow each other. `control`: "ideal" (part of the fitted start-up, for the papers' designs), or
+    one whose dispatch and host accesses are charged: "firmware", which starts no weight stream
+    before its command, or "sequencer", which tells a unit its next command while it runs one."""
 
     name: str
     title: str
@@ -146,7 +146,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "softmax": ("passes", "fused"),
     "few_rows": ("alone", "in_flight"),
     "prefill_copy": ("none", "ddr"),
-    "control": ("ideal", "firmware"),
+    "control": ("ideal", "firmware", "sequencer"),
 }
 
 KINDS: dict[str, type[ArrayDesign] | type[StreamDesign]] = {

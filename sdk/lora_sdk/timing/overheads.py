@@ -7,18 +7,28 @@ from typing import TYPE_CHECKING
 
 from lora_sdk.timing import host_access
 from lora_sdk.timing.command_count import command_count
-from lora_sdk.timing.control import VOTES, by_boards, firmware_dispatch
+from lora_sdk.timing.control import VOTES, Dispatch, by_boards, firmware_dispatch
 from lora_sdk.timing.facts import board_facts
 from lora_sdk.timing.ops import DISPATCH, HOST, LINK, SCRUB
 from lora_sdk.timing.schedule import Span, Timeline
 from lora_sdk.timing.scrub_facts import scrub_facts
+from lora_sdk.timing.sequencer import sequencer_dispatch
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from lora_sdk.model.spec import ModelConfig
     from lora_sdk.timing.adapter_ops import AdapterUse
     from lora_sdk.timing.designs import ArrayDesign
     from lora_sdk.timing.machine import Machine
     from lora_sdk.timing.step import StepShape
+
+
+DISPATCHERS: Mapping[str, Callable[[int, float], Dispatch]] = {
+    "firmware": firmware_dispatch,
+    "sequencer": sequencer_dispatch,
+}
+"""By a design's `control`."""
 
 
 def overheads_of(
@@ -33,17 +43,18 @@ def overheads_of(
     if design.control == "ideal":
         return None
     commands = command_count(config, boards, design.activation_bytes == 1, adapter)
-    return Overheads(board, boards, machine, commands)
+    dispatch = DISPATCHERS[design.control](boards, machine.clock_hz)
+    return Overheads(board, boards, machine, commands, dispatch)
 
 
 class Overheads:
-    """What a step of `commands` commands costs besides its units, on boards whose firmware
-    dispatches. Between two commands no unit runs for `Dispatch.command` cycles in the mean, however
-    the units overlap, so the cost is added to their time and not hidden behind it."""
+    """What a step of `commands` commands costs besides its units. Between two commands no unit runs
+    for `Dispatch.command` cycles in the mean, however the units overlap, so the cost is added to
+    their time and not hidden behind it."""
 
     def __init__(
-        self, board: str, boards: int, machine: Machine, commands: int, listed: bool = False,
-        summed: bool = True,
+        self, board: str, boards: int, machine: Machine, commands: int, dispatch: Dispatch,
+        listed: bool = False, summed: bool = True,
     ) -> None:  # fmt: skip
         """`commands` of a step. `listed`: its operators are those of a command list, which has
         the boards' votes; else their time is added. `summed`: weights are, between steps."""
@@ -51,7 +62,7 @@ class Overheads:
         self.boards, self.commands = boards, commands
         self.clock_hz = machine.clock_hz
         self.sum_share = scrub_facts().share if summed else 0.0
-        self.dispatch = firmware_dispatch(boards, machine.clock_hz)
+        self.dispatch = dispatch
         self.vote_cycles = 0.0
         if boards > 1 and not listed:
             self.vote_cycles = VOTES * machine.start_cycles + boards // 2 * machine.hop_cycles

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from lora_sdk.compile.lower import lower
 from lora_sdk.model.quantization import unit_scales
+from lora_sdk.timing.control import firmware_dispatch
 from lora_sdk.timing.list_ops import ListTiming
 from lora_sdk.timing.machine import machine_of_overlay
 from lora_sdk.timing.ops import CONTROL, Op
@@ -91,6 +92,7 @@ class OverlayTiming:
             self.plan.size,
             self.machine,
             commands,
+            firmware_dispatch(self.plan.size, self.machine.clock_hz),
             listed=True,
             summed=summed,
         ).charge(found.timeline, shape)

@@ -1,6 +1,7 @@
 """Schedules operators: start and end of each, and the breakdown of the time.
 
-Units run in order and in parallel. Memory prefetch is limited by the prefetch buffer. An operator
+Units run in order and in parallel. Memory prefetch is limited by the prefetch buffer, and begins no
+sooner than the unit begins the operator before: control tells it one command ahead. An operator
 after a gather works on local data first (III.B, the fourth method), so only the part of the gather
 beyond that is exposed."""
 
@@ -40,6 +41,7 @@ def schedule(ops: Sequence[Op], prefetch_cycles: float = 0.0, keep: bool = False
     """Time `ops`. `prefetch_cycles`: size of the prefetch buffer in cycles of streaming. `keep`:
     also return the spans."""
     unit_free: dict[str, float] = {}
+    told: dict[str, float] = {}  # when a unit began its last operator
     begins = [0.0] * len(ops)
     ends = [0.0] * len(ops)
     by = dict.fromkeys((*CATEGORIES, "start_up", "link_exposed"), 0.0)
@@ -56,7 +58,7 @@ def schedule(ops: Sequence[Op], prefetch_cycles: float = 0.0, keep: bool = False
                 begin = max(begin, ends[other])
         work = op.compute
         if op.stream:
-            earliest = max(memory, begin + op.start - prefetch_cycles, 0.0)
+            earliest = max(memory, begin + op.start - prefetch_cycles, told.get(op.unit, 0.0))
             memory = earliest + op.stream
             work = max(work, memory - begin - op.start)
         end = begin + op.start + work
@@ -65,7 +67,7 @@ def schedule(ops: Sequence[Op], prefetch_cycles: float = 0.0, keep: bool = False
             exposed = max(0.0, gathered + (1.0 - op.local) * work - end)
             end += exposed
         begins[index], ends[index] = begin, end
-        unit_free[op.unit] = end
+        unit_free[op.unit], told[op.unit] = end, begin
         busy[op.unit] = busy.get(op.unit, 0.0) + op.start + op.compute
         if op.unit == ROUTER:
             linked += end - begin
