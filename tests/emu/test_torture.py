@@ -17,11 +17,12 @@ from lora_sdk.cli.outcome import run_command
 from lora_sdk.core.scrubber import Scrubber
 from lora_sdk.torture import campaign as campaigns
 from lora_sdk.torture.campaign import Campaign, draw
-from lora_sdk.torture.faults import Fault, Run, draws_of, run_from
+from lora_sdk.torture.faults import Fault, Run, draws_of
 from lora_sdk.torture.folders import write_folders
 from lora_sdk.torture.kinds import BY_NAME, KINDS, Kind
 from lora_sdk.torture.oracle import Judge, Observed
 from lora_sdk.torture.phases import PHASES, Phase
+from lora_sdk.torture.replay import run_from
 from lora_sdk.torture.report import Report
 from lora_sdk.torture.rig import Rig
 from lora_sdk.torture.table import table
@@ -48,7 +49,7 @@ def test_runs_follow_from_seed_and_number() -> None:
     assert [draw(5, n) for n in range(50)] == [draw(5, n) for n in range(50)]
     assert draw(5, 7) != draw(6, 7)
     run = draw(5, 7)
-    assert run_from(json.loads(json.dumps(run.as_dict())), tuple(BY_NAME), tuple(PHASES)) == run
+    assert run_from(json.loads(json.dumps(run.as_dict()))) == run
 
 
 def test_a_campaign_ends_as_it_must(rig: Rig) -> None:
@@ -178,9 +179,21 @@ def test_a_failed_run_is_made_smaller(rig: Rig) -> None:
     assert json.dumps(report.as_dict())
 
 
+LANE = {"kind": "lane down", "board": 0, "at": 0, "numbers": [0]}
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
+        *({"number": 0, "phase": phase, "boards": boards, "faults": faults}
+          for phase, boards, faults in (
+              ("load", 2, [LANE]), ("decode", 1, [LANE]), ("decode", 2, LANE),
+              ("decode", 2, [{**LANE, "numbers": []}]),
+              ("decode", 2, [{**LANE, "numbers": [0, 1]}]),
+              ("decode", 2, [{**LANE, "numbers": "0"}]), ("decode", 2, [{**LANE, "at": 5}]),
+              ("decode", 2, [{**LANE, "kind": ["lane down"]}]), ("decode", 2, [[]]),
+              (["decode"], 2, []), ("decode", 2, [LANE] * 4),
+          )),
         {},
         {"number": 0, "phase": "nap", "boards": 2, "faults": []},
         {"number": 0, "phase": "decode", "boards": 3, "faults": []},
@@ -192,7 +205,7 @@ def test_a_failed_run_is_made_smaller(rig: Rig) -> None:
 )  # fmt: skip
 def test_a_wrong_replay_file_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(RequestError):
-        run_from(wrong, tuple(BY_NAME), tuple(PHASES))
+        run_from(wrong)
 
 
 def test_the_command_replays_and_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

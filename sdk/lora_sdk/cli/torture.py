@@ -61,9 +61,9 @@ def torture(
     A run must end with the undisturbed text, or with one error that names the board and the cause
     that were injected; in time, and with nothing left behind (docs/torture.md)."""
     if list_kinds:
-        from lora_sdk.torture.table import table
+        from lora_sdk.torture.table import rows, table
 
-        click.echo(table())
+        click.echo(json.dumps(rows(), indent=2) if as_json else table())
         return 0
     if replay is not None:
         return _replay(replay, as_json)
@@ -94,10 +94,8 @@ def _summary(markdown: str) -> str:
 
 
 def _replay(path: Path, as_json: bool) -> int:
-    from lora_sdk.torture.faults import run_from
     from lora_sdk.torture.jobs import replayed
-    from lora_sdk.torture.kinds import BY_NAME
-    from lora_sdk.torture.phases import PHASES
+    from lora_sdk.torture.replay import run_from
 
     try:
         values = json.loads(read_regular(path, LARGEST_REPLAY))
@@ -105,7 +103,7 @@ def _replay(path: Path, as_json: bool) -> int:
         raise RequestError(f"{path}: no replay file: {error}") from None
     if not isinstance(values, dict):
         raise RequestError(f"{path}: a list or value, expected an object with a run")
-    run = run_from(values, tuple(BY_NAME), tuple(PHASES))
+    run = run_from(values)
     verdict = replayed(run)
     if as_json:
         found = {"run": run.as_dict(), "problems": list(verdict.problems)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from lora_sdk.torture.kinds import KINDS
 from lora_sdk.torture.phases import PHASES
 
@@ -14,11 +16,24 @@ NAMED = {
 }
 
 
+def rows() -> list[dict[str, Any]]:
+    """An object a kind, for JSON."""
+    return [
+        {
+            "kind": kind.name,
+            "group": kind.group,
+            "found_by": kind.found_by,
+            "names": NAMED[kind.names],
+            "phases": [phase for phase in PHASES if phase in kind.phases],
+        }
+        for kind in KINDS
+    ]
+
+
 def table() -> str:
     """Markdown: a row a kind."""
     lines = ["| kind | group | found by | an error names | phases |", "|---|---|---|---|---|"]
-    for kind in KINDS:
-        phases = ", ".join(phase for phase in PHASES if phase in kind.phases)
-        named = NAMED[kind.names]
-        lines.append(f"| {kind.name} | {kind.group} | {kind.found_by} | {named} | {phases} |")
+    for row in rows():
+        cells = [*list(row.values())[:-1], ", ".join(row["phases"])]
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
