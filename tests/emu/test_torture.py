@@ -140,6 +140,20 @@ FOUND = {
                               Fault("bit of a command list flipped", 0, 0, (937086, 1)),
                               Fault("registers read as ones", 0, 2)),
     ),
+    "an adapter damaged before another failure": Run(
+        7027, "adapter load", 2, (Fault("bit of an adapter flipped", 0, 0, (230258, 5)),
+                                  Fault("record of an old epoch", 0, 1)),
+    ),
+    "an adapter that a board refuses": Run(
+        7591, "adapter load", 2, (Fault("bit of an adapter flipped", 1, 0, (894851, 1)),),
+    ),
+    "a refused adapter beside a stuck unit": Run(
+        7735, "adapter load", 1, (Fault("bit of an adapter flipped", 0, 2, (830401, 3)),
+                                  Fault("VFU stuck", 0, 0)),
+    ),
+    "an adapter's size that a board refuses": Run(
+        20360, "adapter load", 2, (Fault("bit of an adapter flipped", 1, 0, (752200, 2)),),
+    ),
     "step numbers of ones": Run(
         1036, "own loop", 2, (Fault("bit of a command list flipped", 0, 1, (866620, 4)),
                               Fault("registers read as ones", 0, 1)),

@@ -232,6 +232,17 @@ class AdapterSlots:
         held = {slot: name for slot, name in enumerate(self._slots) if name is not None}
         return {held[slot]: list(found) for slot, found in self._ranges.items() if slot in held}
 
+    def damaged(self) -> list[str]:
+        """Places on the boards that do not hold what was written, in words. LoraError."""
+        return [
+            f"board {one.board} bank {self._plan.board.bank_name(one.bank)}: adapter {name!r} has "
+            "changed"
+            for name, found in self.ranges().items()
+            for one in found
+            if one.bytes
+            and self._cluster.checksum(one.board, one.bank, one.offset, one.bytes) != one.crc
+        ]
+
     def rewrite(self) -> None:
         """Write every slot again."""
         self.restore(self._cluster, self._plan)

@@ -94,6 +94,9 @@ class Recovery:
         self.count = 0
         self.on_boards: Callable[[], None] = lambda: None
         """Called when boards hold weights and lists again, before rows run."""
+        self.damaged_adapters: Callable[[], list[str]] = list
+        """Says what of the adapters on the boards has changed, in words."""
+        self._changed: list[str] = []  # of them, found in the recovery that runs
         self._opened = opened
         self._options = options
         self._cache = cache
@@ -112,7 +115,7 @@ class Recovery:
         """See Stepper.recover. PlacementError: the model does not fit on the boards that remain."""
         if self.ended is not None:
             raise type(self.ended)(str(self.ended), failure=self.ended.failure)
-        if not (self._incomplete or may_be_recovered(error)):
+        if not (self._incomplete or may_be_recovered(error) or self._refused_adapter(error)):
             return False
         began = time.monotonic()
         self._cache.fills.stop_all()
@@ -121,18 +124,30 @@ class Recovery:
             self._failures.clear()
         left_out: list[str] = []
         causes = [str(error)]
+        self._changed = []
         loaded, rows = self._until_restored(error, left_out, causes)
         self._incomplete = False
         self._progress = self._stepper.progress
         total = sum(board.placed_bytes for board in self._opened.plan.boards)
+        if loaded < total:  # else a reset has lost the banks, adapters included
+            causes += dict.fromkeys(self._changed)
         seconds = time.monotonic() - began
         size = self._opened.plan.size
         cause = "; then ".join(causes)
         if loaded:
             self.doubt = f"{cause}; weights were loaded again"
             self.lost_all = loaded == total
+        elif self._changed:  # requests may have run with them before the failure
+            self.doubt, self.lost_all = f"{cause}; adapters were loaded again", False
         self.note(Recovered(cause, tuple(left_out), size, loaded, total, rows, seconds))
         return True
+
+    def _refused_adapter(self, error: LoraError) -> bool:
+        """Whether boards refuse a row whose adapter they do not hold as it was written."""
+        failure = error.failure
+        if not isinstance(error, CommandError) or failure is None or failure.code != abi.ERR_ROW:
+            return False
+        return not self._opened.cluster.closed and bool(self.damaged_adapters())
 
     def note(self, record: Recovered) -> None:
         """Log a recovery and keep its record."""
@@ -170,6 +185,8 @@ class Recovery:
             left_out.append(self._leave_out(error))
             self._failures.clear()
         loaded = self._elsewhere(error, left_out) if left_out or closed else self._in_place(error)
+        if not left_out and not closed:
+            self._changed += self.damaged_adapters()
         self.on_boards()
         if self._stepper.observer is not None:
             self._stepper.observer.restored()

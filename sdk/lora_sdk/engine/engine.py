@@ -98,6 +98,7 @@ class Engine:
         )
         self._recovery = Recovery(self._loaded, options, self._cache, self._stepper)
         self._recovery.on_boards = self._restore_adapters
+        self._recovery.damaged_adapters = self._adapters.damaged
         if options.recovery == "auto":
             self._stepper.recover = self._adapters.recover = self._recovery.recover
         loop = BoardLoop(self._loaded, by_host=options.greedy == "host")

@@ -244,7 +244,8 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         "bit of an adapter flipped", "memory", ("adapter load",), flip_adapter,
-        "sums between steps", "place", ("CRC", "NAN"), draw=_place,
+        "sums between steps, the board if it is in the header", "place",
+        ("CRC", "NAN", "ROW", "SIZE"), draw=_place,
     ),
     Kind(
         "bit of a command list flipped", "memory", STEPS, flip_list, "the list's seal", "board",

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from lora_host import abi
 from lora_host.cluster_file import Cable
 from lora_host.errors import FailureFields, LoraError, ModelError, PlacementError
 from lora_sdk.torture.faults import Fault, Run
@@ -64,6 +65,9 @@ class Judge:
             for cause in observed.repaired
             if "CRC-32" in cause and not any(place in cause for place in observed.damaged)
         ]
+        refused = any(one.failure and one.failure.code == abi.ERR_ROW for one in observed.seen)
+        if refused and not any("adapter" in cause for cause in observed.repaired):
+            found.append("a refused adapter was not named")
         if not observed.noticed and self._is_certain():
             found.append("not noticed")
         return found
