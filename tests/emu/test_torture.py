@@ -154,6 +154,14 @@ FOUND = {
     "an adapter's size that a board refuses": Run(
         20360, "adapter load", 2, (Fault("bit of an adapter flipped", 1, 0, (752200, 2)),),
     ),
+    "damaged after the recovery that summed them": Run(
+        925, "own loop", 2, (Fault("bit of a weight flipped", 0, 4, (666406, 4)),
+                             Fault("record of another step", 0, 0)),
+    ),
+    "damaged after a recovery, in steps of the host": Run(
+        3461, "adapter load", 2, (Fault("firmware resets", 0, 1, (29,)),
+                                  Fault("bit of a weight flipped", 1, 3, (497445, 1))),
+    ),
     "step numbers of ones": Run(
         1036, "own loop", 2, (Fault("bit of a command list flipped", 0, 1, (866620, 4)),
                               Fault("registers read as ones", 0, 1)),

@@ -185,6 +185,7 @@ class Recovery:
             left_out.append(self._leave_out(error))
             self._failures.clear()
         loaded = self._elsewhere(error, left_out) if left_out or closed else self._in_place(error)
+        self._stepper.restored = self._stepper.progress
         if not left_out and not closed:
             self._changed += self.damaged_adapters()
         self.on_boards()

@@ -75,7 +75,7 @@ class Scrubber:
         self._runner: tuple[Runner, int] | None = None  # whose weights the boards sum
         self._slots: list[Range] = []  # of adapters, that they sum
         self._good: dict[tuple[int, int, int], int] = {}  # progress, from earlier tables
-        self._since = stepper.progress
+        self._since = self._right = stepper.progress  # _right: before the boards have tables
         self._looks: list[tuple[int, int]] = []  # steps of the boards, the stepper's progress
         self._exact = False
         self._rate, self._seconds = FIRST_RATE, 0.0
@@ -149,6 +149,7 @@ class Scrubber:
         """All weights are right now: they were loaded again, or summed by somebody else."""
         self._close_tables()
         self._runner, self._good = None, {}
+        self._right = self._stepper.progress
 
     # --- tables ---------------------------------------------------------------------------------
 
@@ -170,7 +171,7 @@ class Scrubber:
             self._pace = ScrubPace(opened.config, opened.plan, lists, self.facts)
             self._regions = Regions(opened.cluster, opened.plan)
             self._good, self._looks = {}, []
-            self._since = self._stepper.progress  # they were summed after loading
+            self._since = max(self._right, self._stepper.restored)  # rows may have run since
         self._slots, self._exact = held, exact
         self._regions.register(runner.weights.parts, held, self._pace.header(exact))
         self._runner = now

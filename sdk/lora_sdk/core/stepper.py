@@ -68,6 +68,7 @@ class Stepper:
         self.rows = 0
         self.redone = 0  # steps that were run a second time after a failure
         self.progress = 0  # changes whenever rows have run
+        self.restored = 0  # the progress when boards were last restored, their weights summed
         self.recover: Callable[[LoraError], bool] | None = None
         """Called with an error of the boards. True: they are as the cache says, and operations
         that were queued have been carried. Raises what the requests shall end with instead."""

@@ -66,7 +66,8 @@ class Judge:
             if "CRC-32" in cause and not any(place in cause for place in observed.damaged)
         ]
         refused = any(one.failure and one.failure.code == abi.ERR_ROW for one in observed.seen)
-        if refused and not any("adapter" in cause for cause in observed.repaired):
+        adapters = any("adapter" in fault.kind for fault in self._all)
+        if adapters and refused and not any("adapter" in cause for cause in observed.repaired):
             found.append("a refused adapter was not named")
         if not observed.noticed and self._is_certain():
             found.append("not noticed")
