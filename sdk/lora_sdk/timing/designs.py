@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from lora_host.errors import RequestError
 from lora_host.naming import did_you_mean
 from lora_host.yaml_file import read_yaml
+from lora_sdk.timing.design_fields import check_fields
 from lora_sdk.timing.facts import DATA, only_known, resolved
 
 
@@ -134,21 +134,6 @@ class StreamDesign:
 
 
 Design = ArrayDesign | StreamDesign
-POSITIVE = (
-    "clock_hz", "tile", "lanes", "weight_bits", "activation_bytes", "kv_bytes", "hbm_efficiency",
-    "utilisation", "bits_per_second", "port_bytes", "row_group", "block_bytes", "merge",
-    "prefill_utilisation",
-)  # fmt: skip
-CHOICES: dict[str, tuple[Any, ...]] = {
-    "row_grain": ("array", "row"),
-    "gathers": ("overlapped", "stalled"),
-    "norms": ("split", "replicated"),
-    "softmax": ("passes", "fused"),
-    "few_rows": ("alone", "in_flight"),
-    "prefill_copy": ("none", "ddr"),
-    "control": ("ideal", "firmware", "sequencer"),
-}
-
 KINDS: dict[str, type[ArrayDesign] | type[StreamDesign]] = {
     "array": ArrayDesign,
     "stream": StreamDesign,
@@ -183,6 +168,15 @@ def load_design(name: str | Path) -> Design:
     raise RequestError(f"design {text!r} is not known; {did_you_mean(text, design_names())}")
 
 
+def _link(values: object, where: str) -> Link:
+    """A link from its fields. RequestError names an unknown, missing or wrong one."""
+    if not isinstance(values, dict):
+        raise RequestError(f"{where} is {values!r:.60}, expected its fields")
+    only_known(Link, values, where)
+    check_fields(Link, values, where)
+    return Link(**values)
+
+
 def _whole(
     table: Mapping[str, Mapping[str, Any]], name: str, above: tuple[str, ...] = ()
 ) -> dict[str, Any]:
@@ -193,16 +187,17 @@ def _whole(
     base = own.pop("base", None)
     if base is None:
         return own
-    if base not in table or base in (*above, name):
-        raise RequestError(f"design {name}: base {base!r} is not another design")
+    if not isinstance(base, str) or base not in table or base in (*above, name):
+        raise RequestError(f"design {name}: base {base!r:.60} is not another design")
     return {**_whole(table, base, (*above, name)), **own}
 
 
 def make_design(name: str, values: Mapping[str, Any]) -> Design:
     """A design from its fields. RequestError names an unknown or missing field."""
-    kind = KINDS.get(values.get("kind", ""))
+    named = values.get("kind")
+    kind = KINDS.get(named) if isinstance(named, str) else None
     if kind is None:
-        raise RequestError(f"design {name}: kind {values.get('kind')!r}, expected array or stream")
+        raise RequestError(f"design {name}: kind {named!r:.60}, expected array or stream")
     only_known(kind, values, f"design {name}")
     made: dict[str, Any] = {key: resolved(value) for key, value in values.items()}
     made["name"] = name
@@ -212,35 +207,11 @@ def make_design(name: str, values: Mapping[str, Any]) -> Design:
                 raise RequestError(f"design {name}: {key} is {made[key]!r:.60}, expected a list")
             made[key] = tuple(made[key])
     if "link" in made and not isinstance(made["link"], Link):
-        only_known(Link, made["link"], f"design {name}: link")
-        made["link"] = Link(**made["link"])
-    for entry in fields(kind):
-        required = entry.default is MISSING and entry.default_factory is MISSING
-        if required and entry.name not in made:
-            raise RequestError(f"design {name}: field {entry.name!r} is missing")
-    _check_numbers(kind, made, f"design {name}")
-    if "link" in made:
-        _check_numbers(Link, vars(made["link"]), f"design {name}: link")
-    for key, allowed in CHOICES.items():
-        if key in made and made[key] not in allowed:
-            expected = " or ".join(map(str, allowed))
-            raise RequestError(f"design {name}: {key} is {made[key]!r}, expected {expected}")
+        made["link"] = _link(made["link"], f"design {name}: link")
+    check_fields(kind, made, f"design {name}")
     if kind is ArrayDesign and (
         len(made["array"]) != 2 or not all(isinstance(side, int) and side > 0
                                            for side in made["array"])
     ):  # fmt: skip
         raise RequestError(f"design {name}: array is {made['array']}, expected rows and columns")
     return kind(**made)
-
-
-def _check_numbers(kind: type, made: Mapping[str, Any], where: str) -> None:
-    """RequestError names the first field that is not a number, negative, not finite, or 0 although
-    it is a divisor."""
-    for entry in fields(kind):
-        if entry.type not in ("int", "float") or entry.name not in made:
-            continue
-        value = made[entry.name]
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        low = "a number above 0" if entry.name in POSITIVE else "a number of at least 0"
-        if not number or not 0 <= value < math.inf or (value == 0 and entry.name in POSITIVE):
-            raise RequestError(f"{where}: {entry.name} is {value!r}, expected {low}")
