@@ -44,6 +44,7 @@ def test_a_file_builds_on_a_shipped_design(tmp_path: Path) -> None:
         ("mine: { base: lora-f, speculation: longspecs }", "did you mean 'longspec'"),
         ("mine: { base: lora-f, weight_bits: 1.0e+308 }", "weight_bits is 1e.308"),
         ("mine: { base: lora-f, resources: [1] }", r"resources is \[1\], expected names"),
+        ("mine: { base: lora-f, array: [10000000000000000000, 1] }", "expected rows and columns"),
         ("mine: { base: lora-f, lm_head: 1 }", "lm_head is 1, expected true or false"),
         ("mine: { kind: array }", "is missing"),
         ("mine: 3", "expected its fields"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from typing import Any
 
@@ -28,12 +28,33 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "control": ("ideal", "firmware", "sequencer"),
 }
 
-_EXPECTED = {
-    "str": "text",
-    "str | None": "text",
-    "bool": "true or false",
-    "tuple[str, ...]": "a list of names",
-    "Mapping[str, float]": "names with numbers of at least 0",
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LARGEST
+
+
+def _are_names(value: object) -> bool:
+    return isinstance(value, tuple) and all(isinstance(one, str) for one in value)
+
+
+def _are_sides(value: object) -> bool:
+    return isinstance(value, tuple) and len(value) == 2 and all(
+        isinstance(side, int) and _is_number(side) and side > 0 for side in value
+    )  # fmt: skip
+
+
+def _are_numbers(value: object) -> bool:
+    return isinstance(value, Mapping) and all(map(_is_number, value.values()))
+
+
+# By declared type: what a message expects, and whether a value is one. Numbers have a range too.
+_TYPES: Mapping[str, tuple[str, Callable[[object], bool]]] = {
+    "str": ("text", lambda value: isinstance(value, str)),
+    "str | None": ("text", lambda value: value is None or isinstance(value, str)),
+    "bool": ("true or false", lambda value: isinstance(value, bool)),
+    "tuple[str, ...]": ("a list of names", _are_names),
+    "tuple[int, int]": ("rows and columns", _are_sides),
+    "Mapping[str, float]": ("names with numbers of at least 0", _are_numbers),
 }
 
 
@@ -48,9 +69,10 @@ def check_fields(kind: type, values: Mapping[str, Any], where: str) -> None:
         value = values[entry.name]
         if entry.type in ("int", "float"):
             _check_number(entry.name, value, where)
-        elif not _fits(str(entry.type), value):
-            expected = _EXPECTED[str(entry.type)]
-            raise RequestError(f"{where}: {entry.name} is {value!r:.60}, expected {expected}")
+        elif str(entry.type) in _TYPES:
+            expected, fits = _TYPES[str(entry.type)]
+            if not fits(value):
+                raise RequestError(f"{where}: {entry.name} is {value!r:.60}, expected {expected}")
     for name, allowed in CHOICES.items():
         if name in values and values[name] not in allowed:
             expected = " or ".join(allowed)
@@ -65,20 +87,3 @@ def _check_number(name: str, value: object, where: str) -> None:
     low = "a number above 0" if name in POSITIVE else "a number of at least 0"
     if not _is_number(value) or (value == 0 and name in POSITIVE):
         raise RequestError(f"{where}: {name} is {value!r:.60}, expected {low}, {LARGEST:g} at most")
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LARGEST
-
-
-def _fits(declared: str, value: object) -> bool:
-    """Whether a value is of the declared type; True for types that others check."""
-    if declared in ("str", "str | None"):
-        return isinstance(value, str) or (value is None and declared != "str")
-    if declared == "bool":
-        return isinstance(value, bool)
-    if declared == "tuple[str, ...]":
-        return isinstance(value, tuple) and all(isinstance(one, str) for one in value)
-    if declared == "Mapping[str, float]":
-        return isinstance(value, Mapping) and all(map(_is_number, value.values()))
-    return True

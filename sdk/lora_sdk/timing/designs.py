@@ -209,9 +209,4 @@ def make_design(name: str, values: Mapping[str, Any]) -> Design:
     if "link" in made and not isinstance(made["link"], Link):
         made["link"] = _link(made["link"], f"design {name}: link")
     check_fields(kind, made, f"design {name}")
-    if kind is ArrayDesign and (
-        len(made["array"]) != 2 or not all(isinstance(side, int) and side > 0
-                                           for side in made["array"])
-    ):  # fmt: skip
-        raise RequestError(f"design {name}: array is {made['array']}, expected rows and columns")
     return kind(**made)
