@@ -1,7 +1,7 @@
 """Cells that open synthesis makes of the modules in overlays/rtl/budget.yaml, for UltraScale+.
 
 `python tools/rtl_cells.py [MODULE ...]` (without names: all that are not `long`) prints a JSON
-object a line: module, lut, ff, dsp, ramb36, ramb18, lutram (LUTs that are memory).
+object a line: module, lut, ff, dsp, ramb36, ramb18, uram, lutram (LUTs that are memory).
 `python tools/rtl_cells.py --check TOP` elaborates a unit and fails where it has a latch, a loop or
 a signal with no or two drivers. Needs the extra `rtl` (pyosys)."""
 
@@ -26,6 +26,7 @@ KINDS = {
     "dsp": r"DSP48E2",
     "ramb36": r"RAMB36E2",
     "ramb18": r"RAMB18E2",
+    "uram": r"URAM288(_BASE)?",
 }
 # LUTs of each kind of distributed memory.
 LUT_MEMORIES = {
