@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from lora_sdk.core.results import Delta, Output, Result, Verified
     from lora_sdk.core.step import Row, StepResult
     from lora_sdk.core.verify import Tree
+    from lora_sdk.core.weight_notices import WeightNotice
     from lora_sdk.dispatch.fleet import Fleet
     from lora_sdk.engine.engine import Engine
     from lora_sdk.model.demo import demo_model_path
@@ -58,6 +59,7 @@ _HOMES = {
     "lora_sdk.sampling": ("BeamSearchParams", "SamplingParams"),
     "lora_sdk.core.step": ("Row", "StepResult"),
     "lora_sdk.core.verify": ("Tree",),
+    "lora_sdk.core.weight_notices": ("WeightNotice",),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -84,6 +86,7 @@ __all__ = [
     "TransportError",
     "Tree",
     "Verified",
+    "WeightNotice",
     "__version__",
     "demo_model_path",
 ]

@@ -34,7 +34,7 @@ from tests.recovery_rig import (
     texts,
     write_folders,
 )
-from tests.scrub_rig import flip, flip_adapter, flip_at, sum_at_every_step
+from tests.scrub_rig import flip, flip_adapter, flip_at, sum_at_every_step, sum_nothing
 
 LIMIT = 60.0  # seconds to wait for a thread: far beyond what a busy machine needs
 
@@ -213,14 +213,6 @@ def test_what_ended_before_the_damage_was_found_is_told(
         tokens_of(engine, tokens=6)
     assert any("have ended may hold wrong tokens" in r.message and place in r.message
                for r in caplog.records)  # fmt: skip
-
-
-def sum_nothing(engine: Engine) -> None:
-    """Between steps, that is."""
-    assert engine._watch is not None
-    scrubber = engine._watch.scrubber
-    scrubber.facts = replace(scrubber.facts, share=1e-12, slice_bytes=64)
-    scrubber.proved()
 
 
 def test_ends_are_confirmed_or_told_once(folders: Folders) -> None:

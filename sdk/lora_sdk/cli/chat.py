@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import Any
 
 import click
@@ -10,6 +11,7 @@ import click
 from lora_host.errors import RequestError
 from lora_sdk.cli.adapters import adapter_flags, default_adapter, load_adapters, take_adapters
 from lora_sdk.cli.flags import RUN_FLAGS, flags
+from lora_sdk.cli.outcome import say
 from lora_sdk.cli.progress import ProgressBar
 from lora_sdk.cli.prompts import argument_text
 from lora_sdk.cli.run_command import TO_THE_END, to_the_end
@@ -55,7 +57,12 @@ def chat(system: str | None, **options: Any) -> None:
 
     with (
         ProgressBar("loading") as progress,
-        Engine(progress=progress, speculation=drafts.options, **engine_arguments) as engine,
+        Engine(
+            progress=progress,
+            speculation=drafts.options,
+            on_notice=partial(say, "lora chat", "notice"),
+            **engine_arguments,
+        ) as engine,
     ):
         progress.close()
         for note in load_adapters(engine, adapters):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ import click
 from lora_sdk.cli.adapters import adapter_flags, default_adapter, load_adapters, take_adapters
 from lora_sdk.cli.batch import Batch
 from lora_sdk.cli.flags import flags
+from lora_sdk.cli.outcome import say
 from lora_sdk.cli.prompts import name_of, read_batch
 from lora_sdk.cli.run_command import SAMPLING_FLAGS, TO_THE_END, to_the_end
 from lora_sdk.sampling import SamplingParams
@@ -92,7 +94,7 @@ def fleet_command(file: Path, prompts: str, quiet: bool, **options: Any) -> int:
 
     from lora_sdk.dispatch.fleet import Fleet
 
-    with Fleet.open(file, **more) as fleet:
+    with Fleet.open(file, on_notice=partial(say, "lora fleet", "notice"), **more) as fleet:
         notes = load_adapters(fleet, adapters)
         if notes and not quiet:
             click.echo("\n".join(notes), err=True)

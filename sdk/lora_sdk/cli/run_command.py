@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from lora_sdk.cli.adapters import (
 )
 from lora_sdk.cli.batch import Batch
 from lora_sdk.cli.flags import RUN_FLAGS, flags
+from lora_sdk.cli.outcome import say
 from lora_sdk.cli.output_file import OUTPUT
 from lora_sdk.cli.progress import ProgressBar
 from lora_sdk.cli.prompts import argument_text, name_of, one_source, read_batch, read_prompt
@@ -120,7 +122,12 @@ def lora_run(
     statistics = Statistics()
     with (
         ProgressBar("loading", quiet=quiet) as progress,
-        Engine(progress=progress, speculation=drafts.options, **engine_arguments) as engine,
+        Engine(
+            progress=progress,
+            speculation=drafts.options,
+            on_notice=partial(say, "lora-run", "notice"),
+            **engine_arguments,
+        ) as engine,
     ):
         progress.close()
         notes = load_adapters(engine, adapters)

@@ -21,6 +21,7 @@ from lora_sdk.plan.adapters import DEFAULT_RANK, MODES, AdapterOptions
 from lora_sdk.plan.partition import check_board_count
 
 if TYPE_CHECKING:
+    from lora_sdk.core.weight_notices import OnNotice
     from lora_sdk.spec.opening import SpeculationOptions
 
 KERNELS = ("native", "numpy", "rtl")
@@ -173,6 +174,9 @@ class EngineOptions:
         flags=("--scrub",),
         choices=SCRUB,
     )
+    on_notice: OnNotice | None = option(
+        None, help="callback for each notice of damaged weights that were found and loaded again"
+    )
     greedy: str = option(
         "boards",
         help="what chooses the tokens of a lone greedy request; they are the same",
@@ -215,6 +219,10 @@ class EngineOptions:
         if self.progress is not None and not callable(self.progress):
             expected = "a function of the bytes placed and the total bytes"
             raise ArgumentError("progress", self.progress, expected, optional=True)
+        if self.on_notice is not None and not callable(self.on_notice):
+            raise ArgumentError(
+                "on_notice", self.on_notice, "a function of a WeightNotice", optional=True
+            )
         for name in ("devices", "hidden_layers", "spares"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         self._check_boards()

@@ -25,6 +25,7 @@ from lora_sdk.sampling import SamplingParams
 
 if TYPE_CHECKING:
     from lora_sdk.adapters.slots import AdapterInfo
+    from lora_sdk.core.weight_notices import WeightNotice
     from lora_sdk.engine.engine import Engine
     from lora_sdk.text.chat import Message
     from lora_sdk.text.tokenizer import Tokenizer
@@ -115,6 +116,16 @@ class Fleet:
     def places(self) -> tuple[Place, ...]:
         """Workers, then clusters."""
         return (*self._workers, *self._clusters)
+
+    @property
+    def weight_notices(self) -> tuple[tuple[str, WeightNotice], ...]:
+        """The latest notices of damaged weights, each with its place's name; the oldest first."""
+        found = [
+            (place.name, notice)
+            for place in self.places
+            for notice in place.engine.weight_notices.latest
+        ]
+        return tuple(sorted(found, key=lambda one: one[1].when))
 
     @property
     def tokenizer(self) -> Tokenizer:

@@ -23,6 +23,7 @@ from lora_sdk.core.results import Delta, Result
 from lora_sdk.core.scrubber import ScrubUse
 from lora_sdk.core.speculation_statistics import SpeculationStatistics
 from lora_sdk.core.stepper import StepObserver, Stepper
+from lora_sdk.core.weight_notices import WeightNotices
 from lora_sdk.engine.adapter_api import AdapterApi
 from lora_sdk.engine.board_loop import BoardLoop
 from lora_sdk.engine.carried import CarriedSource
@@ -293,6 +294,11 @@ class Engine:
     def scrubbed(self) -> ScrubUse | None:
         """What the boards have summed of their weights so far, None with `scrub="off"`."""
         return None if self._watch is None else self._watch.scrubber.use
+
+    @property
+    def weight_notices(self) -> WeightNotices:
+        """Notices of damaged weights that were found and loaded again."""
+        return WeightNotices() if self._watch is None else self._watch.notices
 
     @property
     def lost(self) -> LoraError | None:

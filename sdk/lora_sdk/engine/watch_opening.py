@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lora_sdk.core.scrubber import Scrubber
+from lora_sdk.core.weight_notices import WeightNotices
 from lora_sdk.core.weight_repair import WeightRepair
 from lora_sdk.engine.weight_watch import WeightWatch
 
@@ -42,4 +43,5 @@ def open_watch(
             drafts,
             WeightRepair(board.opened, board.cache, board.stepper, board.recovery, drafts),
         )
-    return WeightWatch(options.scrub, stepper, scrubber, repair, draft)
+    notices = WeightNotices(options.on_notice)
+    return WeightWatch(options.scrub, stepper, scrubber, repair, draft, notices)

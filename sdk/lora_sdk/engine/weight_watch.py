@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from lora_host.errors import LoraError
+from lora_sdk.core.weight_notices import WeightNotice, WeightNotices
 from lora_sdk.engine.requests import MOST_BEGINNINGS, worded
 
 if TYPE_CHECKING:
@@ -41,6 +42,9 @@ ENDED_IN_DOUBT = (
 )
 DELIVERED = "tokens that were delivered are wrong; the weights are loaded again, submit it again"
 
+ErrorOf = Callable[[str], LoraError]
+"""The error of a request, by what happened to it."""
+
 
 class WeightWatch:
     """Of one engine. The engine's lock is held around every call."""
@@ -52,9 +56,11 @@ class WeightWatch:
         scrubber: Scrubber,
         repair: WeightRepair,
         draft: tuple[Scrubber, WeightRepair] | None = None,
+        notices: WeightNotices | None = None,
     ) -> None:
         """`policy`: EngineOptions.scrub. `draft`: those of the draft model's board."""
         self.policy, self.scrubber = policy, scrubber
+        self.notices = notices or WeightNotices()
         self._stepper, self._repair, self._draft = stepper, repair, draft
         self._scheduler: Scheduler | None = None
         self._held: list[tuple[Request, Delta]] = []  # last deltas, of requests to be proved
@@ -131,8 +137,9 @@ class WeightWatch:
             return
         scrubber, repair = self._draft
         try:
-            if scrubber.advance():
-                repair.run()
+            damage = repair.run() if scrubber.advance() else None
+            if damage is not None:
+                self.notices.add(WeightNotice(f"draft: {damage}", 0, 0))
         except LoraError as error:  # its next proposal meets it too
             _log.warning("the weights of the draft are not watched any more: %s", error)
             self._draft = None
@@ -189,8 +196,7 @@ class WeightWatch:
             raise
         if damage is None:
             return False
-        self._tell_ended(damage.since, damage.error)
-        self._resolve(suspects, damage.error)
+        self._settle(str(damage), damage.since, suspects, damage.error)
         return True
 
     def _fail(self, suspects: Sequence[Request], error: LoraError) -> None:
@@ -204,11 +210,11 @@ class WeightWatch:
         again what was damaged, without saying since when."""
         if not self._stepper.recovered(error):
             return False
-        self._tell_ended(self.scrubber.since, lambda why: worded(error, why))
+        since = self.scrubber.since
         suspects.extend(self._take_suspects(-1))
         self._repair.taken_doubt(strict=True)
         self.scrubber.proved()
-        self._resolve(suspects, lambda why: worded(error, why))
+        self._settle(str(error), since, suspects, lambda why: worded(error, why))
         return True
 
     def _doubt(self) -> bool:
@@ -221,9 +227,8 @@ class WeightWatch:
             def error_of(why: str) -> LoraError:
                 return LoraError(f"{doubt}; {why}")
 
-            self._tell_ended(self.scrubber.since, error_of)
-            suspects = list(self._take_suspects(-1))
-            self._resolve(suspects, error_of)
+            since = self.scrubber.since
+            self._settle(doubt, since, self._take_suspects(-1), error_of)
         return bool(doubt)
 
     def _take_suspects(self, since: int) -> Sequence[Request]:
@@ -235,7 +240,16 @@ class WeightWatch:
             self._scheduler.remove(request)
         return [*running, *self.forget()]
 
-    def _resolve(self, suspects: Sequence[Request], error_of: Callable[[str], LoraError]) -> None:
+    def _settle(
+        self, cause: str, since: int, suspects: Sequence[Request], error_of: ErrorOf
+    ) -> None:
+        """Requests that have ended are counted, those that run begin again or fail, and the program
+        is told."""
+        ended = self._tell_ended(since, error_of)
+        self._resolve(suspects, error_of)
+        self.notices.add(WeightNotice(cause, len(suspects), ended))
+
+    def _resolve(self, suspects: Sequence[Request], error_of: ErrorOf) -> None:
         again = []
         for request in suspects:
             if self.policy == "fail" or not request.begin_again(error_of(DELIVERED)):
@@ -246,9 +260,10 @@ class WeightWatch:
         if self._scheduler is not None:
             self._scheduler.restart(again)
 
-    def _tell_ended(self, since: int, error_of: Callable[[str], LoraError]) -> None:
+    def _tell_ended(self, since: int, error_of: ErrorOf) -> int:
         count = sum(progress > since for progress in self._ended)
         if count:
             ended = "request that has" if count == 1 else "requests that have"
             self._notice = error_of(f"{count} {ended} ended {ENDED_IN_DOUBT}")
             _log.warning("%s", self._notice)
+        return count

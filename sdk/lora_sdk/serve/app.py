@@ -54,7 +54,8 @@ def _add_state(app: FastAPI, service: Service) -> None:
 
     async def health() -> Response:
         """200 as long as a restart would not help."""
-        return json_reply(lifecycle.as_dict(), 503 if lifecycle.state is State.DEAD else 200)
+        told = {**lifecycle.as_dict(), "weight_notices": service.weight_notices.count}
+        return json_reply(told, 503 if lifecycle.state is State.DEAD else 200)
 
     async def ready() -> Response:
         """200 while requests are taken."""

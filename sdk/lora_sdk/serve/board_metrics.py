@@ -29,6 +29,8 @@ class BoardReading:
     links: tuple[tuple[int, int, bool, int, int], ...]
     kv: KvUse
     weights: ScrubUse | None
+    notices: int
+    in_doubt: int
     drafts: int
     drafted: int
     accepted: int
@@ -53,6 +55,8 @@ def read_boards(engine: Engine) -> BoardReading:
         tuple(links),
         engine.kv_use,
         engine.scrubbed,
+        engine.weight_notices.count,
+        engine.weight_notices.ended,
         speculation.verifications if speculation else 0,
         sum(speculation.rows.values()) if speculation else 0,
         sum(speculation.accepted.values()) if speculation else 0,
@@ -92,6 +96,7 @@ class BoardCollector(Collector):
         )
         if reading.weights is not None:
             yield from _sums(reading.weights)
+            yield from _notices(reading)
         yield CounterMetricFamily(
             "vllm:spec_decode_num_drafts", "Verifications of drafts", reading.drafts
         )
@@ -108,6 +113,17 @@ def _sums(use: ScrubUse) -> Iterator[Metric]:
     yield CounterMetricFamily("lora_weights_summed", "Bytes of weights summed by boards", use.bytes)
     yield CounterMetricFamily("lora_weights_passes", "Times that all were summed", use.passes)
     yield CounterMetricFamily("lora_weights_damaged", "Times that some had changed", use.damaged)
+
+
+def _notices(reading: BoardReading) -> Iterator[Metric]:
+    yield CounterMetricFamily(
+        "lora_weight_notices", "Notices of weights that were damaged", reading.notices
+    )
+    yield CounterMetricFamily(
+        "lora_requests_in_doubt",
+        "Sequences that ended before damage was found, and may hold wrong tokens",
+        reading.in_doubt,
+    )
 
 
 def _pages(kv: KvUse) -> Iterator[Metric]:

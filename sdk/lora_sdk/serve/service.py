@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lora_host.errors import HangError, LoraError, RequestError
+from lora_sdk.core.weight_notices import WeightNotices
 from lora_sdk.serve.attend import Attendants
 from lora_sdk.serve.constraint import Compiler, Constraint
 from lora_sdk.serve.errors import ApiError, from_engine
@@ -67,6 +68,11 @@ class Service:
         self.lifecycle.check_ready()
         assert self._engine is not None  # ready
         return self._engine
+
+    @property
+    def weight_notices(self) -> WeightNotices:
+        """The engine's; none while there is no engine."""
+        return WeightNotices() if self._engine is None else self._engine.weight_notices
 
     async def load(self, open_engine: OpenEngine) -> None:
         """Open the engine in a thread. Raises what that raises, LoadingStopped after `stop`."""

@@ -48,6 +48,7 @@ async def status(service: Service) -> dict[str, object]:
         "new_tokens": 0,
         "boards": [],
         "kv": None,
+        "weight_notices": [one.as_dict() for one in service.weight_notices.latest],
     }
     if service.lifecycle.state is State.READY:
         engine = service.engine
