@@ -89,8 +89,16 @@ static void blame_router(struct lora_cluster *cluster, lora_boards mask,
             late |= lora_board_bit(b);
     uint32_t board = lora_stuck_router(cluster, late);
     if (board == LORA_NONE || (int32_t)board == failure->board) return;
+    uint32_t stopped_by = (uint32_t)failure->board;
     lora_failure_begin(failure, NULL);
-    (void)lora_describe_error(cluster, board, failure);
+    int status = lora_describe_error(cluster, board, failure);
+    if (status == LORA_ERR_LINK_POISON)
+        lora_fail(
+            failure, LORA_ERR_WATCHDOG,
+            "board %u (%s) command %u (%s): lacked frames that its neighbours had sent, until "
+            "board %u's watchdog: unit %s",
+            board, cluster->boards[board].info.address, failure->index,
+            lora_opcode_name((uint16_t)failure->opcode), stopped_by, lora_unit_name(failure->unit));
 }
 
 int lora_outcome(struct lora_cluster *cluster, lora_boards mask, const struct lora_run *run,

@@ -51,14 +51,31 @@ static int is_waiting(const struct lora_cluster *cluster, const struct progress 
     return expects == 1;
 }
 
-uint32_t lora_stuck_router(struct lora_cluster *cluster, lora_boards mask) {
-    struct progress progress;
-    read_records(cluster, mask, &progress);
-    keep_first_gather(&progress);
+/* The first board that failed with this code after `cycles`, and whose Router had nothing to wait
+ * for. */
+static uint32_t first_idle(const struct lora_cluster *cluster, const struct progress *progress,
+                           uint32_t code, uint64_t cycles) {
     for (uint32_t b = 0; b < cluster->count; b++) {
-        const struct lora_error_record *error = &cluster->boards[b].error;
-        if (!progress.record[b].begun || error->code != LORA_ERR_WATCHDOG) continue;
-        if (error->unit == LORA_UNIT_ROUTER && !is_waiting(cluster, &progress, b)) return b;
+        const struct lora_board *it = &cluster->boards[b];
+        if (!progress->record[b].begun || it->error.code != code) continue;
+        if (it->error.unit != LORA_UNIT_ROUTER || it->completion.cycles < cycles) continue;
+        if (!is_waiting(cluster, progress, b)) return b;
     }
     return LORA_NONE;
+}
+
+/* A board that began a little later is stopped by another one's watchdog before its own. Half of
+ * the longest run was time enough for the frames that lay before it; one that was stopped early may
+ * not have seen them. */
+uint32_t lora_stuck_router(struct lora_cluster *cluster, lora_boards mask) {
+    struct progress progress;
+    uint64_t longest = 0;
+    read_records(cluster, mask, &progress);
+    keep_first_gather(&progress);
+    uint32_t board = first_idle(cluster, &progress, LORA_ERR_WATCHDOG, 0);
+    if (board != LORA_NONE) return board;
+    for (uint32_t b = 0; b < cluster->count; b++)
+        if (mask >> b & 1 && cluster->boards[b].completion.cycles > longest)
+            longest = cluster->boards[b].completion.cycles;
+    return first_idle(cluster, &progress, LORA_ERR_LINK_POISON, longest / 2);
 }

@@ -17,8 +17,8 @@ from types import TracebackType
 from .alveo_container import PLATFORM
 from .cluster_file import Cable, ring
 from .errors import LoraError, TransportError
+from .held_folder import STARTING, XRT, HeldFolder, remove_stale
 from .overlay import load_overlay
-from .xrt_folder import STARTING, HeldFolder, remove_stale
 
 LIBRARY_FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib", "/opt/xilinx/xrt/lib")
 LIBRARIES = ("core", "noop", "swemu", "hwemu")
@@ -47,8 +47,8 @@ class XrtEnvironment:
         cables: Sequence[Cable] | None = None,
     ) -> None:
         source = find_libraries()
-        remove_stale()
-        self._held = HeldFolder()
+        remove_stale(XRT)
+        self._held = HeldFolder(XRT)
         self.folder = self._held.path
         try:
             if len(os.path.relpath(self.folder, XRT_SOCKETS)) + 45 > SOCKET_PATH_LIMIT:

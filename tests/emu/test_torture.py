@@ -4,8 +4,13 @@ bites."""
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -16,9 +21,10 @@ from lora_sdk.cli.main import lora
 from lora_sdk.cli.outcome import run_command
 from lora_sdk.core.scrubber import Scrubber
 from lora_sdk.torture import campaign as campaigns
-from lora_sdk.torture.campaign import Campaign, draw
+from lora_sdk.torture.campaign import Campaign, Verdict, draw
 from lora_sdk.torture.faults import Fault, Run, draws_of
 from lora_sdk.torture.folders import write_folders
+from lora_sdk.torture.jobs import verdict_from
 from lora_sdk.torture.kinds import BY_NAME, KINDS, Kind
 from lora_sdk.torture.oracle import Judge, Observed
 from lora_sdk.torture.phases import PHASES, Phase
@@ -162,6 +168,10 @@ FOUND = {
         3461, "adapter load", 2, (Fault("firmware resets", 0, 1, (29,)),
                                   Fault("bit of a weight flipped", 1, 3, (497445, 1))),
     ),
+    "a frame lost on the way to a board that began later": Run(
+        2416, "verify", 4, (Fault("sequencer stalls", 0, 2, (3000,)),
+                            Fault("frame lost", 3, 2, (1, 2, 1))),
+    ),
     "step numbers of ones": Run(
         1036, "own loop", 2, (Fault("bit of a command list flipped", 0, 1, (866620, 4)),
                               Fault("registers read as ones", 0, 1)),
@@ -212,7 +222,8 @@ LANE = {"kind": "lane down", "board": 0, "at": 0, "numbers": [0]}
               ("load", 2, [LANE]), ("decode", 1, [LANE]), ("decode", 2, LANE),
               ("decode", 2, [{**LANE, "numbers": []}]),
               ("decode", 2, [{**LANE, "numbers": [0, 1]}]),
-              ("decode", 2, [{**LANE, "numbers": "0"}]), ("decode", 2, [{**LANE, "at": 5}]),
+              ("decode", 2, [{**LANE, "numbers": "0"}]),
+              ("decode", 2, [{**LANE, "numbers": [2]}]), ("decode", 2, [{**LANE, "at": 5}]),
               ("decode", 2, [{**LANE, "kind": ["lane down"]}]), ("decode", 2, [[]]),
               (["decode"], 2, []), ("decode", 2, [LANE] * 4),
           )),
@@ -228,6 +239,52 @@ LANE = {"kind": "lane down", "board": 0, "at": 0, "numbers": [0]}
 def test_a_wrong_replay_file_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(RequestError):
         run_from(wrong)
+
+
+def test_a_number_that_no_campaign_draws_is_named() -> None:
+    """A port that no board has would plant nothing."""
+    fault = {"kind": "frame delayed", "board": 0, "at": 0, "numbers": [abi.PORTS, 0, 20]}
+    wrong = {"number": 0, "phase": "decode", "boards": 2, "faults": [fault]}
+    with pytest.raises(RequestError, match="frame delayed: port 2; expected 0 to 1"):
+        run_from(wrong)
+    fault["numbers"] = [0, 0, 21]
+    with pytest.raises(RequestError, match="microseconds 21; expected 20 or 500 or 20000"):
+        run_from(wrong)
+
+
+def test_verdicts_of_other_processes_arrive_whole(rig: Rig) -> None:
+    run = one(BY_NAME["frame delayed"], "decode")
+    verdict = Verdict(run, ("wrong",), True, False, True, 0.5, run.without(0))
+    assert verdict_from(json.loads(json.dumps(asdict(verdict)))) == verdict
+
+
+def test_folders_of_killed_campaigns_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folders = tmp_path / "temporary"
+    folders.mkdir()
+    words = [sys.executable, "-m", "lora_sdk.torture.jobs", "0", "0", "100000", "1"]
+    environment = {**os.environ, "TMPDIR": str(folders)}
+    with subprocess.Popen(words, stdout=subprocess.PIPE, env=environment) as campaign:
+        assert campaign.stdout is not None and campaign.stdout.readline()
+        campaign.kill()
+    left = {path.name for path in folders.iterdir()}
+    assert any(name.startswith("lora-torture-") for name in left)
+    monkeypatch.setattr(tempfile, "tempdir", str(folders))
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(one(BY_NAME["record lost"], "decode").as_dict()))
+    assert run_command(lora, "lora", ["torture", "--replay", str(path)]) == 0
+    assert not list(folders.iterdir())
+
+
+def test_the_command_refuses_a_missing_replay_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "none.json"
+    assert run_command(lora, "lora", ["torture", "--replay", str(path)]) == 2
+    said = capsys.readouterr().err
+    assert f"{path}: No such file" in said and "expected a replay file" in said
+    assert run_command(lora, "lora", ["torture", "--replay", str(tmp_path)]) == 2
 
 
 def test_the_command_replays_and_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

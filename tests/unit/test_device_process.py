@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from lora_host.xrt_folder import LOCK_NAME, REMOVED, HeldFolder, remove_stale, remove_unheld
+from lora_host.held_folder import LOCK_NAME, REMOVED, XRT, HeldFolder, remove_stale, remove_unheld
 from tests.processes import environment
 
 NAME = "device0_1"
@@ -24,7 +24,7 @@ def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An emulation's folder, in a temporary one whose path is short enough for sockets."""
     with tempfile.TemporaryDirectory(prefix="t-") as short:
         monkeypatch.setattr(tempfile, "tempdir", short)
-        held = HeldFolder()
+        held = HeldFolder(XRT)
         yield held.path
         held.remove()
 
@@ -76,13 +76,14 @@ def test_a_session_that_fails_is_one_line(folder: Path) -> None:
 
 def test_a_held_folder_is_not_removed(folder: Path) -> None:
     assert not remove_unheld(folder)
-    remove_stale()
+    remove_stale(XRT)
     assert (folder / LOCK_NAME).exists()
 
 
 def test_the_next_start_removes_the_folders_of_killed_owners(folder: Path) -> None:
     code = (
-        "import lora_host.xrt_folder as f, os; print(f.HeldFolder().path, flush=True); os.abort()"
+        "import lora_host.held_folder as f, os; "
+        "print(f.HeldFolder(f.XRT).path, flush=True); os.abort()"
     )
     variables = {**environment(), "TMPDIR": str(folder.parent)}
     done = subprocess.run(
@@ -92,12 +93,12 @@ def test_the_next_start_removes_the_folders_of_killed_owners(folder: Path) -> No
     half = left.with_suffix(REMOVED)  # of one that was killed while it removed
     half.mkdir()
     assert left.is_dir() and left.parent == folder.parent
-    remove_stale()
+    remove_stale(XRT)
     assert not left.exists() and not half.exists() and folder.exists()
 
 
 def test_a_process_that_inherits_the_lock_keeps_the_folder(folder: Path) -> None:
-    held = HeldFolder()
+    held = HeldFolder(XRT)
     child = subprocess.Popen(["sleep", "60"], pass_fds=(held.descriptor,))
     try:
         held._lock.close()  # as its owner's end would

@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from lora_host.xrt_folder import STARTING
+from lora_host.held_folder import STARTING
 
 FOLDER_VARIABLE = "LORA_EMULATION_DIR"
 SOCKET_NAME = "cluster.sock"

@@ -15,8 +15,8 @@ from lora_host import native
 from lora_host.cluster_file import Cable
 from lora_host.emulated import Emulated
 from lora_host.errors import LoraError, TransportError
+from lora_host.held_folder import remove_left
 from lora_host.overlay import load_overlay
-from lora_host.xrt_folder import remove_left
 
 from . import wire
 from .__main__ import HELLO, SOCKET_NAME

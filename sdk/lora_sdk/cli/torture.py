@@ -99,6 +99,10 @@ def _replay(path: Path, as_json: bool) -> int:
 
     try:
         values = json.loads(read_regular(path, LARGEST_REPLAY))
+    except OSError as error:
+        raise RequestError(
+            f"{path}: {error.strerror or error}; expected a replay file, as --failures writes it"
+        ) from None
     except (ValueError, RecursionError) as error:
         raise RequestError(f"{path}: no replay file: {error}") from None
     if not isinstance(values, dict):

@@ -1,32 +1,32 @@
-"""A campaign on several processes: each does every so-manieth run, and results come in order."""
+"""A campaign on several processes: each does every so-manieth run, and results come in order, each
+a line of JSON."""
 
 from __future__ import annotations
 
-import pickle
+import json
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any
 
 from lora_host.errors import TransportError
+from lora_host.held_folder import HeldFolder, remove_stale
 from lora_sdk.torture.campaign import Campaign, Verdict, draw
-from lora_sdk.torture.faults import Run
+from lora_sdk.torture.faults import Fault, Run
 from lora_sdk.torture.folders import write_folders
 from lora_sdk.torture.rig import Rig
+
+FOLDER = "lora-torture-"  # prefix
 
 
 def verdicts(seed: int, first: int, count: int, jobs: int = 1) -> Iterator[Verdict]:
     """Those of runs `first` to before `first + count`, in order."""
     if jobs == 1:
-        with tempfile.TemporaryDirectory(prefix="lora-torture-") as folder:
-            rig = Rig(write_folders(Path(folder)))
-            try:
-                campaign = Campaign(rig)
-                for number in range(first, first + count):
-                    yield campaign.verdict(draw(seed, number))
-            finally:
-                rig.close()
+        with _campaign() as campaign:
+            for number in range(first, first + count):
+                yield campaign.verdict(draw(seed, number))
         return
     processes = [_start(seed, first + job, count - job, jobs) for job in range(jobs)]
     try:
@@ -42,12 +42,23 @@ def verdicts(seed: int, first: int, count: int, jobs: int = 1) -> Iterator[Verdi
 
 def replayed(run: Run) -> Verdict:
     """One run, on engines of its own."""
-    with tempfile.TemporaryDirectory(prefix="lora-torture-") as folder:
-        rig = Rig(write_folders(Path(folder)))
+    with _campaign() as campaign:
+        return campaign.verdict(run)
+
+
+@contextmanager
+def _campaign() -> Iterator[Campaign]:
+    """On a model in a temporary folder. Folders of killed campaigns go."""
+    remove_stale(FOLDER)
+    folder = HeldFolder(FOLDER)
+    try:
+        rig = Rig(write_folders(folder.path))
         try:
-            return Campaign(rig).verdict(run)
+            yield Campaign(rig)
         finally:
             rig.close()
+    finally:
+        folder.remove()
 
 
 def _start(seed: int, first: int, span: int, step: int) -> subprocess.Popen[bytes]:
@@ -59,24 +70,37 @@ def _start(seed: int, first: int, span: int, step: int) -> subprocess.Popen[byte
 
 def _next(process: subprocess.Popen[bytes]) -> Verdict:
     assert process.stdout is not None
-    try:
-        found = pickle.load(process.stdout)  # of this program's own process
-    except (EOFError, pickle.UnpicklingError):
+    line = process.stdout.readline()
+    if not line.endswith(b"\n"):
         raise TransportError(
             f"a process of the campaign has ended with {process.wait()}; its boards are emulated "
             "in it: run with --jobs 1 to see why"
-        ) from None
-    assert isinstance(found, Verdict)
-    return found
+        )
+    return verdict_from(json.loads(line))
+
+
+def verdict_from(values: dict[str, Any]) -> Verdict:
+    """What `asdict` made of one."""
+    smallest = values["smallest"]
+    return Verdict(
+        **{
+            **values,
+            "run": _run(values["run"]),
+            "problems": tuple(values["problems"]),
+            "smallest": None if smallest is None else _run(smallest),
+        }
+    )
+
+
+def _run(values: dict[str, Any]) -> Run:
+    faults = (Fault(**{**one, "numbers": tuple(one["numbers"])}) for one in values["faults"])
+    return Run(**{**values, "faults": tuple(faults)})
 
 
 def _work(seed: int, first: int, span: int, step: int) -> None:
-    with tempfile.TemporaryDirectory(prefix="lora-torture-") as folder:
-        rig = Rig(write_folders(Path(folder)))
-        campaign = Campaign(rig)
+    with _campaign() as campaign:
         for number in range(first, first + span, step):
-            pickle.dump(campaign.verdict(draw(seed, number)), sys.stdout.buffer)
-            sys.stdout.buffer.flush()
+            print(json.dumps(asdict(campaign.verdict(draw(seed, number)))), flush=True)
 
 
 if __name__ == "__main__":

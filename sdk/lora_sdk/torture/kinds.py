@@ -16,6 +16,21 @@ from lora_sdk.torture.memory_faults import (
     flip_weight,
     ruin_weights,
 )
+from lora_sdk.torture.numbers import (
+    ALL_FRAMES,
+    AWAY,
+    BACK,
+    FILED,
+    LATE_FRAME,
+    ONE_FRAME,
+    ONE_PORT,
+    PAUSE,
+    PLACE,
+    POLLS,
+    SLOWNESS,
+    TRANSFERS,
+    Number,
+)
 from lora_sdk.torture.target import Target
 
 Ends = Literal["text", "text or error"]
@@ -26,7 +41,6 @@ PHASES = (*STEPS, "load", "links", "close")
 GUARDED = tuple(phase for phase in STEPS if phase != "hand-over")
 """Phases of requests. Logits of the token API are given out before weights are proved."""
 WIRE = (*STEPS, "links")
-MOST_FRAMES = 12
 
 _LINK = ("LINK_DOWN", "LINK_CRC", "LINK_STATUS", "LINK_PAYLOAD", "LINK_POISON", "LINK_CABLING")
 _HANG = ("TIMEOUT", "WATCHDOG")
@@ -37,7 +51,8 @@ class Kind:
     """A row. `names`: what an error must name: the board, the board and its unit, or one end of the
     cable. `codes`: statuses that it may have (lora_status without LORA_ERR_). `ends`: whether
     requests may end with that error, in phases where steps run. `certain`: it cannot pass
-    unnoticed in a step of a phase in `sure`. `least`: boards that it needs."""
+    unnoticed in a step of a phase in `sure`. `least`: boards that it needs. `numbers`: what a
+    fault of it is drawn with."""
 
     name: str
     group: str
@@ -49,8 +64,12 @@ class Kind:
     ends: Ends = "text"
     sure: tuple[str, ...] = ()
     least: int = 1
-    draw: Callable[[random.Random], tuple[int, ...]] = lambda draws: ()
+    numbers: tuple[Number, ...] = ()
     unit: int | None = None
+
+    def draw(self, draws: random.Random) -> tuple[int, ...]:
+        """Numbers of a fault."""
+        return tuple(number.draw(draws) for number in self.numbers)
 
     @property
     def code_numbers(self) -> frozenset[int]:
@@ -68,42 +87,6 @@ def _of(kind: int, *fixed: int) -> Callable[[Target, Fault], None]:
     return plant
 
 
-def _port(draws: random.Random) -> tuple[int, ...]:
-    return (draws.randrange(abi.PORTS),)
-
-
-def _frame(draws: random.Random) -> tuple[int, ...]:
-    """Port, frames to pass, one frame."""
-    return (*_port(draws), draws.randrange(MOST_FRAMES), 1)
-
-
-def _frames(draws: random.Random) -> tuple[int, ...]:
-    """Port, frames to pass, all that follow."""
-    return (*_port(draws), draws.randrange(MOST_FRAMES), 1_000_000)
-
-
-def _late(draws: random.Random) -> tuple[int, ...]:
-    """Port, frames to pass, microseconds of one frame."""
-    return (*_port(draws), draws.randrange(MOST_FRAMES), draws.choice((20, 500, 20_000)))
-
-
-def _pause(draws: random.Random) -> tuple[int, ...]:
-    return (draws.choice((100, 3_000, 200_000)),)
-
-
-def _polls(draws: random.Random) -> tuple[int, ...]:
-    return (draws.randrange(60),)
-
-
-def _transfers(draws: random.Random) -> tuple[int, ...]:
-    """Transfers to pass, bytes by which one is misplaced."""
-    return (draws.randrange(3), 64 * draws.randrange(1, 64))
-
-
-def _place(draws: random.Random) -> tuple[int, ...]:
-    return (draws.randrange(1 << 20), draws.randrange(8))
-
-
 def _unit(name: str, unit: int) -> Kind:
     codes = (*_HANG, "LINK_POISON", "GATHERED")
     return Kind(
@@ -117,7 +100,7 @@ def _slow(name: str, unit: int) -> Kind:
     return Kind(
         f"{name} slow", "units", (*STEPS, "close"), _of(abi.FAULT_UNIT_SLOW, unit),
         "nothing: the limits leave it time", "nothing", (), unit=unit,
-        draw=lambda draws: (draws.choice((10, 300, 2_000)),),
+        numbers=SLOWNESS,
     )  # fmt: skip
 
 
@@ -125,13 +108,13 @@ def _link(
     name: str,
     kind: int,
     found_by: str,
-    draw: Callable[[random.Random], tuple[int, ...]] = _frame,
+    numbers: tuple[Number, ...] = ONE_FRAME,
     codes: tuple[str, ...] = (*_LINK, "WATCHDOG"),
     **more: tuple[str, ...],
 ) -> Kind:
     return Kind(
-        name, "links", (*WIRE, "close"), _of(kind), found_by, "cable", codes, least=2, draw=draw,
-        **more,  # type: ignore[arg-type]
+        name, "links", (*WIRE, "close"), _of(kind), found_by, "cable", codes, least=2,
+        numbers=numbers, **more,  # type: ignore[arg-type]
     )  # fmt: skip
 
 
@@ -148,12 +131,13 @@ def _control(
     kind: int,
     found_by: str,
     codes: tuple[str, ...],
-    draw: Callable[[random.Random], tuple[int, ...]] = lambda draws: (),
+    numbers: tuple[Number, ...] = (),
     sure: tuple[str, ...] = ("prefill", "decode"),
 ) -> Kind:
     phases = (*STEPS, "load", "links", "close")
     return Kind(
-        name, "control", phases, _of(kind), found_by, "board", codes, sure=sure, draw=draw
+        name, "control", phases, _of(kind), found_by, "board", codes, sure=sure,
+        numbers=numbers,
     )  # fmt: skip
 
 
@@ -164,33 +148,33 @@ def _transfer(name: str, kind: int) -> Kind:
     return Kind(
         name, "transfers", ("load", "links", "close"), _of(kind),
         "sums of weights, seals of lists, the link test's own pattern", "board", codes,
-        ends="text or error", draw=_transfers,
+        ends="text or error", numbers=TRANSFERS,
     )  # fmt: skip
 
 
 KINDS: tuple[Kind, ...] = (
     _link("bit flipped on a link", abi.FAULT_LINK_FLIP, "the frame's CRC"),
     _link(
-        "bits flipped without end", abi.FAULT_LINK_FLIP, "the frame's CRC", _frames,
+        "bits flipped without end", abi.FAULT_LINK_FLIP, "the frame's CRC", ALL_FRAMES,
     ),
     _link("frame lost", abi.FAULT_LINK_DROP, "the Router's watchdog"),
     _link("frame sent twice", abi.FAULT_LINK_DUPLICATE, "its place in the gather"),
     _link("frames reordered", abi.FAULT_LINK_REORDER, "their places in the gather"),
     _link("frame of an old epoch", abi.FAULT_LINK_STALE, "its epoch, then the Router's watchdog"),
-    _link("frame delayed", abi.FAULT_LINK_DELAY, "nothing: the limits leave it time", _late),
+    _link("frame delayed", abi.FAULT_LINK_DELAY, "nothing: the limits leave it time", LATE_FRAME),
     _link(
         "block garbled, CRC right", abi.FAULT_LINK_GARBLE, "digests of what boards gathered",
-        _frame, (*_LINK, "WATCHDOG", "GATHERED"),
+        ONE_FRAME, (*_LINK, "WATCHDOG", "GATHERED"),
     ),
-    _link("lane down", abi.FAULT_LINK_DOWN, "the Router's status, else its watchdog", _port),
+    _link("lane down", abi.FAULT_LINK_DOWN, "the Router's status, else its watchdog", ONE_PORT),
     _link(
         "ports swapped", abi.FAULT_LINK_SWAP, "places of frames; in the link test, the far board",
-        lambda draws: (), (*_LINK, "WATCHDOG", "GATHERED"),
+        (), (*_LINK, "WATCHDOG", "GATHERED"),
     ),
     Kind(
         "blocks filed wrongly", "units", STEPS, _of(abi.FAULT_MISFILE),
         "digests of what boards gathered", "cable", ("GATHERED", "LINK_POISON", "WATCHDOG"),
-        least=2, draw=lambda draws: (draws.randrange(MOST_FRAMES), 1),
+        least=2, numbers=FILED,
     ),
     _unit("MPU", abi.UNIT_MPU),
     _unit("VFU", abi.UNIT_VFU),
@@ -211,11 +195,11 @@ KINDS: tuple[Kind, ...] = (
     _control(
         "firmware resets", abi.FAULT_FIRMWARE_RESET, "lists that it does not know, else the limit",
         ("LIST", "STEP", "COMPLETION", "KV", "ROW", "OPERATION", "LINK_POISON", *_HANG),
-        _polls, sure=(),
+        POLLS, sure=(),
     ),
     _control(
         "sequencer stalls", abi.FAULT_FIRMWARE_STALL, "nothing: the limits leave it time", (),
-        _pause, (),
+        PAUSE, (),
     ),
     _control(
         "registers read as ones", abi.FAULT_REGISTERS_ONES, "the record, else the identity",
@@ -224,11 +208,11 @@ KINDS: tuple[Kind, ...] = (
     ),
     _control(
         "board leaves the bus", abi.FAULT_BOARD_LOST, "every access", ("TRANSPORT",),
-        lambda draws: (0,),
+        AWAY,
     ),
     _control(
         "board leaves and returns", abi.FAULT_BOARD_LOST, "every access", ("TRANSPORT",),
-        lambda draws: (1,),
+        BACK,
     ),
     _transfer("transfer lost", abi.FAULT_WRITE_LOST),
     _transfer("transfer cut short", abi.FAULT_WRITE_SHORT),
@@ -236,20 +220,20 @@ KINDS: tuple[Kind, ...] = (
     _transfer("transfer twice", abi.FAULT_WRITE_TWICE),
     Kind(
         "bit of a weight flipped", "memory", GUARDED, flip_weight, "sums between steps", "place",
-        ("CRC", "NAN"), ends="text or error", draw=_place,
+        ("CRC", "NAN"), ends="text or error", numbers=PLACE,
     ),
     Kind(
         "weights of a board ruined", "memory", GUARDED, ruin_weights, "sums between steps", "place",
-        ("CRC", "NAN"), ends="text or error", draw=_place,
+        ("CRC", "NAN"), ends="text or error", numbers=PLACE,
     ),
     Kind(
         "bit of an adapter flipped", "memory", ("adapter load",), flip_adapter,
         "sums between steps, the board if it is in the header", "place",
-        ("CRC", "NAN", "ROW", "SIZE"), draw=_place,
+        ("CRC", "NAN", "ROW", "SIZE"), numbers=PLACE,
     ),
     Kind(
         "bit of a command list flipped", "memory", STEPS, flip_list, "the list's seal", "board",
-        ("CRC", "LINK_POISON", "SIZE", "OPCODE"), sure=("decode",), draw=_place,
+        ("CRC", "LINK_POISON", "SIZE", "OPCODE"), sure=("decode",), numbers=PLACE,
     ),
 )  # fmt: skip
 

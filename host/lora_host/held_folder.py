@@ -1,5 +1,5 @@
-"""The temporary folder of an emulation behind XRT. Each process that needs it holds its lock. Its
-owner removes it. If the owner was killed, the cluster process or the next start removes it."""
+"""Temporary folders. Each process that needs one holds its lock. Its owner removes it. If the owner
+was killed, the next start removes it; that of an emulation behind XRT, its cluster process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-PREFIX = "lora-xrt-"
+XRT = "lora-xrt-"  # prefix of the folders of emulations behind XRT
 LOCK_NAME = "owner.lock"
 REMOVED = ".removed"
 STARTING = "starting."  # + device process id: exists until its board is handed over
@@ -20,10 +20,11 @@ LAST_SECONDS = 5.0  # timeout for the end of a host that has closed its boards
 
 
 class HeldFolder:
-    """A new folder `path` and its lock. Processes that inherit `descriptor` hold the lock too."""
+    """A new folder `path`, whose name begins with `prefix`, and its lock. Processes that inherit
+    `descriptor` hold the lock too."""
 
-    def __init__(self) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix=PREFIX))
+    def __init__(self, prefix: str) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix=prefix))
         self._lock = (self.path / f"{LOCK_NAME}.new").open("w")
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         os.rename(
@@ -51,9 +52,9 @@ def remove_unheld(folder: Path) -> bool:
     return True
 
 
-def remove_stale() -> None:
-    """Removes the folders of killed owners."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+def remove_stale(prefix: str) -> None:
+    """Removes the folders of this prefix whose owners were killed."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
         if folder.suffix == REMOVED:
             shutil.rmtree(folder, ignore_errors=True)
         else:
