@@ -1,15 +1,14 @@
 /* How fast this machine reads memory, and copies it into fresh pages. */
 #define _GNU_SOURCE
-#include <pthread.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
+#include "bench_threads.h"
 #include "lora/bench.h"
 
 #define PAGE 4096ull
@@ -148,14 +147,7 @@ void lora_bench_free(void *buffer, uint64_t bytes) {
     if (buffer) munmap(buffer, bytes);
 }
 
-struct start { /* opens when all threads have come */
-    pthread_mutex_t lock;
-    pthread_cond_t opened;
-    int open; /* 1 go, -1 go home: not all threads could be made */
-};
-
 struct part { /* of one thread */
-    struct start *start;
     const uint8_t *from;
     uint8_t *to; /* NULL: read */
     uint64_t bytes;
@@ -164,47 +156,12 @@ struct part { /* of one thread */
     volatile uint64_t sum; /* so that reading cannot be left out */
 };
 
-static void work(struct part *part) {
+static void work(void *context) {
+    struct part *part = context;
     for (uint32_t pass = 0; pass < part->passes; pass++) {
         if (part->to) memcpy(part->to, part->from, part->bytes);
         else part->sum += part->read(part->from, part->bytes);
     }
-}
-
-static void *wait_and_work(void *context) {
-    struct part *part = context;
-    struct start *start = part->start;
-    pthread_mutex_lock(&start->lock);
-    while (!start->open) pthread_cond_wait(&start->opened, &start->lock);
-    int go = start->open > 0;
-    pthread_mutex_unlock(&start->lock);
-    if (go) work(part);
-    return NULL;
-}
-
-static uint64_t now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
-}
-
-/* Making threads is no part of the figure. */
-static uint64_t run_all(struct part *parts, uint32_t threads) {
-    struct start start = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0};
-    pthread_t thread[LORA_BENCH_THREADS];
-    uint32_t made = 1;
-    for (; made < threads; made++) {
-        parts[made].start = &start;
-        if (pthread_create(&thread[made], NULL, wait_and_work, parts + made)) break;
-    }
-    uint64_t began = now();
-    pthread_mutex_lock(&start.lock);
-    start.open = made == threads ? 1 : -1;
-    pthread_cond_broadcast(&start.opened);
-    pthread_mutex_unlock(&start.lock);
-    if (made == threads) work(parts);
-    for (uint32_t i = 1; i < made; i++) pthread_join(thread[i], NULL);
-    return made == threads ? now() - began + 1 : 0;
 }
 
 static uint64_t share(uint64_t bytes, uint32_t threads, uint32_t index) {
@@ -224,7 +181,7 @@ uint64_t lora_bench_read(const void *buffer, uint64_t bytes, uint32_t threads, u
                                  .passes = passes,
                                  .read = readers[reader].read};
     }
-    return run_all(parts, threads);
+    return lora_bench_run(work, parts, sizeof parts[0], threads);
 }
 
 uint64_t lora_bench_copy(const void *from, uint64_t bytes, uint32_t threads) {
@@ -240,7 +197,7 @@ uint64_t lora_bench_copy(const void *from, uint64_t bytes, uint32_t threads) {
                                  .bytes = last - first,
                                  .passes = 1};
     }
-    uint64_t took = run_all(parts, threads);
+    uint64_t took = lora_bench_run(work, parts, sizeof parts[0], threads);
     munmap(fresh, bytes);
     return took;
 }

@@ -29,8 +29,9 @@ def draw(
     save(path, lambda axes: DRAWERS[kind](axes, designs, model, boards, context))
 
 
-def save(path: Path, drawer: Callable[[Any], None]) -> None:
-    """Writes what `drawer` draws on its axes to `path`, PNG or SVG by its suffix.
+def save(path: Path, drawer: Callable[[Any], None], label: str = "modelled") -> None:
+    """Writes what `drawer` draws on its axes to `path`, PNG or SVG by its suffix, and below it how
+    the figures were found.
 
     RequestError: another suffix, no matplotlib, a file that cannot be written."""
     if path.suffix not in FORMATS:
@@ -39,7 +40,7 @@ def save(path: Path, drawer: Callable[[Any], None]) -> None:
     figure, axes = plot.subplots(figsize=(7.0, 4.2), layout="constrained")
     try:
         drawer(axes)
-        figure.text(0.995, 0.005, "modelled", ha="right", va="bottom", fontsize=7, color="gray")
+        figure.text(0.995, 0.005, label, ha="right", va="bottom", fontsize=7, color="gray")
         try:
             figure.savefig(path, dpi=150)
         except OSError as error:

@@ -1,0 +1,34 @@
+"""Products of two numbers that a row of a model takes: its work in matmuls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lora_sdk.model.block import describe
+from lora_sdk.model.operations import width
+from lora_sdk.model.spec import ModelConfig
+
+
+@dataclass(frozen=True)
+class RowProducts:
+    """Products with the weights of the layers, and with those of lm_head. Attention is left out."""
+
+    layers: int
+    head: int
+
+    @property
+    def all(self) -> int:
+        """Those of a row whose logits are wanted."""
+        return self.layers + self.head
+
+
+def row_products(config: ModelConfig) -> RowProducts:
+    """Of one row of a model without experts."""
+    layers = head = 0
+    for matmul in describe(config).matmuls:
+        count = matmul.k * sum(width(config, output.axis) for output in matmul.outputs)
+        if matmul.layer is None:
+            head += count
+        else:
+            layers += count
+    return RowProducts(layers, head)
