@@ -72,8 +72,14 @@ struct emu_control_faults {
     uint64_t slow_cycles;
     bool firmware_resets;
     uint32_t polls_to_reset;
-    uint64_t stalled_until; /* cycles */
-    uint32_t resets_away;   /* with the last of these a lost board returns; 0: never */
+    uint64_t stalled_until;                   /* cycles */
+    uint32_t commands_to_failure[LORA_UNITS]; /* the last of these fails; 0: none does */
+    uint32_t forgetful_units;                 /* bit per unit: forgets instead of failing */
+    bool start_lost, clock_jumps;
+    uint32_t polls_to_jump;
+    uint64_t jump_cycles, clock_ahead;
+    uint32_t reads_to_failure; /* the last of these fails; 0: none does */
+    uint32_t resets_away;      /* with the last of these a lost board returns; 0: never */
 };
 
 /* Of the host's transfers into this board's memory. Several threads write at once. */
@@ -171,11 +177,11 @@ void emu_faults_reset(struct emu_board *board);
 /* A lost board that returns with this reset is there again, without its memory. */
 void emu_board_return(struct emu_board *board);
 
-/* write_faults.c: the host's transfer, of which a fault may lose a part or all. False: there is no
- * such range. */
+/* write_faults.c: the host's transfer, of which a fault may lose a part or all. LORA_ERR_RANGE:
+ * there is no such range. LORA_ERR_TRANSPORT: the fault is an error of the transfer. */
 void emu_write_fault_set(struct emu_board *board, uint32_t kind, uint32_t pass, uint32_t distance);
-bool emu_write(struct emu_board *board, uint32_t bank, uint64_t offset, const void *data,
-               uint64_t bytes);
+int emu_write(struct emu_board *board, uint32_t bank, uint64_t offset, const void *data,
+              uint64_t bytes);
 
 /* program.c */
 int emu_program(struct emu_board *board, const struct lora_program *program,

@@ -77,6 +77,15 @@ static int set_port(struct emu_port *port, uint32_t kind, uint32_t b, uint32_t c
     return LORA_OK;
 }
 
+static int fail_unit(struct emu_control_faults *faults, uint32_t unit, uint32_t pass,
+                     bool forgets) {
+    if (unit >= LORA_UNITS) return LORA_ERR_ARGUMENT;
+    faults->commands_to_failure[unit] = pass + 1;
+    if (forgets) faults->forgetful_units |= 1u << unit;
+    else faults->forgetful_units &= ~(1u << unit);
+    return LORA_OK;
+}
+
 static int set_control(struct emu_board *board, uint32_t kind, uint32_t a, uint32_t b) {
     struct emu_control_faults *faults = &board->control_faults;
     uint64_t now = board->cluster->now;
@@ -97,6 +106,15 @@ static int set_control(struct emu_board *board, uint32_t kind, uint32_t a, uint3
         faults->stalled_until = now + emu_cycles(board->cluster, a);
         return LORA_OK;
     case LORA_FAULT_REGISTERS_ONES: faults->registers_ones = true; return LORA_OK;
+    case LORA_FAULT_UNIT_FAILS:
+    case LORA_FAULT_UNIT_FORGETS: return fail_unit(faults, a, b, kind == LORA_FAULT_UNIT_FORGETS);
+    case LORA_FAULT_START_LOST: faults->start_lost = true; return LORA_OK;
+    case LORA_FAULT_CLOCK_JUMP:
+        faults->clock_jumps = true;
+        faults->polls_to_jump = a;
+        faults->jump_cycles = emu_cycles(board->cluster, 1000ull * b);
+        return LORA_OK;
+    case LORA_FAULT_READ_FAILS: faults->reads_to_failure = a + 1; return LORA_OK;
     default: return LORA_ERR_ARGUMENT;
     }
 }
@@ -130,6 +148,7 @@ static int set_fault(struct emu_board *board, uint32_t kind, uint32_t a, uint32_
         board->control_faults.resets_away = a;
         return LORA_OK;
     case LORA_FAULT_LINK_SWAP: cross_cables(board); return LORA_OK;
+    case LORA_FAULT_WRITE_FAILS:
     case LORA_FAULT_WRITE_LOST:
     case LORA_FAULT_WRITE_SHORT:
     case LORA_FAULT_WRITE_MISPLACED:

@@ -128,7 +128,7 @@ uint32_t hal_link_test(struct lora_link_test *test) {
     return LORA_UNIT_BUSY;
 }
 
-uint64_t hal_cycles(void) { return current->clock; }
+uint64_t hal_cycles(void) { return current->clock + current->control_faults.clock_ahead; }
 
 uint32_t hal_cycles_per_ms(void) { return current->cluster->clock_hz / 1000; }
 

@@ -25,6 +25,10 @@ static void poll(struct emu_board *board) {
         faults->firmware_resets = false;
         fw_reset(board->firmware);
     }
+    if (faults->clock_jumps && faults->polls_to_jump-- == 0) {
+        faults->clock_jumps = false;
+        faults->clock_ahead += faults->jump_cycles;
+    }
     if (fw_poll(board->firmware) == LORA_FW_RUNNING) board->awake = true;
     emu_hal_bind(NULL);
 }

@@ -48,6 +48,10 @@ int emu_control_start(struct emu_board *board, struct lora_failure *failure) {
         return emu_fail(failure, LORA_ERR_TRANSPORT, board,
                         "board %u: a run is in flight (AP_CTRL %#x); wait for it or reset",
                         board->index, *control);
+    if (board->control_faults.start_lost) {
+        board->control_faults.start_lost = false;
+        return LORA_OK;
+    }
     *control = LORA_AP_START;
     if (board->control_faults.done_early) *control |= LORA_AP_DONE;
     board->control_faults.done_early = false;

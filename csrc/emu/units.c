@@ -120,6 +120,12 @@ static enum emu_work start(struct emu_board *board, uint32_t unit, struct emu_un
     }
 }
 
+/* Fault: this command is the one that fails. */
+static bool fails_now(struct emu_board *board, uint32_t unit) {
+    uint32_t *left = &board->control_faults.commands_to_failure[unit];
+    return *left && --*left == 0;
+}
+
 void emu_unit_start(struct emu_board *board, uint32_t unit, const struct lora_command *command,
                     const struct lora_list *list, const struct lora_step_state *state) {
     if (unit >= LORA_UNITS) return;
@@ -130,6 +136,12 @@ void emu_unit_start(struct emu_board *board, uint32_t unit, const struct lora_co
     bool slow = board->control_faults.slow_units & 1u << unit;
     entry->ready_at = slow ? board->clock + board->control_faults.slow_cycles : 0;
     if (unit != LORA_UNIT_ROUTER && board->stuck_units & 1u << unit) return;
+    if (fails_now(board, unit)) {
+        entry->call.nonfinite_count = 0;
+        finish(entry, LORA_ERR_UNIT);
+        if (board->control_faults.forgetful_units & 1u << unit) entry->state = LORA_UNIT_IDLE;
+        return;
+    }
     entry->call.command = command;
     entry->call.list = list;
     entry->call.state = state;

@@ -6,11 +6,11 @@
 
 #include "stream_copy.h"
 
-static bool put(struct emu_board *board, uint32_t bank, uint64_t offset, const void *data,
-                uint64_t bytes) {
+static int put(struct emu_board *board, uint32_t bank, uint64_t offset, const void *data,
+               uint64_t bytes) {
     uint8_t *at = emu_memory_at(&board->memory, bank, offset, bytes);
     if (at && bytes) stream_copy(at, data, bytes);
-    return at != NULL;
+    return at ? LORA_OK : LORA_ERR_RANGE;
 }
 
 void emu_write_fault_set(struct emu_board *board, uint32_t kind, uint32_t pass, uint32_t distance) {
@@ -46,38 +46,39 @@ static void keep(struct emu_write_faults *faults, uint32_t bank, uint64_t offset
 
 static void put_kept(struct emu_board *board) {
     struct emu_write_faults *faults = &board->write_faults;
-    put(board, faults->kept_bank, faults->kept_offset, faults->kept, faults->kept_bytes);
+    (void)put(board, faults->kept_bank, faults->kept_offset, faults->kept, faults->kept_bytes);
     faults->kept_bytes = 0;
     atomic_store(&faults->kind, 0);
 }
 
-static bool write_faultily(struct emu_board *board, uint32_t bank, uint64_t offset,
-                           const void *data, uint64_t bytes) {
+static int write_faultily(struct emu_board *board, uint32_t bank, uint64_t offset, const void *data,
+                          uint64_t bytes) {
     struct emu_write_faults *faults = &board->write_faults;
     uint64_t beyond = offset + faults->distance;
     bool again = faults->kept_bytes > 0;
+    int there = emu_memory_at(&board->memory, bank, offset, bytes) ? LORA_OK : LORA_ERR_RANGE;
     switch (struck(faults)) {
-    case LORA_FAULT_WRITE_LOST: return emu_memory_at(&board->memory, bank, offset, bytes) != NULL;
+    case LORA_FAULT_WRITE_FAILS: return LORA_ERR_TRANSPORT;
+    case LORA_FAULT_WRITE_LOST: return there;
     case LORA_FAULT_WRITE_SHORT: return put(board, bank, offset, data, bytes / 2);
     case LORA_FAULT_WRITE_MISPLACED:
-        if (!emu_memory_at(&board->memory, bank, offset, bytes)) return false;
-        put(board, bank, beyond, data, bytes);
-        return true;
+        if (there == LORA_OK) (void)put(board, bank, beyond, data, bytes);
+        return there;
     case LORA_FAULT_WRITE_TWICE: keep(faults, bank, offset, data, bytes); break;
     default: break;
     }
-    bool there = put(board, bank, offset, data, bytes);
+    there = put(board, bank, offset, data, bytes);
     if (again) put_kept(board);
     return there;
 }
 
-bool emu_write(struct emu_board *board, uint32_t bank, uint64_t offset, const void *data,
-               uint64_t bytes) {
+int emu_write(struct emu_board *board, uint32_t bank, uint64_t offset, const void *data,
+              uint64_t bytes) {
     struct emu_write_faults *faults = &board->write_faults;
     if (!atomic_load_explicit(&faults->kind, memory_order_relaxed))
         return put(board, bank, offset, data, bytes);
     pthread_mutex_lock(&faults->lock);
-    bool there = write_faultily(board, bank, offset, data, bytes);
+    int status = write_faultily(board, bank, offset, data, bytes);
     pthread_mutex_unlock(&faults->lock);
-    return there;
+    return status;
 }

@@ -15,6 +15,15 @@ int lora_renumber(struct lora_cluster *cluster, struct lora_failure *failure) {
                              "slot",
                              b, cluster->boards[b].info.address);
         }
+        if ((int32_t)(last + 1 - cluster->step) < 0) { /* before the run they were further */
+            failure->board = (int32_t)b;
+            failure->found = last;
+            failure->expected = cluster->step - 1;
+            return lora_fail(failure, LORA_ERR_COMPLETION,
+                             "board %u (%s): its last step is %u, at least %u expected: its "
+                             "firmware has begun anew",
+                             b, cluster->boards[b].info.address, last, cluster->step - 1);
+        }
         if (b == 0 || (int32_t)(last - lowest) < 0) lowest = last;
     }
     cluster->step = lowest + 1;

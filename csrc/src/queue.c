@@ -60,6 +60,14 @@ static int run_step(struct lora_cluster *cluster, struct lora_step *block, uint3
     return status;
 }
 
+int lora_cluster_repeat(struct lora_cluster *cluster, struct lora_failure *failure) {
+    struct lora_failure spare;
+    failure = lora_failure_begin(failure, &spare);
+    if (!cluster) return lora_fail(failure, LORA_ERR_ARGUMENT, "no cluster");
+    cluster->dirty = 1;
+    return LORA_OK;
+}
+
 int lora_cluster_step(struct lora_cluster *cluster, void *block, uint32_t bytes,
                       uint32_t block_offset, struct lora_completion *completions,
                       struct lora_failure *failure) {

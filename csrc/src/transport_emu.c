@@ -172,12 +172,19 @@ static uint8_t *host_range(struct emu_board *board, uint32_t bank, uint64_t offs
     return NULL;
 }
 
+static int broken(const struct emu_board *board, const char *way, struct lora_failure *failure) {
+    return emu_fail(failure, LORA_ERR_TRANSPORT, board,
+                    "board %u: a transfer %s its memory ended in an error", board->index, way);
+}
+
 static int emu_memory_read(void *handle, uint32_t bank, uint64_t offset, void *data, uint64_t bytes,
                            struct lora_failure *failure) {
     struct emu_board *board = lock(handle);
     int status = gone(board, failure);
     if (status) return unlock(board, status);
     lora_count(&counts_of(handle)->memory_reads);
+    uint32_t *left = &board->control_faults.reads_to_failure;
+    if (*left && --*left == 0) return unlock(board, broken(board, "from", failure));
     const uint8_t *at = host_range(board, bank, offset, bytes, failure);
     if (at && bytes) memcpy(data, at, bytes);
     return unlock(board, at ? LORA_OK : LORA_ERR_RANGE);
@@ -191,7 +198,8 @@ static int emu_memory_write(void *handle, uint32_t bank, uint64_t offset, const 
     if (status) return status;
     lora_count(&counts_of(handle)->memory_writes);
     if (!host_range(board, bank, offset, bytes, failure)) return LORA_ERR_RANGE;
-    return emu_write(board, bank, offset, data, bytes) ? LORA_OK : LORA_ERR_RANGE;
+    status = emu_write(board, bank, offset, data, bytes);
+    return status == LORA_ERR_TRANSPORT ? broken(board, "to", failure) : status;
 }
 
 static int emu_submit(void *handle, const uint32_t arguments[11], struct lora_failure *failure) {

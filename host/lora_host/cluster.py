@@ -270,6 +270,10 @@ class Cluster:
         self._handle.call("step", data, len(data), block_offset, out)
         return records
 
+    def repeat(self) -> None:
+        """The last step's results did not arrive: the next step is the same one again."""
+        self._handle.call("repeat")
+
     def argmax(self, board: int, count: int) -> npt.NDArray[np.void]:
         """The board's records of the last step's first `count` selected rows, [count] of
         abi.dtype("argmax"). No further access: they came with its completion record."""

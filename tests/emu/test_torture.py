@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from lora_host import abi
+from lora_host.cluster import Cluster
 from lora_host.errors import FailureFields, HangError, LinkError, RequestError
 from lora_sdk.cli.main import lora
 from lora_sdk.cli.outcome import run_command
@@ -117,6 +118,15 @@ def test_a_detection_that_is_off_fails_a_campaign(
     assert any(campaign.verdict(run).problems for run in runs)
 
 
+def test_results_read_in_vain_fail_a_campaign_without_the_same_step(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new step instead of the same one again would take commits twice."""
+    monkeypatch.setattr(Cluster, "repeat", lambda self: None)
+    run = Run(567, "decode", 2, (Fault("read fails", 0, 2, (1,)),))
+    assert Campaign(rig, minimise=False).verdict(run).problems
+
+
 FOUND = {
     "not finite while rows run again": Run(
         57, "recovery", 1, (Fault("weights of a board ruined", 0, 3, (117749, 0)),)
@@ -171,6 +181,18 @@ FOUND = {
     "a frame lost on the way to a board that began later": Run(
         2416, "verify", 4, (Fault("sequencer stalls", 0, 2, (3000,)),
                             Fault("frame lost", 3, 2, (1, 2, 1))),
+    ),
+    "results of a step with a commit do not arrive": Run(
+        567, "decode", 2, (Fault("read fails", 0, 2, (1,)),),
+    ),
+    "results of a step do not arrive from the second board": Run(
+        1203, "decode", 2, (Fault("read fails", 1, 1, (1,)),),
+    ),
+    "results of a step that takes an adapter": Run(
+        229, "adapter load", 2, (Fault("read fails", 0, 3, (1,)),),
+    ),
+    "firmware that counts steps anew": Run(
+        705, "own loop", 2, (Fault("firmware resets", 1, 0, (4,)),),
     ),
     "step numbers of ones": Run(
         1036, "own loop", 2, (Fault("bit of a command list flipped", 0, 1, (866620, 4)),

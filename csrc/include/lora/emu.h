@@ -57,7 +57,15 @@ enum lora_emu_fault_kind {
     LORA_FAULT_WRITE_SHORT = 25,     /* the same: the second half does not arrive */
     LORA_FAULT_WRITE_MISPLACED = 26, /* the same: it arrives b bytes further, if that is reserved */
     LORA_FAULT_WRITE_TWICE = 27,     /* the same, of at most 4 KiB: again behind the next one */
-    LORA_FAULT_UNTIL_RESET = 0x100   /* added to a kind: the board's faults end at its next reset */
+    LORA_FAULT_UNIT_FAILS = 28,      /* a = unit, b = commands to pass: one ends as failed */
+    LORA_FAULT_UNIT_FORGETS = 29,    /* the same: the unit is idle, and nothing was done */
+    LORA_FAULT_START_LOST = 30,      /* the next start does not reach the board */
+    LORA_FAULT_CLOCK_JUMP = 31,      /* a = polls to pass, b = milliseconds: what the firmware's
+                                        clock is ahead from then on */
+    LORA_FAULT_READ_FAILS = 32,    /* the host's transfers from memory: a = to pass; one ends in an
+                                      error */
+    LORA_FAULT_WRITE_FAILS = 33,   /* the same of those to memory */
+    LORA_FAULT_UNTIL_RESET = 0x100 /* added to a kind: the board's faults end at its next reset */
 };
 
 struct lora_trace_record { /* 40 bytes: one command of one step */

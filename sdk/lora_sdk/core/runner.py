@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lora_host import abi
-from lora_host.errors import RequestError
+from lora_host.errors import LoraError, RequestError
 from lora_host.naming import counted
 from lora_sdk.compile.isa import Command, encode
 from lora_sdk.compile.lower import lower
@@ -122,10 +122,18 @@ class Runner:
         block = build_block(rows, kv_ops, path, LIST_ID, columns)
         completions = self.cluster.step(block, self._block_offset)
         self._check_finite(rows, completions)
-        chosen = selected_rows(rows)
         if self.on_step is not None:
             shapes = ((row.sequence, row.position, row.adapter) for row in rows)
-            self.on_step(of_rows(shapes, len(chosen), len(path), self.spilled))
+            self.on_step(of_rows(shapes, len(selected_rows(rows)), len(path), self.spilled))
+        try:
+            return self._result(rows, completions)
+        except LoraError:  # a transfer has failed: the boards would take commits twice
+            self.cluster.repeat()
+            raise
+
+    def _result(self, rows: Sequence[Row], completions: npt.NDArray[np.void]) -> StepResult:
+        """What the rows request of the step that the boards have completed."""
+        chosen = selected_rows(rows)
         hidden_rows = tuple(index for index, row in enumerate(rows) if row.want_hidden)
         return StepResult(
             step=int(completions[0]["step"]),

@@ -17,10 +17,14 @@ from lora_sdk.torture.memory_faults import (
     ruin_weights,
 )
 from lora_sdk.torture.numbers import (
+    ACCESSES,
     ALL_FRAMES,
     AWAY,
     BACK,
+    COMMANDS,
+    CONFIGURATION,
     FILED,
+    JUMP,
     LATE_FRAME,
     ONE_FRAME,
     ONE_PORT,
@@ -87,12 +91,31 @@ def _of(kind: int, *fixed: int) -> Callable[[Target, Fault], None]:
     return plant
 
 
+def _misconfigure(target: Target, fault: Fault) -> None:
+    """All ports: a board of a path has one without a cable."""
+    for port in range(abi.PORTS):
+        _of(abi.FAULT_LINK_CONFIG, port)(target, fault)
+
+
 def _unit(name: str, unit: int) -> Kind:
     codes = (*_HANG, "LINK_POISON", "GATHERED")
     return Kind(
         f"{name} stuck", "units", (*STEPS, "close"), _of(abi.FAULT_UNIT_STUCK, unit),
         "the board's watchdog", "unit", codes, sure=("prefill", "decode"), unit=unit,
         least=2 if unit == abi.UNIT_ROUTER else 1,
+    )  # fmt: skip
+
+
+def _failing(name: str, unit: int) -> tuple[Kind, ...]:
+    """A command that a unit says has failed, and one of which it knows nothing."""
+    faults = {"fails": abi.FAULT_UNIT_FAILS, "loses a command": abi.FAULT_UNIT_FORGETS}
+    return tuple(
+        Kind(
+            f"{name} {what}", "units", (*STEPS, "close"), _of(kind, unit),
+            "the unit's state", "unit", ("UNIT",), sure=("prefill", "decode"),
+            unit=unit, numbers=COMMANDS, least=2 if unit == abi.UNIT_ROUTER else 1,
+        )
+        for what, kind in faults.items()
     )  # fmt: skip
 
 
@@ -141,6 +164,15 @@ def _control(
     )  # fmt: skip
 
 
+def _access(name: str, kind: int) -> Kind:
+    """A transfer of the host that ends in an error. K and V that are handed over are not asked for
+    again."""
+    return Kind(
+        name, "transfers", (*GUARDED, "load", "links", "close"), _of(kind), "the transfer's error",
+        "board", ("TRANSPORT",), sure=("prefill", "decode"), numbers=ACCESSES,
+    )  # fmt: skip
+
+
 def _transfer(name: str, kind: int) -> Kind:
     codes = ("STEP", "CRC", "SIZE", "ABI", "LIST", "KV", "ROW", "ADDRESS", "GATHERED", "COMPLETION",
              "LINK_POISON", "OPERATION", "WATCHDOG", "TIMEOUT", "LINK_PAYLOAD",
@@ -172,6 +204,11 @@ KINDS: tuple[Kind, ...] = (
         (), (*_LINK, "WATCHDOG", "GATHERED"),
     ),
     Kind(
+        "links configured wrongly", "links", ("links",), _misconfigure,
+        "the link's configuration", "cable", ("LINK_CONFIG",), sure=("links",), least=2,
+        numbers=CONFIGURATION,
+    ),
+    Kind(
         "blocks filed wrongly", "units", STEPS, _of(abi.FAULT_MISFILE),
         "digests of what boards gathered", "cable", ("GATHERED", "LINK_POISON", "WATCHDOG"),
         least=2, numbers=FILED,
@@ -180,6 +217,10 @@ KINDS: tuple[Kind, ...] = (
     _unit("VFU", abi.UNIT_VFU),
     _unit("Router", abi.UNIT_ROUTER),
     _unit("DMA", abi.UNIT_DMA),
+    *_failing("MPU", abi.UNIT_MPU),
+    *_failing("VFU", abi.UNIT_VFU),
+    *_failing("Router", abi.UNIT_ROUTER),
+    *_failing("DMA", abi.UNIT_DMA),
     _slow("MPU", abi.UNIT_MPU),
     _slow("VFU", abi.UNIT_VFU),
     _slow("DMA", abi.UNIT_DMA),
@@ -191,6 +232,7 @@ KINDS: tuple[Kind, ...] = (
         "done too early", abi.FAULT_DONE_EARLY, "the record that is missing",
         ("COMPLETION", "TRANSPORT", "STEP", "LIST", *_HANG), sure=(),
     ),
+    _control("start lost", abi.FAULT_START_LOST, "the host's limit for a step", _HANG),
     _control("firmware halts", abi.FAULT_FIRMWARE_DEAD, "the host's limit for a step", _HANG),
     _control(
         "firmware resets", abi.FAULT_FIRMWARE_RESET, "lists that it does not know, else the limit",
@@ -214,6 +256,12 @@ KINDS: tuple[Kind, ...] = (
         "board leaves and returns", abi.FAULT_BOARD_LOST, "every access", ("TRANSPORT",),
         BACK,
     ),
+    Kind(
+        "board's clock jumps", "control", (*STEPS, "close"), _of(abi.FAULT_CLOCK_JUMP),
+        "nothing, or the board's watchdog", "board", ("WATCHDOG",), numbers=JUMP,
+    ),
+    _access("read fails", abi.FAULT_READ_FAILS),
+    _access("write fails", abi.FAULT_WRITE_FAILS),
     _transfer("transfer lost", abi.FAULT_WRITE_LOST),
     _transfer("transfer cut short", abi.FAULT_WRITE_SHORT),
     _transfer("transfer misplaced", abi.FAULT_WRITE_MISPLACED),

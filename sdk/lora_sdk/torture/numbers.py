@@ -45,5 +45,12 @@ TRANSFERS = (
     Number("bytes by which one is misplaced", range(64, 64 * 64, 64)),
 )
 PLACE = (Number("place", range(1 << 20)), Number("bit", range(8)))
+COMMANDS = (Number("commands to pass", range(4)),)
+JUMP = (
+    Number("polls to pass", range(20)),
+    Number("milliseconds", (10, 1_000, 5_000, 100_000)),
+)
+ACCESSES = (Number("transfers to pass", range(2)),)
+CONFIGURATION = (Number("configuration", (0,)),)
 AWAY = (Number("resets until it returns", (0,)),)
 BACK = (Number("resets until it returns", (1,)),)
