@@ -94,10 +94,13 @@ def cdef_text(native: bool) -> str:
     return "".join(parts) + CALLBACKS
 
 
-def make_builder(absolute: bool = False) -> FFI:
+def make_builder(absolute: bool = False, control: Path | None = None) -> FFI:
     """The cffi builder. Paths are relative to the current folder, as setuptools expects, or
-    absolute for a build in another folder."""
+    absolute for a build in another folder. `control`: a C++ archive that takes the firmware's
+    place; tests simulate a board's control in it."""
     sources = source_files()
+    if control:
+        sources = [path for path in sources if path.parent != ROOT / "firmware"]
     native = has_native_kernels(sources)
     preamble = "".join(f'#include "lora/{name}.h"\n' for name in header_names(native))
 
@@ -113,7 +116,8 @@ def make_builder(absolute: bool = False) -> FFI:
         include_dirs=[path_name(ROOT / folder) for folder in INCLUDE_FOLDERS],
         extra_compile_args=list(FLAGS),
         extra_link_args=["-pthread"],
-        libraries=["m", "dl"],
+        extra_objects=[str(control)] if control else [],
+        libraries=["m", "dl", *(["stdc++"] if control else [])],
     )
     return builder
 

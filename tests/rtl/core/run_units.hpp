@@ -3,6 +3,7 @@
 #define LORA_TEST_RUN_UNITS_HPP
 
 #include "VControl.h"
+#include "units.hpp"
 
 #include <cstdint>
 #include <cstring>
@@ -10,15 +11,13 @@
 
 // A word of board memory: reads (no `bytes`) return it.
 using Memory = uint32_t (*)(uint64_t address, uint32_t bytes, uint32_t data);
-// Returns how the command ends: 0, or what it fails with; HANGS: not at all.
-using Start = uint32_t (*)(uint32_t unit, const uint32_t *command);
 
 // Units take the cycles that were set, or as many as the caller says, for what the sequencer
-// starts.
+// starts, and longer where their work is not over then.
 class RunUnits {
   public:
-    enum : uint32_t { COUNT = 5, ROUTER = 3, DONE = 2, FAILED = 3, HANGS = 0xffffffff };
-    explicit RunUnits(Start start) : start_(start) {}
+    enum : uint32_t { COUNT = 5, GROUP_BITS = 3 };
+    explicit RunUnits(Units &works) : works_(works) {}
 
     void set_duration(uint32_t unit, uint64_t cycles) { durations_[unit % COUNT] = cycles; }
 
@@ -38,22 +37,25 @@ class RunUnits {
     // Before a clock edge: results of what is over.
     void drive(VControl &c, uint64_t extra) {
         extra_ = extra;
-        uint32_t valid = 0, idle = 1;
-        uint64_t status = 0;
-        uint32_t state = 0;
+        uint32_t valid = 0, idle = 1, state = 0;
+        uint64_t status = 0, port = 0;
         for (uint32_t u = 1; u < COUNT; u++) {
             Unit &unit = units_[u];
-            if (unit.runs && unit.left) unit.left--;
-            bool over = unit.runs && !unit.left && unit.end != HANGS;
-            valid |= uint32_t(over) << u;
+            look(unit, u);
+            valid |= uint32_t(unit.runs && unit.over) << u;
             idle |= uint32_t(!unit.runs) << u;
-            status |= uint64_t(over ? unit.end & 0xff : 0) << 8 * u;
-            state |= uint32_t(unit.end ? FAILED : DONE) << 2 * u;
+            status |= uint64_t(unit.result.status & 0xff) << 8 * u;
+            port |= uint64_t(unit.result.port & 0xff) << 8 * u;
+            state |= unit.result.state << 2 * u;
+            c.result_nonfinite_count[u] = unit.result.nonfinite_count;
+            c.result_nonfinite_row[u] = unit.result.nonfinite_row;
         }
         c.result_valid = valid;
         c.unit_idle = idle;
         c.result_status = status;
+        c.result_port = port;
         c.result_state = state;
+        drive_router(c);
         c.eval();
     }
 
@@ -66,10 +68,13 @@ class RunUnits {
             if (c.result_valid >> u & c.result_ready >> u & 1) {
                 unit.runs = false;
                 ended_ = cycle;
+                moved_ = true;
+                if (u == Units::ROUTER && unit.result.state == Result::FAILED)
+                    stopped_router_ = true;
             }
             if (c.unit_announce >> u & 1) memcpy(unit.command, &c.unit_line[0], 64);
-            if (c.unit_start >> u & 1) begin_command(unit, u, cycle);
-            if (c.unit_abort) unit.runs = false;
+            if (c.unit_start >> u & 1) begin_command(c, u, cycle);
+            if (c.unit_abort) stop(unit, u);
         }
         if (!ran && !any() && commands_) pending_++;
     }
@@ -78,6 +83,27 @@ class RunUnits {
     void begin(uint64_t cycle) {
         doorbell_ = cycle;
         commands_ = first_ = idle_ = pending_ = ended_ = 0;
+    }
+
+    // A command was started or a result taken since the last call.
+    bool moved() {
+        bool found = moved_;
+        moved_ = false;
+        return found;
+    }
+
+    // The Router was stopped, or has failed, since the last call.
+    bool stopped_router() {
+        bool found = stopped_router_;
+        stopped_router_ = false;
+        return found;
+    }
+
+    // Some unit's work is not over.
+    bool works() const {
+        for (const Unit &unit : units_)
+            if (unit.runs && !unit.over) return true;
+        return false;
     }
 
     void measured(uint64_t found[4]) const {
@@ -89,10 +115,33 @@ class RunUnits {
 
   private:
     struct Unit {
-        bool runs = false;
+        bool runs = false, over = false;
         uint64_t left = 0;
-        uint32_t end = 0, command[16] = {};
+        uint32_t command[16] = {};
+        Result result;
     };
+
+    void look(Unit &unit, uint32_t which) {
+        if (unit.runs && unit.left) unit.left--;
+        if (unit.runs && !unit.left && !unit.over) unit.over = works_.over(which, unit.result);
+    }
+
+    void drive_router(VControl &c) {
+        const Unit &router = units_[Units::ROUTER];
+        c.result_sum = router.result.value;
+        for (uint32_t i = 0; i < 3; i++) c.result_frames[i] = router.result.frames[i];
+        uint32_t groups[Units::SEGMENTS] = {}, packed = 0;
+        if (router.runs) works_.segments(groups);
+        for (uint32_t i = 0; i < Units::SEGMENTS; i++) packed |= groups[i] << GROUP_BITS * i;
+        c.segments = packed;
+    }
+
+    void stop(Unit &unit, uint32_t which) {
+        if (!unit.runs) return;
+        if (!unit.over) works_.abort(which);
+        unit.runs = false;
+        if (which == Units::ROUTER) stopped_router_ = true;
+    }
 
     // One whose time is over does not run any more.
     bool any() const {
@@ -101,18 +150,22 @@ class RunUnits {
         return false;
     }
 
-    void begin_command(Unit &unit, uint32_t which, uint64_t cycle) {
-        unit.runs = true;
+    void begin_command(const VControl &c, uint32_t which, uint64_t cycle) {
+        Unit &unit = units_[which];
+        unit.runs = moved_ = true;
+        unit.over = false;
         unit.left = durations_[which] + extra_;
-        unit.end = start_(which, unit.command);
+        unit.result = Result();
+        works_.start(which, unit.command, c.unit_list, c.unit_state);
         if (!commands_) first_ = cycle;
         commands_++;
         idle_ += pending_;
         pending_ = 0;
     }
 
-    Start start_;
+    Units &works_;
     Unit units_[COUNT];
+    bool moved_ = false, stopped_router_ = false;
     uint64_t durations_[COUNT] = {}, extra_ = 0;
     uint64_t doorbell_ = 0, commands_ = 0, first_ = 0, idle_ = 0, pending_ = 0, ended_ = 0;
 };

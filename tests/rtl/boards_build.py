@@ -1,0 +1,79 @@
+"""Builds `lora_host._lora` once more, into a folder of its own: emulated boards whose control is
+simulated hardware (tests/rtl/core/board_control.cpp) in place of the firmware's host build."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from lora_host import ffi_build
+from tests.rtl.core_rig import FOLDER, build
+from tests.rtl_rig import ROOT
+
+IMAGE = ROOT / "overlays" / "lora_f_u280" / "firmware.bin"
+# Verilator's runtime has 32 KiB of thread-local data. glibc keeps less free for a module
+# that is loaded late and wants its own at fixed places.
+TUNABLES = "glibc.rtld.optional_static_tls=65536"
+
+
+def newest(paths: list[Path]) -> float:
+    """When the last of them was changed."""
+    return max(path.stat().st_mtime for path in paths)
+
+
+def compile_into(folder: Path, control: Path) -> Path:
+    """The finished module's path in `folder`."""
+    builder = ffi_build.make_builder(absolute=True, control=control)
+    with tempfile.TemporaryDirectory(prefix="boards-", dir=folder) as work:
+        made = Path(builder.compile(tmpdir=work, verbose=False))
+        arriving = folder / f".{made.name}.{os.getpid()}"
+        shutil.copy2(made, arriving)
+    target = folder / made.name
+    os.replace(arriving, target)
+    return target
+
+
+def simulated_boards() -> Path:
+    """The module, built where it is missing or older than its sources."""
+    archive = build("libboards.a")
+    folder = FOLDER / "boards"
+    folder.mkdir(exist_ok=True)
+    with open(folder / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        parts = [path for name in ("csrc", "firmware") for path in (ROOT / name).rglob("*.[ch]")]
+        since = newest([*parts, archive, Path(ffi_build.__file__)])
+        for found in folder.glob("**/_lora.*.so"):
+            if found.stat().st_mtime > since:
+                return found
+        return compile_into(folder, archive)
+
+
+def in_process(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """`python ARGUMENTS`, which finds the module by simulated_boards."""
+    places = [str(ROOT / name) for name in ("sdk", "host", ".")]
+    made = {
+        "LORA_TEST_MODULE": str(simulated_boards()),
+        "LORA_TEST_IMAGE": str(IMAGE),
+        "GLIBC_TUNABLES": TUNABLES,
+        "PYTHONPATH": os.pathsep.join([*places, os.environ.get("PYTHONPATH", "")]),
+    }
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=ROOT, env={**os.environ, **made},
+        capture_output=True, text=True,
+    )  # fmt: skip
+
+
+def ask(request: dict[str, Any]) -> dict[str, Any]:
+    """What tests/rtl/boards_run.py answers."""
+    done = in_process(["-m", "tests.rtl.boards_run", json.dumps(request)])
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found

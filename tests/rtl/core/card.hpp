@@ -1,0 +1,300 @@
+// A board's control with its clock: the caller plays host, board memory and units. Beside the core
+// runs the reference: what an instruction writes is compared. Seed 0: memory takes each request and
+// answers after the cycles that were set; others: both as it happens.
+#ifndef LORA_TEST_CARD_HPP
+#define LORA_TEST_CARD_HPP
+
+#include "run_units.hpp"
+
+#include "VControl.h"
+#include "reference.h"
+#include "verilated.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <random>
+
+class Card {
+    // Words of a mailbox, and of hal_card.h's register file.
+    enum : uint32_t {
+        CONTROL = 0,
+        STATUS = 1,
+        LIST = 10,
+        COMMAND = 16,
+        WAITS = 40,
+        POINTERS = 2,
+        READ_WORDS = POINTERS + 16,
+        RESULT_WORDS = 8,
+        LINE_WORDS = 16,
+        DONE = 2,
+        FAILED = 8
+    };
+    static constexpr uint32_t CLEAR_CYCLES = 300;
+
+  public:
+    Card(uint32_t seed, Memory memory, Units &works)
+        : random_(seed), varied_(seed != 0), memory_(memory), works_(works), units_(works),
+          list_(memory) {
+        context_.randReset(2);
+        context_.randSeed(static_cast<int>(seed & 0x7fffffff) | 1);
+        core_ = std::make_unique<VControl>(&context_);
+        core_->clk = 0;
+        core_->rst = core_->restart = 1;
+        core_->load_valid = core_->host_valid = core_->unit_write = 0;
+        core_->link_test_done = core_->link_test_failed = 0;
+        units_.quiet(*core_);
+        list_.quiet(*core_);
+        clock();
+        clock();
+        core_->rst = 0;
+        clock();
+        begun_ = true;
+    }
+
+    // The control program begins, again if it ran. Before the first time each register gets a value
+    // that the reference knows.
+    void begin(const uint8_t *code, uint32_t bytes) {
+        if (instructions_ == 0) {
+            uint32_t words[63];
+            for (uint32_t r = 1; r < 32; r++) {
+                words[2 * r - 2] = static_cast<uint32_t>(random_()) << 12 | r << 7 | 0x37;
+                words[2 * r - 1] = static_cast<uint32_t>(random_()) << 20 | r << 15 | r << 7 | 0x13;
+            }
+            words[62] = 0x00100073; // ebreak
+            load(reinterpret_cast<uint8_t *>(words), sizeof words);
+            while (!core_->stopped) clock();
+        }
+        load(code, bytes);
+        for (uint32_t i = 0; i < CLEAR_CYCLES; i++) clock(); // of the host's registers
+    }
+
+    // Until the done bit, some cycles later, or until the core has stopped.
+    void run(uint64_t cycles) {
+        for (uint64_t end = cycle_ + cycles;
+             cycle_ != end && !core_->done && !core_->stopped && !differs_;)
+            clock();
+    }
+
+    void clock() {
+        drive_memory();
+        drive_units();
+        bool waits = varied_ && random_() % 4 == 0;
+        list_.drive(*core_, varied_ ? 2 + random_() % 8 : read_cycles_, waits);
+        units_.drive(*core_, varied_ ? random_() % 16 : 0);
+        core_->eval();
+        if (core_->retired && !core_->rst && begun_) compare();
+        list_.see(*core_);
+        units_.see(*core_, cycle_);
+        if (core_->host_valid && core_->host_write && core_->host_word == 0) units_.begin(cycle_);
+        core_->clk = 1;
+        core_->eval();
+        core_->clk = 0;
+        core_->eval();
+        see_mailboxes();
+        cycle_++;
+    }
+
+    uint32_t host_read(uint32_t word) {
+        host(word, false, 0);
+        return core_->host_data;
+    }
+
+    void host_write(uint32_t word, uint32_t value) { host(word, true, value); }
+
+    // A store of the core outside of local memory that is done: its address. False: none is left.
+    bool take_store(uint32_t &address) {
+        if (stores_.empty()) return false;
+        address = stores_.front();
+        stores_.pop_front();
+        return true;
+    }
+
+    // The core's local memory, as the reference has it.
+    uint8_t *local(uint32_t address) { return reference_.memory + address % LOCAL_BYTES; }
+
+    // A word there, by the port that others have.
+    void store_local(uint32_t address, uint32_t value) {
+        memcpy(local(address), &value, 4);
+        core_->load_valid = 1;
+        load_word(address / 4, value);
+        core_->load_valid = 0;
+    }
+
+    void set_read_cycles(uint32_t cycles) { read_cycles_ = cycles; }
+    RunUnits &units() { return units_; }
+    VControl &core() { return *core_; }
+    uint64_t cycle() const { return cycle_; }
+    uint64_t instructions() const { return instructions_; }
+    const char *difference() const { return difference_; }
+
+  private:
+    // By the loader's port, while the core is held.
+    void load(const uint8_t *code, uint32_t bytes) {
+        core_->restart = 1;
+        clock();
+        for (uint32_t at = 0; at < bytes; at += 4) {
+            uint32_t word = 0;
+            memcpy(&word, code + at, bytes - at < 4 ? bytes - at : 4);
+            core_->load_valid = 1;
+            load_word(at / 4, word);
+        }
+        core_->load_valid = 0;
+        core_->restart = 0;
+        memcpy(reference_.memory, code, bytes);
+        reference_.pc = 0;
+        reference_.bus = read_as_found;
+        reference_.context = this;
+    }
+
+    void load_word(uint32_t place, uint32_t value) {
+        core_->load_write = 0xf;
+        core_->load_word = place;
+        core_->load_stored = value;
+        core_->eval();
+        while (!core_->load_ready) clock();
+        clock();
+    }
+
+    // What the blocks answer is the hardware's own: the value that was loaded.
+    static int read_as_found(void *context, bus_access *access) {
+        auto &card = *static_cast<Card *>(context);
+        if (access->bytes) card.stores_.push_back(access->address);
+        else access->data = card.core_->retired_value << 8 * (access->address & 3);
+        return 1;
+    }
+
+    void compare() {
+        retired expected;
+        uint32_t cause = reference_step(&reference_, &expected);
+        instructions_++;
+        bool same = core_->retired_pc == expected.pc && core_->retired_writes == expected.writes &&
+                    (!expected.writes ||
+                     (core_->retired_rd == expected.rd && core_->retired_value == expected.value));
+        if ((same && !cause) || differs_) return;
+        differs_ = true;
+        snprintf(difference_, sizeof difference_,
+                 "%#x writes %u: x%u = %#x; expected %#x, %u: x%u = %#x, cause %u",
+                 core_->retired_pc, core_->retired_writes, core_->retired_rd, core_->retired_value,
+                 expected.pc, expected.writes, expected.rd, expected.value, cause);
+    }
+
+    void host(uint32_t word, bool write, uint32_t value) {
+        core_->host_valid = 1;
+        core_->host_write = write;
+        core_->host_word = word;
+        core_->host_stored = value;
+        clock();
+        core_->host_valid = 0;
+        core_->eval();
+    }
+
+    // Memory takes a request now and then, and answers reads later.
+    void drive_memory() {
+        core_->memory_answers = 0;
+        if (answer_in_ && --answer_in_ == 0) {
+            core_->memory_answers = 1;
+            for (uint32_t i = 0; i < LINE_WORDS; i++) core_->memory_line[i] = answer_[i];
+        } else {
+            core_->memory_line[random_() % LINE_WORDS] = static_cast<uint32_t>(random_());
+        }
+        core_->memory_ready = !varied_ || random_() % 4 != 0;
+        core_->eval();
+        if (!begun_ || !core_->memory_valid || !core_->memory_ready) return;
+        uint64_t address = core_->memory_address;
+        if (core_->memory_write) {
+            memory_(address, core_->memory_write, core_->memory_stored);
+            return;
+        }
+        for (uint32_t i = 0; i < LINE_WORDS; i++)
+            answer_[i] = memory_(address / 64 * 64 + 4 * i, 0, 0);
+        answer_in_ = varied_ ? 2 + random_() % 8 : read_cycles_;
+    }
+
+    // A unit that was started reads its command, a word a cycle, works, and writes its result.
+    void drive_units() {
+        core_->unit_write = 0;
+        if (!unit_cycle_ && !progress_.empty()) return write_progress();
+        if (started_.empty()) return;
+        uint32_t unit = core_->unit_which = started_.front();
+        if (unit_cycle_ <= READ_WORDS) {
+            uint32_t now = unit_cycle_++;
+            if (now) read_[now - 1] = core_->unit_data;
+            core_->unit_word = now < POINTERS ? LIST + now : COMMAND + now - POINTERS;
+            if (now < READ_WORDS) return;
+            works_.start(unit, read_ + POINTERS, read_[0], read_[1]);
+            over_ = false;
+            result_word_ = 0;
+        }
+        if (!over_) over_ = works_.over(unit, result_);
+        if (over_) write_result();
+    }
+
+    // Words STATUS to FRAMES_DROPPED, then the control word.
+    void write_result() {
+        const uint32_t words[RESULT_WORDS] = {
+            result_.status, result_.nonfinite_count, result_.nonfinite_row, result_.value,
+            result_.port,   result_.frames[0],       result_.frames[1],     result_.frames[2]};
+        bool last = result_word_ == RESULT_WORDS;
+        core_->unit_write = 1;
+        core_->unit_word = last ? uint32_t(CONTROL) : STATUS + result_word_;
+        core_->unit_stored = !last                             ? words[result_word_]
+                             : result_.state == Result::FAILED ? uint32_t(FAILED)
+                                                               : uint32_t(DONE);
+        result_word_++;
+        if (!last) return;
+        started_.pop_front();
+        unit_cycle_ = 0;
+    }
+
+    void write_progress() {
+        core_->unit_which = Units::ROUTER;
+        core_->unit_write = 1;
+        core_->unit_word = WAITS + Units::PROGRESS_WORDS - uint32_t(progress_.size());
+        core_->unit_stored = progress_.front();
+        progress_.pop_front();
+    }
+
+    // Starts and stops by mailboxes; what a Router that was stopped has done.
+    void see_mailboxes() {
+        for (uint32_t unit = 0; unit < 8; unit++) {
+            if (core_->mail_abort >> unit & 1) stop(unit);
+            if (core_->mail_start >> unit & 1) started_.push_back(unit);
+        }
+        uint32_t words[Units::PROGRESS_WORDS];
+        if (!units_.stopped_router() || !works_.progress(words)) return;
+        progress_.assign(words, words + Units::PROGRESS_WORDS);
+    }
+
+    void stop(uint32_t unit) {
+        auto found = std::find(started_.begin(), started_.end(), unit);
+        if (found == started_.end()) return;
+        if (found == started_.begin()) {
+            if (unit_cycle_ > READ_WORDS && !over_) works_.abort(unit);
+            unit_cycle_ = 0;
+        }
+        started_.erase(found);
+    }
+
+    std::minstd_rand random_;
+    bool varied_, differs_ = false, begun_ = false;
+    char difference_[200] = "";
+    machine reference_ = {};
+    Memory memory_;
+    Units &works_;
+    RunUnits units_;
+    ListMemory list_;
+    uint32_t read_cycles_ = 25;
+    VerilatedContext context_;
+    std::unique_ptr<VControl> core_;
+    uint64_t cycle_ = 0, instructions_ = 0, answer_in_ = 0;
+    uint32_t answer_[LINE_WORDS] = {}, read_[READ_WORDS] = {};
+    std::deque<uint32_t> started_, stores_, progress_; // progress: the Router's, to be written
+    uint32_t unit_cycle_ = 0, result_word_ = 0;
+    bool over_ = false;
+    Result result_;
+};
+
+#endif
