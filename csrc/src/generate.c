@@ -186,6 +186,24 @@ static int follow(struct session *session, uint32_t *cancelled, struct lora_fail
     }
 }
 
+/* Each token has a step. */
+static int ends_right(const struct session *session, const struct lora_completion *record) {
+    return record->step == session->first + record->tokens - 1;
+}
+
+static int fail_end(const struct session *session, uint32_t board, uint32_t other,
+                    struct lora_failure *failure) {
+    const struct lora_board *boards = session->cluster->boards;
+    const struct lora_completion *record = &boards[board].completion;
+    const struct lora_completion *expected = &boards[other].completion;
+    failure->board = (int32_t)board;
+    return lora_fail(failure, LORA_ERR_COMPLETION,
+                     "board %u (%s): step %u and %u tokens, board %u has step %u and %u; their "
+                     "links do not deliver what was sent",
+                     board, boards[board].info.address, record->step, record->tokens, other,
+                     expected->step, expected->tokens);
+}
+
 /* All boards tell the same end. */
 static int take_end(struct session *session, struct lora_failure *failure) {
     struct lora_cluster *cluster = session->cluster;
@@ -196,12 +214,9 @@ static int take_end(struct session *session, struct lora_failure *failure) {
         if (other->step == record->step && other->tokens == record->tokens &&
             other->end == record->end)
             continue;
-        failure->board = (int32_t)b;
-        return lora_fail(failure, LORA_ERR_COMPLETION,
-                         "board %u (%s): step %u and %u tokens, board 0 has step %u and %u; "
-                         "their links do not deliver what was sent",
-                         b, cluster->boards[b].info.address, other->step, other->tokens,
-                         record->step, record->tokens);
+        if (ends_right(session, other) && !ends_right(session, record))
+            return fail_end(session, 0, b, failure);
+        return fail_end(session, b, 0, failure);
     }
     cluster->step = record->step;
     cluster->dirty = cluster->uncounted = 0;

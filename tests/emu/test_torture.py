@@ -194,6 +194,10 @@ FOUND = {
     "firmware that counts steps anew": Run(
         705, "own loop", 2, (Fault("firmware resets", 1, 0, (4,)),),
     ),
+    "the first board's record of a loop is of another step": Run(
+        25452, "own loop", 2, (Fault("registers read as ones", 0, 4),
+                               Fault("record of another step", 0, 2)),
+    ),
     "step numbers of ones": Run(
         1036, "own loop", 2, (Fault("bit of a command list flipped", 0, 1, (866620, 4)),
                               Fault("registers read as ones", 0, 1)),
