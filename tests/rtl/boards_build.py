@@ -18,6 +18,7 @@ from lora_host import ffi_build
 from tests.rtl.core_rig import FOLDER, build
 from tests.rtl_rig import ROOT
 
+LIMIT_SECONDS = 600  # a control that hangs lets nothing end
 IMAGE = ROOT / "overlays" / "lora_f_u280" / "firmware.bin"
 # Verilator's runtime has 32 KiB of thread-local data. glibc keeps less free for a module
 # that is loaded late and wants its own at fixed places.
@@ -67,7 +68,7 @@ def in_process(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
     }
     return subprocess.run(
         [sys.executable, *arguments], cwd=ROOT, env={**os.environ, **made},
-        capture_output=True, text=True,
+        capture_output=True, text=True, timeout=LIMIT_SECONDS,
     )  # fmt: skip
 
 

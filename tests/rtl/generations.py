@@ -51,7 +51,8 @@ class Request:
 class Seen:
     """`steps`: each board's last step, counted from the one before the run. `ring`: step, counted
     so, and token of each entry. `looks`, `reads`: at the token register, and of the ring. `redone`:
-    steps. `after`: tokens of single steps behind it. `kv`: K and V of all positions."""
+    steps. `codes`: of the boards' error records. `after`: tokens of single steps behind it. `kv`: K
+    and V of all positions."""
 
     tokens: list[int]
     rows: int = 0
@@ -61,6 +62,7 @@ class Seen:
     looks: int = 0
     reads: int = 0
     redone: int = 0
+    codes: list[int] = field(default_factory=list)
     error: str = ""
     after: list[int] = field(default_factory=list)
     kv: int = 0
@@ -102,12 +104,20 @@ def ring_of(runner: Runner, first: int, count: int) -> list[tuple[int, int]]:
     return [(int(entry["step"]) - first, int(entry["token"])) for entry in found]
 
 
+def code_of(runner: Runner, board: int) -> int:
+    """That of the board's error record."""
+    kind, bank = abi.dtype("error_record"), runner.plan.overlay.control_bank
+    data = runner.cluster.read(board, bank, abi.ERROR_OFFSET, kind.itemsize)
+    return int(np.frombuffer(data, kind)[0]["code"])
+
+
 def counts(runner: Runner, seen: Seen, before: ClusterStats) -> None:
     """What the host has counted, and each board's last step."""
     after, boards = runner.cluster.stats(), range(runner.plan.size)
     steps = [runner.cluster.register(board, 0, abi.REG_LAST_STEP) for board in boards]
     seen.steps = [step - before.step for step in steps]
     charged = generate_accesses().dma_after * len(boards)
+    seen.codes = [code_of(runner, board) for board in boards]
     seen.doorbells = after.doorbells - before.doorbells
     seen.looks = after.looks - before.looks
     seen.reads = after.memory_reads - before.memory_reads - charged

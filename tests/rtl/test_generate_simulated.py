@@ -84,12 +84,21 @@ FLIPS = Fault(1, 6, abi.FAULT_LINK_FLIP, (0, 0, 20))  # of each frame from port 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", [HANGS, FLIPS])
-def test_boards_are_one_step_apart_after_a_failure(folder: Path, fault: Fault) -> None:
+@pytest.mark.parametrize(
+    ("fault", "codes"),
+    [
+        (HANGS, [abi.ERR_LINK_POISON, abi.ERR_WATCHDOG]),
+        (FLIPS, [abi.ERR_LINK_CRC, abi.ERR_LINK_POISON]),
+    ],
+)
+def test_boards_are_one_step_apart_after_a_failure(
+    folder: Path, fault: Fault, codes: list[int]
+) -> None:
     seen = generated(Request(str(folder), 2, 12, fault=fault))
     wanted = expected(folder, 2, 12).tokens
     assert seen.error and 6 <= len(seen.tokens) < 12
     assert seen.tokens == wanted[: len(seen.tokens)]
+    assert seen.codes == codes  # one has failed, and its poison has ended the other's run
     assert max(seen.steps) - min(seen.steps) <= 1
     assert seen.rows in (len(seen.tokens), len(seen.tokens) - 1)
     assert seen.after == (wanted + expected(folder, 2, 12).after)[seen.rows :][:4]
@@ -105,10 +114,10 @@ def test_a_damaged_frame_is_redone_by_the_host(folder: Path) -> None:
 
 
 CASES = (
-    "test_stop_tokens_end_it_on_the_boards",
-    "test_a_listener_ends_it_within_one_token",
+    "test_stop_tokens_end_it_on_the_boards[emu]",
+    "test_a_listener_ends_it_within_one_token[emu]",
     "test_a_misfiled_vote_is_noticed",
-    "test_a_value_that_is_not_finite_is_named_as_by_the_host",
+    "test_a_value_that_is_not_finite_is_named_as_by_the_host[emu]",
 )
 
 
