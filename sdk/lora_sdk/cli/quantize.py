@@ -23,6 +23,7 @@ Examples:
   lora quantize DIR OUT --scheme w4a8 --group 64 --calibration TEXT
   lora quantize DIR OUT --scheme w8a8 --activations dynamic
   lora quantize DIR OUT --scheme w4a16 --lm-head fp16
+  lora quantize DIR OUT --scheme w4a8 --resume
   lora eval -m OUT --text TEXT --reference DIR
 """
 
@@ -54,10 +55,12 @@ Examples:
               show_default=True, help="error compensation, or round to nearest")  # fmt: skip
 @click.option("--smooth/--no-smooth", default=True, show_default=True,
               help="move outliers of the inputs into the weights first")  # fmt: skip
+@click.option("--resume", is_flag=True,
+              help="keep the work of an interrupted run, and go on from it")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
 def quantize(
     model: Path, out: Path, text: Path | None, windows: int, as_json: bool, kv: str | None,
-    zeros: bool, **options: Any,
+    zeros: bool, resume: bool, **options: Any,
 ) -> int:  # fmt: skip
     """Write MODEL, a Hugging Face folder or a GGUF file, into the new folder OUT with weights of
     8 or 4 bits.
@@ -66,6 +69,9 @@ def quantize(
     q, k and v have one static scale each; with --activations dynamic each row of inputs has its
     own, which boards compute. The scales and the smoothing strength of each layer
     (SmoothQuant) are found on the calibration text. One layer is in memory at a time.
+
+    With --resume a run that was interrupted, or killed, leaves its layers in the folder .OUT.resume
+    beside OUT, and the same command goes on there. The result is the same, byte for byte.
     """
     from lora_sdk.model.config import load_config
     from lora_sdk.quant.quantize import quantize
@@ -80,12 +86,13 @@ def quantize(
     source = text or calibration_path()
     found = windows_of(read_text(source), Tokenizer(model, config.vocabulary), config, windows)
     with ProgressBar("quantizing", unit="layer") as progress:
-        report = quantize(model, out, recipe, found, progress)
+        report = quantize(model, out, recipe, found, progress, resume)
     values = {
         "model": str(model),
         "out": str(out),
         "calibration": str(source),
         "calibration_tokens": sum(map(len, found)),
+        "resumed_layers": report.resumed,
         "seconds_measured": time.monotonic() - began,
         **_values(recipe, report),
     }
@@ -120,6 +127,11 @@ def _table(values: dict[str, Any]) -> str:
             f"KV cache {values['kv']}",
             f"calibration    {values['calibration_tokens']} tokens of {values['calibration']}",
             f"largest error  {worst}: {values['relative_error'][worst]:.2%} of its output (RMS)",
+            *(
+                [f"resumed        {values['resumed_layers']} layers of an earlier run"]
+                if values["resumed_layers"]
+                else []
+            ),
             f"measured       {values['seconds_measured']:.1f} s",
         ]
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -39,18 +40,30 @@ def check_new(folder: Path) -> None:
         raise RequestError(f"{folder}: {folder.parent} is no folder; make it first")
 
 
+@dataclass
+class Written:
+    """What a writer has been given so far: names of each shard, tensors that wait for theirs, and
+    bytes of all."""
+
+    shards: list[list[str]] = field(default_factory=list)
+    held: dict[str, NDArray[Any]] = field(default_factory=dict)
+    bytes: int = 0
+
+
 class FolderWriter:
     """A context manager: `add` tensors, then `finish`. Without `finish` all files are removed, so
-    the folder is complete or absent. RequestError as for `check_new`."""
+    the folder is complete or absent. With `partial` the files are written to that folder, which
+    stays. RequestError as for `check_new`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, partial: Path | None = None) -> None:
         check_new(folder)
         self._folder = folder
-        self._partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-        self._partial.chmod(0o755)
-        self._held: dict[str, NDArray[Any]] = {}
-        self._shards: list[list[str]] = []
-        self.bytes = 0
+        self._kept = partial is not None
+        if partial is None:
+            partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+            partial.chmod(0o755)
+        self._partial = partial
+        self.written = Written()
 
     def __enter__(self) -> FolderWriter:
         return self
@@ -61,15 +74,21 @@ class FolderWriter:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        shutil.rmtree(self._partial, ignore_errors=True)
+        if not self._kept:
+            shutil.rmtree(self._partial, ignore_errors=True)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all tensors."""
+        return self.written.bytes
 
     def add(self, tensors: dict[str, NDArray[Any]]) -> None:
         """Add tensors to the current shard, which is written once it is large enough."""
         for name, array in tensors.items():
-            self._held[name] = np.ascontiguousarray(array)
-            self.bytes += array.nbytes
-        if sum(array.nbytes for array in self._held.values()) >= SHARD_BYTES:
-            self._flush()
+            self.written.held[name] = np.ascontiguousarray(array)
+            self.written.bytes += array.nbytes
+        if sum(array.nbytes for array in self.written.held.values()) >= SHARD_BYTES:
+            self.flush()
 
     def copy_from(self, source: Path) -> None:
         """Copy the files of the tokenizer and of generation, and licenses; those of a GGUF file's
@@ -85,13 +104,14 @@ class FolderWriter:
 
     def finish(self, config: dict[str, Any]) -> None:
         """Write config.json and the index, and rename the folder to its final name."""
-        self._flush()
+        self.flush()
         self._write_json("config.json", config)
-        count = len(self._shards)
+        shards = self.written.shards
+        count = len(shards)
         weight_map = {}
-        for number, names in enumerate(self._shards):
+        for number, names in enumerate(shards):
             final = f"model-{number + 1:05d}-of-{count:05d}.safetensors" if count > 1 else SINGLE
-            (self._partial / _temporary(number)).rename(self._partial / final)
+            (self._partial / shard_name(number)).rename(self._partial / final)
             weight_map.update(dict.fromkeys(names, final))
         if count > 1:
             index = {"metadata": {"total_size": self.bytes}, "weight_map": weight_map}
@@ -102,13 +122,16 @@ class FolderWriter:
         text = json.dumps(value, indent=2) + "\n"
         (self._partial / name).write_text(text, encoding="utf-8")
 
-    def _flush(self) -> None:
-        if self._held:
-            path = self._partial / _temporary(len(self._shards))
-            save_file(self._held, path, metadata={"format": "pt"})
-            self._shards.append(list(self._held))
-            self._held = {}
+    def flush(self) -> None:
+        """Write the tensors that wait as a shard."""
+        written = self.written
+        if written.held:
+            path = self._partial / shard_name(len(written.shards))
+            save_file(written.held, path, metadata={"format": "pt"})
+            written.shards.append(sorted(written.held))
+            written.held = {}
 
 
-def _temporary(number: int) -> str:
+def shard_name(number: int) -> str:
+    """Name of a shard until their count is known."""
     return f"shard-{number}.partial"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from lora_host.errors import RequestError
+from lora_sdk import __version__
 from lora_sdk.model.checkpoint import Checkpoint
 from lora_sdk.model.config import family_of, load_config
 from lora_sdk.model.model_files import model_files
@@ -18,6 +20,7 @@ from lora_sdk.quant.config_json import quantized_config
 from lora_sdk.quant.dense import DenseOperations
 from lora_sdk.quant.folder_writer import FolderWriter, check_new
 from lora_sdk.quant.head import head_tensors
+from lora_sdk.quant.kept_work import KeptWork, digest_of_inputs
 from lora_sdk.quant.layer import F32, Parameters, file_modules, full_name, read_parameters
 from lora_sdk.quant.modules import Tensors, half
 from lora_sdk.quant.recipe import Recipe
@@ -31,11 +34,12 @@ Progress = Callable[[int, int], None]
 @dataclass
 class Report:
     """The result: bytes of the weights, and per layer the chosen strengths and the relative error
-    of each module's output on the calibration text."""
+    of each module's output on the calibration text. `resumed`: layers that an earlier run made."""
 
     bytes: int = 0
     strengths: list[dict[str, float | None]] = field(default_factory=list)
     errors: dict[str, float] = field(default_factory=dict)
+    resumed: int = 0
 
     @property
     def worst(self) -> str:
@@ -49,40 +53,87 @@ def quantize(
     recipe: Recipe,
     windows: Sequence[Sequence[int]],
     progress: Progress | None = None,
+    resume: bool = False,
 ) -> Report:
     """Write the folder `out`: the model of a folder or a GGUF file, quantized by
     `recipe` on token windows of calibration text.
 
-    `progress(done, total)` counts layers and the rest. RequestError: a bad recipe, or no new
-    folder `out`. ModelError: an invalid model, or one that is quantized already."""
+    `progress(done, total)` counts layers and the rest. `resume`: what an interrupted run has done
+    stays beside `out`, and a run with the same arguments goes on there. RequestError: a bad recipe,
+    no new folder `out`, or kept work of other arguments. ModelError: an invalid model, or one that
+    is quantized already."""
     check_new(out)
     config = load_config(model)
     if config.quantization is not None:
         raise RequestError(f"{model}: is quantized already; use the original model")
     recipe.check(config)
     checkpoint = Checkpoint.open(model, config)
-    report = Report()
-    with blas_threads(config), FolderWriter(out) as writer:
-        writer.copy_from(model)
-        operations = DenseOperations(checkpoint, rounded=False)
-        operations.load(None)
-        streams = embed_windows(operations, windows)
-        for layer in range(config.layers):
-            streams, result, tensors = _layer(checkpoint, layer, recipe, streams)
-            writer.add(tensors)
-            report.strengths.append(result.strengths)
-            report.errors.update(result.errors)
-            if progress is not None:
-                progress(layer + 1, config.layers + 1)
-        writer.add(_outside(checkpoint))
-        head, error = head_tensors(checkpoint, recipe, streams)
-        writer.add(head)
-        report.errors |= error
-        writer.finish(quantized_config(model_files(model).config_values(), config, recipe))
-        report.bytes = writer.bytes
+    with ExitStack() as stack:
+        stack.enter_context(blas_threads(config))
+        kept = None
+        if resume:
+            inputs = digest_of_inputs(model, recipe, windows, __version__)
+            kept = stack.enter_context(KeptWork(out, inputs))
+        writer = stack.enter_context(FolderWriter(out, None if kept is None else kept.folder))
+        report = _run(_Run(checkpoint, recipe, writer, kept), model, windows, progress)
     if progress is not None:
         progress(config.layers + 1, config.layers + 1)
     return report
+
+
+@dataclass(frozen=True)
+class _Run:
+    """`kept`: the work of an interrupted run, None if nothing is to be kept."""
+
+    checkpoint: Checkpoint
+    recipe: Recipe
+    writer: FolderWriter
+    kept: KeptWork | None
+
+
+def _run(
+    run: _Run, model: Path, windows: Sequence[Sequence[int]], progress: Progress | None
+) -> Report:
+    checkpoint, recipe, writer = run.checkpoint, run.recipe, run.writer
+    config = checkpoint.config
+    streams, report = _begin(run, model, windows)
+    for layer in range(len(report.strengths), config.layers):
+        streams, result, tensors = _layer(checkpoint, layer, recipe, streams)
+        writer.add(tensors)
+        report.strengths.append(result.strengths)
+        report.errors.update(result.errors)
+        if run.kept is not None:
+            run.kept.save(tensors, streams, writer.written)
+        if progress is not None:
+            progress(layer + 1, config.layers + 1)
+    writer.add(_outside(checkpoint))
+    head, error = head_tensors(checkpoint, recipe, streams)
+    writer.add(head)
+    report.errors |= error
+    writer.flush()
+    if run.kept is not None:
+        run.kept.clear()
+    writer.finish(quantized_config(model_files(model).config_values(), config, recipe))
+    report.bytes = writer.bytes
+    return report
+
+
+def _begin(
+    run: _Run, model: Path, windows: Sequence[Sequence[int]]
+) -> tuple[Sequence[F32], Report]:
+    """The inputs of the first layer that is not done, and what was found in those before."""
+    report = Report()
+    if run.kept is not None:
+        record = run.kept.record
+        report = Report(0, record.strengths, record.errors, record.layers)
+        if record.layers:
+            run.writer.written, streams = run.kept.restore()
+            return streams, report
+        run.kept.empty()
+    run.writer.copy_from(model)
+    operations = DenseOperations(run.checkpoint, rounded=False)
+    operations.load(None)
+    return embed_windows(operations, windows), report
 
 
 def _layer(

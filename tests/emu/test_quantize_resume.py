@@ -1,0 +1,208 @@
+"""`lora quantize --resume`: killed at any write, it goes on and gives the same bytes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lora_host.errors import RequestError
+from lora_sdk.quant import folder_writer, kept_work
+from lora_sdk.quant.quantize import Report, quantize
+from lora_sdk.quant.recipe import Recipe
+from tests.calibrated import random_windows
+from tests.commands import LORA, command, one_line_error
+from tests.processes import environment
+from tests.variants import variant, write_checkpoint
+
+RECIPE = Recipe("w4a8", group=32)
+KILLED = 9
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_checkpoint(variant("llama_linear"), tmp_path_factory.mktemp("m") / "plain", "x3")
+
+
+@pytest.fixture(autouse=True)
+def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first holds two layers."""
+    monkeypatch.setattr(folder_writer, "SHARD_BYTES", 200_000)
+
+
+def run(model: Path, out: Path, resume: bool = True, recipe: Recipe = RECIPE) -> Report:
+    return quantize(model, out, recipe, random_windows(64, 2), None, resume)
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def dies(model: Path, out: Path, at: int) -> bool:
+    """Quantizes in a process that ends without cleaning up at its `at`-th replace, write or removal
+    of a file. False if it has fewer."""
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == KILLED
+    count = 0
+
+    def counted(function: Callable[..., object]) -> Callable[..., object]:
+        def call(*arguments: object, **named: object) -> object:
+            nonlocal count
+            count += 1
+            if count > at:
+                os._exit(KILLED)
+            return function(*arguments, **named)
+
+        return call
+
+    kept_work.os.replace = counted(os.replace)  # type: ignore[attr-defined,assignment]
+    kept_work.save_file = counted(kept_work.save_file)  # type: ignore[attr-defined]
+    folder_writer.save_file = counted(folder_writer.save_file)  # type: ignore[attr-defined]
+    Path.unlink = counted(Path.unlink)  # type: ignore[method-assign,assignment]
+    Path.rename = counted(Path.rename)  # type: ignore[method-assign,assignment]
+    try:
+        run(model, out)
+    finally:
+        os._exit(0)
+
+
+@pytest.mark.slow
+def test_killed_at_every_write(model: Path, tmp_path: Path) -> None:
+    plain = run(model, tmp_path / "plain", resume=False)
+    wanted = content(tmp_path / "plain")
+    resumed, at = set(), 0
+    while dies(model, tmp_path / f"out{at}", at):
+        assert not (tmp_path / f"out{at}").exists()
+        report = run(model, tmp_path / f"out{at}")
+        assert content(tmp_path / f"out{at}") == wanted, at
+        assert (report.strengths, report.errors) == (plain.strengths, plain.errors)
+        resumed.add(report.resumed)
+        at += 1
+    assert at > 10 and resumed == set(range(len(plain.strengths) + 1))
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == []
+
+
+def test_what_lies_in_the_folder_without_a_record_goes(model: Path, tmp_path: Path) -> None:
+    (tmp_path / ".out.resume").mkdir()
+    (tmp_path / ".out.resume" / "shard-7.partial").write_bytes(b"of another model")
+    run(model, tmp_path / "out")
+    assert not (tmp_path / "out" / "shard-7.partial").exists()
+
+
+def test_killed_twice(model: Path, tmp_path: Path) -> None:
+    run(model, tmp_path / "plain", resume=False)
+    assert dies(model, tmp_path / "out", 4)
+    assert dies(model, tmp_path / "out", 3)
+    run(model, tmp_path / "out")
+    assert content(tmp_path / "out") == content(tmp_path / "plain")
+
+
+@pytest.fixture
+def interrupted(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The kept folder of a run that was killed after its first layer, before its first shard."""
+    monkeypatch.setattr(folder_writer, "SHARD_BYTES", 1 << 30)
+    at = 0
+    kept = tmp_path / ".out.resume"
+    while not (kept / "resume.json").exists():
+        assert dies(model, tmp_path / "out", at)
+        at += 1
+    return kept
+
+
+def test_other_arguments_are_refused(model: Path, interrupted: Path, tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match="another model, text or options"):
+        run(model, tmp_path / "out", recipe=Recipe("w8a8"))
+    os.utime(next(model.glob("*.safetensors")), ns=(1, 1))
+    with pytest.raises(RequestError, match="another model, text or options"):
+        run(model, tmp_path / "out")
+
+
+def spoil(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+
+
+def changed_record(change: Callable[[dict[str, object]], object]) -> Callable[[Path], None]:
+    def do(kept: Path) -> None:
+        path = kept / "resume.json"
+        record = json.loads(path.read_text())
+        change(record)
+        path.write_text(json.dumps(record))
+
+    return do
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda kept: spoil(next(kept.glob("layer-*"))), "has changed"),
+        (lambda kept: spoil(next(kept.glob("streams-*"))), "has changed"),
+        (lambda kept: next(kept.glob("layer-*")).unlink(), "is missing"),
+        (lambda kept: (kept / "resume.json").write_text("{"), "resume.json"),
+        (changed_record(lambda record: record.pop("layers")), "expected the fields"),
+        (changed_record(lambda record: record.update(version=2)), "of version 1"),
+        (changed_record(lambda record: record.update(layers="1")), "layers: expected int"),
+        (
+            changed_record(lambda record: record.update(files={"../x": [1, ""]})),
+            "expected a plain name",
+        ),
+        (changed_record(lambda record: record.update(files={"x": 5})), "expected a plain name"),
+        (changed_record(lambda record: record.update(shards=[[5]])), "lists of names"),
+    ],
+)
+def test_damaged_work_is_refused(
+    damage: Callable[[Path], None], said: str, model: Path, interrupted: Path, tmp_path: Path
+) -> None:
+    damage(interrupted)
+    with pytest.raises(RequestError, match=said) as caught:
+        run(model, tmp_path / "out")
+    assert "begin again" in str(caught.value) and not (tmp_path / "out").exists()
+
+
+def test_one_process_at_a_time(model: Path, tmp_path: Path) -> None:
+    kept = kept_work.KeptWork(tmp_path / "out", "inputs")
+    with kept, pytest.raises(RequestError, match="another process"):
+        run(model, tmp_path / "out")
+    (tmp_path / "target").mkdir()
+    (tmp_path / ".linked.resume").symlink_to(tmp_path / "target")
+    with pytest.raises(RequestError, match="cannot be made"):
+        run(model, tmp_path / "linked")
+
+
+def test_the_command_goes_on(model: Path, tmp_path: Path) -> None:
+    """Interrupted from the keyboard, then the same command; without --resume nothing stays."""
+    text = tmp_path / "text.txt"
+    text.write_text("def one(two):\n    return three + 4\n" * 400)
+    arguments = ["--scheme", "w8a8", "--calibration", text, "--windows", "8"]
+    whole = command(LORA, "quantize", model, tmp_path / "plain", *arguments)
+    assert whole.returncode == 0, whole.stderr.decode()
+    kept = tmp_path / ".out.resume"
+    started = subprocess.Popen(
+        [sys.executable, "-c", LORA, "quantize", model, tmp_path / "out", *arguments, "--resume"],
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment(),
+    )  # fmt: skip
+    until = time.monotonic() + 60
+    while not (kept / "resume.json").exists() and started.poll() is None:
+        assert time.monotonic() < until
+        time.sleep(0.001)
+    started.send_signal(signal.SIGINT)
+    started.communicate()
+    if started.returncode == 0:  # it was faster
+        assert content(tmp_path / "out") == content(tmp_path / "plain")
+        return
+    assert not (tmp_path / "out").exists()
+    done = command(LORA, "quantize", model, tmp_path / "out", *arguments, "--resume", "--json")
+    assert done.returncode == 0, done.stderr.decode()
+    assert json.loads(done.stdout)["resumed_layers"] > 0
+    assert content(tmp_path / "out") == content(tmp_path / "plain") and not kept.exists()
+    again = command(LORA, "quantize", model, tmp_path / "out", *arguments, "--resume")
+    one_line_error(again, "exists already")
