@@ -75,7 +75,12 @@ def dies(model: Path, out: Path, at: int) -> bool:
 
 
 @pytest.mark.slow
-def test_killed_at_every_write(model: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("shard_bytes", [200_000, 400_000])
+def test_killed_at_every_write(
+    shard_bytes: int, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shard of two layers, or one of all that wait for it as files of their own."""
+    monkeypatch.setattr(folder_writer, "SHARD_BYTES", shard_bytes)
     plain = run(model, tmp_path / "plain", resume=False)
     wanted = content(tmp_path / "plain")
     resumed, at = set(), 0
