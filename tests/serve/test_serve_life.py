@@ -39,7 +39,7 @@ def test_loading_is_told_and_can_be_stopped() -> None:
         thread.start()
         assert entered.wait(30)
         loading = Served(server, listener.getsockname()[1])
-        want = {"status": "loading", "loaded_bytes": 3, "total_bytes": 7}
+        want = {"status": "loading", "loaded_bytes": 3, "total_bytes": 7, "weight_notices": 0}
         health, ready = loading.get("/health"), loading.get("/ready")
         assert (health.status, health.body) == (200, want)
         assert (ready.status, ready.body) == (503, want)
