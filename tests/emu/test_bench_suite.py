@@ -4,6 +4,7 @@ not measured."""
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,15 @@ def test_figures_are_judged_by_floor_and_goal(
         (line,) = [line for line in lines if line.startswith(f"| {row.what} ")]
         assert line.endswith(f"| {words} |")
     assert "Tokens/s by requests: 4: 7.0." in lines
+
+
+def test_other_errors_are_no_lack_of_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    def measure(setting: Setting) -> Figures:
+        raise RequestError("a mistake")
+
+    with pytest.raises(RequestError, match="a mistake"):
+        suite_of(monkeypatch, measure)
+    assert not list(Path(tempfile.gettempdir()).glob("lora-bench-*"))
 
 
 def test_what_lacks_memory_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

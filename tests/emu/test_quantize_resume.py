@@ -51,6 +51,7 @@ def dies(model: Path, out: Path, at: int) -> bool:
     child = os.fork()
     if child:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == KILLED
+    signal.alarm(120)  # it does not hang
     count = 0
 
     def counted(function: Callable[..., object]) -> Callable[..., object]:
@@ -162,6 +163,9 @@ def changed_record(change: Callable[[dict[str, object]], object]) -> Callable[[P
         ),
         (changed_record(lambda record: record.update(files={"x": 5})), "expected a plain name"),
         (changed_record(lambda record: record.update(shards=[[5]])), "lists of names"),
+        (changed_record(lambda record: record.update(layers=2)), "results and files of 2 layers"),
+        (changed_record(lambda record: record.update(shards=[["a"]])), "results and files of 1"),
+        (changed_record(lambda record: record.update(errors={"a": "b"})), "expected numbers"),
     ],
 )
 def test_damaged_work_is_refused(
@@ -183,31 +187,39 @@ def test_one_process_at_a_time(model: Path, tmp_path: Path) -> None:
         run(model, tmp_path / "linked")
 
 
-def test_the_command_goes_on(model: Path, tmp_path: Path) -> None:
-    """Interrupted from the keyboard, then the same command; without --resume nothing stays."""
-    text = tmp_path / "text.txt"
-    text.write_text("def one(two):\n    return three + 4\n" * 400)
-    arguments = ["--scheme", "w8a8", "--calibration", text, "--windows", "8"]
-    whole = command(LORA, "quantize", model, tmp_path / "plain", *arguments)
-    assert whole.returncode == 0, whole.stderr.decode()
-    kept = tmp_path / ".out.resume"
+def interrupted_command(arguments: list[object], out: Path) -> bool:
+    """Sends an interrupt once a layer is done; False if the command was faster."""
     started = subprocess.Popen(
-        [sys.executable, "-c", LORA, "quantize", model, tmp_path / "out", *arguments, "--resume"],
+        [sys.executable, "-c", LORA, "quantize", *map(str, arguments), "--resume"],
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment(),
     )  # fmt: skip
     until = time.monotonic() + 60
-    while not (kept / "resume.json").exists() and started.poll() is None:
+    while not (out.parent / f".{out.name}.resume" / "resume.json").exists():
         assert time.monotonic() < until
-        time.sleep(0.001)
+        if started.poll() is not None:
+            break
+        time.sleep(0.0005)
     started.send_signal(signal.SIGINT)
-    started.communicate()
-    if started.returncode == 0:  # it was faster
-        assert content(tmp_path / "out") == content(tmp_path / "plain")
-        return
-    assert not (tmp_path / "out").exists()
-    done = command(LORA, "quantize", model, tmp_path / "out", *arguments, "--resume", "--json")
+    told = started.communicate()[1].decode()
+    if started.returncode == 0:
+        return False
+    assert "the same command goes on" in told and not out.exists()
+    return True
+
+
+def test_the_command_goes_on(model: Path, tmp_path: Path) -> None:
+    """Interrupted from the keyboard, then the same command."""
+    text = tmp_path / "text.txt"
+    text.write_text("def one(two):\n    return three + 4\n" * 400)
+    options: list[object] = ["--scheme", "w8a8", "--calibration", text, "--windows", "8"]
+    whole = command(LORA, "quantize", model, tmp_path / "plain", *options)
+    assert whole.returncode == 0, whole.stderr.decode()
+    outs = (tmp_path / f"out{number}" for number in range(10))
+    out = next(out for out in outs if interrupted_command([model, out, *options], out))
+    done = command(LORA, "quantize", model, out, *options, "--resume", "--json")
     assert done.returncode == 0, done.stderr.decode()
     assert json.loads(done.stdout)["resumed_layers"] > 0
-    assert content(tmp_path / "out") == content(tmp_path / "plain") and not kept.exists()
-    again = command(LORA, "quantize", model, tmp_path / "out", *arguments, "--resume")
+    assert content(out) == content(tmp_path / "plain")
+    assert not (tmp_path / f".{out.name}.resume").exists()
+    again = command(LORA, "quantize", model, out, *options, "--resume")
     one_line_error(again, "exists already")

@@ -91,11 +91,11 @@ int lora_cluster_register_list(struct lora_cluster *cluster, uint32_t board, uin
 int lora_cluster_step(struct lora_cluster *cluster, void *block, uint32_t bytes,
                       uint32_t block_offset, struct lora_completion *completions,
                       struct lora_failure *failure);
-/* What a board's last step wrote for the first `count` selected rows: read with its completion
- * record, at the latest step or generation that ended well. */
 /* The results of the last step did not arrive: the next one is the same again, which the boards
  * take as a redo. */
 int lora_cluster_repeat(struct lora_cluster *cluster, struct lora_failure *failure);
+/* What a board's last step wrote for the first `count` selected rows: read with its completion
+ * record, at the latest step or generation that ended well. */
 int lora_cluster_argmax(struct lora_cluster *cluster, uint32_t board, uint32_t count,
                         struct lora_argmax *found, struct lora_failure *failure);
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from contextlib import ExitStack
 from statistics import median
 from typing import Any
 
 from lora_host.errors import RequestError
+from lora_host.held_folder import HeldFolder, remove_stale
 from lora_sdk.bench.machine import describe_machine
 from lora_sdk.bench.memory import bound_threads
 from lora_sdk.bench.suite_rows import MEASUREMENTS, NAMES, Measurement, Row, Setting
-from lora_sdk.bench.synthetic import SyntheticModels
+from lora_sdk.bench.synthetic import LacksRoom, SyntheticModels
 
 Progress = Callable[[int, int], None]
+_FOLDER = "lora-bench-"  # prefix of the models' folder; those of killed runs go
 
 
 def run_suite(
@@ -35,8 +36,12 @@ def run_suite(
         )
     chosen = [one for one in MEASUREMENTS if not only or one.name in only]
     rows: list[dict[str, Any]] = []
-    with bound_threads(threads) as count, tempfile.TemporaryDirectory(prefix="lora-bench-") as top:
-        setting = Setting(SyntheticModels(Path(top)), rounds, count)
+    remove_stale(_FOLDER)
+    with ExitStack() as stack:
+        count = stack.enter_context(bound_threads(threads))
+        folder = HeldFolder(_FOLDER)
+        stack.callback(folder.remove)
+        setting = Setting(SyntheticModels(folder.path), rounds, count)
         for index, measurement in enumerate(chosen):
             if progress is not None:
                 progress(index, len(chosen))
@@ -54,7 +59,7 @@ def run_suite(
 def _rows_of(measurement: Measurement, setting: Setting) -> list[dict[str, Any]]:
     try:
         found = measurement.measure(setting)
-    except RequestError as lacking:
+    except LacksRoom as lacking:
         return [{**_facts(row), "value": None, "why": str(lacking)} for row in measurement.rows]
     return [{**_facts(row), **_judged(row, found[row.key])} for row in measurement.rows]
 

@@ -27,6 +27,10 @@ OWN_SHAPES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
+class LacksRoom(RequestError):
+    """This machine has too little memory or disk for a measurement."""
+
+
 class SyntheticModels:
     """Folders below `folder` by shape and scheme ("fp16", "w8a8", "w4a8", ...)."""
 
@@ -51,11 +55,11 @@ class SyntheticModels:
             shutil.rmtree(folder)
 
     def need(self, memory: int, disk: int) -> None:
-        """RequestError if fewer bytes are free."""
+        """LacksRoom if fewer bytes are free."""
         found = {"memory": free_memory(), "disk": shutil.disk_usage(self._folder).free}
         for name, wanted in (("memory", memory), ("disk", disk)):
             if found[name] < wanted:
-                raise RequestError(
+                raise LacksRoom(
                     f"needs {wanted / 1e9:.0f} GB of {name}, {found[name] / 1e9:.1f} GB are free"
                 )
 

@@ -85,8 +85,13 @@ def quantize(
     config = load_config(model)
     source = text or calibration_path()
     found = windows_of(read_text(source), Tokenizer(model, config.vocabulary), config, windows)
-    with ProgressBar("quantizing", unit="layer") as progress:
-        report = quantize(model, out, recipe, found, progress, resume)
+    try:
+        with ProgressBar("quantizing", unit="layer") as progress:
+            report = quantize(model, out, recipe, found, progress, resume)
+    except KeyboardInterrupt:
+        if resume:
+            click.echo("the layers done so far are kept; the same command goes on there", err=True)
+        raise
     values = {
         "model": str(model),
         "out": str(out),

@@ -118,6 +118,8 @@ class KeptWork:
     def empty(self) -> None:
         """Remove what a run left that was killed before its first record, or after its last."""
         for path in self.folder.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                raise self._damaged(f"{path.name} is a folder, files of a killed run expected")
             path.unlink()
 
     def _take(self) -> None:
@@ -233,9 +235,26 @@ def _checked(values: Any) -> Record:
         if "/" in name or name.startswith(".") or not _is_seal(seal):
             raise ValueError(f"files.{name}: expected a plain name with a size and a digest")
         files[name] = (seal[0], seal[1])
-    if not all(isinstance(n, str) for names in values["shards"] for n in names):
+    record = Record(**{**values, "files": files})
+    _check_results(record)
+    return record
+
+
+def _check_results(record: Record) -> None:
+    """ValueError if the fields of a record do not belong together."""
+    shards = record.shards
+    if not all(isinstance(names, list) and all(isinstance(n, str) for n in names)
+               for names in shards):  # fmt: skip
         raise ValueError("shards: expected lists of names")
-    return Record(**{**values, "files": files})
+    strengths = (value for one in record.strengths if isinstance(one, dict)
+                 for value in one.values() if value is not None)  # fmt: skip
+    if not all(isinstance(value, float) for value in (*strengths, *record.errors.values())):
+        raise ValueError("strengths, errors: expected numbers by name")
+    wanted = {shard_name(number) for number in range(len(shards))}
+    if record.layers:
+        wanted.add(_streams(record.layers))
+    if len(record.strengths) != record.layers or not wanted <= set(record.files):
+        raise ValueError(f"expected the results and files of {record.layers} layers")
 
 
 def _is_seal(seal: Any) -> bool:
