@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from lora_host import ffi_build
+from tests.checkout_build import checkout_build
 from tests.rtl.core_rig import FOLDER, build
 from tests.rtl_rig import ROOT
 
@@ -32,7 +32,7 @@ def newest(paths: list[Path]) -> float:
 
 def compile_into(folder: Path, control: Path) -> Path:
     """The finished module's path in `folder`."""
-    builder = ffi_build.make_builder(absolute=True, control=control)
+    builder = checkout_build().make_builder(absolute=True, control=control)
     with tempfile.TemporaryDirectory(prefix="boards-", dir=folder) as work:
         made = Path(builder.compile(tmpdir=work, verbose=False))
         arriving = folder / f".{made.name}.{os.getpid()}"
@@ -50,7 +50,7 @@ def simulated_boards() -> Path:
     with open(folder / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         parts = [path for name in ("csrc", "firmware") for path in (ROOT / name).rglob("*.[ch]")]
-        since = newest([*parts, archive, Path(ffi_build.__file__)])
+        since = newest([*parts, archive, ROOT / "host" / "lora_host" / "ffi_build.py"])
         for found in folder.glob("**/_lora.*.so"):
             if found.stat().st_mtime > since:
                 return found

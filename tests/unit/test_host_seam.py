@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
+from tests.checkout_build import checkout_build
+
 ROOT = Path(__file__).parents[2]
-
-
-def checkout_build() -> ModuleType:
-    """The checkout's ffi_build: an installed copy has no C sources beside it."""
-    spec = importlib.util.spec_from_file_location(
-        "checkout_ffi_build", ROOT / "host" / "lora_host" / "ffi_build.py"
-    )
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 ffi_build = checkout_build()
