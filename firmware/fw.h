@@ -55,10 +55,11 @@ struct fw_arena {
 struct fw_list {
     struct lora_list header;
     uint32_t valid;
-    uint32_t offset;    /* of the header in the control bank */
-    uint32_t kv_commit; /* index of its KV_COMMIT, FW_NONE without */
-    uint32_t kv_store;  /* index of its first KV_STORE, FW_NONE without */
-    uint32_t ballot;    /* index of its BALLOT, FW_NONE without */
+    uint32_t offset;           /* of the header in the control bank */
+    uint32_t kv_commit;        /* index of its KV_COMMIT, FW_NONE without */
+    uint32_t kv_store;         /* index of its first KV_STORE, FW_NONE without */
+    uint32_t ballot;           /* index of its BALLOT, FW_NONE without */
+    uint32_t received, passed; /* of its gathers FROM_PREVIOUS and TO_NEXT, FW_NONE without */
     struct lora_command ballot_command;
     uint32_t arena_count, arena_seal; /* the arenas its addresses were checked against */
     uint32_t seal[FW_CHUNKS];
@@ -164,9 +165,10 @@ struct fw {
 
     /* GENERATE. */
     struct lora_generate generate;
-    uint32_t token_count;  /* that all boards agree on */
-    uint32_t step_commits; /* this step's header has committed a row */
-    uint32_t digest;       /* of this step's gathers so far */
+    uint32_t token_count;                  /* that all boards agree on */
+    uint32_t step_commits;                 /* this step's header has committed a row */
+    uint32_t digest;                       /* of this step's gathers so far */
+    uint32_t gathers, first_sum, last_sum; /* how many they were; of the first and the last */
     uint32_t votes_offset, ring_offset;
     struct fw_token_step behind; /* the step before this one: `before_*` are from before it */
 

@@ -66,8 +66,35 @@ static uint32_t rows_of(const struct lora_list *list, uint32_t flags) {
     return flags & LORA_FLAG_VOTES ? 1 : list->max_rows;
 }
 
+/* Which boards a gather of a list of stages is of. What a stage receives and passes are the first
+ * and the last of its gathers: their sums are told by that. */
+static uint32_t check_span(struct fw *fw, const struct lora_list *list,
+                           const struct lora_gather *command, uint32_t index) {
+    struct fw_list *entry = fw->list;
+    uint32_t votes = command->flags & LORA_FLAG_VOTES;
+    uint32_t each = list->stage_boards, span = command->span;
+    uint32_t last = span == LORA_SPAN_TO_NEXT ? list->boards - each : list->boards;
+    int outer = span == LORA_SPAN_TO_NEXT || span == LORA_SPAN_FROM_PREVIOUS;
+    if (span > LORA_SPAN_FROM_PREVIOUS || (span != LORA_SPAN_ALL && (each == 0 || votes)))
+        return fw_fail(fw, LORA_ERR_SIZE, span, LORA_SPAN_ALL);
+    if (each && !votes && span == LORA_SPAN_ALL)
+        return fw_fail(fw, LORA_ERR_SIZE, span, LORA_SPAN_STAGE);
+    if (!votes && entry->passed != FW_NONE)
+        return fw_fail(fw, LORA_ERR_OPCODE, index, entry->passed);
+    if (!outer) return FW_MORE;
+    if (command->flags & LORA_FLAG_SELECTED)
+        return fw_fail(fw, LORA_ERR_OPCODE, command->flags, LORA_FLAG_SIGNAL_SEGMENTS);
+    if (span == LORA_SPAN_TO_NEXT) entry->passed = index;
+    else entry->received = index;
+    if (list->rank >= last || (span == LORA_SPAN_FROM_PREVIOUS && list->rank < each))
+        return fw_fail(fw, LORA_ERR_SIZE, span, LORA_SPAN_STAGE);
+    if (span == LORA_SPAN_FROM_PREVIOUS && fw->collective != FW_NONE)
+        return fw_fail(fw, LORA_ERR_OPCODE, index, fw->collective);
+    return FW_MORE;
+}
+
 static uint32_t check_gather(struct fw *fw, const struct lora_list *list,
-                             const struct lora_gather *command) {
+                             const struct lora_gather *command, uint32_t index) {
     uint32_t width = command->element_bytes;
     struct fw_buffer rows = {LORA_BANK_ONCHIP, command->offset, command->stride,
                              command->columns * width, width == 1 ? 1 : 2};
@@ -76,6 +103,7 @@ static uint32_t check_gather(struct fw *fw, const struct lora_list *list,
         return fw_fail(fw, LORA_ERR_SIZE, width, 2);
     if (command->share_unit == 0 || command->segment_unit == 0)
         return fw_fail(fw, LORA_ERR_SIZE, 0, 1);
+    if (check_span(fw, list, command, index) == FW_FAILED) return FW_FAILED;
     if (fw->collective != FW_NONE && command->collective <= fw->collective)
         return fw_fail(fw, LORA_ERR_SIZE, command->collective, fw->collective + 1);
     fw->collective = command->collective;
@@ -171,7 +199,7 @@ uint32_t fw_check_command(struct fw *fw, uint32_t index, const struct lora_comma
     case LORA_CMD_VECTOR: return fw_check_vector(fw, list, &any.vector);
     case LORA_CMD_ATTENTION: return check_attention(fw, list, &any.attention);
     case LORA_CMD_KV_STORE: return check_kv_store(fw, list, &any.kv_store);
-    case LORA_CMD_GATHER: return check_gather(fw, list, &any.gather);
+    case LORA_CMD_GATHER: return check_gather(fw, list, &any.gather, index);
     case LORA_CMD_MOVE_ROWS: return check_move(fw, list, &any.move);
     case LORA_CMD_ADAPTER: return fw_check_adapter(fw, list, &any.adapter);
     case LORA_CMD_BALLOT: return fw_check_ballot(fw, list, &any.ballot, index);

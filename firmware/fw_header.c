@@ -17,6 +17,7 @@ static uint32_t check_sizes(struct fw *fw, const struct lora_list *list) {
         {list->counter_count, 0, LORA_MAX_COUNTERS},
         {list->boards, 1, LORA_MAX_BOARDS},
         {list->rank, 0, list->boards - 1u},
+        {list->stage_boards, 0, list->boards},
         {list->ring, 0, 1},
         {list->max_rows, 1, LORA_MAX_ROWS},
         {list->max_scratch, 1, LORA_MAX_SCRATCH},
@@ -36,6 +37,8 @@ static uint32_t check_sizes(struct fw *fw, const struct lora_list *list) {
     for (uint32_t i = 0; i < sizeof limits / sizeof limits[0]; i++)
         if (within(fw, limits[i].value, limits[i].low, limits[i].high) == FW_FAILED)
             return FW_FAILED;
+    if (list->stage_boards && list->boards % list->stage_boards)
+        return fw_fail(fw, LORA_ERR_SIZE, list->stage_boards, list->boards);
     return FW_MORE;
 }
 

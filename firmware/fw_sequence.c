@@ -59,6 +59,8 @@ static void show_progress(struct fw *fw) {
 static void take_counts(struct fw *fw) {
     uint32_t count = hal_run_register(HAL_RUN_NONFINITE);
     fw->digest = hal_run_register(HAL_RUN_DIGEST);
+    fw->first_sum = hal_run_register(HAL_RUN_FIRST_SUM);
+    fw->last_sum = hal_run_register(HAL_RUN_LAST_SUM);
     if (!count) return;
     fw->completion.nonfinite_count = count;
     fw->completion.nonfinite_index = hal_run_register(HAL_RUN_NONFINITE + 4);

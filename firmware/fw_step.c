@@ -135,7 +135,7 @@ uint32_t fw_step_start(struct fw *fw) {
     if (fw->sequencer == FW_SOFTWARE)
         fw_execution_reset(fw, fw->state.row_count, fw->state.selected_count, 1);
     else fw_run_reset(fw, fw->state.row_count, fw->state.selected_count, 1);
-    fw->digest = 0;
+    fw->digest = fw->gathers = fw->first_sum = fw->last_sum = 0;
     fw->phase = FW_PHASE_RUN;
     return FW_MORE;
 }

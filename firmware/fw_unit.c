@@ -21,6 +21,12 @@ static void take_nonfinite(struct lora_completion *completion, uint32_t index,
     completion->nonfinite_count += result->nonfinite_count;
 }
 
+static void take_sum(struct fw *fw, uint32_t sum) {
+    fw->digest = fw_digest(fw->digest, sum);
+    if (fw->gathers++ == 0) fw->first_sum = sum;
+    fw->last_sum = sum;
+}
+
 uint32_t fw_unit_poll(struct fw *fw, uint32_t unit, struct hal_unit_result *result) {
     struct fw_cursor *cursor = &fw->cursors[unit];
     uint32_t state = hal_unit_poll(unit, result);
@@ -40,7 +46,7 @@ uint32_t fw_unit_poll(struct fw *fw, uint32_t unit, struct hal_unit_result *resu
             fw->error.port = result->port;
         return fw_fail(fw, code, state, LORA_UNIT_DONE);
     }
-    if (unit == LORA_UNIT_ROUTER) fw->digest = fw_digest(fw->digest, result->value);
+    if (unit == LORA_UNIT_ROUTER) take_sum(fw, result->value);
     if (result->nonfinite_count) take_nonfinite(&fw->completion, cursor->index, result);
     return FW_OVER;
 }

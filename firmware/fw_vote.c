@@ -45,12 +45,16 @@ void fw_vote(struct fw *fw, const struct lora_command *command) {
     if (fw->operation == LORA_OP_GENERATE) {
         if (ballot.argmax_offset)
             hal_read(fw->control_bank, ballot.argmax_offset, &vote, sizeof(struct lora_argmax));
-        vote.nonfinite_count = fw->completion.nonfinite_count;
-        vote.cancel = hal_register(LORA_REG_CANCEL);
+        vote.nonfinite_count = (uint16_t)(fw->completion.nonfinite_count < 0xffff
+                                              ? fw->completion.nonfinite_count
+                                              : 0xffff);
+        vote.cancel = hal_register(LORA_REG_CANCEL) != 0;
     }
     vote.step = fw->state.step;
     vote.rank = list->rank;
     vote.digest = fw->digest;
+    if (fw->list->received != FW_NONE) vote.received = fw->first_sum;
+    if (fw->list->passed != FW_NONE) vote.passed = fw->last_sum;
     vote.seal = seal_of(&vote);
     fw->votes_offset = ballot.votes_offset;
     fw->ring_offset = ballot.ring_offset;
@@ -91,12 +95,32 @@ static uint32_t common_digest(const struct lora_vote *votes, uint32_t boards) {
     return common;
 }
 
-/* Every board fails. The host finds who caused it: a board whose digest is not the common one. */
+/* The boards of a stage, of which `first` is the first. */
+static uint32_t check_stage(struct fw *fw, const struct lora_vote *votes, uint32_t first,
+                            uint32_t boards) {
+    uint32_t own = fw->list->header.rank - first;
+    votes += first;
+    for (uint32_t i = 1; i < boards; i++) {
+        if (votes[i].digest == votes[0].digest) continue;
+        uint32_t common = common_digest(votes, boards);
+        return fail_gather(fw, own < boards ? votes[own].digest : common, common);
+    }
+    return FW_MORE;
+}
+
+/* Every board fails. The host finds who caused it: a board whose digest is not the common one of
+ * its stage. Where all of a stage have received other rows than the stage before has, its last
+ * board sent them: what any other sends, boards of its own stage receive too. */
 static uint32_t check_digests(struct fw *fw, const struct lora_vote *votes) {
     const struct lora_list *list = &fw->list->header;
-    for (uint32_t rank = 1; rank < list->boards; rank++) {
-        if (votes[rank].digest == votes[0].digest) continue;
-        return fail_gather(fw, votes[list->rank].digest, common_digest(votes, list->boards));
+    uint32_t each = list->stage_boards ? list->stage_boards : list->boards;
+    for (uint32_t first = 0; first < list->boards; first += each)
+        if (check_stage(fw, votes, first, each) == FW_FAILED) return FW_FAILED;
+    for (uint32_t first = each; first < list->boards; first += each) {
+        const struct lora_vote *sender = &votes[first - 1], *receiver = &votes[first];
+        if (sender->passed == receiver->received) continue;
+        return fail_gather(fw, list->rank + 1u == first ? sender->passed : receiver->received,
+                           receiver->received);
     }
     return FW_MORE;
 }

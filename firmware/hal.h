@@ -65,7 +65,9 @@ enum hal_run_register {
     HAL_RUN_NONFINITE = 0x34,  /* count, command, row */
     HAL_RUN_FRAMES = 0x40,     /* sent, received, dropped */
     HAL_RUN_LAST_INDEX = 0x4c, /* a word a unit */
-    HAL_RUN_BLAME = 0x60       /* code, index, opcode, unit, found, expected, counter, port */
+    HAL_RUN_BLAME = 0x60,      /* code, index, opcode, unit, found, expected, counter, port */
+    HAL_RUN_FIRST_SUM = 0x88,  /* of the run's first gather so far, and of its last */
+    HAL_RUN_LAST_SUM = 0x8c
 };
 #define HAL_RUN_START 0x1
 #define HAL_RUN_VOTED 0x2

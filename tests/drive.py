@@ -46,6 +46,7 @@ def open_runner(
     hidden_taps: Sequence[int] = (),
     adapters: AdapterOptions | None = None,
     model: QuantizedModel | None = None,
+    stages: int = 1,
 ) -> Iterator[Runner]:
     """A model on boards, emulated unless `devices` names others. `model`: used instead of the
     folder's checkpoint. For native kernels those that `--kernels` names."""
@@ -75,6 +76,7 @@ def open_runner(
             route=path,
             hidden_taps=tuple(hidden_taps),
             adapters=adapters,
+            stages=stages,
         )
         yield Runner(cluster, config, model or Checkpoint.open(folder, config), plan)
 

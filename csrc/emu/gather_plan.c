@@ -72,7 +72,8 @@ void gather_plan_make(struct gather_plan *plan, const struct gather_shape *shape
     for (uint32_t s = 0; s <= LORA_SEGMENTS; s++)
         plan->segment_start[s] = share_at(shape->columns, shape->segment_unit, s, LORA_SEGMENTS);
     for (uint32_t b = 0; b <= shape->boards; b++)
-        plan->share_start[b] = share_at(shape->columns, shape->share_unit, b, shape->boards);
+        plan->share_start[b] = share_at(shape->columns, shape->share_unit, min(b, shape->owners),
+                                        shape->owners);
     for (uint32_t b = 0; b < shape->boards; b++) {
         for (uint32_t s = 0; s < LORA_SEGMENTS; s++) plan->overlap[b][s] = overlap(plan, b, s);
         memset(plan->sources[b].number, NONE, sizeof plan->sources[b].number);

@@ -13,6 +13,8 @@ struct gather_shape { /* what a plan depends on */
     uint32_t columns;
     uint16_t share_unit, segment_unit, element_bytes;
     uint8_t boards, rows;
+    uint8_t owners; /* the first boards, which have all columns; the others receive alone */
+    uint8_t reserved[3];
 };
 
 struct gather_block {

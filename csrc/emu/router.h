@@ -32,7 +32,7 @@ struct emu_router {
     uint32_t out_of[LORA_PORTS], in_by[LORA_PORTS]; /* frames of this gather by port */
     uint32_t blocked;                               /* a bit a port: the far FIFO was full */
     const struct gather_plan *plan;
-    uint32_t rank, boards;
+    uint32_t rank, boards, owners; /* among the boards of this gather */
     bool ring;
     struct emu_port *out[EMU_DIRECTIONS]; /* frames going that way leave here */
     struct emu_port *in[EMU_DIRECTIONS];  /* frames going that way arrive here */

@@ -6,7 +6,7 @@
 
 #include "lora/host.h"
 
-_Static_assert(sizeof(struct gather_shape) == 12, "a shape has no padding: it compares as bytes");
+_Static_assert(sizeof(struct gather_shape) == 16, "a shape has no padding: it compares as bytes");
 
 _Static_assert(EMU_PLANS > LORA_MAX_BOARDS, "one plan at least is no board's at the moment");
 
@@ -42,6 +42,29 @@ static uint32_t check(const struct lora_gather *command, const struct lora_list 
     return LORA_OK;
 }
 
+/* The boards that take part, and this one's rank among them. */
+static uint32_t enter_span(struct emu_router *router, uint32_t span, const struct lora_list *list) {
+    uint32_t each = list->stage_boards, stage = each ? list->rank / each : 0, first = stage * each;
+    router->boards = router->owners = each;
+    switch (span) {
+    case LORA_SPAN_ALL:
+        first = 0;
+        router->boards = router->owners = list->boards;
+        break;
+    case LORA_SPAN_STAGE: break;
+    case LORA_SPAN_FROM_PREVIOUS:
+        if (stage == 0) return LORA_ERR_SIZE;
+        first -= each;
+        router->boards = 2 * each;
+        break;
+    case LORA_SPAN_TO_NEXT: router->boards = 2 * each; break;
+    default: return LORA_ERR_SIZE;
+    }
+    router->ring = span == LORA_SPAN_ALL && list->ring;
+    router->rank = list->rank - first;
+    return router->boards && first + router->boards <= list->boards ? LORA_OK : LORA_ERR_SIZE;
+}
+
 static uint32_t row_count(const struct lora_gather *command, const struct lora_step_state *state) {
     if (command->flags & LORA_FLAG_VOTES) return state->row_count != 0;
     uint32_t rows = command->flags & LORA_FLAG_SELECTED ? state->selected_count : state->row_count;
@@ -55,8 +78,8 @@ static struct emu_port *port_at(struct emu_board *board, uint32_t port) {
 /* Ends of a path have one neighbour. Frames that go to next arrive from previous. */
 static bool connect(struct emu_board *board, const struct lora_list *list) {
     struct emu_router *router = &board->router;
-    bool has_next = list->ring || list->rank + 1u < list->boards;
-    bool has_previous = list->ring || list->rank > 0;
+    bool has_next = router->ring || router->rank + 1u < router->boards;
+    bool has_previous = router->ring || router->rank > 0;
     router->out[EMU_NEXT] = has_next ? port_at(board, list->port_next) : NULL;
     router->out[EMU_PREVIOUS] = has_previous ? port_at(board, list->port_previous) : NULL;
     router->in[EMU_NEXT] = router->out[EMU_PREVIOUS];
@@ -76,15 +99,13 @@ static uint32_t begin(struct emu_board *board, const struct lora_gather *command
                       const struct lora_list *list, const struct lora_step_state *state) {
     struct emu_router *router = &board->router;
     uint32_t status = check(command, list);
+    if (status == LORA_OK) status = enter_span(router, command->span, list);
     if (status) return status;
     uint32_t rows = row_count(command, state);
     uint64_t width = (uint64_t)command->columns * command->element_bytes;
     uint64_t span = rows ? (uint64_t)(rows - 1) * command->stride + width : 0;
     router->base = emu_memory_at(&board->memory, LORA_BANK_ONCHIP, command->offset, span);
     if (!router->base || width > command->stride) return LORA_ERR_ADDRESS;
-    router->boards = list->boards;
-    router->rank = list->rank;
-    router->ring = list->ring != 0;
     router->stride = command->stride;
     router->epoch = state->epoch;
     router->step = state->step;
@@ -93,8 +114,9 @@ static uint32_t begin(struct emu_board *board, const struct lora_gather *command
                                  .share_unit = command->share_unit,
                                  .segment_unit = command->segment_unit,
                                  .element_bytes = command->element_bytes,
-                                 .boards = list->boards,
-                                 .rows = (uint8_t)rows};
+                                 .boards = (uint8_t)router->boards,
+                                 .rows = (uint8_t)rows,
+                                 .owners = (uint8_t)router->owners};
     router->plan = plan_of(board->cluster, &shape);
     if (!router->plan) return LORA_ERR_UNIT; /* this computer's memory is exhausted */
     memset(router->received, 0,

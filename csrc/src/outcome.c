@@ -118,6 +118,16 @@ int lora_outcome(struct lora_cluster *cluster, lora_boards mask, const struct lo
     return blame_link(cluster, failure);
 }
 
+int lora_cluster_completions(struct lora_cluster *cluster, struct lora_completion *completions,
+                             struct lora_failure *failure) {
+    struct lora_failure spare;
+    failure = lora_failure_begin(failure, &spare);
+    if (!completions)
+        return lora_fail(failure, LORA_ERR_ARGUMENT, "completions is NULL, an array expected");
+    for (uint32_t b = 0; b < cluster->count; b++) completions[b] = cluster->boards[b].completion;
+    return LORA_OK;
+}
+
 int lora_cluster_argmax(struct lora_cluster *cluster, uint32_t board, uint32_t count,
                         struct lora_argmax *found, struct lora_failure *failure) {
     struct lora_failure spare;

@@ -25,8 +25,9 @@ class Bank:
 
 @dataclass(frozen=True)
 class BoardLinks:
-    """A board's link cages."""
+    """A board's links: `ports` that overlays use, `cages` that the board has."""
 
+    cages: int
     ports: int
     lanes: int
     max_lane_bits_per_second: int

@@ -274,6 +274,13 @@ class Cluster:
         """The last step's results did not arrive: the next step is the same one again."""
         self._handle.call("repeat")
 
+    def completions(self) -> npt.NDArray[np.void]:
+        """Every board's last completion record, [size] of abi.dtype("completion"). No access."""
+        records = np.zeros(self.size, abi.dtype("completion"))
+        out = self._ffi.from_buffer("struct lora_completion[]", records, require_writable=True)
+        self._handle.call("completions", out)
+        return records
+
     def argmax(self, board: int, count: int) -> npt.NDArray[np.void]:
         """The board's records of the last step's first `count` selected rows, [count] of
         abi.dtype("argmax"). No further access: they came with its completion record."""

@@ -490,7 +490,18 @@ struct lora_gather {
     uint16_t segment_unit;  /* segment s = columns floor(s*B/8)*segment_unit .., B likewise */
     uint16_t element_bytes; /* INT8 1; FP16 2; LayerNorm's pair 8; RMSNorm's sum 4 */
     uint16_t collective;    /* number of this collective in the list */
-    uint32_t reserved[8];
+    uint16_t span;          /* enum lora_span: b and N count in it */
+    uint16_t reserved_0;
+    uint32_t reserved[7];
+};
+
+/* The boards of a gather. In a list of stages all but the votes have one of the last three. */
+enum lora_span {
+    LORA_SPAN_ALL = 0,
+    LORA_SPAN_STAGE = 1,        /* those of this board's stage, as a path */
+    LORA_SPAN_TO_NEXT = 2,      /* those of its stage own the columns; they and those of the next */
+                                /* stage gather them, all of them one path; the last gather */
+    LORA_SPAN_FROM_PREVIOUS = 3 /* the same from the other side; the first gather of a list */
 };
 
 struct lora_move_rows {
@@ -573,7 +584,10 @@ struct lora_list { /* 256 bytes */
     uint16_t kv_type; /* enum lora_kv_type */
     uint32_t kv_spill_page, kv_spill_line;
     uint8_t kv_spill_bank_first, kv_spill_bank_count;
-    uint16_t reserved_1;
+    /* 0: all boards run all layers. Else stages of so many boards: ranks 0 .. stage_boards-1 are
+     * the first, and so on; each runs layers of its own, and `boards` is a multiple. */
+    uint8_t stage_boards;
+    uint8_t reserved_1;
     uint32_t reserved[31];
 };
 
@@ -692,13 +706,16 @@ enum lora_generate_end {
  * A gather's sum is the CRC-32 of the gathered rows, all columns, row after row, by the addresses
  * at which this board has filed (or held, of its own share) every byte. With the sum of each gather
  * that has rows, in the list's order: digest = rotate_left((digest ^ sum) * 0x9e3779b1, 16), from
- * 0. All boards of a step have the same digest, or one holds rows that others did not send. */
+ * 0. All boards of a stage have the same digest in a step, or one holds rows that others did not
+ * send; and what a stage has passed is what the next one has received. */
 struct lora_vote {
-    uint32_t value, token; /* struct lora_argmax, the value's bits; token ~0: no vocabulary */
-    uint32_t nonfinite_count;
-    uint32_t cancel; /* rank 0's LORA_REG_CANCEL counts */
-    uint32_t step, rank;
+    uint32_t value, token;    /* struct lora_argmax, the value's bits; token ~0: no vocabulary */
+    uint16_t nonfinite_count; /* 0xffff: as many or more */
+    uint8_t rank;
+    uint8_t cancel; /* rank 0's LORA_REG_CANCEL counts: not 0 */
+    uint32_t step;
     uint32_t digest;
+    uint32_t received, passed; /* sums of the gathers FROM_PREVIOUS and TO_NEXT; 0 without */
     uint32_t seal; /* of the words before: seal = rotate_left((seal ^ word) * 0x9e3779b1, 16) */
 };
 
@@ -796,7 +813,7 @@ struct lora_frame { /* 32 bytes, then `length` payload bytes, then CRC-32 of bot
     uint32_t step;
     uint16_t collective;
     uint16_t row_group;
-    uint8_t source;  /* rank */
+    uint8_t source;  /* rank among the boards of the gather */
     uint8_t segment; /* first segment in the payload */
     uint8_t hop;     /* hops still to go, this one included */
     uint8_t kind;
@@ -809,9 +826,9 @@ struct lora_frame { /* 32 bytes, then `length` payload bytes, then CRC-32 of bot
  * of `segments` consecutive segments of the source's share. Consecutive segments travel as one
  * block while it fits one frame, deterministically: greedy from the first segment. On a ring of N,
  * blocks of even number go ceil((N-1)/2) hops to next and floor((N-1)/2) to previous, odd ones the
- * other way round (Figure 9: two blocks in N-1 full-duplex cycles). On a path a block goes to both
- * ends. Blocks of a source are numbered through one collective, row group by row group; segments in
- * which the source has no columns make no block. */
+ * other way round (Figure 9: two blocks in N-1 full-duplex cycles). On a path, as a stage's boards
+ * are, a block goes to both ends. Blocks of a source are numbered through one collective, row group
+ * by row group; segments in which the source has no columns make no block. */
 
 struct lora_link_test_port {         /* 32 bytes */
     uint32_t enabled;                /* in */

@@ -94,6 +94,9 @@ int lora_cluster_step(struct lora_cluster *cluster, void *block, uint32_t bytes,
 /* The results of the last step did not arrive: the next one is the same again, which the boards
  * take as a redo. */
 int lora_cluster_repeat(struct lora_cluster *cluster, struct lora_failure *failure);
+/* Every board's last completion record, one a board; no access. */
+int lora_cluster_completions(struct lora_cluster *cluster, struct lora_completion *completions,
+                             struct lora_failure *failure);
 /* What a board's last step wrote for the first `count` selected rows: read with its completion
  * record, at the latest step or generation that ended well. */
 int lora_cluster_argmax(struct lora_cluster *cluster, uint32_t board, uint32_t count,

@@ -207,6 +207,10 @@ package abi_types;
   parameter logic [31:0] LORA_SLOPE_BF16_POSITION = 32'h2;
   parameter logic [31:0] LORA_MAX_INT8_K = 32'h1ffff;
   parameter logic [31:0] LORA_MAX_INT8_POSITIONS = 32'h20818;
+  parameter logic [31:0] LORA_SPAN_ALL = 32'h0;
+  parameter logic [31:0] LORA_SPAN_STAGE = 32'h1;
+  parameter logic [31:0] LORA_SPAN_TO_NEXT = 32'h2;
+  parameter logic [31:0] LORA_SPAN_FROM_PREVIOUS = 32'h3;
   parameter logic [31:0] LORA_ADAPTER_CHUNK = 32'h2000;
   parameter logic [31:0] LORA_ADAPTER_MAGIC = 32'h54504441;
   parameter logic [31:0] LORA_ADAPTER_GROUP = 32'h8;
@@ -392,7 +396,9 @@ package abi_types;
   } kv_store_record_t;
 
   typedef struct packed {
-    logic [255:0] reserved;
+    logic [223:0] reserved;
+    logic [15:0] reserved_0;
+    logic [15:0] span;
     logic [15:0] collective;
     logic [15:0] element_bytes;
     logic [15:0] segment_unit;

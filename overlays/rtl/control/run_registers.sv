@@ -1,5 +1,5 @@
 // The sequencer's registers, as hal.h and hal_card.h have them: the run's numbers, which stay until the
-// next one; what came of it; the digest of what the Router gathered.
+// next one; what came of it; the digest of what the Router gathered, its first and its last sum.
 module run_registers
   import abi_types::*;
   import sequencer_types::*;
@@ -48,9 +48,10 @@ module run_registers
   localparam int CONTROL = 0, ROWS = 1, COUNTS = 2, LIST = 3, LOCAL_LO = 4, LOCAL_HI = 5,
       REMOTE_LO = 6, REMOTE_HI = 7, SEAL_AT = 8, SEAL = 9, STATES = 10, ARENA_CHANGES = 11,
       DIGEST = 12, NONFINITE = 13, FRAMES = 16, LAST_INDEX = 19, BLAME = 24, LIST_HEADER = 32,
-      STEP_STATE = 33;
+      STEP_STATE = 33, FIRST_SUM = 34, LAST_SUM = 35;
   logic writes, voted, begun;
-  logic [31:0] digest, mixed;
+  logic [31:0] digest, mixed, first_sum, last_sum;
+  logic any;
   assign writes = access && write;
   assign ballot_done = voted;
   assign mixed = (digest ^ gathered_sum) * 32'h9e37_79b1;
@@ -88,7 +89,11 @@ module run_registers
     begun <= start;
     // as fw_digest
     if (gathered) digest <= {mixed[15:0], mixed[31:16]};
+    if (gathered && !any) first_sum <= gathered_sum;
+    if (gathered) last_sum <= gathered_sum;
+    if (gathered) any <= 1'b1;
     if (start) digest <= 32'd0;
+    if (start) any <= 1'b0;
     if (rst) {start, seal_write, voted, begun} <= '0;
 
     data <= 32'd0;
@@ -97,6 +102,8 @@ module run_registers
       6'(STATES): data <= 32'(unit_state);
       6'(ARENA_CHANGES): data <= arena_changes;
       6'(DIGEST): data <= digest;
+      6'(FIRST_SUM): data <= first_sum;
+      6'(LAST_SUM): data <= last_sum;
       default: ;
     endcase
     for (int i = 0; i < 3; i++) begin

@@ -111,7 +111,7 @@ class AdapterSlots:
 
     def _sharding(self, name: str, weights: AdapterWeights) -> str:
         """A remark on its sharding, "" for none. AdapterError if mode "bd" cannot shard it."""
-        boards, mode = self._plan.size, self._plan.adapters.mode
+        boards, mode = self._plan.stage_boards, self._plan.adapters.mode
         if mode not in ("auto", "bd") or boards == 1:
             return ""
         if weights.blocks == 1:

@@ -15,7 +15,7 @@ from lora_sdk.arguments.option import ArgumentError, Option, options_of
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 MODEL_FLAGS = (
-    *("model", "boards", "devices", "cluster_file"),
+    *("model", "boards", "stages", "devices", "cluster_file"),
     *("overlay", "kernels", "threads", "context", "kv"),
 )
 """Fields of EngineOptions that select the model and the boards."""

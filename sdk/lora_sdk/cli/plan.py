@@ -21,7 +21,7 @@ from lora_sdk.plan.segment_kv import BeamLoad, beam_lines, beam_memory
 from lora_sdk.timing.beams import beam_time_lines, beam_times
 from lora_sdk.timing.planned import token_lines, token_times
 
-OPTIONS = ("model", "boards", "cluster_file", "context", "max_sequences", "overlay", "kv")
+OPTIONS = ("model", "boards", "stages", "cluster_file", "context", "max_sequences", "overlay", "kv")
 
 MODEL = {
     "help": "model folder, GGUF file, ORG/NAME in the Hugging Face cache, or a shape (llama2-7b)"
@@ -33,6 +33,7 @@ Examples:
   lora plan --model DIR --cluster lab.yaml --context 4096 --sequences 8
   lora plan --model DIR --kv int8-heads --json
   lora plan --model llama2-7b --boards 4
+  lora plan --model llama2-70b --boards 64 --stages 4
   lora plan --model DIR --adapter fix=DIR2 --max-adapters 8
   lora plan --model DIR --beams 4 --batch 32 --prompt 1024 --response 1024
 """

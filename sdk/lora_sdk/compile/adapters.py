@@ -22,7 +22,7 @@ def lower_adapter(
 ) -> tuple[Event | None, dict[str, int]]:
     """The event that the matmul waits for, and the matmul's adapter fields."""
     number, layout = part.adapted.get(matmul.name), part.board.adapters
-    sharded = part.plan.adapters.shards(part.plan.size) > 1
+    sharded = part.plan.adapters.shards(part.plan.stage_boards) > 1
     if number is None or layout is None or (matmul.name not in part.board.matrices and not sharded):
         return after, {}
     h = part.address("h", part.buffer("adapter"))

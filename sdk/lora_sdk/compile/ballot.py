@@ -24,7 +24,7 @@ def lower_ballot(part: Lowering) -> None:
         votes_offset=control.votes_offset,
         ring_offset=control.ring_offset,
     )
-    if part.alone:
+    if part.plan.size == 1:
         return
     bank, size = part.plan.overlay.control_bank, part.plan.size
     own, whole = rank * VOTE_BYTES, size * VOTE_BYTES

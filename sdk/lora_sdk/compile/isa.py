@@ -185,6 +185,7 @@ class Gather(Command):
     segment_unit: int
     element_bytes: int
     collective: int
+    span: int = abi.SPAN_ALL
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -303,6 +304,7 @@ def _header(commands: Sequence[Command], plan: Plan, rank: int, list_id: int) ->
         "rank": rank,
         "boards": plan.size,
         "ring": int(route.ring),
+        "stage_boards": plan.stage_boards if len(plan.stages) > 1 else 0,
         "port_next": route.port_next[rank],
         "port_previous": route.port_previous[rank],
         "control_bank": plan.overlay.control_bank,

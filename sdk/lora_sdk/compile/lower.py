@@ -35,6 +35,9 @@ order also guarantees that nothing is overwritten too early, for these reasons:
   were idle. The votes are gathered behind it, on the first bytes of the on-chip buffer, which then
   hold nothing that is needed; END waits for the last of them.
 
+- Between stages `passing.py` says the same of the rows that one passes to the next. The boards of a
+  stage begin with them; all that follows waits for their own columns of the stream.
+
 A single board has no gathers. The same order follows from the VFU and the MPU waiting for each
 other.
 """
@@ -47,6 +50,7 @@ from lora_sdk.compile.ballot import lower_ballot
 from lora_sdk.compile.isa import Command, End, KvCommit
 from lora_sdk.compile.operations import lower_operations
 from lora_sdk.compile.parts import Lowering
+from lora_sdk.compile.passing import lower_passed, lower_received
 
 if TYPE_CHECKING:
     from lora_sdk.model.quantization import ActivationScales
@@ -61,14 +65,15 @@ def lower(
     ModelError names a missing one."""
     part = Lowering(config, plan, rank, scales)
     part.builder.emit(KvCommit, None, what="kv commit")
-    stream = lower_operations(part, part.block.before, None)
-    for layer, operations in enumerate(part.block.layers):
+    stream = lower_operations(part, part.block.before, lower_received(part))
+    for layer, operations in zip(part.stage.layers, part.block.layers, strict=True):
         part.builder.layer = layer
         part.tap(layer, stream)
         stream = lower_operations(part, operations, stream)
     part.leave_layers()
-    part.tap(config.layers, stream)
-    lower_operations(part, part.block.after, stream)
+    if part.stage.is_last:
+        part.tap(config.layers, stream)
+    lower_operations(part, part.block.after, lower_passed(part, stream))
     part.check_collectives()
     lower_ballot(part)
     part.builder.finish(End, what="end")

@@ -39,7 +39,7 @@ def lower_matmul(part: Lowering, after: Event | None, matmul: Matmul) -> Event |
     """The gather of the matmul's source and the matmul itself."""
     form = matmul_format(part.config, matmul)
     integer = form.integer
-    late = quantized_late(part.config, matmul, part.plan.adapters, part.plan.size)
+    late = quantized_late(part.config, matmul, part.plan.adapters, part.plan.stage_boards)
     permuted, source = act_order(part.config, matmul), matmul.source.name
     if matmul.gather:
         gathered = source
@@ -86,8 +86,9 @@ def _quantize_own(
     part: Lowering, after: Event | None, matmul: Matmul, columns: range
 ) -> Event | None:
     """The board's own columns by the scale of the whole row, of which boards exchange maxima."""
-    fields = _dynamic(part, matmul, columns, part.plan.size)
-    after = _row_max(part, after, matmul, {**fields, "first": part.rank})
+    share = part.board.share
+    fields = _dynamic(part, matmul, columns, share.boards)
+    after = _row_max(part, after, matmul, {**fields, "first": share.rank})
     after = part.gather(after, eight(matmul.source.name), segments=False, at=padded(matmul.k))
     return _quantize_row(part, after, matmul, columns, fields)
 

@@ -95,7 +95,7 @@ def _norm(part: Lowering, after: Event | None, norm: ops.Norm) -> Event | None:
         **part.address("x", part.own(norm.source)),
         **part.address("z", part.buffer("sums")),
     }
-    sums = _sums_of_row if shares_segments(part.plan.size) else _own_sums
+    sums = _sums_of_row if shares_segments(part.plan.stage_boards) else _own_sums
     after = sums(part, after, norm, fields)
     if not columns:
         return after
@@ -210,7 +210,7 @@ def _store_kv(part: Lowering, after: Event | None, store: ops.StoreKv) -> Event 
         after,
         what="kv store",
         head_dim=part.config.head_dim,
-        kv_layer=store.layer,
+        kv_layer=store.layer - part.stage.layers.start,
         kv_heads=len(part.board.share.kv_heads),
         **store_operands(part, store.source),
     )
@@ -223,7 +223,7 @@ def _attend(part: Lowering, after: Event | None, attend: ops.Attend) -> Event | 
         after,
         what="attention",
         head_dim=config.head_dim,
-        kv_layer=attend.layer,
+        kv_layer=attend.layer - part.stage.layers.start,
         q_heads=len(share.q_heads),
         q_first=share.q_heads.start,
         kv_heads=len(share.kv_heads),

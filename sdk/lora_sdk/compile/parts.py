@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from lora_host import abi
 from lora_sdk.compile.builder import Builder, Event
 from lora_sdk.compile.isa import NO_LAYER, MoveRows
-from lora_sdk.model.block import describe
 from lora_sdk.model.operations import Buffer, Operation
 from lora_sdk.model.quantization import ActivationScales
-from lora_sdk.plan.onchip import OnchipBuffer
+from lora_sdk.plan.collectives import Collective
+from lora_sdk.plan.onchip import PASSED, OnchipBuffer
 from lora_sdk.plan.partition import local_columns
 from lora_sdk.plan.tensors import FP16_BYTES
 
@@ -27,15 +28,17 @@ class Lowering:
         self, config: ModelConfig, plan: Plan, rank: int, scales: ActivationScales | None = None
     ) -> None:
         self.config = config
-        self.block = describe(config)
         self.scales = scales or ActivationScales()
         self.plan = plan
         self.rank = rank
         self.board = plan.boards[rank]
+        self.stage = self.board.share.stage
+        self.block = self.board.share.block(config)
         self.adapted = {matmul.name: number for number, matmul in enumerate(self.block.adapted)}
         self.builder = Builder()
-        self.alone = plan.size == 1
-        self._collective = 0
+        self.alone = plan.stage_boards == 1
+        self._gathers = list(_gathers(plan, rank))
+        self._gathered = 0
 
     # Addresses.
 
@@ -98,11 +101,11 @@ class Lowering:
     def gather(
         self, after: Event | None, name: str, segments: bool = True, at: int = 0
     ) -> Event | None:
-        """The next collective of the plan, on buffer `name` from byte `at` of its rows on. A single
-        board has none."""
-        if self.alone:
+        """The next collective of this board, on buffer `name` from byte `at` of its rows on. A
+        board that is alone has none but those between stages."""
+        if self.alone and name != PASSED:
             return after
-        collective = self.plan.collectives[self._collective]
+        number, collective = self._gathers[self._gathered]
         buffer = self.buffer(name)
         event = self.builder.gather(
             after,
@@ -115,16 +118,25 @@ class Lowering:
             share_unit=collective.share_unit,
             segment_unit=collective.segment_unit,
             element_bytes=collective.element_bytes,
-            collective=self._collective,
+            collective=number,
+            span=self._span(collective),
         )
-        self._collective += 1
+        self._gathered += 1
         return event
+
+    def _span(self, collective: Collective) -> int:
+        """enum lora_span, from this board's side."""
+        span = collective.span
+        if span is None:
+            return abi.SPAN_ALL
+        if span.owners == span.boards:
+            return abi.SPAN_STAGE
+        return abi.SPAN_TO_NEXT if self.rank < span.first + span.owners else abi.SPAN_FROM_PREVIOUS
 
     def check_collectives(self) -> None:
         """Checks that all collectives of the plan, which counts link bytes, were lowered."""
-        expected = 0 if self.alone else len(self.plan.collectives)
-        if self._collective != expected:
-            raise AssertionError(f"{self._collective} gathers, the plan has {expected}")
+        if self._gathered != len(self._gathers):
+            raise AssertionError(f"{self._gathered} gathers, the plan has {len(self._gathers)}")
 
     def tap(self, layer: int, after: Event | None) -> None:
         """Copies the input of `layer` to the results if the plan has a tap there."""
@@ -149,3 +161,10 @@ class Lowering:
     def leave_layers(self) -> None:
         """Marks the commands that follow as outside the layers."""
         self.builder.layer = NO_LAYER
+
+
+def _gathers(plan: Plan, rank: int) -> Iterator[tuple[int, Collective]]:
+    """The plan's collectives in which a board takes part, with their numbers."""
+    for number, collective in enumerate(plan.collectives if plan.size > 1 else ()):
+        if collective.span is None or rank in collective.span:
+            yield number, collective

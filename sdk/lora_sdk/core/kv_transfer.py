@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from lora_host.errors import TransportError
 from lora_host.placing import Range, crc32
-from lora_sdk.core.kv_arrays import KvArrays
+from lora_sdk.core.kv_arrays import KvArrays, joined
 from lora_sdk.core.kv_blocks import Bytes, pack, unpack
 from lora_sdk.core.kv_sequence import PAGE_POSITIONS
 from lora_sdk.plan.kv import KvLayout
@@ -50,12 +50,18 @@ class KvTransfer:
         for board in self._opened.plan.boards:
             if not board.share.kv_heads:
                 continue
-            own = _of_heads(kv, board.share.kv_heads)
+            held = board.share.stage.layers
+            own_layers = range(max(layers.start, held.start), min(layers.stop, held.stop))
+            if not own_layers:
+                continue
+            first = own_layers.start - first_layer
+            own = _of_board(kv, range(first, first + len(own_layers)), board.share.kv_heads)
+            local = range(own_layers.start - held.start, own_layers.stop - held.start)
             for at, count in _consecutive(pages, board.kv):
                 if not wanted():
                     break
-                blocks = pack(board.kv, of_pages(own, at, count), layers)
-                written += self._write_pages(board, pages[at], layers, blocks)
+                blocks = pack(board.kv, of_pages(own, at, count), local)
+                written += self._write_pages(board, pages[at], local, blocks)
         return written
 
     def check(self, written: Sequence[Range]) -> None:
@@ -84,9 +90,24 @@ class KvTransfer:
     ) -> KvArrays:
         """K and V of the first `positions` positions in `pages`, of all layers and heads. `ranges`
         receives what was read."""
-        config = self._opened.config
+        plan = self._opened.plan
+        stages = [
+            self._read_layers([b for b in plan.boards if b.share.stage == stage], pages, positions,
+                              ranges)
+            for stage in plan.stages
+        ]  # fmt: skip
+        return joined(stages, axis=0) if len(stages) > 1 else stages[0]
+
+    def _read_layers(
+        self,
+        boards: Sequence[BoardPlan],
+        pages: Sequence[int],
+        positions: int,
+        ranges: list[Range] | None,
+    ) -> KvArrays:
+        """The layers of the boards of a stage."""
         parts: dict[int, KvArrays] = {}  # by first head; copies of a head are equal
-        for board in self._opened.plan.boards:
+        for board in boards:
             heads, layout = board.share.kv_heads, board.kv
             known = max((start + part.k.shape[1] for start, part in parts.items()), default=0)
             if heads.stop <= known:
@@ -96,9 +117,10 @@ class KvTransfer:
                 for at, count in _consecutive(pages, layout)
             ]
             blocks = np.concatenate(chunks) if chunks else _no_blocks(layout)
-            own = unpack(layout, blocks, config.layers, positions)
+            own = unpack(layout, blocks, layout.layers, positions)
             skip = max(0, known - heads.start)
-            parts[heads.start + skip] = _of_heads(own, range(skip, len(heads)))
+            every = range(layout.layers)
+            parts[heads.start + skip] = _of_board(own, every, range(skip, len(heads)))
         return _joined([parts[start] for start in sorted(parts)])
 
     def _write_pages(
@@ -163,8 +185,8 @@ def _no_blocks(layout: KvLayout) -> Bytes:
     return np.empty((0, layout.layers * layout.heads * 2, layout.block_bytes), np.uint8)
 
 
-def _of_heads(kv: KvArrays, heads: range) -> KvArrays:
-    return _sliced(kv, (slice(None), slice(heads.start, heads.stop)))
+def _of_board(kv: KvArrays, layers: range, heads: range) -> KvArrays:
+    return _sliced(kv, (slice(layers.start, layers.stop), slice(heads.start, heads.stop)))
 
 
 def of_pages(kv: KvArrays, first: int, count: int) -> KvArrays:

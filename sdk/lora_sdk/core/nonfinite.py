@@ -5,18 +5,40 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
+import numpy.typing as npt
+
 from lora_host.errors import ModelError
 from lora_sdk.compile.isa import Command
+from lora_sdk.plan.model_plan import Plan
 
 Lists = Mapping[int, Sequence[Command]]
 """Each board's command list."""
 
 
-def first_board(lists: Lists, found: Mapping[int, int]) -> int:
+def broken_commands(completions: npt.NDArray[np.void]) -> dict[int, int]:
+    """The boards that wrote a non-finite value in a step, by index in the cluster, and the first of
+    their commands that did. `completions`: [boards] of abi.dtype("completion")."""
+    if not any(completions["nonfinite_count"].tolist()):
+        return {}
+    return {
+        board: int(record["nonfinite_index"])
+        for board, record in enumerate(completions)
+        if record["nonfinite_count"]
+    }
+
+
+def first_board(lists: Lists, found: Mapping[int, int], plan: Plan | None = None) -> int:
     """The board in `found` (board: index of its command) whose command comes first in the model.
 
     A board without columns of an operation lacks its commands, so indices of different boards are
-    not comparable. Commands are ordered by their max index over all boards."""
+    not comparable. Commands are ordered by their max index over all boards; those of a later stage
+    of `plan` come later."""
+    if plan is not None and len(plan.stages) > 1:
+        stages = {one.board: one.share.stage.index for one in plan.boards}
+        first = min(stages[board] for board in found)
+        lists = {board: lists[board] for board in lists if stages[board] == first}
+        found = {board: index for board, index in found.items() if stages[board] == first}
     order: dict[tuple[str, int], int] = {}
     for commands in lists.values():
         for index, key in enumerate(_keys(commands)):

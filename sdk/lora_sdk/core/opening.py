@@ -91,6 +91,7 @@ def plan_model(options: EngineOptions, config: ModelConfig | None = None) -> Pla
         route=route(file.cables if file is not None else ring(boards), boards),
         hidden_taps=tuple(options.hidden_layers),
         adapters=options.adapters,
+        stages=options.stages,
     )
     return PlannedModel(config, plan, file)
 
@@ -119,9 +120,12 @@ def open_model(options: EngineOptions) -> OpenedModel:
     return opened
 
 
-def replan(opened: OpenedModel, file: ClusterFile, boards: int) -> tuple[list[int], Plan]:
-    """`boards` of the file's boards, ascending, and the model's placement on them with the same
-    context and sequences. LinkError if no path has that many, PlacementError if it does not fit."""
+def replan(
+    opened: OpenedModel, file: ClusterFile, boards: int, stages: int
+) -> tuple[list[int], Plan]:
+    """`boards` of the file's boards, ascending, and the model's placement on them in `stages`
+    stages, with the same context and sequences. LinkError if no path has that many, PlacementError
+    if it does not fit."""
     from lora_sdk.plan.placement import make_plan
     from lora_sdk.plan.topology import route
 
@@ -137,6 +141,7 @@ def replan(opened: OpenedModel, file: ClusterFile, boards: int) -> tuple[list[in
         route=route(file.only(chosen).cables, boards),
         hidden_taps=old.hidden_taps,
         adapters=old.adapters,
+        stages=stages,
     )
     return chosen, plan
 

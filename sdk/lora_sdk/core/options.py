@@ -18,7 +18,7 @@ from lora_sdk.gguf.file import is_gguf
 from lora_sdk.model.hub import find_snapshot, is_hub_name
 from lora_sdk.model.kv_formats import KV_KINDS, KvKind
 from lora_sdk.plan.adapters import DEFAULT_RANK, MODES, AdapterOptions
-from lora_sdk.plan.partition import check_board_count
+from lora_sdk.plan.partition import check_board_count, check_stages
 
 if TYPE_CHECKING:
     from lora_sdk.core.weight_notices import OnNotice
@@ -213,6 +213,14 @@ class EngineOptions:
         metavar="DIR",
     )
 
+    stages: int = option(
+        1,
+        help="groups of boards, each of which runs some of the layers and passes its rows on",
+        flags=("--stages",),
+        metavar="S",
+        low=1,
+    )
+
     def __post_init__(self) -> None:
         check_options(self)
         self._check_prefill()
@@ -280,6 +288,7 @@ class EngineOptions:
         self.folder, self.board_kind  # noqa: B018 - cached properties; they raise what is wrong
         count = self.board_count
         check_board_count(count)
+        check_stages(count, self.stages)
         if self.devices and len(self.devices) != count:
             asked, named = counted(count, "board"), counted(len(self.devices), "device")
             raise RequestError(f"{asked} requested, {named} named")

@@ -241,8 +241,9 @@ class Recovery:
         survivors, reasons = self._boards(), [str(error)]
         most = self._opened.plan.size
         for count, file in survivors.candidates([n for n in BOARD_COUNTS if n <= most]):
+            stages = min(count, len(self._opened.plan.stages))  # fewer boards in each, or stages
             try:
-                chosen, plan = replan(self._opened, file, count)
+                chosen, plan = replan(self._opened, file, count, stages)
                 self._check_pages(plan.page_count)
             except (LinkError, PlacementError, RequestError) as refused:
                 reasons.append(f"on {count}: {refused}")

@@ -13,7 +13,7 @@ from lora_host.errors import LoraError, RequestError
 from lora_host.naming import counted
 from lora_sdk.compile.isa import Command, encode
 from lora_sdk.compile.lower import lower
-from lora_sdk.core.nonfinite import first_board, nonfinite_error
+from lora_sdk.core.nonfinite import broken_commands, first_board, nonfinite_error
 from lora_sdk.core.step import KvOp, Row, StepResult, selected_rows
 from lora_sdk.core.step_block import build_block
 from lora_sdk.loading.weights import Loader, Progress, Weights
@@ -161,14 +161,10 @@ class Runner:
 
     def _check_finite(self, rows: Sequence[Row], completions: npt.NDArray[np.void]) -> None:
         """ModelError naming the first command of any board that wrote NaN or infinity."""
-        if not any(completions["nonfinite_count"].tolist()):
+        broken = broken_commands(completions)
+        if not broken:
             return
-        broken = {
-            board: int(record["nonfinite_index"])
-            for board, record in enumerate(completions)
-            if record["nonfinite_count"]
-        }
-        board = first_board(self.commands, broken)
+        board = first_board(self.commands, broken, self.plan)
         index = int(completions[board]["nonfinite_row"])
         row = rows[index] if index < len(rows) else None
         where = f"first in row {index}"
@@ -210,19 +206,22 @@ class Runner:
 
     def _hidden(self, rows: tuple[int, ...]) -> npt.NDArray[np.float16]:
         """FP16 [taps, len(rows), hidden] of these rows of the step."""
-        taps, count = len(self.plan.hidden_taps), max(rows) + 1
+        taps = range(len(self.plan.hidden_taps))
+        return np.stack([self._tap(index, rows) for index in taps])
+
+    def _tap(self, index: int, rows: tuple[int, ...]) -> npt.NDArray[np.float16]:
+        """FP16 [len(rows), hidden] of one tap, from the boards that run its layer."""
+        layer, layers = self.plan.hidden_taps[index], self.config.layers
         parts = []
         for board in self.plan.boards:
-            control, local = board.control, len(board.share.hidden)
-            shape = (count, control.hidden_stride // 2)
-            whole = [
-                self._read(
-                    board, control.hidden_offset + tap * control.hidden_tap_bytes, shape, np.float16
-                )
-                for tap in range(taps)
-            ]
-            parts.append(np.stack(whole)[:, list(rows), :local])
-        return np.concatenate(parts, axis=2)
+            if not board.share.stage.holds_tap(layer, layers):
+                continue
+            control = board.control
+            offset = control.hidden_offset + index * control.hidden_tap_bytes
+            shape = (max(rows) + 1, control.hidden_stride // 2)
+            whole = self._read(board, offset, shape, np.float16)
+            parts.append(whole[list(rows), : len(board.share.hidden)])
+        return np.concatenate(parts, axis=1)
 
 
 def _check_boards(cluster: Cluster, plan: Plan) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from lora_host import abi
 from lora_host.errors import ModelError
 from lora_host.records import GenerateResult
-from lora_sdk.core.nonfinite import nonfinite_error
+from lora_sdk.core.nonfinite import broken_commands, first_board, nonfinite_error
 from lora_sdk.engine.greedy import OnToken
 from lora_sdk.timing.step import StepShape
 
@@ -80,8 +80,11 @@ class BoardLoop:
                 raise
             context = position + len(run) - before
             where = f"in the row of sequence {sequence}, position {context}"
-            lists = runner.commands
-            raise nonfinite_error(lists, at.board, at.index, where, at.row) from error
+            completions = self._opened.cluster.completions()
+            broken = broken_commands(completions)
+            board = first_board(runner.commands, broken, runner.plan)
+            row = int(completions[board]["nonfinite_row"])
+            raise nonfinite_error(runner.commands, board, broken[board], where, row) from error
 
     def _step_by_step(
         self,

@@ -89,6 +89,21 @@ def describe(config: ModelConfig) -> Block:
     return _Description(config).block()
 
 
+@lru_cache(maxsize=256)
+def describe_stage(config: ModelConfig, layers: range) -> Block:
+    """The operations of some layers, and with the first and the last of them what comes before and
+    after the layers. ARGMAX, of no columns, is in every stage: each board writes its record."""
+    whole = describe(config)
+    if len(layers) == config.layers:
+        return whole
+    return replace(
+        whole,
+        before=whole.before if layers.start == 0 else (),
+        layers=whole.layers[layers.start : layers.stop],
+        after=whole.after if layers.stop == config.layers else whole.after[-1:],
+    )
+
+
 RESIDUAL = Buffer("residual", ("hidden",))
 INPUT = Buffer("input", ("hidden",), gathered=True)
 QKV = Buffer("qkv", ("heads", "kv_heads", "kv_heads"))

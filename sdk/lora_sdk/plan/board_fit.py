@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from lora_host import abi
 from lora_host.errors import PlacementError
-from lora_sdk.model.block import describe
 from lora_sdk.model.quantization import kv_of
 from lora_sdk.plan.adapters import (
     AdapterLayout,
@@ -103,7 +102,7 @@ class BoardFit:
             bank_count=self.banks.weight_count,
             line=self._stripes.end_line,
             columns=h_columns(self.config, self._adapters, self.share.boards),
-            matrices=len(describe(self.config).adapted),
+            matrices=len(self.share.block(self.config).adapted),
         )
 
     def spill_pages(self) -> int:
@@ -136,7 +135,7 @@ class BoardFit:
             bank_first=self.banks.weight_first,
             bank_count=self.banks.weight_count,
             line=line,
-            layers=self.config.layers,
+            layers=len(self.share.stage.layers),
             heads=len(self.share.kv_heads),
             head_dim=self.config.head_dim,
             pages=pages,
@@ -229,7 +228,7 @@ class BoardFit:
         if shared:
             size = sum(
                 _column_bytes(self.matrices[matmul.name].spec) * shared * config.head_dim
-                for matmul in describe(config).matmuls
+                for matmul in share.block(config).matmuls
                 for output in matmul.outputs
                 if output.axis == "kv_heads"
             )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lora_host import abi
@@ -16,15 +16,30 @@ from lora_sdk.plan.tensors import FP16_BYTES, FP32_BYTES
 
 if TYPE_CHECKING:
     from lora_sdk.model.spec import ModelConfig
+    from lora_sdk.plan.partition import Stage
 
 FRAME_OVERHEAD = 32 + 4  # struct lora_frame and the CRC behind the payload
 VOTE_ELEMENT = 8  # bytes of one element of a vote on the links
 
 
 @dataclass(frozen=True)
+class Span:
+    """The boards of a gather: `boards` of the route from place `first` on, as a path. The first
+    `owners` of them have the columns."""
+
+    first: int
+    boards: int
+    owners: int
+
+    def __contains__(self, place: int) -> bool:
+        return self.first <= place < self.first + self.boards
+
+
+@dataclass(frozen=True)
 class Collective:
     """One all-gather: `columns` elements per row, sharded in units of `share_unit`, cut into eight
-    segments in units of `segment_unit`. `selected`: of the selected rows only."""
+    segments in units of `segment_unit`. `selected`: of the selected rows only. `span`: its boards,
+    None for all of a cluster without stages."""
 
     what: str
     columns: int
@@ -32,9 +47,11 @@ class Collective:
     segment_unit: int
     element_bytes: int
     selected: bool = False
+    span: Span | None = None
 
     def blocks(self, rank: int, boards: int, rows: int) -> Iterator[int]:
-        """Bytes of each block that board `rank` sends of a row group of `rows` rows, in order.
+        """Bytes of each block that owner `rank` of `boards` sends of a row group of `rows` rows, in
+        order.
 
         Consecutive segments travel as one block while it fits one frame."""
         pending = 0
@@ -145,15 +162,37 @@ GATHERS: dict[type[ops.Operation], Gathers] = {
 
 
 def collectives(
-    config: ModelConfig, adapters: AdapterOptions | None = None, boards: int = 1
+    config: ModelConfig,
+    adapters: AdapterOptions | None = None,
+    boards: int = 1,
+    stages: Sequence[Stage] = (),
 ) -> tuple[Collective, ...]:
-    """All gathers of a step in the order in which every board runs them."""
+    """All gathers of a step in the order in which boards run them, those of the votes left out.
+    `stages`: each of `boards` boards; none or one: all boards run all layers."""
     context = _Context(config, adapters, boards)
-    return tuple(
-        collective
-        for operation in block.describe(config).operations
-        for collective in ops.row(GATHERS, operation)(context, operation)
-    )
+    if len(stages) < 2:
+        return tuple(_of_block(context, block.describe(config)))
+    found: list[Collective] = []
+    for stage in stages:
+        span = Span(stage.index * boards, boards, boards)
+        described = block.describe_stage(config, stage.layers)
+        if boards > 1:
+            found += (replace(one, span=span) for one in _of_block(context, described))
+        if not stage.is_last:
+            found.append(_passed(config, replace(span, boards=2 * boards)))
+    return tuple(found)
+
+
+def _of_block(context: _Context, described: block.Block) -> Iterator[Collective]:
+    for operation in described.operations:
+        yield from ops.row(GATHERS, operation)(context, operation)
+
+
+def _passed(config: ModelConfig, span: Span) -> Collective:
+    """The residual stream, from a stage to the next: both gather it, so that boards of both can
+    compare its sum."""
+    unit = abi.UNIT_COLUMNS
+    return Collective("stage", config.hidden, unit, unit, FP16_BYTES, span=span)
 
 
 def votes(boards: int) -> Collective:
@@ -176,13 +215,16 @@ def add_traffic(
     rows: int,
 ) -> None:
     """Adds one collective over `rows` rows to the bytes by (rank, "next" or "previous")."""
-    for source in range(boards):
+    span = collective.span or Span(0, boards, boards)
+    ring = ring and collective.span is None
+    for source in range(span.owners):
         number = 0  # blocks of a source are numbered through one collective
         for group in row_groups(rows):
-            for size in collective.blocks(source, boards, group):
-                forward, backward = hops(source, number, boards, ring)
-                _add(totals, size, [(source + hop) % boards for hop in range(forward)], "next")
-                _add(totals, size, [(source - hop) % boards for hop in range(backward)], "previous")
+            for size in collective.blocks(source, span.owners, group):
+                forward, backward = hops(source, number, span.boards, ring)
+                at = span.first + source
+                _add(totals, size, [(at + hop) % boards for hop in range(forward)], "next")
+                _add(totals, size, [(at - hop) % boards for hop in range(backward)], "previous")
                 number += 1
 
 

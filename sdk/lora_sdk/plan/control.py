@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lora_host import abi
-from lora_sdk.model import block
 from lora_sdk.model import operations as ops
 from lora_sdk.plan.banks import Shelf
 from lora_sdk.plan.partition import Share, shares_segments
@@ -68,17 +67,19 @@ LAYER_COMMANDS = 24  # reserved per layer, and for the commands outside the laye
 QUANTIZED_COMMANDS = 12  # reserved in addition in quantized models
 
 
-def list_bytes(config: ModelConfig, taps: int, adapters: bool = False, boards: int = 1) -> int:
+def list_bytes(config: ModelConfig, share: Share, taps: int, adapters: bool = False) -> int:
     """Bytes reserved for a command list: the constants above, or what the model's operations need
     if that is more; with one more for each norm where boards share segments of rows."""
     quantized = config.quantization is not None
     each = LAYER_COMMANDS + quantized * QUANTIZED_COMMANDS
-    described = block.describe(config)
+    described = share.block(config)
     parts = [described.before + described.after, *described.layers]
     needed = sum(max(each, _commands(part, quantized)) for part in parts)
     if adapters:
         needed += 2 * len(described.adapted)  # ADAPTER and, sharded by rank, a gather
-    if shares_segments(boards):
+    if share.stage.count > 1:
+        needed += PASSING_COMMANDS
+    if shares_segments(share.boards):
         needed += sum(isinstance(operation, ops.Norm) for operation in described.operations)
     return abi.dtype("list").itemsize + (needed + taps) * abi.dtype("command").itemsize
 
@@ -88,6 +89,7 @@ def _commands(operations: tuple[ops.Operation, ...], quantized: bool) -> int:
     return sum(plain + quantized * more for plain, more in counts) + OUTSIDE_COMMANDS
 
 
+PASSING_COMMANDS = 4  # of a stage: rows from the one before and to the next, a move for each
 OUTSIDE_COMMANDS = 6  # of a step: KV commit, ballot, three of its gather, end
 MAX_COMMANDS: dict[type[ops.Operation], tuple[int, int]] = {
     ops.Embed: (1, 0),
@@ -124,14 +126,14 @@ def layout(
     block = shelf.take("step block", block_size, PAGE)
     table_stride = padded(max_tiles * 2)
     table = shelf.take("page tables", max_sequences * table_stride, PAGE)
-    list_size = list_bytes(config, taps, adapters, share.boards)
+    list_size = list_bytes(config, share, taps, adapters)
     commands = shelf.take("command list", list_size, PAGE)
     logits_stride = _tiles32(len(share.vocabulary)) * FP32_BYTES
     hidden_stride = padded(len(share.hidden) * FP16_BYTES)
     logits_size = rows * logits_stride
     hidden_size = taps * rows * hidden_stride
     votes = logits_size + hidden_size
-    votes_size = max(LEAST_VOTES, share.boards) * abi.dtype("vote").itemsize
+    votes_size = max(LEAST_VOTES, share.boards * share.stage.count) * abi.dtype("vote").itemsize
     results_size = votes + votes_size + RING_BYTES
     results = shelf.take("results", results_size, PAGE)
     regions = shelf.take("weight regions", REGIONS_BYTES, PAGE)

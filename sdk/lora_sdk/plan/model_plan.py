@@ -13,7 +13,7 @@ from lora_sdk.plan.collectives import Collective, LinkBytes, add_traffic, votes
 from lora_sdk.plan.control import ControlLayout
 from lora_sdk.plan.kv import KvLayout
 from lora_sdk.plan.onchip import OnchipBuffer
-from lora_sdk.plan.partition import Share
+from lora_sdk.plan.partition import Share, Stage
 from lora_sdk.plan.topology import Route
 
 if TYPE_CHECKING:
@@ -111,6 +111,7 @@ class Plan:
     hidden_taps: tuple[int, ...]
     collectives: tuple[Collective, ...]
     adapters: AdapterOptions = field(default_factory=AdapterOptions)
+    stages: tuple[Stage, ...] = ()
 
     def __repr__(self) -> str:
         return f"<Plan of {self.config.architecture}: {self.summary}>"
@@ -119,15 +120,24 @@ class Plan:
     def summary(self) -> str:
         """Boards and limits on one line."""
         return (
-            f"{self.size} x {self.board.name}, overlay {self.overlay.name}, "
+            f"{self.size} x {self.board.name}{self._in_stages}, overlay {self.overlay.name}, "
             f"{self.weight_bytes / MIB:.1f} MiB of weights, context {self.context}, "
             f"{self.max_sequences} sequences"
         )
 
     @property
+    def _in_stages(self) -> str:
+        return f" in {len(self.stages)} stages" if len(self.stages) > 1 else ""
+
+    @property
     def size(self) -> int:
         """Number of boards."""
         return len(self.boards)
+
+    @property
+    def stage_boards(self) -> int:
+        """Boards that share each layer."""
+        return self.boards[0].share.boards
 
     @cached_property
     def by_board(self) -> dict[int, BoardPlan]:

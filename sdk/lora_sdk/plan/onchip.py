@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lora_host import abi
-from lora_sdk.model import block
 from lora_sdk.model import operations as ops
 from lora_sdk.model.quantization import MatrixFormat, kv_of
 from lora_sdk.plan.formats import act_order, matmul_format
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
 
 KV_COPIES = ("qkv8", "kv8", "kv_scales")  # at the end
 NORM_ROW = "norm_row"  # what a norm sums, gathered
+PASSED = "passed"  # the residual stream between stages, gathered
 Copy = tuple[str, int]
 
 
@@ -37,12 +37,14 @@ def row_strides(config: ModelConfig, share: Share, adapter_columns: int = 0) -> 
     and their INT8 copies `input8` .. `embed8` for matmuls that read INT8. The others have the
     board's own columns: the residual, results of matmuls, norm sums (III.A). `adapter_columns`:
     values per row of adapters' h, 0 without adapters."""
-    described = block.describe(config)
+    described = share.block(config)
     strides = {
         buffer.name: padded(_columns(config, share, buffer) * FP16_BYTES)
         for buffer in described.buffers
     }
     strides["sums"] = padded(abi.SEGMENTS * 8)
+    if share.stage.count > 1:
+        strides[PASSED] = padded(config.hidden * FP16_BYTES)
     if adapter_columns:
         strides["adapter"] = padded(adapter_columns * FP16_BYTES)
     copies = [

@@ -1,4 +1,5 @@
-"""Which columns and heads each board owns (the `lora` scheme: tensor parallel by column)."""
+"""Which columns and heads each board owns (the `lora` scheme: tensor parallel by column), and which
+layers: those of its stage, a group of neighboring boards. Stages only pass rows on."""
 
 from __future__ import annotations
 
@@ -7,8 +8,11 @@ from typing import TYPE_CHECKING
 
 from lora_host import abi
 from lora_host.errors import RequestError
+from lora_host.naming import counted
+from lora_sdk.model.block import describe_stage
 
 if TYPE_CHECKING:
+    from lora_sdk.model.block import Block
     from lora_sdk.model.operations import Axis, Buffer
     from lora_sdk.model.spec import ModelConfig
 
@@ -26,17 +30,51 @@ def shard(columns: int, unit: int, rank: int, boards: int) -> range:
 
 
 @dataclass(frozen=True)
+class Stage:
+    """Stage `index` of `count`: the boards that run `layers`, with the first what comes before the
+    layers, with the last what comes after them."""
+
+    index: int
+    count: int
+    layers: range
+
+    @property
+    def is_first(self) -> bool:
+        return self.index == 0
+
+    @property
+    def is_last(self) -> bool:
+        return self.index + 1 == self.count
+
+    def holds_tap(self, layer: int, layers: int) -> bool:
+        """Whether the input of `layer` is this stage's; that of `layers`, the output of the last
+        of all, is the last stage's."""
+        return layer in self.layers or (self.is_last and layer == layers)
+
+
+@dataclass(frozen=True)
 class Share:
-    """One board's part of a model. All ranges are global; heads count heads, the others columns."""
+    """One board's part of a model: board `rank` of the `boards` of its stage. All ranges are
+    global; heads count heads, the others columns."""
 
     rank: int
     boards: int
+    stage: Stage
     q_heads: range
     kv_heads: range
     hidden: range
     ffn: range
     vocabulary: range
     embed: range
+
+    @property
+    def place(self) -> int:
+        """The board's position in the path or ring of all boards."""
+        return self.stage.index * self.boards + self.rank
+
+    def block(self, config: ModelConfig) -> Block:
+        """The operations of its stage."""
+        return describe_stage(config, self.stage.layers)
 
 
 def axis_columns(config: ModelConfig, share: Share, axis: Axis) -> range:
@@ -72,40 +110,84 @@ def check_board_count(boards: int) -> None:
         raise RequestError(f"{boards} boards were requested; expected {COUNTS}")
 
 
-class Partition:
-    """The shares of a model over so many boards; RequestError if it cannot be sharded."""
+def check_stages(boards: int, stages: int) -> None:
+    """RequestError unless so many boards can be cut into so many stages of as many boards each."""
+    if stages < 1 or boards % stages:
+        counts = [str(count) for count in BOARD_COUNTS if count <= boards]
+        listed = ", ".join(counts[:-1]) + f" or {counts[-1]}" if counts[1:] else counts[0]
+        raise RequestError(
+            f"{counted(stages, 'stage')} of {counted(boards, 'board')} were requested; expected "
+            f"{listed}"
+        )
 
-    def __init__(self, config: ModelConfig, boards: int) -> None:
+
+def fewest_stages(config: ModelConfig, boards: int) -> int | None:
+    """The fewest stages in which each of the boards has a query head; None: no number works."""
+    fitting = (n for n in BOARD_COUNTS if n <= min(boards, config.layers))
+    return next((n for n in fitting if boards // n <= config.heads), None)
+
+
+class Partition:
+    """The shares of a model over so many boards, cut into stages of as many boards each;
+    RequestError if it cannot be sharded."""
+
+    def __init__(self, config: ModelConfig, boards: int, stages: int = 1) -> None:
         check_board_count(boards)
-        if boards > config.heads:
-            fewer = max(count for count in BOARD_COUNTS if count <= config.heads)
+        check_stages(boards, stages)
+        if stages > config.layers:
+            most = max(count for count in BOARD_COUNTS if count <= config.layers)
             raise RequestError(
-                f"{boards} boards were requested, but the model has {config.heads} query heads and "
-                f"each board needs one; use at most {fewer}"
+                f"{stages} stages were requested, but the model has {config.layers} layers and "
+                f"each stage needs one; use at most {most}"
             )
+        if boards // stages > config.heads:
+            raise _too_few_heads(config, boards, stages)
         self.config = config
         self.boards = boards
+        self.stages = tuple(
+            Stage(index, stages, shard(config.layers, 1, index, stages)) for index in range(stages)
+        )
 
-    def share(self, rank: int) -> Share:
-        """The part of board `rank` (its position in the path or ring, not the board's index)."""
-        config, unit = self.config, abi.UNIT_COLUMNS
+    @property
+    def stage_boards(self) -> int:
+        """Boards of a stage."""
+        return self.boards // len(self.stages)
+
+    def share(self, place: int) -> Share:
+        """The part of the board at `place` of the path or ring."""
+        config, unit, boards = self.config, abi.UNIT_COLUMNS, self.stage_boards
+        index, rank = divmod(place, boards)
+        stage = self.stages[index]
 
         def columns(count: int) -> range:
-            return shard(count, unit, rank, self.boards)
+            return shard(count, unit, rank, boards)
 
-        q_heads = shard(config.heads, 1, rank, self.boards)
+        q_heads = shard(config.heads, 1, rank, boards)
         group = config.heads // config.kv_heads
         return Share(
             rank=rank,
-            boards=self.boards,
+            boards=boards,
+            stage=stage,
             q_heads=q_heads,
             kv_heads=range(q_heads.start // group, -(-q_heads.stop // group)),
             hidden=columns(config.hidden),
             ffn=columns(config.ffn),
-            vocabulary=columns(config.vocabulary),
+            vocabulary=columns(config.vocabulary) if stage.is_last else range(0),
             embed=columns(config.embed_dim),
         )
 
     def shares(self) -> tuple[Share, ...]:
-        """All shares by rank."""
-        return tuple(self.share(rank) for rank in range(self.boards))
+        """All shares by place."""
+        return tuple(self.share(place) for place in range(self.boards))
+
+
+def _too_few_heads(config: ModelConfig, boards: int, stages: int) -> RequestError:
+    fewer = max(count for count in BOARD_COUNTS if count <= config.heads) * stages
+    works, more = f"use at most {fewer}", fewest_stages(config, boards)
+    if more is not None:
+        works += f", or {more} stages"
+    of_stages = f" in {counted(stages, 'stage')}" if stages > 1 else ""
+    return RequestError(
+        f"{boards} boards{of_stages} were requested, but the model has {config.heads} query heads "
+        f"and each board needs one; {works}"
+    )

@@ -19,7 +19,7 @@ from lora_sdk.plan.control import ControlLayout
 from lora_sdk.plan.kv import tiles
 from lora_sdk.plan.model_plan import BoardPlan, Plan
 from lora_sdk.plan.overlay_choice import check_overlay
-from lora_sdk.plan.partition import BOARD_COUNTS, Partition, Share
+from lora_sdk.plan.partition import BOARD_COUNTS, Partition, Share, fewest_stages
 from lora_sdk.plan.topology import Route
 
 if TYPE_CHECKING:
@@ -42,8 +42,9 @@ def make_plan(
     route: Route | None = None,
     hidden_taps: Sequence[int] = (),
     adapters: AdapterOptions | None = None,
+    stages: int = 1,
 ) -> Plan:
-    """The placement of `config` on `boards` boards of one kind.
+    """The placement of `config` on `boards` boards of one kind, in `stages` stages.
 
     `context`: max sequence length in positions, None for the longest that fits, up to the model's.
     `sequences`: max open sequences; they share the pages if not all of them fit at full length.
@@ -53,7 +54,7 @@ def make_plan(
     range."""
     _check_arguments(config, overlay, context, sequences, hidden_taps)
     check_overlay(config, overlay)
-    partition = Partition(config, boards)
+    partition = Partition(config, boards, stages)
     if route is None:
         route = default_route(boards)
     if len(route.order) != boards:
@@ -131,7 +132,7 @@ def _plan(
     reserve = tiles(context or min(config.positions, DEFAULT_RESERVE))
 
     def placed(reserved: int) -> tuple[list[BoardFit], int, int]:
-        banks = [Banks(overlay, board, share.rank) for share in shares]
+        banks = [Banks(overlay, board, share.place) for share in shares]
         fits = [BoardFit(config, *one, adapters) for one in zip(shares, banks, strict=True)]
         for fit in fits:
             fit.place_weights(reserved)
@@ -165,8 +166,9 @@ def _plan(
         max_sequences=count,
         row_limit=rows,
         hidden_taps=taps,
-        collectives=collectives(config, adapters, partition.boards),
+        collectives=collectives(config, adapters, partition.stage_boards, partition.stages),
         adapters=adapters,
+        stages=partition.stages,
     )
 
 
@@ -232,8 +234,8 @@ def _board(fit: BoardFit, route: Route, pages: _Pages, bounds: _Bounds) -> Board
     kv = fit.kv_layout(pages.count, pages.scratch, pages.near)
     slots = fit.adapter_layout()
     return BoardPlan(
-        rank=share.rank,
-        board=route.order[share.rank],
+        rank=share.place,
+        board=route.order[share.place],
         share=share,
         matrices=fit.matrices,
         tables=fit.tables,
@@ -251,7 +253,7 @@ def _row_limit(
     config: ModelConfig, overlay: Overlay, shares: Sequence[Share], adapters: AdapterOptions
 ) -> int:
     """Max rows of a step: limited by the manifest and by every board's on-chip buffer."""
-    h = h_columns(config, adapters, len(shares)) if adapters.slots else 0
+    h = h_columns(config, adapters, shares[0].boards) if adapters.slots else 0
     needed = [onchip.row_bytes(config, share, h) for share in shares]
     worst = max(range(len(shares)), key=needed.__getitem__)
     rows = min(overlay.max_step_rows, abi.MAX_ROWS, overlay.onchip_bytes // needed[worst])
@@ -283,13 +285,40 @@ def _boards_that_fit(
     adapters: AdapterOptions | None,
 ) -> str:
     """The smallest larger number of boards on which the same request fits, for a message."""
+    stages = len(partition.stages)
     for count in BOARD_COUNTS:
-        if partition.boards < count <= partition.config.heads:
-            wider = Partition(partition.config, count)
+        if partition.boards < count <= partition.config.heads * stages:
+            wider = Partition(partition.config, count, stages)
             try:
                 route = default_route(count)
                 _plan(wider, overlay, board, context, sequences, route, tuple(taps), adapters)
             except PlacementError:
                 continue
             return f"{count} boards would fit"
+    return _more_stages(partition, overlay, board, context, sequences, taps, adapters)
+
+
+def _more_stages(
+    partition: Partition,
+    overlay: Overlay,
+    board: Board,
+    context: int | None,
+    sequences: int | None,
+    taps: Sequence[int],
+    adapters: AdapterOptions | None,
+) -> str:
+    """The same with stages, where no number of boards would fit without more of them."""
+    config, least = partition.config, len(partition.stages)
+    for count in (count for count in BOARD_COUNTS if count > partition.boards):
+        fewest = fewest_stages(config, count)
+        stages = max(fewest or 0, 2 * least)
+        if fewest is None or stages > min(count, config.layers):
+            continue
+        try:
+            wider = Partition(config, count, stages)
+            route = default_route(count)
+            _plan(wider, overlay, board, context, sequences, route, tuple(taps), adapters)
+        except PlacementError:
+            continue
+        return f"{count} boards in {stages} stages would fit"
     return f"no number of boards up to {BOARD_COUNTS[-1]} would fit"

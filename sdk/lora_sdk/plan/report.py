@@ -12,8 +12,10 @@ from lora_host.naming import counted
 from lora_sdk.plan.banks import MIB, MatrixPlacement
 from lora_sdk.plan.kv import tiles
 from lora_sdk.plan.model_plan import BankUse, BoardPlan, Plan
+from lora_sdk.plan.partition import Stage
 
 COLUMNS = ("weights", "kv", "tables", "control", "free")
+FEW = 8  # boards that are printed one by one
 
 
 def report(plan: Plan) -> dict[str, Any]:
@@ -25,7 +27,11 @@ def report(plan: Plan) -> dict[str, Any]:
         "boards": plan.size,
         "ring": plan.route.ring,
         "route": list(plan.route.order),
-        "hops": plan.size // 2 if plan.route.ring else plan.size - 1,
+        "hops": _hops(plan),
+        "stages": [
+            {"layers": [stage.layers.start, stage.layers.stop], "boards": _boards_of(plan, stage)}
+            for stage in plan.stages
+        ],
         "port_bits_per_second": _port_bits(plan),
         "context": plan.context,
         "longest_context": plan.context_limit,
@@ -48,6 +54,18 @@ def report(plan: Plan) -> dict[str, Any]:
             for (board, port), sent in sorted(plan.link_bytes(1, 1).items())
         ],
     }
+
+
+def _hops(plan: Plan) -> int:
+    """The most that a block travels: between stages from the first board of one to the last of the
+    next, else in a gather of all boards."""
+    between = 2 * plan.stage_boards - 1 if len(plan.stages) > 1 else 0
+    return max(between, plan.size // 2 if plan.route.ring else plan.size - 1)
+
+
+def _boards_of(plan: Plan, stage: Stage) -> list[int]:
+    """Indices of a stage's boards in the cluster, by rank."""
+    return [board.board for board in plan.boards if board.share.stage == stage]
 
 
 def _port_bits(plan: Plan) -> float:
@@ -159,18 +177,43 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
     )
     columns = _columns(found["board"][0])
     yield f"{'board':<6} {'bank':<14}" + "".join(f"{name:>10}" for name in columns)
-    for board in found["board"]:
-        yield from _bank_lines(board)
+    for name, board in _kinds(found["board"]):
+        yield from _bank_lines(name, board)
     yield _cabling(found)
+    yield from _stages(found)
     yield from _summary(found)
     yield from _remarks(found)
     yield from _links(found)
 
 
+def _kinds(boards: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each board with its name; of more than eight, runs of boards with equal lines as one."""
+    if len(boards) <= FEW:
+        yield from ((str(board["board"]), board) for board in boards)
+        return
+    for _, run in groupby(boards, key=lambda board: list(_bank_lines("", board))):
+        alike = list(run)
+        first, last = alike[0]["board"], alike[-1]["board"]
+        yield f"{first}-{last}" if len(alike) > 1 else str(first), alike[0]
+
+
+def _stages(found: dict[str, Any]) -> Iterator[str]:
+    """Which boards run which layers, where not all run all."""
+    if len(found["stages"]) < 2:
+        return
+    each = len(found["stages"][0]["boards"])
+    cuts = ", ".join(f"{start}-{stop - 1}" for start, stop in (
+        stage["layers"] for stage in found["stages"]))  # fmt: skip
+    yield (
+        f"{len(found['stages'])} stages of {counted(each, 'board')}, by rank, with layers {cuts}; "
+        "one after the other"
+    )
+
+
 def _links(found: dict[str, Any]) -> Iterator[str]:
     """What ports send; of many boards the busiest one alone."""
     links = found["link_bytes_a_decoded_token"]
-    if found["boards"] > 8:
+    if found["boards"] > FEW:
         busiest = max(links, key=lambda link: link["bytes"])
         yield (
             f"links: {counted(found['boards'], 'board')}, at most {found['hops']} hops, "
@@ -190,14 +233,14 @@ def _cabling(found: dict[str, Any]) -> str:
     return f"boards by rank: {order}, {shape}, cabled as {found.get('cluster') or 'by default'}"
 
 
-def _bank_lines(board: dict[str, Any]) -> Iterator[str]:
+def _bank_lines(board_name: str, board: dict[str, Any]) -> Iterator[str]:
     """One line per run of banks with equal figures."""
     columns = _columns(board)
     for figures, run in groupby(board["banks"], key=lambda bank: [bank[name] for name in columns]):
         names = [bank["bank"] for bank in run]
         name = names[0] if len(names) == 1 else f"{names[0]}..{names[-1].partition('[')[2]}"
         values = "".join(f"{figure / MIB:>10.1f}" for figure in figures)
-        yield f"{board['board']:<6} {name.replace('..', '-').replace(']-', '-'):<14}{values}"
+        yield f"{board_name:<6} {name.replace('..', '-').replace(']-', '-'):<14}{values}"
 
 
 def _columns(board: dict[str, Any]) -> list[str]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from lora_host import abi
-from lora_sdk.model import block
 from lora_sdk.model import operations as ops
 from lora_sdk.model.quantization import FP16, MatrixFormat
 from lora_sdk.plan.formats import act_order, matmul_format
@@ -118,13 +117,13 @@ def padded(count: int) -> int:
 def matrix_specs(config: ModelConfig, share: Share) -> list[MatrixSpec]:
     """The share's matrices in the order in which a step uses them, without those that have no
     columns here."""
-    found = (_spec(config, share, matmul) for matmul in block.describe(config).matmuls)
+    found = (_spec(config, share, matmul) for matmul in share.block(config).matmuls)
     return [spec for spec in found if spec.n]
 
 
 def adapted_specs(config: ModelConfig, share: Share) -> Iterator[MatrixSpec]:
     """The share's matrices that adapters may change, including those without columns here."""
-    for matmul in block.describe(config).adapted:
+    for matmul in share.block(config).adapted:
         yield _spec(config, share, matmul)
 
 
@@ -234,7 +233,7 @@ def table_specs(config: ModelConfig, share: Share, context: int) -> list[TableSp
     at = _Context(config, share, context)
     found = {
         spec.name: spec
-        for operation in block.describe(config).operations
+        for operation in share.block(config).operations
         for spec in ops.row(TABLES, operation)(at, operation)
         if spec.columns
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from lora_host import abi
 from lora_host.errors import ModelError, RequestError
 from lora_sdk.compile import isa
 from lora_sdk.model.weight_formats import of_precision, of_weight_type
-from lora_sdk.plan.collectives import Collective, LinkBytes, add_traffic
+from lora_sdk.plan.collectives import Collective, LinkBytes, Span, add_traffic
 from lora_sdk.timing import costs
 from lora_sdk.timing.facts import parameters
 from lora_sdk.timing.machine import Machine
@@ -55,7 +56,10 @@ class ListTiming:
         self.machine = machine
         self.plan = plan
         self.board = plan.boards[rank]
-        self._fixed_fields = list(_fixed_fields(commands, plan.size))
+        self._fixed_fields = list(_fixed_fields(commands, plan.stage_boards))
+        spans = [getattr(command, "span", abi.SPAN_ALL) for command in commands]
+        self._received = _find(spans, abi.SPAN_FROM_PREVIOUS)
+        self._passed = _find(spans, abi.SPAN_TO_NEXT)
 
     def ops(self, step: StepShape) -> list[Op]:
         """The operators of one step, one per command, in the list's order.
@@ -69,6 +73,17 @@ class ListTiming:
                 cost = known[key] = self._cost(command, step)
             found.append(Op(**fields, **cost))
         return found
+
+    def stage_ops(self, step: StepShape, arrival: float) -> list[Op]:
+        """The operators up to the rows that the next stage gets, where there is one. Those of the
+        stage before are here at cycle `arrival`; their way was that stage's time."""
+        found = self.ops(step)
+        if self._received is not None:
+            op = found[self._received]
+            found[self._received] = replace(
+                op, start=0.0, compute=0.0, link_bytes=0.0, not_before=arrival
+            )
+        return found if self._passed is None else found[: self._passed + 1]
 
     def _cost(self, command: isa.Command, step: StepShape) -> dict[str, Any]:
         """Cost fields of a command in a step."""
@@ -98,6 +113,10 @@ class ListTiming:
         """Cycles in which the banks of spilled KV pages stream `size` bytes, spread over them."""
         spill = self.board.kv.spill
         return self.bank_cycles(spill.bank_first, size / spill.bank_count) if spill else 0.0
+
+
+def _find(spans: Sequence[int], wanted: int) -> int | None:
+    return spans.index(wanted) if wanted in spans else None
 
 
 def _rows(command: isa.Command, step: StepShape) -> int:
@@ -145,7 +164,8 @@ def _sizes(command: isa.Command) -> tuple[Any, ...]:
         seen = command.window, command.slope_kind, command.cap
         return command.q_heads, command.kv_heads, command.head_dim, *seen
     if isinstance(command, isa.Gather):
-        return command.columns, command.share_unit, command.segment_unit, command.element_bytes
+        widths = command.share_unit, command.segment_unit, command.element_bytes
+        return command.columns, *widths, command.span
     return tuple(getattr(command, name, 0) for name in ("kv_heads", "head_dim", "bytes"))
 
 
@@ -174,7 +194,7 @@ def _matrix(timing: ListTiming, command: isa.Matrix, rows: int, step: StepShape)
 def _adapter(
     timing: ListTiming, command: isa.Adapter, rows: int, step: StepShape
 ) -> dict[str, Any]:
-    rank = timing.plan.adapters.share(timing.plan.size)
+    rank = timing.plan.adapters.share(timing.plan.stage_boards)
     start = timing.machine.start_cycles if step.adapted else 0.0
     return {"category": WEIGHTS, "start": start, **_factor(timing, step, rank, command.k)}
 
@@ -242,12 +262,13 @@ def _vector(timing: ListTiming, command: isa.Vector, rows: int, step: StepShape)
 
 def _gather(timing: ListTiming, command: isa.Gather, rows: int, step: StepShape) -> dict[str, Any]:
     machine, plan = timing.machine, timing.plan
-    ring = plan.route.ring
-    collective = Collective(
-        "", command.columns, command.share_unit, command.segment_unit, command.element_bytes
-    )
-    sent = _busiest_port(collective, plan.size, ring, rows)
-    hops = plan.size // 2 if ring else plan.size - 1
+    each, span = plan.stage_boards, None
+    if command.span != abi.SPAN_ALL:
+        span = Span(0, each if command.span == abi.SPAN_STAGE else 2 * each, each)
+    boards, ring = (span.boards, False) if span else (plan.size, plan.route.ring)
+    widths = command.columns, command.share_unit, command.segment_unit, command.element_bytes
+    sent = _busiest_port(Collective("", *widths, span=span), boards, ring, rows)
+    hops = boards // 2 if ring else boards - 1
     moving = hops * machine.hop_cycles if sent else 0.0
     return {
         "category": LINK,
@@ -278,9 +299,9 @@ def _kv_commit(
     timing: ListTiming, command: isa.KvCommit, rows: int, step: StepShape
 ) -> dict[str, Any]:
     """Each committed position is read and written, in every block and KV head of the board."""
-    config, machine = timing.plan.config, timing.machine
+    machine, layers = timing.machine, timing.board.kv.layers
     heads = len(timing.board.share.kv_heads)
-    each = config.layers * heads * position_lines(timing.board.kv)
+    each = layers * heads * position_lines(timing.board.kv)
     lines = 2 * step.committed * each
     kv = timing.board.kv
     there = min(step.committed, spilled_pages(kv, step) * abi.TILE_POSITIONS)

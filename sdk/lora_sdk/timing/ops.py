@@ -37,5 +37,7 @@ class Op:
     bytes: float = 0.0
     macs: float = 0.0
     link_bytes: float = 0.0
+    not_before: float = 0.0
+    """When the boards of the stage before have sent what this gather receives."""
     banks: tuple[int, int, int] = (0, 0, 0)
     """Bank placement of the bytes: first bank, number of banks, bytes in the fullest one."""

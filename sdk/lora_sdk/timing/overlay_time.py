@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -24,16 +25,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StepTime:
-    """One step: the timeline and operators of the slowest board, by rank."""
+    """One step: the timeline and operators of the slowest board, by rank; with stages of the
+    slowest of each, one after the other. `arrivals`: the cycle at which each stage has its rows."""
 
     rank: int
     timeline: Timeline
     ops: Sequence[Op]
+    arrivals: tuple[float, ...] = (0.0,)
 
 
 class OverlayTiming:
-    """Times steps of a placed model. A step takes as long as its slowest board. Each board is timed
-    as if its neighbors kept pace. `commands`: the boards' lists by rank. Without them the lists are
+    """Times steps of a placed model. A step takes as long as its slowest board, or as the slowest
+    ones of its stages take one after the other. Each board is timed as if its neighbors kept pace.
+    `commands`: the boards' lists by rank. Without them the lists are
     lowered from the plan, which gives the same lists."""
 
     def __init__(
@@ -56,7 +60,8 @@ class OverlayTiming:
                              share.vocabulary, share.embed)
             )  # fmt: skip
             spilled = tuple(sorted(name for name, m in board.matrices.items() if m.spilled))
-            like = self._like[board.rank] = seen.setdefault((sizes, spilled), board.rank)
+            key = share.stage.index, sizes, spilled
+            like = self._like[board.rank] = seen.setdefault(key, board.rank)
             if like != board.rank:
                 continue  # the same list except for addresses
             held = (
@@ -71,16 +76,29 @@ class OverlayTiming:
         """The time of one step."""
         if shape in self._known:
             return self._known[shape]
-        slowest: StepTime | None = None
-        for rank, timing in self._boards.items():
-            ops = timing.ops(shape)
-            timeline = schedule(ops, self.machine.prefetch_cycles)
-            if slowest is None or timeline.cycles > slowest.timeline.cycles:
-                slowest = StepTime(rank, timeline, ops)
-        assert slowest is not None  # a plan has boards
+        found: list[StepTime] = []
+        for stage in self.plan.stages:
+            arrival = found[-1].timeline.cycles if found else 0.0
+            found.append(self._stage(stage.index, shape, arrival))
+        step = found[0] if len(found) == 1 else _in_turn(found)
         if len(self._known) < 4096:
-            self._known[shape] = slowest
-        return slowest
+            self._known[shape] = step
+        return step
+
+    def _stage(self, index: int, shape: StepShape, arrival: float) -> StepTime:
+        """The slowest board of a stage that has its rows at cycle `arrival`."""
+        boards = self.plan.boards
+        timed = [
+            self._timed(rank, shape, arrival)
+            for rank in self._boards
+            if boards[rank].share.stage.index == index
+        ]
+        return max(timed, key=lambda one: one.timeline.cycles)
+
+    def _timed(self, rank: int, shape: StepShape, arrival: float) -> StepTime:
+        ops = self._boards[rank].stage_ops(shape, arrival)
+        timeline = schedule(ops, self.machine.prefetch_cycles, since=arrival)
+        return StepTime(rank, timeline, ops, (arrival,))
 
     def left_out(self, shape: StepShape, summed: bool = True) -> float:
         """Seconds that a step's time leaves out: dispatch by the overlay's firmware, the host's
@@ -99,6 +117,34 @@ class OverlayTiming:
         return self.machine.seconds(charged.cycles - found.timeline.cycles)
 
     def board_step(self, rank: int, shape: StepShape) -> tuple[list[Op], Timeline]:
-        """The operators of one board with their spans."""
-        ops = self._boards[self._like[rank]].ops(shape)
+        """The operators of one board with their spans. Those of a stage end with the rows that it
+        passes on: its part of the votes is left out."""
+        arrival = self.step(shape).arrivals[self.plan.boards[rank].share.stage.index]
+        ops = self._boards[self._like[rank]].stage_ops(shape, arrival)
         return ops, schedule(ops, self.machine.prefetch_cycles, keep=True)
+
+
+def _in_turn(stages: Sequence[StepTime]) -> StepTime:
+    """A step whose stages run one after the other."""
+    last = stages[-1].timeline
+
+    def together(name: str) -> dict[str, float]:
+        total: Counter[str] = Counter()
+        for stage in stages:
+            total.update(getattr(stage.timeline, name))
+        return dict(total)
+
+    timeline = Timeline(
+        cycles=last.cycles,
+        by=together("by"),
+        hidden=sum(stage.timeline.hidden for stage in stages),
+        stall=sum(stage.timeline.stall for stage in stages),
+        busy=together("busy"),
+        spans=(),
+    )
+    return StepTime(
+        stages[0].rank,
+        timeline,
+        [op for stage in stages for op in stage.ops],
+        tuple(arrival for stage in stages for arrival in stage.arrivals),
+    )

@@ -37,18 +37,21 @@ class Timeline:
     spans: tuple[Span, ...]
 
 
-def schedule(ops: Sequence[Op], prefetch_cycles: float = 0.0, keep: bool = False) -> Timeline:
+def schedule(
+    ops: Sequence[Op], prefetch_cycles: float = 0.0, keep: bool = False, since: float = 0.0
+) -> Timeline:
     """Time `ops`. `prefetch_cycles`: size of the prefetch buffer in cycles of streaming. `keep`:
-    also return the spans."""
+    also return the spans. `since`: cycles that others took, which `by` leaves out."""
     unit_free: dict[str, float] = {}
     told: dict[str, float] = {}  # when a unit began its last operator
     begins = [0.0] * len(ops)
     ends = [0.0] * len(ops)
     by = dict.fromkeys((*CATEGORIES, "start_up", "link_exposed"), 0.0)
     busy: dict[str, float] = {}
-    memory = front = stall = linked = 0.0
+    memory = stall = linked = 0.0
+    front = since
     for index, op in enumerate(ops):
-        begin = unit_free.get(op.unit, 0.0)
+        begin = max(unit_free.get(op.unit, 0.0), op.not_before)
         gathered = 0.0
         for other in op.after:
             if op.segments and ops[other].unit == ROUTER:
