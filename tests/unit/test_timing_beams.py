@@ -15,6 +15,7 @@ from lora_sdk.model.shapes import shape_config
 from lora_sdk.timing.beam_latency import PROMPTS, beam_latency
 from lora_sdk.timing.control import firmware_dispatch
 from lora_sdk.timing.designs import ArrayDesign, load_design
+from lora_sdk.timing.layout import Layout
 from lora_sdk.timing.step import beams
 from lora_sdk.timing.target import ArrayTarget, make_target
 
@@ -38,7 +39,7 @@ def test_bytes_and_time_of_a_shared_prompt() -> None:
     """Where lanes do not limit attention, sharing takes time away, and the bytes always."""
     design = load_design("own-u280")
     assert isinstance(design, ArrayDesign)
-    target = ArrayTarget(replace(design, lanes=480, array=(256, 256)), "u280", LLAMA, 1)
+    target = ArrayTarget(replace(design, lanes=480, array=(256, 256)), "u280", LLAMA, Layout(1))
     shared, apart = (target.run(beams(1, 4, 1025, common)) for common in (1024, 0))
     position = 2 * LLAMA.layers * LLAMA.kv_heads * LLAMA.head_dim * design.kv_bytes
     assert apart.bytes["kv"] - shared.bytes["kv"] == 3 * 1024 * position

@@ -14,6 +14,7 @@ from lora_sdk.cli.progress import ProgressBar
 
 if TYPE_CHECKING:
     from lora_sdk.timing.adapter_ops import AdapterUse
+    from lora_sdk.timing.cluster import Hosts
     from lora_sdk.timing.report import Report
 
 
@@ -23,6 +24,7 @@ Examples:
   lora model --design lora-f --model gpt2-345m --boards 2 --context 128
   lora model --design own-u280 --model llama2-7b --boards 4 --in 32 --out 256
   lora model --design own-u280 --model llama2-7b --beams 4
+  lora model --design own-u280 --model llama2-70b --boards 64 --stages 4 --context 1024
   lora model --design own-u280 --model llama2-7b --boards 8 --hosts 4 --context 1024
   lora model --fleet examples/fleet.yaml
   lora model --validate
@@ -35,10 +37,16 @@ Examples:
 @click.option("-m", "--model", "model", help="a shape by name, a model folder or its config.json")
 @click.option("--boards", default=1, show_default=True,
               help="number of boards; with --hosts: of each host")  # fmt: skip
+@click.option("--stages", type=int, metavar="S",
+              help="stages of layers, run by boards/S boards each [1]")  # fmt: skip
+@click.option("--cross-links", is_flag=True,
+              help="stages that are rings, and cables between them")  # fmt: skip
 @click.option("--hosts", type=int, metavar="N",
               help="compare replicas and tensor parallelism on N hosts")  # fmt: skip
 @click.option("--requests", type=int, metavar="N",
               help="with --hosts: requests at once [as many as fit]")  # fmt: skip
+@click.option("--prices", type=click.Path(path_type=Path), metavar="FILE",
+              help="with --hosts: YAML with prices in place of the assumed ones")  # fmt: skip
 @click.option("--plot", type=OUTPUT, metavar="FILE",
               help="with --hosts: draw the splits, .png or .svg")  # fmt: skip
 @click.option("-c", "--context", type=int, help="time of one token at this context")
@@ -66,8 +74,11 @@ def model(
     board: str | None,
     model: str | None,
     boards: int,
+    stages: int | None,
+    cross_links: bool,
     hosts: int | None,
     requests: int | None,
+    prices: Path | None,
     plot: Path | None,
     context: int | None,
     inputs: int | None,
@@ -103,24 +114,31 @@ def model(
     if design is None or model is None:
         raise RequestError("--design and --model are needed; lora model --list names them")
     if hosts is not None:
-        others = (inputs, outputs, verify_length, beams, adapter_mode, trace)
+        others = (inputs, outputs, verify_length, beams, adapter_mode, trace, stages)
         if context is None or mode != "ar" or adapter_rank or any(o is not None for o in others):
-            raise RequestError("--hosts goes with --context, and with --requests and --plot alone")
-        _hosts(design, board, model, (hosts, boards), (context, requests), plot, as_json)
+            raise RequestError(
+                "--hosts goes with --context, and with --requests, --cross-links, --prices and "
+                "--plot alone"
+            )
+        machines = _machines(design, board, (hosts, boards), cross_links, prices)
+        _hosts(machines, model, (context, requests), plot, as_json)
         return
-    if requests is not None or plot is not None:
-        raise RequestError("--requests and --plot need --hosts")
+    if requests is not None or plot is not None or prices is not None:
+        raise RequestError("--requests, --prices and --plot need --hosts")
+    links = (1 if stages is None else stages, cross_links)
     used = _adapter(adapter_rank, adapter_mode)
     if beams is not None:
         if context is not None or mode != "ar" or trace is not None or verify_length is not None:
             raise RequestError("--beams goes with --in and --out alone")
+        if stages is not None or cross_links:
+            raise RequestError("--beams is timed without --stages")
         _beams(design, board, model, boards, beams, inputs, outputs, used, as_json)
         return
     report = answer(
-        design, board, model, boards, context, inputs, outputs, mode, verify_length, used
+        design, board, model, boards, context, inputs, outputs, mode, verify_length, used, links
     )
     if trace is not None:
-        _trace(trace, design, board, model, boards, context, mode, verify_length, used)
+        _trace(trace, design, board, model, boards, context, mode, verify_length, used, links)
     click.echo(json.dumps(report.as_dict(), indent=2) if as_json else text(report))
 
 
@@ -135,8 +153,10 @@ def answer(
     mode: str,
     verify_length: int | None,
     adapter: AdapterUse | None = None,
+    links: tuple[int, bool] = (1, False),
 ) -> Report:
-    """The requested report. RequestError: options that conflict."""
+    """The requested report. `links`: stages and cross-links. RequestError: options that
+    conflict."""
     from lora_sdk.model.shapes import find_config
     from lora_sdk.timing.model import MAX_LENGTH, check_positions, run_time, token_time
     from lora_sdk.timing.target import make_target
@@ -147,7 +167,7 @@ def answer(
         raise RequestError(f"--verify-length {verify_length}: expected 1 to {4 * MAX_LENGTH}")
     config = find_config(model)
     check_positions(config, context or (inputs or 0) + (outputs or 0))
-    target = make_target(design, board, config, boards, adapter)
+    target = make_target(design, board, config, boards, adapter, *links)
     if inputs is not None and outputs is not None and context is None:
         return run_time(target, model, inputs, outputs, mode, verify_length)
     if context is not None and inputs is None and outputs is None:
@@ -187,25 +207,33 @@ def _beams(
     click.echo(json.dumps({**found, "model": model}, indent=2) if as_json else "\n".join(lines))
 
 
-def _hosts(
+def _machines(
     design: str,
     board: str | None,
-    model: str,
     machines: tuple[int, int],
+    cross_links: bool,
+    paid: Path | None,
+) -> Hosts:
+    """A cluster of (hosts, boards of each)."""
+    from lora_sdk.timing.cluster import Hosts
+    from lora_sdk.timing.prices import prices
+
+    return Hosts(design, board, *machines, prices(paid), cross_links)
+
+
+def _hosts(
+    hosts: Hosts,
+    model: str,
     load: tuple[int, int | None],
     plot: Path | None,
     as_json: bool,
 ) -> None:
-    """Splits of a cluster of (hosts, boards of each) at a load of (context, requests)."""
-    from lora_sdk.fleet.description import BOARD_DOLLARS
+    """Splits of a cluster at a load of (context, requests)."""
     from lora_sdk.model.shapes import find_config
-    from lora_sdk.timing.cluster import Hosts, Load, cluster_report
+    from lora_sdk.timing.cluster import Load, cluster_report
     from lora_sdk.timing.cluster_text import cluster_text, draw_cluster
-    from lora_sdk.timing.designs import load_design
 
     config = find_config(model)
-    kind = board or next(iter(load_design(design).boards), "")
-    hosts = Hosts(design, board, *machines, BOARD_DOLLARS.get(kind))
     found = cluster_report(config, model, hosts, Load(*load))
     if plot is not None:
         draw_cluster(plot, found)
@@ -304,6 +332,7 @@ def _trace(
     mode: str,
     verify_length: int | None,
     adapter: AdapterUse | None,
+    links: tuple[int, bool],
 ) -> None:
     from lora_sdk.model.shapes import find_config
     from lora_sdk.timing.step import decode, verify
@@ -314,6 +343,6 @@ def _trace(
         raise RequestError("--trace shows one step; give --context")
     rows = verify_length or 1
     shape = verify(rows, context) if mode == "sd" and rows > 1 else decode(context)
-    target = make_target(design, board, find_config(model), boards, adapter)
+    target = make_target(design, board, find_config(model), boards, adapter, *links)
     dropped = write_trace(path, trace_target(target, shape))
     click.echo(f"wrote {path}: {dropped} events dropped", err=True)

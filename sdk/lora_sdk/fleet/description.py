@@ -14,6 +14,7 @@ from lora_sdk.fleet.service import Cluster, Worker
 from lora_sdk.model.shapes import find_config
 from lora_sdk.plan.partition import check_board_count
 from lora_sdk.timing.gpus import gpu
+from lora_sdk.timing.prices import prices
 from lora_sdk.timing.target import make_target
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _SCHEMA = Path(__file__).with_name("fleet.schema.json")
-BOARD_DOLLARS = {"u280": 8000.0}  # GLITCHES, table II
 GIGABYTES_PER_SECOND = 12.0  # of each hop, GPU to host and host to board: assumed, PCIe 3.0 x16
 
 
@@ -117,7 +117,7 @@ def _cluster(entry: dict[str, Any], config: ModelConfig) -> Cluster:
         )
     check_board_count(boards)
     target = make_target(entry["design"], entry.get("board"), config, boards)
-    price = entry.get("dollars", BOARD_DOLLARS.get(target.board))
+    price = entry.get("dollars", prices().boards.get(target.board))
     return Cluster(target, config, None if price is None else boards * price)
 
 

@@ -1,7 +1,9 @@
-"""Hosts of boards that decode one model: replicas against tensor parallelism, modelled.
+"""Hosts of boards that decode one model: replicas against stages of layers against tensor
+parallelism, modelled.
 
-A split gives every replica as many boards. A replica lies on one host, or on whole hosts, whose
-links join them all in one ring. Then its host reaches the boards of the others over the network."""
+A split gives every replica as many boards, and these as many stages. A replica lies on one host, or
+on whole hosts, whose links join them all in one ring. Then its host reaches the boards of the
+others over the network."""
 
 from __future__ import annotations
 
@@ -14,17 +16,16 @@ from lora_host.naming import counted
 from lora_sdk.plan.partition import BOARD_COUNTS
 from lora_sdk.timing import step as steps
 from lora_sdk.timing.host_access import generate_accesses
+from lora_sdk.timing.layout import Layout
 from lora_sdk.timing.model import check_positions
+from lora_sdk.timing.prices import Prices, prices
 from lora_sdk.timing.report import Totals
-from lora_sdk.timing.shape import block_weights, head_weights
 from lora_sdk.timing.target import ArrayTarget, make_target
 
 if TYPE_CHECKING:
     from lora_sdk.model.spec import ModelConfig
 
 MAX_HOSTS = 64
-YEARS = 3  # over which a board's price is spread
-_YEAR = 365 * 24 * 3600
 RECORD_BYTES = {name: abi.dtype(name).itemsize for name in ("step", "row", "kv_op")}
 
 
@@ -48,13 +49,15 @@ class Network:
 
 @dataclass(frozen=True)
 class Hosts:
-    """`count` hosts of `boards` boards each, of a design; `dollars`: of a board, None unknown."""
+    """`count` hosts of `boards` boards each, of a design. `cross_links`: as of `Layout`, in
+    replicas of several stages."""
 
     design: str
     board: str | None
     count: int
     boards: int
-    dollars: float | None = None
+    prices: Prices = field(default_factory=prices)
+    cross_links: bool = False
     network: Network = field(default_factory=Network)
 
 
@@ -69,11 +72,12 @@ class Load:
 
 @dataclass(frozen=True)
 class Split:
-    """`replicas` of `boards` boards on `hosts` hosts each. `rows`: sequences of a replica at this
-    load. `hops`: the most that a block travels. `link_bytes`: of the busiest port, in
-    a step of one row. Times of a lone token, and of a token at the load."""
+    """`replicas` of `boards` boards in `stages` stages on `hosts` hosts each. `rows`: sequences of
+    a replica at this load. `hops`: the most that a block of a layer's gather travels. `link_bytes`:
+    of the busiest port, in a step of one row. Times of a lone token, and of a token at the load."""
 
     boards: int
+    stages: int
     hosts: int
     replicas: int
     rows: int
@@ -89,7 +93,7 @@ class Split:
 
 
 def splits(config: ModelConfig, hosts: Hosts, load: Load) -> tuple[tuple[Split, ...], list[str]]:
-    """All splits that hold the model, by boards of a replica, and why others do not.
+    """All splits that hold the model, by boards of a replica and stages, and why others do not.
 
     RequestError: a number out of range, a design without several boards, or no split at all."""
     if not 1 <= hosts.count <= MAX_HOSTS:
@@ -107,18 +111,21 @@ def splits(config: ModelConfig, hosts: Hosts, load: Load) -> tuple[tuple[Split, 
         spanned, replicas = _place(hosts, boards)
         if not replicas:
             continue
-        if boards > config.heads:
-            refused.append(
-                f"{counted(boards, 'board')} a replica: the model has {config.heads} query heads"
+        for stages in BOARD_COUNTS:
+            if stages > min(boards, config.layers):
+                break
+            replica = f"{counted(boards, 'board')} a replica in {counted(stages, 'stage')}"
+            if boards // stages > config.heads:
+                refused.append(f"{replica}: the model has {config.heads} query heads")
+                continue
+            target = _target(
+                config, hosts, Layout(boards, stages, hosts.cross_links and stages > 1)
             )
-            continue
-        target = _target(config, hosts, boards)
-        room = _sequences(target, load.context)
-        if room < 1:
-            replica = counted(boards, "board")
-            refused.append(f"{replica} a replica: weights and one sequence do not fit in HBM")
-            continue
-        found.append(_split(target, hosts, load, spanned, replicas, room))
+            room = _sequences(target, load.context)
+            if room < 1:
+                refused.append(f"{replica}: weights and one sequence do not fit in HBM")
+                continue
+            found.append(_split(target, hosts, load, spanned, replicas, room))
     if not found:
         raise RequestError(
             f"no split of {hosts.count} hosts of {counted(hosts.boards, 'board')} holds the model: "
@@ -135,8 +142,10 @@ def _place(hosts: Hosts, boards: int) -> tuple[int, int]:
     return spanned, hosts.count // spanned
 
 
-def _target(config: ModelConfig, hosts: Hosts, boards: int) -> ArrayTarget:
-    target = make_target(hosts.design, hosts.board, config, boards)
+def _target(config: ModelConfig, hosts: Hosts, layout: Layout) -> ArrayTarget:
+    target = make_target(
+        hosts.design, hosts.board, config, layout.boards, None, layout.stages, layout.cross_links
+    )
     if not isinstance(target, ArrayTarget):
         raise RequestError(
             f"design {hosts.design}: splits are timed for array designs, as own-u280"
@@ -146,12 +155,12 @@ def _target(config: ModelConfig, hosts: Hosts, boards: int) -> ArrayTarget:
 
 def _sequences(target: ArrayTarget, context: int) -> int:
     """Sequences of `context` positions beside the weights in each board's HBM, at most those of a
-    step. KV heads that boards share are held by each of them."""
-    config, machine = target.config, target.machine
-    weights = (block_weights(config) + head_weights(config)) * target.design.weight_bytes
-    heads = -(-config.kv_heads // target.boards)
-    each = 2 * config.layers * heads * config.head_dim * machine.kv_bytes * context
-    free = target.facts.capacity_bytes - weights / target.boards
+    step. KV heads that boards share are held by each of them. Of stages the last one counts."""
+    config, machine, layout = target.config, target.machine, target.layout
+    weights = layout.board_weights(config) * target.design.weight_bytes
+    heads = -(-config.kv_heads // layout.stage_boards)
+    each = 2 * layout.layers(config) * heads * config.head_dim * machine.kv_bytes * context
+    free = target.facts.capacity_bytes - weights
     return min(abi.MAX_ROWS, int(max(0.0, free) // each))
 
 
@@ -170,13 +179,15 @@ def _split(
     seconds = loaded.seconds + (network.seconds(rows, remote, spanned) if rows > 1 else alone)
     rate = served / seconds
     busy = boards * replicas / rate
-    price = hosts.dollars
+    used = min(hosts.count, spanned * replicas)
+    price = hosts.prices.per_second(target.board, boards * replicas, used, target.facts.power_watts)
     return Split(
         boards=boards,
+        stages=target.layout.stages,
         hosts=spanned,
         replicas=replicas,
         rows=rows,
-        hops=boards // 2,
+        hops=target.layout.hops,
         link_bytes=_received(lone),
         lone_ms=1e3 * (lone.seconds + alone),
         network_ms=1e3 * alone,
@@ -184,7 +195,7 @@ def _split(
         tokens_per_second=rate,
         board_ms_per_token=1e3 * busy,
         joules_per_token=busy * target.facts.power_watts,
-        dollars_per_million_tokens=None if price is None else 1e6 * busy * price / (YEARS * _YEAR),
+        dollars_per_million_tokens=None if price is None else 1e6 * price / rate,
     )
 
 
@@ -192,20 +203,39 @@ def _received(totals: Totals) -> float:
     return totals.bytes.get("link", 0.0)
 
 
-def best(found: tuple[Split, ...]) -> dict[str, int]:
-    """Boards a replica of the split with the lowest latency of a lone token, the highest throughput
-    and the lowest cost of a token. All boards cost the same, so the cost is boards by time."""
-    return {
-        "latency": min(found, key=lambda split: split.lone_ms).boards,
-        "throughput": max(found, key=lambda split: split.tokens_per_second).boards,
-        "cost": min(found, key=lambda split: split.board_ms_per_token).boards,
+def best(found: tuple[Split, ...]) -> dict[str, dict[str, int]]:
+    """Boards and stages of a replica of the split with the lowest latency of a lone token, the
+    highest throughput, and the lowest cost of a token, or where prices are not known the least time
+    of boards."""
+    chosen = {
+        "latency": min(found, key=lambda split: split.lone_ms),
+        "throughput": max(found, key=lambda split: split.tokens_per_second),
+        "cost": min(found, key=cost),
     }
+    return {goal: {"boards": one.boards, "stages": one.stages} for goal, one in chosen.items()}
+
+
+def cost(split: Split) -> float:
+    """What of a token is to be low: dollars, or where they are not known boards by time."""
+    dollars = split.dollars_per_million_tokens
+    return split.board_ms_per_token if dollars is None else dollars
+
+
+def outdone(found: tuple[Split, ...]) -> list[bool]:
+    """Of each split, whether another one is no worse in latency, throughput and cost, and better in
+    one of them."""
+    marks = [(one.lone_ms, -one.tokens_per_second, cost(one)) for one in found]
+    return [
+        any(other != own and all(a <= b for a, b in zip(other, own, strict=True))
+            for other in marks)
+        for own in marks
+    ]  # fmt: skip
 
 
 def cluster_report(config: ModelConfig, model: str, hosts: Hosts, load: Load) -> dict[str, Any]:
     """All of it, for JSON and text."""
     found, refused = splits(config, hosts, load)
-    target = _target(config, hosts, found[0].boards)
+    target = _target(config, hosts, Layout(found[0].boards, found[0].stages))
     return {
         "label": "modelled",
         "design": target.name,
@@ -216,7 +246,12 @@ def cluster_report(config: ModelConfig, model: str, hosts: Hosts, load: Load) ->
         "context": load.context,
         "requests": load.requests,
         "network": asdict(hosts.network),
-        "splits": [asdict(split) for split in found],
+        "prices": hosts.prices.as_dict(target.board),
+        "cross_links": hosts.cross_links,
+        "splits": [
+            {**asdict(split), "outdone": worse}
+            for split, worse in zip(found, outdone(found), strict=True)
+        ],
         "best": best(found),
         "refused": refused,
         "notes": _notes(target, hosts, found),
@@ -225,8 +260,11 @@ def cluster_report(config: ModelConfig, model: str, hosts: Hosts, load: Load) ->
 
 def _notes(target: ArrayTarget, hosts: Hosts, found: tuple[Split, ...]) -> list[str]:
     notes = [
-        "greedy decoding; prompts, sampling, the requests' own way over the network, hosts and "
-        "their power are left out"
+        "greedy decoding; prompts, sampling, and the requests' own way over the network are left "
+        "out",
+        f"cost: boards and hosts over {hosts.prices.years:g} years and electricity at "
+        f"{hosts.prices.dollars_per_kwh:g} $/kWh, all the time at this load; prices are "
+        "assumptions (--prices)",
     ]
     if target.design.origin == "own":
         notes.append("this design is not built: its time and resources are modelled only")
@@ -237,5 +275,14 @@ def _notes(target: ArrayTarget, hosts: Hosts, found: tuple[Split, ...]) -> list[
             f"boards, and a network of {1e6 * network.round_trip_s:g} us a round trip and "
             f"{8e-9 * network.bytes_per_second:g} Gb/s, both assumed"
         )
-    notes.append("a replica's boards are in one ring; stages of layers are not modelled")
+    if any(split.stages > 1 for split in found):
+        how = (
+            "each stage is a ring of its own, and a cable joins each board to one of the next "
+            "stage: modelled only"
+            if hosts.cross_links
+            else "a replica's boards are in one ring, in which a stage is a path"
+        )
+        notes.append(
+            f"{how}; stages run one after the other, steps of other rows do not overlap them"
+        )
     return notes

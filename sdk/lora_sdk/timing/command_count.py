@@ -37,17 +37,24 @@ if TYPE_CHECKING:
     from lora_sdk.timing.adapter_ops import AdapterUse
 
 KV_COMMIT = 1  # each list begins with it
+PASSING = 3  # between stages: into whole rows, over the links, out of them
 
 
 def command_count(
-    config: ModelConfig, boards: int, integer: bool, adapter: AdapterUse | None = None
+    config: ModelConfig,
+    boards: int,
+    integer: bool,
+    adapter: AdapterUse | None = None,
+    stages: int = 1,
 ) -> int:
-    """Commands that units run in one step. `integer`: INT8 inputs, quantized before each use."""
-    counter = _Counter(config, boards, integer, adapter)
+    """Commands that units run in one step; of `boards` boards in stages those of a board of each
+    stage, one after the other. `integer`: INT8 inputs, quantized before each use."""
+    counter = _Counter(config, boards // stages, integer, adapter)
     model = describe(config)
     return (
         KV_COMMIT
         + (VOTES if boards > 1 else 0)
+        + (stages - 1) * PASSING
         + sum(counter.count(operation) for operation in model.before)
         + sum(counter.count(operation) for layer in model.layers for operation in layer)
         + sum(counter.count(operation) for operation in model.after)

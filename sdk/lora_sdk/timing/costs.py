@@ -97,20 +97,39 @@ def vector_cycles(machine: Machine, rows: int, columns: int, passes: int = 1) ->
 
 
 def gather_cycles(
-    machine: Machine, boards: int, columns: int, rows: int, element: int
+    machine: Machine, boards: int, columns: int, rows: int, element: int, path: bool = False
 ) -> tuple[float, float]:
     """(cycles, bytes on the busiest port) of an all-gather as in Figure 9: n/2 hops, and the bytes
     that a board receives over its two full-duplex links (one link for two boards). A stalled gather
-    (DFX) passes each row around the ring, n - 1 hops in one direction."""
+    (DFX) passes each row around the ring, n - 1 hops in one direction. On a `path` a block takes up
+    to n - 1 hops, and the port next to an end sends all that this end receives."""
     if boards == 1:
         return 0.0, 0.0
     if machine.stalled:
         row = (boards - 1) / boards * columns * element
         hops = (boards - 1) * machine.hop_cycles * (rows if machine.row_by_row else 1)
         return hops + rows * row / machine.port_rate, rows * row
-    links = 2 if boards > 2 else 1
+    links = 2 if boards > 2 and not path else 1
+    hops = boards - 1 if path else boards / 2
     received = (boards - 1) / boards * columns * rows * element / links
-    return boards / 2 * machine.hop_cycles + received / machine.port_rate, received
+    return hops * machine.hop_cycles + received / machine.port_rate, received
+
+
+def passing_cycles(machine: Machine, boards: int, columns: int, rows: int) -> tuple[float, float]:
+    """(cycles, bytes on the busiest port) of FP16 rows from the `boards` boards of a stage to those
+    of the next, all on one path: all rows leave by one port."""
+    sent = columns * rows * 2.0
+    return (2 * boards - 1) * machine.hop_cycles + sent / machine.port_rate, sent
+
+
+def cross_passing_cycles(
+    machine: Machine, boards: int, columns: int, rows: int
+) -> tuple[float, float]:
+    """The same where a cable joins each board to one of the next stage, whose boards then gather
+    the rows in a ring of their own; the busiest port is one of the ring or the cable's."""
+    share = math.ceil(columns / boards) * rows * 2.0
+    cycles, sent = gather_cycles(machine, boards, columns, rows, 2)
+    return machine.hop_cycles + share / machine.port_rate + cycles, max(share, sent)
 
 
 def exchange_cycles(machine: Machine, boards: int, rows: int, norm: float) -> float:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from lora_sdk.model.spec import ModelConfig
     from lora_sdk.timing.adapter_ops import AdapterUse
     from lora_sdk.timing.designs import ArrayDesign
+    from lora_sdk.timing.layout import Layout
     from lora_sdk.timing.machine import Machine
     from lora_sdk.timing.step import StepShape
 
@@ -35,14 +36,15 @@ def overheads_of(
     design: ArrayDesign,
     board: str,
     config: ModelConfig,
-    boards: int,
+    layout: Layout,
     machine: Machine,
     adapter: AdapterUse | None = None,
 ) -> Overheads | None:
     """What is charged to a design; None if its control is ideal."""
     if design.control == "ideal":
         return None
-    commands = command_count(config, boards, design.activation_bytes == 1, adapter)
+    boards, integer = layout.boards, design.activation_bytes == 1
+    commands = command_count(config, boards, integer, adapter, layout.stages)
     dispatch = DISPATCHERS[design.control](boards, machine.clock_hz)
     return Overheads(board, boards, machine, commands, dispatch)
 

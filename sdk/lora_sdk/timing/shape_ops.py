@@ -35,8 +35,21 @@ from lora_sdk.plan.partition import shares_segments
 from lora_sdk.plan.tensors import FP16_BYTES
 from lora_sdk.timing import costs
 from lora_sdk.timing.adapter_ops import ADAPTER_BYTES, AdapterUse
+from lora_sdk.timing.layout import Layout
 from lora_sdk.timing.machine import Machine
-from lora_sdk.timing.ops import ADAPTER, ATTENTION, LINK, MPU, ROUTER, VECTOR, VFU, WEIGHTS, Op
+from lora_sdk.timing.ops import (
+    ADAPTER,
+    ATTENTION,
+    DMA,
+    KV,
+    LINK,
+    MPU,
+    ROUTER,
+    VECTOR,
+    VFU,
+    WEIGHTS,
+    Op,
+)
 from lora_sdk.timing.step import StepShape, windowed
 
 if TYPE_CHECKING:
@@ -53,15 +66,21 @@ def step_ops(
     boards: int,
     step: StepShape,
     adapter: AdapterUse | None = None,
+    layout: Layout | None = None,
 ) -> list[Op]:
-    """The operators of one step on the board with the largest share, in order. Every row uses
-    `adapter`, if given.
+    """The operators of one step on the board with the largest share, in order; with stages on such
+    a board of each, one after the other. Every row uses `adapter`, if given. `layout`: of the
+    boards, None for one ring without stages.
 
     RequestError: the model or the adapter cannot be sharded over that many boards."""
-    if not 1 <= boards <= min(MAX_BOARDS, config.heads):
+    layout = layout or Layout(boards)
+    boards, most = layout.stage_boards, min(MAX_BOARDS, config.heads)
+    if not 1 <= boards <= most:
+        of_stages = f" in {layout.stages} stages" if layout.stages > 1 else ""
         raise RequestError(
-            f"{boards} boards: the model has {config.heads} query heads and each board needs one; "
-            f"use 1 to {min(MAX_BOARDS, config.heads)}"
+            f"{layout.boards} boards{of_stages}: the model has {config.heads} query heads and each "
+            f"board needs one; use 1 to {most * layout.stages}, or "
+            f"{-(-layout.boards // most)} stages or more"
         )
     if adapter is not None:
         adapter.check(boards)
@@ -72,15 +91,18 @@ def step_ops(
     ]
     for key, layer in zip(keys, described.layers, strict=True):
         if key not in layers:
-            layers[key] = _Builder(machine, config, boards, step, adapter).build(layer)
+            layers[key] = _Builder(machine, config, layout, step, adapter).build(layer)
     ops: list[Op] = []
     if machine.lm_head:
-        _append(ops, _Builder(machine, config, boards, step).build(described.before))
+        _append(ops, _Builder(machine, config, layout, step).build(described.before))
+    begins = layout.begins(config)
     for index in range(config.layers):
+        if index in begins:
+            _append(ops, _Builder(machine, config, layout, step).pass_on())
         _append(ops, [replace(op, layer=index) for op in layers[keys[index]]])
     if machine.lm_head:
         sampled = replace(step, rows=step.sampled)
-        _append(ops, _Builder(machine, config, boards, sampled).build(described.after))
+        _append(ops, _Builder(machine, config, layout, sampled).build(described.after))
     return ops
 
 
@@ -99,13 +121,14 @@ class _Builder:
         self,
         machine: Machine,
         config: ModelConfig,
-        boards: int,
+        layout: Layout,
         step: StepShape,
         adapter: AdapterUse | None = None,
     ) -> None:
         self.machine = machine
         self.config = config
-        self.boards = boards
+        self.layout = layout
+        self.boards = layout.stage_boards
         self.step = step
         self.rows = step.rows
         self.adapter = adapter
@@ -245,10 +268,26 @@ class _Builder:
             columns,
             self.rows,
             element or self.machine.activation_bytes,
+            self.layout.is_path,
         )
         self._add(
             unit=ROUTER, category=LINK, what=what, start=start, compute=cycles, link_bytes=sent
         )
+
+    def pass_on(self) -> list[Op]:
+        """The residual stream to the next stage: each board's columns into whole rows, these over
+        the links, its columns out of them."""
+        passing = costs.cross_passing_cycles if self.layout.cross_links else costs.passing_cycles
+        cycles, sent = passing(self.machine, self.boards, self.config.hidden, self.rows)
+        share = math.ceil(self.config.hidden / self.boards) * FP16_BYTES
+        moved = float(self.rows * math.ceil(share / abi.LINE_BYTES))
+        start = self.machine.start_cycles
+        self._add(unit=DMA, category=KV, what="rows for the next stage", start=start, compute=moved)
+        self._add(unit=ROUTER, category=LINK, what="gather stage", start=start, compute=cycles,
+                  link_bytes=sent)  # fmt: skip
+        self._add(unit=DMA, category=KV, what="rows of the stage before", start=start,
+                  compute=moved)  # fmt: skip
+        return self.ops
 
     def attention(self, attend: Attend) -> None:
         machine, config, heads = self.machine, self.config, self.heads
@@ -259,7 +298,8 @@ class _Builder:
         cycles, vector = costs.attention_parts(
             machine, config.head_dim, heads, step.rows, products, softmax
         )
-        read = _kv_bytes(machine, config, step, self.kv_heads if machine.kv_grouped else heads)
+        held = self.kv_heads if machine.kv_grouped else heads
+        read = _kv_bytes(machine, config, step, held, self.layout.layers(config))
         self._add(
             unit=MPU,
             category=ATTENTION,
@@ -299,9 +339,11 @@ OPERATORS: dict[type[Operation], Callable[[_Builder, Any], None]] = {
 }
 
 
-def _kv_bytes(machine: Machine, config: ModelConfig, step: StepShape, heads: int) -> float:
+def _kv_bytes(
+    machine: Machine, config: ModelConfig, step: StepShape, heads: int, layers: int
+) -> float:
     """Bytes of K and V of one block that are read from memory, because they are not in the on-chip
     cache. That cache is shared by all blocks and by the board's heads."""
     position = 2.0 * heads * config.head_dim * machine.kv_bytes
-    held = machine.kv_onchip_bytes / (position * config.layers)
+    held = machine.kv_onchip_bytes / (position * layers)
     return max(0.0, step.kv_positions - held) * position

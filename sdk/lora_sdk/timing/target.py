@@ -13,6 +13,7 @@ from lora_sdk.timing import step as steps
 from lora_sdk.timing.adapter_ops import AdapterUse
 from lora_sdk.timing.designs import ArrayDesign, Design, StreamDesign, design_names, load_design
 from lora_sdk.timing.facts import Draft, board_facts, drafts
+from lora_sdk.timing.layout import Layout
 from lora_sdk.timing.machine import machine_of
 from lora_sdk.timing.ops import ADAPTER, ATTENTION, WEIGHTS, Op
 from lora_sdk.timing.overheads import overheads_of
@@ -54,10 +55,12 @@ class ArrayTarget:
         design: ArrayDesign,
         board: str,
         config: ModelConfig,
-        boards: int,
+        layout: Layout,
         adapter: AdapterUse | None = None,
     ) -> None:
         self.facts = board_facts(board)
+        layout.check(config, board)
+        self.layout, boards = layout, layout.boards
         self.machine = machine_of(design, self.facts)
         self.design, self.config, self.adapter = design, config, adapter
         self.name, self.board, self.boards = design.name, board, boards
@@ -68,7 +71,7 @@ class ArrayTarget:
             compute=design.array[0] * design.array[1] * design.clock_hz,
             link=link if boards > 1 else 0.0,
         )
-        self.overheads = overheads_of(design, board, config, boards, self.machine, adapter)
+        self.overheads = overheads_of(design, board, config, layout, self.machine, adapter)
         self.notes = self._notes()
 
     def decode(self, context: int) -> Totals:
@@ -82,7 +85,7 @@ class ArrayTarget:
 
     def ops(self, shape: steps.StepShape) -> list[Op]:
         """The operators of a step."""
-        return step_ops(self.machine, self.config, self.boards, shape, self.adapter)
+        return step_ops(self.machine, self.config, self.boards, shape, self.adapter, self.layout)
 
     def timeline(self, ops: Sequence[Op], shape: steps.StepShape, keep: bool = False) -> Timeline:
         """The schedule of a step's operators, with dispatch and host accesses if charged."""
@@ -105,13 +108,23 @@ class ArrayTarget:
             )
         if design.origin == "own":
             found.append("this design is not built: its time and resources are modelled only")
+        if self.layout.stages > 1:
+            found.append(
+                f"{self.layout.stages} stages of {self.layout.stage_boards} boards run one after "
+                "the other: steps of other rows do not overlap them; bytes and roofs are those of "
+                "a board of each stage together"
+            )
+        if self.layout.cross_links:
+            found.append(
+                "a ring of each stage and cables between stages: overlays use two ports and one "
+                "ring, so this is modelled only"
+            )
         if self.boards not in BOARD_COUNTS:
             found.append(
                 f"timed on {self.boards} boards, on which nothing here runs: expected "
                 f"{', '.join(map(str, BOARD_COUNTS))}"
             )
-        weights = (block_weights(config) + head_weights(config)) * design.weight_bytes
-        share = weights / self.boards
+        share = self.layout.board_weights(config) * design.weight_bytes
         if share > self.facts.capacity_bytes:
             found.append(
                 f"does not fit: {share / 1e9:.2f} GB of weights per board, "
@@ -167,7 +180,12 @@ class OverlayTarget:
     designs, an FP16 model is timed as if quantized to the overlay's precision."""
 
     def __init__(
-        self, overlay: str, config: ModelConfig, boards: int, context: int | None = None
+        self,
+        overlay: str,
+        config: ModelConfig,
+        boards: int,
+        context: int | None = None,
+        stages: int = 1,
     ) -> None:
         from lora_host.boards import load_board
         from lora_host.overlay import load_overlay
@@ -179,7 +197,9 @@ class OverlayTarget:
         if config.quantization is None and chosen.precision != "fp16":
             config = quantized_as(config, chosen.precision)
             notes.append(f"the model is in FP16: timed as if it were quantized to {_title(config)}")
-        plan = make_plan(config, chosen, load_board(chosen.board.name), boards, context)
+        plan = make_plan(
+            config, chosen, load_board(chosen.board.name), boards, context, stages=stages
+        )
         self.timing = OverlayTiming(config, plan)
         self.row_limit = plan.row_limit
         self.name, self.board, self.boards = chosen.name, chosen.board.name, boards
@@ -243,9 +263,11 @@ def make_target(
     config: ModelConfig,
     boards: int,
     adapter: AdapterUse | None = None,
+    stages: int = 1,
+    cross_links: bool = False,
 ) -> Target:
     """The design, or overlay, named `design` on a board (None: its first). `adapter`: one that
-    every row uses, for array designs.
+    every row uses, for array designs. `stages`, `cross_links`: those of `Layout`.
 
     RequestError names an unknown or conflicting argument."""
     from lora_host.overlay import overlay_names
@@ -258,7 +280,12 @@ def make_target(
                 f"overlay {design}: adapters are timed for array designs; use --design lora-f, "
                 "or run it with lora-run --adapter --stats"
             )
-        target = OverlayTarget(design, config, boards)
+        if cross_links:
+            raise RequestError(
+                f"overlay {design}: its lists use two ports, one ring or path of all boards; time "
+                "a design, as own-v80"
+            )
+        target = OverlayTarget(design, config, boards, stages=stages)
         if board is not None and board != target.board:
             raise RequestError(
                 f"overlay {design} is for board {target.board}, not {board}; drop --board"
@@ -267,22 +294,23 @@ def make_target(
     known = (*design_names(), *overlay_names())
     if design not in design_names() and not design.endswith((".yaml", ".yml")):
         raise RequestError(f"design {design!r} is not known; {did_you_mean(design, known)}")
-    return target_of(load_design(design), board, config, boards, adapter)
+    layout = Layout(boards, stages, cross_links)
+    return target_of(load_design(design), board, config, layout, adapter)
 
 
 def target_of(
     design: Design,
     board: str | None,
     config: ModelConfig,
-    boards: int,
+    layout: Layout,
     adapter: AdapterUse | None = None,
 ) -> Target:
     """A loaded design on a board. RequestError: an adapter for a design that is not an array."""
     chosen = board or design.boards[0]
     if isinstance(design, ArrayDesign):
-        return ArrayTarget(design, chosen, config, boards, adapter)
+        return ArrayTarget(design, chosen, config, layout, adapter)
     if adapter is not None:
         raise RequestError(
             f"design {design.name}: adapters are timed for array designs; use --design lora-f"
         )
-    return StreamTarget(design, chosen, config, boards)
+    return StreamTarget(design, chosen, config, layout.boards)
