@@ -24,7 +24,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="native",
         help="run these in the native kernels' place",
     )
-    parser.addoption("--transport", choices=("emu", *APART), help="only over this transport")
+    parser.addoption(
+        "--transport", choices=("emu", "boardd", *APART), help="only over this transport"
+    )
     parser.addoption("--relay", help="file descriptor of the pytest that names the tests")
     parser.addoption(
         "--soak-seconds", type=float, default=0.0, help="how long test_soak runs [4, a wide bound]"
@@ -68,7 +70,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Runs every test of boards once per transport."""
     if "transport" not in metafunc.fixturenames:
         return
-    names: list[str] = ["emu", *APART]
+    names: list[str] = ["emu", "boardd", *APART]
     if metafunc.config.getoption("--device"):
         names = ["device"]
     elif metafunc.config.getoption("--transport"):

@@ -21,6 +21,7 @@ from lora_host.errors import TransportError
 from lora_host.overlay import Overlay, load_overlay
 from lora_host.selection import default_overlay
 from lora_host.vrtd_mock.process import MockServer
+from tests.daemons import ThreadedDaemon
 
 MAX_BOARDS = 8
 # The boards' clock runs faster than real time, which shortens waits such as a core's second in
@@ -128,6 +129,42 @@ class Slash(Transport):
         self._stack.close()
 
 
+class Boardd(Transport):
+    """Boards behind a daemon's Unix socket, in a thread of this process: one daemon per number of
+    boards, since all its boards form a ring."""
+
+    name = "boardd"
+    timeouts = SHORT
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._running: dict[int, ThreadedDaemon] = {}
+        self._current: ThreadedDaemon | None = None
+
+    def devices(self, boards: int) -> tuple[str, ...]:
+        if boards not in self._running:
+            self._running[boards] = self._stack.enter_context(
+                ThreadedDaemon(("emu:u280",) * boards, speed=SPEED)
+            )
+        self._current = self._running[boards]
+        for board in range(boards):  # the boards outlive the test that injected a fault
+            self._current.emulated.fault(board, abi.FAULT_NONE)
+        return self._current.uris
+
+    def fault(
+        self, cluster: Cluster, board: int, kind: int, a: int = 0, b: int = 0, c: int = 0
+    ) -> None:
+        assert self._current is not None
+        self._current.emulated.fault(board, kind, a, b, c)
+
+    @property
+    def overlay(self) -> Overlay:
+        return load_overlay("lora_f_u280")
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+
 class Xrt(Transport):
     """XRT reads its environment only when its library is loaded, so this transport needs its own
     process. The number of boards is changed without XRT's knowledge."""
@@ -178,4 +215,4 @@ def open_transport(name: str, uris: Sequence[str]) -> AbstractContextManager[Tra
     """The transport of this name."""
     if name == "device":
         return nullcontext(Named(uris))
-    return {"emu": Transport, "slash": Slash, "xrt": Xrt}[name]()
+    return {"emu": Transport, "boardd": Boardd, "slash": Slash, "xrt": Xrt}[name]()

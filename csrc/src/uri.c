@@ -5,11 +5,13 @@
 #include <string.h>
 
 #include "lora/emu.h"
+#include "lora/remote.h"
 #include "lora/slash.h"
 #include "lora/xrt.h"
 
-static const struct lora_transport *const transports[] = {&lora_transport_emu, &lora_transport_xrt,
-                                                          &lora_transport_slash};
+static const struct lora_transport *const transports[] = {
+    &lora_transport_emu, &lora_transport_xrt, &lora_transport_slash, &lora_transport_tcp,
+    &lora_transport_unix};
 #define TRANSPORTS (sizeof transports / sizeof transports[0])
 
 static int unknown(const char *uri, struct lora_failure *failure) {

@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from . import abi, native
 from .callbacks import TokenCallback
-from .cluster_file import Cable, ClusterFile, is_emulated
+from .cluster_file import Cable, ClusterFile
+from .device_uri import is_emulated, is_remote
 from .emulated import Emulated
 from .errors import RequestError, TransportError
 from .handle import Handle
@@ -109,7 +110,7 @@ class Cluster:
     @classmethod
     def _open_real(cls, selection: Selection, overlay: Overlay, timeouts: Any) -> Cluster:
         uris = [entry.uri for entry in selection.boards]
-        lock = BoardLock(uris)
+        lock = BoardLock([uri for uri in uris if not is_remote(uri)])  # a daemon holds its own
         handle: Handle | None = None
         try:
             handle = Handle(uris, timeouts)

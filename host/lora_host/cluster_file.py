@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from . import abi
-from .boards import board_names
 from .data import data_folder
+from .device_uri import check_uri
 from .errors import LinkError, RequestError
-from .naming import counted, did_you_mean
+from .naming import counted
 from .schema import read_checked
 
-EMULATED_SCHEME = "emu"
-REAL_SCHEMES = {"xrt": "u280", "slash": "v80"}  # runtime -> its board
-_BDF = re.compile(r"([0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}(\.[0-7])?", re.IGNORECASE)
 MAX_BOARDS: int = abi.MAX_BOARDS
 
 
@@ -90,24 +86,6 @@ def ring(boards: int) -> tuple[Cable, ...]:
         raise RequestError(f"{boards} boards requested, 1..{MAX_BOARDS} expected")
     count = {1: 0, 2: 1}.get(boards, boards)
     return tuple(Cable(b, 1, (b + 1) % boards, 0) for b in range(count))
-
-
-def is_emulated(uri: str) -> bool:
-    """Whether a checked URI names an emulated board."""
-    return uri.startswith(f"{EMULATED_SCHEME}:")
-
-
-def check_uri(uri: str) -> tuple[str, str]:
-    """(scheme, board kind) of a board's URI: emu:KIND, xrt:BDF, xrt:INDEX or
-    slash:BDF. RequestError, with the nearest known URI, if it is invalid."""
-    scheme, _, rest = uri.partition(":")
-    if scheme in REAL_SCHEMES and (_BDF.fullmatch(rest) or (scheme == "xrt" and rest.isdecimal())):
-        return scheme, REAL_SCHEMES[scheme]
-    known = [f"{EMULATED_SCHEME}:{name}" for name in board_names()]
-    if uri in known:
-        return scheme, rest
-    known += ["xrt:0", "xrt:0000:3b:00.1", "slash:0000:21:00.0"]
-    raise RequestError(f"device {uri!r}: not a device URI; {did_you_mean(uri, known)}")
 
 
 def check_cables(cables: Sequence[Cable], boards: int, prefix: str = "") -> None:

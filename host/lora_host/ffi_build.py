@@ -24,18 +24,25 @@ HEADERS = (
     "host",
     "slash",
     "xrt",
+    "remote",
+    "boardd",
     "pack",
     "bench",
     "constants",
 )
 SOURCE_GLOBS = (
     "csrc/src/*.c",
+    "csrc/boardd/*.c",
+    "csrc/wire/*.c",
     "csrc/emu/*.c",
     "csrc/kernels/*/*.c",
     "firmware/*.c",
 )
 CARD_ONLY = {"hal_card.c"}  # the card's HAL, compiled for rv32 only
-INCLUDE_FOLDERS = ("csrc/include", "csrc/kernels", "csrc/src", "csrc/emu", "firmware")
+INCLUDE_FOLDERS = (
+    *("csrc/include", "csrc/kernels", "csrc/src", "csrc/emu", "csrc/wire", "csrc/boardd"),
+    "firmware",
+)
 # -ffp-contract=off: a fused multiply-add would change results. No -march=native: wide
 # instruction sets are chosen per function at run time.
 # -fvisibility=hidden: calls inside the library need no PLT entry.

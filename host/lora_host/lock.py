@@ -4,15 +4,21 @@ ends in any way, so there are no stale locks. The file contains the holder's pro
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
+import re
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
+from .device_uri import canonical
 from .errors import TransportError
 
+_NAME_CHARACTERS = 80
+_PLAIN = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*", re.ASCII)
+_OTHER = re.compile(r"[^A-Za-z0-9_-]")
 _TRIES, _PAUSE_S = 5, 0.02  # `holder` takes the lock for microseconds
 
 
@@ -26,18 +32,15 @@ def lock_folder() -> Path:
     return shared if os.access(shared, os.W_OK) else Path(tempfile.gettempdir())
 
 
-def canonical(uri: str) -> str:
-    """A board's URI in canonical form: PCI domain added, function removed."""
-    scheme, _, rest = uri.lower().partition(":")
-    if ":" not in rest:
-        return f"{scheme}:{rest}"
-    bdf = rest.partition(".")[0]
-    return f"{scheme}:{bdf if bdf.count(':') == 2 else '0000:' + bdf}"
-
-
 def lock_path(uri: str) -> Path:
-    """The lock file of a board."""
-    return lock_folder() / f"lora-fpga-{canonical(uri).replace(':', '-')}.lock"
+    """The lock file of a board. Its name has letters, digits, dots, underscores and hyphens; what
+    else a URI has is told apart by a digest."""
+    name = canonical(uri)
+    plain = name.replace(":", "-")
+    if len(plain) > _NAME_CHARACTERS or not _PLAIN.fullmatch(plain):
+        digest = hashlib.sha256(name.encode(errors="surrogateescape")).hexdigest()[:16]
+        plain = f"{_OTHER.sub('_', plain)[:_NAME_CHARACTERS]}-{digest}"
+    return lock_folder() / f"lora-fpga-{plain}.lock"
 
 
 def _open(uri: str) -> IO[str]:

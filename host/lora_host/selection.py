@@ -11,11 +11,10 @@ from .cluster_file import (
     Cable,
     ClusterFile,
     check_cables,
-    check_uri,
-    is_emulated,
     load_cluster,
     ring,
 )
+from .device_uri import check_uri, is_emulated, is_model
 from .errors import OverlayError, RequestError
 from .naming import counted
 from .overlay import Overlay
@@ -97,8 +96,12 @@ def select(
                 f"board {board} ({entry.uri}): a {kind} found, overlay {overlay.name} is for a "
                 f"{overlay.board.name}; take another board or overlay"
             )
-    if len({is_emulated(entry.uri) for entry in chosen.boards}) > 1:
+    if len({is_model(entry.uri) for entry in chosen.boards}) > 1:
         raise RequestError("emulated and real boards were named; use one kind in a cluster")
+    if len({is_emulated(entry.uri) for entry in chosen.boards}) > 1:
+        raise RequestError(
+            "emulated boards of this process and of a daemon were named; no cable joins them"
+        )
     return chosen
 
 

@@ -24,7 +24,9 @@ ALLOWED: dict[str, set[str]] = {
     UNITS: {ABI, ISA},
     SCHEDULE: {ABI, UNITS},
     "csrc/emu": {ABI, "firmware"},
-    "csrc/src": {ABI, "csrc/emu"},
+    "csrc/wire": {ABI},
+    "csrc/src": {ABI, "csrc/emu", "csrc/wire"},
+    "csrc/boardd": {ABI, "csrc/src", "csrc/wire"},
 }
 CARD_ONLY = {"hal_card.c"}  # implements hal.h in place of csrc/emu/hal_host.c
 
@@ -107,7 +109,7 @@ def closure(start: set[str], graph: Graph) -> set[str]:
 
 def include_graph(sources: Sources) -> Graph:
     """File -> the project's files that it includes, found as the compiler finds them."""
-    folders = ["csrc/include", "csrc/kernels", "csrc/src", "csrc/emu", "firmware"]
+    folders = ["csrc/include", "csrc/kernels", "csrc/src", "csrc/emu", "csrc/wire", "firmware"]
     graph: Graph = {path: set() for path in sources}
     for path, text in sources.items():
         for name in re.findall(r'^#include "(.+)"', text, re.MULTILINE):

@@ -13,10 +13,10 @@ from lora_host.cluster_file import (
     Cable,
     ClusterFile,
     check_cables,
-    check_uri,
     load_cluster,
     ring,
 )
+from lora_host.device_uri import check_uri
 from lora_host.errors import LinkError, OverlayError, RequestError
 from lora_host.overlay import load_overlay
 from lora_host.selection import select

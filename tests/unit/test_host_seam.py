@@ -28,8 +28,8 @@ SCHEMES = sorted(
     for match in re.finditer(r'\.scheme = "(\w+)"', path.read_text())
 )
 # What serves a runtime, by its own name; everything else in the host's Python is above the seam.
-BELOW = {"lab", "routes", "device_process", "vrtd_mock"}
-NAMING = {"cluster_file.py", "xrt_environment.py"}  # URIs and their schemes; an environment
+BELOW = {"lab", "routes", "device_process", "vrtd_mock", "boardd"}
+NAMING = {"device_uri.py", "xrt_environment.py"}  # URIs and their schemes; an environment
 
 
 def code_of(path: Path) -> str:
@@ -45,7 +45,7 @@ def test_the_host_library_knows_no_transport(path: Path) -> None:
 
 def test_every_transport_fills_the_same_table() -> None:
     """One table a scheme, and all of them in the one list that turns a URI into one."""
-    assert SCHEMES == ["emu", "slash", "xrt"]
+    assert SCHEMES == ["emu", "slash", "tcp", "unix", "xrt"]
     listed = code_of(ROOT / "csrc" / "src" / "uri.c")
     assert sorted(re.findall(r"&lora_transport_(\w+)", listed)) == SCHEMES
     table = code_of(ROOT / "csrc" / "include" / "lora" / "transport.h")

@@ -12,10 +12,11 @@ import pytest
 
 from lora_host import axlf
 from lora_host.alveo_container import PLATFORM
+from lora_host.device_uri import canonical
 from lora_host.errors import TransportError
 from lora_host.lab.doctor import MISSING, OK, Finding, Machine, examine
 from lora_host.lab.inventory import inventory, pci_boards
-from lora_host.lock import BoardLock, canonical, holder, lock_path
+from lora_host.lock import BoardLock, holder, lock_path
 from lora_host.overlay import load_overlay
 from lora_host.xclbin import Xclbin, read_xclbin
 from lora_host.xrt_environment import emulation_config

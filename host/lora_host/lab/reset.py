@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Sequence
 
 from ..cluster import Cluster
-from ..cluster_file import is_emulated
+from ..device_uri import is_emulated
 from ..errors import RequestError, TransportError
 from ..handle import Handle
 from ..lock import BoardLock

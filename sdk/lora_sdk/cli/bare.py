@@ -31,7 +31,8 @@ def chosen_boards(
     devices: Sequence[str], cluster_file: str | None, boards: int | None, overlay: str | None
 ) -> tuple[tuple[BoardEntry, ...], tuple[Cable, ...]]:
     """The given boards and cabling. RequestError for options that conflict with a container."""
-    from lora_host.cluster_file import BoardEntry, check_uri, load_cluster, ring
+    from lora_host.cluster_file import BoardEntry, load_cluster, ring
+    from lora_host.device_uri import check_uri
     from lora_host.errors import RequestError
 
     if overlay is not None:

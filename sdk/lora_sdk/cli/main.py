@@ -23,6 +23,9 @@ COMMANDS = {
     "bench": Entry(
         "lora_sdk.cli.bench:bench", "measure decoding, prefill, loading and this machine's memory"
     ),
+    "boardd": Entry(
+        "lora_sdk.cli.boardd:boardd", "serve this host's boards to other hosts and processes"
+    ),
     "chat": Entry("lora_sdk.cli.chat:chat", "talk to a model that has a chat template"),
     "doctor": Entry(
         "lora_sdk.cli.doctor:doctor", "check drivers, runtimes, rights, device nodes and limits"

@@ -36,7 +36,7 @@ def parse_worker(text: str, fast: bool = False) -> WorkerName:
         raise ArgumentError("prefill", text, FAST)
     if cuda:
         return WorkerName(text, 0, device=text, kernels=True)
-    from lora_host.cluster_file import check_uri
+    from lora_host.device_uri import check_uri
 
     kind, colon, rest = text.partition(":")
     if text == "cpu":

@@ -1,0 +1,1 @@
+"""The board daemon: serves a host's boards to other hosts and processes (docs/boardd.md)."""

@@ -1,0 +1,88 @@
+"""What a board daemon serves, to whom, and where."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..cluster_file import Cable, check_cables, ring
+from ..device_uri import canonical, check_uri, is_emulated, is_remote
+from ..errors import RequestError
+
+DEFAULT_PORT = 7410
+MAX_BOARDS = 64
+_LISTEN = re.compile(r"(\[[0-9A-Fa-f:.%\w]+\]|[A-Za-z0-9._-]*)(?::([0-9]{1,5}))?", re.ASCII)
+_LOCAL = re.compile(r"(\d{1,2})\.(\d)-(\d{1,2})\.(\d)", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A daemon's options, checked. `boards`: URIs of this host's boards. `listen`: (host, port) of
+    the TCP address, which needs `keys`, a folder that `write_keys` made. `socket`: a Unix socket.
+    `users`: ids that may connect there, beside root and this user. `cables`: of the emulated
+    boards. `speed`: their seconds a second."""
+
+    boards: tuple[str, ...]
+    listen: tuple[str, int] | None = None
+    socket: Path | None = None
+    keys: Path | None = None
+    users: tuple[int, ...] = ()
+    cables: tuple[Cable, ...] = ()
+    overlay: str | None = None
+    kernels: str = "native"
+    speed: int = 1
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Kind of each board."""
+        return tuple(check_uri(uri)[1] for uri in self.boards)
+
+
+def check_settings(settings: Settings) -> None:
+    """RequestError if the options contradict each other."""
+    if not 1 <= len(settings.boards) <= MAX_BOARDS:
+        raise RequestError(f"{len(settings.boards)} boards named, 1..{MAX_BOARDS} expected")
+    seen: set[str] = set()
+    for uri in settings.boards:
+        check_uri(uri)
+        if is_remote(uri):
+            raise RequestError(f"device {uri}: behind another daemon; name boards of this computer")
+        if not is_emulated(uri) and canonical(uri) in seen:
+            raise RequestError(f"device {uri}: named twice; name each board once")
+        seen.add(canonical(uri))
+    emulated = [uri for uri in settings.boards if is_emulated(uri)]
+    if len(set(emulated)) > 1:
+        raise RequestError(f"{' and '.join(sorted(set(emulated)))}: a daemon has one emulated kind")
+    if settings.listen is None and settings.socket is None:
+        raise RequestError("no address: name a Unix socket with --socket, or --listen with --keys")
+    if settings.listen is not None and settings.keys is None:
+        raise RequestError(
+            "--listen without --keys: TCP is served with TLS and a token only; make them with "
+            "'lora boardd init DIR'"
+        )
+    check_cables(settings.cables, len(emulated), "--cable: ")
+
+
+def parse_listen(text: str) -> tuple[str, int]:
+    """ "HOST:PORT", "HOST", ":PORT" or "[IPv6]:PORT" as (host, port). RequestError."""
+    match = _LISTEN.fullmatch(text)
+    port = int(match[2] or DEFAULT_PORT) if match else -1
+    if match is None or not 0 <= port <= 65535:
+        raise RequestError(f"--listen {text!r}: HOST:PORT expected, as lab2:{DEFAULT_PORT}")
+    return match[1].strip("[]"), port
+
+
+def parse_cables(texts: Sequence[str], boards: int) -> tuple[Cable, ...]:
+    """Cables as --cable names them: "0.1-1.0", board.port at both ends. None named: a ring of the
+    emulated boards. RequestError."""
+    if not texts:
+        return ring(boards) if boards else ()
+    found = []
+    for text in texts:
+        ends = _LOCAL.fullmatch(text)
+        if ends is None:
+            raise RequestError(f"--cable {text!r}: 0.1-1.0 (board.port at both ends) expected")
+        found.append(Cable(*map(int, ends.groups())))
+    return tuple(found)
