@@ -83,7 +83,7 @@ int boardd_refuse(struct wire_channel *channel, const struct wire_header *reques
 
 /* session.c: a host that holds a board, until it goes. */
 void boardd_host(struct lora_boardd *boardd, struct wire_channel *channel,
-                    const struct wire_hello *hello, uint32_t sequence, const char *who);
+                 const struct wire_hello *hello, uint32_t sequence, const char *who);
 
 /* requests.c: false: the message is malformed, or the connection broken. */
 bool boardd_request(struct boardd_session *session, const struct wire_message *message);

@@ -74,7 +74,7 @@ static bool welcome(struct boardd_session *session, const struct wire_hello *hel
 }
 
 void boardd_host(struct lora_boardd *boardd, struct wire_channel *channel,
-                    const struct wire_hello *hello, uint32_t sequence, const char *who) {
+                 const struct wire_hello *hello, uint32_t sequence, const char *who) {
     struct boardd_session *session = calloc(1, sizeof *session);
     uint8_t *data = malloc(WIRE_DATA);
     if (!session || !data || !wire_allow(channel, WIRE_BODY)) {
