@@ -52,7 +52,9 @@ class Held:
 
 def _held(recoveries: int) -> Held:
     gc.collect()  # which also empties the interpreter's lists of free objects
-    info = ctypes.CDLL(None).mallinfo2
+    library = ctypes.CDLL(None)
+    library.malloc_trim(0)  # pages of what was freed are no one's
+    info = library.mallinfo2
     info.restype = _Mallinfo
     found = info()
     status = Path("/proc/self/status").read_text()

@@ -3,7 +3,6 @@
 #define _GNU_SOURCE
 #include "bounded.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -14,21 +13,26 @@
 
 /* A call that returns at once costs two switches of threads else. */
 #define SPINS 2000
+/* Waits are counted in slices, each at most twice its length: the time in which this process was
+ * stopped, or its computer asleep, is nobody's delay. */
+#define SLICE_MS 100u
 
 enum state { IDLE, WANTED, RETURNED, LEFT };
 
-struct helper {
-    struct helper *next; /* of the idle ones */
+struct lora_bounded_call {
+    struct lora_bounded_call *next; /* of the idle ones */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     atomic_int state;
-    lora_bounded_fn *act;
+    lora_bounded_fn *act, *late;
+    uint64_t began_ms;
+    uint32_t limit_ms;
     _Alignas(16) unsigned char call[LORA_BOUNDED_BYTES];
 };
 
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static struct helper *idle;
+static struct lora_bounded_call *idle;
 static uint32_t threads;
 static atomic_int leaves_at_exit;
 
@@ -47,14 +51,14 @@ static void leave(int status, void *unused) {
     _exit(status);
 }
 
-static void set_state(struct helper *helper, enum state state) {
+static void set_state(struct lora_bounded_call *helper, enum state state) {
     pthread_mutex_lock(&helper->lock);
     atomic_store(&helper->state, state);
     pthread_cond_broadcast(&helper->changed);
     pthread_mutex_unlock(&helper->lock);
 }
 
-static void discard(struct helper *helper) {
+static void discard(struct lora_bounded_call *helper) {
     pthread_cond_destroy(&helper->changed);
     pthread_mutex_destroy(&helper->lock);
     free(helper);
@@ -64,7 +68,7 @@ static void discard(struct helper *helper) {
 }
 
 static void *work(void *given) {
-    struct helper *helper = given;
+    struct lora_bounded_call *helper = given;
     for (;;) {
         for (int i = 0; i < SPINS && atomic_load(&helper->state) != WANTED; i++) {
         }
@@ -78,17 +82,18 @@ static void *work(void *given) {
         if (!left) atomic_store(&helper->state, RETURNED);
         pthread_cond_broadcast(&helper->changed);
         pthread_mutex_unlock(&helper->lock);
+        if (left && helper->late) helper->late(helper->call);
         if (left) break;
     }
     discard(helper);
     return NULL;
 }
 
-static struct helper *start(void) {
+static struct lora_bounded_call *start(void) {
     pthread_condattr_t clock;
     pthread_attr_t attributes;
     pthread_t thread;
-    struct helper *helper = calloc(1, sizeof *helper);
+    struct lora_bounded_call *helper = calloc(1, sizeof *helper);
     if (!helper) return NULL;
     pthread_mutex_init(&helper->lock, NULL);
     pthread_condattr_init(&clock);
@@ -107,16 +112,16 @@ static struct helper *start(void) {
     return NULL;
 }
 
-static struct helper *take(void) {
+static struct lora_bounded_call *take(void) {
     pthread_once(&once, prepare);
     pthread_mutex_lock(&guard);
-    struct helper *helper = idle;
+    struct lora_bounded_call *helper = idle;
     if (helper) idle = helper->next;
     pthread_mutex_unlock(&guard);
     return helper ? helper : start();
 }
 
-static void give_back(struct helper *helper) {
+static void give_back(struct lora_bounded_call *helper) {
     atomic_store(&helper->state, IDLE);
     pthread_mutex_lock(&guard);
     helper->next = idle;
@@ -124,37 +129,62 @@ static void give_back(struct helper *helper) {
     pthread_mutex_unlock(&guard);
 }
 
-static int wait_until(struct helper *helper, uint32_t limit_ms) {
-    struct timespec end;
+static uint64_t now_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* With the helper's lock held. Returns how much of the limit this has taken. */
+static uint64_t wait_slice(struct lora_bounded_call *helper) {
+    uint64_t began = now_ms(), until = began + SLICE_MS;
+    struct timespec end = {(time_t)(until / 1000), (long)(until % 1000) * 1000000};
+    pthread_cond_timedwait(&helper->changed, &helper->lock, &end);
+    uint64_t took = now_ms() - began;
+    return took < 2 * SLICE_MS ? took : 2 * SLICE_MS;
+}
+
+static int wait_until_end(struct lora_bounded_call *helper) {
     for (int i = 0; i < SPINS; i++)
         if (atomic_load(&helper->state) == RETURNED) break;
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    end.tv_sec += limit_ms / 1000;
-    end.tv_nsec += (long)(limit_ms % 1000) * 1000000;
-    if (end.tv_nsec >= 1000000000) end.tv_sec++, end.tv_nsec -= 1000000000;
     pthread_mutex_lock(&helper->lock);
-    int late = 0;
-    while (atomic_load(&helper->state) != RETURNED && late != ETIMEDOUT)
-        late = pthread_cond_timedwait(&helper->changed, &helper->lock, &end);
+    uint64_t passed = now_ms() - helper->began_ms;
+    if (passed > helper->limit_ms) passed = helper->limit_ms; /* one look is left in any case */
+    while (atomic_load(&helper->state) != RETURNED && passed <= helper->limit_ms)
+        passed += wait_slice(helper);
     int returned = atomic_load(&helper->state) == RETURNED;
     if (!returned) atomic_store(&helper->state, LEFT);
     pthread_mutex_unlock(&helper->lock);
     return returned;
 }
 
-int lora_bounded(lora_bounded_fn *act, void *call, size_t bytes, uint32_t limit_ms) {
-    struct helper *helper = bytes <= LORA_BOUNDED_BYTES ? take() : NULL;
-    if (!helper) return 0;
+struct lora_bounded_call *lora_bounded_begin(const struct lora_bounded_acts *acts, const void *call,
+                                             size_t bytes, uint32_t limit_ms) {
+    struct lora_bounded_call *helper = bytes <= LORA_BOUNDED_BYTES ? take() : NULL;
+    if (!helper) return NULL;
     memcpy(helper->call, call, bytes);
-    helper->act = act;
+    helper->act = acts->act;
+    helper->late = acts->late;
+    helper->began_ms = now_ms();
+    helper->limit_ms = limit_ms;
     set_state(helper, WANTED);
-    if (!wait_until(helper, limit_ms)) {
+    return helper;
+}
+
+int lora_bounded_end(struct lora_bounded_call *helper, void *call, size_t bytes) {
+    if (!helper) return 0;
+    if (!wait_until_end(helper)) {
         if (!atomic_exchange(&leaves_at_exit, 1)) on_exit(leave, NULL);
         return 0;
     }
     memcpy(call, helper->call, bytes);
     give_back(helper);
     return 1;
+}
+
+int lora_bounded(lora_bounded_fn *act, void *call, size_t bytes, uint32_t limit_ms) {
+    const struct lora_bounded_acts acts = {act, NULL};
+    return lora_bounded_end(lora_bounded_begin(&acts, call, bytes, limit_ms), call, bytes);
 }
 
 uint32_t lora_bounded_threads(void) {

@@ -16,6 +16,17 @@ typedef void lora_bounded_fn(void *call);
  * left to it, and the process can end without it. */
 int lora_bounded(lora_bounded_fn *act, void *call, size_t bytes, uint32_t limit_ms);
 
+/* The same in two halves, so that several calls wait together: the limit counts from the begin.
+ * `late` is run on the copy of a call that was left and has returned after all; may be NULL.
+ * lora_bounded_begin: NULL where no thread can be had, which lora_bounded_end takes for late. */
+struct lora_bounded_acts {
+    lora_bounded_fn *act, *late;
+};
+struct lora_bounded_call;
+struct lora_bounded_call *lora_bounded_begin(const struct lora_bounded_acts *acts, const void *call,
+                                             size_t bytes, uint32_t limit_ms);
+int lora_bounded_end(struct lora_bounded_call *begun, void *call, size_t bytes);
+
 /* How many threads are there for such calls, those that never came back included. */
 uint32_t lora_bounded_threads(void);
 

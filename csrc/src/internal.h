@@ -170,7 +170,10 @@ int lora_wait(struct lora_cluster *cluster, lora_boards mask, uint32_t timeout_u
 /* The same from when the watch was started. */
 int lora_wait_on(struct lora_cluster *cluster, lora_boards mask, uint32_t timeout_us,
                  struct lora_stopwatch *watch, struct lora_failure *failure);
-/* Lets time pass between two looks at a board. */
+/* Lets the boards' time pass, while the host does nothing else. */
+int lora_let_pass(struct lora_cluster *cluster, uint32_t board, uint32_t microseconds,
+                  struct lora_failure *failure);
+/* The same between two looks at a board. */
 int lora_pause(struct lora_cluster *cluster, uint32_t board, struct lora_stopwatch *watch,
                struct lora_failure *failure);
 /* Waits for what an earlier, cancelled or failed run left in flight. */

@@ -8,9 +8,7 @@
 
 static int let_pass(struct lora_cluster *cluster, uint32_t microseconds,
                     struct lora_failure *failure) {
-    struct lora_board *it = &cluster->boards[0];
-    return lora_fail_board(cluster, 0, it->transport->sleep(it->handle, microseconds, failure),
-                           failure);
+    return lora_let_pass(cluster, 0, microseconds, failure);
 }
 
 /* Whether every port has a channel, and whether any port's status has changed. */

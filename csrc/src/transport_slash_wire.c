@@ -43,10 +43,12 @@ int slash_connect(struct slash_wire *wire, struct lora_failure *failure) {
     wire->socket = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (wire->socket < 0) return cannot_connect(path, errno, failure);
     /* A daemon that is stopped accepts nobody, and its queue of clients may be full. */
-    const struct timeval limit = {.tv_sec = SLASH_ANSWER_MS / 1000};
+    uint32_t limit_ms = slash_silence_limit(SLASH_ANSWER_MS);
+    const struct timeval limit = {limit_ms / 1000, limit_ms % 1000 * 1000};
     setsockopt(wire->socket, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
     if (connect(wire->socket, (struct sockaddr *)&address, sizeof address)) {
         int error = errno == EAGAIN ? ETIMEDOUT : errno;
+        if (error == ETIMEDOUT) slash_silence_after(limit_ms);
         slash_disconnect(wire);
         return cannot_connect(path, error, failure);
     }
@@ -183,8 +185,12 @@ int slash_call(struct slash_wire *wire, struct slash_request *request,
                          slash_socket_path());
     wire->sequence++;
     if (!send_packet(wire, request)) return lost(wire, "is gone", failure);
-    if (!wait_readable(wire, request->timeout_ms))
+    uint32_t limit_ms = slash_silence_limit(request->timeout_ms);
+    if (!wait_readable(wire, limit_ms)) {
+        slash_silence_after(limit_ms);
         return lost(wire, "does not answer in time", failure);
+    }
+    slash_silence_over(); /* or it has ended, which is told at once */
     ssize_t got = receive_packet(wire, packet, &fd);
     if (got < 0) return lost(wire, "is gone", failure);
     int status = check_answer(wire, request, packet, got, failure);

@@ -2,7 +2,7 @@
  * registers, not through the runtime's runs: a run of the runtime's cannot be cancelled, a register
  * can always be read. */
 #define _POSIX_C_SOURCE 200809L
-#include "transport_xrt_calls.h"
+#include "transport_xrt_silence.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,9 +22,12 @@ static int open_device(struct xrt_handle *board, struct lora_failure *failure) {
     if (!xrt_api(failure)) return LORA_ERR_TRANSPORT;
     const char *address = board->address;
     struct xrt_signals signals;
+    /* An earlier handle's call may still be in the runtime, which would keep this one waiting. */
+    unsigned stuck = xrt_place_stuck(board->watch.place);
     struct xrt_call open = {.what = is_index(address) ? XRT_OPEN : XRT_OPEN_BDF,
                             .index = strtoul(address, NULL, 10)};
     memcpy(open.text, address, sizeof board->address);
+    if (stuck) atomic_store(&board->stuck, stuck);
     xrt_signals_keep(&signals);
     xrt_call(board, &open);
     xrt_signals_put_back(&signals);
@@ -65,6 +68,12 @@ static int open_locked(struct xrt_handle *board, struct lora_failure *failure) {
     return open_device(board, failure);
 }
 
+static void forget(struct xrt_handle *board) {
+    xrt_unwatch(board);
+    pthread_mutex_destroy(&board->sync);
+    free(board);
+}
+
 static int xrt_open(const char *address, void **handle, struct lora_failure *failure) {
     if (!address || !address[0] || strlen(address) >= sizeof((struct xrt_handle *)0)->address)
         return lora_fail(failure, LORA_ERR_URI,
@@ -74,8 +83,14 @@ static int xrt_open(const char *address, void **handle, struct lora_failure *fai
     struct xrt_handle *board = calloc(1, sizeof *board);
     if (!board) return lora_fail(failure, LORA_ERR_MEMORY, "xrt:%s: no host memory", address);
     memcpy(board->address, address, strlen(address) + 1);
+    board->watch.place = xrt_place_of(board->address);
+    if (!board->watch.place) {
+        free(board);
+        return lora_fail(failure, LORA_ERR_MEMORY, "xrt:%s: no host memory", address);
+    }
     for (uint32_t port = 0; port < LORA_PORTS; port++) board->link_index[port] = -1;
     pthread_mutex_init(&board->sync, NULL);
+    xrt_watch(board);
     xrt_lock();
     int status = open_locked(board, failure);
     if (!status) {
@@ -84,8 +99,7 @@ static int xrt_open(const char *address, void **handle, struct lora_failure *fai
     }
     xrt_unlock();
     if (status) {
-        pthread_mutex_destroy(&board->sync);
-        free(board);
+        forget(board);
         return status;
     }
     *handle = board;
@@ -108,8 +122,7 @@ static void xrt_close(void *handle) {
     if (*at) *at = board->next;
     close_device(board);
     xrt_unlock();
-    pthread_mutex_destroy(&board->sync);
-    free(board);
+    forget(board);
 }
 
 /* The banks are the board's; that the container has them all is checked when it is loaded. */

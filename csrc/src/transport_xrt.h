@@ -61,6 +61,14 @@ struct xrt_arena {
     uint8_t *mirror; /* the buffer object's host copy */
 };
 
+struct xrt_place;
+struct xrt_watch { /* transport_xrt_silence.c's */
+    struct xrt_handle *next;
+    struct xrt_place *place;
+    void *kernel; /* that can be asked for a register */
+    uint32_t calls, probed, heard;
+};
+
 struct xrt_handle {
     struct xrt_handle *next; /* open handles, guarded by the lock of xrt_lock() */
     char address[64];
@@ -70,6 +78,7 @@ struct xrt_handle {
     struct xrt_container container;
     pthread_mutex_t sync; /* one transfer of a board at a time */
     atomic_uint stuck;    /* the call that has not returned in time: limit in ms << 8 | 1 + what */
+    struct xrt_watch watch;
     struct lora_doorbell bell;
     struct lora_access_counts counts;
     uint32_t arena_count;

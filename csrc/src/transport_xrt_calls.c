@@ -1,5 +1,6 @@
 /* Every call into the runtime, with a time limit. A board whose call has not returned is stuck: the
- * runtime holds locks for it, so nothing more is asked of it in this process. */
+ * runtime holds locks for it, so nothing more is asked of it in this process. Limits of a dead
+ * runtime do not add up over its boards: see transport_xrt_silence.h. */
 #define _GNU_SOURCE
 #include "transport_xrt_calls.h"
 
@@ -7,6 +8,7 @@
 #include <string.h>
 
 #include "bounded.h"
+#include "transport_xrt_silence.h"
 
 /* Of seconds, not of what a call takes: a loaded computer must not look like a stuck board. */
 #define REGISTER_MS 5000u
@@ -89,24 +91,49 @@ static void act(void *given) {
 
 _Static_assert(sizeof(struct xrt_call) <= LORA_BOUNDED_BYTES, "a helper holds a call");
 
+static void come_back(void *given) { xrt_place_back(((struct xrt_call *)given)->place); }
+
+static const struct lora_bounded_acts acts = {act, come_back};
+
+static struct lora_bounded_call *probe(struct xrt_handle *board, void *kernel, uint32_t limit_ms,
+                                       struct xrt_call *call) {
+    struct lora_failure ignored;
+    *call = (struct xrt_call){.what = XRT_READ,
+                              .object = kernel,
+                              .offset = LORA_REG_IDENTITY_ABI,
+                              .place = board->watch.place,
+                              .api = xrt_api(lora_failure_begin(NULL, &ignored))};
+    return lora_bounded_begin(&acts, call, sizeof *call, limit_ms);
+}
+
+/* The card, or what emulates it, has to answer these. */
+static int is_answered(enum xrt_what what) {
+    return what == XRT_READ || what == XRT_WRITE || what == XRT_SYNC || what == XRT_READ_CORE ||
+           what == XRT_WRITE_CORE;
+}
+
 int xrt_call(struct xrt_handle *board, struct xrt_call *call) {
     struct lora_failure ignored, *unused = lora_failure_begin(NULL, &ignored);
     call->api = xrt_api(unused);
     if (call->what >= XRT_FIND_CORE) call->ip = xrt_ip_api(unused);
     call->result = -1;
     if (!call->api || (call->what >= XRT_FIND_CORE && !call->ip)) return -1;
-    if (atomic_load(&board->stuck)) return -1;
     uint32_t limit = limits_ms[call->what];
     if (call->what == XRT_SYNC) limit += (uint32_t)(call->bytes / SLOWEST_BYTES_PER_MS);
-    if (lora_bounded(act, call, sizeof *call, limit)) {
-        errno = call->error;
-        return call->result;
+    if (limit > REGISTER_MS) xrt_probe_unheard(board, probe, REGISTER_MS);
+    if (atomic_load(&board->stuck)) return -1;
+    call->place = board->watch.place;
+    xrt_enter(board, call);
+    struct lora_bounded_call *begun = lora_bounded_begin(&acts, call, sizeof *call, limit);
+    int returned = lora_bounded_end(begun, call, sizeof *call);
+    if (!returned) {
+        xrt_give_up(board, call->what, limit); /* before it is left: a probe would ask it again */
+        call->found = NULL;
+        call->result = -1;
     }
-    unsigned none = 0; /* the first one is told */
-    atomic_compare_exchange_strong(&board->stuck, &none, limit << 8 | ((unsigned)call->what + 1));
-    call->found = NULL;
-    call->result = -1;
-    return -1;
+    xrt_leave(board, call, returned && is_answered(call->what));
+    if (returned) errno = call->error;
+    return call->result;
 }
 
 int xrt_check_stuck(struct xrt_handle *board, struct lora_failure *failure) {

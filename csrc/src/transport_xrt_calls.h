@@ -41,6 +41,7 @@ struct xrt_call {
     char text[320]; /* a path, BDF or name */
     const struct xrt_api *api;
     const struct xrt_ip_api *ip;
+    struct xrt_place *place;
 };
 
 /* Returns call->result. */

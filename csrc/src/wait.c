@@ -86,13 +86,20 @@ static uint32_t pause_us(const struct lora_cluster *cluster, uint64_t waited) {
     return pause > cluster->timeouts.poll_us ? (uint32_t)pause : cluster->timeouts.poll_us;
 }
 
+int lora_let_pass(struct lora_cluster *cluster, uint32_t board, uint32_t microseconds,
+                  struct lora_failure *failure) {
+    struct lora_board *it = &cluster->boards[board];
+    cluster->stats.waited_us += microseconds;
+    return lora_fail_board(cluster, board, it->transport->sleep(it->handle, microseconds, failure),
+                           failure);
+}
+
 int lora_pause(struct lora_cluster *cluster, uint32_t board, struct lora_stopwatch *watch,
                struct lora_failure *failure) {
     struct lora_board *it = &cluster->boards[board];
     uint32_t pause = pause_us(cluster, lora_stopwatch_us(watch, it->transport));
     watch->slept_us += pause;
-    return lora_fail_board(cluster, board, it->transport->sleep(it->handle, pause, failure),
-                           failure);
+    return lora_let_pass(cluster, board, pause, failure);
 }
 
 int lora_wait(struct lora_cluster *cluster, lora_boards mask, uint32_t timeout_us,

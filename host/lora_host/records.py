@@ -68,7 +68,8 @@ class ClusterStats:
     """Counts since the cluster was opened, and the last step's number and epoch. Accesses of all
     boards: transfers of board memory, doorbells, polls of the done bit, looks at the token register
     while boards generate `tokens` by themselves; reads and writes of registers, all of these
-    among them."""
+    among them. `waited_us`: that the host let pass in waits for boards, as it asked for it; a busy
+    machine adds nothing to it. Of emulated boards it is their own time."""
 
     steps: int
     redone_steps: int
@@ -81,6 +82,7 @@ class ClusterStats:
     tokens: int
     register_reads: int
     register_writes: int
+    waited_us: int
     epoch: int
     step: int
 

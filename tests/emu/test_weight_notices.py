@@ -3,6 +3,7 @@ boards' memory, flipped."""
 
 from __future__ import annotations
 
+import io
 import time
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,17 @@ from click.testing import CliRunner
 from lora_host import abi
 from lora_host.errors import RequestError, TransportError
 from lora_sdk import Engine, Fleet, SamplingParams, WeightNotice
+from lora_sdk.bench.evaluation import evaluate_text
+from lora_sdk.cli.chat import chat
+from lora_sdk.cli.conversation import Conversation
 from lora_sdk.cli.fleet import fleet_command
 from lora_sdk.cli.outcome import run_command
 from lora_sdk.cli.run_command import lora_run as lora_run_command
 from lora_sdk.cli.statistics import Statistics
 from tests.fault_table import PROMPT
-from tests.recovery_rig import Disturbed, Folders, inject, opened, speculation, write_folders
+from tests.recovery_rig import WHICH, Disturbed, Folders, inject, opened, speculation, write_folders
 from tests.scrub_rig import flip, sum_at_every_step, sum_nothing
+from tests.variants import write_checkpoint
 
 PARAMS = SamplingParams(max_tokens=8, ignore_eos=True)
 
@@ -152,3 +157,114 @@ def test_lora_fleet_prints_notices(
 def test_another_callback_is_refused(folders: Folders) -> None:
     with pytest.raises(RequestError, match="on_notice"):
         Engine(folders.model, on_notice=3)  # type: ignore[arg-type]
+
+
+def test_a_chat_whose_last_answer_was_wrong_ends_with_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = write_checkpoint(WHICH, tmp_path / "model")
+    template = "{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}"
+    (model / "chat_template.jinja").write_text(template)
+    places: list[str] = []
+
+    class Flipped(Conversation):
+        def run(self) -> None:
+            sum_nothing(self._engine)
+            self._engine.confirm()
+            places.append(flip(self._engine))
+            super().run()
+
+    monkeypatch.setattr("lora_sdk.cli.conversation.Conversation", Flipped)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"ab\n")))
+    assert run_command(chat, "lora chat", ["--model", str(model), "--boards", "2", "-n", "3"]) == 1
+    notice, error = [
+        line for line in capsys.readouterr().err.splitlines() if line.startswith("lora chat")
+    ]
+    assert notice.startswith("lora chat: notice: weights changed") and places[0] in notice
+    assert "1 request that has ended may hold wrong tokens" in error and places[0] in error
+
+
+def test_lora_fleet_ends_with_an_error_if_results_may_be_wrong(
+    folders: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    description, prompts = tmp_path / "fleet.yaml", tmp_path / "prompts.jsonl"
+    description.write_text(f"model: {folders.model}\nclusters:\n  - {{boards: 2}}\n")
+    prompts.write_text('{"prompt": "ab", "max_tokens": 4}\n')
+    opened_fleet = Fleet.open
+
+    def flipped(path: Path, **options: Any) -> Fleet:
+        fleet = opened_fleet(path, **options)
+        sum_nothing(fleet.places[0].engine)
+        flip(fleet.places[0].engine)
+        return fleet
+
+    monkeypatch.setattr(Fleet, "open", flipped)
+    with pytest.raises(
+        TransportError, match=r"cluster 0: .*1 request that has ended may hold wrong"
+    ):
+        CliRunner().invoke(fleet_command, [str(description), str(prompts)], catch_exceptions=False)
+
+
+def test_a_fleet_confirms_what_a_worker_has_given_away(folders: Folders) -> None:
+    worker, cluster = (Engine(folders.model, boards=2) for _ in range(2))
+    with Fleet([worker], [cluster]) as fleet:
+        sum_nothing(worker)
+        fleet.generate(PROMPT, PARAMS)
+        assert fleet.use.moved == 1
+        fleet.confirm()
+        place = flip(worker)
+        fleet.generate(PROMPT, PARAMS)
+        with pytest.raises(
+            TransportError, match=r"worker 0: .*moved away may hold wrong"
+        ) as caught:
+            fleet.confirm()
+        assert place in str(caught.value)
+        fleet.confirm()  # each notice once
+
+
+def test_a_text_is_not_scored_by_damaged_weights(folders: Folders) -> None:
+    text = b"import os"
+    with opened(folders, 2) as engine:
+        want = evaluate_text(engine, text).bits
+        sum_nothing(engine)
+        place = flip(engine)
+        with pytest.raises(TransportError, match="score the text again") as caught:
+            evaluate_text(engine, text)
+        assert place in str(caught.value)
+        assert evaluate_text(engine, text).bits == want
+
+
+def test_an_engine_that_is_closed_tells_what_nobody_asked_for(
+    folders: Folders, caplog: pytest.LogCaptureFixture
+) -> None:
+    told: list[WeightNotice] = []
+    with opened(folders, 2, on_notice=told.append) as engine:
+        sum_nothing(engine)
+        engine.generate(PROMPT, PARAMS)
+        place = flip(engine)
+        engine.generate(PROMPT, PARAMS)
+    (notice,) = told
+    assert place in notice.cause and notice.ended == 2
+    assert "may hold wrong tokens" in caplog.text
+
+
+def test_a_program_that_has_failed_does_not_wait_for_sums(
+    folders: Folders, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(KeyError), opened(folders, 2) as engine:
+        sum_nothing(engine)
+        engine.generate(PROMPT, PARAMS)
+        before = engine.scrubbed
+        flip(engine)
+        raise KeyError
+    assert engine.scrubbed == before and not caplog.text
+
+
+def test_boards_that_cannot_sum_at_the_end_are_told(
+    folders: Folders, caplog: pytest.LogCaptureFixture
+) -> None:
+    with opened(folders, 2) as engine:
+        sum_nothing(engine)
+        engine.generate(PROMPT, PARAMS)
+        inject(engine, 1, abi.FAULT_BOARD_LOST, until_reset=False)
+    assert "were not summed after the last step" in caplog.text and engine.cluster.closed

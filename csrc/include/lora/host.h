@@ -154,6 +154,7 @@ struct lora_cluster_stats {
     /* Accesses of all boards: transfers of board memory, doorbells, polls. */
     uint64_t memory_reads, memory_writes, doorbells, polls;
     uint64_t looks, tokens; /* reads of the token register, tokens that boards chose */
+    uint64_t waited_us;     /* that the host let pass for boards; emulated ones: their time */
     uint64_t register_reads, register_writes; /* polls, looks and doorbells among them */
     uint32_t epoch, step;
 };

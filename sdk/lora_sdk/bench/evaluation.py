@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lora_host.errors import RequestError
+from lora_host.errors import RequestError, TransportError
 from lora_sdk.sampling.logprobs import LN2, log_of_count, log_probability
 from lora_sdk.text.windows import Window, windows_of
 
@@ -80,14 +80,19 @@ def evaluate_text(
     """Score every byte of UTF-8 `data` on the engine's boards, in the windows of `plan_text`.
 
     `progress(done, total)` counts tokens. RequestError for a bad stride, an empty text, or one that
-    is not UTF-8.
+    is not UTF-8; TransportError if weights were damaged meanwhile.
     """
     plan = plan_text(engine, data, stride)
     bits = plan.bits
+    notices = engine.weight_notices.of_weights
     for window in plan.windows:
         bits -= _score(engine, plan.tokens, window) / LN2
         if progress is not None:
             progress(window.stop - plan.begin, len(plan.tokens) - plan.begin)
+    engine.confirm()
+    if engine.weight_notices.of_weights != notices:
+        cause = next(one for one in reversed(engine.weight_notices.latest) if not one.of_draft)
+        raise TransportError(f"{cause}; the score was computed with them: score the text again")
     return Evaluation(
         bits=bits,
         bytes=plan.bytes,

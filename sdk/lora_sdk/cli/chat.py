@@ -68,6 +68,7 @@ def chat(system: str | None, **options: Any) -> None:
         for note in load_adapters(engine, adapters):
             click.echo(note, err=True)
         Conversation(engine, params, first).run()
+        engine.confirm()
 
 
 def _check_template(options: EngineOptions) -> None:

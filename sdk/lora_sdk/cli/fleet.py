@@ -102,5 +102,6 @@ def fleet_command(file: Path, prompts: str, quiet: bool, **options: Any) -> int:
         lines.run(fleet, figures)
         if not quiet:
             click.echo("\n".join(figures.lines(fleet)), err=True)
+        fleet.confirm()
     lines.check()
     return 0

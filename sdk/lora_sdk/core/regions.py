@@ -62,9 +62,10 @@ class Regions:
         self, board: int, at: int, found: Sequence[Range], header: Mapping[str, int]
     ) -> None:
         table = np.zeros(len(found), abi.dtype("region"))
-        for record, one in zip(table, found, strict=True):
-            record["offset"], record["bytes"], record["bank"] = one.offset, one.bytes, one.bank
-            record["expected"], record["good_step"] = one.crc, NOT_YET
+        for name in ("offset", "bytes", "bank"):
+            table[name] = [getattr(one, name) for one in found]
+        table["expected"] = [one.crc for one in found]
+        table["good_step"] = NOT_YET
         first = np.zeros(1, abi.dtype("scrub"))
         first["size"], first["region_count"] = first.itemsize, len(found)
         first["crc"] = crc32(table.view(np.uint8))

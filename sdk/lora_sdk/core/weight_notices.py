@@ -12,6 +12,7 @@ from lora_host.naming import counted
 
 _log = logging.getLogger("lora_sdk.recovery")
 
+DRAFT = "draft: "  # before the cause, where only drafts were computed with the weights
 KEPT = 64  # notices; all are counted
 
 
@@ -34,6 +35,11 @@ class WeightNotice:
             told.append(f"{counted(self.ended, 'ended request')} may hold wrong tokens")
         return ", ".join(told)
 
+    @property
+    def of_draft(self) -> bool:
+        """Whether no token depends on them."""
+        return self.cause.startswith(DRAFT)
+
     def as_dict(self) -> dict[str, object]:
         """For JSON."""
         return {
@@ -49,11 +55,11 @@ OnNotice = Callable[[WeightNotice], object]
 
 
 class WeightNotices:
-    """Of one engine. `count`: all notices so far, `ended`: all requests that they count as ended;
-    `latest`: the last 64."""
+    """Of one engine. `count`: all notices so far, `of_weights`: those of weights on which tokens
+    depend; `ended`: all requests that they count as ended; `latest`: the last 64."""
 
     def __init__(self, on_notice: OnNotice | None = None) -> None:
-        self.count = self.ended = 0
+        self.count = self.of_weights = self.ended = 0
         self._latest: deque[WeightNotice] = deque(maxlen=KEPT)
         self._on_notice = on_notice
 
@@ -66,6 +72,7 @@ class WeightNotices:
         """Keep and tell it. An error of the callback is logged: requests do not depend on it."""
         self._latest.append(notice)
         self.count += 1
+        self.of_weights += not notice.of_draft
         self.ended += notice.ended
         if self._on_notice is None:
             return

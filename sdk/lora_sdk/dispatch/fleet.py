@@ -11,7 +11,7 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from lora_host.errors import AdapterError, RequestError
+from lora_host.errors import AdapterError, LoraError, RequestError
 from lora_sdk.core.results import Delta, Result
 from lora_sdk.dispatch.dispatcher import Dispatcher, FleetUse
 from lora_sdk.dispatch.place import Kind, Place
@@ -106,6 +106,18 @@ class Fleet:
     def close(self) -> None:
         """End all requests and release all boards. Calling it again does nothing."""
         self._stack.close()
+
+    def confirm(self) -> None:
+        """`Engine.confirm` of every engine; the first error is raised, with its place. An error
+        also for damaged weights from which a request was moved away; each notice is raised once."""
+        first: LoraError | None = None
+        for place in self.places:
+            try:
+                place.confirm()
+            except LoraError as error:
+                first = first or type(error)(f"{place.name}: {error}", failure=error.failure)
+        if first is not None:
+            raise first
 
     @property
     def use(self) -> FleetUse:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from lora_host.errors import AdapterError, LoraError, ModelError, RequestError
+from lora_host.errors import AdapterError, LoraError, ModelError, RequestError, TransportError
 from lora_sdk.core.recovery import may_be_recovered
 
 if TYPE_CHECKING:
@@ -51,6 +51,19 @@ class Place:
     begun: int = 0
     taken: int = 0
     ended: int = 0
+    confirmed: int = 0  # notices of its weights that were raised
+
+    def confirm(self) -> None:
+        """As Engine.confirm. LoraError also for damaged weights where a request has begun here and
+        ended elsewhere: its engine does not know of it."""
+        if self.engine.closed or self.engine.lost is not None:
+            return  # requests that it had are elsewhere, or failed
+        self.engine.confirm()
+        notices = self.engine.weight_notices
+        new, self.confirmed = notices.of_weights - self.confirmed, notices.of_weights
+        if new and self.begun + self.taken > self.ended:
+            cause = next(one for one in reversed(notices.latest) if not one.of_draft)
+            raise TransportError(f"{cause}; requests that were moved away may hold wrong tokens")
 
     @property
     def fast(self) -> bool:

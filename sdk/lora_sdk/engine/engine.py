@@ -200,13 +200,21 @@ class Engine:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.close()
+        self.close(confirm=error is None)
 
-    def close(self) -> None:
-        """Release the boards. Calling it again does nothing."""
-        if not self._closed:
-            self._closed = True
+    def close(self, confirm: bool = True) -> None:
+        """Release the boards. Calling it again does nothing. `confirm`: sum the weights that were
+        not summed since the last step first, and tell of damage by `on_notice` and the log
+        `lora_sdk.recovery`; `Engine.confirm` raises it."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
             self._generator.close()
+            if confirm and self._watch is not None and self.lost is None:
+                with self._generator.lock:
+                    self._watch.confirm_last()
+        finally:
             self._loaded.stack.close()
 
     def __repr__(self) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from lora_host.errors import LoraError
-from lora_sdk.core.weight_notices import WeightNotice, WeightNotices
+from lora_sdk.core.weight_notices import DRAFT, WeightNotice, WeightNotices
 from lora_sdk.engine.requests import MOST_BEGINNINGS, worded
 
 if TYPE_CHECKING:
@@ -118,6 +118,17 @@ class WeightWatch:
         if notice is not None:
             raise notice
 
+    def confirm_last(self) -> None:
+        """The same once nothing runs any more: what is found is told, and nothing is raised."""
+        if self._broken is not None or self.scrubber.since == self._stepper.progress:
+            return
+        try:
+            self._doubt()
+            if self.scrubber.prove():
+                self._loaded_again()
+        except LoraError as error:
+            _log.warning("%s", worded(error, NOT_SUMMED))
+
     def loop_tokens(self) -> int:
         """Tokens that boards may choose by themselves before something is due."""
         return self.scrubber.tokens_left()
@@ -139,7 +150,7 @@ class WeightWatch:
         try:
             damage = repair.run() if scrubber.advance() else None
             if damage is not None:
-                self.notices.add(WeightNotice(f"draft: {damage}", 0, 0))
+                self.notices.add(WeightNotice(f"{DRAFT}{damage}", 0, 0))
         except LoraError as error:  # its next proposal meets it too
             _log.warning("the weights of the draft are not watched any more: %s", error)
             self._draft = None
