@@ -102,9 +102,10 @@ VARIANTS: dict[str, Callable[[Engine, Fault], None]] = {
     "flipped weight": flip_weight,
 }
 
-# Seconds that the host may wait for boards from a fault to the request's end, as it asked for them:
-# a busy machine adds nothing. 1.1 s of each are the links' reset; then what finds the fault
-# (csrc/src/timeouts.c), twice where the step runs again first.
+# Seconds that the host may wait for boards from a fault to the request's end, as it asked for them.
+# In emulation that is the boards' own time, so a busy machine adds nothing. 1.1 s of each are the
+# links' reset; then what finds the fault (csrc/src/timeouts.c), twice where the step runs again
+# first.
 AT_ONCE, BY_WATCHDOG, BY_STEP = 2.0, 8.0, 10.0
 BOUNDS = {
     "link down": BY_WATCHDOG,
@@ -121,6 +122,9 @@ BOUNDS = {
     "flipped list": AT_ONCE,
     "flipped weight": 1.0,  # nothing is reset
 }
+
+
+BUSY = 10.0  # more, where boards run in other processes: steps then take the machine's time
 
 
 def _tokens(
@@ -205,9 +209,10 @@ class Outcome:
     waited: float
     error: str = ""  # with the place of weights, where wrong tokens had been delivered before
 
-    def check(self, variant: str, situation: str) -> None:
+    def check(self, place: str, variant: str, situation: str) -> None:
         """AssertionError unless it ended as it must, within its bound."""
-        assert self.waited <= BOUNDS[variant], (variant, self)
+        limit = BOUNDS[variant] + BUSY * (place != "emu")
+        assert self.waited <= limit, (place, variant, situation, self)
         if self.error:
             assert situation == RUNS_AHEAD and "board 1 bank" in self.error, self
             assert "layer.1.down" in self.error and "delivered" in self.error, self
@@ -310,7 +315,7 @@ def main() -> None:
                 columns[place, situation] = column(folders, place, situation, tuple(VARIANTS))
                 for name, one in columns[place, situation].items():
                     print(situation, place, name, one, f"{one.waited:.2f}", file=sys.stderr)
-                    one.check(name, situation)
+                    one.check(place, name, situation)
     rows = {name: f"{BOUNDS[name]:g}" for name in VARIANTS}
     cells = table(rows, tuple(SITUATIONS), tuple(PLACES), lambda p, v, s: str(columns[p, s][v]))
     write_between(BEGIN, END, cells)

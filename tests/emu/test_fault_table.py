@@ -19,7 +19,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
 
 def check_all(folders: Folders, place: str, situation: str) -> None:
     for name, cell in column(folders, place, situation, tuple(VARIANTS)).items():
-        cell.check(name, situation)
+        cell.check(place, name, situation)
 
 
 @pytest.mark.slow

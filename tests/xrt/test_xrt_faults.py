@@ -22,14 +22,14 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
 @pytest.mark.parametrize("situation", ["decode", "adapter load"])
 def test_some_faults_end_in_the_same_tokens(folders: Folders, situation: str) -> None:
     for name, cell in column(folders, "xrt", situation, QUICK).items():
-        cell.check(name, situation)
+        cell.check("xrt", name, situation)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("situation", SITUATIONS)
 def test_each_fault_ends_in_the_same_tokens(folders: Folders, situation: str) -> None:
     for name, cell in column(folders, "xrt", situation, tuple(VARIANTS)).items():
-        cell.check(name, situation)
+        cell.check("xrt", name, situation)
 
 
 @pytest.mark.parametrize("variant", ["device process killed", "host killed"])
