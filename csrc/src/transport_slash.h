@@ -121,10 +121,10 @@ int slash_call(struct slash_wire *wire, struct slash_request *request,
 /* Whether the daemon still holds its end. */
 int slash_alive(const struct slash_wire *wire);
 
-/* transport_slash_silence.c: of the daemon at slash_socket_path(). How long a request may wait
+/* transport_slash_silence.c: of the daemon at the socket `path`. How long a request may wait
  * whose limit is `limit_ms`; none was answered within `waited_ms`; one was answered. */
-uint32_t slash_silence_limit(uint32_t limit_ms);
-void slash_silence_after(uint32_t waited_ms);
+uint32_t slash_silence_limit(const char *path, uint32_t limit_ms);
+void slash_silence_after(const char *path, uint32_t waited_ms);
 void slash_silence_over(void);
 
 /* transport_slash_board.c: finding, opening and resetting a board. */

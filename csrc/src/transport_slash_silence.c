@@ -22,10 +22,10 @@ static uint64_t now_ms(void) {
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-uint32_t slash_silence_limit(uint32_t limit_ms) {
+uint32_t slash_silence_limit(const char *path, uint32_t limit_ms) {
     uint64_t left = limit_ms;
     pthread_mutex_lock(&guard);
-    if (silent[0] && !strcmp(silent, slash_socket_path())) {
+    if (silent[0] && !strcmp(silent, path)) {
         uint64_t passed = now_ms() - since_ms;
         left = passed + LOOK_MS < SILENCE_MS ? SILENCE_MS - passed : LOOK_MS;
     }
@@ -33,8 +33,7 @@ uint32_t slash_silence_limit(uint32_t limit_ms) {
     return left < limit_ms ? (uint32_t)left : limit_ms;
 }
 
-void slash_silence_after(uint32_t waited_ms) {
-    const char *path = slash_socket_path();
+void slash_silence_after(const char *path, uint32_t waited_ms) {
     pthread_mutex_lock(&guard);
     if (strcmp(silent, path) && strlen(path) < sizeof silent) {
         strcpy(silent, path);

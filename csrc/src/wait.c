@@ -112,6 +112,7 @@ int lora_wait(struct lora_cluster *cluster, lora_boards mask, uint32_t timeout_u
 int lora_wait_on(struct lora_cluster *cluster, lora_boards mask, uint32_t timeout_us,
                  struct lora_stopwatch *watch, struct lora_failure *failure) {
     lora_boards pending = mask;
+    int late = 0; /* this process may have been stopped since it looked, and the boards done */
     while (1) {
         int status = poll_once(cluster, &pending, failure);
         if (status || !pending) return status;
@@ -119,7 +120,11 @@ int lora_wait_on(struct lora_cluster *cluster, lora_boards mask, uint32_t timeou
             return lora_fail(failure, LORA_ERR_CANCELLED, "cancelled while boards were running");
         uint32_t b = first_of(pending);
         uint64_t waited = lora_stopwatch_us(watch, cluster->boards[b].transport);
-        if (waited >= timeout_us) return hang(cluster, pending, timeout_us, failure);
+        if (waited >= timeout_us) {
+            if (late) return hang(cluster, pending, timeout_us, failure);
+            late = 1;
+            continue;
+        }
         status = lora_pause(cluster, b, watch, failure);
         if (status) return status;
     }

@@ -67,7 +67,38 @@ static uint64_t hang_us(uint32_t real_time, uint32_t poll_takes_us) {
     return took;
 }
 
+/* Says busy, and is done while this process does nothing for longer than the limit. */
+static int done_meanwhile(void *handle, uint32_t *run_state, struct lora_failure *failure) {
+    uint32_t *polls = handle;
+    const struct timespec stop = {0, 2 * TIMEOUT_US * 1000};
+    (void)failure;
+    *run_state = (*polls)++ ? LORA_RUN_DONE : LORA_RUN_BUSY;
+    if (*run_state == LORA_RUN_BUSY) nanosleep(&stop, NULL);
+    return LORA_OK;
+}
+
+static void test_a_process_that_was_stopped(void) {
+    const struct lora_transport transport = {.size = sizeof transport,
+                                             .scheme = "test",
+                                             .real_time = 1,
+                                             .poll = done_meanwhile,
+                                             .register_read = read_nothing,
+                                             .sleep = count_sleep};
+    struct lora_failure failure;
+    uint32_t polls = 0;
+    struct lora_cluster *cluster = calloc(1, sizeof *cluster);
+    assert(cluster);
+    cluster->count = 1;
+    lora_timeouts_default(&cluster->timeouts);
+    cluster->boards[0].transport = &transport;
+    cluster->boards[0].handle = &polls;
+    assert(!lora_wait(cluster, 1, TIMEOUT_US, lora_failure_begin(&failure, NULL)));
+    assert(polls == 2 && !cluster->hung);
+    free(cluster);
+}
+
 int main(void) {
+    test_a_process_that_was_stopped();
     uint64_t took = hang_us(1, SLOW_US);
     assert(took >= TIMEOUT_US && took < 4 * TIMEOUT_US); /* 2000 polls of 20 us would be 10 s */
     assert(slept_us < TIMEOUT_US);

@@ -209,14 +209,14 @@ def test_a_fleet_confirms_what_a_worker_has_given_away(folders: Folders) -> None
     worker, cluster = (Engine(folders.model, boards=2) for _ in range(2))
     with Fleet([worker], [cluster]) as fleet:
         sum_nothing(worker)
-        fleet.generate(PROMPT, PARAMS)
-        assert fleet.use.moved == 1
+        fleet.generate([PROMPT[: 9 + i] for i in range(12)], PARAMS)
+        assert fleet.use.moved
         fleet.confirm()
         place = flip(worker)
-        fleet.generate(PROMPT, PARAMS)
-        with pytest.raises(
-            TransportError, match=r"worker 0: .*moved away may hold wrong"
-        ) as caught:
+        sequence = worker.open_sequence()
+        worker.step(worker.rows(sequence, [5, 6]))
+        worker.release(sequence)
+        with pytest.raises(TransportError, match=r"worker 0: .*moved away may hold") as caught:
             fleet.confirm()
         assert place in str(caught.value)
         fleet.confirm()  # each notice once
