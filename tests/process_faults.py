@@ -161,7 +161,9 @@ def disturbed(
     for line in process.stdout:
         if line.strip() == PLANT:
             break
-        want = json.loads(line)["want"]
+        said = json.loads(line)
+        assert "want" in said, f"before the fault: {said}"
+        want = said["want"]
     else:
         raise AssertionError(f"no fault: {process.communicate()}")
     if act is not None:
@@ -181,9 +183,9 @@ def disturbed(
     place.end()
     out, error = process.communicate(timeout=LIMIT)
     last: dict[str, Any] = json.loads(out.splitlines()[-1]) if out.strip() else {}
-    said = str(last.get("error", "" if last else error.strip()))
+    told = str(last.get("error", "" if last else error.strip()))
     left_out = tuple(last.get("left_out", ()))
-    return Ended(last.get("tokens"), want, said, process.returncode, took, place.uris, left_out)
+    return Ended(last.get("tokens"), want, told, process.returncode, took, place.uris, left_out)
 
 
 def send(number: signal.Signals, name: str) -> Callable[[Place, int], None]:
