@@ -9,7 +9,8 @@
 #include <string.h>
 
 #include "check.h"
-#include "firmware.h"
+#include "fw_cases.h"
+#include "fw_control.h"
 #include "hal.h"
 #include "lora/abi.h"
 #include "lora/transport.h"
@@ -36,7 +37,6 @@ enum {
     RESULTS_AT = 0x8000,
     RESULTS_BYTES = 0x4000,
     TABLE_AT = 0x10000,
-    CYCLES_PER_MS = 1000,
     LOG = 4096
 };
 
@@ -47,8 +47,9 @@ struct started { /* one hal_unit_start */
 
 struct scripted_unit {
     uint32_t busy, stuck;
-    uint32_t polls_left, delay; /* polls that a command takes */
-    uint32_t status;            /* of the next commands */
+    uint32_t delay;  /* cycles that a command takes */
+    uint64_t ends;   /* when the one that runs is over */
+    uint32_t status; /* of the next commands */
     struct lora_command command;
     struct hal_unit_result result;
 };
@@ -69,14 +70,17 @@ static struct {
     uint32_t aborted, poisoned, poison_epoch, poison_step, epoch; /* aborted: a bit a unit */
     uint32_t traced, link_polls, link_state;
     uint32_t large_bank; /* a bank that a test made larger than BANK_BYTES */
-    uint64_t cycles;
-    uint32_t sums; /* without an operation the firmware may have work */
+    uint32_t operations; /* so far */
+    uint32_t list_sum;   /* of the list at LIST_AT as it was registered, with its arenas */
+    uint32_t sums;       /* without an operation the firmware may have work */
     void (*on_start)(const struct lora_command *command, const struct lora_step_state *state);
     struct fw *fw;
 } board;
 
+/* Banks lie far apart in the card's addresses. */
 static void set_arena(uint32_t i, uint32_t bank, uint64_t offset, uint64_t bytes) {
-    struct lora_arena_record record = {offset + 0x1000000, offset, bytes, bank, 1};
+    uint64_t base = offset + ((uint64_t)(bank + 1) << 36);
+    struct lora_arena_record record = {base, offset, bytes, bank, 1};
     memcpy((uint8_t *)board.registers + LORA_REG_ARENAS + i * sizeof record, &record,
            sizeof record);
     if (board.registers[LORA_REG_ARENA_COUNT / 4] < i + 1)
@@ -151,7 +155,7 @@ void hal_unit_start(uint32_t unit, const struct lora_command *command, const str
     arrive();
     CHECK(unit > 0 && unit < LORA_UNITS && !entry->busy && board.log_count < LOG);
     entry->busy = 1;
-    entry->polls_left = entry->delay;
+    entry->ends = control_cycles() + entry->delay;
     entry->command = *command;
     log->unit = unit;
     log->command = *command;
@@ -164,10 +168,7 @@ void hal_unit_start(uint32_t unit, const struct lora_command *command, const str
 uint32_t hal_unit_poll(uint32_t unit, struct hal_unit_result *result) {
     struct scripted_unit *entry = &board.units[unit];
     CHECK(entry->busy);
-    if (entry->stuck || entry->polls_left > 0) {
-        entry->polls_left -= entry->polls_left > 0;
-        return LORA_UNIT_BUSY;
-    }
+    if (entry->stuck || control_cycles() < entry->ends) return LORA_UNIT_BUSY;
     entry->busy = 0;
     *result = entry->result;
     result->status = entry->status;
@@ -215,7 +216,7 @@ uint32_t hal_link_test(struct lora_link_test *test) {
     return board.link_state;
 }
 
-uint64_t hal_cycles(void) { return board.cycles; }
+uint64_t hal_cycles(void) { return control_cycles(); }
 
 uint32_t hal_cycles_per_ms(void) { return CYCLES_PER_MS; }
 
@@ -231,7 +232,7 @@ static void board_open(void) {
     for (uint32_t bank = 0; bank < 4; bank++) set_arena(bank, bank, 0, BANK_BYTES);
     set_arena(4, CONTROL, 0, BANK_BYTES);
     board.registers[LORA_REG_CONTROL_BANK / 4] = CONTROL;
-    board.registers[LORA_REG_WATCHDOG_MS / 4] = 100;
+    board.registers[LORA_REG_WATCHDOG_MS / 4] = WATCHDOG_MS;
     board.link_state = LORA_UNIT_DONE;
     board.large_bank = BANKS;
     board.fw = malloc(fw_bytes());
@@ -257,17 +258,36 @@ static struct lora_error_record error_record(void) {
     return record;
 }
 
-/* Starts an operation; the returned status is the completion record's. */
-static uint32_t operate(uint32_t operation) {
-    uint32_t state;
+static uint32_t list_sum(void) {
+    uint32_t sum = lora_crc32(0, board.banks[CONTROL] + LIST_AT, RESULTS_AT - LIST_AT);
+    return lora_crc32(sum, board.registers + LORA_REG_ARENAS / 4, 6 * 32);
+}
+
+static void begin_operation(uint32_t operation) {
     memset(board.banks[CONTROL], 0xee, 0x100);
     board.registers[LORA_REG_OPERATION / 4] = operation;
     board.registers[LORA_REG_AP_CTRL / 4] = LORA_AP_START;
+}
+
+/* One slice of the control's work. */
+static uint32_t board_poll(void) {
+    if (!SIMULATED) control_pass(POLL_CYCLES);
+    return fw_poll(board.fw);
+}
+
+static void cut_off(uint32_t operation);
+
+/* Starts an operation; the returned status is the completion record's. */
+static uint32_t operate(uint32_t operation) {
+    uint64_t began = control_cycles();
+    uint32_t state;
+    cut_off(operation);
+    board.operations++;
+    begin_operation(operation);
     do {
         CHECK(!(board.registers[LORA_REG_AP_CTRL / 4] & LORA_AP_DONE));
-        board.cycles += 10;
-        state = fw_poll(board.fw);
-        CHECK(board.cycles < 1000000000ull);
+        state = board_poll();
+        CHECK(control_cycles() - began < 1000000000ull);
     } while (state == LORA_FW_RUNNING || state == LORA_FW_WAITING);
     CHECK_EQUAL(board.registers[LORA_REG_AP_CTRL / 4], LORA_AP_DONE | LORA_AP_IDLE | LORA_AP_READY);
     CHECK_EQUAL(completion().size, sizeof(struct lora_completion));
@@ -277,7 +297,11 @@ static uint32_t operate(uint32_t operation) {
     CHECK_EQUAL(board.registers[LORA_REG_FIRMWARE_STATE / 4], state);
     for (uint32_t unit = 0; unit < LORA_UNITS; unit++) CHECK(!board.units[unit].busy);
     if (!board.sums) CHECK_EQUAL(fw_poll(board.fw), LORA_FW_IDLE);
+    if (operation == LORA_OP_REGISTER && completion().status == LORA_OK)
+        board.list_sum = list_sum();
     return completion().status;
 }
+
+#include "fw_cut_off.h"
 
 #endif

@@ -271,14 +271,14 @@ static void test_pages_in_the_header(void) {
     board_close();
 }
 
-/* Each token has the whole time: 40 of 100 ms a step, five steps. */
+/* Each token has the whole time: two fifths of it a step, five steps. */
 static void test_the_watchdog_counts_by_token(void) {
     struct test_step step = generate_new(1, 0, 0, 5);
     ready();
-    board.units[LORA_UNIT_MPU].delay = 1200; /* polls of 10 cycles, three commands a step */
+    board.units[LORA_UNIT_MPU].delay = WATCHDOG_CYCLES / 8; /* three commands a step */
     CHECK_EQUAL(run_generate(&step), LORA_OK);
-    CHECK(completion().cycles > 150u * CYCLES_PER_MS);
-    board.units[LORA_UNIT_MPU].delay = 4000;
+    CHECK(completion().cycles > WATCHDOG_CYCLES / 2 * 3);
+    board.units[LORA_UNIT_MPU].delay = WATCHDOG_CYCLES / 5 * 2;
     step = generate_new(6, 0, 5, 5);
     step_path(&step, 11);
     step_op(&step, LORA_KV_COMMIT, 0, 4, 0, 1);
@@ -414,20 +414,20 @@ static void test_lists(void) {
     board_close();
 }
 
-int main(void) {
-    test_tokens();
-    test_winners();
-    test_ends();
-    test_votes_of_others();
-    test_gathers_that_differ();
-    test_redo();
-    test_redo_of_the_last_step();
-    test_pages_in_the_header();
-    test_the_watchdog_counts_by_token();
-    test_hostile_blocks();
-    test_hostile_operations();
-    test_an_overwritten_block();
-    test_lists();
-    puts("firmware_generate: ok");
-    return 0;
-}
+static const struct test_case cases[] = {
+    CASE(tokens),
+    CASE(winners),
+    CASE(ends),
+    CASE(votes_of_others),
+    CASE(gathers_that_differ),
+    CASE(redo),
+    CASE(redo_of_the_last_step),
+    CASE(pages_in_the_header),
+    CASE(the_watchdog_counts_by_token),
+    CASE(hostile_blocks),
+    CASE(hostile_operations),
+    CASE(an_overwritten_block),
+    CASE(lists),
+};
+
+int main(int argc, char **argv) { return RUN_CASES(cases, argc, argv); }

@@ -197,16 +197,13 @@ static void test_table_after_commit(void) {
     board_close();
 }
 
-int main(void) {
+static const struct test_case cases[] = {
+    CASE(commit),    CASE(commit_is_redone),   CASE(bad_operations),
+    CASE(bad_table), CASE(table_and_length),   CASE(committed_slot_is_kept),
+    CASE(tiles_end), CASE(table_after_commit),
+};
+
+int main(int argc, char **argv) {
     list = list_new();
-    test_commit();
-    test_commit_is_redone();
-    test_bad_operations();
-    test_bad_table();
-    test_table_and_length();
-    test_committed_slot_is_kept();
-    test_tiles_end();
-    test_table_after_commit();
-    puts("firmware kv: ok");
-    return 0;
+    return RUN_CASES(cases, argc, argv);
 }

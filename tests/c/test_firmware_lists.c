@@ -95,7 +95,7 @@ static uint32_t next_random(void) {
 /* With arenas exactly as large as the blocks need, a matrix is taken; a line less on either end of
  * any bank, and it is not. */
 static void test_matrix_extent(void) {
-    for (uint32_t round = 0; round < 60; round++) {
+    for (uint32_t round = 0; round < control_rounds(60); round++) {
         struct test_list list = list_new();
         struct lora_matrix *m = &list.commands[MATRIX_AT].matrix;
         uint32_t low[4], high[4], code;
@@ -139,7 +139,7 @@ static uint32_t high_banks(const uint32_t high[2]) { return high[1] > 0 ? 2 : 1;
 
 /* The same for the KV pool; `spilled`: for the pages of other banks, in bank 4 and 5. */
 static void check_pool_extent(uint32_t spilled) {
-    for (uint32_t round = 0; round < 40; round++) {
+    for (uint32_t round = 0; round < control_rounds(40); round++) {
         struct test_list list = list_new();
         struct lora_list *h = &list.header;
         uint32_t stride, blocks, high[2] = {0, 0}, first = 2 + 2 * spilled;
@@ -219,7 +219,7 @@ static void test_window(void) {
 /* Resealed rubbish in one word of a command or header: never an access outside of an arena (the
  * board ends the test), always an end. */
 static void test_rubbish(void) {
-    for (uint32_t round = 0; round < 3000; round++) {
+    for (uint32_t round = 0; round < control_rounds(3000); round++) {
         struct test_list list = list_new();
         uint32_t words = (uint32_t)(sizeof list.header / 4) + COMMANDS * 16;
         uint32_t word = next_random() % words, value = next_random() << (next_random() % 16);
@@ -230,16 +230,9 @@ static void test_rubbish(void) {
     }
 }
 
-int main(void) {
-    test_good();
-    test_spoilt();
-    test_sums();
-    test_seal();
-    test_indices();
-    test_matrix_extent();
-    test_pool_extent();
-    test_window();
-    test_rubbish();
-    puts("firmware lists: ok");
-    return 0;
-}
+static const struct test_case cases[] = {
+    CASE(good),          CASE(spoilt),      CASE(sums),   CASE(seal),    CASE(indices),
+    CASE(matrix_extent), CASE(pool_extent), CASE(window), CASE(rubbish),
+};
+
+int main(int argc, char **argv) { return RUN_CASES(cases, argc, argv); }

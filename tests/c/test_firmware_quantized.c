@@ -226,7 +226,7 @@ CHANGE(gather_int8, (c[GATHER_AT].gather.element_bytes = 1, c[GATHER_AT].gather.
 CHANGE(gather_int8_beyond, (c[GATHER_AT].gather.element_bytes = 1,
                             c[GATHER_AT].gather.offset = ONCHIP_BYTES - 39 * 128 - 63))
 
-static const struct quantized cases[] = {
+static const struct quantized changes[] = {
     {"INT8", int8, LORA_OK, NOTHING},
     {"INT8 without bias", int8_no_bias, LORA_OK, NOTHING},
     {"INT8 in groups", int8_group, LORA_ERR_OPCODE, MATRIX_AT},
@@ -356,15 +356,15 @@ static const struct quantized cases[] = {
 };
 
 static void test_cases(void) {
-    for (uint32_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (uint32_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
         struct test_list list = list_new();
         uint32_t code;
         board_open();
-        cases[i].change(&list);
+        changes[i].change(&list);
         code = list_register(&list);
-        if (code != cases[i].code || (code && error_record().index != cases[i].index)) {
-            fprintf(stderr, "%s: status %u at %d, expected %u at %d\n", cases[i].what, code,
-                    (int)error_record().index, cases[i].code, (int)cases[i].index);
+        if (code != changes[i].code || (code && error_record().index != changes[i].index)) {
+            fprintf(stderr, "%s: status %u at %d, expected %u at %d\n", changes[i].what, code,
+                    (int)error_record().index, changes[i].code, (int)changes[i].index);
             exit(1);
         }
         board_close();
@@ -415,10 +415,10 @@ static void test_pool_bytes(void) {
         }
 }
 
-int main(void) {
-    test_cases();
-    test_block_bytes();
-    test_pool_bytes();
-    puts("firmware quantized: ok");
-    return 0;
-}
+static const struct test_case cases[] = {
+    CASE(cases),
+    CASE(block_bytes),
+    CASE(pool_bytes),
+};
+
+int main(int argc, char **argv) { return RUN_CASES(cases, argc, argv); }

@@ -175,7 +175,7 @@ static void test_lists_must_hold(void) {
 /* Rubbish in any word of a block: no access outside of an arena, always an end. */
 static void test_rubbish(void) {
     uint32_t random = 7;
-    for (uint32_t round = 0; round < 2000; round++) {
+    for (uint32_t round = 0; round < control_rounds(2000); round++) {
         struct test_step step;
         uint32_t word, value;
         chain();
@@ -193,16 +193,12 @@ static void test_rubbish(void) {
     }
 }
 
-int main(void) {
+static const struct test_case cases[] = {
+    CASE(numbers),     CASE(header),          CASE(rows),    CASE(vector_rows), CASE(selected),
+    CASE(failed_redo), CASE(lists_must_hold), CASE(rubbish),
+};
+
+int main(int argc, char **argv) {
     list = list_new();
-    test_numbers();
-    test_header();
-    test_rows();
-    test_vector_rows();
-    test_selected();
-    test_failed_redo();
-    test_lists_must_hold();
-    test_rubbish();
-    puts("firmware steps: ok");
-    return 0;
+    return RUN_CASES(cases, argc, argv);
 }

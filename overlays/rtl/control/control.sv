@@ -51,7 +51,7 @@ module control
     output logic                  link_test_start,
     input  logic                  link_test_done,
     input  logic                  link_test_failed,
-    // a command begins or is done
+    // a command of the core's begins or is done; those of a list: unit_start, a result, run_*
     output logic                  trace_valid,
     output logic [31:0]           trace_index,
     output logic [31:0]           trace_rows,
@@ -83,6 +83,8 @@ module control
     output logic [LOCAL_BITS-1:0]  unit_state,
     output logic [UNITS-1:0]       unit_start,
     output logic                   unit_abort,
+    output logic [UNITS-1:0][13:0] run_index,     // of the command that a unit runs
+    output logic [UNITS-1:0][6:0]  run_rows,
     input  logic [UNITS-1:0]       unit_idle,
     input  logic [UNITS-1:0]       result_valid,
     output logic [UNITS-1:0]       result_ready,
@@ -261,6 +263,8 @@ module control
       .unit_rows(unit_rows),
       .unit_start(unit_start),
       .unit_abort(unit_abort),
+      .run_index(run_index),
+      .run_rows(run_rows),
       .unit_idle(unit_idle),
       .result_valid(result_valid),
       .result_ready(result_ready),

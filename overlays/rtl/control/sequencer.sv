@@ -47,6 +47,8 @@ module sequencer
     output logic [6:0]              unit_rows,
     output logic [UNITS-1:0]        unit_start,     // one cycle: what was announced
     output logic                    unit_abort,     // one cycle: what runs and what was announced
+    output logic [UNITS-1:0][13:0]  run_index,      // what each unit runs, from its start to its result
+    output logic [UNITS-1:0][6:0]   run_rows,
     input  logic [UNITS-1:0]        unit_idle,      // nothing on its buses either
     input  logic [UNITS-1:0]        result_valid,
     output logic [UNITS-1:0]        result_ready,
@@ -191,6 +193,8 @@ module sequencer
     );
     assign look_chunk[u] = chunk[u][4:0];
     assign next_index[u] = next[u].index;
+    assign run_index[u] = run[u].index;
+    assign run_rows[u] = run[u].rows;
     assign place[u] = running[u] ? run[u].index : held[u] ? next[u].index : scan_index[u];
   end
 

@@ -94,7 +94,29 @@ class Card {
         core_->clk = 0;
         core_->eval();
         see_mailboxes();
+        if (begun_) {
+            if (core_->trace_valid)
+                works_.trace(core_->trace_index, core_->trace_rows, core_->trace_end);
+            poisons_ += core_->link_poison;
+            link_tests_ += core_->link_test_start;
+        }
         cycle_++;
+    }
+
+    // Of all of it, at any cycle: buses and units forget what was asked. Then begin().
+    void reset() {
+        begun_ = false;
+        core_->rst = 1;
+        for (uint32_t i = 0; i < 3; i++) {
+            units_.reset();
+            list_ = ListMemory(memory_);
+            list_.quiet(*core_);
+            answer_in_ = 0;
+            clock();
+        }
+        core_->rst = 0;
+        clock();
+        begun_ = true;
     }
 
     uint32_t host_read(uint32_t word) {
@@ -104,6 +126,14 @@ class Card {
 
     void host_write(uint32_t word, uint32_t value) { host(word, true, value); }
 
+    // The same value without a read, which would clear the done bit.
+    uint32_t host_look(uint32_t word) {
+        core_->host_word = word;
+        clock();
+        core_->eval();
+        return core_->host_data;
+    }
+
     // A store of the core outside of local memory that is done: its address. False: none is left.
     bool take_store(uint32_t &address) {
         if (stores_.empty()) return false;
@@ -111,6 +141,10 @@ class Card {
         stores_.pop_front();
         return true;
     }
+
+    // Pulses to the links since the last call.
+    bool take_poison() { return take(poisons_); }
+    bool take_link_test() { return take(link_tests_); }
 
     // The core's local memory, as the reference has it.
     uint8_t *local(uint32_t address) { return reference_.memory + address % LOCAL_BYTES; }
@@ -131,6 +165,12 @@ class Card {
     const char *difference() const { return difference_; }
 
   private:
+    static bool take(uint32_t &pulses) {
+        bool any = pulses != 0;
+        pulses = 0;
+        return any;
+    }
+
     // By the loader's port, while the core is held.
     void load(const uint8_t *code, uint32_t bytes) {
         core_->restart = 1;
@@ -292,7 +332,7 @@ class Card {
     uint64_t cycle_ = 0, instructions_ = 0, answer_in_ = 0;
     uint32_t answer_[LINE_WORDS] = {}, read_[READ_WORDS] = {};
     std::deque<uint32_t> started_, stores_, progress_; // progress: the Router's, to be written
-    uint32_t unit_cycle_ = 0, result_word_ = 0;
+    uint32_t unit_cycle_ = 0, result_word_ = 0, poisons_ = 0, link_tests_ = 0;
     bool over_ = false;
     Result result_;
 };

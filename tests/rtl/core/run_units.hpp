@@ -67,6 +67,8 @@ class RunUnits {
             Unit &unit = units_[u];
             if (c.result_valid >> u & c.result_ready >> u & 1) {
                 unit.runs = false;
+                if (unit.result.state == Result::DONE && !unit.result.status)
+                    works_.trace(index_of(c, u), rows_of(c, u), true);
                 ended_ = cycle;
                 moved_ = true;
                 if (u == Units::ROUTER && unit.result.state == Result::FAILED)
@@ -77,6 +79,10 @@ class RunUnits {
             if (c.unit_abort) stop(unit, u);
         }
         if (!ran && !any() && commands_) pending_++;
+    }
+
+    void reset() {
+        for (uint32_t u = 1; u < COUNT; u++) stop(units_[u], u);
     }
 
     // A doorbell.
@@ -121,6 +127,17 @@ class RunUnits {
         Result result;
     };
 
+    // Of the command that a unit runs.
+    static uint32_t index_of(const VControl &c, uint32_t unit) {
+        uint32_t index = 0;
+        for (uint32_t bit = 0, at = 14 * unit; bit < 14; bit++, at++)
+            index |= (c.run_index[at / 32] >> at % 32 & 1) << bit;
+        return index;
+    }
+    static uint32_t rows_of(const VControl &c, uint32_t unit) {
+        return uint32_t(c.run_rows >> 7 * unit & 0x7f);
+    }
+
     void look(Unit &unit, uint32_t which) {
         if (unit.runs && unit.left) unit.left--;
         if (unit.runs && !unit.left && !unit.over) unit.over = works_.over(which, unit.result);
@@ -156,6 +173,7 @@ class RunUnits {
         unit.over = false;
         unit.left = durations_[which] + extra_;
         unit.result = Result();
+        works_.trace(index_of(c, which), rows_of(c, which), false);
         works_.start(which, unit.command, c.unit_list, c.unit_state);
         if (!commands_) first_ = cycle;
         commands_++;

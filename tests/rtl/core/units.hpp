@@ -20,6 +20,10 @@ class Units {
     // Whether the command is over; then the unit is idle again.
     virtual bool over(uint32_t unit, Result &result) = 0;
     virtual void abort(uint32_t unit) { (void)unit; }
+    // What the trace ports say: a command begins or is done well.
+    virtual void trace(uint32_t index, uint32_t rows, bool end) {
+        (void)index, (void)rows, (void)end;
+    }
     // Row groups of each segment that the Router's gather has completed.
     virtual void segments(uint32_t groups[SEGMENTS]) {
         for (uint32_t i = 0; i < SEGMENTS; i++) groups[i] = 0;
