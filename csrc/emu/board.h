@@ -69,7 +69,7 @@ struct emu_control_faults {
     bool done_early, registers_ones, cables_crossed;
     uint32_t record_steps, record_epochs; /* that records lag behind */
     uint32_t slow_units;                  /* bit per unit */
-    uint64_t slow_cycles;
+    uint64_t slow_cycles[LORA_UNITS];
     bool firmware_resets;
     uint32_t polls_to_reset;
     uint64_t stalled_until;                   /* cycles */

@@ -93,7 +93,7 @@ static int set_control(struct emu_board *board, uint32_t kind, uint32_t a, uint3
     case LORA_FAULT_UNIT_SLOW:
         if (a >= LORA_UNITS || a == LORA_UNIT_ROUTER) return LORA_ERR_ARGUMENT;
         faults->slow_units |= 1u << a;
-        faults->slow_cycles = emu_cycles(board->cluster, b);
+        faults->slow_cycles[a] = emu_cycles(board->cluster, b);
         return LORA_OK;
     case LORA_FAULT_RECORD_STEP: faults->record_steps = 1; return LORA_OK;
     case LORA_FAULT_RECORD_EPOCH: faults->record_epochs = 1; return LORA_OK;

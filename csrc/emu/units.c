@@ -134,7 +134,7 @@ void emu_unit_start(struct emu_board *board, uint32_t unit, const struct lora_co
     entry->state = LORA_UNIT_BUSY;
     board->clock += START_CYCLES;
     bool slow = board->control_faults.slow_units & 1u << unit;
-    entry->ready_at = slow ? board->clock + board->control_faults.slow_cycles : 0;
+    entry->ready_at = slow ? board->clock + board->control_faults.slow_cycles[unit] : 0;
     if (unit != LORA_UNIT_ROUTER && board->stuck_units & 1u << unit) return;
     if (fails_now(board, unit)) {
         entry->call.nonfinite_count = 0;

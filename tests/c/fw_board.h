@@ -32,13 +32,14 @@ enum {
     CONTROL = 32, /* DDR[0] */
     BANK_BYTES = 1 << 18,
     ONCHIP_BYTES = 1 << 16,
-    LIST_AT = 0x3000,
     STEP_AT = 0x1000,
     RESULTS_AT = 0x8000,
     RESULTS_BYTES = 0x4000,
     TABLE_AT = 0x10000,
     LOG = 4096
 };
+
+#define LIST_AT (0x3000 + control_shift())
 
 struct started { /* one hal_unit_start */
     uint32_t unit, kv_first, kv_count, block;

@@ -23,6 +23,8 @@ void control_idle(void);               /* some cycles, for work between operatio
 void control_restart(void);            /* `restart`: the control program begins anew */
 uint32_t control_random(uint32_t end); /* below `end` */
 int control_interrupts(void);          /* whether operations are to be cut off by a restart */
+uint32_t control_shift(void);          /* bytes that lists lie behind a line of 64 */
+uint32_t control_sequenced(void); /* commands that the sequencer started in the last operation */
 /* Random cases: so many of those that the firmware alone runs. */
 uint32_t control_rounds(uint32_t rounds);
 
@@ -36,6 +38,8 @@ static inline uint64_t control_cycles(void) { return control_now; }
 static inline void control_pass(uint64_t cycles) { control_now += cycles; }
 static inline void control_idle(void) {}
 static inline uint32_t control_rounds(uint32_t rounds) { return rounds; }
+static inline uint32_t control_shift(void) { return 0; }
+static inline uint32_t control_sequenced(void) { return 0; }
 
 #endif
 

@@ -19,6 +19,8 @@ from tests.unit.card_core import PAGE, Card
 SLICE_CYCLES = 1_000_000
 BANK_BYTES = 1 << 36  # between the arenas of two banks
 HANGS = 0xFFFFFFFF
+ENDS = 1 << 31
+MOST_EVENTS = 4096
 MEMORY = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint32)
 START = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_uint32, ctypes.POINTER(ctypes.c_uint32))
 
@@ -41,6 +43,8 @@ def load(path: Path) -> Any:
         ("read_cycles", None, [card, word]),
         ("duration", None, [card, word, ctypes.c_uint64]),
         ("measured", None, [card, ctypes.POINTER(ctypes.c_uint64)]),
+        ("end_in_order", None, [card, ctypes.POINTER(word), word]),
+        ("events", word, [card, ctypes.POINTER(word), word]),
     ):
         function = getattr(found, f"card_{name}")
         function.restype, function.argtypes = result, arguments
@@ -156,6 +160,18 @@ class SimulatedCard(Card):
         self._library.card_measured(self._card, found)
         commands, before, idle, ended = found
         return Measured(commands, before, idle, self.counts()[1] - ended)
+
+    def end_in_order(self, indices: list[int]) -> None:
+        """Results of a list's commands come in this order, by number in the list."""
+        words = (ctypes.c_uint32 * len(indices))(*indices)
+        self._library.card_end_in_order(self._card, words, len(indices))
+
+    def events(self) -> list[tuple[int, bool]]:
+        """(command, whether it ends) since end_in_order; at most MOST_EVENTS."""
+        words = (ctypes.c_uint32 * MOST_EVENTS)()
+        count = self._library.card_events(self._card, words, MOST_EVENTS)
+        assert count <= MOST_EVENTS
+        return [(word & ENDS - 1, bool(word & ENDS)) for word in words[:count]]
 
     def counts(self) -> tuple[int, int]:
         """(instructions, cycles) since the card began."""

@@ -80,6 +80,7 @@ def test_cancel_ends_it_within_one_token(folder: Path) -> None:
 
 
 HANGS = Fault(1, 6, abi.FAULT_UNIT_STUCK, (abi.UNIT_MPU,))
+FAILS = Fault(1, 6, abi.FAULT_UNIT_FAILS, (abi.UNIT_MPU, 2))  # the third command from now on
 FLIPS = Fault(1, 6, abi.FAULT_LINK_FLIP, (0, 0, 20))  # of each frame from port 0
 
 
@@ -88,6 +89,7 @@ FLIPS = Fault(1, 6, abi.FAULT_LINK_FLIP, (0, 0, 20))  # of each frame from port 
     ("fault", "codes"),
     [
         (HANGS, [abi.ERR_LINK_POISON, abi.ERR_WATCHDOG]),
+        (FAILS, [abi.ERR_LINK_POISON, abi.ERR_UNIT]),
         (FLIPS, [abi.ERR_LINK_CRC, abi.ERR_LINK_POISON]),
     ],
 )

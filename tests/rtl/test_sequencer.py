@@ -25,14 +25,29 @@ def bench() -> Path:
     return build()
 
 
+# Least of what a campaign has in it, of a thousand lists. Failures by their first cause, as
+# tests/rtl/sequencer/tally.hpp names them; commands as units have run them.
+LEAST = {
+    "unit_errors": 20, "forgotten": 15, "link_errors": 15, "poison_received": 8, "hangs": 30,
+    "waits": 60, "damaged_chunks": 20, "bus_errors": 12, "poison_sent": 100,
+    "aborts": 50, "resets": 50, "dry": 150, "ballots": 60, "fences": 700, "nonfinite": 400,
+    "selected": 6_000, "packed": 700, "of_votes": 1_400, "adapters": 4_000,
+    "wait_groups": 10_000, "wait_segments": 4_500, "signal_segments": 7_000, "signal_heads": 2_500,
+    "segments_of_running_gathers": 50_000, "beyond_the_window": 20, "without_rows": 3,
+    "refused": 10, "reached": 10,  # by the window alone
+}  # fmt: skip
+RARE = {"saturated": 1}  # counters, of ten thousand lists
+
+
 @pytest.mark.parametrize("lists", [300, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_random_lists(bench: Path, lists: int) -> None:
     """Starts, counters, records and errors; with faults, hangs, damage, aborts, resets."""
     found = tally(bench, "--lists", lists, "--seed", lists)
     assert found["lists"] == lists
-    for kind in ("faults", "stalls", "seals", "aborts", "resets", "votes", "dry"):
-        assert found[kind] >= lists / 60, kind
-    assert found["refused"] > 0 and found["reached"] > 0  # by the window alone
+    least = {kind: number * lists // 1000 for kind, number in LEAST.items()}
+    least |= {kind: number * lists // 10_000 for kind, number in RARE.items()}
+    few = {kind: found.get(kind, 0) for kind in least if found.get(kind, 0) < least[kind]}
+    assert not few, f"{few} found, at least {least} expected"
 
 
 @pytest.mark.parametrize(("boards", "started"), [(1, 616), (4, 813)])

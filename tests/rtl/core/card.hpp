@@ -4,13 +4,13 @@
 #ifndef LORA_TEST_CARD_HPP
 #define LORA_TEST_CARD_HPP
 
+#include "mail_units.hpp"
 #include "run_units.hpp"
 
 #include "VControl.h"
 #include "reference.h"
 #include "verilated.h"
 
-#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <deque>
@@ -18,26 +18,13 @@
 #include <random>
 
 class Card {
-    // Words of a mailbox, and of hal_card.h's register file.
-    enum : uint32_t {
-        CONTROL = 0,
-        STATUS = 1,
-        LIST = 10,
-        COMMAND = 16,
-        WAITS = 40,
-        POINTERS = 2,
-        READ_WORDS = POINTERS + 16,
-        RESULT_WORDS = 8,
-        LINE_WORDS = 16,
-        DONE = 2,
-        FAILED = 8
-    };
+    static constexpr uint32_t LINE_WORDS = 16;
     static constexpr uint32_t CLEAR_CYCLES = 300;
 
   public:
     Card(uint32_t seed, Memory memory, Units &works)
-        : random_(seed), varied_(seed != 0), memory_(memory), works_(works), units_(works),
-          list_(memory) {
+        : random_(seed), varied_(seed != 0), memory_(memory), works_(works), mail_(works),
+          units_(works), list_(memory) {
         context_.randReset(2);
         context_.randSeed(static_cast<int>(seed & 0x7fffffff) | 1);
         core_ = std::make_unique<VControl>(&context_);
@@ -80,12 +67,12 @@ class Card {
 
     void clock() {
         drive_memory();
-        drive_units();
+        mail_.drive(*core_);
         bool waits = varied_ && random_() % 4 == 0;
         list_.drive(*core_, varied_ ? 2 + random_() % 8 : read_cycles_, waits);
         units_.drive(*core_, varied_ ? random_() % 16 : 0);
         core_->eval();
-        if (core_->retired && !core_->rst && begun_) compare();
+        if (core_->retired && begun_) compare();
         list_.see(*core_);
         units_.see(*core_, cycle_);
         if (core_->host_valid && core_->host_write && core_->host_word == 0) units_.begin(cycle_);
@@ -93,8 +80,8 @@ class Card {
         core_->eval();
         core_->clk = 0;
         core_->eval();
-        see_mailboxes();
         if (begun_) {
+            mail_.see(*core_, units_.stopped_router());
             if (core_->trace_valid)
                 works_.trace(core_->trace_index, core_->trace_rows, core_->trace_end);
             poisons_ += core_->link_poison;
@@ -105,10 +92,12 @@ class Card {
 
     // Of all of it, at any cycle: buses and units forget what was asked. Then begin().
     void reset() {
-        begun_ = false;
         core_->rst = 1;
+        clock(); // an instruction that is being done is done
+        begun_ = false;
         for (uint32_t i = 0; i < 3; i++) {
             units_.reset();
+            mail_.reset();
             list_ = ListMemory(memory_);
             list_.quiet(*core_);
             answer_in_ = 0;
@@ -253,88 +242,21 @@ class Card {
         answer_in_ = varied_ ? 2 + random_() % 8 : read_cycles_;
     }
 
-    // A unit that was started reads its command, a word a cycle, works, and writes its result.
-    void drive_units() {
-        core_->unit_write = 0;
-        if (!unit_cycle_ && !progress_.empty()) return write_progress();
-        if (started_.empty()) return;
-        uint32_t unit = core_->unit_which = started_.front();
-        if (unit_cycle_ <= READ_WORDS) {
-            uint32_t now = unit_cycle_++;
-            if (now) read_[now - 1] = core_->unit_data;
-            core_->unit_word = now < POINTERS ? LIST + now : COMMAND + now - POINTERS;
-            if (now < READ_WORDS) return;
-            works_.start(unit, read_ + POINTERS, read_[0], read_[1]);
-            over_ = false;
-            result_word_ = 0;
-        }
-        if (!over_) over_ = works_.over(unit, result_);
-        if (over_) write_result();
-    }
-
-    // Words STATUS to FRAMES_DROPPED, then the control word.
-    void write_result() {
-        const uint32_t words[RESULT_WORDS] = {
-            result_.status, result_.nonfinite_count, result_.nonfinite_row, result_.value,
-            result_.port,   result_.frames[0],       result_.frames[1],     result_.frames[2]};
-        bool last = result_word_ == RESULT_WORDS;
-        core_->unit_write = 1;
-        core_->unit_word = last ? uint32_t(CONTROL) : STATUS + result_word_;
-        core_->unit_stored = !last                             ? words[result_word_]
-                             : result_.state == Result::FAILED ? uint32_t(FAILED)
-                                                               : uint32_t(DONE);
-        result_word_++;
-        if (!last) return;
-        started_.pop_front();
-        unit_cycle_ = 0;
-    }
-
-    void write_progress() {
-        core_->unit_which = Units::ROUTER;
-        core_->unit_write = 1;
-        core_->unit_word = WAITS + Units::PROGRESS_WORDS - uint32_t(progress_.size());
-        core_->unit_stored = progress_.front();
-        progress_.pop_front();
-    }
-
-    // Starts and stops by mailboxes; what a Router that was stopped has done.
-    void see_mailboxes() {
-        for (uint32_t unit = 0; unit < 8; unit++) {
-            if (core_->mail_abort >> unit & 1) stop(unit);
-            if (core_->mail_start >> unit & 1) started_.push_back(unit);
-        }
-        uint32_t words[Units::PROGRESS_WORDS];
-        if (!units_.stopped_router() || !works_.progress(words)) return;
-        progress_.assign(words, words + Units::PROGRESS_WORDS);
-    }
-
-    void stop(uint32_t unit) {
-        auto found = std::find(started_.begin(), started_.end(), unit);
-        if (found == started_.end()) return;
-        if (found == started_.begin()) {
-            if (unit_cycle_ > READ_WORDS && !over_) works_.abort(unit);
-            unit_cycle_ = 0;
-        }
-        started_.erase(found);
-    }
-
     std::minstd_rand random_;
     bool varied_, differs_ = false, begun_ = false;
     char difference_[200] = "";
     machine reference_ = {};
     Memory memory_;
     Units &works_;
+    MailUnits mail_;
     RunUnits units_;
     ListMemory list_;
     uint32_t read_cycles_ = 25;
     VerilatedContext context_;
     std::unique_ptr<VControl> core_;
     uint64_t cycle_ = 0, instructions_ = 0, answer_in_ = 0;
-    uint32_t answer_[LINE_WORDS] = {}, read_[READ_WORDS] = {};
-    std::deque<uint32_t> started_, stores_, progress_; // progress: the Router's, to be written
-    uint32_t unit_cycle_ = 0, result_word_ = 0, poisons_ = 0, link_tests_ = 0;
-    bool over_ = false;
-    Result result_;
+    uint32_t answer_[LINE_WORDS] = {}, poisons_ = 0, link_tests_ = 0;
+    std::deque<uint32_t> stores_;
 };
 
 #endif

@@ -2,6 +2,7 @@
 // simulated control at a time, by the board that the case scripts. From the environment:
 //   LORA_TEST_SEED      of registers, of memory's and units' waits
 //   LORA_TEST_RESTARTS  1: operations are cut off by a restart or a reset
+//   LORA_TEST_SHIFT     bytes that lists lie behind a line: the firmware dispatches them
 //   LORA_TEST_SHARE     a case runs that part of its random rounds, in thousandths
 #include "hal_control.hpp"
 
@@ -61,7 +62,14 @@ uint64_t control_cycles(void) { return control ? control->card().cycle() : 0; }
 void control_pass(uint64_t cycles) { run(cycles); }
 void control_idle(void) { run(IDLE_CYCLES); }
 uint32_t control_random(uint32_t end) { return uint32_t(chance()) % end; }
+uint32_t control_shift(void) { return setting("LORA_TEST_SHIFT", 0); }
 int control_interrupts(void) { return setting("LORA_TEST_RESTARTS", 0) != 0; }
+
+uint32_t control_sequenced(void) {
+    uint64_t found[4];
+    control->card().units().measured(found);
+    return uint32_t(found[0]);
+}
 
 void control_restart(void) {
     if (chance() % 2) control->card().reset();

@@ -4,6 +4,7 @@
 //   bench --measure FILE -- MPU VFU ROUTER DMA   a list as the host stores it, one row
 #include "bench.hpp"
 #include "measure.hpp"
+#include "tally.hpp"
 
 #include <cstdarg>
 #include <string>
@@ -12,10 +13,7 @@ namespace {
 
 uint64_t the_seed;
 
-struct Tally {
-    uint64_t lists = 0, commands = 0, cycles = 0, faults = 0, stalls = 0, seals = 0, aborts = 0,
-             resets = 0, votes = 0, dry = 0, refused = 0, reached = 0;
-} tally;
+Tally tally;
 
 void expect(const char *what, uint64_t found, uint64_t expected) {
     if (found != expected)
@@ -91,7 +89,24 @@ void watchdog(Bench &bench) {
     ran = s.cycles;
     if (!reference_expire(ran - 12, ran, limit)) fail("the watchdog ends the run at another time");
     while (s.busy) bench.step(true);
-    tally.stalls++;
+}
+
+// What a live run has had in it.
+void count(Bench &bench, const List &list) {
+    const VSequencer &s = bench.model();
+    if (s.failed) tally.failure(s);
+    tally.add("poison_sent", bench.poisoned());
+    tally.add("ballots", bench.ballots());
+    tally.add("segments_of_running_gathers", bench.progress());
+    tally.add("nonfinite", s.nonfinite_count != 0);
+    for (const lora_command &c : bench.units().begun) tally.command(c);
+    for (const lora_command &c : list.commands)
+        if (!s.failed && c.opcode == LORA_CMD_FENCE) tally.add("fences");
+    for (uint32_t c = 0; !s.failed && c < list.run.counter_count; c++)
+        if (reference_counter(c) == 65535) tally.add("saturated");
+    if (!s.failed && list.run.command_count > LORA_WINDOW_CHUNKS * LORA_CHUNK_COMMANDS)
+        tally.add("beyond_the_window");
+    if (!s.failed && !list.run.rows) tally.add("without_rows");
 }
 
 void compare_all(Bench &bench, List &list, const Memory &memory, Damage damage, bool stepped) {
@@ -103,16 +118,14 @@ void compare_all(Bench &bench, List &list, const Memory &memory, Damage damage, 
     if (damaged) {
         if (damage.command == ~0u) fail("a list that is whole is refused");
         expect_damage(s, memory, list, damage);
-        tally.seals++;
     } else {
         expect("outcome", reference_outcome(), s.failed ? TEST_FAILED : TEST_DONE);
         compare_blame(s, reference_error());
     }
     if (exact) compare_registers(s);
     if (!s.failed) expect("votes", bench.ballots(), reference_votes());
-    tally.votes += bench.ballots();
     expect("poison", bench.poisoned(), s.failed && list.run.boards > 1);
-    tally.faults += s.failed;
+    count(bench, list);
 }
 
 void run_live(Bench &bench, List &list, Memory &memory, Damage damage, bool stepped,
@@ -133,7 +146,7 @@ void run_live(Bench &bench, List &list, Memory &memory, Damage damage, bool step
         }
     }
     compare_all(bench, list, memory, damage, stepped);
-    tally.cycles += bench.ran();
+    tally.add("cycles", bench.ran());
 }
 
 // Counters alone: END, or the command that waits for ever.
@@ -150,7 +163,7 @@ void run_dry(Bench &bench, List &list, uint64_t base) {
     if (s.failed) compare_blame(s, reference_error());
     else compare_counters(bench, list.run, true);
     list.run.dry = 0;
-    tally.dry++;
+    tally.add("dry");
 }
 
 void interrupt(Bench &bench, Random &random, List &list, uint64_t base) {
@@ -163,10 +176,10 @@ void interrupt(Bench &bench, Random &random, List &list, uint64_t base) {
     if (random.once_in(2)) {
         bench.reset(random.between(1, 3));
         if (s.busy) fail("busy behind a reset");
-        tally.resets++;
+        tally.add("resets");
     } else if (!s.failed) {
         bench.give_up();
-        tally.aborts++;
+        tally.add("aborts");
     } else {
         while (s.busy) bench.step(false);
     }
@@ -183,8 +196,8 @@ void one_far_list(uint64_t seed) {
     bench.power_up();
     bench.seal();
     run_dry(bench, list, 0);
-    if (bench.model().failed) tally.refused++;
-    else tally.reached++;
+    if (bench.model().failed) tally.add("refused");
+    else tally.add("reached");
 }
 
 uint32_t list_length(Random &random) {
@@ -232,8 +245,8 @@ void one_list(uint64_t seed) {
     if (random.once_in(4)) interrupt(bench, random, list, base);
     if (random.once_in(3) && damage.command == ~0u) run_dry(bench, list, base);
     run_live(bench, list, memory, damage, stepped, base);
-    tally.lists++;
-    tally.commands += length;
+    tally.add("lists");
+    tally.add("commands", length);
 }
 
 } // namespace
@@ -267,14 +280,6 @@ int main(int count, char **arguments) {
         one_list(the_seed);
         if (i % 20 == 0) one_far_list(the_seed);
     }
-    std::printf("{\"lists\": %llu, \"commands\": %llu, \"cycles\": %llu, \"faults\": %llu, "
-                "\"stalls\": %llu, \"seals\": %llu, \"aborts\": %llu, \"resets\": %llu, "
-                "\"votes\": %llu, \"dry\": %llu, \"refused\": %llu, \"reached\": %llu}\n",
-                (unsigned long long)tally.lists, (unsigned long long)tally.commands,
-                (unsigned long long)tally.cycles, (unsigned long long)tally.faults,
-                (unsigned long long)tally.stalls, (unsigned long long)tally.seals,
-                (unsigned long long)tally.aborts, (unsigned long long)tally.resets,
-                (unsigned long long)tally.votes, (unsigned long long)tally.dry,
-                (unsigned long long)tally.refused, (unsigned long long)tally.reached);
+    tally.print();
     return 0;
 }

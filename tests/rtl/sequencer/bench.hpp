@@ -90,7 +90,8 @@ class Bench {
         s.start = 1;
         clock();
         s.start = 0;
-        quiet_ = poisoned_ = ballots_ = 0;
+        quiet_ = poisoned_ = ballots_ = progress_ = 0;
+        units_->begun.clear();
         for (Unit &unit : units_->unit) unit.started = 0;
         for (uint32_t &seen : seen_) seen = 0;
         began_ = cycle_;
@@ -105,6 +106,7 @@ class Bench {
         if (stepped_ && release) one_result(s);
         if (compare && (stepped_ ? release && s.result_valid == 0 : random_.once_in(8)) &&
             units_->advance_segments()) {
+            progress_++;
             reference_segments(units_->groups);
             quiet_ = 0;
         }
@@ -144,6 +146,8 @@ class Bench {
     uint64_t ran() const { return cycle_ - began_; }
     uint32_t poisoned() const { return poisoned_; }
     uint32_t ballots() const { return ballots_; }
+    uint32_t progress() const { return progress_; } // of gathers that run, told to the reference
+    Units &units() { return *units_; }
 
   private:
     void one_result(VSequencer &s) {
@@ -200,7 +204,8 @@ class Bench {
     Memory *memory_ = nullptr;
     Units *units_ = nullptr;
     uint64_t cycle_ = 0, began_ = 0;
-    uint32_t quiet_ = 0, poisoned_ = 0, ballots_ = 0, seen_[LORA_UNITS] = {}, list_id_ = 0;
+    uint32_t quiet_ = 0, poisoned_ = 0, ballots_ = 0, progress_ = 0, seen_[LORA_UNITS] = {},
+             list_id_ = 0;
 };
 
 #endif

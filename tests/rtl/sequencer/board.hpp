@@ -102,6 +102,7 @@ class Units {
     Unit unit[LORA_UNITS];
     uint32_t groups[LORA_SEGMENTS] = {};
     const uint32_t *times = nullptr; // fixed ones, by unit
+    std::vector<lora_command> begun; // all that were started
 
     bool idle() const {
         for (const Unit &u : unit)
@@ -163,6 +164,7 @@ class Units {
         it.command = it.next;
         it.rows = it.next_rows;
         it.started++;
+        begun.push_back(it.command);
         it.due = cycle + (times ? times[u] : random_.below(speed_[u]));
         uint32_t index = it.command.body[12];
         it.stuck = fault_.stuck && (index == fault_.index || index == fault_.also);
