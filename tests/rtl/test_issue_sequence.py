@@ -44,12 +44,14 @@ class Emulated:
     memory: dict[str, bytes]
 
 
-def emulated(folder: Path, rows: int, times: dict[int, int]) -> Emulated:
-    with open_runner(folder, 1, trace=True, timeouts=TIMEOUTS) as runner:
+def emulated(folder: Path, size: int, rows: int, times: dict[int, int]) -> Emulated:
+    """Board 0 of `size`."""
+    with open_runner(folder, size, trace=True, timeouts=TIMEOUTS) as runner:
         boards = runner.cluster.emulated
         assert boards
-        for unit, microseconds in times.items():
-            boards.fault(0, abi.FAULT_UNIT_SLOW, unit, microseconds)
+        for board in range(size):
+            for unit, microseconds in times.items():
+                boards.fault(board, abi.FAULT_UNIT_SLOW, unit, microseconds)
         boards.trace(0)
         first = [Row(0, i, 5 + i, i, i - 1, want_argmax=i == rows - 1) for i in range(rows)]
         tables = [KvOp.table(0, tile, page) for tile, page in enumerate(pages())]
@@ -85,6 +87,7 @@ def simulated(found: Emulated, seed: int) -> list[Event]:
     card.write(CONTROL, control.list_offset, found.memory["list"])
     completion, error = card.operate(abi.OP_REGISTER, BLOCK_OFFSET=control.list_offset, LIST_ID=0)
     assert completion["status"] == abi.OK, error
+    card.answer_votes(control.votes_offset, found.plan.size)
     card.end_in_order([event.index for event in found.events if event.end])
     card.write(CONTROL, control.block_offset, found.memory["block"])
     completion, error = card.operate(abi.OP_STEP, BLOCK_OFFSET=control.block_offset, LIST_ID=0)
@@ -116,10 +119,18 @@ def side_by_side(events: list[Event]) -> int:
     return count
 
 
-@pytest.mark.parametrize("times", TIMES)
-@pytest.mark.parametrize("rows", [1, 20])
-def test_issue_sequence(tmp_path: Path, rows: int, times: dict[int, int]) -> None:
+@pytest.mark.parametrize(
+    ("size", "rows", "times"),
+    [
+        (2, 20, TIMES[0]),
+        *(
+            pytest.param(*one, marks=pytest.mark.slow)
+            for one in ((1, 20, TIMES[0]), (2, 1, TIMES[1]))
+        ),
+    ],
+)
+def test_issue_sequence(tmp_path: Path, size: int, rows: int, times: dict[int, int]) -> None:
     folder = write_checkpoint(variant("llama_narrow"), tmp_path / "model")
-    found = emulated(folder, rows, times)
-    assert len(found.events) > 80 and side_by_side(found.events) > 5
+    found = emulated(folder, size, rows, times)
+    assert len(found.events) > 80 and side_by_side(found.events) >= 2
     assert issued(simulated(found, rows)) == issued(found.events)
