@@ -26,8 +26,10 @@ class ThreadedDaemon(AbstractContextManager["ThreadedDaemon"]):
     def __init__(self, boards: Sequence[str], cables: Sequence[str] = (), **more: Any) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="lora-boardd-test-")
         self.socket = Path(self._folder.name) / "boardd.sock"
-        near = parse_cables(cables, len(boards))
-        self.daemon = Daemon(Settings(tuple(boards), socket=self.socket, cables=near, **more))
+        near, far = parse_cables(cables, len(boards))
+        self.daemon = Daemon(
+            Settings(tuple(boards), socket=self.socket, cables=near, far_cables=far, **more)
+        )
         self._thread = threading.Thread(target=self.daemon.run)
         self._thread.start()
 

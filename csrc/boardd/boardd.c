@@ -37,6 +37,7 @@ static int take_config(struct lora_boardd *boardd, const struct lora_boardd_conf
     if (config->user_count)
         memcpy(boardd->users, config->users, config->user_count * sizeof boardd->users[0]);
     if (!config->keys) return LORA_OK;
+    snprintf(boardd->keys, sizeof boardd->keys, "%s", config->keys);
     boardd->tls = wire_tls_new(config->keys, 1, why);
     if (boardd->tls) return LORA_OK;
     return lora_fail(failure, LORA_ERR_TRANSPORT, "board daemon: %s", why);
@@ -103,6 +104,8 @@ int lora_boardd_serve(struct lora_boardd *boardd, int socket) {
     if (known && hello.role == WIRE_ROLE_BOARD)
         boardd_host(boardd, &channel, &hello, sequence, who);
     else if (known && hello.role == WIRE_ROLE_STATUS) tell_states(boardd, &channel, sequence);
+    else if (known && hello.role == WIRE_ROLE_CABLE)
+        boardd_cable_serve(boardd, &channel, &hello, sequence);
     else if (known) refuse_role(&channel, hello.role, sequence);
     wire_close(&channel);
     return known;

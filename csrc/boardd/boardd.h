@@ -37,6 +37,7 @@ struct lora_boardd {
     struct boardd_board boards[BOARDD_BOARDS];
     char token[WIRE_TOKEN];
     char folder[400];
+    char keys[400];
     struct wire_tls *tls;
     uint32_t users[BOARDD_USERS], user_count;
     uint32_t speed;
@@ -111,6 +112,19 @@ int boardd_check_programmed(const struct boardd_session *session, struct lora_fa
 int boardd_container_add(struct boardd_session *session, const uint8_t *data, size_t bytes,
                          struct lora_failure *failure);
 void boardd_container_drop(struct boardd_session *session);
+
+/* cable.c: carries frames of a port until the connection ends. `begin` joins it, else nothing is to
+ * be done. */
+struct boardd_cable;
+struct boardd_cable *boardd_cable_begin(const struct boardd_board *board, uint32_t port,
+                                        struct lora_failure *failure);
+void boardd_cable_run(struct lora_boardd *boardd, struct boardd_cable *cable,
+                      struct wire_channel *channel);
+void boardd_cable_end(struct boardd_cable *cable);
+
+/* cable_ends.c */
+void boardd_cable_serve(struct lora_boardd *boardd, struct wire_channel *channel,
+                        const struct wire_hello *hello, uint32_t sequence);
 
 /* driver.c */
 int boardd_drive(struct lora_boardd *boardd);

@@ -30,6 +30,10 @@ static bool end_ready(const struct emu_port *port, uint64_t now) {
            !port->faults.down && now >= port->ready_at;
 }
 
+bool emu_port_is_ready(const struct emu_port *port) {
+    return end_ready(port, port->board->cluster->now);
+}
+
 static void refresh_end(struct emu_port *port, bool up, uint64_t now) {
     if (!port->up) port->counters.not_ok_cycles += now - port->refreshed_at;
     port->refreshed_at = now;

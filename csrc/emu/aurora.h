@@ -15,6 +15,7 @@
 
 struct emu_board;
 struct emu_cluster;
+struct emu_far;
 
 struct emu_port_counters { /* cleared by LORA_LINK_COUNTER_RESET */
     uint64_t not_ok_cycles;
@@ -50,6 +51,7 @@ struct emu_port_faults {
 struct emu_port {
     struct emu_board *board;
     struct emu_port *peer; /* NULL: no cable */
+    struct emu_far *far;   /* of a cable out of this process, NULL: never had one */
     uint32_t index;
     uint8_t *slots;      /* receive FIFO, EMU_FIFO_FRAMES slots */
     uint32_t head, tail; /* free running */
@@ -74,6 +76,8 @@ void emu_port_power_off(struct emu_port *port); /* the board lost its program */
 void emu_port_flush(struct emu_port *port);
 /* Works out the channel's state for both ends after time, registers or faults changed. */
 void emu_port_refresh(struct emu_port *port);
+/* Whether the channel is up as far as this end goes. */
+bool emu_port_is_ready(const struct emu_port *port);
 
 /* Sending: claim a frame to fill, then commit it. NULL: channel down, or fewer than spare + 1 free
  * slots in the far FIFO (back-pressure). */

@@ -141,6 +141,7 @@ struct emu_cluster {
     uint64_t now;   /* board clock, cycles; one for all boards, as real time is */
     uint32_t users; /* guarded by the registry */
     bool destroyed;
+    bool has_far; /* a port has had a cable out of this process */
     struct emu_cluster *next;
     struct emu_plans plans;
     struct emu_profiler profiler;

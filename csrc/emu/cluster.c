@@ -1,5 +1,6 @@
 /* Emulated clusters: creation, the registry by id, destruction once nobody uses one any more. */
 #include "board.h"
+#include "far.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,10 @@ static uint32_t last_id;
 static void board_free(struct emu_board *board) {
     emu_memory_clear(&board->memory);
     pthread_mutex_destroy(&board->write_faults.lock);
-    for (uint32_t p = 0; p < LORA_PORTS; p++) emu_port_free(&board->ports[p]);
+    for (uint32_t p = 0; p < LORA_PORTS; p++) {
+        emu_far_free(board->ports[p].far);
+        emu_port_free(&board->ports[p]);
+    }
     free(board->firmware);
     free(board->trace.records);
 }

@@ -3,6 +3,7 @@
  * together. Time passes only through sleep and, a little, through work, so a run does not depend on
  * the machine's speed. */
 #include "board.h"
+#include "far.h"
 
 #define SLICE_CYCLES 16
 #define MAX_SLICES 20000 /* then the host gets a look, even if firmware never stops */
@@ -33,6 +34,7 @@ static bool run_links(struct emu_cluster *cluster) {
 static bool run_slice(struct emu_cluster *cluster) {
     bool moved = run_links(cluster);
     if (emu_boards_poll(cluster)) moved = true;
+    if (cluster->has_far) emu_far_notify(cluster);
     if (!moved && !emu_units_run(cluster)) return false;
     cluster->now += SLICE_CYCLES;
     return true;

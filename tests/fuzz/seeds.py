@@ -6,9 +6,10 @@ from __future__ import annotations
 import io
 import struct
 import tarfile
+import zlib
 from pathlib import Path
 
-from lora_host import axlf
+from lora_host import abi, axlf
 from lora_host.overlay import load_overlay
 from lora_host.xclbin import read_xclbin, write_xclbin
 from tests.fuzz.corpora import CORPORA
@@ -65,9 +66,41 @@ def xclbin() -> dict[str, bytes]:
     return {"tables": write_xclbin(whole.uuid, whole.mode, whole.platform, tables)}
 
 
+def boardd() -> dict[str, bytes]:
+    """A host's messages to a daemon: a manner, then kind, bytes and body of each."""
+    code = bytes(8)
+    facts = (abi.IMAGE_MAGIC, 32, abi.ABI_NUMBER, abi.BOARD_U280, len(code), zlib.crc32(code))
+    image = struct.pack("<8I", *facts, 0, 0) + code
+    program = struct.pack("<4I4Q", abi.BOARD_U280, abi.ABI_NUMBER, 1 << 20, 0, 0, 0, 0, 0) + image
+    ranges = struct.pack("<2I2Q", 0, 0, 0, 1 << 16), struct.pack("<2I2Q", 0, 0, 64, 5)
+    run = struct.pack("<11I", abi.OP_CHECKSUM, *[0] * 4, 0, 0, 0, 64, 0, 0)
+    run += struct.pack("<I", 1) + (ranges[1] * 5)
+    register = struct.pack("<3I", 0, abi.REG_IDENTITY_ABI, 0)
+    whole = (
+        (4, program),
+        (5, ranges[0]),
+        (10, ranges[1] + b"bytes"),
+        (9, ranges[1]),
+        (7, register),
+    )
+    whole += ((11, run), (12, b""), (13, struct.pack("<I", abi.REG_TOKEN)), (16, b""), (14, b""))
+
+    def spelt(manner: int, messages: tuple[tuple[int, bytes], ...]) -> bytes:
+        parts = (struct.pack("<BH", kind, len(body)) + body for kind, body in messages)
+        return bytes([manner]) + b"".join(parts)
+
+    cable = ((19, struct.pack("<2I", 1, 0)), (18, bytes(36)))
+    return {
+        "whole": spelt(0, whole),
+        "container": spelt(0, ((3, b"xclbin2"), (4, program))),
+        "cable": spelt(2, cable),
+        "raw": b"\x01" + struct.pack("<I2H2I", 0x64624F4C, 1, 0, 208, 1) + bytes(100),
+    }
+
+
 def main() -> None:
     """Writes them."""
-    for make in (vrtd, archive, xclbin):
+    for make in (vrtd, archive, xclbin, boardd):
         for name, content in make().items():
             path = CORPORA / make.__name__ / name
             path.parent.mkdir(parents=True, exist_ok=True)

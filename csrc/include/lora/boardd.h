@@ -39,6 +39,10 @@ int lora_boardd_create(const struct lora_boardd_config *config, struct lora_boar
 /* Serves a connection until it ends or the daemon is stopped, and closes the socket. A TCP one must
  * begin with TLS. Returns 1 if the other end was let in. */
 int lora_boardd_serve(struct lora_boardd *boardd, int socket);
+/* A cable from a port of an emulated board to a port behind another daemon, until its connection
+ * ends or the daemon is stopped. `uri`: the board there. */
+int lora_boardd_cable(struct lora_boardd *boardd, uint32_t board, uint32_t port, const char *uri,
+                      uint32_t far_port, struct lora_failure *failure);
 /* Ends all connections soon. */
 void lora_boardd_stop(struct lora_boardd *boardd);
 /* After the last lora_boardd_serve has returned. */

@@ -114,6 +114,25 @@ int lora_emu_attach(uint32_t cluster, uint32_t board, const struct lora_arena_re
  * slice runs. *moved is 0 when nothing could, so that only time helps. */
 int lora_emu_advance(uint32_t cluster, uint32_t microseconds, uint32_t *moved);
 
+/* A port whose cable leads to a board of another process. Who carries the frames joins it, takes
+ * what it sends and puts what arrives. LORA_ERR_ARGUMENT: no such port, or not joined. */
+struct lora_emu_end {
+    uint32_t cluster, board, port;
+};
+/* The port must have no cable. `notify` is called under the cluster's lock when frames lie ready.
+ */
+int lora_emu_far_join(const struct lora_emu_end *at, void (*notify)(void *context), void *context);
+void lora_emu_far_part(const struct lora_emu_end *at);
+/* A frame that was sent, 0 bytes where there is none; room for a frame's most. `data` NULL: none is
+ * taken. *ready: this end would be up. */
+int lora_emu_far_take(const struct lora_emu_end *at, uint8_t *data, uint32_t *bytes,
+                      uint32_t *ready);
+/* The other end would be up, or not. */
+int lora_emu_far_ready(const struct lora_emu_end *at, uint32_t ready);
+/* A frame from the other end. LORA_ERR_SIZE: it is none. *taken: 0 while the FIFO is full. */
+int lora_emu_far_put(const struct lora_emu_end *at, const uint8_t *data, uint32_t bytes,
+                     uint32_t *taken);
+
 extern const struct lora_transport lora_transport_emu;
 
 #endif

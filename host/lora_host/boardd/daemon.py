@@ -6,25 +6,28 @@ import os
 import selectors
 import socket
 import stat
+import sys
 import tempfile
 import threading
 import zlib
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
 from .. import native
 from ..device_uri import is_emulated
 from ..emulated import Emulated
-from ..errors import RequestError, TransportError
+from ..errors import RequestError, TransportError, one_line
 from ..failure import to_error
 from ..lock import BoardLock
 from ..overlay import load_overlay
 from .keys import read_token
-from .settings import Settings, check_settings
+from .settings import FarCable, Settings, check_settings
 
 MAX_CONNECTIONS = 256  # of one address; more are closed at once
 _BACKLOG = 64
 _END_S = 10.0
+_AGAIN_S = 0.5  # between two attempts to connect a cable
 
 
 class Daemon:
@@ -166,6 +169,8 @@ class Daemon:
 
     def run(self) -> None:
         """Serves until `stop`. Connections that are open then end."""
+        for cable in self._settings.far_cables:
+            self._start(self._hold, cable)
         with selectors.DefaultSelector() as selector:
             for at in self._sockets:
                 at.setblocking(False)
@@ -173,6 +178,24 @@ class Daemon:
             while not self._stopping.is_set():
                 for key, _ in selector.select(0.2):
                     self._accept(key.fileobj, key.data)
+
+    def _hold(self, cable: FarCable) -> None:
+        """Keeps a cable to another daemon in, however often that one is started."""
+        failure = self._ffi.new("struct lora_failure *")
+        uri = self._ffi.new("char[]", cable.uri.encode())
+        places = [i for i, board in enumerate(self._settings.boards) if is_emulated(board)]
+        ends = (places[cable.board], cable.port, uri, cable.far_port)
+        said = ""
+        while not self._stopping.is_set():
+            status = self._lib.lora_boardd_cable(self._pointer, *ends, failure)
+            message = one_line(to_error(failure)) if status else ""
+            if message and message != said:
+                sys.stderr.write(
+                    f"cable {cable.board}.{cable.port}={cable.uri}.{cable.far_port}: {message}\n"
+                )
+            said = message
+            self._stopping.wait(_AGAIN_S)
+        self._sessions.discard(threading.current_thread())
 
     def _accept(self, at: Any, count: list[int]) -> None:
         try:
@@ -184,8 +207,10 @@ class Daemon:
             connection.close()
             return
         count[0] += 1
-        thread = threading.Thread(target=self._serve, args=(connection.detach(), count))
-        thread.daemon = True
+        self._start(self._serve, connection.detach(), count)
+
+    def _start(self, work: Callable[..., None], *arguments: Any) -> None:
+        thread = threading.Thread(target=work, args=arguments, daemon=True)
         self._sessions.add(thread)
         thread.start()
 

@@ -15,14 +15,26 @@ DEFAULT_PORT = 7410
 MAX_BOARDS = 64
 _LISTEN = re.compile(r"(\[[0-9A-Fa-f:.%\w]+\]|[A-Za-z0-9._-]*)(?::([0-9]{1,5}))?", re.ASCII)
 _LOCAL = re.compile(r"(\d{1,2})\.(\d)-(\d{1,2})\.(\d)", re.ASCII)
+_FAR = re.compile(r"(\d{1,2})\.(\d)=((?:tcp|unix):.+)\.(\d)", re.ASCII)
+
+
+@dataclass(frozen=True)
+class FarCable:
+    """A cable from an emulated board's port to a port behind another daemon: `uri` names the board
+    there."""
+
+    board: int
+    port: int
+    uri: str
+    far_port: int
 
 
 @dataclass(frozen=True)
 class Settings:
     """A daemon's options, checked. `boards`: URIs of this host's boards. `listen`: (host, port) of
     the TCP address, which needs `keys`, a folder that `write_keys` made. `socket`: a Unix socket.
-    `users`: ids that may connect there, beside root and this user. `cables`: of the emulated
-    boards. `speed`: their seconds a second."""
+    `users`: ids that may connect there, beside root and this user. `cables`, `far_cables`: of the
+    emulated boards. `speed`: their seconds a second."""
 
     boards: tuple[str, ...]
     listen: tuple[str, int] | None = None
@@ -30,6 +42,7 @@ class Settings:
     keys: Path | None = None
     users: tuple[int, ...] = ()
     cables: tuple[Cable, ...] = ()
+    far_cables: tuple[FarCable, ...] = ()
     overlay: str | None = None
     kernels: str = "native"
     speed: int = 1
@@ -62,7 +75,22 @@ def check_settings(settings: Settings) -> None:
             "--listen without --keys: TCP is served with TLS and a token only; make them with "
             "'lora boardd init DIR'"
         )
-    check_cables(settings.cables, len(emulated), "--cable: ")
+    _check_cables(settings, len(emulated))
+
+
+def _check_cables(settings: Settings, emulated: int) -> None:
+    check_cables(settings.cables, emulated, "--cable: ")
+    used = {(c.board_a, c.port_a) for c in settings.cables}
+    used |= {(c.board_b, c.port_b) for c in settings.cables}
+    for cable in settings.far_cables:
+        end = (cable.board, cable.port)
+        if not 0 <= cable.board < emulated or cable.port not in (0, 1) or end in used:
+            raise RequestError(
+                f"--cable {cable.board}.{cable.port}={cable.uri}.{cable.far_port}: no emulated "
+                f"board of this daemon, 0..{emulated - 1}, has that port free"
+            )
+        check_uri(cable.uri)
+        used.add(end)
 
 
 def parse_listen(text: str) -> tuple[str, int]:
@@ -74,15 +102,24 @@ def parse_listen(text: str) -> tuple[str, int]:
     return match[1].strip("[]"), port
 
 
-def parse_cables(texts: Sequence[str], boards: int) -> tuple[Cable, ...]:
-    """Cables as --cable names them: "0.1-1.0", board.port at both ends. None named: a ring of the
-    emulated boards. RequestError."""
+def parse_cables(
+    texts: Sequence[str], boards: int
+) -> tuple[tuple[Cable, ...], tuple[FarCable, ...]]:
+    """Cables as --cable names them: "0.1-1.0" (board.port of this daemon), or
+    "1.1=tcp:lab2:7410/emu:u280/0.0". None named: a ring of the emulated boards. RequestError."""
     if not texts:
-        return ring(boards) if boards else ()
-    found = []
+        return (ring(boards) if boards else ()), ()
+    near: list[Cable] = []
+    far: list[FarCable] = []
     for text in texts:
-        ends = _LOCAL.fullmatch(text)
-        if ends is None:
-            raise RequestError(f"--cable {text!r}: 0.1-1.0 (board.port at both ends) expected")
-        found.append(Cable(*map(int, ends.groups())))
-    return tuple(found)
+        local, there = _LOCAL.fullmatch(text), _FAR.fullmatch(text)
+        if local is not None:
+            near.append(Cable(*map(int, local.groups())))
+        elif there is not None:
+            far.append(FarCable(int(there[1]), int(there[2]), there[3], int(there[4])))
+        else:
+            raise RequestError(
+                f"--cable {text!r}: 0.1-1.0 (board.port of this daemon) or "
+                "1.1=tcp:lab2:7410/emu:u280/0.0 expected"
+            )
+    return tuple(near), tuple(far)

@@ -17,6 +17,13 @@ Examples:
   lora boardd serve --board emu:u280 --board emu:u280 --socket /tmp/boards.sock
   lora boardd serve --board xrt:0000:3b:00.1 --listen lab1:7410 --keys ~/lab-keys/lab1
 \b
+A cable between emulated boards of two daemons; a ring of 2 + 2 boards:
+  lab1$ lora boardd serve --board emu:u280 --board emu:u280 --listen lab1 --keys lab1 \\
+          --cable 0.1-1.0 --cable 1.1=tcp:lab2:7410/emu:u280/0.0 \\
+          --cable 0.0=tcp:lab2:7410/emu:u280/1.1
+  lab2$ lora boardd serve --board emu:u280 --board emu:u280 --listen lab2 --keys lab2 \\
+          --cable 0.1-1.0
+\b
 Ctrl-C and SIGTERM end all connections and give the boards back."""
 STATUS = """\b
 Examples:
@@ -66,7 +73,7 @@ def _settings(boards: tuple[str, ...], options: dict[str, Any]) -> Any:
     from lora_host.boardd.settings import Settings, parse_cables, parse_listen
     from lora_host.device_uri import is_emulated
 
-    near = parse_cables(options["cables"], sum(map(is_emulated, boards)))
+    near, far = parse_cables(options["cables"], sum(map(is_emulated, boards)))
     return Settings(
         boards=boards,
         listen=None if options["listen"] is None else parse_listen(options["listen"]),
@@ -74,6 +81,7 @@ def _settings(boards: tuple[str, ...], options: dict[str, Any]) -> Any:
         keys=None if options["keys"] is None else Path(options["keys"]).expanduser(),
         users=tuple(map(_user, options["users"])),
         cables=near,
+        far_cables=far,
         overlay=options["overlay"],
         kernels=options["kernels"],
         speed=options["speed"],
