@@ -74,7 +74,8 @@ def test_every_case_is_here() -> None:
     assert len(PROGRAMS) == len(FAST) == 7
     for program in PROGRAMS:
         source = (ROOT / "tests" / "c" / f"{program}.c").read_text()
-        assert re.findall(r"^static void test_(\w+)\(void\) {", source, re.M) == cases_of(program)
+        written = re.findall(r"^static void test_(\w+)\(void\) {", source, re.M)
+        assert sorted(written) == sorted(cases_of(program))
     assert set(RUN) >= IS_FAST and set(HOST_ONLY) <= set(ALL)
 
 
