@@ -22,14 +22,21 @@ static void read_records(struct lora_cluster *cluster, lora_boards mask,
     }
 }
 
-/* A board that has ended a gather has sent all of it: those that have not are compared. */
+static int is_before(const struct lora_router_record *a, const struct lora_router_record *b) {
+    if (a->step != b->step) return (int32_t)(a->step - b->step) < 0;
+    return a->collective < b->collective;
+}
+
+/* A board that has ended a gather has sent all of it: those that have not are compared. Boards that
+ * generate by themselves may be in different steps. */
 static void keep_first_gather(struct progress *progress) {
-    uint32_t first = UINT16_MAX;
-    for (uint32_t b = 0; b < LORA_MAX_BOARDS; b++)
-        if (progress->record[b].begun && progress->record[b].collective < first)
-            first = progress->record[b].collective;
-    for (uint32_t b = 0; b < LORA_MAX_BOARDS; b++)
-        if (progress->record[b].collective != first) progress->record[b].begun = 0;
+    const struct lora_router_record *first = NULL;
+    for (uint32_t b = 0; b < LORA_MAX_BOARDS; b++) {
+        const struct lora_router_record *record = &progress->record[b];
+        if (record->begun && (!first || is_before(record, first))) first = record;
+    }
+    for (uint32_t b = 0; b < LORA_MAX_BOARDS && first; b++)
+        if (is_before(first, &progress->record[b])) progress->record[b].begun = 0;
 }
 
 /* It has something to wait for: frames that no neighbour has sent, or room in a full FIFO. */

@@ -167,6 +167,7 @@ class Stepper:
             result = self._runner.step(self._adapted(rows), header.kv_ops, header.path)
         except ModelError:  # raised for the results: the boards have completed the step
             self._cache.step_done()
+            self.progress += 1
             raise
         except LoraError as error:
             self._cache.step_failed()
