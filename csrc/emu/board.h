@@ -18,6 +18,7 @@
 #include "lora/transport.h"
 #include "lora/emu.h"
 #include "aurora.h"
+#include "ecc.h"
 #include "router.h"
 #include "profiler.h"
 
@@ -124,6 +125,9 @@ struct emu_board { /* lines of its own: boards run on different threads */
     uint32_t frames_dropped; /* not yet handed to the firmware with a unit's result */
     uint32_t stuck_units;    /* faults: bit per unit */
     bool completion_lost, done_lost, firmware_dead;
+    uint32_t blind;    /* for tests: enum lora_emu_blind */
+    bool core_stopped; /* its read got no answer: until the next program */
+    struct emu_ecc ecc;
     atomic_bool lost; /* nothing of the board answers; writes beside a run hold no lock */
     bool until_reset; /* the faults end at the next reset */
     struct emu_control_faults control_faults;
@@ -241,5 +245,7 @@ void emu_trace_mark(struct emu_board *board, uint32_t index, const struct lora_c
 
 /* hal_host.c: the board that this thread's firmware runs on. */
 void emu_hal_bind(struct emu_board *board);
+/* fw_poll of that board. A read of memory that ECC cannot correct stops its core. */
+uint32_t emu_hal_poll(void);
 
 #endif

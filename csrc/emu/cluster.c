@@ -14,6 +14,7 @@ static uint32_t last_id;
 static void board_free(struct emu_board *board) {
     emu_memory_clear(&board->memory);
     pthread_mutex_destroy(&board->write_faults.lock);
+    pthread_mutex_destroy(&board->ecc.lock);
     for (uint32_t p = 0; p < LORA_PORTS; p++) {
         emu_far_free(board->ports[p].far);
         emu_port_free(&board->ports[p]);
@@ -143,6 +144,7 @@ static int board_init(struct emu_cluster *cluster, uint32_t index,
     emu_units_init(board);
     board->info = config->board_info[index];
     pthread_mutex_init(&board->write_faults.lock, NULL);
+    pthread_mutex_init(&board->ecc.lock, NULL);
     emu_memory_init(&board->memory, &board->info);
     for (uint32_t p = 0; p < LORA_PORTS; p++)
         if (emu_port_init(&board->ports[p], board, p)) return LORA_ERR_MEMORY;

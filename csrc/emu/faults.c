@@ -44,6 +44,7 @@ void emu_board_return(struct emu_board *board) {
     if (!board->lost || faults->resets_away == 0 || --faults->resets_away > 0) return;
     board->lost = false;
     emu_memory_clear(&board->memory);
+    emu_ecc_heal(board);
 }
 
 void emu_faults_reset(struct emu_board *board) {
@@ -121,7 +122,14 @@ static int set_control(struct emu_board *board, uint32_t kind, uint32_t a, uint3
 
 static int set_fault(struct emu_board *board, uint32_t kind, uint32_t a, uint32_t b, uint32_t c) {
     switch (kind) {
-    case LORA_FAULT_NONE: clear_all(board); return LORA_OK;
+    case LORA_FAULT_NONE:
+        clear_all(board);
+        emu_ecc_heal(board);
+        return LORA_OK;
+    case LORA_FAULT_ECC_SINGLE:
+    case LORA_FAULT_ECC_DOUBLE: return emu_ecc_flip(board, a, b, c, kind == LORA_FAULT_ECC_DOUBLE);
+    case LORA_FAULT_BLIND: board->blind = a; return LORA_OK;
+    case LORA_FAULT_ECC_OFF: board->ecc.off = true; return LORA_OK;
     case LORA_FAULT_LINK_DOWN:
     case LORA_FAULT_LINK_FLIP:
     case LORA_FAULT_LINK_GARBLE:

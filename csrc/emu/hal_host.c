@@ -1,6 +1,7 @@
 /* The HAL in the emulated board. Which board: bound by the scheduler before each fw_poll. */
 #include "hal.h"
 
+#include <setjmp.h>
 #include <string.h>
 
 #include "board.h"
@@ -8,7 +9,16 @@
 /* initial-exec: read on every HAL call, so no call of the loader's to find it. */
 static _Thread_local struct emu_board *current __attribute__((tls_model("initial-exec")));
 
+static _Thread_local jmp_buf stopped;
+
 void emu_hal_bind(struct emu_board *board) { current = board; }
+
+uint32_t emu_hal_poll(void) {
+    if (!emu_ecc_any(&current->ecc)) return fw_poll(current->firmware);
+    if (setjmp(stopped) == 0) return fw_poll(current->firmware);
+    current->core_stopped = true;
+    return LORA_FW_WAITING;
+}
 
 /* The emulated board has no sequencer: the firmware dispatches, by the same rules. */
 uint32_t hal_features(void) { return 0; }
@@ -50,6 +60,8 @@ void hal_read(uint32_t bank, uint64_t offset, void *data, uint32_t bytes) {
     arrive();
     if (at) memcpy(data, at, bytes);
     else memset(data, 0, bytes);
+    if (emu_ecc_any(&current->ecc) && emu_ecc_read(current, bank, offset, bytes))
+        longjmp(stopped, 1); /* the core's window gets no answer */
 }
 
 static bool completion_is_lost(uint32_t bank, uint64_t offset) {
@@ -73,6 +85,7 @@ void hal_write(uint32_t bank, uint64_t offset, const void *data, uint32_t bytes)
     uint8_t *at = emu_memory_at(&current->memory, bank, offset, bytes);
     arrive();
     if (!at || completion_is_lost(bank, offset)) return;
+    if (emu_ecc_any(&current->ecc)) emu_ecc_written(current, bank, offset, bytes);
     if (current->control[LORA_REG_AP_CTRL / 4] & LORA_AP_DONE) return; /* the host has looked */
     if (bytes > sizeof current->posted.data) {
         memcpy(at, data, bytes);

@@ -18,7 +18,7 @@ struct polls {
 static void poll(struct emu_board *board) {
     board->awake = false;
     struct emu_control_faults *faults = &board->control_faults;
-    if (!board->programmed || board->firmware_dead || board->lost) return;
+    if (!board->programmed || board->firmware_dead || board->lost || board->core_stopped) return;
     if (board->clock < faults->stalled_until) return;
     emu_hal_bind(board);
     if (faults->firmware_resets && faults->polls_to_reset-- == 0) {
@@ -29,7 +29,7 @@ static void poll(struct emu_board *board) {
         faults->clock_jumps = false;
         faults->clock_ahead += faults->jump_cycles;
     }
-    if (fw_poll(board->firmware) == LORA_FW_RUNNING) board->awake = true;
+    if (emu_hal_poll() == LORA_FW_RUNNING) board->awake = true;
     emu_hal_bind(NULL);
 }
 

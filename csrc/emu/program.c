@@ -64,7 +64,7 @@ static int check_program(const struct emu_board *board, const struct lora_progra
 }
 
 static void power_off(struct emu_board *board) {
-    board->programmed = board->in_flight = false;
+    board->programmed = board->in_flight = board->core_stopped = false;
     memset(board->control, 0, sizeof board->control);
     for (uint32_t unit = 0; unit < LORA_UNITS; unit++) emu_unit_abort(board, unit);
     emu_units_init(board);

@@ -147,6 +147,10 @@ void emu_unit_start(struct emu_board *board, uint32_t unit, const struct lora_co
     entry->call.state = state;
     entry->call.nonfinite_count = 0;
     entry->call.nonfinite_row = NO_ROW;
+    if (emu_ecc_any(&board->ecc) && emu_ecc_command(board, &entry->call)) {
+        finish(entry, LORA_ERR_UNIT);
+        return;
+    }
     uint64_t began = emu_profiler_begin(profiler);
     enum emu_work work = start(board, unit, entry);
     emu_profiler_end(profiler, &board->tally, work, began);
@@ -194,7 +198,8 @@ static void take_router(struct emu_board *board, struct emu_unit *entry) {
     entry->result = nothing;
     entry->result.status = router->status;
     entry->result.port = router->failed_port;
-    if (router->state == LORA_UNIT_DONE) entry->result.value = emu_router_sum(router);
+    if (router->state == LORA_UNIT_DONE && !(board->blind & LORA_BLIND_DIGESTS))
+        entry->result.value = emu_router_sum(router);
     entry->result.frames_sent = router->frames_sent;
     entry->result.frames_received = router->frames_received;
     entry->result.frames_dropped = router->frames_dropped;
@@ -209,6 +214,12 @@ uint32_t emu_unit_poll(struct emu_board *board, uint32_t unit, struct hal_unit_r
         take_router(board, entry);
     uint32_t state = entry->state;
     if (state != LORA_UNIT_IDLE && board->clock < entry->ready_at) return LORA_UNIT_BUSY;
+    if (board->blind & LORA_BLIND_UNIT_STATES && state != LORA_UNIT_BUSY &&
+        state != LORA_UNIT_DONE) {
+        entry->state = LORA_UNIT_IDLE;
+        *result = nothing;
+        return LORA_UNIT_DONE;
+    }
     if (state == LORA_UNIT_DONE || state == LORA_UNIT_FAILED) {
         *result = entry->plain ? nothing : entry->result;
         entry->state = LORA_UNIT_IDLE;

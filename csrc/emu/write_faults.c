@@ -10,6 +10,7 @@ static int put(struct emu_board *board, uint32_t bank, uint64_t offset, const vo
                uint64_t bytes) {
     uint8_t *at = emu_memory_at(&board->memory, bank, offset, bytes);
     if (at && bytes) stream_copy(at, data, bytes);
+    if (at && emu_ecc_any(&board->ecc)) emu_ecc_written(board, bank, offset, bytes);
     return at ? LORA_OK : LORA_ERR_RANGE;
 }
 
@@ -58,7 +59,8 @@ static int write_faultily(struct emu_board *board, uint32_t bank, uint64_t offse
     bool again = faults->kept_bytes > 0;
     int there = emu_memory_at(&board->memory, bank, offset, bytes) ? LORA_OK : LORA_ERR_RANGE;
     switch (struck(faults)) {
-    case LORA_FAULT_WRITE_FAILS: return LORA_ERR_TRANSPORT;
+    case LORA_FAULT_WRITE_FAILS:
+        return board->blind & LORA_BLIND_TRANSFERS ? LORA_OK : LORA_ERR_TRANSPORT;
     case LORA_FAULT_WRITE_LOST: return there;
     case LORA_FAULT_WRITE_SHORT: return put(board, bank, offset, data, bytes / 2);
     case LORA_FAULT_WRITE_MISPLACED:

@@ -35,6 +35,8 @@ struct lora_board {
     uint32_t arena_count;
     uint32_t kept_arenas; /* a reset took them off the board; the next program restores them */
     struct lora_arena arenas[LORA_MAX_ARENAS];
+    uint64_t ecc_failures;             /* as last seen */
+    struct lora_arena unreadable;      /* the last word that ECC could not correct; bytes 0: none */
     struct lora_completion completion; /* of the last run */
     struct lora_error_record error;
     struct lora_argmax argmax[LORA_MAX_ROWS]; /* of the last step's selected rows */
@@ -49,6 +51,7 @@ struct lora_cluster {
     uint32_t epoch, step;    /* last ones used */
     uint32_t dirty;          /* the last step did not end well: boards may differ by one step */
     uint32_t uncounted;      /* a GENERATE did not end well: boards know how many steps it took */
+    uint32_t unchecked;      /* for tests: records' numbers are not looked at */
     uint32_t cancel_written; /* LORA_REG_CANCEL of a board is not 0 */
     struct lora_cluster_stats stats;
     atomic_ullong memory_reads, memory_writes; /* weights are placed by several threads */
@@ -82,6 +85,14 @@ int lora_fail(struct lora_failure *failure, int code, const char *format, ...)
 /* Puts the board before the message of a transport. Returns `status`. */
 int lora_fail_board(const struct lora_cluster *cluster, uint32_t board, int status,
                     struct lora_failure *failure);
+
+/* ecc.c */
+/* Where a board of the mask has read a word that ECC could not correct since the last call, that is
+ * the cause of `failure`, which is filled anew. Returns its code. */
+int lora_blame_memory(struct lora_cluster *cluster, lora_boards mask, struct lora_failure *failure);
+/* Writes the line of the last such word, so that it can be read: sums find it wrong, and its owner
+ * writes it again. */
+int lora_mend_memory(struct lora_cluster *cluster, uint32_t board, struct lora_failure *failure);
 
 /* describe.c */
 /* The failure that a board's error record tells. Returns its code. */

@@ -114,7 +114,7 @@ int lora_memory_restore(struct lora_cluster *cluster, uint32_t board,
         if (status) return status;
     }
     it->kept_arenas = 0;
-    return LORA_OK;
+    return lora_mend_memory(cluster, board, failure);
 }
 
 int lora_check_range(const struct lora_cluster *cluster, uint32_t board, uint32_t bank,
@@ -151,7 +151,9 @@ int lora_memory_read(struct lora_cluster *cluster, uint32_t board, uint32_t bank
     if (status || !bytes) return status;
     atomic_fetch_add(&cluster->memory_reads, 1);
     status = it->transport->memory_read(it->handle, bank, offset, data, bytes, failure);
-    return lora_fail_board(cluster, board, status, failure);
+    if (!status) return status;
+    lora_fail_board(cluster, board, status, failure);
+    return lora_blame_memory(cluster, lora_board_bit(board), failure);
 }
 
 int lora_memory_write(struct lora_cluster *cluster, uint32_t board, uint32_t bank, uint64_t offset,

@@ -90,6 +90,7 @@ int lora_run_end(struct lora_cluster *cluster, lora_boards mask, const struct lo
                  struct lora_failure *failure) {
     int status = lora_wait(cluster, mask, run->timeout_us, failure);
     if (!status) status = lora_outcome(cluster, mask, run, failure);
+    if (status && status != LORA_ERR_CANCELLED) status = lora_blame_memory(cluster, mask, failure);
     if (status && status != LORA_ERR_CANCELLED && status != LORA_ERR_TIMEOUT)
         lora_report_capture(cluster, failure->message);
     return status;

@@ -38,6 +38,7 @@ static const char *const names[] = {
     NAME(LORA_ERR_COMPLETION),
     NAME(LORA_ERR_CANCELLED),
     NAME(LORA_ERR_NAN),
+    NAME(LORA_ERR_ECC),
 };
 
 const char *lora_status_name(int status) {

@@ -184,8 +184,15 @@ static int emu_memory_read(void *handle, uint32_t bank, uint64_t offset, void *d
     if (status) return unlock(board, status);
     lora_count(&counts_of(handle)->memory_reads);
     uint32_t *left = &board->control_faults.reads_to_failure;
-    if (*left && --*left == 0) return unlock(board, broken(board, "from", failure));
+    if (*left && --*left == 0) {
+        if (!(board->blind & LORA_BLIND_TRANSFERS))
+            return unlock(board, broken(board, "from", failure));
+        memset(data, 0, bytes);
+        return unlock(board, LORA_OK);
+    }
     const uint8_t *at = host_range(board, bank, offset, bytes, failure);
+    if (at && emu_ecc_any(&board->ecc) && emu_ecc_read(board, bank, offset, bytes))
+        return unlock(board, broken(board, "from", failure));
     if (at && bytes) memcpy(data, at, bytes);
     return unlock(board, at ? LORA_OK : LORA_ERR_RANGE);
 }
@@ -264,6 +271,14 @@ static void emu_accesses(void *handle, struct lora_accesses *found) {
     lora_accesses_of(counts_of(handle), found);
 }
 
+static int emu_ecc_told(void *handle, struct lora_ecc *found, struct lora_failure *failure) {
+    (void)failure;
+    struct emu_board *board = lock(handle);
+    *found = board->ecc.told;
+    found->size = sizeof *found;
+    return unlock(board, LORA_OK);
+}
+
 const struct lora_transport lora_transport_emu = {
     .size = sizeof(struct lora_transport),
     .scheme = "emu",
@@ -283,4 +298,5 @@ const struct lora_transport lora_transport_emu = {
     .sleep = emu_sleep_us,
     .reset = emu_reset_board,
     .accesses = emu_accesses,
+    .ecc = emu_ecc_told,
 };

@@ -23,6 +23,7 @@ from .placing import PackTask, Placing, Range, Scratch
 from .records import (
     BoardInfo,
     ClusterStats,
+    EccCounts,
     GenerateResult,
     GreedyResult,
     LinkFound,
@@ -208,6 +209,20 @@ class Cluster:
         out = self._ffi.new("struct lora_scrub_state *")
         self._handle.call("scrub_state", board, out)
         return ScrubState(**fields_of(out, *ScrubState.__dataclass_fields__))
+
+    def ecc(self, board: int) -> EccCounts | None:
+        """Errors of the board's memory that its ECC has met; None where its runtime does not tell.
+        No access to memory."""
+        self._check_unsigned(board=board)
+        out = self._ffi.new("struct lora_ecc *")
+        self._handle.call("ecc", board, out)
+        if not out.size:
+            return None
+        corrected, uncorrected = list(out.corrected), list(out.uncorrected)
+        return EccCounts(
+            {bank: int(count) for bank, count in enumerate(corrected) if count},
+            {bank: int(count) for bank, count in enumerate(uncorrected) if count},
+        )
 
     def register(self, board: int, block: int, offset: int) -> int:
         """A register of lora_ctrl (block 0) or of a link core (1, 2)."""

@@ -46,7 +46,7 @@ _CLASSES: dict[type[LoraError], tuple[str, ...]] = {
         "LINK_PAYLOAD",
         "LINK_CABLING",
     ),
-    TransportError: ("MEMORY", "TRANSPORT", "COMPLETION", "CANCELLED"),
+    TransportError: ("MEMORY", "TRANSPORT", "COMPLETION", "CANCELLED", "ECC"),
     PlacementError: ("BANK_FULL", "RANGE"),
     RequestError: ("ARGUMENT", "URI"),
     ModelError: ("NAN",),

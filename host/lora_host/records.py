@@ -25,6 +25,19 @@ class BoardInfo:
 
 
 @dataclass(frozen=True)
+class EccCounts:
+    """What a board's memory controllers have counted since it was opened, by bank: reads of words
+    with one wrong bit, which were corrected, and with two, which failed. Banks without are left
+    out."""
+
+    corrected: Mapping[int, int]
+    uncorrected: Mapping[int, int]
+
+    def __bool__(self) -> bool:
+        return bool(self.corrected or self.uncorrected)
+
+
+@dataclass(frozen=True)
 class LinkStatus:
     """Registers of one port. `healthy`: power, lanes, lock and channel are up."""
 

@@ -181,7 +181,8 @@ enum lora_status {
     LORA_ERR_LINK_CABLING = 76, /* the far board is not the cabling map's */
     LORA_ERR_COMPLETION = 77,   /* done bit without a matching completion record */
     LORA_ERR_CANCELLED = 78,
-    LORA_ERR_NAN = 79 /* non-finite values were written */
+    LORA_ERR_NAN = 79, /* non-finite values were written */
+    LORA_ERR_ECC = 80  /* a word of a board's memory has two wrong bits, or more */
 };
 
 /* How far the sums of weight regions are, since the table was taken. */

@@ -62,10 +62,23 @@ enum lora_emu_fault_kind {
     LORA_FAULT_START_LOST = 30,      /* the next start does not reach the board */
     LORA_FAULT_CLOCK_JUMP = 31,      /* a = polls to pass, b = milliseconds: what the firmware's
                                         clock is ahead from then on */
-    LORA_FAULT_READ_FAILS = 32,    /* the host's transfers from memory: a = to pass; one ends in an
-                                      error */
-    LORA_FAULT_WRITE_FAILS = 33,   /* the same of those to memory */
+    LORA_FAULT_READ_FAILS = 32,  /* the host's transfers from memory: a = to pass; one ends in an
+                                    error */
+    LORA_FAULT_WRITE_FAILS = 33, /* the same of those to memory */
+    LORA_FAULT_ECC_SINGLE = 34,  /* a = bank, b = word of 8 bytes in it, c = bit: it is wrong until
+                                    the word is written. Resets do not heal it. */
+    LORA_FAULT_ECC_DOUBLE = 35,  /* the same, and a second bit */
+    LORA_FAULT_ECC_OFF = 36,     /* for tests: the board has no ECC from now on */
+    LORA_FAULT_BLIND = 37,       /* for tests: a = what the board does not notice from now on, of
+                                    enum lora_emu_blind */
     LORA_FAULT_UNTIL_RESET = 0x100 /* added to a kind: the board's faults end at its next reset */
+};
+
+enum lora_emu_blind {
+    LORA_BLIND_FRAME_CRC = 1,   /* frames whose CRC is wrong */
+    LORA_BLIND_DIGESTS = 2,     /* sums of gathers: all are 0 */
+    LORA_BLIND_UNIT_STATES = 4, /* units that have failed, or have lost their command */
+    LORA_BLIND_TRANSFERS = 8    /* transfers of the host that end in an error */
 };
 
 struct lora_trace_record { /* 40 bytes: one command of one step */

@@ -54,6 +54,9 @@ int lora_cluster_regions(struct lora_cluster *cluster, uint32_t board, uint32_t 
 int lora_cluster_scrub(struct lora_cluster *cluster, uint64_t bytes, struct lora_failure *failure);
 int lora_cluster_scrub_state(struct lora_cluster *cluster, uint32_t board,
                              struct lora_scrub_state *state, struct lora_failure *failure);
+/* What the board's memory controllers have counted. found->size is 0 where nobody tells. */
+int lora_cluster_ecc(struct lora_cluster *cluster, uint32_t board, struct lora_ecc *found,
+                     struct lora_failure *failure);
 int lora_cluster_register_read(struct lora_cluster *cluster, uint32_t board, uint32_t block,
                                uint32_t offset, uint32_t *value, struct lora_failure *failure);
 
@@ -169,6 +172,10 @@ void lora_cluster_on_poll(struct lora_cluster *cluster, int (*cancelled)(void *c
 /* After a hang: all boards through their runtime's reset, identity read again. Overlays, arenas,
  * lists and links are to be set up anew. */
 int lora_cluster_reset(struct lora_cluster *cluster, struct lora_failure *failure);
+
+/* For tests of what depends on it: completion records are taken without a look at their numbers. */
+int lora_cluster_leave_unchecked(struct lora_cluster *cluster, uint32_t records,
+                                 struct lora_failure *failure);
 
 /* Text of the hang report or of the last failure's board state; "" when there is none. */
 const char *lora_cluster_report(struct lora_cluster *cluster);

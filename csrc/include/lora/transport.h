@@ -58,6 +58,15 @@ struct lora_accesses {
     uint64_t register_reads, register_writes, memory_reads, memory_writes;
 };
 
+/* What a board's memory controllers have counted since it was opened: reads of words with one wrong
+ * bit, which they corrected, and with two, which failed. By bank; words of 64 bits. */
+struct lora_ecc {
+    uint32_t size; /* 0: the runtime tells nothing */
+    uint32_t bank; /* of the last read that failed, with `offset`; where `failures` is above 0 */
+    uint64_t offset, failures;
+    uint64_t corrected[63], uncorrected[63];
+};
+
 struct lora_transport {
     uint32_t size;
     const char *scheme; /* "emu" */
@@ -99,6 +108,8 @@ struct lora_transport {
      * stays and identity may be read again. */
     int (*reset)(void *handle, struct lora_failure *failure);
     void (*accesses)(void *handle, struct lora_accesses *found);
+    /* NULL: the runtime tells nothing. */
+    int (*ecc)(void *handle, struct lora_ecc *found, struct lora_failure *failure);
 };
 
 #endif

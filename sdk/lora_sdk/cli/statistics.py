@@ -114,6 +114,8 @@ class Statistics:
         )
         if engine.scrubbed is not None:
             self._line(f"measured: {engine.scrubbed.line()}")
+        for line in _memory_errors(engine):
+            self._line(line)
         self._line(
             f"planned: context {plan.context} positions, {plan.max_sequences} sequences, "
             f"{plan.row_limit} rows per step"
@@ -140,6 +142,21 @@ class Statistics:
     @staticmethod
     def _line(text: str) -> None:
         print(text, file=sys.stderr)
+
+
+def _memory_errors(engine: Engine) -> Iterator[str]:
+    """A line a board whose ECC has met errors."""
+    for board in range(engine.cluster.size):
+        counts = engine.cluster.ecc(board)
+        for what, banks in (
+            ("corrected", counts.corrected if counts else {}),
+            ("not corrected", counts.uncorrected if counts else {}),
+        ):
+            if banks:
+                named = ", ".join(
+                    f"{engine.plan.board.bank_name(bank)} {count}" for bank, count in banks.items()
+                )
+                yield f"measured: board {board} memory errors {what} by ECC: {named}"
 
 
 def _left_out(kv: KvUse) -> Iterator[str]:

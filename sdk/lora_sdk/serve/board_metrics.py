@@ -11,6 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 if TYPE_CHECKING:
+    from lora_host.records import EccCounts
     from lora_sdk.core.kv_statistics import HostUse, KvUse
     from lora_sdk.core.scrubber import ScrubUse
     from lora_sdk.engine.engine import Engine
@@ -27,6 +28,7 @@ class BoardReading:
     redone: int
     frames_dropped: int
     links: tuple[tuple[int, int, bool, int, int], ...]
+    memory: tuple[EccCounts | None, ...]
     kv: KvUse
     weights: ScrubUse | None
     notices: int
@@ -53,6 +55,7 @@ def read_boards(engine: Engine) -> BoardReading:
         engine.redone_steps,
         stats.frames_dropped,
         tuple(links),
+        tuple(cluster.ecc(board) for board in range(cluster.size)),
         engine.kv_use,
         engine.scrubbed,
         engine.weight_notices.count,
@@ -107,6 +110,7 @@ class BoardCollector(Collector):
             "vllm:spec_decode_num_accepted_tokens", "Accepted drafts", reading.accepted
         )
         yield from _links(reading)
+        yield from _memory(reading)
 
 
 def _sums(use: ScrubUse) -> Iterator[Metric]:
@@ -162,6 +166,24 @@ def _host_pages(host: HostUse) -> Iterator[Metric]:
     yield CounterMetricFamily(
         "lora_kv_host_damaged", "KV pages of the host with a wrong checksum", host.damaged
     )
+
+
+def _memory(reading: BoardReading) -> Iterator[Metric]:
+    """Of boards whose runtime tells of ECC, by the banks that had errors."""
+    labels = ["board", "bank"]
+    corrected = CounterMetricFamily(
+        "lora_memory_corrected", "Reads of words with one wrong bit, corrected by ECC",
+        labels=labels,
+    )  # fmt: skip
+    uncorrected = CounterMetricFamily(
+        "lora_memory_uncorrected", "Reads that failed: words with two wrong bits", labels=labels
+    )
+    for board, counts in enumerate(reading.memory):
+        for bank, count in ({} if counts is None else counts.corrected).items():
+            corrected.add_metric([str(board), str(bank)], count)
+        for bank, count in ({} if counts is None else counts.uncorrected).items():
+            uncorrected.add_metric([str(board), str(bank)], count)
+    yield from (corrected, uncorrected)
 
 
 def _links(reading: BoardReading) -> Iterator[Metric]:
