@@ -32,7 +32,7 @@ from lora_sdk.torture.phases import PHASES, Phase
 from lora_sdk.torture.replay import run_from
 from lora_sdk.torture.report import Report
 from lora_sdk.torture.rig import Rig
-from lora_sdk.torture.table import table
+from lora_sdk.torture.table import host_table, table
 
 PAGE = Path(__file__).parents[2] / "docs" / "torture.md"
 BEGIN, END = "<!-- kinds -->", "<!-- end of kinds -->"
@@ -198,6 +198,10 @@ FOUND = {
         25452, "own loop", 2, (Fault("registers read as ones", 0, 4),
                                Fault("record of another step", 0, 2)),
     ),
+    "boards of a loop that wait in different steps": Run(
+        10945, "own loop", 4, (Fault("frame of an old epoch", 2, 4, (0, 9, 1)),
+                               Fault("DMA stuck", 3, 1)),
+    ),
     "step numbers of ones": Run(
         1036, "own loop", 2, (Fault("bit of a command list flipped", 0, 1, (866620, 4)),
                               Fault("registers read as ones", 0, 1)),
@@ -289,7 +293,7 @@ def test_folders_of_killed_campaigns_go(
 ) -> None:
     folders = tmp_path / "temporary"
     folders.mkdir()
-    words = [sys.executable, "-m", "lora_sdk.torture.jobs", "0", "0", "100000", "1"]
+    words = [sys.executable, "-m", "lora_sdk.torture.jobs", "emu", "0", "0", "100000", "1"]
     environment = {**os.environ, "TMPDIR": str(folders)}
     with subprocess.Popen(words, stdout=subprocess.PIPE, env=environment) as campaign:
         assert campaign.stdout is not None and campaign.stdout.readline()
@@ -331,3 +335,5 @@ def test_the_command_replays_and_counts(tmp_path: Path, capsys: pytest.CaptureFi
 
 def test_the_page_has_the_table_of_kinds() -> None:
     assert PAGE.read_text().split(BEGIN)[1].split(END)[0].strip() == table()
+    begin, end = "<!-- kinds of processes -->", "<!-- end of kinds of processes -->"
+    assert PAGE.read_text().split(begin)[1].split(end)[0].strip() == host_table()

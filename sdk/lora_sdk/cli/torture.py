@@ -19,7 +19,9 @@ Examples:
   lora torture --runs 100000 --seed 7 --jobs 2 --report torture.md --failures failed/
   lora torture --runs 50000 --seed 7 --from 50000 --json
   lora torture --replay failed/run-1234.json
+  lora torture --target host --runs 100
   lora torture --kinds
+  lora torture --soak 7200 --fault-every 10 --report soak.md
 \b
 Exit code: 0 all runs ended as they must, 1 one did not, 2 refused."""
 LARGEST_REPLAY = 1 << 16  # bytes
@@ -34,6 +36,13 @@ LARGEST_REPLAY = 1 << 16  # bytes
     "--from", "first", type=click.IntRange(0), default=0, show_default=True, metavar="RUN",
     help="number of the first run: shares of a campaign, or its continuation",
 )  # fmt: skip
+@click.option(
+    "--target", type=click.Choice(("emu", "host", "xrt", "slash")), default="emu",
+    show_default=True,
+    help="emu: faults of emulated boards; host: of the engine's process, its files and limits; "
+    "xrt, slash: of processes around boards behind XRT's emulation and the mock server for vrtd, "
+    "some seconds a run",
+)  # fmt: skip
 @click.option("--jobs", type=click.IntRange(1, 64), default=1, show_default=True, help="processes")
 @click.option("--report", type=OUTPUT, metavar="FILE", help="write a Markdown report")
 @click.option(
@@ -43,16 +52,28 @@ LARGEST_REPLAY = 1 << 16  # bytes
 @click.option(
     "--replay", type=click.Path(path_type=Path), metavar="FILE", help="do the run of this file"
 )
+@click.option(
+    "--soak", type=click.FloatRange(1), metavar="SECONDS",
+    help="mixed requests for so long instead, with a fault now and then: latency, memory and "
+    "descriptors by quarter",
+)  # fmt: skip
+@click.option(
+    "--fault-every", type=click.FloatRange(0), default=10.0, show_default=True, metavar="SECONDS",
+    help="mean time from a fault of a soak to the next; 0: none",
+)  # fmt: skip
 @click.option("--kinds", "list_kinds", is_flag=True, help="print the table of faults")
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
 def torture(
     runs: int,
     seed: int,
     first: int,
+    target: str,
     jobs: int,
     report: Path | None,
     failures: Path | None,
     replay: Path | None,
+    soak: float | None,
+    fault_every: float,
     list_kinds: bool,
     as_json: bool,
 ) -> int:
@@ -61,21 +82,23 @@ def torture(
     A run must end with the undisturbed text, or with one error that names the board and the cause
     that were injected; in time, and with nothing left behind (docs/torture.md)."""
     if list_kinds:
-        from lora_sdk.torture.table import rows, table
+        from lora_sdk.torture.table import host_table, rows, table
 
-        click.echo(json.dumps(rows(), indent=2) if as_json else table())
+        click.echo(json.dumps(rows(), indent=2) if as_json else f"{table()}\n\n{host_table()}")
         return 0
     if replay is not None:
         return _replay(replay, as_json)
+    if soak is not None:
+        return _soak(soak, seed, fault_every, report, as_json)
     from lora_sdk.torture.jobs import verdicts
     from lora_sdk.torture.report import Report
 
     if failures is not None:
         failures.mkdir(parents=True, exist_ok=True)
-    found = Report(seed, first, first)
+    found = Report(seed, first, first, target=target)
     began = time.monotonic()
     with ProgressBar("runs", unit="run") as progress:
-        for verdict in verdicts(seed, first, runs, jobs):
+        for verdict in verdicts(seed, first, runs, jobs, target):
             found.add(verdict)
             progress(found.runs, runs)
             if verdict.problems and failures is not None:
@@ -86,6 +109,20 @@ def torture(
     if report is not None:
         report.write_text(found.markdown() + "\n")
     click.echo(json.dumps(found.as_dict(), indent=2) if as_json else _summary(found.markdown()))
+    return int(found.failed > 0)
+
+
+def _soak(seconds: float, seed: int, every: float, report: Path | None, as_json: bool) -> int:
+    import logging
+
+    from lora_sdk.torture.soak import Soak
+
+    logging.getLogger("lora_sdk.recovery").setLevel(logging.CRITICAL)  # they are counted
+    with ProgressBar("soak", unit="s") as progress:
+        found = Soak(seconds, seed, every, progress=progress).run()
+    if report is not None:
+        report.write_text(found.markdown() + "\n")
+    click.echo(json.dumps(found.as_dict(), indent=2) if as_json else found.markdown())
     return int(found.failed > 0)
 
 

@@ -17,6 +17,7 @@ from typing import Any
 from lora_host.cluster_file import Cable
 from lora_host.errors import LoraError
 from lora_sdk.engine.engine import Engine
+from lora_sdk.torture import ecc_faults
 from lora_sdk.torture import rig as rigs
 from lora_sdk.torture.faults import LATEST, MOST_FAULTS, SIZES, Fault, Run, draws_of
 from lora_sdk.torture.kinds import BY_NAME, kinds_of
@@ -134,6 +135,7 @@ class Campaign:
         before = _Held(engine)
         self._arrange(run, phase, target, watch)
         recoveries, redone = engine.recovery_count, engine.redone_steps
+        corrected = ecc_faults.corrected(engine)
         engine.observe(watch)
         began = time.monotonic()
         try:
@@ -144,6 +146,8 @@ class Campaign:
         engine.observe(None)
         target.heal()
         observed.seen, observed.damaged = watch.seen, target.damaged
+        observed.unreadable = target.unreadable
+        observed.corrected = max(0, ecc_faults.corrected(engine) - corrected)
         self._count(engine, observed, recoveries, redone)
         if phase.shuts:
             engine.close()

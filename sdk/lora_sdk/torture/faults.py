@@ -6,6 +6,7 @@ import random
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+EMULATED = "emu"
 MOST_FAULTS = 3
 SIZES = (1, 2, 2, 4)
 """Boards of a run: two as often as one and four together."""
@@ -25,12 +26,14 @@ class Fault:
 
 @dataclass(frozen=True)
 class Run:
-    """One run. Equal runs do the same."""
+    """One run. Equal runs do the same. `target`: where its faults are: emulated boards of the
+    campaign's process, or processes (lora_sdk.torture.host)."""
 
     number: int
     phase: str
     boards: int
     faults: tuple[Fault, ...]
+    target: str = EMULATED
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""

@@ -14,21 +14,24 @@ from typing import Any
 from lora_host.errors import TransportError
 from lora_host.held_folder import HeldFolder, remove_stale
 from lora_sdk.torture.campaign import Campaign, Verdict, draw
-from lora_sdk.torture.faults import Fault, Run
+from lora_sdk.torture.faults import EMULATED, Fault, Run
 from lora_sdk.torture.folders import write_folders
+from lora_sdk.torture.host import campaign as host_campaign
 from lora_sdk.torture.rig import Rig
 
 FOLDER = "lora-torture-"  # prefix
 
 
-def verdicts(seed: int, first: int, count: int, jobs: int = 1) -> Iterator[Verdict]:
+def verdicts(
+    seed: int, first: int, count: int, jobs: int = 1, target: str = EMULATED
+) -> Iterator[Verdict]:
     """Those of runs `first` to before `first + count`, in order."""
     if jobs == 1:
-        with _campaign() as campaign:
+        with _campaign(target) as campaign:
             for number in range(first, first + count):
-                yield campaign.verdict(draw(seed, number))
+                yield campaign.verdict(_drawn(target, seed, number))
         return
-    processes = [_start(seed, first + job, count - job, jobs) for job in range(jobs)]
+    processes = [_start(target, seed, first + job, count - job, jobs) for job in range(jobs)]
     try:
         for number in range(count):
             yield _next(processes[number % jobs])
@@ -42,16 +45,23 @@ def verdicts(seed: int, first: int, count: int, jobs: int = 1) -> Iterator[Verdi
 
 def replayed(run: Run) -> Verdict:
     """One run, on engines of its own."""
-    with _campaign() as campaign:
+    with _campaign(run.target) as campaign:
         return campaign.verdict(run)
 
 
+def _drawn(target: str, seed: int, number: int) -> Run:
+    return draw(seed, number) if target == EMULATED else host_campaign.draw(target, seed, number)
+
+
 @contextmanager
-def _campaign() -> Iterator[Campaign]:
+def _campaign(target: str) -> Iterator[Campaign | host_campaign.HostCampaign]:
     """On a model in a temporary folder. Folders of killed campaigns go."""
     remove_stale(FOLDER)
     folder = HeldFolder(FOLDER)
     try:
+        if target != EMULATED:
+            yield host_campaign.HostCampaign(target, folder.path)
+            return
         rig = Rig(write_folders(folder.path))
         try:
             yield Campaign(rig)
@@ -61,8 +71,8 @@ def _campaign() -> Iterator[Campaign]:
         folder.remove()
 
 
-def _start(seed: int, first: int, span: int, step: int) -> subprocess.Popen[bytes]:
-    words = [str(word) for word in (seed, first, span, step)]
+def _start(target: str, seed: int, first: int, span: int, step: int) -> subprocess.Popen[bytes]:
+    words = [str(word) for word in (target, seed, first, span, step)]
     return subprocess.Popen(
         [sys.executable, "-m", "lora_sdk.torture.jobs", *words], stdout=subprocess.PIPE
     )
@@ -97,14 +107,15 @@ def _run(values: dict[str, Any]) -> Run:
     return Run(**{**values, "faults": tuple(faults)})
 
 
-def _work(seed: int, first: int, span: int, step: int) -> None:
-    with _campaign() as campaign:
+def _work(target: str, seed: int, first: int, span: int, step: int) -> None:
+    with _campaign(target) as campaign:
         for number in range(first, first + span, step):
-            print(json.dumps(asdict(campaign.verdict(draw(seed, number)))), flush=True)
+            verdict = campaign.verdict(_drawn(target, seed, number))
+            print(json.dumps(asdict(verdict)), flush=True)
 
 
 if __name__ == "__main__":
     try:
-        _work(*map(int, sys.argv[1:]))
+        _work(sys.argv[1], *map(int, sys.argv[2:]))
     except (KeyboardInterrupt, BrokenPipeError):
         sys.exit(130)

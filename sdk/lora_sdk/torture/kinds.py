@@ -9,6 +9,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lora_host import abi
+from lora_sdk.torture.ecc_faults import (
+    Place,
+    command_list,
+    control_tables,
+    flip,
+    keys_and_values,
+    weight,
+)
 from lora_sdk.torture.faults import Fault
 from lora_sdk.torture.memory_faults import (
     flip_adapter,
@@ -33,6 +41,7 @@ from lora_sdk.torture.numbers import (
     POLLS,
     SLOWNESS,
     TRANSFERS,
+    WORD_BIT,
     Number,
 )
 from lora_sdk.torture.target import Target
@@ -63,7 +72,7 @@ class Kind:
     phases: tuple[str, ...]
     plant: Callable[[Target, Fault], None]
     found_by: str
-    names: Literal["board", "unit", "cable", "place", "nothing"]
+    names: Literal["board", "unit", "cable", "place", "bank", "nothing"]
     codes: tuple[str, ...]
     ends: Ends = "text"
     sure: tuple[str, ...] = ()
@@ -184,6 +193,21 @@ def _transfer(name: str, kind: int) -> Kind:
     )  # fmt: skip
 
 
+def _ecc(what: str, place: Place, phases: tuple[str, ...], sure: tuple[str, ...]) -> list[Kind]:
+    """One wrong bit of a word, which ECC corrects and counts, and two, which it finds."""
+    codes = ("ECC", "LINK_POISON", "WATCHDOG", "TIMEOUT", "CRC")
+    return [
+        Kind(
+            f"bit of {what}, with ECC", "memory", phases, flip(place, twice=False),
+            "ECC, which corrects and counts it", "nothing", (), sure=sure, numbers=WORD_BIT,
+        ),
+        Kind(
+            f"two bits of {what}, with ECC", "memory", phases, flip(place, twice=True),
+            "ECC, which fails the read", "bank", codes, sure=sure, numbers=WORD_BIT,
+        ),
+    ]  # fmt: skip
+
+
 KINDS: tuple[Kind, ...] = (
     _link("bit flipped on a link", abi.FAULT_LINK_FLIP, "the frame's CRC"),
     _link(
@@ -209,7 +233,7 @@ KINDS: tuple[Kind, ...] = (
         numbers=CONFIGURATION,
     ),
     Kind(
-        "blocks filed wrongly", "units", STEPS, _of(abi.FAULT_MISFILE),
+        "blocks filed wrongly", "units", STEPS, _of(abi.FAULT_MISFILE, 0),
         "digests of what boards gathered", "cable", ("GATHERED", "LINK_POISON", "WATCHDOG"),
         least=2, numbers=FILED,
     ),
@@ -283,6 +307,10 @@ KINDS: tuple[Kind, ...] = (
         "bit of a command list flipped", "memory", STEPS, flip_list, "the list's seal", "board",
         ("CRC", "LINK_POISON", "SIZE", "OPCODE"), sure=("decode",), numbers=PLACE,
     ),
+    *_ecc("a weight", weight, (*GUARDED, "close"), ("prefill", "decode")),
+    *_ecc("K and V", keys_and_values, (*GUARDED, "close"), ()),
+    *_ecc("a command list", command_list, (*GUARDED, "close"), ("prefill", "decode")),
+    *_ecc("control tables", control_tables, (*GUARDED, "close"), ()),
 )  # fmt: skip
 
 BY_NAME = {kind.name: kind for kind in KINDS}

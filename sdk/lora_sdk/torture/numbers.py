@@ -45,6 +45,7 @@ TRANSFERS = (
     Number("bytes by which one is misplaced", range(64, 64 * 64, 64)),
 )
 PLACE = (Number("place", range(1 << 20)), Number("bit", range(8)))
+WORD_BIT = (Number("place", range(1 << 20)), Number("bit", range(64)))
 COMMANDS = (Number("commands to pass", range(4)),)
 JUMP = (
     Number("polls to pass", range(20)),

@@ -33,11 +33,13 @@ class Observed:
     seconds: float = 0.0
     left: list[str] = field(default_factory=list)
     damaged: list[str] = field(default_factory=list)
+    unreadable: list[tuple[int, int]] = field(default_factory=list)
+    corrected: int = 0
 
     @property
     def noticed(self) -> bool:
         """Whether anything was found wrong."""
-        return bool(self.error or self.seen or self.repaired or self.redone)
+        return bool(self.error or self.seen or self.repaired or self.redone or self.corrected)
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,13 @@ class Judge:
         elif observed.text != want:
             found.append(f"text {str(observed.text)[:120]}, {str(want)[:120]} expected")
         found += [f"named wrongly: {error}" for error in observed.seen if not self._is_named(error)]
+        found += [
+            f"another bank has failed: {error}"
+            for error in observed.seen
+            if error.failure is not None
+            and error.failure.code == abi.ERR_ECC
+            and (error.failure.board, error.failure.bank) not in observed.unreadable
+        ]
         found += [
             f"repaired without a cause: {cause}"
             for cause in observed.repaired

@@ -7,7 +7,9 @@ from typing import Any
 
 from lora_host.errors import RequestError
 from lora_host.naming import did_you_mean
-from lora_sdk.torture.faults import LATEST, MOST_FAULTS, SIZES, Fault, Run
+from lora_sdk.torture.faults import EMULATED, LATEST, MOST_FAULTS, SIZES, Fault, Run
+from lora_sdk.torture.host import kinds as host_kinds
+from lora_sdk.torture.host import places as host_places
 from lora_sdk.torture.kinds import BY_NAME, Kind
 from lora_sdk.torture.numbers import Number
 from lora_sdk.torture.phases import PHASES
@@ -15,6 +17,9 @@ from lora_sdk.torture.phases import PHASES
 
 def run_from(values: Mapping[str, Any]) -> Run:
     """The run. RequestError names the field, what was found and what was expected."""
+    target = values.get("target", EMULATED)
+    if target != EMULATED:
+        return _of_processes(values)
     phase = _name(values, "phase", tuple(PHASES))
     boards = _count(values, "boards", max(SIZES) + 1)
     faults = values.get("faults")
@@ -27,6 +32,17 @@ def run_from(values: Mapping[str, Any]) -> Run:
         )
     made = tuple(_fault(fault, phase, boards) for fault in faults)
     return Run(_count(values, "number", 1 << 32), phase, boards, made)
+
+
+def _of_processes(values: Mapping[str, Any]) -> Run:
+    target = _name(values, "target", tuple(host_places.PLACES))
+    phase = _name(values, "phase", host_kinds.PHASES)
+    faults = values.get("faults")
+    if not isinstance(faults, list) or len(faults) != 1 or not isinstance(faults[0], dict):
+        raise RequestError(f"replay file: faults {faults!r:.40}; expected a list of one fault")
+    known = tuple(kind.name for kind in host_kinds.kinds_of(target, phase))
+    fault = Fault(_name(faults[0], "kind", known), 0, 0)
+    return Run(_count(values, "number", 1 << 32), phase, host_places.BOARDS, (fault,), target)
 
 
 def _fault(values: object, phase: str, boards: int) -> Fault:

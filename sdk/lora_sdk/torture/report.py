@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from lora_sdk.torture.campaign import Verdict
-from lora_sdk.torture.kinds import KINDS
+from lora_sdk.torture.faults import EMULATED
+from lora_sdk.torture.host import kinds as host_kinds
+from lora_sdk.torture.kinds import KINDS, Kind
 from lora_sdk.torture.phases import PHASES
 
 MOST_FAILURES = 100  # that are kept with their faults
@@ -24,6 +27,7 @@ class Report:
     noticed: int = 0
     recovered: int = 0
     errors: int = 0
+    target: str = EMULATED
     seconds: float = 0.0
     slowest: float = 0.0
     cells: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -48,6 +52,16 @@ class Report:
                 self.failures.append({"problems": list(verdict.problems), "replay": smallest})
 
     @property
+    def _phases(self) -> tuple[str, ...]:
+        return tuple(PHASES) if self.target == EMULATED else host_kinds.PHASES
+
+    @property
+    def _kinds(self) -> Sequence[Kind | host_kinds.Kind]:
+        if self.target == EMULATED:
+            return KINDS
+        return [kind for kind in host_kinds.KINDS if self.target in kind.targets]
+
+    @property
     def runs(self) -> int:
         """Runs counted."""
         return sum(self.by_count.values())
@@ -55,6 +69,7 @@ class Report:
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {
+            "target": self.target,
             "seed": self.seed,
             "first": self.first,
             "next": self.next,
@@ -67,8 +82,8 @@ class Report:
             "slowest_run_seconds": round(self.slowest, 3),
             "faults_at_once": {str(count): self.by_count[count] for count in sorted(self.by_count)},
             "cells": {
-                kind.name: {phase: self.cells[kind.name, phase] for phase in PHASES}
-                for kind in KINDS
+                kind.name: {phase: self.cells[kind.name, phase] for phase in self._phases}
+                for kind in self._kinds
             },
             "failures": self.failures,
         }
@@ -80,13 +95,13 @@ class Report:
             f"{self.seconds:.0f} s, {self.failed} failed; {self.recovered} recovered, "
             f"{self.errors} ended with one error, slowest {self.slowest:.2f} s",
             "",
-            "| kind | " + " | ".join(PHASES) + " |",
-            "|---|" + "---:|" * len(PHASES),
+            "| kind | " + " | ".join(self._phases) + " |",
+            "|---|" + "---:|" * len(self._phases),
         ]
-        for kind in KINDS:
+        for kind in self._kinds:
             cells = (
                 str(self.cells[kind.name, phase]) if phase in kind.phases else "-"
-                for phase in PHASES
+                for phase in self._phases
             )
             lines.append(f"| {kind.name} | " + " | ".join(cells) + " |")
         for failure in self.failures:

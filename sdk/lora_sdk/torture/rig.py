@@ -75,8 +75,8 @@ class Rig:
         self._engines[key] = (opened, [1])
         return opened
 
-    def opened(self, boards: int, speculative: bool = False, **options: Any) -> Engine:
-        """A new one, which the caller closes."""
+    def opened(self, boards: int | None, speculative: bool = False, **options: Any) -> Engine:
+        """A new one, which the caller closes. Without `boards`: on `devices`."""
         if speculative:
             options["speculation"] = SpeculationOptions("lookup", None, TREE)
         engine = Engine(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from lora_sdk.torture.host import kinds as host_kinds
 from lora_sdk.torture.kinds import KINDS
 from lora_sdk.torture.phases import PHASES
 
@@ -12,6 +13,7 @@ NAMED = {
     "unit": "board and unit",
     "cable": "an end of a cable of the board",
     "place": "board, bank and tensors",
+    "bank": "board and bank",
     "nothing": "-",
 }
 
@@ -28,6 +30,17 @@ def rows() -> list[dict[str, Any]]:
         }
         for kind in KINDS
     ]
+
+
+def host_table() -> str:
+    """Markdown: a row a kind of the faults of processes."""
+    lines = ["| kind | targets | found by | ends with | phases |", "|---|---|---|---|---|"]
+    for kind in host_kinds.KINDS:
+        cells = (
+            kind.name, ", ".join(kind.targets), kind.found_by, kind.ends, ", ".join(kind.phases),
+        )  # fmt: skip
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def table() -> str:

@@ -22,6 +22,8 @@ class Target:
         self.engine = engine
         self.damaged: list[str] = []
         """Places of weights that faults have changed, as messages name them."""
+        self.unreadable: list[tuple[int, int]] = []
+        """Boards and banks with words that ECC cannot correct."""
 
     @property
     def emulated(self) -> Emulated:

@@ -1,0 +1,167 @@
+"""Runs of processes: drawn from the seed, done in an engine's process of their own, and judged."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lora_sdk.torture.campaign import Verdict
+from lora_sdk.torture.faults import Fault, Run, draws_of
+from lora_sdk.torture.folders import Folders, write_folders
+from lora_sdk.torture.host.child import MOMENT, NONE
+from lora_sdk.torture.host.kinds import BY_NAME, PHASES, Kind, kinds_of
+from lora_sdk.torture.host.places import BOARDS, PLACES, Place
+
+SECONDS = 120.0  # of a run: a daemon's end costs the limits of several calls
+LIMIT = 180.0
+
+
+def draw(target: str, seed: int, number: int) -> Run:
+    """The run of this number."""
+    draws = draws_of(seed, number)
+    phase = draws.choice([one for one in PHASES if kinds_of(target, one)])
+    kind = draws.choice(kinds_of(target, phase))
+    return Run(number, phase, BOARDS, (Fault(kind.name, 0, 0),), target)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How an engine's process has ended. `said`: what it printed besides, and on stderr."""
+
+    text: Any
+    error: str
+    code: int
+    seconds: float
+    said: str
+
+
+class HostCampaign:
+    """Of one target. Each run has boards of its own."""
+
+    def __init__(self, target: str, root: Path) -> None:
+        self._target = target
+        self._root = root
+        whole = root / "whole"
+        whole.mkdir()
+        self._folders = write_folders(whole)
+        self._wanted: dict[str, Any] = {}
+
+    def verdict(self, run: Run) -> Verdict:
+        """Do a run and judge it."""
+        kind = BY_NAME[run.faults[0].kind]
+        with PLACES[self._target]() as place:
+            want = self._want(place, run.phase)
+            before = _locks(place)
+            ended = self._disturbed(place, run.phase, kind)
+            problems = list(_wrong_end(kind, place, ended, want))
+            if kind.ends in ("killed", "text"):  # the boards are free, and right
+                after = self._run(place, self._folders, run.phase)
+                if after.text != want:
+                    problems.append(f"the next process: {after.error or after.said or after.text}")
+            if _locks(place) != before:
+                problems.append("locks of boards are held")
+        return Verdict(
+            run, tuple(problems), ended.text is None, ended.text is not None,
+            bool(ended.error), ended.seconds,
+        )  # fmt: skip
+
+    def _want(self, place: Place, phase: str) -> Any:
+        if phase not in self._wanted:
+            found = self._run(place, self._folders, phase)
+            assert found.text is not None, found
+            self._wanted[phase] = found.text
+        return self._wanted[phase]
+
+    def _disturbed(self, place: Place, phase: str, kind: Kind) -> Ended:
+        """On folders of its own, which a fault may damage."""
+        with tempfile.TemporaryDirectory(dir=self._root) as root:
+            shutil.copytree(self._folders.root, root, dirs_exist_ok=True)
+            folders = Folders(Path(root))
+            if kind.before and kind.act is not None:
+                kind.act(place, 0, folders.model)
+                return self._run(place, folders, phase)
+            return self._run(place, folders, phase, kind)
+
+    def _run(self, place: Place, folders: Folders, phase: str, kind: Kind | None = None) -> Ended:
+        words = [phase, NONE if kind is None else kind.name, str(folders.root), *place.uris]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "lora_sdk.torture.host.child", *words],
+            env={**place.variables, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            start_new_session=True,  # XRT ends whole process groups
+        )  # fmt: skip
+        began = time.monotonic()
+        assert process.stdin is not None and process.stdout is not None
+        if kind is not None and kind.act is not None:
+            line = process.stdout.readline()
+            if line.strip() == MOMENT:
+                kind.act(place, process.pid, folders.model)
+                began = time.monotonic()
+                with suppress(BrokenPipeError):  # of a host that was killed
+                    process.stdin.write("\n")
+                    process.stdin.flush()
+        return _end(process, place, began)
+
+
+def _end(process: subprocess.Popen[str], place: Place, began: float) -> Ended:
+    late = ""
+    try:
+        process.wait(LIMIT)  # not the end of its streams: XRT's processes hold them as well
+    except subprocess.TimeoutExpired:
+        late = f"no end within {LIMIT:.0f} s"
+    seconds = time.monotonic() - began
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    place.end()
+    out, error = process.communicate(timeout=LIMIT)
+    found: dict[str, Any] = {}
+    with suppress(ValueError, IndexError):
+        found = json.loads(out.splitlines()[-1])
+    return Ended(
+        found.get("text"), found.get("error", ""), process.returncode, seconds, late or error[-300:]
+    )
+
+
+def _wrong_end(kind: Kind, place: Place, ended: Ended, want: Any) -> Iterator[str]:
+    if ended.seconds > SECONDS:
+        yield f"took {ended.seconds:.0f} s, {SECONDS:.0f} s expected"
+    if kind.ends == "killed":
+        if ended.code != -signal.SIGKILL:
+            yield f"ended with {ended.code}, {-signal.SIGKILL} expected"
+        return
+    if ended.error:
+        wanted = tuple(uri for name in kind.names for uri in (
+            place.uris if name == "uri" else (name,)))  # fmt: skip
+        if kind.ends == "text":
+            yield f"error where a text was possible: {ended.error}"
+        if "\n" in ended.error or (wanted and not any(one in ended.error for one in wanted)):
+            yield f"error that names none of {wanted}: {ended.error}"
+    elif ended.code != 0:
+        yield f"exit code {ended.code} without an error of its own: {ended.said}"
+    elif kind.ends == "error":
+        yield "a text where an error was expected"
+    elif ended.text != want:
+        yield f"text {str(ended.text)[:120]}, {str(want)[:120]} expected"
+
+
+def _locks(place: Place) -> list[str]:
+    """Locks of boards that a process holds."""
+    folder = place.variables.get("LORA_LOCK_FOLDER")
+    if folder is None:
+        return []
+    held = Path("/proc/locks").read_text().split()
+    return sorted(
+        path.name for path in Path(folder).iterdir()
+        if any(word.endswith(f":{path.stat().st_ino}") for word in held)
+    )  # fmt: skip

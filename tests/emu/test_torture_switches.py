@@ -1,0 +1,61 @@
+"""Each kind of fault bites: with its detection turned off a campaign fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from lora_sdk.torture import campaign as campaigns
+from lora_sdk.torture.campaign import Campaign
+from lora_sdk.torture.faults import Fault, Run, draws_of
+from lora_sdk.torture.folders import Folders, write_folders
+from lora_sdk.torture.kinds import BY_NAME
+from lora_sdk.torture.rig import Rig
+from tests.torture_switches import BENIGN, OFF, Detection
+
+TRIES = 16  # faults of other numbers, at other steps
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
+    return write_folders(tmp_path_factory.mktemp("switches"))
+
+
+@pytest.fixture
+def rig(folders: Folders) -> Iterator[Rig]:
+    rig = Rig(folders)
+    yield rig
+    rig.close()
+
+
+def runs(name: str, phase: str) -> Iterator[Run]:
+    """With this fault alone, on board 1."""
+    for number in range(TRIES):
+        numbers = BY_NAME[name].draw(draws_of(7, number))
+        yield Run(number, phase, 2, (Fault(name, 1, number % 3, numbers),))
+
+
+def test_every_kind_has_a_switch_or_a_reason() -> None:
+    assert {*OFF, *BENIGN} == set(BY_NAME) and not set(OFF) & set(BENIGN)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OFF)
+def test_a_campaign_fails_without_the_detection(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    detection: Detection = OFF[name]
+    campaign = Campaign(rig, minimise=False)
+    monkeypatch.setattr(campaigns, "SECONDS", 2.0)  # what has no end is broken off after 4
+    campaign._want(detection.phase)
+    campaign._want("decode")
+    for run in runs(name, detection.phase):
+        if detection.phase != "load":
+            engine = rig.engine(2)
+            detection.switch(engine, monkeypatch)
+        else:
+            detection.switch(None, monkeypatch)
+        if campaign.verdict(run).problems:
+            return
+    pytest.fail(f"{name}: {TRIES} runs without its detection ended as they must")
