@@ -1,5 +1,5 @@
-"""Faults of the engine's process, its files and limits: runs follow from their seed, and end as they
-must."""
+"""Faults of the engine's process, its files and limits: runs follow from their seed, and end as
+they must."""
 
 from __future__ import annotations
 
