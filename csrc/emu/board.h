@@ -5,6 +5,7 @@
 #define EMU_BOARD_H
 
 #include <pthread.h>
+#include <setjmp.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -245,7 +246,7 @@ void emu_trace_mark(struct emu_board *board, uint32_t index, const struct lora_c
 
 /* hal_host.c: the board that this thread's firmware runs on. */
 void emu_hal_bind(struct emu_board *board);
-/* fw_poll of that board. A read of memory that ECC cannot correct stops its core. */
-uint32_t emu_hal_poll(void);
+/* Where its core is left at a read of memory that ECC cannot correct. */
+jmp_buf *emu_hal_stop(void);
 
 #endif

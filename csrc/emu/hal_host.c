@@ -13,12 +13,7 @@ static _Thread_local jmp_buf stopped;
 
 void emu_hal_bind(struct emu_board *board) { current = board; }
 
-uint32_t emu_hal_poll(void) {
-    if (!emu_ecc_any(&current->ecc)) return fw_poll(current->firmware);
-    if (setjmp(stopped) == 0) return fw_poll(current->firmware);
-    current->core_stopped = true;
-    return LORA_FW_WAITING;
-}
+jmp_buf *emu_hal_stop(void) { return &stopped; }
 
 /* The emulated board has no sequencer: the firmware dispatches, by the same rules. */
 uint32_t hal_features(void) { return 0; }
@@ -60,8 +55,10 @@ void hal_read(uint32_t bank, uint64_t offset, void *data, uint32_t bytes) {
     arrive();
     if (at) memcpy(data, at, bytes);
     else memset(data, 0, bytes);
-    if (emu_ecc_any(&current->ecc) && emu_ecc_read(current, bank, offset, bytes))
-        longjmp(stopped, 1); /* the core's window gets no answer */
+    if (emu_ecc_any(&current->ecc) && emu_ecc_read(current, bank, offset, bytes)) {
+        current->core_stopped = true;
+        longjmp(stopped, 1);
+    }
 }
 
 static bool completion_is_lost(uint32_t bank, uint64_t offset) {

@@ -15,6 +15,12 @@ struct polls {
     uint64_t ticks[LORA_MAX_BOARDS];  /* that it took, while the profiler is on */
 };
 
+/* A read that ECC cannot correct gets no answer: the core stops in it. */
+static uint32_t poll_firmware(struct emu_board *board) {
+    if (emu_ecc_any(&board->ecc) && setjmp(*emu_hal_stop()) != 0) return LORA_FW_WAITING;
+    return fw_poll(board->firmware);
+}
+
 static void poll(struct emu_board *board) {
     board->awake = false;
     struct emu_control_faults *faults = &board->control_faults;
@@ -29,7 +35,7 @@ static void poll(struct emu_board *board) {
         faults->clock_jumps = false;
         faults->clock_ahead += faults->jump_cycles;
     }
-    if (emu_hal_poll() == LORA_FW_RUNNING) board->awake = true;
+    if (poll_firmware(board) == LORA_FW_RUNNING) board->awake = true;
     emu_hal_bind(NULL);
 }
 

@@ -58,15 +58,3 @@ int lora_blame_memory(struct lora_cluster *cluster, lora_boards mask,
     if (found && cluster->hung) cluster->hang = *failure;
     return status;
 }
-
-int lora_mend_memory(struct lora_cluster *cluster, uint32_t board, struct lora_failure *failure) {
-    static const uint8_t zeros[LORA_LINE_BYTES];
-    struct lora_board *it = &cluster->boards[board];
-    struct lora_arena word = it->unreadable;
-    struct lora_failure ignored, *unused = lora_failure_begin(NULL, &ignored);
-    uint64_t line = word.offset / LORA_LINE_BYTES * LORA_LINE_BYTES;
-    it->unreadable.bytes = 0;
-    if (!word.bytes) return LORA_OK;
-    if (lora_check_range(cluster, board, word.bank, line, sizeof zeros, unused)) return LORA_OK;
-    return lora_memory_write(cluster, board, word.bank, line, zeros, sizeof zeros, failure);
-}

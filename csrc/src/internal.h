@@ -90,9 +90,6 @@ int lora_fail_board(const struct lora_cluster *cluster, uint32_t board, int stat
 /* Where a board of the mask has read a word that ECC could not correct since the last call, that is
  * the cause of `failure`, which is filled anew. Returns its code. */
 int lora_blame_memory(struct lora_cluster *cluster, lora_boards mask, struct lora_failure *failure);
-/* Writes the line of the last such word, so that it can be read: sums find it wrong, and its owner
- * writes it again. */
-int lora_mend_memory(struct lora_cluster *cluster, uint32_t board, struct lora_failure *failure);
 
 /* describe.c */
 /* The failure that a board's error record tells. Returns its code. */

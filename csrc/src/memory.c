@@ -101,6 +101,20 @@ int lora_memory_release(struct lora_cluster *cluster, uint32_t board, uint32_t b
                      bank, (unsigned long long)offset);
 }
 
+/* Writes the line of the last word that ECC could not correct, so that it can be read: sums find it
+ * wrong, and its owner writes it again. */
+static int mend(struct lora_cluster *cluster, uint32_t board, struct lora_failure *failure) {
+    static const uint8_t zeros[LORA_LINE_BYTES];
+    struct lora_board *it = &cluster->boards[board];
+    struct lora_arena word = it->unreadable;
+    struct lora_failure ignored, *unused = lora_failure_begin(NULL, &ignored);
+    uint64_t line = word.offset / LORA_LINE_BYTES * LORA_LINE_BYTES;
+    it->unreadable.bytes = 0;
+    if (!word.bytes) return LORA_OK;
+    if (lora_check_range(cluster, board, word.bank, line, sizeof zeros, unused)) return LORA_OK;
+    return lora_memory_write(cluster, board, word.bank, line, zeros, sizeof zeros, failure);
+}
+
 int lora_memory_restore(struct lora_cluster *cluster, uint32_t board,
                         struct lora_failure *failure) {
     struct lora_board *it = &cluster->boards[board];
@@ -114,7 +128,7 @@ int lora_memory_restore(struct lora_cluster *cluster, uint32_t board,
         if (status) return status;
     }
     it->kept_arenas = 0;
-    return lora_mend_memory(cluster, board, failure);
+    return mend(cluster, board, failure);
 }
 
 int lora_check_range(const struct lora_cluster *cluster, uint32_t board, uint32_t bank,

@@ -121,8 +121,11 @@ class Container:
 
     @cached_property
     def _file(self) -> mmap.mmap:
-        with open_regular(self.path) as file:
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        try:
+            with open_regular(self.path) as file:
+                mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except OSError as error:  # no descriptor or no address space is left
+            raise self._error(f"cannot be mapped: {error.strerror or error}") from error
         if len(mapped) != self._size:
             raise self._error("changed its size since it was opened")
         return mapped

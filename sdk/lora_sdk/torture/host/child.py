@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import tokenizers  # noqa: F401  (so that a limit meets the engine, not an import)
+
 from lora_host.errors import LoraError
 from lora_sdk.engine.engine import Engine
 from lora_sdk.torture.folders import Folders
