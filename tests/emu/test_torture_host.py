@@ -54,6 +54,7 @@ def test_wrong_ends_are_problems(kind: object) -> None:
     ("name", "phase"),
     [
         ("host killed", "decode"),
+        ("descriptors exhausted", "open"),
         ("descriptors exhausted", "decode"),
         ("pages exhausted", "decode"),
         ("weights cut short", "open"),

@@ -23,7 +23,7 @@ from lora_sdk.torture.rig import Rig, Watch
 MOMENT = "moment"
 NONE = "-"  # the kind of an undisturbed run
 OPEN, LOAD = "open", "load"
-ACTS = {OPEN: "load", LOAD: "load", "pages": "decode"}
+ACTS = {OPEN: "load", LOAD: "load"}
 """Phases of processes that do what another phase of engines does."""
 STEP = 1  # before which step faults strike
 MARGIN = 4 << 20  # bytes that a limited process may take yet
@@ -48,10 +48,9 @@ def fill_disk(engine: Engine | None) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
 
 
-def take_pages(engine: Engine | None) -> None:
-    """Sequences of the token API hold all pages but a few."""
-    assert engine is not None
-    while engine.kv_use.free > 1:
+def take_pages(engine: Engine) -> None:
+    """Sequences of the token API hold all pages."""
+    for _ in range(engine.plan.max_sequences):
         engine.prefill(engine.open_sequence(), [5] * (engine.context - 1))
 
 
@@ -59,9 +58,10 @@ OWN: dict[str, Callable[[Engine | None], None]] = {
     "descriptors exhausted": limit_descriptors,
     "memory limit": limit_memory,
     "disk full": fill_disk,
-    "pages exhausted": take_pages,
 }
-"""What the process does to itself."""
+"""What the process does to itself, in the middle of a step."""
+PAGES = "pages exhausted"
+"""Happens before the request, which then finds none."""
 
 
 def _moment(kind: str, engine: Engine | None) -> None:
@@ -90,7 +90,9 @@ def _texts(phase: str, kind: str, root: Path, uris: tuple[str, ...]) -> Any:
         options["devices"] = uris
     with rig.opened(None if uris else 2, acted.speculative, **options) as engine:
         watch = Watch()
-        if phase not in (OPEN, LOAD):
+        if kind == PAGES:
+            take_pages(engine)
+        elif phase not in (OPEN, LOAD):
             watch.before[STEP] = [lambda: _moment(kind, engine)]
             engine.observe(watch)
         return acted.act(engine, watch)

@@ -79,7 +79,7 @@ KINDS: tuple[Kind, ...] = (
     Kind("descriptors exhausted", ALL, PHASES, "the call that needs one", "text or error"),
     Kind("memory limit", ("host",), PHASES, "the call that needs some", "text or error"),
     Kind("disk full", ALL, PHASES, "nothing: no file grows", "text or error"),
-    Kind("pages exhausted", ALL, ("decode",), "the request that finds none", "text or error",
+    Kind("pages exhausted", ALL, ("decode",), "the request that finds none", "error",
          names=("no room",)),
     Kind("weights cut short", ("host",), (OPEN,), "sizes in the file's header", "error", _cut, True,
          (WEIGHTS,)),
