@@ -35,9 +35,8 @@ class Asked:
 Act = Callable[[Engine, str, str], str]  # engine, prompt, URL of the server
 
 
-def _text(result: object) -> str:
+def _text(result: Result | list[Result]) -> str:
     results = result if isinstance(result, list) else [result]
-    assert all(isinstance(one, Result) for one in results)
     return "\0".join(sample.text for one in results for sample in one.outputs)
 
 
