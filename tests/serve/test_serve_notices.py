@@ -6,8 +6,10 @@ import re
 
 import pytest
 
+from lora_host import abi
 from lora_host.errors import TransportError
 from lora_sdk import Engine
+from tests.recovery_rig import inject
 from tests.scrub_rig import flip, sum_nothing
 from tests.served import served
 
@@ -40,3 +42,28 @@ def test_damage_is_told() -> None:
         assert running.get("/ready").body == {
             key: value for key, value in health.body.items() if key != "weight_notices"
         }
+
+
+def test_the_log_says_why_boards_have_failed(caplog: pytest.LogCaptureFixture) -> None:
+    """A client is told no more than that they have."""
+    body = {"prompt": "a", "max_tokens": 4, "temperature": 0}
+    with served(lambda progress: Engine(boards=1, progress=progress)) as running:
+        inject(running.engine, 0, abi.FAULT_BOARD_LOST, until_reset=False)
+        reply = running.post("/v1/completions", body)
+        assert reply.status == 503 and reply.body["error"]["message"] == "the boards failed"
+        assert running.get("/health").body["status"] == "dead"
+    (line,) = [
+        one for one in caplog.records if one.name == "lora.serve" and one.levelname == "ERROR"
+    ]
+    assert "board 0" in line.getMessage() and "\n" not in line.getMessage()
+
+
+def test_the_log_of_a_server_that_ends_tells_of_texts_that_may_be_wrong(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    body = {"prompt": "a", "max_tokens": 4, "temperature": 0}
+    with served(lambda progress: Engine(boards=2, progress=progress)) as running:
+        sum_nothing(running.engine)
+        place = flip(running.engine)
+        assert running.post("/v1/completions", body).status == 200
+    assert place in caplog.text and "1 request that has ended may hold wrong tokens" in caplog.text

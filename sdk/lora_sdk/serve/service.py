@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lora_host.errors import HangError, LoraError, RequestError
+from lora_host.errors import AdapterError, HangError, LoraError, RequestError
 from lora_sdk.core.weight_notices import WeightNotices
 from lora_sdk.serve.attend import Attendants
 from lora_sdk.serve.constraint import Compiler, Constraint
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from lora_sdk.core.options import Progress
     from lora_sdk.engine.engine import Engine
     from lora_sdk.serve.tracing import Traces
+
+_log = logging.getLogger("lora.serve")
 
 CALLER = "lora.caller"
 """Where a request's scope holds its Caller."""
@@ -114,8 +117,10 @@ class Service:
             await asyncio.to_thread(self.traces.close)
 
     def failed(self, error: LoraError) -> ApiError:
-        """What a client is told of the engine's error. A hang, or boards that cannot be recovered,
-        end the server's life."""
+        """What a client is told of the engine's error; of boards the log has more. A hang, or
+        boards that cannot be recovered, end the server's life."""
+        if not isinstance(error, RequestError | AdapterError):
+            _log.error("%s", error)
         lost = self._engine is not None and self._engine.lost is not None
         if lost or isinstance(error, HangError):  # sticky, other failures are not
             self.lifecycle.die()
