@@ -1,5 +1,7 @@
 /* overlays/rtl/mpu/mpu_fp16.sv, simulated. */
 #include "VMpuFp16.h"
+#include "VMpuFp16___024root.h"
+#include "disturbed_run.hpp"
 #include "matmul_call.hpp"
 #include "simulated_unit.hpp"
 #include "simulation.hpp"
@@ -19,17 +21,33 @@ class ArrayFp16 : public SimulatedUnit {
     }
 
     int run(lora_unit_call *call, MemoryTiming timing, uint64_t *cycles) override {
-        const lora_matrix *c = matrix_of(call);
-        give_matmul(unit_, call);
-        unit_->has_bias = c->bias_bank != LORA_NO_BANK;
-        unit_->four_bit = weight_kind(c) == LORA_WEIGHT_W4A16;
-        unit_->group_log = unit_->four_bit ? (group_log(c) - 5) & 3 : 0;
+        give(call);
         int status = unit_.run(call, timing, cycles);
         take_counts(unit_, call);
         return status;
     }
 
+    int disturb(lora_unit_call *call, Disturbance &how, lora_rtl_disturbed &counts,
+                uint64_t *cycles) override {
+        DisturbedUnit<VMpuFp16> unit{
+            unit_, [this](const lora_unit_call *one) { give(one); },
+            [](const lora_unit_call *, VMpuFp16 &) {},
+            [](const VMpuFp16 &one) -> uint32_t { return one.rootp->mpu_fp16__DOT__state; }};
+        int status = run_disturbed(unit, other_, call, how, counts, cycles);
+        take_counts(unit_, call);
+        return status;
+    }
+
   private:
+    void give(const lora_unit_call *call) {
+        const lora_matrix *c = matrix_of(call);
+        give_matmul(unit_, call);
+        unit_->has_bias = c->bias_bank != LORA_NO_BANK;
+        unit_->four_bit = weight_kind(c) == LORA_WEIGHT_W4A16;
+        unit_->group_log = unit_->four_bit ? (group_log(c) - 5) & 3 : 0;
+    }
+
+    KeptCall other_;
     Simulation<VMpuFp16> unit_;
 };
 

@@ -1,5 +1,7 @@
 /* overlays/rtl/mpu/mpu_int8.sv, simulated. */
 #include "VMpuInt8.h"
+#include "VMpuInt8___024root.h"
+#include "disturbed_run.hpp"
 #include "matmul_call.hpp"
 #include "simulated_unit.hpp"
 #include "simulation.hpp"
@@ -19,18 +21,34 @@ class ArrayInt8 : public SimulatedUnit {
     }
 
     int run(lora_unit_call *call, MemoryTiming timing, uint64_t *cycles) override {
+        give(call);
+        int status = unit_.run(call, timing, cycles);
+        take_counts(unit_, call);
+        return status;
+    }
+
+    int disturb(lora_unit_call *call, Disturbance &how, lora_rtl_disturbed &counts,
+                uint64_t *cycles) override {
+        DisturbedUnit<VMpuInt8> unit{
+            unit_, [this](const lora_unit_call *one) { give(one); },
+            [](const lora_unit_call *, VMpuInt8 &) {},
+            [](const VMpuInt8 &one) -> uint32_t { return one.rootp->mpu_int8__DOT__state; }};
+        int status = run_disturbed(unit, other_, call, how, counts, cycles);
+        take_counts(unit_, call);
+        return status;
+    }
+
+  private:
+    void give(const lora_unit_call *call) {
         const lora_matrix *c = matrix_of(call);
         give_matmul(unit_, call);
         unit_->has_bias = !(c->flags & LORA_FLAG_NO_BIAS);
         unit_->row_scales = (c->flags & LORA_FLAG_ROW_SCALES) != 0;
         unit_->four_bit = weight_kind(c) == LORA_WEIGHT_W4A8;
         unit_->group_log = unit_->four_bit ? (group_log(c) - 5) & 3 : 0;
-        int status = unit_.run(call, timing, cycles);
-        take_counts(unit_, call);
-        return status;
     }
 
-  private:
+    KeptCall other_;
     Simulation<VMpuInt8> unit_;
 };
 

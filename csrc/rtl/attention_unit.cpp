@@ -1,6 +1,8 @@
 /* overlays/rtl/attention/attention.sv, simulated. */
 #include "VAttention.h"
+#include "VAttention___024root.h"
 #include "attention_call.hpp"
+#include "disturbed_run.hpp"
 #include "matmul_call.hpp"
 #include "simulated_unit.hpp"
 #include "simulation.hpp"
@@ -15,25 +17,38 @@ class AttentionUnit : public SimulatedUnit {
 
     int run(lora_unit_call *call, MemoryTiming timing, uint64_t *cycles) override {
         give(call);
-        give_list(call);
-        const lora_step_state *state = call->state;
-        uint32_t rows = rows_of(call);
-        int status = unit_.run(call, timing, cycles, [=](VAttention &unit) {
-            uint32_t asked = unit.row < rows ? unit.row : 0;
-            const lora_row &row = state->rows[step_row(call, asked)];
-            int32_t parent = state->slots[unit.slot].parent;
-            unit.row_sequence = static_cast<uint16_t>(row.sequence);
-            unit.row_committed = state->lengths[row.sequence] & 0x3ffff;
-            unit.row_slot = row.slot & 127;
-            unit.slot_is_last = parent == -1;
-            unit.slot_parent = parent & 127;
-        });
+        int status = unit_.run(call, timing, cycles,
+                               [=](VAttention &unit) { give_row(call, unit); });
+        take_counts(unit_, call);
+        return status;
+    }
+
+    int disturb(lora_unit_call *call, Disturbance &how, lora_rtl_disturbed &counts,
+                uint64_t *cycles) override {
+        DisturbedUnit<VAttention> unit{
+            unit_, [this](const lora_unit_call *one) { give(one); }, give_row,
+            [](const VAttention &one) -> uint32_t { return one.rootp->attention__DOT__state; }};
+        int status = run_disturbed(unit, other_, call, how, counts, cycles);
         take_counts(unit_, call);
         return status;
     }
 
   private:
+    /* The step's row and the slot that the unit asks for. */
+    static void give_row(const lora_unit_call *call, VAttention &unit) {
+        const lora_step_state *state = call->state;
+        uint32_t asked = unit.row < rows_of(call) ? unit.row : 0;
+        const lora_row &row = state->rows[step_row(call, asked)];
+        int32_t parent = state->slots[unit.slot].parent;
+        unit.row_sequence = static_cast<uint16_t>(row.sequence);
+        unit.row_committed = state->lengths[row.sequence] & 0x3ffff;
+        unit.row_slot = row.slot & 127;
+        unit.slot_is_last = parent == -1;
+        unit.slot_parent = parent & 127;
+    }
+
     void give(const lora_unit_call *call) {
+        give_list(call);
         const lora_attention *c = attention_of(call);
         unit_->head_dim = c->head_dim;
         unit_->rows = static_cast<uint8_t>(rows_of(call));
@@ -73,6 +88,7 @@ class AttentionUnit : public SimulatedUnit {
         unit_->max_tiles = list->max_tiles;
     }
 
+    KeptCall other_;
     Simulation<VAttention> unit_;
 };
 

@@ -15,6 +15,8 @@ struct Units {
     std::vector<std::unique_ptr<SimulatedUnit>> arrays, vectors, attentions;
     MemoryTiming timing;
     lora_rtl_counts counts{};
+    Disturbance disturbance;
+    lora_rtl_disturbed disturbed[LORA_RTL_ATTEND + 1] = {};
 };
 
 Units units;
@@ -37,6 +39,13 @@ SimulatedUnit *found(const std::vector<std::unique_ptr<SimulatedUnit>> &among,
     return nullptr;
 }
 
+/* Under the lock. */
+int run(SimulatedUnit *unit, lora_rtl_unit which, lora_unit_call *call, uint64_t *cycles) {
+    if (units.disturbance.attempts)
+        return unit->disturb(call, units.disturbance, units.disturbed[which], cycles);
+    return unit->run(call, units.timing, cycles);
+}
+
 /* `counts`: of an operation, simulated and native. */
 void count_one(uint64_t (&counts)[2], bool native) {
     std::lock_guard<std::mutex> held(units.lock);
@@ -53,7 +62,9 @@ int matrix(void *, lora_unit_call *call) {
                                                               : call->state->row_count;
     units.counts.simulated++;
     units.counts.products += rows * c->k * c->n;
-    return array->run(call, units.timing, &units.counts.cycles);
+    bool eight = weight_kind(c) == LORA_WEIGHT_INT8 || weight_kind(c) == LORA_WEIGHT_W4A8;
+    return run(array, eight ? LORA_RTL_INT8_ARRAY : LORA_RTL_FP16_ARRAY, call,
+               &units.counts.cycles);
 }
 
 int vector(void *, lora_unit_call *call) {
@@ -63,7 +74,7 @@ int vector(void *, lora_unit_call *call) {
     if (!unit) return natively(&lora_kernels::vector, &lora_rtl_counts::vector, call);
     std::lock_guard<std::mutex> held(units.lock);
     units.counts.vectors++;
-    return unit->run(call, units.timing, &units.counts.vector_cycles);
+    return run(unit, LORA_RTL_VECTOR, call, &units.counts.vector_cycles);
 }
 
 int attention(void *, lora_unit_call *call) {
@@ -72,7 +83,7 @@ int attention(void *, lora_unit_call *call) {
     if (!unit) return natively(&lora_kernels::attention, &lora_rtl_counts::attention, call);
     std::lock_guard<std::mutex> held(units.lock);
     units.counts.attentions++;
-    return unit->run(call, units.timing, &units.counts.attention_cycles);
+    return run(unit, LORA_RTL_ATTEND, call, &units.counts.attention_cycles);
 }
 
 int adapter(void *, lora_unit_call *call) {
@@ -127,3 +138,15 @@ EXPORTED void lora_rtl_memory(uint32_t latency, uint32_t busy) {
     units.timing.latency = latency ? latency : 1;
     units.timing.busy = busy < 255 ? busy : 255;
 }
+
+EXPORTED void lora_rtl_disturb(uint32_t seed, uint32_t attempts) {
+    std::lock_guard<std::mutex> held(units.lock);
+    units.disturbance = {Random(seed), attempts, ""};
+}
+
+EXPORTED void lora_rtl_read_disturbed(enum lora_rtl_unit unit, struct lora_rtl_disturbed *counts) {
+    std::lock_guard<std::mutex> held(units.lock);
+    *counts = units.disturbed[unit];
+}
+
+EXPORTED const char *lora_rtl_disturb_error(void) { return units.disturbance.error.c_str(); }

@@ -3,8 +3,18 @@
 #define LORA_RTL_SIMULATED_UNIT_HPP
 
 #include <memory>
+#include <string>
 
 #include "ports.hpp"
+#include "random.hpp"
+#include "rtl.hpp"
+
+/* What tests do to commands: rtl.hpp. */
+struct Disturbance {
+    Random random{0};
+    uint32_t attempts = 0;
+    std::string error;
+};
 
 class SimulatedUnit {
   public:
@@ -13,6 +23,9 @@ class SimulatedUnit {
     virtual bool can(const lora_unit_call *call) const = 0;
     /* Runs it: an enum lora_status. `cycles` rises by what it took. */
     virtual int run(lora_unit_call *call, MemoryTiming timing, uint64_t *cycles) = 0;
+    /* The same, behind commands that are begun and ended. */
+    virtual int disturb(lora_unit_call *call, Disturbance &how, lora_rtl_disturbed &counts,
+                        uint64_t *cycles) = 0;
 };
 
 /* Registers and memories begin with random bits made from `seed`. */

@@ -11,17 +11,36 @@
 template <class Unit> class Simulation {
   public:
     explicit Simulation(uint32_t seed) {
+        power_up(seed, [](Unit &) { return 0u; });
+    }
+    /* Verilator takes a unit's public names out of the context that its thread used last. */
+    ~Simulation() {
+        Verilated::threadContextp(&context_);
+        unit_.reset();
+    }
+    Simulation(const Simulation &) = delete;
+    Simulation &operator=(const Simulation &) = delete;
+
+    /* A new unit, registers and memories of any bits; what `look` saw of it before its reset. */
+    template <class Look> uint32_t power_up(uint32_t seed, Look look) {
+        Verilated::threadContextp(&context_);
+        unit_.reset();
         context_.randReset(2); /* random bits, not zeros */
         context_.randSeed(static_cast<int>(seed & 0x7fffffff));
         unit_ = std::make_unique<Unit>(&context_);
+        uint32_t seen = look(*unit_);
         unit_->clk = 0;
         unit_->rst = 1;
+        unit_->abort_valid = 0;
         unit_->command_valid = 0;
+        no_announce(*unit_, 0);
         unit_->read_ready = 0;
         unit_->write_ready = 0;
         unit_->line_valid = 0;
-        for (uint32_t i = 0; i < RESET_CYCLES; i++) edge();
+        unit_->eval(); /* the clock is low */
+        edge();
         unit_->rst = 0;
+        return seen;
     }
 
     Unit *operator->() { return unit_.get(); }
@@ -51,16 +70,22 @@ template <class Unit> class Simulation {
         return run(call, timing, cycles, [](Unit &) {});
     }
 
-  private:
-    static constexpr uint32_t RESET_CYCLES = 32;
-    static constexpr uint64_t QUIET_CYCLES = 1 << 20; /* without a word to memory: a hang */
-
     void edge() {
         unit_->clk = 1;
         unit_->eval();
         unit_->clk = 0;
         unit_->eval();
     }
+
+  private:
+    static constexpr uint64_t QUIET_CYCLES = 1 << 20; /* without a word to memory: a hang */
+
+    /* Only the arrays are told of a command before its start. */
+    template <class Told>
+    static auto no_announce(Told &unit, int) -> decltype(unit.announce_valid, void()) {
+        unit.announce_valid = 0;
+    }
+    template <class Told> static void no_announce(Told &, long) {}
 
     VerilatedContext context_;
     std::unique_ptr<Unit> unit_;

@@ -1,5 +1,7 @@
 /* overlays/rtl/vfu/vfu.sv, simulated. */
 #include "VVfu.h"
+#include "VVfu___024root.h"
+#include "disturbed_run.hpp"
 #include "matmul_call.hpp"
 #include "simulated_unit.hpp"
 #include "simulation.hpp"
@@ -15,19 +17,34 @@ class VectorUnit : public SimulatedUnit {
 
     int run(lora_unit_call *call, MemoryTiming timing, uint64_t *cycles) override {
         give(call);
-        const lora_step_state *state = call->state;
-        uint32_t vectors = state->block_offset + 2 * vector_of(call)->first;
-        int status = unit_.run(call, timing, cycles, [=](VVfu &unit) {
-            const lora_row &row = state->rows[step_row(call, unit.row & 63)];
-            unit.row_is_vector = (row.flags & LORA_ROW_VECTOR) != 0;
-            unit.row_token = unit.row_is_vector ? vectors + row.token : row.token;
-            unit.row_position = row.position;
-        });
+        return result(call,
+                      unit_.run(call, timing, cycles, [=](VVfu &unit) { give_row(call, unit); }));
+    }
+
+    int disturb(lora_unit_call *call, Disturbance &how, lora_rtl_disturbed &counts,
+                uint64_t *cycles) override {
+        DisturbedUnit<VVfu> unit{
+            unit_, [this](const lora_unit_call *one) { give(one); }, give_row,
+            [](const VVfu &one) -> uint32_t { return one.rootp->vfu__DOT__state; }};
+        return result(call, run_disturbed(unit, other_, call, how, counts, cycles));
+    }
+
+  private:
+    int result(lora_unit_call *call, int status) {
         take_counts(unit_, call);
         return status == LORA_OK && unit_->bad_index ? int{LORA_ERR_SIZE} : status;
     }
 
-  private:
+    /* The step's row that the unit asks for. */
+    static void give_row(const lora_unit_call *call, VVfu &unit) {
+        const lora_step_state *state = call->state;
+        const lora_row &row = state->rows[step_row(call, unit.row & 63) % LORA_MAX_ROWS];
+        uint32_t vectors = state->block_offset + 2 * vector_of(call)->first;
+        unit.row_is_vector = (row.flags & LORA_ROW_VECTOR) != 0;
+        unit.row_token = unit.row_is_vector ? vectors + row.token : row.token;
+        unit.row_position = row.position;
+    }
+
     void give(const lora_unit_call *call) {
         const lora_vector *c = vector_of(call);
         RowsAt x = x_of(call), y = y_of(call);
@@ -59,6 +76,7 @@ class VectorUnit : public SimulatedUnit {
         unit_->vector_bank = static_cast<uint8_t>(call->list->control_bank & 63);
     }
 
+    KeptCall other_;
     Simulation<VVfu> unit_;
 };
 

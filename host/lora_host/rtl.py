@@ -14,7 +14,7 @@ from . import abi, native
 from .errors import RequestError
 
 LIBRARY = "_lora_rtl.so"  # only in this package's folder
-VERSION = 4  # of csrc/rtl/rtl.hpp
+VERSION = 5  # of csrc/rtl/rtl.hpp
 SEED = 1  # of the random register contents before reset
 BUILD = "build it in a checkout with 'make rtl-build' (it needs Verilator)"
 

@@ -10,9 +10,10 @@ module attention
 ) (
     input  logic         clk,
     input  logic         rst,
+    input  logic         abort_valid,    // what runs; `command_ready` afterwards. There is no announce: see docs/rtl.md
     input  logic         command_valid,
     output logic         command_ready,
-    // held until done
+    // held until done, or until `command_ready` after an abort
     input  logic [1:0]   kind,            // enum lora_kv_type
     input  logic [8:0]   head_dim,        // at most 256; even where K and V are INT8
     input  logic [6:0]   rows,
@@ -88,7 +89,28 @@ module attention
     TOTAL, QUOTIENT, WRITE, WRITTEN, NEXT_HEAD, NEXT_ROW, DONE, RUN, RUNNING
   } state_t;
   state_t state, then, after;  // `then`: with the block or the lines here; `after` a program
-  assign command_ready = state == IDLE;
+  logic runs, clear, line_here;
+  logic asks_read, read_taken, asks_write, write_taken;
+  unit_port memory_port (
+      .clk(clk),
+      .rst(rst),
+      .abort_valid(abort_valid),
+      .runs(runs),
+      .clear(clear),
+      .unit_read_valid(asks_read),
+      .unit_read_ready(read_taken),
+      .unit_write_valid(asks_write),
+      .unit_write_ready(write_taken),
+      .unit_line_valid(line_here),
+      .read_valid(read_valid),
+      .read_ready(read_ready),
+      .line_valid(line_valid),
+      .write_valid(write_valid),
+      .write_ready(write_ready)
+  );
+  assign command_ready = runs && state == IDLE;
+  logic ended;
+  assign done = ended && runs;
 
   // the row
   logic [1:0] rest;
@@ -137,7 +159,7 @@ module attention
   logic [31:0] block_line;
   kv_place place (
       .clk(clk),
-      .rst(rst),
+      .rst(clear),
       .start(state == PLACE),
       .layout(layout),
       .page(page),
@@ -151,11 +173,11 @@ module attention
   // reading
   line_kind_t read_kind;
   logic [8:0] asked, wanted, arrived;
-  assign read_valid = state == BURST && asked != wanted;
+  assign asks_read = state == BURST && asked != wanted;
   assign read_tag = {4'd0, read_kind, asked};
   logic of_block, of_q;
-  assign of_block = line_valid && line_tag[11:9] == LINE_BLOCK;
-  assign of_q = line_valid && line_tag[11:9] == LINE_Q;
+  assign of_block = line_here && line_tag[11:9] == LINE_BLOCK;
+  assign of_q = line_here && line_tag[11:9] == LINE_Q;
 
   // products
   logic sums_busy, sum_valid;
@@ -174,7 +196,7 @@ module attention
   end
   kv_sums products (
       .clk(clk),
-      .rst(rst),
+      .rst(clear),
       .layout(layout),
       .block_valid(of_block),
       .q_valid(of_q),
@@ -208,7 +230,7 @@ module attention
       .TILES(TILES)
   ) vectors (
       .clk(clk),
-      .rst(rst),
+      .rst(clear),
       .sum_valid(sum_valid),
       .sum_slot(sum_slot),
       .sum_beat(sum_beat),
@@ -253,7 +275,7 @@ module attention
   assign write_bank = onchip_bank;
   vfu_result result (
       .clk(clk),
-      .rst(rst),
+      .rst(clear),
       .address({6'd0, y_head + {23'd0, g[2:0], 6'd0}}),
       .element(ELEMENT_HALF),
       .count(columns),
@@ -266,8 +288,8 @@ module attention
       .values(unused),
       .start(state == WRITE),
       .busy(writes),
-      .write_valid(write_valid),
-      .write_ready(write_ready),
+      .write_valid(asks_write),
+      .write_ready(write_taken),
       .write_line(write_line),
       .write_bytes(write_bytes),
       .write_data(write_data)
@@ -288,19 +310,19 @@ module attention
     if (stores && to == TO_WEIGHTS && integers) begin
       for (int i = 0; i < LANES; i++) if (stored_bad[i] && seen[{stored_beat, 2'(i)}]) poisoned <= 1'b1;
     end
-    if (line_valid) begin
+    if (line_here) begin
       arrived <= arrived + 9'd1;
       if (line_tag[11:9] == LINE_TABLE) table_data <= line_data;
       if (line_tag[11:9] == LINE_SLOPE) {factor, slope} <= line_data[{head[2:0], 6'd0}+:64];
     end
-    if (read_valid && read_ready) begin
+    if (asks_read && read_taken) begin
       asked <= asked + 9'd1;
       read_line <= read_line + 32'd1;
     end
-    done <= 1'b0;
+    ended <= 1'b0;
     unique case (state)
       IDLE:
-      if (command_valid) begin
+      if (command_valid && runs) begin
         state <= SPLIT;
         row <= 7'd0;
         q_row <= q_offset;
@@ -591,16 +613,16 @@ module attention
         state <= row + 7'd1 == rows ? DONE : ROW;
       end
       DONE: begin
-        done <= 1'b1;
+        ended <= 1'b1;
         state <= IDLE;
       end
       RUN: state <= RUNNING;
       RUNNING: if (program_done) state <= after;
       default: state <= IDLE;
     endcase
-    if (rst) begin
+    if (clear) begin
       state <= IDLE;
-      done <= 1'b0;
+      ended <= 1'b0;
     end
   end
 endmodule

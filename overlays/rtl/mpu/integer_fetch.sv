@@ -1,14 +1,16 @@
-// Asks memory for what the integer array reads: the rows of x, then for each column tile its scales and
-// its bias, and its blocks one after another. Blocks go round the slots of the stream buffer, tiles'
+// Asks memory for what the integer array reads: for each column tile its scales and its bias, and its blocks
+// one after another. The rows of x go first, where the command has been started; of one that was only
+// announced the buffers are filled. Blocks go round the slots of the stream buffer, tiles'
 // scales round two sides. One run of lines is found while the one before it is read.
 module integer_fetch
   import mpu_types::*;
 (
     input  logic        clk,
     input  logic        rst,
-    input  logic        start,   // one cycle: the rows' x, then all tiles
+    input  logic        start,   // one cycle: the rows' x and all tiles
     input  command_t    command,
     input  logic [31:0] x_line,  // of the first of these rows
+    input  logic        read_x,  // x may be read: the command has been started
     input  logic [3:0]  rows,    // how many of them
     input  logic [31:0] tiles,
     // table of blocks
@@ -41,7 +43,7 @@ module integer_fetch
     logic [3:0]  row;    // of x
     logic [9:0]  where;  // block: slot and index; x: index; else side and index
   } run_t;
-  typedef enum logic [2:0] {IDLE, X, TABLE, SCALES, BIAS, LOOK, FOUND} state_t;
+  typedef enum logic [2:0] {IDLE, TABLE, SCALES, BIAS, LOOK, FOUND} state_t;
 
   state_t state;
   logic [7:0] last_block;
@@ -65,7 +67,7 @@ module integer_fetch
   assign block_count = command.four_bit ? 7'(lines_of_block(command))
       : rest >= 16'd128 ? 7'd64 : {6'(({1'b0, rest[6:0]} + 8'd3) >> 2), 1'b0};
   assign x_lines = 11'((command.k + 16'd63) >> 6) + {10'd0, command.row_scales};
-  assign x_ready = state != IDLE && state != X && x_waiting == 16'd0;
+  assign x_ready = read_x && row == rows && x_waiting == 16'd0;
   for (genvar s = 0; s < SLOTS; s++) begin : slots
     assign slot_ready[s] = complete[s] && waiting[s] == 7'd0;
   end
@@ -75,6 +77,8 @@ module integer_fetch
 
   run_t found, run, made;
   logic found_valid, take, push, sent, finds;
+  logic asks_x, push_x, room_for_run;  // rows of x go first
+  assign asks_x = read_x && row != rows;
   line_kind_t arrived;
   assign arrived = line_kind_t'(line_tag[15:14]);
   assign read_valid = run.count != 11'd0;
@@ -85,16 +89,18 @@ module integer_fetch
   assign take = found_valid && (run.count == 11'd0 || (sent && run.count == 11'd1));
   always_comb begin
     unique case (state)
-      X, BIAS, FOUND: finds = 1'b1;
+      BIAS, FOUND: finds = 1'b1;
       SCALES: finds = !side_taken[side];
       default: finds = 1'b0;
     endcase
   end
-  assign push = finds && (!found_valid || take);
+  assign room_for_run = !found_valid || take;
+  assign push_x = asks_x && room_for_run;
+  assign push = finds && !asks_x && room_for_run;
 
   always_comb begin
     made = '{kind: LINE_X, bank: command.x_bank, line: row_line, count: x_lines, row: row, where: 10'd0};
-    unique case (state)
+    if (!asks_x) unique case (state)
       FOUND: begin
         made.kind = LINE_WEIGHTS;
         made.bank = block_bank;
@@ -127,8 +133,8 @@ module integer_fetch
       run.where <= run.where + 10'd1;
     end
     if (take) run <= found;
-    if (push) found <= made;
-    found_valid <= push || (found_valid && !take);
+    if (push || push_x) found <= made;
+    found_valid <= push || push_x || (found_valid && !take);
     for (int s = 0; s < SLOTS; s++) begin
       waiting[s] <= waiting[s] + (push && state == FOUND && slot == s[BLOCKS_LOG-1:0] ? block_count : 7'd0) -
           {6'd0, line_valid && arrived == LINE_WEIGHTS && line_tag[6+:BLOCKS_LOG] == s[BLOCKS_LOG-1:0]};
@@ -138,7 +144,7 @@ module integer_fetch
           (push && (state == SCALES || state == BIAS) && side == s[0] ? made.count[1:0] : 2'd0) -
           {1'b0, line_valid && arrived == LINE_BIAS && line_tag[2] == s[0]};
     end
-    x_waiting <= x_waiting + (push && state == X ? {5'd0, x_lines} : 16'd0) -
+    x_waiting <= x_waiting + (push_x ? {5'd0, x_lines} : 16'd0) -
                  {15'd0, line_valid && arrived == LINE_X};
     if (rst) begin
       run.count <= 11'd0;
@@ -151,6 +157,10 @@ module integer_fetch
 
   always_ff @(posedge clk) begin
     blocks_next <= 1'b0;
+    if (push_x) begin
+      row <= row + 4'd1;
+      row_line <= row_line + command.x_stride;
+    end
     if (slot_free) begin
       taken[free_slot] <= 1'b0;
       complete[free_slot] <= 1'b0;
@@ -162,12 +172,6 @@ module integer_fetch
       free_side <= !free_side;
     end
     unique case (state)
-      X:
-      if (push) begin
-        row <= row + 4'd1;
-        row_line <= row_line + command.x_stride;
-        if (row + 4'd1 == rows) state <= TABLE;
-      end
       TABLE: if (blocks_ready && !blocks_next) state <= SCALES;
       SCALES:
       if (push) begin
@@ -203,7 +207,7 @@ module integer_fetch
       default: ;
     endcase
     if (start) begin
-      state <= X;
+      state <= TABLE;
       row <= 4'd0;
       row_line <= x_line;
       tile <= 32'd0;

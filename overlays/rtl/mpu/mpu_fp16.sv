@@ -10,7 +10,10 @@ module mpu_fp16
 ) (
     input  logic         clk,
     input  logic         rst,
-    input  logic         command_valid,
+    input  logic         abort_valid,    // what runs and what was announced; `idle` afterwards
+    output logic         idle,           // nothing runs, is announced or is on the port
+    input  logic         announce_valid, // while idle: weights may be fetched, nothing is written
+    input  logic         command_valid,  // starts what was announced, else the command that is here
     output logic         command_ready,
     input  logic [15:0]  k,              // 1 .. 32 * MAX_UNITS - 1
     input  logic [31:0]  n,              // at least 1
@@ -53,6 +56,26 @@ module mpu_fp16
   localparam int TILE_STRIPES = 32 / LANES;
   localparam int LANES_LOG = $clog2(LANES);
 
+  logic runs, clear, line_here;
+  logic asks_read, read_taken, asks_write, write_taken;
+  unit_port memory_port (
+      .clk(clk),
+      .rst(rst),
+      .abort_valid(abort_valid),
+      .runs(runs),
+      .clear(clear),
+      .unit_read_valid(asks_read),
+      .unit_read_ready(read_taken),
+      .unit_write_valid(asks_write),
+      .unit_write_ready(write_taken),
+      .unit_line_valid(line_here),
+      .read_valid(read_valid),
+      .read_ready(read_ready),
+      .line_valid(line_valid),
+      .write_valid(write_valid),
+      .write_ready(write_ready)
+  );
+
   typedef enum logic [1:0] {IDLE, START, LOAD, RUN} state_t;
   state_t state;
   command_t command;
@@ -60,10 +83,13 @@ module mpu_fp16
   logic [3:0] rows_now;
   logic [31:0] x_now, stripes, stored;
   logic first_rows;  // of the command
+  logic started, ended;
   logic accept, rows_start, stripes_start, x_ready, schedule_busy, store_free, rows_done, more_rows;
 
-  assign command_ready = state == IDLE;
-  assign accept = command_valid && command_ready;
+  assign idle = runs && state == IDLE;
+  assign command_ready = runs && !started;
+  assign done = ended && runs;
+  assign accept = (announce_valid || command_valid) && idle;
   assign rows_now = rows_left > 7'(ROWS) ? 4'(ROWS) : rows_left[3:0];
   assign more_rows = rows_left > 7'(ROWS);
   assign stripes = (command.n + 32'(LANES - 1)) >> LANES_LOG;
@@ -72,7 +98,8 @@ module mpu_fp16
   assign rows_done = state == RUN && stored == stripes && !schedule_busy;
 
   always_ff @(posedge clk) begin
-    done <= rows_done && !more_rows;
+    ended <= rows_done && !more_rows;
+    if (command_valid && command_ready) started <= 1'b1;
     unique case (state)
       IDLE:
       if (accept) begin
@@ -97,11 +124,13 @@ module mpu_fp16
         x_now <= x_now + command.x_stride * ROWS;
         first_rows <= 1'b0;
         state <= more_rows ? START : IDLE;
+        if (!more_rows) started <= 1'b0;
       end
     endcase
-    if (rst) begin
+    if (clear) begin
       state <= IDLE;
-      done <= 1'b0;
+      started <= 1'b0;
+      ended <= 1'b0;
     end
   end
 
@@ -113,7 +142,7 @@ module mpu_fp16
       .STRIPES(TILE_STRIPES)
   ) walk (
       .clk(clk),
-      .rst(rst),
+      .rst(clear),
       .start(rows_start),
       .command(command),
       .ready(blocks_ready),
@@ -133,10 +162,11 @@ module mpu_fp16
   assign line_kind = line_kind_t'(line_tag[15:14]);
   unit_fetch fetch (
       .clk(clk),
-      .rst(rst),
+      .rst(clear),
       .start(rows_start),
       .command(command),
       .x_line(x_now),
+      .read_x(started && state == LOAD),
       .rows(rows_now),
       .stripes(stripes),
       .stripes_log(3'($clog2(TILE_STRIPES))),
@@ -145,12 +175,12 @@ module mpu_fp16
       .block(block),
       .block_bank(block_bank),
       .block_line(block_line),
-      .read_valid(read_valid),
-      .read_ready(read_ready),
+      .read_valid(asks_read),
+      .read_ready(read_taken),
       .read_bank(read_bank),
       .read_line(read_line),
       .read_tag(read_tag),
-      .x_valid(line_valid && line_kind == LINE_X),
+      .x_valid(line_here && line_kind == LINE_X),
       .stored_valid(stream_write),
       .stored_side(stream_side),
       .unit_valid(unit_valid),
@@ -171,14 +201,14 @@ module mpu_fp16
   logic [511:0] weights;
   w4_unpack unpack (
       .clk(clk),
-      .rst(rst),
+      .rst(clear),
       .restart(rows_start),
       .unit_valid(unit_valid),
       .unit_where(unit_where),
       .unit_group(unit_group),
       .unit_free(unit_free),
       .pause(bias_late),
-      .line_valid(line_valid && line_kind == LINE_4_BIT),
+      .line_valid(line_here && line_kind == LINE_4_BIT),
       .line_room(line_tag[4]),
       .line_index(line_tag[3:0]),
       .line_data(line_data),
@@ -190,13 +220,13 @@ module mpu_fp16
   logic bias_late_write;
   assign bias_late_write = bias_late && !weights_valid;
   always_ff @(posedge clk) begin
-    if (line_valid && line_kind == LINE_BIAS && command.four_bit) begin
+    if (line_here && line_kind == LINE_BIAS && command.four_bit) begin
       bias_late <= 1'b1;
       bias_late_side <= line_tag[8];
       bias_late_to <= line_tag[1:0];
       bias_late_line <= line_data;
     end else if (bias_late_write) bias_late <= 1'b0;
-    if (rst) bias_late <= 1'b0;
+    if (clear) bias_late <= 1'b0;
   end
 
   // The stream buffer: two sides of eight segments of 32 lines, then the bias of four stripes. The
@@ -208,7 +238,7 @@ module mpu_fp16
   logic [16*ROWS-1:0] x;
   logic [511:0] stream_data;
   always_comb begin
-    stream_write = line_valid && (line_kind == LINE_WEIGHTS || line_kind == LINE_BIAS);
+    stream_write = line_here && (line_kind == LINE_WEIGHTS || line_kind == LINE_BIAS);
     stream_side = line_tag[8];
     stream_to = line_kind == LINE_BIAS ? {8'h80, line_tag[1:0]} : line_tag[9:0];
     stream_data = line_data;
@@ -226,7 +256,7 @@ module mpu_fp16
   for (genvar row = 0; row < ROWS; row++) begin : row_of_x
     logic [511:0] units[MAX_UNITS], unit_line;
     always_ff @(posedge clk) begin
-      if (line_valid && line_kind == LINE_X && line_tag[13:10] == row[3:0])
+      if (line_here && line_kind == LINE_X && line_tag[13:10] == row[3:0])
         units[line_tag[9:0]] <= line_data;
       unit_line <= units[x_unit];
     end
@@ -246,7 +276,7 @@ module mpu_fp16
       .LANES(LANES)
   ) schedule (
       .clk(clk),
-      .rst(rst),
+      .rst(clear),
       .start(stripes_start),
       .command(command),
       .stripes(stripes),
@@ -287,16 +317,16 @@ module mpu_fp16
       .single(single),
       .half(half)
   );
-  always_ff @(posedge clk) value_valid <= result_valid && !rst;
+  always_ff @(posedge clk) value_valid <= result_valid && !clear;
 
   result_store #(
       .LANES(LANES),
       .ROWS(ROWS)
   ) store (
       .clk(clk),
-      .rst(rst),
-      .start(rows_start && first_rows),
-      .next_rows(rows_start),
+      .rst(clear),
+      .start(stripes_start && first_rows),
+      .next_rows(stripes_start),
       .command(command),
       .rows(rows_now),
       .value_valid(value_valid),
@@ -304,8 +334,8 @@ module mpu_fp16
       .half(half),
       .free(store_free),
       .stored(stored),
-      .write_valid(write_valid),
-      .write_ready(write_ready),
+      .write_valid(asks_write),
+      .write_ready(write_taken),
       .write_bank(write_bank),
       .write_line(write_line),
       .write_bytes(write_bytes),

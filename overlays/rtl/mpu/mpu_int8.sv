@@ -10,7 +10,10 @@ module mpu_int8
 ) (
     input  logic         clk,
     input  logic         rst,
-    input  logic         command_valid,
+    input  logic         abort_valid,    // what runs and what was announced; `idle` afterwards
+    output logic         idle,           // nothing runs, is announced or is on the port
+    input  logic         announce_valid, // while idle: weights may be fetched, nothing is written
+    input  logic         command_valid,  // starts what was announced, else the command that is here
     output logic         command_ready,
     input  logic [15:0]  k,              // 1 .. 32767
     input  logic [31:0]  n,              // at least 1
@@ -52,6 +55,26 @@ module mpu_int8
     output logic [511:0] write_data
 );
   localparam int TOTAL_DELAY = 16;  // from a pass' begin to its last stored total
+  logic runs, clear, line_here;
+  logic asks_read, read_taken, asks_write, write_taken;
+  unit_port memory_port (
+      .clk(clk),
+      .rst(rst),
+      .abort_valid(abort_valid),
+      .runs(runs),
+      .clear(clear),
+      .unit_read_valid(asks_read),
+      .unit_read_ready(read_taken),
+      .unit_write_valid(asks_write),
+      .unit_write_ready(write_taken),
+      .unit_line_valid(line_here),
+      .read_valid(read_valid),
+      .read_ready(read_ready),
+      .line_valid(line_valid),
+      .write_valid(write_valid),
+      .write_ready(write_ready)
+  );
+
   typedef enum logic [1:0] {IDLE, START, LOAD, RUN} state_t;
   state_t state;
   command_t command;
@@ -59,9 +82,13 @@ module mpu_int8
   logic [3:0] rows_now;
   logic [31:0] x_now, tiles, stored;
   logic first_rows;  // of the command
-  logic rows_start, tiles_start, x_ready, schedule_busy, store_free, rows_done, more_rows;
+  logic started, ended;
+  logic accept, rows_start, tiles_start, x_ready, schedule_busy, store_free, rows_done, more_rows;
 
-  assign command_ready = state == IDLE;
+  assign idle = runs && state == IDLE;
+  assign command_ready = runs && !started;
+  assign done = ended && runs;
+  assign accept = (announce_valid || command_valid) && idle;
   assign rows_now = rows_left > 7'(ROWS) ? 4'(ROWS) : rows_left[3:0];
   assign more_rows = rows_left > 7'(ROWS);
   assign tiles = (command.n + 32'd31) >> 5;
@@ -69,10 +96,11 @@ module mpu_int8
   assign tiles_start = state == LOAD && x_ready;
   assign rows_done = state == RUN && stored == tiles && !schedule_busy;
   always_ff @(posedge clk) begin
-    done <= rows_done && !more_rows;
+    ended <= rows_done && !more_rows;
+    if (command_valid && command_ready) started <= 1'b1;
     unique case (state)
       IDLE:
-      if (command_valid) begin
+      if (accept) begin
         command <= '{
             k: k, n: n, rows: rows, weight_line: weight_line, first: first, merge: merge,
             bank_first: bank_first, bank_count: bank_count, has_bias: has_bias,
@@ -94,11 +122,13 @@ module mpu_int8
         x_now <= x_now + command.x_stride * ROWS;
         first_rows <= 1'b0;
         state <= more_rows ? START : IDLE;
+        if (!more_rows) started <= 1'b0;
       end
     endcase
-    if (rst) begin
+    if (clear) begin
       state <= IDLE;
-      done <= 1'b0;
+      started <= 1'b0;
+      ended <= 1'b0;
     end
   end
 
@@ -108,7 +138,7 @@ module mpu_int8
   logic [31:0] block_line;
   block_walk walk (
       .clk(clk),
-      .rst(rst),
+      .rst(clear),
       .start(rows_start),
       .command(command),
       .ready(blocks_ready),
@@ -123,10 +153,11 @@ module mpu_int8
   logic [1:0] params_ready;
   integer_fetch fetch (
       .clk(clk),
-      .rst(rst),
+      .rst(clear),
       .start(rows_start),
       .command(command),
       .x_line(x_now),
+      .read_x(started && state == LOAD),
       .rows(rows_now),
       .tiles(tiles),
       .blocks_ready(blocks_ready),
@@ -134,12 +165,12 @@ module mpu_int8
       .block(block),
       .block_bank(block_bank),
       .block_line(block_line),
-      .read_valid(read_valid),
-      .read_ready(read_ready),
+      .read_valid(asks_read),
+      .read_ready(read_taken),
       .read_bank(read_bank),
       .read_line(read_line),
       .read_tag(read_tag),
-      .line_valid(line_valid),
+      .line_valid(line_here),
       .line_tag(line_tag),
       .slot_free(slot_free),
       .slot_ready(slot_ready),
@@ -154,8 +185,8 @@ module mpu_int8
   logic [BLOCKS_LOG+5:0] stream_address;
   logic [8:0] x_address, x_lines;
   always_ff @(posedge clk) begin
-    if (line_valid && line_kind == LINE_WEIGHTS) stream[line_tag[BLOCKS_LOG+5:0]] <= line_data;
-    if (line_valid && line_kind == LINE_BIAS) params[line_tag[2:0]] <= line_data;
+    if (line_here && line_kind == LINE_WEIGHTS) stream[line_tag[BLOCKS_LOG+5:0]] <= line_data;
+    if (line_here && line_kind == LINE_BIAS) params[line_tag[2:0]] <= line_data;
     stream_line <= stream[stream_address];
   end
   logic [511:0] x_unit[ROWS];
@@ -164,7 +195,7 @@ module mpu_int8
   for (genvar row = 0; row < ROWS; row++) begin : row_of_x
     logic [511:0] units[512];
     always_ff @(posedge clk) begin
-      if (line_valid && line_kind == LINE_X && line_tag[13:10] == row[3:0]) begin
+      if (line_here && line_kind == LINE_X && line_tag[13:10] == row[3:0]) begin
         // the scale lies behind four times eight bytes of the line behind the columns
         if (command.row_scales && line_tag[9:0] == {1'b0, x_lines}) row_scale[row] <= line_data[256+:32];
         else units[line_tag[8:0]] <= line_data;
@@ -177,7 +208,7 @@ module mpu_int8
   line_use_t line_use;
   integer_schedule schedule (
       .clk(clk),
-      .rst(rst),
+      .rst(clear),
       .start(tiles_start),
       .command(command),
       .tiles(tiles),
@@ -199,7 +230,7 @@ module mpu_int8
       .DEPTH(DEPTH)
   ) lanes (
       .clk(clk),
-      .rst(rst),
+      .rst(clear),
       .four_bit(command.four_bit),
       .line_use(line_use),
       .stream_line(stream_line),
@@ -223,7 +254,7 @@ module mpu_int8
     waiting <= waiting + {{SUMS_LOG{1'b0}}, sum_valid && sum_where[0]} - {{SUMS_LOG{1'b0}}, sum_free};
     if (sum_valid) segment_ends[sum_where[SUMS_LOG:1]] <= sum_segment_end;
     if (sum_free) oldest <= oldest + 1'b1;
-    if (rst || sums_start) begin
+    if (clear || sums_start) begin
       waiting <= '0;
       oldest <= '0;
     end
@@ -240,7 +271,7 @@ module mpu_int8
   always_ff @(posedge clk) if (scales_valid) scales[scales_sum] <= stream_line;
   w4_passes passes (
       .clk(clk),
-      .rst(rst),
+      .rst(clear),
       .start(tiles_start),
       .command(command),
       .part_waiting(waiting != '0),
@@ -256,7 +287,7 @@ module mpu_int8
     totals_complete <= totals_complete + {1'b0, total_delay[TOTAL_DELAY-1]} - {1'b0, command.four_bit && tile_taken};
     if (total_delay[TOTAL_DELAY-1]) total_side <= !total_side;
     if (command.four_bit && tile_taken) totals_read_side <= !totals_read_side;
-    if (rst || tiles_start) begin
+    if (clear || tiles_start) begin
       total_delay <= '0;
       totals <= 2'd0;
       totals_complete <= 2'd0;
@@ -293,13 +324,13 @@ module mpu_int8
   logic [16*ROWS-1:0] half;
   always_ff @(posedge clk) begin
     if (params_free) params_side <= !params_side;
-    if (rst || rows_start) params_side <= 1'b0;
+    if (clear || rows_start) params_side <= 1'b0;
   end
   integer_finish #(
       .ROWS(ROWS)
   ) finish (
       .clk(clk),
-      .rst(rst),
+      .rst(clear),
       .command(command),
       .tile_ready(state == RUN && params_ready[params_side] &&
                   (command.four_bit ? totals_complete != 2'd0 : waiting != '0)),
@@ -322,9 +353,9 @@ module mpu_int8
       .ROWS(ROWS)
   ) store (
       .clk(clk),
-      .rst(rst),
-      .start(rows_start && first_rows),
-      .next_rows(rows_start),
+      .rst(clear),
+      .start(tiles_start && first_rows),
+      .next_rows(tiles_start),
       .command(command),
       .rows(rows_now),
       .value_valid(value_valid),
@@ -332,8 +363,8 @@ module mpu_int8
       .half(half),
       .free(store_free),
       .stored(stored),
-      .write_valid(write_valid),
-      .write_ready(write_ready),
+      .write_valid(asks_write),
+      .write_ready(write_taken),
       .write_bank(write_bank),
       .write_line(write_line),
       .write_bytes(write_bytes),

@@ -1,5 +1,6 @@
-// Asks memory for lines in the order in which the lanes need them: the rows of x, then for each
-// stripe of columns, round by round, one unit of 32 columns of each segment, at last the bias. A round
+// Asks memory for lines in the order in which the lanes need them: for each stripe of columns, round by
+// round, one unit of 32 columns of each segment, at last the bias. The rows of x go first, where the command
+// has been started; of one that was only announced the stream buffer is filled. A round
 // fills one side of the stream buffer and starts when that side is free. No unit's lines cross into
 // another block. One run of lines is found while the one before it is read. Units of 4-bit blocks come
 // in three runs, for w4_unpack: values, scales of the group, zero points of the block.
@@ -8,9 +9,10 @@ module unit_fetch
 (
     input  logic        clk,
     input  logic        rst,
-    input  logic        start,    // one cycle: the rows' x, then all stripes
+    input  logic        start,    // one cycle: the rows' x and all stripes
     input  command_t    command,
     input  logic [31:0] x_line,   // of the first of these rows
+    input  logic        read_x,   // x may be read: the command has been started
     input  logic [3:0]  rows,     // how many of them
     input  logic [31:0] stripes,
     input  logic [2:0]  stripes_log,  // of a tile of 32 columns, as a shift
@@ -47,7 +49,7 @@ module unit_fetch
     logic [3:0]  row;    // of x
     logic [9:0]  where;  // as in the tag
   } run_t;
-  typedef enum logic [3:0] {IDLE, X, TABLE, SIDE, LOOK, FOUND, SCALES, ZEROS, BIAS, ROUND} state_t;
+  typedef enum logic [3:0] {IDLE, TABLE, SIDE, LOOK, FOUND, SCALES, ZEROS, BIAS, ROUND} state_t;
 
   state_t state;
   logic [10:0] units, unit, unit_end, rounds, round;
@@ -70,7 +72,7 @@ module unit_fetch
   assign rest = command.k - {unit, 5'd0};
   assign last_round = round + 11'd1 == rounds;
   assign last_stripe = stripe + 32'd1 == stripes;
-  assign x_ready = state != IDLE && state != X && x_waiting == 16'd0;
+  assign x_ready = read_x && row == rows && x_waiting == 16'd0;
   for (genvar s = 0; s < 2; s++) begin : ready
     assign round_ready[s] = finished[s] && waiting[s] == 11'd0;
   end
@@ -85,14 +87,18 @@ module unit_fetch
   assign sent = read_valid && read_ready;
   assign take = found_valid && (run.count == 11'd0 || (sent && run.count == 11'd1));
   logic finds;  // a run, in this state
+  logic asks_x, push_x, room_for_run;  // rows of x go first
+  assign asks_x = read_x && row != rows;
   always_comb begin
     unique case (state)
-      X, SCALES, ZEROS, BIAS: finds = 1'b1;
+      SCALES, ZEROS, BIAS: finds = 1'b1;
       FOUND: finds = !command.four_bit || unit_free;
       default: finds = 1'b0;
     endcase
   end
-  assign push = finds && (!found_valid || take);
+  assign room_for_run = !found_valid || take;
+  assign push_x = asks_x && room_for_run;
+  assign push = finds && !asks_x && room_for_run;
   assign unit_valid = push && state == FOUND && command.four_bit;
   assign unit_where = {side, segment};
   assign unit_group = 2'(unit[1:0] >> command.group_log);
@@ -100,7 +106,7 @@ module unit_fetch
   run_t made;
   always_comb begin
     made = '{kind: LINE_X, bank: command.x_bank, line: row_line, count: units, row: row, where: 10'd0};
-    if (state == FOUND) begin
+    if (!asks_x && state == FOUND) begin
       made.kind = LINE_WEIGHTS;
       made.bank = block_bank;
       made.line = block_line + {25'd0, unit[1:0], 5'd0};
@@ -113,7 +119,7 @@ module unit_fetch
         made.where = {5'd0, room, 4'd0};
       end
     end
-    if (state == SCALES || state == ZEROS) begin
+    if (!asks_x && (state == SCALES || state == ZEROS)) begin
       made.kind = LINE_4_BIT;
       made.bank = block_bank;
       made.line = block_line + VALUE_LINES +
@@ -121,7 +127,7 @@ module unit_fetch
       made.count = 11'd1;
       made.where = {5'd0, room, state == SCALES ? 4'd8 : 4'd9};
     end
-    if (state == BIAS) begin
+    if (!asks_x && state == BIAS) begin
       made.kind = LINE_BIAS;
       made.bank = command.bias_bank;
       made.line = command.bias_line + (stripe >> stripes_log);
@@ -144,13 +150,13 @@ module unit_fetch
       run.where <= run.where + 10'd1;
     end
     if (take) run <= found;
-    if (push) found <= made;
-    found_valid <= push || (found_valid && !take);
+    if (push || push_x) found <= made;
+    found_valid <= push || push_x || (found_valid && !take);
     for (int s = 0; s < 2; s++) begin
       waiting[s] <= waiting[s] + (side == s[0] ? lines : 11'd0) -
                     {10'd0, stored_valid && stored_side == s[0]};
     end
-    x_waiting <= x_waiting + (push && state == X ? {5'd0, units} : 16'd0) -
+    x_waiting <= x_waiting + (push_x ? {5'd0, units} : 16'd0) -
                  {15'd0, x_valid};
     if (rst) begin
       run.count <= 11'd0;
@@ -162,18 +168,16 @@ module unit_fetch
 
   always_ff @(posedge clk) begin
     blocks_next <= 1'b0;
+    if (push_x) begin
+      row <= row + 4'd1;
+      row_line <= row_line + command.x_stride;
+    end
     if (round_free) begin
       taken[free_side] <= 1'b0;
       finished[free_side] <= 1'b0;
       free_side <= !free_side;
     end
     unique case (state)
-      X:
-      if (push) begin
-        row <= row + 4'd1;
-        row_line <= row_line + command.x_stride;
-        if (row + 4'd1 == rows) state <= TABLE;
-      end
       TABLE: if (blocks_ready && !blocks_next) state <= SIDE;
       SIDE:
       if (!taken[side]) begin
@@ -214,7 +218,7 @@ module unit_fetch
       default: ;
     endcase
     if (start) begin
-      state <= X;
+      state <= TABLE;
       row <= 4'd0;
       row_line <= x_line;
       round <= 11'd0;

@@ -8,9 +8,10 @@ module vfu
 (
     input  logic         clk,
     input  logic         rst,
+    input  logic         abort_valid,    // what runs; `command_ready` afterwards. There is no announce: see docs/rtl.md
     input  logic         command_valid,
     output logic         command_ready,
-    // held until done
+    // held until done, or until `command_ready` after an abort
     input  logic [7:0]   op,             // one of vfu_types' operations
     input  logic         has_a,          // tables: else a is 1, b adds nothing
     input  logic         has_b,
@@ -90,7 +91,28 @@ module vfu
   logic [31:0] number;                // of the group: where its record lies
   logic [5:0] length;                 // columns of this chunk
   logic [6:0] under_way;
-  assign command_ready = state == IDLE;
+  logic runs, clear, line_here;
+  logic asks_read, read_taken, asks_write, write_taken;
+  unit_port memory_port (
+      .clk(clk),
+      .rst(rst),
+      .abort_valid(abort_valid),
+      .runs(runs),
+      .clear(clear),
+      .unit_read_valid(asks_read),
+      .unit_read_ready(read_taken),
+      .unit_write_valid(asks_write),
+      .unit_write_ready(write_taken),
+      .unit_line_valid(line_here),
+      .read_valid(read_valid),
+      .read_ready(read_ready),
+      .line_valid(line_valid),
+      .write_valid(write_valid),
+      .write_ready(write_ready)
+  );
+  assign command_ready = runs && state == IDLE;
+  logic ended;
+  assign done = ended && runs;
 
   // segments of a group, or of d
   logic [31:0] width, segment_first, segment_end;
@@ -142,7 +164,7 @@ module vfu
   logic [5:0] gathered;  // of PERMUTE
   vfu_streams streams (
       .clk(clk),
-      .rst(rst),
+      .rst(clear),
       .start(state == START),
       .wanted(wanted),
       .banks(banks),
@@ -150,11 +172,11 @@ module vfu
       .sizes(sizes),
       .busy(asks),
       .read_valid(stream_valid),
-      .read_ready(read_ready),
+      .read_ready(read_taken),
       .read_bank(stream_bank),
       .read_line(stream_line),
       .read_tag(stream_tag),
-      .line_valid(line_valid && !line_tag[5]),
+      .line_valid(line_here && !line_tag[5]),
       .line_tag(line_tag[3:0]),
       .line_data(line_data),
       .stream(state == GATHER ? STREAM_A : instruction.b[1:0]),
@@ -171,7 +193,7 @@ module vfu
   assign wanted_index = words[gathered[1:0]];
   assign gather_address = x_row + (extra[1] ? wanted_index << 1 : wanted_index);
   assign gathers = state == GATHER && gathered != length && wanted_index < columns;
-  assign read_valid = stream_valid || gathers;
+  assign asks_read = stream_valid || gathers;
   assign read_bank = gathers ? x_bank : stream_bank;
   assign read_line = gathers ? {6'd0, gather_address[31:6]} : stream_line;
   assign read_tag = gathers ? {10'd0, 1'b1, gathered[4:0]} : {12'd0, stream_tag};
@@ -180,11 +202,11 @@ module vfu
   logic [4:0] placed_at;
   always_ff @(posedge clk) begin
     if (gathers) place_in_line[gathered[4:0]] <= gather_address[5:0];
-    placed_valid <= line_valid && line_tag[5];
+    placed_valid <= line_here && line_tag[5];
     placed_at <= line_tag[4:0];
-    if (line_valid && line_tag[5]) arrived <= line_data;
-    under_way <= under_way + {6'd0, read_valid && read_ready} - {6'd0, line_valid};
-    if (rst) under_way <= 7'd0;
+    if (line_here && line_tag[5]) arrived <= line_data;
+    under_way <= under_way + {6'd0, asks_read && read_taken} - {6'd0, line_here};
+    if (clear) under_way <= 7'd0;
   end
 
   // programs
@@ -223,7 +245,7 @@ module vfu
   assign all_here = !asks && under_way == 7'd0;
   vector_core core (
       .clk(clk),
-      .rst(rst),
+      .rst(clear),
       .start(state == READ && all_here && !shape.permute),
       .at(phase == FOLDS ? (again ? shape.fold_again_at : shape.fold_at)
           : phase == FINISHES ? (again ? shape.finish_again_at : shape.finish_at)
@@ -258,7 +280,7 @@ module vfu
   logic writes;
   vfu_result result (
       .clk(clk),
-      .rst(rst),
+      .rst(clear),
       .address(y_address),
       .element(y_element),
       .count(length),
@@ -271,8 +293,8 @@ module vfu
       .values(values),
       .start(state == WRITE),
       .busy(writes),
-      .write_valid(write_valid),
-      .write_ready(write_ready),
+      .write_valid(asks_write),
+      .write_ready(write_taken),
       .write_line(write_line),
       .write_bytes(write_bytes),
       .write_data(write_data)
@@ -281,7 +303,7 @@ module vfu
   logic fold_busy;
   vfu_fold fold (
       .clk(clk),
-      .rst(rst),
+      .rst(clear),
       .clear(state == GROUP || (state == WRITTEN && phase == FINISHES && !shape.fold_once)),
       .kind(shape.fold),
       .start(state == FOLD),
@@ -297,14 +319,14 @@ module vfu
   logic [31:0] left;
   assign left = column_end - column;
   always_ff @(posedge clk) begin
-    done <= 1'b0;
+    ended <= 1'b0;
     if (bad_now != 32'd0) begin
       nonfinite_count <= nonfinite_count + bad_now;
       if (nonfinite_row == 32'hffffffff) nonfinite_row <= {25'd0, row};
     end
     unique case (state)
       IDLE:
-      if (command_valid) begin
+      if (command_valid && runs) begin
         state <= ROW;
         row <= 7'd0;
         x_row <= x_offset;
@@ -382,8 +404,8 @@ module vfu
           if (wanted_index >= columns) begin
             bad_index <= 1'b1;
             gathered <= length;
-          end else if (read_ready) gathered <= gathered + 6'd1;
-        end else if (under_way == 7'd0 && !placed_valid && !line_valid) state <= bad_index ? DONE : WRITE;
+          end else if (read_taken) gathered <= gathered + 6'd1;
+        end else if (under_way == 7'd0 && !placed_valid && !line_here) state <= bad_index ? DONE : WRITE;
       end
       FOLD: state <= WRITTEN;
       WRITE: state <= WRITTEN;
@@ -435,14 +457,14 @@ module vfu
         state <= row + 7'd1 == rows ? DONE : ROW;
       end
       DONE: begin
-        done <= 1'b1;
+        ended <= 1'b1;
         state <= IDLE;
       end
       default: state <= IDLE;
     endcase
-    if (rst) begin
+    if (clear) begin
       state <= IDLE;
-      done <= 1'b0;
+      ended <= 1'b0;
     end
   end
 endmodule

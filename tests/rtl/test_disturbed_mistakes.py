@@ -1,0 +1,65 @@
+"""Commands that are begun and ended show these mistakes in a unit's announce, abort and reset."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.rtl.disturbed_rig import disturbed
+from tests.rtl.test_fp16_matmul import normal
+from tests.rtl_rig import ROOT, Matmul, build, same
+
+pytestmark = pytest.mark.rtl
+
+PORT, ARRAY = "port/unit_port.sv", "mpu/mpu_fp16.sv"
+# file, right, wrong, what is said
+MISTAKES = {
+    "answers are not waited for": (
+        PORT, "under_way == '0 && !abort_valid", "!abort_valid", "idle, but reads are under way"),
+    "a write begins behind an abort": (
+        PORT, "unit_write_valid && (runs || (state == HOLD && hold_write))", "unit_write_valid",
+        "a write begins behind an abort"),
+    "an announced command writes": (
+        ARRAY, ".read_x(started && state == LOAD)", ".read_x(state == LOAD)",
+        "a write, but the command is not started"),
+}  # fmt: skip
+MORE_MISTAKES = {
+    "a read begins behind an abort": (
+        PORT, "unit_read_valid && (runs || (state == HOLD && hold_read))", "unit_read_valid",
+        "a read begins behind an abort"),
+    "an offered write is withdrawn": (
+        PORT, "(state == HOLD && hold_write)", "1'b0",
+        "a write that was offered changes before it is taken"),
+    "an offered read is withdrawn": (
+        PORT, "(state == HOLD && hold_read)", "1'b0",
+        "a read that was offered changes before it is taken"),
+    "a reset waits for answers that do not come": (
+        PORT, "      cycle <= '0;\n      under_way <= '0;", "      cycle <= '0;",
+        "no command is taken any more"),
+    "an abort leaves the reads that are still to be asked for": (
+        ARRAY, "unit_fetch fetch (\n      .clk(clk),\n      .rst(clear),",
+        "unit_fetch fetch (\n      .clk(clk),\n      .rst(rst),", ""),
+    "an abort does not end what was announced": (
+        ARRAY, "    if (clear) begin\n      state <= IDLE;\n      started",
+        "    if (rst || (clear && started)) begin\n      state <= IDLE;\n      started", ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name", [*MISTAKES, *(pytest.param(name, marks=pytest.mark.slow) for name in MORE_MISTAKES)]
+)
+def test_mistake_is_noticed(name: str, tmp_path: Path) -> None:
+    path, right, wrong, said = (MISTAKES | MORE_MISTAKES)[name]
+    sources = shutil.copytree(ROOT / "overlays" / "rtl", tmp_path / "rtl")
+    text = (sources / path).read_text()
+    assert text.count(right) == 1
+    (sources / path).write_text(text.replace(right, wrong))
+    units = build(tmp_path / "build", sources)
+    cases = [Matmul(normal(k, 1, k), normal(2, k, 40), normal(3, 40)) for k in (70, 300)]
+    assert all(same(case, units) for case in cases)  # without abort, announce and reset
+    with disturbed(units, "fp16", 200) as counts:
+        right_bytes = all([same(case, units) for case in cases])
+    assert not right_bytes
+    assert said in counts.error and counts.error
