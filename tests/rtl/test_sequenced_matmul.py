@@ -1,0 +1,56 @@
+"""A simulated array behind the sequencer: announced, started and aborted by it, with the bytes of
+the NumPy model."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.rtl.sequenced_rig import Chain, build
+from tests.rtl_rig import ROOT
+
+pytestmark = pytest.mark.rtl
+
+SIZES = [(70, 40), (300, 33), (128, 64), (31, 7), (520, 40)]
+
+
+@pytest.fixture(scope="module")
+def bench() -> Path:
+    return build()
+
+
+@pytest.mark.parametrize("busy", [0, 120])
+def test_bytes_of_the_model(bench: Path, tmp_path: Path, busy: int) -> None:
+    """Weights come before x is there; runs that were ended leave nothing behind."""
+    told = ended = 0
+    for seed in range(6):
+        same, counts = Chain(SIZES).run(bench, tmp_path / f"{seed}", seed, busy, 5)
+        assert same, f"seed {seed}"
+        assert counts["aborts"] >= 3 and counts["read_early"] >= 50
+        told += counts["aborts_told"]
+        ended += counts["aborts_with_reads"]
+    assert told >= 3 and ended >= 3
+
+
+MISTAKES = {
+    "an abort leaves what was told": (
+        "{held, starts, runs, over} <= 4'b0000;", "{starts, runs, over} <= 3'b000;"),
+    "a start is forgotten": ("{starts, runs} <= 2'b11", "{starts, runs} <= {idle, 1'b1}"),
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistake_is_noticed(name: str, tmp_path: Path) -> None:
+    right, wrong = MISTAKES[name]
+    sources = shutil.copytree(ROOT / "overlays" / "rtl", tmp_path / "rtl")
+    path = sources / "mpu" / "matmul_slot.sv"
+    text = path.read_text()
+    assert text.count(right) == 1
+    path.write_text(text.replace(right, wrong))
+    bench = build(sources, tmp_path / "build", "-O0")
+    with pytest.raises(AssertionError):
+        for seed in range(3):
+            assert Chain(SIZES).run(bench, tmp_path / f"{seed}", seed, 0, 5)[0]
