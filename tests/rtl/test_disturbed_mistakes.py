@@ -35,9 +35,6 @@ MORE_MISTAKES = {
     "an offered read is withdrawn": (
         PORT, "(state == HOLD && hold_read)", "1'b0",
         "a read that was offered changes before it is taken"),
-    "a reset waits for answers that do not come": (
-        PORT, "      cycle <= '0;\n      under_way <= '0;", "      cycle <= '0;",
-        "no command is taken any more"),
     "an abort leaves the reads that are still to be asked for": (
         ARRAY, "unit_fetch fetch (\n      .clk(clk),\n      .rst(clear),",
         "unit_fetch fetch (\n      .clk(clk),\n      .rst(rst),", ""),
