@@ -123,7 +123,7 @@ class Board {
             }
             step();
             s.give_up = 0;
-            if (cycle > 4000000) fail("the run does not end");
+            if (cycle > 200000) fail("the run does not end");
         }
         if (ended) {
             if (ports_->under_way()) fail("not busy, but the array's reads are under way");
