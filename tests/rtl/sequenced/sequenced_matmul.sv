@@ -82,7 +82,8 @@ module sequenced_matmul
       .result_nonfinite_count(counts), .result_nonfinite_row(first_rows), .result_port('0), .result_frames('0),
       .segments('0), .blame_code(), .blame_index(), .blame_opcode(), .blame_unit(), .blame_found(),
       .blame_expected(), .blame_counter(), .blame_port(), .last_index(), .unit_state(),
-      .nonfinite_count(nonfinite_count), .nonfinite_index(), .nonfinite_row(), .frames(), .cycles(), .run_index(), .run_rows(),
+      .nonfinite_count(nonfinite_count), .nonfinite_index(), .nonfinite_row(), .frames(), .cycles(), .run_index(),
+      .run_rows(),
       .peek_counter('0), .peek_value()
   );
 
