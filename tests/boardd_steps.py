@@ -1,7 +1,6 @@
-"""Time that a board daemon adds to a step on loopback, and the ratio: `python -m tests.boardd_steps
-[BOARDS] [ROUNDS]`. A small random model; a row a step, its max logit as result, and once with its
-logits. Local boards, those behind a Unix socket and those behind TLS take turns, a hundred steps at
-a time; the median of each is compared."""
+"""Time that a board daemon adds to a step on loopback, and the ratio: `python -m
+tests.boardd_steps [BOARDS] [ROUNDS]`. A small random model; a row a step, with its logits. Local
+boards, those behind a Unix socket and those behind TLS take turns, a hundred steps at a time."""
 
 from __future__ import annotations
 
@@ -15,21 +14,21 @@ from pathlib import Path
 
 from lora_host.boardd.keys import write_keys
 from lora_sdk.core.runner import Runner
-from lora_sdk.core.step import KvOp, Row
 from tests.daemons import DaemonProcess
-from tests.drive import open_runner
+from tests.drive import Driver, open_runner
 from tests.variants import variant, write_checkpoint
 
 STEPS = 100
 
 
-def times(runner: Runner, logits: bool) -> list[float]:
-    """Seconds of each step; all are at the same position."""
-    row = Row(0, 0, 5, 100, -1, want_argmax=not logits, want_logits=logits)
+def times(runner: Runner) -> list[float]:
+    """Seconds of each step of a new sequence."""
+    driver = Driver(runner)
+    driver.step({0: [5]})
     found = []
     for _ in range(STEPS):
         began = time.perf_counter()
-        runner.step([row])
+        driver.step({0: [7]})
         found.append(time.perf_counter() - began)
     return found
 
@@ -54,22 +53,19 @@ def main(boards: int = 1, rounds: int = 20) -> None:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lora-steps-")))
         runners = open_all(stack, folder, boards)
-        for runner in runners.values():
-            runner.step([Row(0, 0, 5, 100, -1, want_argmax=True)], [KvOp.table(0, 0, 4)])
-        for logits in (False, True):
-            found: dict[str, list[float]] = {name: [] for name in runners}
-            for _ in range(rounds):
-                for name, runner in runners.items():
-                    found[name] += times(runner, logits)
-            local = statistics.median(found["local"])
-            for name, seconds in found.items():
-                middle = statistics.median(seconds)
-                added, ratio = (middle - local) * 1e6, middle / local
-                print(
-                    f"{boards} boards, {'logits' if logits else 'max logit'}, {name}: "
-                    f"{middle * 1e6:.0f} us a step, {added:+.0f} us, x{ratio:.2f}; "
-                    f"fastest {min(seconds) * 1e6:.0f} us"
-                )
+        found: dict[str, list[float]] = {name: [] for name in runners}
+        for _ in range(rounds):
+            for name, runner in runners.items():
+                found[name] += times(runner)
+        local = statistics.median(found["local"])
+        for name, seconds in found.items():
+            middle = statistics.median(seconds)
+            added, least = middle - local, min(seconds)
+            print(
+                f"{boards} boards, {name}: median {middle * 1e6:.0f} us a step, "
+                f"{added * 1e6:+.0f} us, x{middle / local:.2f}; fastest {least * 1e6:.0f} us, "
+                f"{(least - min(found['local'])) * 1e6:+.0f} us"
+            )
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@
 #include "tls.h"
 
 #define BOARDD_GREETING_US 5000000u
+#define BOARDD_NOTICING_US 1000000u
 #define BOARDD_LEAVING_US 5000000u /* a board of a host that has ended is freed within this */
 #define BOARDD_CONTAINER (512ull << 20)
 #define BOARDD_BOARDS 64

@@ -17,15 +17,22 @@ struct boardd_board *boardd_find(struct lora_boardd *boardd, const char *name) {
     return NULL;
 }
 
-/* A host that has just ended may still be seen to. */
+static void after(struct timespec *end, uint64_t microseconds) {
+    clock_gettime(CLOCK_REALTIME, end);
+    end->tv_sec += (time_t)(microseconds / 1000000);
+}
+
+/* The end of a host that has just gone may still have to be noticed, then to be seen to. */
 int boardd_hold(struct lora_boardd *boardd, struct boardd_board *board, const char *who,
                 struct lora_failure *failure) {
-    struct timespec end;
-    clock_gettime(CLOCK_REALTIME, &end);
-    end.tv_sec += BOARDD_LEAVING_US / 1000000;
+    struct timespec soon, end;
+    after(&soon, BOARDD_NOTICING_US);
+    after(&end, BOARDD_LEAVING_US);
     pthread_mutex_lock(&boardd->lock);
     int late = 0;
-    while (board->held && board->leaving && !late)
+    while (board->held && !late)
+        late = pthread_cond_timedwait(&boardd->freed, &boardd->lock, &soon);
+    for (late = 0; board->held && board->leaving && !late;)
         late = pthread_cond_timedwait(&boardd->freed, &boardd->lock, &end);
     int status = LORA_OK;
     if (board->held)

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 static void discard(struct remote_handle *remote) {
     wire_tls_free(remote->tls);
@@ -34,7 +35,15 @@ int remote_open(const char *scheme, const char *address, const struct wire_addre
 void remote_close(void *handle) {
     struct remote_handle *remote = handle;
     if (!remote) return;
-    if (remote->channel.socket >= 0) wire_flush(&remote->channel);
+    /* Once the daemon has closed its end too, the board is free for whoever comes next. */
+    if (remote->channel.socket >= 0 && !wire_flush(&remote->channel) &&
+        !shutdown(remote->channel.socket, SHUT_WR)) {
+        struct wire_message rest;
+        uint64_t end = wire_now_us() + REMOTE_CONNECT_US, now;
+        while ((now = wire_now_us()) < end &&
+               wire_get(&remote->channel, &rest, end - now) == WIRE_MESSAGE) {
+        }
+    }
     remote_disconnect(remote);
     discard(remote);
 }
