@@ -36,9 +36,9 @@ LUT_MEMORIES = {
 }  # fmt: skip
 
 
-def sources() -> list[Path]:
-    """All source files, the package first."""
-    files = sorted(RTL.glob("*/*.sv"))
+def sources(folder: Path = RTL) -> list[Path]:
+    """All source files, the packages first."""
+    files = sorted(folder.glob("*/*.sv"))
     return sorted(files, key=lambda path: not path.stem.endswith("_types"))
 
 
@@ -80,7 +80,7 @@ def cells(module: str, parameters: Mapping[str, int]) -> dict[str, int]:
 
 
 @contextlib.contextmanager
-def _quiet_output() -> Iterator[None]:
+def quiet_output() -> Iterator[None]:
     """The tool writes its log to file descriptor 1."""
     kept = os.dup(1)
     with open(os.devnull, "wb") as nothing:
@@ -99,7 +99,7 @@ def main() -> None:
         return
     modules = yaml.safe_load(BUDGET.read_text())["modules"]
     for name in sys.argv[1:] or [name for name, one in modules.items() if "long" not in one]:
-        with _quiet_output():
+        with quiet_output():
             counted = cells(name, modules[name].get("parameters", {}))
         print(json.dumps({"module": name, **counted}), flush=True)
 

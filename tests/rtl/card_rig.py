@@ -41,6 +41,7 @@ def load(path: Path) -> Any:
         ("stopped", word, [card, ctypes.POINTER(word)]),
         ("difference", ctypes.c_char_p, [card]),
         ("read_cycles", None, [card, word]),
+        ("bad_line", None, [card, ctypes.c_uint64]),
         ("duration", None, [card, word, ctypes.c_uint64]),
         ("measured", None, [card, ctypes.POINTER(ctypes.c_uint64)]),
         ("end_in_order", None, [card, ctypes.POINTER(word), word]),
@@ -153,6 +154,10 @@ class SimulatedCard(Card):
         for unit, cycles in durations.items():
             self._library.card_duration(self._card, unit, cycles)
         self._library.card_read_cycles(self._card, read_cycles)
+
+    def fail_line(self, bank: int, offset: int) -> None:
+        """Accesses of that line of board memory are answered with an error."""
+        self._library.card_bad_line(self._card, (bank + 1) * BANK_BYTES + offset // 64 * 64)
 
     def measured(self) -> Measured:
         """What the last doorbell's run took."""

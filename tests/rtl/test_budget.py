@@ -48,7 +48,16 @@ def counted(tool: Callable[..., subprocess.CompletedProcess[str]]) -> dict[str, 
 
 @pytest.mark.parametrize(
     "top",
-    ["mpu_fp16", "w4_unpack", "mpu_int8", "vfu", "attention", "sequencer", "control"],
+    [
+        "mpu_fp16",
+        "w4_unpack",
+        "mpu_int8",
+        "vfu",
+        "attention",
+        "sequencer",
+        "control",
+        "control_clocks",
+    ],
 )
 def test_a_unit_elaborates_without_latches(
     tool: Callable[..., subprocess.CompletedProcess[str]], top: str

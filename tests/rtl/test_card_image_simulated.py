@@ -56,9 +56,8 @@ class Untimed(SimulatedCard):
         return Cost(0, 0, 0)
 
 
-def test_it_generates_tokens() -> None:
+def generate_tokens(card: Untimed) -> None:
     """GENERATE: steps that the control program makes itself, each with all of the list."""
-    card = Untimed(4)
     plan = make_plan(GPT2, overlay(), board(), 1)
     rig = Rig(plan, lower(GPT2, plan, 0), card)
     rig.step(1)
@@ -69,6 +68,10 @@ def test_it_generates_tokens() -> None:
     assert card.registers[abi.REG_LAST_STEP // 4] == 6
     assert card.registers[abi.REG_TOKEN // 4] & abi.TOKEN_OVER
     card.close()
+
+
+def test_it_generates_tokens() -> None:
+    generate_tokens(Untimed(4))
 
 
 @pytest.mark.parametrize("seed", range(2, 4))

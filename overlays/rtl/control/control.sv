@@ -34,6 +34,7 @@ module control
     output logic [31:0]           memory_stored,
     input  logic                  memory_answers,
     input  logic [511:0]           memory_line,
+    input  logic                  memory_error,   // with the answer; the core stops
     // units by their mailboxes: commands that the core starts
     output logic [LORA_UNITS-1:0] mail_start,
     output logic [LORA_UNITS-1:0] mail_abort,
@@ -128,6 +129,7 @@ module control
       .memory_stored(memory_stored),
       .memory_answers(memory_answers),
       .memory_line(memory_line),
+      .memory_error(memory_error),
       .unit_start(mail_start),
       .unit_abort(mail_abort),
       .unit_write(unit_write),

@@ -34,6 +34,7 @@ module control_core
     output logic [31:0]           memory_stored,
     input  logic                  memory_answers,
     input  logic [511:0]           memory_line,
+    input  logic                  memory_error,   // with the answer; the core stops
     // units
     output logic [LORA_UNITS-1:0] unit_start,
     output logic [LORA_UNITS-1:0] unit_abort,
@@ -117,10 +118,11 @@ module control_core
   // All but the window answer in the second cycle of an access; its first one does it.
   assign first = bus_valid && !answered;
   always_ff @(posedge clk) answered <= bus_valid && !bus_ready && !rst && !restart;
-  logic window_ready, writes;
+  logic window_ready, window_failed, writes;
   assign writes = first && bus_write != 4'd0;
   assign bus_ready = window ? window_ready : answered;
-  assign bus_error = !(registers || units || links || selects || board || window || run);
+  assign bus_error = (window && window_failed) ||
+      !(registers || units || links || selects || board || window || run);
 
   logic [31:0] register_data, mailbox_data, window_data, other_data;
   logic host_writes;
@@ -189,6 +191,7 @@ module control_core
       .stored(bus_stored),
       .ready(window_ready),
       .data(window_data),
+      .failed(window_failed),
       .changed((writes && selects) || host_writes),
       .look(look),
       .look_over(look_over),
@@ -201,6 +204,7 @@ module control_core
       .memory_stored(memory_stored),
       .memory_answers(memory_answers),
       .memory_line(memory_line),
+      .memory_error(memory_error),
       .page(window_page)
   );
   assign run_valid = first && run;

@@ -2,6 +2,7 @@
 // behind a new choice; a page that none covers reads as zeros and takes no writes. A write is over once
 // memory has taken it, before it is there; a read does not overtake it. A line that was read is kept until
 // a new choice, even of the same page, or a write: what the core reads behind a choice is younger than it.
+// A read that memory reports as failed is not kept.
 module memory_window (
     input  logic        clk,
     input  logic        rst,
@@ -12,6 +13,7 @@ module memory_window (
     input  logic [31:0] stored,
     output logic        ready,
     output logic [31:0] data,
+    output logic        failed,         // with `ready`
     input  logic        changed,        // bank, page or the arenas
     // arena_table
     output logic        look,
@@ -26,6 +28,7 @@ module memory_window (
     output logic [31:0] memory_stored,
     input  logic        memory_answers,
     input  logic [511:0] memory_line,
+    input  logic         memory_error,  // with the answer: it, or an earlier write, has failed
     output logic [35:0] page            // of what was accessed last, if an arena covers it
 );
   typedef enum logic [2:0] {IDLE, LOOK, ASK, REQUEST, ANSWER, OVER} state_t;
@@ -45,6 +48,7 @@ module memory_window (
       IDLE:
       if (valid) begin
         dropped <= 1'b0;
+        failed <= 1'b0;
         memory_write <= write;
         memory_stored <= stored;
         word <= offset[11:2];
@@ -69,7 +73,8 @@ module memory_window (
       if (memory_answers) begin
         line <= memory_line;
         data <= memory_line[{word[3:0], 5'd0}+:32];
-        kept <= 1'b1;
+        kept <= !memory_error;
+        failed <= memory_error;
         kept_line <= word[9:4];
         state <= OVER;
       end

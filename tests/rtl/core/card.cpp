@@ -89,6 +89,8 @@ uint64_t card_cycles(void *card) { return card_of(card)->cycle(); }
 uint64_t card_instructions(void *card) { return card_of(card)->instructions(); }
 
 void card_read_cycles(void *card, uint32_t cycles) { card_of(card)->set_read_cycles(cycles); }
+// Accesses of a line of board memory fail; 1: of none.
+void card_bad_line(void *card, uint64_t line) { card_of(card)->set_bad_line(line); }
 // Cycles that a command of a list takes on a unit.
 void card_duration(void *card, uint32_t unit, uint64_t cycles) {
     card_of(card)->units().set_duration(unit, cycles);

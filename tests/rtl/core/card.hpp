@@ -1,11 +1,14 @@
-// A board's control with its clock: the caller plays host, board memory and units. Beside the core
-// runs the reference: what an instruction writes is compared. Seed 0: memory takes each request and
-// answers after the cycles that were set; others: both as it happens.
+// A board's control with its clock: the caller plays host, board memory and units; `Bus` has its
+// ports to the first two (plain/bus.hpp, or ../crossing/control/bus.hpp among unrelated clocks).
+// Beside the core runs the reference: what an instruction writes is compared. Seed 0: memory takes
+// each request and answers after the cycles that were set; others: both as it happens.
 #ifndef LORA_TEST_CARD_HPP
 #define LORA_TEST_CARD_HPP
 
 #include "mail_units.hpp"
 #include "run_units.hpp"
+
+#include <bus.hpp>
 
 #include "VControl.h"
 #include "reference.h"
@@ -18,26 +21,25 @@
 #include <random>
 
 class Card {
-    static constexpr uint32_t LINE_WORDS = 16;
     static constexpr uint32_t CLEAR_CYCLES = 300;
 
   public:
     Card(uint32_t seed, Memory memory, Units &works)
-        : random_(seed), varied_(seed != 0), memory_(memory), works_(works), mail_(works),
-          units_(works), list_(memory) {
+        : random_(seed), varied_(seed != 0), works_(works), mail_(works), units_(works) {
         context_.randReset(2);
         context_.randSeed(static_cast<int>(seed & 0x7fffffff) | 1);
         core_ = std::make_unique<VControl>(&context_);
+        bus_ = std::make_unique<Bus>(*core_, memory, random_, varied_);
         core_->clk = 0;
         core_->rst = core_->restart = 1;
-        core_->load_valid = core_->host_valid = core_->unit_write = 0;
-        core_->link_test_done = core_->link_test_failed = 0;
+        core_->load_valid = core_->unit_write = 0;
+        bus_->quiet();
         units_.quiet(*core_);
-        list_.quiet(*core_);
-        clock();
-        clock();
+        for (uint32_t i = 0; i < Bus::RESET_CYCLES; i++) clock();
         core_->rst = 0;
+        bus_->release();
         clock();
+        bus_->begin();
         begun_ = true;
     }
 
@@ -61,31 +63,25 @@ class Card {
     // Until the done bit, some cycles later, or until the core has stopped.
     void run(uint64_t cycles) {
         for (uint64_t end = cycle_ + cycles;
-             cycle_ != end && !core_->done && !core_->stopped && !differs_;)
+             cycle_ != end && !bus_->done() && !core_->stopped && !differs_;)
             clock();
     }
 
     void clock() {
-        drive_memory();
+        bus_->advance();
+        bus_->drive();
         mail_.drive(*core_);
-        bool waits = varied_ && random_() % 4 == 0;
-        list_.drive(*core_, varied_ ? 2 + random_() % 8 : read_cycles_, waits);
         units_.drive(*core_, varied_ ? random_() % 16 : 0);
         core_->eval();
         if (core_->retired && begun_) compare();
-        list_.see(*core_);
+        bus_->see();
         units_.see(*core_, cycle_);
-        if (core_->host_valid && core_->host_write && core_->host_word == 0) units_.begin(cycle_);
-        core_->clk = 1;
-        core_->eval();
-        core_->clk = 0;
-        core_->eval();
-        if (begun_) {
-            mail_.see(*core_, units_.stopped_router());
-            if (core_->trace_valid)
-                works_.trace(core_->trace_index, core_->trace_rows, core_->trace_end);
-            poisons_ += core_->link_poison;
-            link_tests_ += core_->link_test_start;
+        if (bus_->doorbell()) units_.begin(cycle_);
+        bus_->rise();
+        if (begun_) see_pulses();
+        if (*bus_->failure() && !differs_) {
+            differs_ = true;
+            snprintf(difference_, sizeof difference_, "%s", bus_->failure());
         }
         cycle_++;
     }
@@ -98,29 +94,28 @@ class Card {
         for (uint32_t i = 0; i < 3; i++) {
             units_.reset();
             mail_.reset();
-            list_ = ListMemory(memory_);
-            list_.quiet(*core_);
-            answer_in_ = 0;
+            bus_->reset();
             clock();
         }
         core_->rst = 0;
         clock();
+        bus_->begin();
         begun_ = true;
     }
 
     uint32_t host_read(uint32_t word) {
         host(word, false, 0);
-        return core_->host_data;
+        return bus_->answer();
     }
 
     void host_write(uint32_t word, uint32_t value) { host(word, true, value); }
 
     // The same value without a read, which would clear the done bit.
     uint32_t host_look(uint32_t word) {
-        core_->host_word = word;
-        clock();
-        core_->eval();
-        return core_->host_data;
+        bus_->look(word);
+        do clock();
+        while (!bus_->answered() && !differs_);
+        return bus_->answer();
     }
 
     // A store of the core outside of local memory that is done: its address. False: none is left.
@@ -146,7 +141,8 @@ class Card {
         core_->load_valid = 0;
     }
 
-    void set_read_cycles(uint32_t cycles) { read_cycles_ = cycles; }
+    void set_read_cycles(uint32_t cycles) { bus_->set_read_cycles(cycles); }
+    void set_bad_line(uint64_t line) { bus_->set_bad_line(line); }
     RunUnits &units() { return units_; }
     VControl &core() { return *core_; }
     uint64_t cycle() const { return cycle_; }
@@ -154,6 +150,15 @@ class Card {
     const char *difference() const { return difference_; }
 
   private:
+    // Of the edge that was: mailboxes, the trace, the links.
+    void see_pulses() {
+        mail_.see(*core_, units_.stopped_router());
+        if (core_->trace_valid)
+            works_.trace(core_->trace_index, core_->trace_rows, core_->trace_end);
+        poisons_ += bus_->poison();
+        link_tests_ += bus_->link_test();
+    }
+
     static bool take(uint32_t &pulses) {
         bool any = pulses != 0;
         pulses = 0;
@@ -211,51 +216,23 @@ class Card {
     }
 
     void host(uint32_t word, bool write, uint32_t value) {
-        core_->host_valid = 1;
-        core_->host_write = write;
-        core_->host_word = word;
-        core_->host_stored = value;
-        clock();
-        core_->host_valid = 0;
-        core_->eval();
-    }
-
-    // Memory takes a request now and then, and answers reads later.
-    void drive_memory() {
-        core_->memory_answers = 0;
-        if (answer_in_ && --answer_in_ == 0) {
-            core_->memory_answers = 1;
-            for (uint32_t i = 0; i < LINE_WORDS; i++) core_->memory_line[i] = answer_[i];
-        } else {
-            core_->memory_line[random_() % LINE_WORDS] = static_cast<uint32_t>(random_());
-        }
-        core_->memory_ready = !varied_ || random_() % 4 != 0;
-        core_->eval();
-        if (!begun_ || !core_->memory_valid || !core_->memory_ready) return;
-        uint64_t address = core_->memory_address;
-        if (core_->memory_write) {
-            memory_(address, core_->memory_write, core_->memory_stored);
-            return;
-        }
-        for (uint32_t i = 0; i < LINE_WORDS; i++)
-            answer_[i] = memory_(address / 64 * 64 + 4 * i, 0, 0);
-        answer_in_ = varied_ ? 2 + random_() % 8 : read_cycles_;
+        bus_->ask(word, write, value);
+        do clock();
+        while (!bus_->answered() && !differs_);
     }
 
     std::minstd_rand random_;
     bool varied_, differs_ = false, begun_ = false;
     char difference_[200] = "";
     machine reference_ = {};
-    Memory memory_;
     Units &works_;
     MailUnits mail_;
     RunUnits units_;
-    ListMemory list_;
-    uint32_t read_cycles_ = 25;
     VerilatedContext context_;
     std::unique_ptr<VControl> core_;
-    uint64_t cycle_ = 0, instructions_ = 0, answer_in_ = 0;
-    uint32_t answer_[LINE_WORDS] = {}, poisons_ = 0, link_tests_ = 0;
+    std::unique_ptr<Bus> bus_;
+    uint64_t cycle_ = 0, instructions_ = 0;
+    uint32_t poisons_ = 0, link_tests_ = 0;
     std::deque<uint32_t> stores_;
 };
 

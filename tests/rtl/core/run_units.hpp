@@ -1,4 +1,4 @@
-// Units and memory as the sequencer sees them, for card.cpp.
+// Units as the sequencer sees them, for card.hpp.
 #ifndef LORA_TEST_RUN_UNITS_HPP
 #define LORA_TEST_RUN_UNITS_HPP
 
@@ -186,45 +186,6 @@ class RunUnits {
     bool moved_ = false, stopped_router_ = false;
     uint64_t durations_[COUNT] = {}, extra_ = 0;
     uint64_t doorbell_ = 0, commands_ = 0, first_ = 0, idle_ = 0, pending_ = 0, ended_ = 0;
-};
-
-// The bank that the sequencer reads lists from.
-class ListMemory {
-  public:
-    explicit ListMemory(Memory memory) : memory_(memory) {}
-
-    void quiet(VControl &c) { c.ar_ready = c.r_valid = c.r_last = c.r_error = 0; }
-
-    void drive(VControl &c, uint64_t latency, bool waits) {
-        latency_ = latency;
-        c.ar_ready = !waits;
-        if (wait_) wait_--;
-        c.r_valid = left_ && !wait_ && (offered_ || !waits);
-        offered_ = c.r_valid;
-        if (c.r_valid)
-            for (uint32_t i = 0; i < 16; i++) c.r_data[i] = memory_(address_ + 4 * i, 0, 0);
-        c.r_last = left_ == 1;
-        c.eval();
-    }
-
-    void see(VControl &c) {
-        if (c.r_valid && c.r_ready) {
-            left_--;
-            address_ += 64;
-            offered_ = false;
-        }
-        if (c.ar_valid && c.ar_ready && !c.rst) {
-            address_ = uint64_t(c.ar_line) * 64;
-            left_ = c.ar_beats + 1;
-            wait_ = latency_;
-        }
-    }
-
-  private:
-    Memory memory_;
-    uint64_t address_ = 0, wait_ = 0, latency_ = 0;
-    uint32_t left_ = 0;
-    bool offered_ = false;
 };
 
 #endif

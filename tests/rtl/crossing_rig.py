@@ -1,0 +1,46 @@
+"""Builds and runs tests/rtl/crossing: cells and ports between unrelated clocks."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from tests.rtl_rig import ROOT
+
+SOURCES = ROOT / "overlays" / "rtl"
+FOLDER = ROOT / "build" / "rtl" / "crossing"
+
+
+def build(target: str, sources: Path = SOURCES, folder: Path = FOLDER, opt: str = "-O2") -> Path:
+    """The program `target` over `sources`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        subprocess.run(
+            [
+                "make", "-C", ROOT / "tests" / "rtl" / "crossing", f"BUILD={folder}",
+                f"RTL={sources}", f"OPT={opt}", folder / target,
+            ],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )  # fmt: skip
+    return folder / target
+
+
+def run(program: Path, *arguments: object) -> tuple[int, str]:
+    """(exit status, what it said)."""
+    done = subprocess.run(
+        [program, *map(str, arguments)], capture_output=True, text=True, timeout=600
+    )
+    return done.returncode, done.stdout
+
+
+def counts(program: Path, *arguments: object) -> dict[str, Any]:
+    """What a run that finds nothing wrong has counted."""
+    status, said = run(program, *arguments)
+    assert status == 0, said
+    found: dict[str, Any] = json.loads(said)
+    return found
