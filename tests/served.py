@@ -21,6 +21,7 @@ from urllib.request import Request, urlopen
 from openai import OpenAI
 
 from lora_sdk import Engine, demo_model_path
+from lora_sdk.serve.backend import EngineBackend
 from lora_sdk.serve.lifecycle import State
 from lora_sdk.serve.server import Server, listen
 from lora_sdk.serve.settings import Settings
@@ -53,7 +54,9 @@ class Served:
 
     @property
     def engine(self) -> Engine:
-        return self.service.engine
+        engine = self.service.engine
+        assert isinstance(engine, Engine)
+        return engine
 
     def client(self, key: str = "none") -> OpenAI:
         return OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, timeout=60)
@@ -102,7 +105,7 @@ def eventually(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
 def served(open_engine: Callable[[Any], Engine], **settings: Any) -> Iterator[Served]:
     """A ready server of this engine. It is drained at the end."""
     chosen = Settings(**{"name": "demo", "port": 0, "drain_timeout": 5.0, **settings})
-    server = Server(chosen, open_engine)
+    server = Server(chosen, lambda progress: EngineBackend(open_engine(progress)))
     with listen(chosen) as listener:
         loop = asyncio.new_event_loop()
         thread = threading.Thread(target=lambda: loop.run_until_complete(server.run(listener)))

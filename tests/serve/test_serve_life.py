@@ -49,7 +49,7 @@ def test_loading_is_told_and_can_be_stopped() -> None:
         assert eventually(lambda: loading.service._stopping)
         go_on.set()  # the engine notices at its next progress
         thread.join(30)
-        assert not thread.is_alive() and server.service._engine is None
+        assert not thread.is_alive() and server.service._backend is None
         loop.close()
 
 

@@ -58,6 +58,9 @@ COMMANDS = {
     "quantize": Entry(
         "lora_sdk.cli.quantize:quantize", "write a model with weights of 8 or 4 bits"
     ),
+    "ray": Entry(
+        "lora_sdk.cli.ray_nodes:ray_group", "nodes of a Ray cluster, for replicas of lora serve"
+    ),
     "reset": Entry("lora_sdk.cli.reset:reset", "reset boards, load the overlay and check them"),
     "serve": Entry("lora_sdk.cli.serve:serve", "serve a model through OpenAI's HTTP protocol"),
     "spec": Entry(

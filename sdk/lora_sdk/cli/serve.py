@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +12,7 @@ import click
 from lora_host.errors import RequestError
 from lora_sdk.cli.adapters import NamedAdapter, adapter_flags, load_adapters, take_adapters
 from lora_sdk.cli.flags import RUN_FLAGS, flags
+from lora_sdk.cli.ray_flags import OpenReplicas, ray_cluster, ray_flags, take_ray
 from lora_sdk.cli.speculation import speculation_flags, take_speculation
 from lora_sdk.core.options import EngineOptions
 from lora_sdk.plan.adapters import DEFAULT_RANK
@@ -17,7 +20,10 @@ from lora_sdk.serve.settings import Settings, check_exposure, read_keys
 
 if TYPE_CHECKING:
     from lora_sdk.core.options import Progress
+    from lora_sdk.dispatch.fleet import Fleet
     from lora_sdk.engine.engine import Engine
+    from lora_sdk.serve.backend import Backend
+    from lora_sdk.spec_tuning.resolve import ResolvedSpeculation
 
 SETTINGS = (
     *("name", "host", "port", "max_queue", "max_prompts", "max_body", "adapter_root"),
@@ -37,6 +43,7 @@ Examples:
   lora serve --model ~/models/llama --adapter docs=~/adapters/docs --port 8001
   lora serve --adapter-root ~/adapters --max-adapters 8
   lora serve --host 0.0.0.0 --api-key-file /etc/lora/keys
+  lora serve --ray --replicas 2 --boards 4
 \b
 Ctrl-C and SIGTERM take no further request, finish those that run and give the boards back; a
 second one cancels them. Exit code: 0 drained, 1 failed, 2 refused."""
@@ -50,11 +57,13 @@ second one cancels them. Exit code: 0 drained, 1 failed, 2 refused."""
 @flags(Settings, *SETTINGS)
 @click.option("--api-key-file", metavar="FILE", help="accepted API keys, one a line")
 @click.option("--insecure", is_flag=True, help="serve other machines without a key")
+@ray_flags
 def serve(api_key_file: str | None, insecure: bool, **options: Any) -> None:
     """Serve a model through OpenAI's HTTP protocol."""
     engine_arguments = {key: options.pop(key) for key in RUN_FLAGS}
     adapters, more = _take_adapters(options)
     engine_arguments.update(more)
+    choice = take_ray(options)
     drafts = take_speculation(options, engine_arguments)
     keys = read_keys(Path(api_key_file)) if api_key_file is not None else ()
     check_exposure(options["host"], keys, insecure)
@@ -67,19 +76,51 @@ def serve(api_key_file: str | None, insecure: bool, **options: Any) -> None:
             f"lora serve needs the package {error.name}; install lora-fpga[serve]"
         ) from None
 
-    def open_engine(progress: Progress) -> Engine:
-        from lora_sdk.engine.engine import Engine
+    if choice.wanted:
+        with ray_cluster(choice, engine_arguments, "lora serve --ray") as open_replicas:
+            run_server(settings, partial(_open_replicas, open_replicas, drafts, adapters))
+        return
+    run_server(settings, partial(_open_engine, engine_arguments, drafts, adapters))
 
-        engine = Engine(progress=progress, speculation=drafts.options, **engine_arguments)
-        try:
-            for note in load_adapters(engine, adapters):
-                click.echo(note, err=True)
-        except BaseException:
-            engine.close()
-            raise
-        return engine
 
-    run_server(settings, open_engine)
+def _open_engine(
+    arguments: Mapping[str, Any],
+    drafts: ResolvedSpeculation,
+    adapters: Sequence[NamedAdapter],
+    progress: Progress,
+) -> Backend:
+    """One engine in this process."""
+    from lora_sdk.engine.engine import Engine
+    from lora_sdk.serve.backend import EngineBackend
+
+    engine = Engine(progress=progress, speculation=drafts.options, **arguments)
+    _load(engine, adapters)
+    return EngineBackend(engine)
+
+
+def _open_replicas(
+    open_replicas: OpenReplicas,
+    drafts: ResolvedSpeculation,
+    adapters: Sequence[NamedAdapter],
+    progress: Progress,
+) -> Backend:
+    """Engines on Ray nodes."""
+    from lora_sdk.core.weight_notices import WeightNotices
+    from lora_sdk.replicas.serving import ReplicaBackend
+
+    notices = WeightNotices()
+    fleet = open_replicas(drafts.options, progress, notices.add)
+    _load(fleet, adapters)
+    return ReplicaBackend(fleet, notices)
+
+
+def _load(engine: Engine | Fleet, adapters: Sequence[NamedAdapter]) -> None:
+    try:
+        for note in load_adapters(engine, adapters):
+            click.echo(note, err=True)
+    except BaseException:
+        engine.close()
+        raise
 
 
 def _take_adapters(options: dict[str, Any]) -> tuple[list[NamedAdapter], dict[str, Any]]:

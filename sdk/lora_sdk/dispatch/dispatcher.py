@@ -22,6 +22,9 @@ from lora_sdk.engine.requests import Request
 from lora_sdk.fleet.policy import Policy
 from lora_sdk.sampling.beam_search import BeamSearch
 
+Route = Callable[[Request, Sequence[Place]], Place]
+"""Chooses one of the places, of which there is at least one, for a request."""
+
 RETRY_SECONDS = 0.05  # until a request that could not leave its worker is asked again
 
 _log = logging.getLogger("lora_sdk.fleet")
@@ -47,8 +50,16 @@ class FleetUse:
 class Dispatcher:
     """Runs requests on workers and clusters."""
 
-    def __init__(self, workers: Sequence[Place], clusters: Sequence[Place], policy: Policy) -> None:
+    def __init__(
+        self,
+        workers: Sequence[Place],
+        clusters: Sequence[Place],
+        policy: Policy,
+        route: Route | None = None,
+    ) -> None:
+        """`route`: the cluster of a request among those that have room; None: as `policy` says."""
         self.use = FleetUse()
+        self._route = route
         self._workers = workers
         self._clusters = clusters
         self._policy = policy
@@ -98,6 +109,15 @@ class Dispatcher:
     def wake(self) -> None:
         """Look at all requests again: one was cancelled, or has ended."""
         self._events.put(self._nothing)
+
+    def failed(self, place: Place, error: BaseException, returns: bool) -> None:
+        """A place has failed, whether or not a request ran there. `returns`: see Place; False ends
+        what waits if no other place lives."""
+        self._events.put(partial(self._gone, place, error, returns))
+
+    def restored(self, place: Place) -> None:
+        """A place takes requests again."""
+        self._events.put(partial(self._restored, place))
 
     def refuse(self) -> None:
         """Begin no more requests, and fail those that wait."""
@@ -161,17 +181,16 @@ class Dispatcher:
         place = ticket.place
         if place is None or not self._open or not place.is_cause(error):
             return False
-        if not _any_lives([other for other in self._places if other is not place]):
+        others = [other for other in self._places if other is not place]
+        if not (place.returns or _any_lives(others)):
             return False
         ticket.failing = True
         self._events.put(partial(self._failed, ticket, place, error))
         return True
 
     def _failed(self, ticket: Ticket, place: Place, error: BaseException) -> None:
-        if place.failure is None:
-            place.failure = error
-            self.use = replace(self.use, failed=(*self.use.failed, place.name))
-            _log.warning("%s takes no more requests: %s", place.name, error)
+        if place.is_cause(error):  # not if it was started again meanwhile
+            self._note_failure(place, error)
         place.leave(ticket)
         ticket.failing = False
         request = ticket.request
@@ -182,6 +201,19 @@ class Dispatcher:
             request.search = BeamSearch(first.sampler, request.tokens, first.left)
         insort(self._waiting, ticket, key=lambda one: one.arrival)
         self._count(rescued=1)
+
+    def _gone(self, place: Place, error: BaseException, returns: bool) -> None:
+        place.returns = returns
+        self._note_failure(place, error)
+
+    def _restored(self, place: Place) -> None:
+        place.failure, place.returns = None, True
+
+    def _note_failure(self, place: Place, error: BaseException) -> None:
+        if place.failure is None:
+            self.use = replace(self.use, failed=(*self.use.failed, place.name))
+            _log.warning("%s takes no more requests: %s", place.name, error)
+        place.failure = place.failure or error
 
     def _fail_waiting(self, error: BaseException) -> None:
         waiting, self._waiting = self._waiting, []
@@ -235,6 +267,7 @@ class Dispatcher:
         chosen = self._policy.cluster(free)
         if chosen is None:
             return False
+        rooms = [self._clusters[index] for index in free]
         held = [
             one
             for place in self._workers
@@ -244,7 +277,8 @@ class Dispatcher:
         own = [one for one in self._waiting if not self._suits_workers(one)]
         for ticket in sorted(held + own, key=lambda one: one.arrival):
             if self._released(ticket):
-                self._clusters[chosen].start(ticket)
+                place = self._clusters[chosen]
+                (place if self._route is None else self._route(ticket.request, rooms)).start(ticket)
                 return True
         return False
 
@@ -281,4 +315,4 @@ class Dispatcher:
 
 
 def _any_lives(places: Sequence[Place]) -> bool:
-    return any(place.failure is None for place in places)
+    return any(place.lives for place in places)

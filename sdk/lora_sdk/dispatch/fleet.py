@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -26,7 +26,8 @@ from lora_sdk.sampling import SamplingParams
 if TYPE_CHECKING:
     from lora_sdk.adapters.slots import AdapterInfo
     from lora_sdk.core.weight_notices import WeightNotice
-    from lora_sdk.engine.engine import Engine
+    from lora_sdk.dispatch.dispatcher import Route
+    from lora_sdk.dispatch.member import Member
     from lora_sdk.text.chat import Message
     from lora_sdk.text.tokenizer import Tokenizer
 
@@ -41,15 +42,18 @@ class Fleet:
 
     def __init__(
         self,
-        workers: Sequence[Engine],
-        clusters: Sequence[Engine],
+        workers: Sequence[Member],
+        clusters: Sequence[Member],
         *,
         cluster_room: int | Sequence[int] = 1,
         policy: Policy | None = None,
+        route: Route | None = None,
+        supervised: bool = False,
     ) -> None:
         """The fleet closes the engines. `cluster_room`: requests that a cluster runs at once, one
-        number for all or one each. RequestError: no engine, or engines that differ in what decides
-        the tokens."""
+        number for all or one each. `route`: see Dispatcher. `supervised`: somebody calls `failed`
+        and `restored` where a cluster is started again. RequestError: no engine, or engines that
+        differ in what decides the tokens."""
         engines = [*workers, *clusters]
         _check(engines)
         rooms: list[Any] = [cluster_room] * len(clusters)
@@ -64,14 +68,16 @@ class Fleet:
                 "more each"
             )
         self._workers = [
-            _place("worker", index, engine, engine.plan.max_sequences)
+            _new_place("worker", index, engine, engine.plan.max_sequences)
             for index, engine in enumerate(workers)
         ]
         self._clusters = [
-            _place("cluster", index, engine, min(room, engine.plan.max_sequences))
+            _new_place("cluster", index, engine, min(room, engine.plan.max_sequences))
             for index, (engine, room) in enumerate(zip(clusters, rooms, strict=True))
         ]
-        self._dispatcher = Dispatcher(self._workers, self._clusters, policy or Policy())
+        for place in self._clusters:
+            place.returns = supervised
+        self._dispatcher = Dispatcher(self._workers, self._clusters, policy or Policy(), route)
         self._stack = ExitStack()  # the last one first
         self._stack.callback(self._dispatcher.close)
         for engine in engines:
@@ -102,6 +108,18 @@ class Fleet:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+    def failed(self, engine: Member, error: BaseException, returns: bool) -> None:
+        """An engine has failed, whether or not a request ran there. `returns`: it is started again,
+        and requests may wait for it."""
+        self._dispatcher.failed(self._place(engine), error, returns)
+
+    def restored(self, engine: Member) -> None:
+        """An engine that had failed takes requests again."""
+        self._dispatcher.restored(self._place(engine))
+
+    def _place(self, engine: Member) -> Place:
+        return next(place for place in self.places if place.engine is engine)
 
     def close(self) -> None:
         """End all requests and release all boards. Calling it again does nothing."""
@@ -216,7 +234,11 @@ class Fleet:
         return results[0] if single else results
 
     async def astream(
-        self, prompt: Prompt, params: SamplingParams | None = None, **fields: Any
+        self,
+        prompt: Prompt,
+        params: SamplingParams | None = None,
+        on_result: Callable[[Result], object] | None = None,
+        **fields: Any,
     ) -> AsyncGenerator[Delta, None]:
         """As Engine.astream."""
         deltas: asyncio.Queue[Delta | None] = asyncio.Queue()
@@ -228,7 +250,9 @@ class Fleet:
         try:
             while (delta := await deltas.get()) is not None:
                 yield delta
-            request.result()
+            result = request.result()
+            if on_result is not None:
+                on_result(result)
         finally:
             running.cancel()
 
@@ -236,7 +260,7 @@ class Fleet:
         """Read a PEFT folder as `name` into the host memory of every engine that has not failed.
         Returns what the first says of it. AdapterError, RequestError: as for Engine.load_adapter;
         then no engine has it."""
-        loaded: list[Engine] = []
+        loaded: list[Member] = []
         infos: list[AdapterInfo] = []
         try:
             for place in self.places:
@@ -271,15 +295,15 @@ class Fleet:
             engine.unload_adapter(name)
 
     @property
-    def _first(self) -> Engine:
+    def _first(self) -> Member:
         return self.places[0].engine
 
 
-def _place(kind: Kind, index: int, engine: Engine, room: int) -> Place:
+def _new_place(kind: Kind, index: int, engine: Member, room: int) -> Place:
     return Place(f"{kind} {index}", kind, engine, room)
 
 
-def _check(engines: Sequence[Engine]) -> None:
+def _check(engines: Sequence[Member]) -> None:
     if not engines:
         raise RequestError("a fleet has no engines; expected a worker or a cluster at least")
     first = engines[0]

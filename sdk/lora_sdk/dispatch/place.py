@@ -1,4 +1,4 @@
-"""Where requests run: one engine of a fleet."""
+"""Where requests run: one engine of a fleet, in this process or elsewhere."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from lora_host.errors import AdapterError, LoraError, ModelError, RequestError, TransportError
+from lora_host.errors import AdapterError, LoraError, ModelError, TransportError
 from lora_sdk.core.recovery import may_be_recovered
 
 if TYPE_CHECKING:
-    from lora_sdk.engine.engine import Engine
+    from lora_sdk.dispatch.member import Member
     from lora_sdk.engine.requests import Request
 
 Kind = Literal["worker", "cluster"]
@@ -40,18 +40,25 @@ class Ticket:
 @dataclass(eq=False)
 class Place:
     """An engine, and what runs there. `room`: requests at once. `failure`: why it takes no more.
-    `begun`, `taken`, `ended`: requests that began here, came from elsewhere, ended here."""
+    `begun`, `taken`, `ended`: requests that began here, came from elsewhere, ended here.
+    `returns`: somebody starts it again after a failure."""
 
     name: str
     kind: Kind
-    engine: Engine
+    engine: Member
     room: int
     tickets: list[Ticket] = field(default_factory=list)
     failure: BaseException | None = None
     begun: int = 0
     taken: int = 0
     ended: int = 0
+    returns: bool = False
     confirmed: int = 0  # notices of its weights that were raised
+
+    @property
+    def lives(self) -> bool:
+        """Whether it takes requests, now or once it was started again."""
+        return self.failure is None or self.returns
 
     def confirm(self) -> None:
         """As Engine.confirm. LoraError also for damaged weights where a request has begun here and
@@ -87,7 +94,7 @@ class Place:
             self.taken += 1
         try:
             self.engine.requests.start(ticket.request)
-        except RequestError as error:  # the engine is closed
+        except LoraError as error:  # the engine is closed, or was lost
             ticket.request.fail(error)
 
     def leave(self, ticket: Ticket) -> None:

@@ -11,7 +11,10 @@ from lora_sdk.sampling import SamplingParams
 from lora_sdk.text.chat import Message, check_messages, find_template, render
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from lora_sdk.engine.engine import Engine
+    from lora_sdk.text.tokenizer import Tokenizer
 
 
 class ChatApi:
@@ -60,8 +63,11 @@ class ChatApi:
 
     def chat_tokens(self, messages: Sequence[Message]) -> list[int]:
         """Token ids of the prompt that the chat template renders from the messages."""
-        check_messages(messages)
-        tokenizer = self._engine.tokenizer
-        template = find_template(self._engine.model_path, tokenizer)
-        text = render(template, messages, tokenizer, add_generation_prompt=True)
-        return tokenizer.encode(text, special=False)  # the template adds BOS itself
+        return chat_tokens(self._engine.model_path, self._engine.tokenizer, messages)
+
+
+def chat_tokens(folder: Path, tokenizer: Tokenizer, messages: Sequence[Message]) -> list[int]:
+    """Token ids of the prompt that a model's chat template renders from the messages."""
+    check_messages(messages)
+    text = render(find_template(folder, tokenizer), messages, tokenizer, add_generation_prompt=True)
+    return tokenizer.encode(text, special=False)  # the template adds BOS itself

@@ -72,7 +72,7 @@ def _add_state(app: FastAPI, service: Service) -> None:
 
     async def metrics() -> Response:
         if lifecycle.state is State.READY:
-            await service.metrics.boards.refresh(service.engine)
+            await service.metrics.boards.refresh(service.backend.read)
         return Response(service.metrics.text(), media_type=CONTENT_TYPE)
 
     async def models() -> Response:

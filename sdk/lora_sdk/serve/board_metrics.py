@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from lora_sdk.core.kv_statistics import HostUse, KvUse
     from lora_sdk.core.scrubber import ScrubUse
     from lora_sdk.engine.engine import Engine
+    from lora_sdk.plan.model_plan import Plan
 
 _WAIT = 0.2  # seconds; the boards' own loop may hold them for longer
 
@@ -66,6 +67,31 @@ def read_boards(engine: Engine) -> BoardReading:
     )
 
 
+def board_rows(
+    plan: Plan, names: Sequence[tuple[str, str, int]], reading: BoardReading | None
+) -> Iterator[dict[str, object]]:
+    """An engine's boards by rank, for `/status`. `names`: (address, name, serial) by board. Bytes
+    of a bank are those that the plan reserves."""
+    links = () if reading is None else reading.links
+    for planned in plan.boards:
+        address, name, serial = names[planned.board]
+        yield {
+            "rank": planned.rank,
+            "address": address,
+            "name": name,
+            "serial": serial,
+            "banks": [
+                {"bank": plan.board.bank_name(use.bank), "used": use.reserved, "usable": use.usable}
+                for use in planned.use
+            ],
+            "links": [
+                {"port": port, "up": up, "frames": frames, "errors": errors}
+                for board, port, up, frames, errors in sorted(links)
+                if board == planned.board
+            ],
+        }
+
+
 class BoardCollector(Collector):
     """The last reading as metrics. `refresh` takes a new one, or leaves the last where the boards
     are busy for long."""
@@ -74,10 +100,10 @@ class BoardCollector(Collector):
         self._reading: BoardReading | None = None
         self._task: asyncio.Future[BoardReading] | None = None
 
-    async def refresh(self, engine: Engine) -> BoardReading | None:
+    async def refresh(self, read: Callable[[], BoardReading]) -> BoardReading | None:
         """The newest reading, taken in a thread; None before the first."""
         if self._task is None:
-            self._task = asyncio.ensure_future(asyncio.to_thread(read_boards, engine))
+            self._task = asyncio.ensure_future(asyncio.to_thread(read))
         task = self._task
         await asyncio.wait({task}, timeout=_WAIT)
         if task.done():

@@ -12,8 +12,8 @@ from pydantic import Field
 
 from lora_host.errors import LoraError, ModelError
 from lora_sdk.core.results import Delta, Output
-from lora_sdk.engine.engine import Engine
 from lora_sdk.serve.answers import Heading, Usage, finish_reason
+from lora_sdk.serve.backend import ServedEngine
 from lora_sdk.serve.body import Fields
 from lora_sdk.serve.errors import ApiError, from_engine
 from lora_sdk.serve.generation import Job, run_all, stream_all
@@ -152,7 +152,7 @@ async def stream(
 
 
 def chat_tokens(
-    engine: Engine,
+    engine: ServedEngine,
     messages: list[ChatMessage],
     add_generation_prompt: bool = True,
     tools: list[Tool] | None = None,
@@ -172,7 +172,7 @@ def chat_tokens(
         raise from_engine(error) from None
 
 
-def _template(engine: Engine) -> str:
+def _template(engine: ServedEngine) -> str:
     try:
         return find_template(engine.model_path, engine.tokenizer)
     except ModelError:
@@ -181,7 +181,7 @@ def _template(engine: Engine) -> str:
         ) from None
 
 
-def _format(engine: Engine, body: ChatBody) -> ToolFormat | None:
+def _format(engine: ServedEngine, body: ChatBody) -> ToolFormat | None:
     """How calls are found in the text, None where no tools are offered. ApiError 400."""
     if not body.offers_tools:
         return None

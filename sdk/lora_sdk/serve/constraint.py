@@ -11,7 +11,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer
@@ -21,7 +21,8 @@ from lora_host.errors import RequestError, one_line
 from lora_sdk.serve.errors import ApiError
 
 if TYPE_CHECKING:
-    from lora_sdk.engine.engine import Engine
+    from lora_sdk.model.spec import ModelConfig
+    from lora_sdk.text.tokenizer import Tokenizer
 
 LIMITS = LLParserLimits(
     max_items_in_row=1000,
@@ -38,10 +39,19 @@ _CACHED = 32
 _FAR = 16  # tokens; beyond what speculation takes back
 
 
+class Model(Protocol):
+    """What a grammar needs of an engine."""
+
+    @property
+    def config(self) -> ModelConfig: ...
+    @property
+    def tokenizer(self) -> Tokenizer: ...
+
+
 class Compiler:
     """Makes constraints of grammars for one engine. Methods belong to the event loop's thread."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Model) -> None:
         self._engine = engine
         self._tokenizer: LLTokenizer | None = None
         self._known: OrderedDict[str, LLMatcher] = OrderedDict()
@@ -56,11 +66,22 @@ class Compiler:
             if matcher.is_error():
                 message = one_line(matcher.get_error())
                 raise ApiError(400, f"{field}: {message:.300}", param=field)
-            self._known[grammar] = matcher
-            self._known.move_to_end(grammar)
-            if len(self._known) > _CACHED:
-                self._known.popitem(last=False)
-        return Constraint(matcher, sequences)
+            self._keep(grammar, matcher)
+        return Constraint(matcher, sequences, grammar)
+
+    def compiled(self, grammar: str, sequences: int) -> Constraint:
+        """The same without an event loop, of a grammar that was taken before. Of one thread."""
+        matcher = self._known.get(grammar)
+        if matcher is None:
+            matcher = _in_deep_thread(self._compile, grammar).result()
+        self._keep(grammar, matcher)
+        return Constraint(matcher, sequences, grammar)
+
+    def _keep(self, grammar: str, matcher: LLMatcher) -> None:
+        self._known[grammar] = matcher
+        self._known.move_to_end(grammar)
+        if len(self._known) > _CACHED:
+            self._known.popitem(last=False)
 
     def _compile(self, grammar: str) -> LLMatcher:
         if self._tokenizer is None:
@@ -76,9 +97,11 @@ class Constraint:
     """The tokens that a grammar allows next, for the sequences of one request.
 
     A matcher follows one sequence; tokens that speculation tried and dropped are rolled back.
+    `grammar`: what it was compiled of.
     """
 
-    def __init__(self, compiled: LLMatcher, sequences: int) -> None:
+    def __init__(self, compiled: LLMatcher, sequences: int, grammar: str) -> None:
+        self.grammar = grammar
         self._compiled = compiled
         self._sequences = sequences
         self._followers: list[tuple[LLMatcher, list[int]]] = []

@@ -15,7 +15,7 @@ from lora_host.errors import RequestError
 from lora_sdk.serve.app import make_app
 from lora_sdk.serve.guard import LOG
 from lora_sdk.serve.http_protocol import HttpProtocol
-from lora_sdk.serve.service import LoadingStopped, OpenEngine, Service
+from lora_sdk.serve.service import LoadingStopped, OpenBackend, Service
 from lora_sdk.serve.settings import Settings
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -55,9 +55,9 @@ def listen(settings: Settings) -> socket.socket:
 class Server:
     """One service behind one listening socket."""
 
-    def __init__(self, settings: Settings, open_engine: OpenEngine) -> None:
+    def __init__(self, settings: Settings, open_backend: OpenBackend) -> None:
         self.service = Service(settings)
-        self._open_engine = open_engine
+        self._open_backend = open_backend
         self._stop: asyncio.Event | None = None
         self._again = False
         config = uvicorn.Config(
@@ -76,7 +76,7 @@ class Server:
         """Serve until `stop` and drain. Raises what loading the model raises."""
         self._stop = asyncio.Event()
         serving = asyncio.ensure_future(self._uvicorn.serve([listener]))
-        loading = asyncio.ensure_future(self.service.load(self._open_engine))
+        loading = asyncio.ensure_future(self.service.load(self._open_backend))
         stopping = asyncio.ensure_future(self._stop.wait())
         try:
             await asyncio.wait({loading, stopping, serving}, return_when=asyncio.FIRST_COMPLETED)
@@ -103,7 +103,7 @@ class Server:
             self._stop.set()
 
 
-def run_server(settings: Settings, open_engine: OpenEngine) -> None:
+def run_server(settings: Settings, open_backend: OpenBackend) -> None:
     """Serve until SIGTERM or Ctrl-C, then drain and give the boards back."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
@@ -111,7 +111,7 @@ def run_server(settings: Settings, open_engine: OpenEngine) -> None:
     host, port = listener.getsockname()[:2]
     LOG.info("listening on http://%s:%d", f"[{host}]" if ":" in host else host, port)
     with listener:
-        asyncio.run(_main(Server(settings, open_engine), listener))
+        asyncio.run(_main(Server(settings, open_backend), listener))
 
 
 async def _main(server: Server, listener: socket.socket) -> None:

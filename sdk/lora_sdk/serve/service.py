@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lora_host.errors import AdapterError, HangError, LoraError, RequestError
+from lora_host.errors import AdapterError, LoraError, RequestError
 from lora_sdk.core.weight_notices import WeightNotices
 from lora_sdk.serve.attend import Attendants
 from lora_sdk.serve.constraint import Compiler, Constraint
@@ -22,7 +22,7 @@ from lora_sdk.serve.settings import Settings
 
 if TYPE_CHECKING:
     from lora_sdk.core.options import Progress
-    from lora_sdk.engine.engine import Engine
+    from lora_sdk.serve.backend import Backend, ServedEngine
     from lora_sdk.serve.tracing import Traces
 
 _log = logging.getLogger("lora.serve")
@@ -30,7 +30,7 @@ _log = logging.getLogger("lora.serve")
 CALLER = "lora.caller"
 """Where a request's scope holds its Caller."""
 
-OpenEngine = Callable[["Progress"], "Engine"]
+OpenBackend = Callable[["Progress"], "Backend"]
 
 
 class LoadingStopped(LoraError):
@@ -58,7 +58,7 @@ class Service:
         self.gate = Gate(1, 0)
         self.metrics = Metrics(lambda: self.gate.running, lambda: self.gate.waiting)
         self.traces = _traces(settings)
-        self._engine: Engine | None = None
+        self._backend: Backend | None = None
         self._compiler: Compiler | None = None
         self.adapters: list[str] = []
         self._stopping = False
@@ -66,18 +66,23 @@ class Service:
         self.started = time.monotonic()
 
     @property
-    def engine(self) -> Engine:
-        """The loaded engine; ApiError 503 while there is none to serve from."""
+    def backend(self) -> Backend:
+        """What is served from; ApiError 503 while there is nothing."""
         self.lifecycle.check_ready()
-        assert self._engine is not None  # ready
-        return self._engine
+        assert self._backend is not None  # ready
+        return self._backend
+
+    @property
+    def engine(self) -> ServedEngine:
+        """The loaded engine; ApiError 503 while there is none to serve from."""
+        return self.backend.engine
 
     @property
     def weight_notices(self) -> WeightNotices:
         """The engine's; none while there is no engine."""
-        return WeightNotices() if self._engine is None else self._engine.weight_notices
+        return WeightNotices() if self._backend is None else self._backend.weight_notices
 
-    async def load(self, open_engine: OpenEngine) -> None:
+    async def load(self, open_backend: OpenBackend) -> None:
         """Open the engine in a thread. Raises what that raises, LoadingStopped after `stop`."""
 
         def progress(done: int, total: int) -> None:
@@ -85,16 +90,16 @@ class Service:
                 raise LoadingStopped("loading was stopped")
             self.lifecycle.progress(done, total)
 
-        engine = self._engine = await asyncio.to_thread(open_engine, progress)
-        self._compiler = Compiler(engine)
-        self.gate = Gate(engine.plan.max_sequences, self.settings.max_queue)
+        backend = self._backend = await asyncio.to_thread(open_backend, progress)
+        self._compiler = Compiler(backend.engine)
+        self.gate = Gate(backend.capacity, self.settings.max_queue)
         await self.list_adapters()
         self.lifecycle.ready()
 
     async def list_adapters(self) -> None:
         """Note the names of the loaded adapters; asking the engine waits for its step."""
-        if self._engine is not None:
-            infos = await asyncio.to_thread(self._engine.adapters)
+        if self._backend is not None:
+            infos = await asyncio.to_thread(self._backend.engine.adapters)
             self.adapters = [info.name for info in infos]
 
     async def stop(self) -> None:
@@ -110,9 +115,9 @@ class Service:
 
     async def close(self) -> None:
         """Give the boards back."""
-        engine, self._engine = self._engine, None
-        if engine is not None:
-            await asyncio.to_thread(engine.close)
+        backend, self._backend = self._backend, None
+        if backend is not None:
+            await asyncio.to_thread(backend.engine.close)
         if self.traces is not None:
             await asyncio.to_thread(self.traces.close)
 
@@ -121,8 +126,7 @@ class Service:
         boards that cannot be recovered, end the server's life."""
         if not isinstance(error, RequestError | AdapterError):
             _log.error("%s", error)
-        lost = self._engine is not None and self._engine.lost is not None
-        if lost or isinstance(error, HangError):  # sticky, other failures are not
+        if self._backend is not None and self._backend.is_end(error):
             self.lifecycle.die()
         return from_engine(error)
 

@@ -6,7 +6,6 @@ import base64
 import hashlib
 import re
 import time
-from collections.abc import Iterator
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
@@ -17,7 +16,6 @@ from fastapi.responses import Response
 from lora_sdk.serve.lifecycle import State
 
 if TYPE_CHECKING:
-    from lora_sdk.engine.engine import Engine
     from lora_sdk.serve.board_metrics import BoardReading
     from lora_sdk.serve.service import Service
 
@@ -51,10 +49,10 @@ async def status(service: Service) -> dict[str, object]:
         "weight_notices": [one.as_dict() for one in service.weight_notices.latest],
     }
     if service.lifecycle.state is State.READY:
-        engine = service.engine
-        told["new_tokens"] = engine.new_tokens
-        reading = await service.metrics.boards.refresh(engine)
-        told["boards"] = list(_boards(engine, reading))
+        told["new_tokens"] = service.engine.new_tokens
+        backend = service.backend
+        reading = await service.metrics.boards.refresh(backend.read)
+        told["boards"] = list(backend.board_rows(reading))
         if reading is not None:
             told.update(_counts(reading))
     return told
@@ -71,32 +69,6 @@ def _counts(reading: BoardReading) -> dict[str, object]:
             "accepted": reading.accepted,
         },
     }
-
-
-def _boards(engine: Engine, reading: BoardReading | None) -> Iterator[dict[str, object]]:
-    """Boards by rank. Bytes of a bank are those that the plan reserves."""
-    links = () if reading is None else reading.links
-    for planned in engine.plan.boards:
-        info = engine.cluster.infos[planned.board]
-        yield {
-            "rank": planned.rank,
-            "address": info.address,
-            "name": info.name,
-            "serial": info.serial,
-            "banks": [
-                {
-                    "bank": engine.plan.board.bank_name(use.bank),
-                    "used": use.reserved,
-                    "usable": use.usable,
-                }
-                for use in planned.use
-            ],
-            "links": [
-                {"port": port, "up": up, "frames": frames, "errors": errors}
-                for board, port, up, frames, errors in sorted(links)
-                if board == planned.board
-            ],
-        }
 
 
 def page() -> Response:

@@ -1,0 +1,1 @@
+"""Replicas: engines in other processes, placed and supervised by Ray (docs/ray.md)."""
