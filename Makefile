@@ -7,7 +7,7 @@ SOURCES := $(shell find sdk host csrc firmware overlays boards models -type f \
 
 C_FILES := $(shell find csrc firmware tests/c tests/rtl tests/fuzz/c -name "*.[ch]" -o -name "*.[ch]pp")
 
-.PHONY: demo demo-glitches test slow soak fuzz fuzz-replay bench xrt parity clients lint ext c-test rv32 rtl rtl-slow \
+.PHONY: demo demo-glitches test slow soak fuzz fuzz-replay bench xrt parity clients ray lint ext c-test rv32 rtl rtl-slow \
   rtl-build clean wheel requirements sbom
 
 demo: $(VENV)/.installed
@@ -54,6 +54,10 @@ parity: $(VENV)/.installed-parity
 # Other projects' programs that measure models through `lora serve`.
 clients: $(VENV)/.installed-clients
 	$(BIN)/python -m pytest -q -m clients --require-clients tests/clients
+
+# Replicas on three Ray nodes of this machine.
+ray: $(VENV)/.installed-ray
+	$(BIN)/python -m pytest -q -n 0 -m ray --require-ray tests/replicas
 
 # The simulated units of the card as kernels (`--kernels rtl`): needs Verilator. In the checkout, and
 # beside the package that is installed here.
@@ -132,6 +136,10 @@ $(VENV)/.installed-parity: $(VENV)/.installed-test
 
 $(VENV)/.installed-clients: $(VENV)/.installed-parity
 	$(BIN)/python -m pip install --quiet '.[clients]'
+	touch $@
+
+$(VENV)/.installed-ray: $(VENV)/.installed-test
+	$(BIN)/python -m pip install --quiet '.[ray]'
 	touch $@
 
 $(VENV)/.installed-fuzz: $(VENV)/.installed-test

@@ -50,6 +50,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="missing lm-eval or guidellm fail instead of skipping",
     )
     parser.addoption(
+        "--require-ray", action="store_true", help="missing ray fails instead of skipping"
+    )
+    parser.addoption(
         "--require-parity",
         action="store_true",
         help="missing torch or transformers fail instead of skipping",

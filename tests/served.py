@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from urllib.request import Request, urlopen
 from openai import OpenAI
 
 from lora_sdk import Engine, demo_model_path
-from lora_sdk.serve.backend import EngineBackend
+from lora_sdk.serve.backend import Backend, EngineBackend
 from lora_sdk.serve.lifecycle import State
 from lora_sdk.serve.server import Server, listen
 from lora_sdk.serve.settings import Settings
@@ -101,11 +101,16 @@ def eventually(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
     return True
 
 
-@contextmanager
-def served(open_engine: Callable[[Any], Engine], **settings: Any) -> Iterator[Served]:
+def served(open_engine: Callable[[Any], Engine], **settings: Any) -> AbstractContextManager[Served]:
     """A ready server of this engine. It is drained at the end."""
+    return served_backend(lambda progress: EngineBackend(open_engine(progress)), **settings)
+
+
+@contextmanager
+def served_backend(open_backend: Callable[[Any], Backend], **settings: Any) -> Iterator[Served]:
+    """A ready server of this backend. It is drained at the end."""
     chosen = Settings(**{"name": "demo", "port": 0, "drain_timeout": 5.0, **settings})
-    server = Server(chosen, lambda progress: EngineBackend(open_engine(progress)))
+    server = Server(chosen, open_backend)
     with listen(chosen) as listener:
         loop = asyncio.new_event_loop()
         thread = threading.Thread(target=lambda: loop.run_until_complete(server.run(listener)))

@@ -20,6 +20,9 @@ class Entry(NamedTuple):
 
 
 COMMANDS = {
+    "batch": Entry(
+        "lora_sdk.cli.batch_command:batch", "a file of prompts into a file of results; resumable"
+    ),
     "bench": Entry(
         "lora_sdk.cli.bench:bench", "measure decoding, prefill, loading and this machine's memory"
     ),

@@ -66,10 +66,7 @@ class Statistics:
 
     def described(self, result: Result) -> dict[str, Any]:
         """A result for JSON, with the draft and the values expected from the table."""
-        values = result.as_dict()
-        if self._drafts is not None and self._drafts.options is not None:
-            values["speculation"] = {**self._drafts.as_dict(), **values.get("speculation", {})}
-        return values
+        return described(result, self._drafts)
 
     def write(self, engine: Engine, details: bool) -> None:
         """Write one line, or several with `details`."""
@@ -171,3 +168,11 @@ def _left_out(kv: KvUse) -> Iterator[str]:
             f"not modelled: {kv.host.kept} KV pages brought to this computer and {kv.host.found} "
             "written back"
         )
+
+
+def described(result: Result, drafts: ResolvedSpeculation | None) -> dict[str, Any]:
+    """A result for JSON, with the draft and the values expected from the table."""
+    values = result.as_dict()
+    if drafts is not None and drafts.options is not None:
+        values["speculation"] = {**drafts.as_dict(), **values.get("speculation", {})}
+    return values

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from lora_host.errors import AdapterError, LoraError, RequestError
 from lora_sdk.core.results import Delta, Result
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from lora_sdk.dispatch.member import Member
     from lora_sdk.text.chat import Message
     from lora_sdk.text.tokenizer import Tokenizer
+
+
+Self = TypeVar("Self", bound="Fleet")
 
 
 class Fleet:
@@ -98,7 +101,7 @@ class Fleet:
                 engine.close()
             raise
 
-    def __enter__(self) -> Fleet:
+    def __enter__(self: Self) -> Self:
         return self
 
     def __exit__(
@@ -191,6 +194,10 @@ class Fleet:
             running.wait()
         finally:
             running.close()
+
+    def start(self, requests: Sequence[Request], on_end: Callable[[], None]) -> Running:
+        """Run requests of `Engine.requests.make` without waiting; see Running."""
+        return Running(self._dispatcher, requests, on_end)
 
     def stream(
         self, prompt: Prompt, params: SamplingParams | None = None, **fields: Any

@@ -1,0 +1,82 @@
+"""Ray nodes for all tests of a module."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from lora_sdk.replicas.connection import use_loopback, use_token
+from tests.processes import environment
+
+PROGRAM = Path(__file__).with_name("cluster_main.py")
+TWO = {"u280": ["emu:u280"] * 2}
+WITHOUT = {"v80": ["slash:0000:99:00.0"]}  # no computer has this board
+
+
+@dataclass
+class RayNodes:
+    """Three nodes with two emulated boards each. The first one stays."""
+
+    address: str
+    token: Path
+    ids: list[str]
+    _input: IO[str]
+    _output: IO[str]
+
+    def end_node(self, node: str) -> None:
+        """Kill all processes of a node."""
+        self._tell("node", node)
+
+    def end_replica(self, index: int) -> None:
+        """Kill a replica's process."""
+        self._tell("replica", str(index))
+
+    def _tell(self, *words: str) -> None:
+        self._input.write(" ".join(words) + "\n")
+        self._input.flush()
+        assert "ended" in json.loads(self._output.readline())
+
+
+@pytest.fixture(scope="session")
+def token(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The token of all clusters: Ray reads it once."""
+    file = tmp_path_factory.mktemp("ray") / "token"
+    file.write_text(secrets.token_hex(32))
+    return file
+
+
+@pytest.fixture(scope="module")
+def nodes(request: pytest.FixtureRequest, token: Path) -> Iterator[RayNodes]:
+    if importlib.util.find_spec("ray") is None:
+        if request.config.getoption("--require-ray"):
+            pytest.fail("--require-ray, but ray is not installed")
+        pytest.skip("ray is not installed")
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    use_token(token)
+    use_loopback("127.0.0.1:0")
+    boards = json.dumps([{**TWO, **WITHOUT}, TWO, TWO])
+    log = token.with_name("nodes")
+    with log.open("w") as errors, subprocess.Popen(
+        [sys.executable, str(PROGRAM), boards],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
+        env=environment(),
+    ) as process:  # fmt: skip
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            line = process.stdout.readline()
+            assert line, log.read_text()[-2000:]
+            told = json.loads(line)
+            yield RayNodes(told["address"], token, told["nodes"], process.stdin, process.stdout)
+        finally:
+            process.stdin.close()
+            process.wait(60)
