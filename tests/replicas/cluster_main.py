@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 from ray.cluster_utils import Cluster
 
@@ -18,18 +19,7 @@ from lora_sdk.replicas.node_boards import BOARDS, encoded, resources
 def main() -> None:
     cluster = Cluster(shutdown_at_exit=True)
     try:
-        nodes = [
-            cluster.add_node(
-                wait=False,
-                num_cpus=1,
-                resources=resources(boards),
-                env_vars={BOARDS: encoded(boards)},
-                object_store_memory=STORE_BYTES,
-                include_dashboard=False,
-                include_log_monitor=False,
-            )
-            for boards in json.loads(sys.argv[1])
-        ]
+        nodes = [added(cluster, boards) for boards in json.loads(sys.argv[1])]
         cluster.wait_for_nodes(timeout=120)
         say(address=cluster.address, nodes=[node.node_id for node in nodes])
         for line in sys.stdin:
@@ -44,6 +34,24 @@ def main() -> None:
                 say(ended=pid)
     finally:
         cluster.shutdown()
+
+
+def added(cluster: Cluster, boards: dict[str, list[str]], attempts: int = 3) -> Any:
+    """A node. Ray gives it 30 s to start, which is short on a busy machine."""
+    try:
+        return cluster.add_node(
+            wait=False,
+            num_cpus=1,
+            resources=resources(boards),
+            env_vars={BOARDS: encoded(boards)},
+            object_store_memory=STORE_BYTES,
+            include_dashboard=False,
+            include_log_monitor=False,
+        )
+    except Exception as error:
+        if attempts == 1 or "timed out" not in str(error):
+            raise
+        return added(cluster, boards, attempts - 1)
 
 
 def say(**values: object) -> None:

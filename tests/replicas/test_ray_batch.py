@@ -7,7 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -106,9 +108,18 @@ def below(token: str) -> list[str]:
     return found
 
 
-def test_a_node_is_started_used_and_stopped(nodes: RayNodes, tmp_path: Path) -> None:
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The temporary folder of programs; Ray's sockets need a short path."""
+    with tempfile.TemporaryDirectory(prefix="r") as folder:
+        monkeypatch.setenv("TMPDIR", folder)
+        for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH"):
+            monkeypatch.delenv(name, raising=False)
+        yield Path(folder)
+
+
+def test_a_node_is_started_used_and_stopped(short: Path, tmp_path: Path) -> None:
     """The commands, which leave no process and no file."""
-    os.environ["TMPDIR"] = str(tmp_path)
     try:
         prompts, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
         prompts.write_text("\n".join(json.dumps(line(index)) for index in range(5)))
@@ -126,11 +137,10 @@ def test_a_node_is_started_used_and_stopped(nodes: RayNodes, tmp_path: Path) -> 
         assert run("batch", prompts, out, *FLAGS, "--ray", "--replicas", 2).returncode == 0
         assert count(out) == 5
         assert "stopped the Ray node" in run("ray", "stop").stdout
-        assert not below(str(token.parent)) and not list(tmp_path.glob("lora-ray*"))
+        assert not below(str(token.parent)) and not list(short.glob("lora-ray*"))
         assert run("ray", "status").returncode == 1
     finally:
         run("ray", "stop")
-        del os.environ["TMPDIR"]
 
 
 def loopback_alone(port: int) -> bool:
@@ -145,20 +155,17 @@ def loopback_alone(port: int) -> bool:
     return all(one.endswith("0100007F") for one in found)
 
 
-def test_a_server_with_its_own_cluster_leaves_nothing(nodes: RayNodes, tmp_path: Path) -> None:
+def test_a_server_with_its_own_cluster_leaves_nothing(short: Path) -> None:
     """Ctrl-C while replicas run."""
-    os.environ["TMPDIR"] = str(tmp_path)
-    try:
-        with started("serve", "--ray", "--replicas", 1, "--port", 0, *FLAGS) as server:
-            assert server.stderr is not None
-            told = [server.stderr.readline(), server.stderr.readline()]
-            assert "listening on" in told[0] and "ready" in told[1]
-            folder = next(tmp_path.glob("lora-ray*"))
-            server.send_signal(signal.SIGINT)
-            assert server.wait(60) == 0
-        assert not below(str(folder)) and not list(tmp_path.glob("lora-ray*"))
-    finally:
-        del os.environ["TMPDIR"]
+    with started("serve", "--ray", "--replicas", 1, "--port", 0, *FLAGS) as server:
+        assert server.stderr is not None
+        told = [server.stderr.readline(), server.stderr.readline()]
+        assert "listening on" in told[0] and "ready" in told[1]
+        folder = next(short.glob("lora-ray*"))
+        assert below(str(folder))
+        server.send_signal(signal.SIGINT)
+        assert server.wait(60) == 0
+    assert not below(str(folder)) and not list(short.glob("lora-ray*"))
 
 
 def run(*words: object) -> subprocess.CompletedProcess[str]:

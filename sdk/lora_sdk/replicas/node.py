@@ -27,6 +27,7 @@ STORE_BYTES = 78 << 20  # the least that Ray takes: tokens are small
 START_SECONDS = 120.0
 STOP_SECONDS = 45.0
 READY = b"Ray runtime started."
+FOLDER_CHARACTERS = 38  # of 107 that a socket's path may have; Ray's names take the others
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,11 @@ def start_node(options: NodeOptions) -> NodeRecord:
     clear_stale()
     folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
     try:
+        if len(str(folder)) > FOLDER_CHARACTERS:
+            raise RequestError(
+                f"the path {folder} is too long for Ray's sockets; set TMPDIR to a folder with a "
+                "shorter one"
+            )
         token = _token(options.token)
         _write(folder / "token", token)
         port = options.port or _free_port(options.host)
