@@ -1,4 +1,4 @@
-"""Ray nodes for all tests of a module."""
+"""Ray nodes for all tests of replicas."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def token(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def nodes(request: pytest.FixtureRequest, token: Path) -> Iterator[RayNodes]:
     if importlib.util.find_spec("ray") is None:
         if request.config.getoption("--require-ray"):
@@ -79,4 +79,4 @@ def nodes(request: pytest.FixtureRequest, token: Path) -> Iterator[RayNodes]:
             yield RayNodes(told["address"], token, told["nodes"], process.stdin, process.stdout)
         finally:
             process.stdin.close()
-            process.wait(60)
+            process.wait(300)

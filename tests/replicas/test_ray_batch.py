@@ -52,7 +52,7 @@ def count(file: Path) -> int:
 
 
 def until(file: Path, lines: int, process: subprocess.Popen[str]) -> None:
-    end = time.monotonic() + 120
+    end = time.monotonic() + 600
     while count(file) < lines:
         assert process.poll() is None and time.monotonic() < end
         time.sleep(0.02)
@@ -61,7 +61,7 @@ def until(file: Path, lines: int, process: subprocess.Popen[str]) -> None:
 def test_each_line_once_with_two_kills(nodes: RayNodes, tmp_path: Path) -> None:
     prompts, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     lines = [json.dumps(line(index)) for index in range(LINES)]
-    lines[1234] = '{"prompt": "", "max_tokens": 2}'
+    lines[1234] = '{"tokens": [], "max_tokens": 2}'
     prompts.write_text("\n".join(lines))
     words = ("batch", prompts, out, *FLAGS, "--ray", "--replicas", 3)
     words = (*words, "--ray-address", nodes.address, "--ray-token-file", nodes.token)
@@ -74,7 +74,7 @@ def test_each_line_once_with_two_kills(nodes: RayNodes, tmp_path: Path) -> None:
     kept = count(journal) - 1
     assert LINES // 2 - 1 <= kept < LINES and not out.exists()
     with started(*words) as second:
-        _, told = second.communicate(timeout=240)
+        _, told = second.communicate(timeout=600)
     assert second.returncode == 1 and "1 of 2000 lines" in told and "line 1235" in told
     assert f"{kept} of them from before" in told
     entries = [json.loads(one) for one in out.read_text().splitlines()]
@@ -124,6 +124,7 @@ def test_a_node_is_started_used_and_stopped(short: Path, tmp_path: Path) -> None
         prompts, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
         prompts.write_text("\n".join(json.dumps(line(index)) for index in range(5)))
         done = run("ray", "start", "--emulated", "u280=2", "--port", 0, "--json")
+        assert done.returncode == 0, done.stderr
         told = json.loads(done.stdout)
         token = Path(told["token_file"])
         assert token.stat().st_mode & 0o077 == 0 and told["address"].startswith("127.0.0.1:")
@@ -164,10 +165,10 @@ def test_a_server_with_its_own_cluster_leaves_nothing(short: Path) -> None:
         folder = next(short.glob("lora-ray*"))
         assert below(str(folder))
         server.send_signal(signal.SIGINT)
-        assert server.wait(60) == 0
+        assert server.wait(300) == 0
     assert not below(str(folder)) and not list(short.glob("lora-ray*"))
 
 
 def run(*words: object) -> subprocess.CompletedProcess[str]:
     code = [sys.executable, "-c", LORA, *map(str, words)]
-    return subprocess.run(code, capture_output=True, text=True, env=environment(), timeout=200)
+    return subprocess.run(code, capture_output=True, text=True, env=environment(), timeout=600)

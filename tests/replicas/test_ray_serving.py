@@ -127,7 +127,7 @@ def test_requests_outlive_a_node(nodes: RayNodes, fleet: Any, engine: Engine) ->
         killing.join()
         assert found == [texts(result) for result in expected]
         assert fleet.use.rescued >= 1 and fleet.use.failed
-        assert eventually(lambda: all(place.failure is None for place in fleet.places), 60)
+        assert eventually(lambda: all(place.failure is None for place in fleet.places), 300)
         assert victim.opened.pid not in killed and victim.opened.node in nodes.ids
         assert all(place.begun + place.taken > REQUESTS // 10 for place in fleet.places)
         rows = server.get("/status").body["boards"]
@@ -167,7 +167,7 @@ def test_a_stream_outlives_its_replica(case: str, fleet: Any, engine: Engine) ->
 
     assert by_sample(found) == by_sample(expected)
     assert fleet.use.rescued == rescued + 1
-    assert eventually(lambda: all(place.failure is None for place in fleet.places), 60)
+    assert eventually(lambda: all(place.failure is None for place in fleet.places), 300)
 
 
 def test_beams_on_a_replica(fleet: Any, engine: Engine) -> None:
@@ -202,7 +202,7 @@ def test_boards_that_are_not_there_are_named(nodes: RayNodes, fleet: Any) -> Non
     from lora_sdk.replicas.pool import open_replicas
     from lora_sdk.replicas.replica import ReplicaOptions
 
-    with pytest.raises(LoraError, match="replica 0: .*vrtd"):
+    with pytest.raises(LoraError, match=r"replica 0: .*vrtd"):
         open_replicas(1, ReplicaOptions("v80", 1, {}))
     with pytest.raises(RequestError, match=r"8 replicas need 1 u280 boards .* fpga_u280: .*: 2"):
         open_replicas(8, ReplicaOptions("u280", 1, {}))

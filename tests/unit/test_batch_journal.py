@@ -47,6 +47,9 @@ def test_every_beginning_of_the_file_goes_on(tmp_path: Path) -> None:
         ends = whole[:length].count(b"\n")
         with Journal(out, FACTS, 3) as again:
             assert [index in again for index in range(3)] == [ends > 2, ends > 1, False]
+            again.add(2, entry(2))
+        with Journal(out, FACTS, 3) as again:  # ended once more
+            assert 2 in again and len(again) == 1 + max(ends - 1, 0)
             for index in range(3):
                 again.add(index, entry(index))
             again.finish()

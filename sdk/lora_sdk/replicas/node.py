@@ -24,7 +24,8 @@ from lora_sdk.replicas.node_boards import BOARDS, encoded, resources
 LOOPBACK = "127.0.0.1"
 PREFIX = "lora-ray-"
 STORE_BYTES = 78 << 20  # the least that Ray takes: tokens are small
-START_SECONDS = 120.0
+START_SECONDS = 300.0
+STARTS = 3  # where Ray's own limit is too short
 STOP_SECONDS = 45.0
 READY = b"Ray runtime started."
 FOLDER_CHARACTERS = 38  # of 107 that a socket's path may have; Ray's names take the others
@@ -65,9 +66,20 @@ class NodeOptions:
     bound: bool = False
 
 
+class _StartTimeout(LoraError):
+    """Ray gives a node 30 s to start, which is short on a busy computer."""
+
+
 def start_node(options: NodeOptions) -> NodeRecord:
     """Start a node and wait until it answers. LoraError with Ray's reason if it does not."""
     clear_stale()
+    for _ in range(STARTS - 1):
+        with suppress(_StartTimeout):
+            return _started(options)
+    return _started(options)
+
+
+def _started(options: NodeOptions) -> NodeRecord:
     folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
     try:
         if len(str(folder)) > FOLDER_CHARACTERS:
@@ -208,7 +220,8 @@ def _wait_ready(process: subprocess.Popen[bytes], folder: Path) -> None:
         if process.poll() is not None or time.monotonic() > end:
             lines = log.read_text(errors="replace").split("\n") if log.exists() else []
             reason = next((line for line in reversed(lines) if line.strip()), "no reason is told")
-            raise LoraError(f"the Ray node did not start: {one_line(reason)}")
+            kind = _StartTimeout if "timed out during startup" in reason else LoraError
+            raise kind(f"the Ray node did not start: {one_line(reason)}")
         time.sleep(0.1)
 
 
