@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lora_host.errors import LoraError, RequestError
+from lora_sdk.core.recovery import may_be_recovered
 from lora_sdk.core.weight_notices import WeightNotices
 from lora_sdk.engine.chat_api import chat_tokens
 from lora_sdk.engine.submission import RequestMaker
 from lora_sdk.prefill.job import PrefillUse
 from lora_sdk.replicas.actor_calls import ActorCalls, ActorLost
-from lora_sdk.replicas.messages import Batch, Opened, raised
+from lora_sdk.replicas.messages import Batch, Failure, Opened, raised
 from lora_sdk.replicas.mirror import Mirror, tokens_of
 from lora_sdk.replicas.prefixes import PrefixMemory, page_names
 from lora_sdk.text.tokenizer import Tokenizer
@@ -140,7 +141,7 @@ class Replica:
             if mirror is None:  # cancelled
                 continue
             failure = news.failure
-            if failure is not None and failure.lost:
+            if failure is not None and _is_loss(failure):
                 raise raised(failure, f"{self.name}: ")
             try:
                 mirror.take(news)
@@ -259,6 +260,11 @@ class Replica:
     def check_adapter(self, name: str) -> None:
         """See Engine. Does not ask the replica."""
         self.shelf.check(name)
+
+
+def _is_loss(failure: Failure) -> bool:
+    """Whether the boards failed, and not the request: others take what they ran."""
+    return failure.lost or may_be_recovered(raised(failure))
 
 
 class ReplicaRequests:
