@@ -18,7 +18,8 @@ else:
 
 ROOT = Path(__file__).resolve().parents[2]
 PINNED = ROOT / "requirements" / "development.txt"
-LEFT_OUT = {"parity", "prefill", "clients", "ray", "rtl", "fuzz", "hosts", "boards"}  # by docs/security.md
+# By docs/security.md.
+LEFT_OUT = {"parity", "prefill", "clients", "ray", "rtl", "fuzz", "hosts", "boards"}
 
 
 def project() -> dict[str, Any]:
