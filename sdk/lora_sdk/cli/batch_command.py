@@ -104,7 +104,7 @@ def _runner(
             ):
                 progress.close()
                 _note(load_adapters(fleet, adapters), quiet)
-                yield FleetRunner(fleet), lambda: None
+                yield FleetRunner(fleet), fleet.confirm
             return
 
         from lora_sdk.engine.engine import Engine

@@ -202,6 +202,12 @@ class ReplicaActor:
         return found
 
     @in_group("control")
+    def confirm(self) -> Failure | None:
+        """See Engine.confirm."""
+        failure: Failure | None = self._answer(lambda engine: engine.confirm())
+        return failure
+
+    @in_group("control")
     def reading(self) -> BoardReading | Failure:
         """The boards' counts; waits for the step that runs."""
         from lora_sdk.serve.board_metrics import read_boards

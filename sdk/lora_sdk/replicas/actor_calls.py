@@ -96,6 +96,10 @@ class ActorCalls:
         found: list[AdapterInfo] = self._answer(self._actor.adapters.remote())
         return found
 
+    def confirm(self) -> None:
+        """See Engine.confirm. ActorLost too."""
+        self._answer(self._actor.confirm.remote())
+
     def reading(self) -> BoardReading:
         """The boards' counts. ActorLost too."""
         found: BoardReading = self._answer(self._actor.reading.remote())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -256,6 +257,11 @@ class Replica:
     def adapters(self) -> list[AdapterInfo]:
         """See Engine."""
         return self.calls.adapters()
+
+    def confirm(self) -> None:
+        """See Engine. What a replica that is lost now had is elsewhere, or failed."""
+        with suppress(ActorLost):
+            self.calls.confirm()
 
     def check_adapter(self, name: str) -> None:
         """See Engine. Does not ask the replica."""
