@@ -16,6 +16,7 @@ from openai.types import Completion
 
 from lora_host import abi
 from lora_sdk import Engine
+from lora_sdk.serve.backend import EngineBackend
 from lora_sdk.serve.server import Server, listen
 from lora_sdk.serve.settings import Settings
 from tests.commands import LORA, command, one_line_error
@@ -25,11 +26,11 @@ from tests.served import Served, eventually, process, served
 def test_loading_is_told_and_can_be_stopped() -> None:
     entered, go_on = threading.Event(), threading.Event()
 
-    def slowly(progress: Any) -> Engine:
+    def slowly(progress: Any) -> EngineBackend:
         progress(3, 7)
         entered.set()
         go_on.wait(30)
-        return Engine(progress=progress)
+        return EngineBackend(Engine(progress=progress))
 
     settings = Settings(name="demo", port=0)
     server = Server(settings, slowly)

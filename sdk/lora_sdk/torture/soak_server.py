@@ -12,6 +12,7 @@ from typing import Any
 
 from lora_host.errors import TransportError
 from lora_sdk.engine.engine import Engine
+from lora_sdk.serve.backend import EngineBackend
 from lora_sdk.serve.lifecycle import State
 from lora_sdk.serve.server import Server, listen
 from lora_sdk.serve.settings import Settings
@@ -33,7 +34,7 @@ def serving(open_engine: Callable[[Any], Engine]) -> Iterator[Serving]:
     raised."""
     settings = Settings(name="soak", port=0, drain_timeout=5.0)
     failed: list[BaseException] = []
-    server = Server(settings, open_engine)
+    server = Server(settings, lambda progress: EngineBackend(open_engine(progress)))
     with listen(settings) as listener:
         loop = asyncio.new_event_loop()
 
@@ -51,7 +52,9 @@ def serving(open_engine: Callable[[Any], Engine]) -> Iterator[Serving]:
         try:
             _wait(server, thread, failed)
             url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-            yield Serving(server.service.engine, url)
+            backend = server.service.backend
+            assert isinstance(backend, EngineBackend)
+            yield Serving(backend.engine, url)
         finally:
             if thread.is_alive():
                 loop.call_soon_threadsafe(server.stop)
