@@ -35,9 +35,6 @@ MORE_MISTAKES = {
     "an offered read is withdrawn": (
         PORT, "(state == HOLD && hold_read)", "1'b0",
         "a read that was offered changes before it is taken"),
-    "an abort leaves the reads that are still to be asked for": (
-        ARRAY, "unit_fetch fetch (\n      .clk(clk),\n      .rst(clear),",
-        "unit_fetch fetch (\n      .clk(clk),\n      .rst(rst),", ""),
     "an abort does not end what was announced": (
         ARRAY, "    if (clear) begin\n      state <= IDLE;\n      started",
         "    if (rst || (clear && started)) begin\n      state <= IDLE;\n      started", ""),
