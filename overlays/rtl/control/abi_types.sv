@@ -129,6 +129,7 @@ package abi_types;
   parameter logic [31:0] LORA_ERR_COMPLETION = 32'h4d;
   parameter logic [31:0] LORA_ERR_CANCELLED = 32'h4e;
   parameter logic [31:0] LORA_ERR_NAN = 32'h4f;
+  parameter logic [31:0] LORA_ERR_ECC = 32'h50;
   parameter logic [31:0] LORA_ROUTER_RECEIVES = 32'h1;
   parameter logic [31:0] LORA_ROUTER_BLOCKED = 32'h100;
   parameter logic [31:0] LORA_IMAGE_MAGIC = 32'h57464c41;
