@@ -100,4 +100,5 @@ const struct lora_transport lora_transport_slash = {
     .sleep = slash_sleep,
     .reset = slash_reset,
     .accesses = slash_accesses,
+    .ecc = NULL, /* the runtime tells nothing of it */
 };

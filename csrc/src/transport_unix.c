@@ -31,4 +31,5 @@ const struct lora_transport lora_transport_unix = {
     .sleep = remote_sleep,
     .reset = remote_reset,
     .accesses = remote_accesses,
+    .ecc = NULL, /* the daemon does not pass it on */
 };

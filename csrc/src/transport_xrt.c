@@ -268,4 +268,5 @@ const struct lora_transport lora_transport_xrt = {
     .sleep = xrt_sleep,
     .reset = xrt_reset,
     .accesses = xrt_accesses,
+    .ecc = NULL, /* the runtime tells nothing of it */
 };

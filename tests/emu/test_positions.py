@@ -66,7 +66,7 @@ def test_an_engine_fixes_the_factors_and_keeps_them_on_fewer_boards(tmp_path: Pa
     with opened.stack:
         opened.plan = replace(opened.plan, context=150)  # as where memory holds no more
         one = ClusterFile((BoardEntry("emu:0", "a"),), (), "the boards that remain")
-        _, plan = replan(opened, one, 1)
+        _, plan = replan(opened, one, 1, 1)
     assert plan.context == 150 and plan.config.rope == opened.config.rope
     assert plan.config.rope is not None and plan.config.rope.context == 333
 

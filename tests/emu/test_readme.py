@@ -32,7 +32,8 @@ def marked(line: str) -> object:
 def test_commands_work(line: str, tmp_path: Path) -> None:
     program, *arguments = shlex.split(line)
     known = {"DIR": str(demo_model_path()), "FILE": "examples/prompt.txt"}
-    known["OUT"] = str(tmp_path / "out")
+    known |= {"OUT": str(tmp_path / "out"), "OUT.jsonl": str(tmp_path / "out.jsonl")}
+    known["IN.jsonl"] = "examples/prompts.jsonl"
     if arguments[0] == "synth":  # the demo's shape in place of a model of 700 MB
         known = {"DIR": str(tmp_path / "model"), arguments[1]: str(demo_model_path())}
         known[arguments[1]] += "/config.json"
@@ -40,7 +41,8 @@ def test_commands_work(line: str, tmp_path: Path) -> None:
     if arguments[0] == "quantize":
         arguments += ["--windows", "2"]  # a test may not take as long as calibration may
     done = command(RUN if program == "lora-run" else LORA, *arguments, cwd=ROOT)
-    assert done.returncode == 0 and done.stdout, done.stderr.decode()
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stdout or Path(known["OUT.jsonl"]).stat().st_size
 
 
 def test_the_python_example_runs() -> None:

@@ -27,7 +27,8 @@ with Engine(devices=sys.argv[1:], greedy='host') as engine:
     engine.generate('import os', SamplingParams(max_tokens=20, ignore_eos=True))
     after = seen(), said(engine)
     change = [{name: new[name] - old[name] for name in new} for old, new in zip(before, after)]
-    print(json.dumps([*change, after[1]['doorbells']]))
+    engine.confirm()  # or closing would sum the rest of the weights
+    print(json.dumps([*change, said(engine)['doorbells']]))
 """
 
 

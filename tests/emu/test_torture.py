@@ -80,7 +80,8 @@ def test_a_fault_that_nobody_notices_fails_a_run(rig: Rig, kind: Kind) -> None:
     """What the host has seen of it is taken away, as if its detection were off."""
 
     def blind(observed: Observed) -> None:
-        observed.seen, observed.repaired, observed.redone, observed.error = [], [], 0, None
+        observed.seen, observed.repaired, observed.error = [], [], None
+        observed.redone = observed.corrected = 0
 
     run = one(kind, kind.sure[0], at=1)
     assert not Campaign(rig).verdict(run).problems

@@ -133,7 +133,7 @@ def test_a_node_is_started_used_and_stopped(short: Path, tmp_path: Path) -> None
         assert shown["free"] == {"u280": 2} and len(shown["nodes"]) == 1
         few = run("batch", prompts, out, *FLAGS, "--ray", "--replicas", 2, "--boards", 2)
         assert (
-            few.returncode == 1 and "2 replicas need 2 u280 boards of one node each" in few.stderr
+            few.returncode == 1 and "2 replicas need 2 boards (u280) of one node each" in few.stderr
         )
         assert run("batch", prompts, out, *FLAGS, "--ray", "--replicas", 2).returncode == 0
         assert count(out) == 5

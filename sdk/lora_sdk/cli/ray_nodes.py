@@ -60,8 +60,9 @@ def start(
     _check_host(host, join, insecure)
     if join is not None and token_file is None:
         raise RequestError("--join needs --token-file: the token of the cluster's first node")
+    named = node_boards.emulated(emulated)
     _require()
-    boards = node_boards.emulated(emulated) if emulated else node_boards.found_boards()
+    boards = named or node_boards.found_boards()
     if not boards:
         raise RequestError(
             "this computer has no boards (lora list); name emulated ones with --emulated u280=4",

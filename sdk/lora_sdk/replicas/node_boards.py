@@ -57,7 +57,7 @@ def free_boards(kind: str, count: int) -> list[str]:
     from lora_host.lock import holder
 
     known = _declared().get(kind, [])
-    free = [uri for uri in known if uri.startswith("emu:") or holder(uri) is None]
+    free = [uri for uri in known if holder(uri) is None]
     if len(free) < count:
         held = [f"{uri} by process {holder(uri)}" for uri in known if uri not in free]
         more = f"; held: {', '.join(held)}" if held else "; see lora ray start"

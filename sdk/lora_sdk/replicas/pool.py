@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import ray
 
 from lora_host.errors import LoraError, RequestError
+from lora_host.naming import counted
 from lora_sdk.dispatch.fleet import Fleet
 from lora_sdk.replicas.node_boards import resource
 from lora_sdk.replicas.replica import Replica, ReplicaOptions
@@ -166,8 +167,8 @@ def check_room(count: int, options: ReplicaOptions) -> None:
     if possible < count:
         found = ", ".join(f"{node}: {have}" for node, have in nodes.items()) or "no nodes"
         raise RequestError(
-            f"{count} replicas need {boards} {options.kind} boards of one node each, for "
-            f"{possible} there are some ({name}: {found}); take fewer --replicas or --boards, or "
-            "start more nodes with lora ray start",
+            f"{count} replicas need {counted(boards, 'board')} ({options.kind}) of one node each, "
+            f"for {possible} there are some ({name}: {found}); take fewer --replicas or --boards, "
+            "or start more nodes with lora ray start",
             usage=False,
         )

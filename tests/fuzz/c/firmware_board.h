@@ -14,7 +14,7 @@ static void board_clean(void) {
     memset(board.banks[CONTROL], 0, USED);
     board.posted.bytes = 0;
     board.log_count = board.aborted = board.poisoned = 0;
-    board.cycles = 0;
+    control_now = 0;
     board.link_polls = 0;
     board.on_start = NULL;
     for (uint32_t bank = 0; bank < 4; bank++) set_arena(bank, bank, 0, BANK_BYTES);
