@@ -7,7 +7,7 @@ SOURCES := $(shell find sdk host csrc firmware overlays boards models -type f \
 
 C_FILES := $(shell find csrc firmware tests/c tests/rtl tests/fuzz/c -name "*.[ch]" -o -name "*.[ch]pp")
 
-.PHONY: demo demo-glitches test slow soak fuzz fuzz-replay bench xrt parity clients ray lint ext c-test rv32 rtl rtl-slow \
+.PHONY: demo demo-glitches test slow long soak fuzz fuzz-replay bench xrt parity clients ray lint ext c-test rv32 rtl rtl-slow \
   rtl-build clean wheel requirements sbom
 
 demo: $(VENV)/.installed
@@ -24,7 +24,11 @@ soak: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -q -s -n 0 -m slow --soak-seconds 300 tests/emu/test_soak.py
 
 slow: $(VENV)/.installed-test
-	$(BIN)/python -m pytest -q -n 2 -m "slow and not rtl" tests
+	$(BIN)/python -m pytest -q -n 2 -m "slow and not rtl and not long" tests
+
+# Campaigns that CI has no time for: large counts, every case on simulated hardware. Up to an hour.
+long: $(VENV)/.installed-rtl rtl-build
+	$(BIN)/python -m pytest -q -n 2 -m long --require-rtl tests
 
 # Every parser and socket under a fuzzer: FUZZ_SECONDS together, FUZZ_TARGET=NAME for one of them.
 # Needs Debian's clang and libclang-rt-dev for those in C.
@@ -70,11 +74,11 @@ rtl-build: $(VENV)/.installed
 RTL_AS_KERNELS = $(addprefix tests/unit/test_kernels_,heads.py dynamic.py quantized.py native.py)
 
 rtl: $(VENV)/.installed-rtl rtl-build
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "rtl and not slow" --require-rtl tests/rtl
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "rtl and not slow and not long" --require-rtl tests/rtl
 	$(BIN)/python -m pytest -q -n 2 --kernels rtl $(RTL_AS_KERNELS)
 
 rtl-slow: $(VENV)/.installed-rtl rtl-build
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "rtl and slow" --require-rtl tests/rtl
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "rtl and slow and not long" --require-rtl tests/rtl
 
 # A wheel with those that it needs, installed where there is no compiler and no index, writes a text.
 wheel:

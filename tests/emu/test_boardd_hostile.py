@@ -102,14 +102,14 @@ def daemon() -> Iterator[ThreadedDaemon]:
         yield opened
 
 
-@pytest.mark.parametrize("count", [2_000, pytest.param(100_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [2_000, pytest.param(100_000, marks=pytest.mark.long)])
 def test_malformed_messages(daemon: ThreadedDaemon, count: int) -> None:
     answers = torment(daemon, random.Random(count), count)
     assert answers > count // MESSAGES_A_CONNECTION  # it ends at a message that cannot be one
     check_alive(daemon)
 
 
-@pytest.mark.parametrize("count", [20, pytest.param(2_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [20, pytest.param(2_000, marks=pytest.mark.long)])
 def test_wrong_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     pytest.importorskip("cryptography")
     rng = random.Random(count)
@@ -128,7 +128,7 @@ def test_wrong_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: in
         check_alive(served)
 
 
-@pytest.mark.parametrize("count", [50, pytest.param(2_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [50, pytest.param(2_000, marks=pytest.mark.long)])
 def test_half_open_connections(daemon: ThreadedDaemon, count: int) -> None:
     """They say nothing, half a header or half a greeting, and stay; beyond the limit they are
     closed."""

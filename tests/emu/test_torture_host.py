@@ -49,7 +49,7 @@ def test_wrong_ends_are_problems(kind: object) -> None:
         assert list(_wrong_end(kind, PLACE, ended, "text")), ended  # type: ignore[arg-type]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "phase"),
     [

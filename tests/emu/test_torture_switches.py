@@ -40,7 +40,7 @@ def test_every_kind_has_a_switch_or_a_reason() -> None:
     assert {*OFF, *BENIGN} == set(BY_NAME) and not set(OFF) & set(BENIGN)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", OFF)
 def test_a_campaign_fails_without_the_detection(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, name: str

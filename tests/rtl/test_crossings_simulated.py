@@ -21,7 +21,7 @@ from tests.unit import test_card_image as cases
 from tests.unit.card_core import CONTROL
 
 pytestmark = pytest.mark.rtl
-SLOW = pytest.mark.slow
+SLOW = pytest.mark.long
 
 # Half periods, from 1:5 to 5:1; none is a multiple of another, and both drift.
 RATIOS = [
@@ -111,17 +111,17 @@ def test_it_runs_steps(card: SimulatedCard) -> None:
     cases.test_it_runs_a_models_steps(card, "llama", 1)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_it_runs_steps_of_several_boards(card: SimulatedCard) -> None:
     cases.test_it_runs_a_models_steps(card, "opt_post", 2)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_it_generates_tokens() -> None:
     generate_tokens(Untimed(4, library()))
 
 
-test_it_refuses_an_address_beyond_its_arena = pytest.mark.slow(
+test_it_refuses_an_address_beyond_its_arena = pytest.mark.long(
     cases.test_it_refuses_an_address_beyond_its_arena
 )
 

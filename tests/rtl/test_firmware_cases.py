@@ -81,13 +81,13 @@ def test_every_case_is_here() -> None:
 
 def some(*fast: str) -> list[Any]:
     """The fast cases of all programs: these at once, the others slow."""
-    slow = pytest.mark.slow
+    slow = pytest.mark.long
     return [name if name in fast else pytest.param(name, marks=slow) for name in sorted(IS_FAST)]
 
 
 @pytest.mark.parametrize(
     "name",
-    [name if name in IS_FAST else pytest.param(name, marks=pytest.mark.slow) for name in RUN],
+    [name if name in IS_FAST else pytest.param(name, marks=pytest.mark.long) for name in RUN],
 )
 def test_a_case_passes(name: str) -> None:
     """Registers begin with random bits; memory takes and answers as it happens."""

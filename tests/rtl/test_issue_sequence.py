@@ -124,7 +124,7 @@ def side_by_side(events: list[Event]) -> int:
     [
         (2, 20, TIMES[0]),
         *(
-            pytest.param(*one, marks=pytest.mark.slow)
+            pytest.param(*one, marks=pytest.mark.long)
             for one in ((1, 20, TIMES[0]), (2, 1, TIMES[1]))
         ),
     ],
