@@ -25,7 +25,7 @@ from tests.unit.kernel_rig import TABLES
 pytestmark = pytest.mark.rtl
 
 ARRAY_STATES, VECTOR_STATES, ATTENTION_STATES = 4, 16, 42  # one of the last is never entered
-TIMES = [1, pytest.param(4, marks=pytest.mark.slow)]
+TIMES = [1, pytest.param(4, marks=pytest.mark.long)]
 
 
 def fp16(units: Any) -> bool:
