@@ -41,7 +41,7 @@ MISTAKES = {
 }  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", MISTAKES)
 def test_mistake_is_noticed(name: str, tmp_path: Path) -> None:
     right, wrong = MISTAKES[name]
