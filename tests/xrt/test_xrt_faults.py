@@ -25,7 +25,7 @@ def test_some_faults_end_in_the_same_tokens(folders: Folders, situation: str) ->
         cell.check("xrt", name, situation)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("situation", SITUATIONS)
 def test_each_fault_ends_in_the_same_tokens(folders: Folders, situation: str) -> None:
     for name, cell in column(folders, "xrt", situation, tuple(VARIANTS)).items():
@@ -37,7 +37,7 @@ def test_a_process_that_ends_while_the_engine_decodes(folders: Folders, variant:
     outcome(folders, "xrt", variant, "decode").check("xrt", variant)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("situation", [one for one in SITUATIONS if one != "decode"])
 def test_a_card_that_leaves_the_bus_is_recovered(folders: Folders, situation: str) -> None:
     outcome(folders, "xrt", "device process killed", situation).check(
@@ -45,7 +45,7 @@ def test_a_card_that_leaves_the_bus_is_recovered(folders: Folders, situation: st
     )
 
 
-@pytest.mark.slow  # after a kill XRT asks its dead socket in a loop, on all cores: see the page
+@pytest.mark.long  # after a kill XRT asks its dead socket in a loop, on all cores: see the page
 @pytest.mark.parametrize(
     ("variant", "situation"),
     [
