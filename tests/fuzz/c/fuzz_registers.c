@@ -17,7 +17,7 @@ static int is_inside(const struct lora_arena_record *record) {
 static uint32_t settle(void) {
     uint32_t polls = 0, state;
     do {
-        board.cycles += 10;
+        control_pass(10);
         state = fw_poll(board.fw);
         CHECK(++polls < POLLS);
     } while (state == LORA_FW_RUNNING || state == LORA_FW_WAITING);
