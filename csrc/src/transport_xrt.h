@@ -66,7 +66,7 @@ struct xrt_watch { /* transport_xrt_silence.c's */
     struct xrt_handle *next;
     struct xrt_place *place;
     void *kernel; /* that can be asked for a register */
-    uint32_t calls, probed, heard;
+    uint32_t calls, probed, answered;
 };
 
 struct xrt_handle {

@@ -120,7 +120,7 @@ int xrt_call(struct xrt_handle *board, struct xrt_call *call) {
     if (!call->api || (call->what >= XRT_FIND_CORE && !call->ip)) return -1;
     uint32_t limit = limits_ms[call->what];
     if (call->what == XRT_SYNC) limit += (uint32_t)(call->bytes / SLOWEST_BYTES_PER_MS);
-    if (limit > REGISTER_MS) xrt_probe_unheard(board, probe, REGISTER_MS);
+    if (limit > REGISTER_MS) xrt_probe_silent(board, probe, REGISTER_MS);
     if (atomic_load(&board->stuck)) return -1;
     call->place = board->watch.place;
     xrt_enter(board, call);

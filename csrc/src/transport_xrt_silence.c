@@ -48,7 +48,7 @@ void xrt_place_back(struct xrt_place *place) { atomic_fetch_sub(&place->left, 1)
 
 void xrt_watch(struct xrt_handle *board) {
     pthread_mutex_lock(&guard);
-    board->watch.heard = silences;
+    board->watch.answered = silences;
     board->watch.next = watched;
     watched = board;
     pthread_mutex_unlock(&guard);
@@ -74,7 +74,7 @@ void xrt_enter(struct xrt_handle *board, const struct xrt_call *call) {
 void xrt_leave(struct xrt_handle *board, const struct xrt_call *call, int answered) {
     pthread_mutex_lock(&guard);
     board->watch.calls--;
-    if (answered) board->watch.heard = silences;
+    if (answered) board->watch.answered = silences;
     if (call->what == XRT_OPEN_KERNEL) board->watch.kernel = call->found;
     pthread_mutex_unlock(&guard);
 }
@@ -91,7 +91,7 @@ void xrt_give_up(struct xrt_handle *board, enum xrt_what what, uint32_t limit_ms
 /* With the guard held. A board with a call under way has that call's limit. */
 static int is_unheard(const struct xrt_handle *board) {
     const struct xrt_watch *watch = &board->watch;
-    return watch->kernel && watch->heard != silences && !watch->calls && !watch->probed &&
+    return watch->kernel && watch->answered != silences && !watch->calls && !watch->probed &&
            !atomic_load(&board->stuck);
 }
 
@@ -120,14 +120,14 @@ static void probe(struct probe *probes, uint32_t count, xrt_probe_fn *begin, uin
         int answered = lora_bounded_end(probes[i].begun, &probes[i].call, sizeof probes[i].call);
         if (!answered) xrt_give_up(board, XRT_READ, limit_ms);
         pthread_mutex_lock(&guard);
-        if (answered) board->watch.heard = silences;
+        if (answered) board->watch.answered = silences;
         board->watch.probed = 0;
         pthread_cond_broadcast(&probed);
         pthread_mutex_unlock(&guard);
     }
 }
 
-void xrt_probe_unheard(struct xrt_handle *board, xrt_probe_fn *begin, uint32_t limit_ms) {
+void xrt_probe_silent(struct xrt_handle *board, xrt_probe_fn *begin, uint32_t limit_ms) {
     pthread_mutex_lock(&guard);
     while (board->watch.probed) pthread_cond_wait(&probed, &guard);
     struct probe *probes = is_unheard(board) ? calloc(LORA_MAX_BOARDS, sizeof *probes) : NULL;

@@ -22,12 +22,12 @@ void xrt_unwatch(struct xrt_handle *board);
 void xrt_enter(struct xrt_handle *board, const struct xrt_call *call);
 void xrt_leave(struct xrt_handle *board, const struct xrt_call *call, int answered);
 
-/* Asks each board of which nothing was heard since another one fell silent for a register, all at
+/* Asks each board that has not answered since another one fell silent for a register, all at
  * one time. Those that have not answered within the limit are stuck afterwards. Returns at once
- * where `board` was heard of since. */
+ * where `board` has answered since. */
 typedef struct lora_bounded_call *xrt_probe_fn(struct xrt_handle *board, void *kernel,
                                                uint32_t limit_ms, struct xrt_call *call);
-void xrt_probe_unheard(struct xrt_handle *board, xrt_probe_fn *begin, uint32_t limit_ms);
+void xrt_probe_silent(struct xrt_handle *board, xrt_probe_fn *begin, uint32_t limit_ms);
 
 /* Marks the board stuck in this call; the first one is told. */
 void xrt_give_up(struct xrt_handle *board, enum xrt_what what, uint32_t limit_ms);

@@ -122,7 +122,7 @@ static void test_a_dead_runtime_and_a_slow_board(void) {
     for (int b = 0; b < 3; b++) check(call(b, XRT_FREE) < 0 && !frees[b], "given up");
     check(now() - began < 1, "at once");
     check(!call(3, XRT_FREE) && frees[3] == 2, "and goes on");
-    check(!call(3, XRT_READ), "heard of");
+    check(!call(3, XRT_READ), "answered");
     int before = reads[3];
     check(!call(3, XRT_FREE) && reads[3] == before, "it is not asked again");
     struct lora_failure failure = {0};
