@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from lora_host.errors import LoraError
+from lora_host.naming import counted
 from lora_sdk.replicas.actor_calls import ActorCalls, ActorLost
 
 if TYPE_CHECKING:
@@ -151,7 +152,8 @@ class Supervisor:
 
 def _no_room(replica: Replica) -> str:
     options = replica.options
+    boards = counted(options.boards, f"free {options.kind} board")
     return (
-        f"{replica.name}: no node has {options.boards} free {options.kind} boards since "
+        f"{replica.name}: no node has {boards} since "
         f"{PLACE_SECONDS:g} s; see lora ray status, and start nodes with lora ray start"
     )
