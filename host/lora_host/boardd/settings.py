@@ -10,6 +10,7 @@ from pathlib import Path
 from ..cluster_file import Cable, check_cables, ring
 from ..device_uri import canonical, check_uri, is_emulated, is_remote
 from ..errors import RequestError
+from ..naming import counted
 
 DEFAULT_PORT = 7410
 MAX_BOARDS = 64
@@ -56,7 +57,9 @@ class Settings:
 def check_settings(settings: Settings) -> None:
     """RequestError if the options contradict each other."""
     if not 1 <= len(settings.boards) <= MAX_BOARDS:
-        raise RequestError(f"{len(settings.boards)} boards named, 1..{MAX_BOARDS} expected")
+        raise RequestError(
+            f"{counted(len(settings.boards), 'board')} named, 1..{MAX_BOARDS} expected"
+        )
     seen: set[str] = set()
     for uri in settings.boards:
         check_uri(uri)

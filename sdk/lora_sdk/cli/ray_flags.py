@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from lora_host.errors import RequestError
+from lora_host.naming import counted
 from lora_sdk.core.options import EngineOptions
 from lora_sdk.replicas.node_boards import KINDS
 
@@ -154,7 +155,8 @@ def _boards(choice: RayChoice, arguments: Mapping[str, Any]) -> int:
     boards: int = arguments["boards"] or max(1, devices // choice.replicas)
     if devices and devices < boards * choice.replicas:
         raise RequestError(
-            f"{devices} devices; {choice.replicas} replicas of {boards} boards need "
+            f"{counted(devices, 'device')}; {counted(choice.replicas, 'replica')} of "
+            f"{counted(boards, 'board')} need "
             f"{choice.replicas * boards}"
         )
     EngineOptions(**{**arguments, "devices": _emulated(choice, boards)[:boards], "boards": boards})

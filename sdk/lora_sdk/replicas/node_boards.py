@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from lora_host.errors import RequestError, TransportError
+from lora_host.naming import counted
 
 BOARDS = "LORA_RAY_BOARDS"
 """Environment variable of a node's processes: JSON, URIs by kind of board."""
@@ -62,7 +63,8 @@ def free_boards(kind: str, count: int) -> list[str]:
         held = [f"{uri} by process {holder(uri)}" for uri in known if uri not in free]
         more = f"; held: {', '.join(held)}" if held else "; see lora ray start"
         raise TransportError(
-            f"the node has {len(free)} free {kind} boards of {len(known)}; expected {count}{more}"
+            f"the node has {counted(len(free), f'free {kind} board')} of {len(known)}; "
+            f"expected {count}{more}"
         )
     return free[:count]
 

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from lora_host.naming import counted
+
 QUARTERS = 4
 GROWTH = 1.05
 SLACK_KIB = 8 << 10
@@ -124,8 +126,8 @@ class SoakReport:
         """The same for readers."""
         quarters = self.quarters()
         lines = [
-            f"seed {self.seed}, {self.boards} boards, {self.seconds:.0f} s: {len(self.took)} "
-            f"requests, {self.faults.total()} faults of {len(self.faults)} kinds, "
+            f"seed {self.seed}, {counted(self.boards, 'board')}, {self.seconds:.0f} s: "
+            f"{len(self.took)} requests, {self.faults.total()} faults of {len(self.faults)} kinds, "
             f"{self.recoveries} recoveries, {self.errors.total()} ended with an error that a fault "
             f"explains, {self.failed} wrong",
             "",
