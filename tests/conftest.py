@@ -5,6 +5,7 @@ or the real boards that `--device URI` names. Tests do not select boards themsel
 from __future__ import annotations
 
 import shutil
+import signal
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
@@ -65,8 +66,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keeps what `--kernels` says where helpers find it."""
+    """Keeps what `--kernels` says where helpers find it. A shell's background jobs ignore SIGINT,
+    and so would the programs that tests interrupt."""
     kernel_option.chosen = config.getoption("--kernels")
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

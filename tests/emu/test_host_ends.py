@@ -219,18 +219,21 @@ CTRL_C = """
 
 @pytest.mark.parametrize("kernels", ["native", "numpy"])
 def test_ctrl_c_ends_a_step_cleanly_and_boards_still_work(folder: Path, kernels: str) -> None:
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(CTRL_C), str(folder), kernels],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env=environment(),
-    )
-    assert process.stdout is not None and process.stdout.readline() == "ready\n"
-    time.sleep(0.3)
-    sent = time.monotonic()
-    process.send_signal(signal.SIGINT)
-    output, errors = process.communicate(timeout=20)
+    ) as process:
+        try:
+            assert process.stdout is not None and process.stdout.readline() == "ready\n"
+            time.sleep(0.3)
+            sent = time.monotonic()
+            process.send_signal(signal.SIGINT)
+            output, errors = process.communicate(timeout=20)
+        finally:
+            process.kill()
     assert time.monotonic() - sent < 5
     assert output.startswith("interrupted") and process.returncode == -signal.SIGINT
     assert "From cffi callback" not in errors and errors.rstrip().endswith("KeyboardInterrupt")
