@@ -28,7 +28,7 @@ MAX_BOARDS = 8
 # reset. A watchdog of 20 board seconds is 2 s, which a loaded computer needs.
 SPEED = 10
 SHORT = {
-    "core_reset_us": 150_000,
+    "core_reset_us": 250_000,
     "link_up_us": 2_500_000,
     "watchdog_ms": 20_000,
     "step_us": 21_000_000,

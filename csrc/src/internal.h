@@ -194,8 +194,10 @@ static inline int lora_is_damage(int status) {
     return status == LORA_ERR_LINK_CRC || status == LORA_ERR_GATHERED;
 }
 /* Reads the records of the boards in the mask and picks the failure that caused the others. */
-/* The board whose Router is stuck, of those in `mask`, whose records are read; LORA_NONE. */
-uint32_t lora_stuck_router(struct lora_cluster *cluster, lora_boards mask);
+/* The board whose Router is stuck, of those in `mask`, whose records are read; LORA_NONE. An error
+ * of the first that cannot be read. */
+int lora_stuck_router(struct lora_cluster *cluster, lora_boards mask, uint32_t *board,
+                      struct lora_failure *failure);
 int lora_outcome(struct lora_cluster *cluster, lora_boards mask, const struct lora_run *run,
                  struct lora_failure *failure);
 

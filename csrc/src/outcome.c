@@ -81,14 +81,18 @@ static int blame_link(struct lora_cluster *cluster, struct lora_failure *failure
     return (int)failure->code;
 }
 
-/* Routers that wait for frames are compared: one of them did not take its own. */
+/* Routers that wait for frames are compared: one of them did not take its own. A board that cannot
+ * be read is the failure. */
 static void blame_router(struct lora_cluster *cluster, lora_boards mask,
                          struct lora_failure *failure) {
+    struct lora_failure unread;
     lora_boards late = 0;
+    uint32_t board = LORA_NONE;
+    lora_failure_begin(&unread, NULL);
     for (uint32_t b = 0; b < cluster->count; b++)
         if (mask >> b & 1 && cluster->boards[b].completion.status != LORA_OK)
             late |= lora_board_bit(b);
-    uint32_t board = lora_stuck_router(cluster, late);
+    if (lora_stuck_router(cluster, late, &board, &unread)) *failure = unread;
     if (board == LORA_NONE || (int32_t)board == failure->board) return;
     uint32_t stopped_by = (uint32_t)failure->board;
     lora_failure_begin(failure, NULL);
@@ -116,7 +120,7 @@ int lora_outcome(struct lora_cluster *cluster, lora_boards mask, const struct lo
     *failure = best;
     if (rank_of(failure) < 3) return (int)failure->code;
     if (failure->code == LORA_ERR_WATCHDOG) blame_router(cluster, mask, failure);
-    return blame_link(cluster, failure);
+    return rank_of(failure) < 3 ? (int)failure->code : blame_link(cluster, failure);
 }
 
 int lora_cluster_completions(struct lora_cluster *cluster, struct lora_completion *completions,

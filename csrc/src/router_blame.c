@@ -8,18 +8,19 @@ struct progress { /* of all boards; begun is 0 where a board says nothing */
     struct lora_router_record record[LORA_MAX_BOARDS];
 };
 
-static void read_records(struct lora_cluster *cluster, lora_boards mask,
-                         struct progress *progress) {
-    struct lora_failure ignored, *unused = lora_failure_begin(NULL, &ignored);
+static int read_records(struct lora_cluster *cluster, lora_boards mask, struct progress *progress,
+                        struct lora_failure *failure) {
     memset(progress, 0, sizeof *progress);
     for (uint32_t b = 0; b < cluster->count; b++) {
         struct lora_router_record *record = &progress->record[b];
         if (!(mask >> b & 1)) continue;
-        if (lora_memory_read(cluster, b, cluster->boards[b].control_bank, LORA_ROUTER_OFFSET,
-                             record, sizeof *record, unused) ||
-            record->size != sizeof *record || record->step != cluster->boards[b].error.step)
+        int status = lora_memory_read(cluster, b, cluster->boards[b].control_bank,
+                                      LORA_ROUTER_OFFSET, record, sizeof *record, failure);
+        if (status) return status;
+        if (record->size != sizeof *record || record->step != cluster->boards[b].error.step)
             record->begun = 0;
     }
+    return LORA_OK;
 }
 
 static int is_before(const struct lora_router_record *a, const struct lora_router_record *b) {
@@ -74,15 +75,18 @@ static uint32_t first_idle(const struct lora_cluster *cluster, const struct prog
 /* A board that began a little later is stopped by another one's watchdog before its own. Half of
  * the longest run was time enough for the frames that lay before it; one that was stopped early may
  * not have seen them. */
-uint32_t lora_stuck_router(struct lora_cluster *cluster, lora_boards mask) {
+int lora_stuck_router(struct lora_cluster *cluster, lora_boards mask, uint32_t *board,
+                      struct lora_failure *failure) {
     struct progress progress;
     uint64_t longest = 0;
-    read_records(cluster, mask, &progress);
+    int status = read_records(cluster, mask, &progress, failure);
+    if (status) return status;
     keep_first_gather(&progress);
-    uint32_t board = first_idle(cluster, &progress, LORA_ERR_WATCHDOG, 0);
-    if (board != LORA_NONE) return board;
+    *board = first_idle(cluster, &progress, LORA_ERR_WATCHDOG, 0);
+    if (*board != LORA_NONE) return LORA_OK;
     for (uint32_t b = 0; b < cluster->count; b++)
         if (mask >> b & 1 && cluster->boards[b].completion.cycles > longest)
             longest = cluster->boards[b].completion.cycles;
-    return first_idle(cluster, &progress, LORA_ERR_LINK_POISON, longest / 2);
+    *board = first_idle(cluster, &progress, LORA_ERR_LINK_POISON, longest / 2);
+    return LORA_OK;
 }

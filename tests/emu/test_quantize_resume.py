@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -111,24 +112,41 @@ def test_killed_twice(model: Path, tmp_path: Path) -> None:
     assert content(tmp_path / "out") == content(tmp_path / "plain")
 
 
-@pytest.fixture
-def interrupted(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+WAITING = 1 << 30  # bytes of a shard that never fills
+
+
+@pytest.fixture(scope="module")
+def killed(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The kept folder of a run that was killed after its first layer, before its first shard."""
-    monkeypatch.setattr(folder_writer, "SHARD_BYTES", 1 << 30)
-    at = 0
-    kept = tmp_path / ".out.resume"
-    while not (kept / "resume.json").exists():
-        assert dies(model, tmp_path / "out", at)
-        at += 1
+    folder = tmp_path_factory.mktemp("killed")
+    kept = folder / ".out.resume"
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(folder_writer, "SHARD_BYTES", WAITING)
+        at = 0
+        while not (kept / "resume.json").exists():
+            assert dies(model, folder / "out", at)
+            at += 1
     return kept
+
+
+@pytest.fixture
+def interrupted(killed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of it, beside `out`."""
+    monkeypatch.setattr(folder_writer, "SHARD_BYTES", WAITING)
+    return shutil.copytree(killed, tmp_path / killed.name)
 
 
 def test_other_arguments_are_refused(model: Path, interrupted: Path, tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="another model, text or options"):
         run(model, tmp_path / "out", recipe=Recipe("w8a8"))
-    os.utime(next(model.glob("*.safetensors")), ns=(1, 1))
-    with pytest.raises(RequestError, match="another model, text or options"):
-        run(model, tmp_path / "out")
+    weights = next(model.glob("*.safetensors"))
+    times = (weights.stat().st_atime_ns, weights.stat().st_mtime_ns)
+    os.utime(weights, ns=(1, 1))
+    try:
+        with pytest.raises(RequestError, match="another model, text or options"):
+            run(model, tmp_path / "out")
+    finally:
+        os.utime(weights, ns=times)
 
 
 def spoil(path: Path) -> None:

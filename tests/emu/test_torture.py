@@ -203,6 +203,9 @@ FOUND = {
         10945, "own loop", 4, (Fault("frame of an old epoch", 2, 4, (0, 9, 1)),
                                Fault("DMA stuck", 3, 1)),
     ),
+    "a board whose Router's record cannot be read": Run(
+        433, "adapter load", 2, (Fault("Router stuck", 0, 4), Fault("read fails", 0, 3, (1,))),
+    ),
     "step numbers of ones": Run(
         1036, "own loop", 2, (Fault("bit of a command list flipped", 0, 1, (866620, 4)),
                               Fault("registers read as ones", 0, 1)),

@@ -27,7 +27,7 @@ MISSING = f"import sys; sys.modules['ray'] = None\n{LORA}"
         (("serve", "--ray", "--ray-token-file", "x"), ("--ray-token-file needs --ray-address",)),
         (("serve", "--ray", "--ray-address", "nowhere"), ("'nowhere'", "HOST:PORT")),
         (("serve", "--ray", "--ray-address", "127.0.0.1:1"), ("no Ray cluster at 127.0.0.1:1",)),
-        (("serve", "--ray", "--device", "emu:u280", "--replicas", "2"), ("1 devices", "need 2")),
+        (("serve", "--ray", "--device", "emu:u280", "--replicas", "2"), ("1 device;", "need 2")),
     ],
 )  # fmt: skip
 def test_bad_options_are_refused(words: tuple[str, ...], parts: tuple[str, ...]) -> None:
