@@ -124,38 +124,39 @@ $(VENV)/.installed: $(VENV)/bin/python $(SOURCES)
 	$(BIN)/python -m pip install --quiet .
 	touch $@
 
+# Extras of the project that is installed: `.[test]` would build it again.
 $(VENV)/.installed-test: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet '.[test]'
+	$(BIN)/python -m pip install --quiet 'lora-fpga[test]'
 	touch $@
 
 $(VENV)/.installed-lint: $(VENV)/.installed-test
-	$(BIN)/python -m pip install --quiet '.[lint]'
+	$(BIN)/python -m pip install --quiet 'lora-fpga[lint]'
 	touch $@
 
 # torch first and alone: this version has a CPU build, newer ones bring gigabytes of CUDA.
 $(VENV)/.installed-parity: $(VENV)/.installed-test
 	$(BIN)/python -m pip install --quiet torch==2.13.0
-	$(BIN)/python -m pip install --quiet '.[parity]'
+	$(BIN)/python -m pip install --quiet 'lora-fpga[parity]'
 	touch $@
 
 $(VENV)/.installed-clients: $(VENV)/.installed-parity
-	$(BIN)/python -m pip install --quiet '.[clients]'
+	$(BIN)/python -m pip install --quiet 'lora-fpga[clients]'
 	touch $@
 
 $(VENV)/.installed-ray: $(VENV)/.installed-test
-	$(BIN)/python -m pip install --quiet '.[ray]'
+	$(BIN)/python -m pip install --quiet 'lora-fpga[ray]'
 	touch $@
 
 $(VENV)/.installed-fuzz: $(VENV)/.installed-test
-	$(BIN)/python -m pip install --quiet '.[fuzz]'
+	$(BIN)/python -m pip install --quiet 'lora-fpga[fuzz]'
 	touch $@
 
 $(VENV)/.installed-rtl: $(VENV)/.installed-test
-	$(BIN)/python -m pip install --quiet '.[rtl]'
+	$(BIN)/python -m pip install --quiet 'lora-fpga[rtl]'
 	touch $@
 
 $(VENV)/.installed-release: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet '.[release]'
+	$(BIN)/python -m pip install --quiet 'lora-fpga[release]'
 	touch $@
 
 clean:

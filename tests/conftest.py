@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from tests import kernel_option
+from tests import kernel_option, slow_cases
 from tests.relay import APART, close_children, run_apart, transport_of
 from tests.transports import Transport, open_transport
 
@@ -134,8 +134,9 @@ def _is_heavy(item: pytest.Item) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
+    listed = slow_cases.listed()
     for item in items:
-        if _is_heavy(item):
+        if item.nodeid in listed or _is_heavy(item):
             item.add_marker(pytest.mark.slow)
     if config.getoption("--device"):
         return
