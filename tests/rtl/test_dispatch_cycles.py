@@ -3,32 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from lora_host import abi
-from lora_sdk.compile.lower import lower
-from lora_sdk.model.quantization import unit_scales
 from lora_sdk.timing.sequencer import sequencer_data
-from tests.rtl.test_control import READ_CYCLES, RigCard, small
-from tests.unit.test_timing_control import DURATIONS, Rig, llama_plan
+from tests.rtl.dispatch_rig import LATENCIES, llama, measure
+from tests.rtl.test_control import small
+from tests.unit.test_timing_control import DURATIONS, Rig
 
 pytestmark = pytest.mark.rtl
 
-LATENCIES = (READ_CYCLES, 2 * READ_CYCLES)  # cycles of a read of board memory
 SLOW = pytest.mark.slow
-
-
-def llama(boards: int) -> Rig:
-    """LLaMA2-7B's list, registered, with a sequence."""
-    config, plan = llama_plan(boards)
-    plan = replace(plan, row_limit=16)
-    rig = Rig(plan, lower(config, plan, 0, unit_scales(config)), RigCard(0))
-    rig.step(1)
-    rig.step(1)
-    return rig
 
 
 def settled(rig: Rig, rows: int) -> int:
@@ -54,23 +41,13 @@ def test_a_list_costs_what_the_data_say(boards: int) -> None:
     """Goals: 5,000 cycles from the doorbell to the first command, 20 between two of them."""
     rig = llama(boards)
     (expected,) = (entry for entry in sequencer_data()["lists"] if entry["boards"] == boards)
-    commands = expected["commands"]
     for latency in LATENCIES:
-        rig.card.take_time(DURATIONS, latency)
-        rig.step(1)
-        rig.step(1)
-        found = rig.card.measured()
-        gap = found.between / (commands - 1)
-        assert found.commands == commands
-        assert 0 < gap <= 20 and near(gap, (expected["command"], 0), latency), gap
+        found = measure(rig, latency)
+        assert found.commands == expected["commands"]
+        assert 0 < found.command <= 20 and near(found.command, (expected["command"], 0), latency)
         assert found.before <= 5_000
-        assert near(besides(rig), expected["step"], latency), besides(rig)
-        between = {}
-        for tokens in (3, 2):
-            rig.generate(tokens)
-            between[tokens] = rig.card.measured().between
-        token = between[3] - between[2] - found.between
-        assert near(token, expected["token"], latency), token
+        assert near(found.step, expected["step"], latency), found
+        assert near(found.token, expected["token"], latency), found
     rig.card.close()
 
 
