@@ -126,7 +126,9 @@ def test_a_unit_that_hangs_is_named_at_three_quarters_of_the_time(rig: Rig) -> N
     redo(rig, 1)
 
 
-@pytest.mark.parametrize("seed", [3, 4])
+@pytest.mark.parametrize(
+    "seed", [3, 4, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(5, 25))]
+)
 def test_it_begins_again_in_the_middle_of_a_step(seed: int) -> None:
     """What the sequencer has asked of memory is taken; units are stopped; the next list runs."""
     rig = small(1, seed)

@@ -210,7 +210,7 @@ class Card:
             if self.registers[abi.REG_AP_CTRL // 4] & abi.AP_DONE:
                 break
         else:
-            pytest.fail(f"operation {operation} has no end; the core stands at {self.pc:#x}")
+            pytest.fail(f"operation {operation} has no end")
         memory = bytes(self.banks[CONTROL][:0x1000])
         completion = np.frombuffer(memory, abi.dtype("completion"), 1, abi.COMPLETION_OFFSET)[0]
         error = np.frombuffer(memory, abi.dtype("error_record"), 1, abi.ERROR_OFFSET)[0]

@@ -60,7 +60,10 @@ module memory_window (
         state <= ASK;
       end
       ASK:
-      if (look_over) begin
+      if (!valid) begin  // arena_table has begun anew too: it never answers
+        known <= 1'b0;
+        state <= IDLE;
+      end else if (look_over) begin
         covered <= look_covered;
         page <= look_address;
         state <= look_covered ? REQUEST : OVER;
