@@ -4,12 +4,13 @@ equal afterwards. Tests may build variants of the units."""
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from lora_host import rtl
@@ -54,6 +55,12 @@ def build(
         stdout=subprocess.DEVNULL,
     )  # fmt: skip
     return rtl.load(target)
+
+
+def first_then_long(cases: Iterable[Any]) -> list[Any]:
+    """Parameters of a test that builds units for each: all but the first run by hand."""
+    first, *others = cases
+    return [first, *(pytest.param(case, marks=pytest.mark.long) for case in others)]
 
 
 def padded(size: int) -> int:

@@ -17,6 +17,7 @@ from tests.rtl import core_rig
 from tests.rtl.card_rig import SimulatedCard, load
 from tests.rtl.crossing_rig import SOURCES, build, counts, run
 from tests.rtl.test_card_image_simulated import Untimed, generate_tokens
+from tests.rtl_rig import first_then_long
 from tests.unit import test_card_image as cases
 from tests.unit.card_core import CONTROL
 
@@ -68,7 +69,7 @@ MISTAKES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", MISTAKES)
+@pytest.mark.parametrize("name", first_then_long(MISTAKES))
 def test_a_mistake_is_noticed(name: str, tmp_path: Path) -> None:
     target, path, right, wrong = MISTAKES[name]
     sources = shutil.copytree(SOURCES, tmp_path / "rtl")

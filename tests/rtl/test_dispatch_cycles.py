@@ -31,7 +31,7 @@ def besides(rig: Rig) -> int:
     return found.before + found.after
 
 
-def near(found: float, counts: tuple[float, float], latency: int, slack: float = 0.02) -> bool:
+def near(found: float, counts: tuple[float, float], latency: int, slack: float = 0.01) -> bool:
     expected = counts[0] + counts[1] * latency
     return abs(found - expected) <= slack * expected
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.rtl.disturbed_rig import disturbed
 from tests.rtl.test_fp16_matmul import normal
-from tests.rtl_rig import ROOT, Matmul, build, same
+from tests.rtl_rig import ROOT, Matmul, build, first_then_long, same
 
 pytestmark = pytest.mark.rtl
 
@@ -41,9 +41,7 @@ MORE_MISTAKES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "name", [*MISTAKES, *(pytest.param(name, marks=pytest.mark.long) for name in MORE_MISTAKES)]
-)
+@pytest.mark.parametrize("name", first_then_long({**MISTAKES, **MORE_MISTAKES}))
 def test_mistake_is_noticed(name: str, tmp_path: Path) -> None:
     path, right, wrong, said = (MISTAKES | MORE_MISTAKES)[name]
     sources = shutil.copytree(ROOT / "overlays" / "rtl", tmp_path / "rtl")

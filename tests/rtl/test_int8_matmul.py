@@ -13,7 +13,7 @@ import pytest
 
 from lora_host import abi, rtl
 from tests.rtl.test_fp16_matmul import memory
-from tests.rtl_rig import FP16, FP32, ROOT, build, padded, units_runner
+from tests.rtl_rig import FP16, FP32, ROOT, build, first_then_long, padded, units_runner
 from tests.unit.kernel_rig import (
     CONTROL,
     ONCHIP,
@@ -209,7 +209,7 @@ MISTAKES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", MISTAKES)
+@pytest.mark.parametrize("name", first_then_long(MISTAKES))
 def test_mistake_is_noticed(name: str, tmp_path: Path) -> None:
     path, right, wrong = MISTAKES[name]
     sources = shutil.copytree(ROOT / "overlays" / "rtl", tmp_path / "rtl")

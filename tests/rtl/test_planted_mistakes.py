@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.rtl.test_fp16_matmul import any_bits, normal
-from tests.rtl_rig import FP16, FP32, ROOT, Matmul, build, same
+from tests.rtl_rig import FP16, FP32, ROOT, Matmul, build, first_then_long, same
 
 pytestmark = pytest.mark.rtl
 
@@ -38,7 +38,7 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize("name", MISTAKES)
+@pytest.mark.parametrize("name", first_then_long(MISTAKES))
 def test_mistake_is_noticed(name: str, tmp_path: Path) -> None:
     path, right, wrong = MISTAKES[name]
     sources = shutil.copytree(ROOT / "overlays" / "rtl", tmp_path / "rtl")

@@ -16,7 +16,7 @@ import pytest
 from lora_host import abi, rtl
 from tests.rtl.test_fp16_matmul import EDGES, any_bits, finite_bits, memory, normal
 from tests.rtl.vector_rig import X, Y, Z, bits, run, same
-from tests.rtl_rig import ROOT, build, padded, units_runner
+from tests.rtl_rig import ROOT, build, first_then_long, padded, units_runner
 from tests.unit.kernel_rig import ONCHIP, TABLES
 
 pytestmark = pytest.mark.rtl
@@ -189,7 +189,7 @@ MISTAKES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", MISTAKES)
+@pytest.mark.parametrize("name", first_then_long(MISTAKES))
 def test_mistake_is_noticed(name: str, tmp_path: Path) -> None:
     path, right, wrong = MISTAKES[name]
     sources = shutil.copytree(ROOT / "overlays" / "rtl", tmp_path / "rtl")
