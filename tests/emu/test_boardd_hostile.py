@@ -13,14 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from lora_host import abi
 from lora_host.boardd.keys import write_keys
 from lora_host.boardd.status import HEADER, MAGIC, connect, daemon_status, greeting, receive
-from lora_host.cluster import Cluster
 from lora_host.errors import TransportError
 from lora_host.overlay import load_overlay
+from tests.daemon_alive import check_alive
 from tests.daemons import ThreadedDaemon
-from tests.transports import SHORT, SPEED
+from tests.transports import SPEED
 
 END_S = 60.0
 ROLE_BOARD = 1
@@ -81,21 +80,6 @@ def torment(daemon: ThreadedDaemon, rng: random.Random, count: int) -> int:
     return answered
 
 
-def check_alive(daemon: ThreadedDaemon) -> None:
-    """No board is reserved, and all of them work."""
-    end = time.monotonic() + END_S
-    while any(board.holder for board in daemon_status(daemon.address)):
-        assert time.monotonic() < end, daemon_status(daemon.address)
-        time.sleep(0.05)
-    overlay = load_overlay("lora_f_u280")
-    with Cluster.open(devices=daemon.uris, overlay=overlay, timeouts=SHORT) as cluster:
-        for board in range(cluster.size):
-            cluster.reserve(board, 0, 4096)
-            cluster.write(board, 0, 64, b"alive")
-            assert cluster.read(board, 0, 64, 5) == b"alive"
-            assert cluster.register(board, 0, abi.REG_IDENTITY_ABI) == abi.ABI_NUMBER
-
-
 @pytest.fixture
 def daemon() -> Iterator[ThreadedDaemon]:
     with ThreadedDaemon(("emu:u280", "emu:u280"), speed=SPEED) as opened:
@@ -106,7 +90,7 @@ def daemon() -> Iterator[ThreadedDaemon]:
 def test_malformed_messages(daemon: ThreadedDaemon, count: int) -> None:
     answers = torment(daemon, random.Random(count), count)
     assert answers > count // MESSAGES_A_CONNECTION  # it ends at a message that cannot be one
-    check_alive(daemon)
+    check_alive(daemon.address, daemon.uris)
 
 
 @pytest.mark.parametrize("count", [20, pytest.param(2_000, marks=pytest.mark.long)])
@@ -125,7 +109,7 @@ def test_wrong_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: in
                 connection.sendall(greeting(ROLE_BOARD, token, "emu:u280"))
                 assert b"the token is not this daemon's" in receive(connection)[1]
         assert daemon_status(served.daemon.addresses[1])[0].sessions == 0
-        check_alive(served)
+        check_alive(served.address, served.uris)
 
 
 @pytest.mark.parametrize("count", [50, pytest.param(2_000, marks=pytest.mark.long)])
@@ -143,4 +127,4 @@ def test_half_open_connections(daemon: ThreadedDaemon, count: int) -> None:
             with contextlib.suppress(OSError):
                 connection.sendall(beginnings[index % 3])
         time.sleep(5.5)
-        check_alive(daemon)
+        check_alive(daemon.address, daemon.uris)
