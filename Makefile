@@ -23,8 +23,10 @@ test: $(VENV)/.installed-test
 soak: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -q -s -n 0 -m slow --soak-seconds 300 tests/emu/test_soak.py
 
+# THIN=4: a quarter of the cases of a test that has many.
+THIN ?= 1
 slow: $(VENV)/.installed-test
-	$(BIN)/python -m pytest -q -n 2 -m "slow and not rtl and not long" tests
+	$(BIN)/python -m pytest -q -n 2 -m "slow and not rtl and not long" --thin $(THIN) tests
 
 # Campaigns that CI has no time for: large counts, every case on simulated hardware. Up to an hour.
 long: $(VENV)/.installed-rtl rtl-build

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import shutil
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests import kernel_option, slow_cases
+from tests import kernel_option, slow_cases, thinning
 from tests.relay import APART, close_children, run_apart, transport_of
 from tests.transports import Transport, open_transport
 
@@ -29,6 +29,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--transport", choices=("emu", "boardd", *APART), help="only over this transport"
     )
     parser.addoption("--relay", help="file descriptor of the pytest that names the tests")
+    parser.addoption(
+        "--thin", type=int, default=1, metavar="N",
+        help=f"of a test with over {thinning.MANY} slow cases, run one of N",
+    )  # fmt: skip
     parser.addoption(
         "--soak-seconds", type=float, default=0.0, help="how long test_soak runs [4, a wide bound]"
     )
@@ -133,11 +137,15 @@ def _is_heavy(item: pytest.Item) -> bool:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     listed = slow_cases.listed()
     for item in items:
         if item.nodeid in listed or _is_heavy(item):
             item.add_marker(pytest.mark.slow)
+    kept = thinning.thinned(items, config.getoption("--thin"))
+    if len(kept) < len(items):
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = [item for item in items if item in kept]
     if config.getoption("--device"):
         return
     for item in items:

@@ -1,12 +1,13 @@
-"""The list of slow cases."""
+"""The list of slow cases, and which of them CI runs."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests import slow_cases
+from tests import slow_cases, thinning
 
 ROOT = Path(__file__).parents[2]
 REPORT = """<testsuites><testsuite>
@@ -36,3 +37,24 @@ def test_times_change_the_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         "tests/emu/test_a.py::test_c",
         "tests/emu/test_d.py::test",
     }
+
+
+@dataclass(frozen=True)
+class Item:
+    """What is read of a pytest.Item."""
+
+    nodeid: str
+    keywords: frozenset[str] = frozenset({"slow"})
+
+
+def test_a_third_of_many_cases_is_kept_of_each_parameter() -> None:
+    pairs = [(boards, case) for boards in (1, 2, 4) for case in range(100)]
+    many = {pair: Item(f"tests/a.py::test_many[{pair[0]}-{pair[1]}]") for pair in pairs}
+    few = [Item(f"tests/a.py::test_few[{case}]") for case in range(20)]
+    fast = [Item(f"tests/a.py::test_fast[{case}]", frozenset()) for case in range(30)]
+    items = [*many.values(), *few, *fast]
+    kept = thinning.thinned(items, 3)
+    assert kept >= {*few, *fast}
+    for boards in (1, 2, 4):
+        assert 20 < sum(many[boards, case] in kept for case in range(100)) < 50
+    assert thinning.thinned(items, 1) == set(items)
