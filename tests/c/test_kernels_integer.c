@@ -18,6 +18,7 @@ struct board {
     uint8_t *banks[LORA_BANK_ONCHIP + 1];
     uint64_t bytes[LORA_BANK_ONCHIP + 1];
     struct lora_pool *pool;
+    int largest; /* operands are those of the largest products */
 };
 
 static uint32_t random_word(void) {
@@ -86,6 +87,25 @@ static uint32_t block_bytes(uint32_t type) {
                                     : of_group[(type >> LORA_WEIGHT_GROUP_SHIFT) - 5];
 }
 
+/* Every product is 15*-128, or -128*-128: sums that are kept in too few bits overflow. */
+static void fill_largest(struct board *board, uint32_t type, uint32_t x_bytes) {
+    static const float scale = 0x1p-12f;
+    const uint16_t of_group = 0x1400; /* 2^-10 */
+    int nibbles = type != LORA_WEIGHT_INT8;
+    uint32_t size = block_bytes(type), values = nibbles ? LORA_BLOCK_BYTES_INT4 : size;
+    uint32_t scales = nibbles ? (128u >> (type >> LORA_WEIGHT_GROUP_SHIFT)) * 32 * 2 : 0;
+    memset(board->banks[LORA_BANK_ONCHIP], 0x80, x_bytes);
+    for (uint64_t at = 0; at < board->bytes[WEIGHTS]; at += size) {
+        memset(board->banks[WEIGHTS] + at, 0, size);
+        memset(board->banks[WEIGHTS] + at, nibbles ? 0xff : 0x80, values);
+        for (uint32_t i = 0; i < scales; i += 2)
+            memcpy(board->banks[WEIGHTS] + at + values + i, &of_group, 2);
+    }
+    memset(board->banks[SCALES], 0, board->bytes[SCALES]);
+    for (uint64_t i = 0; i + 4 <= board->bytes[SCALES] / 6 * 4; i += 4)
+        memcpy(board->banks[SCALES] + i, &scale, 4);
+}
+
 static void check_matrix(struct board *board, uint32_t type, uint32_t k, uint32_t n, uint32_t rows,
                          uint16_t flags) {
     uint32_t width = (type & LORA_WEIGHT_TYPE_MASK) == LORA_WEIGHT_W4A16 ? 2 : 1;
@@ -110,6 +130,7 @@ static void check_matrix(struct board *board, uint32_t type, uint32_t k, uint32_
     bank_new(board, WEIGHTS, (uint64_t)blocks * block_bytes(type));
     bank_new(board, SCALES, (n * 4 + 63) / 64 * 64 + n * 2);
     bank_new(board, LORA_BANK_ONCHIP, y_offset + rows * n * 2);
+    if (board->largest) fill_largest(board, type, x);
     compare(board, &command);
 }
 
@@ -174,7 +195,7 @@ static void check_vector(struct board *board, uint32_t op, uint32_t columns, uin
 
 int main(void) {
     static const uint32_t types[] = {LORA_WEIGHT_INT8, 0x54, 0x64, 0x74, 0x55, 0x75};
-    static const uint32_t rows[] = {1, 3, 9, 30};
+    static const uint32_t rows[] = {1, 3, 9, 64};
     struct board board = {.pool = lora_pool_create(2)};
     for (uint32_t i = 0; i < sizeof types / sizeof types[0]; i++)
         for (uint32_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
@@ -183,6 +204,10 @@ int main(void) {
             if ((types[i] & LORA_WEIGHT_TYPE_MASK) != LORA_WEIGHT_W4A16)
                 check_matrix(&board, types[i], 384, 70, rows[r], LORA_FLAG_ROW_SCALES);
         }
+    board.largest = 1;
+    for (uint32_t i = 0; i < 4; i++)
+        for (uint32_t r = 0; r < sizeof rows / sizeof rows[0]; r++)
+            check_matrix(&board, types[i], 384, 70, rows[r], 0);
     for (uint32_t type = LORA_KV_INT8; type <= LORA_KV_INT8_HEADS; type++)
         for (uint32_t committed = 0; committed < 100; committed += 33) {
             check_attention(&board, type, 64, committed);

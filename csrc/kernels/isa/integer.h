@@ -21,6 +21,7 @@ struct integer_tile {
     uint32_t rows, k;
     const int8_t *x;
     uint64_t stride;
+    const int16_t *words;  /* what lora_integer.spread made of x: [blocks][rows]; NULL: nothing */
     const int32_t *totals; /* of a row: the sum of x */
     const int32_t *units;  /* [rows][unit_count]: the same of each unit of 32 columns */
     uint32_t unit_count;
@@ -50,6 +51,10 @@ struct integer_tiles {
 struct lora_integer {
     /* units[i] = sum of x[32*i .. 32*i + 31]. */
     void (*sum_units)(const int8_t *x, uint32_t units, int32_t *sums);
+    /* From `many_rows` rows on, int8 also reads x as words, a row's blocks of K `stride` words
+     * apart. NULL: it never does. */
+    uint32_t many_rows;
+    void (*spread)(const int8_t *x, uint32_t blocks, uint64_t stride, int16_t *words);
     /* out = FP32(sum of x*w). */
     void (*int8)(const struct integer_tile *tile);
     /* out = the tree over segments of FP32(sum of x*q - zero*sum of x)*scale, part after part. */

@@ -40,6 +40,8 @@ LANES_256 vec dot_nibbles(vec sum, vec w, vec x) { return dot_bytes(sum, w, x); 
 
 #include "integer_matrix.h"
 
+#include "integer_many_avx2.h"
+
 #define ATTENTION_TARGET LANES_TARGET
 #define ATTENTION_ROWS 2
 #define ATTENTION_INLINE LANES_256
@@ -138,8 +140,10 @@ LANES_TARGET static int32_t weights(const float *s, uint32_t count, float max, u
 
 const struct lora_integer lora_integer_avx2 = {
     .sum_units = sum_units,
-    .int8 = int8,
-    .int4 = int4,
+    .many_rows = INT8_MANY,
+    .spread = spread,
+    .int8 = int8_tile,
+    .int4 = int4_tile,
     .widen = widen,
     .quantize = quantize,
     .max_magnitude = max_magnitude,

@@ -62,28 +62,41 @@ static uint64_t wide_bytes(const struct matrix_job *m) {
     return blocks * LORA_BLOCK_BYTES_FP16 + padded_lines((blocks + 1) * sizeof(uint16_t *));
 }
 
+/* x as words: none where no loop reads them. */
+static uint64_t words_bytes(const struct lora_job *job) {
+    const struct lora_integer *integer = lora_integer_current();
+    const struct matrix_job *m = &job->matrix;
+    bool wanted = m->type == LORA_WEIGHT_INT8 && integer->spread && job->rows >= integer->many_rows;
+    return wanted ? job->rows * whole_k(m) * sizeof(int16_t) : 0;
+}
+
 uint64_t lora_quantized_bytes(const struct lora_job *job) {
     const struct matrix_job *m = &job->matrix;
     uint64_t k = whole_k(m);
     if (m->type == LORA_WEIGHT_W4A16) return wide_bytes(m) * job->threads;
     if (!matrix_is_integer(m)) return 0;
-    return job->rows * (k + ROW_PADDING + (k / LORA_UNIT_COLUMNS + 1) * sizeof(int32_t));
+    return job->rows * (k + ROW_PADDING + (k / LORA_UNIT_COLUMNS + 1) * sizeof(int32_t)) +
+           words_bytes(job);
 }
 
-/* x in whole blocks, then the sums of its units, then of its rows. */
+/* x in whole blocks, then as words, then the sums of its units, then of its rows. */
 void lora_quantized_fill(struct lora_job *job, struct rows x, void *memory) {
     struct matrix_job *m = &job->matrix;
     m->quantized = memory;
     if (!matrix_is_integer(m)) return;
     const struct lora_integer *integer = lora_integer_current();
     uint32_t k = m->command->k, units = (uint32_t)(whole_k(m) / LORA_UNIT_COLUMNS);
-    int8_t *values = memory;
-    int32_t *sums = (int32_t *)(void *)(values + job->rows * (whole_k(m) + ROW_PADDING));
+    int8_t *values = memory, *behind = values + job->rows * (whole_k(m) + ROW_PADDING);
+    int16_t *words = words_bytes(job) ? (int16_t *)(void *)behind : NULL;
+    int32_t *sums = (int32_t *)(void *)(behind + words_bytes(job));
     int32_t *totals = sums + (uint64_t)job->rows * units;
     for (uint32_t row = 0; row < job->rows; row++, sums += units) {
         memcpy(values, x.base + x.stride * row, k);
         memset(values + k, 0, whole_k(m) + ROW_PADDING - k);
         integer->sum_units(values, units, sums);
+        if (words)
+            integer->spread(values, matrix_k_blocks(m->command), job->rows * LORA_BLOCK_K,
+                            words + (uint64_t)row * LORA_BLOCK_K);
         totals[row] = 0;
         for (uint32_t u = 0; u < units; u++) totals[row] += sums[u];
         values += whole_k(m) + ROW_PADDING;
@@ -106,7 +119,9 @@ void lora_quantized_multiply(const struct lora_job *job, uint32_t tile,
                              .next = (const uint8_t *const *)(const void *)next,
                              .block_count = matrix_k_blocks(m->command),
                              .out = sums};
-    t.units = (const int32_t *)(const void *)(t.x + job->rows * t.stride);
+    const int8_t *behind = t.x + job->rows * t.stride;
+    t.words = words_bytes(job) ? (const int16_t *)(const void *)behind : NULL;
+    t.units = (const int32_t *)(const void *)(behind + words_bytes(job));
     t.totals = t.units + (uint64_t)job->rows * t.unit_count;
     if (m->type == LORA_WEIGHT_INT8) integer->int8(&t);
     else integer->int4(&t);
