@@ -30,6 +30,7 @@ SPEED = 10
 SHORT = {
     "core_reset_us": 250_000,
     "link_up_us": 2_500_000,
+    "link_test_us": 10_000_000,
     "watchdog_ms": 20_000,
     "step_us": 21_000_000,
 }
