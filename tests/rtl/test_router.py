@@ -1,0 +1,43 @@
+"""One to four simulated Routers, joined by cables, gather as the emulator's do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lora_host import abi
+from tests.rtl.router_rig import build, tally
+
+pytestmark = pytest.mark.rtl
+
+
+@pytest.fixture(scope="module")
+def bench() -> Path:
+    """The test program over the source as it is."""
+    return build()
+
+
+# Least of what a campaign has in it, of a thousand cases.
+LEAST = {
+    "1_in_a_line": 20, "2_in_a_line": 20, "3_in_a_line": 20, "4_in_a_line": 20,
+    "2_in_a_ring": 20, "3_in_a_ring": 20, "4_in_a_ring": 20, "stages": 20,
+    "gathers": 800, "frames": 3_000, "segments": 3_000, "cycles": 200_000,
+    "aborts": 30, "resets": 30, "poisons": 30, "poison_received": 30, "poison_sent": 40,
+    "stale": 40, "flipped": 15, "flipped_header": 15, "dropped": 15, "duplicated": 5, "swapped": 5,
+    "stale_besides": 5, "of_the_future": 15, "wrong_field": 15, "other_length": 15, "poison": 15,
+    "of_a_test": 5, "garbled": 15, "changed_command": 80, "link_down": 15, "stuck": 40,
+    f"status_{abi.ERR_LINK_CRC}": 60, f"status_{abi.ERR_LINK_POISON}": 10,
+    f"status_{abi.ERR_LINK_DOWN}": 15, f"status_{abi.ERR_SIZE}": 30, f"status_{abi.ERR_ADDRESS}": 8,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("cases", [60, pytest.param(3000, marks=pytest.mark.slow)])
+def test_random_gathers(bench: Path, cases: int) -> None:
+    """Frames, bytes, counts and errors; with aborts, resets, poison, and damage to frames."""
+    found = tally(bench, cases, seed=cases)
+    assert found["cases"] == cases
+    least = {kind: number * cases // 1000 for kind, number in LEAST.items() if cases >= 1000}
+    least |= {"frames": 100, "gathers": 20}
+    few = {kind: found.get(kind, 0) for kind in least if found.get(kind, 0) < least[kind]}
+    assert not few, f"{few} found, at least {least} expected"
