@@ -12,7 +12,7 @@ SOURCES = ROOT / "overlays" / "rtl"
 FOLDER = ROOT / "build" / "rtl" / "router"
 
 
-def build(sources: Path = SOURCES, folder: Path = FOLDER, opt: str = "-O1") -> Path:
+def build(sources: Path = SOURCES, folder: Path = FOLDER, opt: str = "-O0") -> Path:
     """The test program over `sources`. What does not depend on them is in FOLDER."""
     subprocess.run(
         [
@@ -27,7 +27,7 @@ def build(sources: Path = SOURCES, folder: Path = FOLDER, opt: str = "-O1") -> P
 
 def run(bench: Path, cases: int, seed: int) -> subprocess.CompletedProcess[str]:
     """Runs the program: exit status 1 and a message where something differs."""
-    command = [bench, "--cases", str(cases), "--seed", str(seed)]
+    command: list[str | Path] = [bench, "--cases", str(cases), "--seed", str(seed)]
     return subprocess.run(command, capture_output=True, text=True)
 
 

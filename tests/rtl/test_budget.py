@@ -57,6 +57,7 @@ def counted(tool: Callable[..., subprocess.CompletedProcess[str]]) -> dict[str, 
         "sequencer",
         "control",
         "control_clocks",
+        "router",
     ],
 )
 def test_a_unit_elaborates_without_latches(

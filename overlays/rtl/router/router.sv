@@ -172,6 +172,7 @@ module router
         .has_in(has_in[i]),
         .has_out(has_out[i]),
         .out_up(link_up[i]),
+        .idle(state == IDLE || state == RESULT),
         .epoch(epoch),
         .block_write(block_write),
         .block_where(block_where),
@@ -303,10 +304,10 @@ module router
     return ports[first] ? {7'd0, first} : {7'd0, !first};
   endfunction
 
+  logic starts;
   assign unit_idle = state == IDLE && runs && !starts;
   assign result_valid = state == RESULT;
   assign port_blocked = blocked;
-  logic starts;
   always_ff @(posedge clk) begin
     starts <= unit_start;
     if (state == IDLE || state == RESULT)

@@ -1,6 +1,6 @@
 // One direction of a gather: frames that come in by one port are checked, forwarded by the other and filed, and this
 // board's own frames leave by that other port. One frame is worked on at a time, what has come before what is own.
-// Own frames wait until two more, and one under way, fit where frames come in: so a full ring can always move.
+// Own frames wait until two more, and one under way, fit where frames come in, so that a ring keeps room.
 module router_lane
   import abi_types::*;
   import router_types::*;
@@ -15,7 +15,8 @@ module router_lane
     input  logic         has_in,
     input  logic         has_out,
     input  logic         out_up,
-    input  logic [31:0]  epoch,           // while no gather runs: older frames are dropped
+    input  logic         idle,            // no gather: frames of older epochs than this are dropped
+    input  logic [31:0]  epoch,
     // plan
     input  logic         block_write,
     input  logic [10:0]  block_where,
@@ -288,7 +289,7 @@ module router_lane
   assign filed_bytes = header.length[12:0];
   assign count_up = filed_valid && filed_ready;
   assign received = count_up;
-  assign dropped = state == HEAD && (active ? has_in && head_intact && is_old : idle_epochs[31]);
+  assign dropped = state == HEAD && (active ? has_in && head_intact && is_old : idle && idle_epochs[31]);
   assign pop = count_up || dropped;
   assign sent = commit && !poisons;
   assign quiet = state == IDLE;

@@ -18,6 +18,7 @@ class Cluster {
         for (uint32_t b = 0; b < scene.boards; b++) {
             cards_.push_back(std::make_unique<Card>(context_, scene.onchip_bytes, random));
             cards_[b]->onchip = scene.onchip[b];
+            cards_[b]->unit->epoch = scene.epoch - 4; // frames are compared modulo 2^32
         }
         for (uint32_t b = 0; b < scene.boards; b++)
             for (uint32_t p = 0, to = 0, to_port = 0; p < LORA_PORTS; p++) {
