@@ -23,7 +23,7 @@ test: $(VENV)/.installed-test
 soak: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -q -s -n 0 -m slow --soak-seconds 300 tests/emu/test_soak.py
 
-# THIN=4: a quarter of the cases of a test that has many.
+# THIN=8: an eighth of the cases of a test that has many.
 THIN ?= 1
 slow: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -q -n 2 -m "slow and not rtl and not long" --thin $(THIN) tests
@@ -51,7 +51,7 @@ bench: $(VENV)/.installed-test
 
 # The emulated boards behind the vendor's own runtime: Debian's libxrt1, libxrt-dev, libxrt-utils.
 xrt: $(VENV)/.installed-test
-	$(BIN)/python -m pytest -q -m "xrt and not slow" --require-xrt tests
+	$(BIN)/python -m pytest -q -m "xrt and not slow and not long" --require-xrt tests
 
 parity: $(VENV)/.installed-parity
 	$(BIN)/python -m pytest -q -m parity --require-parity tests

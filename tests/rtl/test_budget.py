@@ -92,7 +92,7 @@ def count(tool: Callable[..., subprocess.CompletedProcess[str]], module: str) ->
 LONG = [m for m, one in BUDGET["modules"].items() if "long" in one and m != "control"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("module", LONG)
 def test_a_large_module_keeps_its_budget(
     tool: Callable[..., subprocess.CompletedProcess[str]], module: str

@@ -118,7 +118,7 @@ MORE_MISTAKES = {
 
 
 @pytest.mark.parametrize(
-    "name", [*MISTAKES, *(pytest.param(name, marks=pytest.mark.slow) for name in MORE_MISTAKES)]
+    "name", [*MISTAKES, *(pytest.param(name, marks=pytest.mark.long) for name in MORE_MISTAKES)]
 )
 def test_mistake_is_noticed(name: str, tmp_path: Path) -> None:
     module, right, wrong = (MISTAKES | MORE_MISTAKES)[name]

@@ -15,7 +15,7 @@ from tests.unit.test_timing_control import DURATIONS, Rig
 
 pytestmark = pytest.mark.rtl
 
-SLOW = pytest.mark.slow
+LONG = pytest.mark.long
 
 
 def settled(rig: Rig, rows: int) -> int:
@@ -36,7 +36,7 @@ def near(found: float, counts: tuple[float, float], latency: int, slack: float =
     return abs(found - expected) <= slack * expected
 
 
-@pytest.mark.parametrize("boards", [1, *(pytest.param(n, marks=SLOW) for n in (4, 32))])
+@pytest.mark.parametrize("boards", [1, *(pytest.param(n, marks=LONG) for n in (4, 32))])
 def test_a_list_costs_what_the_data_say(boards: int) -> None:
     """Goals: 5,000 cycles from the doorbell to the first command, 20 between two of them."""
     rig = llama(boards)

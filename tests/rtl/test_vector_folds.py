@@ -195,7 +195,7 @@ def test_shapes(units: Any, name: str, draw: Draw) -> None:
         compare(units, name, draw, seed, 2 if width > 99 else 3, width)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", MAKERS)
 def test_a_million_values(units: Any, name: str) -> None:
     values = 0
