@@ -9,7 +9,7 @@ from zlib import crc32
 
 import pytest
 
-MANY = 20
+MANY = 10
 
 
 def thinned(items: Sequence[pytest.Item], step: int) -> set[pytest.Item]:
