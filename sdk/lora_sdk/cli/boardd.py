@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pwd
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,7 @@ def serve(boards: tuple[str, ...], as_json: bool, **options: Any) -> None:
         for address in () if as_json else daemon.addresses:
             for board in daemon.boards:
                 click.echo(f"{address}/{board}")
-        click.get_text_stream("stdout").flush()
+        sys.stdout.flush()
         daemon.run()
 
 
