@@ -122,8 +122,8 @@ def test_half_open_connections(daemon: ThreadedDaemon, count: int) -> None:
             if index % 200 == 199:
                 time.sleep(5.5)  # those before have had their time
             connection = stack.enter_context(socket.socket(socket.AF_UNIX))
+            connection.connect(str(daemon.socket))  # waits where many have not been accepted yet
             connection.settimeout(END_S)
-            connection.connect(str(daemon.socket))
             with contextlib.suppress(OSError):
                 connection.sendall(beginnings[index % 3])
         time.sleep(5.5)

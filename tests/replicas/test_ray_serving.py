@@ -204,5 +204,7 @@ def test_boards_that_are_not_there_are_named(nodes: RayNodes, fleet: Any) -> Non
 
     with pytest.raises(LoraError, match=r"replica 0: .*vrtd"):
         open_replicas(1, ReplicaOptions("v80", 1, {}))
-    with pytest.raises(RequestError, match=r"8 replicas need 1 board \(u280\) .* fpga_u280: .*: 2"):
+    with pytest.raises(
+        RequestError, match=r"8 replicas need 1 board \(u280\) .*\(fpga_u280: .*: 2"
+    ):
         open_replicas(8, ReplicaOptions("u280", 1, {}))
