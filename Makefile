@@ -28,7 +28,7 @@ THIN ?= 1
 slow: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -q -n 2 -m "slow and not rtl and not long" --thin $(THIN) tests
 
-# Campaigns that CI has no time for: large counts, every case on simulated hardware. Up to an hour.
+# Campaigns that CI has no time for: large counts, every case on simulated hardware. Hours.
 long: $(VENV)/.installed-rtl rtl-build
 	$(BIN)/python -m pytest -q -n 2 -m long --require-rtl tests
 
